@@ -1,0 +1,317 @@
+/* The second pass: the live set, looked at where the first pass found something. */
+#include "walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFETCH 12             /* records ahead */
+
+/* Where to look: `failure` -1 is the device's peak. */
+struct stop {
+	struct position at;
+	int device, failure;
+};
+
+struct blocks {
+	struct replay *replay;
+	const struct tables *tables;
+	const struct replay_options *options;
+	struct live live;
+	struct stop *stops;
+	size_t stop_count, next;
+	int counting;                   /* not in a keyframe */
+};
+
+/* Groups by key, for one snapshot. */
+struct grouping {
+	struct group *groups;
+	size_t count, room;
+	uint32_t *index;                /* group + 1, 0: empty */
+	size_t mask;
+};
+
+static uint64_t group_hash(uint32_t place, uint16_t thread)
+{
+	return (((uint64_t)place << 16 | thread) * 0x9e3779b97f4a7c15u) >> 32;
+}
+
+static void reindex(struct grouping *g)
+{
+	g->mask = g->mask ? g->mask * 2 + 1 : 1023;
+	free(g->index);
+	g->index = xcalloc(g->mask + 1, sizeof(*g->index));
+	for (size_t i = 0; i < g->count; i++) {
+		size_t at = group_hash(g->groups[i].place, g->groups[i].thread) & g->mask;
+
+		while (g->index[at])
+			at = (at + 1) & g->mask;
+		g->index[at] = (uint32_t)i + 1;
+	}
+}
+
+static struct group *group_of(struct grouping *g, uint32_t place, uint16_t thread)
+{
+	size_t at;
+
+	if (g->count * 2 >= g->mask)
+		reindex(g);
+	for (at = group_hash(place, thread) & g->mask; g->index[at]; at = (at + 1) & g->mask) {
+		struct group *found = &g->groups[g->index[at] - 1];
+
+		if (found->place == place && found->thread == thread)
+			return found;
+	}
+	g->groups = grow(g->groups, g->count, &g->room, sizeof(*g->groups));
+	g->groups[g->count] = (struct group){ .place = place, .thread = thread, .smallest = INT64_MAX };
+	g->index[at] = (uint32_t)++g->count;
+	return &g->groups[g->count - 1];
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	return (x->thread > y->thread) - (x->thread < y->thread);
+}
+
+/* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
+static int is_tensor(const struct blocks *b, const struct mt_record *r, int device)
+{
+	if (!r->kind || r->device != device)
+		return 0;
+	if (!b->replay->device[device].stand_in)
+		return r->kind == MT_TENSOR_ALLOC;
+	return (r->kind == MT_POOL_ALLOC || r->kind == MT_DEVICE_ALLOC) &&
+	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
+}
+
+static struct snapshot look(const struct blocks *b, int device)
+{
+	struct grouping g = { 0 };
+	struct snapshot s = { 0 };
+
+	for (size_t i = 0; i <= b->live.mask; i++) {
+		const struct mt_record *r = &b->live.slots[i];
+		uint32_t place = r->place < b->tables->place_count ? r->place : MT_NO_PLACE;
+		struct group *to;
+
+		if (!is_tensor(b, r, device))
+			continue;
+		to = group_of(&g, place, tables_place(b->tables, place)->frame_count ? 0 : r->thread);
+		to->bytes = bytes_add(to->bytes, r->bytes);
+		to->blocks++;
+		to->smallest = r->bytes < to->smallest ? r->bytes : to->smallest;
+		to->largest = r->bytes > to->largest ? r->bytes : to->largest;
+		s.bytes = bytes_add(s.bytes, r->bytes);
+		s.blocks++;
+	}
+	if (g.count)
+		qsort(g.groups, g.count, sizeof(*g.groups), by_bytes);
+	free(g.index);
+	s.groups = g.groups;
+	s.count = g.count;
+	return s;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct mt_record *x = a, *y = b;
+
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+/* Live records that `wanted` says yes to, by address. */
+static struct mt_record *collect(const struct blocks *b, int device, int segments, size_t *count)
+{
+	struct mt_record *found = NULL;
+	size_t room = 0;
+
+	*count = 0;
+	for (size_t i = 0; i <= b->live.mask; i++) {
+		const struct mt_record *r = &b->live.slots[i];
+		int wanted = segments ? r->kind == MT_DEVICE_ALLOC && r->device == device &&
+						tables_place_flags(b->tables, r->place) & PLACE_PYTORCH :
+					is_tensor(b, r, device);
+
+		if (!wanted)
+			continue;
+		found = grow(found, *count, &room, sizeof(*found));
+		found[(*count)++] = *r;
+	}
+	if (*count)
+		qsort(found, *count, sizeof(*found), by_address);
+	return found;
+}
+
+/*
+ * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every block lies in a segment
+ * that was seen: expandable segments are mapped with calls that are not recorded.
+ */
+static bytes largest_free(const struct blocks *b, int device, bytes reserved)
+{
+	size_t segments, blocks, k = 0, inside = 0;
+	struct mt_record *segment, *block;
+	bytes largest = 0;
+
+	if (b->replay->device[device].stand_in)
+		return -1;
+	segment = collect(b, device, 1, &segments);
+	block = collect(b, device, 0, &blocks);
+	for (size_t i = 0; i < segments; i++) {
+		uint64_t at = segment[i].address, end = at + (uint64_t)segment[i].bytes, gap;
+
+		if (end < at)
+			continue;
+		while (k < blocks && block[k].address < at)
+			k++;
+		for (; k < blocks && block[k].address < end; k++, inside++) {
+			uint64_t block_end = block[k].address + (uint64_t)block[k].bytes;
+
+			gap = block[k].address > at ? block[k].address - at : 0;
+			largest = gap > (uint64_t)largest ? (bytes)gap : largest;
+			at = block_end > at ? block_end : at;
+		}
+		gap = end > at ? end - at : 0;
+		largest = gap > (uint64_t)largest ? (bytes)gap : largest;
+	}
+	if (inside < blocks || (!segments && reserved > 0))
+		largest = -1;
+	free(segment);
+	free(block);
+	return largest;
+}
+
+static void look_at_stop(struct blocks *b, const struct stop *s)
+{
+	struct device *d = &b->replay->device[s->device];
+
+	if (s->failure < 0) {
+		d->at_peak = look(b, s->device);
+	} else {
+		d->failures[s->failure].live = look(b, s->device);
+		d->failures[s->failure].largest_free = largest_free(b, s->device, d->failures[s->failure].when.reserved);
+	}
+}
+
+static void apply(struct blocks *b, const struct mt_record *r, size_t count, size_t readable)
+{
+	for (size_t i = 0; i < count; i++) {
+		unsigned alloc = walk_alloc_kind(r[i].kind);
+
+		if (i + PREFETCH < readable)
+			live_prefetch(&b->live, walk_alloc_kind(r[i + PREFETCH].kind), r[i + PREFETCH].address);
+		if (!alloc || !walk_is_sound(&r[i]))
+			continue;
+		if (alloc == r[i].kind)
+			b->replay->allocs_twice += !live_add(&b->live, &r[i]);
+		else
+			b->replay->frees_unknown += !live_remove(&b->live, alloc, r[i].address);
+	}
+}
+
+static void on_records(void *context, uint64_t segment, uint64_t first, const struct mt_record *records, size_t count)
+{
+	struct blocks *b = context;
+	size_t done = 0;
+
+	for (; b->next < b->stop_count && b->stops[b->next].at.segment == segment; b->next++) {
+		uint64_t upto = b->stops[b->next].at.record;
+
+		if (upto > first + count)
+			break;
+		if (upto > first + done) {
+			apply(b, records + done, (size_t)(upto - first) - done, count - done);
+			done = (size_t)(upto - first);
+		}
+		look_at_stop(b, &b->stops[b->next]);
+	}
+	apply(b, records + done, count - done, count - done);
+}
+
+static void on_restart(void *context)
+{
+	struct blocks *b = context;
+
+	live_clear(&b->live);
+}
+
+static void on_keyframe(void *context, const struct mt_record *records, size_t count)
+{
+	struct blocks *b = context;
+
+	for (size_t i = 0; i < count; i++)
+		if (records[i].kind && walk_alloc_kind(records[i].kind) == records[i].kind && walk_is_sound(&records[i]))
+			live_add(&b->live, &records[i]);
+}
+
+static void on_restarted(void *context, uint64_t segment)
+{
+	struct blocks *b = context;
+
+	for (; b->next < b->stop_count && b->stops[b->next].at.segment == segment && !b->stops[b->next].at.record; b->next++)
+		look_at_stop(b, &b->stops[b->next]);
+}
+
+static void on_progress(void *context, double part)
+{
+	struct blocks *b = context;
+
+	b->options->progress(b->options->context, 0.5 + part / 2);
+}
+
+static int by_position(const void *a, const void *b)
+{
+	const struct position *x = &((const struct stop *)a)->at, *y = &((const struct stop *)b)->at;
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	return x->record < y->record ? -1 : x->record > y->record;
+}
+
+static void plan_stops(struct blocks *b)
+{
+	size_t room = 0;
+
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &b->replay->device[i];
+
+		for (int k = d->peak.allocated > 0 ? -1 : 0; k < (int)d->failure_count; k++) {
+			b->stops = grow(b->stops, b->stop_count, &room, sizeof(*b->stops));
+			b->stops[b->stop_count++] = (struct stop){ k < 0 ? d->peak.at : d->failures[k].when.at, i, k };
+		}
+	}
+	if (b->stop_count)
+		qsort(b->stops, b->stop_count, sizeof(*b->stops), by_position);
+}
+
+void blocks_pass(struct replay *r, const struct trace *t, const struct replay_options *o)
+{
+	struct blocks b = { .replay = r, .tables = &t->tables, .options = o };
+	struct walker w = {
+		.context = &b,
+		.restart = on_restart,
+		.keyframe = on_keyframe,
+		.restarted = on_restarted,
+		.records = on_records,
+		.progress = o->progress ? on_progress : NULL,
+	};
+
+	live_init(&b.live);
+	plan_stops(&b);
+	r->truncated |= walk(t, &w) < 0;
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &r->device[i];
+
+		if (!d->seen)
+			continue;
+		d->final = look(&b, i);
+		if (o->keep_live)
+			d->live = collect(&b, i, 0, &d->live_count);
+	}
+	live_release(&b.live);
+	free(b.stops);
+}

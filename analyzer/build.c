@@ -1,0 +1,447 @@
+/* From a trace and its replay to a report. */
+#include "report.h"
+
+#include "buf.h"
+#include "replay.h"
+#include "trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Stacks of one report take no more text than this: a hostile file could repeat a large one without end. */
+#define MOST_STACK_TEXT (256u << 20)
+#define OOM_STACKS 10
+
+struct builder {
+	const struct trace *trace;
+	const struct replay *replay;
+	struct rank *rank;
+	const char **place_stacks;      /* made so far, by place */
+	const char **thread_stacks;     /* the same for blocks without frames */
+	size_t stack_text;
+};
+
+static char *keep(struct rank *r, char *text)
+{
+	r->pool = grow(r->pool, r->pool_count, &r->pool_room, sizeof(*r->pool));
+	return r->pool[r->pool_count++] = text;
+}
+
+__attribute__((format(printf, 2, 3))) static void warn(struct rank *r, const char *format, ...)
+{
+	struct buf b = { 0 };
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	text = xvasprintf(format, args);
+	va_end(args);
+	buf_add_clean(&b, (struct str){ text, strlen(text) });
+	free(text);
+	r->warnings = grow(r->warnings, r->warning_count, &r->warning_room, sizeof(*r->warnings));
+	r->warnings[r->warning_count++] = buf_take(&b);
+}
+
+static char *clean(struct rank *r, struct str text)
+{
+	struct buf b = { 0 };
+
+	buf_add_clean(&b, text);
+	return keep(r, buf_take(&b));
+}
+
+static char *thread_name(struct builder *b, uint32_t thread)
+{
+	struct thread t = tables_thread(&b->trace->tables, thread);
+
+	return t.name.length ? clean(b->rank, t.name) : NULL;
+}
+
+static const char *thread_stack_of(struct builder *b, uint16_t thread)
+{
+	struct str name = tables_thread(&b->trace->tables, thread).name;
+	struct buf text = { 0 };
+
+	if (b->thread_stacks[thread])
+		return b->thread_stacks[thread];
+	buf_puts(&text, "(no Python stack");
+	if (name.length) {
+		buf_puts(&text, ", thread ");
+		buf_add_clean(&text, name);
+	}
+	buf_puts(&text, ")");
+	return b->thread_stacks[thread] = keep(b->rank, buf_take(&text));
+}
+
+/* The stack of a place, or of blocks without frames the thread that made them. */
+static const char *stack_of(struct builder *b, uint32_t place, uint16_t thread)
+{
+	const struct tables *t = &b->trace->tables;
+	struct buf text = { 0 };
+
+	if (place >= t->place_count)
+		place = MT_NO_PLACE;
+	if (!tables_place(t, place)->frame_count)
+		return thread_stack_of(b, thread);
+	if (!b->place_stacks[place]) {
+		if (b->stack_text < MOST_STACK_TEXT)
+			tables_add_stack(t, place, &text);
+		b->stack_text += text.length;
+		b->place_stacks[place] = keep(b->rank, buf_take(&text));
+	}
+	return b->place_stacks[place];
+}
+
+static char *label_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_label(&b->trace->tables, g->place, &text);
+	if (!text.length)
+		return xstrdup(stack_of(b, g->place, g->thread));
+	return buf_take(&text);
+}
+
+static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
+{
+	struct stacks to = { .bytes = s->bytes, .blocks = s->blocks, .count = s->count < most ? s->count : most };
+
+	to.rows = xcalloc(to.count, sizeof(*to.rows));
+	for (size_t i = 0; i < to.count; i++) {
+		const struct group *g = &s->groups[i];
+
+		to.rows[i] = (struct stack_row){
+			.stack = xstrdup(stack_of(b, g->place, g->thread)),
+			.label = label_of(b, g),
+			.bytes = g->bytes,
+			.smallest = g->smallest,
+			.largest = g->largest,
+			.blocks = g->blocks,
+		};
+	}
+	return to;
+}
+
+static struct point point_of(struct builder *b, const struct moment *m)
+{
+	return (struct point){
+		.time_s = (double)m->time_ns / 1e9,
+		.allocated = m->allocated,
+		.reserved = m->reserved,
+		.other = m->other,
+		.untracked = m->untracked,
+		.step = m->step,
+		.phase = phase_name(m->phase),
+		.thread = thread_name(b, m->thread),
+	};
+}
+
+static void add_ooms(struct builder *b, const struct device *d)
+{
+	struct rank *r = b->rank;
+	const struct tables *t = &b->trace->tables;
+
+	r->ooms = xcalloc(d->failure_count, sizeof(*r->ooms));
+	r->oom_count = d->failure_count;
+	r->ooms_seen = d->failures_seen;
+	for (size_t i = 0; i < d->failure_count; i++) {
+		const struct failure *f = &d->failures[i];
+		struct oom *o = &r->ooms[i];
+
+		*o = (struct oom){
+			.when = point_of(b, &f->when),
+			.requested = f->requested,
+			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
+			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
+			.survived = failure_survived(f),
+			.stacks = stacks_of(b, &f->live, OOM_STACKS),
+		};
+		if (r->total != UNKNOWN_BYTES && o->free > r->total)
+			o->free = UNKNOWN_BYTES;
+		if (f->from_runtime)
+			o->by = clean(r, tables_module(t, tables_place(t, f->place)->module));
+	}
+}
+
+static void add_timeline(struct rank *r, const struct timeline *t)
+{
+	r->timeline = xcalloc(t->used, sizeof(*r->timeline));
+	r->timeline_count = t->used;
+	for (size_t i = 0; i < t->used; i++)
+		r->timeline[i] = (struct timeline_row){
+			.time_s = (double)((uint64_t)i << t->shift) / 1e9,
+			.allocated = t->bins[i].most[CURVE_ALLOCATED],
+			.reserved = t->bins[i].most[CURVE_RESERVED],
+			.device = t->bins[i].most[CURVE_DEVICE],
+		};
+}
+
+/* Counters of the header may have seen what was not recorded. */
+static bytes counter(uint64_t value)
+{
+	return value > (uint64_t)BYTES_LIMIT ? 0 : (bytes)value;
+}
+
+static bytes larger(bytes a, bytes b)
+{
+	return a > b ? a : b;
+}
+
+static void add_peaks(struct builder *b, const struct device *d, const struct mt_device *running, int incomplete)
+{
+	struct rank *r = b->rank;
+	bytes untracked = d->device_peak.untracked;
+
+	r->peak = point_of(b, &d->peak);
+	r->device_peak = point_of(b, &d->device_peak);
+	r->peak_allocated = d->peak.allocated;
+	r->peak_reserved = d->reserved_peak;
+	r->peak_device = moment_device(&d->device_peak);
+	r->owner_context = d->context < untracked ? d->context : untracked;
+	if (incomplete) {
+		r->peak_allocated = larger(r->peak_allocated, counter(running->allocated_peak));
+		r->peak_reserved = larger(r->peak_reserved, counter(running->reserved_peak));
+		r->peak_device = larger(r->peak_device, counter(running->device_peak));
+		if (r->peak_allocated > d->peak.allocated)
+			warn(r, "the highest peak is known from the running counters only: step, phase and stacks are those of the highest recorded one, %lld bytes",
+			     (long long)d->peak.allocated);
+	}
+	r->owner_unexplained = r->peak_device - d->device_peak.reserved - d->device_peak.other - r->owner_context;
+	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
+}
+
+static void add_live(struct builder *b, const struct device *d)
+{
+	struct rank *r = b->rank;
+
+	r->has_live = 1;
+	r->live = xcalloc(d->live_count, sizeof(*r->live));
+	r->live_count = d->live_count;
+	for (size_t i = 0; i < d->live_count; i++)
+		r->live[i] = (struct live_row){
+			.address = d->live[i].address,
+			.bytes = d->live[i].bytes,
+			.stack = stack_of(b, d->live[i].place, d->live[i].thread),
+		};
+}
+
+static int is_plain(char c)
+{
+	return strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-", c) != NULL && c;
+}
+
+/* The command line as a shell would take it. */
+static char *command_of(struct rank *r, const struct tables *t)
+{
+	const struct meta *argv = tables_meta(t, MT_META_ARGV);
+	struct buf b = { 0 }, safe = { 0 };
+	size_t i = 0;
+
+	if (!argv || !argv->value.length)
+		return NULL;
+	while (i < argv->value.length) {
+		const char *word = argv->value.at + i;
+		size_t n = strnlen(word, argv->value.length - i), k = 0;
+
+		while (k < n && is_plain(word[k]))
+			k++;
+		if (i)
+			buf_puts(&b, " ");
+		if (k == n && n) {
+			buf_add(&b, word, n);
+		} else {
+			buf_puts(&b, "'");
+			for (k = 0; k < n; k++)
+				word[k] == '\'' ? buf_puts(&b, "'\\''") : buf_add(&b, &word[k], 1);
+			buf_puts(&b, "'");
+		}
+		i += n + 1;
+	}
+	buf_add_utf8(&safe, (struct str){ b.text, b.length });
+	buf_release(&b);
+	return keep(r, buf_take(&safe));
+}
+
+static void add_meta(struct builder *b)
+{
+	const struct tables *t = &b->trace->tables;
+	struct rank *r = b->rank;
+	size_t room = 0;
+	char key[32];
+	const struct meta *gpu;
+
+	r->command = command_of(r, t);
+	snprintf(key, sizeof(key), MT_META_GPU_NAME "%d", r->device);
+	gpu = tables_meta(t, key);
+	r->gpu = gpu ? clean(r, gpu->value) : NULL;
+	for (size_t i = 0; i < t->meta_count; i++) {
+		const struct meta *m = &t->meta[i];
+
+		if (str_matches(m->key, MT_META_VERSION "*")) {
+			size_t skip = strlen(MT_META_VERSION);
+
+			r->versions = grow(r->versions, r->version_count, &room, sizeof(*r->versions));
+			r->versions[r->version_count++] = (struct version){
+				clean(r, (struct str){ m->key.at + skip, m->key.length - skip }), clean(r, m->value) };
+		} else if (str_matches(m->key, MT_META_NOTE "*") && m->value.length) {
+			warn(r, "%.*s", (int)(m->value.length > 2000 ? 2000 : m->value.length), m->value.at);
+		}
+	}
+}
+
+static const char *lost_text(uint32_t reason)
+{
+	switch (reason) {
+#define X(name, id, message) case MT_LOST_##name: return message;
+		MT_LOST_LIST(X)
+#undef X
+	}
+	return "for a reason that this memtrace does not know";
+}
+
+static void add_warnings(struct builder *b)
+{
+	const struct mt_header *h = &b->trace->header;
+	const struct replay *p = b->replay;
+	const struct trace *t = b->trace;
+	struct rank *r = b->rank;
+
+	r->lost_events = h->lost_events;
+	r->lost_places = h->lost_places;
+	r->lost_reason = h->lost_reason ? lost_text(h->lost_reason) : NULL;
+	if (h->lost_events)
+		warn(r, "%llu events were not recorded (%s%s%s): what is live is no longer exact",
+		     (unsigned long long)h->lost_events, r->lost_reason ? r->lost_reason : "no reason given",
+		     h->lost_errno > 0 ? ": " : "", h->lost_errno > 0 ? strerror(h->lost_errno) : "");
+	else if (h->lost_reason && h->lost_reason != MT_LOST_TABLES_FULL)
+		warn(r, "%s", r->lost_reason);
+	if (h->lost_places)
+		warn(r, "%llu stacks were not kept: the tables are full", (unsigned long long)h->lost_places);
+	if (p->given_up)
+		warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)%s", (unsigned long long)p->given_up,
+		     p->open_gaps ? "; what was live then is not known, so sizes after it are not exact" : "");
+	if (t->truncated || p->truncated)
+		warn(r, "the file is truncated: read up to its last whole record");
+	if (t->skipped_segments)
+		warn(r, "the file is damaged: %u segments do not fit into it and were skipped", t->skipped_segments);
+	if (t->tables.damaged)
+		warn(r, "the file is damaged: %u table entries make no sense", t->tables.damaged);
+	if (p->damaged)
+		warn(r, "the file is damaged: %llu records make no sense", (unsigned long long)p->damaged);
+	if (p->without_device)
+		warn(r, "%llu records do not say which device they are about", (unsigned long long)p->without_device);
+	if (p->unknown_kinds || t->tables.unknown)
+		warn(r, "%llu records and %u table entries are of kinds that this memtrace does not know",
+		     (unsigned long long)p->unknown_kinds, t->tables.unknown);
+	if (p->frees_unknown)
+		warn(r, "%llu frees of addresses that were not live", (unsigned long long)p->frees_unknown);
+	if (p->allocs_twice)
+		warn(r, "%llu allocations at addresses that were live already", (unsigned long long)p->allocs_twice);
+	if (trace_changed(t))
+		warn(r, "the job took old records back while they were read: run this again");
+}
+
+static int failed_for_memory(const struct replay *p)
+{
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &p->device[i];
+
+		if (d->failure_count && !failure_survived(&d->failures[d->failure_count - 1]))
+			return 1;
+	}
+	return 0;
+}
+
+static enum end end_of(const struct trace *t, const struct replay *p)
+{
+	if (t->header.state == MT_STATE_ENDED)
+		return t->header.exit_status && failed_for_memory(p) ? END_OOM : END_EXIT;
+	if (t->lock == LOCK_HELD)
+		return END_RUNNING;
+	if (t->lock == LOCK_UNKNOWN)
+		return END_UNKNOWN;
+	return failed_for_memory(p) ? END_OOM : END_KILLED;
+}
+
+static int number_or_none(int32_t n)
+{
+	return n < 0 ? NO_RANK : n;
+}
+
+static struct rank start_rank(const struct trace *t, const struct replay *p, int device)
+{
+	const struct mt_header *h = &t->header;
+	struct rank r = {
+		.rank = number_or_none(h->rank),
+		.local_rank = number_or_none(h->local_rank),
+		.world_size = number_or_none(h->world_size),
+		.restart_count = number_or_none(h->restart_count),
+		.device = device,
+		.pid = h->pid,
+		.simulated = (h->flags & MT_FLAG_SIMULATED) != 0,
+		.start_realtime_ns = h->start_realtime_ns > INT64_MAX ? 0 : (int64_t)h->start_realtime_ns,
+		.ended = h->state == MT_STATE_ENDED,
+		.exit_status = h->exit_status,
+		.end = end_of(t, p),
+	};
+	uint64_t end = r.ended && h->end_ns > p->last_time_ns ? h->end_ns : p->last_time_ns;
+
+	r.duration_s = (double)end / 1e9;
+	r.trace = keep(&r, xstrdup(t->path));
+	r.host = clean(&r, (struct str){ h->host, strlen(h->host) });
+	r.run_id = clean(&r, (struct str){ h->run_id, strlen(h->run_id) });
+	return r;
+}
+
+static void add_device(struct report *report, struct builder *b, int ordinal, int first)
+{
+	const struct device *d = &b->replay->device[ordinal];
+	const struct mt_device *running = &b->trace->header.device[ordinal];
+	const struct mt_header *h = &b->trace->header;
+	struct rank r = start_rank(b->trace, b->replay, ordinal);
+	int incomplete = h->lost_events || b->replay->given_up || h->state == MT_STATE_STOPPED ||
+			 h->lost_reason == MT_LOST_NOT_CHOSEN;
+
+	b->rank = &r;
+	b->place_stacks = xcalloc(b->trace->tables.place_count, sizeof(*b->place_stacks));
+	b->thread_stacks = xcalloc(MT_NO_THREAD + 1, sizeof(*b->thread_stacks));
+	b->stack_text = 0;
+	r.total = d->total ? d->total : counter(running->total_bytes) ? counter(running->total_bytes) : UNKNOWN_BYTES;
+	r.stand_in = d->stand_in;
+	r.events = d->events + (first ? b->replay->host_events : 0);
+	r.tensor_allocs = d->tensor_allocs;
+	r.tensor_frees = d->tensor_frees;
+	r.final_bytes = d->final.bytes;
+	r.final_blocks = d->final.blocks;
+	add_meta(b);
+	add_warnings(b);
+	add_peaks(b, d, running, incomplete);
+	add_ooms(b, d);
+	if (d->timeline)
+		add_timeline(&r, d->timeline);
+	if (d->live)
+		add_live(b, d);
+	free(b->place_stacks);
+	free(b->thread_stacks);
+	report->ranks = grow(report->ranks, report->count, &report->room, sizeof(*report->ranks));
+	report->ranks[report->count++] = r;
+}
+
+void report_add(struct report *r, const struct trace *t, const struct replay_options *options)
+{
+	struct replay replay;
+	struct builder b = { .trace = t, .replay = &replay };
+	size_t before = r->count;
+
+	replay_trace(&replay, t, options);
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct mt_device *running = &t->header.device[i];
+
+		if (replay.device[i].seen || running->allocs || running->allocated_peak || running->device_peak)
+			add_device(r, &b, i, r->count == before);
+	}
+	if (r->count == before)
+		add_device(r, &b, 0, 1);
+	replay_release(&replay);
+}

@@ -1,0 +1,99 @@
+/* memtrace report: where did the peak go? why did it run out of memory? */
+#include "command.h"
+#include "gather.h"
+#include "render/render.h"
+#include "replay.h"
+#include "trace.h"
+
+#include <stdio.h>
+
+struct options {
+	const char *run;
+	int json, live_set, raw_bytes, color, top;
+};
+
+static int add_trace(struct report *report, const char *path, const struct options *o)
+{
+	struct replay_options replay = { .keep_live = o->live_set, .progress = term_progress };
+	struct err e = { 0 };
+	struct trace t;
+	int status = -1;
+
+	if (trace_open_header(&t, path, &e) < 0 || trace_load(&t, &e) < 0) {
+		command_fail(0, &e);
+	} else {
+		report_add(report, &t, &replay);
+		status = 0;
+	}
+	term_progress_end();
+	trace_release(&t);
+	return status;
+}
+
+static int report(char **paths, size_t count, const struct options *o)
+{
+	struct style style = term_style((enum color_when)o->color);
+	struct buf notes = { 0 }, out = { 0 };
+	struct report r = { 0 };
+	struct gather g;
+	struct err e = { 0 };
+	int status = gather_traces(&g, paths, count, o->run, &notes, &e);
+
+	if (notes.length)
+		fputs(notes.text, stderr);
+	if (status < 0) {
+		status = command_fail(STATUS_USAGE, &e);
+		goto out;
+	}
+	for (size_t i = 0; i < g.count; i++)
+		add_trace(&r, g.paths[i], o);
+	if (!r.count) {
+		err_set(&e, "none of the traces can be read");
+		status = command_fail(STATUS_USAGE, &e);
+		goto out;
+	}
+	report_sort(&r);
+	style.raw_bytes = o->raw_bytes;
+	style.top = o->top;
+	if (o->json)
+		render_json(&r, &out);
+	else
+		render_text(&r, &style, &out);
+	status = command_print(out.text, out.length);
+out:
+	report_release(&r);
+	gather_release(&g);
+	buf_release(&notes);
+	buf_release(&out);
+	return status;
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct options o = { .top = 10 };
+	const struct opt rows[] = {
+		{ "run", 0, OPT_TEXT, &o.run, "ID", "the run to report, where a directory has several (ID or ID:RESTART)", 0, 0 },
+		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes and seconds", 0, 0 },
+		{ "live-set", 0, OPT_FLAG, &o.live_set, NULL, "with --json: every block that was live at the end", 0, 0 },
+		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
+		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never", "colours (auto: on a terminal)", 0, 0 },
+	};
+	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
+	struct err e = { 0 };
+	int n = opt_parse(&set, argc, argv, &e);
+
+	if (set.wants_help) {
+		command_help("report [OPTIONS] TRACE...",
+			     "Says where the memory was at the peak, and why the job ran out of it.\n"
+			     "TRACE is a file, or a directory of them (its latest run).", &set);
+		return STATUS_FINE;
+	}
+	if (!n)
+		err_set(&e, "report needs a trace: a file, or a directory of them");
+	if (o.live_set && !o.json)
+		err_set(&e, "--live-set needs --json");
+	if (e.text[0])
+		return command_fail(STATUS_USAGE, &e);
+	return report(argv + 1, (size_t)n, &o);
+}

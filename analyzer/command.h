@@ -1,0 +1,27 @@
+/* A command: one row of commands[] in main.c and one file in cmd/. Only these print and choose exit statuses. */
+#ifndef MEMTRACE_COMMAND_H
+#define MEMTRACE_COMMAND_H
+
+#include "opt.h"
+
+enum status { STATUS_FINE = 0, STATUS_NO = 1, STATUS_USAGE = 2, STATUS_INTERNAL = 3 };
+
+struct command {
+	const char *name;
+	const char *summary;                    /* for `memtrace help` */
+	int (*run)(int argc, char **argv);      /* argv[0] is the command's name */
+};
+
+int cmd_run(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
+int cmd_report(int argc, char **argv);
+int cmd_preload_path(int argc, char **argv);
+
+/* "memtrace: …" on standard error; returns `status`. */
+int command_fail(int status, const struct err *e);
+/* usage: memtrace …, and the options. */
+void command_help(const char *usage, const char *about, const struct opt_set *set);
+/* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it could not be written. */
+int command_print(const char *text, size_t length);
+
+#endif

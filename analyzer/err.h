@@ -1,0 +1,12 @@
+/* Why something failed, for people. Functions that can fail take one last and return 0 or -1; the first reason wins. */
+#ifndef MEMTRACE_ERR_H
+#define MEMTRACE_ERR_H
+
+struct err {
+	char text[512];
+};
+
+/* Always -1, so that callers can write `return err_set(e, …)`. */
+__attribute__((format(printf, 2, 3))) int err_set(struct err *e, const char *format, ...);
+
+#endif

@@ -1,0 +1,22 @@
+/* Which files to report: those that were named, and of a directory the traces of one run. */
+#ifndef MEMTRACE_GATHER_H
+#define MEMTRACE_GATHER_H
+
+#include "buf.h"
+#include "err.h"
+
+struct gather {
+	char **paths;
+	size_t count, room;
+	size_t unreadable;
+};
+
+/*
+ * Takes files and directories (their *.mtr, not deeper). Of a directory only the latest run (the restart that began last)
+ * is taken, or the one that `run` names: "ID" or "ID:RESTART". What is left out or cannot be read goes to `notes`, a line
+ * each. Fails if nothing is left.
+ */
+int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run, struct buf *notes, struct err *e);
+void gather_release(struct gather *g);
+
+#endif

@@ -1,0 +1,88 @@
+#include "live.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BITS 12
+
+static void make_slots(struct live *l, unsigned bits)
+{
+	l->slots = xcalloc((size_t)1 << bits, sizeof(*l->slots));
+	l->mask = ((size_t)1 << bits) - 1;
+	l->shift = 64 - bits;
+	l->count = 0;
+}
+
+void live_init(struct live *l)
+{
+	make_slots(l, FIRST_BITS);
+}
+
+void live_release(struct live *l)
+{
+	free(l->slots);
+	*l = (struct live){ 0 };
+}
+
+void live_clear(struct live *l)
+{
+	memset(l->slots, 0, (l->mask + 1) * sizeof(*l->slots));
+	l->count = 0;
+}
+
+static inline size_t find(const struct live *l, unsigned kind, uint64_t address)
+{
+	size_t i = live_slot(l, kind, address);
+
+	while (l->slots[i].kind && (l->slots[i].address != address || l->slots[i].kind != kind))
+		i = (i + 1) & l->mask;
+	return i;
+}
+
+static void enlarge(struct live *l)
+{
+	struct mt_record *old = l->slots;
+	size_t n = l->mask + 1, count = l->count;
+
+	make_slots(l, 64 - l->shift + 1);
+	for (size_t i = 0; i < n; i++)
+		if (old[i].kind)
+			l->slots[find(l, old[i].kind, old[i].address)] = old[i];
+	l->count = count;
+	free(old);
+}
+
+int live_add(struct live *l, const struct mt_record *r)
+{
+	size_t i = find(l, r->kind, r->address);
+	int is_new = !l->slots[i].kind;
+
+	l->slots[i] = *r;
+	if (is_new && ++l->count > l->mask / 2 + 1)
+		enlarge(l);
+	return is_new;
+}
+
+int live_remove(struct live *l, unsigned kind, uint64_t address)
+{
+	size_t hole = find(l, kind, address), i = hole;
+
+	if (!l->slots[hole].kind)
+		return 0;
+	/* Moves back what the hole would cut off from its slot. */
+	for (;;) {
+		size_t home;
+
+		i = (i + 1) & l->mask;
+		if (!l->slots[i].kind)
+			break;
+		home = live_slot(l, l->slots[i].kind, l->slots[i].address);
+		if (((i - home) & l->mask) >= ((i - hole) & l->mask)) {
+			l->slots[hole] = l->slots[i];
+			hole = i;
+		}
+	}
+	l->slots[hole].kind = 0;
+	l->count--;
+	return 1;
+}

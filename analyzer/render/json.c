@@ -1,0 +1,226 @@
+#include "render.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *text(const char *s)
+{
+	struct buf b = { 0 };
+	json_t *j;
+
+	if (!s)
+		return json_null();
+	buf_add_utf8(&b, (struct str){ s, strlen(s) });
+	j = json_stringn(b.text ? b.text : "", b.length);
+	buf_release(&b);
+	return j;
+}
+
+static json_t *size(bytes n)
+{
+	return n == UNKNOWN_BYTES ? json_null() : json_integer(n);
+}
+
+static json_t *number(int n)
+{
+	return n == NO_RANK ? json_null() : json_integer(n);
+}
+
+/* A key that holds a new value; the object owns it. */
+static void set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) < 0)
+		BUG("json");
+}
+
+static json_t *stacks_json(const struct stacks *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->count; i++) {
+		json_t *row = json_object();
+
+		set(row, "stack", text(s->rows[i].stack));
+		set(row, "frame", text(s->rows[i].label));
+		set(row, "bytes", json_integer(s->rows[i].bytes));
+		set(row, "blocks", json_integer((json_int_t)s->rows[i].blocks));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *owners_json(const struct rank *r)
+{
+	json_t *o = json_object();
+
+	set(o, "pytorch", json_integer(r->device_peak.reserved));
+	set(o, "application", json_integer(r->device_peak.other));
+	set(o, "context", json_integer(r->owner_context));
+	set(o, "unexplained", json_integer(r->owner_unexplained));
+	return o;
+}
+
+/* "by_category" will stand here too. */
+static json_t *peak_json(const struct rank *r)
+{
+	json_t *p = json_object();
+
+	set(p, "allocated_bytes", json_integer(r->peak_allocated));
+	set(p, "reserved_bytes", json_integer(r->peak_reserved));
+	set(p, "device_bytes", json_integer(r->peak_device));
+	set(p, "time_s", json_real(r->peak.time_s));
+	set(p, "step", json_integer(r->peak.step));
+	set(p, "phase", text(r->peak.phase));
+	set(p, "thread", text(r->peak.thread));
+	set(p, "by_owner", owners_json(r));
+	set(p, "blocks", json_integer((json_int_t)r->stacks.blocks));
+	set(p, "stacks", stacks_json(&r->stacks));
+	return p;
+}
+
+static json_t *oom_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->oom_count; i++) {
+		const struct oom *o = &r->ooms[i];
+		json_t *j = json_object();
+
+		set(j, "time_s", json_real(o->when.time_s));
+		set(j, "step", json_integer(o->when.step));
+		set(j, "phase", text(o->when.phase));
+		set(j, "thread", text(o->when.thread));
+		set(j, "requested_bytes", json_integer(o->requested));
+		set(j, "allocated_bytes", json_integer(o->when.allocated));
+		set(j, "reserved_bytes", json_integer(o->when.reserved));
+		set(j, "free_bytes", size(o->free));
+		set(j, "largest_free_bytes", size(o->largest_free));
+		set(j, "survived", json_boolean(o->survived));
+		set(j, "refused_to", text(o->by));
+		set(j, "stacks", stacks_json(&o->stacks));
+		json_array_append_new(list, j);
+	}
+	return list;
+}
+
+static json_t *timeline_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->timeline_count; i++) {
+		const struct timeline_row *t = &r->timeline[i];
+
+		json_array_append_new(list, json_pack("[f,I,I,I]", t->time_s, (json_int_t)t->allocated,
+						      (json_int_t)t->reserved, (json_int_t)t->device));
+	}
+	return list;
+}
+
+static json_t *live_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->live_count; i++) {
+		json_t *row = json_object();
+
+		set(row, "address", json_integer((json_int_t)r->live[i].address));
+		set(row, "bytes", json_integer(r->live[i].bytes));
+		set(row, "stack", text(r->live[i].stack));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *versions_json(const struct rank *r)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < r->version_count; i++)
+		set(o, r->versions[i].name, text(r->versions[i].text));
+	return o;
+}
+
+static json_t *lost_json(const struct rank *r)
+{
+	json_t *o = json_object();
+
+	set(o, "events", json_integer((json_int_t)r->lost_events));
+	set(o, "places", json_integer((json_int_t)r->lost_places));
+	set(o, "reason", text(r->lost_reason));
+	return o;
+}
+
+static json_t *warnings_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->warning_count; i++)
+		json_array_append_new(list, text(r->warnings[i]));
+	return list;
+}
+
+static void set_identity(json_t *j, const struct rank *r)
+{
+	set(j, "rank", number(r->rank));
+	set(j, "local_rank", number(r->local_rank));
+	set(j, "world_size", number(r->world_size));
+	set(j, "restart_count", number(r->restart_count));
+	set(j, "run_id", text(r->run_id));
+	set(j, "device", json_integer(r->device));
+	set(j, "host", text(r->host));
+	set(j, "pid", json_integer(r->pid));
+	set(j, "trace", text(r->trace));
+	set(j, "command", text(r->command));
+	set(j, "versions", versions_json(r));
+	set(j, "simulated", json_boolean(r->simulated));
+	set(j, "gpu", text(r->gpu));
+	set(j, "device_memory_bytes", size(r->total));
+}
+
+static json_t *rank_json(const struct rank *r)
+{
+	json_t *j = json_object(), *final = json_object();
+
+	set_identity(j, r);
+	set(j, "end", text(end_name(r->end)));
+	set(j, "exit_status", r->ended && r->exit_status >= 0 ? json_integer(r->exit_status) : json_null());
+	set(j, "start_time_s", json_real((double)r->start_realtime_ns / 1e9));
+	set(j, "duration_s", json_real(r->duration_s));
+	set(j, "events", json_integer((json_int_t)r->events));
+	set(j, "tensor_allocs", json_integer((json_int_t)r->tensor_allocs));
+	set(j, "tensor_frees", json_integer((json_int_t)r->tensor_frees));
+	set(j, "counted_from", text(r->stand_in ? "cudaMallocAsync" : "allocator"));
+	set(j, "peak", peak_json(r));
+	set(j, "oom", oom_json(r));
+	set(j, "oom_count", json_integer((json_int_t)r->ooms_seen));
+	set(final, "allocated_bytes", json_integer(r->final_bytes));
+	set(final, "blocks", json_integer((json_int_t)r->final_blocks));
+	set(j, "final", final);
+	set(j, "timeline", timeline_json(r));
+	set(j, "lost", lost_json(r));
+	set(j, "warnings", warnings_json(r));
+	if (r->has_live)
+		set(j, "live", live_json(r));
+	return j;
+}
+
+static int write_part(const char *part, size_t length, void *out)
+{
+	buf_add(out, part, length);
+	return 0;
+}
+
+void render_json(const struct report *report, struct buf *out)
+{
+	json_t *root = json_object(), *ranks = json_array();
+
+	for (size_t i = 0; i < report->count; i++)
+		json_array_append_new(ranks, rank_json(&report->ranks[i]));
+	set(root, "ranks", ranks);
+	set(root, "findings", json_array());
+	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
+		BUG("json");
+	buf_puts(out, "\n");
+	json_decref(root);
+}

@@ -1,0 +1,39 @@
+/* The pieces that text pages are made of: fields, bars, sparklines, colour. */
+#ifndef MEMTRACE_PAGE_H
+#define MEMTRACE_PAGE_H
+
+#include "buf.h"
+#include "size.h"
+#include "term.h"
+
+#define PAGE_INDENT 8
+
+enum paint { PAINT_NONE, PAINT_BOLD, PAINT_ALARM, PAINT_WARNING, PAINT_TENSORS, PAINT_CACHED, PAINT_OUTSIDE, PAINT_FREE };
+
+struct page {
+	struct buf *out;
+	const struct style *style;
+};
+
+void page_paint(struct page *p, enum paint paint, const char *text);
+/* A space where no line ends. */
+#define PAGE_HARD_SPACE "\001"
+/* A label and a text that wraps beside it, over at most `lines` lines (0: any number). */
+void page_field(struct page *p, const char *label, const char *text, int lines);
+/* Two texts on one line if they fit, else on two. */
+void page_pair(struct page *p, enum paint paint, const char *strong, const char *left, const char *right);
+
+struct part {
+	const char *name;
+	bytes bytes;
+	enum paint paint;
+};
+/* A bar of parts with a legend in words; parts are told apart by character, name and colour. At most four. */
+void page_bar(struct page *p, const char *label, const struct part *parts, size_t count);
+/* `values` as one line of blocks, the largest of each column, scaled to `top`. */
+void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count, bytes top);
+
+/* The multiplication sign. */
+const char *page_times(const struct page *p);
+
+#endif

@@ -1,0 +1,12 @@
+/* A report in its forms. Renderers see the report only, never a trace, and write into memory. */
+#ifndef MEMTRACE_RENDER_H
+#define MEMTRACE_RENDER_H
+
+#include "buf.h"
+#include "report.h"
+#include "term.h"
+
+void render_text(const struct report *report, const struct style *style, struct buf *out);
+void render_json(const struct report *report, struct buf *out);
+
+#endif

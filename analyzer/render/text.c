@@ -1,0 +1,375 @@
+#include "render.h"
+
+#include "page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OOMS_SHOWN 3
+
+static void add_size(struct page *p, struct buf *b, bytes size)
+{
+	if (size == UNKNOWN_BYTES)
+		buf_puts(b, "unknown");
+	else
+		size_add(b, size, p->style->raw_bytes);
+}
+
+static void add_who(struct buf *b, const struct rank *r)
+{
+	if (r->rank == NO_RANK)
+		buf_addf(b, "process %u", r->pid);
+	else if (r->world_size > 0)
+		buf_addf(b, "rank %d of %d", r->rank, r->world_size);
+	else
+		buf_addf(b, "rank %d", r->rank);
+	if (r->device)
+		buf_addf(b, " gpu %d", r->device);
+}
+
+/* "12 × 288.0 MiB", or where sizes differ "12 blocks". */
+static void add_blocks(struct page *p, struct buf *b, const struct stack_row *row)
+{
+	if (row->smallest != row->largest) {
+		buf_addf(b, "%llu blocks", (unsigned long long)row->blocks);
+		return;
+	}
+	buf_addf(b, "%llu %s ", (unsigned long long)row->blocks, page_times(p));
+	add_size(p, b, row->largest);
+}
+
+/* What filled the device, as parts that add up. */
+struct shares {
+	bytes tensors, cached, outside, used;
+};
+
+static struct shares shares_of(const struct point *when, bytes total, bytes free_bytes)
+{
+	struct shares s = { .tensors = when->allocated, .outside = when->other + when->untracked };
+
+	s.cached = when->reserved > when->allocated ? when->reserved - when->allocated : 0;
+	if (total != UNKNOWN_BYTES && free_bytes != UNKNOWN_BYTES) {
+		bytes outside = total - free_bytes - s.tensors - s.cached;
+
+		s.outside = outside > 0 ? outside : 0;
+	}
+	s.used = s.tensors + s.cached + s.outside;
+	return s;
+}
+
+static void put_where(struct page *p, const struct rank *r, const struct oom *o)
+{
+	struct shares s = shares_of(&o->when, r->total, o->free);
+	struct unit unit = size_unit(s.used, p->style->raw_bytes);
+	struct buf b = { 0 };
+
+	size_add_in(&b, s.used, unit);
+	buf_addf(&b, " %s = tensors" PAGE_HARD_SPACE, unit.name);
+	size_add_in(&b, s.tensors, unit);
+	buf_puts(&b, " +" PAGE_HARD_SPACE "cached and free" PAGE_HARD_SPACE);
+	size_add_in(&b, s.cached, unit);
+	buf_puts(&b, " +" PAGE_HARD_SPACE "outside PyTorch" PAGE_HARD_SPACE);
+	size_add_in(&b, s.outside, unit);
+	page_field(p, "where", b.text, 0);
+	buf_release(&b);
+}
+
+static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
+{
+	struct buf left = { 0 }, right = { 0 }, top = { 0 };
+
+	buf_puts(&left, "  ");
+	add_who(&left, r);
+	buf_addf(&left, "  step %u, %s%s", o->when.step, o->when.phase, r->simulated ? "  simulated" : "");
+	buf_puts(&right, "asked ");
+	add_size(p, &right, o->requested);
+	if (o->by)
+		buf_addf(&right, " by %s", *o->by ? o->by : "an unknown module");
+	buf_puts(&right, ", free ");
+	add_size(p, &right, o->free);
+	buf_puts(&right, ", largest cached free block ");
+	add_size(p, &right, o->largest_free);
+	page_pair(p, PAINT_ALARM, o->survived || r->end != END_OOM ? "OUT OF MEMORY, survived" : "OUT OF MEMORY", left.text,
+		  right.text);
+	put_where(p, r, o);
+	if (o->stacks.count) {
+		const struct stack_row *row = &o->stacks.rows[0];
+
+		add_size(p, &top, row->bytes);
+		buf_puts(&top, "  ");
+		add_blocks(p, &top, row);
+		buf_addf(&top, "  %s", row->label);
+		page_field(p, "top", top.text, 0);
+	}
+	buf_release(&left);
+	buf_release(&right);
+	buf_release(&top);
+}
+
+/* The last failures of a rank, newest first. */
+static void put_ooms(struct page *p, const struct rank *r)
+{
+	size_t shown = r->oom_count < OOMS_SHOWN ? r->oom_count : OOMS_SHOWN;
+
+	for (size_t i = 0; i < shown; i++)
+		put_oom(p, r, &r->ooms[r->oom_count - 1 - i]);
+	if (r->ooms_seen > shown)
+		buf_addf(p->out, "and %llu earlier\n", (unsigned long long)(r->ooms_seen - shown));
+	if (r->ooms_seen)
+		buf_puts(p->out, "\n");
+}
+
+static void put_end(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	switch (r->end) {
+	case END_OOM:
+		buf_puts(&b, "out of memory");
+		break;
+	case END_EXIT:
+		buf_puts(&b, "exited");
+		break;
+	case END_KILLED:
+		buf_puts(&b, "killed: there is no end record and nobody writes it any more");
+		break;
+	case END_RUNNING:
+		buf_puts(&b, "still running");
+		break;
+	case END_UNKNOWN:
+		buf_addf(&b, "unknown: there is no end record, and host %s cannot be asked from here", r->host);
+		break;
+	}
+	if (r->ended && r->exit_status >= 0)
+		buf_addf(&b, ", status %d", r->exit_status);
+	buf_addf(&b, ", %.1f s after its first GPU allocation", r->duration_s);
+	page_field(p, "ended", b.text, 0);
+	buf_release(&b);
+}
+
+static void put_gpu(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	buf_addf(&b, "%d: %s", r->device, r->gpu ? r->gpu : "unknown");
+	if (r->total != UNKNOWN_BYTES) {
+		buf_puts(&b, ", ");
+		add_size(p, &b, r->total);
+	}
+	if (r->simulated)
+		buf_puts(&b, ", simulated: nothing here was observed on a GPU");
+	page_field(p, "gpu", b.text, 0);
+	buf_release(&b);
+}
+
+static void put_peak(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	add_size(p, &b, r->peak_allocated);
+	buf_addf(&b, " in tensors at %.2f s, step %u, %s", r->peak.time_s, r->peak.step, r->peak.phase);
+	if (r->peak.thread)
+		buf_addf(&b, ", thread %s", r->peak.thread);
+	buf_puts(&b, "; PyTorch held up to ");
+	add_size(p, &b, r->peak_reserved);
+	buf_puts(&b, ", the device up to ");
+	add_size(p, &b, r->peak_device);
+	page_field(p, "peak", b.text, 0);
+	buf_release(&b);
+	if (r->stand_in)
+		page_field(p, "note", "the caching allocator reported nothing: counted from cudaMallocAsync and cudaMalloc", 0);
+}
+
+static void put_bar(struct page *p, const struct rank *r)
+{
+	struct shares s = shares_of(&r->peak, UNKNOWN_BYTES, UNKNOWN_BYTES);
+	bytes left = r->total == UNKNOWN_BYTES || r->total < s.used ? 0 : r->total - s.used;
+	struct part parts[] = {
+		{ "tensors", s.tensors, PAINT_TENSORS },
+		{ "cached and fragmented", s.cached, PAINT_CACHED },
+		{ "outside PyTorch", s.outside, PAINT_OUTSIDE },
+		{ "free", left, PAINT_FREE },
+	};
+
+	page_bar(p, "memory", parts, r->total == UNKNOWN_BYTES ? 3 : 4);
+}
+
+static void put_row(struct page *p, const struct rank *r, const struct stack_row *row)
+{
+	struct buf b = { 0 }, blocks = { 0 };
+	double share = r->stacks.bytes > 0 ? 100.0 * (double)row->bytes / (double)r->stacks.bytes : 0;
+	size_t pad, width;
+
+	add_size(p, &b, row->bytes);
+	add_blocks(p, &blocks, row);
+	width = utf8_width(blocks.text);
+	pad = width < 16 ? 16 - width : 0;
+	buf_addf(p->out, "%*s%*s %3.0f %%  %s", PAGE_INDENT - 4, "", p->style->raw_bytes ? 20 : 10, b.text, share, blocks.text);
+	/* The label takes the rest of the line, or one of its own. */
+	width += PAGE_INDENT - 4 + (p->style->raw_bytes ? 20 : 10) + 8 + pad + 2;
+	if (width + utf8_width(row->label) > (size_t)p->style->width)
+		buf_addf(p->out, "\n%*s%s\n", PAGE_INDENT, "", row->label);
+	else
+		buf_addf(p->out, "%*s  %s\n", (int)pad, "", row->label);
+	buf_release(&b);
+	buf_release(&blocks);
+}
+
+static void put_stacks(struct page *p, const struct rank *r)
+{
+	size_t shown = r->stacks.count < (size_t)p->style->top ? r->stacks.count : (size_t)p->style->top;
+	struct buf b = { 0 };
+	bytes rest = r->stacks.bytes;
+
+	if (!r->stacks.count)
+		return;
+	buf_puts(&b, "at the peak: ");
+	add_size(p, &b, r->stacks.bytes);
+	buf_addf(&b, " in %llu %s", (unsigned long long)r->stacks.blocks, r->stacks.blocks == 1 ? "block" : "blocks");
+	page_field(p, "live", b.text, 0);
+	buf_release(&b);
+	for (size_t i = 0; i < shown; i++) {
+		put_row(p, r, &r->stacks.rows[i]);
+		rest -= r->stacks.rows[i].bytes;
+	}
+	if (shown < r->stacks.count) {
+		buf_addf(&b, "%zu more places, ", r->stacks.count - shown);
+		add_size(p, &b, rest);
+		page_field(p, "", b.text, 0);
+	}
+	buf_release(&b);
+}
+
+static void put_timeline(struct page *p, const struct rank *r)
+{
+	bytes *values = xcalloc(r->timeline_count, sizeof(*values)), top = 0;
+	struct buf b = { 0 };
+
+	for (size_t i = 0; i < r->timeline_count; i++) {
+		values[i] = r->timeline[i].allocated;
+		top = values[i] > top ? values[i] : top;
+	}
+	page_sparkline(p, "time", values, r->timeline_count, top);
+	if (r->timeline_count && top > 0) {
+		buf_addf(&b, "tensors, 0 to %.1f s, highest ", r->duration_s);
+		add_size(p, &b, top);
+		buf_puts(&b, "; left at the end ");
+		add_size(p, &b, r->final_bytes);
+		buf_addf(&b, " in %llu %s", (unsigned long long)r->final_blocks, r->final_blocks == 1 ? "block" : "blocks");
+		page_field(p, "", b.text, 0);
+	}
+	buf_release(&b);
+	free(values);
+}
+
+static void put_rank(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	add_who(&b, r);
+	page_paint(p, PAINT_BOLD, b.text);
+	buf_addf(p->out, "  host %s  pid %u%s\n", *r->host ? r->host : "unknown", r->pid, r->simulated ? "  simulated" : "");
+	put_gpu(p, r);
+	if (r->command) {
+		struct buf shown = { 0 };
+
+		buf_add_clean(&shown, (struct str){ r->command, strlen(r->command) });
+		page_field(p, "command", shown.text, 3);
+		buf_release(&shown);
+	}
+	put_end(p, r);
+	put_peak(p, r);
+	put_bar(p, r);
+	put_stacks(p, r);
+	put_timeline(p, r);
+	for (size_t i = 0; i < r->warning_count; i++)
+		page_field(p, "warning", r->warnings[i], 0);
+	buf_release(&b);
+}
+
+static void put_table_row(struct page *p, const struct rank *r, int host_width)
+{
+	struct buf number = { 0 }, sizes[3] = { { 0 } };
+	const bytes peaks[3] = { r->peak_allocated, r->peak_reserved, r->peak_device };
+
+	if (r->rank == NO_RANK)
+		buf_puts(&number, "-");
+	else
+		buf_addf(&number, "%d", r->rank);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		add_size(p, &sizes[i], peaks[i]);
+	buf_addf(p->out, "%4s  %-*.*s  %3d  ", number.text, host_width, host_width, r->host, r->device);
+	page_paint(p, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
+	buf_addf(p->out, "%*s  %10s %10s %10s  %5u%s\n", 7 - (int)strlen(end_name(r->end)), "", sizes[0].text, sizes[1].text,
+		 sizes[2].text, r->peak.step, r->simulated ? "  simulated" : "");
+	buf_release(&number);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		buf_release(&sizes[i]);
+}
+
+static void put_table(struct page *p, const struct report *report)
+{
+	int host_width = 4;
+	char title[128];
+
+	for (size_t i = 0; i < report->count; i++) {
+		int n = (int)strlen(report->ranks[i].host);
+
+		host_width = n > host_width ? n : host_width;
+	}
+	if (host_width > p->style->width - 72)
+		host_width = p->style->width - 72 > 8 ? p->style->width - 72 : 8;
+	snprintf(title, sizeof(title), "rank  %-*s  gpu  end      %10s %10s %10s   step\n", host_width, "host", "allocated",
+		 "reserved", "device");
+	page_paint(p, PAINT_BOLD, title);
+	for (size_t i = 0; i < report->count; i++)
+		put_table_row(p, &report->ranks[i], host_width);
+	buf_puts(p->out, "\n");
+}
+
+/* How many ranks did not make it, beside the one that is shown. */
+static void put_other_failures(struct page *p, const struct report *report, const struct rank *worst)
+{
+	struct buf b = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < report->count; i++) {
+		const struct rank *r = &report->ranks[i];
+
+		if (r == worst || !r->oom_count)
+			continue;
+		if (n++ < 20)
+			buf_addf(&b, "%s%d", n > 1 ? ", " : "", r->rank == NO_RANK ? (int)r->pid : r->rank);
+	}
+	if (n)
+		buf_addf(p->out, "also out of memory: %zu more, %s%s\n\n", n, b.text, n > 20 ? ", ..." : "");
+	buf_release(&b);
+}
+
+static void put_next(struct page *p, const struct rank *r)
+{
+	if (r->stacks.count > (size_t)p->style->top)
+		buf_addf(p->out, "next    memtrace report --top %zu %s\n",
+			 r->stacks.count < 100 ? r->stacks.count : (size_t)100, r->trace);
+}
+
+void render_text(const struct report *report, const struct style *style, struct buf *out)
+{
+	struct page p = { .out = out, .style = style };
+	const struct rank *worst = report_worst(report);
+
+	if (!worst)
+		return;
+	put_ooms(&p, worst);
+	put_other_failures(&p, report, worst);
+	if (report->count > 1)
+		put_table(&p, report);
+	put_rank(&p, worst);
+	for (size_t i = 0; i < report->count && report->count > 1; i++)
+		if (&report->ranks[i] != worst && report->ranks[i].warning_count) {
+			buf_addf(out, "other ranks have warnings too: memtrace report --json shows them\n");
+			break;
+		}
+	put_next(&p, worst);
+}

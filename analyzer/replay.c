@@ -1,0 +1,84 @@
+#include "replay.h"
+
+#include "walk.h"
+
+#include <stdlib.h>
+
+#define SURVIVED_ALLOCS 1000
+
+/*
+ * A job that catches the error and goes on (with a smaller batch, say) still allocates a little when it does not: to print,
+ * to clean up, to save. It went on if PyTorch handed out, after the failure, at least the refused bytes in total and more
+ * than 1000 further blocks.
+ */
+int failure_survived(const struct failure *f)
+{
+	return f->later_bytes >= f->requested && f->later_allocs > SURVIVED_ALLOCS;
+}
+
+static void forget(struct replay *r)
+{
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &r->device[i];
+
+		for (size_t k = 0; k < d->failure_count; k++)
+			free(d->failures[k].live.groups);
+		free(d->failures);
+		free(d->timeline);
+		free(d->at_peak.groups);
+		free(d->final.groups);
+		free(d->live);
+	}
+	*r = (struct replay){ 0 };
+}
+
+/* Was an assumption wrong? Then `a` is corrected. */
+static int was_wrong(const struct replay *r, struct assumptions *a)
+{
+	int wrong = 0;
+
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &r->device[i];
+		int without = !d->steps.optimizer_events;
+		int stand_in = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels && d->pytorch_allocs;
+
+		if (!d->seen)
+			continue;
+		if (stand_in && !a->stand_in[i]) {
+			a->stand_in[i] = wrong = 1;
+			continue;       /* the optimizer can only be told next time */
+		}
+		if (without && !a->without_optimizer[i])
+			a->without_optimizer[i] = wrong = 1;
+	}
+	return wrong;
+}
+
+void replay_trace(struct replay *r, const struct trace *t, const struct replay_options *options)
+{
+	struct assumptions a = { 0 };
+	int any = 0;
+
+	/* Without a single optimizer's place in the tables, no event can show one. */
+	for (size_t i = 0; i < t->tables.place_count; i++)
+		any |= t->tables.place_flags[i] & PLACE_OPTIMIZER;
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		a.without_optimizer[i] = !any;
+	*r = (struct replay){ 0 };
+	curves_pass(r, t, &a, options);
+	/* At most two corrections: the stand-in, then the optimizer. */
+	for (int i = 0; i < 2 && was_wrong(r, &a); i++) {
+		forget(r);
+		curves_pass(r, t, &a, options);
+	}
+	for (size_t i = 0; i < t->segment_count; i++) {
+		r->given_up += t->segments[i].gap;
+		r->open_gaps += t->segments[i].gap && !t->segments[i].has_keyframe;
+	}
+	blocks_pass(r, t, options);
+}
+
+void replay_release(struct replay *r)
+{
+	forget(r);
+}

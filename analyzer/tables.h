@@ -1,0 +1,84 @@
+/* The tables of a trace: strings, frames, places, modules, threads, meta. Unknown ids give the unknown entry, number 0. */
+#ifndef MEMTRACE_TABLES_H
+#define MEMTRACE_TABLES_H
+
+#include <memtrace/trace.h>
+
+#include "buf.h"
+#include "util.h"
+
+/* What is asked about a place for every event, found once. */
+enum place_flag {
+	PLACE_PYTORCH = 1,      /* the caller is PyTorch's allocator, libc10_cuda.so */
+	PLACE_OPTIMIZER = 2,    /* a frame is an optimizer's */
+};
+
+enum thread_flag {
+	THREAD_AUTOGRAD = 1,    /* does the backward pass */
+	THREAD_MAIN = 2,        /* the one that runs the training loop, as far as can be told */
+};
+
+struct place {
+	uint32_t module;
+	uint32_t frame_count;
+	const uint32_t *frames; /* innermost first; all known */
+};
+
+struct thread {
+	uint32_t tid;
+	struct str name;
+};
+
+struct meta {
+	struct str key, value;
+};
+
+struct tables {
+	struct str *strings;
+	struct mt_frame *frames;
+	struct place *places;
+	struct str *modules;
+	struct thread *threads;
+	size_t string_count, frame_count, place_count, module_count, thread_count;      /* with the unknown one */
+	size_t string_room, frame_room, place_room, module_room, thread_room;
+	struct meta *meta;
+	size_t meta_count, meta_room;
+	unsigned char *place_flags;
+	unsigned char thread_flags[65536];
+
+	unsigned damaged;       /* entries that make no sense */
+	unsigned unknown;       /* entries of kinds that this program does not know */
+
+	void **regions;
+	size_t region_count, region_room;
+};
+
+/* Takes `region`, which tables_release() frees; it starts with a whole entry. */
+void tables_add_region(struct tables *t, void *region, size_t length);
+/* After the last region. */
+void tables_finish(struct tables *t, uint32_t pid);
+void tables_release(struct tables *t);
+
+static inline unsigned tables_place_flags(const struct tables *t, uint32_t place)
+{
+	return place < t->place_count ? t->place_flags[place] : 0;
+}
+
+const struct place *tables_place(const struct tables *t, uint32_t place);
+const struct mt_frame *tables_frame(const struct tables *t, uint32_t frame);
+struct str tables_string(const struct tables *t, uint32_t string);
+struct str tables_module(const struct tables *t, uint32_t module);
+/* Its name is empty if nothing is known. */
+struct thread tables_thread(const struct tables *t, uint32_t thread);
+/* The last value of a key, or NULL. */
+const struct meta *tables_meta(const struct tables *t, const char *key);
+
+/* "function file:line;function file:line", outermost first; empty if there are no frames. Valid UTF-8. */
+void tables_add_stack(const struct tables *t, uint32_t place, struct buf *b);
+/* "function  file:line" of the innermost frame that is not PyTorch's own, else of the innermost. Safe on a terminal. */
+void tables_add_label(const struct tables *t, uint32_t place, struct buf *b);
+
+/* Does `text` match `pattern`, in which * stands for anything? */
+int str_matches(struct str text, const char *pattern);
+
+#endif

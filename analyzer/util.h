@@ -1,0 +1,47 @@
+/* Small things that every file of the analyzer uses. */
+#ifndef MEMTRACE_UTIL_H
+#define MEMTRACE_UTIL_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+typedef int64_t bytes;
+
+/* Sums stop here, so that damaged files cannot make them overflow: a few of them can still be added up. */
+#define BYTES_LIMIT (INT64_C(1) << 60)
+
+/* a + b for |a| <= BYTES_LIMIT and |b| <= BYTES_LIMIT; a sum beyond the limit leaves `a`. */
+static inline bytes bytes_add(bytes a, bytes b)
+{
+	bytes sum = a + b;
+
+	return sum > BYTES_LIMIT || sum < -BYTES_LIMIT ? a : sum;
+}
+
+/* Text that lives in someone else's memory; any bytes, no terminating zero. */
+struct str {
+	const char *at;
+	size_t length;
+};
+
+/* These end the program when there is no memory: a command can do nothing better. */
+void *xcalloc(size_t count, size_t size);
+void *xrealloc(void *old, size_t count, size_t size);
+char *xstrdup(const char *text);
+__attribute__((format(printf, 1, 2))) char *xasprintf(const char *format, ...);
+__attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_list args);
+
+/* Makes room for one more element in an array of `count` that has room for `*room`. */
+void *grow(void *array, size_t count, size_t *room, size_t size);
+
+/* The member of names[] nearest to `word`, or NULL if none is near. names[] ends with NULL. */
+const char *nearest(const char *word, const char *const *names);
+
+/* An impossible state: says where and aborts. */
+#define BUG(what) bug(__FILE__, __LINE__, what)
+_Noreturn void bug(const char *file, int line, const char *what);
+
+#endif

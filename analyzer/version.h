@@ -1,0 +1,8 @@
+#ifndef MEMTRACE_ANALYZER_VERSION_H
+#define MEMTRACE_ANALYZER_VERSION_H
+
+#ifndef MEMTRACE_VERSION
+#define MEMTRACE_VERSION "0.1.0"
+#endif
+
+#endif

@@ -1,0 +1,63 @@
+#include "walk.h"
+
+#include <stdlib.h>
+
+static_assert(MT_TENSOR_FREE == MT_TENSOR_ALLOC + 1 && MT_DEVICE_FREE == MT_DEVICE_ALLOC + 1 &&
+	      MT_POOL_FREE == MT_POOL_ALLOC + 1 && MT_MANAGED_FREE == MT_MANAGED_ALLOC + 1 &&
+	      MT_HOST_FREE == MT_HOST_ALLOC + 1, "walk_alloc_kind counts on it");
+
+#define CHUNK 8192              /* records read at a time: 256 KiB, about a cache */
+
+static uint64_t all_records(const struct trace *t)
+{
+	uint64_t n = 1;
+
+	for (size_t i = 0; i < t->segment_count; i++)
+		n += t->segments[i].events.records;
+	return n;
+}
+
+static int walk_keyframe(const struct trace *t, const struct segment *s, uint64_t index, const struct walker *w,
+			 struct mt_record *chunk)
+{
+	w->restart(w->context);
+	for (uint64_t at = 0; at < s->keyframe.records;) {
+		size_t n = trace_read(t, &s->keyframe, at, chunk, CHUNK);
+
+		if (!n)
+			return -1;
+		w->keyframe(w->context, chunk, n);
+		at += n;
+	}
+	w->restarted(w->context, index);
+	return 0;
+}
+
+int walk(const struct trace *t, const struct walker *w)
+{
+	struct mt_record *chunk = xcalloc(CHUNK, sizeof(*chunk));
+	uint64_t total = all_records(t), done = 0;
+	int status = 0;
+
+	for (size_t i = 0; i < t->segment_count; i++) {
+		const struct segment *s = &t->segments[i];
+
+		if (s->gap && s->has_keyframe)
+			status |= walk_keyframe(t, s, i, w, chunk);
+		for (uint64_t at = 0; at < s->events.records;) {
+			size_t n = trace_read(t, &s->events, at, chunk, CHUNK);
+
+			if (!n) {
+				status = -1;
+				break;
+			}
+			w->records(w->context, i, at, chunk, n);
+			at += n;
+			done += n;
+			if (w->progress)
+				w->progress(w->context, (double)done / (double)total);
+		}
+	}
+	free(chunk);
+	return status;
+}

@@ -1,0 +1,28 @@
+/* The few questions that the preload asks CUDA itself, always the real functions. Nothing here makes a context. */
+#ifndef PRELOAD_CUDA_H
+#define PRELOAD_CUDA_H
+
+#include <stdint.h>
+
+/* The calling thread's current device, or -1. */
+int cuda_current_device(void);
+
+/* Free and total bytes of the current device; 0, or -1 when CUDA does not say. */
+int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes);
+
+/* Used and reserved bytes of POOL, or with NULL of the current pool of DEVICE. 0 or -1. */
+int cuda_pool(int device, void *pool, uint64_t *used, uint64_t *reserved);
+
+/* Is work on STREAM being captured into a graph? Then an allocation call gives nothing yet. */
+int cuda_is_capturing(void *stream);
+
+/* Is the device libcudasim.so's? */
+int cuda_is_simulated(void);
+
+/* Writes names of devices and versions of libraries into the tables. Slow; the helper thread's. */
+void cuda_describe(void);
+
+/* In a forked child. */
+void cuda_forget(void);
+
+#endif

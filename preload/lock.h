@@ -1,0 +1,47 @@
+/*
+ * A lock that cannot hang the host: waiting has a limit, and whoever does not get it records less instead. Holders do not
+ * call into the host, CUDA or Python.
+ */
+#ifndef PRELOAD_LOCK_H
+#define PRELOAD_LOCK_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+
+struct lock { atomic_int held; };
+
+#define LOCK_MS(n) ((uint64_t)(n) * 1000000u)
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Returns 1 when held, 0 when `limit_ns` passed. */
+static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
+{
+	uint64_t start = 0;
+
+	for (unsigned spins = 0; atomic_exchange_explicit(&l->held, 1, memory_order_acquire); spins++) {
+		if (spins < 100)
+			continue;
+		sched_yield();
+		if (!start)
+			start = now_ns();
+		else if (now_ns() - start > limit_ns)
+			return 0;
+	}
+	return 1;
+}
+
+static inline void lock_release(struct lock *l)
+{
+	atomic_store_explicit(&l->held, 0, memory_order_release);
+}
+
+#endif

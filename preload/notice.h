@@ -1,0 +1,22 @@
+/* The preload's only words: single lines on stderr, silenced by MEMTRACE_QUIET=1, from one process of a job. */
+#ifndef PRELOAD_NOTICE_H
+#define PRELOAD_NOTICE_H
+
+#include <stdint.h>
+
+#include "who.h"
+
+/* Who speaks, and where the traces are. Borrowed. */
+void notice_begin(const struct who *who, const char *directory);
+
+/* A MEMTRACE_ variable that is unknown (EXPECTED NULL) or has a bad value. */
+void notice_setting(const char *name, const char *expected);
+
+/* Recording could not start (HOW "not recording") or ended early (HOW "recording ended"), with errno value E. */
+void notice_lost(const char *how, const char *why, int e);
+
+void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);
+
+void notice_end(uint64_t allocated_peak, uint64_t reserved_peak);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * The Python stack of the calling thread, read without the GIL: the thread is inside a call, so its frames cannot move.
+ * CPython 3.10 to 3.13. The layout is checked on the first stack seen, with reads that cannot fault; where it does not hold, there
+ * are no stacks and the trace says why.
+ */
+#ifndef PRELOAD_PYSTACK_H
+#define PRELOAD_PYSTACK_H
+
+#include <stdint.h>
+
+/* The place of MODULE (an id of the tables, 0: unknown) and the calling thread's Python stack. */
+uint32_t pystack_place(uint32_t module);
+
+/* The place of MODULE alone. */
+uint32_t pystack_module_place(uint32_t module);
+
+/* Forgets what was found out; in a forked child. */
+void pystack_forget(void);
+
+#endif

@@ -1,0 +1,357 @@
+/* The rendezvous behind the simulated NCCL: one shared-memory segment a communicator.
+ *
+ * An exchange is double-buffered: a rank can only overwrite what it published two exchanges ago, and by then every
+ * other rank has read it, because each waits for all at every step. Every wait ends: by success, by the time limit, or
+ * because a peer died or left; and each failure names the call, the communicator and the ranks that are missing.
+ */
+#define _GNU_SOURCE
+#include "comm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RING = 8, PAGE = 4096, POLL_US = 100, SPINS = 200 };
+
+/* Messages from one rank to another, oldest first; `bytes` travels with each, so a mismatch is seen. */
+struct mailbox {
+	_Atomic uint64_t written, read;
+	uint64_t bytes[RING];
+	char data[RING][PAYLOAD];
+};
+
+static size_t head_size(void) { return round_up(sizeof(struct shared), PAGE); }
+static size_t slots_size(const struct comm *comm) { return (size_t)comm->ranks * 2 * PAYLOAD; }
+static size_t mailbox_size(void) { return round_up(sizeof(struct mailbox), PAGE); }
+
+static char *slot(const struct comm *comm, int rank, uint64_t step)
+{
+	return (char *)comm->shared + head_size() + ((size_t)rank * 2 + step % 2) * PAYLOAD;
+}
+
+static size_t mailbox_offset(const struct comm *comm, int from, int to)
+{
+	return head_size() + slots_size(comm) + ((size_t)from * (size_t)comm->ranks + (size_t)to) * mailbox_size();
+}
+
+static struct mailbox *mailbox(const struct comm *comm, int from, int to)
+{
+	return (struct mailbox *)((char *)comm->shared + mailbox_offset(comm, from, to));
+}
+
+uint64_t comm_hash(const void *data, size_t bytes)
+{
+	const unsigned char *p = data;
+	uint64_t hash = 0xcbf29ce484222325ull;
+	for (size_t i = 0; i < bytes; i++)
+		hash = (hash ^ p[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/* ---- waiting */
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A killed rank stays a zombie until its launcher reaps it, so that kill(pid, 0) would still find it. */
+static bool process_dead(int pid)
+{
+	char path[40], text[512];
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return errno == ENOENT;
+	ssize_t length = read(file, text, sizeof text - 1);
+	close(file);
+	if (length <= 0)
+		return true;
+	text[length] = '\0';
+	const char *state = strrchr(text, ')');
+	return state && state[1] && (state[2] == 'Z' || state[2] == 'X');
+}
+
+struct wait {
+	struct comm *comm;
+	const char *call;
+	bool (*missing)(const struct comm *comm, int rank, uint64_t goal);
+	uint64_t goal;
+	double start, checked;
+	unsigned turns;
+};
+
+static void list_missing(const struct wait *wait, char *out, size_t size)
+{
+	size_t at = 0;
+	*out = '\0';
+	for (int i = 0; i < wait->comm->ranks && at + 12 < size; i++)
+		if (wait->missing(wait->comm, i, wait->goal))
+			at += (size_t)snprintf(out + at, size - at, "%s%d", at ? ", " : "", i);
+}
+
+static int give_up(const struct wait *wait, const char *why, int error)
+{
+	char ranks[256];
+	list_missing(wait, ranks, sizeof ranks);
+	sim_say("%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s", wait->call, why, wait->comm->name + 1,
+		wait->comm->rank, wait->comm->ranks, ranks);
+	shm_unlink(wait->comm->name);
+	return error;
+}
+
+/* Called over and over while a condition does not hold: 0 to go on, or why not. */
+static int wait_turn(struct wait *wait)
+{
+	struct comm *comm = wait->comm;
+	if (atomic_load(&comm->aborted))
+		return NCCL_SYSTEM_ERROR;
+	if (wait->turns++ < SPINS) {
+		sched_yield();
+		return 0;
+	}
+	double time = now();
+	if (wait->start == 0)
+		wait->start = wait->checked = time;
+	usleep(POLL_US);
+	if (time - wait->checked > 0.2) {
+		wait->checked = time;
+		for (int i = 0; i < comm->ranks; i++) {
+			int pid = atomic_load(&comm->shared->rank[i].pid);
+			if (!wait->missing(comm, i, wait->goal) || !pid)
+				continue;
+			if (atomic_load(&comm->shared->rank[i].left))
+				return give_up(wait, "a rank has left", NCCL_REMOTE_ERROR);
+			if (process_dead(pid))
+				return give_up(wait, "a rank's process has died", NCCL_REMOTE_ERROR);
+		}
+	}
+	if (time - wait->start > (double)settings.timeout)
+		return give_up(wait, "time limit (CUDASIM_TIMEOUT) reached", NCCL_SYSTEM_ERROR);
+	return 0;
+}
+
+/* ---- joining and leaving */
+
+static bool not_attached(const struct comm *comm, int rank, uint64_t goal)
+{
+	(void)goal;
+	return !atomic_load(&comm->shared->rank[rank].pid);
+}
+
+/* Space is allocated before it is mapped: a full /dev/shm is then an error here, not a SIGBUS at a store. */
+static int map_segment(struct comm *comm)
+{
+	size_t fixed = head_size() + slots_size(comm);
+	comm->size = fixed + (size_t)comm->ranks * (size_t)comm->ranks * mailbox_size();
+	snprintf(comm->name, sizeof comm->name, "/cudasim-%016llx", (unsigned long long)comm_hash(&comm->id, sizeof comm->id));
+	comm->file = shm_open(comm->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (comm->file < 0)
+		return errno;
+	if (ftruncate(comm->file, (off_t)comm->size))
+		return errno;
+	int error = posix_fallocate(comm->file, 0, (off_t)fixed);
+	if (error)
+		return error;
+	void *map = mmap(NULL, comm->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, comm->file, 0);
+	if (map == MAP_FAILED)
+		return errno;
+	comm->shared = map;
+	return 0;
+}
+
+int comm_join(struct comm *comm)
+{
+	pthread_mutex_init(&comm->lock, NULL);
+	comm->file = -1;
+	if (comm->ranks == 1)
+		return NCCL_OK;
+	int error = map_segment(comm);
+	if (error) {
+		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name, comm->size, strerror(error));
+		if (comm->file >= 0)
+			shm_unlink(comm->name);
+		return NCCL_SYSTEM_ERROR;
+	}
+	struct shared_rank *self = &comm->shared->rank[comm->rank];
+	int nobody = 0;
+	if (!atomic_compare_exchange_strong(&self->pid, &nobody, getpid())) {
+		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s", comm->rank, comm->name + 1);
+		return NCCL_INVALID_USAGE;
+	}
+	atomic_fetch_add(&comm->shared->attached, 1);
+	struct wait wait = { .comm = comm, .call = "ncclCommInitRank", .missing = not_attached };
+	while (atomic_load(&comm->shared->attached) < (uint32_t)comm->ranks)
+		if ((error = wait_turn(&wait)))
+			return error;
+	shm_unlink(comm->name); /* everybody has it mapped: nothing is left behind, however the ranks end */
+	return NCCL_OK;
+}
+
+void comm_leave(struct comm *comm)
+{
+	atomic_store(&comm->aborted, true);
+	while (atomic_load(&comm->busy))
+		usleep(POLL_US);
+	if (comm->shared) {
+		atomic_store(&comm->shared->rank[comm->rank].left, true);
+		munmap(comm->shared, comm->size);
+	}
+	if (comm->file >= 0)
+		close(comm->file);
+	pthread_mutex_destroy(&comm->lock);
+	free(comm);
+}
+
+/* ---- exchanges */
+
+static bool behind(const struct comm *comm, int rank, uint64_t goal)
+{
+	return atomic_load(&comm->shared->rank[rank].step) < goal;
+}
+
+const void *comm_slot(struct comm *comm, int rank) { return slot(comm, rank, comm->step - 1); }
+
+struct announcement comm_said(struct comm *comm, int rank)
+{
+	return comm->shared->rank[rank].said[(comm->step - 1) % 2];
+}
+
+/* Ranks that call different things would hang a real job; here the two calls are named. */
+static int compare(struct comm *comm, const char *call, const struct announcement *mine)
+{
+	for (int i = 0; i < comm->ranks; i++) {
+		struct announcement other = comm_said(comm, i);
+		if (other.call == mine->call && other.bytes == mine->bytes)
+			continue;
+		sim_say("%s: ranks disagree in communicator %s: rank %d makes call %llu with %llu bytes, rank %d call %llu with "
+			"%llu bytes", call, comm->name + 1, comm->rank, (unsigned long long)mine->call,
+			(unsigned long long)mine->bytes, i, (unsigned long long)other.call, (unsigned long long)other.bytes);
+		return NCCL_INVALID_USAGE;
+	}
+	return NCCL_OK;
+}
+
+int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data, size_t bytes)
+{
+	struct shared_rank *self = &comm->shared->rank[comm->rank];
+	self->said[comm->step % 2] = what;
+	if (bytes)
+		memcpy(slot(comm, comm->rank, comm->step), data, bytes);
+	uint64_t goal = ++comm->step;
+	atomic_store(&self->step, goal);
+	struct wait wait = { .comm = comm, .call = call, .missing = behind, .goal = goal };
+	for (int i = 0; i < comm->ranks; i++)
+		while (behind(comm, i, goal)) {
+			int error = wait_turn(&wait);
+			if (error)
+				return error;
+		}
+	return compare(comm, call, &what);
+}
+
+/* ---- messages: a group's are moved on in any order, so that rings of sends cannot block one another */
+
+static bool is_peer(const struct comm *comm, int rank, uint64_t goal)
+{
+	(void)comm;
+	return (uint64_t)rank == goal;
+}
+
+/* Pages of a mailbox exist from its first use: n * n of them would fill a small /dev/shm. */
+static int mailbox_ready(struct comm *comm, int from, int to)
+{
+	struct mailbox *box = mailbox(comm, from, to);
+	(void)box;
+	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to), (off_t)mailbox_size());
+	if (error)
+		sim_say("ncclSend: shared memory %s: %s", comm->name, strerror(error));
+	return error ? NCCL_SYSTEM_ERROR : NCCL_OK;
+}
+
+static int message_send(struct message *m)
+{
+	struct comm *comm = m->comm;
+	if (!comm->shared)
+		return NCCL_OK;
+	int error = mailbox_ready(comm, comm->rank, m->peer);
+	if (error)
+		return error;
+	struct mailbox *box = mailbox(comm, comm->rank, m->peer);
+	uint64_t at = atomic_load(&box->written);
+	if (at - atomic_load(&box->read) == RING)
+		return NCCL_OK;
+	box->bytes[at % RING] = m->bytes;
+	memcpy(box->data[at % RING], m->data, m->bytes);
+	atomic_store(&box->written, at + 1);
+	m->done = true;
+	return NCCL_OK;
+}
+
+static int message_receive(struct message *m)
+{
+	struct comm *comm = m->comm;
+	int error = mailbox_ready(comm, m->peer, comm->rank);
+	if (error)
+		return error;
+	struct mailbox *box = mailbox(comm, m->peer, comm->rank);
+	uint64_t at = atomic_load(&box->read);
+	if (at == atomic_load(&box->written))
+		return NCCL_OK;
+	if (box->bytes[at % RING] != m->bytes) {
+		sim_say("ncclRecv: communicator %s: rank %d expects %zu bytes from rank %d, which sent %llu", comm->name + 1,
+			comm->rank, m->bytes, m->peer, (unsigned long long)box->bytes[at % RING]);
+		return NCCL_INVALID_USAGE;
+	}
+	memcpy(m->data, box->data[at % RING], m->bytes);
+	atomic_store(&box->read, at + 1);
+	m->done = true;
+	return NCCL_OK;
+}
+
+/* Messages between the same two ranks keep their order: only the oldest undone one of a direction may move. */
+static bool oldest(const struct message *messages, size_t index)
+{
+	const struct message *m = &messages[index];
+	for (size_t i = 0; i < index; i++)
+		if (!messages[i].done && messages[i].comm == m->comm && messages[i].peer == m->peer &&
+		    messages[i].receive == m->receive)
+			return false;
+	return true;
+}
+
+int comm_messages(struct message *messages, size_t count)
+{
+	struct wait wait = { 0 };
+	for (size_t done = 0; done < count;) {
+		size_t before = done, stuck = count;
+		done = 0;
+		for (size_t i = 0; i < count; i++) {
+			struct message *m = &messages[i];
+			int error = m->done || !oldest(messages, i) ? NCCL_OK : m->receive ? message_receive(m) : message_send(m);
+			if (error)
+				return error;
+			if (m->done)
+				done++;
+			else if (stuck == count)
+				stuck = i;
+		}
+		if (done == count)
+			break;
+		if (done != before || wait.comm != messages[stuck].comm)
+			wait = (struct wait){ .comm = messages[stuck].comm, .missing = is_peer,
+					      .call = messages[stuck].receive ? "ncclRecv" : "ncclSend",
+					      .goal = (uint64_t)messages[stuck].peer };
+		int error = wait_turn(&wait);
+		if (error)
+			return error;
+	}
+	return NCCL_OK;
+}

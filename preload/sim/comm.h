@@ -1,0 +1,69 @@
+/* A simulated NCCL communicator: the ranks of one machine, meeting in shared memory. */
+#ifndef CUDASIM_COMM_H
+#define CUDASIM_COMM_H
+
+#include "sim.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { NCCL_OK = 0, NCCL_SYSTEM_ERROR = 2, NCCL_INVALID_ARGUMENT = 4, NCCL_INVALID_USAGE = 5, NCCL_REMOTE_ERROR = 6 };
+enum { COMM_RANKS = 64 };
+#define PAYLOAD KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
+
+struct unique_id { char bytes[128]; };
+
+/* What a rank says it is doing; the others compare. */
+struct announcement {
+	uint64_t call, bytes, first, second;
+};
+
+struct shared_rank {
+	_Atomic int pid;
+	atomic_bool left;         /* destroyed its communicator */
+	_Atomic uint64_t step;    /* exchanges it has published */
+	struct announcement said[2];
+};
+struct shared {
+	_Atomic uint32_t attached;
+	struct shared_rank rank[COMM_RANKS];
+};
+
+struct comm {
+	struct unique_id id;
+	int ranks, rank, device;
+	char name[40];
+	int file;
+	size_t size;
+	struct shared *shared; /* NULL: alone */
+	uint64_t step, splits;
+	pthread_mutex_t lock;  /* one exchange at a time */
+	atomic_int busy;       /* calls inside: abort waits for them */
+	atomic_bool aborted;
+};
+
+int comm_join(struct comm *comm);
+void comm_leave(struct comm *comm);
+/* Publishes `bytes` at `data` and waits until every rank has: then comm_slot() is what each of them published. */
+int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data, size_t bytes);
+const void *comm_slot(struct comm *comm, int rank);
+struct announcement comm_said(struct comm *comm, int rank);
+uint64_t comm_hash(const void *data, size_t bytes);
+
+/* One message of a group of sends and receives. */
+struct message {
+	struct comm *comm;
+	void *data;
+	size_t bytes;
+	int peer;
+	bool receive, done;
+};
+int comm_messages(struct message *messages, size_t count);
+
+size_t reduce_size(int type);
+bool reduce_known(int type, int operation);
+/* into = into (operation) from, element by element. */
+void reduce_into(void *into, const void *from, size_t count, int type, int operation);
+void reduce_scale(void *data, size_t count, int type, double factor);
+
+#endif

@@ -1,0 +1,376 @@
+/* The driver API beside memory pools and virtual memory: devices, contexts, linear memory, modules, pointers. */
+#include "sim.h"
+#include "stream.h"
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static CUresult ready(void) { return (CUresult)sim_ready(); }
+
+static CUresult known_device(CUdevice device)
+{
+	return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED :
+	       device < 0 || device >= (int)settings.gpus ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuInit(unsigned flags)
+{
+	(void)flags;
+	return ready();
+}
+EXPORT CUresult cuDriverGetVersion(int *version)
+{
+	*version = cuda_version();
+	return CUDA_SUCCESS;
+}
+
+static const struct { CUresult code; const char *name, *text; } errors[] = {
+	{ CUDA_SUCCESS, "CUDA_SUCCESS", "no error" },
+	{ CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
+	{ CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
+	{ CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error" },
+	{ CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal" },
+	{ CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context" },
+	{ CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle" },
+	{ CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found" },
+	{ CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready" },
+	{ CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported" },
+};
+
+EXPORT CUresult cuGetErrorString(CUresult error, const char **text)
+{
+	for (size_t i = 0; i < LENGTH(errors); i++)
+		if (errors[i].code == error) {
+			*text = errors[i].text;
+			return CUDA_SUCCESS;
+		}
+	*text = NULL;
+	return CUDA_ERROR_INVALID_VALUE;
+}
+EXPORT CUresult cuGetErrorName(CUresult error, const char **name)
+{
+	for (size_t i = 0; i < LENGTH(errors); i++)
+		if (errors[i].code == error) {
+			*name = errors[i].name;
+			return CUDA_SUCCESS;
+		}
+	*name = NULL;
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- devices */
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	*device = ordinal;
+	return known_device(ordinal);
+}
+EXPORT CUresult cuDeviceGetCount(int *count)
+{
+	*count = sim_ready() ? 0 : (int)settings.gpus;
+	return ready();
+}
+EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
+{
+	CUresult error = known_device(device);
+	if (!error)
+		snprintf(name, (size_t)size, "%s", settings.card->device_name);
+	return error;
+}
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	CUresult error = known_device(device);
+	*bytes = error ? 0 : settings.total;
+	return error;
+}
+EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	CUresult error = known_device(device);
+	if (!error)
+		*value = gpu_attribute(settings.card, (int)attribute, device);
+	return error;
+}
+EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+	settings_uuid(device, (unsigned char *)uuid);
+	return known_device(device);
+}
+#undef cuDeviceGetUuid
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device); /* the name before CUDA 11.4, which cuda.h now hides */
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
+EXPORT CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
+{
+	CUresult error = known_device(device);
+	if (!error)
+		snprintf(id, (size_t)size, "0000:%02X:00.0", device + 1);
+	return error;
+}
+EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+	*can = device != peer;
+	return known_device(device) ? CUDA_ERROR_INVALID_DEVICE : known_device(peer);
+}
+
+/* ---- contexts: each device's primary one is all there is, and its handle is the device */
+
+static int primaries[MAX_DEVICES];
+static CUcontext context_of(int device) { return (CUcontext)&primaries[device]; }
+
+static int device_of(CUcontext context)
+{
+	long index = (int *)context - primaries;
+	return index >= 0 && index < MAX_DEVICES ? (int)index : -1;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	*context = NULL;
+	int error = device_use(device);
+	if (!error)
+		*context = context_of(device);
+	return (CUresult)error;
+}
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+	CUresult error = known_device(device);
+	*flags = 0;
+	*active = !error && device_active(device);
+	return error;
+}
+EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
+{
+	*context = device_active(device_current()) ? context_of(device_current()) : NULL;
+	return ready();
+}
+EXPORT CUresult cuCtxSetCurrent(CUcontext context)
+{
+	int device = context ? device_of(context) : device_current();
+	return (CUresult)(device < 0 ? SIM_INVALID_VALUE : device_select(device));
+}
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+	*device = device_current();
+	return ready();
+}
+
+static _Thread_local struct { int device[64]; int depth; } stack;
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+	int device = device_of(context);
+	if (device < 0 || stack.depth == LENGTH(stack.device))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stack.device[stack.depth++] = device_current();
+	return (CUresult)device_select(device);
+}
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+	if (!stack.depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (context)
+		*context = context_of(device_current());
+	return (CUresult)device_select(stack.device[--stack.depth]);
+}
+EXPORT CUresult cuCtxSynchronize(void)
+{
+	int error = device_use_current();
+	if (!error)
+		pool_synchronized(device_current());
+	return (CUresult)error;
+}
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return ready();
+}
+EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
+{
+	(void)context;
+	*version = 3020;
+	return ready();
+}
+
+/* ---- linear memory */
+
+static CUresult linear(CUdeviceptr *address, size_t bytes)
+{
+	int error = device_use_current();
+	*address = 0;
+	if (!error)
+		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_LINEAR, NULL, (uint64_t *)address) : SIM_INVALID_VALUE;
+	return (CUresult)error;
+}
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) { return linear(address, bytes); }
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+	(void)element;
+	*pitch = round_up(width, 512);
+	return linear(address, *pitch * height);
+}
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	int error = device_use_current();
+	if (!error)
+		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_MANAGED, NULL, (uint64_t *)address) : SIM_INVALID_VALUE;
+	return (CUresult)error;
+}
+EXPORT CUresult cuMemFree_v2(CUdeviceptr address) { return (CUresult)(address ? memory_free(address) : sim_ready()); }
+EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+	uint64_t a = 0, t = 0;
+	int error = device_use_current();
+	if (!error)
+		device_memory(device_current(), &a, &t);
+	*available = a;
+	*total = t;
+	return (CUresult)error;
+}
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+	struct block block;
+	if (!memory_find(address, &block))
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = block.base;
+	if (size)
+		*size = block.size;
+	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) { return (CUresult)(sim_ready() ? SIM_NOT_INITIALIZED : host_alloc(bytes, flags, pointer)); }
+EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
+EXPORT CUresult cuMemFreeHost(void *pointer) { return (CUresult)host_free(pointer); }
+EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	return (CUresult)host_register(pointer, bytes);
+}
+EXPORT CUresult cuMemHostUnregister(void *pointer) { return (CUresult)host_unregister(pointer); }
+EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned flags)
+{
+	(void)flags;
+	*address = (CUdeviceptr)pointer;
+	return host_find(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- copies and fills */
+
+static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream s)
+{
+	int error = device_use_current();
+	if (!error) {
+		stream_work(s);
+		copy_bytes((void *)to, (const void *)from, bytes);
+	}
+	return (CUresult)error;
+}
+EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return copy(to, (uint64_t)from, n, NULL); }
+EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return copy((uint64_t)to, from, n, NULL); }
+EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n) { return copy(to, from, n, NULL); }
+EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) { return copy(to, from, n, NULL); }
+EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) { return copy(to, (uint64_t)from, n, s); }
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s) { return copy((uint64_t)to, from, n, s); }
+EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return copy(to, from, n, s); }
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return copy(to, from, n, s); }
+PTSZ(cuMemcpyHtoDAsync_v2);
+PTSZ(cuMemcpyDtoHAsync_v2);
+PTSZ(cuMemcpyDtoDAsync_v2);
+PTSZ(cuMemcpyAsync);
+
+/* Zero and repeated bytes are one fill; other patterns are written while small. */
+static CUresult fill(CUdeviceptr to, unsigned value, size_t width, size_t count, CUstream s)
+{
+	int error = device_use_current();
+	if (error)
+		return (CUresult)error;
+	stream_work(s);
+	if (width == 1 || !value)
+		fill_bytes((void *)to, (int)(value & 0xff), count * width);
+	else if (count * width <= KIB(64))
+		for (size_t i = 0; i < count; i++)
+			memcpy((char *)to + i * width, &value, width);
+	return CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return fill(to, v, 1, n, NULL); }
+EXPORT CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short v, size_t n) { return fill(to, v, 2, n, NULL); }
+EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned v, size_t n) { return fill(to, v, 4, n, NULL); }
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream s) { return fill(to, v, 1, n, s); }
+EXPORT CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short v, size_t n, CUstream s) { return fill(to, v, 2, n, s); }
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream s) { return fill(to, v, 4, n, s); }
+PTSZ(cuMemsetD8Async);
+PTSZ(cuMemsetD16Async);
+PTSZ(cuMemsetD32Async);
+
+/* ---- what a pointer is */
+
+static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	struct block block;
+	bool device = memory_find(address, &block), host = !device && host_find((void *)address);
+	if (!device && !host)
+		return CUDA_ERROR_INVALID_VALUE;
+	int where = !device ? device_current() : block.kind == MEMORY_RESERVED ? vmm_device(address) : block.device;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)out = context_of(where < 0 ? 0 : where); break;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)out = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST; break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *(uint64_t *)out = address; break;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(uint64_t *)out = device ? block.base : address; break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)out = device ? block.size : 0; break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)out = where; break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)out = device && block.kind == MEMORY_MANAGED; break;
+	case CU_POINTER_ATTRIBUTE_MAPPED: *(unsigned *)out = where >= 0; break;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *(unsigned *)out = 0; break;
+	default: return (CUresult)sim_refuse(LIB_cuda, "this attribute of cuPointerGetAttribute");
+	}
+	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	return pointer_attribute(out, attribute, address);
+}
+
+/* ---- streams and events */
+
+EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags) { return (CUresult)stream_create(s, flags, 0); }
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int p) { return (CUresult)stream_create(s, flags, p); }
+EXPORT CUresult cuStreamDestroy_v2(CUstream s) { return (CUresult)stream_destroy(s); }
+EXPORT CUresult cuStreamSynchronize(CUstream s) { return (CUresult)stream_synchronize(s); }
+PTSZ(cuStreamSynchronize);
+EXPORT CUresult cuStreamQuery(CUstream s) { return (CUresult)stream_synchronize(s); }
+PTSZ(cuStreamQuery);
+EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+	(void)flags;
+	return (CUresult)stream_wait(s, e);
+}
+PTSZ(cuStreamWaitEvent);
+EXPORT CUresult cuStreamGetPriority(CUstream s, int *p) { return (CUresult)stream_priority(s, p); }
+EXPORT CUresult cuStreamGetFlags(CUstream s, unsigned *f) { return (CUresult)stream_flags(s, f); }
+EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
+{
+	*status = capture_of(s, NULL, NULL) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+	return ready();
+}
+PTSZ(cuStreamIsCapturing);
+EXPORT CUresult cuStreamGetCtx(CUstream s, CUcontext *context)
+{
+	int device, error = stream_device(s, &device);
+	*context = context_of(error ? 0 : device);
+	return (CUresult)error;
+}
+EXPORT CUresult cuEventCreate(CUevent *e, unsigned flags) { return (CUresult)event_create(e, flags); }
+EXPORT CUresult cuEventDestroy_v2(CUevent e) { return (CUresult)event_destroy(e); }
+EXPORT CUresult cuEventRecord(CUevent e, CUstream s) { return (CUresult)event_record(e, s); }
+PTSZ(cuEventRecord);
+EXPORT CUresult cuEventQuery(CUevent e) { return (CUresult)event_check(e); }
+EXPORT CUresult cuEventSynchronize(CUevent e) { return (CUresult)event_check(e); }

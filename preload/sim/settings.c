@@ -1,0 +1,153 @@
+/* CUDASIM_* from the environment. Wrong values are named and reported, never fatal: see sim_ready(). */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+struct settings settings;
+
+static void say(const char *format, va_list arguments)
+{
+	char line[1024];
+	int prefix = snprintf(line, sizeof line, "cudasim[%d]: ", (int)getpid());
+	int length = vsnprintf(line + prefix, sizeof line - (size_t)prefix - 1, format, arguments);
+	size_t end = strnlen(line, sizeof line - 2);
+	(void)length;
+	line[end++] = '\n';
+	/* one write, so that the lines of several ranks do not mix */
+	if (write(STDERR_FILENO, line, end) < 0)
+		return;
+}
+
+void sim_say(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+}
+
+void sim_log(const char *format, ...)
+{
+	if (!settings.log)
+		return;
+	va_list arguments;
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+}
+
+static bool wrong(const char *variable, const char *value, const char *expected)
+{
+	sim_say("%s=%s: expected %s", variable, value, expected);
+	return false;
+}
+
+static bool parse_number(const char *text, const char **end, double *number)
+{
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*number = strtod(text, (char **)end);
+	return !errno;
+}
+
+static bool parse_SIZE(const char *text, uint64_t low, uint64_t high, void *field)
+{
+	static const struct { const char *name; double bytes; } units[] = {
+		{ "", 1 }, { "B", 1 },
+		{ "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 },
+		{ "K", 0x1p10 }, { "M", 0x1p20 }, { "G", 0x1p30 }, { "T", 0x1p40 },
+		{ "KB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "TB", 1e12 },
+	};
+	const char *unit;
+	double number;
+	if (!parse_number(text, &unit, &number))
+		return false;
+	while (*unit == ' ')
+		unit++;
+	for (size_t i = 0; i < LENGTH(units); i++) {
+		if (strcasecmp(unit, units[i].name))
+			continue;
+		double bytes = number * units[i].bytes;
+		if (bytes < (double)low || bytes > (double)high)
+			return false;
+		*(uint64_t *)field = (uint64_t)bytes;
+		return true;
+	}
+	return false;
+}
+
+static bool parse_COUNT(const char *text, uint64_t low, uint64_t high, void *field)
+{
+	char *end;
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	unsigned long long value = strtoull(text, &end, 10);
+	if (errno || *end || value < low || value > high)
+		return false;
+	*(uint64_t *)field = value;
+	return true;
+}
+
+static bool parse_NAME(const char *text, uint64_t low, uint64_t high, void *field)
+{
+	(void)low, (void)high;
+	if (strlen(text) >= sizeof settings.gpu)
+		return false;
+	strcpy(field, text);
+	return true;
+}
+
+#define EXPECTED_SIZE "bytes or a size such as 80GiB"
+#define EXPECTED_COUNT "a whole number"
+#define EXPECTED_NAME "a short name"
+
+static bool setting(const char *variable, const char *fallback, uint64_t low, uint64_t high, void *field,
+		    bool (*parse)(const char *, uint64_t, uint64_t, void *), const char *expected)
+{
+	char range[160];
+	const char *value = getenv(variable);
+	if (!value || !*value)
+		value = fallback;
+	if (!*value || parse(value, low, high, field))
+		return true;
+	snprintf(range, sizeof range, "%s from %llu to %llu", expected, (unsigned long long)low, (unsigned long long)high);
+	return wrong(variable, value, parse == parse_NAME ? expected : range);
+}
+
+bool settings_load(void)
+{
+	bool good = true;
+#define SETTING(type, field, variable, fallback, low, high, help) \
+	good &= setting(variable, fallback, low, high, &settings.field, parse_##type, EXPECTED_##type);
+#include "settings.def"
+#undef SETTING
+	settings.card = gpu_find(settings.gpu);
+	if (!settings.card) {
+		char names[512];
+		gpu_names(names, sizeof names);
+		return wrong("CUDASIM_GPU", settings.gpu, names);
+	}
+	settings.total = settings.memory ? settings.memory : settings.card->memory;
+	if (good && settings.total <= settings.card->context) {
+		sim_say("CUDASIM_MEMORY=%llu: expected more than the %llu bytes that the CUDA context of a %s takes",
+			(unsigned long long)settings.total, (unsigned long long)settings.card->context, settings.card->name);
+		return false;
+	}
+	return good;
+}
+
+/* Stable, different per device, and plainly not a real card's. */
+void settings_uuid(int device, unsigned char uuid[16])
+{
+	memset(uuid, 0, 16);
+	memcpy(uuid, "cudasim", 7);
+	uuid[15] = (unsigned char)device;
+}

@@ -1,0 +1,321 @@
+/* The recorder without the preload: real files, hand-counted records. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "background.h"
+#include "keyframe.h"
+#include "recorder.h"
+#include "tables.h"
+
+static char directory[] = "/tmp/memtrace-test-XXXXXX";
+static const struct mt_header *file;
+static size_t file_bytes;
+
+static void start(const char *name, uint64_t budget)
+{
+	struct recorder_setup setup = { .directory = directory, .name = name, .budget = budget };
+
+	keyframe_reset();
+	assert_int_equal(recorder_open(&setup), 0);
+}
+
+static void read_back(const char *name)
+{
+	char path[256];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	file_bytes = (size_t)st.st_size;
+	file = mmap(NULL, file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(file, MAP_FAILED);
+	close(fd);
+}
+
+static const struct mt_record *records(const struct mt_segment *s)
+{
+	assert_true(s->offset + s->capacity * sizeof(struct mt_record) <= file_bytes);
+	return (const struct mt_record *)(const void *)((const char *)file + s->offset);
+}
+
+static void write_one(enum mt_event kind, uint64_t address, int64_t bytes)
+{
+	struct mt_record r = { .time_ns = 1, .address = address, .bytes = bytes, .kind = (uint8_t)kind };
+
+	recorder_write(&r);
+}
+
+static void helper_work(void)
+{
+	recorder_prepare();
+	tables_prepare();
+	keyframe_work();
+}
+
+/* Everything written is there, in order, over several segments; the tail of the file was given back. */
+static void test_all_records(void **state)
+{
+	uint64_t n = 0, segments = 0;
+
+	(void)state;
+	start("all.mtr", 64u << 20);
+	for (uint64_t i = 0; i < 200000; i++) {
+		write_one(i & 1 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, 0x1000 + (i >> 1), i & 1 ? -512 : 512);
+		if (i % 1000 == 0)
+			helper_work();
+	}
+	recorder_close(7);
+	read_back("all.mtr");
+	assert_int_equal(file->state, MT_STATE_ENDED);
+	assert_int_equal(file->exit_status, 7);
+	assert_int_equal(file->lost_events, 0);
+	assert_int_equal(file->inline_prepares, 0);
+	for (uint64_t next = 0, found = 1; found; ) {
+		found = 0;
+		for (uint64_t i = 0; i < file->segments; i++) {
+			const struct mt_segment *s = &file->segment[i];
+			if (s->first_sequence != next || !s->capacity)
+				continue;
+			uint64_t used = s->used < s->capacity ? s->used : s->capacity;
+			for (uint64_t k = 0; k < used; k++, n++)
+				assert_int_equal(records(s)[k].address, 0x1000 + (n >> 1));
+			next += s->capacity;
+			found = used > 0;
+			segments++;
+			break;
+		}
+	}
+	assert_int_equal(n, 200000);
+	assert_true(segments > 1);
+	assert_true(file_bytes < 200000 * 36 + MT_HEADER_BYTES + (64u << 10));
+}
+
+/* A small budget: old segments are used again, the file stays within it, and the newest one's keyframe is exactly the live set. */
+static void test_budget_and_keyframe(void **state)
+{
+	const struct mt_segment *newest = NULL;
+	uint64_t live[100] = { 0 }, expected = 0, in_segment = 0;
+	const uint64_t budget = 2u << 20;
+
+	(void)state;
+	start("budget.mtr", budget);
+	/* 100 addresses come and go; every tenth stays */
+	for (uint64_t i = 0; i < 300000; i++) {
+		uint64_t a = i % 100;
+		if (!live[a]) {
+			write_one(MT_TENSOR_ALLOC, 0x10000 + a * 512, (int64_t)(512 + a));
+			live[a] = 1;
+		} else if (a % 10) {
+			write_one(MT_TENSOR_FREE, 0x10000 + a * 512, -(int64_t)(512 + a));
+			live[a] = 0;
+		}
+		if (i % 500 == 0)
+			helper_work();
+	}
+	recorder_close(0);
+	read_back("budget.mtr");
+	assert_true(file_bytes <= budget);
+	assert_true(file->reused_records > 0);
+	assert_int_equal(file->lost_events, 0);
+	for (uint64_t i = 0; i < file->segments; i++)
+		if (file->segment[i].first_sequence != MT_UNKNOWN && file->segment[i].has_keyframe &&
+		    (!newest || file->segment[i].first_sequence > newest->first_sequence))
+			newest = &file->segment[i];
+	assert_non_null(newest);
+	/* keyframe + the segment's own records must end at what the test itself counts as live */
+	const struct mt_record *k = (const struct mt_record *)(const void *)((const char *)file + newest->keyframe_offset);
+	int64_t count = (int64_t)newest->keyframe_records;
+	for (uint64_t i = 0; i < newest->keyframe_records; i++)
+		assert_int_equal(k[i].kind, MT_TENSOR_ALLOC);
+	for (uint64_t i = 0; i < newest->used && i < newest->capacity; i++, in_segment++)
+		count += records(newest)[i].kind == MT_TENSOR_ALLOC ? 1 : -1;
+	for (unsigned a = 0; a < 100; a++)
+		expected += live[a];
+	assert_int_equal(count, expected);
+	assert_true(in_segment > 0);
+	/* the first segment is kept */
+	assert_int_equal(file->segment[0].first_sequence, 0);
+}
+
+static void *one_thread(void *number)
+{
+	uint64_t t = (uintptr_t)number;
+
+	for (uint64_t i = 0; i < 50000; i++)
+		write_one(MT_TENSOR_ALLOC, t << 32 | i, 512);
+	return NULL;
+}
+
+static void nothing(void)
+{
+}
+
+/* Eight threads and the real helper: each record once, each thread's in its order. */
+static void test_threads(void **state)
+{
+	static uint64_t next[8];
+	pthread_t thread[8];
+	uint64_t n = 0;
+
+	(void)state;
+	start("threads.mtr", 256u << 20);
+	assert_int_equal(background_start(nothing, helper_work), 0);
+	for (uintptr_t t = 0; t < 8; t++)
+		pthread_create(&thread[t], NULL, one_thread, (void *)t);
+	for (unsigned t = 0; t < 8; t++)
+		pthread_join(thread[t], NULL);
+	background_stop(1000);
+	recorder_close(0);
+	read_back("threads.mtr");
+	assert_int_equal(file->lost_events, 0);
+	for (uint64_t sequence = 0, more = 1; more; ) {
+		more = 0;
+		for (uint64_t i = 0; i < file->segments; i++) {
+			const struct mt_segment *s = &file->segment[i];
+			if (s->first_sequence != sequence || !s->capacity)
+				continue;
+			for (uint64_t k = 0; k < s->used && k < s->capacity; k++, n++) {
+				uint64_t a = records(s)[k].address;
+				assert_int_equal(a & 0xffffffffu, next[a >> 32]++);
+			}
+			sequence += s->capacity;
+			more = 1;
+			break;
+		}
+	}
+	assert_int_equal(n, 8 * 50000);
+}
+
+/* No more room: recording stops, the header says why and how much is missing, and the process lives. */
+static void test_file_limit(void **state)
+{
+	struct rlimit old, small;
+
+	(void)state;
+	getrlimit(RLIMIT_FSIZE, &old);
+	small = old;
+	small.rlim_cur = 3u << 20;
+	setrlimit(RLIMIT_FSIZE, &small);
+	start("limit.mtr", 64u << 20);
+	for (uint64_t i = 0; i < 100000; i++)
+		write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
+	setrlimit(RLIMIT_FSIZE, &old);
+	read_back("limit.mtr");
+	assert_int_equal(file->state, MT_STATE_STOPPED);
+	assert_int_equal(file->lost_reason, MT_LOST_NO_SPACE);
+	assert_int_equal(file->lost_errno, 27 /* EFBIG */);
+	assert_int_equal(file->lost_events + file->segment[0].capacity, 100000);
+	recorder_close(0);
+}
+
+/* kill -9 in the middle: the file opens and holds all that was written. */
+static void test_sigkill(void **state)
+{
+	int ready[2], status;
+	char byte;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		start("kill.mtr", 64u << 20);
+		for (uint64_t i = 0; i < 12345; i++)
+			write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
+		(void)!write(ready[1], "x", 1);
+		pause();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	read_back("kill.mtr");
+	assert_int_equal(file->state, MT_STATE_RECORDING);
+	assert_int_equal(file->segment[0].used, 12345);
+	assert_int_equal(records(&file->segment[0])[12344].address, 0x1000 + 12344 * 512);
+}
+
+/* A name is never reused, a directory that cannot be made is an error with its number. */
+static void test_cannot_create(void **state)
+{
+	struct recorder_setup again = { .directory = directory, .name = "all.mtr", .budget = 1u << 20 };
+	struct recorder_setup nowhere = { .directory = "/proc/nowhere", .name = "x.mtr", .budget = 1u << 20 };
+
+	(void)state;
+	assert_int_equal(recorder_open(&again), -17 /* EEXIST */);
+	assert_int_equal(recorder_open(&nowhere), -2 /* ENOENT */);
+}
+
+static void test_tables(void **state)
+{
+	uint32_t a, b, f, g;
+
+	(void)state;
+	start("tables.mtr", 1u << 20);
+	a = tables_string("forward", 7);
+	b = tables_string("model.py", 8);
+	assert_int_equal(tables_string("forward", 7), a);
+	assert_int_not_equal(a, b);
+	f = tables_frame(a, b, 52);
+	assert_int_equal(tables_frame(a, b, 52), f);
+	g = tables_frame(a, b, 53);
+	assert_int_not_equal(f, g);
+	assert_int_equal(tables_find_place(99), 0);
+	assert_int_equal(tables_add_place(99, 0, (uint32_t[]){ f, g }, 2), 1);
+	assert_int_equal(tables_find_place(99), 1);
+	/* many: the table grows by regions and nothing is lost */
+	for (uint32_t i = 0; i < 20000; i++) {
+		char s[64];
+		int n = snprintf(s, sizeof(s), "a string of some length that fills tables %u", i);
+		assert_int_equal(tables_string(s, (size_t)n), 3 + i);
+	}
+	recorder_close(0);
+	read_back("tables.mtr");
+	assert_true(file->tables > 4);
+	assert_int_equal(file->lost_places, 0);
+}
+
+static int make_directory(void **state)
+{
+	(void)state;
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_records), cmocka_unit_test(test_budget_and_keyframe), cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_file_limit), cmocka_unit_test(test_sigkill), cmocka_unit_test(test_cannot_create),
+		cmocka_unit_test(test_tables),
+	};
+
+	return cmocka_run_group_tests_name("recorder", tests, make_directory, remove_directory);
+}

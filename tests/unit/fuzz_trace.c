@@ -1,0 +1,176 @@
+/*
+ * The reader, the replay and both renderers over hostile files.
+ *
+ * With clang -fsanitize=fuzzer this is a fuzz target. As a plain program: fuzz_trace FILE… runs over files, and
+ * fuzz_trace -n COUNT [SEED] mutates traces that it makes itself, COUNT times.
+ */
+#include "render/render.h"
+#include "replay.h"
+#include "trace.h"
+#include "write_trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct replay_options options = { .keep_live = 1 };
+	const struct style style = { .width = 60, .top = 5, .color = 1 };
+	struct report report = { 0 };
+	struct buf out = { 0 };
+	struct err e = { 0 };
+	struct trace t;
+
+	if (!trace_open_memory(&t, data, size, &e)) {
+		report_add(&report, &t, &options);
+		report_sort(&report);
+		render_text(&report, &style, &out);
+		render_json(&report, &out);
+	}
+	trace_release(&t);
+	report_release(&report);
+	buf_release(&out);
+	return 0;
+}
+
+#ifndef FUZZING_WITH_LIBFUZZER
+
+static uint64_t state = 1;
+
+static uint64_t random_number(uint64_t below)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state % below;
+}
+
+/* A small trace with something of everything. */
+static unsigned char *make_trace(size_t *size)
+{
+	static const unsigned char kinds[] = { MT_TENSOR_ALLOC, MT_TENSOR_ALLOC, MT_TENSOR_FREE, MT_RESERVED, MT_DEVICE_ALLOC,
+					       MT_DEVICE_FREE, MT_DEVICE_FAIL, MT_POOL_ALLOC, MT_POOL_FREE, MT_POOL_RESERVED,
+					       MT_HOST_ALLOC, MT_DEVICE_SAMPLE, MT_TENSOR_OOM, MT_MANAGED_ALLOC };
+	unsigned char *file;
+	struct writer w;
+	uint16_t threads[2];
+	uint32_t places[4];
+
+	write_start(&w);
+	threads[0] = write_thread(&w, 100, "python");
+	threads[1] = write_thread(&w, 101, "pt_autograd_0");
+	write_meta(&w, "argv", "python\0x.py", 11);
+	write_meta(&w, "version:torch", "2.0", 3);
+	write_meta(&w, "note:x", "a note", 6);
+	write_module(&w, "/lib/libc10_cuda.so");
+	write_module(&w, "/lib/libother.so");
+	places[0] = 0;
+	places[1] = write_place(&w, 1, 0, 0, 0, 0);
+	places[2] = write_place(&w, 1, write_frame(&w, "f", "/m.py", 1), write_frame(&w, "step", "/torch/optim/a.py", 2), 0, 0);
+	places[3] = write_place(&w, 2, 0, 0, 0, 0);
+	for (int s = 0; s < 3; s++) {
+		size_t first = random_number(sizeof(kinds)), choice = random_number(2) ? sizeof(kinds) : 3;
+
+		if (s)
+			write_segment(&w, random_number(3));
+		write_keyframe(&w, MT_TENSOR_ALLOC, 0x1000, 512, places[2]);
+		for (int i = 0; i < 40; i++) {
+			int kind = kinds[(first + random_number(choice)) % sizeof(kinds)];
+			int64_t n = (int64_t)random_number(1 << 20);
+
+			if (kind == MT_TENSOR_FREE || kind == MT_DEVICE_FREE || kind == MT_POOL_FREE)
+				n = -n;
+			write_event_on(&w, (int)random_number(2), kind, random_number(20) * 0x1000, n, places[random_number(4)],
+				       threads[random_number(2)]);
+		}
+	}
+	file = write_finish(&w, size);
+	write_release(&w);
+	return file;
+}
+
+static uint64_t interesting(void)
+{
+	static const uint64_t numbers[] = { 0, 1, 7, 8, 31, 32, 255, 65535, 65536, MT_HEADER_BYTES, INT32_MAX, UINT32_MAX,
+					    INT64_MAX, UINT64_MAX, UINT64_MAX / 32, (uint64_t)1 << 50, (uint64_t)1 << 60 };
+
+	return numbers[random_number(sizeof(numbers) / sizeof(*numbers))] + (random_number(2) ? random_number(64) - 32 : 0);
+}
+
+static void mutate(unsigned char *file, size_t *size)
+{
+	/* Most of the header is empty; what follows it, and its used parts, are where things break. */
+	static const size_t used_header[] = { 0, 16, 64, offsetof(struct mt_header, segments), offsetof(struct mt_header, table),
+					      offsetof(struct mt_header, segment), offsetof(struct mt_header, device) };
+	size_t changes = 1 + random_number(6);
+
+	for (size_t i = 0; i < changes; i++) {
+		size_t at = random_number(3) ? MT_HEADER_BYTES + random_number(*size - MT_HEADER_BYTES) :
+				used_header[random_number(sizeof(used_header) / sizeof(*used_header))] + random_number(192);
+		uint64_t value = interesting();
+		size_t width = (size_t)1 << random_number(4);
+
+		at &= ~(width - 1);
+		if (random_number(3) == 0)
+			value = file[at] ^ ((uint64_t)1 << random_number(8));
+		if (at + width <= *size)
+			memcpy(file + at, &value, width);
+	}
+	if (!random_number(8))
+		*size = MT_HEADER_BYTES + random_number(*size - MT_HEADER_BYTES);
+}
+
+static int fuzz_alone(uint64_t count, uint64_t seed)
+{
+	state = seed * 2 + 1;
+	for (uint64_t i = 0; i < count; i++) {
+		size_t size, full;
+		unsigned char *file = make_trace(&full), *exact;
+
+		size = full;
+		mutate(file, &size);
+		exact = malloc(size);           /* so that reading past its end is seen */
+		if (!exact)
+			return 1;
+		memcpy(exact, file, size);
+		LLVMFuzzerTestOneInput(exact, size);
+		free(exact);
+		free(file);
+	}
+	printf("%llu mutated traces\n", (unsigned long long)count);
+	return 0;
+}
+
+static int run_file(const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	unsigned char *data = NULL;
+	long size;
+
+	if (!f || fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || fseek(f, 0, SEEK_SET)) {
+		perror(path);
+		return 1;
+	}
+	data = malloc((size_t)size + 1);
+	if (data && fread(data, 1, (size_t)size, f) == (size_t)size)
+		LLVMFuzzerTestOneInput(data, (size_t)size);
+	free(data);
+	fclose(f);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int status = 0;
+
+	if (argc > 2 && !strcmp(argv[1], "-n"))
+		return fuzz_alone(strtoull(argv[2], NULL, 10), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
+	for (int i = 1; i < argc; i++)
+		status |= run_file(argv[i]);
+	return status;
+}
+
+#endif
