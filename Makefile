@@ -29,7 +29,7 @@ UNITS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC)) $(patsubst test
          $(patsubst tests/sim/%.c,$(BUILD)/tests/sim_%,$(wildcard tests/sim/test_*.c))
 
 .PHONY: all
-all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so
+all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO)
@@ -51,6 +51,11 @@ $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
 $(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/gpu.c preload/sim/settings.c,$(SIM_SRC)))
 	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ -ldl -lpthread
 
+# Under its SONAME, for those who look for the driver as a file (Triton) or link with it.
+$(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
+	@mkdir -p $(@D)
+	ln -sf ../libcudasim.so $@
+
 $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
 	$(CC) $(LINK) $^ -o $@ -ljansson
 
@@ -64,9 +69,9 @@ $(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $^ -o $@ -lcmocka -lpthread
 
-$(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/libcudasim.so
+$(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
 	@mkdir -p $(@D)
-	$(CC) $(LINK) $< -o $@ -lcmocka -lpthread $(BUILD)/libcudasim.so -Wl,-rpath,'$$ORIGIN/..'
+	$(CC) $(LINK) $< -o $@ -lcmocka -lpthread $(BUILD)/libcudasim.so -Wl,-rpath,'$$ORIGIN/../cudasim'
 
 .PHONY: units
 units: all $(UNITS)
@@ -97,6 +102,8 @@ install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/memtrace $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/memtrace $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(DESTDIR)$(PREFIX)/lib/memtrace/
+	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim
+	ln -sf ../libcudasim.so $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/libcuda.so.1
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 
 clean:          ## remove what was built

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFETCH 12             /* records ahead */
+#define PREFETCH 12 /* records ahead */
 
 /* Where to look: `failure` -1 is the device's peak. */
 struct stop {
@@ -19,14 +19,13 @@ struct blocks {
 	struct live live;
 	struct stop *stops;
 	size_t stop_count, next;
-	int counting;                   /* not in a keyframe */
 };
 
 /* Groups by key, for one snapshot. */
 struct grouping {
 	struct group *groups;
 	size_t count, room;
-	uint32_t *index;                /* group + 1, 0: empty */
+	uint32_t *index; /* group + 1, 0: empty */
 	size_t mask;
 };
 
@@ -62,7 +61,8 @@ static struct group *group_of(struct grouping *g, uint32_t place, uint16_t threa
 			return found;
 	}
 	g->groups = grow(g->groups, g->count, &g->room, sizeof(*g->groups));
-	g->groups[g->count] = (struct group){ .place = place, .thread = thread, .smallest = INT64_MAX };
+	g->groups[g->count] =
+		(struct group){ .place = place, .thread = thread, .smallest = INT64_MAX };
 	g->index[at] = (uint32_t)++g->count;
 	return &g->groups[g->count - 1];
 }
@@ -101,7 +101,8 @@ static struct snapshot look(const struct blocks *b, int device)
 
 		if (!is_tensor(b, r, device))
 			continue;
-		to = group_of(&g, place, tables_place(b->tables, place)->frame_count ? 0 : r->thread);
+		to = group_of(&g, place,
+			      tables_place(b->tables, place)->frame_count ? 0 : r->thread);
 		to->bytes = bytes_add(to->bytes, r->bytes);
 		to->blocks++;
 		to->smallest = r->bytes < to->smallest ? r->bytes : to->smallest;
@@ -124,7 +125,14 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Live records that `wanted` says yes to, by address. */
+/* Is it a segment of the caching allocator? */
+static int is_segment(const struct blocks *b, const struct mt_record *r, int device)
+{
+	return r->kind == MT_DEVICE_ALLOC && r->device == device &&
+	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
+}
+
+/* The live segments, or the live blocks, by address. */
 static struct mt_record *collect(const struct blocks *b, int device, int segments, size_t *count)
 {
 	struct mt_record *found = NULL;
@@ -133,11 +141,8 @@ static struct mt_record *collect(const struct blocks *b, int device, int segment
 	*count = 0;
 	for (size_t i = 0; i <= b->live.mask; i++) {
 		const struct mt_record *r = &b->live.slots[i];
-		int wanted = segments ? r->kind == MT_DEVICE_ALLOC && r->device == device &&
-						tables_place_flags(b->tables, r->place) & PLACE_PYTORCH :
-					is_tensor(b, r, device);
 
-		if (!wanted)
+		if (segments ? !is_segment(b, r, device) : !is_tensor(b, r, device))
 			continue;
 		found = grow(found, *count, &room, sizeof(*found));
 		found[(*count)++] = *r;
@@ -148,8 +153,9 @@ static struct mt_record *collect(const struct blocks *b, int device, int segment
 }
 
 /*
- * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every block lies in a segment
- * that was seen: expandable segments are mapped with calls that are not recorded.
+ * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every
+ * block lies in a segment that was seen: expandable segments are mapped with calls that are not
+ * recorded.
  */
 static bytes largest_free(const struct blocks *b, int device, bytes reserved)
 {
@@ -193,7 +199,8 @@ static void look_at_stop(struct blocks *b, const struct stop *s)
 		d->at_peak = look(b, s->device);
 	} else {
 		d->failures[s->failure].live = look(b, s->device);
-		d->failures[s->failure].largest_free = largest_free(b, s->device, d->failures[s->failure].when.reserved);
+		d->failures[s->failure].largest_free =
+			largest_free(b, s->device, d->failures[s->failure].when.reserved);
 	}
 }
 
@@ -203,7 +210,8 @@ static void apply(struct blocks *b, const struct mt_record *r, size_t count, siz
 		unsigned alloc = walk_alloc_kind(r[i].kind);
 
 		if (i + PREFETCH < readable)
-			live_prefetch(&b->live, walk_alloc_kind(r[i + PREFETCH].kind), r[i + PREFETCH].address);
+			live_prefetch(&b->live, walk_alloc_kind(r[i + PREFETCH].kind),
+				      r[i + PREFETCH].address);
 		if (!alloc || !walk_is_sound(&r[i]))
 			continue;
 		if (alloc == r[i].kind)
@@ -213,7 +221,8 @@ static void apply(struct blocks *b, const struct mt_record *r, size_t count, siz
 	}
 }
 
-static void on_records(void *context, uint64_t segment, uint64_t first, const struct mt_record *records, size_t count)
+static void on_records(void *context, uint64_t segment, uint64_t first,
+		       const struct mt_record *records, size_t count)
 {
 	struct blocks *b = context;
 	size_t done = 0;
@@ -244,7 +253,8 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 	struct blocks *b = context;
 
 	for (size_t i = 0; i < count; i++)
-		if (records[i].kind && walk_alloc_kind(records[i].kind) == records[i].kind && walk_is_sound(&records[i]))
+		if (records[i].kind && walk_alloc_kind(records[i].kind) == records[i].kind &&
+		    walk_is_sound(&records[i]))
 			live_add(&b->live, &records[i]);
 }
 
@@ -252,8 +262,13 @@ static void on_restarted(void *context, uint64_t segment)
 {
 	struct blocks *b = context;
 
-	for (; b->next < b->stop_count && b->stops[b->next].at.segment == segment && !b->stops[b->next].at.record; b->next++)
-		look_at_stop(b, &b->stops[b->next]);
+	for (; b->next < b->stop_count; b->next++) {
+		const struct stop *s = &b->stops[b->next];
+
+		if (s->at.segment != segment || s->at.record)
+			break;
+		look_at_stop(b, s);
+	}
 }
 
 static void on_progress(void *context, double part)
@@ -265,7 +280,8 @@ static void on_progress(void *context, double part)
 
 static int by_position(const void *a, const void *b)
 {
-	const struct position *x = &((const struct stop *)a)->at, *y = &((const struct stop *)b)->at;
+	const struct position *x = &((const struct stop *)a)->at;
+	const struct position *y = &((const struct stop *)b)->at;
 
 	if (x->segment != y->segment)
 		return x->segment < y->segment ? -1 : 1;
@@ -281,7 +297,8 @@ static void plan_stops(struct blocks *b)
 
 		for (int k = d->peak.allocated > 0 ? -1 : 0; k < (int)d->failure_count; k++) {
 			b->stops = grow(b->stops, b->stop_count, &room, sizeof(*b->stops));
-			b->stops[b->stop_count++] = (struct stop){ k < 0 ? d->peak.at : d->failures[k].when.at, i, k };
+			b->stops[b->stop_count++] =
+				(struct stop){ k < 0 ? d->peak.at : d->failures[k].when.at, i, k };
 		}
 	}
 	if (b->stop_count)

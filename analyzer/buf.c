@@ -50,8 +50,12 @@ void buf_addf(struct buf *b, const char *format, ...)
 static size_t utf8_sequence(const unsigned char *s, size_t left, uint32_t *code)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+	size_t n = 0;
 
+	if (s[0] < 0x80)
+		n = 1;
+	else if (s[0] >= 0xc2 && s[0] < 0xf5)
+		n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 	if (!n || n > left)
 		return 0;
 	*code = n == 1 ? s[0] : s[0] & (0xffu >> (n + 1));

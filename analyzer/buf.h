@@ -5,7 +5,7 @@
 #include "util.h"
 
 struct buf {
-	char *text;             /* zero-terminated once something was added */
+	char *text; /* zero-terminated once something was added */
 	size_t length;
 	size_t room;
 };

@@ -3,13 +3,15 @@
 
 #include "buf.h"
 #include "replay.h"
+#include "size.h"
 #include "trace.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Stacks of one report take no more text than this: a hostile file could repeat a large one without end. */
+/* Most text of stacks in a report: a hostile file could repeat a large one without end. */
 #define MOST_STACK_TEXT (256u << 20)
 #define OOM_STACKS 10
 
@@ -17,8 +19,8 @@ struct builder {
 	const struct trace *trace;
 	const struct replay *replay;
 	struct rank *rank;
-	const char **place_stacks;      /* made so far, by place */
-	const char **thread_stacks;     /* the same for blocks without frames */
+	const char **place_stacks;  /* made so far, by place */
+	const char **thread_stacks; /* the same for blocks without frames */
 	size_t stack_text;
 };
 
@@ -98,14 +100,30 @@ static char *label_of(struct builder *b, const struct group *g)
 	struct buf text = { 0 };
 
 	tables_add_label(&b->trace->tables, g->place, &text);
-	if (!text.length)
-		return xstrdup(stack_of(b, g->place, g->thread));
+	if (!text.length && (uint64_t)g->largest < b->trace->header.stack_min) {
+		/* Their stacks were not wanted. */
+		buf_puts(&text, "(blocks under ");
+		size_add(&text, (bytes)b->trace->header.stack_min, 0);
+		buf_puts(&text, stack_of(b, g->place, g->thread) + strlen("(no Python stack"));
+	} else if (!text.length) {
+		buf_puts(&text, stack_of(b, g->place, g->thread));
+	}
+	return buf_take(&text);
+}
+
+static char *inner_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_inner(&b->trace->tables, g->place, &text);
 	return buf_take(&text);
 }
 
 static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
 {
-	struct stacks to = { .bytes = s->bytes, .blocks = s->blocks, .count = s->count < most ? s->count : most };
+	struct stacks to = { .bytes = s->bytes,
+			     .blocks = s->blocks,
+			     .count = s->count < most ? s->count : most };
 
 	to.rows = xcalloc(to.count, sizeof(*to.rows));
 	for (size_t i = 0; i < to.count; i++) {
@@ -114,6 +132,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 		to.rows[i] = (struct stack_row){
 			.stack = xstrdup(stack_of(b, g->place, g->thread)),
 			.label = label_of(b, g),
+			.inner = inner_of(b, g),
 			.bytes = g->bytes,
 			.smallest = g->smallest,
 			.largest = g->largest,
@@ -188,7 +207,8 @@ static bytes larger(bytes a, bytes b)
 	return a > b ? a : b;
 }
 
-static void add_peaks(struct builder *b, const struct device *d, const struct mt_device *running, int incomplete)
+static void add_peaks(struct builder *b, const struct device *d, const struct mt_device *running,
+		      int incomplete)
 {
 	struct rank *r = b->rank;
 	bytes untracked = d->device_peak.untracked;
@@ -204,10 +224,13 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 		r->peak_reserved = larger(r->peak_reserved, counter(running->reserved_peak));
 		r->peak_device = larger(r->peak_device, counter(running->device_peak));
 		if (r->peak_allocated > d->peak.allocated)
-			warn(r, "the highest peak is known from the running counters only: step, phase and stacks are those of the highest recorded one, %lld bytes",
+			warn(r,
+			     "the highest peak is known from the running counters only: step, phase and "
+			     "stacks are those of the highest recorded one, %lld bytes",
 			     (long long)d->peak.allocated);
 	}
-	r->owner_unexplained = r->peak_device - d->device_peak.reserved - d->device_peak.other - r->owner_context;
+	r->owner_unexplained =
+		r->peak_device - d->device_peak.reserved - d->device_peak.other - r->owner_context;
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 }
 
@@ -228,7 +251,7 @@ static void add_live(struct builder *b, const struct device *d)
 
 static int is_plain(char c)
 {
-	return strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-", c) != NULL && c;
+	return isalnum((unsigned char)c) || (c && strchr("_@%+=:,./-", c));
 }
 
 /* The command line as a shell would take it. */
@@ -281,11 +304,15 @@ static void add_meta(struct builder *b)
 		if (str_matches(m->key, MT_META_VERSION "*")) {
 			size_t skip = strlen(MT_META_VERSION);
 
-			r->versions = grow(r->versions, r->version_count, &room, sizeof(*r->versions));
+			r->versions =
+				grow(r->versions, r->version_count, &room, sizeof(*r->versions));
 			r->versions[r->version_count++] = (struct version){
-				clean(r, (struct str){ m->key.at + skip, m->key.length - skip }), clean(r, m->value) };
+				clean(r, (struct str){ m->key.at + skip, m->key.length - skip }),
+				clean(r, m->value)
+			};
 		} else if (str_matches(m->key, MT_META_NOTE "*") && m->value.length) {
-			warn(r, "%.*s", (int)(m->value.length > 2000 ? 2000 : m->value.length), m->value.at);
+			warn(r, "%.*s", (int)(m->value.length > 2000 ? 2000 : m->value.length),
+			     m->value.at);
 		}
 	}
 }
@@ -293,7 +320,9 @@ static void add_meta(struct builder *b)
 static const char *lost_text(uint32_t reason)
 {
 	switch (reason) {
-#define X(name, id, message) case MT_LOST_##name: return message;
+#define X(name, id, message) \
+	case MT_LOST_##name: \
+		return message;
 		MT_LOST_LIST(X)
 #undef X
 	}
@@ -312,32 +341,44 @@ static void add_warnings(struct builder *b)
 	r->lost_reason = h->lost_reason ? lost_text(h->lost_reason) : NULL;
 	if (h->lost_events)
 		warn(r, "%llu events were not recorded (%s%s%s): what is live is no longer exact",
-		     (unsigned long long)h->lost_events, r->lost_reason ? r->lost_reason : "no reason given",
-		     h->lost_errno > 0 ? ": " : "", h->lost_errno > 0 ? strerror(h->lost_errno) : "");
+		     (unsigned long long)h->lost_events,
+		     r->lost_reason ? r->lost_reason : "no reason given",
+		     h->lost_errno > 0 ? ": " : "",
+		     h->lost_errno > 0 ? strerror(h->lost_errno) : "");
 	else if (h->lost_reason && h->lost_reason != MT_LOST_TABLES_FULL)
 		warn(r, "%s", r->lost_reason);
 	if (h->lost_places)
-		warn(r, "%llu stacks were not kept: the tables are full", (unsigned long long)h->lost_places);
+		warn(r, "%llu stacks were not kept: the tables are full",
+		     (unsigned long long)h->lost_places);
 	if (p->given_up)
-		warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)%s", (unsigned long long)p->given_up,
-		     p->open_gaps ? "; what was live then is not known, so sizes after it are not exact" : "");
+		warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
+		     (unsigned long long)p->given_up);
+	if (p->open_gaps)
+		warn(r, "what was live after %u of the gaps is not known: sizes are not exact",
+		     p->open_gaps);
 	if (t->truncated || p->truncated)
 		warn(r, "the file is truncated: read up to its last whole record");
 	if (t->skipped_segments)
-		warn(r, "the file is damaged: %u segments do not fit into it and were skipped", t->skipped_segments);
+		warn(r, "the file is damaged: %u segments do not fit into it and were skipped",
+		     t->skipped_segments);
 	if (t->tables.damaged)
 		warn(r, "the file is damaged: %u table entries make no sense", t->tables.damaged);
 	if (p->damaged)
-		warn(r, "the file is damaged: %llu records make no sense", (unsigned long long)p->damaged);
+		warn(r, "the file is damaged: %llu records make no sense",
+		     (unsigned long long)p->damaged);
 	if (p->without_device)
-		warn(r, "%llu records do not say which device they are about", (unsigned long long)p->without_device);
+		warn(r, "%llu records do not say which device they are about",
+		     (unsigned long long)p->without_device);
 	if (p->unknown_kinds || t->tables.unknown)
-		warn(r, "%llu records and %u table entries are of kinds that this memtrace does not know",
+		warn(r,
+		     "%llu records and %u table entries are of kinds that this memtrace does not know",
 		     (unsigned long long)p->unknown_kinds, t->tables.unknown);
 	if (p->frees_unknown)
-		warn(r, "%llu frees of addresses that were not live", (unsigned long long)p->frees_unknown);
+		warn(r, "%llu frees of addresses that were not live",
+		     (unsigned long long)p->frees_unknown);
 	if (p->allocs_twice)
-		warn(r, "%llu allocations at addresses that were live already", (unsigned long long)p->allocs_twice);
+		warn(r, "%llu allocations at addresses that were live already",
+		     (unsigned long long)p->allocs_twice);
 	if (trace_changed(t))
 		warn(r, "the job took old records back while they were read: run this again");
 }
@@ -380,7 +421,8 @@ static struct rank start_rank(const struct trace *t, const struct replay *p, int
 		.device = device,
 		.pid = h->pid,
 		.simulated = (h->flags & MT_FLAG_SIMULATED) != 0,
-		.start_realtime_ns = h->start_realtime_ns > INT64_MAX ? 0 : (int64_t)h->start_realtime_ns,
+		.start_realtime_ns =
+			h->start_realtime_ns > INT64_MAX ? 0 : (int64_t)h->start_realtime_ns,
 		.ended = h->state == MT_STATE_ENDED,
 		.exit_status = h->exit_status,
 		.end = end_of(t, p),
@@ -400,14 +442,17 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	const struct mt_device *running = &b->trace->header.device[ordinal];
 	const struct mt_header *h = &b->trace->header;
 	struct rank r = start_rank(b->trace, b->replay, ordinal);
-	int incomplete = h->lost_events || b->replay->given_up || h->state == MT_STATE_STOPPED ||
+	int incomplete = h->lost_events || b->replay->given_up || b->replay->open_gaps ||
+			 b->trace->truncated || h->state == MT_STATE_STOPPED ||
 			 h->lost_reason == MT_LOST_NOT_CHOSEN;
 
 	b->rank = &r;
 	b->place_stacks = xcalloc(b->trace->tables.place_count, sizeof(*b->place_stacks));
 	b->thread_stacks = xcalloc(MT_NO_THREAD + 1, sizeof(*b->thread_stacks));
 	b->stack_text = 0;
-	r.total = d->total ? d->total : counter(running->total_bytes) ? counter(running->total_bytes) : UNKNOWN_BYTES;
+	r.total = d->total                        ? d->total
+		  : counter(running->total_bytes) ? counter(running->total_bytes)
+						  : UNKNOWN_BYTES;
 	r.stand_in = d->stand_in;
 	r.events = d->events + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
@@ -438,7 +483,8 @@ void report_add(struct report *r, const struct trace *t, const struct replay_opt
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_device *running = &t->header.device[i];
 
-		if (replay.device[i].seen || running->allocs || running->allocated_peak || running->device_peak)
+		if (replay.device[i].seen || running->allocs || running->allocated_peak ||
+		    running->device_peak)
 			add_device(r, &b, i, r->count == before);
 	}
 	if (r->count == before)

@@ -1,4 +1,5 @@
-/* A command: one row of commands[] in main.c and one file in cmd/. Only these print and choose exit statuses. */
+/* A command: one row of commands[] in main.c and one file in cmd/. Only these print and choose exit
+ * statuses. */
 #ifndef MEMTRACE_COMMAND_H
 #define MEMTRACE_COMMAND_H
 
@@ -8,8 +9,8 @@ enum status { STATUS_FINE = 0, STATUS_NO = 1, STATUS_USAGE = 2, STATUS_INTERNAL 
 
 struct command {
 	const char *name;
-	const char *summary;                    /* for `memtrace help` */
-	int (*run)(int argc, char **argv);      /* argv[0] is the command's name */
+	const char *summary;               /* for `memtrace help` */
+	int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 
 int cmd_run(int argc, char **argv);
@@ -21,7 +22,8 @@ int cmd_preload_path(int argc, char **argv);
 int command_fail(int status, const struct err *e);
 /* usage: memtrace …, and the options. */
 void command_help(const char *usage, const char *about, const struct opt_set *set);
-/* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it could not be written. */
+/* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it could not be
+ * written. */
 int command_print(const char *text, size_t length);
 
 #endif

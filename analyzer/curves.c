@@ -1,4 +1,5 @@
-/* The first pass: levels, peaks, steps, failures. Signed bytes are added up; nothing is looked up but flags. */
+/* The first pass: levels, peaks, steps, failures. Signed bytes are added up; nothing is looked up
+ * but flags. */
 #include "walk.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ static inline void plot(struct device *d, uint64_t time, enum curve c)
 	timeline_take(d->timeline, time, levels, c, levels[c]);
 }
 
-static struct moment moment_of(const struct device *d, struct position at, const struct mt_record *r)
+static struct moment moment_of(const struct device *d, struct position at,
+			       const struct mt_record *r)
 {
 	struct moment m = d->now;
 
@@ -76,10 +78,12 @@ static inline void add(bytes *level, bytes delta)
 }
 
 /*
- * DEVICE, POOL and MANAGED events move `other`, or what stands in for the allocator. Returns whether it was the stand-in.
- * With the stand-in, other modules' pool memory is already in the pool's level and is not counted again.
+ * DEVICE, POOL and MANAGED events move `other`, or what stands in for the allocator. Returns
+ * whether it was the stand-in. With the stand-in, other modules' pool memory is already in the
+ * pool's level and is not counted again.
  */
-static int take_runtime(struct device *d, const struct mt_record *r, unsigned alloc_kind, unsigned place)
+static int take_runtime(struct device *d, const struct mt_record *r, unsigned alloc_kind,
+			unsigned place)
 {
 	if (!(place & PLACE_PYTORCH)) {
 		if (!d->stand_in || alloc_kind != MT_POOL_ALLOC)
@@ -120,8 +124,8 @@ static inline void handed_out(struct device *d, const struct mt_record *r)
 	d->last_failure_open = 0;
 }
 
-static void take_failure(const struct curves *c, struct device *d, struct position at, const struct mt_record *r,
-			 unsigned place)
+static void take_failure(const struct curves *c, struct device *d, struct position at,
+			 const struct mt_record *r, unsigned place)
 {
 	struct steps attempt = d->steps;
 	struct failure f = {
@@ -138,15 +142,16 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 	f.when.phase = attempt.phase;
 	f.when.step = attempt.step;
 	/*
-	 * The caching allocator frees its cache and tries again when the runtime refuses: only what it reports itself is a
-	 * failure of the job. Anyone else's refusal is one.
+	 * The caching allocator frees its cache and tries again when the runtime refuses: only what
+	 * it reports itself is a failure of the job. Anyone else's refusal is one.
 	 */
 	if (f.from_runtime && !d->stand_in && (place & PLACE_PYTORCH || !r->place))
 		return;
 	if (!d->failures)
 		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
 	/* The same failure, told by the runtime and then by PyTorch. */
-	if (!f.from_runtime && d->last_failure_open && d->failures[d->failure_count - 1].from_runtime && d->stand_in)
+	if (!f.from_runtime && d->last_failure_open &&
+	    d->failures[d->failure_count - 1].from_runtime && d->stand_in)
 		d->failure_count--;
 	else
 		d->failures_seen++;
@@ -174,7 +179,8 @@ static struct device *device_of(struct replay *r, unsigned ordinal, const struct
 	return d;
 }
 
-static void take_other_kinds(struct curves *c, struct device *d, struct position at, const struct mt_record *r)
+static void take_other_kinds(struct curves *c, struct device *d, struct position at,
+			     const struct mt_record *r)
 {
 	unsigned place = tables_place_flags(c->tables, r->place), alloc = walk_alloc_kind(r->kind);
 
@@ -198,7 +204,8 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 		if (alloc == r->kind && place & PLACE_PYTORCH && alloc != MT_MANAGED_ALLOC)
 			d->pytorch_allocs++;
 		if (take_runtime(d, r, alloc, place)) {
-			steps_take(&d->steps, c->tables->thread_flags[r->thread], place, alloc == r->kind);
+			steps_take(&d->steps, c->tables->thread_flags[r->thread], place,
+				   alloc == r->kind);
 			if (alloc == r->kind)
 				handed_out(d, r);
 			check_allocated(d, at, r);
@@ -210,7 +217,8 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 	plot(d, r->time_ns, CURVE_DEVICE);
 }
 
-static void take_tensor(struct curves *c, struct device *d, struct position at, const struct mt_record *r)
+static void take_tensor(struct curves *c, struct device *d, struct position at,
+			const struct mt_record *r)
 {
 	int is_alloc = r->kind == MT_TENSOR_ALLOC;
 
@@ -219,7 +227,8 @@ static void take_tensor(struct curves *c, struct device *d, struct position at, 
 	d->tensor_frees += !is_alloc;
 	if (d->stand_in)
 		return;
-	steps_take(&d->steps, c->tables->thread_flags[r->thread], tables_place_flags(c->tables, r->place), is_alloc);
+	steps_take(&d->steps, c->tables->thread_flags[r->thread],
+		   tables_place_flags(c->tables, r->place), is_alloc);
 	add(&d->now.allocated, r->bytes);
 	if (is_alloc) {
 		handed_out(d, r);
@@ -260,7 +269,8 @@ static void take(struct curves *c, struct position at, const struct mt_record *r
 		take_other_kinds(c, d, at, r);
 }
 
-static void on_records(void *context, uint64_t segment, uint64_t first, const struct mt_record *records, size_t count)
+static void on_records(void *context, uint64_t segment, uint64_t first,
+		       const struct mt_record *records, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		take(context, (struct position){ segment, first + i + 1 }, &records[i]);
@@ -288,7 +298,8 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		unsigned alloc = walk_alloc_kind(r->kind);
 		struct device *d;
 
-		if (!r->kind || r->kind > MT_DEVICE_SAMPLE || !walk_is_sound(r) || alloc == MT_HOST_ALLOC)
+		if (!r->kind || r->kind > MT_DEVICE_SAMPLE || !walk_is_sound(r) ||
+		    alloc == MT_HOST_ALLOC)
 			continue;
 		d = device_of(c->replay, r->device, c->assumptions);
 		if (!d)
@@ -301,7 +312,8 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		} else if (r->kind == MT_TENSOR_ALLOC && !d->stand_in) {
 			add(&d->now.allocated, r->bytes);
 		} else if (alloc == r->kind && r->kind != MT_TENSOR_ALLOC) {
-			d->pytorch_allocs += (tables_place_flags(c->tables, r->place) & PLACE_PYTORCH) != 0;
+			d->pytorch_allocs +=
+				(tables_place_flags(c->tables, r->place) & PLACE_PYTORCH) != 0;
 			take_runtime(d, r, alloc, tables_place_flags(c->tables, r->place));
 		}
 	}
@@ -333,7 +345,8 @@ static void on_progress(void *context, double part)
 	c->options->progress(c->options->context, part / 2);
 }
 
-void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a, const struct replay_options *o)
+void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a,
+		 const struct replay_options *o)
 {
 	struct curves c = { .replay = r, .tables = &t->tables, .assumptions = a, .options = o };
 	struct walker w = {

@@ -1,4 +1,5 @@
-/* Why something failed, for people. Functions that can fail take one last and return 0 or -1; the first reason wins. */
+/* Why something failed, for people. Functions that can fail take one last and return 0 or -1; the
+ * first reason wins. */
 #ifndef MEMTRACE_ERR_H
 #define MEMTRACE_ERR_H
 

@@ -15,7 +15,8 @@ struct candidate {
 	char run_id[64];
 	int restart;
 	uint64_t start;
-	int named;              /* by itself, not by its directory */
+	size_t argument; /* that named it, or its directory */
+	int named;       /* by itself, not by its directory */
 	int taken;
 };
 
@@ -36,13 +37,13 @@ static void note(struct buf *notes, const char *text)
 	buf_puts(notes, "\n");
 }
 
-static int add_file(struct candidates *c, struct gather *g, const char *path, int named, struct buf *notes)
+static void add_file(struct candidates *c, struct gather *g, const char *path, size_t argument,
+		     int named, struct buf *notes)
 {
 	struct err why = { 0 };
 	struct trace t;
-	int status = trace_open_header(&t, path, &why);
 
-	if (status < 0) {
+	if (trace_open_header(&t, path, &why) < 0) {
 		note(notes, why.text);
 		g->unreadable++;
 	} else {
@@ -51,14 +52,18 @@ static int add_file(struct candidates *c, struct gather *g, const char *path, in
 
 		c->all = grow(c->all, c->count, &c->room, sizeof(*c->all));
 		x = &c->all[c->count++];
-		*x = (struct candidate){ .path = xstrdup(path), .restart = t.header.restart_count < 0 ? 0 : t.header.restart_count,
-					 .start = t.header.start_realtime_ns, .named = named };
+		*x = (struct candidate){
+			.path = xstrdup(path),
+			.restart = t.header.restart_count < 0 ? 0 : t.header.restart_count,
+			.start = t.header.start_realtime_ns,
+			.argument = argument,
+			.named = named,
+		};
 		buf_add_clean(&id, (struct str){ t.header.run_id, strlen(t.header.run_id) });
 		snprintf(x->run_id, sizeof(x->run_id), "%s", id.text ? id.text : "");
 		buf_release(&id);
 	}
 	trace_release(&t);
-	return status;
 }
 
 static int is_trace_name(const char *name)
@@ -68,7 +73,8 @@ static int is_trace_name(const char *name)
 	return n > 4 && !strcmp(name + n - 4, ".mtr");
 }
 
-static int add_directory(struct candidates *c, struct gather *g, const char *path, struct buf *notes, struct err *e)
+static int add_directory(struct candidates *c, struct gather *g, const char *path, size_t argument,
+			 struct buf *notes, struct err *e)
 {
 	DIR *directory = opendir(path);
 	const struct dirent *entry;
@@ -81,8 +87,9 @@ static int add_directory(struct candidates *c, struct gather *g, const char *pat
 
 		if (!is_trace_name(entry->d_name))
 			continue;
-		file = xasprintf("%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/", entry->d_name);
-		add_file(c, g, file, 0, notes);
+		file = xasprintf("%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/",
+				 entry->d_name);
+		add_file(c, g, file, argument, 0, notes);
 		free(file);
 		found++;
 	}
@@ -101,49 +108,47 @@ static int matches(const struct candidate *x, const char *run)
 	return !run[n] || !strcmp(run + n, restart);
 }
 
-/* The candidate whose run is reported, or NULL. */
-static const struct candidate *choose(const struct candidates *c, const char *run)
+/* The candidate whose run is taken: the named run's, or of one directory the latest. NULL: none. */
+static const struct candidate *choose(const struct candidates *c, const char *run, size_t argument)
 {
 	const struct candidate *best = NULL;
 
 	for (size_t i = 0; i < c->count; i++) {
 		const struct candidate *x = &c->all[i];
 
-		if (run ? !matches(x, run) : x->named)
+		if (run ? !matches(x, run) : x->named || x->argument != argument)
 			continue;
-		if (!best || x->start > best->start || (x->start == best->start && x->restart > best->restart))
+		if (!best || x->start > best->start ||
+		    (x->start == best->start && x->restart > best->restart))
 			best = x;
 	}
 	return best;
 }
 
-static void name_others(struct candidates *c, const struct candidate *best, struct buf *notes)
+/* The runs of a directory that are left out, in one line. */
+static void name_others(const struct candidates *c, const struct candidate *best, struct buf *notes)
 {
-	size_t runs = 0;
 	struct buf list = { 0 };
 
 	for (size_t i = 0; i < c->count; i++) {
 		const struct candidate *x = &c->all[i];
-		size_t files = 1;
-		int seen = x->taken;
+		size_t files = 0, first = c->count;
 
-		for (size_t k = 0; k < c->count && !seen; k++) {
-			const struct candidate *y = &c->all[k];
-
-			if (k == i || y->taken || !is_same_run(x, y))
-				continue;
-			seen |= k < i;
-			files++;
-		}
-		if (seen)
+		if (is_same_run(x, best))
 			continue;
-		runs++;
-		buf_addf(&list, "%s%s:%d (%zu %s)", list.length ? ", " : "", x->run_id, x->restart, files,
-			 files == 1 ? "trace" : "traces");
+		for (size_t k = 0; k < c->count; k++)
+			if (c->all[k].argument == best->argument && is_same_run(x, &c->all[k])) {
+				first = k < first ? k : first;
+				files++;
+			}
+		if (first != i)
+			continue;
+		buf_addf(&list, "%s%s:%d (%zu %s)", list.length ? ", " : "", x->run_id, x->restart,
+			 files, files == 1 ? "trace" : "traces");
 	}
-	if (runs)
-		buf_addf(notes, "memtrace: this is run %s:%d; also here: %s; --run ID chooses\n", best->run_id, best->restart,
-			 list.text);
+	if (list.length)
+		buf_addf(notes, "memtrace: this is run %s:%d; also here: %s; --run ID chooses\n",
+			 best->run_id, best->restart, list.text);
 	buf_release(&list);
 }
 
@@ -152,31 +157,44 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct candidate *)a)->path, ((const struct candidate *)b)->path);
 }
 
-static int take(struct gather *g, struct candidates *c, const char *run, struct buf *notes, struct err *e)
+static void take_run(struct candidates *c, const struct candidate *best, int anywhere)
 {
-	const struct candidate *best;
+	for (size_t i = 0; i < c->count; i++)
+		if (is_same_run(&c->all[i], best) &&
+		    (anywhere || c->all[i].argument == best->argument))
+			c->all[i].taken = 1;
+}
 
+static int take(struct gather *g, struct candidates *c, size_t arguments, const char *run,
+		struct buf *notes, struct err *e)
+{
 	if (c->count)
 		qsort(c->all, c->count, sizeof(*c->all), by_path);
-	best = choose(c, run);
-	if (run && !best)
-		return err_set(e, "there is no run \"%s\" here", run);
-	for (size_t i = 0; i < c->count; i++) {
-		struct candidate *x = &c->all[i];
+	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
+		const struct candidate *best = choose(c, run, k);
 
-		x->taken = (best && is_same_run(x, best)) || (x->named && !run);
+		if (best)
+			take_run(c, best, run != NULL);
+		else if (run)
+			return err_set(e, "there is no run \"%s\" here", run);
+		if (best && !run)
+			name_others(c, best, notes);
+	}
+	for (size_t i = 0; i < c->count; i++) {
+		const struct candidate *x = &c->all[i];
+
 		/* A file may be named, and be in a directory that is named too. */
-		if (!x->taken || (i && !strcmp(x->path, c->all[i - 1].path)))
+		if (!(x->taken || (x->named && !run)) ||
+		    (g->count && !strcmp(x->path, g->paths[g->count - 1])))
 			continue;
 		g->paths = grow(g->paths, g->count, &g->room, sizeof(*g->paths));
 		g->paths[g->count++] = xstrdup(x->path);
 	}
-	if (best)
-		name_others(c, best, notes);
 	return g->count ? 0 : err_set(e, "none of the traces can be read");
 }
 
-int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run, struct buf *notes, struct err *e)
+int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run,
+		  struct buf *notes, struct err *e)
 {
 	struct candidates c = { 0 };
 	int status = 0;
@@ -188,12 +206,12 @@ int gather_traces(struct gather *g, char *const *arguments, size_t count, const 
 		if (stat(arguments[i], &st) < 0)
 			status = err_set(e, "cannot open %s: %s", arguments[i], strerror(errno));
 		else if (S_ISDIR(st.st_mode))
-			status = add_directory(&c, g, arguments[i], notes, e);
+			status = add_directory(&c, g, arguments[i], i, notes, e);
 		else
-			add_file(&c, g, arguments[i], 1, notes);
+			add_file(&c, g, arguments[i], i, 1, notes);
 	}
 	if (!status)
-		status = take(g, &c, run, notes, e);
+		status = take(g, &c, count, run, notes, e);
 	for (size_t i = 0; i < c.count; i++)
 		free(c.all[i].path);
 	free(c.all);

@@ -12,11 +12,12 @@ struct gather {
 };
 
 /*
- * Takes files and directories (their *.mtr, not deeper). Of a directory only the latest run (the restart that began last)
- * is taken, or the one that `run` names: "ID" or "ID:RESTART". What is left out or cannot be read goes to `notes`, a line
- * each. Fails if nothing is left.
+ * Takes files and directories (their *.mtr, not deeper). Of each directory only its latest run (the
+ * restart that began last) is taken, or the one that `run` names: "ID" or "ID:RESTART". What is
+ * left out or cannot be read goes to `notes`, a line each. Fails if nothing is left.
  */
-int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run, struct buf *notes, struct err *e);
+int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run,
+		  struct buf *notes, struct err *e);
 void gather_release(struct gather *g);
 
 #endif

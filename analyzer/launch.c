@@ -25,7 +25,8 @@ char *launch_find(const char *library, struct err *e)
 	if (slash)
 		slash[1] = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		char *joined = xasprintf("%s%s%s", self, places[i], library), *real = realpath(joined, NULL);
+		char *joined = xasprintf("%s%s%s", self, places[i], library),
+		     *real = realpath(joined, NULL);
 
 		free(joined);
 		if (real)
@@ -43,7 +44,8 @@ int launch_preload(const char *library, struct err *e)
 
 	if (!path)
 		return -1;
-	/* The loader would cut such a path in two, and say no more than that it cannot open the pieces. */
+	/* The loader would cut such a path in two, and say no more than that it cannot open the
+	 * pieces. */
 	if (strpbrk(path, ": \t\n;")) {
 		err_set(e, "%s: LD_PRELOAD cannot hold a path with a colon or a space", path);
 		free(path);

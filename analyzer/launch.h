@@ -4,10 +4,12 @@
 
 #include "err.h"
 
-/* Our own failures, as env(1), nohup(1) and timeout(1) have them; everything else is the command's status. */
+/* Our own failures, as env(1), nohup(1) and timeout(1) have them; everything else is the command's
+ * status. */
 enum launch_status { LAUNCH_FAILED = 125, LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
 
-/* Where one of our shared objects is: beside the executable, or in ../lib/memtrace. Allocated; NULL if absent. */
+/* Where one of our shared objects is: beside the executable, or in ../lib/memtrace. Allocated; NULL
+ * if absent. */
 char *launch_find(const char *library, struct err *e);
 
 /* Puts a library before what LD_PRELOAD has: the last call comes first. */

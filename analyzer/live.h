@@ -1,6 +1,7 @@
 /*
- * The allocations that are live: a hash of (layer, address) to the record that made each. Open addressing, linear probing,
- * no tombstones: memory follows the number of live allocations, not of events.
+ * The allocations that are live: a hash of (layer, address) to the record that made each. Open
+ * addressing, linear probing, no tombstones: memory follows the number of live allocations, not of
+ * events.
  */
 #ifndef MEMTRACE_LIVE_H
 #define MEMTRACE_LIVE_H
@@ -10,9 +11,9 @@
 #include "util.h"
 
 struct live {
-	struct mt_record *slots;        /* kind 0: empty */
+	struct mt_record *slots; /* kind 0: empty */
 	size_t count;
-	size_t mask;                    /* slots - 1, a power of two */
+	size_t mask; /* slots - 1, a power of two */
 	unsigned shift;
 };
 
@@ -20,7 +21,8 @@ void live_init(struct live *l);
 void live_release(struct live *l);
 void live_clear(struct live *l);
 
-/* Layers are told apart by the kind of ALLOC event, so that a free looks up the kind that made what it frees. */
+/* Layers are told apart by the kind of ALLOC event, so that a free looks up the kind that made what
+ * it frees. */
 static inline size_t live_slot(const struct live *l, unsigned kind, uint64_t address)
 {
 	return (size_t)(((address ^ (uint64_t)kind << 58) * 0x9e3779b97f4a7c15u) >> l->shift);

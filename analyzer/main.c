@@ -42,10 +42,14 @@ static int unknown(const char *word)
 	names[ARRAY_SIZE(commands)] = "help";
 	near = nearest(word, names);
 	fprintf(stderr, "memtrace: \"%s\" is neither a command nor a file", word);
-	if (near)
+	if (near) {
 		fprintf(stderr, "; did you mean %s?\n", near);
-	else
-		fputs("; memtrace --help lists the commands\n", stderr);
+		return STATUS_USAGE;
+	}
+	fputs("; the commands are", stderr);
+	for (size_t i = 0; names[i]; i++)
+		fprintf(stderr, "%s %s", i ? "," : "", names[i]);
+	fputs("\n", stderr);
 	return STATUS_USAGE;
 }
 

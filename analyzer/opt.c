@@ -1,5 +1,6 @@
 #include "opt.h"
 
+#include "buf.h"
 #include "size.h"
 
 #include <errno.h>
@@ -20,10 +21,16 @@ static int unknown(const struct opt_set *set, const char *word, struct err *e)
 	names[n] = "help";
 	snprintf(bare, sizeof(bare), "%.*s", (int)strcspn(bare_at, "="), bare_at);
 	near = nearest(bare, names);
-	if (near && is_long)
+	if (near && is_long) {
 		err_set(e, "there is no option %s; did you mean --%s?", word, near);
-	else
-		err_set(e, "there is no option %s; --help lists them", word);
+	} else {
+		struct buf list = { 0 };
+
+		for (n = 0; names[n]; n++)
+			buf_addf(&list, "%s--%s", n ? ", " : "", names[n]);
+		err_set(e, "there is no option %s; there are %s", word, list.text);
+		buf_release(&list);
+	}
 	free(names);
 	return -1;
 }
@@ -40,7 +47,8 @@ static int set_choice(const struct opt *o, const char *text, struct err *e)
 			return 0;
 		}
 		if (!word[n])
-			return err_set(e, "--%s is \"%s\", expected one of %s", o->name, text, o->argument);
+			return err_set(e, "--%s is \"%s\", expected one of %s", o->name, text,
+				       o->argument);
 		word += n + 1;
 	}
 }
@@ -53,7 +61,8 @@ static int set_count(const struct opt *o, const char *text, struct err *e)
 	errno = 0;
 	n = strtol(text, &end, 10);
 	if (errno || end == text || *end || n < o->lowest || n > o->highest)
-		return err_set(e, "--%s is \"%s\", expected a number from %d to %d", o->name, text, o->lowest, o->highest);
+		return err_set(e, "--%s is \"%s\", expected a number from %d to %d", o->name, text,
+			       o->lowest, o->highest);
 	*(int *)o->value = (int)n;
 	return 0;
 }
@@ -88,7 +97,8 @@ static const struct opt *find(const struct opt_set *set, const char *word)
 	for (size_t i = 0; i < set->count; i++) {
 		const struct opt *o = &set->rows[i];
 
-		if (word[0] == '-' && word[1] == '-' && strlen(o->name) == n - 2 && !strncmp(o->name, word + 2, n - 2))
+		if (word[0] == '-' && word[1] == '-' && strlen(o->name) == n - 2 &&
+		    !strncmp(o->name, word + 2, n - 2))
 			return o;
 		if (word[0] == '-' && o->letter && word[1] == o->letter)
 			return o;

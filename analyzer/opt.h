@@ -6,19 +6,19 @@
 #include "util.h"
 
 enum opt_kind {
-	OPT_FLAG,               /* int: set to 1 */
-	OPT_TEXT,               /* const char * */
-	OPT_COUNT,              /* int: lowest to highest */
-	OPT_SIZE,               /* bytes */
-	OPT_CHOICE,             /* int: index of the word in `argument` ("always|never|auto") */
+	OPT_FLAG,   /* int: set to 1 */
+	OPT_TEXT,   /* const char * */
+	OPT_COUNT,  /* int: lowest to highest */
+	OPT_SIZE,   /* bytes */
+	OPT_CHOICE, /* int: index of the word in `argument` ("always|never|auto") */
 };
 
 struct opt {
-	const char *name;       /* without the dashes */
-	char letter;            /* or 0 */
+	const char *name; /* without the dashes */
+	char letter;      /* or 0 */
 	enum opt_kind kind;
 	void *value;
-	const char *argument;   /* as help shows it */
+	const char *argument; /* as help shows it */
 	const char *help;
 	int lowest, highest;
 };
@@ -26,11 +26,12 @@ struct opt {
 struct opt_set {
 	const struct opt *rows;
 	size_t count;
-	int stop_at_first;      /* the first argument ends the options: a command line follows */
+	int stop_at_first; /* the first argument ends the options: a command line follows */
 	int wants_help;
 };
 
-/* Moves the arguments to the front of argv (from argv[1] on); returns how many there are, or -1. "--" ends the options. */
+/* Moves the arguments to the front of argv (from argv[1] on); returns how many there are, or -1.
+ * "--" ends the options. */
 int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e);
 void opt_print_help(const struct opt_set *set);
 

@@ -25,7 +25,8 @@ const char *phase_name(enum phase p)
 int phase_is_optimizer(struct str function, struct str file)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(optimizers); i++)
-		if (str_matches(file, optimizers[i].file) && str_matches(function, optimizers[i].function))
+		if (str_matches(file, optimizers[i].file) &&
+		    str_matches(function, optimizers[i].function))
 			return 1;
 	return 0;
 }

@@ -1,10 +1,11 @@
 /*
- * Steps and phases of a training loop, told from who allocates. No marker is needed: the backward pass runs on PyTorch's
- * autograd threads, optimizers show in the Python stack, the rest is forward.
+ * Steps and phases of a training loop, told from who allocates. No marker is needed: the backward
+ * pass runs on PyTorch's autograd threads, optimizers show in the Python stack, the rest is
+ * forward.
  *
- * A backward burst completes a step once the optimizer was seen after it; where a trace shows no optimizer at all (say, no
- * Python stacks), each burst does. The next step begins with the first allocation of the main thread, outside of the
- * optimizer, after that. Steps count from 1.
+ * A backward burst completes a step once the optimizer was seen after it; where a trace shows no
+ * optimizer at all (say, no Python stacks), each burst does. The next step begins with the first
+ * allocation of the main thread, outside of the optimizer, after that. Steps count from 1.
  */
 #ifndef MEMTRACE_PHASE_H
 #define MEMTRACE_PHASE_H
@@ -21,9 +22,9 @@ int phase_is_optimizer(struct str function, struct str file);
 
 struct steps {
 	uint32_t step;
-	unsigned char phase;            /* of the last event */
-	unsigned char burst;            /* the backward pass was seen in this step */
-	unsigned char complete;         /* so was what ends it */
+	unsigned char phase;             /* of the last event */
+	unsigned char burst;             /* the backward pass was seen in this step */
+	unsigned char complete;          /* so was what ends it */
 	unsigned char without_optimizer; /* each burst completes a step */
 	uint64_t optimizer_events;
 };

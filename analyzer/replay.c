@@ -7,9 +7,9 @@
 #define SURVIVED_ALLOCS 1000
 
 /*
- * A job that catches the error and goes on (with a smaller batch, say) still allocates a little when it does not: to print,
- * to clean up, to save. It went on if PyTorch handed out, after the failure, at least the refused bytes in total and more
- * than 1000 further blocks.
+ * A job that catches the error and goes on (with a smaller batch, say) still allocates a little
+ * when it does not: to print, to clean up, to save. It went on if PyTorch handed out, after the
+ * failure, at least the refused bytes in total and more than 1000 further blocks.
  */
 int failure_survived(const struct failure *f)
 {
@@ -40,13 +40,14 @@ static int was_wrong(const struct replay *r, struct assumptions *a)
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct device *d = &r->device[i];
 		int without = !d->steps.optimizer_events;
-		int stand_in = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels && d->pytorch_allocs;
+		int stand_in = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels &&
+			       d->pytorch_allocs;
 
 		if (!d->seen)
 			continue;
 		if (stand_in && !a->stand_in[i]) {
 			a->stand_in[i] = wrong = 1;
-			continue;       /* the optimizer can only be told next time */
+			continue; /* the optimizer can only be told next time */
 		}
 		if (without && !a->without_optimizer[i])
 			a->without_optimizer[i] = wrong = 1;
@@ -72,7 +73,7 @@ void replay_trace(struct replay *r, const struct trace *t, const struct replay_o
 		curves_pass(r, t, &a, options);
 	}
 	for (size_t i = 0; i < t->segment_count; i++) {
-		r->given_up += t->segments[i].gap;
+		r->given_up += t->segments[i].given_up;
 		r->open_gaps += t->segments[i].gap && !t->segments[i].has_keyframe;
 	}
 	blocks_pass(r, t, options);

@@ -1,9 +1,10 @@
 /*
  * From events to what happened: curves, peaks, steps, failures, the live set.
  *
- * Two passes over the file. The first adds up signed bytes, no more, and finds where the peaks and the failures are (it is
- * repeated in the rare case that it had to guess wrong, see struct assumptions). The second keeps the live set and looks at
- * it at those points and at the end. Memory: the live set and what is reported.
+ * Two passes over the file. The first adds up signed bytes, no more, and finds where the peaks and
+ * the failures are (it is repeated in the rare case that it had to guess wrong, see struct
+ * assumptions). The second keeps the live set and looks at it at those points and at the end.
+ * Memory: the live set and what is reported.
  */
 #ifndef MEMTRACE_REPLAY_H
 #define MEMTRACE_REPLAY_H
@@ -13,8 +14,8 @@
 #include "timeline.h"
 #include "trace.h"
 
-#define REPLAY_MAX_OOMS 128     /* that are looked at: the first ones and the last */
-#define REPLAY_MAX_BYTES (INT64_C(1) << 50)     /* no event is larger: more is damage */
+#define REPLAY_MAX_OOMS 128                 /* that are looked at: the first ones and the last */
+#define REPLAY_MAX_BYTES (INT64_C(1) << 50) /* no event is larger: more is damage */
 
 /* A point of the trace: after `record` records of a segment (0: after its keyframe). */
 struct position {
@@ -30,7 +31,8 @@ struct moment {
 	uint16_t thread;
 };
 
-/* Live blocks that came from the same place. Without Python frames, blocks of different threads are different groups. */
+/* Live blocks that came from the same place. Without Python frames, blocks of different threads are
+ * different groups. */
 struct group {
 	uint32_t place;
 	uint16_t thread;
@@ -39,7 +41,7 @@ struct group {
 };
 
 struct snapshot {
-	struct group *groups;           /* largest first */
+	struct group *groups; /* largest first */
 	size_t count;
 	bytes bytes;
 	uint64_t blocks;
@@ -47,48 +49,48 @@ struct snapshot {
 
 struct failure {
 	struct moment when;
-	int from_runtime;               /* the runtime refused, and no allocator of PyTorch's said more */
+	int from_runtime; /* the runtime refused, and no allocator of PyTorch's said more */
 	uint32_t place;
 	bytes requested;
-	uint64_t free;                  /* on the device, MT_UNKNOWN */
-	bytes largest_free;             /* cached block; -1 unknown */
-	uint64_t later_allocs;          /* what was handed out after it, up to the next failure */
+	uint64_t free;         /* on the device, MT_UNKNOWN */
+	bytes largest_free;    /* cached block; -1 unknown */
+	uint64_t later_allocs; /* what was handed out after it, up to the next failure */
 	bytes later_bytes;
-	struct snapshot live;           /* the largest groups */
+	struct snapshot live; /* the largest groups */
 };
 
 struct device {
 	int seen;
 	/*
-	 * The caching allocator reported nothing, so cudaMallocAsync and cudaMalloc calls of PyTorch stand in
-	 * (backend:cudaMallocAsync, PYTORCH_NO_CUDA_MEMORY_CACHING).
+	 * The caching allocator reported nothing, so cudaMallocAsync and cudaMalloc calls of
+	 * PyTorch stand in (backend:cudaMallocAsync, PYTORCH_NO_CUDA_MEMORY_CACHING).
 	 */
 	int stand_in;
 	uint64_t events, tensor_allocs, tensor_frees, pytorch_allocs, reserved_levels;
-	bytes total;                    /* the device's size; 0 unknown */
+	bytes total; /* the device's size; 0 unknown */
 
-	struct moment now;              /* pass 1: running; then the last moment */
-	bytes stand_in_device;          /* PyTorch's own cudaMalloc, stand_in only */
+	struct moment now;     /* pass 1: running; then the last moment */
+	bytes stand_in_device; /* PyTorch's own cudaMalloc, stand_in only */
 	bytes stand_in_pool;
-	bytes context;                  /* untracked at the first sample */
+	bytes context; /* untracked at the first sample */
 	int sampled;
 	bytes sample_total;
 	uint64_t sample_free;
 
 	struct steps steps;
 	struct timeline *timeline;
-	struct moment peak;             /* allocated */
-	struct moment device_peak;      /* reserved + other + untracked */
+	struct moment peak;        /* allocated */
+	struct moment device_peak; /* reserved + other + untracked */
 	bytes reserved_peak;
 	struct snapshot at_peak;
 
 	struct failure *failures;
-	size_t failure_count;           /* kept */
+	size_t failure_count; /* kept */
 	uint64_t failures_seen;
-	int last_failure_open;          /* nothing was handed out since */
+	int last_failure_open; /* nothing was handed out since */
 
 	struct snapshot final;
-	struct mt_record *live;         /* the final live set by address, if asked for */
+	struct mt_record *live; /* the final live set by address, if asked for */
 	size_t live_count;
 };
 
@@ -96,17 +98,17 @@ struct replay {
 	struct device device[MT_MAX_DEVICES];
 	uint64_t host_events;
 	uint64_t last_time_ns;
-	uint64_t given_up;              /* records in gaps */
-	unsigned open_gaps;             /* gaps without a keyframe behind them */
+	uint64_t given_up;  /* records in gaps */
+	unsigned open_gaps; /* gaps without a keyframe behind them */
 	uint64_t unknown_kinds, damaged, unwritten;
-	uint64_t without_device;        /* the device could not be told when they were recorded */
+	uint64_t without_device; /* the device could not be told when they were recorded */
 	uint64_t frees_unknown, allocs_twice;
-	int truncated;                  /* the file ended early while it was read */
+	int truncated; /* the file ended early while it was read */
 };
 
 struct replay_options {
 	int keep_live;
-	void (*progress)(void *context, double part);   /* NULL: none */
+	void (*progress)(void *context, double part); /* NULL: none */
 	void *context;
 };
 

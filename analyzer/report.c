@@ -33,6 +33,7 @@ static void stacks_release(struct stacks *s)
 	for (size_t i = 0; i < s->count; i++) {
 		free(s->rows[i].stack);
 		free(s->rows[i].label);
+		free(s->rows[i].inner);
 	}
 	free(s->rows);
 }
@@ -78,11 +79,13 @@ const struct rank *report_worst(const struct report *r)
 
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *x = &r->ranks[i];
-		int died = x->end == END_OOM && x->oom_count, worst_died = worst && worst->end == END_OOM && worst->oom_count;
+		int died = x->end == END_OOM && x->oom_count,
+		    worst_died = worst && worst->end == END_OOM && worst->oom_count;
 
 		if (!worst || died > worst_died ||
-		    (died == worst_died && (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s :
-						   share(x) > share(worst))))
+		    (died == worst_died &&
+		     (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s
+			   : share(x) > share(worst))))
 			worst = x;
 	}
 	return worst;

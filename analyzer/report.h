@@ -1,6 +1,6 @@
 /*
- * What `memtrace report` says, ready to be written in any form: no trace is needed any more. Texts belong to the report.
- * Unknown is not zero: sizes that are not known are UNKNOWN_BYTES.
+ * What `memtrace report` says, ready to be written in any form: no trace is needed any more. Texts
+ * belong to the report. Unknown is not zero: sizes that are not known are UNKNOWN_BYTES.
  */
 #ifndef MEMTRACE_REPORT_H
 #define MEMTRACE_REPORT_H
@@ -18,8 +18,9 @@ const char *end_name(enum end e);
 
 /* Live blocks of one place. */
 struct stack_row {
-	char *stack;            /* "function file:line;…", outermost first */
-	char *label;            /* one frame, clean */
+	char *stack; /* "function file:line;…", outermost first */
+	char *label; /* one frame, clean */
+	char *inner; /* the innermost frame, if that is another one; else "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
 };
@@ -37,15 +38,15 @@ struct point {
 	bytes allocated, reserved, other, untracked;
 	uint32_t step;
 	const char *phase;
-	char *thread;           /* NULL unknown */
+	char *thread; /* NULL unknown */
 };
 
 struct oom {
 	struct point when;
-	char *by;               /* the module whose call was refused; NULL: PyTorch's allocator */
-	bytes requested, free, largest_free;    /* the latter two may be unknown */
+	char *by; /* the module whose call was refused; NULL: PyTorch's allocator */
+	bytes requested, free, largest_free; /* the latter two may be unknown */
 	int survived;
-	struct stacks stacks;   /* the largest */
+	struct stacks stacks; /* the largest */
 };
 
 struct live_row {
@@ -66,34 +67,34 @@ struct version {
 /* One process on one device. */
 struct rank {
 	char *trace;
-	int rank, local_rank, world_size, restart_count;        /* NO_RANK: none */
+	int rank, local_rank, world_size, restart_count; /* NO_RANK: none */
 	int device;
 	uint32_t pid;
-	char *host, *run_id, *command, *gpu;                    /* command and gpu: NULL unknown */
+	char *host, *run_id, *command, *gpu; /* command and gpu: NULL unknown */
 	struct version *versions;
 	size_t version_count;
 	int simulated;
 	int64_t start_realtime_ns;
 	double duration_s;
 	enum end end;
-	int ended, exit_status;                                 /* there is an end record */
-	int stand_in;                                           /* counted from cudaMallocAsync, not from the allocator */
-	bytes total;                                            /* the device's, or unknown */
+	int ended, exit_status; /* there is an end record */
+	int stand_in;           /* counted from cudaMallocAsync, not from the allocator */
+	bytes total;            /* the device's, or unknown */
 	uint64_t events, tensor_allocs, tensor_frees;
 
-	struct point peak;                                      /* of what tensors hold */
+	struct point peak; /* of what tensors hold */
 	struct point device_peak;
-	bytes peak_allocated, peak_reserved, peak_device;       /* each its own maximum */
-	bytes owner_context, owner_unexplained;                 /* the rest of peak_device is in device_peak */
-	struct stacks stacks;                                   /* at the peak */
+	bytes peak_allocated, peak_reserved, peak_device; /* each its own maximum */
+	bytes owner_context, owner_unexplained; /* the rest of peak_device is in device_peak */
+	struct stacks stacks;                   /* at the peak */
 
 	struct oom *ooms;
 	size_t oom_count;
-	uint64_t ooms_seen;                                     /* there may be more than are kept */
+	uint64_t ooms_seen; /* there may be more than are kept */
 
 	bytes final_bytes;
 	uint64_t final_blocks;
-	struct live_row *live;                                  /* if asked for */
+	struct live_row *live; /* if asked for */
 	size_t live_count;
 	int has_live;
 
@@ -105,12 +106,12 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
-	char **pool;                                            /* other texts */
+	char **pool; /* other texts */
 	size_t pool_count, pool_room;
 };
 
 struct report {
-	struct rank *ranks;     /* by rank, device, pid */
+	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
 };
 
@@ -122,7 +123,8 @@ void report_add(struct report *r, const struct trace *t, const struct replay_opt
 void report_sort(struct report *r);
 void report_release(struct report *r);
 
-/* The rank to show in detail: one that ran out of memory first, else the one that filled most of its device. */
+/* The rank to show in detail: one that ran out of memory first, else the one that filled most of
+ * its device. */
 const struct rank *report_worst(const struct report *r);
 /* The failure that ended it, or the last one; NULL if there was none. */
 const struct oom *rank_oom(const struct rank *r);

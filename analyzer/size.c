@@ -20,8 +20,10 @@ static const struct unit units[] = {
 
 static int wrong(const char *text, struct err *e)
 {
-	return err_set(e, "\"%s\" is not a size: bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n)",
-		       text);
+	return err_set(
+		e,
+		"\"%s\" is not a size: bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n)",
+		text);
 }
 
 static int too_large(const char *text, struct err *e)
@@ -52,7 +54,8 @@ int size_parse(const char *text, bytes *size, struct err *e)
 	if (!isdigit((unsigned char)*at))
 		return wrong(text, e);
 	for (; isdigit((unsigned char)*at); at++)
-		if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, *at - '0', &whole))
+		if (__builtin_mul_overflow(whole, 10, &whole) ||
+		    __builtin_add_overflow(whole, *at - '0', &whole))
 			return too_large(text, e);
 	if (*at == '.') {
 		fraction = ++at;

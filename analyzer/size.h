@@ -5,7 +5,8 @@
 #include "buf.h"
 #include "err.h"
 
-/* "80GiB", "1.5 GiB", "512MB", "1073741824": bytes; KiB MiB GiB TiB are powers of 2, KB MB GB TB of 10. */
+/* "80GiB", "1.5 GiB", "512MB", "1073741824": bytes; KiB MiB GiB TiB are powers of 2, KB MB GB TB
+ * of 10. */
 int size_parse(const char *text, bytes *size, struct err *e);
 
 /* The unit in which `size` is shown. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /*
- * Ids count up from 1. One that does not is damage; a hole is filled with unknown entries, as long as it is not larger
- * than the tables themselves could have described.
+ * Ids count up from 1. One that does not is damage; a hole is filled with unknown entries, as long
+ * as it is not larger than the tables themselves could have described.
  */
 #define MOST_HOLES 4096
 
@@ -15,13 +15,13 @@
 #define LONGEST_STRING 4096
 #define DEEPEST_STACK 512
 
-#define MAKE_ROOM(t, what, id)                                                                          \
-	do {                                                                                            \
-		while ((t)->what##_count <= (id)) {                                                     \
-			(t)->what##s = grow((t)->what##s, (t)->what##_count, &(t)->what##_room,          \
-					    sizeof(*(t)->what##s));                                     \
-			memset(&(t)->what##s[(t)->what##_count++], 0, sizeof(*(t)->what##s));            \
-		}                                                                                       \
+#define MAKE_ROOM(t, what, id)                                                                  \
+	do {                                                                                    \
+		while ((t)->what##_count <= (id)) {                                             \
+			(t)->what##s = grow((t)->what##s, (t)->what##_count, &(t)->what##_room, \
+					    sizeof(*(t)->what##s));                             \
+			memset(&(t)->what##s[(t)->what##_count++], 0, sizeof(*(t)->what##s));   \
+		}                                                                               \
 	} while (0)
 
 static void start(struct tables *t)
@@ -63,7 +63,9 @@ static int add_place(struct tables *t, uint32_t id, struct str p)
 	MAKE_ROOM(t, place, id);
 	if (words[0] >= t->module_count)
 		return -1;
-	place = (struct place){ .module = words[0], .frame_count = (uint32_t)(p.length / 4 - 1), .frames = words + 1 };
+	place = (struct place){ .module = words[0],
+				.frame_count = (uint32_t)(p.length / 4 - 1),
+				.frames = words + 1 };
 	t->places[id].module = place.module;
 	if (place.frame_count > DEEPEST_STACK)
 		place.frame_count = DEEPEST_STACK;
@@ -103,7 +105,8 @@ static int add_meta(struct tables *t, struct str p)
 
 static int add_entry(struct tables *t, const struct mt_entry *entry, struct str p)
 {
-	if (entry->kind != MT_ENTRY_META && entry->kind != MT_ENTRY_PLACE && p.length > LONGEST_STRING)
+	if (entry->kind != MT_ENTRY_META && entry->kind != MT_ENTRY_PLACE &&
+	    p.length > LONGEST_STRING)
 		p.length = LONGEST_STRING;
 	switch (entry->kind) {
 	case MT_ENTRY_STRING:
@@ -168,7 +171,8 @@ static void flag_threads(struct tables *t, uint32_t pid)
 			t->thread_flags[i] = THREAD_MAIN;
 			have_main = 1;
 		}
-	/* The loop may run in another thread (a Ray actor's, say): then all but the autograd threads count as it. */
+	/* The loop may run in another thread (a Ray actor's, say): then all but the autograd
+	 * threads count as it. */
 	for (size_t i = 0; !have_main && i < ARRAY_SIZE(t->thread_flags); i++)
 		if (!t->thread_flags[i])
 			t->thread_flags[i] = THREAD_MAIN;
@@ -182,7 +186,9 @@ void tables_finish(struct tables *t, uint32_t pid)
 	frames = xcalloc(t->frame_count, 1);
 	for (size_t i = 1; i < t->frame_count; i++)
 		frames[i] = phase_is_optimizer(tables_string(t, t->frames[i].function),
-					       tables_string(t, t->frames[i].file)) ? PLACE_OPTIMIZER : 0;
+					       tables_string(t, t->frames[i].file))
+				    ? PLACE_OPTIMIZER
+				    : 0;
 	t->place_flags = xcalloc(t->place_count, 1);
 	for (size_t i = 1; i < t->place_count; i++) {
 		const struct place *p = &t->places[i];
@@ -239,7 +245,8 @@ struct thread tables_thread(const struct tables *t, uint32_t thread)
 const struct meta *tables_meta(const struct tables *t, const char *key)
 {
 	for (size_t i = t->meta_count; i-- > 0;)
-		if (t->meta[i].key.length == strlen(key) && !memcmp(t->meta[i].key.at, key, strlen(key)))
+		if (t->meta[i].key.length == strlen(key) &&
+		    !memcmp(t->meta[i].key.at, key, strlen(key)))
 			return &t->meta[i];
 	return NULL;
 }
@@ -268,33 +275,50 @@ void tables_add_stack(const struct tables *t, uint32_t place, struct buf *b)
 
 static int is_pytorch_file(struct str file)
 {
-	return str_matches(file, "*/site-packages/torch/*") || str_matches(file, "*/dist-packages/torch/*") ||
-	       str_matches(file, "<frozen *");
+	return str_matches(file, "*/site-packages/torch/*") ||
+	       str_matches(file, "*/dist-packages/torch/*") || str_matches(file, "<frozen *");
+}
+
+/* The innermost frame that is not PyTorch's own, else the innermost. */
+static uint32_t shown_frame(const struct tables *t, const struct place *p)
+{
+	for (uint32_t i = 0; i < p->frame_count; i++)
+		if (!is_pytorch_file(tables_string(t, tables_frame(t, p->frames[i])->file)))
+			return i;
+	return 0;
+}
+
+static void add_short_frame(const struct tables *t, const struct mt_frame *f, const char *between,
+			    struct buf *b)
+{
+	struct str function = tables_string(t, f->function), file = tables_string(t, f->file);
+	const struct str unknown = { "?", 1 };
+	size_t slash = file.length;
+
+	while (slash && file.at[slash - 1] != '/')
+		slash--;
+	if (file.length)
+		file = (struct str){ file.at + slash, file.length - slash };
+	buf_add_clean(b, function.length ? function : unknown);
+	buf_puts(b, between);
+	buf_add_clean(b, file.length ? file : unknown);
+	buf_addf(b, ":%u", f->line);
 }
 
 void tables_add_label(const struct tables *t, uint32_t place, struct buf *b)
 {
 	const struct place *p = tables_place(t, place);
-	const struct mt_frame *f;
-	struct str file, function;
-	uint32_t i = 0;
-	size_t slash;
 
-	if (!p->frame_count)
-		return;
-	while (i < p->frame_count && is_pytorch_file(tables_string(t, tables_frame(t, p->frames[i])->file)))
-		i++;
-	f = tables_frame(t, p->frames[i < p->frame_count ? i : 0]);
-	function = tables_string(t, f->function);
-	file = tables_string(t, f->file);
-	for (slash = file.length; slash && file.at[slash - 1] != '/';)
-		slash--;
-	if (slash)
-		file = (struct str){ file.at + slash, file.length - slash };
-	buf_add_clean(b, function.length ? function : (struct str){ "?", 1 });
-	buf_puts(b, "  ");
-	buf_add_clean(b, file.length ? file : (struct str){ "?", 1 });
-	buf_addf(b, ":%u", f->line);
+	if (p->frame_count)
+		add_short_frame(t, tables_frame(t, p->frames[shown_frame(t, p)]), "  ", b);
+}
+
+void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b)
+{
+	const struct place *p = tables_place(t, place);
+
+	if (p->frame_count && shown_frame(t, p))
+		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
 }
 
 int str_matches(struct str text, const char *pattern)

@@ -1,4 +1,5 @@
-/* The tables of a trace: strings, frames, places, modules, threads, meta. Unknown ids give the unknown entry, number 0. */
+/* The tables of a trace: strings, frames, places, modules, threads, meta. Unknown ids give the
+ * unknown entry, number 0. */
 #ifndef MEMTRACE_TABLES_H
 #define MEMTRACE_TABLES_H
 
@@ -9,13 +10,13 @@
 
 /* What is asked about a place for every event, found once. */
 enum place_flag {
-	PLACE_PYTORCH = 1,      /* the caller is PyTorch's allocator, libc10_cuda.so */
-	PLACE_OPTIMIZER = 2,    /* a frame is an optimizer's */
+	PLACE_PYTORCH = 1,   /* the caller is PyTorch's allocator, libc10_cuda.so */
+	PLACE_OPTIMIZER = 2, /* a frame is an optimizer's */
 };
 
 enum thread_flag {
-	THREAD_AUTOGRAD = 1,    /* does the backward pass */
-	THREAD_MAIN = 2,        /* the one that runs the training loop, as far as can be told */
+	THREAD_AUTOGRAD = 1, /* does the backward pass */
+	THREAD_MAIN = 2,     /* the one that runs the training loop, as far as can be told */
 };
 
 struct place {
@@ -39,15 +40,16 @@ struct tables {
 	struct place *places;
 	struct str *modules;
 	struct thread *threads;
-	size_t string_count, frame_count, place_count, module_count, thread_count;      /* with the unknown one */
+	size_t string_count, frame_count, place_count, module_count,
+		thread_count; /* with the unknown one */
 	size_t string_room, frame_room, place_room, module_room, thread_room;
 	struct meta *meta;
 	size_t meta_count, meta_room;
 	unsigned char *place_flags;
 	unsigned char thread_flags[65536];
 
-	unsigned damaged;       /* entries that make no sense */
-	unsigned unknown;       /* entries of kinds that this program does not know */
+	unsigned damaged; /* entries that make no sense */
+	unsigned unknown; /* entries of kinds that this program does not know */
 
 	void **regions;
 	size_t region_count, region_room;
@@ -73,10 +75,15 @@ struct thread tables_thread(const struct tables *t, uint32_t thread);
 /* The last value of a key, or NULL. */
 const struct meta *tables_meta(const struct tables *t, const char *key);
 
-/* "function file:line;function file:line", outermost first; empty if there are no frames. Valid UTF-8. */
+/* "function file:line;function file:line", outermost first; empty if there are no frames. Valid
+ * UTF-8. */
 void tables_add_stack(const struct tables *t, uint32_t place, struct buf *b);
-/* "function  file:line" of the innermost frame that is not PyTorch's own, else of the innermost. Safe on a terminal. */
+/* "function  file:line" of the innermost frame that is not PyTorch's own, else of the innermost.
+ * Safe on a terminal. */
 void tables_add_label(const struct tables *t, uint32_t place, struct buf *b);
+/* "function file:line" of the innermost frame, if the label shows another one; else nothing. Safe
+ * on a terminal. */
+void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b);
 
 /* Does `text` match `pattern`, in which * stands for anything? */
 int str_matches(struct str text, const char *pattern);

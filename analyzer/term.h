@@ -5,11 +5,11 @@
 enum color_when { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct style {
-	int width;              /* columns */
+	int width; /* columns */
 	int color;
 	int unicode;
 	int raw_bytes;
-	int top;                /* stacks to show */
+	int top; /* stacks to show */
 };
 
 /* For standard output, from its terminal and the environment. */

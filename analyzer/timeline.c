@@ -1,6 +1,6 @@
 #include "timeline.h"
 
-#define FIRST_SHIFT 16          /* 65 us */
+#define FIRST_SHIFT 16 /* 65 us */
 
 static void merge_pairs(struct timeline *t)
 {

@@ -1,4 +1,5 @@
-/* A curve in a fixed number of bins, whatever its length: a bin is 2^shift ns, and bins merge in pairs when time goes on. */
+/* A curve in a fixed number of bins, whatever its length: a bin is 2^shift ns, and bins merge in
+ * pairs when time goes on. */
 #ifndef MEMTRACE_TIMELINE_H
 #define MEMTRACE_TIMELINE_H
 
@@ -14,14 +15,15 @@ struct bin {
 
 struct timeline {
 	struct bin bins[TIMELINE_BINS];
-	size_t used;                    /* the last bin is the current one */
+	size_t used; /* the last bin is the current one */
 	unsigned shift;
 };
 
 /* Makes the bin of `time` the current one, with the levels that held until then. */
 void timeline_advance(struct timeline *t, uint64_t time, const bytes levels[CURVES]);
 
-static inline void timeline_take(struct timeline *t, uint64_t time, const bytes levels[CURVES], enum curve c, bytes level)
+static inline void timeline_take(struct timeline *t, uint64_t time, const bytes levels[CURVES],
+				 enum curve c, bytes level)
 {
 	struct bin *b;
 

@@ -45,13 +45,15 @@ static int check_header(struct trace *t, struct err *e)
 	if (h->byte_order != MT_BYTE_ORDER)
 		return err_set(e, "%s was written on a machine with another byte order", path);
 	if (h->version != MT_VERSION)
-		return err_set(e, "this memtrace reads version %u, %s has version %u: use the memtrace that wrote it", MT_VERSION,
-			       path, h->version);
+		return err_set(
+			e,
+			"this memtrace reads version %u, %s has version %u: use the memtrace that wrote it",
+			MT_VERSION, path, h->version);
 	if (got < sizeof(*h) || t->source.size < MT_HEADER_BYTES)
 		return err_set(e, "%s ends inside its header", path);
 	if (h->header_bytes != MT_HEADER_BYTES || h->record_bytes != sizeof(struct mt_record))
-		return err_set(e, "%s is damaged: its header says %u bytes, records of %u", path, h->header_bytes,
-			       h->record_bytes);
+		return err_set(e, "%s is damaged: its header says %u bytes, records of %u", path,
+			       h->header_bytes, h->record_bytes);
 	h->host[sizeof(h->host) - 1] = '\0';
 	h->job_id[sizeof(h->job_id) - 1] = '\0';
 	h->run_id[sizeof(h->run_id) - 1] = '\0';
@@ -93,7 +95,8 @@ int trace_open_header(struct trace *t, const char *path, struct err *e)
 	return 0;
 }
 
-/* Where two regions overlap, the file is damaged and reading both could take for ever: only the first is used. */
+/* Where two regions overlap, the file is damaged and reading both could take for ever: only the
+ * first is used. */
 struct region {
 	uint64_t offset, end;
 	size_t segment;
@@ -148,8 +151,11 @@ static void drop_overlaps(struct trace *t)
 
 		for (size_t k = 0; k < ARRAY_SIZE(both); k++)
 			if (both[k].records)
-				all[n++] = (struct region){ both[k].offset,
-							    both[k].offset + both[k].records * sizeof(struct mt_record), i };
+				all[n++] = (struct region){
+					both[k].offset,
+					both[k].offset + both[k].records * sizeof(struct mt_record),
+					i
+				};
 	}
 	qsort(all, n, sizeof(*all), by_offset);
 	for (size_t i = 0; i < n; i++) {
@@ -170,13 +176,15 @@ static void drop_overlaps(struct trace *t)
 
 static void find_gaps(struct trace *t)
 {
-	uint64_t next = 0;
+	uint64_t next = 0, declared = 0;
 
 	for (size_t i = 0; i < t->segment_count; i++) {
 		struct segment *s = &t->segments[i];
 
 		s->gap = s->first_sequence > next ? s->first_sequence - next : 0;
+		s->given_up = s->first_sequence > declared ? s->first_sequence - declared : 0;
 		next = s->first_sequence + s->events.records;
+		declared = s->first_sequence + s->declared;
 	}
 }
 
@@ -198,6 +206,7 @@ static void load_segments(struct trace *t)
 			continue;
 		}
 		s->first_sequence = from->first_sequence;
+		s->declared = least(least(from->used, from->capacity), UINT64_MAX / 4);
 		s->has_keyframe = from->has_keyframe == 1 &&
 				  !clip(t, &s->keyframe, from->keyframe_offset,
 					least(from->keyframe_records, from->keyframe_capacity));
@@ -212,7 +221,7 @@ static void load_segments(struct trace *t)
 
 static void load_tables(struct trace *t)
 {
-	uint64_t budget = t->source.size;       /* tables that overlap cannot cost more than the file */
+	uint64_t budget = t->source.size; /* tables that overlap cannot cost more than the file */
 
 	for (uint64_t i = 0; i < t->header.tables; i++) {
 		const struct mt_table *from = &t->header.table[i];
@@ -248,7 +257,8 @@ int trace_load(struct trace *t, struct err *e)
 
 int trace_open_memory(struct trace *t, const void *memory, uint64_t size, struct err *e)
 {
-	*t = (struct trace){ .path = xstrdup("memory"), .source = { .fd = -1, .memory = memory, .size = size } };
+	*t = (struct trace){ .path = xstrdup("memory"),
+			     .source = { .fd = -1, .memory = memory, .size = size } };
 	if (check_header(t, e) < 0)
 		return -1;
 	return trace_load(t, e);
@@ -264,13 +274,15 @@ void trace_release(struct trace *t)
 	*t = (struct trace){ .source.fd = -1 };
 }
 
-size_t trace_read(const struct trace *t, const struct extent *x, uint64_t first, struct mt_record *to, size_t most)
+size_t trace_read(const struct trace *t, const struct extent *x, uint64_t first,
+		  struct mt_record *to, size_t most)
 {
 	if (first >= x->records)
 		return 0;
 	if (most > x->records - first)
 		most = (size_t)(x->records - first);
-	return source_read(&t->source, x->offset + first * sizeof(*to), to, most * sizeof(*to)) / sizeof(*to);
+	return source_read(&t->source, x->offset + first * sizeof(*to), to, most * sizeof(*to)) /
+	       sizeof(*to);
 }
 
 int trace_changed(const struct trace *t)
@@ -284,7 +296,8 @@ int trace_changed(const struct trace *t)
 	if (source_read(&t->source, 0, now, sizeof(*now)) == sizeof(*now))
 		for (uint64_t i = 0; i < t->header.segments; i++)
 			if (t->header.segment[i].first_sequence != MT_UNKNOWN)
-				changed |= t->header.segment[i].first_sequence != now->segment[i].first_sequence;
+				changed |= t->header.segment[i].first_sequence !=
+					   now->segment[i].first_sequence;
 	free(now);
 	return changed;
 }

@@ -10,7 +10,8 @@
 
 typedef int64_t bytes;
 
-/* Sums stop here, so that damaged files cannot make them overflow: a few of them can still be added up. */
+/* Sums stop here, so that damaged files cannot make them overflow: a few of them can still be added
+ * up. */
 #define BYTES_LIMIT (INT64_C(1) << 60)
 
 /* a + b for |a| <= BYTES_LIMIT and |b| <= BYTES_LIMIT; a sum beyond the limit leaves `a`. */

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 static_assert(MT_TENSOR_FREE == MT_TENSOR_ALLOC + 1 && MT_DEVICE_FREE == MT_DEVICE_ALLOC + 1 &&
-	      MT_POOL_FREE == MT_POOL_ALLOC + 1 && MT_MANAGED_FREE == MT_MANAGED_ALLOC + 1 &&
-	      MT_HOST_FREE == MT_HOST_ALLOC + 1, "walk_alloc_kind counts on it");
+		      MT_POOL_FREE == MT_POOL_ALLOC + 1 &&
+		      MT_MANAGED_FREE == MT_MANAGED_ALLOC + 1 && MT_HOST_FREE == MT_HOST_ALLOC + 1,
+	      "walk_alloc_kind counts on it");
 
-#define CHUNK 8192              /* records read at a time: 256 KiB, about a cache */
+#define CHUNK 8192 /* records read at a time: 256 KiB, about a cache */
 
 static uint64_t all_records(const struct trace *t)
 {
@@ -17,8 +18,8 @@ static uint64_t all_records(const struct trace *t)
 	return n;
 }
 
-static int walk_keyframe(const struct trace *t, const struct segment *s, uint64_t index, const struct walker *w,
-			 struct mt_record *chunk)
+static int walk_keyframe(const struct trace *t, const struct segment *s, uint64_t index,
+			 const struct walker *w, struct mt_record *chunk)
 {
 	w->restart(w->context);
 	for (uint64_t at = 0; at < s->keyframe.records;) {

@@ -13,7 +13,8 @@ struct walker {
 	/* The keyframe is complete. */
 	void (*restarted)(void *context, uint64_t segment);
 	/* Records of a segment, `first` being the index of the first one. */
-	void (*records)(void *context, uint64_t segment, uint64_t first, const struct mt_record *records, size_t count);
+	void (*records)(void *context, uint64_t segment, uint64_t first,
+			const struct mt_record *records, size_t count);
 	/* How far the walk is, 0 to 1. */
 	void (*progress)(void *context, double part);
 };
@@ -27,7 +28,7 @@ static inline unsigned walk_alloc_kind(unsigned kind)
 	static const unsigned char kinds[256] = {
 #define EVENT(name, id, layer, effect, meaning) [id] = EFFECT_##effect(id),
 #define EFFECT_ALLOC(id) id
-#define EFFECT_FREE(id) (id) - 1        /* by construction of events.def, checked in walk.c */
+#define EFFECT_FREE(id) (id) - 1 /* by construction of events.def, checked in walk.c */
 #define EFFECT_FAIL(id) 0
 #define EFFECT_LEVEL(id) 0
 #define EFFECT_SAMPLE(id) 0
@@ -58,7 +59,8 @@ struct assumptions {
 	int stand_in[MT_MAX_DEVICES];
 	int without_optimizer[MT_MAX_DEVICES];
 };
-void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a, const struct replay_options *o);
+void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a,
+		 const struct replay_options *o);
 void blocks_pass(struct replay *r, const struct trace *t, const struct replay_options *o);
 
 #endif

@@ -37,15 +37,17 @@ class CausalSelfAttention(nn.Module):
         else:
             a = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
             a = a.masked_fill(self.mask[:, :, :t, :t] == 0, float("-inf"))
-            y = F.softmax(a, dim=-1) @ v
+            a = F.softmax(a, dim=-1)
+            y = a @ v
         return self.c_proj(y.transpose(1, 2).contiguous().view(b, t, w))
 
 
 class Block(nn.Module):
     def __init__(self, width, heads, length, flash):
         super().__init__()
-        self.ln_1, self.ln_2 = LayerNorm(width), LayerNorm(width)
+        self.ln_1 = LayerNorm(width)
         self.attn = CausalSelfAttention(width, heads, length, flash)
+        self.ln_2 = LayerNorm(width)
         self.c_fc = nn.Linear(width, 4 * width, bias=False)
         self.c_proj = nn.Linear(4 * width, width, bias=False)
 

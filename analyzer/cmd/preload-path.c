@@ -13,7 +13,10 @@ int cmd_preload_path(int argc, char **argv)
 	char *path;
 
 	if (set.wants_help) {
-		command_help("preload-path", "Prints where libmemtrace.so is: LD_PRELOAD=$(memtrace preload-path) COMMAND", &set);
+		command_help(
+			"preload-path",
+			"Prints where libmemtrace.so is: LD_PRELOAD=$(memtrace preload-path) COMMAND",
+			&set);
 		return STATUS_FINE;
 	}
 	if (n > 0)

@@ -72,21 +72,27 @@ int cmd_report(int argc, char **argv)
 {
 	struct options o = { .top = 10 };
 	const struct opt rows[] = {
-		{ "run", 0, OPT_TEXT, &o.run, "ID", "the run to report, where a directory has several (ID or ID:RESTART)", 0, 0 },
-		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes and seconds", 0, 0 },
-		{ "live-set", 0, OPT_FLAG, &o.live_set, NULL, "with --json: every block that was live at the end", 0, 0 },
+		{ "run", 0, OPT_TEXT, &o.run, "ID",
+		  "the run to report, where a directory has several (ID or ID:RESTART)", 0, 0 },
+		{ "json", 0, OPT_FLAG, &o.json, NULL,
+		  "machine-readable: everything, in bytes and seconds", 0, 0 },
+		{ "live-set", 0, OPT_FLAG, &o.live_set, NULL,
+		  "with --json: every block that was live at the end", 0, 0 },
 		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never", "colours (auto: on a terminal)", 0, 0 },
+		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
+		  "colours (auto: on a terminal)", 0, 0 },
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };
 	int n = opt_parse(&set, argc, argv, &e);
 
 	if (set.wants_help) {
-		command_help("report [OPTIONS] TRACE...",
-			     "Says where the memory was at the peak, and why the job ran out of it.\n"
-			     "TRACE is a file, or a directory of them (its latest run).", &set);
+		command_help(
+			"report [OPTIONS] TRACE...",
+			"Says where the memory was at the peak, and why the job ran out of it.\n"
+			"TRACE is a file, or a directory of them (its latest run).",
+			&set);
 		return STATUS_FINE;
 	}
 	if (!n)

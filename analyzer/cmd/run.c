@@ -17,8 +17,9 @@ static void print_settings(void)
 {
 	puts("\nSettings, from the environment:");
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		printf("  %-32s %s%s%s%s\n", settings[i].name, settings[i].help, *settings[i].initial ? " (" : "",
-		       settings[i].initial, *settings[i].initial ? ")" : "");
+		printf("  %-32s %s%s%s%s\n", settings[i].name, settings[i].help,
+		       *settings[i].initial ? " (" : "", settings[i].initial,
+		       *settings[i].initial ? ")" : "");
 }
 #else
 static void print_settings(void)
@@ -30,16 +31,19 @@ int cmd_run(int argc, char **argv)
 {
 	const char *directory = NULL;
 	const struct opt rows[] = {
-		{ "output", 'o', OPT_TEXT, &directory, "DIR", "directory for the traces (MEMTRACE_DIR)", 0, 0 },
+		{ "output", 'o', OPT_TEXT, &directory, "DIR",
+		  "directory for the traces (MEMTRACE_DIR)", 0, 0 },
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 };
 	struct err e = { 0 };
 	int n = opt_parse(&set, argc, argv, &e);
 
 	if (set.wants_help) {
-		command_help("run [-o DIR] -- COMMAND [ARGUMENT...]",
-			     "Runs COMMAND with libmemtrace.so in LD_PRELOAD: every process that uses a GPU writes a trace.\n"
-			     "Exits with COMMAND's status; 125 to 127 are memtrace's own failures.", &set);
+		command_help(
+			"run [-o DIR] -- COMMAND [ARGUMENT...]",
+			"Runs COMMAND with libmemtrace.so in LD_PRELOAD: every process that uses a GPU writes a trace.\n"
+			"Exits with COMMAND's status; 125 to 127 are memtrace's own failures.",
+			&set);
 		print_settings();
 		return STATUS_FINE;
 	}

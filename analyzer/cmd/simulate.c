@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #define MOST_GPUS 8
-#define MOST_MEMORY (INT64_C(1) << 43)  /* the simulated device's own limit */
+#define MOST_MEMORY (INT64_C(1) << 43) /* the simulated device's own limit */
 
 /* Every name that the simulated device answers to: its own, its device's, aliases. */
 static const struct gpu_name {
@@ -67,19 +67,24 @@ int cmd_simulate(int argc, char **argv)
 	bytes memory = -1;
 	int count = 0, n;
 	const struct opt rows[] = {
-		{ "output", 'o', OPT_TEXT, &directory, "DIR", "directory for the traces (MEMTRACE_DIR)", 0, 0 },
+		{ "output", 'o', OPT_TEXT, &directory, "DIR",
+		  "directory for the traces (MEMTRACE_DIR)", 0, 0 },
 		{ "gpu", 0, OPT_TEXT, &gpu, "NAME", "the GPU to simulate (CUDASIM_GPU)", 0, 0 },
-		{ "memory", 0, OPT_SIZE, &memory, "SIZE", "the card's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
-		{ "gpus", 0, OPT_COUNT, &count, "N", "how many GPUs, 1 to 8 (CUDASIM_GPUS)", 1, MOST_GPUS },
+		{ "memory", 0, OPT_SIZE, &memory, "SIZE",
+		  "the card's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
+		{ "gpus", 0, OPT_COUNT, &count, "N", "how many GPUs, 1 to 8 (CUDASIM_GPUS)", 1,
+		  MOST_GPUS },
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 };
 	struct err e = { 0 };
 
 	n = opt_parse(&set, argc, argv, &e);
 	if (set.wants_help) {
-		command_help("simulate [-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] -- COMMAND [ARGUMENT...]",
-			     "Runs COMMAND on a simulated GPU: kernels do nothing, every allocation is real PyTorch.\n"
-			     "SIZE is bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).", &set);
+		command_help(
+			"simulate [-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] -- COMMAND [ARGUMENT...]",
+			"Runs COMMAND on a simulated GPU: kernels do nothing, every allocation is real PyTorch.\n"
+			"SIZE is bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).",
+			&set);
 		fputs("\nGPUs:", stdout);
 		for (const struct gpu_name *g = gpus; g->name; g++)
 			if (!g->alias_of)
@@ -97,7 +102,8 @@ int cmd_simulate(int argc, char **argv)
 		return command_fail(STATUS_USAGE, &e);
 	/* libmemtrace.so first: it must see the calls before the device answers them. */
 	if (launch_set_directory(directory, &e) < 0 || launch_preload("libcudasim.so", &e) < 0 ||
-	    launch_preload("libmemtrace.so", &e) < 0 || set_device(gpu, memory > 0 ? memory : 0, count, &e) < 0)
+	    launch_preload("libmemtrace.so", &e) < 0 ||
+	    set_device(gpu, memory > 0 ? memory : 0, count, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
 	return launch_exec(argv + 1);
 }

@@ -111,8 +111,9 @@ static json_t *timeline_json(const struct rank *r)
 	for (size_t i = 0; i < r->timeline_count; i++) {
 		const struct timeline_row *t = &r->timeline[i];
 
-		json_array_append_new(list, json_pack("[f,I,I,I]", t->time_s, (json_int_t)t->allocated,
-						      (json_int_t)t->reserved, (json_int_t)t->device));
+		json_array_append_new(list,
+				      json_pack("[f,I,I,I]", t->time_s, (json_int_t)t->allocated,
+						(json_int_t)t->reserved, (json_int_t)t->device));
 	}
 	return list;
 }
@@ -184,7 +185,8 @@ static json_t *rank_json(const struct rank *r)
 
 	set_identity(j, r);
 	set(j, "end", text(end_name(r->end)));
-	set(j, "exit_status", r->ended && r->exit_status >= 0 ? json_integer(r->exit_status) : json_null());
+	set(j, "exit_status",
+	    r->ended && r->exit_status >= 0 ? json_integer(r->exit_status) : json_null());
 	set(j, "start_time_s", json_real((double)r->start_realtime_ns / 1e9));
 	set(j, "duration_s", json_real(r->duration_s));
 	set(j, "events", json_integer((json_int_t)r->events));

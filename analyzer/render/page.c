@@ -3,8 +3,9 @@
 #include <string.h>
 
 static const char *const codes[] = {
-	[PAINT_NONE] = "", [PAINT_BOLD] = "1", [PAINT_ALARM] = "1;31", [PAINT_WARNING] = "33",
-	[PAINT_TENSORS] = "34", [PAINT_CACHED] = "36", [PAINT_OUTSIDE] = "35", [PAINT_FREE] = "90",
+	[PAINT_NONE] = "",      [PAINT_BOLD] = "1",     [PAINT_ALARM] = "1;31",
+	[PAINT_WARNING] = "33", [PAINT_TENSORS] = "34", [PAINT_CACHED] = "36",
+	[PAINT_OUTSIDE] = "35", [PAINT_FREE] = "90",
 };
 
 static void open_paint(struct page *p, enum paint paint)
@@ -74,7 +75,8 @@ void page_field(struct page *p, const char *label, const char *text, int lines)
 	buf_puts(p->out, "\n");
 }
 
-void page_pair(struct page *p, enum paint paint, const char *strong, const char *left, const char *right)
+void page_pair(struct page *p, enum paint paint, const char *strong, const char *left,
+	       const char *right)
 {
 	size_t width = utf8_width(strong) + utf8_width(left) + utf8_width(right);
 
@@ -90,10 +92,17 @@ void page_pair(struct page *p, enum paint paint, const char *strong, const char 
 
 static const char *mark(const struct page *p, size_t part)
 {
-	static const char *const unicode[] = { "\xe2\x96\x88", "\xe2\x96\x93", "\xe2\x96\x91", "\xc2\xb7" };
+	static const char *const unicode[] = { "\xe2\x96\x88", "\xe2\x96\x93", "\xe2\x96\x91",
+					       "\xc2\xb7" };
 	static const char *const ascii[] = { "#", "=", "+", "." };
 
 	return (p->style->unicode ? unicode : ascii)[part % 4];
+}
+
+/* Damaged traces can have less than nothing. */
+static bytes shown_bytes(const struct part *part)
+{
+	return part->bytes > 0 ? part->bytes : 0;
 }
 
 void page_bar(struct page *p, const char *label, const struct part *parts, size_t count)
@@ -104,7 +113,7 @@ void page_bar(struct page *p, const char *label, const struct part *parts, size_
 	struct unit unit;
 
 	for (size_t i = 0; i < count; i++)
-		total += parts[i].bytes;
+		total += shown_bytes(&parts[i]);
 	if (total <= 0)
 		return;
 	unit = size_unit(total, p->style->raw_bytes);
@@ -112,7 +121,7 @@ void page_bar(struct page *p, const char *label, const struct part *parts, size_
 	for (size_t i = 0; i < count; i++) {
 		size_t upto, painted;
 
-		sum += parts[i].bytes;
+		sum += shown_bytes(&parts[i]);
 		upto = (size_t)((double)sum / (double)total * (double)room + 0.5);
 		if (used < upto)
 			open_paint(p, parts[i].paint);
@@ -120,7 +129,8 @@ void page_bar(struct page *p, const char *label, const struct part *parts, size_
 			buf_puts(p->out, mark(p, i));
 		if (painted < upto)
 			close_paint(p, parts[i].paint);
-		buf_addf(&legend, "%s%s" PAGE_HARD_SPACE "%s" PAGE_HARD_SPACE, i ? "  " : "", mark(p, i), parts[i].name);
+		buf_addf(&legend, "%s%s" PAGE_HARD_SPACE "%s" PAGE_HARD_SPACE, i ? "  " : "",
+			 mark(p, i), parts[i].name);
 		size_add_in(&legend, parts[i].bytes, unit);
 		if (!i)
 			buf_addf(&legend, PAGE_HARD_SPACE "%s", unit.name);
@@ -132,8 +142,15 @@ void page_bar(struct page *p, const char *label, const struct part *parts, size_
 
 void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count, bytes top)
 {
-	static const char *const unicode[] = { " ", "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83", "\xe2\x96\x84",
-					       "\xe2\x96\x85", "\xe2\x96\x86", "\xe2\x96\x87", "\xe2\x96\x88" };
+	static const char *const unicode[] = { " ",
+					       "\xe2\x96\x81",
+					       "\xe2\x96\x82",
+					       "\xe2\x96\x83",
+					       "\xe2\x96\x84",
+					       "\xe2\x96\x85",
+					       "\xe2\x96\x86",
+					       "\xe2\x96\x87",
+					       "\xe2\x96\x88" };
 	static const char *const ascii[] = { " ", ".", ",", ":", "-", "=", "+", "*", "#" };
 	size_t room = (size_t)p->style->width - PAGE_INDENT, columns = count < room ? count : room;
 

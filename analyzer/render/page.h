@@ -8,7 +8,16 @@
 
 #define PAGE_INDENT 8
 
-enum paint { PAINT_NONE, PAINT_BOLD, PAINT_ALARM, PAINT_WARNING, PAINT_TENSORS, PAINT_CACHED, PAINT_OUTSIDE, PAINT_FREE };
+enum paint {
+	PAINT_NONE,
+	PAINT_BOLD,
+	PAINT_ALARM,
+	PAINT_WARNING,
+	PAINT_TENSORS,
+	PAINT_CACHED,
+	PAINT_OUTSIDE,
+	PAINT_FREE
+};
 
 struct page {
 	struct buf *out;
@@ -21,17 +30,20 @@ void page_paint(struct page *p, enum paint paint, const char *text);
 /* A label and a text that wraps beside it, over at most `lines` lines (0: any number). */
 void page_field(struct page *p, const char *label, const char *text, int lines);
 /* Two texts on one line if they fit, else on two. */
-void page_pair(struct page *p, enum paint paint, const char *strong, const char *left, const char *right);
+void page_pair(struct page *p, enum paint paint, const char *strong, const char *left,
+	       const char *right);
 
 struct part {
 	const char *name;
 	bytes bytes;
 	enum paint paint;
 };
-/* A bar of parts with a legend in words; parts are told apart by character, name and colour. At most four. */
+/* A bar of parts with a legend in words; parts are told apart by character, name and colour. At
+ * most four. */
 void page_bar(struct page *p, const char *label, const struct part *parts, size_t count);
 /* `values` as one line of blocks, the largest of each column, scaled to `top`. */
-void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count, bytes top);
+void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count,
+		    bytes top);
 
 /* The multiplication sign. */
 const char *page_times(const struct page *p);

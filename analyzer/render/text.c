@@ -81,7 +81,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 
 	buf_puts(&left, "  ");
 	add_who(&left, r);
-	buf_addf(&left, "  step %u, %s%s", o->when.step, o->when.phase, r->simulated ? "  simulated" : "");
+	buf_addf(&left, "  step %u, %s%s", o->when.step, o->when.phase,
+		 r->simulated ? "  simulated" : "");
 	buf_puts(&right, "asked ");
 	add_size(p, &right, o->requested);
 	if (o->by)
@@ -90,8 +91,9 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 	add_size(p, &right, o->free);
 	buf_puts(&right, ", largest cached free block ");
 	add_size(p, &right, o->largest_free);
-	page_pair(p, PAINT_ALARM, o->survived || r->end != END_OOM ? "OUT OF MEMORY, survived" : "OUT OF MEMORY", left.text,
-		  right.text);
+	page_pair(p, PAINT_ALARM,
+		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
+		  left.text, right.text);
 	put_where(p, r, o);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
@@ -132,13 +134,17 @@ static void put_end(struct page *p, const struct rank *r)
 		buf_puts(&b, "exited");
 		break;
 	case END_KILLED:
-		buf_puts(&b, "killed: there is no end record and nobody writes it any more");
+		buf_puts(
+			&b,
+			"killed: no end record, and nobody writes it any more (a signal, or os._exit)");
 		break;
 	case END_RUNNING:
 		buf_puts(&b, "still running");
 		break;
 	case END_UNKNOWN:
-		buf_addf(&b, "unknown: there is no end record, and host %s cannot be asked from here", r->host);
+		buf_addf(&b,
+			 "unknown: there is no end record, and host %s cannot be asked from here",
+			 r->host);
 		break;
 	}
 	if (r->ended && r->exit_status >= 0)
@@ -168,7 +174,8 @@ static void put_peak(struct page *p, const struct rank *r)
 	struct buf b = { 0 };
 
 	add_size(p, &b, r->peak_allocated);
-	buf_addf(&b, " in tensors at %.2f s, step %u, %s", r->peak.time_s, r->peak.step, r->peak.phase);
+	buf_addf(&b, " in tensors at %.2f s, step %u, %s", r->peak.time_s, r->peak.step,
+		 r->peak.phase);
 	if (r->peak.thread)
 		buf_addf(&b, ", thread %s", r->peak.thread);
 	buf_puts(&b, "; PyTorch held up to ");
@@ -178,7 +185,10 @@ static void put_peak(struct page *p, const struct rank *r)
 	page_field(p, "peak", b.text, 0);
 	buf_release(&b);
 	if (r->stand_in)
-		page_field(p, "note", "the caching allocator reported nothing: counted from cudaMallocAsync and cudaMalloc", 0);
+		page_field(
+			p, "note",
+			"the caching allocator reported nothing: counted from cudaMallocAsync and cudaMalloc",
+			0);
 }
 
 static void put_bar(struct page *p, const struct rank *r)
@@ -195,30 +205,50 @@ static void put_bar(struct page *p, const struct rank *r)
 	page_bar(p, "memory", parts, r->total == UNKNOWN_BYTES ? 3 : 4);
 }
 
+/* " (in function file:line)", or without the file, or nothing: what fits into `room` columns. */
+static void put_inner(struct page *p, const char *inner, size_t room)
+{
+	size_t function = strcspn(inner, " ");
+
+	if (*inner && utf8_width(inner) + 6 <= room)
+		buf_addf(p->out, " (in %s)", inner);
+	else if (*inner && function + 6 <= room)
+		buf_addf(p->out, " (in %.*s)", (int)function, inner);
+}
+
 static void put_row(struct page *p, const struct rank *r, const struct stack_row *row)
 {
 	struct buf b = { 0 }, blocks = { 0 };
-	double share = r->stacks.bytes > 0 ? 100.0 * (double)row->bytes / (double)r->stacks.bytes : 0;
-	size_t pad, width;
+	double share =
+		r->stacks.bytes > 0 ? 100.0 * (double)row->bytes / (double)r->stacks.bytes : 0;
+	int size_width = p->style->raw_bytes ? 20 : 10;
+	size_t room = (size_t)p->style->width, pad, width, label = utf8_width(row->label);
 
 	add_size(p, &b, row->bytes);
 	add_blocks(p, &blocks, row);
 	width = utf8_width(blocks.text);
 	pad = width < 16 ? 16 - width : 0;
-	buf_addf(p->out, "%*s%*s %3.0f %%  %s", PAGE_INDENT - 4, "", p->style->raw_bytes ? 20 : 10, b.text, share, blocks.text);
+	buf_addf(p->out, "%*s%*s %3.0f %%  %s", PAGE_INDENT - 4, "", size_width, b.text, share,
+		 blocks.text);
 	/* The label takes the rest of the line, or one of its own. */
-	width += PAGE_INDENT - 4 + (p->style->raw_bytes ? 20 : 10) + 8 + pad + 2;
-	if (width + utf8_width(row->label) > (size_t)p->style->width)
-		buf_addf(p->out, "\n%*s%s\n", PAGE_INDENT, "", row->label);
-	else
-		buf_addf(p->out, "%*s  %s\n", (int)pad, "", row->label);
+	width += PAGE_INDENT - 4 + (size_t)size_width + 8 + pad + 2;
+	if (width + label > room) {
+		buf_addf(p->out, "\n%*s%s", PAGE_INDENT, "", row->label);
+		width = PAGE_INDENT;
+	} else {
+		buf_addf(p->out, "%*s  %s", (int)pad, "", row->label);
+	}
+	if (width + label < room)
+		put_inner(p, row->inner, room - width - label);
+	buf_puts(p->out, "\n");
 	buf_release(&b);
 	buf_release(&blocks);
 }
 
 static void put_stacks(struct page *p, const struct rank *r)
 {
-	size_t shown = r->stacks.count < (size_t)p->style->top ? r->stacks.count : (size_t)p->style->top;
+	size_t shown =
+		r->stacks.count < (size_t)p->style->top ? r->stacks.count : (size_t)p->style->top;
 	struct buf b = { 0 };
 	bytes rest = r->stacks.bytes;
 
@@ -226,7 +256,8 @@ static void put_stacks(struct page *p, const struct rank *r)
 		return;
 	buf_puts(&b, "at the peak: ");
 	add_size(p, &b, r->stacks.bytes);
-	buf_addf(&b, " in %llu %s", (unsigned long long)r->stacks.blocks, r->stacks.blocks == 1 ? "block" : "blocks");
+	buf_addf(&b, " in %llu %s", (unsigned long long)r->stacks.blocks,
+		 r->stacks.blocks == 1 ? "block" : "blocks");
 	page_field(p, "live", b.text, 0);
 	buf_release(&b);
 	for (size_t i = 0; i < shown; i++) {
@@ -256,7 +287,8 @@ static void put_timeline(struct page *p, const struct rank *r)
 		add_size(p, &b, top);
 		buf_puts(&b, "; left at the end ");
 		add_size(p, &b, r->final_bytes);
-		buf_addf(&b, " in %llu %s", (unsigned long long)r->final_blocks, r->final_blocks == 1 ? "block" : "blocks");
+		buf_addf(&b, " in %llu %s", (unsigned long long)r->final_blocks,
+			 r->final_blocks == 1 ? "block" : "blocks");
 		page_field(p, "", b.text, 0);
 	}
 	buf_release(&b);
@@ -269,7 +301,10 @@ static void put_rank(struct page *p, const struct rank *r)
 
 	add_who(&b, r);
 	page_paint(p, PAINT_BOLD, b.text);
-	buf_addf(p->out, "  host %s  pid %u%s\n", *r->host ? r->host : "unknown", r->pid, r->simulated ? "  simulated" : "");
+	buf_addf(p->out, "  host %s", *r->host ? r->host : "unknown");
+	if (r->rank != NO_RANK)
+		buf_addf(p->out, "  pid %u", r->pid);
+	buf_puts(p->out, r->simulated ? "  simulated\n" : "\n");
 	put_gpu(p, r);
 	if (r->command) {
 		struct buf shown = { 0 };
@@ -299,10 +334,12 @@ static void put_table_row(struct page *p, const struct rank *r, int host_width)
 		buf_addf(&number, "%d", r->rank);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
 		add_size(p, &sizes[i], peaks[i]);
-	buf_addf(p->out, "%4s  %-*.*s  %3d  ", number.text, host_width, host_width, r->host, r->device);
+	buf_addf(p->out, "%4s  %-*.*s  %3d  ", number.text, host_width, host_width, r->host,
+		 r->device);
 	page_paint(p, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
-	buf_addf(p->out, "%*s  %10s %10s %10s  %5u%s\n", 7 - (int)strlen(end_name(r->end)), "", sizes[0].text, sizes[1].text,
-		 sizes[2].text, r->peak.step, r->simulated ? "  simulated" : "");
+	buf_addf(p->out, "%*s  %10s %10s %10s  %5u%s\n", 7 - (int)strlen(end_name(r->end)), "",
+		 sizes[0].text, sizes[1].text, sizes[2].text, r->peak.step,
+		 r->simulated ? "  simulated" : "");
 	buf_release(&number);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
 		buf_release(&sizes[i]);
@@ -320,8 +357,8 @@ static void put_table(struct page *p, const struct report *report)
 	}
 	if (host_width > p->style->width - 72)
 		host_width = p->style->width - 72 > 8 ? p->style->width - 72 : 8;
-	snprintf(title, sizeof(title), "rank  %-*s  gpu  end      %10s %10s %10s   step\n", host_width, "host", "allocated",
-		 "reserved", "device");
+	snprintf(title, sizeof(title), "rank  %-*s  gpu  end      %10s %10s %10s   step\n",
+		 host_width, "host", "allocated", "reserved", "device");
 	page_paint(p, PAINT_BOLD, title);
 	for (size_t i = 0; i < report->count; i++)
 		put_table_row(p, &report->ranks[i], host_width);
@@ -329,7 +366,8 @@ static void put_table(struct page *p, const struct report *report)
 }
 
 /* How many ranks did not make it, beside the one that is shown. */
-static void put_other_failures(struct page *p, const struct report *report, const struct rank *worst)
+static void put_other_failures(struct page *p, const struct report *report,
+			       const struct rank *worst)
 {
 	struct buf b = { 0 };
 	size_t n = 0;
@@ -340,10 +378,12 @@ static void put_other_failures(struct page *p, const struct report *report, cons
 		if (r == worst || !r->oom_count)
 			continue;
 		if (n++ < 20)
-			buf_addf(&b, "%s%d", n > 1 ? ", " : "", r->rank == NO_RANK ? (int)r->pid : r->rank);
+			buf_addf(&b, "%s%d", n > 1 ? ", " : "",
+				 r->rank == NO_RANK ? (int)r->pid : r->rank);
 	}
 	if (n)
-		buf_addf(p->out, "also out of memory: %zu more, %s%s\n\n", n, b.text, n > 20 ? ", ..." : "");
+		buf_addf(p->out, "also out of memory: %zu more, %s%s\n\n", n, b.text,
+			 n > 20 ? ", ..." : "");
 	buf_release(&b);
 }
 
@@ -368,7 +408,9 @@ void render_text(const struct report *report, const struct style *style, struct 
 	put_rank(&p, worst);
 	for (size_t i = 0; i < report->count && report->count > 1; i++)
 		if (&report->ranks[i] != worst && report->ranks[i].warning_count) {
-			buf_addf(out, "other ranks have warnings too: memtrace report --json shows them\n");
+			buf_addf(
+				out,
+				"other ranks have warnings too: memtrace report --json shows them\n");
 			break;
 		}
 	put_next(&p, worst);

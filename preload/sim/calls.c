@@ -9,8 +9,6 @@ static const struct { const char *name; int unsupported, uninitialized; } librar
 #undef LIBRARY
 };
 
-int runtime_error(int error);
-
 static int with_last_error(enum library library, int error)
 {
 	return library == LIB_cudart ? runtime_error(error) : error;

@@ -38,7 +38,7 @@ int device_select(int device)
 {
 	if (sim_ready())
 		return SIM_NOT_INITIALIZED;
-	if (device < 0 || device >= (int)settings.gpus)
+	if (device < 0 || device >= (int)settings.visible)
 		return SIM_INVALID_DEVICE;
 	current = device;
 	return SIM_OK;
@@ -63,7 +63,7 @@ int device_use(int device)
 {
 	if (sim_ready())
 		return SIM_NOT_INITIALIZED;
-	if (device < 0 || device >= (int)settings.gpus)
+	if (device < 0 || device >= (int)settings.visible)
 		return SIM_INVALID_DEVICE;
 	if (device_active(device))
 		return SIM_OK;

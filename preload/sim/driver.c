@@ -11,13 +11,13 @@ static CUresult ready(void) { return (CUresult)sim_ready(); }
 static CUresult known_device(CUdevice device)
 {
 	return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED :
-	       device < 0 || device >= (int)settings.gpus ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+	       device < 0 || device >= (int)settings.visible ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuInit(unsigned flags)
 {
 	(void)flags;
-	return ready();
+	return ready() ? CUDA_ERROR_NOT_INITIALIZED : settings.visible ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
@@ -30,6 +30,7 @@ static const struct { CUresult code; const char *name, *text; } errors[] = {
 	{ CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
 	{ CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
 	{ CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error" },
+	{ CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected" },
 	{ CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal" },
 	{ CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context" },
 	{ CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle" },
@@ -68,7 +69,7 @@ EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 }
 EXPORT CUresult cuDeviceGetCount(int *count)
 {
-	*count = sim_ready() ? 0 : (int)settings.gpus;
+	*count = sim_ready() ? 0 : (int)settings.visible;
 	return ready();
 }
 EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
@@ -185,6 +186,11 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 		*least = 0;
 	if (greatest)
 		*greatest = -5;
+	return ready();
+}
+EXPORT CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+	*value = gpu_limit((int)limit);
 	return ready();
 }
 EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)

@@ -66,3 +66,14 @@ int gpu_attribute(const struct gpu *gpu, int attribute, int device)
 	}
 	return 0; /* what is not in the table is a feature the device does not have */
 }
+
+/* The driver's defaults; the runtime's numbers are the same. */
+uint64_t gpu_limit(int limit)
+{
+	switch (limit) {
+	case CU_LIMIT_STACK_SIZE: return 1024;
+	case CU_LIMIT_PRINTF_FIFO_SIZE: return MIB(1);
+	case CU_LIMIT_MALLOC_HEAP_SIZE: return MIB(8);
+	default: return 0;
+	}
+}

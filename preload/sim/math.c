@@ -1,4 +1,4 @@
-/* cuFFT, cuSPARSE and cuSOLVER: handles, and cuFFT's plans. Their other calls answer the host and are refused in
+/* cuFFT, cuSPARSE, cuSOLVER and CUPTI: handles, and cuFFT's plans. Their other calls answer the host and are refused in
  * calls.def. */
 #include "sim.h"
 
@@ -35,4 +35,17 @@ EXPORT int cufftXtMakePlanMany(int plan, int rank, long long *n, long long *in, 
 	(void)out_stride, (void)out_dist, (void)out_type, (void)batch, (void)execution;
 	*size = 0;
 	return sim_done(LIB_cufft);
+}
+
+EXPORT int cuptiGetVersion(uint32_t *version);
+EXPORT int cuptiGetVersion(uint32_t *version)
+{
+	*version = cuda_major() >= 13 ? 130000 : 24;
+	return 0;
+}
+EXPORT int cuptiGetResultString(int result, const char **text);
+EXPORT int cuptiGetResultString(int result, const char **text)
+{
+	*text = result ? "CUPTI is not simulated" : "CUPTI_SUCCESS";
+	return 0;
 }

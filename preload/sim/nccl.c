@@ -152,17 +152,7 @@ NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int 
 {
 	(void)residence, (void)comm; /* a device scalar is readable here */
 	unsigned slot = last_factor++ % LENGTH(factors);
-	double one = 1;
-	float value = 0;
-	switch (type) {
-	case 7: memcpy(&value, scalar, 4); factors[slot] = value; break;
-	case 8: memcpy(&factors[slot], scalar, 8); break;
-	case 6: case 9: /* widen: a sum with a float zero of the same type gives the number */
-		factors[slot] = one;
-		sim_log("ncclRedOpCreatePreMulSum: 16-bit factor taken as 1");
-		break;
-	default: factors[slot] = one;
-	}
+	factors[slot] = reduce_number(scalar, type);
 	*operation = OPERATION_OWN + (int)slot;
 	return NCCL_OK;
 }

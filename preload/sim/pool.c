@@ -2,10 +2,9 @@
  * A pool grows in steps of 32 MiB (what drivers since CUDA 11.4 report as its first reservation) and, because the
  * driver remaps physical pages inside it, is modelled without fragmentation: reserved is the high water of used,
  * rounded up, until a trim or a synchronisation gives back what exceeds the release threshold. */
-#include "sim.h"
+#include "runtime.h"
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
 #include <stdlib.h>
 
 #define STEP MIB(32)
@@ -157,7 +156,7 @@ static int pool_get(int device, struct pool *(*which)(int), void *handle)
 
 static int pool_choose(int device, struct pool *pool)
 {
-	if (device < 0 || device >= (int)settings.gpus)
+	if (device < 0 || device >= (int)settings.visible)
 		return SIM_INVALID_DEVICE;
 	memory_lock();
 	bool known = pool_known(pool);
@@ -233,42 +232,39 @@ static int alloc_from(struct pool *pool, int device, uint64_t size, void *addres
 
 /* ---- the two APIs over it; error numbers are common to both */
 
-#define RT(expression) runtime_error(expression)
-int runtime_error(int error);
-
 EXPORT cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t s)
 {
 	stream_work(s);
-	return (cudaError_t)RT(alloc_from(NULL, device_current(), n, p));
+	return rt(alloc_from(NULL, device_current(), n, p));
 }
 PTSZ(cudaMallocAsync);
 EXPORT cudaError_t cudaMallocFromPoolAsync(void **p, size_t n, cudaMemPool_t pool, cudaStream_t s)
 {
 	stream_work(s);
-	return (cudaError_t)RT(pool ? alloc_from((struct pool *)pool, 0, n, p) : SIM_INVALID_VALUE);
+	return rt(pool ? alloc_from((struct pool *)pool, 0, n, p) : SIM_INVALID_VALUE);
 }
 PTSZ(cudaMallocFromPoolAsync);
 EXPORT cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
 	stream_work(s);
-	return (cudaError_t)RT(p ? memory_free((uint64_t)p) : SIM_INVALID_VALUE);
+	return rt(p ? memory_free((uint64_t)p) : SIM_INVALID_VALUE);
 }
 PTSZ(cudaFreeAsync);
-EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *p, int device) { return (cudaError_t)RT(pool_get(device, default_pool, p)); }
-EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *p, int device) { return (cudaError_t)RT(pool_get(device, current_pool, p)); }
-EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t p) { return (cudaError_t)RT(pool_choose(device, (struct pool *)p)); }
-EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) { return (cudaError_t)RT(attribute_get((struct pool *)p, (int)a, v)); }
-EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) { return (cudaError_t)RT(attribute_set((struct pool *)p, (int)a, v)); }
-EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t keep) { return (cudaError_t)RT(trim_to((struct pool *)p, keep)); }
-EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t p) { return (cudaError_t)RT(pool_destroy((struct pool *)p)); }
+EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *p, int device) { return rt(pool_get(device, default_pool, p)); }
+EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *p, int device) { return rt(pool_get(device, current_pool, p)); }
+EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t p) { return rt(pool_choose(device, (struct pool *)p)); }
+EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) { return rt(attribute_get((struct pool *)p, (int)a, v)); }
+EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) { return rt(attribute_set((struct pool *)p, (int)a, v)); }
+EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t keep) { return rt(trim_to((struct pool *)p, keep)); }
+EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t p) { return rt(pool_destroy((struct pool *)p)); }
 EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t p, const struct cudaMemAccessDesc *d, size_t n)
 {
 	(void)p, (void)d, (void)n;
-	return (cudaError_t)RT(sim_ready()); /* every simulated device reaches every other */
+	return rt(sim_ready()); /* every simulated device reaches every other */
 }
 EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t *p, const struct cudaMemPoolProps *props)
 {
-	return (cudaError_t)RT(props->location.type == cudaMemLocationTypeDevice ?
+	return rt(props->location.type == cudaMemLocationTypeDevice ?
 		pool_create(props->location.id, props->maxSize, p) : sim_refuse(LIB_cudart, "cudaMemPoolCreate on the host"));
 }
 

@@ -123,6 +123,23 @@ void reduce_into(void *into, const void *from, size_t count, int type, int opera
 	combine[type](into, from, count, operation);
 }
 
+double reduce_number(const void *element, int type)
+{
+	switch (type) {
+	case INT8: return *(const int8_t *)element;
+	case UINT8: return *(const uint8_t *)element;
+	case INT32: return *(const int32_t *)element;
+	case UINT32: return *(const uint32_t *)element;
+	case INT64: return (double)*(const int64_t *)element;
+	case UINT64: return (double)*(const uint64_t *)element;
+	case HALF: return from_half(*(const uint16_t *)element);
+	case FLOAT: return *(const float *)element;
+	case DOUBLE: return *(const double *)element;
+	case BFLOAT16: return from_bfloat16(*(const uint16_t *)element);
+	default: return 1;
+	}
+}
+
 void reduce_scale(void *data, size_t count, int type, double factor)
 {
 	for (size_t i = 0; i < count; i++)

@@ -6,7 +6,6 @@
 
 #include <cuda_runtime_api.h>
 
-int runtime_error(int error); /* remembers it for cudaGetLastError */
 static inline cudaError_t rt(int error) { return (cudaError_t)runtime_error(error); }
 cudaError_t runtime_on_device(void); /* the current device has its context, or why not */
 

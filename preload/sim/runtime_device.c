@@ -33,6 +33,7 @@ static const struct { int code; const char *name, *text; } errors[] = {
 	{ cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled", "peer access has not been enabled" },
 	{ cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped" },
 	{ cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region" },
+	{ SIM_NO_DEVICE, "cudaErrorNoDevice", "no CUDA-capable device is detected" },
 	{ cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
 	{ cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
 	{ cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found" },
@@ -76,8 +77,8 @@ EXPORT cudaError_t cudaGetDeviceCount(int *count)
 	*count = 0;
 	if (sim_ready())
 		return rt(SIM_NOT_INITIALIZED);
-	*count = (int)settings.gpus;
-	return cudaSuccess;
+	*count = (int)settings.visible;
+	return rt(*count ? SIM_OK : SIM_NO_DEVICE);
 }
 EXPORT cudaError_t cudaGetDevice(int *device)
 {
@@ -126,7 +127,7 @@ EXPORT cudaError_t cudaDeviceSynchronize(void)
 static int known_device(int device)
 {
 	int error = sim_ready();
-	return error ? error : device < 0 || device >= (int)settings.gpus ? SIM_INVALID_DEVICE : SIM_OK;
+	return error ? error : device < 0 || device >= (int)settings.visible ? SIM_INVALID_DEVICE : SIM_OK;
 }
 
 EXPORT cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
@@ -222,7 +223,7 @@ EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 }
 EXPORT cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit)
 {
-	*value = limit == cudaLimitStackSize ? 1024 : limit == cudaLimitMallocHeapSize ? 8 << 20 : 0;
+	*value = gpu_limit((int)limit);
 	return rt(sim_ready());
 }
 

@@ -14,10 +14,9 @@ struct settings settings;
 static void say(const char *format, va_list arguments)
 {
 	char line[1024];
-	int prefix = snprintf(line, sizeof line, "cudasim[%d]: ", (int)getpid());
-	int length = vsnprintf(line + prefix, sizeof line - (size_t)prefix - 1, format, arguments);
+	int prefix = snprintf(line, sizeof line, "cudasim: ");
+	vsnprintf(line + prefix, sizeof line - (size_t)prefix - 1, format, arguments);
 	size_t end = strnlen(line, sizeof line - 2);
-	(void)length;
 	line[end++] = '\n';
 	/* one write, so that the lines of several ranks do not mix */
 	if (write(STDERR_FILENO, line, end) < 0)
@@ -122,6 +121,27 @@ static bool setting(const char *variable, const char *fallback, uint64_t low, ui
 	return wrong(variable, value, parse == parse_NAME ? expected : range);
 }
 
+/* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty one. Launchers set
+ * it, and programs set it empty to stay off the GPU. Which of the devices, all alike, makes no difference. */
+static uint64_t visible_devices(uint64_t gpus)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	uint64_t visible = 0;
+	if (!list)
+		return gpus;
+	while (*list && visible < gpus) {
+		char *end;
+		bool uuid = !strncmp(list, "GPU-", 4);
+		unsigned long index = uuid ? 0 : strtoul(list, &end, 10);
+		if (!uuid && (*list < '0' || *list > '9' || index >= gpus))
+			break;
+		visible++;
+		list += strcspn(list, ",");
+		list += *list == ',';
+	}
+	return visible;
+}
+
 bool settings_load(void)
 {
 	bool good = true;
@@ -135,6 +155,7 @@ bool settings_load(void)
 		gpu_names(names, sizeof names);
 		return wrong("CUDASIM_GPU", settings.gpu, names);
 	}
+	settings.visible = visible_devices(settings.gpus);
 	settings.total = settings.memory ? settings.memory : settings.card->memory;
 	if (good && settings.total <= settings.card->context) {
 		sim_say("CUDASIM_MEMORY=%llu: expected more than the %llu bytes that the CUDA context of a %s takes",

@@ -26,6 +26,7 @@ enum {
 	SIM_INVALID_VALUE = 1,
 	SIM_OUT_OF_MEMORY = 2,
 	SIM_NOT_INITIALIZED = 3,
+	SIM_NO_DEVICE = 100,
 	SIM_INVALID_DEVICE = 101,
 	SIM_INVALID_HANDLE = 400,
 	SIM_NOT_FOUND = 500,
@@ -57,7 +58,8 @@ struct settings {
 #include "settings.def"
 #undef SETTING
 	const struct gpu *card;
-	uint64_t total; /* bytes a device reports: CUDASIM_MEMORY, or the card's own */
+	uint64_t total;   /* bytes a device reports: CUDASIM_MEMORY, or the card's own */
+	uint64_t visible; /* devices that CUDA_VISIBLE_DEVICES leaves of `gpus`; NVML shows all */
 };
 extern struct settings settings;
 
@@ -66,6 +68,7 @@ void settings_uuid(int device, unsigned char uuid[16]);
 const struct gpu *gpu_find(const char *name);
 size_t gpu_names(char *out, size_t size);
 int gpu_attribute(const struct gpu *gpu, int attribute, int device);
+uint64_t gpu_limit(int limit);
 void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -171,6 +174,7 @@ enum library {
 };
 int sim_done(enum library library);
 int sim_refuse(enum library library, const char *call);
+int runtime_error(int error); /* returns it, and keeps it for cudaGetLastError */
 
 /* ---- entry.c */
 

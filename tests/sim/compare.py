@@ -27,9 +27,13 @@ def settings(row):
     job = row.get("job", {})
     if job and "opt" not in config:
         how = job.get("optimizer_implementation")
-        config["opt"] = job["optimizer"] + ("_" + how if how and job["optimizer"] == "adamw" else "")
+        config["opt"] = job["optimizer"] + ("_" + how if how and job["optimizer"] == "adamw" else "_mom" if job.get("momentum") else "")
     if job:
-        config["vocab"] = job["vocab_size"]
+        config.update(vocab=job["vocab_size"], layers=job["num_layers"])
+        if "D" not in config:
+            config.setdefault("heads", job["num_attention_heads"])
+        elif "dtype" not in config or config["dtype"] == "bf16":
+            config["dtype"] = {"bf16": "bf16_pure"}.get(job["precision"], job["precision"].replace("-autocast", ""))
     config["steps"] = len(row["ranks"][0].get("peak_by_step") or [0] * config.get("steps", 3))
     if "D" in config:
         config["size"] = SIZES[config["D"]]

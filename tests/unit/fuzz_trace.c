@@ -1,8 +1,8 @@
 /*
  * The reader, the replay and both renderers over hostile files.
  *
- * With clang -fsanitize=fuzzer this is a fuzz target. As a plain program: fuzz_trace FILE… runs over files, and
- * fuzz_trace -n COUNT [SEED] mutates traces that it makes itself, COUNT times.
+ * With clang -fsanitize=fuzzer this is a fuzz target. As a plain program: fuzz_trace FILE… runs
+ * over files, and fuzz_trace -n COUNT [SEED] mutates traces that it makes itself, COUNT times.
  */
 #include "render/render.h"
 #include "replay.h"
@@ -51,9 +51,11 @@ static uint64_t random_number(uint64_t below)
 /* A small trace with something of everything. */
 static unsigned char *make_trace(size_t *size)
 {
-	static const unsigned char kinds[] = { MT_TENSOR_ALLOC, MT_TENSOR_ALLOC, MT_TENSOR_FREE, MT_RESERVED, MT_DEVICE_ALLOC,
-					       MT_DEVICE_FREE, MT_DEVICE_FAIL, MT_POOL_ALLOC, MT_POOL_FREE, MT_POOL_RESERVED,
-					       MT_HOST_ALLOC, MT_DEVICE_SAMPLE, MT_TENSOR_OOM, MT_MANAGED_ALLOC };
+	static const unsigned char kinds[] = { MT_TENSOR_ALLOC,  MT_TENSOR_ALLOC, MT_TENSOR_FREE,
+					       MT_RESERVED,      MT_DEVICE_ALLOC, MT_DEVICE_FREE,
+					       MT_DEVICE_FAIL,   MT_POOL_ALLOC,   MT_POOL_FREE,
+					       MT_POOL_RESERVED, MT_HOST_ALLOC,   MT_DEVICE_SAMPLE,
+					       MT_TENSOR_OOM,    MT_MANAGED_ALLOC };
 	unsigned char *file;
 	struct writer w;
 	uint16_t threads[2];
@@ -69,10 +71,12 @@ static unsigned char *make_trace(size_t *size)
 	write_module(&w, "/lib/libother.so");
 	places[0] = 0;
 	places[1] = write_place(&w, 1, 0, 0, 0, 0);
-	places[2] = write_place(&w, 1, write_frame(&w, "f", "/m.py", 1), write_frame(&w, "step", "/torch/optim/a.py", 2), 0, 0);
+	places[2] = write_place(&w, 1, write_frame(&w, "f", "/m.py", 1),
+				write_frame(&w, "step", "/torch/optim/a.py", 2), 0, 0);
 	places[3] = write_place(&w, 2, 0, 0, 0, 0);
 	for (int s = 0; s < 3; s++) {
-		size_t first = random_number(sizeof(kinds)), choice = random_number(2) ? sizeof(kinds) : 3;
+		size_t first = random_number(sizeof(kinds)),
+		       choice = random_number(2) ? sizeof(kinds) : 3;
 
 		if (s)
 			write_segment(&w, random_number(3));
@@ -81,10 +85,11 @@ static unsigned char *make_trace(size_t *size)
 			int kind = kinds[(first + random_number(choice)) % sizeof(kinds)];
 			int64_t n = (int64_t)random_number(1 << 20);
 
-			if (kind == MT_TENSOR_FREE || kind == MT_DEVICE_FREE || kind == MT_POOL_FREE)
+			if (kind == MT_TENSOR_FREE || kind == MT_DEVICE_FREE ||
+			    kind == MT_POOL_FREE)
 				n = -n;
-			write_event_on(&w, (int)random_number(2), kind, random_number(20) * 0x1000, n, places[random_number(4)],
-				       threads[random_number(2)]);
+			write_event_on(&w, (int)random_number(2), kind, random_number(20) * 0x1000,
+				       n, places[random_number(4)], threads[random_number(2)]);
 		}
 	}
 	file = write_finish(&w, size);
@@ -94,22 +99,47 @@ static unsigned char *make_trace(size_t *size)
 
 static uint64_t interesting(void)
 {
-	static const uint64_t numbers[] = { 0, 1, 7, 8, 31, 32, 255, 65535, 65536, MT_HEADER_BYTES, INT32_MAX, UINT32_MAX,
-					    INT64_MAX, UINT64_MAX, UINT64_MAX / 32, (uint64_t)1 << 50, (uint64_t)1 << 60 };
+	static const uint64_t numbers[] = { 0,
+					    1,
+					    7,
+					    8,
+					    31,
+					    32,
+					    255,
+					    65535,
+					    65536,
+					    MT_HEADER_BYTES,
+					    INT32_MAX,
+					    UINT32_MAX,
+					    INT64_MAX,
+					    UINT64_MAX,
+					    UINT64_MAX / 32,
+					    (uint64_t)1 << 50,
+					    (uint64_t)1 << 60 };
 
-	return numbers[random_number(sizeof(numbers) / sizeof(*numbers))] + (random_number(2) ? random_number(64) - 32 : 0);
+	return numbers[random_number(sizeof(numbers) / sizeof(*numbers))] +
+	       (random_number(2) ? random_number(64) - 32 : 0);
 }
 
 static void mutate(unsigned char *file, size_t *size)
 {
-	/* Most of the header is empty; what follows it, and its used parts, are where things break. */
-	static const size_t used_header[] = { 0, 16, 64, offsetof(struct mt_header, segments), offsetof(struct mt_header, table),
-					      offsetof(struct mt_header, segment), offsetof(struct mt_header, device) };
+	/* Most of the header is empty; what follows it, and its used parts, are where things break.
+	 */
+	static const size_t used_header[] = { 0,
+					      16,
+					      64,
+					      offsetof(struct mt_header, segments),
+					      offsetof(struct mt_header, table),
+					      offsetof(struct mt_header, segment),
+					      offsetof(struct mt_header, device) };
 	size_t changes = 1 + random_number(6);
 
 	for (size_t i = 0; i < changes; i++) {
-		size_t at = random_number(3) ? MT_HEADER_BYTES + random_number(*size - MT_HEADER_BYTES) :
-				used_header[random_number(sizeof(used_header) / sizeof(*used_header))] + random_number(192);
+		size_t at = random_number(3)
+				    ? MT_HEADER_BYTES + random_number(*size - MT_HEADER_BYTES)
+				    : used_header[random_number(sizeof(used_header) /
+								sizeof(*used_header))] +
+					      random_number(192);
 		uint64_t value = interesting();
 		size_t width = (size_t)1 << random_number(4);
 
@@ -132,7 +162,7 @@ static int fuzz_alone(uint64_t count, uint64_t seed)
 
 		size = full;
 		mutate(file, &size);
-		exact = malloc(size);           /* so that reading past its end is seen */
+		exact = malloc(size); /* so that reading past its end is seen */
 		if (!exact)
 			return 1;
 		memcpy(exact, file, size);
@@ -167,7 +197,8 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	if (argc > 2 && !strcmp(argv[1], "-n"))
-		return fuzz_alone(strtoull(argv[2], NULL, 10), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
+		return fuzz_alone(strtoull(argv[2], NULL, 10),
+				  argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
 	for (int i = 1; i < argc; i++)
 		status |= run_file(argv[i]);
 	return status;

@@ -1,4 +1,5 @@
-/* make_big_trace FILE EVENTS LIVE: a training-like trace of any size, to measure the analyzer with. */
+/* make_big_trace FILE EVENTS LIVE: a training-like trace of any size, to measure the analyzer with.
+ */
 #include "write_trace.h"
 
 #include <stdio.h>
@@ -47,24 +48,31 @@ int main(int argc, char **argv)
 
 		snprintf(name, sizeof(name), "Layer%u.forward", i);
 		inner = write_frame(&w, "linear", "/x/site-packages/torch/nn/functional.py", i);
-		outer = write_frame(&w, name, i % 10 ? "/home/u/model.py" : "/x/site-packages/torch/optim/adamw.py", i);
+		outer = write_frame(
+			&w, name,
+			i % 10 ? "/home/u/model.py" : "/x/site-packages/torch/optim/adamw.py", i);
 		places[i] = write_place(&w, 1, inner, outer, 0, 0);
 	}
 	for (size_t i = 0; i < events; i++) {
 		size_t phase = i / 1000 % 3;
 		uint16_t thread = threads[phase == 1];
-		int is_alloc = !live || (live < most && next_random() % 1000 < (live < most / 2 ? 600 : 500));
+		int is_alloc = !live || (live < most &&
+					 next_random() % 1000 < (live < most / 2 ? 600 : 500));
 
 		if (is_alloc) {
-			struct block b = { 0x7f0000000000u + (i << 21), (int64_t)(1 + next_random() % 1000) * 512 };
+			struct block b = { 0x7f0000000000u + (i << 21),
+					   (int64_t)(1 + next_random() % 1000) * 512 };
 
 			blocks[live++] = b;
 			write_event(&w, MT_TENSOR_ALLOC, b.address, b.bytes,
-				    places[(phase == 2 ? 0 : 1 + next_random() % 9) + next_random() % 20 * 10], thread);
+				    places[(phase == 2 ? 0 : 1 + next_random() % 9) +
+					   next_random() % 20 * 10],
+				    thread);
 		} else {
 			size_t k = next_random() % live;
 
-			write_event(&w, MT_TENSOR_FREE, blocks[k].address, -blocks[k].bytes, 0, thread);
+			write_event(&w, MT_TENSOR_FREE, blocks[k].address, -blocks[k].bytes, 0,
+				    thread);
 			blocks[k] = blocks[--live];
 		}
 	}

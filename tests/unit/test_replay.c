@@ -16,7 +16,7 @@
 struct job {
 	struct writer w;
 	uint16_t python, autograd;
-	uint32_t pytorch, nccl, model, optimizer;       /* places */
+	uint32_t pytorch, nccl, model, optimizer; /* places */
 	unsigned char *file;
 	struct trace trace;
 	struct replay replay;
@@ -36,9 +36,12 @@ static int setup(void **state)
 	other = write_module(&j->w, "/lib/libnccl.so.2");
 	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
 	j->nccl = write_place(&j->w, other, 0, 0, 0, 0);
-	j->model = write_place(&j->w, c10, write_frame(&j->w, "forward", "/job/model.py", 52), 0, 0, 0);
-	j->optimizer = write_place(&j->w, c10, write_frame(&j->w, "_init_group", "/p/site-packages/torch/optim/adamw.py", 9),
-				   write_frame(&j->w, "train", "/job/train.py", 3), 0, 0);
+	j->model = write_place(&j->w, c10, write_frame(&j->w, "forward", "/job/model.py", 52), 0, 0,
+			       0);
+	j->optimizer = write_place(
+		&j->w, c10,
+		write_frame(&j->w, "_init_group", "/p/site-packages/torch/optim/adamw.py", 9),
+		write_frame(&j->w, "train", "/job/train.py", 3), 0, 0);
 	*state = j;
 	return 0;
 }
@@ -94,7 +97,7 @@ static void the_peak_and_what_was_live(void **state)
 	forward(j, 0x1000, 100);
 	forward(j, 0x2000, 100);
 	release(j, 0x1000, 100);
-	forward(j, 0x3000, 300);        /* the peak: 400 */
+	forward(j, 0x3000, 300); /* the peak: 400 */
 	release(j, 0x3000, 300);
 	forward(j, 0x3000, 50);
 	run(j);
@@ -175,12 +178,12 @@ static void steps_end_with_the_optimizer(void **state)
 
 	forward(j, 1, 10);
 	backward(j, 2, 10);
-	forward(j, 3, 10);              /* a second micro-batch, still step 1 */
+	forward(j, 3, 10); /* a second micro-batch, still step 1 */
 	backward(j, 4, 10);
 	optimizer(j, 5, 10);
-	forward(j, 6, 10);              /* step 2 */
+	forward(j, 6, 10); /* step 2 */
 	backward(j, 7, 10);
-	optimizer(j, 8, 100);           /* the peak */
+	optimizer(j, 8, 100); /* the peak */
 	run(j);
 	assert_int_equal(d->peak.step, 2);
 	assert_int_equal(d->peak.phase, PHASE_OPTIMIZER);
@@ -202,7 +205,8 @@ static void without_an_optimizer_each_backward_ends_a_step(void **state)
 	assert_int_equal(j->replay.device[0].peak.thread, j->autograd);
 }
 
-/* A segment of 100 MiB with blocks at 0-10, 40-50 and 90-100: gaps of 30 and 40. A second segment is empty: 20. */
+/* A segment of 100 MiB with blocks at 0-10, 40-50 and 90-100: gaps of 30 and 40. A second segment
+ * is empty: 20. */
 static void two_segments(struct job *j)
 {
 	write_event(&j->w, MT_DEVICE_ALLOC, 1000 * MIB, 100 * MIB, j->pytorch, j->python);
@@ -219,7 +223,8 @@ static void an_oom_and_the_largest_gap(void **state)
 	const struct device *d = &j->replay.device[0];
 
 	two_segments(j);
-	write_event(&j->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, j->pytorch, j->python);   /* tried again: no failure yet */
+	write_event(&j->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, j->pytorch,
+		    j->python); /* tried again: no failure yet */
 	write_event(&j->w, MT_TENSOR_OOM, 5 * MIB, 64 * MIB, j->model, j->python);
 	run(j);
 	assert_int_equal(d->failures_seen, 1);
@@ -343,7 +348,7 @@ static void a_gap_is_bridged_by_the_keyframe(void **state)
 	write_keyframe(&j->w, MT_TENSOR_ALLOC, 0x5000, 700, j->optimizer);
 	write_keyframe(&j->w, MT_DEVICE_ALLOC, 0x9000, 30, j->nccl);
 	release(j, 0x2000, 100);
-	forward(j, 0x6000, 150);        /* 850: the peak */
+	forward(j, 0x6000, 150); /* 850: the peak */
 	run(j);
 	assert_int_equal(j->replay.given_up, 1000);
 	assert_int_equal(j->replay.open_gaps, 0);
@@ -456,7 +461,8 @@ static void a_timeline_keeps_its_extremes(void **state)
 	}
 	assert_in_range(t->used, TIMELINE_BINS / 2, TIMELINE_BINS);
 	for (size_t i = 0; i < t->used; i++)
-		most = t->bins[i].most[CURVE_ALLOCATED] > most ? t->bins[i].most[CURVE_ALLOCATED] : most;
+		most = t->bins[i].most[CURVE_ALLOCATED] > most ? t->bins[i].most[CURVE_ALLOCATED]
+							       : most;
 	assert_int_equal(most, 1000000);
 	assert_int_equal(t->bins[t->used - 1].last[CURVE_ALLOCATED], 99999);
 	timeline_take(t, UINT64_MAX, levels, CURVE_ALLOCATED, 1);

@@ -50,9 +50,12 @@ static int setup(void **state)
 	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
 	inner = write_frame(&j->w, "softmax", "/x/site-packages/torch/nn/functional.py", 2140);
 	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
-	j->attention = write_place(&j->w, c10, inner, write_frame(&j->w, "CausalSelfAttention.forward", "/job/model.py", 52),
-				   write_frame(&j->w, "<module>", "/job/train.py", 9), 0);
-	j->loss = write_place(&j->w, c10, write_frame(&j->w, "l\033oss\xff", "/job/train.py", 12), 0, 0, 0);
+	j->attention =
+		write_place(&j->w, c10, inner,
+			    write_frame(&j->w, "CausalSelfAttention.forward", "/job/model.py", 52),
+			    write_frame(&j->w, "<module>", "/job/train.py", 9), 0);
+	j->loss = write_place(&j->w, c10, write_frame(&j->w, "l\033oss\xff", "/job/train.py", 12),
+			      0, 0, 0);
 	*state = j;
 	return 0;
 }
@@ -70,7 +73,8 @@ static int teardown(void **state)
 	return system(command) ? -1 : 0;
 }
 
-/* A job on a device of 16 GiB that dies of 288 MiB: 14 GiB of tensors, 1 GiB cached, 0.5 outside, 0.5 free. */
+/* A job on a device of 16 GiB that dies of 288 MiB: 14 GiB of tensors, 1 GiB cached, 0.5 outside,
+ * 0.5 free. */
 static void write_death(struct job *j)
 {
 	j->w.header.rank = 1;
@@ -80,7 +84,8 @@ static void write_death(struct job *j)
 	write_event(&j->w, MT_DEVICE_ALLOC, 64 * GIB, 15 * GIB, j->pytorch, j->python);
 	write_event(&j->w, MT_RESERVED, 0, 15 * GIB, 0, j->python);
 	for (int i = 0; i < 7; i++)
-		write_event(&j->w, MT_TENSOR_ALLOC, (uint64_t)(64 + i) * GIB, GIB, j->attention, j->python);
+		write_event(&j->w, MT_TENSOR_ALLOC, (uint64_t)(64 + i) * GIB, GIB, j->attention,
+			    j->python);
 	write_event(&j->w, MT_TENSOR_ALLOC, 71 * GIB, 4 * GIB, j->loss, j->python);
 	write_event(&j->w, MT_TENSOR_ALLOC, 75 * GIB, 2 * GIB, j->pytorch, j->autograd);
 	write_event(&j->w, MT_TENSOR_ALLOC, 77 * GIB, GIB, j->pytorch, j->autograd);
@@ -123,19 +128,29 @@ static void a_death_is_told_on_the_first_screen(void **state)
 	write_death(j);
 	add(j, save(j, "a"), 0);
 	render_text(&j->report, &style, &j->out);
-	assert_says(j, "OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
-		       "largest cached free block 1.0 GiB\n"
-		       "where   15.5 GiB = tensors 14.0 + cached and free 1.0 + outside PyTorch 0.5\n"
-		       "top     7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
+	assert_says(
+		j,
+		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
+		"largest cached free block 1.0 GiB\n"
+		"where   15.5 GiB = tensors 14.0 + cached and free 1.0 + outside PyTorch 0.5\n"
+		"top     7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
 	assert_says(j, "rank 1 of 2  host ");
 	assert_says(j, "gpu     0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
 	assert_says(j, "command python train.py --name 'it'\\''s'\n");
 	assert_says(j, "ended   out of memory, status 1, ");
-	assert_says(j, "peak    14.0 GiB in tensors at 0.01 s, step 1, backward, thread pt_autograd_0; PyTorch held up to 15.0 GiB, "
-		       "the device up to 15.5 GiB\n");
-	assert_says(j, "tensors 14.0 GiB  \xe2\x96\x93 cached and fragmented 1.0  \xe2\x96\x91 outside PyTorch 0.5  \xc2\xb7 free 0.5\n");
-	assert_says(j, "       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB       l?oss\xef\xbf\xbd  train.py:12\n");
-	assert_says(j, "       3.0 GiB  21 %  2 blocks          (no Python stack, thread pt_autograd_0)\n");
+	assert_says(
+		j,
+		"peak    14.0 GiB in tensors at 0.01 s, step 1, backward, thread pt_autograd_0; PyTorch held up to 15.0 GiB, "
+		"the device up to 15.5 GiB\n");
+	assert_says(
+		j,
+		"tensors 14.0 GiB  \xe2\x96\x93 cached and fragmented 1.0  \xe2\x96\x91 outside PyTorch 0.5  \xc2\xb7 free 0.5\n");
+	assert_says(
+		j,
+		"       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB       l?oss\xef\xbf\xbd  train.py:12\n");
+	assert_says(
+		j,
+		"       3.0 GiB  21 %  2 blocks          (no Python stack, thread pt_autograd_0)\n");
 	assert_null(strstr(j->out.text, "simulated"));
 	assert_null(strchr(j->out.text, '\033'));
 }
@@ -157,8 +172,8 @@ static void narrow_and_ascii_fit(void **state)
 	assert_says(j, "# tensors 14.0 GiB  = cached and fragmented");
 	assert_says(j, "simulated:");
 	assert_says(j, "OUT OF MEMORY  rank 1 of 2  step 2, forward  simulated\n");
-	assert_says(j, "3 more places");
-	assert_says(j, "next    memtrace report --top 4 ");
+	assert_says(j, "2 more places");
+	assert_says(j, "next    memtrace report --top 3 ");
 }
 
 static void bytes_and_colour_are_options(void **state)
@@ -171,7 +186,9 @@ static void bytes_and_colour_are_options(void **state)
 	render_text(&j->report, &style, &j->out);
 	assert_says(j, "\033[1;31mOUT OF MEMORY\033[0m");
 	assert_says(j, "asked 301989888 bytes, free 536870912 bytes");
-	assert_says(j, "16642998272 bytes = tensors 15032385536 + cached and free 1073741824 + outside PyTorch 536870912");
+	assert_says(
+		j,
+		"16642998272 bytes = tensors 15032385536 + cached and free 1073741824 + outside PyTorch 536870912");
 }
 
 static void many_ranks_are_a_table_and_the_worst(void **state)
@@ -210,9 +227,14 @@ static long long number(const json_t *j, const char *key)
 
 static void json_has_the_keys_of_the_design(void **state)
 {
-	static const char *const keys[] = { "rank", "device", "host", "pid", "simulated", "end", "events", "gpu", "device_memory_bytes",
-					    "peak", "oom", "command", "versions", "local_rank", "world_size", "restart_count", "run_id",
-					    "lost", "trace", "timeline", "final", "tensor_allocs", "tensor_frees", "live" };
+	static const char *const keys[] = { "rank",          "device",       "host",
+					    "pid",           "simulated",    "end",
+					    "events",        "gpu",          "device_memory_bytes",
+					    "peak",          "oom",          "command",
+					    "versions",      "local_rank",   "world_size",
+					    "restart_count", "run_id",       "lost",
+					    "trace",         "timeline",     "final",
+					    "tensor_allocs", "tensor_frees", "live" };
 	struct job *j = *state;
 	const json_t *rank, *peak, *owner, *oom;
 	json_t *root;
@@ -244,8 +266,9 @@ static void json_has_the_keys_of_the_design(void **state)
 	assert_true(json_is_real(at(peak, "time_s")));
 	assert_string_equal(json_string_value(at(peak, "phase")), "backward");
 	owner = at(peak, "by_owner");
-	assert_int_equal(number(owner, "pytorch") + number(owner, "application") + number(owner, "context") +
-			 number(owner, "unexplained"), 15 * GIB + 512 * MIB);
+	assert_int_equal(number(owner, "pytorch") + number(owner, "application") +
+				 number(owner, "context") + number(owner, "unexplained"),
+			 15 * GIB + 512 * MIB);
 	assert_int_equal(number(owner, "context"), 512 * MIB);
 	assert_string_equal(json_string_value(at(json_array_get(at(peak, "stacks"), 0), "stack")),
 			    "<module> /job/train.py:9;CausalSelfAttention.forward /job/model.py:52;"
@@ -411,7 +434,8 @@ static void of_a_directory_the_latest_run_is_taken(void **state)
 	fputs("nothing", f);
 	fclose(f);
 	assert_gathered(j, NULL, 1, "junk.mtr is not a memtrace trace");
-	assert_gathered(j, NULL, 1, "this is run new:1; also here: old:0 (1 trace), new:0 (2 traces)");
+	assert_gathered(j, NULL, 1,
+			"this is run new:1; also here: old:0 (1 trace), new:0 (2 traces)");
 	assert_gathered(j, "old", 1, NULL);
 	assert_gathered(j, "new:0", 2, NULL);
 	assert_gathered(j, "new", 1, NULL);

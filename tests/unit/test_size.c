@@ -31,8 +31,21 @@ static void sizes_are_read(void **state)
 
 static void what_is_no_size_is_refused(void **state)
 {
-	static const char *const wrong[] = { "", " ", "-1", "+1", "GiB", "1G", "1 GiB x", "1.5", "1.GiB", ".5GiB", "0x10", "1e9",
-					     "9223372036854775808", "8388608TiB", "8388607.9999999999999TiBB" };
+	static const char *const wrong[] = { "",
+					     " ",
+					     "-1",
+					     "+1",
+					     "GiB",
+					     "1G",
+					     "1 GiB x",
+					     "1.5",
+					     "1.GiB",
+					     ".5GiB",
+					     "0x10",
+					     "1e9",
+					     "9223372036854775808",
+					     "8388608TiB",
+					     "8388607.9999999999999TiBB" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)

@@ -140,9 +140,34 @@ static void a_truncated_file_is_read_to_its_last_whole_record(void **state)
 	done(&f);
 }
 
+static void what_a_truncated_file_lacks_was_not_given_up(void **state)
+{
+	const struct replay_options options = { 0 };
+	struct replay r;
+	struct file f;
+
+	(void)state;
+	make(&f);
+	free(f.at);
+	write_segment(&f.w, 10);
+	write_event(&f.w, MT_TENSOR_ALLOC, 0x900000, 512, 0, 0);
+	f.at = write_finish(&f.w, &f.size);
+	header(&f)->segment[0].offset = f.size - 50 * sizeof(struct mt_record);
+	header(&f)->segment[1].offset = f.size - 60 * sizeof(struct mt_record);
+	assert_int_equal(open_file(&f), 0);
+	assert_true(f.trace.truncated);
+	replay_trace(&r, &f.trace, &options);
+	assert_int_equal(r.given_up, 10);
+	assert_int_equal(f.trace.segments[1].gap, 60);
+	replay_release(&r);
+	done(&f);
+}
+
 static void segments_outside_of_the_file_do_no_harm(void **state)
 {
-	static const uint64_t offsets[] = { 0, 8, MT_HEADER_BYTES - 1, UINT64_MAX, UINT64_MAX - 31, UINT64_MAX / 2, 1u << 30 };
+	static const uint64_t offsets[] = {
+		0, 8, MT_HEADER_BYTES - 1, UINT64_MAX, UINT64_MAX - 31, UINT64_MAX / 2, 1u << 30
+	};
 	struct file f;
 
 	(void)state;
@@ -300,8 +325,10 @@ static void patterns_match(void **state)
 {
 	(void)state;
 	assert_true(str_matches((struct str){ "pt_autograd_0", 13 }, "pt_autograd*"));
-	assert_true(str_matches((struct str){ "/x/torch/optim/adamw.py", 23 }, "*/torch/optim/*.py"));
-	assert_false(str_matches((struct str){ "/x/torch/optim/adamw.pyc", 24 }, "*/torch/optim/*.py"));
+	assert_true(
+		str_matches((struct str){ "/x/torch/optim/adamw.py", 23 }, "*/torch/optim/*.py"));
+	assert_false(
+		str_matches((struct str){ "/x/torch/optim/adamw.pyc", 24 }, "*/torch/optim/*.py"));
 	assert_true(str_matches((struct str){ "", 0 }, "*"));
 	assert_false(str_matches((struct str){ "", 0 }, "a"));
 }
@@ -312,6 +339,7 @@ int main(void)
 		cmocka_unit_test(a_sound_file_is_read),
 		cmocka_unit_test(other_files_are_refused),
 		cmocka_unit_test(a_truncated_file_is_read_to_its_last_whole_record),
+		cmocka_unit_test(what_a_truncated_file_lacks_was_not_given_up),
 		cmocka_unit_test(segments_outside_of_the_file_do_no_harm),
 		cmocka_unit_test(segments_on_top_of_each_other_are_read_once),
 		cmocka_unit_test(used_beyond_capacity_is_clamped),

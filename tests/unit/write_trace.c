@@ -77,7 +77,8 @@ uint32_t write_module(struct writer *w, const char *path)
 	return write_entry(w, MT_ENTRY_MODULE, path, strlen(path));
 }
 
-uint32_t write_place(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1, uint32_t f2, uint32_t f3)
+uint32_t write_place(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1, uint32_t f2,
+		     uint32_t f3)
 {
 	uint32_t words[] = { module, f0, f1, f2, f3 };
 	size_t n = 1;
@@ -113,7 +114,8 @@ void write_segment(struct writer *w, uint64_t gap)
 
 	if (w->segment_count == WRITE_MOST_SEGMENTS)
 		abort();
-	w->segments[w->segment_count++].first_sequence = last->first_sequence + last->event_count + gap;
+	w->segments[w->segment_count++].first_sequence =
+		last->first_sequence + last->event_count + gap;
 }
 
 static void append(struct mt_record **records, size_t *count, size_t *room, struct mt_record r)
@@ -125,19 +127,27 @@ static void append(struct mt_record **records, size_t *count, size_t *room, stru
 	(*records)[(*count)++] = r;
 }
 
-void write_event_on(struct writer *w, int device, int kind, uint64_t address, int64_t bytes, uint32_t place, uint16_t thread)
+void write_event_on(struct writer *w, int device, int kind, uint64_t address, int64_t bytes,
+		    uint32_t place, uint16_t thread)
 {
 	struct written_segment *s = &w->segments[w->segment_count - 1];
 
 	w->time += TIME_STEP;
 	append(&s->events, &s->event_count, &s->event_room,
-	       (struct mt_record){ .time_ns = w->time, .address = address, .bytes = bytes, .place = place, .thread = thread,
-				   .kind = (uint8_t)kind, .device = (uint8_t)device });
+	       (struct mt_record){ .time_ns = w->time,
+				   .address = address,
+				   .bytes = bytes,
+				   .place = place,
+				   .thread = thread,
+				   .kind = (uint8_t)kind,
+				   .device = (uint8_t)device });
 }
 
-void write_event(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place, uint16_t thread)
+void write_event(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place,
+		 uint16_t thread)
 {
-	write_event_on(w, kind == MT_HOST_ALLOC || kind == MT_HOST_FREE ? MT_NO_DEVICE : 0, kind, address, bytes, place, thread);
+	write_event_on(w, kind == MT_HOST_ALLOC || kind == MT_HOST_FREE ? MT_NO_DEVICE : 0, kind,
+		       address, bytes, place, thread);
 }
 
 void write_keyframe(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place)
@@ -146,7 +156,8 @@ void write_keyframe(struct writer *w, int kind, uint64_t address, int64_t bytes,
 
 	s->has_keyframe = 1;
 	append(&s->keyframe, &s->keyframe_count, &s->keyframe_room,
-	       (struct mt_record){ .address = address, .bytes = bytes, .place = place, .kind = (uint8_t)kind });
+	       (struct mt_record){
+		       .address = address, .bytes = bytes, .place = place, .kind = (uint8_t)kind });
 }
 
 unsigned char *write_finish(const struct writer *w, size_t *size)
@@ -157,7 +168,8 @@ unsigned char *write_finish(const struct writer *w, size_t *size)
 
 	*size = MT_HEADER_BYTES + w->table_used;
 	for (size_t i = 0; i < w->segment_count; i++)
-		*size += (w->segments[i].event_count + w->segments[i].keyframe_count) * sizeof(struct mt_record);
+		*size += (w->segments[i].event_count + w->segments[i].keyframe_count) *
+			 sizeof(struct mt_record);
 	file = checked(calloc(1, *size));
 	memcpy(file, &w->header, sizeof(w->header));
 	h = (struct mt_header *)(void *)file;
@@ -171,12 +183,18 @@ unsigned char *write_finish(const struct writer *w, size_t *size)
 		h->end_ns = w->time;
 	for (size_t i = 0; i < w->segment_count; i++) {
 		const struct written_segment *s = &w->segments[i];
-		size_t keyframe = s->keyframe_count * sizeof(struct mt_record), events = s->event_count * sizeof(struct mt_record);
+		size_t keyframe = s->keyframe_count * sizeof(struct mt_record),
+		       events = s->event_count * sizeof(struct mt_record);
 
 		h->segment[i] = (struct mt_segment){
-			.offset = at + keyframe, .capacity = s->event_count, .used = s->event_count,
-			.first_sequence = s->first_sequence, .keyframe_offset = at, .keyframe_capacity = s->keyframe_count,
-			.keyframe_records = s->keyframe_count, .has_keyframe = (uint64_t)s->has_keyframe,
+			.offset = at + keyframe,
+			.capacity = s->event_count,
+			.used = s->event_count,
+			.first_sequence = s->first_sequence,
+			.keyframe_offset = at,
+			.keyframe_capacity = s->keyframe_count,
+			.keyframe_records = s->keyframe_count,
+			.has_keyframe = (uint64_t)s->has_keyframe,
 		};
 		if (keyframe)
 			memcpy(file + at, s->keyframe, keyframe);

@@ -1,0 +1,9 @@
+#!/bin/sh
+# make bench: what tracing costs, beside what one would use instead. Prints the bars and what was measured, with the spread.
+set -eu
+cd "$(dirname "$0")/../.."
+tests/setup.sh
+make -s -j"$(nproc)"
+mkdir -p build/bench
+cc -std=gnu17 -O2 -shared -fPIC tests/bench/hook_cost.c -o build/bench/hook_cost.so
+exec python3 tests/bench/bench.py "$@"

@@ -1,0 +1,71 @@
+"""What the tests on real jobs share: environments, runs on the simulated device, traces."""
+import functools
+import glob
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import mtr
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(ROOT, "build")
+MEMTRACE = os.path.join(BUILD, "memtrace")
+PRELOAD = os.path.join(BUILD, "libmemtrace.so")
+SIM = os.path.join(BUILD, "libcudasim.so")
+JOBS = os.path.join(ROOT, "tests", "jobs")
+GPT2 = os.path.join(ROOT, "examples", "train_gpt2.py")
+GiB, MiB = 1 << 30, 1 << 20
+
+
+@functools.lru_cache(None)
+def python(version="2.15"):
+    return subprocess.run([os.path.join(ROOT, "tests", "python-env.sh"), version], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout.strip()
+
+
+def torchrun(ranks, *command, version="2.15"):
+    return [python(version), "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", "0", "--rdzv-backend",
+            "c10d", "--rdzv-endpoint", "127.0.0.1:0", *command]
+
+
+def environment(**settings):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_", "PYTORCH_", "RANK", "WORLD_SIZE", "LD_PRELOAD"))}
+    env.update({k: str(v) for k, v in settings.items()})
+    return env
+
+
+class Case(unittest.TestCase):
+    """A test with a directory of its own for traces."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="memtrace-test-")
+        self.addCleanup(shutil.rmtree, self.dir, True)
+        self.traces = os.path.join(self.dir, "traces")
+
+    def run_(self, command, timeout=600, status=0, **settings):
+        """Runs COMMAND as is; returns the finished process."""
+        done = subprocess.run(command, env=environment(**settings), cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=timeout)
+        if status is not None and done.returncode != status:
+            self.fail("%s\nexit status %d, not %d\n%s\n%s" % (" ".join(command), done.returncode, status, done.stdout[-2000:], done.stderr[-4000:]))
+        return done
+
+    def simulate(self, command, *options, **keys):
+        return self.run_([MEMTRACE, "simulate", "-o", self.traces, *options, "--", *command], **keys)
+
+    def paths(self):
+        return sorted(glob.glob(os.path.join(self.traces, "*.mtr")))
+
+    def trace(self):
+        paths = self.paths()
+        self.assertEqual(len(paths), 1, paths)
+        return mtr.Trace(paths[0])
+
+    def report(self, *options, status=0):
+        return json.loads(self.run_([MEMTRACE, "report", "--json", *options, self.traces], status=status).stdout)
+
+    def text(self, *options):
+        return self.run_([MEMTRACE, "report", *options, self.traces], COLUMNS=100).stdout

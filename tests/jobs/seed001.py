@@ -1,0 +1,23 @@
+"""Document 001's GPT-2 small run: batch 12, gradients of the first step kept, so that the second step starts from the steady state."""
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples"))
+from train_gpt2 import GPT  # noqa: E402
+
+model = GPT(12, 768, 12, 50304, 1024, False).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+for step in range(3):
+    tokens = torch.randint(0, 50304, (12, 1024)).cuda()
+    targets = torch.randint(0, 50304, (12, 1024)).cuda()
+    if step == 1:
+        torch.cuda.reset_peak_memory_stats()
+    with torch.autocast("cuda", dtype=torch.float16):
+        logits, loss = model(tokens, targets)
+    loss.backward()
+    optimizer.step()
+    if step > 0:
+        optimizer.zero_grad(set_to_none=True)
+print(sum(p.numel() for p in model.parameters()), torch.cuda.max_memory_allocated())

@@ -1,0 +1,64 @@
+"""Running out of memory: what was asked and what there was, as PyTorch itself says it."""
+import json
+import os
+import re
+
+from harness import JOBS, MiB, Case, python, torchrun
+
+
+class OutOfMemory(Case):
+    def oom(self, how, status):
+        done = self.simulate([python(), os.path.join(JOBS, "oom.py"), how], "--memory", "12GiB", status=status)
+        self.said = json.loads(done.stdout)
+        self.stderr = done.stderr
+        report = self.report()
+        self.entry = report["ranks"][0]
+        return self.entry["oom"]
+
+    def check(self, oom):
+        said = self.said
+        self.assertEqual(oom["requested_bytes"], said["tried"])
+        self.assertEqual(oom["allocated_bytes"], said["allocated"])
+        self.assertEqual(oom["reserved_bytes"], said["reserved"])
+        self.assertEqual(oom["free_bytes"], said["free"])
+        # the hole that the job made is the largest free cached block, unless PyTorch gave it back to the device first
+        self.assertIn(oom["largest_free_bytes"], (0, 96 * MiB))
+        self.assertEqual(said["reserved"] - said["allocated"], oom["largest_free_bytes"])
+        self.assertIn("Tried to allocate 512.00 MiB", said["message"])
+        self.assertEqual("%.2f" % (oom["free_bytes"] / MiB), re.search(r"of which ([0-9.]+) (?:M|G)iB is free", said["message"]).group(1)
+                         if "MiB is free" in said["message"] else "%.2f" % (oom["free_bytes"] / MiB))
+
+    def test_caught(self):
+        ooms = self.oom("caught", 0)
+        self.assertEqual(len(ooms), self.said["ooms"])
+        self.check(ooms[-1])
+        self.assertEqual(self.entry["end"], "exit")
+
+    def test_fatal(self):
+        ooms = self.oom("fatal", 1)
+        self.check(ooms[-1])
+        self.assertEqual(self.entry["end"], "oom")
+        lines = [l for l in self.stderr.splitlines() if l.startswith("memtrace:")]
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("out of memory", lines[0])
+        self.assertIn("memtrace report", lines[0])
+        text = " ".join(self.text().split())
+        self.assertRegex(text, r"^OUT OF MEMORY process .* asked 512\.0 MiB, free 64\.0 MiB, largest cached free block")
+        self.assertRegex(text, r"oom\.py:1[0-9]")
+
+    def test_os_exit(self):
+        """No handler runs, no line is owed; the trace still knows."""
+        ooms = self.oom("os_exit", 3)
+        self.check(ooms[-1])
+        self.assertEqual(self.entry["end"], "oom")
+
+    def test_ranks(self):
+        """Two ranks die of it; one line is said."""
+        done = self.simulate(torchrun(2, os.path.join(JOBS, "oom.py"), "fatal"), "--memory", "12GiB", "--gpus", "2", status=1)
+        lines = [l for l in done.stderr.splitlines() if l.startswith("memtrace:")]
+        self.assertEqual(len(lines), 1, lines)
+        self.assertRegex(self.text(), r"OUT OF MEMORY +rank [01] of 2")
+
+    def test_quiet(self):
+        done = self.simulate([python(), os.path.join(JOBS, "oom.py"), "fatal"], "--memory", "12GiB", status=1, MEMTRACE_QUIET=1)
+        self.assertNotIn("memtrace:", done.stderr)

@@ -1,0 +1,227 @@
+/* The simulated NCCL, rank by rank in forked processes: right arithmetic, true splits, and waits that end. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* nccl.h is not needed to build: the few declarations that are used. */
+typedef struct { char bytes[128]; } ncclUniqueId;
+typedef struct comm *ncclComm_t;
+enum { INT8 = 0, INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, DOUBLE = 8, BFLOAT16 = 9 };
+enum { SUM, PROD, MAX, MIN, AVG };
+enum { SYSTEM_ERROR = 2, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
+int ncclGetUniqueId(ncclUniqueId *id);
+int ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
+int ncclCommDestroy(ncclComm_t comm);
+int ncclCommCount(ncclComm_t comm, int *count);
+int ncclCommUserRank(ncclComm_t comm, int *rank);
+int ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out, void *config);
+int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, ncclComm_t comm, void *stream);
+int ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream);
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation, ncclComm_t comm, void *stream);
+int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm, void *stream);
+int ncclSend(const void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
+int ncclRecv(void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
+
+/* A rank's role: 0 for success, else the source line of what was wrong. */
+#define WANT(condition) do { if (!(condition)) return __LINE__; } while (0)
+typedef int (*role)(ncclComm_t comm, int rank, int ranks);
+
+static int run(int ranks, role play, int killed)
+{
+	ncclUniqueId id;
+	pid_t pids[8];
+	int worst = 0;
+	assert_int_equal(ncclGetUniqueId(&id), 0);
+	for (int rank = 0; rank < ranks; rank++) {
+		pids[rank] = fork();
+		if (pids[rank])
+			continue;
+		ncclComm_t comm;
+		int wrong = ncclCommInitRank(&comm, ranks, id, rank) ? __LINE__ : play(comm, rank, ranks);
+		if (wrong)
+			fprintf(stderr, "rank %d: line %d\n", rank, wrong);
+		_exit(wrong ? 1 : 0);
+	}
+	for (int rank = 0; rank < ranks; rank++) {
+		int status;
+		waitpid(pids[rank], &status, 0);
+		if (rank != killed && status)
+			worst = 1;
+	}
+	return worst;
+}
+
+static int segments_now(void)
+{
+	int count = 0;
+	DIR *directory = opendir("/dev/shm");
+	for (struct dirent *entry; directory && (entry = readdir(directory));)
+		count += !strncmp(entry->d_name, "cudasim-", 8);
+	if (directory)
+		closedir(directory);
+	return count;
+}
+
+/* Other jobs of this machine have a segment too, but only while their ranks gather: a leak stays. */
+static int segments(void)
+{
+	int count = segments_now();
+	for (int i = 0; count && i < 200; i++) {
+		usleep(20000);
+		count = segments_now();
+	}
+	return count;
+}
+
+static int play_reductions(ncclComm_t comm, int rank, int ranks)
+{
+	float f[3] = { rank + 1.f, -rank, 0.5f };
+	WANT(!ncclAllReduce(f, f, 3, FLOAT, SUM, comm, NULL));
+	WANT(f[0] == 6 && f[1] == -3 && f[2] == 1.5f);
+	int64_t i[2] = { rank, 1ll << (40 + rank) };
+	WANT(!ncclAllReduce(i, i, 2, INT64, MAX, comm, NULL));
+	WANT(i[0] == 2 && i[1] == 1ll << 42);
+	int8_t c[1] = { 100 }; /* 300 wraps to 44 */
+	WANT(!ncclAllReduce(c, c, 1, INT8, SUM, comm, NULL) && c[0] == 44);
+	double d[1] = { rank + 1 };
+	WANT(!ncclAllReduce(d, d, 1, DOUBLE, AVG, comm, NULL) && d[0] == 2);
+	/* 1, 2^-24 (the smallest subnormal) and 65504 (the largest), three times: the last is infinite */
+	uint16_t h[3] = { 0x3c00, 0x0001, 0x7bff };
+	WANT(!ncclAllReduce(h, h, 3, HALF, SUM, comm, NULL));
+	WANT(h[0] == 0x4200 && h[1] == 0x0003 && h[2] == 0x7c00);
+	uint16_t b[2] = { 0x3f80, 0xc000 }; /* 1, -2 */
+	WANT(!ncclAllReduce(b, b, 2, BFLOAT16, PROD, comm, NULL) && b[0] == 0x3f80 && b[1] == 0xc100);
+	int32_t in[3] = { 10 * rank, 10 * rank + 1, 10 * rank + 2 }, part;
+	WANT(!ncclReduceScatter(in, &part, 1, INT32, SUM, comm, NULL) && part == 30 + 3 * rank);
+	WANT(!ncclAllGather(&rank, in, 1, INT32, comm, NULL) && in[0] == 0 && in[1] == 1 && in[2] == 2);
+	WANT(!ncclBroadcast(&in[2], &part, 1, INT32, 1, comm, NULL) && part == 2);
+	(void)ranks;
+	return ncclCommDestroy(comm) ? __LINE__ : 0;
+}
+
+static void reductions_are_right(void **state)
+{
+	(void)state;
+	assert_int_equal(run(3, play_reductions, -1), 0);
+	assert_int_equal(segments(), 0);
+}
+
+/* Every rank sends twenty messages, more than a mailbox holds, before anyone has received. */
+static int play_ring(ncclComm_t comm, int rank, int ranks)
+{
+	int out[20], in[20] = { 0 }, own = 5, back = 0;
+	WANT(!ncclGroupStart());
+	for (int i = 0; i < 20; i++) {
+		out[i] = 100 * rank + i;
+		WANT(!ncclSend(&out[i], 1, INT32, (rank + 1) % ranks, comm, NULL));
+	}
+	for (int i = 0; i < 20; i++)
+		WANT(!ncclRecv(&in[i], 1, INT32, (rank + ranks - 1) % ranks, comm, NULL));
+	WANT(!ncclSend(&own, 1, INT32, rank, comm, NULL) && !ncclRecv(&back, 1, INT32, rank, comm, NULL));
+	WANT(!ncclGroupEnd());
+	for (int i = 0; i < 20; i++)
+		WANT(in[i] == 100 * ((rank + ranks - 1) % ranks) + i);
+	WANT(back == 5);
+	return ncclCommDestroy(comm) ? __LINE__ : 0;
+}
+
+static void sends_cannot_block_one_another(void **state)
+{
+	(void)state;
+	assert_int_equal(run(4, play_ring, -1), 0);
+}
+
+/* Colours 0 1 0 -1; the keys turn the order of ranks 0 and 2 around. */
+static int play_split(ncclComm_t comm, int rank, int ranks)
+{
+	static const int colours[] = { 0, 1, 0, -1 }, sizes[] = { 2, 1, 2, 0 }, places[] = { 1, 0, 0, 0 };
+	ncclComm_t part;
+	int count, place, sum = 1;
+	(void)ranks;
+	WANT(!ncclCommSplit(comm, colours[rank], -rank, &part, NULL));
+	if (colours[rank] < 0)
+		return part ? __LINE__ : 0;
+	WANT(!ncclCommCount(part, &count) && count == sizes[rank]);
+	WANT(!ncclCommUserRank(part, &place) && place == places[rank]);
+	WANT(!ncclAllReduce(&sum, &sum, 1, INT32, SUM, part, NULL) && sum == sizes[rank]);
+	return ncclCommDestroy(part) ? __LINE__ : 0;
+}
+
+static void splits_have_their_true_sizes(void **state)
+{
+	(void)state;
+	assert_int_equal(run(4, play_split, -1), 0);
+	assert_int_equal(segments(), 0);
+}
+
+static int play_death(ncclComm_t comm, int rank, int ranks)
+{
+	int x = 1;
+	(void)ranks;
+	if (rank == 1)
+		kill(getpid(), SIGKILL);
+	return ncclAllReduce(&x, &x, 1, INT32, SUM, comm, NULL) == REMOTE_ERROR ? 0 : __LINE__;
+}
+
+static int play_absence(ncclComm_t comm, int rank, int ranks)
+{
+	int x = 1;
+	(void)ranks;
+	if (rank == 1) {
+		sleep(3);
+		return 0;
+	}
+	return ncclRecv(&x, 1, INT32, 1, comm, NULL) == SYSTEM_ERROR ? 0 : __LINE__;
+}
+
+static int play_disagreement(ncclComm_t comm, int rank, int ranks)
+{
+	int x[2] = { 1, 1 };
+	(void)ranks;
+	return ncclAllReduce(x, x, rank ? 2 : 1, INT32, SUM, comm, NULL) == INVALID_USAGE ? 0 : __LINE__;
+}
+
+static void waits_end(void **state)
+{
+	(void)state;
+	assert_int_equal(run(2, play_death, 1), 0);
+	assert_int_equal(run(2, play_absence, -1), 0);
+	assert_int_equal(run(2, play_disagreement, -1), 0);
+	assert_int_equal(segments(), 0);
+}
+
+/* Only rank 0 of 2 comes: the wait in the beginning ends too, and takes the segment with it. */
+static void a_rank_alone_gives_up(void **state)
+{
+	(void)state;
+	ncclUniqueId id;
+	ncclComm_t comm;
+	assert_int_equal(ncclGetUniqueId(&id), 0);
+	assert_int_equal(ncclCommInitRank(&comm, 2, id, 0), SYSTEM_ERROR);
+	assert_int_equal(segments(), 0);
+}
+
+int main(void)
+{
+	setenv("CUDASIM_TIMEOUT", "1", 1);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reductions_are_right),
+		cmocka_unit_test(sends_cannot_block_one_another),
+		cmocka_unit_test(splits_have_their_true_sizes),
+		cmocka_unit_test(waits_end),
+		cmocka_unit_test(a_rank_alone_gives_up),
+	};
+	return cmocka_run_group_tests_name("simulated NCCL", tests, NULL, NULL);
+}
