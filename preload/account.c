@@ -11,8 +11,8 @@
 #define SAMPLE_EVERY_NS 10000000u
 
 static struct {
-	struct lock lock;                       /* account_device(): CUDA calls come from any thread */
-	uint8_t reports[MT_MAX_DEVICES];        /* PyTorch's allocator reports blocks here */
+	struct lock lock;                /* account_device(): CUDA calls come from any thread */
+	uint8_t reports[MT_MAX_DEVICES]; /* PyTorch's allocator reports blocks here */
 	uint64_t sampled_ns[MT_MAX_DEVICES];
 	uint64_t pool_reserved[MT_MAX_DEVICES];
 } a;
@@ -30,7 +30,8 @@ static void device_peak(struct mt_device *d)
 		d->device_peak = all;
 }
 
-int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved, uint64_t *allocated_peak)
+int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
+		  uint64_t *allocated_peak)
 {
 	struct mt_device *d = &recorder_header()->device[device];
 	int changed;
@@ -38,7 +39,8 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 	if (__builtin_expect(!a.reports[device], 0)) {
 		/* Until now its CUDA calls stood for its blocks: they were its segments. */
 		a.reports[device] = 1;
-		d->allocated = d->allocated_peak = d->reserved = d->reserved_peak = d->allocs = d->frees = 0;
+		d->allocated = d->allocated_peak = d->reserved = d->reserved_peak = d->allocs =
+			d->frees = 0;
 	}
 	changed = d->reserved != reserved;
 	d->allocated = allocated;

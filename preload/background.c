@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static struct {
-	_Atomic uint32_t wakeups;       /* the futex; bit 0 of `state` tells the thread to end */
+	_Atomic uint32_t wakeups; /* the futex; bit 0 of `state` tells the thread to end */
 	atomic_uint ending, running;
 	void (*once)(void);
 	void (*work)(void);
@@ -25,7 +25,7 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct t
 
 static void *run(void *unused)
 {
-	struct timespec pause = { .tv_nsec = 60000000 };        /* soon once, then every ten seconds */
+	struct timespec pause = { .tv_nsec = 60000000 }; /* soon once, then every ten seconds */
 	uint32_t seen;
 
 	(void)unused;

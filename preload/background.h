@@ -1,8 +1,10 @@
-/* The helper thread: prepares what recording will need, writes keyframes, prints lines, asks slow questions. */
+/* The helper thread: prepares what recording will need, writes keyframes, prints lines, asks slow
+ * questions. */
 #ifndef PRELOAD_BACKGROUND_H
 #define PRELOAD_BACKGROUND_H
 
-/* Starts the thread with all signals blocked. ONCE is run on it first, then WORK at every wake-up and every ten seconds. */
+/* Starts the thread with all signals blocked. ONCE is run on it first, then WORK at every wake-up
+ * and every ten seconds. */
 int background_start(void (*once)(void), void (*work)(void));
 
 /* Wakes the thread; callable anywhere, never waits. */

@@ -5,14 +5,14 @@
 
 #include "file.h"
 
-#define FIRST_RATE_AFTER_NS 50000000u   /* 20 ns of reading error in 50 ms: 0.4 ppm */
-#define ABSURD_NS 1000000               /* the counter is no clock if it is this far off */
+#define FIRST_RATE_AFTER_NS 50000000u /* 20 ns of reading error in 50 ms: 0.4 ppm */
+#define ABSURD_NS 1000000             /* the counter is no clock if it is this far off */
 
 _Atomic(const struct clock_line *) clock_line;
 
 static struct {
-	uint64_t tsc, ns;               /* the first reading; 0: the counter is not to be used */
-	struct clock_line line[2];      /* the one in use, and the next */
+	uint64_t tsc, ns;          /* the first reading; 0: the counter is not to be used */
+	struct clock_line line[2]; /* the one in use, and the next */
 	unsigned next;
 } c;
 
@@ -22,7 +22,8 @@ void clock_begin(void)
 
 	atomic_store(&clock_line, NULL);
 	memset(&c, 0, sizeof(c));
-	if (file_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof(source) - 1) < 4 ||
+	if (file_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
+		      sizeof(source) - 1) < 4 ||
 	    strncmp(source, "tsc\n", 4) != 0)
 		return;
 	c.tsc = CLOCK_COUNTER();
@@ -37,14 +38,15 @@ void clock_correct(void)
 
 	if (!c.tsc || ns - c.ns < FIRST_RATE_AFTER_NS)
 		return;
-	shown = old ? old->ns + (uint64_t)((unsigned __int128)(tsc - old->tsc) * old->rate >> 32) : ns;
+	shown = old ? old->ns + (uint64_t)((unsigned __int128)(tsc - old->tsc) * old->rate >> 32)
+		    : ns;
 	if (shown > ns + ABSURD_NS || shown + ABSURD_NS < ns) {
 		c.tsc = 0;
 		atomic_store(&clock_line, NULL);
 		return;
 	}
 	l->tsc = tsc;
-	l->ns = shown > ns ? shown : ns;        /* never back */
+	l->ns = shown > ns ? shown : ns; /* never back */
 	l->rate = (uint64_t)(((unsigned __int128)(ns - c.ns) << 32) / (tsc - c.tsc));
 	atomic_store_explicit(&clock_line, l, memory_order_release);
 	c.next ^= 1;

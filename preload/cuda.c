@@ -11,14 +11,14 @@
 #include "text.h"
 
 /* What is asked, typed by the vendor's headers. A function that is not loaded is NULL. */
-#define QUESTIONS(X)               \
-	X(cudaGetDevice)           \
-	X(cudaMemGetInfo)          \
-	X(cudaDeviceGetMemPool)    \
-	X(cudaMemPoolGetAttribute) \
-	X(cudaStreamIsCapturing)   \
+#define QUESTIONS(X)                           \
+	X(cudaGetDevice)                       \
+	X(cudaMemGetInfo)                      \
+	X(cudaDeviceGetMemPool)                \
+	X(cudaMemPoolGetAttribute)             \
+	X(cudaStreamIsCapturing)               \
 	X(cudaThreadExchangeStreamCaptureMode) \
-	X(cudaRuntimeGetVersion)   \
+	X(cudaRuntimeGetVersion)               \
 	X(cudaDriverGetVersion)
 
 static struct {
@@ -78,7 +78,8 @@ int cuda_is_capturing(void *stream)
 	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
 	find();
-	return real.cudaStreamIsCapturing && real.cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+	return real.cudaStreamIsCapturing &&
+	       real.cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
 	       status != cudaStreamCaptureStatusNone;
 }
 
@@ -90,7 +91,8 @@ int cuda_pool(int device, void *pool, uint64_t *used, uint64_t *reserved)
 	if (!real.cudaDeviceGetMemPool || !real.cudaMemPoolGetAttribute ||
 	    (!p && real.cudaDeviceGetMemPool(&p, device) != cudaSuccess) ||
 	    real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrUsedMemCurrent, used) != cudaSuccess ||
-	    real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrReservedMemCurrent, reserved) != cudaSuccess)
+	    real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrReservedMemCurrent, reserved) !=
+		    cudaSuccess)
 		return -1;
 	return 0;
 }
@@ -145,7 +147,8 @@ static void describe_torch(void)
 	const char *p, *end;
 	long n;
 
-	if (!resolve_module(resolve("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"), file, sizeof(file)))
+	if (!resolve_module(resolve("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"), file,
+			    sizeof(file)))
 		return;
 	p = strstr(file, "/lib/libc10");
 	if (!p)

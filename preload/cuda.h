@@ -1,4 +1,5 @@
-/* The few questions that the preload asks CUDA itself, always the real functions. Nothing here makes a context. */
+/* The few questions that the preload asks CUDA itself, always the real functions. Nothing here
+ * makes a context. */
 #ifndef PRELOAD_CUDA_H
 #define PRELOAD_CUDA_H
 

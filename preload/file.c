@@ -17,7 +17,7 @@ static int make_directories(const char *path)
 	if (n == 0 || n >= sizeof(part))
 		return -ENAMETOOLONG;
 	memcpy(part, path, n + 1);
-	for (char *p = part + 1; ; p++) {
+	for (char *p = part + 1;; p++) {
 		char c = *p;
 		if (c != '/' && c != 0)
 			continue;
@@ -35,7 +35,8 @@ static int exceeds_limit(uint64_t size)
 {
 	struct rlimit limit;
 
-	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur;
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+	       size > limit.rlim_cur;
 }
 
 static void *map(int fd, uint64_t offset, size_t bytes)
@@ -44,7 +45,7 @@ static void *map(int fd, uint64_t offset, size_t bytes)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	madvise(p, bytes, MADV_DONTFORK);       /* a forked child cannot write here even by mistake */
+	madvise(p, bytes, MADV_DONTFORK); /* a forked child cannot write here even by mistake */
 	return p;
 }
 
@@ -100,7 +101,8 @@ int file_create(struct trace_file *f, const char *directory, const char *name, s
 		f->fd = -1;
 		return e;
 	}
-	/* Tells a reader that the writer lives. Not every file system has locks; a reader then says "unknown". */
+	/* Tells a reader that the writer lives. Not every file system has locks; a reader then says
+	 * "unknown". */
 	(void)fcntl(f->fd, F_SETLK, &lock);
 	return 0;
 }

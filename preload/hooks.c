@@ -1,6 +1,6 @@
 /*
- * The wrappers: each calls the real function, returns its result unchanged, and records what it did to memory. A call made inside
- * another wrapped call counts once, with the outermost.
+ * The wrappers: each calls the real function, returns its result unchanged, and records what it did
+ * to memory. A call made inside another wrapped call counts once, with the outermost.
  */
 #define _GNU_SOURCE
 #include "hooks.h"
@@ -50,7 +50,7 @@ static struct {
 static struct {
 	struct lock lock;
 	struct liveset set;
-	uint64_t pool_used[MT_MAX_DEVICES];     /* by our count, to see what the next allocation adds */
+	uint64_t pool_used[MT_MAX_DEVICES]; /* by our count, to see what the next allocation adds */
 } live;
 
 static __thread unsigned depth __attribute__((tls_model("initial-exec")));
@@ -95,17 +95,24 @@ static void keep(const struct mt_record *r)
 	lock_release(&live.lock);
 }
 
-static void record_allocation(unsigned kind, unsigned device, uint64_t address, uint64_t bytes, const struct module *by, uint32_t place)
+static void record_allocation(unsigned kind, unsigned device, uint64_t address, uint64_t bytes,
+			      const struct module *by, uint32_t place)
 {
-	struct mt_record r = { .address = address, .bytes = (int64_t)bytes, .place = place, .kind = (uint8_t)kind, .device = (uint8_t)device };
+	struct mt_record r = { .address = address,
+			       .bytes = (int64_t)bytes,
+			       .place = place,
+			       .kind = (uint8_t)kind,
+			       .device = (uint8_t)device };
 
 	keep(&r);
 	recording_event(kind, device, address, (int64_t)bytes, place);
 	if (kind == MT_HOST_ALLOC || kind == MT_MANAGED_ALLOC)
 		return;
-	account_device(device, (int64_t)bytes, kind == MT_POOL_ALLOC ? 0 : (int64_t)bytes, by->is_allocator);
+	account_device(device, (int64_t)bytes, kind == MT_POOL_ALLOC ? 0 : (int64_t)bytes,
+		       by->is_allocator);
 	if (!by->is_allocator || kind == MT_POOL_ALLOC)
-		account_sample(device);         /* PyTorch's own segments are sampled when it reports the block they are for */
+		account_sample(device); /* PyTorch's own segments are sampled when it reports the
+					   block they are for */
 }
 
 static void refused(const void *caller, uint64_t bytes)
@@ -119,7 +126,8 @@ static void refused(const void *caller, uint64_t bytes)
 	recording_event(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes, pystack_place(by.id));
 }
 
-static void allocated(const void *caller, unsigned kind, cudaError_t result, void **address, uint64_t bytes)
+static void allocated(const void *caller, unsigned kind, cudaError_t result, void **address,
+		      uint64_t bytes)
 {
 	struct module by;
 
@@ -133,13 +141,13 @@ static void allocated(const void *caller, unsigned kind, cudaError_t result, voi
 	if (!address || !*address)
 		return;
 	by = module_of(caller);
-	record_allocation(kind, kind == MT_HOST_ALLOC ? MT_NO_DEVICE : current_device(), (uintptr_t)*address, bytes, &by,
-			  place_of(&by, bytes));
+	record_allocation(kind, kind == MT_HOST_ALLOC ? MT_NO_DEVICE : current_device(),
+			  (uintptr_t)*address, bytes, &by, place_of(&by, bytes));
 }
 
 /*
- * The pool rounds what it gives, in its own way: where its used counter grew by at least the request and not much more, that is
- * the size.
+ * The pool rounds what it gives, in its own way: where its used counter grew by at least the
+ * request and not much more, that is the size.
  */
 static uint64_t size_in_pool(unsigned device, uint64_t bytes, uint64_t used)
 {
@@ -148,7 +156,8 @@ static uint64_t size_in_pool(unsigned device, uint64_t bytes, uint64_t used)
 	return grown >= bytes && grown - bytes <= 2u << 20 ? grown : bytes;
 }
 
-static void pool_allocated(const void *caller, cudaError_t result, void **address, uint64_t bytes, void *pool, void *stream)
+static void pool_allocated(const void *caller, cudaError_t result, void **address, uint64_t bytes,
+			   void *pool, void *stream)
 {
 	unsigned device;
 	struct module by;
@@ -173,16 +182,19 @@ static void pool_allocated(const void *caller, cudaError_t result, void **addres
 		}
 		account_pool(device, reserved);
 	}
-	record_allocation(MT_POOL_ALLOC, device, (uintptr_t)*address, size, &by, place_of(&by, bytes));
+	record_allocation(MT_POOL_ALLOC, device, (uintptr_t)*address, size, &by,
+			  place_of(&by, bytes));
 }
 
 /*
- * A free is recorded before it happens: afterwards another thread may already have been given the address. Returns what was
- * freed, so that a free that fails can be taken back; `kind` 0 when the address is not known, which is none of our business.
+ * A free is recorded before it happens: afterwards another thread may already have been given the
+ * address. Returns what was freed, so that a free that fails can be taken back; `kind` 0 when the
+ * address is not known, which is none of our business.
  */
 static struct mt_record before_free(const void *caller, uint64_t address)
 {
-	static const unsigned char kinds[] = { MT_DEVICE_ALLOC, MT_POOL_ALLOC, MT_MANAGED_ALLOC, MT_HOST_ALLOC };
+	static const unsigned char kinds[] = { MT_DEVICE_ALLOC, MT_POOL_ALLOC, MT_MANAGED_ALLOC,
+					       MT_HOST_ALLOC };
 	struct mt_record freed = { 0 }, *found = NULL;
 	struct module by;
 
@@ -200,9 +212,11 @@ static struct mt_record before_free(const void *caller, uint64_t address)
 	if (!freed.kind)
 		return freed;
 	by = module_of(caller);
-	recording_event(liveset_freed_by(freed.kind), freed.device, address, -freed.bytes, place_of(&by, (uint64_t)freed.bytes));
+	recording_event(liveset_freed_by(freed.kind), freed.device, address, -freed.bytes,
+			place_of(&by, (uint64_t)freed.bytes));
 	if (freed.kind == MT_DEVICE_ALLOC || freed.kind == MT_POOL_ALLOC)
-		account_device(freed.device, -freed.bytes, freed.kind == MT_POOL_ALLOC ? 0 : -freed.bytes, by.is_allocator);
+		account_device(freed.device, -freed.bytes,
+			       freed.kind == MT_POOL_ALLOC ? 0 : -freed.bytes, by.is_allocator);
 	return freed;
 }
 
@@ -213,53 +227,58 @@ static void after_free(const void *caller, const struct mt_record *freed, cudaEr
 	if (result == cudaSuccess || !freed->kind || !recording_on())
 		return;
 	by = module_of(caller);
-	record_allocation(freed->kind, freed->device, freed->address, (uint64_t)freed->bytes, &by, freed->place);
+	record_allocation(freed->kind, freed->device, freed->address, (uint64_t)freed->bytes, &by,
+			  freed->place);
 }
 
 #undef ALLOC
 #undef POOL
 #undef FREE
 
-/* Without the real function there is no CUDA to call; the caller learns that in CUDA's own words. */
-#define REAL(symbol) __typeof__(symbol) *call = find((void **)&real.symbol, #symbol); \
-	if (!call) return cudaErrorSharedObjectSymbolNotFound
+/* Without the real function there is no CUDA to call; the caller learns that in CUDA's own words.
+ */
+#define REAL(symbol)                                                     \
+	__typeof__(symbol) *call = find((void **)&real.symbol, #symbol); \
+	if (!call)                                                       \
+	return cudaErrorSharedObjectSymbolNotFound
 
-#define ALLOC(symbol, params, args, kind, address, bytes)                                  \
-	cudaError_t symbol params                                                          \
-	{                                                                                  \
-		cudaError_t result;                                                        \
-		REAL(symbol);                                                              \
-		depth++;                                                                   \
-		result = call args;                                                        \
-		if (--depth == 0)                                                          \
+#define ALLOC(symbol, params, args, kind, address, bytes)                                          \
+	cudaError_t symbol params                                                                  \
+	{                                                                                          \
+		cudaError_t result;                                                                \
+		REAL(symbol);                                                                      \
+		depth++;                                                                           \
+		result = call args;                                                                \
+		if (--depth == 0)                                                                  \
 			allocated(__builtin_return_address(0), MT_##kind, result, address, bytes); \
-		return result;                                                             \
+		return result;                                                                     \
 	}
 
-#define POOL(symbol, params, args, address, bytes, pool, stream)                           \
-	cudaError_t symbol params                                                          \
-	{                                                                                  \
-		cudaError_t result;                                                        \
-		REAL(symbol);                                                              \
-		depth++;                                                                   \
-		result = call args;                                                        \
-		if (--depth == 0)                                                          \
-			pool_allocated(__builtin_return_address(0), result, address, bytes, pool, stream); \
-		return result;                                                             \
+#define POOL(symbol, params, args, address, bytes, pool, stream)                                  \
+	cudaError_t symbol params                                                                 \
+	{                                                                                         \
+		cudaError_t result;                                                               \
+		REAL(symbol);                                                                     \
+		depth++;                                                                          \
+		result = call args;                                                               \
+		if (--depth == 0)                                                                 \
+			pool_allocated(__builtin_return_address(0), result, address, bytes, pool, \
+				       stream);                                                   \
+		return result;                                                                    \
 	}
 
-#define FREE(symbol, params, args, address)                                                \
-	cudaError_t symbol params                                                          \
-	{                                                                                  \
-		struct mt_record freed = { 0 };                                            \
-		cudaError_t result;                                                        \
-		REAL(symbol);                                                              \
-		if (depth++ == 0)                                                          \
+#define FREE(symbol, params, args, address)                                                     \
+	cudaError_t symbol params                                                               \
+	{                                                                                       \
+		struct mt_record freed = { 0 };                                                 \
+		cudaError_t result;                                                             \
+		REAL(symbol);                                                                   \
+		if (depth++ == 0)                                                               \
 			freed = before_free(__builtin_return_address(0), (uintptr_t)(address)); \
-		result = call args;                                                        \
-		if (--depth == 0)                                                          \
-			after_free(__builtin_return_address(0), &freed, result);           \
-		return result;                                                             \
+		result = call args;                                                             \
+		if (--depth == 0)                                                               \
+			after_free(__builtin_return_address(0), &freed, result);                \
+		return result;                                                                  \
 	}
 
 #include "hooks.def"

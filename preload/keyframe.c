@@ -8,13 +8,13 @@
 #include "liveset.h"
 #include "recorder.h"
 
-#define LEVELS 64       /* devices × (RESERVED, POOL_RESERVED, DEVICE_SAMPLE) at most 48 */
+#define LEVELS 64 /* devices × (RESERVED, POOL_RESERVED, DEVICE_SAMPLE) at most 48 */
 
 static struct {
 	struct liveset live;
 	struct mt_record level[LEVELS];
 	unsigned levels;
-	int broken;             /* no memory: no more keyframes, so nothing is reused */
+	int broken; /* no memory: no more keyframes, so nothing is reused */
 } k;
 
 void keyframe_reset(void)
@@ -40,10 +40,20 @@ static void set_level(const struct mt_record *r)
 static void apply(const struct mt_record *r)
 {
 	switch (r->kind) {
-#define EVENT(name, id, layer, effect, meaning) case MT_##name: EFFECT_##effect; break;
-#define EFFECT_ALLOC if (liveset_add(&k.live, r) != 0) k.broken = 1
-#define EFFECT_FREE { struct mt_record *found = liveset_find(&k.live, liveset_begun_by(r->kind), r->address); \
-		if (found) liveset_remove(&k.live, found); }
+#define EVENT(name, id, layer, effect, meaning) \
+	case MT_##name:                         \
+		EFFECT_##effect;                \
+		break;
+#define EFFECT_ALLOC                      \
+	if (liveset_add(&k.live, r) != 0) \
+	k.broken = 1
+#define EFFECT_FREE                                                                   \
+	{                                                                             \
+		struct mt_record *found =                                             \
+			liveset_find(&k.live, liveset_begun_by(r->kind), r->address); \
+		if (found)                                                            \
+			liveset_remove(&k.live, found);                               \
+	}
 #define EFFECT_LEVEL set_level(r)
 #define EFFECT_SAMPLE set_level(r)
 #define EFFECT_FAIL
@@ -52,7 +62,8 @@ static void apply(const struct mt_record *r)
 	}
 }
 
-/* Copies a record; one that its writer has reserved and not finished is waited for a little, then taken as lost (0). */
+/* Copies a record; one that its writer has reserved and not finished is waited for a little, then
+ * taken as lost (0). */
 static int take(const struct mt_record *from, struct mt_record *to)
 {
 	struct timespec little = { .tv_nsec = 100000 };
@@ -60,7 +71,8 @@ static int take(const struct mt_record *from, struct mt_record *to)
 
 	for (unsigned i = 0; i < 20; i++) {
 		/* the word that recorder_write() stores last */
-		last = __atomic_load_n((const uint64_t *)(const void *)&from->place, __ATOMIC_ACQUIRE);
+		last = __atomic_load_n((const uint64_t *)(const void *)&from->place,
+				       __ATOMIC_ACQUIRE);
 		memcpy(&to->place, &last, sizeof(last));
 		if (to->kind) {
 			to->time_ns = from->time_ns;
@@ -103,7 +115,7 @@ void keyframe_work(void)
 		if (k.broken)
 			return;
 		if (write_keyframe(&full) != 0)
-			return;         /* no space: recording stops by itself when it needs a segment */
+			return; /* no space: recording stops by itself when it needs a segment */
 		recorder_full_done(&full);
 	}
 }

@@ -1,11 +1,13 @@
-/* Keyframes: the helper thread replays each full segment and writes what was live at its end, so that the next one stands alone. */
+/* Keyframes: the helper thread replays each full segment and writes what was live at its end, so
+ * that the next one stands alone. */
 #ifndef PRELOAD_KEYFRAME_H
 #define PRELOAD_KEYFRAME_H
 
 /* Forgets the live set; a new recording begins. */
 void keyframe_reset(void);
 
-/* Replays the segments that became full since the last call and writes their followers' keyframes. Helper thread only. */
+/* Replays the segments that became full since the last call and writes their followers' keyframes.
+ * Helper thread only. */
 void keyframe_work(void);
 
 #endif

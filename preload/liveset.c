@@ -5,7 +5,9 @@
 
 #define FIRST_SLOTS 4096u
 
-static const struct { uint8_t layer, effect; } events[] = {
+static const struct {
+	uint8_t layer, effect;
+} events[] = {
 #define EVENT(name, id, layer, effect, meaning) [id] = { MT_LAYER_##layer, MT_EFFECT_##effect },
 #include <memtrace/events.def>
 #undef EVENT
@@ -44,7 +46,8 @@ static int grow(struct liveset *set)
 	size_t slots = set->slot ? (set->mask + 1) * 2 : FIRST_SLOTS;
 	struct liveset bigger = { .mask = slots - 1 };
 
-	bigger.slot = mmap(NULL, slots * sizeof(*bigger.slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bigger.slot = mmap(NULL, slots * sizeof(*bigger.slot), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (bigger.slot == MAP_FAILED)
 		return -1;
 	if (set->slot) {

@@ -1,6 +1,7 @@
 /*
- * The allocations that are live, by address: the records that made them. Not thread-safe. Memory comes from mmap, so that
- * nothing here enters the host's malloc; when there is none, the set stays as it is and the call says so.
+ * The allocations that are live, by address: the records that made them. Not thread-safe. Memory
+ * comes from mmap, so that nothing here enters the host's malloc; when there is none, the set stays
+ * as it is and the call says so.
  */
 #ifndef PRELOAD_LIVESET_H
 #define PRELOAD_LIVESET_H
@@ -9,19 +10,21 @@
 #include <stddef.h>
 
 struct liveset {
-	struct mt_record *slot;         /* kind 0: free */
+	struct mt_record *slot; /* kind 0: free */
 	size_t mask;
 	size_t count;
 };
 
-/* The event that ends what ALLOC began (MT_DEVICE_ALLOC -> MT_DEVICE_FREE), and the reverse. 0: none. */
+/* The event that ends what ALLOC began (MT_DEVICE_ALLOC -> MT_DEVICE_FREE), and the reverse. 0:
+ * none. */
 unsigned liveset_freed_by(unsigned alloc);
 unsigned liveset_begun_by(unsigned freed);
 
 /* Adds `r`, replacing one of the same kind and address. Returns 0, or -1 without memory. */
 int liveset_add(struct liveset *set, const struct mt_record *r);
 
-/* Finds the allocation that a free of `kind` (an ALLOC kind) at `address` ends. NULL: not known. Valid until the next change. */
+/* Finds the allocation that a free of `kind` (an ALLOC kind) at `address` ends. NULL: not known.
+ * Valid until the next change. */
 struct mt_record *liveset_find(const struct liveset *set, unsigned kind, uint64_t address);
 
 void liveset_remove(struct liveset *set, struct mt_record *found);

@@ -1,6 +1,6 @@
 /*
- * A lock that cannot hang the host: waiting has a limit, and whoever does not get it records less instead. Holders do not
- * call into the host, CUDA or Python.
+ * A lock that cannot hang the host: waiting has a limit, and whoever does not get it records less
+ * instead. Holders do not call into the host, CUDA or Python.
  */
 #ifndef PRELOAD_LOCK_H
 #define PRELOAD_LOCK_H
@@ -10,9 +10,11 @@
 #include <stdint.h>
 #include <time.h>
 
-struct lock { atomic_int held; };
+struct lock {
+	atomic_int held;
+};
 
-#define LOCK_MS(n) ((uint64_t)(n) * 1000000u)
+#define LOCK_MS(n) ((uint64_t)(n)*1000000u)
 
 static inline uint64_t now_ns(void)
 {
@@ -27,7 +29,8 @@ static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 {
 	uint64_t start = 0;
 
-	for (unsigned spins = 0; atomic_exchange_explicit(&l->held, 1, memory_order_acquire); spins++) {
+	for (unsigned spins = 0; atomic_exchange_explicit(&l->held, 1, memory_order_acquire);
+	     spins++) {
 		if (spins < 100)
 			continue;
 		sched_yield();

@@ -7,13 +7,19 @@
 #include "resolve.h"
 #include "tables.h"
 
-#define SLOTS 1024      /* return addresses; call sites that allocate are few */
+#define SLOTS 1024 /* return addresses; call sites that allocate are few */
 #define MODULES 256
 
 static struct {
 	struct lock lock;
-	struct { _Atomic uintptr_t address; struct module module; } slot[SLOTS];
-	struct { const void *start; struct module module; } known[MODULES];
+	struct {
+		_Atomic uintptr_t address;
+		struct module module;
+	} slot[SLOTS];
+	struct {
+		const void *start;
+		struct module module;
+	} known[MODULES];
 	unsigned modules;
 } m;
 
@@ -61,7 +67,7 @@ struct module module_of(const void *address)
 	if (!lock_acquire(&m.lock, LOCK_MS(20)))
 		return found;
 	found = look_up(address);
-	if (!atomic_load(&m.slot[i].address)) {         /* entries are only ever added */
+	if (!atomic_load(&m.slot[i].address)) { /* entries are only ever added */
 		m.slot[i].module = found;
 		atomic_store_explicit(&m.slot[i].address, a, memory_order_release);
 	}

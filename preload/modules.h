@@ -1,12 +1,13 @@
-/* Which library called: ids of the tables for return addresses, found once and then without a lock. */
+/* Which library called: ids of the tables for return addresses, found once and then without a lock.
+ */
 #ifndef PRELOAD_MODULES_H
 #define PRELOAD_MODULES_H
 
 #include <stdint.h>
 
 struct module {
-	uint32_t id;            /* of the tables; 0: unknown */
-	int is_allocator;       /* libc10_cuda.so: PyTorch's caching allocator */
+	uint32_t id;      /* of the tables; 0: unknown */
+	int is_allocator; /* libc10_cuda.so: PyTorch's caching allocator */
 };
 
 struct module module_of(const void *address);

@@ -62,18 +62,32 @@ void notice_setting(const char *name, const char *expected)
 static const char *error_text(int e)
 {
 	switch (e) {
-	case 0: return "";
-	case ENOSPC: return "no space left on device";
-	case EDQUOT: return "disk quota exceeded";
-	case EFBIG: return "file size limit reached";
-	case EROFS: return "read-only file system";
-	case EACCES: case EPERM: return "permission denied";
-	case EMFILE: case ENFILE: return "too many open files";
-	case ENOMEM: return "out of memory";
-	case EEXIST: return "it exists already";
-	case ENOTDIR: return "not a directory";
-	case ENAMETOOLONG: return "name too long";
-	default: return "input/output error";
+	case 0:
+		return "";
+	case ENOSPC:
+		return "no space left on device";
+	case EDQUOT:
+		return "disk quota exceeded";
+	case EFBIG:
+		return "file size limit reached";
+	case EROFS:
+		return "read-only file system";
+	case EACCES:
+	case EPERM:
+		return "permission denied";
+	case EMFILE:
+	case ENFILE:
+		return "too many open files";
+	case ENOMEM:
+		return "out of memory";
+	case EEXIST:
+		return "it exists already";
+	case ENOTDIR:
+		return "not a directory";
+	case ENAMETOOLONG:
+		return "name too long";
+	default:
+		return "input/output error";
 	}
 }
 
@@ -82,7 +96,7 @@ void notice_lost(const char *how, const char *why, int e)
 	struct text t = start();
 
 	if (me->local_rank > 0 || (me->local_rank < 0 && me->rank > 0))
-		return;         /* each node's disk is its own: one line a node */
+		return; /* each node's disk is its own: one line a node */
 	text_str(&t, how);
 	text_str(&t, ": ");
 	text_str(&t, why);
@@ -97,7 +111,8 @@ void notice_lost(const char *how, const char *why, int e)
 	say(&t);
 }
 
-/* One process of the run gets 1: the one that makes the marker file. Where none can be made, the first rank. */
+/* One process of the run gets 1: the one that makes the marker file. Where none can be made, the
+ * first rank. */
 static int first_to_say(const char *what)
 {
 	struct text path = { 0 };

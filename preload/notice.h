@@ -1,4 +1,5 @@
-/* The preload's only words: single lines on stderr, silenced by MEMTRACE_QUIET=1, from one process of a job. */
+/* The preload's only words: single lines on stderr, silenced by MEMTRACE_QUIET=1, from one process
+ * of a job. */
 #ifndef PRELOAD_NOTICE_H
 #define PRELOAD_NOTICE_H
 
@@ -12,7 +13,8 @@ void notice_begin(const struct who *who, const char *directory);
 /* A MEMTRACE_ variable that is unknown (EXPECTED NULL) or has a bad value. */
 void notice_setting(const char *name, const char *expected);
 
-/* Recording could not start (HOW "not recording") or ended early (HOW "recording ended"), with errno value E. */
+/* Recording could not start (HOW "not recording") or ended early (HOW "recording ended"), with
+ * errno value E. */
 void notice_lost(const char *how, const char *why, int e);
 
 void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);

@@ -12,11 +12,14 @@
 #include "text.h"
 
 #define MAX_FRAMES 128
-#define OWNED_BY_C_STACK 3      /* _PyInterpreterFrame.owner: an entry frame without Python code, 3.12 on */
+#define OWNED_BY_C_STACK \
+	3 /* _PyInterpreterFrame.owner: an entry frame without Python code, 3.12 on */
 
 struct layout {
-	int minor, thread_frame, cframe_current, frame_code, frame_instr, frame_previous, frame_owner;
-	int code_line, code_file, code_name, code_qualname, code_bytecode, ascii, compact, utf8, utf8_length;
+	int minor, thread_frame, cframe_current, frame_code, frame_instr, frame_previous,
+		frame_owner;
+	int code_line, code_file, code_name, code_qualname, code_bytecode, ascii, compact, utf8,
+		utf8_length;
 };
 
 static const struct layout layouts[] = {
@@ -30,12 +33,13 @@ enum { UNTRIED, UNVERIFIED, ON, OFF };
 static struct {
 	atomic_int state;
 	const struct layout *layout;
-	void *(*this_thread)(void);             /* PyGILState_GetThisThreadState */
-	int (*line)(void *code, int offset);    /* PyCode_Addr2Line: reads only */
+	void *(*this_thread)(void);          /* PyGILState_GetThisThreadState */
+	int (*line)(void *code, int offset); /* PyCode_Addr2Line: reads only */
 	const void *code_type, *unicode_type;
 } py;
 
-#define FIELD(type, object, offset) (*(type const *)(const void *)((const char *)(object) + (offset)))
+#define FIELD(type, object, offset) \
+	(*(type const *)(const void *)((const char *)(object) + (offset)))
 
 void pystack_forget(void)
 {
@@ -49,7 +53,8 @@ static int off(const char *why)
 	return 0;
 }
 
-/* Finds the interpreter and the row for its version. A process without Python has no stacks and needs no note. */
+/* Finds the interpreter and the row for its version. A process without Python has no stacks and
+ * needs no note. */
 static void find_python(void)
 {
 	const char *(*version)(void);
@@ -101,7 +106,15 @@ static int is_a(const void *object, const void *type)
 {
 	const void *t;
 
-	return peek(object, offsetof(struct { long refs; void *type; }, type), &t, sizeof(t)) == 0 && t == type;
+	return peek(object,
+		    offsetof(
+			    struct {
+				    long refs;
+				    void *type;
+			    },
+			    type),
+		    &t, sizeof(t)) == 0 &&
+	       t == type;
 }
 
 /* Is this a frame as the layout says? 1 yes, 0 no, -1 one of the C stack's, which says nothing. */
@@ -126,7 +139,8 @@ static int check_frame(const void *frame)
 	       instr - ((uintptr_t)code + (unsigned)l->code_bytecode) + 2 < 1u << 24;
 }
 
-/* Follows the whole chain with safe reads once. Every frame must check, and at least one must be Python's. */
+/* Follows the whole chain with safe reads once. Every frame must check, and at least one must be
+ * Python's. */
 static int verify(const void *thread)
 {
 	const struct layout *l = py.layout;
@@ -139,11 +153,12 @@ static int verify(const void *thread)
 	for (; f && depth < MAX_FRAMES; depth++) {
 		int is = check_frame(f);
 		if (is == 0 || peek(f, l->frame_previous, &f, sizeof(f)) != 0)
-			return off("the interpreter's layout is not the known one: no Python stacks");
+			return off(
+				"the interpreter's layout is not the known one: no Python stacks");
 		good += is > 0;
 	}
 	if (!good)
-		return 0;       /* no Python frame on this thread yet: try on the next event */
+		return 0; /* no Python frame on this thread yet: try on the next event */
 	atomic_store(&py.state, ON);
 	return 1;
 }
@@ -158,14 +173,15 @@ static void text_unicode(struct text *t, const void *u)
 	const char *data = (const char *)u + l->compact;
 
 	if (!(state >> 5 & 1))
-		return;                                 /* not compact: none that the compiler makes */
+		return; /* not compact: none that the compiler makes */
 	if (state >> 6 & 1) {
 		text_bytes(t, (const char *)u + l->ascii, n);
 		return;
 	}
 	for (uint64_t i = 0; i < n; i++) {
-		uint32_t c = width == 1 ? ((const uint8_t *)data)[i] : width == 2 ? ((const uint16_t *)(const void *)data)[i] :
-			     ((const uint32_t *)(const void *)data)[i];
+		uint32_t c = width == 1   ? ((const uint8_t *)data)[i]
+			     : width == 2 ? ((const uint16_t *)(const void *)data)[i]
+					  : ((const uint32_t *)(const void *)data)[i];
 		char b[4];
 		size_t k = 0;
 		if (c < 0x80) {
@@ -195,30 +211,43 @@ static uint32_t frame_id(const void *code, uint64_t instr)
 	if (FIELD(const void *, code, 8) != py.code_type)
 		return 0;
 	name.n = file.n = 0;
-	text_unicode(&name, FIELD(const void *, code, l->code_qualname >= 0 ? l->code_qualname : l->code_name));
+	text_unicode(&name, FIELD(const void *, code,
+				  l->code_qualname >= 0 ? l->code_qualname : l->code_name));
 	text_unicode(&file, FIELD(const void *, code, l->code_file));
-	offset = l->code_bytecode < 0 ? (int)instr * 2 :
-		 (int)(instr - (uintptr_t)code - (unsigned)l->code_bytecode);
+	offset = l->code_bytecode < 0 ? (int)instr * 2
+				      : (int)(instr - (uintptr_t)code - (unsigned)l->code_bytecode);
 	line = py.line((void *)(uintptr_t)code, offset);
 	if (line < 0)
 		line = FIELD(int, code, l->code_line);
-	return tables_frame(tables_string(name.s, name.n), tables_string(file.s, file.n), (uint32_t)line);
+	return tables_frame(tables_string(name.s, name.n), tables_string(file.s, file.n),
+			    (uint32_t)line);
 }
 
 static uint64_t instruction(const void *frame)
 {
 	const struct layout *l = py.layout;
 
-	return l->code_bytecode < 0 ? FIELD(uint32_t, frame, l->frame_instr) : FIELD(uint64_t, frame, l->frame_instr);
+	return l->code_bytecode < 0 ? FIELD(uint32_t, frame, l->frame_instr)
+				    : FIELD(uint64_t, frame, l->frame_instr);
+}
+
+/* 3.12 puts a frame of a code object of its own between C and Python: nobody's code. */
+static int is_entry(const void *frame)
+{
+	const int owner = py.layout->frame_owner;
+
+	return owner >= 0 && FIELD(uint8_t, frame, owner) == OWNED_BY_C_STACK;
 }
 
 static uint32_t add_place(uint64_t hash, uint32_t module, const void *frame)
 {
 	const struct layout *l = py.layout;
-	uint32_t ids[MAX_FRAMES], n = 0;
+	uint32_t ids[MAX_FRAMES], n = 0, id;
 
-	for (unsigned i = 0; frame && i < MAX_FRAMES; i++, frame = FIELD(const void *, frame, l->frame_previous)) {
-		uint32_t id = frame_id(FIELD(const void *, frame, l->frame_code), instruction(frame));
+	for (; frame && n < MAX_FRAMES; frame = FIELD(const void *, frame, l->frame_previous)) {
+		if (is_entry(frame))
+			continue;
+		id = frame_id(FIELD(const void *, frame, l->frame_code), instruction(frame));
 		if (id)
 			ids[n++] = id;
 	}
@@ -258,8 +287,8 @@ static const void *readable_thread(void)
 }
 
 /*
- * The hash of a stack is a sum of products (code + key) * (instruction + key), each frame with keys of its own: no product waits
- * for another, so that following the chain of frames is all it costs.
+ * The hash of a stack is a sum of products (code + key) * (instruction + key), each frame with keys
+ * of its own: no product waits for another, so that following the chain of frames is all it costs.
  */
 static uint64_t hash_stack(const void *frame, uint32_t module)
 {
@@ -269,7 +298,8 @@ static uint64_t hash_stack(const void *frame, uint32_t module)
 	uint64_t hash = start_hash(module), key = 0x9e3779b97f4a7c15u;
 
 	for (unsigned n = 0; frame && n < MAX_FRAMES; n++) {
-		hash += (FIELD(uint64_t, frame, code) + key) * ((FIELD(uint64_t, frame, instr) & mask) + (key << 17 | 1));
+		hash += (FIELD(uint64_t, frame, code) + key) *
+			((FIELD(uint64_t, frame, instr) & mask) + (key << 17 | 1));
 		key += 0xd1342543de82ef95u;
 		frame = FIELD(const void *, frame, previous);
 	}

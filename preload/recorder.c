@@ -16,16 +16,16 @@
 #define FIRST_SEGMENT_BYTES (1u << 20)
 #define SEGMENT_BYTES (16u << 20)
 #define MIN_SEGMENT_BYTES (64u << 10)
-#define MIN_SEGMENTS 6          /* first, peak, two with an OOM, current, next */
+#define MIN_SEGMENTS 6 /* first, peak, two with an OOM, current, next */
 #define SWITCH_WAIT LOCK_MS(2000)
 
 /* A segment as this process has it mapped. */
 struct slot {
 	struct mt_record *records;
 	uint64_t capacity;
-	uint64_t wake_at;               /* record at which the helper should prepare the next segment */
+	uint64_t wake_at; /* record at which the helper should prepare the next segment */
 	struct mt_segment *entry;
-	struct mt_record *keyframe;     /* NULL: none yet */
+	struct mt_record *keyframe; /* NULL: none yet */
 };
 
 static struct {
@@ -36,8 +36,9 @@ static struct {
 	struct slot slot[MT_MAX_SEGMENTS];
 	size_t segment_bytes;
 	unsigned max_segments;
-	_Atomic uint64_t replayed;      /* the helper has seen every segment that begins before this sequence number */
-	uint64_t kept[2];               /* recorder_protect() */
+	_Atomic uint64_t replayed; /* the helper has seen every segment that begins before this
+				      sequence number */
+	uint64_t kept[2];          /* recorder_protect() */
 	int stopped;
 } r = { .file = { .fd = -1 } };
 
@@ -88,9 +89,13 @@ static struct slot *add_slot(void *records, uint64_t offset, size_t bytes)
 	struct mt_header *h = r.file.header;
 	struct slot *s = &r.slot[h->segments];
 
-	*s = (struct slot){ .records = records, .capacity = bytes / sizeof(struct mt_record), .entry = &h->segment[h->segments] };
+	*s = (struct slot){ .records = records,
+			    .capacity = bytes / sizeof(struct mt_record),
+			    .entry = &h->segment[h->segments] };
 	s->wake_at = s->capacity / 2;
-	*s->entry = (struct mt_segment){ .offset = offset, .capacity = s->capacity, .first_sequence = MT_UNKNOWN };
+	*s->entry = (struct mt_segment){ .offset = offset,
+					 .capacity = s->capacity,
+					 .first_sequence = MT_UNKNOWN };
 	__atomic_store_n(&h->segments, h->segments + 1, __ATOMIC_RELEASE);
 	return s;
 }
@@ -100,14 +105,16 @@ static int holds(const struct mt_segment *e, uint64_t sequence)
 	return sequence >= e->first_sequence && sequence - e->first_sequence < e->capacity;
 }
 
-/* May this segment's space be used again? Not the first, the current, one with a peak or an OOM, nor one still to be replayed. */
+/* May this segment's space be used again? Not the first, the current, one with a peak or an OOM,
+ * nor one still to be replayed. */
 static int expendable(const struct slot *s)
 {
 	const struct mt_header *h = r.file.header;
 	const struct mt_segment *e = s->entry;
 
-	if (s == atomic_load(&r.current) || s == atomic_load(&r.prepared) || e->first_sequence == 0 ||
-	    e->first_sequence == MT_UNKNOWN || e->first_sequence >= r.replayed)
+	if (s == atomic_load(&r.current) || s == atomic_load(&r.prepared) ||
+	    e->first_sequence == 0 || e->first_sequence == MT_UNKNOWN ||
+	    e->first_sequence >= r.replayed)
 		return 0;
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].allocated_peak && holds(e, h->device[d].peak_sequence))
@@ -135,7 +142,8 @@ static struct slot *reuse(void)
 	return oldest;
 }
 
-/* A segment ready for use: new while the budget lasts, else an old one again. The prepare lock is held. */
+/* A segment ready for use: new while the budget lasts, else an old one again. The prepare lock is
+ * held. */
 static struct slot *prepare(void)
 {
 	struct mt_header *h = r.file.header;
@@ -157,7 +165,8 @@ void recorder_prepare(void)
 {
 	struct slot *s = atomic_load(&r.current);
 
-	if (!s || atomic_load(&r.prepared) || __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
+	if (!s || atomic_load(&r.prepared) ||
+	    __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
 		return;
 	if (!lock_acquire(&r.prepare_lock, 0))
 		return;
@@ -218,7 +227,8 @@ uint64_t recorder_write(const struct mt_record *record)
 		if (__builtin_expect(i < s->capacity, 1)) {
 			struct mt_record *out = &s->records[i];
 			uint64_t last;
-			/* The last 8 bytes hold `kind`: stored at once and last, they make the record valid. */
+			/* The last 8 bytes hold `kind`: stored at once and last, they make the
+			 * record valid. */
 			memcpy(&last, &record->place, sizeof(last));
 			out->time_ns = record->time_ns;
 			out->address = record->address;
@@ -241,16 +251,20 @@ int recorder_next_full(struct recorder_full *full)
 	struct slot *done = NULL, *following = NULL;
 
 	for (unsigned i = 0; i < h->segments; i++)
-		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) == r.replayed)
+		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) ==
+		    r.replayed)
 			done = &r.slot[i];
 	if (!done)
 		return 0;
 	for (unsigned i = 0; i < h->segments; i++)
-		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) == r.replayed + done->capacity)
+		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) ==
+		    r.replayed + done->capacity)
 			following = &r.slot[i];
 	if (!following)
 		return 0;
-	*full = (struct recorder_full){ .records = done->records, .count = done->capacity, .following = following->entry };
+	*full = (struct recorder_full){ .records = done->records,
+					.count = done->capacity,
+					.following = following->entry };
 	return 1;
 }
 
@@ -274,18 +288,24 @@ struct mt_record *recorder_keyframe_space(const struct recorder_full *full, uint
 void recorder_full_done(const struct recorder_full *full)
 {
 	r.replayed += full->count;
-	/* The pages stay in the file; only this process's mapping of them goes, so that the job's memory does not grow. */
-	madvise((void *)(uintptr_t)full->records, full->count * sizeof(struct mt_record), MADV_DONTNEED);
+	/* The pages stay in the file; only this process's mapping of them goes, so that the job's
+	 * memory does not grow. */
+	madvise((void *)(uintptr_t)full->records, full->count * sizeof(struct mt_record),
+		MADV_DONTNEED);
 }
 
 static void choose_sizes(uint64_t budget, size_t *first)
 {
 	uint64_t each = budget / 16 & ~(uint64_t)(MIN_SEGMENT_BYTES - 1);
 
-	r.segment_bytes = each > SEGMENT_BYTES ? SEGMENT_BYTES : each < MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES : (size_t)each;
+	r.segment_bytes = each > SEGMENT_BYTES       ? SEGMENT_BYTES
+			  : each < MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES
+						     : (size_t)each;
 	*first = r.segment_bytes < FIRST_SEGMENT_BYTES ? r.segment_bytes : FIRST_SEGMENT_BYTES;
-	each = (budget - budget / 8) / r.segment_bytes;        /* the eighth is for tables and keyframes */
-	r.max_segments = each < MIN_SEGMENTS ? MIN_SEGMENTS : each > MT_MAX_SEGMENTS ? MT_MAX_SEGMENTS : (unsigned)each;
+	each = (budget - budget / 8) / r.segment_bytes; /* the eighth is for tables and keyframes */
+	r.max_segments = each < MIN_SEGMENTS      ? MIN_SEGMENTS
+			 : each > MT_MAX_SEGMENTS ? MT_MAX_SEGMENTS
+						  : (unsigned)each;
 }
 
 int recorder_open(const struct recorder_setup *setup)
@@ -309,14 +329,16 @@ int recorder_open(const struct recorder_setup *setup)
 	h->record_bytes = sizeof(struct mt_record);
 	h->exit_status = -1;
 	h->budget = setup->budget;
-	if (tables_open(&r.file, (char *)h + MT_HEADER_BYTES, MT_HEADER_BYTES, FIRST_TABLE_BYTES) != 0)
+	if (tables_open(&r.file, (char *)h + MT_HEADER_BYTES, MT_HEADER_BYTES, FIRST_TABLE_BYTES) !=
+	    0)
 		return -ENOMEM;
 	if (setup->counters_only) {
 		h->lost_reason = MT_LOST_NOT_CHOSEN;
 	} else {
-		struct slot *s = add_slot((char *)h + MT_HEADER_BYTES + FIRST_TABLE_BYTES, MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
+		struct slot *s = add_slot((char *)h + MT_HEADER_BYTES + FIRST_TABLE_BYTES,
+					  MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
 		s->entry->first_sequence = 0;
-		s->entry->has_keyframe = 1;     /* nothing was live */
+		s->entry->has_keyframe = 1; /* nothing was live */
 		atomic_store(&r.current, s);
 	}
 	h->state = setup->counters_only ? MT_STATE_STOPPED : MT_STATE_RECORDING;
@@ -343,9 +365,9 @@ static int used_behind(uint64_t offset)
 }
 
 /*
- * Seals the last segment and gives the space behind its records back. Writers that still run have reserved below what `used` was
- * at the seal, and since `used` then stays past this process's capacity, none can reserve after it: nothing is written to
- * what is cut off.
+ * Seals the last segment and gives the space behind its records back. Writers that still run have
+ * reserved below what `used` was at the seal, and since `used` then stays past this process's
+ * capacity, none can reserve after it: nothing is written to what is cut off.
  */
 static void seal(struct slot *s)
 {
@@ -359,7 +381,10 @@ static void seal(struct slot *s)
 	for (unsigned i = 0; i < h->segments; i++)
 		if (h->segment[i].first_sequence == MT_UNKNOWN)
 			h->segment[i] = (struct mt_segment){ .first_sequence = MT_UNKNOWN };
-	(void)!ftruncate(r.file.fd, (off_t)(s->entry->offset + ((s->entry->capacity * sizeof(struct mt_record) + 4095) & ~4095ull)));
+	(void)!ftruncate(
+		r.file.fd,
+		(off_t)(s->entry->offset +
+			((s->entry->capacity * sizeof(struct mt_record) + 4095) & ~4095ull)));
 }
 
 void recorder_close(int exit_status)

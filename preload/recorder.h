@@ -1,6 +1,6 @@
 /*
- * The recorder: one trace file of fixed records, written by any thread, prepared ahead by a helper thread. Knows no CUDA, no
- * PyTorch, no Python; links and runs without the preload.
+ * The recorder: one trace file of fixed records, written by any thread, prepared ahead by a helper
+ * thread. Knows no CUDA, no PyTorch, no Python; links and runs without the preload.
  */
 #ifndef PRELOAD_RECORDER_H
 #define PRELOAD_RECORDER_H
@@ -12,19 +12,21 @@
 struct recorder_setup {
 	const char *directory;
 	const char *name;
-	uint64_t budget;        /* bytes of file */
-	int counters_only;      /* no events: header, tables and counters */
+	uint64_t budget;   /* bytes of file */
+	int counters_only; /* no events: header, tables and counters */
 };
 
-/* Opens the file and starts recording. The header's identity fields are the caller's to fill, before and after. 0 or -errno. */
+/* Opens the file and starts recording. The header's identity fields are the caller's to fill,
+ * before and after. 0 or -errno. */
 int recorder_open(const struct recorder_setup *setup);
 
 /* The mapped header, NULL before recorder_open(). */
 struct mt_header *recorder_header(void);
 
 /*
- * Appends R (its `kind` is what makes it visible) and returns its sequence number, or MT_UNKNOWN when it was lost or events are
- * not recorded. Waits for nothing but the next segment, where the helper was too slow; the header counts that.
+ * Appends R (its `kind` is what makes it visible) and returns its sequence number, or MT_UNKNOWN
+ * when it was lost or events are not recorded. Waits for nothing but the next segment, where the
+ * helper was too slow; the header counts that.
  */
 uint64_t recorder_write(const struct mt_record *r);
 
@@ -34,7 +36,8 @@ void *recorder_grow(size_t bytes, uint64_t *offset);
 /* Counts a place that could not be kept. */
 void recorder_lose_place(void);
 
-/* Ends recording for good: seals the current segment, gives the unused tail of the file back, marks the end. */
+/* Ends recording for good: seals the current segment, gives the unused tail of the file back, marks
+ * the end. */
 void recorder_close(int exit_status);
 
 /* In a forked child: forget the parent's trace without touching it. */
@@ -45,15 +48,17 @@ void recorder_forget(void);
 /* Prepares the segment after the current one if that is half used or more. */
 void recorder_prepare(void);
 
-/* The next full segment, in order of sequence, that recorder_keyframe() has not seen; NULL: none. */
+/* The next full segment, in order of sequence, that recorder_keyframe() has not seen; NULL: none.
+ */
 struct recorder_full {
 	const struct mt_record *records;
 	uint64_t count;
-	struct mt_segment *following;   /* whose keyframe the replay of `records` completes */
+	struct mt_segment *following; /* whose keyframe the replay of `records` completes */
 };
 int recorder_next_full(struct recorder_full *full);
 
-/* Room for the keyframe of FULL's follower: what it had, where that is large enough, else new. NULL: no space. */
+/* Room for the keyframe of FULL's follower: what it had, where that is large enough, else new.
+ * NULL: no space. */
 struct mt_record *recorder_keyframe_space(const struct recorder_full *full, uint64_t records);
 void recorder_full_done(const struct recorder_full *full);
 

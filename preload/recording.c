@@ -29,14 +29,18 @@ static struct {
 	struct who who;
 	struct text directory;
 	uint64_t start_ns;
-	int exit_status;                        /* -1: exit() was not reached */
-	int registered;                         /* fork and exit handlers, once a process */
-	struct { atomic_int pending; uint64_t requested, free_bytes; int said; } oom;
+	int exit_status; /* -1: exit() was not reached */
+	int registered;  /* fork and exit handlers, once a process */
+	struct {
+		atomic_int pending;
+		uint64_t requested, free_bytes;
+		int said;
+	} oom;
 	int loss_said;
 } me = { .exit_status = -1 };
 
 static __thread struct {
-	uint32_t recording;     /* which recording `index` belongs to; a forked child starts another */
+	uint32_t recording; /* which recording `index` belongs to; a forked child starts another */
 	uint16_t index;
 } thread __attribute__((tls_model("initial-exec")));
 
@@ -59,11 +63,17 @@ uint16_t recording_thread(void)
 	return thread.index;
 }
 
-uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes, uint32_t place)
+uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
+			 uint32_t place)
 {
 	struct mt_record r = {
-		.time_ns = recording_time(), .address = address, .bytes = bytes, .place = place,
-		.thread = recording_thread(), .kind = (uint8_t)kind, .device = (uint8_t)device,
+		.time_ns = recording_time(),
+		.address = address,
+		.bytes = bytes,
+		.place = place,
+		.thread = recording_thread(),
+		.kind = (uint8_t)kind,
+		.device = (uint8_t)device,
 	};
 
 	return recorder_write(&r);
@@ -212,9 +222,11 @@ static int begin(void)
 	who_am_i(&me.who);
 	name_file(&name);
 	notice_begin(&me.who, me.directory.s);
-	settings_read(notice_setting);          /* again: only now is it known who may speak */
+	settings_read(notice_setting); /* again: only now is it known who may speak */
 	setup = (struct recorder_setup){
-		.directory = me.directory.s, .name = name.s, .budget = settings.BUDGET,
+		.directory = me.directory.s,
+		.name = name.s,
+		.budget = settings.BUDGET,
 		.counters_only = !settings_rank_chosen(settings.RANKS, me.who.rank),
 	};
 	clock_begin();
@@ -245,7 +257,8 @@ int recording_start(void)
 
 	if (atomic_compare_exchange_strong(&recording_state, &idle, RECORDING_STARTING))
 		atomic_store(&recording_state, begin());
-	while (atomic_load(&recording_state) == RECORDING_STARTING && now_ns() - waited < LOCK_MS(5000))
+	while (atomic_load(&recording_state) == RECORDING_STARTING &&
+	       now_ns() - waited < LOCK_MS(5000))
 		sched_yield();
 	return atomic_load(&recording_state) == RECORDING_ON;
 }
@@ -263,7 +276,8 @@ __attribute__((destructor)) static void end(void)
 	say_what_is_due();
 	recorder_close(me.exit_status);
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
-		if (h->device[d].allocated_peak > allocated || h->device[d].reserved_peak > reserved) {
+		if (h->device[d].allocated_peak > allocated ||
+		    h->device[d].reserved_peak > reserved) {
 			allocated = h->device[d].allocated_peak;
 			reserved = h->device[d].reserved_peak;
 		}

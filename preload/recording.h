@@ -1,6 +1,7 @@
 /*
- * Whether this process records. Nothing happens before the first GPU allocation: that one opens the trace, starts the helper
- * thread and describes the process. Any failure ends recording, never the job.
+ * Whether this process records. Nothing happens before the first GPU allocation: that one opens the
+ * trace, starts the helper thread and describes the process. Any failure ends recording, never the
+ * job.
  */
 #ifndef PRELOAD_RECORDING_H
 #define PRELOAD_RECORDING_H
@@ -20,7 +21,8 @@ static inline int recording_on(void)
 {
 	int state = atomic_load_explicit(&recording_state, memory_order_acquire);
 
-	return __builtin_expect(state == RECORDING_ON, 1) || (state != RECORDING_OFF && recording_start());
+	return __builtin_expect(state == RECORDING_ON, 1) ||
+	       (state != RECORDING_OFF && recording_start());
 }
 
 /* The calling thread's index in the tables. */
@@ -30,7 +32,8 @@ uint16_t recording_thread(void);
 uint64_t recording_time(void);
 
 /* Writes one record, now, by this thread. Returns its sequence number or MT_UNKNOWN. */
-uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes, uint32_t place);
+uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
+			 uint32_t place);
 
 /* An allocation failed for good: keeps its records, and has the helper say so in one line. */
 void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_bytes);

@@ -8,10 +8,10 @@
 #include <string.h>
 
 struct symbols {
-	const ElfW(Sym) *symbol;
+	const ElfW(Sym) * symbol;
 	const char *names;
-	const uint32_t *hash;           /* DT_GNU_HASH, or NULL */
-	const uint32_t *old_hash;       /* DT_HASH, or NULL */
+	const uint32_t *hash;     /* DT_GNU_HASH, or NULL */
+	const uint32_t *old_hash; /* DT_HASH, or NULL */
 };
 
 struct query {
@@ -29,7 +29,8 @@ static uint32_t gnu_hash(const char *s)
 	return h;
 }
 
-/* glibc relocates the pointers of the dynamic section in place, other loaders and the vDSO do not. */
+/* glibc relocates the pointers of the dynamic section in place, other loaders and the vDSO do not.
+ */
 static const void *dynamic_pointer(const struct dl_phdr_info *o, ElfW(Addr) p)
 {
 	return (const void *)(p < o->dlpi_addr ? o->dlpi_addr + p : p);
@@ -45,33 +46,43 @@ static int read_dynamic(const struct dl_phdr_info *o, struct symbols *s)
 			d = (const ElfW(Dyn) *)(o->dlpi_addr + o->dlpi_phdr[i].p_vaddr);
 	for (; d && d->d_tag != DT_NULL; d++)
 		switch (d->d_tag) {
-		case DT_SYMTAB: s->symbol = dynamic_pointer(o, d->d_un.d_ptr); break;
-		case DT_STRTAB: s->names = dynamic_pointer(o, d->d_un.d_ptr); break;
-		case DT_GNU_HASH: s->hash = dynamic_pointer(o, d->d_un.d_ptr); break;
-		case DT_HASH: s->old_hash = dynamic_pointer(o, d->d_un.d_ptr); break;
-		default: break;
+		case DT_SYMTAB:
+			s->symbol = dynamic_pointer(o, d->d_un.d_ptr);
+			break;
+		case DT_STRTAB:
+			s->names = dynamic_pointer(o, d->d_un.d_ptr);
+			break;
+		case DT_GNU_HASH:
+			s->hash = dynamic_pointer(o, d->d_un.d_ptr);
+			break;
+		case DT_HASH:
+			s->old_hash = dynamic_pointer(o, d->d_un.d_ptr);
+			break;
+		default:
+			break;
 		}
 	return s->symbol && s->names ? 0 : -1;
 }
 
-static const ElfW(Sym) *match(const struct symbols *s, uint32_t i, const char *name)
+static const ElfW(Sym) * match(const struct symbols *s, uint32_t i, const char *name)
 {
 	const ElfW(Sym) *y = &s->symbol[i];
 	unsigned type = ELF64_ST_TYPE(y->st_info);
 
-	if (y->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_OBJECT) || strcmp(s->names + y->st_name, name) != 0)
+	if (y->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_OBJECT) ||
+	    strcmp(s->names + y->st_name, name) != 0)
 		return NULL;
 	return y;
 }
 
-static const ElfW(Sym) *find_gnu(const struct symbols *s, const struct query *q)
+static const ElfW(Sym) * find_gnu(const struct symbols *s, const struct query *q)
 {
 	uint32_t buckets = s->hash[0], first = s->hash[1], words = s->hash[2], shift = s->hash[3];
 	const ElfW(Addr) *bloom = (const ElfW(Addr) *)(s->hash + 4);
 	const uint32_t *bucket = (const uint32_t *)(bloom + words), *chain = bucket + buckets;
 	const unsigned bits = 8 * sizeof(ElfW(Addr));
 	ElfW(Addr) word = bloom[q->gnu / bits % words];
-	const ElfW(Sym) *y;
+	const ElfW(Sym) * y;
 
 	if (!(word >> (q->gnu % bits) & 1) || !(word >> ((q->gnu >> shift) % bits) & 1) || !buckets)
 		return NULL;

@@ -1,15 +1,18 @@
 /*
- * Finding symbols and modules among the loaded objects, by reading their tables. dlsym() and dladdr() take the loader's lock,
- * which a thread may hold while it waits for a lock of PyTorch's that our caller holds: never use them in a hook. This way
- * also sees libraries that Python loaded RTLD_LOCAL, which RTLD_NEXT does not.
+ * Finding symbols and modules among the loaded objects, by reading their tables. dlsym() and
+ * dladdr() take the loader's lock, which a thread may hold while it waits for a lock of PyTorch's
+ * that our caller holds: never use them in a hook. This way also sees libraries that Python loaded
+ * RTLD_LOCAL, which RTLD_NEXT does not.
  */
 #ifndef PRELOAD_RESOLVE_H
 #define PRELOAD_RESOLVE_H
 
-/* Address of SYMBOL in the first loaded object, in load order, that defines it, this one left out. NULL: nowhere. */
+/* Address of SYMBOL in the first loaded object, in load order, that defines it, this one left out.
+ * NULL: nowhere. */
 void *resolve(const char *symbol);
 
-/* Path of the object that holds ADDRESS, copied to PATH (BYTES long; "" for none), and its start, to tell objects apart. */
+/* Path of the object that holds ADDRESS, copied to PATH (BYTES long; "" for none), and its start,
+ * to tell objects apart. */
 const void *resolve_module(const void *address, char *path, unsigned long bytes);
 
 #endif

@@ -26,7 +26,8 @@ static int parse_FLAG(const char *text, int *value)
 	return text[1] ? -1 : 0;
 }
 
-/* One step along "0,8-15": the next range, or NULL at the end or (with *bad) where the text is no list. */
+/* One step along "0,8-15": the next range, or NULL at the end or (with *bad) where the text is no
+ * list. */
 static const char *next_range(const char *p, long *low, long *high, int *bad)
 {
 	char *end;
@@ -56,7 +57,7 @@ static int parse_RANKS(const char *text, const char **value)
 	long low, high;
 	int bad = 0;
 
-	for (const char *p = text; p; )
+	for (const char *p = text; p;)
 		p = next_range(p, &low, &high, &bad);
 	*value = text;
 	return bad ? -1 : 0;
@@ -69,7 +70,7 @@ int settings_rank_chosen(const char *list, int rank)
 
 	if (!*list || rank < 0)
 		return 1;
-	for (const char *p = list; (p = next_range(p, &low, &high, &bad)); )
+	for (const char *p = list; (p = next_range(p, &low, &high, &bad));)
 		if (rank >= low && rank <= high)
 			return 1;
 	return bad;
@@ -82,7 +83,7 @@ static const char *const expected_FLAG = "0 or 1";
 
 static int is_known(const char *name, size_t length)
 {
-#define SETTING(s, type, def, help) \
+#define SETTING(s, type, def, help)                                                            \
 	if (length == sizeof("MEMTRACE_" #s) - 1 && memcmp(name, "MEMTRACE_" #s, length) == 0) \
 		return 1;
 #include "settings.def"
@@ -94,12 +95,12 @@ void settings_read(void (*complain)(const char *name, const char *expected))
 {
 	const char *text;
 
-#define SETTING(name, type, def, help)                                        \
-	(void)parse_##type(def, &settings.name);                              \
-	text = getenv("MEMTRACE_" #name);                                     \
-	if (text && *text && parse_##type(text, &settings.name) != 0) {       \
-		(void)parse_##type(def, &settings.name);                      \
-		complain("MEMTRACE_" #name, expected_##type);                 \
+#define SETTING(name, type, def, help)                                  \
+	(void)parse_##type(def, &settings.name);                        \
+	text = getenv("MEMTRACE_" #name);                               \
+	if (text && *text && parse_##type(text, &settings.name) != 0) { \
+		(void)parse_##type(def, &settings.name);                \
+		complain("MEMTRACE_" #name, expected_##type);           \
 	}
 #include "settings.def"
 #undef SETTING

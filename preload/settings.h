@@ -18,8 +18,9 @@ struct settings {
 extern struct settings settings;
 
 /*
- * Reads the environment into `settings`. A bad value or an unknown MEMTRACE_ name is passed to `complain` with the name and
- * what was expected; the default then holds. Strings are borrowed from the environment.
+ * Reads the environment into `settings`. A bad value or an unknown MEMTRACE_ name is passed to
+ * `complain` with the name and what was expected; the default then holds. Strings are borrowed from
+ * the environment.
  */
 void settings_read(void (*complain)(const char *name, const char *expected));
 

@@ -12,7 +12,10 @@
 
 /* hash -> id, open addressing; entries are only ever added. `hash` is written last. */
 struct index {
-	struct { uint64_t hash; uint64_t id; } *slot;
+	struct {
+		uint64_t hash;
+		uint64_t id;
+	} * slot;
 	size_t mask;
 	uint32_t count;
 };
@@ -20,7 +23,7 @@ struct index {
 static struct {
 	struct lock lock;
 	struct trace_file *file;
-	uint8_t *region;                /* the table region being filled */
+	uint8_t *region; /* the table region being filled */
 	struct mt_table *entry;
 	struct index strings, frames, places;
 	uint32_t modules, threads;
@@ -42,7 +45,7 @@ static int index_open(struct index *x, size_t slots)
 
 static uint32_t index_find(const struct index *x, uint64_t hash)
 {
-	for (size_t i = hash & x->mask; ; i = (i + 1) & x->mask) {
+	for (size_t i = hash & x->mask;; i = (i + 1) & x->mask) {
 		uint64_t h = __atomic_load_n(&x->slot[i].hash, __ATOMIC_ACQUIRE);
 		if (h == hash)
 			return (uint32_t)x->slot[i].id;
@@ -94,7 +97,8 @@ int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t by
 	t.file = file;
 	t.modules = t.threads = 0;
 	atomic_store(&t.lock.held, 0);
-	if (index_open(&t.strings, 1u << 16) || index_open(&t.frames, 1u << 16) || index_open(&t.places, 1u << 17))
+	if (index_open(&t.strings, 1u << 16) || index_open(&t.frames, 1u << 16) ||
+	    index_open(&t.places, 1u << 17))
 		return -1;
 	return new_region(first, offset, bytes);
 }
@@ -114,8 +118,13 @@ static int make_room(size_t bytes)
 	return region ? new_region(region, offset, REGION_BYTES) : -1;
 }
 
-struct part { const void *p; size_t n; };
-#define PARTS(...) (const struct part[]){ __VA_ARGS__ }, sizeof((const struct part[]){ __VA_ARGS__ }) / sizeof(struct part)
+struct part {
+	const void *p;
+	size_t n;
+};
+#define PARTS(...)                            \
+	(const struct part[]){ __VA_ARGS__ }, \
+		sizeof((const struct part[]){ __VA_ARGS__ }) / sizeof(struct part)
 
 /* Appends an entry, its payload given in parts. The lock is held. */
 static int append(uint32_t kind, uint32_t id, const struct part *part, size_t parts)
@@ -128,13 +137,15 @@ static int append(uint32_t kind, uint32_t id, const struct part *part, size_t pa
 	if (make_room(bytes) != 0)
 		return -1;
 	p = t.region + t.entry->used;
-	*(struct mt_entry *)p = (struct mt_entry){ .kind = kind, .id = id, .bytes = (uint32_t)bytes };
+	*(struct mt_entry *)p =
+		(struct mt_entry){ .kind = kind, .id = id, .bytes = (uint32_t)bytes };
 	p += sizeof(struct mt_entry);
 	for (size_t i = 0; i < parts; i++) {
 		memcpy(p, part[i].p, part[i].n);
 		p += part[i].n;
 	}
-	__atomic_store_n(&t.entry->used, t.entry->used + sizeof(struct mt_entry) + ((bytes + 7) & ~(size_t)7),
+	__atomic_store_n(&t.entry->used,
+			 t.entry->used + sizeof(struct mt_entry) + ((bytes + 7) & ~(size_t)7),
 			 __ATOMIC_RELEASE);
 	return 0;
 }
@@ -148,7 +159,8 @@ static int enter(void)
 }
 
 /* Looks HASH up again under the lock, and gives it the next id and an entry when it is new. */
-static uint32_t add(struct index *x, uint64_t hash, uint32_t kind, const struct part *part, size_t parts)
+static uint32_t add(struct index *x, uint64_t hash, uint32_t kind, const struct part *part,
+		    size_t parts)
 {
 	uint32_t id = index_find(x, hash);
 
@@ -196,7 +208,8 @@ uint32_t tables_add_place(uint64_t hash, uint32_t module, const uint32_t *frames
 
 	if (!enter())
 		return MT_NO_PLACE;
-	id = add(&t.places, hash, MT_ENTRY_PLACE, PARTS({ &module, sizeof(module) }, { frames, count * sizeof(*frames) }));
+	id = add(&t.places, hash, MT_ENTRY_PLACE,
+		 PARTS({ &module, sizeof(module) }, { frames, count * sizeof(*frames) }));
 	lock_release(&t.lock);
 	return id;
 }
@@ -220,7 +233,8 @@ uint16_t tables_thread(uint32_t tid, const char *name)
 	if (!enter())
 		return id;
 	if (t.threads + 1 < MT_NO_THREAD &&
-	    append(MT_ENTRY_THREAD, t.threads + 1, PARTS({ &tid, sizeof(tid) }, { name, strlen(name) })) == 0)
+	    append(MT_ENTRY_THREAD, t.threads + 1,
+		   PARTS({ &tid, sizeof(tid) }, { name, strlen(name) })) == 0)
 		id = (uint16_t)++t.threads;
 	lock_release(&t.lock);
 	return id;

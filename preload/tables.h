@@ -1,6 +1,7 @@
 /*
- * The tables of the trace: strings, frames, places, modules, threads, meta. Each thing is written once and has an id; looking
- * up a known place takes no lock. When the tables are full or busy for too long the answer is "unknown", never a wait.
+ * The tables of the trace: strings, frames, places, modules, threads, meta. Each thing is written
+ * once and has an id; looking up a known place takes no lock. When the tables are full or busy for
+ * too long the answer is "unknown", never a wait.
  */
 #ifndef PRELOAD_TABLES_H
 #define PRELOAD_TABLES_H
@@ -10,7 +11,8 @@
 
 #include "file.h"
 
-/* FIRST: the region that file_create() mapped behind the header. Returns -1 without memory for the indexes. */
+/* FIRST: the region that file_create() mapped behind the header. Returns -1 without memory for the
+ * indexes. */
 int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t bytes);
 
 /* Id of the place with this hash, MT_NO_PLACE when it is new. Lock-free. */

@@ -1,4 +1,5 @@
-/* Text without printf: the preload formats a line or a path in a fixed buffer; what does not fit is cut. */
+/* Text without printf: the preload formats a line or a path in a fixed buffer; what does not fit is
+ * cut. */
 #ifndef PRELOAD_TEXT_H
 #define PRELOAD_TEXT_H
 
@@ -8,7 +9,7 @@
 
 struct text {
 	size_t n;
-	char s[4096];           /* always zero-terminated */
+	char s[4096]; /* always zero-terminated */
 };
 
 static inline void text_bytes(struct text *t, const char *s, size_t n)
@@ -48,7 +49,9 @@ static inline void text_size(struct text *t, uint64_t bytes)
 	if (u == 0) {
 		text_number(t, bytes);
 	} else {
-		tenths = (bytes >> (10 * u)) * 10 + (((bytes & ((1ull << (10 * u)) - 1)) * 10 + (1ull << (10 * u - 1))) >> (10 * u));
+		tenths = (bytes >> (10 * u)) * 10 +
+			 (((bytes & ((1ull << (10 * u)) - 1)) * 10 + (1ull << (10 * u - 1))) >>
+			  (10 * u));
 		text_number(t, tenths / 10);
 		text_bytes(t, ".", 1);
 		text_number(t, tenths % 10);

@@ -14,19 +14,50 @@
 extern char **environ;
 
 /* First set wins. Slurm's come last: under `srun torchrun` they count nodes' tasks, not ranks. */
-static const char *const rank_names[] = { "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL };
-static const char *const local_rank_names[] = { "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", NULL };
-static const char *const world_names[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL };
-static const char *const local_world_names[] = { "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", NULL };
-static const char *const job_names[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID", NULL };
+static const char *const rank_names[] = { "RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+					  "PMI_RANK", "SLURM_PROCID",         NULL };
+static const char *const local_rank_names[] = { "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+						"MPI_LOCALRANKID", "SLURM_LOCALID", NULL };
+static const char *const world_names[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+					   "SLURM_NTASKS", NULL };
+static const char *const local_world_names[] = { "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+						 "SLURM_NTASKS_PER_NODE", NULL };
+static const char *const job_names[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
+					 "LSB_JOBID", NULL };
 
 /* Variables kept in the trace: those that change what memory a job uses, or say where it ran. */
-static const char *const kept_prefixes[] = {
-	"PYTORCH_", "TORCH_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TRITON_", "NCCL_", "CUBLAS_", "CUBLASLT_", "CUDNN_", "CUDA_",
-	"NVIDIA_", "NVTE_", "ACCELERATE_", "FSDP_", "MEGATRON_", "DEEPSPEED_", "DS_", "TRANSFORMERS_", "SLURM_", "OMPI_COMM_WORLD_",
-	"MEMTRACE_", "CUDASIM_", "OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-	"GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", NULL
-};
+static const char *const kept_prefixes[] = { "PYTORCH_",
+					     "TORCH_",
+					     "TORCHELASTIC_",
+					     "TORCHINDUCTOR_",
+					     "TRITON_",
+					     "NCCL_",
+					     "CUBLAS_",
+					     "CUBLASLT_",
+					     "CUDNN_",
+					     "CUDA_",
+					     "NVIDIA_",
+					     "NVTE_",
+					     "ACCELERATE_",
+					     "FSDP_",
+					     "MEGATRON_",
+					     "DEEPSPEED_",
+					     "DS_",
+					     "TRANSFORMERS_",
+					     "SLURM_",
+					     "OMPI_COMM_WORLD_",
+					     "MEMTRACE_",
+					     "CUDASIM_",
+					     "OMP_NUM_THREADS",
+					     "RANK",
+					     "LOCAL_RANK",
+					     "WORLD_SIZE",
+					     "LOCAL_WORLD_SIZE",
+					     "GROUP_RANK",
+					     "GROUP_WORLD_SIZE",
+					     "MASTER_ADDR",
+					     "MASTER_PORT",
+					     NULL };
 
 static const char *first_set(const char *const *names)
 {
@@ -63,7 +94,7 @@ static uint64_t start_of(unsigned pid)
 	text_str(&path, "/stat");
 	n = file_read(path.s, stat, sizeof(stat) - 1);
 	stat[n < 0 ? 0 : n] = 0;
-	p = strrchr(stat, ')');         /* the name before it may hold anything */
+	p = strrchr(stat, ')'); /* the name before it may hold anything */
 	for (; p && *p && field < 22; p++)
 		if (*p == ' ')
 			field++;
@@ -93,13 +124,16 @@ static void copy_clean(char *to, size_t bytes, const char *from)
 }
 
 /*
- * The same for every process of a run, different for two runs: the scheduler's job and step; on one node also the launcher,
- * which is the parent (torchrun's agent, a Python that spawned us) or, without one, this process.
+ * The same for every process of a run, different for two runs: the scheduler's job and step; on one
+ * node also the launcher, which is the parent (torchrun's agent, a Python that spawned us) or,
+ * without one, this process.
  */
 static void name_run(struct who *w)
 {
-	const char *step = getenv("SLURM_STEP_ID"), *port = getenv("MASTER_PORT"), *address = getenv("MASTER_ADDR");
-	int many_nodes = w->world_size > 0 && w->local_world_size > 0 && w->world_size > w->local_world_size;
+	const char *step = getenv("SLURM_STEP_ID"), *port = getenv("MASTER_PORT"),
+		   *address = getenv("MASTER_ADDR");
+	int many_nodes =
+		w->world_size > 0 && w->local_world_size > 0 && w->world_size > w->local_world_size;
 	unsigned launcher = first_set(rank_names) || same_executable(w->ppid) ? w->ppid : w->pid;
 	struct text t = { 0 };
 
@@ -126,7 +160,8 @@ void who_am_i(struct who *w)
 {
 	const char *job = first_set(job_names);
 	struct utsname u;
-	static const char *const restart_names[] = { "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT", NULL };
+	static const char *const restart_names[] = { "TORCHELASTIC_RESTART_COUNT",
+						     "SLURM_RESTART_COUNT", NULL };
 
 	memset(w, 0, sizeof(*w));
 	w->rank = number(rank_names, -1);
@@ -145,16 +180,23 @@ static int ends_with_word(const char *name, size_t n, const char *word)
 {
 	size_t w = strlen(word);
 
-	return n >= w && strncasecmp(name + n - w, word, w) == 0 && (n == w || !isalnum((unsigned char)name[n - w - 1]));
+	return n >= w && strncasecmp(name + n - w, word, w) == 0 &&
+	       (n == w || !isalnum((unsigned char)name[n - w - 1]));
 }
 
 int who_is_secret(const char *name, size_t n, const char *value)
 {
-	static const char *const words[] = { "token", "secret", "password", "passwd", "passphrase", "credential", "credentials",
-		"apikey", "api_key", "api-key", "access_key", "access-key", "secret_key", "secret-key", "private_key", "private-key",
-		"auth_key", "auth-key", "access_key_id", "access-key-id", "pat", "auth", "cookie", NULL };
-	static const char *const shapes[] = { "hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "ASIA",
-		"eyJ", NULL };
+	static const char *const words[] = { "token",         "secret",        "password",
+					     "passwd",        "passphrase",    "credential",
+					     "credentials",   "apikey",        "api_key",
+					     "api-key",       "access_key",    "access-key",
+					     "secret_key",    "secret-key",    "private_key",
+					     "private-key",   "auth_key",      "auth-key",
+					     "access_key_id", "access-key-id", "pat",
+					     "auth",          "cookie",        NULL };
+	static const char *const shapes[] = { "hf_",         "sk-",    "ghp_",  "gho_",
+					      "github_pat_", "glpat-", "xoxb-", "xoxp-",
+					      "AKIA",        "ASIA",   "eyJ",   NULL };
 	const char *scheme = strstr(value, "://"), *at;
 
 	for (const char *const *w = words; *w; w++)
@@ -164,11 +206,13 @@ int who_is_secret(const char *name, size_t n, const char *value)
 		if (strncmp(value, *s, strlen(*s)) == 0 && strlen(value) >= 16)
 			return 1;
 	/* user:password@host in a URL */
-	return scheme && (at = strchr(scheme + 3, '@')) && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) &&
+	return scheme && (at = strchr(scheme + 3, '@')) &&
+	       memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) &&
 	       !memchr(scheme + 3, '/', (size_t)(at - scheme - 3));
 }
 
-/* Copies the arguments, with "***" for what looks like a secret: the value of --option=value, or the argument after --option. */
+/* Copies the arguments, with "***" for what looks like a secret: the value of --option=value, or
+ * the argument after --option. */
 static void describe_arguments(void)
 {
 	static char line[128u << 10], out[sizeof(line) + 4096];
@@ -181,7 +225,8 @@ static void describe_arguments(void)
 	for (char *a = line; a < line + n; a += strlen(a) + 1) {
 		const char *equals = a[0] == '-' ? strchr(a, '=') : NULL, *keep = a;
 		size_t kept = strlen(a);
-		int hide = equals ? who_is_secret(a, (size_t)(equals - a), equals + 1) : who_is_secret(option, strlen(option), a);
+		int hide = equals ? who_is_secret(a, (size_t)(equals - a), equals + 1)
+				  : who_is_secret(option, strlen(option), a);
 		if (hide && !(a[0] == '-' && !equals))
 			kept = equals ? (size_t)(equals + 1 - a) : 0;
 		else

@@ -1,4 +1,5 @@
-/* Who this process is: rank, job, launcher, command line, chosen environment. Secrets never enter the trace. */
+/* Who this process is: rank, job, launcher, command line, chosen environment. Secrets never enter
+ * the trace. */
 #ifndef PRELOAD_WHO_H
 #define PRELOAD_WHO_H
 
@@ -6,7 +7,8 @@
 #include <stdint.h>
 
 struct who {
-	int rank, local_rank, world_size, local_world_size, restart_count;      /* -1: unknown; restart_count 0 */
+	int rank, local_rank, world_size, local_world_size,
+		restart_count; /* -1: unknown; restart_count 0 */
 	unsigned pid, ppid;
 	uint64_t launcher_start_ns;
 	char host[64];
@@ -20,7 +22,8 @@ void who_am_i(struct who *w);
 /* Writes command line, environment, working directory and executable into the tables. */
 void who_describe(void);
 
-/* Does a value under this name (an option or a variable), or the value itself, look like a secret? */
+/* Does a value under this name (an option or a variable), or the value itself, look like a secret?
+ */
 int who_is_secret(const char *name, size_t name_length, const char *value);
 
 #endif

@@ -1,4 +1,5 @@
-/* Sizes as people write them: bytes, or a number with KiB/MiB/GiB/TiB (powers of 2) or KB/MB/GB/TB (powers of 10). */
+/* Sizes as people write them: bytes, or a number with KiB/MiB/GiB/TiB (powers of 2) or KB/MB/GB/TB
+ * (powers of 10). */
 #ifndef MEMTRACE_SIZE_H
 #define MEMTRACE_SIZE_H
 
@@ -6,13 +7,24 @@
 #include <string.h>
 #include <strings.h>
 
-/* Parses TEXT whole ("512MiB", "1.5 GiB", "80GB", "65536") into bytes. Returns 0, or -1 when it is no size or overflows. */
+/* Parses TEXT whole ("512MiB", "1.5 GiB", "80GB", "65536") into bytes. Returns 0, or -1 when it is
+ * no size or overflows. */
 static inline int memtrace_parse_size(const char *text, uint64_t *bytes)
 {
-	static const struct { const char *unit; uint64_t bytes; } units[] = {
-		{ "", 1 }, { "B", 1 },
-		{ "KiB", 1ull << 10 }, { "MiB", 1ull << 20 }, { "GiB", 1ull << 30 }, { "TiB", 1ull << 40 },
-		{ "KB", 1000ull }, { "MB", 1000000ull }, { "GB", 1000000000ull }, { "TB", 1000000000000ull },
+	static const struct {
+		const char *unit;
+		uint64_t bytes;
+	} units[] = {
+		{ "", 1 },
+		{ "B", 1 },
+		{ "KiB", 1ull << 10 },
+		{ "MiB", 1ull << 20 },
+		{ "GiB", 1ull << 30 },
+		{ "TiB", 1ull << 40 },
+		{ "KB", 1000ull },
+		{ "MB", 1000000ull },
+		{ "GB", 1000000000ull },
+		{ "TB", 1000000000000ull },
 	};
 	unsigned __int128 whole = 0, fraction = 0, scale = 1;
 	const char *p = text;
@@ -35,7 +47,8 @@ static inline int memtrace_parse_size(const char *text, uint64_t *bytes)
 		p++;
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
 		if (strcasecmp(p, units[i].unit) == 0) {
-			unsigned __int128 n = whole * units[i].bytes + fraction * units[i].bytes / scale;
+			unsigned __int128 n =
+				whole * units[i].bytes + fraction * units[i].bytes / scale;
 			if (n > INT64_MAX)
 				return -1;
 			*bytes = (uint64_t)n;

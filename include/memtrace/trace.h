@@ -1,16 +1,20 @@
 /*
- * The trace file: what libmemtrace.so writes and memtrace reads. This header is the format's only definition.
+ * The trace file: what libmemtrace.so writes and memtrace reads. This header is the format's only
+ * definition.
  *
- *   header (MT_HEADER_BYTES)   identity, clocks, running counters a device, the two tables of regions below
- *   table regions              strings, frames, places, modules, threads, meta: append-only entries
- *   segments                   fixed 32-byte records; a keyframe region each (the live set when the segment began)
+ *   header (MT_HEADER_BYTES)   identity, clocks, running counters a device, the two tables of
+ * regions below table regions              strings, frames, places, modules, threads, meta:
+ * append-only entries segments                   fixed 32-byte records; a keyframe region each (the
+ * live set when the segment began)
  *
- * The file is mapped shared and only ever appended to, so it is valid at every instant: a reader takes, of each region,
- * what its `used` count covers, and skips records whose `kind` is still 0 (reserved by a thread that died before it wrote).
+ * The file is mapped shared and only ever appended to, so it is valid at every instant: a reader
+ * takes, of each region, what its `used` count covers, and skips records whose `kind` is still 0
+ * (reserved by a thread that died before it wrote).
  *
- * Version rule: MT_VERSION changes when an old reader would misread the file. A reader refuses any other version. New event
- * and entry kinds do not change it: they are skipped and counted. Integers are little-endian (`byte_order` tells); all
- * offsets are from the file's start, all sizes in bytes, all times in ns since `start_monotonic_ns`.
+ * Version rule: MT_VERSION changes when an old reader would misread the file. A reader refuses any
+ * other version. New event and entry kinds do not change it: they are skipped and counted. Integers
+ * are little-endian (`byte_order` tells); all offsets are from the file's start, all sizes in
+ * bytes, all times in ns since `start_monotonic_ns`.
  */
 #ifndef MEMTRACE_TRACE_H
 #define MEMTRACE_TRACE_H
@@ -18,7 +22,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define MT_MAGIC "memtrace"     /* the first 8 bytes, no terminating zero */
+#define MT_MAGIC "memtrace" /* the first 8 bytes, no terminating zero */
 #define MT_VERSION 1u
 #define MT_BYTE_ORDER 0x01020304u
 #define MT_HEADER_BYTES 65536u
@@ -26,8 +30,8 @@
 #define MT_MAX_SEGMENTS 512
 #define MT_MAX_TABLES 256
 #define MT_UNKNOWN UINT64_MAX
-#define MT_NO_DEVICE 255u       /* host memory */
-#define MT_NO_PLACE 0u          /* place 0: nothing is known; also what a full table gives */
+#define MT_NO_DEVICE 255u /* host memory */
+#define MT_NO_PLACE 0u    /* place 0: nothing is known; also what a full table gives */
 #define MT_NO_THREAD 0xffffu
 
 enum mt_event {
@@ -36,98 +40,120 @@ enum mt_event {
 #undef EVENT
 };
 
-enum mt_layer { MT_LAYER_ALLOCATED = 1, MT_LAYER_RESERVED, MT_LAYER_DEVICE, MT_LAYER_POOL, MT_LAYER_MANAGED, MT_LAYER_HOST };
-enum mt_effect { MT_EFFECT_ALLOC = 1, MT_EFFECT_FREE, MT_EFFECT_LEVEL, MT_EFFECT_FAIL, MT_EFFECT_SAMPLE };
+enum mt_layer {
+	MT_LAYER_ALLOCATED = 1,
+	MT_LAYER_RESERVED,
+	MT_LAYER_DEVICE,
+	MT_LAYER_POOL,
+	MT_LAYER_MANAGED,
+	MT_LAYER_HOST
+};
+enum mt_effect {
+	MT_EFFECT_ALLOC = 1,
+	MT_EFFECT_FREE,
+	MT_EFFECT_LEVEL,
+	MT_EFFECT_FAIL,
+	MT_EFFECT_SAMPLE
+};
 
-/* One event. `kind` is written last (release): 0 means that the record was reserved and never written. */
+/* One event. `kind` is written last (release): 0 means that the record was reserved and never
+ * written. */
 struct mt_record {
 	uint64_t time_ns;
 	uint64_t address;
 	int64_t bytes;
-	uint32_t place;         /* who: a place of the tables (calling module and Python stack) */
-	uint16_t thread;        /* a thread of the tables, or MT_NO_THREAD */
-	uint8_t kind;           /* enum mt_event */
-	uint8_t device;         /* ordinal as the process sees it, or MT_NO_DEVICE */
+	uint32_t place;  /* who: a place of the tables (calling module and Python stack) */
+	uint16_t thread; /* a thread of the tables, or MT_NO_THREAD */
+	uint8_t kind;    /* enum mt_event */
+	uint8_t device;  /* ordinal as the process sees it, or MT_NO_DEVICE */
 };
 static_assert(sizeof(struct mt_record) == 32, "records are 32 bytes");
 
 /*
- * A run of records. `first_sequence` is the index of its first record among all ever recorded, so segments sort by it and
- * a gap between two (a segment whose space was reused) shows. The keyframe holds, as the records that created them, the
- * allocations live when the segment began, and before them the last LEVEL and SAMPLE of each device; without one
- * (keyframe_offset 0, `has_keyframe` 0) the segment can only be replayed after its predecessor.
+ * A run of records. `first_sequence` is the index of its first record among all ever recorded, so
+ * segments sort by it and a gap between two (a segment whose space was reused) shows. The keyframe
+ * holds, as the records that created them, the allocations live when the segment began, and before
+ * them the last LEVEL and SAMPLE of each device; without one (keyframe_offset 0, `has_keyframe` 0)
+ * the segment can only be replayed after its predecessor.
  */
 struct mt_segment {
 	uint64_t offset;
-	uint64_t capacity;              /* records */
-	uint64_t used;                  /* records reserved by writers; may pass `capacity`: clamp */
-	uint64_t first_sequence;        /* MT_UNKNOWN while the segment is prepared and not yet in use */
+	uint64_t capacity;       /* records */
+	uint64_t used;           /* records reserved by writers; may pass `capacity`: clamp */
+	uint64_t first_sequence; /* MT_UNKNOWN while the segment is prepared and not yet in use */
 	uint64_t keyframe_offset;
-	uint64_t keyframe_capacity;     /* records */
+	uint64_t keyframe_capacity; /* records */
 	uint64_t keyframe_records;
-	uint64_t has_keyframe;          /* written last */
+	uint64_t has_keyframe; /* written last */
 };
 static_assert(sizeof(struct mt_segment) == 64, "a cache line each: writers share `used`");
 
 /* A run of table entries. */
 struct mt_table {
 	uint64_t offset;
-	uint64_t capacity;              /* bytes */
-	uint64_t used;                  /* bytes of whole entries; written last */
+	uint64_t capacity; /* bytes */
+	uint64_t used;     /* bytes of whole entries; written last */
 };
 
 enum mt_entry_kind {
-	MT_ENTRY_STRING = 1,    /* payload: bytes, no terminating zero */
-	MT_ENTRY_FRAME = 2,     /* payload: struct mt_frame */
-	MT_ENTRY_PLACE = 3,     /* payload: uint32_t module, then uint32_t frame ids, innermost first */
-	MT_ENTRY_MODULE = 4,    /* payload: path of the shared object */
-	MT_ENTRY_THREAD = 5,    /* payload: uint32_t tid, then its name (bytes) */
-	MT_ENTRY_META = 6,      /* payload: key, a zero, value; see MT_META_* ; a later value of a key replaces an earlier one */
+	MT_ENTRY_STRING = 1, /* payload: bytes, no terminating zero */
+	MT_ENTRY_FRAME = 2,  /* payload: struct mt_frame */
+	MT_ENTRY_PLACE = 3, /* payload: uint32_t module, then uint32_t frame ids, innermost first */
+	MT_ENTRY_MODULE = 4, /* payload: path of the shared object */
+	MT_ENTRY_THREAD = 5, /* payload: uint32_t tid, then its name (bytes) */
+	MT_ENTRY_META = 6,   /* payload: key, a zero, value; see MT_META_* ; a later value of a key
+				replaces an earlier one */
 };
 
-/* Entries start at multiples of 8; ids of a kind count up from 1, references always point to earlier entries. */
+/* Entries start at multiples of 8; ids of a kind count up from 1, references always point to
+ * earlier entries. */
 struct mt_entry {
 	uint32_t kind;
-	uint32_t id;            /* 0 for meta */
-	uint32_t bytes;         /* of the payload, without padding */
+	uint32_t id;    /* 0 for meta */
+	uint32_t bytes; /* of the payload, without padding */
 	uint32_t reserved;
 };
 static_assert(sizeof(struct mt_entry) == 16, "entries have a 16-byte head");
 
 struct mt_frame {
-	uint32_t function;      /* string ids */
+	uint32_t function; /* string ids */
 	uint32_t file;
 	uint32_t line;
 	uint32_t reserved;
 };
 
-/* Keys of meta entries. Values are text; MT_META_ARGV separates the arguments by zeros. What looks like a secret is "***". */
+/* Keys of meta entries. Values are text; MT_META_ARGV separates the arguments by zeros. What looks
+ * like a secret is "***". */
 #define MT_META_ARGV "argv"
-#define MT_META_ENV "env:"              /* env:NAME */
-#define MT_META_GPU_NAME "gpu:"         /* gpu:ORDINAL */
-#define MT_META_VERSION "version:"      /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … */
-#define MT_META_CONFIG "config"         /* the file that MEMTRACE_CONFIG names, whole */
+#define MT_META_ENV "env:"      /* env:NAME */
+#define MT_META_GPU_NAME "gpu:" /* gpu:ORDINAL */
+#define MT_META_VERSION                                                                             \
+	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
+		    */
+#define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names, whole */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
-#define MT_META_NOTE "note:"            /* note:TOPIC, e.g. why there are no Python stacks */
+#define MT_META_NOTE "note:" /* note:TOPIC, e.g. why there are no Python stacks */
 
 /*
- * Running counters of one device, readable while the job runs; kept even where events are not recorded.
- * Each is one aligned 64-bit store: no lock, and a reader may see two of them a moment apart.
+ * Running counters of one device, readable while the job runs; kept even where events are not
+ * recorded. Each is one aligned 64-bit store: no lock, and a reader may see two of them a moment
+ * apart.
  */
 struct mt_device {
-	uint64_t total_bytes;           /* the device's size as cudaMemGetInfo has it; 0: not asked yet */
-	uint64_t allocated;             /* by PyTorch's allocator: tensors (or pool, or uncached cudaMalloc, see trace's kinds) */
+	uint64_t total_bytes; /* the device's size as cudaMemGetInfo has it; 0: not asked yet */
+	uint64_t allocated; /* by PyTorch's allocator: tensors (or pool, or uncached cudaMalloc, see
+			       trace's kinds) */
 	uint64_t allocated_peak;
 	uint64_t reserved;
 	uint64_t reserved_peak;
-	uint64_t other;                 /* runtime allocations made by anyone but PyTorch's allocator */
-	uint64_t untracked;             /* used on the device and in no counter above, at the last sample */
-	uint64_t device_peak;           /* most of reserved + other + untracked */
-	uint64_t allocs;                /* events of the ALLOCATED layer (or its stand-in) */
+	uint64_t other;       /* runtime allocations made by anyone but PyTorch's allocator */
+	uint64_t untracked;   /* used on the device and in no counter above, at the last sample */
+	uint64_t device_peak; /* most of reserved + other + untracked */
+	uint64_t allocs;      /* events of the ALLOCATED layer (or its stand-in) */
 	uint64_t frees;
 	uint64_t ooms;
-	uint64_t peak_sequence;         /* record index of allocated_peak */
+	uint64_t peak_sequence; /* record index of allocated_peak */
 	uint64_t last_time_ns;
 	uint64_t unused[3];
 };
@@ -135,15 +161,16 @@ static_assert(sizeof(struct mt_device) == 128, "two cache lines a device");
 
 enum mt_state {
 	MT_STATE_RECORDING = 1,
-	MT_STATE_STOPPED = 2,   /* recording ended early (`lost_reason`), the job goes on; counters still run */
-	MT_STATE_ENDED = 3,     /* the process ended in order: `exit_status`, `end_ns` hold */
+	MT_STATE_STOPPED =
+		2, /* recording ended early (`lost_reason`), the job goes on; counters still run */
+	MT_STATE_ENDED = 3, /* the process ended in order: `exit_status`, `end_ns` hold */
 };
 
 /* Why recording stopped or lost something. LOST(name, id, message) */
-#define MT_LOST_LIST(X)                                                        \
-	X(NOTHING, 0, "nothing was lost")                                      \
-	X(NO_SPACE, 1, "no space left for the trace")                          \
-	X(TOO_SLOW, 2, "a segment was not ready in time")                      \
+#define MT_LOST_LIST(X)                                                                  \
+	X(NOTHING, 0, "nothing was lost")                                                \
+	X(NO_SPACE, 1, "no space left for the trace")                                    \
+	X(TOO_SLOW, 2, "a segment was not ready in time")                                \
 	X(NOT_CHOSEN, 3, "MEMTRACE_RANKS leaves this rank out: counters and peaks only") \
 	X(TABLES_FULL, 4, "the tables of stacks are full: later stacks are unknown")     \
 	X(MAP_FAILED, 5, "the trace could not be mapped")
@@ -153,8 +180,8 @@ enum mt_lost {
 #undef X
 };
 
-#define MT_FLAG_SIMULATED 1u    /* the device was libcudasim.so: nothing here was observed */
-#define MT_FLAG_STACKS 2u       /* Python stacks are recorded */
+#define MT_FLAG_SIMULATED 1u /* the device was libcudasim.so: nothing here was observed */
+#define MT_FLAG_STACKS 2u    /* Python stacks are recorded */
 
 struct mt_header {
 	char magic[8];
@@ -163,32 +190,32 @@ struct mt_header {
 	uint32_t header_bytes;
 	uint32_t record_bytes;
 	uint32_t flags;
-	uint32_t state;                 /* enum mt_state */
-	uint64_t start_monotonic_ns;    /* time 0 of every time_ns */
-	uint64_t start_realtime_ns;     /* the same instant since the Unix epoch */
+	uint32_t state;              /* enum mt_state */
+	uint64_t start_monotonic_ns; /* time 0 of every time_ns */
+	uint64_t start_realtime_ns;  /* the same instant since the Unix epoch */
 	uint64_t end_ns;
-	int32_t exit_status;            /* as exit() was given it; -1 unknown */
+	int32_t exit_status; /* as exit() was given it; -1 unknown */
 	uint32_t pid;
 	uint32_t ppid;
-	int32_t rank;                   /* -1: none */
+	int32_t rank; /* -1: none */
 	int32_t local_rank;
 	int32_t world_size;
 	int32_t local_world_size;
 	int32_t restart_count;
-	uint64_t parent_start_ns;       /* launcher's start time since boot, part of the run's identity */
+	uint64_t parent_start_ns; /* launcher's start time since boot, part of the run's identity */
 	char host[64];
-	char job_id[64];                /* scheduler's or launcher's; empty: none */
-	char run_id[64];                /* same for all processes of one run */
-	uint64_t stack_min;             /* MEMTRACE_STACK_MIN */
-	uint64_t budget;                /* MEMTRACE_BUDGET */
-	uint32_t lost_reason;           /* enum mt_lost */
+	char job_id[64];      /* scheduler's or launcher's; empty: none */
+	char run_id[64];      /* same for all processes of one run */
+	uint64_t stack_min;   /* MEMTRACE_STACK_MIN */
+	uint64_t budget;      /* MEMTRACE_BUDGET */
+	uint32_t lost_reason; /* enum mt_lost */
 	int32_t lost_errno;
-	uint64_t lost_events;           /* not recorded, for lost_reason: the live set is no longer exact */
+	uint64_t lost_events; /* not recorded, for lost_reason: the live set is no longer exact */
 	uint64_t lost_places;
-	uint64_t reused_records;        /* given up on purpose, to keep to the budget */
-	uint64_t inline_prepares;       /* times the recording thread had to prepare a segment itself */
+	uint64_t reused_records;  /* given up on purpose, to keep to the budget */
+	uint64_t inline_prepares; /* times the recording thread had to prepare a segment itself */
 	uint64_t inline_prepare_ns;
-	uint64_t segments;              /* entries in use below */
+	uint64_t segments; /* entries in use below */
 	uint64_t tables;
 	struct mt_device device[MT_MAX_DEVICES];
 	struct mt_table table[MT_MAX_TABLES];

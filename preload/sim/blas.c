@@ -1,13 +1,14 @@
-/* cuBLAS and cuBLASLt: handles, modes, versions, the heuristic. Products are in calls.def: they do nothing. */
+/* cuBLAS and cuBLASLt: handles, modes, versions, the heuristic. Products are in calls.def: they do
+ * nothing. */
 #include "sim.h"
 
 #include <string.h>
 
-#define NEW(symbol, library) \
-	EXPORT int symbol(void **handle); \
-	EXPORT int symbol(void **handle) \
-	{ \
-		*handle = handle_new(); \
+#define NEW(symbol, library)                    \
+	EXPORT int symbol(void **handle);       \
+	EXPORT int symbol(void **handle)        \
+	{                                       \
+		*handle = handle_new();         \
 		return sim_done(LIB_##library); \
 	}
 NEW(cublasCreate_v2, cublas)
@@ -18,13 +19,13 @@ NEW(cublasLtMatmulPreferenceCreate, cublasLt)
 NEW(cublasLtMatrixLayoutCreate, cublasLt)
 NEW(cublasLtMatrixTransformDescCreate, cublasLt)
 
-#define GET(symbol, library, value) \
+#define GET(symbol, library, value)                \
 	EXPORT int symbol(void *handle, int *out); \
-	EXPORT int symbol(void *handle, int *out) \
-	{ \
-		(void)handle; \
-		*out = (value); \
-		return sim_done(LIB_##library); \
+	EXPORT int symbol(void *handle, int *out)  \
+	{                                          \
+		(void)handle;                      \
+		*out = (value);                    \
+		return sim_done(LIB_##library);    \
 	}
 GET(cublasGetMathMode, cublas, 0)
 GET(cublasGetPointerMode_v2, cublas, 0)
@@ -32,21 +33,22 @@ GET(cublasGetAtomicsMode, cublas, 0)
 GET(cublasGetSmCountTarget, cublas, 0)
 
 /* Reductions whose result goes to a pointer: 0, wherever that is. */
-#define DOT(symbol, bytes) \
+#define DOT(symbol, bytes)                                                                  \
 	EXPORT int symbol(void *, int, const void *, int, const void *, int, void *result); \
-	EXPORT int symbol(void *h, int n, const void *x, int dx, const void *y, int dy, void *result) \
-	{ \
-		(void)h, (void)n, (void)x, (void)dx, (void)y, (void)dy; \
-		memset(result, 0, bytes); \
-		return sim_done(LIB_cublas); \
+	EXPORT int symbol(void *h, int n, const void *x, int dx, const void *y, int dy,     \
+			  void *result)                                                     \
+	{                                                                                   \
+		(void)h, (void)n, (void)x, (void)dx, (void)y, (void)dy;                     \
+		memset(result, 0, bytes);                                                   \
+		return sim_done(LIB_cublas);                                                \
 	}
-#define REDUCE(symbol, bytes) \
-	EXPORT int symbol(void *, int, const void *, int, void *result); \
+#define REDUCE(symbol, bytes)                                                  \
+	EXPORT int symbol(void *, int, const void *, int, void *result);       \
 	EXPORT int symbol(void *h, int n, const void *x, int dx, void *result) \
-	{ \
-		(void)h, (void)n, (void)x, (void)dx; \
-		memset(result, 0, bytes); \
-		return sim_done(LIB_cublas); \
+	{                                                                      \
+		(void)h, (void)n, (void)x, (void)dx;                           \
+		memset(result, 0, bytes);                                      \
+		return sim_done(LIB_cublas);                                   \
 	}
 DOT(cublasSdot_v2, 4)
 DOT(cublasDdot_v2, 8)
@@ -63,11 +65,12 @@ REDUCE(cublasDasum_v2, 8)
 REDUCE(cublasScasum_v2, 4)
 REDUCE(cublasDzasum_v2, 8)
 
-/* The result's type is argument 8 (cudaDataType): 2 half, 14 bfloat16, 0 float, 1 double; complex is twice as long. */
-EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void *y, int yt, int dy, void *result,
-		       int type, int execution);
-EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void *y, int yt, int dy, void *result,
-		       int type, int execution)
+/* The result's type is argument 8 (cudaDataType): 2 half, 14 bfloat16, 0 float, 1 double; complex
+ * is twice as long. */
+EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void *y, int yt, int dy,
+		       void *result, int type, int execution);
+EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void *y, int yt, int dy,
+		       void *result, int type, int execution)
 {
 	(void)h, (void)n, (void)x, (void)xt, (void)dx, (void)y, (void)yt, (void)dy, (void)execution;
 	memset(result, 0, type == 1 ? 8 : type == 0 ? 4 : 2);
@@ -77,12 +80,13 @@ EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void
 /* ---- versions: the wheel's own library knows */
 
 static const char *const blas[] = { "libcublas.so.13", "libcublas.so.12", "libcublas.so.11", NULL };
-static const char *const blas_lt[] = { "libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", NULL };
+static const char *const blas_lt[] = { "libcublasLt.so.13", "libcublasLt.so.12",
+				       "libcublasLt.so.11", NULL };
 
 EXPORT size_t cublasLtGetVersion(void);
 EXPORT size_t cublasLtGetVersion(void)
 {
-	size_t (*real)(void) = (size_t (*)(void))real_symbol(blas_lt, "cublasLtGetVersion");
+	size_t (*real)(void) = (size_t(*)(void))real_symbol(blas_lt, "cublasLtGetVersion");
 	return real ? real() : (size_t)cuda_major() * 10000;
 }
 EXPORT int cublasGetProperty(int type, int *value);
@@ -105,9 +109,15 @@ EXPORT int cublasGetVersion_v2(void *handle, int *version)
 	return sim_done(LIB_cublas);
 }
 EXPORT const char *cublasGetStatusString(int status);
-EXPORT const char *cublasGetStatusString(int status) { return status ? "cuBLAS: see the message of cudasim" : "success"; }
+EXPORT const char *cublasGetStatusString(int status)
+{
+	return status ? "cuBLAS: see the message of cudasim" : "success";
+}
 EXPORT const char *cublasGetStatusName(int status);
-EXPORT const char *cublasGetStatusName(int status) { return status ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_SUCCESS"; }
+EXPORT const char *cublasGetStatusName(int status)
+{
+	return status ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_SUCCESS";
+}
 
 /* ---- Lt algorithms */
 
@@ -119,11 +129,14 @@ struct heuristic_result { /* cublasLtMatmulHeuristicResult_t */
 	int reserved[4];
 };
 
-/* One algorithm, which needs no workspace: PyTorch allocates the workspace it offers whatever is chosen. */
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c, void *d,
-					  void *preference, int asked, struct heuristic_result *results, int *returned);
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c, void *d,
-					  void *preference, int asked, struct heuristic_result *results, int *returned)
+/* One algorithm, which needs no workspace: PyTorch allocates the workspace it offers whatever is
+ * chosen. */
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c,
+					  void *d, void *preference, int asked,
+					  struct heuristic_result *results, int *returned);
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c,
+					  void *d, void *preference, int asked,
+					  struct heuristic_result *results, int *returned)
 {
 	(void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d, (void)preference;
 	*returned = asked > 0;
@@ -131,10 +144,10 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a
 		results[0] = (struct heuristic_result){ .waves = 1 };
 	return sim_done(LIB_cublasLt);
 }
-EXPORT int cublasLtMatmulAlgoCheck(void *handle, void *operation, void *a, void *b, void *c, void *d,
-				   const void *algorithm, struct heuristic_result *result);
-EXPORT int cublasLtMatmulAlgoCheck(void *handle, void *operation, void *a, void *b, void *c, void *d,
-				   const void *algorithm, struct heuristic_result *result)
+EXPORT int cublasLtMatmulAlgoCheck(void *handle, void *operation, void *a, void *b, void *c,
+				   void *d, const void *algorithm, struct heuristic_result *result);
+EXPORT int cublasLtMatmulAlgoCheck(void *handle, void *operation, void *a, void *b, void *c,
+				   void *d, const void *algorithm, struct heuristic_result *result)
 {
 	(void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d;
 	*result = (struct heuristic_result){ .waves = 1 };

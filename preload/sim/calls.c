@@ -3,7 +3,10 @@
 
 #include <stdatomic.h>
 
-static const struct { const char *name; int unsupported, uninitialized; } libraries[] = {
+static const struct {
+	const char *name;
+	int unsupported, uninitialized;
+} libraries[] = {
 #define LIBRARY(id, name, unsupported, uninitialized) { name, unsupported, uninitialized },
 #include "libraries.def"
 #undef LIBRARY
@@ -33,14 +36,17 @@ static int refuse_once(enum library library, const char *call, atomic_bool *said
 	return with_last_error(library, libraries[library].unsupported);
 }
 
-#define DONE(library, symbol) \
-	EXPORT int symbol(void); \
-	EXPORT int symbol(void) { return sim_done(LIB_##library); }
-#define REFUSE(library, symbol) \
-	EXPORT int symbol(void); \
-	EXPORT int symbol(void) \
-	{ \
-		static atomic_bool said; \
+#define DONE(library, symbol)                   \
+	EXPORT int symbol(void);                \
+	EXPORT int symbol(void)                 \
+	{                                       \
+		return sim_done(LIB_##library); \
+	}
+#define REFUSE(library, symbol)                                    \
+	EXPORT int symbol(void);                                   \
+	EXPORT int symbol(void)                                    \
+	{                                                          \
+		static atomic_bool said;                           \
 		return refuse_once(LIB_##library, #symbol, &said); \
 	}
 #include "calls.def"

@@ -1,8 +1,9 @@
 /* The rendezvous behind the simulated NCCL: one shared-memory segment a communicator.
  *
- * An exchange is double-buffered: a rank can only overwrite what it published two exchanges ago, and by then every
- * other rank has read it, because each waits for all at every step. Every wait ends: by success, by the time limit, or
- * because a peer died or left; and each failure names the call, the communicator and the ranks that are missing.
+ * An exchange is double-buffered: a rank can only overwrite what it published two exchanges ago,
+ * and by then every other rank has read it, because each waits for all at every step. Every wait
+ * ends: by success, by the time limit, or because a peer died or left; and each failure names the
+ * call, the communicator and the ranks that are missing.
  */
 #define _GNU_SOURCE
 #include "comm.h"
@@ -18,16 +19,26 @@
 
 enum { RING = 8, PAGE = 4096, POLL_US = 100, SPINS = 200 };
 
-/* Messages from one rank to another, oldest first; `bytes` travels with each, so a mismatch is seen. */
+/* Messages from one rank to another, oldest first; `bytes` travels with each, so a mismatch is
+ * seen. */
 struct mailbox {
 	_Atomic uint64_t written, read;
 	uint64_t bytes[RING];
 	char data[RING][PAYLOAD];
 };
 
-static size_t head_size(void) { return round_up(sizeof(struct shared), PAGE); }
-static size_t slots_size(const struct comm *comm) { return (size_t)comm->ranks * 2 * PAYLOAD; }
-static size_t mailbox_size(void) { return round_up(sizeof(struct mailbox), PAGE); }
+static size_t head_size(void)
+{
+	return round_up(sizeof(struct shared), PAGE);
+}
+static size_t slots_size(const struct comm *comm)
+{
+	return (size_t)comm->ranks * 2 * PAYLOAD;
+}
+static size_t mailbox_size(void)
+{
+	return round_up(sizeof(struct mailbox), PAGE);
+}
 
 static char *slot(const struct comm *comm, int rank, uint64_t step)
 {
@@ -36,7 +47,8 @@ static char *slot(const struct comm *comm, int rank, uint64_t step)
 
 static size_t mailbox_offset(const struct comm *comm, int from, int to)
 {
-	return head_size() + slots_size(comm) + ((size_t)from * (size_t)comm->ranks + (size_t)to) * mailbox_size();
+	return head_size() + slots_size(comm) +
+	       ((size_t)from * (size_t)comm->ranks + (size_t)to) * mailbox_size();
 }
 
 static struct mailbox *mailbox(const struct comm *comm, int from, int to)
@@ -62,7 +74,8 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* A killed rank stays a zombie until its launcher reaps it, so that kill(pid, 0) would still find it. */
+/* A killed rank stays a zombie until its launcher reaps it, so that kill(pid, 0) would still find
+ * it. */
 static bool process_dead(int pid)
 {
 	char path[40], text[512];
@@ -101,8 +114,8 @@ static int give_up(const struct wait *wait, const char *why, int error)
 {
 	char ranks[256];
 	list_missing(wait, ranks, sizeof ranks);
-	sim_say("%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s", wait->call, why, wait->comm->name + 1,
-		wait->comm->rank, wait->comm->ranks, ranks);
+	sim_say("%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s", wait->call, why,
+		wait->comm->name + 1, wait->comm->rank, wait->comm->ranks, ranks);
 	shm_unlink(wait->comm->name);
 	return error;
 }
@@ -130,7 +143,8 @@ static int wait_turn(struct wait *wait)
 			if (atomic_load(&comm->shared->rank[i].left))
 				return give_up(wait, "a rank has left", NCCL_REMOTE_ERROR);
 			if (process_dead(pid))
-				return give_up(wait, "a rank's process has died", NCCL_REMOTE_ERROR);
+				return give_up(wait, "a rank's process has died",
+					       NCCL_REMOTE_ERROR);
 		}
 	}
 	if (time - wait->start > (double)settings.timeout)
@@ -146,12 +160,14 @@ static bool not_attached(const struct comm *comm, int rank, uint64_t goal)
 	return !atomic_load(&comm->shared->rank[rank].pid);
 }
 
-/* Space is allocated before it is mapped: a full /dev/shm is then an error here, not a SIGBUS at a store. */
+/* Space is allocated before it is mapped: a full /dev/shm is then an error here, not a SIGBUS at a
+ * store. */
 static int map_segment(struct comm *comm)
 {
 	size_t fixed = head_size() + slots_size(comm);
 	comm->size = fixed + (size_t)comm->ranks * (size_t)comm->ranks * mailbox_size();
-	snprintf(comm->name, sizeof comm->name, "/cudasim-%016llx", (unsigned long long)comm_hash(&comm->id, sizeof comm->id));
+	snprintf(comm->name, sizeof comm->name, "/cudasim-%016llx",
+		 (unsigned long long)comm_hash(&comm->id, sizeof comm->id));
 	comm->file = shm_open(comm->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (comm->file < 0)
 		return errno;
@@ -160,7 +176,8 @@ static int map_segment(struct comm *comm)
 	int error = posix_fallocate(comm->file, 0, (off_t)fixed);
 	if (error)
 		return error;
-	void *map = mmap(NULL, comm->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, comm->file, 0);
+	void *map = mmap(NULL, comm->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			 comm->file, 0);
 	if (map == MAP_FAILED)
 		return errno;
 	comm->shared = map;
@@ -175,7 +192,8 @@ int comm_join(struct comm *comm)
 		return NCCL_OK;
 	int error = map_segment(comm);
 	if (error) {
-		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name, comm->size, strerror(error));
+		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name,
+			comm->size, strerror(error));
 		if (comm->file >= 0)
 			shm_unlink(comm->name);
 		return NCCL_SYSTEM_ERROR;
@@ -183,7 +201,8 @@ int comm_join(struct comm *comm)
 	struct shared_rank *self = &comm->shared->rank[comm->rank];
 	int nobody = 0;
 	if (!atomic_compare_exchange_strong(&self->pid, &nobody, getpid())) {
-		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s", comm->rank, comm->name + 1);
+		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s",
+			comm->rank, comm->name + 1);
 		return NCCL_INVALID_USAGE;
 	}
 	atomic_fetch_add(&comm->shared->attached, 1);
@@ -191,7 +210,8 @@ int comm_join(struct comm *comm)
 	while (atomic_load(&comm->shared->attached) < (uint32_t)comm->ranks)
 		if ((error = wait_turn(&wait)))
 			return error;
-	shm_unlink(comm->name); /* everybody has it mapped: nothing is left behind, however the ranks end */
+	shm_unlink(comm->name); /* everybody has it mapped: nothing is left behind, however the
+				   ranks end */
 	return NCCL_OK;
 }
 
@@ -217,7 +237,10 @@ static bool behind(const struct comm *comm, int rank, uint64_t goal)
 	return atomic_load(&comm->shared->rank[rank].step) < goal;
 }
 
-const void *comm_slot(struct comm *comm, int rank) { return slot(comm, rank, comm->step - 1); }
+const void *comm_slot(struct comm *comm, int rank)
+{
+	return slot(comm, rank, comm->step - 1);
+}
 
 struct announcement comm_said(struct comm *comm, int rank)
 {
@@ -232,14 +255,17 @@ static int compare(struct comm *comm, const char *call, const struct announcemen
 		if (other.call == mine->call && other.bytes == mine->bytes)
 			continue;
 		sim_say("%s: ranks disagree in communicator %s: rank %d makes call %llu with %llu bytes, rank %d call %llu with "
-			"%llu bytes", call, comm->name + 1, comm->rank, (unsigned long long)mine->call,
-			(unsigned long long)mine->bytes, i, (unsigned long long)other.call, (unsigned long long)other.bytes);
+			"%llu bytes",
+			call, comm->name + 1, comm->rank, (unsigned long long)mine->call,
+			(unsigned long long)mine->bytes, i, (unsigned long long)other.call,
+			(unsigned long long)other.bytes);
 		return NCCL_INVALID_USAGE;
 	}
 	return NCCL_OK;
 }
 
-int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data, size_t bytes)
+int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
+		  size_t bytes)
 {
 	struct shared_rank *self = &comm->shared->rank[comm->rank];
 	self->said[comm->step % 2] = what;
@@ -257,7 +283,8 @@ int comm_exchange(struct comm *comm, const char *call, struct announcement what,
 	return compare(comm, call, &what);
 }
 
-/* ---- messages: a group's are moved on in any order, so that rings of sends cannot block one another */
+/* ---- messages: a group's are moved on in any order, so that rings of sends cannot block one
+ * another */
 
 static bool is_peer(const struct comm *comm, int rank, uint64_t goal)
 {
@@ -270,7 +297,8 @@ static int mailbox_ready(struct comm *comm, int from, int to)
 {
 	struct mailbox *box = mailbox(comm, from, to);
 	(void)box;
-	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to), (off_t)mailbox_size());
+	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to),
+				    (off_t)mailbox_size());
 	if (error)
 		sim_say("ncclSend: shared memory %s: %s", comm->name, strerror(error));
 	return error ? NCCL_SYSTEM_ERROR : NCCL_OK;
@@ -306,8 +334,9 @@ static int message_receive(struct message *m)
 	if (at == atomic_load(&box->written))
 		return NCCL_OK;
 	if (box->bytes[at % RING] != m->bytes) {
-		sim_say("ncclRecv: communicator %s: rank %d expects %zu bytes from rank %d, which sent %llu", comm->name + 1,
-			comm->rank, m->bytes, m->peer, (unsigned long long)box->bytes[at % RING]);
+		sim_say("ncclRecv: communicator %s: rank %d expects %zu bytes from rank %d, which sent %llu",
+			comm->name + 1, comm->rank, m->bytes, m->peer,
+			(unsigned long long)box->bytes[at % RING]);
 		return NCCL_INVALID_USAGE;
 	}
 	memcpy(m->data, box->data[at % RING], m->bytes);
@@ -316,13 +345,14 @@ static int message_receive(struct message *m)
 	return NCCL_OK;
 }
 
-/* Messages between the same two ranks keep their order: only the oldest undone one of a direction may move. */
+/* Messages between the same two ranks keep their order: only the oldest undone one of a direction
+ * may move. */
 static bool oldest(const struct message *messages, size_t index)
 {
 	const struct message *m = &messages[index];
 	for (size_t i = 0; i < index; i++)
-		if (!messages[i].done && messages[i].comm == m->comm && messages[i].peer == m->peer &&
-		    messages[i].receive == m->receive)
+		if (!messages[i].done && messages[i].comm == m->comm &&
+		    messages[i].peer == m->peer && messages[i].receive == m->receive)
 			return false;
 	return true;
 }
@@ -335,7 +365,9 @@ int comm_messages(struct message *messages, size_t count)
 		done = 0;
 		for (size_t i = 0; i < count; i++) {
 			struct message *m = &messages[i];
-			int error = m->done || !oldest(messages, i) ? NCCL_OK : m->receive ? message_receive(m) : message_send(m);
+			int error = m->done || !oldest(messages, i) ? NCCL_OK
+				    : m->receive                    ? message_receive(m)
+								    : message_send(m);
 			if (error)
 				return error;
 			if (m->done)
@@ -346,8 +378,10 @@ int comm_messages(struct message *messages, size_t count)
 		if (done == count)
 			break;
 		if (done != before || wait.comm != messages[stuck].comm)
-			wait = (struct wait){ .comm = messages[stuck].comm, .missing = is_peer,
-					      .call = messages[stuck].receive ? "ncclRecv" : "ncclSend",
+			wait = (struct wait){ .comm = messages[stuck].comm,
+					      .missing = is_peer,
+					      .call = messages[stuck].receive ? "ncclRecv"
+									      : "ncclSend",
 					      .goal = (uint64_t)messages[stuck].peer };
 		int error = wait_turn(&wait);
 		if (error)

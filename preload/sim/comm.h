@@ -7,11 +7,20 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { NCCL_OK = 0, NCCL_SYSTEM_ERROR = 2, NCCL_INVALID_ARGUMENT = 4, NCCL_INVALID_USAGE = 5, NCCL_REMOTE_ERROR = 6 };
+enum {
+	NCCL_OK = 0,
+	NCCL_SYSTEM_ERROR = 2,
+	NCCL_INVALID_ARGUMENT = 4,
+	NCCL_INVALID_USAGE = 5,
+	NCCL_REMOTE_ERROR = 6
+};
 enum { COMM_RANKS = 64 };
-#define PAYLOAD KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
+#define PAYLOAD \
+	KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
 
-struct unique_id { char bytes[128]; };
+struct unique_id {
+	char bytes[128];
+};
 
 /* What a rank says it is doing; the others compare. */
 struct announcement {
@@ -20,8 +29,8 @@ struct announcement {
 
 struct shared_rank {
 	_Atomic int pid;
-	atomic_bool left;         /* destroyed its communicator */
-	_Atomic uint64_t step;    /* exchanges it has published */
+	atomic_bool left;      /* destroyed its communicator */
+	_Atomic uint64_t step; /* exchanges it has published */
 	struct announcement said[2];
 };
 struct shared {
@@ -37,15 +46,17 @@ struct comm {
 	size_t size;
 	struct shared *shared; /* NULL: alone */
 	uint64_t step, splits;
-	pthread_mutex_t lock;  /* one exchange at a time */
-	atomic_int busy;       /* calls inside: abort waits for them */
+	pthread_mutex_t lock; /* one exchange at a time */
+	atomic_int busy;      /* calls inside: abort waits for them */
 	atomic_bool aborted;
 };
 
 int comm_join(struct comm *comm);
 void comm_leave(struct comm *comm);
-/* Publishes `bytes` at `data` and waits until every rank has: then comm_slot() is what each of them published. */
-int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data, size_t bytes);
+/* Publishes `bytes` at `data` and waits until every rank has: then comm_slot() is what each of them
+ * published. */
+int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
+		  size_t bytes);
 const void *comm_slot(struct comm *comm, int rank);
 struct announcement comm_said(struct comm *comm, int rank);
 uint64_t comm_hash(const void *data, size_t bytes);

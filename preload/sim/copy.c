@@ -1,9 +1,8 @@
-/* Which copies really move bytes. A simulation must not pay host memory for tensors that only kernels would touch, yet
- * what the host reads back (a loss, a found-inf flag, token counts) should be what it wrote:
- *   host to host                     always
- *   between host and device          up to CUDASIM_COPY_MAX
- *   on the device, fills with a value up to 64 KiB
- *   fills with zero                  always: large ones give the pages back, which then read as zero */
+/* Which copies really move bytes. A simulation must not pay host memory for tensors that only
+ * kernels would touch, yet what the host reads back (a loss, a found-inf flag, token counts) should
+ * be what it wrote: host to host                     always between host and device          up to
+ * CUDASIM_COPY_MAX on the device, fills with a value up to 64 KiB fills with zero always: large
+ * ones give the pages back, which then read as zero */
 #include "sim.h"
 
 #include <string.h>
@@ -24,7 +23,8 @@ void copy_bytes(void *to, const void *from, size_t bytes)
 		memmove(to, from, bytes);
 }
 
-void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows)
+void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+	       size_t rows)
 {
 	if (!kept(to, from, width * rows))
 		return;

@@ -1,5 +1,5 @@
-/* The process's devices: which is current, how many bytes each has given, when its context was made. Other processes
- * are not seen: a rank has its device to itself. */
+/* The process's devices: which is current, how many bytes each has given, when its context was
+ * made. Other processes are not seen: a rank has its device to itself. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -11,7 +11,8 @@
 #include <string.h>
 
 EXPORT extern const char cudasim_version[];
-const char cudasim_version[] = "1.0"; /* the tracer takes its presence for "this trace is simulated" */
+const char cudasim_version[] =
+	"1.0"; /* the tracer takes its presence for "this trace is simulated" */
 
 static struct device {
 	_Atomic uint64_t used;
@@ -23,7 +24,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* A bad setting must not end a host that may never use CUDA: every CUDA call fails instead. */
 static int state = -1;
 
-static void load(void) { state = settings_load() ? SIM_OK : SIM_NOT_INITIALIZED; }
+static void load(void)
+{
+	state = settings_load() ? SIM_OK : SIM_NOT_INITIALIZED;
+}
 
 int sim_ready(void)
 {
@@ -32,7 +36,10 @@ int sim_ready(void)
 	return state;
 }
 
-int device_current(void) { return current; }
+int device_current(void)
+{
+	return current;
+}
 
 int device_select(int device)
 {
@@ -55,9 +62,15 @@ int device_charge(int device, uint64_t bytes)
 	return SIM_OK;
 }
 
-void device_refund(int device, uint64_t bytes) { atomic_fetch_sub(&devices[device].used, bytes); }
+void device_refund(int device, uint64_t bytes)
+{
+	atomic_fetch_sub(&devices[device].used, bytes);
+}
 
-bool device_active(int device) { return atomic_load(&devices[device].active); }
+bool device_active(int device)
+{
+	return atomic_load(&devices[device].active);
+}
 
 int device_use(int device)
 {
@@ -73,13 +86,17 @@ int device_use(int device)
 		error = device_charge(device, settings.card->context);
 		if (!error)
 			atomic_store(&devices[device].active, true);
-		sim_log("context on device %d: %llu bytes", device, (unsigned long long)settings.card->context);
+		sim_log("context on device %d: %llu bytes", device,
+			(unsigned long long)settings.card->context);
 	}
 	pthread_mutex_unlock(&lock);
 	return error;
 }
 
-int device_use_current(void) { return device_use(current); }
+int device_use_current(void)
+{
+	return device_use(current);
+}
 
 void device_memory(int device, uint64_t *available, uint64_t *total)
 {
@@ -117,14 +134,16 @@ int cuda_major(void)
 		return major;
 	dl_iterate_phdr(find_runtime, &major);
 	if (!major)
-		return 13; /* nothing to go by yet: the headers that this library was built with, and not remembered */
+		return 13; /* nothing to go by yet: the headers that this library was built with,
+			      and not remembered */
 	atomic_store(&known, major);
 	return major;
 }
 
 int cuda_version(void)
 {
-	static const char *const runtimes[] = { "libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", NULL };
+	static const char *const runtimes[] = { "libcudart.so.13", "libcudart.so.12",
+						"libcudart.so.11.0", NULL };
 	static atomic_int known;
 	int version = atomic_load(&known);
 	if (version)
@@ -136,7 +155,8 @@ int cuda_version(void)
 	return version;
 }
 
-/* The wheel's own library, when it is loaded: our definitions come before its, so a look-up must name it. */
+/* The wheel's own library, when it is loaded: our definitions come before its, so a look-up must
+ * name it. */
 void *real_symbol(const char *const *libraries, const char *symbol)
 {
 	for (; *libraries; libraries++) {
@@ -145,7 +165,8 @@ void *real_symbol(const char *const *libraries, const char *symbol)
 		void *address = library ? dlsym(library, symbol) : NULL;
 		if (library)
 			dlclose(library);
-		if (!address || !dladdr(address, &found) || !dladdr((const void *)cudasim_version, &self))
+		if (!address || !dladdr(address, &found) ||
+		    !dladdr((const void *)cudasim_version, &self))
 			continue;
 		if (found.dli_fbase != self.dli_fbase)
 			return address;

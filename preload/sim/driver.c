@@ -1,4 +1,5 @@
-/* The driver API beside memory pools and virtual memory: devices, contexts, linear memory, modules, pointers. */
+/* The driver API beside memory pools and virtual memory: devices, contexts, linear memory, modules,
+ * pointers. */
 #include "sim.h"
 #include "stream.h"
 
@@ -6,18 +7,24 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static CUresult ready(void) { return (CUresult)sim_ready(); }
+static CUresult ready(void)
+{
+	return (CUresult)sim_ready();
+}
 
 static CUresult known_device(CUdevice device)
 {
-	return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED :
-	       device < 0 || device >= (int)settings.visible ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+	return sim_ready()                                     ? CUDA_ERROR_NOT_INITIALIZED
+	       : device < 0 || device >= (int)settings.visible ? CUDA_ERROR_INVALID_DEVICE
+							       : CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuInit(unsigned flags)
 {
 	(void)flags;
-	return ready() ? CUDA_ERROR_NOT_INITIALIZED : settings.visible ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+	return ready()            ? CUDA_ERROR_NOT_INITIALIZED
+	       : settings.visible ? CUDA_SUCCESS
+				  : CUDA_ERROR_NO_DEVICE;
 }
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
@@ -25,7 +32,10 @@ EXPORT CUresult cuDriverGetVersion(int *version)
 	return CUDA_SUCCESS;
 }
 
-static const struct { CUresult code; const char *name, *text; } errors[] = {
+static const struct {
+	CUresult code;
+	const char *name, *text;
+} errors[] = {
 	{ CUDA_SUCCESS, "CUDA_SUCCESS", "no error" },
 	{ CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
 	{ CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
@@ -98,8 +108,12 @@ EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 	return known_device(device);
 }
 #undef cuDeviceGetUuid
-EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device); /* the name before CUDA 11.4, which cuda.h now hides */
-EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
+EXPORT CUresult cuDeviceGetUuid(
+	CUuuid *uuid, CUdevice device); /* the name before CUDA 11.4, which cuda.h now hides */
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+	return cuDeviceGetUuid_v2(uuid, device);
+}
 EXPORT CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
 {
 	CUresult error = known_device(device);
@@ -116,7 +130,10 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 /* ---- contexts: each device's primary one is all there is, and its handle is the device */
 
 static int primaries[MAX_DEVICES];
-static CUcontext context_of(int device) { return (CUcontext)&primaries[device]; }
+static CUcontext context_of(int device)
+{
+	return (CUcontext)&primaries[device];
+}
 
 static int device_of(CUcontext context)
 {
@@ -155,7 +172,10 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 	return ready();
 }
 
-static _Thread_local struct { int device[64]; int depth; } stack;
+static _Thread_local struct {
+	int device[64];
+	int depth;
+} stack;
 
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
@@ -207,12 +227,18 @@ static CUresult linear(CUdeviceptr *address, size_t bytes)
 	int error = device_use_current();
 	*address = 0;
 	if (!error)
-		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_LINEAR, NULL, (uint64_t *)address) : SIM_INVALID_VALUE;
+		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_LINEAR, NULL,
+					     (uint64_t *)address)
+			      : SIM_INVALID_VALUE;
 	return (CUresult)error;
 }
 
-EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) { return linear(address, bytes); }
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element)
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+	return linear(address, bytes);
+}
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
+				   unsigned element)
 {
 	(void)element;
 	*pitch = round_up(width, 512);
@@ -223,10 +249,15 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned f
 	(void)flags;
 	int error = device_use_current();
 	if (!error)
-		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_MANAGED, NULL, (uint64_t *)address) : SIM_INVALID_VALUE;
+		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_MANAGED, NULL,
+					     (uint64_t *)address)
+			      : SIM_INVALID_VALUE;
 	return (CUresult)error;
 }
-EXPORT CUresult cuMemFree_v2(CUdeviceptr address) { return (CUresult)(address ? memory_free(address) : sim_ready()); }
+EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	return (CUresult)(address ? memory_free(address) : sim_ready());
+}
 EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
 	uint64_t a = 0, t = 0;
@@ -249,15 +280,27 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
 	return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) { return (CUresult)(sim_ready() ? SIM_NOT_INITIALIZED : host_alloc(bytes, flags, pointer)); }
-EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
-EXPORT CUresult cuMemFreeHost(void *pointer) { return (CUresult)host_free(pointer); }
+EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+	return (CUresult)(sim_ready() ? SIM_NOT_INITIALIZED : host_alloc(bytes, flags, pointer));
+}
+EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+	return cuMemHostAlloc(pointer, bytes, 0);
+}
+EXPORT CUresult cuMemFreeHost(void *pointer)
+{
+	return (CUresult)host_free(pointer);
+}
 EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
 {
 	(void)flags;
 	return (CUresult)host_register(pointer, bytes);
 }
-EXPORT CUresult cuMemHostUnregister(void *pointer) { return (CUresult)host_unregister(pointer); }
+EXPORT CUresult cuMemHostUnregister(void *pointer)
+{
+	return (CUresult)host_unregister(pointer);
+}
 EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned flags)
 {
 	(void)flags;
@@ -276,14 +319,38 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream s)
 	}
 	return (CUresult)error;
 }
-EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return copy(to, (uint64_t)from, n, NULL); }
-EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return copy((uint64_t)to, from, n, NULL); }
-EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n) { return copy(to, from, n, NULL); }
-EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) { return copy(to, from, n, NULL); }
-EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) { return copy(to, (uint64_t)from, n, s); }
-EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s) { return copy((uint64_t)to, from, n, s); }
-EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return copy(to, from, n, s); }
-EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return copy(to, from, n, s); }
+EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n)
+{
+	return copy(to, (uint64_t)from, n, NULL);
+}
+EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n)
+{
+	return copy((uint64_t)to, from, n, NULL);
+}
+EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n)
+{
+	return copy(to, from, n, NULL);
+}
+EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n)
+{
+	return copy(to, from, n, NULL);
+}
+EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
+{
+	return copy(to, (uint64_t)from, n, s);
+}
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
+{
+	return copy((uint64_t)to, from, n, s);
+}
+EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
+{
+	return copy(to, from, n, s);
+}
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
+{
+	return copy(to, from, n, s);
+}
 PTSZ(cuMemcpyHtoDAsync_v2);
 PTSZ(cuMemcpyDtoHAsync_v2);
 PTSZ(cuMemcpyDtoDAsync_v2);
@@ -303,12 +370,30 @@ static CUresult fill(CUdeviceptr to, unsigned value, size_t width, size_t count,
 			memcpy((char *)to + i * width, &value, width);
 	return CUDA_SUCCESS;
 }
-EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return fill(to, v, 1, n, NULL); }
-EXPORT CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short v, size_t n) { return fill(to, v, 2, n, NULL); }
-EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned v, size_t n) { return fill(to, v, 4, n, NULL); }
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream s) { return fill(to, v, 1, n, s); }
-EXPORT CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short v, size_t n, CUstream s) { return fill(to, v, 2, n, s); }
-EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream s) { return fill(to, v, 4, n, s); }
+EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n)
+{
+	return fill(to, v, 1, n, NULL);
+}
+EXPORT CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short v, size_t n)
+{
+	return fill(to, v, 2, n, NULL);
+}
+EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned v, size_t n)
+{
+	return fill(to, v, 4, n, NULL);
+}
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream s)
+{
+	return fill(to, v, 1, n, s);
+}
+EXPORT CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short v, size_t n, CUstream s)
+{
+	return fill(to, v, 2, n, s);
+}
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream s)
+{
+	return fill(to, v, 4, n, s);
+}
 PTSZ(cuMemsetD8Async);
 PTSZ(cuMemsetD16Async);
 PTSZ(cuMemsetD32Async);
@@ -321,21 +406,42 @@ static CUresult pointer_attribute(void *out, CUpointer_attribute attribute, CUde
 	bool device = memory_find(address, &block), host = !device && host_find((void *)address);
 	if (!device && !host)
 		return CUDA_ERROR_INVALID_VALUE;
-	int where = !device ? device_current() : block.kind == MEMORY_RESERVED ? vmm_device(address) : block.device;
+	int where = !device                         ? device_current()
+		    : block.kind == MEMORY_RESERVED ? vmm_device(address)
+						    : block.device;
 	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)out = context_of(where < 0 ? 0 : where); break;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)out = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST; break;
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)out = context_of(where < 0 ? 0 : where);
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned *)out = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER: *(uint64_t *)out = address; break;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*(uint64_t *)out = address;
+		break;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(uint64_t *)out = device ? block.base : address; break;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)out = device ? block.size : 0; break;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)out = where; break;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)out = device && block.kind == MEMORY_MANAGED; break;
-	case CU_POINTER_ATTRIBUTE_MAPPED: *(unsigned *)out = where >= 0; break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(uint64_t *)out = device ? block.base : address;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)out = device ? block.size : 0;
+		break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)out = where;
+		break;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*(unsigned *)out = device && block.kind == MEMORY_MANAGED;
+		break;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*(unsigned *)out = where >= 0;
+		break;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *(unsigned *)out = 0; break;
-	default: return (CUresult)sim_refuse(LIB_cuda, "this attribute of cuPointerGetAttribute");
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*(unsigned *)out = 0;
+		break;
+	default:
+		return (CUresult)sim_refuse(LIB_cuda, "this attribute of cuPointerGetAttribute");
 	}
 	return CUDA_SUCCESS;
 }
@@ -347,12 +453,27 @@ EXPORT CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, 
 
 /* ---- streams and events */
 
-EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags) { return (CUresult)stream_create(s, flags, 0); }
-EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int p) { return (CUresult)stream_create(s, flags, p); }
-EXPORT CUresult cuStreamDestroy_v2(CUstream s) { return (CUresult)stream_destroy(s); }
-EXPORT CUresult cuStreamSynchronize(CUstream s) { return (CUresult)stream_synchronize(s); }
+EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags)
+{
+	return (CUresult)stream_create(s, flags, 0);
+}
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int p)
+{
+	return (CUresult)stream_create(s, flags, p);
+}
+EXPORT CUresult cuStreamDestroy_v2(CUstream s)
+{
+	return (CUresult)stream_destroy(s);
+}
+EXPORT CUresult cuStreamSynchronize(CUstream s)
+{
+	return (CUresult)stream_synchronize(s);
+}
 PTSZ(cuStreamSynchronize);
-EXPORT CUresult cuStreamQuery(CUstream s) { return (CUresult)stream_synchronize(s); }
+EXPORT CUresult cuStreamQuery(CUstream s)
+{
+	return (CUresult)stream_synchronize(s);
+}
 PTSZ(cuStreamQuery);
 EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 {
@@ -360,11 +481,18 @@ EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 	return (CUresult)stream_wait(s, e);
 }
 PTSZ(cuStreamWaitEvent);
-EXPORT CUresult cuStreamGetPriority(CUstream s, int *p) { return (CUresult)stream_priority(s, p); }
-EXPORT CUresult cuStreamGetFlags(CUstream s, unsigned *f) { return (CUresult)stream_flags(s, f); }
+EXPORT CUresult cuStreamGetPriority(CUstream s, int *p)
+{
+	return (CUresult)stream_priority(s, p);
+}
+EXPORT CUresult cuStreamGetFlags(CUstream s, unsigned *f)
+{
+	return (CUresult)stream_flags(s, f);
+}
 EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
 {
-	*status = capture_of(s, NULL, NULL) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+	*status = capture_of(s, NULL, NULL) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+					    : CU_STREAM_CAPTURE_STATUS_NONE;
 	return ready();
 }
 PTSZ(cuStreamIsCapturing);
@@ -374,9 +502,24 @@ EXPORT CUresult cuStreamGetCtx(CUstream s, CUcontext *context)
 	*context = context_of(error ? 0 : device);
 	return (CUresult)error;
 }
-EXPORT CUresult cuEventCreate(CUevent *e, unsigned flags) { return (CUresult)event_create(e, flags); }
-EXPORT CUresult cuEventDestroy_v2(CUevent e) { return (CUresult)event_destroy(e); }
-EXPORT CUresult cuEventRecord(CUevent e, CUstream s) { return (CUresult)event_record(e, s); }
+EXPORT CUresult cuEventCreate(CUevent *e, unsigned flags)
+{
+	return (CUresult)event_create(e, flags);
+}
+EXPORT CUresult cuEventDestroy_v2(CUevent e)
+{
+	return (CUresult)event_destroy(e);
+}
+EXPORT CUresult cuEventRecord(CUevent e, CUstream s)
+{
+	return (CUresult)event_record(e, s);
+}
 PTSZ(cuEventRecord);
-EXPORT CUresult cuEventQuery(CUevent e) { return (CUresult)event_check(e); }
-EXPORT CUresult cuEventSynchronize(CUevent e) { return (CUresult)event_check(e); }
+EXPORT CUresult cuEventQuery(CUevent e)
+{
+	return (CUresult)event_check(e);
+}
+EXPORT CUresult cuEventSynchronize(CUevent e)
+{
+	return (CUresult)event_check(e);
+}

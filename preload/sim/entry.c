@@ -1,5 +1,5 @@
-/* Driver entry points by name. They are our own functions, never what RTLD_DEFAULT would find: a tracer preloaded
- * before us wraps the look-up itself. */
+/* Driver entry points by name. They are our own functions, never what RTLD_DEFAULT would find: a
+ * tracer preloaded before us wraps the look-up itself. */
 #include "sim.h"
 
 #include <string.h>
@@ -29,10 +29,13 @@ static int rank_of(const char *symbol, const char *name, size_t length)
 	const char *rest = symbol + length;
 	if (!*rest)
 		return 1;
-	return rest[0] == '_' && rest[1] == 'v' && rest[2] >= '2' && rest[2] <= '9' && !rest[3] ? rest[2] - '0' : 0;
+	return rest[0] == '_' && rest[1] == 'v' && rest[2] >= '2' && rest[2] <= '9' && !rest[3]
+		       ? rest[2] - '0'
+		       : 0;
 }
 
-/* `name` is a base name ("cuMemAlloc") or a full one; of several, the newest that the version asked for knows. */
+/* `name` is a base name ("cuMemAlloc") or a full one; of several, the newest that the version asked
+ * for knows. */
 void *entry_find(const char *name, int version)
 {
 	const struct entry *best = NULL;

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NVML is a library of its own name, which programs dlopen. It is loaded from beside this one, so that one preload
- * is enough; programs that never use it pay for a dlopen. Its absence is no error. */
+/* NVML is a library of its own name, which programs dlopen. It is loaded from beside this one, so
+ * that one preload is enough; programs that never use it pay for a dlopen. Its absence is no error.
+ */
 __attribute__((constructor)) static void load_nvml(void)
 {
 	static const char sibling[] = "libcudasim-nvml.so";
@@ -36,11 +37,12 @@ static bool interpreter_finalizing(void)
 	return false;
 }
 
-/* CPython before 3.14 ends a thread that asks for the GIL while the interpreter finalises with pthread_exit(), which
- * unwinds its stack. PyTorch's autograd threads still drop Python objects then, from destructors that are noexcept:
- * the unwinding meets them and the process dies with "terminate called without an active exception". It is a race
- * that a real device, slower to reach the end, seldom loses. Such a thread is parked for ever instead, as CPython
- * 3.14 itself does; exit() does not wait for it. */
+/* CPython before 3.14 ends a thread that asks for the GIL while the interpreter finalises with
+ * pthread_exit(), which unwinds its stack. PyTorch's autograd threads still drop Python objects
+ * then, from destructors that are noexcept: the unwinding meets them and the process dies with
+ * "terminate called without an active exception". It is a race that a real device, slower to reach
+ * the end, seldom loses. Such a thread is parked for ever instead, as CPython 3.14 itself does;
+ * exit() does not wait for it. */
 EXPORT void pthread_exit(void *value)
 {
 	static void (*real)(void *) __attribute__((noreturn));

@@ -1,5 +1,6 @@
-/* Free ranges in one sorted array. A training job has hundreds of them, not millions: a binary search and a memmove
- * are faster than a tree would be, and lowest-first placement is reproducible from run to run. */
+/* Free ranges in one sorted array. A training job has hundreds of them, not millions: a binary
+ * search and a memmove are faster than a tree would be, and lowest-first placement is reproducible
+ * from run to run. */
 #include "sim.h"
 
 #include <stdlib.h>

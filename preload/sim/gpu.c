@@ -11,7 +11,9 @@ static const struct gpu gpus[] = {
 #undef GPU
 };
 
-static const struct { const char *alias, *name; } aliases[] = {
+static const struct {
+	const char *alias, *name;
+} aliases[] = {
 #define GPU(...)
 #define GPU_ALIAS(alias, name) { alias, name },
 #include "gpus.def"
@@ -33,7 +35,8 @@ size_t gpu_names(char *out, size_t size)
 {
 	size_t at = 0;
 	for (size_t i = 0; i < LENGTH(gpus) && at < size; i++)
-		at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "one of ", gpus[i].name);
+		at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "one of ",
+				       gpus[i].name);
 	return at;
 }
 
@@ -41,15 +44,16 @@ size_t gpu_names(char *out, size_t size)
 static const struct arch {
 	int major, minor, threads, blocks, shared;
 } archs[] = {
-	{ 7, 0, 2048, 32, 98304 },   { 7, 5, 1024, 16, 65536 },   { 8, 0, 2048, 32, 167936 },
-	{ 8, 6, 1536, 16, 102400 },  { 8, 9, 1536, 24, 102400 },  { 9, 0, 2048, 32, 233472 },
+	{ 7, 0, 2048, 32, 98304 },   { 7, 5, 1024, 16, 65536 },  { 8, 0, 2048, 32, 167936 },
+	{ 8, 6, 1536, 16, 102400 },  { 8, 9, 1536, 24, 102400 }, { 9, 0, 2048, 32, 233472 },
 	{ 10, 0, 2048, 32, 233472 },
 };
 
 static const struct arch *arch_of(const struct gpu *gpu)
 {
 	size_t i = 0;
-	while (i + 1 < LENGTH(archs) && (archs[i].major != gpu->major || archs[i].minor != gpu->minor))
+	while (i + 1 < LENGTH(archs) &&
+	       (archs[i].major != gpu->major || archs[i].minor != gpu->minor))
 		i++;
 	return &archs[i];
 }
@@ -60,7 +64,9 @@ int gpu_attribute(const struct gpu *gpu, int attribute, int device)
 	bool hopper = gpu->major >= 9;
 	(void)arch, (void)hopper, (void)device;
 	switch (attribute) {
-#define ATTRIBUTE(name, value) case CU_DEVICE_ATTRIBUTE_##name: return (int)(value);
+#define ATTRIBUTE(name, value)           \
+	case CU_DEVICE_ATTRIBUTE_##name: \
+		return (int)(value);
 #include "attributes.def"
 #undef ATTRIBUTE
 	}
@@ -71,9 +77,13 @@ int gpu_attribute(const struct gpu *gpu, int attribute, int device)
 uint64_t gpu_limit(int limit)
 {
 	switch (limit) {
-	case CU_LIMIT_STACK_SIZE: return 1024;
-	case CU_LIMIT_PRINTF_FIFO_SIZE: return MIB(1);
-	case CU_LIMIT_MALLOC_HEAP_SIZE: return MIB(8);
-	default: return 0;
+	case CU_LIMIT_STACK_SIZE:
+		return 1024;
+	case CU_LIMIT_PRINTF_FIFO_SIZE:
+		return MIB(1);
+	case CU_LIMIT_MALLOC_HEAP_SIZE:
+		return MIB(8);
+	default:
+		return 0;
 	}
 }

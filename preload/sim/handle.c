@@ -1,4 +1,5 @@
-/* Handles that nobody looks behind: never NULL, never the same twice, never a pointer to anything. */
+/* Handles that nobody looks behind: never NULL, never the same twice, never a pointer to anything.
+ */
 #include "sim.h"
 
 #include <stdatomic.h>

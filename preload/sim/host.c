@@ -1,5 +1,5 @@
-/* Page-locked host memory: plain pages (locking them would make a simulation dear), and a list, because PyTorch asks
- * whether a pointer is pinned. */
+/* Page-locked host memory: plain pages (locking them would make a simulation dear), and a list,
+ * because PyTorch asks whether a pointer is pinned. */
 #include "sim.h"
 
 #include <pthread.h>
@@ -71,7 +71,8 @@ int host_alloc(uint64_t size, unsigned flags, void **pointer)
 	if (!size)
 		return SIM_OK;
 	uint64_t length = round_up(size, 4096);
-	void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, length, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return SIM_OUT_OF_MEMORY;
 	pthread_mutex_lock(&lock);

@@ -7,19 +7,27 @@
 
 EXPORT void **__cudaRegisterFatBinary(void *image)
 {
-	static void *handle[4]; /* PyTorch registers hundreds while it loads: nothing is kept of them */
+	static void
+		*handle[4]; /* PyTorch registers hundreds while it loads: nothing is kept of them */
 	(void)image;
 	return handle;
 }
-EXPORT void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-EXPORT void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
+EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
+{
+	(void)handle;
+}
+EXPORT void __cudaUnregisterFatBinary(void **handle)
+{
+	(void)handle;
+}
 EXPORT char __cudaInitModule(void **handle)
 {
 	(void)handle;
 	return 1;
 }
-EXPORT void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
-				   void *thread, void *block, void *block_size, void *grid_size, int *warp_size)
+EXPORT void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+				   int limit, void *thread, void *block, void *block_size,
+				   void *grid_size, int *warp_size)
 {
 	(void)handle, (void)host, (void)device, (void)name, (void)limit;
 	(void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp_size;
@@ -44,8 +52,8 @@ static struct variable *variable_of(const void *host)
 	return v;
 }
 
-EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const char *name, int external, size_t size,
-			      int constant, int global)
+EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const char *name,
+			      int external, size_t size, int constant, int global)
 {
 	(void)handle, (void)address, (void)name, (void)external, (void)constant, (void)global;
 	struct variable *v = calloc(1, sizeof *v);
@@ -58,8 +66,8 @@ EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const ch
 	variables = v;
 	pthread_mutex_unlock(&lock);
 }
-EXPORT void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name, int external,
-				     size_t size, int constant, int global)
+EXPORT void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name,
+				     int external, size_t size, int constant, int global)
 {
 	__cudaRegisterVar(handle, (char *)host, address, name, external, size, constant, global);
 }
@@ -88,8 +96,8 @@ EXPORT cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 	pthread_mutex_unlock(&lock);
 	return rt(v ? SIM_OK : cudaErrorInvalidSymbol);
 }
-EXPORT cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset,
-				      enum cudaMemcpyKind kind)
+EXPORT cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes,
+				      size_t offset, enum cudaMemcpyKind kind)
 {
 	void *to;
 	cudaError_t error = cudaGetSymbolAddress(&to, symbol);
@@ -119,7 +127,8 @@ static _Thread_local struct configuration {
 	cudaStream_t stream;
 } configuration;
 
-EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
+EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
+					    cudaStream_t stream)
 {
 	configuration = (struct configuration){ grid, block, shared, stream };
 	return 0;
@@ -137,28 +146,29 @@ EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
 	*kernel = (cudaKernel_t)(uintptr_t)function;
 	return cudaSuccess;
 }
-EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
-				      cudaStream_t stream)
+EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
+				      size_t shared, cudaStream_t stream)
 {
 	(void)kernel, (void)grid, (void)block, (void)arguments, (void)shared;
 	return launch(stream);
 }
 TWIN(__cudaLaunchKernel, _ptsz);
-EXPORT cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
-				    cudaStream_t stream)
+EXPORT cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+				    size_t shared, cudaStream_t stream)
 {
 	(void)function, (void)grid, (void)block, (void)arguments, (void)shared;
 	return launch(stream);
 }
 PTSZ(cudaLaunchKernel);
-EXPORT cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **arguments,
-					       size_t shared, cudaStream_t stream)
+EXPORT cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block,
+					       void **arguments, size_t shared, cudaStream_t stream)
 {
 	(void)function, (void)grid, (void)block, (void)arguments, (void)shared;
 	return launch(stream);
 }
 PTSZ(cudaLaunchCooperativeKernel);
-EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **arguments)
+EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
+				       void **arguments)
 {
 	(void)function, (void)arguments;
 	return launch(config->stream);
@@ -175,9 +185,11 @@ EXPORT cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const v
 	(void)function;
 	if (error)
 		return rt(error);
-	size_t size = major >= 12 ? sizeof *out : offsetof(struct cudaFuncAttributes, clusterDimMustBeSet);
+	size_t size = major >= 12 ? sizeof *out
+				  : offsetof(struct cudaFuncAttributes, clusterDimMustBeSet);
 	struct cudaFuncAttributes a = {
-		.maxThreadsPerBlock = 1024, .numRegs = REGISTERS,
+		.maxThreadsPerBlock = 1024,
+		.numRegs = REGISTERS,
 		.ptxVersion = settings.card->major * 10 + settings.card->minor,
 		.binaryVersion = settings.card->major * 10 + settings.card->minor,
 		.maxDynamicSharedSizeBytes = (int)settings.card->shared_optin,
@@ -185,15 +197,15 @@ EXPORT cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const v
 	memcpy(out, &a, size);
 	return cudaSuccess;
 }
-EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
-								 size_t shared)
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function,
+								 int threads, size_t shared)
 {
 	(void)function, (void)threads, (void)shared;
 	*blocks = BLOCKS_PER_MULTIPROCESSOR;
 	return rt(sim_ready());
 }
-EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function,
-									  int threads, size_t shared, unsigned flags)
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+	int *blocks, const void *function, int threads, size_t shared, unsigned flags)
 {
 	(void)flags;
 	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
@@ -205,17 +217,19 @@ EXPORT cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *f
 	*size = CLUSTER;
 	return rt(sim_ready());
 }
-EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int *count, const void *function, const cudaLaunchConfig_t *config)
+EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int *count, const void *function,
+						  const cudaLaunchConfig_t *config)
 {
 	(void)function, (void)config;
 	*count = 2 * CLUSTER;
 	return rt(sim_ready());
 }
-EXPORT cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *size, const void *function, int blocks,
-							     int threads)
+EXPORT cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *size, const void *function,
+							     int blocks, int threads)
 {
 	(void)function, (void)threads;
-	*size = settings.card ? settings.card->shared_optin / (unsigned)(blocks > 0 ? blocks : 1) : 0;
+	*size = settings.card ? settings.card->shared_optin / (unsigned)(blocks > 0 ? blocks : 1)
+			      : 0;
 	return rt(sim_ready());
 }
 EXPORT cudaError_t cudaGetFuncBySymbol(cudaFunction_t *out, const void *symbol)
@@ -231,21 +245,25 @@ EXPORT cudaError_t cudaGetKernel(cudaKernel_t *out, const void *symbol)
 
 /* ---- libraries loaded at run time */
 
-EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jit,
-				       void **jit_values, unsigned jits, enum cudaLibraryOption *options,
-				       void **values, unsigned count)
+EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
+				       enum cudaJitOption *jit, void **jit_values, unsigned jits,
+				       enum cudaLibraryOption *options, void **values,
+				       unsigned count)
 {
-	(void)code, (void)jit, (void)jit_values, (void)jits, (void)options, (void)values, (void)count;
+	(void)code, (void)jit, (void)jit_values, (void)jits, (void)options, (void)values,
+		(void)count;
 	*library = handle_new();
 	return rt(sim_ready());
 }
-EXPORT cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *name, enum cudaJitOption *jit,
-					   void **jit_values, unsigned jits, enum cudaLibraryOption *options,
+EXPORT cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *name,
+					   enum cudaJitOption *jit, void **jit_values,
+					   unsigned jits, enum cudaLibraryOption *options,
 					   void **values, unsigned count)
 {
 	return cudaLibraryLoadData(library, name, jit, jit_values, jits, options, values, count);
 }
-EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
+EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library,
+					const char *name)
 {
 	(void)library, (void)name;
 	*kernel = handle_new();

@@ -1,5 +1,5 @@
-/* The look-ups of driver entry points, over entry.c's table: status 0 found, 1 no such symbol. Apart from the table,
- * to which these too are only addresses. */
+/* The look-ups of driver entry points, over entry.c's table: status 0 found, 1 no such symbol.
+ * Apart from the table, to which these too are only addresses. */
 #include "sim.h"
 
 static int find(const char *name, void **function, int version, int *status)
@@ -19,16 +19,20 @@ EXPORT int cuGetProcAddress(const char *name, void **function, int version, uint
 	(void)flags;
 	return find(name, function, version, NULL);
 }
-EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status);
-EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status)
+EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
+			       int *status);
+EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
+			       int *status)
 {
 	(void)flags;
 	return find(name, function, version, status);
 }
 
 /* The runtime's versions succeed whatever they find; CUDA 11's had no status argument. */
-EXPORT int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags, int *status);
-EXPORT int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags, int *status)
+EXPORT int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+				   int *status);
+EXPORT int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+				   int *status)
 {
 	(void)flags;
 	find(name, function, cuda_version(), cuda_major() >= 12 ? status : NULL);

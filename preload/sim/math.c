@@ -1,12 +1,12 @@
-/* cuFFT, cuSPARSE, cuSOLVER and CUPTI: handles, and cuFFT's plans. Their other calls answer the host and are refused in
- * calls.def. */
+/* cuFFT, cuSPARSE, cuSOLVER and CUPTI: handles, and cuFFT's plans. Their other calls answer the
+ * host and are refused in calls.def. */
 #include "sim.h"
 
-#define NEW(symbol, library) \
-	EXPORT int symbol(void **handle); \
-	EXPORT int symbol(void **handle) \
-	{ \
-		*handle = handle_new(); \
+#define NEW(symbol, library)                    \
+	EXPORT int symbol(void **handle);       \
+	EXPORT int symbol(void **handle)        \
+	{                                       \
+		*handle = handle_new();         \
 		return sim_done(LIB_##library); \
 	}
 NEW(cusparseCreate, cusparse)
@@ -14,7 +14,10 @@ NEW(cusolverDnCreate, cusolver)
 NEW(cusolverDnCreateParams, cusolver)
 
 EXPORT const char *cusparseGetErrorString(int status);
-EXPORT const char *cusparseGetErrorString(int status) { return status ? "cuSPARSE: see the message of cudasim" : "success"; }
+EXPORT const char *cusparseGetErrorString(int status)
+{
+	return status ? "cuSPARSE: see the message of cudasim" : "success";
+}
 
 EXPORT int cufftCreate(int *plan);
 EXPORT int cufftCreate(int *plan)
@@ -24,14 +27,17 @@ EXPORT int cufftCreate(int *plan)
 	return sim_done(LIB_cufft);
 }
 /* The work area is modelled as 0 bytes. */
-EXPORT int cufftXtMakePlanMany(int plan, int rank, long long *n, long long *in, long long in_stride, long long in_dist,
-			       int in_type, long long *out, long long out_stride, long long out_dist, int out_type,
-			       long long batch, size_t *size, int execution);
-EXPORT int cufftXtMakePlanMany(int plan, int rank, long long *n, long long *in, long long in_stride, long long in_dist,
-			       int in_type, long long *out, long long out_stride, long long out_dist, int out_type,
-			       long long batch, size_t *size, int execution)
+EXPORT int cufftXtMakePlanMany(int plan, int rank, long long *n, long long *in, long long in_stride,
+			       long long in_dist, int in_type, long long *out, long long out_stride,
+			       long long out_dist, int out_type, long long batch, size_t *size,
+			       int execution);
+EXPORT int cufftXtMakePlanMany(int plan, int rank, long long *n, long long *in, long long in_stride,
+			       long long in_dist, int in_type, long long *out, long long out_stride,
+			       long long out_dist, int out_type, long long batch, size_t *size,
+			       int execution)
 {
-	(void)plan, (void)rank, (void)n, (void)in, (void)in_stride, (void)in_dist, (void)in_type, (void)out;
+	(void)plan, (void)rank, (void)n, (void)in, (void)in_stride, (void)in_dist, (void)in_type,
+		(void)out;
 	(void)out_stride, (void)out_dist, (void)out_type, (void)batch, (void)execution;
 	*size = 0;
 	return sim_done(LIB_cufft);

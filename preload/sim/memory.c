@@ -1,8 +1,9 @@
 /* The device address space and what is allocated in it.
  *
- * One reserved range of addresses serves every device. Nothing in it costs host memory until somebody touches it: big
- * tensors, which only kernels touch, never do, and freeing gives touched pages back. Physical bytes are counted, not
- * held: 2 MiB granules for allocations of 1 MiB and more, granules shared by the smaller ones, as the driver does.
+ * One reserved range of addresses serves every device. Nothing in it costs host memory until
+ * somebody touches it: big tensors, which only kernels touch, never do, and freeing gives touched
+ * pages back. Physical bytes are counted, not held: 2 MiB granules for allocations of 1 MiB and
+ * more, granules shared by the smaller ones, as the driver does.
  */
 #define _GNU_SOURCE
 #include "sim.h"
@@ -13,10 +14,12 @@
 #include <sys/mman.h>
 
 enum { UNIT = 512, UNITS = (2 << 20) / UNIT };
-#define SMALL MIB(1)              /* allocations below share granules */
-#define SPAN_MOST (1ull << 45)    /* 32 TiB: expandable segments reserve a whole card per stream and pool */
+#define SMALL MIB(1) /* allocations below share granules */
+#define SPAN_MOST \
+	(1ull << 45) /* 32 TiB: expandable segments reserve a whole card per stream and pool */
 #define SPAN_LEAST (1ull << 40)
-#define WHERE 0x700000000000ull   /* a hint: the same addresses in every run, where the kernel agrees */
+#define WHERE \
+	0x700000000000ull /* a hint: the same addresses in every run, where the kernel agrees */
 
 /* A granule that small blocks share. */
 struct slab {
@@ -38,12 +41,19 @@ static struct granule *granules;
 static struct extents space; /* free addresses */
 static struct heap heaps[MAX_DEVICES];
 
-void memory_lock(void) { pthread_mutex_lock(&lock); }
-void memory_unlock(void) { pthread_mutex_unlock(&lock); }
+void memory_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+void memory_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
 
 static void *reserve(uint64_t where, uint64_t bytes)
 {
-	void *p = mmap((void *)where, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap((void *)where, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	return p == MAP_FAILED ? NULL : p;
 }
 
@@ -180,8 +190,10 @@ static int charge(struct block *block)
 	if (block->kind == MEMORY_POOL)
 		return pool_charge(block->pool, block->charged = round_up(block->size, UNIT));
 	if (block->kind == MEMORY_LINEAR)
-		return device_charge(block->device, block->charged = round_up(block->size, GRANULE));
-	return SIM_OK; /* reserved addresses are not memory; managed pages live on the host until a kernel faults */
+		return device_charge(block->device,
+				     block->charged = round_up(block->size, GRANULE));
+	return SIM_OK; /* reserved addresses are not memory; managed pages live on the host until a
+			  kernel faults */
 }
 
 static void refund(struct block *block)
@@ -213,7 +225,8 @@ static int block_place(struct block *block)
 	return SIM_OUT_OF_MEMORY;
 }
 
-int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *pool, uint64_t *address)
+int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *pool,
+		 uint64_t *address)
 {
 	struct block *block = calloc(1, sizeof *block);
 	int error = SIM_OUT_OF_MEMORY;
@@ -309,7 +322,8 @@ void memory_reset(int device)
 {
 	memory_lock();
 	uint64_t end = base + (granules ? span : 0);
-	if (space.count && space.list[space.count - 1].start + space.list[space.count - 1].length == end)
+	if (space.count &&
+	    space.list[space.count - 1].start + space.list[space.count - 1].length == end)
 		end = space.list[space.count - 1].start;
 	for (uint64_t at = base; at < end; at += GRANULE) {
 		struct granule *granule = granule_of(at);
@@ -319,7 +333,8 @@ void memory_reset(int device)
 			if (small && small->device == device && small->kind != MEMORY_POOL)
 				block_release(small); /* the slab goes with its last block */
 		}
-		if (block && block->device == device && (block->kind == MEMORY_LINEAR || block->kind == MEMORY_MANAGED))
+		if (block && block->device == device &&
+		    (block->kind == MEMORY_LINEAR || block->kind == MEMORY_MANAGED))
 			block_release(block);
 	}
 	memory_unlock();

@@ -1,6 +1,7 @@
-/* NCCL between the ranks of one job on this machine. Payloads up to 64 KiB really travel, and small reductions are
- * computed; larger ones return at once, because only kernels would read them. A collective completes in the call:
- * streams need not wait for it. NCCL's own device buffers are not modelled. */
+/* NCCL between the ranks of one job on this machine. Payloads up to 64 KiB really travel, and small
+ * reductions are computed; larger ones return at once, because only kernels would read them. A
+ * collective completes in the call: streams need not wait for it. NCCL's own device buffers are not
+ * modelled. */
 #define _GNU_SOURCE
 #include "comm.h"
 
@@ -9,11 +10,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum call { ALL_GATHER = 1, ALL_REDUCE, BROADCAST, SPLIT, REDUCE_SCATTER, ALL_TO_ALL, REDUCE, GATHER, SCATTER };
+enum call {
+	ALL_GATHER = 1,
+	ALL_REDUCE,
+	BROADCAST,
+	SPLIT,
+	REDUCE_SCATTER,
+	ALL_TO_ALL,
+	REDUCE,
+	GATHER,
+	SCATTER
+};
 enum { OPERATION_AVG = 4, OPERATION_OWN = 5 };
 #define MESSAGES 4096
 
-#define NCCL(type, name, ...) \
+#define NCCL(type, name, ...)          \
 	EXPORT type name(__VA_ARGS__); \
 	EXPORT type name(__VA_ARGS__)
 
@@ -65,7 +76,8 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	return error;
 }
 
-NCCL(int, ncclCommInitRankConfig, struct comm **comm, int ranks, struct unique_id id, int rank, void *config)
+NCCL(int, ncclCommInitRankConfig, struct comm **comm, int ranks, struct unique_id id, int rank,
+     void *config)
 {
 	(void)config;
 	return join(comm, ranks, id, rank);
@@ -74,7 +86,8 @@ NCCL(int, ncclCommInitRank, struct comm **comm, int ranks, struct unique_id id, 
 {
 	return join(comm, ranks, id, rank);
 }
-NCCL(int, ncclCommInitRankScalable, struct comm **comm, int ranks, int rank, int ids, struct unique_id *id, void *config)
+NCCL(int, ncclCommInitRankScalable, struct comm **comm, int ranks, int rank, int ids,
+     struct unique_id *id, void *config)
 {
 	(void)ids, (void)config;
 	return join(comm, ranks, id[0], rank);
@@ -92,15 +105,28 @@ NCCL(int, ncclCommDestroy, struct comm *comm)
 		comm_leave(comm);
 	return NCCL_OK;
 }
-NCCL(int, ncclCommAbort, struct comm *comm) { return ncclCommDestroy(comm); }
+NCCL(int, ncclCommAbort, struct comm *comm)
+{
+	return ncclCommDestroy(comm);
+}
 NCCL(int, ncclCommFinalize, struct comm *comm)
 {
-	return comm ? NCCL_OK : NCCL_INVALID_ARGUMENT; /* all that was asked for is done; destroy frees */
+	return comm ? NCCL_OK
+		    : NCCL_INVALID_ARGUMENT; /* all that was asked for is done; destroy frees */
 }
 
-NCCL(int, ncclCommCount, struct comm *comm, int *out) { return *out = comm->ranks, NCCL_OK; }
-NCCL(int, ncclCommUserRank, struct comm *comm, int *out) { return *out = comm->rank, NCCL_OK; }
-NCCL(int, ncclCommCuDevice, struct comm *comm, int *out) { return *out = comm->device, NCCL_OK; }
+NCCL(int, ncclCommCount, struct comm *comm, int *out)
+{
+	return *out = comm->ranks, NCCL_OK;
+}
+NCCL(int, ncclCommUserRank, struct comm *comm, int *out)
+{
+	return *out = comm->rank, NCCL_OK;
+}
+NCCL(int, ncclCommCuDevice, struct comm *comm, int *out)
+{
+	return *out = comm->device, NCCL_OK;
+}
 NCCL(int, ncclCommGetAsyncError, struct comm *comm, int *out)
 {
 	(void)comm;
@@ -110,12 +136,18 @@ NCCL(int, ncclCommGetAsyncError, struct comm *comm, int *out)
 NCCL(const char *, ncclGetErrorString, int error)
 {
 	switch (error) {
-	case NCCL_OK: return "no error";
-	case NCCL_SYSTEM_ERROR: return "unhandled system error (simulated: see the message of cudasim)";
-	case NCCL_INVALID_ARGUMENT: return "invalid argument";
-	case NCCL_INVALID_USAGE: return "invalid usage (simulated: see the message of cudasim)";
-	case NCCL_REMOTE_ERROR: return "remote process exited or there was a network error";
-	default: return "unknown result code";
+	case NCCL_OK:
+		return "no error";
+	case NCCL_SYSTEM_ERROR:
+		return "unhandled system error (simulated: see the message of cudasim)";
+	case NCCL_INVALID_ARGUMENT:
+		return "invalid argument";
+	case NCCL_INVALID_USAGE:
+		return "invalid usage (simulated: see the message of cudasim)";
+	case NCCL_REMOTE_ERROR:
+		return "remote process exited or there was a network error";
+	default:
+		return "unknown result code";
 	}
 }
 NCCL(const char *, ncclGetLastError, struct comm *comm)
@@ -131,11 +163,15 @@ NCCL(int, ncclMemAlloc, void **pointer, size_t bytes)
 	uint64_t address = 0;
 	int error = device_use_current();
 	if (!error)
-		error = memory_alloc(bytes ? bytes : 1, device_current(), MEMORY_LINEAR, NULL, &address);
+		error = memory_alloc(bytes ? bytes : 1, device_current(), MEMORY_LINEAR, NULL,
+				     &address);
 	*pointer = (void *)address;
 	return error ? 1 /* ncclUnhandledCudaError */ : NCCL_OK;
 }
-NCCL(int, ncclMemFree, void *pointer) { return !pointer || !memory_free((uint64_t)pointer) ? NCCL_OK : NCCL_INVALID_ARGUMENT; }
+NCCL(int, ncclMemFree, void *pointer)
+{
+	return !pointer || !memory_free((uint64_t)pointer) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
+}
 NCCL(int, ncclCommRegister, struct comm *comm, void *buffer, size_t bytes, void **handle)
 {
 	(void)comm, (void)buffer, (void)bytes;
@@ -148,7 +184,8 @@ NCCL(int, ncclCommRegister, struct comm *comm, void *buffer, size_t bytes, void 
 static double factors[256];
 static _Atomic unsigned last_factor;
 
-NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int residence, struct comm *comm)
+NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int residence,
+     struct comm *comm)
 {
 	(void)residence, (void)comm; /* a device scalar is readable here */
 	unsigned slot = last_factor++ % LENGTH(factors);
@@ -162,12 +199,14 @@ static void finish(void *data, size_t count, int type, int operation, const stru
 	if (operation == OPERATION_AVG)
 		reduce_scale(data, count, type, 1.0 / comm->ranks);
 	else if (operation >= OPERATION_OWN)
-		reduce_scale(data, count, type, factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)]);
+		reduce_scale(data, count, type,
+			     factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)]);
 }
 
 /* ---- collectives */
 
-/* Enters the communicator; 0 if there is something to exchange, else 1 with the result in *result. */
+/* Enters the communicator; 0 if there is something to exchange, else 1 with the result in *result.
+ */
 static int enter(struct comm *comm, const char *name, size_t bytes, int *result)
 {
 	if (!comm) {
@@ -195,14 +234,15 @@ static const char *slot_of(struct comm *comm, int rank, const void *own)
 	return comm->shared ? comm_slot(comm, rank) : own;
 }
 
-static int exchange(struct comm *comm, const char *name, enum call call, size_t bytes, int detail, const void *data,
-		    size_t published)
+static int exchange(struct comm *comm, const char *name, enum call call, size_t bytes, int detail,
+		    const void *data, size_t published)
 {
 	struct announcement what = { call, bytes, (uint64_t)(int64_t)detail, 0 };
 	return comm->shared ? comm_exchange(comm, name, what, data, published) : NCCL_OK;
 }
 
-NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm, void *stream)
+NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
+     void *stream)
 {
 	size_t bytes = count * reduce_size(type);
 	int result;
@@ -215,8 +255,10 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
 	return leave(comm, result);
 }
 
-/* Reduces everybody's `count` elements, which begin at `offset` in what was published, into `to`. */
-static void reduce(struct comm *comm, const void *own, size_t offset, void *to, size_t count, int type, int operation)
+/* Reduces everybody's `count` elements, which begin at `offset` in what was published, into `to`.
+ */
+static void reduce(struct comm *comm, const void *own, size_t offset, void *to, size_t count,
+		   int type, int operation)
 {
 	char sum[PAYLOAD];
 	size_t bytes = count * reduce_size(type);
@@ -233,7 +275,8 @@ static bool reducible(int type, int operation, const char *name)
 	return reduce_known(type, operation) || sim_refuse(LIB_nccl, name) < 0;
 }
 
-NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int operation, struct comm *comm, void *stream)
+NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int operation,
+     struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
 	int result;
@@ -247,8 +290,8 @@ NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int
 		reduce(comm, from, 0, to, count, type, operation);
 	return leave(comm, result);
 }
-NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int operation, int root, struct comm *comm,
-     void *stream)
+NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int operation, int root,
+     struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
 	int result;
@@ -262,8 +305,8 @@ NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int op
 		reduce(comm, from, 0, to, count, type, operation);
 	return leave(comm, result);
 }
-NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type, int operation, struct comm *comm,
-     void *stream)
+NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type, int operation,
+     struct comm *comm, void *stream)
 {
 	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
 	int result;
@@ -277,14 +320,16 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
 	return leave(comm, result);
 }
-NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root, struct comm *comm, void *stream)
+NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
 	int result;
 	stream_work(stream);
 	if (enter(comm, "ncclBroadcast", bytes, &result))
 		return result;
-	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from, comm->rank == root ? bytes : 0);
+	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
+			  comm->rank == root ? bytes : 0);
 	if (!result)
 		memmove(to, slot_of(comm, root, from), bytes);
 	return leave(comm, result);
@@ -293,7 +338,8 @@ NCCL(int, ncclBcast, void *data, size_t count, int type, int root, struct comm *
 {
 	return ncclBroadcast(data, data, count, type, root, comm, stream);
 }
-NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, struct comm *comm, void *stream)
+NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, struct comm *comm,
+     void *stream)
 {
 	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
 	int result;
@@ -302,10 +348,12 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
 		return result;
 	result = exchange(comm, "ncclAlltoAll", ALL_TO_ALL, bytes, 0, from, bytes);
 	for (int i = 0; !result && i < comm->ranks; i++)
-		memmove((char *)to + (size_t)i * part, slot_of(comm, i, from) + (size_t)comm->rank * part, part);
+		memmove((char *)to + (size_t)i * part,
+			slot_of(comm, i, from) + (size_t)comm->rank * part, part);
 	return leave(comm, result);
 }
-NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int root, struct comm *comm, void *stream)
+NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
 	int result;
@@ -317,14 +365,16 @@ NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int ro
 		memmove((char *)to + (size_t)i * bytes, slot_of(comm, i, from), bytes);
 	return leave(comm, result);
 }
-NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int root, struct comm *comm, void *stream)
+NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
 {
 	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
 	int result;
 	stream_work(stream);
 	if (enter(comm, "ncclScatter", bytes, &result))
 		return result;
-	result = exchange(comm, "ncclScatter", SCATTER, bytes, root, from, comm->rank == root ? bytes : 0);
+	result = exchange(comm, "ncclScatter", SCATTER, bytes, root, from,
+			  comm->rank == root ? bytes : 0);
 	if (!result)
 		memmove(to, slot_of(comm, root, from) + part * (size_t)comm->rank, part);
 	return leave(comm, result);
@@ -334,7 +384,12 @@ NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int r
 
 NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **out, void *config)
 {
-	struct { struct unique_id parent; uint64_t split; int64_t colour; uint64_t word; } seed = { .colour = colour };
+	struct {
+		struct unique_id parent;
+		uint64_t split;
+		int64_t colour;
+		uint64_t word;
+	} seed = { .colour = colour };
 	struct unique_id id;
 	int ranks = 0, rank = 0, result = NCCL_OK;
 	(void)config;
@@ -343,10 +398,14 @@ NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **o
 		return result;
 	if (comm->shared)
 		result = comm_exchange(comm, "ncclCommSplit",
-			(struct announcement){ SPLIT, 0, (uint64_t)(int64_t)colour, (uint64_t)(int64_t)key }, NULL, 0);
+				       (struct announcement){ SPLIT, 0, (uint64_t)(int64_t)colour,
+							      (uint64_t)(int64_t)key },
+				       NULL, 0);
 	for (int i = 0; !result && i < comm->ranks; i++) {
-		struct announcement said = comm->shared ? comm_said(comm, i)
-			: (struct announcement){ SPLIT, 0, (uint64_t)(int64_t)colour, (uint64_t)(int64_t)key };
+		struct announcement said =
+			comm->shared ? comm_said(comm, i)
+				     : (struct announcement){ SPLIT, 0, (uint64_t)(int64_t)colour,
+							      (uint64_t)(int64_t)key };
 		int64_t other = (int64_t)said.second;
 		if ((int64_t)said.first != colour)
 			continue;
@@ -408,23 +467,28 @@ static int post(struct comm *comm, void *data, size_t count, int type, int peer,
 	size_t bytes = count * reduce_size(type);
 	if (!comm || peer < 0 || peer >= comm->ranks)
 		return NCCL_INVALID_ARGUMENT;
-	sim_log("%s: %zu bytes, rank %d, peer %d", receive ? "ncclRecv" : "ncclSend", bytes, comm->rank, peer);
+	sim_log("%s: %zu bytes, rank %d, peer %d", receive ? "ncclRecv" : "ncclSend", bytes,
+		comm->rank, peer);
 	if (bytes > PAYLOAD || !bytes)
 		return NCCL_OK;
-	struct message message = { .comm = comm, .data = data, .bytes = bytes, .peer = peer, .receive = receive };
+	struct message message = {
+		.comm = comm, .data = data, .bytes = bytes, .peer = peer, .receive = receive
+	};
 	if (!depth)
 		return peer == comm->rank ? NCCL_INVALID_USAGE : run_messages(&message, 1);
 	if (!queue)
 		queue = malloc(MESSAGES * sizeof *queue);
 	if (!queue || queued == MESSAGES) {
-		sim_say("ncclGroupEnd: more than %d sends and receives in one group are not simulated", MESSAGES);
+		sim_say("ncclGroupEnd: more than %d sends and receives in one group are not simulated",
+			MESSAGES);
 		return NCCL_INVALID_USAGE;
 	}
 	queue[queued++] = message;
 	return NCCL_OK;
 }
 
-NCCL(int, ncclSend, const void *data, size_t count, int type, int peer, struct comm *comm, void *stream)
+NCCL(int, ncclSend, const void *data, size_t count, int type, int peer, struct comm *comm,
+     void *stream)
 {
 	stream_work(stream);
 	return post(comm, (void *)data, count, type, peer, false);

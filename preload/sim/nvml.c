@@ -1,5 +1,6 @@
-/* libnvidia-ml.so.1 of the simulated devices, a library of its own (linked with settings.c and gpu.c).
- * nvml.h is not needed to build: handles are pointers, results ints, structures as documented there. */
+/* libnvidia-ml.so.1 of the simulated devices, a library of its own (linked with settings.c and
+ * gpu.c). nvml.h is not needed to build: handles are pointers, results ints, structures as
+ * documented there. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -8,14 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NVML_OK = 0, NVML_UNINITIALIZED = 1, NVML_INVALID = 2, NVML_UNSUPPORTED = 3, NVML_SMALL = 7 };
+enum {
+	NVML_OK = 0,
+	NVML_UNINITIALIZED = 1,
+	NVML_INVALID = 2,
+	NVML_UNSUPPORTED = 3,
+	NVML_SMALL = 7
+};
 
-#define NVML(name, ...) \
+#define NVML(name, ...)               \
 	EXPORT int name(__VA_ARGS__); \
 	EXPORT int name(__VA_ARGS__)
 
 static bool good;
-static void load(void) { good = settings_load(); }
+static void load(void)
+{
+	good = settings_load();
+}
 static int ready(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -44,19 +54,29 @@ static int text(char *out, unsigned size, const char *value)
 	return (unsigned)snprintf(out, size, "%s", value) < size ? NVML_OK : NVML_SMALL;
 }
 
-NVML(nvmlInit, void) { return ready(); }
-NVML(nvmlInit_v2, void) { return ready(); }
+NVML(nvmlInit, void)
+{
+	return ready();
+}
+NVML(nvmlInit_v2, void)
+{
+	return ready();
+}
 NVML(nvmlInitWithFlags, unsigned flags)
 {
 	(void)flags;
 	return ready();
 }
-NVML(nvmlShutdown, void) { return NVML_OK; }
+NVML(nvmlShutdown, void)
+{
+	return NVML_OK;
+}
 
 EXPORT const char *nvmlErrorString(int error);
 EXPORT const char *nvmlErrorString(int error)
 {
-	static const char *const texts[] = { "Success", "Uninitialized", "Invalid Argument", "Not Supported" };
+	static const char *const texts[] = { "Success", "Uninitialized", "Invalid Argument",
+					     "Not Supported" };
 	return error >= 0 && error < (int)LENGTH(texts) ? texts[error] : "Unknown Error";
 }
 
@@ -68,12 +88,16 @@ NVML(nvmlDeviceGetCount, unsigned *count)
 	return ready();
 }
 TWIN(nvmlDeviceGetCount, _v2);
-NVML(nvmlDeviceGetHandleByIndex, unsigned index, void **handle) { return hand_out(index, handle); }
+NVML(nvmlDeviceGetHandleByIndex, unsigned index, void **handle)
+{
+	return hand_out(index, handle);
+}
 TWIN(nvmlDeviceGetHandleByIndex, _v2);
 NVML(nvmlDeviceGetHandleByPciBusId, const char *id, void **handle)
 {
 	unsigned domain, bus;
-	return sscanf(id, "%x:%x", &domain, &bus) == 2 && bus ? hand_out(bus - 1, handle) : NVML_INVALID;
+	return sscanf(id, "%x:%x", &domain, &bus) == 2 && bus ? hand_out(bus - 1, handle)
+							      : NVML_INVALID;
 }
 TWIN(nvmlDeviceGetHandleByPciBusId, _v2);
 
@@ -81,8 +105,10 @@ static void write_uuid(int device, char *out, unsigned size)
 {
 	unsigned char u[16];
 	settings_uuid(device, u);
-	snprintf(out, size, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-		 u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	snprintf(out, size,
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+		 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+		 u[14], u[15]);
 }
 NVML(nvmlDeviceGetHandleByUUID, const char *uuid, void **handle)
 {
@@ -107,7 +133,10 @@ NVML(nvmlDeviceGetIndex, void *handle, unsigned *index)
 	*index = i < 0 ? 0 : (unsigned)i;
 	return i < 0 ? NVML_INVALID : NVML_OK;
 }
-NVML(nvmlDeviceGetMinorNumber, void *handle, unsigned *number) { return nvmlDeviceGetIndex(handle, number); }
+NVML(nvmlDeviceGetMinorNumber, void *handle, unsigned *number)
+{
+	return nvmlDeviceGetIndex(handle, number);
+}
 NVML(nvmlDeviceGetName, void *handle, char *out, unsigned size)
 {
 	return index_of(handle) < 0 ? NVML_INVALID : text(out, size, settings.card->device_name);
@@ -122,7 +151,11 @@ NVML(nvmlDeviceGetCudaComputeCapability, void *handle, int *major, int *minor)
 }
 NVML(nvmlDeviceGetPciInfo, void *handle, char *info)
 {
-	struct { char old_id[16]; unsigned domain, bus, device, id, subsystem; char id_text[32]; } pci = { .domain = 0 };
+	struct {
+		char old_id[16];
+		unsigned domain, bus, device, id, subsystem;
+		char id_text[32];
+	} pci = { .domain = 0 };
 	int index = index_of(handle);
 	if (index < 0)
 		return NVML_INVALID;
@@ -157,7 +190,8 @@ NVML(nvmlDeviceGetMemoryInfo, void *handle, uint64_t info[3])
 	info[1] = info[0] - info[2];
 	return NVML_OK;
 }
-NVML(nvmlDeviceGetMemoryInfo_v2, void *handle, uint64_t info[5]) /* version, total, reserved, free, used */
+NVML(nvmlDeviceGetMemoryInfo_v2, void *handle,
+     uint64_t info[5]) /* version, total, reserved, free, used */
 {
 	int index = index_of(handle);
 	if (index < 0)
@@ -210,8 +244,14 @@ NVML(nvmlDeviceGetUtilizationRates, void *handle, unsigned rates[2])
 
 /* ---- versions, links and fabric */
 
-NVML(nvmlSystemGetDriverVersion, char *out, unsigned size) { return text(out, size, "595.00"); }
-NVML(nvmlSystemGetNVMLVersion, char *out, unsigned size) { return text(out, size, "13.595.00"); }
+NVML(nvmlSystemGetDriverVersion, char *out, unsigned size)
+{
+	return text(out, size, "595.00");
+}
+NVML(nvmlSystemGetNVMLVersion, char *out, unsigned size)
+{
+	return text(out, size, "13.595.00");
+}
 NVML(nvmlSystemGetCudaDriverVersion, int *version)
 {
 	int (*own)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
@@ -236,7 +276,8 @@ NVML(nvmlDeviceGetP2PStatus, void *a, void *b, int what, int *status)
 	*status = 0;
 	return index_of(a) < 0 || index_of(b) < 0 ? NVML_INVALID : NVML_OK;
 }
-/* Not in a fabric: state 0 is "not supported". The structure begins with its version, which stays. */
+/* Not in a fabric: state 0 is "not supported". The structure begins with its version, which stays.
+ */
 NVML(nvmlDeviceGetGpuFabricInfoV, void *handle, char *info)
 {
 	memset(info + 4, 0, 28);

@@ -1,7 +1,8 @@
-/* Stream-ordered pools: what cudaMallocAsync takes comes out of bytes that the pool has reserved from the device.
- * A pool grows in steps of 32 MiB (what drivers since CUDA 11.4 report as its first reservation) and, because the
- * driver remaps physical pages inside it, is modelled without fragmentation: reserved is the high water of used,
- * rounded up, until a trim or a synchronisation gives back what exceeds the release threshold. */
+/* Stream-ordered pools: what cudaMallocAsync takes comes out of bytes that the pool has reserved
+ * from the device. A pool grows in steps of 32 MiB (what drivers since CUDA 11.4 report as its
+ * first reservation) and, because the driver remaps physical pages inside it, is modelled without
+ * fragmentation: reserved is the high water of used, rounded up, until a trim or a synchronisation
+ * gives back what exceeds the release threshold. */
 #include "runtime.h"
 
 #include <cuda.h>
@@ -13,7 +14,7 @@ struct pool {
 	uint64_t used, used_high, reserved, reserved_high, threshold;
 	uint64_t most; /* maxSize of a pool made by the caller; 0: the card */
 	int device;
-	int reuse[3];  /* the reuse policy switches: kept, without effect */
+	int reuse[3]; /* the reuse policy switches: kept, without effect */
 	bool made;
 	struct heap heap;
 	struct pool *next;
@@ -23,7 +24,10 @@ static struct pool defaults[MAX_DEVICES], *chosen[MAX_DEVICES], *others;
 
 static void pool_init(struct pool *pool, int device, uint64_t most)
 {
-	*pool = (struct pool){ .device = device, .most = most, .reuse = { 1, 1, 1 }, .made = true,
+	*pool = (struct pool){ .device = device,
+			       .most = most,
+			       .reuse = { 1, 1, 1 },
+			       .made = true,
 			       .heap = { .small.boundary = GRANULE, .device = device } };
 }
 
@@ -51,9 +55,15 @@ static bool pool_known(const struct pool *pool)
 	return false;
 }
 
-struct heap *pool_heap(struct pool *pool) { return &pool->heap; }
+struct heap *pool_heap(struct pool *pool)
+{
+	return &pool->heap;
+}
 
-static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
 
 int pool_charge(struct pool *pool, uint64_t bytes)
 {
@@ -72,7 +82,10 @@ int pool_charge(struct pool *pool, uint64_t bytes)
 	return SIM_OK;
 }
 
-void pool_refund(struct pool *pool, uint64_t bytes) { pool->used -= bytes; }
+void pool_refund(struct pool *pool, uint64_t bytes)
+{
+	pool->used -= bytes;
+}
 
 static void pool_trim(struct pool *pool, uint64_t keep)
 {
@@ -95,19 +108,28 @@ void pool_synchronized(int device)
 	memory_unlock();
 }
 
-/* The runtime's and the driver's attribute numbers are the same; the field, and whether the caller may reset it. */
+/* The runtime's and the driver's attribute numbers are the same; the field, and whether the caller
+ * may reset it. */
 static void *pool_field(struct pool *pool, int attribute, bool *wide)
 {
 	*wide = attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
 	switch (attribute) {
-	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: return &pool->reuse[0];
-	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: return &pool->reuse[1];
-	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: return &pool->reuse[2];
-	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: return &pool->threshold;
-	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: return &pool->reserved;
-	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: return &pool->reserved_high;
-	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: return &pool->used;
-	case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return &pool->used_high;
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+		return &pool->reuse[0];
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+		return &pool->reuse[1];
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		return &pool->reuse[2];
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		return &pool->threshold;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		return &pool->reserved;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return &pool->reserved_high;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		return &pool->used;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return &pool->used_high;
 	}
 	return NULL;
 }
@@ -133,7 +155,8 @@ static int attribute_set(struct pool *pool, int attribute, const void *value)
 	void *field = known ? pool_field(pool, attribute, &wide) : NULL;
 	if (field == NULL || field == &pool->reserved || field == &pool->used)
 		known = false;
-	else if (field == &pool->reserved_high || field == &pool->used_high) /* the only value is 0: begin anew */
+	else if (field == &pool->reserved_high ||
+		 field == &pool->used_high) /* the only value is 0: begin anew */
 		*(uint64_t *)field = field == &pool->used_high ? pool->used : pool->reserved;
 	else if (wide)
 		*(uint64_t *)field = *(const uint64_t *)value;
@@ -181,8 +204,8 @@ static int pool_create(int device, uint64_t most, void *handle)
 	return SIM_OK;
 }
 
-/* Live allocations keep their address and, as in the driver, the pool goes when the last is freed: here its record is
- * simply kept, and everything unused returned. */
+/* Live allocations keep their address and, as in the driver, the pool goes when the last is freed:
+ * here its record is simply kept, and everything unused returned. */
 static int pool_destroy(struct pool *pool)
 {
 	int error = SIM_INVALID_VALUE;
@@ -250,22 +273,45 @@ EXPORT cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 	return rt(p ? memory_free((uint64_t)p) : SIM_INVALID_VALUE);
 }
 PTSZ(cudaFreeAsync);
-EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *p, int device) { return rt(pool_get(device, default_pool, p)); }
-EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *p, int device) { return rt(pool_get(device, current_pool, p)); }
-EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t p) { return rt(pool_choose(device, (struct pool *)p)); }
-EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) { return rt(attribute_get((struct pool *)p, (int)a, v)); }
-EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v) { return rt(attribute_set((struct pool *)p, (int)a, v)); }
-EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t keep) { return rt(trim_to((struct pool *)p, keep)); }
-EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t p) { return rt(pool_destroy((struct pool *)p)); }
-EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t p, const struct cudaMemAccessDesc *d, size_t n)
+EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *p, int device)
+{
+	return rt(pool_get(device, default_pool, p));
+}
+EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *p, int device)
+{
+	return rt(pool_get(device, current_pool, p));
+}
+EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t p)
+{
+	return rt(pool_choose(device, (struct pool *)p));
+}
+EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v)
+{
+	return rt(attribute_get((struct pool *)p, (int)a, v));
+}
+EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v)
+{
+	return rt(attribute_set((struct pool *)p, (int)a, v));
+}
+EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t keep)
+{
+	return rt(trim_to((struct pool *)p, keep));
+}
+EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t p)
+{
+	return rt(pool_destroy((struct pool *)p));
+}
+EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t p, const struct cudaMemAccessDesc *d,
+					size_t n)
 {
 	(void)p, (void)d, (void)n;
 	return rt(sim_ready()); /* every simulated device reaches every other */
 }
 EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t *p, const struct cudaMemPoolProps *props)
 {
-	return rt(props->location.type == cudaMemLocationTypeDevice ?
-		pool_create(props->location.id, props->maxSize, p) : sim_refuse(LIB_cudart, "cudaMemPoolCreate on the host"));
+	return rt(props->location.type == cudaMemLocationTypeDevice
+			  ? pool_create(props->location.id, props->maxSize, p)
+			  : sim_refuse(LIB_cudart, "cudaMemPoolCreate on the host"));
 }
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *p, size_t n, CUstream s)
@@ -277,7 +323,8 @@ PTSZ(cuMemAllocAsync);
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
 {
 	stream_work(s);
-	return n && pool ? (CUresult)alloc_from((struct pool *)pool, 0, n, p) : CUDA_ERROR_INVALID_VALUE;
+	return n && pool ? (CUresult)alloc_from((struct pool *)pool, 0, n, p)
+			 : CUDA_ERROR_INVALID_VALUE;
 }
 PTSZ(cuMemAllocFromPoolAsync);
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
@@ -286,13 +333,34 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
 	return (CUresult)memory_free(p);
 }
 PTSZ(cuMemFreeAsync);
-EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *p, CUdevice device) { return (CUresult)pool_get(device, default_pool, p); }
-EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *p, CUdevice device) { return (CUresult)pool_get(device, current_pool, p); }
-EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool p) { return (CUresult)pool_choose(device, (struct pool *)p); }
-EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v) { return (CUresult)attribute_get((struct pool *)p, (int)a, v); }
-EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v) { return (CUresult)attribute_set((struct pool *)p, (int)a, v); }
-EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep) { return (CUresult)trim_to((struct pool *)p, keep); }
-EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p) { return (CUresult)pool_destroy((struct pool *)p); }
+EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *p, CUdevice device)
+{
+	return (CUresult)pool_get(device, default_pool, p);
+}
+EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *p, CUdevice device)
+{
+	return (CUresult)pool_get(device, current_pool, p);
+}
+EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool p)
+{
+	return (CUresult)pool_choose(device, (struct pool *)p);
+}
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v)
+{
+	return (CUresult)attribute_get((struct pool *)p, (int)a, v);
+}
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v)
+{
+	return (CUresult)attribute_set((struct pool *)p, (int)a, v);
+}
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
+{
+	return (CUresult)trim_to((struct pool *)p, keep);
+}
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p)
+{
+	return (CUresult)pool_destroy((struct pool *)p);
+}
 EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *d, size_t n)
 {
 	(void)p, (void)d, (void)n;
@@ -300,6 +368,7 @@ EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *d, siz
 }
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *p, const CUmemPoolProps *props)
 {
-	return (CUresult)(props->location.type == CU_MEM_LOCATION_TYPE_DEVICE ?
-		pool_create(props->location.id, props->maxSize, p) : sim_refuse(LIB_cuda, "cuMemPoolCreate on the host"));
+	return (CUresult)(props->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+				  ? pool_create(props->location.id, props->maxSize, p)
+				  : sim_refuse(LIB_cuda, "cuMemPoolCreate on the host"));
 }

@@ -3,7 +3,21 @@
 
 #include <string.h>
 
-enum type { INT8, UINT8, INT32, UINT32, INT64, UINT64, HALF, FLOAT, DOUBLE, BFLOAT16, FLOAT8E4M3, FLOAT8E5M2, TYPES };
+enum type {
+	INT8,
+	UINT8,
+	INT32,
+	UINT32,
+	INT64,
+	UINT64,
+	HALF,
+	FLOAT,
+	DOUBLE,
+	BFLOAT16,
+	FLOAT8E4M3,
+	FLOAT8E5M2,
+	TYPES
+};
 enum operation { SUM, PROD, MAX, MIN, AVG };
 
 size_t reduce_size(int type)
@@ -36,7 +50,8 @@ static uint16_t to_bfloat16(float value)
 
 static float from_half(uint16_t half)
 {
-	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ff, bits;
+	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+		 fraction = half & 0x3ff, bits;
 	float value;
 	if (!exponent) {
 		value = (float)fraction * 0x1p-24f;
@@ -57,7 +72,8 @@ static uint16_t to_half(float value)
 		return sign | 0x7e00;
 	if (magnitude >= 65520.f) /* rounds to infinity */
 		return sign | 0x7c00;
-	if (magnitude < 0x1p-14f) { /* subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in the low bits */
+	if (magnitude < 0x1p-14f) { /* subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in
+				       the low bits */
 		float shifted = magnitude + 0.5f;
 		memcpy(&bits, &shifted, 4);
 		return sign | (uint16_t)(bits - 0x3f000000);
@@ -67,41 +83,56 @@ static uint16_t to_half(float value)
 	return sign | (uint16_t)((bits - (112u << 23)) >> 13);
 }
 
-#define COMBINE(into, from, convert, back) \
-	for (size_t i = 0; i < count; i++) { \
-		__typeof__(convert(into[i])) x = convert(into[i]), y = convert(from[i]); \
-		switch (operation) { \
-		case PROD: x = x * y; break; \
-		case MAX: x = x > y ? x : y; break; \
-		case MIN: x = x < y ? x : y; break; \
-		default: x = x + y; /* sums, averages and scaled sums: those are divided or scaled apart */ \
-		} \
-		into[i] = back(x); \
+#define COMBINE(into, from, convert, back)                                                        \
+	for (size_t i = 0; i < count; i++) {                                                      \
+		__typeof__(convert(into[i])) x = convert(into[i]), y = convert(from[i]);          \
+		switch (operation) {                                                              \
+		case PROD:                                                                        \
+			x = x * y;                                                                \
+			break;                                                                    \
+		case MAX:                                                                         \
+			x = x > y ? x : y;                                                        \
+			break;                                                                    \
+		case MIN:                                                                         \
+			x = x < y ? x : y;                                                        \
+			break;                                                                    \
+		default:                                                                          \
+			x = x + y; /* sums, averages and scaled sums: those are divided or scaled \
+				      apart */                                                    \
+		}                                                                                 \
+		into[i] = back(x);                                                                \
 	}
 #define SAME(x) (x)
 /* NCCL's integers wrap; C's signed ones may not */
-#define TYPE(name, ctype, convert, back) \
+#define TYPE(name, ctype, convert, back)                                                \
 	static void combine_##name(void *a, const void *b, size_t count, int operation) \
-	{ \
-		ctype *into = a; \
-		const ctype *from = b; \
-		COMBINE(into, from, convert, back) \
+	{                                                                               \
+		ctype *into = a;                                                        \
+		const ctype *from = b;                                                  \
+		COMBINE(into, from, convert, back)                                      \
 	}
-#define WRAPPED(name, ctype, unsigned_type) \
+#define WRAPPED(name, ctype, unsigned_type)                                             \
 	static void combine_##name(void *a, const void *b, size_t count, int operation) \
-	{ \
-		ctype *into = a; \
-		const ctype *from = b; \
-		for (size_t i = 0; i < count; i++) { \
-			ctype x = into[i], y = from[i]; \
-			switch (operation) { \
-			case PROD: x = (ctype)((unsigned_type)x * (unsigned_type)y); break; \
-			case MAX: x = x > y ? x : y; break; \
-			case MIN: x = x < y ? x : y; break; \
-			default: x = (ctype)((unsigned_type)x + (unsigned_type)y); \
-			} \
-			into[i] = x; \
-		} \
+	{                                                                               \
+		ctype *into = a;                                                        \
+		const ctype *from = b;                                                  \
+		for (size_t i = 0; i < count; i++) {                                    \
+			ctype x = into[i], y = from[i];                                 \
+			switch (operation) {                                            \
+			case PROD:                                                      \
+				x = (ctype)((unsigned_type)x * (unsigned_type)y);       \
+				break;                                                  \
+			case MAX:                                                       \
+				x = x > y ? x : y;                                      \
+				break;                                                  \
+			case MIN:                                                       \
+				x = x < y ? x : y;                                      \
+				break;                                                  \
+			default:                                                        \
+				x = (ctype)((unsigned_type)x + (unsigned_type)y);       \
+			}                                                               \
+			into[i] = x;                                                    \
+		}                                                                       \
 	}
 WRAPPED(int8, int8_t, unsigned)
 WRAPPED(uint8, uint8_t, unsigned)
@@ -117,8 +148,8 @@ TYPE(bfloat16, uint16_t, from_bfloat16, to_bfloat16)
 void reduce_into(void *into, const void *from, size_t count, int type, int operation)
 {
 	static void (*const combine[])(void *, const void *, size_t, int) = {
-		combine_int8, combine_uint8, combine_int32, combine_uint32, combine_int64,
-		combine_uint64, combine_half, combine_float, combine_double, combine_bfloat16,
+		combine_int8,   combine_uint8, combine_int32, combine_uint32, combine_int64,
+		combine_uint64, combine_half,  combine_float, combine_double, combine_bfloat16,
 	};
 	combine[type](into, from, count, operation);
 }
@@ -126,17 +157,28 @@ void reduce_into(void *into, const void *from, size_t count, int type, int opera
 double reduce_number(const void *element, int type)
 {
 	switch (type) {
-	case INT8: return *(const int8_t *)element;
-	case UINT8: return *(const uint8_t *)element;
-	case INT32: return *(const int32_t *)element;
-	case UINT32: return *(const uint32_t *)element;
-	case INT64: return (double)*(const int64_t *)element;
-	case UINT64: return (double)*(const uint64_t *)element;
-	case HALF: return from_half(*(const uint16_t *)element);
-	case FLOAT: return *(const float *)element;
-	case DOUBLE: return *(const double *)element;
-	case BFLOAT16: return from_bfloat16(*(const uint16_t *)element);
-	default: return 1;
+	case INT8:
+		return *(const int8_t *)element;
+	case UINT8:
+		return *(const uint8_t *)element;
+	case INT32:
+		return *(const int32_t *)element;
+	case UINT32:
+		return *(const uint32_t *)element;
+	case INT64:
+		return (double)*(const int64_t *)element;
+	case UINT64:
+		return (double)*(const uint64_t *)element;
+	case HALF:
+		return from_half(*(const uint16_t *)element);
+	case FLOAT:
+		return *(const float *)element;
+	case DOUBLE:
+		return *(const double *)element;
+	case BFLOAT16:
+		return from_bfloat16(*(const uint16_t *)element);
+	default:
+		return 1;
 	}
 }
 
@@ -144,15 +186,37 @@ void reduce_scale(void *data, size_t count, int type, double factor)
 {
 	for (size_t i = 0; i < count; i++)
 		switch (type) {
-		case INT8: ((int8_t *)data)[i] = (int8_t)(((int8_t *)data)[i] * factor); break;
-		case UINT8: ((uint8_t *)data)[i] = (uint8_t)(((uint8_t *)data)[i] * factor); break;
-		case INT32: ((int32_t *)data)[i] = (int32_t)(((int32_t *)data)[i] * factor); break;
-		case UINT32: ((uint32_t *)data)[i] = (uint32_t)(((uint32_t *)data)[i] * factor); break;
-		case INT64: ((int64_t *)data)[i] = (int64_t)((double)((int64_t *)data)[i] * factor); break;
-		case UINT64: ((uint64_t *)data)[i] = (uint64_t)((double)((uint64_t *)data)[i] * factor); break;
-		case HALF: ((uint16_t *)data)[i] = to_half((float)(from_half(((uint16_t *)data)[i]) * factor)); break;
-		case FLOAT: ((float *)data)[i] = (float)(((float *)data)[i] * factor); break;
-		case DOUBLE: ((double *)data)[i] *= factor; break;
-		case BFLOAT16: ((uint16_t *)data)[i] = to_bfloat16((float)(from_bfloat16(((uint16_t *)data)[i]) * factor)); break;
+		case INT8:
+			((int8_t *)data)[i] = (int8_t)(((int8_t *)data)[i] * factor);
+			break;
+		case UINT8:
+			((uint8_t *)data)[i] = (uint8_t)(((uint8_t *)data)[i] * factor);
+			break;
+		case INT32:
+			((int32_t *)data)[i] = (int32_t)(((int32_t *)data)[i] * factor);
+			break;
+		case UINT32:
+			((uint32_t *)data)[i] = (uint32_t)(((uint32_t *)data)[i] * factor);
+			break;
+		case INT64:
+			((int64_t *)data)[i] = (int64_t)((double)((int64_t *)data)[i] * factor);
+			break;
+		case UINT64:
+			((uint64_t *)data)[i] = (uint64_t)((double)((uint64_t *)data)[i] * factor);
+			break;
+		case HALF:
+			((uint16_t *)data)[i] =
+				to_half((float)(from_half(((uint16_t *)data)[i]) * factor));
+			break;
+		case FLOAT:
+			((float *)data)[i] = (float)(((float *)data)[i] * factor);
+			break;
+		case DOUBLE:
+			((double *)data)[i] *= factor;
+			break;
+		case BFLOAT16:
+			((uint16_t *)data)[i] =
+				to_bfloat16((float)(from_bfloat16(((uint16_t *)data)[i]) * factor));
+			break;
 		}
 }

@@ -13,7 +13,10 @@ int runtime_error(int error)
 	return error;
 }
 
-cudaError_t runtime_on_device(void) { return rt(device_use_current()); }
+cudaError_t runtime_on_device(void)
+{
+	return rt(device_use_current());
+}
 
 EXPORT cudaError_t cudaGetLastError(void)
 {
@@ -21,26 +24,39 @@ EXPORT cudaError_t cudaGetLastError(void)
 	last_error = 0;
 	return (cudaError_t)error;
 }
-EXPORT cudaError_t cudaPeekAtLastError(void) { return (cudaError_t)last_error; }
+EXPORT cudaError_t cudaPeekAtLastError(void)
+{
+	return (cudaError_t)last_error;
+}
 
 /* The codes that the simulation itself returns; the driver uses the same numbers. */
-static const struct { int code; const char *name, *text; } errors[] = {
+static const struct {
+	int code;
+	const char *name, *text;
+} errors[] = {
 	{ SIM_OK, "cudaSuccess", "no error" },
 	{ SIM_INVALID_VALUE, "cudaErrorInvalidValue", "invalid argument" },
 	{ SIM_OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory" },
 	{ SIM_NOT_INITIALIZED, "cudaErrorInitializationError", "initialization error" },
-	{ cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled" },
-	{ cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled", "peer access has not been enabled" },
-	{ cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped" },
-	{ cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region" },
+	{ cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled",
+	  "peer access is already enabled" },
+	{ cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled",
+	  "peer access has not been enabled" },
+	{ cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+	  "part or all of the requested memory range is already mapped" },
+	{ cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
+	  "pointer does not correspond to a registered memory region" },
 	{ SIM_NO_DEVICE, "cudaErrorNoDevice", "no CUDA-capable device is detected" },
 	{ cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
-	{ cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
+	{ cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle",
+	  "invalid resource handle" },
 	{ cudaErrorSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found" },
 	{ cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
 	{ cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported" },
-	{ cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing" },
-	{ cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state" },
+	{ cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+	  "operation not permitted when stream is capturing" },
+	{ cudaErrorIllegalState, "cudaErrorIllegalState",
+	  "the operation cannot be performed in the present state" },
 };
 
 EXPORT const char *cudaGetErrorString(cudaError_t error)
@@ -85,7 +101,8 @@ EXPORT cudaError_t cudaGetDevice(int *device)
 	*device = device_current();
 	return rt(sim_ready());
 }
-/* Since CUDA 12 this makes the context; PyTorch avoids the call on devices it has not used, for that reason. */
+/* Since CUDA 12 this makes the context; PyTorch avoids the call on devices it has not used, for
+ * that reason. */
 EXPORT cudaError_t cudaSetDevice(int device)
 {
 	int error = device_select(device);
@@ -127,7 +144,9 @@ EXPORT cudaError_t cudaDeviceSynchronize(void)
 static int known_device(int device)
 {
 	int error = sim_ready();
-	return error ? error : device < 0 || device >= (int)settings.visible ? SIM_INVALID_DEVICE : SIM_OK;
+	return error                                           ? error
+	       : device < 0 || device >= (int)settings.visible ? SIM_INVALID_DEVICE
+							       : SIM_OK;
 }
 
 EXPORT cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
@@ -154,9 +173,10 @@ static const struct prop {
 
 #if CUDART_VERSION >= 13000 && CUDART_VERSION < 14000
 /* A field that CUDA 13 dropped has no offset there to check: DROPPED rows end the table. */
-#define PROP(field, type, value, o11, o12, o13) \
-	_Static_assert(offsetof(struct cudaDeviceProp, field) == (o13) && \
-		       sizeof ((struct cudaDeviceProp *)0)->field == sizeof(type), #field);
+#define PROP(field, type, value, o11, o12, o13)                                           \
+	_Static_assert(offsetof(struct cudaDeviceProp, field) == (o13) &&                 \
+			       sizeof((struct cudaDeviceProp *)0)->field == sizeof(type), \
+		       #field);
 #define DROPPED(field, type, value, o11, o12)
 #include "props.def"
 #undef PROP
@@ -260,7 +280,8 @@ EXPORT cudaError_t cudaDeviceDisablePeerAccess(int peer)
 	peers[device_current()][peer] = 0;
 	return cudaSuccess;
 }
-EXPORT cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute, int device, int peer)
+EXPORT cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute,
+					     int device, int peer)
 {
 	(void)device, (void)peer;
 	*value = attribute == cudaDevP2PAttrPerformanceRank ? 0 : 1;

@@ -1,4 +1,5 @@
-/* The runtime's memory calls: linear, managed and pinned memory, copies, fills, what a pointer is. */
+/* The runtime's memory calls: linear, managed and pinned memory, copies, fills, what a pointer is.
+ */
 #include "runtime.h"
 
 #include <string.h>
@@ -13,7 +14,10 @@ static cudaError_t linear(void *pointer, uint64_t bytes)
 	return rt(error);
 }
 
-EXPORT cudaError_t cudaMalloc(void **pointer, size_t bytes) { return linear(pointer, bytes); }
+EXPORT cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+	return linear(pointer, bytes);
+}
 
 EXPORT cudaError_t cudaFree(void *pointer)
 {
@@ -29,7 +33,8 @@ EXPORT cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width, 
 }
 EXPORT cudaError_t cudaMalloc3D(struct cudaPitchedPtr *p, struct cudaExtent extent)
 {
-	*p = (struct cudaPitchedPtr){ NULL, round_up(extent.width, PITCH), extent.width, extent.height };
+	*p = (struct cudaPitchedPtr){ NULL, round_up(extent.width, PITCH), extent.width,
+				      extent.height };
 	return linear(&p->ptr, p->pitch * extent.height * extent.depth);
 }
 EXPORT cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flags)
@@ -38,7 +43,9 @@ EXPORT cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flag
 	int error = device_use_current();
 	(void)flags;
 	if (!error)
-		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_MANAGED, NULL, &address) : SIM_INVALID_VALUE;
+		error = bytes ? memory_alloc(bytes, device_current(), MEMORY_MANAGED, NULL,
+					     &address)
+			      : SIM_INVALID_VALUE;
 	*pointer = (void *)address;
 	return rt(error);
 }
@@ -60,15 +67,24 @@ EXPORT cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
 	int error = sim_ready();
 	return rt(error ? error : host_alloc(bytes, flags, pointer));
 }
-EXPORT cudaError_t cudaMallocHost(void **pointer, size_t bytes) { return cudaHostAlloc(pointer, bytes, 0); }
-EXPORT cudaError_t cudaFreeHost(void *pointer) { return rt(host_free(pointer)); }
+EXPORT cudaError_t cudaMallocHost(void **pointer, size_t bytes)
+{
+	return cudaHostAlloc(pointer, bytes, 0);
+}
+EXPORT cudaError_t cudaFreeHost(void *pointer)
+{
+	return rt(host_free(pointer));
+}
 EXPORT cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags)
 {
 	int error = sim_ready();
 	(void)flags;
 	return rt(error ? error : host_register(pointer, bytes));
 }
-EXPORT cudaError_t cudaHostUnregister(void *pointer) { return rt(host_unregister(pointer)); }
+EXPORT cudaError_t cudaHostUnregister(void *pointer)
+{
+	return rt(host_unregister(pointer));
+}
 EXPORT cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 {
 	(void)flags;
@@ -94,7 +110,8 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, c
 	out->hostPointer = (void *)pointer;
 	if (memory_find((uint64_t)pointer, &block)) {
 		bool managed = block.kind == MEMORY_MANAGED;
-		int device = block.kind == MEMORY_RESERVED ? vmm_device((uint64_t)pointer) : block.device;
+		int device = block.kind == MEMORY_RESERVED ? vmm_device((uint64_t)pointer)
+							   : block.device;
 		if (block.kind == MEMORY_RESERVED && device < 0)
 			return cudaSuccess; /* addresses with nothing behind them */
 		out->type = managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
@@ -127,25 +144,28 @@ EXPORT cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cud
 	return copy(to, from, bytes, NULL);
 }
 PTDS(cudaMemcpy);
-EXPORT cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
+EXPORT cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+				   enum cudaMemcpyKind kind, cudaStream_t s)
 {
 	(void)kind;
 	return copy(to, from, bytes, s);
 }
 PTSZ(cudaMemcpyAsync);
-EXPORT cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes)
+EXPORT cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device,
+				  size_t bytes)
 {
 	(void)to_device, (void)from_device;
 	return copy(to, from, bytes, NULL);
 }
-EXPORT cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
-				       cudaStream_t s)
+EXPORT cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
+				       size_t bytes, cudaStream_t s)
 {
 	(void)to_device, (void)from_device;
 	return copy(to, from, bytes, s);
 }
-EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-				     size_t height, enum cudaMemcpyKind kind, cudaStream_t s)
+EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+				     size_t width, size_t height, enum cudaMemcpyKind kind,
+				     cudaStream_t s)
 {
 	(void)kind;
 	cudaError_t error = runtime_on_device();
@@ -156,8 +176,8 @@ EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from
 	return cudaSuccess;
 }
 PTSZ(cudaMemcpy2DAsync);
-EXPORT cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-				size_t height, enum cudaMemcpyKind kind)
+EXPORT cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+				size_t width, size_t height, enum cudaMemcpyKind kind)
 {
 	return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
 }
@@ -172,10 +192,17 @@ static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t s)
 	return cudaSuccess;
 }
 
-EXPORT cudaError_t cudaMemset(void *to, int value, size_t bytes) { return fill(to, value, bytes, NULL); }
-EXPORT cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s) { return fill(to, value, bytes, s); }
+EXPORT cudaError_t cudaMemset(void *to, int value, size_t bytes)
+{
+	return fill(to, value, bytes, NULL);
+}
+EXPORT cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s)
+{
+	return fill(to, value, bytes, s);
+}
 PTSZ(cudaMemsetAsync);
-EXPORT cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t s)
+EXPORT cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
+				     cudaStream_t s)
 {
 	cudaError_t error = runtime_on_device();
 	stream_work(s);
@@ -184,15 +211,20 @@ EXPORT cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t w
 	return error;
 }
 
-/* ---- graph-owned memory: captured allocations are made at once from the pool, so there is none of its own */
+/* ---- graph-owned memory: captured allocations are made at once from the pool, so there is none of
+ * its own */
 
-EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute, void *value)
+EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int device,
+						  enum cudaGraphMemAttributeType attribute,
+						  void *value)
 {
 	(void)device, (void)attribute;
 	*(uint64_t *)value = 0;
 	return rt(sim_ready());
 }
-EXPORT cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute, void *value)
+EXPORT cudaError_t cudaDeviceSetGraphMemAttribute(int device,
+						  enum cudaGraphMemAttributeType attribute,
+						  void *value)
 {
 	(void)device, (void)attribute, (void)value;
 	return rt(sim_ready());

@@ -1,4 +1,5 @@
-/* CUDASIM_* from the environment. Wrong values are named and reported, never fatal: see sim_ready(). */
+/* CUDASIM_* from the environment. Wrong values are named and reported, never fatal: see
+ * sim_ready(). */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -58,11 +59,14 @@ static bool parse_number(const char *text, const char **end, double *number)
 
 static bool parse_SIZE(const char *text, uint64_t low, uint64_t high, void *field)
 {
-	static const struct { const char *name; double bytes; } units[] = {
-		{ "", 1 }, { "B", 1 },
-		{ "KiB", 0x1p10 }, { "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 },
-		{ "K", 0x1p10 }, { "M", 0x1p20 }, { "G", 0x1p30 }, { "T", 0x1p40 },
-		{ "KB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "TB", 1e12 },
+	static const struct {
+		const char *name;
+		double bytes;
+	} units[] = {
+		{ "", 1 },         { "B", 1 },        { "KiB", 0x1p10 }, { "MiB", 0x1p20 },
+		{ "GiB", 0x1p30 }, { "TiB", 0x1p40 }, { "K", 0x1p10 },   { "M", 0x1p20 },
+		{ "G", 0x1p30 },   { "T", 0x1p40 },   { "KB", 1e3 },     { "MB", 1e6 },
+		{ "GB", 1e9 },     { "TB", 1e12 },
 	};
 	const char *unit;
 	double number;
@@ -108,8 +112,9 @@ static bool parse_NAME(const char *text, uint64_t low, uint64_t high, void *fiel
 #define EXPECTED_COUNT "a whole number"
 #define EXPECTED_NAME "a short name"
 
-static bool setting(const char *variable, const char *fallback, uint64_t low, uint64_t high, void *field,
-		    bool (*parse)(const char *, uint64_t, uint64_t, void *), const char *expected)
+static bool setting(const char *variable, const char *fallback, uint64_t low, uint64_t high,
+		    void *field, bool (*parse)(const char *, uint64_t, uint64_t, void *),
+		    const char *expected)
 {
 	char range[160];
 	const char *value = getenv(variable);
@@ -117,12 +122,14 @@ static bool setting(const char *variable, const char *fallback, uint64_t low, ui
 		value = fallback;
 	if (!*value || parse(value, low, high, field))
 		return true;
-	snprintf(range, sizeof range, "%s from %llu to %llu", expected, (unsigned long long)low, (unsigned long long)high);
+	snprintf(range, sizeof range, "%s from %llu to %llu", expected, (unsigned long long)low,
+		 (unsigned long long)high);
 	return wrong(variable, value, parse == parse_NAME ? expected : range);
 }
 
-/* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty one. Launchers set
- * it, and programs set it empty to stay off the GPU. Which of the devices, all alike, makes no difference. */
+/* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty
+ * one. Launchers set it, and programs set it empty to stay off the GPU. Which of the devices, all
+ * alike, makes no difference. */
 static uint64_t visible_devices(uint64_t gpus)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -145,8 +152,9 @@ static uint64_t visible_devices(uint64_t gpus)
 bool settings_load(void)
 {
 	bool good = true;
-#define SETTING(type, field, variable, fallback, low, high, help) \
-	good &= setting(variable, fallback, low, high, &settings.field, parse_##type, EXPECTED_##type);
+#define SETTING(type, field, variable, fallback, low, high, help)                     \
+	good &= setting(variable, fallback, low, high, &settings.field, parse_##type, \
+			EXPECTED_##type);
 #include "settings.def"
 #undef SETTING
 	settings.card = gpu_find(settings.gpu);
@@ -159,7 +167,8 @@ bool settings_load(void)
 	settings.total = settings.memory ? settings.memory : settings.card->memory;
 	if (good && settings.total <= settings.card->context) {
 		sim_say("CUDASIM_MEMORY=%llu: expected more than the %llu bytes that the CUDA context of a %s takes",
-			(unsigned long long)settings.total, (unsigned long long)settings.card->context, settings.card->name);
+			(unsigned long long)settings.total,
+			(unsigned long long)settings.card->context, settings.card->name);
 		return false;
 	}
 	return good;

@@ -1,6 +1,6 @@
-/* What the parts of the simulated device share. Public CUDA types stay out of here, so that the accounting
- * can be read (and tested) without the CUDA headers; errors are the numbers that the runtime and the driver
- * have in common. */
+/* What the parts of the simulated device share. Public CUDA types stay out of here, so that the
+ * accounting can be read (and tested) without the CUDA headers; errors are the numbers that the
+ * runtime and the driver have in common. */
 #ifndef CUDASIM_SIM_H
 #define CUDASIM_SIM_H
 
@@ -15,9 +15,11 @@
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)
 
-/* Per-thread-default-stream builds ask for these names; streams here complete at once, so the twin is the same. */
-#define TWIN(function, suffix) \
-	extern __typeof__(function) function##suffix __attribute__((alias(#function), visibility("default")))
+/* Per-thread-default-stream builds ask for these names; streams here complete at once, so the twin
+ * is the same. */
+#define TWIN(function, suffix)                       \
+	extern __typeof__(function) function##suffix \
+		__attribute__((alias(#function), visibility("default")))
 #define PTSZ(function) TWIN(function, _ptsz)
 #define PTDS(function) TWIN(function, _ptds)
 
@@ -37,7 +39,10 @@ enum {
 enum { MAX_DEVICES = 8 };
 #define GRANULE MIB(2) /* what the driver hands out physical memory in */
 
-static inline uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+static inline uint64_t round_up(uint64_t n, uint64_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
 
 /* ---- settings.c, gpu.c (also linked into the NVML object) */
 
@@ -77,7 +82,7 @@ void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int sim_ready(void); /* SIM_OK once the settings are good; else SIM_NOT_INITIALIZED */
 int device_current(void);
 int device_select(int device);
-int device_use(int device);     /* makes the context, and charges it, at the first use */
+int device_use(int device); /* makes the context, and charges it, at the first use */
 int device_use_current(void);
 bool device_active(int device);
 int device_charge(int device, uint64_t bytes);
@@ -110,7 +115,7 @@ struct pool;
 struct heap {
 	struct extents small; /* free 512-byte units of the granules that small blocks share */
 	int device;
-	bool charged;         /* its granules count against the device (a pool counts its own bytes) */
+	bool charged; /* its granules count against the device (a pool counts its own bytes) */
 };
 struct block {
 	uint64_t base, size, charged;
@@ -120,12 +125,14 @@ struct block {
 	struct heap *heap; /* NULL: has whole granules of its own */
 };
 
-int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *pool, uint64_t *address);
+int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *pool,
+		 uint64_t *address);
 int memory_free(uint64_t address);
 int memory_release_reservation(uint64_t address, uint64_t size);
 bool memory_find(uint64_t address, struct block *found);
 bool memory_is_device(const void *pointer);
-void memory_forget(uint64_t address, uint64_t size); /* gives the host pages back; reads as zero after */
+void memory_forget(uint64_t address,
+		   uint64_t size); /* gives the host pages back; reads as zero after */
 void memory_lock(void);
 void memory_unlock(void);
 void memory_reset(int device); /* cudaDeviceReset: everything but pools goes */
@@ -140,13 +147,15 @@ void pool_synchronized(int device); /* unused bytes above the release threshold 
 /* ---- vmm.c */
 
 struct mapping;
-struct mapping **memory_mapping(uint64_t address); /* the granule's slot; NULL outside the address space */
-int vmm_device(uint64_t address);                  /* device that backs a mapped address; -1: none */
+struct mapping **memory_mapping(
+	uint64_t address);        /* the granule's slot; NULL outside the address space */
+int vmm_device(uint64_t address); /* device that backs a mapped address; -1: none */
 
 /* ---- copy.c: moves bytes, or leaves them, by size (see there) */
 
 void copy_bytes(void *to, const void *from, size_t bytes);
-void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows);
+void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+	       size_t rows);
 void fill_bytes(void *to, int value, size_t bytes);
 
 /* ---- host.c: page-locked host memory */

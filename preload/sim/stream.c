@@ -1,8 +1,8 @@
-/* Streams, events, captures. All work completes as it is queued; stream_work() is the one place through which every
- * kernel, copy and fill passes, and where a model of time would go.
+/* Streams, events, captures. All work completes as it is queued; stream_work() is the one place
+ * through which every kernel, copy and fill passes, and where a model of time would go.
  *
- * A capture is joined as on the device: the stream it began on, and every stream that waits for an event recorded in
- * it, until it ends. */
+ * A capture is joined as on the device: the stream it began on, and every stream that waits for an
+ * event recorded in it, until it ends. */
 #include "stream.h"
 
 #include <pthread.h>
@@ -32,11 +32,13 @@ struct capture {
 	struct graph *graph;
 	struct capture *next;
 };
-/* Destroyed streams and events are kept for reuse, never freed: a late use finds GONE, not someone else's memory. */
+/* Destroyed streams and events are kept for reuse, never freed: a late use finds GONE, not someone
+ * else's memory. */
 struct stream {
 	unsigned magic, flags;
 	int device, priority;
-	unsigned long long capture; /* the capture it last joined: current while that is in `captures` */
+	unsigned long long
+		capture; /* the capture it last joined: current while that is in `captures` */
 	struct stream *next;
 };
 struct event {
@@ -71,7 +73,8 @@ static struct capture *capture_find(unsigned long long id)
 	return capture;
 }
 
-/* `captures` is read unlocked first: nearly always there is none, and this is on the path of every launch. */
+/* `captures` is read unlocked first: nearly always there is none, and this is on the path of every
+ * launch. */
 void stream_work(void *handle)
 {
 	if (!__atomic_load_n(&captures, __ATOMIC_RELAXED))
@@ -212,13 +215,15 @@ int event_check(void *handle)
 	return event ? SIM_OK : SIM_INVALID_HANDLE;
 }
 
-/* Host time between the records; at least the resolution that CUDA documents, because callers divide by it. */
+/* Host time between the records; at least the resolution that CUDA documents, because callers
+ * divide by it. */
 int event_elapsed(void *start, void *end, float *ms)
 {
 	struct event *a = event_of(start), *b = event_of(end);
 	if (!a || !b || !a->recorded || !b->recorded)
 		return SIM_INVALID_HANDLE;
-	double elapsed = (double)(b->time.tv_sec - a->time.tv_sec) * 1e3 + (double)(b->time.tv_nsec - a->time.tv_nsec) / 1e6;
+	double elapsed = (double)(b->time.tv_sec - a->time.tv_sec) * 1e3 +
+			 (double)(b->time.tv_nsec - a->time.tv_nsec) / 1e6;
 	*ms = elapsed < 5e-4 ? 5e-4f : (float)elapsed;
 	return SIM_OK;
 }
@@ -246,7 +251,8 @@ int capture_begin(void *handle)
 	pthread_mutex_lock(&lock);
 	struct stream *stream = stream_of(handle);
 	/* the legacy stream cannot be captured, nor one that already is */
-	if (!stream || !capture || !graph || (uintptr_t)handle < 2 || capture_find(stream->capture)) {
+	if (!stream || !capture || !graph || (uintptr_t)handle < 2 ||
+	    capture_find(stream->capture)) {
 		error = stream ? 900 : SIM_INVALID_HANDLE;
 		free(capture);
 		free(graph);
@@ -269,7 +275,8 @@ int capture_end(void *handle, void *graph)
 		struct capture *capture = *at;
 		if (capture->id != stream->capture || capture->origin != stream)
 			continue;
-		/* kernels of cuBLAS and cuDNN are not seen one by one: only a graph with none at all would be odd */
+		/* kernels of cuBLAS and cuDNN are not seen one by one: only a graph with none at
+		 * all would be odd */
 		if (!capture->graph->nodes)
 			capture->graph->nodes = 1;
 		*(struct graph **)graph = capture->graph;
@@ -373,7 +380,8 @@ int graph_retain(void *handle, void *object, unsigned count, unsigned flags)
 {
 	struct graph *graph = graph_of(handle);
 	struct held *held = graph ? malloc(sizeof *held) : NULL;
-	bool moved = flags & 1; /* cudaGraphUserObjectMove: the caller's references become the graph's */
+	bool moved =
+		flags & 1; /* cudaGraphUserObjectMove: the caller's references become the graph's */
 	if (!held)
 		return SIM_INVALID_VALUE;
 	if (!moved)

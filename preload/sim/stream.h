@@ -1,4 +1,5 @@
-/* Streams, events and captures, for the runtime and the driver alike (their handles are the same). */
+/* Streams, events and captures, for the runtime and the driver alike (their handles are the same).
+ */
 #ifndef CUDASIM_STREAM_H
 #define CUDASIM_STREAM_H
 

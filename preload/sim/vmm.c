@@ -1,5 +1,6 @@
-/* Virtual memory management, as expandable segments use it: addresses, physical handles and the mappings between.
- * A handle's bytes are charged once, and go back when its last reference and its last mapping are gone. */
+/* Virtual memory management, as expandable segments use it: addresses, physical handles and the
+ * mappings between. A handle's bytes are charged once, and go back when its last reference and its
+ * last mapping are gone. */
 #include "sim.h"
 
 #include <cuda.h>
@@ -8,7 +9,8 @@
 enum { HOST = -1 };
 
 struct physical {
-	uint64_t size, number; /* the handle the caller holds: never reused, so a stale one is recognised */
+	uint64_t size, number; /* the handle the caller holds: never reused, so a stale one is
+				  recognised */
 	int device;
 	unsigned references, mappings;
 	CUmemAllocationProp properties;
@@ -60,8 +62,8 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAl
 	return (CUresult)sim_ready();
 }
 
-EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
-			    unsigned long long flags)
+EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+			    const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	/* NCCL asks for host memory before any context exists; its location.id is not a device */
 	int device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? prop->location.id : HOST;
@@ -80,7 +82,10 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, c
 		return (CUresult)error;
 	}
 	memory_lock();
-	*physical = (struct physical){ .size = size, .number = ++last_number, .device = device, .references = 1,
+	*physical = (struct physical){ .size = size,
+				       .number = ++last_number,
+				       .device = device,
+				       .references = 1,
 				       .properties = *prop };
 	*handle_slot(physical->number) = physical;
 	*handle = physical->number;
@@ -114,7 +119,8 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 	return mapping ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						       CUmemGenericAllocationHandle handle)
 {
 	memory_lock();
 	struct physical *physical = *handle_slot(handle);
@@ -124,15 +130,16 @@ EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop
 	return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
-				    unsigned long long flags)
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment,
+				    CUdeviceptr hint, unsigned long long flags)
 {
 	int error = sim_ready();
 	(void)alignment, (void)hint, (void)flags; /* a hint may be ignored */
 	if (!error && (!size || size % GRANULE))
 		error = SIM_INVALID_VALUE;
 	if (!error)
-		error = memory_alloc(size, device_current(), MEMORY_RESERVED, NULL, (uint64_t *)address);
+		error = memory_alloc(size, device_current(), MEMORY_RESERVED, NULL,
+				     (uint64_t *)address);
 	return (CUresult)error;
 }
 
@@ -152,18 +159,19 @@ static bool range_free(uint64_t address, uint64_t size)
 	return true;
 }
 
-EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-			 unsigned long long flags)
+EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
+			 CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct block block;
 	struct mapping *mapping = malloc(sizeof *mapping);
 	(void)flags;
-	bool good = mapping && size && size % GRANULE == 0 && address % GRANULE == 0 && offset % GRANULE == 0 &&
-		    memory_find(address, &block) && block.kind == MEMORY_RESERVED &&
-		    address + size <= block.base + block.size;
+	bool good = mapping && size && size % GRANULE == 0 && address % GRANULE == 0 &&
+		    offset % GRANULE == 0 && memory_find(address, &block) &&
+		    block.kind == MEMORY_RESERVED && address + size <= block.base + block.size;
 	memory_lock();
 	struct physical *physical = *handle_slot(handle);
-	good = good && physical && physical->references && offset + size <= physical->size && range_free(address, size);
+	good = good && physical && physical->references && offset + size <= physical->size &&
+	       range_free(address, size);
 	if (good) {
 		*mapping = (struct mapping){ physical, address, size };
 		physical->mappings++;
@@ -207,7 +215,8 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 	return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
+EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
+			       size_t count)
 {
 	(void)access, (void)count; /* every access is granted */
 	memory_lock();
@@ -217,7 +226,8 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAcce
 	return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+			       CUdeviceptr address)
 {
 	(void)location;
 	memory_lock();

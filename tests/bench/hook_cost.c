@@ -1,13 +1,17 @@
 /*
- * Calls a c10 report function as the caching allocator does, in pairs of alloc and free, and returns ns an event. Loaded by
- * hook_cost.py under a real Python stack; measuring the preload's definition and then PyTorch's own gives the hook's cost.
+ * Calls a c10 report function as the caching allocator does, in pairs of alloc and free, and
+ * returns ns an event. Loaded by hook_cost.py under a real Python stack; measuring the preload's
+ * definition and then PyTorch's own gives the hook's cost.
  */
 #include <stdint.h>
 #include <stddef.h>
 #include <time.h>
 
-struct device { int8_t type, index; };
-typedef void report(void *pointer, int64_t bytes, size_t allocated, size_t reserved, struct device device);
+struct device {
+	int8_t type, index;
+};
+typedef void report(void *pointer, int64_t bytes, size_t allocated, size_t reserved,
+		    struct device device);
 
 double hook_cost(report *f, long pairs, int64_t bytes);
 
@@ -23,5 +27,6 @@ double hook_cost(report *f, long pairs, int64_t bytes)
 		f(p, -bytes, 0, 1u << 30, cuda0);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
-	return ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / (2.0 * (double)pairs);
+	return ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) /
+	       (2.0 * (double)pairs);
 }

@@ -16,10 +16,26 @@
 
 static void test_sizes(void **state)
 {
-	static const struct { const char *text; int ok; uint64_t bytes; } cases[] = {
-		{ "0", 1, 0 }, { "65536", 1, 65536 }, { "64KiB", 1, 65536 }, { "512MiB", 1, 536870912 }, { "1.5 GiB", 1, 1610612736 },
-		{ "80GB", 1, 80000000000 }, { "2TiB", 1, 2199023255552 }, { "1kb", 1, 1000 }, { "8388607TiB", 1, 9223370937343148032 },
-		{ "8388608TiB", 0, 0 }, { "99999999999999999999", 0, 0 }, { "", 0, 0 }, { "x", 0, 0 }, { "12 parsecs", 0, 0 }, { "-1", 0, 0 },
+	static const struct {
+		const char *text;
+		int ok;
+		uint64_t bytes;
+	} cases[] = {
+		{ "0", 1, 0 },
+		{ "65536", 1, 65536 },
+		{ "64KiB", 1, 65536 },
+		{ "512MiB", 1, 536870912 },
+		{ "1.5 GiB", 1, 1610612736 },
+		{ "80GB", 1, 80000000000 },
+		{ "2TiB", 1, 2199023255552 },
+		{ "1kb", 1, 1000 },
+		{ "8388607TiB", 1, 9223370937343148032 },
+		{ "8388608TiB", 0, 0 },
+		{ "99999999999999999999", 0, 0 },
+		{ "", 0, 0 },
+		{ "x", 0, 0 },
+		{ "12 parsecs", 0, 0 },
+		{ "-1", 0, 0 },
 		{ ".", 0, 0 },
 	};
 
@@ -33,9 +49,17 @@ static void test_sizes(void **state)
 
 static void test_text(void **state)
 {
-	static const struct { uint64_t bytes; const char *text; } cases[] = {
-		{ 0, "0 B" }, { 1023, "1023 B" }, { 1024, "1.0 KiB" }, { 118908520, "113.4 MiB" }, { 301989888, "288.0 MiB" },
-		{ 24746716160, "23.0 GiB" }, { 1610612736, "1.5 GiB" },
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} cases[] = {
+		{ 0, "0 B" },
+		{ 1023, "1023 B" },
+		{ 1024, "1.0 KiB" },
+		{ 118908520, "113.4 MiB" },
+		{ 301989888, "288.0 MiB" },
+		{ 24746716160, "23.0 GiB" },
+		{ 1610612736, "1.5 GiB" },
 	};
 
 	(void)state;
@@ -77,24 +101,44 @@ static void test_settings(void **state)
 
 static void test_secrets(void **state)
 {
-	static const struct { const char *name, *value; int secret; } cases[] = {
-		{ "WANDB_API_KEY", "x", 1 }, { "HF_TOKEN", "abc", 1 }, { "--hf-token", "abc", 1 }, { "AWS_SECRET_ACCESS_KEY", "x", 1 },
-		{ "--password", "x", 1 }, { "MASTER_ADDR", "10.0.0.1", 0 }, { "--moe-token-dispatcher-type", "alltoall", 0 },
-		{ "--tokenizer-type", "GPT2BPETokenizer", 0 }, { "--data-path", "/data/a", 0 }, { "--path", "/x", 0 },
-		{ "--load", "s3://user:secret@bucket/x", 1 }, { "--load", "s3://bucket/x", 0 }, { "--url", "http://h:8080/a@b", 0 },
-		{ "X", "hf_abcdefghijklmnopqrst", 1 }, { "X", "sk-1", 0 }, { "NCCL_DEBUG", "INFO", 0 }, { "PYTORCH_CUDA_ALLOC_CONF", "a:b", 0 },
+	static const struct {
+		const char *name, *value;
+		int secret;
+	} cases[] = {
+		{ "WANDB_API_KEY", "x", 1 },
+		{ "HF_TOKEN", "abc", 1 },
+		{ "--hf-token", "abc", 1 },
+		{ "AWS_SECRET_ACCESS_KEY", "x", 1 },
+		{ "--password", "x", 1 },
+		{ "MASTER_ADDR", "10.0.0.1", 0 },
+		{ "--moe-token-dispatcher-type", "alltoall", 0 },
+		{ "--tokenizer-type", "GPT2BPETokenizer", 0 },
+		{ "--data-path", "/data/a", 0 },
+		{ "--path", "/x", 0 },
+		{ "--load", "s3://user:secret@bucket/x", 1 },
+		{ "--load", "s3://bucket/x", 0 },
+		{ "--url", "http://h:8080/a@b", 0 },
+		{ "X", "hf_abcdefghijklmnopqrst", 1 },
+		{ "X", "sk-1", 0 },
+		{ "NCCL_DEBUG", "INFO", 0 },
+		{ "PYTORCH_CUDA_ALLOC_CONF", "a:b", 0 },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		if (who_is_secret(cases[i].name, strlen(cases[i].name), cases[i].value) != cases[i].secret)
+		if (who_is_secret(cases[i].name, strlen(cases[i].name), cases[i].value) !=
+		    cases[i].secret)
 			fail_msg("%s=%s", cases[i].name, cases[i].value);
 }
 
 /* Random adds and removes against a plain array. */
 static void test_liveset(void **state)
 {
-	static struct { uint64_t address; int live; int64_t bytes; } model[3000];
+	static struct {
+		uint64_t address;
+		int live;
+		int64_t bytes;
+	} model[3000];
 	struct liveset set = { 0 };
 	size_t count = 0;
 
@@ -112,8 +156,11 @@ static void test_liveset(void **state)
 			count--;
 		} else {
 			model[i].bytes = step;
-			assert_int_equal(liveset_add(&set, &(struct mt_record){ .address = model[i].address, .bytes = step,
-							.kind = MT_TENSOR_ALLOC }), 0);
+			assert_int_equal(
+				liveset_add(&set, &(struct mt_record){ .address = model[i].address,
+								       .bytes = step,
+								       .kind = MT_TENSOR_ALLOC }),
+				0);
 			count++;
 		}
 		model[i].live = !model[i].live;
@@ -127,7 +174,8 @@ static void test_liveset(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes), cmocka_unit_test(test_text), cmocka_unit_test(test_settings), cmocka_unit_test(test_secrets),
+		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_text),
+		cmocka_unit_test(test_settings), cmocka_unit_test(test_secrets),
 		cmocka_unit_test(test_liveset),
 	};
 

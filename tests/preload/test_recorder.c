@@ -60,7 +60,9 @@ static const struct mt_record *records(const struct mt_segment *s)
 
 static void write_one(enum mt_event kind, uint64_t address, int64_t bytes)
 {
-	struct mt_record r = { .time_ns = 1, .address = address, .bytes = bytes, .kind = (uint8_t)kind };
+	struct mt_record r = {
+		.time_ns = 1, .address = address, .bytes = bytes, .kind = (uint8_t)kind
+	};
 
 	recorder_write(&r);
 }
@@ -72,7 +74,8 @@ static void helper_work(void)
 	keyframe_work();
 }
 
-/* Everything written is there, in order, over several segments; the tail of the file was given back. */
+/* Everything written is there, in order, over several segments; the tail of the file was given
+ * back. */
 static void test_all_records(void **state)
 {
 	uint64_t n = 0, segments = 0;
@@ -80,7 +83,8 @@ static void test_all_records(void **state)
 	(void)state;
 	start("all.mtr", 64u << 20);
 	for (uint64_t i = 0; i < 200000; i++) {
-		write_one(i & 1 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, 0x1000 + (i >> 1), i & 1 ? -512 : 512);
+		write_one(i & 1 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, 0x1000 + (i >> 1),
+			  i & 1 ? -512 : 512);
 		if (i % 1000 == 0)
 			helper_work();
 	}
@@ -90,7 +94,7 @@ static void test_all_records(void **state)
 	assert_int_equal(file->exit_status, 7);
 	assert_int_equal(file->lost_events, 0);
 	assert_int_equal(file->inline_prepares, 0);
-	for (uint64_t next = 0, found = 1; found; ) {
+	for (uint64_t next = 0, found = 1; found;) {
 		found = 0;
 		for (uint64_t i = 0; i < file->segments; i++) {
 			const struct mt_segment *s = &file->segment[i];
@@ -110,7 +114,8 @@ static void test_all_records(void **state)
 	assert_true(file_bytes < 200000 * 36 + MT_HEADER_BYTES + (64u << 10));
 }
 
-/* A small budget: old segments are used again, the file stays within it, and the newest one's keyframe is exactly the live set. */
+/* A small budget: old segments are used again, the file stays within it, and the newest one's
+ * keyframe is exactly the live set. */
 static void test_budget_and_keyframe(void **state)
 {
 	const struct mt_segment *newest = NULL;
@@ -138,12 +143,15 @@ static void test_budget_and_keyframe(void **state)
 	assert_true(file->reused_records > 0);
 	assert_int_equal(file->lost_events, 0);
 	for (uint64_t i = 0; i < file->segments; i++)
-		if (file->segment[i].first_sequence != MT_UNKNOWN && file->segment[i].has_keyframe &&
+		if (file->segment[i].first_sequence != MT_UNKNOWN &&
+		    file->segment[i].has_keyframe &&
 		    (!newest || file->segment[i].first_sequence > newest->first_sequence))
 			newest = &file->segment[i];
 	assert_non_null(newest);
 	/* keyframe + the segment's own records must end at what the test itself counts as live */
-	const struct mt_record *k = (const struct mt_record *)(const void *)((const char *)file + newest->keyframe_offset);
+	const struct mt_record *k =
+		(const struct mt_record *)(const void *)((const char *)file +
+							 newest->keyframe_offset);
 	int64_t count = (int64_t)newest->keyframe_records;
 	for (uint64_t i = 0; i < newest->keyframe_records; i++)
 		assert_int_equal(k[i].kind, MT_TENSOR_ALLOC);
@@ -188,7 +196,7 @@ static void test_threads(void **state)
 	recorder_close(0);
 	read_back("threads.mtr");
 	assert_int_equal(file->lost_events, 0);
-	for (uint64_t sequence = 0, more = 1; more; ) {
+	for (uint64_t sequence = 0, more = 1; more;) {
 		more = 0;
 		for (uint64_t i = 0; i < file->segments; i++) {
 			const struct mt_segment *s = &file->segment[i];
@@ -206,7 +214,8 @@ static void test_threads(void **state)
 	assert_int_equal(n, 8 * 50000);
 }
 
-/* No more room: recording stops, the header says why and how much is missing, and the process lives. */
+/* No more room: recording stops, the header says why and how much is missing, and the process
+ * lives. */
 static void test_file_limit(void **state)
 {
 	struct rlimit old, small;
@@ -257,8 +266,12 @@ static void test_sigkill(void **state)
 /* A name is never reused, a directory that cannot be made is an error with its number. */
 static void test_cannot_create(void **state)
 {
-	struct recorder_setup again = { .directory = directory, .name = "all.mtr", .budget = 1u << 20 };
-	struct recorder_setup nowhere = { .directory = "/proc/nowhere", .name = "x.mtr", .budget = 1u << 20 };
+	struct recorder_setup again = { .directory = directory,
+					.name = "all.mtr",
+					.budget = 1u << 20 };
+	struct recorder_setup nowhere = { .directory = "/proc/nowhere",
+					  .name = "x.mtr",
+					  .budget = 1u << 20 };
 
 	(void)state;
 	assert_int_equal(recorder_open(&again), -17 /* EEXIST */);
@@ -312,8 +325,9 @@ static int remove_directory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_records), cmocka_unit_test(test_budget_and_keyframe), cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_file_limit), cmocka_unit_test(test_sigkill), cmocka_unit_test(test_cannot_create),
+		cmocka_unit_test(test_all_records), cmocka_unit_test(test_budget_and_keyframe),
+		cmocka_unit_test(test_threads),     cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_sigkill),     cmocka_unit_test(test_cannot_create),
 		cmocka_unit_test(test_tables),
 	};
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 import unittest
 
-from harness import ROOT, Case
+from harness import PRELOAD, ROOT, Case, mtr
 
 PROGRAM = """
 #define Py_BUILD_CORE 1
@@ -14,6 +14,8 @@ PROGRAM = """
 #include <stdio.h>
 #if PY_VERSION_HEX >= 0x030B0000
 #include <internal/pycore_frame.h>
+#else
+#include <frameobject.h>
 #endif
 #define O(type, field) (int)offsetof(type, field)
 int main(void) {
@@ -48,6 +50,36 @@ def table():
     return {int(r.split(",")[0]): [int(x) for x in r.split(",")[1:]] for r in rows}
 
 
+# The allocator's report, called as PyTorch would call it but from ctypes: 1 MiB on device 0, under a Python stack.
+REPORT = """
+import ctypes
+report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
+class Model:
+    def forward(self):
+        report(0x7f0000000000, 1 << 20, 1 << 20, 2 << 20, 1)
+def train(model):
+    for _ in range(2):
+        (lambda:
+            model.forward())()
+def steps():
+    train(Model())
+    yield
+list(steps())
+"""
+
+
+def pythons():
+    found = {}
+    for path in ["/usr/bin/python3", *glob.glob("/usr/bin/python3.*"), *glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))]:
+        if path.endswith("-config"):
+            continue
+        version = subprocess.run([path, "-c", "import sys; print(sys.version_info[1])"], stdout=subprocess.PIPE, text=True).stdout
+        if version.strip().isdigit():
+            found.setdefault(int(version), path)
+    return found
+
+
 class Layout(Case):
     def test_table_matches_headers(self):
         found = {}
@@ -66,3 +98,24 @@ class Layout(Case):
                 subprocess.run(["gcc", "-w", "-I" + include, "-I" + include + "/internal", source, "-o", source[:-2]], check=True)
                 row = [int(x) for x in subprocess.run([source[:-2]], check=True, stdout=subprocess.PIPE, text=True).stdout.split()]
                 self.assertEqual(table()[minor], row)
+
+    def test_stacks_under_each_python(self):
+        seen = 0
+        for minor, path in sorted(pythons().items()):
+            with self.subTest(python="3.%d" % minor):
+                self.traces = os.path.join(self.dir, str(minor))
+                self.run_([path, "-c", REPORT], LD_PRELOAD=PRELOAD, MEMTRACE_DIR=self.traces)
+                trace = self.trace()
+                record = next(r for r in trace.records() if r[5] == 1)
+                stack = trace.stack(record[3])
+                if minor not in table():
+                    self.assertEqual(stack, [])
+                    self.assertIn(b"not known", trace.meta["note:python stacks"])
+                    continue
+                # qualified names exist since 3.11
+                names = ["Model.forward", "train.<locals>.<lambda>", "train", "steps", "<module>"]
+                if minor < 11:
+                    names = [n.split(".")[-1] for n in names]
+                self.assertEqual(stack, [(n, "<string>", l) for n, l in zip(names, (7, 11, 10, 13, 15))])
+                seen += 1
+        self.assertGreater(seen, 0)

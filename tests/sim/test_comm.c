@@ -1,4 +1,5 @@
-/* The simulated NCCL, rank by rank in forked processes: right arithmetic, true splits, and waits that end. */
+/* The simulated NCCL, rank by rank in forked processes: right arithmetic, true splits, and waits
+ * that end. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,7 +15,9 @@
 #include <cmocka.h>
 
 /* nccl.h is not needed to build: the few declarations that are used. */
-typedef struct { char bytes[128]; } ncclUniqueId;
+typedef struct {
+	char bytes[128];
+} ncclUniqueId;
 typedef struct comm *ncclComm_t;
 enum { INT8 = 0, INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, DOUBLE = 8, BFLOAT16 = 9 };
 enum { SUM, PROD, MAX, MIN, AVG };
@@ -25,17 +28,25 @@ int ncclCommDestroy(ncclComm_t comm);
 int ncclCommCount(ncclComm_t comm, int *count);
 int ncclCommUserRank(ncclComm_t comm, int *rank);
 int ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out, void *config);
-int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, ncclComm_t comm, void *stream);
-int ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream);
-int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation, ncclComm_t comm, void *stream);
-int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm, void *stream);
+int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation,
+		  ncclComm_t comm, void *stream);
+int ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm,
+		  void *stream);
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation,
+		      ncclComm_t comm, void *stream);
+int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
+		  void *stream);
 int ncclSend(const void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
 int ncclRecv(void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
 
 /* A rank's role: 0 for success, else the source line of what was wrong. */
-#define WANT(condition) do { if (!(condition)) return __LINE__; } while (0)
+#define WANT(condition)                  \
+	do {                             \
+		if (!(condition))        \
+			return __LINE__; \
+	} while (0)
 typedef int (*role)(ncclComm_t comm, int rank, int ranks);
 
 static int run(int ranks, role play, int killed)
@@ -49,7 +60,8 @@ static int run(int ranks, role play, int killed)
 		if (pids[rank])
 			continue;
 		ncclComm_t comm;
-		int wrong = ncclCommInitRank(&comm, ranks, id, rank) ? __LINE__ : play(comm, rank, ranks);
+		int wrong = ncclCommInitRank(&comm, ranks, id, rank) ? __LINE__
+								     : play(comm, rank, ranks);
 		if (wrong)
 			fprintf(stderr, "rank %d: line %d\n", rank, wrong);
 		_exit(wrong ? 1 : 0);
@@ -74,7 +86,8 @@ static int segments_now(void)
 	return count;
 }
 
-/* Other jobs of this machine have a segment too, but only while their ranks gather: a leak stays. */
+/* Other jobs of this machine have a segment too, but only while their ranks gather: a leak stays.
+ */
 static int segments(void)
 {
 	int count = segments_now();
@@ -97,15 +110,18 @@ static int play_reductions(ncclComm_t comm, int rank, int ranks)
 	WANT(!ncclAllReduce(c, c, 1, INT8, SUM, comm, NULL) && c[0] == 44);
 	double d[1] = { rank + 1 };
 	WANT(!ncclAllReduce(d, d, 1, DOUBLE, AVG, comm, NULL) && d[0] == 2);
-	/* 1, 2^-24 (the smallest subnormal) and 65504 (the largest), three times: the last is infinite */
+	/* 1, 2^-24 (the smallest subnormal) and 65504 (the largest), three times: the last is
+	 * infinite */
 	uint16_t h[3] = { 0x3c00, 0x0001, 0x7bff };
 	WANT(!ncclAllReduce(h, h, 3, HALF, SUM, comm, NULL));
 	WANT(h[0] == 0x4200 && h[1] == 0x0003 && h[2] == 0x7c00);
 	uint16_t b[2] = { 0x3f80, 0xc000 }; /* 1, -2 */
-	WANT(!ncclAllReduce(b, b, 2, BFLOAT16, PROD, comm, NULL) && b[0] == 0x3f80 && b[1] == 0xc100);
+	WANT(!ncclAllReduce(b, b, 2, BFLOAT16, PROD, comm, NULL) && b[0] == 0x3f80 &&
+	     b[1] == 0xc100);
 	int32_t in[3] = { 10 * rank, 10 * rank + 1, 10 * rank + 2 }, part;
 	WANT(!ncclReduceScatter(in, &part, 1, INT32, SUM, comm, NULL) && part == 30 + 3 * rank);
-	WANT(!ncclAllGather(&rank, in, 1, INT32, comm, NULL) && in[0] == 0 && in[1] == 1 && in[2] == 2);
+	WANT(!ncclAllGather(&rank, in, 1, INT32, comm, NULL) && in[0] == 0 && in[1] == 1 &&
+	     in[2] == 2);
 	WANT(!ncclBroadcast(&in[2], &part, 1, INT32, 1, comm, NULL) && part == 2);
 	(void)ranks;
 	return ncclCommDestroy(comm) ? __LINE__ : 0;
@@ -129,7 +145,8 @@ static int play_ring(ncclComm_t comm, int rank, int ranks)
 	}
 	for (int i = 0; i < 20; i++)
 		WANT(!ncclRecv(&in[i], 1, INT32, (rank + ranks - 1) % ranks, comm, NULL));
-	WANT(!ncclSend(&own, 1, INT32, rank, comm, NULL) && !ncclRecv(&back, 1, INT32, rank, comm, NULL));
+	WANT(!ncclSend(&own, 1, INT32, rank, comm, NULL) &&
+	     !ncclRecv(&back, 1, INT32, rank, comm, NULL));
 	WANT(!ncclGroupEnd());
 	for (int i = 0; i < 20; i++)
 		WANT(in[i] == 100 * ((rank + ranks - 1) % ranks) + i);
@@ -146,7 +163,8 @@ static void sends_cannot_block_one_another(void **state)
 /* Colours 0 1 0 -1; the keys turn the order of ranks 0 and 2 around. */
 static int play_split(ncclComm_t comm, int rank, int ranks)
 {
-	static const int colours[] = { 0, 1, 0, -1 }, sizes[] = { 2, 1, 2, 0 }, places[] = { 1, 0, 0, 0 };
+	static const int colours[] = { 0, 1, 0, -1 }, sizes[] = { 2, 1, 2, 0 },
+			 places[] = { 1, 0, 0, 0 };
 	ncclComm_t part;
 	int count, place, sum = 1;
 	(void)ranks;
@@ -190,7 +208,9 @@ static int play_disagreement(ncclComm_t comm, int rank, int ranks)
 {
 	int x[2] = { 1, 1 };
 	(void)ranks;
-	return ncclAllReduce(x, x, rank ? 2 : 1, INT32, SUM, comm, NULL) == INVALID_USAGE ? 0 : __LINE__;
+	return ncclAllReduce(x, x, rank ? 2 : 1, INT32, SUM, comm, NULL) == INVALID_USAGE
+		       ? 0
+		       : __LINE__;
 }
 
 static void waits_end(void **state)

@@ -1,5 +1,6 @@
-/* The simulated device's accounting. Every expected number is worked out by hand from the sizes written here: an H100
- * whose context takes 545,259,520 bytes and which has exactly 64 MiB (32 granules of 2 MiB) beside it. */
+/* The simulated device's accounting. Every expected number is worked out by hand from the sizes
+ * written here: an H100 whose context takes 545,259,520 bytes and which has exactly 64 MiB (32
+ * granules of 2 MiB) beside it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,9 +36,13 @@ static void *take(size_t bytes)
 	return p;
 }
 
-static void give(void *p) { assert_int_equal(cudaFree(p), cudaSuccess); }
+static void give(void *p)
+{
+	assert_int_equal(cudaFree(p), cudaSuccess);
+}
 
-/* Runs first: the context is charged at the first use, and the first question about memory is one. */
+/* Runs first: the context is charged at the first use, and the first question about memory is one.
+ */
 static void context_is_charged_once_per_device(void **state)
 {
 	(void)state;
@@ -103,7 +108,8 @@ static void small_allocations_do_not_straddle(void **state)
 		p[i] = take(600 << 10);
 	assert_int_equal(free_bytes(), BESIDE - 3 * GRANULE);
 	for (int i = 0; i < 7; i++) {
-		assert_int_equal((uintptr_t)p[i] / GRANULE, ((uintptr_t)p[i] + (600 << 10) - 1) / GRANULE);
+		assert_int_equal((uintptr_t)p[i] / GRANULE,
+				 ((uintptr_t)p[i] + (600 << 10) - 1) / GRANULE);
 		give(p[i]);
 	}
 	assert_int_equal(free_bytes(), BESIDE);
@@ -163,12 +169,14 @@ static void pitched_memory_counts_its_padding(void **state)
 	(void)state;
 	void *p;
 	size_t pitch;
-	assert_int_equal(cudaMallocPitch(&p, &pitch, 1000, 4096), cudaSuccess); /* 1024 * 4096 = 4 MiB */
+	assert_int_equal(cudaMallocPitch(&p, &pitch, 1000, 4096),
+			 cudaSuccess); /* 1024 * 4096 = 4 MiB */
 	assert_int_equal(pitch, 1024);
 	assert_int_equal(free_bytes(), BESIDE - 4 * MIB);
 	give(p);
 	struct cudaPitchedPtr cube;
-	assert_int_equal(cudaMalloc3D(&cube, (struct cudaExtent){ 513, 1024, 3 }), cudaSuccess); /* 1024 * 1024 * 3 */
+	assert_int_equal(cudaMalloc3D(&cube, (struct cudaExtent){ 513, 1024, 3 }),
+			 cudaSuccess); /* 1024 * 1024 * 3 */
 	assert_int_equal(free_bytes(), BESIDE - 4 * MIB);
 	give(cube.ptr);
 }
@@ -203,7 +211,8 @@ static void pointers_are_known(void **state)
 	struct cudaPointerAttributes a;
 	char local, *device = take(3 * MIB), *pinned, *managed;
 	assert_int_equal(cudaHostAlloc((void **)&pinned, 100, 0), cudaSuccess);
-	assert_int_equal(cudaMallocManaged((void **)&managed, 100, cudaMemAttachGlobal), cudaSuccess);
+	assert_int_equal(cudaMallocManaged((void **)&managed, 100, cudaMemAttachGlobal),
+			 cudaSuccess);
 	assert_int_equal(cudaPointerGetAttributes(&a, device + 2 * MIB), cudaSuccess);
 	assert_int_equal(a.type, cudaMemoryTypeDevice);
 	assert_int_equal(a.device, 0);
@@ -213,10 +222,12 @@ static void pointers_are_known(void **state)
 	assert_int_equal(a.type, cudaMemoryTypeManaged);
 	assert_int_equal(cudaPointerGetAttributes(&a, &local), cudaSuccess);
 	assert_int_equal(a.type, cudaMemoryTypeUnregistered);
-	assert_int_equal(free_bytes(), BESIDE - 4 * MIB); /* pinned and managed memory is the host's */
+	assert_int_equal(free_bytes(),
+			 BESIDE - 4 * MIB); /* pinned and managed memory is the host's */
 	CUdeviceptr base;
 	size_t size;
-	assert_int_equal(cuMemGetAddressRange(&base, &size, (CUdeviceptr)(device + MIB)), CUDA_SUCCESS);
+	assert_int_equal(cuMemGetAddressRange(&base, &size, (CUdeviceptr)(device + MIB)),
+			 CUDA_SUCCESS);
 	assert_int_equal(base, (CUdeviceptr)device);
 	assert_int_equal(size, 3 * MIB);
 	assert_int_equal(cudaFreeHost(pinned), cudaSuccess);
@@ -248,7 +259,8 @@ static void pools_reserve_and_return(void **state)
 	assert_int_equal(pool_value(pool, cudaMemPoolAttrUsedMemCurrent), 1024);
 	assert_int_equal(pool_value(pool, cudaMemPoolAttrReservedMemCurrent), 32 * MIB);
 	assert_int_equal(free_bytes(), BESIDE - 32 * MIB);
-	assert_int_equal(cudaMallocAsync(&b, 32 * MIB, NULL), cudaSuccess); /* with the 1024 it needs a second step */
+	assert_int_equal(cudaMallocAsync(&b, 32 * MIB, NULL),
+			 cudaSuccess); /* with the 1024 it needs a second step */
 	assert_int_equal(free_bytes(), 0);
 	assert_int_equal(pool_value(pool, cudaMemPoolAttrUsedMemHigh), 32 * MIB + 1024);
 	void *c;
@@ -261,14 +273,17 @@ static void pools_reserve_and_return(void **state)
 	assert_int_equal(free_bytes(), BESIDE - 32 * MIB);
 	assert_int_equal(cudaFree(a), cudaSuccess); /* cudaFree may free pool memory too */
 	uint64_t keep = UINT64_MAX;
-	assert_int_equal(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), cudaSuccess);
+	assert_int_equal(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
+			 cudaSuccess);
 	assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 	assert_int_equal(free_bytes(), BESIDE - 32 * MIB);
 	keep = 0;
-	assert_int_equal(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), cudaSuccess);
+	assert_int_equal(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
+			 cudaSuccess);
 	assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 	assert_int_equal(free_bytes(), BESIDE);
-	assert_int_equal(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReservedMemHigh, &keep), cudaSuccess);
+	assert_int_equal(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReservedMemHigh, &keep),
+			 cudaSuccess);
 	assert_int_equal(pool_value(pool, cudaMemPoolAttrReservedMemHigh), 0);
 	assert_int_equal(cudaFreeAsync(a, NULL), cudaErrorInvalidValue);
 	cudaGetLastError();
@@ -280,7 +295,8 @@ static void own_pools_are_separate(void **state)
 	cudaMemPool_t pool;
 	void *p;
 	struct cudaMemPoolProps props = { .allocType = cudaMemAllocationTypePinned,
-					  .location = { .type = cudaMemLocationTypeDevice, .id = 0 } };
+					  .location = { .type = cudaMemLocationTypeDevice,
+							.id = 0 } };
 	assert_int_equal(cudaMemPoolCreate(&pool, &props), cudaSuccess);
 	assert_int_equal(cudaMallocFromPoolAsync(&p, 40 * MIB, pool, NULL), cudaSuccess);
 	assert_int_equal(pool_value(pool, cudaMemPoolAttrReservedMemCurrent), 64 * MIB);
@@ -309,7 +325,8 @@ static void physical_memory_goes_with_its_last_reference(void **state)
 	assert_int_equal(cuMemAddressReserve(&at, 1024 * MIB, 0, 0, 0), CUDA_SUCCESS);
 	assert_int_equal(free_bytes(), BESIDE - 4 * MIB); /* addresses are not memory */
 	assert_int_equal(cuMemMap(at, 4 * MIB, 0, handle, 0), CUDA_SUCCESS);
-	assert_int_equal(cuMemMap(at + 8 * MIB, 4 * MIB, 0, handle, 0), CUDA_SUCCESS); /* twice: counted once */
+	assert_int_equal(cuMemMap(at + 8 * MIB, 4 * MIB, 0, handle, 0),
+			 CUDA_SUCCESS); /* twice: counted once */
 	assert_int_equal(cuMemMap(at, 2 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuMemAddressFree(at, 1024 * MIB), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
@@ -330,13 +347,15 @@ static void physical_memory_on_the_host_is_not_the_devices(void **state)
 {
 	(void)state;
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .location = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 7 } };
+				     .location = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
+						   .id = 7 } };
 	CUmemGenericAllocationHandle handle;
 	assert_int_equal(cuMemCreate(&handle, 64 * GRANULE, &prop, 0), CUDA_SUCCESS);
 	assert_int_equal(free_bytes(), BESIDE);
 	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
 	prop.location = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 };
-	assert_int_equal(cuMemCreate(&handle, BESIDE + GRANULE, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	assert_int_equal(cuMemCreate(&handle, BESIDE + GRANULE, &prop, 0),
+			 CUDA_ERROR_OUT_OF_MEMORY);
 	assert_int_equal(cuMemCreate(&handle, MIB, &prop, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -349,9 +368,11 @@ static void entry_points_are_the_librarys_own(void **state)
 	CUdriverProcAddressQueryResult found;
 	assert_int_equal(cuGetProcAddress("cuMemAlloc", &by_name, 13000, 0, &found), CUDA_SUCCESS);
 	assert_ptr_equal(by_name, (void *)cuMemAlloc_v2);
-	assert_int_equal(cuGetProcAddress("cuGetProcAddress", &by_name, 12000, 0, &found), CUDA_SUCCESS);
+	assert_int_equal(cuGetProcAddress("cuGetProcAddress", &by_name, 12000, 0, &found),
+			 CUDA_SUCCESS);
 	assert_ptr_equal(by_name, (void *)cuGetProcAddress_v2);
-	assert_int_equal(cuGetProcAddress("cuNoSuchThing", &by_name, 13000, 0, &found), CUDA_ERROR_NOT_FOUND);
+	assert_int_equal(cuGetProcAddress("cuNoSuchThing", &by_name, 13000, 0, &found),
+			 CUDA_ERROR_NOT_FOUND);
 	assert_null(by_name);
 }
 
@@ -366,9 +387,11 @@ static void properties_agree(void **state)
 	assert_int_equal(prop.major * 10 + prop.minor, 90);
 	assert_int_equal(prop.multiProcessorCount, 132);
 	assert_int_equal(prop.pciBusID, 2);
-	assert_int_equal(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 1), cudaSuccess);
+	assert_int_equal(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 1),
+			 cudaSuccess);
 	assert_int_equal(value, 132);
-	assert_int_equal(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), cudaSuccess);
+	assert_int_equal(cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+			 cudaSuccess);
 	assert_int_equal(value, 232448);
 }
 
@@ -390,9 +413,12 @@ static void captures_spread_through_events(void **state)
 	assert_int_equal(cudaStreamWaitEvent(b, event, 0), cudaSuccess);
 	assert_int_equal(cudaStreamIsCapturing(b, &status), cudaSuccess);
 	assert_int_equal(status, cudaStreamCaptureStatusActive);
-	assert_int_equal(cudaLaunchKernel(&a, (dim3){ 1, 1, 1 }, (dim3){ 1, 1, 1 }, NULL, 0, a), cudaSuccess);
-	assert_int_equal(cudaLaunchKernel(&a, (dim3){ 1, 1, 1 }, (dim3){ 1, 1, 1 }, NULL, 0, b), cudaSuccess);
-	assert_int_not_equal(cudaStreamEndCapture(b, &graph), cudaSuccess); /* only its origin may end it */
+	assert_int_equal(cudaLaunchKernel(&a, (dim3){ 1, 1, 1 }, (dim3){ 1, 1, 1 }, NULL, 0, a),
+			 cudaSuccess);
+	assert_int_equal(cudaLaunchKernel(&a, (dim3){ 1, 1, 1 }, (dim3){ 1, 1, 1 }, NULL, 0, b),
+			 cudaSuccess);
+	assert_int_not_equal(cudaStreamEndCapture(b, &graph),
+			     cudaSuccess); /* only its origin may end it */
 	assert_int_equal(cudaStreamEndCapture(a, &graph), cudaSuccess);
 	assert_int_equal(cudaGraphGetNodes(graph, NULL, &nodes), cudaSuccess);
 	assert_int_equal(nodes, 2);
@@ -418,7 +444,8 @@ static void *churn(void *seed) /* NULL, or what went wrong */
 			return (void *)"a block was shared";
 		p[slot] = NULL;
 		size_t bytes = rand_r(&random) % 2 ? (size_t)(rand_r(&random) % 100000) + 1 : MIB;
-		int error = rand_r(&random) % 3 ? cudaMalloc((void **)&p[slot], bytes) : cudaMallocAsync((void **)&p[slot], bytes, NULL);
+		int error = rand_r(&random) % 3 ? cudaMalloc((void **)&p[slot], bytes)
+						: cudaMallocAsync((void **)&p[slot], bytes, NULL);
 		if (!error)
 			*p[slot] = (char)(uintptr_t)seed;
 		else
@@ -442,7 +469,8 @@ static void threads_share_the_device(void **state)
 		if (complaint)
 			fail_msg("%s", (char *)complaint);
 	}
-	assert_int_equal(cudaDeviceSynchronize(), cudaSuccess); /* the pool gives back what it reserved */
+	assert_int_equal(cudaDeviceSynchronize(),
+			 cudaSuccess); /* the pool gives back what it reserved */
 	assert_int_equal(free_bytes(), BESIDE);
 }
 
