@@ -16,6 +16,7 @@
 	X(cudaMemGetInfo)                      \
 	X(cudaDeviceGetMemPool)                \
 	X(cudaMemPoolGetAttribute)             \
+	X(cudaGetLastError)                    \
 	X(cudaStreamIsCapturing)               \
 	X(cudaThreadExchangeStreamCaptureMode) \
 	X(cudaRuntimeGetVersion)               \
@@ -43,12 +44,21 @@ void cuda_forget(void)
 	real.asked = 0;
 }
 
+/* Did the question get an answer? The runtime remembers a failing call; the job must not find ours
+ * in its last error. */
+static int answered(cudaError_t e)
+{
+	if (e != cudaSuccess && real.cudaGetLastError)
+		(void)real.cudaGetLastError();
+	return e == cudaSuccess;
+}
+
 int cuda_current_device(void)
 {
 	int device;
 
 	find();
-	return real.cudaGetDevice && real.cudaGetDevice(&device) == cudaSuccess ? device : -1;
+	return real.cudaGetDevice && answered(real.cudaGetDevice(&device)) ? device : -1;
 }
 
 int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes)
@@ -66,7 +76,7 @@ int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes)
 	e = real.cudaMemGetInfo(&f, &t);
 	if (real.cudaThreadExchangeStreamCaptureMode)
 		real.cudaThreadExchangeStreamCaptureMode(&mode);
-	if (e != cudaSuccess)
+	if (!answered(e))
 		return -1;
 	*free_bytes = f;
 	*total_bytes = t;
@@ -79,7 +89,7 @@ int cuda_is_capturing(void *stream)
 
 	find();
 	return real.cudaStreamIsCapturing &&
-	       real.cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+	       answered(real.cudaStreamIsCapturing(stream, &status)) &&
 	       status != cudaStreamCaptureStatusNone;
 }
 
@@ -89,10 +99,9 @@ int cuda_pool(int device, void *pool, uint64_t *used, uint64_t *reserved)
 
 	find();
 	if (!real.cudaDeviceGetMemPool || !real.cudaMemPoolGetAttribute ||
-	    (!p && real.cudaDeviceGetMemPool(&p, device) != cudaSuccess) ||
-	    real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrUsedMemCurrent, used) != cudaSuccess ||
-	    real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrReservedMemCurrent, reserved) !=
-		    cudaSuccess)
+	    (!p && !answered(real.cudaDeviceGetMemPool(&p, device))) ||
+	    !answered(real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrUsedMemCurrent, used)) ||
+	    !answered(real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrReservedMemCurrent, reserved)))
 		return -1;
 	return 0;
 }
