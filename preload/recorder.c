@@ -84,6 +84,12 @@ static void stop(enum mt_lost reason, int e)
 	background_wake();
 }
 
+/* Segments are added by whoever prepares one, and looked through by the helper. */
+static uint64_t segments(void)
+{
+	return __atomic_load_n(&r.file.header->segments, __ATOMIC_ACQUIRE);
+}
+
 static struct slot *add_slot(void *records, uint64_t offset, size_t bytes)
 {
 	struct mt_header *h = r.file.header;
@@ -128,7 +134,7 @@ static struct slot *reuse(void)
 	struct mt_header *h = r.file.header;
 	struct slot *oldest = NULL;
 
-	for (unsigned i = 0; i < h->segments; i++)
+	for (unsigned i = 0; i < segments(); i++)
 		if (expendable(&r.slot[i]) &&
 		    (!oldest || r.slot[i].entry->first_sequence < oldest->entry->first_sequence))
 			oldest = &r.slot[i];
@@ -146,11 +152,10 @@ static struct slot *reuse(void)
  * held. */
 static struct slot *prepare(void)
 {
-	struct mt_header *h = r.file.header;
 	uint64_t offset;
 	void *p;
 
-	if (h->segments >= r.max_segments)
+	if (segments() >= r.max_segments)
 		return reuse();
 	p = recorder_grow(r.segment_bytes, &offset);
 	if (!p)
@@ -247,16 +252,15 @@ uint64_t recorder_write(const struct mt_record *record)
 
 int recorder_next_full(struct recorder_full *full)
 {
-	struct mt_header *h = r.file.header;
 	struct slot *done = NULL, *following = NULL;
 
-	for (unsigned i = 0; i < h->segments; i++)
+	for (unsigned i = 0; i < segments(); i++)
 		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) ==
 		    r.replayed)
 			done = &r.slot[i];
 	if (!done)
 		return 0;
-	for (unsigned i = 0; i < h->segments; i++)
+	for (unsigned i = 0; i < segments(); i++)
 		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) ==
 		    r.replayed + done->capacity)
 			following = &r.slot[i];
@@ -351,7 +355,7 @@ static int used_behind(uint64_t offset)
 {
 	const struct mt_header *h = r.file.header;
 
-	for (unsigned i = 0; i < h->segments; i++) {
+	for (unsigned i = 0; i < segments(); i++) {
 		const struct mt_segment *e = &h->segment[i];
 		if (e->first_sequence != MT_UNKNOWN && e->offset > offset)
 			return 1;
@@ -378,7 +382,7 @@ static void seal(struct slot *s)
 		s->entry->capacity = used;
 	if (used_behind(s->entry->offset))
 		return;
-	for (unsigned i = 0; i < h->segments; i++)
+	for (unsigned i = 0; i < segments(); i++)
 		if (h->segment[i].first_sequence == MT_UNKNOWN)
 			h->segment[i] = (struct mt_segment){ .first_sequence = MT_UNKNOWN };
 	(void)!ftruncate(
