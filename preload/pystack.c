@@ -299,6 +299,8 @@ static const void *readable_thread(void)
 /*
  * The hash of a stack is a sum of products (code + key) * (instruction + key), each frame with keys
  * of its own: no product waits for another, so that following the chain of frames is all it costs.
+ * The keys are powers, not multiples: with multiples, stacks that differ in where the same frames
+ * stand collide.
  */
 static uint64_t hash_stack(const void *frame, uint32_t module)
 {
@@ -309,8 +311,8 @@ static uint64_t hash_stack(const void *frame, uint32_t module)
 
 	for (unsigned n = 0; frame && n < MAX_FRAMES; n++) {
 		hash += (FIELD(uint64_t, frame, code) + key) *
-			((FIELD(uint64_t, frame, instr) & mask) + (key << 17 | 1));
-		key += 0xd1342543de82ef95u;
+			((FIELD(uint64_t, frame, instr) & mask) + (key << 32 | key >> 32));
+		key *= 0xd1342543de82ef95u;
 		frame = FIELD(const void *, frame, previous);
 	}
 	hash ^= hash >> 32;
