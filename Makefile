@@ -26,7 +26,8 @@ UNIT_SRC     := $(wildcard tests/unit/test_*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 UNITS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC)) $(patsubst tests/preload/%.c,$(BUILD)/tests/preload_%,$(wildcard tests/preload/test_*.c)) \
-         $(patsubst tests/sim/%.c,$(BUILD)/tests/sim_%,$(wildcard tests/sim/test_*.c))
+         $(patsubst tests/sim/%.c,$(BUILD)/tests/sim_%,$(wildcard tests/sim/test_*.c)) \
+         $(patsubst tests/model/%.c,$(BUILD)/tests/model_%,$(wildcard tests/model/test_*.c))
 
 .PHONY: all
 all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1
@@ -34,7 +35,7 @@ all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/l
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO)
 $(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA)
-$(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c)): ALLC += -Ianalyzer
+$(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
 
@@ -57,12 +58,16 @@ $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
 	ln -sf ../libcudasim.so $@
 
 $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
-	$(CC) $(LINK) $^ -o $@ -ljansson
+	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm
 
 # ---- tests ----
 $(BUILD)/tests/test_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/test_%.o $(call obj,$(wildcard tests/unit/write_*.c))
 	@mkdir -p $(@D)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson
+	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm
+
+$(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/model/%.o
+	@mkdir -p $(@D)
+	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm
 
 # The recorder's side runs without the preload: everything but the exported hooks.
 $(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
@@ -76,7 +81,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test test-all bench demo setup lint install clean help cuda-headers
+.PHONY: test test-all bench demo setup fuzz lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -95,6 +100,17 @@ bench:          ## what tracing costs, against what one would use instead
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh
 
+# Needs clang. FUZZ_TIME seconds a target; what is found is left in build-fuzz.
+FUZZ_TIME ?= 600
+fuzz:           ## hostile traces and configurations, ten minutes each (libFuzzer; FUZZ_TIME=60 for a minute)
+	@mkdir -p build-fuzz/trace build-fuzz/config
+	for t in trace config; do \
+		clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZING_WITH_LIBFUZZER -DMEMTRACE_VERSION='"$(VERSION)"' -Iinclude \
+			-Ianalyzer -Itests/unit tests/unit/fuzz_$$t.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) \
+			-ljansson -lyaml -lm -o build-fuzz/fuzz_$$t || exit 1; \
+		(cd build-fuzz && ./fuzz_$$t -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 $$t) || exit 1; \
+	done
+
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
 	@tests/lint.sh $(BUILD)
 
@@ -105,6 +121,8 @@ install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim
 	ln -sf ../libcudasim.so $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/libcuda.so.1
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -d $(DESTDIR)$(PREFIX)/share/man/man5
+	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
 
 clean:          ## remove what was built
 	rm -rf build build-*

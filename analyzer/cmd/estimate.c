@@ -1,0 +1,215 @@
+/* memtrace estimate: what should this job need? */
+#include "command.h"
+#include "model/job.h"
+#include "model/output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+	const char *system, *explain, *gpu, *unused;
+	int json, raw_bytes, show_config, color, world_size, format;
+	struct job job;
+};
+
+static int answer_add(struct answer *a, const struct system *s, struct err *e)
+{
+	struct estimate *out = &a->estimates[a->count];
+
+	if (!estimate_make(out, s, a->config, 1, e)) {
+		a->count++;
+		return 0;
+	}
+	estimate_release(out);
+	a->refusals[a->refusal_count].system = s;
+	snprintf(a->refusals[a->refusal_count].reason, sizeof(a->refusals->reason), "%s", e->text);
+	a->refusal_count++;
+	return -1;
+}
+
+/* One system, or all of those that can answer. */
+static int answer_make(struct answer *a, const char *name, struct err *e)
+{
+	const struct system *one = NULL;
+
+	if (name && strcmp(name, "all")) {
+		one = system_find(name, e);
+		return one ? answer_add(a, one, e) : -1;
+	}
+	for (size_t i = 0; i < system_count; i++) {
+		struct err why = { 0 };
+
+		answer_add(a, systems[i], &why);
+	}
+	if (a->count)
+		return 0;
+	for (size_t i = 0; i < a->refusal_count; i++)
+		fprintf(stderr, "memtrace: %s: %s\n", a->refusals[i].system->name,
+			a->refusals[i].reason);
+	return err_set(e, "no system can answer");
+}
+
+static int unknown_term(const struct answer *a, const char *id, struct err *e)
+{
+	struct buf list = { 0 };
+
+	for (size_t i = 0; i < a->count; i++)
+		for (size_t j = 0; j < a->estimates[i].system->term_count; j++)
+			buf_addf(&list, "%s%s", list.length ? ", " : "",
+				 a->estimates[i].system->terms[j].id);
+	err_set(e, "--explain is \"%s\", expected one of %s", id, list.text);
+	buf_release(&list);
+	return -1;
+}
+
+static int print_deepspeed(const struct answer *a, struct buf *out, struct err *e)
+{
+	for (size_t i = 0; i < a->count; i++)
+		if (a->estimates[i].row_count) {
+			estimate_deepspeed(&a->estimates[i], out);
+			return 0;
+		}
+	for (size_t i = 0; i < a->refusal_count; i++)
+		if (a->refusals[i].system == &deepspeed_zero)
+			return err_set(e, "%s", a->refusals[i].reason);
+	return err_set(e, "--format deepspeed needs system deepspeed-zero");
+}
+
+static int print(const struct answer *a, const struct options *o, struct buf *out, struct err *e)
+{
+	struct style style = term_style((enum color_when)o->color);
+
+	style.raw_bytes = o->raw_bytes;
+	if (o->format == 1)
+		return print_deepspeed(a, out, e);
+	if (o->json || o->format == 2)
+		estimate_json(a, out);
+	else if (!o->explain)
+		estimate_text(a, &style, out);
+	else if (!estimate_explain(a, o->explain, &style, out))
+		return unknown_term(a, o->explain, e);
+	return 0;
+}
+
+/* Nothing fits only where a device is given. */
+static int fits(const struct answer *a)
+{
+	if (!a->memory)
+		return 1;
+	for (size_t i = 0; i < a->count; i++)
+		if (device_fit(a->estimates[i].total, a->memory) != FIT_RED)
+			return 1;
+	return 0;
+}
+
+static int estimate(const struct options *o)
+{
+	struct config c;
+	struct answer a = { .config = &c };
+	struct buf out = { 0 };
+	struct err e = { 0 };
+	int status = STATUS_USAGE;
+
+	config_init(&c);
+	a.estimates = xcalloc(system_count, sizeof(*a.estimates));
+	a.refusals = xcalloc(system_count, sizeof(*a.refusals));
+	if (job_read(&o->job, &c, o->world_size, o->gpu, &e) < 0)
+		goto fail;
+	if (o->show_config) {
+		config_show(&c, &out);
+		status = command_print(out.text ? out.text : "", out.length);
+		goto out;
+	}
+	a.memory = device_memory(&c, &e);
+	if (a.memory < 0 || answer_make(&a, o->system, &e) < 0 || print(&a, o, &out, &e) < 0)
+		goto fail;
+	status = command_print(out.text, out.length);
+	if (status == STATUS_FINE && !fits(&a))
+		status = STATUS_NO;
+	goto out;
+fail:
+	status = command_fail(STATUS_USAGE, &e);
+out:
+	for (size_t i = 0; i < a.count; i++)
+		estimate_release(&a.estimates[i]);
+	free(a.estimates);
+	free(a.refusals);
+	buf_release(&out);
+	config_release(&c);
+	return status;
+}
+
+static void help(const struct opt_set *set)
+{
+	command_help(
+		"estimate [OPTIONS] [--config FILE]... [--set KEY=VALUE]... [-- COMMAND [ARGUMENT...]]",
+		"Says what a job should need, as published documents count it, side by side.\n"
+		"FILE is our JSON, config.json, ds_config.json, a YAML of Megatron or Accelerate; COMMAND is the\n"
+		"job's command line (Megatron, DeepSpeed, Accelerate, torchtitan, Trainer). Later values win.",
+		set);
+	fputs("\nSystems:\n", stdout);
+	for (size_t i = 0; i < system_count; i++)
+		printf("  %-22s %s\n", systems[i]->name, systems[i]->title);
+}
+
+static int parse(struct options *o, struct opt_set *set, int argc, char **argv, struct err *e)
+{
+	int left = job_take(&o->job, JOB_ENV + 1, argc, argv, e), n;
+
+	if (left < 0)
+		return -1;
+	n = opt_parse(set, left, argv, e);
+	if (n < 0 || set->wants_help)
+		return n;
+	if (n)
+		return err_set(
+			e, "\"%s\" is not an option: configuration files are given with --config",
+			argv[1]);
+	if (job_is_empty(&o->job))
+		return err_set(
+			e, "estimate needs a job: --config FILE, --set KEY=VALUE, or -- COMMAND");
+	if (o->system && !strcmp(o->system, "memtrace"))
+		return system_find(o->system, e) ? 0 : -1;
+	return 0;
+}
+
+int cmd_estimate(int argc, char **argv)
+{
+	struct options o = { .system = NULL };
+	const struct opt rows[] = {
+		{ "config", 0, OPT_TEXT, &o.unused, "FILE", "a configuration file; may be repeated",
+		  0, 0 },
+		{ "set", 0, OPT_TEXT, &o.unused, "K=V", "one value; may be repeated", 0, 0 },
+		{ "env", 0, OPT_TEXT, &o.unused, "K=V",
+		  "a variable of the job's environment; may be repeated", 0, 0 },
+		{ "system", 0, OPT_TEXT, &o.system, "NAME|all", "who estimates (all)", 0, 0 },
+		{ "world-size", 0, OPT_COUNT, &o.world_size, "N", "GPUs of the job", 1, 100000000 },
+		{ "gpu", 0, OPT_TEXT, &o.gpu, "NAME", "the GPU: does it fit, by the rule of 80 %",
+		  0, 0 },
+		{ "explain", 0, OPT_TEXT, &o.explain, "TERM",
+		  "formula, values, source and number of a term", 0, 0 },
+		{ "show-config", 0, OPT_FLAG, &o.show_config, NULL,
+		  "every key, its value and where it is from", 0, 0 },
+		{ "format", 0, OPT_CHOICE, &o.format, "text|deepspeed|json",
+		  "deepspeed: the table that DeepSpeed's own tool prints", 0, 0 },
+		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
+		  0 },
+		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
+		  "colours (auto: on a terminal)", 0, 0 },
+	};
+	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
+	struct err e = { 0 };
+	int status;
+
+	status = parse(&o, &set, argc, argv, &e);
+	if (set.wants_help) {
+		help(&set);
+		status = STATUS_FINE;
+	} else {
+		status = status < 0 ? command_fail(STATUS_USAGE, &e) : estimate(&o);
+	}
+	job_release(&o.job);
+	return status;
+}

@@ -1,0 +1,303 @@
+/* Accelerate: its YAML, and the environment that `accelerate launch` makes of it. One table serves
+ * both. */
+#include "config/formats.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { DEEPSPEED = 1, FSDP = 2, MEGATRON = 4 };
+
+struct seen {
+	unsigned bits;
+	char precision[16]; /* "bf16": what it means depends on who shards */
+	char origin[128];
+};
+
+static int take_type(struct reading *r, int field, const char *value)
+{
+	struct seen *s = r->state;
+
+	(void)field;
+	s->bits |= !strcmp(value, "DEEPSPEED")     ? DEEPSPEED
+		   : !strcmp(value, "FSDP")        ? FSDP
+		   : !strcmp(value, "MEGATRON_LM") ? MEGATRON
+						   : 0;
+	return 0;
+}
+
+/* ACCELERATE_USE_FSDP=true; the field is the bit */
+static int take_use(struct reading *r, int field, const char *value)
+{
+	struct seen *s = r->state;
+
+	(void)field;
+	if (parse_bool(value) == 1)
+		s->bits |= strstr(r->key, "deepspeed") ? DEEPSPEED
+			   : strstr(r->key, "fsdp")    ? FSDP
+						       : MEGATRON;
+	return 0;
+}
+
+static int take_precision(struct reading *r, int field, const char *value)
+{
+	struct seen *s = r->state;
+
+	(void)field;
+	if (strcmp(value, "no") && strcmp(value, "bf16") && strcmp(value, "fp16") &&
+	    strcmp(value, "fp8"))
+		return err_set(r->e, "%s: %s is \"%.60s\", but must be one of: no fp16 bf16 fp8",
+			       r->origin, r->key, value);
+	snprintf(s->precision, sizeof(s->precision), "%s", value);
+	snprintf(s->origin, sizeof(s->origin), "%s", r->origin);
+	return 0;
+}
+
+/* Version 1's sharding strategies, by name or number; version 2 says only whether to reshard. */
+static int take_strategy(struct reading *r, int field, const char *value)
+{
+	static const struct {
+		const char *name, *number, *stage, *reshard;
+	} strategies[] = {
+		{ "FULL_SHARD", "1", "3", "true" },          { "SHARD_GRAD_OP", "2", "2", "false" },
+		{ "NO_SHARD", "3", "0", "false" },           { "HYBRID_SHARD", "4", "3", "true" },
+		{ "HYBRID_SHARD_ZERO2", "5", "2", "false" },
+	};
+
+	(void)field;
+	if (!strcmp(value, "None"))
+		return 0;
+	if (strstr(r->key, "reshard") && parse_bool(value) >= 0 && strlen(value) > 1)
+		return config_put(r, CONFIG_reshard_after_forward, value);
+	for (size_t i = 0; i < ARRAY_SIZE(strategies); i++) {
+		if (strcmp(value, strategies[i].name) && strcmp(value, strategies[i].number))
+			continue;
+		if (i >= 3)
+			config_note(
+				r->c,
+				"%s: %s shards within a node; data_parallel_replicate_size says how many copies",
+				r->origin, strategies[i].name);
+		return config_put(r, CONFIG_zero_stage, strategies[i].stage) ||
+				       config_put(r, CONFIG_reshard_after_forward,
+						  strategies[i].reshard)
+			       ? -1
+			       : 0;
+	}
+	return err_set(
+		r->e,
+		"%s: %s is \"%.60s\", but must be one of: FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD true false",
+		r->origin, r->key, value);
+}
+
+static int take_offload(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (parse_bool(value) != 1)
+		return 0;
+	return config_put(r, CONFIG_offload_param, "cpu") ||
+			       config_put(r, CONFIG_offload_optimizer, "cpu")
+		       ? -1
+		       : 0;
+}
+
+static int take_checkpointing(struct reading *r, int field, const char *value)
+{
+	return parse_bool(value) == 1 ? config_put(r, field, "full") : 0;
+}
+
+static int take_file(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	return !strcmp(value, "None") || !*value ? 0 : config_read_path(r, value, 1);
+}
+
+/* "None" is what the environment carries for what was not given. */
+static int take(struct reading *r, int field, const char *value)
+{
+	if (!strcmp(value, "None") || !strcmp(value, "none") || !*value)
+		return 0;
+	return config_put(r, field, value);
+}
+
+static int take_dynamo(struct reading *r, int field, const char *value)
+{
+	return config_put(r, field, !strcasecmp(value, "no") ? "false" : "true");
+}
+
+#define F "fsdp_config.fsdp_"
+#define D "deepspeed_config."
+#define M "megatron_lm_config.megatron_lm_"
+#define P "parallelism_config.parallelism_config_"
+
+static const struct key_row rows[] = {
+	{ "distributed_type", -1, take_type },
+	{ "use_deepspeed", -1, take_use },
+	{ "use_fsdp", -1, take_use },
+	{ "use_megatron_lm", -1, take_use },
+	{ "mixed_precision", -1, take_precision },
+	{ "num_processes", CONFIG_world_size, take },
+	{ "num_machines", CONFIG_num_nodes, take },
+	{ "gradient_accumulation_steps", CONFIG_gradient_accumulation_steps, take },
+	{ "dynamo_backend", CONFIG_torch_compile, take_dynamo },
+	{ "dynamo_config.dynamo_backend", CONFIG_torch_compile, take_dynamo },
+	{ F "sharding_strategy", -1, take_strategy },
+	{ F "reshard_after_forward", -1, take_strategy },
+	{ F "offload_params", -1, take_offload },
+	{ F "activation_checkpointing", CONFIG_recompute_granularity, take_checkpointing },
+	{ F "transformer_layer_cls_to_wrap", CONFIG_fsdp_units, take },
+	{ F "transformer_cls_to_wrap", CONFIG_fsdp_units, take },
+	{ D "deepspeed_config_file", -1, take_file },
+	{ D "config_file", -1, take_file },
+	{ D "zero_stage", CONFIG_zero_stage, take },
+	{ D "gradient_accumulation_steps", CONFIG_gradient_accumulation_steps, take },
+	{ D "gradient_clipping", CONFIG_clip_grad, take },
+	{ D "offload_optimizer_device", CONFIG_offload_optimizer, NULL },
+	{ D "offload_param_device", CONFIG_offload_param, NULL },
+	{ D "zero3_init_flag", CONFIG_zero_init, take },
+	{ D "zero3_init", CONFIG_zero_init, take },
+	{ M "tp_degree", CONFIG_tensor_model_parallel_size, take },
+	{ M "pp_degree", CONFIG_pipeline_model_parallel_size, take },
+	{ M "num_micro_batches", CONFIG_num_microbatches, take },
+	{ M "gradient_clipping", CONFIG_clip_grad, take },
+	{ M "sequence_parallelism", CONFIG_sequence_parallel, take },
+	{ M "recompute_activations", CONFIG_recompute_granularity, take_checkpointing },
+	{ M "recompute_granularity", CONFIG_recompute_granularity, take },
+	{ M "recompute_method", CONFIG_recompute_method, take },
+	{ M "recompute_num_layers", CONFIG_recompute_num_layers, take },
+	{ M "use_distributed_optimizer", CONFIG_use_distributed_optimizer, take },
+	{ M "expert_model_parallel_size", CONFIG_expert_model_parallel_size, take },
+	{ M "expert_tensor_parallel_size", CONFIG_expert_tensor_parallel_size, take },
+	{ M "context_parallel_size", CONFIG_context_parallel_size, take },
+	{ M "attention_dropout", CONFIG_attention_dropout, take },
+	{ M "hidden_dropout", CONFIG_hidden_dropout, take },
+	{ M "optimizer_cpu_offload", CONFIG_optimizer_cpu_offload, take },
+	{ P "dp_replicate_size", CONFIG_data_parallel_replicate_size, take },
+	{ P "tp_size", CONFIG_tensor_model_parallel_size, take },
+	{ P "cp_size", CONFIG_context_parallel_size, take },
+};
+
+/* What a sharder does with `mixed_precision`: DeepSpeed and Megatron keep 16-bit weights, everyone
+ * else fp32 ones. */
+static int finish(struct reading *r, struct seen *s)
+{
+	struct config *c = r->c;
+	int is_16bit = s->bits & (DEEPSPEED | MEGATRON) || c->automatic[CONFIG_precision] ||
+		       config_has(c, CONFIG_reduce_bucket_size) ||
+		       (config_has(c, CONFIG_precision) && strstr(c->precision, "-mixed"));
+	const char *kind = is_16bit ? "mixed" : "autocast";
+	char text[40];
+
+	r->origin = s->origin;
+	r->key = "mixed_precision";
+	if (!strcmp(s->precision, "no"))
+		snprintf(text, sizeof(text), "fp32");
+	else
+		snprintf(text, sizeof(text), "%s-%s",
+			 !strcmp(s->precision, "fp8") ? "bf16" : s->precision, kind);
+	if (s->precision[0] && config_put(r, CONFIG_precision, text))
+		return -1;
+	if (!strcmp(s->precision, "fp8"))
+		config_note(c, "%s: fp8 is estimated as bf16", s->origin);
+	if (s->bits & FSDP) {
+		if (config_put_default(c, CONFIG_zero_stage, "3", "FSDP", r->e) ||
+		    config_put_default(c, CONFIG_reshard_after_forward, "true", "FSDP's default",
+				       r->e))
+			return -1;
+	}
+	if (s->bits & DEEPSPEED &&
+	    config_put_default(c, CONFIG_zero_stage, "2", "Accelerate's default", r->e))
+		return -1;
+	c->from_framework |= s->bits != 0;
+	r->origin = "accelerate";
+	return 0;
+}
+
+static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, NULL };
+
+int config_read_accelerate(struct reading *r, const struct node *root, const char *name)
+{
+	struct seen s = { 0, "", "" };
+
+	r->state = &s;
+	if (config_read_flat(r, &table, root, name))
+		return -1;
+	if (node_find(root, "deepspeed_config") && !s.bits)
+		s.bits |= DEEPSPEED;
+	return finish(r, &s);
+}
+
+/* ---- the environment ---- */
+
+static const struct {
+	const char *variable, *key;
+} prefixes[] = {
+	{ "ACCELERATE_DEEPSPEED_", D }, { "ACCELERATE_", "" },        { "FSDP_", F },
+	{ "MEGATRON_LM_", M },          { "PARALLELISM_CONFIG_", P },
+};
+
+int config_read_accelerate_env(struct reading *r, char **env, unsigned count)
+{
+	struct seen s = { 0, "", "" };
+
+	r->state = &s;
+	for (unsigned i = 0; i < count; i++) {
+		const char *equals = strchr(env[i], '=');
+		char key[128] = "", origin[96];
+
+		for (size_t p = 0; equals && p < ARRAY_SIZE(prefixes) && !*key; p++) {
+			size_t n = strlen(prefixes[p].variable);
+
+			if (!strncmp(env[i], prefixes[p].variable, n))
+				snprintf(key, sizeof(key), "%s%.*s", prefixes[p].key,
+					 (int)(equals - env[i] - (ptrdiff_t)n), env[i] + n);
+		}
+		for (char *at = key; *at; at++)
+			*at = (char)tolower((unsigned char)*at);
+		if (!*key)
+			continue;
+		snprintf(origin, sizeof(origin), "environment: %.*s", (int)(equals - env[i]),
+			 env[i]);
+		r->origin = origin;
+		if (config_read_key(r, &table, key, equals + 1))
+			return -1;
+		r->origin = "environment";
+	}
+	if ((s.bits || s.precision[0]) && finish(r, &s))
+		return -1;
+	r->origin = "environment";
+	r->state = NULL;
+	return 0;
+}
+
+/* ---- `accelerate launch` ---- */
+
+int config_read_accelerate_flags(struct reading *r, const struct flags *f)
+{
+	static const char *const sections[][2] = { { "fsdp_", "fsdp_config." },
+						   { "megatron_lm_", "megatron_lm_config." },
+						   { "parallelism_config_",
+						     "parallelism_config." } };
+	struct seen s = { 0, "", "" };
+	int status = 0;
+
+	r->state = &s;
+	for (size_t i = 0; i < f->count && !status; i++) {
+		const struct flag *flag = &f->at[i];
+		const char *section = key_row_find(rows, ARRAY_SIZE(rows), flag->key) ? "" : D;
+		char key[320];
+
+		for (size_t p = 0; p < ARRAY_SIZE(sections); p++)
+			if (!strncmp(flag->key, sections[p][0], strlen(sections[p][0])))
+				section = sections[p][1];
+		snprintf(key, sizeof(key), "%s%s", section, flag->key);
+		r->origin = flag->written;
+		status = config_read_key(r, &table, key, flag->value ? flag->value : "true");
+	}
+	if (!status && (s.bits || s.precision[0]))
+		status = finish(r, &s);
+	r->origin = "command line";
+	r->state = NULL;
+	return status;
+}

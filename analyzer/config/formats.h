@@ -1,0 +1,60 @@
+/* The readers, one file a format. `name` is the file as messages name it; all set fields of r->c
+ * and nothing else. */
+#ifndef CONFIG_FORMATS_H
+#define CONFIG_FORMATS_H
+
+#include "config/reader.h"
+
+/* ---- files ---- */
+int config_read_own(struct reading *r, const struct node *root, const char *name);
+int config_read_hf(struct reading *r, const struct node *root, const char *name);
+int config_read_deepspeed(struct reading *r, const struct node *root, const char *name);
+int config_read_accelerate(struct reading *r, const struct node *root, const char *name);
+int config_read_megatron_yaml(struct reading *r, const struct node *root, const char *name);
+int config_read_trainer_file(struct reading *r, const struct node *root, const char *name);
+
+/* ---- command lines ---- */
+
+/* One flag of a command line. */
+struct flag {
+	char *written; /* "--num-layers" */
+	char *key;     /* "num_layers"; of torchtitan "training.seq_len" */
+	char *value;   /* several are joined by commas; NULL: none followed */
+	int joined;    /* --a=b */
+};
+
+struct flags {
+	struct flag *at;
+	size_t count;
+};
+
+const struct flag *flags_find(const struct flags *f, const char *key);
+
+int config_read_megatron(struct reading *r, const struct flags *f);
+int config_read_trainer(struct reading *r, const struct flags *f);
+int config_read_torchtitan(struct reading *r, const struct flags *f);
+/* --deepspeed_config FILE|BASE64, --deepspeed FILE */
+int config_read_deepspeed_flags(struct reading *r, const struct flags *f);
+int config_read_accelerate_env(struct reading *r, char **env, unsigned count);
+/* what stands between `accelerate launch` and the script */
+int config_read_accelerate_flags(struct reading *r, const struct flags *f);
+/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. argv[0] is the
+ * launcher. */
+int config_read_launcher(struct reading *r, const char *launcher, const struct flags *f);
+
+/* config_read_command; `lenient`: files that it names need not be here. */
+int config_read_arguments(struct config *c, int argc, char **argv, char **env, unsigned env_count,
+			  int lenient, struct err *e);
+
+/* Does a command line look like this framework's? */
+int megatron_knows(const struct flags *f);
+int trainer_knows(const struct flags *f);
+int torchtitan_knows(const struct flags *f);
+
+/* Reads a file from within another; `lenient`: a file that is not there is a note. */
+int config_read_path(struct reading *r, const char *path, int lenient);
+/* A file's text that is in memory. */
+int config_read_text(struct reading *r, const char *text, size_t length, const char *name,
+		     int is_yaml);
+
+#endif

@@ -1,0 +1,395 @@
+/* Hugging Face's config.json: transformers' names, and what each architecture's code fixes. */
+#include "config/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "config/reader.h"
+
+/* ---- values that need a look ---- */
+
+static int take_attention_bias(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	return config_put(r, CONFIG_add_qkv_bias, value) ||
+			       config_put(r, CONFIG_attention_output_bias, value)
+		       ? -1
+		       : 0;
+}
+
+/* T5's "gated-gelu" */
+static int take_gated(struct reading *r, int field, const char *value)
+{
+	return config_put(r, field, strncmp(value, "gated", 5) ? "false" : "true");
+}
+
+static int take_attention(struct reading *r, int field, const char *value)
+{
+	return config_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
+}
+
+static const struct key_row rows[] = {
+	{ "num_hidden_layers", CONFIG_num_layers, NULL },
+	{ "n_layer", CONFIG_num_layers, NULL },
+	{ "num_layers", CONFIG_num_layers, NULL },
+	{ "hidden_size", CONFIG_hidden_size, NULL },
+	{ "n_embd", CONFIG_hidden_size, NULL },
+	{ "d_model", CONFIG_hidden_size, NULL },
+	{ "num_attention_heads", CONFIG_num_attention_heads, NULL },
+	{ "n_head", CONFIG_num_attention_heads, NULL },
+	{ "num_heads", CONFIG_num_attention_heads, NULL },
+	{ "num_key_value_heads", CONFIG_num_query_groups, NULL },
+	{ "intermediate_size", CONFIG_ffn_hidden_size, NULL },
+	{ "n_inner", CONFIG_ffn_hidden_size, NULL },
+	{ "d_ff", CONFIG_ffn_hidden_size, NULL },
+	{ "head_dim", CONFIG_kv_channels, NULL },
+	{ "d_kv", CONFIG_kv_channels, NULL },
+	{ "vocab_size", CONFIG_vocab_size, NULL },
+	{ "max_position_embeddings", CONFIG_max_position_embeddings, NULL },
+	{ "n_positions", CONFIG_max_position_embeddings, NULL },
+	{ "tie_word_embeddings", CONFIG_untie_embeddings_and_output_weights, take_not },
+	{ "attention_bias", -1, take_attention_bias },
+	{ "qkv_bias", CONFIG_add_qkv_bias, NULL },
+	{ "mlp_bias", CONFIG_mlp_bias, NULL },
+	{ "attention_dropout", CONFIG_attention_dropout, NULL },
+	{ "attn_pdrop", CONFIG_attention_dropout, NULL },
+	{ "hidden_dropout", CONFIG_hidden_dropout, NULL },
+	{ "resid_pdrop", CONFIG_hidden_dropout, NULL },
+	{ "dropout_rate", CONFIG_hidden_dropout, NULL },
+	{ "num_local_experts", CONFIG_num_experts, NULL },
+	{ "num_experts", CONFIG_num_experts, NULL },
+	{ "n_routed_experts", CONFIG_num_experts, NULL },
+	{ "num_experts_per_tok", CONFIG_moe_router_topk, NULL },
+	{ "moe_intermediate_size", CONFIG_moe_ffn_hidden_size, NULL },
+	{ "shared_expert_intermediate_size", CONFIG_moe_shared_expert_intermediate_size, NULL },
+	{ "q_lora_rank", CONFIG_q_lora_rank, NULL },
+	{ "kv_lora_rank", CONFIG_kv_lora_rank, NULL },
+	{ "qk_nope_head_dim", CONFIG_qk_head_dim, NULL },
+	{ "qk_rope_head_dim", CONFIG_qk_pos_emb_head_dim, NULL },
+	{ "v_head_dim", CONFIG_v_head_dim, NULL },
+	{ "relative_attention_num_buckets", CONFIG_relative_attention_num_buckets, NULL },
+	{ "feed_forward_proj", CONFIG_swiglu, take_gated },
+	{ "_attn_implementation", CONFIG_attention, take_attention },
+	{ "attn_implementation", CONFIG_attention, take_attention },
+	{ "transformers_version", CONFIG_transformers_version, NULL },
+};
+
+/* What an architecture is before its file says more: its code, and the defaults of its class that
+ * files leave out. "" is every architecture. */
+static const struct {
+	const char *type;
+	enum config_field field;
+	const char *value;
+} defaults[] = {
+	{ "", CONFIG_normalization, "RMSNorm" },
+	{ "", CONFIG_swiglu, "true" },
+	{ "", CONFIG_add_bias_linear, "false" },
+	{ "", CONFIG_add_qkv_bias, "false" },
+	{ "", CONFIG_attention_output_bias, "false" },
+	{ "", CONFIG_mlp_bias, "false" },
+	{ "", CONFIG_qk_layernorm, "false" },
+	{ "", CONFIG_norms_per_layer, "2" },
+	{ "", CONFIG_position_embedding_type, "rope" },
+	{ "", CONFIG_untie_embeddings_and_output_weights, "true" },
+	{ "", CONFIG_multi_latent_attention, "false" },
+	{ "", CONFIG_framework, "transformers" },
+	{ "mistral", CONFIG_num_query_groups, "8" },
+	{ "qwen2", CONFIG_add_qkv_bias, "true" },
+	{ "qwen3", CONFIG_qk_layernorm, "true" },
+	{ "qwen3", CONFIG_kv_channels, "128" },
+	{ "gemma", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "gemma", CONFIG_kv_channels, "256" },
+	{ "gemma2", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "gemma2", CONFIG_kv_channels, "256" },
+	{ "gemma2", CONFIG_norms_per_layer, "4" },
+	{ "gemma3_text", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "gemma3_text", CONFIG_norms_per_layer, "4" },
+	{ "gemma3_text", CONFIG_qk_layernorm, "true" },
+	{ "gemma3_text", CONFIG_kv_channels, "256" },
+	{ "gemma3_text", CONFIG_num_attention_heads, "8" },
+	{ "gemma3_text", CONFIG_num_query_groups, "4" },
+	{ "gemma3_text", CONFIG_vocab_size, "262208" },
+	{ "gemma3_text", CONFIG_max_position_embeddings, "131072" },
+	{ "gpt2", CONFIG_normalization, "LayerNorm" },
+	{ "gpt2", CONFIG_swiglu, "false" },
+	{ "gpt2", CONFIG_add_bias_linear, "true" },
+	{ "gpt2", CONFIG_attention_output_bias, "true" },
+	{ "gpt2", CONFIG_mlp_bias, "true" },
+	{ "gpt2", CONFIG_position_embedding_type, "learned_absolute" },
+	{ "gpt2", CONFIG_max_position_embeddings, "1024" },
+	{ "gpt2", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "gpt2", CONFIG_attention_dropout, "0.1" },
+	{ "gpt2", CONFIG_hidden_dropout, "0.1" },
+	{ "gpt_neox", CONFIG_normalization, "LayerNorm" },
+	{ "gpt_neox", CONFIG_swiglu, "false" },
+	{ "gpt_neox", CONFIG_mlp_bias, "true" },
+	{ "gpt_neox", CONFIG_add_qkv_bias, "true" },
+	{ "gpt_neox", CONFIG_attention_output_bias, "true" },
+	{ "mixtral", CONFIG_num_query_groups, "8" },
+	{ "mixtral", CONFIG_num_experts, "8" },
+	{ "mixtral", CONFIG_moe_router_topk, "2" },
+	{ "qwen2_moe", CONFIG_add_qkv_bias, "true" },
+	{ "qwen2_moe", CONFIG_moe_shared_expert_gate, "true" },
+	{ "qwen3_moe", CONFIG_qk_layernorm, "true" },
+	{ "deepseek_v3", CONFIG_multi_latent_attention, "true" },
+	{ "deepseek_v3", CONFIG_q_lora_rank, "1536" },
+	{ "deepseek_v3", CONFIG_kv_lora_rank, "512" },
+	{ "deepseek_v3", CONFIG_qk_head_dim, "128" },
+	{ "deepseek_v3", CONFIG_qk_pos_emb_head_dim, "64" },
+	{ "deepseek_v3", CONFIG_v_head_dim, "128" },
+	{ "t5", CONFIG_swiglu, "false" },
+	{ "t5", CONFIG_position_embedding_type, "relative" },
+	{ "t5", CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ "t5", CONFIG_relative_attention_num_buckets, "32" },
+	{ "t5", CONFIG_kv_channels, "64" },
+	{ "t5", CONFIG_hidden_dropout, "0.1" },
+	{ "llama4_text", CONFIG_num_query_groups, "8" },
+	{ "llama4_text", CONFIG_kv_channels, "128" },
+	{ "llama4_text", CONFIG_moe_router_topk, "1" },
+};
+
+static const char *const types[] = {
+	"llama",       "mistral",     "qwen2",    "qwen3",       "gemma",   "gemma2",
+	"gemma3_text", "gpt2",        "gpt_neox", "phi3",        "mixtral", "qwen2_moe",
+	"qwen3_moe",   "deepseek_v3", "t5",       "llama4_text", NULL,
+};
+
+/* Fields that an earlier file may have left and that this architecture does not have. */
+static const enum config_field forgotten[] = {
+	CONFIG_num_query_groups,       CONFIG_kv_channels,
+	CONFIG_ffn_hidden_size,        CONFIG_num_experts,
+	CONFIG_moe_router_topk,        CONFIG_moe_ffn_hidden_size,
+	CONFIG_moe_layer_freq,         CONFIG_moe_shared_expert_intermediate_size,
+	CONFIG_moe_shared_expert_gate, CONFIG_q_lora_rank,
+	CONFIG_kv_lora_rank,           CONFIG_encoder_num_layers,
+	CONFIG_num_parameters,         CONFIG_padded_vocab_size,
+};
+
+static int put_defaults(struct reading *r, const char *type)
+{
+	char *origin = xasprintf("%s: %s's default", r->origin, type);
+	struct reading d = { r->c, "", origin, NULL, r->e, r->lenient, r->depth, NULL };
+	int status = 0;
+
+	for (size_t i = 0; !status && i < ARRAY_SIZE(forgotten); i++)
+		config_unset(r->c, forgotten[i]);
+	for (size_t i = 0; !status && i < ARRAY_SIZE(defaults); i++) {
+		if (*defaults[i].type && strcmp(defaults[i].type, type))
+			continue;
+		d.key = config_name(defaults[i].field);
+		status = config_put(&d, defaults[i].field, defaults[i].value);
+	}
+	free(origin);
+	return status;
+}
+
+static int64_t number(const struct node *map, const char *key, int64_t other)
+{
+	const struct node *n = node_find(map, key);
+
+	return n && n->kind == NODE_NUMBER ? strtoll(n->text, NULL, 10) : other;
+}
+
+static void mark(char *layers, int64_t count, const struct node *list, char bit)
+{
+	for (const struct node *n = list && list->kind == NODE_LIST ? list->first : NULL; n;
+	     n = n->next) {
+		int64_t i = n->kind == NODE_NUMBER ? strtoll(n->text, NULL, 10) : -1;
+
+		if (i >= 0 && i < count)
+			layers[i] = bit;
+	}
+}
+
+/* Which layers have experts, '1' or '0' each: four families, four ways to say it. */
+static void find_sparse(char *layers, int64_t count, const char *type, const struct node *map)
+{
+	const struct node *list = node_find(map, "moe_layers");
+	int deepseek = !strcmp(type, "deepseek_v3"), llama = !strcmp(type, "llama4_text");
+	int64_t dense = number(map, "first_k_dense_replace", 3);
+	int64_t step = number(map, llama ? "interleave_moe_layer_step" : "decoder_sparse_step", 1);
+
+	for (int64_t i = 0; i < count; i++)
+		layers[i] = (deepseek ? i >= dense : step > 0 && (i + 1) % step == 0) ? '1' : '0';
+	if (llama && list && list->kind == NODE_LIST) {
+		memset(layers, '0', (size_t)count);
+		mark(layers, count, list, '1');
+	} else if (!deepseek) {
+		mark(layers, count, node_find(map, "mlp_only_layers"), '0');
+	}
+}
+
+static int put_expert_layers(struct reading *r, const struct node *map, const char *type)
+{
+	int64_t count = r->c->num_layers;
+	struct buf list = { 0 };
+	char *layers;
+	int status;
+
+	if (!config_has(r->c, CONFIG_num_experts) || r->c->num_experts == 0)
+		return 0;
+	layers = xcalloc((size_t)count, 1);
+	find_sparse(layers, count, type, map);
+	buf_puts(&list, "[");
+	for (int64_t i = 0; i < count; i++)
+		buf_addf(&list, "%s%c", i ? "," : "", layers[i]);
+	buf_puts(&list, "]");
+	r->key = "moe_layer_freq";
+	status = config_put(r, CONFIG_moe_layer_freq, list.text);
+	buf_release(&list);
+	free(layers);
+	return status;
+}
+
+static int put_number(struct reading *r, enum config_field f, int64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	r->key = config_name(f);
+	return config_put(r, f, text);
+}
+
+/* What takes more than one key. */
+static int put_rest(struct reading *r, const struct node *map, const char *type)
+{
+	struct config *c = r->c;
+	int status = 0;
+
+	if (!strcmp(type, "t5")) {
+		int64_t layers = number(map, "num_layers", 6);
+
+		if (c->untie_embeddings_and_output_weights) {
+			config_note(
+				c,
+				"%s: transformers 5 ties T5's embeddings whatever the file says; version 4 has %lld parameters more",
+				r->origin, (long long)(c->vocab_size * c->hidden_size));
+			r->key = "tie_word_embeddings";
+			if (config_put(r, CONFIG_untie_embeddings_and_output_weights, "false"))
+				return -1;
+		}
+
+		status =
+			put_number(r, CONFIG_encoder_num_layers, layers) ||
+			put_number(r, CONFIG_num_layers, number(map, "num_decoder_layers", layers));
+	} else if (!strcmp(type, "deepseek_v3")) {
+		const struct node *rank = node_find(map, "q_lora_rank");
+
+		if (rank && rank->kind == NODE_NULL)
+			config_unset(c, CONFIG_q_lora_rank);
+		/* its head_dim and num_key_value_heads say nothing that latent attention uses */
+		config_unset(c, CONFIG_kv_channels);
+		config_unset(c, CONFIG_num_query_groups);
+		if (c->moe_ffn_hidden_size > 0)
+			status = put_number(r, CONFIG_moe_shared_expert_intermediate_size,
+					    c->moe_ffn_hidden_size *
+						    (number(map, "n_shared_experts", 1) & 0xffff));
+	} else if (!strcmp(type, "llama4_text")) {
+		status = put_number(r, CONFIG_moe_ffn_hidden_size, c->ffn_hidden_size) ||
+			 put_number(r, CONFIG_moe_shared_expert_intermediate_size,
+				    c->ffn_hidden_size) ||
+			 put_number(r, CONFIG_ffn_hidden_size,
+				    number(map, "intermediate_size_mlp", 16384));
+	} else if (!strcmp(type, "gpt_neox") && c->add_qkv_bias) {
+		r->key = "add_bias_linear";
+		status = config_put(r, CONFIG_add_bias_linear, "true");
+	} else if (!strcmp(type, "gpt2") && !config_has(c, CONFIG_ffn_hidden_size)) {
+		status = put_number(r, CONFIG_ffn_hidden_size, 4 * c->hidden_size);
+	}
+	if (status || !strcmp(type, "mixtral"))
+		return status ? -1 : 0;
+	return put_expert_layers(r, map, type);
+}
+
+static int check_needed(const struct reading *r, const char *type)
+{
+	static const struct {
+		enum config_field field;
+		const char *key, *gpt2, *t5;
+	} needed[] = {
+		{ CONFIG_num_layers, "num_hidden_layers", "n_layer", "num_layers" },
+		{ CONFIG_hidden_size, "hidden_size", "n_embd", "d_model" },
+		{ CONFIG_num_attention_heads, "num_attention_heads", "n_head", "num_heads" },
+		{ CONFIG_vocab_size, "vocab_size", "vocab_size", "vocab_size" },
+		{ CONFIG_ffn_hidden_size, "intermediate_size", NULL, "d_ff" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
+		const char *key = !strcmp(type, "gpt2") ? needed[i].gpt2
+				  : !strcmp(type, "t5") ? needed[i].t5
+							: needed[i].key;
+
+		if (key && !config_has(r->c, needed[i].field))
+			return err_set(
+				r->e,
+				"%s: no \"%s\", which a configuration of model_type \"%s\" needs",
+				r->origin, key, type);
+	}
+	return 0;
+}
+
+static int known_type(const char *type)
+{
+	for (size_t i = 0; types[i]; i++)
+		if (!strcmp(types[i], type))
+			return 1;
+	return 0;
+}
+
+/* A vision-language model's language model. */
+static const struct node *text_model(const struct node *root, struct reading *r)
+{
+	const struct node *text = node_find(root, "text_config");
+
+	if (!text || text->kind != NODE_MAP)
+		return root;
+	config_note(r->c, "%s: the language model alone (text_config) is estimated", r->origin);
+	return text;
+}
+
+static int read_rows(struct reading *r, const struct node *map, const char *name)
+{
+	struct reading_rows t = { rows, ARRAY_SIZE(rows), 0, NULL };
+
+	return config_read_rows(r, &t, map, name);
+}
+
+int config_read_hf(struct reading *r, const struct node *root, const char *name)
+{
+	const struct node *tie = node_find(root, "tie_word_embeddings"), *map, *type;
+	const char *what;
+
+	r->origin = name;
+	map = text_model(root, r);
+	type = node_find(map, "model_type");
+	if (!type && map != root)
+		what = "llama"; /* what LLaVA leaves out */
+	else if (!type || type->kind != NODE_STRING)
+		return err_set(r->e, "%s: no \"model_type\"", name);
+	else
+		what = type->text;
+	if (node_find(map, "quantization_config") || node_find(root, "quantization_config"))
+		config_note(r->c, "%s: quantization_config is not modelled", name);
+	if (!known_type(what))
+		config_note(
+			r->c,
+			"%s: model_type \"%s\" is unknown: read as llama's, parameters not counted",
+			name, what);
+	r->c->from_framework = 1;
+	config_unset(r->c, CONFIG_model_type);
+	r->key = "model_type";
+	if (put_defaults(r, what) || (known_type(what) && config_put(r, CONFIG_model_type, what)))
+		return -1;
+	if (read_rows(r, map, name))
+		return -1;
+	if (tie && map != root && !node_find(map, "tie_word_embeddings") &&
+	    tie->kind == NODE_BOOL) {
+		r->key = "tie_word_embeddings";
+		if (take_not(r, CONFIG_untie_embeddings_and_output_weights, tie->text))
+			return -1;
+	}
+	r->origin = name;
+	return check_needed(r, what) || put_rest(r, map, what) ? -1 : 0;
+}

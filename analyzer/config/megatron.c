@@ -1,0 +1,418 @@
+/*
+ * Megatron-LM's arguments: a command line, its argument YAML and Megatron-Bridge's run_config.yaml,
+ * all in snake case. An argument that is a field of its own name needs no row.
+ */
+#include "config/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/known.h"
+
+enum {
+	GROUP_QUERY = 1,
+	PRECISION = 2,
+	TOKENIZER_GPT2 = 4,
+	MULTI_LATENT = 8,
+	BRIDGE = 16,
+	PADS = 32
+};
+
+static void mark(struct reading *r, unsigned bit)
+{
+	if (r->state)
+		*(unsigned *)r->state |= bit;
+}
+
+/* --bf16, --fp16: 16-bit weights with fp32 masters */
+static int take_16bit(struct reading *r, int field, const char *value)
+{
+	const char *name = strstr(r->key, "bf16") ? "bf16-mixed" : "fp16-mixed";
+	int on = parse_bool(value);
+
+	if (on < 0)
+		return err_set(r->e, "%s: %s is \"%.60s\", but must be true or false", r->origin,
+			       r->key, value);
+	if (!on)
+		return 0;
+	if (r->state && *(unsigned *)r->state & PRECISION && r->c->precision &&
+	    strcmp(r->c->precision, name))
+		return err_set(r->e, "%s: %s contradicts %s (%s)", r->origin, r->key,
+			       r->c->precision, r->c->origin[field]);
+	mark(r, PRECISION);
+	return config_put(r, field, name);
+}
+
+/* Megatron-Bridge's mixed_precision: "bf16_mixed", "bf16_with_mxfp8_mixed" */
+static int take_recipe(struct reading *r, int field, const char *value)
+{
+	if (strstr(value, "fp8") && config_put(r, CONFIG_fp8_format, "hybrid"))
+		return -1;
+	return config_put(r, field,
+			  strstr(value, "fp16") && !strstr(value, "bf16") ? "fp16-mixed"
+									  : "bf16-mixed");
+}
+
+static int take_recompute_activations(struct reading *r, int field, const char *value)
+{
+	return parse_bool(value) == 1 ? config_put(r, field, "selective") : 0;
+}
+
+static int take_rotary(struct reading *r, int field, const char *value)
+{
+	return parse_bool(value) == 1 ? config_put(r, field, "rope") : 0;
+}
+
+static int take_backend(struct reading *r, int field, const char *value)
+{
+	static const char *const names[][2] = {
+		{ "flash", "flash" },     { "fused", "flash" },   { "auto", "flash" },
+		{ "unfused", "unfused" }, { "local", "unfused" },
+	};
+	const char *dot = strrchr(value, '.'); /* Bridge writes "AttnBackend.flash" */
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcmp(dot ? dot + 1 : value, names[i][0]))
+			return config_put(r, field, names[i][1]);
+	return err_set(r->e,
+		       "%s: %s is \"%.60s\", but must be one of: flash fused unfused local auto",
+		       r->origin, r->key, value);
+}
+
+static int take_flash(struct reading *r, int field, const char *value)
+{
+	return parse_bool(value) == 1 ? config_put(r, field, "flash") : 0;
+}
+
+static int take_group_query(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (parse_bool(value) == 1)
+		mark(r, GROUP_QUERY);
+	return 0;
+}
+
+static int take_latent(struct reading *r, int field, const char *value)
+{
+	if (parse_bool(value) == 1)
+		mark(r, MULTI_LATENT);
+	return config_put(r, field, value);
+}
+
+/* GPT-2's merges are GPT-2's vocabulary. */
+static int take_tokenizer(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (!strcmp(r->key, "merge_file") || !strcmp(value, "GPT2BPETokenizer"))
+		mark(r, TOKENIZER_GPT2);
+	return 0;
+}
+
+static int take_pads(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (parse_bool(value) == 1)
+		mark(r, PADS);
+	return 0;
+}
+
+static int take_not_modelled(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (parse_bool(value) != 0)
+		config_note(r->c, "%s: %s matters for memory but is not modelled", r->origin,
+			    r->key);
+	return 0;
+}
+
+/* "127" or "(127,0)": what lies behind */
+static int take_window(struct reading *r, int field, const char *value)
+{
+	char first[24];
+	size_t skip = strspn(value, "([ "), length = strspn(value + skip, "-0123456789");
+
+	if (length == 0 || length >= sizeof(first))
+		return config_put(r, field, value);
+	snprintf(first, sizeof(first), "%.*s", (int)length, value + skip);
+	return config_put(r, field, first);
+}
+
+/* A type: torch.float32, fp32, float32 are one. */
+static int take_dtype(struct reading *r, int field, const char *value)
+{
+	static const char *const names[][2] = { { "float32", "fp32" },
+						{ "bfloat16", "bf16" },
+						{ "float16", "fp16" },
+						{ "half", "fp16" },
+						{ "uint8", "fp8" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strstr(value, names[i][0]))
+			return config_put(r, field, names[i][1]);
+	return config_put(r, field, value);
+}
+
+static const struct key_row rows[] = {
+	{ "bf16", CONFIG_precision, take_16bit },
+	{ "fp16", CONFIG_precision, take_16bit },
+	{ "mixed_precision", CONFIG_precision, take_recipe },
+	{ "fp8", CONFIG_fp8_format, NULL },
+	{ "fp8_param", CONFIG_fp8_param_gather, NULL },
+	{ "fp4", CONFIG_fp4_format, NULL },
+	{ "fp4_param", CONFIG_fp4_param_gather, NULL },
+	{ "grad_reduce_in_fp32", CONFIG_accumulate_allreduce_grads_in_fp32, NULL },
+	{ "main_grads_dtype", CONFIG_main_grads_dtype, take_dtype },
+	{ "main_params_dtype", CONFIG_main_params_dtype, take_dtype },
+	{ "exp_avg_dtype", CONFIG_exp_avg_dtype, take_dtype },
+	{ "exp_avg_sq_dtype", CONFIG_exp_avg_sq_dtype, take_dtype },
+	{ "optimizer", CONFIG_optimizer, take_optimizer },
+	{ "sgd_momentum", CONFIG_momentum, NULL },
+	{ "recompute_activations", CONFIG_recompute_granularity, take_recompute_activations },
+	{ "position_embedding_type", CONFIG_position_embedding_type, NULL },
+	{ "use_rotary_position_embeddings", CONFIG_position_embedding_type, take_rotary },
+	{ "attention_backend", CONFIG_attention, take_backend },
+	{ "use_flash_attn", CONFIG_attention, take_flash },
+	{ "group_query_attention", -1, take_group_query },
+	{ "multi_latent_attention", CONFIG_multi_latent_attention, take_latent },
+	{ "disable_bias_linear", CONFIG_add_bias_linear, take_not },
+	{ "gated_linear_unit", CONFIG_swiglu, NULL },
+	{ "num_moe_experts", CONFIG_num_experts, NULL },
+	{ "share_embeddings_and_output_weights", CONFIG_untie_embeddings_and_output_weights,
+	  take_not },
+	{ "num_layers_in_first_pipeline_stage", CONFIG_decoder_first_pipeline_num_layers, NULL },
+	{ "num_layers_in_last_pipeline_stage", CONFIG_decoder_last_pipeline_num_layers, NULL },
+	{ "num_virtual_stages_per_pipeline_rank", CONFIG_virtual_pipeline_model_parallel_size,
+	  NULL },
+	{ "microbatch_group_size_per_vp_stage",
+	  CONFIG_microbatch_group_size_per_virtual_pipeline_stage, NULL },
+	{ "overlap_p2p_comm_warmup_flush", CONFIG_overlap_p2p_communication_warmup_flush, NULL },
+	{ "use_custom_fsdp", CONFIG_use_megatron_fsdp, NULL },
+	{ "torch_fsdp2_no_reshard_after_forward", CONFIG_reshard_after_forward, take_not },
+	{ "torch_fsdp2_reshard_after_forward", CONFIG_reshard_after_forward, NULL },
+	{ "nccl_ub", CONFIG_use_nccl_ub, NULL },
+	{ "no_rope_fusion", CONFIG_apply_rope_fusion, take_not },
+	{ "encoder_seq_length", CONFIG_seq_length, NULL },
+	{ "decoder_num_layers", CONFIG_num_layers, NULL },
+	{ "should_pad_vocab", -1, take_pads },
+	{ "window_size", CONFIG_window_size, take_window },
+	{ "merge_file", -1, take_tokenizer },
+	{ "tokenizer_type", -1, take_tokenizer },
+	{ "moe_enable_deepep", CONFIG_moe_flex_dispatcher_backend, take_ignore },
+	{ "hybrid_layer_pattern", -1, take_not_modelled },
+	{ "hybrid_override_pattern", -1, take_not_modelled },
+	{ "experimental_attention_variant", -1, take_not_modelled },
+	{ "heterogeneous_layers_config_path", -1, take_not_modelled },
+	{ "rampup_batch_size", -1, take_not_modelled },
+	{ "step_batch_size_schedule", -1, take_not_modelled },
+	{ "use_checkpoint_args", -1, take_not_modelled },
+	{ "moe_paged_stash", -1, take_not_modelled },
+	{ "tensor_parallel_num_weight_shards", -1, take_not_modelled },
+	{ "optimizer_cuda_graph", -1, take_not_modelled },
+	{ "mlp_chunks_for_training", -1, take_not_modelled },
+};
+
+/* Megatron-LM's own, where they differ from what systems assume. */
+static const struct {
+	enum config_field field;
+	const char *value;
+} defaults[] = {
+	{ CONFIG_arch, "gpt" },
+	{ CONFIG_normalization, "LayerNorm" },
+	{ CONFIG_add_bias_linear, "true" },
+	{ CONFIG_add_qkv_bias, "false" },
+	{ CONFIG_swiglu, "false" },
+	{ CONFIG_qk_layernorm, "false" },
+	{ CONFIG_position_embedding_type, "learned_absolute" },
+	{ CONFIG_untie_embeddings_and_output_weights, "false" },
+	{ CONFIG_make_vocab_size_divisible_by, "128" },
+	{ CONFIG_attention_dropout, "0.1" },
+	{ CONFIG_hidden_dropout, "0.1" },
+	{ CONFIG_transformer_impl, "transformer_engine" },
+	{ CONFIG_precision, "fp32" },
+	{ CONFIG_optimizer, "adam" },
+	{ CONFIG_clip_grad, "1.0" },
+	{ CONFIG_gradient_accumulation_fusion, "true" },
+	{ CONFIG_cross_entropy_loss_fusion, "false" },
+	{ CONFIG_sequence_parallel, "false" },
+	{ CONFIG_attention, "flash" },
+	{ CONFIG_create_attention_mask_in_dataloader, "true" },
+};
+
+static const struct {
+	enum config_field field;
+	const char *value;
+} moe_defaults[] = {
+	{ CONFIG_moe_router_topk, "2" },
+	{ CONFIG_moe_layer_freq, "1" },
+	{ CONFIG_moe_token_dispatcher_type, "allgather" },
+}, mla_defaults[] = {
+	{ CONFIG_kv_lora_rank, "32" },
+	{ CONFIG_qk_head_dim, "128" },
+	{ CONFIG_qk_pos_emb_head_dim, "64" },
+	{ CONFIG_v_head_dim, "128" },
+};
+
+/* A field of its own name, "no_" and such a field, or an argument without effect. */
+static int unknown(struct reading *r, const char *key, const char *value)
+{
+	int field = config_find(key);
+
+	if (field >= 0)
+		return config_put(r, field, value);
+	if (key[0] == '_') { /* "_target_": Megatron-Bridge names its classes */
+		mark(r, BRIDGE);
+		return 0;
+	}
+	if (!strncmp(key, "no_", 3)) {
+		field = config_find(key + 3);
+		if (field >= 0 && !strcmp(config_type(field), "BOOL"))
+			return take_not(r, field, value);
+	}
+	if (!megatron_known(key))
+		config_note(r->c, "%s: unknown key %s", r->origin, key);
+	return 0;
+}
+
+static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+static const struct reading_rows top = { rows, ARRAY_SIZE(rows), 1,
+					 unknown }; /* "optimizer" is a section */
+
+int megatron_read_key(struct reading *r, const char *key, const char *value)
+{
+	return config_read_key(r, &table, key, value);
+}
+
+int megatron_has_key(const char *key)
+{
+	return key_row_find(rows, ARRAY_SIZE(rows), key) != NULL || megatron_known(key);
+}
+
+static int put_defaults(struct reading *r, unsigned seen)
+{
+	static const char origin[] = "Megatron-LM's default";
+	struct config *c = r->c;
+
+	r->origin = "Megatron-LM";
+	r->key = "framework";
+	if (config_put(r, CONFIG_framework, "megatron-core"))
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		if (config_put_default(c, defaults[i].field, defaults[i].value, origin, r->e))
+			return -1;
+	for (size_t i = 0; c->num_experts > 0 && i < ARRAY_SIZE(moe_defaults); i++)
+		if (config_put_default(c, moe_defaults[i].field, moe_defaults[i].value, origin,
+				       r->e))
+			return -1;
+	for (size_t i = 0; c->multi_latent_attention && i < ARRAY_SIZE(mla_defaults); i++)
+		if (config_put_default(c, mla_defaults[i].field, mla_defaults[i].value, origin,
+				       r->e))
+			return -1;
+	if (seen & TOKENIZER_GPT2 && !config_has(c, CONFIG_padded_vocab_size) &&
+	    config_put_default(c, CONFIG_vocab_size, "50257", "GPT-2's tokenizer", r->e))
+		return -1;
+	return 0;
+}
+
+/* Megatron's rules between arguments. */
+static int finish(struct reading *r, unsigned seen, int is_command)
+{
+	struct config *c = r->c;
+
+	c->from_framework = 1;
+	/* On a command line --num-query-groups counts only with --group-query-attention, and is 1
+	 * with it alone. */
+	if (is_command && !(seen & GROUP_QUERY) && config_has(c, CONFIG_num_query_groups) &&
+	    !strncmp(c->origin[CONFIG_num_query_groups], "--", 2)) {
+		config_note(c, "--num-query-groups is ignored without --group-query-attention");
+		config_unset(c, CONFIG_num_query_groups);
+	}
+	if (seen & GROUP_QUERY &&
+	    config_put_default(c, CONFIG_num_query_groups, "1", "Megatron-LM's default", r->e))
+		return -1;
+	/* --encoder-num-layers alone is an old name of --num-layers */
+	if (config_has(c, CONFIG_encoder_num_layers) && !config_has(c, CONFIG_num_layers)) {
+		if (config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
+				   c->origin[CONFIG_encoder_num_layers], r->e))
+			return -1;
+		config_unset(c, CONFIG_encoder_num_layers);
+	}
+	/* Megatron-Bridge pads only when asked to. */
+	if (seen & BRIDGE && !(seen & PADS) && config_has(c, CONFIG_vocab_size) &&
+	    !config_has(c, CONFIG_padded_vocab_size) &&
+	    config_set_int(c, CONFIG_padded_vocab_size, c->vocab_size, "should_pad_vocab is false",
+			   r->e))
+		return -1;
+	return put_defaults(r, seen);
+}
+
+/* A store_true flag takes no value: what follows it without "=" is another's. */
+static const char *value_of(const struct flag *flag)
+{
+	int field = config_find(flag->key);
+
+	if (!flag->value || (!flag->joined && field >= 0 && !strcmp(config_type(field), "BOOL")))
+		return "true";
+	return flag->value;
+}
+
+int config_read_megatron(struct reading *r, const struct flags *f)
+{
+	const struct flag *yaml = flags_find(f, "yaml_cfg");
+	unsigned seen = 0;
+
+	if (yaml && yaml->value && config_read_path(r, yaml->value, 0))
+		return -1;
+	r->state = &seen;
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flag *flag = &f->at[i];
+
+		r->origin = flag->written;
+		if (flag->key[0] && megatron_read_key(r, flag->key, value_of(flag)))
+			return -1;
+	}
+	return finish(r, seen, 1);
+}
+
+/* Sections are Megatron's own (language_model, model_parallel) or Megatron-Bridge's (model, train,
+ * ddp …): all are one name space. */
+int config_read_megatron_yaml(struct reading *r, const struct node *root, const char *name)
+{
+	static const char *const ignored[] = { "dataset",    "scheduler",           "logger",
+					       "checkpoint", "profiling",           "rng",
+					       "tokenizer",  "rerun_state_machine", "straggler",
+					       "ft",         "nvrx_straggler" };
+	unsigned seen = 0;
+
+	r->state = &seen;
+	if (config_read_rows(r, &top, root, name))
+		return -1;
+	for (const struct node *n = root->first; n; n = n->next) {
+		int skip = 0;
+
+		for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+			skip |= n->key && !strcmp(n->key, ignored[i]);
+		if (n->kind != NODE_MAP || skip)
+			continue;
+		if (config_read_rows(r, &table, n, name))
+			return -1;
+	}
+	return finish(r, seen, 0);
+}
+
+int megatron_knows(const struct flags *f)
+{
+	static const char *const telling[] = { "tensor_model_parallel_size",
+					       "pipeline_model_parallel_size",
+					       "num_layers",
+					       "hidden_size",
+					       "micro_batch_size",
+					       "use_mcore_models",
+					       "yaml_cfg",
+					       "transformer_impl" };
+	int found = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(telling); i++)
+		found += flags_find(f, telling[i]) != NULL;
+	return found >= 2 || flags_find(f, "yaml_cfg");
+}

@@ -1,0 +1,88 @@
+/*
+ * What the readers share. A reader is one table, key -> field; every value passes through
+ * config_put as text, so that it is parsed, and refused, in one place.
+ */
+#ifndef CONFIG_READER_H
+#define CONFIG_READER_H
+
+#include "config/config.h"
+#include "config/node.h"
+#include "util.h"
+
+/* One key as a reader met it. */
+struct reading {
+	struct config *c;
+	const char *key;         /* as written, for messages */
+	const char *origin;      /* "ds.json:12", "--num-layers" */
+	const struct node *node; /* a file's value; NULL on a command line */
+	struct err *e;
+	int lenient;    /* files that another machine named need not be here */
+	unsigned depth; /* files that name files */
+	void *state;    /* the reader's own, for what takes more than one key */
+};
+
+/* A row: a key, the field it sets, and how, where it is not the plain value. */
+struct key_row {
+	const char *key;
+	int field; /* enum config_field, or -1 when `take` alone knows */
+	int (*take)(struct reading *r, int field, const char *value);
+};
+
+/* Sets a field from text. The message names key, value, origin and what was expected. */
+int config_put(struct reading *r, int field, const char *value);
+/* The same where nobody gave the field yet. */
+int config_put_default(struct config *c, int field, const char *value, const char *origin,
+		       struct err *e);
+
+/* A field that follows from others; config_derive forgets it before it derives again. */
+void config_derived_int(struct config *c, int field, int64_t value, const char *how);
+void config_derived_text(struct config *c, int field, const char *value, const char *how);
+
+/* takers for tables */
+int take_not(struct reading *r, int field, const char *value);    /* --disable-bias-linear */
+int take_ignore(struct reading *r, int field, const char *value); /* known, without effect */
+int take_true(struct reading *r, int field, const char *value);
+
+int take_optimizer(struct reading *r, int field,
+		   const char *value); /* any framework's name of one */
+
+/* A reader's table, and what it does with other keys. */
+struct reading_rows {
+	const struct key_row *rows;
+	size_t count;
+	int sections; /* maps under its keys are another's, not mistakes */
+	/* NULL: other keys are another's concern */
+	int (*unknown)(struct reading *r, const char *key, const char *value);
+};
+
+/* One key with its value. */
+int config_read_key(struct reading *r, const struct reading_rows *t, const char *key,
+		    const char *value);
+/* Every scalar and list of a map; maps inside are left to the reader. Sets r->origin to "name:line"
+ * on the way. */
+int config_read_rows(struct reading *r, const struct reading_rows *t, const struct node *map,
+		     const char *name);
+/* The same over a whole tree: keys of maps inside are "zero_optimization.stage". */
+int config_read_flat(struct reading *r, const struct reading_rows *t, const struct node *map,
+		     const char *name);
+/* A scalar as it is, a list as "[a,b]". To be freed. */
+char *node_to_text(const struct node *n);
+
+const struct key_row *key_row_find(const struct key_row *rows, size_t count, const char *key);
+
+/* Keys and flags in Megatron's spelling: "--Num-Layers" is "num_layers". */
+void snake_case(char *to, size_t room, const char *key);
+
+/* true, false or -1 */
+int parse_bool(const char *text);
+
+/* "auto": a field that DeepSpeed leaves to Transformers; config_derive resolves it or says so. */
+void config_set_auto(struct config *c, int field, const char *origin);
+
+/* "text", quoted and escaped, valid UTF-8 */
+void add_json_string(struct buf *b, struct str text);
+
+/* "([0]*3+[1]*58)" as "[0,0,0,1,…]", "2" as "2"; NULL: neither. To be freed. */
+char *layer_pattern(const char *text);
+
+#endif

@@ -1,0 +1,276 @@
+/* torchtitan's --section.option flags, of its TOML years (local_batch_size, seq_len) and of 2026
+ * (tokens, max_context_length). */
+#include "config/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct seen {
+	int64_t tokens;        /* of a micro-batch */
+	int64_t pp_microbatch; /* sequences */
+	int64_t shard;         /* data_parallel_shard_degree; -1: what is left */
+	int autocast;          /* bf16 computation over fp32 weights */
+};
+
+static int take_count(struct reading *r, const char *value, int64_t *to)
+{
+	char *end;
+
+	*to = strtoll(value, &end, 10);
+	if (end == value || *end || *to < -1 || *to == 0 || *to > INT64_C(1000000000000))
+		return err_set(r->e,
+			       "%s: %s is \"%.60s\", but must be a whole number from 1 on, or -1",
+			       r->origin, r->key, value);
+	return 0;
+}
+
+static int take_tokens(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	return take_count(r, value, &((struct seen *)r->state)->tokens);
+}
+
+static int take_pp_microbatch(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	return take_count(r, value, &((struct seen *)r->state)->pp_microbatch);
+}
+
+static int take_shard(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	return take_count(r, value, &((struct seen *)r->state)->shard);
+}
+
+/* global_batch_size = -1 is what local batches make */
+static int take_unless_auto(struct reading *r, int field, const char *value)
+{
+	return !strcmp(value, "-1") ? 0 : config_put(r, field, value);
+}
+
+static int take_param_type(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	((struct seen *)r->state)->autocast = !strcmp(value, "bfloat16");
+	return 0;
+}
+
+static int take_type(struct reading *r, int field, const char *value)
+{
+	return config_put(r, field, !strcmp(value, "bfloat16") ? "bf16" : "fp32");
+}
+
+static int take_checkpoint(struct reading *r, int field, const char *value)
+{
+	if (!strcmp(value, "memory_budget")) {
+		config_note(r->c, "%s: memory_budget is not modelled", r->origin);
+		return 0;
+	}
+	return config_put(r, field, value);
+}
+
+static int take_reshard(struct reading *r, int field, const char *value)
+{
+	return !strcmp(value, "default")
+		       ? 0
+		       : config_put(r, field, strcmp(value, "always") ? "false" : "true");
+}
+
+static int take_implementation(struct reading *r, int field, const char *value)
+{
+	return config_put(r, field, !strcmp(value, "for-loop") ? "loop" : value);
+}
+
+/* A built-in model, whose sizes are in torchtitan's code: those of the Llama 3 family are known
+ * here. */
+static int take_flavor(struct reading *r, int field, const char *value)
+{
+	static const struct {
+		const char *names[2];
+		const char *layers, *hidden, *heads, *groups, *ffn;
+	} flavors[] = {
+		{ { "llama3_8b", "8B" }, "32", "4096", "32", "8", "14336" },
+		{ { "llama3_70b", "70B" }, "80", "8192", "64", "8", "28672" },
+		{ { "llama3_405b", "405B" }, "126", "16384", "128", "8", "53248" },
+	};
+	struct config *c = r->c;
+
+	(void)field;
+	for (size_t i = 0; i < ARRAY_SIZE(flavors); i++) {
+		if (strcmp(value, flavors[i].names[0]) && strcmp(value, flavors[i].names[1]))
+			continue;
+		return config_put_default(c, CONFIG_num_layers, flavors[i].layers, value, r->e) ||
+				       config_put_default(c, CONFIG_hidden_size, flavors[i].hidden,
+							  value, r->e) ||
+				       config_put_default(c, CONFIG_num_attention_heads,
+							  flavors[i].heads, value, r->e) ||
+				       config_put_default(c, CONFIG_num_query_groups,
+							  flavors[i].groups, value, r->e) ||
+				       config_put_default(c, CONFIG_ffn_hidden_size, flavors[i].ffn,
+							  value, r->e) ||
+				       config_put_default(c, CONFIG_vocab_size, "128256", value,
+							  r->e)
+			       ? -1
+			       : 0;
+	}
+	if (!config_has(c, CONFIG_num_layers))
+		config_note(
+			c,
+			"%s %s: its sizes are in torchtitan's code; give the model's config.json with --config",
+			r->origin, value);
+	return 0;
+}
+
+static const struct key_row rows[] = {
+	{ "config", -1, take_flavor },
+	{ "model.flavor", -1, take_flavor },
+	{ "job.config_file", -1, take_flavor },
+	{ "training.seq_len", CONFIG_seq_length, NULL },
+	{ "training.max_context_length", CONFIG_seq_length, NULL },
+	{ "training.local_batch_size", CONFIG_micro_batch_size, NULL },
+	{ "training.batch_size", CONFIG_micro_batch_size, NULL },
+	{ "training.num_tokens_per_microbatch_per_dp_rank", -1, take_tokens },
+	{ "training.global_batch_size", CONFIG_global_batch_size, take_unless_auto },
+	{ "training.dtype", CONFIG_precision, take_type },
+	{ "training.mixed_precision_param", -1, take_param_type },
+	{ "training.mixed_precision_reduce", -1, take_ignore },
+	{ "training.max_norm", CONFIG_clip_grad, NULL },
+	{ "training.enable_cpu_offload", CONFIG_optimizer_cpu_offload, NULL },
+	{ "training.compile", CONFIG_torch_compile, NULL },
+	{ "compile.enable", CONFIG_torch_compile, NULL },
+	{ "parallelism.data_parallel_replicate_degree", CONFIG_data_parallel_replicate_size, NULL },
+	{ "parallelism.data_parallel_shard_degree", -1, take_shard },
+	{ "parallelism.fsdp_reshard_after_forward", CONFIG_reshard_after_forward, take_reshard },
+	{ "parallelism.tensor_parallel_degree", CONFIG_tensor_model_parallel_size, NULL },
+	{ "parallelism.enable_sequence_parallel", CONFIG_sequence_parallel, NULL },
+	{ "parallelism.pipeline_parallel_degree", CONFIG_pipeline_model_parallel_size, NULL },
+	{ "parallelism.pipeline_parallel_layers_per_stage",
+	  CONFIG_num_layers_per_virtual_pipeline_stage, NULL },
+	{ "parallelism.pipeline_parallel_microbatch_size", -1, take_pp_microbatch },
+	{ "parallelism.num_pp_microbatches", CONFIG_num_microbatches, NULL },
+	{ "parallelism.context_parallel_degree", CONFIG_context_parallel_size, NULL },
+	{ "parallelism.expert_parallel_degree", CONFIG_expert_model_parallel_size, NULL },
+	{ "parallelism.expert_tensor_parallel_degree", CONFIG_expert_tensor_parallel_size, NULL },
+	{ "activation_checkpoint.mode", CONFIG_recompute_granularity, take_checkpoint },
+	{ "ac.mode", CONFIG_recompute_granularity, take_checkpoint },
+	{ "optimizer.name", CONFIG_optimizer, take_optimizer },
+	{ "optimizer.implementation", CONFIG_optimizer_implementation, take_implementation },
+};
+
+/* Sections without effect on memory pass silently. */
+static int unknown(struct reading *r, const char *key, const char *value)
+{
+	static const char *const matter[] = { "training.", "parallelism.", "activation_checkpoint.",
+					      "quantize.", "float8." };
+	static const char *const silent[] = { "training.steps",
+					      "training.data",
+					      "training.seed",
+					      "training.gc",
+					      "training.deterministic",
+					      "parallelism.pipeline_parallel_schedule",
+					      "parallelism.enable_async",
+					      "training.warmup",
+					      "training.train_timeout" };
+
+	(void)value;
+	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+		if (!strncmp(key, silent[i], strlen(silent[i])))
+			return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(matter); i++)
+		if (!strncmp(key, matter[i], strlen(matter[i])))
+			config_note(r->c, "%s: unknown key %s", r->origin, key);
+	return 0;
+}
+
+static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+
+static const struct {
+	enum config_field field;
+	const char *value;
+} defaults[] = {
+	{ CONFIG_arch, "llama" },
+	{ CONFIG_optimizer, "adamw" },
+	{ CONFIG_optimizer_implementation, "fused" },
+	{ CONFIG_clip_grad, "1.0" },
+	{ CONFIG_attention, "sdpa" },
+};
+
+static int finish(struct reading *r, struct seen *s)
+{
+	struct config *c = r->c;
+	int64_t p = c->pipeline_model_parallel_size;
+
+	r->origin = "torchtitan";
+	r->key = "framework";
+	if (config_put(r, CONFIG_framework, "torchtitan"))
+		return -1;
+	/* fp32 weights sharded and computed with in bf16, unless the weights themselves are bf16 */
+	if (!(config_has(c, CONFIG_precision) && !strcmp(c->precision, "bf16")) &&
+	    config_set_int(c, CONFIG_grad_bytes, 4, "torchtitan's default", r->e))
+		return -1;
+	if (s->autocast && (!config_has(c, CONFIG_precision) || !strcmp(c->precision, "fp32"))) {
+		config_unset(c, CONFIG_precision);
+		if (config_put_default(c, CONFIG_precision, "bf16-autocast", "torchtitan's default",
+				       r->e))
+			return -1;
+	}
+	if (s->shard != 1 && (config_put_default(c, CONFIG_zero_stage, "3",
+						 "torchtitan: data_parallel_shard_degree", r->e)))
+		return -1;
+	if (c->tensor_model_parallel_size > 1 &&
+	    config_put_default(c, CONFIG_sequence_parallel, "true", "torchtitan's default", r->e))
+		return -1;
+	if (s->tokens > 0 && c->seq_length > 0 &&
+	    config_set_int(c, CONFIG_micro_batch_size, s->tokens / c->seq_length,
+			   "training.num_tokens_per_microbatch_per_dp_rank", r->e))
+		return -1;
+	/* With a pipeline the local batch is cut into micro-batches of
+	 * pipeline_parallel_microbatch_size sequences. */
+	if (p > 1 && !config_has(c, CONFIG_num_microbatches) &&
+	    config_has(c, CONFIG_micro_batch_size)) {
+		int64_t local = c->micro_batch_size,
+			micro = s->pp_microbatch > 0 ? s->pp_microbatch : 1;
+
+		if (local % micro)
+			return err_set(
+				r->e,
+				"training.local_batch_size %lld is not a multiple of pipeline_parallel_microbatch_size %lld",
+				(long long)local, (long long)micro);
+		if (config_set_int(c, CONFIG_num_microbatches, local / micro,
+				   "training.local_batch_size", r->e) ||
+		    config_set_int(c, CONFIG_micro_batch_size, micro,
+				   "pipeline_parallel_microbatch_size", r->e))
+			return -1;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		if (config_put_default(c, defaults[i].field, defaults[i].value,
+				       "torchtitan's default", r->e))
+			return -1;
+	c->from_framework = 1;
+	return 0;
+}
+
+int config_read_torchtitan(struct reading *r, const struct flags *f)
+{
+	struct seen s = { 0, 0, -1, 1 };
+
+	r->state = &s;
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flag *flag = &f->at[i];
+
+		r->origin = flag->written;
+		if (flag->key[0] &&
+		    config_read_key(r, &table, flag->key, flag->value ? flag->value : "true"))
+			return -1;
+	}
+	return finish(r, &s);
+}
+
+int torchtitan_knows(const struct flags *f)
+{
+	for (size_t i = 0; i < f->count; i++)
+		if (strchr(f->at[i].key, '.') && key_row_find(rows, ARRAY_SIZE(rows), f->at[i].key))
+			return 1;
+	return 0;
+}

@@ -1,0 +1,232 @@
+/* transformers' Trainer: its arguments on a command line or in one file, and the model that they
+ * name. */
+#include "config/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct seen {
+	int bf16, fp16, deepspeed;
+};
+
+static int take_16bit(struct reading *r, int field, const char *value)
+{
+	struct seen *s = r->state;
+	int on = parse_bool(value);
+
+	(void)field;
+	if (on < 0)
+		return err_set(r->e, "%s: %s is \"%.60s\", but must be true or false", r->origin,
+			       r->key, value);
+	*(r->key[0] == 'b' ? &s->bf16 : &s->fp16) = on;
+	return 0;
+}
+
+static int take_model(struct reading *r, int field, const char *value)
+{
+	struct stat st;
+	char *path;
+	int status = 0;
+
+	(void)field;
+	if (stat(value, &st)) {
+		config_note(r->c,
+			    "%s %s: no such directory here; give its config.json with --config",
+			    r->origin, value);
+		return 0;
+	}
+	path = S_ISDIR(st.st_mode) ? xasprintf("%s/config.json", value) : xstrdup(value);
+	status = config_read_path(r, path, 1);
+	free(path);
+	return status;
+}
+
+/* "full_shard auto_wrap offload" */
+static int take_fsdp(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (strstr(value, "offload") && (config_put(r, CONFIG_offload_param, "cpu") ||
+					 config_put(r, CONFIG_offload_optimizer, "cpu")))
+		return -1;
+	if (strstr(value, "no_shard"))
+		return config_put(r, CONFIG_zero_stage, "0");
+	if (strstr(value, "shard_grad_op"))
+		return config_put(r, CONFIG_zero_stage, "2") ||
+				       config_put(r, CONFIG_reshard_after_forward, "false")
+			       ? -1
+			       : 0;
+	if (strstr(value, "shard") || parse_bool(value) == 1)
+		return config_put(r, CONFIG_zero_stage, "3") ||
+				       config_put(r, CONFIG_reshard_after_forward, "true")
+			       ? -1
+			       : 0;
+	return 0;
+}
+
+static int take_checkpointing(struct reading *r, int field, const char *value)
+{
+	int on = parse_bool(value);
+
+	if (on < 0)
+		return err_set(r->e, "%s: %s is \"%.60s\", but must be true or false", r->origin,
+			       r->key, value);
+	return on ? config_put(r, field, "full") : 0;
+}
+
+static int take_attention(struct reading *r, int field, const char *value)
+{
+	return config_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
+}
+
+static int take_deepspeed(struct reading *r, int field, const char *value)
+{
+	struct seen *s = r->state;
+
+	(void)field, (void)value;
+	s->deepspeed = 1; /* the file itself: deepspeed.c */
+	return 0;
+}
+
+static const struct key_row rows[] = {
+	{ "model_name_or_path", -1, take_model },
+	{ "config_name", -1, take_model },
+	{ "per_device_train_batch_size", CONFIG_micro_batch_size, NULL },
+	{ "gradient_accumulation_steps", CONFIG_gradient_accumulation_steps, NULL },
+	{ "max_grad_norm", CONFIG_clip_grad, NULL },
+	{ "block_size", CONFIG_seq_length, NULL },
+	{ "max_seq_length", CONFIG_seq_length, NULL },
+	{ "max_length", CONFIG_seq_length, NULL },
+	{ "model_max_length", CONFIG_seq_length, NULL },
+	{ "cutoff_len", CONFIG_seq_length, NULL },
+	{ "bf16", -1, take_16bit },
+	{ "fp16", -1, take_16bit },
+	{ "optim", CONFIG_optimizer, take_optimizer },
+	{ "adafactor", -1, take_ignore },
+	{ "gradient_checkpointing", CONFIG_recompute_granularity, take_checkpointing },
+	{ "activation_checkpointing", CONFIG_recompute_granularity, take_checkpointing },
+	{ "fsdp", -1, take_fsdp },
+	{ "fsdp_transformer_layer_cls_to_wrap", CONFIG_fsdp_units, NULL },
+	{ "deepspeed", -1, take_deepspeed },
+	{ "torch_compile", CONFIG_torch_compile, NULL },
+	{ "attn_implementation", CONFIG_attention, take_attention },
+	{ "ddp_bucket_cap_mb", CONFIG_ddp_bucket_cap_mb, NULL },
+};
+
+/* Flags of other programs that mean memory here as well. */
+static int unknown(struct reading *r, const char *key, const char *value)
+{
+	static const char *const matter[] = { "lora",
+					      "use_peft",
+					      "load_in_4bit",
+					      "load_in_8bit",
+					      "use_liger_kernel",
+					      "auto_find_batch_size",
+					      "torch_empty_cache_steps",
+					      "tp_size" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(matter); i++)
+		if (!strncmp(key, matter[i], strlen(matter[i])) && parse_bool(value) != 0)
+			config_note(r->c, "%s: %s matters for memory but is not modelled",
+				    r->origin, key);
+	return 0;
+}
+
+static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+
+static const struct {
+	enum config_field field;
+	const char *value;
+} defaults[] = {
+	{ CONFIG_framework, "transformers" },
+	{ CONFIG_micro_batch_size, "8" },
+	{ CONFIG_gradient_accumulation_steps, "1" },
+	{ CONFIG_clip_grad, "1.0" },
+	{ CONFIG_optimizer, "adamw" },
+	{ CONFIG_attention, "sdpa" },
+};
+
+/* --bf16 is autocast over fp32 weights, but 16-bit weights with fp32 masters under DeepSpeed. */
+static int finish(struct reading *r, struct seen *s)
+{
+	struct config *c = r->c;
+	int deepspeed = s->deepspeed || c->automatic[CONFIG_precision] ||
+			config_has(c, CONFIG_reduce_bucket_size);
+	char text[32];
+
+	if (s->bf16 && s->fp16)
+		return err_set(r->e, "%s: bf16 contradicts fp16: one precision can be enabled",
+			       r->origin);
+	r->origin = s->bf16 ? "--bf16" : "--fp16";
+	r->key = r->origin + 2;
+	snprintf(text, sizeof(text), "%s-%s", r->key, deepspeed ? "mixed" : "autocast");
+	if ((s->bf16 || s->fp16) && config_put(r, CONFIG_precision, text))
+		return -1;
+	if (s->fp16 && config_put(r, CONFIG_grad_scaler, "true"))
+		return -1;
+	if (config_put_default(c, CONFIG_precision, "fp32", "Trainer's default", r->e))
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		if (config_put_default(c, defaults[i].field, defaults[i].value, "Trainer's default",
+				       r->e))
+			return -1;
+	c->from_framework = 1;
+	return 0;
+}
+
+int config_read_trainer(struct reading *r, const struct flags *f)
+{
+	struct seen s = { 0 };
+
+	r->state = &s;
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flag *flag = &f->at[i];
+
+		r->origin = flag->written;
+		if (flag->key[0] &&
+		    config_read_key(r, &table, flag->key, flag->value ? flag->value : "true"))
+			return -1;
+	}
+	return finish(r, &s);
+}
+
+int config_read_trainer_file(struct reading *r, const struct node *root, const char *name)
+{
+	const struct node *deepspeed = node_find(root, "deepspeed");
+	struct seen s = { 0 };
+
+	if (deepspeed && deepspeed->kind == NODE_STRING && config_read_path(r, deepspeed->text, 1))
+		return -1;
+	if (deepspeed && deepspeed->kind == NODE_MAP && config_read_deepspeed(r, deepspeed, name))
+		return -1;
+	r->state = &s;
+	for (const struct node *n = root->first; n; n = n->next) {
+		char *origin, *text;
+		int status = 0;
+
+		if (n->kind == NODE_NULL || n->kind == NODE_MAP)
+			continue;
+		origin = xasprintf("%s:%u", name, n->line);
+		text = node_to_text(n);
+		r->origin = origin;
+		status = config_read_key(r, &table, n->key, text);
+		r->origin = name;
+		free(text);
+		free(origin);
+		if (status)
+			return -1;
+	}
+	return finish(r, &s);
+}
+
+int trainer_knows(const struct flags *f)
+{
+	static const char *const telling[] = { "per_device_train_batch_size", "model_name_or_path",
+					       "gradient_checkpointing", "fsdp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(telling); i++)
+		if (flags_find(f, telling[i]))
+			return 1;
+	return 0;
+}

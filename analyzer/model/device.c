@@ -1,0 +1,70 @@
+/* The sizes of GPUs, and the rule of 80 %. */
+#include "model/read.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* The device's nominal size: document 003 compares with 40 and 94 GiB, not with what a driver
+ * leaves of them. */
+static const struct gpu {
+	const char *name, *device, *alias_of;
+	int gib;
+} gpus[] = {
+#if __has_include("../../preload/sim/gpus.def")
+#define GPU(name, nominal, usable, major, minor, processors, device, ...) \
+	{ name, device, NULL, nominal },
+#define GPU_ALIAS(alias, name) { alias, NULL, name, 0 },
+#include "../../preload/sim/gpus.def"
+#undef GPU
+#undef GPU_ALIAS
+#endif
+	{ NULL, NULL, NULL, 0 },
+};
+
+static const struct gpu *find(const char *name)
+{
+	for (const struct gpu *g = gpus; g->name; g++)
+		if (!strcasecmp(name, g->name) || (g->device && !strcasecmp(name, g->device)))
+			return g->alias_of ? find(g->alias_of) : g;
+	return NULL;
+}
+
+wide device_memory(const struct config *c, struct err *e)
+{
+	const struct gpu *g;
+	struct buf list = { 0 };
+
+	if (GIVEN(c, device_memory_bytes)) {
+		if (c->device_memory_bytes > 0)
+			return c->device_memory_bytes;
+		return err_set(e, "device_memory_bytes is %lld (%s), expected a number of bytes",
+			       (long long)c->device_memory_bytes,
+			       c->origin[CONFIG_device_memory_bytes]);
+	}
+	if (!GIVEN(c, gpu))
+		return 0;
+	g = find(c->gpu);
+	if (g)
+		return (wide)g->gib << 30;
+	for (g = gpus; g->name; g++)
+		if (!g->alias_of)
+			buf_addf(&list, "%s%s", list.length ? ", " : "", g->name);
+	err_set(e, "gpu is \"%s\" (%s), expected one of %s", c->gpu, c->origin[CONFIG_gpu],
+		list.text ? list.text : "");
+	buf_release(&list);
+	return -1;
+}
+
+enum fit device_fit(wide total, wide memory)
+{
+	if (10 * total <= 8 * memory)
+		return FIT_GREEN;
+	return total <= memory ? FIT_YELLOW : FIT_RED;
+}
+
+const char *fit_word(enum fit f)
+{
+	static const char *const words[] = { "green", "yellow", "red" };
+
+	return words[f];
+}

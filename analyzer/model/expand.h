@@ -1,0 +1,36 @@
+/*
+ * Expands a system's SYMBOLS(X), rows X(letter, meaning), and TERMS(TERM), rows TERM(id, component,
+ * title, formula as printed, source, expression), to its functions and tables. In an expression
+ * every letter is a number of type wide. Included by one file a system, after both are defined.
+ */
+#define X(letter, meaning) AT_##letter,
+enum { SYMBOLS(X) SYMBOL_COUNT };
+#undef X
+_Static_assert(SYMBOL_COUNT <= SYMBOLS_MOST, "more letters than struct dims has room for");
+
+#define SYMBOL(dims, letter) ((dims)->value[AT_##letter])
+
+#define X(letter, meaning) { #letter, meaning },
+static const struct symbol symbols[] = { SYMBOLS(X) };
+#undef X
+
+#define X(letter, meaning) __attribute__((unused)) const wide letter = dims_->value[AT_##letter];
+#define TERM(id, component, title, printed, source, expression) \
+	static wide term_##id(const struct dims *dims_)         \
+	{                                                       \
+		SYMBOLS(X)                                      \
+		return expression;                              \
+	}
+TERMS(TERM)
+#undef TERM
+#undef X
+
+#define TERM(id, component, title, printed, source, expression) \
+	{ #id, component, title, printed, source, term_##id },
+static const struct term terms[] = { TERMS(TERM) };
+#undef TERM
+_Static_assert(ARRAY_SIZE(terms) <= TERMS_MOST, "more terms than struct estimate has room for");
+
+#define TERM(id, component, title, printed, source, expression) TERM_##id,
+enum { TERMS(TERM) TERM_COUNT };
+#undef TERM

@@ -1,0 +1,143 @@
+/*
+ * What should a job need? A system is one published way to estimate, kept as its source states it:
+ * a table of terms that add up to the total, and what it reads from the configuration. One file a
+ * system, one row of systems[] in model.c.
+ */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "buf.h"
+#include "config/config.h"
+#include "err.h"
+#include "util.h"
+
+/* Wide enough for every product that the limits in read.h allow: expressions divide last, and
+ * nothing overflows. */
+typedef __int128 wide;
+
+#define SYMBOLS_MOST 32
+#define TERMS_MOST 12
+#define RESULTS_MOST 16
+#define STRATEGIES_MOST 16
+#define OPTION_ROWS_MOST 6
+
+/* The letters of a system's formulas, with a job's values; each system numbers its own. */
+struct dims {
+	wide value[SYMBOLS_MOST];
+};
+
+struct symbol {
+	const char *letter, *meaning;
+};
+
+/* One line of a source: the formula as printed, and the function that computes it in bytes. */
+struct term {
+	const char *id, *component, *title, *printed, *source;
+	wide (*of)(const struct dims *dims);
+};
+
+/* A result beyond the terms: a count of bytes or things, or (`text`) a word. */
+struct result {
+	const char *key, *text;
+	wide number;
+};
+
+struct named_bytes {
+	const char *name;
+	wide bytes;
+};
+
+/* Document 002: a row of its table. NULL and -1: the row does not say. */
+struct option_row {
+	const char *offload_param, *offload_optimizer;
+	int zero_init;
+	wide cpu, gpu;
+};
+
+struct stage {
+	wide layers, layers_of; /* layers / layers_of: the sources divide what does not divide */
+	wide in_flight, model_states, activations, total;
+};
+
+struct estimate {
+	const struct system *system;
+	struct dims dims;
+	wide bytes[TERMS_MOST]; /* of the system's terms */
+	wide total;
+	/* The rest only where `detail` was asked for. */
+	int detail;
+	struct result results[RESULTS_MOST];
+	size_t result_count;
+	struct named_bytes strategies[STRATEGIES_MOST];
+	size_t strategy_count;
+	struct option_row rows[OPTION_ROWS_MOST];
+	size_t row_count;
+	struct stage *stages; /* none: the source knows no stages */
+	size_t stage_count;
+	char **notes;
+	size_t note_count, note_room;
+};
+
+struct system {
+	const char *name, *title, *source, *leaves_out;
+	const struct term *terms;
+	size_t term_count;
+	const struct symbol *symbols;
+	size_t symbol_count;
+	/* Configuration to letters; refuses what the source cannot express. */
+	int (*read)(const struct config *c, struct estimate *out, struct err *e);
+	/* Results beyond the terms. */
+	void (*add_results)(const struct config *c, struct estimate *out);
+};
+
+extern const struct system training_memory_blog, nanogpt, deepspeed_zero, llama_4d;
+extern const struct system *const systems[];
+extern const size_t system_count;
+
+/* NULL, and a message that names what there is. */
+const struct system *system_find(const char *name, struct err *e);
+
+/* Everything that `system` says of the job. -1: it cannot say it, and the message tells why. `out`
+ * is released in both cases. */
+int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
+		  int detail, struct err *e);
+void estimate_release(struct estimate *out);
+
+wide estimate_sum(const struct system *system, const struct dims *dims);
+/* The bytes of every term of one component, or of all that are in none of `components`. */
+wide estimate_component(const struct estimate *e, const char *component);
+
+__attribute__((format(printf, 2, 3))) void estimate_note(struct estimate *out, const char *format,
+							 ...);
+void estimate_add_result(struct estimate *out, const char *key, wide number);
+void estimate_add_word(struct estimate *out, const char *key, const char *text);
+
+/* The nearest whole number; of two, the larger. For n >= 0 and d > 0. */
+static inline wide divide(wide n, wide d)
+{
+	if (n <= INT64_MAX && d <= INT64_MAX / 2)
+		return ((uint64_t)n + (uint64_t)d / 2) / (uint64_t)d;
+	return (n + d / 2) / d;
+}
+
+static inline wide largest(wide a, wide b)
+{
+	return a > b ? a : b;
+}
+
+/* Any number in decimal; `text` has room for 48. */
+const char *wide_text(wide number, char *text);
+
+/* config_count_parameters with the defaults of `arch`. */
+int parameters_count(const struct config *c, int64_t *total, int64_t *module, struct err *e);
+
+/* ---- the device ---- */
+enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
+/* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: it
+ * is not known. */
+wide device_memory(const struct config *c, struct err *e);
+/* Document 003's rule of 80 %. */
+enum fit device_fit(wide total, wide memory);
+const char *fit_word(enum fit f);
+
+#endif

@@ -1,0 +1,89 @@
+"""memtrace plan: every layout is what estimate says of it, in the right order, and each of the others has its reason."""
+import json
+import time
+
+from harness import Case, MEMTRACE, GiB
+from test_estimate import LLAMA_8B
+from test_estimate_facts import options
+
+JOB = dict(LLAMA_8B, global_batch_size=1024)
+KEYS = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "data_parallel_size", "micro_batch_size",
+        "num_microbatches")
+RANK = {"green": 0, "yellow": 1}
+
+
+class Plan(Case):
+    def plan(self, *more, config=JOB, gpus=64, gpu="A100-40GB", status=0):
+        out = self.run_([MEMTRACE, "plan", "--json", "--gpus", str(gpus), "--gpu", gpu, *more, *options(config)], status=status).stdout
+        return json.loads(out)
+
+    def test_layouts(self):
+        plan = self.plan()
+        seen = set()
+        for l in plan["layouts"]:
+            t, p, c, d, b, m = sizes = [l[k] for k in KEYS]
+            self.assertEqual((t * p * c * d, d * b * m), (64, 1024))
+            self.assertTrue(t <= 8 and 32 % p == 0 and 8192 % c == 0)
+            self.assertAlmostEqual(l["bubble"], (p - 1) / (m + p - 1), 5)
+            self.assertEqual(len(l["per_stage"]), p)
+            self.assertEqual(l["total_bytes"], max(s["total_bytes"] for s in l["per_stage"]))
+            self.assertEqual(l["color"], "green" if l["total_bytes"] * 10 <= 40 * GiB * 8 else "yellow")
+            self.assertLessEqual(l["total_bytes"], 40 * GiB)
+            seen.add(tuple(sizes))
+        self.assertEqual(len(seen), len(plan["layouts"]))
+        order = [(RANK[l["color"]], l[KEYS[0]] * l[KEYS[1]] * l[KEYS[2]], -l["micro_batch_size"], l["bubble"]) for l in plan["layouts"]]
+        self.assertEqual(order, sorted(order))
+        # The fastest of the green cells of document 003's Table 3 on 64 GPUs (190.9 TFLOP/s).
+        self.assertEqual([plan["layouts"][0][k] for k in KEYS], [4, 1, 1, 16, 1, 64])
+        for l in plan["layouts"][::17]:
+            config = dict(JOB, sequence_parallel=True, **{k: l[k] for k in KEYS})
+            answer = json.loads(self.run_([MEMTRACE, "estimate", "--json", "--system", "llama-4d", *options(config)]).stdout)["estimates"][0]
+            self.assertEqual(answer["max_stage_bytes"], l["total_bytes"])
+        # Nothing is lost: every power of two is planned or discarded.
+        keys = {tuple(d["layout"].get(k, 0) for k in KEYS[:5]) for d in plan["discarded"]} | {s[:5] for s in seen}
+        for t in (1, 2, 4, 8):
+            for p in (1, 2, 4, 8):
+                for c in (1, 2):
+                    if t * p * c <= 64:
+                        d = 64 // (t * p * c)
+                        for b in (1, 2, 4, 8, 16):
+                            self.assertIn((t, p, c, d, b), keys)
+        for d in plan["discarded"]:
+            self.assertRegex(d["reason"], "needs .* GiB|does not divide|is more than|there are")
+
+    def test_constraints(self):
+        for fix, key in (("tp=2", KEYS[0]), ("pp=4", KEYS[1]), ("cp=2", KEYS[2]), ("dp=8", KEYS[3]), ("micro_batch_size=2", KEYS[4])):
+            layouts = self.plan("--fix", fix)["layouts"]
+            self.assertTrue(layouts)
+            self.assertEqual({l[key] for l in layouts}, {int(fix.split("=")[1])})
+        self.assertLessEqual(max(l[KEYS[0]] for l in self.plan("--max-tp", "4")["layouts"]), 4)
+        for l in self.plan("--memory-margin", "50")["layouts"]:
+            self.assertEqual(l["color"] == "green", l["total_bytes"] <= 20 * GiB)
+        reasons = " ".join(d["reason"] for d in self.plan(gpus=96, status=1)["discarded"])
+        for reason in ("tensor size 3 does not divide num_attention_heads 32", "pipeline size 3 does not divide num_layers 32",
+                       "data-parallel size 96 does not divide global_batch_size 1024", "tensor size 16 is more than 8"):
+            self.assertIn(reason, reasons)
+
+    def test_flags(self):
+        expected = {"megatron": "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 1", "deepspeed": "none: ",
+                    "torchtitan": "--parallelism.tensor_parallel_degree=4", "accelerate": "--megatron_lm_tp_degree 4"}
+        for launcher, start in expected.items():
+            self.assertIn(start, self.plan("--flags", launcher)["layouts"][0]["flags"])
+            self.assertIn(start, self.run_([MEMTRACE, "plan", "--gpus", "64", "--gpu", "A100-40GB", "--flags", launcher, *options(JOB)]).stdout)
+        one = self.plan("--flags", "deepspeed", "--fix", "tp=1", "--fix", "pp=1", "--fix", "cp=1", gpu="H200")["layouts"][0]
+        self.assertEqual(json.loads(one["flags"])["train_micro_batch_size_per_gpu"], one["micro_batch_size"])
+
+    def test_no_answer(self):
+        self.assertEqual(self.plan(gpus=1, status=1)["layouts"], [])
+        for key in ("num_layers", "global_batch_size", "ffn_hidden_size", "vocab_size"):
+            done = self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options({k: v for k, v in JOB.items() if k != key})], status=2)
+            self.assertIn(key + " is missing", done.stderr)
+        for wrong in (["--gpus", "0"], ["--fix", "tp"], ["--fix", "xp=1"], ["--fix", "tp=0"], ["--gpu", "H1000"]):
+            self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options(JOB), *wrong], status=2)
+        self.assertIn("--gpu", self.run_([MEMTRACE, "plan", "--gpus", "8", *options(JOB)], status=2).stderr)
+
+    def test_whole_cluster_in_a_second(self):
+        began = time.monotonic()
+        plan = self.plan(config=dict(JOB, global_batch_size=16384, seq_length=131072), gpus=16384, gpu="H100")
+        self.assertLess(time.monotonic() - began, 1)
+        self.assertGreater(len(plan["layouts"]), 500)
