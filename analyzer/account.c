@@ -198,7 +198,8 @@ void account_restart(struct account *a, struct replay *replay)
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &replay->device[i];
 
-		d->now.allocated = d->now.reserved = d->now.other = d->imported = 0;
+		d->now.allocated = d->now.reserved = d->now.other = 0;
+		d->imported = d->managed = 0;
 		d->held = (struct holdings){ 0 };
 		keep_comms(a, &d->comms, i);
 	}

@@ -16,7 +16,7 @@ void account_holders(const struct device *d, bytes to[OWNERS]);
 void account_level(struct device *d, const struct mt_record *r);
 /* What cudaMemGetInfo said last, against what is tracked. */
 void account_sample(struct device *d);
-/* ALLOC and FREE of the DEVICE, POOL and MANAGED layers. Returns what of this it was. */
+/* ALLOC and FREE of the DEVICE and POOL layers. Returns what of this it was. */
 enum account_change {
 	ACCOUNT_STAND_IN = 1, /* by PyTorch's allocator, for which it stands */
 	ACCOUNT_HOLDERS = 2,  /* somebody holds more or less than before */

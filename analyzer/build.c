@@ -460,6 +460,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
 	build_comms(&r, d, &b->trace->tables);
 	r.imported_peak = d->imported_peak;
+	r.managed_peak = d->managed_peak;
 	r.host_pinned_peak = b->replay->host.pinned_peak;
 	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);

@@ -179,6 +179,9 @@ static int take_other_memory(struct curves *c, struct device *d, struct position
 	case MT_LAYER_ALIAS:
 		add_peak(&d->imported, &d->imported_peak, r->bytes);
 		return 0;
+	case MT_LAYER_MANAGED:
+		add_peak(&d->managed, &d->managed_peak, r->bytes);
+		return 0;
 	case MT_LAYER_COMM:
 		take_comm(c, d, at, r);
 		return 1;
@@ -355,6 +358,8 @@ static void take_keyframe(struct curves *c, const struct mt_record *r)
 		account_add(&d->now.allocated, r->bytes);
 	} else if (r->kind == MT_ALIAS_OPEN) {
 		add_peak(&d->imported, &d->imported_peak, r->bytes);
+	} else if (r->kind == MT_MANAGED_ALLOC) {
+		add_peak(&d->managed, &d->managed_peak, r->bytes);
 	} else if (r->kind == MT_COMM_INIT) {
 		account_keyframe_comm(&c->account, d, r, c->replay->last_time_ns);
 	} else if (alloc == r->kind && r->kind != MT_TENSOR_ALLOC) {

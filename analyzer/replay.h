@@ -88,6 +88,7 @@ struct device {
 	int plot_due;                    /* the last sample is not on it yet */
 	bytes reserved_peak;
 	bytes imported, imported_peak; /* other processes' memory: in no total */
+	bytes managed, managed_peak;   /* virtual until touched: in no total */
 	struct snapshot at_peak;
 
 	struct failure *failures;

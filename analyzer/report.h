@@ -105,6 +105,7 @@ struct rank {
 	bytes peak_allocated, peak_reserved, peak_device; /* each its own maximum */
 	struct owner_row *owners; /* add up to peak_device; in the order of owners.def */
 	size_t owner_count, owner_points;
+	bytes managed_peak;                           /* virtual until touched: in no total */
 	bytes imported_peak;                          /* from other processes: in no total */
 	bytes host_pinned_peak, host_registered_peak; /* the process's */
 	struct comm_row *comms;

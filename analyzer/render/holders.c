@@ -7,6 +7,20 @@
 #define CURVE_ROOM 60 /* columns */
 #define TITLE_WIDTH 24
 
+/* What is counted and belongs to no total. */
+static void put_apart(struct page *p, const char *what, bytes peak)
+{
+	struct buf b = { 0 };
+
+	if (peak <= 0)
+		return;
+	buf_addf(&b, "%s: ", what);
+	page_size(p, &b, peak);
+	buf_puts(&b, ", in no total");
+	page_field(p, "", b.text, 0);
+	buf_release(&b);
+}
+
 /* A line of the table: an owner, or one of the two parts of PyTorch's. */
 struct line {
 	const char *title;
@@ -92,13 +106,8 @@ void put_owners(struct page *p, const struct rank *r)
 			put_line(p, r, &lines[i]);
 	}
 	buf_release(&b);
-	if (r->imported_peak > 0) {
-		buf_puts(&b, "imported from other processes: ");
-		page_size(p, &b, r->imported_peak);
-		buf_puts(&b, ", in no total");
-		page_field(p, "", b.text, 0);
-	}
-	buf_release(&b);
+	put_apart(p, "imported from other processes", r->imported_peak);
+	put_apart(p, "managed memory, virtual until touched", r->managed_peak);
 	free(lines);
 }
 

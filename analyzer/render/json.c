@@ -240,6 +240,7 @@ static json_t *rank_json(const struct rank *r)
 	set(j, "communicators", comms_json(r));
 	set(j, "communicator_count", json_integer((json_int_t)r->comms_seen));
 	set(j, "imported_peak_bytes", json_integer(r->imported_peak));
+	set(j, "managed_peak_bytes", json_integer(r->managed_peak));
 	set(j, "host_pinned_peak_bytes", json_integer(r->host_pinned_peak));
 	set(j, "host_registered_peak_bytes", json_integer(r->host_registered_peak));
 	set(j, "oom", oom_json(r));
