@@ -16,7 +16,7 @@ ALLC    := -std=gnu17 -MMD -MP -Iinclude -DMEMTRACE_VERSION='"$(VERSION)"' $(WAR
 SHARED  := -fPIC -fvisibility=hidden -fno-semantic-interposition
 LINK    := $(if $(SAN),-fsanitize=$(SAN))
 # The hook's path crosses files: inlined across them it is 4 ns shorter. gcc only: clang's needs lld.
-LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto)
+LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto=auto)
 LINKSO  := -shared -Wl,-z,relro,-z,now
 
 PRELOAD_SRC  := $(wildcard preload/*.c)
@@ -42,8 +42,12 @@ $(BUILD)/%.o: %.c Makefile | cuda-headers
 	@mkdir -p $(@D)
 	$(CC) $(ALLC) -c $< -o $@
 
-$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC))
-	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-z,defs $(LINK) $^ -o $@ -lpthread
+$(BUILD)/%.o: %.S Makefile
+	@mkdir -p $(@D)
+	$(CC) -MMD -MP -fPIC -g -c $< -o $@
+
+$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
+	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt

@@ -8,19 +8,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "background.h"
 #include "clock.h"
 #include "cuda.h"
 #include "file.h"
-#include "hooks.h"
+#include "graphs.h"
 #include "keyframe.h"
 #include "lock.h"
+#include "lookup.h"
+#include "memory.h"
+#include "modules.h"
+#include "nccl.h"
 #include "notice.h"
+#include "pools.h"
 #include "pystack.h"
 #include "recorder.h"
 #include "settings.h"
 #include "tables.h"
 #include "text.h"
+#include "vmm.h"
 #include "who.h"
 
 _Atomic int recording_state;
@@ -188,7 +195,13 @@ static void in_forked_child(void)
 	if (atomic_load(&recording_state) == RECORDING_ON)
 		recorder_forget();
 	background_forget();
-	hooks_forget();
+	memory_forget();
+	pools_forget();
+	graphs_forget();
+	vmm_forget();
+	nccl_forget();
+	modules_forget();
+	account_forget();
 	pystack_forget();
 	cuda_forget();
 	keyframe_reset();
@@ -208,6 +221,12 @@ static void no_complaint(const char *name, const char *expected)
 {
 	(void)name;
 	(void)expected;
+}
+
+static void describe(void)
+{
+	cuda_describe();
+	lookup_describe();
 }
 
 static int begin(void)
@@ -246,7 +265,7 @@ static int begin(void)
 		on_exit(at_exit, NULL);
 	}
 	/* Without the helper the recording threads do its work themselves. */
-	(void)background_start(cuda_describe, work);
+	(void)background_start(describe, work);
 	return RECORDING_ON;
 }
 
@@ -274,6 +293,7 @@ __attribute__((destructor)) static void end(void)
 	background_stop(500);
 	h = recorder_header();
 	say_what_is_due();
+	lookup_describe();
 	recorder_close(me.exit_status);
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].allocated_peak > allocated ||
