@@ -74,7 +74,7 @@ void background_wake(void)
 	futex(&b.wakeups, FUTEX_WAKE, 1, NULL);
 }
 
-void background_stop(unsigned limit_ms)
+int background_stop(unsigned limit_ms)
 {
 	struct timespec ms = { .tv_nsec = 1000000 };
 
@@ -83,6 +83,7 @@ void background_stop(unsigned limit_ms)
 		background_wake();
 		nanosleep(&ms, NULL);
 	}
+	return !atomic_load(&b.running);
 }
 
 void background_forget(void)

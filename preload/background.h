@@ -10,8 +10,9 @@ int background_start(void (*once)(void), void (*work)(void));
 /* Wakes the thread; callable anywhere, never waits. */
 void background_wake(void);
 
-/* Asks the thread to end and waits up to LIMIT_MS for it. */
-void background_stop(unsigned limit_ms);
+/* Asks the thread to end and waits up to LIMIT_MS for it. Returns 1 when there is no such thread
+ * any more. */
+int background_stop(unsigned limit_ms);
 
 /* In a forked child, where the thread does not exist. */
 void background_forget(void);

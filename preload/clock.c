@@ -6,13 +6,15 @@
 #include "file.h"
 
 #define FIRST_RATE_AFTER_NS 50000000u /* 20 ns of reading error in 50 ms: 0.4 ppm */
-#define ABSURD_NS 1000000             /* the counter is no clock if it is this far off */
+#define CORRECT_EVERY_NS 5000000000u
+#define LINES 64          /* a line is drawn over only minutes after it was last in use */
+#define ABSURD_NS 1000000 /* the counter is no clock if it is this far off */
 
 _Atomic(const struct clock_line *) clock_line;
 
 static struct {
-	uint64_t tsc, ns;          /* the first reading; 0: the counter is not to be used */
-	struct clock_line line[2]; /* the one in use, and the next */
+	uint64_t tsc, ns; /* the first reading; 0: the counter is not to be used */
+	struct clock_line line[LINES];
 	unsigned next;
 } c;
 
@@ -36,10 +38,9 @@ void clock_correct(void)
 	struct clock_line *l = &c.line[c.next];
 	uint64_t ns = now_ns(), tsc = CLOCK_COUNTER(), shown;
 
-	if (!c.tsc || ns - c.ns < FIRST_RATE_AFTER_NS)
+	if (!c.tsc || ns - c.ns < FIRST_RATE_AFTER_NS || (old && ns - old->ns < CORRECT_EVERY_NS))
 		return;
-	shown = old ? old->ns + (uint64_t)((unsigned __int128)(tsc - old->tsc) * old->rate >> 32)
-		    : ns;
+	shown = old ? clock_at(old, tsc) : ns;
 	if (shown > ns + ABSURD_NS || shown + ABSURD_NS < ns) {
 		c.tsc = 0;
 		atomic_store(&clock_line, NULL);
@@ -49,5 +50,5 @@ void clock_correct(void)
 	l->ns = shown > ns ? shown : ns; /* never back */
 	l->rate = (uint64_t)(((unsigned __int128)(ns - c.ns) << 32) / (tsc - c.tsc));
 	atomic_store_explicit(&clock_line, l, memory_order_release);
-	c.next ^= 1;
+	c.next = (c.next + 1) % LINES;
 }

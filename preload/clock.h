@@ -31,14 +31,20 @@ void clock_correct(void);
 #define CLOCK_COUNTER() 0
 #endif
 
+/* Where LINE stands at COUNTER. A counter read before the line was drawn counts as its start. */
+static inline uint64_t clock_at(const struct clock_line *line, uint64_t counter)
+{
+	int64_t since = (int64_t)(counter - line->tsc);
+
+	return line->ns +
+	       (since > 0 ? (uint64_t)((unsigned __int128)(uint64_t)since * line->rate >> 32) : 0);
+}
+
 static inline uint64_t clock_ns(void)
 {
 	const struct clock_line *l = atomic_load_explicit(&clock_line, memory_order_acquire);
 
-	if (__builtin_expect(l != NULL, 1))
-		return l->ns +
-		       (uint64_t)((unsigned __int128)(CLOCK_COUNTER() - l->tsc) * l->rate >> 32);
-	return now_ns();
+	return __builtin_expect(l != NULL, 1) ? clock_at(l, CLOCK_COUNTER()) : now_ns();
 }
 
 #endif

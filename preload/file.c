@@ -52,14 +52,16 @@ static void *map(int fd, uint64_t offset, size_t bytes)
 void *file_grow(struct trace_file *f, size_t bytes, uint64_t *offset)
 {
 	uint64_t at = f->size;
+	int e, tries = 0;
 	void *p;
-	int e;
 
 	if (exceeds_limit(at + bytes)) {
 		errno = EFBIG;
 		return NULL;
 	}
-	e = posix_fallocate(f->fd, (off_t)at, (off_t)bytes);
+	do
+		e = posix_fallocate(f->fd, (off_t)at, (off_t)bytes);
+	while (e == EINTR && tries++ < 100);
 	if (e) {
 		if (ftruncate(f->fd, (off_t)at) != 0)
 			e = errno;
@@ -74,21 +76,41 @@ void *file_grow(struct trace_file *f, size_t bytes, uint64_t *offset)
 	return p;
 }
 
+static int join(char *path, size_t bytes, const char *directory, const char *name)
+{
+	size_t d = strlen(directory), n = strlen(name);
+
+	if (d + n + 2 > bytes)
+		return -1;
+	memcpy(path, directory, d);
+	path[d] = '/';
+	memcpy(path + d + 1, name, n + 1);
+	return 0;
+}
+
+void file_discard(struct trace_file *f, const char *directory, const char *name)
+{
+	char path[4096];
+
+	if (join(path, sizeof(path), directory, name) == 0)
+		unlink(path);
+	if (f->header)
+		munmap(f->header, f->size);
+	close(f->fd);
+	*f = (struct trace_file){ .fd = -1 };
+}
+
 int file_create(struct trace_file *f, const char *directory, const char *name, size_t first)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	char path[4096];
-	size_t d = strlen(directory), n = strlen(name);
 	uint64_t offset;
 	int e = make_directories(directory);
 
 	if (e)
 		return e;
-	if (d + n + 2 > sizeof(path))
+	if (join(path, sizeof(path), directory, name) != 0)
 		return -ENAMETOOLONG;
-	memcpy(path, directory, d);
-	path[d] = '/';
-	memcpy(path + d + 1, name, n + 1);
 	f->size = 0;
 	f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (f->fd < 0)
@@ -96,9 +118,7 @@ int file_create(struct trace_file *f, const char *directory, const char *name, s
 	f->header = file_grow(f, MT_HEADER_BYTES + first, &offset);
 	if (!f->header) {
 		e = -errno;
-		unlink(path);
-		close(f->fd);
-		f->fd = -1;
+		file_discard(f, directory, name);
 		return e;
 	}
 	/* Tells a reader that the writer lives. Not every file system has locks; a reader then says
@@ -109,12 +129,17 @@ int file_create(struct trace_file *f, const char *directory, const char *name, s
 
 long file_read(const char *path, void *buffer, size_t bytes)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
 	size_t n = 0;
 	ssize_t got;
 
 	if (fd < 0)
 		return -1;
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) { /* a FIFO would keep the host waiting */
+		close(fd);
+		return -1;
+	}
 	while (n < bytes && (got = read(fd, (char *)buffer + n, bytes - n)) > 0)
 		n += (size_t)got;
 	close(fd);

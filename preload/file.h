@@ -21,11 +21,14 @@ struct trace_file {
  */
 int file_create(struct trace_file *f, const char *directory, const char *name, size_t first);
 
+/* Takes back what file_create() made. */
+void file_discard(struct trace_file *f, const char *directory, const char *name);
+
 /* Adds BYTES (a multiple of the page size) at the end, zeroed. Returns the mapping and its offset,
  * or NULL with errno set. */
 void *file_grow(struct trace_file *f, size_t bytes, uint64_t *offset);
 
-/* Reads up to BYTES of the file at PATH. Returns how many, or -1. */
+/* Reads up to BYTES of the regular file at PATH. Returns how many, or -1. */
 long file_read(const char *path, void *buffer, size_t bytes);
 
 #endif

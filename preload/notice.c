@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "settings.h"
@@ -11,18 +14,57 @@
 
 static const struct who *me;
 static const char *traces;
+static struct text cwd; /* where `traces` is meant from */
+static int on_simulator;
 
-void notice_begin(const struct who *who, const char *directory)
+void notice_begin(const struct who *who, const char *directory, int simulated)
 {
 	me = who;
 	traces = directory;
+	on_simulator = simulated;
+	cwd.n = 0;
+	if (getcwd(cwd.s, sizeof(cwd.s)))
+		cwd.n = strlen(cwd.s);
 }
 
+/* One write. A reader that has gone away must not kill the job by SIGPIPE. */
 static void say(struct text *t)
 {
+	struct timespec now = { 0 };
+	sigset_t pipe, old, pending;
+
 	text_str(t, "\n");
-	if (!settings.QUIET)
-		(void)!write(STDERR_FILENO, t->s, t->n);
+	if (settings.QUIET)
+		return;
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &pipe, &old);
+	if (write(STDERR_FILENO, t->s, t->n) < 0 && errno == EPIPE &&
+	    !sigismember(&pending, SIGPIPE))
+		(void)sigtimedwait(&pipe, NULL, &now);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* The command to type next: from another directory than at the start, with the whole path; quoted
+ * where a shell needs it. */
+static void next_command(struct text *t)
+{
+	char here[4096];
+	struct text path = { 0 };
+	int quote;
+
+	if (traces[0] != '/' && cwd.n &&
+	    (!getcwd(here, sizeof(here)) || strcmp(here, cwd.s) != 0)) {
+		text_str(&path, cwd.s);
+		text_str(&path, "/");
+	}
+	text_str(&path, traces);
+	quote = path.s[strcspn(path.s, " \t\n\"\\$&|;<>()*?[]{}!`~#")] != 0;
+	text_str(t, "memtrace report ");
+	text_str(t, quote ? "'" : "");
+	text_str(t, path.s);
+	text_str(t, quote ? "'" : "");
 }
 
 static struct text start(void)
@@ -35,10 +77,12 @@ static struct text start(void)
 
 static void rank(struct text *t)
 {
-	if (me->rank < 0)
-		return;
-	text_str(t, " on rank ");
-	text_number(t, (uint64_t)me->rank);
+	if (me->rank >= 0) {
+		text_str(t, " on rank ");
+		text_number(t, (uint64_t)me->rank);
+	}
+	if (on_simulator)
+		text_str(t, " (simulated device)");
 }
 
 void notice_setting(const char *name, const char *expected)
@@ -145,8 +189,8 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
 		text_str(&t, ", free ");
 		text_size(&t, free_bytes);
 	}
-	text_str(&t, ". See why: memtrace report ");
-	text_str(&t, traces);
+	text_str(&t, ". See why: ");
+	next_command(&t);
 	say(&t);
 }
 
@@ -154,7 +198,7 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak)
 {
 	struct text t = start();
 
-	if (me->rank > 0)
+	if (me->rank > 0 || settings.QUIET || (me->is_child && !first_to_say("end")))
 		return;
 	text_str(&t, "peak ");
 	text_size(&t, allocated_peak);
@@ -162,7 +206,7 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak)
 	text_size(&t, reserved_peak);
 	text_str(&t, " reserved");
 	rank(&t);
-	text_str(&t, ". See where it went: memtrace report ");
-	text_str(&t, traces);
+	text_str(&t, ". See where it went: ");
+	next_command(&t);
 	say(&t);
 }

@@ -33,6 +33,7 @@ enum { UNTRIED, UNVERIFIED, ON, OFF };
 static struct {
 	atomic_int state;
 	const struct layout *layout;
+	int (*initialized)(void);            /* Py_IsInitialized */
 	void *(*this_thread)(void);          /* PyGILState_GetThisThreadState */
 	int (*line)(void *code, int offset); /* PyCode_Addr2Line: reads only */
 	const void *code_type, *unicode_type;
@@ -62,11 +63,13 @@ static void find_python(void)
 	int minor = 0;
 
 	*(void **)&version = resolve("Py_GetVersion");
+	*(void **)&py.initialized = resolve("Py_IsInitialized");
 	*(void **)&py.this_thread = resolve("PyGILState_GetThisThreadState");
 	*(void **)&py.line = resolve("PyCode_Addr2Line");
 	py.code_type = resolve("PyCode_Type");
 	py.unicode_type = resolve("PyUnicode_Type");
-	if (!version || !py.this_thread || !py.line || !py.code_type || !py.unicode_type) {
+	if (!version || !py.initialized || !py.this_thread || !py.line || !py.code_type ||
+	    !py.unicode_type) {
 		atomic_store(&py.state, OFF);
 		return;
 	}
@@ -149,12 +152,12 @@ static int verify(const void *thread)
 
 	if (peek(thread, l->thread_frame, &f, sizeof(f)) != 0 ||
 	    (f && l->cframe_current >= 0 && peek(f, l->cframe_current, &f, sizeof(f)) != 0))
-		return off("the interpreter's layout is not the known one: no Python stacks");
+		return off("the interpreter's layout could not be verified: no Python stacks");
 	for (; f && depth < MAX_FRAMES; depth++) {
 		int is = check_frame(f);
 		if (is == 0 || peek(f, l->frame_previous, &f, sizeof(f)) != 0)
 			return off(
-				"the interpreter's layout is not the known one: no Python stacks");
+				"the interpreter's layout could not be verified: no Python stacks");
 		good += is > 0;
 	}
 	if (!good)
@@ -267,6 +270,13 @@ uint32_t pystack_module_place(uint32_t module)
 	return place ? place : tables_add_place(hash, module, NULL, 0);
 }
 
+/* NULL from the moment the interpreter finalizes: threads' states go then, while C++ threads may
+ * still free blocks. */
+static const void *this_thread(void)
+{
+	return py.initialized() ? py.this_thread() : NULL;
+}
+
 /* The calling thread's state where its stack can be read, else NULL. */
 static const void *readable_thread(void)
 {
@@ -274,12 +284,12 @@ static const void *readable_thread(void)
 
 	switch (atomic_load_explicit(&py.state, memory_order_acquire)) {
 	case ON:
-		return py.this_thread();
+		return this_thread();
 	case UNTRIED:
 		find_python();
 		return readable_thread();
 	case UNVERIFIED:
-		thread = py.this_thread();
+		thread = this_thread();
 		return thread && verify(thread) ? thread : NULL;
 	default:
 		return NULL;
@@ -289,6 +299,8 @@ static const void *readable_thread(void)
 /*
  * The hash of a stack is a sum of products (code + key) * (instruction + key), each frame with keys
  * of its own: no product waits for another, so that following the chain of frames is all it costs.
+ * The keys are powers, not multiples: with multiples, stacks that differ in where the same frames
+ * stand collide.
  */
 static uint64_t hash_stack(const void *frame, uint32_t module)
 {
@@ -299,8 +311,8 @@ static uint64_t hash_stack(const void *frame, uint32_t module)
 
 	for (unsigned n = 0; frame && n < MAX_FRAMES; n++) {
 		hash += (FIELD(uint64_t, frame, code) + key) *
-			((FIELD(uint64_t, frame, instr) & mask) + (key << 17 | 1));
-		key += 0xd1342543de82ef95u;
+			((FIELD(uint64_t, frame, instr) & mask) + (key << 32 | key >> 32));
+		key *= 0xd1342543de82ef95u;
 		frame = FIELD(const void *, frame, previous);
 	}
 	hash ^= hash >> 32;

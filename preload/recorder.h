@@ -36,9 +36,11 @@ void *recorder_grow(size_t bytes, uint64_t *offset);
 /* Counts a place that could not be kept. */
 void recorder_lose_place(void);
 
-/* Ends recording for good: seals the current segment, gives the unused tail of the file back, marks
- * the end. */
-void recorder_close(int exit_status);
+/*
+ * Ends recording for good: seals the current segment, marks the end and, when the helper thread is
+ * gone, gives the unused tail of the file back.
+ */
+void recorder_close(int exit_status, int helper_gone);
 
 /* In a forked child: forget the parent's trace without touching it. */
 void recorder_forget(void);

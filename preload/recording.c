@@ -30,6 +30,8 @@
 #include "vmm.h"
 #include "who.h"
 
+#define MIN_BUDGET (512u << 10)
+
 _Atomic int recording_state;
 
 static struct {
@@ -106,14 +108,15 @@ static void say_what_is_due(void)
 		me.oom.said = 1;
 		notice_out_of_memory(me.oom.requested, me.oom.free_bytes);
 	}
-	if (h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN && !me.loss_said) {
+	if (h->lost_events && !me.loss_said) {
 		static const char *const why[] = {
 #define X(name, id, message) [id] = message,
 			MT_LOST_LIST(X)
 #undef X
 		};
 		me.loss_said = 1;
-		notice_lost("recording ended", why[h->lost_reason], h->lost_errno);
+		notice_lost(h->state == MT_STATE_STOPPED ? "recording ended" : "events are missing",
+			    why[h->lost_reason], h->lost_errno);
 	}
 }
 
@@ -123,6 +126,7 @@ static void work(void)
 	recorder_prepare();
 	tables_prepare();
 	keyframe_work();
+	recorder_prepare(); /* what was replayed may be used again */
 	say_what_is_due();
 }
 
@@ -240,8 +244,12 @@ static int begin(void)
 		return RECORDING_OFF;
 	who_am_i(&me.who);
 	name_file(&name);
-	notice_begin(&me.who, me.directory.s);
+	notice_begin(&me.who, me.directory.s, cuda_is_simulated());
 	settings_read(notice_setting); /* again: only now is it known who may speak */
+	if (settings.BUDGET < MIN_BUDGET) {
+		notice_setting("MEMTRACE_BUDGET", "512KiB or more (it is 512KiB now)");
+		settings.BUDGET = MIN_BUDGET;
+	}
 	setup = (struct recorder_setup){
 		.directory = me.directory.s,
 		.name = name.s,
@@ -271,14 +279,20 @@ static int begin(void)
 
 int recording_start(void)
 {
-	int idle = RECORDING_IDLE;
+	int idle = RECORDING_IDLE, starting = RECORDING_STARTING;
 	uint64_t waited = now_ns();
 
 	if (atomic_compare_exchange_strong(&recording_state, &idle, RECORDING_STARTING))
 		atomic_store(&recording_state, begin());
-	while (atomic_load(&recording_state) == RECORDING_STARTING &&
-	       now_ns() - waited < LOCK_MS(5000))
+	while (atomic_load(&recording_state) == RECORDING_STARTING) {
+		if (now_ns() - waited > LOCK_MS(1000)) {
+			/* begin() hangs in some other thread (a dead file server): without us,
+			 * until it is through */
+			atomic_compare_exchange_strong(&recording_state, &starting, RECORDING_OFF);
+			break;
+		}
 		sched_yield();
+	}
 	return atomic_load(&recording_state) == RECORDING_ON;
 }
 
@@ -286,15 +300,16 @@ __attribute__((destructor)) static void end(void)
 {
 	uint64_t allocated = 0, reserved = 0;
 	struct mt_header *h;
+	int helper_gone;
 
 	if (atomic_load(&recording_state) != RECORDING_ON)
 		return;
 	atomic_store(&recording_state, RECORDING_OFF);
-	background_stop(500);
+	helper_gone = background_stop(500);
 	h = recorder_header();
 	say_what_is_due();
 	lookup_describe();
-	recorder_close(me.exit_status);
+	recorder_close(me.exit_status, helper_gone);
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].allocated_peak > allocated ||
 		    h->device[d].reserved_peak > reserved) {

@@ -79,17 +79,14 @@ static uint64_t hash_bytes(const void *p, size_t n)
 	return h ? h : 1;
 }
 
-static int new_region(void *region, uint64_t offset, size_t bytes)
+static void new_region(void *region, uint64_t offset, size_t bytes)
 {
 	struct mt_header *h = t.file->header;
 
-	if (h->tables >= MT_MAX_TABLES)
-		return -1;
 	t.region = region;
 	t.entry = &h->table[h->tables];
 	*t.entry = (struct mt_table){ .offset = offset, .capacity = bytes };
 	__atomic_store_n(&h->tables, h->tables + 1, __ATOMIC_RELEASE);
-	return 0;
 }
 
 int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t bytes)
@@ -100,22 +97,29 @@ int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t by
 	if (index_open(&t.strings, 1u << 16) || index_open(&t.frames, 1u << 16) ||
 	    index_open(&t.places, 1u << 17))
 		return -1;
-	return new_region(first, offset, bytes);
+	new_region(first, offset, bytes);
+	return 0;
 }
 
 /* Room for an entry with BYTES of payload, in a new region if need be. The lock is held. */
 static int make_room(size_t bytes)
 {
 	size_t need = sizeof(struct mt_entry) + ((bytes + 7) & ~(size_t)7);
+	const struct mt_header *h = t.file->header;
 	uint64_t offset;
 	void *region;
 
 	if (t.entry->used + need <= t.entry->capacity)
 		return 0;
-	if (need > REGION_BYTES)
+	/* A quarter of the budget at most: what makes endless new stacks must not eat the disk. */
+	if (need > REGION_BYTES || h->tables >= MT_MAX_TABLES ||
+	    h->tables * REGION_BYTES > h->budget / 4)
 		return -1;
 	region = recorder_grow(REGION_BYTES, &offset);
-	return region ? new_region(region, offset, REGION_BYTES) : -1;
+	if (!region)
+		return -1;
+	new_region(region, offset, REGION_BYTES);
+	return 0;
 }
 
 struct part {

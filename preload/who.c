@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "secret.h"
 #include "tables.h"
 #include "text.h"
 
@@ -81,37 +82,89 @@ static int number(const char *const *names, int otherwise)
 	return end == v || n < 0 || n > INT32_MAX ? otherwise : (int)n;
 }
 
-/* Field 22 of /proc/PID/stat: start in clock ticks since boot. */
-static uint64_t start_of(unsigned pid)
+static long read_proc(unsigned pid, const char *what, char *buffer, size_t bytes)
 {
 	struct text path = { 0 };
-	char stat[1024], *p;
 	long n;
-	int field = 2;
 
 	text_str(&path, "/proc/");
 	text_number(&path, pid);
-	text_str(&path, "/stat");
-	n = file_read(path.s, stat, sizeof(stat) - 1);
-	stat[n < 0 ? 0 : n] = 0;
-	p = strrchr(stat, ')'); /* the name before it may hold anything */
+	text_str(&path, what);
+	n = file_read(path.s, buffer, bytes - 1);
+	buffer[n < 0 ? 0 : n] = 0;
+	return n < 0 ? 0 : n;
+}
+
+static int has_variable(unsigned pid, const char *name)
+{
+	static char environment[256u << 10];
+	long n = read_proc(pid, "/environ", environment, sizeof(environment));
+	size_t length = strlen(name);
+
+	for (const char *e = environment; e < environment + n; e += strlen(e) + 1)
+		if (strncmp(e, name, length) == 0 && e[length] == '=')
+			return 1;
+	return 0;
+}
+
+/* Field 4 of /proc/PID/stat, two behind the name, which may hold anything. */
+static unsigned parent_of(unsigned pid)
+{
+	char stat[1024];
+	const char *p;
+
+	read_proc(pid, "/stat", stat, sizeof(stat));
+	p = strrchr(stat, ')');
+	return p && strlen(p) > 4 ? (unsigned)strtoul(p + 4, NULL, 10) : 0;
+}
+
+/* Was this process made by Python's multiprocessing (torch.multiprocessing.spawn)? */
+static int is_multiprocessing(unsigned pid, unsigned ppid)
+{
+	char mine[4096], theirs[4096];
+	long n = read_proc(pid, "/cmdline", mine, sizeof(mine)),
+	     m = read_proc(ppid, "/cmdline", theirs, sizeof(theirs));
+
+	for (long i = 0; i < n; i++)
+		if (!mine[i])
+			mine[i] = ' ';
+	return strstr(mine, "multiprocessing") != NULL ||
+	       (n == m && n > 0 && memcmp(mine, theirs, (size_t)n) == 0);
+}
+
+/*
+ * The process that started the run: the nearest ancestor that was not given a rank (torchrun's
+ * agent, also behind a shell script a worker); for multiprocessing's children their parent; else
+ * the process itself.
+ */
+static unsigned launcher_of(struct who *w)
+{
+	const char *name = NULL;
+	unsigned pid = w->ppid;
+
+	for (const char *const *n = rank_names; *n && !name; n++)
+		if (getenv(*n))
+			name = *n;
+	w->is_child = !name && is_multiprocessing(w->pid, w->ppid);
+	if (!name)
+		return w->is_child ? w->ppid : w->pid;
+	for (unsigned i = 0; i < 8 && pid > 1 && has_variable(pid, name); i++)
+		pid = parent_of(pid);
+	return pid > 1 ? pid : w->ppid;
+}
+
+/* Field 22 of /proc/PID/stat: start in clock ticks since boot. */
+static uint64_t start_of(unsigned pid)
+{
+	char stat[1024], *p;
+	int field = 2;
+
+	read_proc(pid, "/stat", stat, sizeof(stat));
+	p = strrchr(stat, ')');
 	for (; p && *p && field < 22; p++)
 		if (*p == ' ')
 			field++;
 	return p ? strtoull(p, NULL, 10) * (1000000000u / (unsigned long)sysconf(_SC_CLK_TCK)) : 0;
-}
-
-static int same_executable(unsigned pid)
-{
-	struct text path = { 0 };
-	char mine[1024], theirs[1024];
-	ssize_t a = readlink("/proc/self/exe", mine, sizeof(mine)), b;
-
-	text_str(&path, "/proc/");
-	text_number(&path, pid);
-	text_str(&path, "/exe");
-	b = readlink(path.s, theirs, sizeof(theirs));
-	return a > 0 && a == b && memcmp(mine, theirs, (size_t)a) == 0;
 }
 
 static void copy_clean(char *to, size_t bytes, const char *from)
@@ -134,7 +187,7 @@ static void name_run(struct who *w)
 		   *address = getenv("MASTER_ADDR");
 	int many_nodes =
 		w->world_size > 0 && w->local_world_size > 0 && w->world_size > w->local_world_size;
-	unsigned launcher = first_set(rank_names) || same_executable(w->ppid) ? w->ppid : w->pid;
+	unsigned launcher = launcher_of(w);
 	struct text t = { 0 };
 
 	w->launcher_start_ns = start_of(launcher);
@@ -176,43 +229,7 @@ void who_am_i(struct who *w)
 	name_run(w);
 }
 
-static int ends_with_word(const char *name, size_t n, const char *word)
-{
-	size_t w = strlen(word);
-
-	return n >= w && strncasecmp(name + n - w, word, w) == 0 &&
-	       (n == w || !isalnum((unsigned char)name[n - w - 1]));
-}
-
-int who_is_secret(const char *name, size_t n, const char *value)
-{
-	static const char *const words[] = { "token",         "secret",        "password",
-					     "passwd",        "passphrase",    "credential",
-					     "credentials",   "apikey",        "api_key",
-					     "api-key",       "access_key",    "access-key",
-					     "secret_key",    "secret-key",    "private_key",
-					     "private-key",   "auth_key",      "auth-key",
-					     "access_key_id", "access-key-id", "pat",
-					     "auth",          "cookie",        NULL };
-	static const char *const shapes[] = { "hf_",         "sk-",    "ghp_",  "gho_",
-					      "github_pat_", "glpat-", "xoxb-", "xoxp-",
-					      "AKIA",        "ASIA",   "eyJ",   NULL };
-	const char *scheme = strstr(value, "://"), *at;
-
-	for (const char *const *w = words; *w; w++)
-		if (ends_with_word(name, n, *w))
-			return 1;
-	for (const char *const *s = shapes; *s; s++)
-		if (strncmp(value, *s, strlen(*s)) == 0 && strlen(value) >= 16)
-			return 1;
-	/* user:password@host in a URL */
-	return scheme && (at = strchr(scheme + 3, '@')) &&
-	       memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) &&
-	       !memchr(scheme + 3, '/', (size_t)(at - scheme - 3));
-}
-
-/* Copies the arguments, with "***" for what looks like a secret: the value of --option=value, or
- * the argument after --option. */
+/* Copies the arguments, with "***" for what looks like a secret. */
 static void describe_arguments(void)
 {
 	static char line[128u << 10], out[sizeof(line) + 4096];
@@ -223,21 +240,15 @@ static void describe_arguments(void)
 	n = n < 0 ? 0 : n;
 	line[n] = 0;
 	for (char *a = line; a < line + n; a += strlen(a) + 1) {
-		const char *equals = a[0] == '-' ? strchr(a, '=') : NULL, *keep = a;
-		size_t kept = strlen(a);
-		int hide = equals ? who_is_secret(a, (size_t)(equals - a), equals + 1)
-				  : who_is_secret(option, strlen(option), a);
-		if (hide && !(a[0] == '-' && !equals))
-			kept = equals ? (size_t)(equals + 1 - a) : 0;
-		else
-			hide = 0;
-		if (o + kept + 4 > sizeof(out))
+		size_t keep = secret_from(option, a), length = strlen(a);
+		int hide = keep < length;
+		if (o + keep + 4 > sizeof(out))
 			break;
-		memcpy(out + o, keep, kept);
-		memcpy(out + o + kept, "***", 3);
-		o += kept + (hide ? 3 : 0);
+		memcpy(out + o, a, keep);
+		memcpy(out + o + keep, "***", 3);
+		o += keep + (hide ? 3 : 0);
 		out[o++] = 0;
-		option = a[0] == '-' && !equals ? a : "";
+		option = a[0] == '-' && !strchr(a, '=') ? a : "";
 	}
 	tables_meta(MT_META_ARGV, "", out, o ? o - 1 : 0);
 }
@@ -254,7 +265,7 @@ static void describe_environment(void)
 			if (strncmp(*e, *p, n) != 0 || ((*p)[n - 1] != '_' && *e + n != equals))
 				continue;
 			text_bytes(&name, *e, (size_t)(equals - *e));
-			if (who_is_secret(name.s, name.n, equals + 1))
+			if (secret_from(name.s, equals + 1) < strlen(equals + 1))
 				tables_meta(MT_META_ENV, name.s, "***", 3);
 			else
 				tables_meta(MT_META_ENV, name.s, equals + 1, strlen(equals + 1));

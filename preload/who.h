@@ -11,6 +11,7 @@ struct who {
 		restart_count; /* -1: unknown; restart_count 0 */
 	unsigned pid, ppid;
 	uint64_t launcher_start_ns;
+	int is_child; /* one of several processes of a run that have no rank to tell them apart */
 	char host[64];
 	char job_id[64];
 	char run_id[64];
@@ -21,9 +22,5 @@ void who_am_i(struct who *w);
 
 /* Writes command line, environment, working directory and executable into the tables. */
 void who_describe(void);
-
-/* Does a value under this name (an option or a variable), or the value itself, look like a secret?
- */
-int who_is_secret(const char *name, size_t name_length, const char *value);
 
 #endif

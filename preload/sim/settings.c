@@ -12,7 +12,7 @@
 
 struct settings settings;
 
-static void say(const char *format, va_list arguments)
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list arguments)
 {
 	char line[1024];
 	int prefix = snprintf(line, sizeof line, "cudasim: ");

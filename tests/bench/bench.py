@@ -17,10 +17,14 @@ TRACES = os.path.join(BUILD, "bench", "traces")
 PYTHON = subprocess.run([os.path.join(ROOT, "tests", "python-env.sh"), "2.15"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
-def run(command, traced, **settings):
+def environment(traced, **settings):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_"))}
     env.update(LD_PRELOAD=("%s %s" % (TRACER, SIM)) if traced else SIM, MEMTRACE_QUIET="1", MEMTRACE_DIR=TRACES, **settings)
-    return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return env
+
+
+def run(command, traced, **settings):
+    return subprocess.run(command, env=environment(traced, **settings), check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def line(what, value, spread, bar):
@@ -37,18 +41,30 @@ def hook():
              "bar 60" if size != 512 and depth <= 10 else "")
 
 
-def steps():
-    script, rounds = os.path.join(HERE, "step_time.py"), 9
+def steps(rounds=400, warm_up=10):
+    """The three modes run side by side on one core and take turns step by step, so that whatever slows the machine slows them alike."""
     modes = {"untraced": (False, "plain"), "memtrace": (True, "plain"), "_record_memory_history()": (False, "history")}
+    core = max(os.sched_getaffinity(0))
+    jobs = {m: subprocess.Popen([PYTHON, os.path.join(HERE, "step_time.py"), how], env=environment(traced), stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+            for m, (traced, how) in modes.items()}
     times = {m: [] for m in modes}
-    for _ in range(rounds):
-        for mode, (traced, how) in modes.items():
-            times[mode].append(statistics.median(json.loads(run([PYTHON, script, how, "23"], traced))))
-    line("GPT-2 small, step on the simulated device, untraced", "%.1f ms" % statistics.median(times["untraced"]),
-         "%.1f to %.1f" % (min(times["untraced"]), max(times["untraced"])), "")
+    for i in range(rounds + warm_up):
+        for mode, job in jobs.items():
+            job.stdin.write("\n")
+            job.stdin.flush()
+            t = float(job.stdout.readline())
+            if i >= warm_up:
+                times[mode].append(t)
+    for job in jobs.values():
+        job.stdin.close()
+        job.wait()
+    line("GPT-2 small, processor time of a step on the simulated device", "%.2f ms" % statistics.median(times["untraced"]),
+         "%.2f to %.2f (10-90 %%)" % tuple(statistics.quantiles(times["untraced"], n=10)[k] for k in (0, 8)), "")
     for mode in ("memtrace", "_record_memory_history()"):
-        ratios = sorted(a / b for a, b in zip(times[mode], times["untraced"]))
-        line("  the same under " + mode, "× %.3f" % statistics.median(ratios), "%.3f to %.3f, %d pairs" % (ratios[0], ratios[-1], rounds),
+        ratios = [a / b for a, b in zip(times[mode], times["untraced"])]
+        q = statistics.quantiles(ratios, n=4)
+        line("  the same under " + mode, "x %.3f" % statistics.median(ratios), "%.3f to %.3f (25-75 %%), %d pairs" % (q[0], q[2], rounds),
              "bar 1.02" if mode == "memtrace" else "")
 
 

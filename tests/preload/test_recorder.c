@@ -88,7 +88,7 @@ static void test_all_records(void **state)
 		if (i % 1000 == 0)
 			helper_work();
 	}
-	recorder_close(7);
+	recorder_close(7, 1);
 	read_back("all.mtr");
 	assert_int_equal(file->state, MT_STATE_ENDED);
 	assert_int_equal(file->exit_status, 7);
@@ -137,7 +137,7 @@ static void test_budget_and_keyframe(void **state)
 		if (i % 500 == 0)
 			helper_work();
 	}
-	recorder_close(0);
+	recorder_close(0, 1);
 	read_back("budget.mtr");
 	assert_true(file_bytes <= budget);
 	assert_true(file->reused_records > 0);
@@ -193,7 +193,7 @@ static void test_threads(void **state)
 	for (unsigned t = 0; t < 8; t++)
 		pthread_join(thread[t], NULL);
 	background_stop(1000);
-	recorder_close(0);
+	recorder_close(0, 1);
 	read_back("threads.mtr");
 	assert_int_equal(file->lost_events, 0);
 	for (uint64_t sequence = 0, more = 1; more;) {
@@ -234,7 +234,7 @@ static void test_file_limit(void **state)
 	assert_int_equal(file->lost_reason, MT_LOST_NO_SPACE);
 	assert_int_equal(file->lost_errno, 27 /* EFBIG */);
 	assert_int_equal(file->lost_events + file->segment[0].capacity, 100000);
-	recorder_close(0);
+	recorder_close(0, 1);
 }
 
 /* kill -9 in the middle: the file opens and holds all that was written. */
@@ -283,7 +283,7 @@ static void test_tables(void **state)
 	uint32_t a, b, f, g;
 
 	(void)state;
-	start("tables.mtr", 1u << 20);
+	start("tables.mtr", 64u << 20);
 	a = tables_string("forward", 7);
 	b = tables_string("model.py", 8);
 	assert_int_equal(tables_string("forward", 7), a);
@@ -301,7 +301,7 @@ static void test_tables(void **state)
 		int n = snprintf(s, sizeof(s), "a string of some length that fills tables %u", i);
 		assert_int_equal(tables_string(s, (size_t)n), 3 + i);
 	}
-	recorder_close(0);
+	recorder_close(0, 1);
 	read_back("tables.mtr");
 	assert_true(file->tables > 4);
 	assert_int_equal(file->lost_places, 0);

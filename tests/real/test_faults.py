@@ -26,31 +26,41 @@ class Faults(Case):
                 traces = os.path.join(self.dir, "kill-%d" % i)
                 env = environment(MEMTRACE_DIR=traces, MEMTRACE_BUDGET="8MiB" if i % 2 else "64MiB", LD_PRELOAD=PRELOAD + " " + SIM)
                 job = subprocess.Popen([python(), LOOP], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-                job.stdout.readline()
+                first = job.stdout.readline()
                 time.sleep(rng.random() * 1.5)
                 job.send_signal(signal.SIGKILL)
-                rest = job.stdout.read().splitlines()
+                lines = [first, *job.stdout.read().splitlines()]
+                job.stdout.close()
                 job.wait()
-                whole = [l for l in rest if len(l.split()) == 4] or ["0 0 0 0"]
-                allocs, frees, allocated, reserved = map(int, whole[-1].split())
+                allocs, frees, allocated, reserved = map(int, [l for l in lines if len(l.split()) == 4][-1].split())
+                self.assertGreater(allocs, 0)
                 self.traces = traces
                 entry = self.report()["ranks"][0]
                 self.assertEqual(entry["end"], "killed")
-                # every event up to the last printed line is there; the job may have gone on for a moment
                 trace = self.trace()
+                # every event up to the last printed line is there; the job may have gone on for a moment
                 self.assertGreaterEqual(trace.device[0][8], allocs)
                 self.assertGreaterEqual(trace.device[0][9], frees)
+                # the replay ends where the counters stood, or one event before
+                self.assertLessEqual(abs(entry["final"]["allocated_bytes"] - trace.device[0][1]), 1 << 20)
                 if trace.reused_records == 0:
-                    a = f = 0
-                    now = 0
-                    for r in trace.records():
-                        if r[5] in (1, 2):
-                            now += r[2]
-                            a += r[5] == 1
-                            f += r[5] == 2
-                            if (a, f) == (allocs, frees):
-                                break
-                    self.assertEqual((a, f, now), (allocs, frees, allocated))
+                    self.assertEqual(self.totals_after(trace, allocs, frees), (allocated, reserved))
+
+    def totals_after(self, trace, allocs, frees):
+        """Allocated and reserved bytes when the trace has seen that many events."""
+        a = f = now = reserved = 0
+        for r in trace.records():
+            if r[5] in (1, 2):
+                if (a, f) == (allocs, frees):
+                    break
+                now += r[2]
+                a += r[5] == 1
+                f += r[5] == 2
+            elif r[5] == 4:
+                reserved = r[2]
+            if (a, f) == (allocs, frees):
+                return now, reserved
+        self.fail("the trace does not get to %d allocs and %d frees" % (allocs, frees))
 
     def test_full_disk(self):
         disk = os.path.join(self.dir, "disk")
@@ -90,6 +100,37 @@ class Faults(Case):
         done = self.code(TOTALS + "print(torch.cuda.memory_allocated())")
         self.assertEqual(done.stdout, "4194304\n")
         self.assertEqual(len(self.lines(done)), 1, done.stderr)
+
+    def test_reader_of_stderr_is_gone(self):
+        """Our one line into a closed pipe must not end a job that does not ignore SIGPIPE."""
+        self.run_(["bash", "-c", 'exec 2> >(exec 0<&-); sleep 0.3; exec "$@"', "bash", MEMTRACE, "simulate", "-o", self.traces, "--", python(), "-c",
+                   "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n" + TOTALS])
+        self.assertEqual(self.trace().exit_status, 0)
+
+    def test_spawned_ranks_are_one_run(self):
+        """torch.multiprocessing without RANK: one run, one line; a worker behind a shell script: still its launcher's run."""
+        job = os.path.join(self.dir, "spawn.py")
+        with open(job, "w") as f:
+            f.write("import torch, torch.multiprocessing as mp\ndef work(i):\n    x = torch.empty((i + 1) << 20, device='cuda')\n"
+                    "if __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n")
+        done = self.simulate([python(), job])
+        self.assertEqual(len(self.lines(done)), 1, done.stderr)
+        self.assertEqual(len(self.report()["ranks"]), 2)
+        self.traces += "-2"
+        script = os.path.join(self.dir, "worker.sh")
+        with open(script, "w") as f:
+            f.write('#!/bin/sh\n%s -c "import torch; x = torch.empty(1 << 20, device=\'cuda\')"\ntrue\n' % python())
+        os.chmod(script, 0o755)
+        self.simulate([python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", script])
+        self.assertEqual([r["rank"] for r in self.report()["ranks"]], [0, 1])
+
+    def test_line_names_a_command_that_works(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", os.path.join(self.dir, "my traces"), "--", python(), "-c",
+                          TOTALS + "import os; os.chdir('/')"])
+        line, = self.lines(done)
+        self.assertIn("(simulated device)", line)
+        command = line.split(": ")[-1].replace("memtrace ", MEMTRACE + " ", 1)
+        self.assertIn("4.0 MiB", subprocess.run(command, shell=True, cwd="/", stdout=subprocess.PIPE, text=True).stdout)
 
     def test_no_file_descriptors(self):
         done = self.code("import torch, os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"

@@ -7,8 +7,8 @@ from harness import JOBS, MiB, Case, python, torchrun
 
 
 class OutOfMemory(Case):
-    def oom(self, how, status):
-        done = self.simulate([python(), os.path.join(JOBS, "oom.py"), how], "--memory", "12GiB", status=status)
+    def oom(self, how, status, **settings):
+        done = self.simulate([python(), os.path.join(JOBS, "oom.py"), how], "--memory", "12GiB", status=status, **settings)
         self.said = json.loads(done.stdout)
         self.stderr = done.stderr
         report = self.report()
@@ -25,8 +25,8 @@ class OutOfMemory(Case):
         self.assertIn(oom["largest_free_bytes"], (0, 96 * MiB))
         self.assertEqual(said["reserved"] - said["allocated"], oom["largest_free_bytes"])
         self.assertIn("Tried to allocate 512.00 MiB", said["message"])
-        self.assertEqual("%.2f" % (oom["free_bytes"] / MiB), re.search(r"of which ([0-9.]+) (?:M|G)iB is free", said["message"]).group(1)
-                         if "MiB is free" in said["message"] else "%.2f" % (oom["free_bytes"] / MiB))
+        number, unit = re.search(r"of which ([0-9.]+) ([MG])iB is free", said["message"]).groups()
+        self.assertEqual("%.2f" % (oom["free_bytes"] / {"M": 1 << 20, "G": 1 << 30}[unit]), number)
 
     def test_caught(self):
         ooms = self.oom("caught", 0)
@@ -51,6 +51,12 @@ class OutOfMemory(Case):
         ooms = self.oom("os_exit", 3)
         self.check(ooms[-1])
         self.assertEqual(self.entry["end"], "oom")
+
+    def test_expandable_segments(self):
+        ooms = self.oom("caught", 0, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        self.assertEqual(len(ooms), self.said["ooms"])
+        for key in ("allocated", "reserved", "free"):
+            self.assertEqual(ooms[-1][key + "_bytes"], self.said[key])
 
     def test_ranks(self):
         """Two ranks die of it; one line is said."""

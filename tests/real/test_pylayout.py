@@ -119,3 +119,24 @@ class Layout(Case):
                 self.assertEqual(stack, [(n, "<string>", l) for n, l in zip(names, (7, 11, 10, 13, 15))])
                 seen += 1
         self.assertGreater(seen, 0)
+
+    def test_as_many_stacks_as_paths(self):
+        """1,024 ways through the same two call sites are 1,024 stacks: only their order tells them apart."""
+        self.run_(["python3", "-c", """
+import ctypes, itertools
+report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
+n = 0
+def walk(path):
+    global n
+    if not path:
+        n += 1
+        return report(0x7f0000000000 + (n << 20), 1 << 20, n << 20, 2 << 40, 1)
+    if path[0] == "L":
+        return walk(path[1:])
+    return walk(path[1:])
+for path in itertools.product("LR", repeat=10):
+    walk(path)
+"""], LD_PRELOAD=PRELOAD, MEMTRACE_DIR=self.traces, MEMTRACE_QUIET=1)
+        trace = self.trace()
+        self.assertEqual(len({r[3] for r in trace.records() if r[5] == 1}), 1024)

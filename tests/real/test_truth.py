@@ -1,13 +1,14 @@
 """The trace against PyTorch's own counters, to the byte, on real jobs."""
 import json
 import os
+import unittest
 
 from harness import GPT2, JOBS, Case, python, torchrun
 
 TRUTH = os.path.join(JOBS, "with_truth.py")
 
 
-class Truth(Case):
+class Checks(Case):
     def check(self, script, *arguments, ranks=1, version="2.15", options=(), **settings):
         out = os.path.join(self.dir, "truth")
         script = script if os.path.isabs(script) else os.path.join(JOBS, script)
@@ -21,10 +22,12 @@ class Truth(Case):
             with open("%s.%d" % (out, entry["rank"] or 0)) as f:
                 truth = json.load(f)
             torch = truth["devices"][entry["device"]]
+            self.assertEqual(entry["rank"] or 0, entry["device"])
             with self.subTest(rank=entry["rank"]):
                 self.assertEqual(entry["peak"]["allocated_bytes"], torch["allocated"])
                 self.assertEqual(entry["peak"]["reserved_bytes"], torch["reserved"])
-                if truth["backend"] == "native" and torch["allocs"]:
+                if truth["backend"] == "native":
+                    self.assertGreater(torch["allocs"], 100)
                     self.assertEqual(entry["tensor_allocs"], torch["allocs"])
                     self.assertEqual(entry["tensor_frees"], torch["frees"])
                     self.assertEqual(sorted([b["address"], b["bytes"]] for b in entry["live"]),
@@ -34,6 +37,8 @@ class Truth(Case):
             seen.append((entry, torch))
         return seen
 
+
+class Truth(Checks):
     def test_gpt2_eager_fp16(self):
         self.check(GPT2, "--batch", 12)
 
@@ -73,3 +78,48 @@ class Truth(Case):
 
     def test_pytorch_2_5_ddp(self):
         self.check(GPT2, "--batch", 2, ranks=2, version="2.5")
+
+
+@unittest.skipUnless(os.environ.get("MEMTRACE_TEST_ALL"), "make test-all")
+class EveryJob(Checks):
+    """The rest of the corpus: larger models, more ranks, allocator settings, both versions."""
+
+    def test_gpt2_medium(self):
+        self.check(GPT2, "--layers", 24, "--width", 1024, "--heads", 16, "--batch", 4)
+
+    def test_gpt2_large_sdpa(self):
+        self.check(GPT2, "--layers", 36, "--width", 1280, "--heads", 20, "--batch", 2, "--flash", "--dtype", "bfloat16")
+
+    def test_llama_eager(self):
+        self.check("llama.py", 8, "eager")
+
+    def test_ddp_4_ranks(self):
+        self.check(GPT2, "--batch", 2, ranks=4)
+
+    def test_fsdp2_4_ranks(self):
+        self.check("fsdp2.py", ranks=4)
+
+    def test_expandable_ddp(self):
+        self.check(GPT2, "--batch", 2, ranks=2, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+
+    def test_expandable_2_5(self):
+        self.check(GPT2, "--batch", 2, version="2.5", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+
+    def test_max_split_size(self):
+        self.check("streams.py", PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64")
+
+    def test_roundup(self):
+        self.check("streams.py", PYTORCH_CUDA_ALLOC_CONF="roundup_power2_divisions:4")
+
+    def test_streams_2_5(self):
+        self.check("streams.py", version="2.5")
+
+    def test_streams_expandable(self):
+        self.check("streams.py", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+
+    def test_async_2_5(self):
+        self.check(GPT2, "--batch", 2, version="2.5", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+
+    def test_small_budget(self):
+        """Most of the trace is given up; what is left still ends in the very same live set."""
+        self.check("streams.py", MEMTRACE_BUDGET="512KiB")

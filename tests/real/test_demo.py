@@ -1,0 +1,18 @@
+"""make demo, as a new user sees it."""
+import os
+import subprocess
+
+from harness import ROOT, Case, environment
+
+
+class Demo(Case):
+    def test_demo(self):
+        done = subprocess.run(["make", "-s", "demo"], cwd=ROOT, env=environment(COLUMNS=100), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=360)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        trained, died = done.stdout.split("The same job on a card of 12 GiB:")
+        for words in ("rank 0 of 2", "CausalSelfAttention.forward", "train_gpt2.py", "simulated: nothing here was observed"):
+            self.assertIn(words, " ".join(trained.split()))
+        for words in ("torch.OutOfMemoryError", "OUT OF MEMORY rank", "asked", "largest cached free block", "where 12.0 GiB = tensors"):
+            self.assertIn(words, " ".join(died.split()))
+        self.assertTrue(os.path.isdir(os.path.join(ROOT, "build", "demo", "oom")))
