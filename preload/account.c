@@ -32,7 +32,7 @@ static void device_peak(struct mt_device *d)
 }
 
 int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
-		  uint64_t *allocated_peak)
+		  int *new_peak)
 {
 	struct mt_device *d = &recorder_header()->device[device];
 	int changed;
@@ -49,7 +49,8 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 		d->allocs++;
 	else
 		d->frees++;
-	if (allocated > d->allocated_peak)
+	*new_peak = allocated > d->allocated_peak;
+	if (*new_peak)
 		d->allocated_peak = allocated;
 	if (__builtin_expect(changed, 0)) {
 		d->reserved = reserved;
@@ -57,8 +58,14 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 			d->reserved_peak = reserved;
 		device_peak(d);
 	}
-	*allocated_peak = d->allocated_peak;
 	return changed;
+}
+
+int account_reports(unsigned device)
+{
+	/* The first segment is there before the first report: from the second call on it is told.
+	 */
+	return a.reports[device] || recorder_header()->device[device].allocs < 2;
 }
 
 void account_peak_at(unsigned device, uint64_t sequence)
@@ -79,12 +86,17 @@ static void held(struct mt_device *d, int64_t bytes, int by_allocator)
 	device_peak(d);
 }
 
-void account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by)
+int account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by)
 {
 	struct mt_device *d;
+	int new_peak = 0;
 
-	if (device >= MT_MAX_DEVICES || !lock_acquire(&a.lock, LOCK_MS(20)))
-		return;
+	if (device >= MT_MAX_DEVICES)
+		return 0;
+	if (!lock_acquire(&a.lock, LOCK_MS(20))) {
+		recorder_lose_event();
+		return 0;
+	}
 	d = &recorder_header()->device[device];
 	if (by->is_nccl)
 		a.nccl[device] += (uint64_t)from_device;
@@ -94,11 +106,13 @@ void account_device(unsigned device, int64_t bytes, int64_t from_device, const s
 		d->allocated += (uint64_t)bytes;
 		d->allocs += bytes > 0;
 		d->frees += bytes < 0;
-		if (d->allocated > d->allocated_peak)
+		new_peak = d->allocated > d->allocated_peak;
+		if (new_peak)
 			d->allocated_peak = d->allocated;
 		held(d, from_device, 1);
 	}
 	lock_release(&a.lock);
+	return new_peak;
 }
 
 /* A level is recorded before the next one can be. */

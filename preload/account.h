@@ -10,19 +10,24 @@
 
 /*
  * PyTorch's allocator reported BYTES (signed); its totals are now ALLOCATED and RESERVED. Called
- * under its lock. Returns 1 when the allocator holds more, or less, than at its last report.
+ * under its lock. Returns 1 when the allocator holds more, or less, than at its last report, and
+ * sets *NEW_PEAK when never so much was allocated.
  */
 int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
-		  uint64_t *allocated_peak);
+		  int *new_peak);
+
+/* Does PyTorch's allocator report its blocks on DEVICE? Else its CUDA calls stand for them. */
+int account_reports(unsigned device);
 
 /* The record of a new `allocated_peak`. */
 void account_peak_at(unsigned device, uint64_t sequence);
 
 /*
  * BYTES (signed) of device memory came or went by a CUDA call of BY; FROM_DEVICE is what that
- * changes in what the device gave (0 for pool memory: see account_pool).
+ * changes in what the device gave (0 for pool memory: see account_pool). Returns 1 when, by the
+ * calls that stand for PyTorch's blocks, never so much was allocated.
  */
-void account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by);
+int account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by);
 
 /* The stream-ordered pools of DEVICE hold LEVEL bytes now, CHANGE more than before: in a pool of
  * PyTorch's allocator or of another. */

@@ -159,7 +159,7 @@ int cuda_graph_memory(int device, uint64_t *reserved)
 
 int cuda_is_simulated(void)
 {
-	return resolve("cudasim_version") != NULL;
+	return resolve_anywhere("cudasim_version") != NULL;
 }
 
 static void describe_devices(void)

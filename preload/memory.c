@@ -11,6 +11,7 @@
 #include "lock.h"
 #include "pools.h"
 #include "pystack.h"
+#include "recorder.h"
 #include "recording.h"
 #include "settings.h"
 
@@ -60,9 +61,11 @@ uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int
 
 	if (layers[kind] == MT_LAYER_DEVICE || layers[kind] == MT_LAYER_POOL) {
 		memory_recorded++;
-		account_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by);
+		if (account_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by))
+			account_peak_at(device, sequence);
 		/* PyTorch's own segments are sampled when it reports the block they are for. */
-		if (bytes > 0 && (!by->is_allocator || kind == MT_POOL_ALLOC))
+		if (bytes > 0 && device < MT_MAX_DEVICES &&
+		    (!by->is_allocator || !account_reports(device)))
 			account_sample(device);
 	}
 	return sequence;
@@ -71,12 +74,17 @@ uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int
 void memory_refused(const void *caller, uint64_t bytes)
 {
 	struct module by = module_of(caller);
-	uint64_t free_bytes = MT_UNKNOWN, total;
+	uint64_t free_bytes = MT_UNKNOWN, total, sequence;
 	unsigned device = memory_current_device();
 
 	if (device != MT_NO_DEVICE && cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
-	recording_event(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes, pystack_place(by.id));
+	sequence = recording_event(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
+				   pystack_place(by.id));
+	if (by.is_allocator && device != MT_NO_DEVICE && !account_reports(device)) {
+		account_oom(device);
+		recording_out_of_memory(sequence, bytes, free_bytes);
+	}
 }
 
 /* ---- contexts beside the primary ones */
@@ -122,8 +130,10 @@ static int keep(const struct mt_record *r)
 {
 	struct mt_record *open;
 
-	if (!lock_acquire(&live.lock, LOCK_MS(20)))
+	if (!lock_acquire(&live.lock, LOCK_MS(20))) {
+		recorder_lose_event();
 		return 1;
+	}
 	open = r->kind == MT_ALIAS_OPEN ? liveset_find(&live.set, MT_ALIAS_OPEN, r->address) : NULL;
 	if (open)
 		open->time_ns++;
@@ -154,7 +164,9 @@ void memory_allocated(const void *caller, enum mt_event kind, int result, uint64
 			       .device = MT_NO_DEVICE };
 	struct module by;
 
-	if (!recording_on())
+	/* Only memory of a device, or a refusal of it, begins a trace. */
+	if ((result != 0 && result != MEMORY_REFUSED) ||
+	    !(on_host(kind) ? recording_already() : recording_on()))
 		return;
 	if (result == MEMORY_REFUSED && !on_host(kind) && kind != MT_ALIAS_OPEN)
 		memory_refused(caller, bytes);
@@ -176,7 +188,7 @@ void memory_allocated_in_pool(const void *caller, int result, uint64_t address, 
 	unsigned device;
 	struct module by;
 
-	if (!recording_on())
+	if ((result != 0 && result != MEMORY_REFUSED) || !recording_on())
 		return;
 	if (result == MEMORY_REFUSED)
 		memory_refused(caller, bytes);
@@ -235,8 +247,12 @@ struct mt_record memory_before_free(const void *caller, uint64_t address)
 	struct mt_record freed = { 0 };
 	struct module by;
 
-	if (!address || !recording_on() || !lock_acquire(&live.lock, LOCK_MS(20)))
+	if (!address || !recording_already())
 		return freed;
+	if (!lock_acquire(&live.lock, LOCK_MS(20))) {
+		recorder_lose_event();
+		return freed;
+	}
 	take(address, &freed);
 	lock_release(&live.lock);
 	if (!freed.kind)
@@ -250,7 +266,7 @@ void memory_after_free(const void *caller, const struct mt_record *freed, int re
 {
 	struct module by;
 
-	if (result == 0 || !freed->kind || !recording_on())
+	if (result == 0 || !freed->kind || !recording_already())
 		return;
 	by = module_of(caller);
 	if (freed->kind == MT_POOL_ALLOC)
@@ -291,11 +307,6 @@ static void end_context(const void *caller, uint16_t context, unsigned device)
 		if (freed.kind)
 			record_free(&freed, &by);
 	} while (freed.kind);
-}
-
-static int recording_already(void)
-{
-	return atomic_load_explicit(&recording_state, memory_order_acquire) == RECORDING_ON;
 }
 
 void memory_reset(const void *caller, int device)

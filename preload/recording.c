@@ -298,7 +298,7 @@ int recording_start(void)
 
 __attribute__((destructor)) static void end(void)
 {
-	uint64_t allocated = 0, reserved = 0;
+	const struct mt_device *most;
 	struct mt_header *h;
 	int helper_gone;
 
@@ -307,15 +307,13 @@ __attribute__((destructor)) static void end(void)
 	atomic_store(&recording_state, RECORDING_OFF);
 	helper_gone = background_stop(500);
 	h = recorder_header();
+	most = &h->device[0];
 	say_what_is_due();
 	lookup_describe();
 	recorder_close(me.exit_status, helper_gone);
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
-		if (h->device[d].allocated_peak > allocated ||
-		    h->device[d].reserved_peak > reserved) {
-			allocated = h->device[d].allocated_peak;
-			reserved = h->device[d].reserved_peak;
-		}
+		if (h->device[d].device_peak > most->device_peak)
+			most = &h->device[d];
 	if (!me.oom.said)
-		notice_end(allocated, reserved);
+		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak);
 }

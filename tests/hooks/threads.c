@@ -150,7 +150,11 @@ int main(int argc, char **argv)
 	steps = (unsigned)atoi(argv[2]);
 	without_managed = argc > 3;
 	check("cuInit", (int)cuInit(0), 0);
-	check("cudaFree", (int)cudaFree(NULL), 0);
+	/* the trace begins with device memory; the threads may well begin with the host's */
+	slots[0] = (struct slot){ .bytes = 4096, .kind = LINEAR };
+	check("cudaMalloc", (int)cudaMalloc((void **)&slots[0].address, 4096), 0);
+	allocs[LINEAR]++;
+	live[LINEAR] += 4096;
 	for (uintptr_t i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, work, (void *)i);
 	for (unsigned i = 0; i < THREADS; i++)
