@@ -80,7 +80,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test test-all bench demo setup lint install clean help cuda-headers
+.PHONY: test test-all test-matrix bench demo setup lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -92,6 +92,9 @@ test:           ## every unit test and a fixed sample of real jobs; installs wha
 
 test-all:       ## the same with every real job
 	@tests/run.sh --all
+
+test-matrix: all ## the same checks under every supported PyTorch and Python; fetches them all
+	@python3 tests/matrix.py
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh
