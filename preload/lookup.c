@@ -17,7 +17,6 @@
 
 static struct {
 	atomic_uint asked;   /* cuGetProcAddress and its like succeeded */
-	atomic_uint wrapped; /* and answered with a wrapper */
 	atomic_uint unknown; /* a hooked name in a version that is not known: passed on as it was
 				found */
 } count;
@@ -134,33 +133,30 @@ static void found(const char *name, void **function, int version, uint64_t flags
 	if (!name || !function || !*function)
 		return;
 	atomic_fetch_add(&count.asked, 1);
-	if (resolve_is_ours(*function)) { /* the look-up was answered by another of our wrappers */
-		atomic_fetch_add(&count.wrapped, 1);
+	if (resolve_is_ours(*function)) /* the look-up was answered by another of our wrappers */
 		return;
-	}
 	h = version != VERSION_NOT_SAID && version <= CUDA_VERSION
 		    ? lookup_choose(name, version, flags)
 		    : identify(name, flags, *function);
-	if (h) {
+	if (h)
 		*function = answer(h, *function);
-		atomic_fetch_add(&count.wrapped, 1);
-	} else if (is_hooked(name)) {
+	else if (is_hooked(name))
 		atomic_fetch_add(&count.unknown, 1);
-	}
 }
 
+/* Only what was not understood needs a word: those functions' memory is not seen. */
 void lookup_describe(void)
 {
 	struct text t = { 0 };
 
-	if (!atomic_load(&count.asked))
+	if (!atomic_load(&count.unknown))
 		return;
-	text_number(&t, atomic_load(&count.asked));
-	text_str(&t, " driver functions looked up, ");
-	text_number(&t, atomic_load(&count.wrapped));
-	text_str(&t, " wrapped, ");
 	text_number(&t, atomic_load(&count.unknown));
-	text_str(&t, " of an interface that is not known");
+	text_str(&t, " of ");
+	text_number(&t, atomic_load(&count.asked));
+	text_str(
+		&t,
+		" driver functions that were looked up have an interface that is not known: what they allocate is not seen");
 	tables_meta(MT_META_NOTE, "lookups", t.s, t.n);
 }
 
