@@ -80,7 +80,7 @@ class Truth(Checks):
         self.check(GPT2, "--batch", 2, ranks=2, version="2.5")
 
 
-@unittest.skipUnless(os.environ.get("MEMTRACE_TEST_ALL"), "make test-all")
+@unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
 class EveryJob(Checks):
     """The rest of the corpus: larger models, more ranks, allocator settings, both versions."""
 
