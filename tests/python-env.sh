@@ -27,7 +27,12 @@ esac
 # Another Python than the default one: the system's, or pyenv's.
 base=python3
 if [ -n "$python" ]; then
-	base=$(command -v "python$python" || ls "$HOME/.pyenv/versions/$python".*/bin/python3 2>/dev/null | tail -n 1)
+	base=
+	for p in "python$python" "$HOME/.pyenv/versions/$python".*/bin/python3; do
+		if "$p" -c 'import sys' 2>/dev/null; then
+			base=$p
+		fi
+	done
 	[ -n "$base" ] || { echo "python-env.sh: there is no Python $python here" >&2; exit 3; }
 fi
 dir=$cache/torch-$version${python:+-python-$python}
