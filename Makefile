@@ -16,7 +16,7 @@ ALLC    := -std=gnu17 -MMD -MP -Iinclude -DMEMTRACE_VERSION='"$(VERSION)"' $(WAR
 SHARED  := -fPIC -fvisibility=hidden -fno-semantic-interposition
 LINK    := $(if $(SAN),-fsanitize=$(SAN))
 # The hook's path crosses files: inlined across them it is 4 ns shorter. gcc only: clang's needs lld.
-LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto)
+LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto=auto)
 LINKSO  := -shared -Wl,-z,relro,-z,now
 
 PRELOAD_SRC  := $(wildcard preload/*.c)
@@ -43,8 +43,12 @@ $(BUILD)/%.o: %.c Makefile | cuda-headers
 	@mkdir -p $(@D)
 	$(CC) $(ALLC) -c $< -o $@
 
-$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC))
-	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-z,defs $(LINK) $^ -o $@ -lpthread
+$(BUILD)/%.o: %.S Makefile
+	@mkdir -p $(@D)
+	$(CC) -MMD -MP -fPIC -g -c $< -o $@
+
+$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
+	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
@@ -81,7 +85,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test test-all bench demo setup fuzz lint install clean help cuda-headers
+.PHONY: test test-all test-matrix bench demo setup fuzz lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -93,6 +97,9 @@ test:           ## every unit test and a fixed sample of real jobs; installs wha
 
 test-all:       ## the same with every real job
 	@tests/run.sh --all
+
+test-matrix: all ## the same checks under every supported PyTorch and Python; fetches them all
+	@python3 tests/matrix.py
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh

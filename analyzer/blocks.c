@@ -1,5 +1,5 @@
 /* The second pass: the live set, looked at where the first pass found something. */
-#include "walk.h"
+#include "account.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static int is_tensor(const struct blocks *b, const struct mt_record *r, int devi
 		return 0;
 	if (!b->replay->device[device].stand_in)
 		return r->kind == MT_TENSOR_ALLOC;
-	return (r->kind == MT_POOL_ALLOC || r->kind == MT_DEVICE_ALLOC) &&
+	return account_is_segment_kind(r->kind) &&
 	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
 }
 
@@ -125,10 +125,10 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Is it a segment of the caching allocator? */
+/* Is it a segment of the caching allocator, or a piece of an expandable one? */
 static int is_segment(const struct blocks *b, const struct mt_record *r, int device)
 {
-	return r->kind == MT_DEVICE_ALLOC && r->device == device &&
+	return (r->kind == MT_DEVICE_ALLOC || r->kind == MT_MAP) && r->device == device &&
 	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
 }
 
@@ -152,10 +152,27 @@ static struct mt_record *collect(const struct blocks *b, int device, int segment
 	return found;
 }
 
+/* Neighbouring ranges that were mapped are one segment: a block may lie across them. What
+ * cudaMalloc gave is one by itself. Returns how many are left. */
+static size_t merge_mapped(struct mt_record *segment, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct mt_record *last = kept ? &segment[kept - 1] : NULL;
+
+		if (last && last->kind == MT_MAP && segment[i].kind == MT_MAP &&
+		    last->address + (uint64_t)last->bytes == segment[i].address)
+			last->bytes = bytes_add(last->bytes, segment[i].bytes);
+		else
+			segment[kept++] = segment[i];
+	}
+	return kept;
+}
+
 /*
  * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every
- * block lies in a segment that was seen: expandable segments are mapped with calls that are not
- * recorded.
+ * block lies in a segment that was seen.
  */
 static bytes largest_free(const struct blocks *b, int device, bytes reserved)
 {
@@ -166,6 +183,7 @@ static bytes largest_free(const struct blocks *b, int device, bytes reserved)
 	if (b->replay->device[device].stand_in)
 		return -1;
 	segment = collect(b, device, 1, &segments);
+	segments = merge_mapped(segment, segments);
 	block = collect(b, device, 0, &blocks);
 	for (size_t i = 0; i < segments; i++) {
 		uint64_t at = segment[i].address, end = at + (uint64_t)segment[i].bytes, gap;

@@ -1,10 +1,8 @@
 /* From a trace and its replay to a report. */
-#include "report.h"
+#include "build.h"
 
 #include "buf.h"
-#include "replay.h"
 #include "size.h"
-#include "trace.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -190,9 +188,9 @@ static void add_timeline(struct rank *r, const struct timeline *t)
 	for (size_t i = 0; i < t->used; i++)
 		r->timeline[i] = (struct timeline_row){
 			.time_s = (double)((uint64_t)i << t->shift) / 1e9,
-			.allocated = t->bins[i].most[CURVE_ALLOCATED],
-			.reserved = t->bins[i].most[CURVE_RESERVED],
-			.device = t->bins[i].most[CURVE_DEVICE],
+			.allocated = timeline_most(t, i, CURVE_ALLOCATED),
+			.reserved = timeline_most(t, i, CURVE_RESERVED),
+			.device = timeline_most(t, i, CURVE_DEVICE),
 		};
 }
 
@@ -211,26 +209,23 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 		      int incomplete)
 {
 	struct rank *r = b->rank;
-	bytes untracked = d->device_peak.untracked;
 
 	r->peak = point_of(b, &d->peak);
 	r->device_peak = point_of(b, &d->device_peak);
 	r->peak_allocated = d->peak.allocated;
 	r->peak_reserved = d->reserved_peak;
 	r->peak_device = moment_device(&d->device_peak);
-	r->owner_context = d->context < untracked ? d->context : untracked;
 	if (incomplete) {
 		r->peak_allocated = larger(r->peak_allocated, counter(running->allocated_peak));
 		r->peak_reserved = larger(r->peak_reserved, counter(running->reserved_peak));
 		r->peak_device = larger(r->peak_device, counter(running->device_peak));
-		if (r->peak_allocated > d->peak.allocated)
+		r->peak.unrecorded = r->peak_allocated > d->peak.allocated;
+		if (r->peak.unrecorded)
 			warn(r,
-			     "the highest peak is known from the running counters only: step, phase and "
-			     "stacks are those of the highest recorded one, %lld bytes",
+			     "the highest peak is known from the running counters only; the stacks are "
+			     "those of the highest recorded one, %lld bytes",
 			     (long long)d->peak.allocated);
 	}
-	r->owner_unexplained =
-		r->peak_device - d->device_peak.reserved - d->device_peak.other - r->owner_context;
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 }
 
@@ -462,6 +457,12 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	add_meta(b);
 	add_warnings(b);
 	add_peaks(b, d, running, incomplete);
+	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
+	build_comms(&r, d, &b->trace->tables);
+	r.imported_peak = d->imported_peak;
+	r.managed_peak = d->managed_peak;
+	r.host_pinned_peak = b->replay->host.pinned_peak;
+	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);
 	if (d->timeline)
 		add_timeline(&r, d->timeline);

@@ -1,14 +1,16 @@
-/* The first pass: levels, peaks, steps, failures. Signed bytes are added up; nothing is looked up
- * but flags. */
-#include "walk.h"
+/* The first pass: levels, peaks, steps, failures. Signed bytes of tensors are added up, and nothing
+ * is looked up for them but flags; account.c takes the rest. */
+#include "account.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct curves {
 	struct replay *replay;
 	const struct tables *tables;
 	const struct assumptions *assumptions;
 	const struct replay_options *options;
+	struct account account;
 };
 
 static void levels_of(const struct device *d, bytes levels[CURVES])
@@ -18,12 +20,35 @@ static void levels_of(const struct device *d, bytes levels[CURVES])
 	levels[CURVE_DEVICE] = moment_device(&d->now);
 }
 
-static inline void plot(struct device *d, uint64_t time, enum curve c)
+/* Before the levels change at `time`. */
+static inline void advance(struct device *d, uint64_t time)
 {
 	bytes levels[CURVES];
 
+	if (__builtin_expect(!timeline_is_due(d->timeline, time), 1))
+		return;
 	levels_of(d, levels);
-	timeline_take(d->timeline, time, levels, c, levels[c]);
+	timeline_advance(d->timeline, time, levels);
+}
+
+static void advance_owners(struct device *d, uint64_t time)
+{
+	bytes levels[OWNERS];
+
+	if (!timeline_is_due(d->owner_timeline, time))
+		return;
+	account_holders(d, levels);
+	timeline_advance(d->owner_timeline, time, levels);
+}
+
+static void plot_owners(struct device *d)
+{
+	bytes levels[OWNERS];
+
+	d->plot_due = 0;
+	account_holders(d, levels);
+	for (unsigned o = 0; o < OWNERS; o++)
+		timeline_take(d->owner_timeline, o, levels[o]);
 }
 
 static struct moment moment_of(const struct device *d, struct position at,
@@ -49,67 +74,17 @@ static void check_device(struct device *d, struct position at, const struct mt_r
 {
 	if (d->now.reserved > d->reserved_peak)
 		d->reserved_peak = d->now.reserved;
-	if (moment_device(&d->now) > moment_device(&d->device_peak))
+	if (moment_device(&d->now) > moment_device(&d->device_peak)) {
 		d->device_peak = moment_of(d, at, r);
-}
-
-static void take_sample(struct device *d)
-{
-	bytes used;
-
-	if (d->sample_total <= 0 || d->sample_free > (uint64_t)d->sample_total)
-		return;
-	d->total = d->sample_total;
-	used = d->sample_total - (bytes)d->sample_free - d->now.reserved - d->now.other;
-	d->now.untracked = used > 0 ? used : 0;
-	if (!d->sampled)
-		d->context = d->now.untracked;
-	d->sampled = 1;
-}
-
-static void set_reserved(struct device *d)
-{
-	d->now.reserved = d->stand_in_pool + d->stand_in_device;
-}
-
-static inline void add(bytes *level, bytes delta)
-{
-	*level = bytes_add(*level, delta);
-}
-
-/*
- * DEVICE, POOL and MANAGED events move `other`, or what stands in for the allocator. Returns
- * whether it was the stand-in. With the stand-in, other modules' pool memory is already in the
- * pool's level and is not counted again.
- */
-static int take_runtime(struct device *d, const struct mt_record *r, unsigned alloc_kind,
-			unsigned place)
-{
-	if (!(place & PLACE_PYTORCH)) {
-		if (!d->stand_in || alloc_kind != MT_POOL_ALLOC)
-			add(&d->now.other, r->bytes);
-		return 0;
+		account_holders(d, d->at_device_peak);
 	}
-	if (!d->stand_in || alloc_kind == MT_MANAGED_ALLOC)
-		return 0;
-	add(&d->now.allocated, r->bytes);
-	if (alloc_kind == MT_DEVICE_ALLOC) {
-		add(&d->stand_in_device, r->bytes);
-		set_reserved(d);
-	}
-	return 1;
 }
 
-static void take_level(struct device *d, const struct mt_record *r)
+static void add_peak(bytes *level, bytes *peak, bytes delta)
 {
-	if (r->kind == MT_RESERVED) {
-		d->reserved_levels++;
-		if (!d->stand_in)
-			d->now.reserved = r->bytes;
-	} else if (d->stand_in) {
-		d->stand_in_pool = r->bytes;
-		set_reserved(d);
-	}
+	account_add(level, delta);
+	if (*level > *peak)
+		*peak = *level;
 }
 
 static inline void handed_out(struct device *d, const struct mt_record *r)
@@ -120,7 +95,7 @@ static inline void handed_out(struct device *d, const struct mt_record *r)
 		return;
 	f = &d->failures[d->failure_count - 1];
 	f->later_allocs++;
-	add(&f->later_bytes, r->bytes);
+	account_add(&f->later_bytes, r->bytes);
 	d->last_failure_open = 0;
 }
 
@@ -173,48 +148,95 @@ static struct device *device_of(struct replay *r, unsigned ordinal, const struct
 	if (!d->seen) {
 		d->seen = 1;
 		d->stand_in = a->stand_in[ordinal];
-		d->timeline = xcalloc(1, sizeof(*d->timeline));
+		d->timeline = timeline_new(CURVES);
+		d->owner_timeline = timeline_new(OWNERS);
 		steps_start(&d->steps, a->without_optimizer[ordinal]);
 	}
 	return d;
 }
 
-static void take_other_kinds(struct curves *c, struct device *d, struct position at,
+static void take_comm(struct curves *c, struct device *d, struct position at,
+		      const struct mt_record *r)
+{
+	account_comm(&c->account, d, r,
+		     c->account.trace->segments[at.segment].first_sequence + at.record - 1);
+	/* The sample that made the peak has seen it before it was told. */
+	if (moment_device(&d->now) == moment_device(&d->device_peak))
+		account_holders(d, d->at_device_peak);
+}
+
+/* ALLOC and FREE of all layers but tensors. Returns whether somebody holds more or less now. */
+static int take_other_memory(struct curves *c, struct device *d, struct position at,
 			     const struct mt_record *r)
 {
 	unsigned place = tables_place_flags(c->tables, r->place), alloc = walk_alloc_kind(r->kind);
+	int change;
 
+	d->events++;
+	switch (walk_layer(r->kind)) {
+	case MT_LAYER_MAPPED:
+		return 0;
+	case MT_LAYER_ALIAS:
+		add_peak(&d->imported, &d->imported_peak, r->bytes);
+		return 0;
+	case MT_LAYER_MANAGED:
+		add_peak(&d->managed, &d->managed_peak, r->bytes);
+		return 0;
+	case MT_LAYER_COMM:
+		take_comm(c, d, at, r);
+		return 1;
+	}
+	if (alloc == r->kind && place & PLACE_PYTORCH && account_is_segment_kind(alloc))
+		d->pytorch_allocs++;
+	change = account_runtime(&c->account, d, r);
+	if (change & ACCOUNT_STAND_IN) {
+		steps_take(&d->steps, c->tables->thread_flags[r->thread], place, alloc == r->kind);
+		if (alloc == r->kind)
+			handed_out(d, r);
+		check_allocated(d, at, r);
+		timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
+	}
+	return change & ACCOUNT_HOLDERS;
+}
+
+static void take_other_kinds(struct curves *c, struct device *d, struct position at,
+			     const struct mt_record *r)
+{
+	/* What a sample sees may be a communicator's, as the next event tells: it waits for that.
+	 */
+	if (r->kind != MT_COMM_INIT || !d->plot_due) {
+		if (d->plot_due)
+			plot_owners(d);
+		advance_owners(d, r->time_ns);
+	}
 	switch (r->kind) {
 	case MT_RESERVED:
 	case MT_POOL_RESERVED:
-		take_level(d, r);
-		plot(d, r->time_ns, CURVE_RESERVED);
+	case MT_GRAPH_RESERVED:
+		account_level(d, r);
 		break;
 	case MT_DEVICE_SAMPLE:
 		d->sample_total = r->bytes;
 		d->sample_free = r->address;
-		take_sample(d);
+		account_sample(d);
 		break;
 	case MT_TENSOR_OOM:
 	case MT_DEVICE_FAIL:
-		take_failure(c, d, at, r, place);
+		take_failure(c, d, at, r, tables_place_flags(c->tables, r->place));
 		return;
 	default:
-		d->events++;
-		if (alloc == r->kind && place & PLACE_PYTORCH && alloc != MT_MANAGED_ALLOC)
-			d->pytorch_allocs++;
-		if (take_runtime(d, r, alloc, place)) {
-			steps_take(&d->steps, c->tables->thread_flags[r->thread], place,
-				   alloc == r->kind);
-			if (alloc == r->kind)
-				handed_out(d, r);
-			check_allocated(d, at, r);
-			plot(d, r->time_ns, CURVE_ALLOCATED);
-			plot(d, r->time_ns, CURVE_RESERVED);
-		}
+		if (!take_other_memory(c, d, at, r))
+			return;
 	}
 	check_device(d, at, r);
-	plot(d, r->time_ns, CURVE_DEVICE);
+	timeline_take(d->timeline, CURVE_RESERVED, d->now.reserved);
+	timeline_take(d->timeline, CURVE_DEVICE, moment_device(&d->now));
+	if (r->kind == MT_DEVICE_SAMPLE) {
+		d->plot_due = 1;
+	} else {
+		advance_owners(d, r->time_ns);
+		plot_owners(d);
+	}
 }
 
 static void take_tensor(struct curves *c, struct device *d, struct position at,
@@ -229,12 +251,27 @@ static void take_tensor(struct curves *c, struct device *d, struct position at,
 		return;
 	steps_take(&d->steps, c->tables->thread_flags[r->thread],
 		   tables_place_flags(c->tables, r->place), is_alloc);
-	add(&d->now.allocated, r->bytes);
+	account_add(&d->now.allocated, r->bytes);
 	if (is_alloc) {
 		handed_out(d, r);
 		check_allocated(d, at, r);
 	}
-	plot(d, r->time_ns, CURVE_ALLOCATED);
+	timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
+}
+
+/* Host memory, which a handle of physical memory can be too. */
+static int is_host(const struct mt_record *r)
+{
+	return walk_layer(r->kind) == MT_LAYER_HOST ||
+	       (r->device == MT_NO_DEVICE && walk_alloc_kind(r->kind) == MT_PHYSICAL_ALLOC);
+}
+
+static void take_host(struct host *h, const struct mt_record *r)
+{
+	if (walk_alloc_kind(r->kind) == MT_HOST_REGISTER)
+		add_peak(&h->registered, &h->registered_peak, r->bytes);
+	else
+		add_peak(&h->pinned, &h->pinned_peak, r->bytes);
 }
 
 static void take(struct curves *c, struct position at, const struct mt_record *r)
@@ -246,7 +283,7 @@ static void take(struct curves *c, struct position at, const struct mt_record *r
 		replay->unwritten++;
 		return;
 	}
-	if (r->kind > MT_DEVICE_SAMPLE) {
+	if (!walk_layer(r->kind)) {
 		replay->unknown_kinds++;
 		return;
 	}
@@ -256,13 +293,17 @@ static void take(struct curves *c, struct position at, const struct mt_record *r
 	}
 	if (r->time_ns > replay->last_time_ns)
 		replay->last_time_ns = r->time_ns;
-	if (r->kind == MT_HOST_ALLOC || r->kind == MT_HOST_FREE) {
+	if (is_host(r)) {
 		replay->host_events++;
+		take_host(&replay->host, r);
 		return;
 	}
+	if (r->device == MT_NO_DEVICE && walk_layer(r->kind) == MT_LAYER_MAPPED)
+		return;
 	d = device_of(replay, r->device, c->assumptions);
 	if (!d)
 		return;
+	advance(d, r->time_ns);
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE)
 		take_tensor(c, d, at, r);
 	else
@@ -283,40 +324,57 @@ static void on_restart(void *context)
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &c->replay->device[i];
 
-		d->now.allocated = d->now.reserved = d->now.other = 0;
-		d->stand_in_device = d->stand_in_pool = 0;
+		if (d->seen) {
+			steps_lose_count(&d->steps);
+			advance(d, c->replay->last_time_ns);
+			if (d->plot_due)
+				plot_owners(d);
+			advance_owners(d, c->replay->last_time_ns);
+		}
+	}
+	account_restart(&c->account, c->replay);
+}
+
+static void take_keyframe(struct curves *c, const struct mt_record *r)
+{
+	unsigned alloc = walk_alloc_kind(r->kind), layer = walk_layer(r->kind);
+	struct device *d;
+
+	if (!layer || !walk_is_sound(r) || layer == MT_LAYER_MAPPED)
+		return;
+	if (is_host(r)) {
+		take_host(&c->replay->host, r);
+		return;
+	}
+	d = device_of(c->replay, r->device, c->assumptions);
+	if (!d)
+		return;
+	if (r->kind == MT_RESERVED || r->kind == MT_POOL_RESERVED || r->kind == MT_GRAPH_RESERVED) {
+		account_level(d, r);
+	} else if (r->kind == MT_DEVICE_SAMPLE && !d->sampled) {
+		d->sample_total = r->bytes;
+		d->sample_free = r->address;
+	} else if (r->kind == MT_TENSOR_ALLOC && !d->stand_in) {
+		account_add(&d->now.allocated, r->bytes);
+	} else if (r->kind == MT_ALIAS_OPEN) {
+		add_peak(&d->imported, &d->imported_peak, r->bytes);
+	} else if (r->kind == MT_MANAGED_ALLOC) {
+		add_peak(&d->managed, &d->managed_peak, r->bytes);
+	} else if (r->kind == MT_COMM_INIT) {
+		account_keyframe_comm(&c->account, d, r, c->replay->last_time_ns);
+	} else if (alloc == r->kind && r->kind != MT_TENSOR_ALLOC) {
+		if (account_is_segment_kind(alloc) &&
+		    tables_place_flags(c->tables, r->place) & PLACE_PYTORCH)
+			d->pytorch_allocs++;
+		account_runtime(&c->account, d, r);
 	}
 }
 
 /* The levels as they were; nothing happens here, so nothing is counted. */
 static void on_keyframe(void *context, const struct mt_record *records, size_t count)
 {
-	struct curves *c = context;
-
-	for (size_t i = 0; i < count; i++) {
-		const struct mt_record *r = &records[i];
-		unsigned alloc = walk_alloc_kind(r->kind);
-		struct device *d;
-
-		if (!r->kind || r->kind > MT_DEVICE_SAMPLE || !walk_is_sound(r) ||
-		    alloc == MT_HOST_ALLOC)
-			continue;
-		d = device_of(c->replay, r->device, c->assumptions);
-		if (!d)
-			continue;
-		if (r->kind == MT_RESERVED || r->kind == MT_POOL_RESERVED) {
-			take_level(d, r);
-		} else if (r->kind == MT_DEVICE_SAMPLE && !d->sampled) {
-			d->sample_total = r->bytes;
-			d->sample_free = r->address;
-		} else if (r->kind == MT_TENSOR_ALLOC && !d->stand_in) {
-			add(&d->now.allocated, r->bytes);
-		} else if (alloc == r->kind && r->kind != MT_TENSOR_ALLOC) {
-			d->pytorch_allocs +=
-				(tables_place_flags(c->tables, r->place) & PLACE_PYTORCH) != 0;
-			take_runtime(d, r, alloc, tables_place_flags(c->tables, r->place));
-		}
-	}
+	for (size_t i = 0; i < count; i++)
+		take_keyframe(context, &records[i]);
 }
 
 static void on_restarted(void *context, uint64_t segment)
@@ -326,15 +384,21 @@ static void on_restarted(void *context, uint64_t segment)
 
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &c->replay->device[i];
+		bytes levels[CURVES];
 
 		if (!d->seen)
 			continue;
+		account_restarted(&c->account, d, c->replay->last_time_ns);
 		if (!d->sampled)
-			take_sample(d);
+			account_sample(d);
 		check_allocated(d, (struct position){ segment, 0 }, &here);
 		check_device(d, (struct position){ segment, 0 }, &here);
-		for (int k = 0; k < CURVES; k++)
-			plot(d, here.time_ns, k);
+		advance(d, here.time_ns);
+		advance_owners(d, here.time_ns);
+		levels_of(d, levels);
+		for (unsigned k = 0; k < CURVES; k++)
+			timeline_take(d->timeline, k, levels[k]);
+		plot_owners(d);
 	}
 }
 
@@ -348,7 +412,11 @@ static void on_progress(void *context, double part)
 void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a,
 		 const struct replay_options *o)
 {
-	struct curves c = { .replay = r, .tables = &t->tables, .assumptions = a, .options = o };
+	struct curves c = { .replay = r,
+			    .tables = &t->tables,
+			    .assumptions = a,
+			    .options = o,
+			    .account = { .trace = t } };
 	struct walker w = {
 		.context = &c,
 		.restart = on_restart,
@@ -358,10 +426,18 @@ void curves_pass(struct replay *r, const struct trace *t, const struct assumptio
 		.progress = o->progress ? on_progress : NULL,
 	};
 
+	live_init(&c.account.live);
 	r->truncated = walk(t, &w) < 0;
+	live_release(&c.account.live);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 
+		if (!d->seen)
+			continue;
+		advance(d, r->last_time_ns);
+		if (d->plot_due)
+			plot_owners(d);
+		advance_owners(d, r->last_time_ns);
 		d->now.step = d->steps.step;
 		d->now.phase = d->steps.phase;
 		d->now.time_ns = r->last_time_ns;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *launch_find(const char *library, struct err *e)
@@ -55,6 +56,23 @@ int launch_preload(const char *library, struct err *e)
 	if (setenv("LD_PRELOAD", value, 1) < 0)
 		status = err_set(e, "cannot set LD_PRELOAD: %s", strerror(errno));
 	free(value);
+	free(path);
+	return status;
+}
+
+int launch_set_triton(struct err *e)
+{
+	char *path = launch_find("libcudasim.so", e), *folder;
+	struct stat s;
+	int status = 0;
+
+	if (!path)
+		return -1;
+	*strrchr(path, '/') = '\0';
+	folder = xasprintf("%s/cudasim", path);
+	if (!stat(folder, &s) && S_ISDIR(s.st_mode) && setenv("TRITON_LIBCUDA_PATH", folder, 0) < 0)
+		status = err_set(e, "cannot set TRITON_LIBCUDA_PATH: %s", strerror(errno));
+	free(folder);
 	free(path);
 	return status;
 }

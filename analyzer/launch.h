@@ -15,6 +15,10 @@ char *launch_find(const char *library, struct err *e);
 /* Puts a library before what LD_PRELOAD has: the last call comes first. */
 int launch_preload(const char *library, struct err *e);
 
+/* TRITON_LIBCUDA_PATH, where the simulated device lies under its own name: Triton looks for the
+ * file and links with it. Leaves alone what is set. */
+int launch_set_triton(struct err *e);
+
 /* MEMTRACE_DIR, absolute; NULL leaves it alone. */
 int launch_set_directory(const char *directory, struct err *e);
 

@@ -63,12 +63,20 @@ int live_add(struct live *l, const struct mt_record *r)
 	return is_new;
 }
 
-int live_remove(struct live *l, unsigned kind, uint64_t address)
+const struct mt_record *live_find(const struct live *l, unsigned kind, uint64_t address)
+{
+	const struct mt_record *r = &l->slots[find(l, kind, address)];
+
+	return r->kind ? r : NULL;
+}
+
+int live_take(struct live *l, unsigned kind, uint64_t address, struct mt_record *was)
 {
 	size_t hole = find(l, kind, address), i = hole;
 
 	if (!l->slots[hole].kind)
 		return 0;
+	*was = l->slots[hole];
 	/* Moves back what the hole would cut off from its slot. */
 	for (;;) {
 		size_t home;

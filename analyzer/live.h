@@ -35,7 +35,16 @@ static inline void live_prefetch(const struct live *l, unsigned kind, uint64_t a
 
 /* Adds or replaces; returns whether it was new. */
 int live_add(struct live *l, const struct mt_record *r);
-/* Returns whether it was there. */
-int live_remove(struct live *l, unsigned kind, uint64_t address);
+/* NULL if it is not there. */
+const struct mt_record *live_find(const struct live *l, unsigned kind, uint64_t address);
+/* Removes, and gives what was there. Returns whether it was. */
+int live_take(struct live *l, unsigned kind, uint64_t address, struct mt_record *was);
+
+static inline int live_remove(struct live *l, unsigned kind, uint64_t address)
+{
+	struct mt_record was;
+
+	return live_take(l, kind, address, &was);
+}
 
 #endif

@@ -5,7 +5,8 @@
  *
  * A backward burst completes a step once the optimizer was seen after it; where a trace shows no
  * optimizer at all (say, no Python stacks), each burst does. The next step begins with the first
- * allocation of the main thread, outside of the optimizer, after that. Steps count from 1.
+ * allocation of the main thread, outside of the optimizer, after that. Steps count from 1; 0 is
+ * unknown: after a part of the trace that is not there, nobody has counted.
  */
 #ifndef MEMTRACE_PHASE_H
 #define MEMTRACE_PHASE_H
@@ -34,6 +35,11 @@ static inline void steps_start(struct steps *s, int without_optimizer)
 	*s = (struct steps){ .step = 1, .without_optimizer = (unsigned char)without_optimizer };
 }
 
+static inline void steps_lose_count(struct steps *s)
+{
+	s->step = 0;
+}
+
 /* Takes one event of the tensor layer; the flags are enum thread_flag and enum place_flag. */
 static inline void steps_take(struct steps *s, unsigned thread, unsigned place, int is_alloc)
 {
@@ -50,7 +56,7 @@ static inline void steps_take(struct steps *s, unsigned thread, unsigned place, 
 	} else {
 		s->phase = PHASE_FORWARD;
 		if (is_alloc && s->complete) {
-			s->step++;
+			s->step += s->step != 0;
 			s->burst = s->complete = 0;
 		}
 	}

@@ -25,6 +25,8 @@ static void forget(struct replay *r)
 			free(d->failures[k].live.groups);
 		free(d->failures);
 		free(d->timeline);
+		free(d->owner_timeline);
+		free(d->comms.list);
 		free(d->at_peak.groups);
 		free(d->final.groups);
 		free(d->live);

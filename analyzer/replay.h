@@ -9,6 +9,7 @@
 #ifndef MEMTRACE_REPLAY_H
 #define MEMTRACE_REPLAY_H
 
+#include "holdings.h"
 #include "live.h"
 #include "phase.h"
 #include "timeline.h"
@@ -16,6 +17,7 @@
 
 #define REPLAY_MAX_OOMS 128                 /* that are looked at: the first ones and the last */
 #define REPLAY_MAX_BYTES (INT64_C(1) << 50) /* no event is larger: more is damage */
+#define REPLAY_MAX_NS (1ull << 60) /* 36 years after the start */
 
 /* A point of the trace: after `record` records of a segment (0: after its keyframe). */
 struct position {
@@ -69,9 +71,9 @@ struct device {
 	uint64_t events, tensor_allocs, tensor_frees, pytorch_allocs, reserved_levels;
 	bytes total; /* the device's size; 0 unknown */
 
-	struct moment now;     /* pass 1: running; then the last moment */
-	bytes stand_in_device; /* PyTorch's own cudaMalloc, stand_in only */
-	bytes stand_in_pool;
+	struct moment now; /* pass 1: running; then the last moment */
+	struct holdings held;
+	struct communicators comms;
 	bytes context; /* untracked at the first sample */
 	int sampled;
 	bytes sample_total;
@@ -81,7 +83,12 @@ struct device {
 	struct timeline *timeline;
 	struct moment peak;        /* allocated */
 	struct moment device_peak; /* reserved + other + untracked */
+	bytes at_device_peak[OWNERS];
+	struct timeline *owner_timeline; /* a curve an owner */
+	int plot_due;                    /* the last sample is not on it yet */
 	bytes reserved_peak;
+	bytes imported, imported_peak; /* other processes' memory: in no total */
+	bytes managed, managed_peak;   /* virtual until touched: in no total */
 	struct snapshot at_peak;
 
 	struct failure *failures;
@@ -94,8 +101,14 @@ struct device {
 	size_t live_count;
 };
 
+/* Host memory of the process. */
+struct host {
+	bytes pinned, pinned_peak, registered, registered_peak;
+};
+
 struct replay {
 	struct device device[MT_MAX_DEVICES];
+	struct host host;
 	uint64_t host_events;
 	uint64_t last_time_ns;
 	uint64_t given_up;  /* records in gaps */

@@ -46,7 +46,11 @@ static void rank_release(struct rank *r)
 		free(r->warnings[i]);
 	for (size_t i = 0; i < r->pool_count; i++)
 		free(r->pool[i]);
+	for (size_t i = 0; i < r->owner_count; i++)
+		free(r->owners[i].curve);
 	stacks_release(&r->stacks);
+	free(r->owners);
+	free(r->comms);
 	free(r->ooms);
 	free(r->live);
 	free(r->timeline);

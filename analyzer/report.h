@@ -34,9 +34,10 @@ struct stacks {
 
 /* A point in time. */
 struct point {
+	int unrecorded; /* its bytes are known from the running counters, the moment is not */
 	double time_s;
 	bytes allocated, reserved, other, untracked;
-	uint32_t step;
+	uint32_t step; /* 0 unknown */
 	const char *phase;
 	char *thread; /* NULL unknown */
 };
@@ -58,6 +59,23 @@ struct live_row {
 struct timeline_row {
 	double time_s;
 	bytes allocated, reserved, device;
+};
+
+/* Who holds device memory. */
+struct owner_row {
+	const char *key, *title;
+	int is_always_listed; /* even with nothing */
+	bytes peak, at_peak;  /* its own maximum; when the device's was */
+	bytes *curve;         /* over time, `owner_points` of the rank */
+};
+
+/* A communicator of NCCL's. */
+struct comm_row {
+	int64_t id, parent; /* the sequence of its COMM_INIT; -1 unknown, or none */
+	int size, rank;     /* NO_RANK unknown */
+	bytes bytes;        /* that its creation took on the device */
+	double created_s, destroyed_s;
+	int destroyed;
 };
 
 struct version {
@@ -85,8 +103,15 @@ struct rank {
 	struct point peak; /* of what tensors hold */
 	struct point device_peak;
 	bytes peak_allocated, peak_reserved, peak_device; /* each its own maximum */
-	bytes owner_context, owner_unexplained; /* the rest of peak_device is in device_peak */
-	struct stacks stacks;                   /* at the peak */
+	struct owner_row *owners; /* add up to peak_device; in the order of owners.def */
+	size_t owner_count, owner_points;
+	bytes managed_peak;                           /* virtual until touched: in no total */
+	bytes imported_peak;                          /* from other processes: in no total */
+	bytes host_pinned_peak, host_registered_peak; /* the process's */
+	struct comm_row *comms;
+	size_t comm_count;
+	uint64_t comms_seen;  /* there may be more than are kept */
+	struct stacks stacks; /* at the peak */
 
 	struct oom *ooms;
 	size_t oom_count;

@@ -33,16 +33,20 @@ static void start(struct tables *t)
 	MAKE_ROOM(t, thread, 0);
 }
 
-static int id_is_wrong(size_t count, uint32_t id)
+/* Ids count up; those that a damaged table skips cost memory, so few are let through in all. */
+static int id_is_wrong(struct tables *t, size_t count, uint32_t id)
 {
-	return !id || id < count || id - count > MOST_HOLES;
+	if (!id || id < count || id - count > MOST_HOLES - t->holes)
+		return 1;
+	t->holes += id - count;
+	return 0;
 }
 
 static int add_frame(struct tables *t, uint32_t id, struct str p)
 {
 	struct mt_frame frame;
 
-	if (id_is_wrong(t->frame_count, id) || p.length < sizeof(frame))
+	if (id_is_wrong(t, t->frame_count, id) || p.length < sizeof(frame))
 		return -1;
 	memcpy(&frame, p.at, sizeof(frame));
 	MAKE_ROOM(t, frame, id);
@@ -58,7 +62,7 @@ static int add_place(struct tables *t, uint32_t id, struct str p)
 	const uint32_t *words = (const void *)p.at;
 	struct place place = { 0 };
 
-	if (id_is_wrong(t->place_count, id) || p.length < 4 || p.length % 4)
+	if (id_is_wrong(t, t->place_count, id) || p.length < 4 || p.length % 4)
 		return -1;
 	MAKE_ROOM(t, place, id);
 	if (words[0] >= t->module_count)
@@ -80,7 +84,7 @@ static int add_thread(struct tables *t, uint32_t id, struct str p)
 {
 	struct thread thread;
 
-	if (id_is_wrong(t->thread_count, id) || id >= MT_NO_THREAD || p.length < 4)
+	if (id_is_wrong(t, t->thread_count, id) || id >= MT_NO_THREAD || p.length < 4)
 		return -1;
 	memcpy(&thread.tid, p.at, 4);
 	thread.name = (struct str){ p.at + 4, p.length - 4 };
@@ -110,13 +114,13 @@ static int add_entry(struct tables *t, const struct mt_entry *entry, struct str 
 		p.length = LONGEST_STRING;
 	switch (entry->kind) {
 	case MT_ENTRY_STRING:
-		if (id_is_wrong(t->string_count, entry->id))
+		if (id_is_wrong(t, t->string_count, entry->id))
 			return -1;
 		MAKE_ROOM(t, string, entry->id);
 		t->strings[entry->id] = p;
 		return 0;
 	case MT_ENTRY_MODULE:
-		if (id_is_wrong(t->module_count, entry->id))
+		if (id_is_wrong(t, t->module_count, entry->id))
 			return -1;
 		MAKE_ROOM(t, module, entry->id);
 		t->modules[entry->id] = p;
@@ -178,27 +182,37 @@ static void flag_threads(struct tables *t, uint32_t pid)
 			t->thread_flags[i] = THREAD_MAIN;
 }
 
-void tables_finish(struct tables *t, uint32_t pid)
+static void flag_places(struct tables *t)
 {
-	unsigned char *frames;
+	unsigned char *frames = xcalloc(t->frame_count, 1), *owners = xcalloc(t->module_count, 1);
 
-	start(t);
-	frames = xcalloc(t->frame_count, 1);
+	for (size_t i = 0; i < t->module_count; i++)
+		owners[i] = (unsigned char)owner_of_module(t->modules[i]);
 	for (size_t i = 1; i < t->frame_count; i++)
 		frames[i] = phase_is_optimizer(tables_string(t, t->frames[i].function),
 					       tables_string(t, t->frames[i].file))
 				    ? PLACE_OPTIMIZER
 				    : 0;
 	t->place_flags = xcalloc(t->place_count, 1);
+	t->place_owners = xcalloc(t->place_count, 1);
+	t->place_owners[MT_NO_PLACE] = OWNER_APPLICATION;
 	for (size_t i = 1; i < t->place_count; i++) {
 		const struct place *p = &t->places[i];
 
+		t->place_owners[i] = owners[p->module];
 		if (str_matches(tables_module(t, p->module), "*libc10_cuda.so*"))
 			t->place_flags[i] |= PLACE_PYTORCH;
 		for (uint32_t k = 0; k < p->frame_count; k++)
 			t->place_flags[i] |= frames[p->frames[k]];
 	}
 	free(frames);
+	free(owners);
+}
+
+void tables_finish(struct tables *t, uint32_t pid)
+{
+	start(t);
+	flag_places(t);
 	flag_threads(t, pid);
 }
 
@@ -214,6 +228,7 @@ void tables_release(struct tables *t)
 	free(t->threads);
 	free(t->meta);
 	free(t->place_flags);
+	free(t->place_owners);
 	*t = (struct tables){ 0 };
 }
 
@@ -321,26 +336,30 @@ void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b)
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
 }
 
-int str_matches(struct str text, const char *pattern)
+int str_matches_part(struct str text, const char *pattern, size_t length)
 {
-	size_t i = 0, retry = 0;
-	const char *star = NULL;
+	size_t i = 0, k = 0, retry = 0, star = SIZE_MAX;
 
 	while (i < text.length) {
-		if (*pattern == '*') {
-			star = ++pattern;
+		if (k < length && pattern[k] == '*') {
+			star = ++k;
 			retry = i;
-		} else if (*pattern && *pattern == text.at[i]) {
-			pattern++;
+		} else if (k < length && pattern[k] == text.at[i]) {
+			k++;
 			i++;
-		} else if (star) {
-			pattern = star;
+		} else if (star != SIZE_MAX) {
+			k = star;
 			i = ++retry;
 		} else {
 			return 0;
 		}
 	}
-	while (*pattern == '*')
-		pattern++;
-	return !*pattern;
+	while (k < length && pattern[k] == '*')
+		k++;
+	return k == length;
+}
+
+int str_matches(struct str text, const char *pattern)
+{
+	return str_matches_part(text, pattern, strlen(pattern));
 }

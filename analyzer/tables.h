@@ -6,6 +6,7 @@
 #include <memtrace/trace.h>
 
 #include "buf.h"
+#include "owners.h"
 #include "util.h"
 
 /* What is asked about a place for every event, found once. */
@@ -43,9 +44,11 @@ struct tables {
 	size_t string_count, frame_count, place_count, module_count,
 		thread_count; /* with the unknown one */
 	size_t string_room, frame_room, place_room, module_room, thread_room;
+	uint64_t holes; /* ids that a damaged table skipped */
 	struct meta *meta;
 	size_t meta_count, meta_room;
 	unsigned char *place_flags;
+	unsigned char *place_owners; /* enum owner */
 	unsigned char thread_flags[65536];
 
 	unsigned damaged; /* entries that make no sense */
@@ -64,6 +67,11 @@ void tables_release(struct tables *t);
 static inline unsigned tables_place_flags(const struct tables *t, uint32_t place)
 {
 	return place < t->place_count ? t->place_flags[place] : 0;
+}
+
+static inline enum owner tables_place_owner(const struct tables *t, uint32_t place)
+{
+	return (enum owner)t->place_owners[place < t->place_count ? place : MT_NO_PLACE];
 }
 
 const struct place *tables_place(const struct tables *t, uint32_t place);
@@ -87,5 +95,7 @@ void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b);
 
 /* Does `text` match `pattern`, in which * stands for anything? */
 int str_matches(struct str text, const char *pattern);
+/* The same for the first `length` bytes of a pattern. */
+int str_matches_part(struct str text, const char *pattern, size_t length);
 
 #endif

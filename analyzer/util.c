@@ -105,8 +105,10 @@ const char *nearest(const char *word, const char *const *names)
 
 	for (; *names; names++) {
 		size_t d = distance(word, *names);
+		int begins = strlen(word) > 1 && !strncmp(word, *names, strlen(word));
 
-		if (d < least || (strlen(word) > 1 && !strncmp(word, *names, strlen(word)))) {
+		/* what the word begins counts as near; of several such the shortest is nearest */
+		if (d < least || (begins && (!best || strlen(*names) < strlen(best)))) {
 			least = d < least ? d : least;
 			best = *names;
 		}

@@ -44,12 +44,25 @@ static inline unsigned walk_alloc_kind(unsigned kind)
 	return kinds[kind];
 }
 
+/* The layer of an event, 0 if `kind` is none. */
+static inline unsigned walk_layer(unsigned kind)
+{
+	static const unsigned char layers[256] = {
+#define EVENT(name, id, layer, effect, meaning) [id] = MT_LAYER_##layer,
+#include <memtrace/events.def>
+#undef EVENT
+	};
+
+	return layers[kind];
+}
+
 /* Is this record one that can be believed? */
 static inline int walk_is_sound(const struct mt_record *r)
 {
 	unsigned alloc = walk_alloc_kind(r->kind);
 
-	if (r->bytes > REPLAY_MAX_BYTES || r->bytes < -REPLAY_MAX_BYTES)
+	if (r->bytes > REPLAY_MAX_BYTES || r->bytes < -REPLAY_MAX_BYTES ||
+	    r->time_ns > REPLAY_MAX_NS)
 		return 0;
 	return alloc && alloc != r->kind ? r->bytes <= 0 : r->bytes >= 0;
 }

@@ -14,7 +14,8 @@ static struct {
 	struct lock lock;                /* account_device(): CUDA calls come from any thread */
 	uint8_t reports[MT_MAX_DEVICES]; /* PyTorch's allocator reports blocks here */
 	uint64_t sampled_ns[MT_MAX_DEVICES];
-	uint64_t pool_reserved[MT_MAX_DEVICES];
+	uint64_t graphs[MT_MAX_DEVICES];
+	uint64_t nccl[MT_MAX_DEVICES]; /* of `other`, what NCCL took */
 } a;
 
 void account_forget(void)
@@ -31,7 +32,7 @@ static void device_peak(struct mt_device *d)
 }
 
 int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
-		  uint64_t *allocated_peak)
+		  int *new_peak)
 {
 	struct mt_device *d = &recorder_header()->device[device];
 	int changed;
@@ -48,7 +49,8 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 		d->allocs++;
 	else
 		d->frees++;
-	if (allocated > d->allocated_peak)
+	*new_peak = allocated > d->allocated_peak;
+	if (*new_peak)
 		d->allocated_peak = allocated;
 	if (__builtin_expect(changed, 0)) {
 		d->reserved = reserved;
@@ -56,8 +58,14 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 			d->reserved_peak = reserved;
 		device_peak(d);
 	}
-	*allocated_peak = d->allocated_peak;
 	return changed;
+}
+
+int account_reports(unsigned device)
+{
+	/* The first segment is there before the first report: from the second call on it is told.
+	 */
+	return a.reports[device] || recorder_header()->device[device].allocs < 2;
 }
 
 void account_peak_at(unsigned device, uint64_t sequence)
@@ -66,44 +74,67 @@ void account_peak_at(unsigned device, uint64_t sequence)
 		recorder_header()->device[device].peak_sequence = sequence;
 }
 
-void account_device(unsigned device, int64_t bytes, int64_t held, int by_allocator)
+/* The lock is held. BYTES (signed) more of the device are held by PyTorch's allocator, or by anyone
+ * else. */
+static void held(struct mt_device *d, int64_t bytes, int by_allocator)
+{
+	uint64_t *which = by_allocator ? &d->reserved : &d->other;
+
+	*which += (uint64_t)bytes;
+	if (d->reserved > d->reserved_peak)
+		d->reserved_peak = d->reserved;
+	device_peak(d);
+}
+
+int account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by)
 {
 	struct mt_device *d;
+	int new_peak = 0;
 
-	if (device >= MT_MAX_DEVICES || !lock_acquire(&a.lock, LOCK_MS(20)))
-		return;
+	if (device >= MT_MAX_DEVICES)
+		return 0;
+	if (!lock_acquire(&a.lock, LOCK_MS(20))) {
+		recorder_lose_event();
+		return 0;
+	}
 	d = &recorder_header()->device[device];
-	if (!by_allocator) {
-		d->other += (uint64_t)bytes;
-		device_peak(d);
+	if (by->is_nccl)
+		a.nccl[device] += (uint64_t)from_device;
+	if (!by->is_allocator) {
+		held(d, from_device, 0);
 	} else if (!a.reports[device]) {
 		d->allocated += (uint64_t)bytes;
-		d->reserved += (uint64_t)held;
 		d->allocs += bytes > 0;
 		d->frees += bytes < 0;
-		if (d->allocated > d->allocated_peak)
+		new_peak = d->allocated > d->allocated_peak;
+		if (new_peak)
 			d->allocated_peak = d->allocated;
-		if (d->reserved > d->reserved_peak)
-			d->reserved_peak = d->reserved;
-		device_peak(d);
+		held(d, from_device, 1);
 	}
+	lock_release(&a.lock);
+	return new_peak;
+}
+
+/* A level is recorded before the next one can be. */
+void account_pool(unsigned device, int64_t change, uint64_t level, int by_allocator)
+{
+	if (!recorder_header() || !lock_acquire(&a.lock, LOCK_MS(20)))
+		return;
+	held(&recorder_header()->device[device], change, by_allocator);
+	recording_event(MT_POOL_RESERVED, device, 0, (int64_t)level, MT_NO_PLACE);
 	lock_release(&a.lock);
 }
 
-void account_pool(unsigned device, uint64_t reserved)
+void account_graphs(unsigned device, uint64_t level)
 {
-	if (device >= MT_MAX_DEVICES || a.pool_reserved[device] == reserved)
+	if (a.graphs[device] == level || !lock_acquire(&a.lock, LOCK_MS(20)))
 		return;
-	if (lock_acquire(&a.lock, LOCK_MS(20))) {
-		struct mt_device *d = &recorder_header()->device[device];
-		d->reserved += reserved - a.pool_reserved[device];
-		a.pool_reserved[device] = reserved;
-		if (d->reserved > d->reserved_peak)
-			d->reserved_peak = d->reserved;
-		device_peak(d);
-		lock_release(&a.lock);
+	if (a.graphs[device] != level) {
+		held(&recorder_header()->device[device], (int64_t)(level - a.graphs[device]), 0);
+		a.graphs[device] = level;
+		recording_event(MT_GRAPH_RESERVED, device, 0, (int64_t)level, MT_NO_PLACE);
 	}
-	recording_event(MT_POOL_RESERVED, device, 0, (int64_t)reserved, MT_NO_PLACE);
+	lock_release(&a.lock);
 }
 
 void account_oom(unsigned device)
@@ -111,13 +142,12 @@ void account_oom(unsigned device)
 	recorder_header()->device[device].ooms++;
 }
 
-void account_sample(unsigned device)
+static void sample(unsigned device, uint64_t now)
 {
-	uint64_t now = now_ns(), free_bytes, total, known;
+	uint64_t free_bytes, total, known;
 	struct mt_device *d;
 
-	if (device >= MT_MAX_DEVICES || now - a.sampled_ns[device] < SAMPLE_EVERY_NS ||
-	    cuda_current_device() != (int)device || cuda_memory(&free_bytes, &total) != 0)
+	if (cuda_current_device() != (int)device || cuda_memory(&free_bytes, &total) != 0)
 		return;
 	a.sampled_ns[device] = now;
 	d = &recorder_header()->device[device];
@@ -126,4 +156,45 @@ void account_sample(unsigned device)
 	d->untracked = total - free_bytes > known ? total - free_bytes - known : 0;
 	device_peak(d);
 	recording_event(MT_DEVICE_SAMPLE, device, free_bytes, (int64_t)total, MT_NO_PLACE);
+}
+
+void account_sample(unsigned device)
+{
+	uint64_t now = now_ns();
+
+	if (device < MT_MAX_DEVICES && now - a.sampled_ns[device] >= SAMPLE_EVERY_NS)
+		sample(device, now);
+}
+
+void account_sample_now(unsigned device)
+{
+	if (device < MT_MAX_DEVICES)
+		sample(device, now_ns());
+}
+
+struct account_level account_level(unsigned device)
+{
+	struct account_level level = { .free_bytes = MT_UNKNOWN };
+	const struct mt_device *d;
+	uint64_t total;
+
+	if (device >= MT_MAX_DEVICES)
+		return level;
+	d = &recorder_header()->device[device];
+	level.known = d->reserved + d->other;
+	level.nccl = a.nccl[device];
+	if (cuda_current_device() != (int)device || cuda_memory(&level.free_bytes, &total) != 0)
+		level.free_bytes = MT_UNKNOWN;
+	return level;
+}
+
+uint64_t account_nccl_took(const struct account_level *before, const struct account_level *after)
+{
+	int64_t own = (int64_t)(after->nccl - before->nccl), all = own;
+
+	if (before->free_bytes != MT_UNKNOWN && after->free_bytes != MT_UNKNOWN)
+		all = (int64_t)(before->free_bytes - after->free_bytes) -
+		      ((int64_t)(after->known - before->known) - own);
+	all = all > own ? all : own;
+	return all > 0 ? (uint64_t)all : 0;
 }

@@ -6,31 +6,55 @@
 #include <memtrace/trace.h>
 #include <stdint.h>
 
+#include "modules.h"
+
 /*
  * PyTorch's allocator reported BYTES (signed); its totals are now ALLOCATED and RESERVED. Called
- * under its lock. Returns 1 when the allocator holds more, or less, than at its last report.
+ * under its lock. Returns 1 when the allocator holds more, or less, than at its last report, and
+ * sets *NEW_PEAK when never so much was allocated.
  */
 int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
-		  uint64_t *allocated_peak);
+		  int *new_peak);
+
+/* Does PyTorch's allocator report its blocks on DEVICE? Else its CUDA calls stand for them. */
+int account_reports(unsigned device);
 
 /* The record of a new `allocated_peak`. */
 void account_peak_at(unsigned device, uint64_t sequence);
 
 /*
- * BYTES (signed) of device memory came or went by a CUDA call, made by PyTorch's allocator or by
- * anyone else; HELD is what that changes in what the device gave (0 for pool memory: see
- * account_pool).
+ * BYTES (signed) of device memory came or went by a CUDA call of BY; FROM_DEVICE is what that
+ * changes in what the device gave (0 for pool memory: see account_pool). Returns 1 when, by the
+ * calls that stand for PyTorch's blocks, never so much was allocated.
  */
-void account_device(unsigned device, int64_t bytes, int64_t held, int by_allocator);
+int account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by);
 
-/* The stream-ordered pool of DEVICE holds RESERVED bytes now: recorded when that is news. */
-void account_pool(unsigned device, uint64_t reserved);
+/* The stream-ordered pools of DEVICE hold LEVEL bytes now, CHANGE more than before: in a pool of
+ * PyTorch's allocator or of another. */
+void account_pool(unsigned device, int64_t change, uint64_t level, int by_allocator);
+
+/* DEVICE holds LEVEL bytes for graphs now: recorded when that is news. */
+void account_graphs(unsigned device, uint64_t level);
 
 void account_oom(unsigned device);
 
 /* Reads the device's free memory and records it, where it is the thread's current device and a
  * sample is due. */
 void account_sample(unsigned device);
+
+/* The same, due or not. */
+void account_sample_now(unsigned device);
+
+/* What DEVICE has given at a moment; free_bytes MT_UNKNOWN where it is not the thread's current
+ * device. */
+struct account_level {
+	uint64_t free_bytes, known, nccl;
+};
+struct account_level account_level(unsigned device);
+
+/* What NCCL took between two moments: its allocations, and whatever else left the device's free
+ * memory without being anyone's. */
+uint64_t account_nccl_took(const struct account_level *before, const struct account_level *after);
 
 void account_forget(void);
 

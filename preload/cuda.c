@@ -10,17 +10,22 @@
 #include "tables.h"
 #include "text.h"
 
-/* What is asked, typed by the vendor's headers. A function that is not loaded is NULL. */
-#define QUESTIONS(X)                           \
-	X(cudaGetDevice)                       \
-	X(cudaMemGetInfo)                      \
-	X(cudaDeviceGetMemPool)                \
-	X(cudaMemPoolGetAttribute)             \
-	X(cudaGetLastError)                    \
-	X(cudaStreamIsCapturing)               \
-	X(cudaThreadExchangeStreamCaptureMode) \
-	X(cudaRuntimeGetVersion)               \
-	X(cudaDriverGetVersion)
+/*
+ * What is asked, typed by the vendor's headers: the driver, which every user of CUDA has loaded,
+ * whatever runtime it carries. A function that is not loaded is NULL.
+ */
+#define QUESTIONS(X)                         \
+	X(cuCtxGetDevice)                    \
+	X(cuCtxGetCurrent)                   \
+	X(cuMemGetInfo_v2)                   \
+	X(cuMemGetAddressRange_v2)           \
+	X(cuDeviceGetMemPool)                \
+	X(cuDeviceGetGraphMemAttribute)      \
+	X(cuDevicePrimaryCtxGetState)        \
+	X(cuMemPoolGetAttribute)             \
+	X(cuStreamIsCapturing)               \
+	X(cuThreadExchangeStreamCaptureMode) \
+	X(cudaGetDevice)
 
 static struct {
 	int asked;
@@ -29,6 +34,7 @@ static struct {
 #undef X
 } real;
 
+/* Once it is loaded, the driver stays. */
 static void find(void)
 {
 	if (__atomic_load_n(&real.asked, __ATOMIC_ACQUIRE))
@@ -36,7 +42,7 @@ static void find(void)
 #define X(name) *(void **)&real.name = resolve(#name);
 	QUESTIONS(X)
 #undef X
-	__atomic_store_n(&real.asked, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&real.asked, real.cuCtxGetDevice != NULL, __ATOMIC_RELEASE);
 }
 
 void cuda_forget(void)
@@ -44,13 +50,12 @@ void cuda_forget(void)
 	real.asked = 0;
 }
 
-/* Did the question get an answer? The runtime remembers a failing call; the job must not find ours
- * in its last error. */
-static int answered(cudaError_t e)
+int cuda_runtime_device(void)
 {
-	if (e != cudaSuccess && real.cudaGetLastError)
-		(void)real.cudaGetLastError();
-	return e == cudaSuccess;
+	int device;
+
+	find();
+	return real.cudaGetDevice && real.cudaGetDevice(&device) == cudaSuccess ? device : -1;
 }
 
 int cuda_current_device(void)
@@ -58,57 +63,103 @@ int cuda_current_device(void)
 	int device;
 
 	find();
-	return real.cudaGetDevice && answered(real.cudaGetDevice(&device)) ? device : -1;
+	if (!real.cuCtxGetDevice)
+		return cuda_runtime_device();
+	return real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+void *cuda_current_context(void)
+{
+	CUcontext context;
+
+	find();
+	return real.cuCtxGetCurrent && real.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context
+										      : NULL;
+}
+
+int cuda_primary_is_gone(int device)
+{
+	unsigned flags;
+	int active;
+
+	find();
+	return real.cuDevicePrimaryCtxGetState &&
+	       real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active;
 }
 
 int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes)
 {
-	enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-	cudaError_t e;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUresult e;
 	size_t f, t;
 
 	find();
-	if (!real.cudaMemGetInfo)
+	if (!real.cuMemGetInfo_v2)
 		return -1;
 	/* In relaxed mode a question cannot spoil a capture that is under way. */
-	if (real.cudaThreadExchangeStreamCaptureMode)
-		real.cudaThreadExchangeStreamCaptureMode(&mode);
-	e = real.cudaMemGetInfo(&f, &t);
-	if (real.cudaThreadExchangeStreamCaptureMode)
-		real.cudaThreadExchangeStreamCaptureMode(&mode);
-	if (!answered(e))
+	if (real.cuThreadExchangeStreamCaptureMode)
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+	e = real.cuMemGetInfo_v2(&f, &t);
+	if (real.cuThreadExchangeStreamCaptureMode)
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+	if (e != CUDA_SUCCESS)
 		return -1;
 	*free_bytes = f;
 	*total_bytes = t;
 	return 0;
 }
 
-int cuda_is_capturing(void *stream)
+uint64_t cuda_range(uint64_t address)
 {
-	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+	CUdeviceptr base;
+	size_t bytes;
 
 	find();
-	return real.cudaStreamIsCapturing &&
-	       answered(real.cudaStreamIsCapturing(stream, &status)) &&
-	       status != cudaStreamCaptureStatusNone;
+	return real.cuMemGetAddressRange_v2 &&
+			       real.cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS
+		       ? bytes
+		       : 0;
 }
 
-int cuda_pool(int device, void *pool, uint64_t *used, uint64_t *reserved)
+int cuda_is_capturing(void *stream)
 {
-	cudaMemPool_t p = pool;
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
 	find();
-	if (!real.cudaDeviceGetMemPool || !real.cudaMemPoolGetAttribute ||
-	    (!p && !answered(real.cudaDeviceGetMemPool(&p, device))) ||
-	    !answered(real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrUsedMemCurrent, used)) ||
-	    !answered(real.cudaMemPoolGetAttribute(p, cudaMemPoolAttrReservedMemCurrent, reserved)))
+	return real.cuStreamIsCapturing &&
+	       real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+int cuda_pool(int device, void **pool, uint64_t *used, uint64_t *reserved)
+{
+	CUmemoryPool p = *pool;
+
+	find();
+	if (!real.cuDeviceGetMemPool || !real.cuMemPoolGetAttribute ||
+	    (!p && real.cuDeviceGetMemPool(&p, device) != CUDA_SUCCESS) ||
+	    real.cuMemPoolGetAttribute(p, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, used) != CUDA_SUCCESS ||
+	    real.cuMemPoolGetAttribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) !=
+		    CUDA_SUCCESS)
 		return -1;
+	*pool = p;
 	return 0;
+}
+
+int cuda_graph_memory(int device, uint64_t *reserved)
+{
+	find();
+	return real.cuDeviceGetGraphMemAttribute &&
+			       real.cuDeviceGetGraphMemAttribute(
+				       device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, reserved) ==
+				       CUDA_SUCCESS
+		       ? 0
+		       : -1;
 }
 
 int cuda_is_simulated(void)
 {
-	return resolve("cudasim_version") != NULL;
+	return resolve_anywhere("cudasim_version") != NULL;
 }
 
 static void describe_devices(void)
@@ -173,17 +224,22 @@ static void describe_torch(void)
 
 void cuda_describe(void)
 {
-	int (*nccl)(int *);
+	static const struct {
+		const char *function, *name;
+		int major, minor;
+	} versions[] = {
+		{ "cudaRuntimeGetVersion", "cuda_runtime", 1000, 10 },
+		{ "cuDriverGetVersion", "cuda_driver", 1000, 10 },
+		{ "ncclGetVersion", "nccl", 10000, 100 },
+	};
+	int (*get)(int *);
 	int v;
 
-	find();
 	describe_devices();
-	if (real.cudaRuntimeGetVersion && real.cudaRuntimeGetVersion(&v) == cudaSuccess)
-		describe_version("cuda_runtime", v, 1000, 10);
-	if (real.cudaDriverGetVersion && real.cudaDriverGetVersion(&v) == cudaSuccess)
-		describe_version("cuda_driver", v, 1000, 10);
-	*(void **)&nccl = resolve("ncclGetVersion");
-	if (nccl && nccl(&v) == 0)
-		describe_version("nccl", v, 10000, 100);
+	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+		*(void **)&get = resolve(versions[i].function);
+		if (get && get(&v) == 0)
+			describe_version(versions[i].name, v, versions[i].major, versions[i].minor);
+	}
 	describe_torch();
 }

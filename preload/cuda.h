@@ -5,14 +5,31 @@
 
 #include <stdint.h>
 
-/* The calling thread's current device, or -1. */
+/* The device of the calling thread's current context, or -1. */
 int cuda_current_device(void);
+
+/* The runtime's current device, with a context or without, or -1. Not for a driver call's wrapper:
+ * the runtime, which may have called it, can hold its own lock. */
+int cuda_runtime_device(void);
 
 /* Free and total bytes of the current device; 0, or -1 when CUDA does not say. */
 int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes);
 
-/* Used and reserved bytes of POOL, or with NULL of the current pool of DEVICE. 0 or -1. */
-int cuda_pool(int device, void *pool, uint64_t *used, uint64_t *reserved);
+/* The calling thread's current context, or NULL. */
+void *cuda_current_context(void);
+
+/* Does DEVICE's primary context exist no more? */
+int cuda_primary_is_gone(int device);
+
+/* Bytes of the allocation that holds ADDRESS; 0: unknown. */
+uint64_t cuda_range(uint64_t address);
+
+/* Used and reserved bytes of *POOL, or with NULL of the current pool of DEVICE, which it then is. 0
+ * or -1. */
+int cuda_pool(int device, void **pool, uint64_t *used, uint64_t *reserved);
+
+/* Bytes that DEVICE holds for graphs. 0 or -1. */
+int cuda_graph_memory(int device, uint64_t *reserved);
 
 /* Is work on STREAM being captured into a graph? Then an allocation call gives nothing yet. */
 int cuda_is_capturing(void *stream);

@@ -1,8 +1,15 @@
-/* The wrappers of hooks.def, and what all of them share. */
+/* The table that look-ups are answered from: the rows of hooks.def that have a wrapper. */
 #ifndef PRELOAD_HOOKS_H
 #define PRELOAD_HOOKS_H
 
-/* Forgets pointers, modules and real functions; in a forked child. */
-void hooks_forget(void);
+struct hook {
+	const char *symbol;
+	void *wrapper;
+	void **real;
+	int since; /* the CUDA version whose interface this is; 0: no driver function */
+};
+
+extern const struct hook hooks[] __attribute__((visibility("hidden")));
+extern const unsigned hooks_count __attribute__((visibility("hidden")));
 
 #endif

@@ -5,35 +5,26 @@
 
 #define FIRST_SLOTS 4096u
 
-static const struct {
-	uint8_t layer, effect;
-} events[] = {
-#define EVENT(name, id, layer, effect, meaning) [id] = { MT_LAYER_##layer, MT_EFFECT_##effect },
+static const uint8_t effects[] = {
+#define EVENT(name, id, layer, effect, meaning) [id] = MT_EFFECT_##effect,
 #include <memtrace/events.def>
 #undef EVENT
 };
 
-/* The event of the same layer with the other effect. */
-static unsigned counterpart(unsigned kind, unsigned effect, unsigned other)
+static int has_effect(unsigned kind, unsigned effect)
 {
-	unsigned kinds = sizeof(events) / sizeof(events[0]);
-
-	if (kind >= kinds || events[kind].effect != effect)
-		return 0;
-	for (unsigned k = 1; k < kinds; k++)
-		if (events[k].effect == other && events[k].layer == events[kind].layer)
-			return k;
-	return 0;
+	return kind < sizeof(effects) && effects[kind] == effect;
 }
 
+/* A FREE's id is its ALLOC's plus one (events.def). */
 unsigned liveset_freed_by(unsigned alloc)
 {
-	return counterpart(alloc, MT_EFFECT_ALLOC, MT_EFFECT_FREE);
+	return has_effect(alloc, MT_EFFECT_ALLOC) && has_effect(alloc + 1, MT_EFFECT_FREE) ? alloc + 1 : 0;
 }
 
 unsigned liveset_begun_by(unsigned freed)
 {
-	return counterpart(freed, MT_EFFECT_FREE, MT_EFFECT_ALLOC);
+	return has_effect(freed, MT_EFFECT_FREE) ? freed - 1 : 0;
 }
 
 static size_t home(const struct liveset *set, unsigned kind, uint64_t address)

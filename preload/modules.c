@@ -33,7 +33,7 @@ static struct module look_up(const void *address)
 {
 	char path[4096];
 	const void *start = resolve_module(address, path, sizeof(path));
-	struct module found = { 0, 0 };
+	struct module found = { 0 };
 	const char *file;
 
 	for (unsigned i = 0; i < m.modules; i++)
@@ -42,7 +42,9 @@ static struct module look_up(const void *address)
 	if (!start)
 		return found;
 	file = strrchr(path, '/');
-	found.is_allocator = strcmp(file ? file + 1 : path, "libc10_cuda.so") == 0;
+	file = file ? file + 1 : path;
+	found.is_allocator = strcmp(file, "libc10_cuda.so") == 0;
+	found.is_nccl = strncmp(file, "libnccl", strlen("libnccl")) == 0;
 	found.id = tables_module(*path ? path : "main program");
 	if (m.modules < MODULES) {
 		m.known[m.modules].start = start;
@@ -55,7 +57,7 @@ struct module module_of(const void *address)
 {
 	uintptr_t a = (uintptr_t)address;
 	unsigned i = (unsigned)((a * 0x9e3779b97f4a7c15u) >> 54) % SLOTS;
-	struct module found = { 0, 0 };
+	struct module found = { 0 };
 
 	for (unsigned probe = 0; probe < 8; probe++, i = (i + 1) % SLOTS) {
 		uintptr_t at = atomic_load_explicit(&m.slot[i].address, memory_order_acquire);

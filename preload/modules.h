@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 struct module {
-	uint32_t id;      /* of the tables; 0: unknown */
-	int is_allocator; /* libc10_cuda.so: PyTorch's caching allocator */
+	uint32_t id;          /* of the tables; 0: unknown */
+	uint8_t is_allocator; /* libc10_cuda.so: PyTorch's caching allocator */
+	uint8_t is_nccl;
 };
 
 struct module module_of(const void *address);

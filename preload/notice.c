@@ -194,17 +194,19 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
 	say(&t);
 }
 
-void notice_end(uint64_t allocated_peak, uint64_t reserved_peak)
+void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak)
 {
 	struct text t = start();
 
 	if (me->rank > 0 || settings.QUIET || (me->is_child && !first_to_say("end")))
 		return;
 	text_str(&t, "peak ");
-	text_size(&t, allocated_peak);
-	text_str(&t, " allocated, ");
-	text_size(&t, reserved_peak);
-	text_str(&t, " reserved");
+	text_size(&t, reserved_peak ? allocated_peak : device_peak);
+	text_str(&t, reserved_peak ? " allocated, " : " of device memory");
+	if (reserved_peak) {
+		text_size(&t, reserved_peak);
+		text_str(&t, " reserved");
+	}
 	rank(&t);
 	text_str(&t, ". See where it went: ");
 	next_command(&t);

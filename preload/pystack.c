@@ -54,20 +54,20 @@ static int off(const char *why)
 	return 0;
 }
 
-/* Finds the interpreter and the row for its version. A process without Python has no stacks and
- * needs no note. */
+/* Finds the interpreter, which may be the program itself and so before us, and the row for its
+ * version. A process without Python has no stacks and needs no note. */
 static void find_python(void)
 {
 	const char *(*version)(void);
 	const char *v;
 	int minor = 0;
 
-	*(void **)&version = resolve("Py_GetVersion");
-	*(void **)&py.initialized = resolve("Py_IsInitialized");
-	*(void **)&py.this_thread = resolve("PyGILState_GetThisThreadState");
-	*(void **)&py.line = resolve("PyCode_Addr2Line");
-	py.code_type = resolve("PyCode_Type");
-	py.unicode_type = resolve("PyUnicode_Type");
+	*(void **)&version = resolve_anywhere("Py_GetVersion");
+	*(void **)&py.initialized = resolve_anywhere("Py_IsInitialized");
+	*(void **)&py.this_thread = resolve_anywhere("PyGILState_GetThisThreadState");
+	*(void **)&py.line = resolve_anywhere("PyCode_Addr2Line");
+	py.code_type = resolve_anywhere("PyCode_Type");
+	py.unicode_type = resolve_anywhere("PyUnicode_Type");
 	if (!version || !py.initialized || !py.this_thread || !py.line || !py.code_type ||
 	    !py.unicode_type) {
 		atomic_store(&py.state, OFF);

@@ -61,6 +61,12 @@ void recorder_lose_place(void)
 	__atomic_fetch_add(&r.file.header->lost_places, 1, __ATOMIC_RELAXED);
 }
 
+void recorder_lose_event(void)
+{
+	if (r.recording)
+		__atomic_fetch_add(&r.file.header->lost_events, 1, __ATOMIC_RELAXED);
+}
+
 void recorder_protect(uint64_t sequence)
 {
 	r.kept[1] = r.kept[0];
@@ -282,8 +288,7 @@ uint64_t recorder_write(const struct mt_record *record)
 		}
 		s = next_slot(s);
 	}
-	if (r.recording)
-		__atomic_fetch_add(&r.file.header->lost_events, 1, __ATOMIC_RELAXED);
+	recorder_lose_event();
 	return MT_UNKNOWN;
 }
 

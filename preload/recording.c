@@ -8,19 +8,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "account.h"
 #include "background.h"
 #include "clock.h"
 #include "cuda.h"
 #include "file.h"
-#include "hooks.h"
+#include "graphs.h"
 #include "keyframe.h"
 #include "lock.h"
+#include "lookup.h"
+#include "memory.h"
+#include "modules.h"
+#include "nccl.h"
 #include "notice.h"
+#include "pools.h"
 #include "pystack.h"
 #include "recorder.h"
 #include "settings.h"
 #include "tables.h"
 #include "text.h"
+#include "vmm.h"
 #include "who.h"
 
 #define MIN_BUDGET (512u << 10)
@@ -192,7 +199,13 @@ static void in_forked_child(void)
 	if (atomic_load(&recording_state) == RECORDING_ON)
 		recorder_forget();
 	background_forget();
-	hooks_forget();
+	memory_forget();
+	pools_forget();
+	graphs_forget();
+	vmm_forget();
+	nccl_forget();
+	modules_forget();
+	account_forget();
 	pystack_forget();
 	cuda_forget();
 	keyframe_reset();
@@ -212,6 +225,12 @@ static void no_complaint(const char *name, const char *expected)
 {
 	(void)name;
 	(void)expected;
+}
+
+static void describe(void)
+{
+	cuda_describe();
+	lookup_describe();
 }
 
 static int begin(void)
@@ -254,7 +273,7 @@ static int begin(void)
 		on_exit(at_exit, NULL);
 	}
 	/* Without the helper the recording threads do its work themselves. */
-	(void)background_start(cuda_describe, work);
+	(void)background_start(describe, work);
 	return RECORDING_ON;
 }
 
@@ -279,7 +298,7 @@ int recording_start(void)
 
 __attribute__((destructor)) static void end(void)
 {
-	uint64_t allocated = 0, reserved = 0;
+	const struct mt_device *most;
 	struct mt_header *h;
 	int helper_gone;
 
@@ -288,14 +307,13 @@ __attribute__((destructor)) static void end(void)
 	atomic_store(&recording_state, RECORDING_OFF);
 	helper_gone = background_stop(500);
 	h = recorder_header();
+	most = &h->device[0];
 	say_what_is_due();
+	lookup_describe();
 	recorder_close(me.exit_status, helper_gone);
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
-		if (h->device[d].allocated_peak > allocated ||
-		    h->device[d].reserved_peak > reserved) {
-			allocated = h->device[d].allocated_peak;
-			reserved = h->device[d].reserved_peak;
-		}
+		if (h->device[d].device_peak > most->device_peak)
+			most = &h->device[d];
 	if (!me.oom.said)
-		notice_end(allocated, reserved);
+		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak);
 }

@@ -25,6 +25,12 @@ static inline int recording_on(void)
 	       (state != RECORDING_OFF && recording_start());
 }
 
+/* The same, starting nothing. */
+static inline int recording_already(void)
+{
+	return atomic_load_explicit(&recording_state, memory_order_acquire) == RECORDING_ON;
+}
+
 /* The calling thread's index in the tables. */
 uint16_t recording_thread(void);
 

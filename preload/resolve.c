@@ -17,6 +17,8 @@ struct symbols {
 struct query {
 	const char *symbol;
 	uint32_t gnu;
+	enum { BEHIND_US, NOT_US, LIBC } where;
+	int passed_us;
 	void *found;
 };
 
@@ -96,17 +98,31 @@ static const ElfW(Sym) * find_gnu(const struct symbols *s, const struct query *q
 	return NULL;
 }
 
-static int is_ours(const struct dl_phdr_info *o)
-{
-	uintptr_t here = (uintptr_t)&is_ours;
+/* Where this object begins and ends, from the linker. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
 
-	for (int i = 0; i < o->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
-		uintptr_t start = o->dlpi_addr + p->p_vaddr;
-		if (p->p_type == PT_LOAD && here >= start && here - start < p->p_memsz)
-			return 1;
-	}
+int resolve_is_ours(const void *address)
+{
+	return (const char *)address >= __ehdr_start && (const char *)address < _end;
+}
+
+static int is_object_ours(const struct dl_phdr_info *o)
+{
+	for (int i = 0; i < o->dlpi_phnum; i++)
+		if (o->dlpi_phdr[i].p_type == PT_LOAD)
+			return resolve_is_ours(
+				(const void *)(o->dlpi_addr + o->dlpi_phdr[i].p_vaddr));
 	return 0;
+}
+
+static int is_libc(const char *path)
+{
+	const char *file = strrchr(path, '/');
+
+	file = file ? file + 1 : path;
+	return strncmp(file, "libc.", strlen("libc.")) == 0 ||
+	       strncmp(file, "libdl.", strlen("libdl.")) == 0;
 }
 
 static int look(struct dl_phdr_info *o, size_t size, void *data)
@@ -116,7 +132,12 @@ static int look(struct dl_phdr_info *o, size_t size, void *data)
 	struct symbols s;
 
 	(void)size;
-	if (is_ours(o) || read_dynamic(o, &s) != 0)
+	if (is_object_ours(o)) {
+		q->passed_us = 1;
+		return 0;
+	}
+	if ((q->where == BEHIND_US && !q->passed_us) ||
+	    (q->where == LIBC && !is_libc(o->dlpi_name)) || read_dynamic(o, &s) != 0)
 		return 0;
 	if (s.hash)
 		y = find_gnu(&s, q);
@@ -129,12 +150,27 @@ static int look(struct dl_phdr_info *o, size_t size, void *data)
 	return 1;
 }
 
-void *resolve(const char *symbol)
+static void *find(const char *symbol, int where)
 {
-	struct query q = { .symbol = symbol, .gnu = gnu_hash(symbol) };
+	struct query q = { .symbol = symbol, .gnu = gnu_hash(symbol), .where = where };
 
 	dl_iterate_phdr(look, &q);
 	return q.found;
+}
+
+void *resolve(const char *symbol)
+{
+	return find(symbol, BEHIND_US);
+}
+
+void *resolve_anywhere(const char *symbol)
+{
+	return find(symbol, NOT_US);
+}
+
+void *resolve_in_libc(const char *symbol)
+{
+	return find(symbol, LIBC);
 }
 
 struct whose {

@@ -7,9 +7,18 @@
 #ifndef PRELOAD_RESOLVE_H
 #define PRELOAD_RESOLVE_H
 
-/* Address of SYMBOL in the first loaded object, in load order, that defines it, this one left out.
- * NULL: nowhere. */
+/* Address of SYMBOL in the first object loaded after this one that defines it: what stands before
+ * it is a tracer or a shim that calls us. NULL: nowhere. */
 void *resolve(const char *symbol);
+
+/* The same before this one too: does anyone else define it? */
+void *resolve_anywhere(const char *symbol);
+
+/* Address of SYMBOL in the C library itself, whoever else defines it. */
+void *resolve_in_libc(const char *symbol);
+
+/* Is ADDRESS in this object? */
+int resolve_is_ours(const void *address);
 
 /* Path of the object that holds ADDRESS, copied to PATH (BYTES long; "" for none), and its start,
  * to tell objects apart. */

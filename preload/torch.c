@@ -4,6 +4,7 @@
  * record, and always forward.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,27 +45,31 @@ static struct {
 static void record_block(const void *caller, void *pointer, int64_t bytes, uint64_t allocated,
 			 uint64_t reserved, unsigned device)
 {
-	uint64_t size = (uint64_t)(bytes < 0 ? -bytes : bytes), peak, sequence;
+	uint64_t size = (uint64_t)(bytes < 0 ? -bytes : bytes), sequence;
+	int new_peak;
 	struct module by = module_of(caller);
 	uint32_t place =
 		size >= settings.STACK_MIN ? pystack_place(by.id) : pystack_module_place(by.id);
 
-	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &peak), 0)) {
+	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &new_peak), 0)) {
 		recording_event(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_PLACE);
 		account_sample(device);
 	}
 	sequence = recording_event(bytes < 0 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, device,
 				   (uintptr_t)pointer, bytes, place);
-	if (bytes > 0 && allocated == peak)
+	if (new_peak)
 		account_peak_at(device, sequence);
 }
 
 static void usage(const void *caller, void *pointer, int64_t bytes, uint64_t allocated,
 		  uint64_t reserved, struct c10_device device)
 {
+	int e = errno;
+
 	if (device.type == DEVICE_TYPE_CUDA && device.index >= 0 && device.index < MT_MAX_DEVICES &&
 	    bytes && recording_on())
 		record_block(caller, pointer, bytes, allocated, reserved, (unsigned)device.index);
+	errno = e;
 }
 
 static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,

@@ -22,7 +22,8 @@ GiB, MiB = 1 << 30, 1 << 20
 
 @functools.lru_cache(None)
 def python(version="2.15"):
-    return subprocess.run([os.path.join(ROOT, "tests", "python-env.sh"), version], check=True, stdout=subprocess.PIPE,
+    """The Python of an environment: "2.5", or "2.15/3.12" for another version of Python than the default."""
+    return subprocess.run([os.path.join(ROOT, "tests", "python-env.sh"), *version.split("/")], check=True, stdout=subprocess.PIPE,
                           text=True).stdout.strip()
 
 

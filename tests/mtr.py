@@ -1,10 +1,16 @@
 """A second, independent reader of the trace format, for the tests: small and strict, offsets written out by hand."""
 import struct
 
-ALLOC = {1: "tensor", 5: "device", 8: "pool", 11: "managed", 13: "host"}
-FREE = {2: 1, 6: 5, 9: 8, 12: 11, 14: 13}
-LEVEL = {4, 10, 15}
+ALLOC = {1: "tensor", 5: "device", 8: "pool", 11: "managed", 13: "host", 16: "physical", 18: "map", 20: "array", 22: "registered", 24: "alias",
+         27: "communicator"}
+FREE = {2: 1, 6: 5, 9: 8, 12: 11, 14: 13, 17: 16, 19: 18, 21: 20, 23: 22, 25: 24, 28: 27}
+LEVEL = {4, 10, 15, 26}
 OOM, SAMPLE = 3, 15
+KINDS = {1: "TENSOR_ALLOC", 2: "TENSOR_FREE", 3: "TENSOR_OOM", 4: "RESERVED", 5: "DEVICE_ALLOC", 6: "DEVICE_FREE", 7: "DEVICE_FAIL",
+         8: "POOL_ALLOC", 9: "POOL_FREE", 10: "POOL_RESERVED", 11: "MANAGED_ALLOC", 12: "MANAGED_FREE", 13: "HOST_ALLOC", 14: "HOST_FREE",
+         15: "DEVICE_SAMPLE", 16: "PHYSICAL_ALLOC", 17: "PHYSICAL_FREE", 18: "MAP", 19: "UNMAP", 20: "ARRAY_ALLOC", 21: "ARRAY_FREE",
+         22: "HOST_REGISTER", 23: "HOST_UNREGISTER", 24: "ALIAS_OPEN", 25: "ALIAS_CLOSE", 26: "GRAPH_RESERVED", 27: "COMM_INIT",
+         28: "COMM_DESTROY"}
 UNKNOWN = 2**64 - 1
 RECORD = struct.Struct("<QQqIHBB")
 
@@ -54,6 +60,10 @@ class Trace:
     def stack(self, place):
         """[(function, file, line)], innermost first"""
         return [(self.strings[f], self.strings[g], line) for f, g, line in (self.frames[i] for i in self.places.get(place, (0,))[1:])]
+
+    def module(self, place):
+        """The path of the module that called, or None"""
+        return self.modules.get(self.places.get(place, (0,))[0])
 
     def records(self):
         """(time, address, bytes, place, thread, kind, device) in order; only whole segments without a gap before them"""

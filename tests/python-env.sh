@@ -1,8 +1,10 @@
 #!/bin/sh
-# Prints a Python that has PyTorch VERSION (python-env.sh 2.15) with what the tests' jobs import, made and cached when it is missing.
+# Prints a Python that has PyTorch VERSION with what the tests' jobs import, made and cached when it is missing:
+#   python-env.sh VERSION [PYTHON]        python-env.sh 2.15, python-env.sh 2.15 3.12
 # VERSION "active" takes the environment's own Python where that has a CUDA build of PyTorch, else the newest tested version.
 set -eu
 version=$1
+python=${2:-}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
 
 if [ "$version" = active ]; then
@@ -14,15 +16,31 @@ if [ "$version" = active ]; then
 fi
 case $version in
 2.15) wanted="torch==2.15.0 numpy transformers==5.23.0" ;;
+2.11) wanted="torch==2.11.0 numpy" ;;
+2.7) wanted="torch==2.7.1 numpy" ;;
 2.5) wanted="torch==2.5.1 numpy<2.3" ;;
-*) echo "python-env.sh: PyTorch $version is not one that is tested (2.15, 2.5)" >&2; exit 2 ;;
+2.1) wanted="torch==2.1.2 numpy<2 setuptools<81" ;;
+2.0) wanted="torch==2.0.1 numpy<2 setuptools<81" ;;
+*) echo "python-env.sh: PyTorch $version is not one that is tested (2.15, 2.11, 2.7, 2.5, 2.1, 2.0)" >&2; exit 2 ;;
 esac
-dir=$cache/torch-$version
+
+# Another Python than the default one: the system's, or pyenv's.
+base=python3
+if [ -n "$python" ]; then
+	base=
+	for p in "python$python" "$HOME/.pyenv/versions/$python".*/bin/python3; do
+		if "$p" -c 'import sys' 2>/dev/null; then
+			base=$p
+		fi
+	done
+	[ -n "$base" ] || { echo "python-env.sh: there is no Python $python here" >&2; exit 3; }
+fi
+dir=$cache/torch-$version${python:+-python-$python}
 if [ ! -e "$dir/complete" ]; then
 	echo "memtrace: making an environment with PyTorch $version in $dir (once; some GiB)" >&2
 	rm -rf "$dir"
 	mkdir -p "$cache"
-	python3 -m venv "$dir"
+	"$base" -m venv "$dir"
 	# shellcheck disable=SC2086
 	"$dir/bin/pip" install -q --disable-pip-version-check $wanted >&2
 	touch "$dir/complete"

@@ -108,7 +108,7 @@ def real_jobs(patterns):
 def main():
     patterns = [a for a in sys.argv[1:] if not a.startswith("-")]
     if "--all" in sys.argv:
-        os.environ["MEMTRACE_TEST_ALL"] = "1"
+        os.environ["ALL_JOBS"] = "1"
     section("build")
     if not step("make", make("all", "units")):
         print("0 passed, 1 failed")

@@ -3,7 +3,7 @@
 # toolkit). Everything else that tests use is in virtual environments of their own: tests/python-env.sh.
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
-packages="gcc make libc6-dev libjansson-dev libyaml-dev libcmocka-dev uthash-dev python3 python3-venv python3-pip"
+packages="gcc make libc6-dev libjansson-dev libyaml-dev libcmocka-dev python3 python3-venv python3-pip"
 
 missing=
 for p in $packages; do

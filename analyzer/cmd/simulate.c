@@ -102,7 +102,7 @@ int cmd_simulate(int argc, char **argv)
 		return command_fail(STATUS_USAGE, &e);
 	/* libmemtrace.so first: it must see the calls before the device answers them. */
 	if (launch_set_directory(directory, &e) < 0 || launch_preload("libcudasim.so", &e) < 0 ||
-	    launch_preload("libmemtrace.so", &e) < 0 ||
+	    launch_preload("libmemtrace.so", &e) < 0 || launch_set_triton(&e) < 0 ||
 	    set_device(gpu, memory > 0 ? memory : 0, count, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
 	return launch_exec(argv + 1);

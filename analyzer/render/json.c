@@ -50,18 +50,66 @@ static json_t *stacks_json(const struct stacks *s)
 	return list;
 }
 
-static json_t *owners_json(const struct rank *r)
+/* What everyone held at the device's peak. */
+static json_t *by_owner_json(const struct rank *r)
 {
 	json_t *o = json_object();
 
-	set(o, "pytorch", json_integer(r->device_peak.reserved));
-	set(o, "application", json_integer(r->device_peak.other));
-	set(o, "context", json_integer(r->owner_context));
-	set(o, "unexplained", json_integer(r->owner_unexplained));
+	for (size_t i = 0; i < r->owner_count; i++)
+		if (r->owners[i].at_peak || r->owners[i].is_always_listed)
+			set(o, r->owners[i].key, json_integer(r->owners[i].at_peak));
 	return o;
 }
 
+static json_t *owners_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->owner_count; i++) {
+		json_t *row = json_object();
+
+		set(row, "owner", text(r->owners[i].key));
+		set(row, "peak_bytes", json_integer(r->owners[i].peak));
+		set(row, "at_peak_bytes", json_integer(r->owners[i].at_peak));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *id(int64_t n)
+{
+	return n < 0 ? json_null() : json_integer(n);
+}
+
+static json_t *comms_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->comm_count; i++) {
+		const struct comm_row *c = &r->comms[i];
+		json_t *row = json_object();
+
+		set(row, "id", id(c->id));
+		set(row, "size", number(c->size));
+		set(row, "rank", number(c->rank));
+		set(row, "parent", id(c->parent));
+		set(row, "bytes", json_integer(c->bytes));
+		set(row, "created_s", json_real(c->created_s));
+		set(row, "destroyed_s", c->destroyed ? json_real(c->destroyed_s) : json_null());
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
 /* "by_category" will stand here too. */
+static void set_moment(json_t *j, const struct point *p)
+{
+	set(j, "time_s", p->unrecorded ? json_null() : json_real(p->time_s));
+	set(j, "step", p->unrecorded || !p->step ? json_null() : json_integer(p->step));
+	set(j, "phase", text(p->unrecorded ? NULL : p->phase));
+	set(j, "thread", text(p->unrecorded ? NULL : p->thread));
+}
+
 static json_t *peak_json(const struct rank *r)
 {
 	json_t *p = json_object();
@@ -69,11 +117,8 @@ static json_t *peak_json(const struct rank *r)
 	set(p, "allocated_bytes", json_integer(r->peak_allocated));
 	set(p, "reserved_bytes", json_integer(r->peak_reserved));
 	set(p, "device_bytes", json_integer(r->peak_device));
-	set(p, "time_s", json_real(r->peak.time_s));
-	set(p, "step", json_integer(r->peak.step));
-	set(p, "phase", text(r->peak.phase));
-	set(p, "thread", text(r->peak.thread));
-	set(p, "by_owner", owners_json(r));
+	set_moment(p, &r->peak);
+	set(p, "by_owner", by_owner_json(r));
 	set(p, "blocks", json_integer((json_int_t)r->stacks.blocks));
 	set(p, "stacks", stacks_json(&r->stacks));
 	return p;
@@ -87,10 +132,7 @@ static json_t *oom_json(const struct rank *r)
 		const struct oom *o = &r->ooms[i];
 		json_t *j = json_object();
 
-		set(j, "time_s", json_real(o->when.time_s));
-		set(j, "step", json_integer(o->when.step));
-		set(j, "phase", text(o->when.phase));
-		set(j, "thread", text(o->when.thread));
+		set_moment(j, &o->when);
 		set(j, "requested_bytes", json_integer(o->requested));
 		set(j, "allocated_bytes", json_integer(o->when.allocated));
 		set(j, "reserved_bytes", json_integer(o->when.reserved));
@@ -163,7 +205,7 @@ static json_t *warnings_json(const struct rank *r)
 
 static void set_identity(json_t *j, const struct rank *r)
 {
-	set(j, "rank", number(r->rank));
+	set(j, "rank", json_integer(r->rank == NO_RANK ? 0 : r->rank)); /* alone, it is the first */
 	set(j, "local_rank", number(r->local_rank));
 	set(j, "world_size", number(r->world_size));
 	set(j, "restart_count", number(r->restart_count));
@@ -194,6 +236,13 @@ static json_t *rank_json(const struct rank *r)
 	set(j, "tensor_frees", json_integer((json_int_t)r->tensor_frees));
 	set(j, "counted_from", text(r->stand_in ? "cudaMallocAsync" : "allocator"));
 	set(j, "peak", peak_json(r));
+	set(j, "owners", owners_json(r));
+	set(j, "communicators", comms_json(r));
+	set(j, "communicator_count", json_integer((json_int_t)r->comms_seen));
+	set(j, "imported_peak_bytes", json_integer(r->imported_peak));
+	set(j, "managed_peak_bytes", json_integer(r->managed_peak));
+	set(j, "host_pinned_peak_bytes", json_integer(r->host_pinned_peak));
+	set(j, "host_registered_peak_bytes", json_integer(r->host_registered_peak));
 	set(j, "oom", oom_json(r));
 	set(j, "oom_count", json_integer((json_int_t)r->ooms_seen));
 	set(final, "allocated_bytes", json_integer(r->final_bytes));

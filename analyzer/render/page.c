@@ -1,5 +1,7 @@
 #include "page.h"
 
+#include "report.h"
+
 #include <string.h>
 
 static const char *const codes[] = {
@@ -140,7 +142,7 @@ void page_bar(struct page *p, const char *label, const struct part *parts, size_
 	buf_release(&legend);
 }
 
-void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count, bytes top)
+void page_curve(struct page *p, const bytes *values, size_t count, bytes top, size_t room)
 {
 	static const char *const unicode[] = { " ",
 					       "\xe2\x96\x81",
@@ -152,11 +154,8 @@ void page_sparkline(struct page *p, const char *label, const bytes *values, size
 					       "\xe2\x96\x87",
 					       "\xe2\x96\x88" };
 	static const char *const ascii[] = { " ", ".", ",", ":", "-", "=", "+", "*", "#" };
-	size_t room = (size_t)p->style->width - PAGE_INDENT, columns = count < room ? count : room;
+	size_t columns = count < room ? count : room;
 
-	if (!count || top <= 0)
-		return;
-	put_label(p, label);
 	for (size_t i = 0; i < columns; i++) {
 		size_t from = i * count / columns, to = (i + 1) * count / columns;
 		bytes most = 0;
@@ -168,7 +167,23 @@ void page_sparkline(struct page *p, const char *label, const bytes *values, size
 		level = level < (most > 0) ? 1 : level > 8 ? 8 : level;
 		buf_puts(p->out, (p->style->unicode ? unicode : ascii)[level]);
 	}
+}
+
+void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count, bytes top)
+{
+	if (!count || top <= 0)
+		return;
+	put_label(p, label);
+	page_curve(p, values, count, top, (size_t)p->style->width - PAGE_INDENT);
 	buf_puts(p->out, "\n");
+}
+
+void page_size(struct page *p, struct buf *b, bytes size)
+{
+	if (size == UNKNOWN_BYTES)
+		buf_puts(b, "unknown");
+	else
+		size_add(b, size, p->style->raw_bytes);
 }
 
 const char *page_times(const struct page *p)

@@ -41,6 +41,11 @@ struct part {
 /* A bar of parts with a legend in words; parts are told apart by character, name and colour. At
  * most four. */
 void page_bar(struct page *p, const char *label, const struct part *parts, size_t count);
+/* "14.1 GiB", or "unknown". */
+void page_size(struct page *p, struct buf *b, bytes size);
+
+/* `values` as blocks, the largest of each column, scaled to `top`, in at most `room` columns. */
+void page_curve(struct page *p, const bytes *values, size_t count, bytes top, size_t room);
 /* `values` as one line of blocks, the largest of each column, scaled to `top`. */
 void page_sparkline(struct page *p, const char *label, const bytes *values, size_t count,
 		    bytes top);

@@ -1,20 +1,14 @@
 #include "render.h"
 
-#include "page.h"
+#include "holders.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define OOMS_SHOWN 3
-
-static void add_size(struct page *p, struct buf *b, bytes size)
-{
-	if (size == UNKNOWN_BYTES)
-		buf_puts(b, "unknown");
-	else
-		size_add(b, size, p->style->raw_bytes);
-}
+#define OTHERS_SHOWN 20
+#define STACKS_SHOWN 100 /* that we propose to show */
 
 static void add_who(struct buf *b, const struct rank *r)
 {
@@ -36,7 +30,7 @@ static void add_blocks(struct page *p, struct buf *b, const struct stack_row *ro
 		return;
 	}
 	buf_addf(b, "%llu %s ", (unsigned long long)row->blocks, page_times(p));
-	add_size(p, b, row->largest);
+	page_size(p, b, row->largest);
 }
 
 /* What filled the device, as parts that add up. */
@@ -75,22 +69,31 @@ static void put_where(struct page *p, const struct rank *r, const struct oom *o)
 	buf_release(&b);
 }
 
+static void add_step(struct buf *b, unsigned step)
+{
+	if (step)
+		buf_addf(b, "step %u", step);
+	else
+		buf_puts(b, "step unknown");
+}
+
 static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 {
 	struct buf left = { 0 }, right = { 0 }, top = { 0 };
 
 	buf_puts(&left, "  ");
 	add_who(&left, r);
-	buf_addf(&left, "  step %u, %s%s", o->when.step, o->when.phase,
-		 r->simulated ? "  simulated" : "");
+	buf_puts(&left, "  ");
+	add_step(&left, o->when.step);
+	buf_addf(&left, ", %s%s", o->when.phase, r->simulated ? "  simulated" : "");
 	buf_puts(&right, "asked ");
-	add_size(p, &right, o->requested);
+	page_size(p, &right, o->requested);
 	if (o->by)
 		buf_addf(&right, " by %s", *o->by ? o->by : "an unknown module");
 	buf_puts(&right, ", free ");
-	add_size(p, &right, o->free);
+	page_size(p, &right, o->free);
 	buf_puts(&right, ", largest cached free block ");
-	add_size(p, &right, o->largest_free);
+	page_size(p, &right, o->largest_free);
 	page_pair(p, PAINT_ALARM,
 		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
 		  left.text, right.text);
@@ -98,7 +101,7 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
 
-		add_size(p, &top, row->bytes);
+		page_size(p, &top, row->bytes);
 		buf_puts(&top, "  ");
 		add_blocks(p, &top, row);
 		buf_addf(&top, "  %s", row->label);
@@ -161,7 +164,7 @@ static void put_gpu(struct page *p, const struct rank *r)
 	buf_addf(&b, "%d: %s", r->device, r->gpu ? r->gpu : "unknown");
 	if (r->total != UNKNOWN_BYTES) {
 		buf_puts(&b, ", ");
-		add_size(p, &b, r->total);
+		page_size(p, &b, r->total);
 	}
 	if (r->simulated)
 		buf_puts(&b, ", simulated: nothing here was observed on a GPU");
@@ -173,15 +176,21 @@ static void put_peak(struct page *p, const struct rank *r)
 {
 	struct buf b = { 0 };
 
-	add_size(p, &b, r->peak_allocated);
-	buf_addf(&b, " in tensors at %.2f s, step %u, %s", r->peak.time_s, r->peak.step,
-		 r->peak.phase);
-	if (r->peak.thread)
-		buf_addf(&b, ", thread %s", r->peak.thread);
+	page_size(p, &b, r->peak_allocated);
+	buf_puts(&b, " in tensors");
+	if (r->peak.unrecorded) {
+		buf_puts(&b, ", at a moment that is not in the trace");
+	} else {
+		buf_addf(&b, " at %.2f s, ", r->peak.time_s);
+		add_step(&b, r->peak.step);
+		buf_addf(&b, ", %s", r->peak.phase);
+		if (r->peak.thread)
+			buf_addf(&b, ", thread %s", r->peak.thread);
+	}
 	buf_puts(&b, "; PyTorch held up to ");
-	add_size(p, &b, r->peak_reserved);
+	page_size(p, &b, r->peak_reserved);
 	buf_puts(&b, ", the device up to ");
-	add_size(p, &b, r->peak_device);
+	page_size(p, &b, r->peak_device);
 	page_field(p, "peak", b.text, 0);
 	buf_release(&b);
 	if (r->stand_in)
@@ -224,7 +233,7 @@ static void put_row(struct page *p, const struct rank *r, const struct stack_row
 	int size_width = p->style->raw_bytes ? 20 : 10;
 	size_t room = (size_t)p->style->width, pad, width, label = utf8_width(row->label);
 
-	add_size(p, &b, row->bytes);
+	page_size(p, &b, row->bytes);
 	add_blocks(p, &blocks, row);
 	width = utf8_width(blocks.text);
 	pad = width < 16 ? 16 - width : 0;
@@ -255,7 +264,7 @@ static void put_stacks(struct page *p, const struct rank *r)
 	if (!r->stacks.count)
 		return;
 	buf_puts(&b, "at the peak: ");
-	add_size(p, &b, r->stacks.bytes);
+	page_size(p, &b, r->stacks.bytes);
 	buf_addf(&b, " in %llu %s", (unsigned long long)r->stacks.blocks,
 		 r->stacks.blocks == 1 ? "block" : "blocks");
 	page_field(p, "live", b.text, 0);
@@ -266,7 +275,7 @@ static void put_stacks(struct page *p, const struct rank *r)
 	}
 	if (shown < r->stacks.count) {
 		buf_addf(&b, "%zu more places, ", r->stacks.count - shown);
-		add_size(p, &b, rest);
+		page_size(p, &b, rest);
 		page_field(p, "", b.text, 0);
 	}
 	buf_release(&b);
@@ -284,9 +293,9 @@ static void put_timeline(struct page *p, const struct rank *r)
 	page_sparkline(p, "time", values, r->timeline_count, top);
 	if (r->timeline_count && top > 0) {
 		buf_addf(&b, "tensors, 0 to %.1f s, highest ", r->duration_s);
-		add_size(p, &b, top);
+		page_size(p, &b, top);
 		buf_puts(&b, "; left at the end ");
-		add_size(p, &b, r->final_bytes);
+		page_size(p, &b, r->final_bytes);
 		buf_addf(&b, " in %llu %s", (unsigned long long)r->final_blocks,
 			 r->final_blocks == 1 ? "block" : "blocks");
 		page_field(p, "", b.text, 0);
@@ -318,6 +327,9 @@ static void put_rank(struct page *p, const struct rank *r)
 	put_bar(p, r);
 	put_stacks(p, r);
 	put_timeline(p, r);
+	put_owners(p, r);
+	put_comms(p, r);
+	put_host(p, r);
 	for (size_t i = 0; i < r->warning_count; i++)
 		page_field(p, "warning", r->warnings[i], 0);
 	buf_release(&b);
@@ -327,18 +339,21 @@ static void put_table_row(struct page *p, const struct rank *r, int host_width)
 {
 	struct buf number = { 0 }, sizes[3] = { { 0 } };
 	const bytes peaks[3] = { r->peak_allocated, r->peak_reserved, r->peak_device };
+	char step[16] = "?";
 
 	if (r->rank == NO_RANK)
 		buf_puts(&number, "-");
 	else
 		buf_addf(&number, "%d", r->rank);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		add_size(p, &sizes[i], peaks[i]);
+		page_size(p, &sizes[i], peaks[i]);
 	buf_addf(p->out, "%4s  %-*.*s  %3d  ", number.text, host_width, host_width, r->host,
 		 r->device);
 	page_paint(p, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
-	buf_addf(p->out, "%*s  %10s %10s %10s  %5u%s\n", 7 - (int)strlen(end_name(r->end)), "",
-		 sizes[0].text, sizes[1].text, sizes[2].text, r->peak.step,
+	if (r->peak.step && !r->peak.unrecorded)
+		snprintf(step, sizeof(step), "%u", r->peak.step);
+	buf_addf(p->out, "%*s  %10s %10s %10s  %5s%s\n", 7 - (int)strlen(end_name(r->end)), "",
+		 sizes[0].text, sizes[1].text, sizes[2].text, step,
 		 r->simulated ? "  simulated" : "");
 	buf_release(&number);
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
@@ -369,29 +384,38 @@ static void put_table(struct page *p, const struct report *report)
 static void put_other_failures(struct page *p, const struct report *report,
 			       const struct rank *worst)
 {
-	struct buf b = { 0 };
-	size_t n = 0;
+	struct buf lists[2] = { { 0 } };
+	size_t n[2] = { 0 };
 
 	for (size_t i = 0; i < report->count; i++) {
 		const struct rank *r = &report->ranks[i];
+		int list = r->rank == NO_RANK;
 
-		if (r == worst || !r->oom_count)
-			continue;
-		if (n++ < 20)
-			buf_addf(&b, "%s%d", n > 1 ? ", " : "",
-				 r->rank == NO_RANK ? (int)r->pid : r->rank);
+		if (r != worst && r->oom_count && n[list]++ < OTHERS_SHOWN)
+			buf_addf(&lists[list], "%s%d", n[list] > 1 ? ", " : "",
+				 list ? (int)r->pid : r->rank);
 	}
-	if (n)
-		buf_addf(p->out, "also out of memory: %zu more, %s%s\n\n", n, b.text,
-			 n > 20 ? ", ..." : "");
-	buf_release(&b);
+	for (int list = 0; list < 2; list++) {
+		const char *one = list ? "process" : "rank", *more = list ? "processes" : "ranks";
+
+		if (!n[list])
+			continue;
+		buf_addf(p->out, "also out of memory: %s %s", n[list] > 1 ? more : one,
+			 lists[list].text);
+		if (n[list] > OTHERS_SHOWN)
+			buf_addf(p->out, " and %zu more", n[list] - OTHERS_SHOWN);
+		buf_puts(p->out, "\n\n");
+		buf_release(&lists[list]);
+	}
 }
 
 static void put_next(struct page *p, const struct rank *r)
 {
-	if (r->stacks.count > (size_t)p->style->top)
+	size_t all = r->stacks.count, top = (size_t)p->style->top;
+
+	if (all > top)
 		buf_addf(p->out, "next    memtrace report --top %zu %s\n",
-			 r->stacks.count < 100 ? r->stacks.count : (size_t)100, r->trace);
+			 top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all, r->trace);
 }
 
 void render_text(const struct report *report, const struct style *style, struct buf *out)

@@ -46,7 +46,11 @@ enum mt_layer {
 	MT_LAYER_DEVICE,
 	MT_LAYER_POOL,
 	MT_LAYER_MANAGED,
-	MT_LAYER_HOST
+	MT_LAYER_HOST,
+	MT_LAYER_MAPPED,
+	MT_LAYER_ALIAS,
+	MT_LAYER_GRAPH,
+	MT_LAYER_COMM,
 };
 enum mt_effect {
 	MT_EFFECT_ALLOC = 1,
@@ -131,6 +135,7 @@ struct mt_frame {
 	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
 		    */
 #define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names, whole */
+#define MT_META_COMM "comm:"            /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
 #define MT_META_NOTE "note:" /* note:TOPIC, e.g. why there are no Python stacks */

@@ -178,7 +178,8 @@ static void nothing(void)
 {
 }
 
-/* Eight threads and the real helper: each record once, each thread's in its order. */
+/* Eight threads and the real helper: each record once, each thread's in its order. What the helper
+ * was too slow for is lost and counted. */
 static void test_threads(void **state)
 {
 	static uint64_t next[8];
@@ -195,7 +196,6 @@ static void test_threads(void **state)
 	background_stop(1000);
 	recorder_close(0, 1);
 	read_back("threads.mtr");
-	assert_int_equal(file->lost_events, 0);
 	for (uint64_t sequence = 0, more = 1; more;) {
 		more = 0;
 		for (uint64_t i = 0; i < file->segments; i++) {
@@ -204,14 +204,18 @@ static void test_threads(void **state)
 				continue;
 			for (uint64_t k = 0; k < s->used && k < s->capacity; k++, n++) {
 				uint64_t a = records(s)[k].address;
-				assert_int_equal(a & 0xffffffffu, next[a >> 32]++);
+				if (!file->lost_events)
+					assert_int_equal(a & 0xffffffffu, next[a >> 32]);
+				assert_true((a & 0xffffffffu) >= next[a >> 32]);
+				next[a >> 32] = (a & 0xffffffffu) + 1;
 			}
 			sequence += s->capacity;
 			more = 1;
 			break;
 		}
 	}
-	assert_int_equal(n, 8 * 50000);
+	assert_int_equal(n + file->lost_events, 8 * 50000);
+	assert_true(n > 8 * 40000);
 }
 
 /* No more room: recording stops, the header says why and how much is missing, and the process

@@ -65,11 +65,17 @@ small = torch.empty(10, device="cuda")
         self.assertEqual(os.path.basename(module), "libc10_cuda.so")
 
     def test_torch_compile_leaves_one_trace(self):
-        """Compiling starts many processes that load the preload with the same RANK: only those that allocate leave a trace."""
-        done = self.simulate([python(), "-c", "import torch\nf = torch.compile(lambda x: torch.relu(x) + 1, backend='aot_eager')\n"
-                              "import concurrent.futures, subprocess, sys\n"
-                              "with concurrent.futures.ProcessPoolExecutor(4) as p: list(p.map(abs, range(20)))\n"
-                              "[subprocess.run([sys.executable, '-c', 'import torch']) for _ in range(2)]\n"
-                              "f(torch.empty(1 << 20, device='cuda'))"], RANK=0, WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=29511)
+        """Inductor and its workers load the preload with the same RANK: only the process that allocates leaves a trace."""
+        done = self.simulate([python(), "-c", """
+import os, subprocess, torch
+f = torch.compile(lambda x, w: torch.relu(x @ w) + 1)
+x = torch.randn(256, 256, device="cuda", requires_grad=True)
+f(x, x).sum().backward()
+from torch._inductor.async_compile import AsyncCompile
+AsyncCompile.warm_pool()
+print(len(subprocess.run(["pgrep", "-P", str(os.getpid())], stdout=subprocess.PIPE, text=True).stdout.split()))
+"""], RANK=0, WORLD_SIZE=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=29511, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.dir, "cache"),
+                             TRITON_CACHE_DIR=os.path.join(self.dir, "triton"), TORCHINDUCTOR_COMPILE_THREADS=4)
+        self.assertGreater(int(done.stdout.split()[-1]), 0, "no compile worker was there to be tested")
         self.assertEqual(len(self.paths()), 1, done.stderr)
         self.assertEqual(mtr.Trace(self.paths()[0]).exit_status, 0)

@@ -9,7 +9,7 @@ TRUTH = os.path.join(JOBS, "with_truth.py")
 
 
 class Checks(Case):
-    def check(self, script, *arguments, ranks=1, version="2.15", options=(), **settings):
+    def check(self, script, *arguments, ranks=1, version="2.15", options=(), whole=True, **settings):
         out = os.path.join(self.dir, "truth")
         script = script if os.path.isabs(script) else os.path.join(JOBS, script)
         command = [TRUTH, out, script, *map(str, arguments)]
@@ -28,8 +28,9 @@ class Checks(Case):
                 self.assertEqual(entry["peak"]["reserved_bytes"], torch["reserved"])
                 if truth["backend"] == "native":
                     self.assertGreater(torch["allocs"], 100)
-                    self.assertEqual(entry["tensor_allocs"], torch["allocs"])
-                    self.assertEqual(entry["tensor_frees"], torch["frees"])
+                    if whole:
+                        self.assertEqual(entry["tensor_allocs"], torch["allocs"])
+                        self.assertEqual(entry["tensor_frees"], torch["frees"])
                     self.assertEqual(sorted([b["address"], b["bytes"]] for b in entry["live"]),
                                      sorted([a, n] for d, a, n in truth["blocks"] if d == entry["device"]))
                 self.assertTrue(entry["simulated"])
@@ -80,7 +81,7 @@ class Truth(Checks):
         self.check(GPT2, "--batch", 2, ranks=2, version="2.5")
 
 
-@unittest.skipUnless(os.environ.get("MEMTRACE_TEST_ALL"), "make test-all")
+@unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
 class EveryJob(Checks):
     """The rest of the corpus: larger models, more ranks, allocator settings, both versions."""
 
@@ -122,4 +123,5 @@ class EveryJob(Checks):
 
     def test_small_budget(self):
         """Most of the trace is given up; what is left still ends in the very same live set."""
-        self.check("streams.py", MEMTRACE_BUDGET="512KiB")
+        (entry, torch), = self.check("streams.py", whole=False, MEMTRACE_BUDGET="512KiB")
+        self.assertLess(entry["tensor_allocs"], torch["allocs"])

@@ -51,11 +51,15 @@ static uint64_t random_number(uint64_t below)
 /* A small trace with something of everything. */
 static unsigned char *make_trace(size_t *size)
 {
-	static const unsigned char kinds[] = { MT_TENSOR_ALLOC,  MT_TENSOR_ALLOC, MT_TENSOR_FREE,
-					       MT_RESERVED,      MT_DEVICE_ALLOC, MT_DEVICE_FREE,
-					       MT_DEVICE_FAIL,   MT_POOL_ALLOC,   MT_POOL_FREE,
-					       MT_POOL_RESERVED, MT_HOST_ALLOC,   MT_DEVICE_SAMPLE,
-					       MT_TENSOR_OOM,    MT_MANAGED_ALLOC };
+	static const unsigned char kinds[] = {
+		MT_TENSOR_ALLOC, MT_TENSOR_ALLOC,  MT_TENSOR_FREE,    MT_RESERVED,
+		MT_DEVICE_ALLOC, MT_DEVICE_FREE,   MT_DEVICE_FAIL,    MT_POOL_ALLOC,
+		MT_POOL_FREE,    MT_POOL_RESERVED, MT_HOST_ALLOC,     MT_DEVICE_SAMPLE,
+		MT_TENSOR_OOM,   MT_MANAGED_ALLOC, MT_PHYSICAL_ALLOC, MT_PHYSICAL_FREE,
+		MT_MAP,          MT_UNMAP,         MT_ARRAY_ALLOC,    MT_HOST_REGISTER,
+		MT_ALIAS_OPEN,   MT_ALIAS_CLOSE,   MT_GRAPH_RESERVED, MT_COMM_INIT,
+		MT_COMM_INIT,    MT_COMM_DESTROY,  MT_DEVICE_SAMPLE
+	};
 	unsigned char *file;
 	struct writer w;
 	uint16_t threads[2];
@@ -67,6 +71,8 @@ static unsigned char *make_trace(size_t *size)
 	write_meta(&w, "argv", "python\0x.py", 11);
 	write_meta(&w, "version:torch", "2.0", 3);
 	write_meta(&w, "note:x", "a note", 6);
+	write_meta(&w, "comm:7", "size=8 rank=3 parent=-", 22);
+	write_meta(&w, "comm:9", "size=99999999999999999999 rank=x parent=7", 41);
 	write_module(&w, "/lib/libc10_cuda.so");
 	write_module(&w, "/lib/libother.so");
 	places[0] = 0;
@@ -81,12 +87,14 @@ static unsigned char *make_trace(size_t *size)
 		if (s)
 			write_segment(&w, random_number(3));
 		write_keyframe(&w, MT_TENSOR_ALLOC, 0x1000, 512, places[2]);
+		write_keyframe(&w, MT_COMM_INIT, 0x2000, 512, places[3]);
 		for (int i = 0; i < 40; i++) {
 			int kind = kinds[(first + random_number(choice)) % sizeof(kinds)];
 			int64_t n = (int64_t)random_number(1 << 20);
 
 			if (kind == MT_TENSOR_FREE || kind == MT_DEVICE_FREE ||
-			    kind == MT_POOL_FREE)
+			    kind == MT_POOL_FREE || kind == MT_PHYSICAL_FREE || kind == MT_UNMAP ||
+			    kind == MT_ALIAS_CLOSE || kind == MT_COMM_DESTROY)
 				n = -n;
 			write_event_on(&w, (int)random_number(2), kind, random_number(20) * 0x1000,
 				       n, places[random_number(4)], threads[random_number(2)]);

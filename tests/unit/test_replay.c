@@ -238,7 +238,7 @@ static void an_oom_and_the_largest_gap(void **state)
 	assert_false(failure_survived(&d->failures[0]));
 }
 
-static void with_expandable_segments_the_gap_is_unknown(void **state)
+static void without_mappings_the_gap_is_unknown(void **state)
 {
 	struct job *j = *state;
 
@@ -352,6 +352,8 @@ static void a_gap_is_bridged_by_the_keyframe(void **state)
 	run(j);
 	assert_int_equal(j->replay.given_up, 1000);
 	assert_int_equal(j->replay.open_gaps, 0);
+	/* nobody counted the steps in between */
+	assert_int_equal(j->replay.device[0].now.step, 0);
 	assert_int_equal(d->events, 4);
 	assert_int_equal(d->peak.allocated, 850);
 	assert_int_equal(d->peak.reserved, 4000);
@@ -448,25 +450,43 @@ static void the_live_set_holds_a_lot(void **state)
 
 static void a_timeline_keeps_its_extremes(void **state)
 {
-	struct timeline *t = calloc(1, sizeof(*t));
-	bytes levels[CURVES] = { 0 }, most = 0;
+	struct timeline *t = timeline_new(2);
+	bytes levels[2] = { 0, 7 }, most = 0;
 
 	(void)state;
-	assert_non_null(t);
 	for (uint64_t i = 0; i < 100000; i++) {
-		bytes level = i == 54321 ? 1000000 : (bytes)i;
+		uint64_t time = i * 1000000;
 
-		timeline_take(t, i * 1000000, levels, CURVE_ALLOCATED, level);
-		levels[CURVE_ALLOCATED] = level;
+		if (timeline_is_due(t, time))
+			timeline_advance(t, time, levels);
+		levels[0] = i == 54321 ? 1000000 : (bytes)i;
+		timeline_take(t, 0, levels[0]);
 	}
 	assert_in_range(t->used, TIMELINE_BINS / 2, TIMELINE_BINS);
-	for (size_t i = 0; i < t->used; i++)
-		most = t->bins[i].most[CURVE_ALLOCATED] > most ? t->bins[i].most[CURVE_ALLOCATED]
-							       : most;
+	for (size_t i = 0; i < t->used; i++) {
+		most = timeline_most(t, i, 0) > most ? timeline_most(t, i, 0) : most;
+		assert_int_equal(timeline_most(t, i, 1), 7);
+	}
 	assert_int_equal(most, 1000000);
-	assert_int_equal(t->bins[t->used - 1].last[CURVE_ALLOCATED], 99999);
-	timeline_take(t, UINT64_MAX, levels, CURVE_ALLOCATED, 1);
+	assert_int_equal(t->bins[(t->used - 1) * 2].last, 99999);
+	timeline_advance(t, UINT64_MAX, levels);
 	assert_in_range(t->used, 1, TIMELINE_BINS);
+	free(t);
+}
+
+/* What held until then, not what comes. */
+static void a_timeline_fills_the_time_between(void **state)
+{
+	struct timeline *t = timeline_new(1);
+	bytes level = 5;
+
+	(void)state;
+	timeline_advance(t, 0, &level);
+	timeline_advance(t, 10 << 16, &level);
+	timeline_take(t, 0, 9);
+	assert_int_equal(t->used, 11);
+	assert_int_equal(timeline_most(t, 9, 0), 5);
+	assert_int_equal(timeline_most(t, 10, 0), 9);
 	free(t);
 }
 
@@ -482,7 +502,7 @@ int main(void)
 		TEST(steps_end_with_the_optimizer),
 		TEST(without_an_optimizer_each_backward_ends_a_step),
 		TEST(an_oom_and_the_largest_gap),
-		TEST(with_expandable_segments_the_gap_is_unknown),
+		TEST(without_mappings_the_gap_is_unknown),
 		TEST(a_job_that_goes_on_survived),
 		TEST(many_small_blocks_are_no_recovery),
 		TEST(other_modules_failures_count),
@@ -496,6 +516,7 @@ int main(void)
 		TEST(devices_are_kept_apart),
 		TEST(the_live_set_holds_a_lot),
 		cmocka_unit_test(a_timeline_keeps_its_extremes),
+		cmocka_unit_test(a_timeline_fills_the_time_between),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,13 @@
+/* The parts of building a report. */
+#ifndef MEMTRACE_BUILD_H
+#define MEMTRACE_BUILD_H
+
+#include "replay.h"
+#include "report.h"
+
+/* Who held the device's memory; `beyond` bytes of its peak are known from the running counters
+ * only. */
+void build_owners(struct rank *r, const struct device *d, bytes beyond);
+void build_comms(struct rank *r, const struct device *d, const struct tables *t);
+
+#endif

@@ -1,0 +1,17 @@
+/* What CUDA arrays take: no call tells for ordinary ones, so it is computed from the shape
+ * (alignment is not known). */
+#ifndef PRELOAD_ARRAY_H
+#define PRELOAD_ARRAY_H
+
+#include <stdint.h>
+
+/* Bytes of an array of ELEMENT bits each, in LEVELS mipmap levels; 0 where FLAGS (the driver's,
+ * which are the runtime's) say that the array gets its memory later, by mapping. A height or depth
+ * of 0 counts as 1. */
+uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned element,
+		     unsigned levels, unsigned flags);
+
+/* Bits of one channel in a CUarray_format. */
+unsigned array_bits(int format);
+
+#endif

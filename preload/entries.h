@@ -1,0 +1,74 @@
+/*
+ * The entry points of hooks.def, to those who define or call them: their prototypes, and the real
+ * functions behind them. Must be the first to include the vendor's headers.
+ */
+#ifndef PRELOAD_ENTRIES_H
+#define PRELOAD_ENTRIES_H
+
+#ifdef CUDA_VERSION
+#error "entries.h includes cuda.h in its own way, and must come first"
+#endif
+
+/* The vendor's headers with every version and twin declared under its exported name, none renamed
+ * by a macro. */
+#define __CUDA_API_VERSION_INTERNAL
+#define CUDA_ENABLE_DEPRECATED
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "nccl.h"
+
+#if CUDART_VERSION < 12050 /* known to later runtimes: a call of it must be answered even when \
+			      built with older headers */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, unsigned long long,
+					     enum cudaDriverEntryPointQueryResult *);
+cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *, void **, unsigned,
+						  unsigned long long,
+						  enum cudaDriverEntryPointQueryResult *);
+#endif
+
+#if CUDART_VERSION >= 13000 /* and to earlier ones */
+cudaError_t cudaThreadExit(void);
+#endif
+
+/* What "no such function is loaded" is in CUDA's own words: the number is the same in both APIs. */
+#define NOT_LOADED CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
+
+#define CALLER __builtin_return_address(0)
+
+#define EXPORT __attribute__((visibility("default")))
+
+#define ALLOC(symbol, ...) EXPORT __typeof__(symbol) symbol;
+#define POOL ALLOC
+#define FREE ALLOC
+#define THEN ALLOC
+#define CUSTOM ALLOC
+#define SKIP(...)
+#include "hooks.def"
+#undef ALLOC
+
+/* The real functions, by exported name; NULL: not found yet. */
+struct hooks_real {
+#define ALLOC(symbol, ...) __typeof__(symbol) *symbol;
+#include "hooks.def"
+#undef ALLOC
+#undef POOL
+#undef FREE
+#undef THEN
+#undef CUSTOM
+#undef SKIP
+};
+
+extern struct hooks_real hooks_real __attribute__((visibility("hidden")));
+
+/* The function of SLOT, one of hooks_real's, found among the loaded objects and kept; NULL:
+ * nowhere. */
+void *hooks_find(void *slot, const char *symbol);
+
+#define REAL(symbol) ((__typeof__(symbol) *)hooks_find(&hooks_real.symbol, #symbol))
+
+/* Wrapped calls that this thread is inside of: only the outermost records. */
+extern __thread unsigned hooks_depth
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+#endif

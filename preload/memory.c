@@ -1,0 +1,333 @@
+#define _GNU_SOURCE
+#include "memory.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "account.h"
+#include "cuda.h"
+#include "graphs.h"
+#include "liveset.h"
+#include "lock.h"
+#include "pools.h"
+#include "pystack.h"
+#include "recorder.h"
+#include "recording.h"
+#include "settings.h"
+
+#define CONTEXTS 64
+
+/*
+ * The allocations that are live, as the records that made them. Two fields mean something else
+ * here: `thread` is the context that the memory came from (0: a primary one), `time_ns` the pool,
+ * or how many more times an alias is open.
+ */
+static struct {
+	struct lock lock;
+	struct liveset set;
+	_Atomic(void *) context[CONTEXTS]; /* made by cuCtxCreate; slot 0 stays empty */
+	atomic_uint contexts; /* slots that were ever in use; 0: nobody makes contexts */
+} live;
+
+__thread unsigned memory_recorded;
+
+static const uint8_t layers[] = {
+#define EVENT(name, id, layer, effect, meaning) [id] = MT_LAYER_##layer,
+#include <memtrace/events.def>
+#undef EVENT
+};
+
+void memory_forget(void)
+{
+	memset(&live, 0, sizeof(live));
+}
+
+unsigned memory_current_device(void)
+{
+	int d = cuda_current_device();
+
+	return d < 0 || d >= MT_MAX_DEVICES ? MT_NO_DEVICE : (unsigned)d;
+}
+
+uint32_t memory_place(const struct module *by, uint64_t bytes)
+{
+	return bytes >= settings.STACK_MIN ? pystack_place(by->id) : pystack_module_place(by->id);
+}
+
+uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
+		      const struct module *by, uint32_t place)
+{
+	uint64_t sequence = recording_event(kind, device, address, bytes, place);
+
+	if (layers[kind] == MT_LAYER_DEVICE || layers[kind] == MT_LAYER_POOL) {
+		memory_recorded++;
+		if (account_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by))
+			account_peak_at(device, sequence);
+		/* PyTorch's own segments are sampled when it reports the block they are for. */
+		if (bytes > 0 && device < MT_MAX_DEVICES &&
+		    (!by->is_allocator || !account_reports(device)))
+			account_sample(device);
+	}
+	return sequence;
+}
+
+void memory_refused(const void *caller, uint64_t bytes)
+{
+	struct module by = module_of(caller);
+	uint64_t free_bytes = MT_UNKNOWN, total, sequence;
+	unsigned device = memory_current_device();
+
+	if (device != MT_NO_DEVICE && cuda_memory(&free_bytes, &total) != 0)
+		free_bytes = MT_UNKNOWN;
+	sequence = recording_event(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
+				   pystack_place(by.id));
+	if (by.is_allocator && device != MT_NO_DEVICE && !account_reports(device)) {
+		account_oom(device);
+		recording_out_of_memory(sequence, bytes, free_bytes);
+	}
+}
+
+/* ---- contexts beside the primary ones */
+
+static uint16_t find_context(const void *context)
+{
+	unsigned n = atomic_load_explicit(&live.contexts, memory_order_relaxed);
+
+	for (unsigned i = 1; i < n && context; i++)
+		if (atomic_load_explicit(&live.context[i], memory_order_relaxed) == context)
+			return (uint16_t)i;
+	return 0;
+}
+
+static uint16_t current_context(void)
+{
+	return atomic_load_explicit(&live.contexts, memory_order_relaxed)
+		       ? find_context(cuda_current_context())
+		       : 0;
+}
+
+void memory_context_made(void *context)
+{
+	if (lock_acquire(&live.lock, LOCK_MS(20))) {
+		unsigned i = 1;
+		while (i < CONTEXTS && atomic_load(&live.context[i]))
+			i++;
+		if (i < CONTEXTS) {
+			atomic_store(&live.context[i], context);
+			if (atomic_load(&live.contexts) <= i)
+				atomic_store(&live.contexts, i + 1);
+		}
+		lock_release(&live.lock);
+	}
+	memory_note();
+}
+
+/* ---- allocations */
+
+/* Keeps R. Returns 0 where it is an alias that was open already: one more close is needed, and
+ * nothing is new. */
+static int keep(const struct mt_record *r)
+{
+	struct mt_record *open;
+
+	if (!lock_acquire(&live.lock, LOCK_MS(20))) {
+		recorder_lose_event();
+		return 1;
+	}
+	open = r->kind == MT_ALIAS_OPEN ? liveset_find(&live.set, MT_ALIAS_OPEN, r->address) : NULL;
+	if (open)
+		open->time_ns++;
+	else
+		(void)liveset_add(&live.set, r);
+	lock_release(&live.lock);
+	return !open;
+}
+
+/* R becomes live; its place is that of the call. */
+static void record(const struct mt_record *r, const struct module *by)
+{
+	if (keep(r))
+		memory_event(r->kind, r->device, r->address, r->bytes, by, r->place);
+}
+
+static int on_host(unsigned kind)
+{
+	return layers[kind] == MT_LAYER_HOST;
+}
+
+void memory_allocated(const void *caller, enum mt_event kind, int result, uint64_t address,
+		      uint64_t bytes)
+{
+	struct mt_record r = { .address = address,
+			       .bytes = (int64_t)bytes,
+			       .kind = (uint8_t)kind,
+			       .device = MT_NO_DEVICE };
+	struct module by;
+
+	/* Only memory of a device, or a refusal of it, begins a trace. */
+	if ((result != 0 && result != MEMORY_REFUSED) ||
+	    !(on_host(kind) ? recording_already() : recording_on()))
+		return;
+	if (result == MEMORY_REFUSED && !on_host(kind) && kind != MT_ALIAS_OPEN)
+		memory_refused(caller, bytes);
+	if (result != 0 || !address || (kind == MT_ARRAY_ALLOC && !bytes))
+		return;
+	by = module_of(caller);
+	r.place = memory_place(&by, bytes);
+	if (!on_host(kind)) {
+		r.device = (uint8_t)memory_current_device();
+		r.thread = current_context();
+	}
+	record(&r, &by);
+}
+
+void memory_allocated_in_pool(const void *caller, int result, uint64_t address, uint64_t bytes,
+			      void *pool, void *stream)
+{
+	struct mt_record r = { .address = address, .kind = MT_POOL_ALLOC };
+	unsigned device;
+	struct module by;
+
+	if ((result != 0 && result != MEMORY_REFUSED) || !recording_on())
+		return;
+	if (result == MEMORY_REFUSED)
+		memory_refused(caller, bytes);
+	if (result != 0 || !address)
+		return;
+	if (cuda_is_capturing(stream)) { /* it becomes a node of a graph */
+		graphs_allocate();
+		return;
+	}
+	if (pools_on_host(pool)) {
+		memory_allocated(caller, MT_HOST_ALLOC, result, address, bytes);
+		return;
+	}
+	by = module_of(caller);
+	device = memory_current_device();
+	r.bytes = (int64_t)pools_took(&pool, &device, bytes, by.is_allocator);
+	r.device = (uint8_t)device;
+	r.time_ns = (uintptr_t)pool;
+	r.place = memory_place(&by, bytes);
+	record(&r, &by);
+}
+
+/* ---- frees */
+
+/* The lock is held. Fills FREED with what goes when ADDRESS is freed; kind 0: nothing, or nothing
+ * yet. */
+static void take(uint64_t address, struct mt_record *freed)
+{
+	static const unsigned char kinds[] = { MT_DEVICE_ALLOC, MT_POOL_ALLOC,  MT_MANAGED_ALLOC,
+					       MT_HOST_ALLOC,   MT_ARRAY_ALLOC, MT_HOST_REGISTER,
+					       MT_ALIAS_OPEN };
+	struct mt_record *found = NULL;
+
+	for (unsigned i = 0; i < sizeof(kinds) && !found; i++)
+		found = liveset_find(&live.set, kinds[i], address);
+	if (!found)
+		return;
+	if (found->kind == MT_ALIAS_OPEN && found->time_ns) {
+		found->time_ns--;
+		return;
+	}
+	*freed = *found;
+	liveset_remove(&live.set, found);
+}
+
+static void record_free(const struct mt_record *freed, const struct module *by)
+{
+	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
+		     by, memory_place(by, (uint64_t)freed->bytes));
+	if (freed->kind == MT_POOL_ALLOC)
+		pools_gave((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
+}
+
+struct mt_record memory_before_free(const void *caller, uint64_t address)
+{
+	struct mt_record freed = { 0 };
+	struct module by;
+
+	if (!address || !recording_already())
+		return freed;
+	if (!lock_acquire(&live.lock, LOCK_MS(20))) {
+		recorder_lose_event();
+		return freed;
+	}
+	take(address, &freed);
+	lock_release(&live.lock);
+	if (!freed.kind)
+		return freed;
+	by = module_of(caller);
+	record_free(&freed, &by);
+	return freed;
+}
+
+void memory_after_free(const void *caller, const struct mt_record *freed, int result)
+{
+	struct module by;
+
+	if (result == 0 || !freed->kind || !recording_already())
+		return;
+	by = module_of(caller);
+	if (freed->kind == MT_POOL_ALLOC)
+		pools_kept((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
+	record(freed, &by);
+}
+
+/* ---- ends of contexts */
+
+static int ends_with_context(const struct mt_record *r)
+{
+	return r->kind == MT_DEVICE_ALLOC || r->kind == MT_MANAGED_ALLOC ||
+	       r->kind == MT_ARRAY_ALLOC;
+}
+
+/* Frees what CONTEXT gave; of a primary context (0), on DEVICE. One at a time, so that the lock is
+ * never held for long. */
+static void end_context(const void *caller, uint16_t context, unsigned device)
+{
+	struct module by = module_of(caller);
+	struct mt_record freed;
+	size_t i = 0;
+
+	do {
+		freed.kind = 0;
+		if (!lock_acquire(&live.lock, LOCK_MS(20)))
+			return;
+		for (; live.set.slot && i <= live.set.mask && !freed.kind; i++) {
+			struct mt_record *r = &live.set.slot[i];
+			if (!ends_with_context(r) || r->thread != context ||
+			    (!context && r->device != device))
+				continue;
+			freed = *r;
+			liveset_remove(&live.set, r); /* may move another one here */
+			i--;
+		}
+		lock_release(&live.lock);
+		if (freed.kind)
+			record_free(&freed, &by);
+	} while (freed.kind);
+}
+
+void memory_reset(const void *caller, int device)
+{
+	if (device >= 0 && device < MT_MAX_DEVICES && recording_already())
+		end_context(caller, 0, (unsigned)device);
+}
+
+void memory_context_gone(const void *caller, void *context)
+{
+	uint16_t i = find_context(context);
+
+	if (!i)
+		return;
+	if (recording_already())
+		end_context(caller, i, MT_NO_DEVICE);
+	atomic_store(&live.context[i], NULL);
+}
+
+void memory_note(void)
+{
+	if (recording_already())
+		account_sample(memory_current_device());
+}

@@ -1,0 +1,61 @@
+/*
+ * What the wrappers say about memory: kept in a live set, so that a free is known by its address
+ * whatever call frees it; recorded; and counted. CALLER is the return address of the outermost
+ * wrapped call: its module owns the memory. A RESULT is CUDA's, 0 on success.
+ */
+#ifndef PRELOAD_MEMORY_H
+#define PRELOAD_MEMORY_H
+
+#include <memtrace/trace.h>
+#include <stdint.h>
+
+#include "modules.h"
+
+#define MEMORY_REFUSED 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
+
+/* An allocation call ended. ADDRESS 0: nothing was given. */
+void memory_allocated(const void *caller, enum mt_event kind, int result, uint64_t address,
+		      uint64_t bytes);
+void memory_allocated_in_pool(const void *caller, int result, uint64_t address, uint64_t bytes,
+			      void *pool, void *stream);
+
+/*
+ * A free is recorded before it happens: afterwards another thread may already have been given the
+ * address. Returns what was freed, so that a free that fails can be taken back; `kind` 0 when the
+ * address is not known, which is none of our business.
+ */
+struct mt_record memory_before_free(const void *caller, uint64_t address);
+void memory_after_free(const void *caller, const struct mt_record *freed, int result);
+
+/* The primary context of DEVICE is gone (-1: it is not): what cudaMalloc and its like gave there is
+ * freed, pools stay. */
+void memory_reset(const void *caller, int device);
+
+/* A context beside the primary ones was made, or is gone with its memory. */
+void memory_context_made(void *context);
+void memory_context_gone(const void *caller, void *context);
+
+/* Something happened that takes or gives device memory which no call shows: it is sampled when a
+ * sample is due. */
+void memory_note(void);
+
+/* BYTES were asked for and refused. */
+void memory_refused(const void *caller, uint64_t bytes);
+
+/* Records and counts BYTES (signed) on DEVICE. Returns the sequence number. */
+uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
+		      const struct module *by, uint32_t place);
+
+uint32_t memory_place(const struct module *by, uint64_t bytes);
+
+/* The current device, or MT_NO_DEVICE. */
+unsigned memory_current_device(void);
+
+/* Allocations of device memory that this thread has recorded: tells whether a call inside another
+ * has. */
+extern __thread unsigned memory_recorded
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+void memory_forget(void);
+
+#endif

@@ -1,0 +1,115 @@
+"""The man pages say what the commands do: every command, every option, every setting."""
+import os
+import re
+import subprocess
+import unittest
+
+from harness import MEMTRACE, ROOT
+
+
+def output(*arguments):
+    return subprocess.run([MEMTRACE, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def commands():
+    """The names in `memtrace --help`: the lines with a summary."""
+    return re.findall(r"^  ([a-z][a-z-]*)  +\S", output("--help"), re.M)
+
+
+def page(name):
+    with open(os.path.join(ROOT, "docs", "man", name + ".1")) as f:
+        return f.read()
+
+
+def page_of(command):
+    return page("memtrace-" + command)
+
+
+def options_in_help(command):
+    """{"--output": "DIR", "--json": ""}, as the help lists them"""
+    rows = re.findall(r"^  (?:-\w, |    )(--[a-z-]+)(?: (\S+))?  ", output(command, "--help"), re.M)
+    return dict(rows)
+
+
+def options_in_page(text):
+    """{"--output": "dir"} of the list's items"""
+    found = {}
+    for line in re.findall(r"^\.It (Fl .*)", text, re.M):
+        argument = re.search(r" (?:Ar|Cm) (\S+)", line)
+        for name in re.findall(r"Fl -([a-z][a-z-]*)", line):
+            found["--" + name] = argument.group(1) if argument else ""
+    return found
+
+
+def settings():
+    """(name, default, help) of each row of settings.def"""
+    with open(os.path.join(ROOT, "preload", "settings.def")) as f:
+        rows = re.findall(r'^SETTING\((\w+),\s*\w+,\s*"([^"]*)",\s*"((?:[^"\\]|\\.)*)"\)', f.read(), re.M)
+    return rows
+
+
+class Docs(unittest.TestCase):
+    def test_the_commands_are_found(self):
+        self.assertIn("report", commands())
+        self.assertIn("--json", options_in_help("report"))
+        self.assertIn("DIR", [name for name, _, _ in settings()])
+
+    def test_every_command_has_a_page_and_every_page_a_command(self):
+        pages = {f[len("memtrace-"):-len(".1")] for f in os.listdir(os.path.join(ROOT, "docs", "man")) if f.startswith("memtrace-")}
+        self.assertEqual(pages, set(commands()))
+
+    def test_the_main_page_names_every_command(self):
+        for command in commands():
+            with self.subTest(command):
+                self.assertRegex(page("memtrace"), r"(?m)^\.It Cm %s$" % re.escape(command))
+                self.assertIn(".Xr memtrace-%s 1" % command, page("memtrace"))
+
+    def test_every_option_is_in_its_page_and_no_other(self):
+        for command in commands():
+            with self.subTest(command):
+                helped, paged = options_in_help(command), options_in_page(page_of(command))
+                paged.setdefault("--help", "")
+                self.assertEqual(set(helped), set(paged))
+                for name, argument in helped.items():
+                    self.assertEqual(bool(argument), bool(paged[name]), name)
+
+    def test_every_option_is_in_the_synopsis(self):
+        for command in commands():
+            synopsis = page_of(command).split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
+            for name in set(options_in_help(command)) - {"--help"}:
+                with self.subTest(command + " " + name):
+                    short = {"--output": "Fl o"}.get(name, "Fl -" + name[2:])
+                    self.assertIn(short, synopsis)
+
+    def test_every_setting_is_in_the_page_of_run(self):
+        text = page_of("run")
+        listed = re.findall(r"^\.It Ev MEMTRACE_(\w+)\n(.*)$", text, re.M)
+        self.assertEqual([name for name, _ in listed], [name for name, _, _ in settings()])
+        for (name, said), (_, default, about) in zip(listed, settings()):
+            with self.subTest(name):
+                self.assertEqual(said, about + (" (%s)" % default if default else ""))
+
+    def test_every_setting_is_in_the_help_of_run(self):
+        text = output("run", "--help")
+        for name, _, about in settings():
+            with self.subTest(name):
+                self.assertRegex(text, r"(?m)^  MEMTRACE_%s +%s" % (name, re.escape(about)))
+
+
+class Triton(unittest.TestCase):
+    """Triton looks for libcuda.so.1 as a file."""
+
+    def said(self, **env):
+        env = {**{k: v for k, v in os.environ.items() if k != "TRITON_LIBCUDA_PATH"}, **env}
+        return subprocess.run([MEMTRACE, "simulate", "--", "printenv", "TRITON_LIBCUDA_PATH"], env=env, check=True, stdout=subprocess.PIPE,
+                              text=True).stdout.strip()
+
+    def test_the_simulated_device_is_found(self):
+        self.assertTrue(os.path.exists(os.path.join(self.said(), "libcuda.so.1")))
+
+    def test_what_is_set_stays(self):
+        self.assertEqual(self.said(TRITON_LIBCUDA_PATH="/elsewhere"), "/elsewhere")
+
+
+if __name__ == "__main__":
+    unittest.main()

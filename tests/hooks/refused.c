@@ -1,0 +1,227 @@
+/*
+ * As families.c, for what the simulated device refuses and fake_device.c does: refused FAMILY
+ */
+#define _GNU_SOURCE
+#include "expect.h"
+
+#include <string.h>
+
+#define DO(function, ...) check(#function, (int)function(__VA_ARGS__), 0)
+
+/* The driver tells what an array needs only where mapping was deferred: it is the shape that is
+ * counted. */
+static void arrays(void)
+{
+	struct cudaChannelFormatDesc rgba = { 32, 32, 32, 32, cudaChannelFormatKindFloat };
+	struct cudaExtent volume = { 100, 50, 10 }, mips = { 256, 256, 0 };
+	CUDA_ARRAY_DESCRIPTOR flat = {
+		.Width = 1000, .Height = 300, .Format = CU_AD_FORMAT_HALF, .NumChannels = 2
+	};
+	cudaMipmappedArray_t m;
+	cudaArray_t a, b;
+	CUarray c;
+
+	DO(cudaMallocArray, &a, &rgba, 1024, 64, 0); /* 1024·16 B × 64 = 1 MiB */
+	event("ARRAY_ALLOC", ADDR(a), MiB, 0);
+	DO(cudaMalloc3DArray, &b, &rgba, volume, 0); /* 1600 × 50 × 10 */
+	event("ARRAY_ALLOC", ADDR(b), 800000, 0);
+	DO(cuArrayCreate_v2, &c, &flat); /* 4000 × 300 */
+	event("ARRAY_ALLOC", ADDR(c), 1200000, 0);
+	DO(cudaMallocMipmappedArray, &m, &rgba, mips, 3, 0); /* (256² + 128² + 64²) × 16 */
+	event("ARRAY_ALLOC", ADDR(m), 1376256, 0);
+	DO(cudaFreeArray, NULL);
+	DO(cudaFreeArray, a);
+	event("ARRAY_FREE", ADDR(a), -MiB, 0);
+	DO(cuArrayDestroy, (CUarray)b);
+	event("ARRAY_FREE", ADDR(b), -800000, 0);
+	DO(cuArrayDestroy, c);
+	event("ARRAY_FREE", ADDR(c), -1200000, 0);
+	DO(cudaFreeMipmappedArray, m);
+	event("ARRAY_FREE", ADDR(m), -1376256, 0);
+}
+
+/* Another process's memory, opened twice: the same pointer, one alias, which the last close ends.
+ */
+static void ipc(void)
+{
+	cudaIpcMemHandle_t theirs;
+	CUipcMemHandle same, mine;
+	CUdeviceptr again, own;
+	void *p;
+
+	memset(&theirs, 4, sizeof(theirs)); /* fake_device.c: 5 MiB */
+	memset(&same, 4, sizeof(same));
+	DO(cudaIpcOpenMemHandle, &p, theirs, cudaIpcMemLazyEnablePeerAccess);
+	event("ALIAS_OPEN", ADDR(p), 5 * MiB, 0);
+	DO(cuIpcOpenMemHandle_v2, &again, same, 0);
+	check("same pointer", again == (CUdeviceptr)p, 1);
+	DO(cuIpcCloseMemHandle, again);
+	DO(cuMemAlloc_v2, &own, 2 * MiB); /* between the closes */
+	event("DEVICE_ALLOC", own, 2 * MiB, 0);
+	DO(cudaIpcCloseMemHandle, p);
+	event("ALIAS_CLOSE", ADDR(p), -5 * MiB, 0);
+	check("cudaIpcCloseMemHandle", cudaIpcCloseMemHandle(p) != 0, 1);
+	DO(cuIpcGetMemHandle, &mine, own); /* giving a handle out changes nothing */
+}
+
+static void external(void)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+					       .size = 12 * MiB };
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .offset = MiB, .size = 2 * MiB };
+	CUexternalMemory memory;
+	CUdeviceptr p;
+
+	DO(cuImportExternalMemory, &memory, &d);
+	event("ALIAS_OPEN", ADDR(memory), 12 * MiB, 0);
+	DO(cuExternalMemoryGetMappedBuffer, &p, memory, &part); /* a part of it: no more bytes */
+	DO(cuDestroyExternalMemory, memory);
+	event("ALIAS_CLOSE", ADDR(memory), -12 * MiB, 0);
+}
+
+/* A handle from another process is no memory of ours, whatever is mapped from it; nor is a
+ * multicast object. */
+static void import(void)
+{
+	CUmulticastObjectProp group = { .numDevices = 1, .size = 64 * MiB };
+	CUmemAllocationProp where = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle theirs, ours, multicast;
+
+	DO(cuMemImportFromShareableHandle, &theirs, (void *)77,
+	   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	event("ALIAS_OPEN", theirs, 0, 0);
+	DO(cuMemCreate, &ours, 2 * MiB, &where, 0);
+	event("PHYSICAL_ALLOC", ours, 2 * MiB, 0);
+	DO(cuMulticastCreate, &multicast, &group);
+	DO(cuMulticastAddDevice, multicast, 0);
+	DO(cuMulticastBindMem, multicast, 0, ours, 0, 2 * MiB, 0);
+	DO(cuMulticastUnbind, multicast, 0, 0, 2 * MiB);
+	DO(cuMemRelease, multicast);
+	DO(cuMemRelease, theirs);
+	event("ALIAS_CLOSE", theirs, 0, 0);
+	DO(cuMemRelease, ours);
+	event("PHYSICAL_FREE", ours, -2 * MiB, 0);
+}
+
+static void pool_pointer(void)
+{
+	struct cudaMemPoolPtrExportData data = { { 6 } };
+	cudaMemPool_t pool;
+	void *p;
+
+	DO(cudaDeviceGetDefaultMemPool, &pool, 0);
+	DO(cudaMemPoolImportPointer, &p, pool, &data); /* fake_device.c: 7 MiB */
+	event("ALIAS_OPEN", ADDR(p), 7 * MiB, 0);
+}
+
+/* Nodes allocate when the graph is launched, once, and hold until a trim. */
+static void graph(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS want = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } },
+		.bytesize = 9 * MiB
+	};
+	CUgraphNodeParams more = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC };
+	CUgraphNode node;
+	CUgraph g = (CUgraph)&more;
+
+	more.alloc.poolProps = want.poolProps;
+	more.alloc.bytesize = 4 * MiB;
+	DO(cuGraphAddMemAllocNode, &node, g, NULL, 0, &want);
+	DO(cuGraphAddNode_v2, &node, g, NULL, NULL, 0, &more);
+	DO(cuGraphAddMemFreeNode, &node, g, NULL, 0, want.dptr);
+	DO(cuGraphLaunch, (CUgraphExec)g, NULL);
+	level("GRAPH_RESERVED", 14 * MiB, 0); /* 10 and 4: whole 2 MiB */
+	DO(cudaGraphLaunch, (cudaGraphExec_t)g, NULL);
+	DO(cuDeviceGraphMemTrim, 0);
+	level("GRAPH_RESERVED", 0, 0);
+}
+
+static void driver_reset(void)
+{
+	CUdeviceptr a, b;
+
+	DO(cuMemAlloc_v2, &a, 4 * MiB);
+	event("DEVICE_ALLOC", a, 4 * MiB, 0);
+	DO(cuMemAllocAsync, &b, 6 * MiB, NULL);
+	event("POOL_ALLOC", b, 6 * MiB, 0);
+	DO(cuDevicePrimaryCtxReset_v2, 0);
+	event("DEVICE_FREE", a, -4 * MiB, 0);
+	DO(cuMemAlloc_v2, &a, 2 * MiB);
+	event("DEVICE_ALLOC", a, 2 * MiB, 0);
+}
+
+/* The driver refuses null pointers; whoever stands in between must not follow them first. */
+static void null_arguments(void)
+{
+	CUipcMemHandle handle = { { 4 } };
+	CUmipmappedArray m;
+	CUexternalMemory e;
+	cudaArray_t a;
+	CUdeviceptr p;
+	CUarray c;
+
+	check("cudaMallocArray", (int)cudaMallocArray(&a, NULL, 16, 16, 0), cudaErrorInvalidValue);
+	check("cuArrayCreate_v2", (int)cuArrayCreate_v2(&c, NULL), CUDA_ERROR_INVALID_VALUE);
+	check("cuArray3DCreate_v2", (int)cuArray3DCreate_v2(&c, NULL), CUDA_ERROR_INVALID_VALUE);
+	check("cuMipmappedArrayCreate", (int)cuMipmappedArrayCreate(&m, NULL, 1),
+	      CUDA_ERROR_INVALID_VALUE);
+	check("cuImportExternalMemory", (int)cuImportExternalMemory(&e, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	check("cuIpcOpenMemHandle_v2", (int)cuIpcOpenMemHandle_v2(NULL, handle, 0),
+	      CUDA_ERROR_INVALID_VALUE);
+	DO(cuMemAlloc_v2, &p, MiB);
+	event("DEVICE_ALLOC", p, MiB, 0);
+}
+
+/* A context's end frees what was allocated in it, and nothing else. */
+static void contexts(void)
+{
+	CUctxCreateParams how = { 0 };
+	CUdeviceptr a, b, c;
+	CUcontext own;
+
+	DO(cuMemAlloc_v2, &a, 4 * MiB);
+	event("DEVICE_ALLOC", a, 4 * MiB, 0);
+	DO(cuCtxCreate_v4, &own, &how, 0, 0);
+	DO(cuMemAlloc_v2, &b, 6 * MiB);
+	event("DEVICE_ALLOC", b, 6 * MiB, 0);
+	DO(cuMemAlloc_v2, &c, 8 * MiB);
+	event("DEVICE_ALLOC", c, 8 * MiB, 0);
+	DO(cuMemFree_v2, b);
+	event("DEVICE_FREE", b, -6 * MiB, 0);
+	DO(cuCtxDestroy_v2, own);
+	event("DEVICE_FREE", c, -8 * MiB, 0);
+	check("cuCtxDestroy_v2", cuCtxDestroy_v2(own) != 0, 1);
+	DO(cuMemAlloc_v2, &b, 2 * MiB);
+	event("DEVICE_ALLOC", b, 2 * MiB, 0);
+	DO(cuMemFree_v2, a);
+	event("DEVICE_FREE", a, -4 * MiB, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} families[] = { { "arrays", arrays },
+			 { "ipc", ipc },
+			 { "external", external },
+			 { "import", import },
+			 { "pool_pointer", pool_pointer },
+			 { "graph", graph },
+			 { "driver_reset", driver_reset },
+			 { "contexts", contexts },
+			 { "null_arguments", null_arguments } };
+
+	check("cuInit", (int)cuInit(0), 0);
+	check("cudaFree", (int)cudaFree(NULL), 0);
+	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++)
+		if (argc == 2 && strcmp(argv[1], families[i].name) == 0) {
+			families[i].run();
+			return failed;
+		}
+	return 2;
+}

@@ -1,0 +1,108 @@
+"""dlsym through memtrace is dlsym: for every name that is not hooked the same answer, from wherever it is asked; and programs without
+CUDA do not notice the preload."""
+import os
+import shutil
+import subprocess
+import sys
+
+from harness import PRELOAD, Case, environment, python
+from hooks import build
+
+
+class Dlsym(Case):
+    def setUp(self):
+        super().setUp()
+        self.names = build.library(os.path.join(self.dir, "libnames.so"), "names.c", "-O0", "-ldl")
+        self.second = build.library(os.path.join(self.dir, "second.so"), "second.c", "-O0", "-Wno-infinite-recursion", "-ldl")
+        self.program = build.compile_(os.path.join(self.dir, "look"), "look.c", "-O0", "-Wno-nonnull", "-ldl", "-lpthread")
+
+    def look(self, *preloads):
+        done = self.run_([self.program, self.names], LD_PRELOAD=" ".join(preloads), MEMTRACE_DIR=self.traces)
+        self.assertEqual(done.stderr, "")
+        self.assertFalse(os.path.exists(self.traces))
+        return done.stdout.splitlines()
+
+    def hooked(self, lines):
+        """What is said about functions that memtrace defines and nobody else has: found nowhere; the words may differ."""
+        mine = [l for l in lines if " cudaMalloc:" in l or " cuMemAlloc_v2:" in l or " ncclCommInitRank:" in l]
+        return mine, [l for l in lines if l not in mine]
+
+    def test_alone(self):
+        plain = self.look()
+        self.assertGreater(len(plain), 250)
+        self.assertIn("handle curl_easy_init: libnames.so", "\n".join(plain))
+        self.assertTrue(any(l.startswith("default nonsense: NULL") and "undefined symbol: nonsense" in l for l in plain))
+        mine, others = self.hooked(self.look(PRELOAD))
+        theirs, rest = self.hooked(plain)
+        self.assertEqual(others, rest)
+        self.assertEqual([l.split(" /")[0] for l in mine], [l.split(" /")[0] for l in theirs])
+        self.assertEqual(len(mine), 30)
+        for line in mine:
+            self.assertRegex(line, r": NULL .*(undefined symbol|\(no error\))")
+
+    def test_after_a_second_preload(self):
+        plain = self.look(self.second)
+        self.assertTrue(any(l.startswith("from second getppid: libc.so") for l in plain))
+        self.assertEqual(self.hooked(self.look(self.second, PRELOAD))[1], self.hooked(plain)[1])
+
+    def test_before_a_second_preload(self):
+        self.assertEqual(self.hooked(self.look(PRELOAD, self.second))[1], self.hooked(self.look(self.second))[1])
+
+
+class Unchanged(Case):
+    """Programs that have nothing to do with CUDA: same output, same status, no file."""
+
+    def check(self, command, prepare=None):
+        results = []
+        for settings in ({}, {"LD_PRELOAD": PRELOAD}):
+            folder = os.path.join(self.dir, "work")
+            os.mkdir(folder)
+            for name, text in (prepare or {}).items():
+                with open(os.path.join(folder, name), "w") as f:
+                    f.write(text)
+            env = environment(GIT_CONFIG_NOSYSTEM="1", HOME=folder, PYTHONDONTWRITEBYTECODE="1", **settings)
+            done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+            files = sorted(os.path.relpath(os.path.join(d, n), folder) for d, _, ns in os.walk(folder) for n in ns if "/objects/" not in d)
+            results.append((done.returncode, done.stdout, done.stderr, files))
+            shutil.rmtree(folder)
+        self.assertEqual(results[1], results[0])
+        return results[0]
+
+    def tool(self, name):
+        if not shutil.which(name):
+            self.skipTest("no %s here" % name)
+        return name
+
+    def test_bash(self):
+        status, out, _, _ = self.check([self.tool("bash"), "-c", "for i in 1 2 3; do (echo $i | cat); done; ls nothing; exit 7"])
+        self.assertEqual((status, out), (7, "1\n2\n3\n"))
+
+    def test_git(self):
+        script = ("git init -q . && git add f && git -c user.name=a -c user.email=a@b commit -q -m one --date=@0 && "
+                  "git log --format=%s && git gc -q && git fsck && git diff HEAD --stat && git nonsense")
+        status, out, _, files = self.check([self.tool("git") and "sh", "-c", script], {"f": "text\n"})
+        self.assertEqual((status, out), (1, "one\n"))
+        self.assertIn("f", files)
+
+    def test_ninja(self):
+        build_ninja = "rule cat\n  command = cat $in > $out\nbuild b: cat a\nbuild c: cat b\n"
+        status, out, _, files = self.check([self.tool("ninja")], {"a": "text\n", "build.ninja": build_ninja})
+        self.assertEqual(status, 0, out)
+        self.assertIn("c", files)
+
+    def test_ssl(self):
+        status, out, _, _ = self.check([sys.executable, "-c", "import ssl, ctypes, sqlite3, json; print(ssl.create_default_context().protocol, "
+                                        "ctypes.CDLL(None).getpid() > 0, hasattr(ctypes.CDLL(None), 'curl_easy_init'))"])
+        self.assertEqual(status, 0)
+        self.assertIn("False", out)
+
+    def test_import_torch(self):
+        status, out, err, _ = self.check([python(), "-c", "import torch; print(torch.__version__, torch.cuda.is_available(), "
+                                          "torch.ones(3).sum().item())"])
+        self.assertEqual(status, 0, err)
+        self.assertIn("False 3.0", out)
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()

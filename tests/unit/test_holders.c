@@ -1,0 +1,186 @@
+/* What the report says about who holds the device's memory. */
+#include "render/render.h"
+#include "write_job.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void host_memory_is_a_line_of_its_own(void **state)
+{
+	struct style style = { .width = 100, .top = 10 };
+	struct job *j = *state;
+	const struct rank *r;
+
+	job_event(j, MT_RESERVED, 0, MIB, NONE);
+	job_event(j, MT_HOST_ALLOC, 0x1000, 20 * MIB, j->pytorch);
+	write_event_on(&j->w, MT_NO_DEVICE, MT_PHYSICAL_ALLOC, 1, 4 * MIB, j->nccl, j->python);
+	write_event_on(&j->w, MT_NO_DEVICE, MT_MAP, 0x8000, 4 * MIB, j->nccl, j->python);
+	write_event_on(&j->w, MT_NO_DEVICE, MT_HOST_REGISTER, 0x9000, 6 * MIB, j->program,
+		       j->python);
+	job_event(j, MT_HOST_FREE, 0x1000, -20 * MIB, j->pytorch);
+	job_event(j, MT_HOST_ALLOC, 0x1000, 10 * MIB, j->pytorch);
+	job_event(j, MT_ALIAS_OPEN, 0x7000, 3 * MIB, j->pytorch);
+	job_event(j, MT_ALIAS_CLOSE, 0x7000, -3 * MIB, j->pytorch);
+	r = job_report(j);
+	assert_int_equal(r->host_pinned_peak, 24 * MIB);
+	assert_int_equal(r->host_registered_peak, 6 * MIB);
+	assert_int_equal(r->imported_peak, 3 * MIB);
+	assert_int_equal(r->peak_device, MIB);
+	assert_int_equal(r->warning_count, 0);
+	render_text(&j->report, &style, &j->out);
+	assert_non_null(strstr(j->out.text,
+			       "host    pinned host memory: up to 24.0 MiB; registered "
+			       "beside it: up to 6.0 MiB\n"));
+	assert_non_null(
+		strstr(j->out.text, "imported from other processes: 3.0 MiB, in no total\n"));
+}
+
+static void owners_over_time(void **state)
+{
+	struct style style = { .width = 100, .top = 10 };
+	struct job *j = *state;
+	const struct rank *r;
+	const struct owner_row *nccl;
+
+	job_sample(j, 100 * MIB);
+	job_event(j, MT_DEVICE_ALLOC, 0x1000, 300 * MIB, j->nccl); /* its own peak */
+	job_event(j, MT_DEVICE_FREE, 0x1000, -300 * MIB, j->nccl);
+	job_event(j, MT_DEVICE_ALLOC, 0x2000, 50 * MIB, j->libtorch);
+	job_event(j, MT_DEVICE_ALLOC, 0x3000, MIB, j->cublas);
+	job_event(j, MT_RESERVED, 0, 700 * MIB, NONE); /* the device's */
+	r = job_report(j);
+	assert_int_equal(r->owner_count, 5);
+	nccl = &r->owners[1];
+	assert_string_equal(nccl->key, "nccl");
+	assert_int_equal(nccl->peak, 300 * MIB);
+	assert_int_equal(nccl->at_peak, 0);
+	assert_int_equal(r->owner_points, (6000000 >> 16) + 1);
+	assert_int_equal(nccl->curve[(2000000 >> 16) - 1], 0);
+	assert_int_equal(nccl->curve[(2500000 >> 16)], 300 * MIB);
+	assert_int_equal(nccl->curve[r->owner_points - 1], 0);
+	render_text(&j->report, &style, &j->out);
+	assert_non_null(strstr(j->out.text,
+			       "device  851.0 MiB at its peak, 0.01 s; 151.0 MiB of it "
+			       "outside PyTorch's allocator\n"
+			       "     700.0 MiB  82 %  PyTorch's allocator     "));
+	assert_non_null(strstr(j->out.text, "     100.0 MiB  12 %  CUDA context            "));
+	assert_non_null(strstr(j->out.text, "      50.0 MiB   6 %  PyTorch, beside it\n"
+					    "       1.0 MiB   0 %  cuBLAS\n"
+					    "           0 B   0 %  NCCL                    "));
+	assert_non_null(strstr(j->out.text, "           0 B   0 %  unexplained\n"));
+}
+
+static long long number(const json_t *j, const char *key)
+{
+	const json_t *n = json_object_get(j, key);
+
+	if (!json_is_integer(n))
+		fail_msg("\"%s\" is no integer", key);
+	return json_integer_value(n);
+}
+
+static void json_names_owners_and_communicators(void **state)
+{
+	struct job *j = *state;
+	const json_t *rank, *owners, *comms;
+	json_t *root;
+
+	job_sample(j, 100 * MIB);
+	job_event(j, MT_DEVICE_ALLOC, 0x1000, 30 * MIB, j->nccl);
+	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
+	job_event(j, MT_COMM_INIT, 0xc2, 0, j->libtorch);
+	job_event(j, MT_COMM_DESTROY, 0xc2, 0, j->libtorch);
+	job_sample(j, 180 * MIB);
+	write_meta(&j->w, "comm:2", "size=8 rank=3 parent=-", 22);
+	write_meta(&j->w, "comm:3", "size=2 rank=1 parent=2", 22);
+	job_report(j);
+	render_json(&j->report, &j->out);
+	root = json_loads(j->out.text, 0, NULL);
+	assert_non_null(root);
+	rank = json_array_get(json_object_get(root, "ranks"), 0);
+	owners = json_object_get(json_object_get(rank, "peak"), "by_owner");
+	assert_int_equal(json_object_size(owners), 4);
+	assert_int_equal(number(owners, "pytorch"), 0);
+	assert_int_equal(number(owners, "nccl"), 80 * MIB);
+	assert_int_equal(number(owners, "context"), 100 * MIB);
+	assert_int_equal(number(owners, "unexplained"), 0);
+	assert_int_equal(number(json_object_get(rank, "peak"), "device_bytes"), 180 * MIB);
+	owners = json_array_get(json_object_get(rank, "owners"), 1);
+	assert_string_equal(json_string_value(json_object_get(owners, "owner")), "nccl");
+	assert_int_equal(number(owners, "peak_bytes"), 80 * MIB);
+	comms = json_object_get(rank, "communicators");
+	assert_int_equal(json_array_size(comms), 2);
+	assert_int_equal(number(json_array_get(comms, 0), "id"), 2);
+	assert_int_equal(number(json_array_get(comms, 0), "size"), 8);
+	assert_int_equal(number(json_array_get(comms, 0), "rank"), 3);
+	assert_int_equal(number(json_array_get(comms, 0), "bytes"), 80 * MIB);
+	assert_true(json_is_null(json_object_get(json_array_get(comms, 0), "parent")));
+	assert_true(json_is_null(json_object_get(json_array_get(comms, 0), "destroyed_s")));
+	assert_int_equal(number(json_array_get(comms, 1), "parent"), 2);
+	assert_true(json_is_real(json_object_get(json_array_get(comms, 1), "destroyed_s")));
+	json_decref(root);
+}
+
+/* Up to eight one by one, more by size. */
+static void many_communicators_are_collapsed(void **state)
+{
+	struct style style = { .width = 100, .top = 10 };
+	struct job *j = *state;
+	char key[32];
+
+	job_event(j, MT_RESERVED, 0, MIB, NONE);
+	for (int i = 0; i < 12; i++) {
+		snprintf(key, sizeof(key), "comm:%d", 1 + i);
+		job_event(j, MT_COMM_INIT, 0xc0 + (uint64_t)i, (i + 1) * MIB, j->libtorch);
+		if (i < 11)
+			write_meta(&j->w, key,
+				   i ? "size=2 rank=1 parent=1" : "size=8 rank=3 parent=-", 22);
+	}
+	job_report(j);
+	render_text(&j->report, &style, &j->out);
+	assert_non_null(
+		strstr(j->out.text,
+		       "nccl    12 communicators, which took 78.0 MiB of the device when they "
+		       "were made\n"
+		       "       1.0 MiB  1 of size 8      0.0 s to the end\n"
+		       "      65.0 MiB  10 of size 2     0.0 s to the end\n"
+		       "      12.0 MiB  1, size unknown  0.0 s to the end\n"));
+}
+
+static void few_communicators_are_rows(void **state)
+{
+	struct style style = { .width = 100, .top = 10 };
+	struct job *j = *state;
+
+	job_event(j, MT_RESERVED, 0, MIB, NONE);
+	job_event(j, MT_COMM_INIT, 0xc0, 30 * MIB, j->libtorch);
+	job_event(j, MT_COMM_INIT, 0xc1, 10 * MIB, j->libtorch);
+	j->w.time = 2500000000;
+	job_event(j, MT_COMM_DESTROY, 0xc1, -10 * MIB, j->libtorch);
+	write_meta(&j->w, "comm:1", "size=8 rank=3 parent=-", 22);
+	write_meta(&j->w, "comm:2", "size=2 rank=1 parent=1", 22);
+	job_report(j);
+	render_text(&j->report, &style, &j->out);
+	assert_non_null(strstr(j->out.text,
+			       "      30.0 MiB  rank 3 of 8      0.0 s to the end\n"
+			       "      10.0 MiB  rank 1 of 2      0.0 to 2.5 s, split\n"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, job_setup, job_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(host_memory_is_a_line_of_its_own),    TEST(owners_over_time),
+		TEST(json_names_owners_and_communicators), TEST(many_communicators_are_collapsed),
+		TEST(few_communicators_are_rows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

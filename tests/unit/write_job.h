@@ -1,0 +1,41 @@
+/* A job with modules of several owners, on a device of 10000 MiB, for the tests of who holds what.
+ */
+#ifndef MEMTRACE_TEST_WRITE_JOB_H
+#define MEMTRACE_TEST_WRITE_JOB_H
+
+#include "account.h"
+#include "report.h"
+
+#include "buf.h"
+#include "write_trace.h"
+
+#define MIB (INT64_C(1) << 20)
+#define NONE 0 /* no place */
+
+struct job {
+	struct writer w;
+	uint16_t python;
+	uint32_t pytorch, libtorch, nccl, cublas, program; /* places */
+	unsigned char *file;
+	struct trace trace;
+	struct replay replay;
+	struct report report;
+	struct buf out;
+};
+
+int job_setup(void **state);
+int job_teardown(void **state);
+
+/* Once it is written: its first device, or its report. */
+const struct device *job_replay(struct job *j);
+const struct rank *job_report(struct job *j);
+
+void job_event(struct job *j, int kind, uint64_t address, bytes n, uint32_t place);
+/* What is used on the device. */
+void job_sample(struct job *j, bytes used);
+
+/* MiB of an owner in the end, and at the device's peak; all owners add up, or the test fails. */
+bytes held(const struct device *d, enum owner o);
+bytes at_peak(const struct device *d, enum owner o);
+
+#endif
