@@ -48,7 +48,7 @@ $(BUILD)/%.o: %.S Makefile
 	$(CC) -MMD -MP -fPIC -g -c $< -o $@
 
 $(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
-	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
+	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt

@@ -15,6 +15,7 @@
 #include "graphs.h"
 #include "memory.h"
 #include "pools.h"
+#include "recording.h"
 #include "resolve.h"
 
 struct hooks_real hooks_real;
@@ -48,7 +49,8 @@ void *hooks_find(void *slot, const char *symbol)
 
 	if (__builtin_expect(!f, 0)) {
 		f = resolve(symbol);
-		__atomic_store_n((void **)slot, f, __ATOMIC_RELAXED);
+		if (f) /* never over what a look-up found meanwhile */
+			__atomic_store_n((void **)slot, f, __ATOMIC_RELAXED);
 	}
 	return f;
 }
@@ -82,18 +84,18 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		return result;
 
 /* The body of a row that looks at the result afterwards. */
-#define WRAPPER(symbol, api, params, args, afterwards) \
-	RESULT_##api symbol params                     \
-	{                                              \
-		CALL(symbol, api, args)                \
-		hooks_depth++;                         \
-		result = call args;                    \
-		if (--hooks_depth == 0) {              \
-			int ok = result == 0;          \
-			(void)ok;                      \
-			afterwards;                    \
-		}                                      \
-		return result;                         \
+#define WRAPPER(symbol, api, params, args, afterwards)           \
+	RESULT_##api symbol params                               \
+	{                                                        \
+		CALL(symbol, api, args)                          \
+		hooks_depth++;                                   \
+		result = call args;                              \
+		if (--hooks_depth == 0 && !recording_is_off()) { \
+			int ok = result == 0;                    \
+			(void)ok;                                \
+			afterwards;                              \
+		}                                                \
+		return result;                                   \
 	}
 
 /* Only a call that succeeded, or found no memory, had arguments that can be followed. */

@@ -88,11 +88,13 @@ static void *answer(const struct hook *h, void *found)
 {
 	void *known = NULL;
 
+	/* Another function of that name than the one that the wrapper calls: a second runtime or
+	 * NCCL, whose calls reach the driver all the same, or a shim, which would call us and we
+	 * it. */
 	if (!__atomic_compare_exchange_n(h->real, &known, found, 0, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED) &&
-	    known != found && !h->since)
-		return found; /* a second runtime, or NCCL: its calls reach the driver, which there
-				 is one of */
+	    known != found)
+		return found;
 	return h->wrapper;
 }
 

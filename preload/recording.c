@@ -302,7 +302,9 @@ __attribute__((destructor)) static void end(void)
 	struct mt_header *h;
 	int helper_gone;
 
-	if (atomic_load(&recording_state) != RECORDING_ON)
+	/* A child made without fork()'s handlers (_Fork, clone) has our state and not our mappings.
+	 */
+	if (atomic_load(&recording_state) != RECORDING_ON || (unsigned)getpid() != me.who.pid)
 		return;
 	atomic_store(&recording_state, RECORDING_OFF);
 	helper_gone = background_stop(500);

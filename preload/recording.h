@@ -31,6 +31,12 @@ static inline int recording_already(void)
 	return atomic_load_explicit(&recording_state, memory_order_acquire) == RECORDING_ON;
 }
 
+/* MEMTRACE_DISABLE, or recording could not start: then nothing is asked of CUDA either. */
+static inline int recording_is_off(void)
+{
+	return atomic_load_explicit(&recording_state, memory_order_relaxed) == RECORDING_OFF;
+}
+
 /* The calling thread's index in the tables. */
 uint16_t recording_thread(void);
 

@@ -27,7 +27,7 @@ def page_of(command):
 
 def options_in_help(command):
     """{"--output": "DIR", "--json": ""}, as the help lists them"""
-    rows = re.findall(r"^  (?:-\w, |    )(--[a-z-]+)(?: (\S+))?  ", output(command, "--help"), re.M)
+    rows = re.findall(r"^  (?:-\w, |    )(--[a-z-]+)(?: (\S+))? ", output(command, "--help"), re.M)
     return dict(rows)
 
 
@@ -55,7 +55,7 @@ class Docs(unittest.TestCase):
         self.assertIn("DIR", [name for name, _, _ in settings()])
 
     def test_every_command_has_a_page_and_every_page_a_command(self):
-        pages = {f[len("memtrace-"):-len(".1")] for f in os.listdir(os.path.join(ROOT, "docs", "man")) if f.startswith("memtrace-")}
+        pages = {f[len("memtrace-"):-len(".1")] for f in os.listdir(os.path.join(ROOT, "docs", "man")) if f.startswith("memtrace-") and f.endswith(".1")}
         self.assertEqual(pages, set(commands()))
 
     def test_the_main_page_names_every_command(self):
