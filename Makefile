@@ -85,7 +85,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test test-all test-matrix bench demo setup fuzz lint install clean help cuda-headers
+.PHONY: test test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -100,6 +100,9 @@ test-all:       ## the same with every real job
 
 test-matrix: all ## the same checks under every supported PyTorch and Python; fetches them all
 	@python3 tests/matrix.py
+
+test-gpu: all   ## the truth on a real GPU; without one it says that it was skipped
+	@python3 tests/gpu.py
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh

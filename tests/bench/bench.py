@@ -85,6 +85,15 @@ def big_trace(events):
     line("report: largest memory, the mapped file's pages included", "%d MiB" % (memory // 1024), "", "")
 
 
+def calls():
+    pairs = [[list(map(float, run([os.path.join(BUILD, "bench", "calls")], traced).split())) for traced in (False, True)] for _ in range(15)]
+    for i, what in enumerate(("dlsym() of a C library's function", "cudaMalloc or cudaFree on the simulated device")):
+        plain, ours = ([p[k][i] for p in pairs] for k in (0, 1))
+        extra = sorted(b - a for a, b in zip(plain, ours))
+        line(what + ", plain", "%.0f ns" % statistics.median(plain), "%.0f to %.0f" % (min(plain), max(plain)), "")
+        line("  through us, more", "%.0f ns" % statistics.median(extra), "%.0f to %.0f, 15 pairs" % (extra[0], extra[-1]), "")
+
+
 def start_up():
     def once(preload):
         env = dict(os.environ, **({"LD_PRELOAD": TRACER} if preload else {}))
@@ -99,7 +108,7 @@ def start_up():
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["hook", "steps", "trace", "start"]
+    chosen = sys.argv[1:] or ["hook", "steps", "trace", "calls", "start"]
     print("%-66s %14s   %-24s %s" % ("what", "median", "spread", "bar"))
     for name in chosen:
-        {"hook": hook, "steps": steps, "trace": lambda: big_trace(10_000_000), "start": start_up}[name]()
+        {"hook": hook, "steps": steps, "trace": lambda: big_trace(10_000_000), "calls": calls, "start": start_up}[name]()

@@ -6,4 +6,5 @@ tests/setup.sh
 make -s -j"$(nproc)"
 mkdir -p build/bench
 cc -std=gnu17 -O2 -shared -fPIC tests/bench/hook_cost.c -o build/bench/hook_cost.so
+cc -std=gnu17 -O2 tests/bench/calls.c -o build/bench/calls -ldl
 exec python3 tests/bench/bench.py "$@"

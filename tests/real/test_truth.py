@@ -9,6 +9,8 @@ TRUTH = os.path.join(JOBS, "with_truth.py")
 
 
 class Checks(Case):
+    simulated = True
+
     def check(self, script, *arguments, ranks=1, version="2.15", options=(), whole=True, **settings):
         out = os.path.join(self.dir, "truth")
         script = script if os.path.isabs(script) else os.path.join(JOBS, script)
@@ -33,7 +35,7 @@ class Checks(Case):
                         self.assertEqual(entry["tensor_frees"], torch["frees"])
                     self.assertEqual(sorted([b["address"], b["bytes"]] for b in entry["live"]),
                                      sorted([a, n] for d, a, n in truth["blocks"] if d == entry["device"]))
-                self.assertTrue(entry["simulated"])
+                self.assertEqual(entry["simulated"], self.simulated)
                 self.assertEqual(entry["peak"]["device_bytes"], sum(entry["peak"]["by_owner"].values()))
             seen.append((entry, torch))
         return seen
