@@ -1,10 +1,9 @@
 #include "size.h"
 
-#include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
+#include <errno.h>
+#include <memtrace/size.h>
 
+/* As sizes are shown; 1 to 5 are used. */
 static const struct unit units[] = {
 	{ "", 1 },
 	{ "B", 1 },
@@ -12,69 +11,22 @@ static const struct unit units[] = {
 	{ "MiB", INT64_C(1) << 20 },
 	{ "GiB", INT64_C(1) << 30 },
 	{ "TiB", INT64_C(1) << 40 },
-	{ "KB", 1000 },
-	{ "MB", 1000000 },
-	{ "GB", 1000000000 },
-	{ "TB", INT64_C(1000000000000) },
 };
 
-static int wrong(const char *text, struct err *e)
+int size_parse(const char *text, bytes *size, struct err *e)
 {
+	uint64_t n;
+
+	if (memtrace_parse_size(text, &n) == 0) {
+		*size = (bytes)n;
+		return 0;
+	}
+	if (errno == ERANGE)
+		return err_set(e, "\"%s\" is too large for a size", text);
 	return err_set(
 		e,
 		"\"%s\" is not a size: bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n)",
 		text);
-}
-
-static int too_large(const char *text, struct err *e)
-{
-	return err_set(e, "\"%s\" is too large for a size", text);
-}
-
-/* Digits after the point: at most nine count, so that the arithmetic stays exact. */
-static bytes fraction_of(const char **at, bytes unit)
-{
-	__int128 part = 0, scale = 1;
-
-	for (; isdigit((unsigned char)**at); ++*at) {
-		if (scale >= 1000000000)
-			continue;
-		part = part * 10 + (**at - '0');
-		scale *= 10;
-	}
-	return (bytes)(part * unit / scale);
-}
-
-int size_parse(const char *text, bytes *size, struct err *e)
-{
-	const char *at = text, *fraction = NULL, *name;
-	const struct unit *unit = NULL;
-	bytes whole = 0;
-
-	if (!isdigit((unsigned char)*at))
-		return wrong(text, e);
-	for (; isdigit((unsigned char)*at); at++)
-		if (__builtin_mul_overflow(whole, 10, &whole) ||
-		    __builtin_add_overflow(whole, *at - '0', &whole))
-			return too_large(text, e);
-	if (*at == '.') {
-		fraction = ++at;
-		at += strspn(at, "0123456789");
-		if (at == fraction)
-			return wrong(text, e);
-	}
-	name = at + strspn(at, " ");
-	for (size_t i = 0; i < ARRAY_SIZE(units) && !unit; i++)
-		if (!strcasecmp(name, units[i].name))
-			unit = &units[i];
-	if (!unit || (fraction && unit->bytes == 1))
-		return wrong(text, e);
-	if (__builtin_mul_overflow(whole, unit->bytes, &whole))
-		return too_large(text, e);
-	if (fraction && __builtin_add_overflow(whole, fraction_of(&fraction, unit->bytes), &whole))
-		return too_large(text, e);
-	*size = whole;
-	return 0;
 }
 
 struct unit size_unit(bytes size, int raw)

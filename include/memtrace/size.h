@@ -1,15 +1,24 @@
 /* Sizes as people write them: bytes, or a number with KiB/MiB/GiB/TiB (powers of 2) or KB/MB/GB/TB
  * (powers of 10). */
-#ifndef MEMTRACE_SIZE_H
-#define MEMTRACE_SIZE_H
+#ifndef MEMTRACE_SIZES_H
+#define MEMTRACE_SIZES_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
-/* Parses TEXT whole ("512MiB", "1.5 GiB", "80GB", "65536") into bytes. Returns 0, or -1 when it is
- * no size or overflows. */
-static inline int memtrace_parse_size(const char *text, uint64_t *bytes)
+static inline int memtrace_no_size(int why)
+{
+	errno = why;
+	return -1;
+}
+
+/*
+ * Parses TEXT whole ("512MiB", "1.5 GiB", "80GB", "65536") into bytes; of a fraction nine digits
+ * count, and it needs a unit. Returns 0, or -1 with errno EINVAL, or ERANGE beyond INT64_MAX.
+ */
+static inline int memtrace_parse_size(const char *text, uint64_t *size)
 {
 	static const struct {
 		const char *unit;
@@ -26,35 +35,39 @@ static inline int memtrace_parse_size(const char *text, uint64_t *bytes)
 		{ "GB", 1000000000ull },
 		{ "TB", 1000000000000ull },
 	};
-	unsigned __int128 whole = 0, fraction = 0, scale = 1;
-	const char *p = text;
-	int digits = 0;
+	unsigned __int128 whole = 0, part = 0, scale = 1;
+	const char *p = text, *fraction = NULL;
 
-	for (; *p >= '0' && *p <= '9'; p++, digits++) {
+	if (*p < '0' || *p > '9')
+		return memtrace_no_size(EINVAL);
+	for (; *p >= '0' && *p <= '9'; p++) {
 		whole = whole * 10 + (unsigned)(*p - '0');
-		if (whole > UINT64_MAX)
-			return -1;
+		if (whole > INT64_MAX)
+			return memtrace_no_size(ERANGE);
 	}
-	if (*p == '.')
-		for (p++; *p >= '0' && *p <= '9'; p++, digits++)
-			if (scale < 1000000000ull) {
-				fraction = fraction * 10 + (unsigned)(*p - '0');
+	if (*p == '.') {
+		for (fraction = ++p; *p >= '0' && *p <= '9'; p++)
+			if (scale < 1000000000) {
+				part = part * 10 + (unsigned)(*p - '0');
 				scale *= 10;
 			}
-	if (!digits)
-		return -1;
+		if (p == fraction)
+			return memtrace_no_size(EINVAL);
+	}
 	while (*p == ' ')
 		p++;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (strcasecmp(p, units[i].unit) == 0) {
-			unsigned __int128 n =
-				whole * units[i].bytes + fraction * units[i].bytes / scale;
-			if (n > INT64_MAX)
-				return -1;
-			*bytes = (uint64_t)n;
-			return 0;
-		}
-	return -1;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcasecmp(p, units[i].unit) != 0)
+			continue;
+		if (fraction && units[i].bytes == 1)
+			return memtrace_no_size(EINVAL);
+		whole = whole * units[i].bytes + part * units[i].bytes / scale;
+		if (whole > INT64_MAX)
+			return memtrace_no_size(ERANGE);
+		*size = (uint64_t)whole;
+		return 0;
+	}
+	return memtrace_no_size(EINVAL);
 }
 
 #endif
