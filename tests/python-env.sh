@@ -15,7 +15,11 @@ if [ "$version" = active ]; then
 	version=2.15
 fi
 case $version in
-2.15) wanted="torch==2.15.0 numpy transformers==5.23.0" ;;
+2.15) wanted="torch==2.15.0 numpy transformers==5.23.0"
+	# The frameworks that the tests' jobs use, where they are made for this Python.
+	if [ -z "$python" ]; then
+		wanted="$wanted megatron-core==0.16.1 deepspeed==0.19.8 accelerate==1.15.0 peft==0.21.2 torchtitan==0.3.0 bitsandbytes==0.50.2"
+	fi ;;
 2.11) wanted="torch==2.11.0 numpy" ;;
 2.7) wanted="torch==2.7.1 numpy" ;;
 2.5) wanted="torch==2.5.1 numpy<2.3" ;;
@@ -36,13 +40,16 @@ if [ -n "$python" ]; then
 	[ -n "$base" ] || { echo "python-env.sh: there is no Python $python here" >&2; exit 3; }
 fi
 dir=$cache/torch-$version${python:+-python-$python}
-if [ ! -e "$dir/complete" ]; then
+# An environment that is whole says what it has; one that lacks something gets it added.
+if [ "$(cat "$dir/complete" 2>/dev/null)" != "$wanted" ]; then
 	echo "memtrace: making an environment with PyTorch $version in $dir (once; some GiB)" >&2
-	rm -rf "$dir"
-	mkdir -p "$cache"
-	"$base" -m venv "$dir"
+	if [ ! -e "$dir/complete" ]; then
+		rm -rf "$dir"
+		mkdir -p "$cache"
+		"$base" -m venv "$dir"
+	fi
 	# shellcheck disable=SC2086
 	"$dir/bin/pip" install -q --disable-pip-version-check $wanted >&2
-	touch "$dir/complete"
+	echo "$wanted" >"$dir/complete"
 fi
 echo "$dir/bin/python"
