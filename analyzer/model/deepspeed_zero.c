@@ -239,6 +239,7 @@ const struct system deepspeed_zero = {
 	.source = "document 002, DeepSpeed, \"Memory Requirements\"",
 	.leaves_out =
 		"activations, buckets, temporary buffers, fragmentation, CUDA context, NCCL; stages 0 and 1; Adam only",
+	.space = { BIT(DIM_DP), BIT(RECOMPUTE_NONE), BIT(2) | BIT(3) },
 	.terms = terms,
 	.term_count = ARRAY_SIZE(terms),
 	.symbols = symbols,

@@ -71,6 +71,15 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 	return 0;
 }
 
+wide estimate_most(const struct estimate *e)
+{
+	wide most = e->total;
+
+	for (size_t i = 0; i < e->stage_count; i++)
+		most = largest(most, e->stages[i].total);
+	return most;
+}
+
 void estimate_release(struct estimate *out)
 {
 	for (size_t i = 0; i < out->note_count; i++)
@@ -85,7 +94,7 @@ void estimate_note(struct estimate *out, const char *format, ...)
 	va_list args;
 	char *note;
 
-	if (!out->detail)
+	if (out->detail != DETAIL_ALL)
 		return;
 	va_start(args, format);
 	note = xvasprintf(format, args);
