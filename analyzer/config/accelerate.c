@@ -228,6 +228,33 @@ int config_read_accelerate(struct reading *r, const struct node *root, const cha
 	return finish(r, &s);
 }
 
+int config_read_fsdp(struct reading *r, const struct node *map, const char *name)
+{
+	struct seen s = { FSDP, "", "" };
+	int status = 0;
+
+	if (map->kind != NODE_MAP)
+		return err_set(r->e, "%s: fsdp_config is %s, but must be an object", name,
+			       node_kind_name(map->kind));
+	r->state = &s;
+	for (const struct node *n = map->first; n && !status; n = n->next) {
+		const char *bare = strncmp(n->key, "fsdp_", 5) ? n->key : n->key + 5;
+		char *key = xasprintf(F "%s", bare), *text = node_to_text(n);
+		char *origin = xasprintf("%s:%u", name, n->line);
+
+		r->origin = origin;
+		if (n->kind != NODE_MAP && n->kind != NODE_NULL)
+			status = config_read_key(r, &table, key, text);
+		r->origin = name;
+		r->key = "";
+		free(origin);
+		free(key);
+		free(text);
+	}
+	r->state = NULL;
+	return status;
+}
+
 /* ---- the environment ---- */
 
 static const struct {
