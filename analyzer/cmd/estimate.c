@@ -117,7 +117,10 @@ static int estimate(const struct options *o)
 	if (job_read(&o->job, &c, &e) < 0)
 		goto fail;
 	if (o->show_config) {
-		config_show(&c, &out);
+		if (o->json || o->format == 2)
+			config_show_json(&c, &out);
+		else
+			config_show(&c, &out);
 		status = command_print(out.text ? out.text : "", out.length);
 		goto out;
 	}

@@ -82,7 +82,7 @@ static wide count(struct reader *r, enum config_field f)
 	struct err why = { 0 };
 	int64_t total, module, n;
 
-	if (r->failed || parameters_count(r->c, &total, &module, &why) < 0)
+	if (r->failed || config_count_parameters(r->c, &total, &module, &why) < 0)
 		return read_needed(r, f, MOST_PARAMETERS);
 	n = f == CONFIG_total_params ? total : module;
 	estimate_note(r->out, "%s is not given: %lld, counted from the architecture",

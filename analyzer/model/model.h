@@ -137,9 +137,6 @@ static inline wide largest(wide a, wide b)
 /* Any number in decimal; `text` has room for 48. */
 const char *wide_text(wide number, char *text);
 
-/* config_count_parameters with the defaults of `arch`. */
-int parameters_count(const struct config *c, int64_t *total, int64_t *module, struct err *e);
-
 /* ---- the device ---- */
 enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
 /* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: it

@@ -180,7 +180,7 @@ static wide read_parameters(struct reader *r)
 		return read_or(r, CONFIG_num_parameters, 1, MOST_PARAMETERS);
 	if (GIVEN(r->c, total_params))
 		return read_or(r, CONFIG_total_params, 1, MOST_PARAMETERS);
-	if (r->failed || parameters_count(r->c, &counted, &module, &why) < 0 ||
+	if (r->failed || config_count_parameters(r->c, &counted, &module, &why) < 0 ||
 	    counted > MOST_PARAMETERS)
 		return read_needed(r, CONFIG_num_parameters, MOST_PARAMETERS);
 	estimate_note(r->out, "num_parameters is not given: %lld, counted from the architecture",

@@ -169,6 +169,7 @@ void fuzz_one(const struct fuzz_reader *reader, const uint8_t *data, size_t size
 	if (status && !e.text[0])
 		abort();
 	config_show(&c, &out);
+	config_show_json(&c, &out);
 	if (!status)
 		estimate_all(&c);
 	buf_release(&out);
