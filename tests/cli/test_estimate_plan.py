@@ -1,5 +1,6 @@
 """memtrace plan: every layout is what estimate says of it, in the right order, and each of the others has its reason."""
 import json
+import re
 import time
 
 from harness import Case, MEMTRACE, GiB
@@ -13,8 +14,8 @@ RANK = {"green": 0, "yellow": 1}
 
 
 class Plan(Case):
-    def plan(self, *more, config=JOB, gpus=64, gpu="A100-40GB", status=0):
-        out = self.run_([MEMTRACE, "plan", "--json", "--gpus", str(gpus), "--gpu", gpu, *more, *options(config)], status=status).stdout
+    def plan(self, *more, config=JOB, gpus=64, gpu="A100-40GB", system="llama-4d", status=0):
+        out = self.run_([MEMTRACE, "plan", "--json", "--gpus", str(gpus), "--gpu", gpu, "--system", system, *more, *options(config)], status=status).stdout
         return json.loads(out)
 
     def test_layouts(self):
@@ -74,8 +75,10 @@ class Plan(Case):
 
     def test_systems(self):
         """Each system is asked for what it has formulas for; all else is discarded by name, with how many layouts that are."""
-        self.assertEqual(self.plan()["system"], "llama-4d")
-        blog = self.plan("--system", "training-memory-blog")
+        listed = re.findall(r"^  (\S+) +\S.*?( \(the default\))?$", self.run_([MEMTRACE, "plan", "--help"]).stdout.split("Systems:")[1], re.M)
+        names = [name for name, _ in listed]
+        self.assertEqual([name for name, default in listed if default], ["memtrace" if "memtrace" in names else "llama-4d"])
+        blog = self.plan(system="training-memory-blog")
         self.assertEqual({l["zero_stage"] for l in blog["layouts"]} - {0, 1, 2}, set())
         for l in blog["layouts"][::29]:
             config = dict(JOB, **{k: l[k] for k in KEYS}, zero_stage=l["zero_stage"], sequence_parallel=l["sequence_parallel"])
@@ -86,7 +89,7 @@ class Plan(Case):
         # Without a pipeline the blog's total does not depend on the micro-batch: one layout is enough.
         flat = [tuple(l[k] for k in (*KEYS[:4], "zero_stage")) for l in blog["layouts"] if l[KEYS[1]] == 1]
         self.assertEqual(len(flat), len(set(flat)))
-        zero = self.plan("--system", "deepspeed-zero", config={k: v for k, v in JOB.items() if k != "global_batch_size"})
+        zero = self.plan(system="deepspeed-zero", config={k: v for k, v in JOB.items() if k != "global_batch_size"})
         self.assertEqual([(l[KEYS[3]], l["zero_stage"]) for l in zero["layouts"]], [(64, 2), (64, 3)])
         self.assertTrue(all("micro_batch_size" not in l for l in zero["layouts"]))
         params = 8030261248  # the count that transformers gives for Llama 3.1 8B, as test_estimate
@@ -114,14 +117,14 @@ class Plan(Case):
                     "torchtitan": "--parallelism.tensor_parallel_degree=4", "accelerate": "--megatron_lm_tp_degree 4"}
         for launcher, start in expected.items():
             self.assertIn(start, self.plan("--flags", launcher)["layouts"][0]["flags"])
-            self.assertIn(start, self.run_([MEMTRACE, "plan", "--gpus", "64", "--gpu", "A100-40GB", "--flags", launcher, *options(JOB)]).stdout)
+            self.assertIn(start, self.run_([MEMTRACE, "plan", "--system", "llama-4d", "--gpus", "64", "--gpu", "A100-40GB", "--flags", launcher, *options(JOB)]).stdout)
         one = self.plan("--flags", "deepspeed", "--fix", "tp=1", "--fix", "pp=1", "--fix", "cp=1", gpu="H200")["layouts"][0]
         self.assertEqual(json.loads(one["flags"])["train_micro_batch_size_per_gpu"], one["micro_batch_size"])
 
     def test_no_answer(self):
         self.assertEqual(self.plan(gpus=1, status=1)["layouts"], [])
         for key in ("num_layers", "global_batch_size", "ffn_hidden_size", "vocab_size"):
-            done = self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options({k: v for k, v in JOB.items() if k != key})], status=2)
+            done = self.run_([MEMTRACE, "plan", "--system", "llama-4d", "--gpus", "8", "--gpu", "H100", *options({k: v for k, v in JOB.items() if k != key})], status=2)
             self.assertIn(key + " is missing", done.stderr)
         for wrong in (["--gpus", "0"], ["--fix", "tp"], ["--fix", "xp=1"], ["--fix", "tp=0"], ["--gpu", "H1000"]):
             self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options(JOB), *wrong], status=2)
