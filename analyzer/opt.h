@@ -33,7 +33,7 @@ struct opt {
 struct opt_set {
 	const struct opt *rows;
 	size_t count;
-	int stop_at_first; /* the first argument ends the options: a command line follows */
+	int stop_at_first;        /* the first argument ends the options: a command line follows */
 	struct opt_list *command; /* takes what follows "--", which else are arguments */
 	int wants_help;
 };

@@ -80,7 +80,8 @@ static void options_that_repeat_are_lists(void **state)
 {
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .command = &got.command };
 	char line[][8] = { "command", "--set", "a=1", "x", "--set=b", "--", "train", "--set" };
-	char *words_of[] = { line[0], line[1], line[2], line[3], line[4], line[5], line[6], line[7], NULL };
+	char *words_of[] = { line[0], line[1], line[2], line[3], line[4],
+			     line[5], line[6], line[7], NULL };
 	char *no_value[] = { line[0], line[1], line[5], line[6], NULL };
 	struct err e = { 0 };
 
