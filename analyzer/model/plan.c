@@ -1,26 +1,14 @@
 /* The search: dimension by dimension, each with the values that divide what it splits. */
-#include "model/plan.h"
+#include "model/plan_search.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/read.h"
-
 #define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
 #define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
 #define GPUS_OF_A_NODE 8
-
-struct search {
-	struct plan *plan;
-	struct config scratch;
-	struct layout now;
-	int counting; /* inside what the system cannot express: only how many there are */
-	int64_t counted;
-	int64_t estimated;
-	struct err refusal; /* the first */
-};
 
 static struct layout *append(struct layouts *list, const struct layout *l)
 {
@@ -29,8 +17,7 @@ static struct layout *append(struct layouts *list, const struct layout *l)
 	return &list->at[list->count++];
 }
 
-__attribute__((format(printf, 3, 4))) static int discard(struct search *s, enum discard why,
-							 const char *format, ...)
+int plan_discard(struct search *s, enum discard why, const char *format, ...)
 {
 	struct plan *plan = s->plan;
 	struct layout *kept;
@@ -48,109 +35,6 @@ __attribute__((format(printf, 3, 4))) static int discard(struct search *s, enum 
 	kept->reason = xvasprintf(format, args);
 	va_end(args);
 	return 0;
-}
-
-static int64_t value_or(const struct config *c, enum config_field f, int64_t value,
-			int64_t otherwise)
-{
-	return config_has(c, f) ? value : otherwise;
-}
-
-#define CONFIG_OR(c, name, otherwise) value_or(c, CONFIG_##name, (c)->name, otherwise)
-
-/* ---- what divides ---- */
-
-/* 1 if the dimension's size may be used; else the layout is discarded with the reason. */
-static int divides(struct search *s, enum dimension dim, enum config_field f, int64_t value,
-		   int64_t times)
-{
-	int64_t size = s->now.size[dim];
-
-	if (value % (size * times) == 0)
-		return 1;
-	return discard(s, DISCARD_DIVIDES, "%s %lld does not divide %s %lld%s",
-		       dimensions[dim].label, (long long)size, config_name(f), (long long)value,
-		       times > 1 ? " into two equal parts a rank" : "");
-}
-
-static int tensor_divides(struct search *s)
-{
-	const struct config *c = s->plan->config;
-	const struct {
-		enum config_field field;
-		int64_t value;
-	} split[] = {
-		{ CONFIG_num_attention_heads, c->num_attention_heads },
-		{ CONFIG_num_query_groups, c->num_query_groups },
-		{ CONFIG_ffn_hidden_size, c->ffn_hidden_size },
-		{ CONFIG_hidden_size, c->hidden_size },
-		{ CONFIG_seq_length, c->seq_length },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(split); i++)
-		if (config_has(c, split[i].field) &&
-		    !divides(s, DIM_TP, split[i].field, split[i].value, 1))
-			return 0;
-	return 1;
-}
-
-static int pipeline_divides(struct search *s)
-{
-	const struct config *c = s->plan->config;
-
-	if (s->now.size[DIM_PP] > c->num_layers)
-		return discard(s, DISCARD_DIVIDES, "pipeline size %lld: there are %lld layers",
-			       (long long)s->now.size[DIM_PP], (long long)c->num_layers);
-	return divides(s, DIM_PP, CONFIG_num_layers, c->num_layers, 1);
-}
-
-static int context_divides(struct search *s)
-{
-	const struct config *c = s->plan->config;
-	int64_t t = s->now.size[DIM_TP], size = s->now.size[DIM_CP];
-
-	/* Causal attention is balanced by giving each rank two parts. */
-	if (size > 1 && !divides(s, DIM_CP, CONFIG_seq_length, c->seq_length, 2))
-		return 0;
-	if (size == 1 || c->seq_length / size % t == 0)
-		return 1;
-	return discard(s, DISCARD_DIVIDES,
-		       "tensor size %lld does not divide the %lld tokens of a rank", (long long)t,
-		       (long long)(c->seq_length / size));
-}
-
-static int data_divides(struct search *s)
-{
-	const struct config *c = s->plan->config;
-
-	return !config_has(c, CONFIG_global_batch_size) ||
-	       divides(s, DIM_DP, CONFIG_global_batch_size, c->global_batch_size, 1);
-}
-
-/* Experts are spread over the ranks of a stage: tensor, context and data parallel together. */
-static int experts_divide(struct search *s)
-{
-	const int64_t *size = s->now.size;
-	int64_t ranks = size[DIM_TP] * size[DIM_CP] * size[DIM_DP];
-	int64_t each = CONFIG_OR(s->plan->config, expert_tensor_parallel_size, size[DIM_TP]);
-
-	if (size[DIM_EP] == 1 || ranks % (size[DIM_EP] * each) == 0)
-		return 1;
-	return discard(s, DISCARD_DIVIDES,
-		       "expert size %lld x %lld does not divide the %lld ranks of a stage",
-		       (long long)size[DIM_EP], (long long)each, (long long)ranks);
-}
-
-static int micro_batch_divides(struct search *s)
-{
-	const int64_t *size = s->now.size;
-
-	if (size[DIM_VPP] <= 1 || s->now.micro_batches % size[DIM_PP] == 0)
-		return 1;
-	return discard(
-		s, DISCARD_DIVIDES,
-		"pipeline size %lld does not divide %lld micro-batches, which interleaved stages need",
-		(long long)size[DIM_PP], (long long)s->now.micro_batches);
 }
 
 /* ---- the values of a dimension ---- */
@@ -186,7 +70,7 @@ static int64_t splits(const struct search *s, enum dimension dim)
 	case DIM_VPP:
 		return size[DIM_PP] > 1 ? c->num_layers / size[DIM_PP] : 1;
 	case DIM_EP:
-		return CONFIG_OR(c, num_experts, 0) > 1 ? c->num_experts : 1;
+		return VALUE_OR(c, num_experts, 0) > 1 ? c->num_experts : 1;
 	case DIM_MBS:
 		return c->global_batch_size / size[DIM_DP];
 	default:
@@ -333,7 +217,7 @@ static void judge(struct search *s)
 	if (estimate_layout(s, &made, &refusal) < 0) {
 		if (!s->refusal.text[0])
 			s->refusal = refusal;
-		discard(s, DISCARD_REFUSED, "%s", refusal.text);
+		plan_discard(s, DISCARD_REFUSED, "%s", refusal.text);
 		estimate_release(&made);
 		return;
 	}
@@ -345,11 +229,11 @@ static void judge(struct search *s)
 					 : (double)(l->size[DIM_PP] - 1) /
 						   (double)(l->micro_batches * l->size[DIM_VPP]);
 	if (made.beyond)
-		discard(s, DISCARD_REFUSED, "%s", made.beyond);
+		plan_discard(s, DISCARD_REFUSED, "%s", made.beyond);
 	else if (l->fit == FIT_RED)
-		discard(s, DISCARD_MEMORY, "needs %.2f GiB, the GPU has %.2f",
-			(double)l->total / (double)(1 << 30),
-			(double)plan->memory / (double)(1 << 30));
+		plan_discard(s, DISCARD_MEMORY, "needs %.2f GiB, the GPU has %.2f",
+			     (double)l->total / (double)(1 << 30),
+			     (double)plan->memory / (double)(1 << 30));
 	else
 		keep(s, &made);
 	estimate_release(&made);
@@ -391,26 +275,6 @@ static void count_inexpressible(struct search *s, enum dimension dim)
 	append(list, &only);
 }
 
-static int is_allowed(struct search *s, enum dimension dim)
-{
-	static int (*const checks[DIMENSIONS])(struct search *) = {
-		[DIM_TP] = tensor_divides,       [DIM_PP] = pipeline_divides,
-		[DIM_CP] = context_divides,      [DIM_DP] = data_divides,
-		[DIM_MBS] = micro_batch_divides, [DIM_EP] = experts_divide,
-	};
-	int64_t value = s->now.size[dim], most = s->plan->most[dim];
-
-	if (value == UNSET)
-		return 1;
-	if (s->plan->fix[dim] != UNSET)
-		return value == s->plan->fix[dim] && (!checks[dim] || checks[dim](s));
-	if (most && value > most)
-		return discard(s, DISCARD_LIMIT, "%s %lld is more than %lld (see --max-%s)",
-			       dimensions[dim].label, (long long)value, (long long)most,
-			       dimensions[dim].name);
-	return !checks[dim] || checks[dim](s);
-}
-
 static void descend(struct search *s, enum dimension dim)
 {
 	int64_t list[MOST_DIVISORS];
@@ -425,7 +289,7 @@ static void descend(struct search *s, enum dimension dim)
 		s->now.size[dim] = list[i];
 		if (dim == DIM_MBS)
 			s->now.micro_batches = list[i] == UNSET ? UNSET : splits(s, dim) / list[i];
-		if (!is_allowed(s, dim))
+		if (!plan_allows(s, dim))
 			continue;
 		if (s->counting || expresses(s, dim, list[i]))
 			descend(s, (enum dimension)(dim + 1));
@@ -480,7 +344,7 @@ static void prepare(struct search *s, struct err *e)
 	};
 	struct plan *plan = s->plan;
 	struct config *c = &s->scratch;
-	int64_t node = CONFIG_OR(plan->config, num_gpus_per_node, GPUS_OF_A_NODE);
+	int64_t node = VALUE_OR(plan->config, num_gpus_per_node, GPUS_OF_A_NODE);
 
 	config_init(c);
 	config_copy(c, plan->config);
@@ -500,6 +364,19 @@ static void prepare(struct search *s, struct err *e)
 	s->now.micro_batches = UNSET;
 }
 
+/* What --fix asks for and no layout can have, of those that nothing else is to blame for. */
+static void name_unmet(struct search *s)
+{
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		s->now.size[i] = s->plan->fix[i];
+		if (s->plan->fix[i] != UNSET && !(s->met & BIT(i)))
+			plan_discard(s, DISCARD_DIVIDES,
+				     "%s %lld (--fix) divides nothing that it could",
+				     dimensions[i].label, (long long)s->plan->fix[i]);
+		s->now.size[i] = UNSET;
+	}
+}
+
 int plan_make(struct plan *plan, struct err *e)
 {
 	struct search s = { .plan = plan };
@@ -508,6 +385,8 @@ int plan_make(struct plan *plan, struct err *e)
 		return -1;
 	prepare(&s, e);
 	descend(&s, DIM_TP);
+	if (!plan->fitting.count && !plan->discarded.count)
+		name_unmet(&s);
 	config_release(&s.scratch);
 	plan_rank(&plan->fitting);
 	if (!s.estimated && s.refusal.text[0])

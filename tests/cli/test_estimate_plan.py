@@ -68,6 +68,10 @@ class Plan(Case):
         for reason in ("tensor size 3 does not divide num_attention_heads 32", "pipeline size 3 does not divide num_layers 32",
                        "data-parallel size 96 does not divide global_batch_size 1024", "tensor size 16 is more than 8 (see --max-tp)"):
             self.assertIn(reason, reasons)
+        self.assertIn("tensor size 3 (--fix) divides nothing that it could",
+                      [d["reason"] for d in self.plan("--fix", "tp=3", status=1)["discarded"]])
+        padded = self.plan(config=dict(JOB, padded_vocab_size=128258))
+        self.assertIn("tensor size 4 does not divide padded_vocab_size 128258", [d["reason"] for d in padded["discarded"]])
         for option, most, key in (("--max-pp", 2, KEYS[1]), ("--max-cp", 1, KEYS[2]), ("--max-dp", 4, KEYS[3]), ("--max-mbs", 2, KEYS[4])):
             self.assertEqual(max(l[key] for l in self.plan(option, str(most))["layouts"]), most)
         self.assertEqual({l["zero_stage"] for l in self.plan("--fix", "zero=0")["layouts"]}, {0})
