@@ -21,11 +21,11 @@ const struct system *system_find(const char *name, struct err *e)
 		if (!strcmp(systems[i]->name, name))
 			return systems[i];
 	for (size_t i = 0; i < system_count; i++)
-		buf_addf(&list, "%s, ", systems[i]->name);
+		buf_addf(&list, "%s%s", i ? ", " : "", systems[i]->name);
 	if (!strcmp(name, "memtrace"))
-		err_set(e, "system memtrace is not in this version: expected %sall", list.text);
+		err_set(e, "system memtrace is not in this version: there are %s", list.text);
 	else
-		err_set(e, "--system is \"%s\", expected %sall", name, list.text);
+		err_set(e, "--system is \"%s\", expected one of %s", name, list.text);
 	buf_release(&list);
 	return NULL;
 }
