@@ -61,6 +61,7 @@
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
 	movq	%rsi, %rdi
+	movq	24(%rsp), %rsi		/* who calls */
 	call	lookup_in_scope
 	movq	%rax, %rsi
 	addq	$8, %rsp
@@ -126,6 +127,7 @@
 	.cfi_adjust_cfa_offset 32
 	stp	x0, x2, [sp, #16]
 	mov	x0, x1
+	mov	x1, x30			/* who calls */
 	bl	lookup_in_scope
 	mov	x1, x0
 	ldp	x0, x2, [sp, #16]

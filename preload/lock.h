@@ -15,6 +15,7 @@ struct lock {
 };
 
 #define LOCK_MS(n) ((uint64_t)(n)*1000000u)
+#define LOCK_WAIT LOCK_MS(100) /* a holder that has lost its processor is back by then */
 
 static inline uint64_t now_ns(void)
 {
@@ -33,7 +34,10 @@ static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 	     spins++) {
 		if (spins < 100)
 			continue;
-		sched_yield();
+		if (spins < 120)
+			sched_yield();
+		else /* gives its processor to the holder, which sched_yield() need not */
+			nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 		if (!start)
 			start = now_ns();
 		else if (now_ns() - start > limit_ns)
