@@ -79,28 +79,33 @@ void *hooks_default(void *slot, const char *symbol);
 /* Wrapped calls that this thread is inside of: only the outermost records. */
 extern __thread unsigned hooks_depth
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
-extern __thread const void *hooks_outermost /* its frame */
-	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern __thread struct hooks_outermost {
+	const void *const *frame; /* two words: the frame above, and where it returns to */
+	const void *returns_to;
+} hooks_outermost __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-#define FRAME __builtin_frame_address(0)
+#define FRAME ((const void *const *)__builtin_frame_address(0))
 
 /*
  * A call is inside another one only while that one's frame is on the stack. One that was left by
- * longjmp() or by a C++ exception is known by this: the next call's frame is not below its own.
+ * longjmp() or by a C++ exception is known by this: the next call's frame is not below its own, or
+ * something else is where it was.
  */
-static inline int hooks_is_nested(const void *frame)
+static inline int hooks_is_nested(const void *const *frame)
 {
-	return hooks_depth && (uintptr_t)frame < (uintptr_t)hooks_outermost;
+	return hooks_depth && (uintptr_t)frame < (uintptr_t)hooks_outermost.frame &&
+	       hooks_outermost.frame[1] == hooks_outermost.returns_to;
 }
 
 /* Returns 1 in the outermost. */
-static inline int hooks_enter(const void *frame)
+static inline int hooks_enter(const void *const *frame)
 {
 	if (hooks_is_nested(frame)) {
 		hooks_depth++;
 		return 0;
 	}
-	hooks_outermost = frame;
+	hooks_outermost.frame = frame;
+	hooks_outermost.returns_to = frame[1];
 	hooks_depth = 1;
 	return 1;
 }

@@ -21,7 +21,7 @@
 
 struct hooks_real hooks_real;
 __thread unsigned hooks_depth;
-__thread const void *hooks_outermost;
+__thread struct hooks_outermost hooks_outermost;
 
 #define SINCE_RT 0
 #define SINCE_NCCL 0
