@@ -59,6 +59,41 @@ class Copies(Programs):
         self.assertEqual(self.scenario("scope", 1), plain)
 
 
+class Ends(Programs):
+    """What ends with a context or a pool, over tests/hooks/fake_device.c."""
+
+    def setUp(self):
+        super().setUp()
+        self.between = (build.library(os.path.join(self.dir, "fake_device.so"), "fake_device.c", "-ldl"),)
+
+    def family(self, name, **keys):
+        self.check(self.run_program(self.program("ends"), name, **keys))
+
+    def test_host_memory_of_a_context(self):
+        self.family("contexts")
+
+    def test_host_memory_of_a_reset_device(self):
+        self.family("reset_host")
+
+    def test_imported_memory_of_a_reset_device(self):
+        self.family("reset_ipc")
+
+    def test_allocated_during_a_reset(self):
+        self.family("reset_meanwhile")
+
+    def test_pool_of_another_device(self):
+        self.family("other_device", CUDASIM_GPUS=2)
+
+    def test_pool_with_the_handle_of_another(self):
+        self.family("pool_again")
+
+    def test_unmap_past_what_was_not_seen(self):
+        self.family("unmap_unseen")
+
+    def test_size_asked_only_after_success(self):
+        self.family("refused")
+
+
 class Order(Programs):
     def test_simulated_device_first(self):
         """LD_PRELOAD in the wrong order: nothing can be recorded, and one line says so."""
