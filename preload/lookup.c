@@ -235,6 +235,9 @@ HIDDEN extern real_dlsym *lookup_real_dlsym;
 HIDDEN extern real_dlvsym *lookup_real_dlvsym;
 real_dlsym *lookup_real_dlsym;
 real_dlvsym *lookup_real_dlvsym;
+/* Are they another preload's? */
+HIDDEN extern char lookup_dlsym_is_chained, lookup_dlvsym_is_chained;
+char lookup_dlsym_is_chained, lookup_dlvsym_is_chained;
 
 HIDDEN void lookup_begin(void);
 HIDDEN const char *lookup_in_scope(const char *name, const void *caller);
@@ -252,6 +255,8 @@ static void *next(const char *name)
 
 void lookup_begin(void)
 {
+	lookup_dlsym_is_chained = resolve_in_preload("dlsym") != NULL;
+	lookup_dlvsym_is_chained = resolve_in_preload("dlvsym") != NULL;
 	__atomic_store_n(&lookup_real_dlvsym, next("dlvsym"), __ATOMIC_RELEASE);
 	__atomic_store_n(&lookup_real_dlsym, next("dlsym"), __ATOMIC_RELEASE);
 }
