@@ -88,8 +88,9 @@ extern __thread struct hooks_outermost {
 
 /*
  * A call is inside another one only while that one's frame is on the stack. One that was left by
- * longjmp() or by a C++ exception is known by this: the next call's frame is not below its own, or
- * something else is where it was.
+ * longjmp() or by a C++ exception is known by this: the next call's frame is not below its own (a
+ * second try of the same), or something else is where it was. (Unwinding it ourselves would take
+ * libgcc into every host, and know nothing of longjmp().)
  */
 static inline int hooks_is_nested(const void *const *frame)
 {
