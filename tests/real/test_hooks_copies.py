@@ -95,6 +95,19 @@ class Ends(Programs):
 
 
 class Order(Programs):
+    def test_another_tracer_before_and_behind(self):
+        """It sees each call once, and so does memtrace."""
+        shim = build.library(os.path.join(self.dir, "shim.so"), "shim.c", "-ldl")
+        program, seen = self.program("families"), []
+        for name, preloads in (("before", [shim, PRELOAD, SIM]), ("behind", [PRELOAD, shim, SIM]), ("alone", [shim, SIM]), ("last", [PRELOAD, SIM, shim])):
+            self.traces = os.path.join(self.dir, name)
+            out = self.run_program(program, "linear", "link", preloads=preloads)
+            seen.append(re.search(r"^shim (\d+) (\d+)$", out, re.M).groups())
+            if PRELOAD in preloads:
+                self.check(out)
+        self.assertGreater(int(seen[2][0]), 0)
+        self.assertEqual(seen, [seen[2]] * 3 + [("0", "0")])
+
     def test_simulated_device_first(self):
         """LD_PRELOAD in the wrong order: nothing can be recorded, and one line says so."""
         program = self.program("families")
