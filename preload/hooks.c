@@ -29,12 +29,12 @@ __thread struct hooks_outermost hooks_outermost;
 
 const struct hook hooks[] = {
 #define ALLOC(symbol, api, ...) \
-	{ "\1" #symbol + 1, (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
+	{ &("\1" #symbol)[1], (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
 #define POOL ALLOC
 #define FREE ALLOC
 #define THEN ALLOC
 #define ENDS ALLOC
-#define CUSTOM(symbol, api) { "\1" #symbol + 1, (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
+#define CUSTOM(symbol, api) { &("\1" #symbol)[1], (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
 #define SKIP(...)
 #include "hooks.def"
 #undef ALLOC
