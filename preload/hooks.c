@@ -13,6 +13,7 @@
 #include "array.h"
 #include "cuda.h"
 #include "graphs.h"
+#include "lock.h"
 #include "memory.h"
 #include "pools.h"
 #include "recording.h"
@@ -70,6 +71,7 @@ void *hooks_default(void *slot, const char *symbol)
 #define PROBES 4u
 
 static struct {
+	struct lock lock;	     /* of those who write */
 	_Atomic uint64_t generation; /* counts what hooks_forget_unloaded() made untrue */
 	struct {
 		_Atomic uint64_t key; /* return address, slot and generation; 0: free */
@@ -88,7 +90,7 @@ static void *choose(void *slot, const char *symbol, const void *caller, uint64_t
 		void *usual = hooks_default(slot, symbol);
 		f = f ? f : usual;
 	}
-	if (!c.definitions || !f)
+	if (!c.definitions || !f || !lock_acquire(&choice.lock, LOCK_MS(1)))
 		return f;
 	for (unsigned i = 0; i < PROBES; i++)
 		if (!atomic_load(&choice.site[(at + i) % SITES].key)) {
@@ -98,6 +100,7 @@ static void *choose(void *slot, const char *symbol, const void *caller, uint64_t
 	atomic_store(&choice.site[at].key, 0); /* nobody reads it while it changes */
 	atomic_store(&choice.site[at].f, f);
 	atomic_store(&choice.site[at].key, key);
+	lock_release(&choice.lock);
 	return f;
 }
 

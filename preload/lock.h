@@ -5,10 +5,13 @@
 #ifndef PRELOAD_LOCK_H
 #define PRELOAD_LOCK_H
 
+#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 struct lock {
 	atomic_int held;
@@ -25,6 +28,16 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Gives the processor to the holder, which sched_yield() need not. No cancellation point. */
+static inline void lock_pause(void)
+{
+	struct timespec t = { .tv_nsec = 50000 };
+	int e = errno;
+
+	syscall(SYS_nanosleep, &t, NULL);
+	errno = e;
+}
+
 /* Returns 1 when held, 0 when `limit_ns` passed. */
 static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 {
@@ -36,8 +49,8 @@ static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 			continue;
 		if (spins < 120)
 			sched_yield();
-		else /* gives its processor to the holder, which sched_yield() need not */
-			nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+		else
+			lock_pause();
 		if (!start)
 			start = now_ns();
 		else if (now_ns() - start > limit_ns)

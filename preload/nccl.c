@@ -105,7 +105,7 @@ static void created(const void *caller, int result, void **comm, int size, int r
 	family = sequence_of(parent);
 	sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)bytes, &by,
 				memory_place(&by, UINT64_MAX));
-	if (sequence != MT_UNKNOWN && size)
+	if (sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
 		describe(sequence, size, rank, family);
 	remember(*comm, sequence, bytes, device);
 	account_sample_now(device);
@@ -125,6 +125,10 @@ static void gone(const void *caller, void *comm)
 			bytes = n.comm[i].bytes;
 			device = n.comm[i].device;
 			n.comm[i].comm = NULL;
+			if (n.comm[i].by) {
+				n.comm[i].by = NULL;
+				atomic_fetch_sub(&n.unasked, 1);
+			}
 		}
 	lock_release(&n.lock);
 	if (!known)
@@ -234,11 +238,10 @@ int ncclCommSplit(void *comm, int color, int key, void **out, void *config)
 	int result = call ? call(comm, color, key, out, config) : NCCL_SYSTEM_ERROR;
 
 	created(CALLER, color >= 0 ? result : NCCL_SYSTEM_ERROR, out, 0, 0, device, &before, comm);
-	if (!recording_already() || !out || !*out || color < 0)
+	if (result != NCCL_SUCCESS || !recording_already() || !out || !*out || color < 0)
 		return result;
 	ask_later(*out, (void *)call, comm);
-	/* One in the making, here or until its group ends, has no size yet. */
-	if (result == NCCL_SUCCESS && !groups)
+	if (!groups) /* one in the making until its group ends has no size yet */
 		ask_now();
 	return result;
 }
