@@ -29,7 +29,7 @@ static inline uint64_t now_ns(void)
 }
 
 /* Gives the processor to the holder, which sched_yield() need not. No cancellation point. */
-static inline void lock_pause(void)
+__attribute__((noinline, cold, unused)) static void lock_pause(void)
 {
 	struct timespec t = { .tv_nsec = 50000 };
 	int e = errno;

@@ -102,9 +102,10 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 #define FORWARD(slot, name, ...)                              \
 	do {                                                      \
 		__typeof__(real.slot) forward = real.slot;            \
-		if (!forward)                                         \
+		if (__builtin_expect(!forward, 0)) {                  \
 			*(void **)&forward = resolve(name);           \
-		real.slot = forward;                                  \
+			real.slot = forward;                          \
+		}                                                     \
 		if (forward)                                          \
 			forward(__VA_ARGS__);                         \
 	} while (0)
