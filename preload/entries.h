@@ -80,33 +80,30 @@ void *hooks_default(void *slot, const char *symbol);
 extern __thread unsigned hooks_depth
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern __thread struct hooks_outermost {
-	const void *const *frame; /* two words: the frame above, and where it returns to */
-	const void *returns_to;
+	const char *frame;
 } hooks_outermost __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-#define FRAME ((const void *const *)__builtin_frame_address(0))
+#define FRAME ((const char *)__builtin_frame_address(0))
 
 /*
- * A call is inside another one only while that one's frame is on the stack. One that was left by
- * longjmp() or by a C++ exception is known by this: the next call's frame is not below its own (a
- * second try of the same), or something else is where it was. (Unwinding it ourselves would take
- * libgcc into every host, and know nothing of longjmp().)
+ * A call is inside another one only if its frame is below. One that was left by longjmp() or by a
+ * C++ exception is known by the next call's, which is not (a second try of the same). A deeper one
+ * counts as inside: to know better we would have to read a stack that may be gone, or to unwind,
+ * which would take libgcc into every host.
  */
-static inline int hooks_is_nested(const void *const *frame)
+static inline int hooks_is_nested(const char *frame)
 {
-	return hooks_depth && (uintptr_t)frame < (uintptr_t)hooks_outermost.frame &&
-	       hooks_outermost.frame[1] == hooks_outermost.returns_to;
+	return hooks_depth && (uintptr_t)frame < (uintptr_t)hooks_outermost.frame;
 }
 
 /* Returns 1 in the outermost. */
-static inline int hooks_enter(const void *const *frame)
+static inline int hooks_enter(const char *frame)
 {
 	if (hooks_is_nested(frame)) {
 		hooks_depth++;
 		return 0;
 	}
 	hooks_outermost.frame = frame;
-	hooks_outermost.returns_to = frame[1];
 	hooks_depth = 1;
 	return 1;
 }
