@@ -62,16 +62,16 @@ $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
 	ln -sf ../libcudasim.so $@
 
 $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
-	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm
+	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # ---- tests ----
 $(BUILD)/tests/test_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/test_%.o $(call obj,$(wildcard tests/unit/write_*.c))
 	@mkdir -p $(@D)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm
+	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
 $(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/model/%.o
 	@mkdir -p $(@D)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm
+	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
 # The recorder's side runs without the preload: everything but the exported hooks.
 $(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
@@ -117,7 +117,7 @@ fuzz:           ## hostile traces and configurations, ten minutes each (libFuzze
 	for t in trace config; do \
 		clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZING_WITH_LIBFUZZER -DMEMTRACE_VERSION='"$(VERSION)"' -Iinclude \
 			-Ianalyzer -Itests/unit tests/unit/fuzz_$$t.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) \
-			-ljansson -lyaml -lm -o build-fuzz/fuzz_$$t || exit 1; \
+			-ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_$$t || exit 1; \
 		(cd build-fuzz && ./fuzz_$$t -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 $$t) || exit 1; \
 	done
 

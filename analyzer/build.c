@@ -28,6 +28,13 @@ static char *keep(struct rank *r, char *text)
 	return r->pool[r->pool_count++] = text;
 }
 
+static char *keep_stack(struct rank *r, char *text)
+{
+	r->live_pool = grow(r->live_pool, r->live_pool_count, &r->live_pool_room,
+			    sizeof(*r->live_pool));
+	return r->live_pool[r->live_pool_count++] = text;
+}
+
 __attribute__((format(printf, 2, 3))) static void warn(struct rank *r, const char *format, ...)
 {
 	struct buf b = { 0 };
@@ -71,7 +78,7 @@ static const char *thread_stack_of(struct builder *b, uint16_t thread)
 		buf_add_clean(&text, name);
 	}
 	buf_puts(&text, ")");
-	return b->thread_stacks[thread] = keep(b->rank, buf_take(&text));
+	return b->thread_stacks[thread] = keep_stack(b->rank, buf_take(&text));
 }
 
 /* The stack of a place, or of blocks without frames the thread that made them. */
@@ -88,7 +95,7 @@ static const char *stack_of(struct builder *b, uint32_t place, uint16_t thread)
 		if (b->stack_text < MOST_STACK_TEXT)
 			tables_add_stack(t, place, &text);
 		b->stack_text += text.length;
-		b->place_stacks[place] = keep(b->rank, buf_take(&text));
+		b->place_stacks[place] = keep_stack(b->rank, buf_take(&text));
 	}
 	return b->place_stacks[place];
 }

@@ -45,7 +45,9 @@ static void add_file(struct candidates *c, struct gather *g, const char *path, s
 
 	if (trace_open_header(&t, path, &why) < 0) {
 		note(notes, why.text);
-		g->unreadable++;
+		g->unread = grow(g->unread, g->unread_count, &g->unread_room, sizeof(*g->unread));
+		g->unread[g->unread_count++] =
+			(struct unread){ xstrdup(path), xstrdup(why.text) };
 	} else {
 		struct candidate *x;
 		struct buf id = { 0 };
@@ -222,6 +224,11 @@ void gather_release(struct gather *g)
 {
 	for (size_t i = 0; i < g->count; i++)
 		free(g->paths[i]);
+	for (size_t i = 0; i < g->unread_count; i++) {
+		free(g->unread[i].path);
+		free(g->unread[i].why);
+	}
+	free(g->unread);
 	free(g->paths);
 	*g = (struct gather){ 0 };
 }

@@ -5,10 +5,16 @@
 #include "buf.h"
 #include "err.h"
 
+/* A file that cannot be read, and why. */
+struct unread {
+	char *path, *why;
+};
+
 struct gather {
 	char **paths;
 	size_t count, room;
-	size_t unreadable;
+	struct unread *unread;
+	size_t unread_count, unread_room;
 };
 
 /*

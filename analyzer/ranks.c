@@ -90,14 +90,14 @@ static int is_alike(const struct rank *a, const struct rank *b)
 
 static struct rank_group *add_group(struct ranks *ranks, int stage)
 {
-	ranks->groups = xrealloc(ranks->groups, (ranks->group_count + 1) * sizeof(*ranks->groups));
+	ranks->groups = xrealloc(ranks->groups, ranks->group_count + 1, sizeof(*ranks->groups));
 	ranks->groups[ranks->group_count] = (struct rank_group){ .stage = stage };
 	return &ranks->groups[ranks->group_count++];
 }
 
 static void join(struct rank_group *g, size_t rank)
 {
-	g->ranks = xrealloc(g->ranks, (g->count + 1) * sizeof(*g->ranks));
+	g->ranks = xrealloc(g->ranks, g->count + 1, sizeof(*g->ranks));
 	g->ranks[g->count++] = rank;
 }
 
@@ -156,6 +156,11 @@ static bytes distance(bytes a, bytes b)
 	return a > b ? a - b : b - a;
 }
 
+static uint32_t last_step(const struct rank *r)
+{
+	return r->step_count ? r->steps[r->step_count - 1].step : 0;
+}
+
 static void measure_group(struct rank_group *g, const struct report *r)
 {
 	bytes *values = xcalloc(g->count, sizeof(*values));
@@ -173,9 +178,12 @@ static void measure_group(struct rank_group *g, const struct report *r)
 		g->deviation[m] = median(values, g->count);
 	}
 	g->worst = g->ranks[0];
-	for (size_t i = 0; i < g->count; i++)
+	for (size_t i = 0; i < g->count; i++) {
 		if (r->ranks[g->ranks[i]].peak_allocated > r->ranks[g->worst].peak_allocated)
 			g->worst = g->ranks[i];
+		values[i] = last_step(&r->ranks[g->ranks[i]]);
+	}
+	g->last_step = (uint32_t)median(values, g->count);
 	free(values);
 }
 
@@ -187,49 +195,123 @@ static int is_far(bytes value, bytes middle, bytes deviation)
 	return off / FAR > deviation && off > middle / ALIKE && off > SMALL;
 }
 
+/* The most it allocated up to a step; ranks that died early are compared with what the others had
+ * needed by then. */
+static bytes peak_until(const struct rank *r, uint32_t step)
+{
+	bytes most = 0;
+
+	if (last_step(r) <= step)
+		return r->peak_allocated;
+	for (size_t i = 0; i < r->step_count && r->steps[i].step <= step; i++)
+		most = r->steps[i].peak > most ? r->steps[i].peak : most;
+	return most;
+}
+
+static bytes peak_in(const struct rank *r, uint32_t step)
+{
+	for (size_t i = 0; i < r->step_count; i++)
+		if (r->steps[i].step == step)
+			return r->steps[i].peak;
+	return -1;
+}
+
+/* The value of a rank beside those of its group, at the same progress. */
+static struct outlier compare(const struct report *r, const struct rank_group *g, size_t rank,
+			      enum measure m)
+{
+	const struct rank *x = &r->ranks[rank];
+	struct outlier o = { .rank = rank,
+			     .measure = m,
+			     .value = measure_of(x, m),
+			     .median = g->median[m],
+			     .deviation = g->deviation[m] };
+	bytes *values;
+
+	if (last_step(x) >= g->last_step)
+		return o;
+	/* It did not get as far: of the other measures nothing is known by step. */
+	o.median = o.value;
+	if (m != MEASURE_ALLOCATED)
+		return o;
+	values = xcalloc(g->count, sizeof(*values));
+	for (size_t i = 0; i < g->count; i++)
+		values[i] = peak_until(&r->ranks[g->ranks[i]], last_step(x));
+	o.median = median(values, g->count);
+	for (size_t i = 0; i < g->count; i++)
+		values[i] = distance(values[i], o.median);
+	o.deviation = median(values, g->count);
+	free(values);
+	return o;
+}
+
+/* The first step in which the outlier was off already. */
+static uint32_t off_since(const struct report *r, const struct rank_group *g,
+			  const struct outlier *o)
+{
+	const struct rank *x = &r->ranks[o->rank];
+	bytes *values = xcalloc(g->count, sizeof(*values));
+	uint32_t found = 0;
+
+	for (size_t s = 0; s < x->step_count && !found; s++) {
+		uint32_t step = x->steps[s].step;
+		size_t n = 0;
+
+		for (size_t i = 0; i < g->count; i++) {
+			bytes peak = peak_in(&r->ranks[g->ranks[i]], step);
+
+			if (peak >= 0)
+				values[n++] = peak;
+		}
+		if (is_far(x->steps[s].peak, median(values, n), o->deviation))
+			found = step;
+	}
+	free(values);
+	return found;
+}
+
+static void add_outlier(struct ranks *ranks, const struct report *r, const struct rank_group *g,
+			struct outlier o)
+{
+	if (o.measure == MEASURE_ALLOCATED)
+		o.step = off_since(r, g, &o);
+	ranks->outliers =
+		xrealloc(ranks->outliers, ranks->outlier_count + 1, sizeof(*ranks->outliers));
+	ranks->outliers[ranks->outlier_count++] = o;
+}
+
 static void find_outliers(struct ranks *ranks, const struct report *r, const struct rank_group *g)
 {
 	if (g->count < FEWEST)
 		return;
 	for (size_t i = 0; i < g->count; i++) {
-		struct outlier most = { .rank = g->ranks[i] };
+		struct outlier most = { 0 };
 
 		for (enum measure m = 0; m < MEASURES; m++) {
-			bytes value = measure_of(&r->ranks[g->ranks[i]], m);
+			struct outlier o = compare(r, g, g->ranks[i], m);
 
-			if (is_far(value, g->median[m], g->deviation[m]) &&
-			    distance(value, g->median[m]) > distance(most.value, most.median))
-				most = (struct outlier){ g->ranks[i], m, value, g->median[m],
-							 g->deviation[m] };
+			if (is_far(o.value, o.median, o.deviation) &&
+			    distance(o.value, o.median) > distance(most.value, most.median))
+				most = o;
 		}
-		if (!most.value && !most.median)
-			continue;
-		ranks->outliers = xrealloc(ranks->outliers, (ranks->outlier_count + 1) *
-								    sizeof(*ranks->outliers));
-		ranks->outliers[ranks->outlier_count++] = most;
+		if (most.value != most.median)
+			add_outlier(ranks, r, g, most);
 	}
 }
 
 /* By likeness a rank that is like no other, where most are like each other, is the outlier. */
 static void find_loners(struct ranks *ranks, const struct report *r)
 {
-	const struct rank_group *main_group = &ranks->groups[0];
+	const struct rank_group *most = &ranks->groups[0];
 
-	if (ranks->is_placed || main_group->count < FEWEST)
+	if (ranks->is_placed || most->count < FEWEST)
 		return;
 	for (size_t i = 1; i < ranks->group_count; i++) {
 		const struct rank_group *g = &ranks->groups[i];
-		const struct rank *x = &r->ranks[g->ranks[0]];
+		struct outlier o = compare(r, most, g->ranks[0], MEASURE_ALLOCATED);
 
-		if (g->count > 1 || is_near((uint64_t)x->peak_allocated,
-					    (uint64_t)main_group->median[MEASURE_ALLOCATED], SMALL))
-			continue;
-		ranks->outliers = xrealloc(ranks->outliers, (ranks->outlier_count + 1) *
-								    sizeof(*ranks->outliers));
-		ranks->outliers[ranks->outlier_count++] =
-			(struct outlier){ g->ranks[0], MEASURE_ALLOCATED, x->peak_allocated,
-					  main_group->median[MEASURE_ALLOCATED],
-					  main_group->deviation[MEASURE_ALLOCATED] };
+		if (g->count == 1 && is_far(o.value, o.median, o.deviation))
+			add_outlier(ranks, r, most, o);
 	}
 }
 
@@ -269,18 +351,32 @@ static void find_missing(struct ranks *ranks, const struct report *r)
 	}
 }
 
-struct ranks *ranks_of(const struct report *r, const struct config *c)
+/* Only the axes that there are more than one of. */
+static char *seat_text(const struct layout *l, const int at[AXES])
+{
+	struct buf b = { 0 };
+
+	for (int a = AXES - 1; a >= 0; a--)
+		if (l->size[a] > 1)
+			buf_addf(&b, "%s%s %d", b.length ? ", " : "", axis_key((enum axis)a),
+				 at[a]);
+	return b.length ? buf_take(&b) : NULL;
+}
+
+void ranks_relate(struct report *r, const struct config *c)
 {
 	struct ranks *ranks;
 
 	if (!is_one_job(r))
-		return NULL;
-	ranks = xcalloc(1, sizeof(*ranks));
+		return;
+	r->as_job = ranks = xcalloc(1, sizeof(*ranks));
 	ranks->world = r->ranks[0].world_size;
 	ranks->is_placed =
 		c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
 	ranks->seats = xcalloc(r->count, sizeof(*ranks->seats));
 	make_groups(ranks, r);
+	for (size_t i = 0; i < r->count && ranks->is_placed; i++)
+		r->ranks[i].seat = seat_text(&ranks->layout, ranks->seats[i].at);
 	qsort(ranks->groups, ranks->group_count, sizeof(*ranks->groups), by_stage);
 	for (size_t i = 0; i < ranks->group_count; i++) {
 		struct rank_group *g = &ranks->groups[i];
@@ -295,7 +391,6 @@ struct ranks *ranks_of(const struct report *r, const struct config *c)
 		qsort(ranks->outliers, ranks->outlier_count, sizeof(*ranks->outliers),
 		      by_difference);
 	find_missing(ranks, r);
-	return ranks;
 }
 
 void ranks_free(struct ranks *ranks)

@@ -50,13 +50,15 @@ struct rank_group {
 	size_t count, worst; /* the one with the largest peak of tensors */
 	bytes median[MEASURES], deviation[MEASURES]; /* the median of |value - median| */
 	bytes least, most;                           /* of tensors' peaks */
+	uint32_t last_step; /* that half of them reached */
 };
 
 /* A rank that is not like its group. */
 struct outlier {
 	size_t rank; /* index of the report's entry */
 	enum measure measure;
-	bytes value, median, deviation;
+	bytes value, median, deviation; /* of `allocated`: up to the last step that it reached */
+	uint32_t step; /* from which on it was off; 0 unknown */
 };
 
 struct ranks {
@@ -70,11 +72,13 @@ struct ranks {
 	size_t outlier_count;
 	int *missing; /* ranks of which there is no trace */
 	size_t missing_count;
+	const struct unread *unread; /* files that cannot be read; someone else's */
+	size_t unread_count;
 };
 
-/* Of a sorted report; NULL if it is not of several ranks of one run. `c` may be NULL: nothing is
- * declared. The caller frees it with ranks_free. */
-struct ranks *ranks_of(const struct report *r, const struct config *c);
+/* Looks at a sorted report's ranks as one job: sets `as_job`, if they are several of one run, and
+ * their seats. `c` may be NULL: nothing is declared. */
+void ranks_relate(struct report *r, const struct config *c);
 void ranks_free(struct ranks *ranks);
 
 /* The layout of `world` ranks that `c` declares; returns whether it does. `command` is the job's

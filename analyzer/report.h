@@ -112,6 +112,7 @@ struct rank {
 	int device;
 	uint32_t pid;
 	char *host, *run_id, *command, *gpu; /* command and gpu: NULL unknown */
+	char *seat; /* "pp 1, tp 3": where it is in the job's layout; NULL unknown */
 	struct version *versions;
 	size_t version_count;
 	int simulated;
@@ -160,11 +161,16 @@ struct rank {
 
 	char **pool; /* other texts */
 	size_t pool_count, pool_room;
+	char **live_pool; /* the stacks of `live` */
+	size_t live_pool_count, live_pool_room;
 };
+
+struct ranks;
 
 struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
+	struct ranks *as_job; /* what they are to each other (ranks.h); NULL: not of one job */
 };
 
 struct trace;
@@ -174,6 +180,8 @@ struct replay_options;
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options);
 void report_sort(struct report *r);
 void report_release(struct report *r);
+/* Gives up what only a rank that is shown in detail needs: its smaller places and its curves. */
+void rank_reduce(struct rank *r, size_t stacks);
 
 /* The rank to show in detail: one that ran out of memory first, else the one that filled most of
  * its device. */

@@ -1,5 +1,7 @@
 #include "render.h"
 
+#include "render/rank_table.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,6 +283,7 @@ void render_json(const struct report *report, struct buf *out)
 		json_array_append_new(ranks, rank_json(&report->ranks[i]));
 	set(root, "ranks", ranks);
 	set(root, "findings", json_array());
+	set(root, "job", ranks_json(report));
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");

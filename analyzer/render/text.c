@@ -1,6 +1,7 @@
 #include "render.h"
 
 #include "holders.h"
+#include "render/rank_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,8 @@ static void add_who(struct buf *b, const struct rank *r)
 		buf_addf(b, "rank %d of %d", r->rank, r->world_size);
 	else
 		buf_addf(b, "rank %d", r->rank);
+	if (r->seat)
+		buf_addf(b, " (%s)", r->seat);
 	if (r->device)
 		buf_addf(b, " gpu %d", r->device);
 }
@@ -335,51 +338,6 @@ static void put_rank(struct page *p, const struct rank *r)
 	buf_release(&b);
 }
 
-static void put_table_row(struct page *p, const struct rank *r, int host_width)
-{
-	struct buf number = { 0 }, sizes[3] = { { 0 } };
-	const bytes peaks[3] = { r->peak_allocated, r->peak_reserved, r->peak_device };
-	char step[16] = "?";
-
-	if (r->rank == NO_RANK)
-		buf_puts(&number, "-");
-	else
-		buf_addf(&number, "%d", r->rank);
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		page_size(p, &sizes[i], peaks[i]);
-	buf_addf(p->out, "%4s  %-*.*s  %3d  ", number.text, host_width, host_width, r->host,
-		 r->device);
-	page_paint(p, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
-	if (r->peak.step && !r->peak.unrecorded)
-		snprintf(step, sizeof(step), "%u", r->peak.step);
-	buf_addf(p->out, "%*s  %10s %10s %10s  %5s%s\n", 7 - (int)strlen(end_name(r->end)), "",
-		 sizes[0].text, sizes[1].text, sizes[2].text, step,
-		 r->simulated ? "  simulated" : "");
-	buf_release(&number);
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		buf_release(&sizes[i]);
-}
-
-static void put_table(struct page *p, const struct report *report)
-{
-	int host_width = 4;
-	char title[128];
-
-	for (size_t i = 0; i < report->count; i++) {
-		int n = (int)strlen(report->ranks[i].host);
-
-		host_width = n > host_width ? n : host_width;
-	}
-	if (host_width > p->style->width - 72)
-		host_width = p->style->width - 72 > 8 ? p->style->width - 72 : 8;
-	snprintf(title, sizeof(title), "rank  %-*s  gpu  end      %10s %10s %10s   step\n",
-		 host_width, "host", "allocated", "reserved", "device");
-	page_paint(p, PAINT_BOLD, title);
-	for (size_t i = 0; i < report->count; i++)
-		put_table_row(p, &report->ranks[i], host_width);
-	buf_puts(p->out, "\n");
-}
-
 /* How many ranks did not make it, beside the one that is shown. */
 static void put_other_failures(struct page *p, const struct report *report,
 			       const struct rank *worst)
@@ -427,15 +385,8 @@ void render_text(const struct report *report, const struct style *style, struct 
 		return;
 	put_ooms(&p, worst);
 	put_other_failures(&p, report, worst);
-	if (report->count > 1)
-		put_table(&p, report);
+	put_ranks(&p, report);
 	put_rank(&p, worst);
-	for (size_t i = 0; i < report->count && report->count > 1; i++)
-		if (&report->ranks[i] != worst && report->ranks[i].warning_count) {
-			buf_addf(
-				out,
-				"other ranks have warnings too: memtrace report --json shows them\n");
-			break;
-		}
+	put_other_warnings(&p, report, worst);
 	put_next(&p, worst);
 }
