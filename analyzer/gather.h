@@ -26,4 +26,8 @@ int gather_traces(struct gather *g, char *const *arguments, size_t count, const 
 		  struct buf *notes, struct err *e);
 void gather_release(struct gather *g);
 
+/* The runs in a directory as `run` above takes them, "ID:RESTART", the oldest first. The caller
+ * frees the list and its texts. */
+int gather_runs(const char *directory, char ***runs, size_t *count, struct err *e);
+
 #endif

@@ -133,6 +133,21 @@ static void restore_worst(struct loaded *j, const struct load_options *o)
 	report_release(&whole);
 }
 
+static void keep_argv(struct loaded *j, const struct tables *t)
+{
+	const struct meta *m = tables_meta(t, MT_META_ARGV);
+	size_t room = 0, n;
+
+	for (size_t at = 0; m && at < m->value.length; at += n + 1) {
+		struct buf word = { 0 };
+
+		n = strnlen(m->value.at + at, m->value.length - at);
+		buf_add_clean(&word, (struct str){ m->value.at + at, n });
+		j->argv = grow(j->argv, j->argv_count, &room, sizeof(*j->argv));
+		j->argv[j->argv_count++] = buf_take(&word);
+	}
+}
+
 /* What one of the processes declares is what all do. */
 static void read_config(struct loaded *j)
 {
@@ -140,9 +155,11 @@ static void read_config(struct loaded *j)
 	struct err e = { 0 };
 	struct trace t;
 
-	if (trace_open_header(&t, worst->trace, &e) == 0 && trace_load(&t, &e) == 0)
+	if (trace_open_header(&t, worst->trace, &e) == 0 && trace_load(&t, &e) == 0) {
+		keep_argv(j, &t.tables);
 		j->has_config = config_read_trace(&j->config, &t, &e) == 0 &&
 				config_derive(&j->config, &e) == 0;
+	}
 	trace_release(&t);
 }
 
@@ -174,4 +191,7 @@ void load_release(struct loaded *j)
 	report_release(&j->report);
 	gather_release(&j->gather);
 	config_release(&j->config);
+	for (size_t i = 0; i < j->argv_count; i++)
+		free(j->argv[i]);
+	free(j->argv);
 }

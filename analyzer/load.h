@@ -28,6 +28,8 @@ struct loaded {
 	struct report report; /* `as_job` is set if it is of several ranks */
 	struct config config; /* what its processes declare */
 	int has_config;
+	char **argv; /* of the worst rank; texts are clean */
+	size_t argv_count;
 };
 
 /* Remarks go to `notes`, a line each. Must be released even on failure. */
