@@ -19,6 +19,7 @@ struct value {
 	size_t run;
 	const char *name, *title;
 	bytes bytes;
+	int order;
 };
 
 struct values {
@@ -26,18 +27,21 @@ struct values {
 	size_t count, room;
 };
 
-static void take(struct values *v, enum item_kind kind, const char *name, const char *title, bytes n)
+static struct value *take(struct values *v, enum item_kind kind, const char *name,
+			  const char *title, bytes n)
 {
 	v->all = grow(v->all, v->count, &v->room, sizeof(*v->all));
-	v->all[v->count++] =
+	v->all[v->count] =
 		(struct value){ .kind = kind, .name = name, .title = title, .bytes = n };
+	return &v->all[v->count++];
 }
 
 static void take_rank(struct values *v, const struct rank *r)
 {
-	take(v, ITEM_PEAK, "allocated", "tensors", r->peak_allocated);
-	take(v, ITEM_PEAK, "reserved", "reserved", r->peak_reserved);
-	take(v, ITEM_PEAK, "device", "device", r->peak_device);
+	static const char *const titles[MEASURES] = { "tensors", "reserved", "device" };
+
+	for (enum measure m = 0; m < MEASURES; m++)
+		take(v, ITEM_PEAK, measure_key(m), titles[m], measure_of(r, m))->order = (int)m;
 	for (enum category k = 0; k < CATEGORIES; k++)
 		take(v, ITEM_CATEGORY, category_key(k), category_title(k), r->peak.by_category[k]);
 	for (size_t i = 0; i < r->owner_count; i++)
@@ -117,6 +121,7 @@ static void merge(struct comparison *c, struct values *v)
 		bytes at[SIDES][COMPARE_RUNS] = { { 0 } };
 		struct item *i = add_item(c, first->kind, first->name, first->title);
 
+		i->order = first->order;
 		for (; k < v->count && v->all[k].kind == first->kind &&
 		       !strcmp(v->all[k].name, first->name);
 		     k++)
@@ -145,7 +150,9 @@ static int by_change(const void *a, const void *b)
 		return x->kind < y->kind ? -1 : 1;
 	p = p < 0 ? -p : p;
 	q = q < 0 ? -q : q;
-	if (x->kind != ITEM_PEAK && p != q)
+	if (x->order != y->order)
+		return x->order < y->order ? -1 : 1;
+	if (p != q)
 		return p < q ? 1 : -1;
 	return strcmp(x->name, y->name);
 }

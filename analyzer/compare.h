@@ -26,6 +26,7 @@ struct item {
 	char *name;  /* as in the report's JSON; of a stack the one of B, if both have it */
 	char *title; /* for people */
 	struct spread side[SIDES];
+	int order;      /* of items of a kind that have one; then by change */
 	int is_changed; /* beyond the spread */
 };
 
