@@ -31,7 +31,10 @@ def arguments():
     p.add_argument("--compile", action="store_true")
     p.add_argument("--graphs", action="store_true", help="capture the forward and backward passes in a CUDA graph")
     p.add_argument("--scaler", action="store_true", help="AMP's GradScaler")
-    return p.parse_args()
+    o = p.parse_args()
+    if o.parallel == "tp":
+        o.optimizer = "adamw_loop"  # the others refuse DTensors among plain tensors
+    return o
 
 
 def fsdp1(model, o):

@@ -27,6 +27,7 @@ def arguments():
     p = options(layers=8, hidden=1024, heads=16, seq=1024, micro_batch=1, accumulate=4, attention="eager", clip=1.0)
     for name in ("tp", "pp", "cp", "ep", "vpp"):
         p.add_argument("--" + name, type=int, default=1)
+    p.add_argument("--etp", type=int, default=1, help="tensor parallelism of experts")
     p.add_argument("--sp", action="store_true", help="sequence parallelism")
     p.add_argument("--experts", type=int, help="a mixture of so many experts in each layer")
     p.add_argument("--top-k", type=int, default=2)
@@ -49,7 +50,8 @@ def transformer_config(o):
         num_layers=o.layers, hidden_size=o.hidden, num_attention_heads=o.heads, num_query_groups=o.kv_heads, ffn_hidden_size=o.ffn,
         params_dtype=torch.bfloat16, pipeline_dtype=torch.bfloat16, bf16=True, hidden_dropout=0.0, attention_dropout=0.0,
         tensor_model_parallel_size=o.tp, pipeline_model_parallel_size=o.pp, context_parallel_size=o.cp,
-        virtual_pipeline_model_parallel_size=o.vpp if o.vpp > 1 else None, expert_model_parallel_size=o.ep, sequence_parallel=o.sp,
+        virtual_pipeline_model_parallel_size=o.vpp if o.vpp > 1 else None, expert_model_parallel_size=o.ep,
+        expert_tensor_parallel_size=o.etp if o.experts else None, sequence_parallel=o.sp,
         gradient_accumulation_fusion=False, finalize_model_grads_func=finalize_model_grads,
         **RECOMPUTE[o.recompute], **(silu if o.llama else {}), **(experts if o.experts else {}))
 
@@ -104,7 +106,8 @@ def main():
     if WORLD == 1:
         torch.distributed.init_process_group("nccl", rank=0, world_size=1, store=torch.distributed.HashStore())
     parallel_state.initialize_model_parallel(o.tp, o.pp, o.vpp if o.vpp > 1 else None, context_parallel_size=o.cp,
-                                             expert_model_parallel_size=o.ep, create_gloo_process_groups=not o.no_gloo)
+                                             expert_model_parallel_size=o.ep, expert_tensor_parallel_size=o.etp if o.experts else None,
+                                             create_gloo_process_groups=not o.no_gloo)
     model_parallel_cuda_manual_seed(1)
     config = transformer_config(o)
     chunks = build(config, o)
