@@ -152,7 +152,7 @@ static uint64_t visible_devices(uint64_t gpus)
 bool settings_load(void)
 {
 	bool good = true;
-#define SETTING(type, field, variable, fallback, low, high, help)                     \
+#define SETTING(type, field, variable, fallback, low, high, help)                            \
 	good &= setting(&(struct setting){ variable, fallback, low, high }, &settings.field, \
 			parse_##type, EXPECTED_##type);
 #include "settings.def"
