@@ -85,6 +85,10 @@ bool reduce_known(int type, int operation);
 /* into = into (operation) from, element by element. */
 void reduce_into(void *into, const void *from, size_t count, int type, int operation);
 double reduce_number(const void *element, int type);
+float reduce_from_half(uint16_t bits);
+float reduce_from_bfloat16(uint16_t bits);
+uint16_t reduce_to_half(float value);
+uint16_t reduce_to_bfloat16(float value);
 void reduce_scale(void *data, size_t count, int type, double factor);
 
 #endif
