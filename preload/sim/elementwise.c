@@ -408,25 +408,35 @@ static bool strided_arguments(const struct launch *l, struct operation *o, struc
 	return parse(o);
 }
 
-bool elementwise_strided(const struct launch *l)
+static bool strided_plain(const struct launch *l, const char *mark)
 {
 	struct operation o = { 0 };
 	struct elements e;
 	const char *rest;
-	if (!name_functor(&o, launch_after(l, "gpu_kernel_impl_nocast<")) ||
-	    !strided_arguments(l, &o, &e, &rest))
+	if (!name_functor(&o, launch_after(l, mark)) || !strided_arguments(l, &o, &e, &rest))
 		return true;
 	types_of(&e, &o);
 	return compute(&e, &o);
 }
 
+bool elementwise_strided(const struct launch *l)
+{
+	return strided_plain(l, "gpu_kernel_impl_nocast<");
+}
+
 /* With conversions: after the functor, the types in memory, one byte each. Only functors without
- * state are followed: a copy with a conversion is what there is. */
+ * state are followed: a copy with a conversion is what there is. PyTorch before 2.4 had the kernel
+ * without conversions in the same function, as its first lambda. */
 bool elementwise_cast(const struct launch *l)
 {
+	static int apart = -1;
 	struct operation o = { 0 };
 	struct elements e;
 	const char *rest;
+	if (apart < 0)
+		apart = kernel_registered("gpu_kernel_impl_nocast");
+	if (!apart && strstr(l->name, " const&)::{lambda(int)#1}>(int, "))
+		return strided_plain(l, "gpu_kernel_impl<");
 	if (!name_functor(&o, launch_after(l, "gpu_kernel_impl<")) ||
 	    !strided_arguments(l, &o, &e, &rest) || o.apply != take)
 		return true;

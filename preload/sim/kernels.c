@@ -61,6 +61,16 @@ void kernel_register(const void *host, const char *name)
 	pthread_rwlock_unlock(&lock);
 }
 
+bool kernel_registered(const char *part)
+{
+	bool found = false;
+	pthread_rwlock_rdlock(&lock);
+	for (size_t i = 0; i < capacity && !found; i++)
+		found = kernels[i].host && strstr(kernels[i].name, part);
+	pthread_rwlock_unlock(&lock);
+	return found;
+}
+
 /* By the C++ library of the program that has C++ kernels. */
 static const char *demangle(const char *name)
 {

@@ -7,6 +7,7 @@
 
 /* `host` is the address that a program launches by, `name` the mangled name: it stays readable. */
 void kernel_register(const void *host, const char *name);
+bool kernel_registered(const char *part); /* any kernel whose mangled name has it */
 void kernel_run(const void *host, void **arguments, unsigned grid);
 
 /* A launch of a kernel that kernels.def names. */
