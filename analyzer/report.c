@@ -128,7 +128,9 @@ const struct rank *report_worst(const struct report *r)
 		if (!worst || died > worst_died ||
 		    (died == worst_died &&
 		     (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s
-			   : share(x) > share(worst))))
+			   : share(x) > share(worst) ||
+				     (share(x) == share(worst) &&
+				      x->peak_allocated > worst->peak_allocated))))
 			worst = x;
 	}
 	return worst;

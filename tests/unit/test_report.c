@@ -203,8 +203,8 @@ static void many_ranks_are_a_table_and_the_worst(void **state)
 	render_text(&j->report, &style, &j->out);
 	assert_says(j, "OUT OF MEMORY  rank 1 of 2");
 	assert_says(j, "rank  host");
-	assert_says(j, "  exit        1.0 GiB        0 B        0 B      1\n");
-	assert_says(j, "  oom        15.0 GiB   15.0 GiB   15.5 GiB      1\n");
+	assert_says(j, "  oom    15.0 GiB  15.0 GiB  15.5 GiB     1\n");
+	assert_says(j, "  exit    1.0 GiB       0 B       0 B     1\n");
 }
 
 static void others_that_died_are_named(void **state)
