@@ -463,6 +463,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
 	r.final_bytes = d->final.bytes;
+	r.final_reserved = d->now.reserved;
 	r.final_blocks = d->final.blocks;
 	add_meta(b);
 	add_warnings(b);

@@ -156,7 +156,7 @@ struct rank {
 	size_t oom_count;
 	uint64_t ooms_seen; /* there may be more than are kept */
 
-	bytes final_bytes;
+	bytes final_bytes, final_reserved;
 	uint64_t final_blocks;
 	struct live_row *live; /* if asked for */
 	size_t live_count;

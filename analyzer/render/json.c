@@ -311,6 +311,7 @@ static json_t *rank_json(const struct rank *r)
 	set(j, "oom", oom_json(r));
 	set(j, "oom_count", json_integer((json_int_t)r->ooms_seen));
 	set(final, "allocated_bytes", json_integer(r->final_bytes));
+	set(final, "reserved_bytes", json_integer(r->final_reserved));
 	set(final, "blocks", json_integer((json_int_t)r->final_blocks));
 	set(j, "final", final);
 	set(j, "steps", steps_json(r));
