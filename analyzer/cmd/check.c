@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEWEST_STEPS 4 /* that show a growth: two after the first two, which fill caches and states */
+/* The first two fill caches and states, and the last ends with the process. */
+#define FIRST_STEP 3
 
 struct options {
 	const char *run, *growth, *baseline, *tolerance;
@@ -90,15 +91,14 @@ static const struct step_row *step_of(const struct rank *r, uint32_t step)
 	return NULL;
 }
 
-/* What stays allocated, from the end of the second step on, by step. The last step may have been cut
- * short: only its floor counts. -1: too few steps. */
+/* What stays allocated, by step. -1: too few steps. */
 static int growth_of(const struct rank *r, bytes *growth)
 {
-	const struct step_row *from = step_of(r, 3), *to;
+	const struct step_row *from = step_of(r, FIRST_STEP), *to;
 
-	if (r->step_count < FEWEST_STEPS || !from)
+	if (!from || r->step_count < 2)
 		return -1;
-	to = &r->steps[r->step_count - 1];
+	to = &r->steps[r->step_count - 2];
 	if (to->step <= from->step)
 		return -1;
 	*growth = (to->floor - from->floor) / (bytes)(to->step - from->step);
@@ -110,7 +110,7 @@ static void check_growth(struct verdicts *v, const struct report *r, const struc
 	struct verdict x = { .rule = "max-growth",
 			     .is_unknown = 1,
 			     .limit = limit->bytes,
-			     .remark = "a growth needs four steps at least" };
+			     .remark = "a growth needs five steps at least" };
 	bytes growth;
 
 	for (size_t i = 0; i < r->count; i++)
