@@ -1,11 +1,13 @@
 """memtrace diff on real jobs: each number is that of the two reports, which are PyTorch's own."""
 import json
 import os
+import re
+import shlex
 import shutil
 import tempfile
 import unittest
 
-from harness import Case, JOBS, MEMTRACE, MiB, python, torchrun
+from harness import Case, JOBS, MEMTRACE, MiB, ROOT, python, torchrun
 
 SMALL = ["--layers", "2", "--hidden", "128", "--heads", "4", "--vocab", "1000", "--seq", "256"]
 JOBS_OF = {
@@ -21,7 +23,9 @@ def by(items, key, kind):
     return {i["name"]: i[key + "_bytes"] for i in items if i["kind"] == kind}
 
 
-class Diff(Case):
+class Recorded(Case):
+    """Five runs of a small GPT-2."""
+
     @classmethod
     def setUpClass(cls):
         cls.all = tempfile.mkdtemp(prefix="memtrace-test-")
@@ -34,6 +38,8 @@ class Diff(Case):
             cls.truth[name] = json.loads([line for line in done.stdout.splitlines() if line.startswith('{"rank"')][-1])
             cls.reports[name] = case.report()["ranks"][0]
 
+
+class Diff(Recorded):
     def diff(self, *arguments, status=0, **settings):
         return self.run_([MEMTRACE, "diff", *arguments], status=status, **settings)
 
@@ -157,6 +163,32 @@ class Diff(Case):
         self.assertEqual([(r["rule"], r["ok"]) for r in said["rules"]], [("max-peak", False), ("max-device", True)])
         for wrong in ([base], ["--max-peak", "x", base], ["--max-peak", "1GiB"], ["--tolerance", "5%", "--max-peak", "1GiB", base]):
             check(*wrong, status=2)
+
+
+class Examples(Recorded):
+    """Those of the man pages, on real traces."""
+
+    def lines(self, page):
+        with open(os.path.join(ROOT, "docs", "man", page)) as f:
+            for line in re.findall(r"^\.Dl memtrace ((?:diff|check|report) .*)$", f.read(), re.M):
+                yield line.split(" | ")[0]
+
+    def test_they_run(self):
+        for name, like in (("old/1", "base"), ("old/2", "again"), ("old/3", "base"), ("new", "large"), ("traces", "base")):
+            shutil.copytree(os.path.join(self.all, like), os.path.join(self.dir, name))
+        shutil.copytree(os.path.join(self.all, "base"), os.path.join(self.dir, "memtrace"))
+        shutil.copytree(os.path.join(self.all, "large"), os.path.join(self.dir, "memtrace"), dirs_exist_ok=True)
+        for path in os.listdir(os.path.join(self.all, "base")):
+            shutil.copy(os.path.join(self.all, "base", path), os.path.join(self.dir, "old"))
+        expected = {"memtrace-diff.1": [0, 1, 0, 0], "memtrace-check.1": [2, 1], "memtrace-report.1": [0, 0]}
+        for page, statuses in expected.items():
+            lines = list(self.lines(page))
+            self.assertEqual(len(lines), len(statuses), page)
+            for line, status in zip(lines, statuses):
+                for name, run in (("RUN1", "base"), ("RUN2", "large")):
+                    line = line.replace(name, self.reports[run]["run_id"])
+                with self.subTest(line):
+                    self.run_([MEMTRACE, *shlex.split(line)], status=status)
 
 
 class Growth(Case):
