@@ -28,6 +28,7 @@ struct classifier {
 	const struct device *device;
 	const struct tables *tables;
 	uint64_t end_ns;
+	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
 	struct lines lines[ARRAY_SIZE(by_line)];
 	bytes workspace; /* cuBLAS's, as the environment asks for it; 0 unknown */
 };
@@ -67,6 +68,18 @@ static size_t after_backward(const struct classifier *c, const struct span *s)
 	return i;
 }
 
+/* Where the backward pass leaves no gradients of its own, they live in the buckets. */
+static void find_buckets(struct classifier *c, const struct lives *l)
+{
+	bytes buckets = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (place_makes(tables_place_flags(c->tables, l->list[i].born.place)) ==
+		    MAKES_BUCKETS)
+			buckets = bytes_add(buckets, l->list[i].born.bytes);
+	c->buckets_are_gradients = c->device->outlived < buckets / 2;
+}
+
 static void find_lines(struct classifier *c, const struct lives *l)
 {
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
@@ -88,6 +101,8 @@ static enum makes makes_of(const struct classifier *c, const struct place_info *
 {
 	enum makes m = place_makes(p->flags);
 
+	if (m == MAKES_BUCKETS && c->buckets_are_gradients)
+		return MAKES_GRADIENTS;
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
 		if (m == by_line[k].kind)
 			return c->lines[k].least == c->lines[k].most ? by_line[k].alone
@@ -259,6 +274,7 @@ void classify(struct lives *l, const struct device *d, const struct tables *t, u
 
 	c.workspace = 33554432;
 	find_lines(&c, l);
+	find_buckets(&c, l);
 	for (size_t i = 0; i < l->count; i++) {
 		struct facts f = facts_of(&c, &l->list[i]);
 

@@ -83,6 +83,7 @@ struct device {
 	uint64_t failures_seen;
 	int last_failure_open; /* nothing was handed out since */
 
+	bytes outlived; /* made by backward passes, and not freed by them */
 	bytes final_bytes;
 	uint64_t final_blocks;
 	struct mt_record *live; /* the final live set by address, if asked for */
