@@ -117,6 +117,14 @@ static char *inner_of(struct builder *b, const struct group *g)
 	return buf_take(&text);
 }
 
+static char *module_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_module(&b->trace->tables, g->place, &text);
+	return buf_take(&text);
+}
+
 static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
 {
 	struct stacks to = { .bytes = s->bytes,
@@ -131,6 +139,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 			.stack = xstrdup(stack_of(b, g->place, g->thread)),
 			.label = label_of(b, g),
 			.inner = inner_of(b, g),
+			.module = module_of(b, g),
 			.bytes = g->bytes,
 			.smallest = g->smallest,
 			.largest = g->largest,
