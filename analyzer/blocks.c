@@ -297,8 +297,8 @@ static void count_final(const struct blocks *b, int device)
 
 	for (size_t i = 0; i <= b->live.mask; i++)
 		if (is_tensor(b, &b->live.slots[i], device)) {
-			d->final_bytes = bytes_add(d->final_bytes, b->live.slots[i].bytes);
-			d->final_blocks++;
+			d->final.bytes = bytes_add(d->final.bytes, b->live.slots[i].bytes);
+			d->final.blocks++;
 			if (b->tables->thread_flags[b->live.slots[i].thread] & THREAD_AUTOGRAD)
 				account_add(&d->outlived, b->live.slots[i].bytes);
 		}

@@ -468,8 +468,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.events = d->events + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
-	r.final_bytes = d->final_bytes;
-	r.final_blocks = d->final_blocks;
+	r.final_bytes = d->final.bytes;
+	r.final_blocks = d->final.blocks;
 	add_meta(b);
 	add_warnings(b);
 	add_peaks(b, d, running, incomplete);
