@@ -27,6 +27,7 @@ struct blocks {
 	struct stop *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no younger block is followed */
+	int quiet;                  /* nothing was made since the last stop */
 };
 
 /* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
@@ -161,6 +162,7 @@ static void look_at_stop(struct blocks *b, struct stop *s)
 		return;
 	}
 	b->followed[b->followed_count++] = s;
+	b->quiet = 1;
 	if (s->lives.until_ns > b->followed_until_ns)
 		b->followed_until_ns = s->lives.until_ns;
 }
@@ -169,7 +171,7 @@ static void end_lives(const struct blocks *b, const struct mt_record *was,
 		      const struct mt_record *by)
 {
 	for (size_t i = 0; i < b->followed_count; i++)
-		lives_end(&b->followed[i]->lives, was, by);
+		lives_end(&b->followed[i]->lives, was, by, b->quiet);
 }
 
 static inline void freed(const struct blocks *b, const struct mt_record *was,
@@ -196,12 +198,14 @@ static void apply(struct blocks *b, const struct mt_record *r, size_t count, siz
 				      r[i + PREFETCH].address);
 		if (!alloc || !walk_is_sound(&r[i]))
 			continue;
-		if (alloc == r[i].kind)
+		if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_add(&b->live, &r[i]);
-		else if (!live_take(&b->live, alloc, r[i].address, &was))
+			b->quiet = 0;
+		} else if (!live_take(&b->live, alloc, r[i].address, &was)) {
 			b->replay->frees_unknown++;
-		else
+		} else {
 			freed(b, &was, &r[i]);
+		}
 	}
 }
 
