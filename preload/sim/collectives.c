@@ -1,0 +1,193 @@
+/* NCCL's collectives between the ranks of one job on this machine. Payloads up to 64 KiB really
+ * travel, and small reductions are computed; larger ones return at once, because only kernels would
+ * read them. The data is there when the call returns; when the program may see it is the streams'
+ * affair (stream.c). */
+#include "nccl.h"
+
+#include <string.h>
+
+enum { OPERATION_AVG = 4, OPERATION_OWN = 5 };
+
+/* ---- reductions with a factor of the caller's */
+
+static double factors[256];
+static _Atomic unsigned last_factor;
+
+NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int residence,
+     struct comm *comm)
+{
+	(void)residence, (void)comm; /* a device scalar is readable here */
+	unsigned slot = last_factor++ % LENGTH(factors);
+	factors[slot] = reduce_number(scalar, type);
+	*operation = OPERATION_OWN + (int)slot;
+	return NCCL_OK;
+}
+
+static void finish(void *data, size_t count, int type, int operation, const struct comm *comm)
+{
+	if (operation == OPERATION_AVG)
+		reduce_scale(data, count, type, 1.0 / comm->ranks);
+	else if (operation >= OPERATION_OWN)
+		reduce_scale(data, count, type,
+			     factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)]);
+}
+
+/* ---- collectives */
+
+/* More of the same in a gather would only cost host memory. */
+#define MIRROR_MAX MIB(1)
+
+static const char *slot_of(struct comm *comm, int rank, const void *own)
+{
+	return comm->shared ? comm_slot(comm, rank) : own;
+}
+
+static int exchange(struct comm *comm, const char *name, enum call call, size_t bytes, int detail,
+		    const void *data, size_t published)
+{
+	struct announcement what = { call, bytes, (uint64_t)(int64_t)detail, 0 };
+	return comm->shared ? comm_exchange(comm, name, what, data, published) : NCCL_OK;
+}
+
+NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
+     void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclAllGather", bytes, &result))
+		return result;
+	result = exchange(comm, "ncclAllGather", ALL_GATHER, bytes, 0, from, bytes);
+	for (int i = 0; !result && i < comm->ranks; i++)
+		if (!comm_played(comm) || i == comm->rank ||
+		    bytes * (size_t)comm->ranks <= MIRROR_MAX)
+			memmove((char *)to + (size_t)i * bytes, slot_of(comm, i, from), bytes);
+	return nccl_leave(comm, result);
+}
+
+/* Reduces everybody's `count` elements, which begin at `offset` in what was published, into `to`.
+ */
+static void reduce(struct comm *comm, const void *own, size_t offset, void *to, size_t count,
+		   int type, int operation)
+{
+	char sum[PAYLOAD];
+	size_t bytes = count * reduce_size(type);
+	memcpy(sum, slot_of(comm, 0, own) + offset, bytes);
+	for (int i = 1; i < comm->ranks; i++)
+		reduce_into(sum, slot_of(comm, i, own) + offset, count, type, operation);
+	finish(sum, count, type, operation, comm);
+	memcpy(to, sum, bytes);
+}
+
+/* 8-bit floats are left as they are, which a caller that reads them must be told. */
+static bool reducible(int type, int operation, const char *name)
+{
+	return reduce_known(type, operation) || sim_refuse(LIB_nccl, name) < 0;
+}
+
+NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int operation,
+     struct comm *comm, void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclAllReduce", bytes, &result))
+		return result;
+	if (!reducible(type, operation, "ncclAllReduce of this type"))
+		return nccl_leave(comm, NCCL_INVALID_USAGE);
+	result = exchange(comm, "ncclAllReduce", ALL_REDUCE, bytes, operation, from, bytes);
+	if (!result)
+		reduce(comm, from, 0, to, count, type, operation);
+	return nccl_leave(comm, result);
+}
+NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int operation, int root,
+     struct comm *comm, void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclReduce", bytes, &result))
+		return result;
+	if (!reducible(type, operation, "ncclReduce of this type"))
+		return nccl_leave(comm, NCCL_INVALID_USAGE);
+	result = exchange(comm, "ncclReduce", REDUCE, bytes, root, from, bytes);
+	if (!result && comm->rank == root)
+		reduce(comm, from, 0, to, count, type, operation);
+	return nccl_leave(comm, result);
+}
+NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type, int operation,
+     struct comm *comm, void *stream)
+{
+	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclReduceScatter", bytes, &result))
+		return result;
+	if (!reducible(type, operation, "ncclReduceScatter of this type"))
+		return nccl_leave(comm, NCCL_INVALID_USAGE);
+	result = exchange(comm, "ncclReduceScatter", REDUCE_SCATTER, bytes, operation, from, bytes);
+	if (!result)
+		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
+	return nccl_leave(comm, result);
+}
+NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclBroadcast", bytes, &result))
+		return result;
+	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
+			  comm->rank == root ? bytes : 0);
+	if (!result && (from || !comm_played(comm)))
+		memmove(to, slot_of(comm, root, from), bytes);
+	return nccl_leave(comm, result);
+}
+NCCL(int, ncclBcast, void *data, size_t count, int type, int root, struct comm *comm, void *stream)
+{
+	return ncclBroadcast(data, data, count, type, root, comm, stream);
+}
+NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, struct comm *comm,
+     void *stream)
+{
+	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclAlltoAll", bytes, &result))
+		return result;
+	result = exchange(comm, "ncclAlltoAll", ALL_TO_ALL, bytes, 0, from, bytes);
+	for (int i = 0; !result && i < comm->ranks; i++)
+		memmove((char *)to + (size_t)i * part,
+			slot_of(comm, i, from) +
+				(size_t)(comm_played(comm) ? i : comm->rank) * part,
+			part);
+	return nccl_leave(comm, result);
+}
+NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclGather", bytes, &result))
+		return result;
+	result = exchange(comm, "ncclGather", GATHER, bytes, root, from, bytes);
+	for (int i = 0; !result && comm->rank == root && i < comm->ranks; i++)
+		memmove((char *)to + (size_t)i * bytes, slot_of(comm, i, from), bytes);
+	return nccl_leave(comm, result);
+}
+NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
+{
+	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
+	int result;
+	stream_work(stream);
+	if (nccl_enter(comm, "ncclScatter", bytes, &result))
+		return result;
+	result = exchange(comm, "ncclScatter", SCATTER, bytes, root, from,
+			  comm->rank == root ? bytes : 0);
+	if (!result && (comm->rank == root || !comm_played(comm)))
+		memmove(to, slot_of(comm, root, from) + part * (size_t)comm->rank, part);
+	return nccl_leave(comm, result);
+}
