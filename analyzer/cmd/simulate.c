@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_GPUS 8
@@ -164,7 +165,8 @@ static int print_commands(const struct options *o, const struct simulation *s)
 	int status;
 
 	for (size_t i = 0; i < s->rank_count; i++) {
-		buf_puts(&b, "memtrace simulate -o");
+		buf_addf(&b, "TORCHELASTIC_RUN_ID=simulate-%lld-%d memtrace simulate -o",
+			 (long long)time(NULL), (int)getpid());
 		put_quoted(&b, s->directory);
 		if (o->gpu)
 			buf_addf(&b, " --gpu %s", o->gpu);

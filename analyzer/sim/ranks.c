@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "sim/ranks.h"
 
 #include "launch.h"
@@ -45,6 +46,31 @@ static void set_number(const char *name, int value)
 	setenv(name, text, 1);
 }
 
+/* Of a job array's task that we may be ourselves: the ranks are not its. */
+static void forget_slurm(void)
+{
+	for (size_t i = 0; environ[i];) {
+		char *name = strndup(environ[i], strcspn(environ[i], "="));
+
+		if (!strncmp(environ[i], "SLURM_", 6) && name)
+			unsetenv(name);
+		else
+			i++;
+		free(name);
+	}
+}
+
+/* All ranks of a simulation are one run. Ranks that are simulated by several of us (a job array) are given the run's name. */
+static void name_run(void)
+{
+	const char *given = getenv("TORCHELASTIC_RUN_ID");
+	char name[64];
+
+	snprintf(name, sizeof(name), "simulate-%lld-%d", (long long)time(NULL), (int)getpid());
+	if (!given || !*given || !strcmp(given, "none"))
+		setenv("TORCHELASTIC_RUN_ID", name, 1);
+}
+
 static void set_slurm(const struct simulation *s, int rank)
 {
 	set_number("SLURM_PROCID", rank);
@@ -75,12 +101,12 @@ static void set_rank(const struct simulation *s, const struct worker *w, int ran
 	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
 	setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
 	setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
-	setenv("TORCHELASTIC_RUN_ID", "none", 1);
 	setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
 	setenv("OMP_NUM_THREADS", "1", 0);
 	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
 	setenv("PYTHONFAULTHANDLER", "1", 0);
 	setenv("CUDASIM_ALONE", "1", 1);
+	forget_slurm();
 	if (w->is_slurm)
 		set_slurm(s, rank);
 }
@@ -281,6 +307,8 @@ int simulation_run(const struct simulation *s, struct outcome *outcomes, struct 
 
 	if (!helper)
 		return -1;
+	if (!s->whole)
+		name_run();
 	status = s->whole ? 0 : launcher_parse(s->command, helper, &w, e);
 	if (!status)
 		status = run_all(s, &w, outcomes, e);
