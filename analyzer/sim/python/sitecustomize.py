@@ -116,8 +116,27 @@ def leave_objects_alone(c10d):
     wrap("scatter_object_list", "src", "group_src", scattered)
 
 
+def make_groups_by_rank(c10d):
+    """A group that is split off its parent tells NCCL neither its size nor its members; one made for itself does."""
+    if hasattr(c10d, "_get_split_source"):
+        c10d._get_split_source = lambda *_: None
+    if not hasattr(c10d, "split_group"):
+        return
+
+    def split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, **_):
+        parent = parent_pg or c10d._get_default_group()
+        members = c10d.get_process_group_ranks(parent)
+        for ranks in split_ranks or []:
+            if c10d.get_rank(parent) in ranks:
+                return c10d.new_group([members[r] for r in ranks], timeout=timeout, pg_options=pg_options, group_desc=group_desc)
+        return None
+    split_group.__doc__ = c10d.split_group.__doc__
+    c10d.split_group = split_group
+
+
 def play_absent_ranks(c10d):
     leave_objects_alone(c10d)
+    make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
         c10d.ProcessGroupGloo = played_gloo(c10d)
 
