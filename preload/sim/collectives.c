@@ -49,20 +49,35 @@ static int exchange(struct comm *comm, const char *name, enum call call, size_t 
 	return comm->shared ? comm_exchange(comm, name, what, data, published) : NCCL_OK;
 }
 
-NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
-     void *stream)
+static size_t piece(size_t bytes, size_t at)
 {
-	size_t bytes = count * reduce_size(type);
+	return bytes - at < PAYLOAD ? bytes - at : PAYLOAD;
+}
+
+/* `apart`: from one rank's data to the next in `to`. */
+static int gather_all(const char *from, char *to, size_t bytes, size_t apart, struct comm *comm)
+{
 	int result;
-	stream_work(stream);
 	if (nccl_enter(comm, "ncclAllGather", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclAllGather", ALL_GATHER, bytes, 0, from, bytes);
 	for (int i = 0; !result && i < comm->ranks; i++)
 		if (!comm_played(comm) || i == comm->rank ||
 		    bytes * (size_t)comm->ranks <= MIRROR_MAX)
-			memmove((char *)to + (size_t)i * bytes, slot_of(comm, i, from), bytes);
+			memmove(to + (size_t)i * apart, slot_of(comm, i, from), bytes);
 	return nccl_leave(comm, result);
+}
+
+NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
+     void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result = NCCL_OK;
+	stream_work(stream);
+	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
+		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
+				    bytes, comm);
+	return result;
 }
 
 /* Reduces everybody's `count` elements, which begin at `offset` in what was published, into `to`.
@@ -130,12 +145,9 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
 	return nccl_leave(comm, result);
 }
-NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
-     struct comm *comm, void *stream)
+static int broadcast(const char *from, char *to, size_t bytes, int root, struct comm *comm)
 {
-	size_t bytes = count * reduce_size(type);
 	int result;
-	stream_work(stream);
 	if (nccl_enter(comm, "ncclBroadcast", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
@@ -143,6 +155,18 @@ NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int
 	if (!result && (from || !comm_played(comm)))
 		memmove(to, slot_of(comm, root, from), bytes);
 	return nccl_leave(comm, result);
+}
+
+NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result = NCCL_OK;
+	stream_work(stream);
+	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
+		result = broadcast(from ? (const char *)from + at : NULL, (char *)to + at,
+				   piece(bytes, at), root, comm);
+	return result;
 }
 NCCL(int, ncclBcast, void *data, size_t count, int type, int root, struct comm *comm, void *stream)
 {
