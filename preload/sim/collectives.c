@@ -4,6 +4,7 @@
  * affair (stream.c). */
 #include "nccl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPERATION_AVG = 4, OPERATION_OWN = 5 };
@@ -145,6 +146,43 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
 	return nccl_leave(comm, result);
 }
+/* Broadcasts of one group whose root is played and that leave the buffer as it is: PyTorch gathers
+ * into a list so, with a broadcast a rank. They get what this rank broadcasts in that group. */
+struct grouped {
+	struct comm *comm;
+	char *data;
+	size_t bytes;
+	bool own;
+};
+static _Thread_local struct grouped *grouped;
+static _Thread_local size_t grouped_count, grouped_capacity;
+
+static void remember(struct grouped g)
+{
+	if (grouped_count == grouped_capacity) {
+		size_t more = grouped_capacity ? grouped_capacity * 2 : 64;
+		struct grouped *grown = realloc(grouped, more * sizeof *grown);
+		if (!grown)
+			return;
+		grouped = grown;
+		grouped_capacity = more;
+	}
+	grouped[grouped_count++] = g;
+}
+
+void collectives_group_end(void)
+{
+	for (size_t i = 0; i < grouped_count; i++) {
+		const struct grouped *g = &grouped[i], *own = grouped;
+		while (own < grouped + grouped_count &&
+		       (!own->own || own->comm != g->comm || own->bytes != g->bytes))
+			own++;
+		if (!g->own && own < grouped + grouped_count)
+			memmove(g->data, own->data, g->bytes);
+	}
+	grouped_count = 0;
+}
+
 static int broadcast(const char *from, char *to, size_t bytes, int root, struct comm *comm)
 {
 	int result;
@@ -154,6 +192,9 @@ static int broadcast(const char *from, char *to, size_t bytes, int root, struct 
 			  comm->rank == root ? bytes : 0);
 	if (!result && (from || !comm_played(comm)))
 		memmove(to, slot_of(comm, root, from), bytes);
+	bool own = comm->rank == root;
+	if (comm_played(comm) && nccl_in_group() && (own || !from || from == to))
+		remember((struct grouped){ comm, to, bytes, own });
 	return nccl_leave(comm, result);
 }
 

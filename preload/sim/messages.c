@@ -10,6 +10,11 @@ static _Thread_local struct message *queue;
 static _Thread_local size_t queued;
 static _Thread_local int depth;
 
+bool nccl_in_group(void)
+{
+	return depth;
+}
+
 /* Once a communicator: a schedule repeats them. */
 static void left_alone(struct message *m)
 {
@@ -135,7 +140,10 @@ NCCL(int, ncclGroupEnd, void)
 {
 	if (!depth)
 		return NCCL_INVALID_USAGE;
-	if (--depth || !queued)
+	if (--depth)
+		return NCCL_OK;
+	collectives_group_end();
+	if (!queued)
 		return NCCL_OK;
 	size_t count = (size_t)pair_own(queue, queued);
 	queued = 0;

@@ -32,4 +32,7 @@ static inline bool nccl_travels(size_t bytes, int type)
 int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);
 int nccl_leave(struct comm *comm, int result);
 
+bool nccl_in_group(void);
+void collectives_group_end(void);
+
 #endif
