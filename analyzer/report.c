@@ -35,6 +35,7 @@ static void stacks_cut(struct stacks *s, size_t keep)
 		free(s->rows[s->count - 1].stack);
 		free(s->rows[s->count - 1].label);
 		free(s->rows[s->count - 1].inner);
+		free(s->rows[s->count - 1].module);
 	}
 }
 

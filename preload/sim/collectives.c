@@ -4,6 +4,7 @@
  * affair (stream.c). */
 #include "nccl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { OPERATION_AVG = 4, OPERATION_OWN = 5 };
@@ -49,20 +50,35 @@ static int exchange(struct comm *comm, const char *name, enum call call, size_t 
 	return comm->shared ? comm_exchange(comm, name, what, data, published) : NCCL_OK;
 }
 
-NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
-     void *stream)
+static size_t piece(size_t bytes, size_t at)
 {
-	size_t bytes = count * reduce_size(type);
+	return bytes - at < PAYLOAD ? bytes - at : PAYLOAD;
+}
+
+/* `apart`: from one rank's data to the next in `to`. */
+static int gather_all(const char *from, char *to, size_t bytes, size_t apart, struct comm *comm)
+{
 	int result;
-	stream_work(stream);
 	if (nccl_enter(comm, "ncclAllGather", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclAllGather", ALL_GATHER, bytes, 0, from, bytes);
 	for (int i = 0; !result && i < comm->ranks; i++)
 		if (!comm_played(comm) || i == comm->rank ||
 		    bytes * (size_t)comm->ranks <= MIRROR_MAX)
-			memmove((char *)to + (size_t)i * bytes, slot_of(comm, i, from), bytes);
+			memmove(to + (size_t)i * apart, slot_of(comm, i, from), bytes);
 	return nccl_leave(comm, result);
+}
+
+NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
+     void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result = NCCL_OK;
+	stream_work(stream);
+	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
+		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
+				    bytes, comm);
+	return result;
 }
 
 /* Reduces everybody's `count` elements, which begin at `offset` in what was published, into `to`.
@@ -130,19 +146,68 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
 	return nccl_leave(comm, result);
 }
-NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
-     struct comm *comm, void *stream)
+/* Broadcasts of one group whose root is played and that leave the buffer as it is: PyTorch gathers
+ * into a list so, with a broadcast a rank. They get what this rank broadcasts in that group. */
+struct grouped {
+	struct comm *comm;
+	char *data;
+	size_t bytes;
+	bool own;
+};
+static _Thread_local struct grouped *grouped;
+static _Thread_local size_t grouped_count, grouped_capacity;
+
+static void remember(struct grouped g)
 {
-	size_t bytes = count * reduce_size(type);
+	if (grouped_count == grouped_capacity) {
+		size_t more = grouped_capacity ? grouped_capacity * 2 : 64;
+		struct grouped *grown = realloc(grouped, more * sizeof *grown);
+		if (!grown)
+			return;
+		grouped = grown;
+		grouped_capacity = more;
+	}
+	grouped[grouped_count++] = g;
+}
+
+void collectives_group_end(void)
+{
+	for (size_t i = 0; i < grouped_count; i++) {
+		const struct grouped *g = &grouped[i], *own = grouped;
+		while (own < grouped + grouped_count &&
+		       (!own->own || own->comm != g->comm || own->bytes != g->bytes))
+			own++;
+		if (!g->own && own < grouped + grouped_count)
+			memmove(g->data, own->data, g->bytes);
+	}
+	grouped_count = 0;
+}
+
+static int broadcast(const char *from, char *to, size_t bytes, int root, struct comm *comm)
+{
 	int result;
-	stream_work(stream);
 	if (nccl_enter(comm, "ncclBroadcast", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
 			  comm->rank == root ? bytes : 0);
 	if (!result && (from || !comm_played(comm)))
 		memmove(to, slot_of(comm, root, from), bytes);
+	bool own = comm->rank == root;
+	if (comm_played(comm) && nccl_in_group() && (own || !from || from == to))
+		remember((struct grouped){ comm, to, bytes, own });
 	return nccl_leave(comm, result);
+}
+
+NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
+     struct comm *comm, void *stream)
+{
+	size_t bytes = count * reduce_size(type);
+	int result = NCCL_OK;
+	stream_work(stream);
+	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
+		result = broadcast(from ? (const char *)from + at : NULL, (char *)to + at,
+				   piece(bytes, at), root, comm);
+	return result;
 }
 NCCL(int, ncclBcast, void *data, size_t count, int type, int root, struct comm *comm, void *stream)
 {

@@ -138,7 +138,7 @@ static bool parse_wrapped(struct operation *o, const char *types, unsigned choic
 	enum number_type scalar = left_scalar ? left : right;
 	o->inputs = 1;
 	o->in[0] = left_scalar ? right : left;
-	o->scalar = number_load(o->state + round_up(choice, number_size(scalar)), scalar);
+	o->scalar = number_exact(o->state + round_up(choice, number_size(scalar)), scalar);
 	return true;
 }
 
@@ -201,8 +201,8 @@ static bool parse_lambda(struct operation *o)
 			o->out = NUMBER_BOOL;
 		if (o->apply == compare) {
 			memcpy(&o->choice, o->state, sizeof o->choice);
-			o->scalar = number_load(o->state + round_up(4, number_size(o->in[0])),
-						o->in[0]);
+			o->scalar = number_exact(o->state + round_up(4, number_size(o->in[0])),
+						 o->in[0]);
 			o->out = NUMBER_BOOL;
 		}
 		const char *to = strstr(o->functor, "converting_copy_kernel_cuda<");
@@ -221,7 +221,7 @@ static bool parse(struct operation *o)
 		o->out = launch_type(type + strlen("FillFunctor<"));
 		o->apply = fill;
 		o->copies = true;
-		o->scalar = number_load(o->state, o->out);
+		o->scalar = number_exact(o->state, o->out);
 		return o->out;
 	}
 	bool self = (type = strstr(o->functor, "CUDAFunctorOnSelf_add<"));
@@ -230,9 +230,9 @@ static bool parse(struct operation *o)
 		o->inputs = self ? 1 : 2;
 		o->apply = add;
 		if (o->out) /* (other, alpha), or alpha alone */
-			o->scalar = number_load(o->state, o->out);
+			o->scalar = number_exact(o->state, o->out);
 		if (self && o->out)
-			o->scalar *= number_load(o->state + number_size(o->out), o->out);
+			o->scalar *= number_exact(o->state + number_size(o->out), o->out);
 		return o->out;
 	}
 	return parse_binary(o) || parse_lambda(o);

@@ -121,7 +121,7 @@ static cudaError_t launch(const void *function, dim3 grid, void **arguments, cud
 	if (error)
 		return rt(error);
 	stream_work(stream);
-	kernel_run(function, arguments, grid.x);
+	kernel_run(function, arguments, grid.x, grid.y);
 	return cudaSuccess;
 }
 

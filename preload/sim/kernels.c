@@ -136,12 +136,12 @@ static void tell(const void *host)
 			kernel->name);
 }
 
-void kernel_run(const void *host, void **arguments, unsigned grid)
+void kernel_run(const void *host, void **arguments, unsigned columns, unsigned rows)
 {
 	struct kernel kernel;
 	if (!find(host, &kernel) || !kernel.compute)
 		return;
-	struct launch l = { kernel.name, arguments, grid };
+	struct launch l = { kernel.name, arguments, columns, rows };
 	if (!kernel.compute(&l))
 		tell(host);
 }

@@ -8,13 +8,13 @@
 /* `host` is the address that a program launches by, `name` the mangled name: it stays readable. */
 void kernel_register(const void *host, const char *name);
 bool kernel_registered(const char *part); /* any kernel whose mangled name has it */
-void kernel_run(const void *host, void **arguments, unsigned grid);
+void kernel_run(const void *host, void **arguments, unsigned columns, unsigned rows);
 
 /* A launch of a kernel that kernels.def names. */
 struct launch {
 	const char *name; /* demangled */
 	void **arguments;
-	unsigned grid;
+	unsigned columns, rows; /* of its grid of blocks */
 };
 
 /* Elements, at most, that are computed: of integers, which decide sizes, and of floats, which only

@@ -10,6 +10,11 @@ static _Thread_local struct message *queue;
 static _Thread_local size_t queued;
 static _Thread_local int depth;
 
+bool nccl_in_group(void)
+{
+	return depth;
+}
+
 /* Once a communicator: a schedule repeats them. */
 static void left_alone(struct message *m)
 {
@@ -79,20 +84,11 @@ static int pair_own(struct message *messages, size_t count)
 	return (int)kept;
 }
 
-static int post(struct comm *comm, void *data, size_t count, int type, int peer, bool receive)
+static int post_one(struct message message)
 {
-	size_t bytes = count * reduce_size(type);
-	if (!comm || peer < 0 || peer >= comm->ranks)
-		return NCCL_INVALID_ARGUMENT;
-	sim_log("%s: %zu bytes, rank %d, peer %d", receive ? "ncclRecv" : "ncclSend", bytes,
-		comm->rank, peer);
-	if (bytes > PAYLOAD || !bytes)
-		return NCCL_OK;
-	struct message message = {
-		.comm = comm, .data = data, .bytes = bytes, .peer = peer, .receive = receive
-	};
 	if (!depth)
-		return peer == comm->rank ? NCCL_INVALID_USAGE : run_messages(&message, 1);
+		return message.peer == message.comm->rank ? NCCL_INVALID_USAGE
+							  : run_messages(&message, 1);
 	if (!queue)
 		queue = malloc(MESSAGES * sizeof *queue);
 	if (!queue || queued == MESSAGES) {
@@ -102,6 +98,26 @@ static int post(struct comm *comm, void *data, size_t count, int type, int peer,
 	}
 	queue[queued++] = message;
 	return NCCL_OK;
+}
+
+static int post(struct comm *comm, void *data, size_t count, int type, int peer, bool receive)
+{
+	size_t bytes = count * reduce_size(type);
+	if (!comm || peer < 0 || peer >= comm->ranks)
+		return NCCL_INVALID_ARGUMENT;
+	sim_log("%s: %zu bytes, rank %d, peer %d", receive ? "ncclRecv" : "ncclSend", bytes,
+		comm->rank, peer);
+	if (!nccl_travels(bytes, type))
+		return NCCL_OK;
+	int error = NCCL_OK;
+	for (size_t at = 0; at < bytes && !error; at += PAYLOAD)
+		error = post_one(
+			(struct message){ .comm = comm,
+					  .data = (char *)data + at,
+					  .bytes = bytes - at < PAYLOAD ? bytes - at : PAYLOAD,
+					  .peer = peer,
+					  .receive = receive });
+	return error;
 }
 
 NCCL(int, ncclSend, const void *data, size_t count, int type, int peer, struct comm *comm,
@@ -124,7 +140,10 @@ NCCL(int, ncclGroupEnd, void)
 {
 	if (!depth)
 		return NCCL_INVALID_USAGE;
-	if (--depth || !queued)
+	if (--depth)
+		return NCCL_OK;
+	collectives_group_end();
+	if (!queued)
 		return NCCL_OK;
 	size_t count = (size_t)pair_own(queue, queued);
 	queued = 0;

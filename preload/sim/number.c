@@ -40,11 +40,6 @@ int number_floating(enum number_type type)
 	return types[type].floating;
 }
 
-static number bounded(double value)
-{
-	return __builtin_isfinite(value) ? value : 0;
-}
-
 #define LOAD(id, ctype)                           \
 	case id: {                                \
 		ctype value;                      \
@@ -52,7 +47,7 @@ static number bounded(double value)
 		return value;                     \
 	}
 
-number number_load(const void *at, enum number_type type)
+number number_exact(const void *at, enum number_type type)
 {
 	uint16_t half;
 	float single;
@@ -69,19 +64,25 @@ number number_load(const void *at, enum number_type type)
 		return *(const unsigned char *)at != 0;
 	case NUMBER_HALF:
 		memcpy(&half, at, 2);
-		return bounded(reduce_from_half(half));
+		return reduce_from_half(half);
 	case NUMBER_BFLOAT16:
 		memcpy(&half, at, 2);
-		return bounded(reduce_from_bfloat16(half));
+		return reduce_from_bfloat16(half);
 	case NUMBER_FLOAT:
 		memcpy(&single, at, 4);
-		return bounded(single);
+		return single;
 	case NUMBER_DOUBLE:
 		memcpy(&wide, at, 8);
-		return bounded(wide);
+		return wide;
 	default:
 		return 0;
 	}
+}
+
+number number_load(const void *at, enum number_type type)
+{
+	number value = number_exact(at, type);
+	return __builtin_isfinite(value) ? value : 0;
 }
 
 #define STORE(id, ctype)                            \

@@ -33,6 +33,7 @@ enum number_type number_named(const char *text, size_t length);
 enum number_type number_of_scalar(int scalar_type);
 size_t number_size(enum number_type type);
 int number_floating(enum number_type type);
+number number_exact(const void *at, enum number_type type);
 /* Infinities and NaNs, which only data that no kernel wrote has here, read as 0. */
 number number_load(const void *at, enum number_type type);
 void number_store(void *at, enum number_type type, number value);

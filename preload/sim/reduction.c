@@ -171,7 +171,7 @@ bool compute_count(const struct launch *l)
 	enum number_type type;
 	int *out = *(int **)l->arguments[1], total = 0;
 	uint64_t items = *(unsigned *)l->arguments[2];
-	unsigned parts = strstr(l->name, "SingleTile") ? 1 : l->grid;
+	unsigned parts = strstr(l->name, "SingleTile") ? 1 : l->columns;
 	if (!launch_device(out, parts * sizeof *out))
 		return false;
 	memset(out, 0, parts * sizeof *out);

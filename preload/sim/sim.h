@@ -177,6 +177,8 @@ void *handle_new(void);
 /* ---- stream.c */
 
 void stream_work(void *stream); /* a kernel, copy or fill was queued */
+void stream_copied(void *stream, const void *to, bool blocking);
+int device_synchronize(void);
 
 /* ---- calls.c */
 

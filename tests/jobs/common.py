@@ -31,16 +31,16 @@ OPTIMIZERS = {
 
 
 def options(**defaults):
-    """The options that every job has; a job adds its own and calls parse_args()."""
+    """The options that every job has, also under Megatron-core's names; a job adds its own and calls parse_args()."""
     p = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--layers", type=int, default=4)
-    p.add_argument("--hidden", type=int, default=512)
-    p.add_argument("--heads", type=int, default=8)
-    p.add_argument("--kv-heads", type=int, help="grouped-query attention; default: as many as heads")
-    p.add_argument("--ffn", type=int, help="default: four times the hidden size")
-    p.add_argument("--vocab", type=int, default=32000)
-    p.add_argument("--seq", type=int, default=512)
-    p.add_argument("--micro-batch", type=int, default=2)
+    p.add_argument("--layers", "--num-layers", type=int, default=4)
+    p.add_argument("--hidden", "--hidden-size", type=int, default=512)
+    p.add_argument("--heads", "--num-attention-heads", type=int, default=8)
+    p.add_argument("--kv-heads", "--num-query-groups", type=int, help="grouped-query attention; default: as many as heads")
+    p.add_argument("--ffn", "--ffn-hidden-size", type=int, help="default: four times the hidden size")
+    p.add_argument("--vocab", "--padded-vocab-size", type=int, default=32000)
+    p.add_argument("--seq", "--seq-length", type=int, default=512)
+    p.add_argument("--micro-batch", "--micro-batch-size", type=int, default=2)
     p.add_argument("--accumulate", type=int, default=1, help="micro batches a step")
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--dtype", default="bf16", choices=("fp32", "fp16", "bf16", "bf16_pure"),

@@ -25,10 +25,11 @@ RECOMPUTE = {"none": {}, "selective": {"recompute_granularity": "selective"},
 
 def arguments():
     p = options(layers=8, hidden=1024, heads=16, seq=1024, micro_batch=1, accumulate=4, attention="eager", clip=1.0)
-    for name in ("tp", "pp", "cp", "ep", "vpp"):
-        p.add_argument("--" + name, type=int, default=1)
+    for name, megatron in (("tp", "tensor-model"), ("pp", "pipeline-model"), ("cp", "context"), ("ep", "expert-model")):
+        p.add_argument("--" + name, f"--{megatron}-parallel-size", type=int, default=1)
+    p.add_argument("--vpp", type=int, default=1, help="model chunks a pipeline stage")
     p.add_argument("--etp", type=int, default=1, help="tensor parallelism of experts")
-    p.add_argument("--sp", action="store_true", help="sequence parallelism")
+    p.add_argument("--sp", "--sequence-parallel", action="store_true", help="sequence parallelism")
     p.add_argument("--experts", type=int, help="a mixture of so many experts in each layer")
     p.add_argument("--top-k", type=int, default=2)
     p.add_argument("--dispatcher", default="alltoall", choices=("alltoall", "allgather"))

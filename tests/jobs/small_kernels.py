@@ -29,6 +29,8 @@ CASES = {
     "counts": lambda t: [torch.bincount(t.rows, minlength=8)],
     "index": lambda t: [t.grid[t.rows], t.grid[2], t.mask[t.rows]],
     "arange": lambda t: [torch.arange(9, device=t.grid.device), torch.arange(3, 20, 4, device=t.grid.device)],
+    "concatenation": lambda t: [torch.cat([t.counts, t.rows]), torch.stack([t.grid[0], t.grid[1]]), torch.cat([t.grid, t.other], 1), torch.cat([t.grid.t(), t.other.t()]),
+                                torch.cat([t.byte.view(-1)] * 3), torch.cat([t.grid] * 2), torch.cat([t.mask] * 3, 1)],
     "large": lambda t: [torch.tensor((t.grid.repeat(200, 100) > 0).nonzero().shape), t.grid.repeat(300, 300).sum(), t.grid.repeat(300, 300).max()],
     "repeat": lambda t: [torch.tensor(torch.repeat_interleave(t.counts).shape)],
 }

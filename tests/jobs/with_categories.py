@@ -64,10 +64,17 @@ def mark(kind):
     marks.append(entry)
 
 
+def gathered():
+    """Where FSDP1 has whole parameters now"""
+    if "handles" not in state:
+        state["handles"] = [m._handle for m in modules() if getattr(m, "_handle", None) is not None]
+    return addresses(getattr(h.flat_param, "_full_param_padded", None) for h in state["handles"])
+
+
 def note(tensor):
     if tensor.device.type == "cuda" and not isinstance(tensor, torch.nn.Parameter):
         found = addresses([tensor])
-        if found:
+        if found and found[0] not in gathered():
             saved.append([found[0], allocations()])
 
 

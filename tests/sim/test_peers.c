@@ -62,6 +62,23 @@ static void an_absent_root_holds_the_same(void **state)
 	assert_int_equal(ncclCommDestroy(comm), 0);
 }
 
+/* PyTorch's all_gather into a list: a group of broadcasts, one root a rank, each in place but the
+ * rank's own. */
+static void a_list_is_gathered(void **state)
+{
+	(void)state;
+	ncclComm_t comm = world(4, 2);
+	int64_t in = 27, out[4] = { 0 };
+	assert_int_equal(ncclGroupStart(), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(
+			ncclBroadcast(i == 2 ? &in : &out[i], &out[i], 1, INT64, i, comm, NULL), 0);
+	assert_int_equal(ncclGroupEnd(), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(out[i], 27);
+	assert_int_equal(ncclCommDestroy(comm), 0);
+}
+
 /* What comes back of an all-to-all adds up to what was sent. */
 static void counts_stay_balanced(void **state)
 {
@@ -127,6 +144,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rank_has_a_world_to_itself),
 		cmocka_unit_test(an_absent_root_holds_the_same),
+		cmocka_unit_test(a_list_is_gathered),
 		cmocka_unit_test(counts_stay_balanced),
 		cmocka_unit_test(sends_and_receives_return),
 		cmocka_unit_test(splits_have_their_true_sizes),
