@@ -177,7 +177,9 @@ int load_traces(struct loaded *j, char *const *arguments, size_t count, const st
 			       err_set(e, "there is no trace of rank %d here", o->rank);
 	restore_worst(j, o);
 	read_config(j);
-	ranks_relate(&j->report, j->has_config ? &j->config : NULL);
+	/* One file that was named is what was asked for: nothing is missing. */
+	if (j->gather.count > 1 || strcmp(j->gather.paths[0], arguments[0]))
+		ranks_relate(&j->report, j->has_config ? &j->config : NULL);
 	if (j->report.as_job) {
 		j->report.as_job->unread = j->gather.unread;
 		j->report.as_job->unread_count = j->gather.unread_count;

@@ -9,7 +9,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The first two fill caches and states, and the last ends with the process. */
 #define FIRST_STEP 3
@@ -26,7 +25,8 @@ struct verdict {
 	const struct rank *rank; /* the worst one; NULL: none to name */
 	bytes value, limit;
 	int is_over, is_unknown;
-	const char *remark; /* why it is unknown, or NULL */
+	int is_death;       /* `value` was asked for and not to be had; there is no limit */
+	const char *remark; /* what the value is, or why it is unknown; or NULL */
 };
 
 struct verdicts {
@@ -36,7 +36,7 @@ struct verdicts {
 
 static void add(struct verdicts *v, struct verdict x)
 {
-	x.is_over = !x.is_unknown && x.value > x.limit;
+	x.is_over = x.is_death || (!x.is_unknown && x.value > x.limit);
 	v->all[v->count++] = x;
 }
 
@@ -62,8 +62,7 @@ static void check_ooms(struct verdicts *v, const struct report *r)
 		add(v, (struct verdict){ .rule = "out-of-memory",
 					 .rank = x,
 					 .value = rank_oom(x)->requested,
-					 .limit = 0,
-					 .remark = "asked for" });
+					 .is_death = 1 });
 		return;
 	}
 }
@@ -151,11 +150,9 @@ static void add_line(struct buf *b, const struct verdict *v, const struct style 
 		buf_addf(b, "%s\n", v->remark);
 		return;
 	}
-	if (v->remark && !v->limit && v->is_over && !strcmp(v->remark, "asked for")) {
-		buf_puts(b, "asked for ");
-		size_add(b, v->value, style->raw_bytes);
-	} else {
-		size_add(b, v->value, style->raw_bytes);
+	buf_puts(b, v->is_death ? "asked for " : "");
+	size_add(b, v->value, style->raw_bytes);
+	if (!v->is_death) {
 		buf_addf(b, "%s%s, at most ", v->remark ? " " : "", v->remark ? v->remark : "");
 		size_add(b, v->limit, style->raw_bytes);
 	}
@@ -177,7 +174,7 @@ static json_t *verdict_json(const struct verdict *v)
 	set(o, "rule", json_string(v->rule));
 	set(o, "ok", v->is_unknown ? json_null() : json_boolean(!v->is_over));
 	set(o, "bytes", v->is_unknown ? json_null() : json_integer(v->value));
-	set(o, "limit_bytes", json_integer(v->limit));
+	set(o, "limit_bytes", v->is_death ? json_null() : json_integer(v->limit));
 	set(o, "rank",
 	    v->rank && v->rank->rank != NO_RANK ? json_integer(v->rank->rank) : json_null());
 	set(o, "simulated", v->rank ? json_boolean(v->rank->simulated) : json_null());

@@ -41,6 +41,13 @@ static void add_change(struct page *p, struct buf *b, bytes change)
 	page_size(p, b, change < 0 ? -change : change);
 }
 
+/* Less than half a percent is not worth a number. */
+static void add_percent(struct buf *b, double percent)
+{
+	if (percent >= 0.5 || percent <= -0.5)
+		buf_addf(b, "%+.0f %%", percent);
+}
+
 static enum paint paint_of(bytes change)
 {
 	return change > 0 ? PAINT_WARNING : change < 0 ? PAINT_TENSORS : PAINT_NONE;
@@ -68,7 +75,7 @@ static void add_row(struct page *p, struct table *t, const struct item *i)
 	if (change) {
 		add_change(p, &cells[2], change);
 		if (a > 0)
-			buf_addf(&cells[3], "%+.0f %%", 100.0 * (double)change / (double)a);
+			add_percent(&cells[3], 100.0 * (double)change / (double)a);
 	}
 	add_spread(p, &cells[4], i);
 	for (size_t k = 0; k < ARRAY_SIZE(cells); k++) {
