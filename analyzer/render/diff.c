@@ -95,8 +95,9 @@ static int is_shown(const struct item *i)
 static void put_kind(struct page *p, const struct item *items, size_t count)
 {
 	static const struct column columns[] = {
-		{ "A", ALIGN_RIGHT, 0 }, { "B", ALIGN_RIGHT, 0 }, { "change", ALIGN_RIGHT, 0 },
-		{ "", ALIGN_RIGHT, 1 },  { "", ALIGN_LEFT, 0 },   { "runs", ALIGN_LEFT, 2 },
+		{ .title = "A", .align = ALIGN_RIGHT },      { .title = "B", .align = ALIGN_RIGHT },
+		{ .title = "change", .align = ALIGN_RIGHT }, { .title = "", .align = ALIGN_RIGHT, .rank = 1 },
+		{ .title = "", .cut = 1 },                   { .title = "runs", .rank = 2 },
 	};
 	struct table t = { .columns = columns, .column_count = ARRAY_SIZE(columns) };
 	size_t shown = 0, left = 0;
@@ -180,11 +181,7 @@ static void put_limit(struct page *p, const char *over)
 	if (!over)
 		return;
 	buf_puts(p->out, "\n");
-	if (*over)
-		page_paint(p, PAINT_ALARM, "OVER");
-	else
-		buf_puts(p->out, "ok");
-	buf_addf(p->out, "      %s\n", *over ? over : "no peak grew past the limit");
+	page_field(p, *over ? "OVER" : "ok", *over ? over : "no peak grew past the limit", 0);
 }
 
 void diff_text(const struct comparison *c, const char *over, const struct style *style,

@@ -54,10 +54,10 @@ static void add_row(struct page *p, struct table *t, const struct rank *r)
 }
 
 static const struct column rank_columns[] = {
-	{ "rank", ALIGN_RIGHT, 0 },     { "at", ALIGN_LEFT, 4 },        { "host", ALIGN_LEFT, 6 },
-	{ "gpu", ALIGN_RIGHT, 5 },      { "end", ALIGN_LEFT, 0 },       { "allocated", ALIGN_RIGHT, 0 },
-	{ "reserved", ALIGN_RIGHT, 2 }, { "device", ALIGN_RIGHT, 1 },   { "step", ALIGN_RIGHT, 3 },
-	{ "", ALIGN_LEFT, 0 },
+	{ "rank", ALIGN_RIGHT, 0, 0 },     { "at", ALIGN_LEFT, 4, 0 },        { "host", ALIGN_LEFT, 6, 0 },
+	{ "gpu", ALIGN_RIGHT, 5, 0 },      { "end", ALIGN_LEFT, 0, 0 },       { "allocated", ALIGN_RIGHT, 0, 0 },
+	{ "reserved", ALIGN_RIGHT, 2, 0 }, { "device", ALIGN_RIGHT, 1, 0 },   { "step", ALIGN_RIGHT, 3, 0 },
+	{ "", ALIGN_LEFT, 0, 0 },
 };
 
 static int is_outlier(const struct ranks *job, size_t i)
@@ -117,10 +117,10 @@ static void add_members(struct buf *b, const struct report *r, const struct rank
 static void put_groups(struct page *p, const struct report *r)
 {
 	static const struct column columns[] = {
-		{ "stage", ALIGN_RIGHT, 0 },  { "ranks", ALIGN_RIGHT, 0 },
-		{ "median", ALIGN_RIGHT, 0 }, { "least", ALIGN_RIGHT, 2 },
-		{ "most", ALIGN_RIGHT, 1 },   { "by rank", ALIGN_RIGHT, 3 },
-		{ "which", ALIGN_LEFT, 4 },   { "", ALIGN_LEFT, 0 },
+		{ "stage", ALIGN_RIGHT, 0, 0 },  { "ranks", ALIGN_RIGHT, 0, 0 },
+		{ "median", ALIGN_RIGHT, 0, 0 }, { "least", ALIGN_RIGHT, 2, 0 },
+		{ "most", ALIGN_RIGHT, 1, 0 },   { "by rank", ALIGN_RIGHT, 3, 0 },
+		{ "which", ALIGN_LEFT, 4, 0 },   { "", ALIGN_LEFT, 0, 0 },
 	};
 	struct table t = { .columns = columns, .column_count = ARRAY_SIZE(columns) };
 	const struct ranks *job = r->as_job;

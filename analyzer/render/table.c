@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #define BETWEEN 2 /* spaces */
+#define NARROWEST 8 /* that a column is cut to */
 
 void table_cell(struct table *t, enum paint paint, const char *text)
 {
@@ -25,6 +26,17 @@ static size_t width_of(const struct table *t, size_t column)
 	return most && title > most ? title : most;
 }
 
+static void cut_columns(const struct table *t, size_t over, size_t widths[TABLE_COLUMNS])
+{
+	for (size_t c = 0; c < t->column_count; c++)
+		if (t->columns[c].cut && widths[c] > NARROWEST) {
+			size_t least = widths[c] > over ? widths[c] - over : 0;
+
+			widths[c] = least > NARROWEST ? least : NARROWEST;
+			return;
+		}
+}
+
 /* Widths of the columns that are shown, 0 for the others. */
 static void choose(const struct table *t, size_t room, size_t widths[TABLE_COLUMNS])
 {
@@ -41,26 +53,40 @@ static void choose(const struct table *t, size_t room, size_t widths[TABLE_COLUM
 			if (widths[c] && t->columns[c].rank &&
 			    (out == t->column_count || t->columns[c].rank > t->columns[out].rank))
 				out = c;
-		if (out == t->column_count)
+		if (out == t->column_count) {
+			cut_columns(t, total - room - BETWEEN, widths);
 			return;
+		}
 		total -= widths[out] + BETWEEN;
 		widths[out] = 0;
 	}
+}
+
+/* Its first columns, and a mark. */
+static char *cut_text(const struct page *p, const char *text, size_t width)
+{
+	size_t n = 0, columns = 0;
+
+	while (text[n] && (((unsigned char)text[n] & 0xc0) == 0x80 || columns++ < width - 1))
+		n++;
+	return xasprintf("%.*s%s", (int)n, text, p->style->unicode ? "\xe2\x80\xa6" : "~");
 }
 
 /* `due` spaces wait for a text that they are before: no line ends with one. */
 static void put_cell(struct page *p, const struct column *c, const char *text, size_t width,
 		     size_t *due, enum paint paint)
 {
-	size_t pad = width - utf8_width(text);
+	size_t own = utf8_width(text), pad = own < width ? width - own : 0;
+	char *cut = own > width ? cut_text(p, text, width) : NULL;
 
 	if (c->align == ALIGN_RIGHT)
 		*due += pad;
 	if (*text) {
 		buf_addf(p->out, "%*s", (int)*due, "");
 		*due = 0;
-		page_paint(p, paint, text);
+		page_paint(p, paint, cut ? cut : text);
 	}
+	free(cut);
 	*due += (c->align == ALIGN_LEFT ? pad : 0) + BETWEEN;
 }
 

@@ -12,6 +12,7 @@ struct column {
 	const char *title;
 	enum align align;
 	int rank; /* the highest go first where there is no room; 0: stays */
+	int cut;  /* if that is not enough, its texts are cut */
 };
 
 struct table {
