@@ -81,7 +81,7 @@ static struct place_info place_says(const struct tables *t, const struct place *
 		struct said s = frames[p->frames[i]];
 
 		if (info.flags & model)
-			s.flags &= ~(uint32_t)PLACE_NO_GRAD;
+			s.flags &= ~(uint32_t)(PLACE_NO_GRAD | PLACE_EVALUATION);
 		info.flags |= s.flags;
 		if (!(info.flags & model))
 			info.caller = (info.caller ^ p->frames[i]) * 0x9e3779b1u;
