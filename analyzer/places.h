@@ -19,7 +19,7 @@ enum place_flag {
 	PLACE_ZERO_GRAD = 1 << 9,
 	PLACE_SAVING = 1 << 10,
 	PLACE_LOADING = 1 << 11,
-	PLACE_EVALUATION = 1 << 12,
+	PLACE_EVALUATION = 1 << 12, /* outside of any module too */
 	PLACE_INIT = 1 << 13, /* an object is made */
 };
 
