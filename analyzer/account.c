@@ -95,7 +95,10 @@ static int take_segment(struct device *d, const struct mt_record *r, unsigned al
 	if (alloc_kind != MT_POOL_ALLOC) {
 		h->has_segments = 1;
 		account_add(&h->segments, r->bytes);
-		return 0;
+		if (holdings_now_reserved(h) == d->now.reserved)
+			return 0;
+		d->now.reserved = holdings_now_reserved(h);
+		return ACCOUNT_HOLDERS;
 	}
 	if (h->pool_is_reserved)
 		return 0;
