@@ -123,7 +123,6 @@ struct facts facts_of(const struct setting *c, const struct life *l)
 	struct facts f = {
 		.born = span_at(c, l->born.time_ns),
 		.born_flags = tables_place_flags(t, l->born.place),
-		.at_once = l->at_once,
 		.bytes = l->born.bytes,
 	};
 
@@ -135,6 +134,7 @@ struct facts facts_of(const struct setting *c, const struct life *l)
 	/* What frees a block after the job's failure is the job's end. */
 	if (l->died_ns > c->end_ns)
 		return f;
+	f.at_once = l->at_once;
 	f.died = span_at(c, l->died_ns);
 	f.died_flags = tables_place_flags(t, l->died_place);
 	return f;
