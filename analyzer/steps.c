@@ -217,8 +217,7 @@ static void find_first(struct numbering *n)
 	n->first = i;
 	if (i == n->count)
 		return;
-	while (n->first && is_input(n, n->first - 1) &&
-	       (n->first - 1 || n->list[0].activity != ACTIVITY_UNKNOWN))
+	while (n->first && is_input(n, n->first - 1))
 		n->first--;
 	while (n->first < i && !n->list[n->first].allocs)
 		n->first++;
