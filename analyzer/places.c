@@ -81,7 +81,9 @@ static struct place_info place_says(const struct tables *t, const struct place *
 		if (info.flags & model)
 			s.flags &= ~(uint32_t)(PLACE_NO_GRAD | PLACE_EVALUATION);
 		info.flags |= s.flags;
-		if (!(info.flags & model))
+		if (info.flags & model)
+			info.inside = (info.inside ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
+		else
 			info.caller = (info.caller ^ p->frames[i]) * 0x9e3779b1u;
 		/* Within another object's making, what is around it does not count. */
 		if (!s.makes && !(s.flags & PLACE_INIT))

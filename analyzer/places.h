@@ -55,6 +55,7 @@ struct place_info {
 	uint32_t flags;      /* enum place_flag, enum makes << PLACE_MAKES_SHIFT */
 	uint32_t line;       /* of the frame that said what it makes */
 	uint32_t caller;     /* tells the calls of a model apart: a hash of the frames outside of it */
+	uint64_t inside;     /* the same of the frames inside, 0 outside of any model */
 	uint8_t activity[4]; /* enum activity, by enum thread_flag */
 };
 
