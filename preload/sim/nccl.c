@@ -30,6 +30,15 @@ NCCL(int, ncclGetUniqueId, struct unique_id *id)
 	return got == (ssize_t)sizeof *id ? NCCL_OK : NCCL_SYSTEM_ERROR;
 }
 
+static uint64_t own_memory(int ranks)
+{
+	uint64_t bytes = 0;
+#define NCCL_MEMORY(from, size) bytes = ranks >= (from) ? (size) : bytes;
+#include "nccl.def"
+#undef NCCL_MEMORY
+	return bytes;
+}
+
 static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 {
 	*out = NULL;
@@ -49,6 +58,13 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	comm->ranks = ranks;
 	comm->rank = rank;
 	comm->device = device_current();
+	comm->memory = own_memory(ranks);
+	if (device_charge(comm->device, comm->memory)) {
+		sim_say("ncclCommInitRank: no %llu bytes left on device %d for a communicator of %d ranks",
+			(unsigned long long)comm->memory, comm->device, ranks);
+		free(comm);
+		return NCCL_CUDA_ERROR;
+	}
 	int error = comm_join(comm);
 	sim_log("communicator %s: rank %d of %d: %d", comm->name, rank, ranks, error);
 	if (error)
@@ -120,6 +136,8 @@ NCCL(const char *, ncclGetErrorString, int error)
 	switch (error) {
 	case NCCL_OK:
 		return "no error";
+	case NCCL_CUDA_ERROR:
+		return "unhandled cuda error (simulated: see the message of cudasim)";
 	case NCCL_SYSTEM_ERROR:
 		return "unhandled system error (simulated: see the message of cudasim)";
 	case NCCL_INVALID_ARGUMENT:
@@ -148,7 +166,7 @@ NCCL(int, ncclMemAlloc, void **pointer, size_t bytes)
 		error = memory_alloc(bytes ? bytes : 1, device_current(), MEMORY_LINEAR, NULL,
 				     &address);
 	*pointer = (void *)address;
-	return error ? 1 /* ncclUnhandledCudaError */ : NCCL_OK;
+	return error ? NCCL_CUDA_ERROR : NCCL_OK;
 }
 NCCL(int, ncclMemFree, void *pointer)
 {
