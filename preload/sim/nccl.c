@@ -44,8 +44,11 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	*out = NULL;
 	if (sim_ready() || device_use_current())
 		return NCCL_SYSTEM_ERROR;
-	if (ranks < 1 || rank < 0 || rank >= ranks)
+	if (ranks < 1 || rank < 0 || rank >= ranks) {
+		sim_say("ncclCommInitRank: rank %d of %d: expected a rank from 0 to %d", rank,
+			ranks, ranks - 1);
 		return NCCL_INVALID_ARGUMENT;
+	}
 	if (ranks > COMM_RANKS && !settings.alone) {
 		sim_say("ncclCommInitRank: %d ranks; at most %d can run together (CUDASIM_ALONE=1 plays the others)",
 			ranks, COMM_RANKS);
