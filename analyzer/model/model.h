@@ -9,6 +9,7 @@
 #include "buf.h"
 #include "config/config.h"
 #include "err.h"
+#include "model/dimension.h"
 #include "util.h"
 
 /* Wide enough for every product that the limits in read.h allow: expressions divide last, and
@@ -64,6 +65,8 @@ struct estimate {
 	struct dims dims;
 	wide bytes[TERMS_MOST]; /* of the system's terms */
 	wide total;
+	/* What the source prints no formula for, though it has one for each part; NULL: it has one. */
+	const char *beyond;
 	/* The rest only where `detail` was asked for. */
 	int detail;
 	struct result results[RESULTS_MOST];
@@ -80,6 +83,7 @@ struct estimate {
 
 struct system {
 	const char *name, *title, *source, *leaves_out;
+	struct space space;
 	const struct term *terms;
 	size_t term_count;
 	const struct symbol *symbols;
@@ -97,10 +101,15 @@ extern const size_t system_count;
 /* NULL, and a message that names what there is. */
 const struct system *system_find(const char *name, struct err *e);
 
-/* Everything that `system` says of the job. -1: it cannot say it, and the message tells why. `out`
+/* How much of an estimate is made: the terms; with results, stages and notes; without the notes. */
+enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES };
+
+/* What `system` says of the job. -1: it cannot say it, and the message tells why. `out`
  * is released in both cases. */
 int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
 		  int detail, struct err *e);
+/* The largest stage's bytes. */
+wide estimate_most(const struct estimate *e);
 void estimate_release(struct estimate *out);
 
 wide estimate_sum(const struct system *system, const struct dims *dims);
@@ -127,9 +136,6 @@ static inline wide largest(wide a, wide b)
 
 /* Any number in decimal; `text` has room for 48. */
 const char *wide_text(wide number, char *text);
-
-/* config_count_parameters with the defaults of `arch`. */
-int parameters_count(const struct config *c, int64_t *total, int64_t *module, struct err *e);
 
 /* ---- the device ---- */
 enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
