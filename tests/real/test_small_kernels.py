@@ -55,3 +55,13 @@ class Routing(Case):
             self.assertEqual(rows, sorted(rows, reverse=True))
             self.assertGreater(rows[0], 4 * rows[-1])
             self.assertLessEqual(rows[0], 256)
+
+
+class Time(Case):
+    """A lent block is not reused before the host waits (late), or at once (early); two blocks live in the end are 128 MiB in both."""
+
+    def test_late_and_early(self):
+        for streams, held in (("late", "128 128"), ("early", "64 128")):
+            with self.subTest(streams):
+                done = self.run_([python(), os.path.join(JOBS, "lent.py")], LD_PRELOAD=SIM, CUDASIM_STREAMS=streams)
+                self.assertEqual(done.stdout.strip(), held)
