@@ -35,7 +35,7 @@ static void finish(void *data, size_t count, int type, int operation, const stru
 
 /* ---- collectives */
 
-/* More of the same in a gather would only cost host memory. */
+/* More of the same in a gather would only cost host memory; pickled objects (bytes) are read. */
 #define MIRROR_MAX MIB(1)
 
 static const char *slot_of(struct comm *comm, int rank, const void *own)
@@ -55,16 +55,16 @@ static size_t piece(size_t bytes, size_t at)
 	return bytes - at < PAYLOAD ? bytes - at : PAYLOAD;
 }
 
-/* `apart`: from one rank's data to the next in `to`. */
-static int gather_all(const char *from, char *to, size_t bytes, size_t apart, struct comm *comm)
+/* `apart`: from one rank's data to the next in `to`; `whole`: everybody's data matters. */
+static int gather_all(const char *from, char *to, size_t bytes, size_t apart, bool whole,
+		      struct comm *comm)
 {
 	int result;
 	if (nccl_enter(comm, "ncclAllGather", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclAllGather", ALL_GATHER, bytes, 0, from, bytes);
 	for (int i = 0; !result && i < comm->ranks; i++)
-		if (!comm_played(comm) || i == comm->rank ||
-		    bytes * (size_t)comm->ranks <= MIRROR_MAX)
+		if (whole || i == comm->rank || apart * (size_t)comm->ranks <= MIRROR_MAX)
 			memmove(to + (size_t)i * apart, slot_of(comm, i, from), bytes);
 	return nccl_leave(comm, result);
 }
@@ -77,7 +77,7 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
-				    bytes, comm);
+				    bytes, !comm_played(comm) || type <= 1, comm);
 	return result;
 }
 

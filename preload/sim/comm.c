@@ -226,6 +226,7 @@ void comm_leave(struct comm *comm)
 	}
 	if (comm->file >= 0)
 		close(comm->file);
+	device_refund(comm->device, comm->memory);
 	pthread_mutex_destroy(&comm->lock);
 	free(comm);
 }

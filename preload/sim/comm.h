@@ -9,6 +9,7 @@
 
 enum {
 	NCCL_OK = 0,
+	NCCL_CUDA_ERROR = 1,
 	NCCL_SYSTEM_ERROR = 2,
 	NCCL_INVALID_ARGUMENT = 4,
 	NCCL_INVALID_USAGE = 5,
@@ -44,6 +45,7 @@ struct comm {
 	char name[40];
 	int file;
 	size_t size;
+	uint64_t memory; /* that it takes on its device: modelled */
 	struct shared *shared; /* NULL: nobody else runs */
 	uint64_t step, splits;
 	pthread_mutex_t lock; /* one exchange at a time */

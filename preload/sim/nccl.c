@@ -30,13 +30,25 @@ NCCL(int, ncclGetUniqueId, struct unique_id *id)
 	return got == (ssize_t)sizeof *id ? NCCL_OK : NCCL_SYSTEM_ERROR;
 }
 
+static uint64_t own_memory(int ranks)
+{
+	uint64_t bytes = 0;
+#define NCCL_MEMORY(from, size) bytes = ranks >= (from) ? (size) : bytes;
+#include "nccl.def"
+#undef NCCL_MEMORY
+	return bytes;
+}
+
 static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 {
 	*out = NULL;
 	if (sim_ready() || device_use_current())
 		return NCCL_SYSTEM_ERROR;
-	if (ranks < 1 || rank < 0 || rank >= ranks)
+	if (ranks < 1 || rank < 0 || rank >= ranks) {
+		sim_say("ncclCommInitRank: rank %d of %d: expected a rank from 0 to %d", rank,
+			ranks, ranks - 1);
 		return NCCL_INVALID_ARGUMENT;
+	}
 	if (ranks > COMM_RANKS && !settings.alone) {
 		sim_say("ncclCommInitRank: %d ranks; at most %d can run together (CUDASIM_ALONE=1 plays the others)",
 			ranks, COMM_RANKS);
@@ -49,6 +61,13 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	comm->ranks = ranks;
 	comm->rank = rank;
 	comm->device = device_current();
+	comm->memory = own_memory(ranks);
+	if (device_charge(comm->device, comm->memory)) {
+		sim_say("ncclCommInitRank: no %llu bytes left on device %d for a communicator of %d ranks",
+			(unsigned long long)comm->memory, comm->device, ranks);
+		free(comm);
+		return NCCL_CUDA_ERROR;
+	}
 	int error = comm_join(comm);
 	sim_log("communicator %s: rank %d of %d: %d", comm->name, rank, ranks, error);
 	if (error)
@@ -120,6 +139,8 @@ NCCL(const char *, ncclGetErrorString, int error)
 	switch (error) {
 	case NCCL_OK:
 		return "no error";
+	case NCCL_CUDA_ERROR:
+		return "unhandled cuda error (simulated: see the message of cudasim)";
 	case NCCL_SYSTEM_ERROR:
 		return "unhandled system error (simulated: see the message of cudasim)";
 	case NCCL_INVALID_ARGUMENT:
@@ -148,7 +169,7 @@ NCCL(int, ncclMemAlloc, void **pointer, size_t bytes)
 		error = memory_alloc(bytes ? bytes : 1, device_current(), MEMORY_LINEAR, NULL,
 				     &address);
 	*pointer = (void *)address;
-	return error ? 1 /* ncclUnhandledCudaError */ : NCCL_OK;
+	return error ? NCCL_CUDA_ERROR : NCCL_OK;
 }
 NCCL(int, ncclMemFree, void *pointer)
 {

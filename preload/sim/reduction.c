@@ -128,8 +128,9 @@ bool compute_reduction(const struct launch *l)
 	r.out = what == PLACE ? NUMBER_INT64 : output_type(l, what);
 	if (!r.out || !read_reduction(&r, l))
 		return what == OTHER || what == SUM; /* sums and means are the host's least worry */
-	bool whole = what != OTHER && what != PLACE && !number_floating(r.in) &&
-		     r.inputs * r.outputs <= COMPUTED_INTEGERS;
+	bool whole =
+		what != OTHER && what != PLACE && !number_floating(r.in) &&
+		r.inputs * r.outputs <= (r.in == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS);
 	if (!whole) {
 		if (r.outputs <= (number_floating(r.out) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
 			reduce_unread(&r, what);
@@ -160,7 +161,8 @@ static bool flags_of(const struct launch *l, const void *iterator, uint64_t item
 {
 	*type = launch_type(launch_after(l, "NonZeroOp<"));
 	*data = iterator_data(iterator);
-	return *type && *data && items <= COMPUTED_INTEGERS &&
+	return *type && *data &&
+	       items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
 	       launch_device(*data, items * number_size(*type));
 }
 
@@ -218,6 +220,33 @@ bool compute_nonzero(const struct launch *l)
 	}
 	if (launch_device(number_out, 4))
 		*number_out = found;
+	return true;
+}
+
+/* <index>(long *places, index sizes[16], int dimensions, index count, ...): flat places become one
+ * row of places a dimension, of which the flat ones are the first. */
+bool compute_write_indices(const struct launch *l)
+{
+	enum number_type index = launch_type(launch_after(l, "write_indices<"));
+	size_t size = number_size(index);
+	int64_t *places = *(int64_t **)l->arguments[0];
+	int dimensions = *(int *)l->arguments[2];
+	if (!index || dimensions < 1 || dimensions > 16)
+		return false;
+	number items = number_load(l->arguments[3], index);
+	if (items < 0 || items > COMPUTED_INTEGERS ||
+	    !launch_device(places, (uint64_t)items * (uint64_t)dimensions * 8))
+		return false;
+	uint64_t count = (uint64_t)items;
+	for (uint64_t i = 0; i < count; i++) {
+		int64_t flat = places[i];
+		for (int d = dimensions - 1; d >= 0; d--) {
+			const char *at = (const char *)l->arguments[1] + (size_t)d * size;
+			int64_t length = (int64_t)number_load(at, index);
+			places[i + (uint64_t)d * count] = length > 0 ? flat % length : 0;
+			flat /= length > 0 ? length : 1;
+		}
+	}
 	return true;
 }
 

@@ -2,12 +2,18 @@
 
 `Norm` is PyTorch's norm with its weights marked for sequence parallelism. `Attention` is PyTorch's scaled_dot_product_attention; with
 context parallelism it first gathers keys and values over that group, as Transformer Engine's cp_comm_type all_gather does.
+
+Without Transformer Engine the router of Megatron-core 0.16.1 stops at a name that is not there (te_general_gemm); it means None.
 """
 import torch
 from megatron.core import parallel_state
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.tensor_parallel.mappings import gather_from_sequence_parallel_region
+from megatron.core.transformer.moe import moe_utils
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
+
+if not hasattr(moe_utils, "te_general_gemm"):
+    moe_utils.te_general_gemm = None
 
 
 class Norm:
