@@ -135,6 +135,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 			.smallest = g->smallest,
 			.largest = g->largest,
 			.blocks = g->blocks,
+			.category = CATEGORY_OTHER,
 		};
 	}
 	return to;
@@ -151,6 +152,7 @@ static struct point point_of(struct builder *b, const struct moment *m)
 		.step = m->step,
 		.phase = phase_name(m->phase),
 		.thread = thread_name(b, m->thread),
+		.by_category[CATEGORY_OTHER] = m->allocated,
 	};
 }
 

@@ -17,7 +17,22 @@ static const struct {
 
 const char *phase_name(enum phase p)
 {
-	static const char *const names[] = { "forward", "backward", "optimizer" };
+	static const char *const names[] = {
+#define PHASE(id, key) key,
+#include "phase.def"
+#undef PHASE
+	};
+
+	return names[p];
+}
+
+const char *part_name(enum part p)
+{
+	static const char *const names[] = {
+#define PART(id, key) key,
+#include "phase.def"
+#undef PART
+	};
 
 	return names[p];
 }

@@ -14,9 +14,22 @@
 #include "tables.h"
 #include "util.h"
 
-enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER };
+enum phase {
+#define PHASE(id, key) PHASE_##id,
+#include "phase.def"
+#undef PHASE
+	PHASES
+};
+
+enum part {
+#define PART(id, key) PART_##id,
+#include "phase.def"
+#undef PART
+	PARTS
+};
 
 const char *phase_name(enum phase p);
+const char *part_name(enum part p); /* NULL: none */
 
 /* Is this frame an optimizer's? */
 int phase_is_optimizer(struct str function, struct str file);

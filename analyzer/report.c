@@ -49,6 +49,8 @@ static void rank_release(struct rank *r)
 	for (size_t i = 0; i < r->owner_count; i++)
 		free(r->owners[i].curve);
 	stacks_release(&r->stacks);
+	free(r->steps);
+	free(r->phases);
 	free(r->owners);
 	free(r->comms);
 	free(r->ooms);

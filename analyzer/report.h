@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "category.h"
 #include "err.h"
 #include "util.h"
 
@@ -23,6 +24,7 @@ struct stack_row {
 	char *inner; /* the innermost frame, if that is another one; else "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
+	enum category category; /* a place with blocks of several categories is several rows */
 };
 
 struct stacks {
@@ -38,8 +40,29 @@ struct point {
 	double time_s;
 	bytes allocated, reserved, other, untracked;
 	uint32_t step; /* 0 unknown */
+	const char *phase; /* of phase.def */
+	const char *part;  /* of the phase; NULL none */
+	char *thread;      /* NULL unknown */
+	/* What was allocated, all of it; of the peak and of failures. */
+	bytes by_category[CATEGORIES];
+};
+
+/* A training step. */
+struct step_row {
+	uint32_t step;
+	double start_s, end_s;
+	bytes floor, peak;      /* least and most allocated */
+	bytes reserved, device; /* at its end */
+	const char *peak_phase;
+	unsigned forwards, backwards; /* micro-batches that were seen */
+};
+
+/* The most that was allocated in a phase. */
+struct phase_row {
 	const char *phase;
-	char *thread; /* NULL unknown */
+	bytes peak;
+	double time_s;
+	uint32_t step;
 };
 
 struct oom {
@@ -112,6 +135,10 @@ struct rank {
 	size_t comm_count;
 	uint64_t comms_seen;  /* there may be more than are kept */
 	struct stacks stacks; /* at the peak */
+	struct step_row *steps;
+	size_t step_count;
+	struct phase_row *phases; /* those that were seen, in the order of phase.def */
+	size_t phase_count;
 
 	struct oom *ooms;
 	size_t oom_count;

@@ -43,6 +43,7 @@ static json_t *stacks_json(const struct stacks *s)
 
 		set(row, "stack", text(s->rows[i].stack));
 		set(row, "frame", text(s->rows[i].label));
+		set(row, "category", text(category_key(s->rows[i].category)));
 		set(row, "bytes", json_integer(s->rows[i].bytes));
 		set(row, "blocks", json_integer((json_int_t)s->rows[i].blocks));
 		json_array_append_new(list, row);
@@ -101,13 +102,23 @@ static json_t *comms_json(const struct rank *r)
 	return list;
 }
 
-/* "by_category" will stand here too. */
+static json_t *by_category_json(const struct point *p)
+{
+	json_t *o = json_object();
+
+	for (enum category c = 0; c < CATEGORIES; c++)
+		set(o, category_key(c), json_integer(p->by_category[c]));
+	return o;
+}
+
 static void set_moment(json_t *j, const struct point *p)
 {
 	set(j, "time_s", p->unrecorded ? json_null() : json_real(p->time_s));
 	set(j, "step", p->unrecorded || !p->step ? json_null() : json_integer(p->step));
 	set(j, "phase", text(p->unrecorded ? NULL : p->phase));
+	set(j, "part", text(p->unrecorded ? NULL : p->part));
 	set(j, "thread", text(p->unrecorded ? NULL : p->thread));
+	set(j, "by_category", by_category_json(p));
 }
 
 static json_t *peak_json(const struct rank *r)
