@@ -11,6 +11,9 @@
 #include "err.h"
 #include "util.h"
 
+struct diagnosis;
+struct measures;
+
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
 
@@ -158,6 +161,9 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
+	struct measures *measures; /* what rules ask; NULL: nothing was measured */
+	char *leak_label, *repeat_label; /* the places they name; NULL none */
+
 	char **pool; /* other texts */
 	size_t pool_count, pool_room;
 };
@@ -165,6 +171,7 @@ struct rank {
 struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
+	struct diagnosis *diagnosis; /* NULL: not asked for */
 };
 
 struct trace;
@@ -173,6 +180,8 @@ struct replay_options;
 /* Replays an open trace and adds its devices. */
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options);
 void report_sort(struct report *r);
+/* After report_sort: finds causes. */
+void report_diagnose(struct report *r);
 void report_release(struct report *r);
 
 /* The rank to show in detail: one that ran out of memory first, else the one that filled most of

@@ -1,5 +1,7 @@
 #include "render.h"
 
+#include "findings.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,7 +282,8 @@ void render_json(const struct report *report, struct buf *out)
 	for (size_t i = 0; i < report->count; i++)
 		json_array_append_new(ranks, rank_json(&report->ranks[i]));
 	set(root, "ranks", ranks);
-	set(root, "findings", json_array());
+	set(root, "findings",
+	    report->diagnosis ? findings_json(report, report->diagnosis) : json_array());
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");

@@ -1,5 +1,6 @@
 #include "render.h"
 
+#include "findings.h"
 #include "holders.h"
 
 #include <stdio.h>
@@ -426,6 +427,8 @@ void render_text(const struct report *report, const struct style *style, struct 
 	if (!worst)
 		return;
 	put_ooms(&p, worst);
+	if (report->diagnosis)
+		findings_text(&p, report, report->diagnosis);
 	put_other_failures(&p, report, worst);
 	if (report->count > 1)
 		put_table(&p, report);

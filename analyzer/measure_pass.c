@@ -1,0 +1,393 @@
+/* The third walk: levels a step, what would be left without something, and the live set at the moment. */
+#include "measure_pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int measure_is_logits(const struct watched *w, uint64_t marks, bytes size)
+{
+	if (!w->logits || marks & (MARKED(OPTIMIZER) | MARKED(LOAD)))
+		return 0;
+	return marks & MARKED(LOSS) ? size >= w->logits / 4 : is_kin(size, w->logits);
+}
+
+int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size)
+{
+	if (!w->scores)
+		return 0;
+	if (marks & MARKED(ATTENTION))
+		return !(marks & MARKED(LINEAR)) && (is_kin(size, w->scores) || same_size(size, w->scores / 4));
+	return autograd && is_kin(size, w->scores);
+}
+
+static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, bytes size, int is_new)
+{
+	unsigned taken = 0;
+
+	if (size < MEASURE_LEAST)
+		return 0;
+#define TAKE(what, when) taken |= (when) ? 1u << WITHOUT_##what : 0
+	TAKE(LOGITS, measure_is_logits(w, marks, size));
+	TAKE(ATTENTION, measure_is_score(w, marks, autograd, size));
+	TAKE(TEMPORARIES, marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)));
+	TAKE(STATES, marks & MARKED(STATE) || (marks & MARKED(LOAD_STATE)));
+	TAKE(CLIPPING, marks & MARKED(CLIP));
+	TAKE(LOADED, marks & MARKED(LOAD));
+	TAKE(SAVING, marks & MARKED(SAVE));
+	TAKE(NEW_RUN, is_new);
+	TAKE(GATHERED, marks & MARKED(FSDP_GATHER));
+#undef TAKE
+	return taken;
+}
+
+/* The most that would be left without each, at the top of a rise. */
+static void note_top(struct watched *w)
+{
+	bytes top = w->allocated;
+
+	w->rising = 0;
+	for (unsigned k = 0; k < WITHOUTS; k++)
+		w->best[k] = top - w->level[k] > w->best[k] ? top - w->level[k] : w->best[k];
+	w->now.peak = top > w->now.peak ? top : w->now.peak;
+}
+
+static void end_step(struct watched *w)
+{
+	w->now.reserved = w->reserved;
+	w->now.outside = w->outside;
+	if (w->count < MEASURE_STEPS) {
+		w->list = grow(w->list, w->count, &w->room, sizeof(*w->list));
+		w->list[w->count++] = w->now;
+	}
+	w->now = (struct step_levels){ .floor = w->allocated };
+}
+
+static void begin_run(struct watched *w)
+{
+	w->run++;
+	w->run_born = 0;
+	w->run_is_open = 1;
+	w->old_gradients = w->autograd_live;
+	w->level[WITHOUT_OLD_GRADIENTS] = w->backward_seen ? w->autograd_live : 0;
+}
+
+/* Step, phase and run of an event of the tensor layer. */
+static void follow(struct watched *w, unsigned thread, unsigned place, int is_alloc)
+{
+	uint32_t before = w->steps.step;
+
+	steps_take(&w->steps, thread, place, is_alloc);
+	w->phase = (enum phase)w->steps.phase;
+	if (w->steps.step != before) {
+		if (w->rising)
+			note_top(w);
+		end_step(w);
+		w->step++;
+	}
+	if (w->phase == PHASE_BACKWARD) {
+		w->backward_seen = 1;
+		w->run_is_open = 0;
+	} else if (w->phase == PHASE_OPTIMIZER) {
+		w->run_is_open = 0;
+	} else if (!w->run_is_open && is_alloc) {
+		begin_run(w);
+	}
+}
+
+/* A place of a run that no earlier step had: another loop than the training's. */
+static int is_new_place(const struct watched *w, const struct place_levels *p)
+{
+	return w->backward_seen && w->step >= 1 && p->first_step == w->step + 1 &&
+	       w->run_is_open;
+}
+
+static int take_place(struct measuring *p, struct watched *w, const struct mt_record *r)
+{
+	struct place_levels *l;
+
+	if (!r->place || r->place >= p->tables->place_count || r->bytes < MEASURE_LEAST)
+		return 0;
+	l = &w->places[r->place];
+	if (!l->first_step)
+		l->first_step = w->step + 1;
+	if (l->last_step != w->step + 1) {
+		l->before = l->now > l->before ? l->now : l->before;
+		l->now = 0;
+		l->last_step = w->step + 1;
+	}
+	l->now = r->bytes > l->now ? r->bytes : l->now;
+	return is_new_place(w, l);
+}
+
+static void take_alloc(struct measuring *p, struct watched *w, const struct mt_record *r)
+{
+	unsigned thread = p->tables->thread_flags[r->thread];
+	int autograd = (thread & THREAD_AUTOGRAD) != 0, is_new = take_place(p, w, r);
+	uint64_t marks = p->marks[r->place < p->tables->place_count ? r->place : 0];
+	union {
+		struct birth birth;
+		uint64_t time;
+	} u = { .birth = { .run = w->run,
+			   .step = (uint16_t)w->step,
+			   .taken = (uint16_t)taken_by(w, marks, autograd, r->bytes, is_new) } };
+	struct mt_record kept = *r;
+
+	kept.time_ns = u.time;
+	live_add(&p->live, &kept);
+	w->allocated = bytes_add(w->allocated, r->bytes);
+	w->run_born = bytes_add(w->run_born, r->bytes);
+	w->autograd_live += autograd ? r->bytes : 0;
+	for (unsigned k = 0, bits = u.birth.taken; bits; k++, bits >>= 1)
+		w->level[k] += bits & 1 ? r->bytes : 0;
+	w->m->marks |= w->is_past ? 0 : marks;
+	w->rising = 1;
+}
+
+static void take_free(struct measuring *p, struct watched *w, const struct mt_record *r)
+{
+	struct mt_record was;
+	struct birth birth;
+
+	if (w->rising)
+		note_top(w);
+	if (!live_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
+		return;
+	birth = birth_of(&was);
+	w->allocated = bytes_add(w->allocated, -was.bytes);
+	w->now.floor = w->allocated < w->now.floor ? w->allocated : w->now.floor;
+	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
+		w->autograd_live -= was.bytes;
+		if (w->level[WITHOUT_OLD_GRADIENTS] && birth.run < w->run)
+			w->level[WITHOUT_OLD_GRADIENTS] -= was.bytes < w->level[WITHOUT_OLD_GRADIENTS]
+								   ? was.bytes
+								   : w->level[WITHOUT_OLD_GRADIENTS];
+	}
+	for (unsigned k = 0, bits = birth.taken; bits; k++, bits >>= 1)
+		w->level[k] -= bits & 1 ? was.bytes : 0;
+}
+
+static int is_segment(unsigned kind)
+{
+	return kind == MT_DEVICE_ALLOC || kind == MT_MAP;
+}
+
+/* Memory of the device that is no tensor: PyTorch's segments, and others' allocations. */
+static void take_other(struct measuring *p, struct watched *w, const struct mt_record *r)
+{
+	unsigned alloc = walk_alloc_kind(r->kind), layer = walk_layer(r->kind);
+	int ours = (tables_place_flags(p->tables, r->place) & PLACE_PYTORCH) != 0;
+	uint64_t marks = p->marks[r->place < p->tables->place_count ? r->place : 0];
+
+	if (r->kind == MT_RESERVED)
+		w->reserved = r->bytes;
+	if (r->kind == MT_DEVICE_FAIL && ours)
+		w->retry_pending = 1;
+	if (r->kind == MT_TENSOR_OOM)
+		w->retry_pending = 0;
+	if (!alloc)
+		return;
+	if (is_segment(alloc) && ours) {
+		w->now.calls++;
+		if (alloc == r->kind) {
+			w->now.retries += w->retry_pending;
+			w->retry_pending = 0;
+		} else if (marks & MARKED(EMPTY) && !(marks & MARKED(GRAPH))) {
+			w->now.emptied = bytes_add(w->now.emptied, -r->bytes);
+		}
+	}
+	w->m->graph_captured |= (marks & MARKED(GRAPH)) != 0;
+	if (layer != MT_LAYER_DEVICE && layer != MT_LAYER_POOL)
+		return;
+	if (alloc == r->kind && !ours && live_add(&p->live, r)) {
+		w->outside = bytes_add(w->outside, r->bytes);
+	} else if (alloc != r->kind) {
+		struct mt_record was;
+
+		if (live_take(&p->live, alloc, r->address, &was))
+			w->outside = bytes_add(w->outside, -was.bytes);
+	}
+}
+
+static void look(struct measuring *p, struct watched *w, unsigned device)
+{
+	w->is_past = 1;
+	if (w->failure) {
+		/* The request counts as if it had been granted. */
+		uint64_t marks = p->marks[w->failure->place < p->tables->place_count ? w->failure->place : 0];
+		unsigned taken = taken_by(w, marks, w->phase == PHASE_BACKWARD && !w->failure->place,
+					  w->failure->requested, 0);
+		bytes level = w->level[WITHOUT_NEW_RUN];
+		struct watched after = *w;
+
+		after.allocated = bytes_add(after.allocated, w->failure->requested);
+		for (unsigned k = 0; k < WITHOUTS; k++)
+			after.level[k] += taken & 1u << k || (k == WITHOUT_NEW_RUN && level > w->allocated / 4)
+						  ? w->failure->requested
+						  : 0;
+		note_top(&after);
+		memcpy(w->best, after.best, sizeof(w->best));
+	}
+	measure_scene(p, device);
+}
+
+static void take(struct measuring *p, struct position at, const struct mt_record *r)
+{
+	struct watched *w = &p->watched[r->device < MT_MAX_DEVICES ? r->device : 0];
+	unsigned place = tables_place_flags(p->tables, r->place);
+
+	if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) || !w->device)
+		return;
+	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
+		if (w->device->stand_in)
+			return;
+		follow(w, p->tables->thread_flags[r->thread], place, r->kind == MT_TENSOR_ALLOC);
+		if (r->kind == MT_TENSOR_ALLOC)
+			take_alloc(p, w, r);
+		else
+			take_free(p, w, r);
+	} else {
+		take_other(p, w, r);
+	}
+	if (!w->is_past && at.segment == w->moment.at.segment && at.record == w->moment.at.record)
+		look(p, w, r->device);
+}
+
+static void on_records(void *context, uint64_t segment, uint64_t first,
+		       const struct mt_record *records, size_t count)
+{
+	struct measuring *p = context;
+
+	for (size_t i = 0; i < count; i++) {
+		if (i + 12 < count)
+			live_prefetch(&p->live, walk_alloc_kind(records[i + 12].kind),
+				      records[i + 12].address);
+		take(p, (struct position){ segment, first + i + 1 }, &records[i]);
+	}
+}
+
+static void on_restart(void *context)
+{
+	struct measuring *p = context;
+
+	live_clear(&p->live);
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		struct watched *w = &p->watched[i];
+
+		w->allocated = w->autograd_live = w->outside = 0;
+		memset(w->level, 0, sizeof(w->level));
+	}
+}
+
+static void on_keyframe(void *context, const struct mt_record *records, size_t count)
+{
+	struct measuring *p = context;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct mt_record *r = &records[i];
+		struct watched *w = &p->watched[r->device < MT_MAX_DEVICES ? r->device : 0];
+
+		if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) || !w->device)
+			continue;
+		if (r->kind == MT_TENSOR_ALLOC && !w->device->stand_in)
+			take_alloc(p, w, r);
+		else
+			take_other(p, w, r);
+	}
+}
+
+static void on_restarted(void *context, uint64_t segment)
+{
+	struct measuring *p = context;
+
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		struct watched *w = &p->watched[i];
+
+		if (w->device && !w->is_past && w->moment.at.segment == segment && !w->moment.at.record)
+			look(p, w, i);
+	}
+}
+
+/* The sizes that stand out among what is live at the moment, and in what was asked for. */
+static void find_sizes(struct watched *w, const struct measuring *p, const struct snapshot *s)
+{
+	for (size_t i = 0; i <= s->count; i++) {
+		int is_request = i == s->count;
+		uint32_t place;
+		bytes size;
+
+		if (is_request && !w->failure)
+			break;
+		place = is_request ? w->failure->place : s->groups[i].place;
+		size = is_request ? w->failure->requested : s->groups[i].largest;
+		if (place >= p->tables->place_count || size < MEASURE_LEAST)
+			continue;
+		if (p->marks[place] & MARKED(LOSS) && size > w->logits)
+			w->logits = size;
+		if (!(p->marks[place] & MARKED(ATTENTION)))
+			continue;
+		if (p->marks[place] & MARKED(LINEAR))
+			w->linear = size > w->linear ? size : w->linear;
+		else
+			w->scores = size > w->scores ? size : w->scores;
+	}
+	w->m->logits_block = w->logits;
+	w->m->attention_block = w->scores;
+	w->m->attention_linear = w->linear;
+}
+
+/* The failure that ended the job, or the last one, or else the peak. */
+static void choose_moment(struct watched *w)
+{
+	const struct device *d = w->device;
+
+	w->failure = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
+	w->moment = w->failure ? w->failure->when : d->peak;
+}
+
+static void start(struct measuring *p, struct measures *m, const struct replay *r)
+{
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		struct watched *w = &p->watched[i];
+
+		if (!r->device[i].seen)
+			continue;
+		m[i] = (struct measures){ 0 };
+		w->device = &r->device[i];
+		w->m = &m[i];
+		w->places = xcalloc(p->tables->place_count + 1, sizeof(*w->places));
+		choose_moment(w);
+		find_sizes(w, p, w->failure ? &w->failure->live : &w->device->at_peak);
+		steps_start(&w->steps, w->device->steps.without_optimizer);
+	}
+}
+
+void measure_trace(struct measures m[MT_MAX_DEVICES], const struct trace *t, const struct replay *r)
+{
+	struct measuring p = { .trace = t, .tables = &t->tables };
+	struct walker walker = { .context = &p,
+				 .restart = on_restart,
+				 .keyframe = on_keyframe,
+				 .restarted = on_restarted,
+				 .records = on_records };
+	uint64_t *marks = measure_marks(&t->tables);
+
+	p.marks = marks;
+	live_init(&p.live);
+	start(&p, m, r);
+	walk(t, &walker);
+	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
+		struct watched *w = &p.watched[i];
+
+		if (!w->device)
+			continue;
+		if (w->rising)
+			note_top(w);
+		end_step(w);
+		measure_settings(&m[i], t);
+		measure_steps(w);
+		free(w->list);
+		free(w->places);
+	}
+	live_release(&p.live);
+	free(marks);
+}
