@@ -152,7 +152,8 @@ static struct point point_of(struct builder *b, const struct moment *m)
 		.other = m->other,
 		.untracked = m->untracked,
 		.step = m->step,
-		.phase = phase_name(m->phase),
+		.phase = phase_name((enum phase)m->phase),
+		.part = part_name((enum part)m->part),
 		.thread = thread_name(b, m->thread),
 		.by_category[CATEGORY_OTHER] = m->allocated,
 	};
@@ -463,6 +464,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	add_peaks(b, d, running, incomplete);
 	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
 	build_comms(&r, d, &b->trace->tables);
+	build_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;
 	r.managed_peak = d->managed_peak;
 	r.host_pinned_peak = b->replay->host.pinned_peak;

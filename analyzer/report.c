@@ -53,6 +53,7 @@ static void rank_release(struct rank *r)
 	stacks_release(&r->stacks);
 	free(r->steps);
 	free(r->phases);
+	free(r->spans);
 	free(r->owners);
 	free(r->measures);
 	free(r->leak_label);

@@ -16,6 +16,8 @@ struct measures;
 
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
+#define REPORT_STEPS 4096
+#define REPORT_SPANS 16384
 
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
@@ -58,6 +60,13 @@ struct step_row {
 	bytes reserved, device; /* at its end */
 	const char *peak_phase;
 	unsigned forwards, backwards; /* micro-batches that were seen */
+};
+
+/* From `start_s` on, up to the next one, the job was in this phase. */
+struct span_row {
+	double start_s;
+	const char *phase;
+	uint32_t step; /* 0 unknown */
 };
 
 /* The most that was allocated in a phase. */
@@ -138,8 +147,10 @@ struct rank {
 	size_t comm_count;
 	uint64_t comms_seen;  /* there may be more than are kept */
 	struct stacks stacks; /* at the peak */
-	struct step_row *steps;
+	struct step_row *steps; /* the first REPORT_STEPS */
 	size_t step_count;
+	struct span_row *spans; /* the first REPORT_SPANS */
+	size_t span_count;
 	struct phase_row *phases; /* those that were seen, in the order of phase.def */
 	size_t phase_count;
 

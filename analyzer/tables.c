@@ -1,7 +1,5 @@
 #include "tables.h"
 
-#include "phase.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,37 +180,24 @@ static void flag_threads(struct tables *t, uint32_t pid)
 			t->thread_flags[i] = THREAD_MAIN;
 }
 
-static void flag_places(struct tables *t)
+static void read_places(struct tables *t)
 {
-	unsigned char *frames = xcalloc(t->frame_count, 1), *owners = xcalloc(t->module_count, 1);
+	unsigned char *owners = xcalloc(t->module_count, 1);
 
 	for (size_t i = 0; i < t->module_count; i++)
 		owners[i] = (unsigned char)owner_of_module(t->modules[i]);
-	for (size_t i = 1; i < t->frame_count; i++)
-		frames[i] = phase_is_optimizer(tables_string(t, t->frames[i].function),
-					       tables_string(t, t->frames[i].file))
-				    ? PLACE_OPTIMIZER
-				    : 0;
-	t->place_flags = xcalloc(t->place_count, 1);
 	t->place_owners = xcalloc(t->place_count, 1);
 	t->place_owners[MT_NO_PLACE] = OWNER_APPLICATION;
-	for (size_t i = 1; i < t->place_count; i++) {
-		const struct place *p = &t->places[i];
-
-		t->place_owners[i] = owners[p->module];
-		if (str_matches(tables_module(t, p->module), "*libc10_cuda.so*"))
-			t->place_flags[i] |= PLACE_PYTORCH;
-		for (uint32_t k = 0; k < p->frame_count; k++)
-			t->place_flags[i] |= frames[p->frames[k]];
-	}
-	free(frames);
+	for (size_t i = 1; i < t->place_count; i++)
+		t->place_owners[i] = owners[t->places[i].module];
+	t->place_info = places_read(t);
 	free(owners);
 }
 
 void tables_finish(struct tables *t, uint32_t pid)
 {
 	start(t);
-	flag_places(t);
+	read_places(t);
 	flag_threads(t, pid);
 }
 
@@ -227,7 +212,7 @@ void tables_release(struct tables *t)
 	free(t->modules);
 	free(t->threads);
 	free(t->meta);
-	free(t->place_flags);
+	free(t->place_info);
 	free(t->place_owners);
 	*t = (struct tables){ 0 };
 }

@@ -1,0 +1,260 @@
+#include "steps.h"
+
+#include "tables.h"
+
+#include <stdlib.h>
+
+/* A call of a model makes more blocks than this; under no_grad it leaves only what it returns. */
+#define CALL_ALLOCS 10
+#define CALL_LEAVES 3
+
+struct numbering {
+	struct span *list;
+	size_t count;
+	const struct tables *tables;
+	enum activity ends; /* what completes a step after a backward pass */
+	int has_model;      /* forward passes can be told */
+	size_t first;       /* where step 1 begins; `count`: there is none */
+	uint8_t *next;      /* the next activity that says what one's own work is for */
+};
+
+static int is_forward(uint8_t a)
+{
+	return a == ACTIVITY_MODEL;
+}
+
+static int is_backward(uint8_t a)
+{
+	return a == ACTIVITY_BACKWARD || a == ACTIVITY_RECOMPUTE;
+}
+
+/* A model's calls of one place. */
+struct calls {
+	uint32_t caller;
+	uint64_t spans, allocs, left;
+};
+
+static int by_caller(const void *a, const void *b)
+{
+	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
+
+	return (x > y) - (x < y);
+}
+
+static size_t calls_of(const struct numbering *n, struct calls *calls)
+{
+	size_t found = 0, kept = 0;
+
+	for (size_t i = 0; i < n->count; i++)
+		if (is_forward(n->list[i].activity)) {
+			const struct span *s = &n->list[i];
+
+			calls[found++] = (struct calls){
+				s->caller, 1, s->allocs, s->allocs > s->frees ? s->allocs - s->frees : 0
+			};
+		}
+	if (found)
+		qsort(calls, found, sizeof(*calls), by_caller);
+	for (size_t i = 0; i < found; i++) {
+		if (!kept || calls[kept - 1].caller != calls[i].caller) {
+			calls[kept++] = calls[i];
+			continue;
+		}
+		calls[kept - 1].spans++;
+		calls[kept - 1].allocs += calls[i].allocs;
+		calls[kept - 1].left += calls[i].left;
+	}
+	return kept;
+}
+
+/*
+ * Where gradients are turned off within a function, its frames do not tell. But then calls of the model leave
+ * nothing behind for a backward pass, while those of another place do.
+ */
+static void find_evaluation(struct numbering *n)
+{
+	struct calls *calls = xcalloc(n->count, sizeof(*calls)), key, *found;
+	size_t count = calls_of(n, calls);
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (calls[i].left / calls[i].spans > most)
+			most = calls[i].left / calls[i].spans;
+	for (size_t i = 0; i < n->count; i++) {
+		struct span *s = &n->list[i];
+
+		key.caller = s->caller;
+		if (!is_forward(s->activity) || most <= CALL_LEAVES)
+			continue;
+		found = bsearch(&key, calls, count, sizeof(*calls), by_caller);
+		if (found && found->left <= CALL_LEAVES * found->spans &&
+		    found->allocs >= CALL_ALLOCS * found->spans)
+			s->activity = ACTIVITY_EVALUATION;
+	}
+	free(calls);
+}
+
+/* From the end: what MAIN's and ZERO_GRAD's events lead to. */
+static void look_ahead(struct numbering *n)
+{
+	uint8_t next = ACTIVITY_UNKNOWN;
+
+	n->next = xcalloc(n->count, 1);
+	for (size_t i = n->count; i-- > 0;) {
+		uint8_t a = n->list[i].activity;
+
+		n->next[i] = next;
+		if (a != ACTIVITY_UNKNOWN && a != ACTIVITY_MAIN && a != ACTIVITY_ZERO_GRAD)
+			next = a;
+	}
+}
+
+static void find_end(struct numbering *n)
+{
+	int after = 0, optimizer = 0, zero_grad = 0;
+
+	for (size_t i = 0; i < n->count; i++) {
+		n->has_model |= is_forward(n->list[i].activity);
+		after |= is_backward(n->list[i].activity);
+		optimizer |= after && n->list[i].activity == ACTIVITY_OPTIMIZER;
+		zero_grad |= after && n->list[i].activity == ACTIVITY_ZERO_GRAD;
+	}
+	n->ends = optimizer   ? ACTIVITY_OPTIMIZER
+		  : zero_grad ? ACTIVITY_ZERO_GRAD
+			      : ACTIVITY_BACKWARD;
+}
+
+/* Does the job's own code at this span make what a step works on, rather than the model? */
+static int is_input(const struct numbering *n, size_t i)
+{
+	uint32_t flags = tables_place_flags(n->tables, n->list[i].place);
+	enum makes makes = place_makes(flags);
+
+	return n->list[i].activity == ACTIVITY_MAIN && !(flags & PLACE_INIT) &&
+	       (makes == MAKES_NOTHING || makes == MAKES_INPUTS);
+}
+
+/* Step 1 begins with its inputs: what lies directly before the first forward pass that is for training. */
+static void find_first(struct numbering *n)
+{
+	size_t i = 0;
+
+	while (i < n->count && !is_forward(n->list[i].activity) &&
+	       !is_backward(n->list[i].activity))
+		i++;
+	n->first = i;
+	if (i == n->count)
+		return;
+	while (n->first && is_input(n, n->first - 1) &&
+	       (n->first - 1 || n->list[0].activity != ACTIVITY_UNKNOWN))
+		n->first--;
+	while (n->first < i && !n->list[n->first].allocs)
+		n->first++;
+}
+
+/* What the job's own code between the rest works for. */
+static enum phase phase_of_main(uint8_t next, int burst, enum phase before)
+{
+	switch (next) {
+	case ACTIVITY_MODEL:
+		return PHASE_FORWARD;
+	case ACTIVITY_EVALUATION:
+		return PHASE_EVALUATION;
+	case ACTIVITY_BACKWARD:
+	case ACTIVITY_RECOMPUTE:
+		return PHASE_FORWARD;
+	case ACTIVITY_OPTIMIZER:
+		return burst ? PHASE_OPTIMIZER : PHASE_FORWARD;
+	}
+	return before;
+}
+
+static enum phase phase_of(const struct numbering *n, size_t i, int burst, enum phase before)
+{
+	switch (n->list[i].activity) {
+	case ACTIVITY_MODEL:
+		return PHASE_FORWARD;
+	case ACTIVITY_EVALUATION:
+		return PHASE_EVALUATION;
+	case ACTIVITY_BACKWARD:
+	case ACTIVITY_RECOMPUTE:
+		return PHASE_BACKWARD;
+	case ACTIVITY_OPTIMIZER:
+		return PHASE_OPTIMIZER;
+	case ACTIVITY_ZERO_GRAD:
+		return burst ? PHASE_OPTIMIZER : PHASE_FORWARD;
+	case ACTIVITY_SAVING:
+	case ACTIVITY_LOADING:
+		return PHASE_CHECKPOINT;
+	}
+	return phase_of_main(n->next[i], burst, before);
+}
+
+/* Is this where the next step begins, after a complete one? */
+static int begins(const struct numbering *n, size_t i)
+{
+	uint8_t a = n->list[i].activity, next = n->next[i];
+	int alone = n->ends != ACTIVITY_BACKWARD || !n->has_model; /* may stand without a forward */
+
+	if (a == ACTIVITY_MAIN && n->list[i].allocs)
+		return is_forward(next) || (alone && is_backward(next));
+	return is_forward(a) || (n->ends != ACTIVITY_BACKWARD && is_backward(a));
+}
+
+static void number(struct numbering *n)
+{
+	enum phase before = PHASE_SETUP;
+	int burst = 0, complete = 0;
+	uint32_t step = 1;
+
+	for (size_t i = 0; i < n->count; i++) {
+		struct span *s = &n->list[i];
+
+		if (s->activity == ACTIVITY_GAP)
+			step = 0;
+		if (i >= n->first && complete && begins(n, i)) {
+			step += step != 0;
+			burst = complete = 0;
+			before = PHASE_FORWARD;
+		}
+		burst |= i >= n->first && is_backward(s->activity);
+		complete |= burst && (s->activity == n->ends ||
+				      (n->ends == ACTIVITY_BACKWARD && is_backward(s->activity)));
+		s->step = step;
+		s->phase = (uint8_t)phase_of(n, i, burst, before);
+		if (i < n->first && s->phase != PHASE_EVALUATION)
+			s->phase = PHASE_SETUP;
+		before = (enum phase)s->phase;
+	}
+}
+
+void steps_number(struct spans *s, const struct tables *t)
+{
+	struct numbering n = { .list = s->list, .count = s->count, .tables = t };
+
+	if (!n.count)
+		return;
+	find_evaluation(&n);
+	find_end(&n);
+	find_first(&n);
+	look_ahead(&n);
+	number(&n);
+	free(n.next);
+}
+
+enum part steps_part(const struct span *s, uint32_t place_flags)
+{
+	if (!s)
+		return PART_NONE;
+	if (s->activity == ACTIVITY_SAVING)
+		return PART_SAVING;
+	if (s->activity == ACTIVITY_LOADING)
+		return PART_LOADING;
+	if (s->activity == ACTIVITY_RECOMPUTE)
+		return PART_RECOMPUTE;
+	if (s->phase == PHASE_OPTIMIZER && place_flags & PLACE_CLIPPING)
+		return PART_CLIPPING;
+	if (s->phase == PHASE_FORWARD && place_flags & PLACE_LOSS)
+		return PART_LOSS;
+	return PART_NONE;
+}
