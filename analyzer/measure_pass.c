@@ -72,33 +72,34 @@ static void begin_run(struct watched *w)
 }
 
 /* Step, phase and run of an event of the tensor layer. */
-static void follow(struct watched *w, unsigned thread, unsigned place, int is_alloc)
+static void follow(struct watched *w, uint64_t time, int is_alloc)
 {
-	uint32_t before = w->steps.step;
+	const struct spans *all = &w->device->spans;
+	uint32_t step;
 
-	steps_take(&w->steps, thread, place, is_alloc);
-	w->phase = (enum phase)w->steps.phase;
-	if (w->steps.step != before) {
+	while (w->span + 1 < all->count && all->list[w->span + 1].start_ns <= time)
+		w->span++;
+	w->phase = all->count ? (enum phase)all->list[w->span].phase : PHASE_SETUP;
+	step = all->count && all->list[w->span].step ? all->list[w->span].step - 1 : w->step;
+	if (step != w->step) {
 		if (w->rising)
 			note_top(w);
 		end_step(w);
-		w->step++;
+		w->step = step;
 	}
-	if (w->phase == PHASE_BACKWARD) {
+	if (w->phase == PHASE_BACKWARD)
 		w->backward_seen = 1;
+	if (w->phase == PHASE_BACKWARD || w->phase == PHASE_OPTIMIZER)
 		w->run_is_open = 0;
-	} else if (w->phase == PHASE_OPTIMIZER) {
-		w->run_is_open = 0;
-	} else if (!w->run_is_open && is_alloc) {
+	else if (is_alloc && (!w->run_is_open || (w->run <= 1 && w->phase != PHASE_SETUP)))
 		begin_run(w);
-	}
 }
 
-/* A place of a run that no earlier step had: another loop than the training's. */
+/* A place that no earlier step had, or one of evaluation: another loop than the training's. */
 static int is_new_place(const struct watched *w, const struct place_levels *p)
 {
-	return w->backward_seen && w->step >= 1 && p->first_step == w->step + 1 &&
-	       w->run_is_open;
+	return w->run_is_open && w->backward_seen &&
+	       (w->phase == PHASE_EVALUATION || (w->step >= 1 && p->first_step == w->step + 1));
 }
 
 static int take_place(struct measuring *p, struct watched *w, const struct mt_record *r)
@@ -208,6 +209,28 @@ static void take_other(struct measuring *p, struct watched *w, const struct mt_r
 	}
 }
 
+static void take_host(struct measuring *p, const struct mt_record *r)
+{
+	if (r->kind == MT_HOST_FREE) {
+		struct mt_record was;
+
+		if (live_take(&p->live, MT_HOST_ALLOC, r->address, &was) &&
+		    tables_place_owner(p->tables, was.place) == OWNER_NCCL)
+			p->nccl_pinned -= was.bytes;
+		return;
+	}
+	if (r->kind != MT_HOST_ALLOC || !live_add(&p->live, r))
+		return;
+	p->pinned = bytes_add(p->pinned, r->bytes);
+	if (r->bytes >= 1 << 20 && !(r->bytes & (r->bytes - 1)))
+		p->pinned_powers = bytes_add(p->pinned_powers, r->bytes);
+	if (tables_place_owner(p->tables, r->place) == OWNER_NCCL) {
+		p->nccl_pinned = bytes_add(p->nccl_pinned, r->bytes);
+		if (p->nccl_pinned > p->nccl_pinned_peak)
+			p->nccl_pinned_peak = p->nccl_pinned;
+	}
+}
+
 static void look(struct measuring *p, struct watched *w, unsigned device)
 {
 	w->is_past = 1;
@@ -233,14 +256,17 @@ static void look(struct measuring *p, struct watched *w, unsigned device)
 static void take(struct measuring *p, struct position at, const struct mt_record *r)
 {
 	struct watched *w = &p->watched[r->device < MT_MAX_DEVICES ? r->device : 0];
-	unsigned place = tables_place_flags(p->tables, r->place);
 
-	if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) || !w->device)
+	if (!walk_layer(r->kind) || !walk_is_sound(r))
+		return;
+	if (walk_layer(r->kind) == MT_LAYER_HOST)
+		take_host(p, r);
+	if (r->device >= MT_MAX_DEVICES || !w->device)
 		return;
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
 		if (w->device->stand_in)
 			return;
-		follow(w, p->tables->thread_flags[r->thread], place, r->kind == MT_TENSOR_ALLOC);
+		follow(w, r->time_ns, r->kind == MT_TENSOR_ALLOC);
 		if (r->kind == MT_TENSOR_ALLOC)
 			take_alloc(p, w, r);
 		else
@@ -357,7 +383,6 @@ static void start(struct measuring *p, struct measures *m, const struct replay *
 		w->places = xcalloc(p->tables->place_count + 1, sizeof(*w->places));
 		choose_moment(w);
 		find_sizes(w, p, w->failure ? &w->failure->live : &w->device->at_peak);
-		steps_start(&w->steps, w->device->steps.without_optimizer);
 	}
 }
 
@@ -384,6 +409,9 @@ void measure_trace(struct measures m[MT_MAX_DEVICES], const struct trace *t, con
 			note_top(w);
 		end_step(w);
 		measure_settings(&m[i], t);
+		m[i].pinned = r->host.pinned_peak;
+		m[i].pinned_powers = p.pinned ? p.pinned_powers * 100 / p.pinned : 0;
+		m[i].nccl_pinned = p.nccl_pinned_peak;
 		measure_steps(w);
 		free(w->list);
 		free(w->places);

@@ -52,8 +52,8 @@ struct watched {
 	const struct failure *failure; /* NULL: the moment is the peak */
 	int is_past;                   /* the moment has been */
 
-	struct steps steps;
-	uint32_t run, step;
+	size_t span;        /* of the device's, the current one */
+	uint32_t run, step; /* steps begin with 0 here */
 	int backward_seen, run_is_open;
 	enum phase phase;
 
@@ -77,6 +77,8 @@ struct measuring {
 	const uint64_t *marks;
 	struct live live;
 	struct watched watched[MT_MAX_DEVICES];
+	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two, and NCCL's. */
+	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
 };
 
 static inline struct birth birth_of(const struct mt_record *r)

@@ -82,6 +82,13 @@ static void add_request(const struct scene *s)
 	}
 }
 
+/* cuBLAS's: 8 MiB and a bit, and what Hopper takes. */
+static int is_workspace(const struct measuring *p, const struct mt_record *r)
+{
+	return place_makes(tables_place_flags(p->tables, r->place)) == MAKES_WORKSPACES ||
+	       r->bytes == 8519680 || r->bytes == 33562624;
+}
+
 /* Who has it, by what its stack says. A block may count for several. */
 static void add_marked(struct scene *s, const struct mt_record *r, uint64_t marks)
 {
@@ -99,6 +106,7 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	}
 	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) && born.step == (uint16_t)s->w->step)
 		m->optimizer_temporaries += n;
+	m->workspaces += is_workspace(s->p, r) ? n : 0;
 	m->clipping += marks & MARKED(CLIP) ? n : 0;
 	m->loaded += marks & MARKED(LOAD) ? n : 0;
 	m->loaded_states += marks & MARKED(LOAD_STATE) ? n : 0;
@@ -107,6 +115,8 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	m->unsharded_gradients += marks & MARKED(FSDP_GRADIENT) ? n : 0;
 	m->recomputed += marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run ? n : 0;
 	m->compiling += marks & MARKED(COMPILE) ? n : 0;
+	m->fp8_copies += marks & MARKED(FP8) ? n : 0;
+	m->arena += marks & MARKED(MEGATRON_FSDP) ? n : 0;
 	m->expert_bytes += marks & MARKED(EXPERT) && born.run == s->w->run ? n : 0;
 	if (marks & MARKED(FSDP_GATHER)) {
 		m->gathered += n;
@@ -146,6 +156,8 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 		m->gradients += r->bytes;
 	else if (born.run == s->w->run && !(marks & (MARKED(OPTIMIZER) | MARKED(LOAD) | MARKED(SAVE) | MARKED(BUCKET) | MARKED(FSDP_GATHER))))
 		m->activations += r->bytes;
+	if (autograd && born.step != (uint16_t)s->w->step)
+		m->old_gradients += r->bytes;
 	if (born.run == s->w->run && s->w->run_is_open) {
 		m->run_live += r->bytes;
 		s->run_new += born.taken & 1u << WITHOUT_NEW_RUN ? r->bytes : 0;
@@ -247,20 +259,23 @@ static void take_left(struct scene *s)
 static void take_ratio(const struct scene *s)
 {
 	const struct watched *w = s->w;
-	bytes now = 0, before = 0;
+	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
 
 	for (size_t i = 1; i < s->p->tables->place_count; i++) {
 		const struct place_levels *l = &w->places[i];
+		int expert;
 
 		if (l->last_step != w->step + 1 || !l->before ||
 		    s->p->marks[i] & (MARKED(OPTIMIZER) | MARKED(SAVE) | MARKED(LOAD)))
 			continue;
-		now = bytes_add(now, l->now);
-		before = bytes_add(before, l->before);
+		expert = (s->p->marks[i] & MARKED(EXPERT)) != 0;
+		now[expert] = bytes_add(now[expert], l->now);
+		before[expert] = bytes_add(before[expert], l->before);
 	}
-	if (before <= 0 || w->step < 2)
+	if (w->step < 2)
 		return;
-	w->m->size_ratio = now * 100 / before;
+	w->m->size_ratio = before[0] ? now[0] * 100 / before[0] : 0;
+	w->m->expert_ratio = before[1] ? now[1] * 100 / before[1] : 0;
 	if (w->m->size_ratio > 100)
 		w->m->size_growth = w->m->activations - w->m->activations * 100 / w->m->size_ratio;
 }
@@ -280,7 +295,7 @@ static void describe_moment(const struct scene *s)
 	m->cached = m->reserved > m->allocated ? m->reserved - m->allocated : 0;
 	m->cached_percent = m->reserved ? m->cached * 100 / m->reserved : 0;
 	m->step = w->moment.step;
-	m->in_setup = !w->backward_seen;
+	m->in_setup = w->phase == PHASE_SETUP;
 	m->in_backward = w->phase == PHASE_BACKWARD;
 	m->in_optimizer = w->phase == PHASE_OPTIMIZER;
 	m->in_forward = !m->in_backward && !m->in_optimizer;
