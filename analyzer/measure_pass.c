@@ -120,6 +120,17 @@ static int take_place(struct measuring *p, struct watched *w, const struct mt_re
 	return is_new_place(w, l);
 }
 
+/* Small blocks count in the level alone: they cost a look-up each, and are no cause of anything. */
+static void take_small(struct watched *w, const struct mt_record *r)
+{
+	if (r->bytes > 0)
+		w->rising = 1;
+	else if (w->rising)
+		note_top(w);
+	w->allocated = bytes_add(w->allocated, r->bytes);
+	w->now.floor = w->allocated < w->now.floor ? w->allocated : w->now.floor;
+}
+
 static void take_alloc(struct measuring *p, struct watched *w, const struct mt_record *r)
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
@@ -133,8 +144,6 @@ static void take_alloc(struct measuring *p, struct watched *w, const struct mt_r
 			   .taken = (uint16_t)taken_by(w, marks, autograd, r->bytes, is_new) } };
 	struct mt_record kept = *r;
 
-	kept.time_ns = u.time;
-	live_add(&p->live, &kept);
 	w->allocated = bytes_add(w->allocated, r->bytes);
 	w->run_born = bytes_add(w->run_born, r->bytes);
 	w->autograd_live += autograd ? r->bytes : 0;
@@ -142,6 +151,8 @@ static void take_alloc(struct measuring *p, struct watched *w, const struct mt_r
 		w->level[k] += bits & 1 ? r->bytes : 0;
 	w->m->marks |= w->is_past ? 0 : marks;
 	w->rising = 1;
+	kept.time_ns = u.time;
+	live_add(&p->live, &kept);
 }
 
 static void take_free(struct measuring *p, struct watched *w, const struct mt_record *r)
@@ -267,7 +278,9 @@ static void take(struct measuring *p, struct position at, const struct mt_record
 		if (w->device->stand_in)
 			return;
 		follow(w, r->time_ns, r->kind == MT_TENSOR_ALLOC);
-		if (r->kind == MT_TENSOR_ALLOC)
+		if (r->bytes < MEASURE_LEAST && r->bytes > -MEASURE_LEAST)
+			take_small(w, r);
+		else if (r->kind == MT_TENSOR_ALLOC)
 			take_alloc(p, w, r);
 		else
 			take_free(p, w, r);
@@ -284,7 +297,7 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 	struct measuring *p = context;
 
 	for (size_t i = 0; i < count; i++) {
-		if (i + 12 < count)
+		if (i + 12 < count && (records[i + 12].bytes >= MEASURE_LEAST || records[i + 12].bytes <= -MEASURE_LEAST))
 			live_prefetch(&p->live, walk_alloc_kind(records[i + 12].kind),
 				      records[i + 12].address);
 		take(p, (struct position){ segment, first + i + 1 }, &records[i]);
@@ -315,7 +328,7 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) || !w->device)
 			continue;
 		if (r->kind == MT_TENSOR_ALLOC && !w->device->stand_in)
-			take_alloc(p, w, r);
+			r->bytes < MEASURE_LEAST ? take_small(w, r) : take_alloc(p, w, r);
 		else
 			take_other(p, w, r);
 	}

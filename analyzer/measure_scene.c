@@ -23,7 +23,7 @@ struct scene {
 	size_t size_count, size_room;
 	struct left *left;
 	size_t left_count, left_room;
-	bytes run_new;
+	bytes run_new, run_model;
 };
 
 static uint64_t marks_at(const struct measuring *p, uint32_t place)
@@ -160,6 +160,7 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 		m->old_gradients += r->bytes;
 	if (born.run == s->w->run && s->w->run_is_open) {
 		m->run_live += r->bytes;
+		s->run_model += marks & MARKED(MODEL) ? r->bytes : 0;
 		s->run_new += born.taken & 1u << WITHOUT_NEW_RUN ? r->bytes : 0;
 		m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	}
@@ -330,6 +331,7 @@ static void finish(struct scene *s)
 
 	m->run_born = w->run_born;
 	m->run_new = m->run_live ? s->run_new * 100 / m->run_live : 0;
+	m->run_model = m->run_live ? s->run_model * 100 / m->run_live : 0;
 	m->activation_percent = m->allocated ? m->activations * 100 / m->allocated : 0;
 	m->static_percent = m->device_total ? fixed * 100 / m->device_total : 0;
 	m->gathered_unit = m->gathered_blocks ? m->gathered / m->gathered_blocks : 0;

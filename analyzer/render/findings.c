@@ -38,7 +38,29 @@ static void put_cause(struct page *p, const struct finding *f)
 	}
 }
 
-/* The ranks of the same finding after the shown one, "ranks 1, 2, 4-7". */
+static size_t shown_rank(const struct report *r)
+{
+	const struct rank *worst = report_worst(r);
+
+	return worst ? (size_t)(worst - r->ranks) : 0;
+}
+
+int findings_verdict(struct page *p, const struct report *r)
+{
+	size_t shown = shown_rank(r);
+	const struct finding *cause = diagnosis_cause(r->diagnosis, shown);
+
+	if (cause) {
+		put_cause(p, cause);
+		return 1;
+	}
+	if (!r->count || r->ranks[shown].end != END_OOM)
+		return 0;
+	page_field(p, "cause", "none of the known ones holds: see the largest places below", 0);
+	return 1;
+}
+
+/* A rule is told once, for the first rank that has it. */
 static int is_told(const struct diagnosis *d, size_t upto)
 {
 	for (size_t i = 0; i < upto; i++)
@@ -47,8 +69,9 @@ static int is_told(const struct diagnosis *d, size_t upto)
 	return 0;
 }
 
-static void put_also(struct page *p, const struct report *r, const struct diagnosis *d, size_t shown)
+static void put_also(struct page *p, const struct report *r, size_t shown)
 {
+	const struct diagnosis *d = r->diagnosis;
 	size_t lines = 0;
 
 	for (size_t i = 0; i < d->count && lines < ALSO_SHOWN; i++) {
@@ -66,22 +89,13 @@ static void put_also(struct page *p, const struct report *r, const struct diagno
 	}
 }
 
-void findings_text(struct page *p, const struct report *r, const struct diagnosis *d)
+void findings_rest(struct page *p, const struct report *r)
 {
-	const struct rank *worst = report_worst(r);
-	size_t shown = worst ? (size_t)(worst - r->ranks) : 0;
-	const struct finding *cause = diagnosis_cause(d, shown);
+	const struct diagnosis *d = r->diagnosis;
 
-	if (cause)
-		put_cause(p, cause);
-	else if (worst && worst->end == END_OOM)
-		page_field(p, "cause", "none of the known causes holds: see `where` and `top`, and the places below", 0);
 	for (size_t i = 0; i < d->ruled_out_count; i++)
 		page_field(p, i ? "" : "not", d->ruled_out[i], 0);
-	if (cause)
-		put_also(p, r, d, shown);
-	if (cause || d->ruled_out_count)
-		buf_puts(p->out, "\n");
+	put_also(p, r, shown_rank(r));
 }
 
 static json_t *evidence_json(const struct finding *f)
@@ -115,8 +129,9 @@ static json_t *remedies_json(const struct finding *f)
 	return list;
 }
 
-void *findings_json(const struct report *r, const struct diagnosis *d)
+void *findings_json(const struct report *r)
 {
+	const struct diagnosis *d = r->diagnosis;
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < d->count; i++) {

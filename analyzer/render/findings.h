@@ -6,9 +6,11 @@
 #include "page.h"
 #include "report.h"
 
-/* The verdict: cause, fixes, what was ruled out, what else was found. */
-void findings_text(struct page *p, const struct report *r, const struct diagnosis *d);
+/* For the rank that is shown. The cause and what to change; returns whether there was anything to say. */
+int findings_verdict(struct page *p, const struct report *r);
+/* What was ruled out, and what else was found. */
+void findings_rest(struct page *p, const struct report *r);
 /* json_t *, an array. */
-void *findings_json(const struct report *r, const struct diagnosis *d);
+void *findings_json(const struct report *r);
 
 #endif

@@ -338,7 +338,7 @@ void render_json(const struct report *report, struct buf *out)
 		json_array_append_new(ranks, rank_json(&report->ranks[i]));
 	set(root, "ranks", ranks);
 	set(root, "findings",
-	    report->diagnosis ? findings_json(report, report->diagnosis) : json_array());
+	    report->diagnosis ? findings_json(report) : json_array());
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");

@@ -78,7 +78,9 @@ static void add_step(struct buf *b, unsigned step)
 		buf_puts(b, "step unknown");
 }
 
-static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
+/* `report` with the failure that it was diagnosed for, else NULL. */
+static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
+		    const struct report *report)
 {
 	struct buf left = { 0 }, right = { 0 }, top = { 0 };
 
@@ -98,6 +100,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 	page_pair(p, PAINT_ALARM,
 		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
 		  left.text, right.text);
+	if (report)
+		findings_verdict(p, report);
 	put_where(p, r, o);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
@@ -108,18 +112,21 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 		buf_addf(&top, "  %s", row->label);
 		page_field(p, "top", top.text, 0);
 	}
+	if (report)
+		findings_rest(p, report);
 	buf_release(&left);
 	buf_release(&right);
 	buf_release(&top);
 }
 
 /* The last failures of a rank, newest first. */
-static void put_ooms(struct page *p, const struct rank *r)
+static void put_ooms(struct page *p, const struct rank *r, const struct report *report)
 {
 	size_t shown = r->oom_count < OOMS_SHOWN ? r->oom_count : OOMS_SHOWN;
 
 	for (size_t i = 0; i < shown; i++)
-		put_oom(p, r, &r->ooms[r->oom_count - 1 - i]);
+		put_oom(p, r, &r->ooms[r->oom_count - 1 - i],
+			!i && report->diagnosis ? report : NULL);
 	if (r->ooms_seen > shown)
 		buf_addf(p->out, "and %llu earlier\n", (unsigned long long)(r->ooms_seen - shown));
 	if (r->ooms_seen)
@@ -426,9 +433,11 @@ void render_text(const struct report *report, const struct style *style, struct 
 
 	if (!worst)
 		return;
-	put_ooms(&p, worst);
-	if (report->diagnosis)
-		findings_text(&p, report, report->diagnosis);
+	put_ooms(&p, worst, report);
+	if (report->diagnosis && !worst->ooms_seen && findings_verdict(&p, report)) {
+		findings_rest(&p, report);
+		buf_puts(out, "\n");
+	}
 	put_other_failures(&p, report, worst);
 	if (report->count > 1)
 		put_table(&p, report);
