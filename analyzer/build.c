@@ -137,15 +137,16 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 			.smallest = g->smallest,
 			.largest = g->largest,
 			.blocks = g->blocks,
-			.category = CATEGORY_OTHER,
+			.category = (enum category)g->category,
 		};
 	}
 	return to;
 }
 
-static struct point point_of(struct builder *b, const struct moment *m)
+/* `live`: what was, NULL unknown. */
+static struct point point_of(struct builder *b, const struct moment *m, const struct snapshot *live)
 {
-	return (struct point){
+	struct point p = {
 		.time_s = (double)m->time_ns / 1e9,
 		.allocated = m->allocated,
 		.reserved = m->reserved,
@@ -155,8 +156,11 @@ static struct point point_of(struct builder *b, const struct moment *m)
 		.phase = phase_name((enum phase)m->phase),
 		.part = part_name((enum part)m->part),
 		.thread = thread_name(b, m->thread),
-		.by_category[CATEGORY_OTHER] = m->allocated,
 	};
+
+	if (live)
+		memcpy(p.by_category, live->by_category, sizeof(p.by_category));
+	return p;
 }
 
 static void add_ooms(struct builder *b, const struct device *d)
@@ -172,7 +176,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 		struct oom *o = &r->ooms[i];
 
 		*o = (struct oom){
-			.when = point_of(b, &f->when),
+			.when = point_of(b, &f->when, &f->live),
 			.requested = f->requested,
 			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
 			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
@@ -215,8 +219,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 {
 	struct rank *r = b->rank;
 
-	r->peak = point_of(b, &d->peak);
-	r->device_peak = point_of(b, &d->device_peak);
+	r->peak = point_of(b, &d->peak, &d->at_peak);
+	r->device_peak = point_of(b, &d->device_peak, NULL);
 	r->peak_allocated = d->peak.allocated;
 	r->peak_reserved = d->reserved_peak;
 	r->peak_device = moment_device(&d->device_peak);
@@ -457,8 +461,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.events = d->events + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
-	r.final_bytes = d->final.bytes;
-	r.final_blocks = d->final.blocks;
+	r.final_bytes = d->final_bytes;
+	r.final_blocks = d->final_blocks;
 	add_meta(b);
 	add_warnings(b);
 	add_peaks(b, d, running, incomplete);

@@ -25,21 +25,6 @@ struct matches {
 	int done;
 };
 
-/*
- * Kinds that only the line tells apart, which differs from version to version. Their order does not: the
- * first line that is seen makes `first`, each later one `later`; a single line makes `alone`.
- */
-static const struct {
-	enum makes kind, first, later, alone;
-} by_line[] = {
-	/* Parameters come first; then what .grad is moved to, which is rare, then buffers. */
-	{ MAKES_APPLY, MAKES_PARAMETERS, MAKES_BUFFERS, MAKES_PARAMETERS },
-	{ MAKES_NORM, MAKES_PARAMETERS, MAKES_BUFFERS, MAKES_PARAMETERS },
-	/* Without the distributed optimizer there are only gradients. */
-	{ MAKES_PARAM_AND_GRAD, MAKES_PARAMETERS, MAKES_GRADIENTS, MAKES_GRADIENTS },
-	{ MAKES_IPG_AND_GRADIENTS, MAKES_COMMUNICATION, MAKES_GRADIENTS, MAKES_GRADIENTS },
-};
-
 /* What a frame says. */
 struct said {
 	uint32_t flags;
@@ -84,9 +69,9 @@ static struct said frame_says(const struct reader *r, const struct mt_frame *f)
 	return s;
 }
 
-/* The frames of a place, from the outermost to the innermost. `line` gets that of the frame that decided. */
+/* The frames of a place, from the outermost to the innermost. */
 static struct place_info place_says(const struct tables *t, const struct place *p,
-				    const struct said *frames, uint32_t *line)
+				    const struct said *frames)
 {
 	struct place_info info = { .flags = p->frame_count ? PLACE_FRAMES : 0 };
 	const uint32_t model = PLACE_MODULE | PLACE_LOSS;
@@ -103,33 +88,10 @@ static struct place_info place_says(const struct tables *t, const struct place *
 		if (!s.makes)
 			continue;
 		makes = s.makes;
-		*line = t->frames[p->frames[i]].line;
+		info.line = t->frames[p->frames[i]].line;
 	}
 	info.flags |= (uint32_t)makes << PLACE_MAKES_SHIFT;
 	return info;
-}
-
-/* Settles the kinds that lines tell apart. */
-static void settle_lines(struct place_info *info, const uint32_t *lines, size_t count)
-{
-	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++) {
-		uint32_t least = UINT32_MAX, most = 0;
-
-		for (size_t i = 0; i < count; i++)
-			if (place_makes(info[i].flags) == by_line[k].kind) {
-				least = lines[i] < least ? lines[i] : least;
-				most = lines[i] > most ? lines[i] : most;
-			}
-		for (size_t i = 0; i < count; i++) {
-			enum makes what = least == most      ? by_line[k].alone
-					  : lines[i] > least ? by_line[k].later
-							     : by_line[k].first;
-
-			if (place_makes(info[i].flags) == by_line[k].kind)
-				info[i].flags = (info[i].flags & ((1u << PLACE_MAKES_SHIFT) - 1)) |
-						(uint32_t)what << PLACE_MAKES_SHIFT;
-		}
-	}
 }
 
 static void add_activities(struct place_info *info, size_t count)
@@ -158,22 +120,19 @@ struct place_info *places_read(const struct tables *t)
 	};
 	struct said *frames = xcalloc(t->frame_count, sizeof(*frames));
 	struct place_info *info = xcalloc(t->place_count, sizeof(*info));
-	uint32_t *lines = xcalloc(t->place_count, sizeof(*lines));
 
 	for (size_t i = 1; i < t->frame_count; i++)
 		frames[i] = frame_says(&r, &t->frames[i]);
 	for (size_t i = 1; i < t->place_count; i++) {
 		const struct place *p = &t->places[i];
 
-		info[i] = place_says(t, p, frames, &lines[i]);
+		info[i] = place_says(t, p, frames);
 		if (str_matches(tables_module(t, p->module), "*libc10_cuda.so*"))
 			info[i].flags |= PLACE_PYTORCH;
 	}
-	settle_lines(info, lines, t->place_count);
 	add_activities(info, t->place_count);
 	free(r.functions);
 	free(r.files);
 	free(frames);
-	free(lines);
 	return info;
 }

@@ -34,8 +34,9 @@ enum makes {
 	MAKES_COMMUNICATION,
 	MAKES_BUCKETS, /* communication, or where the gradients live */
 	MAKES_REDUCED, /* communication, or a gradient if it outlives the backward pass */
+	MAKES_RECEIVED, /* of a pipeline's other stages */
 	MAKES_GRADIENTS,
-	/* These become one of the above by the order of their lines. */
+	/* These become one of the above by the order of their lines, see classify.c. */
 	MAKES_APPLY,
 	MAKES_NORM,
 	MAKES_PARAM_AND_GRAD,
@@ -52,6 +53,7 @@ static inline enum makes place_makes(uint32_t flags)
 /* What is asked about a place for every event, found once. */
 struct place_info {
 	uint32_t flags;      /* enum place_flag, enum makes << PLACE_MAKES_SHIFT */
+	uint32_t line;       /* of the frame that said what it makes */
 	uint32_t caller;     /* tells the calls of a model apart: a hash of the frames outside of it */
 	uint8_t activity[4]; /* enum activity, by enum thread_flag */
 };

@@ -30,7 +30,6 @@ static void forget(struct replay *r)
 		free(d->owner_timeline);
 		free(d->comms.list);
 		free(d->at_peak.groups);
-		free(d->final.groups);
 		free(d->live);
 	}
 	*r = (struct replay){ 0 };

@@ -11,6 +11,7 @@
 
 #include "holdings.h"
 #include "live.h"
+#include "snapshot.h"
 #include "spans.h"
 #include "timeline.h"
 #include "trace.h"
@@ -33,22 +34,6 @@ struct moment {
 	/* Known once the first pass is done. */
 	uint32_t step; /* 0 unknown */
 	unsigned char phase, part;
-};
-
-/* Live blocks that came from the same place. Without Python frames, blocks of different threads are
- * different groups. */
-struct group {
-	uint32_t place;
-	uint16_t thread;
-	uint64_t blocks;
-	bytes bytes, smallest, largest;
-};
-
-struct snapshot {
-	struct group *groups; /* largest first */
-	size_t count;
-	bytes bytes;
-	uint64_t blocks;
 };
 
 struct failure {
@@ -98,7 +83,8 @@ struct device {
 	uint64_t failures_seen;
 	int last_failure_open; /* nothing was handed out since */
 
-	struct snapshot final;
+	bytes final_bytes;
+	uint64_t final_blocks;
 	struct mt_record *live; /* the final live set by address, if asked for */
 	size_t live_count;
 };

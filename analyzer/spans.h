@@ -22,6 +22,7 @@ struct span {
 	bytes reserved, device; /* at its end */
 	uint32_t step;          /* 0 unknown */
 	uint8_t activity, phase;
+	uint8_t next; /* the next activity that says what the job's own code does */
 };
 
 struct spans {

@@ -15,7 +15,6 @@ struct numbering {
 	enum activity ends; /* what completes a step after a backward pass */
 	int has_model;      /* forward passes can be told */
 	size_t first;       /* where step 1 begins; `count`: there is none */
-	uint8_t *next;      /* the next activity that says what one's own work is for */
 };
 
 static int is_forward(uint8_t a)
@@ -99,11 +98,10 @@ static void look_ahead(struct numbering *n)
 {
 	uint8_t next = ACTIVITY_UNKNOWN;
 
-	n->next = xcalloc(n->count, 1);
 	for (size_t i = n->count; i-- > 0;) {
 		uint8_t a = n->list[i].activity;
 
-		n->next[i] = next;
+		n->list[i].next = next;
 		if (a != ACTIVITY_UNKNOWN && a != ACTIVITY_MAIN && a != ACTIVITY_ZERO_GRAD)
 			next = a;
 	}
@@ -187,13 +185,13 @@ static enum phase phase_of(const struct numbering *n, size_t i, int burst, enum 
 	case ACTIVITY_LOADING:
 		return PHASE_CHECKPOINT;
 	}
-	return phase_of_main(n->next[i], burst, before);
+	return phase_of_main(n->list[i].next, burst, before);
 }
 
 /* Is this where the next step begins, after a complete one? */
 static int begins(const struct numbering *n, size_t i)
 {
-	uint8_t a = n->list[i].activity, next = n->next[i];
+	uint8_t a = n->list[i].activity, next = n->list[i].next;
 	int alone = n->ends != ACTIVITY_BACKWARD || !n->has_model; /* may stand without a forward */
 
 	if (a == ACTIVITY_MAIN && n->list[i].allocs)
@@ -239,7 +237,6 @@ void steps_number(struct spans *s, const struct tables *t)
 	find_first(&n);
 	look_ahead(&n);
 	number(&n);
-	free(n.next);
 }
 
 enum part steps_part(const struct span *s, uint32_t place_flags)
