@@ -167,6 +167,15 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
+/* What is wrong, and hardly matters beside what else is there, is not the cause. */
+static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
+{
+	if (m->died && rules[rule].severity == RULE_OOM && rules[rule].tier == TIER_WRONG &&
+	    weight < m->allocated / 10)
+		return TIER_DEFAULT;
+	return rules[rule].tier;
+}
+
 static uint32_t place_of(const struct measures *m, enum rule rule)
 {
 	switch (rule) {
@@ -193,7 +202,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 		.severity = severity_of(m, rule, weight),
 		.confidence = confidence_of(m, rule, weight),
 		.weight = weight,
-		.tier = (int)rules[rule].tier,
+		.tier = (int)tier_of(m, rule, weight),
 		.order = (int)rule,
 	};
 

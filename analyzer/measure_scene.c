@@ -323,16 +323,36 @@ static int is_block(const struct scene *s, const struct mt_record *r)
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
 }
 
+/*
+ * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as long as it lives, and here it
+ * is the question whether it should.
+ */
+static void take_categories(const struct scene *s)
+{
+	const struct watched *w = s->w;
+	const bytes *by = w->failure ? w->failure->live.by_category : w->device->at_peak.by_category;
+	struct measures *m = w->m;
+
+	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
+	if (!m->in_backward || by[CATEGORY_GRADIENTS] > m->gradients)
+		m->gradients = by[CATEGORY_GRADIENTS];
+	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
+	if (!m->loaded)
+		m->parameters = by[CATEGORY_PARAMETERS];
+}
+
 static void finish(struct scene *s)
 {
 	struct watched *w = s->w;
 	struct measures *m = w->m;
-	bytes fixed = m->parameters + m->gradients + m->optimizer_states;
+	bytes fixed;
 
+	take_categories(s);
 	m->run_born = w->run_born;
 	m->run_new = m->run_live ? s->run_new * 100 / m->run_live : 0;
 	m->run_model = m->run_live ? s->run_model * 100 / m->run_live : 0;
 	m->activation_percent = m->allocated ? m->activations * 100 / m->allocated : 0;
+	fixed = m->parameters + m->gradients + m->optimizer_states;
 	m->static_percent = m->device_total ? fixed * 100 / m->device_total : 0;
 	m->gathered_unit = m->gathered_blocks ? m->gathered / m->gathered_blocks : 0;
 	if (m->leak_per_step)

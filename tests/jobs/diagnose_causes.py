@@ -506,28 +506,31 @@ def pinned():
 
 # Experts
 
-class Experts(nn.Module):
+class SparseMoeBlock(nn.Module):
+    """A layer of experts: `tokens` of them come to this rank's, and 40 % of those to the first."""
+
     def __init__(self, width, count):
         super().__init__()
         self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(count))
 
-    def forward(self, x, share):
-        hot = int(x.shape[0] * share)
-        sizes = [hot] + [(x.shape[0] - hot) // (len(self.experts) - 1)] * (len(self.experts) - 1)
-        return torch.cat([e(p) for e, p in zip(self.experts, x.split(sizes + [x.shape[0] - sum(sizes)]))])
+    def forward(self, x, tokens):
+        routed = x[torch.randint(0, x.shape[0], (tokens,), device="cuda")]
+        hot = tokens * 2 // 5
+        sizes = [hot] + [(tokens - hot) // (len(self.experts) - 1)] * (len(self.experts) - 1)
+        out = torch.cat([e(p) for e, p in zip(self.experts, routed.split(sizes + [tokens - sum(sizes)]))])
+        return x + out.sum() * 0
 
 
 def experts():
-    """Tokens go where a router sends them, each to `k` experts: now and then nearly all of them to this rank's."""
+    """Tokens go where a router sends them: now and then, nearly all of a batch's to this rank's experts."""
     with torch.device("cuda"):
-        layers = nn.ModuleList(Experts(512, 4) for _ in range(4))
+        layers = nn.ModuleList(SparseMoeBlock(512, 4) for _ in range(4))
     optimizer = adam(layers, fused=True)
     for step in range(10):
         tokens = 4096 if FIX else (4096, 3100, 5300, 3600, 6000, 4500, 3900, 12000, 4000, 4100)[step]
         x = torch.randn(4096, 512, device="cuda", requires_grad=True)
         for layer in layers:
-            routed = x[torch.randint(0, 4096, (tokens,), device="cuda")]
-            x = x + layer(routed, 0.4)[:4096].sum() * 0
+            x = layer(x, tokens)
         x.sum().backward()
         optimizer.step()
         optimizer.zero_grad()
