@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum rule_severity { RULE_OOM, RULE_SLOW, RULE_WARNING, RULE_INFO };
-enum tier { TIER_WRONG, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
+enum tier { TIER_WRONG, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
 enum confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
@@ -167,13 +167,12 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
-/* What is wrong, and hardly matters beside what else is there, is not the cause. */
+/* Pieces that hardly matter beside what else is there are not the cause. */
 static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
 {
-	if (m->died && rules[rule].severity == RULE_OOM && rules[rule].tier == TIER_WRONG &&
-	    weight < m->allocated / 10)
-		return TIER_DEFAULT;
-	return rules[rule].tier;
+	if (rules[rule].tier != TIER_PIECES)
+		return rules[rule].tier;
+	return m->died && weight < m->allocated / 10 ? TIER_DEFAULT : TIER_WRONG;
 }
 
 static uint32_t place_of(const struct measures *m, enum rule rule)

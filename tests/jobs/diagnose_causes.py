@@ -80,8 +80,8 @@ def attention_transformers():
 
 
 def activations():
-    model = build(layers=12, width=512, checkpoint="layer" if FIX else None)
-    train(model, adam(model, fused=True), 3, 8, 1024)
+    model = build(layers=12, width=512)
+    train(model, adam(model, fused=True), 3, 4 if FIX else 8, 1024)
 
 
 def activations_conv():
