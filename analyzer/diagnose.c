@@ -43,8 +43,15 @@ static const struct {
 	bytes (*weight)(const struct measures *m);
 } rules[] = {
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
-	{ #id,           title,       message,                 source,     RULE_##severity, \
-	  TIER_##tier, CONFIDENCE_##confidence, when_##id, weight_##id },
+	{ #id,                                                                     \
+	  title,                                                                   \
+	  message,                                                                 \
+	  source,                                                                  \
+	  RULE_##severity,                                                         \
+	  TIER_##tier,                                                             \
+	  CONFIDENCE_##confidence,                                                 \
+	  when_##id,                                                               \
+	  weight_##id },
 #include "rules.def"
 #undef RULE
 };
@@ -61,12 +68,12 @@ static void add_remedy(struct finding *f, const char *action, bytes saving)
 
 #define NAMED_1(rule, line) remedy_##rule##_##line
 #define NAMED(rule, line) NAMED_1(rule, line)
-#define REMEDY(rule, when, action, saving)                                             \
+#define REMEDY(rule, when, action, saving)                                              \
 	static void NAMED(rule, __LINE__)(struct finding * f, const struct measures *m) \
-	{                                                                              \
-		(void)m;                                                               \
-		if (when)                                                              \
-			add_remedy(f, action, saving);                                 \
+	{                                                                               \
+		(void)m;                                                                \
+		if (when)                                                               \
+			add_remedy(f, action, saving);                                  \
 	}
 #include "rules.def"
 #undef REMEDY
@@ -142,7 +149,8 @@ static enum severity severity_of(const struct measures *m, enum rule rule, bytes
 		if (m->died && weight > 0 && is_enough(m, weight))
 			return SEVERITY_ERROR;
 		/* What grows from step to step will fail; the rest is how this job is. */
-		return !m->failed && (rule == RULE_LEAK_GRAPH_RETAINED || rule == RULE_LEAK_OUTSIDE_TORCH ||
+		return !m->failed && (rule == RULE_LEAK_GRAPH_RETAINED ||
+				      rule == RULE_LEAK_OUTSIDE_TORCH ||
 				      rule == RULE_LEAK_REF_CYCLE)
 			       ? SEVERITY_WARNING
 			       : SEVERITY_NOTE;
@@ -200,6 +208,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 		.rank = rank,
 		.severity = severity_of(m, rule, weight),
 		.confidence = confidence_of(m, rule, weight),
+		.is_remark = rules[rule].severity == RULE_INFO,
 		.weight = weight,
 		.tier = (int)tier_of(m, rule, weight),
 		.order = (int)rule,
@@ -233,7 +242,8 @@ static int by_importance(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* The first error is the cause; the others are what else was found. Without a failure, the first warning is. */
+/* The first error is the cause; the others are what else was found. Without a failure, the first
+ * warning is. */
 static void choose_causes(struct diagnosis *d)
 {
 	for (size_t i = 0; i < d->count; i++) {
@@ -248,14 +258,14 @@ static void choose_causes(struct diagnosis *d)
 
 static void rule_out(struct diagnosis *d, const struct measures *m)
 {
-#define NOT(when, message)                                                                  \
-	if (when) {                                                                         \
-		struct buf text = { 0 };                                                    \
-                                                                                            \
-		diagnose_fill(&text, message, m, NULL);                                     \
-		d->ruled_out = grow(d->ruled_out, d->ruled_out_count, &d->ruled_out_room,   \
-				    sizeof(*d->ruled_out));                                 \
-		d->ruled_out[d->ruled_out_count++] = buf_take(&text);                       \
+#define NOT(when, message)                                                                \
+	if (when) {                                                                       \
+		struct buf text = { 0 };                                                  \
+                                                                                          \
+		diagnose_fill(&text, message, m, NULL);                                   \
+		d->ruled_out = grow(d->ruled_out, d->ruled_out_count, &d->ruled_out_room, \
+				    sizeof(*d->ruled_out));                               \
+		d->ruled_out[d->ruled_out_count++] = buf_take(&text);                     \
 	}
 #include "rules.def"
 #undef NOT

@@ -1,6 +1,6 @@
 /*
- * Why did the job run out of memory, or waste it? rules.def, over the measures of each rank: findings, the cause among them, and what
- * was looked at and ruled out.
+ * Why did the job run out of memory, or waste it? rules.def, over the measures of each rank:
+ * findings, the cause among them, and what was looked at and ruled out.
  */
 #ifndef MEMTRACE_DIAGNOSE_H
 #define MEMTRACE_DIAGNOSE_H
@@ -32,7 +32,8 @@ struct finding {
 	const char *rule, *title, *source;
 	size_t rank; /* index into the report's ranks */
 	enum severity severity;
-	int is_cause; /* of that rank's failure, or of its waste */
+	int is_cause;  /* of that rank's failure, or of its waste */
+	int is_remark; /* true of many jobs, and nothing to change */
 	const char *confidence;
 	bytes weight;
 	char *message, *place; /* place: a label, or NULL */
@@ -62,7 +63,8 @@ const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
 void diagnose_ranks(const struct report *r);
 
 /* A message with its {measures} filled in; they are added to `f` if that is there. */
-void diagnose_fill(struct buf *out, const char *format, const struct measures *m, struct finding *f);
+void diagnose_fill(struct buf *out, const char *format, const struct measures *m,
+		   struct finding *f);
 
 /* The table of rules itself. */
 struct rule_row {

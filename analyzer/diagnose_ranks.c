@@ -1,4 +1,5 @@
-/* What only shows beside other ranks: skew between pipeline stages, contexts on a GPU that is not the rank's. */
+/* What only shows beside other ranks: skew between pipeline stages, contexts on a GPU that is not
+ * the rank's. */
 #include "diagnose.h"
 
 #include "report.h"
@@ -38,7 +39,8 @@ static void add_visits(const struct report *r)
 			const struct rank *host = &r->ranks[k];
 
 			if (k == i || !host->measures || host->pid == v->pid ||
-			    host->device != v->device || !is_same_host(host, v) || is_visit(r, host))
+			    host->device != v->device || !is_same_host(host, v) ||
+			    is_visit(r, host))
 				continue;
 			host->measures->intruders++;
 			host->measures->intruder_bytes += host->measures->context;

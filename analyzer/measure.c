@@ -69,7 +69,8 @@ uint64_t *measure_marks(const struct tables *t)
 	return places;
 }
 
-/* The value of an option of the command line: "--name value", "--name=value"; "" for a flag alone. */
+/* The value of an option of the command line: "--name value", "--name=value"; "" for a flag alone.
+ */
 static int option(const struct trace *t, const char *name, char *value, size_t room)
 {
 	const struct meta *argv = tables_meta(&t->tables, MT_META_ARGV);
@@ -84,7 +85,8 @@ static int option(const struct trace *t, const char *name, char *value, size_t r
 		size_t n = strnlen(word, argv->value.length - i), skip = 0;
 
 		i += n + 1;
-		if (n < length || memcmp(word, name, length) != 0 || (n > length && word[length] != '='))
+		if (n < length || memcmp(word, name, length) != 0 ||
+		    (n > length && word[length] != '='))
 			continue;
 		found = 1;
 		*value = 0;
@@ -108,7 +110,8 @@ static int has_option(const struct trace *t, const char *name)
 {
 	char value[64];
 
-	return option(t, name, value, sizeof(value)) && strcasecmp(value, "false") != 0 && strcmp(value, "0") != 0;
+	return option(t, name, value, sizeof(value)) && strcasecmp(value, "false") != 0 &&
+	       strcmp(value, "0") != 0;
 }
 
 static int64_t number_option(const struct trace *t, const char *name)
@@ -178,7 +181,8 @@ void measure_settings(struct measures *m, const struct trace *t)
 	m->asks_fp8 = has_option(t, "--fp8-format") || has_option(t, "--fp8-hybrid") ||
 		      has_option(t, "--fp8-e4m3");
 	m->asks_distributed_optimizer = has_option(t, "--use-distributed-optimizer");
-	m->asks_double_buffer = has_option(t, "--fsdp-double-buffer") || has_option(t, "--use-nccl-ub");
+	m->asks_double_buffer =
+		has_option(t, "--fsdp-double-buffer") || has_option(t, "--use-nccl-ub");
 	m->saw_recompute = (m->marks & MARKED(RECOMPUTE)) != 0;
 	m->data_parallel = m->world_size / m->pipeline_size / m->tensor_size > 1 &&
 			   m->marks & (MARKED(DDP) | MARKED(MEGATRON) | MARKED(ZERO));

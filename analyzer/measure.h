@@ -1,6 +1,7 @@
 /*
- * What the rules of a diagnosis ask: measure.def, for one device of one trace. A third walk over the trace, because what matters
- * depends on what the first two found: the moment to look at, and the sizes that stand out there.
+ * What the rules of a diagnosis ask: measure.def, for one device of one trace. A third walk over
+ * the trace, because what matters depends on what the first two found: the moment to look at, and
+ * the sizes that stand out there.
  */
 #ifndef MEMTRACE_MEASURE_H
 #define MEMTRACE_MEASURE_H
@@ -20,7 +21,8 @@ struct measures {
 #undef MEASURE
 	/* What cannot be a number: frameworks on the stacks, a bit each of enum mark. */
 	uint64_t marks;
-	/* The place of the leak, of what repeats, or of the request, for evidence; MT_NO_PLACE unknown. */
+	/* The place of the leak, of what repeats, or of the request, for evidence; MT_NO_PLACE
+	 * unknown. */
 	uint32_t leak_place, repeat_place, request_place;
 	uint16_t leak_thread;
 };

@@ -1,4 +1,5 @@
-/* The third walk: levels a step, what would be left without something, and the live set at the moment. */
+/* The third walk: levels a step, what would be left without something, and the live set at the
+ * moment. */
 #include "measure_pass.h"
 
 #include <stdlib.h>
@@ -16,11 +17,13 @@ int measure_is_score(const struct watched *w, uint64_t marks, int autograd, byte
 	if (!w->scores)
 		return 0;
 	if (marks & MARKED(ATTENTION))
-		return !(marks & MARKED(LINEAR)) && (is_kin(size, w->scores) || same_size(size, w->scores / 4));
+		return !(marks & MARKED(LINEAR)) &&
+		       (is_kin(size, w->scores) || same_size(size, w->scores / 4));
 	return autograd && is_kin(size, w->scores);
 }
 
-static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, bytes size, int is_new)
+static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, bytes size,
+			 int is_new)
 {
 	unsigned taken = 0;
 
@@ -170,9 +173,10 @@ static void take_free(struct measuring *p, struct watched *w, const struct mt_re
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		w->autograd_live -= was.bytes;
 		if (w->level[WITHOUT_OLD_GRADIENTS] && birth.run < w->run)
-			w->level[WITHOUT_OLD_GRADIENTS] -= was.bytes < w->level[WITHOUT_OLD_GRADIENTS]
-								   ? was.bytes
-								   : w->level[WITHOUT_OLD_GRADIENTS];
+			w->level[WITHOUT_OLD_GRADIENTS] -=
+				was.bytes < w->level[WITHOUT_OLD_GRADIENTS]
+					? was.bytes
+					: w->level[WITHOUT_OLD_GRADIENTS];
 	}
 	for (unsigned k = 0, bits = birth.taken; bits; k++, bits >>= 1)
 		w->level[k] -= bits & 1 ? was.bytes : 0;
@@ -247,15 +251,19 @@ static void look(struct measuring *p, struct watched *w, unsigned device)
 	w->is_past = 1;
 	if (w->failure) {
 		/* The request counts as if it had been granted. */
-		uint64_t marks = p->marks[w->failure->place < p->tables->place_count ? w->failure->place : 0];
-		unsigned taken = taken_by(w, marks, w->phase == PHASE_BACKWARD && !w->failure->place,
-					  w->failure->requested, 0);
+		uint64_t marks =
+			p->marks[w->failure->place < p->tables->place_count ? w->failure->place
+									    : 0];
+		unsigned taken =
+			taken_by(w, marks, w->phase == PHASE_BACKWARD && !w->failure->place,
+				 w->failure->requested, 0);
 		bytes level = w->level[WITHOUT_NEW_RUN];
 		struct watched after = *w;
 
 		after.allocated = bytes_add(after.allocated, w->failure->requested);
 		for (unsigned k = 0; k < WITHOUTS; k++)
-			after.level[k] += taken & 1u << k || (k == WITHOUT_NEW_RUN && level > w->allocated / 4)
+			after.level[k] += taken & 1u << k || (k == WITHOUT_NEW_RUN &&
+							      level > w->allocated / 4)
 						  ? w->failure->requested
 						  : 0;
 		note_top(&after);
@@ -297,7 +305,8 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 	struct measuring *p = context;
 
 	for (size_t i = 0; i < count; i++) {
-		if (i + 12 < count && (records[i + 12].bytes >= MEASURE_LEAST || records[i + 12].bytes <= -MEASURE_LEAST))
+		if (i + 12 < count && (records[i + 12].bytes >= MEASURE_LEAST ||
+				       records[i + 12].bytes <= -MEASURE_LEAST))
 			live_prefetch(&p->live, walk_alloc_kind(records[i + 12].kind),
 				      records[i + 12].address);
 		take(p, (struct position){ segment, first + i + 1 }, &records[i]);
@@ -325,7 +334,8 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		const struct mt_record *r = &records[i];
 		struct watched *w = &p->watched[r->device < MT_MAX_DEVICES ? r->device : 0];
 
-		if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) || !w->device)
+		if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) ||
+		    !w->device)
 			continue;
 		if (r->kind == MT_TENSOR_ALLOC && !w->device->stand_in)
 			r->bytes < MEASURE_LEAST ? take_small(w, r) : take_alloc(p, w, r);
@@ -341,7 +351,8 @@ static void on_restarted(void *context, uint64_t segment)
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct watched *w = &p->watched[i];
 
-		if (w->device && !w->is_past && w->moment.at.segment == segment && !w->moment.at.record)
+		if (w->device && !w->is_past && w->moment.at.segment == segment &&
+		    !w->moment.at.record)
 			look(p, w, i);
 	}
 }

@@ -26,7 +26,7 @@ enum without {
 
 /* What is remembered with a live block, in the record's time. */
 struct birth {
-	uint32_t run;   /* runs begin with the forward after a backward pass or an optimizer's step */
+	uint32_t run; /* runs begin with the forward after a backward pass or an optimizer's step */
 	uint16_t step;  /* the last 16 bits of its number */
 	uint16_t taken; /* a bit each of enum without */
 };
@@ -77,7 +77,8 @@ struct measuring {
 	const uint64_t *marks;
 	struct live live;
 	struct watched watched[MT_MAX_DEVICES];
-	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two, and NCCL's. */
+	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,
+	 * and NCCL's. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
 };
 

@@ -1,4 +1,5 @@
-/* The live set at the moment: whose the blocks are, which sizes repeat, what stays behind step after step. */
+/* The live set at the moment: whose the blocks are, which sizes repeat, what stays behind step
+ * after step. */
 #include "measure_pass.h"
 
 #include <stdlib.h>
@@ -104,7 +105,8 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 		m->attention += n;
 		m->attention_blocks++;
 	}
-	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) && born.step == (uint16_t)s->w->step)
+	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) &&
+	    born.step == (uint16_t)s->w->step)
 		m->optimizer_temporaries += n;
 	m->workspaces += is_workspace(s->p, r) ? n : 0;
 	m->clipping += marks & MARKED(CLIP) ? n : 0;
@@ -113,7 +115,10 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	m->saving += marks & MARKED(SAVE) ? n : 0;
 	m->buckets += marks & MARKED(BUCKET) ? n : 0;
 	m->unsharded_gradients += marks & MARKED(FSDP_GRADIENT) ? n : 0;
-	m->recomputed += marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run ? n : 0;
+	m->recomputed +=
+		marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run
+			? n
+			: 0;
 	m->compiling += marks & MARKED(COMPILE) ? n : 0;
 	m->fp8_copies += marks & MARKED(FP8) ? n : 0;
 	m->arena += marks & MARKED(MEGATRON_FSDP) ? n : 0;
@@ -130,7 +135,8 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	if (marks & MARKED(ZERO_GATHER)) {
 		m->zero_gathered += n;
 		m->zero_gathered_blocks++;
-		m->zero_gathered_largest = n > m->zero_gathered_largest ? n : m->zero_gathered_largest;
+		m->zero_gathered_largest =
+			n > m->zero_gathered_largest ? n : m->zero_gathered_largest;
 	}
 }
 
@@ -154,7 +160,9 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 	else if (autograd && (born.run != s->w->run || s->w->phase != PHASE_BACKWARD ||
 			      is_parameter_size(s, r->bytes)))
 		m->gradients += r->bytes;
-	else if (born.run == s->w->run && !(marks & (MARKED(OPTIMIZER) | MARKED(LOAD) | MARKED(SAVE) | MARKED(BUCKET) | MARKED(FSDP_GATHER))))
+	else if (born.run == s->w->run &&
+		 !(marks & (MARKED(OPTIMIZER) | MARKED(LOAD) | MARKED(SAVE) | MARKED(BUCKET) |
+			    MARKED(FSDP_GATHER))))
 		m->activations += r->bytes;
 	if (autograd && born.step != (uint16_t)s->w->step)
 		m->old_gradients += r->bytes;
@@ -198,7 +206,8 @@ static int is_same_place(const struct left *a, const struct left *b)
 	return a->place == b->place && (a->place || a->thread == b->thread);
 }
 
-/* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on? */
+/* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on?
+ */
 static void take_leak(struct scene *s, const struct left *l, size_t count, bytes *largest)
 {
 	struct measures *m = s->w->m;
@@ -213,7 +222,8 @@ static void take_leak(struct scene *s, const struct left *l, size_t count, bytes
 		sum = bytes_add(sum, l[i].size);
 		blocks++;
 	}
-	if (steps < 4 || steps * 10 < oldest * 6 || oldest * 10 < (s->w->step > 2 ? s->w->step - 2 : 0) * 6)
+	if (steps < 4 || steps * 10 < oldest * 6 ||
+	    oldest * 10 < (s->w->step > 2 ? s->w->step - 2 : 0) * 6)
 		return;
 	m->leak_bytes += sum;
 	m->leak_per_step += sum / steps;
@@ -232,7 +242,8 @@ static void take_repeats(struct scene *s, const struct left *l, size_t count)
 	struct measures *m = s->w->m;
 
 	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age; n++)
+		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
+		     n++)
 			;
 		if (l[i].age || !l[i].in_run || (bytes)n * l[i].size <= m->run_repeat_bytes)
 			continue;
@@ -249,7 +260,8 @@ static void take_left(struct scene *s)
 	if (s->left_count)
 		qsort(s->left, s->left_count, sizeof(*s->left), by_place);
 	for (size_t i = 0, n; i < s->left_count; i += n) {
-		for (n = 1; i + n < s->left_count && is_same_place(&s->left[i], &s->left[i + n]); n++)
+		for (n = 1; i + n < s->left_count && is_same_place(&s->left[i], &s->left[i + n]);
+		     n++)
 			;
 		take_leak(s, &s->left[i], n, &largest);
 		take_repeats(s, &s->left[i], n);
@@ -306,7 +318,8 @@ static void describe_moment(const struct scene *s)
 	m->request_place = f->place;
 	m->requested = f->requested;
 	m->by_library = f->from_runtime;
-	m->device_free = f->free > INT64_MAX || (d->total && (bytes)f->free > d->total) ? 0 : (bytes)f->free;
+	m->device_free =
+		f->free > INT64_MAX || (d->total && (bytes)f->free > d->total) ? 0 : (bytes)f->free;
 	m->short_by = f->requested > m->device_free ? f->requested - m->device_free : 0;
 	m->has_largest_free = f->largest_free >= 0;
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
@@ -324,13 +337,14 @@ static int is_block(const struct scene *s, const struct mt_record *r)
 }
 
 /*
- * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as long as it lives, and here it
- * is the question whether it should.
+ * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
+ * long as it lives, and here it is the question whether it should.
  */
 static void take_categories(const struct scene *s)
 {
 	const struct watched *w = s->w;
-	const bytes *by = w->failure ? w->failure->live.by_category : w->device->at_peak.by_category;
+	const bytes *by =
+		w->failure ? w->failure->live.by_category : w->device->at_peak.by_category;
 	struct measures *m = w->m;
 
 	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
@@ -356,7 +370,8 @@ static void finish(struct scene *s)
 	m->static_percent = m->device_total ? fixed * 100 / m->device_total : 0;
 	m->gathered_unit = m->gathered_blocks ? m->gathered / m->gathered_blocks : 0;
 	if (m->leak_per_step)
-		m->leak_steps_to_go = (m->device_total - m->outside - m->allocated) / m->leak_per_step;
+		m->leak_steps_to_go =
+			(m->device_total - m->outside - m->allocated) / m->leak_per_step;
 	m->sharded = m->marks & MARKED(FSDP) ? m->parameters : 0;
 }
 

@@ -4,7 +4,8 @@
 #define WARM_UP 3 /* steps whose growth is no trend */
 #define GIB (INT64_C(1) << 30)
 
-/* The least allocated of a step rises for three steps and more, and falls back: blocks that wait for Python's collector. */
+/* The least allocated of a step rises for three steps and more, and falls back: blocks that wait
+ * for Python's collector. */
 static void take_sawtooth(const struct watched *w)
 {
 	bytes low = 0, high = 0;
@@ -87,9 +88,12 @@ static void take_without(const struct watched *w)
 
 	m->allocated_peak = w->device->peak.allocated;
 	m->reserved_peak = w->device->reserved_peak;
-	m->peak_needed = m->allocated_peak > m->allocated + request ? m->allocated_peak : m->allocated + request;
-#define SET(field, id) \
-	m->without_##field = m->peak_needed > w->best[WITHOUT_##id] ? m->peak_needed - w->best[WITHOUT_##id] : 0
+	m->peak_needed = m->allocated_peak > m->allocated + request ? m->allocated_peak
+								    : m->allocated + request;
+#define SET(field, id)                                                        \
+	m->without_##field = m->peak_needed > w->best[WITHOUT_##id]           \
+				     ? m->peak_needed - w->best[WITHOUT_##id] \
+				     : 0
 	SET(logits, LOGITS);
 	SET(attention, ATTENTION);
 	SET(optimizer_temporaries, TEMPORARIES);

@@ -6,16 +6,13 @@
 #include <string.h>
 
 #define ALSO_SHOWN 6
-#define ACTION_COLUMNS 62
 
 static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
 {
 	buf_addf(b, "%zu. %s", number, r->action);
 	if (r->saving == SAVING_UNKNOWN)
 		return;
-	for (size_t w = utf8_width(r->action); w < ACTION_COLUMNS; w++)
-		buf_puts(b, " ");
-	buf_puts(b, "  saves about" PAGE_HARD_SPACE);
+	buf_puts(b, "  saves" PAGE_HARD_SPACE "about" PAGE_HARD_SPACE);
 	page_size(p, b, r->saving);
 }
 
@@ -78,7 +75,7 @@ static void put_also(struct page *p, const struct report *r, size_t shown)
 		const struct finding *f = &d->findings[i];
 		struct buf b = { 0 };
 
-		if ((f->is_cause && f->rank == shown) || is_told(d, i))
+		if (f->is_remark || (f->is_cause && f->rank == shown) || is_told(d, i))
 			continue;
 		buf_addf(&b, "%s", f->rule);
 		if (f->rank != shown && r->ranks[f->rank].rank != NO_RANK)
@@ -140,7 +137,8 @@ void *findings_json(const struct report *r)
 		json_t *o = json_object();
 
 		json_object_set_new(o, "rule", json_string(f->rule));
-		json_object_set_new(o, "rank", json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
+		json_object_set_new(o, "rank",
+				    json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
 		json_object_set_new(o, "device", json_integer(rank->device));
 		json_object_set_new(o, "severity", json_string(severity_name(f->severity)));
 		json_object_set_new(o, "cause", json_boolean(f->is_cause));

@@ -6,7 +6,8 @@
 #include "page.h"
 #include "report.h"
 
-/* For the rank that is shown. The cause and what to change; returns whether there was anything to say. */
+/* For the rank that is shown. The cause and what to change; returns whether there was anything to
+ * say. */
 int findings_verdict(struct page *p, const struct report *r);
 /* What was ruled out, and what else was found. */
 void findings_rest(struct page *p, const struct report *r);

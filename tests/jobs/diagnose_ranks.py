@@ -76,6 +76,28 @@ def first_gpu():
     train(model, adam(model, fused=True), 3, 4, 1024)
 
 
+def zero(stage, **keys):
+    import deepspeed
+    model = big().bfloat16()
+    engine = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), config={
+        "train_micro_batch_size_per_gpu": 64, "zero_allow_untested_optimizer": True, "bf16": {"enabled": True},
+        "zero_optimization": {"stage": stage, **keys}})[0]
+    for _ in range(3):
+        engine.backward(engine(torch.randn(64, 2048, device="cuda", dtype=torch.bfloat16)).float().sum())
+        engine.step()
+
+
+def zero_buckets():
+    """The default: 5e8 elements a bucket, for a model of 67 million."""
+    zero(2, **({"reduce_bucket_size": 5e6, "allgather_bucket_size": 5e6} if FIX else {}))
+
+
+def zero3_live():
+    """The default: 1e9 parameters may stay gathered, more than the model has."""
+    zero(3, reduce_bucket_size=5e6, stage3_param_persistence_threshold=0,
+         **({"stage3_max_live_parameters": 0, "stage3_max_reuse_distance": 0, "stage3_prefetch_bucket_size": 0} if FIX else {}))
+
+
 def stage(layers, width, embedding=0, head=0):
     with torch.device("cuda"):
         parts = [nn.Embedding(embedding, width)] if embedding else []

@@ -1,4 +1,5 @@
-/* Causes that no job on the simulated device can have, from traces made for them; and the table of rules itself. */
+/* Causes that no job on the simulated device can have, from traces made for them; and the table of
+ * rules itself. */
 #include "diagnose.h"
 #include "replay.h"
 #include "report.h"
@@ -33,9 +34,10 @@ static void start(struct job *j)
 	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
 	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
 	j->nccl = write_place(&j->w, write_module(&j->w, "/nccl/lib/libnccl.so.2"), 0, 0, 0, 0);
-	j->model = write_place(&j->w, c10,
-			       write_frame(&j->w, "Module._call_impl", "/x/torch/nn/modules/module.py", 1),
-			       write_frame(&j->w, "train", "/job/train.py", 9), 0, 0);
+	j->model = write_place(
+		&j->w, c10,
+		write_frame(&j->w, "Module._call_impl", "/x/torch/nn/modules/module.py", 1),
+		write_frame(&j->w, "train", "/job/train.py", 9), 0, 0);
 }
 
 static int setup(void **state)
@@ -98,7 +100,8 @@ static void assert_finds(struct job *j, const char *rule, enum severity severity
 	assert_int_equal(f->weight, weight);
 }
 
-/* A device of 16 GiB, `used` of it at the first look; PyTorch holds `held`, all of it in a tensor, and asks for 1 GiB more. */
+/* A device of 16 GiB, `used` of it at the first look; PyTorch holds `held`, all of it in a tensor,
+ * and asks for 1 GiB more. */
 static void write_death(struct job *j, int64_t used, int64_t held, int64_t free_bytes)
 {
 	j->w.header.exit_status = 1;
@@ -164,8 +167,8 @@ static void pinned_memory_is_weighed(void **state)
 	struct job *j = *state;
 
 	for (int i = 0; i < 3; i++)
-		write_event_on(&j->w, MT_NO_DEVICE, MT_HOST_ALLOC, (uint64_t)(100 + i) * GIB, GIB / 2,
-			       i ? j->nccl : j->pytorch, j->python);
+		write_event_on(&j->w, MT_NO_DEVICE, MT_HOST_ALLOC, (uint64_t)(100 + i) * GIB,
+			       GIB / 2, i ? j->nccl : j->pytorch, j->python);
 	write_event(&j->w, MT_TENSOR_ALLOC, GIB, MIB, j->pytorch, j->python);
 	add(j);
 	assert_finds(j, "PINNED_POW2", SEVERITY_NOTE, 0);
