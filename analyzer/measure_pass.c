@@ -44,14 +44,28 @@ static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, 
 }
 
 /* The most that would be left without each, at the top of a rise. */
-static void note_top(struct watched *w)
+static void note_best(struct watched *w, bytes top)
+{
+	bytes least = INT64_MAX;
+
+	for (unsigned k = 0; k < WITHOUTS; k++) {
+		bytes left = top - w->level[k];
+
+		w->best[k] = left > w->best[k] ? left : w->best[k];
+		least = w->best[k] < least ? w->best[k] : least;
+	}
+	w->least_best = least;
+}
+
+static inline void note_top(struct watched *w)
 {
 	bytes top = w->allocated;
 
 	w->rising = 0;
-	for (unsigned k = 0; k < WITHOUTS; k++)
-		w->best[k] = top - w->level[k] > w->best[k] ? top - w->level[k] : w->best[k];
 	w->now.peak = top > w->now.peak ? top : w->now.peak;
+	/* Levels are never negative: a top below all of them changes none. */
+	if (top > w->least_best)
+		note_best(w, top);
 }
 
 static void end_step(struct watched *w)
@@ -80,9 +94,12 @@ static void follow(struct watched *w, uint64_t time, int is_alloc)
 	const struct spans *all = &w->device->spans;
 	uint32_t step;
 
-	while (w->span + 1 < all->count && all->list[w->span + 1].start_ns <= time)
-		w->span++;
-	w->phase = all->count ? (enum phase)all->list[w->span].phase : PHASE_SETUP;
+	if (time >= w->next_span_ns) {
+		while (w->span + 1 < all->count && all->list[w->span + 1].start_ns <= time)
+			w->span++;
+		w->next_span_ns = w->span + 1 < all->count ? all->list[w->span + 1].start_ns : UINT64_MAX;
+		w->phase = all->count ? (enum phase)all->list[w->span].phase : PHASE_SETUP;
+	}
 	step = all->count && all->list[w->span].step ? all->list[w->span].step - 1 : w->step;
 	if (step != w->step) {
 		if (w->rising)

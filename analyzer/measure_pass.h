@@ -52,6 +52,8 @@ struct watched {
 	const struct failure *failure; /* NULL: the moment is the peak */
 	int is_past;                   /* the moment has been */
 
+	uint64_t next_span_ns;
+	bytes least_best;   /* of best[] */
 	size_t span;        /* of the device's, the current one */
 	uint32_t run, step; /* steps begin with 0 here */
 	int backward_seen, run_is_open;
