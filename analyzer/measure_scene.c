@@ -160,10 +160,6 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 	else if (autograd && (born.run != s->w->run || s->w->phase != PHASE_BACKWARD ||
 			      is_parameter_size(s, r->bytes)))
 		m->gradients += r->bytes;
-	else if (born.run == s->w->run &&
-		 !(marks & (MARKED(OPTIMIZER) | MARKED(LOAD) | MARKED(SAVE) | MARKED(BUCKET) |
-			    MARKED(FSDP_GATHER))))
-		m->activations += r->bytes;
 	if (autograd && born.step != (uint16_t)s->w->step)
 		m->old_gradients += r->bytes;
 	if (born.run == s->w->run && s->w->run_is_open) {
@@ -347,9 +343,14 @@ static void take_categories(const struct scene *s)
 		w->failure ? w->failure->live.by_category : w->device->at_peak.by_category;
 	struct measures *m = w->m;
 
+	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
 	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
-	if (!m->in_backward || by[CATEGORY_GRADIENTS] > m->gradients)
+	if (m->in_backward && m->gradients > by[CATEGORY_GRADIENTS])
+		m->activations -= m->gradients - by[CATEGORY_GRADIENTS];
+	else
 		m->gradients = by[CATEGORY_GRADIENTS];
+	if (m->in_optimizer || m->activations < 0)
+		m->activations = 0;
 	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
 	if (!m->loaded)
 		m->parameters = by[CATEGORY_PARAMETERS];
@@ -361,7 +362,6 @@ static void finish(struct scene *s)
 	struct measures *m = w->m;
 	bytes fixed;
 
-	take_categories(s);
 	m->run_born = w->run_born;
 	m->run_new = m->run_live ? s->run_new * 100 / m->run_live : 0;
 	m->run_model = m->run_live ? s->run_model * 100 / m->run_live : 0;
@@ -402,6 +402,7 @@ void measure_scene(const struct measuring *p, unsigned device)
 		add_left(&s, r);
 	}
 	add_request(&s);
+	take_categories(&s);
 	take_left(&s);
 	take_ratio(&s);
 	finish(&s);
