@@ -180,7 +180,10 @@ static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
-	return m->died && weight < m->allocated / 10 ? TIER_DEFAULT : TIER_WRONG;
+	if (!m->died || weight >= m->allocated / 5 ||
+	    (weight >= m->allocated / 10 && weight >= m->requested))
+		return TIER_WRONG;
+	return TIER_DEFAULT;
 }
 
 static uint32_t place_of(const struct measures *m, enum rule rule)

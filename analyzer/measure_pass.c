@@ -97,7 +97,8 @@ static void follow(struct watched *w, uint64_t time, int is_alloc)
 	if (time >= w->next_span_ns) {
 		while (w->span + 1 < all->count && all->list[w->span + 1].start_ns <= time)
 			w->span++;
-		w->next_span_ns = w->span + 1 < all->count ? all->list[w->span + 1].start_ns : UINT64_MAX;
+		w->next_span_ns =
+			w->span + 1 < all->count ? all->list[w->span + 1].start_ns : UINT64_MAX;
 		w->phase = all->count ? (enum phase)all->list[w->span].phase : PHASE_SETUP;
 	}
 	step = all->count && all->list[w->span].step ? all->list[w->span].step - 1 : w->step;
@@ -166,9 +167,9 @@ static void take_alloc(struct measuring *p, struct watched *w, const struct mt_r
 
 	w->allocated = bytes_add(w->allocated, r->bytes);
 	w->run_born = bytes_add(w->run_born, r->bytes);
-	w->autograd_live += autograd ? r->bytes : 0;
+	w->autograd_live = autograd ? bytes_add(w->autograd_live, r->bytes) : w->autograd_live;
 	for (unsigned k = 0, bits = u.birth.taken; bits; k++, bits >>= 1)
-		w->level[k] += bits & 1 ? r->bytes : 0;
+		w->level[k] = bits & 1 ? bytes_add(w->level[k], r->bytes) : w->level[k];
 	w->m->marks |= w->is_past ? 0 : marks;
 	w->rising = 1;
 	kept.time_ns = u.time;
@@ -188,7 +189,7 @@ static void take_free(struct measuring *p, struct watched *w, const struct mt_re
 	w->allocated = bytes_add(w->allocated, -was.bytes);
 	w->now.floor = w->allocated < w->now.floor ? w->allocated : w->now.floor;
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
-		w->autograd_live -= was.bytes;
+		w->autograd_live = bytes_add(w->autograd_live, -was.bytes);
 		if (w->level[WITHOUT_OLD_GRADIENTS] && birth.run < w->run)
 			w->level[WITHOUT_OLD_GRADIENTS] -=
 				was.bytes < w->level[WITHOUT_OLD_GRADIENTS]
@@ -196,7 +197,7 @@ static void take_free(struct measuring *p, struct watched *w, const struct mt_re
 					: w->level[WITHOUT_OLD_GRADIENTS];
 	}
 	for (unsigned k = 0, bits = birth.taken; bits; k++, bits >>= 1)
-		w->level[k] -= bits & 1 ? was.bytes : 0;
+		w->level[k] = bits & 1 ? bytes_add(w->level[k], -was.bytes) : w->level[k];
 }
 
 static int is_segment(unsigned kind)

@@ -25,7 +25,21 @@ struct scene {
 	struct left *left;
 	size_t left_count, left_room;
 	bytes run_new, run_model;
+	bytes world; /* ranks */
 };
+
+static void add(bytes *to, bytes n)
+{
+	*to = bytes_add(*to, n);
+}
+
+/* `part` of `whole`, in percent; a whole that is nothing gives 0. */
+static int64_t percent(bytes part, bytes whole)
+{
+	double p = whole > 0 ? (double)part * 100 / (double)whole : 0;
+
+	return p > 1e9 ? (int64_t)1e9 : (int64_t)p;
+}
 
 static uint64_t marks_at(const struct measuring *p, uint32_t place)
 {
@@ -43,7 +57,7 @@ static int is_parameter(const struct scene *s, const struct mt_record *r, uint64
 	return birth_of(r).run <= 1 && !is_autograd(s->p, r) &&
 	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
 			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
-			  MARKED(FSDP_GATHER) | MARKED(ZERO_BUCKET) | MARKED(ZERO_GATHER)));
+			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER)));
 }
 
 static int by_size(const void *a, const void *b)
@@ -63,23 +77,23 @@ static void add_request(const struct scene *s)
 	if (!f)
 		return;
 	if (measure_is_logits(s->w, marks, n)) {
-		m->logits += n;
+		add(&m->logits, n);
 		m->logits_blocks++;
 	}
 	if (measure_is_score(s->w, marks, m->in_backward && !f->place, n)) {
-		m->attention += n;
+		add(&m->attention, n);
 		m->attention_blocks++;
 	}
 	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)))
-		m->optimizer_temporaries += n;
+		add(&m->optimizer_temporaries, n);
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
-	m->clipping += marks & MARKED(CLIP) ? n : 0;
-	m->saving += marks & MARKED(SAVE) ? n : 0;
-	m->loaded += marks & MARKED(LOAD) ? n : 0;
+	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
+	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
 	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	if (s->w->run_is_open) {
-		s->w->run_born += n;
-		m->run_live += n;
+		add(&s->w->run_born, n);
+		add(&m->run_live, n);
 	}
 }
 
@@ -98,42 +112,37 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	bytes n = r->bytes;
 
 	if (measure_is_logits(s->w, marks, n)) {
-		m->logits += n;
+		add(&m->logits, n);
 		m->logits_blocks++;
 	}
 	if (measure_is_score(s->w, marks, is_autograd(s->p, r), n)) {
-		m->attention += n;
+		add(&m->attention, n);
 		m->attention_blocks++;
 	}
 	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) &&
 	    born.step == (uint16_t)s->w->step)
-		m->optimizer_temporaries += n;
-	m->workspaces += is_workspace(s->p, r) ? n : 0;
-	m->clipping += marks & MARKED(CLIP) ? n : 0;
-	m->loaded += marks & MARKED(LOAD) ? n : 0;
-	m->loaded_states += marks & MARKED(LOAD_STATE) ? n : 0;
-	m->saving += marks & MARKED(SAVE) ? n : 0;
-	m->buckets += marks & MARKED(BUCKET) ? n : 0;
-	m->unsharded_gradients += marks & MARKED(FSDP_GRADIENT) ? n : 0;
-	m->recomputed +=
-		marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run
-			? n
-			: 0;
-	m->compiling += marks & MARKED(COMPILE) ? n : 0;
-	m->fp8_copies += marks & MARKED(FP8) ? n : 0;
-	m->arena += marks & MARKED(MEGATRON_FSDP) ? n : 0;
-	m->expert_bytes += marks & MARKED(EXPERT) && born.run == s->w->run ? n : 0;
+		add(&m->optimizer_temporaries, n);
+	add(&m->workspaces, is_workspace(s->p, r) ? n : 0);
+	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
+	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
+	add(&m->loaded_states, marks & MARKED(LOAD_STATE) ? n : 0);
+	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	add(&m->buckets, marks & MARKED(BUCKET) ? n : 0);
+	add(&m->recomputed,
+	    marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run
+		    ? n
+		    : 0);
+	add(&m->compiling, marks & MARKED(COMPILE) ? n : 0);
+	add(&m->fp8_copies, marks & MARKED(FP8) ? n : 0);
+	add(&m->arena, marks & MARKED(MEGATRON_FSDP) ? n : 0);
+	add(&m->expert_bytes, marks & MARKED(EXPERT) && born.run == s->w->run ? n : 0);
 	if (marks & MARKED(FSDP_GATHER)) {
-		m->gathered += n;
+		add(&m->gathered, n);
 		m->gathered_blocks++;
 		m->gathered_largest = n > m->gathered_largest ? n : m->gathered_largest;
 	}
-	if (marks & MARKED(ZERO_BUCKET)) {
-		m->zero_buckets += n;
-		m->zero_bucket = n > m->zero_bucket ? n : m->zero_bucket;
-	}
 	if (marks & MARKED(ZERO_GATHER)) {
-		m->zero_gathered += n;
+		add(&m->zero_gathered, n);
 		m->zero_gathered_blocks++;
 		m->zero_gathered_largest =
 			n > m->zero_gathered_largest ? n : m->zero_gathered_largest;
@@ -142,7 +151,8 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 
 static int is_parameter_size(const struct scene *s, bytes size)
 {
-	return bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
+	return s->size_count &&
+	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
 }
 
 /* Each block counts once. */
@@ -154,18 +164,22 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 
 	if (marks & (MARKED(STATE) | MARKED(LOAD_STATE)) ||
 	    (marks & MARKED(OPTIMIZER) && born.step != (uint16_t)s->w->step))
-		m->optimizer_states += r->bytes;
+		add(&m->optimizer_states, r->bytes);
 	else if (is_parameter(s, r, marks))
-		m->parameters += r->bytes;
+		add(&m->parameters, r->bytes);
 	else if (autograd && (born.run != s->w->run || s->w->phase != PHASE_BACKWARD ||
 			      is_parameter_size(s, r->bytes)))
-		m->gradients += r->bytes;
+		add(&m->gradients, r->bytes);
+	/* As large as a parameter is on all ranks together. */
+	if (marks & MARKED(FSDP_GRADIENT) || (autograd && m->marks & MARKED(FSDP) && s->world > 1 &&
+					      is_parameter_size(s, r->bytes / s->world)))
+		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && born.step != (uint16_t)s->w->step)
-		m->old_gradients += r->bytes;
+		add(&m->old_gradients, r->bytes);
 	if (born.run == s->w->run && s->w->run_is_open) {
-		m->run_live += r->bytes;
-		s->run_model += marks & MARKED(MODEL) ? r->bytes : 0;
-		s->run_new += born.taken & 1u << WITHOUT_NEW_RUN ? r->bytes : 0;
+		add(&m->run_live, r->bytes);
+		add(&s->run_model, marks & MARKED(MODEL) ? r->bytes : 0);
+		add(&s->run_new, born.taken & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
 		m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	}
 }
@@ -221,8 +235,8 @@ static void take_leak(struct scene *s, const struct left *l, size_t count, bytes
 	if (steps < 4 || steps * 10 < oldest * 6 ||
 	    oldest * 10 < (s->w->step > 2 ? s->w->step - 2 : 0) * 6)
 		return;
-	m->leak_bytes += sum;
-	m->leak_per_step += sum / steps;
+	add(&m->leak_bytes, sum);
+	add(&m->leak_per_step, sum / steps);
 	m->leak_blocks += blocks;
 	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
 	if (sum > *largest) {
@@ -241,7 +255,8 @@ static void take_repeats(struct scene *s, const struct left *l, size_t count)
 		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
 		     n++)
 			;
-		if (l[i].age || !l[i].in_run || (bytes)n * l[i].size <= m->run_repeat_bytes)
+		if (l[i].age || !l[i].in_run || l[i].size <= m->run_repeat_bytes / (bytes)n ||
+		    l[i].size > BYTES_LIMIT / (bytes)n)
 			continue;
 		m->run_repeats = (int64_t)n;
 		m->run_repeat_bytes = (bytes)n * l[i].size;
@@ -283,10 +298,10 @@ static void take_ratio(const struct scene *s)
 	}
 	if (w->step < 2)
 		return;
-	w->m->size_ratio = before[0] ? now[0] * 100 / before[0] : 0;
-	w->m->expert_ratio = before[1] ? now[1] * 100 / before[1] : 0;
+	w->m->size_ratio = percent(now[0], before[0]);
+	w->m->expert_ratio = percent(now[1], before[1]);
 	if (w->m->size_ratio > 100)
-		w->m->size_growth = w->m->activations - w->m->activations * 100 / w->m->size_ratio;
+		w->m->size_growth = w->m->activations - w->m->activations / w->m->size_ratio * 100;
 }
 
 static void describe_moment(const struct scene *s)
@@ -302,7 +317,7 @@ static void describe_moment(const struct scene *s)
 	m->allocated = w->moment.allocated;
 	m->reserved = w->moment.reserved;
 	m->cached = m->reserved > m->allocated ? m->reserved - m->allocated : 0;
-	m->cached_percent = m->reserved ? m->cached * 100 / m->reserved : 0;
+	m->cached_percent = percent(m->cached, m->reserved);
 	m->step = w->moment.step;
 	m->in_setup = w->phase == PHASE_SETUP;
 	m->in_backward = w->phase == PHASE_BACKWARD;
@@ -356,6 +371,24 @@ static void take_categories(const struct scene *s)
 		m->parameters = by[CATEGORY_PARAMETERS];
 }
 
+/* DeepSpeed's communication buffers that gather no parameters. */
+static void take_buckets(const struct scene *s)
+{
+	const struct snapshot *live = s->w->failure ? &s->w->failure->live : &s->w->device->at_peak;
+	struct measures *m = s->w->m;
+
+	for (size_t i = 0; i < live->count; i++) {
+		const struct group *g = &live->groups[i];
+		uint64_t marks = marks_at(s->p, g->place);
+
+		if (g->category != CATEGORY_COMMUNICATION || !(marks & MARKED(ZERO)) ||
+		    marks & MARKED(ZERO_GATHER))
+			continue;
+		add(&m->zero_buckets, g->bytes);
+		m->zero_bucket = g->largest > m->zero_bucket ? g->largest : m->zero_bucket;
+	}
+}
+
 static void finish(struct scene *s)
 {
 	struct watched *w = s->w;
@@ -363,11 +396,11 @@ static void finish(struct scene *s)
 	bytes fixed;
 
 	m->run_born = w->run_born;
-	m->run_new = m->run_live ? s->run_new * 100 / m->run_live : 0;
-	m->run_model = m->run_live ? s->run_model * 100 / m->run_live : 0;
-	m->activation_percent = m->allocated ? m->activations * 100 / m->allocated : 0;
-	fixed = m->parameters + m->gradients + m->optimizer_states;
-	m->static_percent = m->device_total ? fixed * 100 / m->device_total : 0;
+	m->run_new = percent(s->run_new, m->run_live);
+	m->run_model = percent(s->run_model, m->run_live);
+	m->activation_percent = percent(m->activations, m->allocated);
+	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
+	m->static_percent = percent(fixed, m->device_total);
 	m->gathered_unit = m->gathered_blocks ? m->gathered / m->gathered_blocks : 0;
 	if (m->leak_per_step)
 		m->leak_steps_to_go =
@@ -377,7 +410,10 @@ static void finish(struct scene *s)
 
 void measure_scene(const struct measuring *p, unsigned device)
 {
-	struct scene s = { .p = p, .w = (struct watched *)&p->watched[device], .device = device };
+	struct scene s = { .p = p,
+			   .w = (struct watched *)&p->watched[device],
+			   .device = device,
+			   .world = p->trace->header.world_size };
 	const struct live *live = &p->live;
 
 	describe_moment(&s);
@@ -403,6 +439,7 @@ void measure_scene(const struct measuring *p, unsigned device)
 	}
 	add_request(&s);
 	take_categories(&s);
+	take_buckets(&s);
 	take_left(&s);
 	take_ratio(&s);
 	finish(&s);

@@ -21,12 +21,12 @@ static void take_sawtooth(const struct watched *w)
 			rise++;
 			continue;
 		}
-		if (rise >= 3 && high - low >= 4 << 20 && (high - floor) * 10 > (high - low) * 8) {
+		if (rise >= 3 && high - low >= 4 << 20 && (high - floor) / 8 > (high - low) / 10) {
 			w->m->sawtooth_teeth++;
 			if (high - low > w->m->sawtooth_bytes)
 				w->m->sawtooth_bytes = high - low;
 		}
-		if ((high - floor) * 10 > (high - low) * 5) {
+		if (high - floor > (high - low) / 2) {
 			low = high = floor;
 			rise = 0;
 		}
@@ -53,7 +53,7 @@ static void take_growth(const struct watched *w)
 	}
 	w->m->reserved_growth = last->reserved - first->reserved;
 	w->m->peak_growth = peak - first->peak;
-	w->m->size_spread = least > 0 && least < INT64_MAX ? most * 100 / least : 0;
+	w->m->size_spread = least >= 100 && least < INT64_MAX ? most / (least / 100) : 0;
 	w->m->outside_growth = last->outside - first->outside;
 	w->m->outside_per_step = w->m->outside_growth / (bytes)(w->count - WARM_UP);
 }

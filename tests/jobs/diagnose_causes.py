@@ -379,12 +379,12 @@ def save_on_gpu():
 def fragmented():
     model = build(layers=2)
     train(model, adam(model, fused=True), 2, 2, 256)
-    rows = [block(12) for _ in range(160)]      # pieces of 12 MiB in segments of their own size: none can be joined
+    rows = [block(12) for _ in range(100)]      # pieces of 12 MiB in segments of their own size: none can be joined
     pairs = [torch.empty(9 * MiB, dtype=torch.uint8, device="cuda") for _ in range(160)]
     del rows
     kept = pairs[::2]
     del pairs
-    block(400)
+    block(1500)
     del kept
 
 
