@@ -27,6 +27,7 @@ struct blocks {
 	struct stop *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no younger block is followed */
+	int quiet;                  /* nothing was made since the last stop */
 };
 
 /* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
@@ -161,6 +162,7 @@ static void look_at_stop(struct blocks *b, struct stop *s)
 		return;
 	}
 	b->followed[b->followed_count++] = s;
+	b->quiet = 1;
 	if (s->lives.until_ns > b->followed_until_ns)
 		b->followed_until_ns = s->lives.until_ns;
 }
@@ -169,7 +171,19 @@ static void end_lives(const struct blocks *b, const struct mt_record *was,
 		      const struct mt_record *by)
 {
 	for (size_t i = 0; i < b->followed_count; i++)
-		lives_end(&b->followed[i]->lives, was, by);
+		lives_end(&b->followed[i]->lives, was, by, b->quiet);
+}
+
+static inline void freed(const struct blocks *b, const struct mt_record *was,
+			 const struct mt_record *by)
+{
+	const unsigned char *threads = b->tables->thread_flags;
+
+	if (threads[was->thread] & THREAD_AUTOGRAD && !(threads[by->thread] & THREAD_AUTOGRAD) &&
+	    was->device < MT_MAX_DEVICES)
+		account_add(&b->replay->device[was->device].outlived, -by->bytes);
+	if (b->followed_count && was->time_ns <= b->followed_until_ns)
+		end_lives(b, was, by);
 }
 
 static void apply(struct blocks *b, const struct mt_record *r, size_t count, size_t readable)
@@ -184,12 +198,14 @@ static void apply(struct blocks *b, const struct mt_record *r, size_t count, siz
 				      r[i + PREFETCH].address);
 		if (!alloc || !walk_is_sound(&r[i]))
 			continue;
-		if (alloc == r[i].kind)
+		if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_add(&b->live, &r[i]);
-		else if (!live_take(&b->live, alloc, r[i].address, &was))
+			b->quiet = 0;
+		} else if (!live_take(&b->live, alloc, r[i].address, &was)) {
 			b->replay->frees_unknown++;
-		else if (b->followed_count && was.time_ns <= b->followed_until_ns)
-			end_lives(b, &was, &r[i]);
+		} else {
+			freed(b, &was, &r[i]);
+		}
 	}
 }
 
@@ -285,8 +301,10 @@ static void count_final(const struct blocks *b, int device)
 
 	for (size_t i = 0; i <= b->live.mask; i++)
 		if (is_tensor(b, &b->live.slots[i], device)) {
-			d->final_bytes = bytes_add(d->final_bytes, b->live.slots[i].bytes);
-			d->final_blocks++;
+			d->final.bytes = bytes_add(d->final.bytes, b->live.slots[i].bytes);
+			d->final.blocks++;
+			if (b->tables->thread_flags[b->live.slots[i].thread] & THREAD_AUTOGRAD)
+				account_add(&d->outlived, b->live.slots[i].bytes);
 		}
 }
 
@@ -305,8 +323,6 @@ void blocks_pass(struct replay *r, const struct trace *t, const struct replay_op
 	live_init(&b.live);
 	plan_stops(&b);
 	r->truncated |= walk(t, &w) < 0;
-	for (size_t i = 0; i < b.followed_count; i++)
-		finish_stop(&b, b.followed[i], r->last_time_ns);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 
@@ -316,6 +332,8 @@ void blocks_pass(struct replay *r, const struct trace *t, const struct replay_op
 		if (o->keep_live)
 			d->live = collect(&b, i, 0, &d->live_count);
 	}
+	for (size_t i = 0; i < b.followed_count; i++)
+		finish_stop(&b, b.followed[i], r->last_time_ns);
 	live_release(&b.live);
 	free(b.stops);
 }

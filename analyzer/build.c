@@ -119,6 +119,14 @@ static char *inner_of(struct builder *b, const struct group *g)
 	return buf_take(&text);
 }
 
+static char *module_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_module(&b->trace->tables, g->place, &text);
+	return buf_take(&text);
+}
+
 static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
 {
 	struct stacks to = { .bytes = s->bytes,
@@ -133,6 +141,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 			.stack = xstrdup(stack_of(b, g->place, g->thread)),
 			.label = label_of(b, g),
 			.inner = inner_of(b, g),
+			.module = module_of(b, g),
 			.bytes = g->bytes,
 			.smallest = g->smallest,
 			.largest = g->largest,
@@ -461,8 +470,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.events = d->events + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
-	r.final_bytes = d->final_bytes;
-	r.final_blocks = d->final_blocks;
+	r.final_bytes = d->final.bytes;
+	r.final_blocks = d->final.blocks;
 	add_meta(b);
 	add_warnings(b);
 	add_peaks(b, d, running, incomplete);

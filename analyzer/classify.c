@@ -3,7 +3,6 @@
 #include "trace.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * Kinds that only the line tells apart, which differs from version to version. Their order does not: of the lines that made live blocks, the
@@ -28,8 +27,9 @@ struct classifier {
 	const struct device *device;
 	const struct tables *tables;
 	uint64_t end_ns;
+	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
 	struct lines lines[ARRAY_SIZE(by_line)];
-	bytes workspace; /* cuBLAS's, as the environment asks for it; 0 unknown */
+	bytes workspaces[3]; /* sizes that cuBLAS's can have; 0: none */
 };
 
 /* What is known of one block. */
@@ -39,7 +39,7 @@ struct facts {
 	enum makes makes;
 	enum activity died_by;
 	size_t backward_end; /* the span behind the backward pass that follows its birth, or is it */
-	int by_autograd;
+	int at_once; /* it was the last that was made, and gone before the next was */
 	bytes bytes;
 };
 
@@ -67,6 +67,18 @@ static size_t after_backward(const struct classifier *c, const struct span *s)
 	return i;
 }
 
+/* Where the backward pass leaves no gradients of its own, they live in the buckets. */
+static void find_buckets(struct classifier *c, const struct lives *l)
+{
+	bytes buckets = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (place_makes(tables_place_flags(c->tables, l->list[i].born.place)) ==
+		    MAKES_BUCKETS)
+			buckets = bytes_add(buckets, l->list[i].born.bytes);
+	c->buckets_are_gradients = c->device->outlived < buckets / 2;
+}
+
 static void find_lines(struct classifier *c, const struct lives *l)
 {
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
@@ -88,6 +100,8 @@ static enum makes makes_of(const struct classifier *c, const struct place_info *
 {
 	enum makes m = place_makes(p->flags);
 
+	if (m == MAKES_BUCKETS && c->buckets_are_gradients)
+		return MAKES_GRADIENTS;
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
 		if (m == by_line[k].kind)
 			return c->lines[k].least == c->lines[k].most ? by_line[k].alone
@@ -103,7 +117,7 @@ static struct facts facts_of(const struct classifier *c, const struct life *l)
 	struct facts f = {
 		.born = spans_at(spans, l->born.time_ns),
 		.born_flags = tables_place_flags(t, l->born.place),
-		.by_autograd = t->thread_flags[l->born.thread] & THREAD_AUTOGRAD,
+		.at_once = l->at_once,
 		.bytes = l->born.bytes,
 	};
 
@@ -151,13 +165,13 @@ static int outlives_backward(const struct classifier *c, const struct facts *f)
 	       (!f->died || at(c, f->died) >= f->backward_end);
 }
 
-/* Does the trace go on for as long as it takes to see whether it lives on? */
-static int is_kept(const struct classifier *c, const struct facts *f)
+/* Is it seen to live for more than a step? */
+static int lasts(const struct classifier *c, const struct facts *f)
 {
 	const struct spans *s = &c->device->spans;
 	uint32_t step = f->died ? f->died->step : s->list[s->count - 1].step;
 
-	return step > f->born->step + 1 && (!f->died || f->died->step > f->born->step + 1);
+	return step > f->born->step + 1;
 }
 
 static enum category of_setup(const struct facts *f)
@@ -169,11 +183,16 @@ static enum category of_setup(const struct facts *f)
 	return CATEGORY_OTHER;
 }
 
-/* cuBLAS takes its workspace from the allocator when it is first used, and keeps it. */
+/*
+ * PyTorch gives cuBLAS its workspace from the allocator: once for each thread and stream, to stay, or for each product anew.
+ */
 static int is_workspace(const struct classifier *c, const struct facts *f)
 {
-	return f->bytes == c->workspace && f->born->step == 1 &&
-	       (!f->died || f->died->step > 1 || f->died == f->born);
+	int is_size = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(c->workspaces); i++)
+		is_size |= c->workspaces[i] && f->bytes == c->workspaces[i];
+	return is_size && (f->at_once || (!f->died && f->born->step == 1 && lasts(c, f)));
 }
 
 static enum category of_forward(const struct classifier *c, const struct facts *f)
@@ -186,14 +205,14 @@ static enum category of_forward(const struct classifier *c, const struct facts *
 						       : CATEGORY_COMMUNICATION;
 	if (f->makes)
 		return said(f->makes, CATEGORY_OTHER);
-	if (is_workspace(c, f) && f->born_flags & PLACE_MODULE)
+	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
 	if (is_input)
 		return CATEGORY_INPUTS;
 	if (!f->died || is_backward(f->died))
-		return is_kept(c, f) ? CATEGORY_BUFFERS : CATEGORY_ACTIVATIONS;
+		return lasts(c, f) ? CATEGORY_BUFFERS : CATEGORY_ACTIVATIONS;
 	if (outlives_backward(c, f))
-		return is_kept(c, f) ? CATEGORY_BUFFERS : CATEGORY_TEMPORARIES;
+		return lasts(c, f) ? CATEGORY_BUFFERS : CATEGORY_TEMPORARIES;
 	return CATEGORY_TEMPORARIES;
 }
 
@@ -210,7 +229,7 @@ static enum category of_backward(const struct classifier *c, const struct facts 
 		return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_COMMUNICATION;
 	if (f->makes)
 		return said(f->makes, CATEGORY_OTHER);
-	if (is_workspace(c, f) && !f->died)
+	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
 	if (f->born->activity == ACTIVITY_RECOMPUTE && !(f->died && f->died == f->born))
 		return CATEGORY_ACTIVATIONS;
@@ -253,15 +272,161 @@ static enum category category_of(const struct classifier *c, const struct facts 
 	}
 }
 
+/* ":4096:2:16:8" is 2 of 4096 KiB and 8 of 16 KiB; 0 if it makes no sense. */
+static bytes workspace_config(struct str text)
+{
+	bytes sum = 0, pair[2] = { 0 };
+	int n = -1;
+
+	for (size_t i = 0; i < text.length; i++) {
+		char ch = text.at[i];
+
+		if (ch == ':') {
+			n = (n + 1) % 2;
+			if (!n)
+				sum += pair[0] * pair[1];
+			pair[n] = 0;
+		} else if (n < 0 || ch < '0' || ch > '9' || pair[n] > 100000) {
+			return 0;
+		} else {
+			pair[n] = pair[n] * 10 + (ch - '0');
+		}
+	}
+	return n == 1 ? (sum + pair[0] * pair[1]) << 10 : 0;
+}
+
+/* PyTorch's own: 32 MiB on Hopper, else ":4096:2:16:8". */
+static void find_workspaces(struct classifier *c)
+{
+	const struct meta *asked =
+		tables_meta(c->tables, MT_META_ENV "CUBLAS_WORKSPACE_CONFIG");
+
+	c->workspaces[0] = INT64_C(32) << 20;
+	c->workspaces[1] = (INT64_C(4096) * 2 + 16 * 8) << 10;
+	if (asked)
+		c->workspaces[2] = workspace_config(asked->value);
+}
+
+/* Sizes of blocks of some categories, in order. */
+struct sizes {
+	bytes *list;
+	size_t count;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	bytes x = *(const bytes *)a, y = *(const bytes *)b;
+
+	return (x > y) - (x < y);
+}
+
+static struct sizes sizes_of(const struct lives *l, unsigned categories)
+{
+	struct sizes s = { .list = xcalloc(l->count, sizeof(*s.list)) };
+
+	for (size_t i = 0; i < l->count; i++)
+		if (categories & 1u << l->list[i].category)
+			s.list[s.count++] = l->list[i].born.bytes;
+	if (s.count)
+		qsort(s.list, s.count, sizeof(*s.list), by_size);
+	return s;
+}
+
+/* How many are smaller than `size`? */
+static size_t smaller(const struct sizes *s, bytes size)
+{
+	size_t low = 0, high = s->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (s->list[middle] < size)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* How many are of that size, or of half or twice of it: in another precision? */
+static size_t alike(const struct sizes *s, bytes size)
+{
+	const bytes keys[] = { size, 2 * size, size / 2 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		n += smaller(s, keys[i] + 1) - smaller(s, keys[i]);
+	return n;
+}
+
+/* Did only the place of birth, some object's constructor, make it a parameter? */
+static int is_doubtful(const struct classifier *c, const struct life *l)
+{
+	const struct place_info *p = tables_place_info(c->tables, l->born.place);
+
+	return l->category == CATEGORY_PARAMETERS && p->flags & PLACE_INIT &&
+	       makes_of(c, p) == MAKES_NOTHING;
+}
+
+/*
+ * A module makes its buffers where it makes its parameters. But only parameters are trained: where the optimizer's states and the gradients
+ * are like the parameters that are sure, one without is a buffer.
+ */
+static void find_untrained(const struct classifier *c, struct lives *l)
+{
+	struct sizes trained =
+		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
+	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	bytes sure = 0, matched = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		bytes size = l->list[i].born.bytes;
+
+		if (l->list[i].category != CATEGORY_PARAMETERS || is_doubtful(c, &l->list[i]))
+			continue;
+		sure = bytes_add(sure, size);
+		if (alike(&trained, size))
+			matched = bytes_add(matched, size);
+	}
+	for (size_t i = 0; i < l->count && matched > sure / 2; i++) {
+		bytes size = l->list[i].born.bytes;
+
+		if (is_doubtful(c, &l->list[i]) && alike(&trained, size) < alike(&parameters, size))
+			l->list[i].category = CATEGORY_BUFFERS;
+	}
+	free(trained.list);
+	free(parameters.list);
+}
+
+/* Where the trace ends within a backward pass, a block of a parameter's size is its gradient. */
+static void find_gradients(const struct classifier *c, struct lives *l)
+{
+	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+
+	for (size_t i = 0; i < l->count; i++) {
+		struct life *x = &l->list[i];
+		struct facts f = facts_of(c, x);
+
+		if (x->category == CATEGORY_TEMPORARIES && f.born && !f.died &&
+		    is_backward(f.born) && f.backward_end == c->device->spans.count &&
+		    alike(&parameters, x->born.bytes))
+			x->category = CATEGORY_GRADIENTS;
+	}
+	free(parameters.list);
+}
+
 void classify(struct lives *l, const struct device *d, const struct tables *t, uint64_t end_ns)
 {
 	struct classifier c = { .device = d, .tables = t, .end_ns = end_ns };
 
-	c.workspace = 33554432;
+	find_workspaces(&c);
 	find_lines(&c, l);
+	find_buckets(&c, l);
 	for (size_t i = 0; i < l->count; i++) {
 		struct facts f = facts_of(&c, &l->list[i]);
 
 		l->list[i].category = (uint8_t)category_of(&c, &f);
 	}
+	find_untrained(&c, l);
+	find_gradients(&c, l);
 }

@@ -36,7 +36,8 @@ void lives_release(struct lives *l)
 	*l = (struct lives){ 0 };
 }
 
-void lives_end(struct lives *l, const struct mt_record *was, const struct mt_record *by)
+void lives_end(struct lives *l, const struct mt_record *was, const struct mt_record *by,
+	       int at_once)
 {
 	struct life key = { .born = *was }, *found;
 
@@ -49,4 +50,5 @@ void lives_end(struct lives *l, const struct mt_record *was, const struct mt_rec
 	found->died_ns = by->time_ns;
 	found->died_place = by->place;
 	found->died_thread = by->thread;
+	found->at_once = (uint8_t)(at_once && was->time_ns == l->until_ns);
 }

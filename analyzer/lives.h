@@ -16,6 +16,7 @@ struct life {
 	uint32_t died_place;
 	uint16_t died_thread;
 	uint8_t category;
+	uint8_t at_once; /* freed before anything else was made */
 };
 
 struct lives {
@@ -31,7 +32,8 @@ void lives_collect(struct lives *l, const struct live *from, int device, lives_f
 		   const void *context);
 void lives_release(struct lives *l);
 
-/* `was` is freed by `by`. */
-void lives_end(struct lives *l, const struct mt_record *was, const struct mt_record *by);
+/* `was` is freed by `by`; `at_once`: before anything else was made. */
+void lives_end(struct lives *l, const struct mt_record *was, const struct mt_record *by,
+	       int at_once);
 
 #endif

@@ -85,7 +85,8 @@ static struct place_info place_says(const struct tables *t, const struct place *
 		info.flags |= s.flags;
 		if (!(info.flags & model))
 			info.caller = (info.caller ^ p->frames[i]) * 0x9e3779b1u;
-		if (!s.makes)
+		/* Within another object's making, what is around it does not count. */
+		if (!s.makes && !(s.flags & PLACE_INIT))
 			continue;
 		makes = s.makes;
 		info.line = t->frames[p->frames[i]].line;

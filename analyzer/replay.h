@@ -83,8 +83,11 @@ struct device {
 	uint64_t failures_seen;
 	int last_failure_open; /* nothing was handed out since */
 
-	bytes final_bytes;
-	uint64_t final_blocks;
+	bytes outlived; /* made by backward passes, and not freed by them */
+	struct {
+		bytes bytes;
+		uint64_t blocks;
+	} final; /* live at the end */
 	struct mt_record *live; /* the final live set by address, if asked for */
 	size_t live_count;
 };

@@ -36,6 +36,7 @@ static void stacks_release(struct stacks *s)
 		free(s->rows[i].stack);
 		free(s->rows[i].label);
 		free(s->rows[i].inner);
+		free(s->rows[i].module);
 	}
 	free(s->rows);
 }

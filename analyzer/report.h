@@ -27,6 +27,7 @@ struct stack_row {
 	char *stack; /* "function file:line;…", outermost first */
 	char *label; /* one frame, clean */
 	char *inner; /* the innermost frame, if that is another one; else "" */
+	char *module; /* the classes of the modules that were called, "A.B.C"; else "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
 	enum category category; /* a place with blocks of several categories is several rows */

@@ -12,10 +12,15 @@ struct numbering {
 	struct span *list;
 	size_t count;
 	const struct tables *tables;
-	enum activity ends; /* what completes a step after a backward pass */
-	int has_model;      /* forward passes can be told */
-	size_t first;       /* where step 1 begins; `count`: there is none */
+	int has_model; /* forward passes can be told */
+	size_t first;  /* where step 1 begins; `count`: there is none */
+	/* Of each backward pass: does it end a step? */
+	unsigned char *ends;
+	size_t backwards;
 };
+
+/* How a backward pass is followed. */
+enum { FOLLOWED_BY_NOTHING, FOLLOWED_BY_OPTIMIZER, ENDS_BY_COUNT };
 
 static int is_forward(uint8_t a)
 {
@@ -93,6 +98,15 @@ static void find_evaluation(struct numbering *n)
 	free(calls);
 }
 
+/* Can this span lie between two micro-batches? */
+static int is_between(const struct numbering *n, size_t i)
+{
+	const struct span *s = &n->list[i];
+
+	return is_forward(s->activity) ||
+	       (!n->has_model && s->activity == ACTIVITY_MAIN && s->allocs);
+}
+
 /* From the end: what MAIN's and ZERO_GRAD's events lead to. */
 static void look_ahead(struct numbering *n)
 {
@@ -107,19 +121,56 @@ static void look_ahead(struct numbering *n)
 	}
 }
 
-static void find_end(struct numbering *n)
+/* Is this span another backward pass than that of the last one? `forward`: one lies between them. */
+static int is_another(const struct numbering *n, size_t i, int forward)
 {
-	int after = 0, optimizer = 0, zero_grad = 0;
+	return is_backward(n->list[i].activity) && forward;
+}
 
-	for (size_t i = 0; i < n->count; i++) {
+/* Lists the backward passes and which an optimizer follows: its own events, or else the frees of zero_grad(). */
+static void find_backwards(struct numbering *n)
+{
+	int forward = 1;
+
+	for (size_t i = 0; i < n->count; i++)
 		n->has_model |= is_forward(n->list[i].activity);
-		after |= is_backward(n->list[i].activity);
-		optimizer |= after && n->list[i].activity == ACTIVITY_OPTIMIZER;
-		zero_grad |= after && n->list[i].activity == ACTIVITY_ZERO_GRAD;
+	n->ends = xcalloc(n->count, 1);
+	for (size_t i = 0; i < n->count; i++) {
+		uint8_t a = n->list[i].activity;
+
+		if (is_another(n, i, forward))
+			n->backwards++;
+		forward = is_backward(a) ? 0 : forward || is_between(n, i);
+		if (n->backwards && (a == ACTIVITY_OPTIMIZER || a == ACTIVITY_ZERO_GRAD))
+			n->ends[n->backwards - 1] = FOLLOWED_BY_OPTIMIZER;
 	}
-	n->ends = optimizer   ? ACTIVITY_OPTIMIZER
-		  : zero_grad ? ACTIVITY_ZERO_GRAD
-			      : ACTIVITY_BACKWARD;
+}
+
+/*
+ * An optimizer that works in place shows when it makes its states and not again. Then as many backward passes make a step as did in the
+ * first one; the same for a part in the middle, if it is so many times as long that it cannot be one step.
+ */
+static void end_by_count(struct numbering *n)
+{
+	size_t first = 0, from;
+
+	while (first < n->backwards && !n->ends[first])
+		first++;
+	/* The optimizer never shows: each one is a step. */
+	if (first == n->backwards)
+		first = 0;
+	from = first == 0 && n->backwards && !n->ends[0] ? 0 : first + 1;
+	for (size_t i = from, upto; i < n->backwards; i = upto + 1) {
+		size_t each = first + 1, length;
+
+		for (upto = i; upto < n->backwards && !n->ends[upto]; upto++)
+			;
+		length = upto - i + (upto < n->backwards);
+		if (upto < n->backwards && (length < 3 * each || length % each))
+			continue;
+		for (size_t k = i + each - 1; k < upto; k += each)
+			n->ends[k] = ENDS_BY_COUNT;
+	}
 }
 
 /* Does the job's own code at this span make what a step works on, rather than the model? */
@@ -188,21 +239,21 @@ static enum phase phase_of(const struct numbering *n, size_t i, int burst, enum 
 	return phase_of_main(n->list[i].next, burst, before);
 }
 
-/* Is this where the next step begins, after a complete one? */
-static int begins(const struct numbering *n, size_t i)
+/* Is this where the next step begins, after a complete one? `optimizer`: it was seen. */
+static int begins(const struct numbering *n, size_t i, int optimizer)
 {
 	uint8_t a = n->list[i].activity, next = n->list[i].next;
-	int alone = n->ends != ACTIVITY_BACKWARD || !n->has_model; /* may stand without a forward */
 
 	if (a == ACTIVITY_MAIN && n->list[i].allocs)
-		return is_forward(next) || (alone && is_backward(next));
-	return is_forward(a) || (n->ends != ACTIVITY_BACKWARD && is_backward(a));
+		return is_forward(next) || ((optimizer || !n->has_model) && is_backward(next));
+	return is_forward(a) || (optimizer && is_backward(a));
 }
 
 static void number(struct numbering *n)
 {
 	enum phase before = PHASE_SETUP;
-	int burst = 0, complete = 0;
+	int burst = 0, complete = 0, forward = 1, optimizer = 0;
+	size_t backwards = 0;
 	uint32_t step = 1;
 
 	for (size_t i = 0; i < n->count; i++) {
@@ -210,14 +261,18 @@ static void number(struct numbering *n)
 
 		if (s->activity == ACTIVITY_GAP)
 			step = 0;
-		if (i >= n->first && complete && begins(n, i)) {
+		if (i >= n->first && complete && begins(n, i, optimizer)) {
 			step += step != 0;
-			burst = complete = 0;
+			burst = complete = optimizer = 0;
 			before = PHASE_FORWARD;
 		}
+		backwards += (size_t)is_another(n, i, forward);
+		forward = is_backward(s->activity) ? 0 : forward || is_between(n, i);
 		burst |= i >= n->first && is_backward(s->activity);
-		complete |= burst && (s->activity == n->ends ||
-				      (n->ends == ACTIVITY_BACKWARD && is_backward(s->activity)));
+		optimizer |= burst && (s->activity == ACTIVITY_OPTIMIZER ||
+				       s->activity == ACTIVITY_ZERO_GRAD);
+		complete |= optimizer ||
+			    (burst && backwards && n->ends[backwards - 1] == ENDS_BY_COUNT);
 		s->step = step;
 		s->phase = (uint8_t)phase_of(n, i, burst, before);
 		if (i < n->first && s->phase != PHASE_EVALUATION)
@@ -233,10 +288,12 @@ void steps_number(struct spans *s, const struct tables *t)
 	if (!n.count)
 		return;
 	find_evaluation(&n);
-	find_end(&n);
+	find_backwards(&n);
+	end_by_count(&n);
 	find_first(&n);
 	look_ahead(&n);
 	number(&n);
+	free(n.ends);
 }
 
 enum part steps_part(const struct span *s, uint32_t place_flags)

@@ -321,6 +321,37 @@ void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b)
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
 }
 
+static int is_module_call(const struct tables *t, uint32_t frame)
+{
+	const struct mt_frame *f = tables_frame(t, frame);
+
+	return str_matches(tables_string(t, f->function), "*_call_impl*") &&
+	       str_matches(tables_string(t, f->file), "*/torch/nn/modules/module.py");
+}
+
+void tables_add_module(const struct tables *t, uint32_t place, struct buf *b)
+{
+	const struct place *p = tables_place(t, place);
+	const size_t suffix = strlen(".forward");
+	int called = 0;
+
+	for (uint32_t i = p->frame_count; i-- > 0;) {
+		struct str name = tables_string(t, tables_frame(t, p->frames[i])->function);
+
+		if (is_module_call(t, p->frames[i])) {
+			called = 1;
+			continue;
+		}
+		/* Decorators may lie between the call and the module's own function. */
+		if (!called || !str_matches(name, "*.forward"))
+			continue;
+		called = 0;
+		if (b->length)
+			buf_puts(b, ".");
+		buf_add_clean(b, (struct str){ name.at, name.length - suffix });
+	}
+}
+
 int str_matches_part(struct str text, const char *pattern, size_t length)
 {
 	size_t i = 0, k = 0, retry = 0, star = SIZE_MAX;

@@ -93,6 +93,10 @@ void tables_add_label(const struct tables *t, uint32_t place, struct buf *b);
  * on a terminal. */
 void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b);
 
+/* The classes of the modules that were called, outermost first: "LlamaModel.LlamaDecoderLayer.LlamaMLP"; empty if there are none. Safe on a
+ * terminal. */
+void tables_add_module(const struct tables *t, uint32_t place, struct buf *b);
+
 /* Does `text` match `pattern`, in which * stands for anything? */
 int str_matches(struct str text, const char *pattern);
 /* The same for the first `length` bytes of a pattern. */

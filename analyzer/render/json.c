@@ -45,6 +45,7 @@ static json_t *stacks_json(const struct stacks *s)
 
 		set(row, "stack", text(s->rows[i].stack));
 		set(row, "frame", text(s->rows[i].label));
+		set(row, "module", text(*s->rows[i].module ? s->rows[i].module : NULL));
 		set(row, "category", text(category_key(s->rows[i].category)));
 		set(row, "bytes", json_integer(s->rows[i].bytes));
 		set(row, "blocks", json_integer((json_int_t)s->rows[i].blocks));

@@ -1,7 +1,7 @@
 """Runs a training script and writes what its tensors are: with_categories.py OUT SCRIPT [ARG...]
 
-OUT.RANK gets, as JSON, marks of the training loop (before and after the model's forward, backward, the optimizer's step), each with
-PyTorch's own count of allocations, and which storages were parameters, buffers, gradients and optimizer states there; and each storage
+OUT.RANK gets, as JSON, marks of the training loop (before and after the model's forward, backward, the optimizer's step, torch.save and
+torch.load), each with PyTorch's own count of allocations, and which storages were parameters, buffers, gradients and optimizer states there; and each storage
 that autograd saved for a backward pass, with the count at that time. Nothing here allocates on the GPU.
 """
 import gc
@@ -64,10 +64,17 @@ def mark(kind):
     marks.append(entry)
 
 
+def gathered():
+    """Where FSDP1 has whole parameters now"""
+    if "handles" not in state:
+        state["handles"] = [m._handle for m in modules() if getattr(m, "_handle", None) is not None]
+    return addresses(getattr(h.flat_param, "_full_param_padded", None) for h in state["handles"])
+
+
 def note(tensor):
     if tensor.device.type == "cuda" and not isinstance(tensor, torch.nn.Parameter):
         found = addresses([tensor])
-        if found:
+        if found and found[0] not in gathered():
             saved.append([found[0], allocations()])
 
 
@@ -134,6 +141,16 @@ def watch_modules():
     register_module_forward_hook(after)
 
 
+def watch_checkpoints():
+    for name in ("save", "load"):
+        def wrapped(*args, original=getattr(torch, name), **keys):
+            mark("checkpoint begin")
+            done = original(*args, **keys)
+            mark("checkpoint end")
+            return done
+        setattr(torch, name, wrapped)
+
+
 def watch_optimizers():
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -151,7 +168,7 @@ if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     if "megatron" in script:
         import megatron.core.pipeline_parallel.schedules  # noqa: F401
-    for watch in (watch_saved, watch_backward, watch_optimizers):
+    for watch in (watch_saved, watch_backward, watch_checkpoints, watch_optimizers):
         watch()
     if not os.environ.get("WITHOUT_MODULE_MARKS"):
         watch_modules()
