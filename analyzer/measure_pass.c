@@ -33,7 +33,7 @@ static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, 
 	TAKE(LOGITS, measure_is_logits(w, marks, size));
 	TAKE(ATTENTION, measure_is_score(w, marks, autograd, size));
 	TAKE(TEMPORARIES, marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)));
-	TAKE(STATES, marks & MARKED(STATE) || (marks & MARKED(LOAD_STATE)));
+	TAKE(STATES, marks & (MARKED(STATE) | MARKED(LOAD_STATE)));
 	TAKE(CLIPPING, marks & MARKED(CLIP));
 	TAKE(LOADED, marks & MARKED(LOAD));
 	TAKE(SAVING, marks & MARKED(SAVE));
@@ -376,7 +376,7 @@ static void on_restarted(void *context, uint64_t segment)
 }
 
 /* The sizes that stand out among what is live at the moment, and in what was asked for. */
-static void find_sizes(struct watched *w, const struct measuring *p, const struct snapshot *s)
+static void find_sizes(struct watched *w, struct measuring *p, const struct snapshot *s)
 {
 	for (size_t i = 0; i <= s->count; i++) {
 		int is_request = i == s->count;
@@ -386,6 +386,10 @@ static void find_sizes(struct watched *w, const struct measuring *p, const struc
 		if (is_request && !w->failure)
 			break;
 		place = is_request ? w->failure->place : s->groups[i].place;
+		/* Some optimizers make states wherever they first need them. */
+		if (!is_request && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
+		    place < p->tables->place_count)
+			p->marks[place] |= MARKED(STATE);
 		size = is_request ? w->failure->requested : s->groups[i].largest;
 		if (place >= p->tables->place_count || size < MEASURE_LEAST)
 			continue;

@@ -76,7 +76,7 @@ struct watched {
 struct measuring {
 	const struct trace *trace;
 	const struct tables *tables;
-	const uint64_t *marks;
+	uint64_t *marks; /* of places */
 	struct live live;
 	struct watched watched[MT_MAX_DEVICES];
 	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,

@@ -371,16 +371,20 @@ static void take_categories(const struct scene *s)
 		m->parameters = by[CATEGORY_PARAMETERS];
 }
 
-/* DeepSpeed's communication buffers that gather no parameters. */
+/* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
+ * DDP's. */
 static void take_buckets(const struct scene *s)
 {
 	const struct snapshot *live = s->w->failure ? &s->w->failure->live : &s->w->device->at_peak;
 	struct measures *m = s->w->m;
 
+	m->beside_buckets = m->gradients;
 	for (size_t i = 0; i < live->count; i++) {
 		const struct group *g = &live->groups[i];
 		uint64_t marks = marks_at(s->p, g->place);
 
+		if (g->category == CATEGORY_GRADIENTS && marks & MARKED(BUCKET))
+			add(&m->beside_buckets, -g->bytes);
 		if (g->category != CATEGORY_COMMUNICATION || !(marks & MARKED(ZERO)) ||
 		    marks & MARKED(ZERO_GATHER))
 			continue;
