@@ -386,8 +386,9 @@ static void find_sizes(struct watched *w, struct measuring *p, const struct snap
 		if (is_request && !w->failure)
 			break;
 		place = is_request ? w->failure->place : s->groups[i].place;
-		/* Some optimizers make states wherever they first need them. */
-		if (!is_request && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
+		/* Some optimizers make states wherever they first need them. In a step that failed,
+		 * what stays is not known. */
+		if (!w->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
 		    place < p->tables->place_count)
 			p->marks[place] |= MARKED(STATE);
 		size = is_request ? w->failure->requested : s->groups[i].largest;
