@@ -9,7 +9,10 @@ int measure_is_logits(const struct watched *w, uint64_t marks, bytes size)
 {
 	if (!w->logits || marks & (MARKED(OPTIMIZER) | MARKED(LOAD)))
 		return 0;
-	return marks & MARKED(LOSS) ? size >= w->logits / 4 : is_kin(size, w->logits);
+	if (marks & MARKED(LOSS))
+		return size >= w->logits / 4;
+	return same_size(size, w->logits) || (w->logits_half && same_size(size, w->logits / 2)) ||
+	       (w->logits_twice && same_size(size, w->logits * 2));
 }
 
 int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size)
@@ -375,6 +378,26 @@ static void on_restarted(void *context, uint64_t segment)
 	}
 }
 
+/*
+ * Logits in half or twice the precision are one or two blocks; where there are many of such a size,
+ * it is that of a layer's activations.
+ */
+static void find_kin(struct watched *w, const struct snapshot *s)
+{
+	uint64_t half = 0, twice = 0;
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct group *g = &s->groups[i];
+
+		if (g->smallest != g->largest)
+			continue;
+		half += same_size(g->largest, w->logits / 2) ? g->blocks : 0;
+		twice += same_size(g->largest, w->logits * 2) ? g->blocks : 0;
+	}
+	w->logits_half = half <= 3;
+	w->logits_twice = twice <= 3;
+}
+
 /* The sizes that stand out among what is live at the moment, and in what was asked for. */
 static void find_sizes(struct watched *w, struct measuring *p, const struct snapshot *s)
 {
@@ -403,6 +426,7 @@ static void find_sizes(struct watched *w, struct measuring *p, const struct snap
 		else
 			w->scores = size > w->scores ? size : w->scores;
 	}
+	find_kin(w, s);
 	w->m->logits_block = w->logits;
 	w->m->attention_block = w->scores;
 	w->m->attention_linear = w->linear;

@@ -71,6 +71,7 @@ struct watched {
 
 	/* The sizes that stand out at the moment; 0 none. */
 	bytes logits, scores, linear;
+	int logits_half, logits_twice; /* are blocks of that size logits too? */
 };
 
 struct measuring {

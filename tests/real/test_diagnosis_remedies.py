@@ -1,14 +1,17 @@
 """Is what a remedy saves what the report said that it would? Each job runs as it is and with the remedy, on a card that is large enough for
 both: the saving that was predicted from the first run must be within 10 % of the difference between the two.
 
-test_diagnosis_remedies.py --table prints the table of docs/validation.md."""
+test_diagnosis_remedies.py --table [DIRECTORY] prints the table of docs/validation.md. Traces are kept in DIRECTORY, and those that are there
+are taken."""
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Case  # noqa: E402
+from harness import MEMTRACE, Case  # noqa: E402
 from test_diagnosis import DEVELOPED, HELD_BACK  # noqa: E402
 
 CARD = 80 << 10
@@ -49,7 +52,7 @@ TRIED = [
 ALWAYS = ("attention", "ddp_buckets")
 
 
-def saving(report, job, action):
+def saving(report, action):
     """Of the first finding that proposes it."""
     for finding in report["findings"]:
         for remedy in finding["remedies"]:
@@ -58,20 +61,19 @@ def saving(report, job, action):
     return None
 
 
-def compare(name, which, action, settings, both):
+def compare(directory, name, which, action, settings, both):
     """(predicted, measured) in bytes."""
-    job = JOBS[name]
-    with tempfile.TemporaryDirectory() as directory:
-        done, before = job.run(os.path.join(directory, "before"), CARD, **both)
-        if done.returncode:
-            raise RuntimeError(done.stdout[-2000:])
-        # where the remedy is a setting, the job is the same
-        done, after = job.run(os.path.join(directory, "after"), CARD, fixed=not settings, **both, **settings)
-        if done.returncode:
-            raise RuntimeError(done.stdout[-2000:])
-    key = which + "_bytes"
-    measured = max(r["peak"][key] for r in before["ranks"]) - max(r["peak"][key] for r in after["ranks"])
-    return saving(before, job, action), measured
+    job, reports = JOBS[name], []
+    # where the remedy is a setting, the job is the same
+    for when, fixed, more in (("before", False, {}), ("after", not settings, settings)):
+        path = os.path.join(directory, name + "-" + when)
+        if not os.path.isdir(path):
+            done, _ = job.run(path, CARD, fixed=fixed, **both, **more)
+            if done.returncode:
+                raise RuntimeError(done.stdout[-2000:])
+        reports.append(json.loads(subprocess.run([MEMTRACE, "report", "--json", path], check=True, stdout=subprocess.PIPE, text=True).stdout))
+    before, after = (max(r["peak"][which + "_bytes"] for r in report["ranks"]) for report in reports)
+    return saving(reports[0], action), before - after
 
 
 class Remedies(Case):
@@ -80,7 +82,7 @@ class Remedies(Case):
 
 def add(row):
     def test(self):
-        predicted, measured = compare(*row)
+        predicted, measured = compare(self.dir, *row)
         self.assertIsNotNone(predicted)
         self.assertGreater(measured, 0)
         self.assertLessEqual(abs(predicted - measured), measured * 0.1, "predicted %d, measured %d" % (predicted, measured))
@@ -91,15 +93,21 @@ def add(row):
 for one in TRIED:
     add(one)
 
+def table(directory):
+    print("| job | remedy | predicted MiB | measured MiB | off |\n|---|---|---|---|---|")
+    for row in TRIED:
+        predicted, measured = compare(directory, *row)
+        off = "%+.1f %%" % (100 * (predicted - measured) / measured) if predicted and measured else "-"
+        print("| %s | %s | %s | %.1f | %s |" % (row[0], row[2], "none" if predicted is None else "%.1f" % (predicted / 2**20), measured / 2**20, off),
+              flush=True)
+
+
 if __name__ == "__main__":
     if "--table" in sys.argv:
-        print("| job | remedy | predicted MiB | measured MiB | |\n|---|---|---|---|---|")
-        for row in TRIED:
-            if sys.argv[2:] and row[0] not in sys.argv[2:]:
-                continue
-            predicted, measured = compare(*row)
-            off = "none" if predicted is None else "%+.1f %%" % (100 * (predicted - measured) / measured if measured else float("nan"))
-            print("| %s | %s | %s | %.1f | %s |" % (row[0], row[2], "-" if predicted is None else "%.1f" % (predicted / 2**20), measured / 2**20, off),
-                  flush=True)
+        if sys.argv[-1] != "--table":
+            table(sys.argv[-1])
+        else:
+            with tempfile.TemporaryDirectory() as one:
+                table(one)
     else:
         unittest.main()
