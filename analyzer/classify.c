@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+/* Blocks of one place that were made over so many calls of the model are a collection, not what a step works on. */
+#define MOST_INPUTS 8
+
 /*
  * Kinds that only the line tells apart, which differs from version to version. Their order does not: of the lines that made live blocks, the
  * first makes `first`, each later one `later`; a single line makes `alone`.
@@ -23,10 +26,19 @@ struct lines {
 	uint32_t least, most;
 };
 
+/* The live blocks of a place. */
+struct crowd {
+	uint32_t blocks, last_step; /* the youngest one's */
+	uint32_t first_call, last_call;
+};
+
 struct classifier {
 	const struct device *device;
 	const struct tables *tables;
-	uint64_t end_ns;
+	uint64_t end_ns;     /* nothing counts behind it */
+	size_t spans;        /* up to there */
+	struct crowd *crowds; /* of each place */
+	uint32_t *calls;      /* of a model, before each span */
 	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
 	struct lines lines[ARRAY_SIZE(by_line)];
 	bytes workspaces[3]; /* sizes that cuBLAS's can have; 0: none */
@@ -39,7 +51,8 @@ struct facts {
 	enum makes makes;
 	enum activity died_by;
 	size_t backward_end; /* the span behind the backward pass that follows its birth, or is it */
-	int at_once; /* it was the last that was made, and gone before the next was */
+	struct crowd crowd; /* it is one of */
+	int at_once;        /* it was the last that was made, and gone before the next was */
 	bytes bytes;
 };
 
@@ -54,15 +67,15 @@ static size_t at(const struct classifier *c, const struct span *s)
 	return (size_t)(s - c->device->spans.list);
 }
 
-/* The first span after the next backward pass at or after `s`; the list's length if there is none. */
+/* The first span after the next backward pass at or after `s`; as far as the spans count. */
 static size_t after_backward(const struct classifier *c, const struct span *s)
 {
 	const struct spans *list = &c->device->spans;
 	size_t i = at(c, s);
 
-	while (i < list->count && !is_backward(&list->list[i]))
+	while (i < c->spans && !is_backward(&list->list[i]))
 		i++;
-	while (i < list->count && is_backward(&list->list[i]))
+	while (i < c->spans && is_backward(&list->list[i]))
 		i++;
 	return i;
 }
@@ -76,7 +89,8 @@ static void find_buckets(struct classifier *c, const struct lives *l)
 		if (place_makes(tables_place_flags(c->tables, l->list[i].born.place)) ==
 		    MAKES_BUCKETS)
 			buckets = bytes_add(buckets, l->list[i].born.bytes);
-	c->buckets_are_gradients = c->device->outlived < buckets / 2;
+	c->buckets_are_gradients = c->spans && after_backward(c, c->device->spans.list) < c->spans &&
+				   c->device->outlived < buckets / 2;
 }
 
 static void find_lines(struct classifier *c, const struct lives *l)
@@ -110,6 +124,43 @@ static enum makes makes_of(const struct classifier *c, const struct place_info *
 	return m;
 }
 
+static uint32_t place_of(const struct classifier *c, const struct life *l)
+{
+	return l->born.place < c->tables->place_count ? l->born.place : MT_NO_PLACE;
+}
+
+static void count_calls(struct classifier *c)
+{
+	const struct spans *s = &c->device->spans;
+	uint32_t n = 0;
+
+	c->calls = xcalloc(s->count, sizeof(*c->calls));
+	for (size_t i = 0; i < s->count; i++) {
+		c->calls[i] = n;
+		n += s->list[i].activity == ACTIVITY_MODEL ||
+		     s->list[i].activity == ACTIVITY_EVALUATION;
+	}
+}
+
+static void find_crowds(struct classifier *c, const struct lives *l)
+{
+	count_calls(c);
+	c->crowds = xcalloc(c->tables->place_count, sizeof(*c->crowds));
+	for (size_t i = 0; i < l->count; i++) {
+		const struct span *s = spans_at(&c->device->spans, l->list[i].born.time_ns);
+		struct crowd *crowd = &c->crowds[place_of(c, &l->list[i])];
+		uint32_t call = s ? c->calls[at(c, s)] : 0;
+
+		if (!crowd->blocks || call < crowd->first_call)
+			crowd->first_call = call;
+		if (call > crowd->last_call)
+			crowd->last_call = call;
+		if (s && s->step > crowd->last_step)
+			crowd->last_step = s->step;
+		crowd->blocks++;
+	}
+}
+
 static struct facts facts_of(const struct classifier *c, const struct life *l)
 {
 	const struct spans *spans = &c->device->spans;
@@ -122,9 +173,12 @@ static struct facts facts_of(const struct classifier *c, const struct life *l)
 	};
 
 	f.makes = makes_of(c, tables_place_info(t, l->born.place));
-	if (f.born)
+	if (f.born) {
 		f.backward_end = after_backward(c, f.born);
-	if (l->died_ns == LIFE_OPEN)
+		f.crowd = c->crowds[place_of(c, l)];
+	}
+	/* What frees a block after the job's failure is the job's end. */
+	if (l->died_ns > c->end_ns)
 		return f;
 	f.died = spans_at(spans, l->died_ns);
 	f.died_flags = tables_place_flags(t, l->died_place);
@@ -161,15 +215,14 @@ static enum category said(enum makes m, enum category otherwise)
 /* Did it live on when the backward pass after its birth was over? */
 static int outlives_backward(const struct classifier *c, const struct facts *f)
 {
-	return f->backward_end < c->device->spans.count &&
+	return f->backward_end < c->spans &&
 	       (!f->died || at(c, f->died) >= f->backward_end);
 }
 
 /* Is it seen to live for more than a step? */
 static int lasts(const struct classifier *c, const struct facts *f)
 {
-	const struct spans *s = &c->device->spans;
-	uint32_t step = f->died ? f->died->step : s->list[s->count - 1].step;
+	uint32_t step = f->died ? f->died->step : c->device->spans.list[c->spans - 1].step;
 
 	return step > f->born->step + 1;
 }
@@ -195,6 +248,25 @@ static int is_workspace(const struct classifier *c, const struct facts *f)
 	return is_size && (f->at_once || (!f->died && f->born->step == 1 && lasts(c, f)));
 }
 
+/* What the job makes itself: its inputs, unless it collects something from call to call of the model. */
+static enum category of_main(const struct facts *f)
+{
+	return f->crowd.last_call - f->crowd.first_call >= MOST_INPUTS ? CATEGORY_OTHER
+								       : CATEGORY_INPUTS;
+}
+
+/*
+ * From a forward pass, and there for more than a step: made once, it is a module's, or an input. What is made again and again and stays is a
+ * graph that was not let go, or the job's own collection.
+ */
+static enum category of_lasting(const struct facts *f, int is_input)
+{
+	if (is_input)
+		return of_main(f);
+	return f->born->step > 1 || f->crowd.last_step > 1 ? CATEGORY_ACTIVATIONS
+							   : CATEGORY_BUFFERS;
+}
+
 static enum category of_forward(const struct classifier *c, const struct facts *f)
 {
 	int is_input = f->born->activity == ACTIVITY_MAIN && f->born->next != ACTIVITY_BACKWARD &&
@@ -207,12 +279,15 @@ static enum category of_forward(const struct classifier *c, const struct facts *
 		return said(f->makes, CATEGORY_OTHER);
 	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
+	if (lasts(c, f))
+		return of_lasting(f, is_input);
 	if (is_input)
 		return CATEGORY_INPUTS;
 	if (!f->died || is_backward(f->died))
-		return lasts(c, f) ? CATEGORY_BUFFERS : CATEGORY_ACTIVATIONS;
-	if (outlives_backward(c, f))
-		return lasts(c, f) ? CATEGORY_BUFFERS : CATEGORY_TEMPORARIES;
+		return CATEGORY_ACTIVATIONS;
+	/* A graph that no backward pass ever used. */
+	if (f->died != f->born && f->backward_end > at(c, f->died) && f->born_flags & PLACE_MODULE)
+		return CATEGORY_ACTIVATIONS;
 	return CATEGORY_TEMPORARIES;
 }
 
@@ -220,7 +295,7 @@ static enum category of_evaluation(const struct facts *f)
 {
 	if (f->makes)
 		return said(f->makes, CATEGORY_OTHER);
-	return f->born->activity == ACTIVITY_MAIN ? CATEGORY_INPUTS : CATEGORY_TEMPORARIES;
+	return f->born->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
 }
 
 static enum category of_backward(const struct classifier *c, const struct facts *f)
@@ -408,7 +483,7 @@ static void find_gradients(const struct classifier *c, struct lives *l)
 		struct facts f = facts_of(c, x);
 
 		if (x->category == CATEGORY_TEMPORARIES && f.born && !f.died &&
-		    is_backward(f.born) && f.backward_end == c->device->spans.count &&
+		    is_backward(f.born) && f.backward_end == c->spans &&
 		    alike(&parameters, x->born.bytes))
 			x->category = CATEGORY_GRADIENTS;
 	}
@@ -419,6 +494,11 @@ void classify(struct lives *l, const struct device *d, const struct tables *t, u
 {
 	struct classifier c = { .device = d, .tables = t, .end_ns = end_ns };
 
+	if (d->failure_count && !failure_survived(&d->failures[d->failure_count - 1]) &&
+	    d->failures[d->failure_count - 1].when.time_ns < end_ns)
+		c.end_ns = d->failures[d->failure_count - 1].when.time_ns;
+	c.spans = spans_at(&d->spans, c.end_ns) ? at(&c, spans_at(&d->spans, c.end_ns)) + 1 : 0;
+	find_crowds(&c, l);
 	find_workspaces(&c);
 	find_lines(&c, l);
 	find_buckets(&c, l);
@@ -429,4 +509,6 @@ void classify(struct lives *l, const struct device *d, const struct tables *t, u
 	}
 	find_untrained(&c, l);
 	find_gradients(&c, l);
+	free(c.crowds);
+	free(c.calls);
 }

@@ -19,7 +19,7 @@ static const struct rule {
 
 #define RULES ARRAY_SIZE(rules)
 
-/* Which rules a text satisfies: found once for each text of the table, as file and as function. */
+/* The rules whose file a text is: found once for each, as files are few. */
 struct matches {
 	uint64_t rules[(RULES + 63) / 64];
 	int done;
@@ -31,40 +31,38 @@ struct said {
 	enum makes makes;
 };
 
-struct reader {
-	const struct tables *tables;
-	struct matches *functions, *files; /* by string */
-};
-
-static const struct matches *matches_of(const struct reader *r, uint32_t string, int is_file)
+static const struct matches *matches_of(const struct tables *t, struct matches *files, uint32_t file)
 {
-	struct matches *m = &(is_file ? r->files : r->functions)[string];
-	struct str text = tables_string(r->tables, string);
+	struct matches *m = &files[file];
 
 	for (size_t i = 0; i < RULES && !m->done; i++)
-		if (str_matches(text, is_file ? rules[i].file : rules[i].function))
+		if (str_matches(tables_string(t, file), rules[i].file))
 			m->rules[i / 64] |= UINT64_C(1) << i % 64;
 	m->done = 1;
 	return m;
 }
 
-static struct said frame_says(const struct reader *r, const struct mt_frame *f)
+static struct said frame_says(const struct tables *t, struct matches *files,
+			      const struct mt_frame *f)
 {
-	const struct matches *function = matches_of(r, f->function, 0),
-			     *file = matches_of(r, f->file, 1);
+	const struct matches *file = matches_of(t, files, f->file);
+	struct str function = tables_string(t, f->function);
 	struct said s = { 0 };
 
 	for (size_t word = 0; word < ARRAY_SIZE(file->rules); word++)
-		for (uint64_t both = function->rules[word] & file->rules[word]; both;
-		     both &= both - 1) {
-			uint32_t value = rules[word * 64 + (size_t)__builtin_ctzll(both)].value;
+		for (uint64_t left = file->rules[word]; left; left &= left - 1) {
+			const struct rule *r = &rules[word * 64 + (size_t)__builtin_ctzll(left)];
 
-			if (!place_makes(value))
-				s.flags |= value;
-			else if (!s.makes)
-				s.makes = place_makes(value);
+			if (s.makes && place_makes(r->value))
+				continue;
+			if (!str_matches(function, r->function))
+				continue;
+			if (place_makes(r->value))
+				s.makes = place_makes(r->value);
+			else
+				s.flags |= r->value;
 		}
-	if (str_matches(tables_string(r->tables, f->function), "*.__init__"))
+	if (str_matches(function, "*.__init__"))
 		s.flags |= PLACE_INIT;
 	return s;
 }
@@ -81,9 +79,11 @@ static struct place_info place_says(const struct tables *t, const struct place *
 		struct said s = frames[p->frames[i]];
 
 		if (info.flags & model)
-			s.flags &= ~(uint32_t)PLACE_NO_GRAD;
+			s.flags &= ~(uint32_t)(PLACE_NO_GRAD | PLACE_EVALUATION);
 		info.flags |= s.flags;
-		if (!(info.flags & model))
+		if (info.flags & model)
+			info.inside = (info.inside ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
+		else
 			info.caller = (info.caller ^ p->frames[i]) * 0x9e3779b1u;
 		/* Within another object's making, what is around it does not count. */
 		if (!s.makes && !(s.flags & PLACE_INIT))
@@ -114,16 +114,12 @@ static void add_activities(struct place_info *info, size_t count)
 
 struct place_info *places_read(const struct tables *t)
 {
-	struct reader r = {
-		.tables = t,
-		.functions = xcalloc(t->string_count, sizeof(*r.functions)),
-		.files = xcalloc(t->string_count, sizeof(*r.files)),
-	};
+	struct matches *files = xcalloc(t->string_count, sizeof(*files));
 	struct said *frames = xcalloc(t->frame_count, sizeof(*frames));
 	struct place_info *info = xcalloc(t->place_count, sizeof(*info));
 
 	for (size_t i = 1; i < t->frame_count; i++)
-		frames[i] = frame_says(&r, &t->frames[i]);
+		frames[i] = frame_says(t, files, &t->frames[i]);
 	for (size_t i = 1; i < t->place_count; i++) {
 		const struct place *p = &t->places[i];
 
@@ -132,8 +128,7 @@ struct place_info *places_read(const struct tables *t)
 			info[i].flags |= PLACE_PYTORCH;
 	}
 	add_activities(info, t->place_count);
-	free(r.functions);
-	free(r.files);
+	free(files);
 	free(frames);
 	return info;
 }

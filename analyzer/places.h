@@ -19,7 +19,7 @@ enum place_flag {
 	PLACE_ZERO_GRAD = 1 << 9,
 	PLACE_SAVING = 1 << 10,
 	PLACE_LOADING = 1 << 11,
-	PLACE_EVALUATION = 1 << 12,
+	PLACE_EVALUATION = 1 << 12, /* outside of any module too */
 	PLACE_INIT = 1 << 13, /* an object is made */
 };
 
@@ -55,6 +55,7 @@ struct place_info {
 	uint32_t flags;      /* enum place_flag, enum makes << PLACE_MAKES_SHIFT */
 	uint32_t line;       /* of the frame that said what it makes */
 	uint32_t caller;     /* tells the calls of a model apart: a hash of the frames outside of it */
+	uint64_t inside;     /* the same of the frames inside, 0 outside of any model */
 	uint8_t activity[4]; /* enum activity, by enum thread_flag */
 };
 

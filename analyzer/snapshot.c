@@ -12,14 +12,14 @@ struct grouping {
 
 static uint64_t hash_of(const struct group *g)
 {
-	uint64_t key = (uint64_t)g->place << 24 | (uint64_t)g->thread << 8 | g->category;
+	uint64_t key = g->key ^ (uint64_t)g->thread << 8 ^ g->category;
 
 	return (key * 0x9e3779b97f4a7c15u) >> 32;
 }
 
 static int is_same(const struct group *a, const struct group *b)
 {
-	return a->place == b->place && a->thread == b->thread && a->category == b->category;
+	return a->key == b->key && a->thread == b->thread && a->category == b->category;
 }
 
 static void reindex(struct grouping *g)
@@ -75,6 +75,9 @@ struct snapshot snapshot_of(const struct lives *l, const struct tables *t)
 		struct group key = { .category = l->list[i].category }, *to;
 
 		key.place = r->place < t->place_count ? r->place : MT_NO_PLACE;
+		key.key = tables_place_info(t, key.place)->inside;
+		if (!key.key)
+			key.key = key.place;
 		key.thread = tables_place(t, key.place)->frame_count ? 0 : r->thread;
 		to = group_of(&g, &key);
 		to->bytes = bytes_add(to->bytes, r->bytes);

@@ -5,9 +5,12 @@
 #include "lives.h"
 #include "tables.h"
 
-/* Live blocks that came from the same place and are in the same category. Without Python frames, blocks of different threads are different
- * groups. */
+/*
+ * Live blocks that came from the same place and are in the same category. Within a model it does not matter who called that: a pipeline does
+ * so from several places. Without Python frames, blocks of different threads are different groups.
+ */
 struct group {
+	uint64_t key; /* of the place */
 	uint32_t place;
 	uint16_t thread;
 	uint8_t category;

@@ -36,6 +36,7 @@ static int is_backward(uint8_t a)
 struct calls {
 	uint32_t caller;
 	uint64_t spans, allocs, left;
+	uint64_t freed; /* by the job's own code, before anything else */
 };
 
 static int by_caller(const void *a, const void *b)
@@ -43,6 +44,27 @@ static int by_caller(const void *a, const void *b)
 	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
 
 	return (x > y) - (x < y);
+}
+
+/* What the job's own code frees after a call, unless a backward pass follows. */
+static uint64_t freed_after(const struct numbering *n, size_t i)
+{
+	uint64_t freed = 0;
+
+	for (i++; i < n->count && !is_forward(n->list[i].activity); i++) {
+		if (is_backward(n->list[i].activity))
+			return 0;
+		if (n->list[i].activity == ACTIVITY_MAIN)
+			freed += n->list[i].frees;
+	}
+	return freed;
+}
+
+/* Do the calls leave nothing for a backward pass? */
+static int is_evaluation(const struct calls *c)
+{
+	return c->allocs >= CALL_ALLOCS * c->spans &&
+	       (c->left <= CALL_LEAVES * c->spans || c->freed > c->left / 2);
 }
 
 static size_t calls_of(const struct numbering *n, struct calls *calls)
@@ -54,7 +76,8 @@ static size_t calls_of(const struct numbering *n, struct calls *calls)
 			const struct span *s = &n->list[i];
 
 			calls[found++] = (struct calls){
-				s->caller, 1, s->allocs, s->allocs > s->frees ? s->allocs - s->frees : 0
+				s->caller, 1, s->allocs,
+				s->allocs > s->frees ? s->allocs - s->frees : 0, freed_after(n, i)
 			};
 		}
 	if (found)
@@ -67,13 +90,14 @@ static size_t calls_of(const struct numbering *n, struct calls *calls)
 		calls[kept - 1].spans++;
 		calls[kept - 1].allocs += calls[i].allocs;
 		calls[kept - 1].left += calls[i].left;
+		calls[kept - 1].freed += calls[i].freed;
 	}
 	return kept;
 }
 
 /*
  * Where gradients are turned off within a function, its frames do not tell. But then calls of the model leave
- * nothing behind for a backward pass, while those of another place do.
+ * nothing behind for a backward pass, or nothing that one uses, while those of another place do.
  */
 static void find_evaluation(struct numbering *n)
 {
@@ -82,7 +106,7 @@ static void find_evaluation(struct numbering *n)
 	uint64_t most = 0;
 
 	for (size_t i = 0; i < count; i++)
-		if (calls[i].left / calls[i].spans > most)
+		if (!is_evaluation(&calls[i]) && calls[i].left / calls[i].spans > most)
 			most = calls[i].left / calls[i].spans;
 	for (size_t i = 0; i < n->count; i++) {
 		struct span *s = &n->list[i];
@@ -91,8 +115,7 @@ static void find_evaluation(struct numbering *n)
 		if (!is_forward(s->activity) || most <= CALL_LEAVES)
 			continue;
 		found = bsearch(&key, calls, count, sizeof(*calls), by_caller);
-		if (found && found->left <= CALL_LEAVES * found->spans &&
-		    found->allocs >= CALL_ALLOCS * found->spans)
+		if (found && is_evaluation(found))
 			s->activity = ACTIVITY_EVALUATION;
 	}
 	free(calls);

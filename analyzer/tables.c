@@ -335,6 +335,8 @@ void tables_add_module(const struct tables *t, uint32_t place, struct buf *b)
 	const size_t suffix = strlen(".forward");
 	int called = 0;
 
+	if (!(tables_place_flags(t, place) & PLACE_MODULE))
+		return;
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		struct str name = tables_string(t, tables_frame(t, p->frames[i])->function);
 
