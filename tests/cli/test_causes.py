@@ -20,15 +20,18 @@ What `memtrace report` can say about why a job ran out of memory, or wastes it: 
 
 def rows():
     """(id, title, says or None, source or the reason why it is untold)"""
-    text = subprocess.run([MEMTRACE, "report", "--rules", "--color", "never"], check=True, stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, "COLUMNS": "2000"}).stdout
-    fields = [line.split(None, 1) for line in text.splitlines()]
+    text = subprocess.run([MEMTRACE, "report", "--rules", "--color", "never"], check=True, stdout=subprocess.PIPE, text=True).stdout
     found = []
-    for word, rest in fields:
-        if re.fullmatch(r"[A-Z0-9_]{5,}", word):
-            found.append([word, rest, None, None])
+    for line in text.splitlines():
+        head = re.match(r"([A-Z0-9_]{5,})  (.*)", line)
+        label, rest = line[:8].strip(), line[8:]
+        if head:
+            found.append([*head.groups(), None, None])
+        elif label:
+            at = 2 if label == "says" else 3
+            found[-1][at] = rest
         else:
-            found[-1][2 if word == "says" else 3] = rest
+            found[-1][at] += " " + rest
     return found
 
 
