@@ -119,8 +119,6 @@ void diagnose_fill(struct buf *out, const char *format, const struct measures *m
 		const struct measure_row *row;
 		size_t n;
 
-		if (*at == '%' && at[1] == '%')
-			at++;
 		if (*at != '{') {
 			buf_add(out, at++, 1);
 			continue;
