@@ -267,29 +267,30 @@ static void take_host(struct measuring *p, const struct mt_record *r)
 	}
 }
 
+/* The request counts as if it had been granted. */
+static void grant(struct measuring *p, struct watched *w)
+{
+	const struct failure *f = w->failure;
+	uint32_t place = f->place < p->tables->place_count ? f->place : MT_NO_PLACE;
+	int is_new = place && (!w->places[place].first_step || is_new_place(w, &w->places[place]));
+	unsigned taken = taken_by(w, p->marks[place], w->phase == PHASE_BACKWARD && !place,
+				  f->requested, is_new && w->run_is_open && w->backward_seen);
+	struct watched granted = *w;
+
+	granted.allocated = bytes_add(granted.allocated, f->requested);
+	for (unsigned k = 0; k < WITHOUTS; k++)
+		granted.level[k] = taken & 1u << k ? bytes_add(granted.level[k], f->requested)
+						   : granted.level[k];
+	note_top(&granted);
+	memcpy(w->best, granted.best, sizeof(w->best));
+	w->least_best = granted.least_best;
+}
+
 static void look(struct measuring *p, struct watched *w, unsigned device)
 {
 	w->is_past = 1;
-	if (w->failure) {
-		/* The request counts as if it had been granted. */
-		uint64_t marks =
-			p->marks[w->failure->place < p->tables->place_count ? w->failure->place
-									    : 0];
-		unsigned taken =
-			taken_by(w, marks, w->phase == PHASE_BACKWARD && !w->failure->place,
-				 w->failure->requested, 0);
-		bytes level = w->level[WITHOUT_NEW_RUN];
-		struct watched after = *w;
-
-		after.allocated = bytes_add(after.allocated, w->failure->requested);
-		for (unsigned k = 0; k < WITHOUTS; k++)
-			after.level[k] += taken & 1u << k || (k == WITHOUT_NEW_RUN &&
-							      level > w->allocated / 4)
-						  ? w->failure->requested
-						  : 0;
-		note_top(&after);
-		memcpy(w->best, after.best, sizeof(w->best));
-	}
+	if (w->failure)
+		grant(p, w);
 	measure_scene(p, device);
 }
 
