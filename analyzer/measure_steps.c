@@ -36,7 +36,7 @@ static void take_sawtooth(const struct watched *w)
 static void take_growth(const struct watched *w)
 {
 	const struct step_levels *first = &w->list[WARM_UP], *last = &w->list[w->count - 1];
-	bytes reserved = 0, least = INT64_MAX, most = 0, peak = 0;
+	bytes reserved = 0, least = INT64_MAX, most = 0, peak = 0, lowest = INT64_MAX;
 
 	for (size_t i = 0; i < w->count; i++) {
 		const struct step_levels *s = &w->list[i];
@@ -48,11 +48,13 @@ static void take_growth(const struct watched *w)
 		if (i < WARM_UP || i + 1 >= w->count)
 			continue;
 		peak = s->peak > peak ? s->peak : peak;
+		lowest = s->peak < lowest ? s->peak : lowest;
 		least = rise < least ? rise : least;
 		most = rise > most ? rise : most;
 	}
 	w->m->reserved_growth = last->reserved - first->reserved;
 	w->m->peak_growth = peak - first->peak;
+	w->m->peak_spread = peak > lowest ? peak - lowest : 0;
 	w->m->size_spread = least >= 100 && least < INT64_MAX ? most / (least / 100) : 0;
 	w->m->outside_growth = last->outside - first->outside;
 	w->m->outside_per_step = w->m->outside_growth / (bytes)(w->count - WARM_UP);
