@@ -18,7 +18,7 @@ static enum activity of_python(uint32_t place)
 	if (place & PLACE_BACKWARD)
 		return ACTIVITY_BACKWARD;
 	/* An optimizer's closure calls the model. */
-	if (place & (PLACE_OPTIMIZER | PLACE_CLIPPING) && !(place & PLACE_MODULE))
+	if (place & (PLACE_OPTIMIZER | PLACE_CLIPPING) && !(place & both))
 		return ACTIVITY_OPTIMIZER;
 	if (place & PLACE_ZERO_GRAD)
 		return ACTIVITY_ZERO_GRAD;

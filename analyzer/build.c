@@ -245,6 +245,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 			     (long long)d->peak.allocated);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
+	/* What is not in the trace is in no other category. */
+	r->peak.by_category[CATEGORY_OTHER] += larger(r->peak_allocated - r->stacks.bytes, 0);
 }
 
 static void add_live(struct builder *b, const struct device *d)

@@ -16,8 +16,8 @@ struct measures;
 
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
-#define REPORT_STEPS 4096
-#define REPORT_SPANS 16384
+#define REPORT_STEPS 1024
+#define REPORT_SPANS 4096
 
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);

@@ -43,7 +43,7 @@ static void put_line(struct page *p, const struct line *line, bytes total)
 void put_categories(struct page *p, const struct rank *r)
 {
 	struct line lines[CATEGORIES];
-	bytes total = r->stacks.bytes;
+	bytes total = r->peak_allocated;
 	struct buf b = { 0 };
 
 	if (total <= 0)

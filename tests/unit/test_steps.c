@@ -388,6 +388,102 @@ static void buckets_beside_gradients_are_communication(void **state)
 	assert_int_equal(of(run(j), CATEGORY_COMMUNICATION), 30);
 }
 
+/* Unwinding after the failure frees what the forward pass had made: that says nothing of it. */
+static void the_end_of_a_failed_job_says_nothing(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+	uint64_t a;
+
+	make(j, j->setup, 4 * MIB);
+	make(j, j->buckets, 4 * MIB);
+	a = make(j, j->model, 32 * MIB);
+	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
+	drop(j, j->model, a, 32 * MIB);
+	d = run(j);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
+	assert_int_equal(of(d, CATEGORY_COMMUNICATION), 4);
+	assert_int_equal(d->failures[0].live.by_category[CATEGORY_ACTIVATIONS], 32 * MIB);
+	assert_int_equal(d->failures[0].when.phase, PHASE_FORWARD);
+}
+
+/* ":4096:2:16:8" is 8.125 MiB: one in the forward pass, one in the backward pass, for good. */
+static void workspaces_come_with_the_first_product(void **state)
+{
+	const bytes size = (4096 * 2 + 16 * 8) << 10;
+	struct job *j = *state;
+
+	for (unsigned step = 0; step < 3; step++) {
+		uint64_t a = make(j, j->model, 10 * MIB);
+
+		if (!step) {
+			make(j, j->model, size);
+			make_in_backward(j, j->small, size);
+		}
+		drop_in_backward(j, a, 10 * MIB);
+		drop(j, j->zero_grad, make_in_backward(j, j->small, size), size);
+		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+	}
+	assert_int_equal(run(j)->at_peak.by_category[CATEGORY_WORKSPACES], 2 * size);
+}
+
+static void the_environment_may_ask_for_other_workspaces(void **state)
+{
+	struct job *j = *state;
+
+	write_meta(&j->w, "env:CUBLAS_WORKSPACE_CONFIG", ":1024:3:16:64", 13);
+	make(j, j->model, 4 * MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
+		make(j, j->optimizer, MIB);
+	}
+	assert_int_equal(of(run(j), CATEGORY_WORKSPACES), 4);
+}
+
+/* A list of outputs with their graphs; and one of tensors that the job makes itself. */
+static void what_piles_up_is_no_buffer(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	for (unsigned step = 0; step < 20; step++) {
+		make(j, j->input, 2 * MIB);
+		make(j, j->model, 3 * MIB);
+		make_in_backward(j, j->small, MIB);
+		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+	}
+	d = run(j);
+	assert_true(of(d, CATEGORY_ACTIVATIONS) >= 3 * 19);
+	assert_true(of(d, CATEGORY_OTHER) >= 2 * 18);
+	assert_int_equal(of(d, CATEGORY_BUFFERS), 0);
+}
+
+/* Computed once, within the first forward pass. */
+static void what_a_module_makes_once_is_a_buffer(void **state)
+{
+	struct job *j = *state;
+
+	make(j, j->evaluation, 7 * MIB);
+	for (unsigned step = 0; step < 4; step++) {
+		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
+		make(j, j->optimizer, MIB);
+	}
+	assert_int_equal(of(run(j), CATEGORY_BUFFERS), 7);
+}
+
+static void an_optimizers_closure_calls_the_model(void **state)
+{
+	struct job *j = *state;
+	uint32_t call = write_frame(&j->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
+		 closure = place(j, call, write_frame(&j->w, "LBFGS.step", TORCH "optim/lbfgs.py", 2), 0);
+
+	for (unsigned step = 0; step < 2; step++) {
+		drop_in_backward(j, make(j, closure, 10 * MIB), 10 * MIB);
+		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+	}
+	assert_phases(run(j), "1forward 1backward 1optimizer 2forward 2backward 2optimizer");
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, start, end)
@@ -406,6 +502,12 @@ int main(void)
 		CASE(what_is_recomputed_is_kept_or_not),
 		CASE(buckets_may_be_the_gradients),
 		CASE(buckets_beside_gradients_are_communication),
+		CASE(the_end_of_a_failed_job_says_nothing),
+		CASE(workspaces_come_with_the_first_product),
+		CASE(the_environment_may_ask_for_other_workspaces),
+		CASE(what_piles_up_is_no_buffer),
+		CASE(what_a_module_makes_once_is_a_buffer),
+		CASE(an_optimizers_closure_calls_the_model),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
