@@ -170,6 +170,9 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 	if (m->failed && rules[rule].severity == RULE_OOM &&
 	    (weight < m->short_by * 2 || weight < m->allocated / 8))
 		c++;
+	/* Two loops of a training look the same, up to the second one's first backward pass. */
+	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
+		c++;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 

@@ -25,8 +25,7 @@ int measure_is_score(const struct watched *w, uint64_t marks, int autograd, byte
 	return autograd && is_kin(size, w->scores);
 }
 
-static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, bytes size,
-			 int is_new)
+static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, bytes size, int new)
 {
 	unsigned taken = 0;
 
@@ -40,7 +39,7 @@ static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, 
 	TAKE(CLIPPING, marks & MARKED(CLIP));
 	TAKE(LOADED, marks & MARKED(LOAD));
 	TAKE(SAVING, marks & MARKED(SAVE));
-	TAKE(NEW_RUN, is_new);
+	TAKE(NEW_RUN, new);
 	TAKE(GATHERED, marks & MARKED(FSDP_GATHER));
 #undef TAKE
 	return taken;
@@ -91,18 +90,51 @@ static void begin_run(struct watched *w)
 	w->level[WITHOUT_OLD_GRADIENTS] = w->backward_seen ? w->autograd_live : 0;
 }
 
+static int is_caller(const struct callers *c, uint32_t caller)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (c->list[i] == caller)
+			return 1;
+	return 0;
+}
+
+static void add_caller(struct callers *c, uint32_t caller)
+{
+	if (!is_caller(c, caller) && c->count < MEASURE_CALLERS)
+		c->list[c->count++] = caller;
+}
+
+/* A next span. A forward pass from where none came that a backward pass followed is not the
+ * training's. */
+static void enter(struct watched *w, const struct span *s)
+{
+	w->phase = (enum phase)s->phase;
+	if (s->activity == ACTIVITY_MODEL) {
+		add_caller(&w->pending, s->caller);
+		w->run_is_new = w->trained.count && !is_caller(&w->trained, s->caller);
+	}
+	if (w->phase != PHASE_BACKWARD)
+		return;
+	for (size_t i = 0; i < w->pending.count; i++)
+		add_caller(&w->trained, w->pending.list[i]);
+	w->pending.count = 0;
+	w->backward_seen = 1;
+	w->run_is_new = 0;
+}
+
 /* Step, phase and run of an event of the tensor layer. */
 static void follow(struct watched *w, uint64_t time, int is_alloc)
 {
 	const struct spans *all = &w->device->spans;
 	uint32_t step;
 
-	if (time >= w->next_span_ns) {
+	if (time >= w->next_span_ns && all->count) {
+		if (!w->next_span_ns)
+			enter(w, &all->list[0]);
 		while (w->span + 1 < all->count && all->list[w->span + 1].start_ns <= time)
-			w->span++;
+			enter(w, &all->list[++w->span]);
 		w->next_span_ns =
 			w->span + 1 < all->count ? all->list[w->span + 1].start_ns : UINT64_MAX;
-		w->phase = all->count ? (enum phase)all->list[w->span].phase : PHASE_SETUP;
 	}
 	step = all->count && all->list[w->span].step ? all->list[w->span].step - 1 : w->step;
 	if (step != w->step) {
@@ -111,37 +143,32 @@ static void follow(struct watched *w, uint64_t time, int is_alloc)
 		end_step(w);
 		w->step = step;
 	}
-	if (w->phase == PHASE_BACKWARD)
-		w->backward_seen = 1;
 	if (w->phase == PHASE_BACKWARD || w->phase == PHASE_OPTIMIZER)
 		w->run_is_open = 0;
 	else if (is_alloc && (!w->run_is_open || (w->run <= 1 && w->phase != PHASE_SETUP)))
 		begin_run(w);
 }
 
-/* A place that no earlier step had, or one of evaluation: another loop than the training's. */
-static int is_new_place(const struct watched *w, const struct place_levels *p)
+/* Is what is made now made for no backward pass? */
+static int is_new(const struct watched *w)
 {
 	return w->run_is_open && w->backward_seen &&
-	       (w->phase == PHASE_EVALUATION || (w->step >= 1 && p->first_step == w->step + 1));
+	       (w->phase == PHASE_EVALUATION || w->run_is_new);
 }
 
-static int take_place(struct measuring *p, struct watched *w, const struct mt_record *r)
+static void take_place(const struct measuring *p, struct watched *w, const struct mt_record *r)
 {
 	struct place_levels *l;
 
-	if (!r->place || r->place >= p->tables->place_count || r->bytes < MEASURE_LEAST)
-		return 0;
+	if (!r->place || r->place >= p->tables->place_count)
+		return;
 	l = &w->places[r->place];
-	if (!l->first_step)
-		l->first_step = w->step + 1;
 	if (l->last_step != w->step + 1) {
 		l->before = l->now > l->before ? l->now : l->before;
 		l->now = 0;
 		l->last_step = w->step + 1;
 	}
 	l->now = r->bytes > l->now ? r->bytes : l->now;
-	return is_new_place(w, l);
 }
 
 /* Small blocks count in the level alone: they cost a look-up each, and are no cause of anything. */
@@ -158,16 +185,17 @@ static void take_small(struct watched *w, const struct mt_record *r)
 static void take_alloc(struct measuring *p, struct watched *w, const struct mt_record *r)
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
-	int autograd = (thread & THREAD_AUTOGRAD) != 0, is_new = take_place(p, w, r);
+	int autograd = (thread & THREAD_AUTOGRAD) != 0;
 	uint64_t marks = p->marks[r->place < p->tables->place_count ? r->place : 0];
 	union {
 		struct birth birth;
 		uint64_t time;
 	} u = { .birth = { .run = w->run,
 			   .step = (uint16_t)w->step,
-			   .taken = (uint16_t)taken_by(w, marks, autograd, r->bytes, is_new) } };
+			   .taken = (uint16_t)taken_by(w, marks, autograd, r->bytes, is_new(w)) } };
 	struct mt_record kept = *r;
 
+	take_place(p, w, r);
 	w->allocated = bytes_add(w->allocated, r->bytes);
 	w->run_born = bytes_add(w->run_born, r->bytes);
 	w->autograd_live = autograd ? bytes_add(w->autograd_live, r->bytes) : w->autograd_live;
@@ -272,9 +300,8 @@ static void grant(struct measuring *p, struct watched *w)
 {
 	const struct failure *f = w->failure;
 	uint32_t place = f->place < p->tables->place_count ? f->place : MT_NO_PLACE;
-	int is_new = place && (!w->places[place].first_step || is_new_place(w, &w->places[place]));
 	unsigned taken = taken_by(w, p->marks[place], w->phase == PHASE_BACKWARD && !place,
-				  f->requested, is_new && w->run_is_open && w->backward_seen);
+				  f->requested, is_new(w));
 	struct watched granted = *w;
 
 	granted.allocated = bytes_add(granted.allocated, f->requested);
@@ -289,6 +316,9 @@ static void grant(struct measuring *p, struct watched *w)
 static void look(struct measuring *p, struct watched *w, unsigned device)
 {
 	w->is_past = 1;
+	for (size_t i = 0; i < w->count; i++)
+		w->peak_before =
+			w->list[i].peak > w->peak_before ? w->list[i].peak : w->peak_before;
 	if (w->failure)
 		grant(p, w);
 	measure_scene(p, device);

@@ -9,6 +9,8 @@
 #define MEASURE_STEPS 65536 /* that are kept: memory must not follow the length of a job */
 #define MEASURE_LEAST (INT64_C(64) << 10) /* smaller blocks are no cause of anything */
 
+#define MEASURE_CALLERS 64
+
 /* What a counterfactual takes away; a block may belong to several. */
 enum without {
 	WITHOUT_LOGITS,
@@ -40,9 +42,13 @@ struct step_levels {
 
 /* What one place did. */
 struct place_levels {
-	uint32_t first_step, last_step;
-	uint32_t born_run, repeats; /* the run it last was in, and how often */
-	bytes now, before;          /* largest block in its last step; and in those before */
+	uint32_t last_step;
+	bytes now, before; /* largest block in its last step; and in those before */
+};
+
+struct callers {
+	uint32_t list[MEASURE_CALLERS];
+	size_t count;
 };
 
 struct watched {
@@ -57,9 +63,13 @@ struct watched {
 	size_t span;        /* of the device's, the current one */
 	uint32_t run, step; /* steps begin with 0 here */
 	int backward_seen, run_is_open;
+	struct callers trained,
+		pending; /* of the model: those that a backward pass followed; the run's */
+	int run_is_new;  /* the model is called from where no backward pass followed so far */
 	enum phase phase;
 
 	bytes allocated, reserved, outside;
+	bytes peak_before;                     /* the highest of the steps before the moment's */
 	bytes level[WITHOUTS], best[WITHOUTS]; /* taken away now; most that would be left */
 	int rising;
 	bytes run_born, autograd_live, old_gradients;

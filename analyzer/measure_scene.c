@@ -86,6 +86,9 @@ static void add_request(const struct scene *s)
 	}
 	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)))
 		add(&m->optimizer_temporaries, n);
+	if (marks & MARKED(ZERO) && !(marks & MARKED(ZERO_GATHER)) &&
+	    place_makes(tables_place_flags(s->p->tables, f->place)) == MAKES_COMMUNICATION)
+		add(&m->zero_buckets, n);
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
@@ -300,8 +303,6 @@ static void take_ratio(const struct scene *s)
 		return;
 	w->m->size_ratio = percent(now[0], before[0]);
 	w->m->expert_ratio = percent(now[1], before[1]);
-	if (w->m->size_ratio > 100)
-		w->m->size_growth = w->m->activations - w->m->activations / w->m->size_ratio * 100;
 }
 
 static void describe_moment(const struct scene *s)
@@ -385,6 +386,8 @@ static void take_buckets(const struct scene *s)
 
 		if (g->category == CATEGORY_GRADIENTS && marks & MARKED(BUCKET))
 			add(&m->beside_buckets, -g->bytes);
+		else if (g->category == CATEGORY_GRADIENTS && g->largest > m->gradient)
+			m->gradient = g->largest;
 		if (g->category != CATEGORY_COMMUNICATION || !(marks & MARKED(ZERO)) ||
 		    marks & MARKED(ZERO_GATHER))
 			continue;

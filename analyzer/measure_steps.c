@@ -92,6 +92,8 @@ static void take_without(const struct watched *w)
 	m->reserved_peak = w->device->reserved_peak;
 	m->peak_needed = m->allocated_peak > m->allocated + request ? m->allocated_peak
 								    : m->allocated + request;
+	if (m->peak_needed > w->peak_before && w->peak_before > 0)
+		m->size_growth = m->peak_needed - w->peak_before;
 #define SET(field, id)                                                        \
 	m->without_##field = m->peak_needed > w->best[WITHOUT_##id]           \
 				     ? m->peak_needed - w->best[WITHOUT_##id] \

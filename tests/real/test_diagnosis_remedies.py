@@ -16,7 +16,6 @@ from test_diagnosis import DEVELOPED, HELD_BACK  # noqa: E402
 
 CARD = 80 << 10
 JOBS = {job.name: job for job in DEVELOPED + HELD_BACK}
-EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 # job, which of the peaks the remedy is about, part of the action that is tried, the remedy's settings, settings for both
 TRIED = [
@@ -45,7 +44,6 @@ TRIED = [
     ("save_on_gpu", "allocated", "tensor by tensor", {}, {}),
     ("batch_outlier", "allocated", "lengths", {}, {}),
     ("batch_outlier_size", "allocated", "lengths", {}, {}),
-    ("fragmented", "reserved", "expandable_segments", EXPANDABLE, {}),
     ("ddp_buckets", "allocated", "gradient_as_bucket_view", {}, {}),
     ("replicated_optimizer", "allocated", "ZeroRedundancyOptimizer", {}, {}),
 ]
