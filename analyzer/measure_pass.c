@@ -35,12 +35,10 @@ static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, 
 	TAKE(LOGITS, measure_is_logits(w, marks, size));
 	TAKE(ATTENTION, measure_is_score(w, marks, autograd, size));
 	TAKE(TEMPORARIES, marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)));
-	TAKE(STATES, marks & (MARKED(STATE) | MARKED(LOAD_STATE)));
 	TAKE(CLIPPING, marks & MARKED(CLIP));
 	TAKE(LOADED, marks & MARKED(LOAD));
 	TAKE(SAVING, marks & MARKED(SAVE));
 	TAKE(NEW_RUN, new);
-	TAKE(GATHERED, marks & MARKED(FSDP_GATHER));
 #undef TAKE
 	return taken;
 }
@@ -86,7 +84,6 @@ static void begin_run(struct watched *w)
 	w->run++;
 	w->run_born = 0;
 	w->run_is_open = 1;
-	w->old_gradients = w->autograd_live;
 	w->level[WITHOUT_OLD_GRADIENTS] = w->backward_seen ? w->autograd_live : 0;
 }
 

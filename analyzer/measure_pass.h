@@ -16,12 +16,10 @@ enum without {
 	WITHOUT_LOGITS,
 	WITHOUT_ATTENTION,
 	WITHOUT_TEMPORARIES, /* of the optimizer */
-	WITHOUT_STATES,
 	WITHOUT_CLIPPING,
 	WITHOUT_LOADED,
 	WITHOUT_SAVING,
 	WITHOUT_NEW_RUN,
-	WITHOUT_GATHERED,
 	WITHOUT_OLD_GRADIENTS,
 	WITHOUTS
 };
@@ -72,7 +70,7 @@ struct watched {
 	bytes peak_before;                     /* the highest of the steps before the moment's */
 	bytes level[WITHOUTS], best[WITHOUTS]; /* taken away now; most that would be left */
 	int rising;
-	bytes run_born, autograd_live, old_gradients;
+	bytes run_born, autograd_live;
 	int retry_pending;
 
 	struct step_levels *list, now;

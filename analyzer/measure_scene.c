@@ -147,8 +147,6 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	if (marks & MARKED(ZERO_GATHER)) {
 		add(&m->zero_gathered, n);
 		m->zero_gathered_blocks++;
-		m->zero_gathered_largest =
-			n > m->zero_gathered_largest ? n : m->zero_gathered_largest;
 	}
 }
 
@@ -408,7 +406,6 @@ static void finish(struct scene *s)
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
 	m->static_percent = percent(fixed, m->device_total);
-	m->gathered_unit = m->gathered_blocks ? m->gathered / m->gathered_blocks : 0;
 	if (m->leak_per_step)
 		m->leak_steps_to_go =
 			(m->device_total - m->outside - m->allocated) / m->leak_per_step;

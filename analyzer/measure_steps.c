@@ -101,12 +101,10 @@ static void take_without(const struct watched *w)
 	SET(logits, LOGITS);
 	SET(attention, ATTENTION);
 	SET(optimizer_temporaries, TEMPORARIES);
-	SET(states, STATES);
 	SET(clipping, CLIPPING);
 	SET(loaded, LOADED);
 	SET(saving, SAVING);
 	SET(new_run, NEW_RUN);
-	SET(gathered, GATHERED);
 	SET(old_gradients, OLD_GRADIENTS);
 #undef SET
 }
