@@ -406,7 +406,9 @@ static void finish(struct scene *s)
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
 	m->static_percent = percent(fixed, m->device_total);
-	if (m->leak_per_step)
+	/* What stays behind is none of this step's. */
+	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;
+	if (m->leak_per_step && !m->failed)
 		m->leak_steps_to_go =
 			(m->device_total - m->outside - m->allocated) / m->leak_per_step;
 	m->sharded = m->marks & MARKED(FSDP) ? m->parameters : 0;
