@@ -323,6 +323,7 @@ static void describe_moment(const struct scene *s)
 	m->in_optimizer = w->phase == PHASE_OPTIMIZER;
 	m->in_forward = !m->in_backward && !m->in_optimizer;
 	m->request_place = MT_NO_PLACE;
+	m->outside = bytes_add(w->moment.other, w->moment.untracked);
 	if (!f)
 		return;
 	m->request_place = f->place;
@@ -333,7 +334,7 @@ static void describe_moment(const struct scene *s)
 	m->short_by = f->requested > m->device_free ? f->requested - m->device_free : 0;
 	m->has_largest_free = f->largest_free >= 0;
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
-	m->outside = d->total ? d->total - m->device_free - m->reserved : 0;
+	m->outside = d->total ? d->total - m->device_free - m->reserved : m->outside;
 	/* The phase is the request's own, also where it is the first of its phase. */
 	if (marks_at(s->p, f->place) & MARKED(OPTIMIZER)) {
 		m->in_optimizer = 1;

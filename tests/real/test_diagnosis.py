@@ -133,6 +133,18 @@ class Diagnosis(Case):
         return found, report
 
 
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_steps_to_go(self):
+        """A leak's end is told before it comes: the same job, let go on, dies in that step."""
+        job = Job("leak_slow", 1536, "LEAK_GRAPH_RETAINED", dies=False)
+        _, report = job.run(self.traces)
+        evidence = cause(report)["evidence"]
+        _, report = job.run(self.traces + "-on", STEPS=200)
+        died = report["ranks"][0]
+        self.assertEqual(died["end"], "oom")
+        self.assertLessEqual(abs(died["oom"][-1]["step"] - evidence["step"] - evidence["leak_steps_to_go"]), 2)
+
+
 def add(job):
     def test(self):
         self.check(job)
