@@ -127,6 +127,16 @@ struct facts facts_of(const struct setting *c, const struct life *l)
 	};
 
 	f.makes = facts_makes(c, tables_place_info(t, l->born.place));
+	/*
+	 * A small block without a stack is what is made around it, which in setting up has spans of its own. Behind a buffer it is the
+	 * next module's parameter: those come first, and are often small.
+	 */
+	if (f.born && f.born->phase == PHASE_SETUP && !(f.born_flags & PLACE_FRAMES)) {
+		f.born_flags = tables_place_flags(t, f.born->place);
+		f.makes = facts_makes(c, tables_place_info(t, f.born->place));
+		if (f.makes == MAKES_BUFFERS)
+			f.makes = MAKES_PARAMETERS;
+	}
 	if (f.born) {
 		f.backward_end = c->after[facts_at(c, f.born)];
 		f.crowd = c->crowds[place_of(c, l)];

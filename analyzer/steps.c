@@ -217,16 +217,17 @@ static void find_first(struct numbering *n)
 	n->first = i;
 	if (i == n->count)
 		return;
-	while (n->first && is_input(n, n->first - 1) &&
-	       (n->first - 1 || n->list[0].activity != ACTIVITY_UNKNOWN))
+	while (n->first && is_input(n, n->first - 1))
 		n->first--;
 	while (n->first < i && !n->list[n->first].allocs)
 		n->first++;
 }
 
-/* What the job's own code between the rest works for. */
-static enum phase phase_of_main(uint8_t next, int burst, enum phase before)
+/* What the job's own code between the rest works for. After a complete step, what does not begin the next one only cleans up. */
+static enum phase phase_of_main(uint8_t next, int burst, int complete, enum phase before)
 {
+	if (complete && next != ACTIVITY_EVALUATION)
+		return before;
 	switch (next) {
 	case ACTIVITY_MODEL:
 		return PHASE_FORWARD;
@@ -241,7 +242,8 @@ static enum phase phase_of_main(uint8_t next, int burst, enum phase before)
 	return before;
 }
 
-static enum phase phase_of(const struct numbering *n, size_t i, int burst, enum phase before)
+static enum phase phase_of(const struct numbering *n, size_t i, int burst, int complete,
+			   enum phase before)
 {
 	switch (n->list[i].activity) {
 	case ACTIVITY_MODEL:
@@ -259,7 +261,7 @@ static enum phase phase_of(const struct numbering *n, size_t i, int burst, enum 
 	case ACTIVITY_LOADING:
 		return PHASE_CHECKPOINT;
 	}
-	return phase_of_main(n->list[i].next, burst, before);
+	return phase_of_main(n->list[i].next, burst, complete, before);
 }
 
 /* Is this where the next step begins, after a complete one? `optimizer`: it was seen. */
@@ -297,7 +299,7 @@ static void number(struct numbering *n)
 		complete |= optimizer ||
 			    (burst && backwards && n->ends[backwards - 1] == ENDS_BY_COUNT);
 		s->step = step;
-		s->phase = (uint8_t)phase_of(n, i, burst, before);
+		s->phase = (uint8_t)phase_of(n, i, burst, complete, before);
 		if (i < n->first && s->phase != PHASE_EVALUATION)
 			s->phase = PHASE_SETUP;
 		before = (enum phase)s->phase;

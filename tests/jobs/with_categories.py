@@ -33,12 +33,23 @@ def addresses(tensors):
 
 
 def modules():
-    return [m for m in gc.get_objects() if isinstance(m, torch.nn.Module)]
+    return [m for m in gc.get_objects() if issubclass(type(m), torch.nn.Module)]  # a proxy's type may be asked for, not its object
 
 
 def partition(p):
     """What ZeRO-3 leaves of a parameter on this rank"""
     return [p.ds_tensor] if hasattr(p, "ds_tensor") else [p]
+
+
+def gradients_of_deepspeed():
+    """ZeRO keeps a rank's part of them beside the parameters."""
+    if "zero" not in state and "deepspeed" in sys.modules:
+        state["zero"] = [o for o in gc.get_objects() if type(o).__name__ in ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3")]
+    found = []
+    for o in state.get("zero", ()):
+        found += [g for group in (getattr(o, "averaged_gradients", None) or {}).values() for g in group or ()]
+        found += getattr(o, "_DeepSpeedZeroOptimizer_Stage3__param_id_to_grad_partition", {}).values()
+    return found
 
 
 def tensors_of_optimizers():
@@ -50,16 +61,15 @@ def tensors_of_optimizers():
 def mark(kind):
     entry = {"kind": kind, "allocations": allocations()}
     owned = {}
-    if kind in ("backward end", "optimizer begin", "optimizer end"):
+    if kind in ("optimizer begin", "optimizer end"):
         mods = modules()
         parameters = [p for m in mods for p in m._parameters.values() if p is not None]
         groups, states = tensors_of_optimizers()
         gradients = [getattr(p, name, None) for p in parameters + groups for name in ("grad", "main_grad", "decoupled_grad")]
-        owned["gradients"] = addresses(gradients)
+        owned["gradients"] = addresses(gradients + gradients_of_deepspeed())
         owned["buffers"] = addresses(b for m in mods for b in m._buffers.values())
-        if kind == "optimizer end":
-            owned["parameters"] = addresses(t for p in parameters for t in partition(p))
-            owned["optimizer_states"] = addresses(states + groups)
+        owned["parameters"] = addresses(t for p in parameters for t in partition(p))
+        owned["optimizer_states"] = addresses(states + groups)
     entry["owned"] = owned
     marks.append(entry)
 

@@ -75,7 +75,10 @@ class Categories(Checks):
         self.check("gpt.py", *SMALL, "--parallel", "ddp", ranks=2)
 
     def test_fsdp2(self):
-        self.check("gpt.py", *SMALL, "--parallel", "fsdp2", ranks=2)
+        """The peak is in the optimizer: sharded gradients, and foreach's temporaries."""
+        entry = self.check("fsdp2.py", ranks=2, nothing_of=("activations",))
+        self.assertEqual(entry["peak"]["phase"], "optimizer")
+        self.assertGreater(entry["peak"]["by_category"]["gradients"], 1 << 20)
 
 
 @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
@@ -97,6 +100,14 @@ class EveryJob(Checks):
 
     def test_bucket_view(self):
         self.check("gpt.py", *SMALL, "--parallel", "ddp", "--bucket-view", ranks=2)
+
+    def test_fsdp2_gathered(self):
+        self.check("gpt.py", *SMALL, "--parallel", "fsdp2", ranks=2)
+
+    def test_peak_in_the_optimizer(self):
+        for optimizer in ("adamw_foreach", "adamw_loop", "sgd_momentum"):
+            entry = self.check("gpt.py", *SMALL, "--micro-batch", 1, "--seq", 64, "--optimizer", optimizer, nothing_of=("activations",))
+            self.assertGreater(entry["peak"]["by_category"]["gradients"], 1 << 20)
 
     def test_fsdp1(self):
         self.check("gpt.py", *SMALL, "--parallel", "fsdp1", ranks=2)

@@ -255,6 +255,22 @@ static void evaluation_leaves_nothing(void **state)
 			      "2forward 2backward 2optimizer 2evaluation");
 }
 
+/* The variables of the step before are freed when the loop comes round. */
+static void cleaning_up_is_no_forward(void **state)
+{
+	struct job *j = *state;
+
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t held = make(j, j->model, MIB);
+
+		micro_batch(j);
+		make(j, j->optimizer, MIB);
+		drop(j, j->input, held, MIB);
+		make(j, j->input, MIB);
+	}
+	assert_phases(run(j), "1forward 1backward 1optimizer 2forward 2backward 2optimizer");
+}
+
 static void saving_is_told_apart(void **state)
 {
 	struct job *j = *state;
@@ -494,6 +510,7 @@ int main(void)
 		CASE(an_optimizer_in_place_is_counted),
 		CASE(zero_grad_ends_a_step_too),
 		CASE(evaluation_leaves_nothing),
+		CASE(cleaning_up_is_no_forward),
 		CASE(saving_is_told_apart),
 		CASE(small_blocks_say_nothing),
 		CASE(clipping_is_the_optimizers),
