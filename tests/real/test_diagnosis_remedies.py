@@ -44,7 +44,6 @@ TRIED = [
     ("save_on_gpu", "allocated", "tensor by tensor", {}, {}),
     ("batch_outlier", "allocated", "lengths", {}, {}),
     ("batch_outlier_size", "allocated", "lengths", {}, {}),
-    ("experts", "allocated", "bound the tokens", {}, {}),
     ("ddp_buckets", "allocated", "gradient_as_bucket_view", {}, {}),
     ("replicated_optimizer", "allocated", "ZeroRedundancyOptimizer", {}, {}),
 ]
