@@ -21,7 +21,7 @@ def steps_and_spans(marks):
     return spans, step - 1
 
 
-class Phases(Checks):
+class PhaseChecks(Checks):
     def check_phases(self, script, *arguments, most=0, **keys):
         """`most`: blocks without a stack that may be taken for their neighbours'"""
         for entry, blocks, written in self.run_job(script, *arguments, **keys):
@@ -43,6 +43,8 @@ class Phases(Checks):
                 self.assertLessEqual({"forward", "backward", "optimizer"}, seen)
         return entry, seen
 
+
+class Phases(PhaseChecks):
     def test_everything_in_one_loop(self):
         entry, seen = self.check_phases("phases.py", MEMTRACE_STACK_MIN=0)
         self.assertEqual(seen, {"forward", "backward", "optimizer", "evaluation", "checkpoint"})
@@ -53,7 +55,7 @@ class Phases(Checks):
 
 
 @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
-class EveryJob(Phases):
+class EveryJob(PhaseChecks):
     def test_accumulate_and_clip(self):
         self.check_phases("gpt.py", *SMALL, "--accumulate", 4, "--clip", 1, most=1)
 
