@@ -2,6 +2,7 @@
 #include "build.h"
 
 #include "buf.h"
+#include "diagnose.h"
 #include "size.h"
 
 #include <ctype.h>
@@ -20,6 +21,7 @@ struct builder {
 	const char **place_stacks;  /* made so far, by place */
 	const char **thread_stacks; /* the same for blocks without frames */
 	size_t stack_text;
+	const struct measures *measures; /* of all devices */
 };
 
 static char *keep(struct rank *r, char *text)
@@ -491,6 +493,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.host_pinned_peak = b->replay->host.pinned_peak;
 	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);
+	if (d->seen)
+		diagnose_keep(&r, &b->measures[ordinal], &b->trace->tables);
 	if (d->timeline)
 		add_timeline(&r, d->timeline);
 	if (d->live)
@@ -504,10 +508,12 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options)
 {
 	struct replay replay;
-	struct builder b = { .trace = t, .replay = &replay };
+	struct measures measures[MT_MAX_DEVICES];
+	struct builder b = { .trace = t, .replay = &replay, .measures = measures };
 	size_t before = r->count;
 
 	replay_trace(&replay, t, options);
+	measure_trace(measures, t, &replay);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_device *running = &t->header.device[i];
 

@@ -1,5 +1,7 @@
 #include "report.h"
 
+#include "diagnose.h"
+
 #include <stdlib.h>
 
 const char *end_name(enum end e)
@@ -89,6 +91,9 @@ static void rank_release(struct rank *r)
 	free(r->phases);
 	free(r->spans);
 	free(r->owners);
+	free(r->measures);
+	free(r->leak_label);
+	free(r->repeat_label);
 	free(r->comms);
 	free(r->ooms);
 	live_release(r);
@@ -99,8 +104,17 @@ static void rank_release(struct rank *r)
 	free(r->seat);
 }
 
+void report_diagnose(struct report *r)
+{
+	r->diagnosis = xcalloc(1, sizeof(*r->diagnosis));
+	diagnose(r->diagnosis, r);
+}
+
 void report_release(struct report *r)
 {
+	if (r->diagnosis)
+		diagnosis_release(r->diagnosis);
+	free(r->diagnosis);
 	for (size_t i = 0; i < r->count; i++)
 		rank_release(&r->ranks[i]);
 	free(r->ranks);

@@ -11,6 +11,9 @@
 #include "err.h"
 #include "util.h"
 
+struct diagnosis;
+struct measures;
+
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
 #define REPORT_STEPS 1024
@@ -171,6 +174,9 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
+	struct measures *measures; /* what rules ask; NULL: nothing was measured */
+	char *leak_label, *repeat_label; /* the places they name; NULL none */
+
 	char **pool; /* other texts */
 	size_t pool_count, pool_room;
 	char **live_pool; /* the stacks of `live` */
@@ -183,6 +189,7 @@ struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
 	struct ranks *as_job; /* what they are to each other (ranks.h); NULL: not of one job */
+	struct diagnosis *diagnosis; /* NULL: not asked for */
 };
 
 struct trace;
@@ -191,6 +198,8 @@ struct replay_options;
 /* Replays an open trace and adds its devices. */
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options);
 void report_sort(struct report *r);
+/* After report_sort: finds causes. */
+void report_diagnose(struct report *r);
 void report_release(struct report *r);
 /* Gives up what only a rank that is shown in detail needs: its smaller places and its curves. */
 void rank_reduce(struct rank *r, size_t stacks);

@@ -7,7 +7,7 @@
 
 struct options {
 	const char *run;
-	int json, live_set, raw_bytes, color, top;
+	int json, live_set, raw_bytes, color, top, rules;
 };
 
 static int report(char **paths, size_t count, const struct options *o)
@@ -27,6 +27,7 @@ static int report(char **paths, size_t count, const struct options *o)
 	if (status < 0) {
 		status = command_fail(STATUS_USAGE, &e);
 	} else {
+		report_diagnose(&loaded.report);
 		style.raw_bytes = o->raw_bytes;
 		style.top = o->top;
 		if (o->json)
@@ -37,6 +38,19 @@ static int report(char **paths, size_t count, const struct options *o)
 	}
 	load_release(&loaded);
 	buf_release(&notes);
+	buf_release(&out);
+	return status;
+}
+
+/* The table itself: what can be found, and where it comes from. */
+static int rules(const struct options *o)
+{
+	struct style style = term_style((enum color_when)o->color);
+	struct buf out = { 0 };
+	int status;
+
+	render_rules(&style, &out);
+	status = command_print(out.text, out.length);
 	buf_release(&out);
 	return status;
 }
@@ -53,6 +67,8 @@ int cmd_report(int argc, char **argv)
 		  "with --json: every block that was live at the end", 0, 0 },
 		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
+		{ "rules", 0, OPT_FLAG, &o.rules, NULL,
+		  "the causes that are known, and those that a trace cannot tell", 0, 0 },
 		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
 		  "colours (auto: on a terminal)", 0, 0 },
 	};
@@ -68,6 +84,8 @@ int cmd_report(int argc, char **argv)
 			&set);
 		return STATUS_FINE;
 	}
+	if (!e.text[0] && o.rules)
+		return rules(&o);
 	if (!n)
 		err_set(&e, "report needs a trace: a file, or a directory of them");
 	if (o.live_set && !o.json)

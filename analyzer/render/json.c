@@ -1,5 +1,6 @@
 #include "render.h"
 
+#include "findings.h"
 #include "render/rank_table.h"
 
 #include <jansson.h>
@@ -339,7 +340,8 @@ void render_json(const struct report *report, struct buf *out)
 	for (size_t i = 0; i < report->count; i++)
 		json_array_append_new(ranks, rank_json(&report->ranks[i]));
 	set(root, "ranks", ranks);
-	set(root, "findings", json_array());
+	set(root, "findings",
+	    report->diagnosis ? findings_json(report) : json_array());
 	set(root, "job", ranks_json(report));
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");

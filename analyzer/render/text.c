@@ -1,6 +1,7 @@
 #include "render.h"
 
 #include "categories.h"
+#include "findings.h"
 #include "holders.h"
 #include "render/rank_table.h"
 
@@ -93,7 +94,9 @@ static void add_moment(struct buf *b, const struct point *when)
 		buf_addf(b, ": %s", when->part);
 }
 
-static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
+/* `report` with the failure that it was diagnosed for, else NULL. */
+static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
+		    const struct report *report)
 {
 	struct buf left = { 0 }, right = { 0 }, top = { 0 };
 
@@ -113,6 +116,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 	page_pair(p, PAINT_ALARM,
 		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
 		  left.text, right.text);
+	if (report)
+		findings_verdict(p, report);
 	put_where(p, r, o);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
@@ -123,18 +128,21 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 		buf_addf(&top, "  %s", row->label);
 		page_field(p, "top", top.text, 0);
 	}
+	if (report)
+		findings_rest(p, report);
 	buf_release(&left);
 	buf_release(&right);
 	buf_release(&top);
 }
 
 /* The last failures of a rank, newest first. */
-static void put_ooms(struct page *p, const struct rank *r)
+static void put_ooms(struct page *p, const struct rank *r, const struct report *report)
 {
 	size_t shown = r->oom_count < OOMS_SHOWN ? r->oom_count : OOMS_SHOWN;
 
 	for (size_t i = 0; i < shown; i++)
-		put_oom(p, r, &r->ooms[r->oom_count - 1 - i]);
+		put_oom(p, r, &r->ooms[r->oom_count - 1 - i],
+			!i && report->diagnosis ? report : NULL);
 	if (r->ooms_seen > shown)
 		buf_addf(p->out, "and %llu earlier\n", (unsigned long long)(r->ooms_seen - shown));
 	if (r->ooms_seen)
@@ -397,7 +405,11 @@ void render_text(const struct report *report, const struct style *style, struct 
 
 	if (!worst)
 		return;
-	put_ooms(&p, worst);
+	put_ooms(&p, worst, report);
+	if (report->diagnosis && !worst->ooms_seen && findings_verdict(&p, report)) {
+		findings_rest(&p, report);
+		buf_puts(out, "\n");
+	}
 	put_other_failures(&p, report, worst);
 	put_ranks(&p, report);
 	put_rank(&p, worst);
