@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sim/ranks.h"
 
+#include "buf.h"
 #include "launch.h"
 #include "sim/launcher.h"
 #include "sim/store.h"
@@ -315,6 +316,20 @@ int simulation_run(const struct simulation *s, struct outcome *outcomes, struct 
 	worker_release(&w);
 	free(helper);
 	return status;
+}
+
+char *simulation_fill(const char *text, const char *place, const char *value)
+{
+	struct buf b = { 0 };
+	const char *at;
+
+	while ((at = strstr(text, place))) {
+		buf_add(&b, text, (size_t)(at - text));
+		buf_puts(&b, value);
+		text = at + strlen(place);
+	}
+	buf_puts(&b, text);
+	return buf_take(&b);
 }
 
 int simulation_world(char *const *command, int *world, struct err *e)

@@ -50,21 +50,6 @@ static int parse_key(struct search *x, const char *key, struct err *e)
 		       x->place);
 }
 
-/* `text` with every `place` replaced. */
-static char *fill(const char *text, const char *place, int value)
-{
-	struct buf b = { 0 };
-	const char *at;
-
-	while ((at = strstr(text, place))) {
-		buf_add(&b, text, (size_t)(at - text));
-		buf_addf(&b, "%d", value);
-		text = at + strlen(place);
-	}
-	buf_puts(&b, text);
-	return buf_take(&b);
-}
-
 static void note(struct search *x, int value, enum verdict verdict, const struct report *r,
 		 const struct outcome *outcomes, size_t count)
 {
@@ -85,13 +70,15 @@ static int run_try(struct search *x, int value, enum verdict *verdict, struct er
 	struct outcome *outcomes = xcalloc(count, sizeof(*outcomes));
 	struct report r = { 0 };
 	char **command, *directory = xasprintf("%s/%s-%d", s.directory, x->name, value);
+	char number[16];
 	int status;
 
 	while (s.command[words])
 		words++;
 	command = xcalloc(words + 1, sizeof(*command));
+	snprintf(number, sizeof(number), "%d", value);
 	for (size_t i = 0; i < words; i++)
-		command[i] = fill(s.command[i], x->place, value);
+		command[i] = simulation_fill(s.command[i], x->place, number);
 	s.command = command;
 	s.directory = directory;
 	fprintf(stderr, "memtrace: %s = %d\n", x->name, value);
