@@ -67,8 +67,8 @@ static bool copy_input(const struct concat *c, unsigned i)
 	bool contiguous = flags[i];
 	struct shape own;
 	memcpy(&own, flags + n + (c->shapes > 1 ? i : 0) * sizeof own, sizeof own);
-	if (elements * c->element > CONCAT_BYTES)
-		return true;
+	if (elements * c->element > (c->element == 1 ? settings.copy_max : CONCAT_BYTES))
+		return true; /* larger than objects and their sizes */
 	if (elements && !launch_device(from, elements * c->element))
 		return false;
 	for (uint64_t e = 0; e < elements; e++) {

@@ -17,9 +17,10 @@ struct launch {
 	unsigned columns, rows; /* of its grid of blocks */
 };
 
-/* Elements, at most, that are computed: of integers, which decide sizes, and of floats, which only
- * have to be finite when the host looks. */
-enum { COMPUTED_INTEGERS = 1 << 23, COMPUTED_FLOATS = 1 << 10 };
+/* Elements, at most, that are computed: of integers and booleans, which decide sizes; of what is only
+ * counted, summed or picked out (one-hot masks of many experts); and of floats, which only have to be
+ * finite when the host looks. Attention masks of long sequences are beyond: nothing depends on them. */
+enum { COMPUTED_INTEGERS = 1 << 20, COMPUTED_COUNTS = 1 << 23, COMPUTED_FLOATS = 1 << 10 };
 
 /* The text after `mark` in the name; NULL if it is not there. */
 const char *launch_after(const struct launch *l, const char *mark);

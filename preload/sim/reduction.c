@@ -128,8 +128,9 @@ bool compute_reduction(const struct launch *l)
 	r.out = what == PLACE ? NUMBER_INT64 : output_type(l, what);
 	if (!r.out || !read_reduction(&r, l))
 		return what == OTHER || what == SUM; /* sums and means are the host's least worry */
-	bool whole = what != OTHER && what != PLACE && !number_floating(r.in) &&
-		     r.inputs * r.outputs <= COMPUTED_INTEGERS;
+	bool whole =
+		what != OTHER && what != PLACE && !number_floating(r.in) &&
+		r.inputs * r.outputs <= (r.in == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS);
 	if (!whole) {
 		if (r.outputs <= (number_floating(r.out) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
 			reduce_unread(&r, what);
@@ -160,7 +161,8 @@ static bool flags_of(const struct launch *l, const void *iterator, uint64_t item
 {
 	*type = launch_type(launch_after(l, "NonZeroOp<"));
 	*data = iterator_data(iterator);
-	return *type && *data && items <= COMPUTED_INTEGERS &&
+	return *type && *data &&
+	       items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
 	       launch_device(*data, items * number_size(*type));
 }
 

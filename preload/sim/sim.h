@@ -15,8 +15,8 @@
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)
 
-/* Per-thread-default-stream builds ask for these names; streams here complete at once, so the twin
- * is the same. */
+/* Per-thread-default-stream builds ask for these names; a thread's default stream shares the legacy
+ * one's timeline, so the twin is the same. */
 #define TWIN(function, suffix)                       \
 	extern __typeof__(function) function##suffix \
 		__attribute__((alias(#function), visibility("default")))

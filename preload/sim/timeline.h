@@ -36,7 +36,7 @@ struct timeline {
 	struct dependency *waits; /* oldest first */
 	size_t first, count, capacity;
 	struct timeline *next;
-	bool known; /* in the list of all */
+	atomic_bool known; /* in the list of all */
 };
 
 /* How often something was asked for: by threads that queue no work, and by those that do, with who

@@ -30,7 +30,7 @@ CASES = {
     "arange": lambda t: [torch.arange(9, device=t.grid.device), torch.arange(3, 20, 4, device=t.grid.device)],
     "concatenation": lambda t: [torch.cat([t.counts, t.rows]), torch.stack([t.grid[0], t.grid[1]]), torch.cat([t.grid, t.other], 1), torch.cat([t.grid.t(), t.other.t()]),
                                 torch.cat([t.byte.view(-1)] * 3), torch.cat([t.grid] * 2), torch.cat([t.mask] * 3, 1)],
-    "large": lambda t: [torch.tensor((t.grid.repeat(200, 100) > 0).nonzero().shape), t.grid.repeat(300, 300).sum(), t.grid.repeat(300, 300).max()],
+    "large": lambda t: [torch.tensor((t.grid.repeat(200, 100) > 0).nonzero().shape), t.grid.repeat(100, 100).sum(), t.grid.repeat(100, 100).max()],
     "repeat": lambda t: [torch.tensor(torch.repeat_interleave(t.counts).shape)],
 }
 

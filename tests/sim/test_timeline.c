@@ -10,24 +10,52 @@
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
 
+/* What a test made, for its end. */
+static cudaStream_t streams[8];
+static cudaEvent_t events[8];
+static int stream_count, event_count;
+static void *memory;
+
+static cudaStream_t stream_with(unsigned flags)
+{
+	cudaStream_t *s = &streams[stream_count++];
+	assert_int_equal(cudaStreamCreateWithFlags(s, flags), 0);
+	return *s;
+}
+
 static cudaStream_t stream(void)
 {
-	cudaStream_t s;
-	assert_int_equal(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), 0);
-	return s;
+	return stream_with(cudaStreamNonBlocking);
+}
+
+static cudaEvent_t event(void)
+{
+	cudaEvent_t *e = &events[event_count++];
+	assert_int_equal(cudaEventCreateWithFlags(e, cudaEventDisableTiming), 0);
+	return *e;
 }
 
 static cudaEvent_t recorded(cudaStream_t s)
 {
-	cudaEvent_t e;
-	assert_int_equal(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), 0);
+	cudaEvent_t e = event();
 	assert_int_equal(cudaEventRecord(e, s), 0);
 	return e;
 }
 
+static int clean(void **state)
+{
+	(void)state;
+	while (stream_count)
+		cudaStreamDestroy(streams[--stream_count]);
+	while (event_count)
+		cudaEventDestroy(events[--event_count]);
+	cudaFree(memory);
+	memory = NULL;
+	return 0;
+}
+
 static void work(cudaStream_t s)
 {
-	static void *memory;
 	if (!memory)
 		assert_int_equal(cudaMalloc(&memory, 512), 0);
 	assert_int_equal(cudaMemsetAsync(memory, 0, 512, s), 0);
@@ -36,9 +64,7 @@ static void work(cudaStream_t s)
 static void an_event_is_complete_when_somebody_waits(void **state)
 {
 	(void)state;
-	cudaEvent_t never;
-	assert_int_equal(cudaEventCreateWithFlags(&never, 0), 0);
-	assert_int_equal(cudaEventQuery(never), cudaSuccess);
+	assert_int_equal(cudaEventQuery(event()), cudaSuccess);
 	cudaStream_t s = stream();
 	work(s);
 	cudaEvent_t first = recorded(s);
@@ -157,8 +183,7 @@ static void loops_of_queries_end(void **state)
 static void the_default_stream_waits_for_blocking_ones(void **state)
 {
 	(void)state;
-	cudaStream_t s;
-	assert_int_equal(cudaStreamCreate(&s), 0);
+	cudaStream_t s = stream_with(cudaStreamDefault);
 	cudaEvent_t e = recorded(s);
 	assert_int_equal(cudaEventQuery(e), cudaErrorNotReady);
 	assert_int_equal(cudaStreamSynchronize(NULL), 0);
@@ -169,12 +194,12 @@ int main(void)
 {
 	setenv("CUDASIM_STREAMS", "late", 1);
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_event_is_complete_when_somebody_waits),
-		cmocka_unit_test(what_was_waited_for_completes_too),
-		cmocka_unit_test(copies_and_frees_wait),
-		cmocka_unit_test(a_full_queue_moves_on),
-		cmocka_unit_test(loops_of_queries_end),
-		cmocka_unit_test(the_default_stream_waits_for_blocking_ones),
+		cmocka_unit_test_teardown(an_event_is_complete_when_somebody_waits, clean),
+		cmocka_unit_test_teardown(what_was_waited_for_completes_too, clean),
+		cmocka_unit_test_teardown(copies_and_frees_wait, clean),
+		cmocka_unit_test_teardown(a_full_queue_moves_on, clean),
+		cmocka_unit_test_teardown(loops_of_queries_end, clean),
+		cmocka_unit_test_teardown(the_default_stream_waits_for_blocking_ones, clean),
 	};
 	return cmocka_run_group_tests_name("late streams", tests, NULL, NULL);
 }
