@@ -9,7 +9,8 @@
 
 enum { TRIES = 64, HIGHEST = 1 << 20 };
 
-struct try {
+struct
+try {
 	int value;
 	enum verdict verdict;
 	bytes peak;
@@ -42,7 +43,8 @@ static int parse_key(struct search *x, const char *key, struct err *e)
 			x->low = 0;
 	}
 	if (!n || x->low < 1 || x->high < x->low || x->high > HIGHEST)
-		return err_set(e, "--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST", key);
+		return err_set(
+			e, "--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST", key);
 	for (char *const *word = x->simulation->command; *word; word++)
 		if (strstr(*word, x->place))
 			return 0;
@@ -88,8 +90,10 @@ static int run_try(struct search *x, int value, enum verdict *verdict, struct er
 		*verdict = summary_verdict(outcomes, count, &r);
 		note(x, value, *verdict, &r, outcomes, count);
 		if (*verdict == FAILED)
-			status = err_set(e, "%s = %d: the command failed for another reason than memory (its messages are above)",
-					 x->name, value);
+			status = err_set(
+				e,
+				"%s = %d: the command failed for another reason than memory (its messages are above)",
+				x->name, value);
 	}
 	report_release(&r);
 	for (size_t i = 0; i < count; i++)
