@@ -93,11 +93,14 @@ static int check(const struct options *o, struct err *e)
 	if (o->ranks && o->deduplicate)
 		err_set(e, "--deduplicate chooses the ranks itself: leave --ranks away");
 	if (!is_alone(o) && (o->world || o->jobs || o->print_commands))
-		err_set(e, "--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
+		err_set(e,
+			"--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
 	if (o->until_oom && (o->json || o->print_commands))
-		err_set(e, "--until-oom prints a table of what was tried; it does not go with --json or --print-commands");
+		err_set(e,
+			"--until-oom prints a table of what was tried; it does not go with --json or --print-commands");
 	if (o->json && !is_alone(o))
-		err_set(e, "--json is for ranks simulated alone: add --ranks LIST; of other runs, memtrace report --json tells");
+		err_set(e,
+			"--json is for ranks simulated alone: add --ranks LIST; of other runs, memtrace report --json tells");
 	if (o->gpu && !e->text[0])
 		check_gpu(o->gpu, e);
 	return e->text[0] ? -1 : 0;
@@ -126,7 +129,9 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 		return -1;
 	s->world = o->world ? o->world : launched;
 	if (!s->world)
-		return err_set(e, "how many ranks does the job have? give --world-size (the command's launcher does not say)");
+		return err_set(
+			e,
+			"how many ranks does the job have? give --world-size (the command's launcher does not say)");
 	return 0;
 }
 
@@ -146,7 +151,8 @@ static int find_ranks(const struct options *o, struct simulation *s, struct symm
 
 static void put_quoted(struct buf *b, const char *word)
 {
-	const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";
+	const char *plain =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";
 
 	if (*word && strspn(word, plain) == strlen(word)) {
 		buf_addf(b, " %s", word);
@@ -238,7 +244,8 @@ static int simulate(const struct options *o, char **command, struct err *e)
 		free(s.ranks);
 		return command_fail(STATUS_USAGE, e);
 	}
-	if (!getenv("MEMTRACE_DIR") && launch_set_directory(o->directory ? o->directory : "memtrace", e) < 0)
+	if (!getenv("MEMTRACE_DIR") &&
+	    launch_set_directory(o->directory ? o->directory : "memtrace", e) < 0)
 		return command_fail(LAUNCH_FAILED, e);
 	s.directory = getenv("MEMTRACE_DIR");
 	if (o->print_commands)
@@ -282,7 +289,8 @@ int cmd_simulate(int argc, char **argv)
 		{ "steps", 0, OPT_COUNT, &o.steps, "N",
 		  "end the job after N steps of its optimizers", 1, 1000000 },
 		{ "until-oom", 0, OPT_TEXT, &o.until_oom, "KEY",
-		  "find the largest number for {KEY} in the command that fits (KEY=FIRST:LAST)", 0, 0 },
+		  "find the largest number for {KEY} in the command that fits (KEY=FIRST:LAST)", 0,
+		  0 },
 		{ "jobs", 0, OPT_COUNT, &o.jobs, "N",
 		  "ranks at a time (as many as memory and processors allow)", 1, 64 },
 		{ "timeout", 0, OPT_COUNT, &o.timeout, "SECONDS",

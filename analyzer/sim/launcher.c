@@ -100,8 +100,10 @@ static int take_count(const char *text, const char *option, int *into, struct er
 	long n = strtol(colon ? colon + 1 : text, &end, 10);
 
 	if (end == text || *end || n < 1 || n > 1000000)
-		return err_set(e, "%s is \"%s\", expected a number (for \"gpu\" or \"auto\" give --world-size)",
-			       option, text);
+		return err_set(
+			e,
+			"%s is \"%s\", expected a number (for \"gpu\" or \"auto\" give --world-size)",
+			option, text);
 	*into = (int)n;
 	return 0;
 }
@@ -144,8 +146,10 @@ static int read_options(enum id id, char *const *command, struct said *s, struct
 		if (!strcmp(command[i], "--"))
 			return i + 1;
 		if (!o)
-			return err_set(e, "%s: option %s is not known; give the worker's command instead, with --world-size",
-				       launchers[id].name, command[i]);
+			return err_set(
+				e,
+				"%s: option %s is not known; give the worker's command instead, with --world-size",
+				launchers[id].name, command[i]);
 		if (value)
 			value++;
 		else if (o->takes_value && command[i][1] != '-' && command[i][2])
@@ -153,7 +157,8 @@ static int read_options(enum id id, char *const *command, struct said *s, struct
 		else if (o->takes_value)
 			value = command[++i];
 		if (o->takes_value && !value)
-			return err_set(e, "%s: option %s has no value", launchers[id].name, o->name);
+			return err_set(e, "%s: option %s has no value", launchers[id].name,
+				       o->name);
 		if (take_meaning(o, value, s, e) < 0)
 			return -1;
 	}
@@ -259,9 +264,9 @@ static void parse_worker(enum id id, char *const *rest, const char *python, cons
 static int parse_srun(char *const *rest, const char *helper, const struct said *s, struct worker *w,
 		      struct err *e)
 {
-	int tasks = s->tasks           ? s->tasks
-		    : s->per_node      ? s->per_node * (s->nodes ? s->nodes : 1)
-				       : s->nodes;
+	int tasks = s->tasks      ? s->tasks
+		    : s->per_node ? s->per_node * (s->nodes ? s->nodes : 1)
+				  : s->nodes;
 
 	if (launcher_parse(rest, helper, w, e) < 0)
 		return -1;

@@ -1,6 +1,6 @@
 /*
- * The worker behind a launcher: `torchrun --nproc-per-node 8 train.py …` is parsed, not run. What the launcher
- * would start on each rank, and how many ranks that makes.
+ * The worker behind a launcher: `torchrun --nproc-per-node 8 train.py …` is parsed, not run. What
+ * the launcher would start on each rank, and how many ranks that makes.
  */
 #ifndef MEMTRACE_SIM_LAUNCHER_H
 #define MEMTRACE_SIM_LAUNCHER_H

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sim/ranks.h"
 
+#include "buf.h"
 #include "launch.h"
 #include "sim/launcher.h"
 #include "sim/store.h"
@@ -60,7 +61,8 @@ static void forget_slurm(void)
 	}
 }
 
-/* All ranks of a simulation are one run. Ranks that are simulated by several of us (a job array) are given the run's name. */
+/* All ranks of a simulation are one run. Ranks that are simulated by several of us (a job array)
+ * are given the run's name. */
 static void name_run(void)
 {
 	const char *given = getenv("TORCHELASTIC_RUN_ID");
@@ -145,7 +147,8 @@ int simulation_inject(int steps, struct err *e)
 
 /* ---- ranks that run */
 
-static int start(const struct simulation *s, const struct worker *w, struct running *r, struct err *e)
+static int start(const struct simulation *s, const struct worker *w, struct running *r,
+		 struct err *e)
 {
 	int rank = r->outcome->rank;
 
@@ -198,7 +201,8 @@ static void watch(const struct simulation *s, struct running *r)
 	if (!r->aborted) {
 		r->aborted = time;
 		r->outcome->timed_out = 1;
-		fprintf(stderr, "memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
+		fprintf(stderr,
+			"memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
 			r->outcome->rank, s->timeout);
 		kill(r->pid, SIGABRT);
 	} else if (time - r->aborted > 5) {
@@ -242,7 +246,8 @@ static void show_progress(const struct simulation *s, size_t done, size_t active
 		return;
 	fprintf(stderr, "\rmemtrace: %zu of %zu ranks simulated", done, s->rank_count);
 	if (done && done < s->rank_count)
-		fprintf(stderr, ", %.0f s more", spent / (double)done * (double)(s->rank_count - done));
+		fprintf(stderr, ", %.0f s more",
+			spent / (double)done * (double)(s->rank_count - done));
 	else if (active)
 		fprintf(stderr, ", %.0f s", spent);
 	fputs(done == s->rank_count ? "          \n" : "          ", stderr);
@@ -317,6 +322,20 @@ int simulation_run(const struct simulation *s, struct outcome *outcomes, struct 
 	return status;
 }
 
+char *simulation_fill(const char *text, const char *place, const char *value)
+{
+	struct buf b = { 0 };
+	const char *at;
+
+	while ((at = strstr(text, place))) {
+		buf_add(&b, text, (size_t)(at - text));
+		buf_puts(&b, value);
+		text = at + strlen(place);
+	}
+	buf_puts(&b, text);
+	return buf_take(&b);
+}
+
 int simulation_world(char *const *command, int *world, struct err *e)
 {
 	struct worker w;
@@ -344,10 +363,12 @@ int simulation_parse_ranks(const char *list, int world, int **ranks, size_t *cou
 		if (end != at && *end == '-')
 			last = strtol(at = end + 1, &end, 10);
 		if (end == at || (*end && *end != ',') || first < 0 || last < first) {
-			status = err_set(e, "--ranks is \"%s\", expected ranks like 0,8-15, or all", list);
+			status = err_set(e, "--ranks is \"%s\", expected ranks like 0,8-15, or all",
+					 list);
 		} else if (last >= world) {
-			status = err_set(e, "--ranks: there is no rank %ld, the world has %d (0 to %d)",
-					 last, world, world - 1);
+			status = err_set(
+				e, "--ranks: there is no rank %ld, the world has %d (0 to %d)",
+				last, world, world - 1);
 		} else {
 			memset(chosen + first, 1, (size_t)(last - first + 1));
 			at = *end ? end + 1 : end;

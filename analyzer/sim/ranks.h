@@ -26,7 +26,9 @@ struct outcome {
 	char *last_key; /* the last key of the store that it waited for in vain; NULL: none */
 };
 
-/* Where what is injected into Python lies, and how many ranks the command's launcher says. */
+/* `text` with every `place` ("{mbs}") replaced. Allocated. */
+char *simulation_fill(const char *text, const char *place, const char *value);
+/* How many ranks the command's launcher says; 0: nothing. */
 int simulation_world(char *const *command, int *world, struct err *e);
 /* Runs all; outcomes[] has one entry a rank (one if `whole`). */
 int simulation_run(const struct simulation *s, struct outcome *outcomes, struct err *e);

@@ -9,7 +9,8 @@
 
 enum { TRIES = 64, HIGHEST = 1 << 20 };
 
-struct try {
+struct
+try {
 	int value;
 	enum verdict verdict;
 	bytes peak;
@@ -42,27 +43,13 @@ static int parse_key(struct search *x, const char *key, struct err *e)
 			x->low = 0;
 	}
 	if (!n || x->low < 1 || x->high < x->low || x->high > HIGHEST)
-		return err_set(e, "--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST", key);
+		return err_set(
+			e, "--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST", key);
 	for (char *const *word = x->simulation->command; *word; word++)
 		if (strstr(*word, x->place))
 			return 0;
 	return err_set(e, "--until-oom %s: the command has no %s to put a number into", x->name,
 		       x->place);
-}
-
-/* `text` with every `place` replaced. */
-static char *fill(const char *text, const char *place, int value)
-{
-	struct buf b = { 0 };
-	const char *at;
-
-	while ((at = strstr(text, place))) {
-		buf_add(&b, text, (size_t)(at - text));
-		buf_addf(&b, "%d", value);
-		text = at + strlen(place);
-	}
-	buf_puts(&b, text);
-	return buf_take(&b);
 }
 
 static void note(struct search *x, int value, enum verdict verdict, const struct report *r,
@@ -85,13 +72,15 @@ static int run_try(struct search *x, int value, enum verdict *verdict, struct er
 	struct outcome *outcomes = xcalloc(count, sizeof(*outcomes));
 	struct report r = { 0 };
 	char **command, *directory = xasprintf("%s/%s-%d", s.directory, x->name, value);
+	char number[16];
 	int status;
 
 	while (s.command[words])
 		words++;
 	command = xcalloc(words + 1, sizeof(*command));
+	snprintf(number, sizeof(number), "%d", value);
 	for (size_t i = 0; i < words; i++)
-		command[i] = fill(s.command[i], x->place, value);
+		command[i] = simulation_fill(s.command[i], x->place, number);
 	s.command = command;
 	s.directory = directory;
 	fprintf(stderr, "memtrace: %s = %d\n", x->name, value);
@@ -101,8 +90,10 @@ static int run_try(struct search *x, int value, enum verdict *verdict, struct er
 		*verdict = summary_verdict(outcomes, count, &r);
 		note(x, value, *verdict, &r, outcomes, count);
 		if (*verdict == FAILED)
-			status = err_set(e, "%s = %d: the command failed for another reason than memory (its messages are above)",
-					 x->name, value);
+			status = err_set(
+				e,
+				"%s = %d: the command failed for another reason than memory (its messages are above)",
+				x->name, value);
 	}
 	report_release(&r);
 	for (size_t i = 0; i < count; i++)

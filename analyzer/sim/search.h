@@ -4,8 +4,9 @@
 
 #include "sim/ranks.h"
 
-/* `key` is "mbs", "mbs=4" (begin there) or "mbs=4:64" (go no further). Prints a table of what was tried on stderr.
- * Returns the largest that fits, 0 if not even the first does, -1 if it cannot be told. */
+/* `key` is "mbs", "mbs=4" (begin there) or "mbs=4:64" (go no further). Prints a table of what was
+ * tried on stderr. Returns the largest that fits, 0 if not even the first does, -1 if it cannot be
+ * told. */
 int search_largest(const struct simulation *s, const char *key, struct err *e);
 
 #endif

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 enum { BUCKETS = 4096, UNIQUE_ID = 128 };
-#define LARGEST (UINT64_C(1) << 30) /* of a key, a value or a count: what is more is no client of ours */
+#define LARGEST \
+	(UINT64_C(1) << 30) /* of a key, a value or a count: what is more is no client of ours */
 
 struct store_entry {
 	struct store_entry *next;

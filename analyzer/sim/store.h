@@ -1,6 +1,6 @@
 /*
- * PyTorch's key-value store (TCPStore) for a rank whose peers do not run: what another rank would have
- * put there is answered at once. Speaks the wire protocol of PyTorch 2.0 to 2.15.
+ * PyTorch's key-value store (TCPStore) for a rank whose peers do not run: what another rank would
+ * have put there is answered at once. Speaks the wire protocol of PyTorch 2.0 to 2.15.
  */
 #ifndef MEMTRACE_SIM_STORE_H
 #define MEMTRACE_SIM_STORE_H

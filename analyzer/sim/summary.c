@@ -110,7 +110,8 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 	buf_puts(b, "\n");
 	if (o->timed_out)
 		buf_addf(b, "        stopped after %.0f s (--timeout)%s%s\n", o->seconds,
-			 o->last_key ? "; the last key that it took from a rank that does not run: " : "",
+			 o->last_key ? "; the last key that it took from a rank that does not run: "
+				     : "",
 			 o->last_key ? o->last_key : "");
 }
 
@@ -136,17 +137,17 @@ static json_t *json_rank(const struct outcome *o, const struct rank *x, const st
 			      o->seconds, "timed_out", o->timed_out);
 
 	if (x)
-		json_object_set_new(
-			j, "peak",
-			json_pack("{s:I,s:I,s:I}", "allocated_bytes", (json_int_t)x->peak_allocated,
-				  "reserved_bytes", (json_int_t)x->peak_reserved, "device_bytes",
-				  (json_int_t)x->peak_device));
+		json_object_set_new(j, "peak",
+				    json_pack("{s:I,s:I,s:I}", "allocated_bytes",
+					      (json_int_t)x->peak_allocated, "reserved_bytes",
+					      (json_int_t)x->peak_reserved, "device_bytes",
+					      (json_int_t)x->peak_device));
 	if (x)
 		json_object_set_new(j, "end", json_string(end_name(x->end)));
 	if (like)
-		json_object_set_new(j, "stands_for",
-				    json_pack("{s:i,s:i}", "first_rank", like->first, "last_rank",
-					      like->last));
+		json_object_set_new(
+			j, "stands_for",
+			json_pack("{s:i,s:i}", "first_rank", like->first, "last_rank", like->last));
 	return j;
 }
 
@@ -159,8 +160,8 @@ int summary_json(const char *path, const struct simulation *s, const struct outc
 	int status = 0;
 
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(
-			ranks, json_rank(&outcomes[i], find(r, outcomes[i].rank), symmetry));
+		json_array_append_new(ranks,
+				      json_rank(&outcomes[i], find(r, outcomes[i].rank), symmetry));
 	json_object_set_new(j, "world_size", json_integer(s->world));
 	json_object_set_new(j, "directory", json_string(s->directory));
 	json_object_set_new(j, "simulated", json_true());

@@ -15,8 +15,9 @@ static int stages_of(char *const *command, int world, int *stages, struct err *e
 	if (!status && config_has(&c, CONFIG_pipeline_model_parallel_size))
 		*stages = (int)c.pipeline_model_parallel_size;
 	if (!status && (*stages < 1 || *stages > world || world % *stages))
-		status = err_set(e, "--deduplicate: %d ranks are no whole number of pipelines of %d stages",
-				 world, *stages);
+		status = err_set(
+			e, "--deduplicate: %d ranks are no whole number of pipelines of %d stages",
+			world, *stages);
 	config_release(&c);
 	return status;
 }

@@ -16,10 +16,10 @@ struct symmetry {
 };
 
 /*
- * From the job's own command line. Pipeline stages are the outermost of a job's ranks (Megatron's order
- * tp-cp-ep-dp-pp): world / stages ranks each. Ranks of one stage hold the same, those of data, tensor,
- * context and, where tokens are spread evenly, expert groups alike. Of the stages between the first and
- * the last the second is taken: under 1F1B it holds most micro-batches.
+ * From the job's own command line. Pipeline stages are the outermost of a job's ranks (Megatron's
+ * order tp-cp-ep-dp-pp): world / stages ranks each. Ranks of one stage hold the same, those of
+ * data, tensor, context and, where tokens are spread evenly, expert groups alike. Of the stages
+ * between the first and the last the second is taken: under 1F1B it holds most micro-batches.
  */
 int symmetry_find(char *const *command, int world, struct symmetry *s, struct err *e);
 

@@ -247,3 +247,24 @@ print(value(b"\\x02" + text(b"k")))
         code = STORE + "s.sendall(b'\\x00\\xce\\xf7\\x85\\x3c\\x03' + b'\\xff' * 8)\nprint(s.recv(1))"
         _, done = self.ranks(PYTHON, "-c", code, options=("--world-size", "2"))
         self.assertEqual(done.stdout, "b''\n")
+
+
+class Verify(Simulate):
+    """plan --verify: the layouts' sizes go into the command, a rank of each kind of stage runs alone."""
+
+    def test_template(self):
+        model = os.path.join(self.dir, "config.json")
+        with open(model, "w") as f:
+            json.dump({"model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "num_attention_heads": 16,
+                       "num_key_value_heads": 16, "vocab_size": 32000, "max_position_embeddings": 2048, "tie_word_embeddings": False}, f)
+        plan = [MEMTRACE, "plan", "--config", model, "--set", "seq_length=2048", "--set", "global_batch_size=32", "--gpus", "16", "--gpu",
+                "A100-40GB", "--system", "llama-4d", "--fix", "tp=2", "--fix", "pp=4", "--fix", "cp=1", "--fix", "mbs=1", "--verify", "1"]
+        out = os.path.join(self.dir, "seen")
+        done = self.run_([*plan, "--", "sh", "-c", 'echo $RANK {tp} {pp} {cp} {dp} {mbs} {micro_batches} >>' + out], MEMTRACE_DIR=self.traces)
+        with open(out) as f:
+            self.assertEqual(sorted(f.read().splitlines()), ["0 2 4 1 2 1 16", "12 2 4 1 2 1 16", "4 2 4 1 2 1 16"])
+        self.assertRegex(done.stdout, r"simulated\ntp 2  pp 4  cp 1  dp 2  mbs 1 .* estimate .* runs")
+
+    def test_no_template(self):
+        done = self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "A100-40GB", "--set", "num_layers=2", "--verify", "1"], status=2)
+        self.assertIn("--verify needs a command", done.stderr)
