@@ -21,7 +21,7 @@ LINKSO  := -shared -Wl,-z,relro,-z,now
 
 PRELOAD_SRC  := $(wildcard preload/*.c)
 SIM_SRC      := $(filter-out preload/sim/nvml.c,$(wildcard preload/sim/*.c))
-ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c)
+ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c analyzer/*/*/*.c)
 UNIT_SRC     := $(wildcard tests/unit/test_*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))

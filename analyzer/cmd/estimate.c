@@ -55,9 +55,9 @@ static int unknown_term(const struct answer *a, const char *id, struct err *e)
 	struct buf list = { 0 };
 
 	for (size_t i = 0; i < a->count; i++)
-		for (size_t j = 0; j < a->estimates[i].system->term_count; j++)
+		for (size_t j = 0; j < estimate_term_count(&a->estimates[i]); j++)
 			buf_addf(&list, "%s%s", list.length ? ", " : "",
-				 a->estimates[i].system->terms[j].id);
+				 estimate_term(&a->estimates[i], j)->id);
 	err_set(e, "--explain is \"%s\", expected one of %s", id, list.text);
 	buf_release(&list);
 	return -1;
@@ -169,8 +169,6 @@ static int parse(struct options *o, struct opt_set *set, int argc, char **argv, 
 	if (job_is_empty(&o->job))
 		return err_set(
 			e, "estimate needs a job: --config FILE, --set KEY=VALUE, or -- COMMAND");
-	if (o->system && !strcmp(o->system, "memtrace"))
-		return system_find(o->system, e) ? 0 : -1;
 	return 0;
 }
 

@@ -1,0 +1,294 @@
+/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones that they stand for. */
+#include "model/memtrace/ops.h"
+#include "model/memtrace/shape.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+struct norm {
+	struct param *weight, *bias;
+};
+
+struct layer {
+	struct gpt *model;
+	struct norm before_attention, before_mlp;
+	struct param *qkv, *qkv_bias, *proj, *proj_bias, *up, *up_bias, *down, *down_bias;
+	tensor mask;
+};
+
+struct gpt {
+	const struct shape *s;
+	struct module module;
+	struct layer *layers;
+	struct param *tokens, *positions;
+	struct norm last;
+	struct optimizer optimizer;
+};
+
+static const tensor none = { .at = NULL };
+
+/* ---- the forward pass ---- */
+
+static tensor normed(struct machine *m, struct gpt *g, struct norm *n, tensor x)
+{
+	return layer_norm(m, x, n->weight, n->bias, g->s->hidden);
+}
+
+/* a = softmax(mask(q k^T / sqrt(d))), y = dropout(a) v */
+static tensor eager(struct machine *m, struct gpt *g, tensor q, tensor k, tensor v, tensor *weights)
+{
+	const struct shape *s = g->s;
+	int64_t n = s->batch * s->heads * s->tokens * s->tokens;
+	tensor a, b, y;
+
+	m->as = TERM_ATTN_QKV;
+	a = contiguous(m, q);
+	b = contiguous(m, k);
+	m->as = TERM_ATTN_SCORES;
+	y = matmul(m, a, b, n);
+	drop(m, &a);
+	drop(m, &b);
+	a = scale(m, y);
+	drop(m, &y);
+	m->as = TERM_ATTN_SOFTMAX;
+	let(m, &a, masked_fill(m, a, s->tokens * s->tokens));
+	let(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
+	let(m, &a, dropout(m, a, s->attention_dropout));
+	b = m->autocast ? to(m, a, m->autocast) : hold(a);
+	m->as = TERM_ATTN_QKV;
+	k = contiguous(m, v);
+	m->as = TERM_ATTN_CONTEXT;
+	y = matmul(m, b, k, v.n);
+	drop(m, &b);
+	drop(m, &k);
+	*weights = a;
+	return y;
+}
+
+static tensor attention(struct machine *m, struct layer *l, tensor x)
+{
+	struct gpt *g = l->model;
+	const struct shape *s = g->s;
+	const int64_t each = x.n, sizes[3] = { each, each, each };
+	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
+					   s->attention_dropout };
+	tensor qkv, part[3], y, a = none, out;
+
+	m->as = TERM_ATTN_QKV;
+	qkv = linear(m, x, l->qkv, l->qkv_bias);
+	split(m, qkv, part, sizes, 3);
+	drop(m, &qkv);
+	m->as = TERM_ATTN_CONTEXT;
+	if (s->attention == EAGER) {
+		let(m, &part[0], copied_back(m, part[0]));
+		let(m, &part[2], copied_back(m, part[2]));
+		y = eager(m, g, part[0], part[1], part[2], &a);
+		let(m, &y, copied_back(m, y));
+		out = contiguous(m, y);
+	} else {
+		y = flash_attention(m, part[0], part[1], part[2], &flash);
+		out = hold(y);
+	}
+	m->as = TERM_ATTN_OUT;
+	let(m, &out, linear(m, out, l->proj, l->proj_bias));
+	let(m, &out, dropout(m, out, s->hidden_dropout));
+	for (int i = 0; i < 3; i++)
+		drop(m, &part[i]);
+	drop(m, &y);
+	drop(m, &a);
+	return out;
+}
+
+static tensor mlp(struct machine *m, struct layer *l, tensor x)
+{
+	tensor h, out;
+
+	m->as = TERM_MLP_NORM;
+	x = normed(m, l->model, &l->before_mlp, x);
+	m->as = TERM_MLP_HIDDEN;
+	h = linear(m, x, l->up, l->up_bias);
+	drop(m, &x);
+	let(m, &h, gelu(m, h));
+	m->as = TERM_MLP_OUT;
+	out = linear(m, h, l->down, l->down_bias);
+	drop(m, &h);
+	let(m, &out, dropout(m, out, l->model->s->hidden_dropout));
+	return out;
+}
+
+static tensor block(struct machine *m, void *context, tensor input)
+{
+	struct layer *l = context;
+	tensor x, part;
+
+	m->as = TERM_ATTN_NORM;
+	x = normed(m, l->model, &l->before_attention, input);
+	part = attention(m, l, x);
+	drop(m, &x);
+	x = add(m, input, part);
+	drop(m, &part);
+	part = mlp(m, l, x);
+	let(m, &x, add(m, x, part));
+	drop(m, &part);
+	return x;
+}
+
+/* The logits go to *logits. */
+static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor targets,
+		      tensor *logits)
+{
+	const struct shape *s = g->s;
+	tensor x, places, positions, loss;
+
+	m->phase = FORWARD;
+	m->as = TERM_EMBEDDED;
+	x = embedding(m, tokens, g->tokens, s->hidden);
+	places = make(m, s->tokens, I64);
+	positions = embedding(m, places, g->positions, s->hidden);
+	drop(m, &places);
+	let(m, &x, add(m, x, positions));
+	drop(m, &positions);
+	let(m, &x, dropout(m, x, s->hidden_dropout));
+	for (int64_t i = 0; i < s->layers; i++)
+		let(m, &x, s->recompute == RECOMPUTE_FULL
+				   ? checkpointed(m, block, &g->layers[i], x)
+				   : block(m, &g->layers[i], x));
+	m->as = TERM_FINAL_NORM;
+	places = normed(m, g, &g->last, x);
+	m->as = TERM_LOGITS;
+	*logits = linear(m, places, g->tokens, NULL);
+	drop(m, &places);
+	m->phase = LOSS;
+	m->as = TERM_LOSS;
+	loss = cross_entropy(m, *logits, targets);
+	drop(m, &x);
+	return loss;
+}
+
+/* ---- the model ---- */
+
+static struct param *weight(struct machine *m, struct gpt *g, int64_t out, int64_t in,
+			    enum role term)
+{
+	return module_add(m, &g->module, out, in, F32, term);
+}
+
+static struct norm make_norm(struct machine *m, struct gpt *g)
+{
+	struct norm n = { weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS), NULL };
+
+	if (g->s->norm_bias)
+		n.bias = weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS);
+	return n;
+}
+
+static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum role term)
+{
+	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
+}
+
+static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
+{
+	const struct shape *s = g->s;
+	int64_t h = s->hidden;
+
+	l->model = g;
+	l->before_attention = make_norm(m, g);
+	l->qkv = weight(m, g, 3 * h, h, TERM_ATTENTION_WEIGHTS);
+	l->qkv_bias = bias(m, g, 3 * h, TERM_ATTENTION_WEIGHTS);
+	l->proj = weight(m, g, h, h, TERM_ATTENTION_WEIGHTS);
+	l->proj_bias = bias(m, g, h, TERM_ATTENTION_WEIGHTS);
+	if (s->mask_buffers) {
+		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, F32);
+
+		l->mask = make_as(m, TERM_BUFFERS, ones.n, F32);
+		drop(m, &ones);
+	}
+	l->before_mlp = make_norm(m, g);
+	l->up = weight(m, g, s->ffn, h, TERM_MLP_WEIGHTS);
+	l->up_bias = bias(m, g, s->ffn, TERM_MLP_WEIGHTS);
+	l->down = weight(m, g, h, s->ffn, TERM_MLP_WEIGHTS);
+	l->down_bias = bias(m, g, h, TERM_MLP_WEIGHTS);
+}
+
+/* The head's weight takes the place of the embedding's. */
+static void make_model(struct machine *m, struct gpt *g)
+{
+	const struct shape *s = g->s;
+	tensor head;
+
+	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
+	g->positions = weight(m, g, s->positions, s->hidden, TERM_POSITIONS);
+	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
+	for (int64_t i = 0; i < s->layers; i++)
+		make_layer(m, g, &g->layers[i]);
+	g->last = make_norm(m, g);
+	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
+	let(m, &g->tokens->value, head);
+	param_init(g->tokens);
+	if (s->weights == F32)
+		return;
+	module_convert(m, &g->module, s->weights);
+	for (int64_t i = 0; i < s->layers && s->mask_buffers; i++)
+		let(m, &g->layers[i].mask,
+		    make_as(m, TERM_BUFFERS, g->layers[i].mask.n, s->weights));
+}
+
+/* ---- the training loop ---- */
+
+static void train(struct machine *m, struct gpt *g)
+{
+	const struct shape *s = g->s;
+	tensor tokens = none, targets = none, logits = none, loss = none, scaler[2] = { none, none };
+
+	for (m->step = 0; m->step < 3; m->step++) {
+		struct tape tape = { .last = NULL };
+		tensor fresh = none, value;
+
+		m->tape = &tape;
+		m->phase = FORWARD;
+		let(m, &tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+		let(m, &targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+		if (s->autocast)
+			begin_autocast(m, s->autocast);
+		value = forward(m, g, tokens, targets, &fresh);
+		end_autocast(m);
+		let(m, &logits, fresh);
+		let(m, &loss, value);
+		for (int i = 0; i < 2 && s->grad_scaler && !scaler[i].at; i++)
+			scaler[i] = make_as(m, TERM_SCALER, 1, F32);
+		m->phase = BACKWARD;
+		m->as = TERM_GRADIENT_FLOW;
+		backward(m, &tape, loss, make(m, 1, loss.type));
+		if (s->clip > 0)
+			clip_gradients(m, &g->module);
+		optimizer_step(m, &g->optimizer);
+		zero_grad(m, &g->module);
+		retag(m, logits, TERM_OLD_LOGITS);
+		machine_steady(m);
+	}
+}
+
+static void run(struct machine *m, const struct shape *s, int64_t stage)
+{
+	struct gpt g = { .s = s };
+
+	(void)stage;
+	m->phase = INIT;
+	make_model(m, &g);
+	optimizer_init(&g.optimizer, s, &g.module);
+	train(m, &g);
+	optimizer_release(&g.optimizer);
+	module_release(&g.module);
+	free(g.layers);
+}
+
+static int check(const struct shape *s, struct reader *r)
+{
+	if (s->tp * s->pp * s->cp * s->dp > 1)
+		refuse(r, CONFIG_data_parallel_size, "1: this model of nanoGPT is one GPU's");
+	return r->failed ? -1 : 0;
+}
+
+const struct family gpt_family = { "nanogpt", "nanoGPT's train.py", NANOGPT, check, run };

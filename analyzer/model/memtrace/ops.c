@@ -1,0 +1,495 @@
+/* PyTorch's operations. In backward functions in[0] is the gradient of the result and edge i wants out[i]. */
+#include "model/memtrace/ops.h"
+
+#include "util.h"
+
+static const tensor none = { .at = NULL };
+
+/* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has its own (CUDABlas.cpp). */
+static void workspace(struct machine *m)
+{
+	int64_t size = m->constants.gemm_workspace;
+	enum role as = m->as;
+
+	m->as = TERM_WORKSPACE;
+	if (!m->constants.gemm_workspace_lasts)
+		scratch(m, size);
+	else if (!m->workspace[m->backward].at)
+		m->workspace[m->backward] = make(m, size, U8);
+	m->as = as;
+}
+
+tensor gemm(struct machine *m, int64_t n, enum dtype type)
+{
+	tensor out = make(m, n, type);
+
+	workspace(m);
+	return out;
+}
+
+/* ---- types ---- */
+
+static void to_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->in[0].n, n->type);
+}
+
+tensor to(struct machine *m, tensor x, enum dtype type)
+{
+	struct node *n;
+	tensor out;
+
+	if (x.type == type)
+		return hold(x);
+	n = record(m, to_backward, &x, 1);
+	if (n)
+		n->type = x.type;
+	out = make(m, x.n, type);
+	return result(out, n, 0);
+}
+
+void begin_autocast(struct machine *m, enum dtype type)
+{
+	m->autocast = type;
+}
+
+void clear_autocast(struct machine *m)
+{
+	while (m->cast_count)
+		drop(m, &m->cast[--m->cast_count]->cast);
+}
+
+void end_autocast(struct machine *m)
+{
+	clear_autocast(m);
+	m->autocast = F32;
+}
+
+static tensor autocasted(struct machine *m, tensor x)
+{
+	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : hold(x);
+}
+
+/* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends. */
+static tensor cast_weight(struct machine *m, struct param *p)
+{
+	enum role as = m->as;
+
+	if (!m->autocast || p->value.type != F32)
+		return hold(p->value);
+	if (!p->cast.at) {
+		m->as = TERM_AUTOCAST_CACHE;
+		p->cast = to(m, p->value, m->autocast);
+		m->as = as;
+		if (!p->cast.at)
+			return none;
+		m->cast = grow(m->cast, m->cast_count, &m->cast_room, sizeof(*m->cast));
+		m->cast[m->cast_count++] = p;
+	}
+	return hold(p->cast);
+}
+
+/* ---- matrix products ---- */
+
+/* sizes: elements of x, weight, bias */
+static void linear_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+
+	if (n->edge[1])
+		n->out[1] = gemm(m, n->sizes[1], type);
+	if (n->edge[0])
+		n->out[0] = gemm(m, n->sizes[0], type);
+	if (n->edge[2])
+		n->out[2] = make(m, n->sizes[2], type);
+}
+
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	tensor in[3] = { none, none, none }, out;
+	int64_t elements = weight->value.n;
+	struct node *n;
+
+	if (bias)
+		in[2] = cast_weight(m, bias);
+	in[1] = cast_weight(m, weight);
+	in[0] = autocasted(m, x);
+	n = record(m, linear_backward, in, 3);
+	if (n) {
+		n->sizes[0] = x.n;
+		n->sizes[1] = elements;
+		n->sizes[2] = bias ? bias->value.n : 0;
+		if (in[1].from)
+			save(m, n, in[0]);
+		if (in[0].from)
+			save(m, n, in[1]);
+	}
+	out = result(gemm(m, x.n / weight->in * (elements / weight->in), in[0].type), n, 0);
+	for (int i = 0; i < 3; i++)
+		drop(m, &in[i]);
+	return out;
+}
+
+static void matmul_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+
+	if (n->edge[1])
+		n->out[1] = gemm(m, n->sizes[1], type);
+	if (n->edge[0])
+		n->out[0] = gemm(m, n->sizes[0], type);
+}
+
+tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	tensor in[2] = { a, b };
+	struct node *node = record(m, matmul_backward, in, 2);
+
+	if (node) {
+		node->sizes[0] = a.n;
+		node->sizes[1] = b.n;
+		save(m, node, a);
+		save(m, node, b);
+	}
+	return result(gemm(m, n, a.type), node, 0);
+}
+
+/* ---- elementwise ---- */
+
+static enum dtype wider(tensor a, tensor b)
+{
+	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
+}
+
+/* A gradient for an operand of `n` elements: the incoming one itself, summed where it was broadcast, converted where it was promoted. */
+static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type)
+{
+	tensor summed, out;
+
+	if (gradient.n == n)
+		summed = hold(gradient);
+	else
+		summed = make(m, n, gradient.type);
+	if (summed.type == type)
+		return summed;
+	out = make(m, n, type);
+	drop(m, &summed);
+	return out;
+}
+
+/* sizes: elements and types of both */
+static void add_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 2; i++)
+		if (n->edge[i])
+			n->out[i] = as_operand(m, n->in[0], n->sizes[2 * i],
+					       (enum dtype)n->sizes[2 * i + 1]);
+}
+
+tensor add(struct machine *m, tensor a, tensor b)
+{
+	tensor in[2] = { a, b };
+	struct node *n = record(m, add_backward, in, 2);
+
+	for (int i = 0; n && i < 2; i++) {
+		n->sizes[2 * i] = in[i].n;
+		n->sizes[2 * i + 1] = in[i].type;
+	}
+	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+}
+
+static void mul_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 2; i++)
+		if (n->edge[i]) {
+			tensor product = make(m, n->in[0].n, n->in[0].type);
+
+			n->out[i] = as_operand(m, product, n->sizes[2 * i],
+					       (enum dtype)n->sizes[2 * i + 1]);
+			drop(m, &product);
+		}
+}
+
+tensor mul(struct machine *m, tensor a, tensor b)
+{
+	tensor in[2] = { a, b };
+	struct node *n = record(m, mul_backward, in, 2);
+
+	for (int i = 0; n && i < 2; i++) {
+		n->sizes[2 * i] = in[i].n;
+		n->sizes[2 * i + 1] = in[i].type;
+		if (in[1 - i].from)
+			save(m, n, in[i]);
+	}
+	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+}
+
+static void like_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->in[0].n, n->in[0].type);
+}
+
+static tensor elementwise(struct machine *m, tensor x, int keeps)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+
+	if (keeps)
+		save(m, n, x);
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+tensor scale(struct machine *m, tensor x)
+{
+	return elementwise(m, x, 0);
+}
+
+tensor gelu(struct machine *m, tensor x)
+{
+	return elementwise(m, x, 1);
+}
+
+tensor silu(struct machine *m, tensor x)
+{
+	return elementwise(m, x, 1);
+}
+
+static void same_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	n->out[0] = hold(n->in[0]);
+}
+
+tensor contiguous(struct machine *m, tensor x)
+{
+	struct node *n = record(m, same_backward, &x, 1);
+
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+tensor copied_back(struct machine *m, tensor x)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+
+	return result(hold(x), n, 0);
+}
+
+tensor masked_fill(struct machine *m, tensor x, int64_t n_mask)
+{
+	tensor mask = make(m, n_mask, BOOL), out;
+	struct node *n = record(m, like_backward, &x, 1);
+
+	save(m, n, mask);
+	out = result(make(m, x.n, x.type), n, 0);
+	drop(m, &mask);
+	return out;
+}
+
+tensor dropout(struct machine *m, tensor x, double p)
+{
+	struct node *n;
+	tensor mask, out;
+
+	if (p <= 0)
+		return hold(x);
+	n = record(m, like_backward, &x, 1);
+	mask = make(m, x.n, BOOL);
+	out = result(make(m, x.n, x.type), n, 0);
+	save(m, n, mask);
+	drop(m, &mask);
+	return out;
+}
+
+/* ---- softmax, normalization ---- */
+
+/* softmax_backward_cuda: the result, then grad * output in the output's type. */
+static void softmax_backward(struct machine *m, struct node *n)
+{
+	tensor in = hold(n->in[0]), out;
+
+	out = make(m, in.n, n->type);
+	scratch(m, n->saved[0].n * dtype_width(n->saved[0].type));
+	drop(m, &in);
+	n->out[0] = out;
+}
+
+tensor softmax(struct machine *m, tensor x, enum dtype type)
+{
+	struct node *n = record(m, softmax_backward, &x, 1);
+	tensor out = make(m, x.n, type);
+
+	if (n)
+		n->type = x.type;
+	save(m, n, out);
+	return result(out, n, 0);
+}
+
+static void layer_norm_backward(struct machine *m, struct node *n)
+{
+	if (n->edge[0])
+		n->out[0] = make(m, n->in[0].n, n->in[0].type);
+	for (int i = 1; i < 3; i++)
+		if (n->edge[i])
+			n->out[i] = make(m, n->sizes[0], n->type);
+}
+
+tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct param *bias,
+		  int64_t width)
+{
+	tensor in[3] = { none, none, none }, out, mean, rstd;
+	struct node *n;
+
+	in[0] = m->autocast ? to(m, x, F32) : hold(x);
+	in[1] = hold(weight->value);
+	if (bias)
+		in[2] = hold(bias->value);
+	n = record(m, layer_norm_backward, in, 3);
+	if (n) {
+		n->sizes[0] = width;
+		n->type = weight->value.type;
+	}
+	save(m, n, in[0]);
+	save(m, n, in[1]);
+	out = result(make(m, x.n, in[0].type), n, 0);
+	mean = make(m, x.n / width, F32);
+	rstd = make(m, x.n / width, F32);
+	save(m, n, mean);
+	save(m, n, rstd);
+	drop(m, &mean);
+	drop(m, &rstd);
+	for (int i = 0; i < 3; i++)
+		drop(m, &in[i]);
+	return out;
+}
+
+/* ---- embedding ---- */
+
+/* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are depends on the data, so the most. */
+static void embedding_backward(struct machine *m, struct node *n)
+{
+	int64_t count = n->sizes[1], partial = count + (count + 9) / 10 - 1;
+	tensor sorted, origin, offsets, segments;
+
+	if (count <= 3072) {
+		n->out[0] = make(m, n->sizes[0], n->in[0].type);
+		return;
+	}
+	sorted = make(m, count, I64);
+	origin = make(m, count, I64);
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	offsets = make(m, count, I64);
+	segments = make(m, partial, I64);
+	scratch(m, partial * n->sizes[2] * 4);
+	drop(m, &segments);
+	drop(m, &offsets);
+	drop(m, &origin);
+	drop(m, &sorted);
+}
+
+tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
+{
+	struct node *n = record(m, embedding_backward, &weight->value, 1);
+
+	if (n) {
+		n->sizes[0] = weight->value.n;
+		n->sizes[1] = tokens.n;
+		n->sizes[2] = width;
+		save(m, n, tokens);
+	}
+	return result(make(m, tokens.n * width, weight->value.type), n, 0);
+}
+
+/* ---- split ---- */
+
+static void split_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->type);
+}
+
+void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int count)
+{
+	struct node *n = record(m, split_backward, &x, 1);
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->type = x.type;
+	}
+	for (int i = 0; i < count; i++) {
+		parts[i] = result(hold(x), n, i);
+		parts[i].n = sizes[i];
+	}
+}
+
+/* ---- attention ---- */
+
+/* dq, dk, dv and, for the kernel, dq in fp32 with the row sums. */
+static void flash_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 3; i++)
+		n->out[i] = make(m, n->sizes[i], n->in[0].type);
+	scratch(m, n->sizes[3] * 4);
+}
+
+tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
+		       const struct flash_shape *shape)
+{
+	tensor in[3] = { q, k, v }, out, lse, seed, offset;
+	struct node *n = record(m, flash_backward, in, 3);
+	int64_t rows = shape->batch * shape->heads;
+	int64_t rounded = (shape->queries + 127) / 128 * 128;
+	int64_t width = shape->width <= 128 ? (shape->width + 31) / 32 * 32
+					    : (shape->width + 63) / 64 * 64;
+
+	for (int i = 0; n && i < 3; i++) {
+		n->sizes[i] = in[i].n;
+		save(m, n, in[i]);
+	}
+	if (n)
+		n->sizes[3] = rows * rounded * (width + 1);
+	seed = make_as(m, TERM_ATTN_FLASH, shape->dropout > 0 ? 2 : 1, I64);
+	offset = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	out = result(make(m, q.n, q.type), n, 0);
+	lse = make_as(m, TERM_ATTN_FLASH, rows * shape->queries, F32);
+	save(m, n, out);
+	save(m, n, lse);
+	save(m, n, seed);
+	save(m, n, offset);
+	drop(m, &lse);
+	drop(m, &seed);
+	drop(m, &offset);
+	return out;
+}
+
+/* ---- loss ---- */
+
+static void log_softmax_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->in[0].n, n->type);
+}
+
+static void nll_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->saved[0].n, n->saved[0].type);
+}
+
+/* cross_entropy_loss: log_softmax in the logits' type, its result in fp32 for nll_loss under autocast. */
+tensor cross_entropy(struct machine *m, tensor logits, tensor targets)
+{
+	struct node *n = record(m, log_softmax_backward, &logits, 1);
+	tensor log_softmax = make(m, logits.n, logits.type), wide, total, out;
+
+	if (n)
+		n->type = logits.type;
+	save(m, n, log_softmax);
+	log_softmax = result(log_softmax, n, 0);
+	wide = m->autocast ? to(m, log_softmax, F32) : hold(log_softmax);
+	n = record(m, nll_backward, &wide, 1);
+	save(m, n, wide);
+	save(m, n, targets);
+	out = result(make(m, 1, wide.type), n, 0);
+	total = make(m, 1, wide.type);
+	save(m, n, total);
+	drop(m, &total);
+	drop(m, &wide);
+	drop(m, &log_softmax);
+	return out;
+}
