@@ -60,8 +60,8 @@ static tensor eager(struct machine *m, struct gpt *g, tensor q, tensor k, tensor
 	k = contiguous(m, v);
 	m->as = TERM_ATTN_CONTEXT;
 	y = matmul(m, b, k, v.n);
-	drop(m, &b);
 	drop(m, &k);
+	drop(m, &b);
 	*weights = a;
 	return y;
 }
@@ -120,7 +120,7 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 static tensor block(struct machine *m, void *context, tensor input)
 {
 	struct layer *l = context;
-	tensor x, part;
+	tensor x, part, out;
 
 	m->as = TERM_ATTN_NORM;
 	x = normed(m, l->model, &l->before_attention, input);
@@ -129,9 +129,10 @@ static tensor block(struct machine *m, void *context, tensor input)
 	x = add(m, input, part);
 	drop(m, &part);
 	part = mlp(m, l, x);
-	let(m, &x, add(m, x, part));
+	out = add(m, x, part);
 	drop(m, &part);
-	return x;
+	drop(m, &x);
+	return out;
 }
 
 /* The logits go to *logits. */
@@ -237,48 +238,53 @@ static void make_model(struct machine *m, struct gpt *g)
 
 /* ---- the training loop ---- */
 
-static void train(struct machine *m, struct gpt *g)
+struct loop {
+	tensor tokens, targets, logits, loss;
+	struct scaler scaler;
+};
+
+static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 {
 	const struct shape *s = g->s;
-	tensor tokens = none, targets = none, logits = none, loss = none, scaler[2] = { none, none };
+	struct tape tape = { .last = NULL };
+	tensor logits = none, loss;
 
-	for (m->step = 0; m->step < 3; m->step++) {
-		struct tape tape = { .last = NULL };
-		tensor fresh = none, value;
-
-		m->tape = &tape;
-		m->phase = FORWARD;
-		let(m, &tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-		let(m, &targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-		if (s->autocast)
-			begin_autocast(m, s->autocast);
-		value = forward(m, g, tokens, targets, &fresh);
-		end_autocast(m);
-		let(m, &logits, fresh);
-		let(m, &loss, value);
-		for (int i = 0; i < 2 && s->grad_scaler && !scaler[i].at; i++)
-			scaler[i] = make_as(m, TERM_SCALER, 1, F32);
-		m->phase = BACKWARD;
-		m->as = TERM_GRADIENT_FLOW;
-		backward(m, &tape, loss, make(m, 1, loss.type));
-		if (s->clip > 0)
-			clip_gradients(m, &g->module);
-		optimizer_step(m, &g->optimizer);
+	m->tape = &tape;
+	m->phase = FORWARD;
+	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	if (s->autocast)
+		begin_autocast(m, s->autocast);
+	loss = forward(m, g, l->tokens, l->targets, &logits);
+	end_autocast(m);
+	let(m, &l->logits, logits);
+	let(m, &l->loss, loss);
+	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
+	backward_from(m, &tape, loss);
+	drop(m, &loss);
+	if (s->clip > 0)
+		clip_gradients(m, &g->module);
+	if (s->grad_scaler)
+		scaler_unscale(m, &l->scaler);
+	optimizer_step(m, &g->optimizer);
+	scaler_update(m, &l->scaler);
+	if (!s->keep_gradients)
 		zero_grad(m, &g->module);
-		retag(m, logits, TERM_OLD_LOGITS);
-		machine_steady(m);
-	}
+	retag(m, l->logits, TERM_OLD_LOGITS);
+	machine_steady(m);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
 {
 	struct gpt g = { .s = s };
+	struct loop l = { .tokens = none };
 
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
 	optimizer_init(&g.optimizer, s, &g.module);
-	train(m, &g);
+	for (m->step = 0; m->step < STEPS; m->step++)
+		train_step(m, &g, &l);
 	optimizer_release(&g.optimizer);
 	module_release(&g.module);
 	free(g.layers);

@@ -1,4 +1,4 @@
-#include "model/memtrace/machine.h"
+#include "model/memtrace/memtrace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +42,7 @@ void machine_release(struct machine *m)
 	}
 	free(m->live);
 	free(m->cast);
+	free(m->peak_blocks);
 	allocator_release(m->allocator);
 }
 
@@ -53,14 +54,23 @@ void machine_settle(struct machine *m)
 		return;
 	m->peak_pending = 0;
 	memcpy(m->peak.bytes, m->by_term, sizeof(m->by_term));
+	m->peak_count = 0;
+	for (size_t i = 0; m->keep_blocks && i < m->live_count; i++) {
+		const struct storage *s = m->live[i];
+
+		m->peak_blocks =
+			grow(m->peak_blocks, m->peak_count, &m->peak_room, sizeof(*m->peak_blocks));
+		m->peak_blocks[m->peak_count++] =
+			(struct held){ s->term, s->bytes, allocation_size(s->block) };
+	}
 }
 
 static void event(struct machine *m, char sign, const struct storage *s)
 {
 	m->event_count++;
 	if (m->events)
-		fprintf(m->events, "%c %lld %d %d %s %d\n", sign, (long long)s->bytes, s->stream,
-			m->step, phase_title(m->phase), (int)s->term);
+		fprintf(m->events, "%c %lld %d %d %s %s\n", sign, (long long)s->bytes, s->stream,
+			m->step, phase_title(m->phase), role_rows[s->term].id);
 }
 
 tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)

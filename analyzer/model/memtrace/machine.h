@@ -102,6 +102,12 @@ struct snapshot {
 	int step;
 };
 
+/* A block that was live at the peak. */
+struct held {
+	enum role term;
+	int64_t requested, size; /* bytes asked for, bytes of the block */
+};
+
 struct machine {
 	struct allocator *allocator;
 	struct constants constants;
@@ -109,6 +115,9 @@ struct machine {
 	size_t live_count, live_room;
 	int64_t by_term[TERMS];
 	struct snapshot peak, steady;
+	int keep_blocks; /* fill peak_blocks as well: slower */
+	struct held *peak_blocks;
+	size_t peak_count, peak_room;
 	int peak_pending; /* the state is the highest so far and not yet in `peak` */
 	enum role as;     /* what the next tensors are */
 	enum role gradients_as;

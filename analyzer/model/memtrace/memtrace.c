@@ -1,4 +1,5 @@
 /* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the worst one is the answer. */
+#include "model/memtrace/memtrace.h"
 #include "model/memtrace/shape.h"
 
 #include <stdlib.h>
@@ -6,9 +7,7 @@
 
 #include "util.h"
 
-static const struct {
-	const char *id, *component, *title, *formula, *source;
-} rows[TERMS] = {
+const struct role_row role_rows[TERMS] = {
 #define TERM(name, id, component, title, formula, source) { id, component, title, formula, source },
 #include "model/memtrace/terms.def"
 #undef TERM
@@ -56,9 +55,9 @@ static wide states(const struct snapshot *steady)
 	wide sum = 0;
 
 	for (int t = 0; t < TERMS; t++)
-		if (!strcmp(rows[t].component, "parameters") ||
-		    !strcmp(rows[t].component, "gradients") ||
-		    !strcmp(rows[t].component, "optimizer_states"))
+		if (!strcmp(role_rows[t].component, "parameters") ||
+		    !strcmp(role_rows[t].component, "gradients") ||
+		    !strcmp(role_rows[t].component, "optimizer_states"))
 			sum += steady->bytes[t];
 	return sum;
 }
@@ -68,7 +67,6 @@ static void add_stage(struct estimate *out, const struct shape *s, struct machin
 	struct stage *to = &out->stages[out->stage_count++];
 	const struct allocator_totals *totals = allocator_totals(m->allocator);
 
-	machine_settle(m);
 	to->layers = s->layers;
 	to->layers_of = s->pp;
 	to->in_flight = m->in_flight;
@@ -93,39 +91,75 @@ static void make_terms(struct estimate *out, const struct stage *worst)
 	out->sizes = xcalloc(TERMS, sizeof(*out->sizes));
 	out->made_count = TERMS;
 	for (int t = 0; t < TERMS; t++) {
-		out->made[t] = (struct term){ .id = rows[t].id,
-					      .component = rows[t].component,
-					      .title = rows[t].title,
-					      .printed = rows[t].formula,
-					      .source = rows[t].source };
+		out->made[t] = (struct term){ .id = role_rows[t].id,
+					      .component = role_rows[t].component,
+					      .title = role_rows[t].title,
+					      .printed = role_rows[t].formula,
+					      .source = role_rows[t].source };
 		out->sizes[t] = worst->terms[t];
 	}
 	out->total = worst->total;
 }
 
-static int read_config(const struct config *c, struct estimate *out, struct err *e)
-{
-	struct reader r = { .c = c, .out = out, .e = e };
+struct job_model {
+	struct shape shape;
 	struct constants constants;
 	struct allocator_settings settings;
 	const struct family *family;
-	struct stage *worst = NULL;
-	struct shape s;
+};
 
-	if (shape_read(&s, &r) < 0 || constants_read(&constants, &settings, &r) < 0)
+static int read_model(struct job_model *j, struct reader *r)
+{
+	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
 		return -1;
-	family = find_family(&s, &r);
-	if (!family || family->check(&s, &r) < 0)
+	j->family = find_family(&j->shape, r);
+	return j->family ? j->family->check(&j->shape, r) : -1;
+}
+
+static void run_stage(const struct job_model *j, struct machine *m, int64_t stage)
+{
+	m->constants = j->constants;
+	j->family->run(m, &j->shape, stage);
+	machine_settle(m);
+}
+
+int memtrace_run(const struct config *c, int64_t stage, FILE *events,
+		 void (*visit)(const struct machine *m, void *context), void *context,
+		 struct err *e)
+{
+	struct estimate out = { .system = &memtrace };
+	struct reader r = { .c = c, .out = &out, .e = e };
+	struct job_model j;
+	struct machine m;
+
+	if (read_model(&j, &r) < 0)
 		return -1;
-	set_symbols(out, &s);
-	out->stages = xcalloc((size_t)s.pp, sizeof(*out->stages));
-	for (int64_t stage = 0; stage < s.pp; stage++) {
+	machine_init(&m, &j.settings, 0);
+	m.events = events;
+	m.keep_blocks = visit != NULL;
+	run_stage(&j, &m, stage);
+	if (visit)
+		visit(&m, context);
+	machine_release(&m);
+	return 0;
+}
+
+static int read_config(const struct config *c, struct estimate *out, struct err *e)
+{
+	struct reader r = { .c = c, .out = out, .e = e };
+	struct stage *worst = NULL;
+	struct job_model j;
+
+	if (read_model(&j, &r) < 0)
+		return -1;
+	set_symbols(out, &j.shape);
+	out->stages = xcalloc((size_t)j.shape.pp, sizeof(*out->stages));
+	for (int64_t stage = 0; stage < j.shape.pp; stage++) {
 		struct machine m;
 
-		machine_init(&m, &settings, 0);
-		m.constants = constants;
-		family->run(&m, &s, stage);
-		add_stage(out, &s, &m);
+		machine_init(&m, &j.settings, 0);
+		run_stage(&j, &m, stage);
+		add_stage(out, &j.shape, &m);
 		machine_release(&m);
 		if (!worst || out->stages[stage].total > worst->total)
 			worst = &out->stages[stage];

@@ -119,10 +119,10 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 		n->sizes[0] = x.n;
 		n->sizes[1] = elements;
 		n->sizes[2] = bias ? bias->value.n : 0;
-		if (in[1].from)
-			save(m, n, in[0]);
 		if (in[0].from)
 			save(m, n, in[1]);
+		if (in[1].from)
+			save(m, n, in[0]);
 	}
 	out = result(gemm(m, x.n / weight->in * (elements / weight->in), in[0].type), n, 0);
 	for (int i = 0; i < 3; i++)
@@ -148,8 +148,10 @@ tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
 	if (node) {
 		node->sizes[0] = a.n;
 		node->sizes[1] = b.n;
-		save(m, node, a);
-		save(m, node, b);
+		if (a.from)
+			save(m, node, b);
+		if (b.from)
+			save(m, node, a);
 	}
 	return result(gemm(m, n, a.type), node, 0);
 }
@@ -312,14 +314,17 @@ static void softmax_backward(struct machine *m, struct node *n)
 	n->out[0] = out;
 }
 
+/* fp16 is widened by the kernel itself, bf16 by a copy before it. */
 tensor softmax(struct machine *m, tensor x, enum dtype type)
 {
-	struct node *n = record(m, softmax_backward, &x, 1);
-	tensor out = make(m, x.n, type);
+	tensor in = x.type == BF16 ? to(m, x, type) : hold(x), out;
+	struct node *n = record(m, softmax_backward, &in, 1);
 
 	if (n)
-		n->type = x.type;
+		n->type = in.type;
+	out = make(m, x.n, type);
 	save(m, n, out);
+	drop(m, &in);
 	return result(out, n, 0);
 }
 
@@ -375,6 +380,7 @@ static void embedding_backward(struct machine *m, struct node *n)
 	}
 	sorted = make(m, count, I64);
 	origin = make(m, count, I64);
+	scratch(m, count * 8);
 	n->out[0] = make(m, n->sizes[0], n->in[0].type);
 	offsets = make(m, count, I64);
 	segments = make(m, partial, I64);

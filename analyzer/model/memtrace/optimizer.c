@@ -149,3 +149,55 @@ void zero_grad(struct machine *m, struct module *module)
 	for (size_t i = 0; i < module->count; i++)
 		drop(m, &module->params[i]->grad);
 }
+
+/* ---- the loss ---- */
+
+void backward_from(struct machine *m, struct tape *tape, tensor loss)
+{
+	tensor one;
+
+	m->phase = BACKWARD;
+	m->as = TERM_GRADIENT_FLOW;
+	one = make(m, 1, loss.type);
+	backward(m, tape, loss, hold(one));
+	drop(m, &one);
+}
+
+static void scale_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, 1, n->in[0].type);
+}
+
+tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss)
+{
+	struct node *n = record(m, scale_backward, &loss, 1);
+
+	if (!g->scale.at) {
+		g->scale = make_as(m, TERM_SCALER, 1, F32);
+		g->growth = make_as(m, TERM_SCALER, 1, F32);
+	}
+	return result(make(m, 1, loss.type), n, 0);
+}
+
+void scaler_unscale(struct machine *m, struct scaler *g)
+{
+	tensor inverse, copies[2];
+
+	m->phase = OPTIMIZER;
+	m->as = TERM_SCALER;
+	g->found[0] = make(m, 1, F32);
+	inverse = make(m, 1, F32);
+	for (int i = 0; i < 2; i++)
+		copies[i] = make(m, 1, F32);
+	for (int i = 0; i < 2; i++)
+		drop(m, &copies[i]);
+	drop(m, &inverse);
+	g->found[1] = make(m, 1, F32);
+	g->found[2] = make(m, 1, F32);
+}
+
+void scaler_update(struct machine *m, struct scaler *g)
+{
+	for (int i = 0; i < 3; i++)
+		drop(m, &g->found[i]);
+}

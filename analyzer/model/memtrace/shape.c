@@ -82,6 +82,7 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation,
 					    s->framework == TORCH || s->optimizer == SGD,
 					    "fused|foreach|loop")];
+	s->keep_gradients = !read_flag(r, CONFIG_zero_grad_set_to_none, 1);
 	s->momentum = VALUE_OR(r->c, momentum, 0);
 	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);
 }

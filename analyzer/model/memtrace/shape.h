@@ -29,7 +29,7 @@ struct shape {
 	enum optimizer_kind optimizer;
 	enum implementation implementation;
 	double momentum, clip, weight_decay;
-	int grad_scaler;
+	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
 	int recompute_block; /* recompute_method */
@@ -81,6 +81,20 @@ void clip_gradients(struct machine *m, struct module *module);
 void optimizer_step(struct machine *m, struct optimizer *o);
 void zero_grad(struct machine *m, struct module *module);
 void optimizer_release(struct optimizer *o);
+
+/* The first step makes the optimizer's states, the second is steady, the third begins with the allocator's cache in its final form. */
+#define STEPS 3
+
+/* loss.backward() */
+void backward_from(struct machine *m, struct tape *tape, tensor loss);
+
+/* torch.amp.GradScaler: blocks of one number each. */
+struct scaler {
+	tensor scale, growth, found[3];
+};
+tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss);
+void scaler_unscale(struct machine *m, struct scaler *g);
+void scaler_update(struct machine *m, struct scaler *g);
 
 /* constants.c: by version of PyTorch, GPU and environment. */
 int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r);
