@@ -256,6 +256,12 @@ void allocator_empty_cache(struct allocator *a)
 	}
 }
 
+void allocator_reset_peaks(struct allocator *a)
+{
+	a->totals.peak_allocated = a->totals.allocated;
+	a->totals.peak_reserved = a->totals.reserved;
+}
+
 /* Only with max_split_size: blocks above it, those that hold one request first. */
 static int release_oversize(struct allocator *a, int64_t n, int stream)
 {

@@ -35,6 +35,7 @@ void allocator_release(struct allocator *a);
 struct allocation *allocator_take(struct allocator *a, int64_t bytes, int stream);
 void allocator_give(struct allocator *a, struct allocation *block);
 void allocator_empty_cache(struct allocator *a);
+void allocator_reset_peaks(struct allocator *a);
 
 /* The block's size: what the allocator counts as allocated. */
 int64_t allocation_size(const struct allocation *block);

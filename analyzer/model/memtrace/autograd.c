@@ -84,7 +84,7 @@ static void add_gradient(struct machine *m, tensor *into, tensor g)
 		*into = g;
 		return;
 	}
-	if (into->at->refs > 1) {
+	if (into->at->refs > 1 || into->view) {
 		sum = make(m, into->n, into->type);
 		drop(m, into);
 		*into = sum;

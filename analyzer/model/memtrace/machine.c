@@ -172,6 +172,14 @@ void machine_steady(struct machine *m)
 	m->steady.step = m->step;
 }
 
+void machine_forget_peak(struct machine *m)
+{
+	machine_settle(m);
+	m->initial_peak = m->peak.allocated;
+	m->peak.allocated = 0;
+	allocator_reset_peaks(m->allocator);
+}
+
 /* ---- parameters ---- */
 
 void param_init(struct param *p)

@@ -49,6 +49,7 @@ typedef struct tensor {
 	int64_t n;          /* elements */
 	enum dtype type;
 	int output;        /* which output of `from` it is */
+	int view;          /* a view of another tensor: gradients are not added in place */
 	struct node *from; /* NULL: no gradient goes there */
 } tensor;
 
@@ -115,6 +116,7 @@ struct machine {
 	size_t live_count, live_room;
 	int64_t by_term[TERMS];
 	struct snapshot peak, steady;
+	int64_t initial_peak; /* of the initialization */
 	int keep_blocks; /* fill peak_blocks as well: slower */
 	struct held *peak_blocks;
 	size_t peak_count, peak_room;
@@ -162,6 +164,8 @@ void scratch(struct machine *m, int64_t bytes);
 void retag(struct machine *m, tensor t, enum role term);
 /* The state after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
+/* torch.cuda.reset_peak_memory_stats(): what the initialization needed at most is told apart. */
+void machine_forget_peak(struct machine *m);
 /* Brings `peak` up to date. */
 void machine_settle(struct machine *m);
 

@@ -28,7 +28,7 @@ static const struct symbol symbols[] = {
 	{ "m", "micro-batches of a step" },
 };
 
-const struct family *const families[] = { &gpt_family };
+const struct family *const families[] = { &gpt_family, &llama_family };
 const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)
@@ -36,7 +36,7 @@ static const struct family *find_family(const struct shape *s, struct reader *r)
 	for (size_t i = 0; i < family_count; i++)
 		if (families[i]->framework == s->framework)
 			return families[i];
-	refuse(r, CONFIG_framework, "nanogpt: the others are not modelled yet");
+	refuse(r, CONFIG_framework, "nanogpt or transformers: the others are not modelled yet");
 	return NULL;
 }
 

@@ -65,7 +65,7 @@ void end_autocast(struct machine *m)
 	m->autocast = F32;
 }
 
-static tensor autocasted(struct machine *m, tensor x)
+tensor autocasted(struct machine *m, tensor x)
 {
 	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : hold(x);
 }
@@ -98,8 +98,10 @@ static void linear_backward(struct machine *m, struct node *n)
 
 	if (n->edge[1])
 		n->out[1] = gemm(m, n->sizes[1], type);
-	if (n->edge[0])
+	if (n->edge[0]) {
 		n->out[0] = gemm(m, n->sizes[0], type);
+		n->out[0].view = 1;
+	}
 	if (n->edge[2])
 		n->out[2] = make(m, n->sizes[2], type);
 }
@@ -163,6 +165,29 @@ static enum dtype wider(tensor a, tensor b)
 	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
 }
 
+/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. Where the threads of one block would have much to do, several blocks share a
+ * column, and their partial sums need a buffer. */
+tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
+{
+	tensor out = make(m, columns, type);
+	int64_t each = rows / 4, blocks, width = (columns + 127) / 128;
+
+	if (columns < 128 || columns > 4096 || columns % 4 || each < 256)
+		return out;
+	blocks = (m->constants.multiprocessors * 16 + width - 1) / width;
+	if (blocks > (each + 15) / 16)
+		blocks = (each + 15) / 16;
+	if (blocks < (each + 255) / 256)
+		blocks = (each + 255) / 256;
+	if (blocks > 1) {
+		tensor partial = make(m, 4 * columns * blocks * 128, U8);
+
+		scratch(m, 4 * width);
+		drop(m, &partial);
+	}
+	return out;
+}
+
 /* A gradient for an operand of `n` elements: the incoming one itself, summed where it was broadcast, converted where it was promoted. */
 static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type)
 {
@@ -171,7 +196,7 @@ static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dty
 	if (gradient.n == n)
 		summed = hold(gradient);
 	else
-		summed = make(m, n, gradient.type);
+		summed = sum_rows(m, n, gradient.n / n, gradient.type);
 	if (summed.type == type)
 		return summed;
 	out = make(m, n, type);
@@ -200,16 +225,20 @@ tensor add(struct machine *m, tensor a, tensor b)
 	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
+/* Both products, then the sums over what was broadcast. */
 static void mul_backward(struct machine *m, struct node *n)
 {
-	for (int i = 0; i < 2; i++)
-		if (n->edge[i]) {
-			tensor product = make(m, n->in[0].n, n->in[0].type);
+	tensor product[2] = { none, none };
 
-			n->out[i] = as_operand(m, product, n->sizes[2 * i],
+	for (int i = 0; i < 2; i++)
+		if (n->edge[i])
+			product[i] = make(m, n->in[0].n, n->in[0].type);
+	for (int i = 0; i < 2; i++) {
+		if (n->edge[i])
+			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
 					       (enum dtype)n->sizes[2 * i + 1]);
-			drop(m, &product);
-		}
+		drop(m, &product[i]);
+	}
 }
 
 tensor mul(struct machine *m, tensor a, tensor b)
@@ -259,6 +288,100 @@ static void same_backward(struct machine *m, struct node *n)
 {
 	(void)m;
 	n->out[0] = hold(n->in[0]);
+}
+
+static void pow_backward(struct machine *m, struct node *n)
+{
+	tensor power = make(m, n->in[0].n, n->in[0].type), twice = make(m, power.n, power.type);
+
+	n->out[0] = make(m, power.n, power.type);
+	drop(m, &twice);
+	drop(m, &power);
+}
+
+tensor square(struct machine *m, tensor x)
+{
+	struct node *n = record(m, pow_backward, &x, 1);
+
+	save(m, n, x);
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+static void resized_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+}
+
+static tensor resized(struct machine *m, tensor x, int64_t n, int copy)
+{
+	struct node *node = record(m, resized_backward, &x, 1);
+	tensor out;
+
+	if (node)
+		node->sizes[0] = x.n;
+	out = copy ? make(m, n, x.type) : hold(x);
+	out.n = n;
+	return result(out, node, 0);
+}
+
+tensor mean(struct machine *m, tensor x, int64_t n)
+{
+	return resized(m, x, n, 1);
+}
+
+tensor repeat(struct machine *m, tensor x, int64_t n)
+{
+	return resized(m, x, n, 1);
+}
+
+tensor slice(struct machine *m, tensor x, int64_t n)
+{
+	return resized(m, x, n, 0);
+}
+
+/* -0.5 * gradient * result^3 */
+static void rsqrt_backward(struct machine *m, struct node *n)
+{
+	tensor cube = make(m, n->in[0].n, n->in[0].type), half = make(m, cube.n, cube.type);
+
+	n->out[0] = make(m, cube.n, cube.type);
+	drop(m, &half);
+	drop(m, &cube);
+}
+
+tensor rsqrt(struct machine *m, tensor x)
+{
+	struct node *n = record(m, rsqrt_backward, &x, 1);
+	tensor out = make(m, x.n, x.type);
+
+	save(m, n, out);
+	return result(out, n, 0);
+}
+
+tensor shift(struct machine *m, tensor x)
+{
+	struct node *n = record(m, same_backward, &x, 1);
+
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+static void cat_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	for (int i = 0; i < 2; i++) {
+		n->out[i] = hold(n->in[0]);
+		n->out[i].n = n->sizes[i];
+	}
+}
+
+tensor cat(struct machine *m, tensor a, tensor b)
+{
+	tensor in[2] = { a, b };
+	struct node *n = record(m, cat_backward, in, 2);
+
+	for (int i = 0; n && i < 2; i++)
+		n->sizes[i] = in[i].n;
+	return result(make(m, a.n + b.n, a.type), n, 0);
 }
 
 tensor contiguous(struct machine *m, tensor x)
@@ -462,6 +585,40 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 	drop(m, &lse);
 	drop(m, &seed);
 	drop(m, &offset);
+	return out;
+}
+
+/* With a mask the memory-efficient kernel runs: it keeps the mask in the queries' type. */
+tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
+			const struct flash_shape *shape)
+{
+	tensor in[3] = { q, k, v }, out, lse, seed[2], bias;
+	struct node *n = record(m, flash_backward, in, 3);
+	int64_t rows = shape->batch * shape->heads;
+	int64_t rounded = (shape->queries + 31) / 32 * 32;
+
+	if (n)
+		n->sizes[3] = rows * (shape->queries * shape->width + rounded);
+	bias = make_as(m, TERM_ATTN_SOFTMAX, shape->batch * shape->queries * shape->queries,
+		       q.type);
+	save(m, n, bias);
+	for (int i = 0; i < 3; i++) {
+		if (n)
+			n->sizes[i] = in[i].n;
+		save(m, n, in[i]);
+	}
+	seed[0] = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	out = result(make(m, q.n, q.type), n, 0);
+	lse = make_as(m, TERM_ATTN_FLASH, rows * rounded, F32);
+	save(m, n, lse);
+	save(m, n, out);
+	for (int i = 0; i < 2; i++) {
+		save(m, n, seed[i]);
+		drop(m, &seed[i]);
+	}
+	drop(m, &lse);
+	drop(m, &bias);
 	return out;
 }
 

@@ -13,6 +13,8 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type);
 /* autocast(): on with F16 or BF16; ending it forgets the cached copies. */
 void begin_autocast(struct machine *m, enum dtype type);
 void end_autocast(struct machine *m);
+/* x in autocast's type where that is on. */
+tensor autocasted(struct machine *m, tensor x);
 void clear_autocast(struct machine *m);
 
 /* F.linear. `bias` may be NULL. */
@@ -23,6 +25,17 @@ tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t
 /* Elementwise. The result has the wider type, n is the larger. */
 tensor add(struct machine *m, tensor a, tensor b);
 tensor mul(struct machine *m, tensor a, tensor b);
+tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type);
+/* x^2; its mean over rows, n of them; x + a number; 1/sqrt(x) */
+tensor square(struct machine *m, tensor x);
+tensor mean(struct machine *m, tensor x, int64_t n);
+tensor shift(struct machine *m, tensor x);
+tensor rsqrt(struct machine *m, tensor x);
+/* A copy with n elements, whose gradient is summed. */
+tensor repeat(struct machine *m, tensor x, int64_t n);
+/* A view of n elements, whose gradient is a tensor of all. */
+tensor slice(struct machine *m, tensor x, int64_t n);
+tensor cat(struct machine *m, tensor a, tensor b);
 /* By a number. */
 tensor scale(struct machine *m, tensor x);
 tensor to(struct machine *m, tensor x, enum dtype type);
@@ -48,5 +61,8 @@ struct flash_shape {
 };
 tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 		       const struct flash_shape *shape);
+/* The same with a mask of its own. */
+tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
+			const struct flash_shape *shape);
 
 #endif

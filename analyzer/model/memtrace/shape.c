@@ -41,6 +41,7 @@ static void read_attention(struct shape *s, struct reader *r)
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
+	s->full_mask = 1;
 	s->mask_buffers = s->framework == NANOGPT &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
