@@ -107,7 +107,7 @@ static void accumulate(struct machine *m, struct param *p)
 		p->grad = g;
 		retag(m, g, TERM_GRADIENTS);
 	}
-	if (m->on_gradient)
+	if (m->on_gradient && p->in)
 		m->on_gradient(m, p);
 }
 
@@ -139,6 +139,8 @@ static void release_saved(struct machine *m, struct node *n)
 		free(n->checkpoint);
 	}
 	n->checkpoint = NULL;
+	free(n->reentrant);
+	n->reentrant = NULL;
 }
 
 static void run(struct machine *m, struct node *n)
@@ -203,44 +205,4 @@ void tape_free(struct machine *m, struct tape *tape)
 		release_saved(m, tape->last);
 		recycle(m, tape);
 	}
-}
-
-/* ---- torch.utils.checkpoint, use_reentrant=False ---- */
-
-tensor checkpointed(struct machine *m, tensor (*run_it)(struct machine *, void *, tensor),
-		    void *context, tensor input)
-{
-	struct checkpoint *c = xcalloc(1, sizeof(*c));
-	tensor out;
-
-	*c = (struct checkpoint){
-		.run = run_it, .context = context, .input = hold(input), .autocast = m->autocast
-	};
-	retag(m, input, TERM_CHECKPOINTS);
-	m->recording = c;
-	out = run_it(m, context, input);
-	m->recording = NULL;
-	return out;
-}
-
-void checkpoint_fill(struct machine *m, struct node *n)
-{
-	struct checkpoint *c = n->checkpoint;
-	struct tape scrap = { 0 }, *tape = m->tape;
-	enum dtype autocast = m->autocast;
-	tensor input = hold(c->input), out;
-
-	c->done = 1;
-	m->tape = &scrap;
-	m->replaying = c;
-	m->autocast = c->autocast;
-	out = c->run(m, c->context, input);
-	m->stopped = 0;
-	m->replaying = NULL;
-	drop(m, &out);
-	drop(m, &input);
-	clear_autocast(m);
-	m->autocast = autocast;
-	tape_free(m, &scrap);
-	m->tape = tape;
 }

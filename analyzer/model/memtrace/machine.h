@@ -10,6 +10,7 @@
 #ifndef MEMTRACE_MACHINE_H
 #define MEMTRACE_MACHINE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -68,6 +69,7 @@ struct node {
 	unsigned char in_use, ins;
 	struct param *param; /* the node that accumulates into a parameter */
 	struct checkpoint *checkpoint;
+	struct reentrant *reentrant;
 	struct node *before; /* in its tape */
 };
 
@@ -75,7 +77,7 @@ struct node {
 struct param {
 	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
 	struct node accumulate;
-	int64_t in; /* columns: what a linear layer's input has */
+	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	int expected, arrived;
 };
 
@@ -201,5 +203,19 @@ tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, t
 		    void *context, tensor input);
 /* Before `n` reads its saved tensors. */
 void checkpoint_fill(struct machine *m, struct node *n);
+
+/* ---- and with (Megatron's CheckpointFunction, use_reentrant=True): a graph of its own within the backward pass ---- */
+#define REENTRANT_INPUTS 3
+#define REENTRANT_CONTEXT 64
+struct reentrant {
+	tensor (*run)(struct machine *m, void *context, const tensor *in);
+	int count;
+	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
+	struct param leaf[REENTRANT_INPUTS];
+};
+/* `context` of `size` bytes is copied. */
+tensor checkpoint_reentrant(struct machine *m,
+			    tensor (*run)(struct machine *, void *, const tensor *),
+			    const void *context, size_t size, const tensor *in, int count);
 
 #endif

@@ -409,6 +409,14 @@ tensor masked_fill(struct machine *m, tensor x, int64_t n_mask)
 	return out;
 }
 
+tensor masked_in_place(struct machine *m, tensor x, tensor mask)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+
+	save(m, n, mask);
+	return result(hold(x), n, 0);
+}
+
 tensor dropout(struct machine *m, tensor x, double p)
 {
 	struct node *n;
@@ -486,6 +494,25 @@ tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct para
 	drop(m, &rstd);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
+	return out;
+}
+
+/* torch.nn.RMSNorm, fused */
+tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t width)
+{
+	tensor in[2] = { x, weight->value }, out, rstd;
+	struct node *n = record(m, layer_norm_backward, in, 2);
+
+	if (n) {
+		n->sizes[0] = width;
+		n->type = weight->value.type;
+	}
+	save(m, n, x);
+	save(m, n, weight->value);
+	out = result(make(m, x.n, x.type), n, 0);
+	rstd = make(m, x.n / width, F32);
+	save(m, n, rstd);
+	drop(m, &rstd);
 	return out;
 }
 

@@ -44,6 +44,9 @@ tensor contiguous(struct machine *m, tensor x);
 tensor copied_back(struct machine *m, tensor x);
 tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct param *bias,
 		  int64_t width);
+tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t width);
+/* x.masked_fill_(mask) */
+tensor masked_in_place(struct machine *m, tensor x, tensor mask);
 tensor gelu(struct machine *m, tensor x);
 tensor silu(struct machine *m, tensor x);
 tensor softmax(struct machine *m, tensor x, enum dtype type);

@@ -50,7 +50,7 @@ struct family {
 	int (*check)(const struct shape *s, struct reader *r);
 	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
 };
-extern const struct family gpt_family, llama_family;
+extern const struct family gpt_family, llama_family, megatron_family;
 extern const struct family *const families[];
 extern const size_t family_count;
 
