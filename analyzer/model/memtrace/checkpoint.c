@@ -56,7 +56,10 @@ static void reentrant_backward(struct machine *m, struct node *n)
 
 	for (int i = 0; i < e->count; i++) {
 		e->leaf[i].value = n->saved[i];
-		param_init(&e->leaf[i]);
+		if (n->edge[i])
+			param_init(&e->leaf[i]);
+		else
+			e->leaf[i].value.from = NULL;
 		in[i] = e->leaf[i].value;
 	}
 	m->tape = &nested;

@@ -187,6 +187,7 @@ void param_init(struct param *p)
 	memset(&p->accumulate, 0, sizeof(p->accumulate));
 	p->accumulate.param = p;
 	p->value.from = &p->accumulate;
+	p->value.output = 0;
 }
 
 void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,

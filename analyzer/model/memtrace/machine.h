@@ -205,7 +205,7 @@ tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, t
 void checkpoint_fill(struct machine *m, struct node *n);
 
 /* ---- and with (Megatron's CheckpointFunction, use_reentrant=True): a graph of its own within the backward pass ---- */
-#define REENTRANT_INPUTS 3
+#define REENTRANT_INPUTS 4
 #define REENTRANT_CONTEXT 64
 struct reentrant {
 	tensor (*run)(struct machine *m, void *context, const tensor *in);

@@ -38,6 +38,13 @@ static void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
 	drop(m, &half);
 }
 
+/* Checkpointed layers keep them until their backward pass. */
+static void drop_tables(struct machine *m, struct microbatch *b)
+{
+	drop(m, &b->mask);
+	drop(m, &b->rotary);
+}
+
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -51,40 +58,52 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	load_batch(m, r, b);
 	load_rotary(m, r, b);
 	b->output = chunk_forward(m, c, b);
-	drop(m, &b->rotary);
 	if (!c->last)
 		retag(m, b->output, TERM_PIPELINE);
 	drop(m, &b->tokens);
 	drop(m, &b->labels);
 	drop(m, &b->positions);
-	drop(m, &b->mask);
+	if (r->s->recompute != RECOMPUTE_FULL)
+		drop_tables(m, b);
 }
 
-static void backward_step(struct machine *m, struct chunk *c, struct microbatch *b)
-{
-	tensor gradient;
+/* The schedule's variables, which keep the last tensors until they are assigned again. */
+struct variables {
+	tensor output, output_gradient, input_gradient;
+};
 
+static void backward_step(struct machine *m, struct microbatch *b, struct variables *v)
+{
 	m->phase = BACKWARD;
 	m->as = TERM_PIPELINE;
-	gradient = make(m, b->output.n, b->output.type);
-	backward(m, &b->tape, b->output, hold(gradient));
-	drop(m, &b->output);
-	drop(m, &gradient);
+	let(m, &v->output_gradient, make(m, b->output.n, b->output.type));
+	let(m, &v->output, b->output);
+	backward(m, &b->tape, v->output, hold(v->output_gradient));
+	drop_tables(m, b);
 	drop(m, &b->input.value);
-	drop(m, &b->input.grad);
-	(void)c;
+	let(m, &v->input_gradient, b->input.grad);
+	b->input.grad.at = NULL;
+}
+
+static void drop_variables(struct machine *m, struct variables *v)
+{
+	drop(m, &v->output);
+	drop(m, &v->output_gradient);
+	drop(m, &v->input_gradient);
 }
 
 /* ---- schedules ---- */
 
 static void no_pipelining(struct machine *m, struct rank *r)
 {
+	struct variables v = { .output = none };
 	struct microbatch b;
 
 	for (int64_t i = 0; i < r->s->microbatches; i++) {
 		b = (struct microbatch){ .output = none };
 		forward_step(m, &r->chunks[0], &b);
-		backward_step(m, &r->chunks[0], &b);
+		backward_step(m, &b, &v);
+		drop_variables(m, &v);
 	}
 	m->in_flight = 1;
 }
@@ -94,6 +113,7 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 {
 	int64_t total = r->s->microbatches, ahead = r->s->pp - r->stage - 1, done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
+	struct variables v = { .output = none };
 
 	if (ahead > total)
 		ahead = total;
@@ -101,10 +121,12 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 		forward_step(m, &r->chunks[0], &b[i]);
 	for (int64_t i = ahead; i < total; i++) {
 		forward_step(m, &r->chunks[0], &b[i]);
-		backward_step(m, &r->chunks[0], &b[done++]);
+		let(m, &v.output, hold(b[i].output));
+		backward_step(m, &b[done++], &v);
 	}
 	while (done < total)
-		backward_step(m, &r->chunks[0], &b[done++]);
+		backward_step(m, &b[done++], &v);
+	drop_variables(m, &v);
 	m->in_flight = ahead + (ahead < total);
 	free(b);
 }
@@ -129,6 +151,7 @@ static void interleaved(struct machine *m, struct rank *r)
 	const struct shape *s = r->s;
 	int64_t total = s->microbatches * s->vpp, ahead, done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
+	struct variables v = { .output = none };
 
 	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->pp;
 	if (ahead > total || s->microbatches == s->pp)
@@ -142,11 +165,11 @@ static void interleaved(struct machine *m, struct rank *r)
 		if (i >= ahead) {
 			int64_t c = chunk_of(r, done, 0);
 
-			backward_step(m, &r->chunks[c],
-				      &b[c * s->microbatches + microbatch_of(r, done)]);
+			backward_step(m, &b[c * s->microbatches + microbatch_of(r, done)], &v);
 			done++;
 		}
 	}
+	drop_variables(m, &v);
 	m->in_flight = ahead + (ahead < total);
 	free(b);
 }

@@ -115,16 +115,10 @@ static tensor scores(struct machine *m, struct rank *r, tensor q, tensor k)
 	return result(gemm(m, n, q.type), node, 0);
 }
 
-struct core {
-	struct rank *rank;
-	tensor mask;
-};
-
-/* DotProductAttention.forward, with forward_torch_softmax */
+/* DotProductAttention.forward, with forward_torch_softmax. `in`: q, k, v, the mask */
 static tensor core_attention(struct machine *m, void *context, const tensor *in)
 {
-	struct core *c = context;
-	struct rank *r = c->rank;
+	struct rank *r = *(struct rank **)context;
 	tensor raw, a, b, k = hold(in[1]), v = hold(in[2]), out;
 
 	m->as = TERM_ATTN_QKV;
@@ -136,7 +130,7 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	raw = scores(m, r, in[0], k);
 	m->as = TERM_ATTN_SOFTMAX;
 	a = to(m, raw, F32);
-	let(m, &a, masked_in_place(m, a, c->mask));
+	let(m, &a, masked_in_place(m, a, in[3]));
 	b = softmax(m, a, F32);
 	let(m, &a, to(m, b, raw.type));
 	drop(m, &b);
@@ -190,8 +184,7 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t each = r->rows * s->head, sizes[3];
-	struct core core = { r, b->mask };
-	tensor qkv, part[3], in[3], out;
+	tensor qkv, part[3], in[4], out;
 
 	sizes[0] = each * r->heads;
 	sizes[1] = sizes[2] = each * r->groups;
@@ -204,9 +197,10 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	for (int i = 0; i < 2; i++)
 		in[i] = s->rope ? rotated(m, part[i], b->rotary) : hold(part[i]);
 	in[2] = part[2];
+	in[3] = b->mask;
 	out = s->recompute == RECOMPUTE_SELECTIVE
-		      ? checkpoint_reentrant(m, core_attention, &core, sizeof(core), in, 3)
-		      : core_attention(m, &core, in);
+		      ? checkpoint_reentrant(m, core_attention, &r, sizeof(struct rank *), in, 4)
+		      : core_attention(m, &r, in);
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, mlinear(m, r, out, l->proj, NULL, 0));
 	let(m, &out, reduced(m, r, out));
