@@ -257,6 +257,8 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 		begin_autocast(m, s->autocast);
 	loss = forward(m, g, l->tokens, l->targets, &logits);
 	end_autocast(m);
+	if (!s->keep_logits)
+		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
 	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);

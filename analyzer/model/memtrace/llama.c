@@ -379,6 +379,8 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	loss = loss_of(m, logits, l->tokens);
 	drop(m, &x);
 	end_autocast(m);
+	if (!s->keep_logits)
+		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
 	backward_from(m, &tape, loss);
@@ -413,6 +415,12 @@ static int check(const struct shape *s, struct reader *r)
 {
 	if (s->tp * s->pp * s->cp * s->dp > 1)
 		refuse(r, CONFIG_data_parallel_size, "1: this model of transformers is one GPU's");
+	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))
+		estimate_note(r->out,
+			      "transformers looks at the positions on the device: where it cannot see "
+			      "that a row is one sequence (packed data, a simulated device), every "
+			      "layer keeps a mask of b s^2; packed_sequences=false is a job where it "
+			      "can");
 	if (s->experts)
 		refuse(r, CONFIG_num_experts, "none: experts are not modelled yet");
 	return r->failed ? -1 : 0;

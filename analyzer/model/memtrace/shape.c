@@ -41,7 +41,8 @@ static void read_attention(struct shape *s, struct reader *r)
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
-	s->full_mask = 1;
+	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
+	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
 	s->mask_buffers = s->framework == NANOGPT &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }

@@ -18,7 +18,7 @@ struct shape {
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
-	int qk_norm, mask_buffers, full_mask;
+	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
