@@ -178,6 +178,7 @@ struct node *record(struct machine *m, void (*gradient)(struct machine *, struct
 /* Keeps `t` for the backward pass. n may be NULL. */
 void save(struct machine *m, struct node *n, tensor t);
 tensor result(tensor t, struct node *n, int output);
+void drop_saved(struct machine *m, struct node *n);
 /* Runs and frees the tape's graph, beginning with `gradient` (taken) of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);
 /* Frees a graph that nobody runs. */

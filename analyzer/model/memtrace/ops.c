@@ -233,6 +233,8 @@ static void mul_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++)
 		if (n->edge[i])
 			product[i] = make(m, n->in[0].n, n->in[0].type);
+	if (n->checkpoint)
+		drop_saved(m, n);
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
