@@ -1,4 +1,5 @@
 /* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones that they stand for. */
+#include "model/memtrace/ddp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
 
@@ -24,6 +25,7 @@ struct gpt {
 	struct param *tokens, *positions;
 	struct norm last;
 	struct optimizer optimizer;
+	struct ddp ddp;
 };
 
 static const tensor none = { .at = NULL };
@@ -251,6 +253,7 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
+	ddp_forward(m, &g->ddp);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	if (s->autocast)
@@ -284,18 +287,23 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
+	if (s->dp > 1)
+		ddp_wrap(m, &g.ddp, s, &g.module);
 	optimizer_init(&g.optimizer, s, &g.module);
-	for (m->step = 0; m->step < STEPS; m->step++)
+	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
 	optimizer_release(&g.optimizer);
 	module_release(&g.module);
+	ddp_release(&g.ddp);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->tp * s->pp * s->cp * s->dp > 1)
-		refuse(r, CONFIG_data_parallel_size, "1: this model of nanoGPT is one GPU's");
+	if (s->dp > 1 && s->zero)
+		refuse(r, CONFIG_zero_stage, "0: sharding is not modelled yet");
+	if (s->tp * s->pp * s->cp > 1)
+		refuse(r, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
 	return r->failed ? -1 : 0;
 }
 

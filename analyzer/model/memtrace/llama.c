@@ -1,4 +1,5 @@
 /* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions, grouped heads, gated feed-forward. */
+#include "model/memtrace/ddp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
 
@@ -17,6 +18,7 @@ struct llama {
 	struct layer *layers;
 	struct param *tokens, *last, *head;
 	struct optimizer optimizer;
+	struct ddp ddp;
 	tensor mask, cos, sin, frequencies[2];
 };
 
@@ -370,6 +372,7 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
+	ddp_forward(m, &g->ddp);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
@@ -402,19 +405,24 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
+	if (s->dp > 1)
+		ddp_wrap(m, &g.ddp, s, &g.module);
 	optimizer_init(&g.optimizer, s, &g.module);
 	machine_forget_peak(m);
-	for (m->step = 0; m->step < STEPS; m->step++)
+	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
 	optimizer_release(&g.optimizer);
 	module_release(&g.module);
+	ddp_release(&g.ddp);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->tp * s->pp * s->cp * s->dp > 1)
-		refuse(r, CONFIG_data_parallel_size, "1: this model of transformers is one GPU's");
+	if (s->dp > 1 && s->zero)
+		refuse(r, CONFIG_zero_stage, "0: sharding is not modelled yet");
+	if (s->tp * s->pp * s->cp > 1)
+		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
 	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))
 		estimate_note(r->out,
 			      "transformers looks at the positions on the device: where it cannot see "

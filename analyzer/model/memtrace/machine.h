@@ -126,7 +126,7 @@ struct machine {
 	enum role as;     /* what the next tensors are */
 	enum role gradients_as;
 	enum phase phase;
-	int step, stream;
+	int step, steps, stream;
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -141,6 +141,7 @@ struct machine {
 	tensor workspace[2];
 	void (*on_gradient)(struct machine *m, struct param *p); /* after a gradient was accumulated */
 	void *family;
+	struct ddp *ddp;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */

@@ -36,6 +36,9 @@ struct shape {
 	/* layout */
 	int64_t tp, pp, cp, dp, ep, etp, vpp;
 	int sequence_parallel, zero;
+	/* DistributedDataParallel: bytes of a bucket, and of the first */
+	int64_t bucket_cap, bucket_first;
+	int bucket_views;
 	const struct config *config;
 };
 
@@ -81,9 +84,6 @@ void clip_gradients(struct machine *m, struct module *module);
 void optimizer_step(struct machine *m, struct optimizer *o);
 void zero_grad(struct machine *m, struct module *module);
 void optimizer_release(struct optimizer *o);
-
-/* The first step makes the optimizer's states, the second is steady, the third begins with the allocator's cache in its final form. */
-#define STEPS 3
 
 /* loss.backward() */
 void backward_from(struct machine *m, struct tape *tape, tensor loss);
