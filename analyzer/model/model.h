@@ -111,6 +111,7 @@ const struct system *system_find(const char *name, struct err *e);
 int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
 		  int detail, struct err *e);
 void estimate_release(struct estimate *out);
+void stages_release(struct stage *stages, size_t count);
 
 /* The terms of an estimate, and the bytes of each. */
 static inline size_t estimate_term_count(const struct estimate *e)

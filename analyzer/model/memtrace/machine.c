@@ -195,6 +195,7 @@ void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enu
 {
 	memset(p, 0, sizeof(*p));
 	p->in = in;
+	p->role = term;
 	p->value = make_as(m, term, out * in, type);
 	param_init(p);
 }

@@ -78,6 +78,7 @@ struct param {
 	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
+	enum role role;
 	int expected, arrived;
 };
 
