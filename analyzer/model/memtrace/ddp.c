@@ -42,8 +42,10 @@ static void note_arrival(struct machine *m, struct param *p)
 		d->order = grow(d->order, d->arrived, &d->order_room, sizeof(*d->order));
 		d->order[d->arrived++] = p->value.n;
 	}
-	if (d->views) /* the gradient is copied into its bucket, and a view takes its place */
+	if (d->views) { /* the gradient is copied into its bucket, and a view takes its place */
 		drop(m, &p->grad);
+		p->in_bucket = 1;
+	}
 }
 
 void ddp_wrap(struct machine *m, struct ddp *d, const struct shape *s, const struct module *module)

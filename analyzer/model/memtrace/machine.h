@@ -70,6 +70,7 @@ struct node {
 	struct param *param; /* the node that accumulates into a parameter */
 	struct checkpoint *checkpoint;
 	struct reentrant *reentrant;
+	void *hook; /* whose backward hook it is */
 	struct node *before; /* in its tape */
 };
 
@@ -79,6 +80,8 @@ struct param {
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	enum role role;
+	int64_t shard; /* elements that this rank's optimizer has; 0: all */
+	int in_bucket; /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 
@@ -91,6 +94,7 @@ struct tape {
 /* What the device, the libraries' versions and the environment make constant: constants.c */
 struct constants {
 	int64_t gemm_workspace;    /* bytes of cuBLAS's workspace */
+	int64_t lt_workspace;     /* of cuBLASLt, for one call */
 	int gemm_workspace_lasts;  /* one for each (thread, stream), kept; otherwise one a call, freed after it */
 	int torch;                 /* 2.15 is 215 */
 	int sm;                    /* compute capability: 90 */
@@ -166,6 +170,9 @@ void let(struct machine *m, tensor *t, tensor now);
 /* A block that lives for one kernel. */
 void scratch(struct machine *m, int64_t bytes);
 void retag(struct machine *m, tensor t, enum role term);
+/* FSDP's resizing of a storage that others still refer to: to nothing, and back. */
+void storage_empty(struct machine *m, tensor t);
+void storage_fill(struct machine *m, tensor t, enum dtype type);
 /* The state after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
 /* torch.cuda.reset_peak_memory_stats(): what the initialization needed at most is told apart. */

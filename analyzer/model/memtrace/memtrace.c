@@ -28,7 +28,7 @@ static const struct symbol symbols[] = {
 	{ "m", "micro-batches of a step" },
 };
 
-const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family };
+const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family, &mlp_family };
 const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)

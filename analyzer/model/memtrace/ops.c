@@ -27,6 +27,16 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 	return out;
 }
 
+/* addmm's epilogue */
+static tensor biased(struct machine *m, int64_t n, enum dtype type)
+{
+	tensor out = make(m, n, type), space;
+
+	space = make_as(m, TERM_WORKSPACE, m->constants.lt_workspace, U8);
+	drop(m, &space);
+	return out;
+}
+
 /* ---- types ---- */
 
 static void to_backward(struct machine *m, struct node *n)
@@ -103,7 +113,7 @@ static void linear_backward(struct machine *m, struct node *n)
 		n->out[0].view = 1;
 	}
 	if (n->edge[2])
-		n->out[2] = make(m, n->sizes[2], type);
+		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
@@ -126,7 +136,9 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 		if (in[1].from)
 			save(m, n, in[0]);
 	}
-	out = result(gemm(m, x.n / weight->in * (elements / weight->in), in[0].type), n, 0);
+	out = bias ? biased(m, x.n / weight->in * (elements / weight->in), in[0].type)
+		   : gemm(m, x.n / weight->in * (elements / weight->in), in[0].type);
+	out = result(out, n, 0);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
 	return out;

@@ -9,14 +9,16 @@ static void read_architecture(struct shape *s, struct reader *r)
 
 	s->layers = (int64_t)read_needed(r, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
-	s->heads = (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
+	s->heads = s->framework == TORCH
+			   ? 1
+			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
 	s->head = (int64_t)read_or(r, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
 	s->gated = read_flag(r, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
 				  s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
 				  MOST_FFN);
-	s->vocab = (int64_t)read_vocabulary(r);
+	s->vocab = s->framework == TORCH ? 1 : (int64_t)read_vocabulary(r);
 	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
 	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
@@ -58,6 +60,12 @@ static void read_widths(struct shape *s, struct reader *r)
 	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
 		refuse(r, CONFIG_precision, "fp32, fp16, bf16, or one of them mixed or autocast: "
 					    "fp8 is not modelled yet");
+	s->sharded_compute = F32;
+	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
+	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
+		s->sharded_compute = half;
+		p = PRECISION_FP32;
+	}
 	s->mixed = p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED;
 	if (s->mixed && s->framework != MEGATRON && s->framework != DEEPSPEED) {
 		s->mixed = 0;
@@ -111,6 +119,7 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
+	s->reshard = read_flag(r, CONFIG_reshard_after_forward, 1);
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);

@@ -39,6 +39,9 @@ struct shape {
 	/* DistributedDataParallel: bytes of a bucket, and of the first */
 	int64_t bucket_cap, bucket_first;
 	int bucket_views;
+	/* fully_shard: the type of gathered weights; blocks are freed after their forward pass */
+	enum dtype sharded_compute;
+	int reshard;
 	const struct config *config;
 };
 
@@ -53,7 +56,7 @@ struct family {
 	int (*check)(const struct shape *s, struct reader *r);
 	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
 };
-extern const struct family gpt_family, llama_family, megatron_family;
+extern const struct family gpt_family, llama_family, megatron_family, mlp_family;
 extern const struct family *const families[];
 extern const size_t family_count;
 
