@@ -20,6 +20,12 @@ GPT2 = {"framework": "nanogpt", "arch": "gpt", "num_layers": 12, "hidden_size": 
 LLAMA = {"framework": "transformers", "transformers_version": "5.23.0", "arch": "llama", "num_layers": 8, "hidden_size": 1024,
          "num_attention_heads": 16, "num_query_groups": 4, "ffn_hidden_size": 2816, "vocab_size": 32000, "seq_length": 1024,
          "micro_batch_size": 2, "attention": "sdpa", "precision": "bf16", "untie_embeddings_and_output_weights": True, **COMMON}
+MEGATRON = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "transformer_impl": "local", "arch": "gpt", "num_layers": 4,
+            "hidden_size": 1024, "num_attention_heads": 16, "num_query_groups": 16, "ffn_hidden_size": 4096, "vocab_size": 32000,
+            "seq_length": 1024, "max_position_embeddings": 1024, "micro_batch_size": 1, "num_microbatches": 4,
+            "use_distributed_optimizer": True, "accumulate_allreduce_grads_in_fp32": True, "position_embedding_type": "learned_absolute",
+            "normalization": "LayerNorm", "swiglu": False, "add_bias_linear": True, "untie_embeddings_and_output_weights": True,
+            "attention": "eager", "precision": "bf16-mixed", **COMMON, "optimizer": "adam", "world_size": 1}
 FULL = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 
 
@@ -31,6 +37,12 @@ def accuracy_jobs():
     def llama(name, **more):
         return "Llama", "llama-" + name, {**LLAMA, **more}
 
+    def megatron(name, world=1, **more):
+        return "Megatron-core", "megatron-" + name, {**MEGATRON, "world_size": world, **more}
+
+    two = {"data_parallel_size": 2, "world_size": 2}
+    gated = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "num_query_groups": 4, "ffn_hidden_size": 2816,
+             "position_embedding_type": "rope", "add_bias_linear": False}
     eager = {"attention": "eager", "attention_mask_buffers": True}
     fp16 = {"precision": "fp16-autocast", "grad_scaler": True}
     return [
@@ -48,6 +60,18 @@ def accuracy_jobs():
         ("Qwen2", "qwen2-sdpa", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True}),
         ("Qwen2", "qwen2-eager-recompute", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True, "attention": "eager", **FULL}),
         ("Qwen2", "qwen2-autocast", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True, "precision": "bf16-autocast"}),
+        ("GPT-2 DDP", "gpt2-ddp", {**GPT2, **two}), ("GPT-2 DDP", "gpt2-ddp-views", {**GPT2, **two, "gradient_as_bucket_view": True}),
+        ("Llama DDP", "llama-ddp", {**LLAMA, **two}),
+        ("Llama FSDP2", "llama-fsdp2", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed"}),
+        ("Llama FSDP2", "llama-fsdp2-kept", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed", "reshard_after_forward": False}),
+        ("GPT-2 FSDP2", "gpt2-fsdp2-fp32", {**GPT2, **two, "fsdp": True, "precision": "fp32"}),
+        megatron("gpt"), megatron("llama", **gated), megatron("recompute", **FULL),
+        megatron("selective", recompute_granularity="selective"), megatron("dp", 2, data_parallel_size=2),
+        megatron("tp", 2, tensor_model_parallel_size=2), megatron("tp-sp", 2, tensor_model_parallel_size=2, sequence_parallel=True, **gated),
+        megatron("pp", 2, pipeline_model_parallel_size=2), megatron("pp-recompute", 2, pipeline_model_parallel_size=2, **FULL),
+        megatron("pp-interleaved", 2, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2),
+        megatron("bf16-gradients", accumulate_allreduce_grads_in_fp32=False),
+        megatron("plain-optimizer", use_distributed_optimizer=False),
     ]
 
 
@@ -58,7 +82,7 @@ def run(job):
             json.dump(job, f)
         ranks = job.get("world_size", 1)
         command = [os.path.join(JOBS, "declared.py"), path, out]
-        command = [python(), *command] if ranks == 1 else torchrun(ranks, *command)
+        command = [python(), *command] if ranks == 1 and job["framework"] != "megatron-core" else torchrun(ranks, *command)
         subprocess.run([MEMTRACE, "simulate", "-o", os.path.join(directory, "traces"), "--gpu", job["gpu"], "--gpus", str(ranks), "--", *command],
                        env=environment(), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=600)
         found = []

@@ -99,12 +99,28 @@ def tokens_of(job):
     return torch.randint(0, job["vocab_size"], (job["micro_batch_size"], job["seq_length"])).cuda()
 
 
+def distributed(job, model, blocks):
+    """The model under DistributedDataParallel or fully_shard, where the job says so."""
+    if job.get("data_parallel_size", 1) == 1:
+        return model
+    if not job.get("fsdp"):
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    policy = {}
+    if job["precision"] == "bf16-mixed":
+        policy["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in blocks:
+        fully_shard(block, reshard_after_forward=job.get("reshard_after_forward", True), **policy)
+    return fully_shard(model, **policy)
+
+
 def gpt(job):
     """The loop of nanoGPT's train.py."""
     with torch.device("cuda"):
         model = GPT(job)
     if job["precision"] == "bf16":
         model = model.bfloat16()
+    model = distributed(job, model, model.blocks)
     optimizer = optimizer_of(job, model.parameters())
     scaler = torch.amp.GradScaler("cuda", enabled=job.get("grad_scaler", False))
     torch.cuda.reset_peak_memory_stats()
@@ -145,6 +161,7 @@ def transformers_model(job):
 
 def transformers(job):
     model = transformers_model(job)
+    model = distributed(job, model, model.model.layers)
     optimizer = optimizer_of(job, model.parameters())
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -172,6 +189,9 @@ def write(*kept):
 if __name__ == "__main__":
     with open(sys.argv[1]) as f:
         declared = json.load(f)
+    if declared.get("world_size", 1) > 1 and declared["framework"] != "megatron-core":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
     if declared["framework"] == "megatron-core":
         from declared_megatron import megatron
         megatron(declared, write)
