@@ -113,7 +113,9 @@ static int read_model(struct job_model *j, struct reader *r)
 	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
 		return -1;
 	j->family = find_family(&j->shape, r);
-	return j->family ? j->family->check(&j->shape, r) : -1;
+	if (!j->family || check_unmodelled(&j->shape, r) < 0)
+		return -1;
+	return j->family->check(&j->shape, r);
 }
 
 /* The first step makes the optimizer's states, the second is steady, and in the third the allocator's cache has its final form. Two

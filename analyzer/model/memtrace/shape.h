@@ -47,6 +47,8 @@ struct shape {
 
 /* -1: the message says which key, and what was expected. */
 int shape_read(struct shape *s, struct reader *r);
+/* Options that the families do not model: an error, or a note. */
+int check_unmodelled(const struct shape *s, struct reader *r);
 
 /* ---- families: a run of one rank, from initialization to the steady state ---- */
 struct family {
