@@ -23,7 +23,8 @@ struct fsdp {
 	size_t reduced_count, reduced_room;
 };
 
-/* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root the others. */
+/* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root
+ * the others. */
 void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct module *module,
 	       const size_t *first, size_t blocks);
 /* Around a block's forward pass; the root's own are before the first and after the last. */

@@ -1,4 +1,5 @@
-/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones that they stand for. */
+/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
+ * that they stand for. */
 #include "model/memtrace/ddp.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"

@@ -160,7 +160,8 @@ static void interleaved(struct machine *m, struct rank *r)
 		if (i < total) {
 			int64_t c = chunk_of(r, i, 1);
 
-			forward_step(m, &r->chunks[c], &b[c * r->microbatches + microbatch_of(r, i)]);
+			forward_step(m, &r->chunks[c],
+				     &b[c * r->microbatches + microbatch_of(r, i)]);
 		}
 		if (i >= ahead) {
 			int64_t c = chunk_of(r, done, 0);
@@ -219,9 +220,10 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 static int check(const struct shape *s, struct reader *r)
 {
 	if (s->attention != EAGER)
-		estimate_note(r->out,
-			      "Transformer Engine's layers are counted as Megatron's own with flash "
-			      "attention");
+		estimate_note(
+			r->out,
+			"Transformer Engine's layers are counted as Megatron's own with flash "
+			"attention");
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");

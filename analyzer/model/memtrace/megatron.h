@@ -15,7 +15,8 @@ struct mlayer {
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 };
 
-/* A model chunk: the layers of one virtual stage, with the embedding and the head where they are. */
+/* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
+ */
 struct chunk {
 	struct rank *rank;
 	int first, last;
@@ -39,15 +40,16 @@ struct shard {
 struct rank {
 	const struct shape *s;
 	int64_t stage;
-	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a micro-batch here, and outside tensor
-	 * parallel regions */
+	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a
+	 * micro-batch here, and outside tensor parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
-	int64_t microbatches; /* that are run: once the pipeline is full, more of them change nothing */
+	int64_t microbatches; /* that are run: once the pipeline is full, more of them change
+				 nothing */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
-	tensor tokens_total, dummy;
+	tensor dummy;  /* _dummy_overflow_buf */
 };
 
 /* A micro-batch between its forward and its backward pass. */

@@ -9,7 +9,8 @@ void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type
 		let(m, &r->global, make_as(m, TERM_ATTN_SCORES, n, type));
 }
 
-/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is gathered over sequence parallelism */
+/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is
+ * gathered over sequence parallelism */
 static void mlinear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -327,7 +328,8 @@ static tensor embed(struct machine *m, struct chunk *c, struct microbatch *b)
 	return x;
 }
 
-/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the gradient. */
+/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the
+ * gradient. */
 static void cross_entropy_backward(struct machine *m, struct node *n)
 {
 	(void)m;

@@ -5,8 +5,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* ---- parameters, in the order of model.parameters() ---- */
 
 static struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
@@ -81,7 +79,8 @@ static void declare_chunk(struct chunk *c)
 		c->head = c->tokens;
 }
 
-/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32 and then converted. */
+/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
+ * and then converted. */
 static void make_parameters(struct machine *m, struct chunk *c)
 {
 	for (int pass = 0; pass < 3; pass++)
@@ -90,8 +89,7 @@ static void make_parameters(struct machine *m, struct chunk *c)
 			enum dtype type = pass == 1 ? F32 : c->rank->s->weights;
 
 			if (c->on_host[i] == (pass > 0))
-				let(m, &p->value,
-				    make_as(m, p->role, p->value.n, type));
+				let(m, &p->value, make_as(m, p->role, p->value.n, type));
 		}
 	for (size_t i = 0; i < c->module.count; i++)
 		param_init(c->module.params[i]);
@@ -117,8 +115,8 @@ static int64_t least_multiple(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-/* Parameters in reverse order, each at a multiple of 64 elements, and the end at one of dp and 128, where the optimizer is
- * distributed. Shards are what of a parameter lies in this rank's part. */
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end at one of dp and 128,
+ * where the optimizer is distributed. Shards are what of a parameter lies in this rank's part. */
 static void lay_out(struct chunk *c)
 {
 	const struct shape *s = c->rank->s;
@@ -241,5 +239,4 @@ void rank_release(struct rank *r)
 	}
 	free(r->chunks);
 	free(r->shards);
-	(void)none;
 }

@@ -22,9 +22,9 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
 	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
-	s->learned_positions = !strcmp(VALUE_OR(c, position_embedding_type,
-						gpt ? "learned_absolute" : "rope"),
-				       "learned_absolute");
+	s->learned_positions =
+		!strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
+			"learned_absolute");
 	s->rope = !strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
 			  "rope");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
@@ -53,13 +53,13 @@ static void read_attention(struct shape *s, struct reader *r)
 static void read_widths(struct shape *s, struct reader *r)
 {
 	enum precision p = read_precision(r);
-	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED ||
-		   p == PRECISION_BF16_AUTOCAST;
+	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED || p == PRECISION_BF16_AUTOCAST;
 	enum dtype half = bf16 ? BF16 : F16;
 
 	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
-		refuse(r, CONFIG_precision, "fp32, fp16, bf16, or one of them mixed or autocast: "
-					    "fp8 is not modelled yet");
+		refuse(r, CONFIG_precision,
+		       "fp32, fp16, bf16, or one of them mixed or autocast: "
+		       "fp8 is not modelled yet");
 	s->sharded_compute = F32;
 	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
 	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
@@ -76,8 +76,8 @@ static void read_widths(struct shape *s, struct reader *r)
 	s->gradients = s->weights;
 	if (s->mixed && read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
 		s->gradients = F32;
-	s->grad_scaler = read_flag(r, CONFIG_grad_scaler,
-				   s->autocast == F16 && s->framework != NANOGPT);
+	s->grad_scaler =
+		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
 
 static void read_optimizer(struct shape *s, struct reader *r)
@@ -131,8 +131,8 @@ static void read_layout(struct shape *s, struct reader *r)
 
 int shape_read(struct shape *s, struct reader *r)
 {
-	static const enum framework kinds[] = { MEGATRON, NANOGPT, TRANSFORMERS, DEEPSPEED, TORCH,
-						TORCH };
+	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
+						DEEPSPEED, TORCH,   TORCH };
 
 	memset(s, 0, sizeof(*s));
 	s->config = r->c;
