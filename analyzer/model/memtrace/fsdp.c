@@ -156,6 +156,12 @@ void fsdp_root_after(struct machine *m, struct fsdp *f)
 	let(m, &f->last_gather, none);
 }
 
+void fsdp_start_backward(struct machine *m, struct fsdp *f)
+{
+	if (f->count > 1 && f->units[f->count - 1].count)
+		gather(m, &f->units[f->count - 2]);
+}
+
 void fsdp_finish(struct machine *m, struct fsdp *f)
 {
 	if (f->units[f->count - 1].count)

@@ -32,6 +32,8 @@ tensor fsdp_before(struct machine *m, struct unit *u, tensor x);
 tensor fsdp_after(struct machine *m, struct unit *u, tensor x);
 void fsdp_root_before(struct machine *m, struct fsdp *f);
 void fsdp_root_after(struct machine *m, struct fsdp *f);
+/* The root's hook on its output: the last block's weights are gathered ahead. */
+void fsdp_start_backward(struct machine *m, struct fsdp *f);
 /* At the end of the backward pass. */
 void fsdp_finish(struct machine *m, struct fsdp *f);
 void fsdp_zero_grad(struct machine *m, struct fsdp *f);

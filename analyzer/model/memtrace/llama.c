@@ -412,6 +412,8 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
+	if (s->zero == 3)
+		fsdp_start_backward(m, &g->fsdp);
 	backward_from(m, &tape, loss);
 	drop_tables(m, g); /* the checkpoints had them */
 	if (s->zero == 3)
