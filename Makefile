@@ -21,7 +21,7 @@ LINKSO  := -shared -Wl,-z,relro,-z,now
 
 PRELOAD_SRC  := $(wildcard preload/*.c)
 SIM_SRC      := $(filter-out preload/sim/nvml.c,$(wildcard preload/sim/*.c))
-ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c)
+ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c analyzer/*/*/*.c)
 UNIT_SRC     := $(wildcard tests/unit/test_*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
@@ -92,7 +92,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
+.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -113,6 +113,9 @@ test-gpu: all   ## the truth on a real GPU; without one it says that it was skip
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh
+
+accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
+	@python3 tests/accuracy.py --write
 
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh

@@ -8,17 +8,17 @@
  * leaves of them. */
 static const struct gpu {
 	const char *name, *device, *alias_of;
-	int gib;
+	int gib, major, minor, processors;
 } gpus[] = {
 #if __has_include("../../preload/sim/gpus.def")
 #define GPU(name, nominal, usable, major, minor, processors, device, ...) \
-	{ name, device, NULL, nominal },
-#define GPU_ALIAS(alias, name) { alias, NULL, name, 0 },
+	{ name, device, NULL, nominal, major, minor, processors },
+#define GPU_ALIAS(alias, name) { alias, NULL, name, 0, 0, 0, 0 },
 #include "../../preload/sim/gpus.def"
 #undef GPU
 #undef GPU_ALIAS
 #endif
-	{ NULL, NULL, NULL, 0 },
+	{ NULL, NULL, NULL, 0, 0, 0, 0 },
 };
 
 static const struct gpu *find(const char *name)
@@ -27,6 +27,17 @@ static const struct gpu *find(const char *name)
 		if (!strcasecmp(name, g->name) || (g->device && !strcasecmp(name, g->device)))
 			return g->alias_of ? find(g->alias_of) : g;
 	return NULL;
+}
+
+int device_compute(const char *gpu, int *capability, int *processors)
+{
+	const struct gpu *g = find(gpu);
+
+	if (!g)
+		return -1;
+	*capability = 10 * g->major + g->minor;
+	*processors = g->processors;
+	return 0;
 }
 
 wide device_memory(const struct config *c, struct err *e)

@@ -63,6 +63,30 @@ static void put_config(struct buf *out, const struct config *c)
 	buf_puts(out, "}");
 }
 
+/* What our own system says of a stage. */
+static void put_peak(struct buf *out, const struct estimate *e, const struct stage *s)
+{
+	if (!s->peak_phase)
+		return;
+	put_number(out, "steady_bytes", s->steady);
+	put_number(out, "peak_bytes", s->total);
+	put_word(out, "peak_phase", s->peak_phase);
+	put_number(out, "reserved_bytes", s->reserved);
+	put_number(out, "device_bytes", s->device);
+	put_key(out, "terms");
+	buf_puts(out, "[");
+	for (size_t i = 0; i < estimate_term_count(e); i++)
+		if (s->terms[i]) {
+			put_next(out);
+			buf_puts(out, "{");
+			put_word(out, "id", estimate_term(e, i)->id);
+			put_number(out, "bytes", s->terms[i]);
+			put_number(out, "steady_bytes", s->steady_terms[i]);
+			buf_puts(out, "}");
+		}
+	buf_puts(out, "]");
+}
+
 static void put_stages(struct buf *out, const struct estimate *e)
 {
 	put_key(out, "per_stage");
@@ -86,6 +110,7 @@ static void put_stages(struct buf *out, const struct estimate *e)
 		put_number(out, "model_states", s->model_states);
 		put_number(out, "activations", s->activations);
 		put_number(out, "total_bytes", s->total);
+		put_peak(out, e, s);
 		buf_puts(out, "}");
 	}
 	buf_puts(out, "]");
@@ -95,15 +120,15 @@ static void put_terms(struct buf *out, const struct estimate *e)
 {
 	put_key(out, "terms");
 	buf_puts(out, "[");
-	for (size_t i = 0; i < e->system->term_count; i++) {
-		const struct term *t = &e->system->terms[i];
+	for (size_t i = 0; i < estimate_term_count(e); i++) {
+		const struct term *t = estimate_term(e, i);
 
 		put_next(out);
 		buf_puts(out, "{");
 		put_word(out, "id", t->id);
 		put_word(out, "component", t->component);
 		put_word(out, "title", t->title);
-		put_number(out, "bytes", e->bytes[i]);
+		put_number(out, "bytes", estimate_bytes(e, i));
 		put_word(out, "formula", t->printed);
 		put_word(out, "source", t->source);
 		buf_puts(out, "}");

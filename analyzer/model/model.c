@@ -10,6 +10,7 @@ const struct system *const systems[] = {
 	&nanogpt,
 	&deepspeed_zero,
 	&llama_4d,
+	&memtrace,
 };
 const size_t system_count = ARRAY_SIZE(systems);
 
@@ -22,10 +23,7 @@ const struct system *system_find(const char *name, struct err *e)
 			return systems[i];
 	for (size_t i = 0; i < system_count; i++)
 		buf_addf(&list, "%s%s", i ? ", " : "", systems[i]->name);
-	if (!strcmp(name, "memtrace"))
-		err_set(e, "system memtrace is not in this version: there are %s", list.text);
-	else
-		err_set(e, "--system is \"%s\", expected one of %s", name, list.text);
+	err_set(e, "--system is \"%s\", expected one of %s", name, list.text);
 	buf_release(&list);
 	return NULL;
 }
@@ -43,9 +41,9 @@ wide estimate_component(const struct estimate *e, const char *component)
 {
 	wide sum = 0;
 
-	for (size_t i = 0; i < e->system->term_count; i++)
-		if (!strcmp(e->system->terms[i].component, component))
-			sum += e->bytes[i];
+	for (size_t i = 0; i < estimate_term_count(e); i++)
+		if (!strcmp(estimate_term(e, i)->component, component))
+			sum += estimate_bytes(e, i);
 	return sum;
 }
 
@@ -56,6 +54,8 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 	out->result_count = out->strategy_count = out->row_count = 0;
 	out->stages = NULL;
 	out->stage_count = 0;
+	out->made = NULL;
+	out->sizes = NULL;
 	out->notes = NULL;
 	out->note_count = out->note_room = 0;
 	out->system = system;
@@ -66,7 +66,7 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 		out->bytes[i] = system->terms[i].of(&out->dims);
 		out->total += out->bytes[i];
 	}
-	if (detail)
+	if (detail && system->add_results)
 		system->add_results(c, out);
 	return 0;
 }
@@ -80,12 +80,23 @@ wide estimate_most(const struct estimate *e)
 	return most;
 }
 
+void stages_release(struct stage *stages, size_t count)
+{
+	for (size_t i = 0; stages && i < count; i++) {
+		free(stages[i].terms);
+		free(stages[i].steady_terms);
+	}
+	free(stages);
+}
+
 void estimate_release(struct estimate *out)
 {
 	for (size_t i = 0; i < out->note_count; i++)
 		free(out->notes[i]);
 	free(out->notes);
-	free(out->stages);
+	stages_release(out->stages, out->stage_count);
+	free(out->made);
+	free(out->sizes);
 	memset(out, 0, sizeof(*out));
 }
 

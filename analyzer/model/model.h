@@ -58,12 +58,20 @@ struct option_row {
 struct stage {
 	wide layers, layers_of; /* layers / layers_of: the sources divide what does not divide */
 	wide in_flight, model_states, activations, total;
+	/* `memtrace` alone; peak_phase NULL: the source does not say */
+	wide steady, reserved, device;
+	const char *peak_phase;
+	wide *terms, *steady_terms; /* bytes of each term of the estimate */
 };
 
 struct estimate {
 	const struct system *system;
 	struct dims dims;
 	wide bytes[TERMS_MOST]; /* of the system's terms */
+	/* NULL: the terms are the system's own; else those of this job, each bytes in `sizes` */
+	struct term *made;
+	wide *sizes;
+	size_t made_count;
 	wide total;
 	/* What the source prints no formula for, though it has one for each part; NULL: it has one. */
 	const char *beyond;
@@ -88,13 +96,14 @@ struct system {
 	size_t term_count;
 	const struct symbol *symbols;
 	size_t symbol_count;
-	/* Configuration to letters; refuses what the source cannot express. */
+	/* Configuration to letters; refuses what the source cannot express. Makes the terms where the
+	 * system has none of its own. */
 	int (*read)(const struct config *c, struct estimate *out, struct err *e);
 	/* Results beyond the terms. */
 	void (*add_results)(const struct config *c, struct estimate *out);
 };
 
-extern const struct system training_memory_blog, nanogpt, deepspeed_zero, llama_4d;
+extern const struct system training_memory_blog, nanogpt, deepspeed_zero, llama_4d, memtrace;
 extern const struct system *const systems[];
 extern const size_t system_count;
 
@@ -111,6 +120,23 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 /* The largest stage's bytes. */
 wide estimate_most(const struct estimate *e);
 void estimate_release(struct estimate *out);
+void stages_release(struct stage *stages, size_t count);
+
+/* The terms of an estimate, and the bytes of each. */
+static inline size_t estimate_term_count(const struct estimate *e)
+{
+	return e->made ? e->made_count : e->system->term_count;
+}
+
+static inline const struct term *estimate_term(const struct estimate *e, size_t i)
+{
+	return e->made ? &e->made[i] : &e->system->terms[i];
+}
+
+static inline wide estimate_bytes(const struct estimate *e, size_t i)
+{
+	return e->made ? e->sizes[i] : e->bytes[i];
+}
 
 wide estimate_sum(const struct system *system, const struct dims *dims);
 /* The bytes of every term of one component, or of all that are in none of `components`. */
@@ -138,6 +164,8 @@ static inline wide largest(wide a, wide b)
 const char *wide_text(wide number, char *text);
 
 /* ---- the device ---- */
+/* Compute capability (90 is 9.0) and multiprocessors of the GPU of that name. -1: not known. */
+int device_compute(const char *gpu, int *capability, int *processors);
 enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
 /* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: it
  * is not known. */

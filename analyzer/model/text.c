@@ -141,21 +141,23 @@ static void put_columns(struct page *p, const struct answer *a)
 static void put_terms(struct page *p, const struct answer *a)
 {
 	const struct estimate *e = &a->estimates[0];
-	int width = cell_width(a, p->style);
+	int width = cell_width(a, p->style), label = 20;
 	char text[48];
 
+	for (size_t i = 0; i < estimate_term_count(e); i++)
+		label = (int)largest(label, (wide)strlen(estimate_term(e, i)->id) + 1);
 	page_paint(p, PAINT_BOLD, e->system->name);
-	buf_addf(p->out, "%*s\n", 20 + width - (int)strlen(e->system->name), unit(p->style));
-	for (size_t i = 0; i < e->system->term_count; i++) {
-		const struct term *t = &e->system->terms[i];
+	buf_addf(p->out, "%*s\n", label + width - (int)strlen(e->system->name), unit(p->style));
+	for (size_t i = 0; i < estimate_term_count(e); i++) {
+		const struct term *t = estimate_term(e, i);
 
-		if (!e->bytes[i])
+		if (!estimate_bytes(e, i))
 			continue;
-		buf_addf(p->out, "%-20s", t->id);
-		put_cell(p, width, PAINT_NONE, number(p->style, e->bytes[i], text));
+		buf_addf(p->out, "%-*s", label, t->id);
+		put_cell(p, width, PAINT_NONE, number(p->style, estimate_bytes(e, i), text));
 		buf_addf(p->out, "  %s\n", t->title);
 	}
-	buf_addf(p->out, "%-20s", "total");
+	buf_addf(p->out, "%-*s", label, "total");
 	put_cell(p, width, PAINT_BOLD, number(p->style, e->total, text));
 	if (a->memory) {
 		enum fit f = device_fit(e->total, a->memory);
@@ -190,12 +192,35 @@ static void put_results(struct page *p, const struct estimate *e)
 			 number(p->style, e->strategies[i].bytes, text), unit(p->style));
 }
 
+/* Our own system's. */
+static void put_peaks(struct page *p, const struct estimate *e)
+{
+	char text[48];
+
+	buf_puts(p->out,
+		 "\nstage   layers  in flight         steady           peak       reserved  peak in\n");
+	for (size_t i = 0; i < e->stage_count && i < STAGES_SHOWN; i++) {
+		const struct stage *s = &e->stages[i];
+
+		buf_addf(p->out, "%5zu %8.4g %10lld", i, (double)s->layers / (double)s->layers_of,
+			 (long long)s->in_flight);
+		put_cell(p, 15, PAINT_NONE, number(p->style, s->steady, text));
+		put_cell(p, 15, PAINT_NONE, number(p->style, s->total, text));
+		put_cell(p, 15, PAINT_NONE, number(p->style, s->reserved, text));
+		buf_addf(p->out, "  %s\n", s->peak_phase);
+	}
+}
+
 static void put_stages(struct page *p, const struct estimate *e)
 {
 	char text[48];
 
 	if (e->stage_count < 2)
 		return;
+	if (e->stages[0].peak_phase) {
+		put_peaks(p, e);
+		return;
+	}
 	buf_puts(p->out,
 		 "\nstage   layers  in flight         states    activations          total\n");
 	for (size_t i = 0; i < e->stage_count && i < STAGES_SHOWN; i++) {
@@ -273,7 +298,7 @@ static int uses(const char *formula, const char *letter)
 static void explain_term(struct page *p, const struct estimate *e, size_t i)
 {
 	const struct system *s = e->system;
-	const struct term *t = &s->terms[i];
+	const struct term *t = estimate_term(e, i);
 	struct buf line = { 0 };
 	char text[48];
 
@@ -285,8 +310,8 @@ static void explain_term(struct page *p, const struct estimate *e, size_t i)
 		if (uses(t->printed, s->symbols[j].letter))
 			buf_addf(p->out, "  %-5s = %-14s %s\n", s->symbols[j].letter,
 				 wide_text(e->dims.value[j], text), s->symbols[j].meaning);
-	buf_addf(&line, "%s bytes", wide_text(e->bytes[i], text));
-	snprintf(text, sizeof(text), " = %.2f GiB", (double)e->bytes[i] / (double)(1 << 30));
+	buf_addf(&line, "%s bytes", wide_text(estimate_bytes(e, i), text));
+	snprintf(text, sizeof(text), " = %.2f GiB", (double)estimate_bytes(e, i) / (double)(1 << 30));
 	buf_puts(&line, text);
 	page_field(p, "result", line.text, 0);
 	buf_release(&line);
@@ -303,8 +328,9 @@ int estimate_explain(const struct answer *a, const char *id, const struct style 
 		size_t n = strlen(s->name);
 		int own = !strncmp(id, s->name, n) && id[n] == '.';
 
-		for (size_t j = 0; j < s->term_count; j++) {
-			if (strcmp(own ? id + n + 1 : id, s->terms[j].id))
+		for (size_t j = 0; j < estimate_term_count(&a->estimates[i]); j++) {
+			if (strcmp(own ? id + n + 1 : id,
+				   estimate_term(&a->estimates[i], j)->id))
 				continue;
 			buf_puts(out, found++ ? "\n" : "");
 			explain_term(&p, &a->estimates[i], j);

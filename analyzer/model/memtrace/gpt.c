@@ -1,0 +1,344 @@
+/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
+ * that they stand for. */
+#include "model/memtrace/ddp.h"
+#include "model/memtrace/fsdp.h"
+#include "model/memtrace/ops.h"
+#include "model/memtrace/shape.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+struct norm {
+	struct param *weight, *bias;
+};
+
+struct layer {
+	struct gpt *model;
+	struct norm before_attention, before_mlp;
+	struct param *qkv, *qkv_bias, *proj, *proj_bias, *up, *up_bias, *down, *down_bias;
+	tensor mask;
+};
+
+struct gpt {
+	const struct shape *s;
+	struct module module;
+	struct layer *layers;
+	struct param *tokens, *positions;
+	struct norm last;
+	struct optimizer optimizer;
+	struct ddp ddp;
+	struct fsdp fsdp;
+	size_t *first; /* of each layer in the module, and of what is after them */
+};
+
+static const tensor none = { .at = NULL };
+
+/* ---- the forward pass ---- */
+
+static tensor normed(struct machine *m, struct gpt *g, struct norm *n, tensor x)
+{
+	return layer_norm(m, x, n->weight, n->bias, g->s->hidden);
+}
+
+/* a = softmax(mask(q k^T / sqrt(d))), y = dropout(a) v */
+static tensor eager(struct machine *m, struct gpt *g, tensor q, tensor k, tensor v, tensor *weights)
+{
+	const struct shape *s = g->s;
+	int64_t n = s->batch * s->heads * s->tokens * s->tokens;
+	tensor a, b, y;
+
+	m->as = TERM_ATTN_QKV;
+	a = contiguous(m, q);
+	b = contiguous(m, k);
+	m->as = TERM_ATTN_SCORES;
+	y = matmul(m, a, b, n);
+	drop(m, &a);
+	drop(m, &b);
+	a = scale(m, y);
+	drop(m, &y);
+	m->as = TERM_ATTN_SOFTMAX;
+	let(m, &a, masked_fill(m, a, s->tokens * s->tokens));
+	let(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
+	let(m, &a, dropout(m, a, s->attention_dropout));
+	b = m->autocast ? to(m, a, m->autocast) : hold(a);
+	m->as = TERM_ATTN_QKV;
+	k = contiguous(m, v);
+	m->as = TERM_ATTN_CONTEXT;
+	y = matmul(m, b, k, v.n);
+	drop(m, &k);
+	drop(m, &b);
+	*weights = a;
+	return y;
+}
+
+static tensor attention(struct machine *m, struct layer *l, tensor x)
+{
+	struct gpt *g = l->model;
+	const struct shape *s = g->s;
+	const int64_t each = x.n, sizes[3] = { each, each, each };
+	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
+					   s->attention_dropout };
+	tensor qkv, part[3], y, a = none, out;
+
+	m->as = TERM_ATTN_QKV;
+	qkv = linear(m, x, l->qkv, l->qkv_bias);
+	split(m, qkv, part, sizes, 3);
+	drop(m, &qkv);
+	m->as = TERM_ATTN_CONTEXT;
+	if (s->attention == EAGER) {
+		let(m, &part[0], copied_back(m, part[0]));
+		let(m, &part[2], copied_back(m, part[2]));
+		y = eager(m, g, part[0], part[1], part[2], &a);
+		let(m, &y, copied_back(m, y));
+		out = contiguous(m, y);
+	} else {
+		y = flash_attention(m, part[0], part[1], part[2], &flash);
+		out = hold(y);
+	}
+	m->as = TERM_ATTN_OUT;
+	let(m, &out, linear(m, out, l->proj, l->proj_bias));
+	let(m, &out, dropout(m, out, s->hidden_dropout));
+	for (int i = 0; i < 3; i++)
+		drop(m, &part[i]);
+	drop(m, &y);
+	drop(m, &a);
+	return out;
+}
+
+static tensor mlp(struct machine *m, struct layer *l, tensor x)
+{
+	tensor h, out;
+
+	m->as = TERM_MLP_NORM;
+	x = normed(m, l->model, &l->before_mlp, x);
+	m->as = TERM_MLP_HIDDEN;
+	h = linear(m, x, l->up, l->up_bias);
+	drop(m, &x);
+	let(m, &h, gelu(m, h));
+	m->as = TERM_MLP_OUT;
+	out = linear(m, h, l->down, l->down_bias);
+	drop(m, &h);
+	let(m, &out, dropout(m, out, l->model->s->hidden_dropout));
+	return out;
+}
+
+static tensor block(struct machine *m, void *context, tensor input)
+{
+	struct layer *l = context;
+	tensor x, part, out;
+
+	m->as = TERM_ATTN_NORM;
+	x = normed(m, l->model, &l->before_attention, input);
+	part = attention(m, l, x);
+	drop(m, &x);
+	x = add(m, input, part);
+	drop(m, &part);
+	part = mlp(m, l, x);
+	out = add(m, x, part);
+	drop(m, &part);
+	drop(m, &x);
+	return out;
+}
+
+static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
+{
+	int sharded = g->s->zero == 3;
+	tensor in = sharded ? fsdp_before(m, &g->fsdp.units[i], x) : hold(x), out;
+
+	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
+						: block(m, &g->layers[i], in);
+	drop(m, &in);
+	if (sharded)
+		let(m, &out, fsdp_after(m, &g->fsdp.units[i], out));
+	return out;
+}
+
+/* The logits go to *logits. */
+static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor targets,
+		      tensor *logits)
+{
+	const struct shape *s = g->s;
+	tensor x, places, positions, loss;
+
+	m->phase = FORWARD;
+	m->as = TERM_EMBEDDED;
+	x = embedding(m, tokens, g->tokens, s->hidden);
+	places = make(m, s->tokens, I64);
+	positions = embedding(m, places, g->positions, s->hidden);
+	drop(m, &places);
+	let(m, &x, add(m, x, positions));
+	drop(m, &positions);
+	let(m, &x, dropout(m, x, s->hidden_dropout));
+	for (int64_t i = 0; i < s->layers; i++)
+		let(m, &x, one_layer(m, g, i, x));
+	m->as = TERM_FINAL_NORM;
+	places = normed(m, g, &g->last, x);
+	m->as = TERM_LOGITS;
+	*logits = linear(m, places, g->tokens, NULL);
+	drop(m, &places);
+	m->phase = LOSS;
+	m->as = TERM_LOSS;
+	loss = cross_entropy(m, *logits, targets);
+	drop(m, &x);
+	return loss;
+}
+
+/* ---- the model ---- */
+
+static struct param *weight(struct machine *m, struct gpt *g, int64_t out, int64_t in,
+			    enum role term)
+{
+	return module_add(m, &g->module, out, in, F32, term);
+}
+
+static struct norm make_norm(struct machine *m, struct gpt *g)
+{
+	struct norm n = { weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS), NULL };
+
+	if (g->s->norm_bias)
+		n.bias = weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS);
+	return n;
+}
+
+static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum role term)
+{
+	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
+}
+
+static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
+{
+	const struct shape *s = g->s;
+	int64_t h = s->hidden;
+
+	l->model = g;
+	l->before_attention = make_norm(m, g);
+	l->qkv = weight(m, g, 3 * h, h, TERM_ATTENTION_WEIGHTS);
+	l->qkv_bias = bias(m, g, 3 * h, TERM_ATTENTION_WEIGHTS);
+	l->proj = weight(m, g, h, h, TERM_ATTENTION_WEIGHTS);
+	l->proj_bias = bias(m, g, h, TERM_ATTENTION_WEIGHTS);
+	if (s->mask_buffers) {
+		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, F32);
+
+		l->mask = make_as(m, TERM_BUFFERS, ones.n, F32);
+		drop(m, &ones);
+	}
+	l->before_mlp = make_norm(m, g);
+	l->up = weight(m, g, s->ffn, h, TERM_MLP_WEIGHTS);
+	l->up_bias = bias(m, g, s->ffn, TERM_MLP_WEIGHTS);
+	l->down = weight(m, g, h, s->ffn, TERM_MLP_WEIGHTS);
+	l->down_bias = bias(m, g, h, TERM_MLP_WEIGHTS);
+}
+
+/* The head's weight takes the place of the embedding's. */
+static void make_model(struct machine *m, struct gpt *g)
+{
+	const struct shape *s = g->s;
+	tensor head;
+
+	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
+	g->positions = weight(m, g, s->positions, s->hidden, TERM_POSITIONS);
+	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
+	g->first = xcalloc((size_t)s->layers + 1, sizeof(*g->first));
+	for (int64_t i = 0; i < s->layers; i++) {
+		g->first[i] = g->module.count;
+		make_layer(m, g, &g->layers[i]);
+	}
+	g->first[s->layers] = g->module.count;
+	g->last = make_norm(m, g);
+	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
+	let(m, &g->tokens->value, head);
+	param_init(g->tokens);
+	if (s->weights == F32)
+		return;
+	module_convert(m, &g->module, s->weights);
+	for (int64_t i = 0; i < s->layers && s->mask_buffers; i++)
+		let(m, &g->layers[i].mask,
+		    make_as(m, TERM_BUFFERS, g->layers[i].mask.n, s->weights));
+}
+
+/* ---- the training loop ---- */
+
+struct loop {
+	tensor tokens, targets, logits, loss;
+	struct scaler scaler;
+};
+
+static void train_step(struct machine *m, struct gpt *g, struct loop *l)
+{
+	const struct shape *s = g->s;
+	struct tape tape = { .last = NULL };
+	tensor logits = none, loss;
+
+	m->tape = &tape;
+	m->phase = FORWARD;
+	if (s->zero == 3)
+		fsdp_root_before(m, &g->fsdp);
+	else
+		ddp_forward(m, &g->ddp);
+	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	if (s->autocast)
+		begin_autocast(m, s->autocast);
+	loss = forward(m, g, l->tokens, l->targets, &logits);
+	end_autocast(m);
+	if (s->zero == 3)
+		fsdp_root_after(m, &g->fsdp);
+	if (!s->keep_logits)
+		drop(m, &logits);
+	let(m, &l->logits, logits);
+	let(m, &l->loss, loss);
+	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
+	if (s->zero == 3)
+		fsdp_start_backward(m, &g->fsdp);
+	backward_from(m, &tape, loss);
+	drop(m, &loss);
+	if (s->zero == 3)
+		fsdp_finish(m, &g->fsdp);
+	if (s->clip > 0)
+		clip_gradients(m, &g->module);
+	if (s->grad_scaler)
+		scaler_unscale(m, &l->scaler);
+	optimizer_step(m, &g->optimizer);
+	scaler_update(m, &l->scaler);
+	if (!s->keep_gradients)
+		zero_grad(m, &g->module);
+	if (s->zero == 3)
+		fsdp_zero_grad(m, &g->fsdp);
+	retag(m, l->logits, TERM_OLD_LOGITS);
+	machine_steady(m);
+}
+
+static void run(struct machine *m, const struct shape *s, int64_t stage)
+{
+	struct gpt g = { .s = s };
+	struct loop l = { .tokens = none };
+
+	(void)stage;
+	m->phase = INIT;
+	make_model(m, &g);
+	if (s->zero == 3)
+		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
+	else if (s->dp > 1)
+		ddp_wrap(m, &g.ddp, s, &g.module);
+	optimizer_init(&g.optimizer, s, &g.module);
+	for (m->step = 0; m->step < m->steps; m->step++)
+		train_step(m, &g, &l);
+	optimizer_release(&g.optimizer);
+	module_release(&g.module);
+	ddp_release(&g.ddp);
+	fsdp_release(&g.fsdp);
+	free(g.first);
+	free(g.layers);
+}
+
+static int check(const struct shape *s, struct reader *r)
+{
+	if (s->zero == 1 || s->zero == 2)
+		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
+	if (s->tp * s->pp * s->cp > 1)
+		refuse(r, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
+	return r->failed ? -1 : 0;
+}
+
+const struct family gpt_family = { "nanogpt", "nanoGPT's train.py", NANOGPT, check, run };

@@ -1,0 +1,475 @@
+/* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
+ * grouped heads, gated feed-forward. */
+#include "model/memtrace/ddp.h"
+#include "model/memtrace/fsdp.h"
+#include "model/memtrace/ops.h"
+#include "model/memtrace/shape.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+struct layer {
+	struct llama *model;
+	struct param *attention_norm, *mlp_norm, *q, *k, *v, *o, *bias[3], *gate, *up, *down;
+};
+
+struct llama {
+	const struct shape *s;
+	struct module module;
+	struct layer *layers;
+	struct param *tokens, *last, *head;
+	struct optimizer optimizer;
+	struct ddp ddp;
+	struct fsdp fsdp;
+	size_t *first; /* of each layer in the module, and of what is after them */
+	tensor mask, cos, sin, frequencies[2];
+};
+
+static const tensor none = { .at = NULL };
+
+/* ---- the forward pass ---- */
+
+/* LlamaRMSNorm.forward */
+static tensor normed(struct machine *m, struct llama *g, struct param *weight, tensor x)
+{
+	int64_t rows = x.n / g->s->hidden;
+	tensor precise = to(m, x, F32), variance, h, out;
+
+	h = square(m, precise);
+	variance = mean(m, h, rows);
+	drop(m, &h);
+	h = shift(m, variance);
+	let(m, &h, rsqrt(m, h));
+	let(m, &precise, mul(m, precise, h));
+	drop(m, &h);
+	h = to(m, precise, x.type);
+	out = mul(m, weight->value, h);
+	drop(m, &h);
+	drop(m, &precise);
+	drop(m, &variance);
+	return out;
+}
+
+/* (x * cos) + (rotate_half(x) * sin) */
+static tensor rotated(struct machine *m, struct llama *g, tensor x)
+{
+	tensor a, b, first, second;
+
+	a = mul(m, x, g->cos);
+	first = slice(m, x, x.n / 2);
+	second = slice(m, x, x.n / 2);
+	let(m, &second, scale(m, second));
+	b = cat(m, second, first);
+	drop(m, &second);
+	drop(m, &first);
+	first = mul(m, b, g->sin);
+	drop(m, &b);
+	b = add(m, a, first);
+	drop(m, &first);
+	drop(m, &a);
+	return b;
+}
+
+static tensor repeated(struct machine *m, struct llama *g, tensor x)
+{
+	const struct shape *s = g->s;
+
+	return s->groups == s->heads ? hold(x) : repeat(m, x, x.n / s->groups * s->heads);
+}
+
+/* torch.matmul's operand: cast into *cast, and copied where its heads do not lie one after the
+ * other. */
+static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repeated, tensor *cast)
+{
+	*cast = autocasted(m, x);
+	return is_repeated && g->s->groups != g->s->heads ? hold(*cast) : contiguous(m, *cast);
+}
+
+/* eager_attention_forward; the attention's weights go to *weights. */
+static tensor eager(struct machine *m, struct llama *g, tensor q, tensor k, tensor v,
+		    tensor *weights)
+{
+	const struct shape *s = g->s;
+	tensor keys, values, a, b, out, cast[2];
+
+	m->as = TERM_ATTN_QKV;
+	keys = repeated(m, g, k);
+	values = repeated(m, g, v);
+	a = operand(m, g, q, 0, &cast[0]);
+	b = operand(m, g, keys, 1, &cast[1]);
+	m->as = TERM_ATTN_SCORES;
+	out = matmul(m, a, b, s->batch * s->heads * s->tokens * s->tokens);
+	drop(m, &b);
+	drop(m, &a);
+	drop(m, &cast[1]);
+	drop(m, &cast[0]);
+	a = scale(m, out);
+	drop(m, &out);
+	let(m, &a, add(m, a, g->mask));
+	m->as = TERM_ATTN_SOFTMAX;
+	b = softmax(m, a, F32);
+	out = to(m, b, q.type);
+	drop(m, &b);
+	let(m, &a, out);
+	let(m, &a, dropout(m, a, s->attention_dropout));
+	b = autocasted(m, a);
+	m->as = TERM_ATTN_QKV;
+	let(m, weights, a);
+	a = operand(m, g, values, 1, &cast[0]);
+	m->as = TERM_ATTN_CONTEXT;
+	out = matmul(m, b, a, q.n);
+	drop(m, &a);
+	drop(m, &cast[0]);
+	drop(m, &b);
+	let(m, &out, copied_back(m, out));
+	let(m, &out, contiguous(m, out));
+	drop(m, &keys);
+	drop(m, &values);
+	return out;
+}
+
+static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tensor v)
+{
+	const struct shape *s = g->s;
+	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
+					   s->attention_dropout };
+	tensor keys, values, in[3], out;
+
+	m->as = TERM_ATTN_QKV;
+	keys = repeated(m, g, k);
+	values = repeated(m, g, v);
+	in[2] = autocasted(m, values);
+	in[1] = autocasted(m, keys);
+	in[0] = autocasted(m, q);
+	m->as = TERM_ATTN_CONTEXT;
+	out = g->mask.at ? masked_attention(m, in[0], in[1], in[2], &flash)
+			 : flash_attention(m, in[0], in[1], in[2], &flash);
+	for (int i = 0; i < 3; i++)
+		drop(m, &in[i]);
+	drop(m, &keys);
+	drop(m, &values);
+	return out;
+}
+
+static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *weights)
+{
+	struct llama *g = l->model;
+	tensor q, k, v, out, now;
+
+	m->as = TERM_ATTN_QKV;
+	q = linear(m, x, l->q, l->bias[0]);
+	let(m, &q, copied_back(m, q));
+	k = linear(m, x, l->k, l->bias[1]);
+	let(m, &k, copied_back(m, k));
+	v = linear(m, x, l->v, l->bias[2]);
+	let(m, &v, copied_back(m, v));
+	now = rotated(m, g, q);
+	out = rotated(m, g, k);
+	let(m, &q, now);
+	let(m, &k, out);
+	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, g, q, k, v);
+	m->as = TERM_ATTN_OUT;
+	let(m, &out, linear(m, out, l->o, NULL));
+	drop(m, &q);
+	drop(m, &k);
+	drop(m, &v);
+	return out;
+}
+
+static tensor mlp(struct machine *m, struct layer *l, tensor x)
+{
+	tensor gate, up, h, out;
+
+	m->as = TERM_MLP_HIDDEN;
+	gate = linear(m, x, l->gate, NULL);
+	h = silu(m, gate);
+	drop(m, &gate);
+	up = linear(m, x, l->up, NULL);
+	gate = mul(m, h, up);
+	drop(m, &h);
+	drop(m, &up);
+	m->as = TERM_MLP_OUT;
+	out = linear(m, gate, l->down, NULL);
+	drop(m, &gate);
+	return out;
+}
+
+static tensor block(struct machine *m, void *context, tensor input)
+{
+	struct layer *l = context;
+	tensor x, part, out, weights = none;
+
+	m->as = TERM_ATTN_NORM;
+	x = normed(m, l->model, l->attention_norm, input);
+	part = attention(m, l, x, &weights);
+	drop(m, &x);
+	x = add(m, input, part);
+	drop(m, &part);
+	m->as = TERM_MLP_NORM;
+	part = normed(m, l->model, l->mlp_norm, x);
+	let(m, &part, mlp(m, l, part));
+	out = add(m, x, part);
+	drop(m, &part);
+	drop(m, &x);
+	drop(m, &weights);
+	return out;
+}
+
+/* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
+ */
+static void make_mask(struct machine *m, struct llama *g, tensor like)
+{
+	const struct shape *s = g->s;
+	int64_t n = s->batch * s->tokens * s->tokens;
+	tensor causal, both;
+
+	if (s->attention != EAGER && !s->full_mask)
+		return;
+	m->as = TERM_ATTN_SOFTMAX;
+	causal = make(m, n, BOOL);
+	both = make(m, n, BOOL);
+	drop(m, &causal);
+	causal = make(m, n, BOOL);
+	g->mask = make(m, n, BOOL);
+	drop(m, &causal);
+	drop(m, &both);
+	if (s->attention == EAGER)
+		let(m, &g->mask, make(m, n, like.type));
+}
+
+/* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
+static void make_rotary(struct machine *m, struct llama *g, tensor like)
+{
+	int64_t n = g->s->tokens * g->s->head;
+	tensor frequencies, both, table, *out[2] = { &g->cos, &g->sin }, precise[2];
+
+	m->as = TERM_ROPE;
+	frequencies = make(m, n / 2, F32);
+	both = make(m, n, F32);
+	for (int i = 0; i < 2; i++) {
+		table = make(m, n, F32);
+		precise[i] = make(m, n, F32);
+		drop(m, &table);
+	}
+	for (int i = 0; i < 2; i++)
+		let(m, out[i], like.type == F32 ? hold(precise[i]) : make(m, n, like.type));
+	drop(m, &frequencies);
+	drop(m, &both);
+	drop(m, &precise[0]);
+	drop(m, &precise[1]);
+}
+
+static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
+{
+	int sharded = g->s->zero == 3;
+	tensor in = sharded ? fsdp_before(m, &g->fsdp.units[i], x) : hold(x), out;
+
+	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
+						: block(m, &g->layers[i], in);
+	drop(m, &in);
+	if (sharded)
+		let(m, &out, fsdp_after(m, &g->fsdp.units[i], out));
+	return out;
+}
+
+static void drop_tables(struct machine *m, struct llama *g)
+{
+	drop(m, &g->mask);
+	drop(m, &g->cos);
+	drop(m, &g->sin);
+}
+
+static tensor layers(struct machine *m, struct llama *g, tensor tokens)
+{
+	const struct shape *s = g->s;
+	tensor embedded, x, out;
+
+	m->as = TERM_EMBEDDED;
+	embedded = embedding(m, tokens, g->tokens, s->hidden);
+	make_mask(m, g, embedded);
+	make_rotary(m, g, embedded);
+	x = hold(embedded);
+	for (int64_t i = 0; i < s->layers; i++)
+		let(m, &x, one_layer(m, g, i, x));
+	m->as = TERM_FINAL_NORM;
+	out = normed(m, g, g->last, x);
+	drop(m, &x);
+	drop(m, &embedded);
+	if (s->recompute != RECOMPUTE_FULL)
+		drop_tables(m, g);
+	return out;
+}
+
+/* ForCausalLMLoss: the logits in fp32, the labels shifted by one. */
+static tensor loss_of(struct machine *m, tensor logits, tensor labels)
+{
+	tensor precise, padded, shifted, loss;
+
+	m->phase = LOSS;
+	m->as = TERM_LOSS;
+	precise = to(m, logits, F32);
+	padded = make_as(m, TERM_INPUTS, labels.n + 1, I64);
+	shifted = make_as(m, TERM_INPUTS, labels.n, I64);
+	loss = cross_entropy(m, precise, shifted);
+	drop(m, &precise);
+	drop(m, &padded);
+	drop(m, &shifted);
+	return loss;
+}
+
+/* ---- the model ---- */
+
+static struct param *weight(struct machine *m, struct llama *g, int64_t out, int64_t in,
+			    enum role term)
+{
+	return module_add(m, &g->module, out, in, F32, term);
+}
+
+static void make_attention(struct machine *m, struct llama *g, struct layer *l)
+{
+	const struct shape *s = g->s;
+	int64_t sizes[3] = { s->heads * s->head, s->groups * s->head, s->groups * s->head };
+	struct param **weights[3] = { &l->q, &l->k, &l->v };
+
+	for (int i = 0; i < 3; i++) {
+		*weights[i] = weight(m, g, sizes[i], s->hidden, TERM_ATTENTION_WEIGHTS);
+		if (s->qkv_bias)
+			l->bias[i] = weight(m, g, 1, sizes[i], TERM_ATTENTION_WEIGHTS);
+	}
+	l->o = weight(m, g, s->hidden, sizes[0], TERM_ATTENTION_WEIGHTS);
+}
+
+static void make_layer(struct machine *m, struct llama *g, struct layer *l)
+{
+	const struct shape *s = g->s;
+
+	l->model = g;
+	make_attention(m, g, l);
+	l->gate = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
+	l->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
+	l->down = weight(m, g, s->hidden, s->ffn, TERM_MLP_WEIGHTS);
+	l->attention_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
+	l->mlp_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
+}
+
+/* Made in fp32, then converted. */
+static void make_model(struct machine *m, struct llama *g)
+{
+	const struct shape *s = g->s;
+
+	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
+	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
+	g->first = xcalloc((size_t)s->layers + 1, sizeof(*g->first));
+	for (int64_t i = 0; i < s->layers; i++) {
+		g->first[i] = g->module.count;
+		make_layer(m, g, &g->layers[i]);
+	}
+	g->first[s->layers] = g->module.count;
+	g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
+	for (int i = 0; i < 2; i++)
+		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, F32);
+	g->head = s->untied ? weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
+	if (s->weights != F32) {
+		module_convert(m, &g->module, s->weights);
+		for (int i = 0; i < 2; i++)
+			let(m, &g->frequencies[i],
+			    make_as(m, TERM_BUFFERS, s->head / 2, s->weights));
+	}
+	allocator_empty_cache(m->allocator);
+}
+
+/* ---- the training loop ---- */
+
+struct loop {
+	tensor tokens, logits, loss;
+};
+
+static void train_step(struct machine *m, struct llama *g, struct loop *l)
+{
+	const struct shape *s = g->s;
+	struct tape tape = { .last = NULL };
+	tensor x, logits, loss;
+
+	m->tape = &tape;
+	m->phase = FORWARD;
+	if (s->zero == 3)
+		fsdp_root_before(m, &g->fsdp);
+	else
+		ddp_forward(m, &g->ddp);
+	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	if (s->autocast)
+		begin_autocast(m, s->autocast);
+	x = layers(m, g, l->tokens);
+	m->as = TERM_LOGITS;
+	logits = linear(m, x, g->head, NULL);
+	loss = loss_of(m, logits, l->tokens);
+	drop(m, &x);
+	end_autocast(m);
+	if (s->zero == 3)
+		fsdp_root_after(m, &g->fsdp);
+	if (!s->keep_logits)
+		drop(m, &logits);
+	let(m, &l->logits, logits);
+	let(m, &l->loss, loss);
+	if (s->zero == 3)
+		fsdp_start_backward(m, &g->fsdp);
+	backward_from(m, &tape, loss);
+	drop_tables(m, g); /* the checkpoints had them */
+	if (s->zero == 3)
+		fsdp_finish(m, &g->fsdp);
+	if (s->clip > 0)
+		clip_gradients(m, &g->module);
+	optimizer_step(m, &g->optimizer);
+	if (!s->keep_gradients)
+		zero_grad(m, &g->module);
+	if (s->zero == 3)
+		fsdp_zero_grad(m, &g->fsdp);
+	retag(m, l->logits, TERM_OLD_LOGITS);
+	machine_steady(m);
+}
+
+static void run(struct machine *m, const struct shape *s, int64_t stage)
+{
+	struct llama g = { .s = s };
+	struct loop l = { .tokens = none };
+
+	(void)stage;
+	m->phase = INIT;
+	make_model(m, &g);
+	if (s->zero == 3)
+		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
+	else if (s->dp > 1)
+		ddp_wrap(m, &g.ddp, s, &g.module);
+	optimizer_init(&g.optimizer, s, &g.module);
+	machine_forget_peak(m);
+	for (m->step = 0; m->step < m->steps; m->step++)
+		train_step(m, &g, &l);
+	optimizer_release(&g.optimizer);
+	module_release(&g.module);
+	ddp_release(&g.ddp);
+	fsdp_release(&g.fsdp);
+	free(g.first);
+	free(g.layers);
+}
+
+static int check(const struct shape *s, struct reader *r)
+{
+	if (s->zero == 1 || s->zero == 2)
+		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
+	if (s->tp * s->pp * s->cp > 1)
+		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
+	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))
+		estimate_note(
+			r->out,
+			"transformers looks at the positions on the device: where it cannot see "
+			"that a row is one sequence (packed data, a simulated device), every "
+			"layer keeps a mask of b s^2; packed_sequences=false is a job where it "
+			"can");
+	if (s->experts)
+		refuse(r, CONFIG_num_experts, "none: experts are not modelled yet");
+	return r->failed ? -1 : 0;
+}
+
+const struct family llama_family = { "llama", "transformers' modeling_llama.py", TRANSFORMERS,
+				     check, run };

@@ -1,0 +1,242 @@
+/* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
+#include "model/memtrace/megatron.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+static const tensor none = { .at = NULL };
+
+/* main_grad.add_(grad); grad = None */
+static void add_to_buffer(struct machine *m, struct param *p)
+{
+	drop(m, &p->grad);
+}
+
+/* ---- one micro-batch ---- */
+
+static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
+{
+	const struct shape *s = r->s;
+
+	b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
+	b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
+	b->positions = make_as(m, TERM_INPUTS, r->rows / s->batch, I64);
+	b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+}
+
+/* RotaryEmbedding.forward, cached for the length */
+static void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
+{
+	int64_t n = r->s->tokens * r->s->head;
+	tensor half;
+
+	if (!r->s->rope)
+		return;
+	half = make_as(m, TERM_ROPE, n / 2, F32);
+	b->rotary = make_as(m, TERM_ROPE, n, F32);
+	drop(m, &half);
+}
+
+/* Checkpointed layers keep them until their backward pass. */
+static void drop_tables(struct machine *m, struct microbatch *b)
+{
+	drop(m, &b->mask);
+	drop(m, &b->rotary);
+}
+
+static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct rank *r = c->rank;
+
+	m->phase = FORWARD;
+	m->tape = &b->tape;
+	if (!c->first) {
+		param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
+		b->input.in = 0;
+	}
+	load_batch(m, r, b);
+	load_rotary(m, r, b);
+	b->output = chunk_forward(m, c, b);
+	if (!c->last)
+		retag(m, b->output, TERM_PIPELINE);
+	drop(m, &b->tokens);
+	drop(m, &b->labels);
+	drop(m, &b->positions);
+	if (r->s->recompute != RECOMPUTE_FULL)
+		drop_tables(m, b);
+}
+
+/* The schedule's variables, which keep the last tensors until they are assigned again. */
+struct variables {
+	tensor output, output_gradient, input_gradient;
+};
+
+static void backward_step(struct machine *m, struct microbatch *b, struct variables *v)
+{
+	m->phase = BACKWARD;
+	m->as = TERM_PIPELINE;
+	let(m, &v->output_gradient, make(m, b->output.n, b->output.type));
+	let(m, &v->output, b->output);
+	backward(m, &b->tape, v->output, hold(v->output_gradient));
+	drop_tables(m, b);
+	drop(m, &b->input.value);
+	let(m, &v->input_gradient, b->input.grad);
+	b->input.grad.at = NULL;
+}
+
+static void drop_variables(struct machine *m, struct variables *v)
+{
+	drop(m, &v->output);
+	drop(m, &v->output_gradient);
+	drop(m, &v->input_gradient);
+}
+
+/* ---- schedules ---- */
+
+static void no_pipelining(struct machine *m, struct rank *r)
+{
+	struct variables v = { .output = none };
+	struct microbatch b;
+
+	for (int64_t i = 0; i < r->microbatches; i++) {
+		b = (struct microbatch){ .output = none };
+		forward_step(m, &r->chunks[0], &b);
+		backward_step(m, &b, &v);
+		drop_variables(m, &v);
+	}
+	m->in_flight = 1;
+}
+
+/* One forward, one backward: p - stage - 1 micro-batches ahead. */
+static void one_forward_one_backward(struct machine *m, struct rank *r)
+{
+	int64_t total = r->microbatches, ahead = r->s->pp - r->stage - 1, done = 0;
+	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
+	struct variables v = { .output = none };
+
+	if (ahead > total)
+		ahead = total;
+	for (int64_t i = 0; i < ahead; i++)
+		forward_step(m, &r->chunks[0], &b[i]);
+	for (int64_t i = ahead; i < total; i++) {
+		forward_step(m, &r->chunks[0], &b[i]);
+		let(m, &v.output, hold(b[i].output));
+		backward_step(m, &b[done++], &v);
+	}
+	while (done < total)
+		backward_step(m, &b[done++], &v);
+	drop_variables(m, &v);
+	m->in_flight = ahead + (ahead < total);
+	free(b);
+}
+
+/* Which chunk the i-th step of a rank works on: groups of p micro-batches through all chunks. */
+static int64_t chunk_of(const struct rank *r, int64_t i, int forward)
+{
+	int64_t within = i % (r->s->pp * r->s->vpp) / r->s->pp;
+
+	return forward ? within : r->s->vpp - 1 - within;
+}
+
+static int64_t microbatch_of(const struct rank *r, int64_t i)
+{
+	int64_t group = r->s->pp * r->s->vpp;
+
+	return i / group * r->s->pp + i % r->s->pp;
+}
+
+static void interleaved(struct machine *m, struct rank *r)
+{
+	const struct shape *s = r->s;
+	int64_t total = r->microbatches * s->vpp, ahead, done = 0;
+	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
+	struct variables v = { .output = none };
+
+	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->pp;
+	if (ahead > total || r->microbatches == s->pp)
+		ahead = total;
+	for (int64_t i = 0; i < total || done < total; i++) {
+		if (i < total) {
+			int64_t c = chunk_of(r, i, 1);
+
+			forward_step(m, &r->chunks[c],
+				     &b[c * r->microbatches + microbatch_of(r, i)]);
+		}
+		if (i >= ahead) {
+			int64_t c = chunk_of(r, done, 0);
+
+			backward_step(m, &b[c * r->microbatches + microbatch_of(r, done)], &v);
+			done++;
+		}
+	}
+	drop_variables(m, &v);
+	m->in_flight = ahead + (ahead < total);
+	free(b);
+}
+
+/* ---- the rank ---- */
+
+static void place(struct rank *r, const struct shape *s, int64_t stage)
+{
+	*r = (struct rank){ .s = s, .stage = stage };
+	r->heads = s->heads / s->tp;
+	r->groups = s->groups > s->tp ? s->groups / s->tp : 1;
+	r->ffn = s->ffn / s->tp;
+	r->vocab = s->vocab / s->tp;
+	r->rows = s->tokens / s->cp * s->batch;
+	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
+	r->microbatches = s->microbatches < 2 * s->pp ? s->microbatches : 2 * s->pp;
+	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
+	for (int64_t i = 0; i < s->vpp; i++)
+		r->chunks[i] = (struct chunk){ .rank = r,
+					       .first = stage == 0 && i == 0,
+					       .last = stage == s->pp - 1 && i == s->vpp - 1,
+					       .layer_count = s->layers / s->pp / s->vpp };
+}
+
+static void run(struct machine *m, const struct shape *s, int64_t stage)
+{
+	struct rank r;
+
+	place(&r, s, stage);
+	m->family = &r;
+	m->on_gradient = add_to_buffer;
+	m->phase = INIT;
+	rank_make(m, &r);
+	for (m->step = 0; m->step < m->steps; m->step++) {
+		if (s->vpp > 1)
+			interleaved(m, &r);
+		else if (s->pp > 1)
+			one_forward_one_backward(m, &r);
+		else
+			no_pipelining(m, &r);
+		rank_step(m, &r);
+		machine_steady(m);
+	}
+	rank_release(&r);
+}
+
+static int check(const struct shape *s, struct reader *r)
+{
+	if (s->attention != EAGER)
+		estimate_note(
+			r->out,
+			"Transformer Engine's layers are counted as Megatron's own with flash "
+			"attention");
+	if (s->cp > 1 && s->attention == EAGER)
+		refuse(r, CONFIG_context_parallel_size,
+		       "1: Megatron's own attention is not split over tokens");
+	if (s->experts)
+		refuse(r, CONFIG_num_experts, "none: Megatron's experts are not modelled yet");
+	if (s->zero > 1)
+		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
+	if (s->layers % (s->pp * s->vpp) || s->heads % s->tp || s->ffn % s->tp ||
+	    s->vocab % s->tp || s->tokens % s->cp)
+		refuse(r, CONFIG_tensor_model_parallel_size,
+		       "sizes that divide layers, heads, widths and tokens");
+	return r->failed ? -1 : 0;
+}
+
+const struct family megatron_family = { "megatron", "Megatron-core's local layers", MEGATRON, check,
+					run };

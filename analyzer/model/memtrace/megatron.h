@@ -1,0 +1,72 @@
+/* Megatron-core on one rank: its layers, its contiguous buffers, its schedules. */
+#ifndef MEMTRACE_MEGATRON_H
+#define MEMTRACE_MEGATRON_H
+
+#include "model/memtrace/ops.h"
+#include "model/memtrace/shape.h"
+
+struct norm_weights {
+	struct param *weight, *bias;
+};
+
+struct mlayer {
+	struct chunk *chunk;
+	struct norm_weights before_attention, before_mlp;
+	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
+};
+
+/* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
+ */
+struct chunk {
+	struct rank *rank;
+	int first, last;
+	int64_t layer_count;
+	struct mlayer *layers;
+	struct module module;
+	unsigned char *on_host; /* parameters that are made on the host, in fp32 */
+	struct param *tokens, *positions, *head;
+	struct norm_weights norm;
+	tensor weights, gradients; /* the contiguous buffers */
+	int64_t buffer_elements;
+};
+
+/* One shard of a parameter: its master copy and the optimizer's states. */
+struct shard {
+	int64_t n;
+	int decayed;
+	tensor master, gradient, first, second;
+};
+
+struct rank {
+	const struct shape *s;
+	int64_t stage;
+	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a
+	 * micro-batch here, and outside tensor parallel regions */
+	int64_t heads, groups, ffn, vocab, rows, local_rows;
+	int64_t microbatches; /* that are run: once the pipeline is full, more of them change
+				 nothing */
+	struct chunk *chunks;
+	struct shard *shards;
+	size_t shard_count, shard_room;
+	tensor global; /* Megatron's GlobalMemoryBuffer */
+	tensor dummy;  /* _dummy_overflow_buf */
+};
+
+/* A micro-batch between its forward and its backward pass. */
+struct microbatch {
+	struct tape tape;
+	struct param input; /* received from the stage before */
+	tensor tokens, labels, positions, mask, output, rotary;
+};
+
+/* megatron_layers.c: the forward pass of a chunk; `input` is none on the first stage. */
+tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
+/* get_global_memory_buffer().get_tensor(n) */
+void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
+
+/* megatron_states.c: parameters, buffers, optimizer. */
+void rank_make(struct machine *m, struct rank *r);
+void rank_step(struct machine *m, struct rank *r);
+void rank_release(struct rank *r);
+
+#endif

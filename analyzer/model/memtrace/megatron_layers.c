@@ -1,0 +1,405 @@
+/* The local (not Transformer Engine) layers of Megatron-core, forward. */
+#include "model/memtrace/megatron.h"
+
+static const tensor none = { .at = NULL };
+
+void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type)
+{
+	if (!r->global.at || r->global.n < n)
+		let(m, &r->global, make_as(m, TERM_ATTN_SCORES, n, type));
+}
+
+/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is
+ * gathered over sequence parallelism */
+static void mlinear_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+	struct rank *r = m->family;
+	int64_t t = n->sizes[3];
+	tensor whole;
+
+	if (t > 1)
+		global_buffer(m, r, n->sizes[0] * t, type);
+	if (n->edge[0]) {
+		n->out[0] = gemm(m, n->sizes[0] * t, type);
+		n->out[0].view = 1;
+	}
+	if (t > 1) {
+		whole = n->out[0];
+		n->out[0] = make_as(m, TERM_COLLECTIVE, n->sizes[0], type);
+	}
+	n->out[1] = gemm(m, n->sizes[1], type);
+	if (n->edge[2])
+		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
+	if (t > 1)
+		drop(m, &whole);
+}
+
+/* The bias is added here unless it is skipped (NULL). */
+static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+		      struct param *bias, int gathers)
+{
+	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
+	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
+	struct node *n;
+
+	if (t > 1)
+		global_buffer(m, r, x.n * t, x.type);
+	n = record(m, mlinear_backward, in, 3);
+	if (n) {
+		n->sizes[0] = x.n;
+		n->sizes[1] = weight->value.n;
+		n->sizes[2] = bias ? bias->value.n : 0;
+		n->sizes[3] = t;
+	}
+	save(m, n, x);
+	save(m, n, weight->value);
+	out = gemm(m, x.n * t / weight->in * (weight->value.n / weight->in), x.type);
+	if (bias) {
+		sum = make(m, out.n, out.type);
+		drop(m, &out);
+		out = sum;
+	}
+	return result(out, n, 0);
+}
+
+/* Reduces a row-parallel product: in place, or scattered over sequence parallelism. */
+static void gather_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make_as(m, TERM_COLLECTIVE, n->in[0].n * n->sizes[0], n->in[0].type);
+}
+
+static tensor reduced(struct machine *m, struct rank *r, tensor x)
+{
+	struct node *n;
+
+	if (!r->s->sequence_parallel)
+		return hold(x);
+	n = record(m, gather_backward, &x, 1);
+	if (n)
+		n->sizes[0] = r->s->tp;
+	return result(make(m, x.n / r->s->tp, x.type), n, 0);
+}
+
+static tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x)
+{
+	if (r->s->rms_norm)
+		return fused_rms_norm(m, x, w->weight, r->s->hidden);
+	return layer_norm(m, x, w->weight, w->bias, r->s->hidden);
+}
+
+/* torch.baddbmm(buffer, q, k^T, beta=0, alpha=scale): the gradients are scaled by copies. */
+static void scores_backward(struct machine *m, struct node *n)
+{
+	for (int i = 1; i >= 0; i--) {
+		tensor product = gemm(m, n->sizes[i], n->in[0].type);
+
+		n->out[i] = make(m, product.n, product.type);
+		drop(m, &product);
+	}
+}
+
+static tensor scores(struct machine *m, struct rank *r, tensor q, tensor k)
+{
+	tensor in[2] = { q, k };
+	int64_t n = r->s->batch * r->heads * r->s->tokens * r->s->tokens;
+	struct node *node;
+
+	global_buffer(m, r, n, q.type);
+	node = record(m, scores_backward, in, 2);
+	if (node) {
+		node->sizes[0] = q.n;
+		node->sizes[1] = k.n;
+	}
+	save(m, node, q);
+	save(m, node, k);
+	return result(gemm(m, n, q.type), node, 0);
+}
+
+/* Flash attention has no mask and no repeated heads. */
+static tensor flash(struct machine *m, struct rank *r, const tensor *in)
+{
+	const struct shape *s = r->s;
+	const struct flash_shape shape = { s->batch, r->heads, s->tokens / s->cp, s->head,
+					   s->attention_dropout };
+
+	m->as = TERM_ATTN_CONTEXT;
+	return flash_attention(m, in[0], in[1], in[2], &shape);
+}
+
+/* DotProductAttention.forward, with forward_torch_softmax. `in`: q, k, v, the mask */
+static tensor core_attention(struct machine *m, void *context, const tensor *in)
+{
+	struct rank *r = *(struct rank **)context;
+	tensor raw, a, b, k, v, out;
+
+	if (r->s->attention != EAGER)
+		return flash(m, r, in);
+	k = hold(in[1]);
+	v = hold(in[2]);
+	m->as = TERM_ATTN_QKV;
+	if (r->heads != r->groups) {
+		let(m, &k, repeat(m, k, in[0].n));
+		let(m, &v, repeat(m, v, in[0].n));
+	}
+	m->as = TERM_ATTN_SCORES;
+	raw = scores(m, r, in[0], k);
+	m->as = TERM_ATTN_SOFTMAX;
+	a = to(m, raw, F32);
+	let(m, &a, masked_in_place(m, a, in[3]));
+	b = softmax(m, a, F32);
+	let(m, &a, to(m, b, raw.type));
+	drop(m, &b);
+	let(m, &a, dropout(m, a, r->s->attention_dropout));
+	m->as = TERM_ATTN_CONTEXT;
+	out = matmul(m, a, v, in[0].n);
+	let(m, &out, contiguous(m, out));
+	drop(m, &raw);
+	drop(m, &a);
+	drop(m, &k);
+	drop(m, &v);
+	return out;
+}
+
+/* cos or sin of the positions in fp32, then in the heads' type */
+static tensor table(struct machine *m, tensor frequencies, enum dtype type)
+{
+	tensor first = make(m, frequencies.n, F32), scaled = make(m, frequencies.n, F32), out;
+
+	drop(m, &first);
+	out = type == F32 ? hold(scaled) : make(m, frequencies.n, type);
+	drop(m, &scaled);
+	return out;
+}
+
+/* _apply_rotary_pos_emb_bshd: (t * cos) + (rotate_half(t) * sin), then a copy */
+static tensor rotated(struct machine *m, tensor x, tensor frequencies)
+{
+	const int64_t halves[2] = { x.n / 2, x.n / 2 };
+	tensor cosine = table(m, frequencies, x.type), sine = table(m, frequencies, x.type);
+	tensor a = mul(m, x, cosine), b, half[2];
+
+	split(m, x, half, halves, 2);
+	let(m, &half[1], scale(m, half[1]));
+	b = cat(m, half[1], half[0]);
+	drop(m, &half[1]);
+	drop(m, &half[0]);
+	let(m, &b, mul(m, b, sine));
+	half[0] = add(m, a, b);
+	drop(m, &b);
+	drop(m, &a);
+	a = contiguous(m, half[0]);
+	drop(m, &half[0]);
+	drop(m, &sine);
+	drop(m, &cosine);
+	return a;
+}
+
+static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x)
+{
+	struct rank *r = l->chunk->rank;
+	const struct shape *s = r->s;
+	int64_t each = r->rows * s->head, sizes[3];
+	tensor qkv, part[3], in[4], out;
+
+	sizes[0] = each * r->heads;
+	sizes[1] = sizes[2] = each * r->groups;
+	m->as = TERM_ATTN_QKV;
+	qkv = mlinear(m, r, x, l->qkv, l->qkv_bias, 1);
+	split(m, qkv, part, sizes, 3);
+	drop(m, &qkv);
+	if (r->heads != r->groups)
+		let(m, &part[0], contiguous(m, part[0]));
+	for (int i = 0; i < 2; i++)
+		in[i] = s->rope ? rotated(m, part[i], b->rotary) : hold(part[i]);
+	in[2] = part[2];
+	in[3] = b->mask;
+	out = s->recompute == RECOMPUTE_SELECTIVE
+		      ? checkpoint_reentrant(m, core_attention, &r, sizeof(struct rank *), in, 4)
+		      : core_attention(m, &r, in);
+	m->as = TERM_ATTN_OUT;
+	let(m, &out, mlinear(m, r, out, l->proj, NULL, 0));
+	let(m, &out, reduced(m, r, out));
+	for (int i = 0; i < 2; i++)
+		drop(m, &in[i]);
+	for (int i = 0; i < 3; i++)
+		drop(m, &part[i]);
+	return out;
+}
+
+/* bias_dropout_add: residual + dropout(x + bias) */
+static tensor bias_dropout_add(struct machine *m, struct rank *r, tensor x, struct param *bias,
+			       tensor residual)
+{
+	tensor sum = bias ? add(m, x, bias->value) : hold(x), out;
+
+	let(m, &sum, dropout(m, sum, r->s->hidden_dropout));
+	out = add(m, residual, sum);
+	drop(m, &sum);
+	return out;
+}
+
+static tensor mlp(struct machine *m, struct mlayer *l, tensor x)
+{
+	struct rank *r = l->chunk->rank;
+	int64_t sizes[2];
+	tensor h, part[2], out;
+
+	m->as = TERM_MLP_HIDDEN;
+	h = mlinear(m, r, x, l->up, NULL, 1);
+	if (l->up_bias)
+		let(m, &h, add(m, h, l->up_bias->value));
+	if (r->s->gated) {
+		sizes[0] = sizes[1] = h.n / 2;
+		split(m, h, part, sizes, 2);
+		drop(m, &h);
+		h = silu(m, part[0]);
+		let(m, &part[1], shift(m, part[1]));
+		let(m, &h, mul(m, h, part[1]));
+		drop(m, &part[0]);
+		drop(m, &part[1]);
+	} else {
+		let(m, &h, gelu(m, h));
+	}
+	m->as = TERM_MLP_OUT;
+	out = mlinear(m, r, h, l->down, NULL, 0);
+	drop(m, &h);
+	let(m, &out, reduced(m, r, out));
+	return out;
+}
+
+struct layer_call {
+	struct mlayer *layer;
+	struct microbatch *batch;
+};
+
+static tensor layer(struct machine *m, void *context, const tensor *in)
+{
+	struct layer_call *c = context;
+	struct mlayer *l = c->layer;
+	struct rank *r = l->chunk->rank;
+	tensor x, part, out;
+
+	m->as = TERM_ATTN_NORM;
+	x = normed(m, r, &l->before_attention, in[0]);
+	part = attention(m, l, c->batch, x);
+	drop(m, &x);
+	m->as = TERM_ATTN_OUT;
+	out = bias_dropout_add(m, r, part, l->proj_bias, in[0]);
+	drop(m, &part);
+	m->as = TERM_MLP_NORM;
+	x = normed(m, r, &l->before_mlp, out);
+	part = mlp(m, l, x);
+	drop(m, &x);
+	m->as = TERM_MLP_OUT;
+	let(m, &out, bias_dropout_add(m, r, part, l->down_bias, out));
+	drop(m, &part);
+	return out;
+}
+
+/* scatter_to_sequence_parallel_region, and a clone of the part */
+static tensor scattered(struct machine *m, tensor x, int64_t t)
+{
+	struct node *n = record(m, gather_backward, &x, 1);
+
+	if (n)
+		n->sizes[0] = t;
+	return result(make(m, x.n / t, x.type), n, 0);
+}
+
+static tensor embed(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	tensor x, positions;
+
+	m->as = TERM_EMBEDDED;
+	x = embedding(m, b->tokens, c->tokens, s->hidden);
+	if (c->positions) {
+		positions = embedding(m, b->positions, c->positions, s->hidden);
+		let(m, &x, add(m, x, positions));
+		drop(m, &positions);
+	}
+	if (s->batch > 1)
+		let(m, &x, contiguous(m, x));
+	if (s->sequence_parallel)
+		let(m, &x, scattered(m, x, s->tp));
+	let(m, &x, dropout(m, x, s->hidden_dropout));
+	return x;
+}
+
+/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the
+ * gradient. */
+static void cross_entropy_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	n->out[0] = hold(n->saved[0]);
+}
+
+static tensor parallel_cross_entropy(struct machine *m, struct rank *r, tensor logits)
+{
+	tensor precise = to(m, logits, F32), mask, target, out, small;
+	struct node *n = record(m, cross_entropy_backward, &precise, 1);
+
+	small = make(m, r->rows, F32);
+	mask = make(m, r->rows, BOOL);
+	target = make(m, r->rows, I64);
+	drop(m, &small);
+	out = make(m, r->rows, F32);
+	save(m, n, precise);
+	save(m, n, mask);
+	save(m, n, target);
+	drop(m, &mask);
+	drop(m, &target);
+	drop(m, &precise);
+	return result(out, n, 0);
+}
+
+static void mean_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+}
+
+static tensor loss(struct machine *m, struct chunk *c, tensor x)
+{
+	struct rank *r = c->rank;
+	tensor logits, out, all;
+	struct node *n;
+
+	m->as = TERM_FINAL_NORM;
+	x = normed(m, r, &c->norm, x);
+	m->as = TERM_LOGITS;
+	logits = mlinear(m, r, x, c->head, NULL, 1);
+	drop(m, &x);
+	m->phase = LOSS;
+	m->as = TERM_LOSS;
+	all = parallel_cross_entropy(m, r, logits);
+	drop(m, &logits);
+	n = record(m, mean_backward, &all, 1);
+	if (n)
+		n->sizes[0] = all.n;
+	out = result(make(m, 1, F32), n, 0);
+	drop(m, &all);
+	return out;
+}
+
+tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct layer_call call = { NULL, b };
+	const struct shape *s = c->rank->s;
+	tensor x, out;
+
+	x = c->first ? embed(m, c, b) : hold(b->input.value);
+	for (int64_t i = 0; i < c->layer_count; i++) {
+		call.layer = &c->layers[i];
+		out = s->recompute == RECOMPUTE_FULL
+			      ? checkpoint_reentrant(m, layer, &call, sizeof(call), &x, 1)
+			      : layer(m, &call, &x);
+		let(m, &x, out);
+	}
+	if (!c->last)
+		return x;
+	out = loss(m, c, x);
+	drop(m, &x);
+	return out;
+}

@@ -1,0 +1,242 @@
+/* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
+#include "model/memtrace/megatron.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+/* ---- parameters, in the order of model.parameters() ---- */
+
+static struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
+{
+	struct param *p = xcalloc(1, sizeof(*p));
+	size_t room = c->module.room;
+
+	p->in = in;
+	p->role = role;
+	p->value.n = out * in;
+	c->module.params =
+		grow(c->module.params, c->module.count, &c->module.room, sizeof(*c->module.params));
+	c->on_host = grow(c->on_host, c->module.count, &room, sizeof(*c->on_host));
+	c->on_host[c->module.count] = (unsigned char)on_host;
+	c->module.params[c->module.count++] = p;
+	return p;
+}
+
+static struct norm_weights declare_norm(struct chunk *c)
+{
+	const struct shape *s = c->rank->s;
+	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1), NULL };
+
+	if (s->norm_bias)
+		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1);
+	return n;
+}
+
+static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
+{
+	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
+}
+
+static void declare_layer(struct chunk *c, struct mlayer *l)
+{
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	int64_t qkv = (r->heads + 2 * r->groups) * s->head, up = r->ffn * (s->gated ? 2 : 1);
+
+	l->chunk = c;
+	l->before_attention = declare_norm(c);
+	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
+	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
+	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
+	l->qkv_bias = s->qkv_bias ? declare(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
+	l->before_mlp = declare_norm(c);
+	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
+	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
+	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
+	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
+}
+
+static void declare_chunk(struct chunk *c)
+{
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+
+	if (c->first) {
+		c->tokens = declare(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
+		if (s->learned_positions)
+			c->positions = declare(c, TERM_POSITIONS, s->positions, s->hidden, 1);
+	}
+	c->layers = xcalloc((size_t)c->layer_count, sizeof(*c->layers));
+	for (int64_t i = 0; i < c->layer_count; i++)
+		declare_layer(c, &c->layers[i]);
+	if (!c->last)
+		return;
+	c->norm = declare_norm(c);
+	if (s->untied || !c->first)
+		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
+	else
+		c->head = c->tokens;
+}
+
+/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
+ * and then converted. */
+static void make_parameters(struct machine *m, struct chunk *c)
+{
+	for (int pass = 0; pass < 3; pass++)
+		for (size_t i = 0; i < c->module.count; i++) {
+			struct param *p = c->module.params[i];
+			enum dtype type = pass == 1 ? F32 : c->rank->s->weights;
+
+			if (c->on_host[i] == (pass > 0))
+				let(m, &p->value, make_as(m, p->role, p->value.n, type));
+		}
+	for (size_t i = 0; i < c->module.count; i++)
+		param_init(c->module.params[i]);
+}
+
+/* ---- param_and_grad_buffer.py ---- */
+
+static int64_t aligned(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static int64_t least_multiple(int64_t a, int64_t b)
+{
+	int64_t x = a, y = b;
+
+	while (y) {
+		int64_t rest = x % y;
+
+		x = y;
+		y = rest;
+	}
+	return a / x * b;
+}
+
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end at one of dp and 128,
+ * where the optimizer is distributed. Shards are what of a parameter lies in this rank's part. */
+static void lay_out(struct chunk *c)
+{
+	const struct shape *s = c->rank->s;
+	int64_t at = 0;
+
+	for (size_t i = c->module.count; i-- > 0;)
+		at = (s->zero ? aligned(at, 64) : at) + c->module.params[i]->value.n;
+	c->buffer_elements = s->zero ? aligned(at, least_multiple(s->dp * s->cp, 128)) : at;
+}
+
+static void make_buffers(struct machine *m, struct chunk *c)
+{
+	const struct shape *s = c->rank->s;
+
+	lay_out(c);
+	if (s->zero)
+		c->weights = make_as(m, TERM_FLAT_WEIGHTS, c->buffer_elements, s->weights);
+	c->gradients = make_as(m, TERM_GRADIENT_BUFFER, c->buffer_elements, s->gradients);
+	for (size_t i = c->module.count; s->zero && i-- > 0;) {
+		struct param *p = c->module.params[i];
+		int64_t n = p->value.n;
+
+		let(m, &p->value, hold(c->weights));
+		p->value.n = n;
+		param_init(p);
+	}
+}
+
+/* ---- the optimizer ---- */
+
+static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
+{
+	struct shard *sh;
+	tensor copy;
+
+	if (n <= 0)
+		return;
+	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
+	sh = &r->shards[r->shard_count++];
+	*sh = (struct shard){ .n = n, .decayed = decayed };
+	if (r->s->weights == F32)
+		return;
+	copy = make_as(m, TERM_MASTER, n, r->s->weights);
+	sh->master = make_as(m, TERM_MASTER, n, F32);
+	drop(m, &copy);
+}
+
+/* Those with weight decay first: matrices; then vectors. */
+static void make_shards(struct machine *m, struct chunk *c, int decayed)
+{
+	const struct shape *s = c->rank->s;
+	int64_t ranks = s->zero ? s->dp * s->cp : 1, at = 0, share = c->buffer_elements / ranks;
+
+	for (size_t i = c->module.count; i-- > 0;) {
+		const struct param *p = c->module.params[i];
+		int64_t end;
+
+		at = s->zero ? aligned(at, 64) : at;
+		end = at + p->value.n;
+		if ((p->in > 1 && p->value.n > p->in) == decayed)
+			add_shard(m, c->rank, s->zero && end > share ? share - at : p->value.n,
+				  decayed);
+		at = end;
+	}
+}
+
+void rank_make(struct machine *m, struct rank *r)
+{
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		declare_chunk(&r->chunks[i]);
+		make_parameters(m, &r->chunks[i]);
+	}
+	for (int64_t i = 0; i < r->s->vpp; i++)
+		make_buffers(m, &r->chunks[i]);
+	r->dummy = make_as(m, TERM_OTHER, 1, I32);
+	for (int decayed = 1; decayed >= 0; decayed--)
+		for (int64_t i = 0; i < r->s->vpp; i++)
+			make_shards(m, &r->chunks[i], decayed);
+}
+
+/* torch.optim.Adam's foreach step over one group. */
+static void step_group(struct machine *m, struct rank *r, int decayed)
+{
+	tensor *roots = xcalloc(r->shard_count, sizeof(*roots));
+
+	for (size_t i = 0; i < r->shard_count; i++) {
+		struct shard *sh = &r->shards[i];
+
+		if (sh->decayed != decayed || sh->first.at)
+			continue;
+		sh->first = make_as(m, TERM_MOMENT1, sh->n, F32);
+		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
+	}
+	for (size_t i = 0; i < r->shard_count; i++)
+		if (r->shards[i].decayed == decayed)
+			roots[i] = make_as(m, TERM_STEP, r->shards[i].n, F32);
+	for (size_t i = r->shard_count; i-- > 0;)
+		drop(m, &roots[i]);
+	free(roots);
+}
+
+void rank_step(struct machine *m, struct rank *r)
+{
+	m->phase = OPTIMIZER;
+	/* fp32 gradients are the buffer's own, others are copied */
+	for (size_t i = 0; r->s->gradients != F32 && i < r->shard_count; i++)
+		r->shards[i].gradient = make_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
+	step_group(m, r, 1);
+	step_group(m, r, 0);
+	for (size_t i = 0; i < r->shard_count; i++)
+		drop(m, &r->shards[i].gradient);
+}
+
+void rank_release(struct rank *r)
+{
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		module_release(&r->chunks[i].module);
+		free(r->chunks[i].on_host);
+		free(r->chunks[i].layers);
+	}
+	free(r->chunks);
+	free(r->shards);
+}

@@ -1,0 +1,206 @@
+/* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
+ * worst one is the answer. */
+#include "model/memtrace/memtrace.h"
+#include "model/memtrace/shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+
+const struct role_row role_rows[TERMS] = {
+#define TERM(name, id, component, title, formula, source) { id, component, title, formula, source },
+#include "model/memtrace/terms.def"
+#undef TERM
+};
+
+static const struct symbol symbols[] = {
+	{ "L", "layers" },
+	{ "h", "hidden size" },
+	{ "a", "attention heads" },
+	{ "k", "key/value heads" },
+	{ "d", "width of a head" },
+	{ "f", "width of the feed-forward network" },
+	{ "v", "rows of the embedding" },
+	{ "s", "sequence length" },
+	{ "b", "micro-batch size" },
+	{ "t", "tensor-parallel size" },
+	{ "p", "pipeline stages" },
+	{ "m", "micro-batches of a step" },
+};
+
+const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family,
+					  &mlp_family };
+const size_t family_count = ARRAY_SIZE(families);
+
+static const struct family *find_family(const struct shape *s, struct reader *r)
+{
+	for (size_t i = 0; i < family_count; i++)
+		if (families[i]->framework == s->framework)
+			return families[i];
+	refuse(r, CONFIG_framework, "nanogpt or transformers: the others are not modelled yet");
+	return NULL;
+}
+
+static void set_symbols(struct estimate *out, const struct shape *s)
+{
+	const int64_t values[ARRAY_SIZE(symbols)] = { s->layers, s->hidden, s->heads,
+						      s->groups, s->head,   s->ffn,
+						      s->vocab,  s->tokens, s->batch,
+						      s->tp,     s->pp,     s->microbatches };
+
+	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++)
+		out->dims.value[i] = values[i];
+}
+
+static wide states(const struct snapshot *steady)
+{
+	wide sum = 0;
+
+	for (int t = 0; t < TERMS; t++)
+		if (!strcmp(role_rows[t].component, "parameters") ||
+		    !strcmp(role_rows[t].component, "gradients") ||
+		    !strcmp(role_rows[t].component, "optimizer_states"))
+			sum += steady->bytes[t];
+	return sum;
+}
+
+static void add_stage(struct estimate *out, const struct shape *s, struct machine *m)
+{
+	struct stage *to = &out->stages[out->stage_count++];
+	const struct allocator_totals *totals = allocator_totals(m->allocator);
+
+	to->layers = s->layers;
+	to->layers_of = s->pp;
+	to->in_flight = m->in_flight;
+	to->total = m->peak.allocated;
+	to->steady = m->steady.allocated;
+	to->reserved = totals->peak_reserved;
+	to->device = to->reserved + m->constants.context;
+	to->peak_phase = phase_title(m->peak.phase);
+	to->model_states = states(&m->steady);
+	to->activations = to->total - to->model_states;
+	to->terms = xcalloc(TERMS, sizeof(*to->terms));
+	to->steady_terms = xcalloc(TERMS, sizeof(*to->steady_terms));
+	for (int t = 0; t < TERMS; t++) {
+		to->terms[t] = m->peak.bytes[t];
+		to->steady_terms[t] = m->steady.bytes[t];
+	}
+}
+
+static void make_terms(struct estimate *out, const struct stage *worst)
+{
+	out->made = xcalloc(TERMS, sizeof(*out->made));
+	out->sizes = xcalloc(TERMS, sizeof(*out->sizes));
+	out->made_count = TERMS;
+	for (int t = 0; t < TERMS; t++) {
+		out->made[t] = (struct term){ .id = role_rows[t].id,
+					      .component = role_rows[t].component,
+					      .title = role_rows[t].title,
+					      .printed = role_rows[t].formula,
+					      .source = role_rows[t].source };
+		out->sizes[t] = worst->terms[t];
+	}
+	out->total = worst->total;
+}
+
+struct job_model {
+	struct shape shape;
+	struct constants constants;
+	struct allocator_settings settings;
+	const struct family *family;
+};
+
+static int read_model(struct job_model *j, struct reader *r)
+{
+	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
+		return -1;
+	j->family = find_family(&j->shape, r);
+	if (!j->family || check_unmodelled(&j->shape, r) < 0)
+		return -1;
+	return j->family->check(&j->shape, r);
+}
+
+/* The first step makes the optimizer's states, the second is steady, and in the third the
+ * allocator's cache has its final form. Two are enough for the allocated peak. */
+static void run_stage(const struct job_model *j, struct machine *m, int64_t stage, int steps)
+{
+	m->steps = steps;
+	m->constants = j->constants;
+	j->family->run(m, &j->shape, stage);
+	machine_settle(m);
+}
+
+int memtrace_run(const struct config *c, int64_t stage, FILE *events,
+		 void (*visit)(const struct machine *m, void *context), void *context,
+		 struct err *e)
+{
+	struct estimate out = { .system = &memtrace };
+	struct reader r = { .c = c, .out = &out, .e = e };
+	struct job_model j;
+	struct machine m;
+
+	if (read_model(&j, &r) < 0)
+		return -1;
+	machine_init(&m, &j.settings, 0);
+	m.events = events;
+	m.keep_blocks = visit != NULL;
+	run_stage(&j, &m, stage, 3);
+	if (visit)
+		visit(&m, context);
+	machine_release(&m);
+	return 0;
+}
+
+static int read_config(const struct config *c, struct estimate *out, struct err *e)
+{
+	struct reader r = { .c = c, .out = out, .e = e };
+	struct stage *worst = NULL;
+	struct job_model j;
+
+	if (read_model(&j, &r) < 0)
+		return -1;
+	set_symbols(out, &j.shape);
+	out->stages = xcalloc((size_t)j.shape.pp, sizeof(*out->stages));
+	for (int64_t stage = 0; stage < j.shape.pp; stage++) {
+		struct machine m;
+
+		machine_init(&m, &j.settings, 0);
+		run_stage(&j, &m, stage, out->detail ? 3 : 2);
+		add_stage(out, &j.shape, &m);
+		machine_release(&m);
+		if (!worst || out->stages[stage].total > worst->total)
+			worst = &out->stages[stage];
+	}
+	make_terms(out, worst);
+	return 0;
+}
+
+static void add_results(const struct config *c, struct estimate *out)
+{
+	const struct stage *worst = &out->stages[0];
+
+	(void)c;
+	for (size_t i = 1; i < out->stage_count; i++)
+		if (out->stages[i].total > worst->total)
+			worst = &out->stages[i];
+	estimate_add_result(out, "steady_bytes", worst->steady);
+	estimate_add_result(out, "peak_bytes", worst->total);
+	estimate_add_word(out, "peak_phase", worst->peak_phase);
+	estimate_add_result(out, "reserved_bytes", worst->reserved);
+	estimate_add_result(out, "device_bytes", worst->device);
+	estimate_note(out, "device_bytes has 863 MiB for the CUDA context, as measured on an A100 "
+			   "(document 001), and nothing for NCCL; workspaces are those of "
+			   "CublasHandlePool.cpp for the GPU");
+}
+
+const struct system memtrace = {
+	.name = "memtrace",
+	.title = "tensor by tensor, with the caching allocator's own rules",
+	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
+	.leaves_out = "NCCL's buffers; what cuDNN, Triton and CUDA graphs take for themselves",
+	.symbols = symbols,
+	.symbol_count = ARRAY_SIZE(symbols),
+	.read = read_config,
+	.add_results = add_results,
+};

@@ -1,0 +1,208 @@
+/* torch.optim's steps: states made by the first, temporaries of each. */
+#include "model/memtrace/ops.h"
+#include "model/memtrace/shape.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
+			 enum dtype type, enum role term)
+{
+	struct param *p = xcalloc(1, sizeof(*p));
+
+	param_make(m, p, out, in, type, term);
+	module->params =
+		grow(module->params, module->count, &module->room, sizeof(*module->params));
+	module->params[module->count++] = p;
+	return p;
+}
+
+void module_convert(struct machine *m, struct module *module, enum dtype type)
+{
+	for (size_t i = 0; i < module->count; i++) {
+		struct param *p = module->params[i];
+		tensor now;
+
+		if (p->value.type == type || !p->value.at)
+			continue;
+		now = make_as(m, p->value.at->term, p->value.n, type);
+		let(m, &p->value, now);
+		param_init(p);
+	}
+}
+
+void module_release(struct module *module)
+{
+	for (size_t i = 0; i < module->count; i++)
+		free(module->params[i]);
+	free(module->params);
+}
+
+void optimizer_init(struct optimizer *o, const struct shape *s, struct module *module)
+{
+	o->shape = s;
+	o->module = module;
+	o->states = xcalloc(module->count, sizeof(*o->states));
+}
+
+void optimizer_release(struct optimizer *o)
+{
+	free(o->states);
+}
+
+/* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the
+ * factor. */
+void clip_gradients(struct machine *m, struct module *module)
+{
+	tensor *norms = xcalloc(module->count, sizeof(*norms)), chunks;
+	int64_t most = 0;
+
+	m->as = TERM_CLIP;
+	for (size_t i = 0; i < module->count; i++)
+		if (module->params[i]->grad.n > most)
+			most = module->params[i]->grad.n;
+	chunks = make(m, (int64_t)module->count * ((most + 65535) / 65536), F32);
+	for (size_t i = 0; i < module->count; i++)
+		norms[i] = make(m, 1, module->params[i]->grad.type);
+	drop(m, &chunks);
+	scratch(m, (int64_t)module->count * 4);
+	for (size_t i = 0; i < module->count; i++)
+		drop(m, &norms[i]);
+	free(norms);
+}
+
+static void make_states(struct machine *m, struct optimizer *o, size_t i)
+{
+	const struct shape *s = o->shape;
+	struct param *p = o->module->params[i];
+	struct state *t = &o->states[i];
+
+	int64_t n = p->shard ? p->shard : p->value.n;
+	enum dtype type = p->shard ? F32 : p->value.type;
+
+	if (t->first.at || (!p->grad.at && !p->shard && !p->in_bucket))
+		return;
+	if (s->optimizer == SGD)
+		return;
+	if (s->implementation == FUSED)
+		t->step = make_as(m, TERM_STEPS, 1, F32);
+	t->first = make_as(m, TERM_MOMENT1, n, type);
+	t->second = make_as(m, TERM_MOMENT2, n, type);
+}
+
+/* _foreach_sqrt of all second moments; updates are in place. */
+static void foreach_adam(struct machine *m, struct optimizer *o)
+{
+	size_t count = o->module->count;
+	tensor *roots = xcalloc(count, sizeof(*roots));
+
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < count; i++)
+		if (o->states[i].second.at)
+			roots[i] = make(m, o->states[i].second.n, o->states[i].second.type);
+	for (size_t i = 0; i < count; i++)
+		drop(m, &roots[i]);
+	free(roots);
+}
+
+/* denom = (exp_avg_sq.sqrt() / sqrt(1 - beta2^t)).add_(eps) */
+static void loop_adam(struct machine *m, struct optimizer *o)
+{
+	tensor denominator = { .at = NULL };
+
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < o->module->count; i++) {
+		tensor root, quotient;
+
+		if (!o->states[i].second.at)
+			continue;
+		root = make(m, o->states[i].second.n, o->states[i].second.type);
+		quotient = make(m, root.n, root.type);
+		drop(m, &root);
+		let(m, &denominator, quotient);
+	}
+	drop(m, &denominator);
+}
+
+static void sgd(struct machine *m, struct optimizer *o)
+{
+	if (o->shape->momentum <= 0)
+		return;
+	for (size_t i = 0; i < o->module->count; i++)
+		if (!o->states[i].first.at && o->module->params[i]->grad.at)
+			o->states[i].first =
+				make_as(m, TERM_MOMENTUM, o->module->params[i]->value.n,
+					o->module->params[i]->value.type);
+}
+
+void optimizer_step(struct machine *m, struct optimizer *o)
+{
+	m->phase = OPTIMIZER;
+	for (size_t i = 0; i < o->module->count; i++)
+		make_states(m, o, i);
+	if (o->shape->optimizer == SGD)
+		sgd(m, o);
+	else if (o->shape->implementation == FOREACH)
+		foreach_adam(m, o);
+	else if (o->shape->implementation == LOOP)
+		loop_adam(m, o);
+}
+
+void zero_grad(struct machine *m, struct module *module)
+{
+	for (size_t i = 0; i < module->count; i++)
+		drop(m, &module->params[i]->grad);
+}
+
+/* ---- the loss ---- */
+
+void backward_from(struct machine *m, struct tape *tape, tensor loss)
+{
+	tensor one;
+
+	m->phase = BACKWARD;
+	m->as = TERM_GRADIENT_FLOW;
+	one = make(m, 1, loss.type);
+	backward(m, tape, loss, hold(one));
+	drop(m, &one);
+}
+
+static void scale_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, 1, n->in[0].type);
+}
+
+tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss)
+{
+	struct node *n = record(m, scale_backward, &loss, 1);
+
+	if (!g->scale.at) {
+		g->scale = make_as(m, TERM_SCALER, 1, F32);
+		g->growth = make_as(m, TERM_SCALER, 1, F32);
+	}
+	return result(make(m, 1, loss.type), n, 0);
+}
+
+void scaler_unscale(struct machine *m, struct scaler *g)
+{
+	tensor inverse, copies[2];
+
+	m->phase = OPTIMIZER;
+	m->as = TERM_SCALER;
+	g->found[0] = make(m, 1, F32);
+	inverse = make(m, 1, F32);
+	for (int i = 0; i < 2; i++)
+		copies[i] = make(m, 1, F32);
+	for (int i = 0; i < 2; i++)
+		drop(m, &copies[i]);
+	drop(m, &inverse);
+	g->found[1] = make(m, 1, F32);
+	g->found[2] = make(m, 1, F32);
+}
+
+void scaler_update(struct machine *m, struct scaler *g)
+{
+	for (int i = 0; i < 3; i++)
+		drop(m, &g->found[i]);
+}

@@ -1,0 +1,149 @@
+#include "model/memtrace/shape.h"
+
+#include <string.h>
+
+static void read_architecture(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+	int gpt = s->framework == NANOGPT || !strcmp(VALUE_OR(c, arch, "llama"), "gpt");
+
+	s->layers = (int64_t)read_needed(r, CONFIG_num_layers, MOST_LAYERS);
+	s->hidden = (int64_t)read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
+	s->heads = s->framework == TORCH
+			   ? 1
+			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
+	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
+	s->head = (int64_t)read_or(r, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
+	s->gated = read_flag(r, CONFIG_swiglu, !gpt);
+	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
+				  s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
+				  MOST_FFN);
+	s->vocab = s->framework == TORCH ? 1 : (int64_t)read_vocabulary(r);
+	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
+	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
+	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
+	s->learned_positions =
+		!strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
+			"learned_absolute");
+	s->rope = !strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
+			  "rope");
+	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
+	s->norm_bias = !s->rms_norm && read_flag(r, CONFIG_norm_bias, s->framework != NANOGPT);
+	s->linear_bias = read_flag(r, CONFIG_add_bias_linear, gpt && s->framework != NANOGPT);
+	s->qkv_bias = s->linear_bias || read_flag(r, CONFIG_add_qkv_bias, 0);
+	s->untied = read_flag(r, CONFIG_untie_embeddings_and_output_weights, !gpt);
+	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
+}
+
+static void read_attention(struct shape *s, struct reader *r)
+{
+	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
+	int otherwise = s->framework == MEGATRON ? 3 : 2;
+
+	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
+	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
+	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
+	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
+	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
+	s->mask_buffers = s->framework == NANOGPT &&
+			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
+}
+
+/* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
+static void read_widths(struct shape *s, struct reader *r)
+{
+	enum precision p = read_precision(r);
+	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED || p == PRECISION_BF16_AUTOCAST;
+	enum dtype half = bf16 ? BF16 : F16;
+
+	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
+		refuse(r, CONFIG_precision,
+		       "fp32, fp16, bf16, or one of them mixed or autocast: "
+		       "fp8 is not modelled yet");
+	s->sharded_compute = F32;
+	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
+	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
+		s->sharded_compute = half;
+		p = PRECISION_FP32;
+	}
+	s->mixed = p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED;
+	if (s->mixed && s->framework != MEGATRON && s->framework != DEEPSPEED) {
+		s->mixed = 0;
+		p = PRECISION_BF16_AUTOCAST;
+	}
+	s->autocast = p == PRECISION_FP16_AUTOCAST || p == PRECISION_BF16_AUTOCAST ? half : F32;
+	s->weights = p == PRECISION_FP32 || s->autocast ? F32 : half;
+	s->gradients = s->weights;
+	if (s->mixed && read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
+		s->gradients = F32;
+	s->grad_scaler =
+		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
+}
+
+static void read_optimizer(struct shape *s, struct reader *r)
+{
+	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
+	const char *name = VALUE_OR(r->c, optimizer, "adam");
+
+	if (!strcmp(name, "sgd"))
+		s->optimizer = SGD;
+	else if (strcmp(name, "adam") && strcmp(name, "adamw"))
+		refuse(r, CONFIG_optimizer, "adam, adamw or sgd: the others are not modelled yet");
+	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation,
+					    s->framework == TORCH || s->optimizer == SGD,
+					    "fused|foreach|loop")];
+	s->keep_gradients = !read_flag(r, CONFIG_zero_grad_set_to_none, 1);
+	s->momentum = VALUE_OR(r->c, momentum, 0);
+	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);
+}
+
+static void read_recompute(struct shape *s, struct reader *r)
+{
+	s->recompute = read_word(r, CONFIG_recompute_granularity, -1, "selective|full") + 1;
+	s->recompute_layers = (int64_t)read_or(r, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
+	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
+}
+
+static void read_layout(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	s->tp = (int64_t)read_or(r, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
+	s->pp = (int64_t)read_or(r, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->cp = (int64_t)read_or(r, CONFIG_context_parallel_size, 1, MOST_RANKS);
+	s->dp = (int64_t)read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	s->ep = (int64_t)read_or(r, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
+	s->etp = (int64_t)read_or(r, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
+	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
+	s->zero = read_zero_stage(r, 0);
+	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
+	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
+	s->reshard = read_flag(r, CONFIG_reshard_after_forward, 1);
+	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
+	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
+	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
+	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
+	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
+	s->shared_ffn =
+		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
+}
+
+int shape_read(struct shape *s, struct reader *r)
+{
+	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
+						DEEPSPEED, TORCH,   TORCH };
+
+	memset(s, 0, sizeof(*s));
+	s->config = r->c;
+	s->framework = kinds[read_word(r, CONFIG_framework, 0,
+				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
+				       "torchtitan")];
+	read_architecture(s, r);
+	read_attention(s, r);
+	read_widths(s, r);
+	read_optimizer(s, r);
+	read_recompute(s, r);
+	read_layout(s, r);
+	return r->failed ? -1 : 0;
+}

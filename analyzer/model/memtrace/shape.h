@@ -1,0 +1,107 @@
+/*
+ * The declared configuration as the model families need it: checked, with defaults by framework.
+ * Counts, not bytes.
+ */
+#ifndef MEMTRACE_SHAPE_H
+#define MEMTRACE_SHAPE_H
+
+#include "model/memtrace/machine.h"
+#include "model/read.h"
+
+enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
+enum attention { EAGER, SDPA, FLASH };
+enum optimizer_kind { ADAM, SGD };
+enum implementation { FUSED, FOREACH, LOOP };
+
+struct shape {
+	enum framework framework;
+	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
+	int64_t batch, microbatches;
+	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
+	int qk_norm, mask_buffers, full_mask, keep_logits;
+	enum attention attention;
+	double attention_dropout, hidden_dropout;
+	/* experts; 0: dense */
+	int64_t experts, topk, expert_ffn, shared_ffn;
+	/* widths: weights as made, as trained, autocast (F32: none), gradients */
+	enum dtype weights, autocast, gradients;
+	int mixed; /* 16-bit weights with fp32 master weights */
+	enum optimizer_kind optimizer;
+	enum implementation implementation;
+	double momentum, clip, weight_decay;
+	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
+	enum recompute recompute;
+	int64_t recompute_layers;
+	int recompute_block; /* recompute_method */
+	/* layout */
+	int64_t tp, pp, cp, dp, ep, etp, vpp;
+	int sequence_parallel, zero;
+	/* DistributedDataParallel: bytes of a bucket, and of the first */
+	int64_t bucket_cap, bucket_first;
+	int bucket_views;
+	/* fully_shard: the type of gathered weights; blocks are freed after their forward pass */
+	enum dtype sharded_compute;
+	int reshard;
+	const struct config *config;
+};
+
+/* -1: the message says which key, and what was expected. */
+int shape_read(struct shape *s, struct reader *r);
+/* Options that the families do not model: an error, or a note. */
+int check_unmodelled(const struct shape *s, struct reader *r);
+
+/* ---- families: a run of one rank, from initialization to the steady state ---- */
+struct family {
+	const char *name, *about;
+	enum framework framework;
+	/* `stage` of the pipeline; notes go to r->out. -1: this family has no model of the job. */
+	int (*check)(const struct shape *s, struct reader *r);
+	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
+};
+extern const struct family gpt_family, llama_family, megatron_family, mlp_family;
+extern const struct family *const families[];
+extern const size_t family_count;
+
+/* ---- what families share ---- */
+
+/* A model's parameters in the order of model.parameters(). */
+struct module {
+	struct param **params;
+	size_t count, room;
+};
+/* The parameter of out x in elements: made, and put into the list. */
+struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
+			 enum dtype type, enum role term);
+/* module.to(dtype): one parameter after the other. */
+void module_convert(struct machine *m, struct module *module, enum dtype type);
+void module_release(struct module *module);
+
+struct optimizer {
+	const struct shape *shape;
+	struct module *module;
+	struct state {
+		tensor step, first, second;
+	} * states;
+};
+void optimizer_init(struct optimizer *o, const struct shape *s, struct module *module);
+/* clip_grad_norm_ */
+void clip_gradients(struct machine *m, struct module *module);
+void optimizer_step(struct machine *m, struct optimizer *o);
+void zero_grad(struct machine *m, struct module *module);
+void optimizer_release(struct optimizer *o);
+
+/* loss.backward() */
+void backward_from(struct machine *m, struct tape *tape, tensor loss);
+
+/* torch.amp.GradScaler: blocks of one number each. */
+struct scaler {
+	tensor scale, growth, found[3];
+};
+tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss);
+void scaler_unscale(struct machine *m, struct scaler *g);
+void scaler_update(struct machine *m, struct scaler *g);
+
+/* constants.c: by version of PyTorch, GPU and environment. */
+int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r);
+
+#endif
