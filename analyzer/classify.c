@@ -130,6 +130,10 @@ static enum category of_backward(const struct setting *c, const struct facts *f)
 		return CATEGORY_WORKSPACES;
 	if (f->born->activity == ACTIVITY_RECOMPUTE && !(f->died && f->died == f->born))
 		return CATEGORY_ACTIVATIONS;
+	/* What the schedule frees, or does not live to see the optimizer, is an input's gradient, for a pipeline's stage before. */
+	if (f->died && (f->died_flags & PLACE_PIPELINE ||
+			(f->died->phase == PHASE_FORWARD && f->died->step == f->born->step)))
+		return CATEGORY_TEMPORARIES;
 	return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
 }
 

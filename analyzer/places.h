@@ -20,7 +20,8 @@ enum place_flag {
 	PLACE_SAVING = 1 << 10,
 	PLACE_LOADING = 1 << 11,
 	PLACE_EVALUATION = 1 << 12, /* outside of any module too */
-	PLACE_INIT = 1 << 13, /* an object is made */
+	PLACE_INIT = 1 << 13,     /* an object is made */
+	PLACE_PIPELINE = 1 << 14, /* a pipeline's schedule runs */
 };
 
 /* What the block is, by its place alone. */
