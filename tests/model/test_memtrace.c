@@ -193,6 +193,29 @@ static void test_cross_entropy(void **state)
 	drop(&m, &logits.grad);
 }
 
+/* Sizes whose products would not fit are an error, not a wrap. */
+static void test_enormous(void **state)
+{
+	static const struct {
+		const char *name, *value;
+	} rows[] = { { "framework", "nanogpt" },       { "num_layers", "2" },
+		     { "hidden_size", "64" },          { "num_attention_heads", "4" },
+		     { "vocab_size", "100" },          { "seq_length", "100000000" },
+		     { "micro_batch_size", "1000000" } };
+	struct config c;
+	struct estimate made;
+	struct err e = { "" };
+
+	(void)state;
+	config_init(&c);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(config_set(&c, rows[i].name, rows[i].value, "test", &e), 0);
+	assert_int_equal(estimate_make(&made, &memtrace, &c, 1, &e), -1);
+	assert_non_null(strstr(e.text, "2^48"));
+	estimate_release(&made);
+	config_release(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +226,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_autocast_cache, start, end),
 		cmocka_unit_test_setup_teardown(test_checkpoint, start, end),
 		cmocka_unit_test_setup_teardown(test_cross_entropy, start, end),
+		cmocka_unit_test(test_enormous),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

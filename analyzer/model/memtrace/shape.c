@@ -129,6 +129,19 @@ static void read_layout(struct shape *s, struct reader *r)
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
 }
 
+/* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
+static void check_products(const struct shape *s, struct reader *r)
+{
+	const wide most = (wide)1 << 48, rows = (wide)s->batch * s->tokens;
+	const wide width = largest(largest(s->hidden, s->ffn), (wide)s->heads * s->head);
+
+	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
+		refuse(r, CONFIG_micro_batch_size,
+		       "a batch whose tensors have at most 2^48 elements");
+	if (8 * width * width > most || width * s->vocab > most || width * s->positions > most)
+		refuse(r, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
+}
+
 int shape_read(struct shape *s, struct reader *r)
 {
 	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
@@ -145,5 +158,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_optimizer(s, r);
 	read_recompute(s, r);
 	read_layout(s, r);
+	if (!r->failed)
+		check_products(s, r);
 	return r->failed ? -1 : 0;
 }
