@@ -290,6 +290,20 @@ static void the_sum_stays_exact(void **state)
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
 }
 
+/* The first sample sees both: what the communicator took is not the context's. */
+static void a_trace_that_begins_with_a_communicator(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	job_event(j, MT_COMM_INIT, 0xc1, 544 * MIB, j->libtorch);
+	job_sample(j, 1064 * MIB);
+	d = job_replay(j);
+	assert_int_equal(held(d, OWNER_NCCL), 544);
+	assert_int_equal(held(d, OWNER_CONTEXT), 520);
+	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
+}
+
 /* c1 lives on over the gap, c2 was destroyed in it, c3 made in it. */
 static void communicators_over_a_gap(void **state)
 {
@@ -371,6 +385,7 @@ int main(void)
 		TEST(each_communicator_is_charged_once),
 		TEST(a_destroyed_communicator_holds_nothing),
 		TEST(the_sum_stays_exact),
+		TEST(a_trace_that_begins_with_a_communicator),
 		TEST(communicators_over_a_gap),
 		TEST(expandable_segments_have_gaps),
 	};
