@@ -110,16 +110,20 @@ bench:          ## what tracing costs, against what one would use instead
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh
 
-# Needs clang. FUZZ_TIME seconds a target; what is found is left in build-fuzz.
+# Needs clang. FUZZ_TIME seconds a target; what is found is left in build-fuzz. READERS="hf own": these alone.
 FUZZ_TIME ?= 600
-fuzz:           ## hostile traces and configurations, ten minutes each (libFuzzer; FUZZ_TIME=60 for a minute)
-	@mkdir -p build-fuzz/trace build-fuzz/config
-	for t in trace config; do \
-		clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZING_WITH_LIBFUZZER -DMEMTRACE_VERSION='"$(VERSION)"' -Iinclude \
-			-Ianalyzer -Itests/unit tests/unit/fuzz_$$t.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) \
-			-ljansson -lyaml -lm -o build-fuzz/fuzz_$$t || exit 1; \
-		(cd build-fuzz && ./fuzz_$$t -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 $$t) || exit 1; \
+READERS   ?= $(notdir $(wildcard tests/unit/corpus/*))
+FUZZ       = clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DFUZZING_WITH_LIBFUZZER \
+             -DMEMTRACE_VERSION='"$(VERSION)"' -Iinclude -Ianalyzer -Itests/unit
+FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 -print_final_stats=1
+fuzz:           ## hostile traces and configurations, ten minutes a reader (libFuzzer; FUZZ_TIME=60 for a minute)
+	@mkdir -p build-fuzz/trace $(READERS:%=build-fuzz/%)
+	$(FUZZ) tests/unit/fuzz_trace.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -o build-fuzz/fuzz_trace
+	$(FUZZ) tests/unit/fuzz_config.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -o build-fuzz/fuzz_config
+	@for r in $(READERS); do \
+		(cd build-fuzz && FUZZ_READER=$$r ./fuzz_config $(FUZZ_RUN) -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
 	done
+	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) trace
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
 	@tests/lint.sh $(BUILD)

@@ -67,7 +67,19 @@ static int set_count(const struct opt *o, const char *text, struct err *e)
 	return 0;
 }
 
-static int set_value(const struct opt *o, const char *text, struct err *e)
+static void list_add(struct opt_list *list, char *text)
+{
+	list->at = grow(list->at, list->count, &list->room, sizeof(*list->at));
+	list->at[list->count++] = text;
+}
+
+void opt_list_release(struct opt_list *list)
+{
+	free(list->at);
+	*list = (struct opt_list){ 0 };
+}
+
+static int set_value(const struct opt *o, char *text, struct err *e)
 {
 	struct err why = { 0 };
 
@@ -82,6 +94,9 @@ static int set_value(const struct opt *o, const char *text, struct err *e)
 		return set_count(o, text, e);
 	case OPT_CHOICE:
 		return set_choice(o, text, e);
+	case OPT_LIST:
+		list_add(o->value, text);
+		return 0;
 	case OPT_SIZE:
 		if (size_parse(text, o->value, &why) < 0)
 			return err_set(e, "--%s: %s", o->name, why.text);
@@ -109,7 +124,7 @@ static const struct opt *find(const struct opt_set *set, const char *word)
 /* One option at argv[*i]; takes the next word too if that is its value. */
 static int parse_one(struct opt_set *set, int argc, char **argv, int *i, struct err *e)
 {
-	const char *word = argv[*i], *value = NULL;
+	char *word = argv[*i], *value = NULL;
 	const struct opt *o;
 	int is_long = word[1] == '-';
 
@@ -127,7 +142,7 @@ static int parse_one(struct opt_set *set, int argc, char **argv, int *i, struct 
 	if (o->kind == OPT_FLAG && value)
 		return err_set(e, "--%s takes no value", o->name);
 	if (o->kind != OPT_FLAG && !value) {
-		if (*i + 1 >= argc)
+		if (*i + 1 >= argc || (set->command && !strcmp(argv[*i + 1], "--")))
 			return err_set(e, "--%s needs a value: %s", o->name, o->argument);
 		value = argv[++*i];
 	}
@@ -152,8 +167,12 @@ int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e)
 			argv[n++] = argv[i];
 		}
 	}
-	for (; i < argc; i++)
-		argv[n++] = argv[i];
+	for (; i < argc; i++) {
+		if (set->command)
+			list_add(set->command, argv[i]);
+		else
+			argv[n++] = argv[i];
+	}
 	argv[n] = NULL;
 	return n - 1;
 }

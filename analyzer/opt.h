@@ -11,6 +11,13 @@ enum opt_kind {
 	OPT_COUNT,  /* int: lowest to highest */
 	OPT_SIZE,   /* bytes */
 	OPT_CHOICE, /* int: index of the word in `argument` ("always|never|auto") */
+	OPT_LIST,   /* struct opt_list: may be given several times */
+};
+
+/* In the order given; each points into argv. */
+struct opt_list {
+	char **at;
+	size_t count, room;
 };
 
 struct opt {
@@ -26,13 +33,15 @@ struct opt {
 struct opt_set {
 	const struct opt *rows;
 	size_t count;
-	int stop_at_first; /* the first argument ends the options: a command line follows */
+	int stop_at_first;        /* the first argument ends the options: a command line follows */
+	struct opt_list *command; /* takes what follows "--", which else are arguments */
 	int wants_help;
 };
 
 /* Moves the arguments to the front of argv (from argv[1] on); returns how many there are, or -1.
  * "--" ends the options. */
 int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e);
+void opt_list_release(struct opt_list *list);
 void opt_print_help(const struct opt_set *set);
 
 #endif

@@ -8,8 +8,8 @@
 #include <string.h>
 
 struct options {
-	const char *system, *explain, *gpu, *unused;
-	int json, raw_bytes, show_config, color, world_size, format;
+	const char *system, *explain;
+	int json, raw_bytes, show_config, color, format;
 	struct job job;
 };
 
@@ -55,9 +55,9 @@ static int unknown_term(const struct answer *a, const char *id, struct err *e)
 	struct buf list = { 0 };
 
 	for (size_t i = 0; i < a->count; i++)
-		for (size_t j = 0; j < estimate_term_count(&a->estimates[i]); j++)
+		for (size_t j = 0; j < a->estimates[i].system->term_count; j++)
 			buf_addf(&list, "%s%s", list.length ? ", " : "",
-				 estimate_term(&a->estimates[i], j)->id);
+				 a->estimates[i].system->terms[j].id);
 	err_set(e, "--explain is \"%s\", expected one of %s", id, list.text);
 	buf_release(&list);
 	return -1;
@@ -114,10 +114,13 @@ static int estimate(const struct options *o)
 	config_init(&c);
 	a.estimates = xcalloc(system_count, sizeof(*a.estimates));
 	a.refusals = xcalloc(system_count, sizeof(*a.refusals));
-	if (job_read(&o->job, &c, o->world_size, o->gpu, &e) < 0)
+	if (job_read(&o->job, &c, &e) < 0)
 		goto fail;
 	if (o->show_config) {
-		config_show(&c, &out);
+		if (o->json || o->format == 2)
+			config_show_json(&c, &out);
+		else
+			config_show(&c, &out);
 		status = command_print(out.text ? out.text : "", out.length);
 		goto out;
 	}
@@ -153,38 +156,14 @@ static void help(const struct opt_set *set)
 		printf("  %-22s %s\n", systems[i]->name, systems[i]->title);
 }
 
-static int parse(struct options *o, struct opt_set *set, int argc, char **argv, struct err *e)
-{
-	int left = job_take(&o->job, JOB_ENV + 1, argc, argv, e), n;
-
-	if (left < 0)
-		return -1;
-	n = opt_parse(set, left, argv, e);
-	if (n < 0 || set->wants_help)
-		return n;
-	if (n)
-		return err_set(
-			e, "\"%s\" is not an option: configuration files are given with --config",
-			argv[1]);
-	if (job_is_empty(&o->job))
-		return err_set(
-			e, "estimate needs a job: --config FILE, --set KEY=VALUE, or -- COMMAND");
-	return 0;
-}
-
 int cmd_estimate(int argc, char **argv)
 {
 	struct options o = { .system = NULL };
 	const struct opt rows[] = {
-		{ "config", 0, OPT_TEXT, &o.unused, "FILE", "a configuration file; may be repeated",
-		  0, 0 },
-		{ "set", 0, OPT_TEXT, &o.unused, "K=V", "one value; may be repeated", 0, 0 },
-		{ "env", 0, OPT_TEXT, &o.unused, "K=V",
-		  "a variable of the job's environment; may be repeated", 0, 0 },
+		JOB_OPTIONS(&o.job),
 		{ "system", 0, OPT_TEXT, &o.system, "NAME|all", "who estimates (all)", 0, 0 },
-		{ "world-size", 0, OPT_COUNT, &o.world_size, "N", "GPUs of the job", 1, 100000000 },
-		{ "gpu", 0, OPT_TEXT, &o.gpu, "NAME", "the GPU: does it fit, by the rule of 80 %",
-		  0, 0 },
+		{ "world-size", 0, OPT_COUNT, &o.job.world_size, "N", "GPUs of the job", 1,
+		  100000000 },
 		{ "explain", 0, OPT_TEXT, &o.explain, "TERM",
 		  "formula, values, source and number of a term", 0, 0 },
 		{ "show-config", 0, OPT_FLAG, &o.show_config, NULL,
@@ -201,7 +180,7 @@ int cmd_estimate(int argc, char **argv)
 	struct err e = { 0 };
 	int status;
 
-	status = parse(&o, &set, argc, argv, &e);
+	status = job_parse(&o.job, &set, argc, argv, &e);
 	if (set.wants_help) {
 		help(&set);
 		status = STATUS_FINE;

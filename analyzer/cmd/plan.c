@@ -9,8 +9,9 @@
 #include <string.h>
 
 struct options {
-	const char *gpu, *unused;
-	int gpus, most_t, margin, flags, top, all, json, color;
+	const char *system;
+	struct opt_list fixed;
+	int gpus, most[DIMENSIONS], margin, flags, top, all, json, color;
 	struct job job;
 };
 
@@ -27,70 +28,78 @@ static int print(const struct plan *plan, const struct options *o)
 			  &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
-	return status == STATUS_FINE && !plan->count ? STATUS_NO : status;
+	return status == STATUS_FINE && !plan->fitting.count ? STATUS_NO : status;
+}
+
+static int ask(struct plan *p, const struct options *o, struct config *c, struct err *e)
+{
+	if (!o->gpus)
+		return err_set(e, "plan needs --gpus N: how many GPUs there are");
+	p->gpus = o->gpus;
+	p->margin = o->margin;
+	memcpy(p->most, o->most, sizeof(p->most));
+	for (size_t i = 0; i < o->fixed.count; i++)
+		if (plan_fix(p, o->fixed.at[i], e) < 0)
+			return -1;
+	p->system = o->system ? system_find(o->system, e) : plan_default_system();
+	if (!p->system || job_read(&o->job, c, e) < 0)
+		return -1;
+	p->memory = device_memory(c, e);
+	if (!p->memory)
+		return err_set(e, "plan needs a GPU: --gpu NAME, or device_memory_bytes");
+	return p->memory < 0 ? -1 : plan_make(p, e);
 }
 
 static int plan(const struct options *o)
 {
-	struct plan p = { .gpus = o->gpus, .most_t = o->most_t, .margin = o->margin };
 	struct err e = { 0 };
 	struct config c;
-	int status = -1;
+	struct plan p;
+	int status;
 
 	config_init(&c);
-	p.config = &c;
-	for (size_t i = 0; i < o->job.counts[JOB_FIX]; i++)
-		if (plan_fix(&p, o->job.lists[JOB_FIX][i], &e) < 0)
-			goto out;
-	if (job_read(&o->job, &c, 0, o->gpu, &e) < 0)
-		goto out;
-	p.memory = device_memory(&c, &e);
-	if (!p.memory)
-		err_set(&e, "plan needs a GPU: --gpu NAME, or device_memory_bytes");
-	if (!e.text[0] && !plan_make(&p, &e))
-		status = print(&p, o);
-out:
-	if (status < 0)
-		status = command_fail(STATUS_USAGE, &e);
+	plan_init(&p, &c);
+	status = ask(&p, o, &c, &e) < 0 ? command_fail(STATUS_USAGE, &e) : print(&p, o);
 	plan_release(&p);
 	config_release(&c);
 	return status;
 }
 
-static int parse(struct options *o, struct opt_set *set, int argc, char **argv, struct err *e)
+static void help(const struct opt_set *set)
 {
-	int left = job_take(&o->job, JOB_LISTS, argc, argv, e), n;
-
-	if (left < 0)
-		return -1;
-	n = opt_parse(set, left, argv, e);
-	if (n < 0 || set->wants_help)
-		return n;
-	if (n)
-		return err_set(
-			e, "\"%s\" is not an option: configuration files are given with --config",
-			argv[1]);
-	if (job_is_empty(&o->job))
-		return err_set(e,
-			       "plan needs a job: --config FILE, --set KEY=VALUE, or -- COMMAND");
-	return o->gpus ? 0 : err_set(e, "plan needs --gpus N: how many GPUs there are");
+	command_help(
+		"plan [OPTIONS] --gpus N --gpu NAME [--config FILE]... [--set KEY=VALUE]... [-- COMMAND...]",
+		"Which parallel layouts of a job fit on so many GPUs, the best first, ranked as document 003\n"
+		"found best. The job needs global_batch_size; what it says of its own layout is not used.",
+		set);
+	fputs("\nSystems:\n", stdout);
+	for (size_t i = 0; i < system_count; i++)
+		printf("  %-22s %s%s\n", systems[i]->name, systems[i]->title,
+		       systems[i] == plan_default_system() ? " (the default)" : "");
 }
+
+#define MOST_OPTION(dim, name, help)                                                 \
+	{                                                                            \
+		"max-" name, 0, OPT_COUNT, &o.most[DIM_##dim], "N", help, 1, 1000000 \
+	}
 
 int cmd_plan(int argc, char **argv)
 {
-	struct options o = { .most_t = 8, .margin = 20, .top = 10 };
+	struct options o = { .margin = 20, .top = 10 };
 	const struct opt rows[] = {
-		{ "config", 0, OPT_TEXT, &o.unused, "FILE", "a configuration file; may be repeated",
-		  0, 0 },
-		{ "set", 0, OPT_TEXT, &o.unused, "K=V", "one value; may be repeated", 0, 0 },
-		{ "env", 0, OPT_TEXT, &o.unused, "K=V",
-		  "a variable of the job's environment; may be repeated", 0, 0 },
-		{ "fix", 0, OPT_TEXT, &o.unused, "K=N",
-		  "a size that is decided: tp, pp, cp, dp, mbs; may be repeated", 0, 0 },
+		JOB_OPTIONS(&o.job),
 		{ "gpus", 0, OPT_COUNT, &o.gpus, "N", "how many GPUs there are", 1, 1000000 },
-		{ "gpu", 0, OPT_TEXT, &o.gpu, "NAME", "which", 0, 0 },
-		{ "max-tp", 0, OPT_COUNT, &o.most_t, "N",
-		  "largest tensor-parallel size (8, a node)", 1, 1000000 },
+		{ "system", 0, OPT_TEXT, &o.system, "NAME", "who estimates", 0, 0 },
+		{ "fix", 0, OPT_LIST, &o.fixed, "K=V",
+		  "what is decided: tp, pp, cp, dp, vpp, ep, mbs, recompute, zero; may be repeated",
+		  0, 0 },
+		MOST_OPTION(TP, "tp", "largest tensor-parallel size (8, a node)"),
+		MOST_OPTION(PP, "pp", "largest pipeline-parallel size"),
+		MOST_OPTION(CP, "cp", "largest context-parallel size"),
+		MOST_OPTION(DP, "dp", "largest data-parallel size"),
+		MOST_OPTION(VPP, "vpp", "most model chunks a stage"),
+		MOST_OPTION(EP, "ep", "largest expert-parallel size"),
+		MOST_OPTION(MBS, "mbs", "largest micro-batch"),
 		{ "memory-margin", 0, OPT_COUNT, &o.margin, "PERCENT",
 		  "what green leaves free of a GPU (20: the rule of 80 %)", 0, 99 },
 		{ "flags", 0, OPT_CHOICE, &o.flags, "none|megatron|deepspeed|torchtitan|accelerate",
@@ -105,18 +114,15 @@ int cmd_plan(int argc, char **argv)
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };
-	int status = parse(&o, &set, argc, argv, &e);
+	int status = job_parse(&o.job, &set, argc, argv, &e);
 
 	if (set.wants_help) {
-		command_help(
-			"plan [OPTIONS] --gpus N --gpu NAME [--config FILE]... [--set KEY=VALUE]... [-- COMMAND...]",
-			"Which parallel layouts of a job fit on so many GPUs, the best first: as document 003 counts\n"
-			"and ranks them. The job needs global_batch_size.",
-			&set);
+		help(&set);
 		status = STATUS_FINE;
 	} else {
 		status = status < 0 ? command_fail(STATUS_USAGE, &e) : plan(&o);
 	}
+	opt_list_release(&o.fixed);
 	job_release(&o.job);
 	return status;
 }

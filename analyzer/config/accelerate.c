@@ -214,7 +214,58 @@ static int finish(struct reading *r, struct seen *s)
 	return 0;
 }
 
-static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, NULL };
+/* What else a sharder is told: its section's keys that are not about memory pass silently. */
+static int unknown(struct reading *r, const char *key, const char *value)
+{
+	static const char *const sections[] = { F, D, M, P };
+	static const char *const silent[] = {
+		F "auto_wrap_policy",
+		F "backward_prefetch",
+		F "cpu_ram_efficient_loading",
+		F "forward_prefetch",
+		F "min_num_params",
+		F "state_dict_type",
+		F "sync_module_states",
+		F "use_orig_params",
+		F "version",
+		F "wrap_query",
+		F "backward_prefetch_query",
+		F "state_dict_type_query",
+		F "xla",
+		F "config",
+		D "deepspeed_exclusion_filter",
+		D "deepspeed_hostfile",
+		D "deepspeed_inclusion_filter",
+		D "deepspeed_multinode_launcher",
+		D "deepspeed_moe_layer_cls_names",
+		D "offload_optimizer_nvme_path",
+		D "offload_param_nvme_path",
+		D "zero3_save_16bit_model",
+		M "eod_mask_loss",
+		M "calculate_per_token_loss",
+		M "no_load_optim",
+		M "no_save_optim",
+		M "attention_backend",
+		M "use_rotary_position_embeddings",
+		P "dp_shard_size",
+		P "cp_comm_strategy",
+		P "cp_backend",
+	};
+
+	if (!*value || !strcmp(value, "None") || parse_bool(value) == 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+		if (!strcmp(key, silent[i]))
+			return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(sections); i++)
+		if (!strncmp(key, sections[i], strlen(sections[i]))) {
+			config_note(r->c, "%s: unknown key %s", r->origin, r->key);
+			return 0;
+		}
+	return 0;
+}
+
+static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
 
 int config_read_accelerate(struct reading *r, const struct node *root, const char *name)
 {
@@ -226,6 +277,33 @@ int config_read_accelerate(struct reading *r, const struct node *root, const cha
 	if (node_find(root, "deepspeed_config") && !s.bits)
 		s.bits |= DEEPSPEED;
 	return finish(r, &s);
+}
+
+int config_read_fsdp(struct reading *r, const struct node *map, const char *name)
+{
+	struct seen s = { FSDP, "", "" };
+	int status = 0;
+
+	if (map->kind != NODE_MAP)
+		return err_set(r->e, "%s: fsdp_config is %s, but must be an object", name,
+			       node_kind_name(map->kind));
+	r->state = &s;
+	for (const struct node *n = map->first; n && !status; n = n->next) {
+		const char *bare = strncmp(n->key, "fsdp_", 5) ? n->key : n->key + 5;
+		char *key = xasprintf(F "%s", bare), *text = node_to_text(n);
+		char *origin = xasprintf("%s:%u", name, n->line);
+
+		r->origin = origin;
+		if (n->kind != NODE_MAP && n->kind != NODE_NULL)
+			status = config_read_key(r, &table, key, text);
+		r->origin = name;
+		r->key = "";
+		free(origin);
+		free(key);
+		free(text);
+	}
+	r->state = NULL;
+	return status;
 }
 
 /* ---- the environment ---- */
@@ -293,6 +371,9 @@ int config_read_accelerate_flags(struct reading *r, const struct flags *f)
 				section = sections[p][1];
 		snprintf(key, sizeof(key), "%s%s", section, flag->key);
 		r->origin = flag->written;
+		/* of what has no prefix most is not DeepSpeed's */
+		if (!strcmp(section, D) && !key_row_find(rows, ARRAY_SIZE(rows), key))
+			continue;
 		status = config_read_key(r, &table, key, flag->value ? flag->value : "true");
 	}
 	if (!status && (s.bits || s.precision[0]))

@@ -75,6 +75,19 @@ const struct flag *flags_find(const struct flags *f, const char *key)
 	return NULL;
 }
 
+int config_read_flags(struct reading *r, const struct reading_rows *t, const struct flags *f)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flag *flag = &f->at[i];
+
+		r->origin = flag->written;
+		if (flag->key[0] &&
+		    config_read_key(r, t, flag->key, flag->value ? flag->value : "true"))
+			return -1;
+	}
+	return 0;
+}
+
 /* ---- the launcher ---- */
 
 static int64_t count_of(const struct flags *f, const char *const *keys)
@@ -94,7 +107,30 @@ static int64_t count_of(const struct flags *f, const char *const *keys)
 	return 0;
 }
 
-int config_read_launcher(struct reading *r, const char *launcher, const struct flags *f)
+/* DeepSpeed's launcher: base64 of {"host": [0,1,2,3], …}. */
+static int64_t count_world_info(const char *value, int64_t *nodes)
+{
+	size_t length;
+	char *text = decode_base64(value, &length);
+	struct err ignored = { "" };
+	struct node *root = text ? node_read_json(text, length, "world_info", &ignored) : NULL;
+	int64_t ranks = 0;
+
+	*nodes = 0;
+	for (const struct node *n = root && root->kind == NODE_MAP ? root->first : NULL; n;
+	     n = n->next) {
+		*nodes += 1;
+		for (const struct node *i = n->kind == NODE_LIST ? n->first : NULL; i; i = i->next)
+			ranks++;
+	}
+	node_free(root);
+	free(text);
+	return ranks;
+}
+
+/* `outer`: what stands before the launcher itself (srun), which starts one of it a node. */
+int config_read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
+			 const struct flags *f)
 {
 	static const char *const all[] = { "num_processes", "ntasks", "np", "n", NULL };
 	static const char *const per_node[] = { "nproc_per_node", "num_gpus", "ntasks_per_node",
@@ -102,9 +138,16 @@ int config_read_launcher(struct reading *r, const char *launcher, const struct f
 	static const char *const nodes[] = { "nnodes", "num_nodes", "num_machines",
 					     "nodes",  "N",         NULL };
 	const struct flag *file = flags_find(f, "config_file");
+	const struct flag *info = flags_find(f, "world_info");
 	int64_t n = count_of(f, nodes), each = count_of(f, per_node);
 	int64_t world = count_of(f, all);
 
+	if (!n)
+		n = count_of(outer, nodes);
+	if (info && info->value)
+		world = count_world_info(info->value, &n);
+	if (info && n && world % n == 0)
+		each = world / n;
 	if (file && file->value && config_read_path(r, file->value, 1))
 		return -1;
 	if (!world && each)
@@ -128,6 +171,23 @@ static int launches(const char *module)
 	return !strncmp(module, "torch.distributed", 17) ||
 	       !strncmp(module, "accelerate.commands", 19) ||
 	       !strncmp(module, "deepspeed.launcher", 18);
+}
+
+/* The last launcher before the script: srun starts torchrun, torchrun the script. */
+static int find_launcher(int argc, char **argv)
+{
+	static const char *const names[] = { "torchrun", "accelerate", "deepspeed", "mpirun",
+					     "mpiexec",  "srun",       "torch" };
+	int found = 0;
+
+	for (int i = 0; i < argc; i++) {
+		if (launches(argv[i]))
+			found = i;
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++)
+			if (!strcmp(basename(argv[i]), names[k]))
+				found = i;
+	}
+	return found;
 }
 
 static int is_accelerate(int argc, char **argv)
@@ -175,23 +235,32 @@ static int read_script(struct reading *r, const struct flags *f, const char *scr
 	return 0;
 }
 
+static int read_launchers(struct reading *r, int argc, char **argv)
+{
+	int at = find_launcher(argc, argv), status;
+	struct flags outer = { 0 }, own = { 0 };
+
+	split(&outer, at, argv);
+	split(&own, argc - at, argv + at);
+	status = config_read_launcher(r, argv[at], &outer, &own);
+	if (!status && is_accelerate(argc, argv))
+		status = config_read_accelerate_flags(r, &own);
+	flags_release(&outer);
+	flags_release(&own);
+	return status;
+}
+
 static int read_argv(struct reading *r, int argc, char **argv)
 {
-	int script = find_script(argc, argv), start = script < argc ? script : 0;
-	struct flags launcher = { 0 }, own = { 0 };
-	int status = 0;
+	int script = find_script(argc, argv), start = script < argc ? script : 0, status = 0;
+	struct flags own = { 0 };
 
 	if (argc == 0)
 		return 0;
-	split(&launcher, start, argv);
+	if (start > 0 && read_launchers(r, start, argv))
+		return -1;
 	split(&own, argc - start, argv + start);
-	if (start > 0)
-		status = config_read_launcher(r, argv[0], &launcher);
-	if (!status && is_accelerate(start, argv))
-		status = config_read_accelerate_flags(r, &launcher);
-	if (!status)
-		status = read_script(r, &own, script < argc ? argv[script] : "");
-	flags_release(&launcher);
+	status = read_script(r, &own, script < argc ? argv[script] : "");
 	flags_release(&own);
 	return status;
 }

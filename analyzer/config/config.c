@@ -366,8 +366,6 @@ void config_derived_int(struct config *c, int field, int64_t value, const char *
 	config_derived_text(c, field, text, how);
 }
 
-/* ---- showing ---- */
-
 void config_value(const struct config *c, enum config_field f, struct buf *out)
 {
 	const void *at = slot_of(c, f);
@@ -387,24 +385,5 @@ void config_value(const struct config *c, enum config_field f, struct buf *out)
 	case TEXT:
 		buf_puts(out, *(char *const *)at);
 		break;
-	}
-}
-
-void config_show(const struct config *c, struct buf *out)
-{
-	for (int f = 0; f < CONFIG_FIELDS; f++) {
-		struct buf value = { 0 };
-
-		if (!config_has(c, f))
-			continue;
-		config_value(c, f, &value);
-		buf_addf(out, "%-44s ", fields[f].name);
-		buf_add_clean(out, (struct str){ value.text ? value.text : "", value.length });
-		for (size_t i = value.length; i < 20; i++)
-			buf_add(out, " ", 1);
-		buf_puts(out, "  ");
-		buf_add_clean(out, (struct str){ c->origin[f], strlen(c->origin[f]) });
-		buf_add(out, "\n", 1);
-		buf_release(&value);
 	}
 }

@@ -99,9 +99,9 @@ int config_check_layout(const struct config *c, struct err *e);
 /* Has layer `layer` (from 0) experts, by num_experts and moe_layer_freq? */
 int config_moe_layer(const struct config *c, int64_t layer);
 
-/* Parameters of the whole model counted from the architecture's fields, and the most that one
- * module holds directly. -1: a field is missing. config_derive calls it where model_type is given.
- */
+/* Parameters of the whole model counted from the architecture's fields, those that are not given
+ * by `arch`, and the most that one module holds directly. -1: a field is missing. config_derive
+ * calls it where model_type is given. */
 int config_count_parameters(const struct config *c, int64_t *total, int64_t *largest,
 			    struct err *e);
 
@@ -109,7 +109,9 @@ int config_count_parameters(const struct config *c, int64_t *total, int64_t *lar
  * world_size, padded vocabulary …) and checks contradictions. */
 int config_derive(struct config *c, struct err *e);
 
-/* Key, value, source, one a line. */
+/* Key, value, source, one a line; the remarks after them. */
 void config_show(const struct config *c, struct buf *out);
+/* {"config":[{"key":…,"value":…,"source":…}],"notes":[…]} */
+void config_show_json(const struct config *c, struct buf *out);
 
 #endif

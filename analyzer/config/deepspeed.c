@@ -241,8 +241,7 @@ static int base64_digit(char c)
 	return c == '_' || c == '/' ? 63 : -1;
 }
 
-/* NULL: not base64. To be freed. */
-static char *base64(const char *text, size_t *length)
+char *decode_base64(const char *text, size_t *length)
 {
 	char *out = xcalloc(1, strlen(text) + 1);
 	unsigned held = 0, bits = 0;
@@ -274,7 +273,7 @@ static int read_value(struct reading *r, const struct flag *flag)
 	/* a path may look like base64: a file that is there is a file */
 	if (!access(flag->value, R_OK))
 		return config_read_path(r, flag->value, 0);
-	text = flag->value[0] == '{' ? xstrdup(flag->value) : base64(flag->value, &length);
+	text = flag->value[0] == '{' ? xstrdup(flag->value) : decode_base64(flag->value, &length);
 	if (text && text[0] == '{') {
 		length = flag->value[0] == '{' ? strlen(text) : length;
 		status = config_read_text(r, text, length, flag->written, 0);

@@ -29,18 +29,27 @@ struct flags {
 };
 
 const struct flag *flags_find(const struct flags *f, const char *key);
+/* Every flag through one table; one without a value is "true". */
+int config_read_flags(struct reading *r, const struct reading_rows *t, const struct flags *f);
 
 int config_read_megatron(struct reading *r, const struct flags *f);
 int config_read_trainer(struct reading *r, const struct flags *f);
 int config_read_torchtitan(struct reading *r, const struct flags *f);
+/* Trainer's fsdp_config: Accelerate's keys, with or without their prefix. */
+int config_read_fsdp(struct reading *r, const struct node *map, const char *name);
+/* A file of them; one that is not there is a note. */
+int config_read_fsdp_file(struct reading *r, const char *path);
+/* NULL: not base64. To be freed. */
+char *decode_base64(const char *text, size_t *length);
 /* --deepspeed_config FILE|BASE64, --deepspeed FILE */
 int config_read_deepspeed_flags(struct reading *r, const struct flags *f);
 int config_read_accelerate_env(struct reading *r, char **env, unsigned count);
 /* what stands between `accelerate launch` and the script */
 int config_read_accelerate_flags(struct reading *r, const struct flags *f);
-/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. argv[0] is the
- * launcher. */
-int config_read_launcher(struct reading *r, const char *launcher, const struct flags *f);
+/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. `outer`: what
+ * stands before the launcher itself. */
+int config_read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
+			 const struct flags *f);
 
 /* config_read_command; `lenient`: files that it names need not be here. */
 int config_read_arguments(struct config *c, int argc, char **argv, char **env, unsigned env_count,
@@ -50,6 +59,10 @@ int config_read_arguments(struct config *c, int argc, char **argv, char **env, u
 int megatron_knows(const struct flags *f);
 int trainer_knows(const struct flags *f);
 int torchtitan_knows(const struct flags *f);
+
+/* A trace, or a directory of them. */
+int config_is_trace(const char *path);
+int config_read_trace_file(struct config *c, const char *path, struct err *e);
 
 /* Reads a file from within another; `lenient`: a file that is not there is a note. */
 int config_read_path(struct reading *r, const char *path, int lenient);

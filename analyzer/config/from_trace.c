@@ -2,9 +2,12 @@
  * MEMTRACE_CONFIG named. */
 #include "config/formats.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "gather.h"
 #include "trace.h"
 
 static char *text_of(struct str s)
@@ -104,5 +107,45 @@ int config_read_trace(struct config *c, const struct trace *t, struct err *e)
 		status = read_declared(c, declared, e);
 	release(&argv);
 	release(&env);
+	return status;
+}
+
+int config_is_trace(const char *path)
+{
+	char magic[8] = "";
+	struct stat st;
+	FILE *f;
+
+	if (stat(path, &st))
+		return 0;
+	if (S_ISDIR(st.st_mode))
+		return 1;
+	f = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+	if (!f)
+		return 0;
+	if (fread(magic, 1, sizeof(magic), f) != sizeof(magic))
+		magic[0] = 0;
+	fclose(f);
+	return !memcmp(magic, MT_MAGIC, sizeof(magic));
+}
+
+/* Of a directory the first rank's: all of a run were started alike. */
+int config_read_trace_file(struct config *c, const char *path, struct err *e)
+{
+	char *argument = (char *)(uintptr_t)path;
+	struct gather g;
+	struct buf notes = { 0 };
+	struct trace t = { 0 };
+	int status = gather_traces(&g, &argument, 1, NULL, &notes, e);
+
+	if (!status) {
+		if (trace_open_header(&t, g.paths[0], e) < 0 || trace_load(&t, e) < 0)
+			status = -1;
+		else
+			status = config_read_trace(c, &t, e);
+		trace_release(&t);
+	}
+	gather_release(&g);
+	buf_release(&notes);
 	return status;
 }

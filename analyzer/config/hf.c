@@ -19,6 +19,18 @@ static int take_attention_bias(struct reading *r, int field, const char *value)
 		       : 0;
 }
 
+/* DeepSeek's multi-token prediction is in its files, not in transformers' code. */
+static int take_next_tokens(struct reading *r, int field, const char *value)
+{
+	(void)field;
+	if (strcmp(value, "0"))
+		config_note(r->c,
+			    "%s: %s is %.20s: transformers builds no multi-token prediction; "
+			    "mtp_num_layers declares it",
+			    r->origin, r->key, value);
+	return 0;
+}
+
 /* T5's "gated-gelu" */
 static int take_gated(struct reading *r, int field, const char *value)
 {
@@ -69,6 +81,7 @@ static const struct key_row rows[] = {
 	{ "qk_nope_head_dim", CONFIG_qk_head_dim, NULL },
 	{ "qk_rope_head_dim", CONFIG_qk_pos_emb_head_dim, NULL },
 	{ "v_head_dim", CONFIG_v_head_dim, NULL },
+	{ "num_nextn_predict_layers", -1, take_next_tokens },
 	{ "relative_attention_num_buckets", CONFIG_relative_attention_num_buckets, NULL },
 	{ "feed_forward_proj", CONFIG_swiglu, take_gated },
 	{ "_attn_implementation", CONFIG_attention, take_attention },
@@ -349,9 +362,49 @@ static const struct node *text_model(const struct node *root, struct reading *r)
 	return text;
 }
 
+/* A size that nobody here reads: other architectures have more of them than can be known. */
+static int unknown(struct reading *r, const char *key, const char *value)
+{
+	static const char *const matter[] = { "_size", "_dim",  "layers", "heads", "experts",
+					      "_rank", "width", "mamba",  "ssm",   "lora" };
+	/* read elsewhere in this file, or without effect */
+	static const char *const silent[] = { "interleave_moe_layer_step",
+					      "intermediate_size_mlp",
+					      "max_window_layers",
+					      "mlp_only_layers",
+					      "moe_layers",
+					      "n_shared_experts",
+					      "num_decoder_layers",
+					      "chunk_size_feed_forward",
+					      "no_repeat_ngram_size",
+					      "encoder_no_repeat_ngram_size",
+					      "attention_chunk_size",
+					      "sliding_window_size",
+					      "no_rope_layers",
+					      "no_rope_layer_interval",
+					      "pruned_heads",
+					      "original_max_position_embeddings",
+					      "image_size",
+					      "ep_size",
+					      "pretraining_tp" };
+	char *end;
+
+	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+		if (!strcmp(key, silent[i]))
+			return 0;
+	if (strtod(value, &end) <= 0 || *end)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(matter); i++)
+		if (strstr(key, matter[i])) {
+			config_note(r->c, "%s: unknown key %s", r->origin, key);
+			return 0;
+		}
+	return 0;
+}
+
 static int read_rows(struct reading *r, const struct node *map, const char *name)
 {
-	struct reading_rows t = { rows, ARRAY_SIZE(rows), 0, NULL };
+	struct reading_rows t = { rows, ARRAY_SIZE(rows), 0, unknown };
 
 	return config_read_rows(r, &t, map, name);
 }

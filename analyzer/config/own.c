@@ -188,7 +188,7 @@ static int read_tree(struct reading *r, const struct node *root, const char *nam
 			       node_kind_name(root->kind));
 	if (is_deepspeed(root))
 		return config_read_deepspeed(r, root, name);
-	if (has_any(root, accelerate_keys))
+	if (has_any(root, accelerate_keys) && !node_find(root, "per_device_train_batch_size"))
 		return config_read_accelerate(r, root, name);
 	if (is_hf(root))
 		return config_read_hf(r, root, name);
@@ -266,9 +266,31 @@ int config_read_path(struct reading *r, const char *path, int lenient)
 	return status;
 }
 
+/* Another reader's file, for one that names it. */
+int config_read_fsdp_file(struct reading *r, const char *path)
+{
+	struct err why = { "" };
+	size_t length;
+	char *text = read_whole(path, &length, &why);
+	struct node *root;
+	int status;
+
+	if (!text) {
+		config_note(r->c, "%s; give it with --config", why.text);
+		return 0;
+	}
+	root = node_read_json(text, length, path, r->e);
+	status = root ? config_read_fsdp(r, root, path) : -1;
+	node_free(root);
+	free(text);
+	return status;
+}
+
 int config_read_file(struct config *c, const char *path, struct err *e)
 {
 	struct reading r = { c, "", path, NULL, e, 0, 0, NULL };
 
+	if (config_is_trace(path))
+		return config_read_trace_file(c, path, e);
 	return config_read_path(&r, path, 0);
 }

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "config/reader.h"
 #include "util.h"
 
 /* What transformers puts into one module, where others have several. */
@@ -205,7 +206,7 @@ static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
 		linear(n, 1, n->h, vocabulary, 0);
 }
 
-int config_count_parameters(const struct config *c, int64_t *total, int64_t *largest, struct err *e)
+static int count_given(const struct config *c, int64_t *total, int64_t *largest, struct err *e)
 {
 	static const enum config_field needed[] = { CONFIG_num_layers, CONFIG_hidden_size,
 						    CONFIG_num_attention_heads };
@@ -232,4 +233,45 @@ int config_count_parameters(const struct config *c, int64_t *total, int64_t *lar
 	*total = (int64_t)n.total;
 	*largest = (int64_t)n.largest;
 	return 0;
+}
+
+/* What `arch` says of what is not given; llama is the default. */
+static const struct {
+	enum config_field field;
+	const char *llama, *gpt;
+} defaults[] = {
+	{ CONFIG_swiglu, "true", "false" },
+	{ CONFIG_add_bias_linear, "false", "true" },
+	{ CONFIG_normalization, "RMSNorm", "LayerNorm" },
+	{ CONFIG_untie_embeddings_and_output_weights, "true", "false" },
+};
+
+/* Megatron's rule for SwiGLU: two thirds of 4 h, in multiples of 64. */
+static void set_width(struct config *c, struct err *e)
+{
+	int64_t width = c->hidden_size * 8 / 3 / 64 * 64;
+
+	if (!config_has(c, CONFIG_ffn_hidden_size) && config_has(c, CONFIG_hidden_size) &&
+	    c->swiglu)
+		config_set_int(c, CONFIG_ffn_hidden_size, width > 64 ? width : 64, "default", e);
+}
+
+int config_count_parameters(const struct config *given, int64_t *total, int64_t *largest,
+			    struct err *e)
+{
+	int gpt = config_has(given, CONFIG_arch) && !strcmp(given->arch, "gpt"), status;
+	struct config c;
+
+	/* A model_type fixes its own architecture. */
+	if (config_has(given, CONFIG_model_type))
+		return count_given(given, total, largest, e);
+	config_init(&c);
+	config_copy(&c, given);
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		config_put_default(&c, defaults[i].field, gpt ? defaults[i].gpt : defaults[i].llama,
+				   "default", e);
+	set_width(&c, e);
+	status = count_given(&c, total, largest, e);
+	config_release(&c);
+	return status;
 }

@@ -2,6 +2,7 @@
  * (tokens, max_context_length). */
 #include "config/formats.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ struct seen {
 	int64_t pp_microbatch; /* sequences */
 	int64_t shard;         /* data_parallel_shard_degree; -1: what is left */
 	int autocast;          /* bf16 computation over fp32 weights */
+	char module[64], flavor[200], flavor_origin[300];
 };
 
 static int take_count(struct reading *r, const char *value, int64_t *to)
@@ -82,47 +84,96 @@ static int take_implementation(struct reading *r, int field, const char *value)
 	return config_put(r, field, !strcmp(value, "for-loop") ? "loop" : value);
 }
 
-/* A built-in model, whose sizes are in torchtitan's code: those of the Llama 3 family are known
- * here. */
-static int take_flavor(struct reading *r, int field, const char *value)
+static int take_module(struct reading *r, int field, const char *value)
 {
-	static const struct {
-		const char *names[2];
-		const char *layers, *hidden, *heads, *groups, *ffn;
-	} flavors[] = {
-		{ { "llama3_8b", "8B" }, "32", "4096", "32", "8", "14336" },
-		{ { "llama3_70b", "70B" }, "80", "8192", "64", "8", "28672" },
-		{ { "llama3_405b", "405B" }, "126", "16384", "128", "8", "53248" },
-	};
-	struct config *c = r->c;
+	struct seen *s = r->state;
 
 	(void)field;
-	for (size_t i = 0; i < ARRAY_SIZE(flavors); i++) {
-		if (strcmp(value, flavors[i].names[0]) && strcmp(value, flavors[i].names[1]))
-			continue;
-		return config_put_default(c, CONFIG_num_layers, flavors[i].layers, value, r->e) ||
-				       config_put_default(c, CONFIG_hidden_size, flavors[i].hidden,
-							  value, r->e) ||
-				       config_put_default(c, CONFIG_num_attention_heads,
-							  flavors[i].heads, value, r->e) ||
-				       config_put_default(c, CONFIG_num_query_groups,
-							  flavors[i].groups, value, r->e) ||
-				       config_put_default(c, CONFIG_ffn_hidden_size, flavors[i].ffn,
-							  value, r->e) ||
-				       config_put_default(c, CONFIG_vocab_size, "128256", value,
-							  r->e)
-			       ? -1
-			       : 0;
+	snprintf(s->module, sizeof(s->module), "%s", value);
+	return 0;
+}
+
+static int take_flavor(struct reading *r, int field, const char *value)
+{
+	struct seen *s = r->state;
+
+	(void)field;
+	snprintf(s->flavor, sizeof(s->flavor), "%s", value);
+	snprintf(s->flavor_origin, sizeof(s->flavor_origin), "%s %s", r->origin, value);
+	return 0;
+}
+
+/* ---- built-in models, whose sizes are in torchtitan's code ---- */
+
+static const struct model {
+	const char *name, *fields;
+} models[] = {
+#define MODEL(name, fields) { name, fields },
+#include "config/torchtitan_models.def"
+#undef MODEL
+};
+
+/* "8B" of llama3, "./train_configs/llama3_8b.toml", "llama3_8b_mxfp8": the longest name that it
+ * begins with. */
+static const struct model *find_model(const struct seen *s)
+{
+	const char *base = strrchr(s->flavor, '/');
+	const char *module = s->module[0] ? s->module : "llama3";
+	const struct model *found = NULL;
+	char name[300];
+	size_t n;
+
+	base = base ? base + 1 : s->flavor;
+	n = strcspn(base, ".");
+	if (strcmp(base + n, ".toml"))
+		n = strlen(base);
+	for (int with_module = 0; with_module < 2; with_module++) {
+		snprintf(name, sizeof(name), "%s%s%.*s", with_module ? module : "",
+			 with_module ? "_" : "", (int)n, base);
+		for (char *at = name; *at; at++)
+			*at = *at == '-' || *at == '.' ? '_' : (char)tolower((unsigned char)*at);
+		for (size_t i = 0; i < ARRAY_SIZE(models); i++) {
+			size_t length = strlen(models[i].name);
+
+			if (!strncmp(name, models[i].name, length) &&
+			    (!name[length] || name[length] == '_') &&
+			    (!found || length > strlen(found->name)))
+				found = &models[i];
+		}
 	}
-	if (!config_has(c, CONFIG_num_layers))
-		config_note(
-			c,
-			"%s %s: its sizes are in torchtitan's code; give the model's config.json with --config",
-			r->origin, value);
+	return found;
+}
+
+/* What flags and files said before is kept. */
+static int put_model(struct reading *r, const struct seen *s)
+{
+	const struct model *m = find_model(s);
+	char text[512], *save = NULL;
+
+	if (!s->flavor[0])
+		return 0;
+	if (!m) {
+		if (!config_has(r->c, CONFIG_num_layers))
+			config_note(
+				r->c,
+				"%s: its sizes are in torchtitan's code; give the model's config.json with --config",
+				s->flavor_origin);
+		return 0;
+	}
+	snprintf(text, sizeof(text), "%s", m->fields);
+	for (char *pair = strtok_r(text, " ", &save); pair; pair = strtok_r(NULL, " ", &save)) {
+		char *equals = strchr(pair, '=');
+
+		*equals = 0;
+		if (config_put_default(r->c, config_find(pair), equals + 1, m->name, r->e))
+			return -1;
+	}
 	return 0;
 }
 
 static const struct key_row rows[] = {
+	{ "module", -1, take_module },
+	{ "model.name", -1, take_module },
 	{ "config", -1, take_flavor },
 	{ "model.flavor", -1, take_flavor },
 	{ "job.config_file", -1, take_flavor },
@@ -203,7 +254,7 @@ static int finish(struct reading *r, struct seen *s)
 
 	r->origin = "torchtitan";
 	r->key = "framework";
-	if (config_put(r, CONFIG_framework, "torchtitan"))
+	if (put_model(r, s) || config_put(r, CONFIG_framework, "torchtitan"))
 		return -1;
 	/* fp32 weights sharded and computed with in bf16, unless the weights themselves are bf16 */
 	if (!(config_has(c, CONFIG_precision) && !strcmp(c->precision, "bf16")) &&
@@ -253,18 +304,10 @@ static int finish(struct reading *r, struct seen *s)
 
 int config_read_torchtitan(struct reading *r, const struct flags *f)
 {
-	struct seen s = { 0, 0, -1, 1 };
+	struct seen s = { .shard = -1, .autocast = 1 };
 
 	r->state = &s;
-	for (size_t i = 0; i < f->count; i++) {
-		const struct flag *flag = &f->at[i];
-
-		r->origin = flag->written;
-		if (flag->key[0] &&
-		    config_read_key(r, &table, flag->key, flag->value ? flag->value : "true"))
-			return -1;
-	}
-	return finish(r, &s);
+	return config_read_flags(r, &table, f) ? -1 : finish(r, &s);
 }
 
 int torchtitan_knows(const struct flags *f)

@@ -134,6 +134,8 @@ static int unknown(struct reading *r, const char *key, const char *value)
 }
 
 static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+static const struct reading_rows file_table = { rows, ARRAY_SIZE(rows), 1,
+						unknown }; /* "deepspeed" may be a section */
 
 static const struct {
 	enum config_field field;
@@ -175,49 +177,48 @@ static int finish(struct reading *r, struct seen *s)
 	return 0;
 }
 
+/* --fsdp_config: a file, or JSON */
+static int read_fsdp_flag(struct reading *r, const struct flag *flag)
+{
+	struct node *root;
+	int status;
+
+	if (flag->value[0] != '{')
+		return config_read_fsdp_file(r, flag->value);
+	root = node_read_json(flag->value, strlen(flag->value), flag->written, r->e);
+	status = root ? config_read_fsdp(r, root, flag->written) : -1;
+	node_free(root);
+	return status;
+}
+
 int config_read_trainer(struct reading *r, const struct flags *f)
 {
+	const struct flag *fsdp = flags_find(f, "fsdp_config");
 	struct seen s = { 0 };
 
+	if (fsdp && fsdp->value && read_fsdp_flag(r, fsdp))
+		return -1;
 	r->state = &s;
-	for (size_t i = 0; i < f->count; i++) {
-		const struct flag *flag = &f->at[i];
-
-		r->origin = flag->written;
-		if (flag->key[0] &&
-		    config_read_key(r, &table, flag->key, flag->value ? flag->value : "true"))
-			return -1;
-	}
-	return finish(r, &s);
+	return config_read_flags(r, &table, f) ? -1 : finish(r, &s);
 }
 
 int config_read_trainer_file(struct reading *r, const struct node *root, const char *name)
 {
 	const struct node *deepspeed = node_find(root, "deepspeed");
+	const struct node *fsdp = node_find(root, "fsdp_config");
 	struct seen s = { 0 };
 
 	if (deepspeed && deepspeed->kind == NODE_STRING && config_read_path(r, deepspeed->text, 1))
 		return -1;
 	if (deepspeed && deepspeed->kind == NODE_MAP && config_read_deepspeed(r, deepspeed, name))
 		return -1;
+	if (fsdp && fsdp->kind == NODE_STRING && config_read_fsdp_file(r, fsdp->text))
+		return -1;
+	if (fsdp && fsdp->kind == NODE_MAP && config_read_fsdp(r, fsdp, name))
+		return -1;
 	r->state = &s;
-	for (const struct node *n = root->first; n; n = n->next) {
-		char *origin, *text;
-		int status = 0;
-
-		if (n->kind == NODE_NULL || n->kind == NODE_MAP)
-			continue;
-		origin = xasprintf("%s:%u", name, n->line);
-		text = node_to_text(n);
-		r->origin = origin;
-		status = config_read_key(r, &table, n->key, text);
-		r->origin = name;
-		free(text);
-		free(origin);
-		if (status)
-			return -1;
-	}
-	return finish(r, &s);
+	r->origin = name;
+	return config_read_rows(r, &file_table, root, name) ? -1 : finish(r, &s);
 }
 
 int trainer_knows(const struct flags *f)

@@ -82,7 +82,7 @@ static wide count(struct reader *r, enum config_field f)
 	struct err why = { 0 };
 	int64_t total, module, n;
 
-	if (r->failed || parameters_count(r->c, &total, &module, &why) < 0)
+	if (r->failed || config_count_parameters(r->c, &total, &module, &why) < 0)
 		return read_needed(r, f, MOST_PARAMETERS);
 	n = f == CONFIG_total_params ? total : module;
 	estimate_note(r->out, "%s is not given: %lld, counted from the architecture",
@@ -239,6 +239,7 @@ const struct system deepspeed_zero = {
 	.source = "document 002, DeepSpeed, \"Memory Requirements\"",
 	.leaves_out =
 		"activations, buckets, temporary buffers, fragmentation, CUDA context, NCCL; stages 0 and 1; Adam only",
+	.space = { BIT(DIM_DP), BIT(RECOMPUTE_NONE), BIT(2) | BIT(3) },
 	.terms = terms,
 	.term_count = ARRAY_SIZE(terms),
 	.symbols = symbols,

@@ -1,62 +1,35 @@
 #include "model/job.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util.h"
 
-static const char *const names[] = { "--config", "--set", "--env", "--fix" };
-
-/* Which list the argument is for, or `lists`. */
-static int which_list(const char *argument, int lists)
+int job_parse(struct job *job, struct opt_set *set, int argc, char **argv, struct err *e)
 {
-	for (int i = 0; i < lists; i++) {
-		size_t n = strlen(names[i]);
+	int left;
 
-		if (!strncmp(argument, names[i], n) && (!argument[n] || argument[n] == '='))
-			return i;
-	}
-	return lists;
-}
-
-int job_take(struct job *job, int lists, int argc, char **argv, struct err *e)
-{
-	int left = 1;
-
-	for (int i = 0; i < JOB_LISTS; i++)
-		job->lists[i] = xcalloc((size_t)argc + 1, sizeof(*job->lists[i]));
-	for (int i = 1; i < argc; i++) {
-		int which = which_list(argv[i], lists);
-
-		if (!strcmp(argv[i], "--")) {
-			job->command = argv + i + 1;
-			job->command_count = (size_t)(argc - i - 1);
-			break;
-		}
-		if (which == lists)
-			argv[left++] = argv[i];
-		else if (argv[i][strlen(names[which])] == '=')
-			job->lists[which][job->counts[which]++] =
-				argv[i] + strlen(names[which]) + 1;
-		else if (i + 1 == argc || !strcmp(argv[i + 1], "--"))
-			return err_set(e, "%s needs a value", argv[i]);
-		else
-			job->lists[which][job->counts[which]++] = argv[++i];
-	}
-	return left;
+	set->command = &job->command;
+	left = opt_parse(set, argc, argv, e);
+	if (left < 0 || set->wants_help)
+		return left;
+	if (left)
+		return err_set(
+			e, "\"%s\" is not an option: configuration files are given with --config",
+			argv[1]);
+	if (!job->files.count && !job->values.count && !job->environment.count &&
+	    !job->command.count)
+		return err_set(e, "%s needs a job: --config FILE, --set KEY=VALUE, or -- COMMAND",
+			       argv[0]);
+	return 0;
 }
 
 void job_release(struct job *job)
 {
-	for (int i = 0; i < JOB_LISTS; i++)
-		free(job->lists[i]);
-}
-
-int job_is_empty(const struct job *job)
-{
-	return !job->counts[JOB_CONFIG] && !job->counts[JOB_SET] && !job->counts[JOB_ENV] &&
-	       !job->command_count;
+	opt_list_release(&job->files);
+	opt_list_release(&job->values);
+	opt_list_release(&job->environment);
+	opt_list_release(&job->command);
 }
 
 static int set_pair(struct config *c, const char *pair, struct err *e)
@@ -73,31 +46,27 @@ static int set_pair(struct config *c, const char *pair, struct err *e)
 	return status;
 }
 
-int job_read(const struct job *job, struct config *c, int world_size, const char *gpu,
-	     struct err *e)
+int job_read(const struct job *job, struct config *c, struct err *e)
 {
-	char text[32];
+	const struct opt_list *env = &job->environment, *command = &job->command;
 
-	for (size_t i = 0; i < job->counts[JOB_CONFIG]; i++)
-		if (config_read_file(c, job->lists[JOB_CONFIG][i], e) < 0)
+	for (size_t i = 0; i < job->files.count; i++)
+		if (config_read_file(c, job->files.at[i], e) < 0)
 			return -1;
-	for (size_t i = 0; i < job->counts[JOB_ENV]; i++)
-		if (!strchr(job->lists[JOB_ENV][i], '='))
-			return err_set(e, "--env is \"%s\", expected NAME=VALUE",
-				       job->lists[JOB_ENV][i]);
-	if ((job->command_count || job->counts[JOB_ENV]) &&
-	    config_read_command(c, (int)job->command_count, job->command, job->lists[JOB_ENV],
-				(unsigned)job->counts[JOB_ENV], e) < 0)
+	for (size_t i = 0; i < env->count; i++)
+		if (!strchr(env->at[i], '='))
+			return err_set(e, "--env is \"%s\", expected NAME=VALUE", env->at[i]);
+	if ((command->count || env->count) &&
+	    config_read_command(c, (int)command->count, command->at, env->at, (unsigned)env->count,
+				e) < 0)
 		return -1;
-	if (world_size) {
-		snprintf(text, sizeof(text), "%d", world_size);
-		if (config_set(c, "world_size", text, "--world-size", e) < 0)
-			return -1;
-	}
-	if (gpu && config_set(c, "gpu", gpu, "--gpu", e) < 0)
+	if (job->world_size &&
+	    config_set_int(c, CONFIG_world_size, job->world_size, "--world-size", e) < 0)
 		return -1;
-	for (size_t i = 0; i < job->counts[JOB_SET]; i++)
-		if (set_pair(c, job->lists[JOB_SET][i], e) < 0)
+	if (job->gpu && config_set(c, "gpu", job->gpu, "--gpu", e) < 0)
+		return -1;
+	for (size_t i = 0; i < job->values.count; i++)
+		if (set_pair(c, job->values.at[i], e) < 0)
 			return -1;
 	return config_derive(c, e);
 }

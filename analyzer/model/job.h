@@ -3,25 +3,36 @@
 #define MODEL_JOB_H
 
 #include "config/config.h"
-
-enum job_list { JOB_CONFIG, JOB_SET, JOB_ENV, JOB_FIX, JOB_LISTS };
+#include "opt.h"
 
 struct job {
-	/* In the order given; each points into argv. */
-	char **lists[JOB_LISTS], **command;
-	size_t counts[JOB_LISTS], command_count;
+	struct opt_list files, values, environment, command;
+	const char *gpu;
+	int world_size;
 };
 
-/* Takes the options that may be given several times, and the command after "--", out of argv.
- * `lists` is how many of job_list the command knows. Returns how many arguments are left, or -1.
- * Released in both cases. */
-int job_take(struct job *job, int lists, int argc, char **argv, struct err *e);
-void job_release(struct job *job);
-int job_is_empty(const struct job *job);
+/* The rows of an option table that fill a job. */
+#define JOB_OPTIONS(job)                                                                           \
+	{ "config", 0,                                                                             \
+	  OPT_LIST, &(job)->files,                                                                 \
+	  "FILE",   "a configuration file, or a trace; may be repeated",                           \
+	  0,        0 },                                                                           \
+		{ "set", 0, OPT_LIST, &(job)->values, "K=V", "one value; may be repeated", 0, 0 }, \
+		{ "env",    0,                                                                     \
+		  OPT_LIST, &(job)->environment,                                                   \
+		  "K=V",    "a variable of the job's environment; may be repeated",                \
+		  0,        0 },                                                                   \
+	{                                                                                          \
+		"gpu", 0, OPT_TEXT, &(job)->gpu, "NAME",                                           \
+			"the GPU: does it fit, by the rule of 80 %", 0, 0                          \
+	}
 
-/* Files, then the command line, then `world_size` (0: not given) and `gpu` (or NULL), then --set:
- * later ones win. */
-int job_read(const struct job *job, struct config *c, int world_size, const char *gpu,
-	     struct err *e);
+/* Parses the options of a command that is told of a job, and the job's command after "--". -1: bad
+ * usage; nothing is checked where help is wanted. Released in both cases. */
+int job_parse(struct job *job, struct opt_set *set, int argc, char **argv, struct err *e);
+void job_release(struct job *job);
+
+/* Files, then the command line, then world size and GPU, then --set: later ones win. */
+int job_read(const struct job *job, struct config *c, struct err *e);
 
 #endif

@@ -1,27 +1,14 @@
 /* Written by hand, not with jansson: an estimate may be larger than its integers. */
 #include "model/output.h"
 
+#include "config/reader.h"
+
 #include <stdio.h>
 #include <string.h>
 
 static void put_string(struct buf *out, const char *text)
 {
-	struct buf clean = { 0 };
-
-	buf_add_utf8(&clean, (struct str){ text, strlen(text) });
-	buf_puts(out, "\"");
-	for (size_t i = 0; i < clean.length; i++) {
-		unsigned char c = (unsigned char)clean.text[i];
-
-		if (c == '"' || c == '\\')
-			buf_addf(out, "\\%c", c);
-		else if (c < 0x20)
-			buf_addf(out, "\\u%04x", c);
-		else
-			buf_add(out, &clean.text[i], 1);
-	}
-	buf_puts(out, "\"");
-	buf_release(&clean);
+	add_json_string(out, (struct str){ text, strlen(text) });
 }
 
 static void put_key(struct buf *out, const char *key)

@@ -230,6 +230,8 @@ const struct system llama_4d = {
 	.leaves_out =
 		"temporary buffers, fragmentation, CUDA context, NCCL; recomputation; other than Llama, "
 		"Adam, ZeRO-1, 1F1B, sequence parallelism",
+	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_MBS),
+		   BIT(RECOMPUTE_NONE), BIT(0) | BIT(1) },
 	.terms = terms,
 	.term_count = ARRAY_SIZE(terms),
 	.symbols = symbols,

@@ -22,8 +22,8 @@ const struct system *system_find(const char *name, struct err *e)
 		if (!strcmp(systems[i]->name, name))
 			return systems[i];
 	for (size_t i = 0; i < system_count; i++)
-		buf_addf(&list, "%s, ", systems[i]->name);
-	err_set(e, "--system is \"%s\", expected %sall", name, list.text);
+		buf_addf(&list, "%s%s", i ? ", " : "", systems[i]->name);
+	err_set(e, "--system is \"%s\", expected one of %s", name, list.text);
 	buf_release(&list);
 	return NULL;
 }
@@ -71,6 +71,15 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 	return 0;
 }
 
+wide estimate_most(const struct estimate *e)
+{
+	wide most = e->total;
+
+	for (size_t i = 0; i < e->stage_count; i++)
+		most = largest(most, e->stages[i].total);
+	return most;
+}
+
 void estimate_release(struct estimate *out)
 {
 	for (size_t i = 0; i < out->note_count; i++)
@@ -91,7 +100,7 @@ void estimate_note(struct estimate *out, const char *format, ...)
 	va_list args;
 	char *note;
 
-	if (!out->detail)
+	if (out->detail != DETAIL_ALL)
 		return;
 	va_start(args, format);
 	note = xvasprintf(format, args);

@@ -9,6 +9,7 @@
 #include "buf.h"
 #include "config/config.h"
 #include "err.h"
+#include "model/dimension.h"
 #include "util.h"
 
 /* Wide enough for every product that the limits in read.h allow: expressions divide last, and
@@ -72,6 +73,8 @@ struct estimate {
 	wide *sizes;
 	size_t made_count;
 	wide total;
+	/* What the source prints no formula for, though it has one for each part; NULL: it has one. */
+	const char *beyond;
 	/* The rest only where `detail` was asked for. */
 	int detail;
 	struct result results[RESULTS_MOST];
@@ -88,6 +91,7 @@ struct estimate {
 
 struct system {
 	const char *name, *title, *source, *leaves_out;
+	struct space space;
 	const struct term *terms;
 	size_t term_count;
 	const struct symbol *symbols;
@@ -106,10 +110,15 @@ extern const size_t system_count;
 /* NULL, and a message that names what there is. */
 const struct system *system_find(const char *name, struct err *e);
 
-/* Everything that `system` says of the job. -1: it cannot say it, and the message tells why. `out`
+/* How much of an estimate is made: the terms; with results, stages and notes; without the notes. */
+enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES };
+
+/* What `system` says of the job. -1: it cannot say it, and the message tells why. `out`
  * is released in both cases. */
 int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
 		  int detail, struct err *e);
+/* The largest stage's bytes. */
+wide estimate_most(const struct estimate *e);
 void estimate_release(struct estimate *out);
 
 /* The terms of an estimate, and the bytes of each. */
@@ -152,9 +161,6 @@ static inline wide largest(wide a, wide b)
 
 /* Any number in decimal; `text` has room for 48. */
 const char *wide_text(wide number, char *text);
-
-/* config_count_parameters with the defaults of `arch`. */
-int parameters_count(const struct config *c, int64_t *total, int64_t *module, struct err *e);
 
 /* ---- the device ---- */
 /* Compute capability (90 is 9.0) and multiprocessors of the GPU of that name. -1: not known. */

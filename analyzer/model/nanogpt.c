@@ -185,6 +185,7 @@ const struct system nanogpt = {
 	.leaves_out =
 		"parallelism other than DDP, checkpointing, flash attention, dropout; autocast's copies of the "
 		"weights, rounding of blocks, CUDA context (863 MiB there)",
+	.space = { BIT(DIM_DP) | BIT(DIM_MBS), BIT(RECOMPUTE_NONE), BIT(0) },
 	.terms = terms,
 	.term_count = ARRAY_SIZE(terms),
 	.symbols = symbols,

@@ -1,74 +1,172 @@
-#include "model/plan.h"
+/* The search: dimension by dimension, each with the values that divide what it splits. */
+#include "model/plan_search.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/read.h"
+#define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
+#define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
+#define GPUS_OF_A_NODE 8
 
-#define MOST_LAYOUTS 200000
-
-static struct layout *append(struct layout **list, size_t *count, size_t *room,
-			     const struct layout *l)
+static struct layout *append(struct layouts *list, const struct layout *l)
 {
-	*list = grow(*list, *count, room, sizeof(**list));
-	(*list)[*count] = *l;
-	return &(*list)[(*count)++];
+	list->at = grow(list->at, list->count, &list->room, sizeof(*list->at));
+	list->at[list->count] = *l;
+	return &list->at[list->count++];
 }
 
-__attribute__((format(printf, 3, 4))) static void discard(struct plan *plan, const struct layout *l,
-							  const char *format, ...)
+int plan_discard(struct search *s, enum discard why, const char *format, ...)
 {
+	struct plan *plan = s->plan;
 	struct layout *kept;
 	va_list args;
 
-	if (plan->discarded_count >= MOST_LAYOUTS)
-		return;
-	kept = append(&plan->discarded, &plan->discarded_count, &plan->discarded_room, l);
+	if (s->counting)
+		return 0;
+	plan->discarded_counts[why]++;
+	if (plan->discarded.count >= MOST_LISTED)
+		return 0;
+	kept = append(&plan->discarded, &s->now);
+	kept->why = why;
+	kept->count = 1;
 	va_start(args, format);
 	kept->reason = xvasprintf(format, args);
 	va_end(args);
-}
-
-/* 1 if the size may be used; else the layout is discarded with the reason. */
-static int divides(struct plan *plan, const struct layout *l, const char *what, int64_t size,
-		   enum config_field f, int64_t value, int64_t times)
-{
-	if (value % (size * times) == 0)
-		return 1;
-	discard(plan, l, "%s %lld does not divide %s %lld%s", what, (long long)size, config_name(f),
-		(long long)value, times > 1 ? " into two equal parts a rank" : "");
 	return 0;
 }
 
-static int64_t number(const struct config *c, enum config_field f, int64_t value, int64_t otherwise)
+/* ---- the values of a dimension ---- */
+
+static size_t divisors(int64_t n, int64_t *list)
 {
-	return config_has(c, f) ? value : otherwise;
+	size_t count = 0, half;
+
+	for (int64_t i = 1; i * i <= n && count < MOST_DIVISORS / 2; i++)
+		if (n % i == 0)
+			list[count++] = i;
+	half = count;
+	for (size_t i = half; i--;)
+		if (list[i] * list[i] != n)
+			list[count++] = n / list[i];
+	return count;
 }
 
-static int tensor_divides(struct plan *plan, const struct layout *l)
+/* What the dimension's sizes divide. */
+static int64_t splits(const struct search *s, enum dimension dim)
 {
-	const struct config *c = plan->config;
-	int64_t heads = c->num_attention_heads;
-	int64_t groups = number(c, CONFIG_num_query_groups, c->num_query_groups, heads);
+	const struct config *c = s->plan->config;
+	const int64_t *size = s->now.size;
+	int64_t gpus = s->plan->gpus;
 
-	return divides(plan, l, "tensor size", l->t, CONFIG_num_attention_heads, heads, 1) &&
-	       divides(plan, l, "tensor size", l->t, CONFIG_num_query_groups, groups, 1) &&
-	       divides(plan, l, "tensor size", l->t, CONFIG_ffn_hidden_size, c->ffn_hidden_size,
-		       1) &&
-	       divides(plan, l, "tensor size", l->t, CONFIG_hidden_size, c->hidden_size, 1);
+	switch (dim) {
+	case DIM_TP:
+		return gpus;
+	case DIM_PP:
+		return gpus / size[DIM_TP];
+	case DIM_CP:
+		return gpus / size[DIM_TP] / size[DIM_PP];
+	case DIM_VPP:
+		return size[DIM_PP] > 1 ? c->num_layers / size[DIM_PP] : 1;
+	case DIM_EP:
+		return VALUE_OR(c, num_experts, 0) > 1 ? c->num_experts : 1;
+	case DIM_MBS:
+		return c->global_batch_size / size[DIM_DP];
+	default:
+		BUG("dimension");
+	}
 }
 
-static void set_sizes(struct config *c, const struct layout *l)
+static int is_sized(const struct search *s, enum dimension dim)
+{
+	return (s->plan->system->space.sizes & BIT(dim)) != 0;
+}
+
+static size_t values(const struct search *s, enum dimension dim, int64_t *list)
+{
+	/* Where two fit alike the first is kept: ZeRO-1 costs no more communication than none. */
+	static const int64_t recomputes[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL },
+			     stages[] = { 1, 0, 2, 3 };
+	const int64_t *size = s->now.size;
+
+	switch (dim) {
+	case DIM_DP:
+		list[0] = s->plan->gpus / size[DIM_TP] / size[DIM_PP] / size[DIM_CP];
+		return 1;
+	case DIM_RECOMPUTE:
+		memcpy(list, recomputes, sizeof(recomputes));
+		return ARRAY_SIZE(recomputes);
+	case DIM_ZERO:
+		memcpy(list, stages, sizeof(stages));
+		return ARRAY_SIZE(stages);
+	case DIM_MBS:
+		list[0] = UNSET;
+		return is_sized(s, DIM_MBS) ? divisors(splits(s, dim), list) : 1;
+	default:
+		return divisors(splits(s, dim), list);
+	}
+}
+
+/* Has the system a formula? */
+static int expresses(const struct search *s, enum dimension dim, int64_t value)
+{
+	const struct space *space = &s->plan->system->space;
+
+	if (dim == DIM_RECOMPUTE)
+		return (space->recompute & BIT(value)) != 0;
+	if (dim == DIM_ZERO)
+		return (space->zero & BIT(value)) != 0;
+	return value <= 1 || is_sized(s, dim);
+}
+
+/* ---- a layout ---- */
+
+static void set_size(struct config *c, enum config_field f, int64_t *now, int64_t value)
 {
 	struct err e = { 0 };
 
-	config_set_int(c, CONFIG_tensor_model_parallel_size, l->t, "plan", &e);
-	config_set_int(c, CONFIG_pipeline_model_parallel_size, l->p, "plan", &e);
-	config_set_int(c, CONFIG_context_parallel_size, l->c, "plan", &e);
-	config_set_int(c, CONFIG_data_parallel_size, l->d, "plan", &e);
-	config_set_int(c, CONFIG_micro_batch_size, l->micro_batch, "plan", &e);
-	config_set_int(c, CONFIG_num_microbatches, l->micro_batches, "plan", &e);
+	if (value == UNSET)
+		config_unset(c, f);
+	else if (!config_has(c, f) || *now != value)
+		config_set_int(c, f, value, "plan", &e);
+}
+
+#define SET(c, name, value) set_size(c, CONFIG_##name, &(c)->name, value)
+
+static void set_recompute(struct search *s, int64_t how)
+{
+	struct config *c = &s->scratch;
+	struct err e = { 0 };
+
+	if (config_has(c, CONFIG_recompute_granularity)
+		    ? !strcmp(c->recompute_granularity, recompute_names[how])
+		    : how == RECOMPUTE_NONE)
+		return;
+	config_set(c, "recompute_granularity", recompute_names[how], "plan", &e);
+	if (how != RECOMPUTE_FULL)
+		return;
+	if (!config_has(c, CONFIG_recompute_method))
+		config_set(c, "recompute_method", "uniform", "plan", &e);
+	if (!config_has(c, CONFIG_recompute_num_layers))
+		config_set_int(c, CONFIG_recompute_num_layers, 1, "plan", &e);
+}
+
+static void set_sizes(struct search *s)
+{
+	struct config *c = &s->scratch;
+	const int64_t *size = s->now.size;
+
+	SET(c, tensor_model_parallel_size, size[DIM_TP]);
+	SET(c, pipeline_model_parallel_size, size[DIM_PP]);
+	SET(c, context_parallel_size, size[DIM_CP]);
+	SET(c, data_parallel_size, size[DIM_DP]);
+	SET(c, virtual_pipeline_model_parallel_size, size[DIM_VPP] > 1 ? size[DIM_VPP] : UNSET);
+	SET(c, expert_model_parallel_size, size[DIM_EP] > 1 ? size[DIM_EP] : UNSET);
+	SET(c, micro_batch_size, size[DIM_MBS]);
+	SET(c, num_microbatches, s->now.micro_batches);
+	SET(c, zero_stage, size[DIM_ZERO]);
+	set_recompute(s, size[DIM_RECOMPUTE]);
 }
 
 /* The colour, with the margin that was asked for instead of 20 %. */
@@ -79,220 +177,219 @@ static enum fit fit(const struct plan *plan, wide total)
 	return total <= plan->memory ? FIT_YELLOW : FIT_RED;
 }
 
-static int judge(struct plan *plan, struct config *scratch, struct layout *l, struct err *e)
+/* With sequence parallelism beside tensor parallelism, or without where the source has formulas for
+ * that alone. -1: the system refuses. */
+static int estimate_layout(struct search *s, struct estimate *made, struct err *e)
 {
+	for (int sequence = s->now.size[DIM_TP] > 1;; sequence = 0) {
+		s->scratch.sequence_parallel = s->now.sequence_parallel = sequence;
+		if (estimate_make(made, s->plan->system, &s->scratch, DETAIL_STAGES, e) < 0)
+			return -1;
+		if (!made->beyond || !sequence)
+			return 0;
+		estimate_release(made);
+	}
+}
+
+static void keep(struct search *s, const struct estimate *made)
+{
+	struct layout *l = append(&s->plan->fitting, &s->now);
+
+	l->stage_count = made->stage_count ? made->stage_count : 1;
+	l->stages = xcalloc(l->stage_count, sizeof(*l->stages));
+	l->stages[0] = made->total;
+	for (size_t i = 0; i < made->stage_count; i++)
+		l->stages[i] = made->stages[i].total;
+}
+
+static void judge(struct search *s)
+{
+	struct plan *plan = s->plan;
+	struct layout *l = &s->now;
+	struct err refusal = { 0 };
 	struct estimate made;
 
-	set_sizes(scratch, l);
-	if (estimate_make(&made, &llama_4d, scratch, 1, e) < 0) {
+	if (s->counting) {
+		s->counted++;
+		return;
+	}
+	set_sizes(s);
+	if (estimate_layout(s, &made, &refusal) < 0) {
+		if (!s->refusal.text[0])
+			s->refusal = refusal;
+		plan_discard(s, DISCARD_REFUSED, "%s", refusal.text);
 		estimate_release(&made);
-		return -1;
+		return;
 	}
-	l->total = 0;
-	for (size_t i = 0; i < made.stage_count; i++)
-		l->total = largest(l->total, made.stages[i].total);
+	s->estimated++;
+	l->total = estimate_most(&made);
 	l->fit = fit(plan, l->total);
-	l->bubble = (double)(l->p - 1) / (double)(l->micro_batches + l->p - 1);
-	if (l->fit == FIT_RED) {
-		discard(plan, l, "needs %.2f GiB, the GPU has %.2f",
-			(double)l->total / (double)(1 << 30),
-			(double)plan->memory / (double)(1 << 30));
-	} else {
-		l->stages = made.stages;
-		l->stage_count = made.stage_count;
-		made.stages = NULL;
-		append(&plan->layouts, &plan->count, &plan->room, l);
-		l->stages = NULL;
-		l->stage_count = 0;
-	}
+	/* Document 003, section 4.2.1; v chunks a stage wait a v-th of it. */
+	l->bubble = l->size[DIM_PP] == 1 ? 0
+					 : (double)(l->size[DIM_PP] - 1) /
+						   (double)(l->micro_batches * l->size[DIM_VPP]);
+	if (made.beyond)
+		plan_discard(s, DISCARD_REFUSED, "%s", made.beyond);
+	else if (l->fit == FIT_RED)
+		plan_discard(s, DISCARD_MEMORY, "needs %.2f GiB, the GPU has %.2f",
+			     (double)l->total / (double)(1 << 30),
+			     (double)plan->memory / (double)(1 << 30));
+	else
+		keep(s, &made);
 	estimate_release(&made);
-	return 0;
 }
 
-static int each_micro_batch(struct plan *plan, struct config *scratch, struct layout l,
-			    struct err *e)
+/* ---- the search ---- */
+
+static void descend(struct search *s, enum dimension dim);
+
+/* One row for all layouts with this value, whatever else they are. */
+static void count_inexpressible(struct search *s, enum dimension dim)
 {
-	int64_t batch = plan->config->global_batch_size, each = batch / l.d;
+	struct layouts *list = &s->plan->discarded;
+	struct layout only = { .why = DISCARD_INEXPRESSIBLE, .micro_batches = UNSET };
+	char which[16] = "", stage[16] = "";
 
-	if (plan->fix_d && l.d != plan->fix_d)
-		return 0;
-	if (!divides(plan, &l, "data-parallel size", l.d, CONFIG_global_batch_size, batch, 1))
-		return 0;
-	for (int64_t b = 1; b <= each; b++) {
-		if (each % b || (plan->fix_micro_batch && b != plan->fix_micro_batch))
-			continue;
-		l.micro_batch = b;
-		l.micro_batches = each / b;
-		if (judge(plan, scratch, &l, e) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-static int each_context(struct plan *plan, struct config *scratch, struct layout l, struct err *e)
-{
-	int64_t left = plan->gpus / l.t / l.p;
-
-	for (int64_t c = 1; c <= left; c++) {
-		if (left % c || (plan->fix_c && c != plan->fix_c))
-			continue;
-		l.c = c;
-		/* Causal attention is balanced by giving each rank two parts. */
-		if (!divides(plan, &l, "context size", c, CONFIG_seq_length,
-			     plan->config->seq_length, c > 1 ? 2 : 1))
-			continue;
-		l.d = left / c;
-		if (each_micro_batch(plan, scratch, l, e) < 0)
-			return -1;
-		l.d = 0;
-	}
-	return 0;
-}
-
-static int each_pipeline(struct plan *plan, struct config *scratch, struct layout l, struct err *e)
-{
-	int64_t left = plan->gpus / l.t;
-
-	for (int64_t p = 1; p <= left; p++) {
-		if (left % p || (plan->fix_p && p != plan->fix_p))
-			continue;
-		l.p = p;
-		if (p > plan->config->num_layers) {
-			discard(plan, &l, "pipeline size %lld: there are %lld layers", (long long)p,
-				(long long)plan->config->num_layers);
-			break;
+	s->counting = 1;
+	s->counted = 0;
+	descend(s, (enum dimension)(dim + 1));
+	s->counting = 0;
+	if (!s->counted)
+		return;
+	s->plan->discarded_counts[DISCARD_INEXPRESSIBLE] += s->counted;
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		only.size[i] = i == dim ? s->now.size[i] : UNSET;
+	for (size_t i = 0; i < list->count; i++)
+		if (!memcmp(list->at[i].size, only.size, sizeof(only.size)) &&
+		    list->at[i].why == DISCARD_INEXPRESSIBLE) {
+			list->at[i].count += s->counted;
+			return;
 		}
-		if (divides(plan, &l, "pipeline size", p, CONFIG_num_layers,
-			    plan->config->num_layers, 1) &&
-		    each_context(plan, scratch, l, e) < 0)
-			return -1;
-	}
-	return 0;
+	only.count = s->counted;
+	if (dim == DIM_RECOMPUTE)
+		snprintf(which, sizeof(which), "%s ", recompute_names[only.size[dim]]);
+	if (dim == DIM_ZERO)
+		snprintf(stage, sizeof(stage), "-%d", (int)only.size[dim]);
+	only.reason = xasprintf("%s has no formula for %s%s%s", s->plan->system->name, which,
+				dimensions[dim].what, stage);
+	append(list, &only);
 }
 
-static int each_tensor(struct plan *plan, struct config *scratch, struct err *e)
+static void descend(struct search *s, enum dimension dim)
 {
-	for (int64_t t = 1; t <= plan->gpus && t <= plan->config->num_attention_heads; t++) {
-		struct layout l = { .t = t };
+	int64_t list[MOST_DIVISORS];
+	size_t count;
 
-		if (plan->gpus % t || (plan->fix_t && t != plan->fix_t))
+	if (dim == DIMENSIONS) {
+		judge(s);
+		return;
+	}
+	count = values(s, dim, list);
+	for (size_t i = 0; i < count; i++) {
+		s->now.size[dim] = list[i];
+		if (dim == DIM_MBS)
+			s->now.micro_batches = list[i] == UNSET ? UNSET : splits(s, dim) / list[i];
+		if (!plan_allows(s, dim))
 			continue;
-		if (t > plan->most_t && !plan->fix_t)
-			discard(plan, &l, "tensor size %lld is more than %lld (see --max-tp)",
-				(long long)t, (long long)plan->most_t);
-		else if (tensor_divides(plan, &l) && each_pipeline(plan, scratch, l, e) < 0)
-			return -1;
+		if (s->counting || expresses(s, dim, list[i]))
+			descend(s, (enum dimension)(dim + 1));
+		else
+			count_inexpressible(s, dim);
 	}
-	return 0;
-}
-
-static int order(wide a, wide b)
-{
-	return (a > b) - (a < b);
-}
-
-/* As document 003 found best: it fits, few GPUs hold one model, large micro-batches, small bubbles.
- */
-static int better_first(const void *a, const void *b)
-{
-	const struct layout *x = a, *y = b;
-	int by;
-
-	if ((by = order((wide)x->fit, (wide)y->fit)) ||
-	    (by = order((wide)x->t * x->p * x->c, (wide)y->t * y->p * y->c)) ||
-	    (by = order(y->micro_batch, x->micro_batch)) ||
-	    (by = (x->bubble > y->bubble) - (x->bubble < y->bubble)) ||
-	    (by = order(x->total, y->total)) || (by = order(x->t, y->t)))
-		return by;
-	return order(x->p, y->p);
+	s->now.size[dim] = UNSET;
+	s->now.micro_batches = UNSET;
 }
 
 static int check(const struct plan *plan, struct err *e)
 {
-	static const enum config_field needed[] = {
-		CONFIG_num_layers,          CONFIG_hidden_size, CONFIG_ffn_hidden_size,
-		CONFIG_num_attention_heads, CONFIG_seq_length,  CONFIG_global_batch_size,
-		CONFIG_vocab_size
+	static const struct {
+		enum config_field field;
+		unsigned dimension;
+	} needed[] = {
+		{ CONFIG_num_layers, BIT(DIM_PP) },
+		{ CONFIG_hidden_size, BIT(DIM_TP) },
+		{ CONFIG_num_attention_heads, BIT(DIM_TP) },
+		{ CONFIG_seq_length, BIT(DIM_CP) | BIT(DIM_MBS) },
+		{ CONFIG_global_batch_size, BIT(DIM_MBS) },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
-		if (!config_has(plan->config, needed[i]))
+		if (plan->system->space.sizes & needed[i].dimension &&
+		    !config_has(plan->config, needed[i].field))
 			return err_set(
 				e,
 				"%s is missing: plan needs it (in a configuration file, or --set %s=N)",
-				config_name(needed[i]), config_name(needed[i]));
+				config_name(needed[i].field), config_name(needed[i].field));
 	return 0;
+}
+
+/* What the job says of its own layout gives way to those that are tried. */
+static void prepare(struct search *s, struct err *e)
+{
+	static const enum config_field given_up[] = {
+		CONFIG_world_size,
+		CONFIG_num_microbatches,
+		CONFIG_gradient_accumulation_steps,
+		CONFIG_use_distributed_optimizer,
+		CONFIG_fsdp,
+		CONFIG_use_megatron_fsdp,
+		CONFIG_use_torch_fsdp2,
+		CONFIG_data_parallel_sharding_strategy,
+		CONFIG_recompute_granularity,
+		CONFIG_strategy,
+		CONFIG_num_layers_per_virtual_pipeline_stage,
+		CONFIG_decoder_first_pipeline_num_layers,
+		CONFIG_decoder_last_pipeline_num_layers,
+		CONFIG_pipeline_model_parallel_layout,
+	};
+	struct plan *plan = s->plan;
+	struct config *c = &s->scratch;
+	int64_t node = VALUE_OR(plan->config, num_gpus_per_node, GPUS_OF_A_NODE);
+
+	config_init(c);
+	config_copy(c, plan->config);
+	for (size_t i = 0; i < ARRAY_SIZE(given_up); i++)
+		config_unset(c, given_up[i]);
+	/* Padded for another tensor size. */
+	if (config_is_derived(c, CONFIG_padded_vocab_size))
+		config_unset(c, CONFIG_padded_vocab_size);
+	config_set(c, "sequence_parallel", "true", "plan", e);
+	if (!plan->most[DIM_TP])
+		plan->most[DIM_TP] = (int)node;
+	node = plan->gpus % node ? plan->gpus : node;
+	config_set_int(c, CONFIG_num_gpus_per_node, node, "plan", e);
+	config_set_int(c, CONFIG_num_nodes, plan->gpus / node, "plan", e);
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		s->now.size[i] = UNSET;
+	s->now.micro_batches = UNSET;
+}
+
+/* What --fix asks for and no layout can have, of those that nothing else is to blame for. */
+static void name_unmet(struct search *s)
+{
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		s->now.size[i] = s->plan->fix[i];
+		if (s->plan->fix[i] != UNSET && !(s->met & BIT(i)))
+			plan_discard(s, DISCARD_DIVIDES,
+				     "%s %lld (--fix) divides nothing that it could",
+				     dimensions[i].label, (long long)s->plan->fix[i]);
+		s->now.size[i] = UNSET;
+	}
 }
 
 int plan_make(struct plan *plan, struct err *e)
 {
-	static const enum config_field layout_fields[] = { CONFIG_world_size,
-							   CONFIG_data_parallel_size,
-							   CONFIG_num_microbatches,
-							   CONFIG_gradient_accumulation_steps };
-	struct config scratch;
-	int status;
+	struct search s = { .plan = plan };
 
 	if (check(plan, e) < 0)
 		return -1;
-	config_init(&scratch);
-	config_copy(&scratch, plan->config);
-	for (size_t i = 0; i < ARRAY_SIZE(layout_fields); i++)
-		config_unset(&scratch, layout_fields[i]);
-	/* Padded for another tensor size. */
-	if (config_is_derived(&scratch, CONFIG_padded_vocab_size))
-		config_unset(&scratch, CONFIG_padded_vocab_size);
-	config_set(&scratch, "sequence_parallel", "true", "plan", e);
-	status = each_tensor(plan, &scratch, e);
-	config_release(&scratch);
-	if (plan->count)
-		qsort(plan->layouts, plan->count, sizeof(*plan->layouts), better_first);
-	return status;
-}
-
-static void release(struct layout *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		free(list[i].stages);
-		free(list[i].reason);
-	}
-	free(list);
-}
-
-void plan_release(struct plan *plan)
-{
-	release(plan->layouts, plan->count);
-	release(plan->discarded, plan->discarded_count);
-}
-
-int plan_fix(struct plan *plan, const char *pair, struct err *e)
-{
-	const struct {
-		const char *name, *key;
-		int64_t *to;
-	} sizes[] = {
-		{ "tp", "tensor_model_parallel_size", &plan->fix_t },
-		{ "pp", "pipeline_model_parallel_size", &plan->fix_p },
-		{ "cp", "context_parallel_size", &plan->fix_c },
-		{ "dp", "data_parallel_size", &plan->fix_d },
-		{ "mbs", "micro_batch_size", &plan->fix_micro_batch },
-	};
-	const char *equals = strchr(pair, '=');
-	size_t n = equals ? (size_t)(equals - pair) : 0;
-	char *end;
-	long long value;
-
-	for (size_t i = 0; n && i < ARRAY_SIZE(sizes); i++) {
-		if ((strlen(sizes[i].name) != n || strncmp(sizes[i].name, pair, n)) &&
-		    (strlen(sizes[i].key) != n || strncmp(sizes[i].key, pair, n)))
-			continue;
-		value = strtoll(equals + 1, &end, 10);
-		if (end == equals + 1 || *end || value < 1 || value > MOST_RANKS)
-			break;
-		*sizes[i].to = value;
-		return 0;
-	}
-	return err_set(
-		e, "--fix is \"%s\", expected tp, pp, cp, dp or mbs = a number from 1 to 1000000",
-		pair);
+	prepare(&s, e);
+	descend(&s, DIM_TP);
+	if (!plan->fitting.count && !plan->discarded.count)
+		name_unmet(&s);
+	config_release(&s.scratch);
+	plan_rank(&plan->fitting);
+	if (!s.estimated && s.refusal.text[0])
+		return err_set(e, "%s", s.refusal.text);
+	return 0;
 }

@@ -1,39 +1,73 @@
-/* Which layouts of a job fit on so many GPUs? Every one that divides evenly, estimated by document
- * 003's formulas: of what a layout may be they know tensor, pipeline, context and data parallelism,
- * micro-batches, and ZeRO-1. */
+/* Which layouts of a job fit on so many GPUs? Every one that divides evenly, estimated by one
+ * system; what the system's source cannot express is discarded with that reason. */
 #ifndef MODEL_PLAN_H
 #define MODEL_PLAN_H
 
 #include "model/model.h"
 
+#define UNSET (-1)
+
+enum discard {
+	DISCARD_NONE,
+	DISCARD_MEMORY,
+	DISCARD_DIVIDES,
+	DISCARD_LIMIT,
+	DISCARD_REFUSED,       /* by the system, this layout */
+	DISCARD_INEXPRESSIBLE, /* a whole dimension: one row for all of them */
+	DISCARDS
+};
+
 struct layout {
-	/* 0: not reached before the layout was discarded. */
-	int64_t t, p, c, d, micro_batch, micro_batches;
+	/* UNSET: not reached before the layout was discarded, or of no account to the system.
+	 * RECOMPUTE is enum recompute. */
+	int64_t size[DIMENSIONS], micro_batches;
+	int sequence_parallel;
 	wide total; /* of its largest stage */
 	enum fit fit;
-	double bubble; /* the part of a step that a stage waits */
-	struct stage *stages;
+	double bubble; /* the part of a step that a stage waits, over the part that it works */
+	wide *stages;
 	size_t stage_count;
-	char *reason; /* why it was discarded, or NULL */
+	/* of those that are discarded */
+	enum discard why;
+	char *reason;
+	int64_t count; /* layouts that the reason holds for */
+};
+
+struct layouts {
+	struct layout *at;
+	size_t count, room;
 };
 
 struct plan {
 	const struct config *config;
-	int64_t gpus, most_t;
+	const struct system *system;
+	int64_t gpus;
 	int margin; /* percent of a GPU that stays free */
 	wide memory;
-	/* The sizes that --fix gives; 0: any. */
-	int64_t fix_t, fix_p, fix_c, fix_d, fix_micro_batch;
-	struct layout *layouts, *discarded; /* layouts: the best first */
-	size_t count, room, discarded_count, discarded_room;
+	int64_t fix[DIMENSIONS]; /* UNSET: any */
+	int most[DIMENSIONS];    /* 0: any */
+	struct layouts fitting;  /* the best first */
+	struct layouts discarded;
+	int64_t discarded_counts[DISCARDS];
 };
 
+void plan_init(struct plan *plan, const struct config *config);
+/* Ours where the table has it, else the one with the most dimensions. */
+const struct system *plan_default_system(void);
 /* -1: the job lacks something that every layout needs. `plan` is released in both cases. */
 int plan_make(struct plan *plan, struct err *e);
 void plan_release(struct plan *plan);
+/* The best first, each once. */
+void plan_rank(struct layouts *layouts);
 
-/* --fix tp=4, --fix micro_batch_size=2 … */
+/* --fix tp=4, --fix micro_batch_size=2, --fix recompute=full … */
 int plan_fix(struct plan *plan, const char *pair, struct err *e);
+
+extern const struct dimension_row {
+	const char *name, *label, *what;
+	enum config_field key;
+} dimensions[DIMENSIONS];
+extern const char *const recompute_names[RECOMPUTES];
 
 enum flags { FLAGS_NONE, FLAGS_MEGATRON, FLAGS_DEEPSPEED, FLAGS_TORCHTITAN, FLAGS_ACCELERATE };
 /* The layout to paste, or why that launcher cannot have it. */

@@ -234,7 +234,7 @@ static void note_one(struct reader *r, const struct unmodelled *u)
 
 void note_unmodelled(struct reader *r)
 {
-	if (!r->out->detail)
+	if (r->out->detail != DETAIL_ALL)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(unmodelled_sizes); i++)
 		if (config_has(r->c, unmodelled_sizes[i].field) &&
@@ -251,7 +251,7 @@ void note_unmodelled(struct reader *r)
 
 void note_division(struct reader *r, enum config_field f, wide n, enum config_field by, wide d)
 {
-	if (r->out->detail && n % d)
+	if (r->out->detail == DETAIL_ALL && n % d)
 		estimate_note(
 			r->out,
 			"%s %lld is not a multiple of %s %lld: the formula divides all the same",

@@ -180,7 +180,7 @@ static wide read_parameters(struct reader *r)
 		return read_or(r, CONFIG_num_parameters, 1, MOST_PARAMETERS);
 	if (GIVEN(r->c, total_params))
 		return read_or(r, CONFIG_total_params, 1, MOST_PARAMETERS);
-	if (r->failed || parameters_count(r->c, &counted, &module, &why) < 0 ||
+	if (r->failed || config_count_parameters(r->c, &counted, &module, &why) < 0 ||
 	    counted > MOST_PARAMETERS)
 		return read_needed(r, CONFIG_num_parameters, MOST_PARAMETERS);
 	estimate_note(r->out, "num_parameters is not given: %lld, counted from the architecture",
@@ -279,11 +279,10 @@ static void read_sizes(struct reader *r, struct dims *x)
 
 static void add_notes(struct reader *r, const struct dims *x, int strategy)
 {
-	if (strategy == EVERY_SIZE)
-		estimate_note(
-			r->out,
-			"the document prints no formula for these sizes together: every one is applied "
-			"as its rows do");
+	if (strategy == EVERY_SIZE) {
+		r->out->beyond = "the document prints no formula for these sizes together";
+		estimate_note(r->out, "%s: every one is applied as its rows do", r->out->beyond);
+	}
 	if (strategy < PIPELINE && SYMBOL(x, MB) > 1 && !GIVEN(r->c, blog_batch))
 		estimate_note(r->out,
 			      "without a pipeline the document keeps the activations of all %lld "
@@ -370,6 +369,8 @@ const struct system training_memory_blog = {
 	.leaves_out =
 		"logits and loss, temporary buffers, fragmentation, CUDA context, NCCL; parameters are given, not "
 		"counted; Adam only",
+	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_MBS),
+		   BIT(RECOMPUTE_NONE), BIT(4) - 1 },
 	.terms = terms,
 	.term_count = ARRAY_SIZE(terms),
 	.symbols = symbols,

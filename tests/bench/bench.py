@@ -27,6 +27,11 @@ def run(command, traced, **settings):
     return subprocess.run(command, env=environment(traced, **settings), check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def plain(command):
+    """Without anything preloaded."""
+    return subprocess.run(command, env=dict(os.environ, HF_HUB_OFFLINE="1"), check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 def line(what, value, spread, bar):
     print("%-66s %14s   %-24s %s" % (what, value, spread, bar), flush=True)
 
@@ -107,8 +112,35 @@ def start_up():
          "%.3f to %.3f (10-90 %%)" % (extra[30], extra[270]), "bar 1")
 
 
+def estimate():
+    """A million jobs a system in C; beside it, in turns, what one would use in Python for one job."""
+    ours, theirs, rounds = {}, {}, 3
+    for _ in range(rounds):
+        for text in plain([os.path.join(BUILD, "tests", "model_bench_estimate")]).splitlines():
+            ours.setdefault(text.split()[0], []).append(float(text.split()[1]))
+        done = json.loads(plain([PYTHON, os.path.join(HERE, "python_estimators.py")]).splitlines()[-1])
+        for name, seconds in done.items():
+            theirs.setdefault(name, []).append(seconds)
+    for system, found in ours.items():
+        line("million estimates a second of one core, %s" % system, "%.2f" % statistics.median(found), "%.2f to %.2f in %d runs" % (min(found), max(found), rounds),
+             "bar 1")
+    mine = statistics.median(ours["deepspeed-zero"])  # a million a second are a microsecond each
+    for name, found in theirs.items():
+        value = statistics.median(found)
+        line("  " + name, "%.3f ms" % (value * 1e3), "%.3f to %.3f in %d runs" % (min(found) * 1e3, max(found) * 1e3, rounds),
+             "%.0f times deepspeed-zero" % (value * 1e6 * mine))
+    job = [os.path.join(BUILD, "memtrace"), "plan", "--json", "--config", os.path.join(ROOT, "examples", "llama-3.1-8b.json"), "--set", "seq_length=131072",
+           "--set", "global_batch_size=16384", "--gpus", "16384", "--gpu", "H100"]
+    whole = []
+    for _ in range(10):
+        began = time.perf_counter()
+        subprocess.run(job, check=True, stdout=subprocess.DEVNULL)
+        whole.append(time.perf_counter() - began)
+    line("plan of 16,384 GPUs over its whole space, s", "%.3f" % statistics.median(whole), "%.3f to %.3f in 10 runs" % (min(whole), max(whole)), "bar 1")
+
+
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["hook", "steps", "trace", "calls", "start"]
+    chosen = sys.argv[1:] or ["hook", "steps", "trace", "calls", "start", "estimate"]
     print("%-66s %14s   %-24s %s" % ("what", "median", "spread", "bar"))
     for name in chosen:
-        {"hook": hook, "steps": steps, "trace": lambda: big_trace(10_000_000), "calls": calls, "start": start_up}[name]()
+        {"hook": hook, "steps": steps, "trace": lambda: big_trace(10_000_000), "calls": calls, "start": start_up, "estimate": estimate}[name]()

@@ -285,16 +285,3 @@ class Estimate(Case):
                     self.assertTrue(word in answer["symbols"] or word in ("divided", "by") or word.startswith("M_"), (t, word))
                 out = self.run_([MEMTRACE, "estimate", "--explain", system + "." + t["id"], *options(job)]).stdout
                 self.assertIn("%d bytes" % t["bytes"], out)
-
-    def test_manual(self):
-        """The examples of memtrace-estimate(1) run, and say what it shows."""
-        page = open(os.path.join(ROOT, "docs", "man", "memtrace-estimate.1")).read()
-        examples = re.findall(r"^\$ memtrace (estimate .*)\n((?:(?!\$ |\.Ed).*\n)*)", page, re.M)
-        self.assertGreaterEqual(len(examples), 3)
-        with open(os.path.join(self.dir, "llama-3.1-8b.json"), "w") as f:
-            json.dump(LLAMA_8B, f)
-        for command, shown in examples:
-            out = self.run_([MEMTRACE, *command.split()], COLUMNS=80).stdout
-            for line in shown.splitlines():
-                if line not in ("", "\\&..."):
-                    self.assertIn(line + "\n", out, command)

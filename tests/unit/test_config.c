@@ -309,8 +309,8 @@ static void parameters_of_gpt2(void **state)
 	assert_int_equal(config_count_parameters(&config, &total, &largest, &why), -1);
 	memset(&why, 0, sizeof(why));
 	assert_int_equal(
-		set_all("num_layers=12 hidden_size=768 num_attention_heads=12 vocab_size=50257 max_position_embeddings=1024 "
-			"position_embedding_type=learned_absolute normalization=LayerNorm add_bias_linear=true"),
+		set_all("arch=gpt num_layers=12 hidden_size=768 num_attention_heads=12 vocab_size=50257 max_position_embeddings=1024 "
+			"position_embedding_type=learned_absolute"),
 		0);
 	assert_int_equal(config_count_parameters(&config, &total, &largest, &why), 0);
 	/* 12 (12 h^2 + 13 h) + (50257 + 1024) h + 2 h */

@@ -83,6 +83,63 @@ static const struct given others[] = {
 	  .argv = "-m torchtitan.train --config qwen3_x",
 	  .expect = "num_layers=-",
 	  .say = { "qwen3_x" } },
+	{ .name = "torchtitan, a TOML of its early years",
+	  .argv = "torchrun -m torchtitan.train --job.config_file ./train_configs/llama3_70b.toml",
+	  .expect = "num_layers=80 hidden_size=8192 num_query_groups=8" },
+	{ .name = "torchtitan, experts",
+	  .argv = "-m torchtitan.train --model.name deepseek_v3 --model.flavor 16B --parallelism.expert_parallel_degree 8",
+	  .expect = "num_layers=27 num_experts=64 expert_model_parallel_size=8 kv_lora_rank=512" },
+	{ .name = "srun starts torchrun",
+	  .argv = "srun -N 2 --ntasks=2 torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py --num-layers 2 --hidden-size 64",
+	  .expect = "world_size=16 num_gpus_per_node=8 num_nodes=2" },
+	{ .name = "srun's nodes are torchrun's",
+	  .argv = "srun --nodes=4 torchrun --nproc-per-node=8 train.py --per_device_train_batch_size 1",
+	  .expect = "world_size=32 num_nodes=4" },
+	{ .name = "srun alone",
+	  .argv = "srun --ntasks=16 --ntasks-per-node=8 -N 2 python train.py --per_device_train_batch_size 1",
+	  .expect = "world_size=16 num_nodes=2" },
+	{ .name = "accelerate launch",
+	  .argv = "accelerate launch --num_processes 16 --num_machines 2 --use_fsdp --mixed_precision bf16 train.py --per_device_train_batch_size 1",
+	  .expect = "world_size=16 num_nodes=2 zero_stage=3" },
+	{ .name = "accelerate launch, other flags",
+	  .argv = "accelerate launch --main_process_port 1 --fsdp_version 2 --use_fsdp train.py --per_device_train_batch_size 1",
+	  .expect = "zero_stage=3" },
+	{ .name = "accelerate, a key that could matter",
+	  .files = { "a.yaml",
+		     "distributed_type: FSDP\nfsdp_config:\n  fsdp_shard_everything: true\n  fsdp_version: 2\n" },
+	  .read = { "a.yaml" },
+	  .expect = "zero_stage=3",
+	  .say = { "a.yaml:3: unknown key fsdp_config.fsdp_shard_everything" } },
+	{ .name = "hf, a size that nobody reads",
+	  .files = { "config.json",
+		     "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": 2,\n"
+		     "\"num_attention_heads\": 4, \"vocab_size\": 100, \"rope_theta\": 1e4,\n\"memory_bank_size\": 7}" },
+	  .read = { "config.json" },
+	  .expect = "num_layers=2",
+	  .say = { "config.json:3: unknown key memory_bank_size" } },
+	{ .name = "deepspeed",
+	  .argv = "deepspeed --num_gpus 8 --num_nodes 2 train.py --per_device_train_batch_size 1",
+	  .expect = "world_size=16 num_gpus_per_node=8 num_nodes=2" },
+	{ .name = "deepspeed's own launcher", /* {"a":[0,1,2,3],"b":[0,1,2,3]} */
+	  .argv = "python -u -m deepspeed.launcher.launch --world_info=eyJhIjpbMCwxLDIsM10sImIiOlswLDEsMiwzXX0= --node_rank=0 train.py "
+		  "--per_device_train_batch_size 1",
+	  .expect = "world_size=8 num_gpus_per_node=4 num_nodes=2" },
+	{ .name = "trainer's fsdp_config on a command line",
+	  .argv = "train.py --per_device_train_batch_size 1 --fsdp full_shard --fsdp_config "
+		  "'{\"activation_checkpointing\":true,\"transformer_layer_cls_to_wrap\":\"Block\"}'",
+	  .expect = "zero_stage=3 recompute_granularity=full fsdp_units=Block" },
+	{ .name = "trainer's fsdp_config in a file",
+	  .files = { "args.yaml",
+		     "per_device_train_batch_size: 2\noutput_dir: o\nfsdp: full_shard\nfsdp_config:\n  fsdp_activation_checkpointing: true\n" },
+	  .read = { "args.yaml" },
+	  .expect =
+		  "micro_batch_size=2 zero_stage=3 recompute_granularity=full framework=transformers" },
+	{ .name = "trainer's fsdp_config in a file of its own",
+	  .files = { "fsdp.json", "{\"fsdp_version\": 2, \"reshard_after_forward\": false}",
+		     "args.json",
+		     "{\"per_device_train_batch_size\": 2, \"fsdp\": true, \"fsdp_config\": \"fsdp.json\"}" },
+	  .read = { "args.json" },
+	  .expect = "micro_batch_size=2 zero_stage=3" },
 	{ .name = "own",
 	  .files = { "job.json",
 		     "{\"num_layers\": 2, \"hidden_size\": 64,\n\"environment\": {\"A\": \"b\\\"c\"}, \"moe_layer_freq\": [0,1], "
@@ -300,6 +357,17 @@ static void read_trace(void **state)
 	assert_true(has_note("/not/here.yaml"));
 	trace_release(&t);
 	free(file);
+	/* The same as a file, and in a directory, where --config names it. */
+	for (int in_directory = 0; in_directory < 2; in_directory++) {
+		assert_int_equal(write_save(&w, "a.mtr"), 0);
+		config_release(&config);
+		if (config_read_file(&config, in_directory ? "." : "a.mtr", &why) ||
+		    config_derive(&config, &why))
+			fail_msg("%s", why.text);
+		expect("trace", "num_layers=24 hidden_size=512 world_size=4");
+		unlink("a.mtr");
+	}
+	assert_int_equal(config_read_file(&config, ".", &why), -1);
 	write_release(&w);
 }
 

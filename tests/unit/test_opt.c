@@ -10,6 +10,7 @@ static struct {
 	const char *output;
 	int json, top, color;
 	bytes memory;
+	struct opt_list values, command;
 } got;
 
 static const struct opt rows[] = {
@@ -17,6 +18,7 @@ static const struct opt rows[] = {
 	{ "json", 0, OPT_FLAG, &got.json, NULL, "", 0, 0 },
 	{ "top", 0, OPT_COUNT, &got.top, "N", "", 1, 8 },
 	{ "memory", 0, OPT_SIZE, &got.memory, "SIZE", "", 0, 0 },
+	{ "set", 0, OPT_LIST, &got.values, "K=V", "", 0, 0 },
 	{ "color", 0, OPT_CHOICE, &got.color, "auto|always|never", "", 0, 0 },
 };
 
@@ -74,6 +76,30 @@ static void a_command_line_is_left_alone(void **state)
 	assert_int_equal(PARSE(1, &e, "--help", "x"), 100);
 }
 
+static void options_that_repeat_are_lists(void **state)
+{
+	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .command = &got.command };
+	char line[][8] = { "command", "--set", "a=1", "x", "--set=b", "--", "train", "--set" };
+	char *words_of[] = { line[0], line[1], line[2], line[3], line[4],
+			     line[5], line[6], line[7], NULL };
+	char *no_value[] = { line[0], line[1], line[5], line[6], NULL };
+	struct err e = { 0 };
+
+	(void)state;
+	memset(&got, 0, sizeof(got));
+	assert_int_equal(opt_parse(&set, 8, words_of, &e), 1);
+	assert_string_equal(words_of[1], "x");
+	assert_int_equal(got.values.count, 2);
+	assert_string_equal(got.values.at[0], "a=1");
+	assert_string_equal(got.values.at[1], "b");
+	assert_int_equal(got.command.count, 2);
+	assert_string_equal(got.command.at[1], "--set");
+	assert_int_equal(opt_parse(&set, 4, no_value, &e), -1);
+	assert_string_equal(e.text, "--set needs a value: K=V");
+	opt_list_release(&got.values);
+	opt_list_release(&got.command);
+}
+
 static void mistakes_are_named(void **state)
 {
 	struct err e;
@@ -84,7 +110,7 @@ static void mistakes_are_named(void **state)
 	assert_int_equal(PARSE(0, &e, "--quite-another"), -1);
 	assert_string_equal(
 		e.text,
-		"there is no option --quite-another; there are --output, --json, --top, --memory, --color, --help");
+		"there is no option --quite-another; there are --output, --json, --top, --memory, --set, --color, --help");
 	assert_int_equal(PARSE(0, &e, "--top", "9"), -1);
 	assert_string_equal(e.text, "--top is \"9\", expected a number from 1 to 8");
 	assert_int_equal(PARSE(0, &e, "--top", "3x"), -1);
@@ -104,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_stand_anywhere),
 		cmocka_unit_test(a_command_line_is_left_alone),
+		cmocka_unit_test(options_that_repeat_are_lists),
 		cmocka_unit_test(mistakes_are_named),
 	};
 

@@ -11,7 +11,6 @@ enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
 enum attention { EAGER, SDPA, FLASH };
 enum optimizer_kind { ADAM, SGD };
 enum implementation { FUSED, FOREACH, LOOP };
-enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
 struct shape {
 	enum framework framework;
