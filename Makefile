@@ -85,7 +85,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
+.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -106,6 +106,9 @@ test-gpu: all   ## the truth on a real GPU; without one it says that it was skip
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh
+
+accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
+	@python3 tests/accuracy.py --write
 
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh

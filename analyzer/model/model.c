@@ -80,16 +80,21 @@ wide estimate_most(const struct estimate *e)
 	return most;
 }
 
+void stages_release(struct stage *stages, size_t count)
+{
+	for (size_t i = 0; stages && i < count; i++) {
+		free(stages[i].terms);
+		free(stages[i].steady_terms);
+	}
+	free(stages);
+}
+
 void estimate_release(struct estimate *out)
 {
 	for (size_t i = 0; i < out->note_count; i++)
 		free(out->notes[i]);
 	free(out->notes);
-	for (size_t i = 0; i < out->stage_count; i++) {
-		free(out->stages[i].terms);
-		free(out->stages[i].steady_terms);
-	}
-	free(out->stages);
+	stages_release(out->stages, out->stage_count);
 	free(out->made);
 	free(out->sizes);
 	memset(out, 0, sizeof(*out));

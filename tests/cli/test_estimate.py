@@ -225,7 +225,6 @@ class Estimate(Case):
         self.refused("deepspeed-zero", dict(ZERO3, offload_optimizer="nvme"), "offload_optimizer", "nvme", "expected")
         self.refused("llama-4d", dict(LLAMA_8B, precision="fp32"), "precision", "fp32", "expected bf16-mixed")
         self.refused("llama-4d", dict(LLAMA_8B, num_experts=8), "num_experts", "8")
-        self.refused("memtrace", LLAMA_8B, "memtrace is not in this version", "llama-4d")
         self.refused("llama", LLAMA_8B, "--system", "llama", "expected")
 
     def test_every_key_missing_or_wrong(self):
@@ -240,7 +239,7 @@ class Estimate(Case):
 
     def test_all(self):
         answer = self.answers("all", dict(LLAMA_8B, num_parameters=8030261248, zero_stage=1))
-        self.assertEqual([e["system"] for e in answer["estimates"]], ["training-memory-blog", "nanogpt", "llama-4d"])
+        self.assertEqual([e["system"] for e in answer["estimates"]], ["training-memory-blog", "nanogpt", "llama-4d", "memtrace"])
         self.assertEqual([r["system"] for r in answer["refused"]], ["deepspeed-zero"])
         self.assertIn("zero_stage is 1", answer["refused"][0]["reason"])
         self.assertEqual(answer["config"]["hidden_size"], 4096)

@@ -128,11 +128,16 @@ static void deliver(struct machine *m, struct node *n)
 	}
 }
 
-static void release_saved(struct machine *m, struct node *n)
+void drop_saved(struct machine *m, struct node *n)
 {
 	for (int i = 0; i < n->kept; i++)
 		drop(m, &n->saved[i]);
 	n->kept = 0;
+}
+
+static void release_saved(struct machine *m, struct node *n)
+{
+	drop_saved(m, n);
 	if (n->checkpoint && !--n->checkpoint->refs) {
 		drop(m, &n->checkpoint->input);
 		free(n->checkpoint->saves);
@@ -149,6 +154,9 @@ static void run(struct machine *m, struct node *n)
 		checkpoint_fill(m, n);
 	m->as = n->term == TERM_LOSS ? TERM_LOGITS_GRADIENT : TERM_GRADIENT_FLOW;
 	n->backward(m, n);
+	/* What a hook unpacked ends with the function, before its arguments do. */
+	if (n->checkpoint)
+		drop_saved(m, n);
 	for (int i = 0; i < NODE_EDGES; i++)
 		drop(m, &n->in[i]);
 	release_saved(m, n);

@@ -9,6 +9,8 @@
 /* CublasHandlePool.cpp: compute capability 9.0 and later, and before (":4096:2:16:8"). */
 #define WORKSPACE_HOPPER (INT64_C(32) << 20)
 #define WORKSPACE_BEFORE 8519680
+/* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
+#define LT_WORKSPACE (INT64_C(1) << 20)
 /* Measured: context and modules of PyTorch on one A100 (document 001). */
 #define CONTEXT (INT64_C(863) << 20)
 
@@ -89,6 +91,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 	k->multiprocessors = processors;
 	k->gemm_workspace = k->sm >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
 	k->gemm_workspace_lasts = k->torch < 215;
+	k->lt_workspace = LT_WORKSPACE;
 	k->context = CONTEXT;
 	return r->failed ? -1 : read_environment(k, a, r);
 }

@@ -1,4 +1,6 @@
 /* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones that they stand for. */
+#include "model/memtrace/ddp.h"
+#include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
 
@@ -24,6 +26,9 @@ struct gpt {
 	struct param *tokens, *positions;
 	struct norm last;
 	struct optimizer optimizer;
+	struct ddp ddp;
+	struct fsdp fsdp;
+	size_t *first; /* of each layer in the module, and of what is after them */
 };
 
 static const tensor none = { .at = NULL };
@@ -135,6 +140,19 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
+static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
+{
+	int sharded = g->s->zero == 3;
+	tensor in = sharded ? fsdp_before(m, &g->fsdp.units[i], x) : hold(x), out;
+
+	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
+						: block(m, &g->layers[i], in);
+	drop(m, &in);
+	if (sharded)
+		let(m, &out, fsdp_after(m, &g->fsdp.units[i], out));
+	return out;
+}
+
 /* The logits go to *logits. */
 static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor targets,
 		      tensor *logits)
@@ -152,9 +170,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 	drop(m, &positions);
 	let(m, &x, dropout(m, x, s->hidden_dropout));
 	for (int64_t i = 0; i < s->layers; i++)
-		let(m, &x, s->recompute == RECOMPUTE_FULL
-				   ? checkpointed(m, block, &g->layers[i], x)
-				   : block(m, &g->layers[i], x));
+		let(m, &x, one_layer(m, g, i, x));
 	m->as = TERM_FINAL_NORM;
 	places = normed(m, g, &g->last, x);
 	m->as = TERM_LOGITS;
@@ -222,8 +238,12 @@ static void make_model(struct machine *m, struct gpt *g)
 	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
 	g->positions = weight(m, g, s->positions, s->hidden, TERM_POSITIONS);
 	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
-	for (int64_t i = 0; i < s->layers; i++)
+	g->first = xcalloc((size_t)s->layers + 1, sizeof(*g->first));
+	for (int64_t i = 0; i < s->layers; i++) {
+		g->first[i] = g->module.count;
 		make_layer(m, g, &g->layers[i]);
+	}
+	g->first[s->layers] = g->module.count;
 	g->last = make_norm(m, g);
 	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
 	let(m, &g->tokens->value, head);
@@ -251,17 +271,27 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
+	if (s->zero == 3)
+		fsdp_root_before(m, &g->fsdp);
+	else
+		ddp_forward(m, &g->ddp);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	loss = forward(m, g, l->tokens, l->targets, &logits);
 	end_autocast(m);
+	if (s->zero == 3)
+		fsdp_root_after(m, &g->fsdp);
+	if (!s->keep_logits)
+		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
 	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
+	if (s->zero == 3)
+		fsdp_finish(m, &g->fsdp);
 	if (s->clip > 0)
 		clip_gradients(m, &g->module);
 	if (s->grad_scaler)
@@ -270,6 +300,8 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 	scaler_update(m, &l->scaler);
 	if (!s->keep_gradients)
 		zero_grad(m, &g->module);
+	if (s->zero == 3)
+		fsdp_zero_grad(m, &g->fsdp);
 	retag(m, l->logits, TERM_OLD_LOGITS);
 	machine_steady(m);
 }
@@ -282,18 +314,27 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
+	if (s->zero == 3)
+		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
+	else if (s->dp > 1)
+		ddp_wrap(m, &g.ddp, s, &g.module);
 	optimizer_init(&g.optimizer, s, &g.module);
-	for (m->step = 0; m->step < STEPS; m->step++)
+	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
 	optimizer_release(&g.optimizer);
 	module_release(&g.module);
+	ddp_release(&g.ddp);
+	fsdp_release(&g.fsdp);
+	free(g.first);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->tp * s->pp * s->cp * s->dp > 1)
-		refuse(r, CONFIG_data_parallel_size, "1: this model of nanoGPT is one GPU's");
+	if (s->zero == 1 || s->zero == 2)
+		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
+	if (s->tp * s->pp * s->cp > 1)
+		refuse(r, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
 	return r->failed ? -1 : 0;
 }
 

@@ -1,4 +1,6 @@
 /* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions, grouped heads, gated feed-forward. */
+#include "model/memtrace/ddp.h"
+#include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
 
@@ -17,6 +19,9 @@ struct llama {
 	struct layer *layers;
 	struct param *tokens, *last, *head;
 	struct optimizer optimizer;
+	struct ddp ddp;
+	struct fsdp fsdp;
+	size_t *first; /* of each layer in the module, and of what is after them */
 	tensor mask, cos, sin, frequencies[2];
 };
 
@@ -252,6 +257,19 @@ static void make_rotary(struct machine *m, struct llama *g, tensor like)
 	drop(m, &precise[1]);
 }
 
+static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
+{
+	int sharded = g->s->zero == 3;
+	tensor in = sharded ? fsdp_before(m, &g->fsdp.units[i], x) : hold(x), out;
+
+	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
+						: block(m, &g->layers[i], in);
+	drop(m, &in);
+	if (sharded)
+		let(m, &out, fsdp_after(m, &g->fsdp.units[i], out));
+	return out;
+}
+
 static void drop_tables(struct machine *m, struct llama *g)
 {
 	drop(m, &g->mask);
@@ -270,9 +288,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	make_rotary(m, g, embedded);
 	x = hold(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
-		let(m, &x, s->recompute == RECOMPUTE_FULL
-				   ? checkpointed(m, block, &g->layers[i], x)
-				   : block(m, &g->layers[i], x));
+		let(m, &x, one_layer(m, g, i, x));
 	m->as = TERM_FINAL_NORM;
 	out = normed(m, g, g->last, x);
 	drop(m, &x);
@@ -341,8 +357,12 @@ static void make_model(struct machine *m, struct llama *g)
 
 	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
 	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
-	for (int64_t i = 0; i < s->layers; i++)
+	g->first = xcalloc((size_t)s->layers + 1, sizeof(*g->first));
+	for (int64_t i = 0; i < s->layers; i++) {
+		g->first[i] = g->module.count;
 		make_layer(m, g, &g->layers[i]);
+	}
+	g->first[s->layers] = g->module.count;
 	g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 	for (int i = 0; i < 2; i++)
 		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, F32);
@@ -370,6 +390,10 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
+	if (s->zero == 3)
+		fsdp_root_before(m, &g->fsdp);
+	else
+		ddp_forward(m, &g->ddp);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
@@ -379,15 +403,23 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	loss = loss_of(m, logits, l->tokens);
 	drop(m, &x);
 	end_autocast(m);
+	if (s->zero == 3)
+		fsdp_root_after(m, &g->fsdp);
+	if (!s->keep_logits)
+		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
 	backward_from(m, &tape, loss);
 	drop_tables(m, g); /* the checkpoints had them */
+	if (s->zero == 3)
+		fsdp_finish(m, &g->fsdp);
 	if (s->clip > 0)
 		clip_gradients(m, &g->module);
 	optimizer_step(m, &g->optimizer);
 	if (!s->keep_gradients)
 		zero_grad(m, &g->module);
+	if (s->zero == 3)
+		fsdp_zero_grad(m, &g->fsdp);
 	retag(m, l->logits, TERM_OLD_LOGITS);
 	machine_steady(m);
 }
@@ -400,19 +432,34 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
+	if (s->zero == 3)
+		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
+	else if (s->dp > 1)
+		ddp_wrap(m, &g.ddp, s, &g.module);
 	optimizer_init(&g.optimizer, s, &g.module);
 	machine_forget_peak(m);
-	for (m->step = 0; m->step < STEPS; m->step++)
+	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
 	optimizer_release(&g.optimizer);
 	module_release(&g.module);
+	ddp_release(&g.ddp);
+	fsdp_release(&g.fsdp);
+	free(g.first);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->tp * s->pp * s->cp * s->dp > 1)
-		refuse(r, CONFIG_data_parallel_size, "1: this model of transformers is one GPU's");
+	if (s->zero == 1 || s->zero == 2)
+		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
+	if (s->tp * s->pp * s->cp > 1)
+		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
+	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))
+		estimate_note(r->out,
+			      "transformers looks at the positions on the device: where it cannot see "
+			      "that a row is one sequence (packed data, a simulated device), every "
+			      "layer keeps a mask of b s^2; packed_sequences=false is a job where it "
+			      "can");
 	if (s->experts)
 		refuse(r, CONFIG_num_experts, "none: experts are not modelled yet");
 	return r->failed ? -1 : 0;

@@ -73,10 +73,45 @@ static void event(struct machine *m, char sign, const struct storage *s)
 			m->step, phase_title(m->phase), role_rows[s->term].id);
 }
 
+/* Takes a block for `s`. 0: out of memory. */
+static int take(struct machine *m, struct storage *s)
+{
+	const struct allocator_totals *totals;
+
+	s->block = allocator_take(m->allocator, s->bytes, s->stream);
+	if (!s->block) {
+		m->out_of_memory = 1;
+		return 0;
+	}
+	m->live = grow(m->live, m->live_count, &m->live_room, sizeof(*m->live));
+	s->at = (unsigned)m->live_count;
+	m->live[m->live_count++] = s;
+	m->by_term[s->term] += allocation_size(s->block);
+	totals = allocator_totals(m->allocator);
+	if (totals->allocated > m->peak.allocated) {
+		m->peak.allocated = totals->allocated;
+		m->peak.phase = m->phase;
+		m->peak.step = m->step;
+		m->peak_pending = 1;
+	}
+	event(m, '+', s);
+	return 1;
+}
+
+static void give(struct machine *m, struct storage *s)
+{
+	machine_settle(m);
+	event(m, '-', s);
+	m->by_term[s->term] -= allocation_size(s->block);
+	allocator_give(m->allocator, s->block);
+	s->block = NULL;
+	m->live[s->at] = m->live[--m->live_count];
+	m->live[s->at]->at = s->at;
+}
+
 tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 {
 	struct storage *s = m->spare;
-	const struct allocator_totals *totals;
 
 	if (m->stopped || n <= 0 || m->out_of_memory)
 		return (tensor){ .at = NULL };
@@ -87,26 +122,25 @@ tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 	*s = (struct storage){
 		.bytes = n * dtype_width(type), .refs = 1, .stream = m->stream, .term = term
 	};
-	s->block = allocator_take(m->allocator, s->bytes, m->stream);
-	if (!s->block) {
-		m->out_of_memory = 1;
+	if (!take(m, s)) {
 		s->next = m->spare;
 		m->spare = s;
 		return (tensor){ .at = NULL };
 	}
-	m->live = grow(m->live, m->live_count, &m->live_room, sizeof(*m->live));
-	s->at = (unsigned)m->live_count;
-	m->live[m->live_count++] = s;
-	m->by_term[term] += allocation_size(s->block);
-	totals = allocator_totals(m->allocator);
-	if (totals->allocated > m->peak.allocated) {
-		m->peak.allocated = totals->allocated;
-		m->peak.phase = m->phase;
-		m->peak.step = m->step;
-		m->peak_pending = 1;
-	}
-	event(m, '+', s);
 	return (tensor){ .at = s, .n = n, .type = type };
+}
+
+void storage_empty(struct machine *m, tensor t)
+{
+	if (t.at && t.at->block)
+		give(m, t.at);
+}
+
+void storage_fill(struct machine *m, tensor t, enum dtype type)
+{
+	t.at->bytes = t.n * dtype_width(type);
+	if (!t.at->block && !m->out_of_memory)
+		take(m, t.at);
 }
 
 tensor make(struct machine *m, int64_t n, enum dtype type)
@@ -128,12 +162,8 @@ void drop(struct machine *m, tensor *t)
 	t->at = NULL;
 	if (!s || --s->refs)
 		return;
-	machine_settle(m);
-	event(m, '-', s);
-	m->by_term[s->term] -= allocation_size(s->block);
-	allocator_give(m->allocator, s->block);
-	m->live[s->at] = m->live[--m->live_count];
-	m->live[s->at]->at = s->at;
+	if (s->block)
+		give(m, s);
 	s->next = m->spare;
 	m->spare = s;
 }
@@ -155,7 +185,7 @@ void scratch(struct machine *m, int64_t size)
 
 void retag(struct machine *m, tensor t, enum role term)
 {
-	if (!t.at || t.at->term == term)
+	if (!t.at || !t.at->block || t.at->term == term)
 		return;
 	machine_settle(m);
 	m->by_term[t.at->term] -= allocation_size(t.at->block);
@@ -195,6 +225,7 @@ void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enu
 {
 	memset(p, 0, sizeof(*p));
 	p->in = in;
+	p->role = term;
 	p->value = make_as(m, term, out * in, type);
 	param_init(p);
 }

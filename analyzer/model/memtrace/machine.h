@@ -70,6 +70,7 @@ struct node {
 	struct param *param; /* the node that accumulates into a parameter */
 	struct checkpoint *checkpoint;
 	struct reentrant *reentrant;
+	void *hook; /* whose backward hook it is */
 	struct node *before; /* in its tape */
 };
 
@@ -78,6 +79,9 @@ struct param {
 	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
+	enum role role;
+	int64_t shard; /* elements that this rank's optimizer has; 0: all */
+	int in_bucket; /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 
@@ -90,6 +94,7 @@ struct tape {
 /* What the device, the libraries' versions and the environment make constant: constants.c */
 struct constants {
 	int64_t gemm_workspace;    /* bytes of cuBLAS's workspace */
+	int64_t lt_workspace;     /* of cuBLASLt, for one call */
 	int gemm_workspace_lasts;  /* one for each (thread, stream), kept; otherwise one a call, freed after it */
 	int torch;                 /* 2.15 is 215 */
 	int sm;                    /* compute capability: 90 */
@@ -126,7 +131,7 @@ struct machine {
 	enum role as;     /* what the next tensors are */
 	enum role gradients_as;
 	enum phase phase;
-	int step, stream;
+	int step, steps, stream;
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -141,6 +146,7 @@ struct machine {
 	tensor workspace[2];
 	void (*on_gradient)(struct machine *m, struct param *p); /* after a gradient was accumulated */
 	void *family;
+	struct ddp *ddp;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */
@@ -164,6 +170,9 @@ void let(struct machine *m, tensor *t, tensor now);
 /* A block that lives for one kernel. */
 void scratch(struct machine *m, int64_t bytes);
 void retag(struct machine *m, tensor t, enum role term);
+/* FSDP's resizing of a storage that others still refer to: to nothing, and back. */
+void storage_empty(struct machine *m, tensor t);
+void storage_fill(struct machine *m, tensor t, enum dtype type);
 /* The state after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
 /* torch.cuda.reset_peak_memory_stats(): what the initialization needed at most is told apart. */
@@ -178,6 +187,7 @@ struct node *record(struct machine *m, void (*gradient)(struct machine *, struct
 /* Keeps `t` for the backward pass. n may be NULL. */
 void save(struct machine *m, struct node *n, tensor t);
 tensor result(tensor t, struct node *n, int output);
+void drop_saved(struct machine *m, struct node *n);
 /* Runs and frees the tape's graph, beginning with `gradient` (taken) of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);
 /* Frees a graph that nobody runs. */

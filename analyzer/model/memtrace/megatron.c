@@ -99,7 +99,7 @@ static void no_pipelining(struct machine *m, struct rank *r)
 	struct variables v = { .output = none };
 	struct microbatch b;
 
-	for (int64_t i = 0; i < r->s->microbatches; i++) {
+	for (int64_t i = 0; i < r->microbatches; i++) {
 		b = (struct microbatch){ .output = none };
 		forward_step(m, &r->chunks[0], &b);
 		backward_step(m, &b, &v);
@@ -111,7 +111,7 @@ static void no_pipelining(struct machine *m, struct rank *r)
 /* One forward, one backward: p - stage - 1 micro-batches ahead. */
 static void one_forward_one_backward(struct machine *m, struct rank *r)
 {
-	int64_t total = r->s->microbatches, ahead = r->s->pp - r->stage - 1, done = 0;
+	int64_t total = r->microbatches, ahead = r->s->pp - r->stage - 1, done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
 	struct variables v = { .output = none };
 
@@ -149,23 +149,23 @@ static int64_t microbatch_of(const struct rank *r, int64_t i)
 static void interleaved(struct machine *m, struct rank *r)
 {
 	const struct shape *s = r->s;
-	int64_t total = s->microbatches * s->vpp, ahead, done = 0;
+	int64_t total = r->microbatches * s->vpp, ahead, done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
 	struct variables v = { .output = none };
 
 	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->pp;
-	if (ahead > total || s->microbatches == s->pp)
+	if (ahead > total || r->microbatches == s->pp)
 		ahead = total;
 	for (int64_t i = 0; i < total || done < total; i++) {
 		if (i < total) {
 			int64_t c = chunk_of(r, i, 1);
 
-			forward_step(m, &r->chunks[c], &b[c * s->microbatches + microbatch_of(r, i)]);
+			forward_step(m, &r->chunks[c], &b[c * r->microbatches + microbatch_of(r, i)]);
 		}
 		if (i >= ahead) {
 			int64_t c = chunk_of(r, done, 0);
 
-			backward_step(m, &b[c * s->microbatches + microbatch_of(r, done)], &v);
+			backward_step(m, &b[c * r->microbatches + microbatch_of(r, done)], &v);
 			done++;
 		}
 	}
@@ -185,6 +185,7 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 	r->vocab = s->vocab / s->tp;
 	r->rows = s->tokens / s->cp * s->batch;
 	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
+	r->microbatches = s->microbatches < 2 * s->pp ? s->microbatches : 2 * s->pp;
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)
 		r->chunks[i] = (struct chunk){ .rank = r,
@@ -202,7 +203,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	m->on_gradient = add_to_buffer;
 	m->phase = INIT;
 	rank_make(m, &r);
-	for (m->step = 0; m->step < STEPS; m->step++) {
+	for (m->step = 0; m->step < m->steps; m->step++) {
 		if (s->vpp > 1)
 			interleaved(m, &r);
 		else if (s->pp > 1)
@@ -217,6 +218,13 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 
 static int check(const struct shape *s, struct reader *r)
 {
+	if (s->attention != EAGER)
+		estimate_note(r->out,
+			      "Transformer Engine's layers are counted as Megatron's own with flash "
+			      "attention");
+	if (s->cp > 1 && s->attention == EAGER)
+		refuse(r, CONFIG_context_parallel_size,
+		       "1: Megatron's own attention is not split over tokens");
 	if (s->experts)
 		refuse(r, CONFIG_num_experts, "none: Megatron's experts are not modelled yet");
 	if (s->zero > 1)

@@ -42,6 +42,7 @@ struct rank {
 	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a micro-batch here, and outside tensor
 	 * parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
+	int64_t microbatches; /* that are run: once the pipeline is full, more of them change nothing */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;

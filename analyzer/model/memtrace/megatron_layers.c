@@ -115,12 +115,27 @@ static tensor scores(struct machine *m, struct rank *r, tensor q, tensor k)
 	return result(gemm(m, n, q.type), node, 0);
 }
 
+/* Flash attention has no mask and no repeated heads. */
+static tensor flash(struct machine *m, struct rank *r, const tensor *in)
+{
+	const struct shape *s = r->s;
+	const struct flash_shape shape = { s->batch, r->heads, s->tokens / s->cp, s->head,
+					   s->attention_dropout };
+
+	m->as = TERM_ATTN_CONTEXT;
+	return flash_attention(m, in[0], in[1], in[2], &shape);
+}
+
 /* DotProductAttention.forward, with forward_torch_softmax. `in`: q, k, v, the mask */
 static tensor core_attention(struct machine *m, void *context, const tensor *in)
 {
 	struct rank *r = *(struct rank **)context;
-	tensor raw, a, b, k = hold(in[1]), v = hold(in[2]), out;
+	tensor raw, a, b, k, v, out;
 
+	if (r->s->attention != EAGER)
+		return flash(m, r, in);
+	k = hold(in[1]);
+	v = hold(in[2]);
 	m->as = TERM_ATTN_QKV;
 	if (r->heads != r->groups) {
 		let(m, &k, repeat(m, k, in[0].n));

@@ -9,12 +9,13 @@ static const tensor none = { .at = NULL };
 
 /* ---- parameters, in the order of model.parameters() ---- */
 
-static struct param *declare(struct chunk *c, int64_t out, int64_t in, int on_host)
+static struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 	size_t room = c->module.room;
 
 	p->in = in;
+	p->role = role;
 	p->value.n = out * in;
 	c->module.params =
 		grow(c->module.params, c->module.count, &c->module.room, sizeof(*c->module.params));
@@ -27,16 +28,16 @@ static struct param *declare(struct chunk *c, int64_t out, int64_t in, int on_ho
 static struct norm_weights declare_norm(struct chunk *c)
 {
 	const struct shape *s = c->rank->s;
-	struct norm_weights n = { declare(c, 1, s->hidden, 1), NULL };
+	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1), NULL };
 
 	if (s->norm_bias)
-		n.bias = declare(c, 1, s->hidden, 1);
+		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1);
 	return n;
 }
 
-static struct param *declare_bias(struct chunk *c, int64_t n)
+static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
 {
-	return c->rank->s->linear_bias ? declare(c, 1, n, 0) : NULL;
+	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
 }
 
 static void declare_layer(struct chunk *c, struct mlayer *l)
@@ -47,15 +48,15 @@ static void declare_layer(struct chunk *c, struct mlayer *l)
 
 	l->chunk = c;
 	l->before_attention = declare_norm(c);
-	l->proj = declare(c, s->hidden, r->heads * s->head, 0);
-	l->proj_bias = declare_bias(c, s->hidden);
-	l->qkv = declare(c, qkv, s->hidden, 0);
-	l->qkv_bias = s->qkv_bias ? declare(c, 1, qkv, 0) : NULL;
+	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
+	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
+	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
+	l->qkv_bias = s->qkv_bias ? declare(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
 	l->before_mlp = declare_norm(c);
-	l->up = declare(c, up, s->hidden, 0);
-	l->up_bias = declare_bias(c, up);
-	l->down = declare(c, s->hidden, r->ffn, 0);
-	l->down_bias = declare_bias(c, s->hidden);
+	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
+	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
+	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
+	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
 }
 
 static void declare_chunk(struct chunk *c)
@@ -64,9 +65,9 @@ static void declare_chunk(struct chunk *c)
 	const struct shape *s = r->s;
 
 	if (c->first) {
-		c->tokens = declare(c, r->vocab, s->hidden, 0);
+		c->tokens = declare(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
 		if (s->learned_positions)
-			c->positions = declare(c, s->positions, s->hidden, 1);
+			c->positions = declare(c, TERM_POSITIONS, s->positions, s->hidden, 1);
 	}
 	c->layers = xcalloc((size_t)c->layer_count, sizeof(*c->layers));
 	for (int64_t i = 0; i < c->layer_count; i++)
@@ -75,7 +76,7 @@ static void declare_chunk(struct chunk *c)
 		return;
 	c->norm = declare_norm(c);
 	if (s->untied || !c->first)
-		c->head = declare(c, r->vocab, s->hidden, 0);
+		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
 	else
 		c->head = c->tokens;
 }
@@ -90,7 +91,7 @@ static void make_parameters(struct machine *m, struct chunk *c)
 
 			if (c->on_host[i] == (pass > 0))
 				let(m, &p->value,
-				    make_as(m, TERM_OTHER_WEIGHTS, p->value.n, type));
+				    make_as(m, p->role, p->value.n, type));
 		}
 	for (size_t i = 0; i < c->module.count; i++)
 		param_init(c->module.params[i]);

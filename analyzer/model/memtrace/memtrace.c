@@ -28,7 +28,7 @@ static const struct symbol symbols[] = {
 	{ "m", "micro-batches of a step" },
 };
 
-const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family };
+const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family, &mlp_family };
 const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)
@@ -113,11 +113,16 @@ static int read_model(struct job_model *j, struct reader *r)
 	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
 		return -1;
 	j->family = find_family(&j->shape, r);
-	return j->family ? j->family->check(&j->shape, r) : -1;
+	if (!j->family || check_unmodelled(&j->shape, r) < 0)
+		return -1;
+	return j->family->check(&j->shape, r);
 }
 
-static void run_stage(const struct job_model *j, struct machine *m, int64_t stage)
+/* The first step makes the optimizer's states, the second is steady, and in the third the allocator's cache has its final form. Two
+ * are enough for the allocated peak. */
+static void run_stage(const struct job_model *j, struct machine *m, int64_t stage, int steps)
 {
+	m->steps = steps;
 	m->constants = j->constants;
 	j->family->run(m, &j->shape, stage);
 	machine_settle(m);
@@ -137,7 +142,7 @@ int memtrace_run(const struct config *c, int64_t stage, FILE *events,
 	machine_init(&m, &j.settings, 0);
 	m.events = events;
 	m.keep_blocks = visit != NULL;
-	run_stage(&j, &m, stage);
+	run_stage(&j, &m, stage, 3);
 	if (visit)
 		visit(&m, context);
 	machine_release(&m);
@@ -158,7 +163,7 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 		struct machine m;
 
 		machine_init(&m, &j.settings, 0);
-		run_stage(&j, &m, stage);
+		run_stage(&j, &m, stage, out->detail ? 3 : 2);
 		add_stage(out, &j.shape, &m);
 		machine_release(&m);
 		if (!worst || out->stages[stage].total > worst->total)

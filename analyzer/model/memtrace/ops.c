@@ -27,6 +27,16 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 	return out;
 }
 
+/* addmm's epilogue */
+static tensor biased(struct machine *m, int64_t n, enum dtype type)
+{
+	tensor out = make(m, n, type), space;
+
+	space = make_as(m, TERM_WORKSPACE, m->constants.lt_workspace, U8);
+	drop(m, &space);
+	return out;
+}
+
 /* ---- types ---- */
 
 static void to_backward(struct machine *m, struct node *n)
@@ -103,7 +113,7 @@ static void linear_backward(struct machine *m, struct node *n)
 		n->out[0].view = 1;
 	}
 	if (n->edge[2])
-		n->out[2] = make(m, n->sizes[2], type);
+		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
@@ -126,7 +136,9 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 		if (in[1].from)
 			save(m, n, in[0]);
 	}
-	out = result(gemm(m, x.n / weight->in * (elements / weight->in), in[0].type), n, 0);
+	out = bias ? biased(m, x.n / weight->in * (elements / weight->in), in[0].type)
+		   : gemm(m, x.n / weight->in * (elements / weight->in), in[0].type);
+	out = result(out, n, 0);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
 	return out;
@@ -233,6 +245,8 @@ static void mul_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++)
 		if (n->edge[i])
 			product[i] = make(m, n->in[0].n, n->in[0].type);
+	if (n->checkpoint)
+		drop_saved(m, n);
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
@@ -432,128 +446,6 @@ tensor dropout(struct machine *m, tensor x, double p)
 	return out;
 }
 
-/* ---- softmax, normalization ---- */
-
-/* softmax_backward_cuda: the result, then grad * output in the output's type. */
-static void softmax_backward(struct machine *m, struct node *n)
-{
-	tensor in = hold(n->in[0]), out;
-
-	out = make(m, in.n, n->type);
-	scratch(m, n->saved[0].n * dtype_width(n->saved[0].type));
-	drop(m, &in);
-	n->out[0] = out;
-}
-
-/* fp16 is widened by the kernel itself, bf16 by a copy before it. */
-tensor softmax(struct machine *m, tensor x, enum dtype type)
-{
-	tensor in = x.type == BF16 ? to(m, x, type) : hold(x), out;
-	struct node *n = record(m, softmax_backward, &in, 1);
-
-	if (n)
-		n->type = in.type;
-	out = make(m, x.n, type);
-	save(m, n, out);
-	drop(m, &in);
-	return result(out, n, 0);
-}
-
-static void layer_norm_backward(struct machine *m, struct node *n)
-{
-	if (n->edge[0])
-		n->out[0] = make(m, n->in[0].n, n->in[0].type);
-	for (int i = 1; i < 3; i++)
-		if (n->edge[i])
-			n->out[i] = make(m, n->sizes[0], n->type);
-}
-
-tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct param *bias,
-		  int64_t width)
-{
-	tensor in[3] = { none, none, none }, out, mean, rstd;
-	struct node *n;
-
-	in[0] = m->autocast ? to(m, x, F32) : hold(x);
-	in[1] = hold(weight->value);
-	if (bias)
-		in[2] = hold(bias->value);
-	n = record(m, layer_norm_backward, in, 3);
-	if (n) {
-		n->sizes[0] = width;
-		n->type = weight->value.type;
-	}
-	save(m, n, in[0]);
-	save(m, n, in[1]);
-	out = result(make(m, x.n, in[0].type), n, 0);
-	mean = make(m, x.n / width, F32);
-	rstd = make(m, x.n / width, F32);
-	save(m, n, mean);
-	save(m, n, rstd);
-	drop(m, &mean);
-	drop(m, &rstd);
-	for (int i = 0; i < 3; i++)
-		drop(m, &in[i]);
-	return out;
-}
-
-/* torch.nn.RMSNorm, fused */
-tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t width)
-{
-	tensor in[2] = { x, weight->value }, out, rstd;
-	struct node *n = record(m, layer_norm_backward, in, 2);
-
-	if (n) {
-		n->sizes[0] = width;
-		n->type = weight->value.type;
-	}
-	save(m, n, x);
-	save(m, n, weight->value);
-	out = result(make(m, x.n, x.type), n, 0);
-	rstd = make(m, x.n / width, F32);
-	save(m, n, rstd);
-	drop(m, &rstd);
-	return out;
-}
-
-/* ---- embedding ---- */
-
-/* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are depends on the data, so the most. */
-static void embedding_backward(struct machine *m, struct node *n)
-{
-	int64_t count = n->sizes[1], partial = count + (count + 9) / 10 - 1;
-	tensor sorted, origin, offsets, segments;
-
-	if (count <= 3072) {
-		n->out[0] = make(m, n->sizes[0], n->in[0].type);
-		return;
-	}
-	sorted = make(m, count, I64);
-	origin = make(m, count, I64);
-	scratch(m, count * 8);
-	n->out[0] = make(m, n->sizes[0], n->in[0].type);
-	offsets = make(m, count, I64);
-	segments = make(m, partial, I64);
-	scratch(m, partial * n->sizes[2] * 4);
-	drop(m, &segments);
-	drop(m, &offsets);
-	drop(m, &origin);
-	drop(m, &sorted);
-}
-
-tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
-{
-	struct node *n = record(m, embedding_backward, &weight->value, 1);
-
-	if (n) {
-		n->sizes[0] = weight->value.n;
-		n->sizes[1] = tokens.n;
-		n->sizes[2] = width;
-		save(m, n, tokens);
-	}
-	return result(make(m, tokens.n * width, weight->value.type), n, 0);
-}
-
 /* ---- split ---- */
 
 static void split_backward(struct machine *m, struct node *n)
@@ -573,113 +465,4 @@ void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int
 		parts[i] = result(hold(x), n, i);
 		parts[i].n = sizes[i];
 	}
-}
-
-/* ---- attention ---- */
-
-/* dq, dk, dv and, for the kernel, dq in fp32 with the row sums. */
-static void flash_backward(struct machine *m, struct node *n)
-{
-	for (int i = 0; i < 3; i++)
-		n->out[i] = make(m, n->sizes[i], n->in[0].type);
-	scratch(m, n->sizes[3] * 4);
-}
-
-tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
-		       const struct flash_shape *shape)
-{
-	tensor in[3] = { q, k, v }, out, lse, seed, offset;
-	struct node *n = record(m, flash_backward, in, 3);
-	int64_t rows = shape->batch * shape->heads;
-	int64_t rounded = (shape->queries + 127) / 128 * 128;
-	int64_t width = shape->width <= 128 ? (shape->width + 31) / 32 * 32
-					    : (shape->width + 63) / 64 * 64;
-
-	for (int i = 0; n && i < 3; i++) {
-		n->sizes[i] = in[i].n;
-		save(m, n, in[i]);
-	}
-	if (n)
-		n->sizes[3] = rows * rounded * (width + 1);
-	seed = make_as(m, TERM_ATTN_FLASH, shape->dropout > 0 ? 2 : 1, I64);
-	offset = make_as(m, TERM_ATTN_FLASH, 1, I64);
-	out = result(make(m, q.n, q.type), n, 0);
-	lse = make_as(m, TERM_ATTN_FLASH, rows * shape->queries, F32);
-	save(m, n, out);
-	save(m, n, lse);
-	save(m, n, seed);
-	save(m, n, offset);
-	drop(m, &lse);
-	drop(m, &seed);
-	drop(m, &offset);
-	return out;
-}
-
-/* With a mask the memory-efficient kernel runs: it keeps the mask in the queries' type. */
-tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
-			const struct flash_shape *shape)
-{
-	tensor in[3] = { q, k, v }, out, lse, seed[2], bias;
-	struct node *n = record(m, flash_backward, in, 3);
-	int64_t rows = shape->batch * shape->heads;
-	int64_t rounded = (shape->queries + 31) / 32 * 32;
-
-	if (n)
-		n->sizes[3] = rows * (shape->queries * shape->width + rounded);
-	bias = make_as(m, TERM_ATTN_SOFTMAX, shape->batch * shape->queries * shape->queries,
-		       q.type);
-	save(m, n, bias);
-	for (int i = 0; i < 3; i++) {
-		if (n)
-			n->sizes[i] = in[i].n;
-		save(m, n, in[i]);
-	}
-	seed[0] = make_as(m, TERM_ATTN_FLASH, 1, I64);
-	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
-	out = result(make(m, q.n, q.type), n, 0);
-	lse = make_as(m, TERM_ATTN_FLASH, rows * rounded, F32);
-	save(m, n, lse);
-	save(m, n, out);
-	for (int i = 0; i < 2; i++) {
-		save(m, n, seed[i]);
-		drop(m, &seed[i]);
-	}
-	drop(m, &lse);
-	drop(m, &bias);
-	return out;
-}
-
-/* ---- loss ---- */
-
-static void log_softmax_backward(struct machine *m, struct node *n)
-{
-	n->out[0] = make(m, n->in[0].n, n->type);
-}
-
-static void nll_backward(struct machine *m, struct node *n)
-{
-	n->out[0] = make(m, n->saved[0].n, n->saved[0].type);
-}
-
-/* cross_entropy_loss: log_softmax in the logits' type, its result in fp32 for nll_loss under autocast. */
-tensor cross_entropy(struct machine *m, tensor logits, tensor targets)
-{
-	struct node *n = record(m, log_softmax_backward, &logits, 1);
-	tensor log_softmax = make(m, logits.n, logits.type), wide, total, out;
-
-	if (n)
-		n->type = logits.type;
-	save(m, n, log_softmax);
-	log_softmax = result(log_softmax, n, 0);
-	wide = m->autocast ? to(m, log_softmax, F32) : hold(log_softmax);
-	n = record(m, nll_backward, &wide, 1);
-	save(m, n, wide);
-	save(m, n, targets);
-	out = result(make(m, 1, wide.type), n, 0);
-	total = make(m, 1, wide.type);
-	save(m, n, total);
-	drop(m, &total);
-	drop(m, &wide);
-	drop(m, &log_softmax);
-	return out;
 }

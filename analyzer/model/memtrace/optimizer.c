@@ -77,14 +77,17 @@ static void make_states(struct machine *m, struct optimizer *o, size_t i)
 	struct param *p = o->module->params[i];
 	struct state *t = &o->states[i];
 
-	if (t->first.at || !p->grad.at)
+	int64_t n = p->shard ? p->shard : p->value.n;
+	enum dtype type = p->shard ? F32 : p->value.type;
+
+	if (t->first.at || (!p->grad.at && !p->shard && !p->in_bucket))
 		return;
 	if (s->optimizer == SGD)
 		return;
 	if (s->implementation == FUSED)
 		t->step = make_as(m, TERM_STEPS, 1, F32);
-	t->first = make_as(m, TERM_MOMENT1, p->value.n, p->value.type);
-	t->second = make_as(m, TERM_MOMENT2, p->value.n, p->value.type);
+	t->first = make_as(m, TERM_MOMENT1, n, type);
+	t->second = make_as(m, TERM_MOMENT2, n, type);
 }
 
 /* _foreach_sqrt of all second moments; updates are in place. */

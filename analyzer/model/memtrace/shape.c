@@ -9,14 +9,16 @@ static void read_architecture(struct shape *s, struct reader *r)
 
 	s->layers = (int64_t)read_needed(r, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
-	s->heads = (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
+	s->heads = s->framework == TORCH
+			   ? 1
+			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
 	s->head = (int64_t)read_or(r, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
 	s->gated = read_flag(r, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
 				  s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
 				  MOST_FFN);
-	s->vocab = (int64_t)read_vocabulary(r);
+	s->vocab = s->framework == TORCH ? 1 : (int64_t)read_vocabulary(r);
 	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
 	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
@@ -41,7 +43,8 @@ static void read_attention(struct shape *s, struct reader *r)
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
-	s->full_mask = 1;
+	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
+	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
 	s->mask_buffers = s->framework == NANOGPT &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
@@ -57,6 +60,12 @@ static void read_widths(struct shape *s, struct reader *r)
 	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
 		refuse(r, CONFIG_precision, "fp32, fp16, bf16, or one of them mixed or autocast: "
 					    "fp8 is not modelled yet");
+	s->sharded_compute = F32;
+	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
+	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
+		s->sharded_compute = half;
+		p = PRECISION_FP32;
+	}
 	s->mixed = p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED;
 	if (s->mixed && s->framework != MEGATRON && s->framework != DEEPSPEED) {
 		s->mixed = 0;
@@ -108,6 +117,10 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->zero = read_zero_stage(r, 0);
+	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
+	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
+	s->reshard = read_flag(r, CONFIG_reshard_after_forward, 1);
+	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);

@@ -17,7 +17,7 @@ struct shape {
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
-	int qk_norm, mask_buffers, full_mask;
+	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
@@ -35,11 +35,19 @@ struct shape {
 	/* layout */
 	int64_t tp, pp, cp, dp, ep, etp, vpp;
 	int sequence_parallel, zero;
+	/* DistributedDataParallel: bytes of a bucket, and of the first */
+	int64_t bucket_cap, bucket_first;
+	int bucket_views;
+	/* fully_shard: the type of gathered weights; blocks are freed after their forward pass */
+	enum dtype sharded_compute;
+	int reshard;
 	const struct config *config;
 };
 
 /* -1: the message says which key, and what was expected. */
 int shape_read(struct shape *s, struct reader *r);
+/* Options that the families do not model: an error, or a note. */
+int check_unmodelled(const struct shape *s, struct reader *r);
 
 /* ---- families: a run of one rank, from initialization to the steady state ---- */
 struct family {
@@ -49,7 +57,7 @@ struct family {
 	int (*check)(const struct shape *s, struct reader *r);
 	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
 };
-extern const struct family gpt_family, llama_family, megatron_family;
+extern const struct family gpt_family, llama_family, megatron_family, mlp_family;
 extern const struct family *const families[];
 extern const size_t family_count;
 
@@ -80,9 +88,6 @@ void clip_gradients(struct machine *m, struct module *module);
 void optimizer_step(struct machine *m, struct optimizer *o);
 void zero_grad(struct machine *m, struct module *module);
 void optimizer_release(struct optimizer *o);
-
-/* The first step makes the optimizer's states, the second is steady, the third begins with the allocator's cache in its final form. */
-#define STEPS 3
 
 /* loss.backward() */
 void backward_from(struct machine *m, struct tape *tape, tensor loss);

@@ -1,0 +1,223 @@
+#include "model/memtrace/fsdp.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+#define GATHER_STREAM 1
+#define REDUCE_STREAM 2
+
+static const tensor none = { .at = NULL };
+
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype), fp32 without. */
+static enum dtype compute_type(const struct fsdp *f)
+{
+	return f->shape->sharded_compute;
+}
+
+static tensor make_on(struct machine *m, int stream, enum role role, int64_t n, enum dtype type)
+{
+	int before = m->stream;
+	tensor t;
+
+	m->stream = stream;
+	t = make_as(m, role, n, type);
+	m->stream = before;
+	return t;
+}
+
+static int64_t share(const struct fsdp *f, int64_t n)
+{
+	return (n + f->shape->dp - 1) / f->shape->dp;
+}
+
+/* ---- a unit's weights ---- */
+
+/* Shards of another type than the gathered weights are converted first. */
+static void gather(struct machine *m, struct unit *u)
+{
+	enum dtype type = compute_type(u->fsdp);
+	tensor input = none;
+
+	if (u->gathered.at || u->whole)
+		return;
+	if (type != F32)
+		input = make_on(m, GATHER_STREAM, TERM_COLLECTIVE, share(u->fsdp, u->elements),
+				type);
+	u->gathered = make_on(m, GATHER_STREAM, TERM_GATHERED, u->elements, type);
+	drop(m, &input);
+}
+
+/* Copies the gathered weights out; the buffer of the gather before goes. */
+static void copy_out(struct machine *m, struct unit *u)
+{
+	if (u->whole)
+		return;
+	gather(m, u);
+	let(m, &u->fsdp->last_gather, none);
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+
+		if (p->value.at)
+			storage_fill(m, p->value, compute_type(u->fsdp));
+		else
+			p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(u->fsdp));
+		param_init(p);
+	}
+	u->fsdp->last_gather = u->gathered;
+	u->gathered = none;
+	u->whole = 1;
+}
+
+static void reshard(struct machine *m, struct unit *u)
+{
+	for (size_t i = 0; i < u->count && u->whole; i++)
+		storage_empty(m, u->params[i]->value);
+	u->whole = 0;
+}
+
+/* ---- backward ---- */
+
+/* Gathers, and the next unit's gather runs ahead. */
+static void before_backward(struct machine *m, struct unit *u)
+{
+	struct fsdp *f = u->fsdp;
+
+	if (!u->whole) {
+		copy_out(m, u);
+		let(m, &f->last_gather, none);
+	}
+	if (u > f->units && !u->is_root)
+		gather(m, u - 1);
+}
+
+/* Frees the weights, copies the gradients into one buffer and scatters its sum. */
+static void after_backward(struct machine *m, struct unit *u)
+{
+	struct fsdp *f = u->fsdp;
+
+	reshard(m, u);
+	let(m, &f->reduce_input, none);
+	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, F32);
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->grad);
+	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
+	f->reduced[f->reduced_count++] =
+		make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements), F32);
+}
+
+static void output_backward(struct machine *m, struct node *n)
+{
+	before_backward(m, n->hook);
+	n->out[0] = hold(n->in[0]);
+}
+
+static void input_backward(struct machine *m, struct node *n)
+{
+	after_backward(m, n->hook);
+	n->out[0] = hold(n->in[0]);
+}
+
+static tensor hooked(struct machine *m, struct unit *u, tensor x,
+		     void (*gradient)(struct machine *, struct node *))
+{
+	struct node *n = record(m, gradient, &x, 1);
+
+	if (n)
+		n->hook = u;
+	return n ? result(hold(x), n, 0) : hold(x);
+}
+
+/* ---- forward ---- */
+
+tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
+{
+	if (!m->replaying)
+		copy_out(m, u);
+	return hooked(m, u, x, input_backward);
+}
+
+tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
+{
+	if (!m->replaying && u->fsdp->shape->reshard)
+		reshard(m, u);
+	return hooked(m, u, x, output_backward);
+}
+
+void fsdp_root_before(struct machine *m, struct fsdp *f)
+{
+	if (f->units[f->count - 1].count)
+		copy_out(m, &f->units[f->count - 1]);
+}
+
+void fsdp_root_after(struct machine *m, struct fsdp *f)
+{
+	let(m, &f->last_gather, none);
+}
+
+void fsdp_finish(struct machine *m, struct fsdp *f)
+{
+	if (f->units[f->count - 1].count)
+		after_backward(m, &f->units[f->count - 1]);
+	/* the first unit's input needs no gradient where nothing is before it: its hook did not run */
+	for (size_t i = 0; i + 1 < f->count; i++)
+		if (f->units[i].whole)
+			after_backward(m, &f->units[i]);
+	drop(m, &f->reduce_input);
+}
+
+void fsdp_zero_grad(struct machine *m, struct fsdp *f)
+{
+	while (f->reduced_count)
+		drop(m, &f->reduced[--f->reduced_count]);
+}
+
+/* ---- made ---- */
+
+static void shard(struct machine *m, struct unit *u)
+{
+	u->shards = xcalloc(u->count + 1, sizeof(*u->shards));
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+
+		u->elements += share(u->fsdp, p->value.n) * u->fsdp->shape->dp;
+		p->shard = share(u->fsdp, p->value.n);
+		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, F32);
+	}
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->value);
+}
+
+void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct module *module,
+	       const size_t *first, size_t blocks)
+{
+	struct unit *root;
+
+	*f = (struct fsdp){ .shape = s, .count = blocks + 1 };
+	f->units = xcalloc(f->count, sizeof(*f->units));
+	root = &f->units[blocks];
+	root->fsdp = f;
+	root->is_root = 1;
+	root->params = xcalloc(module->count, sizeof(*root->params));
+	for (size_t i = 0; i < module->count; i++)
+		if (i < first[0] || i >= first[blocks])
+			root->params[root->count++] = module->params[i];
+	for (size_t i = 0; i < blocks; i++) {
+		f->units[i] = (struct unit){ .fsdp = f,
+					     .params = &module->params[first[i]],
+					     .count = first[i + 1] - first[i] };
+		shard(m, &f->units[i]);
+	}
+	shard(m, root);
+}
+
+void fsdp_release(struct fsdp *f)
+{
+	if (!f->count)
+		return;
+	for (size_t i = 0; i < f->count; i++)
+		free(f->units[i].shards);
+	free(f->units[f->count - 1].params);
+	free(f->units);
+	free(f->reduced);
+}

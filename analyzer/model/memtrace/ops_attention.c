@@ -1,0 +1,74 @@
+/* Scaled dot product attention: the fused kernels. */
+#include "model/memtrace/ops.h"
+
+/* dq, dk, dv and, for the kernel, dq in fp32 with the row sums. */
+static void flash_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 3; i++)
+		n->out[i] = make(m, n->sizes[i], n->in[0].type);
+	scratch(m, n->sizes[3] * 4);
+}
+
+tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
+		       const struct flash_shape *shape)
+{
+	tensor in[3] = { q, k, v }, out, lse, seed, offset;
+	struct node *n = record(m, flash_backward, in, 3);
+	int64_t rows = shape->batch * shape->heads;
+	int64_t rounded = (shape->queries + 127) / 128 * 128;
+	int64_t width = shape->width <= 128 ? (shape->width + 31) / 32 * 32
+					    : (shape->width + 63) / 64 * 64;
+
+	for (int i = 0; n && i < 3; i++) {
+		n->sizes[i] = in[i].n;
+		save(m, n, in[i]);
+	}
+	if (n)
+		n->sizes[3] = rows * rounded * (width + 1);
+	seed = make_as(m, TERM_ATTN_FLASH, shape->dropout > 0 ? 2 : 1, I64);
+	offset = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	out = result(make(m, q.n, q.type), n, 0);
+	lse = make_as(m, TERM_ATTN_FLASH, rows * shape->queries, F32);
+	save(m, n, out);
+	save(m, n, lse);
+	save(m, n, seed);
+	save(m, n, offset);
+	drop(m, &lse);
+	drop(m, &seed);
+	drop(m, &offset);
+	return out;
+}
+
+/* With a mask the memory-efficient kernel runs: it keeps the mask in the queries' type. */
+tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
+			const struct flash_shape *shape)
+{
+	tensor in[3] = { q, k, v }, out, lse, seed[2], bias;
+	struct node *n = record(m, flash_backward, in, 3);
+	int64_t rows = shape->batch * shape->heads;
+	int64_t rounded = (shape->queries + 31) / 32 * 32;
+
+	if (n)
+		n->sizes[3] = rows * (shape->queries * shape->width + rounded);
+	bias = make_as(m, TERM_ATTN_SOFTMAX, shape->batch * shape->queries * shape->queries,
+		       q.type);
+	save(m, n, bias);
+	for (int i = 0; i < 3; i++) {
+		if (n)
+			n->sizes[i] = in[i].n;
+		save(m, n, in[i]);
+	}
+	seed[0] = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	out = result(make(m, q.n, q.type), n, 0);
+	lse = make_as(m, TERM_ATTN_FLASH, rows * rounded, F32);
+	save(m, n, lse);
+	save(m, n, out);
+	for (int i = 0; i < 2; i++) {
+		save(m, n, seed[i]);
+		drop(m, &seed[i]);
+	}
+	drop(m, &lse);
+	drop(m, &bias);
+	return out;
+}

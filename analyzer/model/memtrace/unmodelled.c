@@ -1,0 +1,103 @@
+/* What a job may have and this system does not count: what moves bytes by much stops the estimate, the rest is noted. */
+#include "model/memtrace/shape.h"
+
+#include <string.h>
+
+#include "util.h"
+
+struct option {
+	enum config_field field;
+	const char *what;
+};
+
+static const struct option stops[] = {
+	{ CONFIG_multi_latent_attention, "latent attention" },
+	{ CONFIG_qk_layernorm, "normalized queries and keys" },
+	{ CONFIG_cpu_offloading, "activations in host memory" },
+	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
+	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
+	{ CONFIG_use_megatron_fsdp, "Megatron's FSDP" },
+	{ CONFIG_use_precision_aware_optimizer, "optimizer states of other types" },
+	{ CONFIG_fp32_residual_connection, "fp32 residuals" },
+	{ CONFIG_distribute_saved_activations, "sharded checkpoints" },
+	{ CONFIG_partition_activations, "sharded checkpoints" },
+	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
+}, notes[] = {
+	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
+	{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
+	{ CONFIG_fp16_lm_cross_entropy, "cross entropy in 16 bits" },
+	{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
+	{ CONFIG_overlap_param_gather, "overlapped gathers of weights" },
+	{ CONFIG_tp_comm_overlap, "user buffers of overlapped tensor parallelism" },
+	{ CONFIG_squared_relu, "squared ReLU" },
+	{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
+	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
+	{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
+};
+
+static void check_sizes(const struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	if (VALUE_OR(c, mtp_num_layers, 0) > 0)
+		refuse(r, CONFIG_mtp_num_layers, "0: multi-token prediction is not modelled yet");
+	if (GIVEN(c, pipeline_model_parallel_layout))
+		refuse(r, CONFIG_pipeline_model_parallel_layout,
+		       "none: stages of the same number of layers");
+	if (GIVEN(c, decoder_first_pipeline_num_layers))
+		refuse(r, CONFIG_decoder_first_pipeline_num_layers,
+		       "none: stages of the same number of layers");
+	if (GIVEN(c, decoder_last_pipeline_num_layers))
+		refuse(r, CONFIG_decoder_last_pipeline_num_layers,
+		       "none: stages of the same number of layers");
+	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
+		refuse(r, CONFIG_recompute_num_layers,
+		       "1 with recompute_method uniform: groups and blocks of layers are not "
+		       "modelled yet");
+}
+
+static int is_word(const char *word, const char *expected)
+{
+	return word && !strcmp(word, expected);
+}
+
+static void check_words(const struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	if (GIVEN(c, recompute_modules) && strcmp(c->recompute_modules, "core_attn"))
+		refuse(r, CONFIG_recompute_modules, "core_attn");
+	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
+		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
+	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
+		refuse(r, CONFIG_offload_optimizer, "none");
+	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
+		refuse(r, CONFIG_offload_param, "none");
+	if (GIVEN(c, cuda_graph_impl) && strcmp(c->cuda_graph_impl, "none"))
+		estimate_note(r->out, "the pools of CUDA graphs (cuda_graph_impl) are not counted");
+	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
+		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
+	if (s->framework == TRANSFORMERS && GIVEN(c, model_type) && !is_word(c->model_type, "llama") &&
+	    !is_word(c->model_type, "qwen2") && !is_word(c->model_type, "mistral"))
+		estimate_note(r->out, "model_type %s is counted as a Llama of the same sizes",
+			      c->model_type);
+}
+
+int check_unmodelled(const struct shape *s, struct reader *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
+		if (read_flag(r, stops[i].field, 0)) {
+			char expected[96];
+
+			snprintf(expected, sizeof(expected), "false: %s: not modelled yet",
+				 stops[i].what);
+			refuse(r, stops[i].field, expected);
+		}
+	for (size_t i = 0; i < ARRAY_SIZE(notes); i++)
+		if (read_flag(r, notes[i].field, 0))
+			estimate_note(r->out, "%s (%s): not counted", notes[i].what,
+				      config_name(notes[i].field));
+	check_sizes(s, r);
+	check_words(s, r);
+	return r->failed ? -1 : 0;
+}

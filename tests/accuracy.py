@@ -1,0 +1,117 @@
+"""How far the estimates are from what PyTorch counted, by class of job: prints a table, and with --write makes docs/accuracy.md of it.
+
+    python3 tests/accuracy.py [--write] [ROWS.json|ROWS.jsonl ...]
+
+A row has "job" (keys of memtrace-config(5)), "peak_allocated_bytes", "peak_reserved_bytes" and, if known, "class" and "name". Without
+files the rows are tests/model/observed.json.
+"""
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MEMTRACE = os.path.join(ROOT, "build", "memtrace")
+OBSERVED = os.path.join(ROOT, "tests", "model", "observed.json")
+SYSTEMS = ["memtrace", "nanogpt", "llama-4d", "training-memory-blog", "deepspeed-zero"]
+
+
+def read_rows(paths):
+    rows = []
+    for path in paths:
+        with open(path) as f:
+            text = f.read()
+        rows += json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines() if line.strip()]
+    return [row for row in rows if "job" in row]
+
+
+def estimates_of(job):
+    """system -> its estimate; a system that cannot say it has none."""
+    command = [MEMTRACE, "estimate", "--json"]
+    done = subprocess.run([*command, "--config", "/dev/stdin"], input=json.dumps(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True)
+    if not done.stdout:
+        raise RuntimeError(done.stderr)
+    return {e["system"]: e for e in json.loads(done.stdout)["estimates"]}
+
+
+def class_of(row):
+    job = row["job"]
+    kind = row.get("class") or row.get("framework") or job.get("framework", "megatron-core")
+    layout = [word for word, key in (("TP", "tensor_model_parallel_size"), ("PP", "pipeline_model_parallel_size"),
+                                     ("CP", "context_parallel_size"), ("EP", "expert_model_parallel_size"), ("DP", "data_parallel_size"))
+              if job.get(key, 1) > 1]
+    recompute = job.get("recompute_granularity")
+    return " ".join([kind, "x".join(layout), "recompute" if recompute else ""]).replace("  ", " ").strip()
+
+
+def errors_of(row):
+    """system -> relative error of the allocated peak; "reserved" -> that of ours."""
+    made = estimates_of(row["job"])
+    errors = {name: made[name]["total_bytes"] / row["peak_allocated_bytes"] - 1 for name in SYSTEMS if name in made}
+    if "memtrace" in made:
+        worst = max(stage["reserved_bytes"] for stage in made["memtrace"]["per_stage"])
+        errors["reserved"] = worst / row["peak_reserved_bytes"] - 1
+    return errors
+
+
+def mean(values):
+    return sum(map(abs, values)) / len(values)
+
+
+def cell(values):
+    return "%.2f %% (%d)" % (100 * mean(values), len(values)) if values else "-"
+
+
+def table(results):
+    columns = ["memtrace", "reserved", *SYSTEMS[1:]]
+    heads = ["class", "rows", "memtrace", "worst", "its reserved", *SYSTEMS[1:]]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    classes = sorted({kind for kind, _, _ in results})
+    for kind in [*classes, "all"]:
+        some = [errors for k, _, errors in results if kind in (k, "all")]
+        values = {c: [e[c] for e in some if c in e] for c in columns}
+        worst = max(map(abs, values["memtrace"]), default=0)
+        lines.append("| %s | %d | %s | %.2f %% | %s | %s |" % (kind, len(some), cell(values["memtrace"]), 100 * worst, cell(values["reserved"]),
+                                                              " | ".join(cell(values[s]) for s in SYSTEMS[1:])))
+    return "\n".join(lines)
+
+
+def worst_rows(results, count=10):
+    known = [(abs(e["memtrace"]), name, e) for _, name, e in results if "memtrace" in e]
+    lines = ["| row | allocated | reserved |", "|---|---|---|"]
+    for _, name, e in sorted(known, reverse=True, key=lambda entry: entry[:2])[:count]:
+        lines.append("| %s | %+.3f %% | %+.2f %% |" % (name, 100 * e["memtrace"], 100 * e["reserved"]))
+    return "\n".join(lines)
+
+
+PAGE = """# How accurate the estimates are
+
+Made by `make accuracy`. A row is a job of `tests/accuracy_runs.py`, run with the real PyTorch, transformers and Megatron-core on the
+simulated device (kernels do nothing, every allocation is real) and estimated from its declared configuration alone. Errors are of the
+largest allocated bytes of any rank, as mean of absolute values, with how many of the rows a system can say anything about. The documents'
+systems are evaluated as their sources print them.
+
+%s
+
+The rows that are furthest off:
+
+%s
+"""
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--write"]
+    results = []
+    for row in read_rows(arguments or [OBSERVED]):
+        results.append((class_of(row), row.get("name", "?")[:100], errors_of(row)))
+    print(table(results))
+    print()
+    print(worst_rows(results))
+    if "--write" in sys.argv:
+        with open(os.path.join(ROOT, "docs", "accuracy.md"), "w") as f:
+            f.write(PAGE % (table(results), worst_rows(results)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Runs the jobs of accuracy_jobs() on the simulated device with real PyTorch, and writes what they needed: tests/model/observed.json
+
+    python3 tests/accuracy_runs.py [PATTERN]       only jobs whose name has PATTERN; the others keep their numbers
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from harness import JOBS, MEMTRACE, ROOT, environment, python, torchrun  # noqa: E402
+
+OBSERVED = os.path.join(ROOT, "tests", "model", "observed.json")
+
+COMMON = {"torch_version": "2.15.0", "gpu": "H100-80GB", "optimizer": "adamw", "optimizer_implementation": "fused"}
+GPT2 = {"framework": "nanogpt", "arch": "gpt", "num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "ffn_hidden_size": 3072,
+        "vocab_size": 50304, "seq_length": 1024, "max_position_embeddings": 1024, "micro_batch_size": 4, "attention": "sdpa",
+        "position_embedding_type": "learned_absolute", "precision": "bf16-autocast", **COMMON}
+LLAMA = {"framework": "transformers", "transformers_version": "5.23.0", "arch": "llama", "num_layers": 8, "hidden_size": 1024,
+         "num_attention_heads": 16, "num_query_groups": 4, "ffn_hidden_size": 2816, "vocab_size": 32000, "seq_length": 1024,
+         "micro_batch_size": 2, "attention": "sdpa", "precision": "bf16", "untie_embeddings_and_output_weights": True, **COMMON}
+MEGATRON = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "transformer_impl": "local", "arch": "gpt", "num_layers": 4,
+            "hidden_size": 1024, "num_attention_heads": 16, "num_query_groups": 16, "ffn_hidden_size": 4096, "vocab_size": 32000,
+            "seq_length": 1024, "max_position_embeddings": 1024, "micro_batch_size": 1, "num_microbatches": 4,
+            "use_distributed_optimizer": True, "accumulate_allreduce_grads_in_fp32": True, "position_embedding_type": "learned_absolute",
+            "normalization": "LayerNorm", "swiglu": False, "add_bias_linear": True, "untie_embeddings_and_output_weights": True,
+            "attention": "eager", "precision": "bf16-mixed", **COMMON, "optimizer": "adam", "world_size": 1}
+FULL = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+
+
+def accuracy_jobs():
+    """(class, name, job)"""
+    def gpt(name, **more):
+        return "GPT-2", "gpt2-" + name, {**GPT2, **more}
+
+    def llama(name, **more):
+        return "Llama", "llama-" + name, {**LLAMA, **more}
+
+    def megatron(name, world=1, **more):
+        return "Megatron-core", "megatron-" + name, {**MEGATRON, "world_size": world, **more}
+
+    two = {"data_parallel_size": 2, "world_size": 2}
+    gated = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "num_query_groups": 4, "ffn_hidden_size": 2816,
+             "position_embedding_type": "rope", "add_bias_linear": False}
+    eager = {"attention": "eager", "attention_mask_buffers": True}
+    fp16 = {"precision": "fp16-autocast", "grad_scaler": True}
+    return [
+        gpt("sdpa-bf16"), gpt("eager-fp16", **eager, **fp16), gpt("eager-bf16", **eager), gpt("sdpa-fp32", precision="fp32"),
+        gpt("sdpa-pure-bf16", precision="bf16"), gpt("eager-recompute", **eager, **FULL), gpt("sdpa-recompute-fp16", **FULL, **fp16),
+        gpt("eager-dropout", **eager, attention_dropout=0.1, hidden_dropout=0.1),
+        gpt("sdpa-dropout-foreach-clip", attention_dropout=0.1, hidden_dropout=0.1, optimizer_implementation="foreach", clip_grad=1.0),
+        gpt("sdpa-loop", optimizer_implementation="loop"), gpt("sdpa-sgd", optimizer="sgd", momentum=0.9),
+        gpt("sdpa-short", seq_length=256, max_position_embeddings=256, micro_batch_size=16),
+        llama("sdpa"), llama("eager", attention="eager"), llama("eager-recompute", attention="eager", **FULL), llama("sdpa-recompute", **FULL),
+        llama("sdpa-autocast", precision="bf16-autocast"), llama("eager-autocast", attention="eager", precision="bf16-autocast"),
+        llama("sdpa-fp32", precision="fp32"), llama("sdpa-no-groups", num_query_groups=16),
+        llama("eager-no-groups", attention="eager", num_query_groups=16), llama("foreach", optimizer_implementation="foreach"),
+        llama("clip", clip_grad=1.0), llama("tied", untie_embeddings_and_output_weights=False),
+        ("Qwen2", "qwen2-sdpa", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True}),
+        ("Qwen2", "qwen2-eager-recompute", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True, "attention": "eager", **FULL}),
+        ("Qwen2", "qwen2-autocast", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True, "precision": "bf16-autocast"}),
+        ("GPT-2 DDP", "gpt2-ddp", {**GPT2, **two}), ("GPT-2 DDP", "gpt2-ddp-views", {**GPT2, **two, "gradient_as_bucket_view": True}),
+        ("Llama DDP", "llama-ddp", {**LLAMA, **two}),
+        ("Llama FSDP2", "llama-fsdp2", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed"}),
+        ("Llama FSDP2", "llama-fsdp2-kept", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed", "reshard_after_forward": False}),
+        ("GPT-2 FSDP2", "gpt2-fsdp2-fp32", {**GPT2, **two, "fsdp": True, "precision": "fp32"}),
+        megatron("gpt"), megatron("llama", **gated), megatron("recompute", **FULL),
+        megatron("selective", recompute_granularity="selective"), megatron("dp", 2, data_parallel_size=2),
+        megatron("tp", 2, tensor_model_parallel_size=2), megatron("tp-sp", 2, tensor_model_parallel_size=2, sequence_parallel=True, **gated),
+        megatron("pp", 2, pipeline_model_parallel_size=2), megatron("pp-recompute", 2, pipeline_model_parallel_size=2, **FULL),
+        megatron("pp-interleaved", 2, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2),
+        megatron("bf16-gradients", accumulate_allreduce_grads_in_fp32=False),
+        megatron("plain-optimizer", use_distributed_optimizer=False),
+    ]
+
+
+def run(job):
+    with tempfile.TemporaryDirectory(prefix="memtrace-accuracy-") as directory:
+        path, out = os.path.join(directory, "job.json"), os.path.join(directory, "out")
+        with open(path, "w") as f:
+            json.dump(job, f)
+        ranks = job.get("world_size", 1)
+        command = [os.path.join(JOBS, "declared.py"), path, out]
+        command = [python(), *command] if ranks == 1 and job["framework"] != "megatron-core" else torchrun(ranks, *command)
+        subprocess.run([MEMTRACE, "simulate", "-o", os.path.join(directory, "traces"), "--gpu", job["gpu"], "--gpus", str(ranks), "--", *command],
+                       env=environment(), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=600)
+        found = []
+        for rank in range(ranks):
+            with open("%s.%d" % (out, rank)) as f:
+                found.append(json.load(f))
+    worst = max(found, key=lambda entry: entry["peak_allocated_bytes"])
+    return {**worst, "peak_reserved_bytes": max(entry["peak_reserved_bytes"] for entry in found)}
+
+
+def main():
+    pattern = sys.argv[1] if len(sys.argv) > 1 else ""
+    known = {}
+    if os.path.exists(OBSERVED):
+        with open(OBSERVED) as f:
+            known = {row["name"]: row for row in json.load(f)}
+    rows = []
+    for kind, name, job in accuracy_jobs():
+        row = {"name": name, "class": kind, "job": job}
+        if pattern in name or name not in known or known[name]["job"] != job:
+            try:
+                row.update(run(job))
+            except subprocess.CalledProcessError as error:
+                print("%s failed:\n%s" % (name, error.stderr[-2000:]), file=sys.stderr)
+                continue
+            print(name, row["peak_allocated_bytes"], flush=True)
+        else:
+            row = known[name]
+        rows.append(row)
+    with open(OBSERVED, "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()

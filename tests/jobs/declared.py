@@ -1,0 +1,200 @@
+"""Runs the training job that a declared configuration describes, and writes what PyTorch counted: declared.py JOB.json OUT
+
+JOB.json has the keys of memtrace-config(5). OUT.RANK gets the peaks and what is allocated after the last step.
+"""
+import json
+import math
+import os
+import sys
+import warnings
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+warnings.filterwarnings("ignore")
+STEPS = 3
+
+
+class Norm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, None, 1e-5)
+
+
+class Attention(nn.Module):
+    def __init__(self, job):
+        super().__init__()
+        width, length = job["hidden_size"], job["max_position_embeddings"]
+        self.heads, self.eager = job["num_attention_heads"], job["attention"] == "eager"
+        self.qkv, self.proj = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.inner, self.after = nn.Dropout(job.get("attention_dropout", 0.0)), nn.Dropout(job.get("hidden_dropout", 0.0))
+        if self.eager:
+            self.register_buffer("mask", torch.tril(torch.ones(length, length)).view(1, 1, length, length))
+
+    def forward(self, x):
+        b, t, width = x.shape
+        q, k, v = self.qkv(x).split(width, dim=2)
+        k = k.view(b, t, self.heads, width // self.heads).transpose(1, 2)
+        q = q.view(b, t, self.heads, width // self.heads).transpose(1, 2)
+        v = v.view(b, t, self.heads, width // self.heads).transpose(1, 2)
+        if self.eager:
+            a = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+            a = a.masked_fill(self.mask[:, :, :t, :t] == 0, float("-inf"))
+            a = F.softmax(a, dim=-1)
+            a = self.inner(a)
+            y = a @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.inner.p)
+        return self.after(self.proj(y.transpose(1, 2).contiguous().view(b, t, width)))
+
+
+class Block(nn.Module):
+    def __init__(self, job):
+        super().__init__()
+        width, inner = job["hidden_size"], job["ffn_hidden_size"]
+        self.norm1, self.attention, self.norm2 = Norm(width), Attention(job), Norm(width)
+        self.up, self.down = nn.Linear(width, inner, bias=False), nn.Linear(inner, width, bias=False)
+        self.after = nn.Dropout(job.get("hidden_dropout", 0.0))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.after(self.down(F.gelu(self.up(self.norm2(x)))))
+
+
+class GPT(nn.Module):
+    def __init__(self, job):
+        super().__init__()
+        width, rows = job["hidden_size"], job["vocab_size"]
+        self.tokens, self.positions = nn.Embedding(rows, width), nn.Embedding(job["max_position_embeddings"], width)
+        self.blocks = nn.ModuleList(Block(job) for _ in range(job["num_layers"]))
+        self.norm, self.head = Norm(width), nn.Linear(width, rows, bias=False)
+        self.tokens.weight = self.head.weight
+        self.recompute = job.get("recompute_granularity") == "full"
+
+    def forward(self, tokens, targets):
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        logits = self.head(self.norm(x))
+        return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
+
+
+def optimizer_of(job, parameters):
+    kind = {"fused": {"fused": True}, "foreach": {"foreach": True}, "loop": {"foreach": False}}
+    if job["optimizer"] == "sgd":
+        return torch.optim.SGD(parameters, lr=0.1, momentum=job.get("momentum", 0.0))
+    return torch.optim.AdamW(parameters, **kind[job.get("optimizer_implementation", "fused")])
+
+
+def autocast_of(job):
+    kind = {"fp16-autocast": torch.float16, "bf16-autocast": torch.bfloat16}.get(job["precision"])
+    return torch.autocast("cuda", dtype=kind or torch.bfloat16, enabled=kind is not None)
+
+
+def tokens_of(job):
+    return torch.randint(0, job["vocab_size"], (job["micro_batch_size"], job["seq_length"])).cuda()
+
+
+def distributed(job, model, blocks):
+    """The model under DistributedDataParallel or fully_shard, where the job says so."""
+    if job.get("data_parallel_size", 1) == 1:
+        return model
+    if not job.get("fsdp"):
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    policy = {}
+    if job["precision"] == "bf16-mixed":
+        policy["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in blocks:
+        fully_shard(block, reshard_after_forward=job.get("reshard_after_forward", True), **policy)
+    return fully_shard(model, **policy)
+
+
+def gpt(job):
+    """The loop of nanoGPT's train.py."""
+    with torch.device("cuda"):
+        model = GPT(job)
+    if job["precision"] == "bf16":
+        model = model.bfloat16()
+    model = distributed(job, model, model.blocks)
+    optimizer = optimizer_of(job, model.parameters())
+    scaler = torch.amp.GradScaler("cuda", enabled=job.get("grad_scaler", False))
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(STEPS):
+        tokens, targets = tokens_of(job), tokens_of(job)
+        with autocast_of(job):
+            logits, loss = model(tokens, targets)
+        scaler.scale(loss).backward()
+        if job.get("clip_grad"):
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+    write(logits, loss)
+
+
+def transformers_model(job):
+    import transformers
+    kinds = {"llama": "Llama", "qwen2": "Qwen2", "mixtral": "Mixtral"}
+    name = kinds[job.get("model_type", "llama")]
+    more = {}
+    if name == "Mixtral":
+        more = {"num_local_experts": job["num_experts"], "num_experts_per_tok": job["moe_router_topk"]}
+    config = getattr(transformers, name + "Config")(
+        hidden_size=job["hidden_size"], num_hidden_layers=job["num_layers"], num_attention_heads=job["num_attention_heads"],
+        num_key_value_heads=job["num_query_groups"], intermediate_size=job["ffn_hidden_size"], vocab_size=job["vocab_size"],
+        max_position_embeddings=max(4096, job["seq_length"]), attn_implementation=job["attention"], use_cache=False,
+        tie_word_embeddings=not job["untie_embeddings_and_output_weights"], dtype=torch.float32, **more)
+    with torch.device("cuda"):
+        model = getattr(transformers, name + "ForCausalLM")(config)
+    if job["precision"] == "bf16":
+        model = model.to(torch.bfloat16)
+    if job.get("recompute_granularity") == "full":
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model.train()
+
+
+def transformers(job):
+    model = transformers_model(job)
+    model = distributed(job, model, model.model.layers)
+    optimizer = optimizer_of(job, model.parameters())
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(STEPS):
+        tokens = tokens_of(job)
+        with autocast_of(job):
+            output = model(input_ids=tokens, labels=tokens)
+            loss = output.loss
+        loss.backward()
+        if job.get("clip_grad"):
+            nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    write(output, loss)
+
+
+def write(*kept):
+    """`kept` is what the loop's variables still refer to."""
+    with open("%s.%s" % (sys.argv[2], os.environ.get("RANK", 0)), "w") as f:
+        json.dump({"peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+                   "steady_bytes": torch.cuda.memory_allocated()}, f)
+    del kept
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as f:
+        declared = json.load(f)
+    if declared.get("world_size", 1) > 1 and declared["framework"] != "megatron-core":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
+    if declared["framework"] == "megatron-core":
+        from declared_megatron import megatron
+        megatron(declared, write)
+    else:
+        {"nanogpt": gpt, "transformers": transformers}[declared["framework"]](declared)
+    os._exit(0)

@@ -1,0 +1,134 @@
+"""The part of declared.py for Megatron-core: its local layers, schedules and optimizer."""
+import os
+
+import torch
+
+STEPS = 3
+
+
+def object_collectives_through_the_store():
+    """On a device whose kernels do nothing, sizes that are computed there are not numbers: objects go through the store."""
+    import pickle
+
+    import torch.distributed.distributed_c10d as c10d
+    counts = {}
+
+    def key(group):
+        ranks = tuple(c10d.get_process_group_ranks(group if group is not None else c10d.group.WORLD))
+        counts[ranks] = counts.get(ranks, -1) + 1
+        return ranks, "objects/%s/%d" % ("_".join(map(str, ranks)), counts[ranks])
+
+    def all_gather_object(found, mine, group=None):
+        store, (ranks, name) = c10d._get_default_store(), key(group)
+        store.set("%s/%d" % (name, c10d.get_rank()), pickle.dumps(mine))
+        for i, rank in enumerate(ranks):
+            found[i] = pickle.loads(store.get("%s/%d" % (name, rank)))
+
+    def broadcast_object_list(objects, src=None, group=None, device=None, group_src=None):
+        store, (ranks, name) = c10d._get_default_store(), key(group)
+        source = ranks[group_src] if group_src is not None else ranks[0] if src is None else src
+        if c10d.get_rank() == source:
+            store.set(name, pickle.dumps(list(objects)))
+        else:
+            objects[:] = pickle.loads(store.get(name))
+
+    for module in (c10d, torch.distributed):
+        module.all_gather_object, module.broadcast_object_list = all_gather_object, broadcast_object_list
+
+
+def norms_of_torch():
+    """Apex and Transformer Engine are not there: PyTorch's own norms, also with sequence parallelism."""
+    import megatron.core.transformer.torch_norm as torch_norm
+
+    def make(cls, config, hidden_size, eps=1e-5, **unused):
+        kind = torch.nn.LayerNorm if config.normalization == "LayerNorm" else torch.nn.RMSNorm
+        norm = kind(hidden_size, eps=eps)
+        for parameter in norm.parameters():
+            parameter.sequence_parallel = config.sequence_parallel
+        return norm
+
+    torch_norm.WrappedTorchNorm.__new__ = make
+
+
+def config_of(job):
+    from megatron.core.transformer.transformer_config import TransformerConfig
+    gated = job["swiglu"]
+    recompute = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers") if k in job}
+    return TransformerConfig(
+        num_layers=job["num_layers"], hidden_size=job["hidden_size"], num_attention_heads=job["num_attention_heads"],
+        num_query_groups=job["num_query_groups"], ffn_hidden_size=job["ffn_hidden_size"], normalization=job["normalization"],
+        gated_linear_unit=gated, activation_func=torch.nn.functional.silu if gated else torch.nn.functional.gelu,
+        add_bias_linear=job["add_bias_linear"], pipeline_dtype=torch.bfloat16, bf16=True, params_dtype=torch.bfloat16,
+        tensor_model_parallel_size=job.get("tensor_model_parallel_size", 1),
+        pipeline_model_parallel_size=job.get("pipeline_model_parallel_size", 1),
+        virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
+        sequence_parallel=job.get("sequence_parallel", False), gradient_accumulation_fusion=False, attention_softmax_in_fp32=True,
+        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=0.0, attention_dropout=0.0, **recompute)
+
+
+def model_of(job, config):
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_model import GPTModel
+    chunks = job.get("virtual_pipeline_model_parallel_size")
+    made = []
+    for chunk in range(chunks or 1):
+        where = {"ignore_virtual": False, "vp_stage": chunk} if chunks else {}
+        more = {"vp_stage": chunk} if chunks else {}
+        made.append(GPTModel(
+            config, get_gpt_layer_local_spec(normalization=job["normalization"]), job["vocab_size"], job["seq_length"],
+            pre_process=parallel_state.is_pipeline_first_stage(**where), post_process=parallel_state.is_pipeline_last_stage(**where),
+            share_embeddings_and_output_weights=not job["untie_embeddings_and_output_weights"],
+            position_embedding_type=job["position_embedding_type"], **more).cuda().bfloat16())
+    return made
+
+
+def batches(job):
+    b, s = job["micro_batch_size"], job["seq_length"]
+    while True:
+        yield {"tokens": torch.zeros(b, s, dtype=torch.long, device="cuda"), "labels": torch.zeros(b, s, dtype=torch.long, device="cuda"),
+               "positions": torch.arange(s, device="cuda").unsqueeze(0), "mask": torch.zeros(1, 1, s, s, dtype=torch.bool, device="cuda")}
+
+
+def forward_step(iterator, model):
+    batch = next(iterator)
+    output = model(batch["tokens"], batch["positions"], batch["mask"], labels=batch["labels"])
+
+    def loss(losses):
+        return losses.float().mean(), {"loss": losses.float().mean().detach()}
+
+    return output, loss
+
+
+def megatron(job, write):
+    object_collectives_through_the_store()
+    norms_of_torch()
+    from megatron.core import parallel_state
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    from megatron.core.pipeline_parallel.schedules import get_forward_backward_func
+    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("nccl")
+    parallel_state.initialize_model_parallel(
+        job.get("tensor_model_parallel_size", 1), job.get("pipeline_model_parallel_size", 1),
+        virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"))
+    model_parallel_cuda_manual_seed(1)
+    config = config_of(job)
+    config.finalize_model_grads_func = finalize_model_grads
+    sharded = job.get("use_distributed_optimizer", False)
+    reduce = DistributedDataParallelConfig(grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"], use_distributed_optimizer=sharded)
+    models = [DistributedDataParallel(config, reduce, model) for model in model_of(job, config)]
+    optimizer = get_megatron_optimizer(OptimizerConfig(lr=1e-4, bf16=True, use_distributed_optimizer=sharded, params_dtype=torch.bfloat16),
+                                       models)
+    run = get_forward_backward_func()
+    chunked = len(models) > 1
+    for _ in range(STEPS):
+        for model in models:
+            model.zero_grad_buffer()
+        optimizer.zero_grad()
+        run(forward_step_func=forward_step, data_iterator=[batches(job) for _ in models] if chunked else batches(job),
+            model=models if chunked else models[0], num_microbatches=job["num_microbatches"], seq_length=job["seq_length"],
+            micro_batch_size=job["micro_batch_size"], decoder_seq_length=job["seq_length"], forward_only=False)
+        optimizer.step()
+    write()

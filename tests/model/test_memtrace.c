@@ -1,0 +1,202 @@
+/* The machine and its operations against sequences that were worked out by hand, and the allocator's rules against its source. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/memtrace/memtrace.h"
+#include "model/memtrace/ops.h"
+
+#define KIB INT64_C(1024)
+#define MIB (INT64_C(1) << 20)
+
+static struct machine m;
+static struct tape tape;
+
+static int start(void **state)
+{
+	struct allocator_settings settings = { 0 };
+
+	(void)state;
+	machine_init(&m, &settings, 0);
+	memset(&tape, 0, sizeof(tape));
+	m.tape = &tape;
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	machine_release(&m);
+	return 0;
+}
+
+static int64_t allocated(void)
+{
+	return allocator_totals(m.allocator)->allocated;
+}
+
+/* ---- the caching allocator, by CUDACachingAllocator.cpp ---- */
+
+static void test_rounding(void **state)
+{
+	(void)state;
+	/* 1 byte is a block of 512 in a segment of 2 MiB; 1 MiB + 1 is one of 1 MiB + 512 in a segment of 20 MiB */
+	tensor a = make(&m, 1, U8), b = make(&m, MIB + 1, U8);
+
+	assert_int_equal(allocated(), 512 + MIB + 512);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 22 * MIB);
+	drop(&m, &a);
+	drop(&m, &b);
+	assert_int_equal(allocated(), 0);
+	allocator_empty_cache(m.allocator);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 0);
+}
+
+static void test_tail_is_not_split(void **state)
+{
+	(void)state;
+	/* 11 MiB + 512 asks for a segment of 12 MiB; what is left is less than 1 MiB and stays in the block */
+	tensor a = make(&m, 11 * MIB + 512, U8);
+
+	assert_int_equal(allocated(), 12 * MIB);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
+	drop(&m, &a);
+	/* the block is the best fit for 10 MiB, and its rest of 2 MiB is split off */
+	a = make(&m, 10 * MIB, U8);
+	assert_int_equal(allocated(), 10 * MIB);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
+	drop(&m, &a);
+}
+
+static void test_streams_do_not_share(void **state)
+{
+	(void)state;
+	tensor a = make(&m, 30 * MIB, U8);
+
+	drop(&m, &a);
+	m.stream = 1;
+	a = make(&m, 30 * MIB, U8);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 60 * MIB);
+	drop(&m, &a);
+}
+
+/* ---- the graph ---- */
+
+/* y = W2 gelu(W1 x), x of 1 Mi elements, W of 4 Ki x 1 Ki in fp32: what is alive when. */
+static void test_linear_and_gelu(void **state)
+{
+	struct param first, second;
+	tensor x, h, y, one;
+
+	(void)state;
+	param_make(&m, &first, 4096, 1024, F32, TERM_MLP_WEIGHTS);
+	param_make(&m, &second, 1024, 4096, F32, TERM_MLP_WEIGHTS);
+	assert_int_equal(allocated(), 32 * MIB);
+	x = make_as(&m, TERM_INPUTS, MIB, F32); /* 1024 rows: 4 MiB */
+	h = linear(&m, x, &first, NULL);        /* 16 MiB */
+	let(&m, &h, gelu(&m, h));               /* keeps its input: 16 MiB more */
+	y = linear(&m, h, &second, NULL);       /* keeps its input; 4 MiB */
+	drop(&m, &h);
+	assert_int_equal(allocated(), (32 + 4 + 16 + 16 + 4) * MIB);
+	one = make(&m, MIB, F32);
+	backward(&m, &tape, y, one);
+	/* 4 MiB came in; the second weight's gradient (16) and its input's (16) are made, then what it kept is freed; gelu makes 16, with
+	 * 16 coming in and its input kept */
+	assert_int_equal(m.peak.allocated, (72 + 4 + 16 + 16) * MIB);
+	assert_int_equal(m.peak.phase, INIT);
+	assert_int_equal(allocated(), (32 + 4 + 4 + 32) * MIB);
+	machine_settle(&m);
+	assert_int_equal(m.by_term[TERM_GRADIENTS], 32 * MIB);
+	for (int i = 0; i < 2; i++)
+		drop(&m, i ? &first.grad : &second.grad);
+}
+
+/* autocast: the 16-bit copy of a weight is made once, and lives until autocast ends and the graph is done with it. */
+static void test_autocast_cache(void **state)
+{
+	struct param w;
+	tensor x, y, z;
+
+	(void)state;
+	param_make(&m, &w, 1024, 1024, F32, TERM_MLP_WEIGHTS); /* 4 MiB */
+	x = make(&m, 2 * MIB, F32);                            /* 8 MiB */
+	begin_autocast(&m, BF16);
+	y = linear(&m, x, &w, NULL); /* copies of w (2) and x (4), y (4) */
+	assert_int_equal(allocated(), (4 + 8 + 2 + 4 + 4) * MIB);
+	z = linear(&m, y, &w, NULL); /* y is bf16 already: only z (4) */
+	assert_int_equal(allocated(), (4 + 8 + 2 + 4 + 4 + 4) * MIB);
+	machine_settle(&m);
+	assert_int_equal(m.by_term[TERM_AUTOCAST_CACHE], 2 * MIB);
+	end_autocast(&m);
+	assert_int_equal(m.by_term[TERM_AUTOCAST_CACHE], 2 * MIB);
+	tape_free(&m, &tape);
+	assert_int_equal(m.by_term[TERM_AUTOCAST_CACHE], 0);
+	drop(&m, &y);
+	drop(&m, &z);
+}
+
+static tensor two_gelus(struct machine *machine, void *context, tensor in)
+{
+	tensor h = gelu(machine, in), out = gelu(machine, h);
+
+	(void)context;
+	drop(machine, &h);
+	return out;
+}
+
+/* A checkpoint keeps its input alone; the backward pass makes the rest again, and stops before the last result. */
+static void test_checkpoint(void **state)
+{
+	struct param leaf;
+	tensor y;
+
+	(void)state;
+	param_make(&m, &leaf, 1024, 1024, F32, TERM_INPUTS); /* 4 MiB, wants a gradient */
+	y = checkpointed(&m, two_gelus, NULL, leaf.value);
+	assert_int_equal(allocated(), 8 * MIB);
+	backward(&m, &tape, y, make(&m, MIB, F32));
+	/* 4 MiB came in; the first gelu's output is made again (4), the second's is not; the gradient of the second (4) */
+	assert_int_equal(m.peak.allocated, (8 + 4 + 4 + 4) * MIB);
+	drop(&m, &y);
+	assert_int_equal(allocated(), 8 * MIB);
+	drop(&m, &leaf.grad);
+}
+
+/* cross_entropy of bf16 logits under autocast: log-softmax in bf16, its copy in fp32; backward one more in fp32. */
+static void test_cross_entropy(void **state)
+{
+	struct param logits;
+	tensor targets, loss;
+	int64_t before;
+
+	(void)state;
+	param_make(&m, &logits, 1024, 32 * KIB, BF16, TERM_LOGITS); /* N = 32 Mi: 64 MiB */
+	targets = make(&m, 1024, I64);
+	before = allocated();
+	begin_autocast(&m, BF16);
+	loss = cross_entropy(&m, logits.value, targets);
+	end_autocast(&m);
+	assert_int_equal(allocated() - before, (64 + 128) * MIB + 2 * 512);
+	backward(&m, &tape, loss, make(&m, 1, F32));
+	assert_int_equal(m.peak.allocated - before, (64 + 128 + 128) * MIB + 3 * 512);
+	drop(&m, &logits.grad);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_rounding, start, end),
+		cmocka_unit_test_setup_teardown(test_tail_is_not_split, start, end),
+		cmocka_unit_test_setup_teardown(test_streams_do_not_share, start, end),
+		cmocka_unit_test_setup_teardown(test_linear_and_gelu, start, end),
+		cmocka_unit_test_setup_teardown(test_autocast_cache, start, end),
+		cmocka_unit_test_setup_teardown(test_checkpoint, start, end),
+		cmocka_unit_test_setup_teardown(test_cross_entropy, start, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
