@@ -54,6 +54,8 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	if (!c->first) {
 		param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
 		b->input.in = 0;
+		let(m, &c->input, hold(b->input.value));
+		drop(m, &c->input_gradient);
 	}
 	load_batch(m, r, b);
 	load_rotary(m, r, b);
@@ -72,7 +74,8 @@ struct variables {
 	tensor output, output_gradient, input_gradient;
 };
 
-static void backward_step(struct machine *m, struct microbatch *b, struct variables *v)
+static void backward_step(struct machine *m, struct chunk *c, struct microbatch *b,
+			  struct variables *v)
 {
 	m->phase = BACKWARD;
 	m->as = TERM_PIPELINE;
@@ -80,6 +83,8 @@ static void backward_step(struct machine *m, struct microbatch *b, struct variab
 	let(m, &v->output, b->output);
 	backward(m, &b->tape, v->output, hold(v->output_gradient));
 	drop_tables(m, b);
+	if (b->input.value.at && c->input.at == b->input.value.at)
+		let(m, &c->input_gradient, hold(b->input.grad));
 	drop(m, &b->input.value);
 	let(m, &v->input_gradient, b->input.grad);
 	b->input.grad.at = NULL;
@@ -102,7 +107,7 @@ static void no_pipelining(struct machine *m, struct rank *r)
 	for (int64_t i = 0; i < r->microbatches; i++) {
 		b = (struct microbatch){ .output = none };
 		forward_step(m, &r->chunks[0], &b);
-		backward_step(m, &b, &v);
+		backward_step(m, &r->chunks[0], &b, &v);
 		drop_variables(m, &v);
 	}
 	m->in_flight = 1;
@@ -122,28 +127,28 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 	for (int64_t i = ahead; i < total; i++) {
 		forward_step(m, &r->chunks[0], &b[i]);
 		let(m, &v.output, hold(b[i].output));
-		backward_step(m, &b[done++], &v);
+		backward_step(m, &r->chunks[0], &b[done++], &v);
 	}
 	while (done < total)
-		backward_step(m, &b[done++], &v);
+		backward_step(m, &r->chunks[0], &b[done++], &v);
 	drop_variables(m, &v);
 	m->in_flight = ahead + (ahead < total);
 	free(b);
 }
 
-/* Which chunk the i-th step of a rank works on: groups of p micro-batches through all chunks. */
+/* Which chunk the i-th step of a rank works on: groups of micro-batches through all chunks. */
 static int64_t chunk_of(const struct rank *r, int64_t i, int forward)
 {
-	int64_t within = i % (r->s->pp * r->s->vpp) / r->s->pp;
+	int64_t within = i % (r->group * r->s->vpp) / r->group;
 
 	return forward ? within : r->s->vpp - 1 - within;
 }
 
 static int64_t microbatch_of(const struct rank *r, int64_t i)
 {
-	int64_t group = r->s->pp * r->s->vpp;
+	int64_t group = r->group * r->s->vpp;
 
-	return i / group * r->s->pp + i % r->s->pp;
+	return i / group * r->group + i % r->group;
 }
 
 static void interleaved(struct machine *m, struct rank *r)
@@ -153,8 +158,8 @@ static void interleaved(struct machine *m, struct rank *r)
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
 	struct variables v = { .output = none };
 
-	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->pp;
-	if (ahead > total || r->microbatches == s->pp)
+	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->group;
+	if (ahead > total)
 		ahead = total;
 	for (int64_t i = 0; i < total || done < total; i++) {
 		if (i < total) {
@@ -165,7 +170,8 @@ static void interleaved(struct machine *m, struct rank *r)
 		if (i >= ahead) {
 			int64_t c = chunk_of(r, done, 0);
 
-			backward_step(m, &b[c * r->microbatches + microbatch_of(r, done)], &v);
+			backward_step(m, &r->chunks[c],
+				      &b[c * r->microbatches + microbatch_of(r, done)], &v);
 			done++;
 		}
 	}
@@ -185,7 +191,8 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 	r->vocab = s->vocab / s->tp;
 	r->rows = s->tokens / s->cp * s->batch;
 	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
-	r->microbatches = s->microbatches < 2 * s->pp ? s->microbatches : 2 * s->pp;
+	r->group = s->group < s->microbatches ? s->group : s->microbatches;
+	r->microbatches = s->microbatches < 2 * r->group ? s->microbatches : 2 * r->group;
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)
 		r->chunks[i] = (struct chunk){ .rank = r,
@@ -218,10 +225,6 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->attention != EAGER)
-		estimate_note(r->out,
-			      "Transformer Engine's layers are counted as Megatron's own with flash "
-			      "attention");
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");

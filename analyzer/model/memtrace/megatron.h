@@ -27,6 +27,8 @@ struct chunk {
 	struct norm_weights norm;
 	tensor weights, gradients; /* the contiguous buffers */
 	int64_t buffer_elements;
+	/* set_input_tensor(): what the last forward pass began with, and its gradient */
+	tensor input, input_gradient;
 };
 
 /* One shard of a parameter: its master copy and the optimizer's states. */
@@ -42,10 +44,12 @@ struct rank {
 	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a micro-batch here, and outside tensor
 	 * parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
+	int64_t group; /* micro-batches that a chunk runs in turn */
 	int64_t microbatches; /* that are run: once the pipeline is full, more of them change nothing */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
+	tensor te_workspace;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor tokens_total, dummy;
 };

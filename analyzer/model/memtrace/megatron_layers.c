@@ -1,5 +1,5 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
-#include "model/memtrace/megatron.h"
+#include "model/memtrace/transformer_engine.h"
 
 static const tensor none = { .at = NULL };
 
@@ -35,8 +35,8 @@ static void mlinear_backward(struct machine *m, struct node *n)
 }
 
 /* The bias is added here unless it is skipped (NULL). */
-static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-		      struct param *bias, int gathers)
+static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+			 struct param *bias, int gathers)
 {
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
@@ -60,6 +60,14 @@ static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param 
 		out = sum;
 	}
 	return result(out, n, 0);
+}
+
+static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+		      struct param *bias, int gathers)
+{
+	if (r->s->transformer_engine)
+		return te_linear(m, r, x, weight, bias, gathers);
+	return own_linear(m, r, x, weight, bias, gathers);
 }
 
 /* Reduces a row-parallel product: in place, or scattered over sequence parallelism. */
@@ -132,6 +140,8 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	struct rank *r = *(struct rank **)context;
 	tensor raw, a, b, k, v, out;
 
+	if (r->s->transformer_engine)
+		return te_attention(m, context, in);
 	if (r->s->attention != EAGER)
 		return flash(m, r, in);
 	k = hold(in[1]);
@@ -207,7 +217,7 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	qkv = mlinear(m, r, x, l->qkv, l->qkv_bias, 1);
 	split(m, qkv, part, sizes, 3);
 	drop(m, &qkv);
-	if (r->heads != r->groups)
+	if (r->heads != r->groups && !s->transformer_engine)
 		let(m, &part[0], contiguous(m, part[0]));
 	for (int i = 0; i < 2; i++)
 		in[i] = s->rope ? rotated(m, part[i], b->rotary) : hold(part[i]);
@@ -367,7 +377,7 @@ static tensor loss(struct machine *m, struct chunk *c, tensor x)
 	m->as = TERM_FINAL_NORM;
 	x = normed(m, r, &c->norm, x);
 	m->as = TERM_LOGITS;
-	logits = mlinear(m, r, x, c->head, NULL, 1);
+	logits = own_linear(m, r, x, c->head, NULL, 1);
 	drop(m, &x);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;

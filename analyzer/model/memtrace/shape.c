@@ -35,12 +35,27 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
 }
 
+/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend does. */
+static void read_implementation(struct shape *s, const struct config *c)
+{
+	s->training_loop = c->from_framework;
+	s->transformer_engine =
+		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
+	if (s->training_loop && !s->transformer_engine)
+		s->attention = EAGER;
+	else if (s->transformer_engine && s->attention != EAGER &&
+		 (!GIVEN(c, attention) || strncmp(c->origin[CONFIG_attention], "--", 2)))
+		s->attention = FUSED_ATTENTION;
+}
+
 static void read_attention(struct shape *s, struct reader *r)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
 	int otherwise = s->framework == MEGATRON ? 3 : 2;
 
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
+	if (s->framework == MEGATRON)
+		read_implementation(s, r->c);
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
 	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
@@ -115,6 +130,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->ep = (int64_t)read_or(r, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
 	s->etp = (int64_t)read_or(r, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->group = (int64_t)read_or(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+				    s->pp, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));

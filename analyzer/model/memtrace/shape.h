@@ -8,7 +8,7 @@
 #include "model/read.h"
 
 enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
-enum attention { EAGER, SDPA, FLASH };
+enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 enum optimizer_kind { ADAM, SGD };
 enum implementation { FUSED, FOREACH, LOOP };
 
@@ -17,6 +17,9 @@ struct shape {
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
+	int transformer_engine; /* its layers rather than Megatron-core's own */
+	int training_loop; /* Megatron-LM's, from its command line */
+	int64_t group; /* micro-batches that a model chunk runs in turn */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
 	double attention_dropout, hidden_dropout;
