@@ -55,6 +55,9 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 	const char *conf = variable(environment, "PYTORCH_CUDA_ALLOC_CONF"),
 		   *workspace = variable(environment, "CUBLAS_WORKSPACE_CONFIG");
 	int status = 0;
+	const char *choice = variable(environment, "NVTE_ALLOW_NONDETERMINISTIC_ALGO");
+
+	k->nondeterministic = !choice || strcmp(choice, "0") != 0;
 
 	if (!conf && k->torch >= 210)
 		conf = variable(environment, "PYTORCH_ALLOC_CONF");

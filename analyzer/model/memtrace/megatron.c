@@ -211,6 +211,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	m->phase = INIT;
 	rank_make(m, &r);
 	for (m->step = 0; m->step < m->steps; m->step++) {
+		rank_zero_grad(m, &r);
 		if (s->vpp > 1)
 			interleaved(m, &r);
 		else if (s->pp > 1)

@@ -52,6 +52,7 @@ struct rank {
 	tensor te_workspace;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor tokens_total, dummy;
+	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
 };
 
 /* A micro-batch between its forward and its backward pass. */
@@ -69,6 +70,8 @@ void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type
 /* megatron_states.c: parameters, buffers, optimizer. */
 void rank_make(struct machine *m, struct rank *r);
 void rank_step(struct machine *m, struct rank *r);
+/* optimizer.zero_grad() */
+void rank_zero_grad(struct machine *m, struct rank *r);
 void rank_release(struct rank *r);
 
 #endif

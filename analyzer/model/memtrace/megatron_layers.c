@@ -154,11 +154,15 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	m->as = TERM_ATTN_SCORES;
 	raw = scores(m, r, in[0], k);
 	m->as = TERM_ATTN_SOFTMAX;
-	a = to(m, raw, F32);
-	let(m, &a, masked_in_place(m, a, in[3]));
-	b = softmax(m, a, F32);
-	let(m, &a, to(m, b, raw.type));
-	drop(m, &b);
+	if (r->s->fused_softmax && raw.type != F32) {
+		a = masked_softmax(m, raw);
+	} else {
+		a = to(m, raw, F32);
+		let(m, &a, masked_in_place(m, a, in[3]));
+		b = softmax(m, a, F32);
+		let(m, &a, to(m, b, raw.type));
+		drop(m, &b);
+	}
 	let(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->as = TERM_ATTN_CONTEXT;
 	out = matmul(m, a, v, in[0].n);
@@ -220,7 +224,12 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	if (r->heads != r->groups && !s->transformer_engine)
 		let(m, &part[0], contiguous(m, part[0]));
 	for (int i = 0; i < 2; i++)
-		in[i] = s->rope ? rotated(m, part[i], b->rotary) : hold(part[i]);
+		in[i] = !s->rope	? hold(part[i])
+			: s->fused_rope ? fused_rotary(m, part[i])
+					: rotated(m, part[i], b->rotary);
+	/* Transformer Engine wants one layout for all three */
+	if (s->rope && s->transformer_engine)
+		let(m, &part[2], contiguous(m, part[2]));
 	in[2] = part[2];
 	in[3] = b->mask;
 	out = s->recompute == RECOMPUTE_SELECTIVE
@@ -258,7 +267,9 @@ static tensor mlp(struct machine *m, struct mlayer *l, tensor x)
 	h = mlinear(m, r, x, l->up, NULL, 1);
 	if (l->up_bias)
 		let(m, &h, add(m, h, l->up_bias->value));
-	if (r->s->gated) {
+	if (r->s->gated && r->s->training_loop) {
+		let(m, &h, fused_swiglu(m, h));
+	} else if (r->s->gated) {
 		sizes[0] = sizes[1] = h.n / 2;
 		split(m, h, part, sizes, 2);
 		drop(m, &h);
@@ -346,9 +357,16 @@ static void cross_entropy_backward(struct machine *m, struct node *n)
 
 static tensor parallel_cross_entropy(struct machine *m, struct rank *r, tensor logits)
 {
-	tensor precise = to(m, logits, F32), mask, target, out, small;
+	tensor precise = to(m, logits, F32), mask, target, out, small, exponentials;
 	struct node *n = record(m, cross_entropy_backward, &precise, 1);
 
+	if (r->s->fused_loss) {
+		/* compiled: nothing is done in place */
+		exponentials = result(make(m, precise.n, F32), n, 0);
+		drop(m, &precise);
+		precise = exponentials;
+		precise.from = NULL;
+	}
 	small = make(m, r->rows, F32);
 	mask = make(m, r->rows, BOOL);
 	target = make(m, r->rows, I64);

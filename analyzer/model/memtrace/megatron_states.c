@@ -126,7 +126,7 @@ static void lay_out(struct chunk *c)
 
 	for (size_t i = c->module.count; i-- > 0;)
 		at = (s->zero ? aligned(at, 64) : at) + c->module.params[i]->value.n;
-	c->buffer_elements = s->zero ? aligned(at, least_multiple(s->dp * s->cp, 128)) : at;
+	c->buffer_elements = s->zero ? aligned(at, least_multiple(s->dp * s->cp / s->instances, 128)) : at;
 }
 
 static void make_buffers(struct machine *m, struct chunk *c)
@@ -170,7 +170,7 @@ static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
 static void make_shards(struct machine *m, struct chunk *c, int decayed)
 {
 	const struct shape *s = c->rank->s;
-	int64_t ranks = s->zero ? s->dp * s->cp : 1, at = 0, share = c->buffer_elements / ranks;
+	int64_t ranks = s->zero ? s->dp * s->cp / s->instances : 1, at = 0, share = c->buffer_elements / ranks;
 
 	for (size_t i = c->module.count; i-- > 0;) {
 		const struct param *p = c->module.params[i];
@@ -194,6 +194,8 @@ void rank_make(struct machine *m, struct rank *r)
 	for (int64_t i = 0; i < r->s->vpp; i++)
 		make_buffers(m, &r->chunks[i]);
 	r->dummy = make_as(m, TERM_OTHER, 1, I32);
+	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
+		r->numbers[i] = make_as(m, TERM_OTHER, 1, F32);
 	for (int decayed = 1; decayed >= 0; decayed--)
 		for (int64_t i = 0; i < r->s->vpp; i++)
 			make_shards(m, &r->chunks[i], decayed);
@@ -213,7 +215,7 @@ static void step_group(struct machine *m, struct rank *r, int decayed)
 		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
 	}
 	for (size_t i = 0; i < r->shard_count; i++)
-		if (r->shards[i].decayed == decayed)
+		if (r->shards[i].decayed == decayed && !r->s->training_loop)
 			roots[i] = make_as(m, TERM_STEP, r->shards[i].n, F32);
 	for (size_t i = r->shard_count; i-- > 0;)
 		drop(m, &roots[i]);
@@ -228,6 +230,12 @@ void rank_step(struct machine *m, struct rank *r)
 		r->shards[i].gradient = make_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
 	step_group(m, r, 1);
 	step_group(m, r, 0);
+	if (!r->s->training_loop)
+		rank_zero_grad(m, r);
+}
+
+void rank_zero_grad(struct machine *m, struct rank *r)
+{
 	for (size_t i = 0; i < r->shard_count; i++)
 		drop(m, &r->shards[i].gradient);
 }

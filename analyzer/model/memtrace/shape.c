@@ -36,8 +36,13 @@ static void read_architecture(struct shape *s, struct reader *r)
 }
 
 /* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend does. */
-static void read_implementation(struct shape *s, const struct config *c)
+static void read_implementation(struct shape *s, struct reader *r)
 {
+	const struct config *c = r->c;
+
+	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
+	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
+	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
 	s->training_loop = c->from_framework;
 	s->transformer_engine =
 		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
@@ -55,7 +60,7 @@ static void read_attention(struct shape *s, struct reader *r)
 
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
 	if (s->framework == MEGATRON)
-		read_implementation(s, r->c);
+		read_implementation(s, r);
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
 	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
@@ -132,6 +137,12 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
 	s->group = (int64_t)read_or(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
 				    s->pp, MOST_RANKS);
+	s->instances = (int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
+	if (s->dp * s->cp % s->instances)
+		refuse(r, CONFIG_num_distributed_optimizer_instances,
+		       "a divisor of the data-parallel size");
+	if (read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0))
+		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));

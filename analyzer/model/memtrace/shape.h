@@ -19,6 +19,10 @@ struct shape {
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
 	int transformer_engine; /* its layers rather than Megatron-core's own */
 	int training_loop; /* Megatron-LM's, from its command line */
+	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
+	int fused_softmax, fused_rope, fused_loss;
+	int64_t instances; /* of the distributed optimizer */
+	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
 	int64_t group; /* micro-batches that a model chunk runs in turn */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;

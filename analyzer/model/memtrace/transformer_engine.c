@@ -148,10 +148,11 @@ static tensor scores(struct machine *m, struct rank *r, tensor q, tensor k)
 /* scaled_upper_triang_masked_softmax: the gradient takes the output gradient's place */
 static void softmax_backward(struct machine *m, struct node *n)
 {
+	(void)m;
 	n->out[0] = hold(n->in[0]);
 }
 
-static tensor masked_softmax(struct machine *m, tensor x)
+tensor masked_softmax(struct machine *m, tensor x)
 {
 	struct node *n = record(m, softmax_backward, &x, 1);
 	tensor out = make(m, x.n, x.type);
@@ -188,7 +189,38 @@ tensor te_attention(struct machine *m, void *context, const tensor *in)
 
 	if (r->s->attention == EAGER)
 		return unfused(m, r, in);
-	if (r->s->attention == FUSED_ATTENTION && m->constants.sm >= 90)
+	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for Blackwell. */
+	if (r->s->attention == FUSED_ATTENTION &&
+	    (m->constants.sm == 90 || (m->constants.sm > 90 && m->constants.nondeterministic)))
 		return fused(m, r, in);
 	return flash(m, r, in);
+}
+
+static void same_size_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->type);
+}
+
+static struct node *kernel(struct machine *m, tensor x)
+{
+	struct node *n = record(m, same_size_backward, &x, 1);
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->type = x.type;
+	}
+	return n;
+}
+
+tensor fused_swiglu(struct machine *m, tensor x)
+{
+	struct node *n = kernel(m, x);
+
+	save(m, n, x);
+	return result(make(m, x.n / 2, x.type), n, 0);
+}
+
+tensor fused_rotary(struct machine *m, tensor x)
+{
+	return result(make(m, x.n, x.type), kernel(m, x), 0);
 }

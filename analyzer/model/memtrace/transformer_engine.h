@@ -11,4 +11,10 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 /* DotProductAttention of views of one buffer. in: q, k, v */
 tensor te_attention(struct machine *m, void *context, const tensor *in);
 
+/* The fused masked softmax, Transformer Engine's or apex's: one kernel in the scores' own type. */
+tensor masked_softmax(struct machine *m, tensor x);
+/* Kernels that keep their input alone: SwiGLU, rotary positions. */
+tensor fused_swiglu(struct machine *m, tensor x);
+tensor fused_rotary(struct machine *m, tensor x);
+
 #endif
