@@ -27,6 +27,7 @@ struct chunk {
 	struct norm_weights norm;
 	tensor weights, gradients; /* the contiguous buffers */
 	int64_t buffer_elements;
+	struct place *places; /* of the parameters in them */
 	/* set_input_tensor(): what the last forward pass began with, and its gradient */
 	tensor input, input_gradient;
 };

@@ -117,16 +117,66 @@ static int64_t least_multiple(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-/* Parameters in reverse order, each at a multiple of 64 elements, and the end at one of dp and 128, where the optimizer is
- * distributed. Shards are what of a parameter lies in this rank's part. */
+/* Where a parameter lies in the contiguous buffer, and its bucket: what ranks share is a bucket. */
+struct place {
+	int64_t at, bucket, bucket_end;
+};
+
+static int64_t sharing(const struct shape *s)
+{
+	return s->zero ? s->dp * s->cp / s->instances : 1;
+}
+
+/* None unless gradients are reduced during the backward pass. */
+static int64_t bucket_size(const struct shape *s)
+{
+	int64_t size = s->dp * s->cp * 1000000;
+
+	if (!s->overlap_grad_reduce)
+		return INT64_MAX;
+	return s->bucket_size ? s->bucket_size : size > 40000000 ? size : 40000000;
+}
+
+/* Ends the bucket of the parameters from `first` down to `last`. */
+static int64_t end_bucket(const struct chunk *c, size_t first, size_t last, int64_t at)
+{
+	const struct shape *s = c->rank->s;
+
+	if (s->zero)
+		at = aligned(at, least_multiple(sharing(s), 128));
+	for (size_t i = last; i <= first; i++) {
+		c->places[i].bucket = c->places[first].at;
+		c->places[i].bucket_end = at;
+	}
+	return at;
+}
+
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of dp and 128, where the optimizer
+ * is distributed; then an embedding that two stages share has a bucket of its own. */
 static void lay_out(struct chunk *c)
 {
 	const struct shape *s = c->rank->s;
-	int64_t at = 0;
+	size_t count = c->module.count, first = count - 1;
+	int64_t at = 0, most = bucket_size(s);
 
-	for (size_t i = c->module.count; i-- > 0;)
-		at = (s->zero ? aligned(at, 64) : at) + c->module.params[i]->value.n;
-	c->buffer_elements = s->zero ? aligned(at, least_multiple(s->dp * s->cp / s->instances, 128)) : at;
+	c->places = xcalloc(count, sizeof(*c->places));
+	for (size_t i = count; i-- > 0;) {
+		struct param *p = c->module.params[i];
+		int shared = s->zero && s->pp > 1 && !s->untied && (p == c->tokens || p == c->head);
+
+		at = s->zero ? aligned(at, 64) : at;
+		if (shared && first != i) {
+			at = end_bucket(c, first, i + 1, at);
+			first = i;
+		}
+		c->places[i].at = at;
+		at += p->value.n;
+		if (i == 0 || shared || at - c->places[first].at >= most) {
+			at = end_bucket(c, first, i, at);
+			first = i - 1;
+		}
+	}
+	c->buffer_elements = at;
 }
 
 static void make_buffers(struct machine *m, struct chunk *c)
@@ -166,22 +216,31 @@ static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
 	drop(m, &copy);
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last rank has. */
+static int64_t part(const struct chunk *c, size_t i)
+{
+	const struct shape *s = c->rank->s;
+	const struct place *p = &c->places[i];
+	int64_t share = (p->bucket_end - p->bucket) / sharing(s), from, to;
+
+	from = p->bucket + (s->training_loop ? sharing(s) - 1 : 0) * share;
+	to = smaller(from + share, p->at + c->module.params[i]->value.n);
+	return to - (from > p->at ? from : p->at);
+}
+
 /* Those with weight decay first: matrices; then vectors. */
 static void make_shards(struct machine *m, struct chunk *c, int decayed)
 {
-	const struct shape *s = c->rank->s;
-	int64_t ranks = s->zero ? s->dp * s->cp / s->instances : 1, at = 0, share = c->buffer_elements / ranks;
-
 	for (size_t i = c->module.count; i-- > 0;) {
 		const struct param *p = c->module.params[i];
-		int64_t end;
 
-		at = s->zero ? aligned(at, 64) : at;
-		end = at + p->value.n;
 		if ((p->in > 1 && p->value.n > p->in) == decayed)
-			add_shard(m, c->rank, s->zero && end > share ? share - at : p->value.n,
-				  decayed);
-		at = end;
+			add_shard(m, c->rank, part(c, i), decayed);
 	}
 }
 
@@ -245,6 +304,7 @@ void rank_release(struct rank *r)
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		module_release(&r->chunks[i].module);
 		free(r->chunks[i].on_host);
+		free(r->chunks[i].places);
 		free(r->chunks[i].layers);
 	}
 	free(r->chunks);
