@@ -182,6 +182,17 @@ static void interleaved(struct machine *m, struct rank *r)
 
 /* ---- the rank ---- */
 
+static int64_t stage_layers(const struct shape *s, int64_t stage)
+{
+	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
+
+	if (stage == 0 && s->first_layers)
+		return s->first_layers;
+	if (stage == s->pp - 1 && s->last_layers)
+		return s->last_layers;
+	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
+}
+
 static void place(struct rank *r, const struct shape *s, int64_t stage)
 {
 	*r = (struct rank){ .s = s, .stage = stage };
@@ -198,7 +209,7 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 		r->chunks[i] = (struct chunk){ .rank = r,
 					       .first = stage == 0 && i == 0,
 					       .last = stage == s->pp - 1 && i == s->vpp - 1,
-					       .layer_count = s->layers / s->pp / s->vpp };
+					       .layer_count = stage_layers(s, stage) / s->vpp };
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
@@ -218,6 +229,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 			one_forward_one_backward(m, &r);
 		else
 			no_pipelining(m, &r);
+		finish_waiting(m, &r);
 		rank_step(m, &r);
 		machine_steady(m);
 	}
@@ -226,6 +238,9 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 
 static int check(const struct shape *s, struct reader *r)
 {
+	int64_t layers = 0;
+	int uneven = 0;
+
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");
@@ -233,7 +248,11 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_num_experts, "none: Megatron's experts are not modelled yet");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
-	if (s->layers % (s->pp * s->vpp) || s->heads % s->tp || s->ffn % s->tp ||
+	for (int64_t stage = 0; stage < s->pp; stage++) {
+		layers += stage_layers(s, stage);
+		uneven |= stage_layers(s, stage) % s->vpp != 0;
+	}
+	if (layers != s->layers || uneven || s->heads % s->tp || s->ffn % s->tp ||
 	    s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");

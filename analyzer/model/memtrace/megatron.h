@@ -12,6 +12,7 @@ struct norm_weights {
 struct mlayer {
 	struct chunk *chunk;
 	struct norm_weights before_attention, before_mlp;
+	struct norm_weights q_norm, k_norm;
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 };
 
@@ -51,6 +52,15 @@ struct rank {
 	struct shard *shards;
 	size_t shard_count, shard_room;
 	tensor te_workspace;
+	/* Transformer Engine's get_dummy_wgrad(): one for each shape, kept */
+	struct {
+		int64_t n, in;
+		tensor at;
+	} dummies[16];
+	size_t dummy_count;
+	/* the output layer's inputs and gradients, until its weight's gradient is computed */
+	tensor *waiting;
+	size_t waiting_count, waiting_room;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor tokens_total, dummy;
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
@@ -67,6 +77,11 @@ struct microbatch {
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
+
+/* The gradient of a weight of n elements in rows of `in`; added in place where that is fused. */
+tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in, enum dtype type);
+/* What waited is computed. */
+void finish_waiting(struct machine *m, struct rank *r);
 
 /* megatron_states.c: parameters, buffers, optimizer. */
 void rank_make(struct machine *m, struct rank *r);

@@ -1,12 +1,52 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
 #include "model/memtrace/transformer_engine.h"
 
+#include "util.h"
+
 static const tensor none = { .at = NULL };
 
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type)
 {
 	if (!r->global.at || r->global.n < n)
 		let(m, &r->global, make_as(m, TERM_ATTN_SCORES, n, type));
+}
+
+tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in, enum dtype type)
+{
+	size_t i;
+
+	if (!r->s->fused_gradient)
+		return make(m, n, type);
+	for (i = 0; i < r->dummy_count; i++)
+		if (r->dummies[i].n == n && r->dummies[i].in == in)
+			return hold(r->dummies[i].at);
+	if (i == ARRAY_SIZE(r->dummies))
+		return make(m, n, type);
+	r->dummies[i].n = n;
+	r->dummies[i].in = in;
+	r->dummies[i].at = make_as(m, TERM_DUMMY_GRADIENTS, n, type);
+	r->dummy_count++;
+	return hold(r->dummies[i].at);
+}
+
+/* defer_embedding_wgrad_compute: the first micro-batches' */
+static int waits(struct machine *m, struct rank *r, struct node *n)
+{
+	size_t most = r->s->deferred ? (size_t)r->s->deferred * 2 : SIZE_MAX;
+
+	(void)m;
+	if (!n->sizes[5] || r->waiting_count + 2 > most)
+		return 0;
+	r->waiting = grow(r->waiting, r->waiting_count + 1, &r->waiting_room, sizeof(*r->waiting));
+	r->waiting[r->waiting_count++] = hold(n->saved[0]);
+	r->waiting[r->waiting_count++] = hold(n->in[0]);
+	return 1;
+}
+
+void finish_waiting(struct machine *m, struct rank *r)
+{
+	while (r->waiting_count)
+		drop(m, &r->waiting[--r->waiting_count]);
 }
 
 /* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is gathered over sequence parallelism */
@@ -27,7 +67,14 @@ static void mlinear_backward(struct machine *m, struct node *n)
 		whole = n->out[0];
 		n->out[0] = make_as(m, TERM_COLLECTIVE, n->sizes[0], type);
 	}
-	n->out[1] = gemm(m, n->sizes[1], type);
+	if (waits(m, r, n)) {
+		if (t > 1)
+			drop(m, &whole);
+		return;
+	}
+	n->out[1] = r->s->fused_gradient
+			    ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
+			    : gemm(m, n->sizes[1], type);
 	if (n->edge[2])
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 	if (t > 1)
@@ -36,7 +83,7 @@ static void mlinear_backward(struct machine *m, struct node *n)
 
 /* The bias is added here unless it is skipped (NULL). */
 static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-			 struct param *bias, int gathers)
+			 struct param *bias, int gathers, int defers)
 {
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
@@ -50,6 +97,8 @@ static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct par
 		n->sizes[1] = weight->value.n;
 		n->sizes[2] = bias ? bias->value.n : 0;
 		n->sizes[3] = t;
+		n->sizes[4] = weight->in;
+		n->sizes[5] = defers;
 	}
 	save(m, n, x);
 	save(m, n, weight->value);
@@ -67,7 +116,7 @@ static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param 
 {
 	if (r->s->transformer_engine)
 		return te_linear(m, r, x, weight, bias, gathers);
-	return own_linear(m, r, x, weight, bias, gathers);
+	return own_linear(m, r, x, weight, bias, gathers, 0);
 }
 
 /* Reduces a row-parallel product: in place, or scattered over sequence parallelism. */
@@ -208,6 +257,15 @@ static tensor rotated(struct machine *m, tensor x, tensor frequencies)
 	return a;
 }
 
+static tensor head_norm(struct machine *m, struct mlayer *l, struct norm_weights *w, tensor x)
+{
+	const struct shape *s = l->chunk->rank->s;
+
+	if (s->rms_norm)
+		return fused_rms_norm(m, x, w->weight, s->head);
+	return layer_norm(m, x, w->weight, w->bias, s->head);
+}
+
 static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x)
 {
 	struct rank *r = l->chunk->rank;
@@ -223,12 +281,16 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	drop(m, &qkv);
 	if (r->heads != r->groups && !s->transformer_engine)
 		let(m, &part[0], contiguous(m, part[0]));
+	if (s->qk_norm) {
+		let(m, &part[0], head_norm(m, l, &l->q_norm, part[0]));
+		let(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
+	}
 	for (int i = 0; i < 2; i++)
 		in[i] = !s->rope	? hold(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
 					: rotated(m, part[i], b->rotary);
 	/* Transformer Engine wants one layout for all three */
-	if (s->rope && s->transformer_engine)
+	if ((s->rope || s->qk_norm) && s->transformer_engine)
 		let(m, &part[2], contiguous(m, part[2]));
 	in[2] = part[2];
 	in[3] = b->mask;
@@ -389,13 +451,14 @@ static void mean_backward(struct machine *m, struct node *n)
 static tensor loss(struct machine *m, struct chunk *c, tensor x)
 {
 	struct rank *r = c->rank;
+	const struct shape *s = r->s;
 	tensor logits, out, all;
 	struct node *n;
 
 	m->as = TERM_FINAL_NORM;
 	x = normed(m, r, &c->norm, x);
 	m->as = TERM_LOGITS;
-	logits = own_linear(m, r, x, c->head, NULL, 1);
+	logits = own_linear(m, r, x, c->head, NULL, 1, s->defers);
 	drop(m, &x);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;

@@ -25,13 +25,12 @@ static struct param *declare(struct chunk *c, enum role role, int64_t out, int64
 	return p;
 }
 
-static struct norm_weights declare_norm(struct chunk *c)
+static struct norm_weights declare_norm(struct chunk *c, int64_t width)
 {
-	const struct shape *s = c->rank->s;
-	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1), NULL };
+	struct norm_weights n = { declare(c, 1, width, 1), NULL };
 
-	if (s->norm_bias)
-		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1);
+	if (c->rank->s->norm_bias)
+		n.bias = declare(c, 1, width, 1);
 	return n;
 }
 
@@ -47,12 +46,16 @@ static void declare_layer(struct chunk *c, struct mlayer *l)
 	int64_t qkv = (r->heads + 2 * r->groups) * s->head, up = r->ffn * (s->gated ? 2 : 1);
 
 	l->chunk = c;
-	l->before_attention = declare_norm(c);
+	l->before_attention = declare_norm(c, s->hidden);
 	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
 	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
 	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
 	l->qkv_bias = s->qkv_bias ? declare(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
-	l->before_mlp = declare_norm(c);
+	if (s->qk_norm) {
+		l->q_norm = declare_norm(c, s->head);
+		l->k_norm = declare_norm(c, s->head);
+	}
+	l->before_mlp = declare_norm(c, s->hidden);
 	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
 	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
 	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
@@ -74,7 +77,7 @@ static void declare_chunk(struct chunk *c)
 		declare_layer(c, &c->layers[i]);
 	if (!c->last)
 		return;
-	c->norm = declare_norm(c);
+	c->norm = declare_norm(c, s->hidden);
 	if (s->untied || !c->first)
 		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
 	else
@@ -309,5 +312,6 @@ void rank_release(struct rank *r)
 	}
 	free(r->chunks);
 	free(r->shards);
+	free(r->waiting);
 	(void)none;
 }

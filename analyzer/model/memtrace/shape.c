@@ -143,7 +143,14 @@ static void read_layout(struct shape *s, struct reader *r)
 	if (s->dp * s->cp % s->instances)
 		refuse(r, CONFIG_num_distributed_optimizer_instances,
 		       "a divisor of the data-parallel size");
-	if (read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0))
+	s->fused_gradient = r->c->from_framework &&
+			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
+	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
+						MOST_LAYERS);
+	s->last_layers =
+		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
+	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
+	if (s->defers)
 		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->zero = read_zero_stage(r, 0);

@@ -21,9 +21,11 @@ struct shape {
 	int training_loop; /* Megatron-LM's, from its command line */
 	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
 	int fused_softmax, fused_rope, fused_loss;
-	int overlap_grad_reduce;
+	int overlap_grad_reduce, fused_gradient;
+	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
 	int64_t bucket_size; /* elements; 0: Megatron's own */
 	int64_t instances; /* of the distributed optimizer */
+	int defers;
 	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
 	int64_t group; /* micro-batches that a model chunk runs in turn */
 	int qk_norm, mask_buffers, full_mask, keep_logits;

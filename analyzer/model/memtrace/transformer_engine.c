@@ -31,11 +31,11 @@ static void linear_backward(struct machine *m, struct node *n)
 	if (t > 1) {
 		whole = n->out[0];
 		n->out[0] = make_as(m, TERM_COLLECTIVE, n->sizes[0], type);
-		n->out[1] = product(m, r, n->sizes[1], type);
+		n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
 		drop(m, &whole);
 		drop(m, &gathered);
 	} else {
-		n->out[1] = product(m, r, n->sizes[1], type);
+		n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
 	}
 	if (n->edge[2])
 		n->out[2] = make(m, n->sizes[2], type);
@@ -53,6 +53,7 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 		n->sizes[1] = weight->value.n;
 		n->sizes[2] = bias ? bias->value.n : 0;
 		n->sizes[3] = t;
+		n->sizes[4] = weight->in;
 	}
 	save(m, n, x);
 	save(m, n, weight->value);
