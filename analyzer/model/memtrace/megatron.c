@@ -15,6 +15,13 @@ static void add_to_buffer(struct machine *m, struct param *p)
 
 /* ---- one micro-batch ---- */
 
+static void make_mask(struct machine *m, struct rank *r, struct microbatch *b)
+{
+	if (r->s->masks)
+		b->mask = make_as(m, TERM_INPUTS, r->rows * r->s->tokens, BOOL);
+	b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
+}
+
 static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
 {
 	const struct shape *s = r->s;
@@ -22,7 +29,11 @@ static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
 	b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
 	b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
 	b->positions = make_as(m, TERM_INPUTS, r->rows / s->batch, I64);
-	b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+	/* the data loader of Megatron-LM makes one a sequence */
+	if (s->training_loop)
+		make_mask(m, r, b);
+	else
+		b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
 }
 
 /* RotaryEmbedding.forward, cached for the length */
@@ -64,6 +75,7 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 		retag(m, b->output, TERM_PIPELINE);
 	drop(m, &b->tokens);
 	drop(m, &b->labels);
+	drop(m, &b->weights);
 	drop(m, &b->positions);
 	if (r->s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, b);

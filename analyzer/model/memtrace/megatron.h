@@ -70,6 +70,7 @@ struct rank {
 struct microbatch {
 	struct tape tape;
 	struct param input; /* received from the stage before */
+	tensor weights; /* of the tokens, in the loss */
 	tensor tokens, labels, positions, mask, output, rotary;
 };
 

@@ -27,10 +27,11 @@ static struct param *declare(struct chunk *c, enum role role, int64_t out, int64
 
 static struct norm_weights declare_norm(struct chunk *c, int64_t width)
 {
-	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, 1), NULL };
+	int on_host = !c->rank->s->transformer_engine;
+	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, on_host), NULL };
 
 	if (c->rank->s->norm_bias)
-		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, 1);
+		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, on_host);
 	return n;
 }
 
