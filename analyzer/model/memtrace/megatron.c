@@ -56,6 +56,16 @@ static void drop_tables(struct machine *m, struct microbatch *b)
 	drop(m, &b->rotary);
 }
 
+/* deallocate_pipeline_outputs: what was sent is needed for its place in the graph alone. */
+static void deallocate(struct machine *m, tensor *output)
+{
+	tensor kept = *output;
+
+	drop(m, output);
+	*output = kept;
+	output->at = NULL;
+}
+
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -73,6 +83,8 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	b->output = chunk_forward(m, c, b);
 	if (!c->last)
 		retag(m, b->output, TERM_PIPELINE);
+	if (!c->last && r->s->training_loop)
+		deallocate(m, &b->output);
 	drop(m, &b->tokens);
 	drop(m, &b->labels);
 	drop(m, &b->weights);
