@@ -217,6 +217,18 @@ static int64_t stage_layers(const struct shape *s, int64_t stage)
 	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
 }
 
+/* The first layer of a chunk: chunks go round the stages. */
+static int64_t first_layer(const struct shape *s, int64_t stage, int64_t chunk)
+{
+	int64_t first = 0;
+
+	if (s->vpp > 1)
+		return (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
+	for (int64_t i = 0; i < stage; i++)
+		first += stage_layers(s, i);
+	return first;
+}
+
 static void place(struct rank *r, const struct shape *s, int64_t stage)
 {
 	*r = (struct rank){ .s = s, .stage = stage };
@@ -233,6 +245,7 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 		r->chunks[i] = (struct chunk){ .rank = r,
 					       .first = stage == 0 && i == 0,
 					       .last = stage == s->pp - 1 && i == s->vpp - 1,
+					       .first_layer = first_layer(s, stage, i),
 					       .layer_count = stage_layers(s, stage) / s->vpp };
 }
 
@@ -268,8 +281,8 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");
-	if (s->experts)
-		refuse(r, CONFIG_num_experts, "none: Megatron's experts are not modelled yet");
+	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp || s->dp * s->cp * s->tp % (s->etp * s->ep)))
+		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	for (int64_t stage = 0; stage < s->pp; stage++) {

@@ -9,11 +9,17 @@ struct norm_weights {
 	struct param *weight, *bias;
 };
 
+struct expert {
+	struct param *up, *up_bias, *down, *down_bias;
+};
+
 struct mlayer {
 	struct chunk *chunk;
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
+	struct param *router; /* NULL: dense */
+	struct expert *experts, shared;
 };
 
 /* A model chunk: the layers of one virtual stage, with the embedding and the head where they are. */
@@ -26,8 +32,11 @@ struct chunk {
 	unsigned char *on_host; /* parameters that are made on the host, in fp32 */
 	struct param *tokens, *positions, *head;
 	struct norm_weights norm;
-	tensor weights, gradients; /* the contiguous buffers */
-	int64_t buffer_elements;
+	struct buffer {
+		tensor weights, gradients;
+		int64_t elements;
+	} buffers[2]; /* the contiguous ones, and those of experts */
+	int64_t first_layer;
 	struct place *places; /* of the parameters in them */
 	/* set_input_tensor(): what the last forward pass began with, and its gradient */
 	tensor input, input_gradient;
@@ -51,7 +60,7 @@ struct rank {
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
-	tensor te_workspace;
+	tensor te_workspace[5]; /* of plain products, and of a grouped one's streams */
 	/* Transformer Engine's get_dummy_wgrad(): one for each shape, kept */
 	struct {
 		int64_t n, in;
@@ -84,7 +93,13 @@ tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in,
 /* What waited is computed. */
 void finish_waiting(struct machine *m, struct rank *r);
 
+tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+	       struct param *bias, int gathers);
+/* A row-parallel product's sum over tensor parallelism. */
+tensor reduced(struct machine *m, struct rank *r, tensor x);
+
 /* megatron_states.c: parameters, buffers, optimizer. */
+struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host);
 void rank_make(struct machine *m, struct rank *r);
 void rank_step(struct machine *m, struct rank *r);
 /* optimizer.zero_grad() */

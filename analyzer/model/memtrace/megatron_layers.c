@@ -1,4 +1,5 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
+#include "model/memtrace/moe.h"
 #include "model/memtrace/transformer_engine.h"
 
 #include "util.h"
@@ -111,7 +112,7 @@ static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct par
 	return result(out, n, 0);
 }
 
-static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 		      struct param *bias, int gathers)
 {
 	if (r->s->transformer_engine)
@@ -125,7 +126,7 @@ static void gather_backward(struct machine *m, struct node *n)
 	n->out[0] = make_as(m, TERM_COLLECTIVE, n->in[0].n * n->sizes[0], n->in[0].type);
 }
 
-static tensor reduced(struct machine *m, struct rank *r, tensor x)
+tensor reduced(struct machine *m, struct rank *r, tensor x)
 {
 	struct node *n;
 
@@ -371,10 +372,10 @@ static tensor layer(struct machine *m, void *context, const tensor *in)
 	drop(m, &part);
 	m->as = TERM_MLP_NORM;
 	x = normed(m, r, &l->before_mlp, out);
-	part = mlp(m, l, x);
+	part = l->router ? moe_forward(m, l, x) : mlp(m, l, x);
 	drop(m, &x);
 	m->as = TERM_MLP_OUT;
-	let(m, &out, bias_dropout_add(m, r, part, l->down_bias, out));
+	let(m, &out, bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, out));
 	drop(m, &part);
 	return out;
 }

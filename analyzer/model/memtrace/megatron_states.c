@@ -1,5 +1,5 @@
 /* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
-#include "model/memtrace/megatron.h"
+#include "model/memtrace/moe.h"
 
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@ static const tensor none = { .at = NULL };
 
 /* ---- parameters, in the order of model.parameters() ---- */
 
-static struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
+struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 	size_t room = c->module.room;
@@ -42,6 +42,7 @@ static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
 
 static void declare_layer(struct chunk *c, struct mlayer *l)
 {
+	int moe = config_moe_layer(c->rank->s->config, c->first_layer + (l - c->layers));
 	const struct rank *r = c->rank;
 	const struct shape *s = r->s;
 	int64_t qkv = (r->heads + 2 * r->groups) * s->head, up = r->ffn * (s->gated ? 2 : 1);
@@ -57,6 +58,10 @@ static void declare_layer(struct chunk *c, struct mlayer *l)
 		l->k_norm = declare_norm(c, s->head);
 	}
 	l->before_mlp = declare_norm(c, s->hidden);
+	if (moe) {
+		moe_declare(c, l);
+		return;
+	}
 	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
 	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
 	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
@@ -126,9 +131,19 @@ struct place {
 	int64_t at, bucket, bucket_end;
 };
 
-static int64_t sharing(const struct shape *s)
+static int is_expert(const struct param *p)
 {
-	return s->zero ? s->dp * s->cp / s->instances : 1;
+	return p->role == TERM_EXPERT_WEIGHTS;
+}
+
+/* Ranks that share a buffer's states. */
+static int64_t sharing(const struct shape *s, int experts)
+{
+	int64_t ranks = s->dp * s->cp;
+
+	if (!s->zero)
+		return 1;
+	return (experts ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
 }
 
 /* None unless gradients are reduced during the backward pass. */
@@ -141,61 +156,69 @@ static int64_t bucket_size(const struct shape *s)
 	return s->bucket_size ? s->bucket_size : size > 40000000 ? size : 40000000;
 }
 
-/* Ends the bucket of the parameters from `first` down to `last`. */
-static int64_t end_bucket(const struct chunk *c, size_t first, size_t last, int64_t at)
+/* Ends the bucket that began at `from`, for the `count` places of its parameters. */
+static int64_t end_bucket(const struct shape *s, struct place **places, size_t count, int64_t from,
+			  int64_t at, int experts)
 {
-	const struct shape *s = c->rank->s;
-
 	if (s->zero)
-		at = aligned(at, least_multiple(sharing(s), 128));
-	for (size_t i = last; i <= first; i++) {
-		c->places[i].bucket = c->places[first].at;
-		c->places[i].bucket_end = at;
+		at = aligned(at, least_multiple(sharing(s, experts), 128));
+	for (size_t i = 0; i < count; i++) {
+		places[i]->bucket = from;
+		places[i]->bucket_end = at;
 	}
 	return at;
 }
 
 /* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of dp and 128, where the optimizer
  * is distributed; then an embedding that two stages share has a bucket of its own. */
-static void lay_out(struct chunk *c)
+static void lay_out(struct chunk *c, int experts)
 {
 	const struct shape *s = c->rank->s;
-	size_t count = c->module.count, first = count - 1;
-	int64_t at = 0, most = bucket_size(s);
+	struct place **open = xcalloc(c->module.count, sizeof(struct place *));
+	int64_t at = 0, from = 0, most = bucket_size(s);
+	size_t count = 0;
 
-	c->places = xcalloc(count, sizeof(*c->places));
-	for (size_t i = count; i-- > 0;) {
+	for (size_t i = c->module.count; i-- > 0;) {
 		struct param *p = c->module.params[i];
 		int shared = s->zero && s->pp > 1 && !s->untied && (p == c->tokens || p == c->head);
 
+		if (is_expert(p) != experts)
+			continue;
 		at = s->zero ? aligned(at, 64) : at;
-		if (shared && first != i) {
-			at = end_bucket(c, first, i + 1, at);
-			first = i;
+		if (shared && count) {
+			from = at = end_bucket(s, open, count, from, at, experts);
+			count = 0;
 		}
 		c->places[i].at = at;
+		open[count++] = &c->places[i];
 		at += p->value.n;
-		if (i == 0 || shared || at - c->places[first].at >= most) {
-			at = end_bucket(c, first, i, at);
-			first = i - 1;
+		if (shared || at - from >= most) {
+			from = at = end_bucket(s, open, count, from, at, experts);
+			count = 0;
 		}
 	}
-	c->buffer_elements = at;
+	c->buffers[experts].elements = count ? end_bucket(s, open, count, from, at, experts) : at;
+	free(open);
 }
 
-static void make_buffers(struct machine *m, struct chunk *c)
+static void make_buffers(struct machine *m, struct chunk *c, int experts)
 {
 	const struct shape *s = c->rank->s;
+	struct buffer *b = &c->buffers[experts];
 
-	lay_out(c);
+	lay_out(c, experts);
+	if (!b->elements)
+		return;
 	if (s->zero)
-		c->weights = make_as(m, TERM_FLAT_WEIGHTS, c->buffer_elements, s->weights);
-	c->gradients = make_as(m, TERM_GRADIENT_BUFFER, c->buffer_elements, s->gradients);
+		b->weights = make_as(m, TERM_FLAT_WEIGHTS, b->elements, s->weights);
+	b->gradients = make_as(m, TERM_GRADIENT_BUFFER, b->elements, s->gradients);
 	for (size_t i = c->module.count; s->zero && i-- > 0;) {
 		struct param *p = c->module.params[i];
 		int64_t n = p->value.n;
 
-		let(m, &p->value, hold(c->weights));
+		if (is_expert(p) != experts)
+			continue;
+		let(m, &p->value, hold(b->weights));
 		p->value.n = n;
 		param_init(p);
 	}
@@ -230,9 +253,10 @@ static int64_t part(const struct chunk *c, size_t i)
 {
 	const struct shape *s = c->rank->s;
 	const struct place *p = &c->places[i];
-	int64_t share = (p->bucket_end - p->bucket) / sharing(s), from, to;
+	int64_t ranks = sharing(s, is_expert(c->module.params[i]));
+	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
 
-	from = p->bucket + (s->training_loop ? sharing(s) - 1 : 0) * share;
+	from = p->bucket + (s->training_loop ? ranks - 1 : 0) * share;
 	to = smaller(from + share, p->at + c->module.params[i]->value.n);
 	return to - (from > p->at ? from : p->at);
 }
@@ -254,8 +278,11 @@ void rank_make(struct machine *m, struct rank *r)
 		declare_chunk(&r->chunks[i]);
 		make_parameters(m, &r->chunks[i]);
 	}
-	for (int64_t i = 0; i < r->s->vpp; i++)
-		make_buffers(m, &r->chunks[i]);
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		r->chunks[i].places = xcalloc(r->chunks[i].module.count, sizeof(struct place));
+		for (int experts = 0; experts < 2; experts++)
+			make_buffers(m, &r->chunks[i], experts);
+	}
 	r->dummy = make_as(m, TERM_OTHER, 1, I32);
 	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
 		r->numbers[i] = make_as(m, TERM_OTHER, 1, F32);
@@ -309,6 +336,8 @@ void rank_release(struct rank *r)
 		module_release(&r->chunks[i].module);
 		free(r->chunks[i].on_host);
 		free(r->chunks[i].places);
+		for (int64_t k = 0; k < r->chunks[i].layer_count; k++)
+			free(r->chunks[i].layers[k].experts);
 		free(r->chunks[i].layers);
 	}
 	free(r->chunks);

@@ -22,6 +22,7 @@ struct shape {
 	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
 	int fused_softmax, fused_rope, fused_loss;
 	int masks; /* create_attention_mask_in_dataloader */
+	int allgather, grouped; /* the dispatcher; experts as one product */
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
 	int64_t bucket_size; /* elements; 0: Megatron's own */

@@ -8,6 +8,8 @@
  * gathers: the input is gathered over sequence parallelism. */
 tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 		 struct param *bias, int gathers);
+/* The workspaces of a product, or of a grouped one of `count` streams. */
+void te_workspaces(struct machine *m, struct rank *r, int count);
 /* DotProductAttention of views of one buffer. in: q, k, v */
 tensor te_attention(struct machine *m, void *context, const tensor *in);
 
