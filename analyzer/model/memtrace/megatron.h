@@ -17,6 +17,7 @@ struct mlayer {
 	struct chunk *chunk;
 	struct norm_weights before_attention, before_mlp;
 	struct norm_weights q_norm, k_norm;
+	struct param *q_down, *kv_down, *kv_up; /* latent attention; q_down NULL: none */
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 	struct param *router; /* NULL: dense */
 	struct expert *experts, shared;

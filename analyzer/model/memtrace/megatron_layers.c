@@ -1,4 +1,5 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
+#include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
 #include "model/memtrace/transformer_engine.h"
 
@@ -215,7 +216,7 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	}
 	let(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->as = TERM_ATTN_CONTEXT;
-	out = matmul(m, a, v, in[0].n);
+	out = matmul(m, a, v, v.n);
 	let(m, &out, contiguous(m, out));
 	drop(m, &raw);
 	drop(m, &a);
@@ -267,12 +268,13 @@ static tensor head_norm(struct machine *m, struct mlayer *l, struct norm_weights
 	return layer_norm(m, x, w->weight, w->bias, s->head);
 }
 
-static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x)
+/* Queries, keys and values: views of one product, rotated and normalized. */
+static void project(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x, tensor *in)
 {
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t each = r->rows * s->head, sizes[3];
-	tensor qkv, part[3], in[4], out;
+	tensor qkv, part[3];
 
 	sizes[0] = each * r->heads;
 	sizes[1] = sizes[2] = each * r->groups;
@@ -286,14 +288,29 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 		let(m, &part[0], head_norm(m, l, &l->q_norm, part[0]));
 		let(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		in[i] = !s->rope	? hold(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
 					: rotated(m, part[i], b->rotary);
+	}
 	/* Transformer Engine wants one layout for all three */
 	if ((s->rope || s->qk_norm) && s->transformer_engine)
 		let(m, &part[2], contiguous(m, part[2]));
-	in[2] = part[2];
+	in[2] = hold(part[2]);
+	for (int i = 0; i < 3; i++)
+		drop(m, &part[i]);
+}
+
+static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x)
+{
+	struct rank *r = l->chunk->rank;
+	const struct shape *s = r->s;
+	tensor in[4], out;
+
+	if (s->latent.kv_rank)
+		mla_project(m, l, x, in);
+	else
+		project(m, l, b, x, in);
 	in[3] = b->mask;
 	out = s->recompute == RECOMPUTE_SELECTIVE
 		      ? checkpoint_reentrant(m, core_attention, &r, sizeof(struct rank *), in, 4)
@@ -301,10 +318,8 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, mlinear(m, r, out, l->proj, NULL, 0));
 	let(m, &out, reduced(m, r, out));
-	for (int i = 0; i < 2; i++)
-		drop(m, &in[i]);
 	for (int i = 0; i < 3; i++)
-		drop(m, &part[i]);
+		drop(m, &in[i]);
 	return out;
 }
 

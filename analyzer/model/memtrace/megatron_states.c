@@ -1,4 +1,5 @@
 /* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
+#include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
 
 #include <stdlib.h>
@@ -40,15 +41,13 @@ static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
 	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
 }
 
-static void declare_layer(struct chunk *c, struct mlayer *l)
+/* Queries, keys and values in one matrix. */
+static void declare_attention(struct chunk *c, struct mlayer *l)
 {
-	int moe = config_moe_layer(c->rank->s->config, c->first_layer + (l - c->layers));
 	const struct rank *r = c->rank;
 	const struct shape *s = r->s;
-	int64_t qkv = (r->heads + 2 * r->groups) * s->head, up = r->ffn * (s->gated ? 2 : 1);
+	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
 
-	l->chunk = c;
-	l->before_attention = declare_norm(c, s->hidden);
 	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
 	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
 	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
@@ -57,6 +56,21 @@ static void declare_layer(struct chunk *c, struct mlayer *l)
 		l->q_norm = declare_norm(c, s->head);
 		l->k_norm = declare_norm(c, s->head);
 	}
+}
+
+static void declare_layer(struct chunk *c, struct mlayer *l)
+{
+	int moe = config_moe_layer(c->rank->s->config, c->first_layer + (l - c->layers));
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	int64_t up = r->ffn * (s->gated ? 2 : 1);
+
+	l->chunk = c;
+	l->before_attention = declare_norm(c, s->hidden);
+	if (s->latent.kv_rank)
+		mla_declare(c, l);
+	else
+		declare_attention(c, l);
 	l->before_mlp = declare_norm(c, s->hidden);
 	if (moe) {
 		moe_declare(c, l);

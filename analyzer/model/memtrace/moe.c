@@ -77,7 +77,7 @@ static tensor moved(struct machine *m, tensor x, int64_t n)
 }
 
 /* Logits in fp32, scores of the chosen experts, which expert has which token. */
-static tensor route(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
+static tensor route(struct machine *m, struct mlayer *l, tensor x)
 {
 	tensor logits, scores, probabilities, map;
 
@@ -177,7 +177,7 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t rows = x.n / s->hidden * s->topk * s->etp;
-	tensor probabilities = route(m, r, l, x), tokens, out, shared;
+	tensor probabilities = route(m, l, x), tokens, out, shared;
 
 	m->as = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)

@@ -54,6 +54,22 @@ static void read_implementation(struct shape *s, struct reader *r)
 		s->attention = FUSED_ATTENTION;
 }
 
+/* A head of the queries has a part without positions and one with. */
+static void read_latent(struct shape *s, struct reader *r)
+{
+	s->value_head = s->head;
+	if (s->framework != MEGATRON || !read_flag(r, CONFIG_multi_latent_attention, 0))
+		return;
+	s->latent.q_rank = (int64_t)read_or_zero(r, CONFIG_q_lora_rank, 0, MOST_WIDTH);
+	s->latent.kv_rank = (int64_t)read_or(r, CONFIG_kv_lora_rank, 512, MOST_WIDTH);
+	s->latent.nope = (int64_t)read_or(r, CONFIG_qk_head_dim, 128, MOST_WIDTH);
+	s->latent.rope = (int64_t)read_or(r, CONFIG_qk_pos_emb_head_dim, 64, MOST_WIDTH);
+	s->latent.value = (int64_t)read_or(r, CONFIG_v_head_dim, 128, MOST_WIDTH);
+	s->head = s->latent.nope + s->latent.rope;
+	s->value_head = s->latent.value;
+	s->groups = s->heads;
+}
+
 static void read_attention(struct shape *s, struct reader *r)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
@@ -62,6 +78,7 @@ static void read_attention(struct shape *s, struct reader *r)
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
 	if (s->framework == MEGATRON)
 		read_implementation(s, r);
+	read_latent(s, r);
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
 	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);

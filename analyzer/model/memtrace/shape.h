@@ -22,6 +22,10 @@ struct shape {
 	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
 	int fused_softmax, fused_rope, fused_loss;
 	int masks; /* create_attention_mask_in_dataloader */
+	struct latent {
+		int64_t q_rank, kv_rank, nope, rope, value;
+	} latent; /* latent attention; kv_rank 0: none */
+	int64_t value_head; /* width of a head's values */
 	int allgather, grouped; /* the dispatcher; experts as one product */
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */

@@ -103,7 +103,7 @@ static tensor fused(struct machine *m, struct rank *r, const tensor *in)
 	if (n)
 		n->sizes[3] = rows;
 	seeds = make_as(m, TERM_ATTN_FLASH, 2, I64);
-	out = result(make(m, in[0].n, in[0].type), n, 0);
+	out = result(make(m, in[0].n / s->head * s->value_head, in[0].type), n, 0);
 	lse = make_as(m, TERM_ATTN_FLASH, rows, F32);
 	save(m, n, out);
 	save(m, n, lse);
@@ -185,7 +185,7 @@ static tensor unfused(struct machine *m, struct rank *r, const tensor *in)
 	let(m, &a, masked_softmax(m, a));
 	let(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->as = TERM_ATTN_CONTEXT;
-	out = matmul(m, a, v, in[0].n);
+	out = matmul(m, a, v, v.n);
 	let(m, &out, contiguous(m, out));
 	drop(m, &a);
 	drop(m, &k);

@@ -11,7 +11,6 @@ struct option {
 };
 
 static const struct option stops[] = {
-	{ CONFIG_multi_latent_attention, "latent attention" },
 	{ CONFIG_cpu_offloading, "activations in host memory" },
 	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
 	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
@@ -55,6 +54,9 @@ static void check_sizes(const struct shape *s, struct reader *r)
 	if (GIVEN(c, pipeline_model_parallel_layout))
 		refuse(r, CONFIG_pipeline_model_parallel_layout,
 		       "none: stages of the same number of layers");
+	if (s->framework != MEGATRON && VALUE_OR(c, multi_latent_attention, 0))
+		refuse(r, CONFIG_multi_latent_attention,
+		       "false: latent attention: not modelled yet");
 	if (s->framework != MEGATRON && s->qk_norm)
 		refuse(r, CONFIG_qk_layernorm,
 		       "false: normalized queries and keys: not modelled yet");
@@ -85,6 +87,10 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_recompute_modules, "core_attn");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
+	if (GIVEN(c, fp8_format))
+		refuse(r, CONFIG_fp8_format, "none: fp8 is not modelled yet");
+	if (GIVEN(c, fp4_format))
+		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
 	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
 		refuse(r, CONFIG_offload_optimizer, "none");
 	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
