@@ -77,11 +77,14 @@ static tensor moved(struct machine *m, tensor x, int64_t n)
 }
 
 /* Logits in fp32, scores of the chosen experts, which expert has which token. */
-static tensor route(struct machine *m, struct mlayer *l, tensor x)
+static tensor route(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
 {
 	tensor logits, scores, probabilities, map;
 
 	m->as = TERM_MOE_ROUTER;
+	/* te_general_gemm, whichever implementation the layers are of */
+	if (r->s->training_loop)
+		te_workspaces(m, r, 1);
 	logits = linear(m, x, l->router, NULL);
 	let(m, &logits, to(m, logits, F32));
 	scores = softmax(m, logits, F32);
@@ -141,7 +144,8 @@ static tensor experts_linear(struct machine *m, struct rank *r, tensor x, const 
 	}
 	save(m, n, x);
 	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
-	te_workspaces(m, r, r->s->grouped ? GROUPED_STREAMS : 1);
+	if (r->s->transformer_engine)
+		te_workspaces(m, r, r->s->grouped ? GROUPED_STREAMS : 1);
 	return result(out, n, 0);
 }
 
@@ -177,7 +181,7 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t rows = x.n / s->hidden * s->topk * s->etp;
-	tensor probabilities = route(m, l, x), tokens, out, shared;
+	tensor probabilities = route(m, r, l, x), tokens, out, shared;
 
 	m->as = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)

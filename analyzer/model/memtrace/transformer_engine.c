@@ -10,8 +10,6 @@ void te_workspaces(struct machine *m, struct rank *r, int count)
 {
 	int64_t size = m->constants.sm >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
 
-	if (!r->s->transformer_engine)
-		return;
 	/* that of plain products first, those of grouped ones beside it */
 	for (int i = count > 1; i < (count > 1 ? count + 1 : 1); i++)
 		if (!r->te_workspace[i].at)
