@@ -107,6 +107,8 @@ static void backward_step(struct machine *m, struct chunk *c, struct microbatch 
 	let(m, &v->output, b->output);
 	backward(m, &b->tape, v->output, hold(v->output_gradient));
 	drop_tables(m, b);
+	if (b->input.grad.at)
+		retag(m, b->input.grad, TERM_PIPELINE);
 	if (b->input.value.at && c->input.at == b->input.value.at)
 		let(m, &c->input_gradient, hold(b->input.grad));
 	drop(m, &b->input.value);
