@@ -29,8 +29,11 @@ UNITS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC)) $(patsubst test
          $(patsubst tests/sim/%.c,$(BUILD)/tests/sim_%,$(wildcard tests/sim/test_*.c)) \
          $(patsubst tests/model/%.c,$(BUILD)/tests/model_%,$(wildcard tests/model/test_*.c))
 
+# What `memtrace simulate` puts on PYTHONPATH.
+INJECTED := $(patsubst analyzer/sim/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/sim/python/*.py))
+
 .PHONY: all
-all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1
+all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO)
@@ -61,17 +64,21 @@ $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
 	@mkdir -p $(@D)
 	ln -sf ../libcudasim.so $@
 
+$(BUILD)/cudasim/python/%: analyzer/sim/python/%
+	@mkdir -p $(@D)
+	cp $< $@
+
 $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
-	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm
+	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # ---- tests ----
 $(BUILD)/tests/test_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/test_%.o $(call obj,$(wildcard tests/unit/write_*.c))
 	@mkdir -p $(@D)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm
+	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
 $(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/model/%.o
 	@mkdir -p $(@D)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm
+	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
 # The recorder's side runs without the preload: everything but the exported hooks.
 $(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
@@ -121,8 +128,8 @@ FUZZ       = clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sa
 FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 -print_final_stats=1
 fuzz:           ## hostile traces and configurations, ten minutes a reader (libFuzzer; FUZZ_TIME=60 for a minute)
 	@mkdir -p build-fuzz/trace $(READERS:%=build-fuzz/%)
-	$(FUZZ) tests/unit/fuzz_trace.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -o build-fuzz/fuzz_trace
-	$(FUZZ) tests/unit/fuzz_config.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -o build-fuzz/fuzz_config
+	$(FUZZ) tests/unit/fuzz_trace.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_trace
+	$(FUZZ) tests/unit/fuzz_config.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_config
 	@for r in $(READERS); do \
 		(cd build-fuzz && FUZZ_READER=$$r ./fuzz_config $(FUZZ_RUN) -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
 	done
@@ -137,6 +144,8 @@ install: all    ## to PREFIX (/usr/local)
 	install -m 755 $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(DESTDIR)$(PREFIX)/lib/memtrace/
 	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim
 	ln -sf ../libcudasim.so $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/libcuda.so.1
+	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python
+	install -m 644 analyzer/sim/python/*.py $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python/
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -d $(DESTDIR)$(PREFIX)/share/man/man5
 	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/

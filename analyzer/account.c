@@ -63,8 +63,9 @@ void account_sample(struct device *d)
 	used = d->sample_total - (bytes)d->sample_free;
 	comms_sample(&d->comms, used - tracked + tracked_of_nccl(d), tracked_of_nccl(d));
 	d->now.untracked = used > tracked ? used - tracked : 0;
-	if (!d->sampled)
-		d->context = d->now.untracked;
+	/* A trace that begins with a communicator has its first sample after that was made. */
+	if (!d->sampled && d->now.untracked > d->comms.hidden)
+		d->context = d->now.untracked - (d->comms.hidden > 0 ? d->comms.hidden : 0);
 	d->sampled = 1;
 }
 
@@ -95,7 +96,10 @@ static int take_segment(struct device *d, const struct mt_record *r, unsigned al
 	if (alloc_kind != MT_POOL_ALLOC) {
 		h->has_segments = 1;
 		account_add(&h->segments, r->bytes);
-		return 0;
+		if (holdings_now_reserved(h) == d->now.reserved)
+			return 0;
+		d->now.reserved = holdings_now_reserved(h);
+		return ACCOUNT_HOLDERS;
 	}
 	if (h->pool_is_reserved)
 		return 0;

@@ -2,6 +2,7 @@
 #include "build.h"
 
 #include "buf.h"
+#include "diagnose.h"
 #include "size.h"
 
 #include <ctype.h>
@@ -20,12 +21,20 @@ struct builder {
 	const char **place_stacks;  /* made so far, by place */
 	const char **thread_stacks; /* the same for blocks without frames */
 	size_t stack_text;
+	const struct measures *measures; /* of all devices */
 };
 
 static char *keep(struct rank *r, char *text)
 {
 	r->pool = grow(r->pool, r->pool_count, &r->pool_room, sizeof(*r->pool));
 	return r->pool[r->pool_count++] = text;
+}
+
+static char *keep_stack(struct rank *r, char *text)
+{
+	r->live_pool = grow(r->live_pool, r->live_pool_count, &r->live_pool_room,
+			    sizeof(*r->live_pool));
+	return r->live_pool[r->live_pool_count++] = text;
 }
 
 __attribute__((format(printf, 2, 3))) static void warn(struct rank *r, const char *format, ...)
@@ -71,7 +80,7 @@ static const char *thread_stack_of(struct builder *b, uint16_t thread)
 		buf_add_clean(&text, name);
 	}
 	buf_puts(&text, ")");
-	return b->thread_stacks[thread] = keep(b->rank, buf_take(&text));
+	return b->thread_stacks[thread] = keep_stack(b->rank, buf_take(&text));
 }
 
 /* The stack of a place, or of blocks without frames the thread that made them. */
@@ -88,7 +97,7 @@ static const char *stack_of(struct builder *b, uint32_t place, uint16_t thread)
 		if (b->stack_text < MOST_STACK_TEXT)
 			tables_add_stack(t, place, &text);
 		b->stack_text += text.length;
-		b->place_stacks[place] = keep(b->rank, buf_take(&text));
+		b->place_stacks[place] = keep_stack(b->rank, buf_take(&text));
 	}
 	return b->place_stacks[place];
 }
@@ -117,6 +126,14 @@ static char *inner_of(struct builder *b, const struct group *g)
 	return buf_take(&text);
 }
 
+static char *module_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_module(&b->trace->tables, g->place, &text);
+	return buf_take(&text);
+}
+
 static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
 {
 	struct stacks to = { .bytes = s->bytes,
@@ -131,27 +148,35 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 			.stack = xstrdup(stack_of(b, g->place, g->thread)),
 			.label = label_of(b, g),
 			.inner = inner_of(b, g),
+			.module = module_of(b, g),
 			.bytes = g->bytes,
 			.smallest = g->smallest,
 			.largest = g->largest,
 			.blocks = g->blocks,
+			.category = (enum category)g->category,
 		};
 	}
 	return to;
 }
 
-static struct point point_of(struct builder *b, const struct moment *m)
+/* `live`: what was, NULL unknown. */
+static struct point point_of(struct builder *b, const struct moment *m, const struct snapshot *live)
 {
-	return (struct point){
+	struct point p = {
 		.time_s = (double)m->time_ns / 1e9,
 		.allocated = m->allocated,
 		.reserved = m->reserved,
 		.other = m->other,
 		.untracked = m->untracked,
 		.step = m->step,
-		.phase = phase_name(m->phase),
+		.phase = phase_name((enum phase)m->phase),
+		.part = part_name((enum part)m->part),
 		.thread = thread_name(b, m->thread),
 	};
+
+	if (live)
+		memcpy(p.by_category, live->by_category, sizeof(p.by_category));
+	return p;
 }
 
 static void add_ooms(struct builder *b, const struct device *d)
@@ -167,7 +192,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 		struct oom *o = &r->ooms[i];
 
 		*o = (struct oom){
-			.when = point_of(b, &f->when),
+			.when = point_of(b, &f->when, &f->live),
 			.requested = f->requested,
 			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
 			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
@@ -210,8 +235,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 {
 	struct rank *r = b->rank;
 
-	r->peak = point_of(b, &d->peak);
-	r->device_peak = point_of(b, &d->device_peak);
+	r->peak = point_of(b, &d->peak, &d->at_peak);
+	r->device_peak = point_of(b, &d->device_peak, NULL);
 	r->peak_allocated = d->peak.allocated;
 	r->peak_reserved = d->reserved_peak;
 	r->peak_device = moment_device(&d->device_peak);
@@ -227,6 +252,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 			     (long long)d->peak.allocated);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
+	/* What is not in the trace is in no other category. */
+	r->peak.by_category[CATEGORY_OTHER] += larger(r->peak_allocated - r->stacks.bytes, 0);
 }
 
 static void add_live(struct builder *b, const struct device *d)
@@ -452,6 +479,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.events = d->events + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
+	r.final_reserved = d->now.reserved;
 	r.final_bytes = d->final.bytes;
 	r.final_blocks = d->final.blocks;
 	add_meta(b);
@@ -459,11 +487,14 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	add_peaks(b, d, running, incomplete);
 	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
 	build_comms(&r, d, &b->trace->tables);
+	build_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;
 	r.managed_peak = d->managed_peak;
 	r.host_pinned_peak = b->replay->host.pinned_peak;
 	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);
+	if (d->seen)
+		diagnose_keep(&r, &b->measures[ordinal], &b->trace->tables);
 	if (d->timeline)
 		add_timeline(&r, d->timeline);
 	if (d->live)
@@ -477,10 +508,12 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options)
 {
 	struct replay replay;
-	struct builder b = { .trace = t, .replay = &replay };
+	struct measures measures[MT_MAX_DEVICES];
+	struct builder b = { .trace = t, .replay = &replay, .measures = measures };
 	size_t before = r->count;
 
 	replay_trace(&replay, t, options);
+	measure_trace(measures, t, &replay);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_device *running = &t->header.device[i];
 

@@ -45,7 +45,9 @@ static void add_file(struct candidates *c, struct gather *g, const char *path, s
 
 	if (trace_open_header(&t, path, &why) < 0) {
 		note(notes, why.text);
-		g->unreadable++;
+		g->unread = grow(g->unread, g->unread_count, &g->unread_room, sizeof(*g->unread));
+		g->unread[g->unread_count++] =
+			(struct unread){ xstrdup(path), xstrdup(why.text) };
 	} else {
 		struct candidate *x;
 		struct buf id = { 0 };
@@ -218,10 +220,56 @@ int gather_traces(struct gather *g, char *const *arguments, size_t count, const 
 	return status;
 }
 
+static int by_start(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return strcmp(x->path, y->path);
+}
+
+int gather_runs(const char *directory, char ***runs, size_t *count, struct err *e)
+{
+	struct candidates c = { 0 };
+	struct gather g = { 0 };
+	struct buf notes = { 0 };
+	size_t room = 0;
+	int status = add_directory(&c, &g, directory, 0, &notes, e);
+
+	*runs = NULL;
+	*count = 0;
+	if (c.count)
+		qsort(c.all, c.count, sizeof(*c.all), by_start);
+	for (size_t i = 0; i < c.count; i++) {
+		char *run = xasprintf("%s:%d", c.all[i].run_id, c.all[i].restart);
+		size_t k = 0;
+
+		while (k < *count && strcmp((*runs)[k], run))
+			k++;
+		if (k < *count) {
+			free(run);
+		} else {
+			*runs = grow(*runs, *count, &room, sizeof(**runs));
+			(*runs)[(*count)++] = run;
+		}
+		free(c.all[i].path);
+	}
+	free(c.all);
+	buf_release(&notes);
+	gather_release(&g);
+	return status;
+}
+
 void gather_release(struct gather *g)
 {
 	for (size_t i = 0; i < g->count; i++)
 		free(g->paths[i]);
+	for (size_t i = 0; i < g->unread_count; i++) {
+		free(g->unread[i].path);
+		free(g->unread[i].why);
+	}
+	free(g->unread);
 	free(g->paths);
 	*g = (struct gather){ 0 };
 }

@@ -5,10 +5,16 @@
 #include "buf.h"
 #include "err.h"
 
+/* A file that cannot be read, and why. */
+struct unread {
+	char *path, *why;
+};
+
 struct gather {
 	char **paths;
 	size_t count, room;
-	size_t unreadable;
+	struct unread *unread;
+	size_t unread_count, unread_room;
 };
 
 /*
@@ -19,5 +25,9 @@ struct gather {
 int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run,
 		  struct buf *notes, struct err *e);
 void gather_release(struct gather *g);
+
+/* The runs in a directory as `run` above takes them, "ID:RESTART", the oldest first. The caller
+ * frees the list and its texts. */
+int gather_runs(const char *directory, char ***runs, size_t *count, struct err *e);
 
 #endif

@@ -24,9 +24,21 @@ void holdings_add_pool(struct holdings *h, enum owner o, bytes delta)
  * it is told. Where none of its own calls was seen, nothing can be said. */
 void holdings_reserved(struct holdings *h, bytes reserved)
 {
+	h->told = reserved;
+	h->told_segments = h->segments;
 	h->lent = h->has_segments && !h->pool_is_reserved && reserved > h->segments
 			  ? reserved - h->segments
 			  : 0;
+}
+
+bytes holdings_now_reserved(const struct holdings *h)
+{
+	bytes change = h->segments - h->told_segments;
+
+	/* More it tells at once; only what it gave back and took again is not told. */
+	if (change >= 0 || h->pool_is_reserved)
+		return h->told;
+	return h->told + change > 0 ? h->told + change : 0;
 }
 
 /* No more than there is. */

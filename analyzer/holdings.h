@@ -23,12 +23,16 @@ struct holdings {
 	bytes segments;       /* of PyTorch's allocator, by its own calls */
 	int has_segments;     /* there was one */
 	bytes lent;           /* reserved, and not by its own calls */
+	bytes told, told_segments; /* what it said last that it holds, and its segments then */
 };
 
 void holdings_add(struct holdings *h, enum owner o, bytes delta);
 void holdings_add_pool(struct holdings *h, enum owner o, bytes delta);
 /* PyTorch's allocator says what it holds. */
 void holdings_reserved(struct holdings *h, bytes reserved);
+/* What it holds now. It says so with its next block only: segments that it gives back before, as
+ * empty_cache() does, are gone already. */
+bytes holdings_now_reserved(const struct holdings *h);
 /* What libtorch and NCCL allocated for PyTorch's allocator (memory of a MemPool), which so is in
  * `reserved` already; taken from `by`, which may be NULL. */
 bytes holdings_lent(const struct holdings *h, bytes by[OWNERS]);

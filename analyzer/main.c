@@ -10,6 +10,8 @@ static const struct command commands[] = {
 	{ "run", "run a command and record its GPU allocations", cmd_run },
 	{ "simulate", "the same on a simulated GPU, on a machine without one", cmd_simulate },
 	{ "report", "where did the peak go? why did it run out of memory?", cmd_report },
+	{ "diff", "what changed between two jobs?", cmd_diff },
+	{ "check", "is a memory budget kept? for a CI", cmd_check },
 	{ "estimate", "what should a job need? four published answers, from its own configuration", cmd_estimate },
 	{ "plan", "which parallel layouts fit, the best first", cmd_plan },
 	{ "preload-path", "print where libmemtrace.so is, for LD_PRELOAD", cmd_preload_path },

@@ -1,5 +1,7 @@
 #include "report.h"
 
+#include "diagnose.h"
+
 #include <stdlib.h>
 
 const char *end_name(enum end e)
@@ -28,14 +30,50 @@ void report_sort(struct report *r)
 		qsort(r->ranks, r->count, sizeof(*r->ranks), by_rank);
 }
 
+/* All but the first `keep`. */
+static void stacks_cut(struct stacks *s, size_t keep)
+{
+	for (; s->count > keep; s->count--) {
+		free(s->rows[s->count - 1].stack);
+		free(s->rows[s->count - 1].label);
+		free(s->rows[s->count - 1].inner);
+		free(s->rows[s->count - 1].module);
+	}
+}
+
 static void stacks_release(struct stacks *s)
 {
-	for (size_t i = 0; i < s->count; i++) {
-		free(s->rows[i].stack);
-		free(s->rows[i].label);
-		free(s->rows[i].inner);
-	}
+	stacks_cut(s, 0);
 	free(s->rows);
+}
+
+static void live_release(struct rank *r)
+{
+	for (size_t i = 0; i < r->live_pool_count; i++)
+		free(r->live_pool[i]);
+	free(r->live_pool);
+	free(r->live);
+	r->live = NULL;
+	r->live_pool = NULL;
+	r->live_count = r->live_pool_count = r->live_pool_room = 0;
+	r->has_live = 0;
+}
+
+void rank_reduce(struct rank *r, size_t stacks)
+{
+	stacks_cut(&r->stacks, stacks);
+	r->stacks.rows = xrealloc(r->stacks.rows, r->stacks.count + 1, sizeof(*r->stacks.rows));
+	for (size_t i = 0; i < r->oom_count; i++)
+		stacks_cut(&r->ooms[i].stacks, 1);
+	for (size_t i = 0; i < r->owner_count; i++) {
+		free(r->owners[i].curve);
+		r->owners[i].curve = NULL;
+	}
+	r->owner_points = 0;
+	free(r->timeline);
+	r->timeline = NULL;
+	r->timeline_count = 0;
+	live_release(r);
 }
 
 static void rank_release(struct rank *r)
@@ -49,18 +87,34 @@ static void rank_release(struct rank *r)
 	for (size_t i = 0; i < r->owner_count; i++)
 		free(r->owners[i].curve);
 	stacks_release(&r->stacks);
+	free(r->steps);
+	free(r->phases);
+	free(r->spans);
 	free(r->owners);
+	free(r->measures);
+	free(r->leak_label);
+	free(r->repeat_label);
 	free(r->comms);
 	free(r->ooms);
-	free(r->live);
+	live_release(r);
 	free(r->timeline);
 	free(r->versions);
 	free(r->warnings);
 	free(r->pool);
+	free(r->seat);
+}
+
+void report_diagnose(struct report *r)
+{
+	r->diagnosis = xcalloc(1, sizeof(*r->diagnosis));
+	diagnose(r->diagnosis, r);
 }
 
 void report_release(struct report *r)
 {
+	if (r->diagnosis)
+		diagnosis_release(r->diagnosis);
+	free(r->diagnosis);
 	for (size_t i = 0; i < r->count; i++)
 		rank_release(&r->ranks[i]);
 	free(r->ranks);
@@ -89,7 +143,9 @@ const struct rank *report_worst(const struct report *r)
 		if (!worst || died > worst_died ||
 		    (died == worst_died &&
 		     (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s
-			   : share(x) > share(worst))))
+			   : share(x) > share(worst) ||
+				     (share(x) == share(worst) &&
+				      x->peak_allocated > worst->peak_allocated))))
 			worst = x;
 	}
 	return worst;

@@ -7,11 +7,17 @@
 
 #include <stdint.h>
 
+#include "category.h"
 #include "err.h"
 #include "util.h"
 
+struct diagnosis;
+struct measures;
+
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
+#define REPORT_STEPS 1024
+#define REPORT_SPANS 4096
 
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
@@ -21,8 +27,10 @@ struct stack_row {
 	char *stack; /* "function file:line;…", outermost first */
 	char *label; /* one frame, clean */
 	char *inner; /* the innermost frame, if that is another one; else "" */
+	char *module; /* the classes of the modules that were called, "A.B.C"; else "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
+	enum category category; /* a place with blocks of several categories is several rows */
 };
 
 struct stacks {
@@ -38,8 +46,36 @@ struct point {
 	double time_s;
 	bytes allocated, reserved, other, untracked;
 	uint32_t step; /* 0 unknown */
+	const char *phase; /* of phase.def */
+	const char *part;  /* of the phase; NULL none */
+	char *thread;      /* NULL unknown */
+	/* What was allocated, all of it; of the peak and of failures. */
+	bytes by_category[CATEGORIES];
+};
+
+/* A training step. */
+struct step_row {
+	uint32_t step;
+	double start_s, end_s;
+	bytes floor, peak;      /* least and most allocated */
+	bytes reserved, device; /* at its end */
+	const char *peak_phase;
+	unsigned forwards, backwards; /* micro-batches that were seen */
+};
+
+/* From `start_s` on, up to the next one, the job was in this phase. */
+struct span_row {
+	double start_s;
 	const char *phase;
-	char *thread; /* NULL unknown */
+	uint32_t step; /* 0 unknown */
+};
+
+/* The most that was allocated in a phase. */
+struct phase_row {
+	const char *phase;
+	bytes peak;
+	double time_s;
+	uint32_t step;
 };
 
 struct oom {
@@ -89,6 +125,7 @@ struct rank {
 	int device;
 	uint32_t pid;
 	char *host, *run_id, *command, *gpu; /* command and gpu: NULL unknown */
+	char *seat; /* "pp 1, tp 3": where it is in the job's layout; NULL unknown */
 	struct version *versions;
 	size_t version_count;
 	int simulated;
@@ -112,12 +149,18 @@ struct rank {
 	size_t comm_count;
 	uint64_t comms_seen;  /* there may be more than are kept */
 	struct stacks stacks; /* at the peak */
+	struct step_row *steps; /* the first REPORT_STEPS */
+	size_t step_count;
+	struct span_row *spans; /* the first REPORT_SPANS */
+	size_t span_count;
+	struct phase_row *phases; /* those that were seen, in the order of phase.def */
+	size_t phase_count;
 
 	struct oom *ooms;
 	size_t oom_count;
 	uint64_t ooms_seen; /* there may be more than are kept */
 
-	bytes final_bytes;
+	bytes final_bytes, final_reserved;
 	uint64_t final_blocks;
 	struct live_row *live; /* if asked for */
 	size_t live_count;
@@ -131,13 +174,22 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
+	struct measures *measures; /* what rules ask; NULL: nothing was measured */
+	char *leak_label, *repeat_label; /* the places they name; NULL none */
+
 	char **pool; /* other texts */
 	size_t pool_count, pool_room;
+	char **live_pool; /* the stacks of `live` */
+	size_t live_pool_count, live_pool_room;
 };
+
+struct ranks;
 
 struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
+	struct ranks *as_job; /* what they are to each other (ranks.h); NULL: not of one job */
+	struct diagnosis *diagnosis; /* NULL: not asked for */
 };
 
 struct trace;
@@ -146,7 +198,11 @@ struct replay_options;
 /* Replays an open trace and adds its devices. */
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options);
 void report_sort(struct report *r);
+/* After report_sort: finds causes. */
+void report_diagnose(struct report *r);
 void report_release(struct report *r);
+/* Gives up what only a rank that is shown in detail needs: its smaller places and its curves. */
+void rank_reduce(struct rank *r, size_t stacks);
 
 /* The rank to show in detail: one that ran out of memory first, else the one that filled most of
  * its device. */

@@ -93,7 +93,7 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 
 	if (device >= MT_MAX_DEVICES)
 		return 0;
-	if (!lock_acquire(&a.lock, LOCK_MS(20))) {
+	if (!lock_acquire(&a.lock, LOCK_WAIT)) {
 		recorder_lose_event();
 		return 0;
 	}
@@ -118,7 +118,7 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 /* A level is recorded before the next one can be. */
 void account_pool(unsigned device, int64_t change, uint64_t level, int by_allocator)
 {
-	if (!recorder_header() || !lock_acquire(&a.lock, LOCK_MS(20)))
+	if (!recorder_header() || !lock_acquire(&a.lock, LOCK_WAIT))
 		return;
 	held(&recorder_header()->device[device], change, by_allocator);
 	recording_event(MT_POOL_RESERVED, device, 0, (int64_t)level, MT_NO_PLACE);
@@ -127,7 +127,7 @@ void account_pool(unsigned device, int64_t change, uint64_t level, int by_alloca
 
 void account_graphs(unsigned device, uint64_t level)
 {
-	if (a.graphs[device] == level || !lock_acquire(&a.lock, LOCK_MS(20)))
+	if (a.graphs[device] == level || !lock_acquire(&a.lock, LOCK_WAIT))
 		return;
 	if (a.graphs[device] != level) {
 		held(&recorder_header()->device[device], (int64_t)(level - a.graphs[device]), 0);

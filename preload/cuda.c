@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hooks.h"
 #include "resolve.h"
 #include "tables.h"
 #include "text.h"
@@ -24,8 +25,8 @@
 	X(cuDevicePrimaryCtxGetState)        \
 	X(cuMemPoolGetAttribute)             \
 	X(cuStreamIsCapturing)               \
-	X(cuThreadExchangeStreamCaptureMode) \
-	X(cudaGetDevice)
+	X(cuDeviceGetDefaultMemPool)         \
+	X(cuThreadExchangeStreamCaptureMode)
 
 static struct {
 	int asked;
@@ -34,7 +35,6 @@ static struct {
 #undef X
 } real;
 
-/* Once it is loaded, the driver stays. */
 static void find(void)
 {
 	if (__atomic_load_n(&real.asked, __ATOMIC_ACQUIRE))
@@ -50,12 +50,13 @@ void cuda_forget(void)
 	real.asked = 0;
 }
 
-int cuda_runtime_device(void)
+int cuda_runtime_device(const void *function)
 {
+	__typeof__(cudaGetDevice) *get;
 	int device;
 
-	find();
-	return real.cudaGetDevice && real.cudaGetDevice(&device) == cudaSuccess ? device : -1;
+	*(void **)&get = resolve_beside(function, "cudaGetDevice");
+	return get && get(&device) == cudaSuccess ? device : -1;
 }
 
 int cuda_current_device(void)
@@ -64,7 +65,7 @@ int cuda_current_device(void)
 
 	find();
 	if (!real.cuCtxGetDevice)
-		return cuda_runtime_device();
+		return cuda_runtime_device(hooks_in_use("cuda"));
 	return real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
 }
 
@@ -146,6 +147,22 @@ int cuda_pool(int device, void **pool, uint64_t *used, uint64_t *reserved)
 	return 0;
 }
 
+unsigned cuda_device_of_pool(void *pool, unsigned otherwise)
+{
+	CUmemoryPool p;
+
+	find();
+	if (!real.cuDeviceGetDefaultMemPool || !real.cuDeviceGetMemPool)
+		return otherwise;
+	for (int d = 0; d < MT_MAX_DEVICES; d++) {
+		if (real.cuDeviceGetDefaultMemPool(&p, d) != CUDA_SUCCESS)
+			break;
+		if (p == pool || (real.cuDeviceGetMemPool(&p, d) == CUDA_SUCCESS && p == pool))
+			return (unsigned)d;
+	}
+	return otherwise;
+}
+
 int cuda_graph_memory(int device, uint64_t *reserved)
 {
 	find();
@@ -160,6 +177,21 @@ int cuda_graph_memory(int device, uint64_t *reserved)
 int cuda_is_simulated(void)
 {
 	return resolve_anywhere("cudasim_version") != NULL;
+}
+
+int cuda_is_simulated_unseen(void)
+{
+	__typeof__(cuDevicePrimaryCtxGetState) *state;
+	int active = 0;
+	unsigned flags;
+
+	if (!resolve_before_us("cudasim_version"))
+		return 0;
+	*(void **)&state = resolve_before_us("cuDevicePrimaryCtxGetState");
+	for (int d = 0; state && d < MT_MAX_DEVICES && !active; d++)
+		if (state(d, &flags, &active) != CUDA_SUCCESS)
+			break;
+	return active;
 }
 
 static void describe_devices(void)
@@ -225,19 +257,20 @@ static void describe_torch(void)
 void cuda_describe(void)
 {
 	static const struct {
-		const char *function, *name;
+		const char *prefix, *function, *name;
 		int major, minor;
 	} versions[] = {
-		{ "cudaRuntimeGetVersion", "cuda_runtime", 1000, 10 },
-		{ "cuDriverGetVersion", "cuda_driver", 1000, 10 },
-		{ "ncclGetVersion", "nccl", 10000, 100 },
+		{ "cuda", "cudaRuntimeGetVersion", "cuda_runtime", 1000, 10 },
+		{ "cu", "cuDriverGetVersion", "cuda_driver", 1000, 10 },
+		{ "nccl", "ncclGetVersion", "nccl", 10000, 100 },
 	};
 	int (*get)(int *);
 	int v;
 
 	describe_devices();
 	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-		*(void **)&get = resolve(versions[i].function);
+		*(void **)&get = resolve_beside(hooks_in_use(versions[i].prefix),
+						versions[i].function);
 		if (get && get(&v) == 0)
 			describe_version(versions[i].name, v, versions[i].major, versions[i].minor);
 	}

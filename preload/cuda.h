@@ -8,9 +8,9 @@
 /* The device of the calling thread's current context, or -1. */
 int cuda_current_device(void);
 
-/* The runtime's current device, with a context or without, or -1. Not for a driver call's wrapper:
- * the runtime, which may have called it, can hold its own lock. */
-int cuda_runtime_device(void);
+/* The current device of the runtime that FUNCTION is of, with a context or without, or -1. Not for a
+ * driver call's wrapper: the runtime, which may have called it, can hold its own lock. */
+int cuda_runtime_device(const void *function);
 
 /* Free and total bytes of the current device; 0, or -1 when CUDA does not say. */
 int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes);
@@ -37,10 +37,16 @@ int cuda_is_capturing(void *stream);
 /* Is the device libcudasim.so's? */
 int cuda_is_simulated(void);
 
+/* Was that device used, and stands it where its functions are found before ours? */
+int cuda_is_simulated_unseen(void);
+
 /* Writes names of devices and versions of libraries into the tables. Slow; the helper thread's. */
 void cuda_describe(void);
 
-/* In a forked child. */
+/* The device of POOL, or OTHERWISE where CUDA does not tell. */
+unsigned cuda_device_of_pool(void *pool, unsigned otherwise);
+
+/* In a forked child, or when a library was unloaded. */
 void cuda_forget(void);
 
 #endif

@@ -9,7 +9,7 @@
 #if defined(__x86_64__)
 
 	.text
-	.macro LOOKUP name, real, in_library
+	.macro LOOKUP name, real, in_library, chained
 	.globl	\name
 	.hidden	\name
 	.type	\name, @function
@@ -54,6 +54,8 @@
 	leaq	1(%rdi), %rax		/* RTLD_NEXT is -1, RTLD_DEFAULT 0 */
 	cmpq	$1, %rax
 	ja	\in_library
+	cmpb	$0, \chained(%rip)	/* another preload's, which is asked by name and does not know who calls */
+	jne	\in_library
 	pushq	%rdi
 	.cfi_adjust_cfa_offset 8
 	pushq	%rdx
@@ -61,6 +63,7 @@
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
 	movq	%rsi, %rdi
+	movq	24(%rsp), %rsi		/* who calls */
 	call	lookup_in_scope
 	movq	%rax, %rsi
 	addq	$8, %rsp
@@ -77,7 +80,7 @@
 #elif defined(__aarch64__)
 
 	.text
-	.macro LOOKUP name, real, in_library
+	.macro LOOKUP name, real, in_library, chained
 	.globl	\name
 	.hidden	\name
 	.type	\name, %function
@@ -122,10 +125,14 @@
 	add	x9, x0, #1		/* RTLD_NEXT is -1, RTLD_DEFAULT 0 */
 	cmp	x9, #1
 	b.hi	\in_library
+	adrp	x9, \chained	/* another preload's, which is asked by name and does not know who calls */
+	ldrb	w9, [x9, #:lo12:\chained]
+	cbnz	w9, \in_library
 	stp	x29, x30, [sp, #-32]!
 	.cfi_adjust_cfa_offset 32
 	stp	x0, x2, [sp, #16]
 	mov	x0, x1
+	mov	x1, x30			/* who calls */
 	bl	lookup_in_scope
 	mov	x1, x0
 	ldp	x0, x2, [sp, #16]
@@ -140,8 +147,8 @@
 #error "dlsym.S: x86-64 and aarch64 only"
 #endif
 
-	LOOKUP memtrace_dlsym, lookup_real_dlsym, lookup_dlsym
-	LOOKUP memtrace_dlvsym, lookup_real_dlvsym, lookup_dlvsym
+	LOOKUP memtrace_dlsym, lookup_real_dlsym, lookup_dlsym, lookup_dlsym_is_chained
+	LOOKUP memtrace_dlvsym, lookup_real_dlvsym, lookup_dlvsym, lookup_dlvsym_is_chained
 
 /* The versions of the C library: GLIBC_2.34, and that of its first release for the processor. See dlsym.map. */
 #ifdef __x86_64__

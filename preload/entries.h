@@ -5,6 +5,8 @@
 #ifndef PRELOAD_ENTRIES_H
 #define PRELOAD_ENTRIES_H
 
+#include <stdint.h>
+
 #ifdef CUDA_VERSION
 #error "entries.h includes cuda.h in its own way, and must come first"
 #endif
@@ -42,6 +44,7 @@ cudaError_t cudaThreadExit(void);
 #define POOL ALLOC
 #define FREE ALLOC
 #define THEN ALLOC
+#define ENDS ALLOC
 #define CUSTOM ALLOC
 #define SKIP(...)
 #include "hooks.def"
@@ -55,20 +58,54 @@ struct hooks_real {
 #undef POOL
 #undef FREE
 #undef THEN
+#undef ENDS
 #undef CUSTOM
 #undef SKIP
 };
 
 extern struct hooks_real hooks_real __attribute__((visibility("hidden")));
 
-/* The function of SLOT, one of hooks_real's, found among the loaded objects and kept; NULL:
- * nowhere. */
-void *hooks_find(void *slot, const char *symbol);
+/* The function of SLOT, one of hooks_real's, that CALLER means, found among the loaded objects and
+ * kept; NULL: nowhere. */
+void *hooks_find(void *slot, const char *symbol, const void *caller);
 
-#define REAL(symbol) ((__typeof__(symbol) *)hooks_find(&hooks_real.symbol, #symbol))
+/* The one that is found first, whoever asks. */
+void *hooks_default(void *slot, const char *symbol);
+
+/* In a wrapper: the real function for whoever called it. */
+#define REAL(symbol) ((__typeof__(symbol) *)hooks_find(&hooks_real.symbol, #symbol, CALLER))
+#define DEFAULT(symbol) ((__typeof__(symbol) *)hooks_default(&hooks_real.symbol, #symbol))
 
 /* Wrapped calls that this thread is inside of: only the outermost records. */
 extern __thread unsigned hooks_depth
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern __thread struct hooks_outermost {
+	const char *frame;
+} hooks_outermost __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+#define FRAME ((const char *)__builtin_frame_address(0))
+
+/*
+ * A call is inside another one only if its frame is below. One that was left by longjmp() or by a
+ * C++ exception is known by the next call's, which is not (a second try of the same). A deeper one
+ * counts as inside: to know better we would have to read a stack that may be gone, or to unwind,
+ * which would take libgcc into every host.
+ */
+static inline int hooks_is_nested(const char *frame)
+{
+	return hooks_depth && (uintptr_t)frame < (uintptr_t)hooks_outermost.frame;
+}
+
+/* Returns 1 in the outermost. */
+static inline int hooks_enter(const char *frame)
+{
+	if (hooks_is_nested(frame)) {
+		hooks_depth++;
+		return 0;
+	}
+	hooks_outermost.frame = frame;
+	hooks_depth = 1;
+	return 1;
+}
 
 #endif

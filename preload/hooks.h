@@ -3,7 +3,7 @@
 #define PRELOAD_HOOKS_H
 
 struct hook {
-	const char *symbol;
+	const char *symbol; /* behind a byte 1: with that, a name that nobody has */
 	void *wrapper;
 	void **real;
 	int since; /* the CUDA version whose interface this is; 0: no driver function */
@@ -11,5 +11,11 @@ struct hook {
 
 extern const struct hook hooks[] __attribute__((visibility("hidden")));
 extern const unsigned hooks_count __attribute__((visibility("hidden")));
+
+/* A library was unloaded: forgets what was found in it. */
+void hooks_forget_unloaded(void);
+
+/* A real function whose name begins with PREFIX and that calls go to; NULL: none yet. */
+const void *hooks_in_use(const char *prefix);
 
 #endif

@@ -5,16 +5,20 @@
 #ifndef PRELOAD_LOCK_H
 #define PRELOAD_LOCK_H
 
+#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 struct lock {
 	atomic_int held;
 };
 
 #define LOCK_MS(n) ((uint64_t)(n)*1000000u)
+#define LOCK_WAIT LOCK_MS(100) /* a holder that has lost its processor is back by then */
 
 static inline uint64_t now_ns(void)
 {
@@ -22,6 +26,16 @@ static inline uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Gives the processor to the holder, which sched_yield() need not. No cancellation point. */
+__attribute__((noinline, cold, unused)) static void lock_pause(void)
+{
+	struct timespec t = { .tv_nsec = 50000 };
+	int e = errno;
+
+	syscall(SYS_nanosleep, &t, NULL);
+	errno = e;
 }
 
 /* Returns 1 when held, 0 when `limit_ns` passed. */
@@ -33,7 +47,10 @@ static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 	     spins++) {
 		if (spins < 100)
 			continue;
-		sched_yield();
+		if (spins < 120)
+			sched_yield();
+		else
+			lock_pause();
 		if (!start)
 			start = now_ns();
 		else if (now_ns() - start > limit_ns)

@@ -3,11 +3,13 @@
 
 #include "lookup.h"
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "resolve.h"
+#include "scope.h"
 #include "tables.h"
 #include "text.h"
 
@@ -19,6 +21,7 @@ static struct {
 	atomic_uint asked;   /* cuGetProcAddress and its like succeeded */
 	atomic_uint unknown; /* a hooked name in a version that is not known: passed on as it was
 				found */
+	atomic_uint others;  /* a hooked name was found in another tracer or shim */
 } count;
 
 /* ---- which row */
@@ -101,8 +104,8 @@ static void *answer(const struct hook *h, void *found)
 /* Asks the driver itself. */
 static void *ask(const char *name, int version, uint64_t flags)
 {
-	__typeof__(cuGetProcAddress_v2) *v2 = REAL(cuGetProcAddress_v2);
-	__typeof__(cuGetProcAddress) *v1 = v2 ? NULL : REAL(cuGetProcAddress);
+	__typeof__(cuGetProcAddress_v2) *v2 = DEFAULT(cuGetProcAddress_v2);
+	__typeof__(cuGetProcAddress) *v1 = v2 ? NULL : DEFAULT(cuGetProcAddress);
 	CUdriverProcAddressQueryResult status;
 	void *f = NULL;
 	CUresult result = v2   ? v2(name, &f, version, flags, &status)
@@ -151,15 +154,21 @@ void lookup_describe(void)
 {
 	struct text t = { 0 };
 
-	if (!atomic_load(&count.unknown))
-		return;
-	text_number(&t, atomic_load(&count.unknown));
-	text_str(&t, " of ");
-	text_number(&t, atomic_load(&count.asked));
-	text_str(
-		&t,
-		" driver functions that were looked up have an interface that is not known: what they allocate is not seen");
-	tables_meta(MT_META_NOTE, "lookups", t.s, t.n);
+	if (atomic_load(&count.unknown)) {
+		text_number(&t, atomic_load(&count.unknown));
+		text_str(&t, " of ");
+		text_number(&t, atomic_load(&count.asked));
+		text_str(&t, " driver functions that were looked up have an interface that is not "
+			     "known: what they allocate is not seen");
+	}
+	if (atomic_load(&count.others)) {
+		text_str(&t, t.n ? "; " : "");
+		text_number(&t, atomic_load(&count.others));
+		text_str(&t, " look-ups of CUDA functions were answered by another preload: what "
+			     "those allocate may not be seen");
+	}
+	if (t.n)
+		tables_meta(MT_META_NOTE, "lookups", t.s, t.n);
 }
 
 /* ---- CUDA's look-ups */
@@ -226,28 +235,76 @@ HIDDEN extern real_dlsym *lookup_real_dlsym;
 HIDDEN extern real_dlvsym *lookup_real_dlvsym;
 real_dlsym *lookup_real_dlsym;
 real_dlvsym *lookup_real_dlvsym;
+/* Are they another preload's? */
+HIDDEN extern char lookup_dlsym_is_chained, lookup_dlvsym_is_chained;
+char lookup_dlsym_is_chained, lookup_dlvsym_is_chained;
 
 HIDDEN void lookup_begin(void);
-HIDDEN const char *lookup_in_scope(const char *name);
+HIDDEN const char *lookup_in_scope(const char *name, const void *caller);
 HIDDEN void *lookup_dlsym(void *handle, const char *name);
 HIDDEN void *lookup_dlvsym(void *handle, const char *name, const char *version);
 
-/* Finds the C library's own, once. Another preload's must not be found: it may look for the next
- * one, and find us. */
+/* Another preload's behind us, or the C library's: once. Never one before us, which calls us; nor
+ * the host's own. */
+static void *next(const char *name)
+{
+	void *f = resolve_in_preload(name);
+
+	return f ? f : resolve_in_libc(name);
+}
+
 void lookup_begin(void)
 {
-	__atomic_store_n(&lookup_real_dlvsym, resolve_in_libc("dlvsym"), __ATOMIC_RELEASE);
-	__atomic_store_n(&lookup_real_dlsym, resolve_in_libc("dlsym"), __ATOMIC_RELEASE);
+	lookup_dlsym_is_chained = resolve_in_preload("dlsym") != NULL;
+	lookup_dlvsym_is_chained = resolve_in_preload("dlvsym") != NULL;
+	__atomic_store_n(&lookup_real_dlvsym, next("dlvsym"), __ATOMIC_RELEASE);
+	__atomic_store_n(&lookup_real_dlsym, next("dlsym"), __ATOMIC_RELEASE);
+}
+
+/* Is there one of that name for everyone, behind us? Only the loader knows. */
+static int is_in_everyones_scope(const char *name)
+{
+	static real_dlsym *libc_dlsym;
+
+	if (!__atomic_load_n(&libc_dlsym, __ATOMIC_ACQUIRE))
+		__atomic_store_n(&libc_dlsym, resolve_in_libc("dlsym"), __ATOMIC_RELEASE);
+	return libc_dlsym && libc_dlsym(RTLD_NEXT, name) != NULL;
+}
+
+/* The name by which the real dlsym() finds nothing; dlerror() then takes the first byte away. */
+static const char *hidden(const struct hook *h)
+{
+	return h->symbol - 1;
 }
 
 /*
- * Our definition of a hooked function comes first in every scope, also where there is no CUDA: then
- * it is not to be found. The real dlsym() says so in its own way about the name that this returns.
+ * Our definition of a hooked function comes first in every scope, also where there is no CUDA, or
+ * only one that was loaded RTLD_LOCAL for others: then it is not to be found.
  */
-const char *lookup_in_scope(const char *name)
+const char *lookup_in_scope(const char *name, const void *caller)
 {
-	return named(name) && !resolve_anywhere(name) ? "a function of CUDA, which is not loaded"
-						      : name;
+	const struct hook *h = named(name);
+
+	return h && !is_in_everyones_scope(name) && !scope_choose(name, caller).chosen ? hidden(h)
+										       : name;
+}
+
+/* The real dlerror() names what was looked up. */
+EXPORT char *dlerror(void);
+char *dlerror(void)
+{
+	static char *(*real)(void);
+	char *text, *p;
+
+	if (!__atomic_load_n(&real, __ATOMIC_ACQUIRE)) {
+		void *f = next("dlerror");
+		__atomic_store_n((void **)&real, f, __ATOMIC_RELEASE);
+	}
+	text = real ? real() : NULL;
+	p = text ? strchr(text, 1) : NULL;
+	if (p)
+		memmove(p, p + 1, strlen(p));
+	return text;
 }
 
 /* Is FUNCTION in libcuda, libcudart or libnccl? Whoever else defines such names is a tracer or a
@@ -273,9 +330,11 @@ static int found_in_library(const char *name, void **f)
 	if (!h)
 		return 1;
 	if (resolve_is_ours(*f))
-		return resolve_anywhere(name) != NULL;
+		return is_in_everyones_scope(name);
 	if (is_nvidias(*f))
 		*f = answer(h, *f);
+	else
+		atomic_fetch_add(&count.others, 1);
 	return 1;
 }
 
@@ -283,7 +342,7 @@ void *lookup_dlsym(void *handle, const char *name)
 {
 	void *f = lookup_real_dlsym(handle, name);
 
-	return found_in_library(name, &f) ? f : lookup_real_dlsym(handle, lookup_in_scope(name));
+	return found_in_library(name, &f) ? f : lookup_real_dlsym(handle, hidden(named(name)));
 }
 
 void *lookup_dlvsym(void *handle, const char *name, const char *version)
@@ -292,5 +351,5 @@ void *lookup_dlvsym(void *handle, const char *name, const char *version)
 
 	return found_in_library(name, &f)
 		       ? f
-		       : lookup_real_dlvsym(handle, lookup_in_scope(name), version);
+		       : lookup_real_dlvsym(handle, hidden(named(name)), version);
 }

@@ -16,11 +16,14 @@
 #include "settings.h"
 
 #define CONTEXTS 64
+#define CONTEXT 0x3fu /* in `thread` */
+#define ENDING 0x80u  /* a call is under way that may end the context */
+#define OF_DEVICE 8   /* the bits from here on */
 
 /*
  * The allocations that are live, as the records that made them. Two fields mean something else
- * here: `thread` is the context that the memory came from (0: a primary one), `time_ns` the pool,
- * or how many more times an alias is open.
+ * here: `thread` is the context that the memory came from (0: a primary one), with that one's
+ * device, also for memory of the host; `time_ns` the pool, or how many more times an alias is open.
  */
 static struct {
 	struct lock lock;
@@ -108,7 +111,7 @@ static uint16_t current_context(void)
 
 void memory_context_made(void *context)
 {
-	if (lock_acquire(&live.lock, LOCK_MS(20))) {
+	if (lock_acquire(&live.lock, LOCK_WAIT)) {
 		unsigned i = 1;
 		while (i < CONTEXTS && atomic_load(&live.context[i]))
 			i++;
@@ -125,29 +128,46 @@ void memory_context_made(void *context)
 /* ---- allocations */
 
 /* Keeps R. Returns 0 where it is an alias that was open already: one more close is needed, and
- * nothing is new. */
-static int keep(const struct mt_record *r)
+ * nothing is new. GONE is what was at that address until now, and must have gone unseen. */
+static int keep(const struct mt_record *r, struct mt_record *gone)
 {
-	struct mt_record *open;
+	struct mt_record *known;
 
-	if (!lock_acquire(&live.lock, LOCK_MS(20))) {
+	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
 		recorder_lose_event();
 		return 1;
 	}
-	open = r->kind == MT_ALIAS_OPEN ? liveset_find(&live.set, MT_ALIAS_OPEN, r->address) : NULL;
-	if (open)
-		open->time_ns++;
-	else
-		(void)liveset_add(&live.set, r);
+	known = liveset_find(&live.set, r->kind, r->address);
+	if (known && r->kind == MT_ALIAS_OPEN && !(known->thread & ENDING)) {
+		known->time_ns++;
+		lock_release(&live.lock);
+		return 0;
+	}
+	if (known)
+		*gone = *known;
+	(void)liveset_add(&live.set, r);
 	lock_release(&live.lock);
-	return !open;
+	return 1;
+}
+
+static void record_free(const struct mt_record *freed, const struct module *by)
+{
+	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
+		     by, memory_place(by, (uint64_t)freed->bytes));
+	if (freed->kind == MT_POOL_ALLOC)
+		pools_gave((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
 }
 
 /* R becomes live; its place is that of the call. */
 static void record(const struct mt_record *r, const struct module *by)
 {
-	if (keep(r))
-		memory_event(r->kind, r->device, r->address, r->bytes, by, r->place);
+	struct mt_record gone = { 0 };
+
+	if (!keep(r, &gone))
+		return;
+	if (gone.kind)
+		record_free(&gone, by);
+	memory_event(r->kind, r->device, r->address, r->bytes, by, r->place);
 }
 
 static int on_host(unsigned kind)
@@ -162,6 +182,7 @@ void memory_allocated(const void *caller, enum mt_event kind, int result, uint64
 			       .bytes = (int64_t)bytes,
 			       .kind = (uint8_t)kind,
 			       .device = MT_NO_DEVICE };
+	unsigned device;
 	struct module by;
 
 	/* Only memory of a device, or a refusal of it, begins a trace. */
@@ -174,10 +195,10 @@ void memory_allocated(const void *caller, enum mt_event kind, int result, uint64
 		return;
 	by = module_of(caller);
 	r.place = memory_place(&by, bytes);
-	if (!on_host(kind)) {
-		r.device = (uint8_t)memory_current_device();
-		r.thread = current_context();
-	}
+	device = memory_current_device();
+	r.thread = (uint16_t)(current_context() | device << OF_DEVICE);
+	if (!on_host(kind))
+		r.device = (uint8_t)device;
 	record(&r, &by);
 }
 
@@ -234,14 +255,6 @@ static void take(uint64_t address, struct mt_record *freed)
 	liveset_remove(&live.set, found);
 }
 
-static void record_free(const struct mt_record *freed, const struct module *by)
-{
-	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
-		     by, memory_place(by, (uint64_t)freed->bytes));
-	if (freed->kind == MT_POOL_ALLOC)
-		pools_gave((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
-}
-
 struct mt_record memory_before_free(const void *caller, uint64_t address)
 {
 	struct mt_record freed = { 0 };
@@ -249,7 +262,7 @@ struct mt_record memory_before_free(const void *caller, uint64_t address)
 
 	if (!address || !recording_already())
 		return freed;
-	if (!lock_acquire(&live.lock, LOCK_MS(20))) {
+	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
 		recorder_lose_event();
 		return freed;
 	}
@@ -278,52 +291,67 @@ void memory_after_free(const void *caller, const struct mt_record *freed, int re
 
 static int ends_with_context(const struct mt_record *r)
 {
-	return r->kind == MT_DEVICE_ALLOC || r->kind == MT_MANAGED_ALLOC ||
-	       r->kind == MT_ARRAY_ALLOC;
+	return r->kind && r->kind != MT_POOL_ALLOC;
 }
 
-/* Frees what CONTEXT gave; of a primary context (0), on DEVICE. One at a time, so that the lock is
- * never held for long. */
-static void end_context(const void *caller, uint16_t context, unsigned device)
+/* What ENDING (memory_ending()) is about. */
+static int is_of(const struct mt_record *r, int ending)
+{
+	unsigned context = (unsigned)ending & CONTEXT;
+
+	return ends_with_context(r) && (r->thread & CONTEXT) == context &&
+	       (context || r->thread >> OF_DEVICE == (unsigned)ending >> OF_DEVICE);
+}
+
+int memory_ending(const void *context, int device)
+{
+	unsigned i = context ? find_context(context) : 0;
+	int ending = (int)(i | (unsigned)device << OF_DEVICE);
+
+	if ((context && !i) || (!context && (device < 0 || device >= MT_MAX_DEVICES)) ||
+	    !lock_acquire(&live.lock, LOCK_WAIT))
+		return -1;
+	if (context)
+		ending = (int)i;
+	for (size_t k = 0; live.set.slot && k <= live.set.mask; k++)
+		if (is_of(&live.set.slot[k], ending))
+			live.set.slot[k].thread |= ENDING;
+	lock_release(&live.lock);
+	return ending;
+}
+
+/* Takes one of those marked out, from slot *AT on, so that the lock is never held for long; or only
+ * takes the marks off. Returns 0 at the end. */
+static int take_marked(int ending, int gone, size_t *at, struct mt_record *freed)
+{
+	freed->kind = 0;
+	if (!lock_acquire(&live.lock, LOCK_WAIT))
+		return 0;
+	for (; live.set.slot && *at <= live.set.mask && !freed->kind; (*at)++) {
+		struct mt_record *r = &live.set.slot[*at];
+		if (!is_of(r, ending) || !(r->thread & ENDING))
+			continue;
+		r->thread &= (uint16_t)~ENDING;
+		if (gone) {
+			*freed = *r;
+			liveset_remove(&live.set, r); /* may move another one here */
+			(*at)--;
+		}
+	}
+	lock_release(&live.lock);
+	return freed->kind != 0;
+}
+
+void memory_ended(const void *caller, const void *context, int ending, int gone)
 {
 	struct module by = module_of(caller);
 	struct mt_record freed;
-	size_t i = 0;
+	size_t at = 0;
 
-	do {
-		freed.kind = 0;
-		if (!lock_acquire(&live.lock, LOCK_MS(20)))
-			return;
-		for (; live.set.slot && i <= live.set.mask && !freed.kind; i++) {
-			struct mt_record *r = &live.set.slot[i];
-			if (!ends_with_context(r) || r->thread != context ||
-			    (!context && r->device != device))
-				continue;
-			freed = *r;
-			liveset_remove(&live.set, r); /* may move another one here */
-			i--;
-		}
-		lock_release(&live.lock);
-		if (freed.kind)
-			record_free(&freed, &by);
-	} while (freed.kind);
-}
-
-void memory_reset(const void *caller, int device)
-{
-	if (device >= 0 && device < MT_MAX_DEVICES && recording_already())
-		end_context(caller, 0, (unsigned)device);
-}
-
-void memory_context_gone(const void *caller, void *context)
-{
-	uint16_t i = find_context(context);
-
-	if (!i)
-		return;
-	if (recording_already())
-		end_context(caller, i, MT_NO_DEVICE);
-	atomic_store(&live.context[i], NULL);
+	while (take_marked(ending, gone, &at, &freed))
+		record_free(&freed, &by);
+	if (context && gone)
+		atomic_store(&live.context[(unsigned)ending & CONTEXT], NULL);
 }
 
 void memory_note(void)

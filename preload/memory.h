@@ -27,13 +27,16 @@ void memory_allocated_in_pool(const void *caller, int result, uint64_t address, 
 struct mt_record memory_before_free(const void *caller, uint64_t address);
 void memory_after_free(const void *caller, const struct mt_record *freed, int result);
 
-/* The primary context of DEVICE is gone (-1: it is not): what cudaMalloc and its like gave there is
- * freed, pools stay. */
-void memory_reset(const void *caller, int device);
+/*
+ * A context may be about to end: CONTEXT, or with NULL the primary one of DEVICE. What it gave is
+ * marked, and goes when memory_ended() says that it is gone; pools stay. Returns what
+ * memory_ended() wants; negative: none of ours.
+ */
+int memory_ending(const void *context, int device);
+void memory_ended(const void *caller, const void *context, int ending, int gone);
 
-/* A context beside the primary ones was made, or is gone with its memory. */
+/* A context beside the primary ones was made. */
 void memory_context_made(void *context);
-void memory_context_gone(const void *caller, void *context);
 
 /* Something happened that takes or gives device memory which no call shows: it is sampled when a
  * sample is due. */

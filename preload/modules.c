@@ -28,6 +28,17 @@ void modules_forget(void)
 	memset(&m, 0, sizeof(m));
 }
 
+void modules_forget_unloaded(void)
+{
+	int held = lock_acquire(&m.lock, LOCK_MS(1000));
+
+	for (unsigned i = 0; i < SLOTS; i++)
+		atomic_store_explicit(&m.slot[i].address, 0, memory_order_relaxed);
+	m.modules = 0;
+	if (held)
+		lock_release(&m.lock);
+}
+
 /* The lock is held. */
 static struct module look_up(const void *address)
 {
@@ -66,7 +77,7 @@ struct module module_of(const void *address)
 		if (!at)
 			break;
 	}
-	if (!lock_acquire(&m.lock, LOCK_MS(20)))
+	if (!lock_acquire(&m.lock, LOCK_WAIT))
 		return found;
 	found = look_up(address);
 	if (!atomic_load(&m.slot[i].address)) { /* entries are only ever added */

@@ -13,6 +13,10 @@ struct module {
 
 struct module module_of(const void *address);
 
+/* In a forked child. */
 void modules_forget(void);
+
+/* A library was unloaded: another may come to its place. */
+void modules_forget_unloaded(void);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "nccl.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -29,8 +30,15 @@ static struct {
 		void *comm;
 		uint64_t sequence, bytes;
 		unsigned device;
+		uint64_t parent;    /* of one whose size is still to be asked: of its parent's record */
+		const void *by;	    /* the function that made it; NULL: nothing is to be asked */
+		const void *thread; /* that does it, at the end of its group */
 	} comm[COMMS];
+	atomic_uint unasked;
 } n;
+
+/* ncclGroupStart() less ncclGroupEnd(): inside, what is created exists only afterwards. */
+static __thread unsigned groups __attribute__((tls_model("initial-exec")));
 
 void nccl_forget(void)
 {
@@ -49,13 +57,14 @@ static uint64_t sequence_of(const void *comm)
 
 static void remember(void *comm, uint64_t sequence, uint64_t bytes, unsigned device)
 {
-	if (!lock_acquire(&n.lock, LOCK_MS(20)))
+	if (!lock_acquire(&n.lock, LOCK_WAIT))
 		return;
 	for (unsigned i = 0; i < COMMS; i++)
 		if (!n.comm[i].comm) {
 			n.comm[i].sequence = sequence;
 			n.comm[i].bytes = bytes;
 			n.comm[i].device = device;
+			n.comm[i].by = NULL;
 			n.comm[i].comm = comm;
 			break;
 		}
@@ -79,7 +88,7 @@ static void describe(uint64_t sequence, int size, int rank, uint64_t parent)
 	tables_meta(MT_META_COMM, key.s, value.s, value.n);
 }
 
-/* A communicator came to be between BEFORE and now. */
+/* A communicator came to be between BEFORE and now. SIZE 0: it is to be asked, see ask_later(). */
 static void created(const void *caller, int result, void **comm, int size, int rank,
 		    unsigned device, const struct account_level *before, const void *parent)
 {
@@ -96,7 +105,7 @@ static void created(const void *caller, int result, void **comm, int size, int r
 	family = sequence_of(parent);
 	sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)bytes, &by,
 				memory_place(&by, UINT64_MAX));
-	if (sequence != MT_UNKNOWN)
+	if (sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
 		describe(sequence, size, rank, family);
 	remember(*comm, sequence, bytes, device);
 	account_sample_now(device);
@@ -108,7 +117,7 @@ static void gone(const void *caller, void *comm)
 	unsigned device = MT_NO_DEVICE, known = 0;
 	struct module by;
 
-	if (!comm || !recording_on() || !lock_acquire(&n.lock, LOCK_MS(20)))
+	if (!comm || !recording_on() || !lock_acquire(&n.lock, LOCK_WAIT))
 		return;
 	for (unsigned i = 0; i < COMMS && !known; i++)
 		if (n.comm[i].comm == comm) {
@@ -116,6 +125,10 @@ static void gone(const void *caller, void *comm)
 			bytes = n.comm[i].bytes;
 			device = n.comm[i].device;
 			n.comm[i].comm = NULL;
+			if (n.comm[i].by) {
+				n.comm[i].by = NULL;
+				atomic_fetch_sub(&n.unasked, 1);
+			}
 		}
 	lock_release(&n.lock);
 	if (!known)
@@ -176,13 +189,45 @@ int ncclCommInitAll(void **comms, int devices, const int *list)
 	return result;
 }
 
-static int ask(const char *question, void *comm)
+/* Asks the copy of NCCL that made COMM. */
+static int ask(const void *by, const char *question, void *comm)
 {
 	int (*call)(const void *, int *);
 	int answer = 0;
 
-	*(void **)&call = resolve(question);
+	*(void **)&call = resolve_beside(by, question);
 	return call && call(comm, &answer) == NCCL_SUCCESS ? answer : 0;
+}
+
+/* The size of COMM, which was just recorded, is for its thread to ask when its group is done. */
+static void ask_later(void *comm, const void *by, const void *parent)
+{
+	if (!lock_acquire(&n.lock, LOCK_WAIT))
+		return;
+	for (unsigned i = 0; i < COMMS; i++)
+		if (n.comm[i].comm == comm) {
+			n.comm[i].parent = sequence_of(parent);
+			n.comm[i].by = by;
+			n.comm[i].thread = &groups;
+			atomic_fetch_add(&n.unasked, 1);
+			break;
+		}
+	lock_release(&n.lock);
+}
+
+static void ask_now(void)
+{
+	for (unsigned i = 0; i < COMMS && atomic_load(&n.unasked); i++) {
+		const void *by = n.comm[i].by;
+		void *comm = n.comm[i].comm;
+		if (!comm || !by || n.comm[i].thread != &groups)
+			continue;
+		n.comm[i].by = NULL;
+		atomic_fetch_sub(&n.unasked, 1);
+		if (n.comm[i].sequence != MT_UNKNOWN)
+			describe(n.comm[i].sequence, ask(by, "ncclCommCount", comm),
+				 ask(by, "ncclCommUserRank", comm), n.comm[i].parent);
+	}
 }
 
 int ncclCommSplit(void *comm, int color, int key, void **out, void *config)
@@ -192,12 +237,33 @@ int ncclCommSplit(void *comm, int color, int key, void **out, void *config)
 	struct account_level before = now(&device);
 	int result = call ? call(comm, color, key, out, config) : NCCL_SYSTEM_ERROR;
 
-	/* A communicator still in the making has no size yet. */
-	if (result == NCCL_SUCCESS && out && *out)
-		created(CALLER, result, out, ask("ncclCommCount", *out),
-			ask("ncclCommUserRank", *out), device, &before, comm);
-	else if (color >= 0)
-		created(CALLER, result, out, 0, 0, device, &before, comm);
+	created(CALLER, color >= 0 ? result : NCCL_SYSTEM_ERROR, out, 0, 0, device, &before, comm);
+	if (result != NCCL_SUCCESS || !recording_already() || !out || !*out || color < 0)
+		return result;
+	ask_later(*out, (void *)call, comm);
+	if (!groups) /* one in the making until its group ends has no size yet */
+		ask_now();
+	return result;
+}
+
+int ncclGroupStart(void)
+{
+	__typeof__(ncclGroupStart) *call = REAL(ncclGroupStart);
+	int result = call ? call() : NCCL_SYSTEM_ERROR;
+
+	groups += result == NCCL_SUCCESS;
+	return result;
+}
+
+int ncclGroupEnd(void)
+{
+	__typeof__(ncclGroupEnd) *call = REAL(ncclGroupEnd);
+	int result = call ? call() : NCCL_SYSTEM_ERROR;
+
+	groups -= groups > 0;
+	if (!groups && atomic_load_explicit(&n.unasked, memory_order_relaxed) &&
+	    result == NCCL_SUCCESS && recording_already())
+		ask_now();
 	return result;
 }
 
@@ -236,7 +302,7 @@ int ncclMemAlloc(void **pointer, size_t bytes)
 	unsigned before = memory_recorded;
 	int result = call ? call(pointer, bytes) : NCCL_SYSTEM_ERROR;
 
-	if (result == NCCL_SUCCESS && pointer && memory_recorded == before && hooks_depth == 0)
+	if (result == NCCL_SUCCESS && pointer && memory_recorded == before && !hooks_is_nested(FRAME))
 		memory_allocated(CALLER, MT_DEVICE_ALLOC, result, (uintptr_t)*pointer, bytes);
 	return result;
 }
@@ -247,9 +313,10 @@ int ncclMemFree(void *pointer)
 	struct mt_record freed = { 0 };
 	int result;
 
-	if (hooks_depth == 0)
+	if (!hooks_is_nested(FRAME) && recording_already())
 		freed = memory_before_free(CALLER, (uintptr_t)pointer);
 	result = call ? call(pointer) : NCCL_SYSTEM_ERROR;
-	memory_after_free(CALLER, &freed, result);
+	if (freed.kind)
+		memory_after_free(CALLER, &freed, result);
 	return result;
 }

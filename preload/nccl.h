@@ -23,6 +23,8 @@ int ncclCommSplit(void *comm, int color, int key, void **out, void *config);
 int ncclCommFinalize(void *comm);
 int ncclCommDestroy(void *comm);
 int ncclCommAbort(void *comm);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
 int ncclMemAlloc(void **pointer, size_t bytes);
 int ncclMemFree(void *pointer);
 

@@ -212,3 +212,12 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device
 	next_command(&t);
 	say(&t);
 }
+
+void notice_order(void)
+{
+	struct text t = start();
+
+	text_str(&t, "no CUDA call was recorded: libcudasim.so stands before libmemtrace.so in "
+		     "LD_PRELOAD. Name libmemtrace.so first, or use: memtrace simulate");
+	say(&t);
+}

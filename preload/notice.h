@@ -22,4 +22,7 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);
 /* The peaks of one device; without PyTorch's allocator, the device's alone. */
 void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak);
 
+/* The simulated device stands before us in LD_PRELOAD: its functions are found instead of ours. */
+void notice_order(void);
+
 #endif

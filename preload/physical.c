@@ -91,3 +91,13 @@ int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, 
 	found->time_ns -= MAPPING;
 	return settle(p, found, gone) ? 2 : 1;
 }
+
+uint64_t physical_next_mapping(const struct physical *p, uint64_t from, uint64_t end)
+{
+	for (size_t i = 0; p->mappings.slot && i <= p->mappings.mask; i++) {
+		const struct mt_record *m = &p->mappings.slot[i];
+		if (m->kind && m->address > from && m->address < end)
+			end = m->address;
+	}
+	return end;
+}

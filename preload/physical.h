@@ -35,4 +35,7 @@ int physical_map(struct physical *p, uint64_t handle, struct mt_record *map);
 int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, uint64_t *handle,
 		   struct mt_record *gone);
 
+/* Where the first mapping after FROM begins that begins before END; END: nowhere. */
+uint64_t physical_next_mapping(const struct physical *p, uint64_t from, uint64_t end);
+
 #endif

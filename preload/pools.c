@@ -80,12 +80,42 @@ static uint64_t draw_ticket(void)
 	return atomic_fetch_add(&p.tickets, 1) + 1;
 }
 
+/* The lock is held. Another pool of that handle is no more: whatever is left of it was not seen to go. */
+static void forget(struct pool *pool)
+{
+	if (pool->device != ON_HOST) {
+		pool->used = 0;
+		set_reserved(pool, 0, MT_UNKNOWN);
+	}
+	*pool = (struct pool){ 0 };
+}
+
 void pools_created(void *handle, int on_device, int device)
 {
-	if (!lock_acquire(&p.lock, LOCK_MS(20)))
+	struct pool *known;
+
+	if (!lock_acquire(&p.lock, LOCK_WAIT))
 		return;
+	known = find(handle, MT_NO_DEVICE);
+	if (known)
+		forget(known);
 	(void)find(handle, on_device ? (unsigned)device : ON_HOST);
 	lock_release(&p.lock);
+}
+
+/* Where *HANDLE is: a pool that is not known may be another device's than the current one. */
+static unsigned device_of(void *handle, unsigned current)
+{
+	const struct pool *pool = NULL;
+	unsigned device = current;
+
+	if (handle && lock_acquire(&p.lock, LOCK_WAIT)) {
+		pool = find(handle, MT_NO_DEVICE);
+		if (pool)
+			device = pool->device;
+		lock_release(&p.lock);
+	}
+	return pool || !handle ? device : cuda_device_of_pool(handle, current);
 }
 
 int pools_on_host(void *handle)
@@ -93,7 +123,7 @@ int pools_on_host(void *handle)
 	const struct pool *pool;
 	int on_host;
 
-	if (!handle || !lock_acquire(&p.lock, LOCK_MS(20)))
+	if (!handle || !lock_acquire(&p.lock, LOCK_WAIT))
 		return 0;
 	pool = find(handle, MT_NO_DEVICE);
 	on_host = pool && pool->device == ON_HOST;
@@ -112,7 +142,7 @@ void pools_destroyed(void *handle)
 {
 	struct pool *pool;
 
-	if (!lock_acquire(&p.lock, LOCK_MS(20)))
+	if (!lock_acquire(&p.lock, LOCK_WAIT))
 		return;
 	pool = find(handle, MT_NO_DEVICE);
 	if (pool && pool->device == ON_HOST)
@@ -127,7 +157,7 @@ void pools_sample(void *handle)
 	uint64_t used, reserved, ticket = draw_ticket();
 	struct pool *pool;
 
-	if (cuda_pool(0, &handle, &used, &reserved) != 0 || !lock_acquire(&p.lock, LOCK_MS(20)))
+	if (cuda_pool(0, &handle, &used, &reserved) != 0 || !lock_acquire(&p.lock, LOCK_WAIT))
 		return;
 	pool = find(handle, MT_NO_DEVICE);
 	if (pool && pool->device != ON_HOST)
@@ -151,9 +181,10 @@ uint64_t pools_took(void **handle, unsigned *device, uint64_t bytes, int by_allo
 	uint64_t used, reserved, ticket = draw_ticket();
 	struct pool *pool;
 
+	*device = device_of(*handle, *device);
 	if ((*device == MT_NO_DEVICE && !*handle) ||
 	    cuda_pool((int)*device, handle, &used, &reserved) != 0 ||
-	    !lock_acquire(&p.lock, LOCK_MS(20)))
+	    !lock_acquire(&p.lock, LOCK_WAIT))
 		return bytes;
 	pool = find(*handle, *device);
 	if (pool) {
@@ -171,11 +202,12 @@ static void count(void *handle, int64_t bytes)
 {
 	struct pool *pool;
 
-	if (!lock_acquire(&p.lock, LOCK_MS(20)))
+	if (!lock_acquire(&p.lock, LOCK_WAIT))
 		return;
 	pool = find(handle, MT_NO_DEVICE);
 	if (pool) {
-		pool->used += (uint64_t)bytes;
+		/* what an earlier pool of this handle gave is not this one's */
+		pool->used = bytes < 0 && pool->used < (uint64_t)-bytes ? 0 : pool->used + (uint64_t)bytes;
 		if (pool->destroyed)
 			settle_destroyed(pool);
 	}

@@ -277,6 +277,20 @@ static int begin(void)
 	return RECORDING_ON;
 }
 
+/* Asked at each call before the first that begins a trace, which may never come. */
+int recording_is_allowed(void)
+{
+	static atomic_int looked;
+	int idle = RECORDING_IDLE;
+
+	if (!atomic_load(&looked)) {
+		if (settings_disabled())
+			atomic_compare_exchange_strong(&recording_state, &idle, RECORDING_OFF);
+		atomic_store(&looked, 1);
+	}
+	return atomic_load(&recording_state) != RECORDING_OFF;
+}
+
 int recording_start(void)
 {
 	int idle = RECORDING_IDLE, starting = RECORDING_STARTING;
@@ -302,6 +316,11 @@ __attribute__((destructor)) static void end(void)
 	struct mt_header *h;
 	int helper_gone;
 
+	if (atomic_load(&recording_state) != RECORDING_OFF && recording_is_allowed() &&
+	    cuda_is_simulated_unseen()) {
+		settings_read(no_complaint);
+		notice_order();
+	}
 	/* A child made without fork()'s handlers (_Fork, clone) has our state and not our mappings.
 	 */
 	if (atomic_load(&recording_state) != RECORDING_ON || (unsigned)getpid() != me.who.pid)

@@ -31,10 +31,16 @@ static inline int recording_already(void)
 	return atomic_load_explicit(&recording_state, memory_order_acquire) == RECORDING_ON;
 }
 
-/* MEMTRACE_DISABLE, or recording could not start: then nothing is asked of CUDA either. */
-static inline int recording_is_off(void)
+/* MEMTRACE_DISABLE, or recording could not start: then nothing is asked of CUDA either, and no
+ * argument is looked at. */
+int recording_is_allowed(void);
+
+static inline int recording_may_be(void)
 {
-	return atomic_load_explicit(&recording_state, memory_order_relaxed) == RECORDING_OFF;
+	int state = atomic_load_explicit(&recording_state, memory_order_acquire);
+
+	return __builtin_expect(state == RECORDING_ON, 1) ||
+	       (state != RECORDING_OFF && recording_is_allowed());
 }
 
 /* The calling thread's index in the tables. */

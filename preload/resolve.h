@@ -11,11 +11,22 @@
  * it is a tracer or a shim that calls us. NULL: nowhere. */
 void *resolve(const char *symbol);
 
+/* The same, but first in the object that holds BESIDE: another function of the same copy of a
+ * library. */
+void *resolve_beside(const void *beside, const char *symbol);
+
+/* Address of SYMBOL in a preload before this one (not in the program itself). */
+void *resolve_before_us(const char *symbol);
+
 /* The same before this one too: does anyone else define it? */
 void *resolve_anywhere(const char *symbol);
 
 /* Address of SYMBOL in the C library itself, whoever else defines it. */
 void *resolve_in_libc(const char *symbol);
+
+/* The same in another preload after this one, NULL where there is none. Like resolve_in_libc(), for
+ * what is called before anything else is ready. */
+void *resolve_in_preload(const char *symbol);
 
 /* Is ADDRESS in this object? */
 int resolve_is_ours(const void *address);
@@ -23,5 +34,8 @@ int resolve_is_ours(const void *address);
 /* Path of the object that holds ADDRESS, copied to PATH (BYTES long; "" for none), and its start,
  * to tell objects apart. */
 const void *resolve_module(const void *address, char *path, unsigned long bytes);
+
+/* How often an object was unloaded. */
+unsigned long long resolve_unloaded(void);
 
 #endif

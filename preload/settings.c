@@ -91,6 +91,14 @@ static int is_known(const char *name, size_t length)
 	return 0;
 }
 
+int settings_disabled(void)
+{
+	const char *text = getenv("MEMTRACE_DISABLE");
+	__typeof__(settings.DISABLE) value = 0;
+
+	return text && *text && parse_FLAG(text, &value) == 0 && value;
+}
+
 void settings_read(void (*complain)(const char *name, const char *expected))
 {
 	const char *text;

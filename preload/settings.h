@@ -17,6 +17,9 @@ struct settings {
 
 extern struct settings settings;
 
+/* MEMTRACE_DISABLE, asked before anything is read. */
+int settings_disabled(void);
+
 /*
  * Reads the environment into `settings`. A bad value or an unknown MEMTRACE_ name is passed to
  * `complain` with the name and what was expected; the default then holds. Strings are borrowed from

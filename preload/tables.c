@@ -8,7 +8,7 @@
 #include "recorder.h"
 
 #define REGION_BYTES (256u << 10)
-#define WAIT LOCK_MS(20)
+#define WAIT LOCK_WAIT
 
 /* hash -> id, open addressing; entries are only ever added. `hash` is written last. */
 struct index {

@@ -15,6 +15,7 @@
 #include "recording.h"
 #include "resolve.h"
 #include "settings.h"
+#include "torch.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define DEVICE_TYPE_CUDA 1 /* c10::DeviceType; 0 is the CPU's allocator, which reports here too */
@@ -41,6 +42,12 @@ static struct {
 	report_usage *usage;
 	report_oom *oom;
 } real;
+
+void torch_forget(void)
+{
+	real.usage = NULL;
+	real.oom = NULL;
+}
 
 static void record_block(const void *caller, void *pointer, int64_t bytes, uint64_t allocated,
 			 uint64_t reserved, unsigned device)
@@ -93,11 +100,14 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 /* Looked up once; libc10.so is loaded RTLD_LOCAL, where RTLD_NEXT does not look. NULL when PyTorch
  * has no such function. */
 #define FORWARD(slot, name, ...)                              \
-	do {                                                  \
-		if (!real.slot)                               \
-			*(void **)&real.slot = resolve(name); \
-		if (real.slot)                                \
-			real.slot(__VA_ARGS__);               \
+	do {                                                      \
+		__typeof__(real.slot) forward = real.slot;            \
+		if (__builtin_expect(!forward, 0)) {                  \
+			*(void **)&forward = resolve(name);           \
+			real.slot = forward;                          \
+		}                                                     \
+		if (forward)                                          \
+			forward(__VA_ARGS__);                         \
 	} while (0)
 
 #define X(name)                                                                \

@@ -10,6 +10,7 @@
 #include "lock.h"
 #include "memory.h"
 #include "physical.h"
+#include "recorder.h"
 #include "recording.h"
 
 #define UNMAPPED_KEPT                                                                              \
@@ -27,14 +28,15 @@ void vmm_forget(void)
 }
 
 /* Only the outermost wrapped call records, as everywhere. */
-static int is_outermost(void)
-{
-	return hooks_depth == 0 && recording_on();
-}
+#define IS_OUTERMOST() (!hooks_is_nested(FRAME) && recording_already())
 
 static int take_lock(void)
 {
-	return lock_acquire(&v.lock, LOCK_MS(20));
+	int held = lock_acquire(&v.lock, LOCK_WAIT);
+
+	if (!held)
+		recorder_lose_event();
+	return held;
 }
 
 static void record_gone(const struct mt_record *gone, const struct module *by)
@@ -67,11 +69,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	CUresult result = call ? call(handle, bytes, prop, flags) : NOT_LOADED;
 	int on_device;
 
-	if (!is_outermost() || !prop)
+	if (hooks_is_nested(FRAME) || !recording_may_be() || !prop ||
+	    (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY))
 		return result;
 	/* NCCL asks for host memory before there is any context; an id is a device's only where the
 	 * type says so. */
 	on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	if (!(on_device ? recording_on() : recording_already()))
+		return result;
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && on_device)
 		memory_refused(CALLER, bytes);
 	if (result == CUDA_SUCCESS && handle)
@@ -87,7 +92,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	__typeof__(cuMemImportFromShareableHandle) *call = REAL(cuMemImportFromShareableHandle);
 	CUresult result = call ? call(handle, shared, type) : NOT_LOADED;
 
-	if (result == CUDA_SUCCESS && handle && is_outermost())
+	if (result == CUDA_SUCCESS && handle && !hooks_is_nested(FRAME) && recording_on())
 		created(CALLER, MT_ALIAS_OPEN, memory_current_device(), *handle, 0);
 	return result;
 }
@@ -97,7 +102,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	__typeof__(cuMemRetainAllocationHandle) *call = REAL(cuMemRetainAllocationHandle);
 	CUresult result = call ? call(handle, address) : NOT_LOADED;
 
-	if (result == CUDA_SUCCESS && handle && is_outermost() && take_lock()) {
+	if (result == CUDA_SUCCESS && handle && IS_OUTERMOST() && take_lock()) {
 		physical_retain(&v.physical, *handle);
 		lock_release(&v.lock);
 	}
@@ -111,7 +116,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	__typeof__(cuMemRelease) *call = REAL(cuMemRelease);
 	struct mt_record gone = { 0 };
 	struct module by = { 0 };
-	int ours = call && is_outermost() && take_lock(), last = 0;
+	int ours = call && IS_OUTERMOST() && take_lock(), last = 0;
 	CUresult result;
 
 	if (ours) {
@@ -154,7 +159,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 	struct mt_record map = { .address = address, .bytes = (int64_t)bytes, .kind = MT_MAP };
 	struct module by;
 
-	if (result != CUDA_SUCCESS || !is_outermost())
+	if (result != CUDA_SUCCESS || !IS_OUTERMOST())
 		return result;
 	by = module_of(CALLER);
 	map.place = memory_place(&by, bytes);
@@ -172,20 +177,23 @@ struct unmapped {
 
 static void unmap(uint64_t address, uint64_t bytes, const struct module *by, struct unmapped *u)
 {
-	uint64_t end = address + bytes;
-	int found = 1;
+	uint64_t end = address + bytes, next;
 
 	u->count = 0;
-	for (; address < end && found; address += (uint64_t)u->each[u->count - 1].map.bytes) {
+	for (; address < end; address = next) {
 		unsigned i = u->count < UNMAPPED_KEPT ? u->count : UNMAPPED_KEPT - 1;
+		int found;
 		u->each[i].gone.kind = 0;
 		if (!take_lock())
 			return;
 		found = physical_unmap(&v.physical, address, &u->each[i].map, &u->each[i].handle,
 				       &u->each[i].gone);
+		if (!found) /* not seen when it was mapped: on to the next that was */
+			next = physical_next_mapping(&v.physical, address, end);
 		lock_release(&v.lock);
 		if (!found)
-			return;
+			continue;
+		next = address + (uint64_t)u->each[i].map.bytes;
 		u->count = i + 1;
 		memory_event(MT_UNMAP, u->each[i].map.device, address, -u->each[i].map.bytes, by,
 			     memory_place(by, (uint64_t)u->each[i].map.bytes));
@@ -223,7 +231,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 	if (!call)
 		return NOT_LOADED;
 	u.count = 0;
-	if (is_outermost()) {
+	if (IS_OUTERMOST()) {
 		by = module_of(CALLER);
 		unmap(address, bytes, &by, &u);
 	}

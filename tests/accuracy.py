@@ -40,7 +40,7 @@ def class_of(row):
     kind = row.get("class") or row.get("framework") or job.get("framework", "megatron-core")
     layout = [word for word, key in (("TP", "tensor_model_parallel_size"), ("PP", "pipeline_model_parallel_size"),
                                      ("CP", "context_parallel_size"), ("EP", "expert_model_parallel_size"), ("DP", "data_parallel_size"))
-              if job.get(key, 1) > 1]
+              if job.get(key, 1) > 1 and not kind.endswith(("DDP", "FSDP2"))]
     recompute = job.get("recompute_granularity")
     return " ".join([kind, "x".join(layout), "recompute" if recompute else ""]).replace("  ", " ").strip()
 

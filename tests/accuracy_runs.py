@@ -75,22 +75,39 @@ def accuracy_jobs():
     ]
 
 
-def run(job):
+def simulate(jobs, ranks, launch):
+    """What every job, or every rank of one job, wrote."""
     with tempfile.TemporaryDirectory(prefix="memtrace-accuracy-") as directory:
         path, out = os.path.join(directory, "job.json"), os.path.join(directory, "out")
         with open(path, "w") as f:
-            json.dump(job, f)
-        ranks = job.get("world_size", 1)
-        command = [os.path.join(JOBS, "declared.py"), path, out]
-        command = [python(), *command] if ranks == 1 and job["framework"] != "megatron-core" else torchrun(ranks, *command)
-        subprocess.run([MEMTRACE, "simulate", "-o", os.path.join(directory, "traces"), "--gpu", job["gpu"], "--gpus", str(ranks), "--", *command],
-                       env=environment(), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=600)
-        found = []
-        for rank in range(ranks):
-            with open("%s.%d" % (out, rank)) as f:
-                found.append(json.load(f))
-    worst = max(found, key=lambda entry: entry["peak_allocated_bytes"])
-    return {**worst, "peak_reserved_bytes": max(entry["peak_reserved_bytes"] for entry in found)}
+            json.dump(jobs, f)
+        command = launch(os.path.join(JOBS, "declared.py"), path, out)
+        done = subprocess.run([MEMTRACE, "simulate", "-o", os.path.join(directory, "traces"), "--gpu", COMMON["gpu"], "--gpus", str(ranks), "--",
+                               *command], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=1800)
+        found = {}
+        for name in os.listdir(directory):
+            if name.startswith("out."):
+                with open(os.path.join(directory, name)) as f:
+                    found[int(name[4:])] = json.load(f)
+        if done.returncode or not found:
+            print(done.stderr[-2000:], file=sys.stderr)
+        return found
+
+
+def run(job):
+    """The worst rank's numbers, or none."""
+    ranks = job.get("world_size", 1)
+    alone = ranks == 1 and job["framework"] != "megatron-core"
+    found = simulate(job, ranks, (lambda *c: [python(), *c]) if alone else lambda *c: torchrun(ranks, *c))
+    if len(found) < ranks:
+        return None
+    worst = max(found.values(), key=lambda entry: entry["peak_allocated_bytes"])
+    return {**worst, "peak_reserved_bytes": max(entry["peak_reserved_bytes"] for entry in found.values())}
+
+
+def write(rows):
+    with open(OBSERVED, "w") as f:
+        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
 
 
 def main():
@@ -99,21 +116,20 @@ def main():
     if os.path.exists(OBSERVED):
         with open(OBSERVED) as f:
             known = {row["name"]: row for row in json.load(f)}
-    rows = []
-    for kind, name, job in accuracy_jobs():
-        row = {"name": name, "class": kind, "job": job}
-        if pattern in name or name not in known or known[name]["job"] != job:
-            try:
-                row.update(run(job))
-            except subprocess.CalledProcessError as error:
-                print("%s failed:\n%s" % (name, error.stderr[-2000:]), file=sys.stderr)
-                continue
-            print(name, row["peak_allocated_bytes"], flush=True)
-        else:
-            row = known[name]
-        rows.append(row)
-    with open(OBSERVED, "w") as f:
-        f.write("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    rows = [{"name": name, "class": kind, "job": job} for kind, name, job in accuracy_jobs()]
+    wanted = [row for row in rows if row["name"] not in known or known[row["name"]]["job"] != row["job"] or (pattern and pattern in row["name"])]
+    alone = [row for row in wanted if "world_size" not in row["job"]]
+    if alone:
+        for i, found in simulate([row["job"] for row in alone], 1, lambda *c: [python(), *c]).items():
+            known[alone[i]["name"]] = {**alone[i], **found}
+        write([known[row["name"]] for row in rows if row["name"] in known])
+    for row in wanted:
+        if "world_size" in row["job"]:
+            found = run(row["job"])
+            print(row["name"], found, flush=True)
+            if found:
+                known[row["name"]] = {**row, **found}
+            write([known[r["name"]] for r in rows if r["name"] in known])
 
 
 if __name__ == "__main__":

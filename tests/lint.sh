@@ -14,15 +14,15 @@ found=$(readelf -d "$build/libmemtrace.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1
 [ -z "$found" ] || bad "libmemtrace.so needs" $found
 
 # Every row of hooks.def is exported (one under #if may not be), and nothing else but PyTorch's hooks and the look-ups of dlsym.S is.
-rows=$(sed -n '/^#if/,/^#endif/d; s/^\(ALLOC\|POOL\|FREE\|THEN\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
-some=$(sed -n '/^#if/,/^#endif/s/^\(ALLOC\|POOL\|FREE\|THEN\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
+rows=$(sed -n '/^#if/,/^#endif/d; s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
+some=$(sed -n '/^#if/,/^#endif/s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
 exported=$(nm -D --defined-only "$build/libmemtrace.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u)
-missing=$(printf '%s\n' $rows dlsym dlvsym | sort | comm -23 - /dev/fd/3 3<<-EOF
+missing=$(printf '%s\n' $rows dlsym dlvsym dlclose dlerror | sort | comm -23 - /dev/fd/3 3<<-EOF
 	$exported
 	EOF
 )
 [ -z "$missing" ] || bad "rows of hooks.def are not exported:" $missing
-extra=$(printf '%s\n' $exported | grep -v '^_ZN3c10' | grep -v -x -F "$(printf '%s\n' $rows $some dlsym dlvsym)")
+extra=$(printf '%s\n' $exported | grep -v '^_ZN3c10' | grep -v -x -F "$(printf '%s\n' $rows $some dlsym dlvsym dlclose dlerror)")
 [ -z "$extra" ] || bad "exported and no row of hooks.def:" $extra
 
 # Modules: the preload never sees the analyzer, the analyzer sees of the preload only its tables, the model and renderers no trace.

@@ -2,15 +2,18 @@
 #include "command.h"
 #include "model/job.h"
 #include "model/plan.h"
+#include "sim/verify.h"
 #include "term.h"
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct options {
 	const char *system;
 	struct opt_list fixed;
+	int verify;
 	int gpus, most[DIMENSIONS], margin, flags, top, all, json, color;
 	struct job job;
 };
@@ -50,8 +53,31 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 	return p->memory < 0 ? -1 : plan_make(p, e);
 }
 
+/* Simulates the best layouts; the table goes after the plan. */
+static int verify(const struct plan *p, const struct options *o, struct err *e)
+{
+	struct opt_list words = o->job.command;
+	char **command = xcalloc(words.count + 1, sizeof(*command));
+	struct buf out = { 0 };
+	int fitting, status;
+
+	for (size_t i = 0; i < words.count; i++)
+		command[i] = (char *)words.at[i];
+	buf_puts(&out, "\nsimulated\n");
+	if (verify_plan(p, o->verify, o->job.gpu, command, &out, &fitting, e) < 0)
+		status = command_fail(STATUS_INTERNAL, e);
+	else
+		status = command_print(out.text, out.length);
+	if (status == STATUS_FINE && !fitting)
+		status = STATUS_NO;
+	buf_release(&out);
+	free(command);
+	return status;
+}
+
 static int plan(const struct options *o)
 {
+	struct options planned = *o;
 	struct err e = { 0 };
 	struct config c;
 	struct plan p;
@@ -59,7 +85,14 @@ static int plan(const struct options *o)
 
 	config_init(&c);
 	plan_init(&p, &c);
-	status = ask(&p, o, &c, &e) < 0 ? command_fail(STATUS_USAGE, &e) : print(&p, o);
+	if (o->verify) /* the command is a template then, and declares nothing */
+		planned.job.command = (struct opt_list){ 0 };
+	if (o->verify && !o->job.command.count)
+		err_set(&e, "--verify needs a command: -- COMMAND with {tp}, {pp}, {cp}, {mbs} ... in it");
+	status = e.text[0] || ask(&p, &planned, &c, &e) < 0 ? command_fail(STATUS_USAGE, &e)
+							    : print(&p, o);
+	if (o->verify && status == STATUS_FINE)
+		status = verify(&p, o, &e);
 	plan_release(&p);
 	config_release(&c);
 	return status;
@@ -109,6 +142,9 @@ int cmd_plan(int argc, char **argv)
 		  "show all, and why each of the others is not there", 0, 0 },
 		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
 		  0 },
+		{ "verify", 0, OPT_COUNT, &o.verify, "K",
+		  "simulate the best K layouts: COMMAND has {tp}, {pp}, {cp}, {mbs} ... in it", 1,
+		  100 },
 		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
 		  "colours (auto: on a terminal)", 0, 0 },
 	};

@@ -1,69 +1,56 @@
 /* memtrace report: where did the peak go? why did it run out of memory? */
 #include "command.h"
-#include "gather.h"
+#include "load.h"
 #include "render/render.h"
-#include "replay.h"
-#include "trace.h"
 
 #include <stdio.h>
 
 struct options {
 	const char *run;
-	int json, live_set, raw_bytes, color, top;
+	int json, live_set, raw_bytes, color, top, rules;
 };
-
-static int add_trace(struct report *report, const char *path, const struct options *o)
-{
-	struct replay_options replay = { .keep_live = o->live_set, .progress = term_progress };
-	struct err e = { 0 };
-	struct trace t;
-	int status = -1;
-
-	if (trace_open_header(&t, path, &e) < 0 || trace_load(&t, &e) < 0) {
-		command_fail(0, &e);
-	} else {
-		report_add(report, &t, &replay);
-		status = 0;
-	}
-	term_progress_end();
-	trace_release(&t);
-	return status;
-}
 
 static int report(char **paths, size_t count, const struct options *o)
 {
+	const struct load_options load = {
+		.run = o->run, .keep_live = o->live_set, .rank = NO_RANK, .progress = term_progress
+	};
 	struct style style = term_style((enum color_when)o->color);
 	struct buf notes = { 0 }, out = { 0 };
-	struct report r = { 0 };
-	struct gather g;
 	struct err e = { 0 };
-	int status = gather_traces(&g, paths, count, o->run, &notes, &e);
+	struct loaded loaded;
+	int status = load_traces(&loaded, paths, count, &load, &notes, &e);
 
+	term_progress_end();
 	if (notes.length)
 		fputs(notes.text, stderr);
 	if (status < 0) {
 		status = command_fail(STATUS_USAGE, &e);
-		goto out;
+	} else {
+		report_diagnose(&loaded.report);
+		style.raw_bytes = o->raw_bytes;
+		style.top = o->top;
+		if (o->json)
+			render_json(&loaded.report, &out);
+		else
+			render_text(&loaded.report, &style, &out);
+		status = command_print(out.text, out.length);
 	}
-	for (size_t i = 0; i < g.count; i++)
-		add_trace(&r, g.paths[i], o);
-	if (!r.count) {
-		err_set(&e, "none of the traces can be read");
-		status = command_fail(STATUS_USAGE, &e);
-		goto out;
-	}
-	report_sort(&r);
-	style.raw_bytes = o->raw_bytes;
-	style.top = o->top;
-	if (o->json)
-		render_json(&r, &out);
-	else
-		render_text(&r, &style, &out);
-	status = command_print(out.text, out.length);
-out:
-	report_release(&r);
-	gather_release(&g);
+	load_release(&loaded);
 	buf_release(&notes);
+	buf_release(&out);
+	return status;
+}
+
+/* The table itself: what can be found, and where it comes from. */
+static int rules(const struct options *o)
+{
+	struct style style = term_style((enum color_when)o->color);
+	struct buf out = { 0 };
+	int status;
+
+	render_rules(&style, &out);
+	status = command_print(out.text, out.length);
 	buf_release(&out);
 	return status;
 }
@@ -80,6 +67,8 @@ int cmd_report(int argc, char **argv)
 		  "with --json: every block that was live at the end", 0, 0 },
 		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
+		{ "rules", 0, OPT_FLAG, &o.rules, NULL,
+		  "the causes that are known, and those that a trace cannot tell", 0, 0 },
 		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
 		  "colours (auto: on a terminal)", 0, 0 },
 	};
@@ -95,6 +84,8 @@ int cmd_report(int argc, char **argv)
 			&set);
 		return STATUS_FINE;
 	}
+	if (!e.text[0] && o.rules)
+		return rules(&o);
 	if (!n)
 		err_set(&e, "report needs a trace: a file, or a directory of them");
 	if (o.live_set && !o.json)

@@ -180,11 +180,9 @@ static struct allocation *new_block(struct allocator *a, struct segment *s, uint
 		a->spare = b->after;
 	else
 		b = xcalloc(1, sizeof(*b));
-	*b = (struct allocation){ .size = size,
-				  .address = address,
-				  .segment = s,
-				  .stream = s->stream,
-				  .mapped = 1 };
+	*b = (struct allocation){
+		.size = size, .address = address, .segment = s, .stream = s->stream, .mapped = 1
+	};
 	return b;
 }
 
@@ -292,7 +290,8 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 	return freed >= n;
 }
 
-/* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs only where a fraction was set. */
+/* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs
+ * only where a fraction was set. */
 static void collect(struct allocator *a)
 {
 	struct pool *p = &a->pools[1];

@@ -1,6 +1,7 @@
 /*
- * PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) as a model: the same pools, rounding, best fit, splitting, merging and
- * retries, without memory. It answers what `memory_allocated` and `memory_reserved` would be. Sizes are bytes. One device.
+ * PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) as a model: the same pools,
+ * rounding, best fit, splitting, merging and retries, without memory. It answers what
+ * `memory_allocated` and `memory_reserved` would be. Sizes are bytes. One device.
  */
 #ifndef MODEL_ALLOCATOR_H
 #define MODEL_ALLOCATOR_H
@@ -21,7 +22,8 @@ struct allocator_settings {
 	double garbage_collection_threshold, memory_fraction;
 };
 
-/* Reads `conf` ("expandable_segments:True,max_split_size_mb:128") as PyTorch `version` (2.15 is 215) does. -1: it would refuse. */
+/* Reads `conf` ("expandable_segments:True,max_split_size_mb:128") as PyTorch `version` (2.15 is
+ * 215) does. -1: it would refuse. */
 int allocator_configure(struct allocator_settings *s, const char *conf, int version, struct err *e);
 
 struct allocator;

@@ -23,14 +23,10 @@ void plan_init(struct plan *plan, const struct config *config)
 		plan->fix[i] = UNSET;
 }
 
+/* The fastest that knows pipelines: `memtrace` is exact and takes milliseconds a layout, for spaces that are narrowed. */
 const struct system *plan_default_system(void)
 {
-	const struct system *best = &llama_4d;
-
-	for (size_t i = 0; i < system_count; i++)
-		if (!strcmp(systems[i]->name, "memtrace"))
-			best = systems[i];
-	return best;
+	return &llama_4d;
 }
 
 static void release(struct layouts *list)

@@ -54,10 +54,12 @@ void page_field(struct page *p, const char *label, const char *text, int lines)
 
 	while (*text) {
 		size_t spaces = strspn(text, " "), n = strcspn(text + spaces, " "), width = 0;
+		/* The last line keeps room to say that there is more. */
+		size_t kept = lines && line == lines && column + utf8_width(text) > room ? 4 : 0;
 
 		for (size_t i = 0; i < spaces + n; i++)
 			width += ((unsigned char)text[i] & 0xc0) != 0x80;
-		if (!first && column + width > room) {
+		if (!first && column + width + kept > room) {
 			if (lines && line++ == lines) {
 				buf_puts(p->out, p->style->unicode ? " \xe2\x80\xa6" : " ...");
 				break;
@@ -99,6 +101,19 @@ static const char *mark(const struct page *p, size_t part)
 	static const char *const ascii[] = { "#", "=", "+", "." };
 
 	return (p->style->unicode ? unicode : ascii)[part % 4];
+}
+
+void page_share(struct page *p, const char *ansi, double share, size_t room)
+{
+	size_t columns = share <= 0 ? 0 : (size_t)(share * (double)room + 0.5);
+
+	columns = columns > room ? room : columns < (share > 0) ? 1 : columns;
+	if (p->style->color && columns)
+		buf_addf(p->out, "\033[%sm", ansi);
+	for (size_t i = 0; i < columns; i++)
+		buf_puts(p->out, mark(p, 0));
+	if (p->style->color && columns)
+		buf_puts(p->out, "\033[0m");
 }
 
 /* Damaged traces can have less than nothing. */

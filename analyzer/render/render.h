@@ -7,6 +7,8 @@
 #include "term.h"
 
 void render_text(const struct report *report, const struct style *style, struct buf *out);
+/* The table of causes that a diagnosis knows. */
+void render_rules(const struct style *style, struct buf *out);
 void render_json(const struct report *report, struct buf *out);
 
 #endif

@@ -1,6 +1,9 @@
 #include "render.h"
 
+#include "categories.h"
+#include "findings.h"
 #include "holders.h"
+#include "render/rank_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +21,8 @@ static void add_who(struct buf *b, const struct rank *r)
 		buf_addf(b, "rank %d of %d", r->rank, r->world_size);
 	else
 		buf_addf(b, "rank %d", r->rank);
+	if (r->seat)
+		buf_addf(b, " (%s)", r->seat);
 	if (r->device)
 		buf_addf(b, " gpu %d", r->device);
 }
@@ -77,15 +82,29 @@ static void add_step(struct buf *b, unsigned step)
 		buf_puts(b, "step unknown");
 }
 
-static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
+/* "step 1, forward: loss", or what of it is known. */
+static void add_moment(struct buf *b, const struct point *when)
+{
+	if (strcmp(when->phase, "setup")) {
+		add_step(b, when->step);
+		buf_puts(b, ", ");
+	}
+	buf_puts(b, when->phase);
+	if (when->part)
+		buf_addf(b, ": %s", when->part);
+}
+
+/* `report` with the failure that it was diagnosed for, else NULL. */
+static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
+		    const struct report *report)
 {
 	struct buf left = { 0 }, right = { 0 }, top = { 0 };
 
 	buf_puts(&left, "  ");
 	add_who(&left, r);
 	buf_puts(&left, "  ");
-	add_step(&left, o->when.step);
-	buf_addf(&left, ", %s%s", o->when.phase, r->simulated ? "  simulated" : "");
+	add_moment(&left, &o->when);
+	buf_puts(&left, r->simulated ? "  simulated" : "");
 	buf_puts(&right, "asked ");
 	page_size(p, &right, o->requested);
 	if (o->by)
@@ -97,6 +116,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 	page_pair(p, PAINT_ALARM,
 		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
 		  left.text, right.text);
+	if (report)
+		findings_verdict(p, report);
 	put_where(p, r, o);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
@@ -107,18 +128,21 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 		buf_addf(&top, "  %s", row->label);
 		page_field(p, "top", top.text, 0);
 	}
+	if (report)
+		findings_rest(p, report);
 	buf_release(&left);
 	buf_release(&right);
 	buf_release(&top);
 }
 
 /* The last failures of a rank, newest first. */
-static void put_ooms(struct page *p, const struct rank *r)
+static void put_ooms(struct page *p, const struct rank *r, const struct report *report)
 {
 	size_t shown = r->oom_count < OOMS_SHOWN ? r->oom_count : OOMS_SHOWN;
 
 	for (size_t i = 0; i < shown; i++)
-		put_oom(p, r, &r->ooms[r->oom_count - 1 - i]);
+		put_oom(p, r, &r->ooms[r->oom_count - 1 - i],
+			!i && report->diagnosis ? report : NULL);
 	if (r->ooms_seen > shown)
 		buf_addf(p->out, "and %llu earlier\n", (unsigned long long)(r->ooms_seen - shown));
 	if (r->ooms_seen)
@@ -182,8 +206,7 @@ static void put_peak(struct page *p, const struct rank *r)
 		buf_puts(&b, ", at a moment that is not in the trace");
 	} else {
 		buf_addf(&b, " at %.2f s, ", r->peak.time_s);
-		add_step(&b, r->peak.step);
-		buf_addf(&b, ", %s", r->peak.phase);
+		add_moment(&b, &r->peak);
 		if (r->peak.thread)
 			buf_addf(&b, ", thread %s", r->peak.thread);
 	}
@@ -231,21 +254,22 @@ static void put_row(struct page *p, const struct rank *r, const struct stack_row
 	double share =
 		r->stacks.bytes > 0 ? 100.0 * (double)row->bytes / (double)r->stacks.bytes : 0;
 	int size_width = p->style->raw_bytes ? 20 : 10;
+	const char *category = category_title(row->category);
 	size_t room = (size_t)p->style->width, pad, width, label = utf8_width(row->label);
 
 	page_size(p, &b, row->bytes);
 	add_blocks(p, &blocks, row);
 	width = utf8_width(blocks.text);
-	pad = width < 16 ? 16 - width : 0;
-	buf_addf(p->out, "%*s%*s %3.0f %%  %s", PAGE_INDENT - 4, "", size_width, b.text, share,
-		 blocks.text);
+	pad = width < 14 ? 14 - width : 0;
+	buf_addf(p->out, "%*s%*s %3.0f %%  %s%*s  %s", PAGE_INDENT - 4, "", size_width, b.text,
+		 share, blocks.text, (int)pad, "", category);
 	/* The label takes the rest of the line, or one of its own. */
-	width += PAGE_INDENT - 4 + (size_t)size_width + 8 + pad + 2;
+	width += PAGE_INDENT - 4 + (size_t)size_width + 8 + pad + 2 + CATEGORY_WIDTH + 2;
 	if (width + label > room) {
 		buf_addf(p->out, "\n%*s%s", PAGE_INDENT, "", row->label);
 		width = PAGE_INDENT;
 	} else {
-		buf_addf(p->out, "%*s  %s", (int)pad, "", row->label);
+		buf_addf(p->out, "%*s  %s", CATEGORY_WIDTH - (int)strlen(category), "", row->label);
 	}
 	if (width + label < room)
 		put_inner(p, row->inner, room - width - label);
@@ -325,6 +349,7 @@ static void put_rank(struct page *p, const struct rank *r)
 	put_end(p, r);
 	put_peak(p, r);
 	put_bar(p, r);
+	put_categories(p, r);
 	put_stacks(p, r);
 	put_timeline(p, r);
 	put_owners(p, r);
@@ -333,51 +358,6 @@ static void put_rank(struct page *p, const struct rank *r)
 	for (size_t i = 0; i < r->warning_count; i++)
 		page_field(p, "warning", r->warnings[i], 0);
 	buf_release(&b);
-}
-
-static void put_table_row(struct page *p, const struct rank *r, int host_width)
-{
-	struct buf number = { 0 }, sizes[3] = { { 0 } };
-	const bytes peaks[3] = { r->peak_allocated, r->peak_reserved, r->peak_device };
-	char step[16] = "?";
-
-	if (r->rank == NO_RANK)
-		buf_puts(&number, "-");
-	else
-		buf_addf(&number, "%d", r->rank);
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		page_size(p, &sizes[i], peaks[i]);
-	buf_addf(p->out, "%4s  %-*.*s  %3d  ", number.text, host_width, host_width, r->host,
-		 r->device);
-	page_paint(p, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
-	if (r->peak.step && !r->peak.unrecorded)
-		snprintf(step, sizeof(step), "%u", r->peak.step);
-	buf_addf(p->out, "%*s  %10s %10s %10s  %5s%s\n", 7 - (int)strlen(end_name(r->end)), "",
-		 sizes[0].text, sizes[1].text, sizes[2].text, step,
-		 r->simulated ? "  simulated" : "");
-	buf_release(&number);
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		buf_release(&sizes[i]);
-}
-
-static void put_table(struct page *p, const struct report *report)
-{
-	int host_width = 4;
-	char title[128];
-
-	for (size_t i = 0; i < report->count; i++) {
-		int n = (int)strlen(report->ranks[i].host);
-
-		host_width = n > host_width ? n : host_width;
-	}
-	if (host_width > p->style->width - 72)
-		host_width = p->style->width - 72 > 8 ? p->style->width - 72 : 8;
-	snprintf(title, sizeof(title), "rank  %-*s  gpu  end      %10s %10s %10s   step\n",
-		 host_width, "host", "allocated", "reserved", "device");
-	page_paint(p, PAINT_BOLD, title);
-	for (size_t i = 0; i < report->count; i++)
-		put_table_row(p, &report->ranks[i], host_width);
-	buf_puts(p->out, "\n");
 }
 
 /* How many ranks did not make it, beside the one that is shown. */
@@ -425,17 +405,14 @@ void render_text(const struct report *report, const struct style *style, struct 
 
 	if (!worst)
 		return;
-	put_ooms(&p, worst);
+	put_ooms(&p, worst, report);
+	if (report->diagnosis && !worst->ooms_seen && findings_verdict(&p, report)) {
+		findings_rest(&p, report);
+		buf_puts(out, "\n");
+	}
 	put_other_failures(&p, report, worst);
-	if (report->count > 1)
-		put_table(&p, report);
+	put_ranks(&p, report);
 	put_rank(&p, worst);
-	for (size_t i = 0; i < report->count && report->count > 1; i++)
-		if (&report->ranks[i] != worst && report->ranks[i].warning_count) {
-			buf_addf(
-				out,
-				"other ranks have warnings too: memtrace report --json shows them\n");
-			break;
-		}
+	put_other_warnings(&p, report, worst);
 	put_next(&p, worst);
 }

@@ -188,7 +188,7 @@ int comm_join(struct comm *comm)
 {
 	pthread_mutex_init(&comm->lock, NULL);
 	comm->file = -1;
-	if (comm->ranks == 1)
+	if (comm->ranks == 1 || settings.alone)
 		return NCCL_OK;
 	int error = map_segment(comm);
 	if (error) {
@@ -226,6 +226,7 @@ void comm_leave(struct comm *comm)
 	}
 	if (comm->file >= 0)
 		close(comm->file);
+	device_refund(comm->device, comm->memory);
 	pthread_mutex_destroy(&comm->lock);
 	free(comm);
 }

@@ -1,8 +1,10 @@
 /* Which copies really move bytes. A simulation must not pay host memory for tensors that only
  * kernels would touch, yet what the host reads back (a loss, a found-inf flag, token counts) should
- * be what it wrote: host to host                     always between host and device          up to
- * CUDASIM_COPY_MAX on the device, fills with a value up to 64 KiB fills with zero always: large
- * ones give the pages back, which then read as zero */
+ * be what it wrote:
+ * - host to host: always;
+ * - between host and device: up to CUDASIM_COPY_MAX;
+ * - on the device, and fills with a value: up to 64 KiB;
+ * - fills with zero: always. Large ones give the pages back, which then read as zero. */
 #include "sim.h"
 
 #include <string.h>

@@ -90,6 +90,41 @@ def big_trace(events):
     line("report: largest memory, the mapped file's pages included", "%d MiB" % (memory // 1024), "", "")
 
 
+def many_ranks(ranks=1024, events=100_000):
+    """A job's whole directory, from the page cache."""
+    job = os.path.join(BUILD, "bench", "job")
+    shutil.rmtree(job, ignore_errors=True)
+    os.makedirs(job)
+    subprocess.run([os.path.join(BUILD, "bench", "make_job"), job, str(ranks), str(events)], check=True)
+    times, memory = [], 0
+    for _ in range(5):
+        start = time.perf_counter()
+        p = subprocess.Popen([os.path.join(BUILD, "memtrace"), "report", job], stdout=subprocess.DEVNULL)
+        _, _, usage = os.wait4(p.pid, 0)
+        times.append(time.perf_counter() - start)
+        memory = max(memory, usage.ru_maxrss)
+    line("report of %d ranks of %d events each" % (ranks, events), "%.1f s" % statistics.median(times),
+         "%.1f to %.1f in 5 runs" % (min(times), max(times)), "bar 20")
+    line("  its largest memory", "%d MiB" % (memory // 1024), "", "bar 1024")
+    shutil.rmtree(job)
+
+
+def simulated_steps(rounds=3):
+    """Ours and PyTorch's own way to count without a GPU, in turns, both on the simulated device (autograd asks for one)."""
+    script = os.path.join(HERE, "simulated_steps.py")
+    for model, name in (("gpt2", "GPT-2 small, batch 4"), ("llama1b", "Llama, 1.1B parameters")):
+        ours, fake = [], []
+        for _ in range(rounds):
+            ours.append(json.loads(run([PYTHON, script, "simulated", model], True)))
+            fake.append(json.loads(run([PYTHON, script, "fake", model], False)))
+        step, theirs = (statistics.median(r["seconds"] for r in runs) for runs in (ours, fake))
+        ratios = sorted(f["seconds"] / o["seconds"] for o, f in zip(ours, fake))
+        line("%s: simulated and traced steps a second" % name, "%.1f" % (1 / step), "", "")
+        line("  the same under FakeTensorMode and its MemTracker", "%.1f" % (1 / theirs), "", "")
+        line("  times as fast", "%.1f" % statistics.median(ratios), "%.1f to %.1f in %d pairs" % (ratios[0], ratios[-1], rounds), "")
+        line("  its peak over ours", "%.3f" % (fake[0]["peak_bytes"] / ours[0]["peak_bytes"]), "", "")
+
+
 def calls():
     pairs = [[list(map(float, run([os.path.join(BUILD, "bench", "calls")], traced).split())) for traced in (False, True)] for _ in range(15)]
     for i, what in enumerate(("dlsym() of a C library's function", "cudaMalloc or cudaFree on the simulated device")):
@@ -140,7 +175,8 @@ def estimate():
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["hook", "steps", "trace", "calls", "start", "estimate"]
+    parts = {"hook": hook, "steps": steps, "simulated_steps": simulated_steps, "trace": lambda: big_trace(10_000_000), "ranks": many_ranks, "calls": calls,
+             "start": start_up, "estimate": estimate}
     print("%-66s %14s   %-24s %s" % ("what", "median", "spread", "bar"))
-    for name in chosen:
-        {"hook": hook, "steps": steps, "trace": lambda: big_trace(10_000_000), "calls": calls, "start": start_up, "estimate": estimate}[name]()
+    for name in sys.argv[1:] or parts:
+        parts[name]()

@@ -7,4 +7,5 @@ make -s -j"$(nproc)" all build/tests/model_bench_estimate
 mkdir -p build/bench
 cc -std=gnu17 -O2 -shared -fPIC tests/bench/hook_cost.c -o build/bench/hook_cost.so
 cc -std=gnu17 -O2 tests/bench/calls.c -o build/bench/calls -ldl
+cc -std=gnu17 -O2 -Iinclude -Itests/unit tests/bench/make_job.c tests/unit/write_training.c tests/unit/write_trace.c -o build/bench/make_job
 exec python3 tests/bench/bench.py "$@"

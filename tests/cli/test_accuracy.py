@@ -42,7 +42,7 @@ class Observed(unittest.TestCase):
         for row in self.rows:
             with self.subTest(job=row["name"]):
                 steady = accuracy.estimates_of(row["job"])["memtrace"]["steady_bytes"]
-                self.assertLessEqual(abs(steady / row["steady_bytes"] - 1), 0.005)
+                self.assertLessEqual(abs(steady / row["steady_bytes"] - 1), 0.01)
 
     def test_terms_add_up(self):
         for row in self.rows:
@@ -62,7 +62,9 @@ class Document001(unittest.TestCase):
         # the 16-bit copies of every linear weight and of the head: 2 (12 x 12 h^2 + v h)
         cache = 2 * (12 * 12 * 768**2 + 50304 * 768)
         self.assertAlmostEqual(terms["parameters.autocast_cache"] / cache, 1, delta=0.05)
-        self.assertEqual(terms["workspaces.cublas"], 2 * 8519680)
+        # one for each thread; a block may be up to 1 MiB larger than what it holds
+        self.assertGreaterEqual(terms["workspaces.cublas"], 2 * 8519680)
+        self.assertLessEqual(terms["workspaces.cublas"], 2 * (8519680 + 2**20))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ PLAN = ("plan", "--system", "llama-4d", "--gpus", "16", "--gpu", "H100")
 class Bad(Case):
     def ask(self, command, *arguments, status=2):
         """Under the sanitizers, where they are built: they end with another status."""
-        program = SANITIZED if os.path.exists(SANITIZED) else MEMTRACE
+        fresh = os.path.exists(SANITIZED) and os.path.getmtime(SANITIZED) >= os.path.getmtime(MEMTRACE)
+        program = SANITIZED if fresh else MEMTRACE
         done = self.run_([program, *command, *arguments], status=None, ASAN_OPTIONS="exitcode=99", UBSAN_OPTIONS="halt_on_error=1:exitcode=99")
         self.assertNotIn("Sanitizer", done.stderr)
         self.assertIn(done.returncode, status if isinstance(status, tuple) else (status,), (arguments, done.stderr))

@@ -34,7 +34,7 @@ def library(out, source, *options):
     return compile_(out, source, "-shared", "-fPIC", "-fvisibility=hidden", *options)
 
 
-def fake_driver(folder, include):
+def fake_driver(folder, include, stub=STUB, make=library):
     """libcuda.so.1 in FOLDER: fake_driver.c, and a stub for every other name that cuda.h declares."""
     with open(os.path.join(HERE, "fake_driver.c")) as f:
         own = set(re.findall(r"^EXPORT int (\w+)\(", f.read(), re.M))
@@ -44,7 +44,7 @@ def fake_driver(folder, include):
         f.write(".text\n")
         for n in names:
             if n not in own:
-                f.write('.balign 16\n.globl %s\n.type %s, %%function\n%s: %s\n' % (n, n, n, STUB))
+                f.write('.balign 16\n.globl %s\n.type %s, %%function\n%s: %s\n' % (n, n, n, stub))
         f.write('.section .note.GNU-stack,"",%progbits\n')
     with open(os.path.join(folder, "interfaces.def"), "w") as f:
         for base, of in sorted(cuda_headers.versions(include).items()):
@@ -53,5 +53,5 @@ def fake_driver(folder, include):
                     symbol = cuda_headers.symbol(include, base, version, twin)
                     if symbol in names:
                         f.write("INTERFACE(%s, %d, %d, %s)\n" % (base, version, twin, symbol))
-    return library(os.path.join(folder, "libcuda.so.1"), "fake_driver.c", stubs, "-I" + folder, "-Wno-strict-prototypes",
+    return make(os.path.join(folder, "libcuda.so.1"), "fake_driver.c", stubs, "-I" + folder, "-Wno-strict-prototypes",
                    "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1")

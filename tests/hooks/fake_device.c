@@ -14,6 +14,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MiB (1ull << 20)
+CUresult fake_map(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle);
+
 #define FOREIGN 0x7e0000000000ull /* memory of other processes appears from here on */
 
 static uint64_t round_to(uint64_t n, uint64_t unit)
@@ -139,6 +141,8 @@ EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handl
 	(void)flags;
 	if (!address)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (n == 255)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	opened[n]++;
 	*address = FOREIGN + ((uint64_t)n << 30);
 	return CUDA_SUCCESS;
@@ -167,10 +171,13 @@ EXPORT cudaError_t cudaIpcCloseMemHandle(void *address)
 	return (cudaError_t)cuIpcCloseMemHandle((CUdeviceptr)address);
 }
 
+EXPORT unsigned fake_ranges; /* how often the next was asked */
+
 EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
 	static __typeof__(&cuMemGetAddressRange_v2) simulated;
 
+	fake_ranges++;
 	if (address >= FOREIGN && address < FOREIGN + (1ull << 40)) {
 		uint64_t n = (address - FOREIGN) >> 30;
 		if (base)
@@ -406,6 +413,8 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 
 /* ---- the driver's reset does what the runtime's does */
 
+EXPORT void (*fake_meanwhile)(void); /* what others do while a device is reset */
+
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	static cudaError_t (*simulated)(void);
@@ -414,5 +423,37 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 	if (!simulated)
 		simulated = (cudaError_t(*)(void))dlsym(
 			dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW), "cudaDeviceReset");
-	return simulated() == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+	if (simulated() != cudaSuccess)
+		return CUDA_ERROR_UNKNOWN;
+	if (fake_meanwhile)
+		fake_meanwhile();
+	return CUDA_SUCCESS;
+}
+
+/* A mapping that memtrace does not see. */
+EXPORT CUresult fake_map(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle)
+{
+	__typeof__(&cuMemMap) simulated = (__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemMap");
+
+	return simulated(address, bytes, 0, handle, 0);
+}
+
+/* ---- a pool's handle is used again at once */
+
+static CUmemoryPool destroyed;
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	destroyed = pool;
+	return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+	__typeof__(&cuMemPoolCreate) simulated =
+		(__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemPoolCreate");
+
+	*pool = destroyed;
+	destroyed = NULL;
+	return *pool ? CUDA_SUCCESS : simulated(pool, properties);
 }

@@ -373,8 +373,12 @@ static void vmm_host(void)
 	CUmemAllocationProp where = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 				      .location = { .type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
 						    .id = 3 } };
-	CUmemGenericAllocationHandle h;
+	CUmemGenericAllocationHandle h, before;
+	void *p;
 
+	DRV(cuMemCreate, &before, 6 * MiB, &where, 0); /* memory of the host begins no trace */
+	RT(cudaMalloc, &p, MiB);
+	event("DEVICE_ALLOC", ADDR(p), MiB, 0);
 	DRV(cuMemCreate, &h, 6 * MiB, &where, 0); /* id 3 is no device */
 	event("HOST_ALLOC", h, 6 * MiB, -1);
 	DRV(cuMemRelease, h);

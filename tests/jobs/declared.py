@@ -1,6 +1,7 @@
 """Runs the training job that a declared configuration describes, and writes what PyTorch counted: declared.py JOB.json OUT
 
-JOB.json has the keys of memtrace-config(5). OUT.RANK gets the peaks and what is allocated after the last step.
+JOB.json has the keys of memtrace-config(5). OUT.RANK gets the peaks and what is allocated after the last step. With a list of jobs for
+one process, each runs in a child of its own (before which no GPU was touched), and OUT.0, OUT.1, … are those of the jobs.
 """
 import json
 import math
@@ -186,15 +187,29 @@ def write(*kept):
     del kept
 
 
+def run(job):
+    if job.get("world_size", 1) > 1 and job["framework"] != "megatron-core":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
+    if job["framework"] == "megatron-core":
+        from declared_megatron import megatron
+        megatron(job, write)
+    else:
+        {"nanogpt": gpt, "transformers": transformers}[job["framework"]](job)
+    os._exit(0)
+
+
+def run_each(jobs):
+    import transformers.models.llama.modeling_llama  # noqa: F401: once for all children
+    for i, job in enumerate(jobs):
+        if not os.fork():
+            os.environ["RANK"] = str(i)
+            run(job)
+        os.wait()
+
+
 if __name__ == "__main__":
     with open(sys.argv[1]) as f:
         declared = json.load(f)
-    if declared.get("world_size", 1) > 1 and declared["framework"] != "megatron-core":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        torch.distributed.init_process_group("nccl")
-    if declared["framework"] == "megatron-core":
-        from declared_megatron import megatron
-        megatron(declared, write)
-    else:
-        {"nanogpt": gpt, "transformers": transformers}[declared["framework"]](declared)
+    (run_each if isinstance(declared, list) else run)(declared)
     os._exit(0)

@@ -131,4 +131,5 @@ def megatron(job, write):
             model=models if chunked else models[0], num_microbatches=job["num_microbatches"], seq_length=job["seq_length"],
             micro_batch_size=job["micro_batch_size"], decoder_seq_length=job["seq_length"], forward_only=False)
         optimizer.step()
+    optimizer.zero_grad()  # as before every step: the state that the next forward pass begins with
     write()

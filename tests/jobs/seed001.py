@@ -1,4 +1,10 @@
-"""Document 001's GPT-2 small run: batch 12, gradients of the first step kept, so that the second step starts from the steady state."""
+"""Document 001's GPT-2 small run: batch 12, gradients of the first step kept, so that the second step starts from the steady state.
+
+    seed001.py [--drop-logits]     prints the parameters and the peak; then, with --drop-logits, what the second step started with
+
+The document's count of activations has one 16-bit tensor of the logits' size, cross entropy's own result: there the model's output was not
+held during the backward pass. --drop-logits lets go of it.
+"""
 import os
 import sys
 
@@ -13,11 +19,14 @@ for step in range(3):
     tokens = torch.randint(0, 50304, (12, 1024)).cuda()
     targets = torch.randint(0, 50304, (12, 1024)).cuda()
     if step == 1:
+        steady = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
     with torch.autocast("cuda", dtype=torch.float16):
         logits, loss = model(tokens, targets)
+    if "--drop-logits" in sys.argv:
+        del logits
     loss.backward()
     optimizer.step()
     if step > 0:
         optimizer.zero_grad(set_to_none=True)
-print(sum(p.numel() for p in model.parameters()), torch.cuda.max_memory_allocated())
+print(sum(p.numel() for p in model.parameters()), torch.cuda.max_memory_allocated(), *[steady] * ("--drop-logits" in sys.argv))

@@ -1,4 +1,5 @@
-/* The predicted allocations and frees of one stage, to be laid beside a real run's: memtrace_events CONFIG.json [STAGE] */
+/* The predicted allocations and frees of one stage, to be laid beside a real run's: memtrace_events
+ * CONFIG.json [STAGE] */
 #include "model/memtrace/memtrace.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The machine and its operations against sequences that were worked out by hand, and the allocator's rules against its source. */
+/* The machine and its operations against sequences that were worked out by hand, and the
+ * allocator's rules against its source. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +45,8 @@ static int64_t allocated(void)
 static void test_rounding(void **state)
 {
 	(void)state;
-	/* 1 byte is a block of 512 in a segment of 2 MiB; 1 MiB + 1 is one of 1 MiB + 512 in a segment of 20 MiB */
+	/* 1 byte is a block of 512 in a segment of 2 MiB; 1 MiB + 1 is one of 1 MiB + 512 in a
+	 * segment of 20 MiB */
 	tensor a = make(&m, 1, U8), b = make(&m, MIB + 1, U8);
 
 	assert_int_equal(allocated(), 512 + MIB + 512);
@@ -59,7 +61,8 @@ static void test_rounding(void **state)
 static void test_tail_is_not_split(void **state)
 {
 	(void)state;
-	/* 11 MiB + 512 asks for a segment of 12 MiB; what is left is less than 1 MiB and stays in the block */
+	/* 11 MiB + 512 asks for a segment of 12 MiB; what is left is less than 1 MiB and stays in
+	 * the block */
 	tensor a = make(&m, 11 * MIB + 512, U8);
 
 	assert_int_equal(allocated(), 12 * MIB);
@@ -104,8 +107,8 @@ static void test_linear_and_gelu(void **state)
 	assert_int_equal(allocated(), (32 + 4 + 16 + 16 + 4) * MIB);
 	one = make(&m, MIB, F32);
 	backward(&m, &tape, y, one);
-	/* 4 MiB came in; the second weight's gradient (16) and its input's (16) are made, then what it kept is freed; gelu makes 16, with
-	 * 16 coming in and its input kept */
+	/* 4 MiB came in; the second weight's gradient (16) and its input's (16) are made, then what
+	 * it kept is freed; gelu makes 16, with 16 coming in and its input kept */
 	assert_int_equal(m.peak.allocated, (72 + 4 + 16 + 16) * MIB);
 	assert_int_equal(m.peak.phase, INIT);
 	assert_int_equal(allocated(), (32 + 4 + 4 + 32) * MIB);
@@ -115,7 +118,8 @@ static void test_linear_and_gelu(void **state)
 		drop(&m, i ? &first.grad : &second.grad);
 }
 
-/* autocast: the 16-bit copy of a weight is made once, and lives until autocast ends and the graph is done with it. */
+/* autocast: the 16-bit copy of a weight is made once, and lives until autocast ends and the graph
+ * is done with it. */
 static void test_autocast_cache(void **state)
 {
 	struct param w;
@@ -148,7 +152,8 @@ static tensor two_gelus(struct machine *machine, void *context, tensor in)
 	return out;
 }
 
-/* A checkpoint keeps its input alone; the backward pass makes the rest again, and stops before the last result. */
+/* A checkpoint keeps its input alone; the backward pass makes the rest again, and stops before the
+ * last result. */
 static void test_checkpoint(void **state)
 {
 	struct param leaf;
@@ -159,14 +164,16 @@ static void test_checkpoint(void **state)
 	y = checkpointed(&m, two_gelus, NULL, leaf.value);
 	assert_int_equal(allocated(), 8 * MIB);
 	backward(&m, &tape, y, make(&m, MIB, F32));
-	/* 4 MiB came in; the first gelu's output is made again (4), the second's is not; the gradient of the second (4) */
+	/* 4 MiB came in; the first gelu's output is made again (4), the second's is not; the
+	 * gradient of the second (4) */
 	assert_int_equal(m.peak.allocated, (8 + 4 + 4 + 4) * MIB);
 	drop(&m, &y);
 	assert_int_equal(allocated(), 8 * MIB);
 	drop(&m, &leaf.grad);
 }
 
-/* cross_entropy of bf16 logits under autocast: log-softmax in bf16, its copy in fp32; backward one more in fp32. */
+/* cross_entropy of bf16 logits under autocast: log-softmax in bf16, its copy in fp32; backward one
+ * more in fp32. */
 static void test_cross_entropy(void **state)
 {
 	struct param logits;
@@ -186,6 +193,29 @@ static void test_cross_entropy(void **state)
 	drop(&m, &logits.grad);
 }
 
+/* Sizes whose products would not fit are an error, not a wrap. */
+static void test_enormous(void **state)
+{
+	static const struct {
+		const char *name, *value;
+	} rows[] = { { "framework", "nanogpt" },       { "num_layers", "2" },
+		     { "hidden_size", "64" },          { "num_attention_heads", "4" },
+		     { "vocab_size", "100" },          { "seq_length", "100000000" },
+		     { "micro_batch_size", "1000000" } };
+	struct config c;
+	struct estimate made;
+	struct err e = { "" };
+
+	(void)state;
+	config_init(&c);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(config_set(&c, rows[i].name, rows[i].value, "test", &e), 0);
+	assert_int_equal(estimate_make(&made, &memtrace, &c, 1, &e), -1);
+	assert_non_null(strstr(e.text, "2^48"));
+	estimate_release(&made);
+	config_release(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +226,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_autocast_cache, start, end),
 		cmocka_unit_test_setup_teardown(test_checkpoint, start, end),
 		cmocka_unit_test_setup_teardown(test_cross_entropy, start, end),
+		cmocka_unit_test(test_enormous),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 """make demo, as a new user sees it."""
 import os
+import re
 import subprocess
 
 from harness import ROOT, Case, environment
@@ -13,6 +14,9 @@ class Demo(Case):
         trained, died = done.stdout.split("The same job on a card of 12 GiB:")
         for words in ("rank 0 of 2", "CausalSelfAttention.forward", "train_gpt2.py", "simulated: nothing here was observed"):
             self.assertIn(words, " ".join(trained.split()))
-        for words in ("torch.OutOfMemoryError", "OUT OF MEMORY rank", "asked", "largest cached free block", "where 12.0 GiB = tensors"):
+        for words in ("torch.OutOfMemoryError", "OUT OF MEMORY rank", "asked", "largest cached free block", "cause ATTN_QUADRATIC"):
             self.assertIn(words, " ".join(died.split()))
+        where = re.search(r"where +([\d.]+) GiB = tensors ([\d.]+) \+ cached and free ([\d.]+) \+ outside PyTorch ([\d.]+)", died)
+        self.assertAlmostEqual(float(where[1]), sum(float(where[i]) for i in (2, 3, 4)), delta=0.21)
+        self.assertAlmostEqual(float(where[1]), 12, delta=0.3)
         self.assertTrue(os.path.isdir(os.path.join(ROOT, "build", "demo", "oom")))

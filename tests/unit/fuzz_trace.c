@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!trace_open_memory(&t, data, size, &e)) {
 		report_add(&report, &t, &options);
 		report_sort(&report);
+		report_diagnose(&report);
 		render_text(&report, &style, &out);
 		render_json(&report, &out);
 	}

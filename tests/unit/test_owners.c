@@ -87,6 +87,40 @@ static void each_byte_has_one_owner(void **state)
 	assert_int_equal(j->replay.unknown_kinds, 0);
 }
 
+/* empty_cache() gives 150 of 200 MiB back, of which 60 are taken again: the allocator says nothing of
+ * it before its next block, and nothing at all once it has as much as it had. */
+static void segments_given_back_are_not_reserved(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	job_event(j, MT_DEVICE_ALLOC, 0x1000, 50 * MIB, j->pytorch);
+	job_event(j, MT_DEVICE_ALLOC, 0x2000, 150 * MIB, j->pytorch);
+	job_event(j, MT_RESERVED, 0, 200 * MIB, NONE);
+	job_event(j, MT_DEVICE_FREE, 0x2000, -150 * MIB, j->pytorch);
+	job_event(j, MT_DEVICE_ALLOC, 0x3000, 60 * MIB, j->pytorch);
+	d = job_replay(j);
+	assert_int_equal(d->now.reserved, 110 * MIB);
+	assert_int_equal(held(d, OWNER_PYTORCH), 110);
+	assert_int_equal(d->reserved_peak, 200 * MIB);
+	assert_int_equal(moment_device(&d->device_peak), 200 * MIB);
+}
+
+/* A segment that another one replaces: never more than it says. */
+static void segments_taken_are_reserved_when_told(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	job_event(j, MT_DEVICE_ALLOC, 0x1000, 50 * MIB, j->pytorch);
+	job_event(j, MT_RESERVED, 0, 50 * MIB, NONE);
+	job_event(j, MT_DEVICE_FREE, 0x1000, -50 * MIB, j->pytorch);
+	job_event(j, MT_DEVICE_ALLOC, 0x2000, 80 * MIB, j->pytorch);
+	d = job_replay(j);
+	assert_int_equal(d->now.reserved, 50 * MIB);
+	assert_int_equal(d->reserved_peak, 50 * MIB);
+}
+
 /* 90 MiB held, of which 30 and 15 are used: 60 and 30. Then nobody uses it: the last one's. */
 static void a_pool_is_shared_by_use(void **state)
 {
@@ -191,10 +225,10 @@ static void lent_memory_counts_once(void **state)
 	job_event(j, MT_PHYSICAL_ALLOC, 1, 8 * MIB, j->nccl);
 	job_event(j, MT_PHYSICAL_ALLOC, 2, 5 * MIB, j->nccl);
 	job_event(j, MT_RESERVED, 0, 58 * MIB, NONE);
-	job_event(j, MT_DEVICE_FREE, 0x1000, -20 * MIB, j->pytorch); /* not told yet */
+	job_event(j, MT_DEVICE_FREE, 0x1000, -20 * MIB, j->pytorch);
 	d = job_replay(j);
-	assert_int_equal(moment_device(&d->now), 63 * MIB);
-	assert_int_equal(held(d, OWNER_PYTORCH), 58);
+	assert_int_equal(moment_device(&d->now), 43 * MIB);
+	assert_int_equal(held(d, OWNER_PYTORCH), 38);
 	assert_int_equal(held(d, OWNER_NCCL), 5);
 	assert_int_equal(moment_device(&d->device_peak), 63 * MIB);
 }
@@ -253,6 +287,20 @@ static void the_sum_stays_exact(void **state)
 	d = job_replay(j);
 	assert_int_equal(held(d, OWNER_NCCL), 50);
 	assert_int_equal(held(d, OWNER_CONTEXT), 100);
+	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
+}
+
+/* The first sample sees both: what the communicator took is not the context's. */
+static void a_trace_that_begins_with_a_communicator(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	job_event(j, MT_COMM_INIT, 0xc1, 544 * MIB, j->libtorch);
+	job_sample(j, 1064 * MIB);
+	d = job_replay(j);
+	assert_int_equal(held(d, OWNER_NCCL), 544);
+	assert_int_equal(held(d, OWNER_CONTEXT), 520);
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
 }
 
@@ -327,6 +375,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(modules_have_owners),
 		TEST(each_byte_has_one_owner),
+		TEST(segments_given_back_are_not_reserved),
+		TEST(segments_taken_are_reserved_when_told),
 		TEST(a_pool_is_shared_by_use),
 		TEST(a_pool_that_stands_in_has_other_users),
 		TEST(communicators_hold_what_they_took),
@@ -335,6 +385,7 @@ int main(void)
 		TEST(each_communicator_is_charged_once),
 		TEST(a_destroyed_communicator_holds_nothing),
 		TEST(the_sum_stays_exact),
+		TEST(a_trace_that_begins_with_a_communicator),
 		TEST(communicators_over_a_gap),
 		TEST(expandable_segments_have_gaps),
 	};

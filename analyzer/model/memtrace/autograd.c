@@ -1,4 +1,5 @@
-/* The graph: recorded by the forward pass, run in the reverse order of recording, as PyTorch's engine does. */
+/* The graph: recorded by the forward pass, run in the reverse order of recording, as PyTorch's
+ * engine does. */
 #include "model/memtrace/machine.h"
 
 #include <stdlib.h>
@@ -18,7 +19,6 @@ static struct node *new_node(struct machine *m)
 	memset(n, 0, sizeof(*n));
 	n->before = m->tape->last;
 	m->tape->last = n;
-	m->tape->nodes++;
 	return n;
 }
 

@@ -1,4 +1,5 @@
-/* Recomputation: what a checkpointed region saves is thrown away, and made again by running the region once more. */
+/* Recomputation: what a checkpointed region saves is thrown away, and made again by running the
+ * region once more. */
 #include "model/memtrace/machine.h"
 
 #include <string.h>

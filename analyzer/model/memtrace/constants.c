@@ -77,22 +77,21 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 
 int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r)
 {
-	int processors = 132;
+	int processors = 132, capability = 90;
 
 	memset(k, 0, sizeof(*k));
 	memset(a, 0, sizeof(*a));
 	k->torch = version(r);
-	k->sm = 90;
 	if (GIVEN(r->c, gpu)) {
-		if (device_compute(r->c->gpu, &k->sm, &processors) < 0) {
-			refuse(r, CONFIG_gpu, "a GPU that is known: memtrace estimate --gpu help");
+		if (device_compute(r->c->gpu, &capability, &processors) < 0) {
+			refuse(r, CONFIG_gpu, "a GPU of memtrace simulate --help");
 			return -1;
 		}
 	} else {
 		estimate_note(r->out, "gpu is not given: the libraries' workspaces are an H100's");
 	}
 	k->multiprocessors = processors;
-	k->gemm_workspace = k->sm >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
+	k->gemm_workspace = capability >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
 	k->gemm_workspace_lasts = k->torch < 215;
 	if (!GIVEN(r->c, torch_version) && r->c->from_framework && GIVEN(r->c, container)) {
 		k->gemm_workspace_lasts = 1;

@@ -1,4 +1,5 @@
-/* torch.nn.parallel.DistributedDataParallel: one bucket for everything at first; rebuilt in the order in which gradients came. */
+/* torch.nn.parallel.DistributedDataParallel: one bucket for everything at first; rebuilt in the
+ * order in which gradients came. */
 #include "model/memtrace/ddp.h"
 
 #include <stdlib.h>
@@ -52,7 +53,9 @@ void ddp_wrap(struct machine *m, struct ddp *d, const struct shape *s, const str
 {
 	int64_t n = 0;
 
-	*d = (struct ddp){ .views = s->bucket_views, .cap = s->bucket_cap, .first = s->bucket_first };
+	*d = (struct ddp){ .views = s->bucket_views,
+			   .cap = s->bucket_cap,
+			   .first = s->bucket_first };
 	broadcast(m, module);
 	for (size_t i = 0; i < module->count; i++)
 		n += module->params[i]->value.n;

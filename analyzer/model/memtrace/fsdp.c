@@ -9,7 +9,8 @@
 
 static const tensor none = { .at = NULL };
 
-/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype), fp32 without. */
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype), fp32 without.
+ */
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->shape->sharded_compute;
@@ -155,11 +156,18 @@ void fsdp_root_after(struct machine *m, struct fsdp *f)
 	let(m, &f->last_gather, none);
 }
 
+void fsdp_start_backward(struct machine *m, struct fsdp *f)
+{
+	if (f->count > 1 && f->units[f->count - 1].count)
+		gather(m, &f->units[f->count - 2]);
+}
+
 void fsdp_finish(struct machine *m, struct fsdp *f)
 {
 	if (f->units[f->count - 1].count)
 		after_backward(m, &f->units[f->count - 1]);
-	/* the first unit's input needs no gradient where nothing is before it: its hook did not run */
+	/* the first unit's input needs no gradient where nothing is before it: its hook did not run
+	 */
 	for (size_t i = 0; i + 1 < f->count; i++)
 		if (f->units[i].whole)
 			after_backward(m, &f->units[i]);

@@ -23,7 +23,8 @@ struct fsdp {
 	size_t reduced_count, reduced_room;
 };
 
-/* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root the others. */
+/* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root
+ * the others. */
 void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct module *module,
 	       const size_t *first, size_t blocks);
 /* Around a block's forward pass; the root's own are before the first and after the last. */
@@ -31,6 +32,8 @@ tensor fsdp_before(struct machine *m, struct unit *u, tensor x);
 tensor fsdp_after(struct machine *m, struct unit *u, tensor x);
 void fsdp_root_before(struct machine *m, struct fsdp *f);
 void fsdp_root_after(struct machine *m, struct fsdp *f);
+/* The root's hook on its output: the last block's weights are gathered ahead. */
+void fsdp_start_backward(struct machine *m, struct fsdp *f);
 /* At the end of the backward pass. */
 void fsdp_finish(struct machine *m, struct fsdp *f);
 void fsdp_zero_grad(struct machine *m, struct fsdp *f);

@@ -1,4 +1,5 @@
-/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones that they stand for. */
+/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
+ * that they stand for. */
 #include "model/memtrace/ddp.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
@@ -288,6 +289,8 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
 	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
+	if (s->zero == 3)
+		fsdp_start_backward(m, &g->fsdp);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
 	if (s->zero == 3)

@@ -1,4 +1,5 @@
-/* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions, grouped heads, gated feed-forward. */
+/* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
+ * grouped heads, gated feed-forward. */
 #include "model/memtrace/ddp.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
@@ -77,7 +78,8 @@ static tensor repeated(struct machine *m, struct llama *g, tensor x)
 	return s->groups == s->heads ? hold(x) : repeat(m, x, x.n / s->groups * s->heads);
 }
 
-/* torch.matmul's operand: cast into *cast, and copied where its heads do not lie one after the other. */
+/* torch.matmul's operand: cast into *cast, and copied where its heads do not lie one after the
+ * other. */
 static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repeated, tensor *cast)
 {
 	*cast = autocasted(m, x);
@@ -214,7 +216,8 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-/* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type. */
+/* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
+ */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
 	const struct shape *s = g->s;
@@ -409,6 +412,8 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
+	if (s->zero == 3)
+		fsdp_start_backward(m, &g->fsdp);
 	backward_from(m, &tape, loss);
 	drop_tables(m, g); /* the checkpoints had them */
 	if (s->zero == 3)
@@ -455,11 +460,12 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
 	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))
-		estimate_note(r->out,
-			      "transformers looks at the positions on the device: where it cannot see "
-			      "that a row is one sequence (packed data, a simulated device), every "
-			      "layer keeps a mask of b s^2; packed_sequences=false is a job where it "
-			      "can");
+		estimate_note(
+			r->out,
+			"transformers looks at the positions on the device: where it cannot see "
+			"that a row is one sequence (packed data, a simulated device), every "
+			"layer keeps a mask of b s^2; packed_sequences=false is a job where it "
+			"can");
 	if (s->experts)
 		refuse(r, CONFIG_num_experts, "none: experts are not modelled yet");
 	return r->failed ? -1 : 0;

@@ -7,16 +7,19 @@
 
 int64_t dtype_width(enum dtype t)
 {
-	static const unsigned char widths[DTYPES] = { [F32] = 4, [F16] = 2, [BF16] = 2, [F64] = 8,
-						      [I64] = 8, [I32] = 4, [U8] = 1,   [BOOL] = 1 };
+	static const unsigned char widths[DTYPES] = {
+		[F32] = 4, [F16] = 2, [BF16] = 2, [F64] = 8,
+		[I64] = 8, [I32] = 4, [U8] = 1,   [BOOL] = 1
+	};
 
 	return widths[t];
 }
 
 const char *phase_title(enum phase p)
 {
-	static const char *const names[PHASES] = { "initialization", "forward",   "loss",  "backward",
-						   "reduction",      "optimizer", "steady" };
+	static const char *const names[PHASES] = { "initialization", "forward",   "loss",
+						   "backward",       "reduction", "optimizer",
+						   "steady" };
 
 	return names[p];
 }
@@ -30,12 +33,9 @@ void machine_init(struct machine *m, const struct allocator_settings *s, int64_t
 
 void machine_release(struct machine *m)
 {
-	for (struct storage *s = m->spare, *next; s; s = next) {
-		next = s->next;
-		free(s);
-	}
-	for (size_t i = 0; i < m->live_count; i++)
-		free(m->live[i]);
+	for (size_t i = 0; i < m->storage_count; i++)
+		free(m->storages[i]);
+	free(m->storages);
 	for (struct node *n = m->spare_nodes, *next; n; n = next) {
 		next = n->before;
 		free(n);
@@ -115,10 +115,14 @@ tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 
 	if (m->stopped || n <= 0 || m->out_of_memory)
 		return (tensor){ .at = NULL };
-	if (s)
+	if (s) {
 		m->spare = s->next;
-	else
+	} else {
 		s = xcalloc(1, sizeof(*s));
+		m->storages =
+			grow(m->storages, m->storage_count, &m->storage_room, sizeof(*m->storages));
+		m->storages[m->storage_count++] = s;
+	}
 	*s = (struct storage){
 		.bytes = n * dtype_width(type), .refs = 1, .stream = m->stream, .term = term
 	};

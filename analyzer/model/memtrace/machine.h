@@ -1,11 +1,13 @@
 /*
- * PyTorch's eager execution as far as memory sees it: tensors with reference counts, the autograd graph that keeps some of them, and
- * the order in which both take and give blocks. A model family (gpt.c, llama.c, …) is written as its forward pass, operation by
- * operation (ops.h); backward passes follow from the operations. What comes out is a sequence of allocations and frees, replayed at once
- * by the caching allocator's model.
+ * PyTorch's eager execution as far as memory sees it: tensors with reference counts, the autograd
+ * graph that keeps some of them, and the order in which both take and give blocks. A model family
+ * (gpt.c, llama.c, …) is written as its forward pass, operation by operation (ops.h); backward
+ * passes follow from the operations. What comes out is a sequence of allocations and frees,
+ * replayed at once by the caching allocator's model.
  *
- * Shapes are element counts (`n`) and widths; sizes are bytes. A `tensor` is a value that points to counted storage: whoever gets one
- * from an operation owns one reference and drops it, as Python's variables do.
+ * Shapes are element counts (`n`) and widths; sizes are bytes. A `tensor` is a value that points to
+ * counted storage: whoever gets one from an operation owns one reference and drops it, as Python's
+ * variables do.
  */
 #ifndef MEMTRACE_MACHINE_H
 #define MEMTRACE_MACHINE_H
@@ -56,7 +58,8 @@ typedef struct tensor {
 
 struct machine;
 
-/* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for every edge that is set. */
+/* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for
+ * every edge that is set. */
 struct node {
 	void (*backward)(struct machine *m, struct node *n);
 	tensor saved[NODE_SAVED], in[NODE_EDGES], out[NODE_EDGES];
@@ -64,13 +67,12 @@ struct node {
 	int edge_output[NODE_EDGES];
 	int64_t sizes[6];
 	enum dtype type;
-	enum role term; /* that the forward pass was in */
+	enum role term;      /* that the forward pass was in */
 	unsigned char kept;  /* saved[] filled so far */
-	unsigned char in_use, ins;
 	struct param *param; /* the node that accumulates into a parameter */
 	struct checkpoint *checkpoint;
 	struct reentrant *reentrant;
-	void *hook; /* whose backward hook it is */
+	void *hook;          /* whose backward hook it is */
 	struct node *before; /* in its tape */
 };
 
@@ -88,19 +90,20 @@ struct param {
 /* The graph of one forward pass. */
 struct tape {
 	struct node *last;
-	int64_t nodes;
 };
 
 /* What the device, the libraries' versions and the environment make constant: constants.c */
 struct constants {
-	int64_t gemm_workspace;    /* bytes of cuBLAS's workspace */
+	int64_t gemm_workspace;   /* bytes of cuBLAS's workspace */
 	int64_t lt_workspace;     /* of cuBLASLt, for one call */
-	int gemm_workspace_lasts;  /* one for each (thread, stream), kept; otherwise one a call, freed after it */
-	int torch;                 /* 2.15 is 215 */
-	int sm;                    /* compute capability: 90 */
-	int nondeterministic; /* Transformer Engine may choose kernels whose results differ from run to run */
+	int gemm_workspace_lasts; /* one for each (thread, stream), kept; otherwise one a call,
+				     freed after it */
+	int torch;                /* 2.15 is 215 */
+	int sm;                   /* compute capability: 90 */
+	/* Transformer Engine may choose kernels whose results differ from run to run */
+	int nondeterministic;
 	int64_t multiprocessors;
-	int64_t context;           /* CUDA context, outside the allocator */
+	int64_t context; /* CUDA context, outside the allocator */
 };
 
 /* What was live at a moment. */
@@ -122,15 +125,16 @@ struct machine {
 	struct constants constants;
 	struct storage **live;
 	size_t live_count, live_room;
+	struct storage **storages; /* all that were ever made */
+	size_t storage_count, storage_room;
 	int64_t by_term[TERMS];
 	struct snapshot peak, steady;
 	int64_t initial_peak; /* of the initialization */
-	int keep_blocks; /* fill peak_blocks as well: slower */
+	int keep_blocks;      /* fill peak_blocks as well: slower */
 	struct held *peak_blocks;
 	size_t peak_count, peak_room;
 	int peak_pending; /* the state is the highest so far and not yet in `peak` */
 	enum role as;     /* what the next tensors are */
-	enum role gradients_as;
 	enum phase phase;
 	int step, steps, stream;
 	int backward; /* the autograd thread runs */
@@ -145,7 +149,8 @@ struct machine {
 	int stopped;
 	/* cuBLAS's workspaces that last, by thread */
 	tensor workspace[2];
-	void (*on_gradient)(struct machine *m, struct param *p); /* after a gradient was accumulated */
+	void (*on_gradient)(struct machine *m,
+			    struct param *p); /* after a gradient was accumulated */
 	void *family;
 	struct ddp *ddp;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
@@ -215,7 +220,8 @@ tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, t
 /* Before `n` reads its saved tensors. */
 void checkpoint_fill(struct machine *m, struct node *n);
 
-/* ---- and with (Megatron's CheckpointFunction, use_reentrant=True): a graph of its own within the backward pass ---- */
+/* ---- and with (Megatron's CheckpointFunction, use_reentrant=True): a graph of its own within the
+ * backward pass ---- */
 #define REENTRANT_INPUTS 4
 #define REENTRANT_CONTEXT 64
 struct reentrant {

@@ -191,7 +191,8 @@ static void interleaved(struct machine *m, struct rank *r)
 		if (i < total) {
 			int64_t c = chunk_of(r, i, 1);
 
-			forward_step(m, &r->chunks[c], &b[c * r->microbatches + microbatch_of(r, i)]);
+			forward_step(m, &r->chunks[c],
+				     &b[c * r->microbatches + microbatch_of(r, i)]);
 		}
 		if (i >= ahead) {
 			int64_t c = chunk_of(r, done, 0);

@@ -23,7 +23,8 @@ struct mlayer {
 	struct expert *experts, shared;
 };
 
-/* A model chunk: the layers of one virtual stage, with the embedding and the head where they are. */
+/* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
+ */
 struct chunk {
 	struct rank *rank;
 	int first, last;
@@ -53,11 +54,12 @@ struct shard {
 struct rank {
 	const struct shape *s;
 	int64_t stage;
-	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a micro-batch here, and outside tensor
-	 * parallel regions */
+	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a
+	 * micro-batch here, and outside tensor parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
 	int64_t group; /* micro-batches that a chunk runs in turn */
-	int64_t microbatches; /* that are run: once the pipeline is full, more of them change nothing */
+	int64_t microbatches; /* that are run: once the pipeline is full, more of them change
+				 nothing */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
@@ -72,7 +74,7 @@ struct rank {
 	tensor *waiting;
 	size_t waiting_count, waiting_room;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
-	tensor tokens_total, dummy;
+	tensor dummy;  /* _dummy_overflow_buf */
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
 };
 

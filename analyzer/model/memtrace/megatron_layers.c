@@ -13,24 +13,6 @@ void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type
 		let(m, &r->global, make_as(m, TERM_ATTN_SCORES, n, type));
 }
 
-tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in, enum dtype type)
-{
-	size_t i;
-
-	if (!r->s->fused_gradient)
-		return make(m, n, type);
-	for (i = 0; i < r->dummy_count; i++)
-		if (r->dummies[i].n == n && r->dummies[i].in == in)
-			return hold(r->dummies[i].at);
-	if (i == ARRAY_SIZE(r->dummies))
-		return make(m, n, type);
-	r->dummies[i].n = n;
-	r->dummies[i].in = in;
-	r->dummies[i].at = make_as(m, TERM_DUMMY_GRADIENTS, n, type);
-	r->dummy_count++;
-	return hold(r->dummies[i].at);
-}
-
 /* defer_embedding_wgrad_compute: the first micro-batches' */
 static int waits(struct machine *m, struct rank *r, struct node *n)
 {
@@ -51,7 +33,8 @@ void finish_waiting(struct machine *m, struct rank *r)
 		drop(m, &r->waiting[--r->waiting_count]);
 }
 
-/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is gathered over sequence parallelism */
+/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is
+ * gathered over sequence parallelism */
 static void mlinear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -426,7 +409,8 @@ static tensor embed(struct machine *m, struct chunk *c, struct microbatch *b)
 	return x;
 }
 
-/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the gradient. */
+/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the
+ * gradient. */
 static void cross_entropy_backward(struct machine *m, struct node *n)
 {
 	(void)m;

@@ -6,8 +6,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* ---- parameters, in the order of model.parameters() ---- */
 
 struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
@@ -104,7 +102,8 @@ static void declare_chunk(struct chunk *c)
 		c->head = c->tokens;
 }
 
-/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32 and then converted. */
+/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
+ * and then converted. */
 static void make_parameters(struct machine *m, struct chunk *c)
 {
 	for (int pass = 0; pass < 3; pass++)
@@ -113,8 +112,7 @@ static void make_parameters(struct machine *m, struct chunk *c)
 			enum dtype type = pass == 1 ? F32 : c->rank->s->weights;
 
 			if (c->on_host[i] == (pass > 0))
-				let(m, &p->value,
-				    make_as(m, p->role, p->value.n, type));
+				let(m, &p->value, make_as(m, p->role, p->value.n, type));
 		}
 	for (size_t i = 0; i < c->module.count; i++)
 		param_init(c->module.params[i]);
@@ -357,5 +355,4 @@ void rank_release(struct rank *r)
 	free(r->chunks);
 	free(r->shards);
 	free(r->waiting);
-	(void)none;
 }

@@ -1,4 +1,5 @@
-/* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the worst one is the answer. */
+/* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
+ * worst one is the answer. */
 #include "model/memtrace/memtrace.h"
 #include "model/memtrace/shape.h"
 
@@ -28,7 +29,8 @@ static const struct symbol symbols[] = {
 	{ "m", "micro-batches of a step" },
 };
 
-const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family, &mlp_family };
+const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family,
+					  &mlp_family };
 const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)
@@ -42,9 +44,10 @@ static const struct family *find_family(const struct shape *s, struct reader *r)
 
 static void set_symbols(struct estimate *out, const struct shape *s)
 {
-	const int64_t values[ARRAY_SIZE(symbols)] = { s->layers, s->hidden, s->heads, s->groups,
-						      s->head,   s->ffn,    s->vocab, s->tokens,
-						      s->batch,  s->tp,     s->pp,    s->microbatches };
+	const int64_t values[ARRAY_SIZE(symbols)] = { s->layers, s->hidden, s->heads,
+						      s->groups, s->head,   s->ffn,
+						      s->vocab,  s->tokens, s->batch,
+						      s->tp,     s->pp,     s->microbatches };
 
 	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++)
 		out->dims.value[i] = values[i];
@@ -118,8 +121,8 @@ static int read_model(struct job_model *j, struct reader *r)
 	return j->family->check(&j->shape, r);
 }
 
-/* The first step makes the optimizer's states, the second is steady, and in the third the allocator's cache has its final form. Two
- * are enough for the allocated peak. */
+/* The first step makes the optimizer's states, the second is steady, and in the third the
+ * allocator's cache has its final form. Two are enough for the allocated peak. */
 static void run_stage(const struct job_model *j, struct machine *m, int64_t stage, int steps)
 {
 	m->steps = steps;
@@ -186,6 +189,9 @@ static void add_results(const struct config *c, struct estimate *out)
 	estimate_add_word(out, "peak_phase", worst->peak_phase);
 	estimate_add_result(out, "reserved_bytes", worst->reserved);
 	estimate_add_result(out, "device_bytes", worst->device);
+	estimate_note(out, "device_bytes has 863 MiB for the CUDA context, as measured on an A100 "
+			   "(document 001), and nothing for NCCL; workspaces are those of "
+			   "CublasHandlePool.cpp for the GPU");
 }
 
 const struct system memtrace = {
@@ -193,6 +199,8 @@ const struct system memtrace = {
 	.title = "tensor by tensor, with the caching allocator's own rules",
 	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
 	.leaves_out = "NCCL's buffers; what cuDNN, Triton and CUDA graphs take for themselves",
+	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) | BIT(DIM_EP) | BIT(DIM_MBS),
+		   BIT(RECOMPUTES) - 1, BIT(0) | BIT(1) },
 	.symbols = symbols,
 	.symbol_count = ARRAY_SIZE(symbols),
 	.read = read_config,

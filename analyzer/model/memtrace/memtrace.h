@@ -1,6 +1,6 @@
 /*
- * What the rest of the analyzer may ask of our own system beyond an estimate: one stage's run in full. `memtrace match` holds the blocks
- * at the peak against those of a trace.
+ * What the rest of the analyzer may ask of our own system beyond an estimate: one stage's run in
+ * full. `memtrace match` holds the blocks at the peak against those of a trace.
  */
 #ifndef MEMTRACE_MEMTRACE_H
 #define MEMTRACE_MEMTRACE_H
@@ -14,8 +14,9 @@ struct role_row {
 };
 extern const struct role_row role_rows[TERMS];
 
-/* Runs pipeline stage `stage` of the job. `events`: NULL, or every allocation and free goes there as a line: sign, bytes, stream, step,
- * phase, term. Then `visit` sees the machine, with the blocks that were live at its peak in peak_blocks. -1: the job is not modelled. */
+/* Runs pipeline stage `stage` of the job. `events`: NULL, or every allocation and free goes there
+ * as a line: sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the blocks
+ * that were live at its peak in peak_blocks. -1: the job is not modelled. */
 int memtrace_run(const struct config *c, int64_t stage, FILE *events,
 		 void (*visit)(const struct machine *m, void *context), void *context,
 		 struct err *e);

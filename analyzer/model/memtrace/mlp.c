@@ -1,4 +1,5 @@
-/* A stack of feed-forward blocks, x + down(gelu(up(norm(x)))), in plain PyTorch: under DistributedDataParallel or fully_shard. */
+/* A stack of feed-forward blocks, x + down(gelu(up(norm(x)))), in plain PyTorch: under
+ * DistributedDataParallel or fully_shard. */
 #include "model/memtrace/ddp.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
@@ -27,9 +28,9 @@ static const tensor none = { .at = NULL };
 
 static void sum_backward(struct machine *m, struct node *n)
 {
-	n->out[0] = n->in[0].n == n->sizes[0] ? hold(n->in[0]) : hold(n->in[0]);
-	n->out[0].n = n->sizes[0];
 	(void)m;
+	n->out[0] = hold(n->in[0]);
+	n->out[0].n = n->sizes[0];
 }
 
 /* x.float().sum(): its gradient is a view of one number. */
@@ -120,7 +121,7 @@ static void train_step(struct machine *m, struct mlp *g)
 	m->phase = FORWARD;
 	let(m, &g->input,
 	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden,
-				s->sharded_compute ? s->sharded_compute : s->weights));
+		    s->sharded_compute ? s->sharded_compute : s->weights));
 	if (s->dp > 1 && !s->zero)
 		ddp_forward(m, &g->ddp);
 	loss = forward(m, g, g->input);
@@ -160,8 +161,9 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 static int check(const struct shape *s, struct reader *r)
 {
 	if (GIVEN(r->c, num_attention_heads))
-		refuse(r, CONFIG_framework, "nanogpt, transformers or megatron-core: of plain torch "
-					    "only stacks of feed-forward blocks are modelled");
+		refuse(r, CONFIG_framework,
+		       "nanogpt, transformers or megatron-core: of plain torch "
+		       "only stacks of feed-forward blocks are modelled");
 	if (s->zero == 1 || s->zero == 2)
 		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
 	if (s->tp * s->pp * s->cp > 1)

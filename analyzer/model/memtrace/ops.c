@@ -1,11 +1,13 @@
-/* PyTorch's operations. In backward functions in[0] is the gradient of the result and edge i wants out[i]. */
+/* PyTorch's operations. In backward functions in[0] is the gradient of the result and edge i wants
+ * out[i]. */
 #include "model/memtrace/ops.h"
 
 #include "util.h"
 
 static const tensor none = { .at = NULL };
 
-/* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has its own (CUDABlas.cpp). */
+/* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has
+ * its own (CUDABlas.cpp). */
 static void workspace(struct machine *m)
 {
 	int64_t size = m->constants.gemm_workspace;
@@ -80,7 +82,8 @@ tensor autocasted(struct machine *m, tensor x)
 	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : hold(x);
 }
 
-/* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends. */
+/* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends.
+ */
 static tensor cast_weight(struct machine *m, struct param *p)
 {
 	enum role as = m->as;
@@ -177,8 +180,8 @@ static enum dtype wider(tensor a, tensor b)
 	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
 }
 
-/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. Where the threads of one block would have much to do, several blocks share a
- * column, and their partial sums need a buffer. */
+/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. Where the threads of one block would have
+ * much to do, several blocks share a column, and their partial sums need a buffer. */
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
 {
 	tensor out = make(m, columns, type);
@@ -200,7 +203,8 @@ tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype typ
 	return out;
 }
 
-/* A gradient for an operand of `n` elements: the incoming one itself, summed where it was broadcast, converted where it was promoted. */
+/* A gradient for an operand of `n` elements: the incoming one itself, summed where it was
+ * broadcast, converted where it was promoted. */
 static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type)
 {
 	tensor summed, out;

@@ -1,6 +1,7 @@
 /*
- * PyTorch's operations: what each allocates, keeps and frees, forward and backward. Names are PyTorch's. Operations return a tensor that
- * the caller owns and take nothing away from their inputs.
+ * PyTorch's operations: what each allocates, keeps and frees, forward and backward. Names are
+ * PyTorch's. Operations return a tensor that the caller owns and take nothing away from their
+ * inputs.
  */
 #ifndef MEMTRACE_OPS_H
 #define MEMTRACE_OPS_H

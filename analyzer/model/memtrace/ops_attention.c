@@ -16,8 +16,8 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 	struct node *n = record(m, flash_backward, in, 3);
 	int64_t rows = shape->batch * shape->heads;
 	int64_t rounded = (shape->queries + 127) / 128 * 128;
-	int64_t width = shape->width <= 128 ? (shape->width + 31) / 32 * 32
-					    : (shape->width + 63) / 64 * 64;
+	int64_t width =
+		shape->width <= 128 ? (shape->width + 31) / 32 * 32 : (shape->width + 63) / 64 * 64;
 
 	for (int i = 0; n && i < 3; i++) {
 		n->sizes[i] = in[i].n;

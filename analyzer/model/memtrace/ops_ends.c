@@ -1,7 +1,8 @@
 /* The two ends of a model: the embedding and the loss. */
 #include "model/memtrace/ops.h"
 
-/* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are depends on the data, so the most. */
+/* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are
+ * depends on the data, so the most. */
 static void embedding_backward(struct machine *m, struct node *n)
 {
 	int64_t count = n->sizes[1], partial = count + (count + 9) / 10 - 1;
@@ -49,7 +50,8 @@ static void nll_backward(struct machine *m, struct node *n)
 	n->out[0] = make(m, n->saved[0].n, n->saved[0].type);
 }
 
-/* cross_entropy_loss: log_softmax in the logits' type, its result in fp32 for nll_loss under autocast. */
+/* cross_entropy_loss: log_softmax in the logits' type, its result in fp32 for nll_loss under
+ * autocast. */
 tensor cross_entropy(struct machine *m, tensor logits, tensor targets)
 {
 	struct node *n = record(m, log_softmax_backward, &logits, 1);

@@ -51,7 +51,8 @@ void optimizer_release(struct optimizer *o)
 	free(o->states);
 }
 
-/* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the factor. */
+/* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the
+ * factor. */
 void clip_gradients(struct machine *m, struct module *module)
 {
 	tensor *norms = xcalloc(module->count, sizeof(*norms)), chunks;
@@ -130,8 +131,9 @@ static void sgd(struct machine *m, struct optimizer *o)
 		return;
 	for (size_t i = 0; i < o->module->count; i++)
 		if (!o->states[i].first.at && o->module->params[i]->grad.at)
-			o->states[i].first = make_as(m, TERM_MOMENTUM, o->module->params[i]->value.n,
-						     o->module->params[i]->value.type);
+			o->states[i].first =
+				make_as(m, TERM_MOMENTUM, o->module->params[i]->value.n,
+					o->module->params[i]->value.type);
 }
 
 void optimizer_step(struct machine *m, struct optimizer *o)

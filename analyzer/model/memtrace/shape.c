@@ -22,9 +22,9 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
 	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
-	s->learned_positions = !strcmp(VALUE_OR(c, position_embedding_type,
-						gpt ? "learned_absolute" : "rope"),
-				       "learned_absolute");
+	s->learned_positions =
+		!strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
+			"learned_absolute");
 	s->rope = !strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
 			  "rope");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
@@ -91,13 +91,13 @@ static void read_attention(struct shape *s, struct reader *r)
 static void read_widths(struct shape *s, struct reader *r)
 {
 	enum precision p = read_precision(r);
-	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED ||
-		   p == PRECISION_BF16_AUTOCAST;
+	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED || p == PRECISION_BF16_AUTOCAST;
 	enum dtype half = bf16 ? BF16 : F16;
 
 	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
-		refuse(r, CONFIG_precision, "fp32, fp16, bf16, or one of them mixed or autocast: "
-					    "fp8 is not modelled yet");
+		refuse(r, CONFIG_precision,
+		       "fp32, fp16, bf16, or one of them mixed or autocast: "
+		       "fp8 is not modelled yet");
 	s->sharded_compute = F32;
 	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
 	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
@@ -114,8 +114,8 @@ static void read_widths(struct shape *s, struct reader *r)
 	s->gradients = s->weights;
 	if (s->mixed && read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
 		s->gradients = F32;
-	s->grad_scaler = read_flag(r, CONFIG_grad_scaler,
-				   s->autocast == F16 && s->framework != NANOGPT);
+	s->grad_scaler =
+		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
 
 static void read_optimizer(struct shape *s, struct reader *r)
@@ -186,10 +186,23 @@ static void read_layout(struct shape *s, struct reader *r)
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
 }
 
+/* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
+static void check_products(const struct shape *s, struct reader *r)
+{
+	const wide most = (wide)1 << 48, rows = (wide)s->batch * s->tokens;
+	const wide width = largest(largest(s->hidden, s->ffn), (wide)s->heads * s->head);
+
+	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
+		refuse(r, CONFIG_micro_batch_size,
+		       "a batch whose tensors have at most 2^48 elements");
+	if (8 * width * width > most || width * s->vocab > most || width * s->positions > most)
+		refuse(r, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
+}
+
 int shape_read(struct shape *s, struct reader *r)
 {
-	static const enum framework kinds[] = { MEGATRON, NANOGPT, TRANSFORMERS, DEEPSPEED, TORCH,
-						TORCH };
+	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
+						DEEPSPEED, TORCH,   TORCH };
 
 	memset(s, 0, sizeof(*s));
 	s->config = r->c;
@@ -202,5 +215,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_optimizer(s, r);
 	read_recompute(s, r);
 	read_layout(s, r);
+	if (!r->failed)
+		check_products(s, r);
 	return r->failed ? -1 : 0;
 }

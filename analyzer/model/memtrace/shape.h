@@ -1,5 +1,6 @@
 /*
- * The declared configuration as the model families need it: checked, with defaults by framework. Counts, not bytes.
+ * The declared configuration as the model families need it: checked, with defaults by framework.
+ * Counts, not bytes.
  */
 #ifndef MEMTRACE_SHAPE_H
 #define MEMTRACE_SHAPE_H
@@ -97,7 +98,7 @@ struct optimizer {
 	struct module *module;
 	struct state {
 		tensor step, first, second;
-	} *states;
+	} * states;
 };
 void optimizer_init(struct optimizer *o, const struct shape *s, struct module *module);
 /* clip_grad_norm_ */

@@ -1,5 +1,7 @@
 #include "model/memtrace/transformer_engine.h"
 
+#include "util.h"
+
 static const tensor none = { .at = NULL };
 
 /* module/base.py, get_workspace(): one for the device, as long as the process */
@@ -22,6 +24,24 @@ static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype t
 
 	te_workspaces(m, r, 1);
 	return out;
+}
+
+tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in, enum dtype type)
+{
+	size_t i;
+
+	if (!r->s->fused_gradient)
+		return make(m, n, type);
+	for (i = 0; i < r->dummy_count; i++)
+		if (r->dummies[i].n == n && r->dummies[i].in == in)
+			return hold(r->dummies[i].at);
+	if (i == ARRAY_SIZE(r->dummies))
+		return make(m, n, type);
+	r->dummies[i].n = n;
+	r->dummies[i].in = in;
+	r->dummies[i].at = make_as(m, TERM_DUMMY_GRADIENTS, n, type);
+	r->dummy_count++;
+	return hold(r->dummies[i].at);
 }
 
 /* sizes: of x, weight, bias; ranks that the input was gathered from */

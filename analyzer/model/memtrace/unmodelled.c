@@ -1,4 +1,5 @@
-/* What a job may have and this system does not count: what moves bytes by much stops the estimate, the rest is noted. */
+/* What a job may have and this system does not count: what moves bytes by much stops the estimate,
+ * the rest is noted. */
 #include "model/memtrace/shape.h"
 
 #include <string.h>
@@ -99,8 +100,9 @@ static void check_words(const struct shape *s, struct reader *r)
 		estimate_note(r->out, "the pools of CUDA graphs (cuda_graph_impl) are not counted");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
 		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
-	if (s->framework == TRANSFORMERS && GIVEN(c, model_type) && !is_word(c->model_type, "llama") &&
-	    !is_word(c->model_type, "qwen2") && !is_word(c->model_type, "mistral"))
+	if (s->framework == TRANSFORMERS && GIVEN(c, model_type) &&
+	    !is_word(c->model_type, "llama") && !is_word(c->model_type, "qwen2") &&
+	    !is_word(c->model_type, "mistral"))
 		estimate_note(r->out, "model_type %s is counted as a Llama of the same sizes",
 			      c->model_type);
 }

@@ -1,0 +1,332 @@
+/* memtrace check: is a memory budget kept? For a CI. */
+#include "buf.h"
+#include "command.h"
+#include "limit.h"
+#include "load.h"
+#include "size.h"
+#include "term.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The first two fill caches and states, and the last ends with the process. */
+#define FIRST_STEP 3
+
+struct options {
+	const char *run, *growth, *baseline, *tolerance;
+	bytes limit[MEASURES]; /* UNKNOWN_BYTES: none */
+	int json, raw_bytes, color;
+};
+
+/* A line of the answer. */
+struct verdict {
+	const char *rule;
+	const struct rank *rank; /* the worst one; NULL: none to name */
+	bytes value, limit;
+	int is_over, is_unknown;
+	int is_death;       /* `value` was asked for and not to be had; there is no limit */
+	const char *remark; /* what the value is, or why it is unknown; or NULL */
+};
+
+struct verdicts {
+	struct verdict all[MEASURES * 2 + 2];
+	size_t count;
+};
+
+static void add(struct verdicts *v, struct verdict x)
+{
+	x.is_over = x.is_death || (!x.is_unknown && x.value > x.limit);
+	v->all[v->count++] = x;
+}
+
+/* The rank with the most. */
+static const struct rank *largest(const struct report *r, enum measure m)
+{
+	const struct rank *most = &r->ranks[0];
+
+	for (size_t i = 1; i < r->count; i++)
+		if (measure_of(&r->ranks[i], m) > measure_of(most, m))
+			most = &r->ranks[i];
+	return most;
+}
+
+/* An OOM that ended a process broke the budget, however little it had allocated. */
+static void check_ooms(struct verdicts *v, const struct report *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *x = &r->ranks[i];
+
+		if (x->end != END_OOM || !x->oom_count)
+			continue;
+		add(v, (struct verdict){ .rule = "out-of-memory",
+					 .rank = x,
+					 .value = rank_oom(x)->requested,
+					 .is_death = 1 });
+		return;
+	}
+}
+
+static void check_peaks(struct verdicts *v, const struct report *r, const struct options *o)
+{
+	static const char *const rules[MEASURES] = { "max-peak", "max-reserved", "max-device" };
+
+	for (enum measure m = 0; m < MEASURES; m++) {
+		const struct rank *x = largest(r, m);
+
+		if (o->limit[m] != UNKNOWN_BYTES)
+			add(v, (struct verdict){ .rule = rules[m],
+						 .rank = x,
+						 .value = measure_of(x, m),
+						 .limit = o->limit[m] });
+	}
+}
+
+static const struct step_row *step_of(const struct rank *r, uint32_t step)
+{
+	for (size_t i = 0; i < r->step_count; i++)
+		if (r->steps[i].step == step)
+			return &r->steps[i];
+	return NULL;
+}
+
+/* What stays allocated, by step. -1: too few steps. */
+static int growth_of(const struct rank *r, bytes *growth)
+{
+	const struct step_row *from = step_of(r, FIRST_STEP), *to;
+
+	if (!from || r->step_count < 2)
+		return -1;
+	to = &r->steps[r->step_count - 2];
+	if (to->step <= from->step)
+		return -1;
+	*growth = (to->floor - from->floor) / (bytes)(to->step - from->step);
+	return 0;
+}
+
+static void check_growth(struct verdicts *v, const struct report *r, const struct limit *limit)
+{
+	struct verdict x = { .rule = "max-growth",
+			     .is_unknown = 1,
+			     .limit = limit->bytes,
+			     .remark = "a growth needs five steps at least" };
+	bytes growth;
+
+	for (size_t i = 0; i < r->count; i++)
+		if (!growth_of(&r->ranks[i], &growth) && (x.is_unknown || growth > x.value)) {
+			x.value = growth;
+			x.rank = &r->ranks[i];
+			x.is_unknown = 0;
+			x.remark = "a step";
+		}
+	add(v, x);
+}
+
+static void check_baseline(struct verdicts *v, const struct report *r, const struct report *base,
+			   const struct limit *tolerance)
+{
+	static const char *const rules[MEASURES] = { "baseline-peak", "baseline-reserved",
+						     "baseline-device" };
+
+	for (enum measure m = 0; m < MEASURES; m++) {
+		const struct rank *x = largest(r, m);
+		bytes was = measure_of(largest(base, m), m);
+
+		add(v, (struct verdict){ .rule = rules[m],
+					 .rank = x,
+					 .value = measure_of(x, m),
+					 .limit = was + limit_of(tolerance, was) });
+	}
+}
+
+static void add_line(struct buf *b, const struct verdict *v, const struct style *style)
+{
+	const char *word = v->is_unknown ? "?" : v->is_over ? "OVER" : "ok";
+	int is_red = style->color && v->is_over;
+
+	buf_addf(b, "%s%-4s%s  %-17s  ", is_red ? "\033[1;31m" : "", word,
+		 is_red ? "\033[0m" : "", v->rule);
+	if (v->is_unknown) {
+		buf_addf(b, "%s\n", v->remark);
+		return;
+	}
+	buf_puts(b, v->is_death ? "asked for " : "");
+	size_add(b, v->value, style->raw_bytes);
+	if (!v->is_death) {
+		buf_addf(b, "%s%s, at most ", v->remark ? " " : "", v->remark ? v->remark : "");
+		size_add(b, v->limit, style->raw_bytes);
+	}
+	if (v->rank && v->rank->rank != NO_RANK)
+		buf_addf(b, "  rank %d", v->rank->rank);
+	buf_puts(b, v->rank && v->rank->simulated ? "  simulated\n" : "\n");
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) < 0)
+		BUG("json");
+}
+
+static json_t *verdict_json(const struct verdict *v)
+{
+	json_t *o = json_object();
+
+	set(o, "rule", json_string(v->rule));
+	set(o, "ok", v->is_unknown ? json_null() : json_boolean(!v->is_over));
+	set(o, "bytes", v->is_unknown ? json_null() : json_integer(v->value));
+	set(o, "limit_bytes", v->is_death ? json_null() : json_integer(v->limit));
+	set(o, "rank",
+	    v->rank && v->rank->rank != NO_RANK ? json_integer(v->rank->rank) : json_null());
+	set(o, "simulated", v->rank ? json_boolean(v->rank->simulated) : json_null());
+	return o;
+}
+
+static int write_part(const char *part, size_t length, void *out)
+{
+	buf_add(out, part, length);
+	return 0;
+}
+
+static void add_json(struct buf *out, const struct verdicts *v, int status)
+{
+	static const char *const words[] = { "ok", "over", "unknown" };
+	json_t *root = json_object(), *list = json_array();
+
+	for (size_t i = 0; i < v->count; i++)
+		json_array_append_new(list, verdict_json(&v->all[i]));
+	set(root, "verdict", json_string(words[status]));
+	set(root, "rules", list);
+	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
+		BUG("json");
+	buf_puts(out, "\n");
+	json_decref(root);
+}
+
+/* One that is over decides, then one that cannot be told. */
+static int status_of(const struct verdicts *v)
+{
+	int status = STATUS_FINE;
+
+	for (size_t i = 0; i < v->count; i++)
+		if (v->all[i].is_over)
+			return STATUS_NO;
+		else if (v->all[i].is_unknown)
+			status = STATUS_USAGE;
+	return status;
+}
+
+static int print(const struct verdicts *v, const struct options *o)
+{
+	struct style style = term_style((enum color_when)o->color);
+	struct buf out = { 0 };
+	int status = status_of(v), printed;
+
+	style.raw_bytes = o->raw_bytes;
+	if (o->json)
+		add_json(&out, v, status);
+	else
+		for (size_t i = 0; i < v->count; i++)
+			add_line(&out, &v->all[i], &style);
+	printed = command_print(out.text, out.length);
+	buf_release(&out);
+	return printed ? printed : status;
+}
+
+static int check(char **paths, size_t count, const struct options *o, const struct limit *growth,
+		 const struct limit *tolerance)
+{
+	const struct load_options load = { .run = o->run,
+					   .rank = NO_RANK,
+					   .progress = term_progress },
+				  plain = { .rank = NO_RANK, .progress = term_progress };
+	char *baseline = o->baseline ? xstrdup(o->baseline) : NULL;
+	struct loaded now, base = { 0 };
+	struct verdicts v = { 0 };
+	struct buf notes = { 0 };
+	struct err e = { 0 };
+	int status = load_traces(&now, paths, count, &load, &notes, &e);
+
+	if (!status && baseline)
+		status = load_traces(&base, &baseline, 1, &plain, &notes, &e);
+	term_progress_end();
+	if (notes.length)
+		fputs(notes.text, stderr);
+	if (status < 0) {
+		status = command_fail(STATUS_USAGE, &e);
+	} else {
+		check_ooms(&v, &now.report);
+		check_peaks(&v, &now.report, o);
+		if (growth->is_given)
+			check_growth(&v, &now.report, growth);
+		if (baseline)
+			check_baseline(&v, &now.report, &base.report, tolerance);
+		status = print(&v, o);
+	}
+	load_release(&now);
+	if (baseline)
+		load_release(&base);
+	free(baseline);
+	buf_release(&notes);
+	return status;
+}
+
+static void validate(const struct options *o, int n, struct limit *growth, struct limit *tolerance,
+		     struct err *e)
+{
+	int limits = o->growth || o->baseline;
+
+	for (enum measure m = 0; m < MEASURES; m++)
+		limits |= o->limit[m] != UNKNOWN_BYTES;
+	if (!n)
+		err_set(e, "check needs a trace: a file, or a directory of them");
+	else if (!limits)
+		err_set(e, "check needs a limit: --max-peak, --max-reserved, --max-device, "
+			   "--max-growth or --baseline");
+	else if (o->tolerance && !o->baseline)
+		err_set(e, "--tolerance needs --baseline");
+	else if (limit_parse(growth, "max-growth", o->growth, e) == 0 &&
+		 limit_parse(tolerance, "tolerance", o->tolerance, e) == 0 && growth->is_percent)
+		err_set(e, "--max-growth: \"%s\" is no size", o->growth);
+}
+
+int cmd_check(int argc, char **argv)
+{
+	struct options o = { .limit = { UNKNOWN_BYTES, UNKNOWN_BYTES, UNKNOWN_BYTES } };
+	const struct opt rows[] = {
+		{ "max-peak", 0, OPT_SIZE, &o.limit[MEASURE_ALLOCATED], "SIZE",
+		  "most that tensors may take, on any rank", 0, 0 },
+		{ "max-reserved", 0, OPT_SIZE, &o.limit[MEASURE_RESERVED], "SIZE",
+		  "most that PyTorch's allocator may hold", 0, 0 },
+		{ "max-device", 0, OPT_SIZE, &o.limit[MEASURE_DEVICE], "SIZE",
+		  "most that may be used on a device", 0, 0 },
+		{ "max-growth", 0, OPT_TEXT, &o.growth, "SIZE",
+		  "most that may stay allocated more from one step to the next", 0, 0 },
+		{ "baseline", 0, OPT_TEXT, &o.baseline, "TRACE",
+		  "no peak may be higher than in this job", 0, 0 },
+		{ "tolerance", 0, OPT_TEXT, &o.tolerance, "SIZE|PERCENT",
+		  "by how much it may be, nevertheless (0)", 0, 0 },
+		{ "run", 0, OPT_TEXT, &o.run, "ID",
+		  "the run to check, where a directory has several (ID or ID:RESTART)", 0, 0 },
+		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable", 0, 0 },
+		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
+		  "colours (auto: on a terminal)", 0, 0 },
+	};
+	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
+	struct limit growth = { 0 }, tolerance = { 0 };
+	struct err e = { 0 };
+	int n = opt_parse(&set, argc, argv, &e);
+
+	if (set.wants_help) {
+		command_help("check [OPTIONS] TRACE...",
+			     "Is a memory budget kept? One line a limit; exit status 1 if one is not.\n"
+			     "TRACE is a file, or a directory of them (its latest run).",
+			     &set);
+		return STATUS_FINE;
+	}
+	if (!e.text[0])
+		validate(&o, n, &growth, &tolerance, &e);
+	if (e.text[0])
+		return command_fail(STATUS_USAGE, &e);
+	return check(argv + 1, (size_t)n, &o, &growth, &tolerance);
+}

@@ -1,0 +1,201 @@
+/* memtrace diff: what changed between two jobs? */
+#include "command.h"
+#include "compare.h"
+#include "limit.h"
+#include "render/diff.h"
+#include "size.h"
+#include "term.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+	const char *fail_over;
+	int json, raw_bytes, color, top, rank;
+};
+
+/* A side's runs, which the comparison refers to. */
+struct loads {
+	struct loaded *all[COMPARE_RUNS];
+	size_t count;
+};
+
+static int add_run(struct loads *l, char *path, const char *run, const struct options *o,
+		   struct buf *notes, struct err *e)
+{
+	const struct load_options load = { .run = run,
+					   .rank = o->rank,
+					   .progress = term_progress };
+	int status;
+
+	if (l->count == COMPARE_RUNS)
+		return err_set(e, "a side has more than %d runs", COMPARE_RUNS);
+	l->all[l->count] = xcalloc(1, sizeof(struct loaded));
+	status = load_traces(l->all[l->count++], &path, 1, &load, notes, e);
+	term_progress_end();
+	return status;
+}
+
+static int add_every_run(struct loads *l, char *path, const struct options *o, struct buf *notes,
+			 struct err *e)
+{
+	char **runs;
+	size_t count;
+	int status = gather_runs(path, &runs, &count, e);
+
+	for (size_t i = 0; i < count; i++) {
+		if (!status)
+			status = add_run(l, path, runs[i], o, notes, e);
+		free(runs[i]);
+	}
+	free(runs);
+	return status;
+}
+
+/* PATH, PATH@RUN or PATH@all. A file of that whole name comes first. */
+static int add_path(struct loads *l, const char *text, const struct options *o, struct buf *notes,
+		    struct err *e)
+{
+	char *path = xstrdup(text), *at = strrchr(path, '@');
+	int status;
+
+	if (!access(path, F_OK) || !at) {
+		status = add_run(l, path, NULL, o, notes, e);
+	} else {
+		*at++ = '\0';
+		status = strcmp(at, "all") ? add_run(l, path, at, o, notes, e)
+					   : add_every_run(l, path, o, notes, e);
+	}
+	free(path);
+	return status;
+}
+
+static int add_side(struct loads *l, const char *text, const struct options *o, struct buf *notes,
+		    struct err *e)
+{
+	int status = 0;
+
+	if (!access(text, F_OK))
+		return add_path(l, text, o, notes, e);
+	while (!status && *text) {
+		size_t n = strcspn(text, ",");
+		char *one = xasprintf("%.*s", (int)n, text);
+
+		status = *one ? add_path(l, one, o, notes, e)
+			      : err_set(e, "there is an empty name in a list of traces");
+		free(one);
+		text += n + (text[n] == ',');
+	}
+	if (!status && !l->count)
+		status = err_set(e, "a side has no trace");
+	return status;
+}
+
+/* What went past the limit: the peaks that grew more, beyond the spread. "" if none did. */
+static void find_over(const struct comparison *c, const struct limit *limit, int raw,
+		      struct buf *over)
+{
+	for (size_t i = 0; i < c->count; i++) {
+		const struct item *x = &c->items[i];
+		bytes allowed = limit_of(limit, x->side[SIDE_A].median);
+
+		if (x->kind != ITEM_PEAK || !x->is_changed || item_change(x) <= allowed)
+			continue;
+		buf_addf(over, "%speak of %s: +", over->length ? "; " : "", x->title);
+		size_add(over, item_change(x), raw);
+		buf_puts(over, ", at most ");
+		size_add(over, allowed, raw);
+	}
+}
+
+static int print(const struct comparison *c, const struct limit *limit, const struct options *o)
+{
+	struct style style = term_style((enum color_when)o->color);
+	struct buf out = { 0 }, over = { 0 };
+	int status;
+
+	style.raw_bytes = o->raw_bytes;
+	style.top = o->top;
+	if (limit->is_given)
+		find_over(c, limit, o->raw_bytes, &over);
+	if (o->json)
+		diff_json(c, limit->is_given, over.length != 0, &out);
+	else
+		diff_text(c, !limit->is_given ? NULL : over.length ? over.text : "", &style,
+			     &out);
+	status = command_print(out.text, out.length);
+	if (!status && over.length)
+		status = STATUS_NO;
+	buf_release(&out);
+	buf_release(&over);
+	return status;
+}
+
+static int diff(char **sides, const struct limit *limit, const struct options *o)
+{
+	struct loads loads[SIDES] = { { { 0 }, 0 } };
+	struct comparison c = { 0 };
+	struct buf notes = { 0 };
+	struct err e = { 0 };
+	int status = 0;
+
+	for (int s = 0; s < SIDES && !status; s++) {
+		status = add_side(&loads[s], sides[s], o, &notes, &e);
+		for (size_t i = 0; i < loads[s].count; i++)
+			c.side[s].runs[i] = loads[s].all[i];
+		c.side[s].count = loads[s].count;
+	}
+	if (!status)
+		status = compare(&c, o->rank, &e);
+	if (notes.length)
+		fputs(notes.text, stderr);
+	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&c, limit, o);
+	compare_release(&c);
+	for (int s = 0; s < SIDES; s++)
+		for (size_t i = 0; i < loads[s].count; i++) {
+			load_release(loads[s].all[i]);
+			free(loads[s].all[i]);
+		}
+	buf_release(&notes);
+	return status;
+}
+
+int cmd_diff(int argc, char **argv)
+{
+	struct options o = { .top = 10, .rank = NO_RANK };
+	const struct opt rows[] = {
+		{ "rank", 0, OPT_COUNT, &o.rank, "N",
+		  "compare this rank of both (the worst of each)", 0, INT32_MAX },
+		{ "fail-over", 0, OPT_TEXT, &o.fail_over, "SIZE|PERCENT",
+		  "exit with status 1 if a peak grew by more", 0, 0 },
+		{ "json", 0, OPT_FLAG, &o.json, NULL,
+		  "machine-readable: everything, also what did not change", 0, 0 },
+		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
+		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
+		  "colours (auto: on a terminal)", 0, 0 },
+	};
+	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
+	struct limit limit;
+	struct err e = { 0 };
+	int n = opt_parse(&set, argc, argv, &e);
+
+	if (set.wants_help) {
+		command_help(
+			"diff [OPTIONS] A B",
+			"Says what grew and what shrank from A to B. Each is a file or a directory of traces (its latest\n"
+			"run), DIR@RUN for one of its runs, DIR@all for every one, or several of these with commas\n"
+			"between them: then medians are compared, and only what their spread does not explain is a change.",
+			&set);
+		return STATUS_FINE;
+	}
+	if (!e.text[0] && n != 2)
+		err_set(&e, "diff needs two: memtrace diff A B");
+	if (!e.text[0])
+		limit_parse(&limit, "fail-over", o.fail_over, &e);
+	if (e.text[0])
+		return command_fail(STATUS_USAGE, &e);
+	return diff(argv + 1, &limit, &o);
+}

@@ -1,0 +1,89 @@
+#include "render/diff.h"
+
+#include <jansson.h>
+#include <string.h>
+
+static json_t *text(const char *s)
+{
+	struct buf b = { 0 };
+	json_t *j;
+
+	if (!s)
+		return json_null();
+	buf_add_utf8(&b, (struct str){ s, strlen(s) });
+	j = json_stringn(b.text ? b.text : "", b.length);
+	buf_release(&b);
+	return j;
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) < 0)
+		BUG("json");
+}
+
+static json_t *item_json(const struct item *i)
+{
+	static const char *const names[SIDES][4] = {
+		{ "a_bytes", "a_least_bytes", "a_most_bytes", "a_value" },
+		{ "b_bytes", "b_least_bytes", "b_most_bytes", "b_value" },
+	};
+	json_t *o = json_object();
+
+	set(o, "kind", text(item_kind_name(i->kind)));
+	set(o, "name", text(i->name));
+	for (int s = 0; s < SIDES; s++) {
+		int is_text = i->kind == ITEM_CONFIG;
+
+		set(o, names[s][0], is_text ? json_null() : json_integer(i->side[s].median));
+		if (is_text) {
+			set(o, names[s][3], text(i->side[s].text));
+			continue;
+		}
+		set(o, names[s][1], json_integer(i->side[s].least));
+		set(o, names[s][2], json_integer(i->side[s].most));
+	}
+	set(o, "changed", json_boolean(i->is_changed));
+	return o;
+}
+
+static json_t *side_json(const struct side *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->count; i++) {
+		const struct rank *r = s->ranks[i];
+		json_t *row = json_object();
+
+		set(row, "run_id", text(r->run_id));
+		set(row, "restart_count",
+		    r->restart_count == NO_RANK ? json_null() : json_integer(r->restart_count));
+		set(row, "rank", r->rank == NO_RANK ? json_null() : json_integer(r->rank));
+		set(row, "trace", text(r->trace));
+		set(row, "simulated", json_boolean(r->simulated));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static int write_part(const char *part, size_t length, void *out)
+{
+	buf_add(out, part, length);
+	return 0;
+}
+
+void diff_json(const struct comparison *c, int has_limit, int is_over, struct buf *out)
+{
+	json_t *root = json_object(), *items = json_array();
+
+	set(root, "a", side_json(&c->side[SIDE_A]));
+	set(root, "b", side_json(&c->side[SIDE_B]));
+	for (size_t i = 0; i < c->count; i++)
+		json_array_append_new(items, item_json(&c->items[i]));
+	set(root, "items", items);
+	set(root, "over", has_limit ? json_boolean(is_over) : json_null());
+	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
+		BUG("json");
+	buf_puts(out, "\n");
+	json_decref(root);
+}

@@ -1,0 +1,172 @@
+#include "findings.h"
+
+#include "render.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#define ALSO_SHOWN 6
+
+static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
+{
+	buf_addf(b, "%zu. %s", number, r->action);
+	if (r->saving == SAVING_UNKNOWN)
+		return;
+	buf_puts(b, "  saves" PAGE_HARD_SPACE "about" PAGE_HARD_SPACE);
+	page_size(p, b, r->saving);
+}
+
+static void put_cause(struct page *p, const struct finding *f)
+{
+	struct buf b = { 0 };
+
+	buf_addf(&b, "%s  %s confidence: %s", f->rule, f->confidence, f->title);
+	page_field(p, f->severity == SEVERITY_ERROR ? "cause" : "waste", b.text, 0);
+	page_field(p, "", f->message, 0);
+	if (f->place)
+		page_field(p, "", f->place, 0);
+	buf_release(&b);
+	for (size_t i = 0; i < f->remedy_count; i++) {
+		struct buf line = { 0 };
+
+		put_action(p, &line, i + 1, &f->remedies[i]);
+		page_field(p, i ? "" : "fix", line.text, 0);
+		buf_release(&line);
+	}
+}
+
+static size_t shown_rank(const struct report *r)
+{
+	const struct rank *worst = report_worst(r);
+
+	return worst ? (size_t)(worst - r->ranks) : 0;
+}
+
+int findings_verdict(struct page *p, const struct report *r)
+{
+	size_t shown = shown_rank(r);
+	const struct finding *cause = diagnosis_cause(r->diagnosis, shown);
+
+	if (cause) {
+		put_cause(p, cause);
+		return 1;
+	}
+	if (!r->count || r->ranks[shown].end != END_OOM)
+		return 0;
+	page_field(p, "cause", "none of the known ones holds: see the largest places below", 0);
+	return 1;
+}
+
+/* A rule is told once, for the first rank that has it. */
+static int is_told(const struct diagnosis *d, size_t upto)
+{
+	for (size_t i = 0; i < upto; i++)
+		if (!strcmp(d->findings[i].rule, d->findings[upto].rule))
+			return 1;
+	return 0;
+}
+
+static void put_also(struct page *p, const struct report *r, size_t shown)
+{
+	const struct diagnosis *d = r->diagnosis;
+	size_t lines = 0;
+
+	for (size_t i = 0; i < d->count && lines < ALSO_SHOWN; i++) {
+		const struct finding *f = &d->findings[i];
+		struct buf b = { 0 };
+
+		if (f->is_remark || (f->is_cause && f->rank == shown) || is_told(d, i))
+			continue;
+		buf_addf(&b, "%s", f->rule);
+		if (f->rank != shown && r->ranks[f->rank].rank != NO_RANK)
+			buf_addf(&b, " on rank %d", r->ranks[f->rank].rank);
+		buf_addf(&b, ": %s", f->message);
+		page_field(p, lines++ ? "" : "also", b.text, 2);
+		buf_release(&b);
+	}
+}
+
+void findings_rest(struct page *p, const struct report *r)
+{
+	const struct diagnosis *d = r->diagnosis;
+
+	for (size_t i = 0; i < d->ruled_out_count; i++)
+		page_field(p, i ? "" : "not", d->ruled_out[i], 0);
+	put_also(p, r, shown_rank(r));
+}
+
+static json_t *evidence_json(const struct finding *f)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < f->evidence_count; i++)
+		json_object_set_new(o, f->evidence[i].name,
+				    f->evidence[i].unit == UNIT_FLAG
+					    ? json_boolean(f->evidence[i].value != 0)
+					    : json_integer(f->evidence[i].value));
+	if (f->place)
+		json_object_set_new(o, "place", json_string(f->place));
+	return o;
+}
+
+static json_t *remedies_json(const struct finding *f)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < f->remedy_count; i++) {
+		json_t *o = json_object();
+
+		json_object_set_new(o, "action", json_string(f->remedies[i].action));
+		json_object_set_new(o, "saving_bytes",
+				    f->remedies[i].saving == SAVING_UNKNOWN
+					    ? json_null()
+					    : json_integer(f->remedies[i].saving));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+void *findings_json(const struct report *r)
+{
+	const struct diagnosis *d = r->diagnosis;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < d->count; i++) {
+		const struct finding *f = &d->findings[i];
+		const struct rank *rank = &r->ranks[f->rank];
+		json_t *o = json_object();
+
+		json_object_set_new(o, "rule", json_string(f->rule));
+		json_object_set_new(o, "rank",
+				    json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
+		json_object_set_new(o, "device", json_integer(rank->device));
+		json_object_set_new(o, "severity", json_string(severity_name(f->severity)));
+		json_object_set_new(o, "cause", json_boolean(f->is_cause));
+		json_object_set_new(o, "confidence", json_string(f->confidence));
+		json_object_set_new(o, "title", json_string(f->title));
+		json_object_set_new(o, "message", json_string(f->message));
+		json_object_set_new(o, "bytes", json_integer(f->weight));
+		json_object_set_new(o, "evidence", evidence_json(f));
+		json_object_set_new(o, "remedies", remedies_json(f));
+		json_object_set_new(o, "source", json_string(f->source));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+void render_rules(const struct style *style, struct buf *out)
+{
+	struct page page = { .out = out, .style = style }, *p = &page;
+	const struct rule_row *row;
+
+	for (size_t i = 0; (row = rule_at(i)); i++) {
+		page_paint(p, PAINT_BOLD, row->id);
+		buf_addf(out, "  %s\n", row->title);
+		if (row->untold) {
+			page_field(p, "untold", row->untold, 0);
+			continue;
+		}
+		page_field(p, "says", row->message, 0);
+		page_field(p, "source", row->source, 0);
+	}
+}

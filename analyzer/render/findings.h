@@ -1,0 +1,17 @@
+/* A diagnosis in its forms. */
+#ifndef MEMTRACE_FINDINGS_H
+#define MEMTRACE_FINDINGS_H
+
+#include "diagnose.h"
+#include "page.h"
+#include "report.h"
+
+/* For the rank that is shown. The cause and what to change; returns whether there was anything to
+ * say. */
+int findings_verdict(struct page *p, const struct report *r);
+/* What was ruled out, and what else was found. */
+void findings_rest(struct page *p, const struct report *r);
+/* json_t *, an array. */
+void *findings_json(const struct report *r);
+
+#endif

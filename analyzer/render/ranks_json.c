@@ -1,0 +1,138 @@
+/* The ranks of a job as data. */
+#include "gather.h"
+#include "ranks.h"
+#include "render/rank_table.h"
+
+#include <string.h>
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) < 0)
+		BUG("json");
+}
+
+static json_t *text(const char *s)
+{
+	struct buf b = { 0 };
+	json_t *j;
+
+	buf_add_utf8(&b, (struct str){ s, strlen(s) });
+	j = json_stringn(b.text ? b.text : "", b.length);
+	buf_release(&b);
+	return j;
+}
+
+static json_t *number(int n)
+{
+	return n == NO_RANK ? json_null() : json_integer(n);
+}
+
+static json_t *layout_json(const struct ranks *job)
+{
+	json_t *o = json_object();
+
+	if (!job->is_placed) {
+		json_decref(o);
+		return json_null();
+	}
+	for (enum axis a = 0; a < AXES; a++)
+		set(o, axis_key(a), json_integer(job->layout.size[a]));
+	return o;
+}
+
+static json_t *groups_json(const struct report *r)
+{
+	const struct ranks *job = r->as_job;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < job->group_count; i++) {
+		const struct rank_group *g = &job->groups[i];
+		json_t *row = json_object(), *members = json_array();
+
+		for (size_t k = 0; k < g->count; k++)
+			json_array_append_new(members, json_integer(r->ranks[g->ranks[k]].rank));
+		set(row, "stage", number(g->stage));
+		set(row, "ranks", members);
+		for (enum measure m = 0; m < MEASURES; m++) {
+			json_t *spread = json_object();
+
+			set(spread, "median", json_integer(g->median[m]));
+			set(spread, "median_deviation", json_integer(g->deviation[m]));
+			set(row, measure_key(m), spread);
+		}
+		set(row, "least_allocated_bytes", json_integer(g->least));
+		set(row, "most_allocated_bytes", json_integer(g->most));
+		set(row, "worst_rank", json_integer(r->ranks[g->worst].rank));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *outliers_json(const struct report *r)
+{
+	const struct ranks *job = r->as_job;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < job->outlier_count; i++) {
+		const struct outlier *o = &job->outliers[i];
+		json_t *row = json_object();
+
+		set(row, "rank", json_integer(r->ranks[o->rank].rank));
+		set(row, "measure", text(measure_key(o->measure)));
+		set(row, "bytes", json_integer(o->value));
+		set(row, "median_bytes", json_integer(o->median));
+		set(row, "median_deviation_bytes", json_integer(o->deviation));
+		set(row, "since_step", o->step ? json_integer(o->step) : json_null());
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *seats_json(const struct report *r)
+{
+	const struct ranks *job = r->as_job;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->count; i++) {
+		json_t *row;
+
+		if (job->seats[i].group == NO_GROUP)
+			continue;
+		row = json_object();
+		set(row, "rank", json_integer(r->ranks[i].rank));
+		for (enum axis a = 0; a < AXES; a++)
+			set(row, axis_key(a), number(job->seats[i].at[a]));
+		set(row, "group", json_integer((json_int_t)job->seats[i].group));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+json_t *ranks_json(const struct report *r)
+{
+	const struct ranks *job = r->as_job;
+	json_t *o, *missing, *unread;
+
+	if (!job)
+		return json_null();
+	o = json_object();
+	missing = json_array();
+	unread = json_array();
+	set(o, "world_size", json_integer(job->world));
+	set(o, "layout", layout_json(job));
+	set(o, "seats", seats_json(r));
+	set(o, "groups", groups_json(r));
+	set(o, "outliers", outliers_json(r));
+	for (size_t i = 0; i < job->missing_count; i++)
+		json_array_append_new(missing, json_integer(job->missing[i]));
+	set(o, "missing_ranks", missing);
+	for (size_t i = 0; i < job->unread_count; i++) {
+		json_t *row = json_object();
+
+		set(row, "trace", text(job->unread[i].path));
+		set(row, "reason", text(job->unread[i].why));
+		json_array_append_new(unread, row);
+	}
+	set(o, "unreadable", unread);
+	return o;
+}

@@ -1,0 +1,57 @@
+"""docs/causes.md is what `memtrace report --rules` says. test_causes.py --write makes it anew."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MEMTRACE = os.path.join(ROOT, "build", "memtrace")
+DOC = os.path.join(ROOT, "docs", "causes.md")
+HEAD = """# Causes
+
+What `memtrace report` can say about why a job ran out of memory, or wastes it: `analyzer/rules.def`, as `memtrace report --rules` prints it. A
+{name} stands for a quantity of the trace. The last ones cannot be told from a trace, for the reason given.
+
+| cause | | says | source |
+|---|---|---|---|
+"""
+
+
+def rows():
+    """(id, title, says or None, source or the reason why it is untold)"""
+    text = subprocess.run([MEMTRACE, "report", "--rules", "--color", "never"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = []
+    for line in text.splitlines():
+        head = re.match(r"([A-Z0-9_]{5,})  (.*)", line)
+        label, rest = line[:8].strip(), line[8:]
+        if head:
+            found.append([*head.groups(), None, None])
+        elif label:
+            at = 2 if label == "says" else 3
+            found[-1][at] = rest
+        else:
+            found[-1][at] += " " + rest
+    return found
+
+
+def document():
+    return HEAD + "".join("| %s | %s | %s | %s |\n" % (name, title, says or "not told", source) for name, title, says, source in rows())
+
+
+class Causes(unittest.TestCase):
+    def test_document(self):
+        with open(DOC) as f:
+            self.assertEqual(f.read(), document(), "run tests/cli/test_causes.py --write")
+
+    def test_each_is_explained(self):
+        for name, title, says, source in rows():
+            self.assertTrue(title and source, name)
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        with open(DOC, "w") as f:
+            f.write(document())
+    else:
+        unittest.main()

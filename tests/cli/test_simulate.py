@@ -1,0 +1,270 @@
+"""memtrace simulate: launchers, ranks, errors, exit status. No PyTorch is needed here."""
+import json
+import os
+import stat
+import subprocess
+import sys
+
+from harness import JOBS, MEMTRACE, Case
+
+WORKER = os.path.join(JOBS, "worker.py")
+PYTHON = sys.executable
+
+
+class Simulate(Case):
+    def ranks(self, *command, ranks="0", options=(), **keys):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--ranks", ranks, *options, "--", *command], **keys)
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done
+
+    def refused(self, expected, *arguments, status=2):
+        done = self.run_([MEMTRACE, "simulate", *arguments], status=status)
+        self.assertEqual(done.stdout, "")
+        self.assertIn(expected, done.stderr)
+
+    def script(self, name):
+        """An installed launcher beside a python3, as in a virtual environment."""
+        folder = os.path.join(self.dir, "bin")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, name)
+        with open(path, "w") as f:
+            f.write("#!/bin/sh\necho a launcher was run\nexit 9\n")
+        os.chmod(path, stat.S_IRWXU)
+        if not os.path.exists(os.path.join(folder, "python3")):
+            os.symlink(PYTHON, os.path.join(folder, "python3"))
+        return path
+
+
+class Launchers(Simulate):
+    def check(self, command, world, args, rank=3, local=None, options=()):
+        (line,), _ = self.ranks(*command, ranks=str(rank), options=("--gpus", "4", *options))
+        env = line["env"]
+        self.assertEqual((env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"]), (str(rank), str(rank % 4), str(world)))
+        self.assertEqual(env["NODE_RANK"], str(rank // 4))
+        self.assertEqual((env["MASTER_ADDR"], env["CUDASIM_ALONE"], env["CUDASIM_GPUS"]), ("127.0.0.1", "1", "4"))
+        self.assertEqual(env["TORCHELASTIC_USE_AGENT_STORE"], "True")
+        self.assertEqual(line["args"], args)
+        return env
+
+    def test_no_launcher(self):
+        self.check([PYTHON, WORKER, "--lr", "1"], 8, ["--lr", "1"], options=("--world-size", "8"))
+
+    def test_torchrun(self):
+        self.check([self.script("torchrun"), "--nproc-per-node", "4", WORKER, "--nnodes", "7"], 4, ["--nnodes", "7"])
+
+    def test_torchrun_spellings(self):
+        self.check([self.script("torchrun"), "--nnodes=1:4", "--nproc_per_node=4", "--rdzv_endpoint", "host:29500", "--standalone",
+                    "-t", "3", "--max-restarts=2", WORKER], 16, [], rank=13)
+
+    def test_torchrun_module(self):
+        os.symlink(WORKER, os.path.join(self.dir, "worker.py"))
+        self.check([self.script("torchrun"), "--nproc-per-node=4", "-m", "worker", "x"], 4, ["x"])
+
+    def test_torchrun_no_python(self):
+        self.check([self.script("torchrun"), "--nproc-per-node=4", "--no-python", PYTHON, WORKER], 4, [])
+
+    def test_module_of_python(self):
+        self.check([PYTHON, "-W", "ignore", "-m", "torch.distributed.run", "--nproc-per-node", "4", WORKER, "-m"], 4, ["-m"])
+
+    def test_old_launch_passes_the_local_rank(self):
+        self.check([PYTHON, "-m", "torch.distributed.launch", "--nproc-per-node", "4", "--nnodes", "2", WORKER, "a"], 8,
+                   ["--local-rank=2", "a"], rank=6)
+        self.check([PYTHON, "-m", "torch.distributed.launch", "--use-env", "--nproc-per-node", "4", WORKER], 4, [])
+
+    def test_deepspeed(self):
+        self.check([self.script("deepspeed"), "--num_gpus", "4", "--num_nodes", "2", "--hostfile", "h", "--master_port=1", WORKER, "--deepspeed"],
+                   8, ["--local_rank=2", "--deepspeed"], rank=6)
+        self.check([self.script("deepspeed"), "--num_gpus=4", "--no_local_rank", WORKER], 4, [])
+
+    def test_srun(self):
+        env = self.check(["srun", "-N2", "--ntasks-per-node=4", "-p", "gpu", PYTHON, WORKER], 8, [], rank=6)
+        self.assertEqual((env["SLURM_PROCID"], env["SLURM_LOCALID"], env["SLURM_NTASKS"]), ("6", "2", "8"))
+
+    def test_srun_of_torchrun(self):
+        env = self.check(["srun", "--nodes", "2", self.script("torchrun"), "--nnodes", "2", "--nproc-per-node", "4", WORKER], 8, [], rank=5)
+        self.assertNotIn("SLURM_PROCID", env)
+
+    def test_slurm_of_our_own_job_is_forgotten(self):
+        (line,), _ = self.ranks(PYTHON, WORKER, options=("--world-size", "2"), SLURM_JOB_ID="17", SLURM_NTASKS="1", SLURM_PROCID="0")
+        self.assertFalse([n for n in line["env"] if n.startswith("SLURM_")])
+
+    def test_world_size_wins(self):
+        self.check([self.script("torchrun"), "--nproc-per-node", "auto", WORKER], 512, [], rank=511, options=("--world-size", "512"))
+
+    def test_unknown_option(self):
+        self.refused("torchrun: option --frobnicate is not known", "--ranks", "0", "--", self.script("torchrun"), "--frobnicate", "x.py")
+
+    def test_nothing_to_run(self):
+        self.refused("torchrun has no command to run", "--ranks", "0", "--", self.script("torchrun"), "--nproc-per-node", "2")
+
+
+class Errors(Simulate):
+    def test_no_world_size(self):
+        self.refused("how many ranks does the job have? give --world-size", "--ranks", "0", "--", PYTHON, WORKER)
+
+    def test_rank_out_of_range(self):
+        self.refused("there is no rank 8, the world has 8 (0 to 7)", "--ranks", "0,8", "--world-size", "8", "--", PYTHON, WORKER)
+
+    def test_ranks_that_are_none(self):
+        for ranks in ("x", "3-1", "1,,2", "", "-1"):
+            self.refused("--ranks is", "--ranks=" + ranks, "--world-size", "8", "--", PYTHON, WORKER)
+
+    def test_wrong_gpu(self):
+        self.refused('--gpu is "H1000", expected one of', "--gpu", "H1000", "--", "true")
+
+    def test_ranks_needed(self):
+        self.refused("add --ranks LIST", "--world-size", "4", "--", "true")
+
+    def test_template_without_a_place(self):
+        self.refused("the command has no {mbs} to put a number into", "--until-oom", "mbs", "--", "true", status=125)
+
+    def test_key_that_is_none(self):
+        for key in ("=", "mbs=", "mbs=0", "mbs=5:2", "mbs=a"):
+            self.refused("expected KEY, KEY=FIRST or KEY=FIRST:LAST", "--until-oom", key, "--", "echo", "{mbs}", status=125)
+
+    def test_time_limit_says_where(self):
+        _, done = self.ranks(PYTHON, WORKER, "--sleep", options=("--world-size", "2", "--timeout", "2"), status=134)
+        self.assertIn("rank 0 has run for 2 s (--timeout); where its threads are:", done.stderr)
+        self.assertRegex(done.stderr, r'File ".*worker.py", line \d+ in <module>')
+        self.assertIn("stopped after", done.stderr)
+
+
+class Ranks(Simulate):
+    def test_exit_status_is_the_commands(self):
+        self.ranks(PYTHON, WORKER, "--status", "7", options=("--world-size", "2"), ranks="all", status=7)
+        self.ranks("/nonexistent", options=("--world-size", "2"), status=127)
+        self.ranks("/", options=("--world-size", "2"), status=126)
+
+    def test_signal(self):
+        self.ranks("sh", "-c", "kill -9 $$", options=("--world-size", "2"), status=137)
+
+    def test_all_in_order_one_at_a_time(self):
+        lines, done = self.ranks(PYTHON, WORKER, options=("--world-size", "3", "--jobs", "1"), ranks="2,0-1")
+        self.assertEqual([x["env"]["RANK"] for x in lines], ["0", "1", "2"])
+        self.assertIn("3 of 3 ranks, each simulated alone", done.stderr)
+
+    def test_json(self):
+        path = os.path.join(self.dir, "out.json")
+        self.ranks(PYTHON, WORKER, "--status", "3", options=("--world-size", "2", "--json", path), ranks="all", status=3)
+        with open(path) as f:
+            out = json.load(f)
+        self.assertEqual([(r["rank"], r["status"], r["timed_out"]) for r in out["ranks"]], [(0, 3, False), (1, 3, False)])
+        self.assertEqual((out["world_size"], out["simulated"]), (2, True))
+
+    def test_print_commands(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--gpu", "A100-40GB", "--gpus", "4", "--world-size", "8", "--ranks", "0,5",
+                          "--steps", "2", "--print-commands", "--", PYTHON, WORKER, "it's", "{x}"])
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertFalse(os.path.exists(self.traces))
+        path = os.path.dirname(MEMTRACE) + os.pathsep + os.environ["PATH"]
+        ran = subprocess.run(["sh", "-c", lines[1]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": path})
+        line = json.loads(ran.stdout)
+        self.assertEqual((line["env"]["RANK"], line["env"]["LOCAL_RANK"], line["env"]["WORLD_SIZE"]), ("5", "1", "8"))
+        self.assertEqual(line["args"], ["it's", "{x}"])
+
+    def test_deduplicate(self):
+        """Megatron's order tp-cp-dp-pp: a stage of a pipeline of 4 is 128 consecutive ranks of 512."""
+        pretrain = ["pretrain_gpt.py", "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
+                    "--tensor-model-parallel-size", "8", "--pipeline-model-parallel-size"]
+        for stages, expected in (("4", ["0", "128", "384"]), ("2", ["0", "256"]), ("1", ["0"])):
+            done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "512", "--deduplicate", "--print-commands", "--", "python3",
+                              *pretrain, stages])
+            self.assertEqual([line.split("--ranks ")[1].split()[0] for line in done.stdout.splitlines()], expected)
+
+    def test_deduplicate_says_who_stands_for_whom(self):
+        pretrain = [WORKER, "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
+                    "--pipeline-model-parallel-size", "4"]
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "8", "--deduplicate", "--", PYTHON, *pretrain])
+        self.assertIn("ranks 0-1\n", done.stderr)
+        self.assertIn("ranks 2-5 (stages 1 to 2, at the most)\n", done.stderr)
+        self.assertIn("ranks 6-7\n", done.stderr)
+
+    def test_search_stops_at_another_failure(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--until-oom", "mbs", "--", "sh", "-c", "exit $(({mbs} > 2))"], status=125)
+        self.assertIn("mbs = 4: the command failed for another reason than memory", done.stderr)
+
+    def test_search_ends_at_the_last(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--until-oom", "mbs=2:5", "--", "sh", "-c", "exit $(({mbs} > 5))"])
+        self.assertIn("mbs = 5 is the largest that fits, and the last that was to be tried", done.stderr)
+
+
+STORE = """
+import os, socket, struct, sys
+def text(s): return struct.pack("<Q", len(s)) + s
+def number(n): return struct.pack("<q", n)
+s = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+def ask(data, n):
+    s.sendall(data); got = b""
+    while len(got) < n: got += s.recv(n - len(got)) or sys.exit("closed")
+    return got
+def value(data): return ask(b"", struct.unpack("<Q", ask(data, 8))[0])
+"""
+
+
+class Store(Simulate):
+    """The store that plays absent ranks, spoken to in the protocol's own bytes (PyTorch's TCPStore)."""
+
+    def talk(self, body, first=b"\x00\xce\xf7\x85\x3c"):
+        code = STORE + "s.sendall(%r)\n" % first + body
+        _, done = self.ranks(PYTHON, "-c", code, options=("--world-size", "4"), ranks="1")
+        return done.stdout.splitlines()
+
+    def test_set_get_add(self):
+        self.assertEqual(self.talk("""
+s.sendall(b"\\x01" + text(b"k") + text(b"value"))
+print(value(b"\\x03" + text(b"k")))
+print([struct.unpack("<q", ask(b"\\x04" + text(b"n") + number(d), 8))[0] for d in (1, 5, -2)])
+print(ask(b"\\x05" + number(1) + text(b"k"), 1), ask(b"\\x05" + number(2) + text(b"k") + text(b"exception_dump"), 1))
+print(ask(b"\\x0d" + b"abcd", 4), struct.unpack("<q", ask(b"\\x07", 8))[0], struct.unpack("<q", ask(b"\\x08" + text(b"k"), 8))[0])
+"""), ["b'value'", "[1, 6, 4]", "b'\\x00' b'\\x01'", "b'abcd' 2 1"])
+
+    def test_what_absent_ranks_would_say(self):
+        """A barrier's last key is there; an id has 128 bytes and stays; a rank's word is this rank's own under another number."""
+        self.assertEqual(self.talk("""
+print(ask(b"\\x06" + number(1) + text(b"barrier/last"), 1))
+a, b = (value(b"\\x03" + text(b"default_pg/0//cuda//0")) for _ in range(2))
+print(len(a), a == b)
+s.sendall(b"\\x01" + text(b"ip/1/x") + text(b"mine"))
+print(value(b"\\x03" + text(b"ip/3/x")), len(value(b"\\x03" + text(b"ip/3/y"))))
+"""), ["b'\\x00'", "128 True", "b'mine' 128"])
+
+    def test_polled_barrier(self):
+        """PyTorch 2.0 adds one and then asks until all have: they come one by one, and not beyond the world's size."""
+        self.assertEqual(self.talk("""
+print([struct.unpack("<q", ask(b"\\x04" + text(b"n") + number(d), 8))[0] for d in (1, 0, 0, 0, 0)])
+"""), ["[1, 2, 3, 4, 4]"])
+
+    def test_old_numbers(self):
+        """Before connections were validated (PyTorch 2.0), each command's number was one less."""
+        self.assertEqual(self.talk("""
+print(struct.unpack("<q", ask(b"\\x03" + text(b"init/") + number(1), 8))[0])
+s.sendall(b"\\x00" + text(b"k") + text(b"v"))
+print(value(b"\\x02" + text(b"k")))
+""", first=b""), ["1", "b'v'"])
+
+    def test_lengths_that_cannot_be(self):
+        """Hostile or damaged bytes end that connection, not the simulation."""
+        code = STORE + "s.sendall(b'\\x00\\xce\\xf7\\x85\\x3c\\x03' + b'\\xff' * 8)\nprint(s.recv(1))"
+        _, done = self.ranks(PYTHON, "-c", code, options=("--world-size", "2"))
+        self.assertEqual(done.stdout, "b''\n")
+
+
+class Verify(Simulate):
+    """plan --verify: the layouts' sizes go into the command, a rank of each kind of stage runs alone."""
+
+    def test_template(self):
+        model = os.path.join(self.dir, "config.json")
+        with open(model, "w") as f:
+            json.dump({"model_type": "llama", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "num_attention_heads": 16,
+                       "num_key_value_heads": 16, "vocab_size": 32000, "max_position_embeddings": 2048, "tie_word_embeddings": False}, f)
+        plan = [MEMTRACE, "plan", "--config", model, "--set", "seq_length=2048", "--set", "global_batch_size=32", "--gpus", "16", "--gpu",
+                "A100-40GB", "--system", "llama-4d", "--fix", "tp=2", "--fix", "pp=4", "--fix", "cp=1", "--fix", "mbs=1", "--verify", "1"]
+        out = os.path.join(self.dir, "seen")
+        done = self.run_([*plan, "--", "sh", "-c", 'echo $RANK {tp} {pp} {cp} {dp} {mbs} {micro_batches} >>' + out], MEMTRACE_DIR=self.traces)
+        with open(out) as f:
+            self.assertEqual(sorted(f.read().splitlines()), ["0 2 4 1 2 1 16", "12 2 4 1 2 1 16", "4 2 4 1 2 1 16"])
+        self.assertRegex(done.stdout, r"simulated\ntp 2  pp 4  cp 1  dp 2  mbs 1 .* estimate .* runs")
+
+    def test_no_template(self):
+        done = self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "A100-40GB", "--set", "num_layers=2", "--verify", "1"], status=2)
+        self.assertIn("--verify needs a command", done.stderr)

@@ -1,0 +1,28 @@
+"""One declared job, run now: what PyTorch counts is what tests/model/observed.json says, so that the rows are still true."""
+import json
+import os
+import sys
+import unittest
+
+from harness import ROOT, Case
+
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+import accuracy  # noqa: E402
+import accuracy_runs  # noqa: E402
+
+
+class Live(Case):
+    names = ["gpt2-sdpa-short", "llama-sdpa-no-groups"]
+
+    def test_observed_is_reproduced(self):
+        with open(accuracy.OBSERVED) as f:
+            rows = {row["name"]: row for row in json.load(f)}
+        for name in self.names:
+            with self.subTest(job=name):
+                now = accuracy_runs.run(rows[name]["job"])
+                for key in ("peak_allocated_bytes", "peak_reserved_bytes", "steady_bytes"):
+                    self.assertEqual(now[key], rows[name][key])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+"""What the host decides by on the simulated device: small kernels, object collectives, experts' rows, the two models of time."""
+import json
+import os
+
+from harness import JOBS, SIM, Case, python, torchrun
+
+
+class SmallKernels(Case):
+    def check(self, version):
+        done = self.run_([python(version), os.path.join(JOBS, "small_kernels.py")], status=None, LD_PRELOAD=SIM)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-2000:])
+        self.assertIn("84 compared, 0 wrong", done.stdout)
+
+    def test_newest(self):
+        self.check("2.15")
+
+    def test_older(self):
+        for version in ("2.1", "2.5", "2.7", "2.11") if os.environ.get("ALL_JOBS") else ("2.1",):
+            with self.subTest(version):
+                self.check(version)
+
+
+class Objects(Case):
+    def test_two_ranks(self):
+        """Numbers of the job itself: lengths 10 + 100 * rank, a list of 30,000 integers from rank 1, the sum of 1 and 2."""
+        done = self.simulate(torchrun(2, os.path.join(JOBS, "objects.py")), "--gpus", "2")
+        lines = [json.loads(l) for l in done.stdout.splitlines() if l.startswith("{")]
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            rank = line["rank"]
+            self.assertEqual(line["lengths"], [[0, 10], [1, 110]])
+            self.assertEqual(line["said"], [1, "y", 30000])
+            self.assertEqual(line["gathered"], None if rank else [["from", 0], ["from", 1]])
+            self.assertEqual(line["own"], ["to", rank])
+            self.assertEqual((line["total"], line["finite"]), (3.0, True))
+
+
+class Routing(Case):
+    """256 tokens, 2 of 8 experts and 4 of 16."""
+
+    def rows(self, routing):
+        done = self.simulate([python(), os.path.join(JOBS, "routing.py")], CUDASIM_ROUTING=routing)
+        return [json.loads(l) for l in done.stdout.splitlines() if l.startswith("{")]
+
+    def test_balanced(self):
+        mixtral, qwen = self.rows("balanced")
+        self.assertEqual(mixtral["rows"], [64] * 8)
+        self.assertEqual(qwen["rows"], [64] * 16)
+
+    def test_skewed(self):
+        for line, experts, chosen in zip(self.rows("skewed"), (8, 16), (2, 4)):
+            rows = line["rows"]
+            self.assertEqual(len(rows), experts)
+            self.assertEqual(sum(rows), 256 * chosen)
+            self.assertEqual(rows, sorted(rows, reverse=True))
+            self.assertGreater(rows[0], 4 * rows[-1])
+            self.assertLessEqual(rows[0], 256)
+
+
+class Time(Case):
+    """A lent block is not reused before the host waits (late), or at once (early); two blocks live in the end are 128 MiB in both."""
+
+    def test_late_and_early(self):
+        for streams, held in (("late", "128 128"), ("early", "64 128")):
+            with self.subTest(streams):
+                done = self.run_([python(), os.path.join(JOBS, "lent.py")], LD_PRELOAD=SIM, CUDASIM_STREAMS=streams)
+                self.assertEqual(done.stdout.strip(), held)

@@ -1,0 +1,128 @@
+/* Computed kernels, launched as a program's stub does, with the names of PyTorch's: results, and
+ * arguments that must not be followed. tests/jobs/small_kernels.py has them all, from PyTorch
+ * itself. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+
+#define FILL                                                                                \
+	"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIlEENS_6detail5" \
+	"ArrayIPcLi1EEEEEviT0_T1_"
+#define TOPK                                                                                       \
+	"_ZN2at6native6sbtopk10gatherTopKIfjLi2ELb0EEEvNS_4cuda6detail10TensorInfoIKT_T0_EES8_S8_" \
+	"bS8_S8_NS5_IS6_S8_EES8_NS5_IlS8_EES8_PS6_"
+#define REDUCE                                                                                  \
+	"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIlNS0_14func_wrapper_tIlNS0_13Max" \
+	"NanFunctorIlEEEEjlLi4EEEEEvT1_"
+
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+			    int limit, void *thread, void *block, void *block_size, void *grid_size,
+			    int *warp_size);
+
+static char stubs[3]; /* kernels are known by the address of their host function */
+
+static void launch(int kernel, void **arguments)
+{
+	dim3 one = { 1, 1, 1 };
+	assert_int_equal(cudaLaunchKernel(&stubs[kernel], one, one, arguments, 0, NULL), 0);
+}
+
+static int64_t *device_memory(size_t elements)
+{
+	void *memory;
+	assert_int_equal(cudaMalloc(&memory, elements * 8), 0);
+	return memory;
+}
+
+static void fill(int64_t *to, int count, int64_t value)
+{
+	void *arguments[] = { &count, &value, &to };
+	launch(0, arguments);
+}
+
+static void a_fill_fills(void **state)
+{
+	(void)state;
+	int64_t *d = device_memory(8), got[8];
+	fill(d, 8, -5);
+	fill(d + 1, 3, 1ll << 40);
+	assert_int_equal(cudaMemcpy(got, d, sizeof got, cudaMemcpyDeviceToHost), 0);
+	static const int64_t want[] = { -5, 1ll << 40, 1ll << 40, 1ll << 40, -5, -5, -5, -5 };
+	assert_memory_equal(got, want, sizeof got);
+	assert_int_equal(cudaFree(d), 0);
+}
+
+/* Nothing outside the device's addresses is touched, and large tensors cost no memory. */
+static void wrong_and_large_arguments_are_left_alone(void **state)
+{
+	(void)state;
+	int64_t own[4] = { 1, 2, 3, 4 }, *d = device_memory(4);
+	fill(own, 4, 9);
+	fill(NULL, 4, 9);
+	fill(d, -1, 9);
+	assert_int_equal(own[0], 1);
+	int64_t first;
+	assert_int_equal(cudaMemcpy(&first, d, 8, cudaMemcpyDeviceToHost), 0);
+	assert_int_equal(first, 0);
+	char garbage[4096];
+	memset(garbage, 0x5a, sizeof garbage);
+	void *arguments[] = { garbage, garbage, garbage, garbage, garbage, garbage,
+			      garbage, garbage, garbage, garbage, garbage };
+	launch(1, arguments);
+	launch(2, arguments);
+	assert_int_equal(cudaFree(d), 0);
+}
+
+struct info { /* TensorInfo<type, unsigned> */
+	void *data;
+	unsigned sizes[25], strides[25];
+	int dimensions;
+};
+
+/* Six tokens choose two of four experts: each expert is chosen three times. */
+static void routing_is_balanced(void **state)
+{
+	(void)state;
+	int64_t *d = device_memory(12), got[12], count[4] = { 0 };
+	unsigned length = 4, chosen = 2, rows = 6, step = 1;
+	bool largest = true;
+	struct info in = { .dimensions = 1 };
+	struct info out = { .data = d, .sizes = { 6, 1 }, .strides = { 2, 1 }, .dimensions = 2 };
+	void *none = NULL;
+	void *arguments[] = { &in, &length, &chosen, &largest, &rows, &step,
+			      &in, &step,   &out,    &step,    &none };
+	launch(1, arguments);
+	assert_int_equal(cudaMemcpy(got, d, sizeof got, cudaMemcpyDeviceToHost), 0);
+	for (int i = 0; i < 12; i++) {
+		assert_in_range(got[i], 0, 3);
+		count[got[i]]++;
+		assert_true(i % 2 == 0 || got[i] != got[i - 1]);
+	}
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(count[i], 3);
+	assert_int_equal(cudaFree(d), 0);
+}
+
+int main(void)
+{
+	static const char *const names[] = { FILL, TOPK, REDUCE };
+	if (!dlopen("libstdc++.so.6", RTLD_LAZY)) /* as C++ programs have it */
+		return 1;
+	for (size_t i = 0; i < 3; i++)
+		__cudaRegisterFunction(NULL, &stubs[i], NULL, names[i], -1, NULL, NULL, NULL, NULL,
+				       NULL);
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_fill_fills),
+		cmocka_unit_test(wrong_and_large_arguments_are_left_alone),
+		cmocka_unit_test(routing_is_balanced),
+	};
+	return cmocka_run_group_tests_name("computed kernels", tests, NULL, NULL);
+}
