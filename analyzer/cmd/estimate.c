@@ -55,9 +55,9 @@ static int unknown_term(const struct answer *a, const char *id, struct err *e)
 	struct buf list = { 0 };
 
 	for (size_t i = 0; i < a->count; i++)
-		for (size_t j = 0; j < estimate_term_count(&a->estimates[i]); j++)
+		for (size_t j = 0; j < a->estimates[i].system->term_count; j++)
 			buf_addf(&list, "%s%s", list.length ? ", " : "",
-				 estimate_term(&a->estimates[i], j)->id);
+				 a->estimates[i].system->terms[j].id);
 	err_set(e, "--explain is \"%s\", expected one of %s", id, list.text);
 	buf_release(&list);
 	return -1;

@@ -76,7 +76,7 @@ static void put_peak(struct buf *out, const struct estimate *e, const struct sta
 	put_key(out, "terms");
 	buf_puts(out, "[");
 	for (size_t i = 0; i < estimate_term_count(e); i++)
-		if (s->terms[i]) {
+		if (s->terms[i] || s->steady_terms[i]) {
 			put_next(out);
 			buf_puts(out, "{");
 			put_word(out, "id", estimate_term(e, i)->id);

@@ -55,6 +55,9 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 	const char *conf = variable(environment, "PYTORCH_CUDA_ALLOC_CONF"),
 		   *workspace = variable(environment, "CUBLAS_WORKSPACE_CONFIG");
 	int status = 0;
+	const char *choice = variable(environment, "NVTE_ALLOW_NONDETERMINISTIC_ALGO");
+
+	k->nondeterministic = !choice || strcmp(choice, "0") != 0;
 
 	if (!conf && k->torch >= 210)
 		conf = variable(environment, "PYTORCH_ALLOC_CONF");
@@ -90,6 +93,11 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 	k->multiprocessors = processors;
 	k->gemm_workspace = capability >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
 	k->gemm_workspace_lasts = k->torch < 215;
+	if (!GIVEN(r->c, torch_version) && r->c->from_framework && GIVEN(r->c, container)) {
+		k->gemm_workspace_lasts = 1;
+		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces last, as "
+				      "before PyTorch 2.15");
+	}
 	k->lt_workspace = LT_WORKSPACE;
 	k->context = CONTEXT;
 	return r->failed ? -1 : read_environment(k, a, r);

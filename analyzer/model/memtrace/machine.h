@@ -99,6 +99,9 @@ struct constants {
 	int gemm_workspace_lasts; /* one for each (thread, stream), kept; otherwise one a call,
 				     freed after it */
 	int torch;                /* 2.15 is 215 */
+	int sm;                   /* compute capability: 90 */
+	/* Transformer Engine may choose kernels whose results differ from run to run */
+	int nondeterministic;
 	int64_t multiprocessors;
 	int64_t context; /* CUDA context, outside the allocator */
 };

@@ -15,6 +15,13 @@ static void add_to_buffer(struct machine *m, struct param *p)
 
 /* ---- one micro-batch ---- */
 
+static void make_mask(struct machine *m, struct rank *r, struct microbatch *b)
+{
+	if (r->s->masks)
+		b->mask = make_as(m, TERM_INPUTS, r->rows * r->s->tokens, BOOL);
+	b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
+}
+
 static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
 {
 	const struct shape *s = r->s;
@@ -22,7 +29,11 @@ static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
 	b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
 	b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
 	b->positions = make_as(m, TERM_INPUTS, r->rows / s->batch, I64);
-	b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+	/* the data loader of Megatron-LM makes one a sequence */
+	if (s->training_loop)
+		make_mask(m, r, b);
+	else
+		b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
 }
 
 /* RotaryEmbedding.forward, cached for the length */
@@ -45,6 +56,16 @@ static void drop_tables(struct machine *m, struct microbatch *b)
 	drop(m, &b->rotary);
 }
 
+/* deallocate_pipeline_outputs: what was sent is needed for its place in the graph alone. */
+static void deallocate(struct machine *m, tensor *output)
+{
+	tensor kept = *output;
+
+	drop(m, output);
+	*output = kept;
+	output->at = NULL;
+}
+
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -54,14 +75,19 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	if (!c->first) {
 		param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
 		b->input.in = 0;
+		let(m, &c->input, hold(b->input.value));
+		drop(m, &c->input_gradient);
 	}
 	load_batch(m, r, b);
 	load_rotary(m, r, b);
 	b->output = chunk_forward(m, c, b);
 	if (!c->last)
 		retag(m, b->output, TERM_PIPELINE);
+	if (!c->last && r->s->training_loop)
+		deallocate(m, &b->output);
 	drop(m, &b->tokens);
 	drop(m, &b->labels);
+	drop(m, &b->weights);
 	drop(m, &b->positions);
 	if (r->s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, b);
@@ -72,7 +98,8 @@ struct variables {
 	tensor output, output_gradient, input_gradient;
 };
 
-static void backward_step(struct machine *m, struct microbatch *b, struct variables *v)
+static void backward_step(struct machine *m, struct chunk *c, struct microbatch *b,
+			  struct variables *v)
 {
 	m->phase = BACKWARD;
 	m->as = TERM_PIPELINE;
@@ -80,6 +107,10 @@ static void backward_step(struct machine *m, struct microbatch *b, struct variab
 	let(m, &v->output, b->output);
 	backward(m, &b->tape, v->output, hold(v->output_gradient));
 	drop_tables(m, b);
+	if (b->input.grad.at)
+		retag(m, b->input.grad, TERM_PIPELINE);
+	if (b->input.value.at && c->input.at == b->input.value.at)
+		let(m, &c->input_gradient, hold(b->input.grad));
 	drop(m, &b->input.value);
 	let(m, &v->input_gradient, b->input.grad);
 	b->input.grad.at = NULL;
@@ -102,7 +133,7 @@ static void no_pipelining(struct machine *m, struct rank *r)
 	for (int64_t i = 0; i < r->microbatches; i++) {
 		b = (struct microbatch){ .output = none };
 		forward_step(m, &r->chunks[0], &b);
-		backward_step(m, &b, &v);
+		backward_step(m, &r->chunks[0], &b, &v);
 		drop_variables(m, &v);
 	}
 	m->in_flight = 1;
@@ -122,28 +153,28 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 	for (int64_t i = ahead; i < total; i++) {
 		forward_step(m, &r->chunks[0], &b[i]);
 		let(m, &v.output, hold(b[i].output));
-		backward_step(m, &b[done++], &v);
+		backward_step(m, &r->chunks[0], &b[done++], &v);
 	}
 	while (done < total)
-		backward_step(m, &b[done++], &v);
+		backward_step(m, &r->chunks[0], &b[done++], &v);
 	drop_variables(m, &v);
 	m->in_flight = ahead + (ahead < total);
 	free(b);
 }
 
-/* Which chunk the i-th step of a rank works on: groups of p micro-batches through all chunks. */
+/* Which chunk the i-th step of a rank works on: groups of micro-batches through all chunks. */
 static int64_t chunk_of(const struct rank *r, int64_t i, int forward)
 {
-	int64_t within = i % (r->s->pp * r->s->vpp) / r->s->pp;
+	int64_t within = i % (r->group * r->s->vpp) / r->group;
 
 	return forward ? within : r->s->vpp - 1 - within;
 }
 
 static int64_t microbatch_of(const struct rank *r, int64_t i)
 {
-	int64_t group = r->s->pp * r->s->vpp;
+	int64_t group = r->group * r->s->vpp;
 
-	return i / group * r->s->pp + i % r->s->pp;
+	return i / group * r->group + i % r->group;
 }
 
 static void interleaved(struct machine *m, struct rank *r)
@@ -153,8 +184,8 @@ static void interleaved(struct machine *m, struct rank *r)
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
 	struct variables v = { .output = none };
 
-	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->pp;
-	if (ahead > total || r->microbatches == s->pp)
+	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->group;
+	if (ahead > total)
 		ahead = total;
 	for (int64_t i = 0; i < total || done < total; i++) {
 		if (i < total) {
@@ -166,7 +197,8 @@ static void interleaved(struct machine *m, struct rank *r)
 		if (i >= ahead) {
 			int64_t c = chunk_of(r, done, 0);
 
-			backward_step(m, &b[c * r->microbatches + microbatch_of(r, done)], &v);
+			backward_step(m, &r->chunks[c],
+				      &b[c * r->microbatches + microbatch_of(r, done)], &v);
 			done++;
 		}
 	}
@@ -177,6 +209,29 @@ static void interleaved(struct machine *m, struct rank *r)
 
 /* ---- the rank ---- */
 
+static int64_t stage_layers(const struct shape *s, int64_t stage)
+{
+	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
+
+	if (stage == 0 && s->first_layers)
+		return s->first_layers;
+	if (stage == s->pp - 1 && s->last_layers)
+		return s->last_layers;
+	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
+}
+
+/* The first layer of a chunk: chunks go round the stages. */
+static int64_t first_layer(const struct shape *s, int64_t stage, int64_t chunk)
+{
+	int64_t first = 0;
+
+	if (s->vpp > 1)
+		return (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
+	for (int64_t i = 0; i < stage; i++)
+		first += stage_layers(s, i);
+	return first;
+}
+
 static void place(struct rank *r, const struct shape *s, int64_t stage)
 {
 	*r = (struct rank){ .s = s, .stage = stage };
@@ -186,13 +241,15 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 	r->vocab = s->vocab / s->tp;
 	r->rows = s->tokens / s->cp * s->batch;
 	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
-	r->microbatches = s->microbatches < 2 * s->pp ? s->microbatches : 2 * s->pp;
+	r->group = s->group < s->microbatches ? s->group : s->microbatches;
+	r->microbatches = s->microbatches < 2 * r->group ? s->microbatches : 2 * r->group;
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)
 		r->chunks[i] = (struct chunk){ .rank = r,
 					       .first = stage == 0 && i == 0,
 					       .last = stage == s->pp - 1 && i == s->vpp - 1,
-					       .layer_count = s->layers / s->pp / s->vpp };
+					       .first_layer = first_layer(s, stage, i),
+					       .layer_count = stage_layers(s, stage) / s->vpp };
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
@@ -205,12 +262,14 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	m->phase = INIT;
 	rank_make(m, &r);
 	for (m->step = 0; m->step < m->steps; m->step++) {
+		rank_zero_grad(m, &r);
 		if (s->vpp > 1)
 			interleaved(m, &r);
 		else if (s->pp > 1)
 			one_forward_one_backward(m, &r);
 		else
 			no_pipelining(m, &r);
+		finish_waiting(m, &r);
 		rank_step(m, &r);
 		machine_steady(m);
 	}
@@ -219,19 +278,21 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->attention != EAGER)
-		estimate_note(
-			r->out,
-			"Transformer Engine's layers are counted as Megatron's own with flash "
-			"attention");
+	int64_t layers = 0;
+	int uneven = 0;
+
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");
-	if (s->experts)
-		refuse(r, CONFIG_num_experts, "none: Megatron's experts are not modelled yet");
+	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp || s->dp * s->cp * s->tp % (s->etp * s->ep)))
+		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
-	if (s->layers % (s->pp * s->vpp) || s->heads % s->tp || s->ffn % s->tp ||
+	for (int64_t stage = 0; stage < s->pp; stage++) {
+		layers += stage_layers(s, stage);
+		uneven |= stage_layers(s, stage) % s->vpp != 0;
+	}
+	if (layers != s->layers || uneven || s->heads % s->tp || s->ffn % s->tp ||
 	    s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");

@@ -9,10 +9,18 @@ struct norm_weights {
 	struct param *weight, *bias;
 };
 
+struct expert {
+	struct param *up, *up_bias, *down, *down_bias;
+};
+
 struct mlayer {
 	struct chunk *chunk;
 	struct norm_weights before_attention, before_mlp;
+	struct norm_weights q_norm, k_norm;
+	struct param *q_down, *kv_down, *kv_up; /* latent attention; q_down NULL: none */
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
+	struct param *router; /* NULL: dense */
+	struct expert *experts, shared;
 };
 
 /* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
@@ -26,8 +34,14 @@ struct chunk {
 	unsigned char *on_host; /* parameters that are made on the host, in fp32 */
 	struct param *tokens, *positions, *head;
 	struct norm_weights norm;
-	tensor weights, gradients; /* the contiguous buffers */
-	int64_t buffer_elements;
+	struct buffer {
+		tensor weights, gradients;
+		int64_t elements;
+	} buffers[2]; /* the contiguous ones, and those of experts */
+	int64_t first_layer;
+	struct place *places; /* of the parameters in them */
+	/* set_input_tensor(): what the last forward pass began with, and its gradient */
+	tensor input, input_gradient;
 };
 
 /* One shard of a parameter: its master copy and the optimizer's states. */
@@ -43,19 +57,32 @@ struct rank {
 	/* sizes on this rank: heads, groups, feed-forward width, vocabulary; rows: tokens of a
 	 * micro-batch here, and outside tensor parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
+	int64_t group; /* micro-batches that a chunk runs in turn */
 	int64_t microbatches; /* that are run: once the pipeline is full, more of them change
 				 nothing */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
+	tensor te_workspace[5]; /* of plain products, and of a grouped one's streams */
+	/* Transformer Engine's get_dummy_wgrad(): one for each shape, kept */
+	struct {
+		int64_t n, in;
+		tensor at;
+	} dummies[16];
+	size_t dummy_count;
+	/* the output layer's inputs and gradients, until its weight's gradient is computed */
+	tensor *waiting;
+	size_t waiting_count, waiting_room;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;  /* _dummy_overflow_buf */
+	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
 };
 
 /* A micro-batch between its forward and its backward pass. */
 struct microbatch {
 	struct tape tape;
 	struct param input; /* received from the stage before */
+	tensor weights; /* of the tokens, in the loss */
 	tensor tokens, labels, positions, mask, output, rotary;
 };
 
@@ -64,9 +91,22 @@ tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
 
+/* The gradient of a weight of n elements in rows of `in`; added in place where that is fused. */
+tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in, enum dtype type);
+/* What waited is computed. */
+void finish_waiting(struct machine *m, struct rank *r);
+
+tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+	       struct param *bias, int gathers);
+/* A row-parallel product's sum over tensor parallelism. */
+tensor reduced(struct machine *m, struct rank *r, tensor x);
+
 /* megatron_states.c: parameters, buffers, optimizer. */
+struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host);
 void rank_make(struct machine *m, struct rank *r);
 void rank_step(struct machine *m, struct rank *r);
+/* optimizer.zero_grad() */
+void rank_zero_grad(struct machine *m, struct rank *r);
 void rank_release(struct rank *r);
 
 #endif

@@ -1,5 +1,9 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
-#include "model/memtrace/megatron.h"
+#include "model/memtrace/mla.h"
+#include "model/memtrace/moe.h"
+#include "model/memtrace/transformer_engine.h"
+
+#include "util.h"
 
 static const tensor none = { .at = NULL };
 
@@ -7,6 +11,26 @@ void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type
 {
 	if (!r->global.at || r->global.n < n)
 		let(m, &r->global, make_as(m, TERM_ATTN_SCORES, n, type));
+}
+
+/* defer_embedding_wgrad_compute: the first micro-batches' */
+static int waits(struct machine *m, struct rank *r, struct node *n)
+{
+	size_t most = r->s->deferred ? (size_t)r->s->deferred * 2 : SIZE_MAX;
+
+	(void)m;
+	if (!n->sizes[5] || r->waiting_count + 2 > most)
+		return 0;
+	r->waiting = grow(r->waiting, r->waiting_count + 1, &r->waiting_room, sizeof(*r->waiting));
+	r->waiting[r->waiting_count++] = hold(n->saved[0]);
+	r->waiting[r->waiting_count++] = hold(n->in[0]);
+	return 1;
+}
+
+void finish_waiting(struct machine *m, struct rank *r)
+{
+	while (r->waiting_count)
+		drop(m, &r->waiting[--r->waiting_count]);
 }
 
 /* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is
@@ -28,7 +52,14 @@ static void mlinear_backward(struct machine *m, struct node *n)
 		whole = n->out[0];
 		n->out[0] = make_as(m, TERM_COLLECTIVE, n->sizes[0], type);
 	}
-	n->out[1] = gemm(m, n->sizes[1], type);
+	if (waits(m, r, n)) {
+		if (t > 1)
+			drop(m, &whole);
+		return;
+	}
+	n->out[1] = r->s->fused_gradient
+			    ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
+			    : gemm(m, n->sizes[1], type);
 	if (n->edge[2])
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 	if (t > 1)
@@ -36,8 +67,8 @@ static void mlinear_backward(struct machine *m, struct node *n)
 }
 
 /* The bias is added here unless it is skipped (NULL). */
-static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-		      struct param *bias, int gathers)
+static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+			 struct param *bias, int gathers, int defers)
 {
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
@@ -51,6 +82,8 @@ static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param 
 		n->sizes[1] = weight->value.n;
 		n->sizes[2] = bias ? bias->value.n : 0;
 		n->sizes[3] = t;
+		n->sizes[4] = weight->in;
+		n->sizes[5] = defers;
 	}
 	save(m, n, x);
 	save(m, n, weight->value);
@@ -63,13 +96,21 @@ static tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param 
 	return result(out, n, 0);
 }
 
+tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+		      struct param *bias, int gathers)
+{
+	if (r->s->transformer_engine)
+		return te_linear(m, r, x, weight, bias, gathers);
+	return own_linear(m, r, x, weight, bias, gathers, 0);
+}
+
 /* Reduces a row-parallel product: in place, or scattered over sequence parallelism. */
 static void gather_backward(struct machine *m, struct node *n)
 {
 	n->out[0] = make_as(m, TERM_COLLECTIVE, n->in[0].n * n->sizes[0], n->in[0].type);
 }
 
-static tensor reduced(struct machine *m, struct rank *r, tensor x)
+tensor reduced(struct machine *m, struct rank *r, tensor x)
 {
 	struct node *n;
 
@@ -133,6 +174,8 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	struct rank *r = *(struct rank **)context;
 	tensor raw, a, b, k, v, out;
 
+	if (r->s->transformer_engine)
+		return te_attention(m, context, in);
 	if (r->s->attention != EAGER)
 		return flash(m, r, in);
 	k = hold(in[1]);
@@ -145,14 +188,18 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	m->as = TERM_ATTN_SCORES;
 	raw = scores(m, r, in[0], k);
 	m->as = TERM_ATTN_SOFTMAX;
-	a = to(m, raw, F32);
-	let(m, &a, masked_in_place(m, a, in[3]));
-	b = softmax(m, a, F32);
-	let(m, &a, to(m, b, raw.type));
-	drop(m, &b);
+	if (r->s->fused_softmax && raw.type != F32) {
+		a = masked_softmax(m, raw);
+	} else {
+		a = to(m, raw, F32);
+		let(m, &a, masked_in_place(m, a, in[3]));
+		b = softmax(m, a, F32);
+		let(m, &a, to(m, b, raw.type));
+		drop(m, &b);
+	}
 	let(m, &a, dropout(m, a, r->s->attention_dropout));
 	m->as = TERM_ATTN_CONTEXT;
-	out = matmul(m, a, v, in[0].n);
+	out = matmul(m, a, v, v.n);
 	let(m, &out, contiguous(m, out));
 	drop(m, &raw);
 	drop(m, &a);
@@ -195,12 +242,22 @@ static tensor rotated(struct machine *m, tensor x, tensor frequencies)
 	return a;
 }
 
-static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x)
+static tensor head_norm(struct machine *m, struct mlayer *l, struct norm_weights *w, tensor x)
+{
+	const struct shape *s = l->chunk->rank->s;
+
+	if (s->rms_norm)
+		return fused_rms_norm(m, x, w->weight, s->head);
+	return layer_norm(m, x, w->weight, w->bias, s->head);
+}
+
+/* Queries, keys and values: views of one product, rotated and normalized. */
+static void project(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x, tensor *in)
 {
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t each = r->rows * s->head, sizes[3];
-	tensor qkv, part[3], in[4], out;
+	tensor qkv, part[3];
 
 	sizes[0] = each * r->heads;
 	sizes[1] = sizes[2] = each * r->groups;
@@ -208,11 +265,35 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	qkv = mlinear(m, r, x, l->qkv, l->qkv_bias, 1);
 	split(m, qkv, part, sizes, 3);
 	drop(m, &qkv);
-	if (r->heads != r->groups)
+	if (r->heads != r->groups && !s->transformer_engine)
 		let(m, &part[0], contiguous(m, part[0]));
-	for (int i = 0; i < 2; i++)
-		in[i] = s->rope ? rotated(m, part[i], b->rotary) : hold(part[i]);
-	in[2] = part[2];
+	if (s->qk_norm) {
+		let(m, &part[0], head_norm(m, l, &l->q_norm, part[0]));
+		let(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
+	}
+	for (int i = 0; i < 2; i++) {
+		in[i] = !s->rope	? hold(part[i])
+			: s->fused_rope ? fused_rotary(m, part[i])
+					: rotated(m, part[i], b->rotary);
+	}
+	/* Transformer Engine wants one layout for all three */
+	if ((s->rope || s->qk_norm) && s->transformer_engine)
+		let(m, &part[2], contiguous(m, part[2]));
+	in[2] = hold(part[2]);
+	for (int i = 0; i < 3; i++)
+		drop(m, &part[i]);
+}
+
+static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x)
+{
+	struct rank *r = l->chunk->rank;
+	const struct shape *s = r->s;
+	tensor in[4], out;
+
+	if (s->latent.kv_rank)
+		mla_project(m, l, x, in);
+	else
+		project(m, l, b, x, in);
 	in[3] = b->mask;
 	out = s->recompute == RECOMPUTE_SELECTIVE
 		      ? checkpoint_reentrant(m, core_attention, &r, sizeof(struct rank *), in, 4)
@@ -220,10 +301,8 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, mlinear(m, r, out, l->proj, NULL, 0));
 	let(m, &out, reduced(m, r, out));
-	for (int i = 0; i < 2; i++)
-		drop(m, &in[i]);
 	for (int i = 0; i < 3; i++)
-		drop(m, &part[i]);
+		drop(m, &in[i]);
 	return out;
 }
 
@@ -249,7 +328,9 @@ static tensor mlp(struct machine *m, struct mlayer *l, tensor x)
 	h = mlinear(m, r, x, l->up, NULL, 1);
 	if (l->up_bias)
 		let(m, &h, add(m, h, l->up_bias->value));
-	if (r->s->gated) {
+	if (r->s->gated && r->s->training_loop) {
+		let(m, &h, fused_swiglu(m, h));
+	} else if (r->s->gated) {
 		sizes[0] = sizes[1] = h.n / 2;
 		split(m, h, part, sizes, 2);
 		drop(m, &h);
@@ -289,10 +370,10 @@ static tensor layer(struct machine *m, void *context, const tensor *in)
 	drop(m, &part);
 	m->as = TERM_MLP_NORM;
 	x = normed(m, r, &l->before_mlp, out);
-	part = mlp(m, l, x);
+	part = l->router ? moe_forward(m, l, x) : mlp(m, l, x);
 	drop(m, &x);
 	m->as = TERM_MLP_OUT;
-	let(m, &out, bias_dropout_add(m, r, part, l->down_bias, out));
+	let(m, &out, bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, out));
 	drop(m, &part);
 	return out;
 }
@@ -338,9 +419,16 @@ static void cross_entropy_backward(struct machine *m, struct node *n)
 
 static tensor parallel_cross_entropy(struct machine *m, struct rank *r, tensor logits)
 {
-	tensor precise = to(m, logits, F32), mask, target, out, small;
+	tensor precise = to(m, logits, F32), mask, target, out, small, exponentials;
 	struct node *n = record(m, cross_entropy_backward, &precise, 1);
 
+	if (r->s->fused_loss) {
+		/* compiled: nothing is done in place */
+		exponentials = result(make(m, precise.n, F32), n, 0);
+		drop(m, &precise);
+		precise = exponentials;
+		precise.from = NULL;
+	}
 	small = make(m, r->rows, F32);
 	mask = make(m, r->rows, BOOL);
 	target = make(m, r->rows, I64);
@@ -363,13 +451,14 @@ static void mean_backward(struct machine *m, struct node *n)
 static tensor loss(struct machine *m, struct chunk *c, tensor x)
 {
 	struct rank *r = c->rank;
+	const struct shape *s = r->s;
 	tensor logits, out, all;
 	struct node *n;
 
 	m->as = TERM_FINAL_NORM;
 	x = normed(m, r, &c->norm, x);
 	m->as = TERM_LOGITS;
-	logits = mlinear(m, r, x, c->head, NULL, 1);
+	logits = own_linear(m, r, x, c->head, NULL, 1, s->defers);
 	drop(m, &x);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;

@@ -1,5 +1,6 @@
 /* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
-#include "model/memtrace/megatron.h"
+#include "model/memtrace/mla.h"
+#include "model/memtrace/moe.h"
 
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 
 /* ---- parameters, in the order of model.parameters() ---- */
 
-static struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
+struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 	size_t room = c->module.room;
@@ -23,13 +24,13 @@ static struct param *declare(struct chunk *c, enum role role, int64_t out, int64
 	return p;
 }
 
-static struct norm_weights declare_norm(struct chunk *c)
+static struct norm_weights declare_norm(struct chunk *c, int64_t width)
 {
-	const struct shape *s = c->rank->s;
-	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1), NULL };
+	int on_host = !c->rank->s->transformer_engine;
+	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, on_host), NULL };
 
-	if (s->norm_bias)
-		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, s->hidden, 1);
+	if (c->rank->s->norm_bias)
+		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, on_host);
 	return n;
 }
 
@@ -38,19 +39,41 @@ static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
 	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
 }
 
-static void declare_layer(struct chunk *c, struct mlayer *l)
+/* Queries, keys and values in one matrix. */
+static void declare_attention(struct chunk *c, struct mlayer *l)
 {
 	const struct rank *r = c->rank;
 	const struct shape *s = r->s;
-	int64_t qkv = (r->heads + 2 * r->groups) * s->head, up = r->ffn * (s->gated ? 2 : 1);
+	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
 
-	l->chunk = c;
-	l->before_attention = declare_norm(c);
 	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
 	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
 	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
 	l->qkv_bias = s->qkv_bias ? declare(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
-	l->before_mlp = declare_norm(c);
+	if (s->qk_norm) {
+		l->q_norm = declare_norm(c, s->head);
+		l->k_norm = declare_norm(c, s->head);
+	}
+}
+
+static void declare_layer(struct chunk *c, struct mlayer *l)
+{
+	int moe = config_moe_layer(c->rank->s->config, c->first_layer + (l - c->layers));
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	int64_t up = r->ffn * (s->gated ? 2 : 1);
+
+	l->chunk = c;
+	l->before_attention = declare_norm(c, s->hidden);
+	if (s->latent.kv_rank)
+		mla_declare(c, l);
+	else
+		declare_attention(c, l);
+	l->before_mlp = declare_norm(c, s->hidden);
+	if (moe) {
+		moe_declare(c, l);
+		return;
+	}
 	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
 	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
 	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
@@ -72,7 +95,7 @@ static void declare_chunk(struct chunk *c)
 		declare_layer(c, &c->layers[i]);
 	if (!c->last)
 		return;
-	c->norm = declare_norm(c);
+	c->norm = declare_norm(c, s->hidden);
 	if (s->untied || !c->first)
 		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
 	else
@@ -115,31 +138,99 @@ static int64_t least_multiple(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-/* Parameters in reverse order, each at a multiple of 64 elements, and the end at one of dp and 128,
- * where the optimizer is distributed. Shards are what of a parameter lies in this rank's part. */
-static void lay_out(struct chunk *c)
-{
-	const struct shape *s = c->rank->s;
-	int64_t at = 0;
+/* Where a parameter lies in the contiguous buffer, and its bucket: what ranks share is a bucket. */
+struct place {
+	int64_t at, bucket, bucket_end;
+};
 
-	for (size_t i = c->module.count; i-- > 0;)
-		at = (s->zero ? aligned(at, 64) : at) + c->module.params[i]->value.n;
-	c->buffer_elements = s->zero ? aligned(at, least_multiple(s->dp * s->cp, 128)) : at;
+static int is_expert(const struct param *p)
+{
+	return p->role == TERM_EXPERT_WEIGHTS;
 }
 
-static void make_buffers(struct machine *m, struct chunk *c)
+/* Ranks that share a buffer's states. */
+static int64_t sharing(const struct shape *s, int experts)
+{
+	int64_t ranks = s->dp * s->cp;
+
+	if (!s->zero)
+		return 1;
+	return (experts ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
+}
+
+/* None unless gradients are reduced during the backward pass. */
+static int64_t bucket_size(const struct shape *s)
+{
+	int64_t size = s->dp * s->cp * 1000000;
+
+	if (!s->overlap_grad_reduce)
+		return INT64_MAX;
+	return s->bucket_size ? s->bucket_size : size > 40000000 ? size : 40000000;
+}
+
+/* Ends the bucket that began at `from`, for the `count` places of its parameters. */
+static int64_t end_bucket(const struct shape *s, struct place **places, size_t count, int64_t from,
+			  int64_t at, int experts)
+{
+	if (s->zero)
+		at = aligned(at, least_multiple(sharing(s, experts), 128));
+	for (size_t i = 0; i < count; i++) {
+		places[i]->bucket = from;
+		places[i]->bucket_end = at;
+	}
+	return at;
+}
+
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of dp and 128, where the optimizer
+ * is distributed; then an embedding that two stages share has a bucket of its own. */
+static void lay_out(struct chunk *c, int experts)
 {
 	const struct shape *s = c->rank->s;
+	struct place **open = xcalloc(c->module.count, sizeof(struct place *));
+	int64_t at = 0, from = 0, most = bucket_size(s);
+	size_t count = 0;
 
-	lay_out(c);
+	for (size_t i = c->module.count; i-- > 0;) {
+		struct param *p = c->module.params[i];
+		int shared = s->zero && s->pp > 1 && !s->untied && (p == c->tokens || p == c->head);
+
+		if (is_expert(p) != experts)
+			continue;
+		at = s->zero ? aligned(at, 64) : at;
+		if (shared && count) {
+			from = at = end_bucket(s, open, count, from, at, experts);
+			count = 0;
+		}
+		c->places[i].at = at;
+		open[count++] = &c->places[i];
+		at += p->value.n;
+		if (shared || at - from >= most) {
+			from = at = end_bucket(s, open, count, from, at, experts);
+			count = 0;
+		}
+	}
+	c->buffers[experts].elements = count ? end_bucket(s, open, count, from, at, experts) : at;
+	free(open);
+}
+
+static void make_buffers(struct machine *m, struct chunk *c, int experts)
+{
+	const struct shape *s = c->rank->s;
+	struct buffer *b = &c->buffers[experts];
+
+	lay_out(c, experts);
+	if (!b->elements)
+		return;
 	if (s->zero)
-		c->weights = make_as(m, TERM_FLAT_WEIGHTS, c->buffer_elements, s->weights);
-	c->gradients = make_as(m, TERM_GRADIENT_BUFFER, c->buffer_elements, s->gradients);
+		b->weights = make_as(m, TERM_FLAT_WEIGHTS, b->elements, s->weights);
+	b->gradients = make_as(m, TERM_GRADIENT_BUFFER, b->elements, s->gradients);
 	for (size_t i = c->module.count; s->zero && i-- > 0;) {
 		struct param *p = c->module.params[i];
 		int64_t n = p->value.n;
 
-		let(m, &p->value, hold(c->weights));
+		if (is_expert(p) != experts)
+			continue;
+		let(m, &p->value, hold(b->weights));
 		p->value.n = n;
 		param_init(p);
 	}
@@ -164,22 +255,32 @@ static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
 	drop(m, &copy);
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last rank has. */
+static int64_t part(const struct chunk *c, size_t i)
+{
+	const struct shape *s = c->rank->s;
+	const struct place *p = &c->places[i];
+	int64_t ranks = sharing(s, is_expert(c->module.params[i]));
+	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
+
+	from = p->bucket + (s->training_loop ? ranks - 1 : 0) * share;
+	to = smaller(from + share, p->at + c->module.params[i]->value.n);
+	return to - (from > p->at ? from : p->at);
+}
+
 /* Those with weight decay first: matrices; then vectors. */
 static void make_shards(struct machine *m, struct chunk *c, int decayed)
 {
-	const struct shape *s = c->rank->s;
-	int64_t ranks = s->zero ? s->dp * s->cp : 1, at = 0, share = c->buffer_elements / ranks;
-
 	for (size_t i = c->module.count; i-- > 0;) {
 		const struct param *p = c->module.params[i];
-		int64_t end;
 
-		at = s->zero ? aligned(at, 64) : at;
-		end = at + p->value.n;
 		if ((p->in > 1 && p->value.n > p->in) == decayed)
-			add_shard(m, c->rank, s->zero && end > share ? share - at : p->value.n,
-				  decayed);
-		at = end;
+			add_shard(m, c->rank, part(c, i), decayed);
 	}
 }
 
@@ -189,9 +290,14 @@ void rank_make(struct machine *m, struct rank *r)
 		declare_chunk(&r->chunks[i]);
 		make_parameters(m, &r->chunks[i]);
 	}
-	for (int64_t i = 0; i < r->s->vpp; i++)
-		make_buffers(m, &r->chunks[i]);
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		r->chunks[i].places = xcalloc(r->chunks[i].module.count, sizeof(struct place));
+		for (int experts = 0; experts < 2; experts++)
+			make_buffers(m, &r->chunks[i], experts);
+	}
 	r->dummy = make_as(m, TERM_OTHER, 1, I32);
+	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
+		r->numbers[i] = make_as(m, TERM_OTHER, 1, F32);
 	for (int decayed = 1; decayed >= 0; decayed--)
 		for (int64_t i = 0; i < r->s->vpp; i++)
 			make_shards(m, &r->chunks[i], decayed);
@@ -211,7 +317,7 @@ static void step_group(struct machine *m, struct rank *r, int decayed)
 		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
 	}
 	for (size_t i = 0; i < r->shard_count; i++)
-		if (r->shards[i].decayed == decayed)
+		if (r->shards[i].decayed == decayed && !r->s->training_loop)
 			roots[i] = make_as(m, TERM_STEP, r->shards[i].n, F32);
 	for (size_t i = r->shard_count; i-- > 0;)
 		drop(m, &roots[i]);
@@ -226,6 +332,12 @@ void rank_step(struct machine *m, struct rank *r)
 		r->shards[i].gradient = make_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
 	step_group(m, r, 1);
 	step_group(m, r, 0);
+	if (!r->s->training_loop)
+		rank_zero_grad(m, r);
+}
+
+void rank_zero_grad(struct machine *m, struct rank *r)
+{
 	for (size_t i = 0; i < r->shard_count; i++)
 		drop(m, &r->shards[i].gradient);
 }
@@ -235,8 +347,12 @@ void rank_release(struct rank *r)
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		module_release(&r->chunks[i].module);
 		free(r->chunks[i].on_host);
+		free(r->chunks[i].places);
+		for (int64_t k = 0; k < r->chunks[i].layer_count; k++)
+			free(r->chunks[i].layers[k].experts);
 		free(r->chunks[i].layers);
 	}
 	free(r->chunks);
 	free(r->shards);
+	free(r->waiting);
 }

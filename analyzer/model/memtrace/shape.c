@@ -35,12 +35,50 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
 }
 
+/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend does. */
+static void read_implementation(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
+	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
+	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
+	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
+	s->training_loop = c->from_framework;
+	s->transformer_engine =
+		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
+	if (s->training_loop && !s->transformer_engine)
+		s->attention = EAGER;
+	else if (s->transformer_engine && s->attention != EAGER &&
+		 (!GIVEN(c, attention) || strncmp(c->origin[CONFIG_attention], "--", 2)))
+		s->attention = FUSED_ATTENTION;
+}
+
+/* A head of the queries has a part without positions and one with. */
+static void read_latent(struct shape *s, struct reader *r)
+{
+	s->value_head = s->head;
+	if (s->framework != MEGATRON || !read_flag(r, CONFIG_multi_latent_attention, 0))
+		return;
+	s->latent.q_rank = (int64_t)read_or_zero(r, CONFIG_q_lora_rank, 0, MOST_WIDTH);
+	s->latent.kv_rank = (int64_t)read_or(r, CONFIG_kv_lora_rank, 512, MOST_WIDTH);
+	s->latent.nope = (int64_t)read_or(r, CONFIG_qk_head_dim, 128, MOST_WIDTH);
+	s->latent.rope = (int64_t)read_or(r, CONFIG_qk_pos_emb_head_dim, 64, MOST_WIDTH);
+	s->latent.value = (int64_t)read_or(r, CONFIG_v_head_dim, 128, MOST_WIDTH);
+	s->head = s->latent.nope + s->latent.rope;
+	s->value_head = s->latent.value;
+	s->groups = s->heads;
+}
+
 static void read_attention(struct shape *s, struct reader *r)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
 	int otherwise = s->framework == MEGATRON ? 3 : 2;
 
 	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
+	if (s->framework == MEGATRON)
+		read_implementation(s, r);
+	read_latent(s, r);
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
 	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
@@ -115,6 +153,23 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->ep = (int64_t)read_or(r, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
 	s->etp = (int64_t)read_or(r, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->group = (int64_t)read_or(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+				    s->pp, MOST_RANKS);
+	s->overlap_grad_reduce = read_flag(r, CONFIG_overlap_grad_reduce, 0);
+	s->bucket_size = (int64_t)read_or_zero(r, CONFIG_ddp_bucket_size, 0, INT64_MAX);
+	s->instances = (int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
+	if (s->dp * s->cp % s->instances)
+		refuse(r, CONFIG_num_distributed_optimizer_instances,
+		       "a divisor of the data-parallel size");
+	s->fused_gradient = r->c->from_framework &&
+			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
+	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
+						MOST_LAYERS);
+	s->last_layers =
+		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
+	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
+	if (s->defers)
+		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
@@ -123,6 +178,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
+	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
+	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
 	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =

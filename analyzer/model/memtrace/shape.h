@@ -9,7 +9,7 @@
 #include "model/read.h"
 
 enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
-enum attention { EAGER, SDPA, FLASH };
+enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 enum optimizer_kind { ADAM, SGD };
 enum implementation { FUSED, FOREACH, LOOP };
 
@@ -18,6 +18,23 @@ struct shape {
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
+	int transformer_engine; /* its layers rather than Megatron-core's own */
+	int training_loop; /* Megatron-LM's, from its command line */
+	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
+	int fused_softmax, fused_rope, fused_loss;
+	int masks; /* create_attention_mask_in_dataloader */
+	struct latent {
+		int64_t q_rank, kv_rank, nope, rope, value;
+	} latent; /* latent attention; kv_rank 0: none */
+	int64_t value_head; /* width of a head's values */
+	int allgather, grouped; /* the dispatcher; experts as one product */
+	int overlap_grad_reduce, fused_gradient;
+	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
+	int64_t bucket_size; /* elements; 0: Megatron's own */
+	int64_t instances; /* of the distributed optimizer */
+	int defers;
+	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
+	int64_t group; /* micro-batches that a model chunk runs in turn */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
 	double attention_dropout, hidden_dropout;

@@ -12,8 +12,6 @@ struct option {
 };
 
 static const struct option stops[] = {
-	{ CONFIG_multi_latent_attention, "latent attention" },
-	{ CONFIG_qk_layernorm, "normalized queries and keys" },
 	{ CONFIG_cpu_offloading, "activations in host memory" },
 	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
 	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
@@ -25,16 +23,28 @@ static const struct option stops[] = {
 	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
 }, notes[] = {
 	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
-	{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
 	{ CONFIG_fp16_lm_cross_entropy, "cross entropy in 16 bits" },
-	{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
 	{ CONFIG_overlap_param_gather, "overlapped gathers of weights" },
 	{ CONFIG_tp_comm_overlap, "user buffers of overlapped tensor parallelism" },
 	{ CONFIG_squared_relu, "squared ReLU" },
-	{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
 	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
-	{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
 };
+
+/* Megatron-LM's options, which other frameworks' families do not have. */
+static void check_fusions(const struct shape *s, struct reader *r)
+{
+	static const struct option fusions[] = {
+		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
+		{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
+		{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
+		{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
+	};
+
+	for (size_t i = 0; s->framework != MEGATRON && i < ARRAY_SIZE(fusions); i++)
+		if (read_flag(r, fusions[i].field, 0))
+			estimate_note(r->out, "%s (%s): not counted", fusions[i].what,
+				      config_name(fusions[i].field));
+}
 
 static void check_sizes(const struct shape *s, struct reader *r)
 {
@@ -45,16 +55,24 @@ static void check_sizes(const struct shape *s, struct reader *r)
 	if (GIVEN(c, pipeline_model_parallel_layout))
 		refuse(r, CONFIG_pipeline_model_parallel_layout,
 		       "none: stages of the same number of layers");
+	if (s->framework != MEGATRON && VALUE_OR(c, multi_latent_attention, 0))
+		refuse(r, CONFIG_multi_latent_attention,
+		       "false: latent attention: not modelled yet");
+	if (s->framework != MEGATRON && s->qk_norm)
+		refuse(r, CONFIG_qk_layernorm,
+		       "false: normalized queries and keys: not modelled yet");
+	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
+		refuse(r, CONFIG_recompute_num_layers,
+		       "1 with recompute_method uniform: groups and blocks of layers are not "
+		       "modelled yet");
+	if (s->framework == MEGATRON)
+		return;
 	if (GIVEN(c, decoder_first_pipeline_num_layers))
 		refuse(r, CONFIG_decoder_first_pipeline_num_layers,
 		       "none: stages of the same number of layers");
 	if (GIVEN(c, decoder_last_pipeline_num_layers))
 		refuse(r, CONFIG_decoder_last_pipeline_num_layers,
 		       "none: stages of the same number of layers");
-	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
-		refuse(r, CONFIG_recompute_num_layers,
-		       "1 with recompute_method uniform: groups and blocks of layers are not "
-		       "modelled yet");
 }
 
 static int is_word(const char *word, const char *expected)
@@ -70,6 +88,10 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_recompute_modules, "core_attn");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
+	if (GIVEN(c, fp8_format))
+		refuse(r, CONFIG_fp8_format, "none: fp8 is not modelled yet");
+	if (GIVEN(c, fp4_format))
+		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
 	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
 		refuse(r, CONFIG_offload_optimizer, "none");
 	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
@@ -99,6 +121,7 @@ int check_unmodelled(const struct shape *s, struct reader *r)
 		if (read_flag(r, notes[i].field, 0))
 			estimate_note(r->out, "%s (%s): not counted", notes[i].what,
 				      config_name(notes[i].field));
+	check_fusions(s, r);
 	check_sizes(s, r);
 	check_words(s, r);
 	return r->failed ? -1 : 0;

@@ -1,0 +1,201 @@
+/* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are spread evenly over experts. */
+#include "model/memtrace/moe.h"
+
+#include "model/memtrace/transformer_engine.h"
+#include "util.h"
+
+/* transformer_engine/pytorch/module/base.py: streams of a grouped product, each with a workspace */
+#define GROUPED_STREAMS 4
+#define MOST_AT_ONCE 64
+
+static int64_t local_experts(const struct shape *s)
+{
+	return s->experts / s->ep;
+}
+
+static struct expert declare_expert(struct chunk *c, enum role role, int64_t ffn)
+{
+	const struct shape *s = c->rank->s;
+	int64_t up = ffn * (s->gated ? 2 : 1);
+	struct expert e = { NULL };
+
+	e.up = declare(c, role, up, s->hidden, 0);
+	if (s->linear_bias)
+		e.up_bias = declare(c, role, 1, up, 0);
+	e.down = declare(c, role, s->hidden, ffn, 0);
+	if (s->linear_bias)
+		e.down_bias = declare(c, role, 1, s->hidden, 0);
+	return e;
+}
+
+void moe_declare(struct chunk *c, struct mlayer *l)
+{
+	const struct shape *s = c->rank->s;
+	int64_t count = local_experts(s);
+
+	l->router = declare(c, TERM_OTHER_WEIGHTS, s->experts, s->hidden, 0);
+	l->experts = xcalloc((size_t)count, sizeof(*l->experts));
+	for (int64_t i = 0; i < count; i++)
+		l->experts[i] = declare_expert(c, TERM_EXPERT_WEIGHTS, s->expert_ffn / s->etp);
+	if (s->shared_ffn)
+		l->shared = declare_expert(c, TERM_MLP_WEIGHTS, s->shared_ffn / s->tp);
+}
+
+/* x times a number a token: x is kept for the numbers' gradient. */
+static void scale_kept_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->type);
+}
+
+static tensor scale_kept(struct machine *m, tensor x)
+{
+	struct node *n = record(m, scale_kept_backward, &x, 1);
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->type = x.type;
+	}
+	save(m, n, x);
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+/* A kernel that keeps nothing but says how large its input was: gathers, scatters, permutations. */
+static void moved_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->type);
+}
+
+static tensor moved(struct machine *m, tensor x, int64_t n)
+{
+	struct node *node = record(m, moved_backward, &x, 1);
+
+	if (node) {
+		node->sizes[0] = x.n;
+		node->type = x.type;
+	}
+	return result(make(m, n, x.type), node, 0);
+}
+
+/* Logits in fp32, scores of the chosen experts, which expert has which token. */
+static tensor route(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
+{
+	tensor logits, scores, probabilities, map;
+
+	m->as = TERM_MOE_ROUTER;
+	/* te_general_gemm, whichever implementation the layers are of */
+	if (r->s->training_loop)
+		te_workspaces(m, r, 1);
+	logits = linear(m, x, l->router, NULL);
+	let(m, &logits, to(m, logits, F32));
+	scores = softmax(m, logits, F32);
+	drop(m, &logits);
+	probabilities = moved(m, scores, scores.n);
+	map = make(m, scores.n, BOOL);
+	drop(m, &map);
+	drop(m, &scores);
+	return probabilities;
+}
+
+static tensor activated(struct machine *m, struct rank *r, tensor h)
+{
+	int64_t sizes[2] = { h.n / 2, h.n / 2 };
+	tensor part[2], out;
+
+	if (!r->s->gated)
+		return gelu(m, h);
+	if (r->s->training_loop)
+		return fused_swiglu(m, h);
+	split(m, h, part, sizes, 2);
+	out = silu(m, part[0]);
+	let(m, &out, mul(m, out, part[1]));
+	drop(m, &part[0]);
+	drop(m, &part[1]);
+	return out;
+}
+
+/* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped product */
+static void experts_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+	tensor gradients[MOST_AT_ONCE];
+	int64_t at_once = n->sizes[3] ? n->sizes[2] : 1;
+
+	if (at_once > MOST_AT_ONCE)
+		at_once = MOST_AT_ONCE;
+	n->out[0] = make(m, n->sizes[0], type);
+	for (int64_t i = 0; i < n->sizes[2]; i += at_once) {
+		for (int64_t k = 0; k < at_once; k++)
+			gradients[k] = make_as(m, TERM_GRADIENTS, n->sizes[1], type);
+		for (int64_t k = 0; k < at_once; k++)
+			drop(m, &gradients[k]);
+	}
+}
+
+static tensor experts_linear(struct machine *m, struct rank *r, tensor x, const struct param *weight)
+{
+	struct node *n = record(m, experts_backward, &x, 1);
+	tensor out;
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->sizes[1] = weight->value.n;
+		n->sizes[2] = local_experts(r->s);
+		n->sizes[3] = r->s->grouped;
+	}
+	save(m, n, x);
+	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
+	if (r->s->transformer_engine)
+		te_workspaces(m, r, r->s->grouped ? GROUPED_STREAMS : 1);
+	return result(out, n, 0);
+}
+
+static tensor run_experts(struct machine *m, struct rank *r, const struct expert *e, tensor x)
+{
+	tensor h, out;
+
+	m->as = TERM_MOE_HIDDEN;
+	h = experts_linear(m, r, x, e->up);
+	let(m, &h, activated(m, r, h));
+	/* the router's probabilities are multiplied here */
+	let(m, &h, scale_kept(m, h));
+	out = experts_linear(m, r, h, e->down);
+	drop(m, &h);
+	return out;
+}
+
+static tensor shared_expert(struct machine *m, struct rank *r, const struct expert *e, tensor x)
+{
+	tensor h, out;
+
+	m->as = TERM_MLP_HIDDEN;
+	h = mlinear(m, r, x, e->up, NULL, 1);
+	let(m, &h, activated(m, r, h));
+	out = mlinear(m, r, h, e->down, NULL, 0);
+	drop(m, &h);
+	let(m, &out, reduced(m, r, out));
+	return out;
+}
+
+tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
+{
+	struct rank *r = l->chunk->rank;
+	const struct shape *s = r->s;
+	int64_t rows = x.n / s->hidden * s->topk * s->etp;
+	tensor probabilities = route(m, r, l, x), tokens, out, shared;
+
+	m->as = TERM_MOE_TOKENS;
+	if (s->allgather && s->ep * s->etp > 1)
+		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
+	tokens = moved(m, x, rows * s->hidden);
+	out = run_experts(m, r, &l->experts[0], tokens);
+	drop(m, &tokens);
+	m->as = TERM_MOE_TOKENS;
+	let(m, &out, moved(m, out, x.n));
+	drop(m, &probabilities);
+	if (!s->shared_ffn)
+		return out;
+	shared = shared_expert(m, r, &l->shared, x);
+	let(m, &out, add(m, out, shared));
+	drop(m, &shared);
+	return out;
+}

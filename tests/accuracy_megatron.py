@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Holds our own estimate against memory that Megatron-LM's functional tests measured on real GPUs.
+
+usage: accuracy_megatron.py ROWS.json [--build DIR] [--rows] [--worst N] [--select TEXT]
+
+Every row has the exact command line (argv), the environment, the GPU, the container and the GPUs of the job; what was measured is
+mem-allocated-bytes after a step (steady) and mem-max-allocated-bytes (peak), of the last rank. The rows are not part of the project."""
+import argparse
+import concurrent.futures
+import json
+import os
+import statistics
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+STATES = ("weights", "gradients", "optimizer_states")
+
+
+def command(build, row):
+    words = [os.path.join(build, "memtrace"), "estimate", "--system", "memtrace", "--json",
+             "--world-size", str(row["world_size"] or 8)]
+    if row["gpu"]:
+        words += ["--gpu", row["gpu"]]
+    if row["container"]:
+        words += ["--set", "container=" + row["container"]]
+    for name, value in row["env"].items():
+        words += ["--env", f"{name}={value}"]
+    return words + ["--", "pretrain_gpt.py"] + row["argv"]
+
+
+def estimate(build, row):
+    done = subprocess.run(command(build, row), capture_output=True, text=True, timeout=120)
+    if not done.stdout:
+        return {"why": done.stderr.strip().split("\n")[0]}
+    said = json.loads(done.stdout)
+    stages = said["estimates"][0].get("per_stage") if said["estimates"] else None
+    return stages[-1] if stages else {"why": str(said.get("not_estimated"))}
+
+
+def error(predicted, measured):
+    return 100.0 * (predicted - measured) / measured
+
+
+def summary(errors):
+    errors = [abs(e) for e in errors]
+    return f"{statistics.median(errors):8.3f} {statistics.fmean(errors):8.3f} {max(errors):8.3f}"
+
+
+def group_lines(results, key):
+    groups = {}
+    for row, got in results:
+        groups.setdefault(key(row), []).append((row, got))
+    for name in sorted(groups):
+        rows = groups[name]
+        known = [(r, g) for r, g in rows if "why" not in g]
+        line = f"{name:44} {len(rows):4} {len(known):4} "
+        if known:
+            line += summary([g["steady"] for r, g in known]) + "  "
+            line += summary([g["peak"] for r, g in known])
+        print(line)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--rows", dest="each", action="store_true", help="print every row")
+    parser.add_argument("--worst", type=int, default=10)
+    parser.add_argument("--select", default="", help="only tests whose name has this")
+    options = parser.parse_args()
+    with open(options.rows, encoding="utf-8") as f:
+        rows = [r for r in json.load(f)
+                if r["steady_allocated_bytes"] and r["peak_allocated_bytes"]
+                and options.select in r["test_case"]]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = list(zip(rows, pool.map(lambda r: estimate(options.build, r), rows)))
+    for row, got in results:
+        if "why" not in got:
+            got["steady"] = error(got["steady_bytes"], row["steady_allocated_bytes"])
+            got["peak"] = error(got["peak_bytes"], row["peak_allocated_bytes"])
+    if options.each:
+        for row, got in results:
+            name = f"{row['test_case'][:76]:76} {str(row['gpu'])[:5]} {row['container']}"
+            if "why" in got:
+                print(f"{name} -- {got['why']}")
+                continue
+            print(f"{name} {got['steady']:8.3f} {got['peak']:8.3f}  "
+                  f"{got['steady_bytes'] - row['steady_allocated_bytes']:13.0f} "
+                  f"{got['peak_bytes'] - row['peak_allocated_bytes']:13.0f}  {got['peak_phase']}")
+    print(f"{'%':44} rows  est.  steady: median, mean, max    peak: median, mean, max")
+    group_lines(results, lambda r: f"{r['cls']}, {'named GPU' if r['named_gpu'] else 'unnamed GPU'}")
+    named = [(r, g) for r, g in results if r["named_gpu"] and r["cls"] == "dense"]
+    group_lines(named, lambda r: f"dense, {r['gpu']}, {r['container']}")
+    known = [(r, g) for r, g in results if "why" not in g and r["named_gpu"]]
+    for what in ("steady", "peak"):
+        print(f"worst {what}:")
+        for row, got in sorted(known, key=lambda x: -abs(x[1][what]))[:options.worst]:
+            print(f"  {got[what]:8.2f} % {row['test_case']} {row['gpu']} {row['container']}")
+
+
+if __name__ == "__main__":
+    main()

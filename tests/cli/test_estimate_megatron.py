@@ -1,0 +1,124 @@
+"""Megatron-LM's jobs: parameters, states and workspaces against hand calculations."""
+import json
+
+from harness import Case, MEMTRACE
+
+MIB = 1 << 20
+TOKENS = 1024
+SMALL = ["--num-layers", "12", "--hidden-size", "512", "--num-attention-heads", "8", "--seq-length", str(TOKENS),
+         "--max-position-embeddings", str(TOKENS), "--micro-batch-size", "4", "--global-batch-size", "32", "--bf16",
+         "--no-gradient-accumulation-fusion", "--use-mcore-models"]
+CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0"}
+
+
+def layer(width, ffn, tp=1):
+    """Parameters of a layer of GPT: two LayerNorms, attention, feed-forward network; row-parallel biases are whole."""
+    norms = 4 * width
+    attention = 3 * width * (width + 1) // tp + width * width // tp + width
+    return norms + attention + (width + 1) * ffn // tp + width * ffn // tp + width
+
+
+class Megatron(Case):
+    def stages(self, *arguments, world=8, gpu="H100-80GB", env=None):
+        words = [MEMTRACE, "estimate", "--system", "memtrace", "--json", "--world-size", str(world), "--gpu", gpu, "--set",
+                 "container=dev"]
+        for name, value in (env or CUBLAS).items():
+            words += ["--env", f"{name}={value}"]
+        answer, = json.loads(self.run_([*words, "--", "pretrain_gpt.py", *SMALL, *arguments]).stdout)["estimates"]
+        return [({t["id"]: t["steady_bytes"] for t in stage["terms"]}, stage) for stage in answer["per_stage"]]
+
+    def near(self, got, want, blocks=1):
+        """A block may end in up to 1 MiB that is not split off."""
+        self.assertGreaterEqual(got, want)
+        self.assertLessEqual(got - want, blocks * MIB)
+
+    def parameters(self, terms):
+        return sum(size for name, size in terms.items() if name.startswith("parameters."))
+
+    def test_distributed_optimizer(self):
+        """Every rank has 2 + 4 bytes of a parameter, and 12 of its eighth."""
+        (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer")
+        count = 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512
+        self.near(self.parameters(terms), 2 * count)
+        self.near(terms["gradients.buffer"], 4 * count)
+        # the last rank has the embedding alone: one shard
+        for name in ("master", "exp_avg", "exp_avg_sq"):
+            self.near(terms["optimizer_states." + name], 4 * count // 8)
+
+    def test_instances(self):
+        """Two instances of the optimizer: four ranks share."""
+        (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer",
+                                  "--num-distributed-optimizer-instances", "2")
+        count = 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512
+        self.near(terms["optimizer_states.exp_avg"], 4 * count // 4)
+
+    def test_last_stage(self):
+        """The last stage has its layers, the final LayerNorm and a copy of the tied embedding."""
+        (_, _), (terms, _) = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2",
+                                         "--pipeline-model-parallel-size", "2")
+        count = 50432 // 2 * 512 + 6 * layer(512, 2048, tp=2) + 2 * 512
+        self.near(terms["gradients.buffer"], 4 * count)
+        self.near(self.parameters(terms), 2 * count, blocks=2)
+
+    def test_uneven_stages(self):
+        even = self.stages("--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "4")
+        uneven = self.stages("--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "4",
+                             "--decoder-first-pipeline-num-layers", "2", "--decoder-last-pipeline-num-layers", "2")
+        change = [b["gradients.buffer"] - a["gradients.buffer"] for (a, _), (b, _) in zip(even, uneven)]
+        # 3 3 3 3 layers, and 2 4 4 2
+        for got, layers in zip(change, (-1, 1, 1, -1)):
+            self.assertLessEqual(abs(got - layers * 4 * layer(512, 2048)), MIB)
+
+    def test_experts(self):
+        """Eight experts on two expert-parallel ranks: four here, shared by two of four ranks; the rest by all four."""
+        (terms, _), = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel",
+                                  "--num-experts", "8", "--expert-model-parallel-size", "2", "--disable-bias-linear",
+                                  "--use-distributed-optimizer", "--moe-router-topk", "1")
+        experts = 12 * 4 * 2 * 512 * 2048 // 2
+        dense = 50432 // 2 * 512 + TOKENS * 512 + 12 * (4 * 512 + 4 * 512 * 512 // 2 + 8 * 512) + 2 * 512
+        self.near(terms["gradients.buffer"], 4 * (dense + experts), blocks=2)
+        states = terms["optimizer_states.exp_avg"]
+        self.assertGreaterEqual(states, 4 * (dense // 4 + experts // 2))
+        self.assertLess(states, 4 * (dense // 4 + experts // 2) * 1.02)
+
+    def test_latent_attention(self):
+        """Narrow projections are whole on each of two tensor-parallel ranks."""
+        (terms, _), = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel",
+                                  "--multi-latent-attention", "--q-lora-rank", "192", "--kv-lora-rank", "64", "--qk-head-dim", "16",
+                                  "--qk-pos-emb-head-dim", "8", "--v-head-dim", "16")
+        attention = 192 * 512 + 8 * 24 // 2 * 192 + (64 + 8) * 512 + 8 * 32 // 2 * 64 + 512 * 8 * 16 // 2 + 512
+        mlp = 513 * 2048 // 2 + 512 * 2048 // 2 + 512
+        count = 50432 // 2 * 512 + TOKENS * 512 + 12 * (4 * 512 + attention + mlp) + 2 * 512
+        self.near(terms["gradients.buffer"], 4 * count)
+
+    def test_workspaces(self):
+        """cuBLAS's for two threads by the environment or the GPU, Transformer Engine's by the GPU."""
+        for gpu, env, cublas, engine in (("H100-80GB", CUBLAS, 32 * MIB, 32 * MIB + 1024), ("A100-80GB", CUBLAS, 32 * MIB, 4 * MIB),
+                                         ("A100-80GB", {"NCCL_ALGO": "Ring"}, 8519680, 4 * MIB)):
+            (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer", gpu=gpu, env=env)
+            self.near(terms["workspaces.cublas"], 2 * cublas, blocks=2)
+            self.near(terms["workspaces.transformer_engine"], engine)
+            (terms, _), = self.stages("--padded-vocab-size", "50304", "--transformer-impl", "local", gpu=gpu, env=env)
+            self.assertEqual(terms.get("workspaces.transformer_engine", 0), 0)
+
+    def test_main_gradients(self):
+        """fp16: gradients in 16 bits, copied to fp32 and kept until the next step."""
+        (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer", "--transformer-impl", "local")
+        self.assertEqual(terms.get("gradients", 0), 0)
+        words = [w if w != "--bf16" else "--fp16" for w in SMALL]
+        answer, = json.loads(self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--json", "--world-size", "8", "--", "pretrain_gpt.py",
+                                        *words, "--padded-vocab-size", "50304", "--use-distributed-optimizer"]).stdout)["estimates"]
+        terms = {t["id"]: t["steady_bytes"] for t in answer["per_stage"][0]["terms"]}
+        count = 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512
+        self.near(terms["gradients.buffer"], 2 * count)
+        self.near(terms["gradients"], 4 * count // 8)
+
+    def test_masks_and_schedules(self):
+        """One 1F1B last stage keeps its input and that input's gradient: two tensors of b s h in bf16."""
+        (_, _), (terms, _) = self.stages("--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2")
+        self.near(terms["activations.pipeline"], 2 * 4 * TOKENS * 512 * 2, blocks=2)
+
+    def test_fp8_stops(self):
+        done = self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", "pretrain_gpt.py", *SMALL,
+                          "--padded-vocab-size", "50304", "--fp8-format", "hybrid"], status=2)
+        self.assertIn("fp8", done.stderr)
