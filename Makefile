@@ -29,8 +29,11 @@ UNITS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC)) $(patsubst test
          $(patsubst tests/sim/%.c,$(BUILD)/tests/sim_%,$(wildcard tests/sim/test_*.c)) \
          $(patsubst tests/model/%.c,$(BUILD)/tests/model_%,$(wildcard tests/model/test_*.c))
 
+# What `memtrace simulate` puts on PYTHONPATH.
+INJECTED := $(patsubst analyzer/sim/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/sim/python/*.py))
+
 .PHONY: all
-all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1
+all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO)
@@ -60,6 +63,10 @@ $(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/
 $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
 	@mkdir -p $(@D)
 	ln -sf ../libcudasim.so $@
+
+$(BUILD)/cudasim/python/%: analyzer/sim/python/%
+	@mkdir -p $(@D)
+	cp $< $@
 
 $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
 	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm
@@ -134,6 +141,8 @@ install: all    ## to PREFIX (/usr/local)
 	install -m 755 $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(DESTDIR)$(PREFIX)/lib/memtrace/
 	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim
 	ln -sf ../libcudasim.so $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/libcuda.so.1
+	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python
+	install -m 644 analyzer/sim/python/*.py $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python/
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -d $(DESTDIR)$(PREFIX)/share/man/man5
 	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/

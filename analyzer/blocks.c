@@ -1,5 +1,9 @@
-/* The second pass: the live set, looked at where the first pass found something. */
+/*
+ * The second pass: the live set, looked at where the first pass found something. What the blocks of the peak, and of the last failure, are
+ * shows in what becomes of them: they are followed to the end. Those of other failures are judged at once.
+ */
 #include "account.h"
+#include "classify.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +14,7 @@
 struct stop {
 	struct position at;
 	int device, failure;
+	struct lives lives; /* while they are followed */
 };
 
 struct blocks {
@@ -19,64 +24,11 @@ struct blocks {
 	struct live live;
 	struct stop *stops;
 	size_t stop_count, next;
+	struct stop *followed[2 * MT_MAX_DEVICES];
+	size_t followed_count;
+	uint64_t followed_until_ns; /* no younger block is followed */
+	int quiet;                  /* nothing was made since the last stop */
 };
-
-/* Groups by key, for one snapshot. */
-struct grouping {
-	struct group *groups;
-	size_t count, room;
-	uint32_t *index; /* group + 1, 0: empty */
-	size_t mask;
-};
-
-static uint64_t group_hash(uint32_t place, uint16_t thread)
-{
-	return (((uint64_t)place << 16 | thread) * 0x9e3779b97f4a7c15u) >> 32;
-}
-
-static void reindex(struct grouping *g)
-{
-	g->mask = g->mask ? g->mask * 2 + 1 : 1023;
-	free(g->index);
-	g->index = xcalloc(g->mask + 1, sizeof(*g->index));
-	for (size_t i = 0; i < g->count; i++) {
-		size_t at = group_hash(g->groups[i].place, g->groups[i].thread) & g->mask;
-
-		while (g->index[at])
-			at = (at + 1) & g->mask;
-		g->index[at] = (uint32_t)i + 1;
-	}
-}
-
-static struct group *group_of(struct grouping *g, uint32_t place, uint16_t thread)
-{
-	size_t at;
-
-	if (g->count * 2 >= g->mask)
-		reindex(g);
-	for (at = group_hash(place, thread) & g->mask; g->index[at]; at = (at + 1) & g->mask) {
-		struct group *found = &g->groups[g->index[at] - 1];
-
-		if (found->place == place && found->thread == thread)
-			return found;
-	}
-	g->groups = grow(g->groups, g->count, &g->room, sizeof(*g->groups));
-	g->groups[g->count] =
-		(struct group){ .place = place, .thread = thread, .smallest = INT64_MAX };
-	g->index[at] = (uint32_t)++g->count;
-	return &g->groups[g->count - 1];
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-	const struct group *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	return (x->thread > y->thread) - (x->thread < y->thread);
-}
 
 /* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
 static int is_tensor(const struct blocks *b, const struct mt_record *r, int device)
@@ -87,35 +39,6 @@ static int is_tensor(const struct blocks *b, const struct mt_record *r, int devi
 		return r->kind == MT_TENSOR_ALLOC;
 	return account_is_segment_kind(r->kind) &&
 	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
-}
-
-static struct snapshot look(const struct blocks *b, int device)
-{
-	struct grouping g = { 0 };
-	struct snapshot s = { 0 };
-
-	for (size_t i = 0; i <= b->live.mask; i++) {
-		const struct mt_record *r = &b->live.slots[i];
-		uint32_t place = r->place < b->tables->place_count ? r->place : MT_NO_PLACE;
-		struct group *to;
-
-		if (!is_tensor(b, r, device))
-			continue;
-		to = group_of(&g, place,
-			      tables_place(b->tables, place)->frame_count ? 0 : r->thread);
-		to->bytes = bytes_add(to->bytes, r->bytes);
-		to->blocks++;
-		to->smallest = r->bytes < to->smallest ? r->bytes : to->smallest;
-		to->largest = r->bytes > to->largest ? r->bytes : to->largest;
-		s.bytes = bytes_add(s.bytes, r->bytes);
-		s.blocks++;
-	}
-	if (g.count)
-		qsort(g.groups, g.count, sizeof(*g.groups), by_bytes);
-	free(g.index);
-	s.groups = g.groups;
-	s.count = g.count;
-	return s;
 }
 
 static int by_address(const void *a, const void *b)
@@ -209,21 +132,64 @@ static bytes largest_free(const struct blocks *b, int device, bytes reserved)
 	return largest;
 }
 
-static void look_at_stop(struct blocks *b, const struct stop *s)
+static int is_wanted(const void *context, const struct mt_record *r, int device)
+{
+	return is_tensor(context, r, device);
+}
+
+/* The lives of a stop are known as far as they ever will be. */
+static void finish_stop(struct blocks *b, struct stop *s, uint64_t end_ns)
 {
 	struct device *d = &b->replay->device[s->device];
+	struct snapshot *to = s->failure < 0 ? &d->at_peak : &d->failures[s->failure].live;
 
-	if (s->failure < 0) {
-		d->at_peak = look(b, s->device);
-	} else {
-		d->failures[s->failure].live = look(b, s->device);
+	classify(&s->lives, d, b->tables, end_ns);
+	*to = snapshot_of(&s->lives, b->tables);
+	lives_release(&s->lives);
+}
+
+static void look_at_stop(struct blocks *b, struct stop *s)
+{
+	struct device *d = &b->replay->device[s->device];
+	int is_last = s->failure == (int)d->failure_count - 1; /* the peak too, without any */
+
+	lives_collect(&s->lives, &b->live, s->device, is_wanted, b);
+	if (s->failure >= 0)
 		d->failures[s->failure].largest_free =
 			largest_free(b, s->device, d->failures[s->failure].when.reserved);
+	if (s->failure >= 0 && !is_last) {
+		finish_stop(b, s, d->failures[s->failure].when.time_ns);
+		return;
 	}
+	b->followed[b->followed_count++] = s;
+	b->quiet = 1;
+	if (s->lives.until_ns > b->followed_until_ns)
+		b->followed_until_ns = s->lives.until_ns;
+}
+
+static void end_lives(const struct blocks *b, const struct mt_record *was,
+		      const struct mt_record *by)
+{
+	for (size_t i = 0; i < b->followed_count; i++)
+		lives_end(&b->followed[i]->lives, was, by, b->quiet);
+}
+
+static inline void freed(const struct blocks *b, const struct mt_record *was,
+			 const struct mt_record *by)
+{
+	const unsigned char *threads = b->tables->thread_flags;
+
+	if (threads[was->thread] & THREAD_AUTOGRAD && !(threads[by->thread] & THREAD_AUTOGRAD) &&
+	    was->device < MT_MAX_DEVICES)
+		account_add(&b->replay->device[was->device].outlived, -by->bytes);
+	if (b->followed_count && was->time_ns <= b->followed_until_ns)
+		end_lives(b, was, by);
 }
 
 static void apply(struct blocks *b, const struct mt_record *r, size_t count, size_t readable)
 {
+	struct mt_record was;
+
 	for (size_t i = 0; i < count; i++) {
 		unsigned alloc = walk_alloc_kind(r[i].kind);
 
@@ -232,10 +198,14 @@ static void apply(struct blocks *b, const struct mt_record *r, size_t count, siz
 				      r[i + PREFETCH].address);
 		if (!alloc || !walk_is_sound(&r[i]))
 			continue;
-		if (alloc == r[i].kind)
+		if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_add(&b->live, &r[i]);
-		else
-			b->replay->frees_unknown += !live_remove(&b->live, alloc, r[i].address);
+			b->quiet = 0;
+		} else if (!live_take(&b->live, alloc, r[i].address, &was)) {
+			b->replay->frees_unknown++;
+		} else {
+			freed(b, &was, &r[i]);
+		}
 	}
 }
 
@@ -281,7 +251,7 @@ static void on_restarted(void *context, uint64_t segment)
 	struct blocks *b = context;
 
 	for (; b->next < b->stop_count; b->next++) {
-		const struct stop *s = &b->stops[b->next];
+		struct stop *s = &b->stops[b->next];
 
 		if (s->at.segment != segment || s->at.record)
 			break;
@@ -316,11 +286,26 @@ static void plan_stops(struct blocks *b)
 		for (int k = d->peak.allocated > 0 ? -1 : 0; k < (int)d->failure_count; k++) {
 			b->stops = grow(b->stops, b->stop_count, &room, sizeof(*b->stops));
 			b->stops[b->stop_count++] =
-				(struct stop){ k < 0 ? d->peak.at : d->failures[k].when.at, i, k };
+				(struct stop){ .at = k < 0 ? d->peak.at : d->failures[k].when.at,
+					       .device = i,
+					       .failure = k };
 		}
 	}
 	if (b->stop_count)
 		qsort(b->stops, b->stop_count, sizeof(*b->stops), by_position);
+}
+
+static void count_final(const struct blocks *b, int device)
+{
+	struct device *d = &b->replay->device[device];
+
+	for (size_t i = 0; i <= b->live.mask; i++)
+		if (is_tensor(b, &b->live.slots[i], device)) {
+			d->final.bytes = bytes_add(d->final.bytes, b->live.slots[i].bytes);
+			d->final.blocks++;
+			if (b->tables->thread_flags[b->live.slots[i].thread] & THREAD_AUTOGRAD)
+				account_add(&d->outlived, b->live.slots[i].bytes);
+		}
 }
 
 void blocks_pass(struct replay *r, const struct trace *t, const struct replay_options *o)
@@ -343,10 +328,12 @@ void blocks_pass(struct replay *r, const struct trace *t, const struct replay_op
 
 		if (!d->seen)
 			continue;
-		d->final = look(&b, i);
+		count_final(&b, i);
 		if (o->keep_live)
 			d->live = collect(&b, i, 0, &d->live_count);
 	}
+	for (size_t i = 0; i < b.followed_count; i++)
+		finish_stop(&b, b.followed[i], r->last_time_ns);
 	live_release(&b.live);
 	free(b.stops);
 }

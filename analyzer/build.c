@@ -117,6 +117,14 @@ static char *inner_of(struct builder *b, const struct group *g)
 	return buf_take(&text);
 }
 
+static char *module_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_module(&b->trace->tables, g->place, &text);
+	return buf_take(&text);
+}
+
 static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
 {
 	struct stacks to = { .bytes = s->bytes,
@@ -131,27 +139,35 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 			.stack = xstrdup(stack_of(b, g->place, g->thread)),
 			.label = label_of(b, g),
 			.inner = inner_of(b, g),
+			.module = module_of(b, g),
 			.bytes = g->bytes,
 			.smallest = g->smallest,
 			.largest = g->largest,
 			.blocks = g->blocks,
+			.category = (enum category)g->category,
 		};
 	}
 	return to;
 }
 
-static struct point point_of(struct builder *b, const struct moment *m)
+/* `live`: what was, NULL unknown. */
+static struct point point_of(struct builder *b, const struct moment *m, const struct snapshot *live)
 {
-	return (struct point){
+	struct point p = {
 		.time_s = (double)m->time_ns / 1e9,
 		.allocated = m->allocated,
 		.reserved = m->reserved,
 		.other = m->other,
 		.untracked = m->untracked,
 		.step = m->step,
-		.phase = phase_name(m->phase),
+		.phase = phase_name((enum phase)m->phase),
+		.part = part_name((enum part)m->part),
 		.thread = thread_name(b, m->thread),
 	};
+
+	if (live)
+		memcpy(p.by_category, live->by_category, sizeof(p.by_category));
+	return p;
 }
 
 static void add_ooms(struct builder *b, const struct device *d)
@@ -167,7 +183,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 		struct oom *o = &r->ooms[i];
 
 		*o = (struct oom){
-			.when = point_of(b, &f->when),
+			.when = point_of(b, &f->when, &f->live),
 			.requested = f->requested,
 			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
 			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
@@ -210,8 +226,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 {
 	struct rank *r = b->rank;
 
-	r->peak = point_of(b, &d->peak);
-	r->device_peak = point_of(b, &d->device_peak);
+	r->peak = point_of(b, &d->peak, &d->at_peak);
+	r->device_peak = point_of(b, &d->device_peak, NULL);
 	r->peak_allocated = d->peak.allocated;
 	r->peak_reserved = d->reserved_peak;
 	r->peak_device = moment_device(&d->device_peak);
@@ -227,6 +243,8 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 			     (long long)d->peak.allocated);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
+	/* What is not in the trace is in no other category. */
+	r->peak.by_category[CATEGORY_OTHER] += larger(r->peak_allocated - r->stacks.bytes, 0);
 }
 
 static void add_live(struct builder *b, const struct device *d)
@@ -459,6 +477,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	add_peaks(b, d, running, incomplete);
 	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
 	build_comms(&r, d, &b->trace->tables);
+	build_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;
 	r.managed_peak = d->managed_peak;
 	r.host_pinned_peak = b->replay->host.pinned_peak;

@@ -10,4 +10,7 @@
 void build_owners(struct rank *r, const struct device *d, bytes beyond);
 void build_comms(struct rank *r, const struct device *d, const struct tables *t);
 
+/* Steps, phases and when they were. */
+void build_steps(struct rank *r, const struct device *d, uint64_t end_ns);
+
 #endif

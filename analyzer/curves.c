@@ -59,8 +59,7 @@ static struct moment moment_of(const struct device *d, struct position at,
 	m.at = at;
 	m.time_ns = r->time_ns;
 	m.thread = r->thread;
-	m.step = d->steps.step;
-	m.phase = d->steps.phase;
+	m.place = r->place;
 	return m;
 }
 
@@ -99,10 +98,24 @@ static inline void handed_out(struct device *d, const struct mt_record *r)
 	d->last_failure_open = 0;
 }
 
+/* What the job is doing, by an event after which d->now.allocated holds. */
+static inline void did(const struct curves *c, struct device *d, const struct mt_record *r,
+		       int is_alloc)
+{
+	const struct place_info *place = tables_place_info(c->tables, r->place);
+	enum activity a = (enum activity)place->activity[c->tables->thread_flags[r->thread] & 3];
+	uint32_t caller = 0;
+
+	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION)
+		caller = place->caller;
+	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
+		caller = r->place;
+	spans_take(&d->spans, r->time_ns, a, caller, r->place, is_alloc, d->now.allocated);
+}
+
 static void take_failure(const struct curves *c, struct device *d, struct position at,
 			 const struct mt_record *r, unsigned place)
 {
-	struct steps attempt = d->steps;
 	struct failure f = {
 		.when = moment_of(d, at, r),
 		.from_runtime = r->kind == MT_DEVICE_FAIL,
@@ -112,10 +125,6 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 		.largest_free = -1,
 	};
 
-	/* Phase and step are the request's own: an allocation that did not come about. */
-	steps_take(&attempt, c->tables->thread_flags[r->thread], place, 1);
-	f.when.phase = attempt.phase;
-	f.when.step = attempt.step;
 	/*
 	 * The caching allocator frees its cache and tries again when the runtime refuses: only what
 	 * it reports itself is a failure of the job. Anyone else's refusal is one.
@@ -134,6 +143,8 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 		d->failure_count--;
 	d->failures[d->failure_count++] = f;
 	d->last_failure_open = 1;
+	/* Phase and step are the request's own: an allocation that did not come about. */
+	did(c, d, r, 1);
 }
 
 static struct device *device_of(struct replay *r, unsigned ordinal, const struct assumptions *a)
@@ -150,7 +161,6 @@ static struct device *device_of(struct replay *r, unsigned ordinal, const struct
 		d->stand_in = a->stand_in[ordinal];
 		d->timeline = timeline_new(CURVES);
 		d->owner_timeline = timeline_new(OWNERS);
-		steps_start(&d->steps, a->without_optimizer[ordinal]);
 	}
 	return d;
 }
@@ -190,7 +200,7 @@ static int take_other_memory(struct curves *c, struct device *d, struct position
 		d->pytorch_allocs++;
 	change = account_runtime(&c->account, d, r);
 	if (change & ACCOUNT_STAND_IN) {
-		steps_take(&d->steps, c->tables->thread_flags[r->thread], place, alloc == r->kind);
+		did(c, d, r, alloc == r->kind);
 		if (alloc == r->kind)
 			handed_out(d, r);
 		check_allocated(d, at, r);
@@ -229,6 +239,10 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 			return;
 	}
 	check_device(d, at, r);
+	if (d->spans.count) {
+		d->spans.list[d->spans.count - 1].reserved = d->now.reserved;
+		d->spans.list[d->spans.count - 1].device = moment_device(&d->now);
+	}
 	timeline_take(d->timeline, CURVE_RESERVED, d->now.reserved);
 	timeline_take(d->timeline, CURVE_DEVICE, moment_device(&d->now));
 	if (r->kind == MT_DEVICE_SAMPLE) {
@@ -249,9 +263,8 @@ static void take_tensor(struct curves *c, struct device *d, struct position at,
 	d->tensor_frees += !is_alloc;
 	if (d->stand_in)
 		return;
-	steps_take(&d->steps, c->tables->thread_flags[r->thread],
-		   tables_place_flags(c->tables, r->place), is_alloc);
 	account_add(&d->now.allocated, r->bytes);
+	did(c, d, r, is_alloc);
 	if (is_alloc) {
 		handed_out(d, r);
 		check_allocated(d, at, r);
@@ -325,7 +338,7 @@ static void on_restart(void *context)
 		struct device *d = &c->replay->device[i];
 
 		if (d->seen) {
-			steps_lose_count(&d->steps);
+			spans_begin(&d->spans, c->replay->last_time_ns, ACTIVITY_GAP, 0, 0);
 			advance(d, c->replay->last_time_ns);
 			if (d->plot_due)
 				plot_owners(d);
@@ -438,8 +451,6 @@ void curves_pass(struct replay *r, const struct trace *t, const struct assumptio
 		if (d->plot_due)
 			plot_owners(d);
 		advance_owners(d, r->last_time_ns);
-		d->now.step = d->steps.step;
-		d->now.phase = d->steps.phase;
 		d->now.time_ns = r->last_time_ns;
 	}
 }

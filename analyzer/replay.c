@@ -1,5 +1,6 @@
 #include "replay.h"
 
+#include "steps.h"
 #include "walk.h"
 
 #include <stdlib.h>
@@ -24,11 +25,11 @@ static void forget(struct replay *r)
 		for (size_t k = 0; k < d->failure_count; k++)
 			free(d->failures[k].live.groups);
 		free(d->failures);
+		spans_release(&d->spans);
 		free(d->timeline);
 		free(d->owner_timeline);
 		free(d->comms.list);
 		free(d->at_peak.groups);
-		free(d->final.groups);
 		free(d->live);
 	}
 	*r = (struct replay){ 0 };
@@ -41,39 +42,53 @@ static int was_wrong(const struct replay *r, struct assumptions *a)
 
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct device *d = &r->device[i];
-		int without = !d->steps.optimizer_events;
 		int stand_in = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels &&
 			       d->pytorch_allocs;
 
-		if (!d->seen)
-			continue;
-		if (stand_in && !a->stand_in[i]) {
+		if (d->seen && stand_in && !a->stand_in[i])
 			a->stand_in[i] = wrong = 1;
-			continue; /* the optimizer can only be told next time */
-		}
-		if (without && !a->without_optimizer[i])
-			a->without_optimizer[i] = wrong = 1;
 	}
 	return wrong;
+}
+
+static void settle(const struct device *d, const struct tables *t, struct moment *m)
+{
+	const struct span *s = spans_at(&d->spans, m->time_ns);
+	uint32_t place = tables_place_flags(t, m->place);
+
+	m->step = s ? s->step : 1;
+	m->phase = s ? s->phase : PHASE_SETUP;
+	m->part = steps_part(s, place);
+}
+
+/* Steps and phases, of the moments too. */
+static void number_steps(struct replay *r, const struct tables *t)
+{
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &r->device[i];
+
+		if (!d->seen)
+			continue;
+		steps_number(&d->spans, t);
+		settle(d, t, &d->now);
+		settle(d, t, &d->peak);
+		settle(d, t, &d->device_peak);
+		for (size_t k = 0; k < d->failure_count; k++)
+			settle(d, t, &d->failures[k].when);
+	}
 }
 
 void replay_trace(struct replay *r, const struct trace *t, const struct replay_options *options)
 {
 	struct assumptions a = { 0 };
-	int any = 0;
 
-	/* Without a single optimizer's place in the tables, no event can show one. */
-	for (size_t i = 0; i < t->tables.place_count; i++)
-		any |= t->tables.place_flags[i] & PLACE_OPTIMIZER;
-	for (int i = 0; i < MT_MAX_DEVICES; i++)
-		a.without_optimizer[i] = !any;
 	*r = (struct replay){ 0 };
 	curves_pass(r, t, &a, options);
-	/* At most two corrections: the stand-in, then the optimizer. */
-	for (int i = 0; i < 2 && was_wrong(r, &a); i++) {
+	if (was_wrong(r, &a)) {
 		forget(r);
 		curves_pass(r, t, &a, options);
 	}
+	number_steps(r, &t->tables);
 	for (size_t i = 0; i < t->segment_count; i++) {
 		r->given_up += t->segments[i].given_up;
 		r->open_gaps += t->segments[i].gap && !t->segments[i].has_keyframe;

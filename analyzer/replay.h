@@ -1,9 +1,9 @@
 /*
  * From events to what happened: curves, peaks, steps, failures, the live set.
  *
- * Two passes over the file. The first adds up signed bytes, no more, and finds where the peaks and
- * the failures are (it is repeated in the rare case that it had to guess wrong, see struct
- * assumptions). The second keeps the live set and looks at it at those points and at the end.
+ * Two passes over the file. The first adds up signed bytes, writes down what the job was doing, no
+ * more, and finds where the peaks and the failures are (it is repeated in the rare case that it had
+ * to guess wrong, see struct assumptions). The second keeps the live set and looks at it at those points and at the end.
  * Memory: the live set and what is reported.
  */
 #ifndef MEMTRACE_REPLAY_H
@@ -11,7 +11,8 @@
 
 #include "holdings.h"
 #include "live.h"
-#include "phase.h"
+#include "snapshot.h"
+#include "spans.h"
 #include "timeline.h"
 #include "trace.h"
 
@@ -28,25 +29,11 @@ struct moment {
 	struct position at;
 	uint64_t time_ns;
 	bytes allocated, reserved, other, untracked;
-	uint32_t step;
-	unsigned char phase;
-	uint16_t thread;
-};
-
-/* Live blocks that came from the same place. Without Python frames, blocks of different threads are
- * different groups. */
-struct group {
 	uint32_t place;
 	uint16_t thread;
-	uint64_t blocks;
-	bytes bytes, smallest, largest;
-};
-
-struct snapshot {
-	struct group *groups; /* largest first */
-	size_t count;
-	bytes bytes;
-	uint64_t blocks;
+	/* Known once the first pass is done. */
+	uint32_t step; /* 0 unknown */
+	unsigned char phase, part;
 };
 
 struct failure {
@@ -79,7 +66,7 @@ struct device {
 	bytes sample_total;
 	uint64_t sample_free;
 
-	struct steps steps;
+	struct spans spans;
 	struct timeline *timeline;
 	struct moment peak;        /* allocated */
 	struct moment device_peak; /* reserved + other + untracked */
@@ -96,7 +83,11 @@ struct device {
 	uint64_t failures_seen;
 	int last_failure_open; /* nothing was handed out since */
 
-	struct snapshot final;
+	bytes outlived; /* made by backward passes, and not freed by them */
+	struct {
+		bytes bytes;
+		uint64_t blocks;
+	} final; /* live at the end */
 	struct mt_record *live; /* the final live set by address, if asked for */
 	size_t live_count;
 };

@@ -34,6 +34,7 @@ static void stacks_release(struct stacks *s)
 		free(s->rows[i].stack);
 		free(s->rows[i].label);
 		free(s->rows[i].inner);
+		free(s->rows[i].module);
 	}
 	free(s->rows);
 }
@@ -49,6 +50,9 @@ static void rank_release(struct rank *r)
 	for (size_t i = 0; i < r->owner_count; i++)
 		free(r->owners[i].curve);
 	stacks_release(&r->stacks);
+	free(r->steps);
+	free(r->phases);
+	free(r->spans);
 	free(r->owners);
 	free(r->comms);
 	free(r->ooms);

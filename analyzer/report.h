@@ -7,11 +7,14 @@
 
 #include <stdint.h>
 
+#include "category.h"
 #include "err.h"
 #include "util.h"
 
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
+#define REPORT_STEPS 1024
+#define REPORT_SPANS 4096
 
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
@@ -21,8 +24,10 @@ struct stack_row {
 	char *stack; /* "function file:line;…", outermost first */
 	char *label; /* one frame, clean */
 	char *inner; /* the innermost frame, if that is another one; else "" */
+	char *module; /* the classes of the modules that were called, "A.B.C"; else "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
+	enum category category; /* a place with blocks of several categories is several rows */
 };
 
 struct stacks {
@@ -38,8 +43,36 @@ struct point {
 	double time_s;
 	bytes allocated, reserved, other, untracked;
 	uint32_t step; /* 0 unknown */
+	const char *phase; /* of phase.def */
+	const char *part;  /* of the phase; NULL none */
+	char *thread;      /* NULL unknown */
+	/* What was allocated, all of it; of the peak and of failures. */
+	bytes by_category[CATEGORIES];
+};
+
+/* A training step. */
+struct step_row {
+	uint32_t step;
+	double start_s, end_s;
+	bytes floor, peak;      /* least and most allocated */
+	bytes reserved, device; /* at its end */
+	const char *peak_phase;
+	unsigned forwards, backwards; /* micro-batches that were seen */
+};
+
+/* From `start_s` on, up to the next one, the job was in this phase. */
+struct span_row {
+	double start_s;
 	const char *phase;
-	char *thread; /* NULL unknown */
+	uint32_t step; /* 0 unknown */
+};
+
+/* The most that was allocated in a phase. */
+struct phase_row {
+	const char *phase;
+	bytes peak;
+	double time_s;
+	uint32_t step;
 };
 
 struct oom {
@@ -112,6 +145,12 @@ struct rank {
 	size_t comm_count;
 	uint64_t comms_seen;  /* there may be more than are kept */
 	struct stacks stacks; /* at the peak */
+	struct step_row *steps; /* the first REPORT_STEPS */
+	size_t step_count;
+	struct span_row *spans; /* the first REPORT_SPANS */
+	size_t span_count;
+	struct phase_row *phases; /* those that were seen, in the order of phase.def */
+	size_t phase_count;
 
 	struct oom *ooms;
 	size_t oom_count;

@@ -1,7 +1,5 @@
 #include "tables.h"
 
-#include "phase.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,37 +180,24 @@ static void flag_threads(struct tables *t, uint32_t pid)
 			t->thread_flags[i] = THREAD_MAIN;
 }
 
-static void flag_places(struct tables *t)
+static void read_places(struct tables *t)
 {
-	unsigned char *frames = xcalloc(t->frame_count, 1), *owners = xcalloc(t->module_count, 1);
+	unsigned char *owners = xcalloc(t->module_count, 1);
 
 	for (size_t i = 0; i < t->module_count; i++)
 		owners[i] = (unsigned char)owner_of_module(t->modules[i]);
-	for (size_t i = 1; i < t->frame_count; i++)
-		frames[i] = phase_is_optimizer(tables_string(t, t->frames[i].function),
-					       tables_string(t, t->frames[i].file))
-				    ? PLACE_OPTIMIZER
-				    : 0;
-	t->place_flags = xcalloc(t->place_count, 1);
 	t->place_owners = xcalloc(t->place_count, 1);
 	t->place_owners[MT_NO_PLACE] = OWNER_APPLICATION;
-	for (size_t i = 1; i < t->place_count; i++) {
-		const struct place *p = &t->places[i];
-
-		t->place_owners[i] = owners[p->module];
-		if (str_matches(tables_module(t, p->module), "*libc10_cuda.so*"))
-			t->place_flags[i] |= PLACE_PYTORCH;
-		for (uint32_t k = 0; k < p->frame_count; k++)
-			t->place_flags[i] |= frames[p->frames[k]];
-	}
-	free(frames);
+	for (size_t i = 1; i < t->place_count; i++)
+		t->place_owners[i] = owners[t->places[i].module];
+	t->place_info = places_read(t);
 	free(owners);
 }
 
 void tables_finish(struct tables *t, uint32_t pid)
 {
 	start(t);
-	flag_places(t);
+	read_places(t);
 	flag_threads(t, pid);
 }
 
@@ -227,7 +212,7 @@ void tables_release(struct tables *t)
 	free(t->modules);
 	free(t->threads);
 	free(t->meta);
-	free(t->place_flags);
+	free(t->place_info);
 	free(t->place_owners);
 	*t = (struct tables){ 0 };
 }
@@ -334,6 +319,39 @@ void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b)
 
 	if (p->frame_count && shown_frame(t, p))
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
+}
+
+static int is_module_call(const struct tables *t, uint32_t frame)
+{
+	const struct mt_frame *f = tables_frame(t, frame);
+
+	return str_matches(tables_string(t, f->function), "*_call_impl*") &&
+	       str_matches(tables_string(t, f->file), "*/torch/nn/modules/module.py");
+}
+
+void tables_add_module(const struct tables *t, uint32_t place, struct buf *b)
+{
+	const struct place *p = tables_place(t, place);
+	const size_t suffix = strlen(".forward");
+	int called = 0;
+
+	if (!(tables_place_flags(t, place) & PLACE_MODULE))
+		return;
+	for (uint32_t i = p->frame_count; i-- > 0;) {
+		struct str name = tables_string(t, tables_frame(t, p->frames[i])->function);
+
+		if (is_module_call(t, p->frames[i])) {
+			called = 1;
+			continue;
+		}
+		/* Decorators may lie between the call and the module's own function. */
+		if (!called || !str_matches(name, "*.forward"))
+			continue;
+		called = 0;
+		if (b->length)
+			buf_puts(b, ".");
+		buf_add_clean(b, (struct str){ name.at, name.length - suffix });
+	}
 }
 
 int str_matches_part(struct str text, const char *pattern, size_t length)

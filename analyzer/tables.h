@@ -7,13 +7,8 @@
 
 #include "buf.h"
 #include "owners.h"
+#include "places.h"
 #include "util.h"
-
-/* What is asked about a place for every event, found once. */
-enum place_flag {
-	PLACE_PYTORCH = 1,   /* the caller is PyTorch's allocator, libc10_cuda.so */
-	PLACE_OPTIMIZER = 2, /* a frame is an optimizer's */
-};
 
 enum thread_flag {
 	THREAD_AUTOGRAD = 1, /* does the backward pass */
@@ -47,7 +42,7 @@ struct tables {
 	uint64_t holes; /* ids that a damaged table skipped */
 	struct meta *meta;
 	size_t meta_count, meta_room;
-	unsigned char *place_flags;
+	struct place_info *place_info;
 	unsigned char *place_owners; /* enum owner */
 	unsigned char thread_flags[65536];
 
@@ -64,9 +59,14 @@ void tables_add_region(struct tables *t, void *region, size_t length);
 void tables_finish(struct tables *t, uint32_t pid);
 void tables_release(struct tables *t);
 
-static inline unsigned tables_place_flags(const struct tables *t, uint32_t place)
+static inline const struct place_info *tables_place_info(const struct tables *t, uint32_t place)
 {
-	return place < t->place_count ? t->place_flags[place] : 0;
+	return &t->place_info[place < t->place_count ? place : MT_NO_PLACE];
+}
+
+static inline uint32_t tables_place_flags(const struct tables *t, uint32_t place)
+{
+	return tables_place_info(t, place)->flags;
 }
 
 static inline enum owner tables_place_owner(const struct tables *t, uint32_t place)
@@ -92,6 +92,10 @@ void tables_add_label(const struct tables *t, uint32_t place, struct buf *b);
 /* "function file:line" of the innermost frame, if the label shows another one; else nothing. Safe
  * on a terminal. */
 void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b);
+
+/* The classes of the modules that were called, outermost first: "LlamaModel.LlamaDecoderLayer.LlamaMLP"; empty if there are none. Safe on a
+ * terminal. */
+void tables_add_module(const struct tables *t, uint32_t place, struct buf *b);
 
 /* Does `text` match `pattern`, in which * stands for anything? */
 int str_matches(struct str text, const char *pattern);

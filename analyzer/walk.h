@@ -70,7 +70,6 @@ static inline int walk_is_sound(const struct mt_record *r)
 /* The two passes. */
 struct assumptions {
 	int stand_in[MT_MAX_DEVICES];
-	int without_optimizer[MT_MAX_DEVICES];
 };
 void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a,
 		 const struct replay_options *o);

@@ -2,13 +2,19 @@
 #include "command.h"
 #include "buf.h"
 #include "launch.h"
+#include "sim/ranks.h"
+#include "sim/search.h"
+#include "sim/summary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MOST_GPUS 8
+#define MOST_RANKS 1000000
 #define MOST_MEMORY (INT64_C(1) << 43) /* the simulated device's own limit */
 
 /* Every name that the simulated device answers to: its own, its device's, aliases. */
@@ -61,49 +67,250 @@ static int set_device(const char *gpu, bytes memory, int count, struct err *e)
 	return count ? set_number("CUDASIM_GPUS", count, e) : 0;
 }
 
+struct options {
+	const char *directory, *gpu, *ranks, *until_oom, *json;
+	bytes memory;
+	int gpus, world, steps, jobs, timeout, deduplicate, print_commands;
+};
+
+static const char usage[] =
+	"simulate [-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] [--world-size W --ranks LIST] [--steps N] -- COMMAND [ARGUMENT...]";
+static const char about[] =
+	"Runs COMMAND on a simulated GPU: kernels do nothing, every allocation is real PyTorch.\n"
+	"With --ranks each of these ranks of a job runs alone, without the others: COMMAND may begin with torchrun,\n"
+	"deepspeed, accelerate launch or srun, which are not run.\n"
+	"SIZE is bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).";
+
+static int is_alone(const struct options *o)
+{
+	return o->ranks || o->deduplicate;
+}
+
+static int check(const struct options *o, struct err *e)
+{
+	if (o->memory != -1 && (o->memory <= 0 || o->memory > MOST_MEMORY))
+		err_set(e, "--memory is out of range: expected more than 0 and at most 8 TiB");
+	if (o->ranks && o->deduplicate)
+		err_set(e, "--deduplicate chooses the ranks itself: leave --ranks away");
+	if (!is_alone(o) && (o->world || o->jobs || o->print_commands))
+		err_set(e, "--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
+	if (o->until_oom && (o->json || o->print_commands))
+		err_set(e, "--until-oom prints a table of what was tried; it does not go with --json or --print-commands");
+	if (o->json && !is_alone(o))
+		err_set(e, "--json is for ranks simulated alone: add --ranks LIST; of other runs, memtrace report --json tells");
+	if (o->gpu && !e->text[0])
+		check_gpu(o->gpu, e);
+	return e->text[0] ? -1 : 0;
+}
+
+/* libmemtrace.so first: it must see the calls before the device answers them. */
+static int set_environment(const struct options *o, struct err *e)
+{
+	int count = o->gpus ? o->gpus : is_alone(o) ? MOST_GPUS : 0;
+
+	if (launch_set_directory(o->directory, e) < 0 || launch_preload("libcudasim.so", e) < 0 ||
+	    launch_preload("libmemtrace.so", e) < 0 || launch_set_triton(e) < 0 ||
+	    set_device(o->gpu, o->memory > 0 ? o->memory : 0, count, e) < 0)
+		return -1;
+	return o->steps || is_alone(o) ? simulation_inject(o->steps, e) : 0;
+}
+
+/* ---- ranks alone */
+
+/* How many ranks the job has: as said, else as its launcher says. */
+static int find_world(const struct options *o, struct simulation *s, struct err *e)
+{
+	int launched;
+
+	if (simulation_world(s->command, &launched, e) < 0)
+		return -1;
+	s->world = o->world ? o->world : launched;
+	if (!s->world)
+		return err_set(e, "how many ranks does the job have? give --world-size (the command's launcher does not say)");
+	return 0;
+}
+
+static int find_ranks(const struct options *o, struct simulation *s, struct symmetry *symmetry,
+		      struct err *e)
+{
+	if (o->ranks)
+		return simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
+	if (symmetry_find(s->command, s->world, symmetry, e) < 0)
+		return -1;
+	s->rank_count = symmetry->count;
+	s->ranks = xcalloc(s->rank_count, sizeof(*s->ranks));
+	for (size_t i = 0; i < s->rank_count; i++)
+		s->ranks[i] = symmetry->rows[i].rank;
+	return 0;
+}
+
+static void put_quoted(struct buf *b, const char *word)
+{
+	const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";
+
+	if (*word && strspn(word, plain) == strlen(word)) {
+		buf_addf(b, " %s", word);
+		return;
+	}
+	buf_puts(b, " '");
+	for (; *word; word++)
+		*word == '\'' ? buf_puts(b, "'\\''") : buf_add(b, word, 1);
+	buf_puts(b, "'");
+}
+
+/* A line a rank: for a job array, or another machine's shell. */
+static int print_commands(const struct options *o, const struct simulation *s)
+{
+	struct buf b = { 0 };
+	int status;
+
+	for (size_t i = 0; i < s->rank_count; i++) {
+		buf_addf(&b, "TORCHELASTIC_RUN_ID=simulate-%lld-%d memtrace simulate -o",
+			 (long long)time(NULL), (int)getpid());
+		put_quoted(&b, s->directory);
+		if (o->gpu)
+			buf_addf(&b, " --gpu %s", o->gpu);
+		if (o->memory > 0)
+			buf_addf(&b, " --memory %lld", (long long)o->memory);
+		buf_addf(&b, " --gpus %d --world-size %d --ranks %d", s->gpus_a_node, s->world,
+			 s->ranks[i]);
+		if (o->steps)
+			buf_addf(&b, " --steps %d", o->steps);
+		if (o->timeout)
+			buf_addf(&b, " --timeout %d", o->timeout);
+		buf_puts(&b, " --");
+		for (char *const *word = s->command; *word; word++)
+			put_quoted(&b, *word);
+		buf_puts(&b, "\n");
+	}
+	status = command_print(b.text ? b.text : "", b.length);
+	buf_release(&b);
+	return status;
+}
+
+static int run_ranks(const struct options *o, const struct simulation *s,
+		     const struct symmetry *symmetry, struct err *e)
+{
+	struct outcome *outcomes = xcalloc(s->rank_count, sizeof(*outcomes));
+	struct report r = { 0 };
+	int status = 0;
+
+	if (simulation_run(s, outcomes, e) < 0) {
+		status = command_fail(LAUNCH_FAILED, e);
+	} else {
+		summary_read(s->directory, &r);
+		summary_print(s, outcomes, s->rank_count, symmetry, &r);
+		if (o->json &&
+		    summary_json(o->json, s, outcomes, s->rank_count, symmetry, &r, e) < 0)
+			status = command_fail(LAUNCH_FAILED, e);
+		for (size_t i = 0; i < s->rank_count && !status; i++)
+			status = outcomes[i].status;
+	}
+	for (size_t i = 0; i < s->rank_count; i++)
+		free(outcomes[i].last_key);
+	free(outcomes);
+	report_release(&r);
+	return status;
+}
+
+static int run_search(const struct options *o, const struct simulation *s, struct err *e)
+{
+	int largest = search_largest(s, o->until_oom, e);
+
+	if (largest < 0)
+		return command_fail(LAUNCH_FAILED, e);
+	return largest ? STATUS_FINE : STATUS_NO;
+}
+
+/* Everything but a plain run, which becomes the command. */
+static int simulate(const struct options *o, char **command, struct err *e)
+{
+	struct symmetry symmetry = { 0 };
+	struct simulation s = { .command = command,
+				.gpus_a_node = o->gpus ? o->gpus : MOST_GPUS,
+				.jobs = o->jobs,
+				.timeout = o->timeout,
+				.steps = o->steps,
+				.whole = !is_alone(o) };
+	int status;
+
+	if (!s.whole && (find_world(o, &s, e) < 0 || find_ranks(o, &s, &symmetry, e) < 0)) {
+		free(s.ranks);
+		return command_fail(STATUS_USAGE, e);
+	}
+	if (!getenv("MEMTRACE_DIR") && launch_set_directory(o->directory ? o->directory : "memtrace", e) < 0)
+		return command_fail(LAUNCH_FAILED, e);
+	s.directory = getenv("MEMTRACE_DIR");
+	if (o->print_commands)
+		status = print_commands(o, &s);
+	else if (o->until_oom)
+		status = run_search(o, &s, e);
+	else
+		status = run_ranks(o, &s, o->deduplicate ? &symmetry : NULL, e);
+	free(s.ranks);
+	return status;
+}
+
+static void help(const struct opt_set *set)
+{
+	command_help(usage, about, set);
+	fputs("\nGPUs:", stdout);
+	for (const struct gpu_name *g = gpus; g->name; g++)
+		if (!g->alias_of)
+			printf(" %s", g->name);
+	puts("");
+}
+
 int cmd_simulate(int argc, char **argv)
 {
-	const char *directory = NULL, *gpu = NULL;
-	bytes memory = -1;
-	int count = 0, n;
+	struct options o = { .memory = -1 };
 	const struct opt rows[] = {
-		{ "output", 'o', OPT_TEXT, &directory, "DIR",
+		{ "output", 'o', OPT_TEXT, &o.directory, "DIR",
 		  "directory for the traces (MEMTRACE_DIR)", 0, 0 },
-		{ "gpu", 0, OPT_TEXT, &gpu, "NAME", "the GPU to simulate (CUDASIM_GPU)", 0, 0 },
-		{ "memory", 0, OPT_SIZE, &memory, "SIZE",
+		{ "gpu", 0, OPT_TEXT, &o.gpu, "NAME", "the GPU to simulate (CUDASIM_GPU)", 0, 0 },
+		{ "memory", 0, OPT_SIZE, &o.memory, "SIZE",
 		  "the card's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
-		{ "gpus", 0, OPT_COUNT, &count, "N", "how many GPUs, 1 to 8 (CUDASIM_GPUS)", 1,
-		  MOST_GPUS },
+		{ "gpus", 0, OPT_COUNT, &o.gpus, "N",
+		  "how many GPUs a node has, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MOST_GPUS },
+		{ "ranks", 0, OPT_TEXT, &o.ranks, "LIST",
+		  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
+		{ "world-size", 0, OPT_COUNT, &o.world, "W",
+		  "ranks of the job (as its launcher says)", 1, MOST_RANKS },
+		{ "deduplicate", 0, OPT_FLAG, &o.deduplicate, NULL,
+		  "one rank for all that hold the same: the first, a middle and the last pipeline stage",
+		  0, 0 },
+		{ "steps", 0, OPT_COUNT, &o.steps, "N",
+		  "end the job after N steps of its optimizers", 1, 1000000 },
+		{ "until-oom", 0, OPT_TEXT, &o.until_oom, "KEY",
+		  "find the largest number for {KEY} in the command that fits (KEY=FIRST:LAST)", 0, 0 },
+		{ "jobs", 0, OPT_COUNT, &o.jobs, "N",
+		  "ranks at a time (as many as memory and processors allow)", 1, 64 },
+		{ "timeout", 0, OPT_COUNT, &o.timeout, "SECONDS",
+		  "end a rank that takes longer, and say where it was", 1, 1000000 },
+		{ "json", 0, OPT_TEXT, &o.json, "FILE",
+		  "write the ranks' peaks to FILE (- for standard output)", 0, 0 },
+		{ "print-commands", 0, OPT_FLAG, &o.print_commands, NULL,
+		  "print a command a rank instead of running them", 0, 0 },
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 };
 	struct err e = { 0 };
+	int n = opt_parse(&set, argc, argv, &e);
 
-	n = opt_parse(&set, argc, argv, &e);
 	if (set.wants_help) {
-		command_help(
-			"simulate [-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] -- COMMAND [ARGUMENT...]",
-			"Runs COMMAND on a simulated GPU: kernels do nothing, every allocation is real PyTorch.\n"
-			"SIZE is bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).",
-			&set);
-		fputs("\nGPUs:", stdout);
-		for (const struct gpu_name *g = gpus; g->name; g++)
-			if (!g->alias_of)
-				printf(" %s", g->name);
-		puts("");
+		help(&set);
 		return STATUS_FINE;
 	}
-	if (n >= 0 && memory != -1 && (memory <= 0 || memory > MOST_MEMORY))
-		err_set(&e, "--memory is out of range: expected more than 0 and at most 8 TiB");
-	if (gpu && !e.text[0])
-		check_gpu(gpu, &e);
+	if (!e.text[0])
+		check(&o, &e);
 	if (!n)
 		err_set(&e, "simulate needs a command: memtrace simulate -- COMMAND");
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
-	/* libmemtrace.so first: it must see the calls before the device answers them. */
-	if (launch_set_directory(directory, &e) < 0 || launch_preload("libcudasim.so", &e) < 0 ||
-	    launch_preload("libmemtrace.so", &e) < 0 || launch_set_triton(&e) < 0 ||
-	    set_device(gpu, memory > 0 ? memory : 0, count, &e) < 0)
+	if (!o.print_commands && set_environment(&o, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
+	if (o.print_commands && launch_set_directory(o.directory, &e) < 0)
+		return command_fail(LAUNCH_FAILED, &e);
+	if (is_alone(&o) || o.until_oom || o.timeout)
+		return simulate(&o, argv + 1, &e);
 	return launch_exec(argv + 1);
 }

@@ -43,6 +43,8 @@ static json_t *stacks_json(const struct stacks *s)
 
 		set(row, "stack", text(s->rows[i].stack));
 		set(row, "frame", text(s->rows[i].label));
+		set(row, "module", text(*s->rows[i].module ? s->rows[i].module : NULL));
+		set(row, "category", text(category_key(s->rows[i].category)));
 		set(row, "bytes", json_integer(s->rows[i].bytes));
 		set(row, "blocks", json_integer((json_int_t)s->rows[i].blocks));
 		json_array_append_new(list, row);
@@ -101,13 +103,23 @@ static json_t *comms_json(const struct rank *r)
 	return list;
 }
 
-/* "by_category" will stand here too. */
+static json_t *by_category_json(const struct point *p)
+{
+	json_t *o = json_object();
+
+	for (enum category c = 0; c < CATEGORIES; c++)
+		set(o, category_key(c), json_integer(p->by_category[c]));
+	return o;
+}
+
 static void set_moment(json_t *j, const struct point *p)
 {
 	set(j, "time_s", p->unrecorded ? json_null() : json_real(p->time_s));
 	set(j, "step", p->unrecorded || !p->step ? json_null() : json_integer(p->step));
 	set(j, "phase", text(p->unrecorded ? NULL : p->phase));
+	set(j, "part", text(p->unrecorded ? NULL : p->part));
 	set(j, "thread", text(p->unrecorded ? NULL : p->thread));
+	set(j, "by_category", by_category_json(p));
 }
 
 static json_t *peak_json(const struct rank *r)
@@ -157,6 +169,58 @@ static json_t *timeline_json(const struct rank *r)
 				      json_pack("[f,I,I,I]", t->time_s, (json_int_t)t->allocated,
 						(json_int_t)t->reserved, (json_int_t)t->device));
 	}
+	return list;
+}
+
+static json_t *steps_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->step_count; i++) {
+		const struct step_row *s = &r->steps[i];
+		json_t *row = json_object();
+
+		set(row, "step", json_integer(s->step));
+		set(row, "start_s", json_real(s->start_s));
+		set(row, "end_s", json_real(s->end_s));
+		set(row, "floor_bytes", json_integer(s->floor));
+		set(row, "peak_bytes", json_integer(s->peak));
+		set(row, "peak_phase", text(s->peak_phase));
+		set(row, "reserved_bytes", json_integer(s->reserved));
+		set(row, "device_bytes", json_integer(s->device));
+		set(row, "forwards", json_integer(s->forwards));
+		set(row, "backwards", json_integer(s->backwards));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *phases_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->phase_count; i++) {
+		const struct phase_row *p = &r->phases[i];
+		json_t *row = json_object();
+
+		set(row, "phase", text(p->phase));
+		set(row, "peak_bytes", json_integer(p->peak));
+		set(row, "time_s", json_real(p->time_s));
+		set(row, "step", p->step ? json_integer(p->step) : json_null());
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+/* Where each phase begins. */
+static json_t *spans_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < r->span_count; i++)
+		json_array_append_new(list, json_pack("[f,I,s]", r->spans[i].start_s,
+						      (json_int_t)r->spans[i].step,
+						      r->spans[i].phase));
 	return list;
 }
 
@@ -248,6 +312,9 @@ static json_t *rank_json(const struct rank *r)
 	set(final, "allocated_bytes", json_integer(r->final_bytes));
 	set(final, "blocks", json_integer((json_int_t)r->final_blocks));
 	set(j, "final", final);
+	set(j, "steps", steps_json(r));
+	set(j, "phases", phases_json(r));
+	set(j, "phase_starts", spans_json(r));
 	set(j, "timeline", timeline_json(r));
 	set(j, "lost", lost_json(r));
 	set(j, "warnings", warnings_json(r));

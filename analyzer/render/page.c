@@ -101,6 +101,19 @@ static const char *mark(const struct page *p, size_t part)
 	return (p->style->unicode ? unicode : ascii)[part % 4];
 }
 
+void page_share(struct page *p, const char *ansi, double share, size_t room)
+{
+	size_t columns = share <= 0 ? 0 : (size_t)(share * (double)room + 0.5);
+
+	columns = columns > room ? room : columns < (share > 0) ? 1 : columns;
+	if (p->style->color && columns)
+		buf_addf(p->out, "\033[%sm", ansi);
+	for (size_t i = 0; i < columns; i++)
+		buf_puts(p->out, mark(p, 0));
+	if (p->style->color && columns)
+		buf_puts(p->out, "\033[0m");
+}
+
 /* Damaged traces can have less than nothing. */
 static bytes shown_bytes(const struct part *part)
 {

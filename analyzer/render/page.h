@@ -25,6 +25,8 @@ struct page {
 };
 
 void page_paint(struct page *p, enum paint paint, const char *text);
+/* A bar of `share` of `room` columns, in a colour of the terminal's; anything shows. */
+void page_share(struct page *p, const char *ansi, double share, size_t room);
 /* A space where no line ends. */
 #define PAGE_HARD_SPACE "\001"
 /* A label and a text that wraps beside it, over at most `lines` lines (0: any number). */

@@ -1,5 +1,6 @@
 #include "render.h"
 
+#include "categories.h"
 #include "holders.h"
 
 #include <stdio.h>
@@ -77,6 +78,18 @@ static void add_step(struct buf *b, unsigned step)
 		buf_puts(b, "step unknown");
 }
 
+/* "step 1, forward: loss", or what of it is known. */
+static void add_moment(struct buf *b, const struct point *when)
+{
+	if (strcmp(when->phase, "setup")) {
+		add_step(b, when->step);
+		buf_puts(b, ", ");
+	}
+	buf_puts(b, when->phase);
+	if (when->part)
+		buf_addf(b, ": %s", when->part);
+}
+
 static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 {
 	struct buf left = { 0 }, right = { 0 }, top = { 0 };
@@ -84,8 +97,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o)
 	buf_puts(&left, "  ");
 	add_who(&left, r);
 	buf_puts(&left, "  ");
-	add_step(&left, o->when.step);
-	buf_addf(&left, ", %s%s", o->when.phase, r->simulated ? "  simulated" : "");
+	add_moment(&left, &o->when);
+	buf_puts(&left, r->simulated ? "  simulated" : "");
 	buf_puts(&right, "asked ");
 	page_size(p, &right, o->requested);
 	if (o->by)
@@ -182,8 +195,7 @@ static void put_peak(struct page *p, const struct rank *r)
 		buf_puts(&b, ", at a moment that is not in the trace");
 	} else {
 		buf_addf(&b, " at %.2f s, ", r->peak.time_s);
-		add_step(&b, r->peak.step);
-		buf_addf(&b, ", %s", r->peak.phase);
+		add_moment(&b, &r->peak);
 		if (r->peak.thread)
 			buf_addf(&b, ", thread %s", r->peak.thread);
 	}
@@ -231,21 +243,22 @@ static void put_row(struct page *p, const struct rank *r, const struct stack_row
 	double share =
 		r->stacks.bytes > 0 ? 100.0 * (double)row->bytes / (double)r->stacks.bytes : 0;
 	int size_width = p->style->raw_bytes ? 20 : 10;
+	const char *category = category_title(row->category);
 	size_t room = (size_t)p->style->width, pad, width, label = utf8_width(row->label);
 
 	page_size(p, &b, row->bytes);
 	add_blocks(p, &blocks, row);
 	width = utf8_width(blocks.text);
-	pad = width < 16 ? 16 - width : 0;
-	buf_addf(p->out, "%*s%*s %3.0f %%  %s", PAGE_INDENT - 4, "", size_width, b.text, share,
-		 blocks.text);
+	pad = width < 14 ? 14 - width : 0;
+	buf_addf(p->out, "%*s%*s %3.0f %%  %s%*s  %s", PAGE_INDENT - 4, "", size_width, b.text,
+		 share, blocks.text, (int)pad, "", category);
 	/* The label takes the rest of the line, or one of its own. */
-	width += PAGE_INDENT - 4 + (size_t)size_width + 8 + pad + 2;
+	width += PAGE_INDENT - 4 + (size_t)size_width + 8 + pad + 2 + CATEGORY_WIDTH + 2;
 	if (width + label > room) {
 		buf_addf(p->out, "\n%*s%s", PAGE_INDENT, "", row->label);
 		width = PAGE_INDENT;
 	} else {
-		buf_addf(p->out, "%*s  %s", (int)pad, "", row->label);
+		buf_addf(p->out, "%*s  %s", CATEGORY_WIDTH - (int)strlen(category), "", row->label);
 	}
 	if (width + label < room)
 		put_inner(p, row->inner, room - width - label);
@@ -325,6 +338,7 @@ static void put_rank(struct page *p, const struct rank *r)
 	put_end(p, r);
 	put_peak(p, r);
 	put_bar(p, r);
+	put_categories(p, r);
 	put_stacks(p, r);
 	put_timeline(p, r);
 	put_owners(p, r);

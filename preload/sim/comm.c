@@ -188,7 +188,7 @@ int comm_join(struct comm *comm)
 {
 	pthread_mutex_init(&comm->lock, NULL);
 	comm->file = -1;
-	if (comm->ranks == 1)
+	if (comm->ranks == 1 || settings.alone)
 		return NCCL_OK;
 	int error = map_segment(comm);
 	if (error) {

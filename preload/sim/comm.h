@@ -14,7 +14,7 @@ enum {
 	NCCL_INVALID_USAGE = 5,
 	NCCL_REMOTE_ERROR = 6
 };
-enum { COMM_RANKS = 64 };
+enum { COMM_RANKS = 64 }; /* that run: more are played */
 #define PAYLOAD \
 	KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
 
@@ -44,12 +44,18 @@ struct comm {
 	char name[40];
 	int file;
 	size_t size;
-	struct shared *shared; /* NULL: alone */
+	struct shared *shared; /* NULL: nobody else runs */
 	uint64_t step, splits;
 	pthread_mutex_t lock; /* one exchange at a time */
 	atomic_int busy;      /* calls inside: abort waits for them */
-	atomic_bool aborted;
+	atomic_bool aborted, told;
 };
+
+/* Others belong to it, and none of them runs: see peers.c. */
+static inline bool comm_played(const struct comm *comm)
+{
+	return comm->ranks > 1 && !comm->shared;
+}
 
 int comm_join(struct comm *comm);
 void comm_leave(struct comm *comm);
@@ -71,11 +77,18 @@ struct message {
 };
 int comm_messages(struct message *messages, size_t count);
 
+/* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
+int peers_of_split(int ranks, int rank, int colour, int key);
+
 size_t reduce_size(int type);
 bool reduce_known(int type, int operation);
 /* into = into (operation) from, element by element. */
 void reduce_into(void *into, const void *from, size_t count, int type, int operation);
 double reduce_number(const void *element, int type);
+float reduce_from_half(uint16_t bits);
+float reduce_from_bfloat16(uint16_t bits);
+uint16_t reduce_to_half(float value);
+uint16_t reduce_to_bfloat16(float value);
 void reduce_scale(void *data, size_t count, int type, double factor);
 
 #endif

@@ -195,10 +195,7 @@ EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context)
 }
 EXPORT CUresult cuCtxSynchronize(void)
 {
-	int error = device_use_current();
-	if (!error)
-		pool_synchronized(device_current());
-	return (CUresult)error;
+	return (CUresult)device_synchronize();
 }
 EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
@@ -310,46 +307,47 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer
 
 /* ---- copies and fills */
 
-static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream s)
+static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream s, bool blocking)
 {
 	int error = device_use_current();
 	if (!error) {
 		stream_work(s);
 		copy_bytes((void *)to, (const void *)from, bytes);
+		stream_copied(s, (void *)to, blocking);
 	}
 	return (CUresult)error;
 }
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n)
 {
-	return copy(to, (uint64_t)from, n, NULL);
+	return copy(to, (uint64_t)from, n, NULL, true);
 }
 EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n)
 {
-	return copy((uint64_t)to, from, n, NULL);
+	return copy((uint64_t)to, from, n, NULL, true);
 }
 EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n)
 {
-	return copy(to, from, n, NULL);
+	return copy(to, from, n, NULL, true);
 }
 EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n)
 {
-	return copy(to, from, n, NULL);
+	return copy(to, from, n, NULL, true);
 }
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
-	return copy(to, (uint64_t)from, n, s);
+	return copy(to, (uint64_t)from, n, s, false);
 }
 EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
 {
-	return copy((uint64_t)to, from, n, s);
+	return copy((uint64_t)to, from, n, s, false);
 }
 EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
 {
-	return copy(to, from, n, s);
+	return copy(to, from, n, s, false);
 }
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
 {
-	return copy(to, from, n, s);
+	return copy(to, from, n, s, false);
 }
 PTSZ(cuMemcpyHtoDAsync_v2);
 PTSZ(cuMemcpyDtoHAsync_v2);
@@ -472,7 +470,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream s)
 PTSZ(cuStreamSynchronize);
 EXPORT CUresult cuStreamQuery(CUstream s)
 {
-	return (CUresult)stream_synchronize(s);
+	return (CUresult)stream_query(s);
 }
 PTSZ(cuStreamQuery);
 EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
@@ -517,9 +515,9 @@ EXPORT CUresult cuEventRecord(CUevent e, CUstream s)
 PTSZ(cuEventRecord);
 EXPORT CUresult cuEventQuery(CUevent e)
 {
-	return (CUresult)event_check(e);
+	return (CUresult)event_query(e);
 }
 EXPORT CUresult cuEventSynchronize(CUevent e)
 {
-	return (CUresult)event_check(e);
+	return (CUresult)event_synchronize(e);
 }

@@ -1,4 +1,5 @@
-/* Kernels, which do nothing, and the code objects and symbols around them. */
+/* Launches, and the code objects and symbols around them. */
+#include "kernels.h"
 #include "runtime.h"
 
 #include <pthread.h>
@@ -29,8 +30,9 @@ EXPORT void __cudaRegisterFunction(void **handle, const char *host, char *device
 				   int limit, void *thread, void *block, void *block_size,
 				   void *grid_size, int *warp_size)
 {
-	(void)handle, (void)host, (void)device, (void)name, (void)limit;
-	(void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp_size;
+	(void)handle, (void)device, (void)limit, (void)thread, (void)block, (void)block_size;
+	(void)grid_size, (void)warp_size;
+	kernel_register(host, name);
 }
 
 /* ---- device variables: an address each, when first asked for */
@@ -113,12 +115,14 @@ EXPORT cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t byt
 
 /* ---- launches */
 
-static cudaError_t launch(cudaStream_t stream)
+static cudaError_t launch(const void *function, dim3 grid, void **arguments, cudaStream_t stream)
 {
 	int error = device_use_current();
-	if (!error)
-		stream_work(stream);
-	return rt(error);
+	if (error)
+		return rt(error);
+	stream_work(stream);
+	kernel_run(function, arguments, grid.x, grid.y);
+	return cudaSuccess;
 }
 
 static _Thread_local struct configuration {
@@ -149,29 +153,28 @@ EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
 EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
 				      size_t shared, cudaStream_t stream)
 {
-	(void)kernel, (void)grid, (void)block, (void)arguments, (void)shared;
-	return launch(stream);
+	(void)block, (void)shared;
+	return launch((const void *)kernel, grid, arguments, stream);
 }
 TWIN(__cudaLaunchKernel, _ptsz);
 EXPORT cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
 				    size_t shared, cudaStream_t stream)
 {
-	(void)function, (void)grid, (void)block, (void)arguments, (void)shared;
-	return launch(stream);
+	(void)block, (void)shared;
+	return launch(function, grid, arguments, stream);
 }
 PTSZ(cudaLaunchKernel);
 EXPORT cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block,
 					       void **arguments, size_t shared, cudaStream_t stream)
 {
-	(void)function, (void)grid, (void)block, (void)arguments, (void)shared;
-	return launch(stream);
+	(void)block, (void)shared;
+	return launch(function, grid, arguments, stream);
 }
 PTSZ(cudaLaunchCooperativeKernel);
 EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
 				       void **arguments)
 {
-	(void)function, (void)arguments;
-	return launch(config->stream);
+	return launch(function, config->gridDim, arguments, config->stream);
 }
 PTSZ(cudaLaunchKernelExC);
 

@@ -31,7 +31,7 @@ bool reduce_known(int type, int operation)
 	return type >= 0 && type < FLOAT8E4M3 && operation >= 0;
 }
 
-static float from_bfloat16(uint16_t bits)
+float reduce_from_bfloat16(uint16_t bits)
 {
 	uint32_t wide = (uint32_t)bits << 16;
 	float value;
@@ -39,7 +39,7 @@ static float from_bfloat16(uint16_t bits)
 	return value;
 }
 
-static uint16_t to_bfloat16(float value)
+uint16_t reduce_to_bfloat16(float value)
 {
 	uint32_t bits;
 	memcpy(&bits, &value, 4);
@@ -48,7 +48,7 @@ static uint16_t to_bfloat16(float value)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to nearest even */
 }
 
-static float from_half(uint16_t half)
+float reduce_from_half(uint16_t half)
 {
 	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
 		 fraction = half & 0x3ff, bits;
@@ -62,7 +62,7 @@ static float from_half(uint16_t half)
 	return value;
 }
 
-static uint16_t to_half(float value)
+uint16_t reduce_to_half(float value)
 {
 	uint32_t bits;
 	memcpy(&bits, &value, 4);
@@ -140,10 +140,10 @@ WRAPPED(int32, int32_t, uint32_t)
 WRAPPED(uint32, uint32_t, uint32_t)
 WRAPPED(int64, int64_t, uint64_t)
 WRAPPED(uint64, uint64_t, uint64_t)
-TYPE(half, uint16_t, from_half, to_half)
+TYPE(half, uint16_t, reduce_from_half, reduce_to_half)
 TYPE(float, float, SAME, SAME)
 TYPE(double, double, SAME, SAME)
-TYPE(bfloat16, uint16_t, from_bfloat16, to_bfloat16)
+TYPE(bfloat16, uint16_t, reduce_from_bfloat16, reduce_to_bfloat16)
 
 void reduce_into(void *into, const void *from, size_t count, int type, int operation)
 {
@@ -170,13 +170,13 @@ double reduce_number(const void *element, int type)
 	case UINT64:
 		return (double)*(const uint64_t *)element;
 	case HALF:
-		return from_half(*(const uint16_t *)element);
+		return reduce_from_half(*(const uint16_t *)element);
 	case FLOAT:
 		return *(const float *)element;
 	case DOUBLE:
 		return *(const double *)element;
 	case BFLOAT16:
-		return from_bfloat16(*(const uint16_t *)element);
+		return reduce_from_bfloat16(*(const uint16_t *)element);
 	default:
 		return 1;
 	}
@@ -206,7 +206,7 @@ void reduce_scale(void *data, size_t count, int type, double factor)
 			break;
 		case HALF:
 			((uint16_t *)data)[i] =
-				to_half((float)(from_half(((uint16_t *)data)[i]) * factor));
+				reduce_to_half((float)(reduce_from_half(((uint16_t *)data)[i]) * factor));
 			break;
 		case FLOAT:
 			((float *)data)[i] = (float)(((float *)data)[i] * factor);
@@ -216,7 +216,7 @@ void reduce_scale(void *data, size_t count, int type, double factor)
 			break;
 		case BFLOAT16:
 			((uint16_t *)data)[i] =
-				to_bfloat16((float)(from_bfloat16(((uint16_t *)data)[i]) * factor));
+				reduce_to_bfloat16((float)(reduce_from_bfloat16(((uint16_t *)data)[i]) * factor));
 			break;
 		}
 }

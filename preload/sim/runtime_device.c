@@ -133,10 +133,7 @@ EXPORT cudaError_t cudaDeviceReset(void)
 }
 EXPORT cudaError_t cudaDeviceSynchronize(void)
 {
-	cudaError_t error = runtime_on_device();
-	if (!error)
-		pool_synchronized(device_current());
-	return error;
+	return rt(device_synchronize());
 }
 
 /* ---- what it is */

@@ -1,6 +1,7 @@
 /* The runtime's memory calls: linear, managed and pinned memory, copies, fills, what a pointer is.
  */
 #include "runtime.h"
+#include "timeline.h"
 
 #include <string.h>
 
@@ -22,6 +23,8 @@ EXPORT cudaError_t cudaMalloc(void **pointer, size_t bytes)
 EXPORT cudaError_t cudaFree(void *pointer)
 {
 	int error = device_use_current(); /* cudaFree(NULL) is how programs ask for a context */
+	if (!error && pointer)
+		timeline_finish_all();
 	return rt(error || !pointer ? error : memory_free((uint64_t)pointer));
 }
 
@@ -73,6 +76,8 @@ EXPORT cudaError_t cudaMallocHost(void **pointer, size_t bytes)
 }
 EXPORT cudaError_t cudaFreeHost(void *pointer)
 {
+	if (pointer)
+		timeline_finish_all();
 	return rt(host_free(pointer));
 }
 EXPORT cudaError_t cudaHostRegister(void *pointer, size_t bytes, unsigned flags)
@@ -128,40 +133,42 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, c
 
 /* ---- copies and fills: stream_work() is where time would pass */
 
-static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t stream)
+static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t stream,
+			bool blocking)
 {
 	int error = device_use_current();
 	if (error)
 		return rt(error);
 	stream_work(stream);
 	copy_bytes(to, from, bytes);
+	stream_copied(stream, to, blocking);
 	return cudaSuccess;
 }
 
 EXPORT cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
 	(void)kind;
-	return copy(to, from, bytes, NULL);
+	return copy(to, from, bytes, NULL, true);
 }
 PTDS(cudaMemcpy);
 EXPORT cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 				   enum cudaMemcpyKind kind, cudaStream_t s)
 {
 	(void)kind;
-	return copy(to, from, bytes, s);
+	return copy(to, from, bytes, s, false);
 }
 PTSZ(cudaMemcpyAsync);
 EXPORT cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device,
 				  size_t bytes)
 {
 	(void)to_device, (void)from_device;
-	return copy(to, from, bytes, NULL);
+	return copy(to, from, bytes, NULL, true);
 }
 EXPORT cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
 				       size_t bytes, cudaStream_t s)
 {
 	(void)to_device, (void)from_device;
-	return copy(to, from, bytes, s);
+	return copy(to, from, bytes, s, false);
 }
 EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 				     size_t width, size_t height, enum cudaMemcpyKind kind,
@@ -173,6 +180,7 @@ EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from
 		return error;
 	stream_work(s);
 	copy_rows(to, to_pitch, from, from_pitch, width, height);
+	stream_copied(s, to, false);
 	return cudaSuccess;
 }
 PTSZ(cudaMemcpy2DAsync);

@@ -48,7 +48,7 @@ EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t s)
 PTSZ(cudaStreamSynchronize);
 EXPORT cudaError_t cudaStreamQuery(cudaStream_t s)
 {
-	return rt(stream_synchronize(s));
+	return rt(stream_query(s));
 }
 PTSZ(cudaStreamQuery);
 EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f)
@@ -101,14 +101,11 @@ EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsig
 PTSZ(cudaEventRecordWithFlags);
 EXPORT cudaError_t cudaEventQuery(cudaEvent_t e)
 {
-	return rt(event_check(e));
+	return rt(event_query(e));
 }
 EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
-	int error = event_check(e);
-	if (!error)
-		pool_synchronized(device_current());
-	return rt(error);
+	return rt(event_synchronize(e));
 }
 EXPORT cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
 {
@@ -201,7 +198,7 @@ EXPORT cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t s, enum cudaStreamCa
 }
 PTSZ(cudaStreamGetCaptureInfo_v3);
 
-/* ---- graphs: launching one does nothing */
+/* ---- graphs: launching one is a piece of work */
 
 EXPORT cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned flags)
 {
@@ -246,6 +243,13 @@ EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGrap
 {
 	return cudaGraphInstantiate(exec, graph, flags);
 }
+EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
+{
+	(void)exec;
+	stream_work(s);
+	return rt(sim_ready());
+}
+PTSZ(cudaGraphLaunch);
 EXPORT cudaError_t cudaUserObjectCreate(cudaUserObject_t *object, void *data, cudaHostFn_t destroy,
 					unsigned count, unsigned flags)
 {

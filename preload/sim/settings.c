@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "sim.h"
 
+#include <memtrace/size.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -48,60 +50,51 @@ static bool wrong(const char *variable, const char *value, const char *expected)
 	return false;
 }
 
-static bool parse_number(const char *text, const char **end, double *number)
+/* A row of settings.def. */
+struct setting {
+	const char *variable, *fallback;
+	uint64_t low, high;
+};
+
+static bool parse_SIZE(const struct setting *s, const char *text, void *field)
 {
-	if (*text < '0' || *text > '9')
+	uint64_t size;
+	if (memtrace_parse_size(text, &size) || size < s->low || size > s->high)
 		return false;
-	errno = 0;
-	*number = strtod(text, (char **)end);
-	return !errno;
+	*(uint64_t *)field = size;
+	return true;
 }
 
-static bool parse_SIZE(const char *text, uint64_t low, uint64_t high, void *field)
-{
-	static const struct {
-		const char *name;
-		double bytes;
-	} units[] = {
-		{ "", 1 },         { "B", 1 },        { "KiB", 0x1p10 }, { "MiB", 0x1p20 },
-		{ "GiB", 0x1p30 }, { "TiB", 0x1p40 }, { "K", 0x1p10 },   { "M", 0x1p20 },
-		{ "G", 0x1p30 },   { "T", 0x1p40 },   { "KB", 1e3 },     { "MB", 1e6 },
-		{ "GB", 1e9 },     { "TB", 1e12 },
-	};
-	const char *unit;
-	double number;
-	if (!parse_number(text, &unit, &number))
-		return false;
-	while (*unit == ' ')
-		unit++;
-	for (size_t i = 0; i < LENGTH(units); i++) {
-		if (strcasecmp(unit, units[i].name))
-			continue;
-		double bytes = number * units[i].bytes;
-		if (bytes < (double)low || bytes > (double)high)
-			return false;
-		*(uint64_t *)field = (uint64_t)bytes;
-		return true;
-	}
-	return false;
-}
-
-static bool parse_COUNT(const char *text, uint64_t low, uint64_t high, void *field)
+static bool parse_COUNT(const struct setting *s, const char *text, void *field)
 {
 	char *end;
 	if (*text < '0' || *text > '9')
 		return false;
 	errno = 0;
 	unsigned long long value = strtoull(text, &end, 10);
-	if (errno || *end || value < low || value > high)
+	if (errno || *end || value < s->low || value > s->high)
 		return false;
 	*(uint64_t *)field = value;
 	return true;
 }
 
-static bool parse_NAME(const char *text, uint64_t low, uint64_t high, void *field)
+static bool parse_CHOICE(const struct setting *s, const char *text, void *field)
 {
-	(void)low, (void)high;
+	uint64_t place = 0;
+	for (const char *choice = s->fallback; *choice; place++) {
+		size_t length = strcspn(choice, "|");
+		if (strlen(text) == length && !strncmp(text, choice, length)) {
+			*(uint64_t *)field = place;
+			return true;
+		}
+		choice += length + (choice[length] == '|');
+	}
+	return false;
+}
+
+static bool parse_NAME(const struct setting *s, const char *text, void *field)
+{
+	(void)s;
 	if (strlen(text) >= sizeof settings.gpu)
 		return false;
 	strcpy(field, text);
@@ -110,21 +103,28 @@ static bool parse_NAME(const char *text, uint64_t low, uint64_t high, void *fiel
 
 #define EXPECTED_SIZE "bytes or a size such as 80GiB"
 #define EXPECTED_COUNT "a whole number"
+#define EXPECTED_CHOICE NULL
 #define EXPECTED_NAME "a short name"
 
-static bool setting(const char *variable, const char *fallback, uint64_t low, uint64_t high,
-		    void *field, bool (*parse)(const char *, uint64_t, uint64_t, void *),
+static bool setting(const struct setting *s, void *field,
+		    bool (*parse)(const struct setting *, const char *, void *),
 		    const char *expected)
 {
 	char range[160];
-	const char *value = getenv(variable);
-	if (!value || !*value)
-		value = fallback;
-	if (!*value || parse(value, low, high, field))
+	const char *value = getenv(s->variable);
+	if (!value || !*value) {
+		if (!expected)
+			return *(uint64_t *)field = 0, true;
+		value = s->fallback;
+	}
+	if (!*value || parse(s, value, field))
 		return true;
-	snprintf(range, sizeof range, "%s from %llu to %llu", expected, (unsigned long long)low,
-		 (unsigned long long)high);
-	return wrong(variable, value, parse == parse_NAME ? expected : range);
+	if (!expected)
+		snprintf(range, sizeof range, "one of %s", s->fallback);
+	else
+		snprintf(range, sizeof range, "%s from %llu to %llu", expected,
+			 (unsigned long long)s->low, (unsigned long long)s->high);
+	return wrong(s->variable, value, parse == parse_NAME ? expected : range);
 }
 
 /* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty
@@ -152,9 +152,9 @@ static uint64_t visible_devices(uint64_t gpus)
 bool settings_load(void)
 {
 	bool good = true;
-#define SETTING(type, field, variable, fallback, low, high, help)                     \
-	good &= setting(variable, fallback, low, high, &settings.field, parse_##type, \
-			EXPECTED_##type);
+#define SETTING(type, field, variable, fallback, low, high, help)                            \
+	good &= setting(&(struct setting){ variable, fallback, low, high }, &settings.field, \
+			parse_##type, EXPECTED_##type);
 #include "settings.def"
 #undef SETTING
 	settings.card = gpu_find(settings.gpu);

@@ -59,6 +59,7 @@ struct settings {
 #define SETTING(type, field, variable, fallback, low, high, help) SETTING_##type(field)
 #define SETTING_SIZE(field) uint64_t field;
 #define SETTING_COUNT(field) uint64_t field;
+#define SETTING_CHOICE(field) uint64_t field;
 #define SETTING_NAME(field) char field[64];
 #include "settings.def"
 #undef SETTING
@@ -67,6 +68,9 @@ struct settings {
 	uint64_t visible; /* devices that CUDA_VISIBLE_DEVICES leaves of `gpus`; NVML shows all */
 };
 extern struct settings settings;
+
+enum { STREAMS_LATE, STREAMS_EARLY }; /* in the order of settings.def */
+enum { ROUTING_BALANCED, ROUTING_SKEWED };
 
 bool settings_load(void); /* false: a value was wrong, and has been named on stderr */
 void settings_uuid(int device, unsigned char uuid[16]);
@@ -173,6 +177,8 @@ void *handle_new(void);
 /* ---- stream.c */
 
 void stream_work(void *stream); /* a kernel, copy or fill was queued */
+void stream_copied(void *stream, const void *to, bool blocking);
+int device_synchronize(void);
 
 /* ---- calls.c */
 

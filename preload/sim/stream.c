@@ -1,9 +1,10 @@
-/* Streams, events, captures. All work completes as it is queued; stream_work() is the one place
- * through which every kernel, copy and fill passes, and where a model of time would go.
+/* Streams, events, captures. stream_work() is the one place through which every kernel, copy and
+ * fill passes; timeline.h says when they are complete.
  *
  * A capture is joined as on the device: the stream it began on, and every stream that waits for an
  * event recorded in it, until it ends. */
 #include "stream.h"
+#include "timeline.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ struct stream {
 	unsigned long long
 		capture; /* the capture it last joined: current while that is in `captures` */
 	struct stream *next;
+	struct timeline timeline; /* goes on when the stream is reused */
+	struct poll poll;
 };
 struct event {
 	unsigned magic;
@@ -47,6 +50,10 @@ struct event {
 	unsigned long long capture;
 	struct timespec time;
 	struct event *next;
+	struct timeline
+		*timeline; /* of the stream that it was last recorded in; NULL: in a capture */
+	uint64_t until;
+	struct poll poll;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,9 +62,10 @@ static struct event *spare_events;
 static struct capture *captures;
 static unsigned long long last_capture;
 
+static struct stream legacy = { .magic = STREAM };
+
 static struct stream *stream_of(void *handle)
 {
-	static struct stream legacy = { .magic = STREAM };
 	static _Thread_local struct stream per_thread = { .magic = STREAM };
 	if ((uintptr_t)handle < 2)
 		return &legacy;
@@ -73,14 +81,22 @@ static struct capture *capture_find(unsigned long long id)
 	return capture;
 }
 
+/* Streams that wait for the legacy stream, and it for them, share its timeline. */
+static struct timeline *timeline_of(struct stream *stream)
+{
+	return &(stream->flags & 1 /* non-blocking */ ? stream : &legacy)->timeline;
+}
+
 /* `captures` is read unlocked first: nearly always there is none, and this is on the path of every
  * launch. */
 void stream_work(void *handle)
 {
+	struct stream *stream = stream_of(handle);
+	if (stream && !capture_of(handle, NULL, NULL))
+		timeline_queue(timeline_of(stream));
 	if (!__atomic_load_n(&captures, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&lock);
-	struct stream *stream = stream_of(handle);
 	struct capture *capture = stream ? capture_find(stream->capture) : NULL;
 	if (capture)
 		capture->graph->nodes++;
@@ -97,9 +113,13 @@ int stream_create(void *handle, unsigned flags, int priority)
 	if (stream)
 		spare_streams = stream->next;
 	else
-		stream = malloc(sizeof *stream);
+		stream = calloc(1, sizeof *stream);
 	if (stream)
-		*stream = (struct stream){ STREAM, flags, device_current(), priority, 0, NULL };
+		*stream = (struct stream){ .magic = STREAM,
+					   .flags = flags,
+					   .device = device_current(),
+					   .priority = priority,
+					   .timeline = stream->timeline };
 	pthread_mutex_unlock(&lock);
 	*(struct stream **)handle = stream;
 	return stream ? SIM_OK : SIM_OUT_OF_MEMORY;
@@ -110,6 +130,7 @@ int stream_destroy(void *handle)
 	pthread_mutex_lock(&lock);
 	struct stream *stream = (uintptr_t)handle > 2 ? stream_of(handle) : NULL;
 	if (stream) {
+		timeline_finish(&stream->timeline, atomic_load(&stream->timeline.queued));
 		stream->magic = GONE;
 		stream->next = spare_streams;
 		spare_streams = stream;
@@ -145,9 +166,46 @@ int stream_synchronize(void *handle)
 	if (!stream)
 		return SIM_INVALID_HANDLE;
 	int error = device_use_current(), device;
-	if (!error && !stream_device(handle, &device))
+	if (!error && !stream_device(handle, &device)) {
+		struct timeline *t = timeline_of(stream);
+		timeline_finish(t, atomic_load(&t->queued));
 		pool_synchronized(device);
+	}
 	return error;
+}
+
+int stream_query(void *handle)
+{
+	struct stream *stream = stream_of(handle);
+	if (!stream)
+		return SIM_INVALID_HANDLE;
+	struct timeline *t = timeline_of(stream);
+	int error = device_use_current();
+	if (error)
+		return error;
+	return timeline_asked(t, atomic_load(&t->queued), &stream->poll) ? SIM_OK : SIM_NOT_READY;
+}
+
+/* A copy to the host is complete when the call returns, unless it is queued and the memory is
+ * pinned. */
+void stream_copied(void *handle, const void *to, bool blocking)
+{
+	struct stream *stream = stream_of(handle);
+	if (settings.streams == STREAMS_EARLY || !stream || memory_is_device(to) ||
+	    (!blocking && host_find(to)))
+		return;
+	struct timeline *t = timeline_of(stream);
+	timeline_finish(t, atomic_load(&t->queued));
+}
+
+int device_synchronize(void)
+{
+	int error = device_use_current();
+	if (error)
+		return error;
+	timeline_finish_all();
+	pool_synchronized(device_current());
+	return SIM_OK;
 }
 
 /* ---- events */
@@ -202,17 +260,33 @@ int event_record(void *handle, void *on)
 		event->recorded = true;
 		event->capture = capture_find(stream->capture) ? stream->capture : 0;
 		clock_gettime(CLOCK_MONOTONIC, &event->time);
+		event->timeline = event->capture ? NULL : timeline_of(stream);
+		event->until = event->timeline ? timeline_queue(event->timeline) : 0;
+		event->poll = (struct poll){ 0 };
 	}
 	pthread_mutex_unlock(&lock);
 	return event && stream ? SIM_OK : SIM_INVALID_HANDLE;
 }
 
-int event_check(void *handle)
+int event_query(void *handle)
 {
-	pthread_mutex_lock(&lock);
 	struct event *event = event_of(handle);
-	pthread_mutex_unlock(&lock);
-	return event ? SIM_OK : SIM_INVALID_HANDLE;
+	if (!event)
+		return SIM_INVALID_HANDLE;
+	return !event->timeline || timeline_asked(event->timeline, event->until, &event->poll)
+		       ? SIM_OK
+		       : SIM_NOT_READY;
+}
+
+int event_synchronize(void *handle)
+{
+	struct event *event = event_of(handle);
+	if (!event)
+		return SIM_INVALID_HANDLE;
+	if (event->timeline)
+		timeline_finish(event->timeline, event->until);
+	pool_synchronized(device_current());
+	return SIM_OK;
 }
 
 /* Host time between the records; at least the resolution that CUDA documents, because callers
@@ -235,6 +309,8 @@ int stream_wait(void *on, void *handle)
 	struct stream *stream = stream_of(on);
 	if (event && stream && capture_find(event->capture))
 		stream->capture = event->capture;
+	else if (event && stream && event->timeline)
+		timeline_wait(timeline_of(stream), event->timeline, event->until);
 	pthread_mutex_unlock(&lock);
 	return event && stream ? SIM_OK : SIM_INVALID_HANDLE;
 }

@@ -11,11 +11,13 @@ int stream_priority(void *handle, int *priority);
 int stream_flags(void *handle, unsigned *flags);
 int stream_device(void *handle, int *device);
 int stream_synchronize(void *handle);
+int stream_query(void *handle); /* SIM_OK: complete; SIM_NOT_READY */
 int stream_wait(void *stream, void *event);
 int event_create(void *handle, unsigned flags);
 int event_destroy(void *handle);
 int event_record(void *event, void *stream);
-int event_check(void *event); /* SIM_OK: complete */
+int event_query(void *event); /* SIM_OK: complete; SIM_NOT_READY */
+int event_synchronize(void *event);
 int event_elapsed(void *start, void *end, float *ms);
 int capture_begin(void *stream);
 int capture_end(void *stream, void *graph);

@@ -14,32 +14,7 @@
 
 #include <cmocka.h>
 
-/* nccl.h is not needed to build: the few declarations that are used. */
-typedef struct {
-	char bytes[128];
-} ncclUniqueId;
-typedef struct comm *ncclComm_t;
-enum { INT8 = 0, INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, DOUBLE = 8, BFLOAT16 = 9 };
-enum { SUM, PROD, MAX, MIN, AVG };
-enum { SYSTEM_ERROR = 2, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
-int ncclGetUniqueId(ncclUniqueId *id);
-int ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
-int ncclCommDestroy(ncclComm_t comm);
-int ncclCommCount(ncclComm_t comm, int *count);
-int ncclCommUserRank(ncclComm_t comm, int *rank);
-int ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out, void *config);
-int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation,
-		  ncclComm_t comm, void *stream);
-int ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm,
-		  void *stream);
-int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation,
-		      ncclComm_t comm, void *stream);
-int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
-		  void *stream);
-int ncclSend(const void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
-int ncclRecv(void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
-int ncclGroupStart(void);
-int ncclGroupEnd(void);
+#include "calls.h"
 
 /* A rank's role: 0 for success, else the source line of what was wrong. */
 #define WANT(condition)                  \

@@ -147,10 +147,10 @@ static void a_death_is_told_on_the_first_screen(void **state)
 		"tensors 14.0 GiB  \xe2\x96\x93 cached and fragmented 1.0  \xe2\x96\x91 outside PyTorch 0.5  \xc2\xb7 free 0.5\n");
 	assert_says(
 		j,
-		"       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB       l?oss\xef\xbf\xbd  train.py:12\n");
+		"       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB     activations       l?oss\xef\xbf\xbd  train.py:12\n");
 	assert_says(
 		j,
-		"       3.0 GiB  21 %  2 blocks          (no Python stack, thread pt_autograd_0)\n");
+		"       3.0 GiB  21 %  2 blocks        gradients         (no Python stack, thread pt_autograd_0)\n");
 	assert_null(strstr(j->out.text, "simulated"));
 	assert_null(strchr(j->out.text, '\033'));
 }

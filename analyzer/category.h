@@ -1,0 +1,17 @@
+/* What a live block is: category.def as an enum and names. */
+#ifndef MEMTRACE_CATEGORY_H
+#define MEMTRACE_CATEGORY_H
+
+enum category {
+#define CATEGORY(id, key, title, ansi, rgb) CATEGORY_##id,
+#include "category.def"
+#undef CATEGORY
+	CATEGORIES
+};
+
+const char *category_key(enum category c);   /* in JSON */
+const char *category_title(enum category c); /* for people */
+const char *category_ansi(enum category c);  /* on a terminal */
+const char *category_rgb(enum category c);   /* on a page */
+
+#endif

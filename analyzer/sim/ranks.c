@@ -1,0 +1,365 @@
+#define _GNU_SOURCE
+#include "sim/ranks.h"
+
+#include "launch.h"
+#include "sim/launcher.h"
+#include "sim/store.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define INJECTED "cudasim/python/sitecustomize.py"
+#define HELPER "cudasim/python/accelerate_worker.py"
+#define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
+
+struct running {
+	struct outcome *outcome; /* NULL: free */
+	pid_t pid;
+	struct store store;
+	double began, aborted;
+};
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- the environment of a rank */
+
+static void set_number(const char *name, int value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", value);
+	setenv(name, text, 1);
+}
+
+/* Of a job array's task that we may be ourselves: the ranks are not its. */
+static void forget_slurm(void)
+{
+	for (size_t i = 0; environ[i];) {
+		char *name = strndup(environ[i], strcspn(environ[i], "="));
+
+		if (!strncmp(environ[i], "SLURM_", 6) && name)
+			unsetenv(name);
+		else
+			i++;
+		free(name);
+	}
+}
+
+/* All ranks of a simulation are one run. Ranks that are simulated by several of us (a job array) are given the run's name. */
+static void name_run(void)
+{
+	const char *given = getenv("TORCHELASTIC_RUN_ID");
+	char name[64];
+
+	snprintf(name, sizeof(name), "simulate-%lld-%d", (long long)time(NULL), (int)getpid());
+	if (!given || !*given || !strcmp(given, "none"))
+		setenv("TORCHELASTIC_RUN_ID", name, 1);
+}
+
+static void set_slurm(const struct simulation *s, int rank)
+{
+	set_number("SLURM_PROCID", rank);
+	set_number("SLURM_LOCALID", rank % s->gpus_a_node);
+	set_number("SLURM_NODEID", rank / s->gpus_a_node);
+	set_number("SLURM_NTASKS", s->world);
+	set_number("SLURM_NPROCS", s->world);
+	set_number("SLURM_NNODES", (s->world + s->gpus_a_node - 1) / s->gpus_a_node);
+}
+
+/* What torchrun gives its workers. The store is ours: rank 0 must not open one of its own. */
+static void set_rank(const struct simulation *s, const struct worker *w, int rank, int port)
+{
+	int local_world = s->world < s->gpus_a_node ? s->world : s->gpus_a_node;
+
+	set_number("RANK", rank);
+	set_number("LOCAL_RANK", rank % s->gpus_a_node);
+	set_number("WORLD_SIZE", s->world);
+	set_number("LOCAL_WORLD_SIZE", local_world);
+	set_number("GROUP_RANK", rank / s->gpus_a_node);
+	set_number("GROUP_WORLD_SIZE", (s->world + s->gpus_a_node - 1) / s->gpus_a_node);
+	set_number("NODE_RANK", rank / s->gpus_a_node);
+	set_number("ROLE_RANK", rank);
+	set_number("ROLE_WORLD_SIZE", s->world);
+	setenv("ROLE_NAME", "default", 1);
+	setenv("MASTER_ADDR", "127.0.0.1", 1);
+	set_number("MASTER_PORT", port);
+	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+	setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+	setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
+	setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
+	setenv("OMP_NUM_THREADS", "1", 0);
+	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
+	setenv("PYTHONFAULTHANDLER", "1", 0);
+	setenv("CUDASIM_ALONE", "1", 1);
+	forget_slurm();
+	if (w->is_slurm)
+		set_slurm(s, rank);
+}
+
+static char **worker_command(const struct simulation *s, const struct worker *w, int rank)
+{
+	char **argv = xcalloc(w->count + 2, sizeof(*argv));
+	size_t n = 0;
+
+	for (size_t i = 0; i <= w->count; i++) {
+		if (w->local_rank && i == w->local_rank_at)
+			argv[n++] = xasprintf("%s%d", w->local_rank, rank % s->gpus_a_node);
+		argv[n++] = w->argv[i];
+	}
+	return argv;
+}
+
+int simulation_inject(int steps, struct err *e)
+{
+	const char *old = getenv("PYTHONPATH");
+	char *path = launch_find(INJECTED, e), *value;
+	char number[16];
+
+	if (!path)
+		return -1;
+	*strrchr(path, '/') = '\0';
+	value = xasprintf("%s%s%s", path, old && *old ? ":" : "", old ? old : "");
+	snprintf(number, sizeof(number), "%d", steps);
+	setenv("PYTHONPATH", value, 1);
+	if (steps)
+		setenv("SIMULATE_STEPS", number, 1);
+	free(value);
+	free(path);
+	return 0;
+}
+
+/* ---- ranks that run */
+
+static int start(const struct simulation *s, const struct worker *w, struct running *r, struct err *e)
+{
+	int rank = r->outcome->rank;
+
+	if (!s->whole && store_open(&r->store, rank, s->world, e) < 0)
+		return -1;
+	r->began = now();
+	r->aborted = 0;
+	fflush(NULL);
+	r->pid = fork();
+	if (r->pid < 0)
+		return err_set(e, "cannot start rank %d: %s", rank, strerror(errno));
+	if (r->pid)
+		return 0;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setenv("MEMTRACE_DIR", s->directory, 1);
+	setenv("MEMTRACE_QUIET", "1", 0);
+	if (s->whole)
+		_exit(launch_exec((char **)s->command));
+	set_rank(s, w, rank, r->store.port);
+	_exit(launch_exec(worker_command(s, w, rank)));
+}
+
+/* Has it ended? Its status is then in the outcome; *resident is what it held. */
+static int collect(const struct simulation *s, struct running *r, long *resident)
+{
+	struct rusage usage;
+	int status;
+
+	if (wait4(r->pid, &status, WNOHANG, &usage) != r->pid)
+		return 0;
+	r->outcome->seconds = now() - r->began;
+	r->outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (!s->whole) {
+		r->outcome->last_key = r->store.last_key;
+		r->store.last_key = NULL;
+		store_close(&r->store);
+	}
+	*resident = usage.ru_maxrss > *resident ? usage.ru_maxrss : *resident;
+	r->outcome = NULL;
+	return 1;
+}
+
+/* A rank that takes too long says where it is (SIGABRT), and is ended if it does not end. */
+static void watch(const struct simulation *s, struct running *r)
+{
+	double time = now();
+
+	if (!s->timeout || time - r->began < s->timeout)
+		return;
+	if (!r->aborted) {
+		r->aborted = time;
+		r->outcome->timed_out = 1;
+		fprintf(stderr, "memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
+			r->outcome->rank, s->timeout);
+		kill(r->pid, SIGABRT);
+	} else if (time - r->aborted > 5) {
+		kill(r->pid, SIGKILL);
+	}
+}
+
+static long available_kib(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	char line[128];
+	long kib = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %ld kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* How many may run now. The first shows what one takes. */
+static size_t allowed(const struct simulation *s, size_t finished, size_t active, long resident)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), more;
+
+	if (s->jobs)
+		return (size_t)s->jobs;
+	if (!finished || !resident)
+		return 1;
+	more = (long)((double)available_kib() * MEMORY_SHARE) / resident + (long)active;
+	more = more > cpus ? cpus : more;
+	return more < 1 ? 1 : (size_t)more;
+}
+
+static void show_progress(const struct simulation *s, size_t done, size_t active, double began)
+{
+	double spent = now() - began;
+
+	if (s->is_quiet || s->whole || !isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\rmemtrace: %zu of %zu ranks simulated", done, s->rank_count);
+	if (done && done < s->rank_count)
+		fprintf(stderr, ", %.0f s more", spent / (double)done * (double)(s->rank_count - done));
+	else if (active)
+		fprintf(stderr, ", %.0f s", spent);
+	fputs(done == s->rank_count ? "          \n" : "          ", stderr);
+}
+
+static void serve(struct running *all, size_t slots)
+{
+	struct pollfd wanted[64];
+	nfds_t count = 0;
+
+	for (size_t i = 0; i < slots && count < ARRAY_SIZE(wanted); i++)
+		if (all[i].outcome && all[i].store.poll > 0)
+			wanted[count++] = (struct pollfd){ all[i].store.poll, POLLIN, 0 };
+	if (poll(wanted, count, 20) <= 0)
+		return;
+	for (size_t i = 0; i < slots; i++)
+		if (all[i].outcome && all[i].store.poll > 0)
+			store_serve(&all[i].store);
+}
+
+static int run_all(const struct simulation *s, const struct worker *w, struct outcome *outcomes,
+		   struct err *e)
+{
+	size_t total = s->whole ? 1 : s->rank_count, next = 0, done = 0, active = 0;
+	struct running all[64] = { 0 };
+	double began = now();
+	long resident = 0;
+	int status = 0;
+
+	while (done < total && !status) {
+		for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+			struct running *r = &all[i];
+
+			if (!r->outcome && next < total &&
+			    active < allowed(s, done, active, resident)) {
+				r->outcome = &outcomes[next];
+				r->outcome->rank = s->whole ? -1 : s->ranks[next];
+				next++;
+				active++;
+				status |= start(s, w, r, e);
+			} else if (r->outcome && collect(s, r, &resident)) {
+				done++;
+				active--;
+			} else if (r->outcome) {
+				watch(s, r);
+			}
+		}
+		show_progress(s, done, active, began);
+		serve(all, ARRAY_SIZE(all));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (all[i].outcome && all[i].pid > 0)
+			kill(all[i].pid, SIGTERM);
+	return status;
+}
+
+int simulation_run(const struct simulation *s, struct outcome *outcomes, struct err *e)
+{
+	struct worker w = { 0 };
+	char *helper = launch_find(HELPER, e);
+	int status;
+
+	if (!helper)
+		return -1;
+	if (!s->whole)
+		name_run();
+	status = s->whole ? 0 : launcher_parse(s->command, helper, &w, e);
+	if (!status)
+		status = run_all(s, &w, outcomes, e);
+	worker_release(&w);
+	free(helper);
+	return status;
+}
+
+int simulation_world(char *const *command, int *world, struct err *e)
+{
+	struct worker w;
+	int status = launcher_parse(command, HELPER, &w, e);
+
+	*world = status ? 0 : w.world;
+	worker_release(&w);
+	return status;
+}
+
+int simulation_parse_ranks(const char *list, int world, int **ranks, size_t *count, struct err *e)
+{
+	char *chosen = xcalloc((size_t)world, 1);
+	const char *at = list;
+	int status = 0;
+
+	if (!strcmp(list, "all")) {
+		memset(chosen, 1, (size_t)world);
+		at += 3;
+	}
+	while (*at && !status) {
+		char *end;
+		long first = strtol(at, &end, 10), last = first;
+
+		if (end != at && *end == '-')
+			last = strtol(at = end + 1, &end, 10);
+		if (end == at || (*end && *end != ',') || first < 0 || last < first) {
+			status = err_set(e, "--ranks is \"%s\", expected ranks like 0,8-15, or all", list);
+		} else if (last >= world) {
+			status = err_set(e, "--ranks: there is no rank %ld, the world has %d (0 to %d)",
+					 last, world, world - 1);
+		} else {
+			memset(chosen + first, 1, (size_t)(last - first + 1));
+			at = *end ? end + 1 : end;
+		}
+	}
+	*count = 0;
+	*ranks = xcalloc((size_t)world, sizeof(**ranks));
+	for (int i = 0; i < world; i++)
+		if (chosen[i])
+			(*ranks)[(*count)++] = i;
+	free(chosen);
+	if (!status && !*count)
+		status = err_set(e, "--ranks is empty, expected ranks like 0,8-15, or all");
+	return status;
+}

@@ -1,0 +1,210 @@
+/* Kernels do nothing on the simulated device, but for a few that decide what the host does next:
+ * comparisons, counts, routing. Those are recognised by name (kernels.def) and computed, where they
+ * are small, on the host memory that backs small device buffers. Large tensors, and what only other
+ * kernels read, are left alone.
+ *
+ * A handler that does not find what it expects (another version's layout of arguments) computes
+ * nothing and says so, once a kernel.
+ */
+#define _GNU_SOURCE
+#include "kernels.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- every kernel's name, by the address that programs launch it by */
+
+struct kernel {
+	const void *host;
+	const char *name; /* mangled; demangled once it has been launched */
+	bool (*compute)(const struct launch *l);
+	bool seen, told;
+};
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct kernel *kernels;
+static size_t count, capacity; /* a power of 2 */
+
+static struct kernel *place_of(struct kernel *table, size_t size, const void *host)
+{
+	size_t at = (size_t)((uintptr_t)host >> 4) * 0x9e3779b97f4a7c15ull & (size - 1);
+	while (table[at].host && table[at].host != host)
+		at = (at + 1) & (size - 1);
+	return &table[at];
+}
+
+static bool grow(void)
+{
+	size_t more = capacity ? capacity * 2 : 4096;
+	struct kernel *table = calloc(more, sizeof *table);
+	if (!table)
+		return false;
+	for (size_t i = 0; i < capacity; i++)
+		if (kernels[i].host)
+			*place_of(table, more, kernels[i].host) = kernels[i];
+	free(kernels);
+	kernels = table;
+	capacity = more;
+	return true;
+}
+
+void kernel_register(const void *host, const char *name)
+{
+	pthread_rwlock_wrlock(&lock);
+	if (count * 2 < capacity || grow()) {
+		struct kernel *kernel = place_of(kernels, capacity, host);
+		count += !kernel->host;
+		*kernel = (struct kernel){ .host = host, .name = name };
+	}
+	pthread_rwlock_unlock(&lock);
+}
+
+bool kernel_registered(const char *part)
+{
+	bool found = false;
+	pthread_rwlock_rdlock(&lock);
+	for (size_t i = 0; i < capacity && !found; i++)
+		found = kernels[i].host && strstr(kernels[i].name, part);
+	pthread_rwlock_unlock(&lock);
+	return found;
+}
+
+/* By the C++ library of the program that has C++ kernels. */
+static const char *demangle(const char *name)
+{
+	static char *(*real)(const char *, char *, size_t *, int *);
+	int status = 0;
+	if (!real) {
+		void *library = dlopen("libstdc++.so.6", RTLD_NOLOAD | RTLD_LAZY);
+		if (library)
+			*(void **)&real = dlsym(library, "__cxa_demangle");
+	}
+	char *clear = real ? real(name, NULL, NULL, &status) : NULL;
+	return clear ? clear : name;
+}
+
+static const struct {
+	const char *part, *second;
+	bool (*compute)(const struct launch *l);
+} computed[] = {
+#define KERNEL(part, second, compute) { part, second, compute },
+#include "kernels.def"
+#undef KERNEL
+};
+
+static void recognise(struct kernel *kernel)
+{
+	kernel->name = demangle(kernel->name);
+	for (size_t i = 0; i < LENGTH(computed) && !kernel->compute; i++)
+		if (strstr(kernel->name, computed[i].part) &&
+		    strstr(kernel->name, computed[i].second))
+			kernel->compute = computed[i].compute;
+	sim_log("kernel %s%s", kernel->compute ? "(computed) " : "", kernel->name);
+	kernel->seen = true;
+}
+
+static bool find(const void *host, struct kernel *found)
+{
+	pthread_rwlock_rdlock(&lock);
+	struct kernel *kernel = capacity ? place_of(kernels, capacity, host) : NULL;
+	bool known = kernel && kernel->host;
+	if (known)
+		*found = *kernel;
+	pthread_rwlock_unlock(&lock);
+	if (!known || found->seen)
+		return known;
+	pthread_rwlock_wrlock(&lock);
+	kernel = place_of(kernels, capacity, host);
+	if (!kernel->seen)
+		recognise(kernel);
+	*found = *kernel;
+	pthread_rwlock_unlock(&lock);
+	return true;
+}
+
+static void tell(const void *host)
+{
+	pthread_rwlock_wrlock(&lock);
+	struct kernel *kernel = place_of(kernels, capacity, host);
+	bool told = kernel->told;
+	kernel->told = true;
+	pthread_rwlock_unlock(&lock);
+	if (!told)
+		sim_say("kernel %.400s is not simulated: sizes that depend on what it writes will differ",
+			kernel->name);
+}
+
+void kernel_run(const void *host, void **arguments, unsigned columns, unsigned rows)
+{
+	struct kernel kernel;
+	if (!find(host, &kernel) || !kernel.compute)
+		return;
+	struct launch l = { kernel.name, arguments, columns, rows };
+	if (!kernel.compute(&l))
+		tell(host);
+}
+
+/* ---- what handlers share */
+
+const char *launch_after(const struct launch *l, const char *mark)
+{
+	const char *at = strstr(l->name, mark);
+	return at ? at + strlen(mark) : NULL;
+}
+
+enum number_type launch_type(const char *text)
+{
+	static const char space[] = " const";
+	size_t length = text ? strcspn(text, ",<>()*&") : 0;
+	if (length > strlen(space) && !memcmp(text + length - strlen(space), space, strlen(space)))
+		length -= strlen(space);
+	while (length && text[length - 1] == ' ')
+		length--;
+	return number_named(text, length);
+}
+
+bool launch_device(const void *pointer, uint64_t bytes)
+{
+	return memory_is_device(pointer) && memory_is_device((const char *)pointer + bytes);
+}
+
+size_t strided_read(struct strided *s, const void *from, unsigned arguments)
+{
+	const unsigned *word = from;
+	unsigned columns = arguments ? arguments : 1;
+	if (word[0] > DIMENSIONS || columns > ARGUMENTS)
+		return 0;
+	*s = (struct strided){ .dimensions = word[0], .arguments = arguments };
+	word++;
+	for (unsigned i = 0; i < s->dimensions; i++) /* divisor, magic, shift */
+		if (!(s->sizes[i] = word[3 * i]))
+			return 0;
+	word += 3 * DIMENSIONS;
+	for (unsigned i = 0; i < s->dimensions; i++)
+		for (unsigned a = 0; a < columns; a++)
+			s->strides[i][a] = word[i * columns + a];
+	word += DIMENSIONS * columns;
+	return (size_t)((const char *)word - (const char *)from);
+}
+
+void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS])
+{
+	memset(offsets, 0, ARGUMENTS * sizeof *offsets);
+	for (unsigned i = 0; i < s->dimensions; i++) {
+		uint64_t at = index % s->sizes[i];
+		index /= s->sizes[i];
+		for (unsigned a = 0; a < s->arguments; a++)
+			offsets[a] += at * s->strides[i][a];
+	}
+}
+
+/* A result that nobody computes, and which must be finite: the first argument is where it goes. */
+bool compute_zero(const struct launch *l)
+{
+	void *to = *(void **)l->arguments[0];
+	if (launch_device(to, 8))
+		memset(to, 0, 4);
+	return true;
+}

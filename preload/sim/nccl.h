@@ -1,0 +1,38 @@
+/* What the files of the simulated NCCL share. */
+#ifndef CUDASIM_NCCL_H
+#define CUDASIM_NCCL_H
+
+#include "comm.h"
+
+enum call {
+	ALL_GATHER = 1,
+	ALL_REDUCE,
+	BROADCAST,
+	SPLIT,
+	REDUCE_SCATTER,
+	ALL_TO_ALL,
+	REDUCE,
+	GATHER,
+	SCATTER
+};
+
+#define NCCL(type, name, ...)          \
+	EXPORT type name(__VA_ARGS__); \
+	EXPORT type name(__VA_ARGS__)
+
+/* Whether data of this size and type really goes from rank to rank: small tensors, and bytes (pickled
+ * objects) as far as their copies to the device are kept. */
+static inline bool nccl_travels(size_t bytes, int type)
+{
+	return bytes && bytes <= (type <= 1 ? settings.copy_max : PAYLOAD);
+}
+
+/* Enters the communicator; 0 if there is something to exchange, else 1 with the result in *result.
+ */
+int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);
+int nccl_leave(struct comm *comm, int result);
+
+bool nccl_in_group(void);
+void collectives_group_end(void);
+
+#endif

@@ -1,0 +1,242 @@
+/* Reductions, counts and prefix sums, where they decide what the host does: of integers and
+ * booleans. One of floating point is 0, so that what the host reads is finite. */
+#include "kernels.h"
+
+#include <string.h>
+
+/* ---- PyTorch's reduce_kernel<..., ReduceOp<input, operation, index, output, ...>>(ReduceOp): what
+ * is known of ReduceOp's layout, which begins at its ReduceConfig */
+
+enum { CONFIG_WORDS = 16, CONFIG_MOST = 64 };
+
+struct reduction {
+	enum number_type in, out;
+	const int *config; /* element size, inputs, outputs, ... */
+	uint64_t inputs, outputs;
+	bool contiguous; /* the reduced elements lie together */
+	struct strided input, output;
+	const char *from;
+	char *to[2];
+};
+
+static bool config_at(struct reduction *r, const char *op, size_t at)
+{
+	r->config = (const int *)(op + at);
+	/* the block's width, height and number of threads tell it from any other numbers */
+	if (r->config[1] < 1 || r->config[2] < 1 || r->config[11] < 1 || r->config[12] < 1 ||
+	    r->config[13] > 1024 || r->config[11] > r->config[13] ||
+	    r->config[11] * r->config[12] != r->config[13])
+		return false;
+	r->inputs = (uint64_t)r->config[1];
+	r->outputs = (uint64_t)r->config[2];
+	r->contiguous = *(const bool *)(r->config + 14);
+	at += CONFIG_WORDS * sizeof(int);
+	size_t size = strided_read(&r->input, op + at, 1);
+	if (!size)
+		return false;
+	at += size;
+	if (!(size = strided_read(&r->output, op + at, 2)))
+		return false;
+	at = round_up(at + size, 8);
+	memcpy(&r->from, op + at, sizeof r->from);
+	memcpy(r->to, op + at + 8, sizeof r->to);
+	return launch_device(r->from, number_size(r->in)) && launch_device(r->to[0], 1);
+}
+
+/* Its operation and its neutral element come first; their sizes differ. */
+static bool read_reduction(struct reduction *r, const struct launch *l)
+{
+	const char *op = l->arguments[0], *types = launch_after(l, "ReduceOp<");
+	r->in = launch_type(types);
+	for (size_t at = 4; r->in && at <= CONFIG_MOST; at += 4)
+		if (config_at(r, op, at))
+			return true;
+	return false;
+}
+
+enum reducing { SUM, MOST, LEAST, BOTH, ANY, ALL, PLACE, OTHER };
+
+static enum reducing reducing_of(const struct launch *l)
+{
+	static const struct {
+		const char *functor;
+		enum reducing what;
+	} known[] = {
+		{ "sum_functor<", SUM }, { "MaxNanFunctor<", MOST }, { "MinNanFunctor<", LEAST },
+		{ "MinMaxOps<", BOTH },  { "or_kernel_cuda", ANY },  { "and_kernel_cuda", ALL },
+		{ "ArgMaxOps<", PLACE }, { "ArgMinOps<", PLACE },
+	};
+	for (size_t i = 0; i < LENGTH(known); i++)
+		if (strstr(l->name, known[i].functor))
+			return known[i].what;
+	return OTHER;
+}
+
+/* The fourth argument of ReduceOp<>, after the operation, which has commas of its own. */
+static enum number_type output_type(const struct launch *l, enum reducing what)
+{
+	const char *at = launch_after(l, ", unsigned int, ");
+	if (what == ANY || what == ALL)
+		return NUMBER_BOOL;
+	return at ? launch_type(at) : NUMBER_NONE;
+}
+
+static void reduce_one(const struct reduction *r, uint64_t output, enum reducing what)
+{
+	uint64_t base[ARGUMENTS], at[ARGUMENTS];
+	number sum = 0, most = 0, least = 0;
+	bool any = false, all = true;
+	strided_offsets(&r->output, output, base);
+	for (uint64_t i = 0; i < r->inputs; i++) {
+		at[0] = i * number_size(r->in);
+		if (!r->contiguous)
+			strided_offsets(&r->input, i, at);
+		number x = number_load(r->from + base[1] + at[0], r->in);
+		sum += x;
+		most = !i || x > most ? x : most;
+		least = !i || x < least ? x : least;
+		any |= x != 0;
+		all &= x != 0;
+	}
+	const number values[] = { [SUM] = sum,    [MOST] = most, [LEAST] = least,
+				  [BOTH] = least, [ANY] = any,   [ALL] = all };
+	number_store(r->to[0] + base[0], r->out, values[what]);
+	if (what == BOTH && launch_device(r->to[1] + base[0], 8))
+		number_store(r->to[1] + base[0], r->out, most);
+}
+
+/* What is left uncomputed is what a healthy job has: sums of 0, nothing that is not finite; and the
+ * places of extremes are spread evenly, as the routing is. */
+static void reduce_unread(const struct reduction *r, enum reducing what)
+{
+	uint64_t base[ARGUMENTS];
+	for (uint64_t i = 0; i < r->outputs; i++) {
+		strided_offsets(&r->output, i, base);
+		char *to = r->to[0] + base[0];
+		if (launch_device(to, 8))
+			number_store(to, r->out,
+				     what == ALL     ? 1
+				     : what == PLACE ? i % r->inputs
+						     : 0);
+	}
+}
+
+bool compute_reduction(const struct launch *l)
+{
+	struct reduction r = { 0 };
+	enum reducing what = reducing_of(l);
+	r.out = what == PLACE ? NUMBER_INT64 : output_type(l, what);
+	if (!r.out || !read_reduction(&r, l))
+		return what == OTHER || what == SUM; /* sums and means are the host's least worry */
+	bool whole = what != OTHER && what != PLACE && !number_floating(r.in) &&
+		     r.inputs * r.outputs <= COMPUTED_INTEGERS;
+	if (!whole) {
+		if (r.outputs <= (number_floating(r.out) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
+			reduce_unread(&r, what);
+		return true;
+	}
+	for (uint64_t i = 0; i < r.outputs; i++)
+		reduce_one(&r, i, what);
+	return true;
+}
+
+/* ---- CUB, as nonzero() and its relatives use it */
+
+/* The data behind transform_iterator<NonZeroOp<type>, ...>: its empty functor has a place or none.
+ */
+static const char *iterator_data(const void *iterator)
+{
+	const char *pointer;
+	for (int word = 0; word < 2; word++) {
+		memcpy(&pointer, (const char *)iterator + 8 * word, sizeof pointer);
+		if (memory_is_device(pointer))
+			return pointer;
+	}
+	return NULL;
+}
+
+static bool flags_of(const struct launch *l, const void *iterator, uint64_t items,
+		     const char **data, enum number_type *type)
+{
+	*type = launch_type(launch_after(l, "NonZeroOp<"));
+	*data = iterator_data(iterator);
+	return *type && *data && items <= COMPUTED_INTEGERS &&
+	       launch_device(*data, items * number_size(*type));
+}
+
+/* (iterator, int *out, items, ...): one number, or one a block, which the next kernel adds up. */
+bool compute_count(const struct launch *l)
+{
+	const char *data;
+	enum number_type type;
+	int *out = *(int **)l->arguments[1], total = 0;
+	uint64_t items = *(unsigned *)l->arguments[2];
+	unsigned parts = strstr(l->name, "SingleTile") ? 1 : l->columns;
+	if (!launch_device(out, parts * sizeof *out))
+		return false;
+	memset(out, 0, parts * sizeof *out);
+	if (!flags_of(l, l->arguments[0], items, &data, &type))
+		return false;
+	for (uint64_t i = 0; i < items; i++)
+		total += number_load(data + i * number_size(type), type) != 0;
+	*out = total;
+	return true;
+}
+
+/* (int *parts, int *out, count, ...) */
+bool compute_sum_of_parts(const struct launch *l)
+{
+	const int *parts = *(int **)l->arguments[0];
+	int *out = *(int **)l->arguments[1], total = 0, count = *(int *)l->arguments[2];
+	if (count < 0 || count > 1 << 20 || !launch_device(parts, (uint64_t)count * 4) ||
+	    !launch_device(out, 4))
+		return false;
+	for (int i = 0; i < count; i++)
+		total += parts[i];
+	*out = total;
+	return true;
+}
+
+/* (counting_iterator, iterator of flags, long *selected, int *number, tiles, select, equality,
+ * items,
+ * ...): the flat places of what is not zero. */
+bool compute_nonzero(const struct launch *l)
+{
+	const char *data;
+	enum number_type type;
+	int64_t *selected = *(int64_t **)l->arguments[2], first = *(int64_t *)l->arguments[0];
+	int *number_out = *(int **)l->arguments[3], found = 0;
+	uint64_t items = *(unsigned *)l->arguments[7];
+	if (!flags_of(l, l->arguments[1], items, &data, &type))
+		return false;
+	for (uint64_t i = 0; i < items; i++) {
+		if (number_load(data + i * number_size(type), type) == 0)
+			continue;
+		if (!launch_device(&selected[found], 8))
+			return false;
+		selected[found++] = first + (int64_t)i;
+	}
+	if (launch_device(number_out, 4))
+		*number_out = found;
+	return true;
+}
+
+/* (const type *in, type *out, tiles, first tile, plus, initial value, items, ...) */
+bool compute_scan(const struct launch *l)
+{
+	const char *in = *(char **)l->arguments[0];
+	char *out = *(char **)l->arguments[1];
+	enum number_type type = launch_type(launch_after(l, "std::plus<"));
+	uint64_t items = *(unsigned *)l->arguments[6];
+	size_t size = number_size(type);
+	number sum = 0;
+	if (!type || number_floating(type) || items > COMPUTED_INTEGERS)
+		return true;
+	if (!launch_device(in, items * size) || !launch_device(out, items * size))
+		return false;
+	for (uint64_t i = 0; i < items; i++) {
+		sum += number_load(in + i * size, type);
+		number_store(out + i * size, type, sum);
+	}
+	return true;
+}
