@@ -18,6 +18,7 @@ int cmd_simulate(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_estimate(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_match(int argc, char **argv);
 int cmd_preload_path(int argc, char **argv);
 
 /* "memtrace: …" on standard error; returns `status`. */

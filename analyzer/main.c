@@ -11,6 +11,7 @@ static const struct command commands[] = {
 	{ "simulate", "the same on a simulated GPU, on a machine without one", cmd_simulate },
 	{ "report", "where did the peak go? why did it run out of memory?", cmd_report },
 	{ "estimate", "what should a job need? four published answers, from its own configuration", cmd_estimate },
+	{ "match", "does what was observed agree with the estimate, term by term?", cmd_match },
 	{ "plan", "which parallel layouts fit, the best first", cmd_plan },
 	{ "preload-path", "print where libmemtrace.so is, for LD_PRELOAD", cmd_preload_path },
 };

@@ -57,6 +57,7 @@ static void rank_release(struct rank *r)
 	free(r->comms);
 	free(r->ooms);
 	free(r->live);
+	free(r->held);
 	free(r->timeline);
 	free(r->versions);
 	free(r->warnings);

@@ -1,6 +1,5 @@
 #include "model/allocator.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +24,7 @@ struct allocation {
 struct segment {
 	struct allocation *first;
 	int64_t size;
-	int large, stream;
+	int large, stream, expandable;
 	struct segment *before, *after;
 };
 
@@ -39,7 +38,7 @@ struct allocator {
 	struct allocator_settings settings;
 	struct allocator_totals totals;
 	int64_t device;
-	uint64_t next_address;
+	uint64_t next_address, placed; /* placed: the driver's choice for the next segment, 0 none */
 	struct pool pools[2];
 	struct segment *segments;
 	struct allocation *spare;
@@ -214,8 +213,10 @@ static struct segment *new_segment(struct allocator *a, int64_t size, int large,
 	if (a->segments)
 		a->segments->before = s;
 	a->segments = s;
-	s->first = new_block(a, s, a->next_address, size);
-	a->next_address += (uint64_t)round_up(room, ROUND_LARGE);
+	s->first = new_block(a, s, a->placed ? a->placed : a->next_address, size);
+	if (!a->placed)
+		a->next_address += (uint64_t)round_up(room, ROUND_LARGE);
+	a->placed = 0;
 	a->totals.segments++;
 	return s;
 }
@@ -239,27 +240,28 @@ static int is_whole(const struct allocation *b)
 	return !b->before && !b->after;
 }
 
-void allocator_empty_cache(struct allocator *a)
-{
-	for (int large = 0; large < 2; large++) {
-		struct pool *p = &a->pools[large];
-
-		for (size_t i = 0; i < p->count;)
-			if (!is_whole(p->blocks[i])) {
-				i++;
-			} else {
-				struct segment *s = p->blocks[i]->segment;
-
-				pool_remove_at(p, i);
-				free_segment(a, s);
-			}
-	}
-}
-
 void allocator_reset_peaks(struct allocator *a)
 {
 	a->totals.peak_allocated = a->totals.allocated;
 	a->totals.peak_reserved = a->totals.reserved;
+}
+
+void allocator_place_next(struct allocator *a, uint64_t address)
+{
+	a->placed = address;
+}
+
+static void release_whole(struct allocator *a, struct pool *p)
+{
+	for (size_t i = 0; i < p->count;)
+		if (!is_whole(p->blocks[i]) || p->blocks[i]->segment->expandable) {
+			i++;
+		} else {
+			struct segment *s = p->blocks[i]->segment;
+
+			pool_remove_at(p, i);
+			free_segment(a, s);
+		}
 }
 
 /* Only with max_split_size: blocks above it, those that hold one request first. */
@@ -279,7 +281,7 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 		free_segment(a, s);
 		return 1;
 	}
-	while (i > 0 && freed < n) {
+	while (i > 0 && freed < key) {
 		struct allocation *b = p->blocks[i - 1];
 
 		if (b->stream != stream || b->size < most)
@@ -289,7 +291,176 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 		pool_remove_at(p, i);
 		free_segment(a, b->segment);
 	}
-	return freed >= n;
+	return freed >= key;
+}
+
+/* ---- expandable segments: one a stream and pool, whose pages are mapped and unmapped ---- */
+
+#define ADDRESS_SPACE (INT64_C(1) << 42) /* of a segment: more than any device has */
+
+static int is_free(const struct allocation *b)
+{
+	return b && b->mapped && !b->in_use;
+}
+
+static int64_t page_of(const struct allocator *a, const struct segment *s)
+{
+	return s->large ? a->settings.large_segment_size : SMALL_SEGMENT;
+}
+
+/* `b` ends after `size` bytes; what follows is a block of its own. */
+static struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size)
+{
+	struct allocation *rest =
+		new_block(a, b->segment, b->address + (uint64_t)size, b->size - size);
+
+	rest->mapped = b->mapped;
+	rest->before = b;
+	rest->after = b->after;
+	if (b->after)
+		b->after->before = rest;
+	b->after = rest;
+	b->size = size;
+	return rest;
+}
+
+/* `b`, which is in no pool, takes its neighbour in if that is of the same kind. */
+static struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
+{
+	struct allocation *first, *second;
+
+	if (!with || with->in_use || with->mapped != b->mapped)
+		return b;
+	if (with->mapped)
+		pool_remove(&a->pools[b->segment->large], with);
+	first = with == b->before ? with : b;
+	second = with == b->before ? b : with;
+	first->size += second->size;
+	first->after = second->after;
+	if (second->after)
+		second->after->before = first;
+	discard(a, second);
+	return first;
+}
+
+/* Maps the pages of `size` bytes at the beginning of `b`. NULL: out of memory. */
+static struct allocation *map(struct allocator *a, struct allocation *b, int64_t size)
+{
+	int64_t mapped = round_up(size, page_of(a, b->segment));
+
+	if (!reserve(a, mapped))
+		return NULL;
+	if (mapped < b->size)
+		cut(a, b, mapped);
+	b->mapped = 1;
+	b->segment->size += mapped;
+	b = merge(a, b, b->before);
+	b = merge(a, b, b->after);
+	pool_add(&a->pools[b->segment->large], b);
+	return b;
+}
+
+/* Whole pages of the free block `b` go back to the device. */
+static void unmap(struct allocator *a, struct allocation *b)
+{
+	struct segment *s = b->segment;
+	int64_t page = page_of(a, s), at = (int64_t)(b->address - s->first->address),
+		first = round_up(at, page), last = (at + b->size) / page * page;
+
+	if (first >= last)
+		return;
+	pool_remove(&a->pools[s->large], b);
+	if (first > at) {
+		struct allocation *kept = b;
+
+		b = cut(a, b, first - at);
+		pool_add(&a->pools[s->large], kept);
+	}
+	if (last - first < b->size)
+		pool_add(&a->pools[s->large], cut(a, b, last - first));
+	b->mapped = 0;
+	s->size -= last - first;
+	a->totals.reserved -= last - first;
+	b = merge(a, b, b->before);
+	b = merge(a, b, b->after);
+	if (is_whole(b))
+		free_segment(a, s);
+}
+
+static void unmap_free(struct allocator *a, struct pool *p)
+{
+	struct allocation **list = xcalloc(p->count + 1, sizeof(*list));
+	size_t count = 0;
+
+	for (size_t i = 0; i < p->count; i++)
+		if (p->blocks[i]->segment->expandable)
+			list[count++] = p->blocks[i];
+	for (size_t i = 0; i < count; i++)
+		unmap(a, list[i]);
+	free(list);
+}
+
+void allocator_empty_cache(struct allocator *a)
+{
+	for (int large = 0; large < 2; large++) {
+		release_whole(a, &a->pools[large]);
+		unmap_free(a, &a->pools[large]);
+	}
+}
+
+/* The first free or unmapped block with room for n bytes until the next one that is in use. */
+static struct allocation *room_for(struct allocator *a, int64_t n, int large, int stream)
+{
+	struct segment *s;
+
+	for (s = a->segments; s; s = s->after)
+		if (s->expandable && s->large == large && s->stream == stream)
+			for (struct allocation *b = s->first; b; b = b->after) {
+				struct allocation *c = is_free(b->before) ? b->before : b;
+				int64_t have = 0;
+
+				if (b->mapped)
+					continue;
+				for (const struct allocation *x = c; x && !x->in_use && have < n;
+				     x = x->after)
+					have += x->size;
+				if (have >= n)
+					return c;
+			}
+	s = new_segment(a, ADDRESS_SPACE, large, stream, ADDRESS_SPACE);
+	s->expandable = 1;
+	s->size = 0;
+	s->first->mapped = 0;
+	return s->first;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static struct allocation *expand(struct allocator *a, int64_t n, int stream)
+{
+	struct allocation *b = room_for(a, n, n > SMALL, stream);
+
+	if (!b->mapped)
+		b = map(a, b, smaller(n, b->size));
+	while (b && b->size < n)
+		b = map(a, b->after, smaller(n - b->size, b->after->size));
+	if (b)
+		pool_remove(&a->pools[n > SMALL], b);
+	return b;
+}
+
+static struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
+{
+	struct allocation *b = expand(a, n, stream);
+
+	if (b)
+		return b;
+	allocator_empty_cache(a);
+	a->totals.retries++;
+	return expand(a, n, stream);
 }
 
 /* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs only where a fraction was set. */
@@ -329,49 +500,23 @@ static struct allocation *take_segment(struct allocator *a, int64_t n, int strea
 	return new_segment(a, size, large, stream, size)->first;
 }
 
-/* ---- expandable segments: one a stream and pool, mapped in pages at its end ---- */
-
-static struct segment *expandable(struct allocator *a, int large, int stream)
-{
-	for (struct segment *s = a->segments; s; s = s->after)
-		if (s->large == large && s->stream == stream)
-			return s;
-	return NULL;
-}
-
-static struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
-{
-	int large = n > SMALL;
-	int64_t page = large ? a->settings.large_segment_size : SMALL_SEGMENT;
-	struct segment *s = expandable(a, large, stream);
-	struct allocation *last = s ? s->first : NULL;
-	int64_t have = 0, more;
-
-	while (last && last->after)
-		last = last->after;
-	if (last && !last->in_use)
-		have = last->size;
-	more = round_up(n - have, page);
-	if (!reserve(a, more)) {
-		allocator_empty_cache(a);
-		a->totals.retries++;
-		if (!reserve(a, more))
-			return NULL;
-	}
-	if (!s)
-		return new_segment(a, more, large, stream, INT64_C(1) << 42)->first;
-	s->size += more;
-	if (have) {
-		pool_remove(&a->pools[large], last);
-		last->size += more;
-		return last;
-	}
-	last->after = new_block(a, s, last->address + (uint64_t)last->size, more);
-	last->after->before = last;
-	return last->after;
-}
-
 /* ---- blocks ---- */
+
+/* What the block could grow to. */
+static int64_t expandable_size(const struct allocation *b)
+{
+	return b->size + (b->after && !b->after->mapped ? b->after->size : 0);
+}
+
+/* A block that could grow counts with all that it could be, so that room to grow is used last. */
+static size_t least_expandable(const struct pool *p, size_t i, int stream)
+{
+	while (p->blocks[i]->segment->expandable && i + 1 < p->count &&
+	       p->blocks[i + 1]->stream == stream &&
+	       expandable_size(p->blocks[i + 1]) < expandable_size(p->blocks[i]))
+		i++;
+	return i;
+}
 
 static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
 {
@@ -382,6 +527,8 @@ static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
 
 	if (i == p->count || p->blocks[i]->stream != stream)
 		return NULL;
+	if (a->settings.expandable_segments)
+		i = least_expandable(p, i, stream);
 	b = p->blocks[i];
 	if (most && n < most && b->size >= most)
 		return NULL;
@@ -410,18 +557,8 @@ struct allocation *allocator_take(struct allocator *a, int64_t requested, int st
 						    : take_segment(a, n, stream);
 	if (!b)
 		return NULL;
-	if (should_split(a, b, n)) {
-		struct allocation *rest =
-			new_block(a, b->segment, b->address + (uint64_t)n, b->size - n);
-
-		rest->before = b;
-		rest->after = b->after;
-		if (b->after)
-			b->after->before = rest;
-		b->after = rest;
-		b->size = n;
-		pool_add(&a->pools[b->segment->large], rest);
-	}
+	if (should_split(a, b, n))
+		pool_add(&a->pools[b->segment->large], cut(a, b, n));
 	b->in_use = 1;
 	b->requested = requested;
 	a->totals.requested += requested;
@@ -429,24 +566,6 @@ struct allocation *allocator_take(struct allocator *a, int64_t requested, int st
 	if (a->totals.allocated > a->totals.peak_allocated)
 		a->totals.peak_allocated = a->totals.allocated;
 	return b;
-}
-
-/* `b` takes its free neighbour in. */
-static struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
-{
-	struct allocation *first, *second;
-
-	if (!with || with->in_use)
-		return b;
-	pool_remove(&a->pools[b->segment->large], with);
-	first = with == b->before ? with : b;
-	second = with == b->before ? b : with;
-	first->size += second->size;
-	first->after = second->after;
-	if (second->after)
-		second->after->before = first;
-	discard(a, second);
-	return first;
 }
 
 void allocator_give(struct allocator *a, struct allocation *b)
@@ -472,32 +591,4 @@ uint64_t allocation_address(const struct allocation *block)
 const struct allocator_totals *allocator_totals(const struct allocator *a)
 {
 	return &a->totals;
-}
-
-/* ---- PYTORCH_CUDA_ALLOC_CONF ---- */
-
-int allocator_configure(struct allocator_settings *s, const char *conf, int version, struct err *e)
-{
-	(void)version;
-	while (*conf) {
-		size_t n = strcspn(conf, ",");
-		long long number;
-
-		if (!strncmp(conf, "expandable_segments:True", n) ||
-		    !strncmp(conf, "expandable_segments:true", n))
-			s->expandable_segments = 1;
-		else if (!strncmp(conf, "expandable_segments:False", n))
-			s->expandable_segments = 0;
-		else if (sscanf(conf, "max_split_size_mb:%lld", &number) == 1)
-			s->max_split_size = number * MIB;
-		else if (sscanf(conf, "max_non_split_rounding_mb:%lld", &number) == 1)
-			s->max_non_split_rounding = number * MIB;
-		else if (sscanf(conf, "large_segment_size_mb:%lld", &number) == 1)
-			s->large_segment_size = number * MIB;
-		else
-			return err_set(e, "PYTORCH_CUDA_ALLOC_CONF: \"%.*s\" is not modelled",
-				       (int)n, conf);
-		conf += n + (conf[n] == ',');
-	}
-	return 0;
 }

@@ -35,6 +35,8 @@ void allocator_release(struct allocator *a);
 struct allocation *allocator_take(struct allocator *a, int64_t bytes, int stream);
 void allocator_give(struct allocator *a, struct allocation *block);
 void allocator_empty_cache(struct allocator *a);
+/* The driver's choice for the next new segment; without it they lie one behind the other. */
+void allocator_place_next(struct allocator *a, uint64_t address);
 void allocator_reset_peaks(struct allocator *a);
 
 /* The block's size: what the allocator counts as allocated. */
