@@ -358,10 +358,26 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	return status;
 }
 
+bytes match_gap(const struct match *m)
+{
+	bytes sum = 0;
+
+	for (size_t i = 0; i < m->unexplained_count; i++)
+		sum = bytes_add(sum, m->unexplained[i].bytes);
+	for (size_t i = 0; i < m->missing_count; i++)
+		sum = bytes_add(sum, m->missing[i].bytes);
+	return sum;
+}
+
 void match_release(struct match *m)
 {
 	for (size_t i = 0; i < m->term_count; i++)
 		drop_term(&m->terms[i]);
+	for (size_t i = 0; i < m->cause_count; i++) {
+		free(m->causes[i].declared);
+		free(m->causes[i].value);
+	}
+	free(m->causes);
 	free(m->terms);
 	free(m->components);
 	free(m->unexplained);

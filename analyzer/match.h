@@ -36,6 +36,13 @@ struct match_missing {
 	uint64_t blocks;
 };
 
+/* A declared value that, if it were another, would explain what was found. */
+struct match_cause {
+	const char *key, *meaning;
+	char *declared, *value; /* declared NULL: nobody said */
+	bytes gap;              /* that it would leave */
+};
+
 struct match {
 	const struct rank *rank;
 	const struct system *system;
@@ -51,6 +58,8 @@ struct match {
 	size_t unexplained_count;
 	struct match_missing *missing; /* largest first */
 	size_t missing_count;
+	struct match_cause *causes; /* the best first; match_explain */
+	size_t cause_count;
 };
 
 /* By share of what is estimated; of components: negative where nobody asked. */
@@ -67,6 +76,8 @@ struct matches {
 /* `r` keeps the blocks of its peak (replay_options.keep_peak). -1: the system cannot say what the job needs. */
 int match_make(struct match *m, const struct rank *r, const struct system *system,
 	       const struct config *c, const struct tolerances *t, struct err *e);
+/* Found and not predicted, and predicted and not found. */
+bytes match_gap(const struct match *m);
 void match_release(struct match *m);
 int matches_fail(const struct matches *m);
 

@@ -2,6 +2,7 @@
 #include "command.h"
 #include "gather.h"
 #include "match.h"
+#include "match_explain.h"
 #include "model/job.h"
 #include "render/match_page.h"
 #include "replay.h"
@@ -119,6 +120,7 @@ static int make(struct matches *m, const struct report *r, const struct declared
 		if (match_make(&m->list[m->count++], rank, system, config_of(s, count, rank), &t,
 			       e) < 0)
 			return -1;
+		match_explain(&m->list[m->count - 1], config_of(s, count, rank), &t);
 	}
 	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }

@@ -93,6 +93,24 @@ static json_t *missing_json(const struct match *m)
 	return list;
 }
 
+static json_t *causes_json(const struct match *m)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < m->cause_count; i++) {
+		const struct match_cause *c = &m->causes[i];
+		json_t *row = json_object();
+
+		set(row, "key", text(c->key));
+		set(row, "declared", c->declared ? text(c->declared) : json_null());
+		set(row, "value", strcmp(c->value, "~") ? text(c->value) : json_null());
+		set(row, "meaning", text(c->meaning));
+		set(row, "gap_bytes", json_integer(c->gap));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
 static json_t *rank_json(const struct match *m)
 {
 	json_t *row = json_object();
@@ -110,6 +128,8 @@ static json_t *rank_json(const struct match *m)
 	set(row, "terms", terms_json(m));
 	set(row, "unexplained", unexplained_json(m));
 	set(row, "missing", missing_json(m));
+	set(row, "gap_bytes", json_integer(match_gap(m)));
+	set(row, "causes", causes_json(m));
 	return row;
 }
 

@@ -37,6 +37,23 @@ static void put_verdict(struct page *p, const struct match *m)
 	buf_release(&b);
 }
 
+static void put_causes(struct page *p, const struct match *m)
+{
+	for (size_t i = 0; i < m->cause_count; i++) {
+		const struct match_cause *c = &m->causes[i];
+		struct buf left = { 0 }, gap = { 0 };
+
+		size_add(&left, c->gap, p->style->raw_bytes);
+		size_add(&gap, match_gap(m), p->style->raw_bytes);
+		buf_addf(p->out, "%s  %s, declared %s, would be %s: %s; the gap of %s would be %s\n",
+			 i ? "or" : "why", c->key, c->declared ? c->declared : "by nobody",
+			 strcmp(c->value, "~") ? c->value : "not set", c->meaning, gap.text,
+			 left.text);
+		buf_release(&left);
+		buf_release(&gap);
+	}
+}
+
 static void put_head(struct page *p, const char *title)
 {
 	buf_addf(p->out, "\n%-36s%*s%*s\n", title, COLUMN, "estimated", COLUMN,
@@ -147,6 +164,7 @@ void match_text(const struct matches *m, const struct style *style, struct buf *
 	if (m->count > 1)
 		buf_addf(out, "\nrank %d, the %s:\n", worst->rank->rank,
 			 worst->fails ? "largest that does not match" : "largest");
+	put_causes(&p, worst);
 	put_components(&p, worst);
 	put_terms(&p, worst);
 	put_unexplained(&p, worst);
