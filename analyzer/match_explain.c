@@ -93,6 +93,15 @@ static void add_cause(struct match *m, const struct config *c, size_t row, char 
 	buf_release(&declared);
 }
 
+/* "/2" and "-4" may be the same. */
+static int is_known(const struct match *m, enum config_field f, const char *value)
+{
+	for (size_t i = 0; i < m->cause_count; i++)
+		if (m->causes[i].key == config_name(f) && !strcmp(m->causes[i].value, value))
+			return 1;
+	return 0;
+}
+
 static int by_gap(const void *a, const void *b)
 {
 	const struct match_cause *x = a, *y = b;
@@ -132,7 +141,8 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 			size_t length = strcspn(word, " ");
 			char *value = value_of(c, hypotheses[i].field, word, length);
 
-			if (value && !try_value(m, c, t, hypotheses[i].field, value, &left) &&
+			if (value && !is_known(m, hypotheses[i].field, value) &&
+			    !try_value(m, c, t, hypotheses[i].field, value, &left) &&
 			    (double)left <= DECISIVE * (double)gap)
 				add_cause(m, c, i, value, left);
 			else

@@ -25,10 +25,11 @@ struct segment {
 	struct allocation *first;
 	int64_t size;
 	int large, stream, expandable;
+	uint64_t age; /* how many were made before */
 	struct segment *before, *after;
 };
 
-/* Free blocks of one pool in PyTorch's order: stream, size, address. */
+/* Free blocks of one pool in PyTorch's order: stream, size, age of the segment (not in old versions), address. */
 struct pool {
 	struct allocation **blocks;
 	size_t count, room;
@@ -38,7 +39,7 @@ struct allocator {
 	struct allocator_settings settings;
 	struct allocator_totals totals;
 	int64_t device;
-	uint64_t next_address, placed; /* placed: the driver's choice for the next segment, 0 none */
+	uint64_t ages, next_address, placed; /* placed: the driver's choice for the next segment, 0 none */
 	struct pool pools[2];
 	struct segment *segments;
 	struct allocation *spare;
@@ -86,24 +87,28 @@ void allocator_release(struct allocator *a)
 
 /* ---- sets of free blocks ---- */
 
-static int compare(const struct allocation *a, int stream, int64_t size, uint64_t address)
+static int compare(const struct allocation *a, int stream, int64_t size, uint64_t age,
+		   uint64_t address)
 {
 	if (a->stream != stream)
 		return a->stream < stream ? -1 : 1;
 	if (a->size != size)
 		return a->size < size ? -1 : 1;
+	if (a->segment->age != age)
+		return a->segment->age < age ? -1 : 1;
 	return a->address < address ? -1 : a->address > address;
 }
 
 /* Index of the first block that is not less. */
-static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64_t address)
+static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
+			  uint64_t address)
 {
 	size_t low = 0, high = p->count;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (compare(p->blocks[middle], stream, size, address) < 0)
+		if (compare(p->blocks[middle], stream, size, age, address) < 0)
 			low = middle + 1;
 		else
 			high = middle;
@@ -113,7 +118,7 @@ static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64
 
 static void pool_add(struct pool *p, struct allocation *b)
 {
-	size_t i = lower_bound(p, b->stream, b->size, b->address);
+	size_t i = lower_bound(p, b->stream, b->size, b->segment->age, b->address);
 
 	p->blocks = grow(p->blocks, p->count, &p->room, sizeof(*p->blocks));
 	memmove(&p->blocks[i + 1], &p->blocks[i], (p->count - i) * sizeof(*p->blocks));
@@ -129,7 +134,7 @@ static void pool_remove_at(struct pool *p, size_t i)
 
 static void pool_remove(struct pool *p, const struct allocation *b)
 {
-	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->address));
+	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->segment->age, b->address));
 }
 
 /* ---- rounding ---- */
@@ -208,7 +213,7 @@ static struct segment *new_segment(struct allocator *a, int64_t size, int large,
 {
 	struct segment *s = xcalloc(1, sizeof(*s));
 
-	*s = (struct segment){ .size = size, .large = large, .stream = stream };
+	*s = (struct segment){ .size = size, .large = large, .stream = stream, .age = a->settings.by_address ? 0 : a->ages++ };
 	s->after = a->segments;
 	if (a->segments)
 		a->segments->before = s;
@@ -273,7 +278,7 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 
 	if (!most)
 		return 0;
-	i = lower_bound(p, stream, key, 0);
+	i = lower_bound(p, stream, key, 0, 0);
 	if (i < p->count && p->blocks[i]->stream == stream) {
 		struct segment *s = p->blocks[i]->segment;
 
@@ -522,7 +527,7 @@ static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[n > SMALL];
 	int64_t most = a->settings.max_split_size;
-	size_t i = lower_bound(p, stream, n, 0);
+	size_t i = lower_bound(p, stream, n, 0, 0);
 	struct allocation *b;
 
 	if (i == p->count || p->blocks[i]->stream != stream)

@@ -15,6 +15,7 @@
 /* PYTORCH_CUDA_ALLOC_CONF. Zero: not set. */
 struct allocator_settings {
 	int expandable_segments;
+	int by_address; /* of blocks alike the lowest is taken, not one of the oldest segment */
 	int64_t max_split_size, max_non_split_rounding, large_segment_size;
 	/* roundup_power2_divisions for sizes from 2^(20 + i): 0 none */
 	int divisions[ALLOCATOR_CLASSES];

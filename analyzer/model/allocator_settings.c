@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
+#define SEGMENTS_BY_AGE 208 /* seen in 2.11 and 2.15, not in 2.7 */
 #define ROUNDUP "roundup_power2_divisions:"
 
 static int class_of(long long mib)
@@ -47,7 +48,7 @@ static int read_divisions(struct allocator_settings *s, const char *text)
 
 int allocator_configure(struct allocator_settings *s, const char *conf, int version, struct err *e)
 {
-	(void)version;
+	s->by_address = version && version < SEGMENTS_BY_AGE;
 	while (*conf) {
 		size_t n = strcspn(conf, ",");
 		long long number;

@@ -32,7 +32,7 @@ finally:
         emptying = 0
         for i, e in enumerate(history()):
             emptying += emptied.count(i)
-            if emptying and e["action"] != "free_completed":  # what events held back comes first
+            if emptying and e["action"] not in ("free_completed", "snapshot"):  # what events held back comes first
                 emptying = f.write("e\n" * emptying) * 0
             action, stream = e["action"], streams.setdefault(e["stream"], len(streams))
             if action in ("segment_alloc", "segment_map"):

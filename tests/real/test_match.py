@@ -14,7 +14,7 @@ LLAMA = dict(framework="transformers", arch="llama", num_layers=4, hidden_size=5
              ffn_hidden_size=1408, vocab_size=32000, seq_length=512, micro_batch_size=2, swiglu=True, normalization="RMSNorm",
              add_bias_linear=False, untie_embeddings_and_output_weights=True, attention="sdpa", attention_dropout=0.0, hidden_dropout=0.0,
              precision="bf16", optimizer="adamw", clip_grad=0.0, optimizer_implementation="fused")
-HF = os.path.join(JOBS, "hf.py")
+HF = os.path.join(JOBS, "hf_outputs.py")
 SMALL = (GPT2, "--layers", 4, "--batch", 4)
 # job, what it declares: the first ones in every run, the others with ALL_JOBS
 FIRST = {
@@ -39,7 +39,7 @@ MORE = {
 }
 
 
-class Match(Case):
+class Matching(Case):
     def match(self, *options, status=0):
         return json.loads(self.run_([MEMTRACE, "match", "--json", *options, self.traces], status=status).stdout)
 
@@ -59,6 +59,8 @@ class Match(Case):
         self.assertEqual(sum(c["estimated_bytes"] for c in rank["components"]), rank["estimated_bytes"])
         return assigned / rank["observed_bytes"]
 
+
+class Match(Matching):
     def check(self, job, declared):
         self.observe(job, declared)
         found = self.match("--tolerance", "0.02")
@@ -81,7 +83,7 @@ for table in FIRST, MORE:
         setattr(Match, "test_" + name, test if table is FIRST else unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")(test))
 
 
-class Refused(Match):
+class Refused(Matching):
     def test_wrong_batch_and_documents(self):
         self.observe(*FIRST["gpt2_sdpa"])
         wrong = self.match("--set", "micro_batch_size=2", status=1)
