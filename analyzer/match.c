@@ -21,7 +21,8 @@ static bytes bytes_of(wide n)
 	return n > BYTES_LIMIT ? BYTES_LIMIT : n < 0 ? 0 : (bytes)n;
 }
 
-/* CATEGORIES: the component is outside what the allocator counts (context, nccl, reserved_overhead). */
+/* CATEGORIES: the component is outside what the allocator counts (context, nccl,
+ * reserved_overhead). */
 static enum category category_of(const char *component)
 {
 	enum category c = 0;
@@ -49,7 +50,8 @@ static struct match_term *add_term(struct making *k, const char *id, const char 
 
 /* ---- our own system: block by block ---- */
 
-/* What the allocator hands out at least. roundup_power2_divisions rounds further: then the block's own size. */
+/* What the allocator hands out at least. roundup_power2_divisions rounds further: then the block's
+ * own size. */
 static bytes rounded(const struct held *h)
 {
 	bytes least = (h->requested + 511) / 512 * 512;
@@ -222,11 +224,11 @@ static void list_unexplained(struct making *k)
 static void add_unrecorded(struct match *m, bytes recorded)
 {
 	if (m->observed > recorded) {
-		m->unexplained = xrealloc(m->unexplained, m->unexplained_count + 1,
-					  sizeof(*m->unexplained));
-		m->unexplained[m->unexplained_count++] = (struct match_place){
-			"(not recorded)", CATEGORY_OTHER, m->observed - recorded, 0
-		};
+		m->unexplained =
+			xrealloc(m->unexplained, m->unexplained_count + 1, sizeof(*m->unexplained));
+		m->unexplained[m->unexplained_count++] =
+			(struct match_place){ "(not recorded)", CATEGORY_OTHER,
+					      m->observed - recorded, 0 };
 	}
 	if (m->unexplained_count)
 		qsort(m->unexplained, m->unexplained_count, sizeof(*m->unexplained), place_bytes);
@@ -336,10 +338,9 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	struct making k = { .m = m, .c = c };
 	int status;
 
-	*m = (struct match){ .rank = r,
-			     .system = system,
-			     .stage = stage_of(c, r),
-			     .observed = r->peak_allocated };
+	*m = (struct match){
+		.rank = r, .system = system, .stage = stage_of(c, r), .observed = r->peak_allocated
+	};
 	status = system == &memtrace ? memtrace_run(c, m->stage, NULL, see_machine, &k, e)
 				     : see_document(&k, e);
 	if (!status) {

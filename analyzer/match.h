@@ -1,6 +1,7 @@
 /*
- * What was observed at a trace's peak against what a system of estimates predicts: by component, by term, and block by block where the
- * system predicts blocks. Every observed byte is assigned to one term or unexplained.
+ * What was observed at a trace's peak against what a system of estimates predicts: by component, by
+ * term, and block by block where the system predicts blocks. Every observed byte is assigned to one
+ * term or unexplained.
  */
 #ifndef MEMTRACE_MATCH_H
 #define MEMTRACE_MATCH_H
@@ -17,7 +18,7 @@ struct match_component {
 
 struct match_term {
 	char *id, *component, *title;
-	bytes estimated, observed; /* predicted; of observed blocks that were assigned to it */
+	bytes estimated, observed;  /* predicted; of observed blocks that were assigned to it */
 	uint64_t predicted, blocks; /* blocks; predicted 0: the system does not say how many */
 };
 
@@ -73,7 +74,8 @@ struct matches {
 	double tolerance;
 };
 
-/* `r` keeps the blocks of its peak (replay_options.keep_peak). -1: the system cannot say what the job needs. */
+/* `r` keeps the blocks of its peak (replay_options.keep_peak). -1: the system cannot say what the
+ * job needs. */
 int match_make(struct match *m, const struct rank *r, const struct system *system,
 	       const struct config *c, const struct tolerances *t, struct err *e);
 /* Found and not predicted, and predicted and not found. */

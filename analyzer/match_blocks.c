@@ -20,8 +20,7 @@ static int predicted_order(const void *a, const void *b)
 {
 	const struct predicted *x = a, *y = b;
 
-	return order(x->least, (int)x->category, x->term, y->least, (int)y->category,
-		     y->term);
+	return order(x->least, (int)x->category, x->term, y->least, (int)y->category, y->term);
 }
 
 static int observed_order(const void *a, const void *b)
@@ -61,7 +60,8 @@ static void pair_equal(struct predicted *p, size_t np, struct observed *o, size_
 	}
 }
 
-/* Every predicted block spans what it may have become, and the one that ends first goes first: none could be paired better. -1: any category. */
+/* Every predicted block spans what it may have become, and the one that ends first goes first: none
+ * could be paired better. -1: any category. */
 static void pair_tails(struct predicted *p, size_t np, struct observed *o, size_t no, int category)
 {
 	size_t i = 0, k = 0;

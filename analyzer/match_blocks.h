@@ -4,7 +4,8 @@
 
 #include "match.h"
 
-/* A remainder of at most this is not split off a large block (kSmallSize), and small ones are always split. */
+/* A remainder of at most this is not split off a large block (kSmallSize), and small ones are
+ * always split. */
 #define MOST_TAIL (INT64_C(1) << 20)
 
 /* A block that a system predicts. */
@@ -21,7 +22,8 @@ struct observed {
 	int term;
 };
 
-/* Pairs them: the same category and size, then the same but for a tail that the allocator did not split off; then both in any category. */
+/* Pairs them: the same category and size, then the same but for a tail that the allocator did not
+ * split off; then both in any category. */
 void match_blocks(struct predicted *p, size_t predicted, struct observed *o, size_t observed);
 
 #endif

@@ -5,7 +5,8 @@
 
 /* A gap that is worth a reason, as a share of what was observed. */
 #define WORTH 0.005
-/* A value is a cause where it leaves at most this share of the gap, and as good as the best where it leaves at most this much more. */
+/* A value is a cause where it leaves at most this share of the gap, and as good as the best where
+ * it leaves at most this much more. */
 #define DECISIVE 0.5
 #define AS_GOOD 0.02
 
@@ -62,7 +63,8 @@ static int try_value(const struct match *m, const struct config *c, const struct
 	else
 		status = config_set(&other, config_name(f), value, "--set", &e);
 	/* positions follow, where the model learns them */
-	if (!status && f == CONFIG_seq_length && config_has(&other, CONFIG_max_position_embeddings) &&
+	if (!status && f == CONFIG_seq_length &&
+	    config_has(&other, CONFIG_max_position_embeddings) &&
 	    other.max_position_embeddings < other.seq_length)
 		status = config_set(&other, "max_position_embeddings", value, "--set", &e);
 	if (!status)

@@ -30,7 +30,8 @@ static int read_share(const char *option, const char *text, double *share, struc
 	else if (end == text || *end)
 		*share = -1;
 	if (!isfinite(*share) || *share < 0)
-		return err_set(e, "%s is \"%s\", expected a share such as 0.05 or 5%%", option, text);
+		return err_set(e, "%s is \"%s\", expected a share such as 0.05 or 5%%", option,
+			       text);
 	return 0;
 }
 
@@ -51,8 +52,10 @@ static int read_component(struct tolerances *t, const char *text, struct err *e)
 		}
 	if (known)
 		return 0;
-	err_set(e, "--component-tolerance is \"%s\": there is no component \"%.*s\"; parameters, gradients, "
-		   "optimizer_states, activations are some", text, (int)(equals - text), text);
+	err_set(e,
+		"--component-tolerance is \"%s\": there is no component \"%.*s\"; parameters, gradients, "
+		"optimizer_states, activations are some",
+		text, (int)(equals - text), text);
 	return -1;
 }
 
@@ -75,8 +78,8 @@ struct declared {
 	const char *path;
 };
 
-static int add_declared(struct declared *s, struct report *r, const char *path, const struct options *o,
-		      struct err *e)
+static int add_declared(struct declared *s, struct report *r, const char *path,
+			const struct options *o, struct err *e)
 {
 	struct replay_options replay = { .keep_peak = 1, .progress = term_progress };
 	struct trace t;
@@ -181,11 +184,12 @@ static int match(char **paths, size_t count, const struct options *o)
 
 static void help(const struct opt_set *set)
 {
-	command_help("match [OPTIONS] TRACE...",
-		     "Says whether what a job allocated at its peak agrees with what its configuration should need,\n"
-		     "rank by rank and term by term. TRACE is a file, or a directory of them (its latest run); its\n"
-		     "command line, and MEMTRACE_CONFIG, declare the configuration. Later values win.",
-		     set);
+	command_help(
+		"match [OPTIONS] TRACE...",
+		"Says whether what a job allocated at its peak agrees with what its configuration should need,\n"
+		"rank by rank and term by term. TRACE is a file, or a directory of them (its latest run); its\n"
+		"command line, and MEMTRACE_CONFIG, declare the configuration. Later values win.",
+		set);
 	puts("\nExit status: 0 it matches, 1 it does not, 2 bad usage or input.");
 }
 
@@ -201,7 +205,8 @@ int cmd_match(int argc, char **argv)
 		  "how far the estimate may be off, as a share of what was observed (0.05)", 0, 0 },
 		{ "component-tolerance", 0, OPT_LIST, &o.component_tolerances, "[NAME=]X",
 		  "the same for each component, or for one; may be repeated", 0, 0 },
-		{ "top", 0, OPT_COUNT, &o.top, "N", "how many lines of each table (12)", 0, 1000000 },
+		{ "top", 0, OPT_COUNT, &o.top, "N", "how many lines of each table (12)", 0,
+		  1000000 },
 		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
 		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
 		  0 },

@@ -1,49 +1,9 @@
-#include "model/allocator.h"
+#include "model/allocator_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "util.h"
-
-#define MIB (INT64_C(1) << 20)
-#define SMALLEST 512            /* kMinBlockSize */
-#define SMALL (1 * MIB)         /* kSmallSize: the most that the small pool serves */
-#define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
-#define LARGE_SEGMENT (20 * MIB)
-#define ROUND_LARGE (2 * MIB) /* kRoundLarge */
-
-struct allocation {
-	int64_t size, requested;
-	uint64_t address;
-	/* neighbours in the segment */
-	struct allocation *before, *after;
-	struct segment *segment;
-	int stream, in_use, mapped;
-};
-
-struct segment {
-	struct allocation *first;
-	int64_t size;
-	int large, stream, expandable;
-	uint64_t age; /* how many were made before */
-	struct segment *before, *after;
-};
-
-/* Free blocks of one pool in PyTorch's order: stream, size, age of the segment (not in old versions), address. */
-struct pool {
-	struct allocation **blocks;
-	size_t count, room;
-};
-
-struct allocator {
-	struct allocator_settings settings;
-	struct allocator_totals totals;
-	int64_t device;
-	uint64_t ages, next_address, placed; /* placed: the driver's choice for the next segment, 0 none */
-	struct pool pools[2];
-	struct segment *segments;
-	struct allocation *spare;
-};
 
 struct allocator *allocator_new(const struct allocator_settings *s, int64_t device)
 {
@@ -116,7 +76,7 @@ static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64
 	return low;
 }
 
-static void pool_add(struct pool *p, struct allocation *b)
+void pool_add(struct pool *p, struct allocation *b)
 {
 	size_t i = lower_bound(p, b->stream, b->size, b->segment->age, b->address);
 
@@ -126,20 +86,20 @@ static void pool_add(struct pool *p, struct allocation *b)
 	p->count++;
 }
 
-static void pool_remove_at(struct pool *p, size_t i)
+void pool_remove_at(struct pool *p, size_t i)
 {
 	p->count--;
 	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
 }
 
-static void pool_remove(struct pool *p, const struct allocation *b)
+void pool_remove(struct pool *p, const struct allocation *b)
 {
 	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->segment->age, b->address));
 }
 
 /* ---- rounding ---- */
 
-static int64_t round_up(int64_t n, int64_t to)
+int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
 }
@@ -184,11 +144,9 @@ static struct allocation *new_block(struct allocator *a, struct segment *s, uint
 		a->spare = b->after;
 	else
 		b = xcalloc(1, sizeof(*b));
-	*b = (struct allocation){ .size = size,
-				  .address = address,
-				  .segment = s,
-				  .stream = s->stream,
-				  .mapped = 1 };
+	*b = (struct allocation){
+		.size = size, .address = address, .segment = s, .stream = s->stream, .mapped = 1
+	};
 	return b;
 }
 
@@ -198,7 +156,7 @@ static void discard(struct allocator *a, struct allocation *b)
 	a->spare = b;
 }
 
-static int reserve(struct allocator *a, int64_t size)
+int reserve(struct allocator *a, int64_t size)
 {
 	if (a->device && a->totals.reserved + size > a->device)
 		return 0;
@@ -208,12 +166,14 @@ static int reserve(struct allocator *a, int64_t size)
 	return 1;
 }
 
-static struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream,
-				   int64_t room)
+struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room)
 {
 	struct segment *s = xcalloc(1, sizeof(*s));
 
-	*s = (struct segment){ .size = size, .large = large, .stream = stream, .age = a->settings.by_address ? 0 : a->ages++ };
+	*s = (struct segment){ .size = size,
+			       .large = large,
+			       .stream = stream,
+			       .age = a->settings.by_address ? 0 : a->ages++ };
 	s->after = a->segments;
 	if (a->segments)
 		a->segments->before = s;
@@ -226,7 +186,7 @@ static struct segment *new_segment(struct allocator *a, int64_t size, int large,
 	return s;
 }
 
-static void free_segment(struct allocator *a, struct segment *s)
+void free_segment(struct allocator *a, struct segment *s)
 {
 	a->totals.reserved -= s->size;
 	a->totals.segments--;
@@ -240,7 +200,7 @@ static void free_segment(struct allocator *a, struct segment *s)
 	free(s);
 }
 
-static int is_whole(const struct allocation *b)
+int is_whole(const struct allocation *b)
 {
 	return !b->before && !b->after;
 }
@@ -299,22 +259,8 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 	return freed >= key;
 }
 
-/* ---- expandable segments: one a stream and pool, whose pages are mapped and unmapped ---- */
-
-#define ADDRESS_SPACE (INT64_C(1) << 42) /* of a segment: more than any device has */
-
-static int is_free(const struct allocation *b)
-{
-	return b && b->mapped && !b->in_use;
-}
-
-static int64_t page_of(const struct allocator *a, const struct segment *s)
-{
-	return s->large ? a->settings.large_segment_size : SMALL_SEGMENT;
-}
-
 /* `b` ends after `size` bytes; what follows is a block of its own. */
-static struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size)
+struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size)
 {
 	struct allocation *rest =
 		new_block(a, b->segment, b->address + (uint64_t)size, b->size - size);
@@ -330,7 +276,7 @@ static struct allocation *cut(struct allocator *a, struct allocation *b, int64_t
 }
 
 /* `b`, which is in no pool, takes its neighbour in if that is of the same kind. */
-static struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
+struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
 {
 	struct allocation *first, *second;
 
@@ -348,63 +294,6 @@ static struct allocation *merge(struct allocator *a, struct allocation *b, struc
 	return first;
 }
 
-/* Maps the pages of `size` bytes at the beginning of `b`. NULL: out of memory. */
-static struct allocation *map(struct allocator *a, struct allocation *b, int64_t size)
-{
-	int64_t mapped = round_up(size, page_of(a, b->segment));
-
-	if (!reserve(a, mapped))
-		return NULL;
-	if (mapped < b->size)
-		cut(a, b, mapped);
-	b->mapped = 1;
-	b->segment->size += mapped;
-	b = merge(a, b, b->before);
-	b = merge(a, b, b->after);
-	pool_add(&a->pools[b->segment->large], b);
-	return b;
-}
-
-/* Whole pages of the free block `b` go back to the device. */
-static void unmap(struct allocator *a, struct allocation *b)
-{
-	struct segment *s = b->segment;
-	int64_t page = page_of(a, s), at = (int64_t)(b->address - s->first->address),
-		first = round_up(at, page), last = (at + b->size) / page * page;
-
-	if (first >= last)
-		return;
-	pool_remove(&a->pools[s->large], b);
-	if (first > at) {
-		struct allocation *kept = b;
-
-		b = cut(a, b, first - at);
-		pool_add(&a->pools[s->large], kept);
-	}
-	if (last - first < b->size)
-		pool_add(&a->pools[s->large], cut(a, b, last - first));
-	b->mapped = 0;
-	s->size -= last - first;
-	a->totals.reserved -= last - first;
-	b = merge(a, b, b->before);
-	b = merge(a, b, b->after);
-	if (is_whole(b))
-		free_segment(a, s);
-}
-
-static void unmap_free(struct allocator *a, struct pool *p)
-{
-	struct allocation **list = xcalloc(p->count + 1, sizeof(*list));
-	size_t count = 0;
-
-	for (size_t i = 0; i < p->count; i++)
-		if (p->blocks[i]->segment->expandable)
-			list[count++] = p->blocks[i];
-	for (size_t i = 0; i < count; i++)
-		unmap(a, list[i]);
-	free(list);
-}
-
 void allocator_empty_cache(struct allocator *a)
 {
 	for (int large = 0; large < 2; large++) {
@@ -413,62 +302,8 @@ void allocator_empty_cache(struct allocator *a)
 	}
 }
 
-/* The first free or unmapped block with room for n bytes until the next one that is in use. */
-static struct allocation *room_for(struct allocator *a, int64_t n, int large, int stream)
-{
-	struct segment *s;
-
-	for (s = a->segments; s; s = s->after)
-		if (s->expandable && s->large == large && s->stream == stream)
-			for (struct allocation *b = s->first; b; b = b->after) {
-				struct allocation *c = is_free(b->before) ? b->before : b;
-				int64_t have = 0;
-
-				if (b->mapped)
-					continue;
-				for (const struct allocation *x = c; x && !x->in_use && have < n;
-				     x = x->after)
-					have += x->size;
-				if (have >= n)
-					return c;
-			}
-	s = new_segment(a, ADDRESS_SPACE, large, stream, ADDRESS_SPACE);
-	s->expandable = 1;
-	s->size = 0;
-	s->first->mapped = 0;
-	return s->first;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static struct allocation *expand(struct allocator *a, int64_t n, int stream)
-{
-	struct allocation *b = room_for(a, n, n > SMALL, stream);
-
-	if (!b->mapped)
-		b = map(a, b, smaller(n, b->size));
-	while (b && b->size < n)
-		b = map(a, b->after, smaller(n - b->size, b->after->size));
-	if (b)
-		pool_remove(&a->pools[n > SMALL], b);
-	return b;
-}
-
-static struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
-{
-	struct allocation *b = expand(a, n, stream);
-
-	if (b)
-		return b;
-	allocator_empty_cache(a);
-	a->totals.retries++;
-	return expand(a, n, stream);
-}
-
-/* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs only where a fraction was set. */
+/* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs
+ * only where a fraction was set. */
 static void collect(struct allocator *a)
 {
 	struct pool *p = &a->pools[1];

@@ -17,7 +17,8 @@ static int class_of(long long mib)
 	return i;
 }
 
-/* "4", or by size in MiB: "[256:1,512:2,>:4]". What lies between two sizes is not rounded, as in PyTorch. -1: malformed. */
+/* "4", or by size in MiB: "[256:1,512:2,>:4]". What lies between two sizes is not rounded, as in
+ * PyTorch. -1: malformed. */
 static int read_divisions(struct allocator_settings *s, const char *text)
 {
 	int *to = s->divisions, last = -1, used, value;
@@ -60,7 +61,9 @@ int allocator_configure(struct allocator_settings *s, const char *conf, int vers
 			s->expandable_segments = 0;
 		else if (!strncmp(conf, ROUNDUP, strlen(ROUNDUP)) &&
 			 !read_divisions(s, conf + strlen(ROUNDUP)))
-			n = strcspn(conf, "[,") < n ? strcspn(conf, "]") + (strchr(conf, ']') != NULL) : n;
+			n = strcspn(conf, "[,") < n
+				    ? strcspn(conf, "]") + (strchr(conf, ']') != NULL)
+				    : n;
 		else if (sscanf(conf, "max_split_size_mb:%lld", &number) == 1)
 			s->max_split_size = number * MIB;
 		else if (sscanf(conf, "max_non_split_rounding_mb:%lld", &number) == 1)

@@ -45,7 +45,8 @@ static void put_causes(struct page *p, const struct match *m)
 
 		size_add(&left, c->gap, p->style->raw_bytes);
 		size_add(&gap, match_gap(m), p->style->raw_bytes);
-		buf_addf(p->out, "%s  %s, declared %s, would be %s: %s; the gap of %s would be %s\n",
+		buf_addf(p->out,
+			 "%s  %s, declared %s, would be %s: %s; the gap of %s would be %s\n",
 			 i ? "or" : "why", c->key, c->declared ? c->declared : "by nobody",
 			 strcmp(c->value, "~") ? c->value : "not set", c->meaning, gap.text,
 			 left.text);
@@ -56,8 +57,7 @@ static void put_causes(struct page *p, const struct match *m)
 
 static void put_head(struct page *p, const char *title)
 {
-	buf_addf(p->out, "\n%-36s%*s%*s\n", title, COLUMN, "estimated", COLUMN,
-		 "observed");
+	buf_addf(p->out, "\n%-36s%*s%*s\n", title, COLUMN, "estimated", COLUMN, "observed");
 }
 
 static void put_components(struct page *p, const struct match *m)
@@ -122,7 +122,8 @@ static void put_unexplained(struct page *p, const struct match *m)
 		size_add(&b, u->bytes, p->style->raw_bytes);
 		buf_addf(p->out, "%*s  %s, %llu blocks  ", COLUMN, b.text,
 			 category_title(u->category), (unsigned long long)u->blocks);
-		buf_add_clean(p->out, (struct str){ innermost(u->stack), strlen(innermost(u->stack)) });
+		buf_add_clean(p->out,
+			      (struct str){ innermost(u->stack), strlen(innermost(u->stack)) });
 		buf_puts(p->out, "\n");
 		buf_release(&b);
 	}

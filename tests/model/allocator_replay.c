@@ -1,5 +1,6 @@
 /*
- * The caching allocator's model, driven by what the real one wrote down: allocator_replay CONF VERSION DEVICE < EVENTS
+ * The caching allocator's model, driven by what the real one wrote down: allocator_replay CONF
+ * VERSION DEVICE < EVENTS
  *
  *   s ADDRESS BYTES           a segment, or a mapped part of one, came
  *   u ADDRESS BYTES           and went
@@ -8,8 +9,9 @@
  *   o BYTES STREAM            out of memory
  *   e                         empty_cache()
  *
- * Where a new segment lies is the driver's choice, so the model is told. Everything else is its own: which block is taken, how it is split,
- * what is reserved. Prints size and reserved bytes of every block; status 1 and a line on stderr at the first difference.
+ * Where a new segment lies is the driver's choice, so the model is told. Everything else is its
+ * own: which block is taken, how it is split, what is reserved. Prints size and reserved bytes of
+ * every block; status 1 and a line on stderr at the first difference.
  */
 #include "model/allocator.h"
 
@@ -24,7 +26,7 @@ struct replayed {
 	struct taken {
 		uint64_t address;
 		struct allocation *block;
-	} *taken;
+	} * taken;
 	size_t count, room;
 	int64_t reserved;
 	long line;
@@ -32,7 +34,8 @@ struct replayed {
 
 static int differs(const struct replayed *r, const char *what, uint64_t is, uint64_t real)
 {
-	fprintf(stderr, "line %ld: %s 0x%" PRIx64 " (%" PRIu64 "), really 0x%" PRIx64 " (%" PRIu64 ")\n",
+	fprintf(stderr,
+		"line %ld: %s 0x%" PRIx64 " (%" PRIu64 "), really 0x%" PRIx64 " (%" PRIu64 ")\n",
 		r->line, what, is, is, real, real);
 	return 1;
 }
@@ -41,8 +44,9 @@ static int check_reserved(const struct replayed *r)
 {
 	int64_t model = allocator_totals(r->model)->reserved;
 
-	return model == r->reserved ? 0
-				    : differs(r, "reserved", (uint64_t)model, (uint64_t)r->reserved);
+	return model == r->reserved
+		       ? 0
+		       : differs(r, "reserved", (uint64_t)model, (uint64_t)r->reserved);
 }
 
 static int take(struct replayed *r, uint64_t address, int64_t size, int stream)
