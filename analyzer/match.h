@@ -44,6 +44,12 @@ struct match_cause {
 	bytes gap;              /* that it would leave */
 };
 
+/* The peak of another configuration, as estimated, and between what limits it will be seen. */
+struct match_what_if {
+	int asked;
+	bytes estimated, low, high;
+};
+
 struct match {
 	const struct rank *rank;
 	const struct system *system;
@@ -61,6 +67,7 @@ struct match {
 	size_t missing_count;
 	struct match_cause *causes; /* the best first; match_explain */
 	size_t cause_count;
+	struct match_what_if what_if;
 };
 
 /* By share of what is estimated; of components: negative where nobody asked. */

@@ -3,6 +3,7 @@
 #include "gather.h"
 #include "match.h"
 #include "match_explain.h"
+#include "match_what_if.h"
 #include "model/job.h"
 #include "render/match_page.h"
 #include "replay.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 struct options {
-	const char *run, *system, *tolerance;
+	const char *run, *system, *tolerance, *what_if;
 	struct opt_list component_tolerances;
 	int json, raw_bytes, color, top;
 	struct job job;
@@ -124,6 +125,9 @@ static int make(struct matches *m, const struct report *r, const struct declared
 			       e) < 0)
 			return -1;
 		match_explain(&m->list[m->count - 1], config_of(s, count, rank), &t);
+		if (o->what_if && match_what_if(&m->list[m->count - 1], config_of(s, count, rank),
+						o->what_if, e) < 0)
+			return -1;
 	}
 	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }
@@ -205,6 +209,8 @@ int cmd_match(int argc, char **argv)
 		  "how far the estimate may be off, as a share of what was observed (0.05)", 0, 0 },
 		{ "component-tolerance", 0, OPT_LIST, &o.component_tolerances, "[NAME=]X",
 		  "the same for each component, or for one; may be repeated", 0, 0 },
+		{ "what-if", 0, OPT_TEXT, &o.what_if, "K=V,...",
+		  "the peak of another configuration, from what this one was seen to need", 0, 0 },
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many lines of each table (12)", 0,
 		  1000000 },
 		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },

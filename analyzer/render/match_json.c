@@ -130,6 +130,14 @@ static json_t *rank_json(const struct match *m)
 	set(row, "missing", missing_json(m));
 	set(row, "gap_bytes", json_integer(match_gap(m)));
 	set(row, "causes", causes_json(m));
+	if (m->what_if.asked) {
+		json_t *other = json_object();
+
+		set(other, "estimated_bytes", json_integer(m->what_if.estimated));
+		set(other, "low_bytes", json_integer(m->what_if.low));
+		set(other, "high_bytes", json_integer(m->what_if.high));
+		set(row, "what_if", other);
+	}
 	return row;
 }
 

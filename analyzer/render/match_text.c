@@ -55,6 +55,17 @@ static void put_causes(struct page *p, const struct match *m)
 	}
 }
 
+static void put_what_if(struct page *p, const struct match *m)
+{
+	if (!m->what_if.asked)
+		return;
+	buf_puts(p->out, "what if  ");
+	size_add(p->out, m->what_if.low, p->style->raw_bytes);
+	buf_puts(p->out, " to ");
+	size_add(p->out, m->what_if.high, p->style->raw_bytes);
+	buf_puts(p->out, "\n");
+}
+
 static void put_head(struct page *p, const char *title)
 {
 	buf_addf(p->out, "\n%-36s%*s%*s\n", title, COLUMN, "estimated", COLUMN, "observed");
@@ -166,6 +177,7 @@ void match_text(const struct matches *m, const struct style *style, struct buf *
 		buf_addf(out, "\nrank %d, the %s:\n", worst->rank->rank,
 			 worst->fails ? "largest that does not match" : "largest");
 	put_causes(&p, worst);
+	put_what_if(&p, worst);
 	put_components(&p, worst);
 	put_terms(&p, worst);
 	put_unexplained(&p, worst);

@@ -35,6 +35,11 @@ MORE = {
     "llama_fp32": ((HF, "--dtype", "fp32"), dict(LLAMA, precision="fp32")),
     "llama_autocast": ((HF, "--dtype", "bf16"), dict(LLAMA, precision="bf16-autocast")),
     "llama_deep": ((HF, "--layers", 12, "--kv-heads", 8), dict(LLAMA, num_layers=12, num_query_groups=8)),
+    "megatron": ((os.path.join(JOBS, "megatron_gpt.py"), "--attention", "eager"),
+                 dict(framework="megatron-core", transformer_impl="local", arch="gpt", num_layers=4, hidden_size=512, num_attention_heads=8,
+                      vocab_size=32000, seq_length=512, max_position_embeddings=512, micro_batch_size=2, attention="eager",
+                      position_embedding_type="learned_absolute", normalization="LayerNorm", precision="bf16-mixed", attention_dropout=0.0,
+                      hidden_dropout=0.0, use_distributed_optimizer=True, untie_embeddings_and_output_weights=True)),
     "llama_clipped": ((HF, "--clip", 1.0), dict(LLAMA, clip_grad=1.0)),
 }
 
@@ -103,6 +108,17 @@ class Refused(Matching):
         text = self.run_([MEMTRACE, "match", self.traces]).stdout
         self.assertTrue(text.startswith("match  "), text)
         self.assertNotIn("\033", text)
+
+    def test_what_if(self):
+        self.observe(*FIRST["gpt2_eager"])
+        found = self.match("--what-if", "micro_batch_size=2,num_layers=6")["ranks"][0]["what_if"]
+        self.traces += "-2"
+        self.observe(*MORE["gpt2_batch_2"])
+        real = self.trace().peak()
+        self.assertLess(abs(found["low_bytes"] - real), 0.005 * real)
+        self.assertLess(abs(found["high_bytes"] - real), 0.005 * real)
+        for bad in "micro_batch_size", "micro_batch_size=none", "=2":
+            self.run_([MEMTRACE, "match", "--what-if", bad, self.traces], status=2)
 
     def test_nothing_to_match(self):
         self.run_([MEMTRACE, "match"], status=2)
