@@ -80,6 +80,10 @@ $(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
+$(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*.c) analyzer/util.c analyzer/err.c) $(BUILD)/tests/model/allocator_replay.o
+	@mkdir -p $(@D)
+	$(CC) $(LINK) $^ -o $@
+
 # The recorder's side runs without the preload: everything but the exported hooks.
 $(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
 	@mkdir -p $(@D)

@@ -145,7 +145,10 @@ static void finish_stop(struct blocks *b, struct stop *s, uint64_t end_ns)
 
 	classify(&s->lives, d, b->tables, end_ns);
 	*to = snapshot_of(&s->lives, b->tables);
-	lives_release(&s->lives);
+	if (s->failure < 0 && b->options->keep_peak)
+		d->held_at_peak = s->lives;
+	else
+		lives_release(&s->lives);
 }
 
 static void look_at_stop(struct blocks *b, struct stop *s)

@@ -257,6 +257,20 @@ static void add_live(struct builder *b, const struct device *d)
 		};
 }
 
+static void add_held(struct builder *b, const struct lives *l)
+{
+	struct rank *r = b->rank;
+
+	r->held = xcalloc(l->count, sizeof(*r->held));
+	r->held_count = l->count;
+	for (size_t i = 0; i < l->count; i++)
+		r->held[i] = (struct held_row){
+			.bytes = l->list[i].born.bytes,
+			.category = (enum category)l->list[i].category,
+			.stack = stack_of(b, l->list[i].born.place, l->list[i].born.thread),
+		};
+}
+
 static int is_plain(char c)
 {
 	return isalnum((unsigned char)c) || (c && strchr("_@%+=:,./-", c));
@@ -420,6 +434,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 		add_timeline(&r, d->timeline);
 	if (d->live)
 		add_live(b, d);
+	if (d->held_at_peak.list)
+		add_held(b, &d->held_at_peak);
 	free(b->place_stacks);
 	free(b->thread_stacks);
 	report->ranks = grow(report->ranks, report->count, &report->room, sizeof(*report->ranks));

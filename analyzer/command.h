@@ -20,6 +20,7 @@ int cmd_diff(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_estimate(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_match(int argc, char **argv);
 int cmd_preload_path(int argc, char **argv);
 
 /* "memtrace: …" on standard error; returns `status`. */

@@ -30,6 +30,7 @@ static void forget(struct replay *r)
 		free(d->owner_timeline);
 		free(d->comms.list);
 		free(d->at_peak.groups);
+		lives_release(&d->held_at_peak);
 		free(d->live);
 	}
 	*r = (struct replay){ 0 };

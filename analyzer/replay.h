@@ -77,6 +77,7 @@ struct device {
 	bytes imported, imported_peak; /* other processes' memory: in no total */
 	bytes managed, managed_peak;   /* virtual until touched: in no total */
 	struct snapshot at_peak;
+	struct lives held_at_peak; /* its blocks, if asked for */
 
 	struct failure *failures;
 	size_t failure_count; /* kept */
@@ -111,7 +112,7 @@ struct replay {
 };
 
 struct replay_options {
-	int keep_live;
+	int keep_live, keep_peak;
 	void (*progress)(void *context, double part); /* NULL: none */
 	void *context;
 };

@@ -97,6 +97,7 @@ static void rank_release(struct rank *r)
 	free(r->comms);
 	free(r->ooms);
 	live_release(r);
+	free(r->held);
 	free(r->timeline);
 	free(r->versions);
 	free(r->warnings);

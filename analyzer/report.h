@@ -92,6 +92,13 @@ struct live_row {
 	const char *stack;
 };
 
+/* A block that was live at the peak. */
+struct held_row {
+	bytes bytes;
+	enum category category;
+	const char *stack;
+};
+
 struct timeline_row {
 	double time_s;
 	bytes allocated, reserved, device;
@@ -165,6 +172,9 @@ struct rank {
 	struct live_row *live; /* if asked for */
 	size_t live_count;
 	int has_live;
+
+	struct held_row *held; /* if asked for */
+	size_t held_count;
 
 	struct timeline_row *timeline;
 	size_t timeline_count;

@@ -1,49 +1,9 @@
-#include "model/allocator.h"
+#include "model/allocator_parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util.h"
-
-#define MIB (INT64_C(1) << 20)
-#define SMALLEST 512            /* kMinBlockSize */
-#define SMALL (1 * MIB)         /* kSmallSize: the most that the small pool serves */
-#define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
-#define LARGE_SEGMENT (20 * MIB)
-#define ROUND_LARGE (2 * MIB) /* kRoundLarge */
-
-struct allocation {
-	int64_t size, requested;
-	uint64_t address;
-	/* neighbours in the segment */
-	struct allocation *before, *after;
-	struct segment *segment;
-	int stream, in_use, mapped;
-};
-
-struct segment {
-	struct allocation *first;
-	int64_t size;
-	int large, stream;
-	struct segment *before, *after;
-};
-
-/* Free blocks of one pool in PyTorch's order: stream, size, address. */
-struct pool {
-	struct allocation **blocks;
-	size_t count, room;
-};
-
-struct allocator {
-	struct allocator_settings settings;
-	struct allocator_totals totals;
-	int64_t device;
-	uint64_t next_address;
-	struct pool pools[2];
-	struct segment *segments;
-	struct allocation *spare;
-};
 
 struct allocator *allocator_new(const struct allocator_settings *s, int64_t device)
 {
@@ -87,24 +47,28 @@ void allocator_release(struct allocator *a)
 
 /* ---- sets of free blocks ---- */
 
-static int compare(const struct allocation *a, int stream, int64_t size, uint64_t address)
+static int compare(const struct allocation *a, int stream, int64_t size, uint64_t age,
+		   uint64_t address)
 {
 	if (a->stream != stream)
 		return a->stream < stream ? -1 : 1;
 	if (a->size != size)
 		return a->size < size ? -1 : 1;
+	if (a->segment->age != age)
+		return a->segment->age < age ? -1 : 1;
 	return a->address < address ? -1 : a->address > address;
 }
 
 /* Index of the first block that is not less. */
-static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64_t address)
+static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
+			  uint64_t address)
 {
 	size_t low = 0, high = p->count;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (compare(p->blocks[middle], stream, size, address) < 0)
+		if (compare(p->blocks[middle], stream, size, age, address) < 0)
 			low = middle + 1;
 		else
 			high = middle;
@@ -112,9 +76,9 @@ static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64
 	return low;
 }
 
-static void pool_add(struct pool *p, struct allocation *b)
+void pool_add(struct pool *p, struct allocation *b)
 {
-	size_t i = lower_bound(p, b->stream, b->size, b->address);
+	size_t i = lower_bound(p, b->stream, b->size, b->segment->age, b->address);
 
 	p->blocks = grow(p->blocks, p->count, &p->room, sizeof(*p->blocks));
 	memmove(&p->blocks[i + 1], &p->blocks[i], (p->count - i) * sizeof(*p->blocks));
@@ -122,20 +86,20 @@ static void pool_add(struct pool *p, struct allocation *b)
 	p->count++;
 }
 
-static void pool_remove_at(struct pool *p, size_t i)
+void pool_remove_at(struct pool *p, size_t i)
 {
 	p->count--;
 	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
 }
 
-static void pool_remove(struct pool *p, const struct allocation *b)
+void pool_remove(struct pool *p, const struct allocation *b)
 {
-	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->address));
+	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->segment->age, b->address));
 }
 
 /* ---- rounding ---- */
 
-static int64_t round_up(int64_t n, int64_t to)
+int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
 }
@@ -192,7 +156,7 @@ static void discard(struct allocator *a, struct allocation *b)
 	a->spare = b;
 }
 
-static int reserve(struct allocator *a, int64_t size)
+int reserve(struct allocator *a, int64_t size)
 {
 	if (a->device && a->totals.reserved + size > a->device)
 		return 0;
@@ -202,23 +166,27 @@ static int reserve(struct allocator *a, int64_t size)
 	return 1;
 }
 
-static struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream,
-				   int64_t room)
+struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room)
 {
 	struct segment *s = xcalloc(1, sizeof(*s));
 
-	*s = (struct segment){ .size = size, .large = large, .stream = stream };
+	*s = (struct segment){ .size = size,
+			       .large = large,
+			       .stream = stream,
+			       .age = a->settings.by_address ? 0 : a->ages++ };
 	s->after = a->segments;
 	if (a->segments)
 		a->segments->before = s;
 	a->segments = s;
-	s->first = new_block(a, s, a->next_address, size);
-	a->next_address += (uint64_t)round_up(room, ROUND_LARGE);
+	s->first = new_block(a, s, a->placed ? a->placed : a->next_address, size);
+	if (!a->placed)
+		a->next_address += (uint64_t)round_up(room, ROUND_LARGE);
+	a->placed = 0;
 	a->totals.segments++;
 	return s;
 }
 
-static void free_segment(struct allocator *a, struct segment *s)
+void free_segment(struct allocator *a, struct segment *s)
 {
 	a->totals.reserved -= s->size;
 	a->totals.segments--;
@@ -232,32 +200,33 @@ static void free_segment(struct allocator *a, struct segment *s)
 	free(s);
 }
 
-static int is_whole(const struct allocation *b)
+int is_whole(const struct allocation *b)
 {
 	return !b->before && !b->after;
-}
-
-void allocator_empty_cache(struct allocator *a)
-{
-	for (int large = 0; large < 2; large++) {
-		struct pool *p = &a->pools[large];
-
-		for (size_t i = 0; i < p->count;)
-			if (!is_whole(p->blocks[i])) {
-				i++;
-			} else {
-				struct segment *s = p->blocks[i]->segment;
-
-				pool_remove_at(p, i);
-				free_segment(a, s);
-			}
-	}
 }
 
 void allocator_reset_peaks(struct allocator *a)
 {
 	a->totals.peak_allocated = a->totals.allocated;
 	a->totals.peak_reserved = a->totals.reserved;
+}
+
+void allocator_place_next(struct allocator *a, uint64_t address)
+{
+	a->placed = address;
+}
+
+static void release_whole(struct allocator *a, struct pool *p)
+{
+	for (size_t i = 0; i < p->count;)
+		if (!is_whole(p->blocks[i]) || p->blocks[i]->segment->expandable) {
+			i++;
+		} else {
+			struct segment *s = p->blocks[i]->segment;
+
+			pool_remove_at(p, i);
+			free_segment(a, s);
+		}
 }
 
 /* Only with max_split_size: blocks above it, those that hold one request first. */
@@ -269,7 +238,7 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 
 	if (!most)
 		return 0;
-	i = lower_bound(p, stream, key, 0);
+	i = lower_bound(p, stream, key, 0, 0);
 	if (i < p->count && p->blocks[i]->stream == stream) {
 		struct segment *s = p->blocks[i]->segment;
 
@@ -277,7 +246,7 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 		free_segment(a, s);
 		return 1;
 	}
-	while (i > 0 && freed < n) {
+	while (i > 0 && freed < key) {
 		struct allocation *b = p->blocks[i - 1];
 
 		if (b->stream != stream || b->size < most)
@@ -287,7 +256,50 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 		pool_remove_at(p, i);
 		free_segment(a, b->segment);
 	}
-	return freed >= n;
+	return freed >= key;
+}
+
+/* `b` ends after `size` bytes; what follows is a block of its own. */
+struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size)
+{
+	struct allocation *rest =
+		new_block(a, b->segment, b->address + (uint64_t)size, b->size - size);
+
+	rest->mapped = b->mapped;
+	rest->before = b;
+	rest->after = b->after;
+	if (b->after)
+		b->after->before = rest;
+	b->after = rest;
+	b->size = size;
+	return rest;
+}
+
+/* `b`, which is in no pool, takes its neighbour in if that is of the same kind. */
+struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
+{
+	struct allocation *first, *second;
+
+	if (!with || with->in_use || with->mapped != b->mapped)
+		return b;
+	if (with->mapped)
+		pool_remove(&a->pools[b->segment->large], with);
+	first = with == b->before ? with : b;
+	second = with == b->before ? b : with;
+	first->size += second->size;
+	first->after = second->after;
+	if (second->after)
+		second->after->before = first;
+	discard(a, second);
+	return first;
+}
+
+void allocator_empty_cache(struct allocator *a)
+{
+	for (int large = 0; large < 2; large++) {
+		release_whole(a, &a->pools[large]);
+		unmap_free(a, &a->pools[large]);
+	}
 }
 
 /* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs
@@ -328,59 +340,35 @@ static struct allocation *take_segment(struct allocator *a, int64_t n, int strea
 	return new_segment(a, size, large, stream, size)->first;
 }
 
-/* ---- expandable segments: one a stream and pool, mapped in pages at its end ---- */
-
-static struct segment *expandable(struct allocator *a, int large, int stream)
-{
-	for (struct segment *s = a->segments; s; s = s->after)
-		if (s->large == large && s->stream == stream)
-			return s;
-	return NULL;
-}
-
-static struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
-{
-	int large = n > SMALL;
-	int64_t page = large ? a->settings.large_segment_size : SMALL_SEGMENT;
-	struct segment *s = expandable(a, large, stream);
-	struct allocation *last = s ? s->first : NULL;
-	int64_t have = 0, more;
-
-	while (last && last->after)
-		last = last->after;
-	if (last && !last->in_use)
-		have = last->size;
-	more = round_up(n - have, page);
-	if (!reserve(a, more)) {
-		allocator_empty_cache(a);
-		a->totals.retries++;
-		if (!reserve(a, more))
-			return NULL;
-	}
-	if (!s)
-		return new_segment(a, more, large, stream, INT64_C(1) << 42)->first;
-	s->size += more;
-	if (have) {
-		pool_remove(&a->pools[large], last);
-		last->size += more;
-		return last;
-	}
-	last->after = new_block(a, s, last->address + (uint64_t)last->size, more);
-	last->after->before = last;
-	return last->after;
-}
-
 /* ---- blocks ---- */
+
+/* What the block could grow to. */
+static int64_t expandable_size(const struct allocation *b)
+{
+	return b->size + (b->after && !b->after->mapped ? b->after->size : 0);
+}
+
+/* A block that could grow counts with all that it could be, so that room to grow is used last. */
+static size_t least_expandable(const struct pool *p, size_t i, int stream)
+{
+	while (p->blocks[i]->segment->expandable && i + 1 < p->count &&
+	       p->blocks[i + 1]->stream == stream &&
+	       expandable_size(p->blocks[i + 1]) < expandable_size(p->blocks[i]))
+		i++;
+	return i;
+}
 
 static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[n > SMALL];
 	int64_t most = a->settings.max_split_size;
-	size_t i = lower_bound(p, stream, n, 0);
+	size_t i = lower_bound(p, stream, n, 0, 0);
 	struct allocation *b;
 
 	if (i == p->count || p->blocks[i]->stream != stream)
 		return NULL;
+	if (a->settings.expandable_segments)
+		i = least_expandable(p, i, stream);
 	b = p->blocks[i];
 	if (most && n < most && b->size >= most)
 		return NULL;
@@ -409,18 +397,8 @@ struct allocation *allocator_take(struct allocator *a, int64_t requested, int st
 						    : take_segment(a, n, stream);
 	if (!b)
 		return NULL;
-	if (should_split(a, b, n)) {
-		struct allocation *rest =
-			new_block(a, b->segment, b->address + (uint64_t)n, b->size - n);
-
-		rest->before = b;
-		rest->after = b->after;
-		if (b->after)
-			b->after->before = rest;
-		b->after = rest;
-		b->size = n;
-		pool_add(&a->pools[b->segment->large], rest);
-	}
+	if (should_split(a, b, n))
+		pool_add(&a->pools[b->segment->large], cut(a, b, n));
 	b->in_use = 1;
 	b->requested = requested;
 	a->totals.requested += requested;
@@ -428,24 +406,6 @@ struct allocation *allocator_take(struct allocator *a, int64_t requested, int st
 	if (a->totals.allocated > a->totals.peak_allocated)
 		a->totals.peak_allocated = a->totals.allocated;
 	return b;
-}
-
-/* `b` takes its free neighbour in. */
-static struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
-{
-	struct allocation *first, *second;
-
-	if (!with || with->in_use)
-		return b;
-	pool_remove(&a->pools[b->segment->large], with);
-	first = with == b->before ? with : b;
-	second = with == b->before ? b : with;
-	first->size += second->size;
-	first->after = second->after;
-	if (second->after)
-		second->after->before = first;
-	discard(a, second);
-	return first;
 }
 
 void allocator_give(struct allocator *a, struct allocation *b)
@@ -471,32 +431,4 @@ uint64_t allocation_address(const struct allocation *block)
 const struct allocator_totals *allocator_totals(const struct allocator *a)
 {
 	return &a->totals;
-}
-
-/* ---- PYTORCH_CUDA_ALLOC_CONF ---- */
-
-int allocator_configure(struct allocator_settings *s, const char *conf, int version, struct err *e)
-{
-	(void)version;
-	while (*conf) {
-		size_t n = strcspn(conf, ",");
-		long long number;
-
-		if (!strncmp(conf, "expandable_segments:True", n) ||
-		    !strncmp(conf, "expandable_segments:true", n))
-			s->expandable_segments = 1;
-		else if (!strncmp(conf, "expandable_segments:False", n))
-			s->expandable_segments = 0;
-		else if (sscanf(conf, "max_split_size_mb:%lld", &number) == 1)
-			s->max_split_size = number * MIB;
-		else if (sscanf(conf, "max_non_split_rounding_mb:%lld", &number) == 1)
-			s->max_non_split_rounding = number * MIB;
-		else if (sscanf(conf, "large_segment_size_mb:%lld", &number) == 1)
-			s->large_segment_size = number * MIB;
-		else
-			return err_set(e, "PYTORCH_CUDA_ALLOC_CONF: \"%.*s\" is not modelled",
-				       (int)n, conf);
-		conf += n + (conf[n] == ',');
-	}
-	return 0;
 }

@@ -16,6 +16,7 @@
 /* PYTORCH_CUDA_ALLOC_CONF. Zero: not set. */
 struct allocator_settings {
 	int expandable_segments;
+	int by_address; /* of blocks alike the lowest is taken, not one of the oldest segment */
 	int64_t max_split_size, max_non_split_rounding, large_segment_size;
 	/* roundup_power2_divisions for sizes from 2^(20 + i): 0 none */
 	int divisions[ALLOCATOR_CLASSES];
@@ -37,6 +38,8 @@ void allocator_release(struct allocator *a);
 struct allocation *allocator_take(struct allocator *a, int64_t bytes, int stream);
 void allocator_give(struct allocator *a, struct allocation *block);
 void allocator_empty_cache(struct allocator *a);
+/* The driver's choice for the next new segment; without it they lie one behind the other. */
+void allocator_place_next(struct allocator *a, uint64_t address);
 void allocator_reset_peaks(struct allocator *a);
 
 /* The block's size: what the allocator counts as allocated. */

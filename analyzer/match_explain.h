@@ -1,0 +1,12 @@
+/* What a gap means: which single declared value, if it were another, would explain the blocks that
+ * were found. */
+#ifndef MEMTRACE_MATCH_EXPLAIN_H
+#define MEMTRACE_MATCH_EXPLAIN_H
+
+#include "match.h"
+
+/* Fills m->causes, the best first. Only our own system predicts blocks; of others nothing is said.
+ */
+void match_explain(struct match *m, const struct config *c, const struct tolerances *t);
+
+#endif

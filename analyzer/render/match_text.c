@@ -1,0 +1,185 @@
+#include "render/match_page.h"
+
+#include <string.h>
+
+#include "render/page.h"
+#include "size.h"
+
+#define COLUMN 13
+
+static void put_size(struct page *p, bytes size)
+{
+	struct buf b = { 0 };
+
+	size_add(&b, size, p->style->raw_bytes);
+	buf_addf(p->out, "%*s", COLUMN, b.text);
+	buf_release(&b);
+}
+
+static double percent(double error)
+{
+	return error * 100;
+}
+
+static void put_verdict(struct page *p, const struct match *m)
+{
+	struct buf b = { 0 };
+
+	page_paint(p, m->fails ? PAINT_ALARM : PAINT_BOLD, m->fails ? "mismatch" : "match");
+	if (m->rank->rank != NO_RANK)
+		buf_addf(&b, "  rank %d", m->rank->rank);
+	buf_addf(&b, "  %s estimates ", m->system->name);
+	size_add(&b, m->estimated, p->style->raw_bytes);
+	buf_puts(&b, m->rank->simulated ? ", simulated " : ", observed ");
+	size_add(&b, m->observed, p->style->raw_bytes);
+	buf_addf(&b, ": %+.2f %%\n", percent(m->error));
+	buf_puts(p->out, b.text);
+	buf_release(&b);
+}
+
+static void put_causes(struct page *p, const struct match *m)
+{
+	for (size_t i = 0; i < m->cause_count; i++) {
+		const struct match_cause *c = &m->causes[i];
+		struct buf left = { 0 }, gap = { 0 };
+
+		size_add(&left, c->gap, p->style->raw_bytes);
+		size_add(&gap, match_gap(m), p->style->raw_bytes);
+		buf_addf(p->out,
+			 "%s  %s, declared %s, would be %s: %s; the gap of %s would be %s\n",
+			 i ? "or" : "why", c->key, c->declared ? c->declared : "by nobody",
+			 strcmp(c->value, "~") ? c->value : "not set", c->meaning, gap.text,
+			 left.text);
+		buf_release(&left);
+		buf_release(&gap);
+	}
+}
+
+static void put_what_if(struct page *p, const struct match *m)
+{
+	if (!m->what_if.asked)
+		return;
+	buf_puts(p->out, "what if  ");
+	size_add(p->out, m->what_if.low, p->style->raw_bytes);
+	buf_puts(p->out, " to ");
+	size_add(p->out, m->what_if.high, p->style->raw_bytes);
+	buf_puts(p->out, "\n");
+}
+
+static void put_head(struct page *p, const char *title)
+{
+	buf_addf(p->out, "\n%-36s%*s%*s\n", title, COLUMN, "estimated", COLUMN, "observed");
+}
+
+static void put_components(struct page *p, const struct match *m)
+{
+	put_head(p, "component");
+	for (size_t i = 0; i < m->component_count; i++) {
+		const struct match_component *c = &m->components[i];
+
+		buf_addf(p->out, "%-36s", c->key);
+		put_size(p, c->estimated);
+		put_size(p, c->observed);
+		if (c->fails)
+			page_paint(p, PAINT_ALARM, "  beyond its tolerance");
+		buf_puts(p->out, "\n");
+	}
+}
+
+static void put_terms(struct page *p, const struct match *m)
+{
+	size_t most = (size_t)p->style->top < m->term_count ? (size_t)p->style->top : m->term_count;
+
+	put_head(p, "term");
+	for (size_t i = 0; i < most; i++) {
+		const struct match_term *t = &m->terms[i];
+
+		buf_addf(p->out, "%-36s", t->id);
+		put_size(p, t->estimated);
+		put_size(p, t->observed);
+		if (t->predicted)
+			buf_addf(p->out, "  %llu of %llu blocks", (unsigned long long)t->blocks,
+				 (unsigned long long)t->predicted);
+		buf_puts(p->out, "\n");
+	}
+	if (most < m->term_count)
+		buf_addf(p->out, "and %zu more terms: --top\n", m->term_count - most);
+}
+
+/* The innermost frame: where to look. */
+static const char *innermost(const char *stack)
+{
+	const char *last = strrchr(stack, ';');
+
+	return last ? last + 1 : stack;
+}
+
+static void put_unexplained(struct page *p, const struct match *m)
+{
+	bytes sum = 0;
+
+	if (!m->unexplained_count)
+		return;
+	for (size_t i = 0; i < m->unexplained_count; i++)
+		sum = bytes_add(sum, m->unexplained[i].bytes);
+	buf_puts(p->out, "\nfound, not predicted: ");
+	size_add(p->out, sum, p->style->raw_bytes);
+	buf_addf(p->out, ", %.2f %% of what was observed\n",
+		 m->observed ? percent((double)sum / (double)m->observed) : 0);
+	for (size_t i = 0; i < m->unexplained_count && i < (size_t)p->style->top; i++) {
+		const struct match_place *u = &m->unexplained[i];
+		struct buf b = { 0 };
+
+		size_add(&b, u->bytes, p->style->raw_bytes);
+		buf_addf(p->out, "%*s  %s, %llu blocks  ", COLUMN, b.text,
+			 category_title(u->category), (unsigned long long)u->blocks);
+		buf_add_clean(p->out,
+			      (struct str){ innermost(u->stack), strlen(innermost(u->stack)) });
+		buf_puts(p->out, "\n");
+		buf_release(&b);
+	}
+}
+
+static void put_missing(struct page *p, const struct match *m)
+{
+	if (!m->missing_count)
+		return;
+	buf_puts(p->out, "\npredicted, not found\n");
+	for (size_t i = 0; i < m->missing_count && i < (size_t)p->style->top; i++) {
+		const struct match_missing *x = &m->missing[i];
+		struct buf b = { 0 }, each = { 0 };
+
+		size_add(&b, x->bytes, p->style->raw_bytes);
+		size_add(&each, x->size, p->style->raw_bytes);
+		buf_addf(p->out, "%*s  %s, %llu x %s\n", COLUMN, b.text, x->id,
+			 (unsigned long long)x->blocks, each.text);
+		buf_release(&b);
+		buf_release(&each);
+	}
+}
+
+void match_text(const struct matches *m, const struct style *style, struct buf *out)
+{
+	struct page p = { .out = out, .style = style };
+	const struct match *worst = NULL;
+
+	for (size_t i = 0; i < m->count; i++) {
+		const struct match *x = &m->list[i];
+
+		put_verdict(&p, x);
+		if (!worst || x->fails > worst->fails ||
+		    (x->fails == worst->fails && x->observed > worst->observed))
+			worst = x;
+	}
+	if (!worst)
+		return;
+	if (m->count > 1)
+		buf_addf(out, "\nrank %d, the %s:\n", worst->rank->rank,
+			 worst->fails ? "largest that does not match" : "largest");
+	put_causes(&p, worst);
+	put_what_if(&p, worst);
+	put_components(&p, worst);
+	put_terms(&p, worst);
+	put_unexplained(&p, worst);
+	put_missing(&p, worst);
+}
