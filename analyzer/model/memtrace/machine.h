@@ -82,7 +82,8 @@ struct param {
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	enum role role;
-	int64_t shard; /* elements that this rank's optimizer has; 0: all */
+	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
+	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
 	int in_bucket; /* its gradient is a view of a bucket */
 	int expected, arrived;
 };

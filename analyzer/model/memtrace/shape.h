@@ -39,9 +39,9 @@ struct shape {
 	/* DistributedDataParallel: bytes of a bucket, and of the first */
 	int64_t bucket_cap, bucket_first;
 	int bucket_views;
-	/* fully_shard: the type of gathered weights; blocks are freed after their forward pass */
+	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
-	int reshard;
+	int reshard, fsdp_version, one_unit;
 	const struct config *config;
 };
 
