@@ -4,6 +4,7 @@
 
 #define UNSHARD_STREAM 1
 #define POST_BACKWARD_STREAM 2
+#define PRE_UNSHARD_STREAM 3
 #define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
 
 static const tensor none = { .at = NULL };
@@ -26,27 +27,34 @@ static tensor make_on(struct machine *m, int stream, enum role role, int64_t n, 
 
 /* ---- made ---- */
 
-/* Where the parameters begin and end in the flat one: what of each the first rank has. */
+static int64_t aligned(const struct unit *u, int64_t at)
+{
+	int64_t unit = ALIGNMENT / dtype_width(compute_type(u));
+
+	return (at + unit - 1) / unit * unit;
+}
+
+/* What of each parameter is in this rank's piece of the flat one. */
 static void lay_out(struct unit *u)
 {
-	int64_t unit = ALIGNMENT / dtype_width(compute_type(u)), at = 0;
-	const int64_t ranks = u->fsdp->shape->dp;
+	const struct shape *s = u->fsdp->shape;
+	int64_t at = 0, begin, end;
 
-	for (size_t i = 0; i < u->count; i++) {
-		at = (at + unit - 1) / unit * unit;
-		at += u->params[i]->value.n;
-	}
-	u->elements = (at + ranks - 1) / ranks * ranks;
+	for (size_t i = 0; i < u->count; i++)
+		at = aligned(u, at) + u->params[i]->value.n;
+	u->elements = (at + s->dp - 1) / s->dp * s->dp;
+	begin = u->elements / s->dp * s->rank;
+	end = begin + u->elements / s->dp;
 	at = 0;
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
-		int64_t left;
+		int64_t from = aligned(u, at), to = from + p->value.n;
 
-		at = (at + unit - 1) / unit * unit;
-		left = u->elements / ranks - at;
-		p->shard = left <= 0 ? -1 : left < p->value.n ? left : p->value.n;
+		at = to;
+		from = from > begin ? from : begin;
+		to = to < end ? to : end;
+		p->shard = to > from ? to - from : -1;
 		p->unit = u;
-		at += p->value.n;
 	}
 }
 
@@ -76,7 +84,7 @@ static void unshard(struct machine *m, struct unit *u)
 	if (u->whole || !u->count)
 		return;
 	if (type != F32)
-		input = make_on(m, UNSHARD_STREAM, TERM_COLLECTIVE,
+		input = make_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
 				u->elements / u->fsdp->shape->dp, type);
 	if (u->gathered.at)
 		storage_fill(m, u->gathered, type);
@@ -109,7 +117,7 @@ static void split_backward(struct machine *m, struct node *n)
 	struct unit *u = n->hook;
 	struct fsdp *f = u->fsdp;
 	enum dtype type = compute_type(u);
-	tensor flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type);
+	tensor flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type), cast = none;
 
 	drop(m, &n->in[0]);
 	u->split = NULL;
@@ -117,10 +125,11 @@ static void split_backward(struct machine *m, struct node *n)
 		drop(m, &u->params[i]->grad);
 	reshard(m, u);
 	if (type != F32)
-		let(m, &flat, make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements, F32));
+		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements, F32);
 	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
 	f->reduced[f->reduced_count++] = make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
 						 u->elements / f->shape->dp, F32);
+	drop(m, &cast);
 	drop(m, &flat);
 }
 
@@ -177,13 +186,24 @@ tensor flat_after(struct machine *m, struct unit *u, tensor x)
 	return n ? result(hold(x), n, 0) : hold(x);
 }
 
+/* init_flat_param_attributes: made on the current stream, and freed at once. */
+static void make_storages(struct machine *m, const struct unit *u)
+{
+	const int64_t width = dtype_width(compute_type(u));
+
+	m->as = TERM_GATHERED;
+	if (compute_type(u) != F32)
+		scratch(m, u->elements / u->fsdp->shape->dp * width);
+	scratch(m, u->elements * width);
+	if (compute_type(u) != F32)
+		scratch(m, u->elements * 4);
+}
+
 void flat_root_before(struct machine *m, struct fsdp *f)
 {
 	m->on_gradient = note_gradient;
-	for (size_t i = 0; !f->made && i < f->count; i++) {
-		m->as = TERM_GATHERED;
-		scratch(m, f->units[i].elements * dtype_width(compute_type(&f->units[i])));
-	}
+	for (size_t i = 0; !f->made && i < f->count; i++)
+		make_storages(m, &f->units[i]);
 	f->made = 1;
 	while (f->reduced_count)
 		drop(m, &f->reduced[--f->reduced_count]);

@@ -42,6 +42,7 @@ struct shape {
 	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
 	int reshard, fsdp_version, one_unit;
+	int64_t rank; /* of data parallelism: pieces of FSDP1's flat parameters differ */
 	const struct config *config;
 };
 
