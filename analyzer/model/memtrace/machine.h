@@ -151,6 +151,7 @@ struct machine {
 			    struct param *p); /* after a gradient was accumulated */
 	void *family;
 	struct ddp *ddp;
+	struct zero *zero;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */

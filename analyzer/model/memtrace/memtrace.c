@@ -37,6 +37,8 @@ const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)
 {
+	if (s->framework == DEEPSPEED && !GIVEN(r->c, num_attention_heads))
+		return &mlp_family;
 	for (size_t i = 0; i < family_count; i++)
 		if (families[i]->framework == s->framework)
 			return families[i];
@@ -153,10 +155,10 @@ int memtrace_run(const struct config *c, int64_t stage, FILE *events,
 	return 0;
 }
 
-/* FSDP1 cuts a flat parameter where a rank's piece ends: ranks have other pieces of the weights. */
+/* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
 static int64_t different_ranks(const struct shape *s)
 {
-	if (s->zero != 3 || s->fsdp_version != 1)
+	if (s->framework != DEEPSPEED && (s->zero != 3 || s->fsdp_version != 1))
 		return 1;
 	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
 }
