@@ -156,6 +156,35 @@ def feed_forward(job):
     write(x, loss)
 
 
+def zero_of(job):
+    """DeepSpeed's configuration."""
+    zero = {"stage": job["zero_stage"], "contiguous_gradients": True}
+    zero.update({key: job[key] for key in ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size",
+                                           "stage3_param_persistence_threshold") if key in job})
+    return {"train_micro_batch_size_per_gpu": job["micro_batch_size"], "gradient_accumulation_steps": 1, "zero_optimization": zero,
+            "zero_allow_untested_optimizer": True, "bf16": {"enabled": job["precision"] == "bf16-mixed"}, "gradient_clipping": 1.0}
+
+
+def deepspeed(job):
+    """nanoGPT's model, or feed-forward blocks, under ZeRO."""
+    import deepspeed as library
+    library.init_distributed("nccl")
+    decoder = "num_attention_heads" in job
+    model = GPT(job) if decoder else nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
+    engine = library.initialize(model=model, optimizer=optimizer_of(job, model.parameters()), config=zero_of(job))[0]
+    kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
+    for _ in range(STEPS):
+        if decoder:
+            tokens, targets = tokens_of(job), tokens_of(job)
+            logits, loss = engine(tokens, targets)
+        else:
+            logits = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
+            loss = engine(logits).float().sum()
+        engine.backward(loss)
+        engine.step()
+    write(logits, loss)
+
+
 def gpt(job):
     """The loop of nanoGPT's train.py."""
     with torch.device("cuda"):
@@ -236,7 +265,7 @@ def run(job):
         from declared_megatron import megatron
         megatron(job, write)
     else:
-        {"nanogpt": gpt, "transformers": transformers, "torch": feed_forward}[job["framework"]](job)
+        {"nanogpt": gpt, "transformers": transformers, "torch": feed_forward, "deepspeed": deepspeed}[job["framework"]](job)
     os._exit(0)
 
 

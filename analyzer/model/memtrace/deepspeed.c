@@ -110,7 +110,7 @@ static void note_gradient(struct machine *m, struct param *p)
 	z->filled += p->value.n;
 }
 
-void zero_finish(struct machine *m, struct zero *z)
+static void finish_backward(struct machine *m, struct zero *z)
 {
 	m->phase = REDUCE;
 	reduce(m, z);
@@ -157,6 +157,7 @@ void zero_step(struct machine *m, struct zero *z)
 {
 	tensor flat, gradient;
 
+	finish_backward(m, z);
 	m->phase = OPTIMIZER;
 	norms(m, z);
 	flat = make_as(m, TERM_GRADIENTS, z->share, type_of(z));

@@ -17,9 +17,7 @@ struct zero {
 };
 
 void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct module *module);
-/* At the end of the backward pass. */
-void zero_finish(struct machine *m, struct zero *z);
-/* Clipping and the optimizer's step. */
+/* The end of the backward pass, clipping, and the optimizer's step. */
 void zero_step(struct machine *m, struct zero *z);
 void zero_release(struct zero *z);
 /* What of ZeRO is not modelled is refused. */

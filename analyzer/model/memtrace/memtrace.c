@@ -37,8 +37,10 @@ const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)
 {
-	if (s->framework == DEEPSPEED && !GIVEN(r->c, num_attention_heads))
-		return &mlp_family;
+	if (s->framework == DEEPSPEED) /* it trains models of all kinds */
+		return !GIVEN(r->c, num_attention_heads) ? &mlp_family
+		       : s->learned_positions		 ? &gpt_family
+							 : &llama_family;
 	for (size_t i = 0; i < family_count; i++)
 		if (families[i]->framework == s->framework)
 			return families[i];

@@ -131,12 +131,10 @@ static void train_step(struct machine *m, struct mlp *g)
 	backward_from(m, &tape, g->loss);
 	if (s->zero == 3)
 		fsdp_finish(m, &g->fsdp);
-	if (s->framework == DEEPSPEED) {
-		zero_finish(m, &g->zero);
+	if (s->framework == DEEPSPEED)
 		zero_step(m, &g->zero);
-	} else {
+	else
 		optimizer_step(m, &g->optimizer);
-	}
 	if (s->zero == 3)
 		fsdp_zero_grad(m, &g->fsdp);
 	zero_grad(m, &g->module);
