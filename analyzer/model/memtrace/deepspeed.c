@@ -30,6 +30,7 @@ static void lay_out(struct zero *z)
 		struct param *p = z->module->params[i];
 		int64_t from = at > begin ? at : begin, to = at + p->value.n;
 
+		p->offset = at;
 		at = to;
 		to = to < begin + z->share ? to : begin + z->share;
 		p->shard = to > from ? to - from : -1;
@@ -75,7 +76,42 @@ static void keep_or_clear(struct machine *m, struct zero *z, struct param *p)
 	drop(m, &p->grad);
 }
 
-/* reduce_ipg_grads: what waits is flattened once more, reduced, and this rank's part is copied. */
+static void reduce_slices(struct machine *m, struct zero *z, int64_t n, int slices)
+{
+	if (slices > 1) /* one alone is not copied */
+		scratch(m, n * dtype_width(type_of(z)));
+}
+
+/* average_tensor: a slice for each rank that the gradients in their order come to; slices are
+ * flattened once more, up to the size of a bucket. */
+static void average(struct machine *m, struct zero *z)
+{
+	int64_t n = 0, owner = -1;
+	int slices = 0;
+
+	m->as = TERM_COLLECTIVE;
+	for (size_t i = 0; i < z->count; i++) {
+		int64_t at = z->waiting[i]->offset, end = at + z->waiting[i]->value.n;
+
+		while (at < end) {
+			int64_t rank = at / z->share, next = (rank + 1) * z->share;
+
+			if (next > end)
+				next = end;
+			if (rank != owner && n > z->shape->reduce_bucket) {
+				reduce_slices(m, z, n, slices);
+				n = slices = 0;
+			}
+			slices += rank != owner || !slices;
+			owner = rank;
+			n += next - at;
+			at = next;
+		}
+	}
+	reduce_slices(m, z, n, slices);
+}
+
+/* reduce_ipg_grads: what waits is reduced, and this rank's part is copied. */
 static void reduce(struct machine *m, struct zero *z)
 {
 	int before = m->stream;
@@ -84,8 +120,7 @@ static void reduce(struct machine *m, struct zero *z)
 		return;
 	if (z->shape->overlap)
 		m->stream = REDUCTION_STREAM;
-	m->as = TERM_COLLECTIVE;
-	scratch(m, z->filled * dtype_width(type_of(z)));
+	average(m, z);
 	for (size_t i = 0; i < z->count; i++)
 		keep_or_clear(m, z, z->waiting[i]);
 	z->count = 0;

@@ -378,7 +378,6 @@ static void make_model(struct machine *m, struct llama *g)
 			let(m, &g->frequencies[i],
 			    make_as(m, TERM_BUFFERS, s->head / 2, s->weights));
 	}
-	allocator_empty_cache(m->allocator);
 }
 
 /* ---- the training loop ---- */
@@ -450,6 +449,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	else if (s->dp > 1)
 		ddp_wrap(m, &g.ddp, s, &g.module);
 	optimizer_init(&g.optimizer, s, &g.module);
+	allocator_empty_cache(m->allocator);
 	machine_forget_peak(m);
 	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);

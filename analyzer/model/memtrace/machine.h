@@ -84,7 +84,8 @@ struct param {
 	enum role role;
 	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
 	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
-	int in_bucket; /* its gradient is a view of a bucket */
+	int64_t offset; /* ZeRO: in the flat group */
+	int in_bucket;  /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 
