@@ -26,6 +26,10 @@ MEGATRON = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "tr
             "use_distributed_optimizer": True, "accumulate_allreduce_grads_in_fp32": True, "position_embedding_type": "learned_absolute",
             "normalization": "LayerNorm", "swiglu": False, "add_bias_linear": True, "untie_embeddings_and_output_weights": True,
             "attention": "eager", "precision": "bf16-mixed", **COMMON, "optimizer": "adam", "world_size": 1}
+FEED = {"framework": "torch", "arch": "gpt", "num_layers": 6, "hidden_size": 1024, "ffn_hidden_size": 4096, "seq_length": 1, "swiglu": False,
+        "micro_batch_size": 64, "precision": "fp32", **COMMON, "optimizer_implementation": "loop"}
+ZERO = {**FEED, "framework": "deepspeed", "precision": "bf16-mixed", "optimizer_implementation": "foreach", "data_parallel_size": 2,
+        "world_size": 2, "zero_stage": 2, "overlap_comm": True, "reduce_bucket_size": 50000000}
 FULL = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 
 
@@ -41,6 +45,10 @@ def accuracy_jobs():
         return "Megatron-core", "megatron-" + name, {**MEGATRON, "world_size": world, **more}
 
     two = {"data_parallel_size": 2, "world_size": 2}
+    zero = {k: ZERO[k] for k in ("framework", "precision", "optimizer_implementation", "data_parallel_size", "world_size", "zero_stage",
+                                 "overlap_comm", "reduce_bucket_size")}
+    zero.update(norm_bias=False, add_bias_linear=False, swiglu=False)
+    flat = {**two, "fsdp": True, "fsdp_version": 1}
     gated = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "num_query_groups": 4, "ffn_hidden_size": 2816,
              "position_embedding_type": "rope", "add_bias_linear": False}
     eager = {"attention": "eager", "attention_mask_buffers": True}
@@ -65,6 +73,15 @@ def accuracy_jobs():
         ("Llama FSDP2", "llama-fsdp2", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed"}),
         ("Llama FSDP2", "llama-fsdp2-kept", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed", "reshard_after_forward": False}),
         ("GPT-2 FSDP2", "gpt2-fsdp2-fp32", {**GPT2, **two, "fsdp": True, "precision": "fp32"}),
+        ("FSDP1", "llama-fsdp1", {**LLAMA, **flat, "precision": "bf16-mixed"}),
+        ("FSDP1", "llama-fsdp1-kept", {**LLAMA, **flat, "precision": "bf16-mixed", "reshard_after_forward": False}),
+        ("FSDP1", "gpt2-fsdp1-fp32", {**GPT2, **flat, "precision": "fp32"}),
+        ("FSDP1", "gpt2-fsdp1-one-unit", {**GPT2, **flat, "precision": "bf16-mixed", "fsdp_units": "model"}),
+        ("FSDP1", "feed-forward-fsdp1", {**FEED, **flat}), ("FSDP1", "feed-forward-fsdp1-bf16", {**FEED, **flat, "precision": "bf16-mixed"}),
+        ("DeepSpeed ZeRO", "feed-forward-zero1", {**ZERO, "zero_stage": 1}), ("DeepSpeed ZeRO", "feed-forward-zero2", ZERO),
+        ("DeepSpeed ZeRO", "gpt2-zero1", {**GPT2, **zero, "zero_stage": 1}), ("DeepSpeed ZeRO", "gpt2-zero2", {**GPT2, **zero}),
+        ("DeepSpeed ZeRO", "feed-forward-zero2-fp32", {**ZERO, "precision": "fp32"}),
+        ("DeepSpeed ZeRO", "feed-forward-zero2-small-bucket", {**ZERO, "overlap_comm": False, "reduce_bucket_size": 5000000}),
         megatron("gpt"), megatron("llama", **gated), megatron("recompute", **FULL),
         megatron("selective", recompute_granularity="selective"), megatron("dp", 2, data_parallel_size=2),
         megatron("tp", 2, tensor_model_parallel_size=2), megatron("tp-sp", 2, tensor_model_parallel_size=2, sequence_parallel=True, **gated),

@@ -106,6 +106,8 @@ def distributed(job, model, blocks):
         return model
     if not job.get("fsdp"):
         return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
+    if job.get("fsdp_version") == 1:
+        return flat_sharded(job, model, type(blocks[0]))
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     policy = {}
     if job["precision"] == "bf16-mixed":
@@ -113,6 +115,74 @@ def distributed(job, model, blocks):
     for block in blocks:
         fully_shard(block, reshard_after_forward=job.get("reshard_after_forward", True), **policy)
     return fully_shard(model, **policy)
+
+
+def flat_sharded(job, model, block):
+    """FullyShardedDataParallel, a unit for each block or one for all."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    mixed = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if job["precision"] == "bf16-mixed" else None
+    strategy = ShardingStrategy.FULL_SHARD if job.get("reshard_after_forward", True) else ShardingStrategy.SHARD_GRAD_OP
+    units = None if job.get("fsdp_units") == "model" else ModuleWrapPolicy({block})
+    return FullyShardedDataParallel(model, auto_wrap_policy=units, sharding_strategy=strategy, mixed_precision=mixed, use_orig_params=True,
+                                    device_id=torch.cuda.current_device())
+
+
+class Feed(nn.Module):
+    """x + down(gelu(up(norm(x))))"""
+
+    def __init__(self, job):
+        super().__init__()
+        width, inner = job["hidden_size"], job["ffn_hidden_size"]
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def feed_forward(job):
+    with torch.device("cuda"):
+        model = nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
+    model = distributed(job, model, model)
+    optimizer = optimizer_of(job, model.parameters())
+    torch.cuda.reset_peak_memory_stats()
+    kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
+    for _ in range(STEPS):
+        x = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
+        loss = model(x).float().sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    write(x, loss)
+
+
+def zero_of(job):
+    """DeepSpeed's configuration."""
+    zero = {"stage": job["zero_stage"], "contiguous_gradients": True}
+    zero.update({key: job[key] for key in ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size",
+                                           "stage3_param_persistence_threshold") if key in job})
+    return {"train_micro_batch_size_per_gpu": job["micro_batch_size"], "gradient_accumulation_steps": 1, "zero_optimization": zero,
+            "zero_allow_untested_optimizer": True, "bf16": {"enabled": job["precision"] == "bf16-mixed"}, "gradient_clipping": 1.0}
+
+
+def deepspeed(job):
+    """nanoGPT's model, or feed-forward blocks, under ZeRO."""
+    import deepspeed as library
+    library.init_distributed("nccl")
+    decoder = "num_attention_heads" in job
+    model = GPT(job) if decoder else nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
+    engine = library.initialize(model=model, optimizer=optimizer_of(job, model.parameters()), config=zero_of(job))[0]
+    kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
+    for _ in range(STEPS):
+        if decoder:
+            tokens, targets = tokens_of(job), tokens_of(job)
+            logits, loss = engine(tokens, targets)
+        else:
+            logits = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
+            loss = engine(logits).float().sum()
+        engine.backward(loss)
+        engine.step()
+    write(logits, loss)
 
 
 def gpt(job):
@@ -195,7 +265,7 @@ def run(job):
         from declared_megatron import megatron
         megatron(job, write)
     else:
-        {"nanogpt": gpt, "transformers": transformers}[job["framework"]](job)
+        {"nanogpt": gpt, "transformers": transformers, "torch": feed_forward, "deepspeed": deepspeed}[job["framework"]](job)
     os._exit(0)
 
 

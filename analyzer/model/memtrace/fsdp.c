@@ -1,4 +1,4 @@
-#include "model/memtrace/fsdp.h"
+#include "model/memtrace/fsdp_flat.h"
 
 #include <stdlib.h>
 
@@ -14,6 +14,11 @@ static const tensor none = { .at = NULL };
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->shape->sharded_compute;
+}
+
+static int is_flat(const struct fsdp *f)
+{
+	return f->shape->fsdp_version == 1;
 }
 
 static tensor make_on(struct machine *m, int stream, enum role role, int64_t n, enum dtype type)
@@ -133,6 +138,10 @@ static tensor hooked(struct machine *m, struct unit *u, tensor x,
 
 tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
 {
+	if (is_flat(u->fsdp)) {
+		flat_before(m, u);
+		return hold(x);
+	}
 	if (!m->replaying)
 		copy_out(m, u);
 	return hooked(m, u, x, input_backward);
@@ -140,6 +149,8 @@ tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
 
 tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
 {
+	if (is_flat(u->fsdp))
+		return flat_after(m, u, x);
 	if (!m->replaying && u->fsdp->shape->reshard)
 		reshard(m, u);
 	return hooked(m, u, x, output_backward);
@@ -147,7 +158,9 @@ tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
 
 void fsdp_root_before(struct machine *m, struct fsdp *f)
 {
-	if (f->units[f->count - 1].count)
+	if (is_flat(f))
+		flat_root_before(m, f);
+	else if (f->units[f->count - 1].count)
 		copy_out(m, &f->units[f->count - 1]);
 }
 
@@ -158,12 +171,16 @@ void fsdp_root_after(struct machine *m, struct fsdp *f)
 
 void fsdp_start_backward(struct machine *m, struct fsdp *f)
 {
-	if (f->count > 1 && f->units[f->count - 1].count)
+	if (is_flat(f))
+		flat_start_backward(m, f);
+	else if (f->count > 1 && f->units[f->count - 1].count)
 		gather(m, &f->units[f->count - 2]);
 }
 
 void fsdp_finish(struct machine *m, struct fsdp *f)
 {
+	if (is_flat(f))
+		return;
 	if (f->units[f->count - 1].count)
 		after_backward(m, &f->units[f->count - 1]);
 	/* the first unit's input needs no gradient where nothing is before it: its hook did not run
@@ -176,7 +193,8 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 {
-	while (f->reduced_count)
+	/* FSDP1's flat gradients stay until the next forward pass */
+	while (!is_flat(f) && f->reduced_count)
 		drop(m, &f->reduced[--f->reduced_count]);
 }
 
@@ -184,6 +202,10 @@ void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 
 static void shard(struct machine *m, struct unit *u)
 {
+	if (is_flat(u->fsdp)) {
+		flat_shard(m, u);
+		return;
+	}
 	u->shards = xcalloc(u->count + 1, sizeof(*u->shards));
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
@@ -208,12 +230,13 @@ void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct 
 	root->is_root = 1;
 	root->params = xcalloc(module->count, sizeof(*root->params));
 	for (size_t i = 0; i < module->count; i++)
-		if (i < first[0] || i >= first[blocks])
+		if (s->one_unit || i < first[0] || i >= first[blocks])
 			root->params[root->count++] = module->params[i];
 	for (size_t i = 0; i < blocks; i++) {
 		f->units[i] = (struct unit){ .fsdp = f,
 					     .params = &module->params[first[i]],
-					     .count = first[i + 1] - first[i] };
+					     .count = s->one_unit ? 0
+								  : first[i + 1] - first[i] };
 		shard(m, &f->units[i]);
 	}
 	shard(m, root);

@@ -1,4 +1,5 @@
-/* FSDP2 (torch.distributed.fsdp.fully_shard): one unit a block, and the root for the rest. */
+/* FSDP2 (torch.distributed.fsdp.fully_shard), and FSDP1 (fsdp_flat.c): one unit a block, and the
+ * root for the rest; or the root alone. */
 #ifndef MEMTRACE_FSDP_H
 #define MEMTRACE_FSDP_H
 
@@ -13,6 +14,7 @@ struct unit {
 	tensor gathered; /* the all-gather's output, until the next one is copied out */
 	int whole;       /* its parameters are there */
 	int is_root;
+	struct node *split; /* FSDP1: what makes views of the flat parameter */
 };
 
 struct fsdp {
@@ -21,6 +23,7 @@ struct fsdp {
 	size_t count;
 	tensor last_gather, reduce_input, *reduced;
 	size_t reduced_count, reduced_room;
+	int made; /* FSDP1: the first forward pass made the flat parameters */
 };
 
 /* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root

@@ -1,6 +1,7 @@
 /* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
  * that they stand for. */
 #include "model/memtrace/ddp.h"
+#include "model/memtrace/deepspeed.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
@@ -29,6 +30,7 @@ struct gpt {
 	struct optimizer optimizer;
 	struct ddp ddp;
 	struct fsdp fsdp;
+	struct zero zero;
 	size_t *first; /* of each layer in the module, and of what is after them */
 };
 
@@ -264,6 +266,16 @@ struct loop {
 	struct scaler scaler;
 };
 
+static void plain_step(struct machine *m, struct gpt *g, struct loop *l)
+{
+	if (g->s->clip > 0)
+		clip_gradients(m, &g->module);
+	if (g->s->grad_scaler)
+		scaler_unscale(m, &l->scaler);
+	optimizer_step(m, &g->optimizer);
+	scaler_update(m, &l->scaler);
+}
+
 static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 {
 	const struct shape *s = g->s;
@@ -295,12 +307,10 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 	drop(m, &loss);
 	if (s->zero == 3)
 		fsdp_finish(m, &g->fsdp);
-	if (s->clip > 0)
-		clip_gradients(m, &g->module);
-	if (s->grad_scaler)
-		scaler_unscale(m, &l->scaler);
-	optimizer_step(m, &g->optimizer);
-	scaler_update(m, &l->scaler);
+	if (s->framework == DEEPSPEED)
+		zero_step(m, &g->zero);
+	else
+		plain_step(m, g, l);
 	if (!s->keep_gradients)
 		zero_grad(m, &g->module);
 	if (s->zero == 3)
@@ -317,7 +327,9 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
-	if (s->zero == 3)
+	if (s->framework == DEEPSPEED)
+		zero_wrap(m, &g.zero, s, &g.module);
+	else if (s->zero == 3)
 		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
 	else if (s->dp > 1)
 		ddp_wrap(m, &g.ddp, s, &g.module);
@@ -328,13 +340,16 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	module_release(&g.module);
 	ddp_release(&g.ddp);
 	fsdp_release(&g.fsdp);
+	zero_release(&g.zero);
 	free(g.first);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->zero == 1 || s->zero == 2)
+	if (s->framework == DEEPSPEED)
+		zero_check(s, r);
+	else if (s->zero == 1 || s->zero == 2)
 		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");

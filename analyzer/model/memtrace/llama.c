@@ -1,6 +1,7 @@
 /* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
  * grouped heads, gated feed-forward. */
 #include "model/memtrace/ddp.h"
+#include "model/memtrace/deepspeed.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
@@ -22,6 +23,7 @@ struct llama {
 	struct optimizer optimizer;
 	struct ddp ddp;
 	struct fsdp fsdp;
+	struct zero zero;
 	size_t *first; /* of each layer in the module, and of what is after them */
 	tensor mask, cos, sin, frequencies[2];
 };
@@ -376,7 +378,6 @@ static void make_model(struct machine *m, struct llama *g)
 			let(m, &g->frequencies[i],
 			    make_as(m, TERM_BUFFERS, s->head / 2, s->weights));
 	}
-	allocator_empty_cache(m->allocator);
 }
 
 /* ---- the training loop ---- */
@@ -418,9 +419,13 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	drop_tables(m, g); /* the checkpoints had them */
 	if (s->zero == 3)
 		fsdp_finish(m, &g->fsdp);
-	if (s->clip > 0)
-		clip_gradients(m, &g->module);
-	optimizer_step(m, &g->optimizer);
+	if (s->framework == DEEPSPEED) {
+		zero_step(m, &g->zero);
+	} else {
+		if (s->clip > 0)
+			clip_gradients(m, &g->module);
+		optimizer_step(m, &g->optimizer);
+	}
 	if (!s->keep_gradients)
 		zero_grad(m, &g->module);
 	if (s->zero == 3)
@@ -437,11 +442,14 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
-	if (s->zero == 3)
+	if (s->framework == DEEPSPEED)
+		zero_wrap(m, &g.zero, s, &g.module);
+	else if (s->zero == 3)
 		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
 	else if (s->dp > 1)
 		ddp_wrap(m, &g.ddp, s, &g.module);
 	optimizer_init(&g.optimizer, s, &g.module);
+	allocator_empty_cache(m->allocator);
 	machine_forget_peak(m);
 	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
@@ -449,13 +457,16 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	module_release(&g.module);
 	ddp_release(&g.ddp);
 	fsdp_release(&g.fsdp);
+	zero_release(&g.zero);
 	free(g.first);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->zero == 1 || s->zero == 2)
+	if (s->framework == DEEPSPEED)
+		zero_check(s, r);
+	else if (s->zero == 1 || s->zero == 2)
 		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");

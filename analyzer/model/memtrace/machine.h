@@ -82,8 +82,10 @@ struct param {
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	enum role role;
-	int64_t shard; /* elements that this rank's optimizer has; 0: all */
-	int in_bucket; /* its gradient is a view of a bucket */
+	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
+	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
+	int64_t offset; /* ZeRO: in the flat group */
+	int in_bucket;  /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 
@@ -153,6 +155,7 @@ struct machine {
 			    struct param *p); /* after a gradient was accumulated */
 	void *family;
 	struct ddp *ddp;
+	struct zero *zero;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */

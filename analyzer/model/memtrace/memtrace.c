@@ -8,6 +8,8 @@
 
 #include "util.h"
 
+#define MOST_RANKS_RUN 8
+
 const struct role_row role_rows[TERMS] = {
 #define TERM(name, id, component, title, formula, source) { id, component, title, formula, source },
 #include "model/memtrace/terms.def"
@@ -35,6 +37,10 @@ const size_t family_count = ARRAY_SIZE(families);
 
 static const struct family *find_family(const struct shape *s, struct reader *r)
 {
+	if (s->framework == DEEPSPEED) /* it trains models of all kinds */
+		return !GIVEN(r->c, num_attention_heads) ? &mlp_family
+		       : s->learned_positions		 ? &gpt_family
+							 : &llama_family;
 	for (size_t i = 0; i < family_count; i++)
 		if (families[i]->framework == s->framework)
 			return families[i];
@@ -65,9 +71,8 @@ static wide states(const struct snapshot *steady)
 	return sum;
 }
 
-static void add_stage(struct estimate *out, const struct shape *s, struct machine *m)
+static void fill_stage(struct stage *to, const struct shape *s, struct machine *m)
 {
-	struct stage *to = &out->stages[out->stage_count++];
 	const struct allocator_totals *totals = allocator_totals(m->allocator);
 
 	to->layers = s->layers;
@@ -152,6 +157,50 @@ int memtrace_run(const struct config *c, int64_t stage, FILE *events,
 	return 0;
 }
 
+/* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
+static int64_t different_ranks(const struct shape *s)
+{
+	if (s->framework != DEEPSPEED && (s->zero != 3 || s->fsdp_version != 1))
+		return 1;
+	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
+}
+
+/* The rank that needs most, and the most that any reserves. */
+static void keep_worst(struct stage *kept, struct stage *now)
+{
+	int64_t reserved = now->reserved > kept->reserved ? now->reserved : kept->reserved;
+	struct stage other = *now;
+
+	if (now->total > kept->total) {
+		other = *kept;
+		*kept = *now;
+	}
+	kept->device += reserved - kept->reserved;
+	kept->reserved = reserved;
+	free(other.terms);
+	free(other.steady_terms);
+}
+
+static void add_stage(struct estimate *out, const struct job_model *of, int64_t stage)
+{
+	struct stage *kept = &out->stages[out->stage_count++];
+	struct job_model j = *of;
+
+	for (j.shape.rank = 0; j.shape.rank < different_ranks(&j.shape); j.shape.rank++) {
+		struct stage now = { .layers = 0 };
+		struct machine m;
+
+		machine_init(&m, &j.settings, 0);
+		run_stage(&j, &m, stage, out->detail ? 3 : 2);
+		fill_stage(&now, &j.shape, &m);
+		machine_release(&m);
+		if (j.shape.rank)
+			keep_worst(kept, &now);
+		else
+			*kept = now;
+	}
+}
+
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
 	struct reader r = { .c = c, .out = out, .e = e };
@@ -163,12 +212,7 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	set_symbols(out, &j.shape);
 	out->stages = xcalloc((size_t)j.shape.pp, sizeof(*out->stages));
 	for (int64_t stage = 0; stage < j.shape.pp; stage++) {
-		struct machine m;
-
-		machine_init(&m, &j.settings, 0);
-		run_stage(&j, &m, stage, out->detail ? 3 : 2);
-		add_stage(out, &j.shape, &m);
-		machine_release(&m);
+		add_stage(out, &j, stage);
 		if (!worst || out->stages[stage].total > worst->total)
 			worst = &out->stages[stage];
 	}

@@ -1,6 +1,7 @@
 /* A stack of feed-forward blocks, x + down(gelu(up(norm(x)))), in plain PyTorch: under
  * DistributedDataParallel or fully_shard. */
 #include "model/memtrace/ddp.h"
+#include "model/memtrace/deepspeed.h"
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
@@ -21,6 +22,7 @@ struct mlp {
 	struct optimizer optimizer;
 	struct ddp ddp;
 	struct fsdp fsdp;
+	struct zero zero;
 	tensor input, loss;
 };
 
@@ -129,7 +131,10 @@ static void train_step(struct machine *m, struct mlp *g)
 	backward_from(m, &tape, g->loss);
 	if (s->zero == 3)
 		fsdp_finish(m, &g->fsdp);
-	optimizer_step(m, &g->optimizer);
+	if (s->framework == DEEPSPEED)
+		zero_step(m, &g->zero);
+	else
+		optimizer_step(m, &g->optimizer);
 	if (s->zero == 3)
 		fsdp_zero_grad(m, &g->fsdp);
 	zero_grad(m, &g->module);
@@ -143,7 +148,9 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	(void)stage;
 	m->phase = INIT;
 	make_model(m, &g);
-	if (s->zero == 3)
+	if (s->framework == DEEPSPEED)
+		zero_wrap(m, &g.zero, s, &g.module);
+	else if (s->zero == 3)
 		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
 	else if (s->dp > 1)
 		ddp_wrap(m, &g.ddp, s, &g.module);
@@ -153,6 +160,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	optimizer_release(&g.optimizer);
 	ddp_release(&g.ddp);
 	fsdp_release(&g.fsdp);
+	zero_release(&g.zero);
 	module_release(&g.module);
 	free(g.blocks);
 	free(g.first);
@@ -164,7 +172,9 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_framework,
 		       "nanogpt, transformers or megatron-core: of plain torch "
 		       "only stacks of feed-forward blocks are modelled");
-	if (s->zero == 1 || s->zero == 2)
+	if (s->framework == DEEPSPEED)
+		zero_check(s, r);
+	else if (s->zero == 1 || s->zero == 2)
 		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: the blocks are not split");

@@ -81,7 +81,7 @@ static void make_states(struct machine *m, struct optimizer *o, size_t i)
 	int64_t n = p->shard ? p->shard : p->value.n;
 	enum dtype type = p->shard ? F32 : p->value.type;
 
-	if (t->first.at || (!p->grad.at && !p->shard && !p->in_bucket))
+	if (p->shard < 0 || t->first.at || (!p->grad.at && !p->shard && !p->in_bucket))
 		return;
 	if (s->optimizer == SGD)
 		return;

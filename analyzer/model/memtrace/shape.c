@@ -6,10 +6,13 @@ static void read_architecture(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 	int gpt = s->framework == NANOGPT || !strcmp(VALUE_OR(c, arch, "llama"), "gpt");
+	/* a stack of feed-forward blocks has no heads */
+	int plain = s->framework == TORCH ||
+		    (s->framework == DEEPSPEED && !GIVEN(c, num_attention_heads));
 
 	s->layers = (int64_t)read_needed(r, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
-	s->heads = s->framework == TORCH
+	s->heads = plain
 			   ? 1
 			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
@@ -18,7 +21,7 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
 				  s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
 				  MOST_FFN);
-	s->vocab = s->framework == TORCH ? 1 : (int64_t)read_vocabulary(r);
+	s->vocab = plain ? 1 : (int64_t)read_vocabulary(r);
 	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
 	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
@@ -175,6 +178,11 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
 	s->reshard = read_flag(r, CONFIG_reshard_after_forward, 1);
+	s->reduce_bucket =
+		(int64_t)read_or(r, CONFIG_reduce_bucket_size, 500000000, (int64_t)1 << 40);
+	s->overlap = read_flag(r, CONFIG_overlap_comm, s->zero == 3);
+	s->fsdp_version = (int)read_or(r, CONFIG_fsdp_version, 2, 2);
+	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);

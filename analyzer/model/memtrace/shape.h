@@ -56,9 +56,13 @@ struct shape {
 	/* DistributedDataParallel: bytes of a bucket, and of the first */
 	int64_t bucket_cap, bucket_first;
 	int bucket_views;
-	/* fully_shard: the type of gathered weights; blocks are freed after their forward pass */
+	/* DeepSpeed: elements of a bucket; two of them */
+	int64_t reduce_bucket;
+	int overlap;
+	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
-	int reshard;
+	int reshard, fsdp_version, one_unit;
+	int64_t rank; /* of data parallelism: pieces of FSDP1's flat parameters differ */
 	const struct config *config;
 };
 

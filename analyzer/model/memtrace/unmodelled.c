@@ -96,6 +96,9 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_offload_optimizer, "none");
 	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
 		refuse(r, CONFIG_offload_param, "none");
+	if (s->one_unit && s->fsdp_version == 2)
+		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
+					     "as one unit is not modelled yet");
 	if (GIVEN(c, cuda_graph_impl) && strcmp(c->cuda_graph_impl, "none"))
 		estimate_note(r->out, "the pools of CUDA graphs (cuda_graph_impl) are not counted");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))

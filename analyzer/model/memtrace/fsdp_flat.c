@@ -1,0 +1,216 @@
+#include "model/memtrace/fsdp_flat.h"
+
+#include "util.h"
+
+#define UNSHARD_STREAM 1
+#define POST_BACKWARD_STREAM 2
+#define PRE_UNSHARD_STREAM 3
+#define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
+
+static const tensor none = { .at = NULL };
+
+static enum dtype compute_type(const struct unit *u)
+{
+	return u->fsdp->shape->sharded_compute;
+}
+
+static tensor make_on(struct machine *m, int stream, enum role role, int64_t n, enum dtype type)
+{
+	int before = m->stream;
+	tensor t;
+
+	m->stream = stream;
+	t = make_as(m, role, n, type);
+	m->stream = before;
+	return t;
+}
+
+/* ---- made ---- */
+
+static int64_t aligned(const struct unit *u, int64_t at)
+{
+	int64_t unit = ALIGNMENT / dtype_width(compute_type(u));
+
+	return (at + unit - 1) / unit * unit;
+}
+
+/* What of each parameter is in this rank's piece of the flat one. */
+static void lay_out(struct unit *u)
+{
+	const struct shape *s = u->fsdp->shape;
+	int64_t at = 0, begin, end;
+
+	for (size_t i = 0; i < u->count; i++)
+		at = aligned(u, at) + u->params[i]->value.n;
+	u->elements = (at + s->dp - 1) / s->dp * s->dp;
+	begin = u->elements / s->dp * s->rank;
+	end = begin + u->elements / s->dp;
+	at = 0;
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+		int64_t from = aligned(u, at), to = from + p->value.n;
+
+		at = to;
+		from = from > begin ? from : begin;
+		to = to < end ? to : end;
+		p->shard = to > from ? to - from : -1;
+		p->unit = u;
+	}
+}
+
+void flat_shard(struct machine *m, struct unit *u)
+{
+	tensor flat;
+
+	if (!u->count)
+		return;
+	lay_out(u);
+	flat = make_as(m, TERM_FLAT_WEIGHTS, u->elements, F32);
+	u->shards = xcalloc(1, sizeof(*u->shards));
+	u->shards[0] =
+		make_as(m, TERM_FLAT_WEIGHTS, u->elements / u->fsdp->shape->dp, F32);
+	drop(m, &flat);
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->value);
+}
+
+/* ---- a unit's weights ---- */
+
+static void unshard(struct machine *m, struct unit *u)
+{
+	enum dtype type = compute_type(u);
+	tensor input = none;
+
+	if (u->whole || !u->count)
+		return;
+	if (type != F32)
+		input = make_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
+				u->elements / u->fsdp->shape->dp, type);
+	if (u->gathered.at)
+		storage_fill(m, u->gathered, type);
+	else
+		u->gathered = make_on(m, UNSHARD_STREAM, TERM_GATHERED, u->elements, type);
+	drop(m, &input);
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+
+		if (!p->value.at) {
+			p->value.at = hold(u->gathered).at;
+			p->value.type = type;
+		}
+		param_init(p);
+	}
+	u->whole = 1;
+}
+
+static void reshard(struct machine *m, struct unit *u)
+{
+	storage_empty(m, u->gathered);
+	u->whole = 0;
+}
+
+/* ---- backward ---- */
+
+/* The gradients become one, which is reduced and scattered. Frees the weights. */
+static void split_backward(struct machine *m, struct node *n)
+{
+	struct unit *u = n->hook;
+	struct fsdp *f = u->fsdp;
+	enum dtype type = compute_type(u);
+	tensor flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type), cast = none;
+
+	drop(m, &n->in[0]);
+	u->split = NULL;
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->grad);
+	reshard(m, u);
+	if (type != F32)
+		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements, F32);
+	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
+	f->reduced[f->reduced_count++] = make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
+						 u->elements / f->shape->dp, F32);
+	drop(m, &cast);
+	drop(m, &flat);
+}
+
+/* The graph's function that made the parameters of the flat one waits for their gradients. */
+static void note_gradient(struct machine *m, struct param *p)
+{
+	struct unit *u = p->unit;
+
+	(void)m;
+	if (u && u->split && !u->split->in[0].at)
+		u->split->in[0] = hold(p->grad);
+}
+
+/* Its weights, and those of the unit that comes next. */
+static void before_backward(struct machine *m, struct unit *u)
+{
+	unshard(m, u);
+	if (u > u->fsdp->units)
+		unshard(m, u - 1);
+}
+
+static void output_backward(struct machine *m, struct node *n)
+{
+	before_backward(m, n->hook);
+	n->out[0] = hold(n->in[0]);
+}
+
+/* ---- forward ---- */
+
+void flat_before(struct machine *m, struct unit *u)
+{
+	struct node *n;
+
+	if (m->replaying || !u->count)
+		return;
+	unshard(m, u);
+	n = record(m, split_backward, &u->params[0]->value, 1);
+	if (!n)
+		return;
+	n->edge[0] = NULL; /* it is not a use of the parameter */
+	n->hook = u;
+	u->split = n;
+}
+
+tensor flat_after(struct machine *m, struct unit *u, tensor x)
+{
+	struct node *n;
+
+	if (!m->replaying && u->fsdp->shape->reshard)
+		reshard(m, u);
+	n = record(m, output_backward, &x, 1);
+	if (n)
+		n->hook = u;
+	return n ? result(hold(x), n, 0) : hold(x);
+}
+
+/* init_flat_param_attributes: made on the current stream, and freed at once. */
+static void make_storages(struct machine *m, const struct unit *u)
+{
+	const int64_t width = dtype_width(compute_type(u));
+
+	m->as = TERM_GATHERED;
+	if (compute_type(u) != F32)
+		scratch(m, u->elements / u->fsdp->shape->dp * width);
+	scratch(m, u->elements * width);
+	if (compute_type(u) != F32)
+		scratch(m, u->elements * 4);
+}
+
+void flat_root_before(struct machine *m, struct fsdp *f)
+{
+	m->on_gradient = note_gradient;
+	for (size_t i = 0; !f->made && i < f->count; i++)
+		make_storages(m, &f->units[i]);
+	f->made = 1;
+	while (f->reduced_count)
+		drop(m, &f->reduced[--f->reduced_count]);
+	flat_before(m, &f->units[f->count - 1]);
+}
+
+void flat_start_backward(struct machine *m, struct fsdp *f)
+{
+	before_backward(m, &f->units[f->count - 1]);
+}
