@@ -32,24 +32,9 @@ static char *keep(struct rank *r, char *text)
 
 static char *keep_stack(struct rank *r, char *text)
 {
-	r->live_pool = grow(r->live_pool, r->live_pool_count, &r->live_pool_room,
-			    sizeof(*r->live_pool));
+	r->live_pool =
+		grow(r->live_pool, r->live_pool_count, &r->live_pool_room, sizeof(*r->live_pool));
 	return r->live_pool[r->live_pool_count++] = text;
-}
-
-__attribute__((format(printf, 2, 3))) static void warn(struct rank *r, const char *format, ...)
-{
-	struct buf b = { 0 };
-	va_list args;
-	char *text;
-
-	va_start(args, format);
-	text = xvasprintf(format, args);
-	va_end(args);
-	buf_add_clean(&b, (struct str){ text, strlen(text) });
-	free(text);
-	r->warnings = grow(r->warnings, r->warning_count, &r->warning_room, sizeof(*r->warnings));
-	r->warnings[r->warning_count++] = buf_take(&b);
 }
 
 static char *clean(struct rank *r, struct str text)
@@ -246,10 +231,11 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 		r->peak_device = larger(r->peak_device, counter(running->device_peak));
 		r->peak.unrecorded = r->peak_allocated > d->peak.allocated;
 		if (r->peak.unrecorded)
-			warn(r,
-			     "the highest peak is known from the running counters only; the stacks are "
-			     "those of the highest recorded one, %lld bytes",
-			     (long long)d->peak.allocated);
+			build_warn(
+				r,
+				"the highest peak is known from the running counters only; the stacks are "
+				"those of the highest recorded one, %lld bytes",
+				(long long)d->peak.allocated);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 	/* What is not in the trace is in no other category. */
@@ -333,76 +319,11 @@ static void add_meta(struct builder *b)
 				clean(r, m->value)
 			};
 		} else if (str_matches(m->key, MT_META_NOTE "*") && m->value.length) {
-			warn(r, "%.*s", (int)(m->value.length > 2000 ? 2000 : m->value.length),
-			     m->value.at);
+			build_warn(r, "%.*s",
+				   (int)(m->value.length > 2000 ? 2000 : m->value.length),
+				   m->value.at);
 		}
 	}
-}
-
-static const char *lost_text(uint32_t reason)
-{
-	switch (reason) {
-#define X(name, id, message) \
-	case MT_LOST_##name: \
-		return message;
-		MT_LOST_LIST(X)
-#undef X
-	}
-	return "for a reason that this memtrace does not know";
-}
-
-static void add_warnings(struct builder *b)
-{
-	const struct mt_header *h = &b->trace->header;
-	const struct replay *p = b->replay;
-	const struct trace *t = b->trace;
-	struct rank *r = b->rank;
-
-	r->lost_events = h->lost_events;
-	r->lost_places = h->lost_places;
-	r->lost_reason = h->lost_reason ? lost_text(h->lost_reason) : NULL;
-	if (h->lost_events)
-		warn(r, "%llu events were not recorded (%s%s%s): what is live is no longer exact",
-		     (unsigned long long)h->lost_events,
-		     r->lost_reason ? r->lost_reason : "no reason given",
-		     h->lost_errno > 0 ? ": " : "",
-		     h->lost_errno > 0 ? strerror(h->lost_errno) : "");
-	else if (h->lost_reason && h->lost_reason != MT_LOST_TABLES_FULL)
-		warn(r, "%s", r->lost_reason);
-	if (h->lost_places)
-		warn(r, "%llu stacks were not kept: the tables are full",
-		     (unsigned long long)h->lost_places);
-	if (p->given_up)
-		warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
-		     (unsigned long long)p->given_up);
-	if (p->open_gaps)
-		warn(r, "what was live after %u of the gaps is not known: sizes are not exact",
-		     p->open_gaps);
-	if (t->truncated || p->truncated)
-		warn(r, "the file is truncated: read up to its last whole record");
-	if (t->skipped_segments)
-		warn(r, "the file is damaged: %u segments do not fit into it and were skipped",
-		     t->skipped_segments);
-	if (t->tables.damaged)
-		warn(r, "the file is damaged: %u table entries make no sense", t->tables.damaged);
-	if (p->damaged)
-		warn(r, "the file is damaged: %llu records make no sense",
-		     (unsigned long long)p->damaged);
-	if (p->without_device)
-		warn(r, "%llu records do not say which device they are about",
-		     (unsigned long long)p->without_device);
-	if (p->unknown_kinds || t->tables.unknown)
-		warn(r,
-		     "%llu records and %u table entries are of kinds that this memtrace does not know",
-		     (unsigned long long)p->unknown_kinds, t->tables.unknown);
-	if (p->frees_unknown)
-		warn(r, "%llu frees of addresses that were not live",
-		     (unsigned long long)p->frees_unknown);
-	if (p->allocs_twice)
-		warn(r, "%llu allocations at addresses that were live already",
-		     (unsigned long long)p->allocs_twice);
-	if (trace_changed(t))
-		warn(r, "the job took old records back while they were read: run this again");
 }
 
 static int failed_for_memory(const struct replay *p)
@@ -483,7 +404,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.final_bytes = d->final.bytes;
 	r.final_blocks = d->final.blocks;
 	add_meta(b);
-	add_warnings(b);
+	build_warnings(&r, b->trace, b->replay);
 	add_peaks(b, d, running, incomplete);
 	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
 	build_comms(&r, d, &b->trace->tables);

@@ -13,4 +13,8 @@ void build_comms(struct rank *r, const struct device *d, const struct tables *t)
 /* Steps, phases and when they were. */
 void build_steps(struct rank *r, const struct device *d, uint64_t end_ns);
 
+__attribute__((format(printf, 2, 3))) void build_warn(struct rank *r, const char *format, ...);
+/* Of what is missing from the trace, or damaged in it. */
+void build_warnings(struct rank *r, const struct trace *t, const struct replay *p);
+
 #endif

@@ -4,10 +4,14 @@
 #include <string.h>
 
 #define FIRST_BITS 12
+#define CACHE_LINE 64
+
+/* A slot lies in one cache line, so that one prefetch brings all of it. */
+static_assert(CACHE_LINE % sizeof(struct mt_record) == 0, "slots do not cross lines");
 
 static void make_slots(struct live *l, unsigned bits)
 {
-	l->slots = xcalloc((size_t)1 << bits, sizeof(*l->slots));
+	l->slots = xaligned(CACHE_LINE, (size_t)1 << bits, sizeof(*l->slots));
 	l->mask = ((size_t)1 << bits) - 1;
 	l->shift = 64 - bits;
 	l->count = 0;

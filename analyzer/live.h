@@ -28,9 +28,13 @@ static inline size_t live_slot(const struct live *l, unsigned kind, uint64_t add
 	return (size_t)(((address ^ (uint64_t)kind << 58) * 0x9e3779b97f4a7c15u) >> l->shift);
 }
 
+/* To take one out looks at the next slot too, which may be the next line's. */
 static inline void live_prefetch(const struct live *l, unsigned kind, uint64_t address)
 {
-	__builtin_prefetch(&l->slots[live_slot(l, kind, address)], 1);
+	const struct mt_record *slot = &l->slots[live_slot(l, kind, address)];
+
+	__builtin_prefetch(slot, 1);
+	__builtin_prefetch(slot + 1, 1);
 }
 
 /* Adds or replaces; returns whether it was new. */

@@ -201,7 +201,9 @@ static void take_alloc(struct measuring *p, struct watched *w, const struct mt_r
 	w->m->marks |= w->is_past ? 0 : marks;
 	w->rising = 1;
 	kept.time_ns = u.time;
-	live_add(&p->live, &kept);
+	/* The scene is past: only what a level counts is looked up again. */
+	if (!w->is_past || autograd || u.birth.taken)
+		live_add(&p->live, &kept);
 }
 
 static void take_free(struct measuring *p, struct watched *w, const struct mt_record *r)
@@ -211,11 +213,11 @@ static void take_free(struct measuring *p, struct watched *w, const struct mt_re
 
 	if (w->rising)
 		note_top(w);
+	w->allocated = bytes_add(w->allocated, r->bytes);
+	w->now.floor = w->allocated < w->now.floor ? w->allocated : w->now.floor;
 	if (!live_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	birth = birth_of(&was);
-	w->allocated = bytes_add(w->allocated, -was.bytes);
-	w->now.floor = w->allocated < w->now.floor ? w->allocated : w->now.floor;
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		w->autograd_live = bytes_add(w->autograd_live, -was.bytes);
 		if (w->level[WITHOUT_OLD_GRADIENTS] && birth.run < w->run)

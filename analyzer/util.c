@@ -20,6 +20,16 @@ void *xcalloc(size_t count, size_t size)
 	return p;
 }
 
+void *xaligned(size_t alignment, size_t count, size_t size)
+{
+	size_t total;
+	void *p;
+
+	if (__builtin_mul_overflow(count, size, &total) || !(p = aligned_alloc(alignment, total)))
+		no_memory();
+	return memset(p, 0, total);
+}
+
 void *xrealloc(void *old, size_t count, size_t size)
 {
 	size_t total;

@@ -30,6 +30,8 @@ struct str {
 
 /* These end the program when there is no memory: a command can do nothing better. */
 void *xcalloc(size_t count, size_t size);
+/* Zeroed too; the total is a multiple of `alignment`. */
+void *xaligned(size_t alignment, size_t count, size_t size);
 void *xrealloc(void *old, size_t count, size_t size);
 char *xstrdup(const char *text);
 __attribute__((format(printf, 1, 2))) char *xasprintf(const char *format, ...);

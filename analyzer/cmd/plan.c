@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct options {
 	const char *system;
@@ -18,14 +19,14 @@ struct options {
 	struct job job;
 };
 
-static int print(const struct plan *plan, const struct options *o)
+static int print(const struct plan *plan, const struct options *o, const struct buf *more)
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 };
 	int status;
 
 	if (o->json)
-		plan_json(plan, (enum flags)o->flags, &out);
+		plan_json(plan, (enum flags)o->flags, more, &out);
 	else
 		plan_text(plan, (enum flags)o->flags, o->all ? SIZE_MAX : (size_t)o->top, &style,
 			  &out);
@@ -53,7 +54,23 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 	return p->memory < 0 ? -1 : plan_make(p, e);
 }
 
-/* Simulates the best layouts; the table goes after the plan. */
+/* What the simulated commands print goes to standard error, where standard output is a document. */
+static int simulate_layouts(const struct plan *p, const struct options *o, char *const *command,
+			    struct buf *out, int *fitting, struct err *e)
+{
+	int own = o->json ? dup(STDOUT_FILENO) : -1, status;
+
+	if (o->json && (own < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0))
+		return err_set(e, "standard output cannot be put aside");
+	status = verify_plan(p, o->verify, o->job.gpu, command, o->json, out, fitting, e);
+	if (o->json) {
+		dup2(own, STDOUT_FILENO);
+		close(own);
+	}
+	return status;
+}
+
+/* Simulates the best layouts; the table goes after the plan, or into its JSON. */
 static int verify(const struct plan *p, const struct options *o, struct err *e)
 {
 	struct opt_list words = o->job.command;
@@ -63,11 +80,15 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 
 	for (size_t i = 0; i < words.count; i++)
 		command[i] = (char *)words.at[i];
-	buf_puts(&out, "\nsimulated\n");
-	if (verify_plan(p, o->verify, o->job.gpu, command, &out, &fitting, e) < 0)
+	buf_puts(&out, o->json ? "\"simulated\":[" : "\nsimulated\n");
+	if (simulate_layouts(p, o, command, &out, &fitting, e) < 0) {
 		status = command_fail(STATUS_INTERNAL, e);
-	else
+	} else if (o->json) {
+		buf_puts(&out, "]");
+		status = print(p, o, &out);
+	} else {
 		status = command_print(out.text, out.length);
+	}
 	if (status == STATUS_FINE && !fitting)
 		status = STATUS_NO;
 	buf_release(&out);
@@ -81,16 +102,19 @@ static int plan(const struct options *o)
 	struct err e = { 0 };
 	struct config c;
 	struct plan p;
-	int status;
+	int status = STATUS_FINE;
 
 	config_init(&c);
 	plan_init(&p, &c);
 	if (o->verify) /* the command is a template then, and declares nothing */
 		planned.job.command = (struct opt_list){ 0 };
 	if (o->verify && !o->job.command.count)
-		err_set(&e, "--verify needs a command: -- COMMAND with {tp}, {pp}, {cp}, {mbs} ... in it");
-	status = e.text[0] || ask(&p, &planned, &c, &e) < 0 ? command_fail(STATUS_USAGE, &e)
-							    : print(&p, o);
+		err_set(&e,
+			"--verify needs a command: -- COMMAND with {tp}, {pp}, {cp}, {mbs} ... in it");
+	if (e.text[0] || ask(&p, &planned, &c, &e) < 0)
+		status = command_fail(STATUS_USAGE, &e);
+	else if (!o->verify || !o->json)
+		status = print(&p, o, NULL);
 	if (o->verify && status == STATUS_FINE)
 		status = verify(&p, o, &e);
 	plan_release(&p);

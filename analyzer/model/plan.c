@@ -297,7 +297,8 @@ static void descend(struct search *s, enum dimension dim)
 			count_inexpressible(s, dim);
 	}
 	s->now.size[dim] = UNSET;
-	s->now.micro_batches = UNSET;
+	if (dim == DIM_MBS)
+		s->now.micro_batches = UNSET;
 }
 
 static int check(const struct plan *plan, struct err *e)

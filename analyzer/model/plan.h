@@ -74,7 +74,8 @@ enum flags { FLAGS_NONE, FLAGS_MEGATRON, FLAGS_DEEPSPEED, FLAGS_TORCHTITAN, FLAG
 void plan_flags(const struct plan *plan, const struct layout *l, enum flags flags, struct buf *out);
 
 struct style;
-void plan_json(const struct plan *plan, enum flags flags, struct buf *out);
+/* `more`: further members of the object, or NULL. */
+void plan_json(const struct plan *plan, enum flags flags, const struct buf *more, struct buf *out);
 void plan_text(const struct plan *plan, enum flags flags, size_t top, const struct style *style,
 	       struct buf *out);
 

@@ -53,7 +53,7 @@ static void put_layout(const struct plan *plan, const struct layout *l, enum fla
 	buf_release(&paste);
 }
 
-void plan_json(const struct plan *plan, enum flags flags, struct buf *out)
+void plan_json(const struct plan *plan, enum flags flags, const struct buf *more, struct buf *out)
 {
 	char text[48];
 
@@ -73,7 +73,10 @@ void plan_json(const struct plan *plan, enum flags flags, struct buf *out)
 		add_json_string(out, (struct str){ l->reason, strlen(l->reason) });
 		buf_addf(out, ",\"count\":%lld}", (long long)l->count);
 	}
-	buf_puts(out, "]}\n");
+	buf_puts(out, "]");
+	if (more)
+		buf_addf(out, ",%s", more->text);
+	buf_puts(out, "}\n");
 }
 
 /* ---- for people ---- */

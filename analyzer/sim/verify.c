@@ -92,9 +92,16 @@ static int verify_layout(const struct plan *p, const struct layout *l, const cha
 	return status;
 }
 
+static const char *const verdicts[] = { "runs", "out of memory", "failed" };
+
+static void put_object(struct buf *out, size_t layout, bytes peak, enum verdict verdict)
+{
+	buf_addf(out, "%s{\"layout\":%zu,\"simulated_bytes\":%lld,\"verdict\":\"%s\"}",
+		 layout ? "," : "", layout, (long long)peak, verdicts[verdict]);
+}
+
 static void put_row(struct buf *out, const struct layout *l, bytes peak, enum verdict verdict)
 {
-	static const char *const words[] = { "runs", "out of memory", "failed" };
 	struct buf estimate = { 0 }, simulated = { 0 };
 
 	for (int d = 0; d < DIMENSIONS; d++) {
@@ -109,7 +116,7 @@ static void put_row(struct buf *out, const struct layout *l, bytes peak, enum ve
 	size_add(&estimate, (bytes)l->total, 0);
 	size_add(&simulated, peak, 0);
 	buf_addf(out, " estimate %s  simulated %s  %+.1f %%  %s\n", estimate.text, simulated.text,
-		 100.0 * ((double)peak / (double)l->total - 1), words[verdict]);
+		 100.0 * ((double)peak / (double)l->total - 1), verdicts[verdict]);
 	buf_release(&estimate);
 	buf_release(&simulated);
 }
@@ -128,7 +135,7 @@ static int prepare(const char *gpu, struct err *e)
 	return getenv("MEMTRACE_DIR") ? 0 : launch_set_directory("memtrace", e);
 }
 
-int verify_plan(const struct plan *plan, int count, const char *gpu, char *const *command,
+int verify_plan(const struct plan *plan, int count, const char *gpu, char *const *command, int json,
 		struct buf *out, int *fitting, struct err *e)
 {
 	*fitting = 0;
@@ -144,7 +151,10 @@ int verify_plan(const struct plan *plan, int count, const char *gpu, char *const
 		free(directory);
 		if (status < 0)
 			return -1;
-		put_row(out, l, peak, verdict);
+		if (json)
+			put_object(out, i, peak, verdict);
+		else
+			put_row(out, l, peak, verdict);
 		*fitting += verdict == FITS;
 	}
 	return 0;

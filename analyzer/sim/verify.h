@@ -9,9 +9,10 @@
  * `command` has {tp}, {pp}, {cp}, {dp}, {vpp}, {ep}, {mbs}, {recompute}, {zero} and {micro_batches}
  * where the layout's sizes go. Of each of the first `count` layouts a rank of the first, the second
  * and the last stage is simulated alone; the largest peak stands beside the estimate, in a table
- * that is added to `out`. *fitting: how many ran to their end.
+ * that is added to `out`, or with `json` as objects, whose "layout" is the place in the plan. *fitting: how many ran to
+ * their end.
  */
 int verify_plan(const struct plan *plan, int count, const char *gpu, char *const *command,
-		struct buf *out, int *fitting, struct err *e);
+		int json, struct buf *out, int *fitting, struct err *e);
 
 #endif

@@ -73,7 +73,7 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
      void *stream)
 {
 	size_t bytes = count * reduce_size(type);
-	int result = NCCL_OK;
+	int result = nccl_memory_collective(comm, "ncclAllGather", true);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
@@ -105,9 +105,9 @@ NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int
      struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
-	int result;
+	int result = nccl_memory_collective(comm, "ncclAllReduce", true);
 	stream_work(stream);
-	if (nccl_enter(comm, "ncclAllReduce", bytes, &result))
+	if (result || nccl_enter(comm, "ncclAllReduce", bytes, &result))
 		return result;
 	if (!reducible(type, operation, "ncclAllReduce of this type"))
 		return nccl_leave(comm, NCCL_INVALID_USAGE);
@@ -120,9 +120,9 @@ NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int op
      struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
-	int result;
+	int result = nccl_memory_collective(comm, "ncclReduce", false);
 	stream_work(stream);
-	if (nccl_enter(comm, "ncclReduce", bytes, &result))
+	if (result || nccl_enter(comm, "ncclReduce", bytes, &result))
 		return result;
 	if (!reducible(type, operation, "ncclReduce of this type"))
 		return nccl_leave(comm, NCCL_INVALID_USAGE);
@@ -135,9 +135,9 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
      struct comm *comm, void *stream)
 {
 	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
-	int result;
+	int result = nccl_memory_collective(comm, "ncclReduceScatter", true);
 	stream_work(stream);
-	if (nccl_enter(comm, "ncclReduceScatter", bytes, &result))
+	if (result || nccl_enter(comm, "ncclReduceScatter", bytes, &result))
 		return result;
 	if (!reducible(type, operation, "ncclReduceScatter of this type"))
 		return nccl_leave(comm, NCCL_INVALID_USAGE);
@@ -202,7 +202,7 @@ NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int
      struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
-	int result = NCCL_OK;
+	int result = nccl_memory_collective(comm, "ncclBroadcast", false);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = broadcast(from ? (const char *)from + at : NULL, (char *)to + at,
@@ -217,9 +217,9 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
      void *stream)
 {
 	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
-	int result;
+	int result = nccl_memory_all_to_all(comm, "ncclAlltoAll", true, true);
 	stream_work(stream);
-	if (nccl_enter(comm, "ncclAlltoAll", bytes, &result))
+	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclAlltoAll", ALL_TO_ALL, bytes, 0, from, bytes);
 	for (int i = 0; !result && i < comm->ranks; i++)
@@ -233,9 +233,9 @@ NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int ro
      struct comm *comm, void *stream)
 {
 	size_t bytes = count * reduce_size(type);
-	int result;
+	int result = nccl_memory_all_to_all(comm, "ncclGather", true, comm && comm->rank == root);
 	stream_work(stream);
-	if (nccl_enter(comm, "ncclGather", bytes, &result))
+	if (result || nccl_enter(comm, "ncclGather", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclGather", GATHER, bytes, root, from, bytes);
 	for (int i = 0; !result && comm->rank == root && i < comm->ranks; i++)
@@ -246,9 +246,9 @@ NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int r
      struct comm *comm, void *stream)
 {
 	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
-	int result;
+	int result = nccl_memory_all_to_all(comm, "ncclScatter", comm && comm->rank == root, true);
 	stream_work(stream);
-	if (nccl_enter(comm, "ncclScatter", bytes, &result))
+	if (result || nccl_enter(comm, "ncclScatter", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclScatter", SCATTER, bytes, root, from,
 			  comm->rank == root ? bytes : 0);

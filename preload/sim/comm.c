@@ -227,6 +227,7 @@ void comm_leave(struct comm *comm)
 	if (comm->file >= 0)
 		close(comm->file);
 	device_refund(comm->device, comm->memory);
+	free(comm->connected);
 	pthread_mutex_destroy(&comm->lock);
 	free(comm);
 }

@@ -45,8 +45,11 @@ struct comm {
 	char name[40];
 	int file;
 	size_t size;
-	uint64_t memory; /* that it takes on its device: modelled */
-	struct shared *shared; /* NULL: nobody else runs */
+	_Atomic uint64_t memory;          /* that it takes on its device: see nccl_memory.c */
+	bool late;                        /* connects at first use */
+	atomic_bool ring, nvls;           /* connected */
+	_Atomic unsigned char *connected; /* by peer: which ways */
+	struct shared *shared;            /* NULL: nobody else runs */
 	uint64_t step, splits;
 	pthread_mutex_t lock; /* one exchange at a time */
 	atomic_int busy;      /* calls inside: abort waits for them */

@@ -107,9 +107,9 @@ static int post(struct comm *comm, void *data, size_t count, int type, int peer,
 		return NCCL_INVALID_ARGUMENT;
 	sim_log("%s: %zu bytes, rank %d, peer %d", receive ? "ncclRecv" : "ncclSend", bytes,
 		comm->rank, peer);
+	int error = nccl_memory_message(comm, receive ? "ncclRecv" : "ncclSend", peer, receive);
 	if (!nccl_travels(bytes, type))
-		return NCCL_OK;
-	int error = NCCL_OK;
+		return error;
 	for (size_t at = 0; at < bytes && !error; at += PAYLOAD)
 		error = post_one(
 			(struct message){ .comm = comm,

@@ -17,7 +17,7 @@ NCCL(int, ncclGetVersion, int *version)
 	int (*real)(int *) = (int (*)(int *))real_symbol(libraries, "ncclGetVersion");
 	if (real)
 		return real(version);
-	*version = 22105;
+	*version = 22809;
 	return NCCL_OK;
 }
 
@@ -28,15 +28,6 @@ NCCL(int, ncclGetUniqueId, struct unique_id *id)
 	if (file >= 0)
 		close(file);
 	return got == (ssize_t)sizeof *id ? NCCL_OK : NCCL_SYSTEM_ERROR;
-}
-
-static uint64_t own_memory(int ranks)
-{
-	uint64_t bytes = 0;
-#define NCCL_MEMORY(from, size) bytes = ranks >= (from) ? (size) : bytes;
-#include "nccl.def"
-#undef NCCL_MEMORY
-	return bytes;
 }
 
 static int join(struct comm **out, int ranks, struct unique_id id, int rank)
@@ -61,14 +52,12 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	comm->ranks = ranks;
 	comm->rank = rank;
 	comm->device = device_current();
-	comm->memory = own_memory(ranks);
-	if (device_charge(comm->device, comm->memory)) {
-		sim_say("ncclCommInitRank: no %llu bytes left on device %d for a communicator of %d ranks",
-			(unsigned long long)comm->memory, comm->device, ranks);
+	int error = nccl_memory_created(comm);
+	if (error) {
 		free(comm);
-		return NCCL_CUDA_ERROR;
+		return error;
 	}
-	int error = comm_join(comm);
+	error = comm_join(comm);
 	sim_log("communicator %s: rank %d of %d: %d", comm->name, rank, ranks, error);
 	if (error)
 		comm_leave(comm);

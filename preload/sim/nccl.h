@@ -20,8 +20,8 @@ enum call {
 	EXPORT type name(__VA_ARGS__); \
 	EXPORT type name(__VA_ARGS__)
 
-/* Whether data of this size and type really goes from rank to rank: small tensors, and bytes (pickled
- * objects) as far as their copies to the device are kept. */
+/* Whether data of this size and type really goes from rank to rank: small tensors, and bytes
+ * (pickled objects) as far as their copies to the device are kept. */
 static inline bool nccl_travels(size_t bytes, int type)
 {
 	return bytes && bytes <= (type <= 1 ? settings.copy_max : PAYLOAD);
@@ -31,6 +31,15 @@ static inline bool nccl_travels(size_t bytes, int type)
  */
 int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);
 int nccl_leave(struct comm *comm, int result);
+
+/* Takes the device memory that a use of the communicator takes the first time. */
+int nccl_memory_created(struct comm *comm);
+int nccl_memory_collective(struct comm *comm, const char *call, bool nvls);
+int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
+int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
+
+/* Also what the table of versions asks. */
+int ncclGetVersion(int *version);
 
 bool nccl_in_group(void);
 void collectives_group_end(void);

@@ -263,6 +263,8 @@ class Verify(Simulate):
         done = self.run_([*plan, "--", "sh", "-c", 'echo $RANK {tp} {pp} {cp} {dp} {mbs} {micro_batches} >>' + out], MEMTRACE_DIR=self.traces)
         with open(out) as f:
             self.assertEqual(sorted(f.read().splitlines()), ["0 2 4 1 2 1 16", "12 2 4 1 2 1 16", "4 2 4 1 2 1 16"])
+        again = self.run_([*plan, "--json", "--", "echo", "printed"], MEMTRACE_DIR=self.traces)
+        self.assertEqual([(r["layout"], r["verdict"]) for r in json.loads(again.stdout)["simulated"]], [(0, "runs")])
         self.assertRegex(done.stdout, r"simulated\ntp 2  pp 4  cp 1  dp 2  mbs 1 .* estimate .* runs")
 
     def test_no_template(self):

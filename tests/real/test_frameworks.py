@@ -1,6 +1,7 @@
 """The frameworks, unmodified, on the simulated device: every rank traced, its peak PyTorch's own, and the same again."""
 import json
 import os
+import re
 import tempfile
 import time
 import unittest
@@ -59,7 +60,9 @@ PEAKS = ("max_memory_allocated", "max_memory_reserved", "peak_bytes", "tensors",
 
 
 def lines(text):
-    return {line["rank"]: line for line in map(json.loads, (x for x in text.splitlines() if x.startswith('{"rank"')))}
+    """What each rank printed; two ranks that print at once may share a line."""
+    decode = json.JSONDecoder().raw_decode
+    return {line["rank"]: line for line, _ in (decode(text, found.start()) for found in re.finditer(r'{"rank"', text))}
 
 
 class Jobs(Case):
@@ -204,9 +207,9 @@ class Published(Jobs):
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_512_ranks_of_llama_70b(self):
         """Document 003's Llama-3-70B, TP 8, CP 2, PP 4, sequence 8192, on 512 GPUs: a rank of each kind of stage, alone. Its formula
-        for these stages (without buffers and fragmentation) says 27.06, 22.94 and 17.70 GiB; Table 6 has this layout run on 256."""
+        for these stages (without buffers and fragmentation) says 27.06, 22.94 and 17.70 GiB; Table 6 has this layout run on 256 A100s with 40 GB."""
         started = time.monotonic()
-        printed = self.alone("0,128,384", 512, "megatron_gpt.py", LLAMA_70B.split(), "--gpu", "A100-80GB", "--timeout", "180", "--jobs", "1")
+        printed = self.alone("0,128,384", 512, "megatron_gpt.py", LLAMA_70B.split(), "--gpu", "A100-40GB", "--timeout", "180", "--jobs", "1")
         self.assertLess(time.monotonic() - started, 3 * 180)
         for rank, gib in ((0, 27.06), (128, 22.94), (384, 17.70)):
             peak = printed[rank]["max_memory_allocated"] / 2**30
