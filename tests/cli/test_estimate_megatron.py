@@ -90,6 +90,12 @@ class Megatron(Case):
         mlp = 513 * 2048 // 2 + 512 * 2048 // 2 + 512
         count = 50432 // 2 * 512 + TOKENS * 512 + 12 * (4 * 512 + attention + mlp) + 2 * 512
         self.near(terms["gradients.buffer"], 4 * count)
+        # activations do not grow from layer to layer, whatever attention the GPU has
+        for gpu in ("A100-80GB", "GB200"):
+            (_, stage), = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel",
+                                      "--multi-latent-attention", "--q-lora-rank", "192", "--kv-lora-rank", "64", "--qk-head-dim",
+                                      "16", "--qk-pos-emb-head-dim", "8", "--v-head-dim", "16", gpu=gpu)
+            self.assertLess(stage["peak_bytes"], 2 << 30)
 
     def test_workspaces(self):
         """cuBLAS's for two threads by the environment or the GPU, Transformer Engine's by the GPU."""

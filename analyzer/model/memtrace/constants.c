@@ -90,6 +90,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 	} else {
 		estimate_note(r->out, "gpu is not given: the libraries' workspaces are an H100's");
 	}
+	k->sm = capability;
 	k->multiprocessors = processors;
 	k->gemm_workspace = capability >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
 	k->gemm_workspace_lasts = k->torch < 215;

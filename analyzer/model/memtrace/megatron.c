@@ -276,11 +276,27 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	rank_release(&r);
 }
 
+static void note_assumptions(const struct shape *s, struct reader *r)
+{
+	if (s->attention == FUSED_ATTENTION)
+		estimate_note(r->out,
+			      "attention is what a current Transformer Engine chooses for the GPU; "
+			      "with FlashAttention before 2.4.1 and "
+			      "NVTE_ALLOW_NONDETERMINISTIC_ALGO=0 it is unfused: give "
+			      "--attention-backend");
+	if (s->transformer_engine && s->cp > 1)
+		estimate_note(r->out, "context parallelism's exchanges of keys and values are not "
+				      "counted");
+	if (s->experts)
+		estimate_note(r->out, "tokens are spread evenly over experts");
+}
+
 static int check(const struct shape *s, struct reader *r)
 {
 	int64_t layers = 0;
 	int uneven = 0;
 
+	note_assumptions(s, r);
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");

@@ -217,6 +217,9 @@ tensor te_attention(struct machine *m, void *context, const tensor *in)
 
 	if (r->s->attention == EAGER)
 		return unfused(m, r, in);
+	/* FlashAttention has no heads whose values differ in width. */
+	if (r->s->value_head != r->s->head)
+		return fused(m, r, in);
 	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for Blackwell. */
 	if (r->s->attention == FUSED_ATTENTION &&
 	    (m->constants.sm == 90 || (m->constants.sm > 90 && m->constants.nondeterministic)))
