@@ -16,8 +16,6 @@ JOBS_AND_SETTINGS = {
     "gpt2_expandable": (SMALL, "expandable_segments:True", None),
     "gpt2_split": (SMALL, "max_split_size_mb:128", None),
     "gpt2_rounded": (SMALL, "roundup_power2_divisions:4", None),
-    "gpt2_tight": ((GPT2, "--layers", 4, "--batch", 4, "--steps", 3, "--width", 1024, "--heads", 16), "", "6400MiB"),
-    "gpt2_tight_expandable": ((GPT2, "--layers", 4, "--batch", 4, "--steps", 3, "--width", 1024, "--heads", 16), "expandable_segments:True", "6400MiB"),
     "llama": ((HF, 2), "", None),
     "llama_expandable": ((HF, 2), "expandable_segments:True", None),
     "random": ((ALLOCATE, 1), "", None),
