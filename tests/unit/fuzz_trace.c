@@ -73,8 +73,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-#ifndef FUZZING_WITH_LIBFUZZER
-
 static uint64_t state = 1;
 
 static uint64_t random_number(uint64_t below)
@@ -197,6 +195,30 @@ static void mutate(unsigned char *file, size_t *size)
 	if (!random_number(8))
 		*size = MT_HEADER_BYTES + random_number(*size - MT_HEADER_BYTES);
 }
+
+#ifdef FUZZING_WITH_LIBFUZZER
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+/* From nothing no mutation finds a header that is larger than most inputs: traces are made here. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+	state = (uint64_t)seed * 2 + 1;
+	if (size <= MT_HEADER_BYTES || !random_number(50)) {
+		unsigned char *file = make_trace(&size);
+
+		size = size < most ? size : most;
+		memcpy(data, file, size);
+		free(file);
+	}
+	if (size <= MT_HEADER_BYTES || random_number(2))
+		return LLVMFuzzerMutate(data, size, most);
+	mutate(data, &size);
+	return size;
+}
+
+#else
 
 static int fuzz_alone(uint64_t count, uint64_t seed)
 {
