@@ -137,7 +137,7 @@ fuzz:           ## hostile traces and configurations, ten minutes a reader (libF
 	@for r in $(READERS); do \
 		(cd build-fuzz && FUZZ_READER=$$r ./fuzz_config $(FUZZ_RUN) -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
 	done
-	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) trace
+	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) -max_len=200000 trace
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
 	@tests/lint.sh $(BUILD)

@@ -1,9 +1,13 @@
 /*
- * The reader, the replay and both renderers over hostile files.
+ * The reader, the replay, causes, ranks, the comparison and all renderers over hostile files.
  *
  * With clang -fsanitize=fuzzer this is a fuzz target. As a plain program: fuzz_trace FILE… runs
  * over files, and fuzz_trace -n COUNT [SEED] mutates traces that it makes itself, COUNT times.
  */
+#include "compare.h"
+#include "config/config.h"
+#include "ranks.h"
+#include "render/diff.h"
 #include "render/render.h"
 #include "replay.h"
 #include "trace.h"
@@ -15,29 +19,59 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* As load_traces() does with a file. */
+static void load(struct loaded *l, const uint8_t *data, size_t size)
 {
 	const struct replay_options options = { .keep_live = 1 };
-	const struct style style = { .width = 60, .top = 5, .color = 1 };
-	struct report report = { 0 };
-	struct buf out = { 0 };
 	struct err e = { 0 };
 	struct trace t;
 
 	if (!trace_open_memory(&t, data, size, &e)) {
-		report_add(&report, &t, &options);
-		report_sort(&report);
-		report_diagnose(&report);
-		render_text(&report, &style, &out);
-		render_json(&report, &out);
+		report_add(&l->report, &t, &options);
+		if (!l->has_config)
+			l->has_config = config_read_trace(&l->config, &t, &e) == 0 &&
+					config_derive(&l->config, &e) == 0;
 	}
 	trace_release(&t);
-	report_release(&report);
+}
+
+static void show(struct loaded *l, const struct style *style, struct buf *out)
+{
+	report_sort(&l->report);
+	ranks_relate(&l->report, l->has_config ? &l->config : NULL);
+	report_diagnose(&l->report);
+	render_text(&l->report, style, out);
+	render_json(&l->report, out);
+}
+
+/* The file as a job of one rank, and with a piece of itself as one of two; and what changed between
+ * them. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct style style = { .width = 60, .top = 5, .color = 1 };
+	struct loaded job[SIDES] = { 0 };
+	struct comparison c = { 0 };
+	struct buf out = { 0 };
+	struct err e = { 0 };
+
+	for (int i = 0; i < SIDES; i++) {
+		config_init(&job[i].config);
+		load(&job[i], data, size);
+		if (i == SIDE_B)
+			load(&job[i], data, size - size / 4);
+		show(&job[i], &style, &out);
+		c.side[i] = (struct side){ .runs = { &job[i] }, .count = 1 };
+	}
+	if (job[SIDE_A].report.count && job[SIDE_B].report.count && !compare(&c, NO_RANK, &e)) {
+		diff_text(&c, "", &style, &out);
+		diff_json(&c, 1, 0, &out);
+	}
+	compare_release(&c);
+	for (int i = 0; i < SIDES; i++)
+		load_release(&job[i]);
 	buf_release(&out);
 	return 0;
 }
-
-#ifndef FUZZING_WITH_LIBFUZZER
 
 static uint64_t state = 1;
 
@@ -161,6 +195,30 @@ static void mutate(unsigned char *file, size_t *size)
 	if (!random_number(8))
 		*size = MT_HEADER_BYTES + random_number(*size - MT_HEADER_BYTES);
 }
+
+#ifdef FUZZING_WITH_LIBFUZZER
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+/* From nothing no mutation finds a header that is larger than most inputs: traces are made here. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+	state = (uint64_t)seed * 2 + 1;
+	if (size <= MT_HEADER_BYTES || !random_number(50)) {
+		unsigned char *file = make_trace(&size);
+
+		size = size < most ? size : most;
+		memcpy(data, file, size);
+		free(file);
+	}
+	if (size <= MT_HEADER_BYTES || random_number(2))
+		return LLVMFuzzerMutate(data, size, most);
+	mutate(data, &size);
+	return size;
+}
+
+#else
 
 static int fuzz_alone(uint64_t count, uint64_t seed)
 {
