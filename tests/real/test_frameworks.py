@@ -217,11 +217,14 @@ class Published(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_document_003_runs_out_of_memory(self):
-        """(8, 2, 4, 2): OOM on 64, 128 and 256 GPUs."""
-        done = self.simulate([python(), os.path.join(JOBS, "megatron_gpt.py"), *LLAMA_70B.split(), "--micro-batch", "2"], "--ranks", "0",
-                             "--world-size", "256", "--gpu", "A100-40GB", status=1)
-        self.assertIn("OutOfMemoryError", done.stderr)
-        self.assertEqual(self.report()["ranks"][0]["end"], "oom")
+        """Table 6, (TP, CP, PP, MBS) = (8, 2, 4, 1) on 64 and 128 GPUs, (8, 2, 4, 2) on 256: which of them run on A100s with 40 GB."""
+        for micro, gpus, end in ((1, 64, "oom"), (1, 128, "exit"), (2, 256, "oom")):
+            with self.subTest(micro=micro, gpus=gpus):
+                self.traces = os.path.join(self.dir, "%d-%d" % (micro, gpus))
+                done = self.simulate([python(), os.path.join(JOBS, "megatron_gpt.py"), *LLAMA_70B.split(), "--micro-batch", str(micro)], "--ranks", "0",
+                                     "--world-size", str(gpus), "--gpu", "A100-40GB", status=int(end == "oom"))
+                self.assertEqual("OutOfMemoryError" in done.stderr, end == "oom")
+                self.assertEqual(self.report()["ranks"][0]["end"], end)
 
 
 def make_tests():
