@@ -1,6 +1,7 @@
 """Document 001's GPT-2 small run: batch 12, gradients of the first step kept, so that the second step starts from the steady state.
 
-    seed001.py [--drop-logits]     prints the parameters and the peak; then, with --drop-logits, what the second step started with
+    seed001.py [--drop-logits]     prints the parameters and the peak; then, with --drop-logits, what the second step started with, and how
+                                   much of it is gaps: what blocks are larger than the tensors in them
 
 The document's count of activations has one 16-bit tensor of the logits' size, cross entropy's own result: there the model's output was not
 held during the backward pass. --drop-logits lets go of it.
@@ -15,18 +16,22 @@ from train_gpt2 import GPT  # noqa: E402
 
 model = GPT(12, 768, 12, 50304, 1024, False).cuda()
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+scaler = torch.cuda.amp.GradScaler()
 for step in range(3):
     tokens = torch.randint(0, 50304, (12, 1024)).cuda()
     targets = torch.randint(0, 50304, (12, 1024)).cuda()
     if step == 1:
         steady = torch.cuda.memory_allocated()
+        blocks = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"] if block["state"].startswith("active")]
+        gaps = sum(block["size"] - block.get("requested_size", block["size"]) for block in blocks)
         torch.cuda.reset_peak_memory_stats()
     with torch.autocast("cuda", dtype=torch.float16):
         logits, loss = model(tokens, targets)
     if "--drop-logits" in sys.argv:
         del logits
-    loss.backward()
-    optimizer.step()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
     if step > 0:
         optimizer.zero_grad(set_to_none=True)
-print(sum(p.numel() for p in model.parameters()), torch.cuda.max_memory_allocated(), *[steady] * ("--drop-logits" in sys.argv))
+print(sum(p.numel() for p in model.parameters()), torch.cuda.max_memory_allocated(), *[steady, gaps] * ("--drop-logits" in sys.argv))

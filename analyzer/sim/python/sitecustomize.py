@@ -162,6 +162,15 @@ def compare_with_nobody(utils):
         utils.get_lst_from_rank0 = lambda lst: lst
 
 
+def meet_at_the_played_store(rendezvous):
+    """init_method="tcp://HOST:PORT" names a machine of the real job: here one store plays it, which env:// finds by itself."""
+    real = rendezvous._create_c10d_store
+
+    def create(hostname, port, *args, **keys):
+        return real(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), *args, **keys)
+    rendezvous._create_c10d_store = create
+
+
 # ---- when a module has been imported
 
 class AfterImport(importlib.abc.MetaPathFinder):
@@ -189,6 +198,7 @@ def main():
         actions["torch.optim.optimizer"] = end_after_steps
     if ALONE:
         actions["torch.distributed.distributed_c10d"] = play_absent_ranks
+        actions["torch.distributed.rendezvous"] = meet_at_the_played_store
         actions["deepspeed.runtime.zero.utils"] = compare_with_nobody
     if actions:
         sys.meta_path.insert(0, AfterImport(actions))

@@ -1,0 +1,62 @@
+"""Where a simulated job cannot go on as it is, or ends: its peers, its memory."""
+import os
+import sys
+import unittest
+
+from harness import MEMTRACE, Case, python, torchrun
+
+ALL = """
+import os, sys, time
+import torch, torch.distributed as dist
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl", init_method=sys.argv[1], rank=rank, world_size=world)
+if rank in map(int, sys.argv[2:]):
+    time.sleep(600)
+x = torch.ones(4, device="cuda")
+dist.all_reduce(x)
+print("sum", x.tolist())
+"""
+
+
+class Peers(Case):
+    def script(self):
+        path = os.path.join(self.dir, "all.py")
+        with open(path, "w") as f:
+            f.write(ALL)
+        return path
+
+    def test_tcp(self):
+        """The address of the real job's first rank is nobody's here."""
+        done = self.simulate([python(), "-W", "ignore", self.script(), "tcp://10.1.2.3:29512"], "--ranks", "3", "--world-size", "4", "--timeout", "200")
+        self.assertIn("sum [4.0, 4.0, 4.0, 4.0]", done.stdout)
+
+    def test_a_peer_that_never_comes(self):
+        """The call, and the rank that it waits for; nobody hangs."""
+        done = self.simulate(torchrun(2, self.script(), "env://", "1"), "--gpus", "2", status=1, CUDASIM_TIMEOUT="2")
+        self.assertRegex(done.stderr, r"nccl\w+: time limit \(CUDASIM_TIMEOUT\) reached; communicator \S+, rank 0 of 2, waiting for rank\(s\) 1")
+
+
+class Memory(Case):
+    def test_largest_that_fits(self):
+        """512 MiB each on a card of 4 GiB, of which an A100's context takes 420 MiB: seven fit."""
+        done = self.simulate([python(), "-c", "import torch; x = [torch.empty(1 << 29, dtype=torch.uint8, device='cuda') for _ in range({n})]"],
+                             "--gpu", "A100-40GB", "--memory", "4GiB", "--until-oom", "n=6:9")
+        self.assertIn("n = 7 is the largest that fits", done.stderr)
+
+    def test_less_than_the_context(self):
+        done = self.simulate([python(), "-c", "import torch; torch.empty(1, device='cuda')"], "--gpu", "A100-40GB", "--memory", "256MiB", status=1)
+        self.assertIn("expected more than the 440401920 bytes that the CUDA context of a A100-40GB takes", done.stderr)
+
+
+class Calls(Case):
+    def test_not_simulated(self):
+        """A call of the CUDA runtime that would hand the host something, from a program without PyTorch."""
+        code = "import ctypes; print(ctypes.CDLL(None).cudaGraphClone(None, None))"
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--", sys.executable, "-c", code])
+        self.assertIn("cudasim: cudaGraphClone is not simulated", done.stderr)
+        self.assertEqual(done.stdout.split()[0], "801")  # cudaErrorNotSupported
+
+
+if __name__ == "__main__":
+    unittest.main()
