@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR 5       /* times the median deviation: an outlier */
-#define FEWEST 3    /* ranks of a group that can have one */
-#define ALIKE 100   /* parts of a size within which two are the same */
+#define FAR 5                    /* times the median deviation: an outlier */
+#define FEWEST 3                 /* ranks of a group that can have one */
+#define ALIKE 100                /* parts of a size within which two are the same */
 #define SMALL (INT64_C(2) << 20) /* differences of one segment are none */
+#define LARGEST_WORLD \
+	(1 << 17) /* a header that tells of more is damaged: not all of that is missing */
 
 const char *measure_key(enum measure m)
 {
@@ -187,7 +189,8 @@ static void measure_group(struct rank_group *g, const struct report *r)
 	free(values);
 }
 
-/* Ranks that differ by less than a part in ALIKE, or a segment, are the same whatever the spread. */
+/* Ranks that differ by less than a part in ALIKE, or a segment, are the same whatever the spread.
+ */
 static int is_far(bytes value, bytes middle, bytes deviation)
 {
 	bytes off = distance(value, middle);
@@ -338,9 +341,10 @@ static int by_stage(const void *a, const void *b)
 
 static void find_missing(struct ranks *ranks, const struct report *r)
 {
+	int end = ranks->world < LARGEST_WORLD ? ranks->world : LARGEST_WORLD;
 	size_t at = 0, room = 0;
 
-	for (int n = 0; n < ranks->world; n++) {
+	for (int n = 0; n < end; n++) {
 		while (at < r->count && r->ranks[at].rank < n)
 			at++;
 		if (at < r->count && r->ranks[at].rank == n)
@@ -371,8 +375,7 @@ void ranks_relate(struct report *r, const struct config *c)
 		return;
 	r->as_job = ranks = xcalloc(1, sizeof(*ranks));
 	ranks->world = r->ranks[0].world_size;
-	ranks->is_placed =
-		c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
+	ranks->is_placed = c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
 	ranks->seats = xcalloc(r->count, sizeof(*ranks->seats));
 	make_groups(ranks, r);
 	for (size_t i = 0; i < r->count && ranks->is_placed; i++)
