@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR 5                    /* times the median deviation: an outlier */
-#define FEWEST 3                 /* ranks of a group that can have one */
-#define ALIKE 100                /* parts of a size within which two are the same */
+#define FAR 5       /* times the median deviation: an outlier */
+#define FEWEST 3    /* ranks of a group that can have one */
+#define ALIKE 100   /* parts of a size within which two are the same */
 #define SMALL (INT64_C(2) << 20) /* differences of one segment are none */
-#define LARGEST_WORLD \
-	(1 << 17) /* a header that tells of more is damaged: not all of that is missing */
+/* A header that tells of more ranks is damaged: not all of them are missing. */
+#define LARGEST_WORLD (1 << 17)
 
 const char *measure_key(enum measure m)
 {
@@ -189,8 +189,7 @@ static void measure_group(struct rank_group *g, const struct report *r)
 	free(values);
 }
 
-/* Ranks that differ by less than a part in ALIKE, or a segment, are the same whatever the spread.
- */
+/* Ranks that differ by less than a part in ALIKE, or a segment, are the same whatever the spread. */
 static int is_far(bytes value, bytes middle, bytes deviation)
 {
 	bytes off = distance(value, middle);
