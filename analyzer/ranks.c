@@ -9,6 +9,8 @@
 #define FEWEST 3    /* ranks of a group that can have one */
 #define ALIKE 100   /* parts of a size within which two are the same */
 #define SMALL (INT64_C(2) << 20) /* differences of one segment are none */
+/* A header that tells of more ranks is damaged: not all of them are missing. */
+#define LARGEST_WORLD (1 << 17)
 
 const char *measure_key(enum measure m)
 {
@@ -338,9 +340,10 @@ static int by_stage(const void *a, const void *b)
 
 static void find_missing(struct ranks *ranks, const struct report *r)
 {
+	int end = ranks->world < LARGEST_WORLD ? ranks->world : LARGEST_WORLD;
 	size_t at = 0, room = 0;
 
-	for (int n = 0; n < ranks->world; n++) {
+	for (int n = 0; n < end; n++) {
 		while (at < r->count && r->ranks[at].rank < n)
 			at++;
 		if (at < r->count && r->ranks[at].rank == n)
@@ -371,8 +374,7 @@ void ranks_relate(struct report *r, const struct config *c)
 		return;
 	r->as_job = ranks = xcalloc(1, sizeof(*ranks));
 	ranks->world = r->ranks[0].world_size;
-	ranks->is_placed =
-		c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
+	ranks->is_placed = c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
 	ranks->seats = xcalloc(r->count, sizeof(*ranks->seats));
 	make_groups(ranks, r);
 	for (size_t i = 0; i < r->count && ranks->is_placed; i++)

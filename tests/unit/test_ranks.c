@@ -284,6 +284,19 @@ static void ranks_are_compared_by_steps(void **state)
 	assert_int_equal(job->outliers[0].step, 3);
 }
 
+/* Of two thousand million ranks that a damaged header tells of, a list would need 8 GiB. */
+static void a_world_beyond_all_is_bounded(void **state)
+{
+	struct fixture *f = *state;
+	const struct ranks *job;
+
+	for (int rank = 0; rank < 2; rank++)
+		write_rank(f, rank, INT32_MAX, 100, 3, 9, 0);
+	job = load(f);
+	assert_int_equal(job->missing_count, (1 << 17) - 2);
+	assert_int_equal(job->missing[0], 2);
+}
+
 static void files_that_cannot_be_read_are_named(void **state)
 {
 	struct fixture *f = *state;
@@ -380,7 +393,7 @@ int main(void)
 		T(unknown_layouts_group_what_is_alike),
 		T(five_median_deviations_are_an_outlier),
 		T(ranks_are_compared_by_steps),
-		T(files_that_cannot_be_read_are_named),
+		T(a_world_beyond_all_is_bounded), T(files_that_cannot_be_read_are_named),
 		T(the_table_fits),
 		T(many_ranks_are_read_at_a_time),
 	};
