@@ -224,8 +224,9 @@ class Published(Jobs):
         for micro, gpus, end in ((1, 64, "oom"), (1, 128, "exit"), (2, 256, "oom")):
             with self.subTest(micro=micro, gpus=gpus):
                 self.traces = os.path.join(self.dir, "%d-%d" % (micro, gpus))
-                done = self.simulate([python(), os.path.join(JOBS, "megatron_gpt.py"), *LLAMA_70B.split(), "--micro-batch", str(micro)], "--ranks", "0",
-                                     "--world-size", str(gpus), "--gpu", "A100-40GB", status=int(end == "oom"))
+                command = [python(), os.path.join(JOBS, "megatron_gpt.py"), *LLAMA_70B.split(), "--micro-batch", str(micro)]
+                done = self.simulate(command, "--ranks", "0", "--world-size", str(gpus), "--gpu", "A100-40GB",
+                                     status=int(end == "oom"))
                 self.assertEqual("OutOfMemoryError" in done.stderr, end == "oom")
                 self.assertEqual(self.report()["ranks"][0]["end"], end)
 
