@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "model/memtrace/deepspeed.h"
+#include "model/memtrace/fsdp.h"
 #include "model/memtrace/memtrace.h"
 #include "model/memtrace/ops.h"
 
@@ -216,6 +218,80 @@ static void test_enormous(void **state)
 	config_release(&c);
 }
 
+/* ---- sharded states: weights of 6 and of 1000 elements, two ranks ---- */
+
+static void two_weights(struct module *module, enum dtype type)
+{
+	*module = (struct module){ .count = 0 };
+	module_add(&m, module, 1, 6, type, TERM_NORM_WEIGHTS);
+	module_add(&m, module, 10, 100, type, TERM_MLP_WEIGHTS);
+}
+
+static void test_flat_parameter(void **state)
+{
+	struct shape s = { .dp = 2, .zero = 3, .fsdp_version = 1, .reshard = 1 };
+	const size_t first[2] = { 0, 2 };
+	struct module module;
+	struct fsdp f;
+	tensor x = { .at = NULL };
+
+	(void)state;
+	/* the second begins at a multiple of 16 bytes, element 8: 1008 in all, 504 a rank */
+	two_weights(&module, F32);
+	fsdp_wrap(&m, &f, &s, &module, first, 1);
+	assert_int_equal(module.params[0]->shard, 6);
+	assert_int_equal(module.params[1]->shard, 504 - 8);
+	assert_int_equal(allocated(), 4 * 512); /* 504 x 4 bytes */
+	fsdp_root_before(&m, &f);
+	fsdp_before(&m, &f.units[0], x);
+	assert_int_equal(allocated(), 4 * 512 + 8 * 512); /* and 1008 x 4 */
+	fsdp_after(&m, &f.units[0], x);
+	assert_int_equal(allocated(), 4 * 512);
+	tape_free(&m, &tape);
+	fsdp_release(&f);
+	module_release(&module);
+}
+
+static void test_flat_parameter_of_second_rank(void **state)
+{
+	struct shape s = { .dp = 2, .zero = 3, .fsdp_version = 1, .reshard = 1, .rank = 1 };
+	const size_t first[2] = { 0, 2 };
+	struct module module;
+	struct fsdp f;
+
+	(void)state;
+	two_weights(&module, F32);
+	fsdp_wrap(&m, &f, &s, &module, first, 1);
+	assert_int_equal(module.params[0]->shard, -1);
+	assert_int_equal(module.params[1]->shard, 504);
+	fsdp_release(&f);
+	module_release(&module);
+}
+
+static void test_zero(void **state)
+{
+	struct shape s = { .dp = 2, .zero = 2, .weights = BF16, .rank = 1, .reduce_bucket = 2000 };
+	struct module module;
+	struct zero z;
+
+	(void)state;
+	/* 1006 elements, padded to 1008: 2016 bytes in 16 bits, and 504 in fp32 */
+	two_weights(&module, BF16);
+	zero_wrap(&m, &z, &s, &module);
+	assert_int_equal(allocated(), 4 * 512 + 4 * 512);
+	assert_int_equal(module.params[0]->shard, -1);
+	assert_int_equal(module.params[1]->shard, 1006 - 504);
+	/* a gradient waits in the bucket of 2000 x 2 bytes, and its own block goes */
+	module.params[1]->grad = make(&m, 1000, BF16);
+	m.on_gradient(&m, module.params[1]);
+	assert_int_equal(allocated(), 8 * 512 + 8 * 512);
+	/* two moments of 504 x 4 bytes stay */
+	zero_step(&m, &z);
+	assert_int_equal(allocated(), 8 * 512 + 2 * 4 * 512);
+	zero_release(&z);
+	module_release(&module);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +302,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_autocast_cache, start, end),
 		cmocka_unit_test_setup_teardown(test_checkpoint, start, end),
 		cmocka_unit_test_setup_teardown(test_cross_entropy, start, end),
+		cmocka_unit_test_setup_teardown(test_flat_parameter, start, end),
+		cmocka_unit_test_setup_teardown(test_flat_parameter_of_second_rank, start, end),
+		cmocka_unit_test_setup_teardown(test_zero, start, end),
 		cmocka_unit_test(test_enormous),
 	};
 

@@ -467,7 +467,7 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->framework == DEEPSPEED)
 		zero_check(s, r);
 	else if (s->zero == 1 || s->zero == 2)
-		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
+		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
 	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))

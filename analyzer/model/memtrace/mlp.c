@@ -175,7 +175,7 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->framework == DEEPSPEED)
 		zero_check(s, r);
 	else if (s->zero == 1 || s->zero == 2)
-		refuse(r, CONFIG_zero_stage, "0 or 3 (fully_shard)");
+		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: the blocks are not split");
 	return r->failed ? -1 : 0;

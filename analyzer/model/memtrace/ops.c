@@ -109,14 +109,14 @@ static void linear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
 
-	if (n->edge[1])
-		n->out[1] = gemm(m, n->sizes[1], type);
-	if (n->edge[0]) {
-		n->out[0] = gemm(m, n->sizes[0], type);
-		n->out[0].view = 1;
-	}
 	if (n->edge[2])
-		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
+		n->out[2] = gemm(m, n->sizes[1], type);
+	if (n->edge[1]) {
+		n->out[1] = gemm(m, n->sizes[0], type);
+		n->out[1].view = 1;
+	}
+	if (n->edge[0]) /* addmm's first argument: it arrives first */
+		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
@@ -126,21 +126,21 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 	struct node *n;
 
 	if (bias)
-		in[2] = cast_weight(m, bias);
-	in[1] = cast_weight(m, weight);
-	in[0] = autocasted(m, x);
+		in[0] = cast_weight(m, bias);
+	in[2] = cast_weight(m, weight);
+	in[1] = autocasted(m, x);
 	n = record(m, linear_backward, in, 3);
 	if (n) {
 		n->sizes[0] = x.n;
 		n->sizes[1] = elements;
 		n->sizes[2] = bias ? bias->value.n : 0;
-		if (in[0].from)
-			save(m, n, in[1]);
 		if (in[1].from)
-			save(m, n, in[0]);
+			save(m, n, in[2]);
+		if (in[2].from)
+			save(m, n, in[1]);
 	}
-	out = bias ? biased(m, x.n / weight->in * (elements / weight->in), in[0].type)
-		   : gemm(m, x.n / weight->in * (elements / weight->in), in[0].type);
+	out = bias ? biased(m, x.n / weight->in * (elements / weight->in), in[1].type)
+		   : gemm(m, x.n / weight->in * (elements / weight->in), in[1].type);
 	out = result(out, n, 0);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);

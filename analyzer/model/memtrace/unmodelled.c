@@ -96,6 +96,10 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_offload_optimizer, "none");
 	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
 		refuse(r, CONFIG_offload_param, "none");
+	if ((s->zero == 3 && s->fsdp_version == 1) || (s->framework == DEEPSPEED && s->overlap))
+		estimate_note(r->out,
+			      "reserved_bytes is low: blocks that another stream used come back only "
+			      "when the host waits (record_stream), which is not counted");
 	if (s->one_unit && s->fsdp_version == 2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");
