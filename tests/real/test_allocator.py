@@ -37,7 +37,7 @@ JOBS_AND_SETTINGS = {
 class Allocator(Case):
     @classmethod
     def setUpClass(cls):
-        subprocess.run(["make", "-s", REPLAY], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["make", "-s", os.path.relpath(REPLAY, ROOT)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
     def blocks(self):
         """(bytes of the block, reserved then) of every allocation, from the trace; the device's other levels do not count"""
