@@ -18,5 +18,6 @@ class Demo(Case):
             self.assertIn(words, " ".join(died.split()))
         where = re.search(r"where +([\d.]+) GiB = tensors ([\d.]+) \+ cached and free ([\d.]+) \+ outside PyTorch ([\d.]+)", died)
         self.assertAlmostEqual(float(where[1]), sum(float(where[i]) for i in (2, 3, 4)), delta=0.21)
-        self.assertAlmostEqual(float(where[1]), 12, delta=0.3)
+        free = re.search(r"asked [\d.]+ MiB, free ([\d.]+) MiB", died)
+        self.assertAlmostEqual(float(where[1]) + float(free[1]) / 1024, 12, delta=0.06)
         self.assertTrue(os.path.isdir(os.path.join(ROOT, "build", "demo", "oom")))
