@@ -3,6 +3,7 @@ import functools
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -36,6 +37,12 @@ def environment(**settings):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_", "PYTORCH_", "RANK", "WORLD_SIZE", "LD_PRELOAD"))}
     env.update({k: str(v) for k, v in settings.items()})
     return env
+
+
+def printed(text, key="rank"):
+    """The JSON objects that a job printed; two ranks that print at once may share a line."""
+    decode = json.JSONDecoder().raw_decode
+    return [decode(text, found.start())[0] for found in re.finditer(r'{"%s"' % key, text)]
 
 
 class Case(unittest.TestCase):

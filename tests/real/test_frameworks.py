@@ -1,12 +1,11 @@
 """The frameworks, unmodified, on the simulated device: every rank traced, its peak PyTorch's own, and the same again."""
-import json
 import os
 import re
 import tempfile
 import time
 import unittest
 
-from harness import JOBS, Case, python, torchrun
+from harness import JOBS, Case, python, torchrun, printed
 
 SMALL = ["--layers", 4, "--hidden", 256, "--heads", 4, "--seq", 256, "--micro-batch", 2]
 # name: ranks, job, its arguments. What is in SAMPLE runs in `make test`, all of it in `make test-all`.
@@ -60,9 +59,7 @@ PEAKS = ("max_memory_allocated", "max_memory_reserved", "peak_bytes", "tensors",
 
 
 def lines(text):
-    """What each rank printed; two ranks that print at once may share a line."""
-    decode = json.JSONDecoder().raw_decode
-    return {line["rank"]: line for line, _ in (decode(text, found.start()) for found in re.finditer(r'{"rank"', text))}
+    return {line["rank"]: line for line in printed(text)}
 
 
 class Jobs(Case):

@@ -1,8 +1,7 @@
 """What the host decides by on the simulated device: small kernels, object collectives, experts' rows, the two models of time."""
-import json
 import os
 
-from harness import JOBS, SIM, Case, python, torchrun
+from harness import JOBS, SIM, Case, printed, python, torchrun
 
 
 class SmallKernels(Case):
@@ -24,7 +23,7 @@ class Objects(Case):
     def test_two_ranks(self):
         """Numbers of the job itself: lengths 10 + 100 * rank, a list of 30,000 integers from rank 1, the sum of 1 and 2."""
         done = self.simulate(torchrun(2, os.path.join(JOBS, "objects.py")), "--gpus", "2")
-        lines = [json.loads(l) for l in done.stdout.splitlines() if l.startswith("{")]
+        lines = printed(done.stdout)
         self.assertEqual(len(lines), 2)
         for line in lines:
             rank = line["rank"]
@@ -40,7 +39,7 @@ class Routing(Case):
 
     def rows(self, routing):
         done = self.simulate([python(), os.path.join(JOBS, "routing.py")], CUDASIM_ROUTING=routing)
-        return [json.loads(l) for l in done.stdout.splitlines() if l.startswith("{")]
+        return printed(done.stdout, "model")
 
     def test_balanced(self):
         mixtral, qwen = self.rows("balanced")
