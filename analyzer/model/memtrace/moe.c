@@ -17,7 +17,7 @@ static struct expert declare_expert(struct chunk *c, enum role role, int64_t ffn
 {
 	const struct shape *s = c->rank->s;
 	int64_t up = ffn * (s->gated ? 2 : 1);
-	struct expert e = { NULL };
+	struct expert e = { .up = NULL };
 
 	e.up = declare(c, role, up, s->hidden, 0);
 	if (s->linear_bias)
