@@ -21,17 +21,6 @@ static int is_flat(const struct fsdp *f)
 	return f->shape->fsdp_version == 1;
 }
 
-static tensor make_on(struct machine *m, int stream, enum role role, int64_t n, enum dtype type)
-{
-	int before = m->stream;
-	tensor t;
-
-	m->stream = stream;
-	t = make_as(m, role, n, type);
-	m->stream = before;
-	return t;
-}
-
 static int64_t share(const struct fsdp *f, int64_t n)
 {
 	return (n + f->shape->dp - 1) / f->shape->dp;

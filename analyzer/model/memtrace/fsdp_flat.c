@@ -14,17 +14,6 @@ static enum dtype compute_type(const struct unit *u)
 	return u->fsdp->shape->sharded_compute;
 }
 
-static tensor make_on(struct machine *m, int stream, enum role role, int64_t n, enum dtype type)
-{
-	int before = m->stream;
-	tensor t;
-
-	m->stream = stream;
-	t = make_as(m, role, n, type);
-	m->stream = before;
-	return t;
-}
-
 /* ---- made ---- */
 
 static int64_t aligned(const struct unit *u, int64_t at)

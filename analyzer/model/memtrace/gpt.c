@@ -1,10 +1,8 @@
 /* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
  * that they stand for. */
-#include "model/memtrace/ddp.h"
-#include "model/memtrace/deepspeed.h"
-#include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
+#include "model/memtrace/wrapped.h"
 
 #include <stdlib.h>
 
@@ -23,15 +21,10 @@ struct layer {
 
 struct gpt {
 	const struct shape *s;
-	struct module module;
+	struct wrapped w;
 	struct layer *layers;
 	struct param *tokens, *positions;
 	struct norm last;
-	struct optimizer optimizer;
-	struct ddp ddp;
-	struct fsdp fsdp;
-	struct zero zero;
-	size_t *first; /* of each layer in the module, and of what is after them */
 };
 
 static const tensor none = { .at = NULL };
@@ -145,14 +138,12 @@ static tensor block(struct machine *m, void *context, tensor input)
 
 static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
 {
-	int sharded = g->s->zero == 3;
-	tensor in = sharded ? fsdp_before(m, &g->fsdp.units[i], x) : hold(x), out;
+	tensor in = wrapped_before_block(m, &g->w, i, x), out;
 
 	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
 						: block(m, &g->layers[i], in);
 	drop(m, &in);
-	if (sharded)
-		let(m, &out, fsdp_after(m, &g->fsdp.units[i], out));
+	wrapped_after_block(m, &g->w, i, &out);
 	return out;
 }
 
@@ -191,7 +182,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 static struct param *weight(struct machine *m, struct gpt *g, int64_t out, int64_t in,
 			    enum role term)
 {
-	return module_add(m, &g->module, out, in, F32, term);
+	return module_add(m, &g->w.module, out, in, F32, term);
 }
 
 static struct norm make_norm(struct machine *m, struct gpt *g)
@@ -241,19 +232,18 @@ static void make_model(struct machine *m, struct gpt *g)
 	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
 	g->positions = weight(m, g, s->positions, s->hidden, TERM_POSITIONS);
 	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
-	g->first = xcalloc((size_t)s->layers + 1, sizeof(*g->first));
 	for (int64_t i = 0; i < s->layers; i++) {
-		g->first[i] = g->module.count;
+		g->w.first[i] = g->w.module.count;
 		make_layer(m, g, &g->layers[i]);
 	}
-	g->first[s->layers] = g->module.count;
+	g->w.first[s->layers] = g->w.module.count;
 	g->last = make_norm(m, g);
 	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
 	let(m, &g->tokens->value, head);
 	param_init(g->tokens);
 	if (s->weights == F32)
 		return;
-	module_convert(m, &g->module, s->weights);
+	module_convert(m, &g->w.module, s->weights);
 	for (int64_t i = 0; i < s->layers && s->mask_buffers; i++)
 		let(m, &g->layers[i].mask,
 		    make_as(m, TERM_BUFFERS, g->layers[i].mask.n, s->weights));
@@ -269,10 +259,10 @@ struct loop {
 static void plain_step(struct machine *m, struct gpt *g, struct loop *l)
 {
 	if (g->s->clip > 0)
-		clip_gradients(m, &g->module);
+		clip_gradients(m, &g->w.module);
 	if (g->s->grad_scaler)
 		scaler_unscale(m, &l->scaler);
-	optimizer_step(m, &g->optimizer);
+	optimizer_step(m, &g->w.optimizer);
 	scaler_update(m, &l->scaler);
 }
 
@@ -284,37 +274,28 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	if (s->zero == 3)
-		fsdp_root_before(m, &g->fsdp);
-	else
-		ddp_forward(m, &g->ddp);
+	wrapped_before_forward(m, &g->w);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	loss = forward(m, g, l->tokens, l->targets, &logits);
 	end_autocast(m);
-	if (s->zero == 3)
-		fsdp_root_after(m, &g->fsdp);
+	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
 	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
-	if (s->zero == 3)
-		fsdp_start_backward(m, &g->fsdp);
+	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
-	if (s->zero == 3)
-		fsdp_finish(m, &g->fsdp);
+	wrapped_after_backward(m, &g->w);
 	if (s->framework == DEEPSPEED)
-		zero_step(m, &g->zero);
+		zero_step(m, &g->w.zero);
 	else
 		plain_step(m, g, l);
-	if (!s->keep_gradients)
-		zero_grad(m, &g->module);
-	if (s->zero == 3)
-		fsdp_zero_grad(m, &g->fsdp);
+	wrapped_zero_grad(m, &g->w);
 	retag(m, l->logits, TERM_OLD_LOGITS);
 	machine_steady(m);
 }
@@ -326,31 +307,18 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 
 	(void)stage;
 	m->phase = INIT;
+	wrapped_init(&g.w, s);
 	make_model(m, &g);
-	if (s->framework == DEEPSPEED)
-		zero_wrap(m, &g.zero, s, &g.module);
-	else if (s->zero == 3)
-		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
-	else if (s->dp > 1)
-		ddp_wrap(m, &g.ddp, s, &g.module);
-	optimizer_init(&g.optimizer, s, &g.module);
+	wrapped_start(m, &g.w);
 	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
-	optimizer_release(&g.optimizer);
-	module_release(&g.module);
-	ddp_release(&g.ddp);
-	fsdp_release(&g.fsdp);
-	zero_release(&g.zero);
-	free(g.first);
+	wrapped_release(&g.w);
 	free(g.layers);
 }
 
 static int check(const struct shape *s, struct reader *r)
 {
-	if (s->framework == DEEPSPEED)
-		zero_check(s, r);
-	else if (s->zero == 1 || s->zero == 2)
-		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
+	wrapped_check(s, r);
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
 	return r->failed ? -1 : 0;

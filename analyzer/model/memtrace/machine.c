@@ -134,6 +134,17 @@ tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 	return (tensor){ .at = s, .n = n, .type = type };
 }
 
+tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dtype type)
+{
+	int before = m->stream;
+	tensor t;
+
+	m->stream = stream;
+	t = make_as(m, term, n, type);
+	m->stream = before;
+	return t;
+}
+
 void storage_empty(struct machine *m, tensor t)
 {
 	if (t.at && t.at->block)

@@ -171,6 +171,7 @@ void machine_release(struct machine *m);
 tensor make(struct machine *m, int64_t n, enum dtype type);
 /* The same with a term of its own. */
 tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type);
+tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dtype type);
 tensor hold(tensor t);
 /* Sets *t to no tensor. */
 void drop(struct machine *m, tensor *t);

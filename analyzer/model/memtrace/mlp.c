@@ -1,10 +1,8 @@
 /* A stack of feed-forward blocks, x + down(gelu(up(norm(x)))), in plain PyTorch: under
  * DistributedDataParallel or fully_shard. */
-#include "model/memtrace/ddp.h"
-#include "model/memtrace/deepspeed.h"
-#include "model/memtrace/fsdp.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
+#include "model/memtrace/wrapped.h"
 
 #include <stdlib.h>
 
@@ -16,13 +14,8 @@ struct block {
 
 struct mlp {
 	const struct shape *s;
-	struct module module;
+	struct wrapped w;
 	struct block *blocks;
-	size_t *first;
-	struct optimizer optimizer;
-	struct ddp ddp;
-	struct fsdp fsdp;
-	struct zero zero;
 	tensor input, loss;
 };
 
@@ -65,20 +58,14 @@ static tensor block(struct machine *m, struct mlp *g, int64_t i, tensor x)
 static tensor forward(struct machine *m, struct mlp *g, tensor input)
 {
 	tensor x = hold(input), now;
-	int sharded = g->s->zero == 3;
 
-	if (sharded)
-		fsdp_root_before(m, &g->fsdp);
+	wrapped_before_forward(m, &g->w);
 	for (int64_t i = 0; i < g->s->layers; i++) {
-		if (sharded)
-			let(m, &x, fsdp_before(m, &g->fsdp.units[i], x));
-		now = block(m, g, i, x);
-		let(m, &x, now);
-		if (sharded)
-			let(m, &x, fsdp_after(m, &g->fsdp.units[i], x));
+		let(m, &x, wrapped_before_block(m, &g->w, i, x));
+		let(m, &x, block(m, g, i, x));
+		wrapped_after_block(m, &g->w, i, &x);
 	}
-	if (sharded)
-		fsdp_root_after(m, &g->fsdp);
+	wrapped_after_forward(m, &g->w);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;
 	let(m, &x, to(m, x, F32));
@@ -90,7 +77,7 @@ static tensor forward(struct machine *m, struct mlp *g, tensor input)
 static struct param *weight(struct machine *m, struct mlp *g, int64_t out, int64_t in,
 			    enum role role)
 {
-	return module_add(m, &g->module, out, in, g->s->weights, role);
+	return module_add(m, &g->w.module, out, in, g->s->weights, role);
 }
 
 static void make_model(struct machine *m, struct mlp *g)
@@ -98,11 +85,10 @@ static void make_model(struct machine *m, struct mlp *g)
 	const struct shape *s = g->s;
 
 	g->blocks = xcalloc((size_t)s->layers, sizeof(*g->blocks));
-	g->first = xcalloc((size_t)s->layers + 1, sizeof(*g->first));
 	for (int64_t i = 0; i < s->layers; i++) {
 		struct block *b = &g->blocks[i];
 
-		g->first[i] = g->module.count;
+		g->w.first[i] = g->w.module.count;
 		b->norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 		b->norm_bias = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 		b->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
@@ -110,7 +96,7 @@ static void make_model(struct machine *m, struct mlp *g)
 		b->down = weight(m, g, s->hidden, s->ffn, TERM_MLP_WEIGHTS);
 		b->down_bias = weight(m, g, 1, s->hidden, TERM_MLP_WEIGHTS);
 	}
-	g->first[s->layers] = g->module.count;
+	g->w.first[s->layers] = g->w.module.count;
 }
 
 static void train_step(struct machine *m, struct mlp *g)
@@ -124,20 +110,15 @@ static void train_step(struct machine *m, struct mlp *g)
 	let(m, &g->input,
 	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden,
 		    s->sharded_compute ? s->sharded_compute : s->weights));
-	if (s->dp > 1 && !s->zero)
-		ddp_forward(m, &g->ddp);
 	loss = forward(m, g, g->input);
 	let(m, &g->loss, loss);
 	backward_from(m, &tape, g->loss);
-	if (s->zero == 3)
-		fsdp_finish(m, &g->fsdp);
+	wrapped_after_backward(m, &g->w);
 	if (s->framework == DEEPSPEED)
-		zero_step(m, &g->zero);
+		zero_step(m, &g->w.zero);
 	else
-		optimizer_step(m, &g->optimizer);
-	if (s->zero == 3)
-		fsdp_zero_grad(m, &g->fsdp);
-	zero_grad(m, &g->module);
+		optimizer_step(m, &g->w.optimizer);
+	wrapped_zero_grad(m, &g->w);
 	machine_steady(m);
 }
 
@@ -147,23 +128,13 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 
 	(void)stage;
 	m->phase = INIT;
+	wrapped_init(&g.w, s);
 	make_model(m, &g);
-	if (s->framework == DEEPSPEED)
-		zero_wrap(m, &g.zero, s, &g.module);
-	else if (s->zero == 3)
-		fsdp_wrap(m, &g.fsdp, s, &g.module, g.first, (size_t)s->layers);
-	else if (s->dp > 1)
-		ddp_wrap(m, &g.ddp, s, &g.module);
-	optimizer_init(&g.optimizer, s, &g.module);
+	wrapped_start(m, &g.w);
 	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g);
-	optimizer_release(&g.optimizer);
-	ddp_release(&g.ddp);
-	fsdp_release(&g.fsdp);
-	zero_release(&g.zero);
-	module_release(&g.module);
+	wrapped_release(&g.w);
 	free(g.blocks);
-	free(g.first);
 }
 
 static int check(const struct shape *s, struct reader *r)
@@ -172,10 +143,7 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_framework,
 		       "nanogpt, transformers or megatron-core: of plain torch "
 		       "only stacks of feed-forward blocks are modelled");
-	if (s->framework == DEEPSPEED)
-		zero_check(s, r);
-	else if (s->zero == 1 || s->zero == 2)
-		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
+	wrapped_check(s, r);
 	if (s->tp * s->pp * s->cp > 1)
 		refuse(r, CONFIG_tensor_model_parallel_size, "1: the blocks are not split");
 	return r->failed ? -1 : 0;

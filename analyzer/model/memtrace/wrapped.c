@@ -1,0 +1,92 @@
+#include "model/memtrace/wrapped.h"
+
+#include <stdlib.h>
+
+#include "util.h"
+
+static int is_fsdp(const struct wrapped *w)
+{
+	return w->shape->zero == 3;
+}
+
+void wrapped_init(struct wrapped *w, const struct shape *s)
+{
+	*w = (struct wrapped){ .shape = s };
+	w->first = xcalloc((size_t)s->layers + 1, sizeof(*w->first));
+}
+
+void wrapped_start(struct machine *m, struct wrapped *w)
+{
+	const struct shape *s = w->shape;
+
+	if (s->framework == DEEPSPEED)
+		zero_wrap(m, &w->zero, s, &w->module);
+	else if (is_fsdp(w))
+		fsdp_wrap(m, &w->fsdp, s, &w->module, w->first, (size_t)s->layers);
+	else if (s->dp > 1)
+		ddp_wrap(m, &w->ddp, s, &w->module);
+	optimizer_init(&w->optimizer, s, &w->module);
+}
+
+void wrapped_before_forward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w))
+		fsdp_root_before(m, &w->fsdp);
+	else
+		ddp_forward(m, &w->ddp);
+}
+
+void wrapped_after_forward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w))
+		fsdp_root_after(m, &w->fsdp);
+}
+
+tensor wrapped_before_block(struct machine *m, struct wrapped *w, int64_t i, tensor x)
+{
+	return is_fsdp(w) ? fsdp_before(m, &w->fsdp.units[i], x) : hold(x);
+}
+
+void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor *out)
+{
+	if (is_fsdp(w))
+		let(m, out, fsdp_after(m, &w->fsdp.units[i], *out));
+}
+
+void wrapped_before_backward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w))
+		fsdp_start_backward(m, &w->fsdp);
+}
+
+void wrapped_after_backward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w))
+		fsdp_finish(m, &w->fsdp);
+}
+
+void wrapped_zero_grad(struct machine *m, struct wrapped *w)
+{
+	if (!w->shape->keep_gradients)
+		zero_grad(m, &w->module);
+	if (is_fsdp(w))
+		fsdp_zero_grad(m, &w->fsdp);
+}
+
+void wrapped_release(struct wrapped *w)
+{
+	optimizer_release(&w->optimizer);
+	module_release(&w->module);
+	ddp_release(&w->ddp);
+	fsdp_release(&w->fsdp);
+	zero_release(&w->zero);
+	free(w->first);
+}
+
+void wrapped_check(const struct shape *s, struct reader *r)
+{
+	if (s->framework == DEEPSPEED)
+		zero_check(s, r);
+	else if (s->zero == 1 || s->zero == 2)
+		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
+}
