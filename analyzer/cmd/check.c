@@ -3,10 +3,10 @@
 #include "command.h"
 #include "limit.h"
 #include "load.h"
+#include "render/json_parts.h"
 #include "size.h"
 #include "term.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -161,12 +161,6 @@ static void add_line(struct buf *b, const struct verdict *v, const struct style 
 	buf_puts(b, v->rank && v->rank->simulated ? "  simulated\n" : "\n");
 }
 
-static void set(json_t *object, const char *key, json_t *value)
-{
-	if (json_object_set_new(object, key, value) < 0)
-		BUG("json");
-}
-
 static json_t *verdict_json(const struct verdict *v)
 {
 	json_t *o = json_object();
@@ -175,8 +169,7 @@ static json_t *verdict_json(const struct verdict *v)
 	set(o, "ok", v->is_unknown ? json_null() : json_boolean(!v->is_over));
 	set(o, "bytes", v->is_unknown ? json_null() : json_integer(v->value));
 	set(o, "limit_bytes", v->is_death ? json_null() : json_integer(v->limit));
-	set(o, "rank",
-	    v->rank && v->rank->rank != NO_RANK ? json_integer(v->rank->rank) : json_null());
+	set(o, "rank", number(v->rank ? v->rank->rank : NO_RANK));
 	set(o, "simulated", v->rank ? json_boolean(v->rank->simulated) : json_null());
 	return o;
 }

@@ -1,8 +1,8 @@
 #include "findings.h"
 
 #include "render.h"
+#include "render/json_parts.h"
 
-#include <jansson.h>
 #include <string.h>
 
 #define ALSO_SHOWN 6
@@ -100,12 +100,12 @@ static json_t *evidence_json(const struct finding *f)
 	json_t *o = json_object();
 
 	for (size_t i = 0; i < f->evidence_count; i++)
-		json_object_set_new(o, f->evidence[i].name,
+		set(o, f->evidence[i].name,
 				    f->evidence[i].unit == UNIT_FLAG
 					    ? json_boolean(f->evidence[i].value != 0)
 					    : json_integer(f->evidence[i].value));
 	if (f->place)
-		json_object_set_new(o, "place", json_string(f->place));
+		set(o, "place", text(f->place));
 	return o;
 }
 
@@ -116,8 +116,8 @@ static json_t *remedies_json(const struct finding *f)
 	for (size_t i = 0; i < f->remedy_count; i++) {
 		json_t *o = json_object();
 
-		json_object_set_new(o, "action", json_string(f->remedies[i].action));
-		json_object_set_new(o, "saving_bytes",
+		set(o, "action", text(f->remedies[i].action));
+		set(o, "saving_bytes",
 				    f->remedies[i].saving == SAVING_UNKNOWN
 					    ? json_null()
 					    : json_integer(f->remedies[i].saving));
@@ -136,19 +136,18 @@ void *findings_json(const struct report *r)
 		const struct rank *rank = &r->ranks[f->rank];
 		json_t *o = json_object();
 
-		json_object_set_new(o, "rule", json_string(f->rule));
-		json_object_set_new(o, "rank",
-				    json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
-		json_object_set_new(o, "device", json_integer(rank->device));
-		json_object_set_new(o, "severity", json_string(severity_name(f->severity)));
-		json_object_set_new(o, "cause", json_boolean(f->is_cause));
-		json_object_set_new(o, "confidence", json_string(f->confidence));
-		json_object_set_new(o, "title", json_string(f->title));
-		json_object_set_new(o, "message", json_string(f->message));
-		json_object_set_new(o, "bytes", json_integer(f->weight));
-		json_object_set_new(o, "evidence", evidence_json(f));
-		json_object_set_new(o, "remedies", remedies_json(f));
-		json_object_set_new(o, "source", json_string(f->source));
+		set(o, "rule", text(f->rule));
+		set(o, "rank", json_integer(rank->rank == NO_RANK ? 0 : rank->rank));
+		set(o, "device", json_integer(rank->device));
+		set(o, "severity", text(severity_name(f->severity)));
+		set(o, "cause", json_boolean(f->is_cause));
+		set(o, "confidence", text(f->confidence));
+		set(o, "title", text(f->title));
+		set(o, "message", text(f->message));
+		set(o, "bytes", json_integer(f->weight));
+		set(o, "evidence", evidence_json(f));
+		set(o, "remedies", remedies_json(f));
+		set(o, "source", text(f->source));
 		json_array_append_new(list, o);
 	}
 	return list;

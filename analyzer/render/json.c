@@ -1,40 +1,15 @@
 #include "render.h"
 
 #include "findings.h"
+#include "render/json_parts.h"
 #include "render/rank_table.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static json_t *text(const char *s)
-{
-	struct buf b = { 0 };
-	json_t *j;
-
-	if (!s)
-		return json_null();
-	buf_add_utf8(&b, (struct str){ s, strlen(s) });
-	j = json_stringn(b.text ? b.text : "", b.length);
-	buf_release(&b);
-	return j;
-}
 
 static json_t *size(bytes n)
 {
 	return n == UNKNOWN_BYTES ? json_null() : json_integer(n);
-}
-
-static json_t *number(int n)
-{
-	return n == NO_RANK ? json_null() : json_integer(n);
-}
-
-/* A key that holds a new value; the object owns it. */
-static void set(json_t *object, const char *key, json_t *value)
-{
-	if (json_object_set_new(object, key, value) < 0)
-		BUG("json");
 }
 
 static json_t *stacks_json(const struct stacks *s)

@@ -1,24 +1,5 @@
+#include "render/json_parts.h"
 #include "render/match_page.h"
-
-#include <jansson.h>
-#include <string.h>
-
-static json_t *text(const char *s)
-{
-	struct buf b = { 0 };
-	json_t *j;
-
-	buf_add_utf8(&b, (struct str){ s, strlen(s) });
-	j = json_stringn(b.text ? b.text : "", b.length);
-	buf_release(&b);
-	return j;
-}
-
-static void set(json_t *object, const char *key, json_t *value)
-{
-	if (json_object_set_new(object, key, value) < 0)
-		BUG("json");
-}
 
 static json_t *count(uint64_t n)
 {

@@ -1,31 +1,8 @@
 /* The ranks of a job as data. */
 #include "gather.h"
 #include "ranks.h"
+#include "render/json_parts.h"
 #include "render/rank_table.h"
-
-#include <string.h>
-
-static void set(json_t *object, const char *key, json_t *value)
-{
-	if (json_object_set_new(object, key, value) < 0)
-		BUG("json");
-}
-
-static json_t *text(const char *s)
-{
-	struct buf b = { 0 };
-	json_t *j;
-
-	buf_add_utf8(&b, (struct str){ s, strlen(s) });
-	j = json_stringn(b.text ? b.text : "", b.length);
-	buf_release(&b);
-	return j;
-}
-
-static json_t *number(int n)
-{
-	return n == NO_RANK ? json_null() : json_integer(n);
-}
 
 static json_t *layout_json(const struct ranks *job)
 {
