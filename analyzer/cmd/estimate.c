@@ -98,7 +98,7 @@ static int fits(const struct answer *a)
 	if (!a->memory)
 		return 1;
 	for (size_t i = 0; i < a->count; i++)
-		if (device_fit(a->estimates[i].total, a->memory) != FIT_RED)
+		if (estimate_fit(&a->estimates[i], a->memory) != FIT_RED)
 			return 1;
 	return 0;
 }

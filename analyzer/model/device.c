@@ -9,16 +9,17 @@
 static const struct gpu {
 	const char *name, *device, *alias_of;
 	int gib, major, minor, processors;
+	int64_t usable;
 } gpus[] = {
 #if __has_include("../../preload/sim/gpus.def")
 #define GPU(name, nominal, usable, major, minor, processors, device, ...) \
-	{ name, device, NULL, nominal, major, minor, processors },
-#define GPU_ALIAS(alias, name) { alias, NULL, name, 0, 0, 0, 0 },
+	{ name, device, NULL, nominal, major, minor, processors, usable },
+#define GPU_ALIAS(alias, name) { alias, NULL, name, 0, 0, 0, 0, 0 },
 #include "../../preload/sim/gpus.def"
 #undef GPU
 #undef GPU_ALIAS
 #endif
-	{ NULL, NULL, NULL, 0, 0, 0, 0 },
+	{ NULL, NULL, NULL, 0, 0, 0, 0, 0 },
 };
 
 static const struct gpu *find(const char *name)
@@ -66,6 +67,15 @@ wide device_memory(const struct config *c, struct err *e)
 	return -1;
 }
 
+wide device_usable(const struct config *c)
+{
+	const struct gpu *g = GIVEN(c, gpu) ? find(c->gpu) : NULL;
+
+	if (GIVEN(c, device_memory_bytes))
+		return c->device_memory_bytes;
+	return g ? g->usable : 0;
+}
+
 enum fit device_fit(wide total, wide memory)
 {
 	if (10 * total <= 8 * memory)
@@ -78,4 +88,31 @@ const char *fit_word(enum fit f)
 	static const char *const words[] = { "green", "yellow", "red" };
 
 	return words[f];
+}
+
+int estimate_out_of_memory(const struct estimate *e)
+{
+	for (size_t i = 0; i < e->stage_count; i++)
+		if (e->stages[i].in_device == FIT_OUT_OF_MEMORY)
+			return 1;
+	return 0;
+}
+
+wide estimate_device(const struct estimate *e)
+{
+	wide most = estimate_most(e);
+
+	for (size_t i = 0; i < e->stage_count; i++)
+		most = largest(most, e->stages[i].device);
+	return most;
+}
+
+/* A cache that does not fit is given back: what fits is never red. */
+enum fit estimate_fit(const struct estimate *e, wide memory)
+{
+	if (estimate_out_of_memory(e))
+		return FIT_RED;
+	if (e->stage_count && e->stages[0].in_device == FIT_FITS)
+		return device_fit(estimate_device(e), memory) == FIT_GREEN ? FIT_GREEN : FIT_YELLOW;
+	return device_fit(e->total, memory);
 }

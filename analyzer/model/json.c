@@ -63,6 +63,23 @@ static void put_config(struct buf *out, const struct config *c)
 	buf_puts(out, "}");
 }
 
+/* What the device holds beyond the stage's terms: together they are device_bytes. */
+static void put_outside(struct buf *out, const struct stage *s)
+{
+	put_key(out, "outside");
+	buf_puts(out, "[");
+	for (size_t i = 0; i < s->outside_count; i++) {
+		put_next(out);
+		buf_puts(out, "{");
+		put_word(out, "id", s->outside[i].id);
+		put_word(out, "component", s->outside[i].component);
+		put_number(out, "bytes", s->outside[i].bytes);
+		put_word(out, "source", s->outside[i].source);
+		buf_puts(out, "}");
+	}
+	buf_puts(out, "]");
+}
+
 /* What our own system says of a stage. */
 static void put_peak(struct buf *out, const struct estimate *e, const struct stage *s)
 {
@@ -73,6 +90,10 @@ static void put_peak(struct buf *out, const struct estimate *e, const struct sta
 	put_word(out, "peak_phase", s->peak_phase);
 	put_number(out, "reserved_bytes", s->reserved);
 	put_number(out, "device_bytes", s->device);
+	if (s->in_device)
+		put_word(out, "outcome",
+			 s->in_device == FIT_FITS ? "fits" : "out_of_memory");
+	put_outside(out, s);
 	put_key(out, "terms");
 	buf_puts(out, "[");
 	for (size_t i = 0; i < estimate_term_count(e); i++)
@@ -210,7 +231,7 @@ static void put_estimate(struct buf *out, const struct answer *a, const struct e
 	put_word(out, "source", e->system->source);
 	put_number(out, "total_bytes", e->total);
 	if (a->memory)
-		put_word(out, "color", fit_word(device_fit(e->total, a->memory)));
+		put_word(out, "color", fit_word(estimate_fit(e, a->memory)));
 	put_stages(out, e);
 	put_terms(out, e);
 	put_symbols(out, e);

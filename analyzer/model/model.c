@@ -85,6 +85,7 @@ void stages_release(struct stage *stages, size_t count)
 	for (size_t i = 0; stages && i < count; i++) {
 		free(stages[i].terms);
 		free(stages[i].steady_terms);
+		free(stages[i].outside);
 	}
 	free(stages);
 }

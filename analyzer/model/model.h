@@ -55,6 +55,12 @@ struct option_row {
 	wide cpu, gpu;
 };
 
+/* Memory of the device that the allocator did not hand out: what `device` has beyond `total`. */
+struct outside {
+	const char *id, *component, *source;
+	wide bytes;
+};
+
 struct stage {
 	wide layers, layers_of; /* layers / layers_of: the sources divide what does not divide */
 	wide in_flight, model_states, activations, total;
@@ -62,6 +68,9 @@ struct stage {
 	wide steady, reserved, device;
 	const char *peak_phase;
 	wide *terms, *steady_terms; /* bytes of each term of the estimate */
+	struct outside *outside;
+	size_t outside_count;
+	enum in_device { FIT_UNKNOWN, FIT_FITS, FIT_OUT_OF_MEMORY } in_device;
 };
 
 struct estimate {
@@ -170,8 +179,16 @@ enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
 /* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: it
  * is not known. */
 wide device_memory(const struct config *c, struct err *e);
+/* Bytes that a job can have of it: device_memory_bytes, else what `gpu` really has. 0: none is given. */
+wide device_usable(const struct config *c);
 /* Document 003's rule of 80 %. */
 enum fit device_fit(wide total, wide memory);
+/* Some stage was run on the job's device, and did not fit. */
+int estimate_out_of_memory(const struct estimate *e);
+/* Bytes of the device that the largest stage takes: what the system counts of them. */
+wide estimate_device(const struct estimate *e);
+/* The rule; where the system knows more than the sum, by what it knows. */
+enum fit estimate_fit(const struct estimate *e, wide memory);
 const char *fit_word(enum fit f);
 
 #endif

@@ -8,7 +8,6 @@
 
 #define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
 #define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
-#define GPUS_OF_A_NODE 8
 
 static struct layout *append(struct layouts *list, const struct layout *l)
 {
@@ -170,11 +169,14 @@ static void set_sizes(struct search *s)
 }
 
 /* The colour, with the margin that was asked for instead of 20 %. */
-static enum fit fit(const struct plan *plan, wide total)
+static enum fit fit(const struct plan *plan, const struct estimate *made)
 {
-	if (100 * total <= (100 - plan->margin) * plan->memory)
+	wide needs = estimate_device(made);
+	int lost = estimate_out_of_memory(made);
+
+	if (!lost && 100 * needs <= (100 - plan->margin) * plan->memory)
 		return FIT_GREEN;
-	return total <= plan->memory ? FIT_YELLOW : FIT_RED;
+	return !lost && estimate_most(made) <= plan->memory ? FIT_YELLOW : FIT_RED;
 }
 
 /* With sequence parallelism beside tensor parallelism, or without where the source has formulas for
@@ -223,7 +225,7 @@ static void judge(struct search *s)
 	}
 	s->estimated++;
 	l->total = estimate_most(&made);
-	l->fit = fit(plan, l->total);
+	l->fit = fit(plan, &made);
 	/* Document 003, section 4.2.1; v chunks a stage wait a v-th of it. */
 	l->bubble = l->size[DIM_PP] == 1 ? 0
 					 : (double)(l->size[DIM_PP] - 1) /
@@ -232,7 +234,7 @@ static void judge(struct search *s)
 		plan_discard(s, DISCARD_REFUSED, "%s", made.beyond);
 	else if (l->fit == FIT_RED)
 		plan_discard(s, DISCARD_MEMORY, "needs %.2f GiB, the GPU has %.2f",
-			     (double)l->total / (double)(1 << 30),
+			     (double)estimate_device(&made) / (double)(1 << 30),
 			     (double)plan->memory / (double)(1 << 30));
 	else
 		keep(s, &made);

@@ -18,6 +18,8 @@
 #define MOST_RANKS 1000000 /* along one dimension */
 #define MOST_PARAMETERS INT64_C(1000000000000000)
 
+#define GPUS_OF_A_NODE 8 /* where num_gpus_per_node is not given */
+
 struct reader {
 	const struct config *c;
 	struct estimate *out;

@@ -116,7 +116,7 @@ static void put_fits(struct page *p, const struct answer *a, int width)
 		 unit(p->style));
 	buf_addf(p->out, "%-*s", LABEL, label);
 	for (size_t i = 0; i < a->count; i++) {
-		enum fit f = device_fit(a->estimates[i].total, a->memory);
+		enum fit f = estimate_fit(&a->estimates[i], a->memory);
 
 		put_cell(p, width, fit_paint(f), fit_word(f));
 	}
@@ -136,6 +136,30 @@ static void put_columns(struct page *p, const struct answer *a)
 		put_cell(p, width, PAINT_BOLD, number(p->style, a->estimates[i].total, text));
 	buf_puts(p->out, "\n");
 	put_fits(p, a, width);
+}
+
+/* What the device holds beyond the allocator's blocks, NCCL's communicators together. */
+static void put_outside(struct page *p, const struct estimate *e, int label, int width)
+{
+	static const char *const beyond[] = { "reserved_overhead", "context", "nccl" };
+	const struct stage *s = NULL;
+	char text[48];
+
+	for (size_t i = 0; i < e->stage_count && !s; i++)
+		if (e->stages[i].outside_count && e->stages[i].total == e->total)
+			s = &e->stages[i];
+	for (size_t i = 0; s && i < ARRAY_SIZE(beyond); i++) {
+		wide sum = 0;
+
+		for (size_t j = 0; j < s->outside_count; j++)
+			if (!strcmp(s->outside[j].component, beyond[i]))
+				sum += s->outside[j].bytes;
+		if (!sum)
+			continue;
+		buf_addf(p->out, "%-*s", label, beyond[i]);
+		put_cell(p, width, PAINT_NONE, number(p->style, sum, text));
+		buf_puts(p->out, "\n");
+	}
 }
 
 static void put_terms(struct page *p, const struct answer *a)
@@ -160,13 +184,16 @@ static void put_terms(struct page *p, const struct answer *a)
 	buf_addf(p->out, "%-*s", label, "total");
 	put_cell(p, width, PAINT_BOLD, number(p->style, e->total, text));
 	if (a->memory) {
-		enum fit f = device_fit(e->total, a->memory);
+		enum fit f = estimate_fit(e, a->memory);
 
 		buf_puts(p->out, "  ");
 		page_paint(p, fit_paint(f), fit_word(f));
 		buf_addf(p->out, ": of %s %s", number(p->style, a->memory, text), unit(p->style));
+		if (estimate_out_of_memory(e))
+			buf_puts(p->out, ", out of memory");
 	}
 	buf_puts(p->out, "\n");
+	put_outside(p, e, label, width);
 }
 
 static void put_results(struct page *p, const struct estimate *e)

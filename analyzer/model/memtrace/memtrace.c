@@ -1,6 +1,7 @@
 /* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
  * worst one is the answer. */
 #include "model/memtrace/memtrace.h"
+#include "model/memtrace/nccl.h"
 #include "model/memtrace/shape.h"
 
 #include <stdlib.h>
@@ -81,7 +82,6 @@ static void fill_stage(struct stage *to, const struct shape *s, struct machine *
 	to->total = m->peak.allocated;
 	to->steady = m->steady.allocated;
 	to->reserved = totals->peak_reserved;
-	to->device = to->reserved + m->constants.context;
 	to->peak_phase = phase_title(m->peak.phase);
 	to->model_states = states(&m->steady);
 	to->activations = to->total - to->model_states;
@@ -168,22 +168,43 @@ static int64_t different_ranks(const struct shape *s)
 /* The rank that needs most, and the most that any reserves. */
 static void keep_worst(struct stage *kept, struct stage *now)
 {
-	int64_t reserved = now->reserved > kept->reserved ? now->reserved : kept->reserved;
+	wide reserved = largest(now->reserved, kept->reserved);
+	int lost = kept->in_device == FIT_OUT_OF_MEMORY || now->in_device == FIT_OUT_OF_MEMORY;
 	struct stage other = *now;
 
 	if (now->total > kept->total) {
 		other = *kept;
 		*kept = *now;
 	}
-	kept->device += reserved - kept->reserved;
 	kept->reserved = reserved;
+	if (lost)
+		kept->in_device = FIT_OUT_OF_MEMORY;
 	free(other.terms);
 	free(other.steady_terms);
+}
+
+/* The allocator gives its cache back before it fails: where only the cache does not fit into
+ * `limit` bytes, the run is tried with them. */
+static enum in_device run_within(const struct job_model *j, const struct stage *s, int64_t stage,
+			       wide limit)
+{
+	struct machine m;
+	int lost = s->total > limit;
+
+	if (!lost && s->reserved > limit) {
+		machine_init(&m, &j->settings, (int64_t)limit);
+		run_stage(j, &m, stage, 3);
+		lost = m.out_of_memory;
+		machine_release(&m);
+	}
+	return lost ? FIT_OUT_OF_MEMORY : FIT_FITS;
 }
 
 static void add_stage(struct estimate *out, const struct job_model *of, int64_t stage)
 {
 	struct stage *kept = &out->stages[out->stage_count++];
+	wide usable = device_usable(of->shape.config);
+	wide beside = outside_allocator(&of->shape, &of->constants, stage);
 	struct job_model j = *of;
 
 	for (j.shape.rank = 0; j.shape.rank < different_ranks(&j.shape); j.shape.rank++) {
@@ -194,11 +215,14 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 		run_stage(&j, &m, stage, out->detail ? 3 : 2);
 		fill_stage(&now, &j.shape, &m);
 		machine_release(&m);
+		if (usable)
+			now.in_device = run_within(&j, &now, stage, usable - beside);
 		if (j.shape.rank)
 			keep_worst(kept, &now);
 		else
 			*kept = now;
 	}
+	outside_fill(kept, &of->shape, &of->constants, stage);
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
@@ -234,15 +258,15 @@ static void add_results(const struct config *c, struct estimate *out)
 	estimate_add_result(out, "reserved_bytes", worst->reserved);
 	estimate_add_result(out, "device_bytes", worst->device);
 	estimate_note(out, "device_bytes has 863 MiB for the CUDA context, as measured on an A100 "
-			   "(document 001), and nothing for NCCL; workspaces are those of "
-			   "CublasHandlePool.cpp for the GPU");
+			   "(document 001), and NCCL's communicators as modelled after its source; "
+			   "workspaces are those of CublasHandlePool.cpp for the GPU");
 }
 
 const struct system memtrace = {
 	.name = "memtrace",
 	.title = "tensor by tensor, with the caching allocator's own rules",
 	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
-	.leaves_out = "NCCL's buffers; what cuDNN, Triton and CUDA graphs take for themselves",
+	.leaves_out = "what cuDNN, Triton and CUDA graphs take for themselves",
 	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) | BIT(DIM_EP) | BIT(DIM_MBS),
 		   BIT(RECOMPUTES) - 1, BIT(0) | BIT(1) },
 	.symbols = symbols,
