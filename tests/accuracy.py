@@ -10,10 +10,13 @@ import os
 import subprocess
 import sys
 
+import megatron_formula
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MEMTRACE = os.path.join(ROOT, "build", "memtrace")
 OBSERVED = os.path.join(ROOT, "tests", "model", "observed.json")
 SYSTEMS = ["memtrace", "nanogpt", "llama-4d", "training-memory-blog", "deepspeed-zero"]
+MEGATRON = "Megatron-LM's formula"
 
 
 def read_rows(paths):
@@ -32,7 +35,11 @@ def estimates_of(job):
                           text=True)
     if not done.stdout:
         raise RuntimeError(done.stderr)
-    return {e["system"]: e for e in json.loads(done.stdout)["estimates"]}
+    said = json.loads(done.stdout)
+    made = {e["system"]: e for e in said["estimates"]}
+    if said["config"].get("framework") == "megatron-core":
+        made[MEGATRON] = {"total_bytes": megatron_formula.total(said["config"])}
+    return made
 
 
 def class_of(row):
@@ -48,7 +55,7 @@ def class_of(row):
 def errors_of(row):
     """system -> relative error of the allocated peak; "reserved" -> that of ours."""
     made = estimates_of(row["job"])
-    errors = {name: made[name]["total_bytes"] / row["peak_allocated_bytes"] - 1 for name in SYSTEMS if name in made}
+    errors = {name: made[name]["total_bytes"] / row["peak_allocated_bytes"] - 1 for name in [*SYSTEMS, MEGATRON] if name in made}
     if "memtrace" in made:
         worst = max(stage["reserved_bytes"] for stage in made["memtrace"]["per_stage"])
         errors["reserved"] = worst / row["peak_reserved_bytes"] - 1
@@ -64,8 +71,8 @@ def cell(values):
 
 
 def table(results):
-    columns = ["memtrace", "reserved", *SYSTEMS[1:]]
-    heads = ["class", "rows", "memtrace", "worst", "its reserved", *SYSTEMS[1:]]
+    columns = ["memtrace", "reserved", *SYSTEMS[1:], MEGATRON]
+    heads = ["class", "rows", "memtrace", "worst", "its reserved", *SYSTEMS[1:], MEGATRON]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     classes = sorted({kind for kind, _, _ in results})
     for kind in [*classes, "all"]:
@@ -73,7 +80,7 @@ def table(results):
         values = {c: [e[c] for e in some if c in e] for c in columns}
         worst = max(map(abs, values["memtrace"]), default=0)
         lines.append("| %s | %d | %s | %.2f %% | %s | %s |" % (kind, len(some), cell(values["memtrace"]), 100 * worst, cell(values["reserved"]),
-                                                              " | ".join(cell(values[s]) for s in SYSTEMS[1:])))
+                                                              " | ".join(cell(values[s]) for s in [*SYSTEMS[1:], MEGATRON])))
     return "\n".join(lines)
 
 
@@ -90,7 +97,7 @@ PAGE = """# How accurate the estimates are
 Made by `make accuracy`. A row is a job of `tests/accuracy_runs.py`, run with the real PyTorch, transformers and Megatron-core on the
 simulated device (kernels do nothing, every allocation is real) and estimated from its declared configuration alone. Errors are of the
 largest allocated bytes of any rank, as mean of absolute values, with how many of the rows a system can say anything about. The documents'
-systems are evaluated as their sources print them.
+systems are evaluated as their sources print them, and Megatron-LM's own theoretical_memory_usage.py on the jobs of Megatron-core.
 
 %s
 
