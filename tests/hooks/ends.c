@@ -170,24 +170,14 @@ static void refused(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} families[] = { { "contexts", contexts },
-			 { "reset_host", reset_host },
-			 { "reset_ipc", reset_ipc },
-			 { "reset_meanwhile", reset_meanwhile },
-			 { "other_device", other_device },
-			 { "pool_again", pool_again },
-			 { "unmap_unseen", unmap_unseen },
-			 { "refused", refused } };
+	static const struct family families[] = {
+		{ "contexts", contexts },         { "reset_host", reset_host },
+		{ "reset_ipc", reset_ipc },       { "reset_meanwhile", reset_meanwhile },
+		{ "other_device", other_device }, { "pool_again", pool_again },
+		{ "unmap_unseen", unmap_unseen }, { "refused", refused }
+	};
 
 	check("cuInit", (int)cuInit(0), 0);
 	check("cudaFree", (int)cudaFree(NULL), 0);
-	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++)
-		if (argc == 2 && strcmp(argv[1], families[i].name) == 0) {
-			families[i].run();
-			return failed;
-		}
-	return 2;
+	return argc == 2 ? RUN_FAMILY(families, argv[1]) : 2;
 }

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MiB (1ll << 20)
 #define ADDR(p) ((uint64_t)(uintptr_t)(p))
@@ -35,5 +36,23 @@ static inline void level(const char *kind, long long bytes, int device)
 {
 	event(kind, ANY, bytes, device);
 }
+
+struct family {
+	const char *name;
+	void (*run)(void);
+};
+
+/* The exit status of a program that runs the one called `name`. */
+static inline int run_family(const struct family *families, unsigned count, const char *name)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(name, families[i].name) == 0) {
+			families[i].run();
+			return failed;
+		}
+	return 2;
+}
+
+#define RUN_FAMILY(families, name) run_family(families, sizeof(families) / sizeof(*(families)), name)
 
 #endif

@@ -421,21 +421,18 @@ static void reset(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} families[] = { { "linear", linear },
-			 { "pitch", pitch },
-			 { "managed", managed },
-			 { "host", host },
-			 { "host_register", host_register },
-			 { "async", async },
-			 { "pools", pools },
-			 { "vmm", vmm },
-			 { "vmm_references", vmm_references },
-			 { "vmm_host", vmm_host },
-			 { "capture", capture },
-			 { "reset", reset } };
+	static const struct family families[] = { { "linear", linear },
+						  { "pitch", pitch },
+						  { "managed", managed },
+						  { "host", host },
+						  { "host_register", host_register },
+						  { "async", async },
+						  { "pools", pools },
+						  { "vmm", vmm },
+						  { "vmm_references", vmm_references },
+						  { "vmm_host", vmm_host },
+						  { "capture", capture },
+						  { "reset", reset } };
 
 	if (argc != 3)
 		return 2;
@@ -443,10 +440,5 @@ int main(int argc, char **argv)
 	check("cudaSetDevice", (int)cudaSetDevice(0), 0);
 	way = argv[2];
 	reach();
-	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++)
-		if (strcmp(argv[1], families[i].name) == 0) {
-			families[i].run();
-			return failed;
-		}
-	return 2;
+	return RUN_FAMILY(families, argv[1]);
 }

@@ -203,25 +203,17 @@ static void contexts(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} families[] = { { "arrays", arrays },
-			 { "ipc", ipc },
-			 { "external", external },
-			 { "import", import },
-			 { "pool_pointer", pool_pointer },
-			 { "graph", graph },
-			 { "driver_reset", driver_reset },
-			 { "contexts", contexts },
-			 { "null_arguments", null_arguments } };
+	static const struct family families[] = { { "arrays", arrays },
+						  { "ipc", ipc },
+						  { "external", external },
+						  { "import", import },
+						  { "pool_pointer", pool_pointer },
+						  { "graph", graph },
+						  { "driver_reset", driver_reset },
+						  { "contexts", contexts },
+						  { "null_arguments", null_arguments } };
 
 	check("cuInit", (int)cuInit(0), 0);
 	check("cudaFree", (int)cudaFree(NULL), 0);
-	for (unsigned i = 0; i < sizeof(families) / sizeof(*families); i++)
-		if (argc == 2 && strcmp(argv[1], families[i].name) == 0) {
-			families[i].run();
-			return failed;
-		}
-	return 2;
+	return argc == 2 ? RUN_FAMILY(families, argv[1]) : 2;
 }
