@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CublasHandlePool.cpp: compute capability 9.0 and later, and before (":4096:2:16:8"). */
+/* CublasHandlePool.cpp, parseChosenWorkspaceSize(): compute capability 9.0, from PyTorch 2.12 later ones too; all others
+ * have ":4096:2:16:8". */
 #define WORKSPACE_HOPPER (INT64_C(32) << 20)
 #define WORKSPACE_BEFORE 8519680
+/* Assumed of the containers of Megatron-LM's golden values, whose version nothing says. */
+#define TORCH_OF_CONTAINERS 211
 /* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
 #define LT_WORKSPACE (INT64_C(1) << 20)
 /* Measured: context and modules of PyTorch on one A100 (document 001). */
@@ -92,13 +95,16 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 	}
 	k->sm = capability;
 	k->multiprocessors = processors;
-	k->gemm_workspace = capability >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
-	k->gemm_workspace_lasts = k->torch < 215;
+	/* the software of Megatron-LM's golden values */
 	if (!GIVEN(r->c, torch_version) && r->c->from_framework && GIVEN(r->c, container)) {
-		k->gemm_workspace_lasts = 1;
-		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces last, as "
-				      "before PyTorch 2.15");
+		k->torch = TORCH_OF_CONTAINERS;
+		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces are as "
+				      "before PyTorch 2.12, and last");
 	}
+	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
+				    ? WORKSPACE_HOPPER
+				    : WORKSPACE_BEFORE;
+	k->gemm_workspace_lasts = k->torch < 215;
 	k->lt_workspace = LT_WORKSPACE;
 	k->context = CONTEXT;
 	return r->failed ? -1 : read_environment(k, a, r);

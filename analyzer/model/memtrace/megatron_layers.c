@@ -328,7 +328,7 @@ static tensor mlp(struct machine *m, struct mlayer *l, tensor x)
 	h = mlinear(m, r, x, l->up, NULL, 1);
 	if (l->up_bias)
 		let(m, &h, add(m, h, l->up_bias->value));
-	if (r->s->gated && r->s->training_loop) {
+	if (r->s->gated && r->s->fused_swiglu) {
 		let(m, &h, fused_swiglu(m, h));
 	} else if (r->s->gated) {
 		sizes[0] = sizes[1] = h.n / 2;

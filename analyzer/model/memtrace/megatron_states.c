@@ -313,6 +313,11 @@ static void step_group(struct machine *m, struct rank *r, int decayed)
 
 		if (sh->decayed != decayed || sh->first.at)
 			continue;
+		if (r->s->optimizer == SGD) {
+			if (r->s->momentum > 0)
+				sh->first = make_as(m, TERM_MOMENTUM, sh->n, F32);
+			continue;
+		}
 		sh->first = make_as(m, TERM_MOMENT1, sh->n, F32);
 		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
 	}

@@ -103,7 +103,7 @@ static tensor activated(struct machine *m, struct rank *r, tensor h)
 
 	if (!r->s->gated)
 		return gelu(m, h);
-	if (r->s->training_loop)
+	if (r->s->fused_swiglu)
 		return fused_swiglu(m, h);
 	split(m, h, part, sizes, 2);
 	out = silu(m, part[0]);

@@ -29,7 +29,8 @@ static void read_architecture(struct shape *s, struct reader *r)
 		!strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
 			"learned_absolute");
 	s->rope = !strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
-			  "rope");
+			  "rope") ||
+		  !strcmp(VALUE_OR(c, position_embedding_type, ""), "yarn");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
 	s->norm_bias = !s->rms_norm && read_flag(r, CONFIG_norm_bias, s->framework != NANOGPT);
 	s->linear_bias = read_flag(r, CONFIG_add_bias_linear, gpt && s->framework != NANOGPT);
@@ -46,6 +47,7 @@ static void read_implementation(struct shape *s, struct reader *r)
 	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
 	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
 	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
+	s->fused_swiglu = c->from_framework && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
 	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
 	s->training_loop = c->from_framework;
 	s->transformer_engine =
@@ -217,6 +219,8 @@ int shape_read(struct shape *s, struct reader *r)
 	s->framework = kinds[read_word(r, CONFIG_framework, 0,
 				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
 				       "torchtitan")];
+	if (s->framework == MEGATRON)
+		check_megatron_options(r);
 	read_architecture(s, r);
 	read_attention(s, r);
 	read_widths(s, r);

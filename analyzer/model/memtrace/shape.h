@@ -20,8 +20,9 @@ struct shape {
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
 	int transformer_engine; /* its layers rather than Megatron-core's own */
 	int training_loop; /* Megatron-LM's, from its command line */
-	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
-	int fused_softmax, fused_rope, fused_loss;
+	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, cross
+	 * entropy */
+	int fused_softmax, fused_rope, fused_swiglu, fused_loss;
 	int masks; /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
@@ -70,6 +71,8 @@ struct shape {
 int shape_read(struct shape *s, struct reader *r);
 /* Options that the families do not model: an error, or a note. */
 int check_unmodelled(const struct shape *s, struct reader *r);
+/* megatron_options.c: Megatron-LM's, before anything is read. */
+void check_megatron_options(struct reader *r);
 
 /* ---- families: a run of one rank, from initialization to the steady state ---- */
 struct family {
