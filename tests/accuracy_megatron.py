@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds our own estimate against memory that Megatron-LM's functional tests measured on real GPUs.
 
-usage: accuracy_megatron.py ROWS.json [--build DIR] [--rows] [--worst N] [--select TEXT]
+usage: accuracy_megatron.py ROWS.json [--build DIR] [--rows] [--worst N] [--select TEXT] [--options]
 
 Every row has the exact command line (argv), the environment, the GPU, the container and the GPUs of the job; what was measured is
 mem-allocated-bytes after a step (steady) and mem-max-allocated-bytes (peak), of the last rank. The rows are not part of the project."""
@@ -9,6 +9,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import re
 import statistics
 import subprocess
 
@@ -60,18 +61,67 @@ def group_lines(results, key):
         print(line)
 
 
+def options_of(rows):
+    """Each option of the rows' command lines, with its first value and how many rows have it."""
+    found = {}
+    for row in rows:
+        words = row["argv"]
+        for i, word in enumerate(words):
+            if word.startswith("--"):
+                follows = i + 1 < len(words) and not words[i + 1].startswith("--")
+                first = found.setdefault(word, [words[i + 1] if follows else None, 0])
+                first[1] += 1
+    return found
+
+
+def judged():
+    """What the model does about fields that it does not read: (kind, reason)."""
+    name = os.path.join(ROOT, "analyzer", "model", "memtrace", "megatron_options.def")
+    with open(name, encoding="utf-8") as f:
+        rows = re.findall(r'^(STOPS|NOTED|IGNORED)\((\w+),(?: "[^"]*",)? "([^"]*)"\)', f.read(), re.M)
+    return {field: (kind.lower(), reason) for kind, field, reason in rows}
+
+
+def option_line(build, option, value, fields):
+    words = [option] + ([value] if value else [])
+    done = subprocess.run([os.path.join(build, "memtrace"), "estimate", "--show-config", "--json", "--",
+                           "pretrain_gpt.py", *words], capture_output=True, text=True)
+    if done.returncode:
+        return "ERROR: " + done.stderr.strip()
+    said = json.loads(done.stdout)
+    read = [entry for entry in said["config"] if entry["source"] == option]
+    if any("unknown key" in note for note in said["notes"]):
+        return "UNKNOWN"
+    if read and read[0]["key"] == "unmodelled_options":
+        return "refused: " + read[0]["value"]
+    if not read:
+        return "no effect"
+    return f"{read[0]['key']}: " + " ".join(fields.get(read[0]["key"], ("read", ""))).strip()
+
+
+def print_options(build, rows):
+    fields = judged()
+    for option, (value, count) in sorted(options_of(rows).items()):
+        print(f"{option:48} {count:4}  {option_line(build, option, value, fields)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--rows", dest="each", action="store_true", help="print every row")
     parser.add_argument("--worst", type=int, default=10)
+    parser.add_argument("--options", action="store_true", help="what is done about every option of the rows")
     parser.add_argument("--select", default="", help="only tests whose name has this")
     options = parser.parse_args()
     with open(options.rows, encoding="utf-8") as f:
-        rows = [r for r in json.load(f)
-                if r["steady_allocated_bytes"] and r["peak_allocated_bytes"]
-                and options.select in r["test_case"]]
+        rows = json.load(f)
+    if options.options:
+        print_options(options.build, rows)
+        return
+    rows = [r for r in rows
+            if r["steady_allocated_bytes"] and r["peak_allocated_bytes"]
+            and options.select in r["test_case"]]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = list(zip(rows, pool.map(lambda r: estimate(options.build, r), rows)))
     for row, got in results:

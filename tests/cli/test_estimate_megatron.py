@@ -1,7 +1,9 @@
 """Megatron-LM's jobs: parameters, states and workspaces against hand calculations."""
 import json
+import os
+import re
 
-from harness import Case, MEMTRACE
+from harness import Case, MEMTRACE, ROOT
 
 MIB = 1 << 20
 TOKENS = 1024
@@ -128,3 +130,39 @@ class Megatron(Case):
         done = self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", "pretrain_gpt.py", *SMALL,
                           "--padded-vocab-size", "50304", "--fp8-format", "hybrid"], status=2)
         self.assertIn("fp8", done.stderr)
+
+    def refused(self, *arguments, script="pretrain_gpt.py"):
+        words = [MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", script, *SMALL,
+                 "--padded-vocab-size", "50304", *arguments]
+        return self.run_(words, status=2).stderr
+
+    def test_what_is_not_counted_is_refused_by_name(self):
+        for option in ("--img-h=336", "--hybrid-layer-pattern=M*-", "--spec=a.b", "--decoder-seq-length=128",
+                       "--tokenizer-type=BertWordPieceCase", "--vocab-file=/data/vocab.txt", "--retro-project-dir=x",
+                       "--cuda-graph-impl=local", "--overlap-moe-expert-parallel-comm", "--quick-geglu",
+                       "--cpu-offloading-num-layers=2", "--position-embedding-type=mrope"):
+            name = option[2:].split("=")[0].replace("-", "_")
+            said = self.refused(option).replace("-", "_")
+            self.assertIn(name, said)
+        self.assertIn("pretrain_t5.py", self.refused(script="pretrain_t5.py"))
+
+    def test_harmless_values_are_not_refused(self):
+        self.stages("--padded-vocab-size", "50304", "--hybrid-override-pattern=null", "--gtp-weight-remat-size=1",
+                    "--cuda-graph-impl=none", "--cpu-offloading-num-layers=0", "--spec=local")
+
+    def test_every_field_is_read_or_has_a_reason(self):
+        model = os.path.join(ROOT, "analyzer", "model", "memtrace")
+        sources = [os.path.join(model, name) for name in os.listdir(model) if name.endswith((".c", ".h"))]
+        sources += [os.path.join(ROOT, "analyzer", *name) for name in
+                    (("model", "read.c"), ("config", "derive.c"), ("config", "pattern.c"))]
+        text = "".join(self.text(name) for name in sources)
+        read = set(re.findall(r"(?:CONFIG_|->|\(c, |r->c, )(\w+)", text)) | {"moe_layer_freq"}  # config_moe_layer()
+        fields = self.text(os.path.join(ROOT, "analyzer", "config", "fields.def")).split("/* ---- DeepSpeed")[0]
+        reasons = re.findall(r"^\w+\((\w+),", self.text(os.path.join(model, "megatron_options.def")), re.M)
+        self.assertEqual([f for f in re.findall(r"^FIELD\((\w+)", fields, re.M) if f not in read and f not in reasons], [])
+        self.assertEqual([f for f in reasons if f in read], [])
+
+    @staticmethod
+    def text(name):
+        with open(name, encoding="utf-8") as f:
+            return f.read()

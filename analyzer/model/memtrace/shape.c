@@ -188,6 +188,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
+	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
+	s->pads_experts = s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
 	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);

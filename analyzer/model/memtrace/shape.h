@@ -41,6 +41,8 @@ struct shape {
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
+	double capacity; /* of an expert over its even share; 0: none */
+	int pads_experts;
 	/* widths: weights as made, as trained, autocast (F32: none), gradients */
 	enum dtype weights, autocast, gradients;
 	int mixed; /* 16-bit weights with fp32 master weights */
