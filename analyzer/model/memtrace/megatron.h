@@ -23,6 +23,11 @@ struct mlayer {
 	struct expert *experts, shared;
 };
 
+/* Who holds a stage's input holds the gradient that a backward pass gives it. */
+struct keeper {
+	tensor value, gradient;
+};
+
 /* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
  */
 struct chunk {
@@ -40,8 +45,7 @@ struct chunk {
 	} buffers[2]; /* the contiguous ones, and those of experts */
 	int64_t first_layer;
 	struct place *places; /* of the parameters in them */
-	/* set_input_tensor(): what the last forward pass began with, and its gradient */
-	tensor input, input_gradient;
+	struct keeper input; /* set_input_tensor(): what the last forward pass began with */
 };
 
 /* One shard of a parameter: its master copy and the optimizer's states. */
@@ -82,6 +86,7 @@ struct rank {
 struct microbatch {
 	struct tape tape;
 	struct param input; /* received from the stage before */
+	tensor gradient; /* of the output, received from the stage after */
 	tensor weights; /* of the tokens, in the loss */
 	tensor tokens, labels, positions, mask, output, rotary;
 };

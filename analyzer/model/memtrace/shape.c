@@ -160,6 +160,7 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
 	s->group = (int64_t)read_or(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
 				    s->pp, MOST_RANKS);
+	s->overlap_warmup = read_flag(r, CONFIG_overlap_p2p_communication_warmup_flush, 0);
 	s->overlap_grad_reduce = read_flag(r, CONFIG_overlap_grad_reduce, 0);
 	s->bucket_size = (int64_t)read_or_zero(r, CONFIG_ddp_bucket_size, 0, INT64_MAX);
 	s->instances = (int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);

@@ -36,6 +36,7 @@ struct shape {
 	int defers;
 	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
 	int64_t group; /* micro-batches that a model chunk runs in turn */
+	int overlap_warmup; /* overlap_p2p_communication_warmup_flush */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
 	double attention_dropout, hidden_dropout;
