@@ -15,25 +15,25 @@ static void add_to_buffer(struct machine *m, struct param *p)
 
 /* ---- one micro-batch ---- */
 
-static void make_mask(struct machine *m, struct rank *r, struct microbatch *b)
+/* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. */
+static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
-	if (r->s->masks)
-		b->mask = make_as(m, TERM_INPUTS, r->rows * r->s->tokens, BOOL);
-	b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
-}
-
-static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
-{
+	struct rank *r = c->rank;
 	const struct shape *s = r->s;
+	int all = !s->training_loop, first = c->first || all, last = c->last || all;
 
-	b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
-	b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
-	b->positions = make_as(m, TERM_INPUTS, r->rows / s->batch, I64);
-	/* the data loader of Megatron-LM makes one a sequence */
-	if (s->training_loop)
-		make_mask(m, r, b);
-	else
+	if (first)
+		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
+	if (last)
+		b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
+	if (first)
+		b->positions = make_as(m, TERM_INPUTS, all ? r->rows / s->batch : r->rows, I64);
+	if (all)
 		b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+	else if (s->masks && (first || last))
+		b->mask = make_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
+	if (last && !all)
+		b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
 }
 
 /* RotaryEmbedding.forward, cached for the length */
@@ -103,7 +103,7 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	m->tape = &b->tape;
 	if (!c->first)
 		keep(m, &c->input, b->input.value);
-	load_batch(m, r, b);
+	load_batch(m, c, b);
 	load_rotary(m, r, b);
 	b->output = chunk_forward(m, c, b);
 	if (!c->last)

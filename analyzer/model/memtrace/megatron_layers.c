@@ -417,9 +417,38 @@ static void cross_entropy_backward(struct machine *m, struct node *n)
 	n->out[0] = hold(n->saved[0]);
 }
 
+/* What is computed of each token, until the gradient needs no more than mask and target. */
+static tensor losses_of(struct machine *m, int64_t rows, tensor *mask, tensor *target)
+{
+	tensor most = make(m, rows, F32), some = make(m, rows, I64), positions, sum, logits, out;
+
+	drop(m, &some);
+	some = make(m, rows, BOOL);
+	out = make(m, rows, BOOL);
+	*mask = make(m, rows, BOOL);
+	drop(m, &some);
+	drop(m, &out);
+	some = make(m, rows, I64);
+	*target = make(m, rows, I64);
+	drop(m, &some);
+	positions = make(m, rows, I64);
+	some = make(m, rows, F32);
+	logits = make(m, rows, F32);
+	drop(m, &some);
+	sum = make(m, rows, F32);
+	drop(m, &positions);
+	some = make(m, rows, F32);
+	out = make(m, rows, F32);
+	drop(m, &some);
+	drop(m, &sum);
+	drop(m, &logits);
+	drop(m, &most);
+	return out;
+}
+
 static tensor parallel_cross_entropy(struct machine *m, struct rank *r, tensor logits)
 {
-	tensor precise = to(m, logits, F32), mask, target, out, small, exponentials;
+	tensor precise = to(m, logits, F32), mask, target, out, exponentials;
 	struct node *n = record(m, cross_entropy_backward, &precise, 1);
 
 	if (r->s->fused_loss) {
@@ -429,11 +458,7 @@ static tensor parallel_cross_entropy(struct machine *m, struct rank *r, tensor l
 		precise = exponentials;
 		precise.from = NULL;
 	}
-	small = make(m, r->rows, F32);
-	mask = make(m, r->rows, BOOL);
-	target = make(m, r->rows, I64);
-	drop(m, &small);
-	out = make(m, r->rows, F32);
+	out = losses_of(m, r->rows, &mask, &target);
 	save(m, n, precise);
 	save(m, n, mask);
 	save(m, n, target);
@@ -452,7 +477,7 @@ static tensor loss(struct machine *m, struct chunk *c, tensor x)
 {
 	struct rank *r = c->rank;
 	const struct shape *s = r->s;
-	tensor logits, out, all;
+	tensor logits, out, all, labels = none;
 	struct node *n;
 
 	m->as = TERM_FINAL_NORM;
@@ -462,7 +487,10 @@ static tensor loss(struct machine *m, struct chunk *c, tensor x)
 	drop(m, &x);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;
+	if (s->batch > 1) /* [b, s] to [s, b] */
+		labels = make(m, r->rows, I64);
 	all = parallel_cross_entropy(m, r, logits);
+	drop(m, &labels);
 	drop(m, &logits);
 	n = record(m, mean_backward, &all, 1);
 	if (n)
