@@ -64,7 +64,7 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 
 	if (!conf && k->torch >= 210)
 		conf = variable(environment, "PYTORCH_ALLOC_CONF");
-	if (conf && allocator_configure(a, conf, k->torch, r->e) < 0)
+	if (allocator_configure(a, conf ? conf : "", k->torch, r->e) < 0)
 		status = -1;
 	if (!status && workspace) {
 		k->gemm_workspace = parse_workspace(workspace);

@@ -388,6 +388,52 @@ static tensor scattered(struct machine *m, tensor x, int64_t t)
 	return result(make(m, x.n / t, x.type), n, 0);
 }
 
+/* weight[tokens]: index_put_with_sort_kernel() adds up a copy of the gradient in sorted order. */
+static void indexed_backward(struct machine *m, struct node *n)
+{
+	tensor linear = make(m, n->sizes[1], I64), sorted, origin, copy;
+
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	sorted = make(m, n->sizes[1], I64);
+	origin = make(m, n->sizes[1], I64);
+	copy = make(m, n->in[0].n, n->in[0].type);
+	drop(m, &copy);
+	drop(m, &linear);
+	drop(m, &sorted);
+	drop(m, &origin);
+}
+
+static tensor indexed(struct machine *m, tensor tokens, struct param *weight, int64_t width)
+{
+	struct node *n = record(m, indexed_backward, &weight->value, 1);
+
+	if (n) {
+		n->sizes[0] = weight->value.n;
+		n->sizes[1] = tokens.n;
+		save(m, n, tokens);
+	}
+	return result(make(m, tokens.n * width, weight->value.type), n, 0);
+}
+
+/* VocabParallelEmbedding */
+static tensor embedded(struct machine *m, struct rank *r, tensor tokens, struct param *weight)
+{
+	tensor mask = none, mine = hold(tokens), x;
+
+	if (r->s->tp > 1) {
+		mask = make(m, tokens.n, BOOL);
+		let(m, &mine, make(m, tokens.n, I64));
+	}
+	x = r->s->deterministic ? indexed(m, mine, weight, r->s->hidden)
+				: embedding(m, mine, weight, r->s->hidden);
+	drop(m, &mine);
+	/* output_parallel[input_mask, :] = 0, in place; its gradient is not */
+	if (r->s->tp > 1)
+		let(m, &x, copied_back(m, x));
+	drop(m, &mask);
+	return x;
+}
+
 static tensor embed(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -395,7 +441,7 @@ static tensor embed(struct machine *m, struct chunk *c, struct microbatch *b)
 	tensor x, positions;
 
 	m->as = TERM_EMBEDDED;
-	x = embedding(m, b->tokens, c->tokens, s->hidden);
+	x = embedded(m, r, b->tokens, c->tokens);
 	if (c->positions) {
 		positions = embedding(m, b->positions, c->positions, s->hidden);
 		let(m, &x, add(m, x, positions));

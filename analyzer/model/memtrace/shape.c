@@ -46,6 +46,7 @@ static void read_implementation(struct shape *s, struct reader *r)
 
 	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
 	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
+	s->deterministic = read_flag(r, CONFIG_deterministic_mode, 0);
 	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
 	s->fused_swiglu = c->from_framework && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
 	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);

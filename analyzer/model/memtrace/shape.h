@@ -23,6 +23,7 @@ struct shape {
 	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, cross
 	 * entropy */
 	int fused_softmax, fused_rope, fused_swiglu, fused_loss;
+	int deterministic; /* --deterministic-mode */
 	int masks; /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
