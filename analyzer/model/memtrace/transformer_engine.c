@@ -131,17 +131,61 @@ static tensor fused(struct machine *m, struct rank *r, const tensor *in)
 	return out;
 }
 
+/* mha_bwd() of the flash-attn package: row sums, and the queries' gradient in fp32; of every split where it is deterministic;
+ * keys' and values' gradients of every head where heads share them. sizes: of q, k, v; rows, rounded queries, splits */
+static void flash_backward(struct machine *m, struct node *n)
+{
+	tensor sums, sum, repeated[2] = { none, none };
+
+	for (int i = 0; i < 3; i++)
+		n->out[i] = make(m, n->sizes[i], n->in[0].type);
+	sums = make(m, n->sizes[3], F32);
+	sum = make(m, n->sizes[4] * n->sizes[5], F32);
+	for (int i = 0; i < 2 && n->sizes[1] != n->sizes[0]; i++)
+		repeated[i] = make(m, n->sizes[0], n->in[0].type);
+	for (int i = 1; i >= 0; i--)
+		drop(m, &repeated[i]);
+	drop(m, &sum);
+	drop(m, &sums);
+}
+
+static tensor flash_attn_func(struct machine *m, struct rank *r, const tensor *in)
+{
+	const struct shape *s = r->s;
+	int64_t queries = s->tokens / s->cp, heads = s->batch * r->heads;
+	int64_t rounded = (queries + 127) / 128 * 128, width = (s->head + 31) / 32 * 32;
+	struct node *n = record(m, flash_backward, in, 3);
+	tensor out = result(make(m, in[0].n, in[0].type), n, 0);
+	tensor sums = make_as(m, TERM_ATTN_FLASH, heads * queries, F32);
+	tensor seeds = make_as(m, TERM_ATTN_FLASH, 2, I64);
+
+	for (int i = 0; n && i < 3; i++) {
+		n->sizes[i] = in[i].n;
+		save(m, n, in[i]);
+	}
+	if (n) {
+		n->sizes[3] = heads * rounded;
+		n->sizes[4] = heads * rounded * width;
+		n->sizes[5] = m->constants.nondeterministic
+				      ? 1
+				      : (m->constants.multiprocessors + heads - 1) / heads;
+	}
+	save(m, n, out);
+	save(m, n, sums);
+	save(m, n, seeds);
+	drop(m, &seeds);
+	drop(m, &sums);
+	return out;
+}
+
 /* FlashAttention wants batch before sequence: copies of q, k, v, and of its output back. */
 static tensor flash(struct machine *m, struct rank *r, const tensor *in)
 {
-	const struct shape *s = r->s;
-	const struct flash_shape shape = { s->batch, r->heads, s->tokens / s->cp, s->head,
-					   s->attention_dropout };
 	tensor copy[3], out;
 
 	for (int i = 0; i < 3; i++)
 		copy[i] = contiguous(m, in[i]);
-	out = flash_attention(m, copy[0], copy[1], copy[2], &shape);
+	out = flash_attn_func(m, r, copy);
 	let(m, &out, contiguous(m, out));
 	for (int i = 0; i < 3; i++)
 		drop(m, &copy[i]);
