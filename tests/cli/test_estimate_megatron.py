@@ -131,6 +131,27 @@ class Megatron(Case):
                           "--padded-vocab-size", "50304", "--fp8-format", "hybrid"], status=2)
         self.assertIn("fp8", done.stderr)
 
+    def constants(self, *arguments):
+        words = [MEMTRACE, "estimate", "--system", "memtrace", "--json", *arguments, "--", "pretrain_gpt.py", *SMALL,
+                 "--padded-vocab-size", "50304", "--num-experts", "8"]
+        answer, = json.loads(self.run_(words).stdout)["estimates"]
+        kinds = {t["id"]: t["kind"] for t in answer["terms"]}
+        return {c["id"]: (c["kind"], c["bytes"]) for c in answer["constants"]}, kinds
+
+    def test_constants_say_how_sure_they_are(self):
+        """Blackwell's workspace is 8,519,680 bytes before PyTorch 2.12 (by the 2.11 wheel's code), 32 MiB since."""
+        known, kinds = self.constants("--gpu", "H100-80GB", "--env", "CUBLAS_WORKSPACE_CONFIG=:4096:8")
+        self.assertEqual(known["workspaces.cublas"], ("exact", 32 * MIB))
+        self.assertEqual(known["context"], ("measured", 863 * MIB))
+        self.assertEqual(known["workspaces.transformer_engine"], ("exact", 32 * MIB + 1024))
+        self.assertEqual((kinds["workspaces.cublas"], kinds["activations.moe.tokens"], kinds["parameters.mlp"]),
+                         ("exact", "assumed", "exact"))
+        for version, size in (("2.11", 8519680), ("2.12", 32 * MIB)):
+            known, _ = self.constants("--gpu", "GB200", "--set", "torch_version=" + version)
+            self.assertEqual(known["workspaces.cublas"], ("exact", size))
+        known, kinds = self.constants("--gpu", "GB200")
+        self.assertEqual((known["workspaces.cublas"][0], kinds["workspaces.cublas"]), ("assumed", "assumed"))
+
     def refused(self, *arguments, script="pretrain_gpt.py"):
         words = [MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", script, *SMALL,
                  "--padded-vocab-size", "50304", *arguments]

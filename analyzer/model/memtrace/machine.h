@@ -105,6 +105,8 @@ struct constants {
 	/* Transformer Engine may choose kernels whose results differ from run to run */
 	int nondeterministic;
 	int64_t multiprocessors;
+	int64_t te_workspace;    /* of Transformer Engine's products */
+	int gpu_given, torch_given, workspace_given;
 	int64_t context; /* CUDA context, outside the allocator */
 };
 

@@ -131,5 +131,7 @@ void scaler_update(struct machine *m, struct scaler *g);
 
 /* constants.c: by version of PyTorch, GPU and environment. */
 int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r);
+/* Each with its kind and source. */
+void constants_list(const struct constants *k, const struct shape *s, struct estimate *out);
 
 #endif

@@ -4,18 +4,12 @@
 
 static const tensor none = { .at = NULL };
 
-/* module/base.py, get_workspace(): one for the device, as long as the process */
-#define WORKSPACE_HOPPER ((INT64_C(32) << 20) + 1024)
-#define WORKSPACE_BEFORE (INT64_C(4) << 20)
-
 void te_workspaces(struct machine *m, struct rank *r, int count)
 {
-	int64_t size = m->constants.sm >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
-
 	/* that of plain products first, those of grouped ones beside it */
 	for (int i = count > 1; i < (count > 1 ? count + 1 : 1); i++)
 		if (!r->te_workspace[i].at)
-			r->te_workspace[i] = make_as(m, TERM_TE_WORKSPACE, size, U8);
+			r->te_workspace[i] = make_as(m, TERM_TE_WORKSPACE, m->constants.te_workspace, U8);
 }
 
 static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype type)
