@@ -126,10 +126,30 @@ class Megatron(Case):
         (_, _), (terms, _) = self.stages("--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2")
         self.near(terms["activations.pipeline"], 2 * 4 * TOKENS * 512 * 2, blocks=2)
 
-    def test_fp8_stops(self):
-        done = self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", "pretrain_gpt.py", *SMALL,
-                          "--padded-vocab-size", "50304", "--fp8-format", "hybrid"], status=2)
-        self.assertIn("fp8", done.stderr)
+    def test_fp8(self):
+        """A layer's matrices have 12 h^2 elements: a byte each, and again transposed before Blackwell."""
+        matrices, vocabulary = 12 * 512 ** 2, ("--padded-vocab-size", "50304")
+        (terms, _), = self.stages(*vocabulary, "--fp8-format", "hybrid")
+        self.near(terms["parameters.fp8"], 2 * 12 * matrices, blocks=2 * 12 * 4)
+        (terms, _), = self.stages(*vocabulary, "--fp8-format", "hybrid", "--first-last-layers-bf16", gpu="GB200")
+        self.near(terms["parameters.fp8"], 10 * matrices, blocks=10 * 4)
+        (terms, _), = self.stages(*vocabulary, "--fp8-format", "e4m3", "--fp8-recipe", "tensorwise", "--fp8-param-gather",
+                                  "--use-distributed-optimizer", gpu="GB200")
+        others = 50304 * 512 + TOKENS * 512 + 12 * (layer(512, 2048) - matrices) + 2 * 512
+        self.near(self.parameters(terms), 12 * matrices + 2 * others, blocks=2)
+        self.assertEqual(terms.get("parameters.fp8", 0), 0)
+
+    def test_what_of_fp8_stops(self):
+        for words in (["--fp8-recipe", "mxfp8"], ["--num-experts", "8"], ["--transformer-impl", "local"]):
+            self.assertIn("fp8", self.refused("--fp8-format", "hybrid", *words))
+
+    def test_overlapped_tensor_parallelism(self):
+        """Three more of Transformer Engine's workspaces, for products that overlap (_NUM_MAX_UB_STREAMS)."""
+        split = ["--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel"]
+        (plain, _), = self.stages(*split)
+        (overlapped, _), = self.stages(*split, "--tp-comm-overlap")
+        name = "workspaces.transformer_engine"
+        self.near(overlapped[name] - plain[name], 3 * (32 * MIB + 1024))
 
     def constants(self, *arguments):
         words = [MEMTRACE, "estimate", "--system", "memtrace", "--json", *arguments, "--", "pretrain_gpt.py", *SMALL,

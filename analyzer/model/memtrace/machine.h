@@ -79,6 +79,8 @@ struct node {
 /* A parameter with its gradient; `at` of `grad` NULL: none yet. */
 struct param {
 	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
+	tensor copy, transposed;  /* in fp8 */
+	int quantized;            /* its products are in fp8 */
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	enum role role;

@@ -28,6 +28,9 @@ struct keeper {
 	tensor value, gradient;
 };
 
+/* Contiguous buffers: of one kind of weights each. */
+enum buffer_kind { DENSE_BUFFER, EXPERT_BUFFER, FP8_BUFFER, BUFFERS };
+
 /* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
  */
 struct chunk {
@@ -42,7 +45,7 @@ struct chunk {
 	struct buffer {
 		tensor weights, gradients;
 		int64_t elements;
-	} buffers[2]; /* the contiguous ones, and those of experts */
+	} buffers[BUFFERS];
 	int64_t first_layer;
 	struct place *places; /* of the parameters in them */
 	struct keeper input; /* set_input_tensor(): what the last forward pass began with */
@@ -68,6 +71,7 @@ struct rank {
 	struct shard *shards;
 	size_t shard_count, shard_room;
 	tensor te_workspace[5]; /* of plain products, and of a grouped one's streams */
+	tensor ub_workspace; /* of products that overlap tensor parallelism's communication */
 	/* Transformer Engine's get_dummy_wgrad(): one for each shape, kept */
 	struct {
 		int64_t n, in;

@@ -124,6 +124,26 @@ static void read_widths(struct shape *s, struct reader *r)
 		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
 
+/* Transformer Engine's fp8 with a scale a tensor. */
+static void read_fp8(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+	int ends = read_flag(r, CONFIG_first_last_layers_bf16, 0);
+
+	s->fp8 = GIVEN(c, fp8_format);
+	if (!s->fp8)
+		return;
+	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
+		refuse(r, CONFIG_fp8_format, "none: fp8 is modelled with Megatron-LM's command line alone");
+	if (strcmp(VALUE_OR(c, fp8_recipe, "delayed"), "delayed") && strcmp(c->fp8_recipe, "tensorwise"))
+		refuse(r, CONFIG_fp8_recipe, "delayed or tensorwise: blocks of scales are not modelled yet");
+	if (VALUE_OR(c, num_experts, 0) > 0)
+		refuse(r, CONFIG_fp8_format, "none: experts in fp8 are not modelled yet");
+	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
+	s->bf16_first = (int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
+	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
+}
+
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
@@ -178,6 +198,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	if (s->defers)
 		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
+	s->tp_overlap = s->sequence_parallel && s->transformer_engine &&
+			read_flag(r, CONFIG_tp_comm_overlap, 0);
 	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
@@ -228,6 +250,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_architecture(s, r);
 	read_attention(s, r);
 	read_widths(s, r);
+	read_fp8(s, r);
 	read_optimizer(s, r);
 	read_recompute(s, r);
 	read_layout(s, r);

@@ -33,6 +33,10 @@ struct shape {
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
 	int64_t bucket_size; /* elements; 0: Megatron's own */
+	/* fp8: products; weights; layers at the ends that are not */
+	int fp8, fp8_weights;
+	int64_t bf16_first, bf16_last;
+	int tp_overlap;
 	int64_t instances; /* of the distributed optimizer */
 	int defers;
 	int64_t deferred; /* micro-batches whose gradient of the output layer waits */

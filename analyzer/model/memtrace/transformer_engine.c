@@ -12,11 +12,22 @@ void te_workspaces(struct machine *m, struct rank *r, int count)
 			r->te_workspace[i] = make_as(m, TERM_TE_WORKSPACE, m->constants.te_workspace, U8);
 }
 
+/* cpp_extensions/gemm.py: _NUM_MAX_UB_STREAMS */
+#define UB_STREAMS 3
+
+static void ub_workspace(struct machine *m, struct rank *r)
+{
+	if (r->s->tp_overlap && !r->ub_workspace.at)
+		r->ub_workspace = make_as(m, TERM_TE_WORKSPACE,
+					  UB_STREAMS * m->constants.te_workspace, U8);
+}
+
 static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype type)
 {
 	tensor out = make(m, n, type);
 
 	te_workspaces(m, r, 1);
+	ub_workspace(m, r);
 	return out;
 }
 
@@ -38,16 +49,18 @@ tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in,
 	return hold(r->dummies[i].at);
 }
 
-/* sizes: of x, weight, bias; ranks that the input was gathered from */
+/* sizes: of x, weight, bias; ranks that the input was gathered from; columns; in fp8 */
 static void linear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
 	struct rank *r = m->family;
 	int64_t t = n->sizes[3];
-	tensor gathered = none, whole;
+	tensor gathered = none, whole, gradient = none, transposed = none;
 
+	if (n->sizes[5])
+		gradient = fp8_gradient(m, n->in[0], &transposed);
 	if (t > 1)
-		gathered = make_as(m, TERM_COLLECTIVE, n->sizes[0] * t, type);
+		gathered = make_as(m, TERM_COLLECTIVE, n->sizes[0] * t, n->sizes[5] ? U8 : type);
 	n->out[0] = product(m, r, n->sizes[0] * t, type);
 	if (t > 1) {
 		whole = n->out[0];
@@ -58,6 +71,8 @@ static void linear_backward(struct machine *m, struct node *n)
 	} else {
 		n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
 	}
+	drop(m, &gradient);
+	drop(m, &transposed);
 	if (n->edge[2])
 		n->out[2] = make(m, n->sizes[2], type);
 }
@@ -68,6 +83,7 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, gathered = none;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
 	struct node *n = record(m, linear_backward, in, 3);
+	tensor kept = none, rows = none;
 
 	if (n) {
 		n->sizes[0] = x.n;
@@ -75,13 +91,20 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 		n->sizes[2] = bias ? bias->value.n : 0;
 		n->sizes[3] = t;
 		n->sizes[4] = weight->in;
+		n->sizes[5] = weight->quantized;
 	}
-	save(m, n, x);
+	if (weight->quantized) {
+		fp8_weight(m, r, weight);
+		rows = fp8_input(m, x, &kept);
+	}
+	save(m, n, weight->quantized ? kept : x);
 	save(m, n, weight->value);
 	if (t > 1)
-		gathered = make_as(m, TERM_COLLECTIVE, x.n * t, x.type);
+		gathered = make_as(m, TERM_COLLECTIVE, x.n * t, weight->quantized ? U8 : x.type);
 	out = product(m, r, x.n * t / weight->in * (weight->value.n / weight->in), x.type);
 	drop(m, &gathered);
+	drop(m, &rows);
+	drop(m, &kept);
 	return result(out, n, 0);
 }
 

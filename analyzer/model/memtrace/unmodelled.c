@@ -85,8 +85,6 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_recompute_modules, "core_attn");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
-	if (GIVEN(c, fp8_format))
-		refuse(r, CONFIG_fp8_format, "none: fp8 is not modelled yet");
 	if (GIVEN(c, fp4_format))
 		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
 	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
