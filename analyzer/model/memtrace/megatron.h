@@ -29,7 +29,7 @@ struct keeper {
 };
 
 /* Contiguous buffers: of one kind of weights each. */
-enum buffer_kind { DENSE_BUFFER, EXPERT_BUFFER, FP8_BUFFER, BUFFERS };
+enum buffer_kind { DENSE_BUFFER, EXPERT_BUFFER, FP8_BUFFER, MATRIX_BUFFER, BUFFERS };
 
 /* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
  */
@@ -54,7 +54,7 @@ struct chunk {
 /* One shard of a parameter: its master copy and the optimizer's states. */
 struct shard {
 	int64_t n;
-	int decayed;
+	int decayed, muon;
 	tensor master, gradient, first, second;
 };
 

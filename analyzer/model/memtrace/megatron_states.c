@@ -118,12 +118,20 @@ static void declare_chunk(struct chunk *c)
 		c->head = c->tokens;
 }
 
+/* is_managed_by_layer_wise_optimizer() */
+static int has_muon(const struct shape *s, const struct param *p)
+{
+	return s->muon && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
+	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
+}
+
 /* Weights of one type and of ranks that share them lie together. */
 static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
 {
 	return p->role == TERM_EXPERT_WEIGHTS		? EXPERT_BUFFER
-	       : s->fp8_weights && p->quantized ? FP8_BUFFER
-						: DENSE_BUFFER;
+	       : s->fp8_weights && p->quantized		? FP8_BUFFER
+	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
+							: DENSE_BUFFER;
 }
 
 static enum dtype weight_type(const struct shape *s, const struct param *p)
@@ -263,7 +271,7 @@ static void make_buffers(struct machine *m, struct chunk *c, enum buffer_kind ki
 
 /* ---- the optimizer ---- */
 
-static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
+static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed, int muon)
 {
 	struct shard *sh;
 	tensor copy;
@@ -272,7 +280,7 @@ static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
 		return;
 	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
 	sh = &r->shards[r->shard_count++];
-	*sh = (struct shard){ .n = n, .decayed = decayed };
+	*sh = (struct shard){ .n = n, .decayed = decayed, .muon = muon };
 	if (r->s->weights == F32)
 		return;
 	copy = make_as(m, TERM_MASTER, n, r->s->weights);
@@ -285,6 +293,36 @@ static int64_t smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+static int smaller_parameter(const void *a, const void *b)
+{
+	const struct param *const *x = a, *const *y = b;
+
+	return (*x)->value.n < (*y)->value.n ? -1 : (*x)->value.n > (*y)->value.n;
+}
+
+/* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and back. Is this the last rank's? */
+static int is_last_ranks(const struct chunk *c, size_t which)
+{
+	const struct shape *s = c->rank->s;
+	const struct param *p = c->module.params[which];
+	int experts = kind_of(s, p) == EXPERT_BUFFER;
+	int64_t ranks = s->dp * s->cp, place;
+	struct param **order = xcalloc(c->module.count, sizeof(struct param *));
+	size_t count = 0, at = 0;
+
+	if (experts)
+		ranks = ranks * s->tp / (s->etp * s->ep);
+	for (size_t i = 0; i < c->module.count; i++)
+		if ((kind_of(s, c->module.params[i]) == EXPERT_BUFFER) == experts)
+			order[count++] = c->module.params[i];
+	qsort(order, count, sizeof(struct param *), smaller_parameter);
+	while (order[at] != p)
+		at++;
+	free(order);
+	place = (int64_t)at % (2 * ranks);
+	return place == ranks - 1 || place == ranks;
+}
+
 /* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last rank has. */
 static int64_t part(const struct chunk *c, size_t i)
 {
@@ -292,6 +330,9 @@ static int64_t part(const struct chunk *c, size_t i)
 	const struct place *p = &c->places[i];
 	int64_t ranks = sharing(s, kind_of(s, c->module.params[i]));
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
+
+	if (s->layer_wise == PING_PONG)
+		return is_last_ranks(c, i) ? c->module.params[i]->value.n : 0;
 
 	from = p->bucket + (s->training_loop ? ranks - 1 : 0) * share;
 	to = smaller(from + share, p->at + c->module.params[i]->value.n);
@@ -301,11 +342,13 @@ static int64_t part(const struct chunk *c, size_t i)
 /* Those with weight decay first: matrices; then vectors. */
 static void make_shards(struct machine *m, struct chunk *c, int decayed)
 {
+	const struct shape *s = c->rank->s;
+
 	for (size_t i = c->module.count; i-- > 0;) {
 		const struct param *p = c->module.params[i];
 
 		if ((p->in > 1 && p->value.n > p->in) == decayed)
-			add_shard(m, c->rank, part(c, i), decayed);
+			add_shard(m, c->rank, part(c, i), decayed, has_muon(s, p));
 	}
 }
 
@@ -338,8 +381,8 @@ static void step_group(struct machine *m, struct rank *r, int decayed)
 
 		if (sh->decayed != decayed || sh->first.at)
 			continue;
-		if (r->s->optimizer == SGD) {
-			if (r->s->momentum > 0)
+		if (r->s->optimizer == SGD || sh->muon) {
+			if (r->s->momentum > 0 || sh->muon)
 				sh->first = make_as(m, TERM_MOMENTUM, sh->n, F32);
 			continue;
 		}

@@ -151,6 +151,8 @@ static void read_optimizer(struct shape *s, struct reader *r)
 
 	if (!strcmp(name, "sgd"))
 		s->optimizer = SGD;
+	else if (s->training_loop && (!strcmp(name, "muon") || !strcmp(name, "dist_muon")))
+		s->muon = 1;
 	else if (strcmp(name, "adam") && strcmp(name, "adamw"))
 		refuse(r, CONFIG_optimizer, "adam, adamw or sgd: the others are not modelled yet");
 	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation,
@@ -222,6 +224,17 @@ static void read_layout(struct shape *s, struct reader *r)
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
 }
 
+/* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
+static void read_layer_wise(struct shape *s, struct reader *r)
+{
+	if (!s->muon)
+		return;
+	if (s->zero || !strcmp(r->c->optimizer, "dist_muon"))
+		s->layer_wise = read_flag(r, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT
+										    : PING_PONG;
+	s->zero = s->layer_wise == BY_LAYOUT;
+}
+
 /* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
 static void check_products(const struct shape *s, struct reader *r)
 {
@@ -254,6 +267,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_optimizer(s, r);
 	read_recompute(s, r);
 	read_layout(s, r);
+	read_layer_wise(s, r);
 	if (!r->failed)
 		check_products(s, r);
 	return r->failed ? -1 : 0;

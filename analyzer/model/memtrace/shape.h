@@ -37,6 +37,8 @@ struct shape {
 	int fp8, fp8_weights;
 	int64_t bf16_first, bf16_last;
 	int tp_overlap;
+	int muon; /* matrices have a momentum, what else there is has Adam's moments */
+	enum { WHOLE, PING_PONG, BY_LAYOUT } layer_wise; /* whose parameters a rank's Muon has */
 	int64_t instances; /* of the distributed optimizer */
 	int defers;
 	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
