@@ -37,6 +37,7 @@ struct storage {
 	struct allocation *block;
 	int64_t bytes; /* as requested */
 	int refs, stream;
+	int shared; /* another stream used it: its block comes back when the host waits */
 	enum role term;
 	unsigned at; /* in machine.live */
 	struct storage *next;
@@ -143,6 +144,8 @@ struct machine {
 	enum role as;     /* what the next tensors are */
 	enum phase phase;
 	int step, steps, stream;
+	struct allocation **lent; /* freed blocks that another stream used */
+	size_t lent_count, lent_room;
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -179,6 +182,10 @@ tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dt
 tensor hold(tensor t);
 /* Sets *t to no tensor. */
 void drop(struct machine *m, tensor *t);
+/* Another stream used it. */
+void record_stream(tensor t);
+/* The host waits for the device: what other streams used comes back. */
+void machine_wait(struct machine *m);
 /* *t is what `now` is: Python's assignment to a variable. */
 void let(struct machine *m, tensor *t, tensor now);
 /* A block that lives for one kernel. */

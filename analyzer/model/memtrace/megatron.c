@@ -92,6 +92,9 @@ static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
 		return;
 	param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
 	b->input.in = 0;
+	/* NCCL's stream wrote it */
+	if (r->s->training_loop)
+		record_stream(b->input.value);
 }
 
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
@@ -368,6 +371,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 		else
 			no_pipelining(m, &r);
 		finish_waiting(m, &r);
+		machine_wait(m); /* for the norm of the gradients */
 		rank_step(m, &r);
 		machine_steady(m);
 	}
