@@ -107,6 +107,16 @@ void finish_waiting(struct machine *m, struct rank *r);
 
 tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 	       struct param *bias, int gathers);
+/* Megatron-core's own, not Transformer Engine's; the bias is added here unless it is skipped (NULL). */
+tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+		  struct param *bias, int gathers, int defers);
+tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x);
+/* A part of the tokens for each of t ranks. */
+tensor scattered(struct machine *m, tensor x, int64_t t);
+/* megatron_ends.c */
+tensor chunk_embed(struct machine *m, struct chunk *c, struct microbatch *b);
+tensor chunk_loss(struct machine *m, struct chunk *c, tensor x);
+
 /* A row-parallel product's sum over tensor parallelism. */
 tensor reduced(struct machine *m, struct rank *r, tensor x);
 
