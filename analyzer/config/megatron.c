@@ -106,7 +106,19 @@ static int take_latent(struct reading *r, int field, const char *value)
 	return config_put(r, field, value);
 }
 
-static int put_unmodelled(struct reading *r, const char *written, const char *what);
+/* Refused by the system that counts every tensor, by these words. */
+static int put_unmodelled(struct reading *r, const char *written, const char *what)
+{
+	struct buf list = { 0 };
+	int status;
+
+	if (config_has(r->c, CONFIG_unmodelled_options))
+		buf_addf(&list, "%s, ", r->c->unmodelled_options);
+	buf_addf(&list, "%s (%s)", written, what);
+	status = config_put(r, CONFIG_unmodelled_options, list.text);
+	buf_release(&list);
+	return status;
+}
 
 /* BERT's and T5's scripts have arguments of their own names seldom: their vocabulary tells. */
 static int take_word_pieces(struct reading *r, int field, const char *value)
@@ -276,20 +288,6 @@ static const struct {
 #include "config/megatron_unmodelled.def"
 #undef UNMODELLED
 };
-
-/* What follows is refused by the system that counts every tensor, by these words. */
-static int put_unmodelled(struct reading *r, const char *written, const char *what)
-{
-	struct buf list = { 0 };
-	int status;
-
-	if (config_has(r->c, CONFIG_unmodelled_options))
-		buf_addf(&list, "%s, ", r->c->unmodelled_options);
-	buf_addf(&list, "%s (%s)", written, what);
-	status = config_put(r, CONFIG_unmodelled_options, list.text);
-	buf_release(&list);
-	return status;
-}
 
 static int is_off(const char *value)
 {

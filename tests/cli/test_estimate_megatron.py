@@ -139,6 +139,19 @@ class Megatron(Case):
         self.near(self.parameters(terms), 12 * matrices + 2 * others, blocks=2)
         self.assertEqual(terms.get("parameters.fp8", 0), 0)
 
+    def test_muon(self):
+        """Matrices have one momentum, the embeddings and norms Adam's two moments. Distributed, with buffers of their
+        own, an eighth."""
+        muon = ["--padded-vocab-size", "50304", "--optimizer", "muon"]
+        matrices = 12 * 512 ** 2
+        others = 50304 * 512 + TOKENS * 512 + 12 * (layer(512, 2048) - matrices) + 2 * 512
+        (terms, _), = self.stages(*muon)
+        self.near(terms["optimizer_states.momentum"], 4 * 12 * matrices, blocks=48)
+        self.near(terms["optimizer_states.exp_avg"], 4 * others, blocks=3)
+        self.near(terms["optimizer_states.master"], 4 * (12 * matrices + others), blocks=50)
+        (terms, _), = self.stages(*muon, "--use-distributed-optimizer")
+        self.near(terms["optimizer_states.exp_avg_sq"], 4 * others // 8, blocks=2)
+
     def test_what_of_fp8_stops(self):
         for words in (["--fp8-recipe", "mxfp8"], ["--num-experts", "8"], ["--transformer-impl", "local"]):
             self.assertIn("fp8", self.refused("--fp8-format", "hybrid", *words))
