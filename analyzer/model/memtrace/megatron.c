@@ -393,6 +393,18 @@ static void note_assumptions(const struct shape *s, struct reader *r)
 		estimate_note(r->out, "tokens are spread evenly over experts");
 }
 
+/* Tensors of what experts get have at most 2^48 elements, too. */
+static void check_dispatched(const struct shape *s, struct reader *r)
+{
+	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
+	wide width = largest(s->hidden, (wide)2 * s->expert_ffn);
+
+	if (s->capacity > 64)
+		refuse(r, CONFIG_moe_expert_capacity_factor, "64 at most");
+	if (rows * width * (s->capacity > 1 ? 64 : 1) > (wide)1 << 48)
+		refuse(r, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
+}
+
 static int check(const struct shape *s, struct reader *r)
 {
 	int64_t layers = 0;
@@ -404,6 +416,8 @@ static int check(const struct shape *s, struct reader *r)
 		       "1: Megatron's own attention is not split over tokens");
 	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp || s->dp * s->cp * s->tp % (s->etp * s->ep)))
 		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
+	if (s->experts)
+		check_dispatched(s, r);
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	for (int64_t stage = 0; stage < s->pp; stage++) {
