@@ -8,15 +8,16 @@
 
 #include "util.h"
 
-/* CublasHandlePool.cpp, parseChosenWorkspaceSize(): compute capability 9.0, from PyTorch 2.12 later ones too; all others
- * have ":4096:2:16:8". */
+/* CublasHandlePool.cpp, parseChosenWorkspaceSize(): compute capability 9.0, from PyTorch 2.12 later
+ * ones too; all others have ":4096:2:16:8". */
 #define WORKSPACE_HOPPER (INT64_C(32) << 20)
 #define WORKSPACE_BEFORE 8519680
 /* Assumed of the containers of Megatron-LM's golden values, whose version nothing says. */
 #define TORCH_OF_CONTAINERS 211
 /* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
 #define LT_WORKSPACE (INT64_C(1) << 20)
-/* transformer_engine/pytorch/module/base.py, get_workspace(): one for the device, as long as the process */
+/* transformer_engine/pytorch/module/base.py, get_workspace(): one for the device, as long as the
+ * process */
 #define TE_WORKSPACE_HOPPER ((INT64_C(32) << 20) + 1024)
 #define TE_WORKSPACE_BEFORE (INT64_C(4) << 20)
 /* Measured: context and modules of PyTorch on one A100 (document 001). */
@@ -124,15 +125,16 @@ void constants_list(const struct constants *k, const struct shape *s, struct est
 	const char *by_gpu = k->gpu_given ? "exact" : "assumed";
 	const struct constant list[] = {
 		{ "workspaces.cublas",
-		  k->workspace_given				     ? "exact"
+		  k->workspace_given                                ? "exact"
 		  : k->gpu_given && (k->torch_given || k->sm <= 90) ? "exact"
-								     : "assumed",
+								    : "assumed",
 		  k->workspace_given ? "CUBLAS_WORKSPACE_CONFIG"
 				     : "CublasHandlePool.cpp, by GPU and PyTorch's version",
 		  k->gemm_workspace },
 		{ "workspaces.cublaslt", "exact", "CUDABlas.cpp: freed after the call",
 		  k->lt_workspace },
-		{ "context", "measured", "document 001: context and modules on an A100", k->context },
+		{ "context", "measured", "document 001: context and modules on an A100",
+		  k->context },
 		{ "workspaces.transformer_engine", by_gpu,
 		  "transformer_engine/pytorch/module/base.py, by GPU", k->te_workspace },
 	};

@@ -414,7 +414,8 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");
-	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp || s->dp * s->cp * s->tp % (s->etp * s->ep)))
+	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
+			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
 		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->experts)
 		check_dispatched(s, r);

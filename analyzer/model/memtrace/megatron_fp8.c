@@ -9,14 +9,15 @@ static int transposes(const struct machine *m)
 	return m->constants.sm < 100;
 }
 
-/* Which layers are quantized: --first-last-layers-bf16 leaves one at each end unless it says how many. */
+/* Which layers are quantized: --first-last-layers-bf16 leaves one at each end unless it says how
+ * many. */
 int fp8_layer(const struct shape *s, int64_t layer)
 {
 	return s->fp8 && layer >= s->bf16_first && layer < s->layers - s->bf16_last;
 }
 
-/* A weight's copy in fp8, made by the first micro-batch and written over from then on, and its transpose. Weights that are fp8
- * themselves have the transpose alone. */
+/* A weight's copy in fp8, made by the first micro-batch and written over from then on, and its
+ * transpose. Weights that are fp8 themselves have the transpose alone. */
 void fp8_weight(struct machine *m, struct rank *r, struct param *weight)
 {
 	if (!r->s->fp8_weights && !weight->copy.at)

@@ -57,9 +57,8 @@ static void mlinear_backward(struct machine *m, struct node *n)
 			drop(m, &whole);
 		return;
 	}
-	n->out[1] = r->s->fused_gradient
-			    ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
-			    : gemm(m, n->sizes[1], type);
+	n->out[1] = r->s->fused_gradient ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
+					 : gemm(m, n->sizes[1], type);
 	if (n->edge[2])
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 	if (t > 1)
@@ -68,7 +67,7 @@ static void mlinear_backward(struct machine *m, struct node *n)
 
 /* The bias is added here unless it is skipped (NULL). */
 tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-			 struct param *bias, int gathers, int defers)
+		  struct param *bias, int gathers, int defers)
 {
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
@@ -97,7 +96,7 @@ tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *wei
 }
 
 tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-		      struct param *bias, int gathers)
+	       struct param *bias, int gathers)
 {
 	if (r->s->transformer_engine)
 		return te_linear(m, r, x, weight, bias, gathers);
@@ -272,7 +271,7 @@ static void project(struct machine *m, struct mlayer *l, struct microbatch *b, t
 		let(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
 	}
 	for (int i = 0; i < 2; i++) {
-		in[i] = !s->rope	? hold(part[i])
+		in[i] = !s->rope        ? hold(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
 					: rotated(m, part[i], b->rotary);
 	}

@@ -128,10 +128,10 @@ static int has_muon(const struct shape *s, const struct param *p)
 /* Weights of one type and of ranks that share them lie together. */
 static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
 {
-	return p->role == TERM_EXPERT_WEIGHTS		? EXPERT_BUFFER
-	       : s->fp8_weights && p->quantized		? FP8_BUFFER
+	return p->role == TERM_EXPERT_WEIGHTS                 ? EXPERT_BUFFER
+	       : s->fp8_weights && p->quantized               ? FP8_BUFFER
 	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
-							: DENSE_BUFFER;
+							      : DENSE_BUFFER;
 }
 
 static enum dtype weight_type(const struct shape *s, const struct param *p)
@@ -213,8 +213,9 @@ static int64_t end_bucket(const struct shape *s, struct place **places, size_t c
 	return at;
 }
 
-/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of dp and 128, where the optimizer
- * is distributed; then an embedding that two stages share has a bucket of its own. */
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of
+ * dp and 128, where the optimizer is distributed; then an embedding that two stages share has a
+ * bucket of its own. */
 static void lay_out(struct chunk *c, enum buffer_kind kind)
 {
 	const struct shape *s = c->rank->s;
@@ -300,7 +301,8 @@ static int smaller_parameter(const void *a, const void *b)
 	return (*x)->value.n < (*y)->value.n ? -1 : (*x)->value.n > (*y)->value.n;
 }
 
-/* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and back. Is this the last rank's? */
+/* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and
+ * back. Is this the last rank's? */
 static int is_last_ranks(const struct chunk *c, size_t which)
 {
 	const struct shape *s = c->rank->s;
@@ -323,7 +325,8 @@ static int is_last_ranks(const struct chunk *c, size_t which)
 	return place == ranks - 1 || place == ranks;
 }
 
-/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last rank has. */
+/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last
+ * rank has. */
 static int64_t part(const struct chunk *c, size_t i)
 {
 	const struct shape *s = c->rank->s;

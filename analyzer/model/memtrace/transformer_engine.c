@@ -9,7 +9,8 @@ void te_workspaces(struct machine *m, struct rank *r, int count)
 	/* that of plain products first, those of grouped ones beside it */
 	for (int i = count > 1; i < (count > 1 ? count + 1 : 1); i++)
 		if (!r->te_workspace[i].at)
-			r->te_workspace[i] = make_as(m, TERM_TE_WORKSPACE, m->constants.te_workspace, U8);
+			r->te_workspace[i] =
+				make_as(m, TERM_TE_WORKSPACE, m->constants.te_workspace, U8);
 }
 
 /* cpp_extensions/gemm.py: _NUM_MAX_UB_STREAMS */
@@ -18,8 +19,8 @@ void te_workspaces(struct machine *m, struct rank *r, int count)
 static void ub_workspace(struct machine *m, struct rank *r)
 {
 	if (r->s->tp_overlap && !r->ub_workspace.at)
-		r->ub_workspace = make_as(m, TERM_TE_WORKSPACE,
-					  UB_STREAMS * m->constants.te_workspace, U8);
+		r->ub_workspace =
+			make_as(m, TERM_TE_WORKSPACE, UB_STREAMS * m->constants.te_workspace, U8);
 }
 
 static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype type)
@@ -148,8 +149,9 @@ static tensor fused(struct machine *m, struct rank *r, const tensor *in)
 	return out;
 }
 
-/* mha_bwd() of the flash-attn package: row sums, and the queries' gradient in fp32; of every split where it is deterministic;
- * keys' and values' gradients of every head where heads share them. sizes: of q, k, v; rows, rounded queries, splits */
+/* mha_bwd() of the flash-attn package: row sums, and the queries' gradient in fp32; of every split
+ * where it is deterministic; keys' and values' gradients of every head where heads share them.
+ * sizes: of q, k, v; rows, rounded queries, splits */
 static void flash_backward(struct machine *m, struct node *n)
 {
 	tensor sums, sum, repeated[2] = { none, none };
@@ -281,7 +283,8 @@ tensor te_attention(struct machine *m, void *context, const tensor *in)
 	/* FlashAttention has no heads whose values differ in width. */
 	if (r->s->value_head != r->s->head)
 		return fused(m, r, in);
-	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for Blackwell. */
+	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for
+	 * Blackwell. */
 	if (r->s->attention == FUSED_ATTENTION &&
 	    (m->constants.sm == 90 || (m->constants.sm > 90 && m->constants.nondeterministic)))
 		return fused(m, r, in);
