@@ -116,8 +116,11 @@ def main():
     print()
     print(worst_rows(results))
     if "--write" in sys.argv:
-        with open(os.path.join(ROOT, "docs", "accuracy.md"), "w") as f:
-            f.write(PAGE % (table(results), worst_rows(results)))
+        name = os.path.join(ROOT, "docs", "accuracy.md")
+        with open(name) as f:
+            others = f.read().partition("\n## ")  # accuracy_megatron.py's
+        with open(name, "w") as f:
+            f.write(PAGE % (table(results), worst_rows(results)) + others[1] + others[2])
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ static int read_script(struct reading *r, const struct flags *f, const char *scr
 	if (config_read_deepspeed_flags(r, f))
 		return -1;
 	if (megatron_knows(f) || !strncmp(basename(script), "pretrain_", 9))
-		return config_read_megatron(r, f);
+		return megatron_read_script(r, basename(script)) ? -1 : config_read_megatron(r, f);
 	if (!strncmp(script, "torchtitan", 10) || torchtitan_knows(f))
 		return config_read_torchtitan(r, f);
 	if (trainer_knows(f))

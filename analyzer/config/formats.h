@@ -33,6 +33,8 @@ const struct flag *flags_find(const struct flags *f, const char *key);
 int config_read_flags(struct reading *r, const struct reading_rows *t, const struct flags *f);
 
 int config_read_megatron(struct reading *r, const struct flags *f);
+/* A script that trains another model than a GPT. */
+int megatron_read_script(struct reading *r, const char *script);
 int config_read_trainer(struct reading *r, const struct flags *f);
 int config_read_torchtitan(struct reading *r, const struct flags *f);
 /* Trainer's fsdp_config: Accelerate's keys, with or without their prefix. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buf.h"
 #include "config/known.h"
 
 enum {
@@ -64,6 +65,11 @@ static int take_rotary(struct reading *r, int field, const char *value)
 	return parse_bool(value) == 1 ? config_put(r, field, "rope") : 0;
 }
 
+static int take_no_positions(struct reading *r, int field, const char *value)
+{
+	return parse_bool(value) == 1 ? config_put(r, field, "none") : 0;
+}
+
 static int take_backend(struct reading *r, int field, const char *value)
 {
 	static const char *const names[][2] = {
@@ -100,13 +106,39 @@ static int take_latent(struct reading *r, int field, const char *value)
 	return config_put(r, field, value);
 }
 
+/* Refused by the system that counts every tensor, by these words. */
+static int put_unmodelled(struct reading *r, const char *written, const char *what)
+{
+	struct buf list = { 0 };
+	int status;
+
+	if (config_has(r->c, CONFIG_unmodelled_options))
+		buf_addf(&list, "%s, ", r->c->unmodelled_options);
+	buf_addf(&list, "%s (%s)", written, what);
+	status = config_put(r, CONFIG_unmodelled_options, list.text);
+	buf_release(&list);
+	return status;
+}
+
+/* BERT's and T5's scripts have arguments of their own names seldom: their vocabulary tells. */
+static int take_word_pieces(struct reading *r, int field, const char *value)
+{
+	size_t length = strlen(value);
+
+	(void)field;
+	if (!strncmp(value, "BertWordPiece", 13) ||
+	    (length >= 9 && !strcmp(value + length - 9, "vocab.txt")))
+		return put_unmodelled(r, r->origin, "word pieces: BERT or T5");
+	return 0;
+}
+
 /* GPT-2's merges are GPT-2's vocabulary. */
 static int take_tokenizer(struct reading *r, int field, const char *value)
 {
 	(void)field;
 	if (!strcmp(r->key, "merge_file") || !strcmp(value, "GPT2BPETokenizer"))
 		mark(r, TOKENIZER_GPT2);
-	return 0;
+	return take_word_pieces(r, field, value);
 }
 
 static int take_pads(struct reading *r, int field, const char *value)
@@ -117,7 +149,8 @@ static int take_pads(struct reading *r, int field, const char *value)
 	return 0;
 }
 
-static int take_not_modelled(struct reading *r, int field, const char *value)
+/* The number of micro-batches changes while the job runs. */
+static int take_schedule(struct reading *r, int field, const char *value)
 {
 	(void)field;
 	if (parse_bool(value) != 0)
@@ -170,6 +203,7 @@ static const struct key_row rows[] = {
 	{ "sgd_momentum", CONFIG_momentum, NULL },
 	{ "recompute_activations", CONFIG_recompute_granularity, take_recompute_activations },
 	{ "position_embedding_type", CONFIG_position_embedding_type, NULL },
+	{ "no_position_embedding", CONFIG_position_embedding_type, take_no_positions },
 	{ "use_rotary_position_embeddings", CONFIG_position_embedding_type, take_rotary },
 	{ "attention_backend", CONFIG_attention, take_backend },
 	{ "use_flash_attn", CONFIG_attention, take_flash },
@@ -198,18 +232,10 @@ static const struct key_row rows[] = {
 	{ "window_size", CONFIG_window_size, take_window },
 	{ "merge_file", -1, take_tokenizer },
 	{ "tokenizer_type", -1, take_tokenizer },
+	{ "vocab_file", -1, take_word_pieces },
 	{ "moe_enable_deepep", CONFIG_moe_flex_dispatcher_backend, take_ignore },
-	{ "hybrid_layer_pattern", -1, take_not_modelled },
-	{ "hybrid_override_pattern", -1, take_not_modelled },
-	{ "experimental_attention_variant", -1, take_not_modelled },
-	{ "heterogeneous_layers_config_path", -1, take_not_modelled },
-	{ "rampup_batch_size", -1, take_not_modelled },
-	{ "step_batch_size_schedule", -1, take_not_modelled },
-	{ "use_checkpoint_args", -1, take_not_modelled },
-	{ "moe_paged_stash", -1, take_not_modelled },
-	{ "tensor_parallel_num_weight_shards", -1, take_not_modelled },
-	{ "optimizer_cuda_graph", -1, take_not_modelled },
-	{ "mlp_chunks_for_training", -1, take_not_modelled },
+	{ "rampup_batch_size", -1, take_schedule },
+	{ "step_batch_size_schedule", -1, take_schedule },
 };
 
 /* Megatron-LM's own, where they differ from what systems assume. */
@@ -232,6 +258,7 @@ static const struct {
 	{ CONFIG_precision, "fp32" },
 	{ CONFIG_optimizer, "adam" },
 	{ CONFIG_clip_grad, "1.0" },
+	{ CONFIG_momentum, "0.9" },
 	{ CONFIG_gradient_accumulation_fusion, "true" },
 	{ CONFIG_cross_entropy_loss_fusion, "false" },
 	{ CONFIG_sequence_parallel, "false" },
@@ -253,11 +280,55 @@ static const struct {
 	{ CONFIG_v_head_dim, "128" },
 };
 
+/* megatron_unmodelled.def */
+static const struct {
+	const char *key, *harmless, *what;
+} unmodelled[] = {
+#define UNMODELLED(key, harmless, what) { #key, harmless, what },
+#include "config/megatron_unmodelled.def"
+#undef UNMODELLED
+};
+
+static int is_off(const char *value)
+{
+	return parse_bool(value) == 0 || !strcmp(value, "null") || !strcmp(value, "None");
+}
+
+/* 1: taken */
+static int take_unmodelled(struct reading *r, const char *key, const char *value)
+{
+	size_t i = 0;
+
+	if (!strncmp(key, "retro_", 6) && !is_off(value))
+		return put_unmodelled(r, r->origin, "RETRO") ? -1 : 1;
+	while (i < ARRAY_SIZE(unmodelled) && strcmp(unmodelled[i].key, key))
+		i++;
+	if (i == ARRAY_SIZE(unmodelled))
+		return 0;
+	if (is_off(value) || !strcmp(value, unmodelled[i].harmless))
+		return 1;
+	return put_unmodelled(r, r->origin, unmodelled[i].what) ? -1 : 1;
+}
+
+int megatron_read_script(struct reading *r, const char *script)
+{
+	static const char *const others[] = { "bert", "t5",     "vlm",   "retro", "ict",
+					      "mimo", "hybrid", "mamba", "vision" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (!strncmp(script, "pretrain_", 9) &&
+		    !strncmp(script + 9, others[i], strlen(others[i])))
+			return put_unmodelled(r, script, "another model than a GPT");
+	return 0;
+}
+
 /* A field of its own name, "no_" and such a field, or an argument without effect. */
 static int unknown(struct reading *r, const char *key, const char *value)
 {
-	int field = config_find(key);
+	int field = config_find(key), taken = take_unmodelled(r, key, value);
 
+	if (taken)
+		return taken < 0 ? -1 : 0;
 	if (field >= 0)
 		return config_put(r, field, value);
 	if (key[0] == '_') { /* "_target_": Megatron-Bridge names its classes */

@@ -26,7 +26,7 @@ TERMS(TERM)
 #undef X
 
 #define TERM(id, component, title, printed, source, expression) \
-	{ #id, component, title, printed, source, term_##id },
+	{ #id, component, title, printed, source, term_##id, NULL },
 static const struct term terms[] = { TERMS(TERM) };
 #undef TERM
 _Static_assert(ARRAY_SIZE(terms) <= TERMS_MOST, "more terms than struct estimate has room for");

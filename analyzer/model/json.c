@@ -152,6 +152,28 @@ static void put_terms(struct buf *out, const struct estimate *e)
 		put_number(out, "bytes", estimate_bytes(e, i));
 		put_word(out, "formula", t->printed);
 		put_word(out, "source", t->source);
+		if (t->kind)
+			put_word(out, "kind", t->kind);
+		buf_puts(out, "}");
+	}
+	buf_puts(out, "]");
+}
+
+static void put_constants(struct buf *out, const struct estimate *e)
+{
+	if (!e->constant_count)
+		return;
+	put_key(out, "constants");
+	buf_puts(out, "[");
+	for (size_t i = 0; i < e->constant_count; i++) {
+		const struct constant *c = &e->constants[i];
+
+		put_next(out);
+		buf_puts(out, "{");
+		put_word(out, "id", c->id);
+		put_word(out, "kind", c->kind);
+		put_number(out, "bytes", c->bytes);
+		put_word(out, "source", c->source);
 		buf_puts(out, "}");
 	}
 	buf_puts(out, "]");
@@ -236,6 +258,7 @@ static void put_estimate(struct buf *out, const struct answer *a, const struct e
 	put_terms(out, e);
 	put_symbols(out, e);
 	put_results(out, e);
+	put_constants(out, e);
 	put_word(out, "leaves_out", e->system->leaves_out);
 	put_notes(out, a, e);
 	buf_puts(out, "}");

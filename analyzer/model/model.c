@@ -51,7 +51,7 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 		  int detail, struct err *e)
 {
 	memset(out, 0, offsetof(struct estimate, results));
-	out->result_count = out->strategy_count = out->row_count = 0;
+	out->result_count = out->strategy_count = out->row_count = out->constant_count = 0;
 	out->stages = NULL;
 	out->stage_count = 0;
 	out->made = NULL;
@@ -137,6 +137,13 @@ void estimate_add_result(struct estimate *out, const char *key, wide number)
 void estimate_add_word(struct estimate *out, const char *key, const char *text)
 {
 	next_result(out, key)->text = text;
+}
+
+void estimate_add_constant(struct estimate *out, const struct constant *c)
+{
+	if (out->constant_count == CONSTANTS_MOST)
+		BUG("constants");
+	out->constants[out->constant_count++] = *c;
 }
 
 const char *wide_text(wide number, char *text)

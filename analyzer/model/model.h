@@ -21,6 +21,7 @@ typedef __int128 wide;
 #define RESULTS_MOST 16
 #define STRATEGIES_MOST 16
 #define OPTION_ROWS_MOST 6
+#define CONSTANTS_MOST 6
 
 /* The letters of a system's formulas, with a job's values; each system numbers its own. */
 struct dims {
@@ -35,12 +36,19 @@ struct symbol {
 struct term {
 	const char *id, *component, *title, *printed, *source;
 	wide (*of)(const struct dims *dims);
+	const char *kind; /* as of a constant; NULL: the source's formula */
 };
 
 /* A result beyond the terms: a count of bytes or things, or (`text`) a word. */
 struct result {
 	const char *key, *text;
 	wide number;
+};
+
+/* What a GPU, a version or an environment fixes: "exact" where code or a setting says it, "measured", or "assumed". */
+struct constant {
+	const char *id, *kind, *source;
+	wide bytes;
 };
 
 struct named_bytes {
@@ -90,6 +98,8 @@ struct estimate {
 	size_t result_count;
 	struct named_bytes strategies[STRATEGIES_MOST];
 	size_t strategy_count;
+	struct constant constants[CONSTANTS_MOST];
+	size_t constant_count;
 	struct option_row rows[OPTION_ROWS_MOST];
 	size_t row_count;
 	struct stage *stages; /* none: the source knows no stages */
@@ -155,6 +165,7 @@ __attribute__((format(printf, 2, 3))) void estimate_note(struct estimate *out, c
 							 ...);
 void estimate_add_result(struct estimate *out, const char *key, wide number);
 void estimate_add_word(struct estimate *out, const char *key, const char *text);
+void estimate_add_constant(struct estimate *out, const struct constant *c);
 
 /* The nearest whole number; of two, the larger. For n >= 0 and d > 0. */
 static inline wide divide(wide n, wide d)

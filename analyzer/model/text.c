@@ -264,6 +264,23 @@ static void put_stages(struct page *p, const struct estimate *e)
 		buf_addf(p->out, "and %zu more: see --json\n", e->stage_count - STAGES_SHOWN);
 }
 
+/* The constants, each with how sure it is. */
+static void put_constants(struct page *p, const struct estimate *e)
+{
+	struct buf line = { 0 };
+	char text[48];
+
+	for (size_t i = 0; i < e->constant_count; i++) {
+		const struct constant *c = &e->constants[i];
+
+		buf_addf(&line, "%s: %s %s, %s: %s", c->id, number(p->style, c->bytes, text),
+			 unit(p->style), c->kind, c->source);
+		page_field(p, "fixed", line.text, 0);
+		buf_release(&line);
+		line = (struct buf){ 0 };
+	}
+}
+
 static void put_about(struct page *p, const struct estimate *e)
 {
 	buf_puts(p->out, "\n");
@@ -271,6 +288,7 @@ static void put_about(struct page *p, const struct estimate *e)
 	buf_addf(p->out, "  %s\n", e->system->title);
 	page_field(p, "source", e->system->source, 0);
 	page_field(p, "without", e->system->leaves_out, 0);
+	put_constants(p, e);
 	for (size_t i = 0; i < e->note_count; i++)
 		page_field(p, "note", e->notes[i], 0);
 }
@@ -333,6 +351,8 @@ static void explain_term(struct page *p, const struct estimate *e, size_t i)
 	buf_addf(p->out, "  %s: %s\n", s->name, t->title);
 	page_field(p, "formula", t->printed, 0);
 	page_field(p, "source", t->source, 0);
+	if (t->kind)
+		page_field(p, "kind", t->kind, 0);
 	for (size_t j = 0; j < s->symbol_count; j++)
 		if (uses(t->printed, s->symbols[j].letter))
 			buf_addf(p->out, "  %-5s = %-14s %s\n", s->symbols[j].letter,

@@ -1,7 +1,9 @@
 """Megatron-LM's jobs: parameters, states and workspaces against hand calculations."""
 import json
+import os
+import re
 
-from harness import Case, MEMTRACE
+from harness import Case, MEMTRACE, ROOT
 
 MIB = 1 << 20
 TOKENS = 1024
@@ -124,7 +126,97 @@ class Megatron(Case):
         (_, _), (terms, _) = self.stages("--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2")
         self.near(terms["activations.pipeline"], 2 * 4 * TOKENS * 512 * 2, blocks=2)
 
-    def test_fp8_stops(self):
-        done = self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", "pretrain_gpt.py", *SMALL,
-                          "--padded-vocab-size", "50304", "--fp8-format", "hybrid"], status=2)
-        self.assertIn("fp8", done.stderr)
+    def test_fp8(self):
+        """A layer's matrices have 12 h^2 elements: a byte each, and again transposed before Blackwell."""
+        matrices, vocabulary = 12 * 512 ** 2, ("--padded-vocab-size", "50304")
+        (terms, _), = self.stages(*vocabulary, "--fp8-format", "hybrid")
+        self.near(terms["parameters.fp8"], 2 * 12 * matrices, blocks=2 * 12 * 4)
+        (terms, _), = self.stages(*vocabulary, "--fp8-format", "hybrid", "--first-last-layers-bf16", gpu="GB200")
+        self.near(terms["parameters.fp8"], 10 * matrices, blocks=10 * 4)
+        (terms, _), = self.stages(*vocabulary, "--fp8-format", "e4m3", "--fp8-recipe", "tensorwise", "--fp8-param-gather",
+                                  "--use-distributed-optimizer", gpu="GB200")
+        others = 50304 * 512 + TOKENS * 512 + 12 * (layer(512, 2048) - matrices) + 2 * 512
+        self.near(self.parameters(terms), 12 * matrices + 2 * others, blocks=2)
+        self.assertEqual(terms.get("parameters.fp8", 0), 0)
+
+    def test_muon(self):
+        """Matrices have one momentum, the embeddings and norms Adam's two moments. Distributed, with buffers of their
+        own, an eighth."""
+        muon = ["--padded-vocab-size", "50304", "--optimizer", "muon"]
+        matrices = 12 * 512 ** 2
+        others = 50304 * 512 + TOKENS * 512 + 12 * (layer(512, 2048) - matrices) + 2 * 512
+        (terms, _), = self.stages(*muon)
+        self.near(terms["optimizer_states.momentum"], 4 * 12 * matrices, blocks=48)
+        self.near(terms["optimizer_states.exp_avg"], 4 * others, blocks=3)
+        self.near(terms["optimizer_states.master"], 4 * (12 * matrices + others), blocks=50)
+        (terms, _), = self.stages(*muon, "--use-distributed-optimizer")
+        self.near(terms["optimizer_states.exp_avg_sq"], 4 * others // 8, blocks=2)
+
+    def test_what_of_fp8_stops(self):
+        for words in (["--fp8-recipe", "mxfp8"], ["--num-experts", "8"], ["--transformer-impl", "local"]):
+            self.assertIn("fp8", self.refused("--fp8-format", "hybrid", *words))
+
+    def test_overlapped_tensor_parallelism(self):
+        """Three more of Transformer Engine's workspaces, for products that overlap (_NUM_MAX_UB_STREAMS)."""
+        split = ["--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel"]
+        (plain, _), = self.stages(*split)
+        (overlapped, _), = self.stages(*split, "--tp-comm-overlap")
+        name = "workspaces.transformer_engine"
+        self.near(overlapped[name] - plain[name], 3 * (32 * MIB + 1024))
+
+    def constants(self, *arguments):
+        words = [MEMTRACE, "estimate", "--system", "memtrace", "--json", *arguments, "--", "pretrain_gpt.py", *SMALL,
+                 "--padded-vocab-size", "50304", "--num-experts", "8"]
+        answer, = json.loads(self.run_(words).stdout)["estimates"]
+        kinds = {t["id"]: t["kind"] for t in answer["terms"]}
+        return {c["id"]: (c["kind"], c["bytes"]) for c in answer["constants"]}, kinds
+
+    def test_constants_say_how_sure_they_are(self):
+        """Blackwell's workspace is 8,519,680 bytes before PyTorch 2.12 (by the 2.11 wheel's code), 32 MiB since."""
+        known, kinds = self.constants("--gpu", "H100-80GB", "--env", "CUBLAS_WORKSPACE_CONFIG=:4096:8")
+        self.assertEqual(known["workspaces.cublas"], ("exact", 32 * MIB))
+        self.assertEqual(known["context"], ("measured", 863 * MIB))
+        self.assertEqual(known["workspaces.transformer_engine"], ("exact", 32 * MIB + 1024))
+        self.assertEqual((kinds["workspaces.cublas"], kinds["activations.moe.tokens"], kinds["parameters.mlp"]),
+                         ("exact", "assumed", "exact"))
+        for version, size in (("2.11", 8519680), ("2.12", 32 * MIB)):
+            known, _ = self.constants("--gpu", "GB200", "--set", "torch_version=" + version)
+            self.assertEqual(known["workspaces.cublas"], ("exact", size))
+        known, kinds = self.constants("--gpu", "GB200")
+        self.assertEqual((known["workspaces.cublas"][0], kinds["workspaces.cublas"]), ("assumed", "assumed"))
+
+    def refused(self, *arguments, script="pretrain_gpt.py"):
+        words = [MEMTRACE, "estimate", "--system", "memtrace", "--world-size", "8", "--", script, *SMALL,
+                 "--padded-vocab-size", "50304", *arguments]
+        return self.run_(words, status=2).stderr
+
+    def test_what_is_not_counted_is_refused_by_name(self):
+        for option in ("--img-h=336", "--hybrid-layer-pattern=M*-", "--spec=a.b", "--decoder-seq-length=128",
+                       "--tokenizer-type=BertWordPieceCase", "--vocab-file=/data/vocab.txt", "--retro-project-dir=x",
+                       "--cuda-graph-impl=local", "--overlap-moe-expert-parallel-comm", "--quick-geglu",
+                       "--cpu-offloading-num-layers=2", "--position-embedding-type=mrope"):
+            name = option[2:].split("=")[0].replace("-", "_")
+            said = self.refused(option).replace("-", "_")
+            self.assertIn(name, said)
+        self.assertIn("pretrain_t5.py", self.refused(script="pretrain_t5.py"))
+
+    def test_harmless_values_are_not_refused(self):
+        self.stages("--padded-vocab-size", "50304", "--hybrid-override-pattern=null", "--gtp-weight-remat-size=1",
+                    "--cuda-graph-impl=none", "--cpu-offloading-num-layers=0", "--spec=local")
+
+    def test_every_field_is_read_or_has_a_reason(self):
+        model = os.path.join(ROOT, "analyzer", "model", "memtrace")
+        sources = [os.path.join(model, name) for name in os.listdir(model) if name.endswith((".c", ".h"))]
+        sources += [os.path.join(ROOT, "analyzer", *name) for name in
+                    (("model", "read.c"), ("config", "derive.c"), ("config", "pattern.c"))]
+        text = "".join(self.text(name) for name in sources)
+        read = set(re.findall(r"(?:CONFIG_|->|\(c, |r->c, )(\w+)", text)) | {"moe_layer_freq"}  # config_moe_layer()
+        fields = self.text(os.path.join(ROOT, "analyzer", "config", "fields.def")).split("/* ---- DeepSpeed")[0]
+        reasons = re.findall(r"^\w+\((\w+),", self.text(os.path.join(model, "megatron_options.def")), re.M)
+        self.assertEqual([f for f in re.findall(r"^FIELD\((\w+)", fields, re.M) if f not in read and f not in reasons], [])
+        self.assertEqual([f for f in reasons if f in read], [])
+
+    @staticmethod
+    def text(name):
+        with open(name, encoding="utf-8") as f:
+            return f.read()

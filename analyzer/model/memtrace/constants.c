@@ -6,11 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CublasHandlePool.cpp: compute capability 9.0 and later, and before (":4096:2:16:8"). */
+#include "util.h"
+
+/* CublasHandlePool.cpp, parseChosenWorkspaceSize(): compute capability 9.0, from PyTorch 2.12 later
+ * ones too; all others have ":4096:2:16:8". */
 #define WORKSPACE_HOPPER (INT64_C(32) << 20)
 #define WORKSPACE_BEFORE 8519680
+/* Assumed of the containers of Megatron-LM's golden values, whose version nothing says. */
+#define TORCH_OF_CONTAINERS 211
 /* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
 #define LT_WORKSPACE (INT64_C(1) << 20)
+/* transformer_engine/pytorch/module/base.py, get_workspace(): one for the device, as long as the
+ * process */
+#define TE_WORKSPACE_HOPPER ((INT64_C(32) << 20) + 1024)
+#define TE_WORKSPACE_BEFORE (INT64_C(4) << 20)
 /* Measured: context and modules of PyTorch on one A100 (document 001). */
 #define CONTEXT (INT64_C(863) << 20)
 
@@ -61,9 +70,10 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 
 	if (!conf && k->torch >= 210)
 		conf = variable(environment, "PYTORCH_ALLOC_CONF");
-	if (conf && allocator_configure(a, conf, k->torch, r->e) < 0)
+	if (allocator_configure(a, conf ? conf : "", k->torch, r->e) < 0)
 		status = -1;
 	if (!status && workspace) {
+		k->workspace_given = 1;
 		k->gemm_workspace = parse_workspace(workspace);
 		if (k->gemm_workspace < 0)
 			status = err_set(
@@ -92,14 +102,43 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 	}
 	k->sm = capability;
 	k->multiprocessors = processors;
-	k->gemm_workspace = capability >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
-	k->gemm_workspace_lasts = k->torch < 215;
+	/* the software of Megatron-LM's golden values */
 	if (!GIVEN(r->c, torch_version) && r->c->from_framework && GIVEN(r->c, container)) {
-		k->gemm_workspace_lasts = 1;
-		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces last, as "
-				      "before PyTorch 2.15");
+		k->torch = TORCH_OF_CONTAINERS;
+		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces are as "
+				      "before PyTorch 2.12, and last");
 	}
+	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
+				    ? WORKSPACE_HOPPER
+				    : WORKSPACE_BEFORE;
+	k->gemm_workspace_lasts = k->torch < 215;
+	k->gpu_given = GIVEN(r->c, gpu);
+	k->torch_given = GIVEN(r->c, torch_version);
 	k->lt_workspace = LT_WORKSPACE;
+	k->te_workspace = capability >= 90 ? TE_WORKSPACE_HOPPER : TE_WORKSPACE_BEFORE;
 	k->context = CONTEXT;
 	return r->failed ? -1 : read_environment(k, a, r);
+}
+
+void constants_list(const struct constants *k, const struct shape *s, struct estimate *out)
+{
+	const char *by_gpu = k->gpu_given ? "exact" : "assumed";
+	const struct constant list[] = {
+		{ "workspaces.cublas",
+		  k->workspace_given                                ? "exact"
+		  : k->gpu_given && (k->torch_given || k->sm <= 90) ? "exact"
+								    : "assumed",
+		  k->workspace_given ? "CUBLAS_WORKSPACE_CONFIG"
+				     : "CublasHandlePool.cpp, by GPU and PyTorch's version",
+		  k->gemm_workspace },
+		{ "workspaces.cublaslt", "exact", "CUDABlas.cpp: freed after the call",
+		  k->lt_workspace },
+		{ "context", "measured", "document 001: context and modules on an A100",
+		  k->context },
+		{ "workspaces.transformer_engine", by_gpu,
+		  "transformer_engine/pytorch/module/base.py, by GPU", k->te_workspace },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(list) - !s->transformer_engine; i++)
+		estimate_add_constant(out, &list[i]);
 }

@@ -43,6 +43,7 @@ void machine_release(struct machine *m)
 	free(m->live);
 	free(m->cast);
 	free(m->peak_blocks);
+	free(m->lent);
 	allocator_release(m->allocator);
 }
 
@@ -103,8 +104,15 @@ static void give(struct machine *m, struct storage *s)
 	machine_settle(m);
 	event(m, '-', s);
 	m->by_term[s->term] -= allocation_size(s->block);
-	allocator_give(m->allocator, s->block);
+	if (s->shared) {
+		allocator_lend(m->allocator, s->block);
+		m->lent = grow(m->lent, m->lent_count, &m->lent_room, sizeof(struct allocation *));
+		m->lent[m->lent_count++] = s->block;
+	} else {
+		allocator_give(m->allocator, s->block);
+	}
 	s->block = NULL;
+	s->shared = 0;
 	m->live[s->at] = m->live[--m->live_count];
 	m->live[s->at]->at = s->at;
 }
@@ -181,6 +189,19 @@ void drop(struct machine *m, tensor *t)
 		give(m, s);
 	s->next = m->spare;
 	m->spare = s;
+}
+
+void record_stream(tensor t)
+{
+	if (t.at)
+		t.at->shared = 1;
+}
+
+void machine_wait(struct machine *m)
+{
+	for (size_t i = 0; i < m->lent_count; i++)
+		allocator_give_back(m->allocator, m->lent[i]);
+	m->lent_count = 0;
 }
 
 void let(struct machine *m, tensor *t, tensor now)

@@ -37,6 +37,7 @@ struct storage {
 	struct allocation *block;
 	int64_t bytes; /* as requested */
 	int refs, stream;
+	int shared; /* another stream used it: its block comes back when the host waits */
 	enum role term;
 	unsigned at; /* in machine.live */
 	struct storage *next;
@@ -79,6 +80,8 @@ struct node {
 /* A parameter with its gradient; `at` of `grad` NULL: none yet. */
 struct param {
 	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
+	tensor copy, transposed;  /* in fp8 */
+	int quantized;            /* its products are in fp8 */
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	enum role role;
@@ -105,6 +108,8 @@ struct constants {
 	/* Transformer Engine may choose kernels whose results differ from run to run */
 	int nondeterministic;
 	int64_t multiprocessors;
+	int64_t te_workspace;    /* of Transformer Engine's products */
+	int gpu_given, torch_given, workspace_given;
 	int64_t context; /* CUDA context, outside the allocator */
 };
 
@@ -139,6 +144,8 @@ struct machine {
 	enum role as;     /* what the next tensors are */
 	enum phase phase;
 	int step, steps, stream;
+	struct allocation **lent; /* freed blocks that another stream used */
+	size_t lent_count, lent_room;
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -175,6 +182,10 @@ tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dt
 tensor hold(tensor t);
 /* Sets *t to no tensor. */
 void drop(struct machine *m, tensor *t);
+/* Another stream used it. */
+void record_stream(tensor t);
+/* The host waits for the device: what other streams used comes back. */
+void machine_wait(struct machine *m);
 /* *t is what `now` is: Python's assignment to a variable. */
 void let(struct machine *m, tensor *t, tensor now);
 /* A block that lives for one kernel. */

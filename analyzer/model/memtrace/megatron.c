@@ -15,25 +15,25 @@ static void add_to_buffer(struct machine *m, struct param *p)
 
 /* ---- one micro-batch ---- */
 
-static void make_mask(struct machine *m, struct rank *r, struct microbatch *b)
+/* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. */
+static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
-	if (r->s->masks)
-		b->mask = make_as(m, TERM_INPUTS, r->rows * r->s->tokens, BOOL);
-	b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
-}
-
-static void load_batch(struct machine *m, struct rank *r, struct microbatch *b)
-{
+	struct rank *r = c->rank;
 	const struct shape *s = r->s;
+	int all = !s->training_loop, first = c->first || all, last = c->last || all;
 
-	b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
-	b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
-	b->positions = make_as(m, TERM_INPUTS, r->rows / s->batch, I64);
-	/* the data loader of Megatron-LM makes one a sequence */
-	if (s->training_loop)
-		make_mask(m, r, b);
-	else
+	if (first)
+		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
+	if (last)
+		b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
+	if (first)
+		b->positions = make_as(m, TERM_INPUTS, all ? r->rows / s->batch : r->rows, I64);
+	if (all)
 		b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+	else if (s->masks && (first || last))
+		b->mask = make_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
+	if (last && !all)
+		b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
 }
 
 /* RotaryEmbedding.forward, cached for the length */
@@ -66,19 +66,47 @@ static void deallocate(struct machine *m, tensor *output)
 	output->at = NULL;
 }
 
+static void keep(struct machine *m, struct keeper *k, tensor input)
+{
+	let(m, &k->value, hold(input));
+	drop(m, &k->gradient);
+}
+
+static void keep_gradient(struct machine *m, struct keeper *k, const struct param *input)
+{
+	if (input->value.at && k->value.at == input->value.at)
+		let(m, &k->gradient, hold(input->grad));
+}
+
+static void drop_keeper(struct machine *m, struct keeper *k)
+{
+	drop(m, &k->value);
+	drop(m, &k->gradient);
+}
+
+static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct rank *r = c->rank;
+
+	if (c->first || b->input.value.at)
+		return;
+	param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
+	b->input.in = 0;
+	/* NCCL's stream wrote it */
+	if (r->s->training_loop)
+		record_stream(b->input.value);
+}
+
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
 
 	m->phase = FORWARD;
+	receive(m, c, b);
 	m->tape = &b->tape;
-	if (!c->first) {
-		param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
-		b->input.in = 0;
-		let(m, &c->input, hold(b->input.value));
-		drop(m, &c->input_gradient);
-	}
-	load_batch(m, r, b);
+	if (!c->first)
+		keep(m, &c->input, b->input.value);
+	load_batch(m, c, b);
 	load_rotary(m, r, b);
 	b->output = chunk_forward(m, c, b);
 	if (!c->last)
@@ -96,24 +124,34 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 /* The schedule's variables, which keep the last tensors until they are assigned again. */
 struct variables {
 	tensor output, output_gradient, input_gradient;
+	struct keeper graph; /* the last output's, whose leaf is the stage's input */
+	struct keeper input; /* input_tensor */
 };
+
+static void receive_gradient(struct machine *m, struct microbatch *b)
+{
+	m->as = TERM_PIPELINE;
+	if (!b->gradient.at)
+		b->gradient = make(m, b->output.n, b->output.type);
+}
 
 static void backward_step(struct machine *m, struct chunk *c, struct microbatch *b,
 			  struct variables *v)
 {
 	m->phase = BACKWARD;
-	m->as = TERM_PIPELINE;
-	let(m, &v->output_gradient, make(m, b->output.n, b->output.type));
+	receive_gradient(m, b);
+	let(m, &v->output_gradient, b->gradient);
 	let(m, &v->output, b->output);
 	backward(m, &b->tape, v->output, hold(v->output_gradient));
 	drop_tables(m, b);
 	if (b->input.grad.at)
 		retag(m, b->input.grad, TERM_PIPELINE);
-	if (b->input.value.at && c->input.at == b->input.value.at)
-		let(m, &c->input_gradient, hold(b->input.grad));
-	drop(m, &b->input.value);
+	keep_gradient(m, &c->input, &b->input);
+	keep_gradient(m, &v->input, &b->input);
+	let(m, &v->graph.value, b->input.value);
+	let(m, &v->graph.gradient, hold(b->input.grad));
 	let(m, &v->input_gradient, b->input.grad);
-	b->input.grad.at = NULL;
+	b->input.value.at = b->input.grad.at = b->gradient.at = NULL;
 }
 
 static void drop_variables(struct machine *m, struct variables *v)
@@ -121,6 +159,8 @@ static void drop_variables(struct machine *m, struct variables *v)
 	drop(m, &v->output);
 	drop(m, &v->output_gradient);
 	drop(m, &v->input_gradient);
+	drop_keeper(m, &v->graph);
+	drop_keeper(m, &v->input);
 }
 
 /* ---- schedules ---- */
@@ -153,6 +193,7 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 	for (int64_t i = ahead; i < total; i++) {
 		forward_step(m, &r->chunks[0], &b[i]);
 		let(m, &v.output, hold(b[i].output));
+		drop_keeper(m, &v.graph);
 		backward_step(m, &r->chunks[0], &b[done++], &v);
 	}
 	while (done < total)
@@ -162,49 +203,109 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 	free(b);
 }
 
-/* Which chunk the i-th step of a rank works on: groups of micro-batches through all chunks. */
-static int64_t chunk_of(const struct rank *r, int64_t i, int forward)
-{
-	int64_t within = i % (r->group * r->s->vpp) / r->group;
+/* The micro-batches of an interleaved schedule, for each chunk. */
+struct interleaving {
+	struct rank *rank;
+	struct microbatch *batches;
+	struct variables v;
+	int64_t total;
+	int overlapped; /* Megatron-LM's: sends and receives run beside the passes */
+};
 
-	return forward ? within : r->s->vpp - 1 - within;
+struct turn {
+	struct chunk *chunk;
+	struct microbatch *batch;
+};
+
+/* The i-th step of a rank: groups of micro-batches through all chunks. */
+static struct turn turn_of(const struct interleaving *s, int64_t i, int forward)
+{
+	struct rank *r = s->rank;
+	int64_t group = r->group * r->s->vpp, chunk = i % group / r->group;
+	int64_t batch = i / group * r->group + i % r->group;
+
+	if (!forward)
+		chunk = r->s->vpp - 1 - chunk;
+	return (struct turn){ &r->chunks[chunk], &s->batches[chunk * r->microbatches + batch] };
 }
 
-static int64_t microbatch_of(const struct rank *r, int64_t i)
+static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
 {
-	int64_t group = r->group * r->s->vpp;
+	struct turn t;
 
-	return i / group * r->group + i % r->group;
+	if (i >= s->total)
+		return;
+	t = turn_of(s, i, 1);
+	m->phase = FORWARD;
+	receive(m, t.chunk, t.batch);
+	/* where receives overlap, what the last one before them received stays in the variable */
+	if (!s->overlapped)
+		keep(m, &s->v.input, t.batch->input.value);
+}
+
+static void forward_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t = turn_of(s, i, 1);
+
+	forward_step(m, t.chunk, t.batch);
+	if (!s->overlapped && !t.chunk->last)
+		let(m, &s->v.output, hold(t.batch->output));
+}
+
+static void backward_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t = turn_of(s, i, 0);
+
+	backward_step(m, t.chunk, t.batch, &s->v);
+	drop(m, &s->v.output);
+	drop(m, &s->v.output_gradient);
+	drop_keeper(m, &s->v.graph);
+}
+
+static void receive_gradient_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t;
+
+	if (i >= s->total)
+		return;
+	t = turn_of(s, i, 0);
+	if (!t.chunk->last)
+		receive_gradient(m, t.batch);
 }
 
 static void interleaved(struct machine *m, struct rank *r)
 {
-	const struct shape *s = r->s;
-	int64_t total = r->microbatches * s->vpp, ahead, done = 0;
-	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
-	struct variables v = { .output = none };
+	const struct shape *shape = r->s;
+	struct interleaving s = { .rank = r, .total = r->microbatches * shape->vpp };
+	int64_t ahead = (shape->pp - r->stage - 1) * 2 + (shape->vpp - 1) * shape->group;
 
-	ahead = (s->pp - r->stage - 1) * 2 + (s->vpp - 1) * s->group;
-	if (ahead > total)
-		ahead = total;
-	for (int64_t i = 0; i < total || done < total; i++) {
-		if (i < total) {
-			int64_t c = chunk_of(r, i, 1);
-
-			forward_step(m, &r->chunks[c],
-				     &b[c * r->microbatches + microbatch_of(r, i)]);
-		}
-		if (i >= ahead) {
-			int64_t c = chunk_of(r, done, 0);
-
-			backward_step(m, &r->chunks[c],
-				      &b[c * r->microbatches + microbatch_of(r, done)], &v);
-			done++;
-		}
+	s.batches = xcalloc((size_t)s.total, sizeof(*s.batches));
+	if (ahead > s.total)
+		ahead = s.total;
+	s.overlapped = shape->overlap_warmup;
+	for (int64_t i = 0; i < ahead; i++) {
+		if (shape->overlap_warmup && r->stage)
+			receive_turn(m, &s, i + 1);
+		forward_turn(m, &s, i);
+		receive_turn(m, &s, i + 1);
 	}
-	drop_variables(m, &v);
-	m->in_flight = ahead + (ahead < total);
-	free(b);
+	s.overlapped = shape->training_loop;
+	receive_gradient_turn(m, &s, 0);
+	for (int64_t i = ahead; i < s.total; i++) {
+		forward_turn(m, &s, i);
+		if (s.overlapped)
+			receive_turn(m, &s, i + 1);
+		backward_turn(m, &s, i - ahead);
+		receive_turn(m, &s, i + 1);
+		receive_gradient_turn(m, &s, i - ahead + 1);
+	}
+	for (int64_t i = s.total - ahead; i < s.total; i++) {
+		backward_turn(m, &s, i);
+		receive_gradient_turn(m, &s, i + 1);
+	}
+	drop_variables(m, &s.v);
+	m->in_flight = ahead + (ahead < s.total);
+	free(s.batches);
 }
 
 /* ---- the rank ---- */
@@ -270,6 +371,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 		else
 			no_pipelining(m, &r);
 		finish_waiting(m, &r);
+		machine_wait(m); /* for the norm of the gradients */
 		rank_step(m, &r);
 		machine_steady(m);
 	}
@@ -291,6 +393,18 @@ static void note_assumptions(const struct shape *s, struct reader *r)
 		estimate_note(r->out, "tokens are spread evenly over experts");
 }
 
+/* Tensors of what experts get have at most 2^48 elements, too. */
+static void check_dispatched(const struct shape *s, struct reader *r)
+{
+	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
+	wide width = largest(s->hidden, (wide)2 * s->expert_ffn);
+
+	if (s->capacity > 64)
+		refuse(r, CONFIG_moe_expert_capacity_factor, "64 at most");
+	if (rows * width * (s->capacity > 1 ? 64 : 1) > (wide)1 << 48)
+		refuse(r, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
+}
+
 static int check(const struct shape *s, struct reader *r)
 {
 	int64_t layers = 0;
@@ -300,8 +414,11 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
 		       "1: Megatron's own attention is not split over tokens");
-	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp || s->dp * s->cp * s->tp % (s->etp * s->ep)))
+	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
+			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
 		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
+	if (s->experts)
+		check_dispatched(s, r);
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	for (int64_t stage = 0; stage < s->pp; stage++) {

@@ -23,6 +23,14 @@ struct mlayer {
 	struct expert *experts, shared;
 };
 
+/* Who holds a stage's input holds the gradient that a backward pass gives it. */
+struct keeper {
+	tensor value, gradient;
+};
+
+/* Contiguous buffers: of one kind of weights each. */
+enum buffer_kind { DENSE_BUFFER, EXPERT_BUFFER, FP8_BUFFER, MATRIX_BUFFER, BUFFERS };
+
 /* A model chunk: the layers of one virtual stage, with the embedding and the head where they are.
  */
 struct chunk {
@@ -37,17 +45,16 @@ struct chunk {
 	struct buffer {
 		tensor weights, gradients;
 		int64_t elements;
-	} buffers[2]; /* the contiguous ones, and those of experts */
+	} buffers[BUFFERS];
 	int64_t first_layer;
 	struct place *places; /* of the parameters in them */
-	/* set_input_tensor(): what the last forward pass began with, and its gradient */
-	tensor input, input_gradient;
+	struct keeper input; /* set_input_tensor(): what the last forward pass began with */
 };
 
 /* One shard of a parameter: its master copy and the optimizer's states. */
 struct shard {
 	int64_t n;
-	int decayed;
+	int decayed, muon;
 	tensor master, gradient, first, second;
 };
 
@@ -64,6 +71,7 @@ struct rank {
 	struct shard *shards;
 	size_t shard_count, shard_room;
 	tensor te_workspace[5]; /* of plain products, and of a grouped one's streams */
+	tensor ub_workspace; /* of products that overlap tensor parallelism's communication */
 	/* Transformer Engine's get_dummy_wgrad(): one for each shape, kept */
 	struct {
 		int64_t n, in;
@@ -82,6 +90,7 @@ struct rank {
 struct microbatch {
 	struct tape tape;
 	struct param input; /* received from the stage before */
+	tensor gradient; /* of the output, received from the stage after */
 	tensor weights; /* of the tokens, in the loss */
 	tensor tokens, labels, positions, mask, output, rotary;
 };
@@ -98,6 +107,16 @@ void finish_waiting(struct machine *m, struct rank *r);
 
 tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 	       struct param *bias, int gathers);
+/* Megatron-core's own, not Transformer Engine's; the bias is added here unless it is skipped (NULL). */
+tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+		  struct param *bias, int gathers, int defers);
+tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x);
+/* A part of the tokens for each of t ranks. */
+tensor scattered(struct machine *m, tensor x, int64_t t);
+/* megatron_ends.c */
+tensor chunk_embed(struct machine *m, struct chunk *c, struct microbatch *b);
+tensor chunk_loss(struct machine *m, struct chunk *c, tensor x);
+
 /* A row-parallel product's sum over tensor parallelism. */
 tensor reduced(struct machine *m, struct rank *r, tensor x);
 

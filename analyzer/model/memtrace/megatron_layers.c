@@ -57,9 +57,8 @@ static void mlinear_backward(struct machine *m, struct node *n)
 			drop(m, &whole);
 		return;
 	}
-	n->out[1] = r->s->fused_gradient
-			    ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
-			    : gemm(m, n->sizes[1], type);
+	n->out[1] = r->s->fused_gradient ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
+					 : gemm(m, n->sizes[1], type);
 	if (n->edge[2])
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 	if (t > 1)
@@ -67,8 +66,8 @@ static void mlinear_backward(struct machine *m, struct node *n)
 }
 
 /* The bias is added here unless it is skipped (NULL). */
-static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-			 struct param *bias, int gathers, int defers)
+tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
+		  struct param *bias, int gathers, int defers)
 {
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
@@ -97,7 +96,7 @@ static tensor own_linear(struct machine *m, struct rank *r, tensor x, struct par
 }
 
 tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
-		      struct param *bias, int gathers)
+	       struct param *bias, int gathers)
 {
 	if (r->s->transformer_engine)
 		return te_linear(m, r, x, weight, bias, gathers);
@@ -122,7 +121,7 @@ tensor reduced(struct machine *m, struct rank *r, tensor x)
 	return result(make(m, x.n / r->s->tp, x.type), n, 0);
 }
 
-static tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x)
+tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x)
 {
 	if (r->s->rms_norm)
 		return fused_rms_norm(m, x, w->weight, r->s->hidden);
@@ -272,7 +271,7 @@ static void project(struct machine *m, struct mlayer *l, struct microbatch *b, t
 		let(m, &part[1], head_norm(m, l, &l->k_norm, part[1]));
 	}
 	for (int i = 0; i < 2; i++) {
-		in[i] = !s->rope	? hold(part[i])
+		in[i] = !s->rope        ? hold(part[i])
 			: s->fused_rope ? fused_rotary(m, part[i])
 					: rotated(m, part[i], b->rotary);
 	}
@@ -328,7 +327,7 @@ static tensor mlp(struct machine *m, struct mlayer *l, tensor x)
 	h = mlinear(m, r, x, l->up, NULL, 1);
 	if (l->up_bias)
 		let(m, &h, add(m, h, l->up_bias->value));
-	if (r->s->gated && r->s->training_loop) {
+	if (r->s->gated && r->s->fused_swiglu) {
 		let(m, &h, fused_swiglu(m, h));
 	} else if (r->s->gated) {
 		sizes[0] = sizes[1] = h.n / 2;
@@ -379,7 +378,7 @@ static tensor layer(struct machine *m, void *context, const tensor *in)
 }
 
 /* scatter_to_sequence_parallel_region, and a clone of the part */
-static tensor scattered(struct machine *m, tensor x, int64_t t)
+tensor scattered(struct machine *m, tensor x, int64_t t)
 {
 	struct node *n = record(m, gather_backward, &x, 1);
 
@@ -388,97 +387,13 @@ static tensor scattered(struct machine *m, tensor x, int64_t t)
 	return result(make(m, x.n / t, x.type), n, 0);
 }
 
-static tensor embed(struct machine *m, struct chunk *c, struct microbatch *b)
-{
-	struct rank *r = c->rank;
-	const struct shape *s = r->s;
-	tensor x, positions;
-
-	m->as = TERM_EMBEDDED;
-	x = embedding(m, b->tokens, c->tokens, s->hidden);
-	if (c->positions) {
-		positions = embedding(m, b->positions, c->positions, s->hidden);
-		let(m, &x, add(m, x, positions));
-		drop(m, &positions);
-	}
-	if (s->batch > 1)
-		let(m, &x, contiguous(m, x));
-	if (s->sequence_parallel)
-		let(m, &x, scattered(m, x, s->tp));
-	let(m, &x, dropout(m, x, s->hidden_dropout));
-	return x;
-}
-
-/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the
- * gradient. */
-static void cross_entropy_backward(struct machine *m, struct node *n)
-{
-	(void)m;
-	n->out[0] = hold(n->saved[0]);
-}
-
-static tensor parallel_cross_entropy(struct machine *m, struct rank *r, tensor logits)
-{
-	tensor precise = to(m, logits, F32), mask, target, out, small, exponentials;
-	struct node *n = record(m, cross_entropy_backward, &precise, 1);
-
-	if (r->s->fused_loss) {
-		/* compiled: nothing is done in place */
-		exponentials = result(make(m, precise.n, F32), n, 0);
-		drop(m, &precise);
-		precise = exponentials;
-		precise.from = NULL;
-	}
-	small = make(m, r->rows, F32);
-	mask = make(m, r->rows, BOOL);
-	target = make(m, r->rows, I64);
-	drop(m, &small);
-	out = make(m, r->rows, F32);
-	save(m, n, precise);
-	save(m, n, mask);
-	save(m, n, target);
-	drop(m, &mask);
-	drop(m, &target);
-	drop(m, &precise);
-	return result(out, n, 0);
-}
-
-static void mean_backward(struct machine *m, struct node *n)
-{
-	n->out[0] = make(m, n->sizes[0], n->in[0].type);
-}
-
-static tensor loss(struct machine *m, struct chunk *c, tensor x)
-{
-	struct rank *r = c->rank;
-	const struct shape *s = r->s;
-	tensor logits, out, all;
-	struct node *n;
-
-	m->as = TERM_FINAL_NORM;
-	x = normed(m, r, &c->norm, x);
-	m->as = TERM_LOGITS;
-	logits = own_linear(m, r, x, c->head, NULL, 1, s->defers);
-	drop(m, &x);
-	m->phase = LOSS;
-	m->as = TERM_LOSS;
-	all = parallel_cross_entropy(m, r, logits);
-	drop(m, &logits);
-	n = record(m, mean_backward, &all, 1);
-	if (n)
-		n->sizes[0] = all.n;
-	out = result(make(m, 1, F32), n, 0);
-	drop(m, &all);
-	return out;
-}
-
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct layer_call call = { NULL, b };
 	const struct shape *s = c->rank->s;
 	tensor x, out;
 
-	x = c->first ? embed(m, c, b) : hold(b->input.value);
+	x = c->first ? chunk_embed(m, c, b) : hold(b->input.value);
 	for (int64_t i = 0; i < c->layer_count; i++) {
 		call.layer = &c->layers[i];
 		out = s->recompute == RECOMPUTE_FULL
@@ -488,7 +403,7 @@ tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
 	}
 	if (!c->last)
 		return x;
-	out = loss(m, c, x);
+	out = chunk_loss(m, c, x);
 	drop(m, &x);
 	return out;
 }

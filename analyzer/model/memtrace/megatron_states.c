@@ -1,6 +1,7 @@
 /* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
 #include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
+#include "model/memtrace/transformer_engine.h"
 
 #include <stdlib.h>
 
@@ -80,6 +81,16 @@ static void declare_layer(struct chunk *c, struct mlayer *l)
 	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
 }
 
+/* The matrices of its linear layers */
+static void quantize_layer(struct chunk *c, size_t from)
+{
+	for (size_t i = from; i < c->module.count; i++) {
+		struct param *p = c->module.params[i];
+
+		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS;
+	}
+}
+
 static void declare_chunk(struct chunk *c)
 {
 	const struct rank *r = c->rank;
@@ -91,8 +102,13 @@ static void declare_chunk(struct chunk *c)
 			c->positions = declare(c, TERM_POSITIONS, s->positions, s->hidden, 1);
 	}
 	c->layers = xcalloc((size_t)c->layer_count, sizeof(*c->layers));
-	for (int64_t i = 0; i < c->layer_count; i++)
+	for (int64_t i = 0; i < c->layer_count; i++) {
+		size_t from = c->module.count;
+
 		declare_layer(c, &c->layers[i]);
+		if (fp8_layer(s, c->first_layer + i))
+			quantize_layer(c, from);
+	}
 	if (!c->last)
 		return;
 	c->norm = declare_norm(c, s->hidden);
@@ -102,6 +118,27 @@ static void declare_chunk(struct chunk *c)
 		c->head = c->tokens;
 }
 
+/* is_managed_by_layer_wise_optimizer() */
+static int has_muon(const struct shape *s, const struct param *p)
+{
+	return s->muon && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
+	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
+}
+
+/* Weights of one type and of ranks that share them lie together. */
+static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
+{
+	return p->role == TERM_EXPERT_WEIGHTS                 ? EXPERT_BUFFER
+	       : s->fp8_weights && p->quantized               ? FP8_BUFFER
+	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
+							      : DENSE_BUFFER;
+}
+
+static enum dtype weight_type(const struct shape *s, const struct param *p)
+{
+	return kind_of(s, p) == FP8_BUFFER ? U8 : s->weights;
+}
+
 /* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
  * and then converted. */
 static void make_parameters(struct machine *m, struct chunk *c)
@@ -109,7 +146,7 @@ static void make_parameters(struct machine *m, struct chunk *c)
 	for (int pass = 0; pass < 3; pass++)
 		for (size_t i = 0; i < c->module.count; i++) {
 			struct param *p = c->module.params[i];
-			enum dtype type = pass == 1 ? F32 : c->rank->s->weights;
+			enum dtype type = pass == 1 ? F32 : weight_type(c->rank->s, p);
 
 			if (c->on_host[i] == (pass > 0))
 				let(m, &p->value, make_as(m, p->role, p->value.n, type));
@@ -143,19 +180,14 @@ struct place {
 	int64_t at, bucket, bucket_end;
 };
 
-static int is_expert(const struct param *p)
-{
-	return p->role == TERM_EXPERT_WEIGHTS;
-}
-
 /* Ranks that share a buffer's states. */
-static int64_t sharing(const struct shape *s, int experts)
+static int64_t sharing(const struct shape *s, enum buffer_kind kind)
 {
 	int64_t ranks = s->dp * s->cp;
 
 	if (!s->zero)
 		return 1;
-	return (experts ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
+	return (kind == EXPERT_BUFFER ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
 }
 
 /* None unless gradients are reduced during the backward pass. */
@@ -170,10 +202,10 @@ static int64_t bucket_size(const struct shape *s)
 
 /* Ends the bucket that began at `from`, for the `count` places of its parameters. */
 static int64_t end_bucket(const struct shape *s, struct place **places, size_t count, int64_t from,
-			  int64_t at, int experts)
+			  int64_t at, enum buffer_kind kind)
 {
 	if (s->zero)
-		at = aligned(at, least_multiple(sharing(s, experts), 128));
+		at = aligned(at, least_multiple(sharing(s, kind), 128));
 	for (size_t i = 0; i < count; i++) {
 		places[i]->bucket = from;
 		places[i]->bucket_end = at;
@@ -181,9 +213,10 @@ static int64_t end_bucket(const struct shape *s, struct place **places, size_t c
 	return at;
 }
 
-/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of dp and 128, where the optimizer
- * is distributed; then an embedding that two stages share has a bucket of its own. */
-static void lay_out(struct chunk *c, int experts)
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of
+ * dp and 128, where the optimizer is distributed; then an embedding that two stages share has a
+ * bucket of its own. */
+static void lay_out(struct chunk *c, enum buffer_kind kind)
 {
 	const struct shape *s = c->rank->s;
 	struct place **open = xcalloc(c->module.count, sizeof(struct place *));
@@ -194,41 +227,42 @@ static void lay_out(struct chunk *c, int experts)
 		struct param *p = c->module.params[i];
 		int shared = s->zero && s->pp > 1 && !s->untied && (p == c->tokens || p == c->head);
 
-		if (is_expert(p) != experts)
+		if (kind_of(s, p) != kind)
 			continue;
 		at = s->zero ? aligned(at, 64) : at;
 		if (shared && count) {
-			from = at = end_bucket(s, open, count, from, at, experts);
+			from = at = end_bucket(s, open, count, from, at, kind);
 			count = 0;
 		}
 		c->places[i].at = at;
 		open[count++] = &c->places[i];
 		at += p->value.n;
 		if (shared || at - from >= most) {
-			from = at = end_bucket(s, open, count, from, at, experts);
+			from = at = end_bucket(s, open, count, from, at, kind);
 			count = 0;
 		}
 	}
-	c->buffers[experts].elements = count ? end_bucket(s, open, count, from, at, experts) : at;
+	c->buffers[kind].elements = count ? end_bucket(s, open, count, from, at, kind) : at;
 	free(open);
 }
 
-static void make_buffers(struct machine *m, struct chunk *c, int experts)
+static void make_buffers(struct machine *m, struct chunk *c, enum buffer_kind kind)
 {
 	const struct shape *s = c->rank->s;
-	struct buffer *b = &c->buffers[experts];
+	struct buffer *b = &c->buffers[kind];
 
-	lay_out(c, experts);
+	lay_out(c, kind);
 	if (!b->elements)
 		return;
 	if (s->zero)
-		b->weights = make_as(m, TERM_FLAT_WEIGHTS, b->elements, s->weights);
+		b->weights = make_as(m, TERM_FLAT_WEIGHTS, b->elements,
+				     kind == FP8_BUFFER ? U8 : s->weights);
 	b->gradients = make_as(m, TERM_GRADIENT_BUFFER, b->elements, s->gradients);
 	for (size_t i = c->module.count; s->zero && i-- > 0;) {
 		struct param *p = c->module.params[i];
 		int64_t n = p->value.n;
 
-		if (is_expert(p) != experts)
+		if (kind_of(s, p) != kind)
 			continue;
 		let(m, &p->value, hold(b->weights));
 		p->value.n = n;
@@ -238,7 +272,7 @@ static void make_buffers(struct machine *m, struct chunk *c, int experts)
 
 /* ---- the optimizer ---- */
 
-static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
+static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed, int muon)
 {
 	struct shard *sh;
 	tensor copy;
@@ -247,7 +281,7 @@ static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed)
 		return;
 	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
 	sh = &r->shards[r->shard_count++];
-	*sh = (struct shard){ .n = n, .decayed = decayed };
+	*sh = (struct shard){ .n = n, .decayed = decayed, .muon = muon };
 	if (r->s->weights == F32)
 		return;
 	copy = make_as(m, TERM_MASTER, n, r->s->weights);
@@ -260,13 +294,48 @@ static int64_t smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last rank has. */
+static int smaller_parameter(const void *a, const void *b)
+{
+	const struct param *const *x = a, *const *y = b;
+
+	return (*x)->value.n < (*y)->value.n ? -1 : (*x)->value.n > (*y)->value.n;
+}
+
+/* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and
+ * back. Is this the last rank's? */
+static int is_last_ranks(const struct chunk *c, size_t which)
+{
+	const struct shape *s = c->rank->s;
+	const struct param *p = c->module.params[which];
+	int experts = kind_of(s, p) == EXPERT_BUFFER;
+	int64_t ranks = s->dp * s->cp, place;
+	struct param **order = xcalloc(c->module.count, sizeof(struct param *));
+	size_t count = 0, at = 0;
+
+	if (experts)
+		ranks = ranks * s->tp / (s->etp * s->ep);
+	for (size_t i = 0; i < c->module.count; i++)
+		if ((kind_of(s, c->module.params[i]) == EXPERT_BUFFER) == experts)
+			order[count++] = c->module.params[i];
+	qsort(order, count, sizeof(struct param *), smaller_parameter);
+	while (order[at] != p)
+		at++;
+	free(order);
+	place = (int64_t)at % (2 * ranks);
+	return place == ranks - 1 || place == ranks;
+}
+
+/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last
+ * rank has. */
 static int64_t part(const struct chunk *c, size_t i)
 {
 	const struct shape *s = c->rank->s;
 	const struct place *p = &c->places[i];
-	int64_t ranks = sharing(s, is_expert(c->module.params[i]));
+	int64_t ranks = sharing(s, kind_of(s, c->module.params[i]));
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
+
+	if (s->layer_wise == PING_PONG)
+		return is_last_ranks(c, i) ? c->module.params[i]->value.n : 0;
 
 	from = p->bucket + (s->training_loop ? ranks - 1 : 0) * share;
 	to = smaller(from + share, p->at + c->module.params[i]->value.n);
@@ -276,11 +345,13 @@ static int64_t part(const struct chunk *c, size_t i)
 /* Those with weight decay first: matrices; then vectors. */
 static void make_shards(struct machine *m, struct chunk *c, int decayed)
 {
+	const struct shape *s = c->rank->s;
+
 	for (size_t i = c->module.count; i-- > 0;) {
 		const struct param *p = c->module.params[i];
 
 		if ((p->in > 1 && p->value.n > p->in) == decayed)
-			add_shard(m, c->rank, part(c, i), decayed);
+			add_shard(m, c->rank, part(c, i), decayed, has_muon(s, p));
 	}
 }
 
@@ -292,8 +363,8 @@ void rank_make(struct machine *m, struct rank *r)
 	}
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		r->chunks[i].places = xcalloc(r->chunks[i].module.count, sizeof(struct place));
-		for (int experts = 0; experts < 2; experts++)
-			make_buffers(m, &r->chunks[i], experts);
+		for (int kind = 0; kind < BUFFERS; kind++)
+			make_buffers(m, &r->chunks[i], (enum buffer_kind)kind);
 	}
 	r->dummy = make_as(m, TERM_OTHER, 1, I32);
 	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
@@ -313,6 +384,11 @@ static void step_group(struct machine *m, struct rank *r, int decayed)
 
 		if (sh->decayed != decayed || sh->first.at)
 			continue;
+		if (r->s->optimizer == SGD || sh->muon) {
+			if (r->s->momentum > 0 || sh->muon)
+				sh->first = make_as(m, TERM_MOMENTUM, sh->n, F32);
+			continue;
+		}
 		sh->first = make_as(m, TERM_MOMENT1, sh->n, F32);
 		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
 	}

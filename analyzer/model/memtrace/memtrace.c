@@ -93,6 +93,22 @@ static void fill_stage(struct stage *to, const struct shape *s, struct machine *
 	}
 }
 
+/* "exact": the tensors' sizes follow from the declared ones by the frameworks' code. */
+static const char *kind_of(const struct estimate *out, int term)
+{
+	static const char *const kinds[TERMS] = {
+#define TERM(name, id, component, title, formula, source)
+#define KIND(name, kind) [TERM_##name] = kind,
+#include "model/memtrace/terms.def"
+#undef TERM
+	};
+
+	for (size_t i = 0; i < out->constant_count; i++)
+		if (!strcmp(out->constants[i].id, role_rows[term].id))
+			return out->constants[i].kind;
+	return kinds[term] ? kinds[term] : "exact";
+}
+
 static void make_terms(struct estimate *out, const struct stage *worst)
 {
 	out->made = xcalloc(TERMS, sizeof(*out->made));
@@ -103,7 +119,8 @@ static void make_terms(struct estimate *out, const struct stage *worst)
 					      .component = role_rows[t].component,
 					      .title = role_rows[t].title,
 					      .printed = role_rows[t].formula,
-					      .source = role_rows[t].source };
+					      .source = role_rows[t].source,
+					      .kind = kind_of(out, t) };
 		out->sizes[t] = worst->terms[t];
 	}
 	out->total = worst->total;
@@ -234,6 +251,7 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	if (read_model(&j, &r) < 0)
 		return -1;
 	set_symbols(out, &j.shape);
+	constants_list(&j.constants, &j.shape, out);
 	out->stages = xcalloc((size_t)j.shape.pp, sizeof(*out->stages));
 	for (int64_t stage = 0; stage < j.shape.pp; stage++) {
 		add_stage(out, &j, stage);

@@ -103,7 +103,7 @@ static tensor activated(struct machine *m, struct rank *r, tensor h)
 
 	if (!r->s->gated)
 		return gelu(m, h);
-	if (r->s->training_loop)
+	if (r->s->fused_swiglu)
 		return fused_swiglu(m, h);
 	split(m, h, part, sizes, 2);
 	out = silu(m, part[0]);
@@ -176,11 +176,21 @@ static tensor shared_expert(struct machine *m, struct rank *r, const struct expe
 	return out;
 }
 
+/* Tokens that the local experts get, were they spread evenly: get_capacity() drops or pads some. */
+static int64_t dispatched(const struct shape *s, int64_t tokens)
+{
+	int64_t rows = tokens * s->topk * s->etp;
+
+	if (s->pads_experts || (s->capacity > 0 && s->capacity < 1))
+		rows = (int64_t)((double)rows * s->capacity);
+	return rows;
+}
+
 tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 {
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
-	int64_t rows = x.n / s->hidden * s->topk * s->etp;
+	int64_t rows = dispatched(s, x.n / s->hidden);
 	tensor probabilities = route(m, r, l, x), tokens, out, shared;
 
 	m->as = TERM_MOE_TOKENS;

@@ -5,7 +5,8 @@
  * depends on the data, so the most. */
 static void embedding_backward(struct machine *m, struct node *n)
 {
-	int64_t count = n->sizes[1], partial = count + (count + 9) / 10 - 1;
+	int64_t count = n->sizes[1], rows = n->sizes[0] / n->sizes[2];
+	int64_t partial = count / 10 + (count < rows ? count : rows);
 	tensor sorted, origin, offsets, segments;
 
 	if (count <= 3072) {

@@ -29,7 +29,8 @@ static void read_architecture(struct shape *s, struct reader *r)
 		!strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
 			"learned_absolute");
 	s->rope = !strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
-			  "rope");
+			  "rope") ||
+		  !strcmp(VALUE_OR(c, position_embedding_type, ""), "yarn");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
 	s->norm_bias = !s->rms_norm && read_flag(r, CONFIG_norm_bias, s->framework != NANOGPT);
 	s->linear_bias = read_flag(r, CONFIG_add_bias_linear, gpt && s->framework != NANOGPT);
@@ -45,7 +46,9 @@ static void read_implementation(struct shape *s, struct reader *r)
 
 	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
 	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
+	s->deterministic = read_flag(r, CONFIG_deterministic_mode, 0);
 	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
+	s->fused_swiglu = c->from_framework && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
 	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
 	s->training_loop = c->from_framework;
 	s->transformer_engine =
@@ -121,6 +124,26 @@ static void read_widths(struct shape *s, struct reader *r)
 		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
 
+/* Transformer Engine's fp8 with a scale a tensor. */
+static void read_fp8(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+	int ends = read_flag(r, CONFIG_first_last_layers_bf16, 0);
+
+	s->fp8 = GIVEN(c, fp8_format);
+	if (!s->fp8)
+		return;
+	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
+		refuse(r, CONFIG_fp8_format, "none: fp8 is modelled with Megatron-LM's command line alone");
+	if (strcmp(VALUE_OR(c, fp8_recipe, "delayed"), "delayed") && strcmp(c->fp8_recipe, "tensorwise"))
+		refuse(r, CONFIG_fp8_recipe, "delayed or tensorwise: blocks of scales are not modelled yet");
+	if (VALUE_OR(c, num_experts, 0) > 0)
+		refuse(r, CONFIG_fp8_format, "none: experts in fp8 are not modelled yet");
+	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
+	s->bf16_first = (int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
+	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
+}
+
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
@@ -128,6 +151,8 @@ static void read_optimizer(struct shape *s, struct reader *r)
 
 	if (!strcmp(name, "sgd"))
 		s->optimizer = SGD;
+	else if (s->training_loop && (!strcmp(name, "muon") || !strcmp(name, "dist_muon")))
+		s->muon = 1;
 	else if (strcmp(name, "adam") && strcmp(name, "adamw"))
 		refuse(r, CONFIG_optimizer, "adam, adamw or sgd: the others are not modelled yet");
 	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation,
@@ -158,6 +183,7 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
 	s->group = (int64_t)read_or(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
 				    s->pp, MOST_RANKS);
+	s->overlap_warmup = read_flag(r, CONFIG_overlap_p2p_communication_warmup_flush, 0);
 	s->overlap_grad_reduce = read_flag(r, CONFIG_overlap_grad_reduce, 0);
 	s->bucket_size = (int64_t)read_or_zero(r, CONFIG_ddp_bucket_size, 0, INT64_MAX);
 	s->instances = (int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
@@ -174,6 +200,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	if (s->defers)
 		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
+	s->tp_overlap = s->sequence_parallel && s->transformer_engine &&
+			read_flag(r, CONFIG_tp_comm_overlap, 0);
 	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
@@ -186,12 +214,25 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
+	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
+	s->pads_experts = s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
 	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
 	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
+}
+
+/* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
+static void read_layer_wise(struct shape *s, struct reader *r)
+{
+	if (!s->muon)
+		return;
+	if (s->zero || !strcmp(r->c->optimizer, "dist_muon"))
+		s->layer_wise = read_flag(r, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT
+										    : PING_PONG;
+	s->zero = s->layer_wise == BY_LAYOUT;
 }
 
 /* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
@@ -217,12 +258,16 @@ int shape_read(struct shape *s, struct reader *r)
 	s->framework = kinds[read_word(r, CONFIG_framework, 0,
 				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
 				       "torchtitan")];
+	if (s->framework == MEGATRON)
+		check_megatron_options(r);
 	read_architecture(s, r);
 	read_attention(s, r);
 	read_widths(s, r);
+	read_fp8(s, r);
 	read_optimizer(s, r);
 	read_recompute(s, r);
 	read_layout(s, r);
+	read_layer_wise(s, r);
 	if (!r->failed)
 		check_products(s, r);
 	return r->failed ? -1 : 0;

@@ -20,8 +20,10 @@ struct shape {
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
 	int transformer_engine; /* its layers rather than Megatron-core's own */
 	int training_loop; /* Megatron-LM's, from its command line */
-	/* of Megatron's command line: fused masked softmax (apex), rotary positions, cross entropy */
-	int fused_softmax, fused_rope, fused_loss;
+	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, cross
+	 * entropy */
+	int fused_softmax, fused_rope, fused_swiglu, fused_loss;
+	int deterministic; /* --deterministic-mode */
 	int masks; /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
@@ -31,15 +33,24 @@ struct shape {
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
 	int64_t bucket_size; /* elements; 0: Megatron's own */
+	/* fp8: products; weights; layers at the ends that are not */
+	int fp8, fp8_weights;
+	int64_t bf16_first, bf16_last;
+	int tp_overlap;
+	int muon; /* matrices have a momentum, what else there is has Adam's moments */
+	enum { WHOLE, PING_PONG, BY_LAYOUT } layer_wise; /* whose parameters a rank's Muon has */
 	int64_t instances; /* of the distributed optimizer */
 	int defers;
 	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
 	int64_t group; /* micro-batches that a model chunk runs in turn */
+	int overlap_warmup; /* overlap_p2p_communication_warmup_flush */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
+	double capacity; /* of an expert over its even share; 0: none */
+	int pads_experts;
 	/* widths: weights as made, as trained, autocast (F32: none), gradients */
 	enum dtype weights, autocast, gradients;
 	int mixed; /* 16-bit weights with fp32 master weights */
@@ -70,6 +81,8 @@ struct shape {
 int shape_read(struct shape *s, struct reader *r);
 /* Options that the families do not model: an error, or a note. */
 int check_unmodelled(const struct shape *s, struct reader *r);
+/* megatron_options.c: Megatron-LM's, before anything is read. */
+void check_megatron_options(struct reader *r);
 
 /* ---- families: a run of one rank, from initialization to the steady state ---- */
 struct family {
@@ -124,5 +137,7 @@ void scaler_update(struct machine *m, struct scaler *g);
 
 /* constants.c: by version of PyTorch, GPU and environment. */
 int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r);
+/* Each with its kind and source. */
+void constants_list(const struct constants *k, const struct shape *s, struct estimate *out);
 
 #endif

@@ -4,18 +4,23 @@
 
 static const tensor none = { .at = NULL };
 
-/* module/base.py, get_workspace(): one for the device, as long as the process */
-#define WORKSPACE_HOPPER ((INT64_C(32) << 20) + 1024)
-#define WORKSPACE_BEFORE (INT64_C(4) << 20)
-
 void te_workspaces(struct machine *m, struct rank *r, int count)
 {
-	int64_t size = m->constants.sm >= 90 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
-
 	/* that of plain products first, those of grouped ones beside it */
 	for (int i = count > 1; i < (count > 1 ? count + 1 : 1); i++)
 		if (!r->te_workspace[i].at)
-			r->te_workspace[i] = make_as(m, TERM_TE_WORKSPACE, size, U8);
+			r->te_workspace[i] =
+				make_as(m, TERM_TE_WORKSPACE, m->constants.te_workspace, U8);
+}
+
+/* cpp_extensions/gemm.py: _NUM_MAX_UB_STREAMS */
+#define UB_STREAMS 3
+
+static void ub_workspace(struct machine *m, struct rank *r)
+{
+	if (r->s->tp_overlap && !r->ub_workspace.at)
+		r->ub_workspace =
+			make_as(m, TERM_TE_WORKSPACE, UB_STREAMS * m->constants.te_workspace, U8);
 }
 
 static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype type)
@@ -23,6 +28,7 @@ static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype t
 	tensor out = make(m, n, type);
 
 	te_workspaces(m, r, 1);
+	ub_workspace(m, r);
 	return out;
 }
 
@@ -44,16 +50,18 @@ tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in,
 	return hold(r->dummies[i].at);
 }
 
-/* sizes: of x, weight, bias; ranks that the input was gathered from */
+/* sizes: of x, weight, bias; ranks that the input was gathered from; columns; in fp8 */
 static void linear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
 	struct rank *r = m->family;
 	int64_t t = n->sizes[3];
-	tensor gathered = none, whole;
+	tensor gathered = none, whole, gradient = none, transposed = none;
 
+	if (n->sizes[5])
+		gradient = fp8_gradient(m, n->in[0], &transposed);
 	if (t > 1)
-		gathered = make_as(m, TERM_COLLECTIVE, n->sizes[0] * t, type);
+		gathered = make_as(m, TERM_COLLECTIVE, n->sizes[0] * t, n->sizes[5] ? U8 : type);
 	n->out[0] = product(m, r, n->sizes[0] * t, type);
 	if (t > 1) {
 		whole = n->out[0];
@@ -64,6 +72,8 @@ static void linear_backward(struct machine *m, struct node *n)
 	} else {
 		n->out[1] = weight_gradient(m, r, n->sizes[1], n->sizes[4], type);
 	}
+	drop(m, &gradient);
+	drop(m, &transposed);
 	if (n->edge[2])
 		n->out[2] = make(m, n->sizes[2], type);
 }
@@ -74,6 +84,7 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, gathered = none;
 	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
 	struct node *n = record(m, linear_backward, in, 3);
+	tensor kept = none, rows = none;
 
 	if (n) {
 		n->sizes[0] = x.n;
@@ -81,13 +92,20 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 		n->sizes[2] = bias ? bias->value.n : 0;
 		n->sizes[3] = t;
 		n->sizes[4] = weight->in;
+		n->sizes[5] = weight->quantized;
 	}
-	save(m, n, x);
+	if (weight->quantized) {
+		fp8_weight(m, r, weight);
+		rows = fp8_input(m, x, &kept);
+	}
+	save(m, n, weight->quantized ? kept : x);
 	save(m, n, weight->value);
 	if (t > 1)
-		gathered = make_as(m, TERM_COLLECTIVE, x.n * t, x.type);
+		gathered = make_as(m, TERM_COLLECTIVE, x.n * t, weight->quantized ? U8 : x.type);
 	out = product(m, r, x.n * t / weight->in * (weight->value.n / weight->in), x.type);
 	drop(m, &gathered);
+	drop(m, &rows);
+	drop(m, &kept);
 	return result(out, n, 0);
 }
 
@@ -131,17 +149,62 @@ static tensor fused(struct machine *m, struct rank *r, const tensor *in)
 	return out;
 }
 
+/* mha_bwd() of the flash-attn package: row sums, and the queries' gradient in fp32; of every split
+ * where it is deterministic; keys' and values' gradients of every head where heads share them.
+ * sizes: of q, k, v; rows, rounded queries, splits */
+static void flash_backward(struct machine *m, struct node *n)
+{
+	tensor sums, sum, repeated[2] = { none, none };
+
+	for (int i = 0; i < 3; i++)
+		n->out[i] = make(m, n->sizes[i], n->in[0].type);
+	sums = make(m, n->sizes[3], F32);
+	sum = make(m, n->sizes[4] * n->sizes[5], F32);
+	for (int i = 0; i < 2 && n->sizes[1] != n->sizes[0]; i++)
+		repeated[i] = make(m, n->sizes[0], n->in[0].type);
+	for (int i = 1; i >= 0; i--)
+		drop(m, &repeated[i]);
+	drop(m, &sum);
+	drop(m, &sums);
+}
+
+static tensor flash_attn_func(struct machine *m, struct rank *r, const tensor *in)
+{
+	const struct shape *s = r->s;
+	int64_t queries = s->tokens / s->cp, heads = s->batch * r->heads;
+	int64_t rounded = (queries + 127) / 128 * 128, width = (s->head + 31) / 32 * 32;
+	struct node *n = record(m, flash_backward, in, 3);
+	tensor out = result(make(m, in[0].n, in[0].type), n, 0);
+	tensor sums = make_as(m, TERM_ATTN_FLASH, heads * queries, F32);
+	tensor seeds = make_as(m, TERM_ATTN_FLASH, 2, I64);
+
+	for (int i = 0; n && i < 3; i++) {
+		n->sizes[i] = in[i].n;
+		save(m, n, in[i]);
+	}
+	if (n) {
+		n->sizes[3] = heads * rounded;
+		n->sizes[4] = heads * rounded * width;
+		n->sizes[5] = m->constants.nondeterministic
+				      ? 1
+				      : (m->constants.multiprocessors + heads - 1) / heads;
+	}
+	save(m, n, out);
+	save(m, n, sums);
+	save(m, n, seeds);
+	drop(m, &seeds);
+	drop(m, &sums);
+	return out;
+}
+
 /* FlashAttention wants batch before sequence: copies of q, k, v, and of its output back. */
 static tensor flash(struct machine *m, struct rank *r, const tensor *in)
 {
-	const struct shape *s = r->s;
-	const struct flash_shape shape = { s->batch, r->heads, s->tokens / s->cp, s->head,
-					   s->attention_dropout };
 	tensor copy[3], out;
 
 	for (int i = 0; i < 3; i++)
 		copy[i] = contiguous(m, in[i]);
-	out = flash_attention(m, copy[0], copy[1], copy[2], &shape);
+	out = flash_attn_func(m, r, copy);
 	let(m, &out, contiguous(m, out));
 	for (int i = 0; i < 3; i++)
 		drop(m, &copy[i]);
@@ -220,7 +283,8 @@ tensor te_attention(struct machine *m, void *context, const tensor *in)
 	/* FlashAttention has no heads whose values differ in width. */
 	if (r->s->value_head != r->s->head)
 		return fused(m, r, in);
-	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for Blackwell. */
+	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for
+	 * Blackwell. */
 	if (r->s->attention == FUSED_ATTENTION &&
 	    (m->constants.sm == 90 || (m->constants.sm > 90 && m->constants.nondeterministic)))
 		return fused(m, r, in);

@@ -23,10 +23,7 @@ static const struct option stops[] = {
 	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
 }, notes[] = {
 	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
-	{ CONFIG_fp16_lm_cross_entropy, "cross entropy in 16 bits" },
-	{ CONFIG_overlap_param_gather, "overlapped gathers of weights" },
 	{ CONFIG_tp_comm_overlap, "user buffers of overlapped tensor parallelism" },
-	{ CONFIG_squared_relu, "squared ReLU" },
 	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
 };
 
@@ -88,8 +85,6 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_recompute_modules, "core_attn");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
-	if (GIVEN(c, fp8_format))
-		refuse(r, CONFIG_fp8_format, "none: fp8 is not modelled yet");
 	if (GIVEN(c, fp4_format))
 		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
 	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
@@ -103,8 +98,6 @@ static void check_words(const struct shape *s, struct reader *r)
 	if (s->one_unit && s->fsdp_version == 2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");
-	if (GIVEN(c, cuda_graph_impl) && strcmp(c->cuda_graph_impl, "none"))
-		estimate_note(r->out, "the pools of CUDA graphs (cuda_graph_impl) are not counted");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
 		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
 	if (s->framework == TRANSFORMERS && GIVEN(c, model_type) &&
