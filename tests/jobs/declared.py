@@ -211,11 +211,15 @@ def gpt(job):
 
 def transformers_model(job):
     import transformers
-    kinds = {"llama": "Llama", "qwen2": "Qwen2", "mixtral": "Mixtral"}
-    name = kinds[job.get("model_type", "llama")]
-    more = {}
-    if name == "Mixtral":
-        more = {"num_local_experts": job["num_experts"], "num_experts_per_tok": job["moe_router_topk"]}
+    name = {"llama": "Llama", "qwen2": "Qwen2", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe"}[job.get("model_type", "llama")]
+    more = {"attention_dropout": job.get("attention_dropout", 0.0)}
+    if "num_experts" in job:
+        more.update({"num_experts" if name == "Qwen2Moe" else "num_local_experts": job["num_experts"],
+                     "num_experts_per_tok": job["moe_router_topk"], "output_router_logits": job.get("output_router_logits", False),
+                     "experts_implementation": job.get("experts_implementation")})
+    if name == "Qwen2Moe":
+        more.update(moe_intermediate_size=job["moe_ffn_hidden_size"],
+                    shared_expert_intermediate_size=job["moe_shared_expert_intermediate_size"])
     config = getattr(transformers, name + "Config")(
         hidden_size=job["hidden_size"], num_hidden_layers=job["num_layers"], num_attention_heads=job["num_attention_heads"],
         num_key_value_heads=job["num_query_groups"], intermediate_size=job["ffn_hidden_size"], vocab_size=job["vocab_size"],

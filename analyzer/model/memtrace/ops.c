@@ -119,32 +119,47 @@ static void linear_backward(struct machine *m, struct node *n)
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
-tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+/* in: bias or none, x, weights of `width` columns; all taken. */
+static tensor product(struct machine *m, tensor *in, int64_t width)
 {
-	tensor in[3] = { none, none, none }, out;
-	int64_t elements = weight->value.n;
-	struct node *n;
+	struct node *n = record(m, linear_backward, in, 3);
+	int64_t count = in[1].n / width * (in[2].n / width);
+	tensor out;
 
-	if (bias)
-		in[0] = cast_weight(m, bias);
-	in[2] = cast_weight(m, weight);
-	in[1] = autocasted(m, x);
-	n = record(m, linear_backward, in, 3);
 	if (n) {
-		n->sizes[0] = x.n;
-		n->sizes[1] = elements;
-		n->sizes[2] = bias ? bias->value.n : 0;
+		n->sizes[0] = in[1].n;
+		n->sizes[1] = in[2].n;
+		n->sizes[2] = in[0].at ? in[0].n : 0;
 		if (in[1].from)
 			save(m, n, in[2]);
 		if (in[2].from)
 			save(m, n, in[1]);
 	}
-	out = bias ? biased(m, x.n / weight->in * (elements / weight->in), in[1].type)
-		   : gemm(m, x.n / weight->in * (elements / weight->in), in[1].type);
+	out = in[0].at ? biased(m, count, in[1].type) : gemm(m, count, in[1].type);
 	out = result(out, n, 0);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
 	return out;
+}
+
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	tensor in[3] = { none, none, none };
+
+	if (bias)
+		in[0] = cast_weight(m, bias);
+	in[2] = cast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	return product(m, in, weight->in);
+}
+
+tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
+{
+	tensor in[3] = { none, none, none };
+
+	in[2] = autocasted(m, matrix);
+	in[1] = autocasted(m, x);
+	return product(m, in, width);
 }
 
 static void matmul_backward(struct machine *m, struct node *n)
@@ -300,6 +315,16 @@ tensor gelu(struct machine *m, tensor x)
 tensor silu(struct machine *m, tensor x)
 {
 	return elementwise(m, x, 1);
+}
+
+/* keeps its result */
+tensor sigmoid(struct machine *m, tensor x)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+	tensor out = make(m, x.n, x.type);
+
+	save(m, n, out);
+	return result(out, n, 0);
 }
 
 static void same_backward(struct machine *m, struct node *n)

@@ -188,6 +188,9 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
 	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
+	s->experts_as = (enum experts_kind)read_word(r, CONFIG_experts_implementation, 0,
+						     "grouped_mm|batched_mm|eager");
+	s->router_logits = read_flag(r, CONFIG_output_router_logits, 0);
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
 	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =

@@ -10,6 +10,8 @@
 
 enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
+/* transformers' experts_implementation */
+enum experts_kind { EXPERTS_GROUPED, EXPERTS_BATCHED, EXPERTS_EAGER };
 enum optimizer_kind { ADAM, SGD };
 enum implementation { FUSED, FOREACH, LOOP };
 
@@ -40,6 +42,8 @@ struct shape {
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
+	enum experts_kind experts_as;
+	int router_logits; /* output_router_logits */
 	/* widths: weights as made, as trained, autocast (F32: none), gradients */
 	enum dtype weights, autocast, gradients;
 	int mixed; /* 16-bit weights with fp32 master weights */
