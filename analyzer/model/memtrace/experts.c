@@ -76,10 +76,11 @@ static tensor gated(struct machine *m, tensor both)
 }
 
 /* Each token's results are added in the type that they came in; the gradient is copied for each. */
-static tensor summed(struct machine *m, tensor weighted, tensor like)
+static tensor summed(struct machine *m, tensor *weighted, tensor like)
 {
-	tensor sum = mean(m, weighted, like.n), out = to(m, sum, like.type);
+	tensor sum = mean(m, *weighted, like.n), out = to(m, sum, like.type);
 
+	drop(m, weighted);
 	drop(m, &sum);
 	return out;
 }
@@ -137,7 +138,7 @@ static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor wei
 	back = make(m, rows, I64);
 	scratch(m, rows * 8);
 	let(m, &out, gather(m, out, back, out.n));
-	let(m, &out, summed(m, out, x));
+	out = summed(m, &out, x);
 	drop(m, &back);
 	drop(m, &h);
 	drop(m, &scales);
@@ -175,7 +176,7 @@ static tensor batched(struct machine *m, struct experts *e, tensor x, tensor wei
 	let(m, &h, batched_mm(m, e->down, h, experts));
 	m->as = TERM_MOE_TOKENS;
 	out = mul(m, h, weights);
-	let(m, &out, summed(m, out, x));
+	out = summed(m, &out, x);
 	drop(m, &h);
 	drop(m, &tokens);
 	return out;

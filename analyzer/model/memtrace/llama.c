@@ -386,7 +386,26 @@ struct loop {
 	tensor tokens, logits, loss;
 };
 
-static void train_step(struct machine *m, struct llama *g, struct loop *l)
+/* What the auxiliary loss reads, and the output refers to until the next micro-batch's is there. */
+static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor loss)
+{
+	const struct shape *s = g->s;
+	tensor *logits, out;
+	int64_t count = 0;
+
+	if (!s->router_logits)
+		return loss;
+	logits = xcalloc((size_t)s->layers, sizeof(*logits));
+	for (int64_t i = 0; i < s->layers; i++)
+		if (g->layers[i].logits.at)
+			logits[count++] = g->layers[i].logits;
+	out = experts_auxiliary_loss(m, s, logits, count, loss);
+	free(logits);
+	drop(m, &loss);
+	return out;
+}
+
+static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 {
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
@@ -402,6 +421,7 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	m->as = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
 	loss = loss_of(m, logits, l->tokens);
+	loss = with_auxiliary_loss(m, g, loss);
 	drop(m, &x);
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
@@ -409,10 +429,21 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
+	loss = s->microbatches > 1 ? scale(m, loss) : hold(loss);
 	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
+	drop(m, &loss);
 	drop_tables(m, g); /* the checkpoints had them */
 	wrapped_after_backward(m, &g->w);
+	retag(m, l->logits, TERM_OLD_LOGITS);
+}
+
+static void train_step(struct machine *m, struct llama *g, struct loop *l)
+{
+	const struct shape *s = g->s;
+
+	for (int64_t i = 0; i < s->microbatches; i++)
+		micro_batch(m, g, l);
 	if (s->framework == DEEPSPEED) {
 		zero_step(m, &g->w.zero);
 	} else {
@@ -421,7 +452,6 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 		optimizer_step(m, &g->w.optimizer);
 	}
 	wrapped_zero_grad(m, &g->w);
-	retag(m, l->logits, TERM_OLD_LOGITS);
 	machine_steady(m);
 }
 

@@ -8,7 +8,7 @@ static const tensor none = { .at = NULL };
 
 /* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has
  * its own (CUDABlas.cpp). */
-static void workspace(struct machine *m)
+void gemm_workspace(struct machine *m)
 {
 	int64_t size = m->constants.gemm_workspace;
 	enum role as = m->as;
@@ -25,7 +25,7 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 {
 	tensor out = make(m, n, type);
 
-	workspace(m);
+	gemm_workspace(m);
 	return out;
 }
 
@@ -219,13 +219,15 @@ tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype typ
 }
 
 /* A gradient for an operand of `n` elements: the incoming one itself, summed where it was
- * broadcast, converted where it was promoted. */
-static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type)
+ * broadcast (a row over rows, or a column over columns), converted where it was promoted. */
+static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type, int column)
 {
 	tensor summed, out;
 
 	if (gradient.n == n)
 		summed = hold(gradient);
+	else if (column)
+		summed = make(m, n, gradient.type);
 	else
 		summed = sum_rows(m, n, gradient.n / n, gradient.type);
 	if (summed.type == type)
@@ -241,7 +243,7 @@ static void add_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++)
 		if (n->edge[i])
 			n->out[i] = as_operand(m, n->in[0], n->sizes[2 * i],
-					       (enum dtype)n->sizes[2 * i + 1]);
+					       (enum dtype)n->sizes[2 * i + 1], 0);
 }
 
 tensor add(struct machine *m, tensor a, tensor b)
@@ -256,7 +258,7 @@ tensor add(struct machine *m, tensor a, tensor b)
 	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
-/* Both products, then the sums over what was broadcast. */
+/* Both products, then the sums over what was broadcast: weights are rows, the others columns. */
 static void mul_backward(struct machine *m, struct node *n)
 {
 	tensor product[2] = { none, none };
@@ -269,7 +271,8 @@ static void mul_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
-					       (enum dtype)n->sizes[2 * i + 1]);
+					       (enum dtype)n->sizes[2 * i + 1],
+					       !n->edge[i]->param);
 		drop(m, &product[i]);
 	}
 }

@@ -8,6 +8,8 @@
 
 #include "model/memtrace/machine.h"
 
+/* What cuBLAS takes for a call. */
+void gemm_workspace(struct machine *m);
 /* The result of a matrix product, with cuBLAS's workspace. */
 tensor gemm(struct machine *m, int64_t n, enum dtype type);
 

@@ -120,11 +120,18 @@ tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices)
 	return out;
 }
 
-/* CUTLASS's grouped kernel: shapes, strides and pointers of every group, and a workspace. */
-static void grouped_call(struct machine *m, int64_t groups)
+/* CUTLASS's grouped kernel takes shapes, strides and pointers of every group, and a workspace; it is
+ * for bf16, and of other types every group is a product of its own. */
+static void grouped_call(struct machine *m, int64_t groups, enum dtype type)
 {
-	tensor arguments = make_as(m, TERM_WORKSPACE, groups * 60, U8), space;
+	tensor arguments, space;
 
+	if (type != BF16) {
+		for (int64_t i = 0; i < groups; i++)
+			gemm_workspace(m);
+		return;
+	}
+	arguments = make_as(m, TERM_WORKSPACE, groups * 60, U8);
 	space = make_as(m, TERM_WORKSPACE, m->constants.multiprocessors * 512, U8);
 	drop(m, &space);
 	drop(m, &arguments);
@@ -137,11 +144,11 @@ static void grouped_backward(struct machine *m, struct node *n)
 
 	if (n->edge[1]) {
 		n->out[1] = make(m, n->sizes[1], type);
-		grouped_call(m, n->sizes[2]);
+		grouped_call(m, n->sizes[2], type);
 	}
 	if (n->edge[0]) {
 		n->out[0] = make(m, n->sizes[0], type);
-		grouped_call(m, n->sizes[2]);
+		grouped_call(m, n->sizes[2], type);
 	}
 }
 
@@ -159,6 +166,6 @@ tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, in
 	save(m, node, weight);
 	save(m, node, offsets);
 	out = result(make(m, n, x.type), node, 0);
-	grouped_call(m, offsets.n);
+	grouped_call(m, offsets.n, x.type);
 	return out;
 }

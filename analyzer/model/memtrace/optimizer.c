@@ -39,13 +39,6 @@ void module_release(struct module *module)
 	free(module->params);
 }
 
-void optimizer_init(struct optimizer *o, const struct shape *s, struct module *module)
-{
-	o->shape = s;
-	o->module = module;
-	o->states = xcalloc(module->count, sizeof(*o->states));
-}
-
 void optimizer_release(struct optimizer *o)
 {
 	free(o->states);
@@ -81,14 +74,28 @@ static void make_states(struct machine *m, struct optimizer *o, size_t i)
 	int64_t n = p->shard ? p->shard : p->value.n;
 	enum dtype type = p->shard ? F32 : p->value.type;
 
-	if (p->shard < 0 || t->first.at || (!p->grad.at && !p->shard && !p->in_bucket))
+	if (p->shard < 0 || t->first.at || t->second.at ||
+	    (!p->grad.at && !p->shard && !p->in_bucket && s->optimizer != ADAGRAD))
 		return;
 	if (s->optimizer == SGD)
 		return;
+	if (s->optimizer != ADAM && (s->optimizer != MUON || muon_steps(o, i))) {
+		make_other_state(m, o, i, n, type);
+		return;
+	}
 	if (s->implementation == FUSED)
 		t->step = make_as(m, TERM_STEPS, 1, F32);
 	t->first = make_as(m, TERM_MOMENT1, n, type);
 	t->second = make_as(m, TERM_MOMENT2, n, type);
+}
+
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s, struct module *module)
+{
+	o->shape = s;
+	o->module = module;
+	o->states = xcalloc(module->count, sizeof(*o->states));
+	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
+		make_states(m, o, i); /* by the constructor */
 }
 
 /* _foreach_sqrt of all second moments; updates are in place. */
@@ -127,6 +134,8 @@ static void loop_adam(struct machine *m, struct optimizer *o)
 
 static void sgd(struct machine *m, struct optimizer *o)
 {
+	tensor ahead = { .at = NULL };
+
 	if (o->shape->momentum <= 0)
 		return;
 	for (size_t i = 0; i < o->module->count; i++)
@@ -134,6 +143,12 @@ static void sgd(struct machine *m, struct optimizer *o)
 			o->states[i].first =
 				make_as(m, TERM_MOMENTUM, o->module->params[i]->value.n,
 					o->module->params[i]->value.type);
+	/* grad + momentum * buffer, of each in turn; foreach adds in place */
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < o->module->count && o->shape->nesterov; i++)
+		if (o->shape->implementation == LOOP && o->states[i].first.at)
+			let(m, &ahead, make(m, o->states[i].first.n, o->states[i].first.type));
+	drop(m, &ahead);
 }
 
 void optimizer_step(struct machine *m, struct optimizer *o)
@@ -141,9 +156,15 @@ void optimizer_step(struct machine *m, struct optimizer *o)
 	m->phase = OPTIMIZER;
 	for (size_t i = 0; i < o->module->count; i++)
 		make_states(m, o, i);
-	if (o->shape->optimizer == SGD)
+	if (o->shape->optimizer == SGD) {
 		sgd(m, o);
-	else if (o->shape->implementation == FOREACH)
+		return;
+	}
+	if (o->shape->optimizer != ADAM)
+		other_step(m, o);
+	if (o->shape->optimizer != ADAM && o->shape->optimizer != MUON)
+		return;
+	if (o->shape->implementation == FOREACH)
 		foreach_adam(m, o);
 	else if (o->shape->implementation == LOOP)
 		loop_adam(m, o);

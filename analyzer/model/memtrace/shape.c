@@ -124,15 +124,29 @@ static void read_widths(struct shape *s, struct reader *r)
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
-	const char *name = VALUE_OR(r->c, optimizer, "adam");
+	static const enum optimizer_kind optimizers[] = { ADAM,    ADAM,      SGD,
+							  RMSPROP, ADAGRAD,   ADAFACTOR,
+							  TRANSFORMERS_ADAFACTOR, LION, MUON,
+							  ADAM_8BIT };
+	int otherwise;
 
-	if (!strcmp(name, "sgd"))
-		s->optimizer = SGD;
-	else if (strcmp(name, "adam") && strcmp(name, "adamw"))
-		refuse(r, CONFIG_optimizer, "adam, adamw or sgd: the others are not modelled yet");
-	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation,
-					    s->framework == TORCH || s->optimizer == SGD,
+	s->optimizer = optimizers[read_word(r, CONFIG_optimizer, 0,
+					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
+					    "transformers-adafactor|lion|muon|adam8bit")];
+	if (s->optimizer > SGD && (s->framework == MEGATRON || s->framework == DEEPSPEED))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw or sgd: with megatron-core and deepspeed the others are not "
+		       "modelled yet");
+	if (s->optimizer > ADAGRAD && read_zero_stage(r, 0))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw, sgd, rmsprop or adagrad: the others' states of shards are not "
+		       "modelled yet");
+	otherwise = s->optimizer == ADAFACTOR					   ? 2
+		    : s->framework == TORCH || (s->optimizer && s->optimizer < ADAFACTOR) ? 1
+											  : 0;
+	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation, otherwise,
 					    "fused|foreach|loop")];
+	s->nesterov = read_flag(r, CONFIG_nesterov, 0);
 	s->keep_gradients = !read_flag(r, CONFIG_zero_grad_set_to_none, 1);
 	s->momentum = VALUE_OR(r->c, momentum, 0);
 	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);

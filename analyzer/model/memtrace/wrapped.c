@@ -25,7 +25,7 @@ void wrapped_start(struct machine *m, struct wrapped *w)
 		fsdp_wrap(m, &w->fsdp, s, &w->module, w->first, (size_t)s->layers);
 	else if (s->dp > 1)
 		ddp_wrap(m, &w->ddp, s, &w->module);
-	optimizer_init(&w->optimizer, s, &w->module);
+	optimizer_init(m, &w->optimizer, s, &w->module);
 }
 
 void wrapped_before_forward(struct machine *m, struct wrapped *w)
@@ -85,6 +85,11 @@ void wrapped_release(struct wrapped *w)
 
 void wrapped_check(const struct shape *s, struct reader *r)
 {
+	if (s->microbatches > 1 &&
+	    (s->framework == DEEPSPEED || s->framework == TORCH || (s->zero == 3 && s->fsdp_version == 1)))
+		refuse(r, CONFIG_num_microbatches,
+		       "1: gradients that FSDP1, ZeRO or plain PyTorch accumulate are not modelled "
+		       "yet");
 	if (s->framework == DEEPSPEED)
 		zero_check(s, r);
 	else if (s->zero == 1 || s->zero == 2)
