@@ -43,7 +43,7 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	tensor out, scores, precise;
 
 	m->as = TERM_MOE_ROUTER;
-	out = linear(m, x, e->router, NULL);
+	out = linear_rows(m, x, e->router);
 	precise = s->shared_ffn ? hold(out) : to(m, out, F32);
 	scores = softmax(m, precise, F32);
 	drop(m, &precise);
@@ -156,7 +156,7 @@ static tensor batched_mm(struct machine *m, struct param *weight, tensor x, tens
 	cast = autocasted(m, copies);
 	drop(m, &copies);
 	copies = autocasted(m, x);
-	out = matmul(m, cast, copies, experts.n * (each / weight->in));
+	out = matvec(m, cast, copies, experts.n * (each / weight->in));
 	drop(m, &copies);
 	drop(m, &cast);
 	return out;
@@ -246,29 +246,28 @@ static tensor shared_expert(struct machine *m, struct experts *e, tensor x)
 	tensor gate, up, out;
 
 	m->as = TERM_MLP_HIDDEN;
-	gate = linear(m, x, e->shared[0], NULL);
+	gate = linear_rows(m, x, e->shared[0]);
 	let(m, &gate, silu(m, gate));
-	up = linear(m, x, e->shared[1], NULL);
+	up = linear_rows(m, x, e->shared[1]);
 	let(m, &gate, mul(m, gate, up));
 	drop(m, &up);
 	m->as = TERM_MLP_OUT;
-	out = linear(m, gate, e->shared[2], NULL);
+	out = linear_rows(m, gate, e->shared[2]);
 	drop(m, &gate);
 	return out;
 }
 
-static tensor with_shared(struct machine *m, struct experts *e, tensor x, tensor routed,
-			  tensor shared)
+static void add_shared(struct machine *m, struct experts *e, tensor x, tensor *routed,
+		       tensor *shared)
 {
-	tensor gate, out;
+	tensor gate;
 
 	m->as = TERM_MLP_OUT;
-	gate = linear(m, x, e->gate, NULL);
+	gate = linear_rows(m, x, e->gate);
 	let(m, &gate, sigmoid(m, gate));
-	out = mul(m, gate, shared);
+	let(m, shared, mul(m, gate, *shared));
 	drop(m, &gate);
-	let(m, &out, add(m, routed, out));
-	return out;
+	let(m, routed, add(m, *routed, *shared));
 }
 
 tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *logits)
@@ -283,7 +282,7 @@ tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *l
 	      : s->experts_as == EXPERTS_BATCHED ? batched(m, e, x, weights, chosen)
 						 : grouped(m, e, x, weights);
 	if (shared.at)
-		let(m, &out, with_shared(m, e, x, out, shared));
+		add_shared(m, e, x, &out, &shared);
 	drop(m, &shared);
 	drop(m, &weights);
 	drop(m, &chosen);

@@ -22,7 +22,7 @@ struct llama {
 	struct wrapped w;
 	struct layer *layers;
 	struct param *tokens, *last, *head;
-	tensor mask, cos, sin, frequencies[2];
+	tensor mask, sliding, cos, sin, frequencies[2];
 };
 
 static const tensor none = { .at = NULL };
@@ -218,24 +218,35 @@ static tensor block(struct machine *m, void *context, tensor input)
 
 /* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
  */
-static void make_mask(struct machine *m, struct llama *g, tensor like)
+static tensor causal_mask(struct machine *m, struct llama *g, tensor like)
 {
 	const struct shape *s = g->s;
 	int64_t n = s->batch * s->tokens * s->tokens;
-	tensor causal, both;
+	tensor causal, both, mask;
 
-	if (s->attention != EAGER && !s->full_mask)
-		return;
-	m->as = TERM_ATTN_SOFTMAX;
 	causal = make(m, n, BOOL);
 	both = make(m, n, BOOL);
 	drop(m, &causal);
 	causal = make(m, n, BOOL);
-	g->mask = make(m, n, BOOL);
+	mask = make(m, n, BOOL);
 	drop(m, &causal);
 	drop(m, &both);
 	if (s->attention == EAGER)
-		let(m, &g->mask, make(m, n, like.type));
+		let(m, &mask, make(m, n, like.type));
+	return mask;
+}
+
+/* Qwen2-MoE makes one for layers with a sliding window, too, whether it has such or not. */
+static void make_mask(struct machine *m, struct llama *g, tensor like)
+{
+	const struct shape *s = g->s;
+
+	if (s->attention != EAGER && !s->full_mask)
+		return;
+	m->as = TERM_ATTN_SOFTMAX;
+	g->mask = causal_mask(m, g, like);
+	if (s->shared_ffn)
+		g->sliding = causal_mask(m, g, like);
 }
 
 /* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
@@ -294,6 +305,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	out = normed(m, g, g->last, x);
 	drop(m, &x);
 	drop(m, &embedded);
+	drop(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, g);
 	return out;

@@ -104,23 +104,24 @@ static tensor cast_weight(struct machine *m, struct param *p)
 
 /* ---- matrix products ---- */
 
-/* sizes: elements of x, weight, bias */
+/* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's gradient first, addmm the input's. */
 static void linear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
 
-	if (n->edge[2])
-		n->out[2] = gemm(m, n->sizes[1], type);
-	if (n->edge[1]) {
-		n->out[1] = gemm(m, n->sizes[0], type);
-		n->out[1].view = 1;
+	for (int i = 0; i < 2; i++) {
+		int which = (n->sizes[2] > 0) == i ? 2 : 1;
+
+		if (n->edge[which])
+			n->out[which] = gemm(m, n->sizes[which - 1], type);
 	}
+	n->out[1].view = (int)n->sizes[3];
 	if (n->edge[0]) /* addmm's first argument: it arrives first */
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
 /* in: bias or none, x, weights of `width` columns; all taken. */
-static tensor product(struct machine *m, tensor *in, int64_t width)
+static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 {
 	struct node *n = record(m, linear_backward, in, 3);
 	int64_t count = in[1].n / width * (in[2].n / width);
@@ -130,6 +131,7 @@ static tensor product(struct machine *m, tensor *in, int64_t width)
 		n->sizes[0] = in[1].n;
 		n->sizes[1] = in[2].n;
 		n->sizes[2] = in[0].at ? in[0].n : 0;
+		n->sizes[3] = folded;
 		if (in[1].from)
 			save(m, n, in[2]);
 		if (in[2].from)
@@ -150,7 +152,16 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 		in[0] = cast_weight(m, bias);
 	in[2] = cast_weight(m, weight);
 	in[1] = autocasted(m, x);
-	return product(m, in, weight->in);
+	return product(m, in, weight->in, 1);
+}
+
+tensor linear_rows(struct machine *m, tensor x, struct param *weight)
+{
+	tensor in[3] = { none, none, none };
+
+	in[2] = cast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	return product(m, in, weight->in, 0);
 }
 
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
@@ -159,7 +170,7 @@ tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
 
 	in[2] = autocasted(m, matrix);
 	in[1] = autocasted(m, x);
-	return product(m, in, width);
+	return product(m, in, width, 0);
 }
 
 static void matmul_backward(struct machine *m, struct node *n)
@@ -168,16 +179,17 @@ static void matmul_backward(struct machine *m, struct node *n)
 
 	if (n->edge[1])
 		n->out[1] = gemm(m, n->sizes[1], type);
-	if (n->edge[0])
-		n->out[0] = gemm(m, n->sizes[0], type);
+	if (n->edge[0]) /* an outer product takes no workspace */
+		n->out[0] = n->sizes[2] ? make(m, n->sizes[0], type) : gemm(m, n->sizes[0], type);
 }
 
-tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
+static tensor product_of(struct machine *m, tensor a, tensor b, int64_t n, int vectors)
 {
 	tensor in[2] = { a, b };
 	struct node *node = record(m, matmul_backward, in, 2);
 
 	if (node) {
+		node->sizes[2] = vectors;
 		node->sizes[0] = a.n;
 		node->sizes[1] = b.n;
 		if (a.from)
@@ -186,6 +198,16 @@ tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
 			save(m, node, a);
 	}
 	return result(gemm(m, n, a.type), node, 0);
+}
+
+tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	return product_of(m, a, b, n, 0);
+}
+
+tensor matvec(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	return product_of(m, a, b, n, 1);
 }
 
 /* ---- elementwise ---- */

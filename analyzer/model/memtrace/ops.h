@@ -22,10 +22,14 @@ void clear_autocast(struct machine *m);
 
 /* F.linear. `bias` may be NULL. */
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
+/* The same of rows, rather than of batches of them. */
+tensor linear_rows(struct machine *m, tensor x, struct param *weight);
 /* The same by a matrix that is no parameter, of `width` columns. */
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width);
 /* q @ k of `n` results, both already laid out; each gradient has its operand's size. */
 tensor matmul(struct machine *m, tensor a, tensor b, int64_t n);
+/* The same where every b is one column. */
+tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
 /* Elementwise. The result has the wider type, n is the larger. */
 tensor add(struct machine *m, tensor a, tensor b);

@@ -49,6 +49,7 @@ tensor index_add(struct machine *m, tensor into, tensor x, tensor indices)
 	if (n)
 		n->sizes[0] = x.n;
 	save(m, n, indices);
+	save(m, n, x); /* for its shape */
 	return result(hold(into), n, 0);
 }
 
