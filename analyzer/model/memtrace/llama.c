@@ -1,6 +1,7 @@
 /* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
  * grouped heads, gated feed-forward. */
 #include "model/memtrace/experts.h"
+#include "model/memtrace/llama_tables.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
 #include "model/memtrace/wrapped.h"
@@ -162,7 +163,9 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	k = linear(m, x, l->k, l->bias[1]);
 	let(m, &k, copied_back(m, k));
 	v = linear(m, x, l->v, l->bias[2]);
-	let(m, &v, copied_back(m, v));
+	/* the fused kernels' gradient lies as the projection wants it */
+	if (g->s->attention == EAGER || g->s->groups != g->s->heads)
+		let(m, &v, copied_back(m, v));
 	now = rotated(m, g, q);
 	out = rotated(m, g, k);
 	let(m, &q, now);
@@ -216,26 +219,6 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-/* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
- */
-static tensor causal_mask(struct machine *m, struct llama *g, tensor like)
-{
-	const struct shape *s = g->s;
-	int64_t n = s->batch * s->tokens * s->tokens;
-	tensor causal, both, mask;
-
-	causal = make(m, n, BOOL);
-	both = make(m, n, BOOL);
-	drop(m, &causal);
-	causal = make(m, n, BOOL);
-	mask = make(m, n, BOOL);
-	drop(m, &causal);
-	drop(m, &both);
-	if (s->attention == EAGER)
-		let(m, &mask, make(m, n, like.type));
-	return mask;
-}
-
 /* Qwen2-MoE makes one for layers with a sliding window, too, whether it has such or not. */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
@@ -244,31 +227,9 @@ static void make_mask(struct machine *m, struct llama *g, tensor like)
 	if (s->attention != EAGER && !s->full_mask)
 		return;
 	m->as = TERM_ATTN_SOFTMAX;
-	g->mask = causal_mask(m, g, like);
+	g->mask = causal_mask(m, s, like);
 	if (s->shared_ffn)
-		g->sliding = causal_mask(m, g, like);
-}
-
-/* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
-static void make_rotary(struct machine *m, struct llama *g, tensor like)
-{
-	int64_t n = g->s->tokens * g->s->head;
-	tensor frequencies, both, table, *out[2] = { &g->cos, &g->sin }, precise[2];
-
-	m->as = TERM_ROPE;
-	frequencies = make(m, n / 2, F32);
-	both = make(m, n, F32);
-	for (int i = 0; i < 2; i++) {
-		table = make(m, n, F32);
-		precise[i] = make(m, n, F32);
-		drop(m, &table);
-	}
-	for (int i = 0; i < 2; i++)
-		let(m, out[i], like.type == F32 ? hold(precise[i]) : make(m, n, like.type));
-	drop(m, &frequencies);
-	drop(m, &both);
-	drop(m, &precise[0]);
-	drop(m, &precise[1]);
+		g->sliding = window_mask(m, s, like);
 }
 
 static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
@@ -297,17 +258,17 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	m->as = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	make_mask(m, g, embedded);
-	make_rotary(m, g, embedded);
+	rotary_tables(m, s, embedded, &g->cos, &g->sin);
 	x = hold(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
 		let(m, &x, one_layer(m, g, i, x));
 	m->as = TERM_FINAL_NORM;
 	out = normed(m, g, g->last, x);
 	drop(m, &x);
-	drop(m, &embedded);
 	drop(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, g);
+	drop(m, &embedded);
 	return out;
 }
 
