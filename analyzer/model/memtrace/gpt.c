@@ -298,7 +298,7 @@ static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 
 static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 {
-	for (int64_t i = 0; i < g->s->microbatches; i++)
+	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
 	if (g->s->framework == DEEPSPEED)
 		zero_step(m, &g->w.zero);

@@ -415,7 +415,7 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 {
 	const struct shape *s = g->s;
 
-	for (int64_t i = 0; i < s->microbatches; i++)
+	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
 	if (s->framework == DEEPSPEED) {
 		zero_step(m, &g->w.zero);

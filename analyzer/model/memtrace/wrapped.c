@@ -83,13 +83,26 @@ void wrapped_release(struct wrapped *w)
 	free(w->first);
 }
 
+/* Micro-batches of a step that are run. */
+static int64_t accumulates(const struct shape *s)
+{
+	return s->framework == DEEPSPEED || s->framework == TORCH ||
+			       (s->zero == 3 && s->fsdp_version == 1)
+		       ? 1
+		       : s->microbatches;
+}
+
+int64_t wrapped_micro_batches(const struct wrapped *w)
+{
+	return accumulates(w->shape);
+}
+
 void wrapped_check(const struct shape *s, struct reader *r)
 {
-	if (s->microbatches > 1 &&
-	    (s->framework == DEEPSPEED || s->framework == TORCH || (s->zero == 3 && s->fsdp_version == 1)))
-		refuse(r, CONFIG_num_microbatches,
-		       "1: gradients that FSDP1, ZeRO or plain PyTorch accumulate are not modelled "
-		       "yet");
+	if (accumulates(s) < s->microbatches)
+		estimate_note(r->out,
+			      "num_microbatches is counted as 1: gradients that FSDP1, ZeRO or "
+			      "plain PyTorch accumulate are not modelled yet");
 	if (s->framework == DEEPSPEED)
 		zero_check(s, r);
 	else if (s->zero == 1 || s->zero == 2)
