@@ -35,7 +35,7 @@ static tensor normalized(struct machine *m, tensor x, int64_t rows)
 	return out;
 }
 
-/* The chosen experts' weights; their numbers go to *chosen. */
+/* The chosen experts' weights; their numbers go to *chosen, the router's output to *logits. */
 static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chosen, tensor *logits)
 {
 	const struct shape *s = e->shape;
@@ -53,9 +53,7 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	else
 		let(m, &precise, normalized(m, precise, rows));
 	drop(m, &scores);
-	if (s->router_logits)
-		let(m, logits, hold(out));
-	drop(m, &out);
+	*logits = out;
 	return precise;
 }
 
@@ -75,16 +73,6 @@ static tensor gated(struct machine *m, tensor both)
 	return out;
 }
 
-/* Each token's results are added in the type that they came in; the gradient is copied for each. */
-static tensor summed(struct machine *m, tensor *weighted, tensor like)
-{
-	tensor sum = mean(m, *weighted, like.n), out = to(m, sum, like.type);
-
-	drop(m, weighted);
-	drop(m, &sum);
-	return out;
-}
-
 /* Where each token lies among those sorted by expert, and where in the original order. */
 struct order {
 	tensor sorted, place, source, inputs, counts, offsets;
@@ -95,6 +83,8 @@ static void sort_by_expert(struct machine *m, int64_t rows, struct order *o)
 	o->sorted = make(m, rows, I64);
 	o->place = make(m, rows, I64);
 	scratch(m, rows * 8);
+	if (rows > 4096) /* cub's */
+		scratch(m, 16 * rows + rows / 4 + 16895);
 	o->source = make(m, rows, I64);
 }
 
@@ -116,17 +106,18 @@ static void drop_order(struct machine *m, struct order *o)
 	drop(m, &o->offsets);
 }
 
-/* grouped_mm_experts_forward */
+/* grouped_mm_experts_forward. Sums' gradients are copied for each token's experts. */
 static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor weights)
 {
 	const struct shape *s = e->shape;
 	int64_t rows = weights.n;
 	struct order o;
-	tensor tokens, scales, h, back, out;
+	tensor tokens, scales, h, back, weighted, sum, out;
 
 	m->as = TERM_MOE_TOKENS;
 	sort_by_expert(m, rows, &o);
 	tokens = gather(m, x, o.source, rows * s->hidden);
+	drop(m, &o.source);
 	scales = gather(m, weights, o.place, rows);
 	count_experts(m, rows, s->experts, &o);
 	m->as = TERM_MOE_HIDDEN;
@@ -134,16 +125,19 @@ static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor wei
 	let(m, &h, gated(m, h));
 	m->as = TERM_MOE_TOKENS;
 	let(m, &h, grouped_mm(m, h, e->down->value, o.offsets, rows * s->hidden));
-	out = mul(m, h, scales);
+	weighted = mul(m, h, scales);
 	back = make(m, rows, I64);
 	scratch(m, rows * 8);
-	let(m, &out, gather(m, out, back, out.n));
-	out = summed(m, &out, x);
-	drop(m, &back);
-	drop(m, &h);
-	drop(m, &scales);
-	drop(m, &tokens);
+	let(m, &weighted, gather(m, weighted, back, weighted.n));
+	sum = mean(m, weighted, x.n);
+	out = to(m, sum, x.type);
 	drop_order(m, &o);
+	drop(m, &tokens);
+	drop(m, &scales);
+	drop(m, &h);
+	drop(m, &weighted);
+	drop(m, &back);
+	drop(m, &sum);
 	return out;
 }
 
@@ -166,7 +160,7 @@ static tensor batched_mm(struct machine *m, struct param *weight, tensor x, tens
 static tensor batched(struct machine *m, struct experts *e, tensor x, tensor weights,
 		      tensor experts)
 {
-	tensor tokens, h, out;
+	tensor tokens, h, weighted, sum, out;
 
 	m->as = TERM_MOE_TOKENS;
 	tokens = repeat(m, x, weights.n * e->shape->hidden);
@@ -175,10 +169,13 @@ static tensor batched(struct machine *m, struct experts *e, tensor x, tensor wei
 	let(m, &h, gated(m, h));
 	let(m, &h, batched_mm(m, e->down, h, experts));
 	m->as = TERM_MOE_TOKENS;
-	out = mul(m, h, weights);
-	out = summed(m, &out, x);
-	drop(m, &h);
+	weighted = mul(m, h, weights);
+	sum = mean(m, weighted, x.n);
+	out = to(m, sum, x.type);
 	drop(m, &tokens);
+	drop(m, &h);
+	drop(m, &weighted);
+	drop(m, &sum);
 	return out;
 }
 
@@ -273,17 +270,19 @@ static void add_shared(struct machine *m, struct experts *e, tensor x, tensor *r
 tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *logits)
 {
 	const struct shape *s = e->shape;
-	tensor shared = none, chosen = none, weights, out;
+	tensor shared = none, chosen = none, scores = none, weights, out;
 
 	if (s->shared_ffn)
 		shared = shared_expert(m, e, x);
-	weights = route(m, e, x, &chosen, logits);
+	weights = route(m, e, x, &chosen, &scores);
 	out = s->experts_as == EXPERTS_EAGER     ? looped(m, e, x, weights)
 	      : s->experts_as == EXPERTS_BATCHED ? batched(m, e, x, weights, chosen)
 						 : grouped(m, e, x, weights);
 	if (shared.at)
 		add_shared(m, e, x, &out, &shared);
 	drop(m, &shared);
+	let(m, logits, s->router_logits ? hold(scores) : none);
+	drop(m, &scores);
 	drop(m, &weights);
 	drop(m, &chosen);
 	return out;

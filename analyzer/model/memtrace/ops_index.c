@@ -1,6 +1,12 @@
 /* Rows chosen by indices, and products whose rows belong to several weights. */
 #include "model/memtrace/ops.h"
 
+/* cub's radix sort of pairs of 8 bytes: beyond one tile it needs copies of both, and counters. */
+static int64_t sort_space(int64_t rows)
+{
+	return rows > 3072 ? 16 * rows + rows / 4 + 4607 : 1;
+}
+
 /* index_put_with_sort_kernel: the indices are sorted, so that equal ones are added one after the
  * other. */
 static void sort_indices(struct machine *m, int64_t rows)
@@ -11,6 +17,7 @@ static void sort_indices(struct machine *m, int64_t rows)
 	scratch(m, rows * 8);
 	for (int i = 1; i < 4; i++)
 		kept[i] = make(m, rows, I64);
+	scratch(m, sort_space(rows));
 	for (int i = 3; i >= 0; i--)
 		drop(m, &kept[i]);
 }

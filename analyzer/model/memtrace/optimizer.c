@@ -65,19 +65,25 @@ void clip_gradients(struct machine *m, struct module *module)
 	free(norms);
 }
 
+/* Elements of parameter i that this rank steps, and their type; 0: none. */
+static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
+{
+	const struct param *p = o->module->params[i];
+
+	*type = p->shard ? F32 : p->value.type;
+	if (p->shard)
+		return p->shard < 0 ? 0 : p->shard;
+	return p->grad.at || p->in_bucket || o->shape->optimizer == ADAGRAD ? p->value.n : 0;
+}
+
 static void make_states(struct machine *m, struct optimizer *o, size_t i)
 {
 	const struct shape *s = o->shape;
-	struct param *p = o->module->params[i];
 	struct state *t = &o->states[i];
+	enum dtype type;
+	int64_t n = stepped(o, i, &type);
 
-	int64_t n = p->shard ? p->shard : p->value.n;
-	enum dtype type = p->shard ? F32 : p->value.type;
-
-	if (p->shard < 0 || t->first.at || t->second.at ||
-	    (!p->grad.at && !p->shard && !p->in_bucket && s->optimizer != ADAGRAD))
-		return;
-	if (s->optimizer == SGD)
+	if (!n || t->first.at || t->second.at || s->optimizer == SGD)
 		return;
 	if (s->optimizer != ADAM && (s->optimizer != MUON || muon_steps(o, i))) {
 		make_other_state(m, o, i, n, type);
@@ -132,22 +138,24 @@ static void loop_adam(struct machine *m, struct optimizer *o)
 	drop(m, &denominator);
 }
 
+/* A buffer is a copy of the first gradient. Nesterov's gradient + momentum * buffer is new for each
+ * parameter in turn; foreach adds in place. */
 static void sgd(struct machine *m, struct optimizer *o)
 {
 	tensor ahead = { .at = NULL };
 
-	if (o->shape->momentum <= 0)
-		return;
-	for (size_t i = 0; i < o->module->count; i++)
-		if (!o->states[i].first.at && o->module->params[i]->grad.at)
-			o->states[i].first =
-				make_as(m, TERM_MOMENTUM, o->module->params[i]->value.n,
-					o->module->params[i]->value.type);
-	/* grad + momentum * buffer, of each in turn; foreach adds in place */
 	m->as = TERM_STEP;
-	for (size_t i = 0; i < o->module->count && o->shape->nesterov; i++)
-		if (o->shape->implementation == LOOP && o->states[i].first.at)
-			let(m, &ahead, make(m, o->states[i].first.n, o->states[i].first.type));
+	for (size_t i = 0; i < o->module->count && o->shape->momentum > 0; i++) {
+		struct state *t = &o->states[i];
+		enum dtype type;
+		int64_t n = stepped(o, i, &type);
+
+		drop(m, &ahead);
+		if (n && !t->first.at)
+			t->first = make_as(m, TERM_MOMENTUM, n, type);
+		if (n && o->shape->nesterov && o->shape->implementation == LOOP)
+			ahead = make(m, n, type);
+	}
 	drop(m, &ahead);
 }
 

@@ -126,6 +126,12 @@ static void foreach_like(struct machine *m, struct optimizer *o, size_t sets)
 	free(made);
 }
 
+/* A mean over rows: of one matrix it may need partial sums. */
+static tensor column_mean(struct machine *m, const struct param *p, enum dtype type)
+{
+	return p->stack ? make(m, p->stack * p->in, type) : sum_rows(m, p->in, rows(p), type);
+}
+
 /* row_var @ col_var, which becomes the update; a vector's variance is copied. */
 static tensor adafactor_update(struct machine *m, const struct param *p, enum dtype type)
 {
@@ -134,7 +140,7 @@ static tensor adafactor_update(struct machine *m, const struct param *p, enum dt
 
 static void loop_adafactor(struct machine *m, struct optimizer *o)
 {
-	tensor update = none, square = none, now;
+	tensor update = none, means[2] = { none, none };
 
 	for (size_t i = 0; i < o->module->count; i++) {
 		const struct param *p = o->module->params[i];
@@ -142,12 +148,13 @@ static void loop_adafactor(struct machine *m, struct optimizer *o)
 
 		if (!o->states[i].second.at)
 			continue;
-		if (!is_matrix(p))
-			let(m, &square, make(m, p->value.n, type));
-		now = adafactor_update(m, p, type);
-		let(m, &update, now);
+		let(m, &means[0], make(m, rows(p) > 1 ? rows(p) : p->in, type));
+		if (is_matrix(p))
+			let(m, &means[1], column_mean(m, p, type));
+		let(m, &update, adafactor_update(m, p, type));
 	}
-	drop(m, &square);
+	drop(m, &means[0]);
+	drop(m, &means[1]);
 	drop(m, &update);
 }
 
@@ -157,6 +164,11 @@ static void foreach_adafactor(struct machine *m, struct optimizer *o)
 	size_t count = o->module->count;
 	tensor *updates = xcalloc(count, sizeof(*updates));
 
+	for (size_t i = 0; i < count; i++)
+		if (o->states[i].second.at && is_matrix(o->module->params[i]))
+			updates[i] = column_mean(m, o->module->params[i], o->states[i].second.type);
+	for (size_t i = 0; i < count; i++)
+		drop(m, &updates[i]);
 	for (int matrix = 1; matrix >= 0; matrix--)
 		for (size_t i = 0; i < count; i++) {
 			const struct param *p = o->module->params[i];
@@ -172,7 +184,7 @@ static void foreach_adafactor(struct machine *m, struct optimizer *o)
 /* transformers.optimization.Adafactor.step: what its variables refer to. */
 static void transformers_adafactor(struct machine *m, struct optimizer *o)
 {
-	tensor gradient = none, precise = none, update = none, now, square;
+	tensor gradient = none, precise = none, update = none, now, part;
 
 	for (size_t i = 0; i < o->module->count; i++) {
 		const struct param *p = o->module->params[i];
@@ -186,10 +198,12 @@ static void transformers_adafactor(struct machine *m, struct optimizer *o)
 		let(m, &precise, none);
 		if (half)
 			precise = make(m, p->value.n, F32);
-		square = make(m, p->value.n, F32);
+		part = make(m, p->value.n, F32);
 		now = make(m, p->value.n, F32);
-		drop(m, &square);
+		drop(m, &part);
 		let(m, &update, now);
+		part = is_matrix(p) ? column_mean(m, p, F32) : none;
+		drop(m, &part);
 		let(m, &update, make(m, p->value.n, F32));
 		scratch(m, p->value.n * 4);
 	}
