@@ -69,11 +69,12 @@ def sample(seed, count):
 
 
 def measured(jobs):
-    """(name, job, what PyTorch counted or None)"""
+    """(name, job, what PyTorch counted or None), as they come."""
     alone = [job for _, job in jobs if "world_size" not in job]
     found = accuracy_runs.simulate(alone, 1, lambda *c: [accuracy_runs.python(), *c]) if alone else {}
     left = iter(range(len(alone)))
-    return [(name, job, accuracy_runs.run(job) if "world_size" in job else found.get(next(left))) for name, job in jobs]
+    for name, job in jobs:
+        yield name, job, accuracy_runs.run(job) if "world_size" in job else found.get(next(left))
 
 
 def main():

@@ -116,6 +116,7 @@ static void linear_backward(struct machine *m, struct node *n)
 			n->out[which] = gemm(m, n->sizes[which - 1], type);
 	}
 	n->out[1].view = (int)n->sizes[3];
+	n->out[2].view = 1; /* transposed */
 	if (n->edge[0]) /* addmm's first argument: it arrives first */
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
