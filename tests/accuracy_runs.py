@@ -104,6 +104,11 @@ def accuracy_jobs():
         gpt("nesterov-loop", **small, optimizer="sgd", momentum=0.9, nesterov=True, optimizer_implementation="loop"),
         gpt("nesterov-kept-gradients", optimizer="sgd", momentum=0.9, nesterov=True, optimizer_implementation="foreach",
             zero_grad_set_to_none=False, clip_grad=1.0),
+        # causes that jobs drawn at random showed
+        gpt("small-pure-bf16", **small, precision="bf16"), llama("small-tied", **small, untie_embeddings_and_output_weights=False),
+        llama("one-kv-head", num_query_groups=1), llama("one-kv-head-eager", num_query_groups=1, attention="eager"),
+        llama("odd-length", seq_length=777), llama("attention-dropout", attention_dropout=0.1),
+        llama("eager-dropout-autocast", attention="eager", attention_dropout=0.1, precision="bf16-autocast", seq_length=200),
         gpt("muon", **small, optimizer="muon", clip_grad=1.0), gpt("accumulated", num_microbatches=4),
         llama("accumulated", num_microbatches=4, clip_grad=1.0), llama("kept-gradients-foreach", zero_grad_set_to_none=False,
                                                                        optimizer_implementation="foreach"),

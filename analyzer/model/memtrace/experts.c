@@ -1,5 +1,6 @@
-/* The sparse blocks of transformers' modeling_mixtral.py and modeling_qwen2_moe.py, with the experts'
- * loop of their own or integrations/moe.py's. Tokens are spread evenly over the experts. */
+/* The sparse blocks of transformers' modeling_mixtral.py and modeling_qwen2_moe.py, with the
+ * experts' loop of their own or integrations/moe.py's. Tokens are spread evenly over the experts.
+ */
 #include "model/memtrace/experts.h"
 
 #include "model/memtrace/ops.h"
@@ -184,8 +185,8 @@ struct turn {
 	tensor places, tokens, both, now;
 };
 
-static void one_expert(struct machine *m, struct experts *e, tensor x, tensor weights,
-		       int64_t rows, struct turn *v, tensor *sum)
+static void one_expert(struct machine *m, struct experts *e, tensor x, tensor weights, int64_t rows,
+		       struct turn *v, tensor *sum)
 {
 	const struct shape *s = e->shape;
 	tensor matrix, scales, h;

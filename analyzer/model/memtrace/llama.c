@@ -71,11 +71,15 @@ static tensor rotated(struct machine *m, struct llama *g, tensor x)
 	return b;
 }
 
+/* repeat_kv: one head for all is expanded without a copy. */
 static tensor repeated(struct machine *m, struct llama *g, tensor x)
 {
 	const struct shape *s = g->s;
+	int64_t n = x.n / s->groups * s->heads;
 
-	return s->groups == s->heads ? hold(x) : repeat(m, x, x.n / s->groups * s->heads);
+	if (s->groups == s->heads)
+		return hold(x);
+	return s->groups == 1 ? slice(m, x, n) : repeat(m, x, n);
 }
 
 /* torch.matmul's operand: cast into *cast, and copied where its heads do not lie one after the
@@ -83,7 +87,10 @@ static tensor repeated(struct machine *m, struct llama *g, tensor x)
 static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repeated, tensor *cast)
 {
 	*cast = autocasted(m, x);
-	return is_repeated && g->s->groups != g->s->heads ? hold(*cast) : contiguous(m, *cast);
+	/* one head for all of a batch of one is read as it lies */
+	return is_repeated && g->s->groups != g->s->heads && (g->s->groups > 1 || g->s->batch == 1)
+		       ? hold(*cast)
+		       : contiguous(m, *cast);
 }
 
 /* eager_attention_forward; the attention's weights go to *weights. */

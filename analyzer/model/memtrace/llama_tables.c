@@ -45,8 +45,7 @@ tensor window_mask(struct machine *m, const struct shape *s, tensor like)
 }
 
 /* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
-void rotary_tables(struct machine *m, const struct shape *s, tensor like, tensor *cos,
-		   tensor *sin)
+void rotary_tables(struct machine *m, const struct shape *s, tensor like, tensor *cos, tensor *sin)
 {
 	int64_t n = s->tokens * s->head;
 	tensor frequencies, both, table, *out[2] = { cos, sin }, precise[2];

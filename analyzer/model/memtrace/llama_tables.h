@@ -7,7 +7,6 @@
 /* Masks of the type that attention takes: booleans, or for eager attention numbers like `like`. */
 tensor causal_mask(struct machine *m, const struct shape *s, tensor like);
 tensor window_mask(struct machine *m, const struct shape *s, tensor like);
-void rotary_tables(struct machine *m, const struct shape *s, tensor like, tensor *cos,
-		   tensor *sin);
+void rotary_tables(struct machine *m, const struct shape *s, tensor like, tensor *cos, tensor *sin);
 
 #endif

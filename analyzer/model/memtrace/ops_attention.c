@@ -39,7 +39,18 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 	return out;
 }
 
-/* With a mask the memory-efficient kernel runs: it keeps the mask in the queries' type. */
+/* The mask in the queries' type, its rows padded to 16 numbers (preprocess_mask). */
+static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *shape)
+{
+	int64_t rows = shape->batch * shape->queries, padded = (shape->queries + 15) / 16 * 16;
+	tensor bias = make_as(m, TERM_ATTN_SOFTMAX, rows * shape->queries, type);
+
+	if (padded != shape->queries)
+		let(m, &bias, make_as(m, TERM_ATTN_SOFTMAX, rows * padded, type));
+	return bias;
+}
+
+/* With a mask the memory-efficient kernel runs: it keeps the mask. */
 tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 			const struct flash_shape *shape)
 {
@@ -50,8 +61,7 @@ tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 
 	if (n)
 		n->sizes[3] = rows * (shape->queries * shape->width + rounded);
-	bias = make_as(m, TERM_ATTN_SOFTMAX, shape->batch * shape->queries * shape->queries,
-		       q.type);
+	bias = mask_bias(m, q.type, shape);
 	save(m, n, bias);
 	for (int i = 0; i < 3; i++) {
 		if (n)

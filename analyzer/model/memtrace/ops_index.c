@@ -128,8 +128,8 @@ tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices)
 	return out;
 }
 
-/* CUTLASS's grouped kernel takes shapes, strides and pointers of every group, and a workspace; it is
- * for bf16, and of other types every group is a product of its own. */
+/* CUTLASS's grouped kernel takes shapes, strides and pointers of every group, and a workspace; it
+ * is for bf16, and of other types every group is a product of its own. */
 static void grouped_call(struct machine *m, int64_t groups, enum dtype type)
 {
 	tensor arguments, space;

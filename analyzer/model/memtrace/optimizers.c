@@ -8,7 +8,8 @@
 
 #include "util.h"
 
-/* bitsandbytes: smaller parameters keep fp32 states; one scale for each block of so many numbers. */
+/* bitsandbytes: smaller parameters keep fp32 states; one scale for each block of so many numbers.
+ */
 #define LEAST_8BIT 4096
 #define BLOCK_8BIT 256
 /* torch.optim.Muon's ns_steps */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define MOST_EXPERTS_RUN 100000
+
 static void read_architecture(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -124,11 +126,11 @@ static void read_widths(struct shape *s, struct reader *r)
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
-	static const enum optimizer_kind optimizers[] = { ADAM,    ADAM,      SGD,
-							  RMSPROP, ADAGRAD,   ADAFACTOR,
-							  TRANSFORMERS_ADAFACTOR, LION, MUON,
-							  ADAM_8BIT };
-	int otherwise;
+	static const enum optimizer_kind optimizers[] = {
+		ADAM,      ADAM,		   SGD,  RMSPROP, ADAGRAD,
+		ADAFACTOR, TRANSFORMERS_ADAFACTOR, LION, MUON,	  ADAM_8BIT
+	};
+	enum implementation otherwise = FUSED;
 
 	s->optimizer = optimizers[read_word(r, CONFIG_optimizer, 0,
 					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
@@ -141,9 +143,11 @@ static void read_optimizer(struct shape *s, struct reader *r)
 		refuse(r, CONFIG_optimizer,
 		       "adam, adamw, sgd, rmsprop or adagrad: the others' states of shards are not "
 		       "modelled yet");
-	otherwise = s->optimizer == ADAFACTOR					   ? 2
-		    : s->framework == TORCH || (s->optimizer && s->optimizer < ADAFACTOR) ? 1
-											  : 0;
+	if (s->optimizer == ADAFACTOR)
+		otherwise = LOOP;
+	else if (s->framework == TORCH || s->optimizer == SGD || s->optimizer == RMSPROP ||
+		 s->optimizer == ADAGRAD)
+		otherwise = FOREACH;
 	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation, otherwise,
 					    "fused|foreach|loop")];
 	s->nesterov = read_flag(r, CONFIG_nesterov, 0);
@@ -211,6 +215,20 @@ static void read_layout(struct shape *s, struct reader *r)
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
 }
 
+static void check_experts(const struct shape *s, struct reader *r, wide rows)
+{
+	const wide most = (wide)1 << 48, matrix = (wide)2 * s->expert_ffn * s->hidden;
+	const wide pairs = s->experts ? rows * s->topk : 0;
+	const wide each = s->experts_as == EXPERTS_BATCHED ? matrix
+							   : 2 * largest(s->expert_ffn, s->hidden);
+
+	if (s->experts * matrix > most || pairs * each > most)
+		refuse(r, CONFIG_num_experts, "experts whose tensors have at most 2^48 elements");
+	if (s->framework == TRANSFORMERS && s->experts_as == EXPERTS_EAGER &&
+	    s->experts * s->layers > MOST_EXPERTS_RUN)
+		refuse(r, CONFIG_num_experts, "at most 100000 experts in all layers together");
+}
+
 /* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
 static void check_products(const struct shape *s, struct reader *r)
 {
@@ -220,6 +238,7 @@ static void check_products(const struct shape *s, struct reader *r)
 	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
 		refuse(r, CONFIG_micro_batch_size,
 		       "a batch whose tensors have at most 2^48 elements");
+	check_experts(s, r, rows);
 	if (8 * width * width > most || width * s->vocab > most || width * s->positions > most)
 		refuse(r, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
 }
