@@ -217,8 +217,8 @@ static tensor block(struct machine *m, void *context, tensor input)
 	drop(m, &part);
 	m->as = TERM_MLP_NORM;
 	part = normed(m, l->model, l->mlp_norm, x);
-	let(m, &part, l->sparse ? experts_forward(m, &l->experts, part, &l->logits)
-				: mlp(m, l, part));
+	let(m, &part,
+	    l->sparse ? experts_forward(m, &l->experts, part, &l->logits) : mlp(m, l, part));
 	out = add(m, x, part);
 	drop(m, &part);
 	drop(m, &x);

@@ -1,4 +1,5 @@
-/* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are spread evenly over experts. */
+/* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are
+ * spread evenly over experts. */
 #include "model/memtrace/moe.h"
 
 #include "model/memtrace/transformer_engine.h"
@@ -114,7 +115,8 @@ static tensor activated(struct machine *m, struct rank *r, tensor h)
 	return out;
 }
 
-/* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped product */
+/* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped
+ * product */
 static void experts_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -132,7 +134,8 @@ static void experts_backward(struct machine *m, struct node *n)
 	}
 }
 
-static tensor experts_linear(struct machine *m, struct rank *r, tensor x, const struct param *weight)
+static tensor experts_linear(struct machine *m, struct rank *r, tensor x,
+			     const struct param *weight)
 {
 	struct node *n = record(m, experts_backward, &x, 1);
 	tensor out;

@@ -104,7 +104,8 @@ static tensor cast_weight(struct machine *m, struct param *p)
 
 /* ---- matrix products ---- */
 
-/* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's gradient first, addmm the input's. */
+/* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's
+ * gradient first, addmm the input's. */
 static void linear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -117,7 +118,7 @@ static void linear_backward(struct machine *m, struct node *n)
 	}
 	n->out[1].view = (int)n->sizes[3];
 	n->out[2].view = 1; /* transposed */
-	if (n->edge[0]) /* addmm's first argument: it arrives first */
+	if (n->edge[0])     /* addmm's first argument: it arrives first */
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
@@ -294,8 +295,7 @@ static void mul_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
-					       (enum dtype)n->sizes[2 * i + 1],
-					       !n->edge[i]->param);
+					       (enum dtype)n->sizes[2 * i + 1], !n->edge[i]->param);
 		drop(m, &product[i]);
 	}
 }

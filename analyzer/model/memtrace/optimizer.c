@@ -95,7 +95,8 @@ static void make_states(struct machine *m, struct optimizer *o, size_t i)
 	t->second = make_as(m, TERM_MOMENT2, n, type);
 }
 
-void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s, struct module *module)
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
+		    struct module *module)
 {
 	o->shape = s;
 	o->module = module;

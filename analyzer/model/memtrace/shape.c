@@ -127,8 +127,8 @@ static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
 	static const enum optimizer_kind optimizers[] = {
-		ADAM,      ADAM,		   SGD,  RMSPROP, ADAGRAD,
-		ADAFACTOR, TRANSFORMERS_ADAFACTOR, LION, MUON,	  ADAM_8BIT
+		ADAM, ADAM, SGD,      RMSPROP, ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
+		LION, MUON, ADAM_8BIT
 	};
 	enum implementation otherwise = FUSED;
 
@@ -219,8 +219,8 @@ static void check_experts(const struct shape *s, struct reader *r, wide rows)
 {
 	const wide most = (wide)1 << 48, matrix = (wide)2 * s->expert_ffn * s->hidden;
 	const wide pairs = s->experts ? rows * s->topk : 0;
-	const wide each = s->experts_as == EXPERTS_BATCHED ? matrix
-							   : 2 * largest(s->expert_ffn, s->hidden);
+	const wide each =
+		s->experts_as == EXPERTS_BATCHED ? matrix : 2 * largest(s->expert_ffn, s->hidden);
 
 	if (s->experts * matrix > most || pairs * each > most)
 		refuse(r, CONFIG_num_experts, "experts whose tensors have at most 2^48 elements");
