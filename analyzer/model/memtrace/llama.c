@@ -144,8 +144,9 @@ static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tenso
 	tensor keys, values, in[3], out;
 
 	m->as = TERM_ATTN_QKV;
-	keys = repeated(m, g, k);
-	values = repeated(m, g, v);
+	/* use_gqa_in_sdpa: without a mask the kernel shares heads itself */
+	keys = g->mask.at ? repeated(m, g, k) : hold(k);
+	values = g->mask.at ? repeated(m, g, v) : hold(v);
 	in[2] = autocasted(m, values);
 	in[1] = autocasted(m, keys);
 	in[0] = autocasted(m, q);
@@ -171,7 +172,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	let(m, &k, copied_back(m, k));
 	v = linear(m, x, l->v, l->bias[2]);
 	/* the fused kernels' gradient lies as the projection wants it */
-	if (g->s->attention == EAGER || g->s->groups != g->s->heads)
+	if (g->s->attention == EAGER || (g->mask.at && g->s->groups != g->s->heads))
 		let(m, &v, copied_back(m, v));
 	now = rotated(m, g, q);
 	out = rotated(m, g, k);

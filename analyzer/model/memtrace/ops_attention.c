@@ -1,12 +1,20 @@
 /* Scaled dot product attention: the fused kernels. */
 #include "model/memtrace/ops.h"
 
-/* dq, dk, dv and, for the kernel, dq in fp32 with the row sums. */
+/* dq, dk, dv and, for the kernel, dq in fp32 with the row sums; shared heads' dk and dv for each
+ * head of the queries before they are summed. */
 static void flash_backward(struct machine *m, struct node *n)
 {
+	tensor each[2] = { { .at = NULL }, { .at = NULL } }, space;
+
 	for (int i = 0; i < 3; i++)
 		n->out[i] = make(m, n->sizes[i], n->in[0].type);
-	scratch(m, n->sizes[3] * 4);
+	space = make(m, n->sizes[3], F32);
+	for (int i = 0; i < 2 && n->sizes[1] < n->sizes[0]; i++)
+		each[i] = make(m, n->sizes[0], n->in[0].type);
+	for (int i = 0; i < 2; i++)
+		drop(m, &each[i]);
+	drop(m, &space);
 }
 
 tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
