@@ -66,8 +66,8 @@ static tensor rotated(struct machine *m, struct llama *g, tensor x)
 	first = mul(m, b, g->sin);
 	drop(m, &b);
 	b = add(m, a, first);
-	drop(m, &first);
 	drop(m, &a);
+	drop(m, &first);
 	return b;
 }
 

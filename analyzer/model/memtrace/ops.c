@@ -282,12 +282,12 @@ tensor add(struct machine *m, tensor a, tensor b)
 	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
-/* Both products, then the sums over what was broadcast: weights are rows, the others columns. */
+/* Both products, the second operand's first, then the sums over what was broadcast: weights are rows, the others columns. */
 static void mul_backward(struct machine *m, struct node *n)
 {
 	tensor product[2] = { none, none };
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 1; i >= 0; i--)
 		if (n->edge[i])
 			product[i] = make(m, n->in[0].n, n->in[0].type);
 	if (n->checkpoint)
