@@ -305,7 +305,7 @@ tensor mul(struct machine *m, tensor a, tensor b)
 	tensor in[2] = { a, b };
 	struct node *n = record(m, mul_backward, in, 2);
 
-	for (int i = 0; n && i < 2; i++) {
+	for (int i = 1; n && i >= 0; i--) { /* what is kept, is kept by name: other, self */
 		n->sizes[2 * i] = in[i].n;
 		n->sizes[2 * i + 1] = in[i].type;
 		if (in[1 - i].from)

@@ -17,6 +17,14 @@ static void flash_backward(struct machine *m, struct node *n)
 	drop(m, &space);
 }
 
+/* By name: key, query, value. */
+static void save_inputs(struct machine *m, struct node *n, const tensor *in)
+{
+	save(m, n, in[1]);
+	save(m, n, in[0]);
+	save(m, n, in[2]);
+}
+
 tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 		       const struct flash_shape *shape)
 {
@@ -27,18 +35,17 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 	int64_t width =
 		shape->width <= 128 ? (shape->width + 31) / 32 * 32 : (shape->width + 63) / 64 * 64;
 
-	for (int i = 0; n && i < 3; i++) {
+	for (int i = 0; n && i < 3; i++)
 		n->sizes[i] = in[i].n;
-		save(m, n, in[i]);
-	}
 	if (n)
 		n->sizes[3] = rows * rounded * (width + 1);
+	save_inputs(m, n, in);
 	seed = make_as(m, TERM_ATTN_FLASH, shape->dropout > 0 ? 2 : 1, I64);
 	offset = make_as(m, TERM_ATTN_FLASH, 1, I64);
 	out = result(make(m, q.n, q.type), n, 0);
 	lse = make_as(m, TERM_ATTN_FLASH, rows * shape->queries, F32);
-	save(m, n, out);
 	save(m, n, lse);
+	save(m, n, out);
 	save(m, n, seed);
 	save(m, n, offset);
 	drop(m, &lse);
@@ -71,11 +78,9 @@ tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 		n->sizes[3] = rows * (shape->queries * shape->width + rounded);
 	bias = mask_bias(m, q.type, shape);
 	save(m, n, bias);
-	for (int i = 0; i < 3; i++) {
-		if (n)
-			n->sizes[i] = in[i].n;
-		save(m, n, in[i]);
-	}
+	for (int i = 0; n && i < 3; i++)
+		n->sizes[i] = in[i].n;
+	save_inputs(m, n, in);
 	seed[0] = make_as(m, TERM_ATTN_FLASH, 1, I64);
 	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
 	out = result(make(m, q.n, q.type), n, 0);
