@@ -20,6 +20,11 @@ GPT2 = {"framework": "nanogpt", "arch": "gpt", "num_layers": 12, "hidden_size": 
 LLAMA = {"framework": "transformers", "transformers_version": "5.23.0", "arch": "llama", "num_layers": 8, "hidden_size": 1024,
          "num_attention_heads": 16, "num_query_groups": 4, "ffn_hidden_size": 2816, "vocab_size": 32000, "seq_length": 1024,
          "micro_batch_size": 2, "attention": "sdpa", "precision": "bf16", "untie_embeddings_and_output_weights": True, **COMMON}
+MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_layers": 4, "hidden_size": 768, "num_attention_heads": 12, "ffn_hidden_size": 1536,
+           "vocab_size": 16000, "num_experts": 8, "moe_router_topk": 2}
+QWEN_MOE = {**LLAMA, "model_type": "qwen2_moe", "num_layers": 4, "hidden_size": 768, "num_attention_heads": 12, "ffn_hidden_size": 2048,
+            "vocab_size": 16000, "add_qkv_bias": True, "num_experts": 16, "moe_router_topk": 4, "moe_ffn_hidden_size": 512,
+            "moe_shared_expert_intermediate_size": 2048}
 MEGATRON = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "transformer_impl": "local", "arch": "gpt", "num_layers": 4,
             "hidden_size": 1024, "num_attention_heads": 16, "num_query_groups": 16, "ffn_hidden_size": 4096, "vocab_size": 32000,
             "seq_length": 1024, "max_position_embeddings": 1024, "micro_batch_size": 1, "num_microbatches": 4,
@@ -44,6 +49,13 @@ def accuracy_jobs():
     def megatron(name, world=1, **more):
         return "Megatron-core", "megatron-" + name, {**MEGATRON, "world_size": world, **more}
 
+    def mixtral(name, **more):
+        return "Mixtral", "mixtral-" + name, {**MIXTRAL, **more}
+
+    def qwen_moe(name, **more):
+        return "Qwen2-MoE", "qwen2-moe-" + name, {**QWEN_MOE, **more}
+
+    small = {"seq_length": 128, "micro_batch_size": 1}  # the optimizer's step is the peak
     two = {"data_parallel_size": 2, "world_size": 2}
     zero = {k: ZERO[k] for k in ("framework", "precision", "optimizer_implementation", "data_parallel_size", "world_size", "zero_stage",
                                  "overlap_comm", "reduce_bucket_size")}
@@ -51,6 +63,7 @@ def accuracy_jobs():
     flat = {**two, "fsdp": True, "fsdp_version": 1}
     gated = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "num_query_groups": 4, "ffn_hidden_size": 2816,
              "position_embedding_type": "rope", "add_bias_linear": False}
+    experts = {**gated, "num_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 1408, "moe_token_dispatcher_type": "alltoall"}
     eager = {"attention": "eager", "attention_mask_buffers": True}
     fp16 = {"precision": "fp16-autocast", "grad_scaler": True}
     return [
@@ -68,6 +81,41 @@ def accuracy_jobs():
         ("Qwen2", "qwen2-sdpa", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True}),
         ("Qwen2", "qwen2-eager-recompute", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True, "attention": "eager", **FULL}),
         ("Qwen2", "qwen2-autocast", {**LLAMA, "model_type": "qwen2", "add_qkv_bias": True, "precision": "bf16-autocast"}),
+        mixtral("grouped"), mixtral("eager", experts_implementation="eager"), mixtral("eager-attention", attention="eager"),
+        mixtral("batched", experts_implementation="batched_mm", seq_length=64), mixtral("autocast", precision="bf16-autocast"),
+        mixtral("fp32", precision="fp32"), mixtral("eager-fp32", precision="fp32", experts_implementation="eager"),
+        mixtral("eager-autocast", precision="bf16-autocast", experts_implementation="eager"), mixtral("recompute", **FULL),
+        mixtral("eager-recompute", experts_implementation="eager", **FULL), mixtral("router-loss", output_router_logits=True),
+        mixtral("ddp", **two), mixtral("fsdp2", **two, fsdp=True, precision="bf16-mixed"),
+        mixtral("eager-fsdp2", **two, fsdp=True, precision="bf16-mixed", experts_implementation="eager"),
+        qwen_moe("grouped"), qwen_moe("eager", experts_implementation="eager"), qwen_moe("autocast", precision="bf16-autocast"),
+        qwen_moe("recompute-eager-attention", attention="eager", **FULL), qwen_moe("fp32", precision="fp32"),
+        qwen_moe("router-loss", output_router_logits=True), qwen_moe("fsdp2", **two, fsdp=True, precision="bf16-mixed"),
+        llama("adafactor", **small, optimizer="adafactor", optimizer_implementation="loop"),
+        llama("adafactor-foreach", **small, optimizer="adafactor", optimizer_implementation="foreach"),
+        llama("transformers-adafactor", **small, optimizer="transformers-adafactor"), llama("lion", **small, optimizer="lion"),
+        llama("adam8bit", **small, optimizer="adam8bit"), llama("muon", **small, optimizer="muon"),
+        llama("muon-fp32", **small, optimizer="muon", precision="fp32"),
+        gpt("adafactor", **small, optimizer="adafactor", optimizer_implementation="loop"),
+        gpt("transformers-adafactor", **small, optimizer="transformers-adafactor"), gpt("adam8bit", optimizer="adam8bit"),
+        gpt("rmsprop", **small, optimizer="rmsprop", momentum=0.9, optimizer_implementation="foreach"),
+        gpt("rmsprop-loop", **small, optimizer="rmsprop", optimizer_implementation="loop", clip_grad=1.0),
+        gpt("adagrad", **small, optimizer="adagrad", optimizer_implementation="foreach"),
+        gpt("nesterov-loop", **small, optimizer="sgd", momentum=0.9, nesterov=True, optimizer_implementation="loop"),
+        gpt("nesterov-kept-gradients", optimizer="sgd", momentum=0.9, nesterov=True, optimizer_implementation="foreach",
+            zero_grad_set_to_none=False, clip_grad=1.0),
+        # causes that jobs drawn at random showed
+        gpt("small-pure-bf16", **small, precision="bf16"), llama("small-tied", **small, untie_embeddings_and_output_weights=False),
+        llama("one-kv-head", num_query_groups=1), llama("one-kv-head-eager", num_query_groups=1, attention="eager"),
+        llama("one-sequence", micro_batch_size=1, packed_sequences=False),
+        llama("one-sequence-autocast", micro_batch_size=1, packed_sequences=False, num_query_groups=1, precision="bf16-autocast"),
+        llama("odd-length", seq_length=777), llama("attention-dropout", attention_dropout=0.1),
+        llama("eager-dropout-autocast", attention="eager", attention_dropout=0.1, precision="bf16-autocast", seq_length=200),
+        gpt("muon", **small, optimizer="muon", clip_grad=1.0), gpt("accumulated", num_microbatches=4),
+        llama("accumulated", num_microbatches=4, clip_grad=1.0), llama("kept-gradients-foreach", zero_grad_set_to_none=False,
+                                                                       optimizer_implementation="foreach"),
+        ("Llama DDP", "llama-ddp-accumulated", {**LLAMA, **two, "num_microbatches": 3}),
+        ("Llama FSDP2", "llama-fsdp2-accumulated", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed", "num_microbatches": 3}),
         ("GPT-2 DDP", "gpt2-ddp", {**GPT2, **two}), ("GPT-2 DDP", "gpt2-ddp-views", {**GPT2, **two, "gradient_as_bucket_view": True}),
         ("Llama DDP", "llama-ddp", {**LLAMA, **two}),
         ("Llama FSDP2", "llama-fsdp2", {**LLAMA, **two, "fsdp": True, "precision": "bf16-mixed"}),
@@ -87,6 +135,15 @@ def accuracy_jobs():
         megatron("tp", 2, tensor_model_parallel_size=2), megatron("tp-sp", 2, tensor_model_parallel_size=2, sequence_parallel=True, **gated),
         megatron("pp", 2, pipeline_model_parallel_size=2), megatron("pp-recompute", 2, pipeline_model_parallel_size=2, **FULL),
         megatron("pp-interleaved", 2, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2),
+        megatron("experts", **experts), megatron("experts-allgather", **{**experts, "moe_token_dispatcher_type": "allgather"}),
+        megatron("experts-ep", 2, **experts, expert_model_parallel_size=2, data_parallel_size=2),
+        megatron("experts-ep-allgather", 2, **{**experts, "moe_token_dispatcher_type": "allgather"}, expert_model_parallel_size=2,
+                 data_parallel_size=2),
+        megatron("experts-tp-sp", 2, **experts, tensor_model_parallel_size=2, sequence_parallel=True),
+        megatron("experts-ep-tp-sp", 4, **experts, expert_model_parallel_size=2, tensor_model_parallel_size=2, sequence_parallel=True,
+                 expert_tensor_parallel_size=1, data_parallel_size=2),
+        megatron("experts-recompute", **experts, **FULL),
+        megatron("pp-interleaved-dp", 4, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2, data_parallel_size=2),
         megatron("bf16-gradients", accumulate_allreduce_grads_in_fp32=False),
         megatron("plain-optimizer", use_distributed_optimizer=False),
     ]

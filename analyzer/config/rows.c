@@ -50,7 +50,9 @@ static const struct {
 	const char *inside, *optimizer, *implementation;
 } optimizers[] = {
 	{ "8bit", "adam8bit", NULL },
+	{ "transformers-adafactor", "transformers-adafactor", NULL },
 	{ "adafactor", "adafactor", NULL },
+	{ "rmsprop", "rmsprop", NULL },
 	{ "lion", "lion", NULL },
 	{ "dist_muon", "dist_muon", NULL },
 	{ "muon", "muon", NULL },

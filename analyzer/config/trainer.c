@@ -89,6 +89,13 @@ static int take_deepspeed(struct reading *r, int field, const char *value)
 	return 0;
 }
 
+/* Trainer's adafactor is transformers' own. */
+static int take_optim(struct reading *r, int field, const char *value)
+{
+	return take_optimizer(r, field,
+			      strcmp(value, "adafactor") ? value : "transformers-adafactor");
+}
+
 static const struct key_row rows[] = {
 	{ "model_name_or_path", -1, take_model },
 	{ "config_name", -1, take_model },
@@ -102,7 +109,7 @@ static const struct key_row rows[] = {
 	{ "cutoff_len", CONFIG_seq_length, NULL },
 	{ "bf16", -1, take_16bit },
 	{ "fp16", -1, take_16bit },
-	{ "optim", CONFIG_optimizer, take_optimizer },
+	{ "optim", CONFIG_optimizer, take_optim },
 	{ "adafactor", -1, take_ignore },
 	{ "gradient_checkpointing", CONFIG_recompute_granularity, take_checkpointing },
 	{ "activation_checkpointing", CONFIG_recompute_granularity, take_checkpointing },

@@ -84,11 +84,46 @@ class GPT(nn.Module):
         return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
 
 
-def optimizer_of(job, parameters):
-    kind = {"fused": {"fused": True}, "foreach": {"foreach": True}, "loop": {"foreach": False}}
-    if job["optimizer"] == "sgd":
-        return torch.optim.SGD(parameters, lr=0.1, momentum=job.get("momentum", 0.0))
-    return torch.optim.AdamW(parameters, **kind[job.get("optimizer_implementation", "fused")])
+class Both:
+    """Muon for the matrices of layers, AdamW for the rest."""
+
+    def __init__(self, model, kind):
+        named = list(model.named_parameters())
+        matrices = {name for name, p in named if p.ndim == 2 and min(p.shape) > 1 and not any(part in name for part in NOT_MUON)}
+        self.each = [torch.optim.Muon([p for name, p in named if name in matrices]),
+                     torch.optim.AdamW([p for name, p in named if name not in matrices], **kind)]
+
+    def step(self):
+        for optimizer in self.each:
+            optimizer.step()
+
+    def zero_grad(self, set_to_none=True):
+        for optimizer in self.each:
+            optimizer.zero_grad(set_to_none)
+
+
+NOT_MUON = "embed_tokens", "lm_head", "tokens", "positions", "head"
+
+
+def optimizer_of(job, model):
+    kind = {"fused": {"fused": True}, "foreach": {"foreach": True}, "loop": {"foreach": False}}[job.get("optimizer_implementation", "fused")]
+    name, parameters = job["optimizer"], model.parameters()
+    if name == "sgd":
+        momentum = {"momentum": job.get("momentum", 0.0), "nesterov": job.get("nesterov", False)}
+        return torch.optim.SGD(parameters, lr=0.1, **momentum, **kind)
+    if name == "rmsprop":
+        return torch.optim.RMSprop(parameters, momentum=job.get("momentum", 0.0), **kind)
+    if name == "adagrad":
+        return torch.optim.Adagrad(parameters, **kind)
+    if name == "adafactor":
+        return torch.optim.Adafactor(parameters, **kind)
+    if name == "transformers-adafactor":
+        from transformers.optimization import Adafactor
+        return Adafactor(parameters)
+    if name in ("lion", "adam8bit"):
+        import bitsandbytes
+        return {"lion": bitsandbytes.optim.Lion, "adam8bit": bitsandbytes.optim.AdamW8bit}[name](parameters)
+    return Both(model, kind) if name == "muon" else torch.optim.AdamW(parameters, **kind)
 
 
 def autocast_of(job):
@@ -144,7 +179,7 @@ def feed_forward(job):
     with torch.device("cuda"):
         model = nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
     model = distributed(job, model, model)
-    optimizer = optimizer_of(job, model.parameters())
+    optimizer = optimizer_of(job, model)
     torch.cuda.reset_peak_memory_stats()
     kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
     for _ in range(STEPS):
@@ -171,7 +206,7 @@ def deepspeed(job):
     library.init_distributed("nccl")
     decoder = "num_attention_heads" in job
     model = GPT(job) if decoder else nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
-    engine = library.initialize(model=model, optimizer=optimizer_of(job, model.parameters()), config=zero_of(job))[0]
+    engine = library.initialize(model=model, optimizer=optimizer_of(job, model), config=zero_of(job))[0]
     kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
     for _ in range(STEPS):
         if decoder:
@@ -192,30 +227,37 @@ def gpt(job):
     if job["precision"] == "bf16":
         model = model.bfloat16()
     model = distributed(job, model, model.blocks)
-    optimizer = optimizer_of(job, model.parameters())
+    optimizer = optimizer_of(job, model)
     scaler = torch.amp.GradScaler("cuda", enabled=job.get("grad_scaler", False))
     torch.cuda.reset_peak_memory_stats()
+    count = job.get("num_microbatches", 1)
     for _ in range(STEPS):
-        tokens, targets = tokens_of(job), tokens_of(job)
-        with autocast_of(job):
-            logits, loss = model(tokens, targets)
-        scaler.scale(loss).backward()
+        for _ in range(count):
+            tokens, targets = tokens_of(job), tokens_of(job)
+            with autocast_of(job):
+                logits, loss = model(tokens, targets)
+                loss = loss / count if count > 1 else loss
+            scaler.scale(loss).backward()
         if job.get("clip_grad"):
             scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
         scaler.step(optimizer)
         scaler.update()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(job.get("zero_grad_set_to_none", True))
     write(logits, loss)
 
 
 def transformers_model(job):
     import transformers
-    kinds = {"llama": "Llama", "qwen2": "Qwen2", "mixtral": "Mixtral"}
-    name = kinds[job.get("model_type", "llama")]
-    more = {}
-    if name == "Mixtral":
-        more = {"num_local_experts": job["num_experts"], "num_experts_per_tok": job["moe_router_topk"]}
+    name = {"llama": "Llama", "qwen2": "Qwen2", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe"}[job.get("model_type", "llama")]
+    more = {"attention_dropout": job.get("attention_dropout", 0.0)}
+    if "num_experts" in job:
+        more.update({"num_experts" if name == "Qwen2Moe" else "num_local_experts": job["num_experts"],
+                     "num_experts_per_tok": job["moe_router_topk"], "output_router_logits": job.get("output_router_logits", False),
+                     "experts_implementation": job.get("experts_implementation")})
+    if name == "Qwen2Moe":
+        more.update(moe_intermediate_size=job["moe_ffn_hidden_size"],
+                    shared_expert_intermediate_size=job["moe_shared_expert_intermediate_size"])
     config = getattr(transformers, name + "Config")(
         hidden_size=job["hidden_size"], num_hidden_layers=job["num_layers"], num_attention_heads=job["num_attention_heads"],
         num_key_value_heads=job["num_query_groups"], intermediate_size=job["ffn_hidden_size"], vocab_size=job["vocab_size"],
@@ -233,19 +275,21 @@ def transformers_model(job):
 def transformers(job):
     model = transformers_model(job)
     model = distributed(job, model, model.model.layers)
-    optimizer = optimizer_of(job, model.parameters())
+    optimizer = optimizer_of(job, model)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
+    count = job.get("num_microbatches", 1)
     for _ in range(STEPS):
-        tokens = tokens_of(job)
-        with autocast_of(job):
-            output = model(input_ids=tokens, labels=tokens)
-            loss = output.loss
-        loss.backward()
+        for _ in range(count):
+            tokens = tokens_of(job)
+            with autocast_of(job):
+                output = model(input_ids=tokens, labels=tokens)
+                loss = output.loss
+            (loss / count if count > 1 else loss).backward()
         if job.get("clip_grad"):
             nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(job.get("zero_grad_set_to_none", True))
     write(output, loss)
 
 

@@ -50,9 +50,20 @@ def norms_of_torch():
     torch_norm.WrappedTorchNorm.__new__ = make
 
 
+def routers_of_torch():
+    """Without Transformer Engine the router of Megatron-core 0.16.1 stops at a name that is not there; it means None."""
+    from megatron.core.transformer.moe import moe_utils
+    if not hasattr(moe_utils, "te_general_gemm"):
+        moe_utils.te_general_gemm = None
+
+
 def config_of(job):
     from megatron.core.transformer.transformer_config import TransformerConfig
     gated = job["swiglu"]
+    experts = {k: job[k] for k in ("moe_router_topk", "moe_ffn_hidden_size", "moe_token_dispatcher_type", "expert_model_parallel_size",
+                                   "expert_tensor_parallel_size", "moe_shared_expert_intermediate_size") if k in job}
+    if "num_experts" in job:
+        experts.update(num_moe_experts=job["num_experts"], moe_aux_loss_coeff=0.01)
     recompute = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers") if k in job}
     return TransformerConfig(
         num_layers=job["num_layers"], hidden_size=job["hidden_size"], num_attention_heads=job["num_attention_heads"],
@@ -63,7 +74,7 @@ def config_of(job):
         pipeline_model_parallel_size=job.get("pipeline_model_parallel_size", 1),
         virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
         sequence_parallel=job.get("sequence_parallel", False), gradient_accumulation_fusion=False, attention_softmax_in_fp32=True,
-        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=0.0, attention_dropout=0.0, **recompute)
+        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=0.0, attention_dropout=0.0, **recompute, **experts)
 
 
 def model_of(job, config):
@@ -76,7 +87,7 @@ def model_of(job, config):
         where = {"ignore_virtual": False, "vp_stage": chunk} if chunks else {}
         more = {"vp_stage": chunk} if chunks else {}
         made.append(GPTModel(
-            config, get_gpt_layer_local_spec(normalization=job["normalization"]), job["vocab_size"], job["seq_length"],
+            config, get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"]), job["vocab_size"], job["seq_length"],
             pre_process=parallel_state.is_pipeline_first_stage(**where), post_process=parallel_state.is_pipeline_last_stage(**where),
             share_embeddings_and_output_weights=not job["untie_embeddings_and_output_weights"],
             position_embedding_type=job["position_embedding_type"], **more).cuda().bfloat16())
@@ -103,6 +114,7 @@ def forward_step(iterator, model):
 def megatron(job, write):
     object_collectives_through_the_store()
     norms_of_torch()
+    routers_of_torch()
     from megatron.core import parallel_state
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
@@ -112,7 +124,9 @@ def megatron(job, write):
     torch.distributed.init_process_group("nccl")
     parallel_state.initialize_model_parallel(
         job.get("tensor_model_parallel_size", 1), job.get("pipeline_model_parallel_size", 1),
-        virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"))
+        virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
+        expert_model_parallel_size=job.get("expert_model_parallel_size", 1),
+        expert_tensor_parallel_size=job.get("expert_tensor_parallel_size", job.get("tensor_model_parallel_size", 1)))
     model_parallel_cuda_manual_seed(1)
     config = config_of(job)
     config.finalize_model_grads_func = finalize_model_grads

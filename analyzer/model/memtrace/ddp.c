@@ -39,7 +39,7 @@ static void note_arrival(struct machine *m, struct param *p)
 {
 	struct ddp *d = m->ddp;
 
-	if (m->step == 0) {
+	if (!d->rebuilt) {
 		d->order = grow(d->order, d->arrived, &d->order_room, sizeof(*d->order));
 		d->order[d->arrived++] = p->value.n;
 	}
@@ -65,13 +65,14 @@ void ddp_wrap(struct machine *m, struct ddp *d, const struct shape *s, const str
 	m->on_gradient = note_arrival;
 }
 
-/* Before the second forward pass. */
+/* Before the second forward pass: it may be of the same step. */
 void ddp_forward(struct machine *m, struct ddp *d)
 {
 	int64_t n = 0, cap = d->first;
 
-	if (m->step != 1 || !d->arrived)
+	if (d->rebuilt || !d->arrived)
 		return;
+	d->rebuilt = 1;
 	drop(m, &d->buckets[0]);
 	d->count = 0;
 	for (size_t i = 0; i < d->arrived; i++) {
@@ -84,7 +85,6 @@ void ddp_forward(struct machine *m, struct ddp *d)
 	}
 	if (n)
 		add_bucket(m, d, n, d->type);
-	d->arrived = 0;
 }
 
 void ddp_release(struct ddp *d)

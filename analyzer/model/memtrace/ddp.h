@@ -6,9 +6,10 @@
 struct ddp {
 	tensor *buckets;
 	size_t count, room;
-	/* elements of the parameters, as their gradients came in the first step */
+	/* elements of the parameters, as their gradients came in the first backward pass */
 	int64_t *order;
 	size_t arrived, order_room;
+	int rebuilt;
 	int64_t cap, first; /* bytes */
 	enum dtype type;
 	int views; /* gradient_as_bucket_view */

@@ -90,15 +90,20 @@ static void before_backward(struct machine *m, struct unit *u)
 static void after_backward(struct machine *m, struct unit *u)
 {
 	struct fsdp *f = u->fsdp;
+	tensor reduced;
 
 	reshard(m, u);
 	let(m, &f->reduce_input, none);
 	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, F32);
 	for (size_t i = 0; i < u->count; i++)
 		drop(m, &u->params[i]->grad);
+	reduced = make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements), F32);
+	if (f->reduced_count >= f->count) { /* an earlier micro-batch's is there: added to it */
+		drop(m, &reduced);
+		return;
+	}
 	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
-	f->reduced[f->reduced_count++] =
-		make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements), F32);
+	f->reduced[f->reduced_count++] = reduced;
 }
 
 static void output_backward(struct machine *m, struct node *n)

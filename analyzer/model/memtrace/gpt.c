@@ -266,7 +266,7 @@ static void plain_step(struct machine *m, struct gpt *g, struct loop *l)
 	scaler_update(m, &l->scaler);
 }
 
-static void train_step(struct machine *m, struct gpt *g, struct loop *l)
+static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 {
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
@@ -280,6 +280,8 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	loss = forward(m, g, l->tokens, l->targets, &logits);
+	if (s->microbatches > 1)
+		let(m, &loss, scale(m, loss));
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
@@ -291,12 +293,18 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
 	wrapped_after_backward(m, &g->w);
-	if (s->framework == DEEPSPEED)
+	retag(m, l->logits, TERM_OLD_LOGITS);
+}
+
+static void train_step(struct machine *m, struct gpt *g, struct loop *l)
+{
+	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
+		micro_batch(m, g, l);
+	if (g->s->framework == DEEPSPEED)
 		zero_step(m, &g->w.zero);
 	else
 		plain_step(m, g, l);
 	wrapped_zero_grad(m, &g->w);
-	retag(m, l->logits, TERM_OLD_LOGITS);
 	machine_steady(m);
 }
 

@@ -1,5 +1,7 @@
 /* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
  * grouped heads, gated feed-forward. */
+#include "model/memtrace/experts.h"
+#include "model/memtrace/llama_tables.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
 #include "model/memtrace/wrapped.h"
@@ -11,6 +13,9 @@
 struct layer {
 	struct llama *model;
 	struct param *attention_norm, *mlp_norm, *q, *k, *v, *o, *bias[3], *gate, *up, *down;
+	struct experts experts;
+	int sparse;
+	tensor logits; /* its router's, kept for the loss */
 };
 
 struct llama {
@@ -18,7 +23,7 @@ struct llama {
 	struct wrapped w;
 	struct layer *layers;
 	struct param *tokens, *last, *head;
-	tensor mask, cos, sin, frequencies[2];
+	tensor mask, sliding, cos, sin, frequencies[2];
 };
 
 static const tensor none = { .at = NULL };
@@ -61,16 +66,20 @@ static tensor rotated(struct machine *m, struct llama *g, tensor x)
 	first = mul(m, b, g->sin);
 	drop(m, &b);
 	b = add(m, a, first);
-	drop(m, &first);
 	drop(m, &a);
+	drop(m, &first);
 	return b;
 }
 
+/* repeat_kv: one head for all is expanded without a copy. */
 static tensor repeated(struct machine *m, struct llama *g, tensor x)
 {
 	const struct shape *s = g->s;
+	int64_t n = x.n / s->groups * s->heads;
 
-	return s->groups == s->heads ? hold(x) : repeat(m, x, x.n / s->groups * s->heads);
+	if (s->groups == s->heads)
+		return hold(x);
+	return s->groups == 1 ? slice(m, x, n) : repeat(m, x, n);
 }
 
 /* torch.matmul's operand: cast into *cast, and copied where its heads do not lie one after the
@@ -78,7 +87,10 @@ static tensor repeated(struct machine *m, struct llama *g, tensor x)
 static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repeated, tensor *cast)
 {
 	*cast = autocasted(m, x);
-	return is_repeated && g->s->groups != g->s->heads ? hold(*cast) : contiguous(m, *cast);
+	/* one head for all of a batch of one is read as it lies */
+	return is_repeated && g->s->groups != g->s->heads && (g->s->groups > 1 || g->s->batch == 1)
+		       ? hold(*cast)
+		       : contiguous(m, *cast);
 }
 
 /* eager_attention_forward; the attention's weights go to *weights. */
@@ -132,8 +144,9 @@ static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tenso
 	tensor keys, values, in[3], out;
 
 	m->as = TERM_ATTN_QKV;
-	keys = repeated(m, g, k);
-	values = repeated(m, g, v);
+	/* use_gqa_in_sdpa: without a mask the kernel shares heads itself */
+	keys = g->mask.at ? repeated(m, g, k) : hold(k);
+	values = g->mask.at ? repeated(m, g, v) : hold(v);
 	in[2] = autocasted(m, values);
 	in[1] = autocasted(m, keys);
 	in[0] = autocasted(m, q);
@@ -158,7 +171,9 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	k = linear(m, x, l->k, l->bias[1]);
 	let(m, &k, copied_back(m, k));
 	v = linear(m, x, l->v, l->bias[2]);
-	let(m, &v, copied_back(m, v));
+	/* the fused kernels' gradient lies as the projection wants it */
+	if (g->s->attention == EAGER || (g->mask.at && g->s->groups != g->s->heads))
+		let(m, &v, copied_back(m, v));
 	now = rotated(m, g, q);
 	out = rotated(m, g, k);
 	let(m, &q, now);
@@ -203,7 +218,8 @@ static tensor block(struct machine *m, void *context, tensor input)
 	drop(m, &part);
 	m->as = TERM_MLP_NORM;
 	part = normed(m, l->model, l->mlp_norm, x);
-	let(m, &part, mlp(m, l, part));
+	let(m, &part,
+	    l->sparse ? experts_forward(m, &l->experts, part, &l->logits) : mlp(m, l, part));
 	out = add(m, x, part);
 	drop(m, &part);
 	drop(m, &x);
@@ -211,48 +227,17 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-/* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
- */
+/* Qwen2-MoE makes one for layers with a sliding window, too, whether it has such or not. */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
 	const struct shape *s = g->s;
-	int64_t n = s->batch * s->tokens * s->tokens;
-	tensor causal, both;
 
 	if (s->attention != EAGER && !s->full_mask)
 		return;
 	m->as = TERM_ATTN_SOFTMAX;
-	causal = make(m, n, BOOL);
-	both = make(m, n, BOOL);
-	drop(m, &causal);
-	causal = make(m, n, BOOL);
-	g->mask = make(m, n, BOOL);
-	drop(m, &causal);
-	drop(m, &both);
-	if (s->attention == EAGER)
-		let(m, &g->mask, make(m, n, like.type));
-}
-
-/* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
-static void make_rotary(struct machine *m, struct llama *g, tensor like)
-{
-	int64_t n = g->s->tokens * g->s->head;
-	tensor frequencies, both, table, *out[2] = { &g->cos, &g->sin }, precise[2];
-
-	m->as = TERM_ROPE;
-	frequencies = make(m, n / 2, F32);
-	both = make(m, n, F32);
-	for (int i = 0; i < 2; i++) {
-		table = make(m, n, F32);
-		precise[i] = make(m, n, F32);
-		drop(m, &table);
-	}
-	for (int i = 0; i < 2; i++)
-		let(m, out[i], like.type == F32 ? hold(precise[i]) : make(m, n, like.type));
-	drop(m, &frequencies);
-	drop(m, &both);
-	drop(m, &precise[0]);
-	drop(m, &precise[1]);
+	g->mask = causal_mask(m, s, like);
+	if (s->shared_ffn)
+		g->sliding = window_mask(m, s, like);
 }
 
 static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
@@ -281,16 +266,17 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	m->as = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	make_mask(m, g, embedded);
-	make_rotary(m, g, embedded);
+	rotary_tables(m, s, embedded, &g->cos, &g->sin);
 	x = hold(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
 		let(m, &x, one_layer(m, g, i, x));
 	m->as = TERM_FINAL_NORM;
 	out = normed(m, g, g->last, x);
 	drop(m, &x);
-	drop(m, &embedded);
+	drop(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, g);
+	drop(m, &embedded);
 	return out;
 }
 
@@ -339,9 +325,13 @@ static void make_layer(struct machine *m, struct llama *g, struct layer *l)
 
 	l->model = g;
 	make_attention(m, g, l);
-	l->gate = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
-	l->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
-	l->down = weight(m, g, s->hidden, s->ffn, TERM_MLP_WEIGHTS);
+	if (l->sparse) {
+		experts_make(m, &g->w.module, s, &l->experts);
+	} else {
+		l->gate = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
+		l->up = weight(m, g, s->ffn, s->hidden, TERM_MLP_WEIGHTS);
+		l->down = weight(m, g, s->hidden, s->ffn, TERM_MLP_WEIGHTS);
+	}
 	l->attention_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 	l->mlp_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 }
@@ -355,6 +345,7 @@ static void make_model(struct machine *m, struct llama *g)
 	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
 	for (int64_t i = 0; i < s->layers; i++) {
 		g->w.first[i] = g->w.module.count;
+		g->layers[i].sparse = s->experts && config_moe_layer(s->config, i);
 		make_layer(m, g, &g->layers[i]);
 	}
 	g->w.first[s->layers] = g->w.module.count;
@@ -376,7 +367,26 @@ struct loop {
 	tensor tokens, logits, loss;
 };
 
-static void train_step(struct machine *m, struct llama *g, struct loop *l)
+/* What the auxiliary loss reads, and the output refers to until the next micro-batch's is there. */
+static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor loss)
+{
+	const struct shape *s = g->s;
+	tensor *logits, out;
+	int64_t count = 0;
+
+	if (!s->router_logits)
+		return loss;
+	logits = xcalloc((size_t)s->layers, sizeof(*logits));
+	for (int64_t i = 0; i < s->layers; i++)
+		if (g->layers[i].logits.at)
+			logits[count++] = g->layers[i].logits;
+	out = experts_auxiliary_loss(m, s, logits, count, loss);
+	free(logits);
+	drop(m, &loss);
+	return out;
+}
+
+static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 {
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
@@ -392,6 +402,7 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	m->as = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
 	loss = loss_of(m, logits, l->tokens);
+	loss = with_auxiliary_loss(m, g, loss);
 	drop(m, &x);
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
@@ -399,10 +410,21 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
+	loss = s->microbatches > 1 ? scale(m, loss) : hold(loss);
 	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
+	drop(m, &loss);
 	drop_tables(m, g); /* the checkpoints had them */
 	wrapped_after_backward(m, &g->w);
+	retag(m, l->logits, TERM_OLD_LOGITS);
+}
+
+static void train_step(struct machine *m, struct llama *g, struct loop *l)
+{
+	const struct shape *s = g->s;
+
+	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
+		micro_batch(m, g, l);
 	if (s->framework == DEEPSPEED) {
 		zero_step(m, &g->w.zero);
 	} else {
@@ -411,7 +433,6 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 		optimizer_step(m, &g->w.optimizer);
 	}
 	wrapped_zero_grad(m, &g->w);
-	retag(m, l->logits, TERM_OLD_LOGITS);
 	machine_steady(m);
 }
 
@@ -446,7 +467,7 @@ static int check(const struct shape *s, struct reader *r)
 			"layer keeps a mask of b s^2; packed_sequences=false is a job where it "
 			"can");
 	if (s->experts)
-		refuse(r, CONFIG_num_experts, "none: experts are not modelled yet");
+		estimate_note(r->out, "tokens are counted as spread evenly over the experts");
 	return r->failed ? -1 : 0;
 }
 

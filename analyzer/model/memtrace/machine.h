@@ -84,6 +84,7 @@ struct param {
 	int quantized;            /* its products are in fp8 */
 	struct node accumulate;
 	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
+	int64_t stack; /* matrices of experts in it; 0: one */
 	enum role role;
 	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
 	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */

@@ -1,4 +1,5 @@
-/* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are spread evenly over experts. */
+/* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are
+ * spread evenly over experts. */
 #include "model/memtrace/moe.h"
 
 #include "model/memtrace/transformer_engine.h"
@@ -107,13 +108,15 @@ static tensor activated(struct machine *m, struct rank *r, tensor h)
 		return fused_swiglu(m, h);
 	split(m, h, part, sizes, 2);
 	out = silu(m, part[0]);
+	let(m, &part[1], shift(m, part[1]));
 	let(m, &out, mul(m, out, part[1]));
 	drop(m, &part[0]);
 	drop(m, &part[1]);
 	return out;
 }
 
-/* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped product */
+/* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped
+ * product */
 static void experts_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -131,7 +134,8 @@ static void experts_backward(struct machine *m, struct node *n)
 	}
 }
 
-static tensor experts_linear(struct machine *m, struct rank *r, tensor x, const struct param *weight)
+static tensor experts_linear(struct machine *m, struct rank *r, tensor x,
+			     const struct param *weight)
 {
 	struct node *n = record(m, experts_backward, &x, 1);
 	tensor out;
@@ -186,6 +190,33 @@ static int64_t dispatched(const struct shape *s, int64_t tokens)
 	return rows;
 }
 
+/* The way of tokens to the experts and back, step by step, as without fused permutation: who has a
+ * rank's tokens (alltoall) or all ranks' (allgather), sorted by expert where a rank has several. */
+static tensor routed(struct machine *m, struct mlayer *l, tensor x, int64_t rows)
+{
+	struct rank *r = l->chunk->rank;
+	const struct shape *s = r->s;
+	int several = local_experts(s) > 1, split_up = s->ep * s->etp > 1;
+	tensor permuted, sent, sorted, out;
+
+	permuted = moved(m, x, rows * s->hidden);
+	sent = !s->allgather && split_up ? moved(m, permuted, permuted.n) : hold(permuted);
+	sorted = !s->allgather && several ? moved(m, sent, sent.n) : hold(sent);
+	out = run_experts(m, r, &l->experts[0], sorted);
+	drop(m, &sorted);
+	m->as = TERM_MOE_TOKENS;
+	if (several)
+		let(m, &out, contiguous(m, out));
+	if (!s->allgather && several)
+		let(m, &out, moved(m, out, out.n));
+	if (split_up)
+		let(m, &out, moved(m, out, s->allgather ? x.n * s->ep * s->etp : out.n));
+	let(m, &out, moved(m, out, x.n));
+	drop(m, &permuted);
+	drop(m, &sent);
+	return out;
+}
+
 tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 {
 	struct rank *r = l->chunk->rank;
@@ -196,11 +227,15 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	m->as = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)
 		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
-	tokens = moved(m, x, rows * s->hidden);
-	out = run_experts(m, r, &l->experts[0], tokens);
-	drop(m, &tokens);
-	m->as = TERM_MOE_TOKENS;
-	let(m, &out, moved(m, out, x.n));
+	if (s->training_loop) {
+		tokens = moved(m, x, rows * s->hidden);
+		out = run_experts(m, r, &l->experts[0], tokens);
+		drop(m, &tokens);
+		m->as = TERM_MOE_TOKENS;
+		let(m, &out, moved(m, out, x.n));
+	} else {
+		out = routed(m, l, x, rows);
+	}
 	drop(m, &probabilities);
 	if (!s->shared_ffn)
 		return out;

@@ -8,7 +8,7 @@ static const tensor none = { .at = NULL };
 
 /* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has
  * its own (CUDABlas.cpp). */
-static void workspace(struct machine *m)
+void gemm_workspace(struct machine *m)
 {
 	int64_t size = m->constants.gemm_workspace;
 	enum role as = m->as;
@@ -25,7 +25,7 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 {
 	tensor out = make(m, n, type);
 
-	workspace(m);
+	gemm_workspace(m);
 	return out;
 }
 
@@ -104,47 +104,75 @@ static tensor cast_weight(struct machine *m, struct param *p)
 
 /* ---- matrix products ---- */
 
-/* sizes: elements of x, weight, bias */
+/* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's
+ * gradient first, addmm the input's. */
 static void linear_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
 
-	if (n->edge[2])
-		n->out[2] = gemm(m, n->sizes[1], type);
-	if (n->edge[1]) {
-		n->out[1] = gemm(m, n->sizes[0], type);
-		n->out[1].view = 1;
+	for (int i = 0; i < 2; i++) {
+		int which = (n->sizes[2] > 0) == i ? 2 : 1;
+
+		if (n->edge[which])
+			n->out[which] = gemm(m, n->sizes[which - 1], type);
 	}
-	if (n->edge[0]) /* addmm's first argument: it arrives first */
+	n->out[1].view = (int)n->sizes[3];
+	n->out[2].view = 1; /* transposed */
+	if (n->edge[0])     /* addmm's first argument: it arrives first */
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
-tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+/* in: bias or none, x, weights of `width` columns; all taken. */
+static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 {
-	tensor in[3] = { none, none, none }, out;
-	int64_t elements = weight->value.n;
-	struct node *n;
+	struct node *n = record(m, linear_backward, in, 3);
+	int64_t count = in[1].n / width * (in[2].n / width);
+	tensor out;
 
-	if (bias)
-		in[0] = cast_weight(m, bias);
-	in[2] = cast_weight(m, weight);
-	in[1] = autocasted(m, x);
-	n = record(m, linear_backward, in, 3);
 	if (n) {
-		n->sizes[0] = x.n;
-		n->sizes[1] = elements;
-		n->sizes[2] = bias ? bias->value.n : 0;
+		n->sizes[0] = in[1].n;
+		n->sizes[1] = in[2].n;
+		n->sizes[2] = in[0].at ? in[0].n : 0;
+		n->sizes[3] = folded;
 		if (in[1].from)
 			save(m, n, in[2]);
 		if (in[2].from)
 			save(m, n, in[1]);
 	}
-	out = bias ? biased(m, x.n / weight->in * (elements / weight->in), in[1].type)
-		   : gemm(m, x.n / weight->in * (elements / weight->in), in[1].type);
+	out = in[0].at ? biased(m, count, in[1].type) : gemm(m, count, in[1].type);
 	out = result(out, n, 0);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
 	return out;
+}
+
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	tensor in[3] = { none, none, none };
+
+	if (bias)
+		in[0] = cast_weight(m, bias);
+	in[2] = cast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	return product(m, in, weight->in, 1);
+}
+
+tensor linear_rows(struct machine *m, tensor x, struct param *weight)
+{
+	tensor in[3] = { none, none, none };
+
+	in[2] = cast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	return product(m, in, weight->in, 0);
+}
+
+tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
+{
+	tensor in[3] = { none, none, none };
+
+	in[2] = autocasted(m, matrix);
+	in[1] = autocasted(m, x);
+	return product(m, in, width, 0);
 }
 
 static void matmul_backward(struct machine *m, struct node *n)
@@ -153,16 +181,17 @@ static void matmul_backward(struct machine *m, struct node *n)
 
 	if (n->edge[1])
 		n->out[1] = gemm(m, n->sizes[1], type);
-	if (n->edge[0])
-		n->out[0] = gemm(m, n->sizes[0], type);
+	if (n->edge[0]) /* an outer product takes no workspace */
+		n->out[0] = n->sizes[2] ? make(m, n->sizes[0], type) : gemm(m, n->sizes[0], type);
 }
 
-tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
+static tensor product_of(struct machine *m, tensor a, tensor b, int64_t n, int vectors)
 {
 	tensor in[2] = { a, b };
 	struct node *node = record(m, matmul_backward, in, 2);
 
 	if (node) {
+		node->sizes[2] = vectors;
 		node->sizes[0] = a.n;
 		node->sizes[1] = b.n;
 		if (a.from)
@@ -171,6 +200,16 @@ tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
 			save(m, node, a);
 	}
 	return result(gemm(m, n, a.type), node, 0);
+}
+
+tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	return product_of(m, a, b, n, 0);
+}
+
+tensor matvec(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	return product_of(m, a, b, n, 1);
 }
 
 /* ---- elementwise ---- */
@@ -204,13 +243,15 @@ tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype typ
 }
 
 /* A gradient for an operand of `n` elements: the incoming one itself, summed where it was
- * broadcast, converted where it was promoted. */
-static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type)
+ * broadcast (a row over rows, or a column over columns), converted where it was promoted. */
+static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type, int column)
 {
 	tensor summed, out;
 
 	if (gradient.n == n)
 		summed = hold(gradient);
+	else if (column)
+		summed = make(m, n, gradient.type);
 	else
 		summed = sum_rows(m, n, gradient.n / n, gradient.type);
 	if (summed.type == type)
@@ -226,7 +267,7 @@ static void add_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++)
 		if (n->edge[i])
 			n->out[i] = as_operand(m, n->in[0], n->sizes[2 * i],
-					       (enum dtype)n->sizes[2 * i + 1]);
+					       (enum dtype)n->sizes[2 * i + 1], 0);
 }
 
 tensor add(struct machine *m, tensor a, tensor b)
@@ -241,12 +282,12 @@ tensor add(struct machine *m, tensor a, tensor b)
 	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
-/* Both products, then the sums over what was broadcast. */
+/* Both products, the second operand's first, then the sums over what was broadcast: weights are rows, the others columns. */
 static void mul_backward(struct machine *m, struct node *n)
 {
 	tensor product[2] = { none, none };
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 1; i >= 0; i--)
 		if (n->edge[i])
 			product[i] = make(m, n->in[0].n, n->in[0].type);
 	if (n->checkpoint)
@@ -254,7 +295,7 @@ static void mul_backward(struct machine *m, struct node *n)
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
-					       (enum dtype)n->sizes[2 * i + 1]);
+					       (enum dtype)n->sizes[2 * i + 1], !n->edge[i]->param);
 		drop(m, &product[i]);
 	}
 }
@@ -264,7 +305,7 @@ tensor mul(struct machine *m, tensor a, tensor b)
 	tensor in[2] = { a, b };
 	struct node *n = record(m, mul_backward, in, 2);
 
-	for (int i = 0; n && i < 2; i++) {
+	for (int i = 1; n && i >= 0; i--) { /* what is kept, is kept by name: other, self */
 		n->sizes[2 * i] = in[i].n;
 		n->sizes[2 * i + 1] = in[i].type;
 		if (in[1 - i].from)
@@ -300,6 +341,16 @@ tensor gelu(struct machine *m, tensor x)
 tensor silu(struct machine *m, tensor x)
 {
 	return elementwise(m, x, 1);
+}
+
+/* keeps its result */
+tensor sigmoid(struct machine *m, tensor x)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+	tensor out = make(m, x.n, x.type);
+
+	save(m, n, out);
+	return result(out, n, 0);
 }
 
 static void same_backward(struct machine *m, struct node *n)

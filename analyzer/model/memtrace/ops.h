@@ -8,6 +8,8 @@
 
 #include "model/memtrace/machine.h"
 
+/* What cuBLAS takes for a call. */
+void gemm_workspace(struct machine *m);
 /* The result of a matrix product, with cuBLAS's workspace. */
 tensor gemm(struct machine *m, int64_t n, enum dtype type);
 
@@ -20,8 +22,14 @@ void clear_autocast(struct machine *m);
 
 /* F.linear. `bias` may be NULL. */
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
+/* The same of rows, rather than of batches of them. */
+tensor linear_rows(struct machine *m, tensor x, struct param *weight);
+/* The same by a matrix that is no parameter, of `width` columns. */
+tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width);
 /* q @ k of `n` results, both already laid out; each gradient has its operand's size. */
 tensor matmul(struct machine *m, tensor a, tensor b, int64_t n);
+/* The same where every b is one column. */
+tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
 /* Elementwise. The result has the wider type, n is the larger. */
 tensor add(struct machine *m, tensor a, tensor b);
@@ -37,6 +45,17 @@ tensor repeat(struct machine *m, tensor x, int64_t n);
 /* A view of n elements, whose gradient is a tensor of all. */
 tensor slice(struct machine *m, tensor x, int64_t n);
 tensor cat(struct machine *m, tensor a, tensor b);
+/* x[indices], n elements. */
+tensor gather(struct machine *m, tensor x, tensor indices, int64_t n);
+/* into.index_add_(0, indices, x) */
+tensor index_add(struct machine *m, tensor into, tensor x, tensor indices);
+tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices);
+/* Rows that are sorted by group, each group times its own matrix; `offsets` has one number a group. */
+tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, int64_t n);
+/* Sums, n of them, whose gradient is a view of one. */
+tensor sum_to(struct machine *m, tensor x, int64_t n);
+/* x /= by, a column. */
+tensor divide_in_place(struct machine *m, tensor x, tensor by);
 /* By a number. */
 tensor scale(struct machine *m, tensor x);
 tensor to(struct machine *m, tensor x, enum dtype type);
@@ -50,6 +69,7 @@ tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t
 tensor masked_in_place(struct machine *m, tensor x, tensor mask);
 tensor gelu(struct machine *m, tensor x);
 tensor silu(struct machine *m, tensor x);
+tensor sigmoid(struct machine *m, tensor x);
 tensor softmax(struct machine *m, tensor x, enum dtype type);
 tensor dropout(struct machine *m, tensor x, double p);
 /* masked_fill(mask == 0) with a mask of `n_mask` elements. */

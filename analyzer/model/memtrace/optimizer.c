@@ -39,13 +39,6 @@ void module_release(struct module *module)
 	free(module->params);
 }
 
-void optimizer_init(struct optimizer *o, const struct shape *s, struct module *module)
-{
-	o->shape = s;
-	o->module = module;
-	o->states = xcalloc(module->count, sizeof(*o->states));
-}
-
 void optimizer_release(struct optimizer *o)
 {
 	free(o->states);
@@ -72,23 +65,44 @@ void clip_gradients(struct machine *m, struct module *module)
 	free(norms);
 }
 
+/* Elements of parameter i that this rank steps, and their type; 0: none. */
+static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
+{
+	const struct param *p = o->module->params[i];
+
+	*type = p->shard ? F32 : p->value.type;
+	if (p->shard)
+		return p->shard < 0 ? 0 : p->shard;
+	return p->grad.at || p->in_bucket || o->shape->optimizer == ADAGRAD ? p->value.n : 0;
+}
+
 static void make_states(struct machine *m, struct optimizer *o, size_t i)
 {
 	const struct shape *s = o->shape;
-	struct param *p = o->module->params[i];
 	struct state *t = &o->states[i];
+	enum dtype type;
+	int64_t n = stepped(o, i, &type);
 
-	int64_t n = p->shard ? p->shard : p->value.n;
-	enum dtype type = p->shard ? F32 : p->value.type;
-
-	if (p->shard < 0 || t->first.at || (!p->grad.at && !p->shard && !p->in_bucket))
+	if (!n || t->first.at || t->second.at || s->optimizer == SGD)
 		return;
-	if (s->optimizer == SGD)
+	if (s->optimizer != ADAM && (s->optimizer != MUON || muon_steps(o, i))) {
+		make_other_state(m, o, i, n, type);
 		return;
+	}
 	if (s->implementation == FUSED)
 		t->step = make_as(m, TERM_STEPS, 1, F32);
 	t->first = make_as(m, TERM_MOMENT1, n, type);
 	t->second = make_as(m, TERM_MOMENT2, n, type);
+}
+
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
+		    struct module *module)
+{
+	o->shape = s;
+	o->module = module;
+	o->states = xcalloc(module->count, sizeof(*o->states));
+	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
+		make_states(m, o, i); /* by the constructor */
 }
 
 /* _foreach_sqrt of all second moments; updates are in place. */
@@ -125,15 +139,25 @@ static void loop_adam(struct machine *m, struct optimizer *o)
 	drop(m, &denominator);
 }
 
+/* A buffer is a copy of the first gradient. Nesterov's gradient + momentum * buffer is new for each
+ * parameter in turn; foreach adds in place. */
 static void sgd(struct machine *m, struct optimizer *o)
 {
-	if (o->shape->momentum <= 0)
-		return;
-	for (size_t i = 0; i < o->module->count; i++)
-		if (!o->states[i].first.at && o->module->params[i]->grad.at)
-			o->states[i].first =
-				make_as(m, TERM_MOMENTUM, o->module->params[i]->value.n,
-					o->module->params[i]->value.type);
+	tensor ahead = { .at = NULL };
+
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < o->module->count && o->shape->momentum > 0; i++) {
+		struct state *t = &o->states[i];
+		enum dtype type;
+		int64_t n = stepped(o, i, &type);
+
+		drop(m, &ahead);
+		if (n && !t->first.at)
+			t->first = make_as(m, TERM_MOMENTUM, n, type);
+		if (n && o->shape->nesterov && o->shape->implementation == LOOP)
+			ahead = make(m, n, type);
+	}
+	drop(m, &ahead);
 }
 
 void optimizer_step(struct machine *m, struct optimizer *o)
@@ -141,9 +165,15 @@ void optimizer_step(struct machine *m, struct optimizer *o)
 	m->phase = OPTIMIZER;
 	for (size_t i = 0; i < o->module->count; i++)
 		make_states(m, o, i);
-	if (o->shape->optimizer == SGD)
+	if (o->shape->optimizer == SGD) {
 		sgd(m, o);
-	else if (o->shape->implementation == FOREACH)
+		return;
+	}
+	if (o->shape->optimizer != ADAM)
+		other_step(m, o);
+	if (o->shape->optimizer != ADAM && o->shape->optimizer != MUON)
+		return;
+	if (o->shape->implementation == FOREACH)
 		foreach_adam(m, o);
 	else if (o->shape->implementation == LOOP)
 		loop_adam(m, o);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define MOST_EXPERTS_RUN 100000
+
 static void read_architecture(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -147,17 +149,35 @@ static void read_fp8(struct shape *s, struct reader *r)
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
+	static const enum optimizer_kind optimizers[] = {
+		ADAM, ADAM, SGD,      RMSPROP, ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
+		LION, MUON, ADAM_8BIT
+	};
 	const char *name = VALUE_OR(r->c, optimizer, "adam");
+	enum implementation otherwise = FUSED;
 
-	if (!strcmp(name, "sgd"))
-		s->optimizer = SGD;
-	else if (s->training_loop && (!strcmp(name, "muon") || !strcmp(name, "dist_muon")))
-		s->muon = 1;
-	else if (strcmp(name, "adam") && strcmp(name, "adamw"))
-		refuse(r, CONFIG_optimizer, "adam, adamw or sgd: the others are not modelled yet");
-	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation,
-					    s->framework == TORCH || s->optimizer == SGD,
+	s->muon = s->training_loop && (!strcmp(name, "muon") || !strcmp(name, "dist_muon"));
+	if (!s->muon)
+		s->optimizer =
+			optimizers[read_word(r, CONFIG_optimizer, 0,
+					     "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
+					     "transformers-adafactor|lion|muon|adam8bit")];
+	if (s->optimizer > SGD && (s->framework == MEGATRON || s->framework == DEEPSPEED))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw or sgd: with megatron-core and deepspeed the others are not "
+		       "modelled yet");
+	if (s->optimizer > ADAGRAD && read_zero_stage(r, 0))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw, sgd, rmsprop or adagrad: the others' states of shards are not "
+		       "modelled yet");
+	if (s->optimizer == ADAFACTOR)
+		otherwise = LOOP;
+	else if (s->framework == TORCH || s->optimizer == SGD || s->optimizer == RMSPROP ||
+		 s->optimizer == ADAGRAD)
+		otherwise = FOREACH;
+	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation, otherwise,
 					    "fused|foreach|loop")];
+	s->nesterov = read_flag(r, CONFIG_nesterov, 0);
 	s->keep_gradients = !read_flag(r, CONFIG_zero_grad_set_to_none, 1);
 	s->momentum = VALUE_OR(r->c, momentum, 0);
 	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);
@@ -218,6 +238,9 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->pads_experts = s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
 	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
+	s->experts_as = (enum experts_kind)read_word(r, CONFIG_experts_implementation, 0,
+						     "grouped_mm|batched_mm|eager");
+	s->router_logits = read_flag(r, CONFIG_output_router_logits, 0);
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
 	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =
@@ -235,6 +258,20 @@ static void read_layer_wise(struct shape *s, struct reader *r)
 	s->zero = s->layer_wise == BY_LAYOUT;
 }
 
+static void check_experts(const struct shape *s, struct reader *r, wide rows)
+{
+	const wide most = (wide)1 << 48, matrix = (wide)2 * s->expert_ffn * s->hidden;
+	const wide pairs = s->experts ? rows * s->topk : 0;
+	const wide each =
+		s->experts_as == EXPERTS_BATCHED ? matrix : 2 * largest(s->expert_ffn, s->hidden);
+
+	if (s->experts * matrix > most || pairs * each > most)
+		refuse(r, CONFIG_num_experts, "experts whose tensors have at most 2^48 elements");
+	if (s->framework == TRANSFORMERS && s->experts_as == EXPERTS_EAGER &&
+	    s->experts * s->layers > MOST_EXPERTS_RUN)
+		refuse(r, CONFIG_num_experts, "at most 100000 experts in all layers together");
+}
+
 /* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
 static void check_products(const struct shape *s, struct reader *r)
 {
@@ -244,6 +281,7 @@ static void check_products(const struct shape *s, struct reader *r)
 	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
 		refuse(r, CONFIG_micro_batch_size,
 		       "a batch whose tensors have at most 2^48 elements");
+	check_experts(s, r, rows);
 	if (8 * width * width > most || width * s->vocab > most || width * s->positions > most)
 		refuse(r, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
 }

@@ -10,7 +10,19 @@
 
 enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
-enum optimizer_kind { ADAM, SGD };
+/* transformers' experts_implementation */
+enum experts_kind { EXPERTS_GROUPED, EXPERTS_BATCHED, EXPERTS_EAGER };
+enum optimizer_kind {
+	ADAM,
+	SGD,
+	RMSPROP,
+	ADAGRAD,
+	ADAFACTOR,
+	TRANSFORMERS_ADAFACTOR,
+	LION,
+	MUON,
+	ADAM_8BIT
+};
 enum implementation { FUSED, FOREACH, LOOP };
 
 struct shape {
@@ -51,12 +63,15 @@ struct shape {
 	int64_t experts, topk, expert_ffn, shared_ffn;
 	double capacity; /* of an expert over its even share; 0: none */
 	int pads_experts;
+	enum experts_kind experts_as;
+	int router_logits; /* output_router_logits */
 	/* widths: weights as made, as trained, autocast (F32: none), gradients */
 	enum dtype weights, autocast, gradients;
 	int mixed; /* 16-bit weights with fp32 master weights */
 	enum optimizer_kind optimizer;
 	enum implementation implementation;
 	double momentum, clip, weight_decay;
+	int nesterov;
 	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
@@ -114,13 +129,20 @@ struct optimizer {
 	const struct shape *shape;
 	struct module *module;
 	struct state {
-		tensor step, first, second;
+		tensor step, first, second, scale[2];
 	} * states;
+	tensor maps[2]; /* of 8-bit states */
 };
-void optimizer_init(struct optimizer *o, const struct shape *s, struct module *module);
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s, struct module *module);
 /* clip_grad_norm_ */
 void clip_gradients(struct machine *m, struct module *module);
 void optimizer_step(struct machine *m, struct optimizer *o);
+/* optimizers.c: the state of parameter i, and the temporaries of a step, of other kinds. */
+void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t n,
+		      enum dtype type);
+void other_step(struct machine *m, struct optimizer *o);
+/* Is parameter i stepped by Muon, rather than by AdamW beside it? */
+int muon_steps(const struct optimizer *o, size_t i);
 void zero_grad(struct machine *m, struct module *module);
 void optimizer_release(struct optimizer *o);
 

@@ -4,6 +4,8 @@
 
 #include "util.h"
 
+#define MOST_ALIKE 4
+
 static int is_fsdp(const struct wrapped *w)
 {
 	return w->shape->zero == 3;
@@ -25,7 +27,7 @@ void wrapped_start(struct machine *m, struct wrapped *w)
 		fsdp_wrap(m, &w->fsdp, s, &w->module, w->first, (size_t)s->layers);
 	else if (s->dp > 1)
 		ddp_wrap(m, &w->ddp, s, &w->module);
-	optimizer_init(&w->optimizer, s, &w->module);
+	optimizer_init(m, &w->optimizer, s, &w->module);
 }
 
 void wrapped_before_forward(struct machine *m, struct wrapped *w)
@@ -83,8 +85,29 @@ void wrapped_release(struct wrapped *w)
 	free(w->first);
 }
 
+/* Micro-batches of a step that are run. */
+static int64_t accumulates(const struct shape *s)
+{
+	return s->framework == DEEPSPEED || s->framework == TORCH ||
+			       (s->zero == 3 && s->fsdp_version == 1)
+		       ? 1
+		       : s->microbatches;
+}
+
+/* The first makes the gradients, the others add to them: after a few every one is alike. */
+int64_t wrapped_micro_batches(const struct wrapped *w)
+{
+	int64_t count = accumulates(w->shape);
+
+	return count < MOST_ALIKE ? count : MOST_ALIKE;
+}
+
 void wrapped_check(const struct shape *s, struct reader *r)
 {
+	if (accumulates(s) < s->microbatches)
+		estimate_note(r->out,
+			      "num_microbatches is counted as 1: gradients that FSDP1, ZeRO or "
+			      "plain PyTorch accumulate are not modelled yet");
 	if (s->framework == DEEPSPEED)
 		zero_check(s, r);
 	else if (s->zero == 1 || s->zero == 2)

@@ -29,6 +29,8 @@ void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor
 /* Around the backward pass. */
 void wrapped_before_backward(struct machine *m, struct wrapped *w);
 void wrapped_after_backward(struct machine *m, struct wrapped *w);
+/* How many are run before the optimizer's step. */
+int64_t wrapped_micro_batches(const struct wrapped *w);
 void wrapped_zero_grad(struct machine *m, struct wrapped *w);
 void wrapped_release(struct wrapped *w);
 /* Refuses what none of them models. */
