@@ -408,14 +408,24 @@ struct allocation *allocator_take(struct allocator *a, int64_t requested, int st
 	return b;
 }
 
-void allocator_give(struct allocator *a, struct allocation *b)
+void allocator_lend(struct allocator *a, struct allocation *b)
 {
 	a->totals.allocated -= b->size;
 	a->totals.requested -= b->requested;
+}
+
+void allocator_give_back(struct allocator *a, struct allocation *b)
+{
 	b->in_use = 0;
 	b = merge(a, b, b->before);
 	b = merge(a, b, b->after);
 	pool_add(&a->pools[b->segment->large], b);
+}
+
+void allocator_give(struct allocator *a, struct allocation *b)
+{
+	allocator_lend(a, b);
+	allocator_give_back(a, b);
 }
 
 int64_t allocation_size(const struct allocation *block)

@@ -1,9 +1,11 @@
 #include "model/memtrace/deepspeed.h"
+#include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 
 #include "util.h"
 
+#define COMPUTE_STREAM 0
 #define REDUCTION_STREAM 1
 #define ALIGNMENT 2 /* elements: nccl_start_alignment_factor */
 
@@ -111,6 +113,19 @@ static void average(struct machine *m, struct zero *z)
 	reduce_slices(m, z, n, slices);
 }
 
+/* What of the sum is copied back is this rank's, and the stream that reduces uses it: the bucket, or
+ * the one gradient that is too large for it. */
+static void note_use(struct zero *z)
+{
+	tensor *large = &z->waiting[0]->grad;
+
+	for (size_t i = 0; i < z->count; i++)
+		if (z->waiting[i]->shard > 0) {
+			record_stream(large->at ? *large : z->bucket[z->index], REDUCTION_STREAM);
+			return;
+		}
+}
+
 /* reduce_ipg_grads: what waits is reduced, and this rank's part is copied. */
 static void reduce(struct machine *m, struct zero *z)
 {
@@ -118,8 +133,12 @@ static void reduce(struct machine *m, struct zero *z)
 
 	if (!z->count)
 		return;
-	if (z->shape->overlap)
+	if (z->shape->overlap) {
+		stream_wait(m, REDUCTION_STREAM, COMPUTE_STREAM);
+		stream_wait(m, COMPUTE_STREAM, REDUCTION_STREAM);
+		note_use(z);
 		m->stream = REDUCTION_STREAM;
+	}
 	average(m, z);
 	for (size_t i = 0; i < z->count; i++)
 		keep_or_clear(m, z, z->waiting[i]);
@@ -136,8 +155,10 @@ static void note_gradient(struct machine *m, struct param *p)
 	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
 		if (!z->bucket[i].at)
 			z->bucket[i] = make_as(m, TERM_BUCKETS, most, type_of(z));
-	if (z->filled + p->value.n > most)
+	if (z->filled + p->value.n > most) {
 		reduce(m, z);
+		z->index ^= z->shape->overlap;
+	}
 	/* one that is larger than the bucket stays where it is */
 	if (p->value.n <= most)
 		drop(m, &p->grad);
@@ -149,8 +170,11 @@ static void finish_backward(struct machine *m, struct zero *z)
 {
 	m->phase = REDUCE;
 	reduce(m, z);
+	if (z->shape->overlap)
+		host_wait_all(m);
 	for (int i = 0; i < 2; i++)
 		drop(m, &z->bucket[i]);
+	z->index = 0;
 }
 
 /* ---- the step ---- */
@@ -225,8 +249,11 @@ void zero_check(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (s->zero != 1 && s->zero != 2)
-		refuse(r, CONFIG_zero_stage, "1 or 2: DeepSpeed's others are not modelled yet");
+	if (!s->zero)
+		refuse(r, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
+	if (s->zero == 3 && s->recompute)
+		refuse(r, CONFIG_recompute_granularity,
+		       "none with ZeRO-3: recomputation is not modelled yet");
 	if (!VALUE_OR(c, contiguous_gradients, 1))
 		refuse(r, CONFIG_contiguous_gradients, "true: the other is not modelled yet");
 	if (VALUE_OR(c, round_robin_gradients, 0))

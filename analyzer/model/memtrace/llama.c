@@ -2,6 +2,7 @@
  * grouped heads, gated feed-forward. */
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
+#include "model/memtrace/streams.h"
 #include "model/memtrace/wrapped.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static const tensor none = { .at = NULL };
 static tensor normed(struct machine *m, struct llama *g, struct param *weight, tensor x)
 {
 	int64_t rows = x.n / g->s->hidden;
-	tensor precise = to(m, x, F32), variance, h, out;
+	tensor in = zero3_enter(m, weight, NULL, x), precise = to(m, in, F32), variance, h, out;
 
 	h = square(m, precise);
 	variance = mean(m, h, rows);
@@ -43,6 +44,8 @@ static tensor normed(struct machine *m, struct llama *g, struct param *weight, t
 	drop(m, &h);
 	drop(m, &precise);
 	drop(m, &variance);
+	drop(m, &in);
+	zero3_leave(m, weight, &out);
 	return out;
 }
 
@@ -152,6 +155,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	struct llama *g = l->model;
 	tensor q, k, v, out, now;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_ATTN_QKV;
 	q = linear(m, x, l->q, l->bias[0]);
 	let(m, &q, copied_back(m, q));
@@ -166,6 +170,8 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, g, q, k, v);
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, linear(m, out, l->o, NULL));
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	drop(m, &q);
 	drop(m, &k);
 	drop(m, &v);
@@ -176,9 +182,12 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 {
 	tensor gate, up, h, out;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_HIDDEN;
 	gate = linear(m, x, l->gate, NULL);
+	let(m, &gate, zero3_enter(m, NULL, NULL, gate));
 	h = silu(m, gate);
+	zero3_leave(m, NULL, &h);
 	drop(m, &gate);
 	up = linear(m, x, l->up, NULL);
 	gate = mul(m, h, up);
@@ -187,6 +196,8 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 	m->as = TERM_MLP_OUT;
 	out = linear(m, gate, l->down, NULL);
 	drop(m, &gate);
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -195,12 +206,14 @@ static tensor block(struct machine *m, void *context, tensor input)
 	struct layer *l = context;
 	tensor x, part, out, weights = none;
 
+	input = zero3_enter(m, NULL, NULL, input);
 	m->as = TERM_ATTN_NORM;
 	x = normed(m, l->model, l->attention_norm, input);
 	part = attention(m, l, x, &weights);
 	drop(m, &x);
 	x = add(m, input, part);
 	drop(m, &part);
+	drop(m, &input);
 	m->as = TERM_MLP_NORM;
 	part = normed(m, l->model, l->mlp_norm, x);
 	let(m, &part, mlp(m, l, part));
@@ -208,6 +221,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	drop(m, &part);
 	drop(m, &x);
 	drop(m, &weights);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -278,10 +292,13 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	const struct shape *s = g->s;
 	tensor embedded, x, out;
 
+	tokens = zero3_enter(m, NULL, NULL, tokens);
 	m->as = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	make_mask(m, g, embedded);
+	zero3_enter(m, NULL, NULL, none);
 	make_rotary(m, g, embedded);
+	zero3_leave(m, NULL, NULL);
 	x = hold(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
 		let(m, &x, one_layer(m, g, i, x));
@@ -289,6 +306,8 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	out = normed(m, g, g->last, x);
 	drop(m, &x);
 	drop(m, &embedded);
+	drop(m, &tokens);
+	zero3_leave(m, NULL, &out);
 	if (s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, g);
 	return out;
@@ -384,15 +403,18 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	wrapped_before_forward(m, &g->w);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	host_wait(m, m->stream); /* they come from the host's memory */
+	wrapped_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
+	zero3_enter(m, NULL, NULL, none);
 	x = layers(m, g, l->tokens);
 	m->as = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
 	loss = loss_of(m, logits, l->tokens);
 	drop(m, &x);
+	zero3_leave(m, NULL, &loss);
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
@@ -404,7 +426,7 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	drop_tables(m, g); /* the checkpoints had them */
 	wrapped_after_backward(m, &g->w);
 	if (s->framework == DEEPSPEED) {
-		zero_step(m, &g->w.zero);
+		wrapped_engine_step(m, &g->w);
 	} else {
 		if (s->clip > 0)
 			clip_gradients(m, &g->w.module);

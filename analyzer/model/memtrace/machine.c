@@ -1,4 +1,5 @@
 #include "model/memtrace/memtrace.h"
+#include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,7 @@ void machine_release(struct machine *m)
 	free(m->live);
 	free(m->cast);
 	free(m->peak_blocks);
+	streams_release(m);
 	allocator_release(m->allocator);
 }
 
@@ -78,6 +80,7 @@ static int take(struct machine *m, struct storage *s)
 {
 	const struct allocator_totals *totals;
 
+	streams_collect(m);
 	s->block = allocator_take(m->allocator, s->bytes, s->stream);
 	if (!s->block) {
 		m->out_of_memory = 1;
@@ -95,6 +98,7 @@ static int take(struct machine *m, struct storage *s)
 		m->peak_pending = 1;
 	}
 	event(m, '+', s);
+	stream_work(m, s->stream, 1); /* what fills it */
 	return 1;
 }
 
@@ -103,8 +107,12 @@ static void give(struct machine *m, struct storage *s)
 	machine_settle(m);
 	event(m, '-', s);
 	m->by_term[s->term] -= allocation_size(s->block);
-	allocator_give(m->allocator, s->block);
+	if (s->used)
+		streams_lend(m, s->block, s->used);
+	else
+		allocator_give(m->allocator, s->block);
 	s->block = NULL;
+	s->used = 0;
 	m->live[s->at] = m->live[--m->live_count];
 	m->live[s->at]->at = s->at;
 }

@@ -33,10 +33,27 @@ enum role {
 enum phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
 const char *phase_title(enum phase p);
 
+/* Streams that a job has: streams.h */
+#define STREAMS 5
+struct timeline {
+	int64_t queued, done; /* pieces of work */
+	struct wait {
+		int64_t at, until; /* what is queued from `at` on waits for `until` of the other */
+		int on;
+	} *waits; /* oldest first */
+	size_t first, count, room;
+	struct use {
+		int64_t until;
+		struct lent *block;
+	} *uses; /* freed blocks that this stream used */
+	size_t use_first, use_count, use_room;
+};
+
 struct storage {
 	struct allocation *block;
 	int64_t bytes; /* as requested */
 	int refs, stream;
+	unsigned used; /* other streams that did: bits */
 	enum role term;
 	unsigned at; /* in machine.live */
 	struct storage *next;
@@ -85,6 +102,7 @@ struct param {
 	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
 	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
 	int64_t offset; /* ZeRO: in the flat group */
+	struct sharded *sharded; /* ZeRO-3 */
 	int in_bucket;  /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
@@ -139,6 +157,7 @@ struct machine {
 	enum role as;     /* what the next tensors are */
 	enum phase phase;
 	int step, steps, stream;
+	struct timeline streams[STREAMS];
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -156,6 +175,7 @@ struct machine {
 	void *family;
 	struct ddp *ddp;
 	struct zero *zero;
+	struct zero3 *zero3;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */

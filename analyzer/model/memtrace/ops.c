@@ -1,6 +1,7 @@
 /* PyTorch's operations. In backward functions in[0] is the gradient of the result and edge i wants
  * out[i]. */
 #include "model/memtrace/ops.h"
+#include "model/memtrace/zero3.h"
 
 #include "util.h"
 
@@ -29,8 +30,7 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 	return out;
 }
 
-/* addmm's epilogue */
-static tensor biased(struct machine *m, int64_t n, enum dtype type)
+tensor biased(struct machine *m, int64_t n, enum dtype type)
 {
 	tensor out = make(m, n, type), space;
 
@@ -119,7 +119,7 @@ static void linear_backward(struct machine *m, struct node *n)
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
-tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+static tensor linear_of(struct machine *m, tensor x, struct param *weight, struct param *bias)
 {
 	tensor in[3] = { none, none, none }, out;
 	int64_t elements = weight->value.n;
@@ -144,6 +144,19 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 	out = result(out, n, 0);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
+	return out;
+}
+
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	tensor in, out;
+
+	if (!m->zero3)
+		return linear_of(m, x, weight, bias);
+	in = zero3_enter(m, weight, bias, x);
+	out = zero3_linear(m, in, weight, bias);
+	drop(m, &in);
+	zero3_leave(m, weight, &out);
 	return out;
 }
 

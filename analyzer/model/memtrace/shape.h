@@ -58,7 +58,10 @@ struct shape {
 	int bucket_views;
 	/* DeepSpeed: elements of a bucket; two of them */
 	int64_t reduce_bucket;
-	int overlap;
+	int overlap, offload_optimizer, offload_param;
+	/* ZeRO-3: elements gathered ahead, there at once, passed before a weight is used again, of
+	 * weights that stay, of an optimizer's sub-group */
+	int64_t prefetch_bucket, max_live, max_reuse, persistence, sub_group;
 	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
 	int reshard, fsdp_version, one_unit;

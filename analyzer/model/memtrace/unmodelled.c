@@ -92,10 +92,10 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_fp8_format, "none: fp8 is not modelled yet");
 	if (GIVEN(c, fp4_format))
 		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
-	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
-		refuse(r, CONFIG_offload_optimizer, "none");
-	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
-		refuse(r, CONFIG_offload_param, "none");
+	if (s->framework != DEEPSPEED && s->offload_optimizer)
+		refuse(r, CONFIG_offload_optimizer, "none without DeepSpeed");
+	if ((s->framework != DEEPSPEED || s->zero != 3) && s->offload_param)
+		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
 	if ((s->zero == 3 && s->fsdp_version == 1) || (s->framework == DEEPSPEED && s->overlap))
 		estimate_note(r->out,
 			      "reserved_bytes is low: blocks that another stream used come back only "

@@ -6,7 +6,7 @@
 
 static int is_fsdp(const struct wrapped *w)
 {
-	return w->shape->zero == 3;
+	return w->shape->zero == 3 && w->shape->framework != DEEPSPEED;
 }
 
 void wrapped_init(struct wrapped *w, const struct shape *s)
@@ -19,7 +19,9 @@ void wrapped_start(struct machine *m, struct wrapped *w)
 {
 	const struct shape *s = w->shape;
 
-	if (s->framework == DEEPSPEED)
+	if (s->framework == DEEPSPEED && s->zero == 3)
+		zero3_wrap(m, &w->zero3, s, &w->module);
+	else if (s->framework == DEEPSPEED)
 		zero_wrap(m, &w->zero, s, &w->module);
 	else if (is_fsdp(w))
 		fsdp_wrap(m, &w->fsdp, s, &w->module, w->first, (size_t)s->layers);
@@ -32,6 +34,8 @@ void wrapped_before_forward(struct machine *m, struct wrapped *w)
 {
 	if (is_fsdp(w))
 		fsdp_root_before(m, &w->fsdp);
+	else if (m->zero3)
+		zero3_before_forward(m, m->zero3);
 	else
 		ddp_forward(m, &w->ddp);
 }
@@ -65,6 +69,14 @@ void wrapped_after_backward(struct machine *m, struct wrapped *w)
 		fsdp_finish(m, &w->fsdp);
 }
 
+void wrapped_engine_step(struct machine *m, struct wrapped *w)
+{
+	if (m->zero3)
+		zero3_step(m, &w->zero3);
+	else
+		zero_step(m, &w->zero);
+}
+
 void wrapped_zero_grad(struct machine *m, struct wrapped *w)
 {
 	if (!w->shape->keep_gradients)
@@ -76,10 +88,11 @@ void wrapped_zero_grad(struct machine *m, struct wrapped *w)
 void wrapped_release(struct wrapped *w)
 {
 	optimizer_release(&w->optimizer);
-	module_release(&w->module);
 	ddp_release(&w->ddp);
 	fsdp_release(&w->fsdp);
 	zero_release(&w->zero);
+	zero3_release(&w->zero3);
+	module_release(&w->module);
 	free(w->first);
 }
 
