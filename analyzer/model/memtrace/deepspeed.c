@@ -59,6 +59,10 @@ static void make_master(struct machine *m, struct zero *z)
 {
 	tensor piece = make_as(m, TERM_MASTER, z->share, type_of(z)), zeros;
 
+	if (z->shape->offload_optimizer) {
+		drop(m, &piece);
+		return;
+	}
 	if (type_of(z) == F32) {
 		z->master = piece;
 	} else {
@@ -69,11 +73,35 @@ static void make_master(struct machine *m, struct zero *z)
 	drop(m, &zeros);
 }
 
+/* temp_grad_buffer_for_gpu_offload: as long as the largest parameter. */
+static void make_offload_buffer(struct machine *m, struct zero *z)
+{
+	int64_t most = 0;
+
+	for (size_t i = 0; i < z->module->count; i++)
+		if (z->module->params[i]->value.n > most)
+			most = z->module->params[i]->value.n;
+	make_as(m, TERM_BUCKETS, most, type_of(z));
+}
+
 /* ---- gradients ---- */
+
+/* copy_grads_in_partition: this rank's part of the gradient goes to the host's memory in fp32. */
+static void offload(struct machine *m, struct zero *z, const struct param *p)
+{
+	m->as = TERM_CLIP;
+	scratch(m, p->shard * dtype_width(F64)); /* its norm */
+	host_wait(m, m->stream);		 /* has_inf_or_nan */
+	m->as = TERM_GRADIENTS;
+	if (type_of(z) != F32)
+		scratch(m, p->shard * dtype_width(F32));
+}
 
 static void keep_or_clear(struct machine *m, struct zero *z, struct param *p)
 {
-	if (p->shard > 0 && !z->partition.at)
+	if (p->shard > 0 && z->shape->offload_optimizer)
+		offload(m, z, p);
+	else if (p->shard > 0 && !z->partition.at)
 		z->partition = make_as(m, TERM_GRADIENTS, z->owned, type_of(z));
 	drop(m, &p->grad);
 }
@@ -120,7 +148,7 @@ static void note_use(struct zero *z)
 	tensor *large = &z->waiting[0]->grad;
 
 	for (size_t i = 0; i < z->count; i++)
-		if (z->waiting[i]->shard > 0) {
+		if (z->waiting[i]->shard > 0 || z->shape->offload_optimizer) {
 			record_stream(large->at ? *large : z->bucket[z->index], REDUCTION_STREAM);
 			return;
 		}
@@ -218,6 +246,10 @@ void zero_step(struct machine *m, struct zero *z)
 
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
+	if (z->shape->offload_optimizer) { /* its step is the processor's */
+		host_wait_all(m);
+		return;
+	}
 	norms(m, z);
 	flat = make_as(m, TERM_GRADIENTS, z->share, type_of(z));
 	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, z->share, F32);
@@ -236,6 +268,8 @@ void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct 
 	lay_out(z);
 	flatten(m, z);
 	make_master(m, z);
+	if (s->offload_optimizer)
+		make_offload_buffer(m, z);
 	m->zero = z;
 	m->on_gradient = note_gradient;
 }

@@ -202,7 +202,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 static struct param *weight(struct machine *m, struct gpt *g, int64_t out, int64_t in,
 			    enum role term)
 {
-	return module_add(m, &g->w.module, out, in, F32, term);
+	return module_add(m, &g->w.module, out, in, made_as(g->s), term);
 }
 
 static struct norm make_norm(struct machine *m, struct gpt *g)
@@ -231,9 +231,9 @@ static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 	l->proj = weight(m, g, h, h, TERM_ATTENTION_WEIGHTS);
 	l->proj_bias = bias(m, g, h, TERM_ATTENTION_WEIGHTS);
 	if (s->mask_buffers) {
-		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, F32);
+		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, made_as(s));
 
-		l->mask = make_as(m, TERM_BUFFERS, ones.n, F32);
+		l->mask = make_as(m, TERM_BUFFERS, ones.n, ones.type);
 		drop(m, &ones);
 	}
 	l->before_mlp = make_norm(m, g);
@@ -258,6 +258,8 @@ static void make_model(struct machine *m, struct gpt *g)
 	}
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = make_norm(m, g);
+	if (s->framework == DEEPSPEED)
+		return; /* made in the host's memory */
 	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
 	let(m, &g->tokens->value, head);
 	param_init(g->tokens);

@@ -335,7 +335,7 @@ static tensor loss_of(struct machine *m, tensor logits, tensor labels)
 static struct param *weight(struct machine *m, struct llama *g, int64_t out, int64_t in,
 			    enum role term)
 {
-	return module_add(m, &g->w.module, out, in, F32, term);
+	return module_add(m, &g->w.module, out, in, made_as(g->s), term);
 }
 
 static void make_attention(struct machine *m, struct llama *g, struct layer *l)
@@ -379,9 +379,9 @@ static void make_model(struct machine *m, struct llama *g)
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 	for (int i = 0; i < 2; i++)
-		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, F32);
+		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, made_as(s));
 	g->head = s->untied ? weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
-	if (s->weights != F32) {
+	if (s->weights != made_as(s)) {
 		module_convert(m, &g->w.module, s->weights);
 		for (int i = 0; i < 2; i++)
 			let(m, &g->frequencies[i],
@@ -447,8 +447,10 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	allocator_empty_cache(m->allocator);
-	machine_forget_peak(m);
+	if (s->framework != DEEPSPEED) {
+		allocator_empty_cache(m->allocator);
+		machine_forget_peak(m);
+	}
 	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
 	wrapped_release(&g.w);

@@ -103,6 +103,7 @@ struct param {
 	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
 	int64_t offset; /* ZeRO: in the flat group */
 	struct sharded *sharded; /* ZeRO-3 */
+	tensor piece;		 /* and this rank's, until all are one */
 	int in_bucket;  /* its gradient is a view of a bucket */
 	int expected, arrived;
 };

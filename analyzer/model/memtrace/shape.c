@@ -192,6 +192,7 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->overlap = read_flag(r, CONFIG_overlap_comm, s->zero == 3);
 	s->offload_optimizer = is_offloaded(r, CONFIG_offload_optimizer, c->offload_optimizer);
 	s->offload_param = is_offloaded(r, CONFIG_offload_param, c->offload_param);
+	s->zero_init = read_flag(r, CONFIG_zero_init, 0) && s->zero == 3;
 	s->prefetch_bucket = (int64_t)read_or_zero(r, CONFIG_stage3_prefetch_bucket_size, 50000000,
 						   MOST_PARAMETERS);
 	s->max_live = (int64_t)read_or_zero(r, CONFIG_stage3_max_live_parameters, 1000000000,

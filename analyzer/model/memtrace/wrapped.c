@@ -11,7 +11,7 @@ static int is_fsdp(const struct wrapped *w)
 
 void wrapped_init(struct wrapped *w, const struct shape *s)
 {
-	*w = (struct wrapped){ .shape = s };
+	*w = (struct wrapped){ .shape = s, .module.pieces = s->zero_init ? s->dp : 0 };
 	w->first = xcalloc((size_t)s->layers + 1, sizeof(*w->first));
 }
 

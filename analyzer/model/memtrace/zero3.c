@@ -19,7 +19,7 @@ static enum dtype type_of(const struct zero3 *z)
 
 /* Init._convert_to_deepspeed_param and partition: a piece for each parameter; with zero.Init each
  * is there in full only while it is made. */
-static void shard(struct machine *m, struct zero3 *z, tensor *pieces)
+static void shard(struct machine *m, struct zero3 *z)
 {
 	const struct shape *s = z->shape;
 	int64_t at = 0;
@@ -33,8 +33,8 @@ static void shard(struct machine *m, struct zero3 *z, tensor *pieces)
 		p->sharded->last_used = -1;
 		p->offset = at++;
 		z->pieces += p->sharded->piece;
-		if (!s->offload_param || p->sharded->persists)
-			pieces[i] =
+		if (!p->piece.at && (!s->offload_param || p->sharded->persists))
+			p->piece =
 				make_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece, p->value.type);
 		retag(m, p->value, TERM_GATHERED);
 		storage_empty(m, p->value);
@@ -84,6 +84,24 @@ static void make_master(struct machine *m, struct zero3 *z)
 
 /* ---- gradients ---- */
 
+/* partition_grads: this rank's part of the sum goes to the host's memory in fp32. */
+static void offload(struct machine *m, struct zero3 *z, const struct param *p)
+{
+	const int64_t piece = p->sharded->piece;
+	int before = m->stream;
+	tensor copy;
+
+	m->stream = z->partition_stream;
+	copy = make_as(m, TERM_GRADIENTS, piece, type_of(z));
+	m->as = TERM_CLIP;
+	scratch(m, piece * dtype_width(F64)); /* its norm */
+	m->as = TERM_GRADIENTS;
+	if (type_of(z) != F32)
+		scratch(m, piece * dtype_width(F32));
+	drop(m, &copy);
+	m->stream = before;
+}
+
 /* reduce_scatter_coalesced: what waits in one tensor, and this rank's part of its sum. */
 static void reduce(struct machine *m, struct zero3 *z)
 {
@@ -99,6 +117,8 @@ static void reduce(struct machine *m, struct zero3 *z)
 		flat = make_on(m, z->partition_stream, TERM_BUCKETS, n, type_of(z));
 	stream_work(m, z->partition_stream, 2 + (int64_t)z->count);
 	for (size_t i = 0; i < z->count; i++) {
+		if (z->shape->offload_optimizer)
+			offload(m, z, z->waiting[i]);
 		record_stream(z->waiting[i]->grad, z->partition_stream);
 		drop(m, &z->waiting[i]->grad);
 	}
@@ -177,10 +197,10 @@ void zero3_step(struct machine *m, struct zero3 *z)
 	host_wait(m, z->partition_stream);
 	m->phase = OPTIMIZER;
 	zero3_free_all(m, z);
-	for (size_t i = 0; i < z->group_count; i++)
+	for (size_t i = 0; i < z->group_count && !z->shape->offload_optimizer; i++)
 		norms(m, z, &z->groups[i]);
 	host_wait(m, COMPUTE_STREAM); /* is_invalid_grad_norm */
-	for (size_t i = 0; i < z->group_count; i++)
+	for (size_t i = 0; i < z->group_count && !z->shape->offload_optimizer; i++)
 		step_group(m, z, &z->groups[i]);
 	zero3_gather_all(m, z);
 }
@@ -225,7 +245,6 @@ tensor zero3_linear(struct machine *m, tensor x, struct param *weight, struct pa
 
 void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module)
 {
-	tensor *pieces = xcalloc(module->count, sizeof(*pieces));
 	int offload = s->offload_optimizer;
 
 	*z = (struct zero3){ .shape = s,
@@ -233,10 +252,9 @@ void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struc
 			     .gather_stream = s->overlap ? 1 : COMPUTE_STREAM,
 			     .partition_stream = s->overlap ? 2 : COMPUTE_STREAM };
 	z->waiting = xcalloc(module->count, sizeof(struct param *));
-	shard(m, z, pieces);
+	shard(m, z);
 	for (size_t i = 0; i < module->count; i++)
-		drop(m, &pieces[i]);
-	free(pieces);
+		drop(m, &module->params[i]->piece);
 	if (!s->offload_param)
 		z->flat = make_as(m, TERM_FLAT_WEIGHTS, z->pieces, type_of(z));
 	make_groups(z);

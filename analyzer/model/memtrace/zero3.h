@@ -15,6 +15,7 @@ struct sharded {
 	enum { IN_PIECES, IN_FLIGHT, AVAILABLE } status;
 	struct param *beside; /* the module's other one: its bias */
 	struct gather *gather; /* while in flight */
+	tensor staged;	       /* the piece, copied from the host's memory */
 	int active;            /* modules that run with it */
 	int persists;
 	int64_t piece;     /* elements of a rank */

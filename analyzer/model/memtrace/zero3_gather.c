@@ -9,8 +9,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* One all-gather of several parameters: a buffer that is copied out when the first of them is
  * waited for. */
 struct gather {
@@ -59,12 +57,10 @@ static int is_offloaded(const struct zero3 *z)
 static void gather_one(struct machine *m, struct zero3 *z, struct param *p)
 {
 	struct sharded *s = p->sharded;
-	tensor piece = none;
 
 	fill(m, p, z->gather_stream, s->piece * z->shape->dp);
 	if (is_offloaded(z))
-		piece = make_on(m, z->gather_stream, TERM_COLLECTIVE, s->piece, p->value.type);
-	drop(m, &piece);
+		s->staged = make_on(m, z->gather_stream, TERM_COLLECTIVE, s->piece, p->value.type);
 }
 
 static void gather_many(struct machine *m, struct zero3 *z, struct gather *g)
@@ -127,6 +123,7 @@ static void wait_for(struct machine *m, struct zero3 *z, struct param *p)
 	zero3_wait_oldest(m, z->gather_stream, z->fetches, &z->fetch_count);
 	p->sharded->status = AVAILABLE;
 	p->sharded->gather = NULL;
+	drop(m, &p->sharded->staged);
 	if (g) {
 		copy_out(m, z, g);
 		if (!--g->refs) {
@@ -361,6 +358,12 @@ void zero3_gather_all(struct machine *m, struct zero3 *z)
 {
 	size_t count = 0;
 
+	for (size_t i = 0; is_offloaded(z) && i < z->module->count; i++) {
+		struct sharded *s = z->module->params[i]->sharded;
+
+		if (s->persists)
+			s->staged = make_as(m, TERM_COLLECTIVE, s->piece, z->shape->weights);
+	}
 	for (size_t i = 0; i < z->module->count; i++) {
 		struct param *p = z->module->params[i];
 
@@ -372,4 +375,6 @@ void zero3_gather_all(struct machine *m, struct zero3 *z)
 	}
 	if (count)
 		host_wait_all(m);
+	for (size_t i = 0; i < z->module->count; i++)
+		drop(m, &z->module->params[i]->sharded->staged);
 }
