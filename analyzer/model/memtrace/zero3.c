@@ -255,8 +255,10 @@ void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struc
 	shard(m, z);
 	for (size_t i = 0; i < module->count; i++)
 		drop(m, &module->params[i]->piece);
-	if (!s->offload_param)
+	if (!s->offload_param) { /* defragment */
+		allocator_empty_cache(m->allocator);
 		z->flat = make_as(m, TERM_FLAT_WEIGHTS, z->pieces, type_of(z));
+	}
 	make_groups(z);
 	if (!offload)
 		make_master(m, z);
