@@ -91,7 +91,7 @@ static void offload(struct machine *m, struct zero *z, const struct param *p)
 {
 	m->as = TERM_CLIP;
 	scratch(m, p->shard * dtype_width(F64)); /* its norm */
-	host_wait(m, m->stream);		 /* has_inf_or_nan */
+	host_wait(m, m->stream);                 /* has_inf_or_nan */
 	m->as = TERM_GRADIENTS;
 	if (type_of(z) != F32)
 		scratch(m, p->shard * dtype_width(F32));
@@ -141,8 +141,8 @@ static void average(struct machine *m, struct zero *z)
 	reduce_slices(m, z, n, slices);
 }
 
-/* What of the sum is copied back is this rank's, and the stream that reduces uses it: the bucket, or
- * the one gradient that is too large for it. */
+/* What of the sum is copied back is this rank's, and the stream that reduces uses it: the bucket,
+ * or the one gradient that is too large for it. */
 static void note_use(struct zero *z)
 {
 	tensor *large = &z->waiting[0]->grad;

@@ -34,11 +34,11 @@ static void shard(struct machine *m, struct zero3 *z)
 		p->offset = at++;
 		z->pieces += p->sharded->piece;
 		if (!p->piece.at && (!s->offload_param || p->sharded->persists))
-			p->piece =
-				make_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece, p->value.type);
+			p->piece = make_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece, p->value.type);
 		retag(m, p->value, TERM_GATHERED);
 		storage_empty(m, p->value);
-		p->value.at->term = TERM_GATHERED;
+		if (p->value.at)
+			p->value.at->term = TERM_GATHERED;
 	}
 }
 
@@ -233,7 +233,8 @@ tensor zero3_linear(struct machine *m, tensor x, struct param *weight, struct pa
 		save(m, n, x);
 		save(m, n, weight->value);
 	}
-	if (bias && !config_has(m->zero3->shape->config, CONFIG_num_attention_heads)) { /* rows alone: addmm */
+	if (bias && !config_has(m->zero3->shape->config,
+				CONFIG_num_attention_heads)) { /* rows alone: addmm */
 		out = biased(m, elements, x.type);
 	} else {
 		out = gemm(m, elements, x.type);

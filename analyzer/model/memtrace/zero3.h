@@ -13,9 +13,9 @@ struct module;
 /* ds_status and what else the coordinator knows of a parameter. */
 struct sharded {
 	enum { IN_PIECES, IN_FLIGHT, AVAILABLE } status;
-	struct param *beside; /* the module's other one: its bias */
+	struct param *beside;  /* the module's other one: its bias */
 	struct gather *gather; /* while in flight */
-	tensor staged;	       /* the piece, copied from the host's memory */
+	tensor staged;         /* the piece, copied from the host's memory */
 	int active;            /* modules that run with it */
 	int persists;
 	int64_t piece;     /* elements of a rank */
@@ -37,7 +37,7 @@ struct zero3 {
 	const struct shape *shape;
 	struct module *module;
 	int gather_stream, partition_stream; /* the computation's own without overlap */
-	int64_t pieces; /* elements of all */
+	int64_t pieces;                      /* elements of all */
 	tensor flat, bucket, gradients;
 	struct sub_group *groups;
 	size_t group_count;
@@ -48,9 +48,9 @@ struct zero3 {
 	struct use_in_trace {
 		struct param *param;
 		int64_t visit;
-	} *queue;
+	} * queue;
 	size_t queue_first, queue_count;
-	int64_t available; /* elements */
+	int64_t available;                 /* elements */
 	int64_t fetches[3], reductions[3]; /* events that the host may have to wait for */
 	size_t fetch_count, reduction_count;
 	/* gradients */

@@ -42,6 +42,8 @@ static void fill(struct machine *m, struct param *p, int stream, int64_t element
 {
 	int64_t n = p->value.n;
 
+	if (!p->value.at)
+		return;
 	p->value.at->stream = stream;
 	p->value.n = elements;
 	storage_fill(m, p->value, p->value.type);
@@ -70,7 +72,8 @@ static void gather_many(struct machine *m, struct zero3 *z, struct gather *g)
 
 	for (size_t i = 0; i < g->count; i++)
 		n += g->params[i]->sharded->piece;
-	g->flat = make_on(m, z->gather_stream, TERM_COLLECTIVE, n * z->shape->dp, z->shape->weights);
+	g->flat =
+		make_on(m, z->gather_stream, TERM_COLLECTIVE, n * z->shape->dp, z->shape->weights);
 	for (size_t i = 0; is_offloaded(z) && i < g->count; i++)
 		pieces[i] = make_on(m, z->gather_stream, TERM_COLLECTIVE,
 				    g->params[i]->sharded->piece, z->shape->weights);
@@ -322,9 +325,8 @@ static void make_queue(struct zero3 *z)
 	for (size_t i = 0; i < z->visit_count; i++)
 		for (int k = 0; k < 2; k++)
 			if (z->visits[i].params[k])
-				z->queue[z->queue_count++] = (struct use_in_trace){
-					z->visits[i].params[k], (int64_t)i
-				};
+				z->queue[z->queue_count++] =
+					(struct use_in_trace){ z->visits[i].params[k], (int64_t)i };
 }
 
 /* reset_step */
