@@ -285,9 +285,16 @@ void zero_check(const struct shape *s, struct reader *r)
 
 	if (!s->zero)
 		refuse(r, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
+	if (s->zero == 3 && s->dp < 2)
+		refuse(r, CONFIG_data_parallel_size, "2 or more with ZeRO-3");
 	if (s->zero == 3 && s->recompute)
 		refuse(r, CONFIG_recompute_granularity,
 		       "none with ZeRO-3: recomputation is not modelled yet");
+	if (s->offload_optimizer && VALUE_OR(c, optimizer_offload_fraction, 1) < 1)
+		refuse(r, CONFIG_optimizer_offload_fraction,
+		       "1: a part in host memory is not modelled yet");
+	if (VALUE_OR(c, zero_hpz_partition_size, 1) > 1)
+		refuse(r, CONFIG_zero_hpz_partition_size, "1: ZeRO++ is not modelled yet");
 	if (!VALUE_OR(c, contiguous_gradients, 1))
 		refuse(r, CONFIG_contiguous_gradients, "true: the other is not modelled yet");
 	if (VALUE_OR(c, round_robin_gradients, 0))

@@ -21,6 +21,8 @@ static const struct option stops[] = {
 	{ CONFIG_distribute_saved_activations, "sharded checkpoints" },
 	{ CONFIG_partition_activations, "sharded checkpoints" },
 	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
+	{ CONFIG_zero_quantized_weights, "ZeRO++'s quantized weights" },
+	{ CONFIG_zero_quantized_gradients, "ZeRO++'s quantized gradients" },
 }, notes[] = {
 	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
 	{ CONFIG_fp16_lm_cross_entropy, "cross entropy in 16 bits" },
