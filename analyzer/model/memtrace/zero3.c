@@ -279,6 +279,9 @@ void zero3_release(struct zero3 *z)
 	free(z->groups);
 	free(z->visits);
 	free(z->queue);
-	for (size_t i = 0; z->module && i < z->module->count; i++)
+	free(z->before);
+	for (size_t i = 0; z->module && i < z->module->count; i++) {
+		free(z->module->params[i]->sharded->uses);
 		free(z->module->params[i]->sharded);
+	}
 }

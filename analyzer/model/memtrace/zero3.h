@@ -18,7 +18,9 @@ struct sharded {
 	tensor staged;         /* the piece, copied from the host's memory */
 	int active;            /* modules that run with it */
 	int persists;
-	int64_t piece;     /* elements of a rank */
+	int64_t piece; /* elements of a rank */
+	int64_t *uses; /* the visits that need it */
+	size_t use_count, use_room, next_use;
 	int64_t last_used; /* by the prefetcher's count: a step, -1 none */
 };
 
@@ -45,6 +47,7 @@ struct zero3 {
 	enum { INVALID, RECORDING, COMPLETE } trace;
 	struct visit *visits;
 	size_t visit_count, visit_room, now; /* now: the next of them */
+	int64_t *before;                     /* elements of the visits before each */
 	struct use_in_trace {
 		struct param *param;
 		int64_t visit;

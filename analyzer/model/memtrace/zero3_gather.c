@@ -193,8 +193,8 @@ static int contains(struct param **params, size_t count, const struct param *p)
 static void prefetch(struct machine *m, struct zero3 *z)
 {
 	int64_t most = z->shape->max_live - z->available, n = 0;
-	struct param **params = xcalloc(z->module->count, sizeof(*params));
-	size_t count = 0;
+	struct param **params = NULL;
+	size_t count = 0, room = 0;
 
 	if (most > z->shape->prefetch_bucket)
 		most = z->shape->prefetch_bucket;
@@ -206,12 +206,14 @@ static void prefetch(struct machine *m, struct zero3 *z)
 			s->last_used = u->visit;
 		if (s->status != IN_PIECES || contains(params, count, u->param))
 			continue;
+		params = grow(params, count, &room, sizeof(*params));
 		params[count++] = u->param;
 		n += u->param->value.n;
 	}
-	qsort(params, count, sizeof(*params), by_offset);
-	if (count)
+	if (count) {
+		qsort(params, count, sizeof(*params), by_offset);
 		gather(m, z, params, count);
+	}
 	free(params);
 }
 
@@ -244,19 +246,14 @@ static void fetch(struct machine *m, struct zero3 *z, struct param *weight)
 /* __params_to_release: what is used again soon stays. */
 static int comes_back(const struct zero3 *z, const struct param *p)
 {
-	int64_t passed = 0;
+	struct sharded *s = p->sharded;
 
-	if (p->sharded->persists || p->sharded->last_used > (int64_t)z->now)
+	if (s->persists || s->last_used > (int64_t)z->now)
 		return 1;
-	for (size_t i = z->now; i < z->visit_count && passed < z->shape->max_reuse; i++)
-		for (int k = 0; k < 2; k++) {
-			const struct param *other = z->visits[i].params[k];
-
-			if (other == p)
-				return 1;
-			passed += other ? other->value.n : 0;
-		}
-	return 0;
+	while (s->next_use < s->use_count && s->uses[s->next_use] < (int64_t)z->now)
+		s->next_use++;
+	return s->next_use < s->use_count &&
+	       z->before[s->uses[s->next_use]] - z->before[z->now] < z->shape->max_reuse;
 }
 
 static void done_with(struct machine *m, struct zero3 *z, struct param *weight)
@@ -319,14 +316,28 @@ void zero3_leave(struct machine *m, struct param *weight, tensor *out)
 
 /* ---- steps ---- */
 
+static void note_use(struct sharded *s, int64_t visit)
+{
+	s->uses = grow(s->uses, s->use_count, &s->use_room, sizeof(*s->uses));
+	s->uses[s->use_count++] = visit;
+}
+
 static void make_queue(struct zero3 *z)
 {
 	z->queue = xcalloc(2 * z->visit_count + 1, sizeof(*z->queue));
-	for (size_t i = 0; i < z->visit_count; i++)
-		for (int k = 0; k < 2; k++)
-			if (z->visits[i].params[k])
-				z->queue[z->queue_count++] =
-					(struct use_in_trace){ z->visits[i].params[k], (int64_t)i };
+	z->before = xcalloc(z->visit_count + 1, sizeof(*z->before));
+	for (size_t i = 0; i < z->visit_count; i++) {
+		z->before[i + 1] = z->before[i];
+		for (int k = 0; k < 2; k++) {
+			struct param *p = z->visits[i].params[k];
+
+			if (!p)
+				continue;
+			z->before[i + 1] += p->value.n;
+			z->queue[z->queue_count++] = (struct use_in_trace){ p, (int64_t)i };
+			note_use(p->sharded, (int64_t)i);
+		}
+	}
 }
 
 /* reset_step */
@@ -339,8 +350,10 @@ void zero3_before_forward(struct machine *m, struct zero3 *z)
 		z->trace = z->trace == INVALID ? RECORDING : COMPLETE;
 	z->queue_first = z->now = 0;
 	z->available = 0;
-	for (size_t i = 0; i < z->module->count; i++)
+	for (size_t i = 0; i < z->module->count; i++) {
 		z->module->params[i]->sharded->last_used = -1;
+		z->module->params[i]->sharded->next_use = 0;
+	}
 }
 
 void zero3_free_all(struct machine *m, struct zero3 *z)
