@@ -94,8 +94,8 @@ def worst_rows(results, count=10):
 
 PAGE = """# How accurate the estimates are
 
-Made by `make accuracy`. A row is a job of `tests/accuracy_runs.py`, run with the real PyTorch, transformers and Megatron-core on the
-simulated device (kernels do nothing, every allocation is real) and estimated from its declared configuration alone. Errors are of the
+Made by `make accuracy`. A row is a job of `tests/accuracy_runs.py`, run with the real PyTorch, transformers, DeepSpeed and Megatron-core
+on the simulated device (kernels do nothing, every allocation is real) and estimated from its declared configuration alone. Errors are of the
 largest allocated bytes of any rank, as mean of absolute values, with how many of the rows a system can say anything about. The documents'
 systems are evaluated as their sources print them, and Megatron-LM's own theoretical_memory_usage.py on the jobs of Megatron-core.
 

@@ -60,6 +60,10 @@ def accuracy_jobs():
     zero = {k: ZERO[k] for k in ("framework", "precision", "optimizer_implementation", "data_parallel_size", "world_size", "zero_stage",
                                  "overlap_comm", "reduce_bucket_size")}
     zero.update(norm_bias=False, add_bias_linear=False, swiglu=False)
+    zero3 = {"zero_stage": 3, "reduce_bucket_size": 20000000}
+    bare = {**zero3, "overlap_comm": False, "stage3_prefetch_bucket_size": 0, "stage3_max_reuse_distance": 0, "sub_group_size": 10000000}
+    four = {"data_parallel_size": 4, "world_size": 4}
+    cpu = {"offload_optimizer": "cpu"}
     flat = {**two, "fsdp": True, "fsdp_version": 1}
     gated = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "num_query_groups": 4, "ffn_hidden_size": 2816,
              "position_embedding_type": "rope", "add_bias_linear": False}
@@ -130,6 +134,17 @@ def accuracy_jobs():
         ("DeepSpeed ZeRO", "gpt2-zero1", {**GPT2, **zero, "zero_stage": 1}), ("DeepSpeed ZeRO", "gpt2-zero2", {**GPT2, **zero}),
         ("DeepSpeed ZeRO", "feed-forward-zero2-fp32", {**ZERO, "precision": "fp32"}),
         ("DeepSpeed ZeRO", "feed-forward-zero2-small-bucket", {**ZERO, "overlap_comm": False, "reduce_bucket_size": 5000000}),
+        ("DeepSpeed ZeRO-3", "feed-forward-zero3", {**ZERO, **zero3}),
+        ("DeepSpeed ZeRO-3", "llama-zero3", {**LLAMA, **zero, **zero3, "swiglu": True}),
+        ("DeepSpeed ZeRO-3", "gpt2-zero3", {**GPT2, **zero, **zero3}),
+        ("DeepSpeed ZeRO-3", "llama-zero3-four-ranks", {**LLAMA, **zero, **zero3, **four, "num_layers": 4, "swiglu": True}),
+        ("DeepSpeed ZeRO-3", "gpt2-zero3-fp32", {**GPT2, **zero, **zero3, "precision": "fp32", "num_layers": 6}),
+        ("DeepSpeed ZeRO-3", "llama-zero3-bare", {**LLAMA, **zero, **bare, "swiglu": True}),
+        ("DeepSpeed ZeRO-3", "gpt2-zero3-init", {**GPT2, **zero, **zero3, "zero_init": True, "stage3_max_live_parameters": 50000000}),
+        ("DeepSpeed offload", "gpt2-zero2-offload", {**GPT2, **zero, **cpu}),
+        ("DeepSpeed offload", "feed-forward-zero1-offload", {**ZERO, **cpu, "zero_stage": 1}),
+        ("DeepSpeed offload", "llama-zero3-offload", {**LLAMA, **zero, **zero3, **cpu, "swiglu": True}),
+        ("DeepSpeed offload", "gpt2-zero3-offload-all", {**GPT2, **zero, **zero3, **cpu, "offload_param": "cpu"}),
         megatron("gpt"), megatron("llama", **gated), megatron("recompute", **FULL),
         megatron("selective", recompute_granularity="selective"), megatron("dp", 2, data_parallel_size=2),
         megatron("tp", 2, tensor_model_parallel_size=2), megatron("tp-sp", 2, tensor_model_parallel_size=2, sequence_parallel=True, **gated),

@@ -194,24 +194,35 @@ def feed_forward(job):
 def zero_of(job):
     """DeepSpeed's configuration."""
     zero = {"stage": job["zero_stage"], "contiguous_gradients": True}
-    zero.update({key: job[key] for key in ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size",
-                                           "stage3_param_persistence_threshold") if key in job})
+    zero.update({key: job[key] for key in ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size", "sub_group_size",
+                                           "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters",
+                                           "stage3_max_reuse_distance") if key in job})
+    zero.update({key: {"device": job[key], "pin_memory": True} for key in ("offload_optimizer", "offload_param") if key in job})
     return {"train_micro_batch_size_per_gpu": job["micro_batch_size"], "gradient_accumulation_steps": 1, "zero_optimization": zero,
             "zero_allow_untested_optimizer": True, "bf16": {"enabled": job["precision"] == "bf16-mixed"}, "gradient_clipping": 1.0}
 
 
 def deepspeed(job):
-    """nanoGPT's model, or feed-forward blocks, under ZeRO."""
+    """nanoGPT's model, transformers', or feed-forward blocks, under ZeRO."""
+    import contextlib
     import deepspeed as library
     library.init_distributed("nccl")
-    decoder = "num_attention_heads" in job
-    model = GPT(job) if decoder else nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
-    engine = library.initialize(model=model, optimizer=optimizer_of(job, model), config=zero_of(job))[0]
     kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
+    gpt, llama = job["arch"] == "gpt" and "num_attention_heads" in job, "num_query_groups" in job
+    sharded = library.zero.Init(config_dict_or_path=zero_of(job), dtype=kind) if job.get("zero_init") else contextlib.nullcontext()
+    with sharded:
+        model = GPT(job) if gpt else transformers_model(job, "cpu") if llama else nn.Sequential(*[Feed(job) for _ in range(job["num_layers"])])
+    kinds = {"offload_optimizer": library.ops.adam.DeepSpeedCPUAdam} if "offload_optimizer" in job else {}
+    optimizer = kinds["offload_optimizer"](model.parameters()) if kinds else optimizer_of(job, model)
+    engine = library.initialize(model=model, optimizer=optimizer, config=zero_of(job))[0]
     for _ in range(STEPS):
-        if decoder:
+        if gpt:
             tokens, targets = tokens_of(job), tokens_of(job)
             logits, loss = engine(tokens, targets)
+        elif llama:
+            tokens = tokens_of(job)
+            logits = engine(input_ids=tokens, labels=tokens)
+            loss = logits.loss
         else:
             logits = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
             loss = engine(logits).float().sum()
@@ -247,7 +258,7 @@ def gpt(job):
     write(logits, loss)
 
 
-def transformers_model(job):
+def transformers_model(job, device="cuda"):
     import transformers
     name = {"llama": "Llama", "qwen2": "Qwen2", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe"}[job.get("model_type", "llama")]
     more = {"attention_dropout": job.get("attention_dropout", 0.0)}
@@ -263,7 +274,7 @@ def transformers_model(job):
         num_key_value_heads=job["num_query_groups"], intermediate_size=job["ffn_hidden_size"], vocab_size=job["vocab_size"],
         max_position_embeddings=max(4096, job["seq_length"]), attn_implementation=job["attention"], use_cache=False,
         tie_word_embeddings=not job["untie_embeddings_and_output_weights"], dtype=torch.float32, **more)
-    with torch.device("cuda"):
+    with torch.device(device):
         model = getattr(transformers, name + "ForCausalLM")(config)
     if job["precision"] == "bf16":
         model = model.to(torch.bfloat16)

@@ -12,6 +12,8 @@
 #include "model/memtrace/fsdp.h"
 #include "model/memtrace/memtrace.h"
 #include "model/memtrace/ops.h"
+#include "model/memtrace/streams.h"
+#include "model/memtrace/zero3.h"
 
 #define KIB INT64_C(1024)
 #define MIB (INT64_C(1) << 20)
@@ -292,6 +294,141 @@ static void test_zero(void **state)
 	module_release(&module);
 }
 
+/* ---- streams: a block that another one used is back once its work is known to be complete ---- */
+
+static tensor lend_to(int stream)
+{
+	tensor t = make(&m, 12 * MIB, U8), other;
+
+	stream_work(&m, stream, 1);
+	record_stream(t, stream);
+	drop(&m, &t);
+	assert_int_equal(allocated(), 0);
+	other = make(&m, 12 * MIB, U8);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 24 * MIB);
+	return other;
+}
+
+static void assert_back(int is)
+{
+	tensor t = make(&m, 12 * MIB, U8);
+
+	assert_int_equal(allocator_totals(m.allocator)->reserved, (is ? 24 : 36) * MIB);
+	drop(&m, &t);
+}
+
+static void test_used_by_another_stream(void **state)
+{
+	tensor t;
+
+	(void)state;
+	t = lend_to(1);
+	host_wait(&m, 0); /* which says nothing of stream 1 */
+	assert_back(0);
+	drop(&m, &t);
+}
+
+static void test_host_waits(void **state)
+{
+	tensor t;
+
+	(void)state;
+	t = lend_to(1);
+	host_wait(&m, 1);
+	assert_back(1);
+	drop(&m, &t);
+}
+
+static void test_host_waits_for_what_waits(void **state)
+{
+	tensor t;
+
+	(void)state;
+	t = lend_to(1);
+	stream_wait(&m, 0, 1);
+	host_wait(&m, 0);
+	assert_back(1);
+	drop(&m, &t);
+}
+
+/* cudaLaunchKernel waits where 1024 pieces are queued; the device's model moves on by 64. */
+static void test_full_queue(void **state)
+{
+	tensor t;
+
+	(void)state;
+	t = lend_to(1); /* 2 pieces: what used it, and the event */
+	stream_work(&m, 1, 1024 + 64 - 1);
+	assert_back(1);
+	drop(&m, &t);
+}
+
+static void test_queue_not_full(void **state)
+{
+	tensor t;
+
+	(void)state;
+	t = lend_to(1);
+	stream_work(&m, 1, 1024 + 64 - 2);
+	assert_back(0);
+	drop(&m, &t);
+}
+
+static void test_used_by_its_own_stream(void **state)
+{
+	tensor t;
+
+	(void)state;
+	t = make(&m, 12 * MIB, U8);
+	record_stream(t, 0);
+	drop(&m, &t);
+	t = make(&m, 12 * MIB, U8);
+	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
+	drop(&m, &t);
+}
+
+/* Pieces of 3 and 500 elements: 1006 bytes in 16 bits, 2012 in fp32. */
+static void test_zero3(void **state)
+{
+	struct shape s = { .dp = 2,
+			   .zero = 3,
+			   .weights = BF16,
+			   .reduce_bucket = 2000,
+			   .persistence = 10,
+			   .sub_group = 1000000,
+			   .prefetch_bucket = 1000,
+			   .max_live = 1000,
+			   .max_reuse = 1000 };
+	struct module module;
+	struct zero3 z;
+	const int64_t states = 1024 + 2048 + 4096 + 1024; /* weights, master, bucket, gradients */
+	tensor x = { .at = NULL };
+
+	(void)state;
+	two_weights(&module, BF16);
+	zero3_wrap(&m, &z, &s, &module);
+	assert_int_equal(allocated(), states);
+	/* the first pass gathers what a module needs, 1000 elements, and nothing stays */
+	zero3_before_forward(&m, &z);
+	x = zero3_enter(&m, module.params[1], NULL, x);
+	assert_int_equal(allocated(), states + 2048);
+	zero3_leave(&m, module.params[1], NULL);
+	x = zero3_enter(&m, module.params[0], NULL, x);
+	assert_int_equal(allocated(), states + 512);
+	zero3_leave(&m, module.params[0], NULL);
+	assert_int_equal(allocated(), states);
+	/* after the step, with two moments: what persists is there */
+	zero3_step(&m, &z);
+	assert_int_equal(allocated(), states + 2 * 2048 + 512);
+	zero3_before_forward(&m, &z);
+	zero3_enter(&m, module.params[1], NULL, x);
+	zero3_leave(&m, module.params[1], NULL);
+	assert_int_equal(allocated(), states + 2 * 2048 + 512);
+	m.zero3 = NULL;
+	zero3_release(&z);
+	module_release(&module);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +442,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_flat_parameter, start, end),
 		cmocka_unit_test_setup_teardown(test_flat_parameter_of_second_rank, start, end),
 		cmocka_unit_test_setup_teardown(test_zero, start, end),
+		cmocka_unit_test_setup_teardown(test_used_by_another_stream, start, end),
+		cmocka_unit_test_setup_teardown(test_host_waits, start, end),
+		cmocka_unit_test_setup_teardown(test_host_waits_for_what_waits, start, end),
+		cmocka_unit_test_setup_teardown(test_full_queue, start, end),
+		cmocka_unit_test_setup_teardown(test_queue_not_full, start, end),
+		cmocka_unit_test_setup_teardown(test_used_by_its_own_stream, start, end),
+		cmocka_unit_test_setup_teardown(test_zero3, start, end),
 		cmocka_unit_test(test_enormous),
 	};
 

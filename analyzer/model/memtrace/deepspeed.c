@@ -1,9 +1,11 @@
 #include "model/memtrace/deepspeed.h"
+#include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 
 #include "util.h"
 
+#define COMPUTE_STREAM 0
 #define REDUCTION_STREAM 1
 #define ALIGNMENT 2 /* elements: nccl_start_alignment_factor */
 
@@ -57,6 +59,10 @@ static void make_master(struct machine *m, struct zero *z)
 {
 	tensor piece = make_as(m, TERM_MASTER, z->share, type_of(z)), zeros;
 
+	if (z->shape->offload_optimizer) {
+		drop(m, &piece);
+		return;
+	}
 	if (type_of(z) == F32) {
 		z->master = piece;
 	} else {
@@ -67,11 +73,35 @@ static void make_master(struct machine *m, struct zero *z)
 	drop(m, &zeros);
 }
 
+/* temp_grad_buffer_for_gpu_offload: as long as the largest parameter. */
+static void make_offload_buffer(struct machine *m, struct zero *z)
+{
+	int64_t most = 0;
+
+	for (size_t i = 0; i < z->module->count; i++)
+		if (z->module->params[i]->value.n > most)
+			most = z->module->params[i]->value.n;
+	make_as(m, TERM_BUCKETS, most, type_of(z));
+}
+
 /* ---- gradients ---- */
+
+/* copy_grads_in_partition: this rank's part of the gradient goes to the host's memory in fp32. */
+static void offload(struct machine *m, struct zero *z, const struct param *p)
+{
+	m->as = TERM_CLIP;
+	scratch(m, p->shard * dtype_width(F64)); /* its norm */
+	host_wait(m, m->stream);                 /* has_inf_or_nan */
+	m->as = TERM_GRADIENTS;
+	if (type_of(z) != F32)
+		scratch(m, p->shard * dtype_width(F32));
+}
 
 static void keep_or_clear(struct machine *m, struct zero *z, struct param *p)
 {
-	if (p->shard > 0 && !z->partition.at)
+	if (p->shard > 0 && z->shape->offload_optimizer)
+		offload(m, z, p);
+	else if (p->shard > 0 && !z->partition.at)
 		z->partition = make_as(m, TERM_GRADIENTS, z->owned, type_of(z));
 	drop(m, &p->grad);
 }
@@ -111,6 +141,19 @@ static void average(struct machine *m, struct zero *z)
 	reduce_slices(m, z, n, slices);
 }
 
+/* What of the sum is copied back is this rank's, and the stream that reduces uses it: the bucket,
+ * or the one gradient that is too large for it. */
+static void note_use(struct zero *z)
+{
+	tensor *large = &z->waiting[0]->grad;
+
+	for (size_t i = 0; i < z->count; i++)
+		if (z->waiting[i]->shard > 0 || z->shape->offload_optimizer) {
+			record_stream(large->at ? *large : z->bucket[z->index], REDUCTION_STREAM);
+			return;
+		}
+}
+
 /* reduce_ipg_grads: what waits is reduced, and this rank's part is copied. */
 static void reduce(struct machine *m, struct zero *z)
 {
@@ -118,8 +161,12 @@ static void reduce(struct machine *m, struct zero *z)
 
 	if (!z->count)
 		return;
-	if (z->shape->overlap)
+	if (z->shape->overlap) {
+		stream_wait(m, REDUCTION_STREAM, COMPUTE_STREAM);
+		stream_wait(m, COMPUTE_STREAM, REDUCTION_STREAM);
+		note_use(z);
 		m->stream = REDUCTION_STREAM;
+	}
 	average(m, z);
 	for (size_t i = 0; i < z->count; i++)
 		keep_or_clear(m, z, z->waiting[i]);
@@ -136,8 +183,10 @@ static void note_gradient(struct machine *m, struct param *p)
 	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
 		if (!z->bucket[i].at)
 			z->bucket[i] = make_as(m, TERM_BUCKETS, most, type_of(z));
-	if (z->filled + p->value.n > most)
+	if (z->filled + p->value.n > most) {
 		reduce(m, z);
+		z->index ^= z->shape->overlap;
+	}
 	/* one that is larger than the bucket stays where it is */
 	if (p->value.n <= most)
 		drop(m, &p->grad);
@@ -149,8 +198,11 @@ static void finish_backward(struct machine *m, struct zero *z)
 {
 	m->phase = REDUCE;
 	reduce(m, z);
+	if (z->shape->overlap)
+		host_wait_all(m);
 	for (int i = 0; i < 2; i++)
 		drop(m, &z->bucket[i]);
+	z->index = 0;
 }
 
 /* ---- the step ---- */
@@ -194,6 +246,10 @@ void zero_step(struct machine *m, struct zero *z)
 
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
+	if (z->shape->offload_optimizer) { /* its step is the processor's */
+		host_wait_all(m);
+		return;
+	}
 	norms(m, z);
 	flat = make_as(m, TERM_GRADIENTS, z->share, type_of(z));
 	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, z->share, F32);
@@ -212,6 +268,8 @@ void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct 
 	lay_out(z);
 	flatten(m, z);
 	make_master(m, z);
+	if (s->offload_optimizer)
+		make_offload_buffer(m, z);
 	m->zero = z;
 	m->on_gradient = note_gradient;
 }
@@ -225,8 +283,18 @@ void zero_check(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (s->zero != 1 && s->zero != 2)
-		refuse(r, CONFIG_zero_stage, "1 or 2: DeepSpeed's others are not modelled yet");
+	if (!s->zero)
+		refuse(r, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
+	if (s->zero == 3 && s->dp < 2)
+		refuse(r, CONFIG_data_parallel_size, "2 or more with ZeRO-3");
+	if (s->zero == 3 && s->recompute)
+		refuse(r, CONFIG_recompute_granularity,
+		       "none with ZeRO-3: recomputation is not modelled yet");
+	if (s->offload_optimizer && VALUE_OR(c, optimizer_offload_fraction, 1) < 1)
+		refuse(r, CONFIG_optimizer_offload_fraction,
+		       "1: a part in host memory is not modelled yet");
+	if (VALUE_OR(c, zero_hpz_partition_size, 1) > 1)
+		refuse(r, CONFIG_zero_hpz_partition_size, "1: ZeRO++ is not modelled yet");
 	if (!VALUE_OR(c, contiguous_gradients, 1))
 		refuse(r, CONFIG_contiguous_gradients, "true: the other is not modelled yet");
 	if (VALUE_OR(c, round_robin_gradients, 0))

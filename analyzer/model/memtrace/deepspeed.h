@@ -14,6 +14,7 @@ struct zero {
 	int64_t filled;              /* elements that wait to be reduced */
 	struct param **waiting;
 	size_t count;
+	int index; /* which bucket is filled */
 };
 
 void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct module *module);

@@ -173,8 +173,10 @@ void fsdp_start_backward(struct machine *m, struct fsdp *f)
 
 void fsdp_finish(struct machine *m, struct fsdp *f)
 {
-	if (is_flat(f))
+	if (is_flat(f)) {
+		flat_finish(m);
 		return;
+	}
 	if (f->units[f->count - 1].count)
 		after_backward(m, &f->units[f->count - 1]);
 	/* the first unit's input needs no gradient where nothing is before it: its hook did not run
@@ -245,4 +247,5 @@ void fsdp_release(struct fsdp *f)
 	free(f->units[f->count - 1].params);
 	free(f->units);
 	free(f->reduced);
+	free(f->freed_units);
 }

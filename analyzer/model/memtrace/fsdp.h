@@ -13,7 +13,7 @@ struct unit {
 	tensor *shards;
 	tensor gathered; /* the all-gather's output, until the next one is copied out */
 	int whole;       /* its parameters are there */
-	int is_root;
+	int is_root, prefetched;
 	struct node *split; /* FSDP1: what makes views of the flat parameter */
 };
 
@@ -24,6 +24,12 @@ struct fsdp {
 	tensor last_gather, reduce_input, *reduced;
 	size_t reduced_count, reduced_room;
 	int made; /* FSDP1: the first forward pass made the flat parameters */
+	/* FSDP1: where units were freed, and for how many of these the host waited */
+	struct freed {
+		int stream;
+		int64_t event;
+	} *freed_units;
+	size_t freed, waited, free_room;
 };
 
 /* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root

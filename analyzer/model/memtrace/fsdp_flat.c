@@ -1,10 +1,13 @@
 #include "model/memtrace/fsdp_flat.h"
+#include "model/memtrace/streams.h"
 
 #include "util.h"
 
 #define UNSHARD_STREAM 1
 #define POST_BACKWARD_STREAM 2
 #define PRE_UNSHARD_STREAM 3
+#define COMPUTE_STREAM 0
+#define IN_FLIGHT 2  /* _FreeEventQueue._max_num_inflight_all_gathers */
 #define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
 
 static const tensor none = { .at = NULL };
@@ -65,20 +68,37 @@ void flat_shard(struct machine *m, struct unit *u)
 
 /* ---- a unit's weights ---- */
 
+/* The rate limiter: the host waits for the reshard before the last. */
+static void limit(struct machine *m, struct fsdp *f)
+{
+	if (f->freed - f->waited < IN_FLIGHT)
+		return;
+	host_wait_event(m, f->freed_units[f->waited].stream, f->freed_units[f->waited].event);
+	f->waited++;
+}
+
 static void unshard(struct machine *m, struct unit *u)
 {
 	enum dtype type = compute_type(u);
 	tensor input = none;
 
-	if (u->whole || !u->count)
+	if (u->prefetched || !u->count)
 		return;
-	if (type != F32)
+	if (u->whole) {
+		limit(m, u->fsdp);
+		return;
+	}
+	if (type != F32) {
 		input = make_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
 				u->elements / u->fsdp->shape->dp, type);
+		stream_wait(m, UNSHARD_STREAM, PRE_UNSHARD_STREAM);
+	}
+	limit(m, u->fsdp);
 	if (u->gathered.at)
 		storage_fill(m, u->gathered, type);
 	else
 		u->gathered = make_on(m, UNSHARD_STREAM, TERM_GATHERED, u->elements, type);
+	record_stream(input, UNSHARD_STREAM);
 	drop(m, &input);
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
@@ -92,10 +112,16 @@ static void unshard(struct machine *m, struct unit *u)
 	u->whole = 1;
 }
 
-static void reshard(struct machine *m, struct unit *u)
+/* On `stream`. */
+static void reshard(struct machine *m, struct unit *u, int stream)
 {
+	struct fsdp *f = u->fsdp;
+
+	record_stream(u->gathered, stream);
 	storage_empty(m, u->gathered);
-	u->whole = 0;
+	f->freed_units = grow(f->freed_units, f->freed, &f->free_room, sizeof(*f->freed_units));
+	f->freed_units[f->freed++] = (struct freed){ stream, stream_event(m, stream) };
+	u->whole = u->prefetched = 0;
 }
 
 /* ---- backward ---- */
@@ -106,19 +132,26 @@ static void split_backward(struct machine *m, struct node *n)
 	struct unit *u = n->hook;
 	struct fsdp *f = u->fsdp;
 	enum dtype type = compute_type(u);
-	tensor flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type), cast = none;
+	tensor flat, cast = none;
+
+	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
+	flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type);
 
 	drop(m, &n->in[0]);
 	u->split = NULL;
-	for (size_t i = 0; i < u->count; i++)
+	for (size_t i = 0; i < u->count; i++) {
+		record_stream(u->params[i]->grad, UNSHARD_STREAM);
 		drop(m, &u->params[i]->grad);
-	reshard(m, u);
+	}
+	reshard(m, u, UNSHARD_STREAM);
+	stream_wait(m, POST_BACKWARD_STREAM, UNSHARD_STREAM);
 	if (type != F32)
 		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements, F32);
 	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
 	f->reduced[f->reduced_count++] = make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
 						 u->elements / f->shape->dp, F32);
 	drop(m, &cast);
+	record_stream(flat, POST_BACKWARD_STREAM);
 	drop(m, &flat);
 }
 
@@ -136,8 +169,11 @@ static void note_gradient(struct machine *m, struct param *p)
 static void before_backward(struct machine *m, struct unit *u)
 {
 	unshard(m, u);
-	if (u > u->fsdp->units)
+	stream_wait(m, COMPUTE_STREAM, UNSHARD_STREAM);
+	if (u > u->fsdp->units) {
 		unshard(m, u - 1);
+		u[-1].prefetched = 1;
+	}
 }
 
 static void output_backward(struct machine *m, struct node *n)
@@ -155,6 +191,7 @@ void flat_before(struct machine *m, struct unit *u)
 	if (m->replaying || !u->count)
 		return;
 	unshard(m, u);
+	stream_wait(m, COMPUTE_STREAM, UNSHARD_STREAM);
 	n = record(m, split_backward, &u->params[0]->value, 1);
 	if (!n)
 		return;
@@ -168,7 +205,7 @@ tensor flat_after(struct machine *m, struct unit *u, tensor x)
 	struct node *n;
 
 	if (!m->replaying && u->fsdp->shape->reshard)
-		reshard(m, u);
+		reshard(m, u, COMPUTE_STREAM);
 	n = record(m, output_backward, &x, 1);
 	if (n)
 		n->hook = u;
@@ -194,6 +231,8 @@ void flat_root_before(struct machine *m, struct fsdp *f)
 	for (size_t i = 0; !f->made && i < f->count; i++)
 		make_storages(m, &f->units[i]);
 	f->made = 1;
+	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
+	stream_wait(m, PRE_UNSHARD_STREAM, COMPUTE_STREAM);
 	while (f->reduced_count)
 		drop(m, &f->reduced[--f->reduced_count]);
 	flat_before(m, &f->units[f->count - 1]);
@@ -202,4 +241,9 @@ void flat_root_before(struct machine *m, struct fsdp *f)
 void flat_start_backward(struct machine *m, struct fsdp *f)
 {
 	before_backward(m, &f->units[f->count - 1]);
+}
+
+void flat_finish(struct machine *m)
+{
+	stream_wait(m, COMPUTE_STREAM, POST_BACKWARD_STREAM);
 }

@@ -11,6 +11,8 @@ void flat_shard(struct machine *m, struct unit *u);
 void flat_root_before(struct machine *m, struct fsdp *f);
 void flat_before(struct machine *m, struct unit *u);
 tensor flat_after(struct machine *m, struct unit *u, tensor x);
+/* The end of the backward pass. */
+void flat_finish(struct machine *m);
 void flat_start_backward(struct machine *m, struct fsdp *f);
 
 #endif

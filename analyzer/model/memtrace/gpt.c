@@ -2,6 +2,7 @@
  * that they stand for. */
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
+#include "model/memtrace/streams.h"
 #include "model/memtrace/wrapped.h"
 
 #include <stdlib.h>
@@ -36,6 +37,16 @@ static tensor normed(struct machine *m, struct gpt *g, struct norm *n, tensor x)
 	return layer_norm(m, x, n->weight, n->bias, g->s->hidden);
 }
 
+/* nn.Dropout */
+static tensor dropped(struct machine *m, tensor x, double p)
+{
+	tensor in = zero3_enter(m, NULL, NULL, x), out = dropout(m, in, p);
+
+	drop(m, &in);
+	zero3_leave(m, NULL, &out);
+	return out;
+}
+
 /* a = softmax(mask(q k^T / sqrt(d))), y = dropout(a) v */
 static tensor eager(struct machine *m, struct gpt *g, tensor q, tensor k, tensor v, tensor *weights)
 {
@@ -55,7 +66,7 @@ static tensor eager(struct machine *m, struct gpt *g, tensor q, tensor k, tensor
 	m->as = TERM_ATTN_SOFTMAX;
 	let(m, &a, masked_fill(m, a, s->tokens * s->tokens));
 	let(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
-	let(m, &a, dropout(m, a, s->attention_dropout));
+	let(m, &a, dropped(m, a, s->attention_dropout));
 	b = m->autocast ? to(m, a, m->autocast) : hold(a);
 	m->as = TERM_ATTN_QKV;
 	k = contiguous(m, v);
@@ -76,6 +87,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x)
 					   s->attention_dropout };
 	tensor qkv, part[3], y, a = none, out;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_ATTN_QKV;
 	qkv = linear(m, x, l->qkv, l->qkv_bias);
 	split(m, qkv, part, sizes, 3);
@@ -93,7 +105,9 @@ static tensor attention(struct machine *m, struct layer *l, tensor x)
 	}
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, linear(m, out, l->proj, l->proj_bias));
-	let(m, &out, dropout(m, out, s->hidden_dropout));
+	let(m, &out, dropped(m, out, s->hidden_dropout));
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	for (int i = 0; i < 3; i++)
 		drop(m, &part[i]);
 	drop(m, &y);
@@ -114,7 +128,7 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 	m->as = TERM_MLP_OUT;
 	out = linear(m, h, l->down, l->down_bias);
 	drop(m, &h);
-	let(m, &out, dropout(m, out, l->model->s->hidden_dropout));
+	let(m, &out, dropped(m, out, l->model->s->hidden_dropout));
 	return out;
 }
 
@@ -123,16 +137,19 @@ static tensor block(struct machine *m, void *context, tensor input)
 	struct layer *l = context;
 	tensor x, part, out;
 
+	input = zero3_enter(m, NULL, NULL, input);
 	m->as = TERM_ATTN_NORM;
 	x = normed(m, l->model, &l->before_attention, input);
 	part = attention(m, l, x);
 	drop(m, &x);
 	x = add(m, input, part);
 	drop(m, &part);
+	drop(m, &input);
 	part = mlp(m, l, x);
 	out = add(m, x, part);
 	drop(m, &part);
 	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -155,6 +172,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 	tensor x, places, positions, loss;
 
 	m->phase = FORWARD;
+	tokens = zero3_enter(m, NULL, NULL, tokens);
 	m->as = TERM_EMBEDDED;
 	x = embedding(m, tokens, g->tokens, s->hidden);
 	places = make(m, s->tokens, I64);
@@ -174,6 +192,8 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 	m->as = TERM_LOSS;
 	loss = cross_entropy(m, *logits, targets);
 	drop(m, &x);
+	drop(m, &tokens);
+	zero3_leave(m, NULL, &loss);
 	return loss;
 }
 
@@ -182,7 +202,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 static struct param *weight(struct machine *m, struct gpt *g, int64_t out, int64_t in,
 			    enum role term)
 {
-	return module_add(m, &g->w.module, out, in, F32, term);
+	return module_add(m, &g->w.module, out, in, made_as(g->s), term);
 }
 
 static struct norm make_norm(struct machine *m, struct gpt *g)
@@ -211,9 +231,9 @@ static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 	l->proj = weight(m, g, h, h, TERM_ATTENTION_WEIGHTS);
 	l->proj_bias = bias(m, g, h, TERM_ATTENTION_WEIGHTS);
 	if (s->mask_buffers) {
-		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, F32);
+		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, made_as(s));
 
-		l->mask = make_as(m, TERM_BUFFERS, ones.n, F32);
+		l->mask = make_as(m, TERM_BUFFERS, ones.n, ones.type);
 		drop(m, &ones);
 	}
 	l->before_mlp = make_norm(m, g);
@@ -238,6 +258,8 @@ static void make_model(struct machine *m, struct gpt *g)
 	}
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = make_norm(m, g);
+	if (s->framework == DEEPSPEED)
+		return; /* made in the host's memory */
 	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
 	let(m, &g->tokens->value, head);
 	param_init(g->tokens);
@@ -274,9 +296,10 @@ static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	wrapped_before_forward(m, &g->w);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	host_wait(m, m->stream); /* they come from the host's memory */
+	wrapped_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	loss = forward(m, g, l->tokens, l->targets, &logits);
@@ -301,7 +324,7 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
 	if (g->s->framework == DEEPSPEED)
-		zero_step(m, &g->w.zero);
+		wrapped_engine_step(m, &g->w);
 	else
 		plain_step(m, g, l);
 	wrapped_zero_grad(m, &g->w);

@@ -4,6 +4,7 @@
 #include "model/memtrace/llama_tables.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
+#include "model/memtrace/streams.h"
 #include "model/memtrace/wrapped.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static const tensor none = { .at = NULL };
 static tensor normed(struct machine *m, struct llama *g, struct param *weight, tensor x)
 {
 	int64_t rows = x.n / g->s->hidden;
-	tensor precise = to(m, x, F32), variance, h, out;
+	tensor in = zero3_enter(m, weight, NULL, x), precise = to(m, in, F32), variance, h, out;
 
 	h = square(m, precise);
 	variance = mean(m, h, rows);
@@ -48,6 +49,8 @@ static tensor normed(struct machine *m, struct llama *g, struct param *weight, t
 	drop(m, &h);
 	drop(m, &precise);
 	drop(m, &variance);
+	drop(m, &in);
+	zero3_leave(m, weight, &out);
 	return out;
 }
 
@@ -165,6 +168,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	struct llama *g = l->model;
 	tensor q, k, v, out, now;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_ATTN_QKV;
 	q = linear(m, x, l->q, l->bias[0]);
 	let(m, &q, copied_back(m, q));
@@ -181,6 +185,8 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, g, q, k, v);
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, linear(m, out, l->o, NULL));
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	drop(m, &q);
 	drop(m, &k);
 	drop(m, &v);
@@ -191,9 +197,12 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 {
 	tensor gate, up, h, out;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_HIDDEN;
 	gate = linear(m, x, l->gate, NULL);
+	let(m, &gate, zero3_enter(m, NULL, NULL, gate));
 	h = silu(m, gate);
+	zero3_leave(m, NULL, &h);
 	drop(m, &gate);
 	up = linear(m, x, l->up, NULL);
 	gate = mul(m, h, up);
@@ -202,6 +211,8 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 	m->as = TERM_MLP_OUT;
 	out = linear(m, gate, l->down, NULL);
 	drop(m, &gate);
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -210,12 +221,14 @@ static tensor block(struct machine *m, void *context, tensor input)
 	struct layer *l = context;
 	tensor x, part, out, weights = none;
 
+	input = zero3_enter(m, NULL, NULL, input);
 	m->as = TERM_ATTN_NORM;
 	x = normed(m, l->model, l->attention_norm, input);
 	part = attention(m, l, x, &weights);
 	drop(m, &x);
 	x = add(m, input, part);
 	drop(m, &part);
+	drop(m, &input);
 	m->as = TERM_MLP_NORM;
 	part = normed(m, l->model, l->mlp_norm, x);
 	let(m, &part,
@@ -224,6 +237,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	drop(m, &part);
 	drop(m, &x);
 	drop(m, &weights);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -263,10 +277,13 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	const struct shape *s = g->s;
 	tensor embedded, x, out;
 
+	tokens = zero3_enter(m, NULL, NULL, tokens);
 	m->as = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	make_mask(m, g, embedded);
+	zero3_enter(m, NULL, NULL, none);
 	rotary_tables(m, s, embedded, &g->cos, &g->sin);
+	zero3_leave(m, NULL, NULL);
 	x = hold(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
 		let(m, &x, one_layer(m, g, i, x));
@@ -277,6 +294,8 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	if (s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, g);
 	drop(m, &embedded);
+	drop(m, &tokens);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -302,7 +321,7 @@ static tensor loss_of(struct machine *m, tensor logits, tensor labels)
 static struct param *weight(struct machine *m, struct llama *g, int64_t out, int64_t in,
 			    enum role term)
 {
-	return module_add(m, &g->w.module, out, in, F32, term);
+	return module_add(m, &g->w.module, out, in, made_as(g->s), term);
 }
 
 static void make_attention(struct machine *m, struct llama *g, struct layer *l)
@@ -351,9 +370,9 @@ static void make_model(struct machine *m, struct llama *g)
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 	for (int i = 0; i < 2; i++)
-		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, F32);
+		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, made_as(s));
 	g->head = s->untied ? weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
-	if (s->weights != F32) {
+	if (s->weights != made_as(s)) {
 		module_convert(m, &g->w.module, s->weights);
 		for (int i = 0; i < 2; i++)
 			let(m, &g->frequencies[i],
@@ -394,16 +413,19 @@ static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	wrapped_before_forward(m, &g->w);
 	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	host_wait(m, m->stream); /* they come from the host's memory */
+	wrapped_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
+	zero3_enter(m, NULL, NULL, none);
 	x = layers(m, g, l->tokens);
 	m->as = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
 	loss = loss_of(m, logits, l->tokens);
 	loss = with_auxiliary_loss(m, g, loss);
 	drop(m, &x);
+	zero3_leave(m, NULL, &loss);
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
@@ -426,7 +448,7 @@ static void train_step(struct machine *m, struct llama *g, struct loop *l)
 	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
 	if (s->framework == DEEPSPEED) {
-		zero_step(m, &g->w.zero);
+		wrapped_engine_step(m, &g->w);
 	} else {
 		if (s->clip > 0)
 			clip_gradients(m, &g->w.module);
@@ -446,8 +468,10 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	allocator_empty_cache(m->allocator);
-	machine_forget_peak(m);
+	if (s->framework != DEEPSPEED) {
+		allocator_empty_cache(m->allocator);
+		machine_forget_peak(m);
+	}
 	for (m->step = 0; m->step < m->steps; m->step++)
 		train_step(m, &g, &l);
 	wrapped_release(&g.w);

@@ -1,4 +1,5 @@
 #include "model/memtrace/memtrace.h"
+#include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,7 @@ void machine_release(struct machine *m)
 	free(m->live);
 	free(m->cast);
 	free(m->peak_blocks);
-	free(m->lent);
+	streams_release(m);
 	allocator_release(m->allocator);
 }
 
@@ -79,6 +80,7 @@ static int take(struct machine *m, struct storage *s)
 {
 	const struct allocator_totals *totals;
 
+	streams_collect(m);
 	s->block = allocator_take(m->allocator, s->bytes, s->stream);
 	if (!s->block) {
 		m->out_of_memory = 1;
@@ -96,6 +98,7 @@ static int take(struct machine *m, struct storage *s)
 		m->peak_pending = 1;
 	}
 	event(m, '+', s);
+	stream_work(m, s->stream, 1); /* what fills it */
 	return 1;
 }
 
@@ -104,15 +107,12 @@ static void give(struct machine *m, struct storage *s)
 	machine_settle(m);
 	event(m, '-', s);
 	m->by_term[s->term] -= allocation_size(s->block);
-	if (s->shared) {
-		allocator_lend(m->allocator, s->block);
-		m->lent = grow(m->lent, m->lent_count, &m->lent_room, sizeof(struct allocation *));
-		m->lent[m->lent_count++] = s->block;
-	} else {
+	if (s->used)
+		streams_lend(m, s->block, s->used);
+	else
 		allocator_give(m->allocator, s->block);
-	}
 	s->block = NULL;
-	s->shared = 0;
+	s->used = 0;
 	m->live[s->at] = m->live[--m->live_count];
 	m->live[s->at]->at = s->at;
 }
@@ -189,19 +189,6 @@ void drop(struct machine *m, tensor *t)
 		give(m, s);
 	s->next = m->spare;
 	m->spare = s;
-}
-
-void record_stream(tensor t)
-{
-	if (t.at)
-		t.at->shared = 1;
-}
-
-void machine_wait(struct machine *m)
-{
-	for (size_t i = 0; i < m->lent_count; i++)
-		allocator_give_back(m->allocator, m->lent[i]);
-	m->lent_count = 0;
 }
 
 void let(struct machine *m, tensor *t, tensor now)

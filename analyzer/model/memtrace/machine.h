@@ -33,11 +33,27 @@ enum role {
 enum phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
 const char *phase_title(enum phase p);
 
+/* Streams that a job has: streams.h */
+#define STREAMS 5
+struct timeline {
+	int64_t queued, done; /* pieces of work */
+	struct wait {
+		int64_t at, until; /* what is queued from `at` on waits for `until` of the other */
+		int on;
+	} *waits; /* oldest first */
+	size_t first, count, room;
+	struct use {
+		int64_t until;
+		struct lent *block;
+	} *uses; /* freed blocks that this stream used */
+	size_t use_first, use_count, use_room;
+};
+
 struct storage {
 	struct allocation *block;
 	int64_t bytes; /* as requested */
 	int refs, stream;
-	int shared; /* another stream used it: its block comes back when the host waits */
+	unsigned used; /* other streams that did: bits */
 	enum role term;
 	unsigned at; /* in machine.live */
 	struct storage *next;
@@ -89,6 +105,8 @@ struct param {
 	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
 	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
 	int64_t offset; /* ZeRO: in the flat group */
+	struct sharded *sharded; /* ZeRO-3 */
+	tensor piece;		 /* and this rank's, until all are one */
 	int in_bucket;  /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
@@ -145,8 +163,7 @@ struct machine {
 	enum role as;     /* what the next tensors are */
 	enum phase phase;
 	int step, steps, stream;
-	struct allocation **lent; /* freed blocks that another stream used */
-	size_t lent_count, lent_room;
+	struct timeline streams[STREAMS];
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -164,6 +181,7 @@ struct machine {
 	void *family;
 	struct ddp *ddp;
 	struct zero *zero;
+	struct zero3 *zero3;
 	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */
@@ -183,10 +201,6 @@ tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dt
 tensor hold(tensor t);
 /* Sets *t to no tensor. */
 void drop(struct machine *m, tensor *t);
-/* Another stream used it. */
-void record_stream(tensor t);
-/* The host waits for the device: what other streams used comes back. */
-void machine_wait(struct machine *m);
 /* *t is what `now` is: Python's assignment to a variable. */
 void let(struct machine *m, tensor *t, tensor now);
 /* A block that lives for one kernel. */

@@ -1,9 +1,12 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
 #include "model/memtrace/megatron.h"
+#include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 
 #include "util.h"
+
+#define MESSAGE_STREAM 1 /* NCCL's, of sends and receives */
 
 static const tensor none = { .at = NULL };
 
@@ -94,7 +97,7 @@ static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
 	b->input.in = 0;
 	/* NCCL's stream wrote it */
 	if (r->s->training_loop)
-		record_stream(b->input.value);
+		record_stream(b->input.value, MESSAGE_STREAM);
 }
 
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
@@ -371,7 +374,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 		else
 			no_pipelining(m, &r);
 		finish_waiting(m, &r);
-		machine_wait(m); /* for the norm of the gradients */
+		host_wait_all(m); /* for the norm of the gradients */
 		rank_step(m, &r);
 		machine_steady(m);
 	}

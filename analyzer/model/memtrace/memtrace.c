@@ -177,7 +177,7 @@ int memtrace_run(const struct config *c, int64_t stage, FILE *events,
 /* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
 static int64_t different_ranks(const struct shape *s)
 {
-	if (s->framework != DEEPSPEED && (s->zero != 3 || s->fsdp_version != 1))
+	if (s->framework == DEEPSPEED ? s->zero == 3 : s->zero != 3 || s->fsdp_version != 1)
 		return 1;
 	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
 }

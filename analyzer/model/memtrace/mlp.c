@@ -43,6 +43,7 @@ static tensor block(struct machine *m, struct mlp *g, int64_t i, tensor x)
 	struct block *b = &g->blocks[i];
 	tensor h, out;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_NORM;
 	h = layer_norm(m, x, b->norm, b->norm_bias, g->s->hidden);
 	m->as = TERM_MLP_HIDDEN;
@@ -52,19 +53,23 @@ static tensor block(struct machine *m, struct mlp *g, int64_t i, tensor x)
 	let(m, &h, linear(m, h, b->down, b->down_bias));
 	out = add(m, x, h);
 	drop(m, &h);
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
 static tensor forward(struct machine *m, struct mlp *g, tensor input)
 {
-	tensor x = hold(input), now;
+	tensor x, now;
 
 	wrapped_before_forward(m, &g->w);
+	x = zero3_enter(m, NULL, NULL, input);
 	for (int64_t i = 0; i < g->s->layers; i++) {
 		let(m, &x, wrapped_before_block(m, &g->w, i, x));
 		let(m, &x, block(m, g, i, x));
 		wrapped_after_block(m, &g->w, i, &x);
 	}
+	zero3_leave(m, NULL, &x);
 	wrapped_after_forward(m, &g->w);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;
@@ -115,7 +120,7 @@ static void train_step(struct machine *m, struct mlp *g)
 	backward_from(m, &tape, g->loss);
 	wrapped_after_backward(m, &g->w);
 	if (s->framework == DEEPSPEED)
-		zero_step(m, &g->w.zero);
+		wrapped_engine_step(m, &g->w);
 	else
 		optimizer_step(m, &g->w.optimizer);
 	wrapped_zero_grad(m, &g->w);

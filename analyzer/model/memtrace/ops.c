@@ -1,6 +1,7 @@
 /* PyTorch's operations. In backward functions in[0] is the gradient of the result and edge i wants
  * out[i]. */
 #include "model/memtrace/ops.h"
+#include "model/memtrace/zero3.h"
 
 #include "util.h"
 
@@ -29,8 +30,7 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 	return out;
 }
 
-/* addmm's epilogue */
-static tensor biased(struct machine *m, int64_t n, enum dtype type)
+tensor biased(struct machine *m, int64_t n, enum dtype type)
 {
 	tensor out = make(m, n, type), space;
 
@@ -146,7 +146,7 @@ static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 	return out;
 }
 
-tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+static tensor linear_of(struct machine *m, tensor x, struct param *weight, struct param *bias)
 {
 	tensor in[3] = { none, none, none };
 
@@ -155,6 +155,19 @@ tensor linear(struct machine *m, tensor x, struct param *weight, struct param *b
 	in[2] = cast_weight(m, weight);
 	in[1] = autocasted(m, x);
 	return product(m, in, weight->in, 1);
+}
+
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	tensor in, out;
+
+	if (!m->zero3)
+		return linear_of(m, x, weight, bias);
+	in = zero3_enter(m, weight, bias, x);
+	out = zero3_linear(m, in, weight, bias);
+	drop(m, &in);
+	zero3_leave(m, weight, &out);
+	return out;
 }
 
 tensor linear_rows(struct machine *m, tensor x, struct param *weight)

@@ -12,6 +12,8 @@
 void gemm_workspace(struct machine *m);
 /* The result of a matrix product, with cuBLAS's workspace. */
 tensor gemm(struct machine *m, int64_t n, enum dtype type);
+/* addmm: with cuBLASLt's. */
+tensor biased(struct machine *m, int64_t n, enum dtype type);
 
 /* autocast(): on with F16 or BF16; ending it forgets the cached copies. */
 void begin_autocast(struct machine *m, enum dtype type);

@@ -1,5 +1,6 @@
 /* The two ends of a model: the embedding and the loss. */
 #include "model/memtrace/ops.h"
+#include "model/memtrace/zero3.h"
 
 /* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are
  * depends on the data, so the most. */
@@ -28,6 +29,7 @@ static void embedding_backward(struct machine *m, struct node *n)
 
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
 {
+	tensor in = zero3_enter(m, weight, NULL, tokens), out;
 	struct node *n = record(m, embedding_backward, &weight->value, 1);
 
 	if (n) {
@@ -36,7 +38,10 @@ tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t
 		n->sizes[2] = width;
 		save(m, n, tokens);
 	}
-	return result(make(m, tokens.n * width, weight->value.type), n, 0);
+	out = result(make(m, tokens.n * width, weight->value.type), n, 0);
+	drop(m, &in);
+	zero3_leave(m, weight, &out);
+	return out;
 }
 
 /* ---- loss ---- */

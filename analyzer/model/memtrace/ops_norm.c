@@ -1,5 +1,6 @@
 /* Softmax and normalizations. */
 #include "model/memtrace/ops.h"
+#include "model/memtrace/zero3.h"
 
 static const tensor none = { .at = NULL };
 
@@ -43,6 +44,7 @@ tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct para
 	tensor in[3] = { none, none, none }, out, mean, rstd;
 	struct node *n;
 
+	x = zero3_enter(m, weight, bias, x);
 	in[0] = m->autocast ? to(m, x, F32) : hold(x);
 	in[1] = hold(weight->value);
 	if (bias)
@@ -63,6 +65,8 @@ tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct para
 	drop(m, &rstd);
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
+	drop(m, &x);
+	zero3_leave(m, weight, &out);
 	return out;
 }
 

@@ -11,11 +11,23 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 
+	if (module->pieces && type != F32) /* zero.Init converts what was made */
+		scratch(m, out * in * dtype_width(F32));
 	param_make(m, p, out, in, type, term);
+	if (module->pieces) {
+		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
+				   (p->value.n + module->pieces - 1) / module->pieces, type);
+		storage_empty(m, p->value);
+	}
 	module->params =
 		grow(module->params, module->count, &module->room, sizeof(*module->params));
 	module->params[module->count++] = p;
 	return p;
+}
+
+enum dtype made_as(const struct shape *s)
+{
+	return s->framework == DEEPSPEED ? s->weights : F32;
 }
 
 void module_convert(struct machine *m, struct module *module, enum dtype type)

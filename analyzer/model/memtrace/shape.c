@@ -190,6 +190,15 @@ static void read_recompute(struct shape *s, struct reader *r)
 	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
 }
 
+static int is_offloaded(struct reader *r, enum config_field field, const char *device)
+{
+	if (!config_has(r->c, field) || !strcmp(device, "none"))
+		return 0;
+	if (strcmp(device, "cpu"))
+		refuse(r, field, "cpu or none");
+	return 1;
+}
+
 static void read_layout(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -229,6 +238,18 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->reduce_bucket =
 		(int64_t)read_or(r, CONFIG_reduce_bucket_size, 500000000, (int64_t)1 << 40);
 	s->overlap = read_flag(r, CONFIG_overlap_comm, s->zero == 3);
+	s->offload_optimizer = is_offloaded(r, CONFIG_offload_optimizer, c->offload_optimizer);
+	s->offload_param = is_offloaded(r, CONFIG_offload_param, c->offload_param);
+	s->zero_init = read_flag(r, CONFIG_zero_init, 0) && s->zero == 3;
+	s->prefetch_bucket = (int64_t)read_or_zero(r, CONFIG_stage3_prefetch_bucket_size, 50000000,
+						   MOST_PARAMETERS);
+	s->max_live = (int64_t)read_or_zero(r, CONFIG_stage3_max_live_parameters, 1000000000,
+					    MOST_PARAMETERS);
+	s->max_reuse = (int64_t)read_or_zero(r, CONFIG_stage3_max_reuse_distance, 1000000000,
+					     MOST_PARAMETERS);
+	s->persistence = (int64_t)read_or_zero(r, CONFIG_stage3_param_persistence_threshold, 100000,
+					       MOST_PARAMETERS);
+	s->sub_group = (int64_t)read_or_zero(r, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
 	s->fsdp_version = (int)read_or(r, CONFIG_fsdp_version, 2, 2);
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);

@@ -84,7 +84,10 @@ struct shape {
 	int bucket_views;
 	/* DeepSpeed: elements of a bucket; two of them */
 	int64_t reduce_bucket;
-	int overlap;
+	int overlap, offload_optimizer, offload_param, zero_init;
+	/* ZeRO-3: elements gathered ahead, there at once, passed before a weight is used again, of
+	 * weights that stay, of an optimizer's sub-group */
+	int64_t prefetch_bucket, max_live, max_reuse, persistence, sub_group;
 	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
 	int reshard, fsdp_version, one_unit;
@@ -117,7 +120,10 @@ extern const size_t family_count;
 struct module {
 	struct param **params;
 	size_t count, room;
+	int64_t pieces; /* zero.Init: each is cut into these when it was made; 0: not */
 };
+/* The type that a model's weights are made in on the device: DeepSpeed converts them before. */
+enum dtype made_as(const struct shape *s);
 /* The parameter of out x in elements: made, and put into the list. */
 struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
 			 enum dtype type, enum role term);

@@ -21,6 +21,8 @@ static const struct option stops[] = {
 	{ CONFIG_distribute_saved_activations, "sharded checkpoints" },
 	{ CONFIG_partition_activations, "sharded checkpoints" },
 	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
+	{ CONFIG_zero_quantized_weights, "ZeRO++'s quantized weights" },
+	{ CONFIG_zero_quantized_gradients, "ZeRO++'s quantized gradients" },
 }, notes[] = {
 	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
 	{ CONFIG_tp_comm_overlap, "user buffers of overlapped tensor parallelism" },
@@ -87,14 +89,18 @@ static void check_words(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
 		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
-	if (GIVEN(c, offload_optimizer) && strcmp(c->offload_optimizer, "none"))
-		refuse(r, CONFIG_offload_optimizer, "none");
-	if (GIVEN(c, offload_param) && strcmp(c->offload_param, "none"))
-		refuse(r, CONFIG_offload_param, "none");
+	if (s->framework != DEEPSPEED && s->offload_optimizer)
+		refuse(r, CONFIG_offload_optimizer, "none without DeepSpeed");
+	if ((s->framework != DEEPSPEED || s->zero != 3) && s->offload_param)
+		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
 	if ((s->zero == 3 && s->fsdp_version == 1) || (s->framework == DEEPSPEED && s->overlap))
 		estimate_note(r->out,
-			      "reserved_bytes is low: blocks that another stream used come back only "
-			      "when the host waits (record_stream), which is not counted");
+			      "reserved_bytes is the most: blocks that another stream used "
+			      "(record_stream) come back as late as the host can see it, on a GPU earlier");
+	if (s->framework == DEEPSPEED &&
+	    (s->offload_optimizer || (s->zero == 3 && GIVEN(c, num_attention_heads))))
+		estimate_note(r->out, "attention under ZeRO-3, and offloading, follow DeepSpeed's code "
+				      "and were not held against a run yet");
 	if (s->one_unit && s->fsdp_version == 2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");

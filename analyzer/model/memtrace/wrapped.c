@@ -8,12 +8,12 @@
 
 static int is_fsdp(const struct wrapped *w)
 {
-	return w->shape->zero == 3;
+	return w->shape->zero == 3 && w->shape->framework != DEEPSPEED;
 }
 
 void wrapped_init(struct wrapped *w, const struct shape *s)
 {
-	*w = (struct wrapped){ .shape = s };
+	*w = (struct wrapped){ .shape = s, .module.pieces = s->zero_init ? s->dp : 0 };
 	w->first = xcalloc((size_t)s->layers + 1, sizeof(*w->first));
 }
 
@@ -21,7 +21,9 @@ void wrapped_start(struct machine *m, struct wrapped *w)
 {
 	const struct shape *s = w->shape;
 
-	if (s->framework == DEEPSPEED)
+	if (s->framework == DEEPSPEED && s->zero == 3)
+		zero3_wrap(m, &w->zero3, s, &w->module);
+	else if (s->framework == DEEPSPEED)
 		zero_wrap(m, &w->zero, s, &w->module);
 	else if (is_fsdp(w))
 		fsdp_wrap(m, &w->fsdp, s, &w->module, w->first, (size_t)s->layers);
@@ -34,6 +36,8 @@ void wrapped_before_forward(struct machine *m, struct wrapped *w)
 {
 	if (is_fsdp(w))
 		fsdp_root_before(m, &w->fsdp);
+	else if (m->zero3)
+		zero3_before_forward(m, m->zero3);
 	else
 		ddp_forward(m, &w->ddp);
 }
@@ -67,6 +71,14 @@ void wrapped_after_backward(struct machine *m, struct wrapped *w)
 		fsdp_finish(m, &w->fsdp);
 }
 
+void wrapped_engine_step(struct machine *m, struct wrapped *w)
+{
+	if (m->zero3)
+		zero3_step(m, &w->zero3);
+	else
+		zero_step(m, &w->zero);
+}
+
 void wrapped_zero_grad(struct machine *m, struct wrapped *w)
 {
 	if (!w->shape->keep_gradients)
@@ -78,10 +90,11 @@ void wrapped_zero_grad(struct machine *m, struct wrapped *w)
 void wrapped_release(struct wrapped *w)
 {
 	optimizer_release(&w->optimizer);
-	module_release(&w->module);
 	ddp_release(&w->ddp);
 	fsdp_release(&w->fsdp);
 	zero_release(&w->zero);
+	zero3_release(&w->zero3);
+	module_release(&w->module);
 	free(w->first);
 }
 

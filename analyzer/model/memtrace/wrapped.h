@@ -6,6 +6,7 @@
 #include "model/memtrace/ddp.h"
 #include "model/memtrace/deepspeed.h"
 #include "model/memtrace/fsdp.h"
+#include "model/memtrace/zero3.h"
 
 struct wrapped {
 	const struct shape *shape;
@@ -15,6 +16,7 @@ struct wrapped {
 	struct ddp ddp;
 	struct fsdp fsdp;
 	struct zero zero;
+	struct zero3 zero3;
 };
 
 /* Before the module has parameters. */
@@ -31,6 +33,8 @@ void wrapped_before_backward(struct machine *m, struct wrapped *w);
 void wrapped_after_backward(struct machine *m, struct wrapped *w);
 /* How many are run before the optimizer's step. */
 int64_t wrapped_micro_batches(const struct wrapped *w);
+/* DeepSpeed's engine.step() */
+void wrapped_engine_step(struct machine *m, struct wrapped *w);
 void wrapped_zero_grad(struct machine *m, struct wrapped *w);
 void wrapped_release(struct wrapped *w);
 /* Refuses what none of them models. */
