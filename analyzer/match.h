@@ -75,9 +75,12 @@ struct tolerances {
 	double total, component[CATEGORIES];
 };
 
+struct inference;
+
 struct matches {
 	struct match *list;
 	size_t count;
+	const struct inference *inference; /* NULL: the configuration was declared */
 	double tolerance;
 };
 

@@ -1,4 +1,5 @@
 #include "render/json_parts.h"
+#include "render/inferred.h"
 #include "render/match_page.h"
 
 static json_t *count(uint64_t n)
@@ -136,6 +137,8 @@ void match_json(const struct matches *m, struct buf *out)
 		json_array_append_new(ranks, rank_json(&m->list[i]));
 	set(root, "verdict", text(matches_fail(m) ? "mismatch" : "match"));
 	set(root, "tolerance", json_real(m->tolerance));
+	if (m->inference)
+		inferred_json(m->inference, root);
 	set(root, "ranks", ranks);
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");

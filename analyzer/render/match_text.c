@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "render/inferred.h"
 #include "render/page.h"
 #include "size.h"
 
@@ -163,6 +164,8 @@ void match_text(const struct matches *m, const struct style *style, struct buf *
 	struct page p = { .out = out, .style = style };
 	const struct match *worst = NULL;
 
+	if (m->inference)
+		inferred_text(m->inference, out);
 	for (size_t i = 0; i < m->count; i++) {
 		const struct match *x = &m->list[i];
 

@@ -1,0 +1,530 @@
+#include "infer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/reader.h"
+
+#define MOST_TOKEN_COUNTS 6
+#define MOST_BATCH 4096
+
+static const char *const names[] = { "exact", "likely", "guess" };
+
+const char *sureness_name(enum sureness s)
+{
+	return names[s];
+}
+
+void inferred_add(struct inference *i, struct config *c, enum config_field f, enum sureness sure,
+		  const char *value, const char *evidence, ...)
+{
+	struct err e = { 0 };
+	struct buf b = { 0 };
+	char text[400];
+	va_list args;
+
+	if (config_has(c, f) && !config_is_derived(c, f))
+		return;
+	if (config_set(c, config_name(f), value, "inferred", &e) < 0)
+		return;
+	va_start(args, evidence);
+	vsnprintf(text, sizeof(text), evidence, args);
+	va_end(args);
+	buf_puts(&b, text);
+	i->list = grow(i->list, i->count, &i->room, sizeof(*i->list));
+	i->list[i->count++] = (struct inferred){ f, xstrdup(value), buf_take(&b), sure };
+}
+
+void inferred_untold(struct inference *i, enum config_field f, const char *reason, ...)
+{
+	char text[400];
+	va_list args;
+
+	va_start(args, reason);
+	vsnprintf(text, sizeof(text), reason, args);
+	va_end(args);
+	i->untold = grow(i->untold, i->untold_count, &i->untold_room, sizeof(*i->untold));
+	i->untold[i->untold_count++] = (struct untold){ f, xstrdup(text) };
+}
+
+struct inferred *inferred_find(const struct inference *i, enum config_field f)
+{
+	for (size_t k = 0; k < i->count; k++)
+		if (i->list[k].field == f)
+			return &i->list[k];
+	return NULL;
+}
+
+void inference_release(struct inference *i)
+{
+	for (size_t k = 0; k < i->count; k++) {
+		free(i->list[k].value);
+		free(i->list[k].evidence);
+	}
+	for (size_t k = 0; k < i->untold_count; k++)
+		free(i->untold[k].reason);
+	free(i->list);
+	free(i->untold);
+	*i = (struct inference){ 0 };
+}
+
+static void add_number(struct inference *i, struct config *c, enum config_field f,
+		       enum sureness sure, int64_t value, const char *evidence)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	inferred_add(i, c, f, sure, text, "%s", evidence);
+}
+
+static void add_flag(struct inference *i, struct config *c, enum config_field f, enum sureness sure,
+		     int value, const char *evidence)
+{
+	inferred_add(i, c, f, sure, value ? "true" : "false", "%s", evidence);
+}
+
+/* ---- what code ran ---- */
+
+struct job_seen {
+	const struct witness *w;
+	size_t count;
+	uint64_t marks;
+	int64_t world;
+	struct layers layers;
+	const struct census *census; /* of the rank whose layers they are */
+};
+
+static int is_marked(const struct job_seen *j, const char *key, const char *value)
+{
+	for (size_t m = 0; m < mark_count; m++)
+		if (j->marks >> m & 1 && !strcmp(marks[m].key, key) &&
+		    !strcmp(marks[m].value, value))
+			return 1;
+	return 0;
+}
+
+/* The first row of a key counts. A row without a value says only that there are several. */
+static void add_marks(struct inference *i, struct config *c, const struct job_seen *j)
+{
+	for (size_t m = 0; m < mark_count; m++) {
+		int f = config_find(marks[m].key);
+
+		if (j->marks >> m & 1 && f >= 0 && *marks[m].value)
+			inferred_add(i, c, (enum config_field)f, SURE_EXACT, marks[m].value,
+				     "frames of %s, %s", marks[m].function, marks[m].file);
+	}
+}
+
+static void look(struct job_seen *j, const struct witness *w, size_t count)
+{
+	*j = (struct job_seen){ .w = w, .count = count, .world = 1 };
+	for (size_t k = 0; k < count; k++) {
+		struct layers found;
+
+		j->marks |= w[k].census->marks;
+		if (w[k].rank->world_size > j->world)
+			j->world = w[k].rank->world_size;
+		layers_find(&found, w[k].census);
+		if (!j->census || found.count > j->layers.count) {
+			j->layers = found;
+			j->census = w[k].census;
+		}
+	}
+}
+
+/* ---- tokens ---- */
+
+static wide score_tokens(const struct census *c, const struct reading_of_layer *r, int64_t tokens)
+{
+	const int64_t widths[] = { r->hidden, r->ffn / r->tp, (r->hidden + 2 * r->kv) / r->tp,
+				   r->hidden / r->tp, r->kv / r->tp };
+	wide sum = 0;
+
+	for (size_t i = 0; i < c->forward_count; i++) {
+		bytes size = c->forward[i].size;
+		wide each = (wide)size * (wide)c->forward[i].count;
+		int found = 0;
+
+		for (int width = 2; width <= 4; width += 2) {
+			for (size_t k = 0; k < ARRAY_SIZE(widths); k++)
+				found |= size == (wide)tokens * widths[k] * width;
+			/* logits: the vocabulary is known to lie between two numbers */
+			found |= size >= (wide)tokens * r->vocab_least / r->tp * width &&
+				 size <= (wide)tokens * r->vocab_most / r->tp * width + (1 << 20) &&
+				 r->vocab_most > 0;
+		}
+		if (found)
+			sum += each;
+	}
+	/* where weights and activations have one width */
+	return sum + census_forward(c, tokens * r->hidden * r->width) * 1024;
+}
+
+struct token_count {
+	int64_t tokens;
+	wide score;
+};
+
+static int by_score(const void *a, const void *b)
+{
+	const struct token_count *x = a, *y = b;
+
+	return x->score != y->score ? (x->score < y->score ? 1 : -1)
+				    : (x->tokens > y->tokens) - (x->tokens < y->tokens);
+}
+
+/* b s: how many tokens a micro-batch has, the likeliest first. */
+static size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
+			struct token_count *best)
+{
+	struct token_count *all = xcalloc(2 * c->forward_count + 1, sizeof(*all));
+	size_t count = 0, kept = 0;
+
+	for (size_t i = 0; i < c->forward_count; i++)
+		for (int width = 2; width <= 4; width += 2) {
+			wide row = (wide)r->hidden * width;
+			bytes size = c->forward[i].size;
+
+			if (size % row || size / row < 8 || size / row > INT64_C(1) << 32)
+				continue;
+			all[count].tokens = (int64_t)(size / row);
+			all[count].score = score_tokens(c, r, all[count].tokens);
+			count++;
+		}
+	if (count)
+		qsort(all, count, sizeof(*all), by_score);
+	for (size_t i = 0;
+	     i < count && all[i].score >= all[0].score / 2 && kept < MOST_TOKEN_COUNTS; i++) {
+		int known = 0;
+
+		for (size_t k = 0; k < kept; k++)
+			known |= best[k].tokens == all[i].tokens;
+		if (!known)
+			best[kept++] = all[i];
+	}
+	free(all);
+	return kept;
+}
+
+/* ---- the vocabulary ---- */
+
+static int64_t round_number(int64_t least, int64_t most)
+{
+	static const int64_t known[] = { 32000, 32768,  50257,  50304,  50432,
+					 65536, 128256, 151936, 152064, 256000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (known[i] >= least && known[i] <= most)
+			return known[i];
+	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
+		if (most / by * by >= least && most / by * by > 0)
+			return most / by * by;
+	return most;
+}
+
+/* The logits have their own tails: the smallest block that could be them bounds it too. */
+static void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens)
+{
+	for (size_t i = 0; i < c->forward_count && r->vocab_most > 0; i++)
+		for (int width = 2; width <= 4; width += 2) {
+			wide row = (wide)tokens * width;
+			int64_t most = (int64_t)(c->forward[i].size / row) * r->tp;
+
+			if (most >= r->vocab_least && most < r->vocab_most)
+				r->vocab_most = most;
+		}
+}
+
+/* ---- one reading of the sizes, as a configuration ---- */
+
+struct trial {
+	struct reading_of_layer r;
+	int64_t tokens, seq, heads;
+	bytes gap;
+};
+
+static int is_half(const struct job_seen *j, const struct trial *t)
+{
+	return census_forward(j->census, t->tokens * t->r.hidden * 2) >= j->layers.count;
+}
+
+/* Were the weights converted to 16 bits after they were made? */
+static int is_converted(const struct job_seen *j, const struct trial *t)
+{
+	const struct made *m = &j->census->made[MAKER_APPLY];
+	bytes largest = 0;
+	size_t found = 0;
+
+	for (size_t i = 0; i < j->layers.period; i++)
+		if (j->layers.slot[i] > largest)
+			largest = j->layers.slot[i];
+	for (size_t i = 0; i < m->count; i++)
+		found += size_fits(m->sizes[i], largest / 2);
+	return t->r.width == 4 && j->layers.maker == MAKER_INIT && found >= j->layers.count;
+}
+
+static void add_precision(struct inference *i, struct config *c, const struct job_seen *j,
+			  const struct trial *t)
+{
+	int own_master = is_marked(j, "framework", "megatron-core") ||
+			 is_marked(j, "framework", "deepspeed");
+	int narrow = t->r.width == 2 || is_converted(j, t);
+	const char *kind = narrow          ? (own_master ? "-mixed" : "")
+			   : is_half(j, t) ? (is_marked(j, "fsdp_version", "1") ||
+							      is_marked(j, "fsdp_version", "2")
+						      ? "-mixed"
+						      : "-autocast")
+					   : NULL;
+	int fp16 = is_marked(j, "grad_scaler", "true");
+	char value[32];
+
+	if (!kind) {
+		inferred_add(i, c, CONFIG_precision, SURE_EXACT, "fp32",
+			     "weights and activations have 4 bytes an element");
+		return;
+	}
+	snprintf(value, sizeof(value), "%s%s", fp16 ? "fp16" : "bf16", kind);
+	inferred_add(i, c, CONFIG_precision, fp16 ? SURE_LIKELY : SURE_GUESS, value,
+		     "weights of %d bytes, activations of %d; fp16 and bf16 have the same sizes",
+		     narrow ? 2 : 4, 2);
+}
+
+static void add_layout(struct inference *i, struct config *c, const struct job_seen *j,
+		       const struct trial *t)
+{
+	int megatron = is_marked(j, "framework", "megatron-core");
+	int64_t rest = j->world / t->r.tp, stages = 1;
+
+	if (j->world <= 1)
+		return;
+	if (megatron) {
+		add_number(i, c, CONFIG_tensor_model_parallel_size,
+			   t->r.tp > 1 ? SURE_LIKELY : SURE_EXACT, t->r.tp,
+			   "rows of the matrices beside the normalizations' width");
+		if (is_marked(j, "pipeline_model_parallel_size", ""))
+			stages = rest;
+		add_number(i, c, CONFIG_pipeline_model_parallel_size,
+			   stages > 1 ? SURE_LIKELY : SURE_EXACT, stages,
+			   stages > 1 ? "blocks are received from another stage"
+				      : "nothing is received from another stage");
+	}
+	add_number(i, c, CONFIG_world_size, SURE_EXACT, j->world, "the trace's header");
+	if (!megatron && (is_marked(j, "fsdp_version", "1") || is_marked(j, "fsdp_version", "2")))
+		add_flag(i, c, CONFIG_fsdp, SURE_EXACT, 1, "frames of torch.distributed.fsdp");
+}
+
+static void add_sizes(struct inference *i, struct config *c, const struct job_seen *j,
+		      const struct trial *t)
+{
+	const struct reading_of_layer *r = &t->r;
+	int64_t head = r->hidden / t->heads, vocab = round_number(r->vocab_least, r->vocab_most);
+	int64_t stages = config_has(c, CONFIG_pipeline_model_parallel_size)
+				 ? c->pipeline_model_parallel_size
+				 : 1;
+	char text[200];
+
+	snprintf(text, sizeof(text), "%zu times the same %zu blocks%s", j->layers.count,
+		 j->layers.period, stages > 1 ? " on this stage, and as many on the others" : "");
+	add_number(i, c, CONFIG_num_layers, stages > 1 ? SURE_LIKELY : SURE_EXACT,
+		   (int64_t)j->layers.count * stages, text);
+	add_number(i, c, CONFIG_hidden_size, SURE_EXACT, r->hidden,
+		   "the normalizations' vectors, and the columns of all matrices");
+	snprintf(text, sizeof(text), "%s feed-forward matrices of so many rows in each layer",
+		 r->gated ? "gated" : "two");
+	add_number(i, c, CONFIG_ffn_hidden_size, SURE_EXACT, r->ffn, text);
+	add_number(i, c, CONFIG_num_attention_heads, SURE_LIKELY, t->heads,
+		   "leaves the smallest gap of the widths of a head");
+	snprintf(text, sizeof(text), "keys have %lld rows of %lld a head", (long long)r->kv,
+		 (long long)head);
+	add_number(i, c, CONFIG_num_query_groups, SURE_LIKELY, r->kv / head, text);
+	if (r->vocab_most > 0) {
+		snprintf(text, sizeof(text), "embedding and logits allow %lld to %lld rows",
+			 (long long)r->vocab_least, (long long)r->vocab_most);
+		add_number(i, c, CONFIG_vocab_size,
+			   r->vocab_least == r->vocab_most ? SURE_EXACT
+			   : vocab == r->vocab_most        ? SURE_LIKELY
+							   : SURE_GUESS,
+			   vocab, text);
+	}
+	if (r->positions > 0)
+		add_number(i, c, CONFIG_max_position_embeddings, SURE_LIKELY, r->positions,
+			   "a second embedding of so many rows");
+	inferred_add(i, c, CONFIG_position_embedding_type, SURE_LIKELY,
+		     r->positions ? "learned_absolute" : "rope", "%s",
+		     r->positions ? "a second embedding" : "no second embedding");
+}
+
+static void add_architecture(struct inference *i, struct config *c, const struct trial *t)
+{
+	const struct reading_of_layer *r = &t->r;
+
+	inferred_add(i, c, CONFIG_framework, SURE_GUESS, "nanogpt",
+		     "no frames of a framework that is known");
+	inferred_add(i, c, CONFIG_arch, SURE_LIKELY, r->positions || !r->gated ? "gpt" : "llama",
+		     "%s", r->gated ? "gated" : "not gated");
+	add_flag(i, c, CONFIG_swiglu, SURE_EXACT, r->gated,
+		 "matrices of the feed-forward network in a layer");
+	add_flag(i, c, CONFIG_add_bias_linear, SURE_LIKELY, r->linear_bias,
+		 r->linear_bias ? "vectors of the feed-forward network's width"
+				: "no such vectors");
+	if (r->qkv_bias)
+		add_flag(i, c, CONFIG_add_qkv_bias, SURE_LIKELY, 1,
+			 "vectors of the queries', keys' and values' widths");
+}
+
+static void add_batch(struct inference *i, struct config *c, const struct job_seen *j,
+		      const struct trial *t)
+{
+	unsigned forwards = 1;
+	char text[200];
+
+	snprintf(
+		text, sizeof(text),
+		"%lld tokens a micro-batch (blocks of %lld elements a layer); of its divisors it leaves "
+		"the smallest gap",
+		(long long)t->tokens, (long long)(t->tokens * t->r.hidden));
+	add_number(i, c, CONFIG_seq_length, SURE_LIKELY, t->seq, text);
+	add_number(i, c, CONFIG_micro_batch_size, SURE_LIKELY, t->tokens / t->seq, text);
+	for (size_t k = 0; k < j->w[0].rank->step_count; k++)
+		if (j->w[0].rank->steps[k].forwards > forwards)
+			forwards = j->w[0].rank->steps[k].forwards;
+	if (forwards > 1)
+		add_number(i, c, CONFIG_num_microbatches, SURE_LIKELY, forwards,
+			   "forward passes of a step");
+	if (j->census->bucket)
+		add_number(i, c, CONFIG_reduce_bucket_size, SURE_LIKELY, j->census->bucket / 2,
+			   "DeepSpeed's buffer for gradients of 2 bytes");
+}
+
+static void add_all(struct inference *i, struct config *c, const struct job_seen *j,
+		    const struct trial *t)
+{
+	add_marks(i, c, j);
+	add_architecture(i, c, t);
+	add_layout(i, c, j, t);
+	add_precision(i, c, j, t);
+	add_sizes(i, c, j, t);
+	add_batch(i, c, j, t);
+}
+
+/* ---- which of the readings ---- */
+
+static bytes try_one(const struct config *known, const struct job_seen *j, const struct trial *t,
+		     const char *attention)
+{
+	struct inference i = { 0 };
+	struct err e = { 0 };
+	struct config c;
+	bytes gap = -1;
+
+	config_init(&c);
+	config_copy(&c, known);
+	add_all(&i, &c, j, t);
+	inferred_add(&i, &c, CONFIG_attention, SURE_GUESS, attention, "tried");
+	if (!config_derive(&c, &e))
+		gap = infer_gap(&c, j->w, 1);
+	config_release(&c);
+	inference_release(&i);
+	return gap;
+}
+
+static void keep_better(struct trial *best, struct trial *t, const struct config *known,
+			const struct job_seen *j)
+{
+	static const char *const kinds[] = { "sdpa", "eager" };
+	int told = is_marked(j, "attention", "sdpa") || is_marked(j, "attention", "eager") ||
+		   is_marked(j, "attention", "flash") || config_has(known, CONFIG_attention);
+
+	for (size_t k = 0; k < (told ? 1 : ARRAY_SIZE(kinds)); k++) {
+		t->gap = try_one(known, j, t, kinds[k]);
+		if (t->gap >= 0 && (best->gap < 0 || t->gap < best->gap))
+			*best = *t;
+	}
+}
+
+/* The sequence's length and the heads: divisors of the tokens, and usual widths of a head. */
+static void try_splits(struct trial *best, struct trial t, const struct config *known,
+		       const struct job_seen *j)
+{
+	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
+	int64_t most = t.r.positions && t.r.positions < t.tokens ? t.r.positions : t.tokens;
+
+	for (size_t k = 0; k < ARRAY_SIZE(widths); k++) {
+		if (t.r.hidden % widths[k] || t.r.kv % widths[k])
+			continue;
+		t.heads = t.r.hidden / widths[k];
+		for (t.seq = most; t.seq >= 8 && t.tokens / t.seq <= MOST_BATCH; t.seq--)
+			if (t.tokens % t.seq == 0)
+				keep_better(best, &t, known, j);
+	}
+}
+
+static int choose(struct trial *best, const struct config *known, const struct job_seen *j)
+{
+	struct reading_of_layer readings[MOST_READINGS];
+	struct token_count tokens[MOST_TOKEN_COUNTS];
+	int64_t tensor = is_marked(j, "framework", "megatron-core") ? j->world : 1;
+	size_t count = layers_read(&j->layers, j->census, j->world, tensor, readings), n;
+
+	*best = (struct trial){ .gap = -1 };
+	for (size_t i = 0; i < count; i++) {
+		n = tokens_of(j->census, &readings[i], tokens);
+		for (size_t k = 0; k < n; k++) {
+			struct trial t = { .r = readings[i], .tokens = tokens[k].tokens };
+
+			narrow_vocabulary(j->census, &t.r, t.tokens);
+			try_splits(best, t, known, j);
+		}
+	}
+	return best->gap < 0 ? -1 : 0;
+}
+
+int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
+	  struct err *e)
+{
+	struct job_seen j;
+	struct trial best;
+
+	look(&j, w, count);
+	if (!j.layers.count)
+		return err_set(e,
+			       "the configuration cannot be inferred: no layers are repeated "
+			       "among the parameters' blocks; declare it with --config or --set");
+	if (choose(&best, c, &j) < 0)
+		return err_set(
+			e,
+			"the configuration cannot be inferred: %zu layers of %zu blocks are not "
+			"those of a decoder that is known; declare it with --config or --set",
+			j.layers.count, j.layers.period);
+	add_all(i, c, &j, &best);
+	if (config_derive(c, e) < 0)
+		return -1;
+	infer_search(i, c, w, count);
+	return config_derive(c, e);
+}
+
+void inference_file(const struct config *c, struct buf *out)
+{
+	const char *comma = "";
+
+	buf_puts(out, "{");
+	for (int f = 0; f < CONFIG_FIELDS; f++) {
+		struct buf value = { 0 };
+
+		if (!config_has(c, (enum config_field)f) ||
+		    config_is_derived(c, (enum config_field)f))
+			continue;
+		config_value(c, (enum config_field)f, &value);
+		buf_addf(out, "%s\n  \"%s\": ", comma, config_name((enum config_field)f));
+		if (strcmp(config_type((enum config_field)f), "TEXT"))
+			buf_puts(out, value.text);
+		else
+			add_json_string(out,
+					(struct str){ value.text ? value.text : "", value.length });
+		buf_release(&value);
+		comma = ",";
+	}
+	buf_puts(out, "\n}\n");
+}
