@@ -92,8 +92,7 @@ struct job_seen {
 	size_t count;
 	uint64_t marks;
 	int64_t world;
-	struct layers layers;
-	const struct census *census; /* of the rank whose layers they are */
+	const struct census *census; /* of the first rank */
 };
 
 static int is_marked(const struct job_seen *j, const char *key, const char *value)
@@ -108,9 +107,14 @@ static int is_marked(const struct job_seen *j, const char *key, const char *valu
 /* The first row of a key counts. A row without a value says only that there are several. */
 static void add_marks(struct inference *i, struct config *c, const struct job_seen *j)
 {
+	int megatron = is_marked(j, "framework", "megatron-core");
+
 	for (size_t m = 0; m < mark_count; m++) {
 		int f = config_find(marks[m].key);
 
+		/* Megatron's optimizer chooses by itself */
+		if (f == CONFIG_optimizer_implementation && megatron)
+			continue;
 		if (j->marks >> m & 1 && f >= 0 && *marks[m].value)
 			inferred_add(i, c, (enum config_field)f, SURE_EXACT, marks[m].value,
 				     "frames of %s, %s", marks[m].function, marks[m].file);
@@ -121,17 +125,11 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 {
 	*j = (struct job_seen){ .w = w, .count = count, .world = 1 };
 	for (size_t k = 0; k < count; k++) {
-		struct layers found;
-
 		j->marks |= w[k].census->marks;
 		if (w[k].rank->world_size > j->world)
 			j->world = w[k].rank->world_size;
-		layers_find(&found, w[k].census);
-		if (!j->census || found.count > j->layers.count) {
-			j->layers = found;
-			j->census = w[k].census;
-		}
 	}
+	j->census = w[0].census;
 }
 
 /* ---- tokens ---- */
@@ -144,7 +142,6 @@ static wide score_tokens(const struct census *c, const struct reading_of_layer *
 
 	for (size_t i = 0; i < c->forward_count; i++) {
 		bytes size = c->forward[i].size;
-		wide each = (wide)size * (wide)c->forward[i].count;
 		int found = 0;
 
 		for (int width = 2; width <= 4; width += 2) {
@@ -156,10 +153,10 @@ static wide score_tokens(const struct census *c, const struct reading_of_layer *
 				 r->vocab_most > 0;
 		}
 		if (found)
-			sum += each;
+			sum += c->forward[i].count;
 	}
 	/* where weights and activations have one width */
-	return sum + census_forward(c, tokens * r->hidden * r->width) * 1024;
+	return sum + census_forward(c, tokens * r->hidden * r->width);
 }
 
 struct token_count {
@@ -196,7 +193,7 @@ static size_t tokens_of(const struct census *c, const struct reading_of_layer *r
 	if (count)
 		qsort(all, count, sizeof(*all), by_score);
 	for (size_t i = 0;
-	     i < count && all[i].score >= all[0].score / 2 && kept < MOST_TOKEN_COUNTS; i++) {
+	     i < count && all[i].score >= all[0].score / 4 && kept < MOST_TOKEN_COUNTS; i++) {
 		int known = 0;
 
 		for (size_t k = 0; k < kept; k++)
@@ -215,6 +212,8 @@ static int64_t round_number(int64_t least, int64_t most)
 	static const int64_t known[] = { 32000, 32768,  50257,  50304,  50432,
 					 65536, 128256, 151936, 152064, 256000 };
 
+	if (most % 64 == 0)
+		return most;
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
 		if (known[i] >= least && known[i] <= most)
 			return known[i];
@@ -240,6 +239,7 @@ static void narrow_vocabulary(const struct census *c, struct reading_of_layer *r
 /* ---- one reading of the sizes, as a configuration ---- */
 
 struct trial {
+	struct layers layers;
 	struct reading_of_layer r;
 	int64_t tokens, seq, heads;
 	bytes gap;
@@ -247,7 +247,7 @@ struct trial {
 
 static int is_half(const struct job_seen *j, const struct trial *t)
 {
-	return census_forward(j->census, t->tokens * t->r.hidden * 2) >= j->layers.count;
+	return census_forward(j->census, t->tokens * t->r.hidden * 2) >= t->layers.count;
 }
 
 /* Were the weights converted to 16 bits after they were made? */
@@ -257,12 +257,12 @@ static int is_converted(const struct job_seen *j, const struct trial *t)
 	bytes largest = 0;
 	size_t found = 0;
 
-	for (size_t i = 0; i < j->layers.period; i++)
-		if (j->layers.slot[i] > largest)
-			largest = j->layers.slot[i];
+	for (size_t i = 0; i < t->layers.period; i++)
+		if (t->layers.slot[i] > largest)
+			largest = t->layers.slot[i];
 	for (size_t i = 0; i < m->count; i++)
 		found += size_fits(m->sizes[i], largest / 2);
-	return t->r.width == 4 && j->layers.maker == MAKER_INIT && found >= j->layers.count;
+	return t->r.width == 4 && t->layers.maker == MAKER_INIT && found >= t->layers.count;
 }
 
 static void add_precision(struct inference *i, struct config *c, const struct job_seen *j,
@@ -277,7 +277,6 @@ static void add_precision(struct inference *i, struct config *c, const struct jo
 						      ? "-mixed"
 						      : "-autocast")
 					   : NULL;
-	int fp16 = is_marked(j, "grad_scaler", "true");
 	char value[32];
 
 	if (!kind) {
@@ -285,8 +284,8 @@ static void add_precision(struct inference *i, struct config *c, const struct jo
 			     "weights and activations have 4 bytes an element");
 		return;
 	}
-	snprintf(value, sizeof(value), "%s%s", fp16 ? "fp16" : "bf16", kind);
-	inferred_add(i, c, CONFIG_precision, fp16 ? SURE_LIKELY : SURE_GUESS, value,
+	snprintf(value, sizeof(value), "bf16%s", kind);
+	inferred_add(i, c, CONFIG_precision, SURE_GUESS, value,
 		     "weights of %d bytes, activations of %d; fp16 and bf16 have the same sizes",
 		     narrow ? 2 : 4, 2);
 }
@@ -315,8 +314,7 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 		add_flag(i, c, CONFIG_fsdp, SURE_EXACT, 1, "frames of torch.distributed.fsdp");
 }
 
-static void add_sizes(struct inference *i, struct config *c, const struct job_seen *j,
-		      const struct trial *t)
+static void add_sizes(struct inference *i, struct config *c, const struct trial *t)
 {
 	const struct reading_of_layer *r = &t->r;
 	int64_t head = r->hidden / t->heads, vocab = round_number(r->vocab_least, r->vocab_most);
@@ -325,10 +323,10 @@ static void add_sizes(struct inference *i, struct config *c, const struct job_se
 				 : 1;
 	char text[200];
 
-	snprintf(text, sizeof(text), "%zu times the same %zu blocks%s", j->layers.count,
-		 j->layers.period, stages > 1 ? " on this stage, and as many on the others" : "");
+	snprintf(text, sizeof(text), "%zu times the same %zu blocks%s", t->layers.count,
+		 t->layers.period, stages > 1 ? " on this stage, and as many on the others" : "");
 	add_number(i, c, CONFIG_num_layers, stages > 1 ? SURE_LIKELY : SURE_EXACT,
-		   (int64_t)j->layers.count * stages, text);
+		   (int64_t)t->layers.count * stages, text);
 	add_number(i, c, CONFIG_hidden_size, SURE_EXACT, r->hidden,
 		   "the normalizations' vectors, and the columns of all matrices");
 	snprintf(text, sizeof(text), "%s feed-forward matrices of so many rows in each layer",
@@ -348,12 +346,12 @@ static void add_sizes(struct inference *i, struct config *c, const struct job_se
 							   : SURE_GUESS,
 			   vocab, text);
 	}
-	if (r->positions > 0)
+	if (r->positions > 0) {
 		add_number(i, c, CONFIG_max_position_embeddings, SURE_LIKELY, r->positions,
 			   "a second embedding of so many rows");
-	inferred_add(i, c, CONFIG_position_embedding_type, SURE_LIKELY,
-		     r->positions ? "learned_absolute" : "rope", "%s",
-		     r->positions ? "a second embedding" : "no second embedding");
+		inferred_add(i, c, CONFIG_position_embedding_type, SURE_LIKELY, "learned_absolute",
+			     "a second embedding");
+	}
 }
 
 static void add_architecture(struct inference *i, struct config *c, const struct trial *t)
@@ -405,7 +403,7 @@ static void add_all(struct inference *i, struct config *c, const struct job_seen
 	add_architecture(i, c, t);
 	add_layout(i, c, j, t);
 	add_precision(i, c, j, t);
-	add_sizes(i, c, j, t);
+	add_sizes(i, c, t);
 	add_batch(i, c, j, t);
 }
 
@@ -423,6 +421,8 @@ static bytes try_one(const struct config *known, const struct job_seen *j, const
 	config_copy(&c, known);
 	add_all(&i, &c, j, t);
 	inferred_add(&i, &c, CONFIG_attention, SURE_GUESS, attention, "tried");
+	if (is_marked(j, "framework", "deepspeed"))
+		inferred_add(&i, &c, CONFIG_zero_stage, SURE_GUESS, "2", "tried");
 	if (!config_derive(&c, &e))
 		gap = infer_gap(&c, j->w, 1);
 	config_release(&c);
@@ -461,43 +461,52 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 	}
 }
 
-static int choose(struct trial *best, const struct config *known, const struct job_seen *j)
+static void choose_of(struct trial *best, const struct layers *l, const struct config *known,
+		      const struct job_seen *j)
 {
 	struct reading_of_layer readings[MOST_READINGS];
 	struct token_count tokens[MOST_TOKEN_COUNTS];
 	int64_t tensor = is_marked(j, "framework", "megatron-core") ? j->world : 1;
-	size_t count = layers_read(&j->layers, j->census, j->world, tensor, readings), n;
+	size_t count = layers_read(l, j->census, j->world, tensor, readings);
 
-	*best = (struct trial){ .gap = -1 };
 	for (size_t i = 0; i < count; i++) {
-		n = tokens_of(j->census, &readings[i], tokens);
+		size_t n = tokens_of(j->census, &readings[i], tokens);
+
 		for (size_t k = 0; k < n; k++) {
-			struct trial t = { .r = readings[i], .tokens = tokens[k].tokens };
+			struct trial t = { .layers = *l,
+					   .r = readings[i],
+					   .tokens = tokens[k].tokens };
 
 			narrow_vocabulary(j->census, &t.r, t.tokens);
 			try_splits(best, t, known, j);
 		}
 	}
-	return best->gap < 0 ? -1 : 0;
 }
 
 int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
 	  struct err *e)
 {
+	struct trial best = { .gap = -1 };
 	struct job_seen j;
-	struct trial best;
+	size_t found = 0;
 
 	look(&j, w, count);
-	if (!j.layers.count)
+	for (enum maker maker = 0; maker < MAKERS; maker++) {
+		struct layers l;
+
+		layers_find(&l, j.census, maker);
+		if (l.count)
+			choose_of(&best, &l, c, &j);
+		found = l.count > found ? l.count : found;
+	}
+	if (!found)
+		return err_set(e, "the configuration cannot be inferred: no layers are repeated "
+				  "among the parameters' blocks; declare it with --config or --set");
+	if (best.gap < 0)
 		return err_set(e,
-			       "the configuration cannot be inferred: no layers are repeated "
-			       "among the parameters' blocks; declare it with --config or --set");
-	if (choose(&best, c, &j) < 0)
-		return err_set(
-			e,
-			"the configuration cannot be inferred: %zu layers of %zu blocks are not "
-			"those of a decoder that is known; declare it with --config or --set",
-			j.layers.count, j.layers.period);
+			       "the configuration cannot be inferred: what is repeated %zu times is not "
+			       "the layer of a decoder that is known; declare it with --config or --set",
+			       found);
 	add_all(i, c, &j, &best);
 	if (config_derive(c, e) < 0)
 		return -1;

@@ -61,7 +61,7 @@ struct layers {
 	size_t start, period, count; /* count 0: there is none */
 	bytes slot[MOST_SLOTS];      /* the smallest of its blocks: the one with the least tail */
 };
-void layers_find(struct layers *l, const struct census *c);
+void layers_find(struct layers *l, const struct census *c, enum maker maker);
 
 /* One reading of the sizes of a layer. Rows are of the whole model, not of a tensor-parallel part.
  */

@@ -25,25 +25,35 @@ int size_fits(bytes size, wide wanted)
 	return size == block || (block > MOST_TAIL && size > block && size <= block + MOST_TAIL);
 }
 
-/* The longest run in which every block is like the one a period before. */
-static void find_run(const struct made *m, size_t period, struct layers *best)
+static bytes bytes_of_run(const struct made *m, size_t start, size_t count)
+{
+	bytes sum = 0;
+
+	for (size_t i = start; i < start + count; i++)
+		sum = bytes_add(sum, m->sizes[i]);
+	return sum;
+}
+
+/* The run with most bytes in which every block is like the one a period before. A shorter period
+ * that explains as much comes first. */
+static bytes find_run(const struct made *m, size_t period, struct layers *best, bytes most)
 {
 	size_t start = 0;
 
 	for (size_t i = period; i <= m->count; i++) {
-		size_t covered = i - start;
+		size_t layers = (i - start) / period;
 
 		if (i < m->count && alike(m->sizes[i], m->sizes[i - period]))
 			continue;
-		/* a shorter period explains as much with less */
-		if (covered >= 2 * period &&
-		    covered / period * period > best->count * best->period) {
+		if (layers >= 2 && bytes_of_run(m, start, layers * period) > most) {
+			most = bytes_of_run(m, start, layers * period);
 			best->start = start;
 			best->period = period;
-			best->count = covered / period;
+			best->count = layers;
 		}
 		start = i - period + 1;
 	}
+	return most;
 }
 
 /* Is the run nothing but blocks of one size? Vectors made one after the other are no layers. */
@@ -68,20 +78,18 @@ static void fill_slots(const struct made *m, struct layers *l)
 	}
 }
 
-void layers_find(struct layers *l, const struct census *c)
+void layers_find(struct layers *l, const struct census *c, enum maker maker)
 {
-	*l = (struct layers){ .count = 0 };
-	for (enum maker maker = 0; maker < MAKERS; maker++) {
-		struct layers found = { .maker = maker };
+	const struct made *m = &c->made[maker];
+	bytes most = 0;
 
-		for (size_t period = 2; period <= MOST_SLOTS; period++)
-			find_run(&c->made[maker], period, &found);
-		if (!found.count || is_plain(&c->made[maker], &found) ||
-		    found.count * found.period <= l->count * l->period)
-			continue;
-		fill_slots(&c->made[maker], &found);
-		*l = found;
-	}
+	*l = (struct layers){ .maker = maker };
+	for (size_t period = 2; period <= MOST_SLOTS; period++)
+		most = find_run(m, period, l, most);
+	if (l->count && is_plain(m, l))
+		l->count = 0;
+	if (l->count)
+		fill_slots(m, l);
 }
 
 /* ---- what the sizes can mean ---- */

@@ -150,21 +150,20 @@ static void try_values(struct outcome *o, const struct config *c, size_t row,
 
 /* What was told by a search, with how much worse the next value would be. */
 static void judge(struct inference *i, struct config *c, size_t row, const struct outcome *o,
-		  bytes all)
+		  const struct witness *w, size_t count)
 {
 	enum config_field f = searches[row].field;
-	double worse = o->next_gap < 0 ? 1 : (double)(o->next_gap - o->gap) / (double)(all + 1);
+	double worse = o->next_gap < 0 ? 1 : (double)(o->next_gap - o->gap) / (double)(observed(w, count) + 1);
 
 	if (o->gap < 0)
 		return;
-	if (worse < WORSE) {
-		config_unset(c, f);
+	config_unset(c, f);
+	if (worse < WORSE && infer_gap(c, w, count) >= 0) {
 		inferred_untold(i, f, "%s leaves the same at the peak as %s",
 				strcmp(o->next, "~") ? o->next : "no value",
 				strcmp(o->best, "~") ? o->best : "no value");
 		return;
 	}
-	config_unset(c, f);
 	if (strcmp(o->best, "~"))
 		inferred_add(i, c, f, worse < CLEARLY ? SURE_GUESS : SURE_LIKELY, o->best,
 			     "%s would leave %lld bytes more missing or unexplained",
@@ -200,6 +199,6 @@ void infer_search(struct inference *i, struct config *c, const struct witness *w
 		if (!open[s] || !applies(c, searches[s].field))
 			continue;
 		try_values(&o, c, s, w, count);
-		judge(i, c, s, &o, observed(w, count));
+		judge(i, c, s, &o, w, count);
 	}
 }
