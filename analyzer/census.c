@@ -105,6 +105,24 @@ static void settle(struct walking *w)
 	add_made(w->c, m, r->bytes);
 }
 
+static int is_bucket(const struct tables *t, uint32_t place)
+{
+	const struct place *p = tables_place(t, place);
+	const struct mt_frame *f = tables_frame(t, p->frame_count ? p->frames[0] : 0);
+
+	return p->frame_count && str_matches(tables_string(t, f->function), "*.setup_buckets") &&
+	       str_matches(tables_string(t, f->file), "*/deepspeed/runtime/zero/*");
+}
+
+static void see_bucket(struct census *c, const struct mt_record *r)
+{
+	if (r->bytes > c->bucket)
+		c->bucket = r->bytes;
+	if (!c->bucket_places || c->bucket_place != r->place)
+		c->bucket_places += c->bucket_places < 2;
+	c->bucket_place = r->place;
+}
+
 static void see(struct walking *w, const struct mt_record *r)
 {
 	uint32_t flags = tables_place_flags(w->tables, r->place);
@@ -120,8 +138,8 @@ static void see(struct walking *w, const struct mt_record *r)
 		w->forward_seen = 1;
 		count_size(&w->c->forward, &w->c->forward_count, &w->c->forward_room, r->bytes);
 	}
-	if (place_makes(flags) == MAKES_IPG_AND_GRADIENTS && r->bytes > w->c->bucket)
-		w->c->bucket = r->bytes;
+	if (is_bucket(w->tables, r->place))
+		see_bucket(w->c, r);
 	w->pending = *r;
 }
 

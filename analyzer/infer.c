@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/reader.h"
+#include "match_blocks.h"
 
 #define MOST_TOKEN_COUNTS 6
 #define MOST_BATCH 4096
@@ -134,34 +135,43 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 
 /* ---- tokens ---- */
 
-static wide score_tokens(const struct census *c, const struct reading_of_layer *r, int64_t tokens)
+static int between(wide size, wide least, wide most)
 {
-	const int64_t widths[] = { r->hidden, r->ffn / r->tp, (r->hidden + 2 * r->kv) / r->tp,
-				   r->hidden / r->tp, r->kv / r->tp };
-	wide sum = 0;
+	return size >= least && size <= most;
+}
+
+/* How many blocks of the forward pass have a size that so many tokens would give. */
+static uint64_t score_tokens(const struct census *c, const struct reading_of_layer *r,
+			     int64_t tokens)
+{
+	const int64_t widths[] = { r->hidden, (r->hidden + 2 * r->kv) / r->tp, r->hidden / r->tp,
+				   r->kv / r->tp };
+	/* where weights and activations have one width */
+	uint64_t sum = census_forward(c, tokens * r->hidden * r->width);
 
 	for (size_t i = 0; i < c->forward_count; i++) {
-		bytes size = c->forward[i].size;
+		wide size = c->forward[i].size;
 		int found = 0;
 
 		for (int width = 2; width <= 4; width += 2) {
+			wide each = (wide)tokens * width;
+
 			for (size_t k = 0; k < ARRAY_SIZE(widths); k++)
-				found |= size == (wide)tokens * widths[k] * width;
-			/* logits: the vocabulary is known to lie between two numbers */
-			found |= size >= (wide)tokens * r->vocab_least / r->tp * width &&
-				 size <= (wide)tokens * r->vocab_most / r->tp * width + (1 << 20) &&
-				 r->vocab_most > 0;
+				found |= size == each * widths[k];
+			found |= between(size, each * r->ffn_least / r->tp, each * r->ffn / r->tp);
+			found |= r->vocab_most > 0 &&
+				 between(size, each * r->vocab_least / r->tp,
+					 each * r->vocab_most / r->tp + MOST_TAIL);
 		}
 		if (found)
 			sum += c->forward[i].count;
 	}
-	/* where weights and activations have one width */
-	return sum + census_forward(c, tokens * r->hidden * r->width);
+	return sum;
 }
 
 struct token_count {
 	int64_t tokens;
-	wide score;
+	uint64_t score;
 };
 
 static int by_score(const void *a, const void *b)
@@ -207,20 +217,24 @@ static size_t tokens_of(const struct census *c, const struct reading_of_layer *r
 
 /* ---- the vocabulary ---- */
 
+/* The roundest number in reach; `most`, where there is no tail. */
 static int64_t round_number(int64_t least, int64_t most)
 {
-	static const int64_t known[] = { 32000, 32768,  50257,  50304,  50432,
-					 65536, 128256, 151936, 152064, 256000 };
-
-	if (most % 64 == 0)
-		return most;
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (known[i] >= least && known[i] <= most)
-			return known[i];
 	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
 		if (most / by * by >= least && most / by * by > 0)
 			return most / by * by;
 	return most;
+}
+
+static int64_t usual_vocabulary(int64_t least, int64_t most)
+{
+	static const int64_t usual[] = { 32000, 32768, 50304, 50257,  65536,
+					 128256, 151936, 152064, 256000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+		if (usual[i] >= least && usual[i] <= most)
+			return usual[i];
+	return most % 64 ? round_number(least, most) : most;
 }
 
 /* The logits have their own tails: the smallest block that could be them bounds it too. */
@@ -236,6 +250,26 @@ static void narrow_vocabulary(const struct census *c, struct reading_of_layer *r
 		}
 }
 
+/* The hidden layer's activations tell its width without the weights' tails. */
+static void narrow_ffn(const struct census *c, struct reading_of_layer *r, int64_t tokens)
+{
+	uint64_t most = 0;
+	int64_t best = r->ffn == r->ffn_least ? r->ffn : round_number(r->ffn_least, r->ffn);
+
+	for (size_t i = 0; i < c->forward_count; i++)
+		for (int width = 2; width <= 4; width += 2) {
+			wide row = (wide)tokens * width;
+			int64_t rows = (int64_t)(c->forward[i].size / row) * r->tp;
+
+			if (c->forward[i].size % row == 0 && c->forward[i].count > most &&
+			    rows >= r->ffn_least && rows <= r->ffn) {
+				most = c->forward[i].count;
+				best = rows;
+			}
+		}
+	r->ffn = best;
+}
+
 /* ---- one reading of the sizes, as a configuration ---- */
 
 struct trial {
@@ -245,9 +279,13 @@ struct trial {
 	bytes gap;
 };
 
+/* Are most of the layers' activations of 2 bytes an element? */
 static int is_half(const struct job_seen *j, const struct trial *t)
 {
-	return census_forward(j->census, t->tokens * t->r.hidden * 2) >= t->layers.count;
+	uint64_t half = census_forward(j->census, t->tokens * t->r.hidden * 2),
+		 whole = census_forward(j->census, t->tokens * t->r.hidden * 4);
+
+	return half >= t->layers.count && half * 4 >= whole;
 }
 
 /* Were the weights converted to 16 bits after they were made? */
@@ -308,6 +346,9 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 			   stages > 1 ? SURE_LIKELY : SURE_EXACT, stages,
 			   stages > 1 ? "blocks are received from another stage"
 				      : "nothing is received from another stage");
+		if (is_marked(j, "virtual_pipeline_model_parallel_size", ""))
+			add_number(i, c, CONFIG_virtual_pipeline_model_parallel_size, SURE_GUESS, 2,
+				   "the schedule is interleaved: two chunks or more");
 	}
 	add_number(i, c, CONFIG_world_size, SURE_EXACT, j->world, "the trace's header");
 	if (!megatron && (is_marked(j, "fsdp_version", "1") || is_marked(j, "fsdp_version", "2")))
@@ -317,7 +358,7 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 static void add_sizes(struct inference *i, struct config *c, const struct trial *t)
 {
 	const struct reading_of_layer *r = &t->r;
-	int64_t head = r->hidden / t->heads, vocab = round_number(r->vocab_least, r->vocab_most);
+	int64_t head = r->hidden / t->heads, vocab = usual_vocabulary(r->vocab_least, r->vocab_most);
 	int64_t stages = config_has(c, CONFIG_pipeline_model_parallel_size)
 				 ? c->pipeline_model_parallel_size
 				 : 1;
@@ -346,9 +387,12 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 							   : SURE_GUESS,
 			   vocab, text);
 	}
-	if (r->positions > 0) {
-		add_number(i, c, CONFIG_max_position_embeddings, SURE_LIKELY, r->positions,
-			   "a second embedding of so many rows");
+	if (r->positions_most > 0) {
+		int fits = between(t->seq, r->positions_least, r->positions_most);
+
+		add_number(i, c, CONFIG_max_position_embeddings, SURE_LIKELY,
+			   fits ? t->seq : round_number(r->positions_least, r->positions_most),
+			   "a second embedding of about so many rows");
 		inferred_add(i, c, CONFIG_position_embedding_type, SURE_LIKELY, "learned_absolute",
 			     "a second embedding");
 	}
@@ -360,7 +404,7 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 
 	inferred_add(i, c, CONFIG_framework, SURE_GUESS, "nanogpt",
 		     "no frames of a framework that is known");
-	inferred_add(i, c, CONFIG_arch, SURE_LIKELY, r->positions || !r->gated ? "gpt" : "llama",
+	inferred_add(i, c, CONFIG_arch, SURE_LIKELY, r->positions_most || !r->gated ? "gpt" : "llama",
 		     "%s", r->gated ? "gated" : "not gated");
 	add_flag(i, c, CONFIG_swiglu, SURE_EXACT, r->gated,
 		 "matrices of the feed-forward network in a layer");
@@ -372,10 +416,22 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 			 "vectors of the queries', keys' and values' widths");
 }
 
+/* People write bucket sizes in decimal. */
+static int64_t round_decimal(int64_t least, int64_t most)
+{
+	for (int64_t by = INT64_C(1000000000000); by > 1; by /= 10)
+		if (most / by * by >= least && most / by * by > 0)
+			return most / by * by;
+	return most;
+}
+
 static void add_batch(struct inference *i, struct config *c, const struct job_seen *j,
 		      const struct trial *t)
 {
-	unsigned forwards = 1;
+	int64_t chunks = config_has(c, CONFIG_virtual_pipeline_model_parallel_size)
+				 ? c->virtual_pipeline_model_parallel_size
+				 : 1;
+	unsigned passes = 1;
 	char text[200];
 
 	snprintf(
@@ -386,14 +442,18 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 	add_number(i, c, CONFIG_seq_length, SURE_LIKELY, t->seq, text);
 	add_number(i, c, CONFIG_micro_batch_size, SURE_LIKELY, t->tokens / t->seq, text);
 	for (size_t k = 0; k < j->w[0].rank->step_count; k++)
-		if (j->w[0].rank->steps[k].forwards > forwards)
-			forwards = j->w[0].rank->steps[k].forwards;
-	if (forwards > 1)
-		add_number(i, c, CONFIG_num_microbatches, SURE_LIKELY, forwards,
-			   "forward passes of a step");
+		if (j->w[0].rank->steps[k].backwards > passes)
+			passes = j->w[0].rank->steps[k].backwards;
+	if (passes > chunks)
+		add_number(i, c, CONFIG_num_microbatches, SURE_LIKELY, passes / chunks,
+			   "backward passes of a step, through each model chunk");
 	if (j->census->bucket)
-		add_number(i, c, CONFIG_reduce_bucket_size, SURE_LIKELY, j->census->bucket / 2,
+		add_number(i, c, CONFIG_reduce_bucket_size, SURE_LIKELY,
+			   round_decimal((j->census->bucket - MOST_TAIL) / 2, j->census->bucket / 2),
 			   "DeepSpeed's buffer for gradients of 2 bytes");
+	if (j->census->bucket)
+		add_flag(i, c, CONFIG_overlap_comm, SURE_LIKELY, j->census->bucket_places > 1,
+			 "one such buffer, or two in turn");
 }
 
 static void add_all(struct inference *i, struct config *c, const struct job_seen *j,
@@ -449,7 +509,8 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 		       const struct job_seen *j)
 {
 	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
-	int64_t most = t.r.positions && t.r.positions < t.tokens ? t.r.positions : t.tokens;
+	int64_t most = t.r.positions_most && t.r.positions_most < t.tokens ? t.r.positions_most
+									   : t.tokens;
 
 	for (size_t k = 0; k < ARRAY_SIZE(widths); k++) {
 		if (t.r.hidden % widths[k] || t.r.kv % widths[k])
@@ -478,9 +539,35 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 					   .tokens = tokens[k].tokens };
 
 			narrow_vocabulary(j->census, &t.r, t.tokens);
+			narrow_ffn(j->census, &t.r, t.tokens);
 			try_splits(best, t, known, j);
 		}
 	}
+}
+
+/* Heads and length were chosen with defaults for all that is searched for: again, with what was
+ * found. */
+static void split_again(struct trial *best, const struct config *known, const struct job_seen *j)
+{
+	struct inference i = { 0 };
+	struct err e = { 0 };
+	struct config c;
+
+	config_init(&c);
+	config_copy(&c, known);
+	add_all(&i, &c, j, best);
+	if (!config_derive(&c, &e)) {
+		infer_search(&i, &c, j->w, 1);
+		config_unset(&c, CONFIG_num_attention_heads);
+		config_unset(&c, CONFIG_num_query_groups);
+		config_unset(&c, CONFIG_seq_length);
+		config_unset(&c, CONFIG_micro_batch_size);
+		config_unset(&c, CONFIG_max_position_embeddings);
+		best->gap = -1;
+		try_splits(best, *best, &c, j);
+	}
+	config_release(&c);
+	inference_release(&i);
 }
 
 int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
@@ -507,6 +594,7 @@ int infer(struct inference *i, struct config *c, const struct witness *w, size_t
 			       "the configuration cannot be inferred: what is repeated %zu times is not "
 			       "the layer of a decoder that is known; declare it with --config or --set",
 			       found);
+	split_again(&best, c, &j);
 	add_all(i, c, &j, &best);
 	if (config_derive(c, e) < 0)
 		return -1;

@@ -70,7 +70,8 @@ struct reading_of_layer {
 	int64_t tp;
 	int width; /* bytes of an element, as made */
 	int gated, linear_bias, qkv_bias, norm_vectors;
-	int64_t vocab_most, vocab_least, positions; /* 0: none on this rank */
+	int64_t ffn_least; /* `ffn` is the most that the sizes allow until narrowed */
+	int64_t vocab_most, vocab_least, positions_most, positions_least; /* 0: none on this rank */
 	int heads_seen;                             /* how many blocks have the vocabulary's size */
 };
 #define MOST_READINGS 32

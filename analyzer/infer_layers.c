@@ -110,6 +110,21 @@ static wide bytes_of_rows(const struct reading_try *y, const struct reading_of_l
 	return (wide)rows * r->hidden * r->width / y->shards;
 }
 
+static int64_t rows_at_most(const struct reading_try *y, const struct reading_of_layer *r,
+			    bytes size)
+{
+	return (int64_t)((wide)size * y->shards / ((wide)r->hidden * r->width)) * r->tp;
+}
+
+/* With all of the tail that there may be. */
+static int64_t least_rows(const struct reading_try *y, const struct reading_of_layer *r, bytes size)
+{
+	wide row = (wide)r->hidden * r->width;
+	bytes tail = size > MOST_TAIL ? MOST_TAIL : 0;
+
+	return (int64_t)(((wide)(size - tail) * y->shards + row - 1) / row) * r->tp;
+}
+
 /* Rows of a matrix with hidden_size columns, of the whole model. A size with a tail gives the
  * roundest number in reach. */
 static int64_t rows_of(const struct reading_try *y, const struct reading_of_layer *r, bytes size)
@@ -165,9 +180,13 @@ static int read_mlp(const struct reading_try *y, struct reading_of_layer *r, con
 		less = m[i] < less ? m[i] : less;
 		more = m[i] > more ? m[i] : more;
 	}
-	r->ffn = rows_of(y, r, less);
-	r->gated = n == 3 || (n == 2 && fits(y, r, more, 2 * r->ffn));
-	return (n == 2 && r->gated) || ((n == 2 || n == 3) && fits(y, r, more, r->ffn));
+	r->ffn = rows_at_most(y, r, less);
+	r->ffn_least = least_rows(y, r, less);
+	r->gated = n == 3 || (n == 2 && !alike(less, more));
+	if (n == 2 && r->gated)
+		return rows_at_most(y, r, more) >= 2 * r->ffn_least &&
+		       least_rows(y, r, more) <= 2 * r->ffn;
+	return (n == 2 || n == 3) && alike(less, more);
 }
 
 /* q, k, v and the output projection by themselves, in this order. */
@@ -218,12 +237,6 @@ static void read_attention(struct reading_try *y, const struct reading_of_layer 
 	}
 }
 
-static int64_t rows_at_most(const struct reading_try *y, const struct reading_of_layer *r,
-			    bytes size)
-{
-	return (int64_t)((wide)size * y->shards / ((wide)r->hidden * r->width)) * r->tp;
-}
-
 static int is_inside(const struct layers *l, size_t i)
 {
 	return i >= l->start && i < l->start + l->count * l->period;
@@ -251,13 +264,12 @@ static void read_ends(struct reading_try *y, struct reading_of_layer *r)
 			if (m->sizes[i] < vocabulary)
 				vocabulary = m->sizes[i];
 		} else if (m->sizes[i] >= LEAST_ROWS * row) {
-			r->positions = (int64_t)(m->sizes[i] / row);
+			r->positions_most = rows_at_most(y, r, m->sizes[i]) / r->tp;
+			r->positions_least = least_rows(y, r, m->sizes[i]) / r->tp;
 		}
 	}
 	r->vocab_most = rows_at_most(y, r, vocabulary);
-	r->vocab_least = vocabulary <= MOST_TAIL
-				 ? r->vocab_most
-				 : rows_at_most(y, r, vocabulary - MOST_TAIL) + r->tp;
+	r->vocab_least = least_rows(y, r, vocabulary);
 }
 
 static void read_one(struct reading_try *y, int64_t hidden, int width, int64_t tp)

@@ -34,8 +34,6 @@ static int applies(const struct config *c, enum config_field f)
 	switch (f) {
 	case CONFIG_sequence_parallel:
 		return c->tensor_model_parallel_size > 1;
-	case CONFIG_virtual_pipeline_model_parallel_size:
-		return c->pipeline_model_parallel_size > 1;
 	case CONFIG_use_distributed_optimizer:
 	case CONFIG_accumulate_allreduce_grads_in_fp32:
 		return megatron;
