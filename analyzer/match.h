@@ -10,6 +10,9 @@
 #include "model/model.h"
 #include "report.h"
 
+/* A gap that is worth a word, as a share of what was observed. */
+#define MATCH_WORTH 0.005
+
 struct match_component {
 	const char *key;
 	bytes estimated, observed;
@@ -92,5 +95,9 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 bytes match_gap(const struct match *m);
 void match_release(struct match *m);
 int matches_fail(const struct matches *m);
+/* The worst rank first. */
+void matches_sort(struct matches *m);
+/* How far a component is off, if by more than MATCH_WORTH of the rank's peak; else 0. */
+bytes match_off(const struct match *m, enum category c);
 
 #endif

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A gap that is worth a reason, as a share of what was observed. */
-#define WORTH 0.005
 /* A value is a cause where it leaves at most this share of the gap, and as good as the best where
  * it leaves at most this much more. */
 #define DECISIVE 0.5
@@ -136,7 +134,7 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 {
 	bytes gap = match_gap(m), left = 0;
 
-	if (m->system != &memtrace || (double)gap < WORTH * (double)m->observed)
+	if (m->system != &memtrace || (double)gap < MATCH_WORTH * (double)m->observed)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(hypotheses); i++)
 		for (const char *word = hypotheses[i].alternatives; *word;) {

@@ -93,6 +93,7 @@ static int make(struct matches *m, const struct match_job *j, const struct optio
 		if (o->what_if && match_what_if(&m->list[m->count - 1], c, o->what_if, e) < 0)
 			return -1;
 	}
+	matches_sort(m);
 	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }
 
