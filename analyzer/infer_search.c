@@ -12,6 +12,7 @@
 /* An alternative is worse, and clearly worse, by so much of what was observed. */
 #define WORSE 0.0001
 #define CLEARLY 0.002
+#define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
 
 static const struct {
 	enum config_field field;
@@ -58,7 +59,9 @@ static int applies(const struct config *c, enum config_field f)
 	}
 }
 
-bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
+/* `off`: NULL, or by how much the peaks themselves are missed. */
+static bytes gap_and_error(const struct config *c, const struct witness *w, size_t count,
+			   bytes *off)
 {
 	struct tolerances none = { .total = 0 };
 	bytes sum = 0;
@@ -76,9 +79,16 @@ bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
 			return -1;
 		}
 		sum = bytes_add(sum, match_gap(&m));
+		if (off)
+			*off = bytes_add(*off, llabs(m.estimated - m.observed));
 		match_release(&m);
 	}
 	return sum;
+}
+
+bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
+{
+	return gap_and_error(c, w, count, NULL);
 }
 
 static bytes observed(const struct witness *w, size_t count)
@@ -169,6 +179,37 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 			     (long long)(o->next_gap - o->gap));
 }
 
+/* fp16 and bf16 have the same sizes, but fp16 comes with a scaler of the loss: a few blocks of one
+ * number, which show where all else is right. */
+static void search_scaler(struct inference *i, struct config *c, const struct witness *w,
+			  size_t count)
+{
+	struct inferred *told = inferred_find(i, CONFIG_precision);
+	struct err e = { 0 };
+	struct config other;
+	bytes off = 0, off_scaled = 0, gap = gap_and_error(c, w, count, &off), scaled;
+	char *value;
+
+	if (!told || strncmp(told->value, "bf16", 4))
+		return;
+	value = xasprintf("fp16%s", told->value + 4);
+	config_init(&other);
+	config_copy(&other, c);
+	if (!set(&other, CONFIG_precision, value) && !set(&other, CONFIG_grad_scaler, "true") &&
+	    (scaled = gap_and_error(&other, w, count, &off_scaled)) >= 0 &&
+	    gap - scaled >= SCALER && off_scaled < off &&
+	    !config_set(c, "precision", value, "inferred", &e)) {
+		free(told->value);
+		told->value = xstrdup(value);
+		told->sure = SURE_LIKELY;
+		inferred_add(i, c, CONFIG_grad_scaler, SURE_LIKELY, "true",
+			     "without it %lld bytes more would be missing or unexplained",
+			     (long long)(gap - scaled));
+	}
+	config_release(&other);
+	free(value);
+}
+
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count)
 {
 	unsigned char open[ARRAY_SIZE(searches)] = { 0 };
@@ -193,8 +234,10 @@ void infer_search(struct inference *i, struct config *c, const struct witness *w
 			changed |= !set(c, f, o.best);
 		}
 	}
+	search_scaler(i, c, w, count);
 	for (size_t s = 0; s < ARRAY_SIZE(searches); s++) {
-		if (!open[s] || !applies(c, searches[s].field))
+		if (!open[s] || !applies(c, searches[s].field) ||
+		    inferred_find(i, searches[s].field))
 			continue;
 		try_values(&o, c, s, w, count);
 		judge(i, c, s, &o, w, count);
