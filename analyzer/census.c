@@ -21,6 +21,7 @@ static_assert(ARRAY_SIZE(marks) <= 64, "marks are bits of one number");
 struct walking {
 	struct census *c;
 	const struct tables *tables;
+	uint32_t apply_line; /* of Module._apply: where it moves parameters; buffers come later */
 	enum maker last;
 	struct mt_record pending; /* a block of which it is not known yet whether it stays */
 	int forward_seen;
@@ -61,13 +62,14 @@ static void add_made(struct census *c, enum maker m, bytes size)
 }
 
 /* MAKERS: it makes no parameter. */
-static enum maker maker_of(const struct tables *t, uint32_t place)
+static enum maker maker_of(const struct walking *w, uint32_t place)
 {
+	const struct tables *t = w->tables;
 	const struct place *p = tables_place(t, place);
 
 	switch (place_makes(tables_place_flags(t, place))) {
 	case MAKES_APPLY:
-		return MAKER_APPLY;
+		return tables_place_info(t, place)->line == w->apply_line ? MAKER_APPLY : MAKERS;
 	case MAKES_NORM:
 		return MAKER_INIT;
 	case MAKES_PARAMETERS:
@@ -98,7 +100,7 @@ static void settle(struct walking *w)
 		count_size(&w->c->small, &w->c->small_count, &w->c->small_room, r->bytes);
 		return;
 	}
-	m = maker_of(w->tables, r->place);
+	m = maker_of(w, r->place);
 	if (m == MAKERS)
 		return;
 	w->last = m;
@@ -171,6 +173,19 @@ static void skip_segment(void *context, uint64_t segment)
 	(void)segment;
 }
 
+static uint32_t first_apply_line(const struct tables *t)
+{
+	uint32_t least = UINT32_MAX;
+
+	for (uint32_t i = 0; i < t->place_count; i++) {
+		const struct place_info *p = tables_place_info(t, i);
+
+		if (place_makes(p->flags) == MAKES_APPLY && p->line < least)
+			least = p->line;
+	}
+	return least;
+}
+
 static uint64_t marks_of(const struct tables *t)
 {
 	uint64_t found = 0;
@@ -189,7 +204,9 @@ static uint64_t marks_of(const struct tables *t)
 
 void census_take(struct census *c, const struct trace *t)
 {
-	struct walking w = { .c = c, .tables = &t->tables };
+	struct walking w = { .c = c,
+			     .tables = &t->tables,
+			     .apply_line = first_apply_line(&t->tables) };
 	const struct walker walker = {
 		.context = &w,
 		.restart = skip,
