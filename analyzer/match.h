@@ -84,6 +84,7 @@ struct matches {
 	struct match *list;
 	size_t count;
 	const struct inference *inference; /* NULL: the configuration was declared */
+	const struct config *config;	   /* what was inferred, and what was given */
 	double tolerance;
 };
 

@@ -138,8 +138,10 @@ static int match(char **paths, size_t count, const struct options *o)
 	struct err e = { 0 };
 	int status = match_job_read(&j, paths, count, o->run, &o->job, o->infer, &e);
 
-	if (!status && j.is_inferred)
+	if (!status && j.is_inferred) {
 		m.inference = &j.inference;
+		m.config = &j.traces[0].config;
+	}
 	if (!status && o->write_config)
 		status = write_config(&j, o->write_config, &e);
 	if (!status)

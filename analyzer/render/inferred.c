@@ -17,7 +17,31 @@ void inferred_text(const struct inference *i, struct buf *out)
 	buf_puts(out, "\n");
 }
 
-void inferred_json(const struct inference *i, json_t *root)
+/* What the trace says by itself, or was declared. */
+static json_t *given_json(const struct inference *i, const struct config *c)
+{
+	json_t *list = json_array();
+
+	for (int f = 0; f < CONFIG_FIELDS; f++) {
+		struct buf value = { 0 };
+		json_t *row;
+
+		if (!config_has(c, (enum config_field)f) ||
+		    config_is_derived(c, (enum config_field)f) ||
+		    inferred_find(i, (enum config_field)f))
+			continue;
+		row = json_object();
+		config_value(c, (enum config_field)f, &value);
+		set(row, "key", text(config_name((enum config_field)f)));
+		set(row, "value", text(value.text ? value.text : ""));
+		set(row, "source", text(c->origin[f]));
+		json_array_append_new(list, row);
+		buf_release(&value);
+	}
+	return list;
+}
+
+void inferred_json(const struct inference *i, const struct config *c, json_t *root)
 {
 	json_t *list = json_array(), *open = json_array();
 
@@ -39,4 +63,5 @@ void inferred_json(const struct inference *i, json_t *root)
 	}
 	set(root, "inferred", list);
 	set(root, "not_told", open);
+	set(root, "given", given_json(i, c));
 }

@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 void inferred_text(const struct inference *i, struct buf *out);
-/* Sets "inferred" and "not_told" of `root`. */
-void inferred_json(const struct inference *i, json_t *root);
+/* Sets "inferred", "not_told" and "given" of `root`; `c` is the configuration with all of them. */
+void inferred_json(const struct inference *i, const struct config *c, json_t *root);
 
 #endif

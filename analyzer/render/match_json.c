@@ -158,7 +158,7 @@ void match_json(const struct matches *m, struct buf *out)
 	set(root, "verdict", text(matches_fail(m) ? "mismatch" : "match"));
 	set(root, "tolerance", json_real(m->tolerance));
 	if (m->inference)
-		inferred_json(m->inference, root);
+		inferred_json(m->inference, m->config, root);
 	set(root, "ranks", ranks);
 	set(root, "differing", differing_json(m));
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
