@@ -1,75 +1,12 @@
 #include "infer.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/reader.h"
 #include "match_blocks.h"
 
-#define MOST_TOKEN_COUNTS 6
 #define MOST_BATCH 4096
-
-static const char *const names[] = { "exact", "likely", "guess" };
-
-const char *sureness_name(enum sureness s)
-{
-	return names[s];
-}
-
-void inferred_add(struct inference *i, struct config *c, enum config_field f, enum sureness sure,
-		  const char *value, const char *evidence, ...)
-{
-	struct err e = { 0 };
-	struct buf b = { 0 };
-	char text[400];
-	va_list args;
-
-	if (config_has(c, f) && !config_is_derived(c, f))
-		return;
-	if (config_set(c, config_name(f), value, "inferred", &e) < 0)
-		return;
-	va_start(args, evidence);
-	vsnprintf(text, sizeof(text), evidence, args);
-	va_end(args);
-	buf_puts(&b, text);
-	i->list = grow(i->list, i->count, &i->room, sizeof(*i->list));
-	i->list[i->count++] = (struct inferred){ f, xstrdup(value), buf_take(&b), sure };
-}
-
-void inferred_untold(struct inference *i, enum config_field f, const char *reason, ...)
-{
-	char text[400];
-	va_list args;
-
-	va_start(args, reason);
-	vsnprintf(text, sizeof(text), reason, args);
-	va_end(args);
-	i->untold = grow(i->untold, i->untold_count, &i->untold_room, sizeof(*i->untold));
-	i->untold[i->untold_count++] = (struct untold){ f, xstrdup(text) };
-}
-
-struct inferred *inferred_find(const struct inference *i, enum config_field f)
-{
-	for (size_t k = 0; k < i->count; k++)
-		if (i->list[k].field == f)
-			return &i->list[k];
-	return NULL;
-}
-
-void inference_release(struct inference *i)
-{
-	for (size_t k = 0; k < i->count; k++) {
-		free(i->list[k].value);
-		free(i->list[k].evidence);
-	}
-	for (size_t k = 0; k < i->untold_count; k++)
-		free(i->untold[k].reason);
-	free(i->list);
-	free(i->untold);
-	*i = (struct inference){ 0 };
-}
 
 static void add_number(struct inference *i, struct config *c, enum config_field f,
 		       enum sureness sure, int64_t value, const char *evidence)
@@ -131,143 +68,6 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 			j->world = w[k].rank->world_size;
 	}
 	j->census = w[0].census;
-}
-
-/* ---- tokens ---- */
-
-static int between(wide size, wide least, wide most)
-{
-	return size >= least && size <= most;
-}
-
-/* How many blocks of the forward pass have a size that so many tokens would give. */
-static uint64_t score_tokens(const struct census *c, const struct reading_of_layer *r,
-			     int64_t tokens)
-{
-	const int64_t widths[] = { r->hidden, (r->hidden + 2 * r->kv) / r->tp, r->hidden / r->tp,
-				   r->kv / r->tp };
-	/* where weights and activations have one width */
-	uint64_t sum = census_forward(c, tokens * r->hidden * r->width);
-
-	for (size_t i = 0; i < c->forward_count; i++) {
-		wide size = c->forward[i].size;
-		int found = 0;
-
-		for (int width = 2; width <= 4; width += 2) {
-			wide each = (wide)tokens * width;
-
-			for (size_t k = 0; k < ARRAY_SIZE(widths); k++)
-				found |= size == each * widths[k];
-			found |= between(size, each * r->ffn_least / r->tp, each * r->ffn / r->tp);
-			found |= r->vocab_most > 0 &&
-				 between(size, each * r->vocab_least / r->tp,
-					 each * r->vocab_most / r->tp + MOST_TAIL);
-		}
-		if (found)
-			sum += c->forward[i].count;
-	}
-	return sum;
-}
-
-struct token_count {
-	int64_t tokens;
-	uint64_t score;
-};
-
-static int by_score(const void *a, const void *b)
-{
-	const struct token_count *x = a, *y = b;
-
-	return x->score != y->score ? (x->score < y->score ? 1 : -1)
-				    : (x->tokens > y->tokens) - (x->tokens < y->tokens);
-}
-
-/* b s: how many tokens a micro-batch has, the likeliest first. */
-static size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
-			struct token_count *best)
-{
-	struct token_count *all = xcalloc(2 * c->forward_count + 1, sizeof(*all));
-	size_t count = 0, kept = 0;
-
-	for (size_t i = 0; i < c->forward_count; i++)
-		for (int width = 2; width <= 4; width += 2) {
-			wide row = (wide)r->hidden * width;
-			bytes size = c->forward[i].size;
-
-			if (size % row || size / row < 8 || size / row > INT64_C(1) << 32)
-				continue;
-			all[count].tokens = (int64_t)(size / row);
-			all[count].score = score_tokens(c, r, all[count].tokens);
-			count++;
-		}
-	if (count)
-		qsort(all, count, sizeof(*all), by_score);
-	for (size_t i = 0;
-	     i < count && all[i].score >= all[0].score / 4 && kept < MOST_TOKEN_COUNTS; i++) {
-		int known = 0;
-
-		for (size_t k = 0; k < kept; k++)
-			known |= best[k].tokens == all[i].tokens;
-		if (!known)
-			best[kept++] = all[i];
-	}
-	free(all);
-	return kept;
-}
-
-/* ---- the vocabulary ---- */
-
-/* The roundest number in reach; `most`, where there is no tail. */
-static int64_t round_number(int64_t least, int64_t most)
-{
-	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
-		if (most / by * by >= least && most / by * by > 0)
-			return most / by * by;
-	return most;
-}
-
-static int64_t usual_vocabulary(int64_t least, int64_t most)
-{
-	static const int64_t usual[] = { 32000, 32768, 50304, 50257,  65536,
-					 128256, 151936, 152064, 256000 };
-
-	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
-		if (usual[i] >= least && usual[i] <= most)
-			return usual[i];
-	return most % 64 ? round_number(least, most) : most;
-}
-
-/* The logits have their own tails: the smallest block that could be them bounds it too. */
-static void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens)
-{
-	for (size_t i = 0; i < c->forward_count && r->vocab_most > 0; i++)
-		for (int width = 2; width <= 4; width += 2) {
-			wide row = (wide)tokens * width;
-			int64_t most = (int64_t)(c->forward[i].size / row) * r->tp;
-
-			if (most >= r->vocab_least && most < r->vocab_most)
-				r->vocab_most = most;
-		}
-}
-
-/* The hidden layer's activations tell its width without the weights' tails. */
-static void narrow_ffn(const struct census *c, struct reading_of_layer *r, int64_t tokens)
-{
-	uint64_t most = 0;
-	int64_t best = r->ffn == r->ffn_least ? r->ffn : round_number(r->ffn_least, r->ffn);
-
-	for (size_t i = 0; i < c->forward_count; i++)
-		for (int width = 2; width <= 4; width += 2) {
-			wide row = (wide)tokens * width;
-			int64_t rows = (int64_t)(c->forward[i].size / row) * r->tp;
-
-			if (c->forward[i].size % row == 0 && c->forward[i].count > most &&
-			    rows >= r->ffn_least && rows <= r->ffn) {
-				most = c->forward[i].count;
-				best = rows;
-			}
-		}
-	r->ffn = best;
 }
 
 /* ---- one reading of the sizes, as a configuration ---- */
@@ -358,7 +158,8 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 static void add_sizes(struct inference *i, struct config *c, const struct trial *t)
 {
 	const struct reading_of_layer *r = &t->r;
-	int64_t head = r->hidden / t->heads, vocab = usual_vocabulary(r->vocab_least, r->vocab_most);
+	int64_t head = r->hidden / t->heads,
+		vocab = usual_vocabulary(r->vocab_least, r->vocab_most);
 	int64_t stages = config_has(c, CONFIG_pipeline_model_parallel_size)
 				 ? c->pipeline_model_parallel_size
 				 : 1;
@@ -388,7 +189,7 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 			   vocab, text);
 	}
 	if (r->positions_most > 0) {
-		int fits = between(t->seq, r->positions_least, r->positions_most);
+		int fits = t->seq >= r->positions_least && t->seq <= r->positions_most;
 
 		add_number(i, c, CONFIG_max_position_embeddings, SURE_LIKELY,
 			   fits ? t->seq : round_number(r->positions_least, r->positions_most),
@@ -404,8 +205,9 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 
 	inferred_add(i, c, CONFIG_framework, SURE_GUESS, "nanogpt",
 		     "no frames of a framework that is known");
-	inferred_add(i, c, CONFIG_arch, SURE_LIKELY, r->positions_most || !r->gated ? "gpt" : "llama",
-		     "%s", r->gated ? "gated" : "not gated");
+	inferred_add(i, c, CONFIG_arch, SURE_LIKELY,
+		     r->positions_most || !r->gated ? "gpt" : "llama", "%s",
+		     r->gated ? "gated" : "not gated");
 	add_flag(i, c, CONFIG_swiglu, SURE_EXACT, r->gated,
 		 "matrices of the feed-forward network in a layer");
 	add_flag(i, c, CONFIG_add_bias_linear, SURE_LIKELY, r->linear_bias,
@@ -448,9 +250,10 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 		add_number(i, c, CONFIG_num_microbatches, SURE_LIKELY, passes / chunks,
 			   "backward passes of a step, through each model chunk");
 	if (j->census->bucket)
-		add_number(i, c, CONFIG_reduce_bucket_size, SURE_LIKELY,
-			   round_decimal((j->census->bucket - MOST_TAIL) / 2, j->census->bucket / 2),
-			   "DeepSpeed's buffer for gradients of 2 bytes");
+		add_number(
+			i, c, CONFIG_reduce_bucket_size, SURE_LIKELY,
+			round_decimal((j->census->bucket - MOST_TAIL) / 2, j->census->bucket / 2),
+			"DeepSpeed's buffer for gradients of 2 bytes");
 	if (j->census->bucket)
 		add_flag(i, c, CONFIG_overlap_comm, SURE_LIKELY, j->census->bucket_places > 1,
 			 "one such buffer, or two in turn");
@@ -509,8 +312,8 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 		       const struct job_seen *j)
 {
 	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
-	int64_t most = t.r.positions_most && t.r.positions_most < t.tokens ? t.r.positions_most
-									   : t.tokens;
+	int64_t most =
+		t.r.positions_most && t.r.positions_most < t.tokens ? t.r.positions_most : t.tokens;
 
 	for (size_t k = 0; k < ARRAY_SIZE(widths); k++) {
 		if (t.r.hidden % widths[k] || t.r.kv % widths[k])
@@ -587,41 +390,19 @@ int infer(struct inference *i, struct config *c, const struct witness *w, size_t
 		found = l.count > found ? l.count : found;
 	}
 	if (!found)
-		return err_set(e, "the configuration cannot be inferred: no layers are repeated "
-				  "among the parameters' blocks; declare it with --config or --set");
-	if (best.gap < 0)
 		return err_set(e,
-			       "the configuration cannot be inferred: what is repeated %zu times is not "
-			       "the layer of a decoder that is known; declare it with --config or --set",
-			       found);
+			       "the configuration cannot be inferred: no layers are repeated "
+			       "among the parameters' blocks; declare it with --config or --set");
+	if (best.gap < 0)
+		return err_set(
+			e,
+			"the configuration cannot be inferred: what is repeated %zu times is not "
+			"the layer of a decoder that is known; declare it with --config or --set",
+			found);
 	split_again(&best, c, &j);
 	add_all(i, c, &j, &best);
 	if (config_derive(c, e) < 0)
 		return -1;
 	infer_search(i, c, w, count);
 	return config_derive(c, e);
-}
-
-void inference_file(const struct config *c, struct buf *out)
-{
-	const char *comma = "";
-
-	buf_puts(out, "{");
-	for (int f = 0; f < CONFIG_FIELDS; f++) {
-		struct buf value = { 0 };
-
-		if (!config_has(c, (enum config_field)f) ||
-		    config_is_derived(c, (enum config_field)f))
-			continue;
-		config_value(c, (enum config_field)f, &value);
-		buf_addf(out, "%s\n  \"%s\": ", comma, config_name((enum config_field)f));
-		if (strcmp(config_type((enum config_field)f), "TEXT"))
-			buf_puts(out, value.text);
-		else
-			add_json_string(out,
-					(struct str){ value.text ? value.text : "", value.length });
-		buf_release(&value);
-		comma = ",";
-	}
-	buf_puts(out, "\n}\n");
 }

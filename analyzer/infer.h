@@ -72,7 +72,7 @@ struct reading_of_layer {
 	int gated, linear_bias, qkv_bias, norm_vectors;
 	int64_t ffn_least; /* `ffn` is the most that the sizes allow until narrowed */
 	int64_t vocab_most, vocab_least, positions_most, positions_least; /* 0: none on this rank */
-	int heads_seen;                             /* how many blocks have the vocabulary's size */
+	int heads_seen; /* how many blocks have the vocabulary's size */
 };
 #define MOST_READINGS 32
 size_t layers_read(const struct layers *l, const struct census *c, int64_t shards, int64_t world,
@@ -80,6 +80,22 @@ size_t layers_read(const struct layers *l, const struct census *c, int64_t shard
 
 /* May a block of `size` be one of `wanted` bytes? */
 int size_fits(bytes size, wide wanted);
+
+/* How many tokens a micro-batch may have. */
+struct token_count {
+	int64_t tokens;
+	uint64_t score; /* blocks of the forward pass that it explains */
+};
+#define MOST_TOKEN_COUNTS 6
+/* The likeliest first. */
+size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
+		 struct token_count *best);
+/* With so many tokens the activations bound what the weights leave open. */
+void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens);
+void narrow_ffn(const struct census *c, struct reading_of_layer *r, int64_t tokens);
+int64_t usual_vocabulary(int64_t least, int64_t most);
+/* The roundest number in reach. */
+int64_t round_number(int64_t least, int64_t most);
 
 /* Tries alternatives of everything that is open, and keeps those that leave the least. */
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);

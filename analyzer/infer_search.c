@@ -161,7 +161,9 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 		  const struct witness *w, size_t count)
 {
 	enum config_field f = searches[row].field;
-	double worse = o->next_gap < 0 ? 1 : (double)(o->next_gap - o->gap) / (double)(observed(w, count) + 1);
+	double worse = o->next_gap < 0
+			       ? 1
+			       : (double)(o->next_gap - o->gap) / (double)(observed(w, count) + 1);
 
 	if (o->gap < 0)
 		return;
