@@ -188,7 +188,7 @@ static void no_layers(void **state)
 
 		for (int k = 0; k < 300; k++)
 			make(&c, MAKER_INIT, sizes[i] + (bytes)(k % 7) * (INT64_C(3) << 30));
-		for (int world = 1; world < 1 << 30; world *= 1000)
+		for (int64_t world = 1; world < 1 << 30; world *= 1000)
 			assert_int_equal(read_layers(&l, &c, INT64_MAX >> 20, world, MAKER_INIT, r),
 					 0);
 		census_release(&c);
