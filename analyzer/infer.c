@@ -173,7 +173,8 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 		   "the normalizations' vectors, and the columns of all matrices");
 	snprintf(text, sizeof(text), "%s feed-forward matrices of so many rows in each layer",
 		 r->gated ? "gated" : "two");
-	add_number(i, c, CONFIG_ffn_hidden_size, SURE_EXACT, r->ffn, text);
+	add_number(i, c, CONFIG_ffn_hidden_size, r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY,
+		   r->ffn, text);
 	add_number(i, c, CONFIG_num_attention_heads, SURE_LIKELY, t->heads,
 		   "leaves the smallest gap of the widths of a head");
 	snprintf(text, sizeof(text), "keys have %lld rows of %lld a head", (long long)r->kv,
@@ -325,6 +326,32 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 	}
 }
 
+/* The width whose weights and activations are found best; heads and length hardly matter to it. */
+static void choose_width(struct trial *t, const struct config *known, const struct job_seen *j)
+{
+	int64_t widths[MOST_WIDTHS], best = t->r.ffn;
+	size_t count = ffn_widths(j->census, &t->r, t->tokens, widths);
+	bytes gap = -1;
+
+	for (size_t i = 0; count > 1 && i < count; i++) {
+		struct trial one = *t, found = { .gap = -1 };
+
+		one.r.ffn = widths[i];
+		one.heads = 1;
+		one.seq = t->tokens;
+		if (t->r.positions_most && t->r.positions_most < one.seq)
+			one.seq = t->r.positions_most;
+		while (t->tokens % one.seq)
+			one.seq--;
+		keep_better(&found, &one, known, j);
+		if (found.gap >= 0 && (gap < 0 || found.gap < gap)) {
+			gap = found.gap;
+			best = widths[i];
+		}
+	}
+	t->r.ffn = best;
+}
+
 static void choose_of(struct trial *best, const struct layers *l, const struct config *known,
 		      const struct job_seen *j)
 {
@@ -342,7 +369,7 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 					   .tokens = tokens[k].tokens };
 
 			narrow_vocabulary(j->census, &t.r, t.tokens);
-			narrow_ffn(j->census, &t.r, t.tokens);
+			choose_width(&t, known, j);
 			try_splits(best, t, known, j);
 		}
 	}

@@ -92,7 +92,10 @@ size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
 		 struct token_count *best);
 /* With so many tokens the activations bound what the weights leave open. */
 void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens);
-void narrow_ffn(const struct census *c, struct reading_of_layer *r, int64_t tokens);
+/* What the feed-forward network's width may be. */
+#define MOST_WIDTHS 4
+size_t ffn_widths(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		  int64_t found[MOST_WIDTHS]);
 int64_t usual_vocabulary(int64_t least, int64_t most);
 /* The roundest number in reach. */
 int64_t round_number(int64_t least, int64_t most);

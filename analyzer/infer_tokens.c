@@ -122,11 +122,22 @@ void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64
 		}
 }
 
-/* The hidden layer's activations tell its width without the weights' tails. */
-void narrow_ffn(const struct census *c, struct reading_of_layer *r, int64_t tokens)
+static size_t add_width(int64_t *found, size_t count, int64_t rows)
+{
+	for (size_t i = 0; i < count; i++)
+		if (found[i] == rows)
+			return count;
+	if (count < MOST_WIDTHS)
+		found[count++] = rows;
+	return count;
+}
+
+/* The activation of the hidden layer has no weight's tail, but another block may have its size. */
+static int64_t frequent_width(const struct census *c, const struct reading_of_layer *r,
+			      int64_t tokens)
 {
 	uint64_t most = 0;
-	int64_t best = r->ffn == r->ffn_least ? r->ffn : round_number(r->ffn_least, r->ffn);
+	int64_t best = r->ffn;
 
 	for (size_t i = 0; i < c->forward_count; i++)
 		for (int width = 2; width <= 4; width += 2) {
@@ -139,5 +150,19 @@ void narrow_ffn(const struct census *c, struct reading_of_layer *r, int64_t toke
 				best = rows;
 			}
 		}
-	r->ffn = best;
+	return best;
+}
+
+size_t ffn_widths(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		  int64_t found[MOST_WIDTHS])
+{
+	size_t count = add_width(found, 0, r->ffn);
+
+	if (r->ffn == r->ffn_least)
+		return count;
+	count = add_width(found, count, frequent_width(c, r, tokens));
+	count = add_width(found, count, round_number(r->ffn_least, r->ffn));
+	if (4 * r->hidden >= r->ffn_least && 4 * r->hidden <= r->ffn)
+		count = add_width(found, count, 4 * r->hidden);
+	return count;
 }
