@@ -31,6 +31,8 @@ struct job_seen {
 	uint64_t marks;
 	int64_t world;
 	const struct census *census; /* of the first rank */
+	struct witness ends[2];      /* whose peaks the readings are held against */
+	size_t end_count;
 };
 
 static int is_marked(const struct job_seen *j, const char *key, const char *value)
@@ -68,6 +70,9 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 			j->world = w[k].rank->world_size;
 	}
 	j->census = w[0].census;
+	j->ends[j->end_count++] = w[0];
+	if (count > 1 && is_marked(j, "pipeline_model_parallel_size", ""))
+		j->ends[j->end_count++] = w[count - 1];
 }
 
 /* ---- one reading of the sizes, as a configuration ---- */
@@ -288,7 +293,7 @@ static bytes try_one(const struct config *known, const struct job_seen *j, const
 	if (is_marked(j, "framework", "deepspeed"))
 		inferred_add(&i, &c, CONFIG_zero_stage, SURE_GUESS, "2", "tried");
 	if (!config_derive(&c, &e))
-		gap = infer_gap(&c, j->w, 1);
+		gap = infer_gap(&c, j->ends, j->end_count);
 	config_release(&c);
 	inference_release(&i);
 	return gap;
@@ -368,7 +373,8 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 					   .r = readings[i],
 					   .tokens = tokens[k].tokens };
 
-			narrow_vocabulary(j->census, &t.r, t.tokens);
+			for (size_t m = 0; m < j->end_count; m++)
+				narrow_vocabulary(j->ends[m].census, &t.r, t.tokens);
 			choose_width(&t, known, j);
 			try_splits(best, t, known, j);
 		}
@@ -387,7 +393,7 @@ static void split_again(struct trial *best, const struct config *known, const st
 	config_copy(&c, known);
 	add_all(&i, &c, j, best);
 	if (!config_derive(&c, &e)) {
-		infer_search(&i, &c, j->w, 1);
+		infer_search(&i, &c, j->ends, j->end_count);
 		config_unset(&c, CONFIG_num_attention_heads);
 		config_unset(&c, CONFIG_num_query_groups);
 		config_unset(&c, CONFIG_seq_length);

@@ -352,7 +352,7 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 		k.observed = xcalloc(r->held_count + 1, sizeof(*k.observed));
 		k.observed_count = r->held_count;
 		for (size_t i = 0; i < r->held_count; i++)
-			k.observed[i] = (struct observed){ &r->held[i], -1 };
+			k.observed[i] = (struct observed){ .row = &r->held[i], .term = -1 };
 		assign(&k);
 		m->error = off(m->estimated, m->observed);
 		m->fails = beyond(m->estimated, m->observed, t->total);

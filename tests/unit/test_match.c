@@ -28,7 +28,7 @@ static void category_goes_before_size_alone(void **state)
 				 expects(1, CATEGORY_GRADIENTS, 4096) };
 	struct held_row rows[] = { { 4096, CATEGORY_GRADIENTS, "g" },
 				   { 4096, CATEGORY_ACTIVATIONS, "a" } };
-	struct observed o[] = { { &rows[0], -1 }, { &rows[1], -1 } };
+	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
 	(void)state;
 	match_blocks(p, 2, o, 2);
@@ -40,7 +40,7 @@ static void another_category_is_better_than_none(void **state)
 {
 	struct predicted p[] = { expects(3, CATEGORY_ACTIVATIONS, 4096) };
 	struct held_row row = { 4096, CATEGORY_TEMPORARIES, "t" };
-	struct observed o[] = { { &row, -1 } };
+	struct observed o[] = { { &row, -1, 0 } };
 
 	(void)state;
 	match_blocks(p, 1, o, 1);
@@ -68,7 +68,7 @@ static void tails(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct predicted p[] = { expects(0, CATEGORY_OTHER, rows[i].predicted) };
 		struct held_row row = { rows[i].observed, CATEGORY_OTHER, "" };
-		struct observed o[] = { { &row, -1 } };
+		struct observed o[] = { { &row, -1, 0 } };
 
 		match_blocks(p, 1, o, 1);
 		assert_int_equal(o[0].term, rows[i].found ? 0 : -1);
@@ -83,12 +83,29 @@ static void tails_are_given_out_so_that_most_are_found(void **state)
 				 expects(1, CATEGORY_OTHER, 5 * MIB) };
 	struct held_row rows[] = { { 6 * MIB, CATEGORY_OTHER, "" },
 				   { 6 * MIB + MIB / 2, CATEGORY_OTHER, "" } };
-	struct observed o[] = { { &rows[0], -1 }, { &rows[1], -1 } };
+	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
 	(void)state;
 	match_blocks(p, 2, o, 2);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(o[i].term, o[i].row->bytes == 6 * MIB ? 1 : 0);
+}
+
+/* 3 MiB is found as it is, but then nothing is left for 2.25 MiB: it has it, and 3 MiB the block
+ * of 4. */
+static void an_equal_size_gives_way(void **state)
+{
+	struct predicted p[] = { expects(0, CATEGORY_OPTIMIZER_STATES, 3 * MIB),
+				 expects(1, CATEGORY_OPTIMIZER_STATES, 2359296) };
+	struct held_row rows[] = { { 3 * MIB, CATEGORY_OPTIMIZER_STATES, "" },
+				   { 4 * MIB, CATEGORY_OPTIMIZER_STATES, "" } };
+	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
+
+	(void)state;
+	match_blocks(p, 2, o, 2);
+	assert_true(p[0].found && p[1].found);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(o[i].term, o[i].row->bytes == 4 * MIB ? 0 : 1);
 }
 
 static void numbers_differ(void **state)
@@ -103,7 +120,7 @@ static void numbers_differ(void **state)
 		p[i] = expects(7, CATEGORY_ACTIVATIONS, 1024);
 	for (int i = 0; i < 3; i++) {
 		rows[i] = (struct held_row){ 1024, CATEGORY_ACTIVATIONS, "" };
-		o[i] = (struct observed){ &rows[i], -1 };
+		o[i] = (struct observed){ &rows[i], -1, 0 };
 	}
 	match_blocks(p, 5, o, 3);
 	for (int i = 0; i < 3; i++)
@@ -383,6 +400,7 @@ int main(void)
 		cmocka_unit_test(another_category_is_better_than_none),
 		cmocka_unit_test(tails),
 		cmocka_unit_test(tails_are_given_out_so_that_most_are_found),
+		cmocka_unit_test(an_equal_size_gives_way),
 		cmocka_unit_test(numbers_differ),
 		cmocka_unit_test_setup_teardown(all_is_found, setup, teardown),
 		cmocka_unit_test_setup_teardown(one_is_gone_and_one_is_new, setup, teardown),
