@@ -148,9 +148,14 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 		if (is_marked(j, "pipeline_model_parallel_size", ""))
 			stages = rest;
 		add_number(i, c, CONFIG_pipeline_model_parallel_size,
-			   stages > 1 ? SURE_LIKELY : SURE_EXACT, stages,
-			   stages > 1 ? "blocks are received from another stage"
-				      : "nothing is received from another stage");
+			   stages > 3   ? SURE_GUESS
+			   : stages > 1 ? SURE_LIKELY
+					: SURE_EXACT,
+			   stages,
+			   stages > 1
+				   ? "blocks are received from another stage; no data parallelism "
+				     "beside it is assumed"
+				   : "nothing is received from another stage");
 		if (is_marked(j, "virtual_pipeline_model_parallel_size", ""))
 			add_number(i, c, CONFIG_virtual_pipeline_model_parallel_size, SURE_GUESS, 2,
 				   "the schedule is interleaved: two chunks or more");
