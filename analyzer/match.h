@@ -45,6 +45,7 @@ struct match_cause {
 	const char *key, *meaning;
 	char *declared, *value; /* declared NULL: nobody said */
 	bytes gap;              /* that it would leave */
+	bytes off;              /* and by how much the peak would be missed: tails tell too */
 };
 
 /* The peak of another configuration, as estimated, and between what limits it will be seen. */
