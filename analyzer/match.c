@@ -2,6 +2,7 @@
 
 #include "match_blocks.h"
 #include "model/memtrace/memtrace.h"
+#include "ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -298,15 +299,18 @@ static void keep_terms(struct match *m)
 		qsort(m->terms, kept, sizeof(*m->terms), term_order);
 }
 
-/* Pipeline stages are blocks of neighbouring ranks, as Megatron orders them by default. */
-static int64_t stage_of(const struct config *c, const struct rank *r)
+/* Where the rank stands, in Megatron's order of axes; without a layout all ranks share the data. */
+static struct coordinates place_of(const struct config *c, const struct rank *r)
 {
-	int64_t stages = config_has(c, CONFIG_pipeline_model_parallel_size)
-				 ? c->pipeline_model_parallel_size
-				 : 1,
-		each = r->world_size > 0 ? r->world_size / stages : 1;
+	struct layout l;
+	int at[AXES];
 
-	return r->rank > 0 && each > 0 && r->rank / each < stages ? r->rank / each : 0;
+	if (r->rank < 0)
+		return (struct coordinates){ 0, 0 };
+	if (r->world_size < 1 || !layout_read(&l, c, r->command, r->world_size))
+		return (struct coordinates){ 0, r->rank };
+	layout_place(&l, r->rank, at);
+	return (struct coordinates){ at[AXIS_PP], at[AXIS_DP] };
 }
 
 static void assign(struct making *k)
@@ -336,18 +340,19 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	       const struct config *c, const struct tolerances *t, struct err *e)
 {
 	struct making k = { .m = m, .c = c };
+	struct coordinates at = place_of(c, r);
 	int status;
 
 	*m = (struct match){
-		.rank = r, .system = system, .stage = stage_of(c, r), .observed = r->peak_allocated
+		.rank = r, .system = system, .stage = at.stage, .observed = r->peak_allocated
 	};
-	status = system == &memtrace ? memtrace_run(c, m->stage, NULL, see_machine, &k, e)
+	status = system == &memtrace ? memtrace_run(c, at, NULL, see_machine, &k, e)
 				     : see_document(&k, e);
 	if (!status) {
 		k.observed = xcalloc(r->held_count + 1, sizeof(*k.observed));
 		k.observed_count = r->held_count;
 		for (size_t i = 0; i < r->held_count; i++)
-			k.observed[i] = (struct observed){ &r->held[i], -1 };
+			k.observed[i] = (struct observed){ .row = &r->held[i], .term = -1 };
 		assign(&k);
 		m->error = off(m->estimated, m->observed);
 		m->fails = beyond(m->estimated, m->observed, t->total);
@@ -392,4 +397,38 @@ int matches_fail(const struct matches *m)
 		if (m->list[i].fails)
 			return 1;
 	return 0;
+}
+
+/* What fails comes first, then what explains least of its rank. */
+static int worst_first(const void *a, const void *b)
+{
+	const struct match *x = a, *y = b;
+	double left = (double)match_gap(x) / (double)(x->observed + 1),
+	       right = (double)match_gap(y) / (double)(y->observed + 1);
+
+	if (x->fails != y->fails)
+		return y->fails - x->fails;
+	if (left < right || left > right)
+		return left < right ? 1 : -1;
+	return (x->rank->rank > y->rank->rank) - (x->rank->rank < y->rank->rank);
+}
+
+void matches_sort(struct matches *m)
+{
+	if (m->count)
+		qsort(m->list, m->count, sizeof(*m->list), worst_first);
+}
+
+/* By terms, not by what a block was taken for: a block that has a term is where its term is. */
+bytes match_off(const struct match *m, enum category c)
+{
+	bytes sum = 0;
+
+	for (size_t i = 0; i < m->term_count; i++)
+		if (category_of(m->terms[i].component) == c)
+			sum += m->terms[i].estimated - m->terms[i].observed;
+	for (size_t i = 0; i < m->unexplained_count; i++)
+		if (m->unexplained[i].category == c)
+			sum -= m->unexplained[i].bytes;
+	return (double)(sum < 0 ? -sum : sum) > MATCH_WORTH * (double)m->observed ? sum : 0;
 }

@@ -10,6 +10,9 @@
 #include "model/model.h"
 #include "report.h"
 
+/* A gap that is worth a word, as a share of what was observed. */
+#define MATCH_WORTH 0.005
+
 struct match_component {
 	const char *key;
 	bytes estimated, observed;
@@ -42,6 +45,7 @@ struct match_cause {
 	const char *key, *meaning;
 	char *declared, *value; /* declared NULL: nobody said */
 	bytes gap;              /* that it would leave */
+	bytes off;              /* and by how much the peak would be missed: tails tell too */
 };
 
 /* The peak of another configuration, as estimated, and between what limits it will be seen. */
@@ -75,9 +79,13 @@ struct tolerances {
 	double total, component[CATEGORIES];
 };
 
+struct inference;
+
 struct matches {
 	struct match *list;
 	size_t count;
+	const struct inference *inference; /* NULL: the configuration was declared */
+	const struct config *config;	   /* what was inferred, and what was given */
 	double tolerance;
 };
 
@@ -89,5 +97,9 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 bytes match_gap(const struct match *m);
 void match_release(struct match *m);
 int matches_fail(const struct matches *m);
+/* The worst rank first. */
+void matches_sort(struct matches *m);
+/* How far a component is off, if by more than MATCH_WORTH of the rank's peak; else 0. */
+bytes match_off(const struct match *m, enum category c);
 
 #endif

@@ -20,10 +20,12 @@ struct predicted {
 struct observed {
 	const struct held_row *row;
 	int term;
+	size_t partner; /* index of the predicted one, if there is a term */
 };
 
 /* Pairs them: the same category and size, then the same but for a tail that the allocator did not
- * split off; then both in any category. */
+ * split off; then both in any
+ * category. Sorts both. */
 void match_blocks(struct predicted *p, size_t predicted, struct observed *o, size_t observed);
 
 #endif

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A gap that is worth a reason, as a share of what was observed. */
-#define WORTH 0.005
 /* A value is a cause where it leaves at most this share of the gap, and as good as the best where
  * it leaves at most this much more. */
 #define DECISIVE 0.5
@@ -49,7 +47,7 @@ static char *value_of(const struct config *c, enum config_field f, const char *w
 
 /* The declared configuration with one value changed, matched again. -1: nobody could run that. */
 static int try_value(const struct match *m, const struct config *c, const struct tolerances *t,
-		     enum config_field f, const char *value, bytes *gap)
+		     enum config_field f, const char *value, struct match_cause *found)
 {
 	struct config other;
 	struct match again = { 0 };
@@ -71,14 +69,16 @@ static int try_value(const struct match *m, const struct config *c, const struct
 		status = config_derive(&other, &e);
 	if (!status) {
 		status = match_make(&again, m->rank, m->system, &other, t, &e);
-		*gap = match_gap(&again);
+		found->gap = match_gap(&again);
+		found->off = llabs(again.estimated - again.observed);
 		match_release(&again);
 	}
 	config_release(&other);
 	return status;
 }
 
-static void add_cause(struct match *m, const struct config *c, size_t row, char *value, bytes gap)
+static void add_cause(struct match *m, const struct config *c, size_t row, char *value,
+		      const struct match_cause *found)
 {
 	struct match_cause *cause;
 	struct buf declared = { 0 };
@@ -91,7 +91,8 @@ static void add_cause(struct match *m, const struct config *c, size_t row, char 
 				       .meaning = hypotheses[row].meaning,
 				       .declared = declared.text ? buf_take(&declared) : NULL,
 				       .value = value,
-				       .gap = gap };
+				       .gap = found->gap,
+				       .off = found->off };
 	buf_release(&declared);
 }
 
@@ -108,7 +109,11 @@ static int by_gap(const void *a, const void *b)
 {
 	const struct match_cause *x = a, *y = b;
 
-	return x->gap != y->gap ? (x->gap < y->gap ? -1 : 1) : strcmp(x->key, y->key);
+	if (x->gap != y->gap)
+		return x->gap < y->gap ? -1 : 1;
+	if (x->off != y->off)
+		return x->off < y->off ? -1 : 1;
+	return strcmp(x->key, y->key);
 }
 
 /* Only the best, and those as good. */
@@ -134,9 +139,10 @@ static void keep_best(struct match *m)
 
 void match_explain(struct match *m, const struct config *c, const struct tolerances *t)
 {
-	bytes gap = match_gap(m), left = 0;
+	struct match_cause left = { .gap = 0 };
+	bytes gap = match_gap(m);
 
-	if (m->system != &memtrace || (double)gap < WORTH * (double)m->observed)
+	if (m->system != &memtrace || (double)gap < MATCH_WORTH * (double)m->observed)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(hypotheses); i++)
 		for (const char *word = hypotheses[i].alternatives; *word;) {
@@ -145,8 +151,8 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 
 			if (value && !is_known(m, hypotheses[i].field, value) &&
 			    !try_value(m, c, t, hypotheses[i].field, value, &left) &&
-			    (double)left <= DECISIVE * (double)gap)
-				add_cause(m, c, i, value, left);
+			    (double)left.gap <= DECISIVE * (double)gap)
+				add_cause(m, c, i, value, &left);
 			else
 				free(value);
 			word += length + (word[length] == ' ');

@@ -1,23 +1,21 @@
 /* memtrace match: does what was observed agree with the estimate? */
 #include "command.h"
-#include "gather.h"
 #include "match.h"
 #include "match_explain.h"
+#include "match_job.h"
 #include "match_what_if.h"
-#include "model/job.h"
 #include "render/match_page.h"
-#include "replay.h"
-#include "trace.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct options {
-	const char *run, *system, *tolerance, *what_if;
+	const char *run, *system, *tolerance, *what_if, *write_config;
 	struct opt_list component_tolerances;
-	int json, raw_bytes, color, top;
+	int json, raw_bytes, color, top, infer;
 	struct job job;
 };
 
@@ -72,43 +70,10 @@ static int read_tolerances(const struct options *o, struct tolerances *t, struct
 	return 0;
 }
 
-/* A trace, what its header declares, and where its ranks are in the report. */
-struct declared {
-	struct config config;
-	size_t first, count;
-	const char *path;
-};
-
-static int add_declared(struct declared *s, struct report *r, const char *path,
-			const struct options *o, struct err *e)
+static int make(struct matches *m, const struct match_job *j, const struct options *o,
+		struct err *e)
 {
-	struct replay_options replay = { .keep_peak = 1, .progress = term_progress };
-	struct trace t;
-	int status = -1;
-
-	config_init(&s->config);
-	s->path = path;
-	if (trace_open_header(&t, path, e) == 0 && trace_load(&t, e) == 0 &&
-	    config_read_trace(&s->config, &t, e) == 0 && job_read(&o->job, &s->config, e) == 0) {
-		report_add(r, &t, &replay);
-		status = 0;
-	}
-	term_progress_end();
-	trace_release(&t);
-	return status;
-}
-
-static const struct config *config_of(const struct declared *s, size_t count, const struct rank *r)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!strcmp(s[i].path, r->trace))
-			return &s[i].config;
-	BUG("a rank of no trace");
-}
-
-static int make(struct matches *m, const struct report *r, const struct declared *s, size_t count,
-		const struct options *o, struct err *e)
-{
+	const struct report *r = &j->report;
 	const struct system *system = system_find(o->system, e);
 	struct tolerances t;
 
@@ -118,17 +83,17 @@ static int make(struct matches *m, const struct report *r, const struct declared
 	m->list = xcalloc(r->count, sizeof(*m->list));
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *rank = &r->ranks[i];
+		const struct config *c = match_job_config(j, rank);
 
 		if (!rank->peak_allocated)
 			continue;
-		if (match_make(&m->list[m->count++], rank, system, config_of(s, count, rank), &t,
-			       e) < 0)
+		if (match_make(&m->list[m->count++], rank, system, c, &t, e) < 0)
 			return -1;
-		match_explain(&m->list[m->count - 1], config_of(s, count, rank), &t);
-		if (o->what_if && match_what_if(&m->list[m->count - 1], config_of(s, count, rank),
-						o->what_if, e) < 0)
+		match_explain(&m->list[m->count - 1], c, &t);
+		if (o->what_if && match_what_if(&m->list[m->count - 1], c, o->what_if, e) < 0)
 			return -1;
 	}
+	matches_sort(m);
 	return m->count ? 0 : err_set(e, "none of the traces has an allocation of PyTorch's");
 }
 
@@ -149,40 +114,43 @@ static int print(const struct matches *m, const struct options *o)
 	return status == STATUS_FINE && matches_fail(m) ? STATUS_NO : status;
 }
 
+/* What was inferred, as a file that --config takes. */
+static int write_config(const struct match_job *j, const char *path, struct err *e)
+{
+	struct buf out = { 0 };
+	FILE *f = fopen(path, "w");
+	int status = 0;
+
+	inference_file(&j->traces[0].config, &out);
+	if (!f || fwrite(out.text, 1, out.length, f) != out.length)
+		status = -1;
+	if ((f && fclose(f)) || status)
+		status = err_set(e, "--write-config: cannot write \"%s\": %s", path,
+				 strerror(errno));
+	buf_release(&out);
+	return status;
+}
+
 static int match(char **paths, size_t count, const struct options *o)
 {
-	struct buf notes = { 0 };
-	struct report r = { 0 };
 	struct matches m = { 0 };
-	struct declared *sources = NULL;
-	struct gather g;
+	struct match_job j;
 	struct err e = { 0 };
-	int status = gather_traces(&g, paths, count, o->run, &notes, &e);
-	size_t made = 0;
+	int status = match_job_read(&j, paths, count, o->run, &o->job, o->infer, &e);
 
-	if (notes.length)
-		fputs(notes.text, stderr);
-	if (!status) {
-		sources = xcalloc(g.count, sizeof(*sources));
-		while (!status && made < g.count) {
-			status = add_declared(&sources[made], &r, g.paths[made], o, &e);
-			made++;
-		}
+	if (!status && j.is_inferred) {
+		m.inference = &j.inference;
+		m.config = &j.traces[0].config;
 	}
-	if (!status) {
-		report_sort(&r);
-		status = make(&m, &r, sources, made, o, &e);
-	}
+	if (!status && o->write_config)
+		status = write_config(&j, o->write_config, &e);
+	if (!status)
+		status = make(&m, &j, o, &e);
 	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&m, o);
 	for (size_t i = 0; i < m.count; i++)
 		match_release(&m.list[i]);
 	free(m.list);
-	for (size_t i = 0; i < made; i++)
-		config_release(&sources[i].config);
-	free(sources);
-	report_release(&r);
-	gather_release(&g);
-	buf_release(&notes);
+	match_job_release(&j);
 	return status;
 }
 
@@ -192,7 +160,8 @@ static void help(const struct opt_set *set)
 		"match [OPTIONS] TRACE...",
 		"Says whether what a job allocated at its peak agrees with what its configuration should need,\n"
 		"rank by rank and term by term. TRACE is a file, or a directory of them (its latest run); its\n"
-		"command line, and MEMTRACE_CONFIG, declare the configuration. Later values win.",
+		"command line, and MEMTRACE_CONFIG, declare the configuration. Later values win. Where nothing is\n"
+		"declared, the configuration is inferred from the blocks, and said how surely.",
 		set);
 	puts("\nExit status: 0 it matches, 1 it does not, 2 bad usage or input.");
 }
@@ -211,6 +180,10 @@ int cmd_match(int argc, char **argv)
 		  "the same for each component, or for one; may be repeated", 0, 0 },
 		{ "what-if", 0, OPT_TEXT, &o.what_if, "K=V,...",
 		  "the peak of another configuration, from what this one was seen to need", 0, 0 },
+		{ "infer", 0, OPT_FLAG, &o.infer, NULL,
+		  "infer what is not declared; so it is where nothing is", 0, 0 },
+		{ "write-config", 0, OPT_TEXT, &o.write_config, "FILE",
+		  "the configuration that was matched, for estimate --config", 0, 0 },
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many lines of each table (12)", 0,
 		  1000000 },
 		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },

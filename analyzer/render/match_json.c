@@ -1,4 +1,5 @@
 #include "render/json_parts.h"
+#include "render/inferred.h"
 #include "render/match_page.h"
 
 static json_t *count(uint64_t n)
@@ -122,6 +123,26 @@ static json_t *rank_json(const struct match *m)
 	return row;
 }
 
+/* Components that are off, with the ranks on which they are. */
+static json_t *differing_json(const struct matches *m)
+{
+	json_t *list = json_array();
+
+	for (enum category c = 0; c < CATEGORIES; c++) {
+		json_t *ranks = json_array(), *row = json_object();
+
+		for (size_t i = 0; i < m->count; i++)
+			if (match_off(&m->list[i], c))
+				json_array_append_new(ranks, json_integer(m->list[i].rank->rank));
+		set(row, "component", text(category_key(c)));
+		if (json_array_size(ranks))
+			json_array_append(list, row);
+		set(row, "ranks", ranks);
+		json_decref(row);
+	}
+	return list;
+}
+
 static int write_part(const char *part, size_t length, void *out)
 {
 	buf_add(out, part, length);
@@ -136,7 +157,10 @@ void match_json(const struct matches *m, struct buf *out)
 		json_array_append_new(ranks, rank_json(&m->list[i]));
 	set(root, "verdict", text(matches_fail(m) ? "mismatch" : "match"));
 	set(root, "tolerance", json_real(m->tolerance));
+	if (m->inference)
+		inferred_json(m->inference, m->config, root);
 	set(root, "ranks", ranks);
+	set(root, "differing", differing_json(m));
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");
 	buf_puts(out, "\n");

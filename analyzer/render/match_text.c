@@ -1,7 +1,10 @@
 #include "render/match_page.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "ranks.h"
+#include "render/inferred.h"
 #include "render/page.h"
 #include "size.h"
 
@@ -158,24 +161,57 @@ static void put_missing(struct page *p, const struct match *m)
 	}
 }
 
+static int ascending(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Which component is off on which ranks, and how far at most. */
+static void put_differing(struct page *p, const struct matches *m)
+{
+	int *ranks = xcalloc(m->count, sizeof(*ranks));
+
+	for (enum category c = 0; c < CATEGORIES; c++) {
+		bytes most = 0;
+		size_t count = 0;
+
+		for (size_t i = 0; i < m->count; i++) {
+			bytes off = match_off(&m->list[i], c);
+
+			if (!off)
+				continue;
+			ranks[count++] = m->list[i].rank->rank;
+			if (llabs(off) > llabs(most))
+				most = off;
+		}
+		if (!count)
+			continue;
+		qsort(ranks, count, sizeof(*ranks), ascending);
+		buf_addf(p->out, "%s: the estimate is off by up to %s", category_key(c),
+			 most < 0 ? "-" : "+");
+		size_add(p->out, llabs(most), p->style->raw_bytes);
+		buf_puts(p->out, " on ranks ");
+		ranks_list(p->out, ranks, count, 16);
+		buf_puts(p->out, "\n");
+	}
+	free(ranks);
+}
+
 void match_text(const struct matches *m, const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
-	const struct match *worst = NULL;
+	const struct match *worst = &m->list[0];
 
-	for (size_t i = 0; i < m->count; i++) {
-		const struct match *x = &m->list[i];
-
-		put_verdict(&p, x);
-		if (!worst || x->fails > worst->fails ||
-		    (x->fails == worst->fails && x->observed > worst->observed))
-			worst = x;
-	}
-	if (!worst)
+	if (m->inference)
+		inferred_text(m->inference, out);
+	for (size_t i = 0; i < m->count; i++)
+		put_verdict(&p, &m->list[i]);
+	if (!m->count)
 		return;
-	if (m->count > 1)
-		buf_addf(out, "\nrank %d, the %s:\n", worst->rank->rank,
-			 worst->fails ? "largest that does not match" : "largest");
+	if (m->count > 1) {
+		put_differing(&p, m);
+		buf_addf(out, "\nrank %d, the worst:\n", worst->rank->rank);
+	}
 	put_causes(&p, worst);
 	put_what_if(&p, worst);
 	put_components(&p, worst);

@@ -4,8 +4,10 @@
  * With clang -fsanitize=fuzzer this is a fuzz target. As a plain program: fuzz_trace FILE… runs
  * over files, and fuzz_trace -n COUNT [SEED] mutates traces that it makes itself, COUNT times.
  */
+#include "census.h"
 #include "compare.h"
 #include "config/config.h"
+#include "infer.h"
 #include "ranks.h"
 #include "render/diff.h"
 #include "render/render.h"
@@ -19,6 +21,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* What match infers from, and the readings of the layers that it finds. */
+static void take(const struct trace *t)
+{
+	struct reading_of_layer readings[MOST_READINGS];
+	struct token_count tokens[MOST_TOKEN_COUNTS];
+	struct census c;
+
+	census_take(&c, t);
+	for (enum maker maker = 0; maker < MAKERS; maker++) {
+		struct layers l;
+
+		layers_find(&l, &c, maker);
+		if (l.count &&
+		    layers_read(&l, &c, t->header.world_size > 0 ? t->header.world_size : 1, 8,
+				readings))
+			tokens_of(&c, &readings[0], tokens);
+	}
+	census_release(&c);
+}
+
 /* As load_traces() does with a file. */
 static void load(struct loaded *l, const uint8_t *data, size_t size)
 {
@@ -28,6 +50,7 @@ static void load(struct loaded *l, const uint8_t *data, size_t size)
 
 	if (!trace_open_memory(&t, data, size, &e)) {
 		report_add(&l->report, &t, &options);
+		take(&t);
 		if (!l->has_config)
 			l->has_config = config_read_trace(&l->config, &t, &e) == 0 &&
 					config_derive(&l->config, &e) == 0;

@@ -153,7 +153,15 @@ static void run_stage(const struct job_model *j, struct machine *m, int64_t stag
 	machine_settle(m);
 }
 
-int memtrace_run(const struct config *c, int64_t stage, FILE *events,
+/* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
+static int64_t different_ranks(const struct shape *s)
+{
+	if (s->framework == DEEPSPEED ? s->zero == 3 : s->zero != 3 || s->fsdp_version != 1)
+		return 1;
+	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
+}
+
+int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 		 void (*visit)(const struct machine *m, void *context), void *context,
 		 struct err *e)
 {
@@ -164,22 +172,15 @@ int memtrace_run(const struct config *c, int64_t stage, FILE *events,
 
 	if (read_model(&j, &r) < 0)
 		return -1;
+	j.shape.rank = different_ranks(&j.shape) > 1 ? at.data % j.shape.dp : 0;
 	machine_init(&m, &j.settings, 0);
 	m.events = events;
 	m.keep_blocks = visit != NULL;
-	run_stage(&j, &m, stage, 3);
+	run_stage(&j, &m, at.stage, 3);
 	if (visit)
 		visit(&m, context);
 	machine_release(&m);
 	return 0;
-}
-
-/* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
-static int64_t different_ranks(const struct shape *s)
-{
-	if (s->framework == DEEPSPEED ? s->zero == 3 : s->zero != 3 || s->fsdp_version != 1)
-		return 1;
-	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
 }
 
 /* The rank that needs most, and the most that any reserves. */

@@ -1,0 +1,118 @@
+/*
+ * A job's configuration, told from what it allocated: what the sizes of parameters and activations
+ * allow, what code ran, and of what is left open that which leaves the smallest gap between our own
+ * estimate and the blocks at the peak. A value that nothing tells is not set, and said to be open.
+ */
+#ifndef MEMTRACE_INFER_H
+#define MEMTRACE_INFER_H
+
+#include "buf.h"
+#include "census.h"
+#include "config/config.h"
+#include "model/model.h"
+#include "report.h"
+
+enum sureness {
+	SURE_EXACT,  /* sizes or frames allow no other */
+	SURE_LIKELY, /* of those that are possible it leaves clearly the smallest gap */
+	SURE_GUESS,  /* others explain the blocks as well, or nearly */
+};
+const char *sureness_name(enum sureness s);
+
+struct inferred {
+	enum config_field field;
+	char *value, *evidence;
+	enum sureness sure;
+};
+
+/* What the blocks do not tell. */
+struct untold {
+	enum config_field field;
+	char *reason;
+};
+
+struct inference {
+	struct inferred *list; /* in the order in which they were told */
+	size_t count, room;
+	struct untold *untold;
+	size_t untold_count, untold_room;
+};
+
+/* A rank of the job, and what its trace has. */
+struct witness {
+	const struct rank *rank;
+	const struct census *census;
+};
+
+/* `c` has what is known already, which stays as it is, and gets the rest. -1: not even the layers
+ * can be told; the message says why. */
+int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
+	  struct err *e);
+void inference_release(struct inference *i);
+/* The configuration as a file that --config takes: one flat JSON object. */
+void inference_file(const struct config *c, struct buf *out);
+
+/* ---- its parts ---- */
+
+/* A repeated layer in a sequence of parameters. */
+#define MOST_SLOTS 64
+struct layers {
+	enum maker maker;
+	size_t start, period, count; /* count 0: there is none */
+	bytes slot[MOST_SLOTS];      /* the smallest of its blocks: the one with the least tail */
+};
+void layers_find(struct layers *l, const struct census *c, enum maker maker);
+
+/* One reading of the sizes of a layer. Rows are of the whole model, not of a tensor-parallel part.
+ */
+struct reading_of_layer {
+	int64_t hidden, ffn, kv; /* kv: rows of keys, as of values */
+	int64_t tp;
+	int width; /* bytes of an element, as made */
+	int gated, linear_bias, qkv_bias, norm_vectors;
+	int64_t ffn_least; /* `ffn` is the most that the sizes allow until narrowed */
+	int64_t vocab_most, vocab_least, positions_most, positions_least; /* 0: none on this rank */
+	int heads_seen; /* how many blocks have the vocabulary's size */
+};
+#define MOST_READINGS 32
+size_t layers_read(const struct layers *l, const struct census *c, int64_t shards, int64_t world,
+		   struct reading_of_layer *readings);
+
+/* May a block of `size` be one of `wanted` bytes? */
+int size_fits(bytes size, wide wanted);
+
+/* How many tokens a micro-batch may have. */
+struct token_count {
+	int64_t tokens;
+	uint64_t score; /* blocks of the forward pass that it explains */
+};
+#define MOST_TOKEN_COUNTS 6
+/* The likeliest first. */
+size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
+		 struct token_count *best);
+/* With so many tokens the activations bound what the weights leave open. */
+void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens);
+/* What the feed-forward network's width may be. */
+#define MOST_WIDTHS 4
+size_t ffn_widths(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		  int64_t found[MOST_WIDTHS]);
+int64_t usual_vocabulary(int64_t least, int64_t most);
+/* The roundest number in reach. */
+int64_t round_number(int64_t least, int64_t most);
+
+/* Tries alternatives of everything that is open, and keeps those that leave the least. */
+void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);
+/* The bytes that a configuration leaves missing or unexplained on all the ranks; -1: it cannot be
+ * estimated. */
+bytes infer_gap(const struct config *c, const struct witness *w, size_t count);
+
+/* Adds a value, unless it is given; the texts of `evidence` are a format's. */
+__attribute__((format(printf, 6, 7))) void inferred_add(struct inference *i, struct config *c,
+							enum config_field f, enum sureness sure,
+							const char *value, const char *evidence,
+							...);
+__attribute__((format(printf, 3, 4))) void inferred_untold(struct inference *i, enum config_field f,
+							   const char *reason, ...);
+struct inferred *inferred_find(const struct inference *i, enum config_field f);
+
+#endif

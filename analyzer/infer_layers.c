@@ -1,0 +1,320 @@
+/* The layers of a model in the order in which its parameters were made: what repeats, and what its
+ * sizes can mean. */
+#include "infer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "match_blocks.h"
+
+/* A matrix has at least so many rows; what is smaller is a vector. */
+#define LEAST_ROWS 24
+#define MOST_TP 64
+
+static int alike(bytes a, bytes b)
+{
+	bytes more = a > b ? a : b, less = a > b ? b : a;
+
+	return a == b || (less > MOST_TAIL && more - less <= MOST_TAIL);
+}
+
+int size_fits(bytes size, wide wanted)
+{
+	wide block = (wanted + 511) / 512 * 512;
+
+	return size == block || (block > MOST_TAIL && size > block && size <= block + MOST_TAIL);
+}
+
+static bytes bytes_of_run(const struct made *m, size_t start, size_t count)
+{
+	bytes sum = 0;
+
+	for (size_t i = start; i < start + count; i++)
+		sum = bytes_add(sum, m->sizes[i]);
+	return sum;
+}
+
+/* The run with most bytes in which every block is like the one a period before. A shorter period
+ * that explains as much comes first. */
+static bytes find_run(const struct made *m, size_t period, struct layers *best, bytes most)
+{
+	size_t start = 0;
+
+	for (size_t i = period; i <= m->count; i++) {
+		size_t layers = (i - start) / period;
+
+		if (i < m->count && alike(m->sizes[i], m->sizes[i - period]))
+			continue;
+		if (layers >= 2 && bytes_of_run(m, start, layers * period) > most) {
+			most = bytes_of_run(m, start, layers * period);
+			best->start = start;
+			best->period = period;
+			best->count = layers;
+		}
+		start = i - period + 1;
+	}
+	return most;
+}
+
+/* Is the run nothing but blocks of one size? Vectors made one after the other are no layers. */
+static int is_plain(const struct made *m, const struct layers *l)
+{
+	for (size_t i = 1; i < l->period; i++)
+		if (!alike(m->sizes[l->start + i], m->sizes[l->start]))
+			return 0;
+	return 1;
+}
+
+static void fill_slots(const struct made *m, struct layers *l)
+{
+	for (size_t k = 0; k < l->period; k++) {
+		l->slot[k] = m->sizes[l->start + k];
+		for (size_t n = 1; n < l->count; n++) {
+			bytes size = m->sizes[l->start + n * l->period + k];
+
+			if (size < l->slot[k])
+				l->slot[k] = size;
+		}
+	}
+}
+
+void layers_find(struct layers *l, const struct census *c, enum maker maker)
+{
+	const struct made *m = &c->made[maker];
+	bytes most = 0;
+
+	*l = (struct layers){ .maker = maker };
+	for (size_t period = 2; period <= MOST_SLOTS; period++)
+		most = find_run(m, period, l, most);
+	if (l->count && is_plain(m, l))
+		l->count = 0;
+	if (l->count)
+		fill_slots(m, l);
+}
+
+/* ---- what the sizes can mean ---- */
+
+struct reading_try {
+	const struct layers *l;
+	const struct census *census;
+	int64_t shards;
+	bytes matrix[MOST_SLOTS];
+	size_t matrices;
+	struct reading_of_layer *out;
+	size_t count;
+};
+
+static wide bytes_of_rows(const struct reading_try *y, const struct reading_of_layer *r,
+			  int64_t rows)
+{
+	return (wide)rows * r->hidden * r->width / y->shards;
+}
+
+static int64_t rows_at_most(const struct reading_try *y, const struct reading_of_layer *r,
+			    bytes size)
+{
+	return (int64_t)((wide)size * y->shards / ((wide)r->hidden * r->width)) * r->tp;
+}
+
+/* With all of the tail that there may be. */
+static int64_t least_rows(const struct reading_try *y, const struct reading_of_layer *r, bytes size)
+{
+	wide row = (wide)r->hidden * r->width;
+	bytes tail = size > MOST_TAIL ? MOST_TAIL : 0;
+
+	return (int64_t)(((wide)(size - tail) * y->shards + row - 1) / row) * r->tp;
+}
+
+/* Rows of a matrix with hidden_size columns, of the whole model. A size with a tail gives the
+ * roundest number in reach. */
+static int64_t rows_of(const struct reading_try *y, const struct reading_of_layer *r, bytes size)
+{
+	wide row = (wide)r->hidden * r->width, whole = (wide)size * y->shards;
+	int64_t most = (int64_t)(whole / row), least;
+
+	if (whole % row == 0 || size <= MOST_TAIL)
+		return most * r->tp;
+	least = (int64_t)(((wide)(size - MOST_TAIL) * y->shards + row - 1) / row);
+	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
+		if (most / by * by >= least && most / by * by > 0)
+			return most / by * by * r->tp;
+	return most * r->tp;
+}
+
+static int fits(const struct reading_try *y, const struct reading_of_layer *r, bytes size,
+		int64_t rows)
+{
+	return rows % r->tp == 0 && size_fits(size, bytes_of_rows(y, r, rows / r->tp));
+}
+
+static int has_vector(const struct reading_try *y, const struct reading_of_layer *r, int64_t rows)
+{
+	for (size_t i = 0; i < y->l->period; i++)
+		for (int width = 2; width <= 4; width += 2)
+			if (y->l->slot[i] <= MOST_TAIL && rows % r->tp == 0 &&
+			    size_fits(y->l->slot[i], (wide)rows / r->tp * width / y->shards))
+				return 1;
+	return 0;
+}
+
+static void add_reading(struct reading_try *y, struct reading_of_layer r)
+{
+	if (r.ffn <= 0 || r.kv <= 0 || r.kv > r.hidden || r.hidden % r.kv ||
+	    y->count >= MOST_READINGS)
+		return;
+	r.linear_bias = has_vector(y, &r, r.ffn);
+	r.qkv_bias = !r.linear_bias && (has_vector(y, &r, r.hidden + 2 * r.kv) ||
+					(r.kv < r.hidden && has_vector(y, &r, r.kv)));
+	for (size_t i = 0; i < y->l->period; i++)
+		r.norm_vectors += y->l->slot[i] == r.hidden * r.width / y->shards;
+	y->out[y->count++] = r;
+}
+
+/* What is left of the feed-forward network: up and down, or with a gate as one matrix or two. */
+static int read_mlp(const struct reading_try *y, struct reading_of_layer *r, const bytes *m,
+		    size_t n)
+{
+	bytes less = m[0], more = m[0];
+
+	for (size_t i = 1; i < n; i++) {
+		less = m[i] < less ? m[i] : less;
+		more = m[i] > more ? m[i] : more;
+	}
+	r->ffn = rows_at_most(y, r, less);
+	r->ffn_least = least_rows(y, r, less);
+	r->gated = n == 3 || (n == 2 && !alike(less, more));
+	if (n == 2 && r->gated)
+		return rows_at_most(y, r, more) >= 2 * r->ffn_least &&
+		       least_rows(y, r, more) <= 2 * r->ffn;
+	return (n == 2 || n == 3) && alike(less, more);
+}
+
+/* q, k, v and the output projection by themselves, in this order. */
+static void read_separate(struct reading_try *y, struct reading_of_layer r, size_t first)
+{
+	bytes m[MOST_SLOTS];
+	size_t n = y->matrices;
+
+	for (size_t i = 0; i < n; i++)
+		m[i] = y->matrix[(first + i) % n];
+	if (!fits(y, &r, m[0], r.hidden) || !fits(y, &r, m[3], r.hidden) || !alike(m[1], m[2]) ||
+	    !read_mlp(y, &r, m + 4, n - 4))
+		return;
+	r.kv = rows_of(y, &r, m[1] < m[2] ? m[1] : m[2]);
+	add_reading(y, r);
+}
+
+/* q, k and v in one matrix. */
+static void read_fused(struct reading_try *y, struct reading_of_layer r, size_t out, size_t qkv)
+{
+	bytes rest[MOST_SLOTS];
+	size_t n = 0;
+
+	for (size_t i = 0; i < y->matrices; i++)
+		if (i != out && i != qkv)
+			rest[n++] = y->matrix[i];
+	if (!fits(y, &r, y->matrix[out], r.hidden) || !read_mlp(y, &r, rest, n))
+		return;
+	r.kv = (rows_of(y, &r, y->matrix[qkv]) - r.hidden) / 2;
+	if (fits(y, &r, y->matrix[qkv], r.hidden + 2 * r.kv))
+		add_reading(y, r);
+}
+
+static void read_attention(struct reading_try *y, const struct reading_of_layer *r)
+{
+	size_t n = y->matrices, before = y->count;
+
+	if (n == 6 || n == 7)
+		for (size_t i = 0; i < n && y->count == before; i++)
+			read_separate(y, *r, i);
+	if (n != 4 && n != 5)
+		return;
+	/* attention and feed-forward network are neighbours */
+	for (size_t i = 0; i < n && y->count == before; i++) {
+		read_fused(y, *r, i, (i + 1) % n);
+		if (y->count == before)
+			read_fused(y, *r, (i + 1) % n, i);
+	}
+}
+
+static int is_inside(const struct layers *l, size_t i)
+{
+	return i >= l->start && i < l->start + l->count * l->period;
+}
+
+/* Embedding, output layer and positions: what is beside the layers. */
+static void read_ends(struct reading_try *y, struct reading_of_layer *r)
+{
+	const struct made *m = &y->census->made[y->l->maker];
+	bytes vocabulary = 0;
+
+	for (size_t i = 0; i < m->count; i++)
+		if (!is_inside(y->l, i) && m->sizes[i] > vocabulary)
+			vocabulary = m->sizes[i];
+	if (bytes_of_rows(y, r, LEAST_ROWS) > vocabulary)
+		return;
+	for (size_t i = 0; i < m->count; i++) {
+		/* the positions are made beside the embedding, and not split among ranks */
+		wide row = (wide)r->hidden * r->width / y->shards;
+
+		if (is_inside(y->l, i))
+			continue;
+		if (alike(m->sizes[i], vocabulary)) {
+			r->heads_seen++;
+			if (m->sizes[i] < vocabulary)
+				vocabulary = m->sizes[i];
+		} else if (m->sizes[i] >= LEAST_ROWS * row) {
+			r->positions_most = rows_at_most(y, r, m->sizes[i]) / r->tp;
+			r->positions_least = least_rows(y, r, m->sizes[i]) / r->tp;
+		}
+	}
+	r->vocab_most = rows_at_most(y, r, vocabulary);
+	r->vocab_least = least_rows(y, r, vocabulary);
+}
+
+static void read_one(struct reading_try *y, int64_t hidden, int width, int64_t tp)
+{
+	struct reading_of_layer r = { .hidden = hidden, .width = width, .tp = tp };
+	size_t before = y->count;
+
+	if (hidden < 64 || hidden > 1 << 20)
+		return;
+	for (size_t i = 0; i < y->count; i++)
+		if (y->out[i].hidden == hidden && y->out[i].width == width && y->out[i].tp == tp)
+			return;
+	y->matrices = 0;
+	for (size_t i = 0; i < y->l->period; i++)
+		if (y->l->slot[i] >= bytes_of_rows(y, &r, LEAST_ROWS) / tp)
+			y->matrix[y->matrices++] = y->l->slot[i];
+	read_attention(y, &r);
+	for (size_t i = before; i < y->count; i++)
+		read_ends(y, &y->out[i]);
+}
+
+/* The normalizations say what hidden_size is: h elements of 2 or 4 bytes, at least one a layer. */
+size_t layers_read(const struct layers *l, const struct census *c, int64_t shards, int64_t world,
+		   struct reading_of_layer *readings)
+{
+	struct reading_try y = { .l = l,
+				 .census = c,
+				 .out = readings,
+				 .shards = l->maker == MAKER_SHARDED ? shards : 1 };
+
+	if (world > MOST_TP)
+		world = MOST_TP;
+	for (size_t i = 0; i < c->small_count + l->period; i++) {
+		int inside = i >= c->small_count;
+		bytes size = inside ? l->slot[i - c->small_count] : c->small[i].size;
+		int64_t pieces = inside ? y.shards : 1;
+
+		if (size > MOST_TAIL || pieces > 1 << 20 ||
+		    (!inside && c->small[i].count < l->count))
+			continue;
+		for (int vector = 2; vector <= 4; vector += 2)
+			for (int width = 2; width <= 4; width += 2)
+				for (int64_t tp = 1; tp <= world; tp++)
+					if (world % tp == 0 && size * pieces % vector == 0)
+						read_one(&y, size * pieces / vector, width, tp);
+	}
+	return y.count;
+}

@@ -1,0 +1,46 @@
+"""memtrace match with nothing declared: what it infers is what the job was made with."""
+import os
+import unittest
+
+from accuracy_runs import FULL
+from match_runs import compare, gpt2, llama, match, megatron, record
+from harness import Case
+
+SMALL = {"num_layers": 3, "vocab_size": 16000, "micro_batch_size": 3}
+EAGER = {"attention": "eager", "attention_mask_buffers": True}
+FIRST = {
+    "gpt2_eager_fp16": gpt2(512, 8, 512, precision="fp16-autocast", grad_scaler=True, **EAGER, **SMALL),
+    "llama_groups": llama(512, 8, 2, 1408, seq_length=512, **SMALL),
+}
+MORE = {
+    "gpt2_sdpa": gpt2(768, 12, 256, **SMALL),
+    "gpt2_sdpa_fp32": gpt2(640, 10, 512, precision="fp32", **SMALL),
+    "gpt2_recomputed": gpt2(512, 8, 512, **EAGER, **FULL, **SMALL),
+    "gpt2_dropout": gpt2(512, 8, 512, attention_dropout=0.1, hidden_dropout=0.1, **EAGER, **SMALL),
+    "llama_eager": llama(512, 8, 8, 1408, seq_length=512, attention="eager", **SMALL),
+    "llama_recomputed": llama(768, 12, 4, 2048, seq_length=512, **FULL, **SMALL),
+    "qwen2": llama(896, 14, 2, 2432, model_type="qwen2", add_qkv_bias=True, seq_length=512, **SMALL),
+    "megatron": megatron(512, 8, 512, **{**SMALL, "world_size": 1}),
+}
+
+
+class Inferred(Case):
+    def check(self, name, job):
+        found = match(record(self.dir, name, job))
+        rows = list(compare(found, job))
+        self.assertEqual([(key, row and row["value"], value) for key, right, value, row in rows if right is False], [])
+        self.assertEqual({key for key, right, _, _ in rows if right is None} -
+                         {"optimizer_implementation", "clip_grad", "attention_dropout", "hidden_dropout", "max_position_embeddings",
+                          "untie_embeddings_and_output_weights", "grad_scaler"}, set())
+        rank, = found["ranks"]
+        self.assertLess(abs(rank["error"]), 0.005)
+
+
+def of(name, job):
+    return lambda self: self.check(name, job)
+
+
+for table in FIRST, MORE:
+    for name, job in table.items():
+        test = of(name, job)
+        setattr(Inferred, "test_" + name, test if table is FIRST else unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")(test))

@@ -1,0 +1,445 @@
+/* Which observed block goes to which predicted one, and that what is assigned, missing and
+ * unexplained always adds up. */
+#include "match.h"
+#include "match_blocks.h"
+#include "match_explain.h"
+#include "match_what_if.h"
+#include "model/memtrace/memtrace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define MIB (INT64_C(1) << 20)
+
+static struct predicted expects(int term, enum category c, bytes size)
+{
+	return (struct predicted){ .term = term, .category = c, .least = size, .size = size };
+}
+
+/* ---- blocks ---- */
+
+static void category_goes_before_size_alone(void **state)
+{
+	struct predicted p[] = { expects(0, CATEGORY_ACTIVATIONS, 4096),
+				 expects(1, CATEGORY_GRADIENTS, 4096) };
+	struct held_row rows[] = { { 4096, CATEGORY_GRADIENTS, "g" },
+				   { 4096, CATEGORY_ACTIVATIONS, "a" } };
+	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
+
+	(void)state;
+	match_blocks(p, 2, o, 2);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(o[i].term, o[i].row->category == CATEGORY_GRADIENTS);
+}
+
+static void another_category_is_better_than_none(void **state)
+{
+	struct predicted p[] = { expects(3, CATEGORY_ACTIVATIONS, 4096) };
+	struct held_row row = { 4096, CATEGORY_TEMPORARIES, "t" };
+	struct observed o[] = { { &row, -1, 0 } };
+
+	(void)state;
+	match_blocks(p, 1, o, 1);
+	assert_int_equal(o[0].term, 3);
+	assert_true(p[0].found);
+}
+
+/* A remainder of 1 MiB stays with a block that is larger than that: no more, and no smaller one. */
+static void tails(void **state)
+{
+	static const struct {
+		bytes predicted, observed;
+		int found;
+	} rows[] = {
+		{ 2 * MIB, 3 * MIB, 1 },
+		{ 2 * MIB, 3 * MIB + 512, 0 },
+		{ 2 * MIB, 2 * MIB - 512, 0 },
+		{ MIB, MIB + 512, 0 },
+		{ MIB + 512, 2 * MIB, 1 },
+		{ 512, 1024, 0 },
+		{ INT64_C(1) << 49, (INT64_C(1) << 49) + 512, 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct predicted p[] = { expects(0, CATEGORY_OTHER, rows[i].predicted) };
+		struct held_row row = { rows[i].observed, CATEGORY_OTHER, "" };
+		struct observed o[] = { { &row, -1, 0 } };
+
+		match_blocks(p, 1, o, 1);
+		assert_int_equal(o[0].term, rows[i].found ? 0 : -1);
+		assert_int_equal(p[0].found, rows[i].found);
+	}
+}
+
+/* Two predicted blocks may both become the larger observed one, one of them only the smaller. */
+static void tails_are_given_out_so_that_most_are_found(void **state)
+{
+	struct predicted p[] = { expects(0, CATEGORY_OTHER, 5 * MIB + MIB / 2),
+				 expects(1, CATEGORY_OTHER, 5 * MIB) };
+	struct held_row rows[] = { { 6 * MIB, CATEGORY_OTHER, "" },
+				   { 6 * MIB + MIB / 2, CATEGORY_OTHER, "" } };
+	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
+
+	(void)state;
+	match_blocks(p, 2, o, 2);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(o[i].term, o[i].row->bytes == 6 * MIB ? 1 : 0);
+}
+
+/* 3 MiB is found as it is, but then nothing is left for 2.25 MiB: it has it, and 3 MiB the block
+ * of 4. */
+static void an_equal_size_gives_way(void **state)
+{
+	struct predicted p[] = { expects(0, CATEGORY_OPTIMIZER_STATES, 3 * MIB),
+				 expects(1, CATEGORY_OPTIMIZER_STATES, 2359296) };
+	struct held_row rows[] = { { 3 * MIB, CATEGORY_OPTIMIZER_STATES, "" },
+				   { 4 * MIB, CATEGORY_OPTIMIZER_STATES, "" } };
+	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
+
+	(void)state;
+	match_blocks(p, 2, o, 2);
+	assert_true(p[0].found && p[1].found);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(o[i].term, o[i].row->bytes == 4 * MIB ? 0 : 1);
+}
+
+static void numbers_differ(void **state)
+{
+	struct predicted p[5];
+	struct held_row rows[3];
+	struct observed o[3];
+	int found = 0;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		p[i] = expects(7, CATEGORY_ACTIVATIONS, 1024);
+	for (int i = 0; i < 3; i++) {
+		rows[i] = (struct held_row){ 1024, CATEGORY_ACTIVATIONS, "" };
+		o[i] = (struct observed){ &rows[i], -1, 0 };
+	}
+	match_blocks(p, 5, o, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(o[i].term, 7);
+	for (int i = 0; i < 5; i++)
+		found += p[i].found;
+	assert_int_equal(found, 3);
+	match_blocks(p, 0, o, 0);
+	match_blocks(NULL, 0, NULL, 0);
+}
+
+/* ---- a rank that has just what is predicted ---- */
+
+struct made_rank {
+	struct rank rank;
+	struct config config;
+	size_t room;
+};
+
+static void hold_block(struct made_rank *r, bytes size, enum category c, const char *stack)
+{
+	r->rank.held = grow(r->rank.held, r->rank.held_count, &r->room, sizeof(*r->rank.held));
+	r->rank.held[r->rank.held_count++] = (struct held_row){ size, c, stack };
+	r->rank.peak_allocated += size;
+	r->rank.peak.by_category[c] += size;
+}
+
+static void copy_blocks(const struct machine *m, void *context)
+{
+	for (size_t i = 0; i < m->peak_count; i++) {
+		enum category c = 0;
+
+		while (strcmp(category_key(c), role_rows[m->peak_blocks[i].term].component))
+			c++;
+		hold_block(context, m->peak_blocks[i].size, c, "a;b");
+	}
+}
+
+static const char *const gpt[][2] = {
+	{ "framework", "nanogpt" },
+	{ "arch", "gpt" },
+	{ "num_layers", "3" },
+	{ "hidden_size", "256" },
+	{ "num_attention_heads", "4" },
+	{ "ffn_hidden_size", "1024" },
+	{ "vocab_size", "5000" },
+	{ "seq_length", "128" },
+	{ "max_position_embeddings", "128" },
+	{ "micro_batch_size", "4" },
+	{ "position_embedding_type", "learned_absolute" },
+	{ "precision", "fp32" },
+	{ "attention", "eager" },
+	{ "optimizer", "adamw" },
+	{ "optimizer_implementation", "fused" },
+};
+
+static int setup(void **state)
+{
+	struct made_rank *r = calloc(1, sizeof(*r));
+	struct err e = { 0 };
+
+	if (!r)
+		return -1;
+	config_init(&r->config);
+	for (size_t i = 0; i < ARRAY_SIZE(gpt); i++)
+		if (config_set(&r->config, gpt[i][0], gpt[i][1], "test", &e) < 0)
+			return -1;
+	r->rank.rank = NO_RANK;
+	if (memtrace_run(&r->config, (struct coordinates){ 0, 0 }, NULL, copy_blocks, r, &e) < 0)
+		return -1;
+	*state = r;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct made_rank *r = *state;
+
+	free(r->rank.held);
+	config_release(&r->config);
+	free(r);
+	return 0;
+}
+
+static void match_up(struct match *m, const struct made_rank *r, const struct system *system,
+		     double tolerance)
+{
+	struct tolerances t = { .total = tolerance };
+	struct err e = { 0 };
+	bytes assigned = 0, unexplained = 0, missing = 0, estimated = 0;
+	uint64_t blocks = 0;
+
+	for (size_t c = 0; c < CATEGORIES; c++)
+		t.component[c] = -1;
+	assert_int_equal(match_make(m, &r->rank, system, &r->config, &t, &e), 0);
+	for (size_t i = 0; i < m->term_count; i++) {
+		assigned += m->terms[i].observed;
+		estimated += m->terms[i].estimated;
+		blocks += m->terms[i].blocks;
+	}
+	for (size_t i = 0; i < m->unexplained_count; i++) {
+		unexplained += m->unexplained[i].bytes;
+		blocks += m->unexplained[i].blocks;
+	}
+	for (size_t i = 0; i < m->missing_count; i++)
+		missing += m->missing[i].bytes;
+	assert_int_equal(assigned + unexplained, m->observed);
+	assert_int_equal(estimated, m->estimated);
+	assert_int_equal(blocks, r->rank.held_count);
+	assert_int_equal(match_gap(m), unexplained + missing);
+}
+
+static void all_is_found(void **state)
+{
+	struct match m;
+
+	match_up(&m, *state, &memtrace, 0);
+	assert_int_equal(m.unexplained_count, 0);
+	assert_int_equal(m.missing_count, 0);
+	assert_int_equal(m.estimated, m.observed);
+	assert_false(m.fails);
+	match_release(&m);
+}
+
+static void one_is_gone_and_one_is_new(void **state)
+{
+	struct made_rank *r = *state;
+	struct held_row *last = &r->rank.held[r->rank.held_count - 1];
+	bytes size = last->bytes;
+	struct match m;
+
+	last->bytes = 7 * MIB;
+	last->stack = "new";
+	r->rank.peak_allocated += 7 * MIB - size;
+	r->rank.peak.by_category[last->category] += 7 * MIB - size;
+	match_up(&m, r, &memtrace, 1);
+	assert_int_equal(m.unexplained_count, 1);
+	assert_string_equal(m.unexplained[0].stack, "new");
+	assert_int_equal(m.unexplained[0].bytes, 7 * MIB);
+	assert_int_equal(m.missing_count, 1);
+	assert_int_equal(m.missing[0].bytes, size);
+	assert_int_equal(m.missing[0].blocks, 1);
+	match_release(&m);
+}
+
+/* What the counters saw beyond the recorded blocks is unexplained, without a stack. */
+static void unrecorded_bytes(void **state)
+{
+	struct made_rank *r = *state;
+	struct match m = { 0 };
+	struct tolerances t = { .total = 1 };
+	struct err e = { 0 };
+
+	r->rank.peak_allocated += 12345 * 512;
+	r->rank.peak.by_category[CATEGORY_OTHER] += 12345 * 512;
+	assert_int_equal(match_make(&m, &r->rank, &memtrace, &r->config, &t, &e), 0);
+	assert_int_equal(m.unexplained_count, 1);
+	assert_int_equal(m.unexplained[0].bytes, 12345 * 512);
+	assert_int_equal(m.unexplained[0].blocks, 0);
+	match_release(&m);
+}
+
+static void every_system_adds_up(void **state)
+{
+	static const char *const names[] = { "memtrace", "nanogpt", "training-memory-blog" };
+	struct err e = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct match m;
+
+		match_up(&m, *state, system_find(names[i], &e), 1);
+		match_release(&m);
+	}
+}
+
+static void nothing_is_held(void **state)
+{
+	struct made_rank *r = *state;
+	struct match m;
+
+	r->rank.held_count = 0;
+	r->rank.peak_allocated = 0;
+	memset(r->rank.peak.by_category, 0, sizeof(r->rank.peak.by_category));
+	match_up(&m, r, &memtrace, 0.5);
+	assert_true(m.fails);
+	assert_int_equal(m.unexplained_count, 0);
+	assert_int_equal(match_gap(&m), m.estimated);
+	match_release(&m);
+}
+
+/* Sizes at the end of what a trace may hold neither overflow nor hide what is missing. */
+static void enormous_blocks(void **state)
+{
+	struct made_rank *r = *state;
+	struct match m;
+
+	for (int i = 0; i < 40; i++)
+		hold_block(r, INT64_C(1) << 50, CATEGORY_OTHER, i % 2 ? "x" : "y");
+	match_up(&m, r, &memtrace, 0.5);
+	assert_int_equal(m.unexplained_count, 2);
+	assert_int_equal(m.unexplained[0].blocks, 20);
+	assert_int_equal(m.unexplained[0].bytes, INT64_C(20) << 50);
+	assert_int_equal(m.missing_count, 0);
+	match_release(&m);
+}
+
+/* ---- causes, and other configurations ---- */
+
+static void declare(struct made_rank *r, const char *key, const char *value)
+{
+	struct err e = { 0 };
+
+	assert_int_equal(config_set(&r->config, key, value, "test", &e), 0);
+}
+
+static void the_wrong_value_is_named(void **state)
+{
+	struct made_rank *r = *state;
+	struct tolerances t = { .total = 0.01 };
+	struct match m;
+
+	declare(r, "micro_batch_size", "2");
+	match_up(&m, r, &memtrace, 0.01);
+	assert_true(m.fails);
+	match_explain(&m, &r->config, &t);
+	assert_true(m.cause_count >= 1);
+	assert_string_equal(m.causes[0].key, "micro_batch_size");
+	assert_string_equal(m.causes[0].declared, "2");
+	assert_string_equal(m.causes[0].value, "4");
+	assert_int_equal(m.causes[0].gap, 0);
+	match_release(&m);
+}
+
+/* 50257 and 50304 rows may be the same blocks, with other tails: the peak tells. */
+static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **state)
+{
+	struct made_rank *r = *state;
+	struct tolerances t = { .total = 0.01 };
+	struct err e = { 0 };
+	struct match m;
+
+	free(r->rank.held);
+	r->rank = (struct rank){ .rank = NO_RANK };
+	r->room = 0;
+	declare(r, "vocab_size", "50304");
+	assert_int_equal(
+		memtrace_run(&r->config, (struct coordinates){ 0, 0 }, NULL, copy_blocks, r, &e),
+		0);
+	declare(r, "vocab_size", "32000");
+	match_up(&m, r, &memtrace, 0.01);
+	match_explain(&m, &r->config, &t);
+	assert_true(m.cause_count >= 1);
+	assert_string_equal(m.causes[0].key, "vocab_size");
+	assert_string_equal(m.causes[0].value, "50304");
+	assert_int_equal(m.causes[0].off, 0);
+	match_release(&m);
+}
+
+static void a_right_declaration_has_no_cause(void **state)
+{
+	struct made_rank *r = *state;
+	struct tolerances t = { .total = 0.01 };
+	struct match m;
+
+	match_up(&m, r, &memtrace, 0.01);
+	match_explain(&m, &r->config, &t);
+	assert_int_equal(m.cause_count, 0);
+	match_release(&m);
+}
+
+static void what_if_keeps_or_scales_what_was_missed(void **state)
+{
+	struct made_rank *r = *state;
+	struct match m;
+	struct err e = { 0 };
+	bytes estimated;
+
+	match_up(&m, r, &memtrace, 1);
+	assert_int_equal(match_what_if(&m, &r->config, "num_layers=6", &e), 0);
+	estimated = m.what_if.estimated;
+	assert_true(estimated > m.estimated);
+	assert_int_equal(m.what_if.low, estimated);
+	assert_int_equal(m.what_if.high, estimated);
+	match_release(&m);
+
+	hold_block(r, 64 * MIB, CATEGORY_OTHER, "x");
+	match_up(&m, r, &memtrace, 1);
+	assert_int_equal(match_what_if(&m, &r->config, "num_layers=6,micro_batch_size=4", &e), 0);
+	assert_int_equal(m.what_if.estimated, estimated);
+	assert_int_equal(m.what_if.low, estimated + 64 * MIB);
+	assert_true(m.what_if.high > m.what_if.low);
+	assert_int_equal(match_what_if(&m, &r->config, "num_layers", &e), -1);
+	assert_int_equal(match_what_if(&m, &r->config, "=3", &e), -1);
+	assert_int_equal(match_what_if(&m, &r->config, "num_layers=none", &e), -1);
+	match_release(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(category_goes_before_size_alone),
+		cmocka_unit_test(another_category_is_better_than_none),
+		cmocka_unit_test(tails),
+		cmocka_unit_test(tails_are_given_out_so_that_most_are_found),
+		cmocka_unit_test(an_equal_size_gives_way),
+		cmocka_unit_test(numbers_differ),
+		cmocka_unit_test_setup_teardown(all_is_found, setup, teardown),
+		cmocka_unit_test_setup_teardown(one_is_gone_and_one_is_new, setup, teardown),
+		cmocka_unit_test_setup_teardown(unrecorded_bytes, setup, teardown),
+		cmocka_unit_test_setup_teardown(every_system_adds_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_is_held, setup, teardown),
+		cmocka_unit_test_setup_teardown(enormous_blocks, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_wrong_value_is_named, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			of_values_that_explain_the_same_the_nearer_peak_is_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_right_declaration_has_no_cause, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_if_keeps_or_scales_what_was_missed, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
