@@ -57,11 +57,14 @@ static const struct {
 };
 
 /* The remedies of a rule, in order. */
-static void add_remedy(struct finding *f, const char *action, bytes saving)
+static void add_remedy(struct finding *f, const struct measures *m, const char *action, bytes saving)
 {
+	struct buf text = { 0 };
+
+	diagnose_fill(&text, action, m, NULL);
 	f->remedies = grow(f->remedies, f->remedy_count, &f->remedy_room, sizeof(*f->remedies));
 	f->remedies[f->remedy_count++] = (struct remedy){
-		.action = action,
+		.action = buf_take(&text),
 		.saving = saving > 0 ? saving : SAVING_UNKNOWN,
 	};
 }
@@ -71,9 +74,8 @@ static void add_remedy(struct finding *f, const char *action, bytes saving)
 #define REMEDY(rule, when, action, saving)                                              \
 	static void NAMED(rule, __LINE__)(struct finding * f, const struct measures *m) \
 	{                                                                               \
-		(void)m;                                                                \
 		if (when)                                                               \
-			add_remedy(f, action, saving);                                  \
+			add_remedy(f, m, action, saving);                               \
 	}
 #include "rules.def"
 #undef REMEDY
@@ -319,6 +321,8 @@ void diagnosis_release(struct diagnosis *d)
 		free(d->findings[i].message);
 		free(d->findings[i].place);
 		free(d->findings[i].evidence);
+		for (size_t k = 0; k < d->findings[i].remedy_count; k++)
+			free(d->findings[i].remedies[k].action);
 		free(d->findings[i].remedies);
 	}
 	for (size_t i = 0; i < d->ruled_out_count; i++)

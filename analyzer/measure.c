@@ -148,6 +148,14 @@ static void allocator_settings(struct measures *m, const struct trace *t)
 	}
 }
 
+/* What a step's forward pass takes at a time, in the frameworks' spellings. */
+static const char *const batch_options[] = {
+	"--micro-batch-size",
+	"--per_device_train_batch_size",
+	"--per-device-train-batch-size",
+	"--train_micro_batch_size_per_gpu",
+};
+
 void measure_settings(struct measures *m, const struct trace *t)
 {
 	const struct meta *torch = tables_meta(&t->tables, MT_META_VERSION "torch");
@@ -166,6 +174,9 @@ void measure_settings(struct measures *m, const struct trace *t)
 	m->tensor_size = number_option(t, "--tensor-model-parallel-size");
 	m->pipeline_size += !m->pipeline_size;
 	m->tensor_size += !m->tensor_size;
+	for (size_t i = 0; i < ARRAY_SIZE(batch_options) && !m->micro_batch; i++)
+		m->micro_batch = number_option(t, batch_options[i]);
+	m->half_batch = m->micro_batch / 2;
 	m->experts = number_option(t, "--num-experts");
 	m->experts += !m->experts && m->marks & MARKED(EXPERT);
 	if (m->pipeline_size > 1 && m->world_size % m->pipeline_size == 0 && t->header.rank >= 0)
