@@ -178,14 +178,15 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
-/* Pieces that hardly matter beside what else is there are not the cause. */
+/* Pieces that hardly matter beside what else is there are not the cause. In the first step nobody
+ * knows what more the job needs: there, a consumer that outweighs them comes first. */
 static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))
-		return TIER_WRONG;
+		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_WRONG;
 	return TIER_DEFAULT;
 }
 

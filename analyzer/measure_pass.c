@@ -166,6 +166,12 @@ static void take_place(const struct measuring *p, struct watched *w, const struc
 		l->last_step = w->step + 1;
 	}
 	l->now = r->bytes > l->now ? r->bytes : l->now;
+	if (!is_new(w))
+		return;
+	if (l->run != w->run)
+		*l = (struct place_levels){ l->last_step, l->now, l->before, w->run, 0, 0 };
+	l->growths += r->bytes > l->top;
+	l->top = r->bytes > l->top ? r->bytes : INT64_MAX;
 }
 
 /* Small blocks count in the level alone: they cost a look-up each, and are no cause of anything. */

@@ -42,6 +42,9 @@ struct step_levels {
 struct place_levels {
 	uint32_t last_step;
 	bytes now, before; /* largest block in its last step; and in those before */
+	/* In its last run that no backward pass follows: blocks, each larger than the last. */
+	uint32_t run, growths;
+	bytes top; /* the last of them; INT64_MAX: one was not larger */
 };
 
 struct callers {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define MOST_SIZES 4096
+#define GROWTHS 6 /* sizes in a row that rise by chance are fewer */
 
 /* A live block, for sorting. */
 struct left {
@@ -67,6 +68,21 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static int is_parameter_size(const struct scene *s, bytes size)
+{
+	return s->size_count &&
+	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
+}
+
+/* Made after the first step, and not by one: a copy of the state, to save it or to keep it. */
+static int is_copy(const struct scene *s, uint64_t marks, bytes size)
+{
+	return !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
+			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
+			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER) | MARKED(ZERO))) &&
+	       is_parameter_size(s, size);
+}
+
 static void add_request(const struct scene *s)
 {
 	struct measures *m = s->w->m;
@@ -92,6 +108,7 @@ static void add_request(const struct scene *s)
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	add(&m->copies, f->place && s->w->run > 1 && is_copy(s, marks, n) ? n : 0);
 	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
 	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	if (s->w->run_is_open) {
@@ -150,12 +167,6 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	}
 }
 
-static int is_parameter_size(const struct scene *s, bytes size)
-{
-	return s->size_count &&
-	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
-}
-
 /* Each block counts once. */
 static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 {
@@ -177,6 +188,8 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && born.step != (uint16_t)s->w->step)
 		add(&m->old_gradients, r->bytes);
+	if (!autograd && born.run > 1 && is_copy(s, marks, r->bytes))
+		add(&m->copies, r->bytes);
 	if (born.run == s->w->run && s->w->run_is_open) {
 		add(&m->run_live, r->bytes);
 		add(&s->run_model, marks & MARKED(MODEL) ? r->bytes : 0);
@@ -265,6 +278,25 @@ static void take_repeats(struct scene *s, const struct left *l, size_t count)
 	}
 }
 
+/* One block that a place makes anew for each batch, each time with more in it. */
+static void take_grown(struct scene *s, const struct left *l, size_t count)
+{
+	struct measures *m = s->w->m;
+	const struct place_levels *place = &s->w->places[l->place];
+	bytes sum = s->w->failure && m->request_place == l->place ? m->requested : 0;
+
+	if (!l->place || place->run != s->w->run || place->growths < GROWTHS ||
+	    place->top == INT64_MAX)
+		return;
+	for (size_t i = 0; i < count; i++)
+		sum = l[i].in_run ? bytes_add(sum, l[i].size) : sum;
+	if (sum <= m->run_repeat_bytes)
+		return;
+	m->run_repeats = place->growths;
+	m->run_repeat_bytes = sum;
+	m->repeat_place = l->place;
+}
+
 static void take_left(struct scene *s)
 {
 	bytes largest = 0;
@@ -277,6 +309,7 @@ static void take_left(struct scene *s)
 			;
 		take_leak(s, &s->left[i], n, &largest);
 		take_repeats(s, &s->left[i], n);
+		take_grown(s, &s->left[i], n);
 	}
 }
 
@@ -347,6 +380,23 @@ static int is_block(const struct scene *s, const struct mt_record *r)
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
 }
 
+static const struct snapshot *live_at(const struct watched *w)
+{
+	return w->failure ? &w->failure->live : &w->device->at_peak;
+}
+
+static bytes loaded_parameters(const struct scene *s)
+{
+	const struct snapshot *live = live_at(s->w);
+	bytes sum = 0;
+
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].category == CATEGORY_PARAMETERS &&
+		    marks_at(s->p, live->groups[i].place) & MARKED(LOAD))
+			add(&sum, live->groups[i].bytes);
+	return sum;
+}
+
 /*
  * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
  * long as it lives, and here it is the question whether it should.
@@ -354,9 +404,9 @@ static int is_block(const struct scene *s, const struct mt_record *r)
 static void take_categories(const struct scene *s)
 {
 	const struct watched *w = s->w;
-	const bytes *by =
-		w->failure ? w->failure->live.by_category : w->device->at_peak.by_category;
+	const bytes *by = live_at(w)->by_category;
 	struct measures *m = w->m;
+	bytes parameters;
 
 	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
 	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
@@ -367,15 +417,16 @@ static void take_categories(const struct scene *s)
 	if (m->in_optimizer || m->activations < 0)
 		m->activations = 0;
 	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
-	if (!m->loaded)
-		m->parameters = by[CATEGORY_PARAMETERS];
+	parameters = by[CATEGORY_PARAMETERS] - loaded_parameters(s);
+	if (!m->loaded || parameters > m->parameters)
+		m->parameters = parameters;
 }
 
 /* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
  * DDP's. */
 static void take_buckets(const struct scene *s)
 {
-	const struct snapshot *live = s->w->failure ? &s->w->failure->live : &s->w->device->at_peak;
+	const struct snapshot *live = live_at(s->w);
 	struct measures *m = s->w->m;
 
 	m->beside_buckets = m->gradients;
