@@ -6,16 +6,6 @@
 #include <string.h>
 
 #define MOST_SIZES 4096
-#define GROWTHS 6 /* sizes in a row that rise by chance are fewer */
-
-/* A live block, for sorting. */
-struct left {
-	uint32_t place;
-	uint16_t thread;
-	uint16_t age; /* steps ago */
-	int in_run;
-	bytes size;
-};
 
 struct scene {
 	const struct measuring *p;
@@ -28,11 +18,6 @@ struct scene {
 	bytes run_new, run_model;
 	bytes world; /* ranks */
 };
-
-static void add(bytes *to, bytes n)
-{
-	*to = bytes_add(*to, n);
-}
 
 /* `part` of `whole`, in percent; a whole that is nothing gives 0. */
 static int64_t percent(bytes part, bytes whole)
@@ -210,107 +195,6 @@ static void add_left(struct scene *s, const struct mt_record *r)
 		.in_run = born.taken & 1u << WITHOUT_NEW_RUN && born.run == s->w->run,
 		.size = r->bytes,
 	};
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const struct left *x = a, *y = b;
-
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	if (!x->place && x->thread != y->thread)
-		return x->thread < y->thread ? -1 : 1;
-	if (x->age != y->age)
-		return x->age < y->age ? -1 : 1;
-	return (x->size > y->size) - (x->size < y->size);
-}
-
-static int is_same_place(const struct left *a, const struct left *b)
-{
-	return a->place == b->place && (a->place || a->thread == b->thread);
-}
-
-/* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on?
- */
-static void take_leak(struct scene *s, const struct left *l, size_t count, bytes *largest)
-{
-	struct measures *m = s->w->m;
-	uint32_t steps = 0, oldest = 0, blocks = 0;
-	bytes sum = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (!l[i].age)
-			continue;
-		steps += !i || l[i].age != l[i - 1].age;
-		oldest = l[i].age > oldest ? l[i].age : oldest;
-		sum = bytes_add(sum, l[i].size);
-		blocks++;
-	}
-	if (steps < 4 || steps * 10 < oldest * 6 ||
-	    oldest * 10 < (s->w->step > 2 ? s->w->step - 2 : 0) * 6)
-		return;
-	add(&m->leak_bytes, sum);
-	add(&m->leak_per_step, sum / steps);
-	m->leak_blocks += blocks;
-	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
-	if (sum > *largest) {
-		*largest = sum;
-		m->leak_place = l->place;
-		m->leak_thread = l->thread;
-	}
-}
-
-/* Blocks of one size that a place outside of the training's loop leaves behind in the run. */
-static void take_repeats(struct scene *s, const struct left *l, size_t count)
-{
-	struct measures *m = s->w->m;
-
-	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
-		     n++)
-			;
-		if (l[i].age || !l[i].in_run || l[i].size <= m->run_repeat_bytes / (bytes)n ||
-		    l[i].size > BYTES_LIMIT / (bytes)n)
-			continue;
-		m->run_repeats = (int64_t)n;
-		m->run_repeat_bytes = (bytes)n * l[i].size;
-		m->repeat_place = l[i].place;
-	}
-}
-
-/* One block that a place makes anew for each batch, each time with more in it. */
-static void take_grown(struct scene *s, const struct left *l, size_t count)
-{
-	struct measures *m = s->w->m;
-	const struct place_levels *place = &s->w->places[l->place];
-	bytes sum = s->w->failure && m->request_place == l->place ? m->requested : 0;
-
-	if (!l->place || place->run != s->w->run || place->growths < GROWTHS ||
-	    place->top == INT64_MAX)
-		return;
-	for (size_t i = 0; i < count; i++)
-		sum = l[i].in_run ? bytes_add(sum, l[i].size) : sum;
-	if (sum <= m->run_repeat_bytes)
-		return;
-	m->run_repeats = place->growths;
-	m->run_repeat_bytes = sum;
-	m->repeat_place = l->place;
-}
-
-static void take_left(struct scene *s)
-{
-	bytes largest = 0;
-
-	if (s->left_count)
-		qsort(s->left, s->left_count, sizeof(*s->left), by_place);
-	for (size_t i = 0, n; i < s->left_count; i += n) {
-		for (n = 1; i + n < s->left_count && is_same_place(&s->left[i], &s->left[i + n]);
-		     n++)
-			;
-		take_leak(s, &s->left[i], n, &largest);
-		take_repeats(s, &s->left[i], n);
-		take_grown(s, &s->left[i], n);
-	}
 }
 
 /* This step's blocks against those of the steps before, place by place. */
@@ -498,7 +382,7 @@ void measure_scene(const struct measuring *p, unsigned device)
 	add_request(&s);
 	take_categories(&s);
 	take_buckets(&s);
-	take_left(&s);
+	measure_left(s.w, s.left, s.left_count);
 	take_ratio(&s);
 	finish(&s);
 	free(s.sizes);
