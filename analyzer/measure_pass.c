@@ -142,14 +142,20 @@ static void take_place(const struct measuring *p, struct watched *w, const struc
 	l = &w->places[r->place];
 	if (l->last_step != w->step + 1) {
 		l->before = l->now > l->before ? l->now : l->before;
-		l->now = 0;
+		l->held_before = l->held > l->held_before ? l->held : l->held_before;
+		l->now = l->held = 0;
 		l->last_step = w->step + 1;
 	}
 	l->now = r->bytes > l->now ? r->bytes : l->now;
+	l->live = bytes_add(l->live, r->bytes);
+	l->held = l->live > l->held ? l->live : l->held;
 	if (!is_new(w))
 		return;
-	if (l->run != w->run)
-		*l = (struct place_levels){ l->last_step, l->now, l->before, w->run, 0, 0 };
+	if (l->run != w->run) {
+		l->run = w->run;
+		l->growths = 0;
+		l->top = 0;
+	}
 	l->growths += r->bytes > l->top;
 	l->top = r->bytes > l->top ? r->bytes : INT64_MAX;
 }
@@ -204,6 +210,8 @@ static void take_free(struct measuring *p, struct watched *w, const struct mt_re
 	if (!live_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	birth = birth_of(&was);
+	if (was.place < p->tables->place_count)
+		w->places[was.place].live = bytes_add(w->places[was.place].live, -was.bytes);
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		w->autograd_live = bytes_add(w->autograd_live, -was.bytes);
 		if (w->level[WITHOUT_OLD_GRADIENTS] && birth.run < w->run)
@@ -360,6 +368,8 @@ static void on_restart(void *context)
 
 		w->allocated = w->autograd_live = w->outside = 0;
 		memset(w->level, 0, sizeof(w->level));
+		for (size_t k = 0; w->places && k < p->tables->place_count; k++)
+			w->places[k].live = 0;
 	}
 }
 

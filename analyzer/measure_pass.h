@@ -41,7 +41,8 @@ struct step_levels {
 /* What one place did. */
 struct place_levels {
 	uint32_t last_step;
-	bytes now, before; /* largest block in its last step; and in those before */
+	bytes now, before;              /* largest block in its last step; and in those before */
+	bytes live, held, held_before; /* live now; the same of what was live at a time */
 	/* In its last run that no backward pass follows: blocks, each larger than the last. */
 	uint32_t run, growths;
 	bytes top; /* the last of them; INT64_MAX: one was not larger */

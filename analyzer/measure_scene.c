@@ -27,6 +27,11 @@ static int64_t percent(bytes part, bytes whole)
 	return p > 1e9 ? (int64_t)1e9 : (int64_t)p;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 static uint64_t marks_at(const struct measuring *p, uint32_t place)
 {
 	return p->marks[place < p->tables->place_count ? place : 0];
@@ -202,6 +207,7 @@ static void take_ratio(const struct scene *s)
 {
 	const struct watched *w = s->w;
 	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
+	bytes held[2] = { 0 }, held_before[2] = { 0 };
 
 	for (size_t i = 1; i < s->p->tables->place_count; i++) {
 		const struct place_levels *l = &w->places[i];
@@ -213,11 +219,14 @@ static void take_ratio(const struct scene *s)
 		expert = (s->p->marks[i] & MARKED(EXPERT)) != 0;
 		now[expert] = bytes_add(now[expert], l->now);
 		before[expert] = bytes_add(before[expert], l->before);
+		held[expert] = bytes_add(held[expert], l->held);
+		held_before[expert] = bytes_add(held_before[expert], l->held_before);
 	}
 	if (w->step < 2)
 		return;
-	w->m->size_ratio = percent(now[0], before[0]);
-	w->m->expert_ratio = percent(now[1], before[1]);
+	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
+	w->m->size_ratio = larger(percent(now[0], before[0]), percent(held[0], held_before[0]));
+	w->m->expert_ratio = larger(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
 static void describe_moment(const struct scene *s)
