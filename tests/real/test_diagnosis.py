@@ -124,7 +124,7 @@ HELD_BACK = [
     Job("healthy_retry", 6144, NONE, dies=False),
     Job("healthy_ddp", 4096, NONE, ranks=2, dies=False),
 ]
-# Written when the rules were done, and not by who wrote them; what was named at first sight is in docs/validation.md.
+# Written when the rules were done, without a look at them; what was named at first sight is in docs/validation.md.
 OTHERS = [
     Other("lora_logits", 7000, "LOGITS_SPIKE"),
     Other("pixel_attention", 1600, "ATTN_QUADRATIC"),
