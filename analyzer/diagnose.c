@@ -172,6 +172,9 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 	if (m->failed && rules[rule].severity == RULE_OOM &&
 	    (weight < m->short_by * 2 || weight < m->allocated / 8))
 		c++;
+	/* Copies may be for something else than a checkpoint. */
+	if (rule == RULE_CKPT_SAVE_SPIKE && m->saving < m->copies)
+		c++;
 	/* Two loops of a training look the same, up to the second one's first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		c++;
