@@ -243,6 +243,7 @@ if __name__ == "__main__":
     if ranks > 1:
         torch.cuda.set_device(RANK)
         dist.init_process_group("nccl")
+        dist.all_reduce(torch.zeros(1, device="cuda"))  # NCCL has its memory before the model has any
     (globals().get(sys.argv[1]) or getattr(diagnose_others_healthy, sys.argv[1]))()
     if ranks > 1:
         dist.barrier()
