@@ -64,10 +64,14 @@ static int is_parameter_size(const struct scene *s, bytes size)
 	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
 }
 
-/* Made after the first step, and not by one: a copy of the state, to save it or to keep it. */
-static int is_copy(const struct scene *s, uint64_t marks, bytes size)
+/* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
+ * keep it. */
+static int is_copy(const struct scene *s, uint32_t place, bytes size)
 {
-	return !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
+	uint64_t marks = marks_at(s->p, place);
+
+	return tables_place_flags(s->p->tables, place) & PLACE_FRAMES &&
+	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
 			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
 			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER) | MARKED(ZERO))) &&
 	       is_parameter_size(s, size);
@@ -98,7 +102,7 @@ static void add_request(const struct scene *s)
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
-	add(&m->copies, f->place && s->w->run > 1 && is_copy(s, marks, n) ? n : 0);
+	add(&m->copies, !m->in_backward && s->w->run > 1 && is_copy(s, f->place, n) ? n : 0);
 	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
 	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	if (s->w->run_is_open) {
@@ -178,7 +182,7 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && born.step != (uint16_t)s->w->step)
 		add(&m->old_gradients, r->bytes);
-	if (!autograd && born.run > 1 && is_copy(s, marks, r->bytes))
+	if (!autograd && born.run > 1 && is_copy(s, r->place, r->bytes))
 		add(&m->copies, r->bytes);
 	if (born.run == s->w->run && s->w->run_is_open) {
 		add(&m->run_live, r->bytes);
