@@ -139,7 +139,7 @@ OTHERS = [
     Other("adam_states", 1750, "OPT_FIRST_STEP_JUMP"),
     Other("too_large", 2000, "STATIC_OVER_BUDGET"),
     Other("long_sequence", 1500, "BATCH_OUTLIER"),
-    Other("gradient_vector", 1500, "GRAD_NORM_TEMP"),
+    Other("gradient_vector", 1220, "GRAD_NORM_TEMP"),
     Other("emptied_by_trainer", 4096, "EMPTY_CACHE_THRASH", dies=False),
     Other("checkpointing_not_training", 3500, "RECOMPUTE_INEFFECTIVE", "--gradient_checkpointing=True"),
     Other("caught_in_a_cycle", 4096, "LEAK_REF_CYCLE", dies=False),
