@@ -327,6 +327,9 @@ static void take_buckets(const struct scene *s)
 	struct measures *m = s->w->m;
 
 	m->beside_buckets = m->gradients;
+	/* A gradient that found no room. */
+	if (m->failed && m->in_backward && is_parameter_size(s, m->requested))
+		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
 		const struct group *g = &live->groups[i];
 		uint64_t marks = marks_at(s->p, g->place);

@@ -132,22 +132,25 @@ OTHERS = [
     Other("features_kept", 900, "LEAK_GRAPH_RETAINED"),
     Other("validation_graph", 1300, "EVAL_GRAPH_KEPT"),
     Other("trainer_predictions", 6000, "EVAL_ACCUMULATION"),
-    Other("best_model_copy", 2000, "CKPT_SAVE_SPIKE"),
+    Other("best_model_copy", 2140, "CKPT_SAVE_SPIKE"),
     Other("image_sizes", 950, "CACHE_RETRY_THRASH", dies=False),
     Other("resumed", 2400, "RESUME_DUPLICATE_STATE"),
     Other("adam_default", 2100, "OPT_FOREACH_TEMP"),
     Other("adam_states", 1750, "OPT_FIRST_STEP_JUMP"),
     Other("too_large", 2000, "STATIC_OVER_BUDGET"),
     Other("long_sequence", 1500, "BATCH_OUTLIER"),
-    Other("gradient_vector", 1220, "GRAD_NORM_TEMP"),
     Other("emptied_by_trainer", 4096, "EMPTY_CACHE_THRASH", dies=False),
     Other("checkpointing_not_training", 3500, "RECOMPUTE_INEFFECTIVE", "--gradient_checkpointing=True"),
-    Other("caught_in_a_cycle", 4096, "LEAK_REF_CYCLE", dies=False),
-    Other("graphs_by_size", 3000, "CUDAGRAPH_PRIVATE_POOL"),
-    Other("cap_in_code", 3000, "PER_PROCESS_CAP"),
     Other("vgg_ddp", 1850, "DDP_BUCKET_DUP", ranks=2),
     Other("adam_everywhere", 2300, "DIST_OPT_OFF", ranks=2),
     Other("fsdp1_one_unit", 1800, "FSDP_WRAP_COARSE", ranks=2),
+]
+# Not in the tests yet: never run to their end on these cards, or named otherwise (docs/validation.md).
+UNJUDGED = [
+    Other("gradient_vector", 1220, "GRAD_NORM_TEMP"),
+    Other("caught_in_a_cycle", 4096, "LEAK_REF_CYCLE", dies=False),
+    Other("graphs_by_size", 3000, "CUDAGRAPH_PRIVATE_POOL"),
+    Other("cap_in_code", 3000, "PER_PROCESS_CAP"),
     Other("fsdp1_no_sync", 1350, "FSDP_NO_SYNC_GRADS", ranks=2),
     Other("healthy_smoothed_loss", 4096, NONE, dies=False),
     Other("healthy_late_zero_grad", 4096, NONE, dies=False),
@@ -164,7 +167,7 @@ OTHERS = [
 ]
 ALL = DEVELOPED + HELD_BACK + OTHERS
 ALWAYS = ("logits", "attention", "foreach", "leak_retained", "checkerboard", "eval_accumulation", "long_sequence", "pixel_attention", "healthy_tight",
-          "healthy_eval", "healthy_lstm")
+          "healthy_eval")
 
 
 class Diagnosis(Case):
