@@ -144,6 +144,11 @@ OTHERS = [
     Other("vgg_ddp", 1850, "DDP_BUCKET_DUP", ranks=2),
     Other("adam_everywhere", 2300, "DIST_OPT_OFF", ranks=2),
     Other("fsdp1_one_unit", 1800, "FSDP_WRAP_COARSE", ranks=2),
+    Other("healthy_resnet", 8192, NONE, dies=False),
+    Other("healthy_lstm", 4096, NONE, dies=False),
+    Other("healthy_diffusion", 4096, NONE, dies=False),
+    Other("healthy_trainer", 4096, NONE, dies=False),
+    Other("healthy_generate", 4096, NONE, dies=False),
 ]
 # Not in the tests yet: never run to their end on these cards, or named otherwise (docs/validation.md).
 UNJUDGED = [
@@ -154,13 +159,8 @@ UNJUDGED = [
     Other("fsdp1_no_sync", 1350, "FSDP_NO_SYNC_GRADS", ranks=2),
     Other("healthy_smoothed_loss", 4096, NONE, dies=False),
     Other("healthy_late_zero_grad", 4096, NONE, dies=False),
-    Other("healthy_resnet", 8192, NONE, dies=False),
-    Other("healthy_lstm", 4096, NONE, dies=False),
-    Other("healthy_diffusion", 4096, NONE, dies=False),
     Other("healthy_lora", 4096, NONE, dies=False),
-    Other("healthy_trainer", 4096, NONE, dies=False),
     Other("healthy_gan", 4096, NONE, dies=False),
-    Other("healthy_generate", 4096, NONE, dies=False),
     Other("healthy_replay", 4096, NONE, dies=False),
     Other("healthy_scaler", 8192, NONE, dies=False),
     Other("healthy_resnet_ddp", 4096, NONE, ranks=2, dies=False),
