@@ -186,6 +186,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 		};
 		if (r->total != UNKNOWN_BYTES && o->free > r->total)
 			o->free = UNKNOWN_BYTES;
+		build_failure_owners(o, f, r->total);
 		if (f->from_runtime)
 			o->by = clean(r, tables_module(t, tables_place(t, f->place)->module));
 	}

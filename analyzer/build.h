@@ -8,6 +8,8 @@
 /* Who held the device's memory; `beyond` bytes of its peak are known from the running counters
  * only. */
 void build_owners(struct rank *r, const struct device *d, bytes beyond);
+/* Who held it when an allocation failed. */
+void build_failure_owners(struct oom *o, const struct failure *f, bytes total);
 void build_comms(struct rank *r, const struct device *d, const struct tables *t);
 
 /* Steps, phases and when they were. */

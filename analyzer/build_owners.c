@@ -39,6 +39,20 @@ void build_owners(struct rank *r, const struct device *d, bytes beyond)
 	}
 }
 
+/* The driver said how much was free: what no call explains of the rest is nobody's. */
+void build_failure_owners(struct oom *o, const struct failure *f, bytes total)
+{
+	bytes known = 0;
+
+	memcpy(o->by_owner, f->holders, sizeof(o->by_owner));
+	if (total == UNKNOWN_BYTES || o->free == UNKNOWN_BYTES)
+		return;
+	for (enum owner k = 0; k < OWNERS; k++)
+		if (k != OWNER_UNEXPLAINED)
+			known = bytes_add(known, o->by_owner[k]);
+	o->by_owner[OWNER_UNEXPLAINED] = total - o->free - known;
+}
+
 /* The number at `*at`, which goes behind it; -1 if there is none or it is too large. */
 static int64_t take_number(struct str *at)
 {

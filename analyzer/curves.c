@@ -133,6 +133,7 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 		return;
 	if (!d->failures)
 		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
+	account_holders(d, f.holders);
 	/* The same failure, told by the runtime and then by PyTorch. */
 	if (!f.from_runtime && d->last_failure_open &&
 	    d->failures[d->failure_count - 1].from_runtime && d->stand_in)

@@ -57,11 +57,14 @@ static const struct {
 };
 
 /* The remedies of a rule, in order. */
-static void add_remedy(struct finding *f, const char *action, bytes saving)
+static void add_remedy(struct finding *f, const struct measures *m, const char *action, bytes saving)
 {
+	struct buf text = { 0 };
+
+	diagnose_fill(&text, action, m, NULL);
 	f->remedies = grow(f->remedies, f->remedy_count, &f->remedy_room, sizeof(*f->remedies));
 	f->remedies[f->remedy_count++] = (struct remedy){
-		.action = action,
+		.action = buf_take(&text),
 		.saving = saving > 0 ? saving : SAVING_UNKNOWN,
 	};
 }
@@ -71,9 +74,8 @@ static void add_remedy(struct finding *f, const char *action, bytes saving)
 #define REMEDY(rule, when, action, saving)                                              \
 	static void NAMED(rule, __LINE__)(struct finding * f, const struct measures *m) \
 	{                                                                               \
-		(void)m;                                                                \
 		if (when)                                                               \
-			add_remedy(f, action, saving);                                  \
+			add_remedy(f, m, action, saving);                               \
 	}
 #include "rules.def"
 #undef REMEDY
@@ -170,20 +172,24 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 	if (m->failed && rules[rule].severity == RULE_OOM &&
 	    (weight < m->short_by * 2 || weight < m->allocated / 8))
 		c++;
+	/* Copies may be for something else than a checkpoint. */
+	if (rule == RULE_CKPT_SAVE_SPIKE && m->saving < m->copies)
+		c++;
 	/* Two loops of a training look the same, up to the second one's first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		c++;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
-/* Pieces that hardly matter beside what else is there are not the cause. */
+/* Pieces that hardly matter beside what else is there are not the cause. In the first step nobody
+ * knows what more the job needs: there, a consumer that outweighs them comes first. */
 static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))
-		return TIER_WRONG;
+		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_WRONG;
 	return TIER_DEFAULT;
 }
 
@@ -319,6 +325,8 @@ void diagnosis_release(struct diagnosis *d)
 		free(d->findings[i].message);
 		free(d->findings[i].place);
 		free(d->findings[i].evidence);
+		for (size_t k = 0; k < d->findings[i].remedy_count; k++)
+			free(d->findings[i].remedies[k].action);
 		free(d->findings[i].remedies);
 	}
 	for (size_t i = 0; i < d->ruled_out_count; i++)

@@ -24,7 +24,7 @@ struct evidence {
 };
 
 struct remedy {
-	const char *action;
+	char *action;
 	bytes saving; /* SAVING_UNKNOWN */
 };
 

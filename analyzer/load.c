@@ -177,6 +177,9 @@ int load_traces(struct loaded *j, char *const *arguments, size_t count, const st
 			       err_set(e, "there is no trace of rank %d here", o->rank);
 	restore_worst(j, o);
 	read_config(j);
+	if (j->has_config && config_has(&j->config, CONFIG_num_layers) &&
+	    config_has(&j->config, CONFIG_vocab_size))
+		j->report.declared = count == 1 ? arguments[0] : report_worst(&j->report)->trace;
 	/* One file that was named is what was asked for: nothing is missing. */
 	if (j->gather.count > 1 || strcmp(j->gather.paths[0], arguments[0]))
 		ranks_relate(&j->report, j->has_config ? &j->config : NULL);

@@ -32,43 +32,6 @@ int64_t measure_value(const struct measures *m, const struct measure_row *row)
 	return value;
 }
 
-static const struct {
-	enum mark mark;
-	const char *file, *function;
-} frame_rows[] = {
-#define FRAME(id, file, function) { MARK_##id, file, function },
-#include "rules_marks.def"
-#undef FRAME
-};
-static_assert(MARKS <= 64, "a bit each");
-
-static uint64_t marks_of(struct str function, struct str file)
-{
-	uint64_t marks = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(frame_rows); i++)
-		if (!(marks & UINT64_C(1) << frame_rows[i].mark) &&
-		    str_matches(function, frame_rows[i].function) &&
-		    str_matches(file, frame_rows[i].file))
-			marks |= UINT64_C(1) << frame_rows[i].mark;
-	return marks;
-}
-
-uint64_t *measure_marks(const struct tables *t)
-{
-	uint64_t *frames = xcalloc(t->frame_count + 1, sizeof(*frames));
-	uint64_t *places = xcalloc(t->place_count + 1, sizeof(*places));
-
-	for (size_t i = 1; i < t->frame_count; i++)
-		frames[i] = marks_of(tables_string(t, t->frames[i].function),
-				     tables_string(t, t->frames[i].file));
-	for (size_t i = 1; i < t->place_count; i++)
-		for (uint32_t k = 0; k < t->places[i].frame_count; k++)
-			places[i] |= frames[t->places[i].frames[k]];
-	free(frames);
-	return places;
-}
-
 /* The value of an option of the command line: "--name value", "--name=value"; "" for a flag alone.
  */
 static int option(const struct trace *t, const char *name, char *value, size_t room)
@@ -148,6 +111,14 @@ static void allocator_settings(struct measures *m, const struct trace *t)
 	}
 }
 
+/* What a step's forward pass takes at a time, in the frameworks' spellings. */
+static const char *const batch_options[] = {
+	"--micro-batch-size",
+	"--per_device_train_batch_size",
+	"--per-device-train-batch-size",
+	"--train_micro_batch_size_per_gpu",
+};
+
 void measure_settings(struct measures *m, const struct trace *t)
 {
 	const struct meta *torch = tables_meta(&t->tables, MT_META_VERSION "torch");
@@ -166,6 +137,9 @@ void measure_settings(struct measures *m, const struct trace *t)
 	m->tensor_size = number_option(t, "--tensor-model-parallel-size");
 	m->pipeline_size += !m->pipeline_size;
 	m->tensor_size += !m->tensor_size;
+	for (size_t i = 0; i < ARRAY_SIZE(batch_options) && !m->micro_batch; i++)
+		m->micro_batch = number_option(t, batch_options[i]);
+	m->half_batch = m->micro_batch / 2;
 	m->experts = number_option(t, "--num-experts");
 	m->experts += !m->experts && m->marks & MARKED(EXPERT);
 	if (m->pipeline_size > 1 && m->world_size % m->pipeline_size == 0 && t->header.rank >= 0)

@@ -9,6 +9,7 @@
 #include <memtrace/trace.h>
 #include <stddef.h>
 
+#include "places.h"
 #include "util.h"
 
 struct replay;
@@ -41,17 +42,6 @@ extern const size_t measure_count;
 /* NULL: there is none of that name. */
 const struct measure_row *measure_find(const char *name, size_t length);
 int64_t measure_value(const struct measures *m, const struct measure_row *row);
-
-enum mark {
-#define MARK(id, meaning) MARK_##id,
-#include "rules_marks.def"
-#undef MARK
-	MARKS
-};
-#define MARKED(id) (UINT64_C(1) << MARK_##id)
-
-/* The marks of every place; the caller frees it. */
-uint64_t *measure_marks(const struct tables *t);
 
 /* Fills m[device] for each device that was seen. */
 void measure_trace(struct measures m[MT_MAX_DEVICES], const struct trace *t,

@@ -5,26 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int measure_is_logits(const struct watched *w, uint64_t marks, bytes size)
-{
-	if (!w->logits || marks & (MARKED(OPTIMIZER) | MARKED(LOAD)))
-		return 0;
-	if (marks & MARKED(LOSS))
-		return size >= w->logits / 4;
-	return same_size(size, w->logits) || (w->logits_half && same_size(size, w->logits / 2)) ||
-	       (w->logits_twice && same_size(size, w->logits * 2));
-}
-
-int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size)
-{
-	if (!w->scores)
-		return 0;
-	if (marks & MARKED(ATTENTION))
-		return !(marks & MARKED(LINEAR)) &&
-		       (is_kin(size, w->scores) || same_size(size, w->scores / 4));
-	return autograd && is_kin(size, w->scores);
-}
-
 static unsigned taken_by(const struct watched *w, uint64_t marks, int autograd, bytes size, int new)
 {
 	unsigned taken = 0;
@@ -162,10 +142,22 @@ static void take_place(const struct measuring *p, struct watched *w, const struc
 	l = &w->places[r->place];
 	if (l->last_step != w->step + 1) {
 		l->before = l->now > l->before ? l->now : l->before;
-		l->now = 0;
+		l->held_before = l->held > l->held_before ? l->held : l->held_before;
+		l->now = l->held = 0;
 		l->last_step = w->step + 1;
 	}
 	l->now = r->bytes > l->now ? r->bytes : l->now;
+	l->live = bytes_add(l->live, r->bytes);
+	l->held = l->live > l->held ? l->live : l->held;
+	if (!is_new(w))
+		return;
+	if (l->run != w->run) {
+		l->run = w->run;
+		l->growths = 0;
+		l->top = 0;
+	}
+	l->growths += r->bytes > l->top;
+	l->top = r->bytes > l->top ? r->bytes : INT64_MAX;
 }
 
 /* Small blocks count in the level alone: they cost a look-up each, and are no cause of anything. */
@@ -218,6 +210,8 @@ static void take_free(struct measuring *p, struct watched *w, const struct mt_re
 	if (!live_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	birth = birth_of(&was);
+	if (was.place < p->tables->place_count)
+		w->places[was.place].live = bytes_add(w->places[was.place].live, -was.bytes);
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		w->autograd_live = bytes_add(w->autograd_live, -was.bytes);
 		if (w->level[WITHOUT_OLD_GRADIENTS] && birth.run < w->run)
@@ -374,6 +368,8 @@ static void on_restart(void *context)
 
 		w->allocated = w->autograd_live = w->outside = 0;
 		memset(w->level, 0, sizeof(w->level));
+		for (size_t k = 0; w->places && k < p->tables->place_count; k++)
+			w->places[k].live = 0;
 	}
 }
 
@@ -408,60 +404,6 @@ static void on_restarted(void *context, uint64_t segment)
 	}
 }
 
-/*
- * Logits in half or twice the precision are one or two blocks; where there are many of such a size,
- * it is that of a layer's activations.
- */
-static void find_kin(struct watched *w, const struct snapshot *s)
-{
-	uint64_t half = 0, twice = 0;
-
-	for (size_t i = 0; i < s->count; i++) {
-		const struct group *g = &s->groups[i];
-
-		if (g->smallest != g->largest)
-			continue;
-		half += same_size(g->largest, w->logits / 2) ? g->blocks : 0;
-		twice += same_size(g->largest, w->logits * 2) ? g->blocks : 0;
-	}
-	w->logits_half = half <= 3;
-	w->logits_twice = twice <= 3;
-}
-
-/* The sizes that stand out among what is live at the moment, and in what was asked for. */
-static void find_sizes(struct watched *w, struct measuring *p, const struct snapshot *s)
-{
-	for (size_t i = 0; i <= s->count; i++) {
-		int is_request = i == s->count;
-		uint32_t place;
-		bytes size;
-
-		if (is_request && !w->failure)
-			break;
-		place = is_request ? w->failure->place : s->groups[i].place;
-		/* Some optimizers make states wherever they first need them. In a step that failed,
-		 * what stays is not known. */
-		if (!w->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
-		    place < p->tables->place_count)
-			p->marks[place] |= MARKED(STATE);
-		size = is_request ? w->failure->requested : s->groups[i].largest;
-		if (place >= p->tables->place_count || size < MEASURE_LEAST)
-			continue;
-		if (p->marks[place] & MARKED(LOSS) && size > w->logits)
-			w->logits = size;
-		if (!(p->marks[place] & MARKED(ATTENTION)))
-			continue;
-		if (p->marks[place] & MARKED(LINEAR))
-			w->linear = size > w->linear ? size : w->linear;
-		else
-			w->scores = size > w->scores ? size : w->scores;
-	}
-	find_kin(w, s);
-	w->m->logits_block = w->logits;
-	w->m->attention_block = w->scores;
-	w->m->attention_linear = w->linear;
-}
-
 /* The failure that ended the job, or the last one, or else the peak. */
 static void choose_moment(struct watched *w)
 {
@@ -483,7 +425,7 @@ static void start(struct measuring *p, struct measures *m, const struct replay *
 		w->m = &m[i];
 		w->places = xcalloc(p->tables->place_count + 1, sizeof(*w->places));
 		choose_moment(w);
-		find_sizes(w, p, w->failure ? &w->failure->live : &w->device->at_peak);
+		measure_sizes(w, p, w->failure ? &w->failure->live : &w->device->at_peak);
 	}
 }
 
@@ -495,9 +437,11 @@ void measure_trace(struct measures m[MT_MAX_DEVICES], const struct trace *t, con
 				 .keyframe = on_keyframe,
 				 .restarted = on_restarted,
 				 .records = on_records };
-	uint64_t *marks = measure_marks(&t->tables);
 
-	p.marks = marks;
+	/* Of its own: measure_sizes adds to them. */
+	p.marks = xcalloc(t->tables.place_count + 1, sizeof(*p.marks));
+	for (size_t i = 1; i < t->tables.place_count; i++)
+		p.marks[i] = tables_place_info(&t->tables, (uint32_t)i)->marks;
 	live_init(&p.live);
 	start(&p, m, r);
 	walk(t, &walker);
@@ -518,5 +462,5 @@ void measure_trace(struct measures m[MT_MAX_DEVICES], const struct trace *t, con
 		free(w->places);
 	}
 	live_release(&p.live);
-	free(marks);
+	free(p.marks);
 }

@@ -41,7 +41,11 @@ struct step_levels {
 /* What one place did. */
 struct place_levels {
 	uint32_t last_step;
-	bytes now, before; /* largest block in its last step; and in those before */
+	bytes now, before;              /* largest block in its last step; and in those before */
+	bytes live, held, held_before; /* live now; the same of what was live at a time */
+	/* In its last run that no backward pass follows: blocks, each larger than the last. */
+	uint32_t run, growths;
+	bytes top; /* the last of them; INT64_MAX: one was not larger */
 };
 
 struct callers {
@@ -117,9 +121,27 @@ static inline int is_kin(bytes a, bytes b)
 	return same_size(a, b) || same_size(a, b / 2) || same_size(a, 2 * b);
 }
 
+/* The sizes that stand out among what is live at the moment, and in what was asked for. */
+void measure_sizes(struct watched *w, struct measuring *p, const struct snapshot *s);
 int measure_is_logits(const struct watched *w, uint64_t marks, bytes size);
 int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size);
 
+/* A block that is live at the moment, for sorting. */
+struct left {
+	uint32_t place;
+	uint16_t thread;
+	uint16_t age; /* steps ago */
+	int in_run;
+	bytes size;
+};
+
+static inline void add(bytes *to, bytes n)
+{
+	*to = bytes_add(*to, n);
+}
+
+/* Of all blocks that are live. Sorts them. */
+void measure_left(struct watched *w, struct left *left, size_t count);
 /* The live set at the moment. */
 void measure_scene(const struct measuring *p, unsigned device);
 /* What the steps say, when all is read. */

@@ -7,15 +7,6 @@
 
 #define MOST_SIZES 4096
 
-/* A live block, for sorting. */
-struct left {
-	uint32_t place;
-	uint16_t thread;
-	uint16_t age; /* steps ago */
-	int in_run;
-	bytes size;
-};
-
 struct scene {
 	const struct measuring *p;
 	struct watched *w;
@@ -28,17 +19,17 @@ struct scene {
 	bytes world; /* ranks */
 };
 
-static void add(bytes *to, bytes n)
-{
-	*to = bytes_add(*to, n);
-}
-
 /* `part` of `whole`, in percent; a whole that is nothing gives 0. */
 static int64_t percent(bytes part, bytes whole)
 {
 	double p = whole > 0 ? (double)part * 100 / (double)whole : 0;
 
 	return p > 1e9 ? (int64_t)1e9 : (int64_t)p;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
 }
 
 static uint64_t marks_at(const struct measuring *p, uint32_t place)
@@ -67,6 +58,25 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static int is_parameter_size(const struct scene *s, bytes size)
+{
+	return s->size_count &&
+	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
+}
+
+/* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
+ * keep it. */
+static int is_copy(const struct scene *s, uint32_t place, bytes size)
+{
+	uint64_t marks = marks_at(s->p, place);
+
+	return tables_place_flags(s->p->tables, place) & PLACE_FRAMES &&
+	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
+			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
+			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER) | MARKED(ZERO))) &&
+	       is_parameter_size(s, size);
+}
+
 static void add_request(const struct scene *s)
 {
 	struct measures *m = s->w->m;
@@ -92,6 +102,7 @@ static void add_request(const struct scene *s)
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	add(&m->copies, !m->in_backward && s->w->run > 1 && is_copy(s, f->place, n) ? n : 0);
 	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
 	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	if (s->w->run_is_open) {
@@ -150,12 +161,6 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	}
 }
 
-static int is_parameter_size(const struct scene *s, bytes size)
-{
-	return s->size_count &&
-	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
-}
-
 /* Each block counts once. */
 static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 {
@@ -177,6 +182,8 @@ static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && born.step != (uint16_t)s->w->step)
 		add(&m->old_gradients, r->bytes);
+	if (!autograd && born.run > 1 && is_copy(s, r->place, r->bytes))
+		add(&m->copies, r->bytes);
 	if (born.run == s->w->run && s->w->run_is_open) {
 		add(&m->run_live, r->bytes);
 		add(&s->run_model, marks & MARKED(MODEL) ? r->bytes : 0);
@@ -199,92 +206,12 @@ static void add_left(struct scene *s, const struct mt_record *r)
 	};
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct left *x = a, *y = b;
-
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	if (!x->place && x->thread != y->thread)
-		return x->thread < y->thread ? -1 : 1;
-	if (x->age != y->age)
-		return x->age < y->age ? -1 : 1;
-	return (x->size > y->size) - (x->size < y->size);
-}
-
-static int is_same_place(const struct left *a, const struct left *b)
-{
-	return a->place == b->place && (a->place || a->thread == b->thread);
-}
-
-/* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on?
- */
-static void take_leak(struct scene *s, const struct left *l, size_t count, bytes *largest)
-{
-	struct measures *m = s->w->m;
-	uint32_t steps = 0, oldest = 0, blocks = 0;
-	bytes sum = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (!l[i].age)
-			continue;
-		steps += !i || l[i].age != l[i - 1].age;
-		oldest = l[i].age > oldest ? l[i].age : oldest;
-		sum = bytes_add(sum, l[i].size);
-		blocks++;
-	}
-	if (steps < 4 || steps * 10 < oldest * 6 ||
-	    oldest * 10 < (s->w->step > 2 ? s->w->step - 2 : 0) * 6)
-		return;
-	add(&m->leak_bytes, sum);
-	add(&m->leak_per_step, sum / steps);
-	m->leak_blocks += blocks;
-	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
-	if (sum > *largest) {
-		*largest = sum;
-		m->leak_place = l->place;
-		m->leak_thread = l->thread;
-	}
-}
-
-/* Blocks of one size that a place outside of the training's loop leaves behind in the run. */
-static void take_repeats(struct scene *s, const struct left *l, size_t count)
-{
-	struct measures *m = s->w->m;
-
-	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
-		     n++)
-			;
-		if (l[i].age || !l[i].in_run || l[i].size <= m->run_repeat_bytes / (bytes)n ||
-		    l[i].size > BYTES_LIMIT / (bytes)n)
-			continue;
-		m->run_repeats = (int64_t)n;
-		m->run_repeat_bytes = (bytes)n * l[i].size;
-		m->repeat_place = l[i].place;
-	}
-}
-
-static void take_left(struct scene *s)
-{
-	bytes largest = 0;
-
-	if (s->left_count)
-		qsort(s->left, s->left_count, sizeof(*s->left), by_place);
-	for (size_t i = 0, n; i < s->left_count; i += n) {
-		for (n = 1; i + n < s->left_count && is_same_place(&s->left[i], &s->left[i + n]);
-		     n++)
-			;
-		take_leak(s, &s->left[i], n, &largest);
-		take_repeats(s, &s->left[i], n);
-	}
-}
-
 /* This step's blocks against those of the steps before, place by place. */
 static void take_ratio(const struct scene *s)
 {
 	const struct watched *w = s->w;
 	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
+	bytes held[2] = { 0 }, held_before[2] = { 0 };
 
 	for (size_t i = 1; i < s->p->tables->place_count; i++) {
 		const struct place_levels *l = &w->places[i];
@@ -296,11 +223,14 @@ static void take_ratio(const struct scene *s)
 		expert = (s->p->marks[i] & MARKED(EXPERT)) != 0;
 		now[expert] = bytes_add(now[expert], l->now);
 		before[expert] = bytes_add(before[expert], l->before);
+		held[expert] = bytes_add(held[expert], l->held);
+		held_before[expert] = bytes_add(held_before[expert], l->held_before);
 	}
 	if (w->step < 2)
 		return;
-	w->m->size_ratio = percent(now[0], before[0]);
-	w->m->expert_ratio = percent(now[1], before[1]);
+	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
+	w->m->size_ratio = larger(percent(now[0], before[0]), percent(held[0], held_before[0]));
+	w->m->expert_ratio = larger(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
 static void describe_moment(const struct scene *s)
@@ -347,6 +277,23 @@ static int is_block(const struct scene *s, const struct mt_record *r)
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
 }
 
+static const struct snapshot *live_at(const struct watched *w)
+{
+	return w->failure ? &w->failure->live : &w->device->at_peak;
+}
+
+static bytes loaded_parameters(const struct scene *s)
+{
+	const struct snapshot *live = live_at(s->w);
+	bytes sum = 0;
+
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].category == CATEGORY_PARAMETERS &&
+		    marks_at(s->p, live->groups[i].place) & MARKED(LOAD))
+			add(&sum, live->groups[i].bytes);
+	return sum;
+}
+
 /*
  * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
  * long as it lives, and here it is the question whether it should.
@@ -354,9 +301,9 @@ static int is_block(const struct scene *s, const struct mt_record *r)
 static void take_categories(const struct scene *s)
 {
 	const struct watched *w = s->w;
-	const bytes *by =
-		w->failure ? w->failure->live.by_category : w->device->at_peak.by_category;
+	const bytes *by = live_at(w)->by_category;
 	struct measures *m = w->m;
+	bytes parameters;
 
 	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
 	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
@@ -367,18 +314,22 @@ static void take_categories(const struct scene *s)
 	if (m->in_optimizer || m->activations < 0)
 		m->activations = 0;
 	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
-	if (!m->loaded)
-		m->parameters = by[CATEGORY_PARAMETERS];
+	parameters = by[CATEGORY_PARAMETERS] - loaded_parameters(s);
+	if (!m->loaded || parameters > m->parameters)
+		m->parameters = parameters;
 }
 
 /* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
  * DDP's. */
 static void take_buckets(const struct scene *s)
 {
-	const struct snapshot *live = s->w->failure ? &s->w->failure->live : &s->w->device->at_peak;
+	const struct snapshot *live = live_at(s->w);
 	struct measures *m = s->w->m;
 
 	m->beside_buckets = m->gradients;
+	/* A gradient that found no room. */
+	if (m->failed && m->in_backward && is_parameter_size(s, m->requested))
+		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
 		const struct group *g = &live->groups[i];
 		uint64_t marks = marks_at(s->p, g->place);
@@ -447,7 +398,7 @@ void measure_scene(const struct measuring *p, unsigned device)
 	add_request(&s);
 	take_categories(&s);
 	take_buckets(&s);
-	take_left(&s);
+	measure_left(s.w, s.left, s.left_count);
 	take_ratio(&s);
 	finish(&s);
 	free(s.sizes);

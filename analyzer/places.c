@@ -9,12 +9,15 @@
 static const struct rule {
 	const char *file, *function;
 	uint32_t value; /* a flag, or enum makes << PLACE_MAKES_SHIFT */
+	uint64_t marks;
 } rules[] = {
-#define DOING(flag, file, function) { file, function, PLACE_##flag },
-#define MAKES(what, file, function) { file, function, MAKES_##what << PLACE_MAKES_SHIFT },
+#define DOING(flag, file, function) { file, function, PLACE_##flag, 0 },
+#define MAKES(what, file, function) { file, function, MAKES_##what << PLACE_MAKES_SHIFT, 0 },
+#define TELLS(mark, file, function) { file, function, 0, MARKED(mark) },
 #include "places.def"
 #undef DOING
 #undef MAKES
+#undef TELLS
 };
 
 #define RULES ARRAY_SIZE(rules)
@@ -29,6 +32,7 @@ struct matches {
 struct said {
 	uint32_t flags;
 	enum makes makes;
+	uint64_t marks;
 };
 
 static const struct matches *matches_of(const struct tables *t, struct matches *files, uint32_t file)
@@ -57,6 +61,7 @@ static struct said frame_says(const struct tables *t, struct matches *files,
 				continue;
 			if (!str_matches(function, r->function))
 				continue;
+			s.marks |= r->marks;
 			if (place_makes(r->value))
 				s.makes = place_makes(r->value);
 			else
@@ -78,6 +83,7 @@ static struct place_info place_says(const struct tables *t, const struct place *
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		struct said s = frames[p->frames[i]];
 
+		info.marks |= s.marks;
 		if (info.flags & model)
 			s.flags &= ~(uint32_t)(PLACE_NO_GRAD | PLACE_EVALUATION);
 		info.flags |= s.flags;

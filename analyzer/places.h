@@ -2,6 +2,7 @@
 #ifndef MEMTRACE_PLACES_H
 #define MEMTRACE_PLACES_H
 
+#include <assert.h>
 #include <stdint.h>
 
 struct tables;
@@ -44,6 +45,16 @@ enum makes {
 	MAKES_IPG_AND_GRADIENTS,
 };
 
+/* What the rules of diagnosis ask. */
+enum mark {
+#define MARK(id, meaning) MARK_##id,
+#include "marks.def"
+#undef MARK
+	MARKS
+};
+static_assert(MARKS <= 64, "a bit each");
+#define MARKED(id) (UINT64_C(1) << MARK_##id)
+
 #define PLACE_MAKES_SHIFT 24
 
 static inline enum makes place_makes(uint32_t flags)
@@ -56,6 +67,7 @@ struct place_info {
 	uint32_t flags;      /* enum place_flag, enum makes << PLACE_MAKES_SHIFT */
 	uint32_t line;       /* of the frame that said what it makes */
 	uint32_t caller;     /* tells the calls of a model apart: a hash of the frames outside of it */
+	uint64_t marks;      /* a bit each of enum mark */
 	uint64_t inside;     /* the same of the frames inside, 0 outside of any model */
 	uint8_t activity[4]; /* enum activity, by enum thread_flag */
 };

@@ -45,7 +45,8 @@ struct failure {
 	bytes largest_free;    /* cached block; -1 unknown */
 	uint64_t later_allocs; /* what was handed out after it, up to the next failure */
 	bytes later_bytes;
-	struct snapshot live; /* the largest groups */
+	bytes holders[OWNERS]; /* of the device, as far as calls tell */
+	struct snapshot live;  /* the largest groups */
 };
 
 struct device {

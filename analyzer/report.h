@@ -9,6 +9,7 @@
 
 #include "category.h"
 #include "err.h"
+#include "owners.h"
 #include "util.h"
 
 struct diagnosis;
@@ -83,7 +84,8 @@ struct oom {
 	char *by; /* the module whose call was refused; NULL: PyTorch's allocator */
 	bytes requested, free, largest_free; /* the latter two may be unknown */
 	int survived;
-	struct stacks stacks; /* the largest */
+	bytes by_owner[OWNERS]; /* of what the device had in use */
+	struct stacks stacks;   /* the largest */
 };
 
 struct live_row {
@@ -200,6 +202,7 @@ struct report {
 	size_t count, room;
 	struct ranks *as_job; /* what they are to each other (ranks.h); NULL: not of one job */
 	struct diagnosis *diagnosis; /* NULL: not asked for */
+	const char *declared; /* TRACE argument whose own configuration match can take; or NULL */
 };
 
 struct trace;

@@ -1,11 +1,14 @@
 #include "findings.h"
 
+#include "ranks.h"
 #include "render.h"
 #include "render/json_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ALSO_SHOWN 6
+#define RANKS_SHOWN 8 /* runs of ranks */
 
 static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
 {
@@ -66,6 +69,29 @@ static int is_told(const struct diagnosis *d, size_t upto)
 	return 0;
 }
 
+/* " on ranks 4-7": the others that have the same, which are in order. */
+static size_t add_others(struct buf *b, const struct report *r, const char *rule, size_t shown)
+{
+	const struct diagnosis *d = r->diagnosis;
+	int *ranks = xcalloc(d->count, sizeof(*ranks));
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->count; i++) {
+		const struct finding *f = &d->findings[i];
+		int rank = r->ranks[f->rank].rank;
+
+		if (f->rank != shown && rank != NO_RANK && !strcmp(f->rule, rule) &&
+		    (!n || ranks[n - 1] != rank))
+			ranks[n++] = rank;
+	}
+	if (n) {
+		buf_puts(b, n > 1 ? " on ranks " : " on rank ");
+		ranks_list(b, ranks, n, RANKS_SHOWN);
+	}
+	free(ranks);
+	return n;
+}
+
 static void put_also(struct page *p, const struct report *r, size_t shown)
 {
 	const struct diagnosis *d = r->diagnosis;
@@ -73,14 +99,20 @@ static void put_also(struct page *p, const struct report *r, size_t shown)
 
 	for (size_t i = 0; i < d->count && lines < ALSO_SHOWN; i++) {
 		const struct finding *f = &d->findings[i];
+		int is_told_above = f->is_cause && f->rank == shown;
 		struct buf b = { 0 };
+		size_t others;
 
-		if (f->is_remark || (f->is_cause && f->rank == shown) || is_told(d, i))
+		if (f->is_remark || is_told(d, i))
 			continue;
-		buf_addf(&b, "%s", f->rule);
-		if (f->rank != shown && r->ranks[f->rank].rank != NO_RANK)
-			buf_addf(&b, " on rank %d", r->ranks[f->rank].rank);
-		buf_addf(&b, ": %s", f->message);
+		buf_puts(&b, f->rule);
+		others = f->rank != shown || is_told_above ? add_others(&b, r, f->rule, shown) : 0;
+		if (is_told_above && !others) {
+			buf_release(&b);
+			continue;
+		}
+		if (!is_told_above)
+			buf_addf(&b, ": %s", f->message);
 		page_field(p, lines++ ? "" : "also", b.text, 2);
 		buf_release(&b);
 	}

@@ -114,6 +114,16 @@ static json_t *peak_json(const struct rank *r)
 	return p;
 }
 
+static json_t *failure_owners_json(const struct oom *o)
+{
+	json_t *j = json_object();
+
+	for (enum owner k = 0; k < OWNERS; k++)
+		if (o->by_owner[k] || k == OWNER_UNEXPLAINED)
+			set(j, owner_key(k), json_integer(o->by_owner[k]));
+	return j;
+}
+
 static json_t *oom_json(const struct rank *r)
 {
 	json_t *list = json_array();
@@ -128,6 +138,7 @@ static json_t *oom_json(const struct rank *r)
 		set(j, "reserved_bytes", json_integer(o->when.reserved));
 		set(j, "free_bytes", size(o->free));
 		set(j, "largest_free_bytes", size(o->largest_free));
+		set(j, "by_owner", failure_owners_json(o));
 		set(j, "survived", json_boolean(o->survived));
 		set(j, "refused_to", text(o->by));
 		set(j, "stacks", stacks_json(&o->stacks));

@@ -57,21 +57,61 @@ static struct shares shares_of(const struct point *when, bytes total, bytes free
 	return s;
 }
 
+/* A line that adds up: " + activations 37.7", without what would show as nothing. */
+struct sum {
+	struct buf text;
+	struct unit unit;
+	size_t terms;
+};
+
+static void add_term(struct sum *s, const char *title, bytes size)
+{
+	if (size < s->unit.bytes / 20 || !size)
+		return;
+	buf_puts(&s->text, s->terms++ ? " +" PAGE_HARD_SPACE : " ");
+	for (; *title; title++)
+		buf_add(&s->text, *title == ' ' ? PAGE_HARD_SPACE : title, 1);
+	buf_puts(&s->text, PAGE_HARD_SPACE);
+	size_add_in(&s->text, size, s->unit);
+}
+
+/* Do the owners' parts add up to what was in use beside PyTorch's tensors and cache? */
+static int owners_add_up(const struct oom *o, const struct shares *s)
+{
+	bytes sum = 0;
+
+	for (enum owner k = 0; k < OWNERS; k++) {
+		if (o->by_owner[k] < 0)
+			return 0;
+		sum = bytes_add(sum, o->by_owner[k]);
+	}
+	return o->by_owner[OWNER_PYTORCH] >= s->tensors + s->cached && sum == s->used;
+}
+
 static void put_where(struct page *p, const struct rank *r, const struct oom *o)
 {
 	struct shares s = shares_of(&o->when, r->total, o->free);
-	struct unit unit = size_unit(s.used, p->style->raw_bytes);
-	struct buf b = { 0 };
+	struct sum sum = { .unit = size_unit(s.used, p->style->raw_bytes) };
+	bytes rest = s.tensors;
 
-	size_add_in(&b, s.used, unit);
-	buf_addf(&b, " %s = tensors" PAGE_HARD_SPACE, unit.name);
-	size_add_in(&b, s.tensors, unit);
-	buf_puts(&b, " +" PAGE_HARD_SPACE "cached and free" PAGE_HARD_SPACE);
-	size_add_in(&b, s.cached, unit);
-	buf_puts(&b, " +" PAGE_HARD_SPACE "outside PyTorch" PAGE_HARD_SPACE);
-	size_add_in(&b, s.outside, unit);
-	page_field(p, "where", b.text, 0);
-	buf_release(&b);
+	size_add_in(&sum.text, s.used, sum.unit);
+	buf_addf(&sum.text, " %s =", sum.unit.name);
+	for (enum category c = 0; c < CATEGORIES; c++) {
+		add_term(&sum, category_title(c), o->when.by_category[c]);
+		rest -= o->when.by_category[c];
+	}
+	add_term(&sum, "other tensors", rest);
+	add_term(&sum, "cached and free", s.cached);
+	if (owners_add_up(o, &s)) {
+		add_term(&sum, "PyTorch beside it",
+			 o->by_owner[OWNER_PYTORCH] - s.tensors - s.cached);
+		for (enum owner k = OWNER_PYTORCH + 1; k < OWNERS; k++)
+			add_term(&sum, owner_title(k), o->by_owner[k]);
+	} else {
+		add_term(&sum, "outside PyTorch", s.outside);
+	}
+	page_field(p, "where", sum.text.text, 0);
+	buf_release(&sum.text);
 }
 
 static void add_step(struct buf *b, unsigned step)
@@ -113,6 +153,10 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 	page_size(p, &right, o->free);
 	buf_puts(&right, ", largest cached free block ");
 	page_size(p, &right, o->largest_free);
+	if (o->free != UNKNOWN_BYTES && o->requested > o->free) {
+		buf_puts(&right, ", short by ");
+		page_size(p, &right, o->requested - o->free);
+	}
 	page_pair(p, PAINT_ALARM,
 		  o->survived || r->end == END_EXIT ? "OUT OF MEMORY, survived" : "OUT OF MEMORY",
 		  left.text, right.text);
@@ -389,12 +433,18 @@ static void put_other_failures(struct page *p, const struct report *report,
 	}
 }
 
-static void put_next(struct page *p, const struct rank *r)
+static void put_next(struct page *p, const struct report *report, const struct rank *r)
 {
 	size_t all = r->stacks.count, top = (size_t)p->style->top;
 
+	const char *label = "next";
+
+	if (report->declared) {
+		buf_addf(p->out, "%-*smemtrace match %s\n", PAGE_INDENT, label, report->declared);
+		label = "";
+	}
 	if (all > top)
-		buf_addf(p->out, "next    memtrace report --top %zu %s\n",
+		buf_addf(p->out, "%-*smemtrace report --top %zu %s\n", PAGE_INDENT, label,
 			 top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all, r->trace);
 }
 
@@ -414,5 +464,5 @@ void render_text(const struct report *report, const struct style *style, struct 
 	put_ranks(&p, report);
 	put_rank(&p, worst);
 	put_other_warnings(&p, report, worst);
-	put_next(&p, worst);
+	put_next(&p, report, worst);
 }

@@ -178,6 +178,7 @@ if __name__ == "__main__":
         if RANK and not FIX:
             kept = torch.zeros(1, device="cuda:0")
         torch.cuda.set_device(RANK)
+    dist.all_reduce(torch.zeros(1, device="cuda"))  # NCCL has its memory before the model has any
     globals()[sys.argv[1]]()
     dist.barrier()
     dist.destroy_process_group()

@@ -132,7 +132,7 @@ static void a_death_is_told_on_the_first_screen(void **state)
 		j,
 		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
 		"largest cached free block 1.0 GiB\n"
-		"where   15.5 GiB = tensors 14.0 + cached and free 1.0 + outside PyTorch 0.5\n"
+		"where   15.5 GiB = gradients 3.0 + activations 11.0 + cached and free 1.0 + CUDA context 0.5\n"
 		"top     7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
 	assert_says(j, "rank 1 of 2  host ");
 	assert_says(j, "gpu     0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
@@ -188,7 +188,7 @@ static void bytes_and_colour_are_options(void **state)
 	assert_says(j, "asked 301989888 bytes, free 536870912 bytes");
 	assert_says(
 		j,
-		"16642998272 bytes = tensors 15032385536 + cached and free 1073741824 + outside PyTorch 536870912");
+		"16642998272 bytes = gradients 3221225472 + activations 11811160064 + cached and free 1073741824 + CUDA context 536870912\n");
 }
 
 static void many_ranks_are_a_table_and_the_worst(void **state)
@@ -338,6 +338,9 @@ static void json_has_the_keys_of_the_design(void **state)
 	assert_int_equal(number(oom, "reserved_bytes"), 15 * GIB);
 	assert_int_equal(number(oom, "free_bytes"), 512 * MIB);
 	assert_int_equal(number(oom, "largest_free_bytes"), GIB);
+	assert_int_equal(number(at(oom, "by_owner"), "pytorch"), 15 * GIB);
+	assert_int_equal(number(at(oom, "by_owner"), "context"), 512 * MIB);
+	assert_int_equal(number(at(oom, "by_owner"), "unexplained"), 0);
 	json_decref(root);
 }
 

@@ -1,0 +1,54 @@
+"""A dead job of eight ranks and its report, with no option given: what was it, why, what to change, and what does that save."""
+import json
+import os
+import re
+import unittest
+
+from harness import JOBS, MEMTRACE, Case, python
+
+JOB = ("--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --padded-vocab-size 128256 --seq-length 2048 --tensor-model-parallel-size 4 "
+       "--pipeline-model-parallel-size 2 --attention sdpa --sequence-parallel --micro-batch-size").split()
+
+
+@unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+class Session(Case):
+    def run_job(self, where, ranks, memory, micro_batch=2, status=0):
+        command = [MEMTRACE, "simulate", "-o", where, "--memory", memory, "--gpus", "8", "--world-size", "8", "--ranks", ranks, "--jobs", "1", "--",
+                   python(), os.path.join(JOBS, "megatron_gpt.py"), *JOB, str(micro_batch)]
+        self.run_(command, status=status, MEMTRACE_QUIET=1)
+        return json.loads(self.run_([MEMTRACE, "report", "--json", where]).stdout)
+
+    def test_the_last_stage_dies(self):
+        """Ranks 2 and 3 are of the first stage, 6 and 7 of the last, where the loss is."""
+        report = self.run_job(self.traces, "2,3,6,7", "3900MiB", status=None)
+        ends = {r["rank"]: r["end"] for r in report["ranks"]}
+        self.assertEqual(ends, {2: "exit", 3: "exit", 6: "oom", 7: "oom"})
+        text = self.run_([MEMTRACE, "report", self.traces], COLUMNS=120).stdout
+        flat = " ".join(text.split())
+        self.assertRegex(flat, r"^OUT OF MEMORY rank [67] of 8 \(pp 1, tp [23]\) gpu [67] step \d, (forward|backward): loss simulated "
+                               r"asked [\d.]+ MiB, free [\d.]+ MiB, largest cached free block [\d.]+ MiB, short by [\d.]+ MiB "
+                               r"cause PP_LAST_STAGE_LOGITS (high|medium) confidence")
+        logits = 2 * 2048 * 128256 // 4 * 4  # b s v/t in fp32
+        self.assertIn("%.1f MiB" % (logits / 2**20), flat)
+        self.assertRegex(flat, r"fix 1\. --cross-entropy-loss-fusion saves about [\d.]+ MiB 2\. --micro-batch-size 1 \(now 2\), slower saves about")
+        self.assertRegex(flat, r"where [\d.]+ GiB = parameters .* \+ gradients .* \+ optimizer states .* \+ activations .* \+ cached and free "
+                               r".* \+ CUDA context 0\.5")
+        self.assertRegex(flat, r"also PP_LAST_STAGE_LOGITS on rank [67] ")
+        self.assertIn("\nnext    memtrace match %s\n" % self.traces, text)
+        for rank in report["ranks"]:
+            for oom in rank["oom"]:
+                self.assertEqual(sum(oom["by_category"].values()), oom["allocated_bytes"])
+                self.assertEqual(sum(oom["by_owner"].values()), rank["device_memory_bytes"] - oom["free_bytes"])
+        match = json.loads(self.run_([MEMTRACE, "match", "--json", self.traces], status=None).stdout)
+        self.assertEqual({r["rank"] for r in match["ranks"]}, set(ends))
+
+    def test_what_half_the_micro_batch_saves(self):
+        """Predicted from the run that lives, and the same run with it."""
+        before, after = (self.run_job(self.traces + str(b), "7", "80GiB", b) for b in (2, 1))
+        predicted = next(r["saving_bytes"] for f in before["findings"] for r in f["remedies"] if r["action"].startswith("--micro-batch-size 1 (now 2)"))
+        saved = before["ranks"][0]["peak"]["allocated_bytes"] - after["ranks"][0]["peak"]["allocated_bytes"]
+        self.assertLessEqual(abs(predicted - saved), saved * 0.1, (predicted, saved))
+
+
+if __name__ == "__main__":
+    unittest.main()
