@@ -91,6 +91,7 @@ class Jobs(Case):
             with self.subTest(rank=rank):
                 self.assertEqual(entries[rank]["end"], "exit")
                 self.assertTrue(entries[rank]["simulated"])
+                self.assertEqual(entries[rank]["peak"]["by_owner"].get("unexplained", 0), 0)
                 self.assertGreaterEqual(entries[rank]["peak"]["allocated_bytes"], line["max_memory_allocated"])
                 self.assertGreaterEqual(entries[rank]["peak"]["reserved_bytes"], line["max_memory_reserved"])
                 if not offloaded:
@@ -184,6 +185,37 @@ class ByHand(Jobs):
                  for stage in (1, 2) for micro in (1, 3)}
         self.assertEqual(peaks[1, 1]["max_memory_allocated"], peaks[2, 1]["max_memory_allocated"])
         self.assertGreater(peaks[1, 3]["max_memory_allocated"], peaks[2, 3]["max_memory_allocated"])
+
+
+class Nccl(Jobs):
+    """NCCL's memory is NCCL's in the report, as the table says (preload/sim/nccl.def, from NCCL's source): nothing is unexplained."""
+    RING = 24 * (10 + 2) << 20  # a receiver's and a sender's buffer a channel, at the first collective
+
+    def owner(self, ranks, gpu, arguments="--parallel ddp --steps 1"):
+        self.job(ranks, "gpt.py", arguments, "--gpu", gpu, traces="%d-%s" % (ranks, gpu))
+        entries = self.report()["ranks"]
+        self.assertEqual(len(entries), ranks)
+        self.assertEqual([e["peak"]["by_owner"]["unexplained"] for e in entries], [0] * ranks)
+        (held,) = {e["peak"]["by_owner"]["nccl"] for e in entries}
+        return held
+
+    def test_ddp(self):
+        self.assertEqual(self.owner(2, "A100-40GB"), self.RING)
+        self.assertRegex(self.text(), r"288.0 MiB +\d+ %  NCCL \(modelled\)")
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_with_switches(self):
+        """From Hopper on three ranks of a node and more have NVLS beside it: two buffers of 1 MiB on 16 channels for each rank."""
+        self.assertEqual(self.owner(4, "A100-40GB"), self.RING)
+        self.assertEqual(self.owner(4, "H100-80GB"), self.RING + (4 * 16 * 2 << 20))
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_no_room(self):
+        """The model has room and NCCL's buffers have not: PyTorch's error is NCCL's, and the trace names the request."""
+        command = torchrun(2, os.path.join(JOBS, "gpt.py"), *map(str, SMALL), "--parallel", "ddp")
+        done = self.simulate(command, "--gpus", "2", "--gpu", "A100-40GB", "--memory", "700MiB", status=1)
+        self.assertIn("no 301989888 bytes left on device", done.stderr)
+        self.assertIn(self.RING, {oom["requested_bytes"] for e in self.report()["ranks"] for oom in e["oom"]})
 
 
 class Published(Jobs):
