@@ -97,7 +97,8 @@ static int check(const struct options *o, struct err *e)
 		err_set(e,
 			"--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
 	if (o->until_oom && o->bisect)
-		err_set(e, "--until-oom and --bisect each try the command in their own way: leave one away");
+		err_set(e,
+			"--until-oom and --bisect each try the command in their own way: leave one away");
 	if ((o->until_oom || o->bisect) && (o->json || o->print_commands))
 		err_set(e,
 			"%s prints a table of what was tried; it does not go with --json or --print-commands",

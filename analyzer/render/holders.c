@@ -26,7 +26,7 @@ struct line {
 	const char *title;
 	bytes at_peak;
 	const struct owner_row *curve; /* NULL: none */
-	int is_modelled;	       /* by a table of the simulated device, not asked for by the job */
+	int is_modelled;               /* by a table of the simulated device */
 };
 
 static int by_bytes(const void *a, const void *b)
@@ -55,10 +55,9 @@ static size_t lines_of(const struct rank *r, struct line *lines)
 
 		if (!o->at_peak && !matters(r, o) && strcmp(o->key, "unexplained"))
 			continue;
-		lines[n++] = (struct line){
-			o->title, o->at_peak, matters(r, o) ? o : NULL,
-			r->simulated && (!strcmp(o->key, "nccl") || !strcmp(o->key, "context"))
-		};
+		lines[n++] = (struct line){ o->title, o->at_peak, matters(r, o) ? o : NULL,
+					    r->simulated && (!strcmp(o->key, "nccl") ||
+							     !strcmp(o->key, "context")) };
 		if (strcmp(o->key, "pytorch"))
 			continue;
 		lines[n - 1].title = "PyTorch's allocator";

@@ -72,10 +72,13 @@ int symmetry_find(char *const *command, int world, int uneven, struct symmetry *
 		for (int j = 0; j < SYMMETRY_PARTS; j++) {
 			struct symmetry_row *row = &rows[i][j];
 
-			*row = (struct symmetry_row){ .rank = -1, .expert_first = -1, .expert_last = -1 };
+			*row = (struct symmetry_row){ .rank = -1,
+						      .expert_first = -1,
+						      .expert_last = -1 };
 			places_of(i, l.size[AXIS_PP], &row->stage_first, &row->stage_last);
 			if (uneven)
-				places_of(j, l.size[AXIS_EP], &row->expert_first, &row->expert_last);
+				places_of(j, l.size[AXIS_EP], &row->expert_first,
+					  &row->expert_last);
 		}
 	for (int rank = 0; rank < world; rank++) {
 		int at[AXES];

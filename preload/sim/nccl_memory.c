@@ -1,5 +1,6 @@
-/* What NCCL's communicators take of their device, when they take it: the table is nccl.def. It is asked
- * of the driver by the exported entry points, as NCCL does, so that whoever watches those sees it. */
+/* What NCCL's communicators take of their device, when they take it: the table is nccl.def. It is
+ * asked of the driver by the exported entry points, as NCCL does, so that whoever watches those
+ * sees it. */
 #include "nccl.h"
 
 #include <stdlib.h>
