@@ -67,6 +67,7 @@ class Bisect(Case):
         self.traces = re.search(r"memtrace report (\S+/3-c)", said).group(1)
         self.assertEqual(self.report()["ranks"][0]["end"], "oom")
 
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_everything_fits(self):
         self.assertIn("it fits with everything put back", self.bisect("a=64:1024,b=64:1024,c=64:1024", 0))
 
