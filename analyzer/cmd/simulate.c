@@ -6,6 +6,7 @@
 #include "sim/ranks.h"
 #include "sim/search.h"
 #include "sim/summary.h"
+#include "sim/trial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,13 +144,23 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 static int find_ranks(const struct options *o, struct simulation *s, struct symmetry *symmetry,
 		      struct err *e)
 {
-	const char *routing;
+	const char *routing = getenv("CUDASIM_ROUTING");
+	char **tried = NULL;
+	int status;
 
 	if (o->ranks)
 		return simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
-	routing = getenv("CUDASIM_ROUTING");
-	if (symmetry_find(s->command, s->world, routing && !strcmp(routing, "skewed"), symmetry,
-			  e) < 0)
+	if (o->until_oom)
+		tried = search_first(s->command, o->until_oom, e);
+	else if (o->bisect)
+		tried = bisect_own(s->command, o->bisect, e);
+	if ((o->until_oom || o->bisect) && !tried)
+		return -1;
+	status = symmetry_find(tried ? tried : s->command, s->world,
+			       routing && !strcmp(routing, "skewed"), symmetry, e);
+	if (tried)
+		trial_release(tried);
+	if (status < 0)
 		return -1;
 	s->rank_count = symmetry->count;
 	s->ranks = xcalloc(s->rank_count, sizeof(*s->ranks));

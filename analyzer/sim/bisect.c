@@ -19,7 +19,7 @@ struct bisect {
 	size_t tried;
 };
 
-static int parse_setting(struct bisect *x, char *word, struct err *e)
+static int parse_setting(struct bisect *x, char *const *command, char *word, struct err *e)
 {
 	char *equals = strchr(word, '='), *colon = equals ? strchr(equals, ':') : NULL;
 
@@ -31,7 +31,7 @@ static int parse_setting(struct bisect *x, char *word, struct err *e)
 	if (x->count == SETTINGS)
 		return err_set(e, "--bisect has more than %d settings", SETTINGS);
 	*equals = *colon = '\0';
-	if (!trial_has_place(x->simulation->command, word))
+	if (!trial_has_place(command, word))
 		return err_set(e, "--bisect %s: the command has no {%s} to put a value into", word,
 			       word);
 	for (size_t i = 0; i < x->count; i++)
@@ -43,7 +43,7 @@ static int parse_setting(struct bisect *x, char *word, struct err *e)
 	return 0;
 }
 
-static int parse(struct bisect *x, const char *list, struct err *e)
+static int parse(struct bisect *x, char *const *command, const char *list, struct err *e)
 {
 	char *word = x->text = xstrdup(list);
 
@@ -51,13 +51,20 @@ static int parse(struct bisect *x, const char *list, struct err *e)
 		next = strchr(word, ',');
 		if (next)
 			*next++ = '\0';
-		if (parse_setting(x, word, e) < 0)
+		if (parse_setting(x, command, word, e) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-/* With the first `own` settings as they were, the others minimal. */
+/* The first `own` settings as they were, the others minimal. */
+static void choose(const struct bisect *x, size_t own, struct place *places)
+{
+	for (size_t i = 0; i < x->count; i++)
+		places[i] = (struct place){ x->settings[i].key,
+					    i < own ? x->settings[i].own : x->settings[i].minimal };
+}
+
 static int run_try(struct bisect *x, size_t own, struct err *e)
 {
 	struct trial *t = &x->tries[x->tried++];
@@ -65,9 +72,7 @@ static int run_try(struct bisect *x, size_t own, struct err *e)
 	char *folder;
 	int status;
 
-	for (size_t i = 0; i < x->count; i++)
-		places[i] = (struct place){ x->settings[i].key,
-					    i < own ? x->settings[i].own : x->settings[i].minimal };
+	choose(x, own, places);
 	if (own) {
 		t->name = xasprintf("%s = %s", x->settings[own - 1].key, x->settings[own - 1].own);
 		folder = xasprintf("%zu-%s", own, x->settings[own - 1].key);
@@ -98,10 +103,24 @@ static void conclude(const struct bisect *x, int fits)
 			x->settings[last - 1].key, directory, last, x->settings[last - 1].key);
 }
 
+char **bisect_own(char *const *command, const char *list, struct err *e)
+{
+	struct bisect x = { 0 };
+	struct place places[SETTINGS];
+	char **filled = NULL;
+
+	if (parse(&x, command, list, e) == 0) {
+		choose(&x, x.count, places);
+		filled = trial_fill(command, places, x.count);
+	}
+	free(x.text);
+	return filled;
+}
+
 int bisect_settings(const struct simulation *s, const char *list, struct err *e)
 {
 	struct bisect x = { .simulation = s };
-	int status = parse(&x, list, e), fits = 1;
+	int status = parse(&x, s->command, list, e), fits = 1;
 
 	for (size_t own = 0; !status && fits && own <= x.count; own++) {
 		status = run_try(&x, own, e);

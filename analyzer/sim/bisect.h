@@ -13,4 +13,7 @@
  * everything put back, 0 if not, -1 if it cannot be told. */
 int bisect_settings(const struct simulation *s, const char *list, struct err *e);
 
+/* The command with everything put back, for trial_release(). */
+char **bisect_own(char *const *command, const char *list, struct err *e);
+
 #endif

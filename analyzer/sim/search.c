@@ -16,7 +16,7 @@ struct search {
 	size_t count;
 };
 
-static int parse_key(struct search *x, const char *key, struct err *e)
+static int parse_key(struct search *x, char *const *command, const char *key, struct err *e)
 {
 	const char *equals = strchr(key, '=');
 	size_t n = equals ? (size_t)(equals - key) : strlen(key);
@@ -35,7 +35,7 @@ static int parse_key(struct search *x, const char *key, struct err *e)
 	if (!n || x->low < 1 || x->high < x->low || x->high > HIGHEST)
 		return err_set(
 			e, "--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST", key);
-	if (trial_has_place(x->simulation->command, x->name))
+	if (trial_has_place(command, x->name))
 		return 0;
 	return err_set(e, "--until-oom %s: the command has no {%s} to put a number into", x->name,
 		       x->name);
@@ -80,12 +80,26 @@ static int find(struct search *x, int *largest, struct err *e)
 	return 0;
 }
 
+char **search_first(char *const *command, const char *key, struct err *e)
+{
+	struct search x = { 0 };
+	char **filled = NULL, *number;
+
+	if (parse_key(&x, command, key, e) == 0) {
+		number = xasprintf("%d", x.low);
+		filled = trial_fill(command, &(struct place){ x.name, number }, 1);
+		free(number);
+	}
+	free(x.name);
+	return filled;
+}
+
 int search_largest(const struct simulation *s, const char *key, struct err *e)
 {
 	struct search x = { .simulation = s };
 	int largest = -1;
 
-	if (parse_key(&x, key, e) == 0 && find(&x, &largest, e) < 0)
+	if (parse_key(&x, s->command, key, e) == 0 && find(&x, &largest, e) < 0)
 		largest = -1;
 	if (x.count)
 		trial_print("", x.tries, x.count);

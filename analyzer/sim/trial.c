@@ -34,7 +34,7 @@ static char *fill_word(const char *word, const struct place *places, size_t coun
 	return filled;
 }
 
-static char **fill(char *const *command, const struct place *places, size_t count)
+char **trial_fill(char *const *command, const struct place *places, size_t count)
 {
 	size_t words = 0, n = 0;
 	char **filled;
@@ -53,7 +53,7 @@ static char **fill(char *const *command, const struct place *places, size_t coun
 	return filled;
 }
 
-static void release_words(char **words)
+void trial_release(char **words)
 {
 	for (size_t i = 0; words[i]; i++)
 		free(words[i]);
@@ -76,7 +76,7 @@ int trial_run(const struct simulation *like, const struct place *places, size_t 
 	struct simulation s = *like;
 	size_t ranks = s.whole ? 1 : s.rank_count;
 	struct outcome *outcomes = xcalloc(ranks, sizeof(*outcomes));
-	char **command = fill(s.command, places, count),
+	char **command = trial_fill(s.command, places, count),
 	     *directory = xasprintf("%s/%s", s.directory, folder);
 	struct report r = { 0 };
 	int status;
@@ -98,7 +98,7 @@ int trial_run(const struct simulation *like, const struct place *places, size_t 
 	report_release(&r);
 	for (size_t i = 0; i < ranks; i++)
 		free(outcomes[i].last_key);
-	release_words(command);
+	trial_release(command);
 	free(outcomes);
 	free(directory);
 	return status;

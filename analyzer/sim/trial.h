@@ -20,10 +20,13 @@ struct trial {
 
 /* Has a word of the command the place `{key}`? */
 int trial_has_place(char *const *command, const char *key);
+/* The command with its places filled; a word that was nothing but places which are now empty goes
+ * away. trial_release() frees it. */
+char **trial_fill(char *const *command, const struct place *places, size_t count);
+void trial_release(char **words);
 /*
- * Simulates s->command with its places filled, in a directory `folder` below s->directory. A word
- * that was nothing but places which are now empty goes away. An end for another reason than memory
- * is an error.
+ * Simulates s->command with its places filled, in a directory `folder` below s->directory. An end
+ * for another reason than memory is an error.
  */
 int trial_run(const struct simulation *s, const struct place *places, size_t count,
 	      const char *folder, struct trial *t, struct err *e);

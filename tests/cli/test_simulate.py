@@ -201,6 +201,15 @@ class Ranks(Simulate):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "8", "--deduplicate", "--", PYTHON, *pretrain])
         self.assertRegex(done.stderr, r" 0 .*4 ranks from 0 to 5\n +2 .*4 ranks from 2 to 7\n")
 
+    def test_deduplicate_a_template(self):
+        """The layout is that of the first try, or of everything put back."""
+        pretrain = ["--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
+                    "--pipeline-model-parallel-size", "2", "--micro-batch-size", "{mbs}"]
+        for search in (("--until-oom", "mbs=1:1"), ("--bisect", "mbs=1:2")):
+            done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "8", "--deduplicate", *search, "--", PYTHON, WORKER, *pretrain])
+            ranks = [json.loads(line)["env"]["RANK"] for line in done.stdout.splitlines()]
+            self.assertEqual(ranks, ["0", "4"] * (1 + (search[0] == "--bisect")))
+
     def test_deduplicate_says_who_stands_for_whom(self):
         pretrain = [WORKER, "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
                     "--pipeline-model-parallel-size", "4"]
