@@ -55,7 +55,9 @@ static struct module look_up(const void *address)
 	file = strrchr(path, '/');
 	file = file ? file + 1 : path;
 	found.is_allocator = strcmp(file, "libc10_cuda.so") == 0;
-	found.is_nccl = strncmp(file, "libnccl", strlen("libnccl")) == 0;
+	/* The simulated device asks for memory as NCCL only. */
+	found.is_nccl = strncmp(file, "libnccl", strlen("libnccl")) == 0 ||
+			strncmp(file, "libcudasim", strlen("libcudasim")) == 0;
 	found.id = tables_module(*path ? path : "main program");
 	if (m.modules < MODULES) {
 		m.known[m.modules].start = start;

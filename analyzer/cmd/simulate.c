@@ -2,9 +2,11 @@
 #include "command.h"
 #include "buf.h"
 #include "launch.h"
+#include "sim/bisect.h"
 #include "sim/ranks.h"
 #include "sim/search.h"
 #include "sim/summary.h"
+#include "sim/trial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +70,7 @@ static int set_device(const char *gpu, bytes memory, int count, struct err *e)
 }
 
 struct options {
-	const char *directory, *gpu, *ranks, *until_oom, *json;
+	const char *directory, *gpu, *ranks, *until_oom, *bisect, *json;
 	bytes memory;
 	int gpus, world, steps, jobs, timeout, deduplicate, print_commands;
 };
@@ -95,9 +97,13 @@ static int check(const struct options *o, struct err *e)
 	if (!is_alone(o) && (o->world || o->jobs || o->print_commands))
 		err_set(e,
 			"--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
-	if (o->until_oom && (o->json || o->print_commands))
+	if (o->until_oom && o->bisect)
 		err_set(e,
-			"--until-oom prints a table of what was tried; it does not go with --json or --print-commands");
+			"--until-oom and --bisect each try the command in their own way: leave one away");
+	if ((o->until_oom || o->bisect) && (o->json || o->print_commands))
+		err_set(e,
+			"%s prints a table of what was tried; it does not go with --json or --print-commands",
+			o->bisect ? "--bisect" : "--until-oom");
 	if (o->json && !is_alone(o))
 		err_set(e,
 			"--json is for ranks simulated alone: add --ranks LIST; of other runs, memtrace report --json tells");
@@ -138,9 +144,23 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 static int find_ranks(const struct options *o, struct simulation *s, struct symmetry *symmetry,
 		      struct err *e)
 {
+	const char *routing = getenv("CUDASIM_ROUTING");
+	char **tried = NULL;
+	int status;
+
 	if (o->ranks)
 		return simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
-	if (symmetry_find(s->command, s->world, symmetry, e) < 0)
+	if (o->until_oom)
+		tried = search_first(s->command, o->until_oom, e);
+	else if (o->bisect)
+		tried = bisect_own(s->command, o->bisect, e);
+	if ((o->until_oom || o->bisect) && !tried)
+		return -1;
+	status = symmetry_find(tried ? tried : s->command, s->world,
+			       routing && !strcmp(routing, "skewed"), symmetry, e);
+	if (tried)
+		trial_release(tried);
+	if (status < 0)
 		return -1;
 	s->rank_count = symmetry->count;
 	s->ranks = xcalloc(s->rank_count, sizeof(*s->ranks));
@@ -228,6 +248,15 @@ static int run_search(const struct options *o, const struct simulation *s, struc
 	return largest ? STATUS_FINE : STATUS_NO;
 }
 
+static int run_bisect(const struct options *o, const struct simulation *s, struct err *e)
+{
+	int fits = bisect_settings(s, o->bisect, e);
+
+	if (fits < 0)
+		return command_fail(LAUNCH_FAILED, e);
+	return fits ? STATUS_FINE : STATUS_NO;
+}
+
 /* Everything but a plain run, which becomes the command. */
 static int simulate(const struct options *o, char **command, struct err *e)
 {
@@ -252,6 +281,8 @@ static int simulate(const struct options *o, char **command, struct err *e)
 		status = print_commands(o, &s);
 	else if (o->until_oom)
 		status = run_search(o, &s, e);
+	else if (o->bisect)
+		status = run_bisect(o, &s, e);
 	else
 		status = run_ranks(o, &s, o->deduplicate ? &symmetry : NULL, e);
 	free(s.ranks);
@@ -293,6 +324,9 @@ int cmd_simulate(int argc, char **argv)
 		  0 },
 		{ "jobs", 0, OPT_COUNT, &o.jobs, "N",
 		  "ranks at a time (as many as memory and processors allow)", 1, 64 },
+		{ "bisect", 0, OPT_TEXT, &o.bisect, "LIST",
+		  "everything minimal, then each put back until memory runs out (KEY=MINIMAL:OWN,...)",
+		  0, 0 },
 		{ "timeout", 0, OPT_COUNT, &o.timeout, "SECONDS",
 		  "end a rank that takes longer, and say where it was", 1, 1000000 },
 		{ "json", 0, OPT_TEXT, &o.json, "FILE",
@@ -318,7 +352,7 @@ int cmd_simulate(int argc, char **argv)
 		return command_fail(LAUNCH_FAILED, &e);
 	if (o.print_commands && launch_set_directory(o.directory, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
-	if (is_alone(&o) || o.until_oom || o.timeout)
+	if (is_alone(&o) || o.until_oom || o.bisect || o.timeout)
 		return simulate(&o, argv + 1, &e);
 	return launch_exec(argv + 1);
 }

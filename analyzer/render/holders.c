@@ -26,6 +26,7 @@ struct line {
 	const char *title;
 	bytes at_peak;
 	const struct owner_row *curve; /* NULL: none */
+	int is_modelled;               /* by a table of the simulated device */
 };
 
 static int by_bytes(const void *a, const void *b)
@@ -54,13 +55,15 @@ static size_t lines_of(const struct rank *r, struct line *lines)
 
 		if (!o->at_peak && !matters(r, o) && strcmp(o->key, "unexplained"))
 			continue;
-		lines[n++] = (struct line){ o->title, o->at_peak, matters(r, o) ? o : NULL };
+		lines[n++] = (struct line){ o->title, o->at_peak, matters(r, o) ? o : NULL,
+					    r->simulated && (!strcmp(o->key, "nccl") ||
+							     !strcmp(o->key, "context")) };
 		if (strcmp(o->key, "pytorch"))
 			continue;
 		lines[n - 1].title = "PyTorch's allocator";
 		if (beyond > 0 && !r->stand_in) {
 			lines[n - 1].at_peak -= beyond;
-			lines[n++] = (struct line){ "PyTorch, beside it", beyond, NULL };
+			lines[n++] = (struct line){ "PyTorch, beside it", beyond, NULL, 0 };
 		}
 	}
 	qsort(lines, n, sizeof(*lines), by_bytes);
@@ -70,6 +73,7 @@ static size_t lines_of(const struct rank *r, struct line *lines)
 static void put_line(struct page *p, const struct rank *r, const struct line *line)
 {
 	struct buf size = { 0 };
+	char *title;
 	int size_width = p->style->raw_bytes ? 20 : 10;
 	size_t used = (size_t)(PAGE_INDENT - 4 + size_width + 8) + TITLE_WIDTH,
 	       room = (size_t)p->style->width;
@@ -78,11 +82,14 @@ static void put_line(struct page *p, const struct rank *r, const struct line *li
 	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_INDENT - 4, "", size_width, size.text,
 		 r->peak_device > 0 ? 100.0 * (double)line->at_peak / (double)r->peak_device : 0);
 	buf_release(&size);
+	title = xasprintf("%s%s", line->title, line->is_modelled ? " (modelled)" : "");
 	if (!line->curve || !r->owner_points || used + 8 > room) {
-		buf_addf(p->out, "%s\n", line->title);
+		buf_addf(p->out, "%s\n", title);
+		free(title);
 		return;
 	}
-	buf_addf(p->out, "%-*s", TITLE_WIDTH, line->title);
+	buf_addf(p->out, "%-*s", TITLE_WIDTH, title);
+	free(title);
 	room -= used;
 	page_curve(p, line->curve->curve, r->owner_points, line->curve->peak,
 		   room < CURVE_ROOM ? room : CURVE_ROOM);

@@ -9,4 +9,7 @@
  * told. */
 int search_largest(const struct simulation *s, const char *key, struct err *e);
 
+/* The command as it is tried first, for trial_release(). */
+char **search_first(char *const *command, const char *key, struct err *e);
+
 #endif

@@ -87,6 +87,28 @@ static const struct symmetry_row *row_of(const struct symmetry *y, int rank)
 	return NULL;
 }
 
+static void put_alike(struct buf *b, const struct symmetry_row *like)
+{
+	const char *most = "";
+
+	if (like->count == like->last - like->first + 1)
+		buf_addf(b, "  ranks %d-%d", like->first, like->last);
+	else
+		buf_addf(b, "  %d ranks from %d to %d", like->count, like->first, like->last);
+	if (like->stage_first != like->stage_last) {
+		buf_addf(b, " (stages %d to %d", like->stage_first, like->stage_last);
+		most = ", at the most)";
+	}
+	if (like->expert_first >= 0) {
+		buf_addf(b, "%s%d", *most ? ", expert ranks " : " (expert ranks ",
+			 like->expert_first);
+		if (like->expert_first != like->expert_last)
+			buf_addf(b, " to %d", like->expert_last);
+		most = *most || like->expert_first != like->expert_last ? ", at the most)" : ")";
+	}
+	buf_puts(b, most);
+}
+
 static void put_row(struct buf *b, const struct outcome *o, const struct rank *x,
 		    const struct symmetry *y)
 {
@@ -102,11 +124,8 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 		buf_addf(b, "  %10s  %10s  %10s  %-8s", "-", "-", "-", "no trace");
 	}
 	buf_addf(b, "  %6d  %5.0f s", o->status, o->seconds);
-	if (like && like->stages_first == like->stages_last)
-		buf_addf(b, "  ranks %d-%d", like->first, like->last);
-	else if (like)
-		buf_addf(b, "  ranks %d-%d (stages %d to %d, at the most)", like->first, like->last,
-			 like->stages_first, like->stages_last);
+	if (like)
+		put_alike(b, like);
 	buf_puts(b, "\n");
 	if (o->timed_out)
 		buf_addf(b, "        stopped after %.0f s (--timeout)%s%s\n", o->seconds,
@@ -145,9 +164,9 @@ static json_t *json_rank(const struct outcome *o, const struct rank *x, const st
 	if (x)
 		json_object_set_new(j, "end", json_string(end_name(x->end)));
 	if (like)
-		json_object_set_new(
-			j, "stands_for",
-			json_pack("{s:i,s:i}", "first_rank", like->first, "last_rank", like->last));
+		json_object_set_new(j, "stands_for",
+				    json_pack("{s:i,s:i,s:i}", "ranks", like->count, "first_rank",
+					      like->first, "last_rank", like->last));
 	return j;
 }
 

@@ -5,22 +5,27 @@
 #include "err.h"
 #include "util.h"
 
-/* A rank that is simulated, and those that it stands for: `stands_for` ranks from `first` on. */
+/* The first, those between, the last: of pipeline stages, of an expert group's places. */
+enum { SYMMETRY_PARTS = 3 };
+
+/* A rank that is simulated, and the `count` ranks from `first` to `last` that it stands for. */
 struct symmetry_row {
-	int rank, first, last, stages_first, stages_last;
+	int rank, first, last, count;
+	int stage_first, stage_last;
+	int expert_first, expert_last; /* places in their expert group; -1: of all places */
 };
 struct symmetry {
-	struct symmetry_row rows[3]; /* the first, a middle, the last stage */
+	struct symmetry_row rows[SYMMETRY_PARTS * SYMMETRY_PARTS];
 	size_t count;
-	int stages;
 };
 
 /*
- * From the job's own command line. Pipeline stages are the outermost of a job's ranks (Megatron's
- * order tp-cp-ep-dp-pp): world / stages ranks each. Ranks of one stage hold the same, those of
- * data, tensor, context and, where tokens are spread evenly, expert groups alike. Of the stages
- * between the first and the last the second is taken: under 1F1B it holds most micro-batches.
+ * From the job's own command line, in Megatron's order of ranks. Ranks of one pipeline stage hold
+ * the same: those of data, tensor and context groups, and of expert groups where tokens are spread
+ * evenly. With `uneven` experts (CUDASIM_ROUTING=skewed) those of each expert group's first place
+ * get most tokens. Of the stages, or places, between the first and the last the second is taken:
+ * under 1F1B it holds most micro-batches of them, with uneven experts most tokens.
  */
-int symmetry_find(char *const *command, int world, struct symmetry *s, struct err *e);
+int symmetry_find(char *const *command, int world, int uneven, struct symmetry *s, struct err *e);
 
 #endif

@@ -6,7 +6,7 @@
  * call, the communicator and the ranks that are missing.
  */
 #define _GNU_SOURCE
-#include "comm.h"
+#include "nccl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -226,7 +226,7 @@ void comm_leave(struct comm *comm)
 	}
 	if (comm->file >= 0)
 		close(comm->file);
-	device_refund(comm->device, comm->memory);
+	nccl_memory_left(comm);
 	free(comm->connected);
 	pthread_mutex_destroy(&comm->lock);
 	free(comm);

@@ -16,6 +16,8 @@ enum {
 	NCCL_REMOTE_ERROR = 6
 };
 enum { COMM_RANKS = 64 }; /* that run: more are played */
+/* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
+enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
 #define PAYLOAD \
 	KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
 
@@ -45,7 +47,8 @@ struct comm {
 	char name[40];
 	int file;
 	size_t size;
-	_Atomic uint64_t memory;          /* that it takes on its device: see nccl_memory.c */
+	uint64_t buffer[COMM_BUFFERS];    /* that it took of its device: see nccl_memory.c */
+	atomic_uint buffers;
 	bool late;                        /* connects at first use */
 	atomic_bool ring, nvls;           /* connected */
 	_Atomic unsigned char *connected; /* by peer: which ways */

@@ -37,6 +37,7 @@ int nccl_memory_created(struct comm *comm);
 int nccl_memory_collective(struct comm *comm, const char *call, bool nvls);
 int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
 int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
+void nccl_memory_left(struct comm *comm);
 
 /* Also what the table of versions asks. */
 int ncclGetVersion(int *version);

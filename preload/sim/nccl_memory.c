@@ -1,7 +1,12 @@
-/* What NCCL's communicators take of their device, when they take it: the table is nccl.def. */
+/* What NCCL's communicators take of their device, when they take it: the table is nccl.def. It is
+ * asked of the driver by the exported entry points, as NCCL does, so that whoever watches those
+ * sees it. */
 #include "nccl.h"
 
 #include <stdlib.h>
+
+EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes);
+EXPORT int cuMemFree_v2(uint64_t address);
 
 enum { LAZY_SINCE = 22200, SENDS = 1, RECEIVES = 2 };
 enum {
@@ -31,16 +36,32 @@ static bool in_a_node(const struct comm *comm)
 	return (uint64_t)comm->ranks <= settings.gpus;
 }
 
+static int allocate(struct comm *comm, uint64_t bytes)
+{
+	int current = device_current(), error;
+	unsigned at = atomic_fetch_add(&comm->buffers, 1);
+	device_select(comm->device);
+	error = cuMemAlloc_v2(&comm->buffer[at], bytes);
+	device_select(current);
+	return error;
+}
+
 static int take(struct comm *comm, const char *call, uint64_t bytes)
 {
-	if (device_charge(comm->device, bytes)) {
+	if (allocate(comm, bytes)) {
 		sim_say("%s: no %llu bytes left on device %d for NCCL's buffers in a communicator of %d ranks",
 			call, (unsigned long long)bytes, comm->device, comm->ranks);
 		return NCCL_CUDA_ERROR;
 	}
-	atomic_fetch_add(&comm->memory, bytes);
 	sim_log("%s: %llu bytes for NCCL's buffers", call, (unsigned long long)bytes);
 	return NCCL_OK;
+}
+
+void nccl_memory_left(struct comm *comm)
+{
+	for (unsigned i = 0; i < comm->buffers; i++)
+		if (comm->buffer[i])
+			cuMemFree_v2(comm->buffer[i]);
 }
 
 int nccl_memory_created(struct comm *comm)

@@ -121,6 +121,13 @@ class Errors(Simulate):
         for key in ("=", "mbs=", "mbs=0", "mbs=5:2", "mbs=a"):
             self.refused("expected KEY, KEY=FIRST or KEY=FIRST:LAST", "--until-oom", key, "--", "echo", "{mbs}", status=125)
 
+    def test_settings_that_are_none(self):
+        for settings in ("", "mbs", "mbs=1", "=1:2", "mbs=1:2:3", "mbs=1:2,"):
+            self.refused("expected KEY=MINIMAL:OWN", "--bisect=" + settings, "--", "echo", "{mbs}", status=125)
+        self.refused("the command has no {s}", "--bisect", "mbs=1:2,s=1:2", "--", "echo", "{mbs}", status=125)
+        self.refused("names mbs twice", "--bisect", "mbs=1:2,mbs=1:2", "--", "echo", "{mbs}", status=125)
+        self.refused("leave one away", "--bisect", "mbs=1:2", "--until-oom", "mbs", "--", "echo", "{mbs}")
+
     def test_time_limit_says_where(self):
         _, done = self.ranks(PYTHON, WORKER, "--sleep", options=("--world-size", "2", "--timeout", "2"), status=134)
         self.assertIn("rank 0 has run for 2 s (--timeout); where its threads are:", done.stderr)
@@ -171,6 +178,38 @@ class Ranks(Simulate):
                               *pretrain, stages])
             self.assertEqual([line.split("--ranks ")[1].split()[0] for line in done.stdout.splitlines()], expected)
 
+    def experts(self, world, *arguments, **settings):
+        pretrain = ["pretrain_gpt.py", "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
+                    "--num-experts", "8", "--expert-model-parallel-size", "4", *arguments]
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", str(world), "--deduplicate", "--print-commands", "--", "python3",
+                          *pretrain], **settings)
+        return [int(line.split("--ranks ")[1].split()[0]) for line in done.stdout.splitlines()]
+
+    def test_deduplicate_expert_groups(self):
+        """Each expert group's ranks differ only where its experts get tokens unevenly: its first, second and last place then, by stage."""
+        stages = ("--pipeline-model-parallel-size", "2")
+        self.assertEqual(self.experts(16, *stages), [0, 8])
+        self.assertEqual(self.experts(16, *stages, CUDASIM_ROUTING="skewed"), [0, 1, 3, 8, 9, 11])
+        split = ("--tensor-model-parallel-size", "2")  # and experts with it: places are pairs of ranks
+        self.assertEqual(self.experts(16, *split, CUDASIM_ROUTING="skewed"), [0, 2, 6])
+        self.assertEqual(self.experts(16, *split, "--expert-tensor-parallel-size", "1", CUDASIM_ROUTING="skewed"), [0, 1, 3])
+
+    def test_deduplicate_stages_before_data(self):
+        """--use-tp-pp-dp-mapping: TP 2, PP 2, DP 2 are ranks 0-1 and 4-5 in the first stage, 2-3 and 6-7 in the last."""
+        pretrain = [WORKER, "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
+                    "--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2", "--use-tp-pp-dp-mapping"]
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "8", "--deduplicate", "--", PYTHON, *pretrain])
+        self.assertRegex(done.stderr, r" 0 .*4 ranks from 0 to 5\n +2 .*4 ranks from 2 to 7\n")
+
+    def test_deduplicate_a_template(self):
+        """The layout is that of the first try, or of everything put back."""
+        pretrain = ["--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
+                    "--pipeline-model-parallel-size", "2", "--micro-batch-size", "{mbs}"]
+        for search in (("--until-oom", "mbs=1:1"), ("--bisect", "mbs=1:2")):
+            done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "8", "--deduplicate", *search, "--", PYTHON, WORKER, *pretrain])
+            ranks = [json.loads(line)["env"]["RANK"] for line in done.stdout.splitlines()]
+            self.assertEqual(ranks, ["0", "4"] * (1 + (search[0] == "--bisect")))
+
     def test_deduplicate_says_who_stands_for_whom(self):
         pretrain = [WORKER, "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
                     "--pipeline-model-parallel-size", "4"]
@@ -178,6 +217,33 @@ class Ranks(Simulate):
         self.assertIn("ranks 0-1\n", done.stderr)
         self.assertIn("ranks 2-5 (stages 1 to 2, at the most)\n", done.stderr)
         self.assertIn("ranks 6-7\n", done.stderr)
+
+    def test_deduplicate_says_which_experts(self):
+        pretrain = [WORKER, "--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128", "--num-experts", "4",
+                    "--expert-model-parallel-size", "4"]
+        path = os.path.join(self.dir, "out.json")
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "8", "--deduplicate", "--json", path, "--", PYTHON, *pretrain],
+                         CUDASIM_ROUTING="skewed")
+        for line in ("  2 ranks from 0 to 4 (expert ranks 0)\n", "  4 ranks from 1 to 6 (expert ranks 1 to 2, at the most)\n",
+                     "  2 ranks from 3 to 7 (expert ranks 3)\n"):
+            self.assertIn(line, done.stderr)
+        with open(path) as f:
+            self.assertEqual([(r["rank"], r["stands_for"]) for r in json.load(f)["ranks"]],
+                             [(0, {"ranks": 2, "first_rank": 0, "last_rank": 4}), (1, {"ranks": 4, "first_rank": 1, "last_rank": 6}),
+                              (3, {"ranks": 2, "first_rank": 3, "last_rank": 7})])
+
+    def test_bisect_fills_its_places(self):
+        """What does not fail is put back to the end, one by one; an empty value leaves its word away."""
+        out = os.path.join(self.dir, "seen")
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--bisect", "mbs=1:8,recompute=--recompute:,zero=3:1", "--", "sh", "-c",
+                          'echo $# "$@" >>' + out, "sh", "b={mbs}", "{recompute}", "--zero", "{zero}"])
+        with open(out) as f:
+            self.assertEqual(f.read().splitlines(), ["4 b=1 --recompute --zero 3", "4 b=8 --recompute --zero 3", "3 b=8 --zero 3", "3 b=8 --zero 1"])
+        self.assertIn("it fits with everything put back", done.stderr)
+
+    def test_bisect_stops_at_another_failure(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--bisect", "n=1:3", "--", "sh", "-c", "exit $(({n} > 2))"], status=125)
+        self.assertIn("n = 3: the command failed for another reason than memory", done.stderr)
 
     def test_search_stops_at_another_failure(self):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--until-oom", "mbs", "--", "sh", "-c", "exit $(({mbs} > 2))"], status=125)

@@ -23,6 +23,9 @@ FRAMEWORKS = {
     "zero2": (2, "deepspeed_gpt.py", "--zero 2"),
     "zero3": (2, "deepspeed_gpt.py", "--zero 3"),
     "zero3_4_ranks": (4, "deepspeed_gpt.py", "--zero 3 --accumulate 2"),
+    "zero2_offload": (2, "deepspeed_gpt.py", "--zero 2 --offload"),
+    "zero3_offload": (2, "deepspeed_gpt.py", "--zero 3 --offload"),
+    "zero2_checkpoint": (2, "deepspeed_gpt.py", "--zero 2 --save {}"),
     "megatron_tp": (2, "megatron_gpt.py", "--tp 2"),
     "megatron_sp": (2, "megatron_gpt.py", "--tp 2 --sp --llama --kv-heads 2"),
     "megatron_pp": (2, "megatron_gpt.py", "--pp 2"),
@@ -36,6 +39,7 @@ FRAMEWORKS = {
     "megatron_selective": (2, "megatron_gpt.py", "--pp 2 --recompute selective"),
     "megatron_tp_pp": (4, "megatron_gpt.py", "--tp 2 --pp 2 --sp"),
     "trainer": (2, "hf.py", "--loop trainer --clip 1"),
+    "trainer_checkpoint": (2, "hf.py", "--loop trainer --save {}"),
     "accelerate": (2, "hf.py", "--loop accelerate --dtype bf16"),
     "accelerate_fsdp": (2, "hf.py", "--loop accelerate --parallel fsdp"),
     "lora": (1, "hf.py", "--lora 8"),
@@ -91,6 +95,7 @@ class Jobs(Case):
             with self.subTest(rank=rank):
                 self.assertEqual(entries[rank]["end"], "exit")
                 self.assertTrue(entries[rank]["simulated"])
+                self.assertEqual(entries[rank]["peak"]["by_owner"].get("unexplained", 0), 0)
                 self.assertGreaterEqual(entries[rank]["peak"]["allocated_bytes"], line["max_memory_allocated"])
                 self.assertGreaterEqual(entries[rank]["peak"]["reserved_bytes"], line["max_memory_reserved"])
                 if not offloaded:
@@ -130,6 +135,21 @@ class Alone(Jobs):
         done = self.simulate([*launch, os.path.join(JOBS, "hf.py"), "--loop", "accelerate", "--dtype", "fp32", *map(str, SMALL)], "--ranks", "3")
         line = lines(done.stdout)[3]
         self.assertEqual(line["elements"] * 4 // 4, line["tensors"]["parameters"])  # fp32, a quarter here
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_expert_groups(self):
+        """Skewed routing: the rank that --deduplicate leaves away needs no more than the one that stands for it, the others what they need together."""
+        arguments = ("--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 256 --micro-batch-size 2 "
+                     "--expert-model-parallel-size 4 --experts 8 --llama")
+        together = self.job(4, "megatron_gpt.py", arguments, CUDASIM_ROUTING="skewed")
+        self.traces = os.path.join(self.dir, "alone")
+        done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "megatron_gpt.py"), *arguments.split()], "--deduplicate", "--world-size", "4",
+                             "--gpus", "4", "--timeout", "300", CUDASIM_ROUTING="skewed")
+        alone = {rank: line["max_memory_allocated"] for rank, line in lines(done.stdout).items()}
+        self.assertEqual(sorted(alone), [0, 1, 3])
+        self.assertEqual(alone, {rank: together[rank]["max_memory_allocated"] for rank in alone})
+        self.assertLessEqual(together[2]["max_memory_allocated"], alone[1])
+        self.assertLess(alone[3], alone[0])
 
     def test_steps(self):
         """--steps ends the job after two of its fifty steps, with a whole trace."""
@@ -184,6 +204,60 @@ class ByHand(Jobs):
                  for stage in (1, 2) for micro in (1, 3)}
         self.assertEqual(peaks[1, 1]["max_memory_allocated"], peaks[2, 1]["max_memory_allocated"])
         self.assertGreater(peaks[1, 3]["max_memory_allocated"], peaks[2, 3]["max_memory_allocated"])
+
+
+@unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+class Torchtitan(Jobs):
+    def train(self, traces):
+        self.traces = os.path.join(self.dir, traces)
+        command = torchrun(2, "-m", "torchtitan.train", "--module", "llama3", "--config", "llama3_debugmodel", "--training.steps", "3")
+        done = self.simulate(command, "--gpus", "2", "--gpu", "H100-80GB", timeout=1800, HF_HUB_OFFLINE=1, HF_HOME=os.path.join(self.dir, "home"),
+                             TORCHINDUCTOR_CACHE_DIR=os.path.join(self.dir, "inductor"), TRITON_CACHE_DIR=os.path.join(self.dir, "triton"))
+        (size,) = set(re.findall(r"size: ([\d,]+) total parameters", re.sub(r"\x1b\[\d+m", "", done.stderr + done.stdout)))
+        return int(size.replace(",", "")), {r["rank"]: r["peak"] for r in self.report()["ranks"]}
+
+    def test_llama3_debugmodel(self):
+        """Its own command, with flex attention compiled: the first run makes the kernels, two more have the same peaks; FSDP2 cuts fp32
+        parameters in two."""
+        self.run_([python(), os.path.join(JOBS, "titan_assets.py"), self.dir])
+        self.train("first")
+        (size, peaks), (_, again) = self.train("traces"), self.train("again")
+        for key in ("allocated_bytes", "reserved_bytes", "by_category", "by_owner"):
+            self.assertEqual([peaks[rank][key] for rank in (0, 1)], [again[rank][key] for rank in (0, 1)])
+        for peak in peaks.values():
+            self.assertLess(abs(peak["by_category"]["parameters"] / (4 * size / 2) - 1), 0.02)
+            self.assertEqual(peak["by_owner"]["unexplained"], 0)
+
+
+class Nccl(Jobs):
+    """NCCL's memory is NCCL's in the report, as the table says (preload/sim/nccl.def, from NCCL's source): nothing is unexplained."""
+    RING = 24 * (10 + 2) << 20  # a receiver's and a sender's buffer a channel, at the first collective
+
+    def owner(self, ranks, gpu, arguments="--parallel ddp --steps 1"):
+        self.job(ranks, "gpt.py", arguments, "--gpu", gpu, traces="%d-%s" % (ranks, gpu))
+        entries = self.report()["ranks"]
+        self.assertEqual(len(entries), ranks)
+        self.assertEqual([e["peak"]["by_owner"]["unexplained"] for e in entries], [0] * ranks)
+        (held,) = {e["peak"]["by_owner"]["nccl"] for e in entries}
+        return held
+
+    def test_ddp(self):
+        self.assertEqual(self.owner(2, "A100-40GB"), self.RING)
+        self.assertRegex(self.text(), r"288.0 MiB +\d+ %  NCCL \(modelled\)")
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_with_switches(self):
+        """From Hopper on three ranks of a node and more have NVLS beside it: two buffers of 1 MiB on 16 channels for each rank."""
+        self.assertEqual(self.owner(4, "A100-40GB"), self.RING)
+        self.assertEqual(self.owner(4, "H100-80GB"), self.RING + (4 * 16 * 2 << 20))
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_no_room(self):
+        """The model has room and NCCL's buffers have not: PyTorch's error is NCCL's, and the trace names the request."""
+        command = torchrun(2, os.path.join(JOBS, "gpt.py"), *map(str, SMALL), "--parallel", "ddp")
+        done = self.simulate(command, "--gpus", "2", "--gpu", "A100-40GB", "--memory", "700MiB", status=1)
+        self.assertIn("no 301989888 bytes left on device", done.stderr)
+        self.assertIn(self.RING, {oom["requested_bytes"] for e in self.report()["ranks"] for oom in e["oom"]})
 
 
 class Published(Jobs):

@@ -1,9 +1,10 @@
 """Where a simulated job cannot go on as it is, or ends: its peers, its memory."""
 import os
+import re
 import sys
 import unittest
 
-from harness import MEMTRACE, Case, python, torchrun
+from harness import JOBS, MEMTRACE, Case, python, torchrun
 
 ALL = """
 import os, sys, time
@@ -47,6 +48,41 @@ class Memory(Case):
     def test_less_than_the_context(self):
         done = self.simulate([python(), "-c", "import torch; torch.empty(1, device='cuda')"], "--gpu", "A100-40GB", "--memory", "256MiB", status=1)
         self.assertIn("expected more than the 440401920 bytes that the CUDA context of a A100-40GB takes", done.stderr)
+
+
+class Bisect(Case):
+    """Three allocations on a card of 4 GiB, of which an A100's context takes 420 MiB: 3,676 MiB are left."""
+    CODE = "import torch; x = [torch.empty(n << 20, dtype=torch.uint8, device='cuda') for n in ({a}, {b}, {c})]"
+
+    def bisect(self, settings, status):
+        return self.simulate([python(), "-c", self.CODE], "--gpu", "A100-40GB", "--memory", "4GiB", "--bisect", settings, status=status).stderr
+
+    def test_the_setting_that_does_not_fit(self):
+        said = self.bisect("a=64:1024,b=64:2048,c=64:1024", 1)
+        self.assertRegex(said, r"everything minimal +612.0 MiB  fits ")
+        self.assertRegex(said, r"a = 1024 +1.5 GiB  fits ")
+        self.assertRegex(said, r"b = 2048 +3.5 GiB  fits ")
+        self.assertRegex(said, r"c = 1024 +3.4 GiB  out of memory ")
+        self.assertIn("memory runs out when c is put back", said)
+        self.traces = re.search(r"memtrace report (\S+/3-c)", said).group(1)
+        self.assertEqual(self.report()["ranks"][0]["end"], "oom")
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_everything_fits(self):
+        self.assertIn("it fits with everything put back", self.bisect("a=64:1024,b=64:1024,c=64:1024", 0))
+
+    def test_not_even_the_least(self):
+        self.assertIn("not even everything minimal fits", self.bisect("a=1024:64,b=1024:64,c=4096:64", 1))
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_document_000s_list(self):
+        """SGD, one sequence of 128, recomputation and ZeRO-3, each put back: of these, it is the sequence's length that this card has no room for."""
+        command = [python(), "-W", "ignore", os.path.join(JOBS, "deepspeed_gpt.py"), "--layers", "4", "--hidden", "512", "--heads", "8", "--attention",
+                   "eager", "--optimizer", "{optimizer}", "--micro-batch", "{b}", "--seq", "{s}", "--recompute", "{recompute}", "--zero", "{zero}"]
+        done = self.simulate(command, "--gpu", "A100-40GB", "--memory", "2560MiB", "--world-size", "4", "--ranks", "0", "--bisect",
+                             "optimizer=sgd:adamw,b=1:2,zero=3:1,recompute=full:none,s=128:2048", status=1)
+        self.assertIn("memory runs out when s is put back", done.stderr)
+        self.assertEqual(done.stderr.count(" fits "), 5)
 
 
 class Calls(Case):

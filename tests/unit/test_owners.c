@@ -36,6 +36,7 @@ static void modules_have_owners(void **state)
 		{ "/usr/bin/python3.11", OWNER_APPLICATION },
 		{ "/deepspeed/x/libnccl-like/main", OWNER_APPLICATION },
 		{ "/lib/libnccl.so.2 (deleted)", OWNER_NCCL },
+		{ "/usr/local/lib/memtrace/libcudasim.so", OWNER_NCCL },
 		{ "/lib/", OWNER_APPLICATION },
 		{ "", OWNER_APPLICATION },
 	};

@@ -1,0 +1,71 @@
+"""Document 003's measured tables: which layouts of Llama-3.1 8B and 70B ran out of memory on A100s with 40 GB and H100s with 94 GB.
+
+Cells chosen by hand, before anything ran, of each model and GPU: those beside the border, and one or two far from it. A rank of the first stage is
+simulated alone. What the document's own software was is not known (Megatron-core's version, its kernels), nor what else lay on its cards.
+
+    python3 tests/real/test_frameworks_document_003.py --table      prints what validation.md has
+"""
+import os
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from harness import JOBS, Case, python  # noqa: E402
+
+LLAMA = "--llama --attention sdpa --sp --vocab 128256 --kv-heads 8 --steps 2"
+MODELS = {"8B": "--layers 32 --hidden 4096 --heads 32 --ffn 14336", "70B": "--layers 80 --hidden 8192 --heads 64 --ffn 28672"}
+# model, GPU, sequence, its table: (tensor, context, pipeline, micro-batch, GPUs, ran there)
+TABLES = {
+    ("8B", "A100-40GB", 8192, "Table 3"): (
+        (4, 1, 2, 1, 8, True), (4, 1, 2, 2, 8, False), (4, 1, 1, 1, 8, True), (4, 1, 1, 2, 64, False), (2, 2, 2, 1, 8, True),
+        (2, 4, 1, 1, 64, True), (2, 1, 2, 1, 64, True), (2, 2, 1, 1, 64, False)),
+    ("70B", "A100-40GB", 8192, "Table 6"): (
+        (8, 2, 4, 1, 64, False), (8, 2, 4, 1, 128, True), (8, 2, 4, 2, 256, False), (8, 1, 8, 1, 256, True), (8, 4, 2, 1, 128, False),
+        (4, 2, 8, 1, 256, False)),
+    ("8B", "H100-94GB", 8192, "Table 4"): ((2, 1, 1, 2, 8, True), (2, 1, 1, 2, 4, False), (4, 1, 1, 4, 4, False)),
+    ("8B", "H100-94GB", 16384, "Table 10"): ((2, 1, 1, 1, 4, False), (2, 1, 1, 1, 8, True)),
+    ("8B", "H100-94GB", 32768, "Table 11"): ((4, 1, 1, 1, 4, True), (2, 2, 1, 1, 4, False)),
+}
+CELLS = [(*job, *cell) for job, cells in TABLES.items() for cell in cells]
+
+
+class Tables(Case):
+    def simulated(self, model, gpu, seq, _, tp, cp, pp, micro, gpus, __):
+        """Did it run here? And the device's peak, in GiB."""
+        self.traces = os.path.join(self.dir, re.sub(r"\W+", "-", f"{model} {gpu} {seq} {tp} {cp} {pp} {micro} {gpus}"))
+        sizes = ["--seq", seq, "--tp", tp, "--cp", cp, "--pp", pp, "--micro-batch", micro, "--accumulate", max(2, pp)]
+        command = [python(), "-W", "ignore", os.path.join(JOBS, "megatron_gpt.py"), *MODELS[model].split(), *LLAMA.split(), *map(str, sizes)]
+        done = self.simulate(command, "--ranks", "0", "--world-size", str(gpus), "--gpu", gpu, status=None)
+        (rank,) = self.report()["ranks"]
+        self.assertEqual(rank["end"], "exit" if done.returncode == 0 else "oom", done.stderr[-2000:])
+        return done.returncode == 0, rank["peak"]["device_bytes"] / 2**30
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_cells(self):
+        differ = [cell for cell in CELLS if self.simulated(*cell)[0] != cell[-1]]
+        self.assertEqual(differ, [])
+
+
+def table():
+    case = Tables("test_cells")
+    case.setUp()
+    try:
+        print("| model | GPU | table | TP, CP, PP, MBS | GPUs | there | simulated | device GiB |\n|---|---|---|---|---|---|---|---|", flush=True)
+        words = ("out of memory", "ran")
+        agree = 0
+        for cell in CELLS:
+            ran, gib = case.simulated(*cell)
+            agree += ran == cell[-1]
+            print("| %s | %s | %s | %d, %d, %d, %d | %d | %s | %s | %.2f |" % (cell[0], cell[1], *cell[3:9], words[cell[-1]], words[ran], gib), flush=True)
+        print("\n%d of %d agree." % (agree, len(CELLS)))
+    finally:
+        case.doCleanups()
+
+
+if __name__ == "__main__":
+    if "--table" in sys.argv:
+        table()
+    else:
+        unittest.main()
