@@ -10,7 +10,7 @@
 #define MOST_MADE 200000 /* parameters of one rank that are looked at */
 #define MOST_SIZES 65536 /* that are told apart */
 
-const struct mark marks[] = {
+const struct sign marks[] = {
 #define MARK(key, value, file, function) { #key, value, file, function },
 #include "infer_marks.def"
 #undef MARK

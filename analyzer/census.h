@@ -45,10 +45,10 @@ void census_release(struct census *c);
 uint64_t census_forward(const struct census *c, bytes size);
 
 /* ---- infer_marks.def: what the name of a frame says ---- */
-struct mark {
+struct sign {
 	const char *key, *value, *file, *function;
 };
-extern const struct mark marks[];
+extern const struct sign marks[];
 extern const size_t mark_count; /* at most 64 */
 
 #endif
