@@ -73,6 +73,7 @@ static void put_outside(struct buf *out, const struct stage *s)
 		buf_puts(out, "{");
 		put_word(out, "id", s->outside[i].id);
 		put_word(out, "component", s->outside[i].component);
+		put_word(out, "kind", s->outside[i].kind);
 		put_number(out, "bytes", s->outside[i].bytes);
 		put_word(out, "source", s->outside[i].source);
 		buf_puts(out, "}");

@@ -65,7 +65,7 @@ struct option_row {
 
 /* Memory of the device that the allocator did not hand out: what `device` has beyond `total`. */
 struct outside {
-	const char *id, *component, *source;
+	const char *id, *component, *kind, *source;
 	wide bytes;
 };
 
