@@ -148,7 +148,7 @@ static void note_use(struct zero *z)
 	tensor *large = &z->waiting[0]->grad;
 
 	for (size_t i = 0; i < z->count; i++)
-		if (z->waiting[i]->shard > 0 || z->shape->offload_optimizer) {
+		if (z->waiting[i]->shard > 0) {
 			record_stream(large->at ? *large : z->bucket[z->index], REDUCTION_STREAM);
 			return;
 		}
@@ -246,8 +246,10 @@ void zero_step(struct machine *m, struct zero *z)
 
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
-	if (z->shape->offload_optimizer) { /* its step is the processor's */
-		host_wait_all(m);
+	if (z->shape->offload_optimizer) {
+		/* The step is the processor's: it waits for the gradients' copies and reads their norm,
+		 * not for what the reducing stream was asked since. */
+		host_wait(m, m->stream);
 		return;
 	}
 	norms(m, z);

@@ -97,10 +97,6 @@ static void check_words(const struct shape *s, struct reader *r)
 		estimate_note(r->out,
 			      "reserved_bytes is the most: blocks that another stream used "
 			      "(record_stream) come back as late as the host can see it, on a GPU earlier");
-	if (s->framework == DEEPSPEED &&
-	    (s->offload_optimizer || (s->zero == 3 && GIVEN(c, num_attention_heads))))
-		estimate_note(r->out, "attention under ZeRO-3, and offloading, follow DeepSpeed's code "
-				      "and were not held against a run yet");
 	if (s->one_unit && s->fsdp_version == 2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");

@@ -60,7 +60,8 @@ static void make_groups(struct zero3 *z)
 	}
 }
 
-/* _create_fp32_partitions, initialize_optimizer_states */
+/* _create_fp32_partitions, initialize_optimizer_states. Weights in fp32 get a master copy too: there
+ * the device that they are on is held against a name, which is never equal. */
 static void make_master(struct machine *m, struct zero3 *z)
 {
 	int64_t largest = 0;
@@ -68,13 +69,12 @@ static void make_master(struct machine *m, struct zero3 *z)
 
 	for (size_t i = 0; i < z->group_count; i++) {
 		struct sub_group *g = &z->groups[i];
-		tensor converted;
+		tensor converted = { .at = NULL };
 
 		if (g->elements > largest)
 			largest = g->elements;
-		if (type_of(z) == F32)
-			continue;
-		converted = make_as(m, TERM_MASTER, g->elements, F32);
+		if (type_of(z) != F32)
+			converted = make_as(m, TERM_MASTER, g->elements, F32);
 		g->master = make_as(m, TERM_MASTER, g->elements, F32);
 		drop(m, &converted);
 	}
