@@ -13,12 +13,15 @@ import re
 import statistics
 import subprocess
 
+import megatron_formula
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-STATES = ("weights", "gradients", "optimizer_states")
+OTHERS = ("nanogpt", "llama-4d", "training-memory-blog")
+FORMULA = "Megatron-LM's formula"
 
 
 def command(build, row):
-    words = [os.path.join(build, "memtrace"), "estimate", "--system", "memtrace", "--json",
+    words = [os.path.join(build, "memtrace"), "estimate", "--json",
              "--world-size", str(row["world_size"] or 8)]
     if row["gpu"]:
         words += ["--gpu", row["gpu"]]
@@ -34,8 +37,15 @@ def estimate(build, row):
     if not done.stdout:
         return {"why": done.stderr.strip().split("\n")[0]}
     said = json.loads(done.stdout)
-    stages = said["estimates"][0].get("per_stage") if said["estimates"] else None
-    return stages[-1] if stages else {"why": str(said.get("not_estimated"))}
+    made = {e["system"]: e for e in said["estimates"]}
+    others = {name: made[name]["total_bytes"] for name in OTHERS if name in made}
+    try:
+        others[FORMULA] = megatron_formula.total(said["config"])
+    except (megatron_formula.Unsaid, KeyError):
+        pass
+    if "memtrace" not in made:
+        return {"why": next(r["reason"] for r in said["refused"] if r["system"] == "memtrace")}
+    return {**made["memtrace"]["per_stage"][-1], "others": others}
 
 
 def error(predicted, measured):
@@ -67,7 +77,8 @@ Made by `python3 tests/accuracy_megatron.py ROWS.json --write`, with rows that a
 Megatron-LM's own functional tests, and what they measured on A100, H100 and GB200, byte by byte, on the last rank. A row is estimated from
 its command line, environment and GPU alone; errors are absolute values in per cent. A row that is not estimated is refused by name, with
 what is missing. Bars are for dense rows of named GPUs: steady median 0.1 and mean 1, peak median 1 and mean 3; steady mean 3 for the
-other classes. A GPU is unnamed where the row does not say which one it was.
+other classes. A GPU is unnamed where the row does not say which one it was. The last columns are the documents' systems and Megatron-LM's own
+theoretical_memory_usage.py on the same rows: mean error of the peak, of how many rows.
 
 %s
 
@@ -97,7 +108,7 @@ What is known of them:
   cached block a state gets depends on when NCCL's stream gives blocks back; two runs of one command line differ by as much.
 - `muon_param_layout_1node`: the row says 8 GPUs, its name says a node of GB200, which has 4; with 4 the error is -0.18 %%.
 """
-HEADS = ["class", "rows", "estimated", "steady median", "mean", "worst", "peak median", "mean", "worst"]
+HEADS = ["class", "rows", "estimated", "steady median", "mean", "worst", "peak median", "mean", "worst", *OTHERS, FORMULA]
 
 
 def markdown(heads, lines):
@@ -115,6 +126,9 @@ def group_cells(results, key):
         for what in ("steady", "peak"):
             errors = [abs(got[what]) for got in known]
             cells += ["%.3f" % f(errors) for f in (statistics.median, statistics.fmean, max)] if known else ["-"] * 3
+        for name in (*OTHERS, FORMULA):
+            errors = [abs(got["beside"][name]) for got in known if name in got["beside"]]
+            cells.append("%.1f (%d)" % (statistics.fmean(errors), len(errors)) if errors else "-")
         yield cells
 
 
@@ -214,6 +228,7 @@ def main():
         if "why" not in got:
             got["steady"] = error(got["steady_bytes"], row["steady_allocated_bytes"])
             got["peak"] = error(got["peak_bytes"], row["peak_allocated_bytes"])
+            got["beside"] = {name: error(total, row["peak_allocated_bytes"]) for name, total in got["others"].items()}
     if options.write:
         write(results)
     if options.each:
