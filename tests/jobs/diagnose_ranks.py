@@ -140,8 +140,16 @@ def finish(flying, one):
             return
 
 
+def handshake():
+    """Both ways once: NCCL's buffers for the peer are there before the model."""
+    x = torch.zeros(1, device="cuda")
+    for sender in (0, 1):
+        (dist.send if RANK == sender else dist.recv)(x, 1 - RANK)
+
+
 def pipeline_in_flight():
     dist.barrier()
+    handshake()
     model = stage(6, 512, embedding=1024) if RANK == 0 else stage(6, 512, head=1024)
     pipeline(model, 8, 2, 512, 512, 1024, one_forward_one_backward=FIX)
 

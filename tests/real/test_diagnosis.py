@@ -14,6 +14,7 @@ from harness import JOBS, MEMTRACE, Case, environment, python, torchrun  # noqa:
 
 NONE = None
 NCCL = 288  # MiB that the first collective of two ranks takes (preload/sim/nccl.def)
+PEER = 384  # and messages to a peer in the node, both ways
 
 
 class Job:
@@ -113,8 +114,8 @@ HELD_BACK = [
     Job("replicated_optimizer", 2000, "DIST_OPT_OFF", ranks=2),
     Job("fsdp_never_resharded", 860 + NCCL, "FSDP_OVERPREFETCH", ranks=2),
     Job("fsdp_no_sync", 900 + NCCL, "FSDP_NO_SYNC_GRADS", ranks=2),
-    Job("zero3_live", 1020 + NCCL, "ZERO3_LIVE_PARAMS", ranks=2, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"),
-    Job("pipeline_in_flight", 1500, "PP_FIRST_STAGE_INFLIGHT", "--pipeline-model-parallel-size", "2", ranks=2),
+    Job("zero3_live", 1020 + 2 * NCCL, "ZERO3_LIVE_PARAMS", ranks=2, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"),
+    Job("pipeline_in_flight", 1500 + PEER, "PP_FIRST_STAGE_INFLIGHT", "--pipeline-model-parallel-size", "2", ranks=2),
     Job("pipeline_embedding", 1700, "PP_UNEVEN_OR_EMBEDDING", "--pipeline-model-parallel-size", "2", ranks=2),
     Job("healthy_big", 8192, NONE, dies=False),
     Job("healthy_eval", 4096, NONE, dies=False),
