@@ -34,6 +34,7 @@ def arguments():
     p.add_argument("--top-k", type=int, default=2)
     p.add_argument("--dispatcher", default="alltoall", choices=("alltoall", "allgather"))
     p.add_argument("--capacity", type=float, help="tokens an expert takes, as a factor; default: all that are routed to it")
+    p.add_argument("--fused", action="store_true", help="Megatron-LM's default: SwiGLU as one operation, which keeps its input alone")
     p.add_argument("--llama", action="store_true", help="RMSNorm, SwiGLU, rotary positions, no biases")
     p.add_argument("--no-dist-opt", action="store_true")
     p.add_argument("--bf16-gradients", action="store_true", help="reduce gradients in bf16 instead of fp32")
@@ -43,7 +44,7 @@ def arguments():
 
 
 def transformer_config(o):
-    silu = {"activation_func": torch.nn.functional.silu, "gated_linear_unit": True, "add_bias_linear": False, "normalization": "RMSNorm"}
+    silu = {"activation_func": torch.nn.functional.silu, "gated_linear_unit": True, "add_bias_linear": False, "normalization": "RMSNorm", "bias_activation_fusion": o.fused}
     experts = {"num_moe_experts": o.experts, "moe_router_topk": o.top_k, "moe_token_dispatcher_type": o.dispatcher,
                "moe_ffn_hidden_size": o.ffn, "moe_expert_capacity_factor": o.capacity,
                "moe_router_load_balancing_type": "aux_loss", "moe_aux_loss_coeff": 0.01}

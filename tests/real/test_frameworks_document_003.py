@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from harness import JOBS, Case, python  # noqa: E402
 
-LLAMA = "--llama --attention sdpa --sp --vocab 128256 --kv-heads 8 --steps 2"
+LLAMA = "--llama --fused --attention sdpa --sp --vocab 128256 --kv-heads 8 --steps 2"
 MODELS = {"8B": "--layers 32 --hidden 4096 --heads 32 --ffn 14336", "70B": "--layers 80 --hidden 8192 --heads 64 --ffn 28672"}
 # model, GPU, sequence, its table: (tensor, context, pipeline, micro-batch, GPUs, ran there)
 TABLES = {
