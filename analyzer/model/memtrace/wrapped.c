@@ -1,3 +1,4 @@
+#include "model/memtrace/streams.h"
 #include "model/memtrace/wrapped.h"
 
 #include <stdlib.h>
@@ -32,8 +33,19 @@ void wrapped_start(struct machine *m, struct wrapped *w)
 	optimizer_init(m, &w->optimizer, s, &w->module);
 }
 
+/* deepspeed/utils/timer.py: ThroughputTimer, start_step. */
+#define TIMED_SINCE 2
+
+/* The timer waits for the device when a step begins and ends, but in the first two. */
+static void time_step(struct machine *m, const struct wrapped *w)
+{
+	if (w->shape->framework == DEEPSPEED && m->step >= TIMED_SINCE)
+		host_wait_all(m);
+}
+
 void wrapped_before_forward(struct machine *m, struct wrapped *w)
 {
+	time_step(m, w);
 	if (is_fsdp(w))
 		fsdp_root_before(m, &w->fsdp);
 	else if (m->zero3)
@@ -77,6 +89,7 @@ void wrapped_engine_step(struct machine *m, struct wrapped *w)
 		zero3_step(m, &w->zero3);
 	else
 		zero_step(m, &w->zero);
+	time_step(m, w);
 }
 
 void wrapped_zero_grad(struct machine *m, struct wrapped *w)
