@@ -177,6 +177,9 @@ if __name__ == "__main__":
     parts = {"hook": hook, "steps": steps, "simulated_steps": simulated_steps, "trace": lambda: big_trace(10_000_000),
              "live": lambda: big_trace(10_000_000, 20_000), "ranks": many_ranks, "calls": calls,
              "start": start_up, "estimate": estimate}
+    unknown = [name for name in sys.argv[1:] if name not in parts]
+    if unknown:
+        sys.exit("bench: %s is none of %s" % (unknown[0], ", ".join(parts)))
     print("%-66s %14s   %-24s %s" % ("what", "median", "spread", "bar"))
     for name in sys.argv[1:] or parts:
         parts[name]()
