@@ -23,6 +23,17 @@ int cmd_plan(int argc, char **argv);
 int cmd_match(int argc, char **argv);
 int cmd_preload_path(int argc, char **argv);
 
+/* Rows of `struct opt` that many commands have. */
+#define BYTES_OPTION(where)                                               \
+	{                                                                 \
+		"bytes", 0, OPT_FLAG, where, NULL, "sizes in bytes", 0, 0 \
+	}
+#define COLOR_OPTION(where)                                         \
+	{                                                           \
+		"color", 0, OPT_CHOICE, where, "auto|always|never", \
+			"colours (auto: on a terminal)", 0, 0       \
+	}
+
 /* "memtrace: …" on standard error; returns `status`. */
 int command_fail(int status, const struct err *e);
 /* usage: memtrace …, and the options. */

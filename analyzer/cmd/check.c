@@ -301,9 +301,8 @@ int cmd_check(int argc, char **argv)
 		{ "run", 0, OPT_TEXT, &o.run, "ID",
 		  "the run to check, where a directory has several (ID or ID:RESTART)", 0, 0 },
 		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable", 0, 0 },
-		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
-		  "colours (auto: on a terminal)", 0, 0 },
+		BYTES_OPTION(&o.raw_bytes),
+		COLOR_OPTION(&o.color),
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct limit growth = { 0 }, tolerance = { 0 };

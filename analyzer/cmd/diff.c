@@ -172,10 +172,9 @@ int cmd_diff(int argc, char **argv)
 		  "exit with status 1 if a peak grew by more", 0, 0 },
 		{ "json", 0, OPT_FLAG, &o.json, NULL,
 		  "machine-readable: everything, also what did not change", 0, 0 },
-		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		BYTES_OPTION(&o.raw_bytes),
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
-		  "colours (auto: on a terminal)", 0, 0 },
+		COLOR_OPTION(&o.color),
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct limit limit;

@@ -170,11 +170,10 @@ int cmd_estimate(int argc, char **argv)
 		  "every key, its value and where it is from", 0, 0 },
 		{ "format", 0, OPT_CHOICE, &o.format, "text|deepspeed|json",
 		  "deepspeed: the table that DeepSpeed's own tool prints", 0, 0 },
-		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		BYTES_OPTION(&o.raw_bytes),
 		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
 		  0 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
-		  "colours (auto: on a terminal)", 0, 0 },
+		COLOR_OPTION(&o.color),
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };

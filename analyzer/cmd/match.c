@@ -186,11 +186,10 @@ int cmd_match(int argc, char **argv)
 		  "the configuration that was matched, for estimate --config", 0, 0 },
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many lines of each table (12)", 0,
 		  1000000 },
-		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		BYTES_OPTION(&o.raw_bytes),
 		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
 		  0 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
-		  "colours (auto: on a terminal)", 0, 0 },
+		COLOR_OPTION(&o.color),
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };

@@ -169,8 +169,7 @@ int cmd_plan(int argc, char **argv)
 		{ "verify", 0, OPT_COUNT, &o.verify, "K",
 		  "simulate the best K layouts: COMMAND has {tp}, {pp}, {cp}, {mbs} ... in it", 1,
 		  100 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
-		  "colours (auto: on a terminal)", 0, 0 },
+		COLOR_OPTION(&o.color),
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };

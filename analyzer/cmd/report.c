@@ -65,12 +65,11 @@ int cmd_report(int argc, char **argv)
 		  "machine-readable: everything, in bytes and seconds", 0, 0 },
 		{ "live-set", 0, OPT_FLAG, &o.live_set, NULL,
 		  "with --json: every block that was live at the end", 0, 0 },
-		{ "bytes", 0, OPT_FLAG, &o.raw_bytes, NULL, "sizes in bytes", 0, 0 },
+		BYTES_OPTION(&o.raw_bytes),
 		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
 		{ "rules", 0, OPT_FLAG, &o.rules, NULL,
 		  "the causes that are known, and those that a trace cannot tell", 0, 0 },
-		{ "color", 0, OPT_CHOICE, &o.color, "auto|always|never",
-		  "colours (auto: on a terminal)", 0, 0 },
+		COLOR_OPTION(&o.color),
 	};
 	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };
