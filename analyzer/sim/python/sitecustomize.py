@@ -62,9 +62,14 @@ def played_gloo(c10d):
             raise RuntimeError("memtrace simulate: a Gloo group with ranks that do not run needs PyTorch 2.2 or later")
         return gloo
     create = getattr(fake, "_create_internal", fake)
+    fake._set_sequence_number_for_group = lambda group: None  # PyTorch before 2.12 gives a Gloo group one, and a fake one says that it has none
 
-    class PlayedGloo:
-        """What ProcessGroupGloo(store, rank, size, timeout) gives; isinstance() of it is nobody's."""
+    class Played(type):
+        def __instancecheck__(cls, group):
+            return isinstance(group, fake)
+
+    class PlayedGloo(metaclass=Played):
+        """What ProcessGroupGloo(store, rank, size, timeout) gives."""
 
         def __new__(cls, store, rank, size, timeout=None, **_):
             return create(rank, size)
