@@ -140,7 +140,8 @@ def distributed(job, model, blocks):
     if job.get("data_parallel_size", 1) == 1:
         return model
     if not job.get("fsdp"):
-        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
+        return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=job.get("ddp_bucket_cap_mb"),
+                                                   gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
     if job.get("fsdp_version") == 1:
         return flat_sharded(job, model, type(blocks[0]))
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -161,6 +162,13 @@ def flat_sharded(job, model, block):
     units = None if job.get("fsdp_units") == "model" else ModuleWrapPolicy({block})
     return FullyShardedDataParallel(model, auto_wrap_policy=units, sharding_strategy=strategy, mixed_precision=mixed, use_orig_params=True,
                                     device_id=torch.cuda.current_device())
+
+
+def clip(job, model):
+    if job.get("fsdp_version") == 1:
+        model.clip_grad_norm_(job["clip_grad"])
+    else:
+        nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
 
 
 class Feed(nn.Module):
@@ -251,7 +259,7 @@ def gpt(job):
             scaler.scale(loss).backward()
         if job.get("clip_grad"):
             scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+            clip(job, model)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad(job.get("zero_grad_set_to_none", True))
@@ -298,7 +306,7 @@ def transformers(job):
                 loss = output.loss
             (loss / count if count > 1 else loss).backward()
         if job.get("clip_grad"):
-            nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+            clip(job, model)
         optimizer.step()
         optimizer.zero_grad(job.get("zero_grad_set_to_none", True))
     write(output, loss)

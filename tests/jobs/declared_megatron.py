@@ -74,7 +74,8 @@ def config_of(job):
         pipeline_model_parallel_size=job.get("pipeline_model_parallel_size", 1),
         virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
         sequence_parallel=job.get("sequence_parallel", False), gradient_accumulation_fusion=False, attention_softmax_in_fp32=True,
-        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=0.0, attention_dropout=0.0, **recompute, **experts)
+        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=job.get("hidden_dropout", 0.0),
+        attention_dropout=job.get("attention_dropout", 0.0), **recompute, **experts)
 
 
 def model_of(job, config):
@@ -133,8 +134,8 @@ def megatron(job, write):
     sharded = job.get("use_distributed_optimizer", False)
     reduce = DistributedDataParallelConfig(grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"], use_distributed_optimizer=sharded)
     models = [DistributedDataParallel(config, reduce, model) for model in model_of(job, config)]
-    optimizer = get_megatron_optimizer(OptimizerConfig(lr=1e-4, bf16=True, use_distributed_optimizer=sharded, params_dtype=torch.bfloat16),
-                                       models)
+    optimizer = get_megatron_optimizer(OptimizerConfig(lr=1e-4, bf16=True, use_distributed_optimizer=sharded, params_dtype=torch.bfloat16,
+                                                       clip_grad=job.get("clip_grad", 1.0)), models)
     run = get_forward_backward_func()
     chunked = len(models) > 1
     for _ in range(STEPS):

@@ -209,6 +209,9 @@ void retag(struct machine *m, tensor t, enum role term);
 /* FSDP's resizing of a storage that others still refer to: to nothing, and back. */
 void storage_empty(struct machine *m, tensor t);
 void storage_fill(struct machine *m, tensor t, enum dtype type);
+/* A storage without a block, and the block of one that others still refer to given to it. */
+tensor storage_like(struct machine *m, tensor t);
+void storage_move(struct machine *m, tensor from, tensor to);
 /* The state after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
 /* torch.cuda.reset_peak_memory_stats(): what the initialization needed at most is told apart. */

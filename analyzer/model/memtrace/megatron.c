@@ -416,7 +416,8 @@ static int check(const struct shape *s, struct reader *r)
 	note_assumptions(s, r);
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
-		       "1: Megatron's own attention is not split over tokens");
+		       "1: Megatron-core's DotProductAttention refuses more; "
+		       "transformer_impl transformer_engine splits tokens");
 	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
 			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
 		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");

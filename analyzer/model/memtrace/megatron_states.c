@@ -121,7 +121,7 @@ static void declare_chunk(struct chunk *c)
 /* is_managed_by_layer_wise_optimizer() */
 static int has_muon(const struct shape *s, const struct param *p)
 {
-	return s->muon && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
+	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
 	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
 }
 

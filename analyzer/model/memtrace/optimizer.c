@@ -54,6 +54,7 @@ void module_release(struct module *module)
 void optimizer_release(struct optimizer *o)
 {
 	free(o->states);
+	o->states = NULL;
 }
 
 /* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the
@@ -189,6 +190,19 @@ void optimizer_step(struct machine *m, struct optimizer *o)
 		foreach_adam(m, o);
 	else if (o->shape->implementation == LOOP)
 		loop_adam(m, o);
+}
+
+void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct shape *s,
+			 int64_t n)
+{
+	if (!f->optimizer.shape) {
+		f->param.shard = f->param.in = n;
+		f->param.value.n = n;
+		f->list[0] = &f->param;
+		f->module = (struct module){ .params = f->list, .count = 1 };
+		optimizer_init(m, &f->optimizer, s, &f->module);
+	}
+	optimizer_step(m, &f->optimizer);
 }
 
 void zero_grad(struct machine *m, struct module *module)

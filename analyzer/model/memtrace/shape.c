@@ -150,23 +150,20 @@ static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
 	static const enum optimizer_kind optimizers[] = {
-		ADAM, ADAM, SGD,      RMSPROP, ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
-		LION, MUON, ADAM_8BIT
+		ADAM, ADAM, SGD,  RMSPROP,   ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
+		LION, MUON, MUON, ADAM_8BIT
 	};
-	const char *name = VALUE_OR(r->c, optimizer, "adam");
 	enum implementation otherwise = FUSED;
 
-	s->muon = s->training_loop && (!strcmp(name, "muon") || !strcmp(name, "dist_muon"));
-	if (!s->muon)
-		s->optimizer =
-			optimizers[read_word(r, CONFIG_optimizer, 0,
-					     "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
-					     "transformers-adafactor|lion|muon|adam8bit")];
-	if (s->optimizer > SGD && (s->framework == MEGATRON || s->framework == DEEPSPEED))
+	s->optimizer = optimizers[read_word(r, CONFIG_optimizer, 0,
+					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
+					    "transformers-adafactor|lion|muon|dist_muon|adam8bit")];
+	if (s->framework == MEGATRON && s->optimizer > SGD &&
+	    (s->optimizer != MUON || !s->training_loop))
 		refuse(r, CONFIG_optimizer,
-		       "adam, adamw or sgd: with megatron-core and deepspeed the others are not "
-		       "modelled yet");
-	if (s->optimizer > ADAGRAD && read_zero_stage(r, 0))
+		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
+	if (s->optimizer > ADAGRAD && s->framework != MEGATRON && s->framework != DEEPSPEED &&
+	    read_zero_stage(r, 0))
 		refuse(r, CONFIG_optimizer,
 		       "adam, adamw, sgd, rmsprop or adagrad: the others' states of shards are not "
 		       "modelled yet");
@@ -271,7 +268,7 @@ static void read_layout(struct shape *s, struct reader *r)
 /* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
 static void read_layer_wise(struct shape *s, struct reader *r)
 {
-	if (!s->muon)
+	if (s->framework != MEGATRON || s->optimizer != MUON)
 		return;
 	if (s->zero || !strcmp(r->c->optimizer, "dist_muon"))
 		s->layer_wise = read_flag(r, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT

@@ -102,7 +102,7 @@ static void check_words(const struct shape *s, struct reader *r)
 					     "as one unit is not modelled yet");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
 		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
-	if (s->framework == TRANSFORMERS && GIVEN(c, model_type) &&
+	if (s->framework == TRANSFORMERS && !s->experts && GIVEN(c, model_type) &&
 	    !is_word(c->model_type, "llama") && !is_word(c->model_type, "qwen2") &&
 	    !is_word(c->model_type, "mistral"))
 		estimate_note(r->out, "model_type %s is counted as a Llama of the same sizes",

@@ -151,9 +151,26 @@ static void release(struct machine *m, struct zero3 *z, struct param *p)
 	if (s->status != AVAILABLE || s->active)
 		return;
 	record_stream(p->value, COMPUTE_STREAM);
+	if (s->views.at && s->views.at->refs > 1)
+		storage_move(m, p->value, s->views);
 	storage_empty(m, p->value);
+	drop(m, &s->views);
 	s->status = IN_PIECES;
 	z->available -= p->value.n;
+}
+
+tensor zero3_view(struct machine *m, struct param *p)
+{
+	struct sharded *s = p->sharded;
+	tensor t;
+
+	if (!s || m->stopped)
+		return hold(p->value);
+	if (!s->views.at)
+		s->views = storage_like(m, p->value);
+	t = p->value;
+	t.at = s->views.at;
+	return hold(t);
 }
 
 /* ---- ahead ---- */
@@ -230,7 +247,7 @@ static void fetch(struct machine *m, struct zero3 *z, struct param *weight)
 	}
 	gather(m, z, v.params, (size_t)count);
 	for (int i = 0; i < count; i++) {
-		v.params[i]->sharded->active++;
+		v.params[i]->sharded->active = 1;
 		if (is_in_flight(v.params[i]))
 			wait_for(m, z, v.params[i]);
 	}
@@ -266,8 +283,7 @@ static void done_with(struct machine *m, struct zero3 *z, struct param *weight)
 	for (int i = 0; i < 2; i++) {
 		if (!params[i])
 			continue;
-		if (params[i]->sharded->active)
-			params[i]->sharded->active--;
+		params[i]->sharded->active = 0;
 		if (!stays[i])
 			release(m, z, params[i]);
 	}
