@@ -46,7 +46,7 @@ def model_of(draw, kinds=("gpt", "llama", "qwen2", "feed")):
 
 
 def ranks_of(draw):
-    ranks = draw((2, 2, 2, 3, 4))
+    ranks = draw((2, 2, 2, 2, 4))
     return {"data_parallel_size": ranks, "world_size": ranks}
 
 

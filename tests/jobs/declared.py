@@ -191,9 +191,10 @@ def feed_forward(job):
     torch.cuda.reset_peak_memory_stats()
     kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
     for _ in range(STEPS):
-        x = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
-        loss = model(x).float().sum()
-        loss.backward()
+        for _ in range(job.get("num_microbatches", 1)):
+            x = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
+            loss = model(x).float().sum()
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     write(x, loss)

@@ -9,8 +9,8 @@
 
 static const tensor none = { .at = NULL };
 
-/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype), fp32 without.
- */
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums have the model's, which is the same
+ * without. */
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->shape->sharded_compute;
@@ -36,7 +36,7 @@ static void gather(struct machine *m, struct unit *u)
 
 	if (u->gathered.at || u->whole)
 		return;
-	if (type != F32)
+	if (type != u->fsdp->shape->weights)
 		input = make_on(m, GATHER_STREAM, TERM_COLLECTIVE, share(u->fsdp, u->elements),
 				type);
 	u->gathered = make_on(m, GATHER_STREAM, TERM_GATHERED, u->elements, type);
@@ -86,24 +86,27 @@ static void before_backward(struct machine *m, struct unit *u)
 		gather(m, u - 1);
 }
 
+void fsdp_keep(struct machine *m, struct unit *u, tensor reduced)
+{
+	if (u->reduced.at)
+		drop(m, &reduced);
+	else
+		u->reduced = reduced;
+}
+
 /* Frees the weights, copies the gradients into one buffer and scatters its sum. */
 static void after_backward(struct machine *m, struct unit *u)
 {
 	struct fsdp *f = u->fsdp;
-	tensor reduced;
 
 	reshard(m, u);
 	let(m, &f->reduce_input, none);
-	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, F32);
+	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, f->shape->weights);
 	for (size_t i = 0; i < u->count; i++)
 		drop(m, &u->params[i]->grad);
-	reduced = make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements), F32);
-	if (f->reduced_count >= f->count) { /* an earlier micro-batch's is there: added to it */
-		drop(m, &reduced);
-		return;
-	}
-	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
-	f->reduced[f->reduced_count++] = reduced;
+	fsdp_keep(m, u,
+		  make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
+			  f->shape->weights));
 }
 
 static void output_backward(struct machine *m, struct node *n)
@@ -187,11 +190,18 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 	drop(m, &f->reduce_input);
 }
 
+void fsdp_drop_gradients(struct machine *m, struct fsdp *f)
+{
+	for (size_t i = 0; i < f->count; i++)
+		drop(m, &f->units[i].reduced);
+}
+
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 {
 	/* FSDP1's flat gradients stay until the next forward pass */
-	while (!is_flat(f) && f->reduced_count)
-		drop(m, &f->reduced[--f->reduced_count]);
+	f->cleared = 1;
+	if (!is_flat(f))
+		fsdp_drop_gradients(m, f);
 }
 
 /* ---- made ---- */
@@ -208,7 +218,7 @@ static void shard(struct machine *m, struct unit *u)
 
 		u->elements += share(u->fsdp, p->value.n) * u->fsdp->shape->dp;
 		p->shard = share(u->fsdp, p->value.n);
-		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, F32);
+		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->shape->weights);
 	}
 	for (size_t i = 0; i < u->count; i++)
 		drop(m, &u->params[i]->value);
@@ -246,6 +256,5 @@ void fsdp_release(struct fsdp *f)
 		free(f->units[i].shards);
 	free(f->units[f->count - 1].params);
 	free(f->units);
-	free(f->reduced);
 	free(f->freed_units);
 }

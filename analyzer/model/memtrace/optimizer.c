@@ -83,7 +83,7 @@ static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
 {
 	const struct param *p = o->module->params[i];
 
-	*type = p->shard ? F32 : p->value.type;
+	*type = p->shard ? o->sharded : p->value.type;
 	if (p->shard)
 		return p->shard < 0 ? 0 : p->shard;
 	return p->grad.at || p->in_bucket || o->shape->optimizer == ADAGRAD ? p->value.n : 0;
@@ -113,6 +113,7 @@ void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *
 {
 	o->shape = s;
 	o->module = module;
+	o->sharded = s->framework == DEEPSPEED ? F32 : s->weights;
 	o->states = xcalloc(module->count, sizeof(*o->states));
 	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
 		make_states(m, o, i); /* by the constructor */

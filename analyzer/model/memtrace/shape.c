@@ -89,7 +89,7 @@ static void read_attention(struct shape *s, struct reader *r)
 	read_latent(s, r);
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
-	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
+	s->full_mask = s->attention != FLASH && read_flag(r, CONFIG_packed_sequences, 1);
 	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
 	s->mask_buffers = s->framework == NANOGPT &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
@@ -122,6 +122,8 @@ static void read_widths(struct shape *s, struct reader *r)
 	s->gradients = s->weights;
 	if (s->mixed && read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
 		s->gradients = F32;
+	if (!s->sharded_compute)
+		s->sharded_compute = s->weights;
 	s->grad_scaler =
 		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }

@@ -133,6 +133,7 @@ void module_release(struct module *module);
 struct optimizer {
 	const struct shape *shape;
 	struct module *module;
+	enum dtype sharded; /* the type of what is a shard */
 	struct state {
 		tensor step, first, second, scale[2];
 	} * states;
