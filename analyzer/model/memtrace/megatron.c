@@ -423,6 +423,10 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->experts)
 		check_dispatched(s, r);
+	if (s->autocast || (s->weights != F32 && !s->mixed))
+		refuse(r, CONFIG_precision,
+		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
+		       "16-bit ones");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	for (int64_t stage = 0; stage < s->pp; stage++) {

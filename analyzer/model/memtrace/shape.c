@@ -115,7 +115,7 @@ static void read_widths(struct shape *s, struct reader *r)
 	s->mixed = p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED;
 	if (s->mixed && s->framework != MEGATRON && s->framework != DEEPSPEED) {
 		s->mixed = 0;
-		p = PRECISION_BF16_AUTOCAST;
+		p = bf16 ? PRECISION_BF16_AUTOCAST : PRECISION_FP16_AUTOCAST;
 	}
 	s->autocast = p == PRECISION_FP16_AUTOCAST || p == PRECISION_BF16_AUTOCAST ? half : F32;
 	s->weights = p == PRECISION_FP32 || s->autocast ? F32 : half;
