@@ -26,6 +26,28 @@ static int64_t share(const struct fsdp *f, int64_t n)
 	return (n + f->shape->dp - 1) / f->shape->dp;
 }
 
+/* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first rank has. */
+static int64_t shard_of(const struct fsdp *f, const struct param *p)
+{
+	int64_t rows = p->stack ? p->stack : p->value.n / p->in;
+
+	return rows > 1 ? share(f, rows) * (p->value.n / rows) : share(f, p->value.n);
+}
+
+/* A view of what was gathered, which all ranks' shards have room in. */
+static void fill(struct machine *m, const struct fsdp *f, struct param *p)
+{
+	const int64_t n = p->value.n;
+
+	p->value.n = shard_of(f, p) * f->shape->dp;
+	if (p->value.at)
+		storage_fill(m, p->value, compute_type(f));
+	else
+		p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(f));
+	p->value.n = n;
+	param_init(p);
+}
+
 /* ---- a unit's weights ---- */
 
 /* Shards of another type than the gathered weights are converted first. */
@@ -50,15 +72,8 @@ static void copy_out(struct machine *m, struct unit *u)
 		return;
 	gather(m, u);
 	let(m, &u->fsdp->last_gather, none);
-	for (size_t i = 0; i < u->count; i++) {
-		struct param *p = u->params[i];
-
-		if (p->value.at)
-			storage_fill(m, p->value, compute_type(u->fsdp));
-		else
-			p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(u->fsdp));
-		param_init(p);
-	}
+	for (size_t i = 0; i < u->count; i++)
+		fill(m, u->fsdp, u->params[i]);
 	u->fsdp->last_gather = u->gathered;
 	u->gathered = none;
 	u->whole = 1;
@@ -216,8 +231,8 @@ static void shard(struct machine *m, struct unit *u)
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
 
-		u->elements += share(u->fsdp, p->value.n) * u->fsdp->shape->dp;
-		p->shard = share(u->fsdp, p->value.n);
+		p->shard = shard_of(u->fsdp, p);
+		u->elements += p->shard * u->fsdp->shape->dp;
 		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->shape->weights);
 	}
 	for (size_t i = 0; i < u->count; i++)

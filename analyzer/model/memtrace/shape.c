@@ -148,6 +148,18 @@ static void read_fp8(struct shape *s, struct reader *r)
 	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
+/* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
+static void check_sharded(const struct shape *s, struct reader *r)
+{
+	int flat = VALUE_OR(r->c, fsdp_version, 2) == 1;
+	int vectors = s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
+
+	if (s->optimizer > ADAGRAD && !(flat && vectors))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
+		       "adam8bit: others do not step shards, or are not modelled yet");
+}
+
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
@@ -164,11 +176,11 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	    (s->optimizer != MUON || !s->training_loop))
 		refuse(r, CONFIG_optimizer,
 		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
-	if (s->optimizer > ADAGRAD && s->framework != MEGATRON && s->framework != DEEPSPEED &&
-	    read_zero_stage(r, 0))
+	if (s->framework == MEGATRON && s->optimizer == SGD && read_zero_stage(r, 0))
 		refuse(r, CONFIG_optimizer,
-		       "adam, adamw, sgd, rmsprop or adagrad: the others' states of shards are not "
-		       "modelled yet");
+		       "adam with the distributed optimizer: Megatron-core refuses another");
+	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0))
+		check_sharded(s, r);
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
 	else if (s->framework == TORCH || s->optimizer == SGD || s->optimizer == RMSPROP ||
