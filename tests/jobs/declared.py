@@ -73,11 +73,12 @@ class GPT(nn.Module):
         self.tokens, self.positions = nn.Embedding(rows, width), nn.Embedding(job["max_position_embeddings"], width)
         self.blocks = nn.ModuleList(Block(job) for _ in range(job["num_layers"]))
         self.norm, self.head = Norm(width), nn.Linear(width, rows, bias=False)
+        self.after = nn.Dropout(job.get("hidden_dropout", 0.0))
         self.tokens.weight = self.head.weight
         self.recompute = job.get("recompute_granularity") == "full"
 
     def forward(self, tokens, targets):
-        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.after(self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device)))
         for block in self.blocks:
             x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         logits = self.head(self.norm(x))

@@ -173,14 +173,10 @@ static void reduce(struct machine *m, struct zero *z)
 	m->stream = before;
 }
 
-static void note_gradient(struct machine *m, struct param *p)
+static void fill_bucket(struct machine *m, struct zero *z, struct param *p)
 {
-	struct zero *z = m->zero;
 	const int64_t most = z->shape->reduce_bucket;
 
-	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
-		if (!z->bucket[i].at)
-			z->bucket[i] = make_as(m, TERM_BUCKETS, most, type_of(z));
 	if (z->filled + p->value.n > most) {
 		reduce(m, z);
 		z->index ^= z->shape->overlap;
@@ -192,9 +188,28 @@ static void note_gradient(struct machine *m, struct param *p)
 	z->filled += p->value.n;
 }
 
+/* process_gradients: stage 1 without overlap reduces after the backward pass (reduce_gradients). */
+static int reduces_late(const struct zero *z)
+{
+	return z->shape->zero == 1 && !z->shape->overlap;
+}
+
+static void note_gradient(struct machine *m, struct param *p)
+{
+	struct zero *z = m->zero;
+
+	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
+		if (!z->bucket[i].at)
+			z->bucket[i] = make_as(m, TERM_BUCKETS, z->shape->reduce_bucket, type_of(z));
+	if (!reduces_late(z))
+		fill_bucket(m, z, p);
+}
+
 static void finish_backward(struct machine *m, struct zero *z)
 {
 	m->phase = REDUCE;
+	for (size_t i = 0; i < z->module->count && reduces_late(z); i++)
+		fill_bucket(m, z, z->module->params[i]);
 	reduce(m, z);
 	if (z->shape->overlap)
 		host_wait_all(m);

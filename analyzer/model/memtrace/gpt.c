@@ -219,6 +219,20 @@ static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum role
 	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
 }
 
+/* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves what was made in the host's memory, and
+ * converts no buffers. */
+static tensor make_mask(struct machine *m, const struct shape *s)
+{
+	enum dtype type = s->zero_init ? s->weights : F32;
+	tensor ones = { .at = NULL }, mask;
+
+	if (s->framework != DEEPSPEED || s->zero_init)
+		ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
+	mask = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
+	drop(m, &ones);
+	return mask;
+}
+
 static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 {
 	const struct shape *s = g->s;
@@ -230,12 +244,8 @@ static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 	l->qkv_bias = bias(m, g, 3 * h, TERM_ATTENTION_WEIGHTS);
 	l->proj = weight(m, g, h, h, TERM_ATTENTION_WEIGHTS);
 	l->proj_bias = bias(m, g, h, TERM_ATTENTION_WEIGHTS);
-	if (s->mask_buffers) {
-		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, made_as(s));
-
-		l->mask = make_as(m, TERM_BUFFERS, ones.n, ones.type);
-		drop(m, &ones);
-	}
+	if (s->mask_buffers)
+		l->mask = make_mask(m, s);
 	l->before_mlp = make_norm(m, g);
 	l->up = weight(m, g, s->ffn, h, TERM_MLP_WEIGHTS);
 	l->up_bias = bias(m, g, s->ffn, TERM_MLP_WEIGHTS);

@@ -91,7 +91,7 @@ static void read_attention(struct shape *s, struct reader *r)
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
 	s->full_mask = s->attention != FLASH && read_flag(r, CONFIG_packed_sequences, 1);
 	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
-	s->mask_buffers = s->framework == NANOGPT &&
+	s->mask_buffers = (s->framework == NANOGPT || s->framework == DEEPSPEED) &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
 
