@@ -77,6 +77,16 @@ tensor result(tensor t, struct node *n, int output)
 	return t;
 }
 
+tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
+	      void *hook)
+{
+	struct node *n = record(m, gradient, &x, 1);
+
+	if (n)
+		n->hook = hook;
+	return n ? result(hold(x), n, 0) : hold(x);
+}
+
 /* ---- backward ---- */
 
 /* `g` is taken. PyTorch adds in place where nobody else has the first of them. */

@@ -136,16 +136,6 @@ static void input_backward(struct machine *m, struct node *n)
 	n->out[0] = hold(n->in[0]);
 }
 
-static tensor hooked(struct machine *m, struct unit *u, tensor x,
-		     void (*gradient)(struct machine *, struct node *))
-{
-	struct node *n = record(m, gradient, &x, 1);
-
-	if (n)
-		n->hook = u;
-	return n ? result(hold(x), n, 0) : hold(x);
-}
-
 /* ---- forward ---- */
 
 tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
@@ -156,7 +146,7 @@ tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
 	}
 	if (!m->replaying)
 		copy_out(m, u);
-	return hooked(m, u, x, input_backward);
+	return hooked(m, x, input_backward, u);
 }
 
 tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
@@ -165,7 +155,7 @@ tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
 		return flat_after(m, u, x);
 	if (!m->replaying && u->fsdp->shape->reshard)
 		reshard(m, u);
-	return hooked(m, u, x, output_backward);
+	return hooked(m, x, output_backward, u);
 }
 
 void fsdp_root_before(struct machine *m, struct fsdp *f)

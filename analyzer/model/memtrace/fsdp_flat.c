@@ -208,14 +208,9 @@ void flat_before(struct machine *m, struct unit *u)
 
 tensor flat_after(struct machine *m, struct unit *u, tensor x)
 {
-	struct node *n;
-
 	if (!m->replaying && u->fsdp->shape->reshard)
 		reshard(m, u, COMPUTE_STREAM);
-	n = record(m, output_backward, &x, 1);
-	if (n)
-		n->hook = u;
-	return n ? result(hold(x), n, 0) : hold(x);
+	return hooked(m, x, output_backward, u);
 }
 
 /* init_flat_param_attributes: made on the current stream, and freed at once. */

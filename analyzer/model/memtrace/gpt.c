@@ -285,18 +285,7 @@ static void make_model(struct machine *m, struct gpt *g)
 
 struct loop {
 	tensor tokens, targets, logits, loss;
-	struct scaler scaler;
 };
-
-static void plain_step(struct machine *m, struct gpt *g, struct loop *l)
-{
-	if (g->s->clip > 0)
-		clip_gradients(m, &g->w.module);
-	if (g->s->grad_scaler)
-		scaler_unscale(m, &l->scaler);
-	optimizer_step(m, &g->w.optimizer);
-	scaler_update(m, &l->scaler);
-}
 
 static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 {
@@ -321,7 +310,7 @@ static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
-	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
+	loss = wrapped_scaled(m, &g->w, loss);
 	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
@@ -333,12 +322,7 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 {
 	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
-	if (g->s->framework == DEEPSPEED)
-		wrapped_engine_step(m, &g->w);
-	else
-		plain_step(m, g, l);
-	wrapped_zero_grad(m, &g->w);
-	machine_steady(m);
+	wrapped_step(m, &g->w);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)

@@ -226,6 +226,9 @@ struct node *record(struct machine *m, void (*gradient)(struct machine *, struct
 /* Keeps `t` for the backward pass. n may be NULL. */
 void save(struct machine *m, struct node *n, tensor t);
 tensor result(tensor t, struct node *n, int output);
+/* x, with `gradient` to be run when its gradient is there; n->hook is `hook`. */
+tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
+	      void *hook);
 void drop_saved(struct machine *m, struct node *n);
 /* Runs and frees the tape's graph, beginning with `gradient` (taken) of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);

@@ -125,12 +125,7 @@ static void train_step(struct machine *m, struct mlp *g)
 {
 	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g);
-	if (g->s->framework == DEEPSPEED)
-		wrapped_engine_step(m, &g->w);
-	else
-		optimizer_step(m, &g->w.optimizer);
-	wrapped_zero_grad(m, &g->w);
-	machine_steady(m);
+	wrapped_step(m, &g->w);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)

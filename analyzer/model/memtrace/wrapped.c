@@ -83,7 +83,22 @@ void wrapped_after_backward(struct machine *m, struct wrapped *w)
 		fsdp_finish(m, &w->fsdp);
 }
 
-void wrapped_engine_step(struct machine *m, struct wrapped *w)
+tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss)
+{
+	return w->shape->grad_scaler ? scaler_scale(m, &w->scaler, loss) : hold(loss);
+}
+
+static void optimizer_steps(struct machine *m, struct wrapped *w)
+{
+	if (w->shape->clip > 0)
+		clip_gradients(m, &w->module);
+	if (w->shape->grad_scaler)
+		scaler_unscale(m, &w->scaler);
+	optimizer_step(m, &w->optimizer);
+	scaler_update(m, &w->scaler);
+}
+
+static void engine_step(struct machine *m, struct wrapped *w)
 {
 	if (m->zero3)
 		zero3_step(m, &w->zero3);
@@ -92,13 +107,23 @@ void wrapped_engine_step(struct machine *m, struct wrapped *w)
 	time_step(m, w);
 }
 
-void wrapped_zero_grad(struct machine *m, struct wrapped *w)
+static void clear_gradients(struct machine *m, struct wrapped *w)
 {
 	if (w->shape->keep_gradients)
 		return;
 	zero_grad(m, &w->module);
 	if (is_fsdp(w))
 		fsdp_zero_grad(m, &w->fsdp);
+}
+
+void wrapped_step(struct machine *m, struct wrapped *w)
+{
+	if (w->shape->framework == DEEPSPEED)
+		engine_step(m, w);
+	else
+		optimizer_steps(m, w);
+	clear_gradients(m, w);
+	machine_steady(m);
 }
 
 void wrapped_release(struct wrapped *w)

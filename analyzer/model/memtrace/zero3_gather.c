@@ -301,16 +301,6 @@ static void after_backward(struct machine *m, struct node *n)
 	n->out[0] = hold(n->in[0]);
 }
 
-static tensor hooked(struct machine *m, struct param *weight, tensor x,
-		     void (*gradient)(struct machine *, struct node *))
-{
-	struct node *n = record(m, gradient, &x, 1);
-
-	if (n)
-		n->hook = weight;
-	return n ? result(hold(x), n, 0) : hold(x);
-}
-
 tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, tensor x)
 {
 	if (!m->zero3 || m->stopped)
@@ -318,7 +308,7 @@ tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, 
 	if (weight && bias)
 		weight->sharded->beside = bias;
 	fetch(m, m->zero3, weight);
-	return hooked(m, weight, x, after_backward);
+	return hooked(m, x, after_backward, weight);
 }
 
 void zero3_leave(struct machine *m, struct param *weight, tensor *out)
@@ -327,7 +317,7 @@ void zero3_leave(struct machine *m, struct param *weight, tensor *out)
 		return;
 	done_with(m, m->zero3, weight);
 	if (out)
-		let(m, out, hooked(m, weight, *out, before_backward));
+		let(m, out, hooked(m, *out, before_backward, weight));
 }
 
 /* ---- steps ---- */
