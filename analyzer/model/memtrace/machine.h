@@ -260,12 +260,18 @@ void checkpoint_fill(struct machine *m, struct node *n);
  * backward pass ---- */
 #define REENTRANT_INPUTS 4
 #define REENTRANT_CONTEXT 64
+/* Who holds an input holds the gradient that a backward pass gives it. */
+struct keeper {
+	tensor value, gradient;
+};
 struct reentrant {
 	tensor (*run)(struct machine *m, void *context, const tensor *in);
 	int count;
 	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
 	struct param leaf[REENTRANT_INPUTS];
+	struct keeper *keeper; /* of the first input; NULL: nobody */
 };
+void drop_keeper(struct machine *m, struct keeper *k);
 /* `context` of `size` bytes is copied. */
 tensor checkpoint_reentrant(struct machine *m,
 			    tensor (*run)(struct machine *, void *, const tensor *),

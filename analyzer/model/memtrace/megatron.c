@@ -81,12 +81,6 @@ static void keep_gradient(struct machine *m, struct keeper *k, const struct para
 		let(m, &k->gradient, hold(input->grad));
 }
 
-static void drop_keeper(struct machine *m, struct keeper *k)
-{
-	drop(m, &k->value);
-	drop(m, &k->gradient);
-}
-
 static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
