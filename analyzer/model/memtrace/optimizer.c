@@ -113,7 +113,7 @@ void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *
 {
 	o->shape = s;
 	o->module = module;
-	o->sharded = s->framework == DEEPSPEED ? F32 : s->weights;
+	o->sharded = s->weights;
 	o->states = xcalloc(module->count, sizeof(*o->states));
 	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
 		make_states(m, o, i); /* by the constructor */
@@ -202,6 +202,7 @@ void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const stru
 		f->list[0] = &f->param;
 		f->module = (struct module){ .params = f->list, .count = 1 };
 		optimizer_init(m, &f->optimizer, s, &f->module);
+		f->optimizer.sharded = F32;
 	}
 	optimizer_step(m, &f->optimizer);
 }
