@@ -164,7 +164,7 @@ tensor zero3_view(struct machine *m, struct param *p)
 	struct sharded *s = p->sharded;
 	tensor t;
 
-	if (!s || m->stopped)
+	if (!s || m->stopped || !p->value.at)
 		return hold(p->value);
 	if (!s->views.at)
 		s->views = storage_like(m, p->value);
