@@ -6,7 +6,7 @@ import random
 import sys
 
 import accuracy_sample
-from accuracy_runs import COMMON, FEED, FULL, GPT2, LLAMA, MEGATRON, MIXTRAL, QWEN_MOE
+from accuracy_runs import COMMON, FEED, FULL, GPT2, LLAMA, MEGATRON, MIXTRAL
 
 SIZE = {"num_layers": (2, 3, 4, 6), "head": (32, 64, 128), "num_attention_heads": (4, 8, 12), "widths": (2, 2.6875, 4),
         "vocab_size": (8000, 16000, 32003, 50304), "seq_length": (64, 128, 200, 512, 777, 1024), "micro_batch_size": (1, 2, 3, 4)}
@@ -35,8 +35,8 @@ def model_of(draw, kinds=("gpt", "llama", "qwen2", "feed")):
                "num_query_groups": draw((1, 4, sizes["num_attention_heads"]))}
         if kind == "qwen2":
             job.update(model_type="qwen2", add_qkv_bias=True)
-        if kind in ("mixtral", "qwen2_moe"):
-            job.update({k: v for k, v in {"mixtral": MIXTRAL, "qwen2_moe": QWEN_MOE}[kind].items() if "moe" in k or k in ("model_type", "num_experts", "add_qkv_bias")})
+        if kind == "mixtral":
+            job.update({key: MIXTRAL[key] for key in ("model_type", "num_experts", "moe_router_topk")})
         if job["micro_batch_size"] == 1:
             job["packed_sequences"] = False
     job.update(attention=attention, attention_dropout=draw((0.0, 0.0, 0.1)))
@@ -70,8 +70,8 @@ def fsdp(draw, version):
 
 
 def zero(draw, stage):
-    job = {**model_of(draw), **ranks_of(draw), "framework": "deepspeed", "zero_stage": stage, **draw(ADAM), "precision": draw(("bf16-mixed", "bf16-mixed", "fp32"))}
-    job.update(overlap_comm=draw((True, False)), reduce_bucket_size=draw((5000000, 20000000, 200000000)))
+    job = {**model_of(draw), **ranks_of(draw), "framework": "deepspeed", "zero_stage": stage, **draw(ADAM)}
+    job.update(precision=draw(("bf16-mixed", "bf16-mixed", "fp32")), overlap_comm=draw((True, False)), reduce_bucket_size=draw((5000000, 20000000, 200000000)))
     if "num_attention_heads" in job:
         job.update(norm_bias=False, add_bias_linear=False, swiglu=job["arch"] == "llama")
     if draw((False, False, True)):
@@ -90,16 +90,18 @@ LAYOUTS = [{}, {"tensor_model_parallel_size": 2}, {"tensor_model_parallel_size":
 
 def megatron(draw):
     layout, sizes, gated = draw(LAYOUTS), sizes_of(draw), draw((False, True))
-    job = {**MEGATRON, **sizes, **layout, "max_position_embeddings": sizes["seq_length"], "swiglu": gated, "add_bias_linear": draw((not gated, not gated, gated))}
+    job = {**MEGATRON, **sizes, **layout, "max_position_embeddings": sizes["seq_length"], "swiglu": gated}
+    job["add_bias_linear"] = draw((not gated, not gated, gated))
     job.update(num_layers=draw((4, 8)), vocab_size=draw((8000, 32000, 50304)), num_query_groups=draw((4, sizes["num_attention_heads"])),
-               normalization=draw(("LayerNorm", "RMSNorm")), position_embedding_type=draw(("learned_absolute", "rope")), arch="llama" if gated else "gpt",
-               untie_embeddings_and_output_weights=draw((True, True, False)), num_microbatches=draw((1, 2, 4, 8)) * layout.get("pipeline_model_parallel_size", 1),
+               normalization=draw(("LayerNorm", "RMSNorm")), position_embedding_type=draw(("learned_absolute", "rope")),
+               arch="llama" if gated else "gpt", untie_embeddings_and_output_weights=draw((True, True, False)),
+               num_microbatches=draw((1, 2, 4, 8)) * layout.get("pipeline_model_parallel_size", 1),
                use_distributed_optimizer=draw((True, True, False)), accumulate_allreduce_grads_in_fp32=draw((True, True, False)),
                hidden_dropout=draw((0.0, 0.0, 0.1)), attention_dropout=draw((0.0, 0.0, 0.1)), clip_grad=draw((1.0, 1.0, 0.0)))
     if layout.get("sequence_parallel"):
         job["seq_length"] = job["max_position_embeddings"] = sizes["seq_length"] // 2 * 2
     job.update(draw(({}, {}, FULL, {"recompute_granularity": "selective"})))
-    if draw((False, False, False, True)) and "swiglu" in job:
+    if draw((False, False, False, True)):
         job.update(num_experts=4, moe_router_topk=2, moe_ffn_hidden_size=job["ffn_hidden_size"] // 2, add_bias_linear=False,
                    moe_token_dispatcher_type=draw(("alltoall", "allgather")))
         if layout.get("data_parallel_size") == 2 and draw((False, True)):
