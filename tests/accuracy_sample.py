@@ -20,8 +20,8 @@ LARGEST = 1 << 31  # bytes of logits, or of a layer's scores
 
 def sizes_of(draw):
     at = {key: draw(values) for key, values in SIZE.items()}
-    width = at.pop("head") * at["num_attention_heads"]
-    return {**at, "hidden_size": width, "ffn_hidden_size": int(width * at.pop("widths")) // 32 * 32}
+    width, widths = at.pop("head") * at["num_attention_heads"], at.pop("widths")
+    return {**at, "hidden_size": width, "ffn_hidden_size": int(width * widths) // 32 * 32}
 
 
 def fits(job):
@@ -79,13 +79,17 @@ def measured(jobs):
         yield name, job, accuracy_runs.run(job) if "world_size" in job else found.get(next(left))
 
 
-def main():
+def report(jobs):
+    """What PyTorch counts in each, and how far the estimate is."""
     errors = []
-    for name, job, found in measured(sample(int(sys.argv[1]), int(sys.argv[2]))):
+    for name, job, found in measured(jobs):
         if not found:
-            print(name, "failed", json.dumps(job))
+            print(name, "failed", json.dumps(job), flush=True)
             continue
         error = accuracy.errors_of({"job": job, **found})
+        if "memtrace" not in error:
+            print(name, "refused", json.dumps(job), flush=True)
+            continue
         errors.append(error)
         print("%s %+.3f %% reserved %+.2f %% %s" % (name, 100 * error["memtrace"], 100 * error["reserved"], json.dumps(job)), flush=True)
     for key in ("memtrace", "reserved"):
@@ -94,4 +98,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(sample(int(sys.argv[1]), int(sys.argv[2])))

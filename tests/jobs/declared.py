@@ -73,11 +73,12 @@ class GPT(nn.Module):
         self.tokens, self.positions = nn.Embedding(rows, width), nn.Embedding(job["max_position_embeddings"], width)
         self.blocks = nn.ModuleList(Block(job) for _ in range(job["num_layers"]))
         self.norm, self.head = Norm(width), nn.Linear(width, rows, bias=False)
+        self.after = nn.Dropout(job.get("hidden_dropout", 0.0))
         self.tokens.weight = self.head.weight
         self.recompute = job.get("recompute_granularity") == "full"
 
     def forward(self, tokens, targets):
-        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.after(self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device)))
         for block in self.blocks:
             x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         logits = self.head(self.norm(x))
@@ -140,7 +141,8 @@ def distributed(job, model, blocks):
     if job.get("data_parallel_size", 1) == 1:
         return model
     if not job.get("fsdp"):
-        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
+        return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=job.get("ddp_bucket_cap_mb"),
+                                                   gradient_as_bucket_view=job.get("gradient_as_bucket_view", False))
     if job.get("fsdp_version") == 1:
         return flat_sharded(job, model, type(blocks[0]))
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -163,6 +165,13 @@ def flat_sharded(job, model, block):
                                     device_id=torch.cuda.current_device())
 
 
+def clip(job, model):
+    if job.get("fsdp_version") == 1:
+        model.clip_grad_norm_(job["clip_grad"])
+    else:
+        nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+
+
 class Feed(nn.Module):
     """x + down(gelu(up(norm(x))))"""
 
@@ -183,9 +192,10 @@ def feed_forward(job):
     torch.cuda.reset_peak_memory_stats()
     kind = torch.bfloat16 if job["precision"] == "bf16-mixed" else torch.float32
     for _ in range(STEPS):
-        x = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
-        loss = model(x).float().sum()
-        loss.backward()
+        for _ in range(job.get("num_microbatches", 1)):
+            x = torch.randn(job["micro_batch_size"] * job["seq_length"], job["hidden_size"], device="cuda", dtype=kind)
+            loss = model(x).float().sum()
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     write(x, loss)
@@ -251,7 +261,7 @@ def gpt(job):
             scaler.scale(loss).backward()
         if job.get("clip_grad"):
             scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+            clip(job, model)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad(job.get("zero_grad_set_to_none", True))
@@ -298,7 +308,7 @@ def transformers(job):
                 loss = output.loss
             (loss / count if count > 1 else loss).backward()
         if job.get("clip_grad"):
-            nn.utils.clip_grad_norm_(model.parameters(), job["clip_grad"])
+            clip(job, model)
         optimizer.step()
         optimizer.zero_grad(job.get("zero_grad_set_to_none", True))
     write(output, loss)

@@ -57,9 +57,12 @@ def routers_of_torch():
         moe_utils.te_general_gemm = None
 
 
+KINDS = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16, "fp32": torch.float32}
+
+
 def config_of(job):
     from megatron.core.transformer.transformer_config import TransformerConfig
-    gated = job["swiglu"]
+    gated, kind = job["swiglu"], KINDS[job["precision"]]
     experts = {k: job[k] for k in ("moe_router_topk", "moe_ffn_hidden_size", "moe_token_dispatcher_type", "expert_model_parallel_size",
                                    "expert_tensor_parallel_size", "moe_shared_expert_intermediate_size") if k in job}
     if "num_experts" in job:
@@ -69,12 +72,13 @@ def config_of(job):
         num_layers=job["num_layers"], hidden_size=job["hidden_size"], num_attention_heads=job["num_attention_heads"],
         num_query_groups=job["num_query_groups"], ffn_hidden_size=job["ffn_hidden_size"], normalization=job["normalization"],
         gated_linear_unit=gated, activation_func=torch.nn.functional.silu if gated else torch.nn.functional.gelu,
-        add_bias_linear=job["add_bias_linear"], pipeline_dtype=torch.bfloat16, bf16=True, params_dtype=torch.bfloat16,
+        add_bias_linear=job["add_bias_linear"], pipeline_dtype=kind, bf16=kind == torch.bfloat16, fp16=kind == torch.float16, params_dtype=kind,
         tensor_model_parallel_size=job.get("tensor_model_parallel_size", 1),
         pipeline_model_parallel_size=job.get("pipeline_model_parallel_size", 1),
         virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
         sequence_parallel=job.get("sequence_parallel", False), gradient_accumulation_fusion=False, attention_softmax_in_fp32=True,
-        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=0.0, attention_dropout=0.0, **recompute, **experts)
+        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=job.get("hidden_dropout", 0.0),
+        attention_dropout=job.get("attention_dropout", 0.0), **recompute, **experts)
 
 
 def model_of(job, config):
@@ -90,7 +94,7 @@ def model_of(job, config):
             config, get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"]), job["vocab_size"], job["seq_length"],
             pre_process=parallel_state.is_pipeline_first_stage(**where), post_process=parallel_state.is_pipeline_last_stage(**where),
             share_embeddings_and_output_weights=not job["untie_embeddings_and_output_weights"],
-            position_embedding_type=job["position_embedding_type"], **more).cuda().bfloat16())
+            position_embedding_type=job["position_embedding_type"], **more).cuda().to(config.params_dtype))
     return made
 
 
@@ -133,8 +137,9 @@ def megatron(job, write):
     sharded = job.get("use_distributed_optimizer", False)
     reduce = DistributedDataParallelConfig(grad_reduce_in_fp32=job["accumulate_allreduce_grads_in_fp32"], use_distributed_optimizer=sharded)
     models = [DistributedDataParallel(config, reduce, model) for model in model_of(job, config)]
-    optimizer = get_megatron_optimizer(OptimizerConfig(lr=1e-4, bf16=True, use_distributed_optimizer=sharded, params_dtype=torch.bfloat16),
-                                       models)
+    optimizer = get_megatron_optimizer(OptimizerConfig(lr=1e-4, bf16=config.bf16, fp16=config.fp16, use_distributed_optimizer=sharded,
+                                                       params_dtype=config.params_dtype, clip_grad=job.get("clip_grad", 1.0),
+                                                       optimizer=job["optimizer"], sgd_momentum=job.get("momentum", 0.9)), models)
     run = get_forward_backward_func()
     chunked = len(models) > 1
     for _ in range(STEPS):

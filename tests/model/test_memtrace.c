@@ -287,9 +287,9 @@ static void test_zero(void **state)
 	module.params[1]->grad = make(&m, 1000, BF16);
 	m.on_gradient(&m, module.params[1]);
 	assert_int_equal(allocated(), 8 * 512 + 8 * 512);
-	/* two moments of 504 x 4 bytes stay */
+	/* two moments of 504 x 4 bytes stay, and fused Adam's count of steps */
 	zero_step(&m, &z);
-	assert_int_equal(allocated(), 8 * 512 + 2 * 4 * 512);
+	assert_int_equal(allocated(), 8 * 512 + 2 * 4 * 512 + 512);
 	zero_release(&z);
 	module_release(&module);
 }
@@ -417,15 +417,81 @@ static void test_zero3(void **state)
 	assert_int_equal(allocated(), states + 512);
 	zero3_leave(&m, module.params[0], NULL);
 	assert_int_equal(allocated(), states);
-	/* after the step, with two moments: what persists is there */
+	/* after the step, with two moments and a count of steps: what persists is there */
 	zero3_step(&m, &z);
-	assert_int_equal(allocated(), states + 2 * 2048 + 512);
+	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
 	zero3_before_forward(&m, &z);
 	zero3_enter(&m, module.params[1], NULL, x);
 	zero3_leave(&m, module.params[1], NULL);
-	assert_int_equal(allocated(), states + 2 * 2048 + 512);
+	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
 	m.zero3 = NULL;
 	zero3_release(&z);
+	module_release(&module);
+}
+
+/* A view of gathered weights keeps them: the parameter's 1000 elements are gathered again beside. */
+static void test_zero3_view(void **state)
+{
+	struct shape s = { .dp = 2, .zero = 3, .weights = BF16, .reduce_bucket = 2000, .sub_group = 1000000 };
+	struct module module;
+	struct zero3 z;
+	tensor x = { .at = NULL }, view;
+	int64_t before;
+
+	(void)state;
+	two_weights(&module, BF16);
+	zero3_wrap(&m, &z, &s, &module);
+	zero3_before_forward(&m, &z);
+	before = allocated();
+	zero3_enter(&m, module.params[1], NULL, x);
+	view = zero3_view(&m, module.params[1]);
+	zero3_leave(&m, module.params[1], NULL);
+	assert_int_equal(allocated(), before + 2048);
+	zero3_enter(&m, module.params[1], NULL, x);
+	assert_int_equal(allocated(), before + 2 * 2048);
+	drop(&m, &view);
+	zero3_leave(&m, module.params[1], NULL);
+	assert_int_equal(allocated(), before);
+	m.zero3 = NULL;
+	zero3_release(&z);
+	module_release(&module);
+}
+
+/* Stage 1 without overlap: 2000 bytes of gradient wait beside the bucket of 4000 for the end. */
+static void test_zero1_late(void **state)
+{
+	struct shape s = { .dp = 2, .zero = 1, .weights = BF16, .rank = 1, .reduce_bucket = 2000 };
+	struct module module;
+	struct zero z;
+	int64_t before;
+
+	(void)state;
+	two_weights(&module, BF16);
+	zero_wrap(&m, &z, &s, &module);
+	before = allocated();
+	module.params[1]->grad = make(&m, 1000, BF16);
+	m.on_gradient(&m, module.params[1]);
+	assert_int_equal(allocated(), before + 8 * 512 + 4 * 512);
+	m.zero = NULL;
+	drop(&m, &module.params[1]->grad);
+	zero_release(&z);
+	module_release(&module);
+}
+
+/* 3 rows are 2 rows a rank: 4000 elements are gathered, not 3000. */
+static void test_fsdp2_rows(void **state)
+{
+	struct shape s = { .dp = 2, .zero = 3, .fsdp_version = 2, .reshard = 1 };
+	struct module module = { .params = NULL };
+	struct fsdp f;
+	const size_t first[] = { 0, 1 };
+
+	(void)state;
+	module_add(&m, &module, 3, 1000, F32, TERM_MLP_WEIGHTS);
+	fsdp_wrap(&m, &f, &s, &module, first, 1);
+	assert_int_equal(module.params[0]->shard, 2000);
+	assert_int_equal(f.units[0].elements, 4000);
+	fsdp_release(&f);
 	module_release(&module);
 }
 
@@ -449,6 +515,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_queue_not_full, start, end),
 		cmocka_unit_test_setup_teardown(test_used_by_its_own_stream, start, end),
 		cmocka_unit_test_setup_teardown(test_zero3, start, end),
+		cmocka_unit_test_setup_teardown(test_zero3_view, start, end),
+		cmocka_unit_test_setup_teardown(test_zero1_late, start, end),
+		cmocka_unit_test_setup_teardown(test_fsdp2_rows, start, end),
 		cmocka_unit_test(test_enormous),
 	};
 

@@ -8,13 +8,14 @@ from harness import ROOT, Case
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import accuracy  # noqa: E402
 import accuracy_sample  # noqa: E402
+import accuracy_sample_ranks  # noqa: E402
 
 
 @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
 class Sampled(Case):
     def test_sampled(self):
         errors = []
-        for name, job, found in accuracy_sample.measured(accuracy_sample.sample(1, 6)):
+        for name, job, found in accuracy_sample.measured(accuracy_sample.sample(1, 6) + accuracy_sample_ranks.sample(202, 4)):
             with self.subTest(name, job=job):
                 self.assertIsNotNone(found)
                 errors.append(accuracy.errors_of({"job": job, **found}))

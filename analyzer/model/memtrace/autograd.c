@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/memtrace/ops.h"
+#include "model/memtrace/zero3.h"
 #include "util.h"
 
 static struct node *new_node(struct machine *m)
@@ -63,7 +64,10 @@ void save(struct machine *m, struct node *n, tensor t)
 	}
 	if (n->kept == NODE_SAVED)
 		BUG("a node saves too many tensors");
-	n->saved[n->kept++] = hold(t);
+	/* what is made again is kept detached: it holds what a parameter was then */
+	n->saved[n->kept++] = m->replaying && t.from && t.from->param
+				      ? zero3_view(m, t.from->param)
+				      : hold(t);
 }
 
 tensor result(tensor t, struct node *n, int output)
@@ -71,6 +75,16 @@ tensor result(tensor t, struct node *n, int output)
 	t.from = n;
 	t.output = output;
 	return t;
+}
+
+tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
+	      void *hook)
+{
+	struct node *n = record(m, gradient, &x, 1);
+
+	if (n)
+		n->hook = hook;
+	return n ? result(hold(x), n, 0) : hold(x);
 }
 
 /* ---- backward ---- */

@@ -49,6 +49,12 @@ void checkpoint_fill(struct machine *m, struct node *n)
 
 /* ---- use_reentrant=True ---- */
 
+void drop_keeper(struct machine *m, struct keeper *k)
+{
+	drop(m, &k->value);
+	drop(m, &k->gradient);
+}
+
 static void reentrant_backward(struct machine *m, struct node *n)
 {
 	struct reentrant *e = n->reentrant;
@@ -68,6 +74,10 @@ static void reentrant_backward(struct machine *m, struct node *n)
 	backward(m, &nested, out, hold(n->in[0]));
 	drop(m, &out);
 	m->tape = tape;
+	if (e->keeper) {
+		let(m, &e->keeper->value, hold(n->saved[0]));
+		let(m, &e->keeper->gradient, hold(e->leaf[0].grad));
+	}
 	for (int i = 0; i < e->count; i++) {
 		n->out[i] = e->leaf[i].grad;
 		e->leaf[i].grad.at = NULL;

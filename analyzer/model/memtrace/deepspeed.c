@@ -9,8 +9,6 @@
 #define REDUCTION_STREAM 1
 #define ALIGNMENT 2 /* elements: nccl_start_alignment_factor */
 
-static const tensor none = { .at = NULL };
-
 static enum dtype type_of(const struct zero *z)
 {
 	return z->shape->weights;
@@ -175,14 +173,10 @@ static void reduce(struct machine *m, struct zero *z)
 	m->stream = before;
 }
 
-static void note_gradient(struct machine *m, struct param *p)
+static void fill_bucket(struct machine *m, struct zero *z, struct param *p)
 {
-	struct zero *z = m->zero;
 	const int64_t most = z->shape->reduce_bucket;
 
-	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
-		if (!z->bucket[i].at)
-			z->bucket[i] = make_as(m, TERM_BUCKETS, most, type_of(z));
 	if (z->filled + p->value.n > most) {
 		reduce(m, z);
 		z->index ^= z->shape->overlap;
@@ -194,9 +188,28 @@ static void note_gradient(struct machine *m, struct param *p)
 	z->filled += p->value.n;
 }
 
+/* process_gradients: stage 1 without overlap reduces after the backward pass (reduce_gradients). */
+static int reduces_late(const struct zero *z)
+{
+	return z->shape->zero == 1 && !z->shape->overlap;
+}
+
+static void note_gradient(struct machine *m, struct param *p)
+{
+	struct zero *z = m->zero;
+
+	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
+		if (!z->bucket[i].at)
+			z->bucket[i] = make_as(m, TERM_BUCKETS, z->shape->reduce_bucket, type_of(z));
+	if (!reduces_late(z))
+		fill_bucket(m, z, p);
+}
+
 static void finish_backward(struct machine *m, struct zero *z)
 {
 	m->phase = REDUCE;
+	for (size_t i = 0; i < z->module->count && reduces_late(z); i++)
+		fill_bucket(m, z, z->module->params[i]);
 	reduce(m, z);
 	if (z->shape->overlap)
 		host_wait_all(m);
@@ -224,22 +237,6 @@ static void norms(struct machine *m, struct zero *z)
 	free(norm);
 }
 
-static void adam(struct machine *m, struct zero *z)
-{
-	tensor root = none;
-
-	if (!z->first.at) {
-		z->first = make_as(m, TERM_MOMENT1, z->share, F32);
-		z->second = make_as(m, TERM_MOMENT2, z->share, F32);
-	}
-	m->as = TERM_STEP;
-	if (z->shape->implementation != FUSED)
-		root = make(m, z->share, F32);
-	if (z->shape->implementation == LOOP)
-		let(m, &root, make(m, z->share, F32));
-	drop(m, &root);
-}
-
 void zero_step(struct machine *m, struct zero *z)
 {
 	tensor flat, gradient;
@@ -257,7 +254,7 @@ void zero_step(struct machine *m, struct zero *z)
 	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, z->share, F32);
 	drop(m, &flat);
 	drop(m, &z->partition);
-	adam(m, z);
+	flat_optimizer_step(m, &z->optimizer, z->shape, z->share);
 	drop(m, &gradient);
 }
 
@@ -278,6 +275,7 @@ void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct 
 
 void zero_release(struct zero *z)
 {
+	optimizer_release(&z->optimizer.optimizer);
 	free(z->waiting);
 }
 
@@ -289,9 +287,9 @@ void zero_check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
 	if (s->zero == 3 && s->dp < 2)
 		refuse(r, CONFIG_data_parallel_size, "2 or more with ZeRO-3");
-	if (s->zero == 3 && s->recompute)
-		refuse(r, CONFIG_recompute_granularity,
-		       "none with ZeRO-3: recomputation is not modelled yet");
+	if (s->zero == 3 && s->router_logits)
+		refuse(r, CONFIG_output_router_logits,
+		       "false with ZeRO-3: routers gathered for the loss are not modelled yet");
 	if (s->offload_optimizer && VALUE_OR(c, optimizer_offload_fraction, 1) < 1)
 		refuse(r, CONFIG_optimizer_offload_fraction,
 		       "1: a part in host memory is not modelled yet");
@@ -304,8 +302,11 @@ void zero_check(const struct shape *s, struct reader *r)
 	if (s->microbatches > 1)
 		refuse(r, CONFIG_num_microbatches,
 		       "1: accumulated gradients of DeepSpeed are not modelled yet");
-	if (s->optimizer != ADAM)
-		refuse(r, CONFIG_optimizer, "adam or adamw with DeepSpeed");
+	if (s->offload_optimizer && s->optimizer != ADAM)
+		refuse(r, CONFIG_optimizer, "adam or adamw in host memory");
+	if (s->optimizer == ADAGRAD || s->optimizer == MUON)
+		refuse(r, CONFIG_optimizer,
+		       "another with DeepSpeed: Adagrad's states and Muon's matrices are not flat");
 	if (s->weights == F16 || s->autocast)
 		refuse(r, CONFIG_precision, "bf16-mixed or fp32 with DeepSpeed");
 }

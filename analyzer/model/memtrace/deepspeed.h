@@ -9,7 +9,8 @@ struct zero {
 	const struct shape *shape;
 	struct module *module;
 	int64_t share, owned; /* elements of a piece; of the parameters that lie in this rank's */
-	tensor flat, master, first, second;
+	tensor flat, master;
+	struct flat_optimizer optimizer;
 	tensor bucket[2], partition; /* gradients: to be reduced, and reduced ones of this rank */
 	int64_t filled;              /* elements that wait to be reduced */
 	struct param **waiting;

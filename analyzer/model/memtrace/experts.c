@@ -4,25 +4,27 @@
 #include "model/memtrace/experts.h"
 
 #include "model/memtrace/ops.h"
+#include "model/memtrace/zero3.h"
 
 static const tensor none = { .at = NULL };
 
 void experts_make(struct machine *m, struct module *module, const struct shape *s,
 		  struct experts *e)
 {
+	const enum dtype type = made_as(s);
 	int64_t h = s->hidden;
 
 	*e = (struct experts){ .shape = s };
-	e->router = module_add(m, module, s->experts, h, F32, TERM_EXPERT_WEIGHTS);
-	e->up = module_add(m, module, s->experts * 2 * s->expert_ffn, h, F32, TERM_EXPERT_WEIGHTS);
-	e->down = module_add(m, module, s->experts * h, s->expert_ffn, F32, TERM_EXPERT_WEIGHTS);
+	e->router = module_add(m, module, s->experts, h, type, TERM_EXPERT_WEIGHTS);
+	e->up = module_add(m, module, s->experts * 2 * s->expert_ffn, h, type, TERM_EXPERT_WEIGHTS);
+	e->down = module_add(m, module, s->experts * h, s->expert_ffn, type, TERM_EXPERT_WEIGHTS);
 	e->up->stack = e->down->stack = s->experts;
 	if (!s->shared_ffn)
 		return;
 	for (int i = 0; i < 2; i++)
-		e->shared[i] = module_add(m, module, s->shared_ffn, h, F32, TERM_MLP_WEIGHTS);
-	e->shared[2] = module_add(m, module, h, s->shared_ffn, F32, TERM_MLP_WEIGHTS);
-	e->gate = module_add(m, module, 1, h, F32, TERM_MLP_WEIGHTS);
+		e->shared[i] = module_add(m, module, s->shared_ffn, h, type, TERM_MLP_WEIGHTS);
+	e->shared[2] = module_add(m, module, h, s->shared_ffn, type, TERM_MLP_WEIGHTS);
+	e->gate = module_add(m, module, 1, h, type, TERM_MLP_WEIGHTS);
 }
 
 /* ---- the router ---- */
@@ -43,8 +45,10 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	int64_t rows = x.n / s->hidden;
 	tensor out, scores, precise;
 
+	x = zero3_enter(m, e->router, NULL, x);
 	m->as = TERM_MOE_ROUTER;
-	out = linear_rows(m, x, e->router);
+	out = linear_function(m, x, e->router);
+	drop(m, &x);
 	precise = s->shared_ffn ? hold(out) : to(m, out, F32);
 	scores = softmax(m, precise, F32);
 	drop(m, &precise);
@@ -54,11 +58,22 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	else
 		let(m, &precise, normalized(m, precise, rows));
 	drop(m, &scores);
+	zero3_leave(m, e->router, &precise);
 	*logits = out;
 	return precise;
 }
 
 /* ---- experts ---- */
+
+/* nn.SiLU */
+static tensor activated(struct machine *m, tensor x)
+{
+	tensor in = zero3_enter(m, NULL, NULL, x), out = silu(m, in);
+
+	drop(m, &in);
+	zero3_leave(m, NULL, &out);
+	return out;
+}
 
 /* act_fn(gate) * up */
 static tensor gated(struct machine *m, tensor both)
@@ -67,7 +82,7 @@ static tensor gated(struct machine *m, tensor both)
 	tensor part[2], out;
 
 	split(m, both, part, sizes, 2);
-	out = silu(m, part[0]);
+	out = activated(m, part[0]);
 	let(m, &out, mul(m, out, part[1]));
 	drop(m, &part[0]);
 	drop(m, &part[1]);
@@ -107,6 +122,16 @@ static void drop_order(struct machine *m, struct order *o)
 	drop(m, &o->offsets);
 }
 
+/* The weights are transposed: a view. */
+static tensor grouped_linear(struct machine *m, tensor x, struct param *p, tensor offsets)
+{
+	tensor view = zero3_view(m, p), out;
+
+	out = grouped_mm(m, x, view, offsets, x.n / p->in * (p->value.n / p->stack / p->in));
+	drop(m, &view);
+	return out;
+}
+
 /* grouped_mm_experts_forward. Sums' gradients are copied for each token's experts. */
 static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor weights)
 {
@@ -122,10 +147,10 @@ static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor wei
 	scales = gather(m, weights, o.place, rows);
 	count_experts(m, rows, s->experts, &o);
 	m->as = TERM_MOE_HIDDEN;
-	h = grouped_mm(m, tokens, e->up->value, o.offsets, rows * 2 * s->expert_ffn);
+	h = grouped_linear(m, tokens, e->up, o.offsets);
 	let(m, &h, gated(m, h));
 	m->as = TERM_MOE_TOKENS;
-	let(m, &h, grouped_mm(m, h, e->down->value, o.offsets, rows * s->hidden));
+	let(m, &h, grouped_linear(m, h, e->down, o.offsets));
 	weighted = mul(m, h, scales);
 	back = make(m, rows, I64);
 	scratch(m, rows * 8);
@@ -185,6 +210,15 @@ struct turn {
 	tensor places, tokens, both, now;
 };
 
+/* An expert's part of the weights. */
+static tensor matrix_of(struct machine *m, struct param *p)
+{
+	tensor view = zero3_view(m, p), out = slice(m, view, p->value.n / p->stack);
+
+	drop(m, &view);
+	return out;
+}
+
 static void one_expert(struct machine *m, struct experts *e, tensor x, tensor weights, int64_t rows,
 		       struct turn *v, tensor *sum)
 {
@@ -195,12 +229,12 @@ static void one_expert(struct machine *m, struct experts *e, tensor x, tensor we
 	let(m, &v->places, make(m, 2 * rows, I64));
 	let(m, &v->tokens, gather(m, x, v->places, rows * s->hidden));
 	m->as = TERM_MOE_HIDDEN;
-	matrix = slice(m, e->up->value, e->up->value.n / s->experts);
+	matrix = matrix_of(m, e->up);
 	let(m, &v->both, linear_with(m, v->tokens, matrix, s->hidden));
 	drop(m, &matrix);
 	let(m, &v->now, gated(m, v->both));
 	m->as = TERM_MOE_TOKENS;
-	matrix = slice(m, e->down->value, e->down->value.n / s->experts);
+	matrix = matrix_of(m, e->down);
 	let(m, &v->now, linear_with(m, v->now, matrix, s->expert_ffn));
 	drop(m, &matrix);
 	scales = gather(m, weights, v->places, rows);
@@ -243,15 +277,18 @@ static tensor shared_expert(struct machine *m, struct experts *e, tensor x)
 {
 	tensor gate, up, out;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_HIDDEN;
 	gate = linear_rows(m, x, e->shared[0]);
-	let(m, &gate, silu(m, gate));
+	let(m, &gate, activated(m, gate));
 	up = linear_rows(m, x, e->shared[1]);
 	let(m, &gate, mul(m, gate, up));
 	drop(m, &up);
 	m->as = TERM_MLP_OUT;
 	out = linear_rows(m, gate, e->shared[2]);
 	drop(m, &gate);
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 
@@ -268,17 +305,37 @@ static void add_shared(struct machine *m, struct experts *e, tensor x, tensor *r
 	let(m, routed, add(m, *routed, *shared));
 }
 
+static tensor run_experts(struct machine *m, struct experts *e, tensor x, tensor weights,
+			  tensor chosen)
+{
+	tensor out;
+
+	x = zero3_enter(m, e->up, e->down, x);
+	switch (e->shape->experts_as) {
+	case EXPERTS_EAGER:
+		out = looped(m, e, x, weights);
+		break;
+	case EXPERTS_BATCHED:
+		out = batched(m, e, x, weights, chosen);
+		break;
+	default:
+		out = grouped(m, e, x, weights);
+	}
+	drop(m, &x);
+	zero3_leave(m, e->up, &out);
+	return out;
+}
+
 tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *logits)
 {
 	const struct shape *s = e->shape;
 	tensor shared = none, chosen = none, scores = none, weights, out;
 
+	x = zero3_enter(m, NULL, NULL, x);
 	if (s->shared_ffn)
 		shared = shared_expert(m, e, x);
 	weights = route(m, e, x, &chosen, &scores);
-	out = s->experts_as == EXPERTS_EAGER     ? looped(m, e, x, weights)
-	      : s->experts_as == EXPERTS_BATCHED ? batched(m, e, x, weights, chosen)
-						 : grouped(m, e, x, weights);
+	out = run_experts(m, e, x, weights, chosen);
 	if (shared.at)
 		add_shared(m, e, x, &out, &shared);
 	drop(m, &shared);
@@ -286,6 +343,8 @@ tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *l
 	drop(m, &scores);
 	drop(m, &weights);
 	drop(m, &chosen);
+	drop(m, &x);
+	zero3_leave(m, NULL, &out);
 	return out;
 }
 

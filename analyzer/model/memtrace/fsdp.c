@@ -9,8 +9,8 @@
 
 static const tensor none = { .at = NULL };
 
-/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype), fp32 without.
- */
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums have the model's, which is the same
+ * without. */
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->shape->sharded_compute;
@@ -26,6 +26,28 @@ static int64_t share(const struct fsdp *f, int64_t n)
 	return (n + f->shape->dp - 1) / f->shape->dp;
 }
 
+/* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first rank has. */
+static int64_t shard_of(const struct fsdp *f, const struct param *p)
+{
+	int64_t rows = p->stack ? p->stack : p->value.n / p->in;
+
+	return rows > 1 ? share(f, rows) * (p->value.n / rows) : share(f, p->value.n);
+}
+
+/* A view of what was gathered, which all ranks' shards have room in. */
+static void fill(struct machine *m, const struct fsdp *f, struct param *p)
+{
+	const int64_t n = p->value.n;
+
+	p->value.n = shard_of(f, p) * f->shape->dp;
+	if (p->value.at)
+		storage_fill(m, p->value, compute_type(f));
+	else
+		p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(f));
+	p->value.n = n;
+	param_init(p);
+}
+
 /* ---- a unit's weights ---- */
 
 /* Shards of another type than the gathered weights are converted first. */
@@ -36,7 +58,7 @@ static void gather(struct machine *m, struct unit *u)
 
 	if (u->gathered.at || u->whole)
 		return;
-	if (type != F32)
+	if (type != u->fsdp->shape->weights)
 		input = make_on(m, GATHER_STREAM, TERM_COLLECTIVE, share(u->fsdp, u->elements),
 				type);
 	u->gathered = make_on(m, GATHER_STREAM, TERM_GATHERED, u->elements, type);
@@ -50,15 +72,8 @@ static void copy_out(struct machine *m, struct unit *u)
 		return;
 	gather(m, u);
 	let(m, &u->fsdp->last_gather, none);
-	for (size_t i = 0; i < u->count; i++) {
-		struct param *p = u->params[i];
-
-		if (p->value.at)
-			storage_fill(m, p->value, compute_type(u->fsdp));
-		else
-			p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(u->fsdp));
-		param_init(p);
-	}
+	for (size_t i = 0; i < u->count; i++)
+		fill(m, u->fsdp, u->params[i]);
 	u->fsdp->last_gather = u->gathered;
 	u->gathered = none;
 	u->whole = 1;
@@ -86,24 +101,27 @@ static void before_backward(struct machine *m, struct unit *u)
 		gather(m, u - 1);
 }
 
+void fsdp_keep(struct machine *m, struct unit *u, tensor reduced)
+{
+	if (u->reduced.at)
+		drop(m, &reduced);
+	else
+		u->reduced = reduced;
+}
+
 /* Frees the weights, copies the gradients into one buffer and scatters its sum. */
 static void after_backward(struct machine *m, struct unit *u)
 {
 	struct fsdp *f = u->fsdp;
-	tensor reduced;
 
 	reshard(m, u);
 	let(m, &f->reduce_input, none);
-	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, F32);
+	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, f->shape->weights);
 	for (size_t i = 0; i < u->count; i++)
 		drop(m, &u->params[i]->grad);
-	reduced = make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements), F32);
-	if (f->reduced_count >= f->count) { /* an earlier micro-batch's is there: added to it */
-		drop(m, &reduced);
-		return;
-	}
-	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
-	f->reduced[f->reduced_count++] = reduced;
+	fsdp_keep(m, u,
+		  make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
+			  f->shape->weights));
 }
 
 static void output_backward(struct machine *m, struct node *n)
@@ -118,16 +136,6 @@ static void input_backward(struct machine *m, struct node *n)
 	n->out[0] = hold(n->in[0]);
 }
 
-static tensor hooked(struct machine *m, struct unit *u, tensor x,
-		     void (*gradient)(struct machine *, struct node *))
-{
-	struct node *n = record(m, gradient, &x, 1);
-
-	if (n)
-		n->hook = u;
-	return n ? result(hold(x), n, 0) : hold(x);
-}
-
 /* ---- forward ---- */
 
 tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
@@ -138,7 +146,7 @@ tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
 	}
 	if (!m->replaying)
 		copy_out(m, u);
-	return hooked(m, u, x, input_backward);
+	return hooked(m, x, input_backward, u);
 }
 
 tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
@@ -147,7 +155,7 @@ tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
 		return flat_after(m, u, x);
 	if (!m->replaying && u->fsdp->shape->reshard)
 		reshard(m, u);
-	return hooked(m, u, x, output_backward);
+	return hooked(m, x, output_backward, u);
 }
 
 void fsdp_root_before(struct machine *m, struct fsdp *f)
@@ -187,11 +195,18 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 	drop(m, &f->reduce_input);
 }
 
+void fsdp_drop_gradients(struct machine *m, struct fsdp *f)
+{
+	for (size_t i = 0; i < f->count; i++)
+		drop(m, &f->units[i].reduced);
+}
+
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 {
 	/* FSDP1's flat gradients stay until the next forward pass */
-	while (!is_flat(f) && f->reduced_count)
-		drop(m, &f->reduced[--f->reduced_count]);
+	f->cleared = 1;
+	if (!is_flat(f))
+		fsdp_drop_gradients(m, f);
 }
 
 /* ---- made ---- */
@@ -206,9 +221,9 @@ static void shard(struct machine *m, struct unit *u)
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
 
-		u->elements += share(u->fsdp, p->value.n) * u->fsdp->shape->dp;
-		p->shard = share(u->fsdp, p->value.n);
-		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, F32);
+		p->shard = shard_of(u->fsdp, p);
+		u->elements += p->shard * u->fsdp->shape->dp;
+		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->shape->weights);
 	}
 	for (size_t i = 0; i < u->count; i++)
 		drop(m, &u->params[i]->value);
@@ -246,6 +261,5 @@ void fsdp_release(struct fsdp *f)
 		free(f->units[i].shards);
 	free(f->units[f->count - 1].params);
 	free(f->units);
-	free(f->reduced);
 	free(f->freed_units);
 }

@@ -14,6 +14,7 @@ struct unit {
 	tensor gathered; /* the all-gather's output, until the next one is copied out */
 	int whole;       /* its parameters are there */
 	int is_root, prefetched;
+	tensor reduced; /* this rank's part of the gradients' sum */
 	struct node *split; /* FSDP1: what makes views of the flat parameter */
 };
 
@@ -21,9 +22,9 @@ struct fsdp {
 	const struct shape *shape;
 	struct unit *units; /* the blocks, then the root */
 	size_t count;
-	tensor last_gather, reduce_input, *reduced;
-	size_t reduced_count, reduced_room;
-	int made; /* FSDP1: the first forward pass made the flat parameters */
+	tensor last_gather, reduce_input;
+	/* FSDP1: the first forward pass made the flat parameters; the last zero_grad() is yet to be seen */
+	int made, cleared;
 	/* FSDP1: where units were freed, and for how many of these the host waited */
 	struct freed {
 		int stream;

@@ -17,6 +17,11 @@ static enum dtype compute_type(const struct unit *u)
 	return u->fsdp->shape->sharded_compute;
 }
 
+static enum dtype weights_type(const struct unit *u)
+{
+	return u->fsdp->shape->weights;
+}
+
 /* ---- made ---- */
 
 static int64_t aligned(const struct unit *u, int64_t at)
@@ -57,10 +62,10 @@ void flat_shard(struct machine *m, struct unit *u)
 	if (!u->count)
 		return;
 	lay_out(u);
-	flat = make_as(m, TERM_FLAT_WEIGHTS, u->elements, F32);
+	flat = make_as(m, TERM_FLAT_WEIGHTS, u->elements, weights_type(u));
 	u->shards = xcalloc(1, sizeof(*u->shards));
-	u->shards[0] =
-		make_as(m, TERM_FLAT_WEIGHTS, u->elements / u->fsdp->shape->dp, F32);
+	u->shards[0] = make_as(m, TERM_FLAT_WEIGHTS, u->elements / u->fsdp->shape->dp,
+			       weights_type(u));
 	drop(m, &flat);
 	for (size_t i = 0; i < u->count; i++)
 		drop(m, &u->params[i]->value);
@@ -88,7 +93,7 @@ static void unshard(struct machine *m, struct unit *u)
 		limit(m, u->fsdp);
 		return;
 	}
-	if (type != F32) {
+	if (type != weights_type(u)) {
 		input = make_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
 				u->elements / u->fsdp->shape->dp, type);
 		stream_wait(m, UNSHARD_STREAM, PRE_UNSHARD_STREAM);
@@ -145,11 +150,12 @@ static void split_backward(struct machine *m, struct node *n)
 	}
 	reshard(m, u, UNSHARD_STREAM);
 	stream_wait(m, POST_BACKWARD_STREAM, UNSHARD_STREAM);
-	if (type != F32)
-		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements, F32);
-	f->reduced = grow(f->reduced, f->reduced_count, &f->reduced_room, sizeof(*f->reduced));
-	f->reduced[f->reduced_count++] = make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
-						 u->elements / f->shape->dp, F32);
+	if (type != weights_type(u))
+		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements,
+			       weights_type(u));
+	fsdp_keep(m, u,
+		  make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS, u->elements / f->shape->dp,
+			  weights_type(u)));
 	drop(m, &cast);
 	record_stream(flat, POST_BACKWARD_STREAM);
 	drop(m, &flat);
@@ -202,14 +208,9 @@ void flat_before(struct machine *m, struct unit *u)
 
 tensor flat_after(struct machine *m, struct unit *u, tensor x)
 {
-	struct node *n;
-
 	if (!m->replaying && u->fsdp->shape->reshard)
 		reshard(m, u, COMPUTE_STREAM);
-	n = record(m, output_backward, &x, 1);
-	if (n)
-		n->hook = u;
-	return n ? result(hold(x), n, 0) : hold(x);
+	return hooked(m, x, output_backward, u);
 }
 
 /* init_flat_param_attributes: made on the current stream, and freed at once. */
@@ -218,11 +219,11 @@ static void make_storages(struct machine *m, const struct unit *u)
 	const int64_t width = dtype_width(compute_type(u));
 
 	m->as = TERM_GATHERED;
-	if (compute_type(u) != F32)
+	if (compute_type(u) != weights_type(u))
 		scratch(m, u->elements / u->fsdp->shape->dp * width);
 	scratch(m, u->elements * width);
-	if (compute_type(u) != F32)
-		scratch(m, u->elements * 4);
+	if (compute_type(u) != weights_type(u))
+		scratch(m, u->elements * dtype_width(weights_type(u)));
 }
 
 void flat_root_before(struct machine *m, struct fsdp *f)
@@ -233,8 +234,9 @@ void flat_root_before(struct machine *m, struct fsdp *f)
 	f->made = 1;
 	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
 	stream_wait(m, PRE_UNSHARD_STREAM, COMPUTE_STREAM);
-	while (f->reduced_count)
-		drop(m, &f->reduced[--f->reduced_count]);
+	if (f->cleared)
+		fsdp_drop_gradients(m, f);
+	f->cleared = 0;
 	flat_before(m, &f->units[f->count - 1]);
 }
 

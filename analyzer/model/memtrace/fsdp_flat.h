@@ -15,4 +15,10 @@ tensor flat_after(struct machine *m, struct unit *u, tensor x);
 void flat_finish(struct machine *m);
 void flat_start_backward(struct machine *m, struct fsdp *f);
 
+
+/* ---- of fsdp.c ---- */
+/* A new sum, or added to an earlier micro-batch's. */
+void fsdp_keep(struct machine *m, struct unit *u, tensor reduced);
+void fsdp_drop_gradients(struct machine *m, struct fsdp *f);
+
 #endif

@@ -219,6 +219,20 @@ static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum role
 	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
 }
 
+/* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves what was made in the host's memory, and
+ * converts no buffers. */
+static tensor make_mask(struct machine *m, const struct shape *s)
+{
+	enum dtype type = s->zero_init ? s->weights : F32;
+	tensor ones = { .at = NULL }, mask;
+
+	if (s->framework != DEEPSPEED || s->zero_init)
+		ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
+	mask = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
+	drop(m, &ones);
+	return mask;
+}
+
 static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 {
 	const struct shape *s = g->s;
@@ -230,12 +244,8 @@ static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 	l->qkv_bias = bias(m, g, 3 * h, TERM_ATTENTION_WEIGHTS);
 	l->proj = weight(m, g, h, h, TERM_ATTENTION_WEIGHTS);
 	l->proj_bias = bias(m, g, h, TERM_ATTENTION_WEIGHTS);
-	if (s->mask_buffers) {
-		tensor ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, made_as(s));
-
-		l->mask = make_as(m, TERM_BUFFERS, ones.n, ones.type);
-		drop(m, &ones);
-	}
+	if (s->mask_buffers)
+		l->mask = make_mask(m, s);
 	l->before_mlp = make_norm(m, g);
 	l->up = weight(m, g, s->ffn, h, TERM_MLP_WEIGHTS);
 	l->up_bias = bias(m, g, s->ffn, TERM_MLP_WEIGHTS);
@@ -275,18 +285,7 @@ static void make_model(struct machine *m, struct gpt *g)
 
 struct loop {
 	tensor tokens, targets, logits, loss;
-	struct scaler scaler;
 };
-
-static void plain_step(struct machine *m, struct gpt *g, struct loop *l)
-{
-	if (g->s->clip > 0)
-		clip_gradients(m, &g->w.module);
-	if (g->s->grad_scaler)
-		scaler_unscale(m, &l->scaler);
-	optimizer_step(m, &g->w.optimizer);
-	scaler_update(m, &l->scaler);
-}
 
 static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 {
@@ -311,7 +310,7 @@ static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
-	loss = s->grad_scaler ? scaler_scale(m, &l->scaler, loss) : hold(loss);
+	loss = wrapped_scaled(m, &g->w, loss);
 	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
@@ -323,12 +322,7 @@ static void train_step(struct machine *m, struct gpt *g, struct loop *l)
 {
 	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
-	if (g->s->framework == DEEPSPEED)
-		wrapped_engine_step(m, &g->w);
-	else
-		plain_step(m, g, l);
-	wrapped_zero_grad(m, &g->w);
-	machine_steady(m);
+	wrapped_step(m, &g->w);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)

@@ -432,7 +432,11 @@ static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 		drop(m, &logits);
 	let(m, &l->logits, logits);
 	let(m, &l->loss, loss);
-	loss = s->microbatches > 1 ? scale(m, loss) : hold(loss);
+	if (s->microbatches > 1)
+		loss = scale(m, loss);
+	else
+		hold(loss);
+	let(m, &loss, wrapped_scaled(m, &g->w, loss));
 	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
@@ -443,19 +447,9 @@ static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 
 static void train_step(struct machine *m, struct llama *g, struct loop *l)
 {
-	const struct shape *s = g->s;
-
 	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
 		micro_batch(m, g, l);
-	if (s->framework == DEEPSPEED) {
-		wrapped_engine_step(m, &g->w);
-	} else {
-		if (s->clip > 0)
-			clip_gradients(m, &g->w.module);
-		optimizer_step(m, &g->w.optimizer);
-	}
-	wrapped_zero_grad(m, &g->w);
-	machine_steady(m);
+	wrapped_step(m, &g->w);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)

@@ -117,12 +117,10 @@ static void give(struct machine *m, struct storage *s)
 	m->live[s->at]->at = s->at;
 }
 
-tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
+static struct storage *new_storage(struct machine *m)
 {
 	struct storage *s = m->spare;
 
-	if (m->stopped || n <= 0 || m->out_of_memory)
-		return (tensor){ .at = NULL };
 	if (s) {
 		m->spare = s->next;
 	} else {
@@ -131,6 +129,16 @@ tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 			grow(m->storages, m->storage_count, &m->storage_room, sizeof(*m->storages));
 		m->storages[m->storage_count++] = s;
 	}
+	return s;
+}
+
+tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
+{
+	struct storage *s;
+
+	if (m->stopped || n <= 0 || m->out_of_memory)
+		return (tensor){ .at = NULL };
+	s = new_storage(m);
 	*s = (struct storage){
 		.bytes = n * dtype_width(type), .refs = 1, .stream = m->stream, .term = term
 	};
@@ -164,6 +172,32 @@ void storage_fill(struct machine *m, tensor t, enum dtype type)
 	t.at->bytes = t.n * dtype_width(type);
 	if (!t.at->block && !m->out_of_memory)
 		take(m, t.at);
+}
+
+tensor storage_like(struct machine *m, tensor t)
+{
+	struct storage *s = new_storage(m);
+
+	*s = (struct storage){
+		.bytes = t.at->bytes, .refs = 1, .stream = t.at->stream, .term = t.at->term
+	};
+	t.at = s;
+	return t;
+}
+
+void storage_move(struct machine *m, tensor from, tensor to)
+{
+	struct storage *s = to.at;
+
+	s->block = from.at->block;
+	s->bytes = from.at->bytes;
+	s->stream = from.at->stream;
+	s->used = from.at->used;
+	s->at = from.at->at;
+	from.at->block = NULL;
+	from.at->used = 0;
+	if (s->block)
+		m->live[s->at] = s;
 }
 
 tensor make(struct machine *m, int64_t n, enum dtype type)

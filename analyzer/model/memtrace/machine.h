@@ -209,6 +209,9 @@ void retag(struct machine *m, tensor t, enum role term);
 /* FSDP's resizing of a storage that others still refer to: to nothing, and back. */
 void storage_empty(struct machine *m, tensor t);
 void storage_fill(struct machine *m, tensor t, enum dtype type);
+/* A storage without a block, and the block of one that others still refer to given to it. */
+tensor storage_like(struct machine *m, tensor t);
+void storage_move(struct machine *m, tensor from, tensor to);
 /* The state after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
 /* torch.cuda.reset_peak_memory_stats(): what the initialization needed at most is told apart. */
@@ -223,6 +226,9 @@ struct node *record(struct machine *m, void (*gradient)(struct machine *, struct
 /* Keeps `t` for the backward pass. n may be NULL. */
 void save(struct machine *m, struct node *n, tensor t);
 tensor result(tensor t, struct node *n, int output);
+/* x, with `gradient` to be run when its gradient is there; n->hook is `hook`. */
+tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
+	      void *hook);
 void drop_saved(struct machine *m, struct node *n);
 /* Runs and frees the tape's graph, beginning with `gradient` (taken) of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);
@@ -254,12 +260,18 @@ void checkpoint_fill(struct machine *m, struct node *n);
  * backward pass ---- */
 #define REENTRANT_INPUTS 4
 #define REENTRANT_CONTEXT 64
+/* Who holds an input holds the gradient that a backward pass gives it. */
+struct keeper {
+	tensor value, gradient;
+};
 struct reentrant {
 	tensor (*run)(struct machine *m, void *context, const tensor *in);
 	int count;
 	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
 	struct param leaf[REENTRANT_INPUTS];
+	struct keeper *keeper; /* of the first input; NULL: nobody */
 };
+void drop_keeper(struct machine *m, struct keeper *k);
 /* `context` of `size` bytes is copied. */
 tensor checkpoint_reentrant(struct machine *m,
 			    tensor (*run)(struct machine *, void *, const tensor *),

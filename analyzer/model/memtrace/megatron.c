@@ -81,12 +81,6 @@ static void keep_gradient(struct machine *m, struct keeper *k, const struct para
 		let(m, &k->gradient, hold(input->grad));
 }
 
-static void drop_keeper(struct machine *m, struct keeper *k)
-{
-	drop(m, &k->value);
-	drop(m, &k->gradient);
-}
-
 static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -416,12 +410,17 @@ static int check(const struct shape *s, struct reader *r)
 	note_assumptions(s, r);
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
-		       "1: Megatron's own attention is not split over tokens");
+		       "1: Megatron-core's DotProductAttention refuses more; "
+		       "transformer_impl transformer_engine splits tokens");
 	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
 			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
 		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->experts)
 		check_dispatched(s, r);
+	if (s->autocast || (s->weights != F32 && !s->mixed))
+		refuse(r, CONFIG_precision,
+		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
+		       "16-bit ones");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	for (int64_t stage = 0; stage < s->pp; stage++) {

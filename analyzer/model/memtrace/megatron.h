@@ -21,11 +21,8 @@ struct mlayer {
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 	struct param *router; /* NULL: dense */
 	struct expert *experts, shared;
-};
-
-/* Who holds a stage's input holds the gradient that a backward pass gives it. */
-struct keeper {
-	tensor value, gradient;
+	/* The dispatcher's probabilities hold the graph of the recomputation, whose leaf is the layer's input. */
+	struct keeper graph;
 };
 
 /* Contiguous buffers: of one kind of weights each. */

@@ -399,6 +399,8 @@ tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
 		out = s->recompute == RECOMPUTE_FULL
 			      ? checkpoint_reentrant(m, layer, &call, sizeof(call), &x, 1)
 			      : layer(m, &call, &x);
+		if (s->recompute == RECOMPUTE_FULL && call.layer->router && out.from)
+			out.from->reentrant->keeper = &call.layer->graph;
 		let(m, &x, out);
 	}
 	if (!c->last)

@@ -121,14 +121,14 @@ static void declare_chunk(struct chunk *c)
 /* is_managed_by_layer_wise_optimizer() */
 static int has_muon(const struct shape *s, const struct param *p)
 {
-	return s->muon && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
+	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
 	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
 }
 
-/* Weights of one type and of ranks that share them lie together. */
+/* Weights of one type and of ranks that share them lie together; experts that all ranks have are like other weights. */
 static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
 {
-	return p->role == TERM_EXPERT_WEIGHTS                 ? EXPERT_BUFFER
+	return p->role == TERM_EXPERT_WEIGHTS && s->ep > 1     ? EXPERT_BUFFER
 	       : s->fp8_weights && p->quantized               ? FP8_BUFFER
 	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
 							      : DENSE_BUFFER;

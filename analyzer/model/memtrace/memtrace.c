@@ -222,9 +222,11 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 {
 	struct stage *kept = &out->stages[out->stage_count++];
 	wide usable = device_usable(of->shape.config);
-	wide beside = outside_allocator(&of->shape, &of->constants, stage);
+	wide nccl[NCCL_GROUPS], beside;
 	struct job_model j = *of;
 
+	nccl_memory(&of->shape, &of->constants, stage, nccl);
+	beside = outside_allocator(&of->constants, nccl);
 	for (j.shape.rank = 0; j.shape.rank < different_ranks(&j.shape); j.shape.rank++) {
 		struct stage now = { .layers = 0 };
 		struct machine m;
@@ -240,7 +242,7 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 		else
 			*kept = now;
 	}
-	outside_fill(kept, &of->shape, &of->constants, stage);
+	outside_fill(kept, &of->constants, nccl);
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)

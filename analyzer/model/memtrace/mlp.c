@@ -104,7 +104,7 @@ static void make_model(struct machine *m, struct mlp *g)
 	g->w.first[s->layers] = g->w.module.count;
 }
 
-static void train_step(struct machine *m, struct mlp *g)
+static void micro_batch(struct machine *m, struct mlp *g)
 {
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
@@ -114,17 +114,18 @@ static void train_step(struct machine *m, struct mlp *g)
 	m->phase = FORWARD;
 	let(m, &g->input,
 	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden,
-		    s->sharded_compute ? s->sharded_compute : s->weights));
+		    s->zero == 3 ? s->sharded_compute : s->weights));
 	loss = forward(m, g, g->input);
 	let(m, &g->loss, loss);
 	backward_from(m, &tape, g->loss);
 	wrapped_after_backward(m, &g->w);
-	if (s->framework == DEEPSPEED)
-		wrapped_engine_step(m, &g->w);
-	else
-		optimizer_step(m, &g->w.optimizer);
-	wrapped_zero_grad(m, &g->w);
-	machine_steady(m);
+}
+
+static void train_step(struct machine *m, struct mlp *g)
+{
+	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
+		micro_batch(m, g);
+	wrapped_step(m, &g->w);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)

@@ -224,6 +224,7 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	int64_t rows = dispatched(s, x.n / s->hidden);
 	tensor probabilities = route(m, r, l, x), tokens, out, shared;
 
+	drop_keeper(m, &l->graph);
 	m->as = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)
 		global_buffer(m, r, x.n * s->ep * s->etp, x.type);

@@ -26,6 +26,8 @@ void clear_autocast(struct machine *m);
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
 /* The same of rows, rather than of batches of them. */
 tensor linear_rows(struct machine *m, tensor x, struct param *weight);
+/* F.linear outside of a module of its own */
+tensor linear_function(struct machine *m, tensor x, struct param *weight);
 /* The same by a matrix that is no parameter, of `width` columns. */
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width);
 /* q @ k of `n` results, both already laid out; each gradient has its operand's size. */

@@ -1,90 +1,153 @@
-/* Scaled dot product attention: the fused kernels. */
+/* Scaled dot product attention: the fused kernels, and which of them PyTorch takes. In backward functions sizes are those of q, k, v and
+ * of the kernel's own space. */
 #include "model/memtrace/ops.h"
 
-/* dq, dk, dv and, for the kernel, dq in fp32 with the row sums; shared heads' dk and dv for each
- * head of the queries before they are summed. */
-static void flash_backward(struct machine *m, struct node *n)
-{
-	tensor each[2] = { { .at = NULL }, { .at = NULL } }, space;
+/* From these versions on Hopper and Blackwell cuDNN comes first (check_prefer_cudnn_attention); later it has no dropout any more. */
+enum { CUDNN_SINCE = 211, CUDNN_WITHOUT_DROPOUT_SINCE = 215 };
 
+enum kernel { CUDNN, FLASH_KERNEL, EFFICIENT };
+
+static enum kernel choose(const struct machine *m, enum dtype type, const struct flash_shape *s,
+			  int masked)
+{
+	const struct constants *k = &m->constants;
+	int wide = s->width > 128 && s->width != 256;
+
+	if (type == F32)
+		return EFFICIENT;
+	if (k->torch >= CUDNN_SINCE && k->sm >= 90 && k->sm < 110 && !wide && s->width % 8 == 0 &&
+	    (s->dropout <= 0 || k->torch < CUDNN_WITHOUT_DROPOUT_SINCE))
+		return CUDNN;
+	return masked ? EFFICIENT : FLASH_KERNEL;
+}
+
+static int64_t up_to(int64_t n, int64_t multiple)
+{
+	return (n + multiple - 1) / multiple * multiple;
+}
+
+/* ---- backward ---- */
+
+static void make_gradients(struct machine *m, struct node *n)
+{
 	for (int i = 0; i < 3; i++)
 		n->out[i] = make(m, n->sizes[i], n->in[0].type);
-	space = make(m, n->sizes[3], F32);
+}
+
+/* Shared heads' dk and dv for each head of the queries, before they are summed. */
+static void make_each(struct machine *m, struct node *n, tensor *each)
+{
 	for (int i = 0; i < 2 && n->sizes[1] < n->sizes[0]; i++)
 		each[i] = make(m, n->sizes[0], n->in[0].type);
+}
+
+/* Its workspace: dq in fp32 and a row's sum. */
+static void cudnn_backward(struct machine *m, struct node *n)
+{
+	make_gradients(m, n);
+	scratch(m, n->sizes[3] * dtype_width(F32));
+}
+
+/* mha_bwd: row sums, and dq in fp32 */
+static void flash_backward(struct machine *m, struct node *n)
+{
+	tensor each[2] = { { .at = NULL }, { .at = NULL } }, sums, precise;
+
+	make_gradients(m, n);
+	sums = make(m, n->sizes[3], F32);
+	precise = make(m, n->sizes[4], F32);
+	make_each(m, n, each);
 	for (int i = 0; i < 2; i++)
 		drop(m, &each[i]);
-	drop(m, &space);
+	drop(m, &precise);
+	drop(m, &sums);
 }
 
-/* By name: key, query, value. */
-static void save_inputs(struct machine *m, struct node *n, const tensor *in)
+/* _efficient_attention_backward: a row's sum of out * gradient, of fp32 by PyTorch's own operations, and the workspace. */
+static void efficient_backward(struct machine *m, struct node *n)
 {
-	save(m, n, in[1]);
-	save(m, n, in[0]);
-	save(m, n, in[2]);
+	tensor each[2] = { { .at = NULL }, { .at = NULL } }, delta;
+
+	make_gradients(m, n);
+	make_each(m, n, each);
+	if (n->in[0].type == F32) {
+		tensor product = make(m, n->sizes[0], F32), sum = make(m, n->sizes[3], F32);
+
+		drop(m, &product);
+		delta = make(m, n->sizes[3], F32);
+		drop(m, &sum);
+	} else {
+		delta = make(m, n->sizes[3], F32);
+	}
+	scratch(m, n->sizes[4] * dtype_width(F32));
+	for (int i = 0; i < 2; i++)
+		drop(m, &each[i]);
+	drop(m, &delta);
 }
 
-tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
-		       const struct flash_shape *shape)
-{
-	tensor in[3] = { q, k, v }, out, lse, seed, offset;
-	struct node *n = record(m, flash_backward, in, 3);
-	int64_t rows = shape->batch * shape->heads;
-	int64_t rounded = (shape->queries + 127) / 128 * 128;
-	int64_t width =
-		shape->width <= 128 ? (shape->width + 31) / 32 * 32 : (shape->width + 63) / 64 * 64;
+static void (*const backward_of[])(struct machine *m, struct node *n) = {
+	[CUDNN] = cudnn_backward,
+	[FLASH_KERNEL] = flash_backward,
+	[EFFICIENT] = efficient_backward,
+};
 
-	for (int i = 0; n && i < 3; i++)
-		n->sizes[i] = in[i].n;
-	if (n)
-		n->sizes[3] = rows * rounded * (width + 1);
-	save_inputs(m, n, in);
-	seed = make_as(m, TERM_ATTN_FLASH, shape->dropout > 0 ? 2 : 1, I64);
-	offset = make_as(m, TERM_ATTN_FLASH, 1, I64);
-	out = result(make(m, q.n, q.type), n, 0);
-	lse = make_as(m, TERM_ATTN_FLASH, rows * shape->queries, F32);
-	save(m, n, lse);
-	save(m, n, out);
-	save(m, n, seed);
-	save(m, n, offset);
-	drop(m, &lse);
-	drop(m, &seed);
-	drop(m, &offset);
-	return out;
+static void note_space(struct node *n, enum kernel kernel, const struct flash_shape *s)
+{
+	const int64_t heads = s->batch * s->heads, rows = heads * s->queries;
+	/* queries and columns of a block of the memory-efficient kernel */
+	const int64_t block = s->width <= 64 ? 64 : 128;
+	const int64_t rounded = up_to(s->queries, 128);
+
+	switch (kernel) {
+	case CUDNN:
+		n->sizes[3] = rows * (s->width + 1);
+		break;
+	case FLASH_KERNEL:
+		n->sizes[3] = heads * rounded;
+		n->sizes[4] = heads * rounded * up_to(s->width, s->width <= 128 ? 32 : 64);
+		break;
+	case EFFICIENT:
+		n->sizes[3] = rows;
+		n->sizes[4] = heads * (up_to(s->queries, block) * up_to(s->width, block) +
+				       up_to(s->queries, block) / block * 4);
+	}
 }
 
-/* The mask in the queries' type, its rows padded to 16 numbers (preprocess_mask). */
-static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *shape)
-{
-	int64_t rows = shape->batch * shape->queries, padded = (shape->queries + 15) / 16 * 16;
-	tensor bias = make_as(m, TERM_ATTN_SOFTMAX, rows * shape->queries, type);
+/* ---- forward ---- */
 
-	if (padded != shape->queries)
+/* The mask in the queries' type; for the memory-efficient kernel its rows are padded to 16 numbers (preprocess_mask). */
+static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *s,
+			enum kernel kernel)
+{
+	const int64_t rows = s->batch * s->queries, padded = up_to(s->queries, 16);
+	tensor bias = make_as(m, TERM_ATTN_SOFTMAX, rows * s->queries, type);
+
+	if (kernel == EFFICIENT && padded != s->queries)
 		let(m, &bias, make_as(m, TERM_ATTN_SOFTMAX, rows * padded, type));
 	return bias;
 }
 
-/* With a mask the memory-efficient kernel runs: it keeps the mask. */
-tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
-			const struct flash_shape *shape)
+/* `bias` is taken. */
+static tensor attend(struct machine *m, const tensor *in, const struct flash_shape *s,
+		     enum kernel kernel, tensor bias)
 {
-	tensor in[3] = { q, k, v }, out, lse, seed[2], bias;
-	struct node *n = record(m, flash_backward, in, 3);
-	int64_t rows = shape->batch * shape->heads;
-	int64_t rounded = (shape->queries + 31) / 32 * 32;
+	struct node *n = record(m, backward_of[kernel], in, 3);
+	const int64_t heads = s->batch * s->heads;
+	tensor out, lse, seed[2];
 
-	if (n)
-		n->sizes[3] = rows * (shape->queries * shape->width + rounded);
-	bias = mask_bias(m, q.type, shape);
-	save(m, n, bias);
 	for (int i = 0; n && i < 3; i++)
 		n->sizes[i] = in[i].n;
-	save_inputs(m, n, in);
-	seed[0] = make_as(m, TERM_ATTN_FLASH, 1, I64);
+	if (n)
+		note_space(n, kernel, s);
+	save(m, n, bias);
+	save(m, n, in[1]); /* by name: key, query, value */
+	save(m, n, in[0]);
+	save(m, n, in[2]);
+	seed[0] = make_as(m, TERM_ATTN_FLASH, s->dropout > 0 ? 2 : 1, I64);
 	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
-	out = result(make(m, q.n, q.type), n, 0);
-	lse = make_as(m, TERM_ATTN_FLASH, rows * rounded, F32);
+	out = result(make(m, in[0].n, in[0].type), n, 0);
+	lse = make_as(m, TERM_ATTN_FLASH,
+		      heads * (kernel == EFFICIENT ? up_to(s->queries, 32) : s->queries), F32);
 	save(m, n, lse);
 	save(m, n, out);
 	for (int i = 0; i < 2; i++) {
@@ -94,4 +157,21 @@ tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 	drop(m, &lse);
 	drop(m, &bias);
 	return out;
+}
+
+tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
+		       const struct flash_shape *shape)
+{
+	const tensor in[3] = { q, k, v };
+
+	return attend(m, in, shape, choose(m, q.type, shape, 0), (tensor){ .at = NULL });
+}
+
+tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
+			const struct flash_shape *shape)
+{
+	const tensor in[3] = { q, k, v };
+	const enum kernel kernel = choose(m, q.type, shape, 1);
+
+	return attend(m, in, shape, kernel, mask_bias(m, q.type, shape, kernel));
 }

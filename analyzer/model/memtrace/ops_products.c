@@ -145,43 +145,53 @@ static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 	return out;
 }
 
-static tensor linear_of(struct machine *m, tensor x, struct param *weight, struct param *bias)
+static tensor linear_of(struct machine *m, tensor x, struct param *weight, struct param *bias,
+			int folded)
 {
 	tensor in[3] = { none, none, none };
 
+	if (m->zero3)
+		return zero3_linear(m, x, weight->value, weight->in, bias);
 	if (bias)
 		in[0] = cast_weight(m, bias);
 	in[2] = cast_weight(m, weight);
 	in[1] = autocasted(m, x);
-	return product(m, in, weight->in, 1);
+	return product(m, in, weight->in, folded);
 }
 
-tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+/* nn.Linear */
+static tensor linear_module(struct machine *m, tensor x, struct param *weight, struct param *bias,
+			    int folded)
 {
-	tensor in, out;
+	tensor in = zero3_enter(m, weight, bias, x), out;
 
-	if (!m->zero3)
-		return linear_of(m, x, weight, bias);
-	in = zero3_enter(m, weight, bias, x);
-	out = zero3_linear(m, in, weight, bias);
+	out = linear_of(m, in, weight, bias, folded);
 	drop(m, &in);
 	zero3_leave(m, weight, &out);
 	return out;
 }
 
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	return linear_module(m, x, weight, bias, 1);
+}
+
 tensor linear_rows(struct machine *m, tensor x, struct param *weight)
 {
-	tensor in[3] = { none, none, none };
+	return linear_module(m, x, weight, NULL, 0);
+}
 
-	in[2] = cast_weight(m, weight);
-	in[1] = autocasted(m, x);
-	return product(m, in, weight->in, 0);
+tensor linear_function(struct machine *m, tensor x, struct param *weight)
+{
+	return linear_of(m, x, weight, NULL, 0);
 }
 
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
 {
 	tensor in[3] = { none, none, none };
 
+	if (m->zero3)
+		return zero3_linear(m, x, matrix, width, NULL);
 	in[2] = autocasted(m, matrix);
 	in[1] = autocasted(m, x);
 	return product(m, in, width, 0);

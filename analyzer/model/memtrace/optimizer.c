@@ -54,6 +54,7 @@ void module_release(struct module *module)
 void optimizer_release(struct optimizer *o)
 {
 	free(o->states);
+	o->states = NULL;
 }
 
 /* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the
@@ -82,7 +83,7 @@ static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
 {
 	const struct param *p = o->module->params[i];
 
-	*type = p->shard ? F32 : p->value.type;
+	*type = p->shard ? o->sharded : p->value.type;
 	if (p->shard)
 		return p->shard < 0 ? 0 : p->shard;
 	return p->grad.at || p->in_bucket || o->shape->optimizer == ADAGRAD ? p->value.n : 0;
@@ -112,6 +113,7 @@ void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *
 {
 	o->shape = s;
 	o->module = module;
+	o->sharded = s->weights;
 	o->states = xcalloc(module->count, sizeof(*o->states));
 	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
 		make_states(m, o, i); /* by the constructor */
@@ -189,6 +191,20 @@ void optimizer_step(struct machine *m, struct optimizer *o)
 		foreach_adam(m, o);
 	else if (o->shape->implementation == LOOP)
 		loop_adam(m, o);
+}
+
+void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct shape *s,
+			 int64_t n)
+{
+	if (!f->optimizer.shape) {
+		f->param.shard = f->param.in = n;
+		f->param.value.n = n;
+		f->list[0] = &f->param;
+		f->module = (struct module){ .params = f->list, .count = 1 };
+		optimizer_init(m, &f->optimizer, s, &f->module);
+		f->optimizer.sharded = F32;
+	}
+	optimizer_step(m, &f->optimizer);
 }
 
 void zero_grad(struct machine *m, struct module *module)

@@ -3,6 +3,7 @@
  * that they stand for. */
 #include "model/memtrace/ops.h"
 #include "model/memtrace/shape.h"
+#include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 
@@ -27,9 +28,10 @@ static int64_t rows(const struct param *p)
 	return p->value.n / p->in;
 }
 
+/* FSDP1's shards of matrices are flat. */
 static int is_matrix(const struct param *p)
 {
-	return rows(p) > 1;
+	return rows(p) > 1 && !p->shard;
 }
 
 /* Muon is for the matrices of layers; what it cannot step is left to AdamW. */
@@ -57,12 +59,12 @@ static void make_8bit(struct machine *m, struct optimizer *o, struct state *t, i
 		t->scale[i] = make_as(m, TERM_QUANTIZATION, blocks, F32);
 }
 
-/* One number a row and one a column; of a vector, all. */
-static void make_factored(struct machine *m, struct state *t, const struct param *p,
+/* One number a row and one a column; of a vector, all n. */
+static void make_factored(struct machine *m, struct state *t, const struct param *p, int64_t n,
 			  enum dtype type)
 {
 	if (!is_matrix(p)) {
-		t->second = make_as(m, TERM_MOMENT2, p->value.n, type);
+		t->second = make_as(m, TERM_MOMENT2, n, type);
 		return;
 	}
 	t->first = make_as(m, TERM_MOMENT2, rows(p), type);
@@ -85,10 +87,10 @@ void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t 
 		t->first = make_as(m, TERM_MOMENTUM, n, type);
 		break;
 	case ADAFACTOR:
-		make_factored(m, t, p, type);
+		make_factored(m, t, p, n, type);
 		break;
 	case TRANSFORMERS_ADAFACTOR:
-		make_factored(m, t, p, F32);
+		make_factored(m, t, p, n, F32);
 		break;
 	default: /* RMSprop, Adagrad */
 		t->second = make_as(m, TERM_MOMENT2, n, type);
@@ -134,9 +136,10 @@ static tensor column_mean(struct machine *m, const struct param *p, enum dtype t
 }
 
 /* row_var @ col_var, which becomes the update; a vector's variance is copied. */
-static tensor adafactor_update(struct machine *m, const struct param *p, enum dtype type)
+static tensor adafactor_update(struct machine *m, const struct param *p, tensor variance)
 {
-	return is_matrix(p) ? gemm(m, p->value.n, type) : make(m, p->value.n, type);
+	return is_matrix(p) ? gemm(m, p->value.n, variance.type)
+			    : make(m, variance.n, variance.type);
 }
 
 static void loop_adafactor(struct machine *m, struct optimizer *o)
@@ -145,14 +148,14 @@ static void loop_adafactor(struct machine *m, struct optimizer *o)
 
 	for (size_t i = 0; i < o->module->count; i++) {
 		const struct param *p = o->module->params[i];
-		enum dtype type = o->states[i].second.type;
+		tensor variance = o->states[i].second;
 
-		if (!o->states[i].second.at)
+		if (!variance.at)
 			continue;
-		let(m, &means[0], make(m, rows(p) > 1 ? rows(p) : p->in, type));
+		let(m, &means[0], make(m, is_matrix(p) ? rows(p) : variance.n, variance.type));
 		if (is_matrix(p))
-			let(m, &means[1], column_mean(m, p, type));
-		let(m, &update, adafactor_update(m, p, type));
+			let(m, &means[1], column_mean(m, p, variance.type));
+		let(m, &update, adafactor_update(m, p, variance));
 	}
 	drop(m, &means[0]);
 	drop(m, &means[1]);
@@ -175,7 +178,7 @@ static void foreach_adafactor(struct machine *m, struct optimizer *o)
 			const struct param *p = o->module->params[i];
 
 			if (o->states[i].second.at && is_matrix(p) == matrix)
-				updates[i] = adafactor_update(m, p, o->states[i].second.type);
+				updates[i] = adafactor_update(m, p, o->states[i].second);
 		}
 	for (size_t i = 0; i < count; i++)
 		drop(m, &updates[i]);
@@ -264,7 +267,7 @@ void other_step(struct machine *m, struct optimizer *o)
 	case MUON:
 		muon(m, o);
 		break;
-	default: /* Lion and 8-bit Adam: one kernel a parameter */
-		break;
+	default: /* Lion and 8-bit Adam: one kernel a parameter, and sync_gpu */
+		host_wait_all(m);
 	}
 }

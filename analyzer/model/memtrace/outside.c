@@ -11,26 +11,22 @@ static void add(struct stage *to, const char *id, const char *component, const c
 			(struct outside){ id, component, kind, source, taken };
 }
 
-wide outside_allocator(const struct shape *s, const struct constants *k, int64_t stage)
+wide outside_allocator(const struct constants *k, const wide nccl[NCCL_GROUPS])
 {
-	wide nccl[NCCL_GROUPS], sum = k->context;
+	wide sum = k->context;
 
-	nccl_memory(s, k, stage, nccl);
 	for (int i = 0; i < NCCL_GROUPS; i++)
 		sum += nccl[i];
 	return sum;
 }
 
-void outside_fill(struct stage *to, const struct shape *s, const struct constants *k, int64_t stage)
+void outside_fill(struct stage *to, const struct constants *k, const wide nccl[NCCL_GROUPS])
 {
-	wide nccl[NCCL_GROUPS];
-
 	to->outside = xcalloc(NCCL_GROUPS + 2, sizeof(*to->outside));
 	add(to, "reserved_overhead", "reserved_overhead", "exact",
 	    "the allocator's segments beyond the blocks in use", to->reserved - to->total);
 	add(to, "context", "context", "measured",
 	    "measured on an A100 (document 001): CUDA context and modules", k->context);
-	nccl_memory(s, k, stage, nccl);
 	for (int i = 0; i < NCCL_GROUPS; i++)
 		add(to, nccl_group_rows[i].id, "nccl", "assumed", nccl_group_rows[i].source,
 		    nccl[i]);

@@ -89,9 +89,9 @@ static void read_attention(struct shape *s, struct reader *r)
 	read_latent(s, r);
 	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
-	s->full_mask = read_flag(r, CONFIG_packed_sequences, 1);
+	s->full_mask = s->attention != FLASH && read_flag(r, CONFIG_packed_sequences, 1);
 	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
-	s->mask_buffers = s->framework == NANOGPT &&
+	s->mask_buffers = (s->framework == NANOGPT || s->framework == DEEPSPEED) &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
 
@@ -115,13 +115,15 @@ static void read_widths(struct shape *s, struct reader *r)
 	s->mixed = p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED;
 	if (s->mixed && s->framework != MEGATRON && s->framework != DEEPSPEED) {
 		s->mixed = 0;
-		p = PRECISION_BF16_AUTOCAST;
+		p = bf16 ? PRECISION_BF16_AUTOCAST : PRECISION_FP16_AUTOCAST;
 	}
 	s->autocast = p == PRECISION_FP16_AUTOCAST || p == PRECISION_BF16_AUTOCAST ? half : F32;
 	s->weights = p == PRECISION_FP32 || s->autocast ? F32 : half;
 	s->gradients = s->weights;
 	if (s->mixed && read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
 		s->gradients = F32;
+	if (!s->sharded_compute)
+		s->sharded_compute = s->weights;
 	s->grad_scaler =
 		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
@@ -146,30 +148,39 @@ static void read_fp8(struct shape *s, struct reader *r)
 	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
+/* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
+static void check_sharded(const struct shape *s, struct reader *r)
+{
+	int flat = VALUE_OR(r->c, fsdp_version, 2) == 1;
+	int vectors = s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
+
+	if (s->optimizer > ADAGRAD && !(flat && vectors))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
+		       "adam8bit: others do not step shards, or are not modelled yet");
+}
+
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
 	static const enum optimizer_kind optimizers[] = {
-		ADAM, ADAM, SGD,      RMSPROP, ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
-		LION, MUON, ADAM_8BIT
+		ADAM, ADAM, SGD,  RMSPROP,   ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
+		LION, MUON, MUON, ADAM_8BIT
 	};
-	const char *name = VALUE_OR(r->c, optimizer, "adam");
 	enum implementation otherwise = FUSED;
 
-	s->muon = s->training_loop && (!strcmp(name, "muon") || !strcmp(name, "dist_muon"));
-	if (!s->muon)
-		s->optimizer =
-			optimizers[read_word(r, CONFIG_optimizer, 0,
-					     "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
-					     "transformers-adafactor|lion|muon|adam8bit")];
-	if (s->optimizer > SGD && (s->framework == MEGATRON || s->framework == DEEPSPEED))
+	s->optimizer = optimizers[read_word(r, CONFIG_optimizer, 0,
+					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
+					    "transformers-adafactor|lion|muon|dist_muon|adam8bit")];
+	if (s->framework == MEGATRON && s->optimizer > SGD &&
+	    (s->optimizer != MUON || !s->training_loop))
 		refuse(r, CONFIG_optimizer,
-		       "adam, adamw or sgd: with megatron-core and deepspeed the others are not "
-		       "modelled yet");
-	if (s->optimizer > ADAGRAD && read_zero_stage(r, 0))
+		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
+	if (s->framework == MEGATRON && s->optimizer == SGD && read_zero_stage(r, 0))
 		refuse(r, CONFIG_optimizer,
-		       "adam, adamw, sgd, rmsprop or adagrad: the others' states of shards are not "
-		       "modelled yet");
+		       "adam with the distributed optimizer: Megatron-core refuses another");
+	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0))
+		check_sharded(s, r);
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
 	else if (s->framework == TORCH || s->optimizer == SGD || s->optimizer == RMSPROP ||
@@ -271,7 +282,7 @@ static void read_layout(struct shape *s, struct reader *r)
 /* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
 static void read_layer_wise(struct shape *s, struct reader *r)
 {
-	if (!s->muon)
+	if (s->framework != MEGATRON || s->optimizer != MUON)
 		return;
 	if (s->zero || !strcmp(r->c->optimizer, "dist_muon"))
 		s->layer_wise = read_flag(r, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT

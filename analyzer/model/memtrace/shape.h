@@ -20,7 +20,7 @@ enum optimizer_kind {
 	ADAFACTOR,
 	TRANSFORMERS_ADAFACTOR,
 	LION,
-	MUON,
+	MUON, /* matrices have a momentum, what else there is has Adam's moments */
 	ADAM_8BIT
 };
 enum implementation { FUSED, FOREACH, LOOP };
@@ -49,7 +49,6 @@ struct shape {
 	int fp8, fp8_weights;
 	int64_t bf16_first, bf16_last;
 	int tp_overlap;
-	int muon; /* matrices have a momentum, what else there is has Adam's moments */
 	enum { WHOLE, PING_PONG, BY_LAYOUT } layer_wise; /* whose parameters a rank's Muon has */
 	int64_t instances; /* of the distributed optimizer */
 	int defers;
@@ -134,6 +133,7 @@ void module_release(struct module *module);
 struct optimizer {
 	const struct shape *shape;
 	struct module *module;
+	enum dtype sharded; /* the type of what is a shard */
 	struct state {
 		tensor step, first, second, scale[2];
 	} * states;
@@ -151,6 +151,14 @@ void other_step(struct machine *m, struct optimizer *o);
 int muon_steps(const struct optimizer *o, size_t i);
 void zero_grad(struct machine *m, struct module *module);
 void optimizer_release(struct optimizer *o);
+/* An optimizer of one flat fp32 tensor of n elements, whatever it was made of: ZeRO's. */
+struct flat_optimizer {
+	struct param param, *list[1];
+	struct module module;
+	struct optimizer optimizer;
+};
+void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct shape *s,
+			 int64_t n);
 
 /* loss.backward() */
 void backward_from(struct machine *m, struct tape *tape, tensor loss);

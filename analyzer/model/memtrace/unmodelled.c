@@ -74,6 +74,83 @@ static void check_sizes(const struct shape *s, struct reader *r)
 		       "none: stages of the same number of layers");
 }
 
+/* What a family's blocks have not, or always: with it they are another model's. */
+struct trait {
+	enum config_field field;
+	int other;
+	const char *expected;
+};
+
+static void check_traits(const struct trait *traits, size_t count, struct reader *r)
+{
+	for (size_t i = 0; i < count; i++)
+		if (traits[i].other)
+			refuse(r, traits[i].field, traits[i].expected);
+}
+
+static void check_gpt(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
+		{ CONFIG_swiglu, s->gated, "false: nanoGPT's feed-forward layers have no gate" },
+		{ CONFIG_num_query_groups, s->groups != s->heads,
+		  "num_attention_heads: nanoGPT's heads share nothing" },
+		{ CONFIG_kv_channels, s->heads * s->head != s->hidden,
+		  "hidden_size / num_attention_heads with nanoGPT" },
+		{ CONFIG_normalization, s->rms_norm, "LayerNorm with nanoGPT" },
+		{ CONFIG_position_embedding_type, !s->learned_positions,
+		  "learned_absolute with nanoGPT" },
+		{ CONFIG_untie_embeddings_and_output_weights, s->untied, "false with nanoGPT" },
+		{ CONFIG_add_qkv_bias, s->qkv_bias && !s->linear_bias,
+		  "the same as add_bias_linear with nanoGPT" },
+		{ CONFIG_num_experts, s->experts > 0, "none: nanoGPT is dense" },
+	};
+
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+static void check_llama(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
+		{ CONFIG_arch, !strcmp(VALUE_OR(r->c, arch, "llama"), "gpt"),
+		  "llama: of transformers' models those of Llama's kind are modelled" },
+		{ CONFIG_swiglu, !s->gated, "true with Llama" },
+		{ CONFIG_normalization, !s->rms_norm, "RMSNorm with Llama" },
+		{ CONFIG_position_embedding_type, !s->rope, "rope with Llama" },
+		{ CONFIG_add_bias_linear, s->linear_bias,
+		  "false with Llama: add_qkv_bias is Qwen2's" },
+		{ CONFIG_hidden_dropout, s->hidden_dropout > 0, "0: Llama's is the attention's" },
+		{ CONFIG_num_query_groups, s->heads % s->groups,
+		  "a divisor of num_attention_heads" },
+	};
+
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+/* Of the frameworks beside Megatron-core. */
+static void check_family(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
+		{ CONFIG_recompute_granularity, s->recompute == RECOMPUTE_SELECTIVE,
+		  "full: selective recomputation is Megatron-core's" },
+		{ CONFIG_expert_model_parallel_size, s->ep > 1,
+		  "1: experts are split by Megatron-core alone" },
+	};
+	const struct trait feed[] = {
+		{ CONFIG_recompute_granularity, s->recompute > 0,
+		  "none: feed-forward blocks keep what they make" },
+		{ CONFIG_swiglu, s->gated, "false: the feed-forward blocks have no gate" },
+		{ CONFIG_num_experts, s->experts > 0, "none: the feed-forward blocks are dense" },
+	};
+
+	check_traits(traits, ARRAY_SIZE(traits), r);
+	if (s->framework == TORCH || !GIVEN(r->c, num_attention_heads))
+		check_traits(feed, ARRAY_SIZE(feed), r);
+	else if (s->framework == NANOGPT || (s->framework == DEEPSPEED && s->learned_positions))
+		check_gpt(s, r);
+	else
+		check_llama(s, r);
+}
+
 static int is_word(const char *word, const char *expected)
 {
 	return word && !strcmp(word, expected);
@@ -102,7 +179,7 @@ static void check_words(const struct shape *s, struct reader *r)
 					     "as one unit is not modelled yet");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
 		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
-	if (s->framework == TRANSFORMERS && GIVEN(c, model_type) &&
+	if (s->framework == TRANSFORMERS && !s->experts && GIVEN(c, model_type) &&
 	    !is_word(c->model_type, "llama") && !is_word(c->model_type, "qwen2") &&
 	    !is_word(c->model_type, "mistral"))
 		estimate_note(r->out, "model_type %s is counted as a Llama of the same sizes",
@@ -126,5 +203,7 @@ int check_unmodelled(const struct shape *s, struct reader *r)
 	check_fusions(s, r);
 	check_sizes(s, r);
 	check_words(s, r);
+	if (s->framework != MEGATRON)
+		check_family(s, r);
 	return r->failed ? -1 : 0;
 }

@@ -83,7 +83,22 @@ void wrapped_after_backward(struct machine *m, struct wrapped *w)
 		fsdp_finish(m, &w->fsdp);
 }
 
-void wrapped_engine_step(struct machine *m, struct wrapped *w)
+tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss)
+{
+	return w->shape->grad_scaler ? scaler_scale(m, &w->scaler, loss) : hold(loss);
+}
+
+static void optimizer_steps(struct machine *m, struct wrapped *w)
+{
+	if (w->shape->clip > 0)
+		clip_gradients(m, &w->module);
+	if (w->shape->grad_scaler)
+		scaler_unscale(m, &w->scaler);
+	optimizer_step(m, &w->optimizer);
+	scaler_update(m, &w->scaler);
+}
+
+static void engine_step(struct machine *m, struct wrapped *w)
 {
 	if (m->zero3)
 		zero3_step(m, &w->zero3);
@@ -92,12 +107,23 @@ void wrapped_engine_step(struct machine *m, struct wrapped *w)
 	time_step(m, w);
 }
 
-void wrapped_zero_grad(struct machine *m, struct wrapped *w)
+static void clear_gradients(struct machine *m, struct wrapped *w)
 {
-	if (!w->shape->keep_gradients)
-		zero_grad(m, &w->module);
+	if (w->shape->keep_gradients)
+		return;
+	zero_grad(m, &w->module);
 	if (is_fsdp(w))
 		fsdp_zero_grad(m, &w->fsdp);
+}
+
+void wrapped_step(struct machine *m, struct wrapped *w)
+{
+	if (w->shape->framework == DEEPSPEED)
+		engine_step(m, w);
+	else
+		optimizer_steps(m, w);
+	clear_gradients(m, w);
+	machine_steady(m);
 }
 
 void wrapped_release(struct wrapped *w)
@@ -111,29 +137,16 @@ void wrapped_release(struct wrapped *w)
 	free(w->first);
 }
 
-/* Micro-batches of a step that are run. */
-static int64_t accumulates(const struct shape *s)
-{
-	return s->framework == DEEPSPEED || s->framework == TORCH ||
-			       (s->zero == 3 && s->fsdp_version == 1)
-		       ? 1
-		       : s->microbatches;
-}
-
 /* The first makes the gradients, the others add to them: after a few every one is alike. */
 int64_t wrapped_micro_batches(const struct wrapped *w)
 {
-	int64_t count = accumulates(w->shape);
+	int64_t count = w->shape->microbatches;
 
 	return count < MOST_ALIKE ? count : MOST_ALIKE;
 }
 
 void wrapped_check(const struct shape *s, struct reader *r)
 {
-	if (accumulates(s) < s->microbatches)
-		estimate_note(r->out,
-			      "num_microbatches is counted as 1: gradients that FSDP1, ZeRO or "
-			      "plain PyTorch accumulate are not modelled yet");
 	if (s->framework == DEEPSPEED)
 		zero_check(s, r);
 	else if (s->zero == 1 || s->zero == 2)

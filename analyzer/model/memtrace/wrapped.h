@@ -13,6 +13,7 @@ struct wrapped {
 	struct module module;
 	size_t *first; /* of each block in the module, and of what is after them */
 	struct optimizer optimizer;
+	struct scaler scaler;
 	struct ddp ddp;
 	struct fsdp fsdp;
 	struct zero zero;
@@ -33,9 +34,10 @@ void wrapped_before_backward(struct machine *m, struct wrapped *w);
 void wrapped_after_backward(struct machine *m, struct wrapped *w);
 /* How many are run before the optimizer's step. */
 int64_t wrapped_micro_batches(const struct wrapped *w);
-/* DeepSpeed's engine.step() */
-void wrapped_engine_step(struct machine *m, struct wrapped *w);
-void wrapped_zero_grad(struct machine *m, struct wrapped *w);
+/* The loss as the GradScaler makes it larger, where there is one. */
+tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss);
+/* After the last of them: the optimizer's step, or DeepSpeed's engine.step(), and zero_grad(). */
+void wrapped_step(struct machine *m, struct wrapped *w);
 void wrapped_release(struct wrapped *w);
 /* Refuses what none of them models. */
 void wrapped_check(const struct shape *s, struct reader *r);

@@ -54,7 +54,10 @@ static void make_groups(struct zero3 *z)
 		if (n < z->shape->sub_group && i + 1 < z->module->count)
 			continue;
 		z->groups[z->group_count++] =
-			(struct sub_group){ .elements = n, .first = first, .end = i + 1 };
+			(struct sub_group){ .elements = n,
+					    .first = first,
+					    .end = i + 1,
+					    .optimizer = xcalloc(1, sizeof(struct flat_optimizer)) };
 		first = i + 1;
 		n = 0;
 	}
@@ -164,29 +167,13 @@ static void norms(struct machine *m, struct zero3 *z, const struct sub_group *g)
 	free(norm);
 }
 
-static void adam(struct machine *m, struct zero3 *z, struct sub_group *g)
-{
-	tensor root = none;
-
-	if (!g->moment1.at) {
-		g->moment1 = make_as(m, TERM_MOMENT1, g->elements, F32);
-		g->moment2 = make_as(m, TERM_MOMENT2, g->elements, F32);
-	}
-	m->as = TERM_STEP;
-	if (z->shape->implementation != FUSED)
-		root = make(m, g->elements, F32);
-	if (z->shape->implementation == LOOP)
-		let(m, &root, make(m, g->elements, F32));
-	drop(m, &root);
-}
-
 static void step_group(struct machine *m, struct zero3 *z, struct sub_group *g)
 {
 	tensor flat = make_as(m, TERM_GRADIENTS, g->elements, type_of(z)), gradient;
 
 	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, g->elements, F32);
 	drop(m, &flat);
-	adam(m, z, g);
+	flat_optimizer_step(m, g->optimizer, z->shape, g->elements);
 	drop(m, &gradient);
 }
 
@@ -220,25 +207,25 @@ static void linear_backward(struct machine *m, struct node *n)
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
-tensor zero3_linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias)
 {
-	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out;
-	int64_t elements = x.n / weight->in * (weight->value.n / weight->in);
+	tensor in[3] = { x, weight, bias ? bias->value : none }, out;
+	int64_t elements = x.n / width * (weight.n / width);
 	struct node *n = record(m, linear_backward, in, 3);
 
-	if (n) {
-		n->sizes[0] = x.n;
-		n->sizes[1] = weight->value.n;
-		n->sizes[2] = bias ? bias->value.n : 0;
-		save(m, n, x);
-		save(m, n, weight->value);
-	}
 	if (bias && !config_has(m->zero3->shape->config,
 				CONFIG_num_attention_heads)) { /* rows alone: addmm */
 		out = biased(m, elements, x.type);
 	} else {
 		out = gemm(m, elements, x.type);
 	}
+	if (n) {
+		n->sizes[0] = x.n;
+		n->sizes[1] = weight.n;
+		n->sizes[2] = bias ? bias->value.n : 0;
+	}
+	save(m, n, x); /* after the product: setup_context */
+	save(m, n, weight);
 	return result(out, n, 0);
 }
 
@@ -275,6 +262,10 @@ void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struc
 
 void zero3_release(struct zero3 *z)
 {
+	for (size_t i = 0; i < z->group_count; i++) {
+		optimizer_release(&z->groups[i].optimizer->optimizer);
+		free(z->groups[i].optimizer);
+	}
 	free(z->waiting);
 	free(z->groups);
 	free(z->visits);

@@ -7,6 +7,7 @@
 
 struct shape;
 struct module;
+struct flat_optimizer;
 
 #define COMPUTE_STREAM 0
 
@@ -16,7 +17,8 @@ struct sharded {
 	struct param *beside;  /* the module's other one: its bias */
 	struct gather *gather; /* while in flight */
 	tensor staged;         /* the piece, copied from the host's memory */
-	int active;            /* modules that run with it */
+	tensor views;          /* the storage of what views it as it is gathered now */
+	int active;            /* a module runs with it */
 	int persists;
 	int64_t piece; /* elements of a rank */
 	int64_t *uses; /* the visits that need it */
@@ -32,7 +34,8 @@ struct visit {
 struct sub_group {
 	int64_t elements;
 	size_t first, end; /* of its parameters */
-	tensor master, moment1, moment2;
+	tensor master;
+	struct flat_optimizer *optimizer;
 };
 
 struct zero3 {
@@ -68,8 +71,11 @@ void zero3_before_forward(struct machine *m, struct zero3 *z);
 /* Around a module with these parameters (or NULL). */
 tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, tensor x);
 void zero3_leave(struct machine *m, struct param *weight, tensor *out);
-/* nn.Linear, which DeepSpeed gives a graph function of its own */
-tensor zero3_linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
+/* What views a parameter keeps the gathered weights when these are let go: release() gives the
+ * parameter another storage. Without ZeRO-3 the parameter itself. */
+tensor zero3_view(struct machine *m, struct param *p);
+/* F.linear, which DeepSpeed gives a graph function of its own; weights of `width` columns */
+tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias);
 void zero3_step(struct machine *m, struct zero3 *z);
 void zero3_release(struct zero3 *z);
 

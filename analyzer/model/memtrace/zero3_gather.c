@@ -151,9 +151,26 @@ static void release(struct machine *m, struct zero3 *z, struct param *p)
 	if (s->status != AVAILABLE || s->active)
 		return;
 	record_stream(p->value, COMPUTE_STREAM);
+	if (s->views.at && s->views.at->refs > 1)
+		storage_move(m, p->value, s->views);
 	storage_empty(m, p->value);
+	drop(m, &s->views);
 	s->status = IN_PIECES;
 	z->available -= p->value.n;
+}
+
+tensor zero3_view(struct machine *m, struct param *p)
+{
+	struct sharded *s = p->sharded;
+	tensor t;
+
+	if (!s || m->stopped || !p->value.at)
+		return hold(p->value);
+	if (!s->views.at)
+		s->views = storage_like(m, p->value);
+	t = p->value;
+	t.at = s->views.at;
+	return hold(t);
 }
 
 /* ---- ahead ---- */
@@ -230,7 +247,7 @@ static void fetch(struct machine *m, struct zero3 *z, struct param *weight)
 	}
 	gather(m, z, v.params, (size_t)count);
 	for (int i = 0; i < count; i++) {
-		v.params[i]->sharded->active++;
+		v.params[i]->sharded->active = 1;
 		if (is_in_flight(v.params[i]))
 			wait_for(m, z, v.params[i]);
 	}
@@ -266,8 +283,7 @@ static void done_with(struct machine *m, struct zero3 *z, struct param *weight)
 	for (int i = 0; i < 2; i++) {
 		if (!params[i])
 			continue;
-		if (params[i]->sharded->active)
-			params[i]->sharded->active--;
+		params[i]->sharded->active = 0;
 		if (!stays[i])
 			release(m, z, params[i]);
 	}
@@ -285,16 +301,6 @@ static void after_backward(struct machine *m, struct node *n)
 	n->out[0] = hold(n->in[0]);
 }
 
-static tensor hooked(struct machine *m, struct param *weight, tensor x,
-		     void (*gradient)(struct machine *, struct node *))
-{
-	struct node *n = record(m, gradient, &x, 1);
-
-	if (n)
-		n->hook = weight;
-	return n ? result(hold(x), n, 0) : hold(x);
-}
-
 tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, tensor x)
 {
 	if (!m->zero3 || m->stopped)
@@ -302,7 +308,7 @@ tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, 
 	if (weight && bias)
 		weight->sharded->beside = bias;
 	fetch(m, m->zero3, weight);
-	return hooked(m, weight, x, after_backward);
+	return hooked(m, x, after_backward, weight);
 }
 
 void zero3_leave(struct machine *m, struct param *weight, tensor *out)
@@ -311,7 +317,7 @@ void zero3_leave(struct machine *m, struct param *weight, tensor *out)
 		return;
 	done_with(m, m->zero3, weight);
 	if (out)
-		let(m, out, hooked(m, weight, *out, before_backward));
+		let(m, out, hooked(m, *out, before_backward, weight));
 }
 
 /* ---- steps ---- */

@@ -1,0 +1,48 @@
+"""What our own system does not model is refused by the key that declares it: never estimated as something else."""
+import json
+import os
+import sys
+
+from harness import Case, MEMTRACE, ROOT
+
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from accuracy_runs import FEED, FULL, GPT2, LLAMA, MEGATRON, MIXTRAL, ZERO  # noqa: E402
+
+SELECTIVE = {"recompute_granularity": "selective"}
+TWO = {"data_parallel_size": 2, "world_size": 2}
+ZERO3 = {**MIXTRAL, **{k: v for k, v in ZERO.items() if k in ("framework", "precision", "overlap_comm", *TWO)}, "zero_stage": 3}
+REFUSED = [
+    # another model's blocks
+    (GPT2, "swiglu", True), (GPT2, "num_query_groups", 4), (GPT2, "kv_channels", 128), (GPT2, "normalization", "RMSNorm"),
+    (GPT2, "position_embedding_type", "rope"), (GPT2, "untie_embeddings_and_output_weights", True), (GPT2, "add_qkv_bias", True),
+    (GPT2, "num_experts", 8), (LLAMA, "arch", "gpt"), (LLAMA, "swiglu", False), (LLAMA, "normalization", "LayerNorm"),
+    (LLAMA, "position_embedding_type", "learned_absolute"), (LLAMA, "add_bias_linear", True), (LLAMA, "hidden_dropout", 0.1),
+    (LLAMA, "num_query_groups", 3), (FEED, "num_experts", 8), (FEED, "swiglu", True),
+    # what a framework does not do
+    ({**GPT2, **SELECTIVE}, "recompute_granularity", "selective"), ({**LLAMA, **SELECTIVE}, "recompute_granularity", "selective"),
+    ({**FEED, **FULL}, "recompute_granularity", "full"), ({**MIXTRAL, **TWO}, "expert_model_parallel_size", 2),
+    ({**MEGATRON, "world_size": 2}, "context_parallel_size", 2), (MEGATRON, "precision", "bf16"), (MEGATRON, "precision", "bf16-autocast"),
+    (MEGATRON, "optimizer", "lion"), (MEGATRON, "optimizer", "sgd"), ({**ZERO, "zero_stage": 2}, "optimizer", "adagrad"),
+    ({**GPT2, **TWO, "fsdp": True}, "optimizer", "adafactor"), ({**GPT2, **TWO, "fsdp": True}, "optimizer", "lion"),
+    # not modelled yet
+    (ZERO3, "output_router_logits", True), ({**GPT2, **TWO, "fsdp": True, "fsdp_version": 1}, "optimizer", "muon"),
+]
+
+
+class Refused(Case):
+    def test_by_the_key(self):
+        for job, key, value in REFUSED:
+            with self.subTest(framework=job["framework"], key=key, value=value):
+                done = self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--set", "%s=%s" % (key, json.dumps(value).strip('"')), "--config",
+                                  self.job(job)], status=2)
+                self.assertRegex(done.stderr, "^memtrace: %s is .*expected " % key)
+
+    def test_without_the_key_they_are_estimated(self):
+        for job in (GPT2, LLAMA, MIXTRAL, FEED, MEGATRON, ZERO, ZERO3):
+            self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--config", self.job(job)])
+
+    def job(self, job):
+        path = os.path.join(self.dir, "job.json")
+        with open(path, "w") as f:
+            json.dump(job, f)
+        return path
