@@ -23,7 +23,8 @@ static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
 	const struct shape *s = r->s;
-	int all = !s->training_loop, first = c->first || all, last = c->last || all;
+	/* multi-token prediction embeds the tokens again */
+	int all = !s->training_loop, first = c->first || c->mtp_count || all, last = c->last || all;
 
 	if (first)
 		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
@@ -313,29 +314,6 @@ static void interleaved(struct machine *m, struct rank *r)
 
 /* ---- the rank ---- */
 
-static int64_t stage_layers(const struct shape *s, int64_t stage)
-{
-	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
-
-	if (stage == 0 && s->first_layers)
-		return s->first_layers;
-	if (stage == s->pp - 1 && s->last_layers)
-		return s->last_layers;
-	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
-}
-
-/* The first layer of a chunk: chunks go round the stages. */
-static int64_t first_layer(const struct shape *s, int64_t stage, int64_t chunk)
-{
-	int64_t first = 0;
-
-	if (s->vpp > 1)
-		return (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
-	for (int64_t i = 0; i < stage; i++)
-		first += stage_layers(s, i);
-	return first;
-}
-
 static void place(struct rank *r, const struct shape *s, int64_t stage)
 {
 	*r = (struct rank){ .s = s, .stage = stage };
@@ -352,8 +330,9 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 		r->chunks[i] = (struct chunk){ .rank = r,
 					       .first = stage == 0 && i == 0,
 					       .last = stage == s->pp - 1 && i == s->vpp - 1,
-					       .first_layer = first_layer(s, stage, i),
-					       .layer_count = stage_layers(s, stage) / s->vpp };
+					       .first_layer = chunk_first_layer(s, stage, i),
+					       .layer_count = chunk_layers(s, stage, i),
+					       .mtp_count = chunk_mtp(s, stage, i) };
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
@@ -410,9 +389,6 @@ static void check_dispatched(const struct shape *s, struct reader *r)
 
 static int check(const struct shape *s, struct reader *r)
 {
-	int64_t layers = 0;
-	int uneven = 0;
-
 	note_assumptions(s, r);
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
@@ -424,11 +400,8 @@ static int check(const struct shape *s, struct reader *r)
 		check_dispatched(s, r);
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
-	for (int64_t stage = 0; stage < s->pp; stage++) {
-		layers += stage_layers(s, stage);
-		uneven |= stage_layers(s, stage) % s->vpp != 0;
-	}
-	if (layers != s->layers || uneven || s->heads % s->tp || s->ffn % s->tp ||
+	check_stages(s, r);
+	if (s->heads % s->tp || s->ffn % s->tp ||
 	    s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");

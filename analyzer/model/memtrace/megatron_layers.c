@@ -1,6 +1,7 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
 #include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
+#include "model/memtrace/mtp.h"
 #include "model/memtrace/transformer_engine.h"
 
 #include "util.h"
@@ -353,19 +354,17 @@ struct layer_call {
 	struct microbatch *batch;
 };
 
-static tensor layer(struct machine *m, void *context, const tensor *in)
+tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
 {
-	struct layer_call *c = context;
-	struct mlayer *l = c->layer;
 	struct rank *r = l->chunk->rank;
 	tensor x, part, out;
 
 	m->as = TERM_ATTN_NORM;
-	x = normed(m, r, &l->before_attention, in[0]);
-	part = attention(m, l, c->batch, x);
+	x = normed(m, r, &l->before_attention, input);
+	part = attention(m, l, b, x);
 	drop(m, &x);
 	m->as = TERM_ATTN_OUT;
-	out = bias_dropout_add(m, r, part, l->proj_bias, in[0]);
+	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	drop(m, &part);
 	m->as = TERM_MLP_NORM;
 	x = normed(m, r, &l->before_mlp, out);
@@ -375,6 +374,13 @@ static tensor layer(struct machine *m, void *context, const tensor *in)
 	let(m, &out, bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, out));
 	drop(m, &part);
 	return out;
+}
+
+static tensor layer(struct machine *m, void *context, const tensor *in)
+{
+	struct layer_call *c = context;
+
+	return layer_forward(m, c->layer, c->batch, in[0]);
 }
 
 /* scatter_to_sequence_parallel_region, and a clone of the part */
@@ -401,9 +407,15 @@ tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
 			      : layer(m, &call, &x);
 		let(m, &x, out);
 	}
+	m->as = TERM_FINAL_NORM;
+	if (c->has_norm)
+		let(m, &x, normed(m, c->rank, &c->norm, x));
 	if (!c->last)
 		return x;
+	if (c->mtp_count)
+		let(m, &x, mtp_forward(m, c, b, x));
 	out = chunk_loss(m, c, x);
+	drop(m, &b->logits);
 	drop(m, &x);
 	return out;
 }

@@ -225,6 +225,10 @@ static void read_layout(struct shape *s, struct reader *r)
 						MOST_LAYERS);
 	s->last_layers =
 		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
+	s->mtp = (int64_t)read_or_zero(r, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
+	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
+	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, r->e) < 0)
+		r->failed = 1;
 	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
 		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);

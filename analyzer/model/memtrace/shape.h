@@ -5,6 +5,7 @@
 #ifndef MEMTRACE_SHAPE_H
 #define MEMTRACE_SHAPE_H
 
+#include "config/stages.h"
 #include "model/memtrace/machine.h"
 #include "model/read.h"
 
@@ -44,6 +45,8 @@ struct shape {
 	int allgather, grouped; /* the dispatcher; experts as one product */
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
+	struct stages stages; /* pipeline_model_parallel_layout; count 0: none */
+	int64_t mtp; /* layers of multi-token prediction */
 	int64_t bucket_size; /* elements; 0: Megatron's own */
 	/* fp8: products; weights; layers at the ends that are not */
 	int fp8, fp8_weights;

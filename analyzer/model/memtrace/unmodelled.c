@@ -49,9 +49,9 @@ static void check_sizes(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (VALUE_OR(c, mtp_num_layers, 0) > 0)
+	if (s->framework != MEGATRON && s->mtp)
 		refuse(r, CONFIG_mtp_num_layers, "0: multi-token prediction is not modelled yet");
-	if (GIVEN(c, pipeline_model_parallel_layout))
+	if (s->framework != MEGATRON && GIVEN(c, pipeline_model_parallel_layout))
 		refuse(r, CONFIG_pipeline_model_parallel_layout,
 		       "none: stages of the same number of layers");
 	if (s->framework != MEGATRON && VALUE_OR(c, multi_latent_attention, 0))
