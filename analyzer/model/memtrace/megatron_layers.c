@@ -295,7 +295,7 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	else
 		project(m, l, b, x, in);
 	in[3] = b->mask;
-	out = s->recompute == RECOMPUTE_SELECTIVE
+	out = s->recompute_attention
 		      ? checkpoint_reentrant(m, core_attention, &r, sizeof(struct rank *), in, 4)
 		      : core_attention(m, &r, in);
 	m->as = TERM_ATTN_OUT;

@@ -82,13 +82,14 @@ void declare_layer(struct chunk *c, struct mlayer *l, int64_t number)
 	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
 }
 
-/* The matrices of its linear layers */
+/* The matrices of its linear layers, but the router's */
 void quantize_layer(struct chunk *c, size_t from)
 {
 	for (size_t i = from; i < c->module.count; i++) {
 		struct param *p = c->module.params[i];
 
-		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS;
+		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS &&
+			       p->role != TERM_OTHER_WEIGHTS;
 	}
 }
 

@@ -15,7 +15,7 @@ struct mtp_layer {
 void mtp_declare(struct chunk *c)
 {
 	const struct shape *s = c->rank->s;
-	size_t from = c->module.count;
+	size_t from;
 
 	c->mtp = xcalloc((size_t)c->mtp_count, sizeof(*c->mtp));
 	for (int64_t i = 0; i < c->mtp_count; i++) {
@@ -24,11 +24,13 @@ void mtp_declare(struct chunk *c)
 		l->embedding_norm = declare_norm(c, s->hidden);
 		l->hidden_norm = declare_norm(c, s->hidden);
 		l->eh_proj = declare(c, TERM_OTHER_WEIGHTS, s->hidden / s->tp, 2 * s->hidden, 0);
+		from = c->module.count;
 		declare_layer(c, &l->layer, s->layers - 1);
+		if (s->fp8)
+			quantize_layer(c, from);
+		l->eh_proj->quantized = s->fp8;
 		l->norm = declare_norm(c, s->hidden);
 	}
-	if (s->fp8)
-		quantize_layer(c, from);
 }
 
 void mtp_release(struct chunk *c)

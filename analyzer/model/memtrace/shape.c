@@ -126,7 +126,7 @@ static void read_widths(struct shape *s, struct reader *r)
 		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
 
-/* Transformer Engine's fp8 with a scale a tensor. */
+/* Transformer Engine's fp8, with a scale a tensor or a block of one. */
 static void read_fp8(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -137,11 +137,11 @@ static void read_fp8(struct shape *s, struct reader *r)
 		return;
 	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
 		refuse(r, CONFIG_fp8_format, "none: fp8 is modelled with Megatron-LM's command line alone");
-	if (strcmp(VALUE_OR(c, fp8_recipe, "delayed"), "delayed") && strcmp(c->fp8_recipe, "tensorwise"))
-		refuse(r, CONFIG_fp8_recipe, "delayed or tensorwise: blocks of scales are not modelled yet");
-	if (VALUE_OR(c, num_experts, 0) > 0)
-		refuse(r, CONFIG_fp8_format, "none: experts in fp8 are not modelled yet");
+	s->fp8_blocks = read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
 	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
+	if (s->fp8_weights && (s->fp8_blocks || VALUE_OR(c, num_experts, 0) > 0))
+		refuse(r, CONFIG_fp8_param_gather,
+		       "false with experts, and with mxfp8 and blockwise: not modelled yet");
 	s->bf16_first = (int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
 	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
@@ -187,6 +187,12 @@ static void read_recompute(struct shape *s, struct reader *r)
 {
 	s->recompute = read_word(r, CONFIG_recompute_granularity, -1, "selective|full") + 1;
 	s->recompute_layers = (int64_t)read_or(r, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
+	if (s->recompute == RECOMPUTE_SELECTIVE) {
+		const char *modules = VALUE_OR(r->c, recompute_modules, "core_attn");
+
+		s->recompute_attention = strstr(modules, "core_attn") != NULL;
+		s->recompute_activation = s->framework == MEGATRON && strstr(modules, "moe_act");
+	}
 	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
 }
 

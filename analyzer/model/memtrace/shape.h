@@ -49,7 +49,7 @@ struct shape {
 	int64_t mtp; /* layers of multi-token prediction */
 	int64_t bucket_size; /* elements; 0: Megatron's own */
 	/* fp8: products; weights; layers at the ends that are not */
-	int fp8, fp8_weights;
+	int fp8, fp8_weights, fp8_blocks; /* blocks: of values that share a scale */
 	int64_t bf16_first, bf16_last;
 	int tp_overlap;
 	int muon; /* matrices have a momentum, what else there is has Adam's moments */
@@ -78,6 +78,7 @@ struct shape {
 	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
+	int recompute_attention, recompute_activation; /* of RECOMPUTE_SELECTIVE: core_attn, moe_act */
 	int recompute_block; /* recompute_method */
 	/* layout */
 	int64_t tp, pp, cp, dp, ep, etp, vpp;

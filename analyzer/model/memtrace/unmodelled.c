@@ -83,8 +83,12 @@ static void check_words(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (GIVEN(c, recompute_modules) && strcmp(c->recompute_modules, "core_attn"))
-		refuse(r, CONFIG_recompute_modules, "core_attn");
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(c, recompute_modules) &&
+	    strcmp(c->recompute_modules, "core_attn") &&
+	    (s->framework != MEGATRON ||
+	     (strcmp(c->recompute_modules, "moe_act") &&
+	      strcmp(c->recompute_modules, "core_attn,moe_act"))))
+		refuse(r, CONFIG_recompute_modules, "core_attn, moe_act, or both");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
