@@ -1,5 +1,5 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
-#include "model/memtrace/megatron.h"
+#include "model/memtrace/graphs.h"
 #include "model/memtrace/streams.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 }
 
 /* RotaryEmbedding.forward, cached for the length */
-static void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
+void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
 {
 	int64_t n = r->s->tokens * r->s->head;
 	tensor half;
@@ -186,12 +186,10 @@ static void no_pipelining(struct machine *m, struct rank *r)
 /* One forward, one backward: p - stage - 1 micro-batches ahead. */
 static void one_forward_one_backward(struct machine *m, struct rank *r)
 {
-	int64_t total = r->microbatches, ahead = r->s->pp - r->stage - 1, done = 0;
+	int64_t total = r->microbatches, ahead = schedule_ahead(r), done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
 	struct variables v = { .output = none };
 
-	if (ahead > total)
-		ahead = total;
 	for (int64_t i = 0; i < ahead; i++)
 		forward_step(m, &r->chunks[0], &b[i]);
 	for (int64_t i = ahead; i < total; i++) {
@@ -221,16 +219,31 @@ struct turn {
 	struct microbatch *batch;
 };
 
-/* The i-th step of a rank: groups of micro-batches through all chunks. */
+/* Groups of micro-batches go through all chunks. */
+struct step schedule_step(const struct rank *r, int64_t i, int forward)
+{
+	int64_t group = r->group * r->s->vpp, chunk = i % group / r->group;
+
+	return (struct step){ forward ? chunk : r->s->vpp - 1 - chunk,
+			      i / group * r->group + i % r->group };
+}
+
+int64_t schedule_ahead(const struct rank *r)
+{
+	const struct shape *s = r->s;
+	int64_t total = r->microbatches * s->vpp;
+	int64_t ahead = (s->pp - r->stage - 1) * (s->vpp > 1 ? 2 : 1) + (s->vpp - 1) * s->group;
+
+	return ahead < total ? ahead : total;
+}
+
 static struct turn turn_of(const struct interleaving *s, int64_t i, int forward)
 {
 	struct rank *r = s->rank;
-	int64_t group = r->group * r->s->vpp, chunk = i % group / r->group;
-	int64_t batch = i / group * r->group + i % r->group;
+	struct step at = schedule_step(r, i, forward);
 
-	if (!forward)
-		chunk = r->s->vpp - 1 - chunk;
-	return (struct turn){ &r->chunks[chunk], &s->batches[chunk * r->microbatches + batch] };
+	return (struct turn){ &r->chunks[at.chunk],
+			      &s->batches[at.chunk * r->microbatches + at.batch] };
 }
 
 static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
@@ -281,11 +294,9 @@ static void interleaved(struct machine *m, struct rank *r)
 {
 	const struct shape *shape = r->s;
 	struct interleaving s = { .rank = r, .total = r->microbatches * shape->vpp };
-	int64_t ahead = (shape->pp - r->stage - 1) * 2 + (shape->vpp - 1) * shape->group;
+	int64_t ahead = schedule_ahead(r);
 
 	s.batches = xcalloc((size_t)s.total, sizeof(*s.batches));
-	if (ahead > s.total)
-		ahead = s.total;
 	s.overlapped = shape->overlap_warmup;
 	for (int64_t i = 0; i < ahead; i++) {
 		if (shape->overlap_warmup && r->stage)
@@ -346,6 +357,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	rank_make(m, &r);
 	for (m->step = 0; m->step < m->steps; m->step++) {
 		rank_zero_grad(m, &r);
+		graphs_capture(m, &r);
 		if (s->vpp > 1)
 			interleaved(m, &r);
 		else if (s->pp > 1)

@@ -88,6 +88,7 @@ struct rank {
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;  /* _dummy_overflow_buf */
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
+	int graphed; /* CUDA graphs have been captured */
 	tensor mtp_numbers[2]; /* of multi-token prediction: losses, their scale */
 };
 
@@ -104,6 +105,16 @@ struct microbatch {
 /* megatron_layers.c: the forward pass of a chunk; `input` is none on the first stage. */
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
 tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
+tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
+tensor layer_mlp(struct machine *m, struct mlayer *l, tensor x);
+/* megatron.c: RotaryEmbedding.forward. Chunk and micro-batch of a rank's i-th step, and how many
+ * forward passes are ahead of the backward ones. */
+void load_rotary(struct machine *m, struct rank *r, struct microbatch *b);
+struct step {
+	int64_t chunk, batch;
+};
+struct step schedule_step(const struct rank *r, int64_t i, int forward);
+int64_t schedule_ahead(const struct rank *r);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
 

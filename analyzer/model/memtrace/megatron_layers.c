@@ -1,4 +1,5 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
+#include "model/memtrace/graphs.h"
 #include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
 #include "model/memtrace/mtp.h"
@@ -354,7 +355,7 @@ struct layer_call {
 	struct microbatch *batch;
 };
 
-tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
+tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
 {
 	struct rank *r = l->chunk->rank;
 	tensor x, part, out;
@@ -366,13 +367,35 @@ tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, 
 	m->as = TERM_ATTN_OUT;
 	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	drop(m, &part);
+	return out;
+}
+
+tensor layer_mlp(struct machine *m, struct mlayer *l, tensor input)
+{
+	struct rank *r = l->chunk->rank;
+	tensor x, part, out;
+
 	m->as = TERM_MLP_NORM;
-	x = normed(m, r, &l->before_mlp, out);
+	x = normed(m, r, &l->before_mlp, input);
 	part = l->router ? moe_forward(m, l, x) : mlp(m, l, x);
 	drop(m, &x);
 	m->as = TERM_MLP_OUT;
-	let(m, &out, bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, out));
+	out = bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, input);
 	drop(m, &part);
+	return out;
+}
+
+tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
+{
+	tensor out, in = graph_enter(m, l, GRAPH_ATTENTION, input);
+
+	out = layer_attention(m, l, b, in);
+	drop(m, &in);
+	in = graph_enter(m, l, GRAPH_MLP, out);
+	drop(m, &out);
+	out = layer_mlp(m, l, in);
+	drop(m, &in);
+	m->in_graph = 0;
 	return out;
 }
 

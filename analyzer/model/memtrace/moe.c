@@ -281,13 +281,28 @@ static tensor routed(struct machine *m, struct mlayer *l, tensor x, int64_t rows
 	return out;
 }
 
+int moe_captured(struct machine *m, struct mlayer *l, tensor x, tensor *out)
+{
+	struct rank *r = l->chunk->rank;
+
+	out[0] = route(m, r, l, x);
+	if (!r->s->shared_ffn)
+		return 1;
+	out[1] = shared_expert(m, r, &l->shared, x);
+	return 2;
+}
+
 tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 {
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t rows = dispatched(s, x.n / s->hidden);
-	tensor probabilities = route(m, r, l, x), tokens, out, shared;
+	tensor probabilities = route(m, r, l, x), tokens, out, shared = none;
 
+	/* a CUDA graph ends before tokens are dispatched */
+	if (s->shared_ffn && m->in_graph)
+		shared = shared_expert(m, r, &l->shared, x);
+	m->in_graph = 0;
 	m->as = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)
 		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
@@ -303,7 +318,8 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	drop(m, &probabilities);
 	if (!s->shared_ffn)
 		return out;
-	shared = shared_expert(m, r, &l->shared, x);
+	if (!shared.at)
+		shared = shared_expert(m, r, &l->shared, x);
 	let(m, &out, add(m, out, shared));
 	drop(m, &shared);
 	return out;

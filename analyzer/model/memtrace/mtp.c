@@ -33,6 +33,11 @@ void mtp_declare(struct chunk *c)
 	}
 }
 
+struct mlayer *chunk_layer(const struct chunk *c, int64_t i)
+{
+	return i < c->layer_count ? &c->layers[i] : &c->mtp[i - c->layer_count].layer;
+}
+
 void mtp_release(struct chunk *c)
 {
 	for (int64_t i = 0; i < c->mtp_count && c->mtp; i++)

@@ -183,6 +183,17 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);
 }
 
+/* Is `word` one of the list's? */
+static int lists(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (const char *at = list; (at = strstr(at, word)); at += length)
+		if ((at == list || at[-1] == ',') && (!at[length] || at[length] == ','))
+			return 1;
+	return 0;
+}
+
 static void read_recompute(struct shape *s, struct reader *r)
 {
 	s->recompute = read_word(r, CONFIG_recompute_granularity, -1, "selective|full") + 1;
@@ -190,10 +201,35 @@ static void read_recompute(struct shape *s, struct reader *r)
 	if (s->recompute == RECOMPUTE_SELECTIVE) {
 		const char *modules = VALUE_OR(r->c, recompute_modules, "core_attn");
 
-		s->recompute_attention = strstr(modules, "core_attn") != NULL;
-		s->recompute_activation = s->framework == MEGATRON && strstr(modules, "moe_act");
+		s->recompute_attention = lists(modules, "core_attn");
+		s->recompute_activation = s->framework == MEGATRON && lists(modules, "moe_act");
 	}
 	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
+}
+
+/* Transformer Engine's CUDA graphs, one a layer and micro-batch. */
+static void read_graphs(struct shape *s, struct reader *r)
+{
+	const char *modules = VALUE_OR(r->c, cuda_graph_modules, "");
+
+	s->graphs.on = !strcmp(VALUE_OR(r->c, cuda_graph_impl, "none"), "transformer_engine");
+	if (!s->graphs.on && GIVEN(r->c, cuda_graph_impl) && strcmp(r->c->cuda_graph_impl, "none"))
+		refuse(r, CONFIG_cuda_graph_impl, "none or transformer_engine: not modelled yet");
+	if (!s->graphs.on)
+		return;
+	s->graphs.attention = lists(modules, "attn");
+	s->graphs.mlp = lists(modules, "mlp");
+	s->graphs.router = lists(modules, "moe_router");
+	s->graphs.warmup = (int64_t)read_or_zero(r, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
+	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine ||
+	    s->recompute == RECOMPUTE_FULL)
+		refuse(r, CONFIG_cuda_graph_impl,
+		       "none without Megatron-LM's command line and Transformer Engine, and with full "
+		       "recomputation: not modelled yet");
+	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router) || lists(modules, "moe") ||
+	    lists(modules, "mamba"))
+		refuse(r, CONFIG_cuda_graph_modules,
+		       "some of attn, mlp, moe_router, moe_preprocess: not modelled yet");
 }
 
 static int is_offloaded(struct reader *r, enum config_field field, const char *device)
@@ -337,6 +373,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_recompute(s, r);
 	read_layout(s, r);
 	read_layer_wise(s, r);
+	read_graphs(s, r);
 	if (!r->failed)
 		check_products(s, r);
 	return r->failed ? -1 : 0;

@@ -80,6 +80,10 @@ struct shape {
 	int64_t recompute_layers;
 	int recompute_attention, recompute_activation; /* of RECOMPUTE_SELECTIVE: core_attn, moe_act */
 	int recompute_block; /* recompute_method */
+	struct {
+		int on, attention, mlp, router; /* what of a layer is in its CUDA graph */
+		int64_t warmup;
+	} graphs;
 	/* layout */
 	int64_t tp, pp, cp, dp, ep, etp, vpp;
 	int sequence_parallel, zero;
