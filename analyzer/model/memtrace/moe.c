@@ -79,16 +79,39 @@ static tensor moved(struct machine *m, tensor x, int64_t n)
 	return result(make(m, n, x.type), node, 0);
 }
 
+/* RouterGatingLinearFunction: te_general_gemm, whichever implementation the layers are of. sizes: of
+ * x, weight */
+static void gating_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 2; i++)
+		n->out[i] = make(m, n->sizes[i], n->type);
+}
+
+static tensor gating(struct machine *m, struct rank *r, tensor x, struct param *weight)
+{
+	tensor in[2] = { x, weight->value }, out;
+	struct node *n;
+
+	if (!r->s->training_loop)
+		return linear(m, x, weight, NULL);
+	te_workspaces(m, r, 1);
+	n = record(m, gating_backward, in, 2);
+	for (int i = 0; n && i < 2; i++) {
+		n->sizes[i] = in[i].n;
+		n->type = x.type;
+		save(m, n, in[i]);
+	}
+	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
+	return result(out, n, 0);
+}
+
 /* Logits in fp32, scores of the chosen experts, which expert has which token. */
 static tensor route(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
 {
 	tensor logits, scores, probabilities, map;
 
 	m->as = TERM_MOE_ROUTER;
-	/* te_general_gemm, whichever implementation the layers are of */
-	if (r->s->training_loop)
-		te_workspaces(m, r, 1);
-	logits = linear(m, x, l->router, NULL);
+	logits = gating(m, r, x, l->router);
 	let(m, &logits, to(m, logits, F32));
 	scores = softmax(m, logits, F32);
 	drop(m, &logits);
