@@ -241,6 +241,20 @@ static int is_offloaded(struct reader *r, enum config_field field, const char *d
 	return 1;
 }
 
+static void read_stages(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
+						MOST_LAYERS);
+	s->last_layers =
+		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
+	s->mtp = (int64_t)read_or_zero(r, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
+	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
+	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, r->e) < 0)
+		r->failed = 1;
+}
+
 static void read_layout(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -263,14 +277,6 @@ static void read_layout(struct shape *s, struct reader *r)
 		       "a divisor of the data-parallel size");
 	s->fused_gradient = r->c->from_framework &&
 			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
-	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
-						MOST_LAYERS);
-	s->last_layers =
-		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
-	s->mtp = (int64_t)read_or_zero(r, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
-	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
-	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, r->e) < 0)
-		r->failed = 1;
 	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
 		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
@@ -371,6 +377,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_fp8(s, r);
 	read_optimizer(s, r);
 	read_recompute(s, r);
+	read_stages(s, r);
 	read_layout(s, r);
 	read_layer_wise(s, r);
 	read_graphs(s, r);
