@@ -170,7 +170,7 @@ class Megatron(Case):
     def test_recomputed_activations_of_experts(self):
         """moe_act: a layer that waits for its backward pass keeps neither the activation nor what it is weighted to."""
         experts = ["--padded-vocab-size", "50304", "--num-experts", "8", "--expert-model-parallel-size", "2", "--moe-router-topk", "2",
-                   "--disable-bias-linear", "--transformer-impl", "transformer_engine"]
+                   "--disable-bias-linear", "--moe-grouped-gemm"]
         (_, kept), = self.stages(*experts)
         (_, again), = self.stages(*experts, "--recompute-granularity", "selective", "--recompute-modules", "moe_act")
         # of 4096 tokens, each sent to two experts, in 12 layers

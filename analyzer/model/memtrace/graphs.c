@@ -16,6 +16,7 @@
 
 #define GRAPH_STREAM 4
 #define MOST_RESULTS 4
+#define MOST_GRAPHS 1000000
 
 static int in_graph(const struct mlayer *l, enum graph_part part)
 {
@@ -174,7 +175,6 @@ static void capture_step(struct machine *m, struct capturing *c, struct step at,
 	}
 }
 
-/* cuBLAS's workspaces are of a stream each: the warm-up's, then the captured one's. */
 static void all_steps(struct machine *m, struct capturing *c)
 {
 	int64_t total = c->rank->microbatches * c->rank->s->vpp, ahead = schedule_ahead(c->rank);
@@ -199,6 +199,12 @@ static void warm_up(struct machine *m, struct capturing *c)
 		}
 }
 
+void check_graphs(const struct shape *s, struct reader *r)
+{
+	if (s->graphs.on && (wide)(s->layers + s->mtp) * s->microbatches > MOST_GRAPHS)
+		refuse(r, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
+}
+
 void graphs_capture(struct machine *m, struct rank *r)
 {
 	struct capturing c = { .rank = r };
@@ -214,6 +220,7 @@ void graphs_capture(struct machine *m, struct rank *r)
 	m->stream = GRAPH_STREAM;
 	if (r->s->rope && !r->s->latent.kv_rank)
 		load_rotary(m, r, &c.batch);
+	/* cuBLAS's workspaces are of a stream each: the warm-up's, then the captured one's */
 	for (int pass = 0; pass < 2; pass++) {
 		memset(m->workspace, 0, sizeof(m->workspace));
 		if (pass)

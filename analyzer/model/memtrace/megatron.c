@@ -413,6 +413,7 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, r);
+	check_graphs(s, r);
 	if (s->heads % s->tp || s->ffn % s->tp ||
 	    s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
