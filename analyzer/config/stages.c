@@ -1,5 +1,5 @@
-/* PipelineParallelLayerLayout: E is the embedding, t a layer, m one of multi-token prediction, L the loss, | the next stage; x*3 and
- * (xy)*3 repeat. */
+/* PipelineParallelLayerLayout: E is the embedding, t a layer, m one of multi-token prediction, L
+ * the loss, | the next stage; x*3 and (xy)*3 repeat. */
 #include "config/stages.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static int letter(struct layout_text *t, char c)
 	struct stages *s = t->out;
 	struct stage_layers *stage = &s->at[s->count - 1];
 
-	/* the embedding before all else, the loss after it, layers before those that predict more */
+	/* the embedding before all else, the loss after it, layers before those that predict more
+	 */
 	if (++t->letters > LETTERS_MOST || t->losses || (c == 'E') != (t->letters == 1) ||
 	    (c == 't' && t->mtp))
 		return -1;
@@ -110,25 +111,29 @@ static int parse(struct layout_text *t)
 int config_stages(const struct config *c, struct stages *out, struct err *e)
 {
 	struct layout_text t = { .at = c->pipeline_model_parallel_layout, .out = out };
-	int64_t p = config_has(c, CONFIG_pipeline_model_parallel_size) ? c->pipeline_model_parallel_size : 1;
+	int64_t p = config_has(c, CONFIG_pipeline_model_parallel_size)
+			    ? c->pipeline_model_parallel_size
+			    : 1;
 	int64_t mtp = config_has(c, CONFIG_mtp_num_layers) ? c->mtp_num_layers : 0;
 
 	out->count = 1;
 	out->at[0] = (struct stage_layers){ .first = 0 };
 	if (parse(&t))
-		return err_set(e,
-			       "pipeline_model_parallel_layout is \"%s\" (%s), expected stages such as "
-			       "Et*3|(tt|)*6mL: E, t, m, L, | and *N, E first and L last",
-			       c->pipeline_model_parallel_layout,
-			       c->origin[CONFIG_pipeline_model_parallel_layout]);
+		return err_set(
+			e,
+			"pipeline_model_parallel_layout is \"%s\" (%s), expected stages such as "
+			"Et*3|(tt|)*6mL: E, t, m, L, | and *N, E first and L last",
+			c->pipeline_model_parallel_layout,
+			c->origin[CONFIG_pipeline_model_parallel_layout]);
 	if (out->count % p || t.mtp != mtp ||
 	    (config_has(c, CONFIG_num_layers) && t.layers != c->num_layers))
-		return err_set(e,
-			       "pipeline_model_parallel_layout (%s) has %lld stages, %lld layers and "
-			       "%lld of multi-token prediction: expected a multiple of %lld stages, %lld "
-			       "layers, %lld",
-			       c->origin[CONFIG_pipeline_model_parallel_layout],
-			       (long long)out->count, (long long)t.layers, (long long)t.mtp,
-			       (long long)p, (long long)c->num_layers, (long long)mtp);
+		return err_set(
+			e,
+			"pipeline_model_parallel_layout (%s) has %lld stages, %lld layers and "
+			"%lld of multi-token prediction: expected a multiple of %lld stages, %lld "
+			"layers, %lld",
+			c->origin[CONFIG_pipeline_model_parallel_layout], (long long)out->count,
+			(long long)t.layers, (long long)t.mtp, (long long)p,
+			(long long)c->num_layers, (long long)mtp);
 	return 0;
 }

@@ -1,8 +1,8 @@
-/* megatron/core/transformer/cuda_graphs.py (TECudaGraphHelper) and transformer_engine/pytorch/graph.py
- * (make_graphed_callables): all passes of a step are captured in the schedule's order, into one pool. What a
- * graph keeps between its forward and its backward pass is allocated while it is captured, and is only the
- * pool's afterwards; inputs stay allocated, as many as layers that wait for their backward pass, and the
- * gradients of one output. */
+/* megatron/core/transformer/cuda_graphs.py (TECudaGraphHelper) and
+ * transformer_engine/pytorch/graph.py (make_graphed_callables): all passes of a step are captured
+ * in the schedule's order, into one pool. What a graph keeps between its forward and its backward
+ * pass is allocated while it is captured, and is only the pool's afterwards; inputs stay allocated,
+ * as many as layers that wait for their backward pass, and the gradients of one output. */
 #include "model/memtrace/graphs.h"
 
 #include <stdlib.h>

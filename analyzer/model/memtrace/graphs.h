@@ -1,4 +1,5 @@
-/* Transformer Engine's CUDA graphs, one for each layer and micro-batch, as Megatron-core captures them. */
+/* Transformer Engine's CUDA graphs, one for each layer and micro-batch, as Megatron-core captures
+ * them. */
 #ifndef MEMTRACE_GRAPHS_H
 #define MEMTRACE_GRAPHS_H
 

@@ -414,8 +414,7 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, r);
 	check_graphs(s, r);
-	if (s->heads % s->tp || s->ffn % s->tp ||
-	    s->vocab % s->tp || s->tokens % s->cp)
+	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");
 	return r->failed ? -1 : 0;

@@ -112,7 +112,8 @@ static void declare_chunk(struct chunk *c)
 			quantize_layer(c, from);
 	}
 	/* with multi-token prediction it is where the last layer is, without where the loss is */
-	c->has_norm = s->mtp ? c->layer_count && c->first_layer + c->layer_count == s->layers : c->last;
+	c->has_norm =
+		s->mtp ? c->layer_count && c->first_layer + c->layer_count == s->layers : c->last;
 	if (c->has_norm)
 		c->norm = declare_norm(c, s->hidden);
 	mtp_declare(c);

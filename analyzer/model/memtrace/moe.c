@@ -79,8 +79,8 @@ static tensor moved(struct machine *m, tensor x, int64_t n)
 	return result(make(m, n, x.type), node, 0);
 }
 
-/* RouterGatingLinearFunction: te_general_gemm, whichever implementation the layers are of. sizes: of
- * x, weight */
+/* RouterGatingLinearFunction: te_general_gemm, whichever implementation the layers are of. sizes:
+ * of x, weight */
 static void gating_backward(struct machine *m, struct node *n)
 {
 	for (int i = 0; i < 2; i++)
@@ -167,8 +167,8 @@ static void experts_backward(struct machine *m, struct node *n)
 }
 
 /* again: the input is not kept but computed once more for the backward pass. */
-static tensor experts_linear(struct machine *m, struct rank *r, tensor x, const struct param *weight,
-			     int again)
+static tensor experts_linear(struct machine *m, struct rank *r, tensor x,
+			     const struct param *weight, int again)
 {
 	struct node *n = record(m, experts_backward, &x, 1);
 	tensor out, rows = none, kept = none;

@@ -1,4 +1,5 @@
-/* Megatron-core's multi-token prediction: layers behind the last one, each for one token further. */
+/* Megatron-core's multi-token prediction: layers behind the last one, each for one token further.
+ */
 #ifndef MEMTRACE_MTP_H
 #define MEMTRACE_MTP_H
 
