@@ -27,6 +27,7 @@ static int letter(struct layout_text *t, char c)
 		return -1;
 	switch (c) {
 	case 'E':
+	case ',':
 		return 0;
 	case 'L':
 		t->losses++;
@@ -68,7 +69,7 @@ static int letters(struct layout_text *t, const char *end)
 {
 	while (t->at < end) {
 		char c = *t->at++;
-		int64_t n = c == ',' ? 0 : times(t);
+		int64_t n = times(t);
 
 		if (n < 0)
 			return -1;
