@@ -177,6 +177,14 @@ class Megatron(Case):
         self.assertEqual(kept["peak_phase"], again["peak_phase"])
         self.assertLessEqual(abs(kept["peak_bytes"] - again["peak_bytes"] - 12 * 2 * 4096 * 2 * 2048 * 2), 4 * MIB)
 
+    def test_recomputed_feed_forward(self):
+        """mlp: GELU's input and its result, of 4096 tokens with 2048 columns, are not kept until the backward pass."""
+        again = ["--padded-vocab-size", "50304", "--recompute-granularity", "selective", "--recompute-modules"]
+        kept = [{t["id"]: t["bytes"] for t in self.stages(*words)[0][1]["terms"]}.get("activations.mlp.hidden", 0)
+                for words in (again[:2], [*again, "mlp"], [*again, "core_attn"])]
+        self.assertEqual(kept, [12 * 2 * 4096 * 2048 * 2, 0, 12 * 2 * 4096 * 2048 * 2])
+        self.assertIn("recompute_modules", self.refused(*again[2:], "layernorm"))
+
     def test_multi_token_prediction(self):
         """The last stage has the embedding, the output layer, the layers of the layout and one more between three norms and a projection."""
         split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--position-embedding-type", "rope",

@@ -66,6 +66,8 @@ def config_of(job):
         experts.update(num_moe_experts=job["num_experts"], moe_aux_loss_coeff=0.01)
     more = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers", "mtp_num_layers",
                                 "pipeline_model_parallel_layout") if k in job}
+    if "recompute_modules" in job:
+        more["recompute_modules"] = job["recompute_modules"].split(",")
     return TransformerConfig(
         num_layers=job["num_layers"], hidden_size=job["hidden_size"], num_attention_heads=job["num_attention_heads"],
         num_query_groups=job["num_query_groups"], ffn_hidden_size=job["ffn_hidden_size"], normalization=job["normalization"],

@@ -370,14 +370,24 @@ tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b
 	return out;
 }
 
+/* Experts or none. context: the layer */
+static tensor feed_forward(struct machine *m, void *context, const tensor *in)
+{
+	struct mlayer *l = *(struct mlayer **)context;
+
+	return l->router ? moe_forward(m, l, in[0]) : mlp(m, l, in[0]);
+}
+
 tensor layer_mlp(struct machine *m, struct mlayer *l, tensor input)
 {
 	struct rank *r = l->chunk->rank;
+	int again = l->router ? r->s->recompute_moe : r->s->recompute_mlp;
 	tensor x, part, out;
 
 	m->as = TERM_MLP_NORM;
 	x = normed(m, r, &l->before_mlp, input);
-	part = l->router ? moe_forward(m, l, x) : mlp(m, l, x);
+	part = again ? checkpoint_reentrant(m, feed_forward, &l, sizeof(struct mlayer *), &x, 1)
+		     : feed_forward(m, &l, &x);
 	drop(m, &x);
 	m->as = TERM_MLP_OUT;
 	out = bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, input);

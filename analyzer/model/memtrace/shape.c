@@ -203,6 +203,8 @@ static void read_recompute(struct shape *s, struct reader *r)
 
 		s->recompute_attention = lists(modules, "core_attn");
 		s->recompute_activation = s->framework == MEGATRON && lists(modules, "moe_act");
+		s->recompute_mlp = lists(modules, "mlp");
+		s->recompute_moe = lists(modules, "moe");
 	}
 	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
 }
@@ -222,10 +224,10 @@ static void read_graphs(struct shape *s, struct reader *r)
 	s->graphs.router = lists(modules, "moe_router");
 	s->graphs.warmup = (int64_t)read_or_zero(r, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
 	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine ||
-	    s->recompute == RECOMPUTE_FULL)
+	    s->recompute == RECOMPUTE_FULL || s->recompute_mlp || s->recompute_moe)
 		refuse(r, CONFIG_cuda_graph_impl,
-		       "none without Megatron-LM's command line and Transformer Engine, and with full "
-		       "recomputation: not modelled yet");
+		       "none without Megatron-LM's command line and Transformer Engine, and with "
+		       "recomputed layers, mlp or moe: not modelled yet");
 	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router) || lists(modules, "moe") ||
 	    lists(modules, "mamba"))
 		refuse(r, CONFIG_cuda_graph_modules,

@@ -78,7 +78,8 @@ struct shape {
 	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
-	int recompute_attention, recompute_activation; /* of RECOMPUTE_SELECTIVE: core_attn, moe_act */
+	/* of RECOMPUTE_SELECTIVE: core_attn, moe_act, mlp (where there are no experts), moe */
+	int recompute_attention, recompute_activation, recompute_mlp, recompute_moe;
 	int recompute_block; /* recompute_method */
 	struct {
 		int on, attention, mlp, router; /* what of a layer is in its CUDA graph */

@@ -79,16 +79,33 @@ static int is_word(const char *word, const char *expected)
 	return word && !strcmp(word, expected);
 }
 
+/* --recompute-modules a,b */
+static void check_modules(const struct shape *s, struct reader *r)
+{
+	static const char *const known[] = { "core_attn", "moe_act", "mlp", "moe" };
+	const size_t count = s->framework == MEGATRON ? ARRAY_SIZE(known) : 1;
+
+	for (const char *word = r->c->recompute_modules; *word;) {
+		size_t length = strcspn(word, ","), i = 0;
+
+		while (i < count && (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
+			i++;
+		if (i == count) {
+			refuse(r, CONFIG_recompute_modules,
+			       s->framework == MEGATRON ? "some of core_attn, moe_act, mlp, moe"
+							: "core_attn");
+			return;
+		}
+		word += length + (word[length] == ',');
+	}
+}
+
 static void check_words(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(c, recompute_modules) &&
-	    strcmp(c->recompute_modules, "core_attn") &&
-	    (s->framework != MEGATRON ||
-	     (strcmp(c->recompute_modules, "moe_act") &&
-	      strcmp(c->recompute_modules, "core_attn,moe_act"))))
-		refuse(r, CONFIG_recompute_modules, "core_attn, moe_act, or both");
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(c, recompute_modules))
+		check_modules(s, r);
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
