@@ -160,7 +160,6 @@ def accuracy_jobs():
         megatron("experts-recompute", **experts, **FULL),
         megatron("pp-interleaved-dp", 4, pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2, data_parallel_size=2),
         megatron("mtp", mtp_num_layers=1), megatron("mtp-two", mtp_num_layers=2, **gated, micro_batch_size=2, num_layers=2),
-        megatron("mlp-again", recompute_granularity="selective", recompute_modules="mlp"),
         megatron("moe-again", recompute_granularity="selective", recompute_modules="core_attn,moe", **experts),
         megatron("mtp-recompute", mtp_num_layers=1, **FULL), megatron("mtp-experts", mtp_num_layers=1, **experts),
         megatron("mtp-pp", 2, mtp_num_layers=1, pipeline_model_parallel_size=2),
