@@ -37,8 +37,11 @@ def estimates_of(job):
         raise RuntimeError(done.stderr)
     said = json.loads(done.stdout)
     made = {e["system"]: e for e in said["estimates"]}
-    if said["config"].get("framework") == "megatron-core":
-        made[MEGATRON] = {"total_bytes": megatron_formula.total(said["config"])}
+    try:
+        if said["config"].get("framework") == "megatron-core":
+            made[MEGATRON] = {"total_bytes": megatron_formula.total(said["config"])}
+    except megatron_formula.Unsaid:
+        pass
     return made
 
 

@@ -247,7 +247,8 @@ static char *plain_text(int field, const char *value)
 {
 	if (field == CONFIG_moe_layer_freq)
 		return layer_pattern(value);
-	if (field == CONFIG_recompute_modules || field == CONFIG_offload_modules)
+	if (field == CONFIG_recompute_modules || field == CONFIG_offload_modules ||
+	    field == CONFIG_cuda_graph_modules)
 		return word_list(value);
 	return xstrdup(value);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config/reader.h"
+#include "config/stages.h"
 
 #define HAS(c, name) config_has(c, CONFIG_##name)
 
@@ -151,10 +152,34 @@ static int derive_microbatches(struct config *c, struct err *e)
 	return 0;
 }
 
+static int derive_layout(struct config *c, struct err *e)
+{
+	struct stages stages;
+	int64_t chunks;
+
+	if (config_stages(c, &stages, e) < 0)
+		return -1;
+	chunks = stages.count / OR_ONE(c, pipeline_model_parallel_size);
+	if (HAS(c, virtual_pipeline_model_parallel_size) &&
+	    chunks != c->virtual_pipeline_model_parallel_size)
+		return err_set(
+			e,
+			"pipeline_model_parallel_layout (%s) has %lld chunks a stage, virtual_pipeline_model_parallel_size is %lld (%s)",
+			c->origin[CONFIG_pipeline_model_parallel_layout], (long long)chunks,
+			(long long)c->virtual_pipeline_model_parallel_size,
+			c->origin[CONFIG_virtual_pipeline_model_parallel_size]);
+	if (chunks > 1 && !HAS(c, virtual_pipeline_model_parallel_size))
+		config_derived_int(c, CONFIG_virtual_pipeline_model_parallel_size, chunks,
+				   "the stages of pipeline_model_parallel_layout / pipeline");
+	return 0;
+}
+
 static int derive_pipeline(struct config *c, struct err *e)
 {
 	int64_t stage, each = c->num_layers_per_virtual_pipeline_stage;
 
+	if (HAS(c, pipeline_model_parallel_layout) && *c->pipeline_model_parallel_layout)
+		return derive_layout(c, e);
 	if (!HAS(c, num_layers_per_virtual_pipeline_stage) || !HAS(c, num_layers) ||
 	    HAS(c, virtual_pipeline_model_parallel_size))
 		return 0;

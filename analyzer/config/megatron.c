@@ -233,6 +233,7 @@ static const struct key_row rows[] = {
 	{ "merge_file", -1, take_tokenizer },
 	{ "tokenizer_type", -1, take_tokenizer },
 	{ "vocab_file", -1, take_word_pieces },
+	{ "cuda_graph_scope", CONFIG_cuda_graph_modules, NULL },
 	{ "moe_enable_deepep", CONFIG_moe_flex_dispatcher_backend, take_ignore },
 	{ "rampup_batch_size", -1, take_schedule },
 	{ "step_batch_size_schedule", -1, take_schedule },

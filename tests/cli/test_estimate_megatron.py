@@ -153,8 +153,73 @@ class Megatron(Case):
         self.near(terms["optimizer_states.exp_avg_sq"], 4 * others // 8, blocks=2)
 
     def test_what_of_fp8_stops(self):
-        for words in (["--fp8-recipe", "mxfp8"], ["--num-experts", "8"], ["--transformer-impl", "local"]):
+        for words in (["--fp8-recipe", "mxfp8", "--fp8-param-gather"], ["--num-experts", "8", "--fp8-param-gather"],
+                      ["--transformer-impl", "local"]):
             self.assertIn("fp8", self.refused("--fp8-format", "hybrid", *words))
+
+    def test_experts_in_fp8(self):
+        """Each of 4 experts here has 2 h f elements, but the router none: a byte each and, where blocks have scales, again on every GPU."""
+        experts = ["--padded-vocab-size", "50304", "--num-experts", "8", "--expert-model-parallel-size", "2", "--moe-ffn-hidden-size", "1024",
+                   "--moe-grouped-gemm", "--disable-bias-linear", "--fp8-format", "hybrid"]
+        matrices = 12 * (4 * 512 ** 2 + 4 * 2 * 512 * 1024)
+        for recipe, gpu, copies in (("tensorwise", "H100-80GB", 2), ("tensorwise", "GB200", 1), ("blockwise", "H100-80GB", 2),
+                                    ("blockwise", "GB200", 2)):
+            (terms, _), = self.stages(*experts, "--fp8-recipe", recipe, gpu=gpu)
+            self.near(terms["parameters.fp8"], copies * matrices, blocks=copies)
+
+    def test_recomputed_activations_of_experts(self):
+        """moe_act: a layer that waits for its backward pass keeps neither the activation nor what it is weighted to."""
+        experts = ["--padded-vocab-size", "50304", "--num-experts", "8", "--expert-model-parallel-size", "2", "--moe-router-topk", "2",
+                   "--disable-bias-linear", "--moe-grouped-gemm"]
+        (_, kept), = self.stages(*experts)
+        (_, again), = self.stages(*experts, "--recompute-granularity", "selective", "--recompute-modules", "moe_act")
+        # of 4096 tokens, each sent to two experts, in 12 layers
+        self.assertEqual(kept["peak_phase"], again["peak_phase"])
+        self.assertLessEqual(abs(kept["peak_bytes"] - again["peak_bytes"] - 12 * 2 * 4096 * 2 * 2048 * 2), 4 * MIB)
+
+    def test_recomputed_feed_forward(self):
+        """mlp: GELU's input and its result, of 4096 tokens with 2048 columns, are not kept until the backward pass."""
+        again = ["--padded-vocab-size", "50304", "--recompute-granularity", "selective", "--recompute-modules"]
+        kept = [{t["id"]: t["bytes"] for t in self.stages(*words)[0][1]["terms"]}.get("activations.mlp.hidden", 0)
+                for words in (again[:2], [*again, "mlp"], [*again, "core_attn"])]
+        self.assertEqual(kept, [12 * 2 * 4096 * 2048 * 2, 0, 12 * 2 * 4096 * 2048 * 2])
+        self.assertIn("recompute_modules", self.refused(*again[2:], "layernorm"))
+
+    def test_multi_token_prediction(self):
+        """The last stage has the embedding, the output layer, the layers of the layout and one more between three norms and a projection."""
+        split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--position-embedding-type", "rope",
+                 "--untie-embeddings-and-output-weights", "--mtp-num-layers", "1"]
+        one = layer(512, 2048)
+        further = 2 * 512 * 512 + one + 3 * 2 * 512
+        (first, _), (last, _) = self.stages(*split, "--pipeline-model-parallel-layout", "Et*8|t*4mL")
+        self.near(first["gradients.buffer"], 4 * (50304 * 512 + 8 * one))
+        self.near(last["gradients.buffer"], 4 * (2 * 50304 * 512 + 4 * one + 2 * 512 + further))
+        # two chunks a stage; the norm behind the last layer is where that layer is
+        (first, _), (last, _) = self.stages(*split, "--pipeline-model-parallel-layout", "Et|(tt|)*1t*9|mL")
+        self.near(first["gradients.buffer"], 4 * (50304 * 512 + 10 * one + 2 * 512), blocks=2)
+        self.near(last["gradients.buffer"], 4 * (2 * 50304 * 512 + 2 * one + further), blocks=2)
+
+    def test_layouts_that_contradict(self):
+        for layout in ("Et*6|t*5L", "Et*6|t*6", "t*6|t*6L", "Et*6|x*6L", "E(t*12|L", "Et*99999999|L", "Et*6|t*6mL", "EL|t*12", "Et*4|t*4|t*4L"):
+            self.assertIn("pipeline_model_parallel_layout", self.refused("--pipeline-model-parallel-size", "2",
+                                                                         "--pipeline-model-parallel-layout", layout))
+        self.assertIn("in the loss's stage", self.refused("--pipeline-model-parallel-size", "2", "--mtp-num-layers", "1",
+                                                          "--pipeline-model-parallel-layout", "Et*12m|L"))
+
+    def test_graphs(self):
+        """Every layer that waits for its backward pass has an input of b s h in bf16 and a mask of b s^2, and all have one output's gradient and
+        one input's. Stage 1 of 2 with 2 chunks of 3 layers is 0 + 1 x 2 steps ahead: 3 chunks wait."""
+        split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--num-layers-per-virtual-pipeline-stage", "3"]
+        graphs = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-modules", "attn"]
+        _, (plain, whole) = self.stages(*split)
+        _, (terms, _) = self.stages(*split, *graphs)
+        hidden, mask = 4 * TOKENS * 512 * 2, 4 * TOKENS * TOKENS
+        self.near(terms["workspaces.graphs"], 3 * 3 * (hidden + mask) + 2 * hidden, blocks=20)
+        self.assertEqual(plain.get("workspaces.graphs", 0), 0)
+        # captured before the first step, what attention keeps is never allocated beside what the rest of the layers keeps
+        _, (_, early) = self.stages(*split, *graphs, "--cuda-graph-warmup-steps", "0")
+        self.assertLess(early["peak_bytes"] - terms["workspaces.graphs"], whole["peak_bytes"])
+        self.assertIn("cuda_graph_modules", self.refused(*graphs[:-1], "moe"))
 
     def test_overlapped_tensor_parallelism(self):
         """Three more of Transformer Engine's workspaces, for products that overlap (_NUM_MAX_UB_STREAMS)."""

@@ -67,7 +67,10 @@ def config_of(job):
                                    "expert_tensor_parallel_size", "moe_shared_expert_intermediate_size") if k in job}
     if "num_experts" in job:
         experts.update(num_moe_experts=job["num_experts"], moe_aux_loss_coeff=0.01)
-    recompute = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers") if k in job}
+    more = {k: job[k] for k in ("recompute_granularity", "recompute_method", "recompute_num_layers", "mtp_num_layers",
+                                "pipeline_model_parallel_layout") if k in job}
+    if "recompute_modules" in job:
+        more["recompute_modules"] = job["recompute_modules"].split(",")
     return TransformerConfig(
         num_layers=job["num_layers"], hidden_size=job["hidden_size"], num_attention_heads=job["num_attention_heads"],
         num_query_groups=job["num_query_groups"], ffn_hidden_size=job["ffn_hidden_size"], normalization=job["normalization"],
@@ -78,20 +81,23 @@ def config_of(job):
         virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
         sequence_parallel=job.get("sequence_parallel", False), gradient_accumulation_fusion=False, attention_softmax_in_fp32=True,
         variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=job.get("hidden_dropout", 0.0),
-        attention_dropout=job.get("attention_dropout", 0.0), **recompute, **experts)
+        attention_dropout=job.get("attention_dropout", 0.0), **more, **experts)
 
 
 def model_of(job, config):
     from megatron.core import parallel_state
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
+    layers = get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"])
     chunks = job.get("virtual_pipeline_model_parallel_size")
     made = []
     for chunk in range(chunks or 1):
         where = {"ignore_virtual": False, "vp_stage": chunk} if chunks else {}
         more = {"vp_stage": chunk} if chunks else {}
+        if "mtp_num_layers" in job:
+            more["mtp_block_spec"] = get_gpt_mtp_block_spec(config, layers, use_transformer_engine=False, **({"vp_stage": chunk} if chunks else {}))
         made.append(GPTModel(
-            config, get_gpt_layer_local_spec(num_experts=job.get("num_experts"), normalization=job["normalization"]), job["vocab_size"], job["seq_length"],
+            config, layers, job["vocab_size"], job["seq_length"],
             pre_process=parallel_state.is_pipeline_first_stage(**where), post_process=parallel_state.is_pipeline_last_stage(**where),
             share_embeddings_and_output_weights=not job["untie_embeddings_and_output_weights"],
             position_embedding_type=job["position_embedding_type"], **more).cuda().to(config.params_dtype))

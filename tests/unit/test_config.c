@@ -13,6 +13,7 @@
 #include "buf.h"
 #include "config/config.h"
 #include "config/reader.h"
+#include "config/stages.h"
 
 static struct config config;
 static struct err why;
@@ -135,6 +136,37 @@ static void values_have_one_form(void **state)
 		0);
 	assert_false(config_has(&config, CONFIG_recompute_granularity));
 	assert_string_equal(config.offload_param, "none");
+}
+
+/* What parse_str_to_list() of Megatron-core 0.16.1 makes of its own examples. */
+static void layouts_of_stages(void **state)
+{
+	static const struct {
+		const char *values;
+		int64_t count, first[3], layers[3], mtp;
+	} cases[] = {
+		{ "pipeline_model_parallel_layout=Ettt|(tt|)*29,m|L num_layers=61 mtp_num_layers=1 pipeline_model_parallel_size=16",
+		  32, { 0, 3, 5 }, { 3, 2, 2 }, 0 },
+		{ "pipeline_model_parallel_layout=Et*3|(tt|)*6mL num_layers=15 mtp_num_layers=1 pipeline_model_parallel_size=2",
+		  8, { 0, 3, 5 }, { 3, 2, 2 }, 1 },
+		{ "pipeline_model_parallel_layout=E|(t|tt)*2|L num_layers=6 pipeline_model_parallel_size=1", 5,
+		  { 0, 0, 1 }, { 0, 1, 3 }, 0 },
+	};
+	struct stages stages;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		config_release(&config);
+		config_init(&config);
+		assert_int_equal(set_all(cases[i].values), 0);
+		assert_int_equal(config_stages(&config, &stages, &why), 0);
+		assert_int_equal(stages.count, cases[i].count);
+		for (int k = 0; k < 3; k++) {
+			assert_int_equal(stages.at[k].first, cases[i].first[k]);
+			assert_int_equal(stages.at[k].layers, cases[i].layers[k]);
+		}
+		assert_int_equal(stages.at[stages.count - 1].mtp, cases[i].mtp);
+	}
 }
 
 static void an_unknown_name_suggests_the_nearest(void **state)
@@ -357,6 +389,7 @@ int main(void)
 		T(every_field_is_found_by_its_name),
 		T(every_field_refuses_malformed_values),
 		T(sizes_are_not_zero),
+		T(layouts_of_stages),
 		T(values_have_one_form),
 		T(an_unknown_name_suggests_the_nearest),
 		T(megatron_arguments_are_keys),

@@ -38,6 +38,7 @@ struct node *record(struct machine *m, void (*gradient)(struct machine *, struct
 	n = new_node(m);
 	n->backward = gradient;
 	n->term = m->as;
+	n->in_graph = (unsigned char)m->in_graph;
 	for (int i = 0; i < count; i++) {
 		n->edge[i] = inputs[i].from;
 		n->edge_output[i] = inputs[i].output;
@@ -127,6 +128,8 @@ static void accumulate(struct machine *m, struct param *p)
 
 static void deliver(struct machine *m, struct node *n)
 {
+	int in_graph = m->in_graph;
+
 	for (int i = 0; i < NODE_EDGES; i++) {
 		struct node *to = n->edge[i];
 
@@ -134,8 +137,10 @@ static void deliver(struct machine *m, struct node *n)
 			drop(m, &n->out[i]);
 			continue;
 		}
+		m->in_graph = to->in_graph;
 		if (n->out[i].at)
 			add_gradient(m, &to->in[n->edge_output[i]], n->out[i]);
+		m->in_graph = in_graph;
 		n->out[i].at = NULL;
 		if (to->param && ++to->param->arrived == to->param->expected)
 			accumulate(m, to->param);
@@ -164,10 +169,14 @@ static void release_saved(struct machine *m, struct node *n)
 
 static void run(struct machine *m, struct node *n)
 {
+	int in_graph = m->in_graph;
+
 	if (n->checkpoint && !n->checkpoint->done)
 		checkpoint_fill(m, n);
 	m->as = n->term == TERM_LOSS ? TERM_LOGITS_GRADIENT : TERM_GRADIENT_FLOW;
+	m->in_graph = n->in_graph;
 	n->backward(m, n);
+	m->in_graph = in_graph;
 	/* What a hook unpacked ends with the function, before its arguments do. */
 	if (n->checkpoint)
 		drop_saved(m, n);

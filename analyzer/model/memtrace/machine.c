@@ -142,7 +142,7 @@ tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 	*s = (struct storage){
 		.bytes = n * dtype_width(type), .refs = 1, .stream = m->stream, .term = term
 	};
-	if (!take(m, s)) {
+	if (!m->in_graph && !take(m, s)) {
 		s->next = m->spare;
 		m->spare = s;
 		return (tensor){ .at = NULL };

@@ -86,6 +86,7 @@ struct node {
 	enum dtype type;
 	enum role term;      /* that the forward pass was in */
 	unsigned char kept;  /* saved[] filled so far */
+	unsigned char in_graph; /* its tensors are in a CUDA graph's pool */
 	struct param *param; /* the node that accumulates into a parameter */
 	struct checkpoint *checkpoint;
 	struct reentrant *reentrant;
@@ -164,6 +165,7 @@ struct machine {
 	enum phase phase;
 	int step, steps, stream;
 	struct timeline streams[STREAMS];
+	int in_graph; /* a CUDA graph is replayed: its tensors lie in its pool, freed since capture */
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */

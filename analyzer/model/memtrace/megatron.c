@@ -1,5 +1,5 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
-#include "model/memtrace/megatron.h"
+#include "model/memtrace/graphs.h"
 #include "model/memtrace/streams.h"
 
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
 	const struct shape *s = r->s;
-	int all = !s->training_loop, first = c->first || all, last = c->last || all;
+	/* multi-token prediction embeds the tokens again */
+	int all = !s->training_loop, first = c->first || c->mtp_count || all, last = c->last || all;
 
 	if (first)
 		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
@@ -40,7 +41,7 @@ static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 }
 
 /* RotaryEmbedding.forward, cached for the length */
-static void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
+void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
 {
 	int64_t n = r->s->tokens * r->s->head;
 	tensor half;
@@ -179,12 +180,10 @@ static void no_pipelining(struct machine *m, struct rank *r)
 /* One forward, one backward: p - stage - 1 micro-batches ahead. */
 static void one_forward_one_backward(struct machine *m, struct rank *r)
 {
-	int64_t total = r->microbatches, ahead = r->s->pp - r->stage - 1, done = 0;
+	int64_t total = r->microbatches, ahead = schedule_ahead(r), done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
 	struct variables v = { .output = none };
 
-	if (ahead > total)
-		ahead = total;
 	for (int64_t i = 0; i < ahead; i++)
 		forward_step(m, &r->chunks[0], &b[i]);
 	for (int64_t i = ahead; i < total; i++) {
@@ -214,16 +213,31 @@ struct turn {
 	struct microbatch *batch;
 };
 
-/* The i-th step of a rank: groups of micro-batches through all chunks. */
+/* Groups of micro-batches go through all chunks. */
+struct step schedule_step(const struct rank *r, int64_t i, int forward)
+{
+	int64_t group = r->group * r->s->vpp, chunk = i % group / r->group;
+
+	return (struct step){ forward ? chunk : r->s->vpp - 1 - chunk,
+			      i / group * r->group + i % r->group };
+}
+
+int64_t schedule_ahead(const struct rank *r)
+{
+	const struct shape *s = r->s;
+	int64_t total = r->microbatches * s->vpp;
+	int64_t ahead = (s->pp - r->stage - 1) * (s->vpp > 1 ? 2 : 1) + (s->vpp - 1) * s->group;
+
+	return ahead < total ? ahead : total;
+}
+
 static struct turn turn_of(const struct interleaving *s, int64_t i, int forward)
 {
 	struct rank *r = s->rank;
-	int64_t group = r->group * r->s->vpp, chunk = i % group / r->group;
-	int64_t batch = i / group * r->group + i % r->group;
+	struct step at = schedule_step(r, i, forward);
 
-	if (!forward)
-		chunk = r->s->vpp - 1 - chunk;
-	return (struct turn){ &r->chunks[chunk], &s->batches[chunk * r->microbatches + batch] };
+	return (struct turn){ &r->chunks[at.chunk],
+			      &s->batches[at.chunk * r->microbatches + at.batch] };
 }
 
 static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
@@ -274,11 +288,9 @@ static void interleaved(struct machine *m, struct rank *r)
 {
 	const struct shape *shape = r->s;
 	struct interleaving s = { .rank = r, .total = r->microbatches * shape->vpp };
-	int64_t ahead = (shape->pp - r->stage - 1) * 2 + (shape->vpp - 1) * shape->group;
+	int64_t ahead = schedule_ahead(r);
 
 	s.batches = xcalloc((size_t)s.total, sizeof(*s.batches));
-	if (ahead > s.total)
-		ahead = s.total;
 	s.overlapped = shape->overlap_warmup;
 	for (int64_t i = 0; i < ahead; i++) {
 		if (shape->overlap_warmup && r->stage)
@@ -307,29 +319,6 @@ static void interleaved(struct machine *m, struct rank *r)
 
 /* ---- the rank ---- */
 
-static int64_t stage_layers(const struct shape *s, int64_t stage)
-{
-	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
-
-	if (stage == 0 && s->first_layers)
-		return s->first_layers;
-	if (stage == s->pp - 1 && s->last_layers)
-		return s->last_layers;
-	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
-}
-
-/* The first layer of a chunk: chunks go round the stages. */
-static int64_t first_layer(const struct shape *s, int64_t stage, int64_t chunk)
-{
-	int64_t first = 0;
-
-	if (s->vpp > 1)
-		return (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
-	for (int64_t i = 0; i < stage; i++)
-		first += stage_layers(s, i);
-	return first;
-}
-
 static void place(struct rank *r, const struct shape *s, int64_t stage)
 {
 	*r = (struct rank){ .s = s, .stage = stage };
@@ -346,8 +335,9 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 		r->chunks[i] = (struct chunk){ .rank = r,
 					       .first = stage == 0 && i == 0,
 					       .last = stage == s->pp - 1 && i == s->vpp - 1,
-					       .first_layer = first_layer(s, stage, i),
-					       .layer_count = stage_layers(s, stage) / s->vpp };
+					       .first_layer = chunk_first_layer(s, stage, i),
+					       .layer_count = chunk_layers(s, stage, i),
+					       .mtp_count = chunk_mtp(s, stage, i) };
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
@@ -361,6 +351,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	rank_make(m, &r);
 	for (m->step = 0; m->step < m->steps; m->step++) {
 		rank_zero_grad(m, &r);
+		graphs_capture(m, &r);
 		if (s->vpp > 1)
 			interleaved(m, &r);
 		else if (s->pp > 1)
@@ -404,9 +395,6 @@ static void check_dispatched(const struct shape *s, struct reader *r)
 
 static int check(const struct shape *s, struct reader *r)
 {
-	int64_t layers = 0;
-	int uneven = 0;
-
 	note_assumptions(s, r);
 	if (s->cp > 1 && s->attention == EAGER)
 		refuse(r, CONFIG_context_parallel_size,
@@ -423,12 +411,9 @@ static int check(const struct shape *s, struct reader *r)
 		       "16-bit ones");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
-	for (int64_t stage = 0; stage < s->pp; stage++) {
-		layers += stage_layers(s, stage);
-		uneven |= stage_layers(s, stage) % s->vpp != 0;
-	}
-	if (layers != s->layers || uneven || s->heads % s->tp || s->ffn % s->tp ||
-	    s->vocab % s->tp || s->tokens % s->cp)
+	check_stages(s, r);
+	check_graphs(s, r);
+	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");
 	return r->failed ? -1 : 0;

@@ -33,11 +33,15 @@ enum buffer_kind { DENSE_BUFFER, EXPERT_BUFFER, FP8_BUFFER, MATRIX_BUFFER, BUFFE
 struct chunk {
 	struct rank *rank;
 	int first, last;
+	int has_norm; /* the one behind the last layer */
 	int64_t layer_count;
 	struct mlayer *layers;
+	int64_t mtp_count;
+	struct mtp_layer *mtp;
 	struct module module;
 	unsigned char *on_host; /* parameters that are made on the host, in fp32 */
-	struct param *tokens, *positions, *head;
+	struct param *tokens, *positions;
+	struct param *head, *output; /* the output layer's own weight, and what it multiplies by */
 	struct norm_weights norm;
 	struct buffer {
 		tensor weights, gradients;
@@ -81,6 +85,8 @@ struct rank {
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;  /* _dummy_overflow_buf */
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
+	int graphed; /* CUDA graphs have been captured */
+	tensor mtp_numbers[2]; /* of multi-token prediction: losses, their scale */
 };
 
 /* A micro-batch between its forward and its backward pass. */
@@ -90,10 +96,22 @@ struct microbatch {
 	tensor gradient; /* of the output, received from the stage after */
 	tensor weights; /* of the tokens, in the loss */
 	tensor tokens, labels, positions, mask, output, rotary;
+	tensor logits; /* of the last of multi-token prediction, a variable of the forward pass */
 };
 
 /* megatron_layers.c: the forward pass of a chunk; `input` is none on the first stage. */
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
+tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
+tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
+tensor layer_mlp(struct machine *m, struct mlayer *l, tensor x);
+/* megatron.c: RotaryEmbedding.forward. Chunk and micro-batch of a rank's i-th step, and how many
+ * forward passes are ahead of the backward ones. */
+void load_rotary(struct machine *m, struct rank *r, struct microbatch *b);
+struct step {
+	int64_t chunk, batch;
+};
+struct step schedule_step(const struct rank *r, int64_t i, int forward);
+int64_t schedule_ahead(const struct rank *r);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
 
@@ -112,12 +130,25 @@ tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor 
 tensor scattered(struct machine *m, tensor x, int64_t t);
 /* megatron_ends.c */
 tensor chunk_embed(struct machine *m, struct chunk *c, struct microbatch *b);
+/* The output layer and its loss, one number a token. The logits go to *logits. */
+tensor token_losses(struct machine *m, struct chunk *c, tensor x, tensor *logits);
 tensor chunk_loss(struct machine *m, struct chunk *c, tensor x);
 
 /* A row-parallel product's sum over tensor parallelism. */
 tensor reduced(struct machine *m, struct rank *r, tensor x);
 
+/* stages.c: which layers a chunk has. */
+int64_t chunk_first_layer(const struct shape *s, int64_t stage, int64_t chunk);
+int64_t chunk_layers(const struct shape *s, int64_t stage, int64_t chunk);
+int64_t chunk_mtp(const struct shape *s, int64_t stage, int64_t chunk);
+/* All layers are somewhere, and those of multi-token prediction beside the loss. */
+void check_stages(const struct shape *s, struct reader *r);
+
 /* megatron_states.c: parameters, buffers, optimizer. */
+struct norm_weights declare_norm(struct chunk *c, int64_t width);
+void declare_layer(struct chunk *c, struct mlayer *l, int64_t number);
+/* The matrices declared since `from` are multiplied in fp8. */
+void quantize_layer(struct chunk *c, size_t from);
 struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host);
 void rank_make(struct machine *m, struct rank *r);
 void rank_step(struct machine *m, struct rank *r);

@@ -134,24 +134,27 @@ static void mean_backward(struct machine *m, struct node *n)
 	n->out[0] = make(m, n->sizes[0], n->in[0].type);
 }
 
-tensor chunk_loss(struct machine *m, struct chunk *c, tensor x)
+tensor token_losses(struct machine *m, struct chunk *c, tensor x, tensor *logits)
 {
 	struct rank *r = c->rank;
-	const struct shape *s = r->s;
-	tensor logits, out, all, labels = none;
-	struct node *n;
+	tensor labels = none, out;
 
-	m->as = TERM_FINAL_NORM;
-	x = normed(m, r, &c->norm, x);
 	m->as = TERM_LOGITS;
-	logits = own_linear(m, r, x, c->head, NULL, 1, s->defers);
-	drop(m, &x);
+	let(m, logits, own_linear(m, r, x, c->output, NULL, 1, r->s->defers));
 	m->phase = LOSS;
 	m->as = TERM_LOSS;
-	if (s->batch > 1) /* [b, s] to [s, b] */
+	if (r->s->batch > 1) /* [b, s] to [s, b] */
 		labels = make(m, r->rows, I64);
-	all = parallel_cross_entropy(m, r, logits);
+	out = parallel_cross_entropy(m, r, *logits);
 	drop(m, &labels);
+	return out;
+}
+
+tensor chunk_loss(struct machine *m, struct chunk *c, tensor x)
+{
+	tensor logits = none, out, all = token_losses(m, c, x, &logits);
+	struct node *n;
+
 	drop(m, &logits);
 	n = record(m, mean_backward, &all, 1);
 	if (n)

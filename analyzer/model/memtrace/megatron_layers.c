@@ -1,6 +1,8 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
+#include "model/memtrace/graphs.h"
 #include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
+#include "model/memtrace/mtp.h"
 #include "model/memtrace/transformer_engine.h"
 
 #include "util.h"
@@ -294,7 +296,7 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 	else
 		project(m, l, b, x, in);
 	in[3] = b->mask;
-	out = s->recompute == RECOMPUTE_SELECTIVE
+	out = s->recompute_attention
 		      ? checkpoint_reentrant(m, core_attention, &r, sizeof(struct rank *), in, 4)
 		      : core_attention(m, &r, in);
 	m->as = TERM_ATTN_OUT;
@@ -353,28 +355,65 @@ struct layer_call {
 	struct microbatch *batch;
 };
 
-static tensor layer(struct machine *m, void *context, const tensor *in)
+tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
 {
-	struct layer_call *c = context;
-	struct mlayer *l = c->layer;
 	struct rank *r = l->chunk->rank;
 	tensor x, part, out;
 
 	m->as = TERM_ATTN_NORM;
-	x = normed(m, r, &l->before_attention, in[0]);
-	part = attention(m, l, c->batch, x);
+	x = normed(m, r, &l->before_attention, input);
+	part = attention(m, l, b, x);
 	drop(m, &x);
 	m->as = TERM_ATTN_OUT;
-	out = bias_dropout_add(m, r, part, l->proj_bias, in[0]);
-	drop(m, &part);
-	m->as = TERM_MLP_NORM;
-	x = normed(m, r, &l->before_mlp, out);
-	part = l->router ? moe_forward(m, l, x) : mlp(m, l, x);
-	drop(m, &x);
-	m->as = TERM_MLP_OUT;
-	let(m, &out, bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, out));
+	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	drop(m, &part);
 	return out;
+}
+
+/* Experts or none. context: the layer */
+static tensor feed_forward(struct machine *m, void *context, const tensor *in)
+{
+	struct mlayer *l = *(struct mlayer **)context;
+
+	return l->router ? moe_forward(m, l, in[0]) : mlp(m, l, in[0]);
+}
+
+tensor layer_mlp(struct machine *m, struct mlayer *l, tensor input)
+{
+	struct rank *r = l->chunk->rank;
+	int again = l->router ? r->s->recompute_moe : r->s->recompute_mlp;
+	tensor x, part, out;
+
+	m->as = TERM_MLP_NORM;
+	x = normed(m, r, &l->before_mlp, input);
+	part = again ? checkpoint_reentrant(m, feed_forward, &l, sizeof(struct mlayer *), &x, 1)
+		     : feed_forward(m, &l, &x);
+	drop(m, &x);
+	m->as = TERM_MLP_OUT;
+	out = bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, input);
+	drop(m, &part);
+	return out;
+}
+
+tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
+{
+	tensor out, in = graph_enter(m, l, GRAPH_ATTENTION, input);
+
+	out = layer_attention(m, l, b, in);
+	drop(m, &in);
+	in = graph_enter(m, l, GRAPH_MLP, out);
+	drop(m, &out);
+	out = layer_mlp(m, l, in);
+	drop(m, &in);
+	m->in_graph = 0;
+	return out;
+}
+
+static tensor layer(struct machine *m, void *context, const tensor *in)
+{
+	struct layer_call *c = context;
+
+	return layer_forward(m, c->layer, c->batch, in[0]);
 }
 
 /* scatter_to_sequence_parallel_region, and a clone of the part */
@@ -403,9 +442,15 @@ tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
 			out.from->reentrant->keeper = &call.layer->graph;
 		let(m, &x, out);
 	}
+	m->as = TERM_FINAL_NORM;
+	if (c->has_norm)
+		let(m, &x, normed(m, c->rank, &c->norm, x));
 	if (!c->last)
 		return x;
+	if (c->mtp_count)
+		let(m, &x, mtp_forward(m, c, b, x));
 	out = chunk_loss(m, c, x);
+	drop(m, &b->logits);
 	drop(m, &x);
 	return out;
 }

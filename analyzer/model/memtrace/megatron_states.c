@@ -1,6 +1,7 @@
 /* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
 #include "model/memtrace/mla.h"
 #include "model/memtrace/moe.h"
+#include "model/memtrace/mtp.h"
 #include "model/memtrace/transformer_engine.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, 
 	return p;
 }
 
-static struct norm_weights declare_norm(struct chunk *c, int64_t width)
+struct norm_weights declare_norm(struct chunk *c, int64_t width)
 {
 	int on_host = !c->rank->s->transformer_engine;
 	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, on_host), NULL };
@@ -57,9 +58,9 @@ static void declare_attention(struct chunk *c, struct mlayer *l)
 	}
 }
 
-static void declare_layer(struct chunk *c, struct mlayer *l)
+void declare_layer(struct chunk *c, struct mlayer *l, int64_t number)
 {
-	int moe = config_moe_layer(c->rank->s->config, c->first_layer + (l - c->layers));
+	int moe = config_moe_layer(c->rank->s->config, number);
 	const struct rank *r = c->rank;
 	const struct shape *s = r->s;
 	int64_t up = r->ffn * (s->gated ? 2 : 1);
@@ -81,13 +82,14 @@ static void declare_layer(struct chunk *c, struct mlayer *l)
 	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
 }
 
-/* The matrices of its linear layers */
-static void quantize_layer(struct chunk *c, size_t from)
+/* The matrices of its linear layers, but the router's */
+void quantize_layer(struct chunk *c, size_t from)
 {
 	for (size_t i = from; i < c->module.count; i++) {
 		struct param *p = c->module.params[i];
 
-		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS;
+		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS &&
+			       p->role != TERM_OTHER_WEIGHTS;
 	}
 }
 
@@ -96,7 +98,7 @@ static void declare_chunk(struct chunk *c)
 	const struct rank *r = c->rank;
 	const struct shape *s = r->s;
 
-	if (c->first) {
+	if (c->first || c->mtp_count) {
 		c->tokens = declare(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
 		if (s->learned_positions)
 			c->positions = declare(c, TERM_POSITIONS, s->positions, s->hidden, 1);
@@ -105,17 +107,33 @@ static void declare_chunk(struct chunk *c)
 	for (int64_t i = 0; i < c->layer_count; i++) {
 		size_t from = c->module.count;
 
-		declare_layer(c, &c->layers[i]);
+		declare_layer(c, &c->layers[i], c->first_layer + i);
 		if (fp8_layer(s, c->first_layer + i))
 			quantize_layer(c, from);
 	}
+	/* with multi-token prediction it is where the last layer is, without where the loss is */
+	c->has_norm =
+		s->mtp ? c->layer_count && c->first_layer + c->layer_count == s->layers : c->last;
+	if (c->has_norm)
+		c->norm = declare_norm(c, s->hidden);
+	mtp_declare(c);
 	if (!c->last)
 		return;
-	c->norm = declare_norm(c, s->hidden);
 	if (s->untied || !c->first)
 		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
-	else
-		c->head = c->tokens;
+	c->output = !s->untied && c->tokens ? c->tokens : c->head;
+}
+
+/* Does another stage have the same weight? */
+static int is_shared(const struct chunk *c, const struct param *p)
+{
+	const struct shape *s = c->rank->s;
+
+	if (!s->zero || s->pp == 1)
+		return 0;
+	if (p == c->tokens)
+		return !s->untied || s->mtp;
+	return p == c->head && !s->untied && !c->mtp_count;
 }
 
 /* is_managed_by_layer_wise_optimizer() */
@@ -225,7 +243,7 @@ static void lay_out(struct chunk *c, enum buffer_kind kind)
 
 	for (size_t i = c->module.count; i-- > 0;) {
 		struct param *p = c->module.params[i];
-		int shared = s->zero && s->pp > 1 && !s->untied && (p == c->tokens || p == c->head);
+		int shared = is_shared(c, p);
 
 		if (kind_of(s, p) != kind)
 			continue;
@@ -427,6 +445,7 @@ void rank_release(struct rank *r)
 		for (int64_t k = 0; k < r->chunks[i].layer_count; k++)
 			free(r->chunks[i].layers[k].experts);
 		free(r->chunks[i].layers);
+		mtp_release(&r->chunks[i]);
 	}
 	free(r->chunks);
 	free(r->shards);

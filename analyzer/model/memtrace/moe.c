@@ -9,6 +9,8 @@
 #define GROUPED_STREAMS 4
 #define MOST_AT_ONCE 64
 
+static const tensor none = { .at = NULL };
+
 static int64_t local_experts(const struct shape *s)
 {
 	return s->experts / s->ep;
@@ -77,16 +79,39 @@ static tensor moved(struct machine *m, tensor x, int64_t n)
 	return result(make(m, n, x.type), node, 0);
 }
 
+/* RouterGatingLinearFunction: te_general_gemm, whichever implementation the layers are of. sizes:
+ * of x, weight */
+static void gating_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 2; i++)
+		n->out[i] = make(m, n->sizes[i], n->type);
+}
+
+static tensor gating(struct machine *m, struct rank *r, tensor x, struct param *weight)
+{
+	tensor in[2] = { x, weight->value }, out;
+	struct node *n;
+
+	if (!r->s->training_loop)
+		return linear(m, x, weight, NULL);
+	te_workspaces(m, r, 1);
+	n = record(m, gating_backward, in, 2);
+	for (int i = 0; n && i < 2; i++) {
+		n->sizes[i] = in[i].n;
+		n->type = x.type;
+		save(m, n, in[i]);
+	}
+	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
+	return result(out, n, 0);
+}
+
 /* Logits in fp32, scores of the chosen experts, which expert has which token. */
 static tensor route(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
 {
 	tensor logits, scores, probabilities, map;
 
 	m->as = TERM_MOE_ROUTER;
-	/* te_general_gemm, whichever implementation the layers are of */
-	if (r->s->training_loop)
-		te_workspaces(m, r, 1);
-	logits = linear(m, x, l->router, NULL);
+	logits = gating(m, r, x, l->router);
 	let(m, &logits, to(m, logits, F32));
 	scores = softmax(m, logits, F32);
 	drop(m, &logits);
@@ -116,15 +141,19 @@ static tensor activated(struct machine *m, struct rank *r, tensor h)
 }
 
 /* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped
- * product */
+ * product, whether in fp8, whether the input is computed again */
 static void experts_backward(struct machine *m, struct node *n)
 {
 	enum dtype type = n->in[0].type;
-	tensor gradients[MOST_AT_ONCE];
+	tensor gradients[MOST_AT_ONCE], quantized = none, transposed = none, again = none;
 	int64_t at_once = n->sizes[3] ? n->sizes[2] : 1;
 
 	if (at_once > MOST_AT_ONCE)
 		at_once = MOST_AT_ONCE;
+	if (n->sizes[5])
+		again = make_as(m, TERM_MOE_HIDDEN, n->sizes[0], type);
+	if (n->sizes[4])
+		quantized = fp8_gradient(m, m->family, n->in[0], &transposed);
 	n->out[0] = make(m, n->sizes[0], type);
 	for (int64_t i = 0; i < n->sizes[2]; i += at_once) {
 		for (int64_t k = 0; k < at_once; k++)
@@ -132,38 +161,96 @@ static void experts_backward(struct machine *m, struct node *n)
 		for (int64_t k = 0; k < at_once; k++)
 			drop(m, &gradients[k]);
 	}
+	drop(m, &quantized);
+	drop(m, &transposed);
+	drop(m, &again);
 }
 
+/* again: the input is not kept but computed once more for the backward pass. */
 static tensor experts_linear(struct machine *m, struct rank *r, tensor x,
-			     const struct param *weight)
+			     const struct param *weight, int again)
 {
 	struct node *n = record(m, experts_backward, &x, 1);
-	tensor out;
+	tensor out, rows = none, kept = none;
 
 	if (n) {
 		n->sizes[0] = x.n;
 		n->sizes[1] = weight->value.n;
 		n->sizes[2] = local_experts(r->s);
 		n->sizes[3] = r->s->grouped;
+		n->sizes[4] = weight->quantized;
+		n->sizes[5] = again;
 	}
-	save(m, n, x);
+	if (weight->quantized)
+		rows = fp8_input(m, r, x, &kept);
+	if (!again)
+		save(m, n, weight->quantized ? kept : x);
 	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
+	drop(m, &rows);
+	drop(m, &kept);
 	if (r->s->transformer_engine)
 		te_workspaces(m, r, r->s->grouped ? GROUPED_STREAMS : 1);
 	return result(out, n, 0);
 }
 
+/* The router's probabilities are multiplied here. */
+static tensor weighted(struct machine *m, struct rank *r, tensor x)
+{
+	tensor h = activated(m, r, x), out = scale_kept(m, h);
+
+	drop(m, &h);
+	return out;
+}
+
+/* --recompute-modules moe_act: what the function keeps is made again */
+static void again_backward(struct machine *m, struct node *n)
+{
+	tensor made = make(m, n->in[0].n, n->type);
+
+	n->out[0] = make(m, n->sizes[0], n->type);
+	drop(m, &made);
+}
+
+static tensor weighted_again(struct machine *m, struct rank *r, tensor x)
+{
+	struct node *n = record(m, again_backward, &x, 1);
+	tensor out;
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->type = x.type;
+	}
+	save(m, n, x);
+	m->no_grad++;
+	out = weighted(m, r, x);
+	m->no_grad--;
+	return result(out, n, 0);
+}
+
+static void quantize_experts(struct machine *m, struct rank *r, const struct expert *e)
+{
+	for (int64_t i = 0; i < local_experts(r->s); i++) {
+		fp8_weight(m, r, e[i].up);
+		fp8_weight(m, r, e[i].down);
+	}
+}
+
+/* e: all local ones. Their rows are padded for fp8, by copies. */
 static tensor run_experts(struct machine *m, struct rank *r, const struct expert *e, tensor x)
 {
+	int again = r->s->recompute_activation, fp8 = e->up->quantized;
 	tensor h, out;
 
 	m->as = TERM_MOE_HIDDEN;
-	h = experts_linear(m, r, x, e->up);
-	let(m, &h, activated(m, r, h));
-	/* the router's probabilities are multiplied here */
-	let(m, &h, scale_kept(m, h));
-	out = experts_linear(m, r, h, e->down);
+	if (fp8)
+		quantize_experts(m, r, e);
+	h = fp8 ? moved(m, x, x.n) : hold(x);
+	let(m, &h, experts_linear(m, r, h, e->up, 0));
+	let(m, &h, again ? weighted_again(m, r, h) : weighted(m, r, h));
+	out = experts_linear(m, r, h, e->down, again);
 	drop(m, &h);
+	if (fp8)
+		let(m, &out, moved(m, out, out.n));
 	return out;
 }
 
@@ -217,14 +304,29 @@ static tensor routed(struct machine *m, struct mlayer *l, tensor x, int64_t rows
 	return out;
 }
 
+int moe_captured(struct machine *m, struct mlayer *l, tensor x, tensor *out)
+{
+	struct rank *r = l->chunk->rank;
+
+	out[0] = route(m, r, l, x);
+	if (!r->s->shared_ffn)
+		return 1;
+	out[1] = shared_expert(m, r, &l->shared, x);
+	return 2;
+}
+
 tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 {
 	struct rank *r = l->chunk->rank;
 	const struct shape *s = r->s;
 	int64_t rows = dispatched(s, x.n / s->hidden);
-	tensor probabilities = route(m, r, l, x), tokens, out, shared;
+	tensor probabilities = route(m, r, l, x), tokens, out, shared = none;
 
 	drop_keeper(m, &l->graph);
+	/* a CUDA graph ends before tokens are dispatched */
+	if (s->shared_ffn && m->in_graph)
+		shared = shared_expert(m, r, &l->shared, x);
+	m->in_graph = 0;
 	m->as = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)
 		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
@@ -240,7 +342,8 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	drop(m, &probabilities);
 	if (!s->shared_ffn)
 		return out;
-	shared = shared_expert(m, r, &l->shared, x);
+	if (!shared.at)
+		shared = shared_expert(m, r, &l->shared, x);
 	let(m, &out, add(m, out, shared));
 	drop(m, &shared);
 	return out;

@@ -13,6 +13,8 @@ void gemm_workspace(struct machine *m)
 	int64_t size = m->constants.gemm_workspace;
 	enum role as = m->as;
 
+	if (m->in_graph) /* the captured stream's */
+		return;
 	m->as = TERM_WORKSPACE;
 	if (!m->constants.gemm_workspace_lasts)
 		scratch(m, size);

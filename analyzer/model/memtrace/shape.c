@@ -128,7 +128,7 @@ static void read_widths(struct shape *s, struct reader *r)
 		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
 }
 
-/* Transformer Engine's fp8 with a scale a tensor. */
+/* Transformer Engine's fp8, with a scale a tensor or a block of one. */
 static void read_fp8(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -139,11 +139,11 @@ static void read_fp8(struct shape *s, struct reader *r)
 		return;
 	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
 		refuse(r, CONFIG_fp8_format, "none: fp8 is modelled with Megatron-LM's command line alone");
-	if (strcmp(VALUE_OR(c, fp8_recipe, "delayed"), "delayed") && strcmp(c->fp8_recipe, "tensorwise"))
-		refuse(r, CONFIG_fp8_recipe, "delayed or tensorwise: blocks of scales are not modelled yet");
-	if (VALUE_OR(c, num_experts, 0) > 0)
-		refuse(r, CONFIG_fp8_format, "none: experts in fp8 are not modelled yet");
+	s->fp8_blocks = read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
 	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
+	if (s->fp8_weights && (s->fp8_blocks || VALUE_OR(c, num_experts, 0) > 0))
+		refuse(r, CONFIG_fp8_param_gather,
+		       "false with experts, and with mxfp8 and blockwise: not modelled yet");
 	s->bf16_first = (int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
 	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
@@ -194,11 +194,55 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);
 }
 
+/* Is `word` one of the list's? */
+static int lists(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (const char *at = list; (at = strstr(at, word)); at += length)
+		if ((at == list || at[-1] == ',') && (!at[length] || at[length] == ','))
+			return 1;
+	return 0;
+}
+
 static void read_recompute(struct shape *s, struct reader *r)
 {
 	s->recompute = read_word(r, CONFIG_recompute_granularity, -1, "selective|full") + 1;
 	s->recompute_layers = (int64_t)read_or(r, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
+	if (s->recompute == RECOMPUTE_SELECTIVE) {
+		const char *modules = VALUE_OR(r->c, recompute_modules, "core_attn");
+
+		s->recompute_attention = lists(modules, "core_attn");
+		s->recompute_activation = s->framework == MEGATRON && lists(modules, "moe_act");
+		s->recompute_mlp = lists(modules, "mlp");
+		s->recompute_moe = lists(modules, "moe");
+	}
 	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
+}
+
+/* Transformer Engine's CUDA graphs, one a layer and micro-batch. */
+static void read_graphs(struct shape *s, struct reader *r)
+{
+	const char *modules = VALUE_OR(r->c, cuda_graph_modules, "");
+
+	s->graphs.on = !strcmp(VALUE_OR(r->c, cuda_graph_impl, "none"), "transformer_engine");
+	if (!s->graphs.on && GIVEN(r->c, cuda_graph_impl) && strcmp(r->c->cuda_graph_impl, "none"))
+		refuse(r, CONFIG_cuda_graph_impl, "none or transformer_engine: not modelled yet");
+	if (!s->graphs.on)
+		return;
+	s->graphs.attention = lists(modules, "attn");
+	s->graphs.mlp = lists(modules, "mlp");
+	s->graphs.router = lists(modules, "moe_router");
+	s->graphs.warmup = (int64_t)read_or_zero(r, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
+	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine ||
+	    s->recompute == RECOMPUTE_FULL || s->recompute_mlp || s->recompute_moe)
+		refuse(r, CONFIG_cuda_graph_impl,
+		       "none without Megatron-LM's command line and Transformer Engine, and with "
+		       "recomputed layers, mlp or moe: not modelled yet");
+	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router) || lists(modules, "moe") ||
+	    lists(modules, "mamba"))
+		refuse(r, CONFIG_cuda_graph_modules,
+		       "some of attn, mlp, moe_router, moe_preprocess: not modelled yet");
 }
 
 static int is_offloaded(struct reader *r, enum config_field field, const char *device)
@@ -208,6 +252,20 @@ static int is_offloaded(struct reader *r, enum config_field field, const char *d
 	if (strcmp(device, "cpu"))
 		refuse(r, field, "cpu or none");
 	return 1;
+}
+
+static void read_stages(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
+						MOST_LAYERS);
+	s->last_layers =
+		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
+	s->mtp = (int64_t)read_or_zero(r, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
+	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
+	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, r->e) < 0)
+		r->failed = 1;
 }
 
 static void read_layout(struct shape *s, struct reader *r)
@@ -232,10 +290,6 @@ static void read_layout(struct shape *s, struct reader *r)
 		       "a divisor of the data-parallel size");
 	s->fused_gradient = r->c->from_framework &&
 			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
-	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
-						MOST_LAYERS);
-	s->last_layers =
-		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
 	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
 		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
@@ -336,8 +390,10 @@ int shape_read(struct shape *s, struct reader *r)
 	read_fp8(s, r);
 	read_optimizer(s, r);
 	read_recompute(s, r);
+	read_stages(s, r);
 	read_layout(s, r);
 	read_layer_wise(s, r);
+	read_graphs(s, r);
 	if (!r->failed)
 		check_products(s, r);
 	return r->failed ? -1 : 0;

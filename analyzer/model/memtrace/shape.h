@@ -5,6 +5,7 @@
 #ifndef MEMTRACE_SHAPE_H
 #define MEMTRACE_SHAPE_H
 
+#include "config/stages.h"
 #include "model/memtrace/machine.h"
 #include "model/read.h"
 
@@ -44,9 +45,11 @@ struct shape {
 	int allgather, grouped; /* the dispatcher; experts as one product */
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
+	struct stages stages; /* pipeline_model_parallel_layout; count 0: none */
+	int64_t mtp; /* layers of multi-token prediction */
 	int64_t bucket_size; /* elements; 0: Megatron's own */
 	/* fp8: products; weights; layers at the ends that are not */
-	int fp8, fp8_weights;
+	int fp8, fp8_weights, fp8_blocks; /* blocks: of values that share a scale */
 	int64_t bf16_first, bf16_last;
 	int tp_overlap;
 	enum { WHOLE, PING_PONG, BY_LAYOUT } layer_wise; /* whose parameters a rank's Muon has */
@@ -74,7 +77,13 @@ struct shape {
 	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
+	/* of RECOMPUTE_SELECTIVE: core_attn, moe_act, mlp (where there are no experts), moe */
+	int recompute_attention, recompute_activation, recompute_mlp, recompute_moe;
 	int recompute_block; /* recompute_method */
+	struct {
+		int on, attention, mlp, router; /* what of a layer is in its CUDA graph */
+		int64_t warmup;
+	} graphs;
 	/* layout */
 	int64_t tp, pp, cp, dp, ep, etp, vpp;
 	int sequence_parallel, zero;

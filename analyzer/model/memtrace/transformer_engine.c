@@ -59,7 +59,7 @@ static void linear_backward(struct machine *m, struct node *n)
 	tensor gathered = none, whole, gradient = none, transposed = none;
 
 	if (n->sizes[5])
-		gradient = fp8_gradient(m, n->in[0], &transposed);
+		gradient = fp8_gradient(m, r, n->in[0], &transposed);
 	if (t > 1)
 		gathered = make_as(m, TERM_COLLECTIVE, n->sizes[0] * t, n->sizes[5] ? U8 : type);
 	n->out[0] = product(m, r, n->sizes[0] * t, type);
@@ -96,7 +96,7 @@ tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weig
 	}
 	if (weight->quantized) {
 		fp8_weight(m, r, weight);
-		rows = fp8_input(m, x, &kept);
+		rows = fp8_input(m, r, x, &kept);
 	}
 	save(m, n, weight->quantized ? kept : x);
 	save(m, n, weight->value);

@@ -23,7 +23,7 @@ tensor fused_rotary(struct machine *m, tensor x);
 int fp8_layer(const struct shape *s, int64_t layer);
 void fp8_weight(struct machine *m, struct rank *r, struct param *weight);
 /* x in fp8, and what is kept of it for the backward pass. */
-tensor fp8_input(struct machine *m, tensor x, tensor *kept);
-tensor fp8_gradient(struct machine *m, tensor x, tensor *transposed);
+tensor fp8_input(struct machine *m, struct rank *r, tensor x, tensor *kept);
+tensor fp8_gradient(struct machine *m, struct rank *r, tensor x, tensor *transposed);
 
 #endif

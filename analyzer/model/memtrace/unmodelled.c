@@ -49,9 +49,9 @@ static void check_sizes(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (VALUE_OR(c, mtp_num_layers, 0) > 0)
+	if (s->framework != MEGATRON && s->mtp)
 		refuse(r, CONFIG_mtp_num_layers, "0: multi-token prediction is not modelled yet");
-	if (GIVEN(c, pipeline_model_parallel_layout))
+	if (s->framework != MEGATRON && GIVEN(c, pipeline_model_parallel_layout))
 		refuse(r, CONFIG_pipeline_model_parallel_layout,
 		       "none: stages of the same number of layers");
 	if (s->framework != MEGATRON && VALUE_OR(c, multi_latent_attention, 0))
@@ -156,12 +156,33 @@ static int is_word(const char *word, const char *expected)
 	return word && !strcmp(word, expected);
 }
 
+/* --recompute-modules a,b */
+static void check_modules(const struct shape *s, struct reader *r)
+{
+	static const char *const known[] = { "core_attn", "moe_act", "mlp", "moe" };
+	const size_t count = s->framework == MEGATRON ? ARRAY_SIZE(known) : 1;
+
+	for (const char *word = r->c->recompute_modules; *word;) {
+		size_t length = strcspn(word, ","), i = 0;
+
+		while (i < count && (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
+			i++;
+		if (i == count) {
+			refuse(r, CONFIG_recompute_modules,
+			       s->framework == MEGATRON ? "some of core_attn, moe_act, mlp, moe"
+							: "core_attn");
+			return;
+		}
+		word += length + (word[length] == ',');
+	}
+}
+
 static void check_words(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (GIVEN(c, recompute_modules) && strcmp(c->recompute_modules, "core_attn"))
-		refuse(r, CONFIG_recompute_modules, "core_attn");
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(c, recompute_modules))
+		check_modules(s, r);
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
