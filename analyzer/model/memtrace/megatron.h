@@ -49,6 +49,7 @@ struct chunk {
 	int64_t first_layer;
 	struct place *places; /* of the parameters in them */
 	struct keeper input; /* set_input_tensor(): what the last forward pass began with */
+	tensor rotary;
 };
 
 /* One shard of a parameter: its master copy and the optimizer's states. */
@@ -81,6 +82,7 @@ struct rank {
 	/* the output layer's inputs and gradients, until its weight's gradient is computed */
 	tensor *waiting;
 	size_t waiting_count, waiting_room;
+	unsigned measured; /* compiled kernels that ran: bits */
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;  /* _dummy_overflow_buf */
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
@@ -116,6 +118,14 @@ tensor scattered(struct machine *m, tensor x, int64_t t);
 /* megatron_ends.c */
 tensor chunk_embed(struct machine *m, struct chunk *c, struct microbatch *b);
 tensor chunk_loss(struct machine *m, struct chunk *c, tensor x);
+
+/* ---- megatron_compiled.c: what Megatron-core hands to torch.compile (jit_fuser) ---- */
+
+/* The activation function after a bias (NULL: none); gated: SwiGLU, else GELU. */
+tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int gated);
+/* residual + dropout(x + bias) */
+tensor compiled_dropout_add(struct machine *m, struct rank *r, tensor x, struct param *bias,
+			    tensor residual);
 
 /* A row-parallel product's sum over tensor parallelism. */
 tensor reduced(struct machine *m, struct rank *r, tensor x);

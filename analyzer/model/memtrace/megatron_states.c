@@ -342,12 +342,14 @@ static int64_t part(const struct chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* Those with weight decay first: matrices; then vectors. */
+/* Those with weight decay first: matrices; then vectors. In the model's order, but the distributed
+ * optimizer goes through its buffers, which are in reverse. */
 static void make_shards(struct machine *m, struct chunk *c, int decayed)
 {
 	const struct shape *s = c->rank->s;
 
-	for (size_t i = c->module.count; i-- > 0;) {
+	for (size_t k = 0; k < c->module.count; k++) {
+		size_t i = s->zero ? c->module.count - 1 - k : k;
 		const struct param *p = c->module.params[i];
 
 		if ((p->in > 1 && p->value.n > p->in) == decayed)
