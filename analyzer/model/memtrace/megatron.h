@@ -55,7 +55,7 @@ struct chunk {
 /* One shard of a parameter: its master copy and the optimizer's states. */
 struct shard {
 	int64_t n;
-	int decayed, muon;
+	int group, muon;
 	tensor master, gradient, first, second;
 };
 
