@@ -83,6 +83,8 @@ struct rank {
 	tensor *waiting;
 	size_t waiting_count, waiting_room;
 	unsigned measured; /* compiled kernels that ran: bits */
+	tensor masks[2];   /* of a checkpointed layer's dropouts, until it returns */
+	size_t mask_count;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;  /* _dummy_overflow_buf */
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */

@@ -1,14 +1,15 @@
 /* Functions that Megatron-core has torch.compile make kernels of (jit_fuser): one kernel forward and
- * one backward, without results in between. Sequences as traced on the simulated device. */
+ * one backward, without results in between. The sequences are what PyTorch 2.15 does on the simulated
+ * device. */
 #include "model/memtrace/megatron.h"
 
-#include "model/memtrace/ops.h"
+#include "util.h"
 
 static const tensor none = { .at = NULL };
 
 /* A kernel's first run measures its configurations, and empties the L2 cache between the runs. The
  * cached block that this leaves is where the first step's tensors go. */
-enum kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_WITHOUT_GRADIENT, DROPOUT_BACKWARD };
+enum kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_BACKWARD };
 
 static void measure(struct machine *m, enum kernel kernel)
 {
@@ -44,9 +45,7 @@ tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int 
 	}
 	save(m, n, x);
 	out = result(make(m, gated ? x.n / 2 : x.n, x.type), n, 0);
-	/* Megatron-LM's _warmup_jit_function() ran the one with a bias before the model was made */
-	if (!bias)
-		measure(m, ACTIVATION);
+	measure(m, ACTIVATION);
 	return out;
 }
 
@@ -62,7 +61,16 @@ static void dropout_add_backward(struct machine *m, struct node *n)
 	n->out[2] = hold(n->in[0]);
 }
 
-/* The mask is written where the backward pass needs it. */
+/* Megatron-LM's _warmup_jit_function() ran this kernel before the model was made: with a bias and this
+ * dropout. It did not run the others: backward, and the activation function as an autograd function
+ * has it. */
+static int is_warm(const struct shape *s, const struct param *bias)
+{
+	return bias && s->hidden_dropout == 0.1;
+}
+
+/* Runs with gradients in the forward pass of a checkpointed layer, too (TransformerLayer's
+ * bias_dropout_add_exec_handler): the layer's results have a graph until the checkpoint returns. */
 tensor compiled_dropout_add(struct machine *m, struct rank *r, tensor x, struct param *bias,
 			    tensor residual)
 {
@@ -74,11 +82,15 @@ tensor compiled_dropout_add(struct machine *m, struct rank *r, tensor x, struct 
 		n->sizes[0] = bias ? bias->value.n : 0;
 		n->sizes[1] = drops;
 	}
-	if (n && drops)
+	if (drops)
 		mask = make(m, x.n, BOOL);
 	save(m, n, mask);
 	out = result(make(m, x.n, x.type), n, 0);
-	measure(m, n ? DROPOUT : DROPOUT_WITHOUT_GRADIENT);
-	drop(m, &mask);
+	if (!is_warm(r->s, bias))
+		measure(m, DROPOUT);
+	if (m->no_grad && r->mask_count < ARRAY_SIZE(r->masks))
+		r->masks[r->mask_count++] = mask;
+	else
+		drop(m, &mask);
 	return out;
 }

@@ -380,6 +380,8 @@ static tensor layer(struct machine *m, void *context, const tensor *in)
 	m->as = TERM_MLP_OUT;
 	let(m, &out, bias_dropout_add(m, r, part, l->router ? NULL : l->down_bias, out));
 	drop(m, &part);
+	while (r->mask_count)
+		drop(m, &r->masks[--r->mask_count]);
 	return out;
 }
 
