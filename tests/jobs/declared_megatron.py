@@ -74,7 +74,8 @@ def config_of(job):
         pipeline_model_parallel_size=job.get("pipeline_model_parallel_size", 1),
         virtual_pipeline_model_parallel_size=job.get("virtual_pipeline_model_parallel_size"),
         sequence_parallel=job.get("sequence_parallel", False), gradient_accumulation_fusion=False, attention_softmax_in_fp32=True,
-        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=0.0, attention_dropout=0.0, **recompute, **experts)
+        variable_seq_lengths=False, batch_p2p_comm=True, overlap_p2p_comm=False, hidden_dropout=job.get("hidden_dropout", 0.0),
+        attention_dropout=job.get("attention_dropout", 0.0), **recompute, **experts)
 
 
 def model_of(job, config):
