@@ -342,13 +342,13 @@ static int64_t part(const struct chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* The groups of the optimizers, one for experts after that of the rest: those with weight decay first,
- * which are matrices, then vectors. */
+/* The groups of the optimizers, one for expert-parallel weights after that of the rest: those with weight
+ * decay first, which are matrices, then vectors. */
 #define GROUPS 4
 
 static int group_of(const struct shape *s, const struct param *p)
 {
-	return 2 * (kind_of(s, p) == EXPERT_BUFFER) + !(p->in > 1 && p->value.n > p->in);
+	return 2 * (s->ep > 1 && kind_of(s, p) == EXPERT_BUFFER) + !(p->in > 1 && p->value.n > p->in);
 }
 
 /* In the model's order, but the distributed
