@@ -107,11 +107,11 @@ What is known of them:
 - `tp1_pp4_vp1_*`, 2.4 or 3.4 MiB on A100 and H100: the rows declare `expandable_segments:True`, where no block has a tail. Without it the
   estimate of `resume_torch_decoupled_lr`, `resume_torch_dist` and `resume_torch_dist_tunable_overlap` is what A100 and H100 measured, to
   1 KiB or to that and 1 MiB: they were measured before it was declared. GB200 is right with it.
-- `cross_entropy_loss_fusion` on A100, 475 MB of the peak, which is in the first step there: not counted. torch.compile measures the loss's
-  kernels in that step on a copy of what they change, the logits in fp32 (413 MB).
+- `cross_entropy_loss_fusion` on A100, 475 MB of the peak, which is in the first step there: not counted. Likely torch.compile, which measures the
+  loss's kernels in that step on a copy of what they change, the logits in fp32 (413 MB).
 - Half a MiB to 4 MiB of the steady state with pipeline parallelism: tails of up to 1 MiB that the allocator does not split off. A state
   goes to the cached block that fits best, so all that the first step allocates decides. The estimate takes what stages sent each other as
-  free at once: in PyTorch since 2.8 nothing records a stream there, and before it the schedule waits for the device after each exchange.
+  free at once: PyTorch 2.15 records no stream there, and where an older one does, 1F1B waits for the device after each exchange.
   The kernels that torch.compile makes are measured in the first step, as where no earlier run left a cache of them.
 - `muon_param_layout_1node`: the row says 8 GPUs, its name says a node of GB200, which has 4; with 4 the error is -0.18 %%.
 
