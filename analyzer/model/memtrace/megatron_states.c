@@ -342,17 +342,18 @@ static int64_t part(const struct chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* The groups of the optimizers, one for expert-parallel weights after that of the rest: those with weight
- * decay first, which are matrices, then vectors. */
+/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an optimizer
+ * of their own after the other. */
 #define GROUPS 4
 
 static int group_of(const struct shape *s, const struct param *p)
 {
-	return 2 * (s->ep > 1 && kind_of(s, p) == EXPERT_BUFFER) + !(p->in > 1 && p->value.n > p->in);
+	int own = s->ep > 1 && kind_of(s, p) == EXPERT_BUFFER;
+
+	return 2 * own + !(p->in > 1 && p->value.n > p->in);
 }
 
-/* In the model's order, but the distributed
- * optimizer goes through its buffers, which are in reverse. */
+/* In the model's order; the distributed optimizer goes through its buffers, which are in reverse. */
 static void make_shards(struct machine *m, struct chunk *c, int group)
 {
 	const struct shape *s = c->rank->s;
