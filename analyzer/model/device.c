@@ -9,17 +9,17 @@
 static const struct gpu {
 	const char *name, *device, *alias_of;
 	int gib, major, minor, processors;
-	int64_t usable;
+	int64_t usable, l2_cache;
 } gpus[] = {
 #if __has_include("../../preload/sim/gpus.def")
-#define GPU(name, nominal, usable, major, minor, processors, device, ...) \
-	{ name, device, NULL, nominal, major, minor, processors, usable },
-#define GPU_ALIAS(alias, name) { alias, NULL, name, 0, 0, 0, 0, 0 },
+#define GPU(name, nominal, usable, major, minor, processors, device, l2, ...) \
+	{ name, device, NULL, nominal, major, minor, processors, usable, l2 },
+#define GPU_ALIAS(alias, name) { alias, NULL, name, 0, 0, 0, 0, 0, 0 },
 #include "../../preload/sim/gpus.def"
 #undef GPU
 #undef GPU_ALIAS
 #endif
-	{ NULL, NULL, NULL, 0, 0, 0, 0, 0 },
+	{ NULL, NULL, NULL, 0, 0, 0, 0, 0, 0 },
 };
 
 static const struct gpu *find(const char *name)
@@ -30,7 +30,7 @@ static const struct gpu *find(const char *name)
 	return NULL;
 }
 
-int device_compute(const char *gpu, int *capability, int *processors)
+int device_compute(const char *gpu, int *capability, int *processors, int64_t *l2_cache)
 {
 	const struct gpu *g = find(gpu);
 
@@ -38,6 +38,7 @@ int device_compute(const char *gpu, int *capability, int *processors)
 		return -1;
 	*capability = 10 * g->major + g->minor;
 	*processors = g->processors;
+	*l2_cache = g->l2_cache;
 	return 0;
 }
 

@@ -185,7 +185,7 @@ const char *wide_text(wide number, char *text);
 
 /* ---- the device ---- */
 /* Compute capability (90 is 9.0) and multiprocessors of the GPU of that name. -1: not known. */
-int device_compute(const char *gpu, int *capability, int *processors);
+int device_compute(const char *gpu, int *capability, int *processors, int64_t *l2_cache);
 enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
 /* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: it
  * is not known. */

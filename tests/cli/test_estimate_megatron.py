@@ -126,6 +126,12 @@ class Megatron(Case):
         (_, _), (terms, _) = self.stages("--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2")
         self.near(terms["activations.pipeline"], 2 * 4 * TOKENS * 512 * 2, blocks=2)
 
+    def test_rotary_positions_stay(self):
+        """RotaryEmbedding.forward() has an lru_cache: s d numbers in fp32, once."""
+        for words in ([], ["--no-rope-fusion"]):
+            (terms, _), = self.stages("--padded-vocab-size", "50304", "--position-embedding-type", "rope", *words)
+            self.assertEqual(terms["activations.rotary"], TOKENS * 64 * 4)
+
     def test_fp8(self):
         """A layer's matrices have 12 h^2 elements: a byte each, and again transposed before Blackwell."""
         matrices, vocabulary = 12 * 512 ** 2, ("--padded-vocab-size", "50304")

@@ -22,6 +22,9 @@
 #define TE_WORKSPACE_BEFORE (INT64_C(4) << 20)
 /* Measured: context and modules of PyTorch on one A100 (document 001). */
 #define CONTEXT (INT64_C(863) << 20)
+#define L2_OF_H100 (INT64_C(50) << 20)
+/* triton/testing.py, do_bench() */
+#define FLUSH_OF_TRITON 256000000
 
 /* "2.15.0+cu132" is 215. */
 static int version(struct reader *r)
@@ -85,15 +88,23 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 	return status;
 }
 
+/* torch/_inductor/runtime/benchmarking.py: what is written to empty the L2 cache between the runs of a
+ * kernel that torch.compile made, until the fastest of its configurations is known. */
+static int64_t flush_buffer(int torch, int64_t l2_cache)
+{
+	return torch >= 207 ? l2_cache : torch >= 202 ? FLUSH_OF_TRITON : 0;
+}
+
 int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r)
 {
 	int processors = 132, capability = 90;
+	int64_t l2_cache = L2_OF_H100;
 
 	memset(k, 0, sizeof(*k));
 	memset(a, 0, sizeof(*a));
 	k->torch = version(r);
 	if (GIVEN(r->c, gpu)) {
-		if (device_compute(r->c->gpu, &capability, &processors) < 0) {
+		if (device_compute(r->c->gpu, &capability, &processors, &l2_cache) < 0) {
 			refuse(r, CONFIG_gpu, "a GPU of memtrace simulate --help");
 			return -1;
 		}
@@ -111,6 +122,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
 				    ? WORKSPACE_HOPPER
 				    : WORKSPACE_BEFORE;
+	k->flush_buffer = flush_buffer(k->torch, l2_cache);
 	k->gemm_workspace_lasts = k->torch < 215;
 	k->gpu_given = GIVEN(r->c, gpu);
 	k->torch_given = GIVEN(r->c, torch_version);

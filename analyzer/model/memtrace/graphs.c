@@ -219,7 +219,7 @@ void graphs_capture(struct machine *m, struct rank *r)
 	memcpy(workspaces, m->workspace, sizeof(workspaces));
 	m->stream = GRAPH_STREAM;
 	if (r->s->rope && !r->s->latent.kv_rank)
-		load_rotary(m, r, &c.batch);
+		load_rotary(m, &r->chunks[0], &c.batch);
 	/* cuBLAS's workspaces are of a stream each: the warm-up's, then the captured one's */
 	for (int pass = 0; pass < 2; pass++) {
 		memset(m->workspace, 0, sizeof(m->workspace));

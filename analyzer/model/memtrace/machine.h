@@ -129,6 +129,7 @@ struct constants {
 	int nondeterministic;
 	int64_t multiprocessors;
 	int64_t te_workspace;    /* of Transformer Engine's products */
+	int64_t flush_buffer;    /* of torch.compile's measurements */
 	int gpu_given, torch_given, workspace_given;
 	int64_t context; /* CUDA context, outside the allocator */
 };

@@ -1,12 +1,11 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
 #include "model/memtrace/graphs.h"
+#include "model/memtrace/megatron.h"
 #include "model/memtrace/streams.h"
 
 #include <stdlib.h>
 
 #include "util.h"
-
-#define MESSAGE_STREAM 1 /* NCCL's, of sends and receives */
 
 static const tensor none = { .at = NULL };
 
@@ -18,13 +17,16 @@ static void add_to_buffer(struct machine *m, struct param *p)
 
 /* ---- one micro-batch ---- */
 
-/* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. */
+/* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. The
+ * first rank of tensor parallelism has all that the data loader gave it; the last one is written down
+ * (part() in megatron_states.c). */
 static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
 	const struct shape *s = r->s;
+	int all = !s->training_loop, whole = all || (s->tp == 1 && (c->first || c->last));
 	/* multi-token prediction embeds the tokens again */
-	int all = !s->training_loop, first = c->first || c->mtp_count || all, last = c->last || all;
+	int first = c->first || c->mtp_count || whole, last = c->last || whole;
 
 	if (first)
 		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
@@ -40,17 +42,23 @@ static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 		b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
 }
 
-/* RotaryEmbedding.forward, cached for the length */
-void load_rotary(struct machine *m, struct rank *r, struct microbatch *b)
+/* RotaryEmbedding.forward, whose lru_cache keeps the result; latent attention's is made again. */
+void load_rotary(struct machine *m, struct chunk *c, struct microbatch *b)
 {
-	int64_t n = r->s->tokens * r->s->head;
+	const struct shape *s = c->rank->s;
+	int64_t n = s->tokens * s->head;
 	tensor half;
 
-	if (!r->s->rope)
+	if (!s->rope)
 		return;
-	half = make_as(m, TERM_ROPE, n / 2, F32);
-	b->rotary = make_as(m, TERM_ROPE, n, F32);
-	drop(m, &half);
+	if (!c->rotary.at) {
+		half = make_as(m, TERM_ROPE, n / 2, F32);
+		c->rotary = make_as(m, TERM_ROPE, n, F32);
+		drop(m, &half);
+	}
+	b->rotary = hold(c->rotary);
+	if (s->latent.kv_rank)
+		drop(m, &c->rotary);
 }
 
 /* Checkpointed layers keep them until their backward pass. */
@@ -90,9 +98,6 @@ static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
 		return;
 	param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
 	b->input.in = 0;
-	/* NCCL's stream wrote it */
-	if (r->s->training_loop)
-		record_stream(b->input.value, MESSAGE_STREAM);
 }
 
 static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
@@ -105,7 +110,7 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	if (!c->first)
 		keep(m, &c->input, b->input.value);
 	load_batch(m, c, b);
-	load_rotary(m, r, b);
+	load_rotary(m, c, b);
 	b->output = chunk_forward(m, c, b);
 	if (!c->last)
 		retag(m, b->output, TERM_PIPELINE);
@@ -359,7 +364,6 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 		else
 			no_pipelining(m, &r);
 		finish_waiting(m, &r);
-		host_wait_all(m); /* for the norm of the gradients */
 		rank_step(m, &r);
 		machine_steady(m);
 	}

@@ -50,12 +50,13 @@ struct chunk {
 	int64_t first_layer;
 	struct place *places; /* of the parameters in them */
 	struct keeper input; /* set_input_tensor(): what the last forward pass began with */
+	tensor rotary;
 };
 
 /* One shard of a parameter: its master copy and the optimizer's states. */
 struct shard {
 	int64_t n;
-	int decayed, muon;
+	int group, muon;
 	tensor master, gradient, first, second;
 };
 
@@ -82,6 +83,9 @@ struct rank {
 	/* the output layer's inputs and gradients, until its weight's gradient is computed */
 	tensor *waiting;
 	size_t waiting_count, waiting_room;
+	unsigned measured; /* compiled kernels that ran: bits */
+	tensor masks[2];   /* of a checkpointed layer's dropouts, until it returns */
+	size_t mask_count;
 	tensor global; /* Megatron's GlobalMemoryBuffer */
 	tensor dummy;  /* _dummy_overflow_buf */
 	tensor numbers[6]; /* of the training loop: losses, norms, counts of what is not finite */
@@ -106,7 +110,7 @@ tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b
 tensor layer_mlp(struct machine *m, struct mlayer *l, tensor x);
 /* megatron.c: RotaryEmbedding.forward. Chunk and micro-batch of a rank's i-th step, and how many
  * forward passes are ahead of the backward ones. */
-void load_rotary(struct machine *m, struct rank *r, struct microbatch *b);
+void load_rotary(struct machine *m, struct chunk *c, struct microbatch *b);
 struct step {
 	int64_t chunk, batch;
 };
@@ -133,6 +137,14 @@ tensor chunk_embed(struct machine *m, struct chunk *c, struct microbatch *b);
 /* The output layer and its loss, one number a token. The logits go to *logits. */
 tensor token_losses(struct machine *m, struct chunk *c, tensor x, tensor *logits);
 tensor chunk_loss(struct machine *m, struct chunk *c, tensor x);
+
+/* ---- megatron_compiled.c: what Megatron-core hands to torch.compile (jit_fuser) ---- */
+
+/* The activation function after a bias (NULL: none); gated: SwiGLU, else GELU. */
+tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int gated);
+/* residual + dropout(x + bias) */
+tensor compiled_dropout_add(struct machine *m, struct rank *r, tensor x, struct param *bias,
+			    tensor residual);
 
 /* A row-parallel product's sum over tensor parallelism. */
 tensor reduced(struct machine *m, struct rank *r, tensor x);

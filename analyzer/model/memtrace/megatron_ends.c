@@ -53,20 +53,23 @@ tensor chunk_embed(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
 	const struct shape *s = r->s;
-	tensor x, positions;
+	tensor words, positions = none, x;
 
 	m->as = TERM_EMBEDDED;
-	x = embedded(m, r, b->tokens, c->tokens);
+	words = embedded(m, r, b->tokens, c->tokens);
+	x = hold(words);
 	if (c->positions) {
 		positions = embedding(m, b->positions, c->positions, s->hidden);
-		let(m, &x, add(m, x, positions));
-		drop(m, &positions);
+		let(m, &x, add(m, words, positions));
 	}
 	if (s->batch > 1)
 		let(m, &x, contiguous(m, x));
 	if (s->sequence_parallel)
 		let(m, &x, scattered(m, x, s->tp));
 	let(m, &x, dropout(m, x, s->hidden_dropout));
+	/* variables of LanguageModelEmbedding.forward() */
+	drop(m, &words);
+	drop(m, &positions);
 	return x;
 }
 

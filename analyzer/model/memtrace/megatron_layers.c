@@ -311,11 +311,15 @@ static tensor attention(struct machine *m, struct mlayer *l, struct microbatch *
 static tensor bias_dropout_add(struct machine *m, struct rank *r, tensor x, struct param *bias,
 			       tensor residual)
 {
-	tensor sum = bias ? add(m, x, bias->value) : hold(x), out;
+	tensor sum, dropped, out;
 
-	let(m, &sum, dropout(m, sum, r->s->hidden_dropout));
-	out = add(m, residual, sum);
+	if (r->s->fused_dropout)
+		return compiled_dropout_add(m, r, x, bias, residual);
+	sum = bias ? add(m, x, bias->value) : hold(x);
+	dropped = dropout(m, sum, r->s->hidden_dropout);
+	out = add(m, residual, dropped);
 	drop(m, &sum);
+	drop(m, &dropped);
 	return out;
 }
 
@@ -324,13 +328,15 @@ static tensor mlp(struct machine *m, struct mlayer *l, tensor x)
 	struct rank *r = l->chunk->rank;
 	int64_t sizes[2];
 	tensor h, part[2], out;
+	int compiled;
 
 	m->as = TERM_MLP_HIDDEN;
 	h = mlinear(m, r, x, l->up, NULL, 1);
-	if (l->up_bias)
+	compiled = r->s->gated ? r->s->fused_swiglu : r->s->fused_gelu && l->up_bias;
+	if (l->up_bias && !compiled)
 		let(m, &h, add(m, h, l->up_bias->value));
-	if (r->s->gated && r->s->fused_swiglu) {
-		let(m, &h, fused_swiglu(m, h));
+	if (compiled) {
+		let(m, &h, compiled_activation(m, h, l->up_bias, r->s->gated));
 	} else if (r->s->gated) {
 		sizes[0] = sizes[1] = h.n / 2;
 		split(m, h, part, sizes, 2);
@@ -367,6 +373,8 @@ tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b
 	m->as = TERM_ATTN_OUT;
 	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	drop(m, &part);
+	while (r->mask_count)
+		drop(m, &r->masks[--r->mask_count]);
 	return out;
 }
 

@@ -290,7 +290,7 @@ static void make_buffers(struct machine *m, struct chunk *c, enum buffer_kind ki
 
 /* ---- the optimizer ---- */
 
-static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed, int muon)
+static void add_shard(struct machine *m, struct rank *r, int64_t n, int group, int muon)
 {
 	struct shard *sh;
 	tensor copy;
@@ -299,7 +299,7 @@ static void add_shard(struct machine *m, struct rank *r, int64_t n, int decayed,
 		return;
 	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
 	sh = &r->shards[r->shard_count++];
-	*sh = (struct shard){ .n = n, .decayed = decayed, .muon = muon };
+	*sh = (struct shard){ .n = n, .group = group, .muon = muon };
 	if (r->s->weights == F32)
 		return;
 	copy = make_as(m, TERM_MASTER, n, r->s->weights);
@@ -360,16 +360,28 @@ static int64_t part(const struct chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* Those with weight decay first: matrices; then vectors. */
-static void make_shards(struct machine *m, struct chunk *c, int decayed)
+/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an optimizer
+ * of their own after the other. */
+#define GROUPS 4
+
+static int group_of(const struct shape *s, const struct param *p)
+{
+	int own = s->ep > 1 && kind_of(s, p) == EXPERT_BUFFER;
+
+	return 2 * own + !(p->in > 1 && p->value.n > p->in);
+}
+
+/* In the model's order; the distributed optimizer goes through its buffers, which are in reverse. */
+static void make_shards(struct machine *m, struct chunk *c, int group)
 {
 	const struct shape *s = c->rank->s;
 
-	for (size_t i = c->module.count; i-- > 0;) {
+	for (size_t k = 0; k < c->module.count; k++) {
+		size_t i = s->zero ? c->module.count - 1 - k : k;
 		const struct param *p = c->module.params[i];
 
-		if ((p->in > 1 && p->value.n > p->in) == decayed)
-			add_shard(m, c->rank, part(c, i), decayed, has_muon(s, p));
+		if (group_of(s, p) == group)
+			add_shard(m, c->rank, part(c, i), group, has_muon(s, p));
 	}
 }
 
@@ -387,20 +399,20 @@ void rank_make(struct machine *m, struct rank *r)
 	r->dummy = make_as(m, TERM_OTHER, 1, I32);
 	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
 		r->numbers[i] = make_as(m, TERM_OTHER, 1, F32);
-	for (int decayed = 1; decayed >= 0; decayed--)
+	for (int group = 0; group < GROUPS; group++)
 		for (int64_t i = 0; i < r->s->vpp; i++)
-			make_shards(m, &r->chunks[i], decayed);
+			make_shards(m, &r->chunks[i], group);
 }
 
 /* torch.optim.Adam's foreach step over one group. */
-static void step_group(struct machine *m, struct rank *r, int decayed)
+static void step_group(struct machine *m, struct rank *r, int group)
 {
 	tensor *roots = xcalloc(r->shard_count, sizeof(*roots));
 
 	for (size_t i = 0; i < r->shard_count; i++) {
 		struct shard *sh = &r->shards[i];
 
-		if (sh->decayed != decayed || sh->first.at)
+		if (sh->group != group || sh->first.at)
 			continue;
 		if (r->s->optimizer == SGD || sh->muon) {
 			if (r->s->momentum > 0 || sh->muon)
@@ -411,7 +423,7 @@ static void step_group(struct machine *m, struct rank *r, int decayed)
 		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
 	}
 	for (size_t i = 0; i < r->shard_count; i++)
-		if (r->shards[i].decayed == decayed && !r->s->training_loop)
+		if (r->shards[i].group == group && !r->s->training_loop)
 			roots[i] = make_as(m, TERM_STEP, r->shards[i].n, F32);
 	for (size_t i = r->shard_count; i-- > 0;)
 		drop(m, &roots[i]);
@@ -424,8 +436,8 @@ void rank_step(struct machine *m, struct rank *r)
 	/* fp32 gradients are the buffer's own, others are copied */
 	for (size_t i = 0; r->s->gradients != F32 && i < r->shard_count; i++)
 		r->shards[i].gradient = make_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
-	step_group(m, r, 1);
-	step_group(m, r, 0);
+	for (int group = 0; group < GROUPS; group++)
+		step_group(m, r, group);
 	if (!r->s->training_loop)
 		rank_zero_grad(m, r);
 }

@@ -51,6 +51,9 @@ static void read_implementation(struct shape *s, struct reader *r)
 	s->deterministic = read_flag(r, CONFIG_deterministic_mode, 0);
 	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
 	s->fused_swiglu = c->from_framework && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
+	s->fused_gelu = c->from_framework && read_flag(r, CONFIG_bias_gelu_fusion, 1) &&
+			!read_flag(r, CONFIG_squared_relu, 0);
+	s->fused_dropout = c->from_framework && read_flag(r, CONFIG_bias_dropout_fusion, 1);
 	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
 	s->training_loop = c->from_framework;
 	s->transformer_engine =

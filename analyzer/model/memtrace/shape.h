@@ -33,9 +33,9 @@ struct shape {
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
 	int transformer_engine; /* its layers rather than Megatron-core's own */
 	int training_loop; /* Megatron-LM's, from its command line */
-	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, cross
-	 * entropy */
-	int fused_softmax, fused_rope, fused_swiglu, fused_loss;
+	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, GELU,
+	 * dropout, cross entropy */
+	int fused_softmax, fused_rope, fused_swiglu, fused_gelu, fused_dropout, fused_loss;
 	int deterministic; /* --deterministic-mode */
 	int masks; /* create_attention_mask_in_dataloader */
 	struct latent {

@@ -23,13 +23,12 @@ static void ub_workspace(struct machine *m, struct rank *r)
 			make_as(m, TERM_TE_WORKSPACE, UB_STREAMS * m->constants.te_workspace, U8);
 }
 
+/* general_gemm(A, B, get_workspace(), …): the result is made last. */
 static tensor product(struct machine *m, struct rank *r, int64_t n, enum dtype type)
 {
-	tensor out = make(m, n, type);
-
 	te_workspaces(m, r, 1);
 	ub_workspace(m, r);
-	return out;
+	return make(m, n, type);
 }
 
 tensor weight_gradient(struct machine *m, struct rank *r, int64_t n, int64_t in, enum dtype type)
