@@ -14,8 +14,9 @@
 /* The thread's outermost group, or the last one. */
 static __thread struct {
 	uint64_t before; /* what NCCL had when it began, and of what came since what is told */
-	void *comm;      /* that its calls are about */
-	int several;     /* not only that one */
+	void *comm;	 /* that its calls are about */
+	int several;	 /* not only that one */
+	unsigned inside; /* calls of the thread that are under way: ncclBcast() calls another */
 } group __attribute__((tls_model("initial-exec")));
 
 void nccl_use_begin(void)
@@ -42,6 +43,8 @@ void nccl_use_end(void)
 
 static void used(void *comm, uint64_t before)
 {
+	if (--group.inside)
+		return;
 	group.several |= group.comm && group.comm != comm;
 	group.comm = comm;
 	tell(comm, before);
@@ -52,7 +55,9 @@ static void used(void *comm, uint64_t before)
 	{                                                          \
 		__typeof__(symbol) *call = REAL(symbol);           \
 		uint64_t before = account_nccl();                  \
-		int result = call ? call args : NCCL_SYSTEM_ERROR; \
+		int result;                                        \
+		group.inside++;                                    \
+		result = call ? call args : NCCL_SYSTEM_ERROR;     \
 		used(comm, before);                                \
 		return result;                                     \
 	}
