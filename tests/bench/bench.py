@@ -110,7 +110,7 @@ def many_ranks(ranks=1024, events=100_000):
 
 def simulated_steps(rounds=3):
     """Ours and PyTorch's own way to count without a GPU, in turns, both on the simulated device (autograd asks for one). MemTracker goes
-    through all modules at each operation, ten seconds a step of Llama: that one is measured on one step after the first."""
+    through all modules at each operation, some 14 seconds a step of Llama: that one is measured on one step after the first."""
     script = os.path.join(HERE, "simulated_steps.py")
     for model, count, name in (("gpt2", "4", "GPT-2 small, batch 4"), ("llama1b", "2", "Llama, 1.1B parameters")):
         ours, fake = [], []

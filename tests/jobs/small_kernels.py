@@ -32,7 +32,7 @@ CASES = {
                                 torch.cat([t.byte.view(-1)] * 3), torch.cat([t.grid] * 2), torch.cat([t.mask] * 3, 1)],
     "large": lambda t: [torch.tensor((t.grid.repeat(200, 100) > 0).nonzero().shape), t.grid.repeat(100, 100).sum(), t.grid.repeat(100, 100).max()],
     "floating point": lambda t: [t.zeros.abs(), t.zeros * 3, t.zeros / 3, t.zeros.sqrt(), t.zeros ** 2, t.zeros.clamp(max=1), t.zeros.half(), t.zeros.bfloat16(),
-                                 t.zeros.sum(), t.zeros.mean(), t.zeros.max(), t.zeros.amax(), t.zeros.norm(1), torch.where(t.zeros < 0, t.zeros + 1, t.zeros)],
+                                 t.zeros.sum(), t.zeros.mean(), t.zeros.max(), t.zeros.amax(), t.zeros.norm(1), t.zeros.cumsum(0), torch.where(t.zeros < 0, t.zeros + 1, t.zeros)],
     "norm of a norm": lambda t: [torch.linalg.vector_norm(t.zero), torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(t.zeros)]))],
     "repeat": lambda t: [torch.tensor(torch.repeat_interleave(t.counts).shape)],
 }
