@@ -89,28 +89,43 @@ static int by_id(const void *key, const void *row)
 	return (x > y) - (x < y);
 }
 
-/* What the trace says about communicators: comm:SEQUENCE = "size=8 rank=3 parent=SEQUENCE|-". */
+/* The communicator that the meta entry KEY is about, if that is PREFIX and the sequence of one. */
+static struct comm_row *comm_of(const struct rank *r, size_t known, struct str key,
+				const char *prefix)
+{
+	const size_t skip = strlen(prefix);
+	int64_t id;
+
+	if (key.length <= skip || memcmp(key.at, prefix, skip))
+		return NULL;
+	key = (struct str){ key.at + skip, key.length - skip };
+	id = take_number(&key);
+	if (id < 0 || key.length)
+		return NULL;
+	return bsearch(&id, r->comms, known, sizeof(*r->comms), by_id);
+}
+
+/* What the trace says about communicators: comm:SEQUENCE = "size=8 rank=3 parent=SEQUENCE|-",
+ * comm-used:SEQUENCE = BYTES. */
 static void add_words(struct rank *r, size_t known, const struct tables *t)
 {
-	const size_t skip = strlen(MT_META_COMM);
-
 	for (size_t i = 0; i < t->meta_count; i++) {
-		struct str key = t->meta[i].key, text = t->meta[i].value;
-		struct comm_row *row;
-		int64_t id;
+		struct str text = t->meta[i].value;
+		struct comm_row *row = comm_of(r, known, t->meta[i].key, MT_META_COMM);
 
-		if (key.length <= skip || memcmp(key.at, MT_META_COMM, skip))
-			continue;
-		key = (struct str){ key.at + skip, key.length - skip };
-		id = take_number(&key);
-		if (id < 0 || key.length)
-			continue;
-		row = bsearch(&id, r->comms, known, sizeof(*r->comms), by_id);
-		if (!row)
-			continue;
-		row->size = small(word_of(text, "size="));
-		row->rank = small(word_of(text, "rank="));
-		row->parent = word_of(text, "parent=");
+		if (row) {
+			row->size = small(word_of(text, "size="));
+			row->rank = small(word_of(text, "rank="));
+			row->parent = word_of(text, "parent=");
+		}
+		row = comm_of(r, known, t->meta[i].key, MT_META_COMM_USED);
+		if (row) {
+			int64_t used = take_number(&text);
+			if (used < 0 || used > REPLAY_MAX_BYTES)
+				continue;
+			row->bytes = bytes_add(row->bytes, used - row->used);
+			row->used = used;
+		}
 	}
 }
 

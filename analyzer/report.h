@@ -118,7 +118,7 @@ struct owner_row {
 struct comm_row {
 	int64_t id, parent; /* the sequence of its COMM_INIT; -1 unknown, or none */
 	int size, rank;     /* NO_RANK unknown */
-	bytes bytes;        /* that its creation took on the device */
+	bytes bytes, used;  /* that it took on the device; of them those that its use took */
 	double created_s, destroyed_s;
 	int destroyed;
 };

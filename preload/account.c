@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "account.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "cuda.h"
@@ -16,6 +17,7 @@ static struct {
 	uint64_t sampled_ns[MT_MAX_DEVICES];
 	uint64_t graphs[MT_MAX_DEVICES];
 	uint64_t nccl[MT_MAX_DEVICES]; /* of `other`, what NCCL took */
+	_Atomic uint64_t nccl_all;
 } a;
 
 void account_forget(void)
@@ -98,8 +100,10 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 		return 0;
 	}
 	d = &recorder_header()->device[device];
-	if (by->is_nccl)
+	if (by->is_nccl) {
 		a.nccl[device] += (uint64_t)from_device;
+		atomic_fetch_add(&a.nccl_all, (uint64_t)from_device);
+	}
 	if (!by->is_allocator) {
 		held(d, from_device, 0);
 	} else if (!a.reports[device]) {
@@ -197,4 +201,9 @@ uint64_t account_nccl_took(const struct account_level *before, const struct acco
 		      ((int64_t)(after->known - before->known) - own);
 	all = all > own ? all : own;
 	return all > 0 ? (uint64_t)all : 0;
+}
+
+uint64_t account_nccl(void)
+{
+	return atomic_load_explicit(&a.nccl_all, memory_order_relaxed);
 }

@@ -56,6 +56,9 @@ struct account_level account_level(unsigned device);
  * memory without being anyone's. */
 uint64_t account_nccl_took(const struct account_level *before, const struct account_level *after);
 
+/* NCCL's own allocations, less its frees, on all devices. */
+uint64_t account_nccl(void);
+
 void account_forget(void);
 
 #endif

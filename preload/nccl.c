@@ -28,7 +28,7 @@ static struct {
 	struct lock lock;
 	struct {
 		void *comm;
-		uint64_t sequence, bytes;
+		uint64_t sequence, bytes, used;
 		unsigned device;
 		uint64_t parent;    /* of one whose size is still to be asked: of its parent's record */
 		const void *by;	    /* the function that made it; NULL: nothing is to be asked */
@@ -63,6 +63,7 @@ static void remember(void *comm, uint64_t sequence, uint64_t bytes, unsigned dev
 		if (!n.comm[i].comm) {
 			n.comm[i].sequence = sequence;
 			n.comm[i].bytes = bytes;
+			n.comm[i].used = 0;
 			n.comm[i].device = device;
 			n.comm[i].by = NULL;
 			n.comm[i].comm = comm;
@@ -86,6 +87,27 @@ static void describe(uint64_t sequence, int size, int rank, uint64_t parent)
 	else
 		text_number(&value, parent);
 	tables_meta(MT_META_COMM, key.s, value.s, value.n);
+}
+
+void nccl_took(void *comm, uint64_t bytes)
+{
+	uint64_t sequence = MT_UNKNOWN, used = 0;
+	struct text key = { 0 }, value = { 0 };
+
+	if (!lock_acquire(&n.lock, LOCK_WAIT))
+		return;
+	for (unsigned i = 0; i < COMMS; i++)
+		if (n.comm[i].comm == comm) {
+			sequence = n.comm[i].sequence;
+			used = n.comm[i].used += bytes;
+			break;
+		}
+	lock_release(&n.lock);
+	if (sequence == MT_UNKNOWN)
+		return;
+	text_number(&key, sequence);
+	text_number(&value, used);
+	tables_meta(MT_META_COMM_USED, key.s, value.s, value.n);
 }
 
 /* A communicator came to be between BEFORE and now. SIZE 0: it is to be asked, see ask_later(). */
@@ -251,6 +273,8 @@ int ncclGroupStart(void)
 	__typeof__(ncclGroupStart) *call = REAL(ncclGroupStart);
 	int result = call ? call() : NCCL_SYSTEM_ERROR;
 
+	if (!groups)
+		nccl_use_begin();
 	groups += result == NCCL_SUCCESS;
 	return result;
 }
@@ -261,6 +285,8 @@ int ncclGroupEnd(void)
 	int result = call ? call() : NCCL_SYSTEM_ERROR;
 
 	groups -= groups > 0;
+	if (!groups)
+		nccl_use_end();
 	if (!groups && atomic_load_explicit(&n.unasked, memory_order_relaxed) &&
 	    result == NCCL_SUCCESS && recording_already())
 		ask_now();

@@ -3,6 +3,7 @@
 #define PRELOAD_NCCL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct nccl_id {
 	char internal[128];
@@ -14,6 +15,13 @@ enum { NCCL_SUCCESS = 0, NCCL_SYSTEM_ERROR = 2, NCCL_IN_PROGRESS = 7 };
 /* In a forked child. */
 void nccl_forget(void);
 
+/* The use of COMM made NCCL take BYTES. */
+void nccl_took(void *comm, uint64_t bytes);
+
+/* The thread's outermost group begins, and has ended: nccl_use.c. */
+void nccl_use_begin(void);
+void nccl_use_end(void);
+
 int ncclCommInitRank(void **comm, int size, struct nccl_id id, int rank);
 int ncclCommInitRankConfig(void **comm, int size, struct nccl_id id, int rank, void *config);
 int ncclCommInitRankScalable(void **comm, int size, int rank, int ids, struct nccl_id *id,
@@ -23,6 +31,23 @@ int ncclCommSplit(void *comm, int color, int key, void **out, void *config);
 int ncclCommFinalize(void *comm);
 int ncclCommDestroy(void *comm);
 int ncclCommAbort(void *comm);
+int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *comm,
+		  void *stream);
+int ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root,
+	       void *comm, void *stream);
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation, void *comm,
+		      void *stream);
+int ncclAllGather(const void *from, void *to, size_t count, int type, void *comm, void *stream);
+int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, void *comm,
+		  void *stream);
+int ncclBcast(void *data, size_t count, int type, int root, void *comm, void *stream);
+int ncclSend(const void *data, size_t count, int type, int peer, void *comm, void *stream);
+int ncclRecv(void *data, size_t count, int type, int peer, void *comm, void *stream);
+int ncclAlltoAll(const void *from, void *to, size_t count, int type, void *comm, void *stream);
+int ncclGather(const void *from, void *to, size_t count, int type, int root, void *comm,
+	       void *stream);
+int ncclScatter(const void *from, void *to, size_t count, int type, int root, void *comm,
+		void *stream);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
 int ncclMemAlloc(void **pointer, size_t bytes);

@@ -74,6 +74,7 @@ static json_t *comms_json(const struct rank *r)
 		set(row, "rank", number(c->rank));
 		set(row, "parent", id(c->parent));
 		set(row, "bytes", json_integer(c->bytes));
+		set(row, "used_bytes", json_integer(c->used));
 		set(row, "created_s", json_real(c->created_s));
 		set(row, "destroyed_s", c->destroyed ? json_real(c->destroyed_s) : json_null());
 		json_array_append_new(list, row);

@@ -317,11 +317,15 @@ static bool compute(struct elements *e, struct operation *o)
 	return true;
 }
 
-/* A functor nobody knows: its result is 0 if that can be done without knowing more. */
+/* A functor nobody knows, {lambda(float)#1} or AbsFunctor<float>: its result is 0 if that can be
+ * done without knowing more. */
 static bool unknown(const struct operation *o, uint64_t count, char *data)
 {
 	enum number_type types[3] = { NUMBER_NONE };
-	uint64_t bytes = lambda_types(o->functor, types) ? count * number_size(types[0]) : 0;
+	const char *template = strchr(o->functor, '<');
+	if (!lambda_types(o->functor, types) && template && !strstr(o->functor, "aryFunctor<"))
+		types[0] = launch_type(template + 1);
+	uint64_t bytes = count * number_size(types[0]);
 	if (bytes && number_floating(types[0]) && count <= COMPUTED_FLOATS &&
 	    launch_device(data, bytes))
 		memset(data, 0, bytes);

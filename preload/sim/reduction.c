@@ -259,10 +259,14 @@ bool compute_scan(const struct launch *l)
 	uint64_t items = *(unsigned *)l->arguments[6];
 	size_t size = number_size(type);
 	number sum = 0;
-	if (!type || number_floating(type) || items > COMPUTED_INTEGERS)
+	if (!type || items > (number_floating(type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
 		return true;
 	if (!launch_device(in, items * size) || !launch_device(out, items * size))
 		return false;
+	if (number_floating(type)) {
+		memset(out, 0, items * size);
+		return true;
+	}
 	for (uint64_t i = 0; i < items; i++) {
 		sum += number_load(in + i * size, type);
 		number_store(out + i * size, type, sum);

@@ -130,6 +130,17 @@ class Owners(Programs):
         self.assertEqual(sum(entry["peak"]["by_owner"].values()), entry["peak"]["device_bytes"])
 
 
+class Communicators(Programs):
+    def test_use(self):
+        """What NCCL takes while one communicator is used is that one's; in a group of two it is nobody's in particular."""
+        nccl = build.library(os.path.join(self.dir, "libnccl.so.2"), "nccl_use.c", "-DLIBRARY", "-fvisibility=default", SIM, "-lpthread")
+        program = self.program("nccl_use", nccl, "-Wl,-rpath," + self.dir)
+        told = [int(mib) << 20 for mib in re.findall(r"\d+", self.run_program(program, preloads=[PRELOAD, nccl, SIM]))]
+        entry = self.report()["ranks"][0]
+        self.assertEqual([(c["size"], c["bytes"], c["used_bytes"]) for c in entry["communicators"]], [(2, told[0], told[0]), (3, told[1], told[1])])
+        self.assertEqual(entry["peak"]["by_owner"]["nccl"], told[2])
+
+
 class Runtimes(Programs):
     def test_loaded_rtld_local(self):
         """The program's runtime is in no scope: the wrapper still finds it."""

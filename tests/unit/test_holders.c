@@ -147,7 +147,7 @@ static void many_communicators_are_collapsed(void **state)
 	assert_non_null(
 		strstr(j->out.text,
 		       "nccl    12 communicators, which took 78.0 MiB of the device when they "
-		       "were made\n"
+		       "were made and first used\n"
 		       "       1.0 MiB  1 of size 8      0.0 s to the end\n"
 		       "      65.0 MiB  10 of size 2     0.0 s to the end\n"
 		       "      12.0 MiB  1, size unknown  0.0 s to the end\n"));
@@ -172,6 +172,27 @@ static void few_communicators_are_rows(void **state)
 			       "      10.0 MiB  rank 1 of 2      0.0 to 2.5 s, split\n"));
 }
 
+/* What a communicator's use took is told again when it took more. */
+static void use_is_counted(void **state)
+{
+	struct job *j = *state;
+	const struct rank *r;
+
+	job_event(j, MT_RESERVED, 0, MIB, NONE);
+	job_event(j, MT_COMM_INIT, 0xc0, 30 * MIB, j->libtorch);
+	job_event(j, MT_COMM_INIT, 0xc1, 0, j->libtorch);
+	write_meta(&j->w, "comm-used:2", "1048576", 7);
+	write_meta(&j->w, "comm-used:1", "1048576", 7);
+	write_meta(&j->w, "comm-used:1", "3145728", 7);
+	write_meta(&j->w, "comm-used:7", "1048576", 7); /* of none */
+	write_meta(&j->w, "comm-used:2", "", 0);
+	write_meta(&j->w, "comm-used:2", "9000000000000000000", 19);
+	r = job_report(j);
+	assert_int_equal(r->comms[0].bytes, 33 * MIB);
+	assert_int_equal(r->comms[0].used, 3 * MIB);
+	assert_int_equal(r->comms[1].bytes, MIB);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, job_setup, job_teardown)
 
 int main(void)
@@ -179,7 +200,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(host_memory_is_a_line_of_its_own),    TEST(owners_over_time),
 		TEST(json_names_owners_and_communicators), TEST(many_communicators_are_collapsed),
-		TEST(few_communicators_are_rows),
+		TEST(few_communicators_are_rows),	   TEST(use_is_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
