@@ -29,11 +29,11 @@ struct together {
 	struct together_group group[TOGETHER_GROUPS];
 };
 
-static inline uint64_t together_hash(const void *data, size_t bytes)
+static inline uint64_t together_hash(const void *data, size_t length)
 {
 	const unsigned char *p = data;
 	uint64_t hash = 0xcbf29ce484222325ull;
-	for (size_t i = 0; i < bytes; i++)
+	for (size_t i = 0; i < length; i++)
 		hash = (hash ^ p[i]) * 0x100000001b3ull;
 	return hash;
 }

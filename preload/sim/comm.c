@@ -66,7 +66,12 @@ uint64_t comm_hash(const void *data, size_t bytes)
 
 int comm_deputy(const struct comm *comm, int rank)
 {
-	return comm_absent(comm, rank) ? comm->member[rank % comm->members] : rank;
+	int below = 0;
+	if (!comm_absent(comm, rank))
+		return rank;
+	while (below < comm->members && comm->member[below] < rank)
+		below++;
+	return comm->member[(rank - below) % comm->members];
 }
 
 /* ---- waiting */
