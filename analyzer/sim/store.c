@@ -1,30 +1,21 @@
 #define _GNU_SOURCE
 #include "sim/store.h"
 
-#include "buf.h"
+#include "sim/store_keys.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BUCKETS = 4096, TIME_LIMIT = 300 };
+enum { TIME_LIMIT = 300 };
 #define LARGEST \
 	(UINT64_C(1) << 30) /* of a key, a value or a count: what is more is no client of ours */
-
-struct store_entry {
-	struct store_entry *next;
-	char *key;
-	struct buf value;
-	int is_played; /* by us, for a rank that does not run */
-};
 
 struct store_client {
 	struct store_client *next;
@@ -66,138 +57,6 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* ---- keys */
-
-static struct store_entry **place(struct store *s, const char *key)
-{
-	uint64_t hash = 0xcbf29ce484222325;
-
-	for (const char *k = key; *k; k++)
-		hash = (hash ^ (unsigned char)*k) * 0x100000001b3;
-	struct store_entry **e = &s->buckets[hash % BUCKETS];
-	while (*e && strcmp((*e)->key, key))
-		e = &(*e)->next;
-	return e;
-}
-
-static struct store_entry *find(struct store *s, const char *key)
-{
-	return *place(s, key);
-}
-
-static struct store_entry *make(struct store *s, const char *key)
-{
-	struct store_entry **e = place(s, key);
-
-	if (!*e) {
-		*e = xcalloc(1, sizeof(**e));
-		(*e)->key = xstrdup(key);
-		s->keys++;
-	}
-	return *e;
-}
-
-static void set(struct store_entry *e, const void *value, size_t length)
-{
-	e->value.length = 0;
-	buf_add(&e->value, value, length);
-}
-
-static void set_key(struct store *s, const char *key, const void *value, size_t length)
-{
-	set(make(s, key), value, length);
-	if (s->ranks > 1)
-		board_note(&s->board, key, value, length);
-}
-
-static int64_t drop(struct store *s, const char *key)
-{
-	struct store_entry **e = place(s, key), *old = *e;
-
-	if (!old)
-		return 0;
-	*e = old->next;
-	buf_release(&old->value);
-	free(old->key);
-	free(old);
-	s->keys--;
-	return 1;
-}
-
-static int64_t add(struct store *s, const char *key, int64_t amount)
-{
-	struct store_entry *e = make(s, key);
-	char text[32];
-	int64_t value = e->value.length ? strtoll(e->value.text, NULL, 10) : 0;
-
-	/* A barrier: somebody who asks without adding waits for the others. When all that run are
-	 * there, the absent ranks come: one by one (barriers of old, polled), or, as no poll of
-	 * another rank may miss the number, at once. */
-	if (!amount && value > 0 && value % s->world && s->ranks == 1)
-		amount = 1;
-	else if (!amount && (size_t)(value % s->world) == s->ranks)
-		amount = s->world - (int64_t)s->ranks;
-	if (__builtin_add_overflow(value, amount, &value))
-		value = INT64_MAX;
-	set(e, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)value));
-	return value;
-}
-
-/* ---- what absent ranks would have said */
-
-/* Are these the same but for one number? */
-static int are_twins(const char *a, const char *b)
-{
-	int numbers = 0;
-
-	while (*a || *b) {
-		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
-			size_t m = strspn(a, "0123456789"), n = strspn(b, "0123456789");
-
-			numbers += m != n || memcmp(a, b, m);
-			a += m;
-			b += n;
-		} else if (*a++ != *b++) {
-			return 0;
-		}
-	}
-	return numbers == 1;
-}
-
-static const struct store_entry *twin(const struct store *s, const char *key)
-{
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (const struct store_entry *e = s->buckets[i]; e; e = e->next)
-			if (!e->is_played && are_twins(e->key, key))
-				return e;
-	return NULL;
-}
-
-/*
- * A key that nobody has set and somebody needs. If this rank has set the same key under another
- * number, an absent rank said the same under its own; else it is a communicator's id, which is only
- * compared.
- */
-static struct store_entry *play(struct store *s, const char *key)
-{
-	const struct store_entry *same = twin(s, key);
-	struct store_entry *e = make(s, key);
-	char id[UNIQUE_ID];
-
-	e->is_played = 1;
-	s->played++;
-	free(s->last_key);
-	s->last_key = xstrdup(key);
-	if (same && !(s->ranks > 1 && same->value.length == UNIQUE_ID)) {
-		set(e, same->value.text, same->value.length);
-		return e;
-	}
-	if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
-		memset(id, (int)(s->played & 0xff), sizeof(id));
-	set_key(s, key, id, sizeof(id));
-	return e;
 }
 
 /* ---- the wire: whole commands only; what is short is tried again when more has come */
@@ -268,10 +127,10 @@ static void put_value(struct buf *out, const struct buf *value)
 static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct reader *r)
 {
 	static const struct buf nothing;
-	struct store_entry *e = find(s, key);
+	struct store_entry *e = store_find(s, key);
 
 	if (!e && (s->ranks == 1 || together_setter(key, asked) == SETTER_ABSENT))
-		e = play(s, key);
+		e = store_play(s, key);
 	if (e)
 		return &e->value;
 	if (!r->wanted)
@@ -283,7 +142,7 @@ static const struct buf *get(struct store *s, const char *key, uint64_t asked, s
 static void compare_set(struct store *s, const char *key, struct str expected, struct str wanted,
 			struct buf *out)
 {
-	struct store_entry *e = find(s, key);
+	struct store_entry *e = store_find(s, key);
 
 	if (!e && expected.length) {
 		put_number(out, expected.length, 8);
@@ -292,7 +151,7 @@ static void compare_set(struct store *s, const char *key, struct str expected, s
 	}
 	if (!e || (e->value.length == expected.length &&
 		   !memcmp(e->value.text, expected.at, expected.length)))
-		set(e = make(s, key), wanted.at, wanted.length);
+		e = store_set(s, key, wanted.at, wanted.length);
 	put_value(out, &e->value);
 }
 
@@ -311,13 +170,13 @@ static void many(struct store *s, enum command command, struct reader *r, struct
 		if (command == MULTI_SET)
 			value = take_text(r);
 		if (!r->is_short && command == MULTI_SET)
-			set_key(s, key, value.at, value.length);
+			store_set(s, key, value.at, value.length);
 		else if (!r->is_short && command == MULTI_GET)
 			put_value(out, get(s, key, count, r));
 		else if (!r->is_short && command == WAIT)
 			get(s, key, count, r);
 		else if (!r->is_short)
-			missing += !find(s, key);
+			missing += !store_find(s, key);
 		free(key);
 	}
 	if (command == CHECK)
@@ -343,17 +202,17 @@ static void one(struct store *s, enum command command, struct reader *r, struct 
 		return;
 	}
 	if (command == SET)
-		set_key(s, key, first.at, first.length);
+		store_set(s, key, first.at, first.length);
 	else if (command == APPEND || command == QUEUE_PUSH)
-		buf_add(&make(s, key)->value, first.at, first.length);
+		buf_add(&store_make(s, key)->value, first.at, first.length);
 	else if (command == COMPARE_SET)
 		compare_set(s, key, first, second, out);
 	else if (command == GET)
 		put_value(out, get(s, key, 1, r));
 	else if (command == ADD)
-		put_number(out, (uint64_t)add(s, key, (int64_t)amount), 8);
+		put_number(out, (uint64_t)store_add(s, key, (int64_t)amount), 8);
 	else if (command == DELETE_KEY)
-		put_number(out, (uint64_t)drop(s, key), 8);
+		put_number(out, (uint64_t)store_drop(s, key), 8);
 	else /* queues: nobody else puts anything in */
 		put_number(out, 0, 8);
 	free(key);
@@ -487,7 +346,7 @@ static void wake(struct store *s)
 	struct store_client *c = s->clients;
 
 	while (c) {
-		if (c->wanted && find(s, c->wanted)) {
+		if (c->wanted && store_find(s, c->wanted)) {
 			if (answer(s, c) < 0)
 				let_go(s, c);
 			c = s->clients; /* what it said may have helped another */
@@ -594,7 +453,7 @@ void store_settle(struct store *s)
 	}
 	if (first && board_is_quiet(&s->board, waits, s->ranks)) {
 		s->board.is_settling = 0;
-		play(s, first->wanted);
+		store_play(s, first->wanted);
 		wake(s);
 	}
 	give_up(s);
@@ -627,7 +486,7 @@ int store_open(struct store *s, const int *ranks, size_t count, int world, struc
 	s->time_limit = limit ? (int)strtol(limit, NULL, 10) : 0;
 	if (s->time_limit <= 0)
 		s->time_limit = TIME_LIMIT;
-	s->buckets = xcalloc(BUCKETS, sizeof(struct store_entry *));
+	store_open_keys(s);
 	if (s->poll < 0)
 		return err_set(e, "cannot wait for connections: %s", strerror(errno));
 	if (count > 1 && board_open(&s->board, e) < 0)
@@ -644,10 +503,7 @@ void store_close(struct store *s)
 {
 	while (s->clients)
 		let_go(s, s->clients);
-	for (size_t i = 0; s->buckets && i < BUCKETS; i++)
-		while (s->buckets[i])
-			drop(s, s->buckets[i]->key);
-	free(s->buckets);
+	store_close_keys(s);
 	free(s->last_key);
 	for (size_t i = 0; i < s->ranks; i++)
 		close(s->doors[i].socket);

@@ -7,6 +7,7 @@ Runs the environment's own sitecustomize first. Nothing happens before the job i
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import pickle
 import sys
@@ -57,6 +58,7 @@ def end_after_steps(optimizer_module):
 # ---- ranks that do not run
 
 running_of_new_group = 1  # members that run, of the group that is being made
+exchanged = {}  # how often, by a group's ranks
 
 def played_gloo(c10d):
     """Gloo's groups connect their processes; with the others absent, a group whose members all hold what this rank holds."""
@@ -73,7 +75,7 @@ def played_gloo(c10d):
         """What ProcessGroupGloo(store, rank, size, timeout) gives; isinstance() of it is nobody's."""
 
         def __new__(cls, store, rank, size, *args, **keys):
-            return real(store, rank, size, *args, **keys) if running_of_new_group == size else create(rank, size)
+            return real(store, rank, size, *args, **keys) if 1 < running_of_new_group == size else create(rank, size)
 
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(c10d.ProcessGroupGloo, name):
@@ -86,6 +88,11 @@ def members(c10d, group):
     if group is None or group is c10d._get_default_group():
         return list(range(c10d.get_world_size()))
     return list(c10d._world.pg_group_ranks[group])
+
+
+def arguments(function, args, keys):
+    """By name, of a call whose first argument is passed on as it is."""
+    return {**dict(zip(list(inspect.signature(function).parameters)[1:], args)), **keys}
 
 
 def that_run(c10d, group):
@@ -109,8 +116,7 @@ def leave_objects_alone(c10d):
             return
 
         def call(objects, *args, **keys):
-            names = real.__code__.co_varnames[1:]
-            given = {**dict(zip(names, args)), **keys}
+            given = arguments(real, args, keys)
             group = given.get("group")
             if c10d._rank_not_in_group(group):
                 return real(objects, *args, **keys)
@@ -154,13 +160,13 @@ def travels_by_the_store(c10d, group):
     return device is not None and str(device(group)) == "cpu"
 
 
-def exchange_by_the_store(c10d, group, obj, count={}):
+def exchange_by_the_store(c10d, group, obj):
     """What each rank that runs gives here, by its number in the world."""
     running = that_run(c10d, group)
     ranks = ".".join(map(str, members(c10d, group)))
-    count[ranks] = count.get(ranks, 0) + 1
+    exchanged[ranks] = exchanged.get(ranks, 0) + 1
     tag = "memtrace:%d:%s" % (len(running), ".".join(str(i) for i in range(len(running))))
-    store = c10d.PrefixStore("%s/objects/%s/%d" % (tag, ranks, count[ranks]), c10d._get_default_store())
+    store = c10d.PrefixStore("%s/objects/%s/%d" % (tag, ranks, exchanged[ranks]), c10d._get_default_store())
     store.set(str(c10d.get_rank()), pickle.dumps(obj))
     return {r: pickle.loads(store.get(str(r))) for r in running}
 
@@ -173,34 +179,36 @@ def deputies(c10d, group):
 
 
 def send_objects_by_the_store(c10d):
-    real_gather, real_broadcast, real_scatter = (getattr(c10d, n) for n in ("all_gather_object", "broadcast_object_list", "scatter_object_list"))
+    def wrap(name, by_store):
+        real = getattr(c10d, name, None)
+        if real is None:
+            return
 
-    def sender(group, src, group_src):
-        return members(c10d, group)[group_src] if group_src is not None else src or 0
+        def call(objects, *args, **keys):
+            given = arguments(real, args, keys)
+            group = given.get("group")
+            if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
+                return real(objects, *args, **keys)
+            sender = given.get("src") or 0
+            if given.get("group_src") is not None:
+                sender = members(c10d, group)[given["group_src"]]
+            by_store(objects, given, group, sender)
+        call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
+        replace(c10d, name, call)
 
-    def all_gather_object(object_list, obj, group=None):
-        if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
-            return real_gather(object_list, obj, group)
-        given = exchange_by_the_store(c10d, group, obj)
-        object_list[:] = [given[r] for r in deputies(c10d, group)]
+    def gather(everybody, given, group, _):
+        said = exchange_by_the_store(c10d, group, given.get("obj"))
+        everybody[:] = [said[r] for r in deputies(c10d, group)]
 
-    def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None, **keys):
-        if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
-            if group_src is not None:
-                keys["group_src"] = group_src
-            return real_broadcast(object_list, src if src is not None or group_src is not None else 0, group, device, **keys)
-        object_list[:] = exchange_by_the_store(c10d, group, list(object_list))[sender(group, src, group_src)]
+    def broadcast(objects, given, group, sender):
+        objects[:] = exchange_by_the_store(c10d, group, list(objects))[sender]
 
-    def scatter_object_list(output, objects=None, src=None, group=None, group_src=None):
-        if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
-            keys = {} if group_src is None else {"group_src": group_src}
-            return real_scatter(output, objects, src if src is not None or group_src is not None else 0, group, **keys)
-        output[0] = exchange_by_the_store(c10d, group, objects)[sender(group, src, group_src)][c10d.get_rank(group)]
+    def scatter(output, given, group, sender):
+        output[0] = exchange_by_the_store(c10d, group, given.get("scatter_object_input_list"))[sender][c10d.get_rank(group)]
 
-    for name, function in (("all_gather_object", all_gather_object), ("broadcast_object_list", broadcast_object_list),
-                           ("scatter_object_list", scatter_object_list)):
-        function.__doc__ = getattr(c10d, name).__doc__
-        replace(c10d, name, function)
+    wrap("all_gather_object", gather)
+    wrap("broadcast_object_list", broadcast)
+    wrap("scatter_object_list", scatter)
 
 
 def gather_played_objects(c10d):
@@ -209,7 +217,7 @@ def gather_played_objects(c10d):
     if real is None:
         return
 
-    def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
+    def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None, **_):
         if c10d._rank_not_in_group(group) or is_absent(c10d, group, dst, group_dst):
             return
         running, everybody = that_run(c10d, group), [obj] * c10d.get_world_size(group)
@@ -267,7 +275,7 @@ def play_absent_ranks(c10d):
 
 def compare_with_nobody(utils):
     """ZeRO-3 compares its order of parameters with rank 0's; where that does not run there is nothing to compare with."""
-    if 0 in RUNNING:
+    if len(RUNNING) > 1 and 0 in RUNNING:
         return
     for name in ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks"):
         if hasattr(utils, name):
