@@ -100,8 +100,8 @@ static int check(const struct options *o, struct err *e)
 		err_set(e,
 			"--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
 	if (o->together && (!o->ranks || o->jobs || o->print_commands))
-		err_set(e, "--together runs the ranks of --ranks LIST at once: it needs that list, and %s",
-			"does not go with --jobs or --print-commands");
+		err_set(e,
+			"--together runs the ranks of --ranks LIST at once: it needs that list, and does not go with --jobs or --print-commands");
 	if (o->until_oom && o->bisect)
 		err_set(e,
 			"--until-oom and --bisect each try the command in their own way: leave one away");
@@ -324,8 +324,8 @@ int cmd_simulate(int argc, char **argv)
 		{ "ranks", 0, OPT_TEXT, &o.ranks, "LIST",
 		  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
 		{ "together", 0, OPT_FLAG, &o.together, NULL,
-		  "the ranks of --ranks run at once and exchange data; only the others are played", 0,
-		  0 },
+		  "the ranks of --ranks run at once and exchange data; only the others are played",
+		  0, 0 },
 		{ "world-size", 0, OPT_COUNT, &o.world, "W",
 		  "ranks of the job (as its launcher says)", 1, MOST_RANKS },
 		{ "deduplicate", 0, OPT_FLAG, &o.deduplicate, NULL,

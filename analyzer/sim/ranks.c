@@ -22,12 +22,13 @@
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
-#define GRACE 10.0 /* seconds for the others of a rank that failed, and to end when they are told to */
+#define GRACE \
+	10.0 /* seconds for the others of a rank that failed, and to end when they are told to */
 
 struct running {
 	struct outcome *outcome; /* NULL: free */
 	pid_t pid;
-	struct store *store;     /* `own`, or that of the ranks which run together */
+	struct store *store; /* `own`, or that of the ranks which run together */
 	struct store own;
 	size_t door;
 	double began, aborted;

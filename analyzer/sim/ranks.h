@@ -1,5 +1,5 @@
-/* Simulating some ranks of a job: each alone, or all of them together; the device and the store play
- * their peers that do not run. */
+/* Simulating some ranks of a job: each alone, or all of them together; the device and the store
+ * play their peers that do not run. */
 #ifndef MEMTRACE_SIM_RANKS_H
 #define MEMTRACE_SIM_RANKS_H
 
@@ -12,7 +12,7 @@ struct simulation {
 	int *ranks; /* to run */
 	size_t rank_count;
 	int together; /* at once, and with one another; else each alone */
-	int whole; /* instead: the command as it is, once, with all that it starts */
+	int whole;    /* instead: the command as it is, once, with all that it starts */
 	int world, gpus_a_node;
 	int jobs;    /* at a time; 0: as many as memory allows */
 	int timeout; /* seconds a rank may take; 0: for ever */

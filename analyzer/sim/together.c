@@ -61,9 +61,9 @@ static long root_rank(long size, long roots, long root)
 	return root * each + (root < more ? root : more);
 }
 
-/* Is this key an NCCL id's? A communicator of the whole group is a number, with a name before it since
- * PyTorch 2.15; that of two ranks which send to one another LOW:HIGH. Then who makes it, and the pair
- * (else -1). */
+/* Is this key an NCCL id's? A communicator of the whole group is a number, with a name before it
+ * since PyTorch 2.15; that of two ranks which send to one another LOW:HIGH. Then who makes it, and
+ * the pair (else -1). */
 static int read_id(const struct group *g, long asked, long *maker, long pair[2])
 {
 	int length = 0, root;
@@ -103,7 +103,7 @@ enum setter together_setter(const char *key, uint64_t asked)
 int board_open(struct board *b, struct err *e)
 {
 	*b = (struct board){ .file = memfd_create("memtrace-together", MFD_CLOEXEC),
-			      .owner = (int)getpid() };
+			     .owner = (int)getpid() };
 	if (b->file < 0 || ftruncate(b->file, sizeof(*b->shared)) < 0)
 		return err_set(e, "cannot make memory for the ranks to share: %s", strerror(errno));
 	b->shared = mmap(NULL, sizeof(*b->shared), PROT_READ | PROT_WRITE, MAP_SHARED, b->file, 0);

@@ -147,7 +147,8 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 	return nccl_leave(comm, result);
 }
 /* Broadcasts of one group whose root is played and that leave the buffer as it is: PyTorch gathers
- * into a list so, with a broadcast a rank. They get what the root's deputy broadcasts in that group. */
+ * into a list so, with a broadcast a rank. They get what the root's deputy broadcasts in that
+ * group. */
 struct grouped {
 	struct comm *comm;
 	char *data;

@@ -307,8 +307,8 @@ static int compare(struct comm *comm, const char *call, const struct announcemen
 		sim_say("%s: ranks disagree in communicator %s: rank %d makes call %llu with %llu bytes, rank %d call %llu with "
 			"%llu bytes",
 			call, comm->name + 1, comm->rank, (unsigned long long)mine->call,
-			(unsigned long long)mine->bytes, comm->member[i], (unsigned long long)other.call,
-			(unsigned long long)other.bytes);
+			(unsigned long long)mine->bytes, comm->member[i],
+			(unsigned long long)other.call, (unsigned long long)other.bytes);
 		return NCCL_INVALID_USAGE;
 	}
 	return NCCL_OK;

@@ -49,7 +49,7 @@ struct comm {
 	char name[40];
 	int file;
 	size_t size;
-	uint64_t buffer[COMM_BUFFERS];    /* that it took of its device: see nccl_memory.c */
+	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
 	bool late;                        /* connects at first use */
 	atomic_bool ring, nvls;           /* connected */

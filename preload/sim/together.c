@@ -30,8 +30,9 @@ static void open_board(void)
 	}
 	memcpy(path, settings.together, (size_t)(colon - settings.together));
 	int file = open(path, O_RDWR | O_CLOEXEC);
-	void *map = file < 0 ? MAP_FAILED
-			     : mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	void *map =
+		file < 0 ? MAP_FAILED
+			 : mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	if (map == MAP_FAILED) {
 		sim_say("CUDASIM_TOGETHER: %s: %s", path, strerror(errno));
 	} else {
@@ -57,7 +58,8 @@ static const struct together_group *find(uint64_t id)
 	return NULL;
 }
 
-/* Rank 0 sends its id to the store just before it comes here: this waits for the store to read it. */
+/* Rank 0 sends its id to the store just before it comes here: this waits for the store to read it.
+ */
 int together_members(struct comm *comm)
 {
 	const struct together_group *group = NULL;

@@ -1,5 +1,6 @@
-/* Ranks 1 and 4 of 8 run, the others are played: real data between the two, and both see the same of the
- * absent ones, for which the two stand in turns: 0, 3 and 6 hold what 1 does; 2, 5 and 7 what 4 does. */
+/* Ranks 1 and 4 of 8 run, the others are played: real data between the two, and both see the same
+ * of the absent ones, for which the two stand in turns: 0, 3 and 6 hold what 1 does; 2, 5 and 7
+ * what 4 does. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +34,8 @@ typedef int (*role)(ncclComm_t comm, int rank);
 static int write_group(const ncclUniqueId *id, int first, int second)
 {
 	uint32_t row = atomic_load(&board->groups);
-	board->group[row] = (struct together_group){ together_hash(id, sizeof *id), 2, { first, second } };
+	board->group[row] =
+		(struct together_group){ together_hash(id, sizeof *id), 2, { first, second } };
 	atomic_store(&board->groups, row + 1);
 	return 0;
 }
@@ -80,7 +82,8 @@ static int play_collectives(ncclComm_t comm, int rank)
 	WANT(!ncclAllReduce(&sum, &sum, 1, INT32, SUM, comm, NULL) && sum == 4 * 2 + 4 * 5);
 	for (int i = 0; i < WORLD; i++)
 		to[i] = 100 * rank + i;
-	WANT(!ncclReduceScatter(to, &own, 1, INT32, SUM, comm, NULL) && own == 4 * 100 + 4 * 400 + 8 * rank);
+	WANT(!ncclReduceScatter(to, &own, 1, INT32, SUM, comm, NULL) &&
+	     own == 4 * 100 + 4 * 400 + 8 * rank);
 	/* Of one that runs what it sent here, of an absent one what was sent there. */
 	WANT(!ncclAlltoAll(to, from, 1, INT32, comm, NULL));
 	for (int i = 0; i < WORLD; i++)
@@ -106,10 +109,13 @@ static int play_broadcasts(ncclComm_t comm, int rank)
 /* A pipeline's exchange: with the one that runs, and with an absent one in the same group. */
 static int play_messages(ncclComm_t comm, int rank)
 {
-	int peer = rank == FIRST ? SECOND : FIRST, out = 3 * rank, in = 0, other = 5 * rank, back = 0, kept = 9;
+	int peer = rank == FIRST ? SECOND : FIRST, out = 3 * rank, in = 0, other = 5 * rank,
+	    back = 0, kept = 9;
 	WANT(!ncclGroupStart());
-	WANT(!ncclRecv(&in, 1, INT32, peer, comm, NULL) && !ncclRecv(&back, 1, INT32, 0, comm, NULL));
-	WANT(!ncclSend(&other, 1, INT32, 0, comm, NULL) && !ncclSend(&out, 1, INT32, peer, comm, NULL));
+	WANT(!ncclRecv(&in, 1, INT32, peer, comm, NULL) &&
+	     !ncclRecv(&back, 1, INT32, 0, comm, NULL));
+	WANT(!ncclSend(&other, 1, INT32, 0, comm, NULL) &&
+	     !ncclSend(&out, 1, INT32, peer, comm, NULL));
 	WANT(!ncclGroupEnd());
 	WANT(in == 3 * peer && back == 5 * rank);
 	WANT(!ncclRecv(&kept, 1, INT32, 7, comm, NULL) && kept == 9);
@@ -119,7 +125,9 @@ static int play_messages(ncclComm_t comm, int rank)
 static int play_disagreement(ncclComm_t comm, int rank)
 {
 	int x[2] = { 1, 1 };
-	return ncclAllReduce(x, x, rank == FIRST ? 1 : 2, INT32, SUM, comm, NULL) == INVALID_USAGE ? 0 : __LINE__;
+	return ncclAllReduce(x, x, rank == FIRST ? 1 : 2, INT32, SUM, comm, NULL) == INVALID_USAGE
+		       ? 0
+		       : __LINE__;
 }
 
 static void data_travels_between_those_that_run(void **state)
@@ -166,7 +174,8 @@ static int play_absence(ncclComm_t comm, int rank)
 {
 	int x = 1;
 	if (rank == FIRST)
-		return ncclAllReduce(&x, &x, 1, INT32, SUM, comm, NULL) == SYSTEM_ERROR ? 0 : __LINE__;
+		return ncclAllReduce(&x, &x, 1, INT32, SUM, comm, NULL) == SYSTEM_ERROR ? 0
+											: __LINE__;
 	/* The first waits, says so, and looks again. */
 	for (int i = 0; i < 100 && !atomic_load(&board->rank[0].waits); i++)
 		usleep(10000);

@@ -38,7 +38,8 @@ static void open_job(struct job *j)
 
 	assert_int_equal(store_open(&j->store, ranks, 2, WORLD, &e), 0);
 	for (int i = 0; i < 2; i++) {
-		struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)j->store.doors[i].port) };
+		struct sockaddr_in to = { .sin_family = AF_INET,
+					  .sin_port = htons((uint16_t)j->store.doors[i].port) };
 		uint32_t magic = 0x3C85F7CE;
 		unsigned char hello = VALIDATE;
 
@@ -64,7 +65,8 @@ static void put_text(struct buf *b, const char *text, uint64_t length)
 	buf_add(b, text, length);
 }
 
-static void say(struct job *j, int client, unsigned char command, const char *key, const char *value, int64_t number)
+static void say(struct job *j, int client, unsigned char command, const char *key,
+		const char *value, int64_t number)
 {
 	struct buf b = { 0 };
 
@@ -107,7 +109,8 @@ static void settle(struct job *j)
 static void keys_say_who_sets_them(void **state)
 {
 	(void)state;
-	/* Rank 0 of the group makes the id: it is absent of the world, runs of the pair; 0 of the third group is absent. */
+	/* Rank 0 of the group makes the id: it is absent of the world, runs of the pair; 0 of the
+	 * third group is absent. */
 	assert_int_equal(together_setter(MIXED "0", 1), SETTER_ABSENT);
 	assert_int_equal(together_setter(MIXED "0/nccl_storekey_0", 1), SETTER_ABSENT);
 	assert_int_equal(together_setter("x/memtrace:8:0.4/0//cuda//7", 1), SETTER_RUNS);
@@ -123,7 +126,9 @@ static void keys_say_who_sets_them(void **state)
 	assert_int_equal(together_setter("memtrace:300:100.7/UniqueNCCLID:1", 3), SETTER_RUNS);
 	assert_int_equal(together_setter(MIXED "ready", 1), SETTER_UNKNOWN);
 	assert_int_equal(together_setter("job/key", 1), SETTER_UNKNOWN);
-	for (const char **bad = (const char *[]){ "memtrace:", "memtrace:8", "memtrace:8:", "memtrace:8:x/0", "memtrace:8:1.", "memtrace:8:1", NULL };
+	for (const char **bad =
+		     (const char *[]){ "memtrace:", "memtrace:8", "memtrace:8:", "memtrace:8:x/0",
+				       "memtrace:8:1.", "memtrace:8:1", NULL };
 	     *bad; bad++)
 		assert_int_equal(together_setter(*bad, 1), SETTER_UNKNOWN);
 }
@@ -179,7 +184,8 @@ static void nothing_is_played_while_a_rank_runs(void **state)
 	say(&j, 0, WAIT, "job/ready", NULL, 0);
 	settle(&j);
 	assert_false(answered(&j, 0, STOP_WAITING));
-	/* The other waits in the device, but may have been woken: only one that has looked again still does. */
+	/* The other waits in the device, but may have been woken: only one that has looked again
+	 * still does. */
 	atomic_store(&device[1].waits, 1);
 	settle(&j);
 	assert_false(answered(&j, 0, STOP_WAITING));
