@@ -11,7 +11,7 @@ TOGETHER = {
     "fsdp2": (4, "1-2", "gpt.py", "--parallel fsdp2"),
     "zero1": (4, "1,3", "deepspeed_gpt.py", "--zero 1 --clip 1"),
     "zero3": (4, "1,3", "deepspeed_gpt.py", "--zero 3"),
-    "megatron_tensor_pair": (8, "0-1", "megatron_gpt.py", "--tp 2 --pp 2 --sp"),
+    "megatron_tensor_pair": (4, "0-1", "megatron_gpt.py", "--tp 2 --pp 2 --sp"),
     "megatron_pipeline_pair": (4, "0,2", "megatron_gpt.py", "--tp 2 --pp 2 --sp"),
     "megatron_experts": (4, "0,1", "megatron_gpt.py", "--ep 2 --experts 4 --llama"),
 }
