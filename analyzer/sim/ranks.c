@@ -22,8 +22,7 @@
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
-#define GRACE \
-	10.0 /* seconds for the others of a rank that failed, and to end when they are told to */
+#define GRACE 10.0 /* seconds that the others of a failed rank have; as many again to end */
 
 struct running {
 	struct outcome *outcome; /* NULL: free */
@@ -105,6 +104,7 @@ static void set_company(const struct running *r)
 	const struct store *s = r->store;
 	struct buf ranks = { 0 };
 
+	unsetenv(s->ranks > 1 ? "CUDASIM_ALONE" : "CUDASIM_TOGETHER");
 	if (s->ranks > 1)
 		setenv("CUDASIM_TOGETHER", board_name(&s->board, r->door), 1);
 	else
@@ -328,7 +328,7 @@ static void end_others(struct running *all, size_t slots, double failed)
 			kill(all[i].pid, since > 2 * GRACE ? SIGKILL : SIGTERM);
 }
 
-/* Starts, collects and watches; *done counts. */
+/* Starts, collects and watches. */
 static int turn(const struct simulation *s, const struct worker *w, struct run *run, struct err *e)
 {
 	size_t total = s->whole ? 1 : s->rank_count;
