@@ -8,6 +8,8 @@
 #include "sim/summary.h"
 #include "sim/trial.h"
 
+#include <memtrace/together.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,15 +74,15 @@ static int set_device(const char *gpu, bytes memory, int count, struct err *e)
 struct options {
 	const char *directory, *gpu, *ranks, *until_oom, *bisect, *json;
 	bytes memory;
-	int gpus, world, steps, jobs, timeout, deduplicate, print_commands;
+	int gpus, world, steps, jobs, timeout, together, deduplicate, print_commands;
 };
 
 static const char usage[] =
 	"simulate [-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] [--world-size W --ranks LIST] [--steps N] -- COMMAND [ARGUMENT...]";
 static const char about[] =
 	"Runs COMMAND on a simulated GPU: kernels do nothing, every allocation is real PyTorch.\n"
-	"With --ranks each of these ranks of a job runs alone, without the others: COMMAND may begin with torchrun,\n"
-	"deepspeed, accelerate launch or srun, which are not run.\n"
+	"With --ranks each of these ranks of a job runs alone, without the others (with --together: with one another,\n"
+	"without the rest): COMMAND may begin with torchrun, deepspeed, accelerate launch or srun, which are not run.\n"
 	"SIZE is bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).";
 
 static int is_alone(const struct options *o)
@@ -97,6 +99,9 @@ static int check(const struct options *o, struct err *e)
 	if (!is_alone(o) && (o->world || o->jobs || o->print_commands))
 		err_set(e,
 			"--world-size, --jobs and --print-commands are for ranks simulated alone: add --ranks LIST (or --deduplicate)");
+	if (o->together && (!o->ranks || o->jobs || o->print_commands))
+		err_set(e,
+			"--together runs the ranks of --ranks LIST at once: it needs that list, and does not go with --jobs or --print-commands");
 	if (o->until_oom && o->bisect)
 		err_set(e,
 			"--until-oom and --bisect each try the command in their own way: leave one away");
@@ -148,8 +153,14 @@ static int find_ranks(const struct options *o, struct simulation *s, struct symm
 	char **tried = NULL;
 	int status;
 
-	if (o->ranks)
-		return simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
+	if (o->ranks) {
+		status = simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
+		s->together = o->together && s->rank_count > 1;
+		if (!status && s->together && s->rank_count > TOGETHER_RANKS)
+			status = err_set(e, "--together: %zu ranks, at most %d can run at once",
+					 s->rank_count, TOGETHER_RANKS);
+		return status;
+	}
 	if (o->until_oom)
 		tried = search_first(s->command, o->until_oom, e);
 	else if (o->bisect)
@@ -312,6 +323,9 @@ int cmd_simulate(int argc, char **argv)
 		  "how many GPUs a node has, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MOST_GPUS },
 		{ "ranks", 0, OPT_TEXT, &o.ranks, "LIST",
 		  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
+		{ "together", 0, OPT_FLAG, &o.together, NULL,
+		  "the ranks of --ranks run at once and exchange data; only the others are played",
+		  0, 0 },
 		{ "world-size", 0, OPT_COUNT, &o.world, "W",
 		  "ranks of the job (as its launcher says)", 1, MOST_RANKS },
 		{ "deduplicate", 0, OPT_FLAG, &o.deduplicate, NULL,

@@ -22,11 +22,26 @@
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
+#define GRACE 10.0 /* seconds that the others of a failed rank have; as many again to end */
+
 struct running {
 	struct outcome *outcome; /* NULL: free */
 	pid_t pid;
-	struct store store;
+	struct store *store; /* `own`, or that of the ranks which run together */
+	struct store own;
+	size_t door;
 	double began, aborted;
+};
+
+enum { SLOTS = TOGETHER_RANKS };
+
+struct run {
+	struct running all[SLOTS];
+	struct store shared; /* of ranks that run together */
+	struct outcome *outcomes;
+	size_t next, done, active;
+	long resident;
+	double failed; /* when the first rank failed; 0: none */
 };
 
 static double now(void)
@@ -83,8 +98,26 @@ static void set_slurm(const struct simulation *s, int rank)
 	set_number("SLURM_NNODES", (s->world + s->gpus_a_node - 1) / s->gpus_a_node);
 }
 
+/* Who else of the job runs: for the simulated device, and for what is put into the job. */
+static void set_company(const struct running *r)
+{
+	const struct store *s = r->store;
+	struct buf ranks = { 0 };
+
+	unsetenv(s->ranks > 1 ? "CUDASIM_ALONE" : "CUDASIM_TOGETHER");
+	if (s->ranks > 1)
+		setenv("CUDASIM_TOGETHER", board_name(&s->board, r->door), 1);
+	else
+		setenv("CUDASIM_ALONE", "1", 1);
+	for (size_t i = 0; i < s->ranks; i++)
+		buf_addf(&ranks, "%s%d", i ? "," : "", s->doors[i].rank);
+	setenv("SIMULATE_RANKS", ranks.text, 1);
+	buf_release(&ranks);
+}
+
 /* What torchrun gives its workers. The store is ours: rank 0 must not open one of its own. */
-static void set_rank(const struct simulation *s, const struct worker *w, int rank, int port)
+static void set_rank(const struct simulation *s, const struct worker *w, int rank,
+		     const struct running *r)
 {
 	int local_world = s->world < s->gpus_a_node ? s->world : s->gpus_a_node;
 
@@ -99,7 +132,7 @@ static void set_rank(const struct simulation *s, const struct worker *w, int ran
 	set_number("ROLE_WORLD_SIZE", s->world);
 	setenv("ROLE_NAME", "default", 1);
 	setenv("MASTER_ADDR", "127.0.0.1", 1);
-	set_number("MASTER_PORT", port);
+	set_number("MASTER_PORT", r->store->doors[r->door].port);
 	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
 	setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
 	setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
@@ -107,7 +140,7 @@ static void set_rank(const struct simulation *s, const struct worker *w, int ran
 	setenv("OMP_NUM_THREADS", "1", 0);
 	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
 	setenv("PYTHONFAULTHANDLER", "1", 0);
-	setenv("CUDASIM_ALONE", "1", 1);
+	set_company(r);
 	forget_slurm();
 	if (w->is_slurm)
 		set_slurm(s, rank);
@@ -152,8 +185,11 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 {
 	int rank = r->outcome->rank;
 
-	if (!s->whole && store_open(&r->store, rank, s->world, e) < 0)
-		return -1;
+	if (!s->whole && !s->together) {
+		r->store = &r->own;
+		if (store_open(&r->own, &rank, 1, s->world, e) < 0)
+			return -1;
+	}
 	r->began = now();
 	r->aborted = 0;
 	fflush(NULL);
@@ -167,12 +203,12 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	setenv("MEMTRACE_QUIET", "1", 0);
 	if (s->whole)
 		_exit(launch_exec((char **)s->command));
-	set_rank(s, w, rank, r->store.port);
+	set_rank(s, w, rank, r);
 	_exit(launch_exec(worker_command(s, w, rank)));
 }
 
 /* Has it ended? Its status is then in the outcome; *resident is what it held. */
-static int collect(const struct simulation *s, struct running *r, long *resident)
+static int collect(struct running *r, long *resident)
 {
 	struct rusage usage;
 	int status;
@@ -181,10 +217,12 @@ static int collect(const struct simulation *s, struct running *r, long *resident
 		return 0;
 	r->outcome->seconds = now() - r->began;
 	r->outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	if (!s->whole) {
-		r->outcome->last_key = r->store.last_key;
-		r->store.last_key = NULL;
-		store_close(&r->store);
+	if (r->store == &r->own) {
+		r->outcome->last_key = r->own.last_key;
+		r->own.last_key = NULL;
+		store_close(&r->own);
+	} else if (r->store) {
+		r->store->doors[r->door].has_ended = 1;
 	}
 	*resident = usage.ru_maxrss > *resident ? usage.ru_maxrss : *resident;
 	r->outcome = NULL;
@@ -204,6 +242,9 @@ static void watch(const struct simulation *s, struct running *r)
 		fprintf(stderr,
 			"memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
 			r->outcome->rank, s->timeout);
+		if (s->together && store_wanted(r->store, r->door))
+			fprintf(stderr, "memtrace: rank %d waits for the store's key %s\n",
+				r->outcome->rank, store_wanted(r->store, r->door));
 		kill(r->pid, SIGABRT);
 	} else if (time - r->aborted > 5) {
 		kill(r->pid, SIGKILL);
@@ -229,6 +270,8 @@ static size_t allowed(const struct simulation *s, size_t finished, size_t active
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN), more;
 
+	if (s->together)
+		return s->rank_count;
 	if (s->jobs)
 		return (size_t)s->jobs;
 	if (!finished || !resident)
@@ -255,52 +298,91 @@ static void show_progress(const struct simulation *s, size_t done, size_t active
 
 static void serve(struct running *all, size_t slots)
 {
-	struct pollfd wanted[64];
+	struct pollfd wanted[SLOTS];
+	struct store *stores[SLOTS];
 	nfds_t count = 0;
 
-	for (size_t i = 0; i < slots && count < ARRAY_SIZE(wanted); i++)
-		if (all[i].outcome && all[i].store.poll > 0)
-			wanted[count++] = (struct pollfd){ all[i].store.poll, POLLIN, 0 };
-	if (poll(wanted, count, 20) <= 0)
-		return;
-	for (size_t i = 0; i < slots; i++)
-		if (all[i].outcome && all[i].store.poll > 0)
-			store_serve(&all[i].store);
+	for (size_t i = 0; i < slots; i++) {
+		struct store *store = all[i].outcome ? all[i].store : NULL;
+
+		if (!store || (count && store == stores[count - 1]))
+			continue;
+		stores[count] = store;
+		wanted[count++] = (struct pollfd){ store->poll, POLLIN, 0 };
+	}
+	poll(wanted, count, 20);
+	for (nfds_t i = 0; i < count; i++) {
+		store_serve(stores[i]);
+		store_settle(stores[i]);
+	}
+}
+
+/* As a launcher does: when one rank fails, the others are ended, after some time in which they may
+ * fail of the same. */
+static void end_others(struct running *all, size_t slots, double failed)
+{
+	double since = failed > 0 ? now() - failed : 0;
+
+	for (size_t i = 0; i < slots && since > GRACE; i++)
+		if (all[i].outcome)
+			kill(all[i].pid, since > 2 * GRACE ? SIGKILL : SIGTERM);
+}
+
+/* Starts, collects and watches. */
+static int turn(const struct simulation *s, const struct worker *w, struct run *run, struct err *e)
+{
+	size_t total = s->whole ? 1 : s->rank_count;
+	int status = 0;
+
+	for (size_t i = 0; i < SLOTS; i++) {
+		struct running *r = &run->all[i];
+		struct outcome *o = r->outcome;
+
+		if (!o && run->next < total &&
+		    run->active < allowed(s, run->done, run->active, run->resident)) {
+			r->outcome = &run->outcomes[run->next];
+			r->outcome->rank = s->whole ? -1 : s->ranks[run->next];
+			r->store = s->together ? &run->shared : NULL;
+			r->door = s->together ? run->next : 0;
+			run->next++;
+			run->active++;
+			status |= start(s, w, r, e);
+		} else if (o && collect(r, &run->resident)) {
+			if (o->status && run->failed == 0)
+				run->failed = now();
+			run->done++;
+			run->active--;
+		} else if (o) {
+			watch(s, r);
+		}
+	}
+	return status;
 }
 
 static int run_all(const struct simulation *s, const struct worker *w, struct outcome *outcomes,
 		   struct err *e)
 {
-	size_t total = s->whole ? 1 : s->rank_count, next = 0, done = 0, active = 0;
-	struct running all[64] = { 0 };
+	size_t total = s->whole ? 1 : s->rank_count;
+	struct run *run = xcalloc(1, sizeof(*run));
 	double began = now();
-	long resident = 0;
 	int status = 0;
 
-	while (done < total && !status) {
-		for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-			struct running *r = &all[i];
-
-			if (!r->outcome && next < total &&
-			    active < allowed(s, done, active, resident)) {
-				r->outcome = &outcomes[next];
-				r->outcome->rank = s->whole ? -1 : s->ranks[next];
-				next++;
-				active++;
-				status |= start(s, w, r, e);
-			} else if (r->outcome && collect(s, r, &resident)) {
-				done++;
-				active--;
-			} else if (r->outcome) {
-				watch(s, r);
-			}
-		}
-		show_progress(s, done, active, began);
-		serve(all, ARRAY_SIZE(all));
+	run->outcomes = outcomes;
+	if (s->together)
+		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, e);
+	while (run->done < total && !status) {
+		status = turn(s, w, run, e);
+		if (s->together)
+			end_others(run->all, SLOTS, run->failed);
+		show_progress(s, run->done, run->active, began);
+		serve(run->all, SLOTS);
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		if (all[i].outcome && all[i].pid > 0)
-			kill(all[i].pid, SIGTERM);
+	for (size_t i = 0; i < SLOTS; i++)
+		if (run->all[i].outcome && run->all[i].pid > 0)
+			kill(run->all[i].pid, SIGTERM);
+	if (s->together)
+		store_close(&run->shared);
+	free(run);
 	return status;
 }
 

@@ -1,4 +1,5 @@
-/* Simulating ranks one by one: each runs without its peers, which the device and the store play. */
+/* Simulating some ranks of a job: each alone, or all of them together; the device and the store
+ * play their peers that do not run. */
 #ifndef MEMTRACE_SIM_RANKS_H
 #define MEMTRACE_SIM_RANKS_H
 
@@ -8,9 +9,10 @@
 struct simulation {
 	const char *directory; /* for traces; absolute */
 	char *const *command;
-	int *ranks; /* to run, each alone */
+	int *ranks; /* to run */
 	size_t rank_count;
-	int whole; /* instead: the command as it is, once, with all that it starts */
+	int together; /* at once, and with one another; else each alone */
+	int whole;    /* instead: the command as it is, once, with all that it starts */
 	int world, gpus_a_node;
 	int jobs;    /* at a time; 0: as many as memory allows */
 	int timeout; /* seconds a rank may take; 0: for ever */

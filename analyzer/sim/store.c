@@ -1,35 +1,32 @@
 #define _GNU_SOURCE
 #include "sim/store.h"
 
-#include "buf.h"
+#include "sim/store_keys.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { BUCKETS = 4096, UNIQUE_ID = 128 };
+enum { TIME_LIMIT = 300 };
 #define LARGEST \
 	(UINT64_C(1) << 30) /* of a key, a value or a count: what is more is no client of ours */
-
-struct store_entry {
-	struct store_entry *next;
-	char *key;
-	struct buf value;
-	int is_played; /* by us, for a rank that does not run */
-};
 
 struct store_client {
 	struct store_client *next;
 	int socket, is_known;
 	int first_command; /* the number of SET: 1; 0 where connections are not validated (2.0) */
 	struct buf in;
+	size_t door;
+	/* Its command stays in `in` while a key is missing that a rank which runs may set. */
+	char *wanted;
+	uint64_t asked, turn; /* with how many keys; who waits longest has the lowest turn */
+	double since;
 };
 
 /* The numbers of the protocol since connections begin with VALIDATE; before, each is one less. */
@@ -54,133 +51,12 @@ enum command {
 };
 enum { READY = 0, NOT_READY = 1, STOP_WAITING = 0, WAIT_CANCELED = 1 };
 
-/* ---- keys */
-
-static struct store_entry **place(struct store *s, const char *key)
+static double now(void)
 {
-	uint64_t hash = 0xcbf29ce484222325;
+	struct timespec t;
 
-	for (const char *k = key; *k; k++)
-		hash = (hash ^ (unsigned char)*k) * 0x100000001b3;
-	struct store_entry **e = &s->buckets[hash % BUCKETS];
-	while (*e && strcmp((*e)->key, key))
-		e = &(*e)->next;
-	return e;
-}
-
-static struct store_entry *find(struct store *s, const char *key)
-{
-	return *place(s, key);
-}
-
-static struct store_entry *make(struct store *s, const char *key)
-{
-	struct store_entry **e = place(s, key);
-
-	if (!*e) {
-		*e = xcalloc(1, sizeof(**e));
-		(*e)->key = xstrdup(key);
-		s->keys++;
-	}
-	return *e;
-}
-
-static void set(struct store_entry *e, const void *value, size_t length)
-{
-	e->value.length = 0;
-	buf_add(&e->value, value, length);
-}
-
-static int64_t drop(struct store *s, const char *key)
-{
-	struct store_entry **e = place(s, key), *old = *e;
-
-	if (!old)
-		return 0;
-	*e = old->next;
-	buf_release(&old->value);
-	free(old->key);
-	free(old);
-	s->keys--;
-	return 1;
-}
-
-static int64_t add(struct store *s, const char *key, int64_t amount)
-{
-	struct store_entry *e = make(s, key);
-	char text[32];
-	int64_t value = e->value.length ? strtoll(e->value.text, NULL, 10) : 0;
-
-	/* A barrier of old, polled: somebody who asks without adding waits for the others, who come
-	 * one by one. */
-	if (!amount && value > 0 && value % s->world)
-		amount = 1;
-	if (__builtin_add_overflow(value, amount, &value))
-		value = INT64_MAX;
-	set(e, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)value));
-	return value;
-}
-
-/* ---- what absent ranks would have said */
-
-/* Are these the same but for one number? */
-static int are_twins(const char *a, const char *b)
-{
-	int numbers = 0;
-
-	while (*a || *b) {
-		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
-			size_t m = strspn(a, "0123456789"), n = strspn(b, "0123456789");
-
-			numbers += m != n || memcmp(a, b, m);
-			a += m;
-			b += n;
-		} else if (*a++ != *b++) {
-			return 0;
-		}
-	}
-	return numbers == 1;
-}
-
-static const struct store_entry *twin(const struct store *s, const char *key)
-{
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (const struct store_entry *e = s->buckets[i]; e; e = e->next)
-			if (!e->is_played && are_twins(e->key, key))
-				return e;
-	return NULL;
-}
-
-/*
- * A key that nobody has set and somebody needs. If this rank has set the same key under another
- * number, an absent rank said the same under its own; else it is a communicator's id, which is only
- * compared.
- */
-static struct store_entry *play(struct store *s, const char *key)
-{
-	const struct store_entry *same = twin(s, key);
-	struct store_entry *e = make(s, key);
-	char id[UNIQUE_ID];
-
-	e->is_played = 1;
-	s->played++;
-	free(s->last_key);
-	s->last_key = xstrdup(key);
-	if (same) {
-		set(e, same->value.text, same->value.length);
-		return e;
-	}
-	if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
-		memset(id, (int)(s->played & 0xff), sizeof(id));
-	set(e, id, sizeof(id));
-	return e;
-}
-
-static struct store_entry *get(struct store *s, const char *key)
-{
-	struct store_entry *e = find(s, key);
-
-	return e ? e : play(s, key);
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* ---- the wire: whole commands only; what is short is tried again when more has come */
@@ -189,6 +65,8 @@ struct reader {
 	const char *at;
 	size_t left;
 	int is_short, is_wrong;
+	char *wanted; /* the first key that the command has to wait for */
+	uint64_t asked;
 };
 
 static const void *take(struct reader *r, uint64_t length)
@@ -245,10 +123,26 @@ static void put_value(struct buf *out, const struct buf *value)
 	buf_add(out, value->text, value->length);
 }
 
+/* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
+static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct reader *r)
+{
+	static const struct buf nothing;
+	struct store_entry *e = store_find(s, key);
+
+	if (!e && (s->ranks == 1 || together_setter(key, asked) == SETTER_ABSENT))
+		e = store_play(s, key);
+	if (e)
+		return &e->value;
+	if (!r->wanted)
+		r->wanted = xstrdup(key);
+	r->asked = asked;
+	return &nothing;
+}
+
 static void compare_set(struct store *s, const char *key, struct str expected, struct str wanted,
 			struct buf *out)
 {
-	struct store_entry *e = find(s, key);
+	struct store_entry *e = store_find(s, key);
 
 	if (!e && expected.length) {
 		put_number(out, expected.length, 8);
@@ -257,7 +151,7 @@ static void compare_set(struct store *s, const char *key, struct str expected, s
 	}
 	if (!e || (e->value.length == expected.length &&
 		   !memcmp(e->value.text, expected.at, expected.length)))
-		set(e = make(s, key), wanted.at, wanted.length);
+		e = store_set(s, key, wanted.at, wanted.length);
 	put_value(out, &e->value);
 }
 
@@ -276,13 +170,13 @@ static void many(struct store *s, enum command command, struct reader *r, struct
 		if (command == MULTI_SET)
 			value = take_text(r);
 		if (!r->is_short && command == MULTI_SET)
-			set(make(s, key), value.at, value.length);
+			store_set(s, key, value.at, value.length);
 		else if (!r->is_short && command == MULTI_GET)
-			put_value(out, &get(s, key)->value);
+			put_value(out, get(s, key, count, r));
 		else if (!r->is_short && command == WAIT)
-			get(s, key);
+			get(s, key, count, r);
 		else if (!r->is_short)
-			missing += !find(s, key);
+			missing += !store_find(s, key);
 		free(key);
 	}
 	if (command == CHECK)
@@ -308,17 +202,17 @@ static void one(struct store *s, enum command command, struct reader *r, struct 
 		return;
 	}
 	if (command == SET)
-		set(make(s, key), first.at, first.length);
+		store_set(s, key, first.at, first.length);
 	else if (command == APPEND || command == QUEUE_PUSH)
-		buf_add(&make(s, key)->value, first.at, first.length);
+		buf_add(&store_make(s, key)->value, first.at, first.length);
 	else if (command == COMPARE_SET)
 		compare_set(s, key, first, second, out);
 	else if (command == GET)
-		put_value(out, &get(s, key)->value);
+		put_value(out, get(s, key, 1, r));
 	else if (command == ADD)
-		put_number(out, (uint64_t)add(s, key, (int64_t)amount), 8);
+		put_number(out, (uint64_t)store_add(s, key, (int64_t)amount), 8);
 	else if (command == DELETE_KEY)
-		put_number(out, (uint64_t)drop(s, key), 8);
+		put_number(out, (uint64_t)store_drop(s, key), 8);
 	else /* queues: nobody else puts anything in */
 		put_number(out, 0, 8);
 	free(key);
@@ -375,6 +269,24 @@ static int send_all(int socket, const struct buf *out)
 	return 0;
 }
 
+/* The client's command waits for a key; *done skips it when the client has called it off. */
+static void wait_for(struct store *s, struct store_client *c, struct reader *r, struct buf *out,
+		     size_t *done)
+{
+	if (r->left && (unsigned char)*r->at + (c->first_command ? 0 : 1) == CANCEL_WAIT) {
+		put_number(out, WAIT_CANCELED, 1);
+		*done = c->in.length - r->left + 1;
+		free(r->wanted);
+		return;
+	}
+	if (c->since == 0) {
+		c->since = now();
+		c->turn = ++s->waits;
+	}
+	c->wanted = r->wanted;
+	c->asked = r->asked;
+}
+
 /* 0, or -1 when the client is to be let go. */
 static int answer(struct store *s, struct store_client *c)
 {
@@ -382,19 +294,28 @@ static int answer(struct store *s, struct store_client *c)
 	size_t done = 0;
 	int status = 0;
 
-	while (done < c->in.length && !status) {
+	free(c->wanted);
+	c->wanted = NULL;
+	while (done < c->in.length && !status && !c->wanted) {
 		struct reader r = { .at = c->in.text + done, .left = c->in.length - done };
 		size_t before = out.length;
 
 		run(s, c, &r, &out);
 		if (r.is_wrong)
 			status = -1;
-		if (r.is_short) {
+		if (r.is_short || r.wanted)
 			out.length = before;
+		if (r.is_short || r.is_wrong) {
+			free(r.wanted);
 			break;
 		}
-		done = c->in.length - r.left;
+		if (r.wanted)
+			wait_for(s, c, &r, &out, &done);
+		else
+			done = c->in.length - r.left;
 	}
+	if (!c->wanted)
+		c->since = 0;
 	if (!status && send_all(c->socket, &out) < 0)
 		status = -1;
 	if (done) {
@@ -415,7 +336,24 @@ static void let_go(struct store *s, struct store_client *c)
 		*at = c->next;
 	close(c->socket);
 	buf_release(&c->in);
+	free(c->wanted);
 	free(c);
+}
+
+/* Those who waited for a key that is there now. */
+static void wake(struct store *s)
+{
+	struct store_client *c = s->clients;
+
+	while (c) {
+		if (c->wanted && store_find(s, c->wanted)) {
+			if (answer(s, c) < 0)
+				let_go(s, c);
+			c = s->clients; /* what it said may have helped another */
+		} else {
+			c = c->next;
+		}
+	}
 }
 
 static void receive(struct store *s, struct store_client *c)
@@ -425,22 +363,25 @@ static void receive(struct store *s, struct store_client *c)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
+	s->board.is_settling = 0;
 	if (n > 0)
 		buf_add(&c->in, block, (size_t)n);
 	if (n <= 0 || answer(s, c) < 0)
 		let_go(s, c);
+	wake(s);
 }
 
-static void greet(struct store *s)
+static void greet(struct store *s, const struct store_door *door)
 {
 	struct store_client *c;
 	struct epoll_event event = { .events = EPOLLIN };
-	int socket = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
+	int socket = accept4(door->socket, NULL, NULL, SOCK_CLOEXEC);
 
 	if (socket < 0)
 		return;
 	c = xcalloc(1, sizeof(*c));
 	c->socket = socket;
+	c->door = (size_t)(door - s->doors);
 	c->next = s->clients;
 	s->clients = c;
 	event.data.ptr = c;
@@ -454,31 +395,107 @@ void store_serve(struct store *s)
 
 	/* One at a time: an answer can let go the client of another event. */
 	while (epoll_wait(s->poll, &event, 1, 0) == 1) {
-		if (event.data.ptr)
-			receive(s, event.data.ptr);
+		const struct store_door *door = NULL;
+
+		for (size_t i = 0; i < s->ranks; i++)
+			if (event.data.ptr == &s->doors[i])
+				door = &s->doors[i];
+		if (door)
+			greet(s, door);
 		else
-			greet(s);
+			receive(s, event.data.ptr);
 	}
 }
 
-int store_open(struct store *s, int rank, int world, struct err *e)
+/* ---- several ranks that wait */
+
+const char *store_wanted(const struct store *s, size_t door)
+{
+	for (const struct store_client *c = s->clients; c; c = c->next)
+		if (c->door == door && c->wanted)
+			return c->wanted;
+	return NULL;
+}
+
+/* A wait that takes too long ends, as in the device: the rank's store says that it is gone. */
+static void give_up(struct store *s)
+{
+	struct store_client *c = s->clients;
+	double time = now();
+
+	while (c && (!c->wanted || time - c->since < s->time_limit))
+		c = c->next;
+	if (!c)
+		return;
+	fprintf(stderr,
+		"memtrace: rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
+		"set and has not\n",
+		s->doors[c->door].rank, c->wanted);
+	let_go(s, c);
+}
+
+void store_settle(struct store *s)
+{
+	const struct store_client *first = NULL;
+	int waits[TOGETHER_RANKS] = { 0 };
+
+	if (s->ranks == 1)
+		return;
+	for (size_t i = 0; i < s->ranks; i++)
+		waits[i] = s->doors[i].has_ended;
+	for (const struct store_client *c = s->clients; c; c = c->next) {
+		if (!c->wanted)
+			continue;
+		waits[c->door] = 1;
+		if (together_setter(c->wanted, c->asked) == SETTER_UNKNOWN &&
+		    (!first || c->turn < first->turn))
+			first = c;
+	}
+	if (first && board_is_quiet(&s->board, waits, s->ranks)) {
+		s->board.is_settling = 0;
+		store_play(s, first->wanted);
+		wake(s);
+	}
+	give_up(s);
+}
+
+/* ---- opening and closing */
+
+static int open_door(struct store *s, struct store_door *door, struct err *e)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	socklen_t length = sizeof(address);
-	struct epoll_event event = { .events = EPOLLIN };
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = door };
 
-	*s = (struct store){ .rank = rank, .world = world };
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	s->poll = epoll_create1(EPOLL_CLOEXEC);
-	if (s->listener < 0 || s->poll < 0 ||
-	    bind(s->listener, (struct sockaddr *)&address, length) < 0 ||
-	    listen(s->listener, 64) < 0 ||
-	    getsockname(s->listener, (struct sockaddr *)&address, &length) < 0 ||
-	    epoll_ctl(s->poll, EPOLL_CTL_ADD, s->listener, &event) < 0)
+	door->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (door->socket < 0 || bind(door->socket, (struct sockaddr *)&address, length) < 0 ||
+	    listen(door->socket, 64) < 0 ||
+	    getsockname(door->socket, (struct sockaddr *)&address, &length) < 0 ||
+	    epoll_ctl(s->poll, EPOLL_CTL_ADD, door->socket, &event) < 0)
 		return err_set(e, "cannot listen on 127.0.0.1: %s", strerror(errno));
-	s->port = ntohs(address.sin_port);
-	s->buckets = xcalloc(BUCKETS, sizeof(struct store_entry *));
+	door->port = ntohs(address.sin_port);
+	return 0;
+}
+
+int store_open(struct store *s, const int *ranks, size_t count, int world, struct err *e)
+{
+	const char *limit = getenv("CUDASIM_TIMEOUT");
+
+	*s = (struct store){ .world = world, .poll = epoll_create1(EPOLL_CLOEXEC) };
+	s->time_limit = limit ? (int)strtol(limit, NULL, 10) : 0;
+	if (s->time_limit <= 0)
+		s->time_limit = TIME_LIMIT;
+	store_open_keys(s);
+	if (s->poll < 0)
+		return err_set(e, "cannot wait for connections: %s", strerror(errno));
+	if (count > 1 && board_open(&s->board, e) < 0)
+		return -1;
+	for (; s->ranks < count; s->ranks++) {
+		s->doors[s->ranks].rank = ranks[s->ranks];
+		if (open_door(s, &s->doors[s->ranks], e) < 0)
+			return -1;
+	}
 	return 0;
 }
 
@@ -486,13 +503,11 @@ void store_close(struct store *s)
 {
 	while (s->clients)
 		let_go(s, s->clients);
-	for (size_t i = 0; s->buckets && i < BUCKETS; i++)
-		while (s->buckets[i])
-			drop(s, s->buckets[i]->key);
-	free(s->buckets);
+	store_close_keys(s);
 	free(s->last_key);
-	if (s->listener > 0)
-		close(s->listener);
+	for (size_t i = 0; i < s->ranks; i++)
+		close(s->doors[i].socket);
+	board_close(&s->board);
 	if (s->poll > 0)
 		close(s->poll);
 	*s = (struct store){ 0 };

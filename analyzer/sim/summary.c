@@ -139,7 +139,8 @@ void summary_print(const struct simulation *s, const struct outcome *outcomes, s
 {
 	struct buf b = { 0 };
 
-	buf_addf(&b, "memtrace: %zu of %d ranks, each simulated alone\n", count, s->world);
+	buf_addf(&b, "memtrace: %zu of %d ranks, %s\n", count, s->world,
+		 s->together ? "simulated together" : "each simulated alone");
 	buf_addf(&b, "%6s  %10s  %10s  %10s  %-8s  %6s  %7s%s\n", "rank", "allocated", "reserved",
 		 "device", "end", "status", "took", symmetry ? "  stands for" : "");
 	for (size_t i = 0; i < count; i++)

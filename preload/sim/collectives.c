@@ -64,7 +64,7 @@ static int gather_all(const char *from, char *to, size_t bytes, size_t apart, bo
 		return result;
 	result = exchange(comm, "ncclAllGather", ALL_GATHER, bytes, 0, from, bytes);
 	for (int i = 0; !result && i < comm->ranks; i++)
-		if (whole || i == comm->rank || apart * (size_t)comm->ranks <= MIRROR_MAX)
+		if (whole || !comm_absent(comm, i) || apart * (size_t)comm->ranks <= MIRROR_MAX)
 			memmove(to + (size_t)i * apart, slot_of(comm, i, from), bytes);
 	return nccl_leave(comm, result);
 }
@@ -147,12 +147,13 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 	return nccl_leave(comm, result);
 }
 /* Broadcasts of one group whose root is played and that leave the buffer as it is: PyTorch gathers
- * into a list so, with a broadcast a rank. They get what this rank broadcasts in that group. */
+ * into a list so, with a broadcast a rank. They get what the root's deputy broadcasts in that
+ * group. */
 struct grouped {
 	struct comm *comm;
 	char *data;
-	size_t bytes;
-	bool own;
+	size_t at, bytes;
+	int root;
 };
 static _Thread_local struct grouped *grouped;
 static _Thread_local size_t grouped_count, grouped_capacity;
@@ -173,28 +174,32 @@ static void remember(struct grouped g)
 void collectives_group_end(void)
 {
 	for (size_t i = 0; i < grouped_count; i++) {
-		const struct grouped *g = &grouped[i], *own = grouped;
-		while (own < grouped + grouped_count &&
-		       (!own->own || own->comm != g->comm || own->bytes != g->bytes))
-			own++;
-		if (!g->own && own < grouped + grouped_count)
-			memmove(g->data, own->data, g->bytes);
+		const struct grouped *g = &grouped[i], *d = grouped, *end = grouped + grouped_count;
+		int deputy = comm_deputy(g->comm, g->root);
+		while (d < end && (d->root != deputy || d->comm != g->comm || d->at != g->at ||
+				   d->bytes != g->bytes))
+			d++;
+		if (comm_absent(g->comm, g->root) && d < end)
+			memmove(g->data, d->data, g->bytes);
 	}
 	grouped_count = 0;
 }
 
-static int broadcast(const char *from, char *to, size_t bytes, int root, struct comm *comm)
+static int broadcast(const char *from, char *to, size_t at, size_t bytes, int root,
+		     struct comm *comm)
 {
-	int result;
+	int result, deputy;
 	if (nccl_enter(comm, "ncclBroadcast", bytes, &result))
 		return result;
+	from = from ? from + at : to + at;
+	to += at;
+	deputy = comm_deputy(comm, root);
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
-			  comm->rank == root ? bytes : 0);
-	if (!result && (from || !comm_played(comm)))
+			  comm->rank == deputy ? bytes : 0);
+	if (!result && (comm->shared || from != to))
 		memmove(to, slot_of(comm, root, from), bytes);
-	bool own = comm->rank == root;
-	if (comm_played(comm) && nccl_in_group() && (own || !from || from == to))
-		remember((struct grouped){ comm, to, bytes, own });
+	if (comm_played(comm) && nccl_in_group() && (!comm_absent(comm, root) || from == to))
+		remember((struct grouped){ comm, to, at, bytes, root });
 	return nccl_leave(comm, result);
 }
 
@@ -205,8 +210,7 @@ NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int
 	int result = nccl_memory_collective(comm, "ncclBroadcast", false);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
-		result = broadcast(from ? (const char *)from + at : NULL, (char *)to + at,
-				   piece(bytes, at), root, comm);
+		result = broadcast(from, to, at, piece(bytes, at), root, comm);
 	return result;
 }
 NCCL(int, ncclBcast, void *data, size_t count, int type, int root, struct comm *comm, void *stream)
@@ -222,11 +226,13 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
 	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclAlltoAll", ALL_TO_ALL, bytes, 0, from, bytes);
-	for (int i = 0; !result && i < comm->ranks; i++)
+	for (int i = 0; !result && i < comm->ranks; i++) {
+		bool absent = comm_absent(comm, i);
 		memmove((char *)to + (size_t)i * part,
-			slot_of(comm, i, from) +
-				(size_t)(comm_played(comm) ? i : comm->rank) * part,
+			(absent ? (const char *)from : slot_of(comm, i, from)) +
+				(size_t)(absent ? i : comm->rank) * part,
 			part);
+	}
 	return nccl_leave(comm, result);
 }
 NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int root,
@@ -252,7 +258,7 @@ NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int r
 		return result;
 	result = exchange(comm, "ncclScatter", SCATTER, bytes, root, from,
 			  comm->rank == root ? bytes : 0);
-	if (!result && (comm->rank == root || !comm_played(comm)))
+	if (!result && !comm_absent(comm, root))
 		memmove(to, slot_of(comm, root, from) + part * (size_t)comm->rank, part);
 	return nccl_leave(comm, result);
 }

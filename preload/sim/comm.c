@@ -8,6 +8,8 @@
 #define _GNU_SOURCE
 #include "nccl.h"
 
+#include <memtrace/together.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -33,22 +35,23 @@ static size_t head_size(void)
 }
 static size_t slots_size(const struct comm *comm)
 {
-	return (size_t)comm->ranks * 2 * PAYLOAD;
+	return (size_t)comm->members * 2 * PAYLOAD;
 }
 static size_t mailbox_size(void)
 {
 	return round_up(sizeof(struct mailbox), PAGE);
 }
 
-static char *slot(const struct comm *comm, int rank, uint64_t step)
+/* From here on ranks are places: among the members that run. */
+static char *slot(const struct comm *comm, int place, uint64_t step)
 {
-	return (char *)comm->shared + head_size() + ((size_t)rank * 2 + step % 2) * PAYLOAD;
+	return (char *)comm->shared + head_size() + ((size_t)place * 2 + step % 2) * PAYLOAD;
 }
 
 static size_t mailbox_offset(const struct comm *comm, int from, int to)
 {
 	return head_size() + slots_size(comm) +
-	       ((size_t)from * (size_t)comm->ranks + (size_t)to) * mailbox_size();
+	       ((size_t)from * (size_t)comm->members + (size_t)to) * mailbox_size();
 }
 
 static struct mailbox *mailbox(const struct comm *comm, int from, int to)
@@ -58,11 +61,17 @@ static struct mailbox *mailbox(const struct comm *comm, int from, int to)
 
 uint64_t comm_hash(const void *data, size_t bytes)
 {
-	const unsigned char *p = data;
-	uint64_t hash = 0xcbf29ce484222325ull;
-	for (size_t i = 0; i < bytes; i++)
-		hash = (hash ^ p[i]) * 0x100000001b3ull;
-	return hash;
+	return together_hash(data, bytes);
+}
+
+int comm_deputy(const struct comm *comm, int rank)
+{
+	int below = 0;
+	if (!comm_absent(comm, rank))
+		return rank;
+	while (below < comm->members && comm->member[below] < rank)
+		below++;
+	return comm->member[(rank - below) % comm->members];
 }
 
 /* ---- waiting */
@@ -95,7 +104,7 @@ static bool process_dead(int pid)
 struct wait {
 	struct comm *comm;
 	const char *call;
-	bool (*missing)(const struct comm *comm, int rank, uint64_t goal);
+	bool (*missing)(const struct comm *comm, int place, uint64_t goal);
 	uint64_t goal;
 	double start, checked;
 	unsigned turns;
@@ -105,9 +114,10 @@ static void list_missing(const struct wait *wait, char *out, size_t size)
 {
 	size_t at = 0;
 	*out = '\0';
-	for (int i = 0; i < wait->comm->ranks && at + 12 < size; i++)
+	for (int i = 0; i < wait->comm->members && at + 12 < size; i++)
 		if (wait->missing(wait->comm, i, wait->goal))
-			at += (size_t)snprintf(out + at, size - at, "%s%d", at ? ", " : "", i);
+			at += (size_t)snprintf(out + at, size - at, "%s%d", at ? ", " : "",
+					       wait->comm->member[i]);
 }
 
 static int give_up(const struct wait *wait, const char *why, int error)
@@ -131,12 +141,15 @@ static int wait_turn(struct wait *wait)
 		return 0;
 	}
 	double time = now();
-	if (wait->start == 0)
+	if (wait->start == 0) {
 		wait->start = wait->checked = time;
+		together_waits(true);
+	}
+	together_looked();
 	usleep(POLL_US);
 	if (time - wait->checked > 0.2) {
 		wait->checked = time;
-		for (int i = 0; i < comm->ranks; i++) {
+		for (int i = 0; i < comm->members; i++) {
 			int pid = atomic_load(&comm->shared->rank[i].pid);
 			if (!wait->missing(comm, i, wait->goal) || !pid)
 				continue;
@@ -152,12 +165,21 @@ static int wait_turn(struct wait *wait)
 	return 0;
 }
 
+/* The wait is over, with that result. */
+static int wait_end(struct wait *wait, int result)
+{
+	if (wait->start != 0)
+		together_waits(false);
+	wait->start = 0;
+	return result;
+}
+
 /* ---- joining and leaving */
 
-static bool not_attached(const struct comm *comm, int rank, uint64_t goal)
+static bool not_attached(const struct comm *comm, int place, uint64_t goal)
 {
 	(void)goal;
-	return !atomic_load(&comm->shared->rank[rank].pid);
+	return !atomic_load(&comm->shared->rank[place].pid);
 }
 
 /* Space is allocated before it is mapped: a full /dev/shm is then an error here, not a SIGBUS at a
@@ -165,7 +187,7 @@ static bool not_attached(const struct comm *comm, int rank, uint64_t goal)
 static int map_segment(struct comm *comm)
 {
 	size_t fixed = head_size() + slots_size(comm);
-	comm->size = fixed + (size_t)comm->ranks * (size_t)comm->ranks * mailbox_size();
+	comm->size = fixed + (size_t)comm->members * (size_t)comm->members * mailbox_size();
 	snprintf(comm->name, sizeof comm->name, "/cudasim-%016llx",
 		 (unsigned long long)comm_hash(&comm->id, sizeof comm->id));
 	comm->file = shm_open(comm->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -184,13 +206,38 @@ static int map_segment(struct comm *comm)
 	return 0;
 }
 
+/* Which ranks run: this one alone, all, or as the store knows. A split knows it before. */
+static int find_members(struct comm *comm)
+{
+	if (comm->members)
+		return NCCL_OK;
+	if (comm->ranks > 1 && *settings.together)
+		return together_members(comm);
+	if (comm->ranks == 1 || settings.alone) {
+		comm->member[comm->members++] = comm->rank;
+		return NCCL_OK;
+	}
+	if (comm->ranks > COMM_RANKS) {
+		sim_say("ncclCommInitRank: %d ranks; at most %d can run together (CUDASIM_ALONE=1 plays the others)",
+			comm->ranks, COMM_RANKS);
+		return NCCL_INVALID_USAGE;
+	}
+	while (comm->members < comm->ranks) {
+		comm->member[comm->members] = comm->members;
+		comm->members++;
+	}
+	return NCCL_OK;
+}
+
 int comm_join(struct comm *comm)
 {
 	pthread_mutex_init(&comm->lock, NULL);
 	comm->file = -1;
-	if (comm->ranks == 1 || settings.alone)
-		return NCCL_OK;
-	int error = map_segment(comm);
+	int error = find_members(comm);
+	if (error || comm->members == 1)
+		return error;
+	comm->place = comm_place(comm, comm->rank);
+	error = map_segment(comm);
 	if (error) {
 		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name,
 			comm->size, strerror(error));
@@ -198,7 +245,7 @@ int comm_join(struct comm *comm)
 			shm_unlink(comm->name);
 		return NCCL_SYSTEM_ERROR;
 	}
-	struct shared_rank *self = &comm->shared->rank[comm->rank];
+	struct shared_rank *self = &comm->shared->rank[comm->place];
 	int nobody = 0;
 	if (!atomic_compare_exchange_strong(&self->pid, &nobody, getpid())) {
 		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s",
@@ -207,9 +254,10 @@ int comm_join(struct comm *comm)
 	}
 	atomic_fetch_add(&comm->shared->attached, 1);
 	struct wait wait = { .comm = comm, .call = "ncclCommInitRank", .missing = not_attached };
-	while (atomic_load(&comm->shared->attached) < (uint32_t)comm->ranks)
+	while (atomic_load(&comm->shared->attached) < (uint32_t)comm->members)
 		if ((error = wait_turn(&wait)))
-			return error;
+			return wait_end(&wait, error);
+	wait_end(&wait, NCCL_OK);
 	shm_unlink(comm->name); /* everybody has it mapped: nothing is left behind, however the
 				   ranks end */
 	return NCCL_OK;
@@ -221,7 +269,7 @@ void comm_leave(struct comm *comm)
 	while (atomic_load(&comm->busy))
 		usleep(POLL_US);
 	if (comm->shared) {
-		atomic_store(&comm->shared->rank[comm->rank].left, true);
+		atomic_store(&comm->shared->rank[comm->place].left, true);
 		munmap(comm->shared, comm->size);
 	}
 	if (comm->file >= 0)
@@ -234,33 +282,33 @@ void comm_leave(struct comm *comm)
 
 /* ---- exchanges */
 
-static bool behind(const struct comm *comm, int rank, uint64_t goal)
+static bool behind(const struct comm *comm, int place, uint64_t goal)
 {
-	return atomic_load(&comm->shared->rank[rank].step) < goal;
+	return atomic_load(&comm->shared->rank[place].step) < goal;
 }
 
 const void *comm_slot(struct comm *comm, int rank)
 {
-	return slot(comm, rank, comm->step - 1);
+	return slot(comm, comm_place(comm, comm_deputy(comm, rank)), comm->step - 1);
 }
 
-struct announcement comm_said(struct comm *comm, int rank)
+struct announcement comm_said(struct comm *comm, int place)
 {
-	return comm->shared->rank[rank].said[(comm->step - 1) % 2];
+	return comm->shared->rank[place].said[(comm->step - 1) % 2];
 }
 
 /* Ranks that call different things would hang a real job; here the two calls are named. */
 static int compare(struct comm *comm, const char *call, const struct announcement *mine)
 {
-	for (int i = 0; i < comm->ranks; i++) {
+	for (int i = 0; i < comm->members; i++) {
 		struct announcement other = comm_said(comm, i);
 		if (other.call == mine->call && other.bytes == mine->bytes)
 			continue;
 		sim_say("%s: ranks disagree in communicator %s: rank %d makes call %llu with %llu bytes, rank %d call %llu with "
 			"%llu bytes",
 			call, comm->name + 1, comm->rank, (unsigned long long)mine->call,
-			(unsigned long long)mine->bytes, i, (unsigned long long)other.call,
-			(unsigned long long)other.bytes);
+			(unsigned long long)mine->bytes, comm->member[i],
+			(unsigned long long)other.call, (unsigned long long)other.bytes);
 		return NCCL_INVALID_USAGE;
 	}
 	return NCCL_OK;
@@ -269,29 +317,30 @@ static int compare(struct comm *comm, const char *call, const struct announcemen
 int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
 		  size_t bytes)
 {
-	struct shared_rank *self = &comm->shared->rank[comm->rank];
+	struct shared_rank *self = &comm->shared->rank[comm->place];
 	self->said[comm->step % 2] = what;
 	if (bytes)
-		memcpy(slot(comm, comm->rank, comm->step), data, bytes);
+		memcpy(slot(comm, comm->place, comm->step), data, bytes);
 	uint64_t goal = ++comm->step;
 	atomic_store(&self->step, goal);
 	struct wait wait = { .comm = comm, .call = call, .missing = behind, .goal = goal };
-	for (int i = 0; i < comm->ranks; i++)
+	for (int i = 0; i < comm->members; i++)
 		while (behind(comm, i, goal)) {
 			int error = wait_turn(&wait);
 			if (error)
-				return error;
+				return wait_end(&wait, error);
 		}
+	wait_end(&wait, NCCL_OK);
 	return compare(comm, call, &what);
 }
 
 /* ---- messages: a group's are moved on in any order, so that rings of sends cannot block one
  * another */
 
-static bool is_peer(const struct comm *comm, int rank, uint64_t goal)
+static bool is_peer(const struct comm *comm, int place, uint64_t goal)
 {
 	(void)comm;
-	return (uint64_t)rank == goal;
+	return (uint64_t)place == goal;
 }
 
 /* Pages of a mailbox exist from its first use: n * n of them would fill a small /dev/shm. */
@@ -309,12 +358,10 @@ static int mailbox_ready(struct comm *comm, int from, int to)
 static int message_send(struct message *m)
 {
 	struct comm *comm = m->comm;
-	if (!comm->shared)
-		return NCCL_OK;
-	int error = mailbox_ready(comm, comm->rank, m->peer);
+	int peer = comm_place(comm, m->peer), error = mailbox_ready(comm, comm->place, peer);
 	if (error)
 		return error;
-	struct mailbox *box = mailbox(comm, comm->rank, m->peer);
+	struct mailbox *box = mailbox(comm, comm->place, peer);
 	uint64_t at = atomic_load(&box->written);
 	if (at - atomic_load(&box->read) == RING)
 		return NCCL_OK;
@@ -328,10 +375,10 @@ static int message_send(struct message *m)
 static int message_receive(struct message *m)
 {
 	struct comm *comm = m->comm;
-	int error = mailbox_ready(comm, m->peer, comm->rank);
+	int peer = comm_place(comm, m->peer), error = mailbox_ready(comm, peer, comm->place);
 	if (error)
 		return error;
-	struct mailbox *box = mailbox(comm, m->peer, comm->rank);
+	struct mailbox *box = mailbox(comm, peer, comm->place);
 	uint64_t at = atomic_load(&box->read);
 	if (at == atomic_load(&box->written))
 		return NCCL_OK;
@@ -359,35 +406,46 @@ static bool oldest(const struct message *messages, size_t index)
 	return true;
 }
 
+/* Moves what can be moved now; *done is how many are, *stuck the first that is not. */
+static int move_messages(struct message *messages, size_t count, size_t *done, size_t *stuck)
+{
+	*done = 0;
+	*stuck = count;
+	for (size_t i = 0; i < count; i++) {
+		struct message *m = &messages[i];
+		int error = m->done || !oldest(messages, i) ? NCCL_OK
+			    : m->receive                    ? message_receive(m)
+							    : message_send(m);
+		if (error)
+			return error;
+		if (m->done)
+			++*done;
+		else if (*stuck == count)
+			*stuck = i;
+	}
+	return NCCL_OK;
+}
+
 int comm_messages(struct message *messages, size_t count)
 {
 	struct wait wait = { 0 };
-	for (size_t done = 0; done < count;) {
-		size_t before = done, stuck = count;
-		done = 0;
-		for (size_t i = 0; i < count; i++) {
-			struct message *m = &messages[i];
-			int error = m->done || !oldest(messages, i) ? NCCL_OK
-				    : m->receive                    ? message_receive(m)
-								    : message_send(m);
-			if (error)
-				return error;
-			if (m->done)
-				done++;
-			else if (stuck == count)
-				stuck = i;
-		}
-		if (done == count)
+	int error = NCCL_OK;
+	for (size_t before, done = 0, stuck; done < count;) {
+		before = done;
+		error = move_messages(messages, count, &done, &stuck);
+		if (error || done == count)
 			break;
-		if (done != before || wait.comm != messages[stuck].comm)
-			wait = (struct wait){ .comm = messages[stuck].comm,
+		const struct message *m = &messages[stuck];
+		if (done != before || wait.comm != m->comm) {
+			wait_end(&wait, NCCL_OK);
+			wait = (struct wait){ .comm = m->comm,
 					      .missing = is_peer,
-					      .call = messages[stuck].receive ? "ncclRecv"
-									      : "ncclSend",
-					      .goal = (uint64_t)messages[stuck].peer };
-		int error = wait_turn(&wait);
+					      .call = m->receive ? "ncclRecv" : "ncclSend",
+					      .goal = (uint64_t)comm_place(m->comm, m->peer) };
+		}
+		error = wait_turn(&wait);
 		if (error)
-			return error;
+			break;
 	}
-	return NCCL_OK;
+	return wait_end(&wait, error);
 }

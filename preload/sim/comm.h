@@ -15,7 +15,7 @@ enum {
 	NCCL_INVALID_USAGE = 5,
 	NCCL_REMOTE_ERROR = 6
 };
-enum { COMM_RANKS = 64 }; /* that run: more are played */
+enum { COMM_RANKS = 64 }; /* that run: more are played (TOGETHER_RANKS is as many) */
 /* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
 enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
 #define PAYLOAD \
@@ -44,10 +44,12 @@ struct shared {
 struct comm {
 	struct unique_id id;
 	int ranks, rank, device;
+	int members, place;     /* ranks of it that run, and which of them this one is */
+	int member[COMM_RANKS]; /* their numbers in it, ascending */
 	char name[40];
 	int file;
 	size_t size;
-	uint64_t buffer[COMM_BUFFERS];    /* that it took of its device: see nccl_memory.c */
+	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
 	bool late;                        /* connects at first use */
 	atomic_bool ring, nvls;           /* connected */
@@ -59,20 +61,34 @@ struct comm {
 	atomic_bool aborted, told;
 };
 
-/* Others belong to it, and none of them runs: see peers.c. */
+/* Which of the members that run `rank` is; -1: it is played, see peers.c. */
+static inline int comm_place(const struct comm *comm, int rank)
+{
+	for (int i = 0; i < comm->members; i++)
+		if (comm->member[i] == rank)
+			return i;
+	return -1;
+}
+static inline bool comm_absent(const struct comm *comm, int rank)
+{
+	return comm->members < comm->ranks && comm_place(comm, rank) < 0;
+}
+/* Some of its ranks do not run. */
 static inline bool comm_played(const struct comm *comm)
 {
-	return comm->ranks > 1 && !comm->shared;
+	return comm->members < comm->ranks;
 }
 
 int comm_join(struct comm *comm);
+/* Of an absent rank, the member whose data stands for its own; of one that runs, itself. */
+int comm_deputy(const struct comm *comm, int rank);
 void comm_leave(struct comm *comm);
-/* Publishes `bytes` at `data` and waits until every rank has: then comm_slot() is what each of them
- * published. */
+/* Publishes `bytes` at `data` and waits until every member has: then comm_slot() is what a rank, or
+ * its deputy, published. */
 int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
 		  size_t bytes);
 const void *comm_slot(struct comm *comm, int rank);
-struct announcement comm_said(struct comm *comm, int rank);
+struct announcement comm_said(struct comm *comm, int place);
 uint64_t comm_hash(const void *data, size_t bytes);
 
 /* One message of a group of sends and receives. */
@@ -84,6 +100,12 @@ struct message {
 	bool receive, done;
 };
 int comm_messages(struct message *messages, size_t count);
+
+/* Fills in which ranks of it run, among others that do not. */
+int together_members(struct comm *comm);
+/* Tells the store that a thread waits for another rank, and each time that it has looked again. */
+void together_waits(bool begins);
+void together_looked(void);
 
 /* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
 int peers_of_split(int ranks, int rank, int colour, int key);

@@ -39,24 +39,32 @@ static const struct message *mirrored(const struct message *messages, size_t cou
 	return any;
 }
 
-/* A played peer takes what it is sent, and sends what it would be sent: see peers.c. */
-static int play(struct message *messages, size_t count)
+/* A played peer takes what it is sent, and sends what it would be sent: see peers.c. Returns how
+ * many messages are left, to and from ranks that run. */
+static size_t play(struct message *messages, size_t count)
 {
+	size_t kept = 0;
 	for (struct message *m = messages; m < messages + count; m++) {
-		const struct message *same = m->receive ? mirrored(messages, count, m) : NULL;
+		if (!m->receive || !comm_absent(m->comm, m->peer))
+			continue;
+		const struct message *same = mirrored(messages, count, m);
 		if (same)
 			memmove(m->data, same->data, m->bytes);
-		else if (m->receive)
+		else
 			left_alone(m);
 	}
-	return NCCL_OK;
+	for (size_t i = 0; i < count; i++)
+		if (!comm_absent(messages[i].comm, messages[i].peer))
+			messages[kept++] = messages[i];
+	return kept;
 }
 
 static int run_messages(struct message *messages, size_t count)
 {
+	count = play(messages, count);
 	for (size_t i = 0; i < count; i++)
 		atomic_fetch_add(&messages[i].comm->busy, 1);
-	int result = settings.alone ? play(messages, count) : comm_messages(messages, count);
+	int result = comm_messages(messages, count);
 	for (size_t i = 0; i < count; i++)
 		atomic_fetch_sub(&messages[i].comm->busy, 1);
 	return result;

@@ -30,7 +30,13 @@ NCCL(int, ncclGetUniqueId, struct unique_id *id)
 	return got == (ssize_t)sizeof *id ? NCCL_OK : NCCL_SYSTEM_ERROR;
 }
 
-static int join(struct comm **out, int ranks, struct unique_id id, int rank)
+/* Which ranks of a communicator run, where that is known before. */
+struct members {
+	int count, rank[COMM_RANKS];
+};
+
+static int join_members(struct comm **out, int ranks, struct unique_id id, int rank,
+			const struct members *members)
 {
 	*out = NULL;
 	if (sim_ready() || device_use_current())
@@ -40,11 +46,6 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 			ranks, ranks - 1);
 		return NCCL_INVALID_ARGUMENT;
 	}
-	if (ranks > COMM_RANKS && !settings.alone) {
-		sim_say("ncclCommInitRank: %d ranks; at most %d can run together (CUDASIM_ALONE=1 plays the others)",
-			ranks, COMM_RANKS);
-		return NCCL_INVALID_USAGE;
-	}
 	struct comm *comm = calloc(1, sizeof *comm);
 	if (!comm)
 		return NCCL_SYSTEM_ERROR;
@@ -52,6 +53,8 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	comm->ranks = ranks;
 	comm->rank = rank;
 	comm->device = device_current();
+	comm->members = members->count;
+	memcpy(comm->member, members->rank, sizeof comm->member);
 	int error = nccl_memory_created(comm);
 	if (error) {
 		free(comm);
@@ -64,6 +67,11 @@ static int join(struct comm **out, int ranks, struct unique_id id, int rank)
 	else
 		*out = comm;
 	return error;
+}
+
+static int join(struct comm **out, int ranks, struct unique_id id, int rank)
+{
+	return join_members(out, ranks, id, rank, &(struct members){ 0 });
 }
 
 NCCL(int, ncclCommInitRankConfig, struct comm **comm, int ranks, struct unique_id id, int rank,
@@ -197,15 +205,67 @@ int nccl_leave(struct comm *comm, int result)
 
 /* ---- splitting: everybody's colour and key, then a communicator for each colour */
 
-static int split_played(const struct comm *comm, int colour, int key)
+/* What a split makes for this rank. */
+struct part {
+	int ranks, rank;
+	uint64_t number; /* of the split */
+	struct members members;
+};
+
+/* Everybody has said its colour and key. */
+static struct part split_told(struct comm *comm, int colour, int key)
+{
+	struct part part = { 0 };
+	for (int i = 0; i < comm->members; i++) {
+		struct announcement said = comm_said(comm, i);
+		int64_t other = (int64_t)said.second;
+		if ((int64_t)said.first != colour)
+			continue;
+		part.ranks++;
+		part.rank += other < key || (other == key && i < comm->place);
+	}
+	for (int i = 0; i < part.ranks; i++)
+		part.members.rank[part.members.count++] = i;
+	return part;
+}
+
+/* The colour tells how many belong to it, and the keys of those who run their places in it. */
+static struct part split_played(struct comm *comm, int colour, int key)
 {
 	int ranks = colour < 0 ? 1 : peers_of_split(comm->ranks, comm->rank, colour, key);
-	if (ranks)
-		return ranks;
-	sim_say("ncclCommSplit: colour %d, key %d of rank %d of %d does not tell which ranks belong to it, and the others do "
-		"not run: taken to be all %d",
-		colour, key, comm->rank, comm->ranks, comm->ranks);
-	return comm->ranks;
+	if (!ranks)
+		sim_say("ncclCommSplit: colour %d, key %d of rank %d of %d does not tell which ranks belong to it, and not all "
+			"of them run: taken to be all %d",
+			colour, key, comm->rank, comm->ranks, comm->ranks);
+	struct part part = { .ranks = ranks ? ranks : comm->ranks };
+	part.rank = key < part.ranks ? key : comm->rank;
+	if (!comm->shared)
+		part.members = (struct members){ 1, { part.rank } };
+	for (int place = 0; comm->shared && place < part.ranks; place++)
+		for (int i = 0; i < comm->members; i++) {
+			struct announcement said = comm_said(comm, i);
+			if ((int64_t)said.first == colour && (int64_t)said.second == place)
+				part.members.rank[part.members.count++] = place;
+		}
+	return part;
+}
+
+static int split(struct comm *comm, int colour, int key, struct part *part)
+{
+	int result;
+	if (nccl_enter(comm, "ncclCommSplit", 1, &result))
+		return result;
+	if (comm->shared)
+		result = comm_exchange(comm, "ncclCommSplit",
+				       (struct announcement){ SPLIT, 0, (uint64_t)(int64_t)colour,
+							      (uint64_t)(int64_t)key },
+				       NULL, 0);
+	if (!result)
+		*part = comm_played(comm) ? split_played(comm, colour, key)
+			: comm->shared    ? split_told(comm, colour, key)
+					  : (struct part){ 1, 0, 0, { 1, { 0 } } };
+	part->number = comm->splits++;
+	return nccl_leave(comm, result);
 }
 
 NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **out, void *config)
@@ -217,38 +277,19 @@ NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **o
 		uint64_t word;
 	} seed = { .colour = colour };
 	struct unique_id id;
-	int ranks = 0, rank = 0, result = NCCL_OK;
+	struct part part = { 0 };
 	(void)config;
 	*out = NULL;
-	if (nccl_enter(comm, "ncclCommSplit", 1, &result))
+	int result = split(comm, colour, key, &part);
+	if (result)
 		return result;
-	if (comm->shared)
-		result = comm_exchange(comm, "ncclCommSplit",
-				       (struct announcement){ SPLIT, 0, (uint64_t)(int64_t)colour,
-							      (uint64_t)(int64_t)key },
-				       NULL, 0);
-	if (comm_played(comm)) {
-		ranks = split_played(comm, colour, key);
-		rank = key < ranks ? key : comm->rank;
-	}
-	for (int i = 0; !result && comm->shared && i < comm->ranks; i++) {
-		struct announcement said = comm_said(comm, i);
-		int64_t other = (int64_t)said.second;
-		if ((int64_t)said.first != colour)
-			continue;
-		ranks++;
-		rank += other < key || (other == key && i < comm->rank);
-	}
-	if (comm->ranks == 1)
-		ranks = 1;
 	seed.parent = comm->id;
-	seed.split = comm->splits++;
-	nccl_leave(comm, result);
-	if (result || colour < 0)
-		return result;
+	seed.split = part.number;
+	if (colour < 0)
+		return NCCL_OK;
 	for (seed.word = 0; seed.word < sizeof id / 8; seed.word++) {
 		uint64_t hash = comm_hash(&seed, sizeof seed);
 		memcpy(id.bytes + 8 * seed.word, &hash, 8);
 	}
-	return join(out, ranks, id, rank);
+	return join_members(out, part.ranks, id, part.rank, &part.members);
 }

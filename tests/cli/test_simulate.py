@@ -114,6 +114,14 @@ class Errors(Simulate):
     def test_ranks_needed(self):
         self.refused("add --ranks LIST", "--world-size", "4", "--", "true")
 
+    def test_together_needs_ranks(self):
+        needs = "--together runs the ranks of --ranks LIST at once"
+        self.refused(needs, "--together", "--", "true")
+        self.refused(needs, "--together", "--deduplicate", "--world-size", "8", "--", "true")
+        self.refused(needs, "--together", "--ranks", "0,1", "--world-size", "8", "--jobs", "1", "--", "true")
+        self.refused(needs, "--together", "--ranks", "0,1", "--world-size", "8", "--print-commands", "--", "true")
+        self.refused("--together: 65 ranks, at most 64 can run at once", "--together", "--ranks", "0-64", "--world-size", "512", "--", "true")
+
     def test_template_without_a_place(self):
         self.refused("the command has no {mbs} to put a number into", "--until-oom", "mbs", "--", "true", status=125)
 
@@ -143,6 +151,23 @@ class Ranks(Simulate):
 
     def test_signal(self):
         self.ranks("sh", "-c", "kill -9 $$", options=("--world-size", "2"), status=137)
+
+    def test_together(self):
+        """At once, each with a port of its own: the simulated device and the injected module are told who runs."""
+        lines, done = self.ranks(PYTHON, WORKER, options=("--world-size", "8", "--together"), ranks="5,2-3")
+        envs = {line["env"]["RANK"]: line["env"] for line in lines}
+        self.assertEqual(sorted(envs), ["2", "3", "5"])
+        for row, rank in enumerate(sorted(envs)):
+            self.assertNotIn("CUDASIM_ALONE", envs[rank])
+            self.assertEqual((envs[rank]["SIMULATE_RANKS"], envs[rank]["WORLD_SIZE"]), ("2,3,5", "8"))
+            self.assertRegex(envs[rank]["CUDASIM_TOGETHER"], r"^/proc/\d+/fd/\d+:%d$" % row)
+        self.assertEqual(len({e["MASTER_PORT"] for e in envs.values()}), 3)
+        self.assertIn("3 of 8 ranks, simulated together", done.stderr)
+
+    def test_one_together_is_alone(self):
+        (line,), done = self.ranks(PYTHON, WORKER, options=("--world-size", "8", "--together"), ranks="5")
+        self.assertEqual(line["env"]["CUDASIM_ALONE"], "1")
+        self.assertIn("each simulated alone", done.stderr)
 
     def test_all_in_order_one_at_a_time(self):
         lines, done = self.ranks(PYTHON, WORKER, options=("--world-size", "3", "--jobs", "1"), ranks="2,0-1")

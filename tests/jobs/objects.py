@@ -1,13 +1,16 @@
-"""Object collectives as they come: sizes and bytes are put together by small kernels on the device. Each rank prints what it got."""
+"""Object collectives as they come: sizes and bytes are put together by small kernels on the device. Each rank prints what it got.
+
+objects.py [BACKEND]"""
 import json
 import os
+import sys
 
 import torch
 import torch.distributed as dist
 
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-dist.init_process_group("nccl")
+dist.init_process_group(*sys.argv[1:] or ["nccl"])
 world = dist.get_world_size()
 
 everybody = [None] * world

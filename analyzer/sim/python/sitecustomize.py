@@ -1,16 +1,20 @@
 """Put on PYTHONPATH by `memtrace simulate`: ends the job after --steps, and answers for ranks that do not run where no GPU is in between.
 
+Ranks that run (RUNNING) are this one alone, or several together; those see each other's true data.
+
 Runs the environment's own sitecustomize first. Nothing happens before the job itself imports torch.
 """
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
+import pickle
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = int(os.environ.get("SIMULATE_STEPS") or 0)
-ALONE = os.environ.get("CUDASIM_ALONE") == "1"
+RUNNING = [int(r) for r in os.environ.get("SIMULATE_RANKS", "").split(",") if r]
 
 
 def run_the_other_one():
@@ -53,6 +57,9 @@ def end_after_steps(optimizer_module):
 
 # ---- ranks that do not run
 
+running_of_new_group = 1  # members that run, of the group that is being made
+exchanged = {}  # how often, by a group's ranks
+
 def played_gloo(c10d):
     """Gloo's groups connect their processes; with the others absent, a group whose members all hold what this rank holds."""
     from torch._C import _distributed_c10d as native
@@ -63,16 +70,17 @@ def played_gloo(c10d):
         return gloo
     create = getattr(fake, "_create_internal", fake)
     fake._set_sequence_number_for_group = lambda group: None  # PyTorch before 2.12 gives a Gloo group one, and a fake one says that it has none
+    real = c10d.ProcessGroupGloo
 
     class Played(type):
         def __instancecheck__(cls, group):
-            return isinstance(group, fake)
+            return isinstance(group, (fake, real))
 
     class PlayedGloo(metaclass=Played):
         """What ProcessGroupGloo(store, rank, size, timeout) gives."""
 
-        def __new__(cls, store, rank, size, timeout=None, **_):
-            return create(rank, size)
+        def __new__(cls, store, rank, size, *args, **keys):
+            return real(store, rank, size, *args, **keys) if 1 < running_of_new_group == size else create(rank, size)
 
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(c10d.ProcessGroupGloo, name):
@@ -80,56 +88,150 @@ def played_gloo(c10d):
     return PlayedGloo
 
 
+def members(c10d, group):
+    """The world's numbers of a group's ranks, in its order."""
+    if group is None or group is c10d._get_default_group():
+        return list(range(c10d.get_world_size()))
+    return list(c10d._world.pg_group_ranks[group])
+
+
+def arguments(function, args, keys):
+    """By name, of a call whose first argument is passed on as it is."""
+    return {**dict(zip(list(inspect.signature(function).parameters)[1:], args)), **keys}
+
+
+def that_run(c10d, group):
+    return [r for r in members(c10d, group) if r in RUNNING]
+
+
 def is_absent(c10d, group, rank_in_world, rank_in_group):
     if rank_in_group is not None:
-        return rank_in_group != c10d.get_rank(group)
-    return (rank_in_world or 0) != c10d.get_rank()
+        rank_in_world = members(c10d, group)[rank_in_group]
+    return (rank_in_world or 0) not in RUNNING
 
 
 def leave_objects_alone(c10d):
-    """Objects that an absent rank would send cannot be known: the receiver keeps what it has, as if that rank were like it."""
+    """Objects that an absent rank would send cannot be known. A receiver keeps what it has, as if that rank were like it; several that run
+    take what the first of them has."""
     told = set()
 
-    def wrap(name, source, group_source, answer):
+    def wrap(name, source, group_source, answer, has_deputy=False):
         real = getattr(c10d, name, None)
         if real is None:
             return
 
         def call(objects, *args, **keys):
-            names = real.__code__.co_varnames[1:]
-            given = {**dict(zip(names, args)), **keys}
-            if c10d._rank_not_in_group(given.get("group")):
+            given = arguments(real, args, keys)
+            group = given.get("group")
+            if c10d._rank_not_in_group(group):
                 return real(objects, *args, **keys)
-            if not is_absent(c10d, given.get("group"), given.get(source), given.get(group_source)):
+            if not is_absent(c10d, group, given.get(source), given.get(group_source)):
                 return real(objects, *args, **keys)
+            running = that_run(c10d, group)
             if name not in told:
                 told.add(name)
-                say("%s from rank %s, which does not run: this rank keeps its own objects" % (name, given.get(source)))
-            return answer(objects, given)
+                say("%s from rank %s, which does not run: this rank keeps its own objects" % (name, given.get(source))
+                    if len(running) == 1 or not has_deputy else
+                    "%s from rank %s, which does not run: rank %d, the first that does, sends its own objects" % (name, given.get(source), running[0]))
+            if len(running) == 1 or not has_deputy:
+                return answer(objects, given)
+            given.pop(group_source, None)
+            return real(objects, **{**given, source: running[0]})
         call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
-        setattr(c10d, name, call)
-        if hasattr(sys.modules.get("torch.distributed"), name):
-            setattr(sys.modules["torch.distributed"], name, call)
+        replace(c10d, name, call)
 
     def scattered(output, given):
         objects = given.get("scatter_object_input_list")
         if objects:
             output[0] = objects[c10d.get_rank(given.get("group"))]
 
-    wrap("broadcast_object_list", "src", "group_src", lambda objects, given: None)
+    wrap("broadcast_object_list", "src", "group_src", lambda objects, given: None, has_deputy=True)
     wrap("recv_object_list", "src", "group_src", lambda objects, given: given.get("src") or 0)
     wrap("scatter_object_list", "src", "group_src", scattered)
 
 
-def gather_own_objects(c10d):
-    """gather_object() to this rank: the others would have sent what this rank has."""
-    def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
+def replace(c10d, name, function):
+    setattr(c10d, name, function)
+    if hasattr(sys.modules.get("torch.distributed"), name):
+        setattr(sys.modules["torch.distributed"], name, function)
+
+
+def travels_by_the_store(c10d, group):
+    """Objects of a group on the CPU, of which some ranks run, and not all: no Gloo connects them."""
+    running = that_run(c10d, group)
+    if not 1 < len(running) < c10d.get_world_size(group):
+        return False
+    device = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
+    return device is not None and str(device(group)) == "cpu"
+
+
+def exchange_by_the_store(c10d, group, obj):
+    """What each rank that runs gives here, by its number in the world."""
+    running = that_run(c10d, group)
+    ranks = ".".join(map(str, members(c10d, group)))
+    exchanged[ranks] = exchanged.get(ranks, 0) + 1
+    tag = "memtrace:%d:%s" % (len(running), ".".join(str(i) for i in range(len(running))))
+    store = c10d.PrefixStore("%s/objects/%s/%d" % (tag, ranks, exchanged[ranks]), c10d._get_default_store())
+    store.set(str(c10d.get_rank()), pickle.dumps(obj))
+    return {r: pickle.loads(store.get(str(r))) for r in running}
+
+
+def deputies(c10d, group):
+    """For each rank of a group, itself if it runs, else the one that stands for it: as comm_deputy() of the simulated device has it."""
+    running, ranks = that_run(c10d, group), members(c10d, group)
+    absent = [r for r in ranks if r not in running]
+    return [running[absent.index(r) % len(running)] if r in absent else r for r in ranks]
+
+
+def send_objects_by_the_store(c10d):
+    def wrap(name, by_store):
+        real = getattr(c10d, name, None)
+        if real is None:
+            return
+
+        def call(objects, *args, **keys):
+            given = arguments(real, args, keys)
+            group = given.get("group")
+            if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
+                return real(objects, *args, **keys)
+            sender = given.get("src") or 0
+            if given.get("group_src") is not None:
+                sender = members(c10d, group)[given["group_src"]]
+            by_store(objects, given, group, sender)
+        call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
+        replace(c10d, name, call)
+
+    def gather(everybody, given, group, _):
+        said = exchange_by_the_store(c10d, group, given.get("obj"))
+        everybody[:] = [said[r] for r in deputies(c10d, group)]
+
+    def broadcast(objects, given, group, sender):
+        objects[:] = exchange_by_the_store(c10d, group, list(objects))[sender]
+
+    def scatter(output, given, group, sender):
+        output[0] = exchange_by_the_store(c10d, group, given.get("scatter_object_input_list"))[sender][c10d.get_rank(group)]
+
+    wrap("all_gather_object", gather)
+    wrap("broadcast_object_list", broadcast)
+    wrap("scatter_object_list", scatter)
+
+
+def gather_played_objects(c10d):
+    """gather_object() to a rank that runs: the absent ones would have sent what one that runs has, as in all_gather_object()."""
+    real = getattr(c10d, "gather_object", None)
+    if real is None:
+        return
+
+    def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None, **_):
         if c10d._rank_not_in_group(group) or is_absent(c10d, group, dst, group_dst):
             return
-        object_gather_list[:] = [obj] * c10d.get_world_size(group)
-    if hasattr(c10d, "gather_object"):
-        gather_object.__doc__ = c10d.gather_object.__doc__
-        c10d.gather_object = gather_object
+        running, everybody = that_run(c10d, group), [obj] * c10d.get_world_size(group)
+        if len(running) > 1:
+            c10d.all_gather_object(everybody, obj, group)
+        if (group_dst is None and (dst or 0) == c10d.get_rank()) or (group_dst is not None and group_dst == c10d.get_rank(group)):
+            object_gather_list[:] = everybody
+    gather_object.__doc__ = real.__doc__
+    replace(c10d, "gather_object", gather_object)
 
 
 def make_groups_by_rank(c10d):
@@ -150,9 +252,27 @@ def make_groups_by_rank(c10d):
     c10d.split_group = split_group
 
 
+def name_who_runs(c10d):
+    """The store's keys of a group say which of its members run: memtrace reads it (analyzer/sim/together.c)."""
+    real = c10d._new_process_group_helper
+
+    def helper(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys):
+        global running_of_new_group
+        ranks = list(global_ranks_in_group) or list(range(group_size))
+        running = [i for i, r in enumerate(ranks) if r in RUNNING]
+        if running:
+            store = c10d.PrefixStore("memtrace:%d:%s" % (len(ranks), ".".join(map(str, running))), store)
+        running_of_new_group = len(running)
+        return real(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys)
+    c10d._new_process_group_helper = helper
+
+
 def play_absent_ranks(c10d):
+    if len(RUNNING) > 1:
+        send_objects_by_the_store(c10d)
+        name_who_runs(c10d)
     leave_objects_alone(c10d)
-    gather_own_objects(c10d)
+    gather_played_objects(c10d)
     make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
         c10d.ProcessGroupGloo = played_gloo(c10d)
@@ -160,6 +280,8 @@ def play_absent_ranks(c10d):
 
 def compare_with_nobody(utils):
     """ZeRO-3 compares its order of parameters with rank 0's; where that does not run there is nothing to compare with."""
+    if len(RUNNING) > 1 and 0 in RUNNING:
+        return
     for name in ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks"):
         if hasattr(utils, name):
             setattr(utils, name, lambda *_, **__: None)
@@ -201,7 +323,7 @@ def main():
     actions = {}
     if STEPS:
         actions["torch.optim.optimizer"] = end_after_steps
-    if ALONE:
+    if RUNNING:
         actions["torch.distributed.distributed_c10d"] = play_absent_ranks
         actions["torch.distributed.rendezvous"] = meet_at_the_played_store
         actions["deepspeed.runtime.zero.utils"] = compare_with_nobody
