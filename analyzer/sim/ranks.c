@@ -4,6 +4,7 @@
 #include "buf.h"
 #include "launch.h"
 #include "sim/launcher.h"
+#include "sim/sent.h"
 #include "sim/store.h"
 
 #include <errno.h>
@@ -26,6 +27,7 @@
 
 struct running {
 	struct outcome *outcome; /* NULL: free */
+	struct outcome unasked;  /* that of a rank which runs only for what it sends to others */
 	pid_t pid;
 	struct store *store; /* `own`, or that of the ranks which run together */
 	struct store own;
@@ -39,6 +41,8 @@ struct run {
 	struct running all[SLOTS];
 	struct store shared; /* of ranks that run together */
 	struct outcome *outcomes;
+	struct sent sent;
+	unsigned char *has_begun; /* by rank */
 	size_t next, done, active;
 	long resident;
 	double failed; /* when the first rank failed; 0: none */
@@ -185,7 +189,7 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 {
 	int rank = r->outcome->rank;
 
-	if (!s->whole && !s->together) {
+	if (!r->store && !s->whole) {
 		r->store = &r->own;
 		if (store_open(&r->own, &rank, 1, s->world, e) < 0)
 			return -1;
@@ -201,6 +205,11 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	setenv("MEMTRACE_DIR", s->directory, 1);
 	setenv("MEMTRACE_QUIET", "1", 0);
+	if (r->outcome == &r->unasked) {
+		setenv("MEMTRACE_DISABLE", "1", 1);
+		if (!freopen("/dev/null", "w", stdout))
+			_exit(127);
+	}
 	if (s->whole)
 		_exit(launch_exec((char **)s->command));
 	set_rank(s, w, rank, r);
@@ -328,35 +337,122 @@ static void end_others(struct running *all, size_t slots, double failed)
 			kill(all[i].pid, since > 2 * GRACE ? SIGKILL : SIGTERM);
 }
 
+static struct running *free_slot(struct run *run)
+{
+	for (size_t i = 0; i < SLOTS; i++)
+		if (!run->all[i].outcome)
+			return &run->all[i];
+	return NULL;
+}
+
+static int begin(const struct simulation *s, const struct worker *w, struct run *run, size_t index,
+		 struct running *r, struct err *e)
+{
+	r->outcome = &run->outcomes[index];
+	r->outcome->rank = s->whole ? -1 : s->ranks[index];
+	r->store = s->together ? &run->shared : NULL;
+	r->door = s->together ? index : 0;
+	run->active++;
+	if (!s->whole)
+		run->has_begun[r->outcome->rank] = 1;
+	return start(s, w, r, e);
+}
+
+/* Starts the next that is to run and has not yet begun. */
+static int begin_next(const struct simulation *s, const struct worker *w, struct run *run,
+		      struct err *e)
+{
+	struct running *r = free_slot(run);
+	size_t total = s->whole ? 1 : s->rank_count;
+
+	while (!s->whole && run->next < total && run->has_begun[s->ranks[run->next]])
+		run->next++;
+	if (!r || run->next >= total ||
+	    run->active >= allowed(s, run->done, run->active, run->resident))
+		return 0;
+	return begin(s, w, run, run->next++, r, e);
+}
+
+/* Starts the ranks that others wait for: now, or they would wait for ever. */
+static int begin_wanted(const struct simulation *s, const struct worker *w, struct run *run,
+			struct err *e)
+{
+	struct running *r;
+	int rank, status = 0;
+	size_t i = 0;
+
+	while (!status && (r = free_slot(run)) && (rank = sent_wanted(&run->sent, s->world)) >= 0) {
+		if (run->has_begun[rank])
+			continue;
+		for (i = 0; i < s->rank_count && s->ranks[i] != rank;)
+			i++;
+		if (i < s->rank_count) {
+			status = begin(s, w, run, i, r, e);
+			continue;
+		}
+		if (!s->is_quiet)
+			fprintf(stderr,
+				"memtrace: rank %d runs too, untraced: others take integers that it broadcasts\n",
+				rank);
+		run->has_begun[rank] = 1;
+		r->unasked = (struct outcome){ .rank = rank };
+		r->outcome = &r->unasked;
+		r->store = NULL;
+		r->door = 0;
+		status = start(s, w, r, e);
+	}
+	return status;
+}
+
+static void report_unasked(const struct outcome *o)
+{
+	if (o->status)
+		fprintf(stderr, "memtrace: rank %d, which others wait for, ended with status %d\n",
+			o->rank, o->status);
+}
+
 /* Starts, collects and watches. */
 static int turn(const struct simulation *s, const struct worker *w, struct run *run, struct err *e)
 {
-	size_t total = s->whole ? 1 : s->rank_count;
-	int status = 0;
+	int status = s->whole ? 0 : begin_wanted(s, w, run, e);
 
 	for (size_t i = 0; i < SLOTS; i++) {
 		struct running *r = &run->all[i];
-		struct outcome *o = r->outcome;
+		const struct outcome *o = r->outcome;
 
-		if (!o && run->next < total &&
-		    run->active < allowed(s, run->done, run->active, run->resident)) {
-			r->outcome = &run->outcomes[run->next];
-			r->outcome->rank = s->whole ? -1 : s->ranks[run->next];
-			r->store = s->together ? &run->shared : NULL;
-			r->door = s->together ? run->next : 0;
-			run->next++;
-			run->active++;
-			status |= start(s, w, r, e);
-		} else if (o && collect(r, &run->resident)) {
+		if (!o) {
+			if (!status)
+				status = begin_next(s, w, run, e);
+		} else if (!collect(r, &run->resident)) {
+			watch(s, r);
+		} else {
+			if (!s->whole)
+				sent_end(&run->sent, o->rank);
+			if (o == &r->unasked) {
+				report_unasked(o);
+				continue;
+			}
 			if (o->status && run->failed == 0)
 				run->failed = now();
 			run->done++;
 			run->active--;
-		} else if (o) {
-			watch(s, r);
 		}
 	}
 	return status;
+}
+
+/* Ends what still runs: after an error, or only for what it would send. */
+static void stop(struct running *r)
+{
+	if (!r->outcome || r->pid <= 0)
+		return;
+	if (r->outcome != &r->unasked) {
+		kill(r->pid, SIGTERM);
+		return;
+	}
+	kill(r->pid, SIGKILL);
+	waitpid(r->pid, NULL, 0);
+	store_close(r->store);
 }
 
 static int run_all(const struct simulation *s, const struct worker *w, struct outcome *outcomes,
@@ -368,7 +464,11 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 	int status = 0;
 
 	run->outcomes = outcomes;
-	if (s->together)
+	if (!s->whole) {
+		run->has_begun = xcalloc((size_t)s->world, 1);
+		status = sent_open(&run->sent, e);
+	}
+	if (!status && s->together)
 		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, e);
 	while (run->done < total && !status) {
 		status = turn(s, w, run, e);
@@ -378,10 +478,11 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 		serve(run->all, SLOTS);
 	}
 	for (size_t i = 0; i < SLOTS; i++)
-		if (run->all[i].outcome && run->all[i].pid > 0)
-			kill(run->all[i].pid, SIGTERM);
+		stop(&run->all[i]);
 	if (s->together)
 		store_close(&run->shared);
+	sent_close(&run->sent);
+	free(run->has_begun);
 	free(run);
 	return status;
 }

@@ -12,6 +12,8 @@ import os
 import pickle
 import sys
 
+import memtrace_sent
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = int(os.environ.get("SIMULATE_STEPS") or 0)
 RUNNING = [int(r) for r in os.environ.get("SIMULATE_RANKS", "").split(",") if r]
@@ -276,6 +278,9 @@ def play_absent_ranks(c10d):
     make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
         c10d.ProcessGroupGloo = played_gloo(c10d)
+    if "SIMULATE_SENT" in os.environ:
+        sent = memtrace_sent.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), say)
+        memtrace_sent.install(c10d, sent, members, RUNNING, replace)
 
 
 def compare_with_nobody(utils):
