@@ -13,7 +13,7 @@ PAIRS = ["2.0", "2.1", "2.5", "2.7", "2.11", "2.11/3.10", "2.15", "2.15/3.12", "
 # GPT-2 small of document 001, batch 12: allocated bytes at the peak, as recorded when the project began
 PEAK = {"2.15": 24746716160}
 PEAK_BEFORE = 24801242112
-COLUMNS = ["import", "document 001's peak", "to the byte", "expandable", "cudaMallocAsync", "DDP, 2 ranks", "stacks"]
+COLUMNS = ["import", "document 001's peak", "to the byte", "expandable", "cudaMallocAsync", "DDP, 2 ranks", "a rank alone", "stacks"]
 
 
 class One(Checks):
@@ -35,6 +35,15 @@ class One(Checks):
         self.traces = os.path.join(self.dir, name)
         return self.check(GPT2, "--batch", 2, *arguments, version=self.version, **keys)
 
+    def alone(self):
+        """Its groups of absent ranks are NCCL's and Gloo's; PyTorch 2.0 and 2.1 cannot play Gloo's."""
+        if self.version in ("2.0", "2.1"):
+            return "-"
+        trace, self.traces = self.traces, os.path.join(self.dir, "alone")
+        done = self.simulate([python(self.version), os.path.join(JOBS, "flags.py")], "--ranks", "6", "--world-size", "8")
+        self.assertIn("rank 6 [5, 7] [100, 101, 102, 103, 104] [True]", done.stdout)
+        self.traces = trace
+
     def stacks(self):
         trace = self.traces
         self.assertTrue(any("train_gpt2.py" in s["stack"] for s in self.report()["ranks"][0]["peak"]["stacks"]), trace)
@@ -46,6 +55,7 @@ class One(Checks):
         yield lambda: self.fresh("expandable", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True") if self.version != "2.0" else "-"
         yield lambda: self.fresh("async", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
         yield lambda: self.fresh("ddp", ranks=2)
+        yield self.alone
         yield self.stacks
 
 

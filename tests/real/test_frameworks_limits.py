@@ -38,6 +38,24 @@ class Peers(Case):
         self.assertRegex(done.stderr, r"nccl\w+: time limit \(CUDASIM_TIMEOUT\) reached; communicator \S+, rank 0 of 2, waiting for rank\(s\) 1")
 
 
+class Sent(Case):
+    """Rank 6 alone does what the integers say that ranks 0, 4 and 7 would broadcast; rank 0 stands for 4. Only what was asked for is traced."""
+
+    def test_integers_of_ranks_that_do_not_run(self):
+        done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "flags.py")], "--ranks", "6", "--world-size", "8")
+        self.assertEqual(done.stdout.count("rank "), 1)
+        self.assertIn("rank 6 [5, 7] [100, 101, 102, 103, 104] [True]", done.stdout)
+        self.assertIn("rank 0 runs too, untraced", done.stderr)
+        self.assertIn("rank 7 runs too, untraced", done.stderr)
+        self.assertEqual([r["rank"] for r in self.report()["ranks"]], [6])
+
+    def test_ranks_that_were_asked_for(self):
+        """They run once."""
+        done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "flags.py")], "--ranks", "0,6,7", "--world-size", "8", "--jobs", "1")
+        self.assertEqual(done.stdout.count("[5, 7] [100, 101, 102, 103, 104] [True]"), 3)
+        self.assertNotIn("untraced", done.stderr)
+
+
 class Memory(Case):
     def test_largest_that_fits(self):
         """512 MiB each on a card of 4 GiB, of which an A100's context takes 420 MiB: seven fit."""
