@@ -4,6 +4,7 @@
 #include "buf.h"
 #include "launch.h"
 #include "sim/launcher.h"
+#include "sim/rank_env.h"
 #include "sim/sent.h"
 #include "sim/store.h"
 
@@ -19,7 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INJECTED "cudasim/python/sitecustomize.py"
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
@@ -56,100 +56,6 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- the environment of a rank */
-
-static void set_number(const char *name, int value)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", value);
-	setenv(name, text, 1);
-}
-
-/* Of a job array's task that we may be ourselves: the ranks are not its. */
-static void forget_slurm(void)
-{
-	for (size_t i = 0; environ[i];) {
-		char *name = strndup(environ[i], strcspn(environ[i], "="));
-
-		if (!strncmp(environ[i], "SLURM_", 6) && name)
-			unsetenv(name);
-		else
-			i++;
-		free(name);
-	}
-}
-
-/* All ranks of a simulation are one run. Ranks that are simulated by several of us (a job array)
- * are given the run's name. */
-static void name_run(void)
-{
-	const char *given = getenv("TORCHELASTIC_RUN_ID");
-	char name[64];
-
-	snprintf(name, sizeof(name), "simulate-%lld-%d", (long long)time(NULL), (int)getpid());
-	if (!given || !*given || !strcmp(given, "none"))
-		setenv("TORCHELASTIC_RUN_ID", name, 1);
-}
-
-static void set_slurm(const struct simulation *s, int rank)
-{
-	set_number("SLURM_PROCID", rank);
-	set_number("SLURM_LOCALID", rank % s->gpus_a_node);
-	set_number("SLURM_NODEID", rank / s->gpus_a_node);
-	set_number("SLURM_NTASKS", s->world);
-	set_number("SLURM_NPROCS", s->world);
-	set_number("SLURM_NNODES", (s->world + s->gpus_a_node - 1) / s->gpus_a_node);
-}
-
-/* Who else of the job runs: for the simulated device, and for what is put into the job. */
-static void set_company(const struct running *r)
-{
-	const struct store *s = r->store;
-	struct buf ranks = { 0 };
-
-	unsetenv(s->ranks > 1 ? "CUDASIM_ALONE" : "CUDASIM_TOGETHER");
-	if (s->ranks > 1)
-		setenv("CUDASIM_TOGETHER", board_name(&s->board, r->door), 1);
-	else
-		setenv("CUDASIM_ALONE", "1", 1);
-	for (size_t i = 0; i < s->ranks; i++)
-		buf_addf(&ranks, "%s%d", i ? "," : "", s->doors[i].rank);
-	setenv("SIMULATE_RANKS", ranks.text, 1);
-	buf_release(&ranks);
-}
-
-/* What torchrun gives its workers. The store is ours: rank 0 must not open one of its own. */
-static void set_rank(const struct simulation *s, const struct worker *w, int rank,
-		     const struct running *r)
-{
-	int local_world = s->world < s->gpus_a_node ? s->world : s->gpus_a_node;
-
-	set_number("RANK", rank);
-	set_number("LOCAL_RANK", rank % s->gpus_a_node);
-	set_number("WORLD_SIZE", s->world);
-	set_number("LOCAL_WORLD_SIZE", local_world);
-	set_number("GROUP_RANK", rank / s->gpus_a_node);
-	set_number("GROUP_WORLD_SIZE", (s->world + s->gpus_a_node - 1) / s->gpus_a_node);
-	set_number("NODE_RANK", rank / s->gpus_a_node);
-	set_number("ROLE_RANK", rank);
-	set_number("ROLE_WORLD_SIZE", s->world);
-	setenv("ROLE_NAME", "default", 1);
-	setenv("MASTER_ADDR", "127.0.0.1", 1);
-	set_number("MASTER_PORT", r->store->doors[r->door].port);
-	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
-	setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-	setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
-	setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
-	setenv("OMP_NUM_THREADS", "1", 0);
-	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
-	setenv("PYTHONFAULTHANDLER", "1", 0);
-	set_company(r);
-	forget_slurm();
-	if (w->is_slurm)
-		set_slurm(s, rank);
-}
-
 static char **worker_command(const struct simulation *s, const struct worker *w, int rank)
 {
 	char **argv = xcalloc(w->count + 2, sizeof(*argv));
@@ -162,27 +68,6 @@ static char **worker_command(const struct simulation *s, const struct worker *w,
 	}
 	return argv;
 }
-
-int simulation_inject(int steps, struct err *e)
-{
-	const char *old = getenv("PYTHONPATH");
-	char *path = launch_find(INJECTED, e), *value;
-	char number[16];
-
-	if (!path)
-		return -1;
-	*strrchr(path, '/') = '\0';
-	value = xasprintf("%s%s%s", path, old && *old ? ":" : "", old ? old : "");
-	snprintf(number, sizeof(number), "%d", steps);
-	setenv("PYTHONPATH", value, 1);
-	if (steps)
-		setenv("SIMULATE_STEPS", number, 1);
-	free(value);
-	free(path);
-	return 0;
-}
-
-/* ---- ranks that run */
 
 static int start(const struct simulation *s, const struct worker *w, struct running *r,
 		 struct err *e)
@@ -212,7 +97,7 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	}
 	if (s->whole)
 		_exit(launch_exec((char **)s->command));
-	set_rank(s, w, rank, r);
+	rank_env_set(s, w, rank, r->store, r->door);
 	_exit(launch_exec(worker_command(s, w, rank)));
 }
 
@@ -496,7 +381,7 @@ int simulation_run(const struct simulation *s, struct outcome *outcomes, struct 
 	if (!helper)
 		return -1;
 	if (!s->whole)
-		name_run();
+		rank_env_name_run();
 	status = s->whole ? 0 : launcher_parse(s->command, helper, &w, e);
 	if (!status)
 		status = run_all(s, &w, outcomes, e);

@@ -40,7 +40,7 @@ int sent_wanted(struct sent *s, int world)
 		rank = atoi(line);
 	}
 	fclose(f);
-	return rank < world ? rank : -1;
+	return rank >= 0 && rank < world ? rank : -1;
 }
 
 void sent_end(const struct sent *s, int rank)
