@@ -13,57 +13,23 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from accuracy_runs import COMMON, FULL, GPT2, LLAMA, MEGATRON, accuracy_jobs  # noqa: E402
+from accuracy_runs import COMMON, accuracy_jobs  # noqa: E402
 from harness import JOBS, MEMTRACE, environment, python, torchrun  # noqa: E402
+from match_jobs import LATER, LATER_WRONG, NEW, WRONG  # noqa: E402
 
-TWO = {"data_parallel_size": 2, "world_size": 2}
-GATED = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "position_embedding_type": "rope", "add_bias_linear": False}
-
-
-def gpt2(width, heads, length, **more):
-    return {**GPT2, "hidden_size": width, "num_attention_heads": heads, "ffn_hidden_size": 4 * width, "seq_length": length,
-            "max_position_embeddings": length, **more}
-
-
-def llama(width, heads, groups, ffn, **more):
-    return {**LLAMA, "hidden_size": width, "num_attention_heads": heads, "num_query_groups": groups, "ffn_hidden_size": ffn, **more}
-
-
-def megatron(width, heads, length, **more):
-    return {**MEGATRON, "hidden_size": width, "num_attention_heads": heads, "num_query_groups": heads, "ffn_hidden_size": 4 * width,
-            "seq_length": length, "max_position_embeddings": length, "world_size": 2, **more}
-
-
-# Written down before anything of them was seen, for what was made on the jobs of accuracy_runs.py.
-NEW = {
-    "x-qwen2": llama(896, 14, 2, 4864, model_type="qwen2", add_qkv_bias=True, num_layers=6, vocab_size=151936, seq_length=768, micro_batch_size=3),
-    "x-llama": llama(1536, 12, 12, 4096, num_layers=5, vocab_size=128256, seq_length=1536, micro_batch_size=1, attention="eager", **FULL),
-    "x-gpt2": gpt2(1280, 20, 640, num_layers=4, vocab_size=32768, micro_batch_size=6, precision="fp32"),
-    "x-gpt2-fsdp2": gpt2(640, 10, 1024, num_layers=8, micro_batch_size=2, precision="bf16-mixed", fsdp=True, **TWO),
-    "x-llama-ddp": llama(768, 12, 6, 2048, num_layers=4, seq_length=512, micro_batch_size=5, precision="bf16-autocast", **TWO),
-    "x-megatron-tp": megatron(768, 12, 512, num_layers=6, vocab_size=50304, micro_batch_size=2, tensor_model_parallel_size=2),
-    "x-megatron-pp": megatron(1024, 16, 768, num_layers=6, micro_batch_size=2, num_microbatches=3, pipeline_model_parallel_size=2,
-                              **{**GATED, "num_query_groups": 8, "ffn_hidden_size": 2816}),
-    "x-megatron-dp": megatron(1280, 20, 512, num_layers=3, data_parallel_size=2, use_distributed_optimizer=False),
-    "x-gpt2-padded": gpt2(1024, 16, 512, num_layers=3, micro_batch_size=7, attention="eager", attention_mask_buffers=True),
-    "x-llama-eager": llama(2048, 16, 8, 5632, num_layers=3, attention="eager"),
-}
-# job: (key, what is declared instead, None: nothing; the values that are right)
-WRONG = {
-    "x-qwen2": ("micro_batch_size", "1", ("3",)),
-    "x-llama": ("recompute_granularity", None, ("full",)),
-    "x-gpt2": ("hidden_dropout", "0.1", ("0",)),
-    "x-gpt2-fsdp2": ("seq_length", "2048", ("1024",)),
-    "x-llama-ddp": ("num_query_groups", "12", ("6",)),
-    "x-megatron-tp": ("tensor_model_parallel_size", "1", ("2",)),
-    "x-megatron-pp": ("accumulate_allreduce_grads_in_fp32", "false", ("true",)),
-    "x-megatron-dp": ("use_distributed_optimizer", "true", ("false",)),
-    "x-gpt2-padded": ("vocab_size", "50257", ("50304",)),
-    "x-llama-eager": ("attention", "flash", ("eager",)),
-}
 # Declared, and not what ran: SGD and Megatron choose the implementation by themselves. And what no block depends on.
 NOT_THE_JOBS = {"torch_version", "transformers_version", "megatron_core_version", "gpu", "data_parallel_size", "recompute_method", "recompute_num_layers",
                 "ddp_bucket_cap_mb"}
+
+
+def is_alone(job):
+    """One process, without a launcher."""
+    return job.get("world_size", 1) == 1 and job["framework"] != "megatron-core"
+
+
+def simulate(traces, ranks, command):
+    subprocess.run([MEMTRACE, "simulate", "-o", traces, "--gpu", COMMON["gpu"], "--gpus", str(ranks), "--", *command], env=environment(), check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=3600)
 
 
 def record(directory, name, job):
@@ -76,10 +42,27 @@ def record(directory, name, job):
         with open(path, "w") as f:
             json.dump(job, f)
         command = [os.path.join(JOBS, "declared.py"), path, out]
-        command = [python(), *command] if ranks == 1 and job["framework"] != "megatron-core" else torchrun(ranks, *command)
-        subprocess.run([MEMTRACE, "simulate", "-o", traces, "--gpu", COMMON["gpu"], "--gpus", str(ranks), "--", *command], env=environment(), check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=1800)
+        simulate(traces, ranks, [python(), *command] if is_alone(job) else torchrun(ranks, *command))
     return traces
+
+
+def record_alone(directory, jobs):
+    """The same for all of one process at once: they are forked from one that has imported PyTorch."""
+    left = {name: job for name, job in jobs.items() if is_alone(job) and not os.path.exists(os.path.join(directory, name, "out.0"))}
+    if not left:
+        return
+    os.makedirs(directory, exist_ok=True)
+    path, out, traces = (os.path.join(directory, "alone" + end) for end in (".json", "", ".traces"))
+    with open(path, "w") as f:
+        json.dump(list(left.values()), f)
+    simulate(traces, 1, [python(), os.path.join(JOBS, "declared.py"), path, out])
+    for i, (name, job) in enumerate(left.items()):
+        place = os.path.join(directory, name)
+        os.makedirs(place, exist_ok=True)
+        with open(os.path.join(place, "job.json"), "w") as f:
+            json.dump(job, f)
+        os.rename("%s.%d" % (traces, i), os.path.join(place, "traces"))
+        os.rename("%s.%d" % (out, i), os.path.join(place, "out.0"))
 
 
 def match(traces, *options):

@@ -3,7 +3,8 @@ import os
 import unittest
 
 from accuracy_runs import FULL
-from match_runs import compare, gpt2, llama, match, megatron, record
+from match_jobs import gpt2, llama, megatron
+from match_runs import compare, match, record
 from harness import Case
 
 SMALL = {"num_layers": 3, "vocab_size": 16000, "micro_batch_size": 3}

@@ -3,7 +3,8 @@ import os
 import unittest
 
 from accuracy_runs import FULL
-from match_runs import GATED, TWO, compare, gpt2, llama, match, megatron, record
+from match_jobs import GATED, TWO, gpt2, llama, megatron
+from match_runs import compare, match, record
 from harness import MEMTRACE, Case
 
 SMALL = {"num_layers": 4, "vocab_size": 16000, "micro_batch_size": 2}
