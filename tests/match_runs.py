@@ -1,11 +1,13 @@
 """What memtrace match makes of real jobs on the simulated device: tables of docs/validation.md.
 
-    python3 tests/match_runs.py DIRECTORY shares      how much of the peak has a term, over the jobs of accuracy_runs.py
-    python3 tests/match_runs.py DIRECTORY inferred    how many inferred values are the declared ones, by key: those jobs, and NEW
-    python3 tests/match_runs.py DIRECTORY wrong       is the wrong value of WRONG named?
+    python3 tests/match_runs.py shares DIRECTORY      how much of the peak has a term, over the jobs of accuracy_runs.py
+    python3 tests/match_runs.py inferred DIRECTORY    how many inferred values are the declared ones, by key: those jobs, NEW and LATER
+    python3 tests/match_runs.py wrong DIRECTORY       is the wrong value of WRONG and LATER_WRONG named?
 
-A job that has no trace in DIRECTORY runs first. A further argument: only jobs whose name has it.
+A job that has no trace in DIRECTORY runs first. --only WORD: jobs whose name has it; --rows FILE: also the jobs of its rows, see accuracy.py;
+--write: the section of docs/validation.md.
 """
+import argparse
 import collections
 import json
 import os
@@ -13,8 +15,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from accuracy import read_rows  # noqa: E402
 from accuracy_runs import COMMON, accuracy_jobs  # noqa: E402
-from harness import JOBS, MEMTRACE, environment, python, torchrun  # noqa: E402
+from harness import JOBS, MEMTRACE, ROOT, environment, python, torchrun  # noqa: E402
 from match_jobs import LATER, LATER_WRONG, NEW, WRONG  # noqa: E402
 
 # Declared, and not what ran: SGD and Megatron choose the implementation by themselves. And what no block depends on.
@@ -74,20 +77,47 @@ def declared(directory, name):
     return "--config", os.path.join(directory, name, "job.json")
 
 
-def shares(directory, wanted):
-    """Of every class the least assigned share of any rank."""
-    rows = collections.defaultdict(list)
-    for kind, name, job in accuracy_jobs():
-        if wanted in name:
-            for rank in match(record(directory, name, job), *declared(directory, name))["ranks"]:
-                assigned, found = sum(t["observed_bytes"] for t in rank["terms"]), rank["observed_bytes"]
-                assert assigned + sum(u["bytes"] for u in rank["unexplained"]) == found, name
-                rows[kind].append((assigned / found, sum(x["bytes"] for x in rank["missing"]) / found, name))
-    print("| class | ranks | assigned, mean | least | missing, most | the least is |\n|---|---|---|---|---|---|")
-    for kind, found in sorted(rows.items()):
+def assigned(rank):
+    """Bytes of the peak that have a term; what has and what has not adds up to the byte, of the components too."""
+    found = sum(term["observed_bytes"] for term in rank["terms"])
+    assert found + sum(place["bytes"] for place in rank["unexplained"]) == rank["observed_bytes"], rank["unexplained"]
+    for side in "observed_bytes", "estimated_bytes":
+        assert sum(component[side] for component in rank["components"]) == rank[side], rank["components"]
+    assert sum(term["estimated_bytes"] for term in rank["terms"]) == rank["estimated_bytes"]
+    return found
+
+
+def given(path):
+    """Jobs of somebody else's rows, which say what their peak was."""
+    rows = read_rows([path])
+    return [("given: " + row["job"]["framework"], "given-%02d" % i, row["job"]) for i, row in enumerate(rows)]
+
+
+def shares_of(directory, name, job):
+    """(assigned share, missing share, error, name) of each rank."""
+    ranks = match(record(directory, name, job), *declared(directory, name))["ranks"]
+    assert len(ranks) == job.get("world_size", 1), name
+    for rank in ranks:
+        found = rank["observed_bytes"]
+        yield assigned(rank) / found, sum(x["bytes"] for x in rank["missing"]) / found, abs(rank["error"]), name
+
+
+def shares(options):
+    """Of every class the mean and the least assigned share of any rank."""
+    rows, worst = collections.defaultdict(list), []
+    jobs = [entry for entry in [*accuracy_jobs(), *(given(options.rows) if options.rows else [])] if options.only in entry[1]]
+    record_alone(options.directory, {name: job for _, name, job in jobs})
+    for kind, name, job in jobs:
+        found = list(shares_of(options.directory, name, job))
+        rows[kind] += found
+        worst += found
+    lines = ["| class | jobs | ranks | assigned, mean | least | missing, most | the least is |", "|---|---|---|---|---|---|---|"]
+    for kind, found in [*sorted(rows.items()), ("all", worst)]:
         least = min(found)
-        print("| %s | %d | %.3f %% | %.3f %% | %.3f %% | %s |" % (kind, len(found), 100 * sum(f[0] for f in found) / len(found), 100 * least[0],
-                                                                100 * max(f[1] for f in found), least[2]))
+        lines.append("| %s | %d | %d | %.3f %% | %.3f %% | %.3f %% | %s |" %
+                     (kind, len({f[3] for f in found}), len(found), 100 * sum(f[0] for f in found) / len(found), 100 * least[0],
+                      100 * max(f[1] for f in found), least[3]))
+    return "\n".join(lines)
 
 
 def same(key, a, b):
@@ -113,51 +143,99 @@ def compare(found, job):
             yield key, same(key, inferred[key]["value"], value), value, inferred[key]
 
 
-def inferred(directory, wanted):
-    tables = {"developed on": {name: job for _, name, job in accuracy_jobs() if "num_attention_heads" in job}, "new": NEW}
+def inferred(options):
+    tables = {"developed on": {name: job for _, name, job in accuracy_jobs() if "num_attention_heads" in job}, "new": NEW, "later": LATER}
+    lines = []
     for title, jobs in tables.items():
-        keys, sure, count = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter), 0
+        keys, sure, missed = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter), []
+        jobs = {name: job for name, job in jobs.items() if options.only in name}
+        record_alone(options.directory, jobs)
         for name, job in jobs.items():
-            if wanted not in name:
-                continue
-            found = match(record(directory, name, job))
-            count += 1
+            found = match(record(options.directory, name, job))
             if not found:
-                print("%s: nothing could be inferred" % name)
+                missed.append("%s: nothing could be inferred" % name)
                 continue
             for key, right, value, row in compare(found, job):
                 keys[key][right] += 1
                 if row:
                     sure[row["confidence"]][right] += 1
                 if right is False:
-                    print("%s: %s is %s (%s), declared %s" % (name, key, row["value"], row["confidence"], value))
-        print("\n%s, %d jobs\n\n| key | right | wrong | cannot be told |\n|---|---|---|---|" % (title, count))
-        for key, n in sorted(keys.items()):
-            print("| %s | %d | %d | %d |" % (key, n[True], n[False], n[None]))
-        print("\n" + ", ".join("%s: %d of %d right" % (k, n[True], sum(n.values())) for k, n in sorted(sure.items())) + "\n")
+                    missed.append("%s: %s is %s (%s), declared %s" % (name, key, row["value"], row["confidence"], value))
+        lines += ["%s, %d jobs:" % (title, len(jobs)), "", "| key | right | wrong | cannot be told |", "|---|---|---|---|"]
+        lines += ["| %s | %d | %d | %d |" % (key, n[True], n[False], n[None]) for key, n in sorted(keys.items())]
+        lines += ["", ", ".join("%s: %d of %d right" % (k, n[True], sum(n.values())) for k, n in sorted(sure.items())), "", *missed, ""]
+    return "\n".join(lines).rstrip()
 
 
-def wrong(directory, wanted):
-    right = count = 0
-    print("| job | key | declared | is | named | gap, left |\n|---|---|---|---|---|---|")
-    for name, (key, value, values) in WRONG.items():
-        if wanted not in name:
-            continue
-        traces = record(directory, name, NEW[name])
-        job = {k: v for k, v in NEW[name].items() if not (value is None and k.startswith(key.split("_")[0] + "_"))}
-        path = os.path.join(directory, name, "wrong.json")
-        with open(path, "w") as f:
-            json.dump(job, f)
-        options = ("--set", "%s=%s" % (key, value)) if value else ()
-        ranks = match(traces, "--config", path, *options)["ranks"]
-        rank = next((r for r in ranks if r["causes"]), ranks[0])
-        named = rank["causes"][0] if rank["causes"] else {"key": "-", "value": "-", "gap_bytes": 0}
-        good = named["key"] == key and named["value"] in values
-        right, count = right + good, count + 1
-        print("| %s | %s | %s | %s | %s%s=%s | %d, %d |" % (name, key, value, values[0], "" if good else "**wrong** ", named["key"], named["value"],
-                                                        rank["gap_bytes"], named["gap_bytes"]))
-    print("\n%d of %d" % (right, count))
+def named_cause(directory, name, job, key, value):
+    """(rank, the first cause or None) of the job declared with another value of `key`; None: without it and what belongs to it."""
+    stem = key.split("_")[0] + "_" if value is None else None
+    path = os.path.join(directory, name, "wrong.json")
+    with open(path, "w") as f:
+        json.dump({k: v for k, v in job.items() if not (stem and k.startswith(stem))}, f)
+    options = ("--set", "%s=%s" % (key, value)) if value else ()
+    ranks = match(record(directory, name, job), "--config", path, *options)["ranks"]
+    rank = next((r for r in ranks if r["causes"]), ranks[0])
+    return rank, rank["causes"][0] if rank["causes"] else None
+
+
+def wrong(options):
+    lines = []
+    for jobs, table in (NEW, WRONG), (LATER, LATER_WRONG):
+        right = count = 0
+        lines += ["| job | key | declared | is | named | gap, left |", "|---|---|---|---|---|---|"]
+        for name, (key, value, values) in table.items():
+            if options.only not in name:
+                continue
+            record(options.directory, name, jobs[name])
+            rank, cause = named_cause(options.directory, name, jobs[name], key, value)
+            good = cause and cause["key"] == key and cause["value"] in values
+            right, count = right + bool(good), count + 1
+            lines.append("| %s | %s | %s | %s | %s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
+                                                                   "%(key)s=%(value)s" % cause if cause else "none", rank["gap_bytes"],
+                                                                   cause["gap_bytes"] if cause else "-"))
+        lines += ["", "%d of %d" % (right, count), ""]
+    return "\n".join(lines).rstrip()
+
+
+TABLES = {"shares": (shares, "What match assigns", """`python3 tests/match_runs.py shares DIRECTORY --write`: the blocks at the peak that a term of our own estimate predicts, in bytes, for
+the jobs of `tests/accuracy_runs.py`, each rank by itself. What is assigned and what is not adds up to the peak, to the byte; so do components.
+"given" are rows that are not part of the project (`--rows`)."""),
+          "inferred": (inferred, "What match infers", """`python3 tests/match_runs.py inferred DIRECTORY --write`: nothing is declared, and what match infers is held against what the job was made
+with: the jobs of `tests/accuracy_runs.py`, on which the inference was developed, and those of `tests/match_jobs.py`, written before they ran.
+SGD's and Megatron's implementation of the optimizer are not counted: those jobs declare one that they do not use."""),
+          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.""")}
+
+
+def write(title, text):
+    """Replaces a section of docs/validation.md, or adds it before the last one."""
+    path = os.path.join(ROOT, "docs", "validation.md")
+    with open(path) as f:
+        sections = f.read().split("\n## ")
+    new = "%s\n\n%s\n" % (title, text)
+    at = next((i for i, section in enumerate(sections) if section.startswith(title + "\n")), None)
+    if at is None:
+        sections.insert(-1, new)
+    else:
+        sections[at] = new
+    with open(path, "w") as f:
+        f.write("\n## ".join(sections))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("directory")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rows")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    make, title, about = TABLES[options.table]
+    text = make(options)
+    print(text)
+    if options.write:
+        write(title, about + "\n\n" + text)
 
 
 if __name__ == "__main__":
-    {"shares": shares, "inferred": inferred, "wrong": wrong}[sys.argv[2]](sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else "")
+    main()
