@@ -55,7 +55,7 @@ void inference_file(const struct config *c, struct buf *out);
 /* ---- its parts ---- */
 
 /* A repeated layer in a sequence of parameters. */
-#define MOST_SLOTS 64
+#define MOST_SLOTS 320
 struct layers {
 	enum maker maker;
 	size_t start, period, count; /* count 0: there is none */
@@ -73,9 +73,18 @@ struct reading_of_layer {
 	int64_t ffn_least; /* `ffn` is the most that the sizes allow until narrowed */
 	int64_t vocab_most, vocab_least, positions_most, positions_least; /* 0: none on this rank */
 	int heads_seen; /* how many blocks have the vocabulary's size */
+	/* 0: none. `ffn` is then the width of one. `experts_here` are this rank's. */
+	int64_t experts, experts_here;
+	int64_t shared, shared_least; /* width of the shared experts together; 0: none */
 };
 #define MOST_READINGS 32
-size_t layers_read(const struct layers *l, const struct census *c, int64_t shards, int64_t world,
+/* What the readings of a layer may assume. */
+struct reading_of_job {
+	int64_t shards; /* ranks that a sharded parameter is split over */
+	int64_t world;	/* tensor-parallel ranks at most */
+	int experts;	/* the code of mixtures of experts ran */
+};
+size_t layers_read(const struct layers *l, const struct census *c, const struct reading_of_job *job,
 		   struct reading_of_layer *readings);
 
 /* May a block of `size` be one of `wanted` bytes? */
@@ -99,6 +108,34 @@ size_t ffn_widths(const struct census *c, const struct reading_of_layer *r, int6
 int64_t usual_vocabulary(int64_t least, int64_t most);
 /* The roundest number in reach. */
 int64_t round_number(int64_t least, int64_t most);
+
+/* ---- what is tried ---- */
+
+/* All the ranks, and what their frames say. */
+struct job_seen {
+	const struct witness *w;
+	size_t count;
+	uint64_t marks;
+	int64_t world;
+	const struct census *census; /* of the first rank */
+	struct witness ends[2];      /* whose peaks the readings are held against */
+	size_t end_count;
+};
+/* Does a row of infer_marks.def say so? */
+int is_marked(const struct job_seen *j, const char *key, const char *value);
+
+/* A reading with what it leaves open: of the divisors of the tokens one, and so on. */
+struct trial {
+	struct layers layers;
+	struct reading_of_layer r;
+	int64_t tokens, seq, heads;
+	int64_t topk; /* experts of a token */
+	bytes gap;		       /* that it leaves */
+	bytes seq_next, heads_next;    /* and that the best with another length, or other heads; -1: none */
+};
+/* Sets what the frames and a reading say, where nothing else is set. */
+void add_all(struct inference *i, struct config *c, const struct job_seen *j,
+	     const struct trial *t);
 
 /* Tries alternatives of everything that is open, and keeps those that leave the least. */
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);

@@ -38,6 +38,8 @@ static int applies(const struct config *c, enum config_field f)
 	case CONFIG_use_distributed_optimizer:
 	case CONFIG_accumulate_allreduce_grads_in_fp32:
 		return megatron;
+	case CONFIG_output_router_logits:
+		return c->num_experts > 0 && !strcmp(framework, "transformers");
 	case CONFIG_zero_stage:
 	case CONFIG_overlap_comm:
 		return deepspeed;

@@ -20,8 +20,10 @@ static void make(struct census *c, enum maker m, bytes size)
 static size_t read_layers(struct layers *l, const struct census *c, int64_t shards, int64_t world,
 			  enum maker maker, struct reading_of_layer *r)
 {
+	const struct reading_of_job job = { .shards = shards, .world = world };
+
 	layers_find(l, c, maker);
-	return l->count ? layers_read(l, c, shards, world, r) : 0;
+	return l->count ? layers_read(l, c, &job, r) : 0;
 }
 
 static const struct reading_of_layer *find(const struct reading_of_layer *r, size_t n,
