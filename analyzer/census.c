@@ -22,6 +22,7 @@ struct walking {
 	struct census *c;
 	const struct tables *tables;
 	uint32_t apply_line; /* of Module._apply: where it moves parameters; buffers come later */
+	uint32_t bucket_line; /* of ZeRO-3's bucket; 0: not seen */
 	enum maker last;
 	struct mt_record pending; /* a block of which it is not known yet whether it stays */
 	int forward_seen;
@@ -84,6 +85,26 @@ static enum maker maker_of(const struct walking *w, uint32_t place)
 	return MAKER_INIT;
 }
 
+static void see_bucket(struct census *c, const struct mt_record *r)
+{
+	if (r->bytes > c->bucket)
+		c->bucket = r->bytes;
+	if (!c->bucket_places || c->bucket_place != r->place)
+		c->bucket_places += c->bucket_places < 2;
+	c->bucket_place = r->place;
+}
+
+/* Of the lines of ZeRO-3's set-up that make blocks which stay, the first makes the bucket. */
+static void see_set_up(struct walking *w, const struct mt_record *r)
+{
+	uint32_t line = tables_place_info(w->tables, r->place)->line;
+
+	if (!w->bucket_line)
+		w->bucket_line = line;
+	if (line == w->bucket_line)
+		see_bucket(w->c, r);
+}
+
 /* A block that the next event does not free. */
 static void settle(struct walking *w)
 {
@@ -100,6 +121,8 @@ static void settle(struct walking *w)
 		count_size(&w->c->small, &w->c->small_count, &w->c->small_room, r->bytes);
 		return;
 	}
+	if (place_makes(flags) == MAKES_IPG_AND_GRADIENTS)
+		see_set_up(w, r);
 	m = maker_of(w, r->place);
 	if (m == MAKERS)
 		return;
@@ -114,15 +137,6 @@ static int is_bucket(const struct tables *t, uint32_t place)
 
 	return p->frame_count && str_matches(tables_string(t, f->function), "*.setup_buckets") &&
 	       str_matches(tables_string(t, f->file), "*/deepspeed/runtime/zero/*");
-}
-
-static void see_bucket(struct census *c, const struct mt_record *r)
-{
-	if (r->bytes > c->bucket)
-		c->bucket = r->bytes;
-	if (!c->bucket_places || c->bucket_place != r->place)
-		c->bucket_places += c->bucket_places < 2;
-	c->bucket_place = r->place;
 }
 
 static void see(struct walking *w, const struct mt_record *r)

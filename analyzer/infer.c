@@ -6,6 +6,7 @@
 
 #define MOST_BATCH 4096
 #define MOST_TOPK 16
+#define FEW_BYTES 50 /* times what is worth a word */
 
 static void look(struct job_seen *j, const struct witness *w, size_t count)
 {
@@ -16,6 +17,7 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 			j->world = w[k].rank->world_size;
 	}
 	j->census = w[0].census;
+	j->worth = (bytes)(WORSE * (double)infer_observed(w, count));
 	j->ends[j->end_count++] = w[0];
 	if (count > 1 && is_marked(j, "pipeline_model_parallel_size", ""))
 		j->ends[j->end_count++] = w[count - 1];
@@ -121,29 +123,83 @@ static int64_t longest(const struct trial *t)
 	return seq;
 }
 
-/* The width whose weights and activations are found best, and how many experts a token has; heads
- * and length hardly matter to them. */
-static void choose_width(struct trial *t, const struct config *known, const struct job_seen *j)
+/* The width whose weights and activations are found best, for so many experts a token; before heads
+ * and length are known, which hardly matter to it, any will do. */
+static void try_widths(struct trial *best, const struct trial *t, int64_t topk,
+		       const struct config *known, const struct job_seen *j)
 {
-	int64_t widths[MOST_WIDTHS], most = t->r.experts < MOST_TOPK ? t->r.experts : MOST_TOPK;
-	struct trial best = { .gap = -1 };
+	const struct reading_of_layer *r = &t->r;
+	int64_t ffn[MOST_WIDTHS], shared[MOST_WIDTHS];
+	size_t count = widths_of(j->census, r, t->tokens * (topk ? topk : 1), r->ffn_least, r->ffn,
+				 ffn),
+	       shares = widths_of(j->census, r, t->tokens, r->shared_least, r->shared, shared);
 
-	for (int64_t topk = most > 0; topk <= most; topk++) {
-		struct trial one = *t;
-		size_t count = ffn_widths(j->census, &t->r, t->tokens * (topk ? topk : 1), widths);
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < shares; k++) {
+			struct trial one = *t;
 
-		one.topk = topk;
-		one.heads = 1;
-		one.seq = longest(t);
-		for (size_t i = 0; most + (int64_t)count > 1 && i < count; i++) {
-			one.r.ffn = widths[i];
-			keep_better(&best, &one, known, j);
+			one.r.ffn = ffn[i];
+			one.r.shared = shared[k];
+			one.topk = topk;
+			if (!one.seq) {
+				one.heads = 1;
+				one.seq = longest(t);
+			}
+			keep_better(best, &one, known, j);
 		}
+}
+
+/* Over the widths that the experts may have. */
+static uint64_t most_seen(const struct trial *t, int64_t topk, const struct job_seen *j)
+{
+	int64_t widths[MOST_WIDTHS];
+	size_t count = widths_of(j->census, &t->r, t->tokens * topk, t->r.ffn_least, t->r.ffn,
+				 widths);
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct reading_of_layer r = t->r;
+		uint64_t seen;
+
+		r.ffn = widths[i];
+		seen = topk_seen(j->census, &r, t->tokens, topk);
+		most = seen > most ? seen : most;
 	}
+	return most;
+}
+
+/* Where the experts' activations show how many a token has, only that is tried. */
+static void choose_widths(struct trial *t, const struct config *known, const struct job_seen *j)
+{
+	int64_t most = t->r.experts < MOST_TOPK ? t->r.experts : MOST_TOPK;
+	struct trial best = { .gap = -1 };
+	uint64_t seen[MOST_TOPK + 1] = { 0 }, largest = 0;
+
+	for (int64_t topk = 1; topk <= most; topk++) {
+		seen[topk] = most_seen(t, topk, j);
+		largest = seen[topk] > largest ? seen[topk] : largest;
+	}
+	for (int64_t topk = most > 0; topk <= most; topk++)
+		if (seen[topk] == largest)
+			try_widths(&best, t, topk, known, j);
 	if (best.gap < 0)
 		return;
 	t->r.ffn = best.r.ffn;
+	t->r.shared = best.r.shared;
 	t->topk = best.topk;
+	t->topk_seen = largest > 0;
+}
+
+/* Many peaks hardly depend on the activations: then what explains more of the forward pass is better. */
+static int is_better(const struct trial *t, const struct trial *best)
+{
+	bytes much = t->worth * FEW_BYTES;
+
+	if (t->gap < 0 || best->gap < 0)
+		return best->gap < 0;
+	if (t->score != best->score && llabs(t->gap - best->gap) < much)
+		return t->score > best->score;
+	return t->gap < best->gap;
 }
 
 static void choose_of(struct trial *best, const struct layers *l, const struct config *known,
@@ -162,22 +218,36 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 		size_t n = tokens_of(j->census, &readings[i], tokens);
 
 		for (size_t k = 0; k < n; k++) {
-			struct trial t = { .layers = *l,
+			struct trial found, t = { .layers = *l,
 					   .r = readings[i],
-					   .tokens = tokens[k].tokens };
+					   .tokens = tokens[k].tokens,
+					   .score = tokens[k].score,
+					   .worth = j->worth,
+					   .ffn_most = readings[i].ffn,
+					   .shared_most = readings[i].shared };
 
 			for (size_t m = 0; m < j->end_count; m++)
 				narrow_vocabulary(j->ends[m].census, &t.r, t.tokens);
-			choose_width(&t, known, j);
-			try_splits(best, t, known, j);
+			choose_widths(&t, known, j);
+			found = t;
+			found.gap = -1;
+			try_splits(&found, t, known, j);
+			if (is_better(&found, best))
+				*best = found;
 		}
 	}
 }
 
-/* Heads and length were chosen with defaults for all that is searched for: again, with what was
- * found. */
-static void split_again(struct trial *best, const struct config *known, const struct job_seen *j)
+/* All was chosen with defaults for what is searched for: again, with what was found. */
+static void choose_again(struct trial *best, const struct config *known, const struct job_seen *j)
 {
+	static const enum config_field chosen[] = {
+		CONFIG_num_attention_heads,	CONFIG_num_query_groups,
+		CONFIG_seq_length,		CONFIG_micro_batch_size,
+		CONFIG_max_position_embeddings, CONFIG_ffn_hidden_size,
+		CONFIG_moe_ffn_hidden_size,	CONFIG_moe_router_topk,
+		CONFIG_moe_shared_expert_intermediate_size,
+	};
 	struct inference i = { 0 };
 	struct err e = { 0 };
 	struct config c;
@@ -187,11 +257,12 @@ static void split_again(struct trial *best, const struct config *known, const st
 	add_all(&i, &c, j, best);
 	if (!config_derive(&c, &e)) {
 		infer_search(&i, &c, j->ends, j->end_count);
-		config_unset(&c, CONFIG_num_attention_heads);
-		config_unset(&c, CONFIG_num_query_groups);
-		config_unset(&c, CONFIG_seq_length);
-		config_unset(&c, CONFIG_micro_batch_size);
-		config_unset(&c, CONFIG_max_position_embeddings);
+		for (size_t k = 0; k < ARRAY_SIZE(chosen); k++)
+			if (!config_has(known, chosen[k]))
+				config_unset(&c, chosen[k]);
+		best->r.ffn = best->ffn_most;
+		best->r.shared = best->shared_most;
+		choose_widths(best, &c, j);
 		best->gap = -1;
 		try_splits(best, *best, &c, j);
 	}
@@ -225,7 +296,7 @@ int infer(struct inference *i, struct config *c, const struct witness *w, size_t
 			"the configuration cannot be inferred: what is repeated %zu times is not "
 			"the layer of a decoder that is known; declare it with --config or --set",
 			found);
-	split_again(&best, c, &j);
+	choose_again(&best, c, &j);
 	add_all(i, c, &j, &best);
 	if (config_derive(c, e) < 0)
 		return -1;

@@ -69,7 +69,8 @@ struct reading_of_layer {
 	int64_t hidden, ffn, kv; /* kv: rows of keys, as of values */
 	int64_t tp;
 	int width; /* bytes of an element, as made */
-	int gated, linear_bias, qkv_bias, norm_vectors;
+	int gated, linear_bias, qkv_bias;
+	int vectors; /* of hidden_size elements in a layer: normalizations', and biases' */
 	int64_t ffn_least; /* `ffn` is the most that the sizes allow until narrowed */
 	int64_t vocab_most, vocab_least, positions_most, positions_least; /* 0: none on this rank */
 	int heads_seen; /* how many blocks have the vocabulary's size */
@@ -99,12 +100,16 @@ struct token_count {
 /* The likeliest first. */
 size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
 		 struct token_count *best);
+/* How many blocks the forward pass made for experts at least of each size that `topk` experts a token,
+ * spread evenly, would give. */
+uint64_t topk_seen(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		   int64_t topk);
 /* With so many tokens the activations bound what the weights leave open. */
 void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens);
-/* What the feed-forward network's width may be. */
+/* What a width may be that the weights' tails leave between `least` and `most`. */
 #define MOST_WIDTHS 4
-size_t ffn_widths(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
-		  int64_t found[MOST_WIDTHS]);
+size_t widths_of(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		 int64_t least, int64_t most, int64_t found[MOST_WIDTHS]);
 int64_t usual_vocabulary(int64_t least, int64_t most);
 /* The roundest number in reach. */
 int64_t round_number(int64_t least, int64_t most);
@@ -120,6 +125,7 @@ struct job_seen {
 	const struct census *census; /* of the first rank */
 	struct witness ends[2];      /* whose peaks the readings are held against */
 	size_t end_count;
+	bytes worth; /* of what was observed, the part that is worth a word */
 };
 /* Does a row of infer_marks.def say so? */
 int is_marked(const struct job_seen *j, const char *key, const char *value);
@@ -129,18 +135,27 @@ struct trial {
 	struct layers layers;
 	struct reading_of_layer r;
 	int64_t tokens, seq, heads;
-	int64_t topk; /* experts of a token */
+	int64_t topk;		       /* experts of a token */
+	int64_t ffn_most, shared_most; /* of which the reading's are one choice */
+	int topk_seen;		       /* it is not only what leaves the smallest gap */
+	uint64_t score;		       /* how much of the forward pass so many tokens explain */
 	bytes gap;		       /* that it leaves */
+	bytes worth;		       /* a difference that tells something */
 	bytes seq_next, heads_next;    /* and that the best with another length, or other heads; -1: none */
 };
 /* Sets what the frames and a reading say, where nothing else is set. */
 void add_all(struct inference *i, struct config *c, const struct job_seen *j,
 	     const struct trial *t);
 
+/* An alternative is worse, and clearly worse, by so much of what was observed. */
+#define WORSE 0.0001
+#define CLEARLY 0.002
+bytes infer_observed(const struct witness *w, size_t count);
+
 /* Tries alternatives of everything that is open, and keeps those that leave the least. */
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);
-/* The bytes that a configuration leaves missing or unexplained on all the ranks; -1: it cannot be
- * estimated. */
+/* The bytes that a configuration leaves missing or unexplained on all the ranks, and by how much their
+ * peaks are missed: what a block's tail hides shows there. -1: it cannot be estimated. */
 bytes infer_gap(const struct config *c, const struct witness *w, size_t count);
 
 /* Adds a value, unless it is given; the texts of `evidence` are a format's. */

@@ -97,7 +97,7 @@ void layers_find(struct layers *l, const struct census *c, enum maker maker)
 struct reading_try {
 	const struct layers *l;
 	const struct census *census;
-	int64_t shards;
+	int64_t shards, world;
 	int experts;
 	bytes matrix[MOST_SLOTS];
 	size_t slot[MOST_SLOTS]; /* of the layer, that each matrix is */
@@ -168,7 +168,7 @@ static void add_reading(struct reading_try *y, struct reading_of_layer r)
 	r.qkv_bias = !r.linear_bias && (has_vector(y, &r, r.hidden + 2 * r.kv) ||
 					(r.kv < r.hidden && has_vector(y, &r, r.kv)));
 	for (size_t i = 0; i < y->l->period; i++)
-		r.norm_vectors += y->l->slot[i] == r.hidden * r.width / y->shards;
+		r.vectors += size_fits(y->l->slot[i], (wide)r.hidden * r.width / y->shards);
 	y->out[y->count++] = r;
 }
 
@@ -239,34 +239,61 @@ static void read_stacked(struct reading_try *y, struct reading_of_layer r, const
 		add_reading(y, r);
 }
 
-/* Two matrices for each expert of this rank. */
+/* Is there a small block for each layer with so many rows, of any width? */
+static int has_router(const struct reading_try *y, const struct reading_of_layer *r, int64_t rows)
+{
+	for (size_t i = 0; i < y->census->small_count; i++)
+		for (int width = 2; width <= 4; width += 2)
+			if (y->census->small[i].count >= y->l->count &&
+			    size_fits(y->census->small[i].size, (wide)rows * r->hidden * width))
+				return 1;
+	return 0;
+}
+
+/* Two matrices for each expert of this rank. A router that is made elsewhere (Megatron's, which comes
+ * from the host) tells how many ranks share the experts; where it is not found, any number may. */
 static void read_each(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n)
 {
 	size_t same = 2;
+	int seen = 0;
 
 	while (same + 1 < n && alike(m[same], m[0]) && alike(m[same + 1], m[1]))
 		same += 2;
 	r.experts_here = (int64_t)same / 2;
-	if (n >= 2 && r.experts % r.experts_here == 0 && read_mlp(y, &r, m, 2) &&
-	    read_shared(y, &r, m + same, n - same))
-		add_reading(y, r);
+	if (n < 2 || !read_mlp(y, &r, m, 2) || !read_shared(y, &r, m + same, n - same))
+		return;
+	if (r.experts) {
+		if (r.experts % r.experts_here == 0)
+			add_reading(y, r);
+		return;
+	}
+	for (int any = 0; any < 2 && !seen; any++)
+		for (int64_t ranks = 1; ranks <= y->world; ranks++) {
+			r.experts = r.experts_here * ranks;
+			if (y->world % ranks == 0 && (any || has_router(y, &r, r.experts))) {
+				seen = 1;
+				add_reading(y, r);
+			}
+		}
 }
 
 static void read_experts(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n,
 			 size_t first, size_t after)
 {
-	size_t router;
+	size_t router = after, before = y->count;
+	/* one of many rows passes for a matrix */
+	int is_first;
 
 	r.experts = router_rows(y, &r, after, &router);
-	/* a router of many rows passes for a matrix */
-	if (n && y->slot[first] == router) {
-		m++;
-		n--;
+	is_first = n && y->slot[first] == router;
+	if (r.experts) {
+		read_stacked(y, r, m + is_first, n - is_first);
+		read_each(y, r, m + is_first, n - is_first);
 	}
-	if (r.experts < 2)
-		return;
-	read_stacked(y, r, m, n);
-	read_each(y, r, m, n);
+	if (y->count == before) {
+		r.experts = 0;
+		read_each(y, r, m, n);
+	}
 }
 
 /* ---- attention, and what follows it ---- */
@@ -391,6 +418,7 @@ size_t layers_read(const struct layers *l, const struct census *c, const struct 
 	struct reading_try y = { .l = l,
 				 .census = c,
 				 .out = readings,
+				 .world = world,
 				 .experts = job->experts,
 				 .shards = l->maker == MAKER_SHARDED ? job->shards : 1 };
 

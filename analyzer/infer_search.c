@@ -9,9 +9,7 @@
 #include "model/memtrace/memtrace.h"
 
 #define ROUNDS 4 /* over all keys: one may depend on another */
-/* An alternative is worse, and clearly worse, by so much of what was observed. */
-#define WORSE 0.0001
-#define CLEARLY 0.002
+#define HINT 16     /* the part of a peak's error that counts: wrong values may make up for each other */
 #define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
 
 static const struct {
@@ -90,10 +88,12 @@ static bytes gap_and_error(const struct config *c, const struct witness *w, size
 
 bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
 {
-	return gap_and_error(c, w, count, NULL);
+	bytes off = 0, gap = gap_and_error(c, w, count, &off);
+
+	return gap < 0 ? gap : bytes_add(gap, off / HINT);
 }
 
-static bytes observed(const struct witness *w, size_t count)
+bytes infer_observed(const struct witness *w, size_t count)
 {
 	bytes sum = 0;
 
@@ -165,7 +165,7 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 	enum config_field f = searches[row].field;
 	double worse = o->next_gap < 0
 			       ? 1
-			       : (double)(o->next_gap - o->gap) / (double)(observed(w, count) + 1);
+			       : (double)(o->next_gap - o->gap) / (double)(infer_observed(w, count) + 1);
 
 	if (o->gap < 0)
 		return;
@@ -178,7 +178,7 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 	}
 	if (strcmp(o->best, "~"))
 		inferred_add(i, c, f, worse < CLEARLY ? SURE_GUESS : SURE_LIKELY, o->best,
-			     "%s would leave %lld bytes more missing or unexplained",
+			     "%s would be %lld bytes further off",
 			     strcmp(o->next, "~") ? o->next : "none",
 			     (long long)(o->next_gap - o->gap));
 }

@@ -137,6 +137,12 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 		add_flag(i, c, CONFIG_fsdp, SURE_EXACT, 1, "frames of torch.distributed.fsdp");
 }
 
+/* `next`: what the best other choice leaves. */
+static enum sureness sure_of(const struct trial *t, bytes next)
+{
+	return next < 0 || next - t->gap >= t->worth ? SURE_LIKELY : SURE_GUESS;
+}
+
 /* Mixtral's configuration has one width, the experts'; others name that of experts apart from that of
  * layers without, which this job does not have. */
 static void add_experts(struct inference *i, struct config *c, const struct trial *t)
@@ -150,16 +156,15 @@ static void add_experts(struct inference *i, struct config *c, const struct tria
 
 	add_number(i, c, CONFIG_num_experts, SURE_EXACT, r->experts, "rows of the router");
 	snprintf(text, sizeof(text), "weights of %lld experts allow %lld to %lld rows",
-		 (long long)r->experts_here, (long long)r->ffn_least, (long long)r->ffn);
+		 (long long)r->experts_here, (long long)r->ffn_least, (long long)t->ffn_most);
 	add_number(i, c, width, r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
-	add_number(i, c, CONFIG_moe_router_topk, SURE_LIKELY, t->topk,
-		   "leaves the smallest gap of 1 to 16");
+	add_number(i, c, CONFIG_moe_router_topk, t->topk_seen ? SURE_LIKELY : SURE_GUESS, t->topk,
+		   t->topk_seen ? "sizes of the experts' activations"
+				: "leaves the smallest gap of 1 to 16");
 	if (r->shared) {
-		snprintf(text, sizeof(text), "a shared expert's weights allow %lld to %lld rows",
-			 (long long)r->shared_least, (long long)r->shared);
 		add_number(i, c, CONFIG_moe_shared_expert_intermediate_size,
-			   r->shared_least == r->shared ? SURE_EXACT : SURE_LIKELY,
-			   round_number(r->shared_least, r->shared), text);
+			   r->shared_least == r->shared ? SURE_EXACT : SURE_LIKELY, r->shared,
+			   "a shared expert's weights and activations");
 	}
 	if (width != CONFIG_ffn_hidden_size)
 		inferred_untold(i, CONFIG_ffn_hidden_size, "no layer is without experts");
@@ -189,11 +194,11 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 		add_number(i, c, CONFIG_ffn_hidden_size,
 			   r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
 	}
-	add_number(i, c, CONFIG_num_attention_heads, SURE_LIKELY, t->heads,
+	add_number(i, c, CONFIG_num_attention_heads, sure_of(t, t->heads_next), t->heads,
 		   "leaves the smallest gap of the widths of a head");
 	snprintf(text, sizeof(text), "keys have %lld rows of %lld a head", (long long)r->kv,
 		 (long long)head);
-	add_number(i, c, CONFIG_num_query_groups, SURE_LIKELY, r->kv / head, text);
+	add_number(i, c, CONFIG_num_query_groups, sure_of(t, t->heads_next), r->kv / head, text);
 	if (r->vocab_most > 0) {
 		snprintf(text, sizeof(text), "embedding and logits allow %lld to %lld rows",
 			 (long long)r->vocab_least, (long long)r->vocab_most);
@@ -203,6 +208,10 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 							   : SURE_GUESS,
 			   vocab, text);
 	}
+	/* a tied weight that was made twice and moved is there once */
+	if (r->vocab_most > 0 && stages == 1 && (r->heads_seen == 1 || t->layers.maker != MAKER_INIT))
+		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, SURE_LIKELY,
+			 r->heads_seen > 1, "blocks of the vocabulary's size");
 	if (r->positions_most > 0) {
 		int fits = t->seq >= r->positions_least && t->seq <= r->positions_most;
 
@@ -217,6 +226,7 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 static void add_architecture(struct inference *i, struct config *c, const struct trial *t)
 {
 	const struct reading_of_layer *r = &t->r;
+	int vectors = r->vectors - 2 * r->linear_bias;
 
 	inferred_add(i, c, CONFIG_framework, SURE_GUESS, "nanogpt",
 		     "no frames of a framework that is known");
@@ -228,6 +238,11 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 	add_flag(i, c, CONFIG_add_bias_linear, SURE_LIKELY, r->linear_bias,
 		 r->linear_bias ? "vectors of the feed-forward network's width"
 				: "no such vectors");
+	/* two normalizations a layer, and with linear biases two of those have the same width */
+	if (config_has(c, CONFIG_normalization) && !strcmp(c->normalization, "LayerNorm") &&
+	    !r->qkv_bias && (vectors == 2 || vectors == 4))
+		add_flag(i, c, CONFIG_norm_bias, SURE_LIKELY, vectors == 4,
+			 "vectors of hidden_size elements in a layer");
 	if (r->qkv_bias)
 		add_flag(i, c, CONFIG_add_qkv_bias, SURE_LIKELY, 1,
 			 "vectors of the queries', keys' and values' widths");
@@ -240,6 +255,19 @@ static int64_t round_decimal(int64_t least, int64_t most)
 		if (most / by * by >= least && most / by * by > 0)
 			return most / by * by;
 	return most;
+}
+
+static void add_bucket(struct inference *i, struct config *c, const struct job_seen *j)
+{
+	bytes each = strcmp(c->precision, "fp32") ? 2 : 4, size = j->census->bucket;
+
+	add_number(i, c, CONFIG_reduce_bucket_size, SURE_LIKELY,
+		   round_decimal((size - MOST_TAIL) / each, size / each),
+		   "DeepSpeed's buffer for gradients");
+	/* of stage 3 both are made at one place */
+	if (!is_marked(j, "zero_stage", "3"))
+		add_flag(i, c, CONFIG_overlap_comm, SURE_LIKELY, j->census->bucket_places > 1,
+			 "one such buffer, or two in turn");
 }
 
 static void add_batch(struct inference *i, struct config *c, const struct job_seen *j,
@@ -256,8 +284,8 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 		"%lld tokens a micro-batch (blocks of %lld elements a layer); of its divisors it leaves "
 		"the smallest gap",
 		(long long)t->tokens, (long long)(t->tokens * t->r.hidden));
-	add_number(i, c, CONFIG_seq_length, SURE_LIKELY, t->seq, text);
-	add_number(i, c, CONFIG_micro_batch_size, SURE_LIKELY, t->tokens / t->seq, text);
+	add_number(i, c, CONFIG_seq_length, sure_of(t, t->seq_next), t->seq, text);
+	add_number(i, c, CONFIG_micro_batch_size, sure_of(t, t->seq_next), t->tokens / t->seq, text);
 	for (size_t k = 0; k < j->w[0].rank->step_count; k++)
 		if (j->w[0].rank->steps[k].backwards > passes)
 			passes = j->w[0].rank->steps[k].backwards;
@@ -265,13 +293,7 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 		add_number(i, c, CONFIG_num_microbatches, SURE_LIKELY, passes / chunks,
 			   "backward passes of a step, through each model chunk");
 	if (j->census->bucket)
-		add_number(
-			i, c, CONFIG_reduce_bucket_size, SURE_LIKELY,
-			round_decimal((j->census->bucket - MOST_TAIL) / 2, j->census->bucket / 2),
-			"DeepSpeed's buffer for gradients of 2 bytes");
-	if (j->census->bucket)
-		add_flag(i, c, CONFIG_overlap_comm, SURE_LIKELY, j->census->bucket_places > 1,
-			 "one such buffer, or two in turn");
+		add_bucket(i, c, j);
 }
 
 void add_all(struct inference *i, struct config *c, const struct job_seen *j,

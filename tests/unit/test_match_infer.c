@@ -64,7 +64,7 @@ static void gpt2(void **state)
 	assert_int_equal(found->ffn, 3072);
 	assert_false(found->gated);
 	assert_false(found->linear_bias);
-	assert_int_equal(found->norm_vectors, 2);
+	assert_int_equal(found->vectors, 2);
 	assert_true(found->vocab_least <= 50304 && found->vocab_most >= 50304);
 	assert_true(found->positions_least <= 1024 && found->positions_most == 1024);
 	census_release(&c);
