@@ -28,7 +28,7 @@ struct walking {
 	int forward_seen;
 };
 
-static void count_size(struct size_count **list, size_t *count, size_t *room, bytes size)
+void census_count(struct size_count **list, size_t *count, size_t *room, bytes size)
 {
 	size_t low = 0, high = *count;
 
@@ -118,7 +118,7 @@ static void settle(struct walking *w)
 		return;
 	if (!(flags & PLACE_FRAMES)) {
 		add_made(w->c, w->last, r->bytes);
-		count_size(&w->c->small, &w->c->small_count, &w->c->small_room, r->bytes);
+		census_count(&w->c->small, &w->c->small_count, &w->c->small_room, r->bytes);
 		return;
 	}
 	if (place_makes(flags) == MAKES_IPG_AND_GRADIENTS)
@@ -152,7 +152,7 @@ static void see(struct walking *w, const struct mt_record *r)
 	if ((flags & PLACE_MODULE) && !(flags & (PLACE_INIT | PLACE_NO_GRAD | PLACE_OPTIMIZER)) &&
 	    place_makes(flags) == MAKES_NOTHING) {
 		w->forward_seen = 1;
-		count_size(&w->c->forward, &w->c->forward_count, &w->c->forward_room, r->bytes);
+		census_count(&w->c->forward, &w->c->forward_count, &w->c->forward_room, r->bytes);
 	}
 	if (is_bucket(w->tables, r->place))
 		see_bucket(w->c, r);

@@ -41,6 +41,8 @@ struct trace;
 
 void census_take(struct census *c, const struct trace *t);
 void census_release(struct census *c);
+/* Adds one of `size` to a list that is sorted by size. */
+void census_count(struct size_count **list, size_t *count, size_t *room, bytes size);
 /* How many blocks of exactly this size the forward pass made. */
 uint64_t census_forward(const struct census *c, bytes size);
 

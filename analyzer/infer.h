@@ -147,6 +147,8 @@ struct trial {
 void add_all(struct inference *i, struct config *c, const struct job_seen *j,
 	     const struct trial *t);
 
+/* The share of the forward pass' blocks that the configuration predicts, by size and number; 0 to 1. */
+double infer_likeness(const struct config *c, const struct witness *w);
 /* An alternative is worse, and clearly worse, by so much of what was observed. */
 #define WORSE 0.0001
 #define CLEARLY 0.002
@@ -154,8 +156,9 @@ bytes infer_observed(const struct witness *w, size_t count);
 
 /* Tries alternatives of everything that is open, and keeps those that leave the least. */
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);
-/* The bytes that a configuration leaves missing or unexplained on all the ranks, and by how much their
- * peaks are missed: what a block's tail hides shows there. -1: it cannot be estimated. */
+/* The bytes that a configuration leaves missing or unexplained on all the ranks, and what of that
+ * shows elsewhere: how much their peaks are missed, by which tails count, and how unlike the forward pass
+ * is. -1: it cannot be estimated. */
 bytes infer_gap(const struct config *c, const struct witness *w, size_t count);
 
 /* Adds a value, unless it is given; the texts of `evidence` are a format's. */

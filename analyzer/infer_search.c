@@ -90,7 +90,12 @@ bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
 {
 	bytes off = 0, gap = gap_and_error(c, w, count, &off);
 
-	return gap < 0 ? gap : bytes_add(gap, off / HINT);
+	if (gap < 0)
+		return gap;
+	for (size_t i = 0; i < count; i++)
+		off = bytes_add(off, (bytes)((1 - infer_likeness(c, &w[i])) *
+					     (double)w[i].rank->peak_allocated));
+	return bytes_add(gap, off / HINT);
 }
 
 bytes infer_observed(const struct witness *w, size_t count)

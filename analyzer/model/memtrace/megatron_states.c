@@ -333,11 +333,14 @@ static int64_t part(const struct chunk *c, size_t i)
 	const struct place *p = &c->places[i];
 	int64_t ranks = sharing(s, kind_of(s, c->module.params[i]));
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
+	int64_t which = s->is_placed       ? s->rank * ranks / (s->dp * s->cp)
+			: s->training_loop ? ranks - 1
+					   : 0;
 
 	if (s->layer_wise == PING_PONG)
 		return is_last_ranks(c, i) ? c->module.params[i]->value.n : 0;
 
-	from = p->bucket + (s->training_loop ? ranks - 1 : 0) * share;
+	from = p->bucket + which * share;
 	to = smaller(from + share, p->at + c->module.params[i]->value.n);
 	return to - (from > p->at ? from : p->at);
 }
