@@ -6,7 +6,6 @@
 
 #define MOST_BATCH 4096
 #define MOST_TOPK 16
-#define FEW_BYTES 50 /* times what is worth a word */
 
 static void look(struct job_seen *j, const struct witness *w, size_t count)
 {
@@ -149,57 +148,31 @@ static void try_widths(struct trial *best, const struct trial *t, int64_t topk,
 		}
 }
 
-/* Over the widths that the experts may have. */
-static uint64_t most_seen(const struct trial *t, int64_t topk, const struct job_seen *j)
-{
-	int64_t widths[MOST_WIDTHS];
-	size_t count = widths_of(j->census, &t->r, t->tokens * topk, t->r.ffn_least, t->r.ffn,
-				 widths);
-	uint64_t most = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		struct reading_of_layer r = t->r;
-		uint64_t seen;
-
-		r.ffn = widths[i];
-		seen = topk_seen(j->census, &r, t->tokens, topk);
-		most = seen > most ? seen : most;
-	}
-	return most;
-}
-
-/* Where the experts' activations show how many a token has, only that is tried. */
 static void choose_widths(struct trial *t, const struct config *known, const struct job_seen *j)
 {
 	int64_t most = t->r.experts < MOST_TOPK ? t->r.experts : MOST_TOPK;
 	struct trial best = { .gap = -1 };
-	uint64_t seen[MOST_TOPK + 1] = { 0 }, largest = 0;
+	bytes next = -1;
 
-	for (int64_t topk = 1; topk <= most; topk++) {
-		seen[topk] = most_seen(t, topk, j);
-		largest = seen[topk] > largest ? seen[topk] : largest;
+	for (int64_t topk = most > 0; topk <= most; topk++) {
+		struct trial one = { .gap = -1 }, less = best;
+
+		try_widths(&one, t, topk, known, j);
+		if (one.gap < 0)
+			continue;
+		if (best.gap < 0 || one.gap < best.gap)
+			best = one;
+		else
+			less = one;
+		if (less.gap >= 0 && (next < 0 || less.gap < next))
+			next = less.gap;
 	}
-	for (int64_t topk = most > 0; topk <= most; topk++)
-		if (seen[topk] == largest)
-			try_widths(&best, t, topk, known, j);
 	if (best.gap < 0)
 		return;
 	t->r.ffn = best.r.ffn;
 	t->r.shared = best.r.shared;
 	t->topk = best.topk;
-	t->topk_seen = largest > 0;
-}
-
-/* Many peaks hardly depend on the activations: then what explains more of the forward pass is better. */
-static int is_better(const struct trial *t, const struct trial *best)
-{
-	bytes much = t->worth * FEW_BYTES;
-
-	if (t->gap < 0 || best->gap < 0)
-		return best->gap < 0;
-	if (t->score != best->score && llabs(t->gap - best->gap) < much)
-		return t->score > best->score;
-	return t->gap < best->gap;
+	t->topk_sure = next < 0 || next - best.gap >= t->worth;
 }
 
 static void choose_of(struct trial *best, const struct layers *l, const struct config *known,
@@ -218,10 +191,9 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 		size_t n = tokens_of(j->census, &readings[i], tokens);
 
 		for (size_t k = 0; k < n; k++) {
-			struct trial found, t = { .layers = *l,
+			struct trial t = { .layers = *l,
 					   .r = readings[i],
 					   .tokens = tokens[k].tokens,
-					   .score = tokens[k].score,
 					   .worth = j->worth,
 					   .ffn_most = readings[i].ffn,
 					   .shared_most = readings[i].shared };
@@ -229,11 +201,7 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 			for (size_t m = 0; m < j->end_count; m++)
 				narrow_vocabulary(j->ends[m].census, &t.r, t.tokens);
 			choose_widths(&t, known, j);
-			found = t;
-			found.gap = -1;
-			try_splits(&found, t, known, j);
-			if (is_better(&found, best))
-				*best = found;
+			try_splits(best, t, known, j);
 		}
 	}
 }

@@ -100,10 +100,6 @@ struct token_count {
 /* The likeliest first. */
 size_t tokens_of(const struct census *c, const struct reading_of_layer *r,
 		 struct token_count *best);
-/* How many blocks the forward pass made for experts at least of each size that `topk` experts a token,
- * spread evenly, would give. */
-uint64_t topk_seen(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
-		   int64_t topk);
 /* With so many tokens the activations bound what the weights leave open. */
 void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens);
 /* What a width may be that the weights' tails leave between `least` and `most`. */
@@ -137,8 +133,7 @@ struct trial {
 	int64_t tokens, seq, heads;
 	int64_t topk;		       /* experts of a token */
 	int64_t ffn_most, shared_most; /* of which the reading's are one choice */
-	int topk_seen;		       /* it is not only what leaves the smallest gap */
-	uint64_t score;		       /* how much of the forward pass so many tokens explain */
+	int topk_sure;		       /* another would leave more */
 	bytes gap;		       /* that it leaves */
 	bytes worth;		       /* a difference that tells something */
 	bytes seq_next, heads_next;    /* and that the best with another length, or other heads; -1: none */

@@ -22,10 +22,12 @@ static void read_event(struct profile *p, const char *line, bytes least)
 	long long size, stream, step;
 	char sign, phase[32];
 
+	if (*line != '+')
+		return;
 	if (sscanf(line, "%c %lld %lld %lld %31s", &sign, &size, &stream, &step, phase) != 5)
 		BUG("an event has five words and a term");
 	size = (size + 511) / 512 * 512;
-	if (sign != '+' || step != COUNTED_STEP || size < least ||
+	if (step != COUNTED_STEP || size < least ||
 	    (strcmp(phase, "forward") && strcmp(phase, "loss")))
 		return;
 	census_count(&p->sizes, &p->count, &p->room, size);

@@ -43,28 +43,6 @@ static uint64_t score_tokens(const struct census *c, const struct reading_of_lay
 	return sum;
 }
 
-/* Each expert by itself, or all in one tensor; with a gate, of one width or of two. */
-uint64_t topk_seen(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
-		   int64_t topk)
-{
-	uint64_t best = 0;
-	int64_t rows[2] = { tokens * topk, tokens * topk / r->experts };
-
-	for (int each = 0; each < 2 && tokens * topk % r->experts == 0; each++)
-		for (int width = 2; width <= 4; width += 2) {
-			wide row = (wide)rows[each] * width;
-			uint64_t hidden = census_forward(c, (bytes)(row * r->hidden)),
-				 inner = census_forward(c, (bytes)(row * r->ffn / r->tp)),
-				 both = census_forward(c, (bytes)(row * 2 * r->ffn / r->tp));
-			uint64_t least = hidden < inner ? hidden : inner;
-
-			if (r->gated && both < least)
-				least = both;
-			best = least > best ? least : best;
-		}
-	return best;
-}
-
 static int by_score(const void *a, const void *b)
 {
 	const struct token_count *x = a, *y = b;

@@ -158,9 +158,8 @@ static void add_experts(struct inference *i, struct config *c, const struct tria
 	snprintf(text, sizeof(text), "weights of %lld experts allow %lld to %lld rows",
 		 (long long)r->experts_here, (long long)r->ffn_least, (long long)t->ffn_most);
 	add_number(i, c, width, r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
-	add_number(i, c, CONFIG_moe_router_topk, t->topk_seen ? SURE_LIKELY : SURE_GUESS, t->topk,
-		   t->topk_seen ? "sizes of the experts' activations"
-				: "leaves the smallest gap of 1 to 16");
+	add_number(i, c, CONFIG_moe_router_topk, t->topk_sure ? SURE_LIKELY : SURE_GUESS, t->topk,
+		   "leaves the smallest gap of 1 to 16, and the likest forward pass");
 	if (r->shared) {
 		add_number(i, c, CONFIG_moe_shared_expert_intermediate_size,
 			   r->shared_least == r->shared ? SURE_EXACT : SURE_LIKELY, r->shared,
