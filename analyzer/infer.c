@@ -16,6 +16,7 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 			j->world = w[k].rank->world_size;
 	}
 	j->census = w[0].census;
+	j->clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
 	j->worth = (bytes)(WORSE * (double)infer_observed(w, count));
 	j->ends[j->end_count++] = w[0];
 	if (count > 1 && is_marked(j, "pipeline_model_parallel_size", ""))
@@ -25,7 +26,7 @@ static void look(struct job_seen *j, const struct witness *w, size_t count)
 /* ---- which of the readings ---- */
 
 static bytes try_one(const struct config *known, const struct job_seen *j, const struct trial *t,
-		     const char *attention)
+		     const char *attention, bytes enough)
 {
 	struct inference i = { 0 };
 	struct err e = { 0 };
@@ -39,7 +40,7 @@ static bytes try_one(const struct config *known, const struct job_seen *j, const
 	if (is_marked(j, "framework", "deepspeed"))
 		inferred_add(&i, &c, CONFIG_zero_stage, SURE_GUESS, "2", "tried");
 	if (!config_derive(&c, &e))
-		gap = infer_gap(&c, j->ends, j->end_count);
+		gap = infer_gap(&c, j->ends, j->end_count, enough);
 	config_release(&c);
 	inference_release(&i);
 	return gap;
@@ -56,7 +57,8 @@ static bytes keep_better(struct trial *best, struct trial *t, const struct confi
 	bytes least = -1;
 
 	for (size_t k = 0; k < (told ? 1 : ARRAY_SIZE(kinds)); k++) {
-		t->gap = try_one(known, j, t, kinds[k]);
+		t->gap = try_one(known, j, t, kinds[k],
+				 best->gap < 0 ? -1 : bytes_add(best->gap, j->clearly));
 		if (t->gap >= 0 && (least < 0 || t->gap < least))
 			least = t->gap;
 		if (t->gap >= 0 && (best->gap < 0 || t->gap < best->gap))

@@ -121,7 +121,7 @@ struct job_seen {
 	const struct census *census; /* of the first rank */
 	struct witness ends[2];      /* whose peaks the readings are held against */
 	size_t end_count;
-	bytes worth; /* of what was observed, the part that is worth a word */
+	bytes worth, clearly; /* of what was observed, the parts that are worth a word, and much */
 };
 /* Does a row of infer_marks.def say so? */
 int is_marked(const struct job_seen *j, const char *key, const char *value);
@@ -153,8 +153,8 @@ bytes infer_observed(const struct witness *w, size_t count);
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);
 /* The bytes that a configuration leaves missing or unexplained on all the ranks, and what of that
  * shows elsewhere: how much their peaks are missed, by which tails count, and how unlike the forward pass
- * is. -1: it cannot be estimated. */
-bytes infer_gap(const struct config *c, const struct witness *w, size_t count);
+ * is. It need not look further where it is `enough`, if that is not -1. -1: it cannot be estimated. */
+bytes infer_gap(const struct config *c, const struct witness *w, size_t count, bytes enough);
 
 /* Adds a value, unless it is given; the texts of `evidence` are a format's. */
 __attribute__((format(printf, 6, 7))) void inferred_add(struct inference *i, struct config *c,

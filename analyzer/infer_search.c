@@ -86,12 +86,14 @@ static bytes gap_and_error(const struct config *c, const struct witness *w, size
 	return sum;
 }
 
-bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
+bytes infer_gap(const struct config *c, const struct witness *w, size_t count, bytes enough)
 {
 	bytes off = 0, gap = gap_and_error(c, w, count, &off);
 
 	if (gap < 0)
 		return gap;
+	if (enough >= 0 && bytes_add(gap, off / HINT) >= enough)
+		return bytes_add(gap, off / HINT);
 	for (size_t i = 0; i < count; i++)
 		off = bytes_add(off, (bytes)((1 - infer_likeness(c, &w[i])) *
 					     (double)w[i].rank->peak_allocated));
@@ -119,7 +121,7 @@ static int set(struct config *c, enum config_field f, const char *value)
 }
 
 static bytes gap_with(const struct config *c, enum config_field f, const char *value,
-		      const struct witness *w, size_t count)
+		      const struct witness *w, size_t count, bytes enough)
 {
 	struct config other;
 	bytes gap = -1;
@@ -127,7 +129,7 @@ static bytes gap_with(const struct config *c, enum config_field f, const char *v
 	config_init(&other);
 	config_copy(&other, c);
 	if (!set(&other, f, value))
-		gap = infer_gap(&other, w, count);
+		gap = infer_gap(&other, w, count, enough);
 	config_release(&other);
 	return gap;
 }
@@ -140,6 +142,8 @@ struct outcome {
 static void try_values(struct outcome *o, const struct config *c, size_t row,
 		       const struct witness *w, size_t count)
 {
+	bytes clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
+
 	*o = (struct outcome){ .gap = -1, .next_gap = -1 };
 	for (const char *at = searches[row].values; *at;) {
 		size_t length = strcspn(at, " ");
@@ -148,7 +152,8 @@ static void try_values(struct outcome *o, const struct config *c, size_t row,
 
 		memcpy(value, at, length < sizeof(value) ? length : sizeof(value) - 1);
 		at += length + (at[length] == ' ');
-		gap = gap_with(c, searches[row].field, value, w, count);
+		gap = gap_with(c, searches[row].field, value, w, count,
+			       o->gap < 0 ? -1 : bytes_add(o->gap, clearly));
 		if (gap < 0)
 			continue;
 		if (o->gap < 0 || gap < o->gap) {
@@ -175,7 +180,7 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 	if (o->gap < 0)
 		return;
 	config_unset(c, f);
-	if (worse < WORSE && infer_gap(c, w, count) >= 0) {
+	if (worse < WORSE && infer_gap(c, w, count, 0) >= 0) {
 		inferred_untold(i, f, "%s leaves the same at the peak as %s",
 				strcmp(o->next, "~") ? o->next : "no value",
 				strcmp(o->best, "~") ? o->best : "no value");
@@ -236,7 +241,7 @@ void infer_search(struct inference *i, struct config *c, const struct witness *w
 
 			if (!open[s] || !applies(c, f))
 				continue;
-			now = infer_gap(c, w, count);
+			now = infer_gap(c, w, count, -1);
 			try_values(&o, c, s, w, count);
 			if (o.gap < 0 || (now >= 0 && o.gap >= now))
 				continue;
