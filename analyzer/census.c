@@ -21,7 +21,7 @@ static_assert(ARRAY_SIZE(marks) <= 64, "marks are bits of one number");
 struct walking {
 	struct census *c;
 	const struct tables *tables;
-	uint32_t apply_line; /* of Module._apply: where it moves parameters; buffers come later */
+	uint32_t apply_line;  /* of Module._apply: where it moves parameters; buffers come later */
 	uint32_t bucket_line; /* of ZeRO-3's bucket; 0: not seen */
 	enum maker last;
 	struct mt_record pending; /* a block of which it is not known yet whether it stays */

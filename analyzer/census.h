@@ -31,7 +31,7 @@ struct census {
 	size_t small_count, small_room;
 	struct size_count *forward; /* by size */
 	size_t forward_count, forward_room;
-	bytes bucket; /* the largest of DeepSpeed's buffers for gradients; 0: none */
+	bytes bucket;           /* the largest of DeepSpeed's buffers for gradients; 0: none */
 	unsigned bucket_places; /* that make them */
 	uint32_t bucket_place;
 	uint64_t marks; /* rows of infer_marks.def that a frame matched */

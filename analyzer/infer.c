@@ -48,7 +48,7 @@ static bytes try_one(const struct config *known, const struct job_seen *j, const
 
 /* The least that it leaves; -1: it cannot be estimated. */
 static bytes keep_better(struct trial *best, struct trial *t, const struct config *known,
-			const struct job_seen *j)
+			 const struct job_seen *j)
 {
 	static const char *const kinds[] = { "sdpa", "eager" };
 	int told = is_marked(j, "attention", "sdpa") || is_marked(j, "attention", "eager") ||
@@ -212,10 +212,14 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 static void choose_again(struct trial *best, const struct config *known, const struct job_seen *j)
 {
 	static const enum config_field chosen[] = {
-		CONFIG_num_attention_heads,	CONFIG_num_query_groups,
-		CONFIG_seq_length,		CONFIG_micro_batch_size,
-		CONFIG_max_position_embeddings, CONFIG_ffn_hidden_size,
-		CONFIG_moe_ffn_hidden_size,	CONFIG_moe_router_topk,
+		CONFIG_num_attention_heads,
+		CONFIG_num_query_groups,
+		CONFIG_seq_length,
+		CONFIG_micro_batch_size,
+		CONFIG_max_position_embeddings,
+		CONFIG_ffn_hidden_size,
+		CONFIG_moe_ffn_hidden_size,
+		CONFIG_moe_router_topk,
 		CONFIG_moe_shared_expert_intermediate_size,
 	};
 	struct inference i = { 0 };
@@ -257,14 +261,15 @@ int infer(struct inference *i, struct config *c, const struct witness *w, size_t
 		found = l.count > found ? l.count : found;
 	}
 	if (!found)
-		return err_set(e,
-			       "the configuration cannot be inferred: no layers are repeated "
-			       "among the parameters' blocks; declare it with --config or --set");
+		return err_set(
+			e,
+			"the configuration cannot be inferred: num_layers cannot be told, "
+			"nothing is repeated among the parameters' blocks; declare it with --config or --set");
 	if (best.gap < 0)
 		return err_set(
 			e,
-			"the configuration cannot be inferred: what is repeated %zu times is not "
-			"the layer of a decoder that is known; declare it with --config or --set",
+			"the configuration cannot be inferred: hidden_size cannot be told, what "
+			"is repeated %zu times is not the layer of a decoder that is known; declare it with --config or --set",
 			found);
 	choose_again(&best, c, &j);
 	add_all(i, c, &j, &best);

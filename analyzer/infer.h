@@ -70,7 +70,7 @@ struct reading_of_layer {
 	int64_t tp;
 	int width; /* bytes of an element, as made */
 	int gated, linear_bias, qkv_bias;
-	int vectors; /* of hidden_size elements in a layer: normalizations', and biases' */
+	int vectors;       /* of hidden_size elements in a layer: normalizations', and biases' */
 	int64_t ffn_least; /* `ffn` is the most that the sizes allow until narrowed */
 	int64_t vocab_most, vocab_least, positions_most, positions_least; /* 0: none on this rank */
 	int heads_seen; /* how many blocks have the vocabulary's size */
@@ -82,8 +82,8 @@ struct reading_of_layer {
 /* What the readings of a layer may assume. */
 struct reading_of_job {
 	int64_t shards; /* ranks that a sharded parameter is split over */
-	int64_t world;	/* tensor-parallel ranks at most */
-	int experts;	/* the code of mixtures of experts ran */
+	int64_t world;  /* tensor-parallel ranks at most */
+	int experts;    /* the code of mixtures of experts ran */
 };
 size_t layers_read(const struct layers *l, const struct census *c, const struct reading_of_job *job,
 		   struct reading_of_layer *readings);
@@ -131,18 +131,20 @@ struct trial {
 	struct layers layers;
 	struct reading_of_layer r;
 	int64_t tokens, seq, heads;
-	int64_t topk;		       /* experts of a token */
+	int64_t topk;                  /* experts of a token */
 	int64_t ffn_most, shared_most; /* of which the reading's are one choice */
-	int topk_sure;		       /* another would leave more */
-	bytes gap;		       /* that it leaves */
-	bytes worth;		       /* a difference that tells something */
-	bytes seq_next, heads_next;    /* and that the best with another length, or other heads; -1: none */
+	int topk_sure;                 /* another would leave more */
+	bytes gap;                     /* that it leaves */
+	bytes worth;                   /* a difference that tells something */
+	bytes seq_next,
+		heads_next; /* and that the best with another length, or other heads; -1: none */
 };
 /* Sets what the frames and a reading say, where nothing else is set. */
 void add_all(struct inference *i, struct config *c, const struct job_seen *j,
 	     const struct trial *t);
 
-/* The share of the forward pass' blocks that the configuration predicts, by size and number; 0 to 1. */
+/* The share of the forward pass' blocks that the configuration predicts, by size and number; 0
+ * to 1. */
 double infer_likeness(const struct config *c, const struct witness *w);
 /* An alternative is worse, and clearly worse, by so much of what was observed. */
 #define WORSE 0.0001
@@ -152,8 +154,9 @@ bytes infer_observed(const struct witness *w, size_t count);
 /* Tries alternatives of everything that is open, and keeps those that leave the least. */
 void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count);
 /* The bytes that a configuration leaves missing or unexplained on all the ranks, and what of that
- * shows elsewhere: how much their peaks are missed, by which tails count, and how unlike the forward pass
- * is. It need not look further where it is `enough`, if that is not -1. -1: it cannot be estimated. */
+ * shows elsewhere: how much their peaks are missed, by which tails count, and how unlike the
+ * forward pass is. It need not look further where it is `enough`, if that is not -1. -1: it cannot
+ * be estimated. */
 bytes infer_gap(const struct config *c, const struct witness *w, size_t count, bytes enough);
 
 /* Adds a value, unless it is given; the texts of `evidence` are a format's. */

@@ -250,8 +250,9 @@ static int has_router(const struct reading_try *y, const struct reading_of_layer
 	return 0;
 }
 
-/* Two matrices for each expert of this rank. A router that is made elsewhere (Megatron's, which comes
- * from the host) tells how many ranks share the experts; where it is not found, any number may. */
+/* Two matrices for each expert of this rank. A router that is made elsewhere (Megatron's, which
+ * comes from the host) tells how many ranks share the experts; where it is not found, any number
+ * may. */
 static void read_each(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n)
 {
 	size_t same = 2;
@@ -307,8 +308,7 @@ static void read_rest(struct reading_try *y, struct reading_of_layer r, size_t f
 	for (size_t i = 0; i < n; i++)
 		rest[i] = y->matrix[(next + i) % y->matrices];
 	if (y->experts)
-		read_experts(y, r, rest, n, next,
-			     y->slot[(first + used - 1) % y->matrices]);
+		read_experts(y, r, rest, n, next, y->slot[(first + used - 1) % y->matrices]);
 	else if (read_mlp(y, &r, rest, n))
 		add_reading(y, r);
 }

@@ -1,5 +1,5 @@
-/* How alike the forward pass that a configuration predicts is to the one that was seen: the sizes of
- * its blocks, and how often each was made. It tells what the peak does not depend on. */
+/* How alike the forward pass that a configuration predicts is to the one that was seen: the sizes
+ * of its blocks, and how often each was made. It tells what the peak does not depend on. */
 #include "infer.h"
 
 #include <stdio.h>

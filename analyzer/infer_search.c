@@ -9,7 +9,8 @@
 #include "model/memtrace/memtrace.h"
 
 #define ROUNDS 4 /* over all keys: one may depend on another */
-#define HINT 16     /* the part of a peak's error that counts: wrong values may make up for each other */
+#define HINT \
+	16 /* the part of a peak's error that counts: wrong values may make up for each other */
 #define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
 
 static const struct {
@@ -173,9 +174,9 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 		  const struct witness *w, size_t count)
 {
 	enum config_field f = searches[row].field;
-	double worse = o->next_gap < 0
-			       ? 1
-			       : (double)(o->next_gap - o->gap) / (double)(infer_observed(w, count) + 1);
+	double worse = o->next_gap < 0 ? 1
+				       : (double)(o->next_gap - o->gap) /
+						 (double)(infer_observed(w, count) + 1);
 
 	if (o->gap < 0)
 		return;

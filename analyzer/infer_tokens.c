@@ -132,8 +132,8 @@ static size_t add_width(int64_t *found, size_t count, int64_t rows)
 	return count;
 }
 
-/* The width from `least` to `most` that most activations have: they have no weight's tail, but another
- * block may have that size. 0: none. */
+/* The width from `least` to `most` that most activations have: they have no weight's tail, but
+ * another block may have that size. 0: none. */
 static int64_t frequent_width(const struct census *c, int64_t tp, int64_t tokens, int64_t least,
 			      int64_t most)
 {

@@ -143,15 +143,15 @@ static enum sureness sure_of(const struct trial *t, bytes next)
 	return next < 0 || next - t->gap >= t->worth ? SURE_LIKELY : SURE_GUESS;
 }
 
-/* Mixtral's configuration has one width, the experts'; others name that of experts apart from that of
- * layers without, which this job does not have. */
+/* Mixtral's configuration has one width, the experts'; others name that of experts apart from that
+ * of layers without, which this job does not have. */
 static void add_experts(struct inference *i, struct config *c, const struct trial *t)
 {
 	const struct reading_of_layer *r = &t->r;
-	enum config_field width = config_has(c, CONFIG_model_type) &&
-						  !strcmp(c->model_type, "mixtral")
-					  ? CONFIG_ffn_hidden_size
-					  : CONFIG_moe_ffn_hidden_size;
+	enum config_field width =
+		config_has(c, CONFIG_model_type) && !strcmp(c->model_type, "mixtral")
+			? CONFIG_ffn_hidden_size
+			: CONFIG_moe_ffn_hidden_size;
 	char text[200];
 
 	add_number(i, c, CONFIG_num_experts, SURE_EXACT, r->experts, "rows of the router");
@@ -188,7 +188,8 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 	if (r->experts) {
 		add_experts(i, c, t);
 	} else {
-		snprintf(text, sizeof(text), "%s feed-forward matrices of so many rows in each layer",
+		snprintf(text, sizeof(text),
+			 "%s feed-forward matrices of so many rows in each layer",
 			 r->gated ? "gated" : "two");
 		add_number(i, c, CONFIG_ffn_hidden_size,
 			   r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
@@ -208,7 +209,8 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 			   vocab, text);
 	}
 	/* a tied weight that was made twice and moved is there once */
-	if (r->vocab_most > 0 && stages == 1 && (r->heads_seen == 1 || t->layers.maker != MAKER_INIT))
+	if (r->vocab_most > 0 && stages == 1 &&
+	    (r->heads_seen == 1 || t->layers.maker != MAKER_INIT))
 		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, SURE_LIKELY,
 			 r->heads_seen > 1, "blocks of the vocabulary's size");
 	if (r->positions_most > 0) {
@@ -284,7 +286,8 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 		"the smallest gap",
 		(long long)t->tokens, (long long)(t->tokens * t->r.hidden));
 	add_number(i, c, CONFIG_seq_length, sure_of(t, t->seq_next), t->seq, text);
-	add_number(i, c, CONFIG_micro_batch_size, sure_of(t, t->seq_next), t->tokens / t->seq, text);
+	add_number(i, c, CONFIG_micro_batch_size, sure_of(t, t->seq_next), t->tokens / t->seq,
+		   text);
 	for (size_t k = 0; k < j->w[0].rank->step_count; k++)
 		if (j->w[0].rank->steps[k].backwards > passes)
 			passes = j->w[0].rank->steps[k].backwards;
@@ -295,8 +298,7 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 		add_bucket(i, c, j);
 }
 
-void add_all(struct inference *i, struct config *c, const struct job_seen *j,
-		    const struct trial *t)
+void add_all(struct inference *i, struct config *c, const struct job_seen *j, const struct trial *t)
 {
 	add_marks(i, c, j);
 	add_architecture(i, c, t);

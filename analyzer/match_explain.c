@@ -7,8 +7,8 @@
  * it leaves at most this much more. */
 #define DECISIVE 0.5
 #define AS_GOOD 0.02
-/* Blocks may all be found, and yet the peak be missed: tails hide a few rows of the vocabulary. So much
- * of the peak is worth a word, where another number of rows leaves at most this part of it. */
+/* Blocks may all be found, and yet the peak be missed: tails hide a few rows of the vocabulary. So
+ * much of the peak is worth a word, where another number of rows leaves at most this part of it. */
 #define WORTH_OFF 0.0001
 #define LEFT_OFF 0.0625
 
@@ -152,10 +152,11 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 	bytes gap = match_gap(m), off = llabs(m->estimated - m->observed);
 	int by_gap = (double)gap >= MATCH_WORTH * (double)m->observed;
 
-	if (m->system != &memtrace ||
-	    (!by_gap && (double)off < WORTH_OFF * (double)m->observed))
+	if (m->system != &memtrace || (!by_gap && (double)off < WORTH_OFF * (double)m->observed))
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(hypotheses); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(hypotheses); i++) {
+		if (!by_gap && !is_rows(hypotheses[i].field))
+			continue;
 		for (const char *word = hypotheses[i].alternatives; *word;) {
 			size_t length = strcspn(word, " ");
 			char *value = value_of(c, hypotheses[i].field, word, length);
@@ -163,12 +164,13 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 			if (value && !is_known(m, hypotheses[i].field, value) &&
 			    !try_value(m, c, t, hypotheses[i].field, value, &left) &&
 			    (by_gap ? (double)left.gap <= DECISIVE * (double)gap
-				    : is_rows(hypotheses[i].field) && left.gap <= gap &&
+				    : left.gap <= gap &&
 					      (double)left.off <= LEFT_OFF * (double)off))
 				add_cause(m, c, i, value, &left);
 			else
 				free(value);
 			word += length + (word[length] == ' ');
 		}
+	}
 	keep_best(m);
 }

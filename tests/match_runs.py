@@ -167,8 +167,8 @@ def inferred(options):
     return "\n".join(lines).rstrip()
 
 
-def named_cause(directory, name, job, key, value):
-    """(rank, the first cause or None) of the job declared with another value of `key`; None: without it and what belongs to it."""
+def named_causes(directory, name, job, key, value):
+    """(rank, the causes that leave least) of the job declared with another value of `key`; None: without it and what belongs to it."""
     stem = key.split("_")[0] + "_" if value is None else None
     path = os.path.join(directory, name, "wrong.json")
     with open(path, "w") as f:
@@ -176,7 +176,7 @@ def named_cause(directory, name, job, key, value):
     options = ("--set", "%s=%s" % (key, value)) if value else ()
     ranks = match(record(directory, name, job), "--config", path, *options)["ranks"]
     rank = next((r for r in ranks if r["causes"]), ranks[0])
-    return rank, rank["causes"][0] if rank["causes"] else None
+    return rank, [cause for cause in rank["causes"] if cause["gap_bytes"] == rank["causes"][0]["gap_bytes"]]
 
 
 def wrong(options):
@@ -188,8 +188,9 @@ def wrong(options):
             if options.only not in name:
                 continue
             record(options.directory, name, jobs[name])
-            rank, cause = named_cause(options.directory, name, jobs[name], key, value)
-            good = cause and cause["key"] == key and cause["value"] in values
+            rank, causes = named_causes(options.directory, name, jobs[name], key, value)
+            cause = next((c for c in causes if c["key"] == key and c["value"] in values), None)
+            good, cause = cause, cause or (causes or [None])[0]
             right, count = right + bool(good), count + 1
             lines.append("| %s | %s | %s | %s | %s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
                                                                    "%(key)s=%(value)s" % cause if cause else "none", rank["gap_bytes"],

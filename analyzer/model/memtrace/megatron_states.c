@@ -128,7 +128,7 @@ static int has_muon(const struct shape *s, const struct param *p)
 /* Weights of one type and of ranks that share them lie together. */
 static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
 {
-	return p->role == TERM_EXPERT_WEIGHTS && s->ep > 1   ? EXPERT_BUFFER
+	return p->role == TERM_EXPERT_WEIGHTS && s->ep > 1    ? EXPERT_BUFFER
 	       : s->fp8_weights && p->quantized               ? FP8_BUFFER
 	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
 							      : DENSE_BUFFER;
