@@ -201,7 +201,7 @@ def wrong(options):
 
 TABLES = {"shares": (shares, "What match assigns", """`python3 tests/match_runs.py shares DIRECTORY --write`: the blocks at the peak that a term of our own estimate predicts, in bytes, for
 the jobs of `tests/accuracy_runs.py`, each rank by itself. What is assigned and what is not adds up to the peak, to the byte; so do components.
-"given" are rows that are not part of the project (`--rows`)."""),
+"given" are rows that are not part of the project (`--rows`). Why four jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
           "inferred": (inferred, "What match infers", """`python3 tests/match_runs.py inferred DIRECTORY --write`: nothing is declared, and what match infers is held against what the job was made
 with: the jobs of `tests/accuracy_runs.py`, on which the inference was developed, and those of `tests/match_jobs.py`, written before they ran.
 SGD's and Megatron's implementation of the optimizer are not counted: those jobs declare one that they do not use."""),
