@@ -53,7 +53,6 @@ static bytes keep_better(struct trial *best, struct trial *t, const struct confi
 	static const char *const kinds[] = { "sdpa", "eager" };
 	int told = is_marked(j, "attention", "sdpa") || is_marked(j, "attention", "eager") ||
 		   is_marked(j, "attention", "flash") || config_has(known, CONFIG_attention);
-
 	bytes least = -1;
 
 	for (size_t k = 0; k < (told ? 1 : ARRAY_SIZE(kinds)); k++) {

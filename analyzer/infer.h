@@ -76,6 +76,7 @@ struct reading_of_layer {
 	int heads_seen; /* how many blocks have the vocabulary's size */
 	/* 0: none. `ffn` is then the width of one. `experts_here` are this rank's. */
 	int64_t experts, experts_here;
+	int apart;                    /* each expert's matrices are blocks of their own */
 	int64_t shared, shared_least; /* width of the shared experts together; 0: none */
 };
 #define MOST_READINGS 32

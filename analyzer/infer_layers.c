@@ -261,6 +261,7 @@ static void read_each(struct reading_try *y, struct reading_of_layer r, const by
 	while (same + 1 < n && alike(m[same], m[0]) && alike(m[same + 1], m[1]))
 		same += 2;
 	r.experts_here = (int64_t)same / 2;
+	r.apart = 1;
 	if (n < 2 || !read_mlp(y, &r, m, 2) || !read_shared(y, &r, m + same, n - same))
 		return;
 	if (r.experts) {

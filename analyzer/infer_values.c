@@ -137,9 +137,12 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 		add_flag(i, c, CONFIG_fsdp, SURE_EXACT, 1, "frames of torch.distributed.fsdp");
 }
 
-/* `next`: what the best other choice leaves. */
+/* `next`: what the best other choice leaves. Of experts that run one after the other the estimate
+ * has one block for all, so that the activations tell little. */
 static enum sureness sure_of(const struct trial *t, bytes next)
 {
+	if (t->r.apart)
+		return SURE_GUESS;
 	return next < 0 || next - t->gap >= t->worth ? SURE_LIKELY : SURE_GUESS;
 }
 
@@ -158,7 +161,8 @@ static void add_experts(struct inference *i, struct config *c, const struct tria
 	snprintf(text, sizeof(text), "weights of %lld experts allow %lld to %lld rows",
 		 (long long)r->experts_here, (long long)r->ffn_least, (long long)t->ffn_most);
 	add_number(i, c, width, r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
-	add_number(i, c, CONFIG_moe_router_topk, t->topk_sure ? SURE_LIKELY : SURE_GUESS, t->topk,
+	add_number(i, c, CONFIG_moe_router_topk,
+		   t->topk_sure && !r->apart ? SURE_LIKELY : SURE_GUESS, t->topk,
 		   "leaves the smallest gap of 1 to 16, and the likest forward pass");
 	if (r->shared) {
 		add_number(i, c, CONFIG_moe_shared_expert_intermediate_size,
