@@ -21,13 +21,14 @@ static_assert(ARRAY_SIZE(marks) <= 64, "marks are bits of one number");
 struct walking {
 	struct census *c;
 	const struct tables *tables;
-	uint32_t apply_line; /* of Module._apply: where it moves parameters; buffers come later */
+	uint32_t apply_line;  /* of Module._apply: where it moves parameters; buffers come later */
+	uint32_t bucket_line; /* of ZeRO-3's bucket; 0: not seen */
 	enum maker last;
 	struct mt_record pending; /* a block of which it is not known yet whether it stays */
 	int forward_seen;
 };
 
-static void count_size(struct size_count **list, size_t *count, size_t *room, bytes size)
+void census_count(struct size_count **list, size_t *count, size_t *room, bytes size)
 {
 	size_t low = 0, high = *count;
 
@@ -84,6 +85,26 @@ static enum maker maker_of(const struct walking *w, uint32_t place)
 	return MAKER_INIT;
 }
 
+static void see_bucket(struct census *c, const struct mt_record *r)
+{
+	if (r->bytes > c->bucket)
+		c->bucket = r->bytes;
+	if (!c->bucket_places || c->bucket_place != r->place)
+		c->bucket_places += c->bucket_places < 2;
+	c->bucket_place = r->place;
+}
+
+/* Of the lines of ZeRO-3's set-up that make blocks which stay, the first makes the bucket. */
+static void see_set_up(struct walking *w, const struct mt_record *r)
+{
+	uint32_t line = tables_place_info(w->tables, r->place)->line;
+
+	if (!w->bucket_line)
+		w->bucket_line = line;
+	if (line == w->bucket_line)
+		see_bucket(w->c, r);
+}
+
 /* A block that the next event does not free. */
 static void settle(struct walking *w)
 {
@@ -97,9 +118,11 @@ static void settle(struct walking *w)
 		return;
 	if (!(flags & PLACE_FRAMES)) {
 		add_made(w->c, w->last, r->bytes);
-		count_size(&w->c->small, &w->c->small_count, &w->c->small_room, r->bytes);
+		census_count(&w->c->small, &w->c->small_count, &w->c->small_room, r->bytes);
 		return;
 	}
+	if (place_makes(flags) == MAKES_IPG_AND_GRADIENTS)
+		see_set_up(w, r);
 	m = maker_of(w, r->place);
 	if (m == MAKERS)
 		return;
@@ -116,15 +139,6 @@ static int is_bucket(const struct tables *t, uint32_t place)
 	       str_matches(tables_string(t, f->file), "*/deepspeed/runtime/zero/*");
 }
 
-static void see_bucket(struct census *c, const struct mt_record *r)
-{
-	if (r->bytes > c->bucket)
-		c->bucket = r->bytes;
-	if (!c->bucket_places || c->bucket_place != r->place)
-		c->bucket_places += c->bucket_places < 2;
-	c->bucket_place = r->place;
-}
-
 static void see(struct walking *w, const struct mt_record *r)
 {
 	uint32_t flags = tables_place_flags(w->tables, r->place);
@@ -138,7 +152,7 @@ static void see(struct walking *w, const struct mt_record *r)
 	if ((flags & PLACE_MODULE) && !(flags & (PLACE_INIT | PLACE_NO_GRAD | PLACE_OPTIMIZER)) &&
 	    place_makes(flags) == MAKES_NOTHING) {
 		w->forward_seen = 1;
-		count_size(&w->c->forward, &w->c->forward_count, &w->c->forward_room, r->bytes);
+		census_count(&w->c->forward, &w->c->forward_count, &w->c->forward_room, r->bytes);
 	}
 	if (is_bucket(w->tables, r->place))
 		see_bucket(w->c, r);

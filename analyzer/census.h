@@ -31,7 +31,7 @@ struct census {
 	size_t small_count, small_room;
 	struct size_count *forward; /* by size */
 	size_t forward_count, forward_room;
-	bytes bucket; /* the largest of DeepSpeed's buffers for gradients; 0: none */
+	bytes bucket;           /* the largest of DeepSpeed's buffers for gradients; 0: none */
 	unsigned bucket_places; /* that make them */
 	uint32_t bucket_place;
 	uint64_t marks; /* rows of infer_marks.def that a frame matched */
@@ -41,6 +41,8 @@ struct trace;
 
 void census_take(struct census *c, const struct trace *t);
 void census_release(struct census *c);
+/* Adds one of `size` to a list that is sorted by size. */
+void census_count(struct size_count **list, size_t *count, size_t *room, bytes size);
 /* How many blocks of exactly this size the forward pass made. */
 uint64_t census_forward(const struct census *c, bytes size);
 

@@ -97,8 +97,10 @@ void layers_find(struct layers *l, const struct census *c, enum maker maker)
 struct reading_try {
 	const struct layers *l;
 	const struct census *census;
-	int64_t shards;
+	int64_t shards, world;
+	int experts;
 	bytes matrix[MOST_SLOTS];
+	size_t slot[MOST_SLOTS]; /* of the layer, that each matrix is */
 	size_t matrices;
 	struct reading_of_layer *out;
 	size_t count;
@@ -166,7 +168,7 @@ static void add_reading(struct reading_try *y, struct reading_of_layer r)
 	r.qkv_bias = !r.linear_bias && (has_vector(y, &r, r.hidden + 2 * r.kv) ||
 					(r.kv < r.hidden && has_vector(y, &r, r.kv)));
 	for (size_t i = 0; i < y->l->period; i++)
-		r.norm_vectors += y->l->slot[i] == r.hidden * r.width / y->shards;
+		r.vectors += size_fits(y->l->slot[i], (wide)r.hidden * r.width / y->shards);
 	y->out[y->count++] = r;
 }
 
@@ -189,51 +191,167 @@ static int read_mlp(const struct reading_try *y, struct reading_of_layer *r, con
 	return (n == 2 || n == 3) && alike(less, more);
 }
 
+/* ---- experts ---- */
+
+/* The router has a row for each expert, and is made right after attention, or after a vector. Which
+ * slot it has goes to *slot. */
+static int64_t router_rows(const struct reading_try *y, const struct reading_of_layer *r,
+			   size_t after, size_t *slot)
+{
+	for (size_t k = 1; k < y->l->period; k++) {
+		bytes size = y->l->slot[(after + k) % y->l->period];
+		int64_t rows = rows_of(y, r, size) / r->tp;
+
+		*slot = (after + k) % y->l->period;
+		if (rows >= 2)
+			return size_fits(size, bytes_of_rows(y, r, rows)) ? rows : 0;
+	}
+	return 0;
+}
+
+/* A shared expert: up and down, or gate, up and down, of which the last has its width. */
+static int read_shared(const struct reading_try *y, struct reading_of_layer *r, const bytes *m,
+		       size_t n)
+{
+	bytes less = n ? m[n - 1] : 0;
+
+	r->shared = r->shared_least = 0;
+	if (!n)
+		return 1;
+	for (size_t i = 0; i < n; i++)
+		less = m[i] < less ? m[i] : less;
+	r->shared = rows_at_most(y, r, less);
+	r->shared_least = least_rows(y, r, less);
+	return (n == 3 && alike(m[0], less) && alike(m[1], less) && alike(m[2], less)) ||
+	       (n == 2 && (alike(m[0], m[1]) ||
+			   (r->gated && rows_at_most(y, r, m[0]) >= 2 * r->shared_least)));
+}
+
+/* All experts' matrices in two tensors. */
+static void read_stacked(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n)
+{
+	if (n < 2 || n > 5 || !read_mlp(y, &r, m, 2) || !read_shared(y, &r, m + 2, n - 2))
+		return;
+	r.experts_here = r.experts;
+	r.ffn /= r.experts;
+	r.ffn_least = (r.ffn_least + r.experts - 1) / r.experts;
+	if (r.ffn >= r.ffn_least)
+		add_reading(y, r);
+}
+
+/* Is there a small block for each layer with so many rows, of any width? */
+static int has_router(const struct reading_try *y, const struct reading_of_layer *r, int64_t rows)
+{
+	for (size_t i = 0; i < y->census->small_count; i++)
+		for (int width = 2; width <= 4; width += 2)
+			if (y->census->small[i].count >= y->l->count &&
+			    size_fits(y->census->small[i].size, (wide)rows * r->hidden * width))
+				return 1;
+	return 0;
+}
+
+/* Two matrices for each expert of this rank. A router that is made elsewhere (Megatron's, which
+ * comes from the host) tells how many ranks share the experts; where it is not found, any number
+ * may. */
+static void read_each(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n)
+{
+	size_t same = 2;
+	int seen = 0;
+
+	while (same + 1 < n && alike(m[same], m[0]) && alike(m[same + 1], m[1]))
+		same += 2;
+	r.experts_here = (int64_t)same / 2;
+	r.apart = 1;
+	if (n < 2 || !read_mlp(y, &r, m, 2) || !read_shared(y, &r, m + same, n - same))
+		return;
+	if (r.experts) {
+		if (r.experts % r.experts_here == 0)
+			add_reading(y, r);
+		return;
+	}
+	for (int any = 0; any < 2 && !seen; any++)
+		for (int64_t ranks = 1; ranks <= y->world; ranks++) {
+			r.experts = r.experts_here * ranks;
+			if (y->world % ranks == 0 && (any || has_router(y, &r, r.experts))) {
+				seen = 1;
+				add_reading(y, r);
+			}
+		}
+}
+
+static void read_experts(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n,
+			 size_t first, size_t after)
+{
+	size_t router = after, before = y->count;
+	/* one of many rows passes for a matrix */
+	int is_first;
+
+	r.experts = router_rows(y, &r, after, &router);
+	is_first = n && y->slot[first] == router;
+	if (r.experts) {
+		read_stacked(y, r, m + is_first, n - is_first);
+		read_each(y, r, m + is_first, n - is_first);
+	}
+	if (y->count == before) {
+		r.experts = 0;
+		read_each(y, r, m, n);
+	}
+}
+
+/* ---- attention, and what follows it ---- */
+
+/* `used` matrices from `first` on are attention's: the others are the feed-forward network's. */
+static void read_rest(struct reading_try *y, struct reading_of_layer r, size_t first, size_t used)
+{
+	bytes rest[MOST_SLOTS];
+	size_t n = y->matrices - used, next = (first + used) % y->matrices;
+
+	for (size_t i = 0; i < n; i++)
+		rest[i] = y->matrix[(next + i) % y->matrices];
+	if (y->experts)
+		read_experts(y, r, rest, n, next, y->slot[(first + used - 1) % y->matrices]);
+	else if (read_mlp(y, &r, rest, n))
+		add_reading(y, r);
+}
+
 /* q, k, v and the output projection by themselves, in this order. */
 static void read_separate(struct reading_try *y, struct reading_of_layer r, size_t first)
 {
-	bytes m[MOST_SLOTS];
-	size_t n = y->matrices;
+	bytes m[4];
 
-	for (size_t i = 0; i < n; i++)
-		m[i] = y->matrix[(first + i) % n];
-	if (!fits(y, &r, m[0], r.hidden) || !fits(y, &r, m[3], r.hidden) || !alike(m[1], m[2]) ||
-	    !read_mlp(y, &r, m + 4, n - 4))
+	for (size_t i = 0; i < 4; i++)
+		m[i] = y->matrix[(first + i) % y->matrices];
+	if (!fits(y, &r, m[0], r.hidden) || !fits(y, &r, m[3], r.hidden) || !alike(m[1], m[2]))
 		return;
 	r.kv = rows_of(y, &r, m[1] < m[2] ? m[1] : m[2]);
-	add_reading(y, r);
+	read_rest(y, r, first, 4);
 }
 
-/* q, k and v in one matrix. */
-static void read_fused(struct reading_try *y, struct reading_of_layer r, size_t out, size_t qkv)
+/* q, k and v in one matrix, before the output projection or after it. */
+static void read_fused(struct reading_try *y, struct reading_of_layer r, size_t first, int out)
 {
-	bytes rest[MOST_SLOTS];
-	size_t n = 0;
+	bytes m[2] = { y->matrix[first], y->matrix[(first + 1) % y->matrices] };
 
-	for (size_t i = 0; i < y->matrices; i++)
-		if (i != out && i != qkv)
-			rest[n++] = y->matrix[i];
-	if (!fits(y, &r, y->matrix[out], r.hidden) || !read_mlp(y, &r, rest, n))
+	if (!fits(y, &r, m[out], r.hidden))
 		return;
-	r.kv = (rows_of(y, &r, y->matrix[qkv]) - r.hidden) / 2;
-	if (fits(y, &r, y->matrix[qkv], r.hidden + 2 * r.kv))
-		add_reading(y, r);
+	r.kv = (rows_of(y, &r, m[!out]) - r.hidden) / 2;
+	if (fits(y, &r, m[!out], r.hidden + 2 * r.kv))
+		read_rest(y, r, first, 2);
 }
 
 static void read_attention(struct reading_try *y, const struct reading_of_layer *r)
 {
 	size_t n = y->matrices, before = y->count;
 
-	if (n == 6 || n == 7)
+	if (n == 6 || n == 7 || (y->experts && n >= 6))
 		for (size_t i = 0; i < n && y->count == before; i++)
 			read_separate(y, *r, i);
-	if (n != 4 && n != 5)
+	if (n != 4 && n != 5 && !(y->experts && n >= 4))
 		return;
-	/* attention and feed-forward network are neighbours */
 	for (size_t i = 0; i < n && y->count == before; i++) {
-		read_fused(y, *r, i, (i + 1) % n);
+		read_fused(y, *r, i, 0);
 		if (y->count == before)
-			read_fused(y, *r, (i + 1) % n, i);
+			read_fused(y, *r, i, 1);
 	}
 }
 
@@ -284,24 +402,27 @@ static void read_one(struct reading_try *y, int64_t hidden, int width, int64_t t
 			return;
 	y->matrices = 0;
 	for (size_t i = 0; i < y->l->period; i++)
-		if (y->l->slot[i] >= bytes_of_rows(y, &r, LEAST_ROWS) / tp)
+		if (y->l->slot[i] >= bytes_of_rows(y, &r, LEAST_ROWS) / tp) {
+			y->slot[y->matrices] = i;
 			y->matrix[y->matrices++] = y->l->slot[i];
+		}
 	read_attention(y, &r);
 	for (size_t i = before; i < y->count; i++)
 		read_ends(y, &y->out[i]);
 }
 
 /* The normalizations say what hidden_size is: h elements of 2 or 4 bytes, at least one a layer. */
-size_t layers_read(const struct layers *l, const struct census *c, int64_t shards, int64_t world,
+size_t layers_read(const struct layers *l, const struct census *c, const struct reading_of_job *job,
 		   struct reading_of_layer *readings)
 {
+	int64_t world = job->world < MOST_TP ? job->world : MOST_TP;
 	struct reading_try y = { .l = l,
 				 .census = c,
 				 .out = readings,
-				 .shards = l->maker == MAKER_SHARDED ? shards : 1 };
+				 .world = world,
+				 .experts = job->experts,
+				 .shards = l->maker == MAKER_SHARDED ? job->shards : 1 };
 
-	if (world > MOST_TP)
-		world = MOST_TP;
 	for (size_t i = 0; i < c->small_count + l->period; i++) {
 		int inside = i >= c->small_count;
 		bytes size = inside ? l->slot[i - c->small_count] : c->small[i].size;

@@ -9,9 +9,8 @@
 #include "model/memtrace/memtrace.h"
 
 #define ROUNDS 4 /* over all keys: one may depend on another */
-/* An alternative is worse, and clearly worse, by so much of what was observed. */
-#define WORSE 0.0001
-#define CLEARLY 0.002
+#define HINT \
+	16 /* the part of a peak's error that counts: wrong values may make up for each other */
 #define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
 
 static const struct {
@@ -38,6 +37,8 @@ static int applies(const struct config *c, enum config_field f)
 	case CONFIG_use_distributed_optimizer:
 	case CONFIG_accumulate_allreduce_grads_in_fp32:
 		return megatron;
+	case CONFIG_output_router_logits:
+		return c->num_experts > 0 && !strcmp(framework, "transformers");
 	case CONFIG_zero_stage:
 	case CONFIG_overlap_comm:
 		return deepspeed;
@@ -86,12 +87,21 @@ static bytes gap_and_error(const struct config *c, const struct witness *w, size
 	return sum;
 }
 
-bytes infer_gap(const struct config *c, const struct witness *w, size_t count)
+bytes infer_gap(const struct config *c, const struct witness *w, size_t count, bytes enough)
 {
-	return gap_and_error(c, w, count, NULL);
+	bytes off = 0, gap = gap_and_error(c, w, count, &off);
+
+	if (gap < 0)
+		return gap;
+	if (enough >= 0 && bytes_add(gap, off / HINT) >= enough)
+		return bytes_add(gap, off / HINT);
+	for (size_t i = 0; i < count; i++)
+		off = bytes_add(off, (bytes)((1 - infer_likeness(c, &w[i])) *
+					     (double)w[i].rank->peak_allocated));
+	return bytes_add(gap, off / HINT);
 }
 
-static bytes observed(const struct witness *w, size_t count)
+bytes infer_observed(const struct witness *w, size_t count)
 {
 	bytes sum = 0;
 
@@ -112,7 +122,7 @@ static int set(struct config *c, enum config_field f, const char *value)
 }
 
 static bytes gap_with(const struct config *c, enum config_field f, const char *value,
-		      const struct witness *w, size_t count)
+		      const struct witness *w, size_t count, bytes enough)
 {
 	struct config other;
 	bytes gap = -1;
@@ -120,7 +130,7 @@ static bytes gap_with(const struct config *c, enum config_field f, const char *v
 	config_init(&other);
 	config_copy(&other, c);
 	if (!set(&other, f, value))
-		gap = infer_gap(&other, w, count);
+		gap = infer_gap(&other, w, count, enough);
 	config_release(&other);
 	return gap;
 }
@@ -133,6 +143,8 @@ struct outcome {
 static void try_values(struct outcome *o, const struct config *c, size_t row,
 		       const struct witness *w, size_t count)
 {
+	bytes clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
+
 	*o = (struct outcome){ .gap = -1, .next_gap = -1 };
 	for (const char *at = searches[row].values; *at;) {
 		size_t length = strcspn(at, " ");
@@ -141,7 +153,8 @@ static void try_values(struct outcome *o, const struct config *c, size_t row,
 
 		memcpy(value, at, length < sizeof(value) ? length : sizeof(value) - 1);
 		at += length + (at[length] == ' ');
-		gap = gap_with(c, searches[row].field, value, w, count);
+		gap = gap_with(c, searches[row].field, value, w, count,
+			       o->gap < 0 ? -1 : bytes_add(o->gap, clearly));
 		if (gap < 0)
 			continue;
 		if (o->gap < 0 || gap < o->gap) {
@@ -161,14 +174,14 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 		  const struct witness *w, size_t count)
 {
 	enum config_field f = searches[row].field;
-	double worse = o->next_gap < 0
-			       ? 1
-			       : (double)(o->next_gap - o->gap) / (double)(observed(w, count) + 1);
+	double worse = o->next_gap < 0 ? 1
+				       : (double)(o->next_gap - o->gap) /
+						 (double)(infer_observed(w, count) + 1);
 
 	if (o->gap < 0)
 		return;
 	config_unset(c, f);
-	if (worse < WORSE && infer_gap(c, w, count) >= 0) {
+	if (worse < WORSE && infer_gap(c, w, count, 0) >= 0) {
 		inferred_untold(i, f, "%s leaves the same at the peak as %s",
 				strcmp(o->next, "~") ? o->next : "no value",
 				strcmp(o->best, "~") ? o->best : "no value");
@@ -176,7 +189,7 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 	}
 	if (strcmp(o->best, "~"))
 		inferred_add(i, c, f, worse < CLEARLY ? SURE_GUESS : SURE_LIKELY, o->best,
-			     "%s would leave %lld bytes more missing or unexplained",
+			     "%s would be %lld bytes further off",
 			     strcmp(o->next, "~") ? o->next : "none",
 			     (long long)(o->next_gap - o->gap));
 }
@@ -229,7 +242,7 @@ void infer_search(struct inference *i, struct config *c, const struct witness *w
 
 			if (!open[s] || !applies(c, f))
 				continue;
-			now = infer_gap(c, w, count);
+			now = infer_gap(c, w, count, -1);
 			try_values(&o, c, s, w, count);
 			if (o.gap < 0 || (now >= 0 && o.gap >= now))
 				continue;

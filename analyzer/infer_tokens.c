@@ -132,37 +132,40 @@ static size_t add_width(int64_t *found, size_t count, int64_t rows)
 	return count;
 }
 
-/* The activation of the hidden layer has no weight's tail, but another block may have its size. */
-static int64_t frequent_width(const struct census *c, const struct reading_of_layer *r,
-			      int64_t tokens)
+/* The width from `least` to `most` that most activations have: they have no weight's tail, but
+ * another block may have that size. 0: none. */
+static int64_t frequent_width(const struct census *c, int64_t tp, int64_t tokens, int64_t least,
+			      int64_t most)
 {
-	uint64_t most = 0;
-	int64_t best = r->ffn;
+	uint64_t count = 0;
+	int64_t best = 0;
 
 	for (size_t i = 0; i < c->forward_count; i++)
 		for (int width = 2; width <= 4; width += 2) {
 			wide row = (wide)tokens * width;
-			int64_t rows = (int64_t)(c->forward[i].size / row) * r->tp;
+			int64_t rows = (int64_t)(c->forward[i].size / row) * tp;
 
-			if (c->forward[i].size % row == 0 && c->forward[i].count > most &&
-			    rows >= r->ffn_least && rows <= r->ffn) {
-				most = c->forward[i].count;
+			if (c->forward[i].size % row == 0 && c->forward[i].count > count &&
+			    rows >= least && rows <= most) {
+				count = c->forward[i].count;
 				best = rows;
 			}
 		}
 	return best;
 }
 
-size_t ffn_widths(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
-		  int64_t found[MOST_WIDTHS])
+size_t widths_of(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		 int64_t least, int64_t most, int64_t found[MOST_WIDTHS])
 {
-	size_t count = add_width(found, 0, r->ffn);
+	size_t count = add_width(found, 0, most);
+	int64_t seen = frequent_width(c, r->tp, tokens, least, most);
 
-	if (r->ffn == r->ffn_least)
+	if (least == most)
 		return count;
-	count = add_width(found, count, frequent_width(c, r, tokens));
-	count = add_width(found, count, round_number(r->ffn_least, r->ffn));
-	if (4 * r->hidden >= r->ffn_least && 4 * r->hidden <= r->ffn)
+	if (seen)
+		count = add_width(found, count, seen);
+	count = add_width(found, count, round_number(least, most));
+	if (4 * r->hidden >= least && 4 * r->hidden <= most)
 		count = add_width(found, count, 4 * r->hidden);
 	return count;
 }

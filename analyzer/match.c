@@ -300,7 +300,7 @@ static void keep_terms(struct match *m)
 }
 
 /* Where the rank stands, in Megatron's order of axes; without a layout all ranks share the data. */
-static struct coordinates place_of(const struct config *c, const struct rank *r)
+struct coordinates match_place(const struct config *c, const struct rank *r)
 {
 	struct layout l;
 	int at[AXES];
@@ -340,7 +340,7 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	       const struct config *c, const struct tolerances *t, struct err *e)
 {
 	struct making k = { .m = m, .c = c };
-	struct coordinates at = place_of(c, r);
+	struct coordinates at = match_place(c, r);
 	int status;
 
 	*m = (struct match){

@@ -79,6 +79,10 @@ struct tolerances {
 	double total, component[CATEGORIES];
 };
 
+struct coordinates; /* model/memtrace/memtrace.h */
+/* Where the rank stands in its job's layout. */
+struct coordinates match_place(const struct config *c, const struct rank *r);
+
 struct inference;
 
 struct matches {

@@ -45,6 +45,15 @@ def printed(text, key="rank"):
     return [decode(text, found.start())[0] for found in re.finditer(r'{"%s"' % key, text)]
 
 
+def add_tests(case, first, more):
+    """For each name and row of the tables a test of `case` that calls its check(name, row); those of `more` run with ALL_JOBS only."""
+    for table, skipped in (first, False), (more, not os.environ.get("ALL_JOBS")):
+        for name, row in table.items():
+            def test(self, name=name, row=row):
+                self.check(name, row)
+            setattr(case, "test_" + name, unittest.skipIf(skipped, "make test-all")(test))
+
+
 class Case(unittest.TestCase):
     """A test with a directory of its own for traces."""
 

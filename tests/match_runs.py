@@ -1,11 +1,13 @@
 """What memtrace match makes of real jobs on the simulated device: tables of docs/validation.md.
 
-    python3 tests/match_runs.py DIRECTORY shares      how much of the peak has a term, over the jobs of accuracy_runs.py
-    python3 tests/match_runs.py DIRECTORY inferred    how many inferred values are the declared ones, by key: those jobs, and NEW
-    python3 tests/match_runs.py DIRECTORY wrong       is the wrong value of WRONG named?
+    python3 tests/match_runs.py shares DIRECTORY      how much of the peak has a term, over the jobs of accuracy_runs.py
+    python3 tests/match_runs.py inferred DIRECTORY    how many inferred values are the declared ones, by key: those jobs, NEW and LATER
+    python3 tests/match_runs.py wrong DIRECTORY       is the wrong value of WRONG and LATER_WRONG named?
 
-A job that has no trace in DIRECTORY runs first. A further argument: only jobs whose name has it.
+A job that has no trace in DIRECTORY runs first. --only WORD: jobs whose name has it; --rows FILE: also the jobs of its rows, see accuracy.py;
+--write: the section of docs/validation.md.
 """
+import argparse
 import collections
 import json
 import os
@@ -13,57 +15,24 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from accuracy_runs import COMMON, FULL, GPT2, LLAMA, MEGATRON, accuracy_jobs  # noqa: E402
-from harness import JOBS, MEMTRACE, environment, python, torchrun  # noqa: E402
+from accuracy import read_rows  # noqa: E402
+from accuracy_runs import COMMON, accuracy_jobs  # noqa: E402
+from harness import JOBS, MEMTRACE, ROOT, environment, python, torchrun  # noqa: E402
+from match_jobs import LATER, LATER_WRONG, NEW, WRONG  # noqa: E402
 
-TWO = {"data_parallel_size": 2, "world_size": 2}
-GATED = {"arch": "llama", "swiglu": True, "normalization": "RMSNorm", "position_embedding_type": "rope", "add_bias_linear": False}
-
-
-def gpt2(width, heads, length, **more):
-    return {**GPT2, "hidden_size": width, "num_attention_heads": heads, "ffn_hidden_size": 4 * width, "seq_length": length,
-            "max_position_embeddings": length, **more}
-
-
-def llama(width, heads, groups, ffn, **more):
-    return {**LLAMA, "hidden_size": width, "num_attention_heads": heads, "num_query_groups": groups, "ffn_hidden_size": ffn, **more}
-
-
-def megatron(width, heads, length, **more):
-    return {**MEGATRON, "hidden_size": width, "num_attention_heads": heads, "num_query_groups": heads, "ffn_hidden_size": 4 * width,
-            "seq_length": length, "max_position_embeddings": length, "world_size": 2, **more}
-
-
-# Written down before anything of them was seen, for what was made on the jobs of accuracy_runs.py.
-NEW = {
-    "x-qwen2": llama(896, 14, 2, 4864, model_type="qwen2", add_qkv_bias=True, num_layers=6, vocab_size=151936, seq_length=768, micro_batch_size=3),
-    "x-llama": llama(1536, 12, 12, 4096, num_layers=5, vocab_size=128256, seq_length=1536, micro_batch_size=1, attention="eager", **FULL),
-    "x-gpt2": gpt2(1280, 20, 640, num_layers=4, vocab_size=32768, micro_batch_size=6, precision="fp32"),
-    "x-gpt2-fsdp2": gpt2(640, 10, 1024, num_layers=8, micro_batch_size=2, precision="bf16-mixed", fsdp=True, **TWO),
-    "x-llama-ddp": llama(768, 12, 6, 2048, num_layers=4, seq_length=512, micro_batch_size=5, precision="bf16-autocast", **TWO),
-    "x-megatron-tp": megatron(768, 12, 512, num_layers=6, vocab_size=50304, micro_batch_size=2, tensor_model_parallel_size=2),
-    "x-megatron-pp": megatron(1024, 16, 768, num_layers=6, micro_batch_size=2, num_microbatches=3, pipeline_model_parallel_size=2,
-                              **{**GATED, "num_query_groups": 8, "ffn_hidden_size": 2816}),
-    "x-megatron-dp": megatron(1280, 20, 512, num_layers=3, data_parallel_size=2, use_distributed_optimizer=False),
-    "x-gpt2-padded": gpt2(1024, 16, 512, num_layers=3, micro_batch_size=7, attention="eager", attention_mask_buffers=True),
-    "x-llama-eager": llama(2048, 16, 8, 5632, num_layers=3, attention="eager"),
-}
-# job: (key, what is declared instead, None: nothing; the values that are right)
-WRONG = {
-    "x-qwen2": ("micro_batch_size", "1", ("3",)),
-    "x-llama": ("recompute_granularity", None, ("full",)),
-    "x-gpt2": ("hidden_dropout", "0.1", ("0",)),
-    "x-gpt2-fsdp2": ("seq_length", "2048", ("1024",)),
-    "x-llama-ddp": ("num_query_groups", "12", ("6",)),
-    "x-megatron-tp": ("tensor_model_parallel_size", "1", ("2",)),
-    "x-megatron-pp": ("accumulate_allreduce_grads_in_fp32", "false", ("true",)),
-    "x-megatron-dp": ("use_distributed_optimizer", "true", ("false",)),
-    "x-gpt2-padded": ("vocab_size", "50257", ("50304",)),
-    "x-llama-eager": ("attention", "flash", ("eager",)),
-}
 # Declared, and not what ran: SGD and Megatron choose the implementation by themselves. And what no block depends on.
 NOT_THE_JOBS = {"torch_version", "transformers_version", "megatron_core_version", "gpu", "data_parallel_size", "recompute_method", "recompute_num_layers",
                 "ddp_bucket_cap_mb"}
+
+
+def is_alone(job):
+    """One process, without a launcher."""
+    return job.get("world_size", 1) == 1 and job["framework"] != "megatron-core"
+
+
+def simulate(traces, ranks, command):
+    subprocess.run([MEMTRACE, "simulate", "-o", traces, "--gpu", COMMON["gpu"], "--gpus", str(ranks), "--", *command], env=environment(), check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=3600)
 
 
 def record(directory, name, job):
@@ -76,10 +45,27 @@ def record(directory, name, job):
         with open(path, "w") as f:
             json.dump(job, f)
         command = [os.path.join(JOBS, "declared.py"), path, out]
-        command = [python(), *command] if ranks == 1 and job["framework"] != "megatron-core" else torchrun(ranks, *command)
-        subprocess.run([MEMTRACE, "simulate", "-o", traces, "--gpu", COMMON["gpu"], "--gpus", str(ranks), "--", *command], env=environment(), check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=1800)
+        simulate(traces, ranks, [python(), *command] if is_alone(job) else torchrun(ranks, *command))
     return traces
+
+
+def record_alone(directory, jobs):
+    """The same for all of one process at once: they are forked from one that has imported PyTorch."""
+    left = {name: job for name, job in jobs.items() if is_alone(job) and not os.path.exists(os.path.join(directory, name, "out.0"))}
+    if not left:
+        return
+    os.makedirs(directory, exist_ok=True)
+    path, out, traces = (os.path.join(directory, "alone" + end) for end in (".json", "", ".traces"))
+    with open(path, "w") as f:
+        json.dump(list(left.values()), f)
+    simulate(traces, 1, [python(), os.path.join(JOBS, "declared.py"), path, out])
+    for i, (name, job) in enumerate(left.items()):
+        place = os.path.join(directory, name)
+        os.makedirs(place, exist_ok=True)
+        with open(os.path.join(place, "job.json"), "w") as f:
+            json.dump(job, f)
+        os.rename("%s.%d" % (traces, i), os.path.join(place, "traces"))
+        os.rename("%s.%d" % (out, i), os.path.join(place, "out.0"))
 
 
 def match(traces, *options):
@@ -91,20 +77,47 @@ def declared(directory, name):
     return "--config", os.path.join(directory, name, "job.json")
 
 
-def shares(directory, wanted):
-    """Of every class the least assigned share of any rank."""
-    rows = collections.defaultdict(list)
-    for kind, name, job in accuracy_jobs():
-        if wanted in name:
-            for rank in match(record(directory, name, job), *declared(directory, name))["ranks"]:
-                assigned, found = sum(t["observed_bytes"] for t in rank["terms"]), rank["observed_bytes"]
-                assert assigned + sum(u["bytes"] for u in rank["unexplained"]) == found, name
-                rows[kind].append((assigned / found, sum(x["bytes"] for x in rank["missing"]) / found, name))
-    print("| class | ranks | assigned, mean | least | missing, most | the least is |\n|---|---|---|---|---|---|")
-    for kind, found in sorted(rows.items()):
+def assigned(rank):
+    """Bytes of the peak that have a term; what has and what has not adds up to the byte, of the components too."""
+    found = sum(term["observed_bytes"] for term in rank["terms"])
+    assert found + sum(place["bytes"] for place in rank["unexplained"]) == rank["observed_bytes"], rank["unexplained"]
+    for side in "observed_bytes", "estimated_bytes":
+        assert sum(component[side] for component in rank["components"]) == rank[side], rank["components"]
+    assert sum(term["estimated_bytes"] for term in rank["terms"]) == rank["estimated_bytes"]
+    return found
+
+
+def given(path):
+    """Jobs of somebody else's rows, which say what their peak was."""
+    rows = read_rows([path])
+    return [("given: " + row["job"]["framework"], "given-%02d" % i, row["job"]) for i, row in enumerate(rows)]
+
+
+def shares_of(directory, name, job):
+    """(assigned share, missing share, error, name) of each rank."""
+    ranks = match(record(directory, name, job), *declared(directory, name))["ranks"]
+    assert len(ranks) == job.get("world_size", 1), name
+    for rank in ranks:
+        found = rank["observed_bytes"]
+        yield assigned(rank) / found, sum(x["bytes"] for x in rank["missing"]) / found, abs(rank["error"]), name
+
+
+def shares(options):
+    """Of every class the mean and the least assigned share of any rank."""
+    rows, worst = collections.defaultdict(list), []
+    jobs = [entry for entry in [*accuracy_jobs(), *(given(options.rows) if options.rows else [])] if options.only in entry[1]]
+    record_alone(options.directory, {name: job for _, name, job in jobs})
+    for kind, name, job in jobs:
+        found = list(shares_of(options.directory, name, job))
+        rows[kind] += found
+        worst += found
+    lines = ["| class | jobs | ranks | assigned, mean | least | missing, most | the least is |", "|---|---|---|---|---|---|---|"]
+    for kind, found in [*sorted(rows.items()), ("all", worst)]:
         least = min(found)
-        print("| %s | %d | %.3f %% | %.3f %% | %.3f %% | %s |" % (kind, len(found), 100 * sum(f[0] for f in found) / len(found), 100 * least[0],
-                                                                100 * max(f[1] for f in found), least[2]))
+        lines.append("| %s | %d | %d | %.3f %% | %.3f %% | %.3f %% | %s |" %
+                     (kind, len({f[3] for f in found}), len(found), 100 * sum(f[0] for f in found) / len(found), 100 * least[0],
+                      100 * max(f[1] for f in found), least[3]))
+    return "\n".join(lines)
 
 
 def same(key, a, b):
@@ -130,51 +143,100 @@ def compare(found, job):
             yield key, same(key, inferred[key]["value"], value), value, inferred[key]
 
 
-def inferred(directory, wanted):
-    tables = {"developed on": {name: job for _, name, job in accuracy_jobs() if "num_attention_heads" in job}, "new": NEW}
+def inferred(options):
+    tables = {"developed on": {name: job for _, name, job in accuracy_jobs() if "num_attention_heads" in job}, "new": NEW, "later": LATER}
+    lines = []
     for title, jobs in tables.items():
-        keys, sure, count = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter), 0
+        keys, sure, missed = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter), []
+        jobs = {name: job for name, job in jobs.items() if options.only in name}
+        record_alone(options.directory, jobs)
         for name, job in jobs.items():
-            if wanted not in name:
-                continue
-            found = match(record(directory, name, job))
-            count += 1
+            found = match(record(options.directory, name, job))
             if not found:
-                print("%s: nothing could be inferred" % name)
+                missed.append("%s: nothing could be inferred" % name)
                 continue
             for key, right, value, row in compare(found, job):
                 keys[key][right] += 1
                 if row:
                     sure[row["confidence"]][right] += 1
                 if right is False:
-                    print("%s: %s is %s (%s), declared %s" % (name, key, row["value"], row["confidence"], value))
-        print("\n%s, %d jobs\n\n| key | right | wrong | cannot be told |\n|---|---|---|---|" % (title, count))
-        for key, n in sorted(keys.items()):
-            print("| %s | %d | %d | %d |" % (key, n[True], n[False], n[None]))
-        print("\n" + ", ".join("%s: %d of %d right" % (k, n[True], sum(n.values())) for k, n in sorted(sure.items())) + "\n")
+                    missed.append("%s: %s is %s (%s), declared %s" % (name, key, row["value"], row["confidence"], value))
+        lines += ["%s, %d jobs:" % (title, len(jobs)), "", "| key | right | wrong | cannot be told |", "|---|---|---|---|"]
+        lines += ["| %s | %d | %d | %d |" % (key, n[True], n[False], n[None]) for key, n in sorted(keys.items())]
+        lines += ["", ", ".join("%s: %d of %d right" % (k, n[True], sum(n.values())) for k, n in sorted(sure.items())), "", *missed, ""]
+    return "\n".join(lines).rstrip()
 
 
-def wrong(directory, wanted):
-    right = count = 0
-    print("| job | key | declared | is | named | gap, left |\n|---|---|---|---|---|---|")
-    for name, (key, value, values) in WRONG.items():
-        if wanted not in name:
-            continue
-        traces = record(directory, name, NEW[name])
-        job = {k: v for k, v in NEW[name].items() if not (value is None and k.startswith(key.split("_")[0] + "_"))}
-        path = os.path.join(directory, name, "wrong.json")
-        with open(path, "w") as f:
-            json.dump(job, f)
-        options = ("--set", "%s=%s" % (key, value)) if value else ()
-        ranks = match(traces, "--config", path, *options)["ranks"]
-        rank = next((r for r in ranks if r["causes"]), ranks[0])
-        named = rank["causes"][0] if rank["causes"] else {"key": "-", "value": "-", "gap_bytes": 0}
-        good = named["key"] == key and named["value"] in values
-        right, count = right + good, count + 1
-        print("| %s | %s | %s | %s | %s%s=%s | %d, %d |" % (name, key, value, values[0], "" if good else "**wrong** ", named["key"], named["value"],
-                                                        rank["gap_bytes"], named["gap_bytes"]))
-    print("\n%d of %d" % (right, count))
+def named_causes(directory, name, job, key, value):
+    """(rank, the causes that leave least) of the job declared with another value of `key`; None: without it and what belongs to it."""
+    stem = key.split("_")[0] + "_" if value is None else None
+    path = os.path.join(directory, name, "wrong.json")
+    with open(path, "w") as f:
+        json.dump({k: v for k, v in job.items() if not (stem and k.startswith(stem))}, f)
+    options = ("--set", "%s=%s" % (key, value)) if value else ()
+    ranks = match(record(directory, name, job), "--config", path, *options)["ranks"]
+    rank = next((r for r in ranks if r["causes"]), ranks[0])
+    return rank, [cause for cause in rank["causes"] if cause["gap_bytes"] == rank["causes"][0]["gap_bytes"]]
+
+
+def wrong(options):
+    lines = []
+    for jobs, table in (NEW, WRONG), (LATER, LATER_WRONG):
+        right = count = 0
+        lines += ["| job | key | declared | is | named | gap, left |", "|---|---|---|---|---|---|"]
+        for name, (key, value, values) in table.items():
+            if options.only not in name:
+                continue
+            record(options.directory, name, jobs[name])
+            rank, causes = named_causes(options.directory, name, jobs[name], key, value)
+            cause = next((c for c in causes if c["key"] == key and c["value"] in values), None)
+            good, cause = cause, cause or (causes or [None])[0]
+            right, count = right + bool(good), count + 1
+            lines.append("| %s | %s | %s | %s | %s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
+                                                                   "%(key)s=%(value)s" % cause if cause else "none", rank["gap_bytes"],
+                                                                   cause["gap_bytes"] if cause else "-"))
+        lines += ["", "%d of %d" % (right, count), ""]
+    return "\n".join(lines).rstrip()
+
+
+TABLES = {"shares": (shares, "What match assigns", """`python3 tests/match_runs.py shares DIRECTORY --write`: the blocks at the peak that a term of our own estimate predicts, in bytes, for
+the jobs of `tests/accuracy_runs.py`, each rank by itself. What is assigned and what is not adds up to the peak, to the byte; so do components.
+"given" are rows that are not part of the project (`--rows`). Why four jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
+          "inferred": (inferred, "What match infers", """`python3 tests/match_runs.py inferred DIRECTORY --write`: nothing is declared, and what match infers is held against what the job was made
+with: the jobs of `tests/accuracy_runs.py`, on which the inference was developed, and those of `tests/match_jobs.py`, written before they ran.
+SGD's and Megatron's implementation of the optimizer are not counted: those jobs declare one that they do not use."""),
+          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.""")}
+
+
+def write(title, text):
+    """Replaces a section of docs/validation.md, or adds it before the last one."""
+    path = os.path.join(ROOT, "docs", "validation.md")
+    with open(path) as f:
+        sections = f.read().split("\n## ")
+    new = "%s\n\n%s\n" % (title, text)
+    at = next((i for i, section in enumerate(sections) if section.startswith(title + "\n")), None)
+    if at is None:
+        sections.insert(-1, new)
+    else:
+        sections[at] = new
+    with open(path, "w") as f:
+        f.write("\n## ".join(sections))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("directory")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rows")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    make, title, about = TABLES[options.table]
+    text = make(options)
+    print(text)
+    if options.write:
+        write(title, about + "\n\n" + text)
 
 
 if __name__ == "__main__":
-    {"shares": shares, "inferred": inferred, "wrong": wrong}[sys.argv[2]](sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else "")
+    main()

@@ -316,7 +316,7 @@ def transformers(job):
 
 def write(*kept):
     """`kept` is what the loop's variables still refer to."""
-    with open("%s.%s" % (sys.argv[2], os.environ.get("RANK", 0)), "w") as f:
+    with open("%s.%s" % (sys.argv[2], os.environ.get("RANK", os.environ.get("JOB_NUMBER", 0))), "w") as f:
         json.dump({"peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
                    "steady_bytes": torch.cuda.memory_allocated()}, f)
     del kept
@@ -338,7 +338,9 @@ def run_each(jobs):
     import transformers.models.llama.modeling_llama  # noqa: F401: once for all children
     for i, job in enumerate(jobs):
         if not os.fork():
-            os.environ["RANK"] = str(i)
+            os.environ["JOB_NUMBER"] = str(i)
+            if "MEMTRACE_DIR" in os.environ:
+                os.environ["MEMTRACE_DIR"] += ".%d" % i
             run(job)
         os.wait()
 

@@ -1,9 +1,9 @@
 """memtrace match on real jobs: every byte adds up, nearly all of them have a term, and what is declared wrongly does not match."""
 import json
 import os
-import unittest
 
-from harness import GPT2, JOBS, MEMTRACE, Case, python
+from harness import GPT2, JOBS, MEMTRACE, Case, add_tests, python
+from match_runs import assigned
 
 GPT = dict(framework="nanogpt", arch="gpt", num_layers=4, hidden_size=768, num_attention_heads=12, ffn_hidden_size=3072, vocab_size=50304,
            seq_length=1024, max_position_embeddings=1024, micro_batch_size=4, position_embedding_type="learned_absolute",
@@ -54,38 +54,22 @@ class Matching(Case):
             json.dump(declared, f)
         self.simulate([python(), *map(str, job)], MEMTRACE_CONFIG=config)
 
-    def adds_up(self, rank):
-        """Share of the peak that has a term."""
-        assigned = sum(t["observed_bytes"] for t in rank["terms"])
-        unexplained = sum(u["bytes"] for u in rank["unexplained"])
-        self.assertEqual(assigned + unexplained, rank["observed_bytes"])
-        self.assertEqual(sum(c["observed_bytes"] for c in rank["components"]), rank["observed_bytes"])
-        self.assertEqual(sum(t["estimated_bytes"] for t in rank["terms"]), rank["estimated_bytes"])
-        self.assertEqual(sum(c["estimated_bytes"] for c in rank["components"]), rank["estimated_bytes"])
-        return assigned / rank["observed_bytes"]
 
 
 class Match(Matching):
-    def check(self, job, declared):
-        self.observe(job, declared)
+    def check(self, name, row):
+        self.observe(*row)
         found = self.match("--tolerance", "0.02")
         rank, = found["ranks"]
         self.assertEqual(found["verdict"], "match")
         self.assertEqual(rank["observed_bytes"], self.trace().peak())
-        share = self.adds_up(rank)
+        share = assigned(rank) / rank["observed_bytes"]
         if os.environ.get("SHOW_SHARES"):
             print("%s: %.3f %% of the bytes, %+.3f %%" % (self.id(), 100 * share, 100 * rank["error"]))
         self.assertGreaterEqual(share, 0.99, rank["unexplained"][:3])
 
 
-def of(row):
-    return lambda self: self.check(*row)
-
-
-for table in FIRST, MORE:
-    for name, row in table.items():
-        test = of(row)
-        setattr(Match, "test_" + name, test if table is FIRST else unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")(test))
+add_tests(Match, FIRST, MORE)
 
 
 class Refused(Matching):
@@ -94,7 +78,7 @@ class Refused(Matching):
         wrong = self.match("--set", "micro_batch_size=2", status=1)
         self.assertEqual(wrong["verdict"], "mismatch")
         self.assertLess(wrong["ranks"][0]["error"], -0.3)
-        self.adds_up(wrong["ranks"][0])
+        assigned(wrong["ranks"][0])
         # the same peak from a document's side: bytes are assigned by component, and add up too
         document = self.match("--system", "nanogpt", "--tolerance", "100%")["ranks"][0]
         assigned = sum(t["observed_bytes"] for t in document["terms"])

@@ -1,6 +1,7 @@
 """Jobs whose declared configuration is wrong in one known way: match names it."""
 import collections
 
+from match_runs import assigned
 from test_match import FIRST, MORE, Matching
 
 # job: (what is declared wrongly, the key and the values that would be right)
@@ -45,7 +46,7 @@ class Causes(Matching):
             for wrong, key, values in rows:
                 options = [x for k, v in wrong.items() if v is not None for x in ("--set", "%s=%s" % (k, v))]
                 rank, = self.match(*options, status=None)["ranks"]
-                self.adds_up(rank)
+                assigned(rank)
                 good = rank["causes"] and rank["causes"][0]["key"] == key and rank["causes"][0]["value"] in values
                 named[bool(good)] += 1
                 if not good:

@@ -1,10 +1,8 @@
 """memtrace match with nothing declared: what it infers is what the job was made with."""
-import os
-import unittest
-
 from accuracy_runs import FULL
-from match_runs import compare, gpt2, llama, match, megatron, record
-from harness import Case
+from match_jobs import gpt2, llama, megatron
+from match_runs import compare, match, record
+from harness import Case, add_tests
 
 SMALL = {"num_layers": 3, "vocab_size": 16000, "micro_batch_size": 3}
 EAGER = {"attention": "eager", "attention_mask_buffers": True}
@@ -36,11 +34,4 @@ class Inferred(Case):
         self.assertLess(abs(rank["error"]), 0.005)
 
 
-def of(name, job):
-    return lambda self: self.check(name, job)
-
-
-for table in FIRST, MORE:
-    for name, job in table.items():
-        test = of(name, job)
-        setattr(Inferred, "test_" + name, test if table is FIRST else unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")(test))
+add_tests(Inferred, FIRST, MORE)

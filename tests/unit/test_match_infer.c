@@ -17,30 +17,39 @@ static void make(struct census *c, enum maker m, bytes size)
 	to->sizes[to->count++] = (size + 511) / 512 * 512;
 }
 
-static size_t read_layers(struct layers *l, const struct census *c, int64_t shards, int64_t world,
-			  enum maker maker, struct reading_of_layer *r)
+/* What the blocks of a maker can mean. */
+struct read {
+	struct layers l;
+	struct reading_of_layer r[MOST_READINGS];
+	size_t n;
+};
+
+static void read_layers(struct read *x, const struct census *c, enum maker maker,
+			struct reading_of_job job)
 {
-	layers_find(l, c, maker);
-	return l->count ? layers_read(l, c, shards, world, r) : 0;
+	layers_find(&x->l, c, maker);
+	x->n = x->l.count ? layers_read(&x->l, c, &job, x->r) : 0;
 }
 
-static const struct reading_of_layer *find(const struct reading_of_layer *r, size_t n,
-					   int64_t hidden, int width, int64_t tp)
+/* The reading with these sizes, which there must be. */
+static const struct reading_of_layer *find(const struct read *x, int64_t hidden, int width,
+					   int64_t tp)
 {
-	for (size_t i = 0; i < n; i++)
-		if (r[i].hidden == hidden && r[i].width == width && r[i].tp == tp)
-			return &r[i];
+	for (size_t i = 0; i < x->n; i++)
+		if (x->r[i].hidden == hidden && x->r[i].width == width && x->r[i].tp == tp)
+			return &x->r[i];
+	fail_msg("no reading with hidden_size %lld", (long long)hidden);
 	return NULL;
 }
+
+static const struct reading_of_job alone = { .shards = 1, .world = 1 };
 
 /* GPT-2 small without biases, fp32: h 768, 3h, h, 4h, 4h, two norms; positions of 1024 */
 static void gpt2(void **state)
 {
 	struct census c = { 0 };
-	struct layers l;
-	struct reading_of_layer r[MOST_READINGS];
+	struct read x;
 	const struct reading_of_layer *found;
-	size_t n;
 
 	(void)state;
 	make(&c, MAKER_INIT, INT64_C(50304) * 768 * 4);
@@ -53,16 +62,15 @@ static void gpt2(void **state)
 		make(&c, MAKER_INIT, 4 * 768 * 768 * 4);
 		make(&c, MAKER_INIT, 4 * 768 * 768 * 4);
 	}
-	n = read_layers(&l, &c, 1, 1, MAKER_INIT, r);
-	assert_int_equal(l.count, 12);
-	assert_int_equal(l.period, 6);
-	found = find(r, n, 768, 4, 1);
-	assert_non_null(found);
+	read_layers(&x, &c, MAKER_INIT, alone);
+	assert_int_equal(x.l.count, 12);
+	assert_int_equal(x.l.period, 6);
+	found = find(&x, 768, 4, 1);
 	assert_int_equal(found->kv, 768);
 	assert_int_equal(found->ffn, 3072);
 	assert_false(found->gated);
 	assert_false(found->linear_bias);
-	assert_int_equal(found->norm_vectors, 2);
+	assert_int_equal(found->vectors, 2);
 	assert_true(found->vocab_least <= 50304 && found->vocab_most >= 50304);
 	assert_true(found->positions_least <= 1024 && found->positions_most == 1024);
 	census_release(&c);
@@ -72,10 +80,8 @@ static void gpt2(void **state)
 static void llama_with_groups_and_tails(void **state)
 {
 	struct census c = { 0 };
-	struct layers l;
-	struct reading_of_layer r[MOST_READINGS];
+	struct read x;
 	const struct reading_of_layer *found;
-	size_t n;
 
 	(void)state;
 	make(&c, MAKER_APPLY, INT64_C(32000) * 1024 * 2);
@@ -91,11 +97,10 @@ static void llama_with_groups_and_tails(void **state)
 	}
 	make(&c, MAKER_APPLY, 1024 * 2);
 	make(&c, MAKER_APPLY, INT64_C(32000) * 1024 * 2);
-	n = read_layers(&l, &c, 1, 1, MAKER_APPLY, r);
-	assert_int_equal(l.count, 8);
-	assert_int_equal(l.period, 9);
-	found = find(r, n, 1024, 2, 1);
-	assert_non_null(found);
+	read_layers(&x, &c, MAKER_APPLY, alone);
+	assert_int_equal(x.l.count, 8);
+	assert_int_equal(x.l.period, 9);
+	found = find(&x, 1024, 2, 1);
 	assert_int_equal(found->kv, 256);
 	assert_true(found->gated);
 	assert_true(found->ffn_least <= 2816 && found->ffn == 2816);
@@ -109,10 +114,8 @@ static void megatron_tensor_parallel(void **state)
 {
 	struct census c = { 0 };
 	struct size_count norms[] = { { 2048, 9 } };
-	struct layers l;
-	struct reading_of_layer r[MOST_READINGS];
+	struct read x;
 	const struct reading_of_layer *found;
-	size_t n;
 
 	(void)state;
 	c.small = norms;
@@ -124,10 +127,9 @@ static void megatron_tensor_parallel(void **state)
 		make(&c, MAKER_INIT, 2 * 1408 * 1024 * 2);
 		make(&c, MAKER_INIT, 1408 * 1024 * 2);
 	}
-	n = read_layers(&l, &c, 1, 2, MAKER_INIT, r);
-	assert_int_equal(l.count, 4);
-	found = find(r, n, 1024, 2, 2);
-	assert_non_null(found);
+	read_layers(&x, &c, MAKER_INIT, (struct reading_of_job){ .shards = 1, .world = 2 });
+	assert_int_equal(x.l.count, 4);
+	found = find(&x, 1024, 2, 2);
 	assert_int_equal(found->kv, 256);
 	assert_true(found->gated);
 	assert_true(found->ffn_least <= 2816 && found->ffn >= 2816);
@@ -141,10 +143,8 @@ static void megatron_tensor_parallel(void **state)
 static void sharded(void **state)
 {
 	struct census c = { 0 };
-	struct layers l;
-	struct reading_of_layer r[MOST_READINGS];
+	struct read x;
 	const struct reading_of_layer *found;
-	size_t n;
 
 	(void)state;
 	for (int i = 0; i < 5; i++) {
@@ -155,42 +155,113 @@ static void sharded(void **state)
 		make(&c, MAKER_SHARDED, 512 * 4 / 2);
 		make(&c, MAKER_SHARDED, 512 * 4 / 2);
 	}
-	n = read_layers(&l, &c, 2, 1, MAKER_SHARDED, r);
-	found = find(r, n, 512, 4, 1);
-	assert_non_null(found);
+	read_layers(&x, &c, MAKER_SHARDED, (struct reading_of_job){ .shards = 2, .world = 1 });
+	found = find(&x, 512, 4, 1);
 	assert_true(found->ffn_least <= 2048 && found->ffn >= 2048);
+	census_release(&c);
+}
+
+/* Mixtral: h 512, 2 of 8 key heads, 8 experts of 1792 in two tensors, after a router of 8 rows;
+ * bf16 */
+static void experts_in_two_tensors(void **state)
+{
+	struct census c = { 0 };
+	struct read x;
+	const struct reading_of_layer *found;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		make(&c, MAKER_APPLY, 512 * 512 * 2);
+		make(&c, MAKER_APPLY, 128 * 512 * 2);
+		make(&c, MAKER_APPLY, 128 * 512 * 2);
+		make(&c, MAKER_APPLY, 512 * 512 * 2);
+		make(&c, MAKER_APPLY, 8 * 512 * 2);
+		make(&c, MAKER_APPLY, 8 * 2 * 1792 * 512 * 2);
+		make(&c, MAKER_APPLY, 8 * 1792 * 512 * 2);
+		make(&c, MAKER_APPLY, 512 * 2);
+		make(&c, MAKER_APPLY, 512 * 2);
+	}
+	read_layers(&x, &c, MAKER_APPLY,
+		    (struct reading_of_job){ .shards = 1, .world = 1, .experts = 1 });
+	found = find(&x, 512, 2, 1);
+	assert_int_equal(found->kv, 128);
+	assert_int_equal(found->experts, 8);
+	assert_int_equal(found->experts_here, 8);
+	assert_int_equal(found->ffn, 1792);
+	assert_int_equal(found->shared, 0);
+	/* without the code of experts it is a gated network of 8 times the width */
+	read_layers(&x, &c, MAKER_APPLY, alone);
+	assert_int_equal(find(&x, 512, 2, 1)->experts, 0);
+	assert_int_equal(find(&x, 512, 2, 1)->ffn, 8 * 1792);
+	census_release(&c);
+}
+
+/* Megatron, two ranks share 8 experts of 704 and each has a shared one of 1408: two matrices for
+ * each; norms and router come from the host, the router in fp32, then converted */
+static void experts_of_two_ranks(void **state)
+{
+	struct census c = { 0 };
+	struct size_count small[] = { { 1024, 15 }, { 2048, 15 }, { 8192, 5 }, { 16384, 5 } };
+	struct read x;
+	int found = 0;
+
+	(void)state;
+	c.small = small;
+	c.small_count = ARRAY_SIZE(small);
+	for (int i = 0; i < 5; i++) {
+		make(&c, MAKER_INIT, 512 * 512 * 2);
+		make(&c, MAKER_INIT, 3 * 512 * 512 * 2);
+		for (int k = 0; k < 4; k++) {
+			make(&c, MAKER_INIT, 2 * 704 * 512 * 2);
+			make(&c, MAKER_INIT, 704 * 512 * 2);
+		}
+		make(&c, MAKER_INIT, 2 * 1408 * 512 * 2);
+		make(&c, MAKER_INIT, 1408 * 512 * 2);
+	}
+	read_layers(&x, &c, MAKER_INIT,
+		    (struct reading_of_job){ .shards = 2, .world = 2, .experts = 1 });
+	for (size_t i = 0; i < x.n; i++)
+		if (x.r[i].hidden == 512 && x.r[i].width == 2 && x.r[i].experts == 8) {
+			found = 1;
+			assert_int_equal(x.r[i].experts_here, 4);
+			assert_int_equal(x.r[i].ffn, 704);
+			assert_int_equal(x.r[i].shared, 1408);
+		}
+	assert_true(found);
+	c.small = NULL;
+	c.small_count = 0;
 	census_release(&c);
 }
 
 static void no_layers(void **state)
 {
 	static const bytes sizes[] = { 0, 1, 512, INT64_C(1) << 50 };
-	struct reading_of_layer r[MOST_READINGS];
+	struct read x;
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct census c = { 0 };
-		struct layers l;
 
-		layers_find(&l, &c, MAKER_INIT);
-		assert_int_equal(l.count, 0);
+		layers_find(&x.l, &c, MAKER_INIT);
+		assert_int_equal(x.l.count, 0);
 		/* blocks of one size are no layers, however many */
 		for (int k = 0; k < 100; k++)
 			make(&c, MAKER_INIT, sizes[i]);
-		layers_find(&l, &c, MAKER_INIT);
-		assert_int_equal(l.count, 0);
+		layers_find(&x.l, &c, MAKER_INIT);
+		assert_int_equal(x.l.count, 0);
 		census_release(&c);
 	}
 	/* what repeats need not be a layer of anything */
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct census c = { 0 };
-		struct layers l;
 
 		for (int k = 0; k < 300; k++)
 			make(&c, MAKER_INIT, sizes[i] + (bytes)(k % 7) * (INT64_C(3) << 30));
-		for (int64_t world = 1; world < 1 << 30; world *= 1000)
-			assert_int_equal(read_layers(&l, &c, INT64_MAX >> 20, world, MAKER_INIT, r),
-					 0);
+		for (int64_t world = 1; world < 1 << 30; world *= 1000) {
+			read_layers(&x, &c, MAKER_INIT,
+				    (struct reading_of_job){ INT64_MAX >> 20, world, world & 8 });
+			assert_int_equal(x.n, 0);
+		}
 		census_release(&c);
 	}
 }
@@ -213,6 +284,8 @@ int main(void)
 		cmocka_unit_test(llama_with_groups_and_tails),
 		cmocka_unit_test(megatron_tensor_parallel),
 		cmocka_unit_test(sharded),
+		cmocka_unit_test(experts_in_two_tensors),
+		cmocka_unit_test(experts_of_two_ranks),
 		cmocka_unit_test(no_layers),
 		cmocka_unit_test(sizes_fit_with_a_tail),
 	};

@@ -143,7 +143,8 @@ static int has_muon(const struct shape *s, const struct param *p)
 	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
 }
 
-/* Weights of one type and of ranks that share them lie together; experts that all ranks have are like other weights. */
+/* Weights of one type and of ranks that share them lie together; experts that all ranks have are
+ * like other weights. */
 static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
 {
 	return p->role == TERM_EXPERT_WEIGHTS && s->ep > 1     ? EXPERT_BUFFER
@@ -351,11 +352,14 @@ static int64_t part(const struct chunk *c, size_t i)
 	const struct place *p = &c->places[i];
 	int64_t ranks = sharing(s, kind_of(s, c->module.params[i]));
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
+	int64_t which = s->is_placed       ? s->rank * ranks / (s->dp * s->cp)
+			: s->training_loop ? ranks - 1
+					   : 0;
 
 	if (s->layer_wise == PING_PONG)
 		return is_last_ranks(c, i) ? c->module.params[i]->value.n : 0;
 
-	from = p->bucket + (s->training_loop ? ranks - 1 : 0) * share;
+	from = p->bucket + which * share;
 	to = smaller(from + share, p->at + c->module.params[i]->value.n);
 	return to - (from > p->at ? from : p->at);
 }

@@ -172,7 +172,8 @@ int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 
 	if (read_model(&j, &r) < 0)
 		return -1;
-	j.shape.rank = different_ranks(&j.shape) > 1 ? at.data % j.shape.dp : 0;
+	j.shape.rank = at.data % j.shape.dp;
+	j.shape.is_placed = 1;
 	machine_init(&m, &j.settings, 0);
 	m.events = events;
 	m.keep_blocks = visit != NULL;
