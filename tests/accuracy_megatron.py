@@ -25,19 +25,29 @@ VOCABULARIES = {"nemotron_2_256k.model": 256000}
 
 
 def world_size(row):
-    """Megatron-LM's recipes run tests named _1node on 4 GPUs of a GB200's node; names of release tests say pipeline and expert parallelism."""
-    named = re.search(r"pp(\d+)em?p(\d+)", row["test_case"])
+    """The number of GPUs, and whether it is a guess: the row's own; Megatron-LM's recipes run tests named _1node on the 4 GPUs of a GB200's node.
+    A row without one gets pipeline x expert parallelism where the test's name has them; None: nobody says."""
     if row["gpu"] == "GB200" and row["test_case"].endswith("_1node"):
-        return 4
-    if row["world_size"] is None and named:
-        return int(named.group(1)) * int(named.group(2))
-    return row["world_size"] or 8
+        return 4, False
+    if row["world_size"]:
+        return row["world_size"], False
+    named = re.search(r"pp(\d+)em?p(\d+)", row["test_case"])
+    return int(named.group(1)) * int(named.group(2)) if named else None, True
+
+
+def class_of(row):
+    return row["cls"] + ("" if row["named_gpu"] else ", unnamed GPU") + (", GPUs not said" if world_size(row)[1] else "")
+
+
+def is_barred(row):
+    """The rows that the first bars are for."""
+    return class_of(row) == "dense"
 
 
 def command(build, row):
-    words = [os.path.join(build, "memtrace"), "estimate", "--json", "--world-size", str(world_size(row))]
+    words = [os.path.join(build, "memtrace"), "estimate", "--json", "--world-size", str(world_size(row)[0])]
     for file, vocabulary in VOCABULARIES.items():
-        if row["world_size"] is None and world_size(row) > 8 and any(file in word for word in row["argv"]):
+        if any(file in word for word in row["argv"]):
             words += ["--set", f"vocab_size={vocabulary}"]
     if row["gpu"]:
         words += ["--gpu", row["gpu"]]
@@ -49,9 +59,12 @@ def command(build, row):
 
 
 def estimate(build, row):
+    if not world_size(row)[0]:
+        return {"why": "the row does not say how many GPUs there were"}
     done = subprocess.run(command(build, row), capture_output=True, text=True, timeout=120)
     if not done.stdout:
-        return {"why": done.stderr.strip().split("\n")[0]}
+        lines = done.stderr.strip().split("\n")
+        return {"why": next((line for line in lines if line.startswith("memtrace: memtrace: ")), lines[0])}
     said = json.loads(done.stdout)
     made = {e["system"]: e for e in said["estimates"]}
     others = {name: made[name]["total_bytes"] for name in OTHERS if name in made}
@@ -91,9 +104,12 @@ PAGE = """## Megatron-LM on real GPUs
 
 Made by `python3 tests/accuracy_megatron.py ROWS.json --write`, with rows that are not part of the project: exact command lines of
 Megatron-LM's own functional tests, and what they measured on A100, H100 and GB200, byte by byte, on the last rank. A row is estimated from
-its command line, environment and GPU alone; errors are absolute values in per cent. A row that is not estimated is refused by name, with
+its command line, environment, GPU and number of GPUs; errors are absolute values in per cent. A row that is not estimated is refused by name, with
 what is missing. Bars are for dense rows of named GPUs: steady median 0.1 and mean 1, peak median 1 and mean 3; steady mean 3 for the
-other classes. A GPU is unnamed where the row does not say which one it was. The last columns are the documents' systems and Megatron-LM's own
+other classes. A GPU is unnamed where the row does not say which one it was. Where it does not say how many there were, the number is guessed
+and the row is apart: pipeline x expert parallelism as the test's name has them, which can be wrong. Tests named `_1node` ran
+on the 4 GPUs of one node of GB200, as Megatron-LM's recipe for them says, also where a row says 8. A vocabulary that is only in a tokenizer's
+file is given for the public one that some rows name. The last columns are the documents' systems and Megatron-LM's own
 theoretical_memory_usage.py on the same rows: mean error of the peak, of how many rows.
 
 %s
@@ -129,12 +145,11 @@ What is known of them:
   goes to the cached block that fits best, so all that the first step allocates decides. The estimate takes what stages sent each other as
   free at once: PyTorch 2.15 records no stream there, and where an older one does, 1F1B waits for the device after each exchange.
   The kernels that torch.compile makes are measured in the first step, as where no earlier run left a cache of them.
-- Rows without a number of GPUs get the one that the test's name says (pipeline x expert parallelism), otherwise 8; tests named `_1node` ran
-  on the 4 GPUs of one node of GB200, as Megatron-LM's recipe for them says, also where a row says 8.
 
-How far measurements differ by themselves, dense rows of named GPUs. Twins are rows of one GPU and container whose command lines differ
-only in what has no effect on memory: one estimate for all of them. The last columns are the error of taking a twin's measurement for the
-row's own: with pipelines, one run says about as little of the next to 0.1 %% as the estimate does.
+Rows that the estimate does not tell apart, dense ones of named GPUs: one GPU, one container, one result, other paths or options. The last columns
+are the error of taking the measurement of such a twin for the row's own. Part of it is the jobs' timing, part may be options that have an effect
+which is not counted: twins that are more than 0.1 %% apart differ mostly in `NVTE_ALLOW_NONDETERMINISTIC_ALGO`, `--use-tp-pp-dp-mapping`,
+`--expert-tensor-parallel-size` or `--calculate-per-token-loss`.
 
 %s
 """
@@ -168,8 +183,8 @@ def is_pipelined(row):
 
 
 def twins(results):
-    """Each dense row of a named GPU, with the errors of taking what was measured of its twins for what was measured of it."""
-    known = [(r, g) for r, g in results if "why" not in g and r["named_gpu"] and r["cls"] == "dense"]
+    """Each barred row, with the errors of taking what was measured of the rows with the same estimate for what was measured of it."""
+    known = [(r, g) for r, g in results if "why" not in g and is_barred(r)]
     same = {}
     for row, got in known:
         same.setdefault((row["gpu"], row["container"], got["steady_bytes"], got["peak_bytes"]), []).append(row)
@@ -201,7 +216,7 @@ def reasons(results):
     counts = {}
     for _, got in results:
         if "why" in got:
-            why = re.sub(r"^memtrace: | \(--[^)]*\)|\(in a configuration file.*", "", got["why"])
+            why = re.sub(r"^(memtrace: )+| \(--[^)]*\)|\(in a configuration file.*", "", got["why"])
             why = why.replace("unmodelled_options is ", "").strip()
             counts[why] = counts.get(why, 0) + 1
     return sorted(([count, why.replace("|", "\\|")[:150]] for why, count in counts.items()), reverse=True)
@@ -209,11 +224,11 @@ def reasons(results):
 
 def write(results):
     """Takes the section's place in docs/accuracy.md, or the place behind what is there."""
-    dense = [(r, g) for r, g in results if r["named_gpu"] and r["cls"] == "dense"]
+    dense = [(r, g) for r, g in results if is_barred(r)]
     known = [(r, g) for r, g in results if "why" not in g and r["named_gpu"]]
     worst = sorted(known, key=lambda x: -max(abs(x[1]["steady"]), abs(x[1]["peak"])))[:16]
     rows = [[r["test_case"], r["gpu"], r["container"], "%+.2f" % g["steady"], "%+.2f" % g["peak"]] for r, g in worst]
-    text = PAGE % (markdown(HEADS, group_cells(results, lambda r: r["cls"] + ("" if r["named_gpu"] else ", unnamed GPU"))),
+    text = PAGE % (markdown(HEADS, group_cells(results, class_of)),
                    markdown(HEADS, group_cells(dense, lambda r: f"{r['gpu']}, {r['container']}")),
                    markdown(["rows", "why"], reasons(results)),
                    markdown(["row", "GPU", "container", "steady", "peak"], rows), markdown(TWIN_HEADS, twin_cells(results)))
@@ -305,9 +320,8 @@ def main():
                   f"{got['steady_bytes'] - row['steady_allocated_bytes']:13.0f} "
                   f"{got['peak_bytes'] - row['peak_allocated_bytes']:13.0f}  {got['peak_phase']}")
     print(f"{'%':44} rows  est.  steady: median, mean, max    peak: median, mean, max")
-    group_lines(results, lambda r: f"{r['cls']}, {'named GPU' if r['named_gpu'] else 'unnamed GPU'}")
-    named = [(r, g) for r, g in results if r["named_gpu"] and r["cls"] == "dense"]
-    group_lines(named, lambda r: f"dense, {r['gpu']}, {r['container']}")
+    group_lines(results, class_of)
+    group_lines([(r, g) for r, g in results if is_barred(r)], lambda r: f"dense, {r['gpu']}, {r['container']}")
     print("; ".join(TWIN_HEADS))
     for cells in twin_cells(results):
         print("  ".join(map(str, cells)))
