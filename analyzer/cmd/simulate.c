@@ -241,7 +241,7 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 		    summary_json(o->json, s, outcomes, s->rank_count, symmetry, &r, e) < 0)
 			status = command_fail(LAUNCH_FAILED, e);
 		for (size_t i = 0; i < s->rank_count && !status; i++)
-			status = outcomes[i].status;
+			status = outcomes[i].was_ended ? 0 : outcomes[i].status;
 	}
 	for (size_t i = 0; i < s->rank_count; i++)
 		free(outcomes[i].last_key);

@@ -54,20 +54,30 @@ static void set_slurm(const struct simulation *s, int rank)
 	set_number("SLURM_NNODES", (s->world + s->gpus_a_node - 1) / s->gpus_a_node);
 }
 
-/* Who else of the job runs: for the simulated device, and for what is put into the job. */
-static void set_company(const struct store *s, size_t door)
+static void set_ranks(const char *name, const int *ranks, size_t count)
 {
-	struct buf ranks = { 0 };
+	struct buf list = { 0 };
 
-	unsetenv(s->ranks > 1 ? "CUDASIM_ALONE" : "CUDASIM_TOGETHER");
-	if (s->ranks > 1)
-		setenv("CUDASIM_TOGETHER", board_name(&s->board, door), 1);
+	for (size_t i = 0; i < count; i++)
+		buf_addf(&list, "%s%d", i ? "," : "", ranks[i]);
+	setenv(name, list.text, 1);
+	buf_release(&list);
+}
+
+/* Who else of the job runs: for the simulated device, and for what is put into the job. */
+static void set_company(const struct simulation *s, const struct store *store, size_t door)
+{
+	int running[TOGETHER_RANKS];
+
+	unsetenv(store->ranks > 1 ? "CUDASIM_ALONE" : "CUDASIM_TOGETHER");
+	if (store->ranks > 1)
+		setenv("CUDASIM_TOGETHER", board_name(&store->board, door), 1);
 	else
 		setenv("CUDASIM_ALONE", "1", 1);
-	for (size_t i = 0; i < s->ranks; i++)
-		buf_addf(&ranks, "%s%d", i ? "," : "", s->doors[i].rank);
-	setenv("SIMULATE_RANKS", ranks.text, 1);
-	buf_release(&ranks);
+	for (size_t i = 0; i < store->ranks; i++)
+		running[i] = store->doors[i].rank;
+	set_ranks("SIMULATE_RANKS", running, store->ranks);
+	set_ranks("SIMULATE_ASKED", s->ranks, s->rank_count);
 }
 
 void rank_env_set(const struct simulation *s, const struct worker *w, int rank,
@@ -94,7 +104,7 @@ void rank_env_set(const struct simulation *s, const struct worker *w, int rank,
 	setenv("OMP_NUM_THREADS", "1", 0);
 	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
 	setenv("PYTHONFAULTHANDLER", "1", 0);
-	set_company(store, door);
+	set_company(s, store, door);
 	forget_slurm();
 	if (w->is_slurm)
 		set_slurm(s, rank);

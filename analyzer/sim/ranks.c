@@ -3,6 +3,7 @@
 
 #include "buf.h"
 #include "launch.h"
+#include "sim/interrupt.h"
 #include "sim/launcher.h"
 #include "sim/rank_env.h"
 #include "sim/sent.h"
@@ -35,7 +36,7 @@ struct running {
 	double began, aborted;
 };
 
-enum { SLOTS = TOGETHER_RANKS };
+enum { UNASKED = 16, SLOTS = TOGETHER_RANKS + UNASKED };
 
 struct run {
 	struct running all[SLOTS];
@@ -74,6 +75,7 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 {
 	int rank = r->outcome->rank;
 
+	r->pid = 0;
 	if (!r->store && !s->whole) {
 		r->store = &r->own;
 		if (store_open(&r->own, &rank, 1, s->world, e) < 0)
@@ -109,6 +111,7 @@ static int collect(struct running *r, long *resident)
 
 	if (wait4(r->pid, &status, WNOHANG, &usage) != r->pid)
 		return 0;
+	r->pid = 0;
 	r->outcome->seconds = now() - r->began;
 	r->outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	if (r->store == &r->own) {
@@ -217,9 +220,12 @@ static void end_others(struct running *all, size_t slots, double failed)
 {
 	double since = failed > 0 ? now() - failed : 0;
 
-	for (size_t i = 0; i < slots && since > GRACE; i++)
-		if (all[i].outcome)
-			kill(all[i].pid, since > 2 * GRACE ? SIGKILL : SIGTERM);
+	for (size_t i = 0; i < slots && since > GRACE; i++) {
+		if (!all[i].outcome || all[i].pid <= 0)
+			continue;
+		all[i].outcome->was_ended = 1;
+		kill(all[i].pid, since > 2 * GRACE ? SIGKILL : SIGTERM);
+	}
 }
 
 static struct running *free_slot(struct run *run)
@@ -252,48 +258,59 @@ static int begin_next(const struct simulation *s, const struct worker *w, struct
 
 	while (!s->whole && run->next < total && run->has_begun[s->ranks[run->next]])
 		run->next++;
-	if (!r || run->next >= total ||
+	if (!r || run->next >= total || run->active >= TOGETHER_RANKS ||
 	    run->active >= allowed(s, run->done, run->active, run->resident))
 		return 0;
 	return begin(s, w, run, run->next++, r, e);
+}
+
+static int begin_unasked(const struct simulation *s, const struct worker *w, struct run *run,
+			 int rank, struct running *r, struct err *e)
+{
+	if (!s->is_quiet)
+		fprintf(stderr,
+			"memtrace: rank %d runs too, untraced: others take integers that it broadcasts\n",
+			rank);
+	run->has_begun[rank] = 1;
+	r->unasked = (struct outcome){ .rank = rank };
+	r->outcome = &r->unasked;
+	r->store = NULL;
+	r->door = 0;
+	run->active++;
+	return start(s, w, r, e);
 }
 
 /* Starts the ranks that others wait for: now, or they would wait for ever. */
 static int begin_wanted(const struct simulation *s, const struct worker *w, struct run *run,
 			struct err *e)
 {
-	struct running *r;
 	int rank, status = 0;
-	size_t i = 0;
 
-	while (!status && (r = free_slot(run)) && (rank = sent_wanted(&run->sent, s->world)) >= 0) {
+	while (!status && (rank = sent_wanted(&run->sent, s->world)) >= 0) {
+		struct running *r = free_slot(run);
+		size_t i = 0;
+
 		if (run->has_begun[rank])
 			continue;
-		for (i = 0; i < s->rank_count && s->ranks[i] != rank;)
+		while (i < s->rank_count && s->ranks[i] != rank)
 			i++;
-		if (i < s->rank_count) {
+		if (!r) /* nothing will come from it */
+			sent_end(&run->sent, rank);
+		else if (i < s->rank_count)
 			status = begin(s, w, run, i, r, e);
-			continue;
-		}
-		if (!s->is_quiet)
-			fprintf(stderr,
-				"memtrace: rank %d runs too, untraced: others take integers that it broadcasts\n",
-				rank);
-		run->has_begun[rank] = 1;
-		r->unasked = (struct outcome){ .rank = rank };
-		r->outcome = &r->unasked;
-		r->store = NULL;
-		r->door = 0;
-		status = start(s, w, r, e);
+		else
+			status = begin_unasked(s, w, run, rank, r, e);
 	}
 	return status;
 }
 
-static void report_unasked(const struct outcome *o)
+static void end_unasked(struct outcome *o)
 {
 	if (o->status)
 		fprintf(stderr, "memtrace: rank %d, which others wait for, ended with status %d\n",
 			o->rank, o->status);
+	free(o->last_key);
+	o->last_key = NULL;
 }
 
 /* Starts, collects and watches. */
@@ -313,31 +330,40 @@ static int turn(const struct simulation *s, const struct worker *w, struct run *
 		} else {
 			if (!s->whole)
 				sent_end(&run->sent, o->rank);
+			run->active--;
 			if (o == &r->unasked) {
-				report_unasked(o);
+				end_unasked(&r->unasked);
 				continue;
 			}
 			if (o->status && run->failed == 0)
 				run->failed = now();
 			run->done++;
-			run->active--;
 		}
 	}
 	return status;
 }
 
 /* Ends what still runs: after an error, or only for what it would send. */
-static void stop(struct running *r)
+static void stop_all(struct running *all, size_t slots)
 {
-	if (!r->outcome || r->pid <= 0)
-		return;
-	if (r->outcome != &r->unasked) {
-		kill(r->pid, SIGTERM);
-		return;
+	double until = now() + GRACE;
+
+	for (size_t i = 0; i < slots; i++)
+		if (all[i].outcome && all[i].pid > 0)
+			kill(all[i].pid, SIGTERM);
+	for (size_t i = 0; i < slots; i++) {
+		struct running *r = &all[i];
+
+		if (!r->outcome || r->pid <= 0)
+			continue;
+		while (waitpid(r->pid, NULL, WNOHANG) == 0) {
+			if (now() > until)
+				kill(r->pid, SIGKILL);
+			usleep(10000);
+		}
+		if (r->store == &r->own)
+			store_close(&r->own);
 	}
-	kill(r->pid, SIGKILL);
-	waitpid(r->pid, NULL, 0);
-	store_close(r->store);
 }
 
 static int run_all(const struct simulation *s, const struct worker *w, struct outcome *outcomes,
@@ -348,6 +374,7 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 	double began = now();
 	int status = 0;
 
+	interrupt_catch();
 	run->outcomes = outcomes;
 	if (!s->whole) {
 		run->has_begun = xcalloc((size_t)s->world, 1);
@@ -355,20 +382,20 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 	}
 	if (!status && s->together)
 		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, e);
-	while (run->done < total && !status) {
+	while (run->done < total && !status && !interrupt_came()) {
 		status = turn(s, w, run, e);
 		if (s->together)
 			end_others(run->all, SLOTS, run->failed);
 		show_progress(s, run->done, run->active, began);
 		serve(run->all, SLOTS);
 	}
-	for (size_t i = 0; i < SLOTS; i++)
-		stop(&run->all[i]);
+	stop_all(run->all, SLOTS);
 	if (s->together)
 		store_close(&run->shared);
 	sent_close(&run->sent);
 	free(run->has_begun);
 	free(run);
+	interrupt_release();
 	return status;
 }
 

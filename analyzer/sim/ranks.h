@@ -24,6 +24,7 @@ struct outcome {
 	int rank;
 	int status; /* as a shell has it */
 	int timed_out;
+	int was_ended; /* by us, since another one had failed */
 	double seconds;
 	char *last_key; /* the last key of the store that it waited for in vain; NULL: none */
 };

@@ -127,6 +127,8 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 	if (like)
 		put_alike(b, like);
 	buf_puts(b, "\n");
+	if (o->was_ended)
+		buf_puts(b, "        ended, since another rank had failed\n");
 	if (o->timed_out)
 		buf_addf(b, "        stopped after %.0f s (--timeout)%s%s\n", o->seconds,
 			 o->last_key ? "; the last key that it took from a rank that does not run: "
@@ -153,8 +155,9 @@ void summary_print(const struct simulation *s, const struct outcome *outcomes, s
 static json_t *json_rank(const struct outcome *o, const struct rank *x, const struct symmetry *y)
 {
 	const struct symmetry_row *like = row_of(y, o->rank);
-	json_t *j = json_pack("{s:i,s:i,s:f,s:b}", "rank", o->rank, "status", o->status, "seconds",
-			      o->seconds, "timed_out", o->timed_out);
+	json_t *j = json_pack("{s:i,s:i,s:f,s:b,s:b}", "rank", o->rank, "status", o->status,
+			      "seconds", o->seconds, "timed_out", o->timed_out, "was_ended",
+			      o->was_ended);
 
 	if (x)
 		json_object_set_new(j, "peak",

@@ -1,11 +1,12 @@
 """memtrace simulate: launchers, ranks, errors, exit status. No PyTorch is needed here."""
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
 
-from harness import JOBS, MEMTRACE, Case
+from harness import JOBS, MEMTRACE, Case, environment, printed
 
 WORKER = os.path.join(JOBS, "worker.py")
 PYTHON = sys.executable
@@ -14,7 +15,7 @@ PYTHON = sys.executable
 class Simulate(Case):
     def ranks(self, *command, ranks="0", options=(), **keys):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--ranks", ranks, *options, "--", *command], **keys)
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done
+        return printed(done.stdout, "env"), done
 
     def refused(self, expected, *arguments, status=2):
         done = self.run_([MEMTRACE, "simulate", *arguments], status=status)
@@ -168,6 +169,24 @@ class Ranks(Simulate):
         (line,), done = self.ranks(PYTHON, WORKER, options=("--world-size", "8", "--together"), ranks="5")
         self.assertEqual(line["env"]["CUDASIM_ALONE"], "1")
         self.assertIn("each simulated alone", done.stderr)
+
+    def test_the_failure_and_not_who_was_ended_of_it(self):
+        code = "import os, sys, time; sys.exit(7) if os.environ['RANK'] == '2' else time.sleep(60)"
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--ranks", "1,2", "--world-size", "4", "--together", "--", PYTHON, "-c", code], status=7)
+        self.assertRegex(done.stderr, r"\n +1 .* 143 .*\n +ended, since another rank had failed\n +2 .* 7 ")
+
+    def test_interrupted(self):
+        """The ranks are ended, nothing of ours stays behind, and the signal is seen."""
+        code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+        child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, "--ranks", "0", "--world-size", "2", "--", PYTHON, "-c", code],
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(TMPDIR=self.dir), text=True)
+        self.addCleanup(child.stdout.close)
+        rank = int(child.stdout.readline())
+        self.assertEqual([n[:13] for n in os.listdir(self.dir) if n.startswith("memtrace-sent")], ["memtrace-sent"])
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(30), -signal.SIGINT)
+        self.assertEqual([n for n in os.listdir(self.dir) if n.startswith("memtrace-sent")], [])
+        self.assertRaises(ProcessLookupError, os.kill, rank, 0)
 
     def test_all_in_order_one_at_a_time(self):
         lines, done = self.ranks(PYTHON, WORKER, options=("--world-size", "3", "--jobs", "1"), ranks="2,0-1")

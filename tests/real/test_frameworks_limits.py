@@ -56,6 +56,29 @@ class Sent(Case):
         self.assertNotIn("untraced", done.stderr)
 
 
+    def groups(self, groups, *options):
+        return self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "groups.py"), groups], *options)
+
+    def test_senders_that_were_asked_for(self):
+        """Rank 2's number is its own, though rank 0 leads a group like its; objects may be given by name."""
+        done = self.groups("[[0, 1], [2, 3]]", "--ranks", "2,3", "--world-size", "4", "--jobs", "1")
+        self.assertIn("rank 2 has 102", done.stdout)
+        self.assertIn("rank 3 has 102", done.stdout)
+        self.assertIn("rank 3 objects [3, 3, 3, 3] [3]", done.stdout)
+        self.assertNotIn("untraced", done.stderr)
+
+    def test_a_group_like_none_of_rank_0(self):
+        done = self.groups("[[1, 3]]", "--ranks", "3", "--world-size", "4")
+        self.assertIn("rank 3 has 101", done.stdout)
+
+    def test_together(self):
+        """Rank 0 stands for rank 2; what those that run say by name travels."""
+        done = self.groups("[[0, 1], [2, 3]]", "--ranks", "1,3", "--world-size", "4", "--together")
+        self.assertIn("rank 1 has 100", done.stdout)
+        self.assertIn("rank 3 has 100", done.stdout)
+        self.assertRegex(done.stdout, r"rank 3 objects \[1, 1, 3, 3\] \[1\]")
+
+
 class Memory(Case):
     def test_largest_that_fits(self):
         """512 MiB each on a card of 4 GiB, of which an A100's context takes 420 MiB: seven fit."""

@@ -2,7 +2,8 @@
 
 Every simulated rank writes down the integers that it broadcasts. A rank that gets some from a rank which does not run with it takes them from
 what that one wrote, and waits for it; memtrace starts it, if it was not to be simulated anyway (analyzer/sim/sent.c). As all ranks run one
-program, a group's sender is stood for by the one at its place in the first group of the same shape, rank 0's: one more rank is enough for most.
+program, a sender that nobody asked for is stood for by the one at its place in a group of the same shape that begins with rank 0, if there is
+such a group: one more rank is enough for most.
 
 The directory SIMULATE_SENT has "wanted" (a line for each rank that somebody waits for), RANK.ended (by memtrace), and RANK.sent-KEY.
 """
@@ -23,9 +24,9 @@ def size(tensor):
 
 
 class Sent:
-    def __init__(self, directory, rank, say):
-        self.directory, self.rank, self.say = directory, rank, say
-        self.turns, self.shapes, self.unknown = {}, {}, set()
+    def __init__(self, directory, rank, asked, say):
+        self.directory, self.rank, self.asked, self.say = directory, rank, asked, say
+        self.turns, self.shapes, self.writers, self.unknown = {}, {}, {}, set()
 
     def path(self, rank, what):
         return os.path.join(self.directory, "%d.%s" % (rank, what))
@@ -46,26 +47,35 @@ class Sent:
         with open(self.path(self.rank, "sent-" + key), "a") as f:
             f.write(value.hex() + "\n")
 
+    def take_from(self, key, writer):
+        """Whose file has what is sent under that key."""
+        self.writers[key] = writer
+        with open(os.path.join(self.directory, "wanted"), "a") as f:
+            f.write("%d\n" % writer)
+
+    def lines(self, writer, key):
+        try:
+            with open(self.path(writer, "sent-" + key)) as f:
+                return f.read().split("\n")[:-1]
+        except FileNotFoundError:
+            return []
+
     def read(self, ranks, sender):
         """What `sender` broadcasts now; None: it never did."""
         key, turn = self.turn(ranks, sender)
         deputy = sender - ranks[0]
-        if deputy == self.rank:
-            deputy = sender
-        if turn == 0:
-            with open(os.path.join(self.directory, "wanted"), "a") as f:
-                f.write("%d\n" % deputy)
+        if key not in self.writers:
+            self.take_from(key, sender if sender in self.asked or deputy == self.rank else deputy)
         while True:
-            has_ended = os.path.exists(self.path(deputy, "ended"))
-            try:
-                with open(self.path(deputy, "sent-" + key)) as f:
-                    lines = f.read().split("\n")[:-1]
-            except FileNotFoundError:
-                lines = []
+            writer = self.writers[key]
+            has_ended = os.path.exists(self.path(writer, "ended"))
+            lines = self.lines(writer, key)
             if turn < len(lines):
                 return bytes.fromhex(lines[turn])
-            if has_ended:
+            if has_ended and (writer == sender or lines):
                 return None
+            if has_ended:  # the deputy has no such group
+                self.take_from(key, sender)
             time.sleep(0.02)
 
     def receive(self, tensor, ranks, sender):

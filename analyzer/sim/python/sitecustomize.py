@@ -16,7 +16,13 @@ import memtrace_sent
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = int(os.environ.get("SIMULATE_STEPS") or 0)
-RUNNING = [int(r) for r in os.environ.get("SIMULATE_RANKS", "").split(",") if r]
+
+
+def ranks_in(name):
+    return [int(r) for r in os.environ.get(name, "").split(",") if r]
+
+
+RUNNING = ranks_in("SIMULATE_RANKS")
 
 
 def run_the_other_one():
@@ -97,6 +103,14 @@ def members(c10d, group):
     return list(c10d._world.pg_group_ranks[group])
 
 
+def first_of(function, args, keys):
+    """A call's first argument, which may be given by name, and the others."""
+    if args:
+        return args[0], args[1:], keys
+    name = next(iter(inspect.signature(function).parameters))
+    return keys[name], (), {k: v for k, v in keys.items() if k != name}
+
+
 def arguments(function, args, keys):
     """By name, of a call whose first argument is passed on as it is."""
     return {**dict(zip(list(inspect.signature(function).parameters)[1:], args)), **keys}
@@ -122,7 +136,8 @@ def leave_objects_alone(c10d):
         if real is None:
             return
 
-        def call(objects, *args, **keys):
+        def call(*args, **keys):
+            objects, args, keys = first_of(real, args, keys)
             given = arguments(real, args, keys)
             group = given.get("group")
             if c10d._rank_not_in_group(group):
@@ -191,7 +206,8 @@ def send_objects_by_the_store(c10d):
         if real is None:
             return
 
-        def call(objects, *args, **keys):
+        def call(*args, **keys):
+            objects, args, keys = first_of(real, args, keys)
             given = arguments(real, args, keys)
             group = given.get("group")
             if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
@@ -279,7 +295,7 @@ def play_absent_ranks(c10d):
     if hasattr(c10d, "ProcessGroupGloo"):
         c10d.ProcessGroupGloo = played_gloo(c10d)
     if "SIMULATE_SENT" in os.environ:
-        sent = memtrace_sent.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), say)
+        sent = memtrace_sent.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), ranks_in("SIMULATE_ASKED"), say)
         memtrace_sent.install(c10d, sent, members, RUNNING, replace)
 
 
