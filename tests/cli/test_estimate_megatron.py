@@ -191,6 +191,14 @@ class Megatron(Case):
         self.assertEqual(kept, [12 * 2 * 4096 * 2048 * 2, 0, 12 * 2 * 4096 * 2048 * 2])
         self.assertIn("recompute_modules", self.refused(*again[2:], "layernorm"))
 
+    def test_masks_of_a_checkpointed_layer(self):
+        """compiled dropouts' masks stay until the layer returns and no longer: at the loss, the peak, none is left."""
+        peaks = [self.stages("--padded-vocab-size", "50304", "--num-layers", "4", "--seq-length", "512", "--recompute-granularity", "full",
+                             "--recompute-method", "uniform", "--hidden-dropout", "0.1", *words)[0][1]
+                 for words in ([], ["--no-bias-dropout-fusion"])]
+        self.assertEqual([p["peak_phase"] for p in peaks], ["loss", "loss"])
+        self.assertEqual(peaks[0]["peak_bytes"], peaks[1]["peak_bytes"])
+
     def test_multi_token_prediction(self):
         """The last stage has the embedding, the output layer, the layers of the layout and one more between three norms and a projection."""
         split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--position-embedding-type", "rope",

@@ -373,8 +373,6 @@ tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b
 	m->as = TERM_ATTN_OUT;
 	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	drop(m, &part);
-	while (r->mask_count)
-		drop(m, &r->masks[--r->mask_count]);
 	return out;
 }
 
@@ -405,6 +403,7 @@ tensor layer_mlp(struct machine *m, struct mlayer *l, tensor input)
 
 tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
 {
+	struct rank *r = l->chunk->rank;
 	tensor out, in = graph_enter(m, l, GRAPH_ATTENTION, input);
 
 	out = layer_attention(m, l, b, in);
@@ -414,6 +413,8 @@ tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, 
 	out = layer_mlp(m, l, in);
 	drop(m, &in);
 	m->in_graph = 0;
+	while (r->mask_count)
+		drop(m, &r->masks[--r->mask_count]);
 	return out;
 }
 
