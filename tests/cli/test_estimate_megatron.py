@@ -220,6 +220,23 @@ class Megatron(Case):
         self.assertIn("in the loss's stage", self.refused("--pipeline-model-parallel-size", "2", "--mtp-num-layers", "1",
                                                           "--pipeline-model-parallel-layout", "Et*12m|L"))
 
+    def test_groups_of_micro_batches(self):
+        """Megatron-core refuses a rest that is smaller than the pipeline, and fewer micro-batches than a group has."""
+        for pipeline, counts in ((2, (1, 3)), (4, (3, 5, 7))):
+            for count in counts:
+                said = self.refused("--pipeline-model-parallel-size", str(pipeline), "--num-layers-per-virtual-pipeline-stage", "1",
+                                    "--global-batch-size", str(count * 4 * 8 // pipeline))
+                self.assertRegex(said, "(num_microbatches|global_batch_size) is [0-9]+ ")
+
+    def test_rest_of_micro_batches(self):
+        """Groups of four, and two chunks: the last stage is four passes ahead. A smaller last group comes to its loss one pass early, so two
+        micro-batches' logits wait for their backward passes, of 4096 tokens in fp32."""
+        split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--num-layers-per-virtual-pipeline-stage", "3",
+                 "--microbatch-group-size-per-virtual-pipeline-stage", "4"]
+        whole, *others = [self.stages(*split, "--global-batch-size", str(count * 16))[1][1]["peak_bytes"] for count in (8, 6, 7, 11)]
+        for peak in others:
+            self.near(peak - whole, 4 * TOKENS * 50304 * 4, blocks=16)
+
     def test_graphs(self):
         """Every layer that waits for its backward pass has an input of b s h in bf16 and a mask of b s^2, and all have one output's gradient and
         one input's. Stage 1 of 2 with 2 chunks of 3 layers is 0 + 1 x 2 steps ahead: 3 chunks wait."""

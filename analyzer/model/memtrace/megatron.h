@@ -67,8 +67,7 @@ struct rank {
 	 * micro-batch here, and outside tensor parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
 	int64_t group; /* micro-batches that a chunk runs in turn */
-	int64_t microbatches; /* that are run: once the pipeline is full, more of them change
-				 nothing */
+	int64_t microbatches; /* that are run */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
@@ -116,6 +115,8 @@ struct step {
 };
 struct step schedule_step(const struct rank *r, int64_t i, int forward);
 int64_t schedule_ahead(const struct rank *r);
+/* Micro-batches that are run of a step's: once the pipeline is full, more of them change nothing. */
+int64_t batches_run(const struct shape *s);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
 
