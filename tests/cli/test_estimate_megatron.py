@@ -217,6 +217,8 @@ class Megatron(Case):
         for layout in ("Et*6|t*5L", "Et*6|t*6", "t*6|t*6L", "Et*6|x*6L", "E(t*12|L", "Et*99999999|L", "Et*6|t*6mL", "EL|t*12", "Et*4|t*4|t*4L"):
             self.assertIn("pipeline_model_parallel_layout", self.refused("--pipeline-model-parallel-size", "2",
                                                                          "--pipeline-model-parallel-layout", layout))
+        for layout in ("E(" + "t*0" * 30000 + ")*100000t*12L", "E" + "()*100000" * 8000 + "t*12L"):
+            self.assertIn("pipeline_model_parallel_layout", self.refused("--pipeline-model-parallel-layout", layout))
         self.assertIn("in the loss's stage", self.refused("--pipeline-model-parallel-size", "2", "--mtp-num-layers", "1",
                                                           "--pipeline-model-parallel-layout", "Et*12m|L"))
 
@@ -250,7 +252,29 @@ class Megatron(Case):
         # captured before the first step, what attention keeps is never allocated beside what the rest of the layers keeps
         _, (_, early) = self.stages(*split, *graphs, "--cuda-graph-warmup-steps", "0")
         self.assertLess(early["peak_bytes"] - terms["workspaces.graphs"], whole["peak_bytes"])
-        self.assertIn("cuda_graph_modules", self.refused(*graphs[:-1], "moe"))
+        self.stages("--padded-vocab-size", "50304", *graphs, "--global-batch-size", str(100001 * 4 * 8))
+        for modules in ("moe", "attn,foo", "mamba,attn", "full_iteration,attn"):
+            self.assertIn("cuda_graph_modules", self.refused(*graphs[:-1], modules))
+
+    def test_chunks_without_a_pipeline(self):
+        """Megatron-LM: "pipeline-model-parallel size should be greater than 1"."""
+        for words in ([], ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-modules", "attn"]):
+            self.assertIn("virtual_pipeline_model_parallel_size is 2", self.refused("--num-virtual-stages-per-pipeline-rank", "2", *words))
+
+    def test_stages_that_do_not_fit(self):
+        for first, last, chunks, layers, field in ((16, 0, 1, 12, "decoder_first_pipeline_num_layers is 16"),
+                                                   (0, 13, 1, 12, "decoder_last_pipeline_num_layers is 13"),
+                                                   (8, 8, 1, 12, "decoder_last_pipeline_num_layers is 8"),
+                                                   (5, 5, 1, 12, "decoder_last_pipeline_num_layers is 5"),
+                                                   (0, 0, 4, 12, "virtual_pipeline_model_parallel_size is 4"),
+                                                   (0, 0, 1, 11, "pipeline_model_parallel_size is 2")):
+            values = {"framework": "megatron-core", "num_layers": layers, "hidden_size": 512, "num_attention_heads": 8, "seq_length": 512,
+                      "micro_batch_size": 1, "vocab_size": 50304, "pipeline_model_parallel_size": 2,
+                      "virtual_pipeline_model_parallel_size": chunks, "decoder_first_pipeline_num_layers": first,
+                      "decoder_last_pipeline_num_layers": last}
+            words = [word for name, value in values.items() if value for word in ("--set", f"{name}={value}")]
+            said = self.run_([MEMTRACE, "estimate", "--system", "memtrace", *words], status=2).stderr
+            self.assertIn("memtrace: " + field, said)
 
     def test_overlapped_tensor_parallelism(self):
         """Three more of Transformer Engine's workspaces, for products that overlap (_NUM_MAX_UB_STREAMS)."""

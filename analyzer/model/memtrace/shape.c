@@ -216,7 +216,7 @@ static void read_recompute(struct shape *s, struct reader *r)
 		const char *modules = VALUE_OR(r->c, recompute_modules, "core_attn");
 
 		s->recompute_attention = lists(modules, "core_attn");
-		s->recompute_activation = s->framework == MEGATRON && lists(modules, "moe_act");
+		s->recompute_activation = lists(modules, "moe_act");
 		s->recompute_mlp = lists(modules, "mlp");
 		s->recompute_moe = lists(modules, "moe");
 	}
@@ -242,10 +242,8 @@ static void read_graphs(struct shape *s, struct reader *r)
 		refuse(r, CONFIG_cuda_graph_impl,
 		       "none without Megatron-LM's command line and Transformer Engine, and with "
 		       "recomputed layers, mlp or moe: not modelled yet");
-	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router) || lists(modules, "moe") ||
-	    lists(modules, "mamba"))
-		refuse(r, CONFIG_cuda_graph_modules,
-		       "some of attn, mlp, moe_router, moe_preprocess: not modelled yet");
+	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router))
+		refuse(r, CONFIG_cuda_graph_modules, "some of attn, mlp, moe_router");
 }
 
 static int is_offloaded(struct reader *r, enum config_field field, const char *device)

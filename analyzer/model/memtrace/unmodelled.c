@@ -156,33 +156,45 @@ static int is_word(const char *word, const char *expected)
 	return word && !strcmp(word, expected);
 }
 
-/* --recompute-modules a,b */
-static void check_modules(const struct shape *s, struct reader *r)
+/* Are the words of "a,b" among the known ones? */
+static void check_modules(const char *list, const char *const *known, size_t count,
+			  enum config_field field, const char *expected, struct reader *r)
 {
-	static const char *const known[] = { "core_attn", "moe_act", "mlp", "moe" };
-	const size_t count = s->framework == MEGATRON ? ARRAY_SIZE(known) : 1;
-
-	for (const char *word = r->c->recompute_modules; *word;) {
+	for (const char *word = list; *word;) {
 		size_t length = strcspn(word, ","), i = 0;
 
-		while (i < count && (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
+		while (i < count &&
+		       (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
 			i++;
 		if (i == count) {
-			refuse(r, CONFIG_recompute_modules,
-			       s->framework == MEGATRON ? "some of core_attn, moe_act, mlp, moe"
-							: "core_attn");
+			refuse(r, field, expected);
 			return;
 		}
 		word += length + (word[length] == ',');
 	}
 }
 
+static void check_parts(const struct shape *s, struct reader *r)
+{
+	static const char *const again[] = { "core_attn", "moe_act", "mlp", "moe" };
+	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
+	const int all = s->framework == MEGATRON;
+
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(r->c, recompute_modules))
+		check_modules(r->c->recompute_modules, again, all ? ARRAY_SIZE(again) : 1,
+			      CONFIG_recompute_modules,
+			      all ? "some of core_attn, moe_act, mlp, moe" : "core_attn", r);
+	if (s->graphs.on)
+		check_modules(VALUE_OR(r->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),
+			      CONFIG_cuda_graph_modules,
+			      "some of attn, mlp, moe_router, moe_preprocess", r);
+}
+
 static void check_words(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(c, recompute_modules))
-		check_modules(s, r);
+	check_parts(s, r);
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
