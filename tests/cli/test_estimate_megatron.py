@@ -213,6 +213,24 @@ class Megatron(Case):
         self.near(first["gradients.buffer"], 4 * (50304 * 512 + 10 * one + 2 * 512), blocks=2)
         self.near(last["gradients.buffer"], 4 * (2 * 50304 * 512 + 2 * one + further), blocks=2)
 
+    def test_recomputed_prediction_with_experts(self):
+        """The dispatcher's probabilities keep both inputs of the last recomputation, and their gradients. Numbers are those of tests/jobs/declared.py
+        with this configuration, Megatron-core 0.16.1 and PyTorch 2.15 on the simulated device."""
+        job = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "transformer_impl": "local", "arch": "llama", "num_layers": 4,
+               "hidden_size": 1024, "num_attention_heads": 16, "num_query_groups": 4, "ffn_hidden_size": 2816, "vocab_size": 32000,
+               "seq_length": 1024, "max_position_embeddings": 1024, "micro_batch_size": 1, "num_microbatches": 4,
+               "use_distributed_optimizer": "true", "accumulate_allreduce_grads_in_fp32": "true", "position_embedding_type": "rope",
+               "normalization": "RMSNorm", "swiglu": "true", "add_bias_linear": "false", "untie_embeddings_and_output_weights": "true",
+               "attention": "eager", "precision": "bf16-mixed", "torch_version": "2.15.0", "gpu": "H100-80GB", "optimizer": "adam",
+               "mtp_num_layers": 1, "num_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 1408, "world_size": 1,
+               "moe_token_dispatcher_type": "alltoall", "recompute_granularity": "full", "recompute_method": "uniform",
+               "recompute_num_layers": 1}
+        words = [word for name, value in job.items() for word in ("--set", f"{name}={value}")]
+        answer, = json.loads(self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--json", *words]).stdout)["estimates"]
+        stage, = answer["per_stage"]
+        self.assertLess(abs(stage["peak_bytes"] - 5724232704), MIB)
+        self.assertLess(abs(stage["steady_bytes"] - 4699610112), MIB)
+
     def test_layouts_that_contradict(self):
         for layout in ("Et*6|t*5L", "Et*6|t*6", "t*6|t*6L", "Et*6|x*6L", "E(t*12|L", "Et*99999999|L", "Et*6|t*6mL", "EL|t*12", "Et*4|t*4|t*4L"):
             self.assertIn("pipeline_model_parallel_layout", self.refused("--pipeline-model-parallel-size", "2",

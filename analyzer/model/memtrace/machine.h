@@ -272,7 +272,7 @@ struct reentrant {
 	int count;
 	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
 	struct param leaf[REENTRANT_INPUTS];
-	struct keeper *keeper; /* of the first input; NULL: nobody */
+	struct keeper *keepers; /* of each input; NULL: nobody */
 };
 void drop_keeper(struct machine *m, struct keeper *k);
 /* `context` of `size` bytes is copied. */

@@ -21,8 +21,9 @@ struct mlayer {
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 	struct param *router; /* NULL: dense */
 	struct expert *experts, shared;
-	/* The dispatcher's probabilities hold the graph of the recomputation, whose leaf is the layer's input. */
-	struct keeper graph;
+	/* The dispatcher's probabilities hold the graph of the recomputation, whose leaves are the
+	 * checkpoint's inputs: the layer's, or hidden states and embedded tokens (mtp.c). */
+	struct keeper graph[2];
 };
 
 /* Contiguous buffers: of one kind of weights each. */
@@ -104,6 +105,10 @@ struct microbatch {
 
 /* megatron_layers.c: the forward pass of a chunk; `input` is none on the first stage. */
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
+/* run(), which runs the layer, with all of it recomputed or not; `in` are 1 or 2. */
+tensor maybe_recomputed(struct machine *m, struct mlayer *l,
+			tensor (*run)(struct machine *, void *, const tensor *), void *context,
+			size_t size, const tensor *in, int count);
 tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
 tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
 tensor layer_mlp(struct machine *m, struct mlayer *l, tensor x);

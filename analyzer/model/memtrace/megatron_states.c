@@ -350,9 +350,11 @@ static int64_t part(const struct chunk *c, size_t i)
 {
 	const struct shape *s = c->rank->s;
 	const struct place *p = &c->places[i];
-	int64_t ranks = sharing(s, kind_of(s, c->module.params[i]));
+	int64_t ranks = sharing(s, kind_of(s, c->module.params[i])), all = ranks * s->instances;
+	int64_t at = s->rank * s->cp + s->context_rank;
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
-	int64_t which = s->is_placed       ? s->rank * ranks / (s->dp * s->cp)
+	/* an instance has ranks that follow one another */
+	int64_t which = s->is_placed       ? at * all / (s->dp * s->cp) % ranks
 			: s->training_loop ? ranks - 1
 					   : 0;
 

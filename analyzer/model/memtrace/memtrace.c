@@ -173,6 +173,7 @@ int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 	if (read_model(&j, &r) < 0)
 		return -1;
 	j.shape.rank = at.data % j.shape.dp;
+	j.shape.context_rank = at.context % j.shape.cp;
 	j.shape.is_placed = 1;
 	machine_init(&m, &j.settings, 0);
 	m.events = events;

@@ -14,10 +14,10 @@ struct role_row {
 };
 extern const struct role_row role_rows[TERMS];
 
-/* A rank of the job: its pipeline stage, and its place in data parallelism, on which pieces of flat
- * parameters depend. */
+/* A rank of the job: its pipeline stage, and its places in data and context parallelism, on which
+ * pieces of flat parameters depend. */
 struct coordinates {
-	int64_t stage, data;
+	int64_t stage, data, context;
 };
 
 /* Runs one rank of the job. `events`: NULL, or every allocation and free goes there as a line: sign,
