@@ -372,7 +372,7 @@ static int64_t part(const struct chunk *c, size_t i)
 
 static int group_of(const struct shape *s, const struct param *p)
 {
-	int own = s->ep > 1 && kind_of(s, p) == EXPERT_BUFFER;
+	int own = kind_of(s, p) == EXPERT_BUFFER;
 
 	return 2 * own + !(p->in > 1 && p->value.n > p->in);
 }

@@ -11,11 +11,11 @@ static enum kernel choose(const struct machine *m, enum dtype type, const struct
 			  int masked)
 {
 	const struct constants *k = &m->constants;
-	int wide = s->width > 128 && s->width != 256;
+	int too_wide = s->width > 128 && s->width != 256;
 
 	if (type == F32)
 		return EFFICIENT;
-	if (k->torch >= CUDNN_SINCE && k->sm >= 90 && k->sm < 110 && !wide && s->width % 8 == 0 &&
+	if (k->torch >= CUDNN_SINCE && k->sm >= 90 && k->sm < 110 && !too_wide && s->width % 8 == 0 &&
 	    (s->dropout <= 0 || k->torch < CUDNN_WITHOUT_DROPOUT_SINCE))
 		return CUDNN;
 	return masked ? EFFICIENT : FLASH_KERNEL;

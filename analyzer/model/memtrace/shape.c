@@ -98,6 +98,11 @@ static void read_attention(struct shape *s, struct reader *r)
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
 
+static int is_fsdp(const struct shape *s, struct reader *r)
+{
+	return s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3;
+}
+
 /* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
 static void read_widths(struct shape *s, struct reader *r)
 {
@@ -110,8 +115,7 @@ static void read_widths(struct shape *s, struct reader *r)
 		       "fp32, fp16, bf16, or one of them mixed or autocast: "
 		       "fp8 is not modelled yet");
 	s->sharded_compute = F32;
-	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
-	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
+	if (is_fsdp(s, r) && (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
 		s->sharded_compute = half;
 		p = PRECISION_FP32;
 	}
@@ -182,7 +186,7 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	if (s->framework == MEGATRON && s->optimizer == SGD && read_zero_stage(r, 0))
 		refuse(r, CONFIG_optimizer,
 		       "adam with the distributed optimizer: Megatron-core refuses another");
-	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0))
+	if (is_fsdp(s, r))
 		check_sharded(s, r);
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
@@ -320,6 +324,12 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
+}
+
+static void read_experts(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
 	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
 	s->pads_experts = s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
@@ -393,6 +403,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_recompute(s, r);
 	read_stages(s, r);
 	read_layout(s, r);
+	read_experts(s, r);
 	read_layer_wise(s, r);
 	read_graphs(s, r);
 	if (!r->failed)
