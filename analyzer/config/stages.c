@@ -13,7 +13,7 @@ struct layout_text {
 	const char *at;
 	struct stages *out;
 	int64_t letters, layers, mtp, losses;
-	int64_t work; /* letters of the text and repetitions of groups, also of what is repeated no times */
+	int64_t work; /* letters read and groups repeated, also those that repeat nothing */
 };
 
 static int letter(struct layout_text *t, char c)

@@ -166,7 +166,7 @@ struct machine {
 	enum phase phase;
 	int step, steps, stream;
 	struct timeline streams[STREAMS];
-	int in_graph; /* a CUDA graph is replayed: its tensors lie in its pool, freed since capture */
+	int in_graph; /* a CUDA graph is replayed: tensors lie in its pool, freed since capture */
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */

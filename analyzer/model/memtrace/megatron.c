@@ -18,8 +18,8 @@ static void add_to_buffer(struct machine *m, struct param *p)
 /* ---- one micro-batch ---- */
 
 /* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. The
- * first rank of tensor parallelism has all that the data loader gave it; the last one is written down
- * (part() in megatron_states.c). */
+ * first rank of tensor parallelism has all that the data loader gave it; the last one is written
+ * down (part() in megatron_states.c). */
 static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -218,7 +218,7 @@ struct turn {
 	struct microbatch *batch;
 };
 
-/* get_schedule_table(): groups of micro-batches go through all chunks; the last one may be smaller. */
+/* get_schedule_table(): groups of micro-batches go through all chunks; the last is the rest. */
 struct step schedule_step(const struct rank *r, int64_t i, int forward)
 {
 	int64_t round = r->group * r->s->vpp;

@@ -120,7 +120,7 @@ struct step {
 };
 struct step schedule_step(const struct rank *r, int64_t i, int forward);
 int64_t schedule_ahead(const struct rank *r);
-/* Micro-batches that are run of a step's: once the pipeline is full, more of them change nothing. */
+/* Micro-batches of a step that are run: once the pipeline is full, more change nothing. */
 int64_t batches_run(const struct shape *s);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
@@ -132,7 +132,8 @@ void finish_waiting(struct machine *m, struct rank *r);
 
 tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 	       struct param *bias, int gathers);
-/* Megatron-core's own, not Transformer Engine's; the bias is added here unless it is skipped (NULL). */
+/* Megatron-core's own, not Transformer Engine's; the bias is added here unless it is skipped
+ * (NULL). */
 tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 		  struct param *bias, int gathers, int defers);
 tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x);

@@ -139,8 +139,8 @@ static int is_shared(const struct chunk *c, const struct param *p)
 /* is_managed_by_layer_wise_optimizer() */
 static int has_muon(const struct shape *s, const struct param *p)
 {
-	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
-	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
+	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in &&
+	       p->role != TERM_EMBEDDING && p->role != TERM_POSITIONS && p->role != TERM_HEAD;
 }
 
 /* Weights of one type and of ranks that share them lie together; experts that all ranks have are
@@ -366,8 +366,8 @@ static int64_t part(const struct chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an optimizer
- * of their own after the other. */
+/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an
+ * optimizer of their own after the other. */
 #define GROUPS 4
 
 static int group_of(const struct shape *s, const struct param *p)
@@ -377,7 +377,7 @@ static int group_of(const struct shape *s, const struct param *p)
 	return 2 * own + !(p->in > 1 && p->value.n > p->in);
 }
 
-/* In the model's order; the distributed optimizer goes through its buffers, which are in reverse. */
+/* In the model's order; the distributed optimizer goes through its buffers, in reverse. */
 static void make_shards(struct machine *m, struct chunk *c, int group)
 {
 	const struct shape *s = c->rank->s;

@@ -290,7 +290,8 @@ const struct system memtrace = {
 	.title = "tensor by tensor, with the caching allocator's own rules",
 	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
 	.leaves_out = "what cuDNN, Triton and CUDA graphs take for themselves",
-	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) | BIT(DIM_EP) | BIT(DIM_MBS),
+	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) |
+			   BIT(DIM_EP) | BIT(DIM_MBS),
 		   BIT(RECOMPUTES) - 1, BIT(0) | BIT(1) },
 	.symbols = symbols,
 	.symbol_count = ARRAY_SIZE(symbols),

@@ -41,7 +41,8 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
 }
 
-/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend does. */
+/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend
+ * does. */
 static void read_implementation(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -145,21 +146,26 @@ static void read_fp8(struct shape *s, struct reader *r)
 	if (!s->fp8)
 		return;
 	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
-		refuse(r, CONFIG_fp8_format, "none: fp8 is modelled with Megatron-LM's command line alone");
-	s->fp8_blocks = read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
+		refuse(r, CONFIG_fp8_format,
+		       "none: fp8 is modelled with Megatron-LM's command line alone");
+	s->fp8_blocks =
+		read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
 	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
 	if (s->fp8_weights && (s->fp8_blocks || VALUE_OR(c, num_experts, 0) > 0))
 		refuse(r, CONFIG_fp8_param_gather,
 		       "false with experts, and with mxfp8 and blockwise: not modelled yet");
-	s->bf16_first = (int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
-	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
+	s->bf16_first =
+		(int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
+	s->bf16_last =
+		(int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
 /* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
 static void check_sharded(const struct shape *s, struct reader *r)
 {
 	int flat = VALUE_OR(r->c, fsdp_version, 2) == 1;
-	int vectors = s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
+	int vectors =
+		s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
 
 	if (s->optimizer > ADAGRAD && !(flat && vectors))
 		refuse(r, CONFIG_optimizer,
@@ -289,7 +295,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->overlap_warmup = read_flag(r, CONFIG_overlap_p2p_communication_warmup_flush, 0);
 	s->overlap_grad_reduce = read_flag(r, CONFIG_overlap_grad_reduce, 0);
 	s->bucket_size = (int64_t)read_or_zero(r, CONFIG_ddp_bucket_size, 0, INT64_MAX);
-	s->instances = (int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
+	s->instances =
+		(int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
 	if (s->dp * s->cp % s->instances)
 		refuse(r, CONFIG_num_distributed_optimizer_instances,
 		       "a divisor of the data-parallel size");
@@ -332,7 +339,8 @@ static void read_experts(struct shape *s, struct reader *r)
 
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
 	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
-	s->pads_experts = s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
+	s->pads_experts =
+		s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
 	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->experts_as = (enum experts_kind)read_word(r, CONFIG_experts_implementation, 0,

@@ -150,7 +150,8 @@ struct optimizer {
 	} * states;
 	tensor maps[2]; /* of 8-bit states */
 };
-void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s, struct module *module);
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
+		    struct module *module);
 /* clip_grad_norm_ */
 void clip_gradients(struct machine *m, struct module *module);
 void optimizer_step(struct machine *m, struct optimizer *o);

@@ -204,9 +204,10 @@ static void check_words(const struct shape *s, struct reader *r)
 	if ((s->framework != DEEPSPEED || s->zero != 3) && s->offload_param)
 		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
 	if ((s->zero == 3 && s->fsdp_version == 1) || (s->framework == DEEPSPEED && s->overlap))
-		estimate_note(r->out,
-			      "reserved_bytes is the most: blocks that another stream used "
-			      "(record_stream) come back as late as the host can see it, on a GPU earlier");
+		estimate_note(
+			r->out,
+			"reserved_bytes is the most: blocks that another stream used "
+			"(record_stream) come back as late as the host can see it, on a GPU earlier");
 	if (s->one_unit && s->fsdp_version == 2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");
