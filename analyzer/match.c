@@ -306,11 +306,11 @@ struct coordinates match_place(const struct config *c, const struct rank *r)
 	int at[AXES];
 
 	if (r->rank < 0)
-		return (struct coordinates){ 0, 0 };
+		return (struct coordinates){ .stage = 0 };
 	if (r->world_size < 1 || !layout_read(&l, c, r->command, r->world_size))
-		return (struct coordinates){ 0, r->rank };
+		return (struct coordinates){ .data = r->rank };
 	layout_place(&l, r->rank, at);
-	return (struct coordinates){ at[AXIS_PP], at[AXIS_DP] };
+	return (struct coordinates){ at[AXIS_PP], at[AXIS_DP], at[AXIS_CP] };
 }
 
 static void assign(struct making *k)

@@ -13,6 +13,7 @@ struct layout_text {
 	const char *at;
 	struct stages *out;
 	int64_t letters, layers, mtp, losses;
+	int64_t work; /* letters read and groups repeated, also those that repeat nothing */
 };
 
 static int letter(struct layout_text *t, char c)
@@ -71,7 +72,7 @@ static int letters(struct layout_text *t, const char *end)
 		char c = *t->at++;
 		int64_t n = times(t);
 
-		if (n < 0)
+		if (n < 0 || ++t->work > LETTERS_MOST)
 			return -1;
 		for (; n > 0; n--)
 			if (letter(t, c))
@@ -91,7 +92,7 @@ static int group(struct layout_text *t)
 	n = *t->at == '*' ? times(t) : -1;
 	for (const char *after = t->at; n > 0; n--) {
 		t->at = start;
-		if (letters(t, end))
+		if (++t->work > LETTERS_MOST || letters(t, end))
 			return -1;
 		t->at = after;
 	}

@@ -191,6 +191,14 @@ class Megatron(Case):
         self.assertEqual(kept, [12 * 2 * 4096 * 2048 * 2, 0, 12 * 2 * 4096 * 2048 * 2])
         self.assertIn("recompute_modules", self.refused(*again[2:], "layernorm"))
 
+    def test_masks_of_a_checkpointed_layer(self):
+        """compiled dropouts' masks stay until the layer returns and no longer: at the loss, the peak, none is left."""
+        peaks = [self.stages("--padded-vocab-size", "50304", "--num-layers", "4", "--seq-length", "512", "--recompute-granularity", "full",
+                             "--recompute-method", "uniform", "--hidden-dropout", "0.1", *words)[0][1]
+                 for words in ([], ["--no-bias-dropout-fusion"])]
+        self.assertEqual([p["peak_phase"] for p in peaks], ["loss", "loss"])
+        self.assertEqual(peaks[0]["peak_bytes"], peaks[1]["peak_bytes"])
+
     def test_multi_token_prediction(self):
         """The last stage has the embedding, the output layer, the layers of the layout and one more between three norms and a projection."""
         split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--position-embedding-type", "rope",
@@ -205,12 +213,49 @@ class Megatron(Case):
         self.near(first["gradients.buffer"], 4 * (50304 * 512 + 10 * one + 2 * 512), blocks=2)
         self.near(last["gradients.buffer"], 4 * (2 * 50304 * 512 + 2 * one + further), blocks=2)
 
+    def test_recomputed_prediction_with_experts(self):
+        """The dispatcher's probabilities keep both inputs of the last recomputation, and their gradients. Numbers are those of tests/jobs/declared.py
+        with this configuration, Megatron-core 0.16.1 and PyTorch 2.15 on the simulated device."""
+        job = {"framework": "megatron-core", "megatron_core_version": "0.16.1", "transformer_impl": "local", "arch": "llama", "num_layers": 4,
+               "hidden_size": 1024, "num_attention_heads": 16, "num_query_groups": 4, "ffn_hidden_size": 2816, "vocab_size": 32000,
+               "seq_length": 1024, "max_position_embeddings": 1024, "micro_batch_size": 1, "num_microbatches": 4,
+               "use_distributed_optimizer": "true", "accumulate_allreduce_grads_in_fp32": "true", "position_embedding_type": "rope",
+               "normalization": "RMSNorm", "swiglu": "true", "add_bias_linear": "false", "untie_embeddings_and_output_weights": "true",
+               "attention": "eager", "precision": "bf16-mixed", "torch_version": "2.15.0", "gpu": "H100-80GB", "optimizer": "adam",
+               "mtp_num_layers": 1, "num_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 1408, "world_size": 1,
+               "moe_token_dispatcher_type": "alltoall", "recompute_granularity": "full", "recompute_method": "uniform",
+               "recompute_num_layers": 1}
+        words = [word for name, value in job.items() for word in ("--set", f"{name}={value}")]
+        answer, = json.loads(self.run_([MEMTRACE, "estimate", "--system", "memtrace", "--json", *words]).stdout)["estimates"]
+        stage, = answer["per_stage"]
+        self.assertLess(abs(stage["peak_bytes"] - 5724232704), MIB)
+        self.assertLess(abs(stage["steady_bytes"] - 4699610112), MIB)
+
     def test_layouts_that_contradict(self):
         for layout in ("Et*6|t*5L", "Et*6|t*6", "t*6|t*6L", "Et*6|x*6L", "E(t*12|L", "Et*99999999|L", "Et*6|t*6mL", "EL|t*12", "Et*4|t*4|t*4L"):
             self.assertIn("pipeline_model_parallel_layout", self.refused("--pipeline-model-parallel-size", "2",
                                                                          "--pipeline-model-parallel-layout", layout))
+        for layout in ("E(" + "t*0" * 30000 + ")*100000t*12L", "E" + "()*100000" * 8000 + "t*12L"):
+            self.assertIn("pipeline_model_parallel_layout", self.refused("--pipeline-model-parallel-layout", layout))
         self.assertIn("in the loss's stage", self.refused("--pipeline-model-parallel-size", "2", "--mtp-num-layers", "1",
                                                           "--pipeline-model-parallel-layout", "Et*12m|L"))
+
+    def test_groups_of_micro_batches(self):
+        """Megatron-core refuses a rest that is smaller than the pipeline, and fewer micro-batches than a group has."""
+        for pipeline, counts in ((2, (1, 3)), (4, (3, 5, 7))):
+            for count in counts:
+                said = self.refused("--pipeline-model-parallel-size", str(pipeline), "--num-layers-per-virtual-pipeline-stage", "1",
+                                    "--global-batch-size", str(count * 4 * 8 // pipeline))
+                self.assertRegex(said, "(num_microbatches|global_batch_size) is [0-9]+ ")
+
+    def test_rest_of_micro_batches(self):
+        """Groups of four, and two chunks: the last stage is four passes ahead. A smaller last group comes to its loss one pass early, so two
+        micro-batches' logits wait for their backward passes, of 4096 tokens in fp32."""
+        split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--num-layers-per-virtual-pipeline-stage", "3",
+                 "--microbatch-group-size-per-virtual-pipeline-stage", "4"]
+        whole, *others = [self.stages(*split, "--global-batch-size", str(count * 16))[1][1]["peak_bytes"] for count in (8, 6, 7, 11)]
+        for peak in others:
+            self.near(peak - whole, 4 * TOKENS * 50304 * 4, blocks=16)
 
     def test_graphs(self):
         """Every layer that waits for its backward pass has an input of b s h in bf16 and a mask of b s^2, and all have one output's gradient and
@@ -225,7 +270,29 @@ class Megatron(Case):
         # captured before the first step, what attention keeps is never allocated beside what the rest of the layers keeps
         _, (_, early) = self.stages(*split, *graphs, "--cuda-graph-warmup-steps", "0")
         self.assertLess(early["peak_bytes"] - terms["workspaces.graphs"], whole["peak_bytes"])
-        self.assertIn("cuda_graph_modules", self.refused(*graphs[:-1], "moe"))
+        self.stages("--padded-vocab-size", "50304", *graphs, "--global-batch-size", str(100001 * 4 * 8))
+        for modules in ("moe", "attn,foo", "mamba,attn", "full_iteration,attn"):
+            self.assertIn("cuda_graph_modules", self.refused(*graphs[:-1], modules))
+
+    def test_chunks_without_a_pipeline(self):
+        """Megatron-LM: "pipeline-model-parallel size should be greater than 1"."""
+        for words in ([], ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-modules", "attn"]):
+            self.assertIn("virtual_pipeline_model_parallel_size is 2", self.refused("--num-virtual-stages-per-pipeline-rank", "2", *words))
+
+    def test_stages_that_do_not_fit(self):
+        for first, last, chunks, layers, field in ((16, 0, 1, 12, "decoder_first_pipeline_num_layers is 16"),
+                                                   (0, 13, 1, 12, "decoder_last_pipeline_num_layers is 13"),
+                                                   (8, 8, 1, 12, "decoder_last_pipeline_num_layers is 8"),
+                                                   (5, 5, 1, 12, "decoder_last_pipeline_num_layers is 5"),
+                                                   (0, 0, 4, 12, "virtual_pipeline_model_parallel_size is 4"),
+                                                   (0, 0, 1, 11, "pipeline_model_parallel_size is 2")):
+            values = {"framework": "megatron-core", "num_layers": layers, "hidden_size": 512, "num_attention_heads": 8, "seq_length": 512,
+                      "micro_batch_size": 1, "vocab_size": 50304, "pipeline_model_parallel_size": 2,
+                      "virtual_pipeline_model_parallel_size": chunks, "decoder_first_pipeline_num_layers": first,
+                      "decoder_last_pipeline_num_layers": last}
+            words = [word for name, value in values.items() if value for word in ("--set", f"{name}={value}")]
+            said = self.run_([MEMTRACE, "estimate", "--system", "memtrace", *words], status=2).stderr
+            self.assertIn("memtrace: " + field, said)
 
     def test_overlapped_tensor_parallelism(self):
         """Three more of Transformer Engine's workspaces, for products that overlap (_NUM_MAX_UB_STREAMS)."""

@@ -45,14 +45,14 @@ static void give_job(struct config *c, int zero)
 }
 
 /* The events of a term in a phase of the first step, of blocks above 1 MiB: "+4194304 -4194304 …" */
-static char *events_of(struct config *c, const char *phase, const char *term)
+static char *events_at(struct config *c, struct coordinates at, const char *phase, const char *term)
 {
 	struct err e = { 0 };
 	char *text, *found = xcalloc(1, 1 << 16);
 	size_t size;
 	FILE *f = open_memstream(&text, &size);
 
-	if (memtrace_run(c, (struct coordinates){ .stage = 0 }, f, NULL, NULL, &e))
+	if (memtrace_run(c, at, f, NULL, NULL, &e))
 		fail_msg("%s", e.text);
 	fclose(f);
 	for (char *rest, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
@@ -68,6 +68,11 @@ static char *events_of(struct config *c, const char *phase, const char *term)
 	free(text);
 	config_release(c);
 	return found;
+}
+
+static char *events_of(struct config *c, const char *phase, const char *term)
+{
+	return events_at(c, (struct coordinates){ .stage = 0 }, phase, term);
 }
 
 /* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first. */
@@ -97,6 +102,50 @@ static void test_masters_of_the_distributed_optimizer(void **state)
 	assert_string_equal(found, "+2097152 +2097152 +1572864 +2097152 +2097152 +1572864 +2097152 +25821184 "
 				   "+51642368 -25821184 ");
 	free(found);
+}
+
+static char *masters_at(struct coordinates at, int context, int instances)
+{
+	struct config c;
+
+	give_job(&c, 1);
+	GIVE(&c, transformer_impl, xstrdup("transformer_engine"));
+	GIVE(&c, attention, xstrdup("flash"));
+	GIVE(&c, data_parallel_size, 4 / context);
+	GIVE(&c, context_parallel_size, context);
+	GIVE(&c, num_distributed_optimizer_instances, instances);
+	return events_at(&c, at, "initialization", "optimizer_states.master");
+}
+
+/* An instance's two ranks follow one another (intra_partial_dp_ranks_with_cp): ranks 0 and 1, then 2 and 3.
+ * The first has the head of the buffer, the layers, the second its end, most of the embedding. */
+static void test_shards_of_instances(void **state)
+{
+	char *found[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		found[i] = masters_at((struct coordinates){ .data = i }, 1, 2);
+	assert_string_equal(found[0], found[2]);
+	assert_string_equal(found[1], found[3]);
+	assert_string_not_equal(found[0], found[1]);
+	for (int i = 0; i < 4; i++)
+		free(found[i]);
+}
+
+/* Context parallelism's ranks are next to each other within data parallelism's. */
+static void test_shards_of_context_parallelism(void **state)
+{
+	char *data, *both;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		data = masters_at((struct coordinates){ .data = i }, 1, 1);
+		both = masters_at((struct coordinates){ .data = i / 2, .context = i % 2 }, 2, 1);
+		assert_string_equal(data, both);
+		free(data);
+		free(both);
+	}
 }
 
 /* Words and their sum with the positions, a copy in another layout, dropout's mask and result;
@@ -270,6 +319,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_masters_in_the_models_order),
 		cmocka_unit_test(test_masters_of_the_distributed_optimizer),
+		cmocka_unit_test(test_shards_of_instances),
+		cmocka_unit_test(test_shards_of_context_parallelism),
 		cmocka_unit_test(test_embedding),
 		cmocka_unit_test(test_steady_to_the_byte),
 		cmocka_unit_test_setup_teardown(test_activation, start, end),

@@ -74,11 +74,11 @@ static void reentrant_backward(struct machine *m, struct node *n)
 	backward(m, &nested, out, hold(n->in[0]));
 	drop(m, &out);
 	m->tape = tape;
-	if (e->keeper) {
-		let(m, &e->keeper->value, hold(n->saved[0]));
-		let(m, &e->keeper->gradient, hold(e->leaf[0].grad));
-	}
 	for (int i = 0; i < e->count; i++) {
+		if (e->keepers) {
+			let(m, &e->keepers[i].value, hold(n->saved[i]));
+			let(m, &e->keepers[i].gradient, hold(e->leaf[i].grad));
+		}
 		n->out[i] = e->leaf[i].grad;
 		e->leaf[i].grad.at = NULL;
 	}

@@ -88,8 +88,8 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 	return status;
 }
 
-/* torch/_inductor/runtime/benchmarking.py: what is written to empty the L2 cache between the runs of a
- * kernel that torch.compile made, until the fastest of its configurations is known. */
+/* torch/_inductor/runtime/benchmarking.py: what is written to empty the L2 cache between the runs
+ * of a kernel that torch.compile made, until the fastest of its configurations is known. */
 static int64_t flush_buffer(int torch, int64_t l2_cache)
 {
 	return torch >= 207 ? l2_cache : torch >= 202 ? FLUSH_OF_TRITON : 0;

@@ -200,7 +200,8 @@ static void note_gradient(struct machine *m, struct param *p)
 
 	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
 		if (!z->bucket[i].at)
-			z->bucket[i] = make_as(m, TERM_BUCKETS, z->shape->reduce_bucket, type_of(z));
+			z->bucket[i] =
+				make_as(m, TERM_BUCKETS, z->shape->reduce_bucket, type_of(z));
 	if (!reduces_late(z))
 		fill_bucket(m, z, p);
 }
@@ -244,8 +245,8 @@ void zero_step(struct machine *m, struct zero *z)
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
 	if (z->shape->offload_optimizer) {
-		/* The step is the processor's: it waits for the gradients' copies and reads their norm,
-		 * not for what the reducing stream was asked since. */
+		/* The step is the processor's: it waits for the gradients' copies and reads their
+		 * norm, not for what the reducing stream was asked since. */
 		host_wait(m, m->stream);
 		return;
 	}

@@ -9,8 +9,8 @@
 
 static const tensor none = { .at = NULL };
 
-/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums have the model's, which is the same
- * without. */
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums
+ * have the model's, which is the same without. */
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->shape->sharded_compute;
@@ -26,7 +26,7 @@ static int64_t share(const struct fsdp *f, int64_t n)
 	return (n + f->shape->dp - 1) / f->shape->dp;
 }
 
-/* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first rank has. */
+/* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first has. */
 static int64_t shard_of(const struct fsdp *f, const struct param *p)
 {
 	int64_t rows = p->stack ? p->stack : p->value.n / p->in;

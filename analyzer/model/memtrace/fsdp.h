@@ -23,7 +23,8 @@ struct fsdp {
 	struct unit *units; /* the blocks, then the root */
 	size_t count;
 	tensor last_gather, reduce_input;
-	/* FSDP1: the first forward pass made the flat parameters; the last zero_grad() is yet to be seen */
+	/* FSDP1: the first forward pass made the flat parameters; the last zero_grad() is yet to be
+	 * seen */
 	int made, cleared;
 	/* FSDP1: where units were freed, and for how many of these the host waited */
 	struct freed {

@@ -219,8 +219,8 @@ static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum role
 	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
 }
 
-/* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves what was made in the host's memory, and
- * converts no buffers. */
+/* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves what was made
+ * in the host's memory, and converts no buffers. */
 static tensor make_mask(struct machine *m, const struct shape *s)
 {
 	enum dtype type = s->zero_init ? s->weights : F32;

@@ -201,7 +201,7 @@ static void warm_up(struct machine *m, struct capturing *c)
 
 void check_graphs(const struct shape *s, struct reader *r)
 {
-	if (s->graphs.on && (wide)(s->layers + s->mtp) * s->microbatches > MOST_GRAPHS)
+	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MOST_GRAPHS)
 		refuse(r, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
 }
 
@@ -231,6 +231,7 @@ void graphs_capture(struct machine *m, struct rank *r)
 	m->stream = 0;
 	memcpy(m->workspace, workspaces, sizeof(workspaces));
 	r->graphed = 1;
+	m->tape = NULL;
 	free(c.captures);
 	free(c.inputs);
 }

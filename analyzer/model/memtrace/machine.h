@@ -166,7 +166,7 @@ struct machine {
 	enum phase phase;
 	int step, steps, stream;
 	struct timeline streams[STREAMS];
-	int in_graph; /* a CUDA graph is replayed: its tensors lie in its pool, freed since capture */
+	int in_graph; /* a CUDA graph is replayed: tensors lie in its pool, freed since capture */
 	int backward; /* the autograd thread runs */
 	int no_grad;
 	/* autocast: F32 is off; the copies of weights that its cache holds */
@@ -272,7 +272,7 @@ struct reentrant {
 	int count;
 	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
 	struct param leaf[REENTRANT_INPUTS];
-	struct keeper *keeper; /* of the first input; NULL: nobody */
+	struct keeper *keepers; /* of each input; NULL: nobody */
 };
 void drop_keeper(struct machine *m, struct keeper *k);
 /* `context` of `size` bytes is copied. */

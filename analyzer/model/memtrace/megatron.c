@@ -18,8 +18,8 @@ static void add_to_buffer(struct machine *m, struct param *p)
 /* ---- one micro-batch ---- */
 
 /* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. The
- * first rank of tensor parallelism has all that the data loader gave it; the last one is written down
- * (part() in megatron_states.c). */
+ * first rank of tensor parallelism has all that the data loader gave it; the last one is written
+ * down (part() in megatron_states.c). */
 static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct rank *r = c->rank;
@@ -218,13 +218,14 @@ struct turn {
 	struct microbatch *batch;
 };
 
-/* Groups of micro-batches go through all chunks. */
+/* get_schedule_table(): groups of micro-batches go through all chunks; the last is the rest. */
 struct step schedule_step(const struct rank *r, int64_t i, int forward)
 {
-	int64_t group = r->group * r->s->vpp, chunk = i % group / r->group;
+	int64_t round = r->group * r->s->vpp;
+	int64_t first = i / round * r->group, left = r->microbatches - first;
+	int64_t size = left < r->group ? left : r->group, chunk = i % round / size;
 
-	return (struct step){ forward ? chunk : r->s->vpp - 1 - chunk,
-			      i / group * r->group + i % r->group };
+	return (struct step){ forward ? chunk : r->s->vpp - 1 - chunk, first + i % round % size };
 }
 
 int64_t schedule_ahead(const struct rank *r)
@@ -324,6 +325,21 @@ static void interleaved(struct machine *m, struct rank *r)
 
 /* ---- the rank ---- */
 
+static int64_t first_group(const struct shape *s)
+{
+	return s->group < s->microbatches ? s->group : s->microbatches;
+}
+
+/* Two groups, and a smaller last one, which an interleaved schedule orders differently. */
+int64_t batches_run(const struct shape *s)
+{
+	int64_t group = first_group(s), most = 2 * group;
+
+	if (s->vpp > 1)
+		most += s->microbatches % group;
+	return s->microbatches < most ? s->microbatches : most;
+}
+
 static void place(struct rank *r, const struct shape *s, int64_t stage)
 {
 	*r = (struct rank){ .s = s, .stage = stage };
@@ -333,8 +349,8 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 	r->vocab = s->vocab / s->tp;
 	r->rows = s->tokens / s->cp * s->batch;
 	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
-	r->group = s->group < s->microbatches ? s->group : s->microbatches;
-	r->microbatches = s->microbatches < 2 * r->group ? s->microbatches : 2 * r->group;
+	r->group = first_group(s);
+	r->microbatches = batches_run(s);
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)
 		r->chunks[i] = (struct chunk){ .rank = r,
@@ -397,6 +413,25 @@ static void check_dispatched(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
 }
 
+/* forward_backward_pipelining_with_interleaving() refuses what would leave stages idle. */
+static void check_interleaving(const struct shape *s, struct reader *r)
+{
+	enum config_field f = GIVEN(r->c, num_microbatches) ? CONFIG_num_microbatches
+							    : CONFIG_global_batch_size;
+	int64_t rest = s->microbatches % s->group;
+
+	if (s->vpp == 1)
+		return;
+	if (s->group < s->pp)
+		refuse(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+		       "at least pipeline_model_parallel_size");
+	if (config_has(r->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
+		refuse(r, f,
+		       "groups of pipeline_model_parallel_size micro-batches or of "
+		       "microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
+		       "at least pipeline_model_parallel_size: Megatron-core refuses another");
+}
+
 static int check(const struct shape *s, struct reader *r)
 {
 	note_assumptions(s, r);
@@ -416,6 +451,7 @@ static int check(const struct shape *s, struct reader *r)
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, r);
+	check_interleaving(s, r);
 	check_graphs(s, r);
 	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,

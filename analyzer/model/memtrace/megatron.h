@@ -21,8 +21,9 @@ struct mlayer {
 	struct param *proj, *proj_bias, *qkv, *qkv_bias, *up, *up_bias, *down, *down_bias;
 	struct param *router; /* NULL: dense */
 	struct expert *experts, shared;
-	/* The dispatcher's probabilities hold the graph of the recomputation, whose leaf is the layer's input. */
-	struct keeper graph;
+	/* The dispatcher's probabilities hold the graph of the recomputation, whose leaves are the
+	 * checkpoint's inputs: the layer's, or hidden states and embedded tokens (mtp.c). */
+	struct keeper graph[2];
 };
 
 /* Contiguous buffers: of one kind of weights each. */
@@ -67,8 +68,7 @@ struct rank {
 	 * micro-batch here, and outside tensor parallel regions */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
 	int64_t group; /* micro-batches that a chunk runs in turn */
-	int64_t microbatches; /* that are run: once the pipeline is full, more of them change
-				 nothing */
+	int64_t microbatches; /* that are run */
 	struct chunk *chunks;
 	struct shard *shards;
 	size_t shard_count, shard_room;
@@ -105,6 +105,10 @@ struct microbatch {
 
 /* megatron_layers.c: the forward pass of a chunk; `input` is none on the first stage. */
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b);
+/* run(), which runs the layer, with all of it recomputed or not; `in` are 1 or 2. */
+tensor maybe_recomputed(struct machine *m, struct mlayer *l,
+			tensor (*run)(struct machine *, void *, const tensor *), void *context,
+			size_t size, const tensor *in, int count);
 tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
 tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b, tensor x);
 tensor layer_mlp(struct machine *m, struct mlayer *l, tensor x);
@@ -116,6 +120,8 @@ struct step {
 };
 struct step schedule_step(const struct rank *r, int64_t i, int forward);
 int64_t schedule_ahead(const struct rank *r);
+/* Micro-batches of a step that are run: once the pipeline is full, more change nothing. */
+int64_t batches_run(const struct shape *s);
 /* get_global_memory_buffer().get_tensor(n) */
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type);
 
@@ -126,7 +132,8 @@ void finish_waiting(struct machine *m, struct rank *r);
 
 tensor mlinear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 	       struct param *bias, int gathers);
-/* Megatron-core's own, not Transformer Engine's; the bias is added here unless it is skipped (NULL). */
+/* Megatron-core's own, not Transformer Engine's; the bias is added here unless it is skipped
+ * (NULL). */
 tensor own_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 		  struct param *bias, int gathers, int defers);
 tensor normed(struct machine *m, struct rank *r, struct norm_weights *w, tensor x);

@@ -1,6 +1,6 @@
-/* Functions that Megatron-core has torch.compile make kernels of (jit_fuser): one kernel forward and
- * one backward, without results in between. The sequences are what PyTorch 2.15 does on the simulated
- * device. */
+/* Functions that Megatron-core has torch.compile make kernels of (jit_fuser): one kernel forward
+ * and one backward, without results in between. The sequences are what PyTorch 2.15 does on the
+ * simulated device. */
 #include "model/memtrace/megatron.h"
 
 #include "util.h"
@@ -61,9 +61,9 @@ static void dropout_add_backward(struct machine *m, struct node *n)
 	n->out[2] = hold(n->in[0]);
 }
 
-/* Megatron-LM's _warmup_jit_function() ran this kernel before the model was made: with a bias and this
- * dropout. It did not run the others: backward, and the activation function as an autograd function
- * has it. */
+/* Megatron-LM's _warmup_jit_function() ran this kernel before the model was made: with a bias and
+ * this dropout. It did not run the others: backward, and the activation function as an autograd
+ * function has it. */
 static int is_warm(const struct shape *s, const struct param *bias)
 {
 	return bias && s->hidden_dropout == 0.1;

@@ -373,8 +373,6 @@ tensor layer_attention(struct machine *m, struct mlayer *l, struct microbatch *b
 	m->as = TERM_ATTN_OUT;
 	out = bias_dropout_add(m, r, part, l->proj_bias, input);
 	drop(m, &part);
-	while (r->mask_count)
-		drop(m, &r->masks[--r->mask_count]);
 	return out;
 }
 
@@ -405,6 +403,7 @@ tensor layer_mlp(struct machine *m, struct mlayer *l, tensor input)
 
 tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, tensor input)
 {
+	struct rank *r = l->chunk->rank;
 	tensor out, in = graph_enter(m, l, GRAPH_ATTENTION, input);
 
 	out = layer_attention(m, l, b, in);
@@ -414,6 +413,8 @@ tensor layer_forward(struct machine *m, struct mlayer *l, struct microbatch *b, 
 	out = layer_mlp(m, l, in);
 	drop(m, &in);
 	m->in_graph = 0;
+	while (r->mask_count)
+		drop(m, &r->masks[--r->mask_count]);
 	return out;
 }
 
@@ -434,21 +435,29 @@ tensor scattered(struct machine *m, tensor x, int64_t t)
 	return result(make(m, x.n / t, x.type), n, 0);
 }
 
+tensor maybe_recomputed(struct machine *m, struct mlayer *l,
+			tensor (*run)(struct machine *, void *, const tensor *), void *context,
+			size_t size, const tensor *in, int count)
+{
+	tensor out;
+
+	if (l->chunk->rank->s->recompute != RECOMPUTE_FULL)
+		return run(m, context, in);
+	out = checkpoint_reentrant(m, run, context, size, in, count);
+	if (l->router && out.from)
+		out.from->reentrant->keepers = l->graph;
+	return out;
+}
+
 tensor chunk_forward(struct machine *m, struct chunk *c, struct microbatch *b)
 {
 	struct layer_call call = { NULL, b };
-	const struct shape *s = c->rank->s;
 	tensor x, out;
 
 	x = c->first ? chunk_embed(m, c, b) : hold(b->input.value);
 	for (int64_t i = 0; i < c->layer_count; i++) {
 		call.layer = &c->layers[i];
-		out = s->recompute == RECOMPUTE_FULL
-			      ? checkpoint_reentrant(m, layer, &call, sizeof(call), &x, 1)
-			      : layer(m, &call, &x);
-		if (s->recompute == RECOMPUTE_FULL && call.layer->router && out.from)
-			out.from->reentrant->keeper = &call.layer->graph;
-		let(m, &x, out);
+		let(m, &x, maybe_recomputed(m, call.layer, layer, &call, sizeof(call), &x, 1));
 	}
 	m->as = TERM_FINAL_NORM;
 	if (c->has_norm)

@@ -139,8 +139,8 @@ static int is_shared(const struct chunk *c, const struct param *p)
 /* is_managed_by_layer_wise_optimizer() */
 static int has_muon(const struct shape *s, const struct param *p)
 {
-	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in && p->role != TERM_EMBEDDING &&
-	       p->role != TERM_POSITIONS && p->role != TERM_HEAD;
+	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in &&
+	       p->role != TERM_EMBEDDING && p->role != TERM_POSITIONS && p->role != TERM_HEAD;
 }
 
 /* Weights of one type and of ranks that share them lie together; experts that all ranks have are
@@ -350,9 +350,11 @@ static int64_t part(const struct chunk *c, size_t i)
 {
 	const struct shape *s = c->rank->s;
 	const struct place *p = &c->places[i];
-	int64_t ranks = sharing(s, kind_of(s, c->module.params[i]));
+	int64_t ranks = sharing(s, kind_of(s, c->module.params[i])), all = ranks * s->instances;
+	int64_t at = s->rank * s->cp + s->context_rank;
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
-	int64_t which = s->is_placed       ? s->rank * ranks / (s->dp * s->cp)
+	/* an instance has ranks that follow one another */
+	int64_t which = s->is_placed       ? at * all / (s->dp * s->cp) % ranks
 			: s->training_loop ? ranks - 1
 					   : 0;
 
@@ -364,18 +366,18 @@ static int64_t part(const struct chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an optimizer
- * of their own after the other. */
+/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an
+ * optimizer of their own after the other. */
 #define GROUPS 4
 
 static int group_of(const struct shape *s, const struct param *p)
 {
-	int own = s->ep > 1 && kind_of(s, p) == EXPERT_BUFFER;
+	int own = kind_of(s, p) == EXPERT_BUFFER;
 
 	return 2 * own + !(p->in > 1 && p->value.n > p->in);
 }
 
-/* In the model's order; the distributed optimizer goes through its buffers, which are in reverse. */
+/* In the model's order; the distributed optimizer goes through its buffers, in reverse. */
 static void make_shards(struct machine *m, struct chunk *c, int group)
 {
 	const struct shape *s = c->rank->s;

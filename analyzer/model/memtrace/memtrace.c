@@ -173,6 +173,7 @@ int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 	if (read_model(&j, &r) < 0)
 		return -1;
 	j.shape.rank = at.data % j.shape.dp;
+	j.shape.context_rank = at.context % j.shape.cp;
 	j.shape.is_placed = 1;
 	machine_init(&m, &j.settings, 0);
 	m.events = events;
@@ -289,7 +290,8 @@ const struct system memtrace = {
 	.title = "tensor by tensor, with the caching allocator's own rules",
 	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
 	.leaves_out = "what cuDNN, Triton and CUDA graphs take for themselves",
-	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) | BIT(DIM_EP) | BIT(DIM_MBS),
+	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) |
+			   BIT(DIM_EP) | BIT(DIM_MBS),
 		   BIT(RECOMPUTES) - 1, BIT(0) | BIT(1) },
 	.symbols = symbols,
 	.symbol_count = ARRAY_SIZE(symbols),

@@ -14,15 +14,15 @@ struct role_row {
 };
 extern const struct role_row role_rows[TERMS];
 
-/* A rank of the job: its pipeline stage, and its place in data parallelism, on which pieces of flat
- * parameters depend. */
+/* A rank of the job: its pipeline stage, and its places in data and context parallelism, on which
+ * pieces of flat parameters depend. */
 struct coordinates {
-	int64_t stage, data;
+	int64_t stage, data, context;
 };
 
-/* Runs one rank of the job. `events`: NULL, or every allocation and free goes there as a line: sign,
- * bytes, stream, step, phase, term. Then `visit` sees the machine, with the blocks that were live at
- * its peak in peak_blocks. -1: the job is not modelled. */
+/* Runs one rank of the job. `events`: NULL, or every allocation and free goes there as a line:
+ * sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the blocks that were
+ * live at its peak in peak_blocks. -1: the job is not modelled. */
 int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 		 void (*visit)(const struct machine *m, void *context), void *context,
 		 struct err *e);

@@ -1,4 +1,4 @@
-/* Megatron-core's multi-latent attention: queries, keys and values go through narrow projections. */
+/* Megatron-core's multi-latent attention: narrow projections of queries, keys and values. */
 #include "model/memtrace/mla.h"
 
 #include "model/memtrace/transformer_engine.h"

@@ -322,7 +322,8 @@ tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
 	int64_t rows = dispatched(s, x.n / s->hidden);
 	tensor probabilities = route(m, r, l, x), tokens, out, shared = none;
 
-	drop_keeper(m, &l->graph);
+	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
+		drop_keeper(m, &l->graph[i]);
 	/* a CUDA graph ends before tokens are dispatched */
 	if (s->shared_ffn && m->in_graph)
 		shared = shared_expert(m, r, &l->shared, x);

@@ -150,7 +150,6 @@ static tensor stacked(struct machine *m, const tensor *in, int64_t count)
 /* MultiTokenPredictionBlock.forward: hidden states of all predictions, one after the other */
 static tensor predictions(struct machine *m, struct chunk *c, struct microbatch *b, tensor x)
 {
-	int full = c->rank->s->recompute == RECOMPUTE_FULL;
 	struct microbatch further = *b;
 	tensor list[MOST_MTP + 1], in[2], out;
 
@@ -165,8 +164,8 @@ static tensor predictions(struct machine *m, struct chunk *c, struct microbatch 
 		let(m, &further.positions, rolled(m, further.positions));
 		in[0] = list[i];
 		in[1] = chunk_embed(m, c, &further);
-		list[i + 1] = full ? checkpoint_reentrant(m, predict, &call, sizeof(call), in, 2)
-				   : predict(m, &call, in);
+		list[i + 1] = maybe_recomputed(m, &call.layer->layer, predict, &call, sizeof(call),
+					       in, 2);
 		drop(m, &in[1]);
 	}
 	m->as = TERM_FINAL_NORM;

@@ -1,7 +1,8 @@
 /*
- * NCCL's device memory, which PyTorch's allocator does not count: what each communicator of a rank takes. The bytes of a
- * communicator are the simulated device's (preload/sim/nccl.def: MODELLED after NCCL's source and logs); which communicators there
- * are is the frameworks' own doing (nccl_groups.def).
+ * NCCL's device memory, which PyTorch's allocator does not count: what each communicator of a rank
+ * takes. The bytes of a communicator are the simulated device's (preload/sim/nccl.def: MODELLED
+ * after NCCL's source and logs); which communicators there are is the frameworks' own doing
+ * (nccl_groups.def).
  */
 #ifndef MEMTRACE_NCCL_H
 #define MEMTRACE_NCCL_H
@@ -26,7 +27,8 @@ void nccl_memory(const struct shape *s, const struct constants *k, int64_t stage
 /* ---- outside.c ---- */
 /* What is taken beside the allocator's segments: the context and NCCL. */
 wide outside_allocator(const struct constants *k, const wide nccl[NCCL_GROUPS]);
-/* All that the device holds beyond the blocks at the peak, of a stage whose peaks are known; and `device`, the sum. */
+/* All that the device holds beyond the blocks at the peak, of a stage whose peaks are known; and
+ * `device`, the sum. */
 void outside_fill(struct stage *to, const struct constants *k, const wide nccl[NCCL_GROUPS]);
 
 #endif

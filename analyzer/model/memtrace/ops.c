@@ -74,7 +74,8 @@ tensor add(struct machine *m, tensor a, tensor b)
 	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
-/* Both products, the second operand's first, then the sums over what was broadcast: weights are rows, the others columns. */
+/* Both products, the second operand's first, then the sums over what was broadcast: weights are
+ * rows, the others columns. */
 static void mul_backward(struct machine *m, struct node *n)
 {
 	tensor product[2] = { none, none };

@@ -54,7 +54,7 @@ tensor gather(struct machine *m, tensor x, tensor indices, int64_t n);
 /* into.index_add_(0, indices, x) */
 tensor index_add(struct machine *m, tensor into, tensor x, tensor indices);
 tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices);
-/* Rows that are sorted by group, each group times its own matrix; `offsets` has one number a group. */
+/* Rows sorted by group, each group times its own matrix; `offsets` has one number a group. */
 tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, int64_t n);
 /* Sums, n of them, whose gradient is a view of one. */
 tensor sum_to(struct machine *m, tensor x, int64_t n);

@@ -1,8 +1,9 @@
-/* Scaled dot product attention: the fused kernels, and which of them PyTorch takes. In backward functions sizes are those of q, k, v and
- * of the kernel's own space. */
+/* Scaled dot product attention: the fused kernels, and which of them PyTorch takes. In backward
+ * functions sizes are those of q, k, v and of the kernel's own space. */
 #include "model/memtrace/ops.h"
 
-/* From these versions on Hopper and Blackwell cuDNN comes first (check_prefer_cudnn_attention); later it has no dropout any more. */
+/* From these versions on Hopper and Blackwell cuDNN comes first (check_prefer_cudnn_attention);
+ * later it has no dropout any more. */
 enum { CUDNN_SINCE = 211, CUDNN_WITHOUT_DROPOUT_SINCE = 215 };
 
 enum kernel { CUDNN, FLASH_KERNEL, EFFICIENT };
@@ -11,12 +12,12 @@ static enum kernel choose(const struct machine *m, enum dtype type, const struct
 			  int masked)
 {
 	const struct constants *k = &m->constants;
-	int wide = s->width > 128 && s->width != 256;
+	int too_wide = s->width > 128 && s->width != 256;
 
 	if (type == F32)
 		return EFFICIENT;
-	if (k->torch >= CUDNN_SINCE && k->sm >= 90 && k->sm < 110 && !wide && s->width % 8 == 0 &&
-	    (s->dropout <= 0 || k->torch < CUDNN_WITHOUT_DROPOUT_SINCE))
+	if (k->torch >= CUDNN_SINCE && k->sm >= 90 && k->sm < 110 && !too_wide &&
+	    s->width % 8 == 0 && (s->dropout <= 0 || k->torch < CUDNN_WITHOUT_DROPOUT_SINCE))
 		return CUDNN;
 	return masked ? EFFICIENT : FLASH_KERNEL;
 }
@@ -63,7 +64,8 @@ static void flash_backward(struct machine *m, struct node *n)
 	drop(m, &sums);
 }
 
-/* _efficient_attention_backward: a row's sum of out * gradient, of fp32 by PyTorch's own operations, and the workspace. */
+/* _efficient_attention_backward: a row's sum of out * gradient, of fp32 by PyTorch's own
+ * operations, and the workspace. */
 static void efficient_backward(struct machine *m, struct node *n)
 {
 	tensor each[2] = { { .at = NULL }, { .at = NULL } }, delta;
@@ -115,7 +117,8 @@ static void note_space(struct node *n, enum kernel kernel, const struct flash_sh
 
 /* ---- forward ---- */
 
-/* The mask in the queries' type; for the memory-efficient kernel its rows are padded to 16 numbers (preprocess_mask). */
+/* The mask in the queries' type; for the memory-efficient kernel its rows are padded to 16 numbers
+ * (preprocess_mask). */
 static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *s,
 			enum kernel kernel)
 {

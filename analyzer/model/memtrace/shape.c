@@ -41,7 +41,8 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
 }
 
-/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend does. */
+/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend
+ * does. */
 static void read_implementation(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
@@ -98,6 +99,11 @@ static void read_attention(struct shape *s, struct reader *r)
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
 
+static int is_fsdp(const struct shape *s, struct reader *r)
+{
+	return s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3;
+}
+
 /* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
 static void read_widths(struct shape *s, struct reader *r)
 {
@@ -110,8 +116,7 @@ static void read_widths(struct shape *s, struct reader *r)
 		       "fp32, fp16, bf16, or one of them mixed or autocast: "
 		       "fp8 is not modelled yet");
 	s->sharded_compute = F32;
-	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3 &&
-	    (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
+	if (is_fsdp(s, r) && (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
 		s->sharded_compute = half;
 		p = PRECISION_FP32;
 	}
@@ -141,21 +146,26 @@ static void read_fp8(struct shape *s, struct reader *r)
 	if (!s->fp8)
 		return;
 	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
-		refuse(r, CONFIG_fp8_format, "none: fp8 is modelled with Megatron-LM's command line alone");
-	s->fp8_blocks = read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
+		refuse(r, CONFIG_fp8_format,
+		       "none: fp8 is modelled with Megatron-LM's command line alone");
+	s->fp8_blocks =
+		read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
 	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
 	if (s->fp8_weights && (s->fp8_blocks || VALUE_OR(c, num_experts, 0) > 0))
 		refuse(r, CONFIG_fp8_param_gather,
 		       "false with experts, and with mxfp8 and blockwise: not modelled yet");
-	s->bf16_first = (int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
-	s->bf16_last = (int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
+	s->bf16_first =
+		(int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
+	s->bf16_last =
+		(int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
 /* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
 static void check_sharded(const struct shape *s, struct reader *r)
 {
 	int flat = VALUE_OR(r->c, fsdp_version, 2) == 1;
-	int vectors = s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
+	int vectors =
+		s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
 
 	if (s->optimizer > ADAGRAD && !(flat && vectors))
 		refuse(r, CONFIG_optimizer,
@@ -182,7 +192,7 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	if (s->framework == MEGATRON && s->optimizer == SGD && read_zero_stage(r, 0))
 		refuse(r, CONFIG_optimizer,
 		       "adam with the distributed optimizer: Megatron-core refuses another");
-	if (s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0))
+	if (is_fsdp(s, r))
 		check_sharded(s, r);
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
@@ -216,7 +226,7 @@ static void read_recompute(struct shape *s, struct reader *r)
 		const char *modules = VALUE_OR(r->c, recompute_modules, "core_attn");
 
 		s->recompute_attention = lists(modules, "core_attn");
-		s->recompute_activation = s->framework == MEGATRON && lists(modules, "moe_act");
+		s->recompute_activation = lists(modules, "moe_act");
 		s->recompute_mlp = lists(modules, "mlp");
 		s->recompute_moe = lists(modules, "moe");
 	}
@@ -242,10 +252,8 @@ static void read_graphs(struct shape *s, struct reader *r)
 		refuse(r, CONFIG_cuda_graph_impl,
 		       "none without Megatron-LM's command line and Transformer Engine, and with "
 		       "recomputed layers, mlp or moe: not modelled yet");
-	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router) || lists(modules, "moe") ||
-	    lists(modules, "mamba"))
-		refuse(r, CONFIG_cuda_graph_modules,
-		       "some of attn, mlp, moe_router, moe_preprocess: not modelled yet");
+	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router))
+		refuse(r, CONFIG_cuda_graph_modules, "some of attn, mlp, moe_router");
 }
 
 static int is_offloaded(struct reader *r, enum config_field field, const char *device)
@@ -287,7 +295,8 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->overlap_warmup = read_flag(r, CONFIG_overlap_p2p_communication_warmup_flush, 0);
 	s->overlap_grad_reduce = read_flag(r, CONFIG_overlap_grad_reduce, 0);
 	s->bucket_size = (int64_t)read_or_zero(r, CONFIG_ddp_bucket_size, 0, INT64_MAX);
-	s->instances = (int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
+	s->instances =
+		(int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
 	if (s->dp * s->cp % s->instances)
 		refuse(r, CONFIG_num_distributed_optimizer_instances,
 		       "a divisor of the data-parallel size");
@@ -322,9 +331,16 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
+}
+
+static void read_experts(struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
 	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
 	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
-	s->pads_experts = s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
+	s->pads_experts =
+		s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
 	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->experts_as = (enum experts_kind)read_word(r, CONFIG_experts_implementation, 0,
@@ -395,6 +411,7 @@ int shape_read(struct shape *s, struct reader *r)
 	read_recompute(s, r);
 	read_stages(s, r);
 	read_layout(s, r);
+	read_experts(s, r);
 	read_layer_wise(s, r);
 	read_graphs(s, r);
 	if (!r->failed)

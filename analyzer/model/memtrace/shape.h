@@ -99,7 +99,8 @@ struct shape {
 	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
 	int reshard, fsdp_version, one_unit;
-	int64_t rank; /* of data parallelism: pieces of flat parameters and buffers differ */
+	/* of data and of context parallelism: pieces of flat parameters and buffers differ */
+	int64_t rank, context_rank;
 	int is_placed; /* it is a certain rank's, not the one that stands for all */
 	const struct config *config;
 };
@@ -149,7 +150,8 @@ struct optimizer {
 	} * states;
 	tensor maps[2]; /* of 8-bit states */
 };
-void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s, struct module *module);
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
+		    struct module *module);
 /* clip_grad_norm_ */
 void clip_gradients(struct machine *m, struct module *module);
 void optimizer_step(struct machine *m, struct optimizer *o);

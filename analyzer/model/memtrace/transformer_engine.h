@@ -4,8 +4,8 @@
 
 #include "model/memtrace/megatron.h"
 
-/* Linear, or the linear part of LayerNormLinear. `bias` is added by the product itself; NULL: none, or it is left to who comes next.
- * gathers: the input is gathered over sequence parallelism. */
+/* Linear, or the linear part of LayerNormLinear. `bias` is added by the product itself; NULL: none,
+ * or it is left to who comes next. gathers: the input is gathered over sequence parallelism. */
 tensor te_linear(struct machine *m, struct rank *r, tensor x, struct param *weight,
 		 struct param *bias, int gathers);
 /* The workspaces of a product, or of a grouped one of `count` streams. */

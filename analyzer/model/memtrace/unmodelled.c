@@ -156,33 +156,45 @@ static int is_word(const char *word, const char *expected)
 	return word && !strcmp(word, expected);
 }
 
-/* --recompute-modules a,b */
-static void check_modules(const struct shape *s, struct reader *r)
+/* Are the words of "a,b" among the known ones? */
+static void check_modules(const char *list, const char *const *known, size_t count,
+			  enum config_field field, const char *expected, struct reader *r)
 {
-	static const char *const known[] = { "core_attn", "moe_act", "mlp", "moe" };
-	const size_t count = s->framework == MEGATRON ? ARRAY_SIZE(known) : 1;
-
-	for (const char *word = r->c->recompute_modules; *word;) {
+	for (const char *word = list; *word;) {
 		size_t length = strcspn(word, ","), i = 0;
 
-		while (i < count && (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
+		while (i < count &&
+		       (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
 			i++;
 		if (i == count) {
-			refuse(r, CONFIG_recompute_modules,
-			       s->framework == MEGATRON ? "some of core_attn, moe_act, mlp, moe"
-							: "core_attn");
+			refuse(r, field, expected);
 			return;
 		}
 		word += length + (word[length] == ',');
 	}
 }
 
+static void check_parts(const struct shape *s, struct reader *r)
+{
+	static const char *const again[] = { "core_attn", "moe_act", "mlp", "moe" };
+	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
+	const int all = s->framework == MEGATRON;
+
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(r->c, recompute_modules))
+		check_modules(r->c->recompute_modules, again, all ? ARRAY_SIZE(again) : 1,
+			      CONFIG_recompute_modules,
+			      all ? "some of core_attn, moe_act, mlp, moe" : "core_attn", r);
+	if (s->graphs.on)
+		check_modules(VALUE_OR(r->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),
+			      CONFIG_cuda_graph_modules,
+			      "some of attn, mlp, moe_router, moe_preprocess", r);
+}
+
 static void check_words(const struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(c, recompute_modules))
-		check_modules(s, r);
+	check_parts(s, r);
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
@@ -192,9 +204,10 @@ static void check_words(const struct shape *s, struct reader *r)
 	if ((s->framework != DEEPSPEED || s->zero != 3) && s->offload_param)
 		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
 	if ((s->zero == 3 && s->fsdp_version == 1) || (s->framework == DEEPSPEED && s->overlap))
-		estimate_note(r->out,
-			      "reserved_bytes is the most: blocks that another stream used "
-			      "(record_stream) come back as late as the host can see it, on a GPU earlier");
+		estimate_note(
+			r->out,
+			"reserved_bytes is the most: blocks that another stream used "
+			"(record_stream) come back as late as the host can see it, on a GPU earlier");
 	if (s->one_unit && s->fsdp_version == 2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");

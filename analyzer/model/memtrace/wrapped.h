@@ -1,5 +1,5 @@
-/* A model with what is around it, whatever its family: DistributedDataParallel, FSDP or DeepSpeed's ZeRO, and the
- * optimizer. */
+/* A model with what is around it, whatever its family: DistributedDataParallel, FSDP or DeepSpeed's
+ * ZeRO, and the optimizer. */
 #ifndef MEMTRACE_WRAPPED_H
 #define MEMTRACE_WRAPPED_H
 

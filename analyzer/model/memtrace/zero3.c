@@ -57,14 +57,15 @@ static void make_groups(struct zero3 *z)
 			(struct sub_group){ .elements = n,
 					    .first = first,
 					    .end = i + 1,
-					    .optimizer = xcalloc(1, sizeof(struct flat_optimizer)) };
+					    .optimizer =
+						    xcalloc(1, sizeof(struct flat_optimizer)) };
 		first = i + 1;
 		n = 0;
 	}
 }
 
-/* _create_fp32_partitions, initialize_optimizer_states. Weights in fp32 get a master copy too: there
- * the device that they are on is held against a name, which is never equal. */
+/* _create_fp32_partitions, initialize_optimizer_states. Weights in fp32 get a master copy too:
+ * there the device that they are on is held against a name, which is never equal. */
 static void make_master(struct machine *m, struct zero3 *z)
 {
 	int64_t largest = 0;
