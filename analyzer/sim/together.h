@@ -11,8 +11,6 @@
 #include <memtrace/together.h>
 #include <stdint.h>
 
-enum { UNIQUE_ID = 128 };
-
 enum setter {
 	SETTER_ABSENT,
 	SETTER_RUNS,
@@ -24,6 +22,8 @@ enum setter together_setter(const char *key, uint64_t asked);
 struct board {
 	struct together *shared;
 	int file, owner; /* this process: what it starts opens the file through it */
+	uint32_t groups; /* rows that are written: the ranks could change what they map */
+	int is_refusing; /* more than that was said */
 	int is_settling; /* all were seen to wait, with these turns */
 	uint64_t turns[TOGETHER_RANKS];
 };

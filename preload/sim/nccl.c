@@ -288,7 +288,7 @@ NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **o
 	if (colour < 0)
 		return NCCL_OK;
 	for (seed.word = 0; seed.word < sizeof id / 8; seed.word++) {
-		uint64_t hash = comm_hash(&seed, sizeof seed);
+		uint64_t hash = together_hash(&seed, sizeof seed);
 		memcpy(id.bytes + 8 * seed.word, &hash, 8);
 	}
 	return join_members(out, part.ranks, id, part.rank, &part.members);

@@ -4,8 +4,6 @@
 #define _GNU_SOURCE
 #include "nccl.h"
 
-#include <memtrace/together.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
