@@ -227,9 +227,16 @@ int comm_join(struct comm *comm)
 	pthread_mutex_init(&comm->lock, NULL);
 	comm->file = -1;
 	int error = find_members(comm);
-	if (error || comm->members == 1)
+	if (error)
 		return error;
 	comm->place = comm_place(comm, comm->rank);
+	if (comm->place < 0) {
+		sim_say("ncclCommInitRank: rank %d of %d is not among those that run of this communicator",
+			comm->rank, comm->ranks);
+		return NCCL_INVALID_USAGE;
+	}
+	if (comm->members == 1)
+		return NCCL_OK;
 	error = map_segment(comm);
 	if (error) {
 		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name,
