@@ -34,8 +34,8 @@ void board_close(struct board *b);
 char *board_name(const struct board *b, size_t row);
 /* A value has been set: if it is a communicator's id, its members that run are written down. */
 void board_note(struct board *b, const char *key, const void *value, size_t length);
-/* Does every rank wait, but for those of waits_here[]? They must have looked again since the last
- * call that found it so. */
+/* Does every rank (any thread of it) wait, but for those of waits_here[]? They must have looked
+ * again since the last call that found it so. */
 int board_is_quiet(struct board *b, const int *waits_here, size_t ranks);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Communicators that take memory when they are used. Two things in one file, by what is defined:
  * LIBRARY is a libnccl.so.2 that allocates what will_take() said, at the next call or at the end of
- * the next group, on a thread of its own as NCCL does; the program says what each communicator took.
+ * the next group, on a thread of its own as NCCL does; the program says what each communicator
+ * took.
  */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
