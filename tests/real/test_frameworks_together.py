@@ -97,6 +97,7 @@ class Payloads(Jobs):
             f.write(text)
         return [python(), "-W", "ignore", path]
 
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_objects_do_not_stay_in_the_store(self):
         told, _ = self.together(4, "1,2", self.write(OBJECTS))
         for rank in (1, 2):
