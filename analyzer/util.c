@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static _Noreturn void no_memory(void)
 {
@@ -124,6 +125,14 @@ const char *nearest(const char *word, const char *const *names)
 		}
 	}
 	return best;
+}
+
+double monotonic_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 void bug(const char *file, int line, const char *what)

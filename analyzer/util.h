@@ -40,6 +40,9 @@ __attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_li
 /* Makes room for one more element in an array of `count` that has room for `*room`. */
 void *grow(void *array, size_t count, size_t *room, size_t size);
 
+/* Seconds, for differences. */
+double monotonic_seconds(void);
+
 /* The member of names[] nearest to `word`, or NULL if none is near. names[] ends with NULL. */
 const char *nearest(const char *word, const char *const *names);
 

@@ -123,6 +123,8 @@ static void created(const void *caller, int result, void **comm, int size, int r
 		return;
 	after = account_level(device);
 	bytes = account_nccl_took(before, &after);
+	if (after.nccl > before->nccl)
+		nccl_use_except(after.nccl - before->nccl);
 	by = module_of(caller);
 	family = sequence_of(parent);
 	sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)bytes, &by,
@@ -283,9 +285,10 @@ int ncclGroupEnd(void)
 {
 	__typeof__(ncclGroupEnd) *call = REAL(ncclGroupEnd);
 	int result = call ? call() : NCCL_SYSTEM_ERROR;
+	unsigned was = groups;
 
-	groups -= groups > 0;
-	if (!groups)
+	groups -= was > 0;
+	if (was == 1)
 		nccl_use_end();
 	if (!groups && atomic_load_explicit(&n.unasked, memory_order_relaxed) &&
 	    result == NCCL_SUCCESS && recording_already())

@@ -21,6 +21,8 @@ void nccl_took(void *comm, uint64_t bytes);
 /* The thread's outermost group begins, and has ended: nccl_use.c. */
 void nccl_use_begin(void);
 void nccl_use_end(void);
+/* So much came in it that is no use: a communicator was made. */
+void nccl_use_except(uint64_t bytes);
 
 int ncclCommInitRank(void **comm, int size, struct nccl_id id, int rank);
 int ncclCommInitRankConfig(void **comm, int size, struct nccl_id id, int rank, void *config);

@@ -18,7 +18,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define HELPER "cudasim/python/accelerate_worker.py"
@@ -51,10 +50,7 @@ struct run {
 
 static double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return monotonic_seconds();
 }
 
 static char **worker_command(const struct simulation *s, const struct worker *w, int rank)

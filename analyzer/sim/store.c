@@ -2,6 +2,7 @@
 #include "sim/store.h"
 
 #include "sim/store_keys.h"
+#include "sim/store_wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,12 +11,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { TIME_LIMIT = 300 };
-#define LARGEST \
-	(UINT64_C(1) << 30) /* of a key, a value or a count: what is more is no client of ours */
 
 struct store_client {
 	struct store_client *next;
@@ -50,78 +48,6 @@ enum command {
 	QUEUE_LEN,
 };
 enum { READY = 0, NOT_READY = 1, STOP_WAITING = 0, WAIT_CANCELED = 1 };
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* ---- the wire: whole commands only; what is short is tried again when more has come */
-
-struct reader {
-	const char *at;
-	size_t left;
-	int is_short, is_wrong;
-	char *wanted; /* the first key that the command has to wait for */
-	uint64_t asked;
-};
-
-static const void *take(struct reader *r, uint64_t length)
-{
-	const char *at = r->at;
-
-	if (length > LARGEST)
-		r->is_wrong = 1;
-	if (r->is_wrong || r->is_short || r->left < length) {
-		r->is_short = 1;
-		return NULL;
-	}
-	r->at += length;
-	r->left -= length;
-	return at;
-}
-
-static uint64_t take_number(struct reader *r, size_t width)
-{
-	const void *at = take(r, width);
-	uint64_t value = 0;
-
-	if (at)
-		memcpy(&value, at, width);
-	return value;
-}
-
-static struct str take_text(struct reader *r)
-{
-	uint64_t length = take_number(r, 8);
-	const char *at = take(r, length);
-
-	return (struct str){ at ? at : "", at ? length : 0 };
-}
-
-/* Keys are used as C strings: one with a zero in it ends there. */
-static char *take_key(struct reader *r)
-{
-	struct str key = take_text(r);
-	char *copy = xcalloc(1, key.length + 1);
-
-	memcpy(copy, key.at, key.length);
-	return copy;
-}
-
-static void put_number(struct buf *out, uint64_t value, size_t width)
-{
-	buf_add(out, &value, width);
-}
-
-static void put_value(struct buf *out, const struct buf *value)
-{
-	put_number(out, value->length, 8);
-	buf_add(out, value->text, value->length);
-}
 
 /* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
 static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct reader *r)
@@ -280,7 +206,7 @@ static void wait_for(struct store *s, struct store_client *c, struct reader *r, 
 		return;
 	}
 	if (c->since == 0) {
-		c->since = now();
+		c->since = monotonic_seconds();
 		c->turn = ++s->waits;
 	}
 	c->wanted = r->wanted;
@@ -421,7 +347,7 @@ const char *store_wanted(const struct store *s, size_t door)
 static void give_up(struct store *s)
 {
 	struct store_client *c = s->clients;
-	double time = now();
+	double time = monotonic_seconds();
 
 	while (c && (!c->wanted || time - c->since < s->time_limit))
 		c = c->next;

@@ -11,11 +11,8 @@ enum { BUCKETS = 4096 };
 
 static struct store_entry **place(struct store *s, const char *key)
 {
-	uint64_t hash = 0xcbf29ce484222325;
+	struct store_entry **e = &s->buckets[together_hash(key, strlen(key)) % BUCKETS];
 
-	for (const char *k = key; *k; k++)
-		hash = (hash ^ (unsigned char)*k) * 0x100000001b3;
-	struct store_entry **e = &s->buckets[hash % BUCKETS];
 	while (*e && strcmp((*e)->key, key))
 		e = &(*e)->next;
 	return e;

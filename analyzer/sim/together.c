@@ -62,8 +62,9 @@ static long root_rank(long size, long roots, long root)
 }
 
 /* Is this key an NCCL id's? A communicator of the whole group is a number, with a name before it
- * since PyTorch 2.15; that of two ranks which send to one another LOW:HIGH. Then who makes it, and
- * the pair (else -1). */
+ * since PyTorch 2.15; before, it comes right after the backend's "cuda/" and a slash: other keys
+ * end in numbers too. That of two ranks which send to one another is LOW:HIGH. Then who makes it,
+ * and the pair (else -1). */
 static int read_id(const struct group *g, long asked, long *maker, long pair[2])
 {
 	int length = 0, root;
@@ -81,7 +82,7 @@ static int read_id(const struct group *g, long asked, long *maker, long pair[2])
 	pair[0] = pair[1] = -1;
 	if (!strncmp(g->key, NAMED, strlen(NAMED)))
 		return 1;
-	return *g->key && strspn(g->key, "0123456789") == strlen(g->key);
+	return g->key[-2] == '/' && *g->key && strspn(g->key, "0123456789") == strlen(g->key);
 }
 
 enum setter together_setter(const char *key, uint64_t asked)
@@ -113,8 +114,21 @@ int board_open(struct board *b, struct err *e)
 	return err_set(e, "cannot map memory for the ranks to share: %s", strerror(errno));
 }
 
+/* What a rank made and waits in for one that has ended is nobody's when it is ended too. */
+static void remove_memory(const struct board *b)
+{
+	char name[sizeof(TOGETHER_MEMORY) + 16];
+
+	for (uint32_t i = 0; b->shared && i < b->groups; i++) {
+		snprintf(name, sizeof(name), TOGETHER_MEMORY,
+			 (unsigned long long)b->shared->group[i].id);
+		shm_unlink(name);
+	}
+}
+
 void board_close(struct board *b)
 {
+	remove_memory(b);
 	if (b->shared)
 		munmap(b->shared, sizeof(*b->shared));
 	if (b->file > 0)
@@ -129,28 +143,29 @@ char *board_name(const struct board *b, size_t row)
 
 void board_note(struct board *b, const char *key, const void *value, size_t length)
 {
-	struct together_group *row;
+	struct together_group row = { 0 };
 	struct group g;
 	long maker, pair[2];
-	uint32_t rows = atomic_load(&b->shared->groups);
 
 	if (length != UNIQUE_ID || !read_group(key, &g) || !read_id(&g, 1, &maker, pair))
 		return;
-	if (rows == TOGETHER_GROUPS) {
-		fprintf(stderr,
-			"memtrace: more than %d communicators: the ranks of those that follow cannot meet\n",
-			TOGETHER_GROUPS);
+	if (b->groups == TOGETHER_GROUPS) {
+		if (!b->is_refusing)
+			fprintf(stderr,
+				"memtrace: more than %d communicators: the ranks of those that follow cannot meet\n",
+				TOGETHER_GROUPS);
+		b->is_refusing = 1;
 		return;
 	}
-	row = &b->shared->group[rows];
-	row->id = together_hash(value, length);
+	row.id = together_hash(value, length);
 	for (size_t i = 0; i < g.count; i++) {
 		if (pair[0] < 0)
-			row->rank[row->count++] = (int32_t)g.rank[i];
+			row.rank[row.count++] = (int32_t)g.rank[i];
 		else if (g.rank[i] == pair[0] || g.rank[i] == pair[1])
-			row->rank[row->count++] = g.rank[i] == pair[1];
+			row.rank[row.count++] = g.rank[i] == pair[1];
 	}
-	atomic_store(&b->shared->groups, rows + 1);
+	b->shared->group[b->groups++] = row;
+	atomic_store(&b->shared->groups, b->groups);
 }
 
 int board_is_quiet(struct board *b, const int *waits_here, size_t ranks)

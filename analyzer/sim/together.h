@@ -11,8 +11,6 @@
 #include <memtrace/together.h>
 #include <stdint.h>
 
-enum { UNIQUE_ID = 128 };
-
 enum setter {
 	SETTER_ABSENT,
 	SETTER_RUNS,
@@ -24,6 +22,8 @@ enum setter together_setter(const char *key, uint64_t asked);
 struct board {
 	struct together *shared;
 	int file, owner; /* this process: what it starts opens the file through it */
+	uint32_t groups; /* rows that are written: the ranks could change what they map */
+	int is_refusing; /* more than that was said */
 	int is_settling; /* all were seen to wait, with these turns */
 	uint64_t turns[TOGETHER_RANKS];
 };
@@ -34,8 +34,8 @@ void board_close(struct board *b);
 char *board_name(const struct board *b, size_t row);
 /* A value has been set: if it is a communicator's id, its members that run are written down. */
 void board_note(struct board *b, const char *key, const void *value, size_t length);
-/* Does every rank wait, but for those of waits_here[]? They must have looked again since the last
- * call that found it so. */
+/* Does every rank (any thread of it) wait, but for those of waits_here[]? They must have looked
+ * again since the last call that found it so. */
 int board_is_quiet(struct board *b, const int *waits_here, size_t ranks);
 
 #endif

@@ -8,8 +8,6 @@
 #define _GNU_SOURCE
 #include "nccl.h"
 
-#include <memtrace/together.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -57,11 +55,6 @@ static size_t mailbox_offset(const struct comm *comm, int from, int to)
 static struct mailbox *mailbox(const struct comm *comm, int from, int to)
 {
 	return (struct mailbox *)((char *)comm->shared + mailbox_offset(comm, from, to));
-}
-
-uint64_t comm_hash(const void *data, size_t bytes)
-{
-	return together_hash(data, bytes);
 }
 
 int comm_deputy(const struct comm *comm, int rank)
@@ -188,8 +181,8 @@ static int map_segment(struct comm *comm)
 {
 	size_t fixed = head_size() + slots_size(comm);
 	comm->size = fixed + (size_t)comm->members * (size_t)comm->members * mailbox_size();
-	snprintf(comm->name, sizeof comm->name, "/cudasim-%016llx",
-		 (unsigned long long)comm_hash(&comm->id, sizeof comm->id));
+	snprintf(comm->name, sizeof comm->name, TOGETHER_MEMORY,
+		 (unsigned long long)together_hash(&comm->id, sizeof comm->id));
 	comm->file = shm_open(comm->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (comm->file < 0)
 		return errno;
@@ -234,9 +227,16 @@ int comm_join(struct comm *comm)
 	pthread_mutex_init(&comm->lock, NULL);
 	comm->file = -1;
 	int error = find_members(comm);
-	if (error || comm->members == 1)
+	if (error)
 		return error;
 	comm->place = comm_place(comm, comm->rank);
+	if (comm->place < 0) {
+		sim_say("ncclCommInitRank: rank %d of %d is not among those that run of this communicator",
+			comm->rank, comm->ranks);
+		return NCCL_INVALID_USAGE;
+	}
+	if (comm->members == 1)
+		return NCCL_OK;
 	error = map_segment(comm);
 	if (error) {
 		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name,
@@ -258,8 +258,9 @@ int comm_join(struct comm *comm)
 		if ((error = wait_turn(&wait)))
 			return wait_end(&wait, error);
 	wait_end(&wait, NCCL_OK);
-	shm_unlink(comm->name); /* everybody has it mapped: nothing is left behind, however the
-				   ranks end */
+	/* Everybody has it mapped: from here on nothing is left behind, however the ranks end. One
+	 * that is killed while it waits above leaves it: memtrace simulate removes that. */
+	shm_unlink(comm->name);
 	return NCCL_OK;
 }
 
@@ -346,8 +347,6 @@ static bool is_peer(const struct comm *comm, int place, uint64_t goal)
 /* Pages of a mailbox exist from its first use: n * n of them would fill a small /dev/shm. */
 static int mailbox_ready(struct comm *comm, int from, int to)
 {
-	struct mailbox *box = mailbox(comm, from, to);
-	(void)box;
 	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to),
 				    (off_t)mailbox_size());
 	if (error)

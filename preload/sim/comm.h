@@ -4,6 +4,7 @@
 
 #include "sim.h"
 
+#include <memtrace/together.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -15,14 +16,14 @@ enum {
 	NCCL_INVALID_USAGE = 5,
 	NCCL_REMOTE_ERROR = 6
 };
-enum { COMM_RANKS = 64 }; /* that run: more are played (TOGETHER_RANKS is as many) */
+enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are played */
 /* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
 enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
 #define PAYLOAD \
 	KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
 
 struct unique_id {
-	char bytes[128];
+	char bytes[UNIQUE_ID];
 };
 
 /* What a rank says it is doing; the others compare. */
@@ -89,7 +90,6 @@ int comm_exchange(struct comm *comm, const char *call, struct announcement what,
 		  size_t bytes);
 const void *comm_slot(struct comm *comm, int rank);
 struct announcement comm_said(struct comm *comm, int place);
-uint64_t comm_hash(const void *data, size_t bytes);
 
 /* One message of a group of sends and receives. */
 struct message {

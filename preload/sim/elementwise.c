@@ -317,15 +317,37 @@ static bool compute(struct elements *e, struct operation *o)
 	return true;
 }
 
+/* The bytes of an element of PyTorch's functor's result. Of others' nothing is known: 0. */
+static size_t result_size(const struct operation *o, enum number_type first)
+{
+	static const struct {
+		const char *functor;
+		size_t bytes;
+	} unlike[] = { /* those whose result is not of their first type */
+		       { "::logical_", 1 },       { "::signbit_kernel", 1 },
+		       { "::isposinf_", 1 },      { "::isneginf_", 1 },
+		       { "::float8_copy_", 1 },   { "::float16_copy_", 2 },
+		       { "::bfloat16_copy_", 2 }, { "tofloat32_copy_", 4 }
+	};
+	if (!strstr(o->functor, "at::native::"))
+		return 0;
+	for (size_t i = 0; i < LENGTH(unlike); i++)
+		if (strstr(o->functor, unlike[i].functor))
+			return unlike[i].bytes;
+	return number_size(first);
+}
+
 /* A functor nobody knows, {lambda(float)#1} or AbsFunctor<float>: its result is 0 if that can be
- * done without knowing more. */
-static bool unknown(const struct operation *o, uint64_t count, char *data)
+ * done without knowing more. `stored`: the type in memory, where it is converted. */
+static bool unknown(const struct operation *o, uint64_t count, char *data,
+		    const signed char *stored)
 {
 	enum number_type types[3] = { NUMBER_NONE };
 	const char *template = strchr(o->functor, '<');
 	if (!lambda_types(o->functor, types) && template && !strstr(o->functor, "aryFunctor<"))
 		types[0] = launch_type(template + 1);
-	uint64_t bytes = count * number_size(types[0]);
+	uint64_t bytes = count * (stored ? number_size(number_of_scalar(*stored))
+					 : result_size(o, types[0]));
 	if (bytes && number_floating(types[0]) && count <= COMPUTED_FLOATS &&
 	    launch_device(data, bytes))
 		memset(data, 0, bytes);
@@ -360,7 +382,7 @@ bool elementwise_contiguous(const struct launch *l)
 	if (!name_functor(&o, strchr(launch_after(l, "elementwise_kernel<"), ',') + 2))
 		return true;
 	if (!parse(&o))
-		return unknown(&o, e.count, data[0]);
+		return unknown(&o, e.count, data[0], NULL);
 	memcpy(e.data, data, (o.inputs + 1) * sizeof *data);
 	types_of(&e, &o);
 	return compute(&e, &o);
@@ -373,14 +395,15 @@ bool elementwise_unrolled(const struct launch *l)
 	struct operation o = { .state = l->arguments[1] };
 	struct elements e = { .count = *(unsigned *)l->arguments[0] };
 	char **data = l->arguments[2];
+	const bool converts = strstr(l->name, "LoadWithCast<");
 	if (!strstr(l->name, "TrivialOffsetCalculator<") ||
 	    !name_functor(&o, launch_after(l, "elementwise_kernel<")))
 		return true;
 	if (!parse(&o))
-		return unknown(&o, e.count, data[0]);
+		return unknown(&o, e.count, data[0], converts ? l->arguments[6] : NULL);
 	memcpy(e.data, data, (o.inputs + 1) * sizeof *data);
 	types_of(&e, &o);
-	if (strstr(l->name, "LoadWithCast<")) {
+	if (converts) {
 		const signed char *from = l->arguments[5], *to = l->arguments[6];
 		for (unsigned a = 0; a < o.inputs; a++)
 			e.type[a + 1] = number_of_scalar(from[a]);

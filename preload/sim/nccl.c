@@ -229,22 +229,45 @@ static struct part split_told(struct comm *comm, int colour, int key)
 	return part;
 }
 
-/* The colour tells how many belong to it, and the keys of those who run their places in it. */
+/* Can the keys of those who run be their places? Then they differ, and there are so many places. */
+static bool keys_are_places(struct comm *comm, int colour)
+{
+	for (int i = 0; i < comm->members; i++) {
+		struct announcement said = comm_said(comm, i);
+		if ((int64_t)said.first != colour)
+			continue;
+		if (said.second >= (uint64_t)comm->ranks)
+			return false;
+		for (int j = 0; j < i; j++) {
+			struct announcement other = comm_said(comm, j);
+			if (other.first == said.first && other.second == said.second)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* The colour tells how many belong to it, and the keys of those who run their places in it. Other
+ * keys only order, and equal ones by the parent's rank: it is taken to be all of the parent. */
 static struct part split_played(struct comm *comm, int colour, int key)
 {
-	int ranks = colour < 0 ? 1 : peers_of_split(comm->ranks, comm->rank, colour, key);
+	bool placed = !comm->shared || keys_are_places(comm, colour);
+	int ranks = colour < 0 ? 1
+		    : placed   ? peers_of_split(comm->ranks, comm->rank, colour, key)
+			       : 0;
 	if (!ranks)
 		sim_say("ncclCommSplit: colour %d, key %d of rank %d of %d does not tell which ranks belong to it, and not all "
 			"of them run: taken to be all %d",
 			colour, key, comm->rank, comm->ranks, comm->ranks);
 	struct part part = { .ranks = ranks ? ranks : comm->ranks };
-	part.rank = key < part.ranks ? key : comm->rank;
+	part.rank = placed && key < part.ranks ? key : comm->rank;
 	if (!comm->shared)
 		part.members = (struct members){ 1, { part.rank } };
 	for (int place = 0; comm->shared && place < part.ranks; place++)
 		for (int i = 0; i < comm->members; i++) {
 			struct announcement said = comm_said(comm, i);
-			if ((int64_t)said.first == colour && (int64_t)said.second == place)
+			int64_t its = placed ? (int64_t)said.second : comm->member[i];
+			if ((int64_t)said.first == colour && its == place)
 				part.members.rank[part.members.count++] = place;
 		}
 	return part;
@@ -288,7 +311,7 @@ NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **o
 	if (colour < 0)
 		return NCCL_OK;
 	for (seed.word = 0; seed.word < sizeof id / 8; seed.word++) {
-		uint64_t hash = comm_hash(&seed, sizeof seed);
+		uint64_t hash = together_hash(&seed, sizeof seed);
 		memcpy(id.bytes + 8 * seed.word, &hash, 8);
 	}
 	return join_members(out, part.ranks, id, part.rank, &part.members);

@@ -1,18 +1,23 @@
+/* clang-format off */
 /* The peers that do not run: every communicator has its true size, and each absent rank is played.
  *
  * Where this rank runs alone (CUDASIM_ALONE=1) it is played as one that does and holds what this
  * rank does; where several run (CUDASIM_TOGETHER), as its deputy: the members that run take turns,
- * so that all of them see the same. gathers, reductions   its data is its deputy's: alone, sums are
- * multiples, averages and maxima equal all-to-all            it sends this rank what this rank
- * sends it: counts stay balanced broadcast             an absent root has its deputy's input; in
- * place, that one's data stays send                  arrives receive               what this rank
- * sends that peer in the same group, when sizes agree, else the buffer stays as it is, and a line
- * says so scatter               an absent root leaves the buffer as it is
+ * so that all of them see the same.
+ *
+ *   gathers, reductions   its data is its deputy's: alone, sums are multiples, averages and maxima equal
+ *   all-to-all            it sends this rank what this rank sends it: counts stay balanced
+ *   broadcast             an absent root has its deputy's input; in place, that one's data stays
+ *   send                  arrives
+ *   receive               what this rank sends that peer in the same group, when sizes agree, else the
+ *                         buffer stays as it is, and a line says so
+ *   scatter               an absent root leaves the buffer as it is
  *
  * A split tells only the colour and key of ranks that run. PyTorch's colour is Python's hash of the
  * list of ranks, and the key is the rank's place in it: the list is the grid (as process meshes
  * make them) that has this rank in that place and hashes to that colour.
  */
+/* clang-format on */
 #include "nccl.h"
 
 /* CPython's hash(tuple of small ints), element by element (xxHash's scheme, since Python 3.8). */

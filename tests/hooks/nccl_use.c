@@ -1,7 +1,8 @@
 /*
  * Communicators that take memory when they are used. Two things in one file, by what is defined:
  * LIBRARY is a libnccl.so.2 that allocates what will_take() said, at the next call or at the end of
- * the next group, on a thread of its own as NCCL does; the program says what each communicator took.
+ * the next group, on a thread of its own as NCCL does; the program says what each communicator
+ * took.
  */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -12,6 +13,8 @@ struct id {
 };
 
 int ncclCommInitRank(char **comm, int size, struct id id, int rank);
+int ncclCommSplit(char *comm, int color, int key, char **out, void *config);
+int ncclCommCount(const char *comm, int *size);
 int ncclCommDestroy(char *comm);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
@@ -22,11 +25,12 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
 int ncclBcast(void *data, size_t count, int type, int root, char *comm, void *stream);
 int ncclSend(const void *data, size_t count, int type, int peer, char *comm, void *stream);
 void will_take(int mib_at_call, int mib_at_end);
+int take_unasked(int mib);
 
 #ifdef LIBRARY
 
 static int at_call, at_end, depth;
-static char made[2];
+static char made[3];
 static int communicators;
 
 static void *take(void *mib)
@@ -62,6 +66,25 @@ int ncclCommInitRank(char **comm, int size, struct id id, int rank)
 	return 0;
 }
 
+int take_unasked(int mib)
+{
+	return taken(&mib);
+}
+
+int ncclCommSplit(char *comm, int color, int key, char **out, void *config)
+{
+	(void)comm, (void)color, (void)key, (void)config;
+	*out = &made[communicators++];
+	return taken(&at_call);
+}
+
+int ncclCommCount(const char *comm, int *size)
+{
+	(void)comm;
+	*size = 5;
+	return 0;
+}
+
 int ncclCommDestroy(char *comm)
 {
 	(void)comm;
@@ -76,7 +99,8 @@ int ncclGroupStart(void)
 
 int ncclGroupEnd(void)
 {
-	return --depth ? 0 : taken(&at_end);
+	depth -= depth > 0;
+	return depth ? 0 : taken(&at_end);
 }
 
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, char *comm,
@@ -109,7 +133,7 @@ int ncclSend(const void *data, size_t count, int type, int peer, char *comm, voi
 int main(void)
 {
 	struct id id = { { 0 } };
-	char *a, *b;
+	char *a, *b, *c;
 	void *own;
 	int failed = ncclCommInitRank(&a, 2, id, 0) | ncclCommInitRank(&b, 3, id, 1);
 
@@ -127,8 +151,12 @@ int main(void)
 		  ncclGroupEnd() | ncclGroupEnd(); /* b 20 */
 	will_take(32, 0);
 	failed |= ncclBcast(NULL, 1, 0, 0, b, NULL); /* b 52 */
-	failed |= ncclCommDestroy(a) | ncclCommDestroy(b);
-	printf("3 52 of 63\n");
+	failed |= ncclGroupStart() | ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL);
+	will_take(64, 0); /* what c is made of is c's only */
+	failed |= ncclCommSplit(a, 0, 0, &c, NULL) | ncclGroupEnd();
+	failed |= take_unasked(128) | ncclGroupEnd(); /* the end of no group is nobody's use */
+	failed |= ncclCommDestroy(a) | ncclCommDestroy(b) | ncclCommDestroy(c);
+	printf("3 52 64 of 255\n");
 	return failed;
 }
 

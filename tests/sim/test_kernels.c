@@ -22,12 +22,21 @@
 #define REDUCE                                                                                  \
 	"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIlNS0_14func_wrapper_tIlNS0_13Max" \
 	"NanFunctorIlEEEEjlLi4EEEEEvT1_"
+#define SIGNBIT                                                                                \
+	"_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_19signbit_kernel_cudaERNS_18" \
+	"TensorIteratorBaseEENKUlvE0_clEvENKUlvE0_clEvEUlfE_NS_6detail5ArrayIPcLi2EEEEEviT0_T1_"
+#define ABS                                                                                      \
+	"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_10AbsFunctorIfEENS_6detail5ArrayI" \
+	"PcLi2EEEEEviT0_T1_"
+#define OTHERS                                                                                   \
+	"_ZN2at6native29vectorized_elementwise_kernelILi4EN4mine5IsBigIfEENS_6detail5ArrayIPcLi" \
+	"2EEEEEviT0_T1_"
 
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
 			    int limit, void *thread, void *block, void *block_size, void *grid_size,
 			    int *warp_size);
 
-static char stubs[3]; /* kernels are known by the address of their host function */
+static char stubs[6]; /* kernels are known by the address of their host function */
 
 static void launch(int kernel, void **arguments)
 {
@@ -57,6 +66,30 @@ static void a_fill_fills(void **state)
 	assert_int_equal(cudaMemcpy(got, d, sizeof got, cudaMemcpyDeviceToHost), 0);
 	static const int64_t want[] = { -5, 1ll << 40, 1ll << 40, 1ll << 40, -5, -5, -5, -5 };
 	assert_memory_equal(got, want, sizeof got);
+	assert_int_equal(cudaFree(d), 0);
+}
+
+/* What is not known is cleared as far as it is the kernel's own: 8 floats, or 8 truths. */
+static void what_is_not_known_leaves_its_neighbour(void **state)
+{
+	(void)state;
+	static const struct {
+		int kernel;
+		size_t cleared;
+	} of[] = { { 4, 32 }, { 3, 8 }, { 5, 0 } };
+	int64_t *d = device_memory(6);
+	unsigned char got[48];
+	int count = 8;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		void *data[] = { d, d };
+		char functor = 0;
+		void *arguments[] = { &count, &functor, data };
+		fill(d, 6, -1);
+		launch(of[i].kernel, arguments);
+		assert_int_equal(cudaMemcpy(got, d, sizeof got, cudaMemcpyDeviceToHost), 0);
+		for (size_t at = 0; at < sizeof got; at++)
+			assert_int_equal(got[at], at < of[i].cleared ? 0 : 0xff);
+	}
 	assert_int_equal(cudaFree(d), 0);
 }
 
@@ -113,14 +146,15 @@ static void routing_is_balanced(void **state)
 
 int main(void)
 {
-	static const char *const names[] = { FILL, TOPK, REDUCE };
+	static const char *const names[] = { FILL, TOPK, REDUCE, SIGNBIT, ABS, OTHERS };
 	if (!dlopen("libstdc++.so.6", RTLD_LAZY)) /* as C++ programs have it */
 		return 1;
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < sizeof stubs; i++)
 		__cudaRegisterFunction(NULL, &stubs[i], NULL, names[i], -1, NULL, NULL, NULL, NULL,
 				       NULL);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fill_fills),
+		cmocka_unit_test(what_is_not_known_leaves_its_neighbour),
 		cmocka_unit_test(wrong_and_large_arguments_are_left_alone),
 		cmocka_unit_test(routing_is_balanced),
 	};

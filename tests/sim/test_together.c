@@ -151,6 +151,23 @@ static int play_split(ncclComm_t comm, int rank)
 	return ncclCommDestroy(part) || ncclCommDestroy(comm) ? __LINE__ : 0;
 }
 
+/* Equal keys, and keys that are nobody's place: the order is the parent's. */
+static int play_equal_keys(ncclComm_t comm, int rank)
+{
+	ncclComm_t part;
+	static const int keys[] = { 0, 100, -3 };
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		int count, place, sum = rank;
+		WANT(!ncclCommSplit(comm, 0, keys[i], &part, NULL));
+		WANT(!ncclCommCount(part, &count) && count == WORLD);
+		WANT(!ncclCommUserRank(part, &place) && place == rank);
+		WANT(!ncclAllReduce(&sum, &sum, 1, INT32, SUM, part, NULL) &&
+		     sum == 4 * FIRST + 4 * SECOND);
+		WANT(!ncclCommDestroy(part));
+	}
+	return ncclCommDestroy(comm) ? __LINE__ : 0;
+}
+
 /* Each is by itself among ranks that do not run. */
 static int play_apart(ncclComm_t comm, int rank)
 {
@@ -168,6 +185,7 @@ static void splits_keep_those_that_run(void **state)
 	(void)state;
 	assert_int_equal(run_ranks(512, 7, 39, play_split), 0);
 	assert_int_equal(run_ranks(512, 7, 39, play_apart), 0);
+	assert_int_equal(run(play_equal_keys), 0);
 }
 
 static int play_absence(ncclComm_t comm, int rank)

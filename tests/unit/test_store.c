@@ -12,8 +12,10 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "buf.h"
@@ -217,6 +219,59 @@ static void nothing_is_played_while_a_rank_runs(void **state)
 	close_job(&j);
 }
 
+/* What the ranks map they can write: the store counts its rows by itself. */
+static void the_board_is_not_believed(void **state)
+{
+	struct job j;
+	struct together *board;
+	char id[128];
+	(void)state;
+	open_job(&j);
+	board = j.store.board.shared;
+	memset(id, 5, sizeof(id));
+	atomic_store(&board->groups, UINT32_MAX);
+	board->group[0].count = TOGETHER_RANKS;
+	say(&j, 0, SET, PAIR "0", id, sizeof(id));
+	assert_int_equal(atomic_load(&board->groups), 1);
+	assert_true(board->group[0].id == together_hash(id, sizeof(id)));
+	assert_int_equal(board->group[0].count, 2);
+	assert_int_equal(board->group[0].rank[1], 1);
+	close_job(&j);
+}
+
+/* As long as an id, but what the injected code exchanges, or a job's own. */
+static void other_values_take_no_row(void **state)
+{
+	struct job j;
+	char value[128] = { 9 };
+	(void)state;
+	open_job(&j);
+	say(&j, 0, SET, "memtrace:2:0.1/objects/1.4/3/1", value, sizeof(value));
+	say(&j, 0, SET, "/default_pg/memtrace:8:1.4/0/step/7", value, sizeof(value));
+	assert_int_equal(atomic_load(&j.store.board.shared->groups), 0);
+	assert_int_equal(together_setter("/default_pg/memtrace:8:1.4/0/step/7", 1), SETTER_UNKNOWN);
+	close_job(&j);
+}
+
+/* A rank that ends before it joins leaves the others in it: nobody else removes its memory. */
+static void memory_of_communicators_is_removed(void **state)
+{
+	struct job j;
+	char id[128], name[40];
+	int file;
+	(void)state;
+	open_job(&j);
+	memset(id, 0x3e, sizeof(id));
+	say(&j, 0, SET, PAIR "0", id, sizeof(id));
+	snprintf(name, sizeof(name), "/cudasim-%016llx",
+		 (unsigned long long)together_hash(id, sizeof(id)));
+	file = shm_open(name, O_RDWR | O_CREAT, 0600);
+	assert_true(file >= 0);
+	close(file);
+	close_job(&j);
+	assert_int_equal(shm_open(name, O_RDWR, 0600), -1);
+}
+
 static int64_t added(struct job *j, int client, int64_t amount)
 {
 	int64_t value = -1;
@@ -263,6 +318,9 @@ int main(void)
 		cmocka_unit_test(keys_say_who_sets_them),
 		cmocka_unit_test(ids_tell_the_device_who_runs),
 		cmocka_unit_test(nothing_is_played_while_a_rank_runs),
+		cmocka_unit_test(the_board_is_not_believed),
+		cmocka_unit_test(other_values_take_no_row),
+		cmocka_unit_test(memory_of_communicators_is_removed),
 		cmocka_unit_test(a_barrier_waits_for_those_that_run),
 		cmocka_unit_test(a_wait_for_one_that_runs_ends),
 	};

@@ -188,9 +188,12 @@ def exchange_by_the_store(c10d, group, obj):
     ranks = ".".join(map(str, members(c10d, group)))
     exchanged[ranks] = exchanged.get(ranks, 0) + 1
     tag = "memtrace:%d:%s" % (len(running), ".".join(str(i) for i in range(len(running))))
-    store = c10d.PrefixStore("%s/objects/%s/%d" % (tag, ranks, exchanged[ranks]), c10d._get_default_store())
-    store.set(str(c10d.get_rank()), pickle.dumps(obj))
-    return {r: pickle.loads(store.get(str(r))) for r in running}
+    store, own = c10d.PrefixStore("%s/objects/%s" % (tag, ranks), c10d._get_default_store()), str(c10d.get_rank())
+    here, before = (c10d.PrefixStore(str(exchanged[ranks] - i), store) for i in (0, 1))
+    here.set(own, pickle.dumps(obj))
+    said = {r: pickle.loads(here.get(str(r))) for r in running}
+    before.delete_key(own)  # everybody has come here, so nobody still reads it
+    return said
 
 
 def deputies(c10d, group):
