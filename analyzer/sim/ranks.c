@@ -197,8 +197,11 @@ static void serve(struct running *all, size_t slots)
 
 	for (size_t i = 0; i < slots; i++) {
 		struct store *store = all[i].outcome ? all[i].store : NULL;
+		nfds_t seen = 0;
 
-		if (!store || (count && store == stores[count - 1]))
+		while (seen < count && stores[seen] != store)
+			seen++;
+		if (!store || seen < count)
 			continue;
 		stores[count] = store;
 		wanted[count++] = (struct pollfd){ store->poll, POLLIN, 0 };
