@@ -375,6 +375,11 @@ bytes match_gap(const struct match *m)
 	return sum;
 }
 
+int match_has_gap(const struct match *m)
+{
+	return (double)match_gap(m) >= MATCH_WORTH * (double)m->observed;
+}
+
 void match_release(struct match *m)
 {
 	for (size_t i = 0; i < m->term_count; i++)

@@ -11,6 +11,7 @@ import argparse
 import collections
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -64,6 +65,7 @@ def record_alone(directory, jobs):
         os.makedirs(place, exist_ok=True)
         with open(os.path.join(place, "job.json"), "w") as f:
             json.dump(job, f)
+        shutil.rmtree(os.path.join(place, "traces"), ignore_errors=True)  # of a run that was interrupted
         os.rename("%s.%d" % (traces, i), os.path.join(place, "traces"))
         os.rename("%s.%d" % (out, i), os.path.join(place, "out.0"))
 
@@ -94,12 +96,12 @@ def given(path):
 
 
 def shares_of(directory, name, job):
-    """(assigned share, missing share, error, name) of each rank."""
+    """(assigned share, missing share, error, name, named causes) of each rank."""
     ranks = match(record(directory, name, job), *declared(directory, name))["ranks"]
     assert len(ranks) == job.get("world_size", 1), name
     for rank in ranks:
         found = rank["observed_bytes"]
-        yield assigned(rank) / found, sum(x["bytes"] for x in rank["missing"]) / found, abs(rank["error"]), name
+        yield assigned(rank) / found, sum(x["bytes"] for x in rank["missing"]) / found, abs(rank["error"]), name, rank["causes"]
 
 
 def shares(options):
@@ -113,7 +115,7 @@ def shares(options):
         worst += found
     lines = ["| class | jobs | ranks | assigned, mean | least | missing, most | the least is |", "|---|---|---|---|---|---|---|"]
     for kind, found in [*sorted(rows.items()), ("all", worst)]:
-        least = min(found)
+        least = min(found, key=lambda f: f[0])
         lines.append("| %s | %d | %d | %.3f %% | %.3f %% | %.3f %% | %s |" %
                      (kind, len({f[3] for f in found}), len(found), 100 * sum(f[0] for f in found) / len(found), 100 * least[0],
                       100 * max(f[1] for f in found), least[3]))
