@@ -169,8 +169,7 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 
 			if (value && !is_known(m, hypotheses[i].field, value) &&
 			    !try_value(m, c, t, hypotheses[i].field, value, &left) &&
-			    (by_gap ? left.off <= most &&
-					      (double)left.gap <= DECISIVE * (double)gap
+			    (by_gap ? left.off <= most && (double)left.gap <= DECISIVE * (double)gap
 				    : left.gap <= gap &&
 					      (double)left.off <= LEFT_OFF * (double)off))
 				add_cause(m, c, i, value, &left);
@@ -180,4 +179,22 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 		}
 	}
 	keep_best(m);
+}
+
+int match_is_alike(const struct match *a, const struct match *b)
+{
+	return a->stage == b->stage && a->observed == b->observed && a->estimated == b->estimated &&
+	       match_gap(a) == match_gap(b);
+}
+
+void match_explain_as(struct match *m, const struct match *other)
+{
+	m->causes = xcalloc(other->cause_count + 1, sizeof(*m->causes));
+	m->cause_count = other->cause_count;
+	for (size_t i = 0; i < m->cause_count; i++) {
+		m->causes[i] = other->causes[i];
+		m->causes[i].value = xstrdup(m->causes[i].value);
+		if (m->causes[i].declared)
+			m->causes[i].declared = xstrdup(m->causes[i].declared);
+	}
 }
