@@ -9,6 +9,8 @@
 
 #define MOST_BATCH 4096
 #define MOST_TOPK 16
+/* While other values are open, such a part of what the best leaves tells nothing. */
+#define NOISE 32
 
 static void look(struct job_seen *j, const struct witness *w, size_t count)
 {
@@ -144,7 +146,8 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 		t.heads = t.r.hidden / widths[k];
 		try_lengths(&s, t, known, j);
 	}
-	if (t.r.positions_most && s.longest.gap >= 0 && s.longest.gap - s.best.gap <= t.worth)
+	if (t.r.positions_most && s.longest.gap >= 0 &&
+	    s.longest.gap - s.best.gap <= t.worth + s.best.gap / NOISE)
 		s.best = s.longest;
 	if (s.best.gap >= 0 && (best->gap < 0 || s.best.gap < best->gap)) {
 		see_next(&s.best, s.all, s.count);

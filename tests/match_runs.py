@@ -184,7 +184,7 @@ def named_causes(directory, name, job, key, value):
 def wrong(options):
     lines = []
     for jobs, table in (NEW, WRONG), (LATER, LATER_WRONG):
-        right = count = 0
+        right = count = tied = 0
         lines += ["| job | key | declared | is | named | gap, left |", "|---|---|---|---|---|---|"]
         for name, (key, value, values) in table.items():
             if options.only not in name:
@@ -193,21 +193,23 @@ def wrong(options):
             rank, causes = named_causes(options.directory, name, jobs[name], key, value)
             cause = next((c for c in causes if c["key"] == key and c["value"] in values), None)
             good, cause = cause, cause or (causes or [None])[0]
-            right, count = right + bool(good), count + 1
-            lines.append("| %s | %s | %s | %s | %s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
-                                                                   "%(key)s=%(value)s" % cause if cause else "none", rank["gap_bytes"],
+            right, count, tied = right + bool(good), count + 1, tied + bool(good and len(causes) > 1)
+            lines.append("| %s | %s | %s | %s | %s%s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
+                                                                   "%(key)s=%(value)s" % cause if cause else "none",
+                                                                   ", of %d" % len(causes) if len(causes) > 1 else "", rank["gap_bytes"],
                                                                    cause["gap_bytes"] if cause else "-"))
-        lines += ["", "%d of %d" % (right, count), ""]
+        lines += ["", "%d of %d are named, %d of them beside others that leave as little" % (right, count, tied), ""]
     return "\n".join(lines).rstrip()
 
 
 TABLES = {"shares": (shares, "What match assigns", """`python3 tests/match_runs.py shares DIRECTORY --write`: the blocks at the peak that a term of our own estimate predicts, in bytes, for
 the jobs of `tests/accuracy_runs.py`, each rank by itself. What is assigned and what is not adds up to the peak, to the byte; so do components.
-"given" are rows that are not part of the project (`--rows`). Why four jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
+"given" are rows that are not part of the project (`--rows`). Why three jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
           "inferred": (inferred, "What match infers", """`python3 tests/match_runs.py inferred DIRECTORY --write`: nothing is declared, and what match infers is held against what the job was made
 with: the jobs of `tests/accuracy_runs.py`, on which the inference was developed, and those of `tests/match_jobs.py`, written before they ran.
 SGD's and Megatron's implementation of the optimizer are not counted: those jobs declare one that they do not use."""),
-          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.""")}
+          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.
+"of N": so many values leave as little, and the right one is among them.""")}
 
 
 def write(title, text):
