@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "match.h"
+#include "model/memtrace/memtrace.h"
+
 #define MOST_BATCH 4096
 #define MOST_TOPK 16
+/* While other values are open, such a part of what the best leaves tells nothing. */
+#define NOISE 32
 
 static void look(struct job_seen *j, const struct witness *w, size_t count)
 {
@@ -71,6 +76,12 @@ struct split {
 	bytes gap;
 };
 
+struct splits {
+	struct split *all;
+	size_t count, room;
+	struct trial best, longest; /* `longest`: the best with the longest length */
+};
+
 /* What the splits that are not the best would leave, each by what of it differs. */
 static void see_next(struct trial *best, const struct split *all, size_t count)
 {
@@ -86,41 +97,63 @@ static void see_next(struct trial *best, const struct split *all, size_t count)
 	}
 }
 
-/* The sequence's length and the heads: divisors of the tokens, and usual widths of a head. */
+/* The longest sequence that the positions allow. */
+static int64_t longest(const struct trial *t)
+{
+	int64_t most = t->tokens;
+
+	if (t->r.positions_most && t->r.positions_most < most)
+		most = t->r.positions_most;
+	for (int64_t batch = 1; batch <= MOST_BATCH && batch <= t->tokens; batch++)
+		if (t->tokens % batch == 0 && t->tokens / batch <= most)
+			return t->tokens / batch;
+	return 1;
+}
+
+/* All lengths with so many heads, the longest first. */
+static void try_lengths(struct splits *s, struct trial t, const struct config *known,
+			const struct job_seen *j)
+{
+	int64_t most = longest(&t);
+
+	for (int64_t batch = 1; batch <= MOST_BATCH && t.tokens / batch >= 8; batch++) {
+		bytes gap;
+
+		if (t.tokens % batch || t.tokens / batch > most)
+			continue;
+		t.seq = t.tokens / batch;
+		gap = keep_better(&s->best, &t, known, j);
+		s->all = grow(s->all, s->count, &s->room, sizeof(*s->all));
+		s->all[s->count++] = (struct split){ t.seq, t.heads, gap };
+		if (gap >= 0 && t.seq == most && (s->longest.gap < 0 || gap < s->longest.gap)) {
+			s->longest = t;
+			s->longest.gap = gap;
+		}
+	}
+}
+
+/* The sequence's length and the heads: divisors of the tokens, and usual widths of a head. Who
+ * learns positions trains with as many, where nothing tells another length. */
 static void try_splits(struct trial *best, struct trial t, const struct config *known,
 		       const struct job_seen *j)
 {
 	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
-	int64_t most =
-		t.r.positions_most && t.r.positions_most < t.tokens ? t.r.positions_most : t.tokens;
-	struct split *all = NULL;
-	size_t count = 0, room = 0;
+	struct splits s = { .best = { .gap = -1 }, .longest = { .gap = -1 } };
 
 	for (size_t k = 0; k < ARRAY_SIZE(widths); k++) {
 		if (t.r.hidden % widths[k] || t.r.kv % widths[k])
 			continue;
 		t.heads = t.r.hidden / widths[k];
-		for (t.seq = most; t.seq >= 8 && t.tokens / t.seq <= MOST_BATCH; t.seq--)
-			if (t.tokens % t.seq == 0) {
-				all = grow(all, count, &room, sizeof(*all));
-				all[count++] = (struct split){ t.seq, t.heads,
-							       keep_better(best, &t, known, j) };
-			}
+		try_lengths(&s, t, known, j);
 	}
-	see_next(best, all, count);
-	free(all);
-}
-
-/* The longest sequence that the positions allow. */
-static int64_t longest(const struct trial *t)
-{
-	int64_t seq = t->tokens;
-
-	if (t->r.positions_most && t->r.positions_most < seq)
-		seq = t->r.positions_most;
-	while (t->tokens % seq)
-		seq--;
-	return seq;
+	if (t.r.positions_most && s.longest.gap >= 0 &&
+	    s.longest.gap - s.best.gap <= t.worth + s.best.gap / NOISE)
+		s.best = s.longest;
+	if (s.best.gap >= 0 && (best->gap < 0 || s.best.gap < best->gap)) {
+		see_next(&s.best, s.all, s.count);
+		*best = s.best;
+	}
+	free(s.all);
 }
 
 /* The width whose weights and activations are found best, for so many experts a token; before heads
@@ -243,10 +276,36 @@ static void choose_again(struct trial *best, const struct config *known, const s
 	inference_release(&i);
 }
 
+/* The first and the last rank of each stage: those between have the same blocks, and each costs as
+ * much time as the job's model. `ends` has room for all. */
+static size_t ends_of_stages(const struct config *c, const struct witness *w, size_t count,
+			     struct witness *ends)
+{
+	int64_t *stages = xcalloc(count, sizeof(*stages));
+	size_t kept = 0;
+
+	for (size_t k = 0; k < count; k++)
+		stages[k] = match_place(c, w[k].rank).stage;
+	for (size_t k = 0; k < count; k++) {
+		int first = 1, last = 1;
+
+		for (size_t n = 0; n < count && (first || last); n++)
+			if (stages[n] == stages[k]) {
+				first &= n >= k;
+				last &= n <= k;
+			}
+		if (first || last)
+			ends[kept++] = w[k];
+	}
+	free(stages);
+	return kept;
+}
+
 int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
 	  struct err *e)
 {
 	struct trial best = { .gap = -1 };
+	struct witness *last;
 	struct job_seen j;
 	size_t found = 0;
 
@@ -274,6 +333,8 @@ int infer(struct inference *i, struct config *c, const struct witness *w, size_t
 	add_all(i, c, &j, &best);
 	if (config_derive(c, e) < 0)
 		return -1;
-	infer_search(i, c, w, count);
+	last = xcalloc(count, sizeof(*last));
+	infer_search(i, c, last, ends_of_stages(c, w, count, last));
+	free(last);
 	return config_derive(c, e);
 }

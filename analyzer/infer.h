@@ -77,6 +77,7 @@ struct reading_of_layer {
 	/* 0: none. `ffn` is then the width of one. `experts_here` are this rank's. */
 	int64_t experts, experts_here;
 	int apart;                    /* each expert's matrices are blocks of their own */
+	int no_router;                /* was found: any number of ranks may share the experts */
 	int64_t shared, shared_least; /* width of the shared experts together; 0: none */
 };
 #define MOST_READINGS 32

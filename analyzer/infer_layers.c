@@ -274,6 +274,7 @@ static void read_each(struct reading_try *y, struct reading_of_layer r, const by
 			r.experts = r.experts_here * ranks;
 			if (y->world % ranks == 0 && (any || has_router(y, &r, r.experts))) {
 				seen = 1;
+				r.no_router = any;
 				add_reading(y, r);
 			}
 		}

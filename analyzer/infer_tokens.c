@@ -8,6 +8,8 @@
 
 /* A size that is so much rarer than the most frequent one is none of a layer's main ones. */
 #define RARE 64
+/* And of those the most that are looked at. */
+#define MOST_SIZES 256
 
 static int between(wide size, wide least, wide most)
 {
@@ -51,22 +53,33 @@ static int by_score(const void *a, const void *b)
 				    : (x->tokens > y->tokens) - (x->tokens < y->tokens);
 }
 
+static int most_often(const void *a, const void *b)
+{
+	const struct size_count *x = a, *y = b;
+
+	return x->count != y->count ? (x->count < y->count ? 1 : -1)
+				    : (x->size > y->size) - (x->size < y->size);
+}
+
 /* b s: how many tokens a micro-batch has, the likeliest first. */
 size_t tokens_of(const struct census *c, const struct reading_of_layer *r, struct token_count *best)
 {
-	struct token_count *all = xcalloc(2 * c->forward_count + 1, sizeof(*all));
+	struct size_count *often = xcalloc(c->forward_count + 1, sizeof(*often));
+	size_t sizes = c->forward_count < MOST_SIZES ? c->forward_count : MOST_SIZES;
+	struct token_count *all = xcalloc(2 * sizes + 1, sizeof(*all));
 	size_t count = 0, kept = 0;
-	uint64_t most = 0;
 
 	for (size_t i = 0; i < c->forward_count; i++)
-		most = c->forward[i].count > most ? c->forward[i].count : most;
-	for (size_t i = 0; i < c->forward_count; i++)
+		often[i] = c->forward[i];
+	if (c->forward_count)
+		qsort(often, c->forward_count, sizeof(*often), most_often);
+	for (size_t i = 0; i < sizes; i++)
 		for (int width = 2; width <= 4; width += 2) {
 			wide row = (wide)r->hidden * width;
-			bytes size = c->forward[i].size;
+			bytes size = often[i].size;
 
 			/* every layer makes several blocks of b s h */
-			if (c->forward[i].count * RARE < most)
+			if (often[i].count * RARE < often[0].count)
 				continue;
 			if (size % row || size / row < 8 || size / row > INT64_C(1) << 32)
 				continue;
@@ -86,6 +99,7 @@ size_t tokens_of(const struct census *c, const struct reading_of_layer *r, struc
 			best[kept++] = all[i];
 	}
 	free(all);
+	free(often);
 	return kept;
 }
 

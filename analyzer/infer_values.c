@@ -101,6 +101,21 @@ static void add_precision(struct inference *i, struct config *c, const struct jo
 		     narrow ? 2 : 4, 2);
 }
 
+/* Of experts with blocks of their own another small block may have passed for the router. */
+static enum sureness experts_sure(const struct reading_of_layer *r)
+{
+	if (!r->apart)
+		return SURE_EXACT;
+	return r->no_router ? SURE_GUESS : SURE_LIKELY;
+}
+
+static const char *experts_from(const struct reading_of_layer *r)
+{
+	return r->no_router ? "a rank's experts; any number of ranks may share them"
+	       : r->experts > r->experts_here ? "experts of a rank beside the rows of the router"
+					      : "rows of the router";
+}
+
 static void add_layout(struct inference *i, struct config *c, const struct job_seen *j,
 		       const struct trial *t)
 {
@@ -129,9 +144,8 @@ static void add_layout(struct inference *i, struct config *c, const struct job_s
 				   "the schedule is interleaved: two chunks or more");
 	}
 	if (t->r.experts > t->r.experts_here)
-		add_number(i, c, CONFIG_expert_model_parallel_size, SURE_EXACT,
-			   t->r.experts / t->r.experts_here,
-			   "experts of a rank beside the rows of the router");
+		add_number(i, c, CONFIG_expert_model_parallel_size, experts_sure(&t->r),
+			   t->r.experts / t->r.experts_here, experts_from(&t->r));
 	add_number(i, c, CONFIG_world_size, SURE_EXACT, j->world, "the trace's header");
 	if (!megatron && (is_marked(j, "fsdp_version", "1") || is_marked(j, "fsdp_version", "2")))
 		add_flag(i, c, CONFIG_fsdp, SURE_EXACT, 1, "frames of torch.distributed.fsdp");
@@ -157,7 +171,7 @@ static void add_experts(struct inference *i, struct config *c, const struct tria
 			: CONFIG_moe_ffn_hidden_size;
 	char text[200];
 
-	add_number(i, c, CONFIG_num_experts, SURE_EXACT, r->experts, "rows of the router");
+	add_number(i, c, CONFIG_num_experts, experts_sure(r), r->experts, experts_from(r));
 	snprintf(text, sizeof(text), "weights of %lld experts allow %lld to %lld rows",
 		 (long long)r->experts_here, (long long)r->ffn_least, (long long)t->ffn_most);
 	add_number(i, c, width, r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);

@@ -157,7 +157,18 @@ static int see_document(struct making *k, struct err *e)
 	struct estimate out;
 	int status = estimate_make(&out, k->m->system, k->c, DETAIL_ALL, e);
 	size_t n = status < 0 ? 0 : estimate_term_count(&out);
+	/* its terms are those of the first stage */
+	const struct stage *stage = k->m->stage > 0 && (size_t)k->m->stage < out.stage_count
+					    ? &out.stages[k->m->stage]
+					    : NULL;
 
+	if (stage && !stage->terms) {
+		status = err_set(
+			e,
+			"system %s gives only totals of stage %lld: match with --system memtrace, or a trace of the first stage",
+			k->m->system->name, (long long)k->m->stage);
+		n = 0;
+	}
 	k->m->terms = xcalloc(n + 1, sizeof(*k->m->terms));
 	for (size_t i = 0; i < n; i++) {
 		const struct term *t = estimate_term(&out, i);
@@ -165,11 +176,8 @@ static int see_document(struct making *k, struct err *e)
 		/* what a document counts beside the allocator's blocks is not in them */
 		if (category_of(t->component) < CATEGORIES)
 			add_term(k, t->id, t->component, t->title,
-				 bytes_of(estimate_bytes(&out, i)));
+				 bytes_of(stage ? stage->terms[i] : estimate_bytes(&out, i)));
 	}
-	/* its terms are those of the first stage */
-	if (!status && k->m->stage > 0 && (size_t)k->m->stage < out.stage_count)
-		k->m->estimated = bytes_of(out.stages[k->m->stage].total);
 	estimate_release(&out);
 	return status;
 }
@@ -373,6 +381,11 @@ bytes match_gap(const struct match *m)
 	for (size_t i = 0; i < m->missing_count; i++)
 		sum = bytes_add(sum, m->missing[i].bytes);
 	return sum;
+}
+
+int match_has_gap(const struct match *m)
+{
+	return (double)match_gap(m) >= MATCH_WORTH * (double)m->observed;
 }
 
 void match_release(struct match *m)

@@ -99,6 +99,8 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	       const struct config *c, const struct tolerances *t, struct err *e);
 /* Found and not predicted, and predicted and not found. */
 bytes match_gap(const struct match *m);
+/* Is that worth a word? */
+int match_has_gap(const struct match *m);
 void match_release(struct match *m);
 int matches_fail(const struct matches *m);
 /* The worst rank first. */

@@ -117,6 +117,9 @@ static int gap_order(const void *a, const void *b)
 		return x->gap < y->gap ? -1 : 1;
 	if (x->off != y->off)
 		return x->off < y->off ? -1 : 1;
+	/* of two that explain it alike, that somebody declared can be wrong */
+	if (!x->declared != !y->declared)
+		return !x->declared - !y->declared;
 	return strcmp(x->key, y->key);
 }
 
@@ -150,9 +153,12 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 {
 	struct match_cause left = { .gap = 0 };
 	bytes gap = match_gap(m), off = llabs(m->estimated - m->observed);
-	int by_gap = (double)gap >= MATCH_WORTH * (double)m->observed;
+	bytes worth = (bytes)(MATCH_WORTH * (double)m->observed), most = off > worth ? off : worth;
+	int by_gap = match_has_gap(m);
 
-	if (m->system != &memtrace || (!by_gap && (double)off < WORTH_OFF * (double)m->observed))
+	/* a peak that is met says nothing against what is declared: other blocks are another
+	 * moment's */
+	if (m->system != &memtrace || (double)off < WORTH_OFF * (double)m->observed)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(hypotheses); i++) {
 		if (!by_gap && !is_rows(hypotheses[i].field))
@@ -163,7 +169,7 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 
 			if (value && !is_known(m, hypotheses[i].field, value) &&
 			    !try_value(m, c, t, hypotheses[i].field, value, &left) &&
-			    (by_gap ? (double)left.gap <= DECISIVE * (double)gap
+			    (by_gap ? left.off <= most && (double)left.gap <= DECISIVE * (double)gap
 				    : left.gap <= gap &&
 					      (double)left.off <= LEFT_OFF * (double)off))
 				add_cause(m, c, i, value, &left);
@@ -173,4 +179,22 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 		}
 	}
 	keep_best(m);
+}
+
+int match_is_alike(const struct match *a, const struct match *b)
+{
+	return a->stage == b->stage && a->observed == b->observed && a->estimated == b->estimated &&
+	       match_gap(a) == match_gap(b);
+}
+
+void match_explain_as(struct match *m, const struct match *other)
+{
+	m->causes = xcalloc(other->cause_count + 1, sizeof(*m->causes));
+	m->cause_count = other->cause_count;
+	for (size_t i = 0; i < m->cause_count; i++) {
+		m->causes[i] = other->causes[i];
+		m->causes[i].value = xstrdup(m->causes[i].value);
+		if (m->causes[i].declared)
+			m->causes[i].declared = xstrdup(m->causes[i].declared);
+	}
 }

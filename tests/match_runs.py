@@ -11,6 +11,7 @@ import argparse
 import collections
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -64,6 +65,7 @@ def record_alone(directory, jobs):
         os.makedirs(place, exist_ok=True)
         with open(os.path.join(place, "job.json"), "w") as f:
             json.dump(job, f)
+        shutil.rmtree(os.path.join(place, "traces"), ignore_errors=True)  # of a run that was interrupted
         os.rename("%s.%d" % (traces, i), os.path.join(place, "traces"))
         os.rename("%s.%d" % (out, i), os.path.join(place, "out.0"))
 
@@ -94,12 +96,12 @@ def given(path):
 
 
 def shares_of(directory, name, job):
-    """(assigned share, missing share, error, name) of each rank."""
+    """(assigned share, missing share, error, name, named causes) of each rank."""
     ranks = match(record(directory, name, job), *declared(directory, name))["ranks"]
     assert len(ranks) == job.get("world_size", 1), name
     for rank in ranks:
         found = rank["observed_bytes"]
-        yield assigned(rank) / found, sum(x["bytes"] for x in rank["missing"]) / found, abs(rank["error"]), name
+        yield assigned(rank) / found, sum(x["bytes"] for x in rank["missing"]) / found, abs(rank["error"]), name, rank["causes"]
 
 
 def shares(options):
@@ -113,7 +115,7 @@ def shares(options):
         worst += found
     lines = ["| class | jobs | ranks | assigned, mean | least | missing, most | the least is |", "|---|---|---|---|---|---|---|"]
     for kind, found in [*sorted(rows.items()), ("all", worst)]:
-        least = min(found)
+        least = min(found, key=lambda f: f[0])
         lines.append("| %s | %d | %d | %.3f %% | %.3f %% | %.3f %% | %s |" %
                      (kind, len({f[3] for f in found}), len(found), 100 * sum(f[0] for f in found) / len(found), 100 * least[0],
                       100 * max(f[1] for f in found), least[3]))
@@ -182,7 +184,7 @@ def named_causes(directory, name, job, key, value):
 def wrong(options):
     lines = []
     for jobs, table in (NEW, WRONG), (LATER, LATER_WRONG):
-        right = count = 0
+        right = count = tied = 0
         lines += ["| job | key | declared | is | named | gap, left |", "|---|---|---|---|---|---|"]
         for name, (key, value, values) in table.items():
             if options.only not in name:
@@ -191,21 +193,23 @@ def wrong(options):
             rank, causes = named_causes(options.directory, name, jobs[name], key, value)
             cause = next((c for c in causes if c["key"] == key and c["value"] in values), None)
             good, cause = cause, cause or (causes or [None])[0]
-            right, count = right + bool(good), count + 1
-            lines.append("| %s | %s | %s | %s | %s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
-                                                                   "%(key)s=%(value)s" % cause if cause else "none", rank["gap_bytes"],
+            right, count, tied = right + bool(good), count + 1, tied + bool(good and len(causes) > 1)
+            lines.append("| %s | %s | %s | %s | %s%s%s | %d, %s |" % (name, key, value or "not set", values[0], "" if good else "**wrong** ",
+                                                                   "%(key)s=%(value)s" % cause if cause else "none",
+                                                                   ", of %d" % len(causes) if len(causes) > 1 else "", rank["gap_bytes"],
                                                                    cause["gap_bytes"] if cause else "-"))
-        lines += ["", "%d of %d" % (right, count), ""]
+        lines += ["", "%d of %d are named, %d of them beside others that leave as little" % (right, count, tied), ""]
     return "\n".join(lines).rstrip()
 
 
 TABLES = {"shares": (shares, "What match assigns", """`python3 tests/match_runs.py shares DIRECTORY --write`: the blocks at the peak that a term of our own estimate predicts, in bytes, for
 the jobs of `tests/accuracy_runs.py`, each rank by itself. What is assigned and what is not adds up to the peak, to the byte; so do components.
-"given" are rows that are not part of the project (`--rows`). Why four jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
+"given" are rows that are not part of the project (`--rows`). Why three jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
           "inferred": (inferred, "What match infers", """`python3 tests/match_runs.py inferred DIRECTORY --write`: nothing is declared, and what match infers is held against what the job was made
 with: the jobs of `tests/accuracy_runs.py`, on which the inference was developed, and those of `tests/match_jobs.py`, written before they ran.
 SGD's and Megatron's implementation of the optimizer are not counted: those jobs declare one that they do not use."""),
-          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.""")}
+          "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.
+"of N": so many values leave as little, and the right one is among them.""")}
 
 
 def write(title, text):

@@ -70,6 +70,19 @@ static int read_tolerances(const struct options *o, struct tolerances *t, struct
 	return 0;
 }
 
+/* The last one; ranks that miss the same bytes miss them for the same reasons. */
+static void explain(struct matches *m, const struct config *c, const struct tolerances *t)
+{
+	struct match *last = &m->list[m->count - 1];
+
+	for (size_t i = 0; i + 1 < m->count; i++)
+		if (match_is_alike(last, &m->list[i])) {
+			match_explain_as(last, &m->list[i]);
+			return;
+		}
+	match_explain(last, c, t);
+}
+
 static int make(struct matches *m, const struct match_job *j, const struct options *o,
 		struct err *e)
 {
@@ -89,7 +102,7 @@ static int make(struct matches *m, const struct match_job *j, const struct optio
 			continue;
 		if (match_make(&m->list[m->count++], rank, system, c, &t, e) < 0)
 			return -1;
-		match_explain(&m->list[m->count - 1], c, &t);
+		explain(m, c, &t);
 		if (o->what_if && match_what_if(&m->list[m->count - 1], c, o->what_if, e) < 0)
 			return -1;
 	}

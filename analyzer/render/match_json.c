@@ -88,6 +88,7 @@ static json_t *causes_json(const struct match *m)
 		set(row, "value", strcmp(c->value, "~") ? text(c->value) : json_null());
 		set(row, "meaning", text(c->meaning));
 		set(row, "gap_bytes", json_integer(c->gap));
+		set(row, "off_bytes", json_integer(c->off));
 		json_array_append_new(list, row);
 	}
 	return list;

@@ -42,17 +42,22 @@ static void put_verdict(struct page *p, const struct match *m)
 
 static void put_causes(struct page *p, const struct match *m)
 {
+	int by_gap = match_has_gap(m);
+
 	for (size_t i = 0; i < m->cause_count; i++) {
 		const struct match_cause *c = &m->causes[i];
 		struct buf left = { 0 }, gap = { 0 };
 
-		size_add(&left, c->gap, p->style->raw_bytes);
-		size_add(&gap, match_gap(m), p->style->raw_bytes);
+		size_add(&left, by_gap ? c->gap : c->off, p->style->raw_bytes);
+		size_add(&gap, by_gap ? match_gap(m) : llabs(m->estimated - m->observed),
+			 p->style->raw_bytes);
+		buf_addf(p->out, "%s  %s, declared %s, would be %s: %s; ", i ? "or" : "why",
+			 c->key, c->declared ? c->declared : "by nobody",
+			 strcmp(c->value, "~") ? c->value : "not set", c->meaning);
 		buf_addf(p->out,
-			 "%s  %s, declared %s, would be %s: %s; the gap of %s would be %s\n",
-			 i ? "or" : "why", c->key, c->declared ? c->declared : "by nobody",
-			 strcmp(c->value, "~") ? c->value : "not set", c->meaning, gap.text,
-			 left.text);
+			 by_gap ? "the gap of %s would be %s\n"
+				: "the peak, missed by %s, would be missed by %s\n",
+			 gap.text, left.text);
 		buf_release(&left);
 		buf_release(&gap);
 	}

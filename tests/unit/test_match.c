@@ -391,6 +391,62 @@ static void a_right_declaration_has_no_cause(void **state)
 	match_release(&m);
 }
 
+/* Blocks of a peak that is met are of another moment, and say nothing against what is declared. */
+static void a_peak_that_is_met_has_no_cause(void **state)
+{
+	struct made_rank *r = *state;
+	struct tolerances t = { .total = 0.01 };
+	struct match m;
+
+	declare(r, "micro_batch_size", "2");
+	match_up(&m, r, &memtrace, 0.01);
+	m.estimated = m.observed;
+	match_explain(&m, &r->config, &t);
+	assert_int_equal(m.cause_count, 0);
+	match_release(&m);
+}
+
+static void causes_are_copied(void **state)
+{
+	struct made_rank *r = *state;
+	struct tolerances t = { .total = 0.01 };
+	struct match m, other;
+
+	declare(r, "micro_batch_size", "2");
+	match_up(&m, r, &memtrace, 0.01);
+	match_up(&other, r, &memtrace, 0.01);
+	assert_true(match_is_alike(&m, &other));
+	match_explain(&m, &r->config, &t);
+	match_explain_as(&other, &m);
+	match_release(&m);
+	assert_string_equal(other.causes[0].value, "4");
+	assert_string_equal(other.causes[0].declared, "2");
+	other.observed++;
+	assert_false(match_is_alike(&other, &m));
+	match_release(&other);
+}
+
+/* A document has terms of its first stage alone. */
+static void a_later_stage_without_terms_is_refused(void **state)
+{
+	struct made_rank *r = *state;
+	struct tolerances none = { .total = 1 };
+	struct err e = { 0 };
+	const struct system *system = system_find("llama-4d", &e);
+	struct match m;
+
+	declare(r, "precision", "bf16-mixed");
+	declare(r, "pipeline_model_parallel_size", "2");
+	r->rank.world_size = 2;
+	r->rank.rank = 0;
+	match_up(&m, r, system, 1000);
+	match_release(&m);
+	r->rank.rank = 1;
+	assert_int_equal(match_make(&m, &r->rank, system, &r->config, &none, &e), -1);
+	assert_non_null(strstr(e.text, "only totals of stage 1"));
+	match_release(&m);
+}
+
 static void what_if_keeps_or_scales_what_was_missed(void **state)
 {
 	struct made_rank *r = *state;
@@ -437,6 +493,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			of_values_that_explain_the_same_the_nearer_peak_is_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_right_declaration_has_no_cause, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_peak_that_is_met_has_no_cause, setup, teardown),
+		cmocka_unit_test_setup_teardown(causes_are_copied, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_later_stage_without_terms_is_refused, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(what_if_keeps_or_scales_what_was_missed, setup,
 						teardown),
 	};

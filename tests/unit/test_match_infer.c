@@ -233,6 +233,88 @@ static void experts_of_two_ranks(void **state)
 	census_release(&c);
 }
 
+static uint64_t mark_of(const char *key, const char *value)
+{
+	for (size_t m = 0; m < mark_count; m++)
+		if (!strcmp(marks[m].key, key) && !strcmp(marks[m].value, value))
+			return UINT64_C(1) << m;
+	fail_msg("no mark %s", key);
+	return 0;
+}
+
+/* How surely a router's rows tell the experts: of blocks of their own any small block may pass for
+ * it, and without one any number of ranks may share them. */
+static void experts_are_as_sure_as_their_router(void **state)
+{
+	static const struct {
+		int apart, no_router;
+		enum sureness sure;
+	} rows[] = { { 0, 0, SURE_EXACT }, { 1, 0, SURE_LIKELY }, { 1, 1, SURE_GUESS } };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct census census = { 0 };
+		struct rank rank = { .rank = 0, .world_size = 2 };
+		struct witness w = { &rank, &census };
+		struct job_seen j = { .w = &w,
+				      .count = 1,
+				      .marks = mark_of("framework", "megatron-core"),
+				      .world = 2,
+				      .census = &census };
+		struct trial t = { .layers = { .count = 4 },
+				   .r = { .hidden = 512,
+					  .ffn = 704,
+					  .ffn_least = 704,
+					  .kv = 512,
+					  .tp = 1,
+					  .width = 2,
+					  .experts = 8,
+					  .experts_here = 4,
+					  .apart = rows[i].apart,
+					  .no_router = rows[i].no_router },
+				   .tokens = 1024,
+				   .seq = 512,
+				   .heads = 8,
+				   .topk = 2 };
+		struct inference found = { 0 };
+		const struct inferred *experts, *ranks;
+		struct config c;
+
+		config_init(&c);
+		add_all(&found, &c, &j, &t);
+		experts = inferred_find(&found, CONFIG_num_experts);
+		ranks = inferred_find(&found, CONFIG_expert_model_parallel_size);
+		assert_non_null(experts);
+		assert_non_null(ranks);
+		assert_string_equal(experts->value, "8");
+		assert_string_equal(ranks->value, "2");
+		assert_int_equal(experts->sure, rows[i].sure);
+		assert_int_equal(ranks->sure, rows[i].sure);
+		assert_int_equal(strstr(experts->evidence, "may share") != NULL, rows[i].no_router);
+		config_release(&c);
+		inference_release(&found);
+	}
+}
+
+/* A trace may have tens of thousands of sizes: the most frequent tell the tokens, at once. */
+static void tokens_of_many_sizes(void **state)
+{
+	enum { SIZES = 65536, TOKENS = 4096 };
+	struct reading_of_layer r = {
+		.hidden = 64, .kv = 64, .ffn = 256, .ffn_least = 256, .tp = 1, .width = 2
+	};
+	struct token_count best[MOST_TOKEN_COUNTS];
+	struct census c = { .forward = calloc(SIZES, sizeof(*c.forward)), .forward_count = SIZES };
+
+	(void)state;
+	assert_non_null(c.forward);
+	for (bytes i = 0; i < SIZES; i++)
+		c.forward[i] = (struct size_count){ (i + 1) * 64 * 2, i + 1 == TOKENS ? 1000 : 32 };
+	assert_true(tokens_of(&c, &r, best) >= 1);
+	assert_int_equal(best[0].tokens, TOKENS);
+	free(c.forward);
+}
+
 static void no_layers(void **state)
 {
 	static const bytes sizes[] = { 0, 1, 512, INT64_C(1) << 50 };
@@ -286,6 +368,8 @@ int main(void)
 		cmocka_unit_test(sharded),
 		cmocka_unit_test(experts_in_two_tensors),
 		cmocka_unit_test(experts_of_two_ranks),
+		cmocka_unit_test(experts_are_as_sure_as_their_router),
+		cmocka_unit_test(tokens_of_many_sizes),
 		cmocka_unit_test(no_layers),
 		cmocka_unit_test(sizes_fit_with_a_tail),
 	};

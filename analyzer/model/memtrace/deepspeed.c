@@ -240,7 +240,7 @@ static void norms(struct machine *m, struct zero *z)
 
 void zero_step(struct machine *m, struct zero *z)
 {
-	tensor flat, gradient;
+	tensor flat, gradient, scaled, norm;
 
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
@@ -251,12 +251,17 @@ void zero_step(struct machine *m, struct zero *z)
 		return;
 	}
 	norms(m, z);
+	scaled = make(m, 1, F32);
+	norm = make(m, 1, F32);
 	flat = make_as(m, TERM_GRADIENTS, z->share, type_of(z));
 	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, z->share, F32);
 	drop(m, &flat);
 	drop(m, &z->partition);
 	flat_optimizer_step(m, &z->optimizer, z->shape, z->share);
 	drop(m, &gradient);
+	drop(m, &scaled);
+	drop(m, &z->norm);
+	z->norm = norm;
 }
 
 /* ---- made ---- */

@@ -12,6 +12,7 @@ struct zero {
 	tensor flat, master;
 	struct flat_optimizer optimizer;
 	tensor bucket[2], partition; /* gradients: to be reduced, and reduced ones of this rank */
+	tensor norm;                 /* _global_grad_norm: the engine has the last step's */
 	int64_t filled;              /* elements that wait to be reduced */
 	struct param **waiting;
 	size_t count;

@@ -117,7 +117,9 @@ static void micro_batch(struct machine *m, struct mlp *g)
 		    s->zero == 3 ? s->sharded_compute : s->weights));
 	loss = forward(m, g, g->input);
 	let(m, &g->loss, loss);
-	backward_from(m, &tape, g->loss);
+	loss = wrapped_scaled(m, &g->w, loss);
+	backward_from(m, &tape, loss);
+	drop(m, &loss);
 	wrapped_after_backward(m, &g->w);
 }
 

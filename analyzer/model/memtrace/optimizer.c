@@ -231,15 +231,20 @@ static void scale_backward(struct machine *m, struct node *n)
 	n->out[0] = make(m, 1, n->in[0].type);
 }
 
-tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss)
+tensor loss_times(struct machine *m, tensor loss)
 {
 	struct node *n = record(m, scale_backward, &loss, 1);
 
+	return result(make(m, 1, loss.type), n, 0);
+}
+
+tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss)
+{
 	if (!g->scale.at) {
 		g->scale = make_as(m, TERM_SCALER, 1, F32);
 		g->growth = make_as(m, TERM_SCALER, 1, F32);
 	}
-	return result(make(m, 1, loss.type), n, 0);
+	return loss_times(m, loss);
 }
 
 void scaler_unscale(struct machine *m, struct scaler *g)

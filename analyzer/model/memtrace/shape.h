@@ -179,6 +179,8 @@ void backward_from(struct machine *m, struct tape *tape, tensor loss);
 struct scaler {
 	tensor scale, growth, found[3];
 };
+/* The loss times a number. */
+tensor loss_times(struct machine *m, tensor loss);
 tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss);
 void scaler_unscale(struct machine *m, struct scaler *g);
 void scaler_update(struct machine *m, struct scaler *g);

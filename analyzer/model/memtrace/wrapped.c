@@ -81,10 +81,17 @@ void wrapped_after_backward(struct machine *m, struct wrapped *w)
 {
 	if (is_fsdp(w))
 		fsdp_finish(m, &w->fsdp);
+	drop(m, &w->mean_loss);
 }
 
 tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss)
 {
+	if (w->shape->framework == DEEPSPEED) {
+		/* DeepSpeedEngine.backward: / gradient_accumulation_steps, scale_if_loss */
+		m->as = TERM_LOSS;
+		w->mean_loss = loss_times(m, loss);
+		return loss_times(m, w->mean_loss);
+	}
 	return w->shape->grad_scaler ? scaler_scale(m, &w->scaler, loss) : hold(loss);
 }
 

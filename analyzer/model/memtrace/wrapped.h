@@ -18,6 +18,7 @@ struct wrapped {
 	struct fsdp fsdp;
 	struct zero zero;
 	struct zero3 zero3;
+	tensor mean_loss; /* DeepSpeed's, over the micro-batches of a step */
 };
 
 /* Before the module has parameters. */
@@ -34,7 +35,7 @@ void wrapped_before_backward(struct machine *m, struct wrapped *w);
 void wrapped_after_backward(struct machine *m, struct wrapped *w);
 /* How many are run before the optimizer's step. */
 int64_t wrapped_micro_batches(const struct wrapped *w);
-/* The loss as the GradScaler makes it larger, where there is one. */
+/* The loss as the GradScaler makes it larger, where there is one, or DeepSpeed's engine. */
 tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss);
 /* After the last of them: the optimizer's step, or DeepSpeed's engine.step(), and zero_grad(). */
 void wrapped_step(struct machine *m, struct wrapped *w);
