@@ -103,17 +103,21 @@ def members(c10d, group):
     return list(c10d._world.pg_group_ranks[group])
 
 
-def first_of(function, args, keys):
-    """A call's first argument, which may be given by name, and the others."""
-    if args:
-        return args[0], args[1:], keys
-    name = next(iter(inspect.signature(function).parameters))
-    return keys[name], (), {k: v for k, v in keys.items() if k != name}
+def wrap_objects(c10d, name, answer):
+    """Calls of a group's members become answer(real, objects, given): the first argument, and the others by name."""
+    real = getattr(c10d, name, None)
+    if real is None:
+        return
+    names = list(inspect.signature(real).parameters)
 
-
-def arguments(function, args, keys):
-    """By name, of a call whose first argument is passed on as it is."""
-    return {**dict(zip(list(inspect.signature(function).parameters)[1:], args)), **keys}
+    def call(*args, **keys):
+        given = {**dict(zip(names, args)), **keys}
+        objects = given.pop(names[0])
+        if c10d._rank_not_in_group(given.get("group")):
+            return real(objects, **given)
+        return answer(real, objects, given)
+    call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
+    replace(c10d, name, call)
 
 
 def that_run(c10d, group):
@@ -131,31 +135,21 @@ def leave_objects_alone(c10d):
     take what the first of them has."""
     told = set()
 
-    def wrap(name, source, group_source, answer, has_deputy=False):
-        real = getattr(c10d, name, None)
-        if real is None:
-            return
-
-        def call(*args, **keys):
-            objects, args, keys = first_of(real, args, keys)
-            given = arguments(real, args, keys)
-            group = given.get("group")
-            if c10d._rank_not_in_group(group):
-                return real(objects, *args, **keys)
-            if not is_absent(c10d, group, given.get(source), given.get(group_source)):
-                return real(objects, *args, **keys)
-            running = that_run(c10d, group)
+    def wrap(name, source, group_source, keep, has_deputy=False):
+        def answer(real, objects, given):
+            running = that_run(c10d, given.get("group"))
+            if not is_absent(c10d, given.get("group"), given.get(source), given.get(group_source)):
+                return real(objects, **given)
+            keeps = len(running) == 1 or not has_deputy
             if name not in told:
                 told.add(name)
-                say("%s from rank %s, which does not run: this rank keeps its own objects" % (name, given.get(source))
-                    if len(running) == 1 or not has_deputy else
-                    "%s from rank %s, which does not run: rank %d, the first that does, sends its own objects" % (name, given.get(source), running[0]))
-            if len(running) == 1 or not has_deputy:
-                return answer(objects, given)
+                say("%s from rank %s, which does not run: %s" % (name, given.get(source), "this rank keeps its own objects" if keeps else
+                                                                 "rank %d, the first that does, sends its own objects" % running[0]))
+            if keeps:
+                return keep(objects, given)
             given.pop(group_source, None)
             return real(objects, **{**given, source: running[0]})
-        call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
-        replace(c10d, name, call)
+        wrap_objects(c10d, name, answer)
 
     def scattered(output, given):
         objects = given.get("scatter_object_input_list")
@@ -205,22 +199,14 @@ def deputies(c10d, group):
 
 def send_objects_by_the_store(c10d):
     def wrap(name, by_store):
-        real = getattr(c10d, name, None)
-        if real is None:
-            return
-
-        def call(*args, **keys):
-            objects, args, keys = first_of(real, args, keys)
-            given = arguments(real, args, keys)
-            group = given.get("group")
-            if c10d._rank_not_in_group(group) or not travels_by_the_store(c10d, group):
-                return real(objects, *args, **keys)
-            sender = given.get("src") or 0
+        def answer(real, objects, given):
+            group, sender = given.get("group"), given.get("src") or 0
+            if not travels_by_the_store(c10d, group):
+                return real(objects, **given)
             if given.get("group_src") is not None:
                 sender = members(c10d, group)[given["group_src"]]
-            by_store(objects, given, group, sender)
-        call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
-        replace(c10d, name, call)
+            return by_store(objects, given, group, sender)
+        wrap_objects(c10d, name, answer)
 
     def gather(everybody, given, group, _):
         said = exchange_by_the_store(c10d, group, given.get("obj"))
