@@ -110,6 +110,7 @@ static char *masters_at(struct coordinates at, int context, int instances)
 
 	give_job(&c, 1);
 	GIVE(&c, transformer_impl, xstrdup("transformer_engine"));
+	free(c.attention);
 	GIVE(&c, attention, xstrdup("flash"));
 	GIVE(&c, data_parallel_size, 4 / context);
 	GIVE(&c, context_parallel_size, context);
