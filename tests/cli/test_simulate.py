@@ -183,8 +183,8 @@ class Ranks(Simulate):
         self.addCleanup(child.stdout.close)
         rank = int(child.stdout.readline())
         self.assertEqual([n[:13] for n in os.listdir(self.dir) if n.startswith("memtrace-sent")], ["memtrace-sent"])
-        child.send_signal(signal.SIGINT)
-        self.assertEqual(child.wait(30), -signal.SIGINT)
+        child.send_signal(signal.SIGTERM)
+        self.assertEqual(child.wait(30), -signal.SIGTERM)
         self.assertEqual([n for n in os.listdir(self.dir) if n.startswith("memtrace-sent")], [])
         self.assertRaises(ProcessLookupError, os.kill, rank, 0)
 
