@@ -7,7 +7,7 @@
 /* ---- PyTorch's reduce_kernel<..., ReduceOp<input, operation, index, output, ...>>(ReduceOp): what
  * is known of ReduceOp's layout, which begins at its ReduceConfig */
 
-enum { CONFIG_WORDS = 16, CONFIG_MOST = 64 };
+enum { CONFIG_WORDS = 16, CONFIG_MOST = 64, ELEMENT_MOST = 64 };
 
 struct reduction {
 	enum number_type in, out;
@@ -22,10 +22,11 @@ struct reduction {
 static bool config_at(struct reduction *r, const char *op, size_t at)
 {
 	r->config = (const int *)(op + at);
-	/* the block's width, height and number of threads tell it from any other numbers */
-	if (r->config[1] < 1 || r->config[2] < 1 || r->config[11] < 1 || r->config[12] < 1 ||
-	    r->config[13] > 1024 || r->config[11] > r->config[13] ||
-	    r->config[11] * r->config[12] != r->config[13])
+	/* the block's width, height and number of threads tell it from any other numbers; the size
+	 * of an element, from itself four bytes on: one number is reduced by one thread */
+	if (r->config[0] < 1 || r->config[0] > ELEMENT_MOST || r->config[1] < 1 ||
+	    r->config[2] < 1 || r->config[11] < 1 || r->config[12] < 1 || r->config[13] > 1024 ||
+	    r->config[11] > r->config[13] || r->config[11] * r->config[12] != r->config[13])
 		return false;
 	r->inputs = (uint64_t)r->config[1];
 	r->outputs = (uint64_t)r->config[2];
@@ -143,25 +144,21 @@ bool compute_reduction(const struct launch *l)
 
 /* ---- CUB, as nonzero() and its relatives use it */
 
-/* The data behind transform_iterator<NonZeroOp<type>, ...>: its empty functor has a place or none.
- */
-static const char *iterator_data(const void *iterator)
+/* The data behind an iterator that makes NonZeroOp<type> of it: CUB's has the functor first. */
+static const char *iterator_data(const struct launch *l, const void *iterator)
 {
 	const char *pointer;
-	for (int word = 0; word < 2; word++) {
-		memcpy(&pointer, (const char *)iterator + 8 * word, sizeof pointer);
-		if (memory_is_device(pointer))
-			return pointer;
-	}
-	return NULL;
+	size_t at = strstr(l->name, "TransformInputIterator<") ? sizeof pointer : 0;
+	memcpy(&pointer, (const char *)iterator + at, sizeof pointer);
+	return pointer;
 }
 
 static bool flags_of(const struct launch *l, const void *iterator, uint64_t items,
 		     const char **data, enum number_type *type)
 {
 	*type = launch_type(launch_after(l, "NonZeroOp<"));
-	*data = iterator_data(iterator);
-	return *type && *data &&
+	*data = iterator_data(l, iterator);
+	return *type &&
 	       items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
 	       launch_device(*data, items * number_size(*type));
 }

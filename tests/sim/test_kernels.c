@@ -144,6 +144,49 @@ static void routing_is_balanced(void **state)
 	assert_int_equal(cudaFree(d), 0);
 }
 
+/* PyTorch's ReduceOp<long, ...>, of one number: its configuration, the layouts, and the pointers. */
+struct reduce {
+	int64_t operation, neutral;
+	int element, inputs, outputs, step_input, step_output, blocks, input_steps[3],
+		output_steps[2], width, height, threads, vectorized, output_vector;
+	unsigned input[1 + 25 * 3 + 25], output[1 + 25 * 3 + 25 * 2], padding;
+	int64_t *from, *to[2];
+};
+
+/* What PyTorch leaves unset, on a stack where device pointers lay: the unused ends of layouts, and
+ * padding. */
+static void a_stale_pointer_is_not_taken_for_an_argument(void **state)
+{
+	(void)state;
+	int64_t *d = device_memory(3), got[3];
+	struct reduce r = { .neutral = INT64_MIN,
+			    .element = 8,
+			    .inputs = 1,
+			    .outputs = 1,
+			    .step_input = 1,
+			    .step_output = 1,
+			    .blocks = 1,
+			    .output_steps = { 1, 1 },
+			    .width = 1,
+			    .height = 1,
+			    .threads = 1,
+			    .output_vector = 1,
+			    .input = { 1, 1 },
+			    .output = { 1, 1 },
+			    .from = d,
+			    .to = { d + 1 } };
+	int64_t *stale = d + 2;
+	memcpy((char *)&r.from - sizeof stale, &stale, sizeof stale);
+	fill(d, 1, 5);
+	fill(d + 1, 2, -1);
+	void *arguments[] = { &r };
+	launch(2, arguments);
+	assert_int_equal(cudaMemcpy(got, d, sizeof got, cudaMemcpyDeviceToHost), 0);
+	static const int64_t want[] = { 5, 5, -1 };
+	assert_memory_equal(got, want, sizeof got);
+	assert_int_equal(cudaFree(d), 0);
+}
+
 int main(void)
 {
 	static const char *const names[] = { FILL, TOPK, REDUCE, SIGNBIT, ABS, OTHERS };
@@ -157,6 +200,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_known_leaves_its_neighbour),
 		cmocka_unit_test(wrong_and_large_arguments_are_left_alone),
 		cmocka_unit_test(routing_is_balanced),
+		cmocka_unit_test(a_stale_pointer_is_not_taken_for_an_argument),
 	};
 	return cmocka_run_group_tests_name("computed kernels", tests, NULL, NULL);
 }
