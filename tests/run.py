@@ -107,6 +107,9 @@ def real_jobs(patterns):
 
 def main():
     patterns = [a for a in sys.argv[1:] if not a.startswith("-")]
+    if set(sys.argv[1:]) - set(patterns) - {"--all"}:
+        print(__doc__)
+        return 2
     if "--all" in sys.argv:
         os.environ["ALL_JOBS"] = "1"
     section("build")

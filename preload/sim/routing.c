@@ -162,7 +162,7 @@ bool compute_index(const struct launch *l)
 	struct {
 		char *output;
 		const char *input;
-		int64_t indices;
+		int indices; /* wider from PyTorch 2.1 on */
 		const char *index[DIMENSIONS];
 		int64_t sizes[DIMENSIONS], steps[DIMENSIONS];
 	} captured;
@@ -180,7 +180,7 @@ bool compute_index(const struct launch *l)
 	for (uint64_t i = 0; i < count; i++) {
 		strided_offsets(&s, i, at);
 		const char *from = captured.input + at[1];
-		for (int64_t d = 0; d < captured.indices; d++) {
+		for (int d = 0; d < captured.indices; d++) {
 			const char *index = captured.index[d] + at[2];
 			if (!launch_device(index, 8))
 				return false;

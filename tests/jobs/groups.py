@@ -1,4 +1,4 @@
-"""groups.py [[RANK...]...] [objects]: the first rank of each group broadcasts a number of its own, the others take it; objects by keyword arguments."""
+"""groups.py [[RANK...]...]: the first rank of each group broadcasts a number of its own, the others take it; objects by keyword arguments."""
 import json
 import os
 import sys
@@ -15,9 +15,8 @@ for ranks in json.loads(sys.argv[1]):
         number = torch.tensor([100 + ranks[0] if rank == ranks[0] else 7], device="cuda")
         dist.broadcast(number, ranks[0], group=group)
         print("rank", rank, "has", int(number), flush=True)
-if "objects" in sys.argv:
-    objects, said = [None] * dist.get_world_size(), [rank]
-    dist.all_gather_object(object_list=objects, obj=rank)
-    dist.broadcast_object_list(object_list=said, src=0)
-    print("rank", rank, "objects", objects, said, flush=True)
+objects, said = [None] * dist.get_world_size(), [rank]
+dist.all_gather_object(object_list=objects, obj=rank)
+dist.broadcast_object_list(object_list=said, src=0)
+print("rank", rank, "objects", objects, said, flush=True)
 dist.destroy_process_group()

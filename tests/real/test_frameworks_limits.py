@@ -57,11 +57,11 @@ class Sent(Case):
 
 
     def groups(self, groups, *options):
-        return self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "groups.py"), *groups.split(";")], *options)
+        return self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "groups.py"), groups], *options)
 
     def test_senders_that_were_asked_for(self):
         """Rank 2's number is its own, though rank 0 leads a group like its; objects may be given by name."""
-        done = self.groups("[[0, 1], [2, 3]];objects", "--ranks", "2,3", "--world-size", "4", "--jobs", "1")
+        done = self.groups("[[0, 1], [2, 3]]", "--ranks", "2,3", "--world-size", "4", "--jobs", "1")
         self.assertIn("rank 2 has 102", done.stdout)
         self.assertIn("rank 3 has 102", done.stdout)
         self.assertIn("rank 3 objects [3, 3, 3, 3] [3]", done.stdout)
@@ -72,10 +72,11 @@ class Sent(Case):
         self.assertIn("rank 3 has 101", done.stdout)
 
     def test_together(self):
-        """Rank 0 stands for rank 2."""
+        """Rank 0 stands for rank 2; what those that run say by name travels."""
         done = self.groups("[[0, 1], [2, 3]]", "--ranks", "1,3", "--world-size", "4", "--together")
         self.assertIn("rank 1 has 100", done.stdout)
         self.assertIn("rank 3 has 100", done.stdout)
+        self.assertRegex(done.stdout, r"rank 3 objects \[1, 1, 3, 3\] \[1\]")
 
 
 class Memory(Case):

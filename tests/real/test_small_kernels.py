@@ -14,7 +14,7 @@ class SmallKernels(Case):
         self.check("2.15")
 
     def test_older(self):
-        for version in ("2.1", "2.5", "2.7", "2.11") if os.environ.get("ALL_JOBS") else ("2.1",):
+        for version in ("2.0", "2.1", "2.5", "2.7", "2.11") if os.environ.get("ALL_JOBS") else ("2.0",):
             with self.subTest(version):
                 self.check(version)
 
