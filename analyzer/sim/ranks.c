@@ -268,7 +268,7 @@ static int begin_unasked(const struct simulation *s, const struct worker *w, str
 {
 	if (!s->is_quiet)
 		fprintf(stderr,
-			"memtrace: rank %d runs too, untraced: others take integers that it broadcasts\n",
+			"memtrace: rank %d runs too, untraced: others take numbers and objects that it sends\n",
 			rank);
 	run->has_begun[rank] = 1;
 	r->unasked = (struct outcome){ .rank = rank };

@@ -260,6 +260,8 @@ static void let_go(struct store *s, struct store_client *c)
 		at = &(*at)->next;
 	if (*at)
 		*at = c->next;
+	/* a rank that has just been forked has the socket still open: closing is not enough */
+	epoll_ctl(s->poll, EPOLL_CTL_DEL, c->socket, NULL);
 	close(c->socket);
 	buf_release(&c->in);
 	free(c->wanted);

@@ -1,6 +1,7 @@
 /* The played store of ranks that run together: what one of them may set is waited for, what only an
  * absent rank can is played, and nothing is guessed while one of them still runs. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +17,9 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "buf.h"
 #include "sim/store.h"
@@ -312,6 +315,26 @@ static void a_wait_for_one_that_runs_ends(void **state)
 	unsetenv("CUDASIM_TIMEOUT");
 }
 
+/* A rank that is being started still has what its parent had open. */
+static void a_connection_may_end_while_a_rank_is_started(void **state)
+{
+	struct job j;
+	(void)state;
+	open_job(&j);
+	say(&j, 0, ADD, APART "x", NULL, 1);
+	pid_t rank = fork();
+	if (!rank) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+	}
+	assert_int_equal(shutdown(j.client[0], SHUT_RDWR), 0);
+	say(&j, 1, ADD, APART "y", NULL, 1);
+	assert_int_equal(kill(rank, SIGKILL), 0);
+	assert_int_equal(waitpid(rank, NULL, 0), rank);
+	assert_int_equal(added(&j, 1, 1), 1);
+	close_job(&j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +346,7 @@ int main(void)
 		cmocka_unit_test(memory_of_communicators_is_removed),
 		cmocka_unit_test(a_barrier_waits_for_those_that_run),
 		cmocka_unit_test(a_wait_for_one_that_runs_ends),
+		cmocka_unit_test(a_connection_may_end_while_a_rank_is_started),
 	};
 	return cmocka_run_group_tests_name("played store", tests, NULL, NULL);
 }

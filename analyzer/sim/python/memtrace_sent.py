@@ -1,17 +1,20 @@
-"""What ranks that do not run would broadcast, where it decides what this rank does: a few integers (flags, sizes).
+"""What ranks that do not run would send, where it decides what this rank does: a few integers (flags, sizes, shapes) and objects.
 
-Every simulated rank writes down the integers that it broadcasts. A rank that gets some from a rank which does not run with it takes them from
-what that one wrote, and waits for it; memtrace starts it, if it was not to be simulated anyway (analyzer/sim/sent.c). As all ranks run one
-program, a sender that nobody asked for is stood for by the one at its place in a group of the same shape that begins with rank 0, if there is
-such a group: one more rank is enough for most.
+Every simulated rank writes down what of these it broadcasts, scatters, or sends to a rank that does not run with it. A rank that gets some from
+one which does not run takes it from what that one wrote, and waits for it; memtrace starts it, if it was not to be simulated anyway
+(analyzer/sim/sent.c). As all ranks run one program, a sender that nobody asked for is stood for by the one at its place in a group of the same
+shape that begins with rank 0, if there is such a group: one more rank is enough for most.
 
-The directory SIMULATE_SENT has "wanted" (a line for each rank that somebody waits for), RANK.ended (by memtrace), and RANK.sent-KEY.
+The directory SIMULATE_SENT has "wanted" (a line for each rank that somebody waits for), RANK.ended (by memtrace), and RANK.sent-KEY, a line
+for each time: in hexadecimal, or empty where there was too much of it.
 """
 import ctypes
+import io
 import os
+import pickle
 import time
 
-MOST_BYTES = 256
+MOST_BYTES, MOST_OBJECT_BYTES = 1024, 1 << 20
 INTEGERS = "torch.int16", "torch.int32", "torch.int64", "torch.bool"
 
 
@@ -23,6 +26,27 @@ def size(tensor):
     return tensor.numel() * tensor.element_size()
 
 
+def contents(tensor):
+    """The simulated device's memory is this process's: reading it here makes no call and waits for nothing."""
+    return ctypes.string_at(tensor.data_ptr(), size(tensor))
+
+
+class Bounded(io.BytesIO):
+    def write(self, data):
+        if self.tell() + len(data) > MOST_OBJECT_BYTES:
+            raise OverflowError
+        return super().write(data)
+
+
+def pickled(objects):
+    to = Bounded()
+    try:
+        pickle.dump(objects, to)
+    except Exception:  # too much, or what the call itself will complain of
+        return b""
+    return to.getvalue()
+
+
 class Sent:
     def __init__(self, directory, rank, asked, say):
         self.directory, self.rank, self.asked, self.say = directory, rank, asked, say
@@ -31,19 +55,21 @@ class Sent:
     def path(self, rank, what):
         return os.path.join(self.directory, "%d.%s" % (rank, what))
 
-    def turn(self, ranks, sender):
-        """A key that the senders of like groups share, and how often it was asked for: the group's shape, which of the groups of that
-        shape it is in the order of use, the sender's place."""
+    def turn(self, what, ranks, sender, receiver):
+        """A key that the senders of like groups share, and how often it was asked for: what is sent, the group's shape, which of the groups
+        of that shape it is in the order of use, the sender's place, and the receiver's if there is one."""
         shape = tuple(r - ranks[0] for r in ranks)
         groups = self.shapes.setdefault(shape, [])
         if ranks not in groups:
             groups.append(ranks)
-        key = "%x-%d-%d" % (hash(shape) & (1 << 64) - 1, groups.index(ranks), ranks.index(sender))
+        key = "%s-%x-%d-%d" % (what, hash(shape) & (1 << 64) - 1, groups.index(ranks), ranks.index(sender))
+        if receiver is not None:
+            key += "-%d" % ranks.index(receiver)
         self.turns[key] = self.turns.get(key, -1) + 1
         return key, self.turns[key]
 
-    def write(self, ranks, value):
-        key, _ = self.turn(ranks, self.rank)
+    def write(self, what, ranks, value, receiver=None):
+        key, _ = self.turn(what, ranks, self.rank, receiver)
         with open(self.path(self.rank, "sent-" + key), "a") as f:
             f.write(value.hex() + "\n")
 
@@ -60,9 +86,9 @@ class Sent:
         except FileNotFoundError:
             return []
 
-    def read(self, ranks, sender):
-        """What `sender` broadcasts now; None: it never did."""
-        key, turn = self.turn(ranks, sender)
+    def read(self, what, ranks, sender, receiver=None):
+        """What `sender` sends now; None: it never did, or it is not known."""
+        key, turn = self.turn(what, ranks, sender, receiver)
         deputy = sender - ranks[0]
         if key not in self.writers:
             self.take_from(key, sender if sender in self.asked or deputy == self.rank else deputy)
@@ -71,36 +97,94 @@ class Sent:
             has_ended = os.path.exists(self.path(writer, "ended"))
             lines = self.lines(writer, key)
             if turn < len(lines):
-                return bytes.fromhex(lines[turn])
+                return bytes.fromhex(lines[turn]) or None
             if has_ended and (writer == sender or lines):
                 return None
             if has_ended:  # the deputy has no such group
                 self.take_from(key, sender)
             time.sleep(0.02)
 
-    def receive(self, tensor, ranks, sender):
-        value = self.read(ranks, sender)
+    def not_known(self, what, sender):
+        if (what, sender) not in self.unknown:
+            self.unknown.add((what, sender))
+            self.say("%s that rank %d sends, which does not run, are not known: this rank keeps its own" % (what, sender))
+
+    def read_into(self, tensor, ranks, sender, receiver=None):
+        value = self.read("integers", ranks, sender, receiver)
         if value is not None and len(value) == size(tensor):
             ctypes.memmove(tensor.data_ptr(), value, len(value))
-        elif sender not in self.unknown:
-            self.unknown.add(sender)
-            self.say("integers that rank %d broadcasts, which does not run, are not known: this rank keeps its own" % sender)
+        else:
+            self.not_known("integers", sender)
+
+    def read_objects(self, ranks, sender, receiver=None):
+        """A list, or None."""
+        value = self.read("objects", ranks, sender, receiver)
+        if value is None:
+            self.not_known("objects", sender)
+        return value and pickle.loads(value)
 
 
-def install(c10d, sent, members, running, replace):
-    """Wraps broadcast(). The simulated device's memory is this process's: reading it here makes no call and waits for nothing."""
-    real = c10d.broadcast
+class Calls:
+    """Wraps the calls that send integers. Within a call that sends objects, or many messages at once, they are that call's."""
 
-    def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
-        work = real(tensor, src, group, async_op, **({} if group_src is None else {"group_src": group_src}))
-        if c10d._rank_not_in_group(group) or not decides(tensor):
-            return work
-        ranks = members(c10d, group)
-        sender = src if group_src is None else ranks[group_src]
-        if sender == sent.rank:
-            sent.write(ranks, ctypes.string_at(tensor.data_ptr(), size(tensor)))
-        elif sender in ranks and sender not in running:
-            sent.receive(tensor, ranks, sender)
+    def __init__(self, c10d, sent, members, running):
+        self.c10d, self.sent, self.members, self.running = c10d, sent, members, running
+        self.depth = 0
+
+    def within(self, real, first, given):
+        self.depth += 1
+        try:
+            return real(first, **given)
+        finally:
+            self.depth -= 1
+
+    def peer(self, given, name):
+        """A group's ranks, and which of them is meant; by its number in the world, or in the group."""
+        ranks = self.members(self.c10d, given.get("group"))
+        place = given.get("group_" + name)
+        return ranks, given.get(name) if place is None else ranks[place]
+
+    def is_mine(self, tensor):
+        return not self.depth and decides(tensor)
+
+    def broadcast(self, real, tensor, given):
+        work = real(tensor, **given)
+        ranks, sender = self.peer(given, "src")
+        if self.is_mine(tensor):
+            if sender == self.sent.rank:
+                self.sent.write("integers", ranks, contents(tensor))
+            elif sender in ranks and sender not in self.running:
+                self.sent.read_into(tensor, ranks, sender)
         return work
-    broadcast.__doc__, broadcast.__wrapped__ = real.__doc__, real
-    replace(c10d, "broadcast", broadcast)
+
+    def send(self, real, tensor, given):
+        ranks, receiver = self.peer(given, "dst")
+        if self.is_mine(tensor) and receiver in ranks and receiver not in self.running:
+            self.sent.write("integers", ranks, contents(tensor), receiver)
+        return real(tensor, **given)
+
+    def receive(self, real, tensor, given):
+        work = real(tensor, **given)
+        ranks, sender = self.peer(given, "src")
+        if self.is_mine(tensor) and sender in ranks and sender not in self.running:
+            self.sent.read_into(tensor, ranks, sender, self.sent.rank)
+        return work
+
+    def batch(self, real, operations, given):
+        """All sends come before all receives, as a group of NCCL's calls has them."""
+        def each(name, call, peer):
+            for o in operations:
+                if o.op is getattr(self.c10d, name):
+                    call(lambda *_, **__: None, o.tensor, {"group": o.group, peer: o.peer})
+        each("isend", self.send, "dst")
+        works = self.within(real, operations, given)
+        each("irecv", self.receive, "src")
+        return works
+
+    def install(self, wrap):
+        wrap(self.c10d, "broadcast", self.broadcast)
+        for name in ("send", "isend"):
+            wrap(self.c10d, name, self.send)
+        for name in ("recv", "irecv"):
+            wrap(self.c10d, name, self.receive)
+        wrap(self.c10d, "batch_isend_irecv", self.batch)

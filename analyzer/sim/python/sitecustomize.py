@@ -103,8 +103,8 @@ def members(c10d, group):
     return list(c10d._world.pg_group_ranks[group])
 
 
-def wrap_objects(c10d, name, answer):
-    """Calls of a group's members become answer(real, objects, given): the first argument, and the others by name."""
+def wrap(c10d, name, answer):
+    """Calls of a group's members become answer(real, first, given): the first argument, and the others by name."""
     real = getattr(c10d, name, None)
     if real is None:
         return
@@ -112,10 +112,10 @@ def wrap_objects(c10d, name, answer):
 
     def call(*args, **keys):
         given = {**dict(zip(names, args)), **keys}
-        objects = given.pop(names[0])
+        first = given.pop(names[0])
         if c10d._rank_not_in_group(given.get("group")):
-            return real(objects, **given)
-        return answer(real, objects, given)
+            return real(first, **given)
+        return answer(real, first, given)
     call.__name__, call.__doc__, call.__wrapped__ = name, real.__doc__, real
     replace(c10d, name, call)
 
@@ -124,41 +124,49 @@ def that_run(c10d, group):
     return [r for r in members(c10d, group) if r in RUNNING]
 
 
-def is_absent(c10d, group, rank_in_world, rank_in_group):
-    if rank_in_group is not None:
-        rank_in_world = members(c10d, group)[rank_in_group]
-    return (rank_in_world or 0) not in RUNNING
+def take_objects_from_absent_ranks(c10d, calls):
+    """What an absent rank sends is read from a run of it; where that is not known, a receiver keeps what it has, as if the sender were like it."""
+    sent = calls.sent
 
-
-def leave_objects_alone(c10d):
-    """Objects that an absent rank would send cannot be known. A receiver keeps what it has, as if that rank were like it; several that run
-    take what the first of them has."""
-    told = set()
-
-    def wrap(name, source, group_source, keep, has_deputy=False):
+    def from_one(place_of_all, take):
+        """Calls in which one rank of the group has something for all: an answer for them."""
         def answer(real, objects, given):
-            running = that_run(c10d, given.get("group"))
-            if not is_absent(c10d, given.get("group"), given.get(source), given.get(group_source)):
-                return real(objects, **given)
-            keeps = len(running) == 1 or not has_deputy
-            if name not in told:
-                told.add(name)
-                say("%s from rank %s, which does not run: %s" % (name, given.get(source), "this rank keeps its own objects" if keeps else
-                                                                 "rank %d, the first that does, sends its own objects" % running[0]))
-            if keeps:
-                return keep(objects, given)
-            given.pop(group_source, None)
-            return real(objects, **{**given, source: running[0]})
-        wrap_objects(c10d, name, answer)
+            ranks, sender = calls.peer(given, "src")
+            sender = sender or 0
+            if sender == sent.rank:
+                sent.write("objects", ranks, memtrace_sent.pickled(place_of_all(objects, given)))
+            if sender in RUNNING:
+                return calls.within(real, objects, given)
+            said = sent.read_objects(ranks, sender)
+            if said:
+                take(objects, said, ranks)
+        return answer
 
-    def scattered(output, given):
-        objects = given.get("scatter_object_input_list")
-        if objects:
-            output[0] = objects[c10d.get_rank(given.get("group"))]
+    def broadcast(objects, said, _):
+        objects[:] = said
 
-    wrap("broadcast_object_list", "src", "group_src", lambda objects, given: None, has_deputy=True)
-    wrap("recv_object_list", "src", "group_src", lambda objects, given: given.get("src") or 0)
-    wrap("scatter_object_list", "src", "group_src", scattered)
+    def scatter(output, said, ranks):
+        output[0] = said[ranks.index(sent.rank)]
+
+    def send(real, objects, given):
+        ranks, receiver = calls.peer(given, "dst")
+        if receiver not in RUNNING:
+            sent.write("objects", ranks, memtrace_sent.pickled(objects), receiver)
+        return calls.within(real, objects, given)
+
+    def receive(real, objects, given):
+        ranks, sender = calls.peer(given, "src")
+        if sender is None or sender in RUNNING:
+            return calls.within(real, objects, given)
+        said = sent.read_objects(ranks, sender, sent.rank)
+        if said:
+            objects[:] = said
+        return sender
+
+    wrap(c10d, "broadcast_object_list", from_one(lambda objects, given: objects, broadcast))
+    wrap(c10d, "scatter_object_list", from_one(lambda _, given: given.get("scatter_object_input_list"), scatter))
+    wrap(c10d, "send_object_list", send)
+    wrap(c10d, "recv_object_list", receive)
 
 
 def replace(c10d, name, function):
@@ -198,7 +206,7 @@ def deputies(c10d, group):
 
 
 def send_objects_by_the_store(c10d):
-    def wrap(name, by_store):
+    def wrap_call(name, by_store):
         def answer(real, objects, given):
             group, sender = given.get("group"), given.get("src") or 0
             if not travels_by_the_store(c10d, group):
@@ -206,7 +214,7 @@ def send_objects_by_the_store(c10d):
             if given.get("group_src") is not None:
                 sender = members(c10d, group)[given["group_src"]]
             return by_store(objects, given, group, sender)
-        wrap_objects(c10d, name, answer)
+        wrap(c10d, name, answer)
 
     def gather(everybody, given, group, _):
         said = exchange_by_the_store(c10d, group, given.get("obj"))
@@ -218,24 +226,25 @@ def send_objects_by_the_store(c10d):
     def scatter(output, given, group, sender):
         output[0] = exchange_by_the_store(c10d, group, given.get("scatter_object_input_list"))[sender][c10d.get_rank(group)]
 
-    wrap("all_gather_object", gather)
-    wrap("broadcast_object_list", broadcast)
-    wrap("scatter_object_list", scatter)
+    wrap_call("all_gather_object", gather)
+    wrap_call("broadcast_object_list", broadcast)
+    wrap_call("scatter_object_list", scatter)
 
 
-def gather_played_objects(c10d):
+def gather_played_objects(c10d, calls):
     """gather_object() to a rank that runs: the absent ones would have sent what one that runs has, as in all_gather_object()."""
     real = getattr(c10d, "gather_object", None)
     if real is None:
         return
 
     def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None, **_):
-        if c10d._rank_not_in_group(group) or is_absent(c10d, group, dst, group_dst):
+        ranks, receiver = calls.peer({"group": group, "dst": dst or 0, "group_dst": group_dst}, "dst")
+        if calls.sent.rank not in ranks or receiver not in RUNNING:
             return
-        running, everybody = that_run(c10d, group), [obj] * c10d.get_world_size(group)
+        running, everybody = that_run(c10d, group), [obj] * len(ranks)
         if len(running) > 1:
             c10d.all_gather_object(everybody, obj, group)
-        if (group_dst is None and (dst or 0) == c10d.get_rank()) or (group_dst is not None and group_dst == c10d.get_rank(group)):
+        if receiver == calls.sent.rank:
             object_gather_list[:] = everybody
     gather_object.__doc__ = real.__doc__
     replace(c10d, "gather_object", gather_object)
@@ -275,17 +284,17 @@ def name_who_runs(c10d):
 
 
 def play_absent_ranks(c10d):
+    sent = memtrace_sent.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), ranks_in("SIMULATE_ASKED"), say)
+    calls = memtrace_sent.Calls(c10d, sent, members, RUNNING)
     if len(RUNNING) > 1:
         send_objects_by_the_store(c10d)
         name_who_runs(c10d)
-    leave_objects_alone(c10d)
-    gather_played_objects(c10d)
+    calls.install(wrap)
+    take_objects_from_absent_ranks(c10d, calls)
+    gather_played_objects(c10d, calls)
     make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
         c10d.ProcessGroupGloo = played_gloo(c10d)
-    if "SIMULATE_SENT" in os.environ:
-        sent = memtrace_sent.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), ranks_in("SIMULATE_ASKED"), say)
-        memtrace_sent.install(c10d, sent, members, RUNNING, replace)
 
 
 def compare_with_nobody(utils):
