@@ -14,9 +14,9 @@ for ranks in json.loads(sys.argv[1]):
     if rank in ranks:
         number = torch.tensor([100 + ranks[0] if rank == ranks[0] else 7], device="cuda")
         dist.broadcast(number, ranks[0], group=group)
-        print("rank", rank, "has", int(number), flush=True)
+        print(f"rank {rank} has {int(number)}\n", end="", flush=True)
 objects, said = [None] * dist.get_world_size(), [rank]
 dist.all_gather_object(object_list=objects, obj=rank)
 dist.broadcast_object_list(object_list=said, src=0)
-print("rank", rank, "objects", objects, said, flush=True)
+print(f"rank {rank} objects {objects} {said}\n", end="", flush=True)
 dist.destroy_process_group()

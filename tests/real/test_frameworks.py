@@ -41,6 +41,8 @@ FRAMEWORKS = {
     "megatron_recompute": (2, "megatron_gpt.py", "--tp 2 --recompute full"),
     "megatron_selective": (2, "megatron_gpt.py", "--pp 2 --recompute selective"),
     "megatron_tp_pp": (4, "megatron_gpt.py", "--tp 2 --pp 2 --sp"),
+    "pipelining": (4, "pipeline.py", "--engine torch"),
+    "deepspeed_pipeline": (4, "pipeline.py", "--engine deepspeed"),
     "trainer": (2, "hf.py", "--loop trainer --clip 1"),
     "trainer_checkpoint": (2, "hf.py", "--loop trainer --save {}"),
     "accelerate": (2, "hf.py", "--loop accelerate --dtype bf16"),
@@ -57,8 +59,8 @@ FRAMEWORKS = {
 }
 SAMPLE = ("megatron_tp_pp", "scaler", "graphs")
 # Simulated rank by rank, each without the others, they have the very same peaks.
-ALONE = ("ddp", "fsdp1", "fsdp2", "tensor_parallel", "zero1", "zero2", "zero3", "megatron_tp_pp", "megatron_ep", "megatron_interleaved", "trainer",
-         "accelerate_fsdp")
+ALONE = ("ddp", "fsdp1", "fsdp2", "tensor_parallel", "zero1", "zero2", "zero3", "megatron_tp_pp", "megatron_ep", "megatron_interleaved", "pipelining",
+         "deepspeed_pipeline", "trainer", "accelerate_fsdp")
 ALONE_SAMPLE = ("megatron_tp_pp",)
 LLAMA_70B = ("--layers 80 --hidden 8192 --heads 64 --kv-heads 8 --ffn 28672 --vocab 128256 --seq 8192 --llama --attention sdpa --tp 8 --pp 4 --cp 2 "
              "--sp --accumulate 8 --steps 2")

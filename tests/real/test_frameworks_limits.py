@@ -4,7 +4,7 @@ import re
 import sys
 import unittest
 
-from harness import JOBS, MEMTRACE, Case, python, torchrun
+from harness import JOBS, MEMTRACE, Case, printed, python, torchrun
 
 ALL = """
 import os, sys, time
@@ -64,19 +64,26 @@ class Sent(Case):
         done = self.groups("[[0, 1], [2, 3]]", "--ranks", "2,3", "--world-size", "4", "--jobs", "1")
         self.assertIn("rank 2 has 102", done.stdout)
         self.assertIn("rank 3 has 102", done.stdout)
-        self.assertIn("rank 3 objects [3, 3, 3, 3] [3]", done.stdout)
-        self.assertNotIn("untraced", done.stderr)
+        self.assertIn("rank 3 objects [3, 3, 3, 3] [0]", done.stdout)
+        self.assertEqual(re.findall("rank (.) runs too, untraced", done.stderr), ["0"])
 
     def test_a_group_like_none_of_rank_0(self):
         done = self.groups("[[1, 3]]", "--ranks", "3", "--world-size", "4")
         self.assertIn("rank 3 has 101", done.stdout)
 
     def test_together(self):
-        """Rank 0 stands for rank 2; what those that run say by name travels."""
+        """Rank 0 stands for rank 2; what those that run say travels, and what rank 0 says is its own."""
         done = self.groups("[[0, 1], [2, 3]]", "--ranks", "1,3", "--world-size", "4", "--together")
         self.assertIn("rank 1 has 100", done.stdout)
         self.assertIn("rank 3 has 100", done.stdout)
-        self.assertRegex(done.stdout, r"rank 3 objects \[1, 1, 3, 3\] \[1\]")
+        self.assertRegex(done.stdout, r"rank 3 objects \[1, 1, 3, 3\] \[0\]")
+
+    def test_objects_and_shapes(self):
+        """What rank 2 of 4 is told in the whole job: by rank 0 all, along the chain by its neighbours, of which each needs the one before it."""
+        done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "messages.py")], "--ranks", "2", "--world-size", "4")
+        self.assertEqual(printed(done.stdout), [{"rank": 2, "run": [{"name": "x" * 50, "layers": 3}], "steps": 77, "own": ["for", 2],
+                                                 "told": [1, [0, None]], "shape": 101, "back": 203}])
+        self.assertEqual(sorted(re.findall("rank (.) runs too, untraced", done.stderr)), ["0", "1", "3"])
 
 
 class Memory(Case):
