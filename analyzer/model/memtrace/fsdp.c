@@ -18,7 +18,7 @@ static enum dtype compute_type(const struct fsdp *f)
 
 static int is_flat(const struct fsdp *f)
 {
-	return f->shape->fsdp_version == 1;
+	return f->shape->wrapper == FSDP1;
 }
 
 static int64_t share(const struct fsdp *f, int64_t n)

@@ -226,7 +226,7 @@ static tensor make_mask(struct machine *m, const struct shape *s)
 	enum dtype type = s->zero_init ? s->weights : F32;
 	tensor ones = { .at = NULL }, mask;
 
-	if (s->framework != DEEPSPEED || s->zero_init)
+	if (!s->defaults->made_on_host || s->zero_init)
 		ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
 	mask = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
 	drop(m, &ones);
@@ -268,8 +268,8 @@ static void make_model(struct machine *m, struct gpt *g)
 	}
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = make_norm(m, g);
-	if (s->framework == DEEPSPEED)
-		return; /* made in the host's memory */
+	if (s->defaults->made_on_host)
+		return;
 	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
 	let(m, &g->tokens->value, head);
 	param_init(g->tokens);
@@ -349,4 +349,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family gpt_family = { "nanogpt", "nanoGPT's train.py", NANOGPT, check, run };
+const struct family gpt_family = { check, run };

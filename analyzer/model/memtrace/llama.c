@@ -462,7 +462,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	if (s->framework != DEEPSPEED) {
+	if (!s->defaults->made_on_host) {
 		allocator_empty_cache(m->allocator);
 		machine_forget_peak(m);
 	}
@@ -489,5 +489,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family llama_family = { "llama", "transformers' modeling_llama.py", TRANSFORMERS,
-				     check, run };
+const struct family llama_family = { check, run };

@@ -448,6 +448,12 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_precision,
 		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
 		       "16-bit ones");
+	if (s->optimizer > SGD && (s->optimizer != MUON || !s->training_loop))
+		refuse(r, CONFIG_optimizer,
+		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
+	if (s->optimizer == SGD && s->zero)
+		refuse(r, CONFIG_optimizer,
+		       "adam with the distributed optimizer: Megatron-core refuses another");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, r);
@@ -459,5 +465,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family megatron_family = { "megatron", "Megatron-core's local layers", MEGATRON, check,
-					run };
+const struct family megatron_family = { check, run };

@@ -113,8 +113,7 @@ static void micro_batch(struct machine *m, struct mlp *g)
 	m->tape = &tape;
 	m->phase = FORWARD;
 	let(m, &g->input,
-	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden,
-		    s->zero == 3 ? s->sharded_compute : s->weights));
+	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden, s->sharded_compute));
 	loss = forward(m, g, g->input);
 	let(m, &g->loss, loss);
 	loss = wrapped_scaled(m, &g->w, loss);
@@ -157,5 +156,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family mlp_family = { "mlp", "feed-forward blocks in plain PyTorch", TORCH, check,
-				   run };
+const struct family mlp_family = { check, run };
