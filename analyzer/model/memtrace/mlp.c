@@ -104,8 +104,9 @@ static void make_model(struct machine *m, struct mlp *g)
 	g->w.first[s->layers] = g->w.module.count;
 }
 
-static void micro_batch(struct machine *m, struct mlp *g)
+static void micro_batch(struct machine *m, void *model)
 {
+	struct mlp *g = model;
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
 	tensor loss;
@@ -122,13 +123,6 @@ static void micro_batch(struct machine *m, struct mlp *g)
 	wrapped_after_backward(m, &g->w);
 }
 
-static void train_step(struct machine *m, struct mlp *g)
-{
-	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
-		micro_batch(m, g);
-	wrapped_step(m, &g->w);
-}
-
 static void run(struct machine *m, const struct shape *s, int64_t stage)
 {
 	struct mlp g = { .s = s, .input = none, .loss = none };
@@ -138,8 +132,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	for (m->step = 0; m->step < m->steps; m->step++)
-		train_step(m, &g);
+	wrapped_train(m, &g.w, micro_batch, &g);
 	wrapped_release(&g.w);
 	free(g.blocks);
 }

@@ -118,7 +118,7 @@ static void clear_gradients(struct machine *m, struct wrapped *w)
 		fsdp_zero_grad(m, &w->fsdp);
 }
 
-void wrapped_step(struct machine *m, struct wrapped *w)
+static void step(struct machine *m, struct wrapped *w)
 {
 	if (has_engine(w->shape))
 		engine_step(m, w);
@@ -126,6 +126,21 @@ void wrapped_step(struct machine *m, struct wrapped *w)
 		optimizer_steps(m, w);
 	clear_gradients(m, w);
 	machine_steady(m);
+}
+
+/* The first micro-batch makes the gradients, the others add to them: after a few every one is alike. */
+void wrapped_train(struct machine *m, struct wrapped *w,
+		   void (*micro_batch)(struct machine *m, void *model), void *model)
+{
+	int64_t count = w->shape->microbatches;
+
+	if (count > MOST_ALIKE)
+		count = MOST_ALIKE;
+	for (m->step = 0; m->step < m->steps; m->step++) {
+		for (int64_t i = 0; i < count; i++)
+			micro_batch(m, model);
+		step(m, w);
+	}
 }
 
 void wrapped_release(struct wrapped *w)
@@ -137,14 +152,6 @@ void wrapped_release(struct wrapped *w)
 	zero3_release(&w->zero3);
 	module_release(&w->module);
 	free(w->first);
-}
-
-/* The first makes the gradients, the others add to them: after a few every one is alike. */
-int64_t wrapped_micro_batches(const struct wrapped *w)
-{
-	int64_t count = w->shape->microbatches;
-
-	return count < MOST_ALIKE ? count : MOST_ALIKE;
 }
 
 /* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
