@@ -38,18 +38,18 @@ static int applies(const struct config *c, size_t row)
 static bytes gap_and_error(const struct config *c, const struct witness *w, size_t count,
 			   bytes *off)
 {
-	struct tolerances none = { .total = 0 };
+	struct tolerances any = { .total = 0 };
 	bytes sum = 0;
 
 	for (size_t i = 0; i < CATEGORIES; i++)
-		none.component[i] = -1;
+		any.component[i] = -1;
 	for (size_t i = 0; i < count; i++) {
 		struct match m = { 0 };
 		struct err e = { 0 };
 
 		if (!w[i].rank->peak_allocated)
 			continue;
-		if (match_make(&m, w[i].rank, &memtrace, c, &none, &e) < 0) {
+		if (match_make(&m, w[i].rank, &memtrace, c, &any, &e) < 0) {
 			match_release(&m);
 			return -1;
 		}

@@ -31,8 +31,6 @@ struct gpt {
 	} loop; /* its variables */
 };
 
-static const tensor none = { .at = NULL };
-
 /* ---- the forward pass ---- */
 
 static tensor normed(struct machine *m, struct gpt *g, struct norm *n, tensor x)

@@ -30,8 +30,6 @@ struct llama {
 	} loop; /* its variables */
 };
 
-static const tensor none = { .at = NULL };
-
 /* ---- the forward pass ---- */
 
 /* LlamaRMSNorm.forward */

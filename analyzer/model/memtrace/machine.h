@@ -73,6 +73,8 @@ typedef struct tensor {
 	struct node *from; /* NULL: no gradient goes there */
 } tensor;
 
+static const tensor none = { .at = NULL };
+
 struct machine;
 
 /* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for

@@ -7,8 +7,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* main_grad.add_(grad); grad = None */
 static void add_to_buffer(struct machine *m, struct param *p)
 {

@@ -19,8 +19,6 @@ struct mlp {
 	tensor input, loss;
 };
 
-static const tensor none = { .at = NULL };
-
 static void sum_backward(struct machine *m, struct node *n)
 {
 	(void)m;

@@ -16,7 +16,7 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 	param_make(m, p, out, in, type, term);
 	if (module->pieces) {
 		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
-				   (p->value.n + module->pieces - 1) / module->pieces, type);
+				   divide_up(p->value.n, module->pieces), type);
 		storage_empty(m, p->value);
 	}
 	module->params =
