@@ -86,7 +86,7 @@ void pool_add(struct pool *p, struct allocation *b)
 	p->count++;
 }
 
-void pool_remove_at(struct pool *p, size_t i)
+static void pool_remove_at(struct pool *p, size_t i)
 {
 	p->count--;
 	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));

@@ -47,7 +47,6 @@ struct allocator {
 
 void pool_add(struct pool *p, struct allocation *b);
 void pool_remove(struct pool *p, const struct allocation *b);
-void pool_remove_at(struct pool *p, size_t i);
 int reserve(struct allocator *a, int64_t size);
 struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room);
 void free_segment(struct allocator *a, struct segment *s);

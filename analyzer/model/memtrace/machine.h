@@ -244,7 +244,6 @@ void tape_free(struct machine *m, struct tape *tape);
 void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
 		enum role term);
 void param_init(struct param *p);
-int needs_grad(tensor t);
 
 /* ---- recomputation without reentrance (torch.utils.checkpoint, use_reentrant=False) ---- */
 struct checkpoint {
