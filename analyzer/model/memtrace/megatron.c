@@ -457,6 +457,8 @@ static int check(const struct shape *s, struct reader *r)
 	check_stages(s, r);
 	check_interleaving(s, r);
 	check_graphs(s, r);
+	if (s->sequence_parallel && s->tokens / s->cp % s->tp)
+		refuse(r, CONFIG_seq_length, "a multiple of the ranks that share its tokens");
 	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");

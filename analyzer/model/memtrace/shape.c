@@ -63,6 +63,8 @@ static void read_architecture(struct shape *s, struct reader *r)
 			   ? 1
 			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
+	if (s->heads % s->groups && !plain)
+		refuse(r, CONFIG_num_query_groups, "a divisor of num_attention_heads");
 	s->head = (int64_t)read_or(r, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
 	s->gated = read_flag(r, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
@@ -357,6 +359,8 @@ static void read_experts(struct shape *s, struct reader *r)
 						     "grouped_mm|batched_mm|eager");
 	s->router_logits = read_flag(r, CONFIG_output_router_logits, 0);
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
+	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))
+		refuse(r, CONFIG_moe_router_topk, "at most num_experts");
 	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);

@@ -82,8 +82,6 @@ static void check_llama(const struct shape *s, struct reader *r)
 		{ CONFIG_add_bias_linear, s->linear_bias,
 		  "false with Llama: add_qkv_bias is Qwen2's" },
 		{ CONFIG_hidden_dropout, s->hidden_dropout > 0, "0: Llama's is the attention's" },
-		{ CONFIG_num_query_groups, s->heads % s->groups,
-		  "a divisor of num_attention_heads" },
 	};
 
 	check_traits(traits, ARRAY_SIZE(traits), r);
