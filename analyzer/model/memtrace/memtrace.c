@@ -245,6 +245,11 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 			worst = &out->stages[stage];
 	}
 	make_terms(out, worst);
+	estimate_note(out,
+		      "device_bytes has %lld MiB for the CUDA context, as measured on an A100 "
+		      "(document 001), and NCCL's communicators as modelled after its source; "
+		      "workspaces are those of CublasHandlePool.cpp for the GPU",
+		      (long long)j.constants.context >> 20);
 	return 0;
 }
 
@@ -261,9 +266,6 @@ static void add_results(const struct config *c, struct estimate *out)
 	estimate_add_word(out, "peak_phase", worst->peak_phase);
 	estimate_add_result(out, "reserved_bytes", worst->reserved);
 	estimate_add_result(out, "device_bytes", worst->device);
-	estimate_note(out, "device_bytes has 863 MiB for the CUDA context, as measured on an A100 "
-			   "(document 001), and NCCL's communicators as modelled after its source; "
-			   "workspaces are those of CublasHandlePool.cpp for the GPU");
 }
 
 const struct system memtrace = {

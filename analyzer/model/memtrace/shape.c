@@ -90,16 +90,16 @@ static void read_implementation(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
-	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
+	s->training_loop = c->from_framework;
+	s->fused_softmax = s->training_loop && read_flag(r, CONFIG_masked_softmax_fusion, 1);
+	s->fused_rope = s->training_loop && read_flag(r, CONFIG_apply_rope_fusion, 1);
 	s->deterministic = read_flag(r, CONFIG_deterministic_mode, 0);
 	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
-	s->fused_swiglu = c->from_framework && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
-	s->fused_gelu = c->from_framework && read_flag(r, CONFIG_bias_gelu_fusion, 1) &&
+	s->fused_swiglu = s->training_loop && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
+	s->fused_gelu = s->training_loop && read_flag(r, CONFIG_bias_gelu_fusion, 1) &&
 			!read_flag(r, CONFIG_squared_relu, 0);
-	s->fused_dropout = c->from_framework && read_flag(r, CONFIG_bias_dropout_fusion, 1);
+	s->fused_dropout = s->training_loop && read_flag(r, CONFIG_bias_dropout_fusion, 1);
 	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
-	s->training_loop = c->from_framework;
 	s->transformer_engine =
 		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
 	if (s->training_loop && !s->transformer_engine)
@@ -183,7 +183,7 @@ static void read_fp8(struct shape *s, struct reader *r)
 	s->fp8 = GIVEN(c, fp8_format);
 	if (!s->fp8)
 		return;
-	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
+	if (!s->training_loop || !s->transformer_engine)
 		refuse(r, CONFIG_fp8_format,
 		       "none: fp8 is modelled with Megatron-LM's command line alone");
 	s->fp8_blocks =
@@ -262,7 +262,7 @@ static void read_graphs(struct shape *s, struct reader *r)
 	s->graphs.mlp = lists(modules, "mlp");
 	s->graphs.router = lists(modules, "moe_router");
 	s->graphs.warmup = (int64_t)read_or_zero(r, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
-	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine ||
+	if (!s->training_loop || !s->transformer_engine ||
 	    s->recompute == RECOMPUTE_FULL || s->recompute_mlp || s->recompute_moe)
 		refuse(r, CONFIG_cuda_graph_impl,
 		       "none without Megatron-LM's command line and Transformer Engine, and with "
@@ -314,7 +314,7 @@ static void read_layout(struct shape *s, struct reader *r)
 	if (s->dp * s->cp % s->instances)
 		refuse(r, CONFIG_num_distributed_optimizer_instances,
 		       "a divisor of the data-parallel size");
-	s->fused_gradient = r->c->from_framework &&
+	s->fused_gradient = s->training_loop &&
 			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
 	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
