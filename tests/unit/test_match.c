@@ -311,7 +311,7 @@ static void causes_are_copied(void **state)
 static void a_later_stage_without_terms_is_refused(void **state)
 {
 	struct made_rank *r = *state;
-	struct tolerances none = { .total = 1 };
+	struct tolerances any = { .total = 1 };
 	struct err e = { 0 };
 	const struct system *system = system_find("llama-4d", &e);
 	struct match m;
@@ -323,7 +323,7 @@ static void a_later_stage_without_terms_is_refused(void **state)
 	match_up(&m, r, system, 1000);
 	match_release(&m);
 	r->rank.rank = 1;
-	assert_int_equal(match_make(&m, &r->rank, system, &r->config, &none, &e), -1);
+	assert_int_equal(match_make(&m, &r->rank, system, &r->config, &any, &e), -1);
 	assert_non_null(strstr(e.text, "only totals of stage 1"));
 	match_release(&m);
 }
