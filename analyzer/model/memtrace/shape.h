@@ -14,7 +14,7 @@ enum framework {
 #include "model/memtrace/frameworks.def"
 #undef FRAMEWORK
 };
-/* What is around a model of data-parallel ranks: torch's or DeepSpeed's; Megatron-core has its own */
+/* What is around a model: torch's or DeepSpeed's; Megatron-core has its own. */
 enum wrapper { UNWRAPPED, DDP, FSDP1, FSDP2, ZERO, ZERO3, MEGATRON_OWN };
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 /* transformers' experts_implementation */

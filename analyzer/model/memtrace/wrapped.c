@@ -128,7 +128,7 @@ static void step(struct machine *m, struct wrapped *w)
 	machine_steady(m);
 }
 
-/* The first micro-batch makes the gradients, the others add to them: after a few every one is alike. */
+/* The first micro-batch makes the gradients, the others add to them: after a few all are alike. */
 void wrapped_train(struct machine *m, struct wrapped *w,
 		   void (*micro_batch)(struct machine *m, void *model), void *model)
 {

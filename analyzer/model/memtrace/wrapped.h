@@ -35,7 +35,7 @@ void wrapped_before_backward(struct machine *m, struct wrapped *w);
 void wrapped_after_backward(struct machine *m, struct wrapped *w);
 /* The loss as the GradScaler makes it larger, where there is one, or DeepSpeed's engine. */
 tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss);
-/* Steps: micro-batches, then the optimizer's step, or DeepSpeed's engine.step(), and zero_grad(). */
+/* Steps: micro-batches, then the optimizer's or DeepSpeed's engine's step, and zero_grad(). */
 void wrapped_train(struct machine *m, struct wrapped *w,
 		   void (*micro_batch)(struct machine *m, void *model), void *model);
 void wrapped_release(struct wrapped *w);
