@@ -1,9 +1,9 @@
 #include "category.h"
 
 static const struct {
-	const char *key, *title, *ansi, *rgb;
+	const char *key, *title, *ansi;
 } categories[] = {
-#define CATEGORY(id, key, title, ansi, rgb) { key, title, ansi, rgb },
+#define CATEGORY(id, key, title, ansi) { key, title, ansi },
 #include "category.def"
 #undef CATEGORY
 };
@@ -21,9 +21,4 @@ const char *category_title(enum category c)
 const char *category_ansi(enum category c)
 {
 	return categories[c].ansi;
-}
-
-const char *category_rgb(enum category c)
-{
-	return categories[c].rgb;
 }

@@ -3,7 +3,7 @@
 #define MEMTRACE_CATEGORY_H
 
 enum category {
-#define CATEGORY(id, key, title, ansi, rgb) CATEGORY_##id,
+#define CATEGORY(id, key, title, ansi) CATEGORY_##id,
 #include "category.def"
 #undef CATEGORY
 	CATEGORIES
@@ -12,6 +12,5 @@ enum category {
 const char *category_key(enum category c);   /* in JSON */
 const char *category_title(enum category c); /* for people */
 const char *category_ansi(enum category c);  /* on a terminal */
-const char *category_rgb(enum category c);   /* on a page */
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "match_blocks.h"
+#include "model/allocator.h"
 
 /* A matrix has at least so many rows; what is smaller is a vector. */
 #define LEAST_ROWS 24
@@ -20,7 +21,7 @@ static int alike(bytes a, bytes b)
 
 int size_fits(bytes size, wide wanted)
 {
-	wide block = (wanted + 511) / 512 * 512;
+	wide block = (wanted + SMALLEST_BLOCK - 1) / SMALLEST_BLOCK * SMALLEST_BLOCK;
 
 	return size == block || (block > MOST_TAIL && size > block && size <= block + MOST_TAIL);
 }

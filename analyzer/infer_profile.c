@@ -26,7 +26,7 @@ static void read_event(struct profile *p, const char *line, bytes least)
 		return;
 	if (sscanf(line, "%c %lld %lld %lld %31s", &sign, &size, &stream, &step, phase) != 5)
 		BUG("an event has five words and a term");
-	size = (size + 511) / 512 * 512;
+	size = round_up(size, SMALLEST_BLOCK);
 	if (step != COUNTED_STEP || size < least ||
 	    (strcmp(phase, "forward") && strcmp(phase, "loss")))
 		return;

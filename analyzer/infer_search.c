@@ -17,65 +17,39 @@ static const struct {
 	enum config_field field;
 	const char *values;
 } searches[] = {
-#define SEARCH(key, values) { CONFIG_##key, values },
+#define SEARCH(key, values, when) { CONFIG_##key, values },
 #include "infer_search.def"
 #undef SEARCH
 };
 
-/* Keys of the table that mean something for this job. */
-static int applies(const struct config *c, enum config_field f)
+/* Does a row's key mean something for this job? */
+static int applies(const struct config *c, size_t row)
 {
-	const char *framework = config_has(c, CONFIG_framework) ? c->framework : "";
-	int megatron = !strcmp(framework, "megatron-core"),
-	    deepspeed = !strcmp(framework, "deepspeed"),
-	    fsdp = config_has(c, CONFIG_fsdp) && c->fsdp,
-	    ranks = config_has(c, CONFIG_data_parallel_size) && c->data_parallel_size > 1;
+	const int when[] = {
+#define SEARCH(key, values, when) when,
+#include "infer_search.def"
+#undef SEARCH
+	};
 
-	switch (f) {
-	case CONFIG_sequence_parallel:
-		return c->tensor_model_parallel_size > 1;
-	case CONFIG_use_distributed_optimizer:
-	case CONFIG_accumulate_allreduce_grads_in_fp32:
-		return megatron;
-	case CONFIG_output_router_logits:
-		return c->num_experts > 0 && !strcmp(framework, "transformers");
-	case CONFIG_zero_stage:
-	case CONFIG_overlap_comm:
-		return deepspeed;
-	case CONFIG_reshard_after_forward:
-	case CONFIG_fsdp_units:
-		return fsdp;
-	case CONFIG_gradient_as_bucket_view:
-		return ranks && !fsdp && !megatron && !deepspeed;
-	case CONFIG_optimizer_implementation:
-		return !megatron;
-	case CONFIG_momentum:
-		return config_has(c, CONFIG_optimizer) && !strcmp(c->optimizer, "sgd");
-	case CONFIG_attention_mask_buffers:
-		return !strcmp(framework, "nanogpt");
-	case CONFIG_grad_scaler:
-		return config_has(c, CONFIG_precision) && !strncmp(c->precision, "fp16", 4);
-	default:
-		return 1;
-	}
+	return when[row];
 }
 
 /* `off`: NULL, or by how much the peaks themselves are missed. */
 static bytes gap_and_error(const struct config *c, const struct witness *w, size_t count,
 			   bytes *off)
 {
-	struct tolerances none = { .total = 0 };
+	struct tolerances any = { .total = 0 };
 	bytes sum = 0;
 
 	for (size_t i = 0; i < CATEGORIES; i++)
-		none.component[i] = -1;
+		any.component[i] = -1;
 	for (size_t i = 0; i < count; i++) {
 		struct match m = { 0 };
 		struct err e = { 0 };
 
 		if (!w[i].rank->peak_allocated)
 			continue;
-		if (match_make(&m, w[i].rank, &memtrace, c, &none, &e) < 0) {
+		if (match_make(&m, w[i].rank, &memtrace, c, &any, &e) < 0) {
 			match_release(&m);
 			return -1;
 		}
@@ -240,7 +214,7 @@ void infer_search(struct inference *i, struct config *c, const struct witness *w
 			enum config_field f = searches[s].field;
 			bytes now;
 
-			if (!open[s] || !applies(c, f))
+			if (!open[s] || !applies(c, s))
 				continue;
 			now = infer_gap(c, w, count, -1);
 			try_values(&o, c, s, w, count);
@@ -251,8 +225,7 @@ void infer_search(struct inference *i, struct config *c, const struct witness *w
 	}
 	search_scaler(i, c, w, count);
 	for (size_t s = 0; s < ARRAY_SIZE(searches); s++) {
-		if (!open[s] || !applies(c, searches[s].field) ||
-		    inferred_find(i, searches[s].field))
+		if (!open[s] || !applies(c, s) || inferred_find(i, searches[s].field))
 			continue;
 		try_values(&o, c, s, w, count);
 		judge(i, c, s, &o, w, count);

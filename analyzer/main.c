@@ -12,7 +12,7 @@ static const struct command commands[] = {
 	{ "report", "where did the peak go? why did it run out of memory?", cmd_report },
 	{ "diff", "what changed between two jobs?", cmd_diff },
 	{ "check", "is a memory budget kept? for a CI", cmd_check },
-	{ "estimate", "what should a job need? four published answers, from its own configuration", cmd_estimate },
+	{ "estimate", "what should a job need? our answer and four published ones, from its configuration", cmd_estimate },
 	{ "match", "does what was observed agree with the estimate, term by term?", cmd_match },
 	{ "plan", "which parallel layouts fit, the best first", cmd_plan },
 	{ "preload-path", "print where libmemtrace.so is, for LD_PRELOAD", cmd_preload_path },

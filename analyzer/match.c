@@ -55,7 +55,7 @@ static struct match_term *add_term(struct making *k, const char *id, const char 
  * own size. */
 static bytes rounded(const struct held *h)
 {
-	bytes least = (h->requested + 511) / 512 * 512;
+	bytes least = round_up(h->requested, SMALLEST_BLOCK);
 
 	return h->size - least > MOST_TAIL ? h->size : least;
 }

@@ -22,6 +22,17 @@ static inline bytes bytes_add(bytes a, bytes b)
 	return sum > BYTES_LIMIT || sum < -BYTES_LIMIT ? a : sum;
 }
 
+/* Rounded up. */
+static inline int64_t divide_up(int64_t n, int64_t by)
+{
+	return (n + by - 1) / by;
+}
+
+static inline int64_t round_up(int64_t n, int64_t to)
+{
+	return divide_up(n, to) * to;
+}
+
 /* Text that lives in someone else's memory; any bytes, no terminating zero. */
 struct str {
 	const char *at;

@@ -18,8 +18,8 @@ OPTIMIZERS += [{"optimizer": "sgd", "momentum": 0.9, "optimizer_implementation":
 LARGEST = 1 << 31  # bytes of logits, or of a layer's scores
 
 
-def sizes_of(draw):
-    at = {key: draw(values) for key, values in SIZE.items()}
+def sizes_of(draw, size):
+    at = {key: draw(values) for key, values in size.items()}
     width, widths = at.pop("head") * at["num_attention_heads"], at.pop("widths")
     return {**at, "hidden_size": width, "ffn_hidden_size": int(width * widths) // 32 * 32}
 
@@ -33,7 +33,7 @@ def fits(job):
 
 def drawn(draw):
     gpt = draw((True, False, False))
-    job = {**(GPT2 if gpt else LLAMA), **sizes_of(draw), **draw(OPTIMIZERS), "attention": draw(("sdpa", "sdpa", "eager"))}
+    job = {**(GPT2 if gpt else LLAMA), **sizes_of(draw, SIZE), **draw(OPTIMIZERS), "attention": draw(("sdpa", "sdpa", "eager"))}
     parallel = draw(("none", "none", "none", "ddp", "fsdp2"))
     job["precision"] = draw(("bf16-mixed", "fp32") if parallel == "fsdp2" else ("bf16", "bf16", "bf16-autocast", "fp32"))
     job["num_microbatches"] = draw((1, 1, 1, 2, 3))

@@ -5,8 +5,8 @@
 import random
 import sys
 
-import accuracy_sample
 from accuracy_runs import COMMON, FEED, FULL, GPT2, LLAMA, MEGATRON, MIXTRAL
+from accuracy_sample import fits, report, sizes_of
 
 SIZE = {"num_layers": (2, 3, 4, 6), "head": (32, 64, 128), "num_attention_heads": (4, 8, 12), "widths": (2, 2.6875, 4),
         "vocab_size": (8000, 16000, 32003, 50304), "seq_length": (64, 128, 200, 512, 777, 1024), "micro_batch_size": (1, 2, 3, 4)}
@@ -16,14 +16,8 @@ OTHERS = [{"optimizer": "rmsprop", "optimizer_implementation": "foreach"}, {"opt
 OWN = [{"optimizer": name, "optimizer_implementation": "loop"} for name in ("adafactor", "lion", "adam8bit", "muon")]
 
 
-def sizes_of(draw):
-    at = {key: draw(values) for key, values in SIZE.items()}
-    width, widths = at.pop("head") * at["num_attention_heads"], at.pop("widths")
-    return {**at, "hidden_size": width, "ffn_hidden_size": int(width * widths) // 32 * 32}
-
-
 def model_of(draw, kinds=("gpt", "llama", "qwen2", "feed")):
-    kind, sizes = draw(kinds), sizes_of(draw)
+    kind, sizes = draw(kinds), sizes_of(draw, SIZE)
     if kind == "feed":
         return {**FEED, **{k: sizes[k] for k in ("num_layers", "hidden_size", "ffn_hidden_size", "micro_batch_size")}}
     attention = draw(("sdpa", "eager"))
@@ -89,7 +83,7 @@ LAYOUTS = [{}, {"tensor_model_parallel_size": 2}, {"tensor_model_parallel_size":
 
 
 def megatron(draw):
-    layout, sizes, gated = draw(LAYOUTS), sizes_of(draw), draw((False, True))
+    layout, sizes, gated = draw(LAYOUTS), sizes_of(draw, SIZE), draw((False, True))
     job = {**MEGATRON, **sizes, **layout, "max_position_embeddings": sizes["seq_length"], "swiglu": gated}
     job["add_bias_linear"] = draw((not gated, not gated, gated))
     job.update(num_layers=draw((4, 8)), vocab_size=draw((8000, 32000, 50304)), num_query_groups=draw((4, sizes["num_attention_heads"])),
@@ -125,10 +119,10 @@ def sample(seed, count, kind=None):
     while len(jobs) < count:
         now = kind or TURNS[len(jobs) % len(TURNS)]
         job = KINDS[now](lambda values: values[source.randrange(len(values))])
-        if "vocab_size" not in job or accuracy_sample.fits(job):
+        if "vocab_size" not in job or fits(job):
             jobs.append(("%s-%d-%d" % (now, seed, len(jobs)), {**job, **{key: COMMON[key] for key in ("torch_version", "gpu")}}))
     return jobs
 
 
 if __name__ == "__main__":
-    accuracy_sample.report(sample(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))
+    report(sample(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

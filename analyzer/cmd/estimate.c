@@ -147,7 +147,7 @@ static void help(const struct opt_set *set)
 {
 	command_help(
 		"estimate [OPTIONS] [--config FILE]... [--set KEY=VALUE]... [-- COMMAND [ARGUMENT...]]",
-		"Says what a job should need, as published documents count it, side by side.\n"
+		"Says what a job should need, as published documents count it and as we do, side by side.\n"
 		"FILE is our JSON, config.json, ds_config.json, a YAML of Megatron or Accelerate; COMMAND is the\n"
 		"job's command line (Megatron, DeepSpeed, Accelerate, torchtitan, Trainer). Later values win.",
 		set);

@@ -128,8 +128,9 @@ static int64_t count_world_info(const char *value, int64_t *nodes)
 	return ranks;
 }
 
-/* `outer`: what stands before the launcher itself (srun), which starts one of it a node. */
-int config_read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
+/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. `outer`: what
+ * stands before the launcher itself (srun), which starts one of it a node. */
+static int read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
 			 const struct flags *f)
 {
 	static const char *const all[] = { "num_processes", "ntasks", "np", "n", NULL };
@@ -242,7 +243,7 @@ static int read_launchers(struct reading *r, int argc, char **argv)
 
 	split(&outer, at, argv);
 	split(&own, argc - at, argv + at);
-	status = config_read_launcher(r, argv[at], &outer, &own);
+	status = read_launcher(r, argv[at], &outer, &own);
 	if (!status && is_accelerate(argc, argv))
 		status = config_read_accelerate_flags(r, &own);
 	flags_release(&outer);

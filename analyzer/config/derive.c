@@ -209,7 +209,7 @@ static int derive_vocabulary(struct config *c, struct err *e)
 	    !HAS(c, make_vocab_size_divisible_by))
 		return 0;
 	config_derived_int(c, CONFIG_padded_vocab_size,
-			   (c->vocab_size + multiple - 1) / multiple * multiple,
+			   round_up(c->vocab_size, multiple),
 			   "vocab_size padded to make_vocab_size_divisible_by x tensor");
 	return 0;
 }

@@ -48,10 +48,6 @@ int config_read_deepspeed_flags(struct reading *r, const struct flags *f);
 int config_read_accelerate_env(struct reading *r, char **env, unsigned count);
 /* what stands between `accelerate launch` and the script */
 int config_read_accelerate_flags(struct reading *r, const struct flags *f);
-/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. `outer`: what
- * stands before the launcher itself. */
-int config_read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
-			 const struct flags *f);
 
 /* config_read_command; `lenient`: files that it names need not be here. */
 int config_read_arguments(struct config *c, int argc, char **argv, char **env, unsigned env_count,

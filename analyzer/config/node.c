@@ -42,11 +42,6 @@ const struct node *node_find(const struct node *map, const char *key)
 	return NULL;
 }
 
-const struct node *node_find_in(const struct node *map, const char *section, const char *key)
-{
-	return node_find(node_find(map, section), key);
-}
-
 static struct node *node_new(enum node_kind kind, unsigned line)
 {
 	struct node *n = xcalloc(1, sizeof(*n));

@@ -23,8 +23,6 @@ struct node *node_read_yaml(const char *text, size_t length, const char *name, s
 void node_free(struct node *n);
 
 const struct node *node_find(const struct node *map, const char *key);
-/* Member `key` of member `section`; NULL where either is missing. */
-const struct node *node_find_in(const struct node *map, const char *section, const char *key);
 const char *node_kind_name(enum node_kind kind);
 
 #endif

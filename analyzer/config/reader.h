@@ -41,7 +41,6 @@ void config_derived_text(struct config *c, int field, const char *value, const c
 /* takers for tables */
 int take_not(struct reading *r, int field, const char *value);    /* --disable-bias-linear */
 int take_ignore(struct reading *r, int field, const char *value); /* known, without effect */
-int take_true(struct reading *r, int field, const char *value);
 
 int take_optimizer(struct reading *r, int field,
 		   const char *value); /* any framework's name of one */

@@ -23,12 +23,6 @@ int take_not(struct reading *r, int field, const char *value)
 	return config_put(r, field, truth < 0 ? value : truth ? "false" : "true");
 }
 
-int take_true(struct reading *r, int field, const char *value)
-{
-	(void)value;
-	return config_put(r, field, "true");
-}
-
 int take_ignore(struct reading *r, int field, const char *value)
 {
 	(void)r, (void)field, (void)value;

@@ -86,7 +86,7 @@ void pool_add(struct pool *p, struct allocation *b)
 	p->count++;
 }
 
-void pool_remove_at(struct pool *p, size_t i)
+static void pool_remove_at(struct pool *p, size_t i)
 {
 	p->count--;
 	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
@@ -99,23 +99,18 @@ void pool_remove(struct pool *p, const struct allocation *b)
 
 /* ---- rounding ---- */
 
-int64_t round_up(int64_t n, int64_t to)
-{
-	return (n + to - 1) / to * to;
-}
-
 static int64_t round_size(const struct allocator *a, int64_t n)
 {
-	int64_t power = SMALLEST, step;
+	int64_t power = SMALLEST_BLOCK, step;
 	int i = 0, divisions;
 
-	if (n < SMALLEST)
-		return SMALLEST;
+	if (n < SMALLEST_BLOCK)
+		return SMALLEST_BLOCK;
 	while (MIB << (i + 1) <= n && i + 1 < ALLOCATOR_CLASSES)
 		i++;
 	divisions = a->settings.divisions[i];
-	if (divisions < 2 || n <= (int64_t)SMALLEST * divisions)
-		return round_up(n, SMALLEST);
+	if (divisions < 2 || n <= (int64_t)SMALLEST_BLOCK * divisions)
+		return round_up(n, SMALLEST_BLOCK);
 	while (power * 2 <= n)
 		power *= 2;
 	if (power == n)
@@ -383,7 +378,7 @@ static int should_split(const struct allocator *a, const struct allocation *b, i
 	int64_t rest = b->size - n;
 
 	if (!b->segment->large || a->settings.expandable_segments)
-		return rest >= SMALLEST;
+		return rest >= SMALLEST_BLOCK;
 	return (!a->settings.max_split_size || n < a->settings.max_split_size) && rest > SMALL;
 }
 

@@ -12,6 +12,8 @@
 #include "err.h"
 
 #define ALLOCATOR_CLASSES 16
+/* kMinBlockSize: all blocks are multiples of it, unless the settings round further. */
+#define SMALLEST_BLOCK 512
 
 /* PYTORCH_CUDA_ALLOC_CONF. Zero: not set. */
 struct allocator_settings {

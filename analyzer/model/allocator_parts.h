@@ -5,7 +5,6 @@
 #include "model/allocator.h"
 
 #define MIB (INT64_C(1) << 20)
-#define SMALLEST 512            /* kMinBlockSize */
 #define SMALL (1 * MIB)         /* kSmallSize: the most that the small pool serves */
 #define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
 #define LARGE_SEGMENT (20 * MIB)
@@ -48,8 +47,6 @@ struct allocator {
 
 void pool_add(struct pool *p, struct allocation *b);
 void pool_remove(struct pool *p, const struct allocation *b);
-void pool_remove_at(struct pool *p, size_t i);
-int64_t round_up(int64_t n, int64_t to);
 int reserve(struct allocator *a, int64_t size);
 struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room);
 void free_segment(struct allocator *a, struct segment *s);

@@ -80,7 +80,7 @@ wide estimate_most(const struct estimate *e)
 	return most;
 }
 
-void stages_release(struct stage *stages, size_t count)
+static void stages_release(struct stage *stages, size_t count)
 {
 	for (size_t i = 0; stages && i < count; i++) {
 		free(stages[i].terms);

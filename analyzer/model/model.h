@@ -139,7 +139,6 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 /* The largest stage's bytes. */
 wide estimate_most(const struct estimate *e);
 void estimate_release(struct estimate *out);
-void stages_release(struct stage *stages, size_t count);
 
 /* The terms of an estimate, and the bytes of each. */
 static inline size_t estimate_term_count(const struct estimate *e)

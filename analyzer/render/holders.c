@@ -201,7 +201,7 @@ void put_comms(struct page *p, const struct rank *r)
 		buf_addf(&b, "%llu %s, which took ", (unsigned long long)r->comms_seen,
 			 r->comms_seen == 1 ? "communicator" : "communicators");
 		page_size(p, &b, took);
-		buf_puts(&b, " of the device when they were made and first used");
+		buf_puts(&b, " of the device when made and first used");
 		page_field(p, "nccl", b.text, 0);
 	}
 	if (r->comm_count > COMMS_SHOWN) {

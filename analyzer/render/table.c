@@ -90,6 +90,17 @@ static void put_cell(struct page *p, const struct column *c, const char *text, s
 	*due += (c->align == ALIGN_LEFT ? pad : 0) + BETWEEN;
 }
 
+static void table_release(struct table *t)
+{
+	for (size_t i = 0; i < t->cell_count; i++)
+		free(t->cells[i]);
+	free(t->cells);
+	free(t->paints);
+	t->cells = NULL;
+	t->paints = NULL;
+	t->cell_count = t->room = t->paint_room = 0;
+}
+
 void table_put(struct page *p, struct table *t)
 {
 	size_t widths[TABLE_COLUMNS], due = 0;
@@ -111,15 +122,4 @@ void table_put(struct page *p, struct table *t)
 	}
 	buf_puts(p->out, "\n");
 	table_release(t);
-}
-
-void table_release(struct table *t)
-{
-	for (size_t i = 0; i < t->cell_count; i++)
-		free(t->cells[i]);
-	free(t->cells);
-	free(t->paints);
-	t->cells = NULL;
-	t->paints = NULL;
-	t->cell_count = t->room = t->paint_room = 0;
 }

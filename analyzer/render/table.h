@@ -27,6 +27,5 @@ struct table {
 void table_cell(struct table *t, enum paint paint, const char *text);
 /* Titles and rows, then the table is empty. A column without any text is left out. */
 void table_put(struct page *p, struct table *t);
-void table_release(struct table *t);
 
 #endif

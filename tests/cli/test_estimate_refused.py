@@ -24,6 +24,9 @@ REFUSED = [
     ({**MEGATRON, "world_size": 2}, "context_parallel_size", 2), (MEGATRON, "precision", "bf16"), (MEGATRON, "precision", "bf16-autocast"),
     (MEGATRON, "optimizer", "lion"), (MEGATRON, "optimizer", "sgd"), ({**ZERO, "zero_stage": 2}, "optimizer", "adagrad"),
     ({**GPT2, **TWO, "fsdp": True}, "optimizer", "adafactor"), ({**GPT2, **TWO, "fsdp": True}, "optimizer", "lion"),
+    # what no model has
+    (MIXTRAL, "moe_router_topk", 99), ({**MIXTRAL, "num_experts": 4}, "moe_router_topk", 5), (MEGATRON, "num_query_groups", 3),
+    ({**MEGATRON, "tensor_model_parallel_size": 2, "sequence_parallel": True, "world_size": 2}, "seq_length", 257),
     # not modelled yet
     (ZERO3, "output_router_logits", True), ({**GPT2, **TWO, "fsdp": True, "fsdp_version": 1}, "optimizer", "muon"),
 ]

@@ -5,11 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define GIVE(c, name, number)                                                                \
-	do {                                                                                 \
-		(c)->name = number;                                                          \
-		(c)->origin[CONFIG_##name] = (c)->origin[CONFIG_##name] ?: xstrdup("bench"); \
-	} while (0)
+#include "give.h"
 
 static double now(void)
 {

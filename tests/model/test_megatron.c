@@ -11,18 +11,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "util.h"
+#include "give.h"
+#include "on_machine.h"
 
-#define MIB (INT64_C(1) << 20)
 #define ROWS (4 * 1024)
 #define WIDTH 512
-
-#define GIVE(c, name, value)                                  \
-	do {                                                  \
-		(c)->name = value;                            \
-		free((c)->origin[CONFIG_##name]);             \
-		(c)->origin[CONFIG_##name] = xstrdup("test"); \
-	} while (0)
 
 static void give_job(struct config *c, int zero)
 {
@@ -75,33 +68,32 @@ static char *events_of(struct config *c, const char *phase, const char *term)
 	return events_at(c, (struct coordinates){ .stage = 0 }, phase, term);
 }
 
-/* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first. */
-static void test_masters_in_the_models_order(void **state)
+static void assert_masters(int zero, const char *expected)
 {
 	struct config c;
 	char *found;
 
-	(void)state;
-	give_job(&c, 0);
+	give_job(&c, zero);
 	found = events_of(&c, "initialization", "optimizer_states.master");
-	/* bf16 copy and fp32 copy of 25216 x 512, then of 1024 x 512 and the layers' */
-	assert_string_equal(found, "+25821184 +51642368 -25821184 +2097152 +1572864 +2097152 +2097152 +1572864 "
-				   "+2097152 +2097152 ");
+	assert_string_equal(found, expected);
 	free(found);
+}
+
+/* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first: bf16 copy
+ * and fp32 copy of 25216 x 512, then of 1024 x 512 and the layers'. */
+static void test_masters_in_the_models_order(void **state)
+{
+	(void)state;
+	assert_masters(0, "+25821184 +51642368 -25821184 +2097152 +1572864 +2097152 +2097152 +1572864 "
+			  "+2097152 +2097152 ");
 }
 
 /* The distributed optimizer goes through its buffers, which are in reverse. */
 static void test_masters_of_the_distributed_optimizer(void **state)
 {
-	struct config c;
-	char *found;
-
 	(void)state;
-	give_job(&c, 1);
-	found = events_of(&c, "initialization", "optimizer_states.master");
-	assert_string_equal(found, "+2097152 +2097152 +1572864 +2097152 +2097152 +1572864 +2097152 +25821184 "
-				   "+51642368 -25821184 ");
-	free(found);
+	assert_masters(1, "+2097152 +2097152 +1572864 +2097152 +2097152 +1572864 +2097152 +25821184 "
+			  "+51642368 -25821184 ");
 }
 
 static char *masters_at(struct coordinates at, int context, int instances)
@@ -200,8 +192,6 @@ static void test_steady_to_the_byte(void **state)
 
 /* ---- what torch.compile makes ---- */
 
-static struct machine m;
-static struct tape tape;
 static struct shape shape;
 static struct rank rank;
 static struct param bias;
@@ -209,15 +199,10 @@ static tensor x, residual;
 
 static int start(void **state)
 {
-	struct allocator_settings settings = { 0 };
-
-	(void)state;
-	machine_init(&m, &settings, 0);
-	memset(&tape, 0, sizeof(tape));
+	start_machine(state);
 	memset(&rank, 0, sizeof(rank));
 	shape = (struct shape){ .hidden_dropout = 0.1 };
 	rank.s = &shape;
-	m.tape = &tape;
 	m.family = &rank;
 	m.constants.flush_buffer = 50 * MIB;
 	m.constants.multiprocessors = 132;
@@ -230,19 +215,12 @@ static int start(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	drop(&m, &x);
 	drop(&m, &residual);
 	drop(&m, &bias.value);
 	drop(&m, &bias.grad);
 	tape_free(&m, &tape);
-	machine_release(&m);
-	return 0;
-}
-
-static int64_t now(void)
-{
-	return allocator_totals(m.allocator)->allocated;
+	return end_machine(state);
 }
 
 static int64_t most(void)
@@ -261,16 +239,16 @@ static void run_backward(tensor *out)
 /* One result and no sum before it; the first run takes and frees the buffer, the second does not. */
 static void test_activation(void **state)
 {
-	int64_t before = now();
+	int64_t before = allocated();
 	tensor out;
 
 	(void)state;
 	out = compiled_activation(&m, x, &bias, 0);
-	assert_int_equal(now() - before, 4 * MIB);
+	assert_int_equal(allocated() - before, 4 * MIB);
 	assert_int_equal(most() - before, 54 * MIB);
 	run_backward(&out);
 	allocator_reset_peaks(m.allocator);
-	before = now();
+	before = allocated();
 	out = compiled_activation(&m, x, &bias, 0);
 	assert_int_equal(most() - before, 4 * MIB);
 	/* the gradients of result and input, 4 MiB each; the bias's gradient of 1 KiB, its partial sums
@@ -282,17 +260,17 @@ static void test_activation(void **state)
 /* The mask, then the result; Megatron-LM's start has run this kernel with a bias and dropout of 0.1. */
 static void test_dropout(void **state)
 {
-	int64_t before = now();
+	int64_t before = allocated();
 	tensor out;
 
 	(void)state;
 	out = compiled_dropout_add(&m, &rank, x, &bias, residual);
-	assert_int_equal(now() - before, 2 * MIB + 4 * MIB);
+	assert_int_equal(allocated() - before, 2 * MIB + 4 * MIB);
 	assert_int_equal(most() - before, 6 * MIB);
 	run_backward(&out);
 	assert_int_equal(most() - before, 2 * MIB + 4 * MIB + 4 * MIB + 4 * MIB + 50 * MIB + 1024);
 	allocator_reset_peaks(m.allocator);
-	before = now();
+	before = allocated();
 	shape.hidden_dropout = 0.2;
 	out = compiled_dropout_add(&m, &rank, x, &bias, residual);
 	assert_int_equal(most() - before, 6 * MIB + 50 * MIB);
@@ -302,18 +280,20 @@ static void test_dropout(void **state)
 /* In a checkpointed layer's forward pass masks stay until the layer returns. */
 static void test_dropout_of_a_checkpointed_layer(void **state)
 {
-	int64_t before = now();
+	int64_t before = allocated();
 	tensor out;
 
 	(void)state;
 	m.no_grad = 1;
 	out = compiled_dropout_add(&m, &rank, x, &bias, residual);
 	drop(&m, &out);
-	assert_int_equal(now() - before, 2 * MIB);
+	assert_int_equal(allocated() - before, 2 * MIB);
 	assert_int_equal(rank.mask_count, 1);
 	drop(&m, &rank.masks[0]);
 	m.no_grad = 0;
 }
+
+#define COMPILED(test) cmocka_unit_test_setup_teardown(test, start, end)
 
 int main(void)
 {
@@ -324,9 +304,9 @@ int main(void)
 		cmocka_unit_test(test_shards_of_context_parallelism),
 		cmocka_unit_test(test_embedding),
 		cmocka_unit_test(test_steady_to_the_byte),
-		cmocka_unit_test_setup_teardown(test_activation, start, end),
-		cmocka_unit_test_setup_teardown(test_dropout, start, end),
-		cmocka_unit_test_setup_teardown(test_dropout_of_a_checkpointed_layer, start, end),
+		COMPILED(test_activation),
+		COMPILED(test_dropout),
+		COMPILED(test_dropout_of_a_checkpointed_layer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

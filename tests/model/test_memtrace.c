@@ -8,41 +8,12 @@
 
 #include <cmocka.h>
 
-#include "model/memtrace/deepspeed.h"
-#include "model/memtrace/fsdp.h"
 #include "model/memtrace/memtrace.h"
 #include "model/memtrace/ops.h"
 #include "model/memtrace/streams.h"
-#include "model/memtrace/zero3.h"
+#include "on_machine.h"
 
 #define KIB INT64_C(1024)
-#define MIB (INT64_C(1) << 20)
-
-static struct machine m;
-static struct tape tape;
-
-static int start(void **state)
-{
-	struct allocator_settings settings = { 0 };
-
-	(void)state;
-	machine_init(&m, &settings, 0);
-	memset(&tape, 0, sizeof(tape));
-	m.tape = &tape;
-	return 0;
-}
-
-static int end(void **state)
-{
-	(void)state;
-	machine_release(&m);
-	return 0;
-}
-
-static int64_t allocated(void)
-{
-	return allocator_totals(m.allocator)->allocated;
-}
 
 /* ---- the caching allocator, by CUDACachingAllocator.cpp ---- */
 
@@ -220,80 +191,6 @@ static void test_enormous(void **state)
 	config_release(&c);
 }
 
-/* ---- sharded states: weights of 6 and of 1000 elements, two ranks ---- */
-
-static void two_weights(struct module *module, enum dtype type)
-{
-	*module = (struct module){ .count = 0 };
-	module_add(&m, module, 1, 6, type, TERM_NORM_WEIGHTS);
-	module_add(&m, module, 10, 100, type, TERM_MLP_WEIGHTS);
-}
-
-static void test_flat_parameter(void **state)
-{
-	struct shape s = { .dp = 2, .zero = 3, .fsdp_version = 1, .reshard = 1 };
-	const size_t first[2] = { 0, 2 };
-	struct module module;
-	struct fsdp f;
-	tensor x = { .at = NULL };
-
-	(void)state;
-	/* the second begins at a multiple of 16 bytes, element 8: 1008 in all, 504 a rank */
-	two_weights(&module, F32);
-	fsdp_wrap(&m, &f, &s, &module, first, 1);
-	assert_int_equal(module.params[0]->shard, 6);
-	assert_int_equal(module.params[1]->shard, 504 - 8);
-	assert_int_equal(allocated(), 4 * 512); /* 504 x 4 bytes */
-	fsdp_root_before(&m, &f);
-	fsdp_before(&m, &f.units[0], x);
-	assert_int_equal(allocated(), 4 * 512 + 8 * 512); /* and 1008 x 4 */
-	fsdp_after(&m, &f.units[0], x);
-	assert_int_equal(allocated(), 4 * 512);
-	tape_free(&m, &tape);
-	fsdp_release(&f);
-	module_release(&module);
-}
-
-static void test_flat_parameter_of_second_rank(void **state)
-{
-	struct shape s = { .dp = 2, .zero = 3, .fsdp_version = 1, .reshard = 1, .rank = 1 };
-	const size_t first[2] = { 0, 2 };
-	struct module module;
-	struct fsdp f;
-
-	(void)state;
-	two_weights(&module, F32);
-	fsdp_wrap(&m, &f, &s, &module, first, 1);
-	assert_int_equal(module.params[0]->shard, -1);
-	assert_int_equal(module.params[1]->shard, 504);
-	fsdp_release(&f);
-	module_release(&module);
-}
-
-static void test_zero(void **state)
-{
-	struct shape s = { .dp = 2, .zero = 2, .weights = BF16, .rank = 1, .reduce_bucket = 2000 };
-	struct module module;
-	struct zero z;
-
-	(void)state;
-	/* 1006 elements, padded to 1008: 2016 bytes in 16 bits, and 504 in fp32 */
-	two_weights(&module, BF16);
-	zero_wrap(&m, &z, &s, &module);
-	assert_int_equal(allocated(), 4 * 512 + 4 * 512);
-	assert_int_equal(module.params[0]->shard, -1);
-	assert_int_equal(module.params[1]->shard, 1006 - 504);
-	/* a gradient waits in the bucket of 2000 x 2 bytes, and its own block goes */
-	module.params[1]->grad = make(&m, 1000, BF16);
-	m.on_gradient(&m, module.params[1]);
-	assert_int_equal(allocated(), 8 * 512 + 8 * 512);
-	/* two moments of 504 x 4 bytes stay, fused Adam's count of steps, and _global_grad_norm */
-	zero_step(&m, &z);
-	assert_int_equal(allocated(), 8 * 512 + 2 * 4 * 512 + 2 * 512);
-	zero_release(&z);
-	module_release(&module);
-}
-
 /* ---- streams: a block that another one used is back once its work is known to be complete ---- */
 
 static tensor lend_to(int stream)
@@ -387,137 +284,22 @@ static void test_used_by_its_own_stream(void **state)
 	drop(&m, &t);
 }
 
-/* Pieces of 3 and 500 elements: 1006 bytes in 16 bits, 2012 in fp32. */
-static void test_zero3(void **state)
-{
-	struct shape s = { .dp = 2,
-			   .zero = 3,
-			   .weights = BF16,
-			   .reduce_bucket = 2000,
-			   .persistence = 10,
-			   .sub_group = 1000000,
-			   .prefetch_bucket = 1000,
-			   .max_live = 1000,
-			   .max_reuse = 1000 };
-	struct module module;
-	struct zero3 z;
-	const int64_t states = 1024 + 2048 + 4096 + 1024; /* weights, master, bucket, gradients */
-	tensor x = { .at = NULL };
-
-	(void)state;
-	two_weights(&module, BF16);
-	zero3_wrap(&m, &z, &s, &module);
-	assert_int_equal(allocated(), states);
-	/* the first pass gathers what a module needs, 1000 elements, and nothing stays */
-	zero3_before_forward(&m, &z);
-	x = zero3_enter(&m, module.params[1], NULL, x);
-	assert_int_equal(allocated(), states + 2048);
-	zero3_leave(&m, module.params[1], NULL);
-	x = zero3_enter(&m, module.params[0], NULL, x);
-	assert_int_equal(allocated(), states + 512);
-	zero3_leave(&m, module.params[0], NULL);
-	assert_int_equal(allocated(), states);
-	/* after the step, with two moments and a count of steps: what persists is there */
-	zero3_step(&m, &z);
-	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
-	zero3_before_forward(&m, &z);
-	zero3_enter(&m, module.params[1], NULL, x);
-	zero3_leave(&m, module.params[1], NULL);
-	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
-	m.zero3 = NULL;
-	zero3_release(&z);
-	module_release(&module);
-}
-
-/* A view of gathered weights keeps them: the parameter's 1000 elements are gathered again beside. */
-static void test_zero3_view(void **state)
-{
-	struct shape s = { .dp = 2, .zero = 3, .weights = BF16, .reduce_bucket = 2000, .sub_group = 1000000 };
-	struct module module;
-	struct zero3 z;
-	tensor x = { .at = NULL }, view;
-	int64_t before;
-
-	(void)state;
-	two_weights(&module, BF16);
-	zero3_wrap(&m, &z, &s, &module);
-	zero3_before_forward(&m, &z);
-	before = allocated();
-	zero3_enter(&m, module.params[1], NULL, x);
-	view = zero3_view(&m, module.params[1]);
-	zero3_leave(&m, module.params[1], NULL);
-	assert_int_equal(allocated(), before + 2048);
-	zero3_enter(&m, module.params[1], NULL, x);
-	assert_int_equal(allocated(), before + 2 * 2048);
-	drop(&m, &view);
-	zero3_leave(&m, module.params[1], NULL);
-	assert_int_equal(allocated(), before);
-	m.zero3 = NULL;
-	zero3_release(&z);
-	module_release(&module);
-}
-
-/* Stage 1 without overlap: 2000 bytes of gradient wait beside the bucket of 4000 for the end. */
-static void test_zero1_late(void **state)
-{
-	struct shape s = { .dp = 2, .zero = 1, .weights = BF16, .rank = 1, .reduce_bucket = 2000 };
-	struct module module;
-	struct zero z;
-	int64_t before;
-
-	(void)state;
-	two_weights(&module, BF16);
-	zero_wrap(&m, &z, &s, &module);
-	before = allocated();
-	module.params[1]->grad = make(&m, 1000, BF16);
-	m.on_gradient(&m, module.params[1]);
-	assert_int_equal(allocated(), before + 8 * 512 + 4 * 512);
-	m.zero = NULL;
-	drop(&m, &module.params[1]->grad);
-	zero_release(&z);
-	module_release(&module);
-}
-
-/* 3 rows are 2 rows a rank: 4000 elements are gathered, not 3000. */
-static void test_fsdp2_rows(void **state)
-{
-	struct shape s = { .dp = 2, .zero = 3, .fsdp_version = 2, .reshard = 1 };
-	struct module module = { .params = NULL };
-	struct fsdp f;
-	const size_t first[] = { 0, 1 };
-
-	(void)state;
-	module_add(&m, &module, 3, 1000, F32, TERM_MLP_WEIGHTS);
-	fsdp_wrap(&m, &f, &s, &module, first, 1);
-	assert_int_equal(module.params[0]->shard, 2000);
-	assert_int_equal(f.units[0].elements, 4000);
-	fsdp_release(&f);
-	module_release(&module);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_rounding, start, end),
-		cmocka_unit_test_setup_teardown(test_tail_is_not_split, start, end),
-		cmocka_unit_test_setup_teardown(test_streams_do_not_share, start, end),
-		cmocka_unit_test_setup_teardown(test_linear_and_gelu, start, end),
-		cmocka_unit_test_setup_teardown(test_autocast_cache, start, end),
-		cmocka_unit_test_setup_teardown(test_checkpoint, start, end),
-		cmocka_unit_test_setup_teardown(test_cross_entropy, start, end),
-		cmocka_unit_test_setup_teardown(test_flat_parameter, start, end),
-		cmocka_unit_test_setup_teardown(test_flat_parameter_of_second_rank, start, end),
-		cmocka_unit_test_setup_teardown(test_zero, start, end),
-		cmocka_unit_test_setup_teardown(test_used_by_another_stream, start, end),
-		cmocka_unit_test_setup_teardown(test_host_waits, start, end),
-		cmocka_unit_test_setup_teardown(test_host_waits_for_what_waits, start, end),
-		cmocka_unit_test_setup_teardown(test_full_queue, start, end),
-		cmocka_unit_test_setup_teardown(test_queue_not_full, start, end),
-		cmocka_unit_test_setup_teardown(test_used_by_its_own_stream, start, end),
-		cmocka_unit_test_setup_teardown(test_zero3, start, end),
-		cmocka_unit_test_setup_teardown(test_zero3_view, start, end),
-		cmocka_unit_test_setup_teardown(test_zero1_late, start, end),
-		cmocka_unit_test_setup_teardown(test_fsdp2_rows, start, end),
+		ON_MACHINE(test_rounding),
+		ON_MACHINE(test_tail_is_not_split),
+		ON_MACHINE(test_streams_do_not_share),
+		ON_MACHINE(test_linear_and_gelu),
+		ON_MACHINE(test_autocast_cache),
+		ON_MACHINE(test_checkpoint),
+		ON_MACHINE(test_cross_entropy),
+		ON_MACHINE(test_used_by_another_stream),
+		ON_MACHINE(test_host_waits),
+		ON_MACHINE(test_host_waits_for_what_waits),
+		ON_MACHINE(test_full_queue),
+		ON_MACHINE(test_queue_not_full),
+		ON_MACHINE(test_used_by_its_own_stream),
 		cmocka_unit_test(test_enormous),
 	};
 

@@ -8,12 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define GIVE(c, name, number)                                 \
-	do {                                                  \
-		(c)->name = number;                           \
-		free((c)->origin[CONFIG_##name]);             \
-		(c)->origin[CONFIG_##name] = xstrdup("test"); \
-	} while (0)
+#include "give.h"
 
 static void give_shape(struct config *c, int64_t layers, int64_t width, int64_t ffn, int64_t heads,
 		       int64_t tokens, int64_t batch, int64_t rows)

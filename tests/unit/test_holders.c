@@ -146,8 +146,8 @@ static void many_communicators_are_collapsed(void **state)
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(
 		strstr(j->out.text,
-		       "nccl    12 communicators, which took 78.0 MiB of the device when they "
-		       "were made and first used\n"
+		       "nccl    12 communicators, which took 78.0 MiB of the device when "
+		       "made and first used\n"
 		       "       1.0 MiB  1 of size 8      0.0 s to the end\n"
 		       "      65.0 MiB  10 of size 2     0.0 s to the end\n"
 		       "      12.0 MiB  1, size unknown  0.0 s to the end\n"));

@@ -1,7 +1,6 @@
-/* Which observed block goes to which predicted one, and that what is assigned, missing and
- * unexplained always adds up. */
+/* Of a rank that has just what is predicted, and then something else: what is assigned, missing and
+ * unexplained always adds up, and the wrong value is named. */
 #include "match.h"
-#include "match_blocks.h"
 #include "match_explain.h"
 #include "match_what_if.h"
 #include "model/memtrace/memtrace.h"
@@ -14,125 +13,6 @@
 #include <cmocka.h>
 
 #define MIB (INT64_C(1) << 20)
-
-static struct predicted expects(int term, enum category c, bytes size)
-{
-	return (struct predicted){ .term = term, .category = c, .least = size, .size = size };
-}
-
-/* ---- blocks ---- */
-
-static void category_goes_before_size_alone(void **state)
-{
-	struct predicted p[] = { expects(0, CATEGORY_ACTIVATIONS, 4096),
-				 expects(1, CATEGORY_GRADIENTS, 4096) };
-	struct held_row rows[] = { { 4096, CATEGORY_GRADIENTS, "g" },
-				   { 4096, CATEGORY_ACTIVATIONS, "a" } };
-	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
-
-	(void)state;
-	match_blocks(p, 2, o, 2);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(o[i].term, o[i].row->category == CATEGORY_GRADIENTS);
-}
-
-static void another_category_is_better_than_none(void **state)
-{
-	struct predicted p[] = { expects(3, CATEGORY_ACTIVATIONS, 4096) };
-	struct held_row row = { 4096, CATEGORY_TEMPORARIES, "t" };
-	struct observed o[] = { { &row, -1, 0 } };
-
-	(void)state;
-	match_blocks(p, 1, o, 1);
-	assert_int_equal(o[0].term, 3);
-	assert_true(p[0].found);
-}
-
-/* A remainder of 1 MiB stays with a block that is larger than that: no more, and no smaller one. */
-static void tails(void **state)
-{
-	static const struct {
-		bytes predicted, observed;
-		int found;
-	} rows[] = {
-		{ 2 * MIB, 3 * MIB, 1 },
-		{ 2 * MIB, 3 * MIB + 512, 0 },
-		{ 2 * MIB, 2 * MIB - 512, 0 },
-		{ MIB, MIB + 512, 0 },
-		{ MIB + 512, 2 * MIB, 1 },
-		{ 512, 1024, 0 },
-		{ INT64_C(1) << 49, (INT64_C(1) << 49) + 512, 1 },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct predicted p[] = { expects(0, CATEGORY_OTHER, rows[i].predicted) };
-		struct held_row row = { rows[i].observed, CATEGORY_OTHER, "" };
-		struct observed o[] = { { &row, -1, 0 } };
-
-		match_blocks(p, 1, o, 1);
-		assert_int_equal(o[0].term, rows[i].found ? 0 : -1);
-		assert_int_equal(p[0].found, rows[i].found);
-	}
-}
-
-/* Two predicted blocks may both become the larger observed one, one of them only the smaller. */
-static void tails_are_given_out_so_that_most_are_found(void **state)
-{
-	struct predicted p[] = { expects(0, CATEGORY_OTHER, 5 * MIB + MIB / 2),
-				 expects(1, CATEGORY_OTHER, 5 * MIB) };
-	struct held_row rows[] = { { 6 * MIB, CATEGORY_OTHER, "" },
-				   { 6 * MIB + MIB / 2, CATEGORY_OTHER, "" } };
-	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
-
-	(void)state;
-	match_blocks(p, 2, o, 2);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(o[i].term, o[i].row->bytes == 6 * MIB ? 1 : 0);
-}
-
-/* 3 MiB is found as it is, but then nothing is left for 2.25 MiB: it has it, and 3 MiB the block
- * of 4. */
-static void an_equal_size_gives_way(void **state)
-{
-	struct predicted p[] = { expects(0, CATEGORY_OPTIMIZER_STATES, 3 * MIB),
-				 expects(1, CATEGORY_OPTIMIZER_STATES, 2359296) };
-	struct held_row rows[] = { { 3 * MIB, CATEGORY_OPTIMIZER_STATES, "" },
-				   { 4 * MIB, CATEGORY_OPTIMIZER_STATES, "" } };
-	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
-
-	(void)state;
-	match_blocks(p, 2, o, 2);
-	assert_true(p[0].found && p[1].found);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(o[i].term, o[i].row->bytes == 4 * MIB ? 0 : 1);
-}
-
-static void numbers_differ(void **state)
-{
-	struct predicted p[5];
-	struct held_row rows[3];
-	struct observed o[3];
-	int found = 0;
-
-	(void)state;
-	for (int i = 0; i < 5; i++)
-		p[i] = expects(7, CATEGORY_ACTIVATIONS, 1024);
-	for (int i = 0; i < 3; i++) {
-		rows[i] = (struct held_row){ 1024, CATEGORY_ACTIVATIONS, "" };
-		o[i] = (struct observed){ &rows[i], -1, 0 };
-	}
-	match_blocks(p, 5, o, 3);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(o[i].term, 7);
-	for (int i = 0; i < 5; i++)
-		found += p[i].found;
-	assert_int_equal(found, 3);
-	match_blocks(p, 0, o, 0);
-	match_blocks(NULL, 0, NULL, 0);
-}
-
-/* ---- a rank that has just what is predicted ---- */
 
 struct made_rank {
 	struct rank rank;
@@ -336,16 +216,23 @@ static void declare(struct made_rank *r, const char *key, const char *value)
 	assert_int_equal(config_set(&r->config, key, value, "test", &e), 0);
 }
 
+/* What explains that a value was declared wrongly. */
+static void explain(struct match *m, struct made_rank *r)
+{
+	struct tolerances t = { .total = 0.01 };
+
+	match_up(m, r, &memtrace, t.total);
+	match_explain(m, &r->config, &t);
+}
+
 static void the_wrong_value_is_named(void **state)
 {
 	struct made_rank *r = *state;
-	struct tolerances t = { .total = 0.01 };
 	struct match m;
 
 	declare(r, "micro_batch_size", "2");
-	match_up(&m, r, &memtrace, 0.01);
+	explain(&m, r);
 	assert_true(m.fails);
-	match_explain(&m, &r->config, &t);
 	assert_true(m.cause_count >= 1);
 	assert_string_equal(m.causes[0].key, "micro_batch_size");
 	assert_string_equal(m.causes[0].declared, "2");
@@ -358,7 +245,6 @@ static void the_wrong_value_is_named(void **state)
 static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **state)
 {
 	struct made_rank *r = *state;
-	struct tolerances t = { .total = 0.01 };
 	struct err e = { 0 };
 	struct match m;
 
@@ -370,8 +256,7 @@ static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **stat
 		memtrace_run(&r->config, (struct coordinates){ .stage = 0 }, NULL, copy_blocks, r, &e),
 		0);
 	declare(r, "vocab_size", "32000");
-	match_up(&m, r, &memtrace, 0.01);
-	match_explain(&m, &r->config, &t);
+	explain(&m, r);
 	assert_true(m.cause_count >= 1);
 	assert_string_equal(m.causes[0].key, "vocab_size");
 	assert_string_equal(m.causes[0].value, "50304");
@@ -382,11 +267,9 @@ static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **stat
 static void a_right_declaration_has_no_cause(void **state)
 {
 	struct made_rank *r = *state;
-	struct tolerances t = { .total = 0.01 };
 	struct match m;
 
-	match_up(&m, r, &memtrace, 0.01);
-	match_explain(&m, &r->config, &t);
+	explain(&m, r);
 	assert_int_equal(m.cause_count, 0);
 	match_release(&m);
 }
@@ -409,14 +292,12 @@ static void a_peak_that_is_met_has_no_cause(void **state)
 static void causes_are_copied(void **state)
 {
 	struct made_rank *r = *state;
-	struct tolerances t = { .total = 0.01 };
 	struct match m, other;
 
 	declare(r, "micro_batch_size", "2");
-	match_up(&m, r, &memtrace, 0.01);
+	explain(&m, r);
 	match_up(&other, r, &memtrace, 0.01);
 	assert_true(match_is_alike(&m, &other));
-	match_explain(&m, &r->config, &t);
 	match_explain_as(&other, &m);
 	match_release(&m);
 	assert_string_equal(other.causes[0].value, "4");
@@ -430,7 +311,7 @@ static void causes_are_copied(void **state)
 static void a_later_stage_without_terms_is_refused(void **state)
 {
 	struct made_rank *r = *state;
-	struct tolerances none = { .total = 1 };
+	struct tolerances any = { .total = 1 };
 	struct err e = { 0 };
 	const struct system *system = system_find("llama-4d", &e);
 	struct match m;
@@ -442,7 +323,7 @@ static void a_later_stage_without_terms_is_refused(void **state)
 	match_up(&m, r, system, 1000);
 	match_release(&m);
 	r->rank.rank = 1;
-	assert_int_equal(match_make(&m, &r->rank, system, &r->config, &none, &e), -1);
+	assert_int_equal(match_make(&m, &r->rank, system, &r->config, &any, &e), -1);
 	assert_non_null(strstr(e.text, "only totals of stage 1"));
 	match_release(&m);
 }
@@ -474,31 +355,24 @@ static void what_if_keeps_or_scales_what_was_missed(void **state)
 	match_release(&m);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(category_goes_before_size_alone),
-		cmocka_unit_test(another_category_is_better_than_none),
-		cmocka_unit_test(tails),
-		cmocka_unit_test(tails_are_given_out_so_that_most_are_found),
-		cmocka_unit_test(an_equal_size_gives_way),
-		cmocka_unit_test(numbers_differ),
-		cmocka_unit_test_setup_teardown(all_is_found, setup, teardown),
-		cmocka_unit_test_setup_teardown(one_is_gone_and_one_is_new, setup, teardown),
-		cmocka_unit_test_setup_teardown(unrecorded_bytes, setup, teardown),
-		cmocka_unit_test_setup_teardown(every_system_adds_up, setup, teardown),
-		cmocka_unit_test_setup_teardown(nothing_is_held, setup, teardown),
-		cmocka_unit_test_setup_teardown(enormous_blocks, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_wrong_value_is_named, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			of_values_that_explain_the_same_the_nearer_peak_is_first, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_right_declaration_has_no_cause, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_peak_that_is_met_has_no_cause, setup, teardown),
-		cmocka_unit_test_setup_teardown(causes_are_copied, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_later_stage_without_terms_is_refused, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_if_keeps_or_scales_what_was_missed, setup,
-						teardown),
+		TEST(all_is_found),
+		TEST(one_is_gone_and_one_is_new),
+		TEST(unrecorded_bytes),
+		TEST(every_system_adds_up),
+		TEST(nothing_is_held),
+		TEST(enormous_blocks),
+		TEST(the_wrong_value_is_named),
+		TEST(of_values_that_explain_the_same_the_nearer_peak_is_first),
+		TEST(a_right_declaration_has_no_cause),
+		TEST(a_peak_that_is_met_has_no_cause),
+		TEST(causes_are_copied),
+		TEST(a_later_stage_without_terms_is_refused),
+		TEST(what_if_keeps_or_scales_what_was_missed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

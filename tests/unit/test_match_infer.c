@@ -17,6 +17,14 @@ static void make(struct census *c, enum maker m, bytes size)
 	to->sizes[to->count++] = (size + 511) / 512 * 512;
 }
 
+/* Several, in this order. */
+#define MAKE(c, m, ...)                                                                 \
+	do {                                                                            \
+		const bytes made_[] = { __VA_ARGS__ };                                  \
+		for (size_t k_ = 0; k_ < ARRAY_SIZE(made_); k_++)                       \
+			make(c, m, made_[k_]);                                          \
+	} while (0)
+
 /* What the blocks of a maker can mean. */
 struct read {
 	struct layers l;
@@ -54,14 +62,9 @@ static void gpt2(void **state)
 	(void)state;
 	make(&c, MAKER_INIT, INT64_C(50304) * 768 * 4);
 	make(&c, MAKER_INIT, 1024 * 768 * 4);
-	for (int i = 0; i < 12; i++) {
-		make(&c, MAKER_INIT, 768 * 4);
-		make(&c, MAKER_INIT, 3 * 768 * 768 * 4);
-		make(&c, MAKER_INIT, 768 * 768 * 4);
-		make(&c, MAKER_INIT, 768 * 4);
-		make(&c, MAKER_INIT, 4 * 768 * 768 * 4);
-		make(&c, MAKER_INIT, 4 * 768 * 768 * 4);
-	}
+	for (int i = 0; i < 12; i++)
+		MAKE(&c, MAKER_INIT, 768 * 4, 3 * 768 * 768 * 4, 768 * 768 * 4, 768 * 4,
+		     4 * 768 * 768 * 4, 4 * 768 * 768 * 4);
 	read_layers(&x, &c, MAKER_INIT, alone);
 	assert_int_equal(x.l.count, 12);
 	assert_int_equal(x.l.period, 6);
@@ -86,14 +89,11 @@ static void llama_with_groups_and_tails(void **state)
 	(void)state;
 	make(&c, MAKER_APPLY, INT64_C(32000) * 1024 * 2);
 	for (int i = 0; i < 8; i++) {
-		make(&c, MAKER_APPLY, 1024 * 1024 * 2 + (i % 3 == 1) * 1048576);
-		make(&c, MAKER_APPLY, 256 * 1024 * 2);
-		make(&c, MAKER_APPLY, 256 * 1024 * 2);
-		make(&c, MAKER_APPLY, 1024 * 1024 * 2);
+		MAKE(&c, MAKER_APPLY, 1024 * 1024 * 2 + (i % 3 == 1) * 1048576, 256 * 1024 * 2,
+		     256 * 1024 * 2, 1024 * 1024 * 2);
 		for (int k = 0; k < 3; k++)
 			make(&c, MAKER_APPLY, 2816 * 1024 * 2 + (i % 4 == k) * 524288);
-		make(&c, MAKER_APPLY, 1024 * 2);
-		make(&c, MAKER_APPLY, 1024 * 2);
+		MAKE(&c, MAKER_APPLY, 1024 * 2, 1024 * 2);
 	}
 	make(&c, MAKER_APPLY, 1024 * 2);
 	make(&c, MAKER_APPLY, INT64_C(32000) * 1024 * 2);
@@ -147,14 +147,9 @@ static void sharded(void **state)
 	const struct reading_of_layer *found;
 
 	(void)state;
-	for (int i = 0; i < 5; i++) {
-		make(&c, MAKER_SHARDED, 3 * 512 * 512 * 4 / 2);
-		make(&c, MAKER_SHARDED, 512 * 512 * 4 / 2);
-		make(&c, MAKER_SHARDED, 4 * 512 * 512 * 4 / 2);
-		make(&c, MAKER_SHARDED, 4 * 512 * 512 * 4 / 2);
-		make(&c, MAKER_SHARDED, 512 * 4 / 2);
-		make(&c, MAKER_SHARDED, 512 * 4 / 2);
-	}
+	for (int i = 0; i < 5; i++)
+		MAKE(&c, MAKER_SHARDED, 3 * 512 * 512 * 4 / 2, 512 * 512 * 4 / 2,
+		     4 * 512 * 512 * 4 / 2, 4 * 512 * 512 * 4 / 2, 512 * 4 / 2, 512 * 4 / 2);
 	read_layers(&x, &c, MAKER_SHARDED, (struct reading_of_job){ .shards = 2, .world = 1 });
 	found = find(&x, 512, 4, 1);
 	assert_true(found->ffn_least <= 2048 && found->ffn >= 2048);
@@ -170,17 +165,9 @@ static void experts_in_two_tensors(void **state)
 	const struct reading_of_layer *found;
 
 	(void)state;
-	for (int i = 0; i < 3; i++) {
-		make(&c, MAKER_APPLY, 512 * 512 * 2);
-		make(&c, MAKER_APPLY, 128 * 512 * 2);
-		make(&c, MAKER_APPLY, 128 * 512 * 2);
-		make(&c, MAKER_APPLY, 512 * 512 * 2);
-		make(&c, MAKER_APPLY, 8 * 512 * 2);
-		make(&c, MAKER_APPLY, 8 * 2 * 1792 * 512 * 2);
-		make(&c, MAKER_APPLY, 8 * 1792 * 512 * 2);
-		make(&c, MAKER_APPLY, 512 * 2);
-		make(&c, MAKER_APPLY, 512 * 2);
-	}
+	for (int i = 0; i < 3; i++)
+		MAKE(&c, MAKER_APPLY, 512 * 512 * 2, 128 * 512 * 2, 128 * 512 * 2, 512 * 512 * 2,
+		     8 * 512 * 2, 8 * 2 * 1792 * 512 * 2, 8 * 1792 * 512 * 2, 512 * 2, 512 * 2);
 	read_layers(&x, &c, MAKER_APPLY,
 		    (struct reading_of_job){ .shards = 1, .world = 1, .experts = 1 });
 	found = find(&x, 512, 2, 1);

@@ -1,93 +1,5 @@
 /* The replay, with numbers worked out by hand. */
-#include "replay.h"
-
-#include "write_trace.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
-#define MIB (INT64_C(1) << 20)
-#define NONE 0
-
-struct job {
-	struct writer w;
-	uint16_t python, autograd;
-	uint32_t pytorch, nccl, model, optimizer; /* places */
-	unsigned char *file;
-	struct trace trace;
-	struct replay replay;
-};
-
-static int setup(void **state)
-{
-	struct job *j = calloc(1, sizeof(*j));
-	uint32_t c10, other;
-
-	if (!j)
-		return -1;
-	write_start(&j->w);
-	j->python = write_thread(&j->w, 100, "python");
-	j->autograd = write_thread(&j->w, 101, "pt_autograd_0");
-	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
-	other = write_module(&j->w, "/lib/libnccl.so.2");
-	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
-	j->nccl = write_place(&j->w, other, 0, 0, 0, 0);
-	j->model = write_place(&j->w, c10, write_frame(&j->w, "forward", "/job/model.py", 52), 0, 0,
-			       0);
-	j->optimizer = write_place(
-		&j->w, c10,
-		write_frame(&j->w, "_init_group", "/p/site-packages/torch/optim/adamw.py", 9),
-		write_frame(&j->w, "train", "/job/train.py", 3), 0, 0);
-	*state = j;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct job *j = *state;
-
-	replay_release(&j->replay);
-	trace_release(&j->trace);
-	write_release(&j->w);
-	free(j->file);
-	free(j);
-	return 0;
-}
-
-static void run(struct job *j)
-{
-	const struct replay_options options = { .keep_live = 1 };
-	struct err e = { 0 };
-	size_t size;
-
-	j->file = write_finish(&j->w, &size);
-	assert_int_equal(trace_open_memory(&j->trace, j->file, size, &e), 0);
-	replay_trace(&j->replay, &j->trace, &options);
-}
-
-static void forward(struct job *j, uint64_t address, bytes n)
-{
-	write_event(&j->w, MT_TENSOR_ALLOC, address, n, j->model, j->python);
-}
-
-static void backward(struct job *j, uint64_t address, bytes n)
-{
-	write_event(&j->w, MT_TENSOR_ALLOC, address, n, j->pytorch, j->autograd);
-}
-
-static void optimizer(struct job *j, uint64_t address, bytes n)
-{
-	write_event(&j->w, MT_TENSOR_ALLOC, address, n, j->optimizer, j->python);
-}
-
-static void release(struct job *j, uint64_t address, bytes n)
-{
-	write_event(&j->w, MT_TENSOR_FREE, address, -n, NONE, j->python);
-}
+#include "replay_job.h"
 
 static void the_peak_and_what_was_live(void **state)
 {
@@ -207,99 +119,6 @@ static void without_an_optimizer_each_backward_ends_a_step(void **state)
 	assert_int_equal(j->replay.device[0].peak.step, 3);
 	assert_int_equal(j->replay.device[0].peak.phase, PHASE_BACKWARD);
 	assert_int_equal(j->replay.device[0].peak.thread, j->autograd);
-}
-
-/* A segment of 100 MiB with blocks at 0-10, 40-50 and 90-100: gaps of 30 and 40. A second segment
- * is empty: 20. */
-static void two_segments(struct job *j)
-{
-	write_event(&j->w, MT_DEVICE_ALLOC, 1000 * MIB, 100 * MIB, j->pytorch, j->python);
-	write_event(&j->w, MT_DEVICE_ALLOC, 3000 * MIB, 20 * MIB, j->pytorch, j->python);
-	write_event(&j->w, MT_RESERVED, 0, 120 * MIB, NONE, j->python);
-	forward(j, 1000 * MIB, 10 * MIB);
-	forward(j, 1040 * MIB, 10 * MIB);
-	forward(j, 1090 * MIB, 10 * MIB);
-}
-
-static void an_oom_and_the_largest_gap(void **state)
-{
-	struct job *j = *state;
-	const struct device *d = &j->replay.device[0];
-
-	two_segments(j);
-	write_event(&j->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, j->pytorch,
-		    j->python); /* tried again: no failure yet */
-	write_event(&j->w, MT_TENSOR_OOM, 5 * MIB, 64 * MIB, j->model, j->python);
-	run(j);
-	assert_int_equal(d->failures_seen, 1);
-	assert_int_equal(d->failures[0].requested, 64 * MIB);
-	assert_int_equal(d->failures[0].free, 5 * MIB);
-	assert_int_equal(d->failures[0].when.allocated, 30 * MIB);
-	assert_int_equal(d->failures[0].when.reserved, 120 * MIB);
-	assert_int_equal(d->failures[0].when.step, 1);
-	assert_int_equal(d->failures[0].largest_free, 40 * MIB);
-	assert_int_equal(d->failures[0].live.blocks, 3);
-	assert_false(failure_survived(&d->failures[0]));
-}
-
-static void without_mappings_the_gap_is_unknown(void **state)
-{
-	struct job *j = *state;
-
-	write_event(&j->w, MT_RESERVED, 0, 120 * MIB, NONE, j->python);
-	forward(j, 1000 * MIB, 10 * MIB);
-	write_event(&j->w, MT_TENSOR_OOM, MT_UNKNOWN, 64 * MIB, j->model, j->python);
-	run(j);
-	assert_int_equal(j->replay.device[0].failures[0].largest_free, -1);
-	assert_true(j->replay.device[0].failures[0].free == MT_UNKNOWN);
-}
-
-static void a_job_that_goes_on_survived(void **state)
-{
-	struct job *j = *state;
-
-	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
-	for (unsigned i = 0; i < 1001; i++)
-		forward(j, 0x1000 + i, MIB);
-	run(j);
-	assert_true(failure_survived(&j->replay.device[0].failures[0]));
-	assert_int_equal(j->replay.device[0].failures[0].later_allocs, 1001);
-}
-
-static void many_small_blocks_are_no_recovery(void **state)
-{
-	struct job *j = *state;
-
-	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
-	for (unsigned i = 0; i < 1001; i++)
-		forward(j, 0x1000 + i, 512);
-	run(j);
-	assert_false(failure_survived(&j->replay.device[0].failures[0]));
-}
-
-static void other_modules_failures_count(void **state)
-{
-	struct job *j = *state;
-
-	forward(j, 0x1000, MIB);
-	write_event(&j->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, j->nccl, j->python);
-	run(j);
-	assert_int_equal(j->replay.device[0].failures_seen, 1);
-	assert_true(j->replay.device[0].failures[0].from_runtime);
-}
-
-static void only_so_many_failures_are_kept(void **state)
-{
-	struct job *j = *state;
-	const struct device *d = &j->replay.device[0];
-
-	for (unsigned i = 1; i <= 500; i++)
-		write_event(&j->w, MT_TENSOR_OOM, 0, i * MIB, j->model, j->python);
-	run(j);
-	assert_int_equal(d->failures_seen, 500);
-	assert_int_equal(d->failure_count, REPLAY_MAX_OOMS);
-	assert_int_equal(d->failures[0].requested, MIB);
-	assert_int_equal(d->failures[REPLAY_MAX_OOMS - 1].requested, 500 * MIB);
 }
 
 static void pools_stand_in_for_a_silent_allocator(void **state)
@@ -494,8 +313,6 @@ static void a_timeline_fills_the_time_between(void **state)
 	free(t);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -505,12 +322,6 @@ int main(void)
 		TEST(untracked_is_never_negative),
 		TEST(steps_end_with_the_optimizer),
 		TEST(without_an_optimizer_each_backward_ends_a_step),
-		TEST(an_oom_and_the_largest_gap),
-		TEST(without_mappings_the_gap_is_unknown),
-		TEST(a_job_that_goes_on_survived),
-		TEST(many_small_blocks_are_no_recovery),
-		TEST(other_modules_failures_count),
-		TEST(only_so_many_failures_are_kept),
 		TEST(pools_stand_in_for_a_silent_allocator),
 		TEST(other_allocations_of_a_process_are_no_stand_in),
 		TEST(a_gap_is_bridged_by_the_keyframe),

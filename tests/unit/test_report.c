@@ -1,124 +1,9 @@
-/* What is said about a job: text, JSON, how it ended, which run of a directory. */
-#include "gather.h"
+/* What is said about a job: text, JSON. */
+#include "report_job.h"
+
 #include "render/render.h"
-#include "replay.h"
-#include "trace.h"
-#include "write_trace.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#define MIB (INT64_C(1) << 20)
-#define GIB (INT64_C(1) << 30)
-
-struct job {
-	struct writer w;
-	uint16_t python, autograd;
-	uint32_t pytorch, attention, loss;
-	char directory[64];
-	struct report report;
-	struct buf out;
-};
-
-static int setup(void **state)
-{
-	struct job *j = calloc(1, sizeof(*j));
-	uint32_t c10, inner;
-
-	if (!j)
-		return -1;
-	strcpy(j->directory, "/tmp/memtrace-test-XXXXXX");
-	if (!mkdtemp(j->directory))
-		return -1;
-	write_start(&j->w);
-	gethostname(j->w.header.host, sizeof(j->w.header.host) - 1);
-	j->python = write_thread(&j->w, 100, "python");
-	j->autograd = write_thread(&j->w, 101, "pt_autograd_0");
-	write_meta(&j->w, "argv", "python\0train.py\0--name\0it's", 27);
-	write_meta(&j->w, "gpu:0", "NVIDIA H100 80GB HBM3", 21);
-	write_meta(&j->w, "version:torch", "2.15", 4);
-	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
-	inner = write_frame(&j->w, "softmax", "/x/site-packages/torch/nn/functional.py", 2140);
-	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
-	j->attention =
-		write_place(&j->w, c10, inner,
-			    write_frame(&j->w, "CausalSelfAttention.forward", "/job/model.py", 52),
-			    write_frame(&j->w, "<module>", "/job/train.py", 9), 0);
-	j->loss = write_place(&j->w, c10, write_frame(&j->w, "l\033oss\xff", "/job/train.py", 12),
-			      0, 0, 0);
-	*state = j;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct job *j = *state;
-	char command[128];
-
-	report_release(&j->report);
-	buf_release(&j->out);
-	write_release(&j->w);
-	snprintf(command, sizeof(command), "rm -rf %s", j->directory);
-	free(j);
-	return system(command) ? -1 : 0;
-}
-
-/* A job on a device of 16 GiB that dies of 288 MiB: 14 GiB of tensors, 1 GiB cached, 0.5 outside,
- * 0.5 free. */
-static void write_death(struct job *j)
-{
-	j->w.header.rank = 1;
-	j->w.header.world_size = 2;
-	j->w.header.exit_status = 1;
-	write_event(&j->w, MT_DEVICE_SAMPLE, 15 * GIB + 512 * MIB, 16 * GIB, 0, j->python);
-	write_event(&j->w, MT_DEVICE_ALLOC, 64 * GIB, 15 * GIB, j->pytorch, j->python);
-	write_event(&j->w, MT_RESERVED, 0, 15 * GIB, 0, j->python);
-	for (int i = 0; i < 7; i++)
-		write_event(&j->w, MT_TENSOR_ALLOC, (uint64_t)(64 + i) * GIB, GIB, j->attention,
-			    j->python);
-	write_event(&j->w, MT_TENSOR_ALLOC, 71 * GIB, 4 * GIB, j->loss, j->python);
-	write_event(&j->w, MT_TENSOR_ALLOC, 75 * GIB, 2 * GIB, j->pytorch, j->autograd);
-	write_event(&j->w, MT_TENSOR_ALLOC, 77 * GIB, GIB, j->pytorch, j->autograd);
-	write_event(&j->w, MT_TENSOR_OOM, 512 * MIB, 288 * MIB, j->attention, j->python);
-}
-
-static char *save(struct job *j, const char *name)
-{
-	static char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s.mtr", j->directory, name);
-	assert_int_equal(write_save(&j->w, path), 0);
-	return path;
-}
-
-static void add(struct job *j, const char *path, int keep_live)
-{
-	const struct replay_options options = { .keep_live = keep_live };
-	struct err e = { 0 };
-	struct trace t;
-
-	assert_int_equal(trace_open_header(&t, path, &e), 0);
-	assert_int_equal(trace_load(&t, &e), 0);
-	report_add(&j->report, &t, &options);
-	trace_release(&t);
-	report_sort(&j->report);
-}
-
-static void assert_says(const struct job *j, const char *text)
-{
-	if (!strstr(j->out.text, text))
-		fail_msg("\"%s\" is not in:\n%s", text, j->out.text);
-}
 
 static void a_death_is_told_on_the_first_screen(void **state)
 {
@@ -364,61 +249,6 @@ static void unknown_is_null(void **state)
 	json_decref(root);
 }
 
-static void assert_end(struct job *j, const char *path, enum end expected)
-{
-	add(j, path, 0);
-	assert_string_equal(end_name(j->report.ranks[0].end), end_name(expected));
-	report_release(&j->report);
-}
-
-static void ends_are_told_apart(void **state)
-{
-	struct job *j = *state;
-
-	write_event(&j->w, MT_TENSOR_ALLOC, GIB, GIB, j->loss, j->python);
-	j->w.header.exit_status = 1;
-	assert_end(j, save(j, "a"), END_EXIT);
-	j->w.header.state = MT_STATE_RECORDING;
-	assert_end(j, save(j, "a"), END_KILLED);
-	write_event(&j->w, MT_TENSOR_OOM, 0, GIB, j->loss, j->python);
-	assert_end(j, save(j, "a"), END_OOM);
-	strcpy(j->w.header.host, "elsewhere");
-	assert_end(j, save(j, "a"), END_UNKNOWN);
-	j->w.header.state = MT_STATE_ENDED;
-	assert_end(j, save(j, "a"), END_OOM);
-	j->w.header.exit_status = 0;
-	assert_end(j, save(j, "a"), END_EXIT);
-}
-
-static void a_held_lock_means_running(void **state)
-{
-	struct job *j = *state;
-	const char *path;
-	int ready[2];
-	pid_t child;
-	char c;
-
-	j->w.header.state = MT_STATE_RECORDING;
-	path = save(j, "a");
-	assert_int_equal(pipe(ready), 0);
-	child = fork();
-	if (!child) {
-		struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-		int fd = open(path, O_RDWR);
-
-		if (fcntl(fd, F_SETLK, &lock) || write(ready[1], "x", 1) != 1)
-			_exit(1);
-		pause();
-	}
-	assert_int_equal(read(ready[0], &c, 1), 1);
-	assert_end(j, path, END_RUNNING);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-	close(ready[0]);
-	close(ready[1]);
-	assert_end(j, path, END_KILLED);
-}
-
 static void counters_stand_where_nothing_was_recorded(void **state)
 {
 	struct style style = { .width = 200, .top = 10 };
@@ -458,56 +288,6 @@ static void losses_are_said(void **state)
 	assert_says(j, "warning 1234 records were given up to keep to the budget");
 }
 
-static void write_run(struct job *j, const char *name, const char *run, int restart, uint64_t start)
-{
-	snprintf(j->w.header.run_id, sizeof(j->w.header.run_id), "%s", run);
-	j->w.header.restart_count = restart;
-	j->w.header.start_realtime_ns = start;
-	save(j, name);
-}
-
-static void assert_gathered(struct job *j, const char *run, size_t count, const char *notes)
-{
-	char *arguments[] = { j->directory };
-	struct buf said = { 0 };
-	struct gather g;
-	struct err e = { 0 };
-
-	assert_int_equal(gather_traces(&g, arguments, 1, run, &said, &e), count ? 0 : -1);
-	assert_int_equal(g.count, count);
-	if (notes && !strstr(said.text ? said.text : "", notes))
-		fail_msg("\"%s\" is not in \"%s\"", notes, said.text);
-	gather_release(&g);
-	buf_release(&said);
-}
-
-static void of_a_directory_the_latest_run_is_taken(void **state)
-{
-	struct job *j = *state;
-	char junk[128];
-	FILE *f;
-
-	assert_gathered(j, NULL, 0, NULL);
-	write_run(j, "a0", "old", 0, 10);
-	write_run(j, "b0", "new", 0, 20);
-	write_run(j, "b1", "new", 0, 21);
-	write_run(j, "b2", "new", 1, 30);
-	snprintf(junk, sizeof(junk), "%s/junk.mtr", j->directory);
-	f = fopen(junk, "w");
-	assert_non_null(f);
-	fputs("nothing", f);
-	fclose(f);
-	assert_gathered(j, NULL, 1, "junk.mtr is not a memtrace trace");
-	assert_gathered(j, NULL, 1,
-			"this is run new:1; also here: old:0 (1 trace), new:0 (2 traces)");
-	assert_gathered(j, "old", 1, NULL);
-	assert_gathered(j, "new:0", 2, NULL);
-	assert_gathered(j, "new", 1, NULL);
-	assert_gathered(j, "newer", 0, NULL);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,11 +299,8 @@ int main(void)
 		TEST(more_is_proposed_only_where_there_is_more),
 		TEST(json_has_the_keys_of_the_design),
 		TEST(unknown_is_null),
-		TEST(ends_are_told_apart),
-		TEST(a_held_lock_means_running),
 		TEST(counters_stand_where_nothing_was_recorded),
 		TEST(losses_are_said),
-		TEST(of_a_directory_the_latest_run_is_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ static void lay_out(struct zero *z)
 
 	for (size_t i = 0; i < z->module->count; i++)
 		total += z->module->params[i]->value.n;
-	z->share = (total + step - 1) / step * ALIGNMENT;
+	z->share = divide_up(total, step) * ALIGNMENT;
 	begin = z->share * s->rank;
 	for (size_t i = 0; i < z->module->count; i++) {
 		struct param *p = z->module->params[i];

@@ -6,8 +6,6 @@
 #include "model/memtrace/ops.h"
 #include "model/memtrace/zero3.h"
 
-static const tensor none = { .at = NULL };
-
 void experts_make(struct machine *m, struct module *module, const struct shape *s,
 		  struct experts *e)
 {
@@ -257,7 +255,7 @@ static tensor looped(struct machine *m, struct experts *e, tensor x, tensor weig
 	mask = make(m, weights.n * (s->experts + 1), I64);
 	hit = make(m, s->experts, I64);
 	for (int64_t i = 0; i < s->experts; i++) {
-		int64_t rows = (weights.n - i + s->experts - 1) / s->experts;
+		int64_t rows = divide_up(weights.n - i, s->experts);
 
 		if (rows > 0)
 			one_expert(m, e, x, weights, rows, &v, &sum);

@@ -7,8 +7,6 @@
 #define GATHER_STREAM 1
 #define REDUCE_STREAM 2
 
-static const tensor none = { .at = NULL };
-
 /* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums
  * have the model's, which is the same without. */
 static enum dtype compute_type(const struct fsdp *f)
@@ -18,12 +16,12 @@ static enum dtype compute_type(const struct fsdp *f)
 
 static int is_flat(const struct fsdp *f)
 {
-	return f->shape->fsdp_version == 1;
+	return f->shape->wrapper == FSDP1;
 }
 
 static int64_t share(const struct fsdp *f, int64_t n)
 {
-	return (n + f->shape->dp - 1) / f->shape->dp;
+	return divide_up(n, f->shape->dp);
 }
 
 /* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first has. */

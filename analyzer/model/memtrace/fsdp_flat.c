@@ -10,8 +10,6 @@
 #define IN_FLIGHT 2  /* _FreeEventQueue._max_num_inflight_all_gathers */
 #define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
 
-static const tensor none = { .at = NULL };
-
 static enum dtype compute_type(const struct unit *u)
 {
 	return u->fsdp->shape->sharded_compute;
@@ -28,7 +26,7 @@ static int64_t aligned(const struct unit *u, int64_t at)
 {
 	int64_t unit = ALIGNMENT / dtype_width(compute_type(u));
 
-	return (at + unit - 1) / unit * unit;
+	return round_up(at, unit);
 }
 
 /* What of each parameter is in this rank's piece of the flat one. */
@@ -39,7 +37,7 @@ static void lay_out(struct unit *u)
 
 	for (size_t i = 0; i < u->count; i++)
 		at = aligned(u, at) + u->params[i]->value.n;
-	u->elements = (at + s->dp - 1) / s->dp * s->dp;
+	u->elements = round_up(at, s->dp);
 	begin = u->elements / s->dp * s->rank;
 	end = begin + u->elements / s->dp;
 	at = 0;

@@ -26,9 +26,10 @@ struct gpt {
 	struct layer *layers;
 	struct param *tokens, *positions;
 	struct norm last;
+	struct {
+		tensor tokens, targets, logits, loss;
+	} loop; /* its variables */
 };
-
-static const tensor none = { .at = NULL };
 
 /* ---- the forward pass ---- */
 
@@ -226,7 +227,7 @@ static tensor make_mask(struct machine *m, const struct shape *s)
 	enum dtype type = s->zero_init ? s->weights : F32;
 	tensor ones = { .at = NULL }, mask;
 
-	if (s->framework != DEEPSPEED || s->zero_init)
+	if (!s->defaults->made_on_host || s->zero_init)
 		ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
 	mask = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
 	drop(m, &ones);
@@ -268,8 +269,8 @@ static void make_model(struct machine *m, struct gpt *g)
 	}
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = make_norm(m, g);
-	if (s->framework == DEEPSPEED)
-		return; /* made in the host's memory */
+	if (s->defaults->made_on_host)
+		return;
 	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
 	let(m, &g->tokens->value, head);
 	param_init(g->tokens);
@@ -283,60 +284,48 @@ static void make_model(struct machine *m, struct gpt *g)
 
 /* ---- the training loop ---- */
 
-struct loop {
-	tensor tokens, targets, logits, loss;
-};
-
-static void micro_batch(struct machine *m, struct gpt *g, struct loop *l)
+static void micro_batch(struct machine *m, void *model)
 {
+	struct gpt *g = model;
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
 	tensor logits = none, loss;
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-	let(m, &l->targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	let(m, &g->loop.tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	let(m, &g->loop.targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	host_wait(m, m->stream); /* they come from the host's memory */
 	wrapped_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
-	loss = forward(m, g, l->tokens, l->targets, &logits);
+	loss = forward(m, g, g->loop.tokens, g->loop.targets, &logits);
 	if (s->microbatches > 1)
 		let(m, &loss, scale(m, loss));
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
 		drop(m, &logits);
-	let(m, &l->logits, logits);
-	let(m, &l->loss, loss);
+	let(m, &g->loop.logits, logits);
+	let(m, &g->loop.loss, loss);
 	loss = wrapped_scaled(m, &g->w, loss);
 	wrapped_before_backward(m, &g->w);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
 	wrapped_after_backward(m, &g->w);
-	retag(m, l->logits, TERM_OLD_LOGITS);
-}
-
-static void train_step(struct machine *m, struct gpt *g, struct loop *l)
-{
-	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
-		micro_batch(m, g, l);
-	wrapped_step(m, &g->w);
+	retag(m, g->loop.logits, TERM_OLD_LOGITS);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
 {
 	struct gpt g = { .s = s };
-	struct loop l = { .tokens = none };
 
 	(void)stage;
 	m->phase = INIT;
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	for (m->step = 0; m->step < m->steps; m->step++)
-		train_step(m, &g, &l);
+	wrapped_train(m, &g.w, micro_batch, &g);
 	wrapped_release(&g.w);
 	free(g.layers);
 }
@@ -349,4 +338,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family gpt_family = { "nanogpt", "nanoGPT's train.py", NANOGPT, check, run };
+const struct family gpt_family = { check, run };

@@ -25,9 +25,10 @@ struct llama {
 	struct layer *layers;
 	struct param *tokens, *last, *head;
 	tensor mask, sliding, cos, sin, frequencies[2];
+	struct {
+		tensor tokens, logits, loss;
+	} loop; /* its variables */
 };
-
-static const tensor none = { .at = NULL };
 
 /* ---- the forward pass ---- */
 
@@ -382,10 +383,6 @@ static void make_model(struct machine *m, struct llama *g)
 
 /* ---- the training loop ---- */
 
-struct loop {
-	tensor tokens, logits, loss;
-};
-
 /* What the auxiliary loss reads, and the output refers to until the next micro-batch's is there. */
 static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor loss)
 {
@@ -405,24 +402,25 @@ static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor los
 	return out;
 }
 
-static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
+static void micro_batch(struct machine *m, void *model)
 {
+	struct llama *g = model;
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
 	tensor x, logits, loss;
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	let(m, &l->tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	let(m, &g->loop.tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	host_wait(m, m->stream); /* they come from the host's memory */
 	wrapped_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	zero3_enter(m, NULL, NULL, none);
-	x = layers(m, g, l->tokens);
+	x = layers(m, g, g->loop.tokens);
 	m->as = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
-	loss = loss_of(m, logits, l->tokens);
+	loss = loss_of(m, logits, g->loop.tokens);
 	loss = with_auxiliary_loss(m, g, loss);
 	drop(m, &x);
 	zero3_leave(m, NULL, &loss);
@@ -430,8 +428,8 @@ static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
 		drop(m, &logits);
-	let(m, &l->logits, logits);
-	let(m, &l->loss, loss);
+	let(m, &g->loop.logits, logits);
+	let(m, &g->loop.loss, loss);
 	if (s->microbatches > 1)
 		loss = scale(m, loss);
 	else
@@ -442,32 +440,23 @@ static void micro_batch(struct machine *m, struct llama *g, struct loop *l)
 	drop(m, &loss);
 	drop_tables(m, g); /* the checkpoints had them */
 	wrapped_after_backward(m, &g->w);
-	retag(m, l->logits, TERM_OLD_LOGITS);
-}
-
-static void train_step(struct machine *m, struct llama *g, struct loop *l)
-{
-	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
-		micro_batch(m, g, l);
-	wrapped_step(m, &g->w);
+	retag(m, g->loop.logits, TERM_OLD_LOGITS);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
 {
 	struct llama g = { .s = s };
-	struct loop l = { .tokens = none };
 
 	(void)stage;
 	m->phase = INIT;
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	if (s->framework != DEEPSPEED) {
+	if (!s->defaults->made_on_host) {
 		allocator_empty_cache(m->allocator);
 		machine_forget_peak(m);
 	}
-	for (m->step = 0; m->step < m->steps; m->step++)
-		train_step(m, &g, &l);
+	wrapped_train(m, &g.w, micro_batch, &g);
 	wrapped_release(&g.w);
 	free(g.layers);
 }
@@ -489,5 +478,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family llama_family = { "llama", "transformers' modeling_llama.py", TRANSFORMERS,
-				     check, run };
+const struct family llama_family = { check, run };

@@ -286,8 +286,3 @@ void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enu
 	p->value = make_as(m, term, out * in, type);
 	param_init(p);
 }
-
-int needs_grad(tensor t)
-{
-	return t.from != NULL;
-}

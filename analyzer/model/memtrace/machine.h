@@ -73,6 +73,8 @@ typedef struct tensor {
 	struct node *from; /* NULL: no gradient goes there */
 } tensor;
 
+static const tensor none = { .at = NULL };
+
 struct machine;
 
 /* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for
@@ -242,7 +244,6 @@ void tape_free(struct machine *m, struct tape *tape);
 void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
 		enum role term);
 void param_init(struct param *p);
-int needs_grad(tensor t);
 
 /* ---- recomputation without reentrance (torch.utils.checkpoint, use_reentrant=False) ---- */
 struct checkpoint {

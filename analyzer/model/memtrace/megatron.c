@@ -7,8 +7,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* main_grad.add_(grad); grad = None */
 static void add_to_buffer(struct machine *m, struct param *p)
 {
@@ -448,16 +446,23 @@ static int check(const struct shape *s, struct reader *r)
 		refuse(r, CONFIG_precision,
 		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
 		       "16-bit ones");
+	if (s->optimizer > SGD && (s->optimizer != MUON || !s->training_loop))
+		refuse(r, CONFIG_optimizer,
+		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
+	if (s->optimizer == SGD && s->zero)
+		refuse(r, CONFIG_optimizer,
+		       "adam with the distributed optimizer: Megatron-core refuses another");
 	if (s->zero > 1)
 		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, r);
 	check_interleaving(s, r);
 	check_graphs(s, r);
+	if (s->sequence_parallel && s->tokens / s->cp % s->tp)
+		refuse(r, CONFIG_seq_length, "a multiple of the ranks that share its tokens");
 	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
 		refuse(r, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");
 	return r->failed ? -1 : 0;
 }
 
-const struct family megatron_family = { "megatron", "Megatron-core's local layers", MEGATRON, check,
-					run };
+const struct family megatron_family = { check, run };

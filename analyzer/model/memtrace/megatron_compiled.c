@@ -5,8 +5,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* A kernel's first run measures its configurations, and empties the L2 cache between the runs. The
  * cached block that this leaves is where the first step's tensors go. */
 enum kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_BACKWARD };

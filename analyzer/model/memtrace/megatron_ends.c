@@ -1,8 +1,6 @@
 /* The ends of a Megatron-core model: its embedding, its output layer and the loss. */
 #include "model/memtrace/megatron.h"
 
-static const tensor none = { .at = NULL };
-
 /* weight[tokens]: index_put_with_sort_kernel() adds up a copy of the gradient in sorted order. */
 static void indexed_backward(struct machine *m, struct node *n)
 {

@@ -1,8 +1,6 @@
 /* Transformer Engine's fp8 products: copies of the weights, and what is kept of the inputs. */
 #include "model/memtrace/transformer_engine.h"
 
-static const tensor none = { .at = NULL };
-
 /* is_non_tn_fp8_gemm_supported(): from Blackwell products need no transposed operands. Where blocks
  * have scales, rows' and columns' are of other values. */
 static int transposes(const struct machine *m, const struct rank *r)

@@ -7,8 +7,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 void global_buffer(struct machine *m, struct rank *r, int64_t n, enum dtype type)
 {
 	if (!r->global.at || r->global.n < n)

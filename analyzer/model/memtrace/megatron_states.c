@@ -176,11 +176,6 @@ static void make_parameters(struct machine *m, struct chunk *c)
 
 /* ---- param_and_grad_buffer.py ---- */
 
-static int64_t aligned(int64_t n, int64_t to)
-{
-	return (n + to - 1) / to * to;
-}
-
 static int64_t least_multiple(int64_t a, int64_t b)
 {
 	int64_t x = a, y = b;
@@ -224,7 +219,7 @@ static int64_t end_bucket(const struct shape *s, struct place **places, size_t c
 			  int64_t at, enum buffer_kind kind)
 {
 	if (s->zero)
-		at = aligned(at, least_multiple(sharing(s, kind), 128));
+		at = round_up(at, least_multiple(sharing(s, kind), 128));
 	for (size_t i = 0; i < count; i++) {
 		places[i]->bucket = from;
 		places[i]->bucket_end = at;
@@ -248,7 +243,7 @@ static void lay_out(struct chunk *c, enum buffer_kind kind)
 
 		if (kind_of(s, p) != kind)
 			continue;
-		at = s->zero ? aligned(at, 64) : at;
+		at = s->zero ? round_up(at, 64) : at;
 		if (shared && count) {
 			from = at = end_bucket(s, open, count, from, at, kind);
 			count = 0;

@@ -32,23 +32,6 @@ static const struct symbol symbols[] = {
 	{ "m", "micro-batches of a step" },
 };
 
-const struct family *const families[] = { &gpt_family, &llama_family, &megatron_family,
-					  &mlp_family };
-const size_t family_count = ARRAY_SIZE(families);
-
-static const struct family *find_family(const struct shape *s, struct reader *r)
-{
-	if (s->framework == DEEPSPEED) /* it trains models of all kinds */
-		return !GIVEN(r->c, num_attention_heads) ? &mlp_family
-		       : s->learned_positions		 ? &gpt_family
-							 : &llama_family;
-	for (size_t i = 0; i < family_count; i++)
-		if (families[i]->framework == s->framework)
-			return families[i];
-	refuse(r, CONFIG_framework, "nanogpt or transformers: the others are not modelled yet");
-	return NULL;
-}
-
 static void set_symbols(struct estimate *out, const struct shape *s)
 {
 	const int64_t values[ARRAY_SIZE(symbols)] = { s->layers, s->hidden, s->heads,
@@ -130,17 +113,15 @@ struct job_model {
 	struct shape shape;
 	struct constants constants;
 	struct allocator_settings settings;
-	const struct family *family;
 };
 
 static int read_model(struct job_model *j, struct reader *r)
 {
 	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
 		return -1;
-	j->family = find_family(&j->shape, r);
-	if (!j->family || check_unmodelled(&j->shape, r) < 0)
+	if (check_unmodelled(&j->shape, r) < 0)
 		return -1;
-	return j->family->check(&j->shape, r);
+	return j->shape.family->check(&j->shape, r);
 }
 
 /* The first step makes the optimizer's states, the second is steady, and in the third the
@@ -149,14 +130,14 @@ static void run_stage(const struct job_model *j, struct machine *m, int64_t stag
 {
 	m->steps = steps;
 	m->constants = j->constants;
-	j->family->run(m, &j->shape, stage);
+	j->shape.family->run(m, &j->shape, stage);
 	machine_settle(m);
 }
 
 /* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
 static int64_t different_ranks(const struct shape *s)
 {
-	if (s->framework == DEEPSPEED ? s->zero == 3 : s->zero != 3 || s->fsdp_version != 1)
+	if (s->wrapper != FSDP1 && s->wrapper != ZERO)
 		return 1;
 	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
 }
@@ -264,6 +245,11 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 			worst = &out->stages[stage];
 	}
 	make_terms(out, worst);
+	estimate_note(out,
+		      "device_bytes has %lld MiB for the CUDA context, as measured on an A100 "
+		      "(document 001), and NCCL's communicators as modelled after its source; "
+		      "workspaces are those of CublasHandlePool.cpp for the GPU",
+		      (long long)j.constants.context >> 20);
 	return 0;
 }
 
@@ -280,9 +266,6 @@ static void add_results(const struct config *c, struct estimate *out)
 	estimate_add_word(out, "peak_phase", worst->peak_phase);
 	estimate_add_result(out, "reserved_bytes", worst->reserved);
 	estimate_add_result(out, "device_bytes", worst->device);
-	estimate_note(out, "device_bytes has 863 MiB for the CUDA context, as measured on an A100 "
-			   "(document 001), and NCCL's communicators as modelled after its source; "
-			   "workspaces are those of CublasHandlePool.cpp for the GPU");
 }
 
 const struct system memtrace = {

@@ -19,8 +19,6 @@ struct mlp {
 	tensor input, loss;
 };
 
-static const tensor none = { .at = NULL };
-
 static void sum_backward(struct machine *m, struct node *n)
 {
 	(void)m;
@@ -104,8 +102,9 @@ static void make_model(struct machine *m, struct mlp *g)
 	g->w.first[s->layers] = g->w.module.count;
 }
 
-static void micro_batch(struct machine *m, struct mlp *g)
+static void micro_batch(struct machine *m, void *model)
 {
+	struct mlp *g = model;
 	const struct shape *s = g->s;
 	struct tape tape = { .last = NULL };
 	tensor loss;
@@ -113,21 +112,13 @@ static void micro_batch(struct machine *m, struct mlp *g)
 	m->tape = &tape;
 	m->phase = FORWARD;
 	let(m, &g->input,
-	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden,
-		    s->zero == 3 ? s->sharded_compute : s->weights));
+	    make_as(m, TERM_INPUTS, s->batch * s->tokens * s->hidden, s->sharded_compute));
 	loss = forward(m, g, g->input);
 	let(m, &g->loss, loss);
 	loss = wrapped_scaled(m, &g->w, loss);
 	backward_from(m, &tape, loss);
 	drop(m, &loss);
 	wrapped_after_backward(m, &g->w);
-}
-
-static void train_step(struct machine *m, struct mlp *g)
-{
-	for (int64_t i = 0; i < wrapped_micro_batches(&g->w); i++)
-		micro_batch(m, g);
-	wrapped_step(m, &g->w);
 }
 
 static void run(struct machine *m, const struct shape *s, int64_t stage)
@@ -139,8 +130,7 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	wrapped_init(&g.w, s);
 	make_model(m, &g);
 	wrapped_start(m, &g.w);
-	for (m->step = 0; m->step < m->steps; m->step++)
-		train_step(m, &g);
+	wrapped_train(m, &g.w, micro_batch, &g);
 	wrapped_release(&g.w);
 	free(g.blocks);
 }
@@ -157,5 +147,4 @@ static int check(const struct shape *s, struct reader *r)
 	return r->failed ? -1 : 0;
 }
 
-const struct family mlp_family = { "mlp", "feed-forward blocks in plain PyTorch", TORCH, check,
-				   run };
+const struct family mlp_family = { check, run };

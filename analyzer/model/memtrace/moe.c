@@ -9,8 +9,6 @@
 #define GROUPED_STREAMS 4
 #define MOST_AT_ONCE 64
 
-static const tensor none = { .at = NULL };
-
 static int64_t local_experts(const struct shape *s)
 {
 	return s->experts / s->ep;

@@ -4,8 +4,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 static enum dtype wider(tensor a, tensor b)
 {
 	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
@@ -16,13 +14,13 @@ static enum dtype wider(tensor a, tensor b)
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
 {
 	tensor out = make(m, columns, type);
-	int64_t each = rows / 4, blocks, width = (columns + 127) / 128;
+	int64_t each = rows / 4, blocks, width = divide_up(columns, 128);
 
 	if (columns < 128 || columns > 4096 || columns % 4 || each < 256)
 		return out;
-	blocks = (m->constants.multiprocessors * 16 + width - 1) / width;
-	if (blocks > (each + 15) / 16)
-		blocks = (each + 15) / 16;
+	blocks = divide_up(m->constants.multiprocessors * 16, width);
+	if (blocks > divide_up(each, 16))
+		blocks = divide_up(each, 16);
 	if (blocks < (each + 255) / 256)
 		blocks = (each + 255) / 256;
 	if (blocks > 1) {

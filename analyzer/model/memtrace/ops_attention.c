@@ -2,6 +2,8 @@
  * functions sizes are those of q, k, v and of the kernel's own space. */
 #include "model/memtrace/ops.h"
 
+#include "util.h"
+
 /* From these versions on Hopper and Blackwell cuDNN comes first (check_prefer_cudnn_attention);
  * later it has no dropout any more. */
 enum { CUDNN_SINCE = 211, CUDNN_WITHOUT_DROPOUT_SINCE = 215 };
@@ -20,11 +22,6 @@ static enum kernel choose(const struct machine *m, enum dtype type, const struct
 	    s->width % 8 == 0 && (s->dropout <= 0 || k->torch < CUDNN_WITHOUT_DROPOUT_SINCE))
 		return CUDNN;
 	return masked ? EFFICIENT : FLASH_KERNEL;
-}
-
-static int64_t up_to(int64_t n, int64_t multiple)
-{
-	return (n + multiple - 1) / multiple * multiple;
 }
 
 /* ---- backward ---- */
@@ -98,7 +95,7 @@ static void note_space(struct node *n, enum kernel kernel, const struct flash_sh
 	const int64_t heads = s->batch * s->heads, rows = heads * s->queries;
 	/* queries and columns of a block of the memory-efficient kernel */
 	const int64_t block = s->width <= 64 ? 64 : 128;
-	const int64_t rounded = up_to(s->queries, 128);
+	const int64_t rounded = round_up(s->queries, 128);
 
 	switch (kernel) {
 	case CUDNN:
@@ -106,12 +103,12 @@ static void note_space(struct node *n, enum kernel kernel, const struct flash_sh
 		break;
 	case FLASH_KERNEL:
 		n->sizes[3] = heads * rounded;
-		n->sizes[4] = heads * rounded * up_to(s->width, s->width <= 128 ? 32 : 64);
+		n->sizes[4] = heads * rounded * round_up(s->width, s->width <= 128 ? 32 : 64);
 		break;
 	case EFFICIENT:
 		n->sizes[3] = rows;
-		n->sizes[4] = heads * (up_to(s->queries, block) * up_to(s->width, block) +
-				       up_to(s->queries, block) / block * 4);
+		n->sizes[4] = heads * (round_up(s->queries, block) * round_up(s->width, block) +
+				       round_up(s->queries, block) / block * 4);
 	}
 }
 
@@ -122,7 +119,7 @@ static void note_space(struct node *n, enum kernel kernel, const struct flash_sh
 static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *s,
 			enum kernel kernel)
 {
-	const int64_t rows = s->batch * s->queries, padded = up_to(s->queries, 16);
+	const int64_t rows = s->batch * s->queries, padded = round_up(s->queries, 16);
 	tensor bias = make_as(m, TERM_ATTN_SOFTMAX, rows * s->queries, type);
 
 	if (kernel == EFFICIENT && padded != s->queries)
@@ -150,7 +147,7 @@ static tensor attend(struct machine *m, const tensor *in, const struct flash_sha
 	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
 	out = result(make(m, in[0].n, in[0].type), n, 0);
 	lse = make_as(m, TERM_ATTN_FLASH,
-		      heads * (kernel == EFFICIENT ? up_to(s->queries, 32) : s->queries), F32);
+		      heads * (kernel == EFFICIENT ? round_up(s->queries, 32) : s->queries), F32);
 	save(m, n, lse);
 	save(m, n, out);
 	for (int i = 0; i < 2; i++) {

@@ -2,8 +2,6 @@
 #include "model/memtrace/ops.h"
 #include "model/memtrace/zero3.h"
 
-static const tensor none = { .at = NULL };
-
 /* softmax_backward_cuda: the result, then grad * output in the output's type. */
 static void softmax_backward(struct machine *m, struct node *n)
 {

@@ -4,8 +4,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 /* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has
  * its own (CUDABlas.cpp). */
 void gemm_workspace(struct machine *m)

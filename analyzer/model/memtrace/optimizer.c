@@ -16,7 +16,7 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 	param_make(m, p, out, in, type, term);
 	if (module->pieces) {
 		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
-				   (p->value.n + module->pieces - 1) / module->pieces, type);
+				   divide_up(p->value.n, module->pieces), type);
 		storage_empty(m, p->value);
 	}
 	module->params =
@@ -27,7 +27,7 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 
 enum dtype made_as(const struct shape *s)
 {
-	return s->framework == DEEPSPEED ? s->weights : F32;
+	return s->defaults->made_on_host ? s->weights : F32;
 }
 
 void module_convert(struct machine *m, struct module *module, enum dtype type)

@@ -16,8 +16,6 @@
 /* torch.optim.Muon's ns_steps */
 #define NEWTON_SCHULZ_STEPS 5
 
-static const tensor none = { .at = NULL };
-
 static int64_t matrices(const struct param *p)
 {
 	return p->stack ? p->stack : 1;
@@ -47,7 +45,7 @@ int muon_steps(const struct optimizer *o, size_t i)
 
 static void make_8bit(struct machine *m, struct optimizer *o, struct state *t, int64_t n)
 {
-	int64_t blocks = (n + BLOCK_8BIT - 1) / BLOCK_8BIT;
+	int64_t blocks = divide_up(n, BLOCK_8BIT);
 	enum dtype type = n < LEAST_8BIT ? F32 : U8;
 
 	for (int i = 0; i < 2 && type == U8; i++)

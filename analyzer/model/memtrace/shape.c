@@ -4,20 +4,67 @@
 
 #define MOST_EXPERTS_RUN 100000
 
+static const struct framework_row frameworks[] = {
+#define FRAMEWORK(kind, ...) [kind] = { __VA_ARGS__ },
+#include "model/memtrace/frameworks.def"
+#undef FRAMEWORK
+};
+
+static void read_framework(struct shape *s, struct reader *r)
+{
+	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
+						DEEPSPEED, TORCH,   TORCH };
+
+	s->framework = kinds[read_word(r, CONFIG_framework, 0,
+				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
+				       "torchtitan")];
+	s->defaults = &frameworks[s->framework];
+	if (s->framework == MEGATRON)
+		check_megatron_options(r);
+}
+
+static void read_wrapper(struct shape *s, struct reader *r)
+{
+	enum wrapper fsdp = read_or(r, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
+
+	s->dp = (int64_t)read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	s->zero = read_zero_stage(r, 0);
+	s->wrapper = s->framework == MEGATRON    ? MEGATRON_OWN
+		     : s->framework == DEEPSPEED ? (s->zero == 3 ? ZERO3 : ZERO)
+		     : s->zero == 3              ? fsdp
+		     : s->dp > 1                 ? DDP
+						 : UNWRAPPED;
+}
+
+/* A stack of feed-forward blocks has no heads. */
+static const struct family *family_of(const struct shape *s, const struct config *c,
+				      const char *positions)
+{
+	if (s->defaults->family)
+		return s->defaults->family;
+	return !GIVEN(c, num_attention_heads)           ? &mlp_family
+	       : !strcmp(positions, "learned_absolute") ? &gpt_family
+							: &llama_family;
+}
+
 static void read_architecture(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 	int gpt = s->framework == NANOGPT || !strcmp(VALUE_OR(c, arch, "llama"), "gpt");
-	/* a stack of feed-forward blocks has no heads */
-	int plain = s->framework == TORCH ||
-		    (s->framework == DEEPSPEED && !GIVEN(c, num_attention_heads));
+	const char *positions =
+		VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope");
+	int plain;
 
+	s->family = family_of(s, c, positions);
+	plain = s->family == &mlp_family;
 	s->layers = (int64_t)read_needed(r, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
 	s->heads = plain
 			   ? 1
 			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
+	if (s->heads % s->groups && !plain)
+		refuse(r, CONFIG_num_query_groups, "a divisor of num_attention_heads");
 	s->head = (int64_t)read_or(r, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
 	s->gated = read_flag(r, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
@@ -27,15 +74,11 @@ static void read_architecture(struct shape *s, struct reader *r)
 	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
 	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
-	s->learned_positions =
-		!strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
-			"learned_absolute");
-	s->rope = !strcmp(VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope"),
-			  "rope") ||
-		  !strcmp(VALUE_OR(c, position_embedding_type, ""), "yarn");
+	s->learned_positions = !strcmp(positions, "learned_absolute");
+	s->rope = !strcmp(positions, "rope") || !strcmp(positions, "yarn");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
-	s->norm_bias = !s->rms_norm && read_flag(r, CONFIG_norm_bias, s->framework != NANOGPT);
-	s->linear_bias = read_flag(r, CONFIG_add_bias_linear, gpt && s->framework != NANOGPT);
+	s->norm_bias = !s->rms_norm && read_flag(r, CONFIG_norm_bias, s->defaults->norm_bias);
+	s->linear_bias = read_flag(r, CONFIG_add_bias_linear, gpt && s->defaults->linear_bias);
 	s->qkv_bias = s->linear_bias || read_flag(r, CONFIG_add_qkv_bias, 0);
 	s->untied = read_flag(r, CONFIG_untie_embeddings_and_output_weights, !gpt);
 	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
@@ -47,16 +90,16 @@ static void read_implementation(struct shape *s, struct reader *r)
 {
 	const struct config *c = r->c;
 
-	s->fused_softmax = c->from_framework && read_flag(r, CONFIG_masked_softmax_fusion, 1);
-	s->fused_rope = c->from_framework && read_flag(r, CONFIG_apply_rope_fusion, 1);
+	s->training_loop = c->from_framework;
+	s->fused_softmax = s->training_loop && read_flag(r, CONFIG_masked_softmax_fusion, 1);
+	s->fused_rope = s->training_loop && read_flag(r, CONFIG_apply_rope_fusion, 1);
 	s->deterministic = read_flag(r, CONFIG_deterministic_mode, 0);
 	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
-	s->fused_swiglu = c->from_framework && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
-	s->fused_gelu = c->from_framework && read_flag(r, CONFIG_bias_gelu_fusion, 1) &&
+	s->fused_swiglu = s->training_loop && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
+	s->fused_gelu = s->training_loop && read_flag(r, CONFIG_bias_gelu_fusion, 1) &&
 			!read_flag(r, CONFIG_squared_relu, 0);
-	s->fused_dropout = c->from_framework && read_flag(r, CONFIG_bias_dropout_fusion, 1);
+	s->fused_dropout = s->training_loop && read_flag(r, CONFIG_bias_dropout_fusion, 1);
 	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
-	s->training_loop = c->from_framework;
 	s->transformer_engine =
 		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
 	if (s->training_loop && !s->transformer_engine)
@@ -85,9 +128,9 @@ static void read_latent(struct shape *s, struct reader *r)
 static void read_attention(struct shape *s, struct reader *r)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
-	int otherwise = s->framework == MEGATRON ? 3 : 2;
+	int word = read_word(r, CONFIG_attention, -1, "eager|unfused|sdpa|flash");
 
-	s->attention = kinds[read_word(r, CONFIG_attention, otherwise, "eager|unfused|sdpa|flash")];
+	s->attention = word < 0 ? s->defaults->attention : kinds[word];
 	if (s->framework == MEGATRON)
 		read_implementation(s, r);
 	read_latent(s, r);
@@ -95,13 +138,8 @@ static void read_attention(struct shape *s, struct reader *r)
 	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
 	s->full_mask = s->attention != FLASH && read_flag(r, CONFIG_packed_sequences, 1);
 	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
-	s->mask_buffers = (s->framework == NANOGPT || s->framework == DEEPSPEED) &&
+	s->mask_buffers = s->defaults->mask_buffers &&
 			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
-}
-
-static int is_fsdp(const struct shape *s, struct reader *r)
-{
-	return s->framework != MEGATRON && s->framework != DEEPSPEED && read_zero_stage(r, 0) == 3;
 }
 
 /* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
@@ -116,12 +154,12 @@ static void read_widths(struct shape *s, struct reader *r)
 		       "fp32, fp16, bf16, or one of them mixed or autocast: "
 		       "fp8 is not modelled yet");
 	s->sharded_compute = F32;
-	if (is_fsdp(s, r) && (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
+	if (is_fsdp(s) && (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
 		s->sharded_compute = half;
 		p = PRECISION_FP32;
 	}
 	s->mixed = p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED;
-	if (s->mixed && s->framework != MEGATRON && s->framework != DEEPSPEED) {
+	if (s->mixed && !s->defaults->masters) {
 		s->mixed = 0;
 		p = bf16 ? PRECISION_BF16_AUTOCAST : PRECISION_FP16_AUTOCAST;
 	}
@@ -133,7 +171,7 @@ static void read_widths(struct shape *s, struct reader *r)
 	if (!s->sharded_compute)
 		s->sharded_compute = s->weights;
 	s->grad_scaler =
-		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->framework != NANOGPT);
+		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->defaults->grad_scaler);
 }
 
 /* Transformer Engine's fp8, with a scale a tensor or a block of one. */
@@ -145,7 +183,7 @@ static void read_fp8(struct shape *s, struct reader *r)
 	s->fp8 = GIVEN(c, fp8_format);
 	if (!s->fp8)
 		return;
-	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine)
+	if (!s->training_loop || !s->transformer_engine)
 		refuse(r, CONFIG_fp8_format,
 		       "none: fp8 is modelled with Megatron-LM's command line alone");
 	s->fp8_blocks =
@@ -160,19 +198,6 @@ static void read_fp8(struct shape *s, struct reader *r)
 		(int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
-/* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
-static void check_sharded(const struct shape *s, struct reader *r)
-{
-	int flat = VALUE_OR(r->c, fsdp_version, 2) == 1;
-	int vectors =
-		s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
-
-	if (s->optimizer > ADAGRAD && !(flat && vectors))
-		refuse(r, CONFIG_optimizer,
-		       "adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
-		       "adam8bit: others do not step shards, or are not modelled yet");
-}
-
 static void read_optimizer(struct shape *s, struct reader *r)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
@@ -180,31 +205,21 @@ static void read_optimizer(struct shape *s, struct reader *r)
 		ADAM, ADAM, SGD,  RMSPROP,   ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
 		LION, MUON, MUON, ADAM_8BIT
 	};
-	enum implementation otherwise = FUSED;
+	enum implementation otherwise = s->defaults->implementation;
 
 	s->optimizer = optimizers[read_word(r, CONFIG_optimizer, 0,
 					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
 					    "transformers-adafactor|lion|muon|dist_muon|adam8bit")];
-	if (s->framework == MEGATRON && s->optimizer > SGD &&
-	    (s->optimizer != MUON || !s->training_loop))
-		refuse(r, CONFIG_optimizer,
-		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
-	if (s->framework == MEGATRON && s->optimizer == SGD && read_zero_stage(r, 0))
-		refuse(r, CONFIG_optimizer,
-		       "adam with the distributed optimizer: Megatron-core refuses another");
-	if (is_fsdp(s, r))
-		check_sharded(s, r);
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
-	else if (s->framework == TORCH || s->optimizer == SGD || s->optimizer == RMSPROP ||
-		 s->optimizer == ADAGRAD)
+	else if (s->optimizer == SGD || s->optimizer == RMSPROP || s->optimizer == ADAGRAD)
 		otherwise = FOREACH;
 	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation, otherwise,
 					    "fused|foreach|loop")];
 	s->nesterov = read_flag(r, CONFIG_nesterov, 0);
 	s->keep_gradients = !read_flag(r, CONFIG_zero_grad_set_to_none, 1);
 	s->momentum = VALUE_OR(r->c, momentum, 0);
-	s->clip = VALUE_OR(r->c, clip_grad, s->framework == MEGATRON ? 1.0 : 0.0);
+	s->clip = VALUE_OR(r->c, clip_grad, s->defaults->clip);
 }
 
 /* Is `word` one of the list's? */
@@ -247,7 +262,7 @@ static void read_graphs(struct shape *s, struct reader *r)
 	s->graphs.mlp = lists(modules, "mlp");
 	s->graphs.router = lists(modules, "moe_router");
 	s->graphs.warmup = (int64_t)read_or_zero(r, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
-	if (s->framework != MEGATRON || !s->training_loop || !s->transformer_engine ||
+	if (!s->training_loop || !s->transformer_engine ||
 	    s->recompute == RECOMPUTE_FULL || s->recompute_mlp || s->recompute_moe)
 		refuse(r, CONFIG_cuda_graph_impl,
 		       "none without Megatron-LM's command line and Transformer Engine, and with "
@@ -286,7 +301,6 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->tp = (int64_t)read_or(r, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
 	s->pp = (int64_t)read_or(r, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
 	s->cp = (int64_t)read_or(r, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	s->dp = (int64_t)read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS);
 	s->ep = (int64_t)read_or(r, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
 	s->etp = (int64_t)read_or(r, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
 	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
@@ -300,7 +314,7 @@ static void read_layout(struct shape *s, struct reader *r)
 	if (s->dp * s->cp % s->instances)
 		refuse(r, CONFIG_num_distributed_optimizer_instances,
 		       "a divisor of the data-parallel size");
-	s->fused_gradient = r->c->from_framework &&
+	s->fused_gradient = s->training_loop &&
 			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
 	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
@@ -308,7 +322,6 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->tp_overlap = s->sequence_parallel && s->transformer_engine &&
 			read_flag(r, CONFIG_tp_comm_overlap, 0);
-	s->zero = read_zero_stage(r, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
 	s->reshard = read_flag(r, CONFIG_reshard_after_forward, 1);
@@ -327,7 +340,6 @@ static void read_layout(struct shape *s, struct reader *r)
 	s->persistence = (int64_t)read_or_zero(r, CONFIG_stage3_param_persistence_threshold, 100000,
 					       MOST_PARAMETERS);
 	s->sub_group = (int64_t)read_or_zero(r, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
-	s->fsdp_version = (int)read_or(r, CONFIG_fsdp_version, 2, 2);
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
@@ -347,6 +359,8 @@ static void read_experts(struct shape *s, struct reader *r)
 						     "grouped_mm|batched_mm|eager");
 	s->router_logits = read_flag(r, CONFIG_output_router_logits, 0);
 	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
+	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))
+		refuse(r, CONFIG_moe_router_topk, "at most num_experts");
 	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =
 		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
@@ -393,16 +407,10 @@ static void check_products(const struct shape *s, struct reader *r)
 
 int shape_read(struct shape *s, struct reader *r)
 {
-	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
-						DEEPSPEED, TORCH,   TORCH };
-
 	memset(s, 0, sizeof(*s));
 	s->config = r->c;
-	s->framework = kinds[read_word(r, CONFIG_framework, 0,
-				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
-				       "torchtitan")];
-	if (s->framework == MEGATRON)
-		check_megatron_options(r);
+	read_framework(s, r);
+	read_wrapper(s, r);
 	read_architecture(s, r);
 	read_attention(s, r);
 	read_widths(s, r);

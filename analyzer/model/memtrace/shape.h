@@ -9,7 +9,13 @@
 #include "model/memtrace/machine.h"
 #include "model/read.h"
 
-enum framework { NANOGPT, TRANSFORMERS, MEGATRON, TORCH, DEEPSPEED };
+enum framework {
+#define FRAMEWORK(kind, ...) kind,
+#include "model/memtrace/frameworks.def"
+#undef FRAMEWORK
+};
+/* What is around a model: torch's or DeepSpeed's; Megatron-core has its own. */
+enum wrapper { UNWRAPPED, DDP, FSDP1, FSDP2, ZERO, ZERO3, MEGATRON_OWN };
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 /* transformers' experts_implementation */
 enum experts_kind { EXPERTS_GROUPED, EXPERTS_BATCHED, EXPERTS_EAGER };
@@ -26,8 +32,23 @@ enum optimizer_kind {
 };
 enum implementation { FUSED, FOREACH, LOOP };
 
+/* frameworks.def */
+struct framework_row {
+	const struct family *family; /* NULL: models of all kinds */
+	enum attention attention;
+	int norm_bias, linear_bias, mask_buffers;
+	int masters;      /* "mixed" is 16-bit weights beside fp32 ones, not autocast */
+	int made_on_host; /* the model, which the framework converts and moves */
+	int grad_scaler;  /* of fp16 */
+	enum implementation implementation;
+	double clip;
+};
+
 struct shape {
 	enum framework framework;
+	const struct framework_row *defaults; /* the framework's */
+	const struct family *family;
+	enum wrapper wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
@@ -98,12 +119,23 @@ struct shape {
 	int64_t prefetch_bucket, max_live, max_reuse, persistence, sub_group;
 	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
 	enum dtype sharded_compute;
-	int reshard, fsdp_version, one_unit;
+	int reshard, one_unit;
 	/* of data and of context parallelism: pieces of flat parameters and buffers differ */
 	int64_t rank, context_rank;
 	int is_placed; /* it is a certain rank's, not the one that stands for all */
 	const struct config *config;
 };
+
+static inline int is_fsdp(const struct shape *s)
+{
+	return s->wrapper == FSDP1 || s->wrapper == FSDP2;
+}
+
+/* DeepSpeed's engine runs the backward pass and the optimizer's step. */
+static inline int has_engine(const struct shape *s)
+{
+	return s->wrapper == ZERO || s->wrapper == ZERO3;
+}
 
 /* -1: the message says which key, and what was expected. */
 int shape_read(struct shape *s, struct reader *r);
@@ -114,15 +146,11 @@ void check_megatron_options(struct reader *r);
 
 /* ---- families: a run of one rank, from initialization to the steady state ---- */
 struct family {
-	const char *name, *about;
-	enum framework framework;
 	/* `stage` of the pipeline; notes go to r->out. -1: this family has no model of the job. */
 	int (*check)(const struct shape *s, struct reader *r);
 	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
 };
 extern const struct family gpt_family, llama_family, megatron_family, mlp_family;
-extern const struct family *const families[];
-extern const size_t family_count;
 
 /* ---- what families share ---- */
 

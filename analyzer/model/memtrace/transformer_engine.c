@@ -2,8 +2,6 @@
 
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 void te_workspaces(struct machine *m, struct rank *r, int count)
 {
 	/* that of plain products first, those of grouped ones beside it */
@@ -171,7 +169,7 @@ static tensor flash_attn_func(struct machine *m, struct rank *r, const tensor *i
 {
 	const struct shape *s = r->s;
 	int64_t queries = s->tokens / s->cp, heads = s->batch * r->heads;
-	int64_t rounded = (queries + 127) / 128 * 128, width = (s->head + 31) / 32 * 32;
+	int64_t rounded = round_up(queries, 128), width = round_up(s->head, 32);
 	struct node *n = record(m, flash_backward, in, 3);
 	tensor out = result(make(m, in[0].n, in[0].type), n, 0);
 	tensor sums = make_as(m, TERM_ATTN_FLASH, heads * queries, F32);
@@ -186,7 +184,7 @@ static tensor flash_attn_func(struct machine *m, struct rank *r, const tensor *i
 		n->sizes[4] = heads * rounded * width;
 		n->sizes[5] = m->constants.nondeterministic
 				      ? 1
-				      : (m->constants.multiprocessors + heads - 1) / heads;
+				      : divide_up(m->constants.multiprocessors, heads);
 	}
 	save(m, n, out);
 	save(m, n, sums);

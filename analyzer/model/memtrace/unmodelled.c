@@ -29,49 +29,12 @@ static const struct option stops[] = {
 	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
 };
 
-/* Megatron-LM's options, which other frameworks' families do not have. */
-static void check_fusions(const struct shape *s, struct reader *r)
+static void note_options(const struct option *options, size_t count, struct reader *r)
 {
-	static const struct option fusions[] = {
-		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
-		{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
-		{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
-		{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
-	};
-
-	for (size_t i = 0; s->framework != MEGATRON && i < ARRAY_SIZE(fusions); i++)
-		if (read_flag(r, fusions[i].field, 0))
-			estimate_note(r->out, "%s (%s): not counted", fusions[i].what,
-				      config_name(fusions[i].field));
-}
-
-static void check_sizes(const struct shape *s, struct reader *r)
-{
-	const struct config *c = r->c;
-
-	if (s->framework != MEGATRON && s->mtp)
-		refuse(r, CONFIG_mtp_num_layers, "0: multi-token prediction is not modelled yet");
-	if (s->framework != MEGATRON && GIVEN(c, pipeline_model_parallel_layout))
-		refuse(r, CONFIG_pipeline_model_parallel_layout,
-		       "none: stages of the same number of layers");
-	if (s->framework != MEGATRON && VALUE_OR(c, multi_latent_attention, 0))
-		refuse(r, CONFIG_multi_latent_attention,
-		       "false: latent attention: not modelled yet");
-	if (s->framework != MEGATRON && s->qk_norm)
-		refuse(r, CONFIG_qk_layernorm,
-		       "false: normalized queries and keys: not modelled yet");
-	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
-		refuse(r, CONFIG_recompute_num_layers,
-		       "1 with recompute_method uniform: groups and blocks of layers are not "
-		       "modelled yet");
-	if (s->framework == MEGATRON)
-		return;
-	if (GIVEN(c, decoder_first_pipeline_num_layers))
-		refuse(r, CONFIG_decoder_first_pipeline_num_layers,
-		       "none: stages of the same number of layers");
-	if (GIVEN(c, decoder_last_pipeline_num_layers))
-		refuse(r, CONFIG_decoder_last_pipeline_num_layers,
-		       "none: stages of the same number of layers");
+	for (size_t i = 0; i < count; i++)
+		if (read_flag(r, options[i].field, 0))
+			estimate_note(r->out, "%s (%s): not counted", options[i].what,
+				      config_name(options[i].field));
 }
 
 /* What a family's blocks have not, or always: with it they are another model's. */
@@ -119,23 +82,49 @@ static void check_llama(const struct shape *s, struct reader *r)
 		{ CONFIG_add_bias_linear, s->linear_bias,
 		  "false with Llama: add_qkv_bias is Qwen2's" },
 		{ CONFIG_hidden_dropout, s->hidden_dropout > 0, "0: Llama's is the attention's" },
-		{ CONFIG_num_query_groups, s->heads % s->groups,
-		  "a divisor of num_attention_heads" },
 	};
 
 	check_traits(traits, ARRAY_SIZE(traits), r);
 }
 
-/* Of the frameworks beside Megatron-core. */
-static void check_family(const struct shape *s, struct reader *r)
+/* Megatron's options, which other frameworks' families do not have. */
+static void check_megatrons(const struct shape *s, struct reader *r)
 {
+	static const struct option fusions[] = {
+		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
+		{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
+		{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
+		{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
+	};
+	const struct config *c = r->c;
 	const struct trait traits[] = {
+		{ CONFIG_mtp_num_layers, s->mtp > 0,
+		  "0: multi-token prediction is not modelled yet" },
+		{ CONFIG_pipeline_model_parallel_layout, GIVEN(c, pipeline_model_parallel_layout),
+		  "none: stages of the same number of layers" },
+		{ CONFIG_multi_latent_attention, VALUE_OR(c, multi_latent_attention, 0),
+		  "false: latent attention: not modelled yet" },
+		{ CONFIG_qk_layernorm, s->qk_norm,
+		  "false: normalized queries and keys: not modelled yet" },
+		{ CONFIG_decoder_first_pipeline_num_layers,
+		  GIVEN(c, decoder_first_pipeline_num_layers),
+		  "none: stages of the same number of layers" },
+		{ CONFIG_decoder_last_pipeline_num_layers,
+		  GIVEN(c, decoder_last_pipeline_num_layers),
+		  "none: stages of the same number of layers" },
 		{ CONFIG_recompute_granularity, s->recompute == RECOMPUTE_SELECTIVE,
 		  "full: selective recomputation is Megatron-core's" },
 		{ CONFIG_expert_model_parallel_size, s->ep > 1,
 		  "1: experts are split by Megatron-core alone" },
 	};
-	const struct trait feed[] = {
+
+	note_options(fusions, ARRAY_SIZE(fusions), r);
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+static void check_feed(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
 		{ CONFIG_recompute_granularity, s->recompute > 0,
 		  "none: feed-forward blocks keep what they make" },
 		{ CONFIG_swiglu, s->gated, "false: the feed-forward blocks have no gate" },
@@ -143,12 +132,6 @@ static void check_family(const struct shape *s, struct reader *r)
 	};
 
 	check_traits(traits, ARRAY_SIZE(traits), r);
-	if (s->framework == TORCH || !GIVEN(r->c, num_attention_heads))
-		check_traits(feed, ARRAY_SIZE(feed), r);
-	else if (s->framework == NANOGPT || (s->framework == DEEPSPEED && s->learned_positions))
-		check_gpt(s, r);
-	else
-		check_llama(s, r);
 }
 
 static int is_word(const char *word, const char *expected)
@@ -195,20 +178,24 @@ static void check_words(const struct shape *s, struct reader *r)
 	const struct config *c = r->c;
 
 	check_parts(s, r);
+	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
+		refuse(r, CONFIG_recompute_num_layers,
+		       "1 with recompute_method uniform: groups and blocks of layers are not "
+		       "modelled yet");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
 		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
-	if (s->framework != DEEPSPEED && s->offload_optimizer)
+	if (!has_engine(s) && s->offload_optimizer)
 		refuse(r, CONFIG_offload_optimizer, "none without DeepSpeed");
-	if ((s->framework != DEEPSPEED || s->zero != 3) && s->offload_param)
+	if (s->wrapper != ZERO3 && s->offload_param)
 		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
-	if ((s->zero == 3 && s->fsdp_version == 1) || (s->framework == DEEPSPEED && s->overlap))
+	if (s->wrapper == FSDP1 || (has_engine(s) && s->overlap))
 		estimate_note(
 			r->out,
 			"reserved_bytes is the most: blocks that another stream used "
 			"(record_stream) come back as late as the host can see it, on a GPU earlier");
-	if (s->one_unit && s->fsdp_version == 2)
+	if (s->one_unit && s->wrapper == FSDP2)
 		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
@@ -230,14 +217,15 @@ int check_unmodelled(const struct shape *s, struct reader *r)
 				 stops[i].what);
 			refuse(r, stops[i].field, expected);
 		}
-	for (size_t i = 0; i < ARRAY_SIZE(notes); i++)
-		if (read_flag(r, notes[i].field, 0))
-			estimate_note(r->out, "%s (%s): not counted", notes[i].what,
-				      config_name(notes[i].field));
-	check_fusions(s, r);
-	check_sizes(s, r);
-	check_words(s, r);
+	note_options(notes, ARRAY_SIZE(notes), r);
 	if (s->framework != MEGATRON)
-		check_family(s, r);
+		check_megatrons(s, r);
+	check_words(s, r);
+	if (s->family == &gpt_family)
+		check_gpt(s, r);
+	else if (s->family == &llama_family)
+		check_llama(s, r);
+	else if (s->family == &mlp_family)
+		check_feed(s, r);
 	return r->failed ? -1 : 0;
 }

@@ -33,12 +33,11 @@ void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor
 /* Around the backward pass. */
 void wrapped_before_backward(struct machine *m, struct wrapped *w);
 void wrapped_after_backward(struct machine *m, struct wrapped *w);
-/* How many are run before the optimizer's step. */
-int64_t wrapped_micro_batches(const struct wrapped *w);
 /* The loss as the GradScaler makes it larger, where there is one, or DeepSpeed's engine. */
 tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss);
-/* After the last of them: the optimizer's step, or DeepSpeed's engine.step(), and zero_grad(). */
-void wrapped_step(struct machine *m, struct wrapped *w);
+/* Steps: micro-batches, then the optimizer's or DeepSpeed's engine's step, and zero_grad(). */
+void wrapped_train(struct machine *m, struct wrapped *w,
+		   void (*micro_batch)(struct machine *m, void *model), void *model);
 void wrapped_release(struct wrapped *w);
 /* Refuses what none of them models. */
 void wrapped_check(const struct shape *s, struct reader *r);

@@ -8,8 +8,6 @@
 #include "model/memtrace/streams.h"
 #include "util.h"
 
-static const tensor none = { .at = NULL };
-
 static enum dtype type_of(const struct zero3 *z)
 {
 	return z->shape->weights;
@@ -28,7 +26,7 @@ static void shard(struct machine *m, struct zero3 *z)
 		struct param *p = z->module->params[i];
 
 		p->sharded = xcalloc(1, sizeof(*p->sharded));
-		p->sharded->piece = (p->value.n + s->dp - 1) / s->dp;
+		p->sharded->piece = divide_up(p->value.n, s->dp);
 		p->sharded->persists = p->value.n <= s->persistence;
 		p->sharded->last_used = -1;
 		p->offset = at++;

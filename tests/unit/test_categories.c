@@ -1,0 +1,201 @@
+/* Categories of blocks, by birth and life, on jobs written out by hand. */
+#include "steps_job.h"
+
+/* 4 MiB of parameters, 4 of gradients, 8 of states; the peak is in the second step's backward. */
+static void a_life_tells_the_category(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	make(j, j->setup, 4 * MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t x = make(j, j->input, 2 * MIB), a = make(j, j->model, 32 * MIB),
+			 held = make(j, j->model, 16 * MIB), t = make_in_backward(j, j->small, 64 * MIB),
+			 g;
+
+		drop_in_backward(j, t, 64 * MIB);
+		drop_in_backward(j, a, 32 * MIB);
+		g = make_in_backward(j, j->small, 4 * MIB);
+		if (!step)
+			make(j, j->optimizer, 8 * MIB);
+		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+		drop(j, j->zero_grad, g, 4 * MIB);
+		drop(j, j->input, held, 16 * MIB);
+		drop(j, j->input, x, 2 * MIB);
+	}
+	d = run(j);
+	assert_int_equal(d->peak.step, 2);
+	assert_int_equal(d->peak.phase, PHASE_BACKWARD);
+	assert_int_equal(of(d, CATEGORY_PARAMETERS), 4);
+	assert_int_equal(of(d, CATEGORY_OPTIMIZER_STATES), 8);
+	assert_int_equal(of(d, CATEGORY_INPUTS), 2);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
+	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 64 + 16);
+	assert_int_equal(of(d, CATEGORY_GRADIENTS), 0);
+	assert_int_equal(d->at_peak.bytes, d->peak.allocated);
+}
+
+/* The trace ends in the first backward: what has a parameter's size is its gradient. */
+static void without_a_future_birth_tells(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	make(j, j->setup, 4 * MIB);
+	make(j, j->input, 2 * MIB);
+	make(j, j->model, 32 * MIB);
+	make_in_backward(j, j->small, 4 * MIB);
+	make_in_backward(j, j->small, 9 * MIB);
+	d = run(j);
+	assert_int_equal(of(d, CATEGORY_PARAMETERS), 4);
+	assert_int_equal(of(d, CATEGORY_INPUTS), 2);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
+	assert_int_equal(of(d, CATEGORY_GRADIENTS), 4);
+	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 9);
+}
+
+static void what_is_recomputed_is_kept_or_not(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+	uint64_t saved, gone;
+
+	make(j, j->model, MIB);
+	saved = make_in_backward(j, j->recompute, 10 * MIB);
+	gone = make_in_backward(j, j->recompute, 20 * MIB);
+	write_event(&j->w, MT_TENSOR_FREE, gone, -20 * MIB, j->recompute, j->autograd);
+	make_in_backward(j, j->recompute, MIB);
+	make_in_backward(j, j->small, MIB);
+	drop_in_backward(j, saved, 10 * MIB);
+	make(j, j->optimizer, MIB);
+	d = run(j);
+	assert_int_equal(d->peak.part, PART_RECOMPUTE);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 11);
+	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 20);
+}
+
+/* DDP with gradient_as_bucket_view: backward leaves no gradients of its own. */
+static void buckets_may_be_the_gradients(void **state)
+{
+	struct job *j = *state;
+
+	make(j, j->buckets, 30 * MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
+		make(j, j->optimizer, MIB);
+	}
+	assert_int_equal(of(run(j), CATEGORY_GRADIENTS), 30);
+}
+
+static void buckets_beside_gradients_are_communication(void **state)
+{
+	struct job *j = *state;
+
+	make(j, j->buckets, 30 * MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
+		drop(j, j->zero_grad, make_in_backward(j, j->small, 30 * MIB), 30 * MIB);
+	}
+	assert_int_equal(of(run(j), CATEGORY_COMMUNICATION), 30);
+}
+
+/* Unwinding after the failure frees what the forward pass had made: that says nothing of it. */
+static void the_end_of_a_failed_job_says_nothing(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+	uint64_t a;
+
+	make(j, j->setup, 4 * MIB);
+	make(j, j->buckets, 4 * MIB);
+	a = make(j, j->model, 32 * MIB);
+	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
+	drop(j, j->model, a, 32 * MIB);
+	d = run(j);
+	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
+	assert_int_equal(of(d, CATEGORY_COMMUNICATION), 4);
+	assert_int_equal(d->failures[0].live.by_category[CATEGORY_ACTIVATIONS], 32 * MIB);
+	assert_int_equal(d->failures[0].when.phase, PHASE_FORWARD);
+}
+
+/* ":4096:2:16:8" is 8.125 MiB: one in the forward pass, one in the backward pass, for good. */
+static void workspaces_come_with_the_first_product(void **state)
+{
+	const bytes size = (4096 * 2 + 16 * 8) << 10;
+	struct job *j = *state;
+
+	for (unsigned step = 0; step < 3; step++) {
+		uint64_t a = make(j, j->model, 10 * MIB);
+
+		if (!step) {
+			make(j, j->model, size);
+			make_in_backward(j, j->small, size);
+		}
+		drop_in_backward(j, a, 10 * MIB);
+		drop(j, j->zero_grad, make_in_backward(j, j->small, size), size);
+		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+	}
+	assert_int_equal(run(j)->at_peak.by_category[CATEGORY_WORKSPACES], 2 * size);
+}
+
+static void the_environment_may_ask_for_other_workspaces(void **state)
+{
+	struct job *j = *state;
+
+	write_meta(&j->w, "env:CUBLAS_WORKSPACE_CONFIG", ":1024:3:16:64", 13);
+	make(j, j->model, 4 * MIB);
+	for (unsigned step = 0; step < 2; step++) {
+		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
+		make(j, j->optimizer, MIB);
+	}
+	assert_int_equal(of(run(j), CATEGORY_WORKSPACES), 4);
+}
+
+/* A list of outputs with their graphs; and one of tensors that the job makes itself. */
+static void what_piles_up_is_no_buffer(void **state)
+{
+	struct job *j = *state;
+	const struct device *d;
+
+	for (unsigned step = 0; step < 20; step++) {
+		make(j, j->input, 2 * MIB);
+		make(j, j->model, 3 * MIB);
+		make_in_backward(j, j->small, MIB);
+		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+	}
+	d = run(j);
+	assert_true(of(d, CATEGORY_ACTIVATIONS) >= 3 * 19);
+	assert_true(of(d, CATEGORY_OTHER) >= 2 * 18);
+	assert_int_equal(of(d, CATEGORY_BUFFERS), 0);
+}
+
+/* Computed once, within the first forward pass. */
+static void what_a_module_makes_once_is_a_buffer(void **state)
+{
+	struct job *j = *state;
+
+	make(j, j->evaluation, 7 * MIB);
+	for (unsigned step = 0; step < 4; step++) {
+		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
+		make(j, j->optimizer, MIB);
+	}
+	assert_int_equal(of(run(j), CATEGORY_BUFFERS), 7);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_life_tells_the_category),
+		CASE(without_a_future_birth_tells),
+		CASE(what_is_recomputed_is_kept_or_not),
+		CASE(buckets_may_be_the_gradients),
+		CASE(buckets_beside_gradients_are_communication),
+		CASE(the_end_of_a_failed_job_says_nothing),
+		CASE(workspaces_come_with_the_first_product),
+		CASE(the_environment_may_ask_for_other_workspaces),
+		CASE(what_piles_up_is_no_buffer),
+		CASE(what_a_module_makes_once_is_a_buffer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
