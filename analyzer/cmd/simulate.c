@@ -262,6 +262,17 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 	return status;
 }
 
+/* The command as it is, for as long as it may take. */
+static int run_whole(const struct simulation *s, struct err *e)
+{
+	struct outcome outcome = { 0 };
+
+	setenv("MEMTRACE_QUIET", "0", 0); /* no table tells its peaks */
+	if (simulation_run(s, &outcome, e) < 0)
+		return command_fail(LAUNCH_FAILED, e);
+	return outcome.status;
+}
+
 static int run_search(const struct options *o, const struct simulation *s, struct err *e)
 {
 	int largest = search_largest(s, o->until_oom, e);
@@ -315,6 +326,8 @@ static int simulate(const struct options *o, char **command, struct err *e)
 		status = run_search(o, &s, e);
 	else if (o->bisect)
 		status = run_bisect(o, &s, e);
+	else if (s.whole)
+		status = run_whole(&s, e);
 	else
 		status = run_ranks(o, &s, o->deduplicate ? &symmetry : NULL, e);
 	free(s.ranks);
@@ -363,7 +376,7 @@ int cmd_simulate(int argc, char **argv)
 		  "everything minimal, then each put back until memory runs out (KEY=MINIMAL:OWN,...)",
 		  0, 0 },
 		{ "timeout", 0, OPT_COUNT, &o.timeout, "SECONDS",
-		  "end a rank that takes longer, and say where it was", 1, 1000000 },
+		  "end a rank, or the command, that takes longer, and say where it was", 1, 1000000 },
 		{ "json", 0, OPT_TEXT, &o.json, "FILE",
 		  "write the ranks' peaks to FILE (- for standard output)", 0, 0 },
 		{ "print-commands", 0, OPT_FLAG, &o.print_commands, NULL,

@@ -137,6 +137,21 @@ class Errors(Simulate):
         self.refused("names mbs twice", "--bisect", "mbs=1:2,mbs=1:2", "--", "echo", "{mbs}")
         self.refused("leave one away", "--bisect", "mbs=1:2", "--until-oom", "mbs", "--", "echo", "{mbs}")
 
+    def test_time_limit_of_a_command(self):
+        """A launcher's workers have sessions of their own: none is left, and each says where it is."""
+        sleeps = "import os, subprocess, sys, time; n = int(sys.argv[1]); n and subprocess.Popen([sys.executable, '-c', sys.argv[2], str(n - 1), sys.argv[2]]" \
+                 ", start_new_session=True); print(os.getpid(), flush=True); time.sleep(100)"
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "3", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
+        self.assertIn("the command has run for 3 s (--timeout); where its threads are:", done.stderr)
+        self.assertEqual(done.stderr.count('File "<string>", line 1 in <module>'), 3)
+        pids = done.stdout.split()
+        self.assertEqual(len(pids), 3)
+        self.assertEqual([pid for pid in pids if os.path.exists("/proc/" + pid)], [])
+
+    def test_status_of_a_command_with_a_time_limit(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "60", "--", "sh", "-c", "exit 3"], status=3)
+        self.assertNotIn("rank", done.stderr)
+
     def test_time_limit_says_where(self):
         _, done = self.ranks(PYTHON, WORKER, "--sleep", options=("--world-size", "2", "--timeout", "2"), status=134)
         self.assertIn("rank 0 has run for 2 s (--timeout); where its threads are:", done.stderr)
