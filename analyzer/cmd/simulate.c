@@ -1,4 +1,5 @@
 /* memtrace simulate: a command under the interceptor and on a simulated device. */
+#define _GNU_SOURCE /* environ */
 #include "command.h"
 #include "buf.h"
 #include "launch.h"
@@ -146,11 +147,11 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 	return 0;
 }
 
-static int find_ranks(const struct options *o, struct simulation *s, struct symmetry *symmetry,
-		      struct err *e)
+/* `command`: what is run, with values in its places. */
+static int find_ranks(const struct options *o, struct simulation *s, char *const *command,
+		      struct symmetry *symmetry, struct err *e)
 {
 	const char *routing = getenv("CUDASIM_ROUTING");
-	char **tried = NULL;
 	int status;
 
 	if (o->ranks) {
@@ -161,17 +162,8 @@ static int find_ranks(const struct options *o, struct simulation *s, struct symm
 					 s->rank_count, TOGETHER_RANKS);
 		return status;
 	}
-	if (o->until_oom)
-		tried = search_first(s->command, o->until_oom, e);
-	else if (o->bisect)
-		tried = bisect_own(s->command, o->bisect, e);
-	if ((o->until_oom || o->bisect) && !tried)
-		return -1;
-	status = symmetry_find(tried ? tried : s->command, s->world,
-			       routing && !strcmp(routing, "skewed"), symmetry, e);
-	if (tried)
-		trial_release(tried);
-	if (status < 0)
+	if (symmetry_find(command, s->world, routing && !strcmp(routing, "skewed"), symmetry, e) <
+	    0)
 		return -1;
 	s->rank_count = symmetry->count;
 	s->ranks = xcalloc(s->rank_count, sizeof(*s->ranks));
@@ -186,24 +178,42 @@ static void put_quoted(struct buf *b, const char *word)
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";
 
 	if (*word && strspn(word, plain) == strlen(word)) {
-		buf_addf(b, " %s", word);
+		buf_puts(b, word);
 		return;
 	}
-	buf_puts(b, " '");
+	buf_puts(b, "'");
 	for (; *word; word++)
 		*word == '\'' ? buf_puts(b, "'\\''") : buf_add(b, word, 1);
 	buf_puts(b, "'");
 }
 
+/* What this command was told by its environment, the other machine must be told too. */
+static void put_environment(struct buf *b)
+{
+	for (char *const *variable = environ; *variable; variable++) {
+		const char *value = strchr(*variable, '=');
+
+		if (!value || !strncmp(*variable, "MEMTRACE_DIR=", strlen("MEMTRACE_DIR=")) ||
+		    (strncmp(*variable, "CUDASIM_", strlen("CUDASIM_")) &&
+		     strncmp(*variable, "MEMTRACE_", strlen("MEMTRACE_"))))
+			continue;
+		buf_addf(b, "%.*s", (int)(value + 1 - *variable), *variable);
+		put_quoted(b, value + 1);
+		buf_puts(b, " ");
+	}
+}
+
 /* A line a rank: for a job array, or another machine's shell. */
 static int print_commands(const struct options *o, const struct simulation *s)
 {
+	long long now = time(NULL); /* once: the lines are one run */
 	struct buf b = { 0 };
 	int status;
 
 	for (size_t i = 0; i < s->rank_count; i++) {
-		buf_addf(&b, "TORCHELASTIC_RUN_ID=simulate-%lld-%d memtrace simulate -o",
-			 (long long)time(NULL), (int)getpid());
+		put_environment(&b);
+		buf_addf(&b, "TORCHELASTIC_RUN_ID=simulate-%lld-%d memtrace simulate -o ", now,
+			 (int)getpid());
 		put_quoted(&b, s->directory);
 		if (o->gpu)
 			buf_addf(&b, " --gpu %s", o->gpu);
@@ -216,8 +226,10 @@ static int print_commands(const struct options *o, const struct simulation *s)
 		if (o->timeout)
 			buf_addf(&b, " --timeout %d", o->timeout);
 		buf_puts(&b, " --");
-		for (char *const *word = s->command; *word; word++)
+		for (char *const *word = s->command; *word; word++) {
+			buf_puts(&b, " ");
 			put_quoted(&b, *word);
+		}
 		buf_puts(&b, "\n");
 	}
 	status = command_print(b.text ? b.text : "", b.length);
@@ -250,6 +262,17 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 	return status;
 }
 
+/* The command as it is, for as long as it may take. */
+static int run_whole(const struct simulation *s, struct err *e)
+{
+	struct outcome outcome = { 0 };
+
+	setenv("MEMTRACE_QUIET", "0", 0); /* no table tells its peaks */
+	if (simulation_run(s, &outcome, e) < 0)
+		return command_fail(LAUNCH_FAILED, e);
+	return outcome.status;
+}
+
 static int run_search(const struct options *o, const struct simulation *s, struct err *e)
 {
 	int largest = search_largest(s, o->until_oom, e);
@@ -272,6 +295,7 @@ static int run_bisect(const struct options *o, const struct simulation *s, struc
 static int simulate(const struct options *o, char **command, struct err *e)
 {
 	struct symmetry symmetry = { 0 };
+	char **tried = NULL;
 	struct simulation s = { .command = command,
 				.gpus_a_node = o->gpus ? o->gpus : MOST_GPUS,
 				.jobs = o->jobs,
@@ -280,7 +304,15 @@ static int simulate(const struct options *o, char **command, struct err *e)
 				.whole = !is_alone(o) };
 	int status;
 
-	if (!s.whole && (find_world(o, &s, e) < 0 || find_ranks(o, &s, &symmetry, e) < 0)) {
+	if (o->until_oom)
+		tried = search_first(command, o->until_oom, e);
+	else if (o->bisect)
+		tried = bisect_own(command, o->bisect, e);
+	if (!e->text[0] && !s.whole && find_world(o, &s, e) == 0)
+		find_ranks(o, &s, tried ? tried : command, &symmetry, e);
+	if (tried)
+		trial_release(tried);
+	if (e->text[0]) {
 		free(s.ranks);
 		return command_fail(STATUS_USAGE, e);
 	}
@@ -294,6 +326,8 @@ static int simulate(const struct options *o, char **command, struct err *e)
 		status = run_search(o, &s, e);
 	else if (o->bisect)
 		status = run_bisect(o, &s, e);
+	else if (s.whole)
+		status = run_whole(&s, e);
 	else
 		status = run_ranks(o, &s, o->deduplicate ? &symmetry : NULL, e);
 	free(s.ranks);
@@ -342,7 +376,7 @@ int cmd_simulate(int argc, char **argv)
 		  "everything minimal, then each put back until memory runs out (KEY=MINIMAL:OWN,...)",
 		  0, 0 },
 		{ "timeout", 0, OPT_COUNT, &o.timeout, "SECONDS",
-		  "end a rank that takes longer, and say where it was", 1, 1000000 },
+		  "end a rank, or the command, that takes longer, and say where it was", 1, 1000000 },
 		{ "json", 0, OPT_TEXT, &o.json, "FILE",
 		  "write the ranks' peaks to FILE (- for standard output)", 0, 0 },
 		{ "print-commands", 0, OPT_FLAG, &o.print_commands, NULL,

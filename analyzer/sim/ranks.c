@@ -5,6 +5,7 @@
 #include "launch.h"
 #include "sim/interrupt.h"
 #include "sim/launcher.h"
+#include "sim/processes.h"
 #include "sim/rank_env.h"
 #include "sim/sent.h"
 #include "sim/store.h"
@@ -23,6 +24,7 @@
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
+#define LAST_WORDS 5.0 /* seconds that what took too long has to say where it is */
 #define GRACE 10.0 /* seconds that the others of a failed rank have; as many again to end */
 
 struct running {
@@ -93,6 +95,8 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 		if (!freopen("/dev/null", "w", stdout))
 			_exit(127);
 	}
+	if (s->whole && s->timeout)
+		setenv("PYTHONFAULTHANDLER", "1", 0);
 	if (s->whole)
 		_exit(launch_exec((char **)s->command));
 	rank_env_set(s, w, rank, r->store, r->door);
@@ -122,26 +126,46 @@ static int collect(struct running *r, long *resident)
 	return 1;
 }
 
-/* A rank that takes too long says where it is (SIGABRT), and is ended if it does not end. */
+/* What takes too long says where it is (SIGABRT), and is ended if it does not end. */
 static void watch(const struct simulation *s, struct running *r)
 {
 	double time = now();
 
 	if (!s->timeout || time - r->began < s->timeout)
 		return;
-	if (!r->aborted) {
-		r->aborted = time;
-		r->outcome->timed_out = 1;
-		fprintf(stderr,
-			"memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
-			r->outcome->rank, s->timeout);
-		if (s->together && store_wanted(r->store, r->door))
-			fprintf(stderr, "memtrace: rank %d waits for the store's key %s\n",
-				r->outcome->rank, store_wanted(r->store, r->door));
-		kill(r->pid, SIGABRT);
-	} else if (time - r->aborted > 5) {
-		kill(r->pid, SIGKILL);
+	if (r->aborted) {
+		if (time - r->aborted > LAST_WORDS)
+			kill(r->pid, SIGKILL);
+		return;
 	}
+	r->aborted = time;
+	r->outcome->timed_out = 1;
+	if (s->whole) {
+		fprintf(stderr,
+			"memtrace: the command has run for %d s (--timeout); where its threads are:\n",
+			s->timeout);
+		processes_signal(r->pid, SIGABRT);
+		kill(r->pid, SIGABRT);
+		return;
+	}
+	fprintf(stderr, "memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
+		r->outcome->rank, s->timeout);
+	if (s->together && store_wanted(r->store, r->door))
+		fprintf(stderr, "memtrace: rank %d waits for the store's key %s\n",
+			r->outcome->rank, store_wanted(r->store, r->door));
+	kill(r->pid, SIGABRT);
+}
+
+/* Those that a launcher leaves behind when it is ended: they have become ours. */
+static void end_rest(void)
+{
+	double began = now();
+
+	while (processes_signal(getpid(), 0) && now() - began < LAST_WORDS)
+		usleep(100000);
+	processes_signal(getpid(), SIGKILL);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
 }
 
 static long available_kib(void)
@@ -406,11 +430,15 @@ int simulation_run(const struct simulation *s, struct outcome *outcomes, struct 
 
 	if (!helper)
 		return -1;
-	if (!s->whole)
+	if (s->whole)
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+	else
 		rank_env_name_run();
 	status = s->whole ? 0 : launcher_parse(s->command, helper, &w, e);
 	if (!status)
 		status = run_all(s, &w, outcomes, e);
+	if (s->whole && !status && outcomes[0].timed_out)
+		end_rest();
 	worker_release(&w);
 	free(helper);
 	return status;

@@ -34,7 +34,9 @@ static int parse_key(struct search *x, char *const *command, const char *key, st
 	}
 	if (!n || x->low < 1 || x->high < x->low || x->high > HIGHEST)
 		return err_set(
-			e, "--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST", key);
+			e,
+			"--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST, numbers from 1 to %d, the last not below the first",
+			key, HIGHEST);
 	if (trial_has_place(command, x->name))
 		return 0;
 	return err_set(e, "--until-oom %s: the command has no {%s} to put a number into", x->name,

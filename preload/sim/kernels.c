@@ -165,6 +165,49 @@ enum number_type launch_type(const char *text)
 	return number_named(text, length);
 }
 
+/* The declared type of argument `n`: the parameters are in the last brackets of the name. */
+static const char *parameter(const struct launch *l, unsigned n)
+{
+	const char *at = l->name + strlen(l->name), *open = "(<{", *close = ")>}";
+	int depth = 0;
+	do {
+		if (at == l->name)
+			return NULL;
+		at--;
+		depth += (*at && strchr(close, *at)) - (*at && strchr(open, *at));
+	} while (depth);
+	for (at++; *at && n; at++) {
+		depth += (strchr(open, *at) != NULL) - (strchr(close, *at) != NULL);
+		n -= !depth && *at == ',';
+	}
+	return at + strspn(at, " ");
+}
+
+struct element element_of(const struct launch *l, unsigned n)
+{
+	static const char opaque[] = "OpaqueType<", wrapped[] = "device_ptr<";
+	struct element e = { 0 };
+	const char *from = parameter(l, n), *inner;
+	size_t length = from ? strcspn(from, "<,)*") : 0;
+	if (!from)
+		return e;
+	if (from[length] == '<') {
+		inner = from + length + 1;
+		bool is_opaque = length >= strlen(opaque) - 1 &&
+				 !strncmp(inner - strlen(opaque), opaque, strlen(opaque));
+		bool is_wrapped = length >= strlen(wrapped) - 1 &&
+				  !strncmp(inner - strlen(wrapped), wrapped, strlen(wrapped));
+		if (is_opaque)
+			e.size = strtoul(inner, NULL, 10);
+		else if (is_wrapped)
+			e.type = launch_type(inner);
+	} else if (from[length] == '*') {
+		e.type = launch_type(from);
+	}
+	e.size = e.type ? number_size(e.type) : e.size <= sizeof(long double) ? e.size : 0;
+	return e;
+}
+
 bool launch_device(const void *pointer, uint64_t bytes)
 {
 	return memory_is_device(pointer) && memory_is_device((const char *)pointer + bytes);

@@ -27,6 +27,13 @@ const char *launch_after(const struct launch *l, const char *mark);
 /* The type that begins at `text`, up to the next comma, bracket or parenthesis. */
 enum number_type launch_type(const char *text);
 bool launch_device(const void *pointer, uint64_t bytes);
+/* What argument `n` of the kernel points to: size 0 if it is no pointer, or to nothing; a type only
+ * where it is a number. */
+struct element {
+	enum number_type type;
+	size_t size;
+};
+struct element element_of(const struct launch *l, unsigned n);
 
 /* PyTorch's OffsetCalculator<arguments, unsigned>: sizes and, by dimension, each argument's stride.
  */

@@ -247,26 +247,26 @@ bool compute_write_indices(const struct launch *l)
 	return true;
 }
 
-/* (const type *in, type *out, tiles, first tile, plus, initial value, items, ...) */
+/* (in, out, tiles, first tile, sum, initial value, items, ...) */
 bool compute_scan(const struct launch *l)
 {
 	const char *in = *(char **)l->arguments[0];
 	char *out = *(char **)l->arguments[1];
-	enum number_type type = launch_type(launch_after(l, "std::plus<"));
+	struct element from = element_of(l, 0), to = element_of(l, 1);
 	uint64_t items = *(unsigned *)l->arguments[6];
-	size_t size = number_size(type);
 	number sum = 0;
-	if (!type || items > (number_floating(type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
+	if (!from.type || !to.type || (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
+	    items > (number_floating(to.type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
 		return true;
-	if (!launch_device(in, items * size) || !launch_device(out, items * size))
+	if (!launch_device(in, items * from.size) || !launch_device(out, items * to.size))
 		return false;
-	if (number_floating(type)) {
-		memset(out, 0, items * size);
+	if (number_floating(to.type)) {
+		memset(out, 0, items * to.size);
 		return true;
 	}
 	for (uint64_t i = 0; i < items; i++) {
-		sum += number_load(in + i * size, type);
-		number_store(out + i * size, type, sum);
+		sum += number_load(in + i * from.size, from.type);
+		number_store(out + i * to.size, to.type, sum);
 	}
 	return true;
 }

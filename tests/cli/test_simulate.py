@@ -124,18 +124,33 @@ class Errors(Simulate):
         self.refused("--together: 65 ranks, at most 64 can run at once", "--together", "--ranks", "0-64", "--world-size", "512", "--", "true")
 
     def test_template_without_a_place(self):
-        self.refused("the command has no {mbs} to put a number into", "--until-oom", "mbs", "--", "true", status=125)
+        self.refused("the command has no {mbs} to put a number into", "--until-oom", "mbs", "--", "true")
 
     def test_key_that_is_none(self):
         for key in ("=", "mbs=", "mbs=0", "mbs=5:2", "mbs=a"):
-            self.refused("expected KEY, KEY=FIRST or KEY=FIRST:LAST", "--until-oom", key, "--", "echo", "{mbs}", status=125)
+            self.refused("expected KEY, KEY=FIRST or KEY=FIRST:LAST", "--until-oom", key, "--", "echo", "{mbs}")
 
     def test_settings_that_are_none(self):
         for settings in ("", "mbs", "mbs=1", "=1:2", "mbs=1:2:3", "mbs=1:2,"):
-            self.refused("expected KEY=MINIMAL:OWN", "--bisect=" + settings, "--", "echo", "{mbs}", status=125)
-        self.refused("the command has no {s}", "--bisect", "mbs=1:2,s=1:2", "--", "echo", "{mbs}", status=125)
-        self.refused("names mbs twice", "--bisect", "mbs=1:2,mbs=1:2", "--", "echo", "{mbs}", status=125)
+            self.refused("expected KEY=MINIMAL:OWN", "--bisect=" + settings, "--", "echo", "{mbs}")
+        self.refused("the command has no {s}", "--bisect", "mbs=1:2,s=1:2", "--", "echo", "{mbs}")
+        self.refused("names mbs twice", "--bisect", "mbs=1:2,mbs=1:2", "--", "echo", "{mbs}")
         self.refused("leave one away", "--bisect", "mbs=1:2", "--until-oom", "mbs", "--", "echo", "{mbs}")
+
+    def test_time_limit_of_a_command(self):
+        """A launcher's workers have sessions of their own: none is left, and each says where it is."""
+        sleeps = "import os, subprocess, sys, time; n = int(sys.argv[1]); n and subprocess.Popen([sys.executable, '-c', sys.argv[2], str(n - 1), sys.argv[2]]" \
+                 ", start_new_session=True); print(os.getpid(), flush=True); time.sleep(100)"
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "3", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
+        self.assertIn("the command has run for 3 s (--timeout); where its threads are:", done.stderr)
+        self.assertEqual(done.stderr.count('File "<string>", line 1 in <module>'), 3)
+        pids = done.stdout.split()
+        self.assertEqual(len(pids), 3)
+        self.assertEqual([pid for pid in pids if os.path.exists("/proc/" + pid)], [])
+
+    def test_status_of_a_command_with_a_time_limit(self):
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "60", "--", "sh", "-c", "exit 3"], status=3)
+        self.assertNotIn("rank", done.stderr)
 
     def test_time_limit_says_where(self):
         _, done = self.ranks(PYTHON, WORKER, "--sleep", options=("--world-size", "2", "--timeout", "2"), status=134)
@@ -203,7 +218,7 @@ class Ranks(Simulate):
 
     def test_print_commands(self):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--gpu", "A100-40GB", "--gpus", "4", "--world-size", "8", "--ranks", "0,5",
-                          "--steps", "2", "--print-commands", "--", PYTHON, WORKER, "it's", "{x}"])
+                          "--steps", "2", "--print-commands", "--", PYTHON, WORKER, "it's", "{x}"], CUDASIM_ROUTING="skewed", MEMTRACE_STACK_MIN="7KiB")
         lines = done.stdout.splitlines()
         self.assertEqual(len(lines), 2)
         self.assertFalse(os.path.exists(self.traces))
@@ -212,6 +227,8 @@ class Ranks(Simulate):
         line = json.loads(ran.stdout)
         self.assertEqual((line["env"]["RANK"], line["env"]["LOCAL_RANK"], line["env"]["WORLD_SIZE"]), ("5", "1", "8"))
         self.assertEqual(line["args"], ["it's", "{x}"])
+        for setting in ("CUDASIM_ROUTING=skewed ", "MEMTRACE_STACK_MIN=7KiB "):
+            self.assertIn(setting, lines[1].split(" memtrace ")[0])
 
     def test_deduplicate(self):
         """Megatron's order tp-cp-dp-pp: a stage of a pipeline of 4 is 128 consecutive ranks of 512."""

@@ -7,7 +7,8 @@ import torch
 torch.manual_seed(1)
 CPU = dict(
     counts=torch.randint(0, 9, (37,)), grid=torch.randint(-4, 5, (6, 7)), other=torch.randint(-4, 5, (6, 7)), small=torch.randint(0, 5, (6, 7), dtype=torch.int32), byte=torch.randint(0, 3, (4, 5), dtype=torch.int8),
-    zeros=torch.zeros(3), zero=torch.zeros(1), mask=torch.randint(0, 2, (8, 33)).bool(), index=torch.randint(0, 7, (6, 2)), rows=torch.randint(0, 6, (9,)))
+    zeros=torch.zeros(3), zero=torch.zeros(1), mask=torch.randint(0, 2, (8, 33)).bool(), index=torch.randint(0, 7, (6, 2)), rows=torch.randint(0, 6, (9,)),
+    many=torch.randint(-500, 3000, (60000,)), several=torch.randint(-90, 90, (3000,)), reals=torch.randn(300), distinct=torch.arange(12).view(4, 3))
 
 CASES = {
     "compare": lambda t: [t.grid > 1, t.grid <= 1, t.grid == 2, t.grid != 2, t.grid > t.other, t.grid[0] < t.grid[:, :1], 2 > t.grid],
@@ -34,6 +35,12 @@ CASES = {
     "floating point": lambda t: [t.zeros.abs(), t.zeros * 3, t.zeros / 3, t.zeros.sqrt(), t.zeros ** 2, t.zeros.clamp(max=1), t.zeros.half(), t.zeros.bfloat16(),
                                  t.zeros.sum(), t.zeros.mean(), t.zeros.max(), t.zeros.amax(), t.zeros.norm(1), t.zeros.cumsum(0), torch.where(t.zeros < 0, t.zeros + 1, t.zeros)],
     "norm of a norm": lambda t: [torch.linalg.vector_norm(t.zero), torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(t.zeros)]))],
+    "different": lambda t: [torch.unique(t.counts), *torch.unique(t.counts, return_inverse=True, return_counts=True), *torch.unique(t.small, return_counts=True), torch.unique(t.byte),
+                            *torch.unique_consecutive(t.rows, return_inverse=True, return_counts=True), torch.unique(t.many), torch.tensor(torch.unique(t.distinct, dim=0).shape)],
+    "sparse": lambda t: [torch.sparse_coo_tensor(t.rows.sort()[0][None], torch.ones_like(t.rows), (7,)).coalesce().indices()],
+    "sort": lambda t: [*torch.sort(t.counts, stable=True), *torch.sort(t.counts, stable=True, descending=True), *torch.sort(t.grid, dim=0, stable=True), torch.argsort(t.small[0], stable=True),
+                       *torch.sort(t.several, stable=True), *torch.sort(t.many, stable=True), *torch.sort(t.many, stable=True, descending=True), torch.sort(t.reals)[0]],
+    "permutation": lambda t: [torch.randperm(n, device=t.grid.device).sort()[0] for n in (9, 5000, 60000)],
     "repeat": lambda t: [torch.tensor(torch.repeat_interleave(t.counts).shape)],
 }
 

@@ -98,6 +98,17 @@ class Memory(Case):
         self.assertIn("expected more than the 440401920 bytes that the CUDA context of a A100-40GB takes", done.stderr)
 
 
+class Checkpoint(Case):
+    def test_rank_alone(self):
+        """A weight of 1,024 x 1,024 floats and its two moments, over 32 ranks: each saves, and loads, all that it holds, whoever coordinates."""
+        done = self.simulate(torchrun(8, os.path.join(JOBS, "sharded_checkpoint.py"), os.path.join(self.dir, "saved")), "--world-size", "32", "--ranks", "0,31")
+        lines = printed(done.stdout)
+        self.assertEqual(sorted(line["rank"] for line in lines), [0, 31])
+        for line in lines:
+            self.assertEqual(line["held"], 3 * 1024 * 1024 * 4 // 32)
+            self.assertTrue(line["held"] <= line["written"] < line["held"] + (64 << 10), line)
+
+
 class Bisect(Case):
     """Three allocations on a card of 4 GiB, of which an A100's context takes 420 MiB: 3,676 MiB are left."""
     CODE = "import torch; x = [torch.empty(n << 20, dtype=torch.uint8, device='cuda') for n in ({a}, {b}, {c})]"
