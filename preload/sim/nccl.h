@@ -27,6 +27,20 @@ static inline bool nccl_travels(size_t bytes, int type)
 	return bytes && bytes <= (type <= 1 ? settings.copy_max : PAYLOAD);
 }
 
+/* What a call of NCCL says of its arguments, before it does anything else. */
+static inline size_t nccl_bytes(size_t count, int type, size_t times)
+{
+	size_t bytes;
+	if (__builtin_mul_overflow(count, reduce_size(type), &bytes) ||
+	    __builtin_mul_overflow(bytes, times, &bytes))
+		return SIZE_MAX; /* more than travels */
+	return bytes;
+}
+static inline bool nccl_has_rank(const struct comm *comm, int rank)
+{
+	return comm && rank >= 0 && rank < comm->ranks;
+}
+
 /* Enters the communicator; 0 if there is something to exchange, else 1 with the result in *result.
  */
 int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);
