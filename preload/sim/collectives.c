@@ -140,7 +140,7 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
      struct comm *comm, void *stream)
 {
 	size_t part = nccl_bytes(count, type, 1);
-	size_t bytes = comm ? nccl_bytes(count, type, (size_t)comm->ranks) : 0;
+	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
 	int result = nccl_memory_collective(comm, "ncclReduceScatter", true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclReduceScatter", bytes, &result))
@@ -229,7 +229,7 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
      void *stream)
 {
 	size_t part = nccl_bytes(count, type, 1);
-	size_t bytes = comm ? nccl_bytes(count, type, (size_t)comm->ranks) : 0;
+	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
 	int result = nccl_memory_all_to_all(comm, "ncclAlltoAll", true, true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))
@@ -264,8 +264,7 @@ NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int r
 {
 	if (!nccl_has_rank(comm, root))
 		return NCCL_INVALID_ARGUMENT;
-	size_t part = nccl_bytes(count, type, 1),
-	       bytes = nccl_bytes(count, type, (size_t)comm->ranks);
+	size_t part = nccl_bytes(count, type, 1), bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_all_to_all(comm, "ncclScatter", comm->rank == root, true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclScatter", bytes, &result))

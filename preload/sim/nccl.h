@@ -27,14 +27,9 @@ static inline bool nccl_travels(size_t bytes, int type)
 	return bytes && bytes <= (type <= 1 ? settings.copy_max : PAYLOAD);
 }
 
-/* What a call of NCCL says of its arguments, before it does anything else. */
-static inline size_t nccl_bytes(size_t count, int type, size_t times)
+static inline size_t nccl_bytes(size_t count, int type, int ranks)
 {
-	size_t bytes;
-	if (__builtin_mul_overflow(count, reduce_size(type), &bytes) ||
-	    __builtin_mul_overflow(bytes, times, &bytes))
-		return SIZE_MAX; /* more than travels */
-	return bytes;
+	return product(product(count, reduce_size(type)), (uint64_t)ranks);
 }
 static inline bool nccl_has_rank(const struct comm *comm, int rank)
 {
