@@ -14,6 +14,7 @@ enum { SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_ERROR =
 int ncclGetUniqueId(ncclUniqueId *id);
 int ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
 int ncclCommDestroy(ncclComm_t comm);
+int ncclCommAbort(ncclComm_t comm);
 int ncclCommCount(ncclComm_t comm, int *count);
 int ncclCommUserRank(ncclComm_t comm, int *rank);
 int ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out, void *config);

@@ -1,6 +1,7 @@
 /* The simulated NCCL, rank by rank in forked processes: right arithmetic, true splits, and waits
  * that end. */
 #include <dirent.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -211,9 +212,31 @@ static int play_disagreement(ncclComm_t comm, int rank, int ranks)
 		       : __LINE__;
 }
 
+static void *receive(void *comm)
+{
+	int x;
+	return (void *)(intptr_t)ncclRecv(&x, 1, INT32, 1, comm, NULL);
+}
+
+/* A watchdog's way: rank 1 is there and sends nothing, until long after another thread of rank 0
+ * gave up. */
+static int play_abort(ncclComm_t comm, int rank, int ranks)
+{
+	pthread_t thread;
+	void *result;
+	(void)ranks;
+	if (rank == 1)
+		return usleep(600000) ? __LINE__ : 0;
+	WANT(!pthread_create(&thread, NULL, receive, comm));
+	usleep(200000);
+	WANT(!ncclCommAbort(comm) && !pthread_join(thread, &result));
+	return (intptr_t)result == SYSTEM_ERROR ? 0 : __LINE__;
+}
+
 static void waits_end(void **state)
 {
 	(void)state;
+	assert_int_equal(run(2, play_abort, -1), 0);
 	assert_int_equal(run(2, play_death, 1), 0);
 	assert_int_equal(run(2, play_absence, -1), 0);
 	assert_int_equal(run(2, play_disagreement, -1), 0);
