@@ -167,7 +167,7 @@ enum number_type launch_type(const char *text)
 
 bool launch_device(const void *pointer, uint64_t bytes)
 {
-	return memory_is_device(pointer) && bytes < 1ull << 48 &&
+	return memory_is_device(pointer) && bytes < BEYOND &&
 	       memory_is_device((const char *)pointer + bytes);
 }
 
@@ -195,8 +195,9 @@ uint64_t strided_reach(const struct strided *s, unsigned argument)
 	uint64_t reach = 0;
 	for (unsigned i = 0; i < s->dimensions; i++)
 		if (__builtin_add_overflow(
-			    reach, (uint64_t)(s->sizes[i] - 1) * s->strides[i][argument], &reach))
-			return UINT64_MAX;
+			    reach, (uint64_t)(s->sizes[i] - 1) * s->strides[i][argument], &reach) ||
+		    reach > BEYOND)
+			return BEYOND;
 	return reach;
 }
 

@@ -28,6 +28,7 @@ const char *launch_after(const struct launch *l, const char *mark);
 /* The type that begins at `text`, up to the next comma, bracket or parenthesis. */
 enum number_type launch_type(const char *text);
 bool launch_device(const void *pointer, uint64_t bytes);
+#define BEYOND (1ull << 48) /* bytes that no memory has */
 
 /* PyTorch's OffsetCalculator<arguments, unsigned>: sizes and, by dimension, each argument's stride.
  */
@@ -37,7 +38,7 @@ struct strided {
 };
 /* Reads one; returns the bytes it takes, 0 if it cannot be one. */
 size_t strided_read(struct strided *s, const void *from, unsigned arguments);
-/* The offset of an argument's last element. */
+/* The offset of an argument's last element, up to BEYOND. */
 uint64_t strided_reach(const struct strided *s, unsigned argument);
 void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS]);
 

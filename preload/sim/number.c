@@ -87,7 +87,7 @@ number number_load(const void *at, enum number_type type)
 
 uint64_t number_bits(number value)
 {
-	if (!(value > -0x1p63L && value < 0x1p64L)) /* the least int64_t has its own bits here */
+	if (!(value > -0x1p63L && value < 0x1p64L))
 		return 1ull << 63;
 	return value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value;
 }

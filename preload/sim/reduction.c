@@ -33,13 +33,11 @@ static enum number_type type_of(const struct reduction *r, int output)
 	return is_place(r->gives[output]) ? NUMBER_INT64 : r->out;
 }
 
-/* What is in the device's memory of all that it reads and writes? */
+/* Is all that it reads and writes the device's? */
 static bool in_memory(const struct reduction *r)
 {
 	uint64_t in = r->contiguous ? r->inputs * number_size(r->in) : strided_reach(&r->input, 0);
 	uint64_t bases = strided_reach(&r->output, 1), out = strided_reach(&r->output, 0);
-	if (out >= 1ull << 48 || bases >= 1ull << 48 || in >= 1ull << 48)
-		return false;
 	for (int k = 0; k < 2 && r->gives[k]; k++)
 		if (!launch_device(r->to[k],
 				   (out / number_size(r->out) + 1) * number_size(type_of(r, k))))
