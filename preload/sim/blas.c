@@ -65,15 +65,31 @@ REDUCE(cublasDasum_v2, 8)
 REDUCE(cublasScasum_v2, 4)
 REDUCE(cublasDzasum_v2, 8)
 
-/* The result's type is argument 8 (cudaDataType): 2 half, 14 bfloat16, 0 float, 1 double; complex
- * is twice as long. */
+/* The bytes of a cudaDataType, of those that a product can have. */
+static size_t data_size(int type)
+{
+	switch (type) {
+	case 5: /* CUDA_C_64F */
+		return 16;
+	case 1: /* CUDA_R_64F */
+	case 4: /* CUDA_C_32F */
+		return 8;
+	case 0:  /* CUDA_R_32F */
+	case 6:  /* CUDA_C_16F */
+	case 15: /* CUDA_C_16BF */
+		return 4;
+	default: /* CUDA_R_16F, CUDA_R_16BF */
+		return 2;
+	}
+}
+
 EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void *y, int yt, int dy,
 		       void *result, int type, int execution);
 EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void *y, int yt, int dy,
 		       void *result, int type, int execution)
 {
 	(void)h, (void)n, (void)x, (void)xt, (void)dx, (void)y, (void)yt, (void)dy, (void)execution;
-	memset(result, 0, type == 1 ? 8 : type == 0 ? 4 : 2);
+	memset(result, 0, data_size(type));
 	return sim_done(LIB_cublas);
 }
 

@@ -27,10 +27,10 @@ NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int 
 static void finish(void *data, size_t count, int type, int operation, const struct comm *comm)
 {
 	if (operation == OPERATION_AVG)
-		reduce_scale(data, count, type, 1.0 / comm->ranks);
+		reduce_scale(data, count, type, 1, comm->ranks);
 	else if (operation >= OPERATION_OWN)
 		reduce_scale(data, count, type,
-			     factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)]);
+			     factors[(unsigned)(operation - OPERATION_OWN) % LENGTH(factors)], 1);
 }
 
 /* ---- collectives */
@@ -72,7 +72,7 @@ static int gather_all(const char *from, char *to, size_t bytes, size_t apart, bo
 NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
      void *stream)
 {
-	size_t bytes = count * reduce_size(type);
+	size_t bytes = nccl_bytes(count, type, 1);
 	int result = nccl_memory_collective(comm, "ncclAllGather", true);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
@@ -98,13 +98,16 @@ static void reduce(struct comm *comm, const void *own, size_t offset, void *to, 
 /* 8-bit floats are left as they are, which a caller that reads them must be told. */
 static bool reducible(int type, int operation, const char *name)
 {
-	return reduce_known(type, operation) || sim_refuse(LIB_nccl, name) < 0;
+	if (reduce_known(type, operation))
+		return true;
+	sim_refuse(LIB_nccl, name);
+	return false;
 }
 
 NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int operation,
      struct comm *comm, void *stream)
 {
-	size_t bytes = count * reduce_size(type);
+	size_t bytes = nccl_bytes(count, type, 1);
 	int result = nccl_memory_collective(comm, "ncclAllReduce", true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclAllReduce", bytes, &result))
@@ -119,7 +122,9 @@ NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int
 NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int operation, int root,
      struct comm *comm, void *stream)
 {
-	size_t bytes = count * reduce_size(type);
+	size_t bytes = nccl_bytes(count, type, 1);
+	if (!nccl_has_rank(comm, root))
+		return NCCL_INVALID_ARGUMENT;
 	int result = nccl_memory_collective(comm, "ncclReduce", false);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclReduce", bytes, &result))
@@ -134,7 +139,8 @@ NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int op
 NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type, int operation,
      struct comm *comm, void *stream)
 {
-	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
+	size_t part = nccl_bytes(count, type, 1);
+	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
 	int result = nccl_memory_collective(comm, "ncclReduceScatter", true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclReduceScatter", bytes, &result))
@@ -206,7 +212,9 @@ static int broadcast(const char *from, char *to, size_t at, size_t bytes, int ro
 NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int root,
      struct comm *comm, void *stream)
 {
-	size_t bytes = count * reduce_size(type);
+	size_t bytes = nccl_bytes(count, type, 1);
+	if (!nccl_has_rank(comm, root))
+		return NCCL_INVALID_ARGUMENT;
 	int result = nccl_memory_collective(comm, "ncclBroadcast", false);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
@@ -220,7 +228,8 @@ NCCL(int, ncclBcast, void *data, size_t count, int type, int root, struct comm *
 NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, struct comm *comm,
      void *stream)
 {
-	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
+	size_t part = nccl_bytes(count, type, 1);
+	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
 	int result = nccl_memory_all_to_all(comm, "ncclAlltoAll", true, true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))
@@ -238,8 +247,10 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
 NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int root,
      struct comm *comm, void *stream)
 {
-	size_t bytes = count * reduce_size(type);
-	int result = nccl_memory_all_to_all(comm, "ncclGather", true, comm && comm->rank == root);
+	size_t bytes = nccl_bytes(count, type, 1);
+	if (!nccl_has_rank(comm, root))
+		return NCCL_INVALID_ARGUMENT;
+	int result = nccl_memory_all_to_all(comm, "ncclGather", true, comm->rank == root);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclGather", bytes, &result))
 		return result;
@@ -251,8 +262,10 @@ NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int ro
 NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int root,
      struct comm *comm, void *stream)
 {
-	size_t part = count * reduce_size(type), bytes = comm ? part * (size_t)comm->ranks : 0;
-	int result = nccl_memory_all_to_all(comm, "ncclScatter", comm && comm->rank == root, true);
+	if (!nccl_has_rank(comm, root))
+		return NCCL_INVALID_ARGUMENT;
+	size_t part = nccl_bytes(count, type, 1), bytes = nccl_bytes(count, type, comm->ranks);
+	int result = nccl_memory_all_to_all(comm, "ncclScatter", comm->rank == root, true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclScatter", bytes, &result))
 		return result;

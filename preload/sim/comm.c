@@ -250,6 +250,8 @@ int comm_join(struct comm *comm)
 	if (!atomic_compare_exchange_strong(&self->pid, &nobody, getpid())) {
 		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s",
 			comm->rank, comm->name + 1);
+		munmap(comm->shared, comm->size); /* the other's: it has not left */
+		comm->shared = NULL;
 		return NCCL_INVALID_USAGE;
 	}
 	atomic_fetch_add(&comm->shared->attached, 1);
@@ -347,10 +349,14 @@ static bool is_peer(const struct comm *comm, int place, uint64_t goal)
 /* Pages of a mailbox exist from its first use: n * n of them would fill a small /dev/shm. */
 static int mailbox_ready(struct comm *comm, int from, int to)
 {
+	bool *ready = from == comm->place ? &comm->sends[to] : &comm->receives[from];
+	if (*ready)
+		return NCCL_OK;
 	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to),
 				    (off_t)mailbox_size());
 	if (error)
 		sim_say("ncclSend: shared memory %s: %s", comm->name, strerror(error));
+	*ready = !error;
 	return error ? NCCL_SYSTEM_ERROR : NCCL_OK;
 }
 
@@ -393,35 +399,34 @@ static int message_receive(struct message *m)
 	return NCCL_OK;
 }
 
-/* Messages between the same two ranks keep their order: only the oldest undone one of a direction
- * may move. */
-static bool oldest(const struct message *messages, size_t index)
+/* Messages between the same two ranks keep their order. */
+static bool behind_another(const struct message *waiting, size_t count, const struct message *m)
 {
-	const struct message *m = &messages[index];
-	for (size_t i = 0; i < index; i++)
-		if (!messages[i].done && messages[i].comm == m->comm &&
-		    messages[i].peer == m->peer && messages[i].receive == m->receive)
-			return false;
-	return true;
+	for (size_t i = 0; i < count; i++)
+		if (waiting[i].comm == m->comm && waiting[i].peer == m->peer &&
+		    waiting[i].receive == m->receive)
+			return true;
+	return false;
 }
 
-/* Moves what can be moved now; *done is how many are, *stuck the first that is not. */
-static int move_messages(struct message *messages, size_t count, size_t *done, size_t *stuck)
+/* Moves what can be moved now, and puts the rest first, in its order: *count of them. */
+static int move_messages(struct message *messages, size_t *count)
 {
-	*done = 0;
-	*stuck = count;
-	for (size_t i = 0; i < count; i++) {
-		struct message *m = &messages[i];
-		int error = m->done || !oldest(messages, i) ? NCCL_OK
-			    : m->receive                    ? message_receive(m)
-							    : message_send(m);
+	size_t kept = 0;
+	for (size_t i = 0; i < *count; i++) {
+		struct message m = messages[i];
+		int error = behind_another(messages, kept, &m) ? NCCL_OK
+			    : m.receive                        ? message_receive(&m)
+							       : message_send(&m);
 		if (error)
 			return error;
-		if (m->done)
-			++*done;
-		else if (*stuck == count)
-			*stuck = i;
+		messages[i] = m;
+		if (m.done)
+			continue;
+		messages[i] = messages[kept];
+		messages[kept++] = m;
 	}
+	*count = kept;
 	return NCCL_OK;
 }
 
@@ -429,13 +434,13 @@ int comm_messages(struct message *messages, size_t count)
 {
 	struct wait wait = { 0 };
 	int error = NCCL_OK;
-	for (size_t before, done = 0, stuck; done < count;) {
-		before = done;
-		error = move_messages(messages, count, &done, &stuck);
-		if (error || done == count)
+	while (count) {
+		size_t before = count;
+		error = move_messages(messages, &count);
+		if (error || !count)
 			break;
-		const struct message *m = &messages[stuck];
-		if (done != before || wait.comm != m->comm) {
+		const struct message *m = &messages[0];
+		if (count != before || wait.comm != m->comm) {
 			wait_end(&wait, NCCL_OK);
 			wait = (struct wait){ .comm = m->comm,
 					      .missing = is_peer,

@@ -52,10 +52,11 @@ struct comm {
 	size_t size;
 	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
-	bool late;                        /* connects at first use */
-	atomic_bool ring, nvls;           /* connected */
-	_Atomic unsigned char *connected; /* by peer: which ways */
-	struct shared *shared;            /* NULL: nobody else runs */
+	bool late;                                    /* connects at first use */
+	atomic_bool ring, nvls;                       /* connected */
+	_Atomic unsigned char *connected;             /* by peer: which ways */
+	struct shared *shared;                        /* NULL: nobody else runs */
+	bool sends[COMM_RANKS], receives[COMM_RANKS]; /* by place: the mailbox has its pages */
 	uint64_t step, splits;
 	pthread_mutex_t lock; /* one exchange at a time */
 	atomic_int busy;      /* calls inside: abort waits for them */
@@ -119,6 +120,6 @@ float reduce_from_half(uint16_t bits);
 float reduce_from_bfloat16(uint16_t bits);
 uint16_t reduce_to_half(float value);
 uint16_t reduce_to_bfloat16(float value);
-void reduce_scale(void *data, size_t count, int type, double factor);
+void reduce_scale(void *data, size_t count, int type, double factor, double divisor);
 
 #endif

@@ -90,9 +90,9 @@ bool compute_concat(const struct launch *l)
 			    .metadata = l->arguments[1],
 			    .along = *(unsigned *)l->arguments[3],
 			    .step = *(unsigned *)l->arguments[4] };
-	const char *types = launch_after(l, "CatArrayBatchedCopy");
+	const char *types = strchr(launch_after(l, "CatArrayBatchedCopy"), '<');
 	memcpy(&c.to, l->arguments[2], sizeof c.to);
-	if (!read_types(&c, strchr(types, '<') + 1))
+	if (!types || !read_types(&c, types + 1))
 		return true; /* larger tensors than these: nothing that decides sizes */
 	for (unsigned i = 0; i < l->rows && i < c.capacity; i++)
 		if (!copy_input(&c, i))

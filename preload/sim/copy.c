@@ -28,7 +28,7 @@ void copy_bytes(void *to, const void *from, size_t bytes)
 void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
 	       size_t rows)
 {
-	if (!kept(to, from, width * rows))
+	if (!kept(to, from, product(width, rows)))
 		return;
 	for (size_t row = 0; row < rows; row++)
 		memmove((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);

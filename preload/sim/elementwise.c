@@ -39,7 +39,7 @@ static number nothing(const struct operation *o, const number *in)
 }
 static number negate(const struct operation *o, const number *in)
 {
-	return o->in[0] == NUMBER_BOOL ? !in[0] : (number) ~(int64_t)in[0];
+	return o->in[0] == NUMBER_BOOL ? !in[0] : (number)(int64_t)~number_bits(in[0]);
 }
 static number logical_not(const struct operation *o, const number *in)
 {
@@ -53,27 +53,27 @@ static number choose(const struct operation *o, const number *in)
 }
 static number add(const struct operation *o, const number *in)
 {
-	return in[0] + o->scalar * in[1];
+	return (int64_t)(number_bits(in[0]) + number_bits(o->scalar) * number_bits(in[1]));
 }
 static number multiply(const struct operation *o, const number *in)
 {
 	(void)o;
-	return in[0] * in[1];
+	return (int64_t)(number_bits(in[0]) * number_bits(in[1]));
 }
 static number bit_and(const struct operation *o, const number *in)
 {
 	(void)o;
-	return (int64_t)in[0] & (int64_t)in[1];
+	return (int64_t)(number_bits(in[0]) & number_bits(in[1]));
 }
 static number bit_or(const struct operation *o, const number *in)
 {
 	(void)o;
-	return (int64_t)in[0] | (int64_t)in[1];
+	return (int64_t)(number_bits(in[0]) | number_bits(in[1]));
 }
 static number bit_xor(const struct operation *o, const number *in)
 {
 	(void)o;
-	return (int64_t)in[0] ^ (int64_t)in[1];
+	return (int64_t)(number_bits(in[0]) ^ number_bits(in[1]));
 }
 static number equal(const struct operation *o, const number *in)
 {
@@ -232,7 +232,10 @@ static bool parse(struct operation *o)
 		if (o->out) /* (other, alpha), or alpha alone */
 			o->scalar = number_exact(o->state, o->out);
 		if (self && o->out)
-			o->scalar *= number_exact(o->state + number_size(o->out), o->out);
+			o->scalar = multiply(
+				o, (const number[]){
+					   o->scalar,
+					   number_exact(o->state + number_size(o->out), o->out) });
 		return o->out;
 	}
 	return parse_binary(o) || parse_lambda(o);
@@ -269,11 +272,9 @@ struct elements {
 
 static bool valid(const struct elements *e, unsigned arguments)
 {
-	struct strided const *s = &e->layout;
 	for (unsigned a = 0; a < arguments; a++) {
-		uint64_t reach = e->strided ? 0 : e->count * number_size(e->type[a]);
-		for (unsigned i = 0; e->strided && i < s->dimensions; i++)
-			reach += (uint64_t)(s->sizes[i] - 1) * s->strides[i][a];
+		uint64_t reach = e->strided ? strided_reach(&e->layout, a)
+					    : e->count * number_size(e->type[a]);
 		if (!launch_device(e->data[a], reach))
 			return false;
 	}
@@ -344,8 +345,12 @@ static bool unknown(const struct operation *o, uint64_t count, char *data,
 {
 	enum number_type types[3] = { NUMBER_NONE };
 	const char *template = strchr(o->functor, '<');
-	if (!lambda_types(o->functor, types) && template && !strstr(o->functor, "aryFunctor<"))
+	unsigned operands = lambda_types(o->functor, types);
+	if (!operands && template && !strstr(o->functor, "aryFunctor<"))
 		types[0] = launch_type(template + 1);
+	for (unsigned i = 1; i < operands; i++)
+		if (!types[i]) /* one that is quantized is its result's */
+			return true;
 	uint64_t bytes = count * (stored ? number_size(number_of_scalar(*stored))
 					 : result_size(o, types[0]));
 	if (bytes && number_floating(types[0]) && count <= COMPUTED_FLOATS &&
@@ -379,7 +384,8 @@ bool elementwise_contiguous(const struct launch *l)
 	struct operation o = { .state = l->arguments[1] };
 	struct elements e = { .count = *(unsigned *)l->arguments[0] };
 	char **data = l->arguments[2];
-	if (!name_functor(&o, strchr(launch_after(l, "elementwise_kernel<"), ',') + 2))
+	const char *comma = strchr(launch_after(l, "elementwise_kernel<"), ',');
+	if (!comma || !name_functor(&o, comma + 2))
 		return true;
 	if (!parse(&o))
 		return unknown(&o, e.count, data[0], NULL);
@@ -471,28 +477,4 @@ bool elementwise_cast(const struct launch *l)
 		if (!(e.type[a] = number_of_scalar(rest[1 + a])))
 			return true;
 	return compute(&e, &o);
-}
-
-/* (int count, lambda of start and step, type *data) */
-bool compute_arange(const struct launch *l)
-{
-	const char *functor = launch_after(l, "arange_cuda_out(");
-	enum number_type types[3] = { NUMBER_NONE };
-	uint64_t count = *(unsigned *)l->arguments[0];
-	char *data = *(char **)l->arguments[2];
-	const char *end = functor ? strstr(functor, "}>(") : NULL;
-	if (!end || count > COMPUTED_INTEGERS)
-		return true;
-	const char *lambda = NULL;
-	for (const char *next = functor; (next = strstr(next, "{lambda(")) && next < end; next++)
-		lambda = next + strlen("{lambda(");
-	types[0] = lambda ? launch_type(lambda) : NUMBER_NONE;
-	size_t size = number_size(types[0]);
-	if (!size || number_floating(types[0]) || !launch_device(data, count * size))
-		return size == 0 || number_floating(types[0]);
-	number start = number_load(l->arguments[1], types[0]),
-	       step = number_load((char *)l->arguments[1] + size, types[0]);
-	for (uint64_t i = 0; i < count; i++)
-		number_store(data + i * size, types[0], start + step * i);
-	return true;
 }

@@ -124,16 +124,16 @@ static bool find(const void *host, struct kernel *found)
 	return true;
 }
 
-static void tell(const void *host)
+static void tell(const struct kernel *which)
 {
 	pthread_rwlock_wrlock(&lock);
-	struct kernel *kernel = place_of(kernels, capacity, host);
+	struct kernel *kernel = place_of(kernels, capacity, which->host);
 	bool told = kernel->told;
 	kernel->told = true;
 	pthread_rwlock_unlock(&lock);
 	if (!told)
 		sim_say("kernel %.400s is not simulated: sizes that depend on what it writes will differ",
-			kernel->name);
+			which->name);
 }
 
 void kernel_run(const void *host, void **arguments, unsigned columns, unsigned rows)
@@ -143,7 +143,7 @@ void kernel_run(const void *host, void **arguments, unsigned columns, unsigned r
 		return;
 	struct launch l = { kernel.name, arguments, columns, rows };
 	if (!kernel.compute(&l))
-		tell(host);
+		tell(&kernel);
 }
 
 /* ---- what handlers share */
@@ -210,7 +210,8 @@ struct element element_of(const struct launch *l, unsigned n)
 
 bool launch_device(const void *pointer, uint64_t bytes)
 {
-	return memory_is_device(pointer) && memory_is_device((const char *)pointer + bytes);
+	return memory_is_device(pointer) && bytes < BEYOND &&
+	       memory_is_device((const char *)pointer + bytes);
 }
 
 size_t strided_read(struct strided *s, const void *from, unsigned arguments)
@@ -232,6 +233,17 @@ size_t strided_read(struct strided *s, const void *from, unsigned arguments)
 	return (size_t)((const char *)word - (const char *)from);
 }
 
+uint64_t strided_reach(const struct strided *s, unsigned argument)
+{
+	uint64_t reach = 0;
+	for (unsigned i = 0; i < s->dimensions; i++)
+		if (__builtin_add_overflow(
+			    reach, (uint64_t)(s->sizes[i] - 1) * s->strides[i][argument], &reach) ||
+		    reach > BEYOND)
+			return BEYOND;
+	return reach;
+}
+
 void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS])
 {
 	memset(offsets, 0, ARGUMENTS * sizeof *offsets);
@@ -243,11 +255,12 @@ void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[A
 	}
 }
 
-/* A result that nobody computes, and which must be finite: the first argument is where it goes. */
+/* <type, ...>(type *out, ...): a result that nobody computes, and which must be finite. */
 bool compute_zero(const struct launch *l)
 {
 	void *to = *(void **)l->arguments[0];
-	if (launch_device(to, 8))
-		memset(to, 0, 4);
+	size_t size = number_size(launch_type(launch_after(l, "<")));
+	if (launch_device(to, size))
+		memset(to, 0, size);
 	return true;
 }

@@ -17,9 +17,10 @@ struct launch {
 	unsigned columns, rows; /* of its grid of blocks */
 };
 
-/* Elements, at most, that are computed: of integers and booleans, which decide sizes; of what is only
- * counted, summed or picked out (one-hot masks of many experts); and of floats, which only have to be
- * finite when the host looks. Attention masks of long sequences are beyond: nothing depends on them. */
+/* Elements, at most, that are computed: of integers and booleans, which decide sizes; of what is
+ * only counted, summed or picked out (one-hot masks of many experts); and of floats, which only
+ * have to be finite when the host looks. Attention masks of long sequences are beyond: nothing
+ * depends on them. */
 enum { COMPUTED_INTEGERS = 1 << 20, COMPUTED_COUNTS = 1 << 23, COMPUTED_FLOATS = 1 << 10 };
 
 /* The text after `mark` in the name; NULL if it is not there. */
@@ -34,6 +35,7 @@ struct element {
 	size_t size;
 };
 struct element element_of(const struct launch *l, unsigned n);
+#define BEYOND (1ull << 48) /* bytes that no memory has */
 
 /* PyTorch's OffsetCalculator<arguments, unsigned>: sizes and, by dimension, each argument's stride.
  */
@@ -43,6 +45,8 @@ struct strided {
 };
 /* Reads one; returns the bytes it takes, 0 if it cannot be one. */
 size_t strided_read(struct strided *s, const void *from, unsigned arguments);
+/* The offset of an argument's last element, up to BEYOND. */
+uint64_t strided_reach(const struct strided *s, unsigned argument);
 void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS]);
 
 #define KERNEL(part, second, compute) bool compute(const struct launch *l);

@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGES 4096
-
 static _Thread_local struct message *queue;
-static _Thread_local size_t queued;
+static _Thread_local size_t queued, capacity;
 static _Thread_local int depth;
 
 bool nccl_in_group(void)
@@ -97,12 +95,13 @@ static int post_one(struct message message)
 	if (!depth)
 		return message.peer == message.comm->rank ? NCCL_INVALID_USAGE
 							  : run_messages(&message, 1);
-	if (!queue)
-		queue = malloc(MESSAGES * sizeof *queue);
-	if (!queue || queued == MESSAGES) {
-		sim_say("ncclGroupEnd: more than %d sends and receives in one group are not simulated",
-			MESSAGES);
-		return NCCL_INVALID_USAGE;
+	if (queued == capacity) {
+		size_t more = capacity ? capacity * 2 : 64;
+		struct message *grown = realloc(queue, more * sizeof *grown);
+		if (!grown)
+			return NCCL_SYSTEM_ERROR;
+		queue = grown;
+		capacity = more;
 	}
 	queue[queued++] = message;
 	return NCCL_OK;
@@ -110,8 +109,8 @@ static int post_one(struct message message)
 
 static int post(struct comm *comm, void *data, size_t count, int type, int peer, bool receive)
 {
-	size_t bytes = count * reduce_size(type);
-	if (!comm || peer < 0 || peer >= comm->ranks)
+	size_t bytes = nccl_bytes(count, type, 1);
+	if (!nccl_has_rank(comm, peer))
 		return NCCL_INVALID_ARGUMENT;
 	sim_log("%s: %zu bytes, rank %d, peer %d", receive ? "ncclRecv" : "ncclSend", bytes,
 		comm->rank, peer);

@@ -260,7 +260,7 @@ static struct part split_played(struct comm *comm, int colour, int key)
 			"of them run: taken to be all %d",
 			colour, key, comm->rank, comm->ranks, comm->ranks);
 	struct part part = { .ranks = ranks ? ranks : comm->ranks };
-	part.rank = placed && key < part.ranks ? key : comm->rank;
+	part.rank = placed && key >= 0 && key < part.ranks ? key : comm->rank;
 	if (!comm->shared)
 		part.members = (struct members){ 1, { part.rank } };
 	for (int place = 0; comm->shared && place < part.ranks; place++)

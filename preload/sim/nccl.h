@@ -27,6 +27,15 @@ static inline bool nccl_travels(size_t bytes, int type)
 	return bytes && bytes <= (type <= 1 ? settings.copy_max : PAYLOAD);
 }
 
+static inline size_t nccl_bytes(size_t count, int type, int ranks)
+{
+	return product(product(count, reduce_size(type)), (uint64_t)ranks);
+}
+static inline bool nccl_has_rank(const struct comm *comm, int rank)
+{
+	return comm && rank >= 0 && rank < comm->ranks;
+}
+
 /* Enters the communicator; 0 if there is something to exchange, else 1 with the result in *result.
  */
 int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);

@@ -85,6 +85,13 @@ number number_load(const void *at, enum number_type type)
 	return __builtin_isfinite(value) ? value : 0;
 }
 
+uint64_t number_bits(number value)
+{
+	if (!(value > -0x1p63L && value < 0x1p64L))
+		return 1ull << 63;
+	return value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value;
+}
+
 #define STORE(id, ctype)                            \
 	case id: {                                  \
 		ctype stored = (ctype)value;        \
@@ -92,12 +99,11 @@ number number_load(const void *at, enum number_type type)
 		break;                              \
 	}
 
-/* Integers wrap, as on the device; the detour keeps that defined. */
-#define WRAP(id, ctype)                                                                         \
-	case id: {                                                                              \
-		ctype stored = (ctype)(value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value); \
-		memcpy(at, &stored, sizeof stored);                                             \
-		break;                                                                          \
+#define WRAP(id, ctype)                                   \
+	case id: {                                        \
+		ctype stored = (ctype)number_bits(value); \
+		memcpy(at, &stored, sizeof stored);       \
+		break;                                    \
 	}
 
 void number_store(void *at, enum number_type type, number value)

@@ -182,41 +182,28 @@ double reduce_number(const void *element, int type)
 	}
 }
 
-void reduce_scale(void *data, size_t count, int type, double factor)
+/* Divided last: integers come out whole. */
+#define SCALE(id, ctype, convert, back)                                                       \
+	case id:                                                                              \
+		for (size_t i = 0; i < count; i++)                                            \
+			((ctype *)data)[i] =                                                  \
+				back((double)convert(((ctype *)data)[i]) * factor / divisor); \
+		break;
+#define HALF_OF(x) reduce_to_half((float)(x))
+#define BFLOAT16_OF(x) reduce_to_bfloat16((float)(x))
+
+void reduce_scale(void *data, size_t count, int type, double factor, double divisor)
 {
-	for (size_t i = 0; i < count; i++)
-		switch (type) {
-		case INT8:
-			((int8_t *)data)[i] = (int8_t)(((int8_t *)data)[i] * factor);
-			break;
-		case UINT8:
-			((uint8_t *)data)[i] = (uint8_t)(((uint8_t *)data)[i] * factor);
-			break;
-		case INT32:
-			((int32_t *)data)[i] = (int32_t)(((int32_t *)data)[i] * factor);
-			break;
-		case UINT32:
-			((uint32_t *)data)[i] = (uint32_t)(((uint32_t *)data)[i] * factor);
-			break;
-		case INT64:
-			((int64_t *)data)[i] = (int64_t)((double)((int64_t *)data)[i] * factor);
-			break;
-		case UINT64:
-			((uint64_t *)data)[i] = (uint64_t)((double)((uint64_t *)data)[i] * factor);
-			break;
-		case HALF:
-			((uint16_t *)data)[i] =
-				reduce_to_half((float)(reduce_from_half(((uint16_t *)data)[i]) * factor));
-			break;
-		case FLOAT:
-			((float *)data)[i] = (float)(((float *)data)[i] * factor);
-			break;
-		case DOUBLE:
-			((double *)data)[i] *= factor;
-			break;
-		case BFLOAT16:
-			((uint16_t *)data)[i] =
-				reduce_to_bfloat16((float)(reduce_from_bfloat16(((uint16_t *)data)[i]) * factor));
-			break;
-		}
+	switch (type) {
+		SCALE(INT8, int8_t, SAME, (int8_t))
+		SCALE(UINT8, uint8_t, SAME, (uint8_t))
+		SCALE(INT32, int32_t, SAME, (int32_t))
+		SCALE(UINT32, uint32_t, SAME, (uint32_t))
+		SCALE(INT64, int64_t, SAME, (int64_t))
+		SCALE(UINT64, uint64_t, SAME, (uint64_t))
+		SCALE(HALF, uint16_t, reduce_from_half, HALF_OF)
+		SCALE(FLOAT, float, SAME, (float))
+		SCALE(DOUBLE, double, SAME, )
+		SCALE(BFLOAT16, uint16_t, reduce_from_bfloat16, BFLOAT16_OF)
+	}
 }

@@ -9,9 +9,12 @@
 
 enum { CONFIG_WORDS = 16, CONFIG_MOST = 64, ELEMENT_MOST = 64 };
 
+enum result { NOTHING, SUM, MOST, LEAST, ANY, ALL, PLACE_OF_MOST, PLACE_OF_LEAST, OTHER, RESULTS };
+
 struct reduction {
 	enum number_type in, out;
-	const int *config; /* element size, inputs, outputs, ... */
+	enum result gives[2]; /* one for each output */
+	const int *config;    /* element size, inputs, outputs, ... */
 	uint64_t inputs, outputs;
 	bool contiguous; /* the reduced elements lie together */
 	struct strided input, output;
@@ -19,18 +22,40 @@ struct reduction {
 	char *to[2];
 };
 
+static bool is_place(enum result what)
+{
+	return what == PLACE_OF_MOST || what == PLACE_OF_LEAST;
+}
+
+/* Places are 64-bit integers, whatever they are places of. */
+static enum number_type type_of(const struct reduction *r, int output)
+{
+	return is_place(r->gives[output]) ? NUMBER_INT64 : r->out;
+}
+
+/* Is all that it reads and writes the device's? */
+static bool in_memory(const struct reduction *r)
+{
+	uint64_t in = r->contiguous ? r->inputs * number_size(r->in) : strided_reach(&r->input, 0);
+	uint64_t bases = strided_reach(&r->output, 1), out = strided_reach(&r->output, 0);
+	for (int k = 0; k < 2 && r->gives[k]; k++)
+		if (!launch_device(r->to[k],
+				   (out / number_size(r->out) + 1) * number_size(type_of(r, k))))
+			return false;
+	return launch_device(r->from, bases + in + number_size(r->in));
+}
+
 static bool config_at(struct reduction *r, const char *op, size_t at)
 {
-	r->config = (const int *)(op + at);
+	const int *c = r->config = (const int *)(op + at);
 	/* the block's width, height and number of threads tell it from any other numbers; the size
 	 * of an element, from itself four bytes on: one number is reduced by one thread */
-	if (r->config[0] < 1 || r->config[0] > ELEMENT_MOST || r->config[1] < 1 ||
-	    r->config[2] < 1 || r->config[11] < 1 || r->config[12] < 1 || r->config[13] > 1024 ||
-	    r->config[11] > r->config[13] || r->config[11] * r->config[12] != r->config[13])
+	if (c[0] < 1 || c[0] > ELEMENT_MOST || c[1] < 1 || c[2] < 1 || c[11] < 1 || c[12] < 1 ||
+	    c[13] > 1024 || c[11] > c[13] || c[12] > c[13] || c[11] * c[12] != c[13])
 		return false;
-	r->inputs = (uint64_t)r->config[1];
-	r->outputs = (uint64_t)r->config[2];
-	r->contiguous = *(const bool *)(r->config + 14);
+	r->inputs = (uint64_t)c[1];
+	r->outputs = (uint64_t)c[2];
+	r->contiguous = *(const bool *)(c + 14);
 	at += CONFIG_WORDS * sizeof(int);
 	size_t size = strided_read(&r->input, op + at, 1);
 	if (!size)
@@ -41,7 +66,7 @@ static bool config_at(struct reduction *r, const char *op, size_t at)
 	at = round_up(at + size, 8);
 	memcpy(&r->from, op + at, sizeof r->from);
 	memcpy(r->to, op + at + 8, sizeof r->to);
-	return launch_device(r->from, number_size(r->in)) && launch_device(r->to[0], 1);
+	return in_memory(r);
 }
 
 /* Its operation and its neutral element come first; their sizes differ. */
@@ -55,90 +80,102 @@ static bool read_reduction(struct reduction *r, const struct launch *l)
 	return false;
 }
 
-enum reducing { SUM, MOST, LEAST, BOTH, ANY, ALL, PLACE, OTHER };
-
-static enum reducing reducing_of(const struct launch *l)
+static void know_results(struct reduction *r, const struct launch *l)
 {
 	static const struct {
 		const char *functor;
-		enum reducing what;
+		enum result gives[2];
 	} known[] = {
-		{ "sum_functor<", SUM }, { "MaxNanFunctor<", MOST }, { "MinNanFunctor<", LEAST },
-		{ "MinMaxOps<", BOTH },  { "or_kernel_cuda", ANY },  { "and_kernel_cuda", ALL },
-		{ "ArgMaxOps<", PLACE }, { "ArgMinOps<", PLACE },
+		{ "sum_functor<", { SUM } },
+		{ "MaxNanFunctor<", { MOST } },
+		{ "MinNanFunctor<", { LEAST } },
+		{ "::MinMaxOps<", { LEAST, MOST } },
+		{ "or_kernel_cuda", { ANY } },
+		{ "and_kernel_cuda", { ALL } },
+		{ "::ArgMaxOps<", { PLACE_OF_MOST } },
+		{ "::ArgMinOps<", { PLACE_OF_LEAST } },
+		{ "::MaxOps<", { MOST, PLACE_OF_MOST } },
+		{ "::MinOps<", { LEAST, PLACE_OF_LEAST } },
 	};
-	for (size_t i = 0; i < LENGTH(known); i++)
+	r->gives[0] = OTHER;
+	for (size_t i = 0; i < LENGTH(known) && r->gives[0] == OTHER; i++)
 		if (strstr(l->name, known[i].functor))
-			return known[i].what;
-	return OTHER;
+			memcpy(r->gives, known[i].gives, sizeof r->gives);
 }
 
 /* The fourth argument of ReduceOp<>, after the operation, which has commas of its own. */
-static enum number_type output_type(const struct launch *l, enum reducing what)
+static enum number_type output_type(const struct reduction *r, const struct launch *l)
 {
 	const char *at = launch_after(l, ", unsigned int, ");
-	if (what == ANY || what == ALL)
+	if (r->gives[0] == ANY || r->gives[0] == ALL)
 		return NUMBER_BOOL;
 	return at ? launch_type(at) : NUMBER_NONE;
 }
 
-static void reduce_one(const struct reduction *r, uint64_t output, enum reducing what)
+/* `base` is an offset in the first output: the second's elements may be of another size. */
+static void give(const struct reduction *r, uint64_t base, const number values[RESULTS])
 {
-	uint64_t base[ARGUMENTS], at[ARGUMENTS];
-	number sum = 0, most = 0, least = 0;
-	bool any = false, all = true;
+	for (int k = 0; k < 2 && r->gives[k]; k++) {
+		enum number_type type = type_of(r, k);
+		number_store(r->to[k] + base / number_size(r->out) * number_size(type), type,
+			     values[r->gives[k]]);
+	}
+}
+
+static void reduce_one(const struct reduction *r, uint64_t output)
+{
+	uint64_t base[ARGUMENTS], at[ARGUMENTS], sum = 0;
+	number values[RESULTS] = { [ALL] = 1 };
 	strided_offsets(&r->output, output, base);
 	for (uint64_t i = 0; i < r->inputs; i++) {
 		at[0] = i * number_size(r->in);
 		if (!r->contiguous)
 			strided_offsets(&r->input, i, at);
 		number x = number_load(r->from + base[1] + at[0], r->in);
-		sum += x;
-		most = !i || x > most ? x : most;
-		least = !i || x < least ? x : least;
-		any |= x != 0;
-		all &= x != 0;
+		sum += number_bits(x);
+		if (!i || x > values[MOST])
+			values[MOST] = x, values[PLACE_OF_MOST] = i;
+		if (!i || x < values[LEAST])
+			values[LEAST] = x, values[PLACE_OF_LEAST] = i;
+		if (x != 0)
+			values[ANY] = 1;
+		else
+			values[ALL] = 0;
 	}
-	const number values[] = { [SUM] = sum,    [MOST] = most, [LEAST] = least,
-				  [BOTH] = least, [ANY] = any,   [ALL] = all };
-	number_store(r->to[0] + base[0], r->out, values[what]);
-	if (what == BOTH && launch_device(r->to[1] + base[0], 8))
-		number_store(r->to[1] + base[0], r->out, most);
+	values[SUM] = (int64_t)sum;
+	give(r, base[0], values);
 }
 
 /* What is left uncomputed is what a healthy job has: sums of 0, nothing that is not finite; and the
  * places of extremes are spread evenly, as the routing is. */
-static void reduce_unread(const struct reduction *r, enum reducing what)
+static void reduce_unread(const struct reduction *r)
 {
 	uint64_t base[ARGUMENTS];
+	number values[RESULTS] = { [ALL] = 1 };
 	for (uint64_t i = 0; i < r->outputs; i++) {
 		strided_offsets(&r->output, i, base);
-		char *to = r->to[0] + base[0];
-		if (launch_device(to, 8))
-			number_store(to, r->out,
-				     what == ALL     ? 1
-				     : what == PLACE ? i % r->inputs
-						     : 0);
+		values[PLACE_OF_MOST] = values[PLACE_OF_LEAST] = i % r->inputs;
+		give(r, base[0], values);
 	}
 }
 
 bool compute_reduction(const struct launch *l)
 {
 	struct reduction r = { 0 };
-	enum reducing what = reducing_of(l);
-	r.out = what == PLACE ? NUMBER_INT64 : output_type(l, what);
-	if (!r.out || !read_reduction(&r, l))
-		return what == OTHER || what == SUM; /* sums and means are the host's least worry */
+	know_results(&r, l);
+	r.out = output_type(&r, l);
+	if (!r.out || !read_reduction(&r, l)) /* sums and means are the host's least worry */
+		return r.gives[0] == OTHER || r.gives[0] == SUM;
 	bool whole =
-		what != OTHER && what != PLACE && !number_floating(r.in) &&
+		r.gives[0] != OTHER && !number_floating(r.in) &&
 		r.inputs * r.outputs <= (r.in == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS);
 	if (!whole) {
 		if (r.outputs <= (number_floating(r.out) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
-			reduce_unread(&r, what);
+			reduce_unread(&r);
 		return true;
 	}
 	for (uint64_t i = 0; i < r.outputs; i++)
-		reduce_one(&r, i, what);
+		reduce_one(&r, i);
 	return true;
 }
 
@@ -158,8 +195,7 @@ static bool flags_of(const struct launch *l, const void *iterator, uint64_t item
 {
 	*type = launch_type(launch_after(l, "NonZeroOp<"));
 	*data = iterator_data(l, iterator);
-	return *type &&
-	       items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
+	return *type && items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
 	       launch_device(*data, items * number_size(*type));
 }
 
@@ -254,7 +290,7 @@ bool compute_scan(const struct launch *l)
 	char *out = *(char **)l->arguments[1];
 	struct element from = element_of(l, 0), to = element_of(l, 1);
 	uint64_t items = *(unsigned *)l->arguments[6];
-	number sum = 0;
+	uint64_t sum = 0;
 	if (!from.type || !to.type || (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
 	    items > (number_floating(to.type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
 		return true;
@@ -265,8 +301,8 @@ bool compute_scan(const struct launch *l)
 		return true;
 	}
 	for (uint64_t i = 0; i < items; i++) {
-		sum += number_load(in + i * from.size, from.type);
-		number_store(out + i * to.size, to.type, sum);
+		sum += number_bits(number_load(in + i * from.size, from.type));
+		number_store(out + i * to.size, to.type, (int64_t)sum);
 	}
 	return true;
 }

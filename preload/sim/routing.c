@@ -207,7 +207,9 @@ bool compute_histogram(const struct launch *l)
 	if (!out || !in || !read_info(&to, l->arguments[0], wide) ||
 	    !read_info(&from, l->arguments[2], wide))
 		return false;
-	number least = number_load(l->arguments[4], in), most = number_load(l->arguments[5], in);
+	enum number_type bound = number_floating(in) ? in : NUMBER_INT64;
+	number least = number_load(l->arguments[4], bound),
+	       most = number_load(l->arguments[5], bound);
 	memcpy(&count, l->arguments[6], wide ? 8 : 4);
 	if (count > COMPUTED_INTEGERS || bins < 1 || most <= least ||
 	    !launch_device(from.data, count * number_size(in)) ||

@@ -32,13 +32,13 @@ EXPORT cudaError_t cudaFree(void *pointer)
 EXPORT cudaError_t cudaMallocPitch(void **pointer, size_t *pitch, size_t width, size_t height)
 {
 	*pitch = round_up(width, PITCH);
-	return linear(pointer, *pitch * height);
+	return linear(pointer, product(*pitch, height));
 }
 EXPORT cudaError_t cudaMalloc3D(struct cudaPitchedPtr *p, struct cudaExtent extent)
 {
 	*p = (struct cudaPitchedPtr){ NULL, round_up(extent.width, PITCH), extent.width,
 				      extent.height };
-	return linear(&p->ptr, p->pitch * extent.height * extent.depth);
+	return linear(&p->ptr, product(product(p->pitch, extent.height), extent.depth));
 }
 EXPORT cudaError_t cudaMallocManaged(void **pointer, size_t bytes, unsigned flags)
 {
@@ -170,24 +170,32 @@ EXPORT cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from
 	(void)to_device, (void)from_device;
 	return copy(to, from, bytes, s, false);
 }
-EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-				     size_t width, size_t height, enum cudaMemcpyKind kind,
-				     cudaStream_t s)
+
+static cudaError_t copy_2d(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+			   size_t width, size_t height, cudaStream_t s, bool blocking)
 {
-	(void)kind;
 	cudaError_t error = runtime_on_device();
 	if (error)
 		return error;
 	stream_work(s);
 	copy_rows(to, to_pitch, from, from_pitch, width, height);
-	stream_copied(s, to, false);
+	stream_copied(s, to, blocking);
 	return cudaSuccess;
+}
+
+EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+				     size_t width, size_t height, enum cudaMemcpyKind kind,
+				     cudaStream_t s)
+{
+	(void)kind;
+	return copy_2d(to, to_pitch, from, from_pitch, width, height, s, false);
 }
 PTSZ(cudaMemcpy2DAsync);
 EXPORT cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
 				size_t width, size_t height, enum cudaMemcpyKind kind)
 {
-	return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, NULL);
+	(void)kind;
+	return copy_2d(to, to_pitch, from, from_pitch, width, height, NULL, true);
 }
 
 static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t s)

@@ -44,6 +44,13 @@ static inline uint64_t round_up(uint64_t n, uint64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
+/* More than there is of anything, where it overflows. */
+static inline uint64_t product(uint64_t a, uint64_t b)
+{
+	uint64_t both;
+	return __builtin_mul_overflow(a, b, &both) ? UINT64_MAX : both;
+}
+
 /* ---- settings.c, gpu.c (also linked into the NVML object) */
 
 struct gpu {

@@ -114,12 +114,14 @@ int stream_create(void *handle, unsigned flags, int priority)
 		spare_streams = stream->next;
 	else
 		stream = calloc(1, sizeof *stream);
-	if (stream)
-		*stream = (struct stream){ .magic = STREAM,
-					   .flags = flags,
-					   .device = device_current(),
-					   .priority = priority,
-					   .timeline = stream->timeline };
+	if (stream) { /* all but its timeline, which others may be looking at */
+		stream->magic = STREAM;
+		stream->flags = flags;
+		stream->device = device_current();
+		stream->priority = priority;
+		stream->capture = 0;
+		stream->poll = (struct poll){ 0 };
+	}
 	pthread_mutex_unlock(&lock);
 	*(struct stream **)handle = stream;
 	return stream ? SIM_OK : SIM_OUT_OF_MEMORY;
@@ -183,7 +185,10 @@ int stream_query(void *handle)
 	int error = device_use_current();
 	if (error)
 		return error;
-	return timeline_asked(t, atomic_load(&t->queued), &stream->poll) ? SIM_OK : SIM_NOT_READY;
+	pthread_mutex_lock(&lock);
+	bool complete = timeline_asked(t, atomic_load(&t->queued), &stream->poll);
+	pthread_mutex_unlock(&lock);
+	return complete ? SIM_OK : SIM_NOT_READY;
 }
 
 /* A copy to the host is complete when the call returns, unless it is queued and the memory is
@@ -270,21 +275,26 @@ int event_record(void *handle, void *on)
 
 int event_query(void *handle)
 {
+	pthread_mutex_lock(&lock); /* another thread may record it anew */
 	struct event *event = event_of(handle);
-	if (!event)
-		return SIM_INVALID_HANDLE;
-	return !event->timeline || timeline_asked(event->timeline, event->until, &event->poll)
-		       ? SIM_OK
-		       : SIM_NOT_READY;
+	int status =
+		!event ? SIM_INVALID_HANDLE
+		: !event->timeline || timeline_asked(event->timeline, event->until, &event->poll)
+			? SIM_OK
+			: SIM_NOT_READY;
+	pthread_mutex_unlock(&lock);
+	return status;
 }
 
 int event_synchronize(void *handle)
 {
+	pthread_mutex_lock(&lock);
 	struct event *event = event_of(handle);
+	if (event && event->timeline)
+		timeline_finish(event->timeline, event->until);
+	pthread_mutex_unlock(&lock);
 	if (!event)
 		return SIM_INVALID_HANDLE;
-	if (event->timeline)
-		timeline_finish(event->timeline, event->until);
 	pool_synchronized(device_current());
 	return SIM_OK;
 }

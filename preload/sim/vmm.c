@@ -167,11 +167,11 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 	(void)flags;
 	bool good = mapping && size && size % GRANULE == 0 && address % GRANULE == 0 &&
 		    offset % GRANULE == 0 && memory_find(address, &block) &&
-		    block.kind == MEMORY_RESERVED && address + size <= block.base + block.size;
+		    block.kind == MEMORY_RESERVED && size <= block.base + block.size - address;
 	memory_lock();
 	struct physical *physical = *handle_slot(handle);
-	good = good && physical && physical->references && offset + size <= physical->size &&
-	       range_free(address, size);
+	good = good && physical && physical->references && size <= physical->size &&
+	       offset <= physical->size - size && range_free(address, size);
 	if (good) {
 		*mapping = (struct mapping){ physical, address, size };
 		physical->mappings++;

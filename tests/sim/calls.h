@@ -10,10 +10,11 @@ typedef struct {
 typedef struct comm *ncclComm_t;
 enum { INT8 = 0, INT32 = 2, INT64 = 4, HALF = 6, FLOAT = 7, DOUBLE = 8, BFLOAT16 = 9 };
 enum { SUM, PROD, MAX, MIN, AVG };
-enum { SYSTEM_ERROR = 2, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
+enum { SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE_ERROR = 6 };
 int ncclGetUniqueId(ncclUniqueId *id);
 int ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
 int ncclCommDestroy(ncclComm_t comm);
+int ncclCommAbort(ncclComm_t comm);
 int ncclCommCount(ncclComm_t comm, int *count);
 int ncclCommUserRank(ncclComm_t comm, int *rank);
 int ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out, void *config);
@@ -26,6 +27,12 @@ int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op
 int ncclAlltoAll(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream);
 int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
 		  void *stream);
+int ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root,
+	       ncclComm_t comm, void *stream);
+int ncclGather(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
+	       void *stream);
+int ncclScatter(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
+		void *stream);
 int ncclSend(const void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
 int ncclRecv(void *data, size_t count, int type, int peer, ncclComm_t comm, void *stream);
 int ncclGroupStart(void);

@@ -1,6 +1,7 @@
 /* The simulated NCCL, rank by rank in forked processes: right arithmetic, true splits, and waits
  * that end. */
 #include <dirent.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -109,6 +110,29 @@ static void reductions_are_right(void **state)
 	assert_int_equal(segments(), 0);
 }
 
+/* No rank has these numbers, and no memory so many bytes. */
+static int play_wrong_arguments(ncclComm_t comm, int rank, int ranks)
+{
+	int x[2] = { rank, 7 };
+	for (int root = -1; root <= ranks; root += ranks + 1) {
+		WANT(ncclBroadcast(x, x, 1, INT32, root, comm, NULL) == INVALID_ARGUMENT);
+		WANT(ncclReduce(x, x, 1, INT32, SUM, root, comm, NULL) == INVALID_ARGUMENT);
+		WANT(ncclGather(x, x, 1, INT32, root, comm, NULL) == INVALID_ARGUMENT);
+		WANT(ncclScatter(x, x, 1, INT32, root, comm, NULL) == INVALID_ARGUMENT);
+		WANT(ncclSend(x, 1, INT32, root, comm, NULL) == INVALID_ARGUMENT);
+	}
+	WANT(!ncclAllReduce(x, x, SIZE_MAX / 4 + 2, INT32, SUM, comm, NULL));
+	WANT(!ncclAlltoAll(x, x, SIZE_MAX / 8 + 1, INT32, comm, NULL));
+	WANT(x[0] == rank && x[1] == 7);
+	return ncclCommDestroy(comm) ? __LINE__ : 0;
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(run(2, play_wrong_arguments, -1), 0);
+}
+
 /* Every rank sends twenty messages, more than a mailbox holds, before anyone has received. */
 static int play_ring(ncclComm_t comm, int rank, int ranks)
 {
@@ -188,9 +212,31 @@ static int play_disagreement(ncclComm_t comm, int rank, int ranks)
 		       : __LINE__;
 }
 
+static void *receive(void *comm)
+{
+	int x;
+	return (void *)(intptr_t)ncclRecv(&x, 1, INT32, 1, comm, NULL);
+}
+
+/* A watchdog's way: rank 1 is there and sends nothing, until long after another thread of rank 0
+ * gave up. */
+static int play_abort(ncclComm_t comm, int rank, int ranks)
+{
+	pthread_t thread;
+	void *result;
+	(void)ranks;
+	if (rank == 1)
+		return usleep(600000) ? __LINE__ : 0;
+	WANT(!pthread_create(&thread, NULL, receive, comm));
+	usleep(200000);
+	WANT(!ncclCommAbort(comm) && !pthread_join(thread, &result));
+	return (intptr_t)result == SYSTEM_ERROR ? 0 : __LINE__;
+}
+
 static void waits_end(void **state)
 {
 	(void)state;
+	assert_int_equal(run(2, play_abort, -1), 0);
 	assert_int_equal(run(2, play_death, 1), 0);
 	assert_int_equal(run(2, play_absence, -1), 0);
 	assert_int_equal(run(2, play_disagreement, -1), 0);
@@ -208,12 +254,57 @@ static void a_rank_alone_gives_up(void **state)
 	assert_int_equal(segments(), 0);
 }
 
+/* 49 ranks that hold the same: as a factor, 1 / 49 is a little less. */
+static void averages_of_whole_numbers_are_whole(void **state)
+{
+	(void)state;
+	int status;
+	pid_t pid = fork();
+	if (!pid) {
+		ncclUniqueId id;
+		ncclComm_t comm;
+		int64_t x = 1;
+		setenv("CUDASIM_ALONE", "1", 1);
+		_exit(ncclGetUniqueId(&id) || ncclCommInitRank(&comm, 49, id, 0) ||
+		      ncclAllReduce(&x, &x, 1, INT64, AVG, comm, NULL) || x != 1);
+	}
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+}
+
+/* More messages in one group than there are ranks of any job. */
+static int play_many(ncclComm_t comm, int rank, int ranks)
+{
+	enum { MANY = 5000 };
+	static int out[MANY], in[MANY];
+	WANT(!ncclGroupStart());
+	for (int i = 0; i < MANY; i++) {
+		out[i] = i + rank;
+		WANT(!ncclSend(&out[i], 1, INT32, 1 - rank, comm, NULL));
+		WANT(!ncclRecv(&in[i], 1, INT32, 1 - rank, comm, NULL));
+	}
+	WANT(!ncclGroupEnd());
+	for (int i = 0; i < MANY; i++)
+		WANT(in[i] == i + 1 - rank);
+	(void)ranks;
+	return ncclCommDestroy(comm) ? __LINE__ : 0;
+}
+
+static void a_group_holds_any_number(void **state)
+{
+	(void)state;
+	assert_int_equal(run(2, play_many, -1), 0);
+}
+
 int main(void)
 {
 	setenv("CUDASIM_TIMEOUT", "1", 1);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reductions_are_right),
+		cmocka_unit_test(wrong_arguments_are_refused),
+		cmocka_unit_test(averages_of_whole_numbers_are_whole),
 		cmocka_unit_test(sends_cannot_block_one_another),
+		cmocka_unit_test(a_group_holds_any_number),
 		cmocka_unit_test(splits_have_their_true_sizes),
 		cmocka_unit_test(waits_end),
 		cmocka_unit_test(a_rank_alone_gives_up),

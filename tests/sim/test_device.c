@@ -13,6 +13,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <library_types.h>
 
 #define MIB ((size_t)1 << 20)
 #define GRANULE (2 * MIB)
@@ -488,12 +489,36 @@ static void reset_frees_all_but_pools(void **state)
 	assert_int_equal(free_bytes(), BESIDE);
 }
 
+int cublasDotEx(void *handle, int n, const void *x, int xt, int dx, const void *y, int yt, int dy,
+		void *result, int type, int execution);
+
+/* The types' numbers are library_types.h's: a product is cleared, and nothing behind it. */
+static void a_product_is_as_long_as_its_type(void **state)
+{
+	(void)state;
+	static const struct {
+		cudaDataType type;
+		size_t bytes;
+	} of[] = { { CUDA_R_16BF, 2 }, { CUDA_R_16F, 2 }, { CUDA_R_32F, 4 },
+		   { CUDA_R_64F, 8 },  { CUDA_C_32F, 8 }, { CUDA_C_64F, 16 } };
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		unsigned char result[24];
+		memset(result, 0xff, sizeof result);
+		assert_int_equal(
+			cublasDotEx(NULL, 1, NULL, 0, 1, NULL, 0, 1, result, (int)of[i].type, 0),
+			0);
+		for (size_t at = 0; at < sizeof result; at++)
+			assert_int_equal(result[at], at < of[i].bytes ? 0 : 0xff);
+	}
+}
+
 int main(void)
 {
 	setenv("CUDASIM_GPU", "h100", 1);
 	setenv("CUDASIM_MEMORY", TOTAL, 1);
 	setenv("CUDASIM_GPUS", "2", 1);
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_product_is_as_long_as_its_type),
 		cmocka_unit_test(context_is_charged_once_per_device),
 		cmocka_unit_test(large_allocations_round_to_granules),
 		cmocka_unit_test(small_allocations_share_granules),

@@ -32,11 +32,20 @@
 	"_ZN2at6native29vectorized_elementwise_kernelILi4EN4mine5IsBigIfEENS_6detail5ArrayIPcLi" \
 	"2EEEEEviT0_T1_"
 
+#define QUANTIZE                                                                                \
+	"_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_57_GLOBAL__N__9d6afede_18_"    \
+	"AffineQuantizer_cu_e5d96c45_7764438quantize_tensor_per_tensor_affine_cudaERKNS_6Tenso" \
+	"rERS3_dlENKUlvE_clEvENKUlvE_clEvEUlfN3c105qint8EE_St5arrayIPcLm3EELb0EEEviT0_T1_"
+#define ARANGE                                                                                    \
+	"_ZN50_GLOBAL__N__2fa45684_17_RangeFactories_cu_38772b0829elementwise_kernel_with_indexI" \
+	"iZZZN2at6native15arange_cuda_outERKN3c106ScalarES6_S6_RNS1_6TensorEENKUlvE_clEvENKUlvE1" \
+	"_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE"
+
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
 			    int limit, void *thread, void *block, void *block_size, void *grid_size,
 			    int *warp_size);
 
-static char stubs[6]; /* kernels are known by the address of their host function */
+static char stubs[8]; /* kernels are known by the address of their host function */
 
 static void launch(int kernel, void **arguments)
 {
@@ -76,7 +85,7 @@ static void what_is_not_known_leaves_its_neighbour(void **state)
 	static const struct {
 		int kernel;
 		size_t cleared;
-	} of[] = { { 4, 32 }, { 3, 8 }, { 5, 0 } };
+	} of[] = { { 4, 32 }, { 3, 8 }, { 5, 0 }, { 6, 0 } };
 	int64_t *d = device_memory(6);
 	unsigned char got[48];
 	int count = 8;
@@ -90,6 +99,21 @@ static void what_is_not_known_leaves_its_neighbour(void **state)
 		for (size_t at = 0; at < sizeof got; at++)
 			assert_int_equal(got[at], at < of[i].cleared ? 0 : 0xff);
 	}
+	assert_int_equal(cudaFree(d), 0);
+}
+
+/* 3, 5 ... 17 as 32-bit integers: its name has the index's type alone, which is wider. */
+static void a_range_leaves_its_neighbour(void **state)
+{
+	(void)state;
+	int64_t *d = device_memory(6), captured[] = { 3, 2 };
+	int count = 8, got[12];
+	void *arguments[] = { &count, captured, &d };
+	fill(d, 6, -1);
+	launch(7, arguments);
+	assert_int_equal(cudaMemcpy(got, d, sizeof got, cudaMemcpyDeviceToHost), 0);
+	for (int i = 0; i < 12; i++)
+		assert_int_equal(got[i], i < count ? 3 + 2 * i : -1);
 	assert_int_equal(cudaFree(d), 0);
 }
 
@@ -144,7 +168,8 @@ static void routing_is_balanced(void **state)
 	assert_int_equal(cudaFree(d), 0);
 }
 
-/* PyTorch's ReduceOp<long, ...>, of one number: its configuration, the layouts, and the pointers. */
+/* PyTorch's ReduceOp<long, ...>, of one number: its configuration, the layouts, and the pointers.
+ */
 struct reduce {
 	int64_t operation, neutral;
 	int element, inputs, outputs, step_input, step_output, blocks, input_steps[3],
@@ -189,7 +214,8 @@ static void a_stale_pointer_is_not_taken_for_an_argument(void **state)
 
 int main(void)
 {
-	static const char *const names[] = { FILL, TOPK, REDUCE, SIGNBIT, ABS, OTHERS };
+	static const char *const names[] = { FILL, TOPK,   REDUCE,   SIGNBIT,
+					     ABS,  OTHERS, QUANTIZE, ARANGE };
 	if (!dlopen("libstdc++.so.6", RTLD_LAZY)) /* as C++ programs have it */
 		return 1;
 	for (size_t i = 0; i < sizeof stubs; i++)
@@ -198,6 +224,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_fill_fills),
 		cmocka_unit_test(what_is_not_known_leaves_its_neighbour),
+		cmocka_unit_test(a_range_leaves_its_neighbour),
 		cmocka_unit_test(wrong_and_large_arguments_are_left_alone),
 		cmocka_unit_test(routing_is_balanced),
 		cmocka_unit_test(a_stale_pointer_is_not_taken_for_an_argument),

@@ -122,6 +122,13 @@ static void copies_and_frees_wait(void **state)
 	assert_int_equal(cudaEventQuery(e), cudaErrorNotReady);
 	assert_int_equal(cudaMemcpyAsync(pageable, device, 64, cudaMemcpyDeviceToHost, s), 0);
 	assert_int_equal(cudaEventQuery(e), cudaSuccess);
+	work(NULL);
+	cudaEvent_t blocked = recorded(NULL);
+	assert_int_equal(cudaMemcpy2DAsync(pinned, 8, device, 8, 8, 8, cudaMemcpyDeviceToHost, 0),
+			 0);
+	assert_int_equal(cudaEventQuery(blocked), cudaErrorNotReady);
+	assert_int_equal(cudaMemcpy2D(pinned, 8, device, 8, 8, 8, cudaMemcpyDeviceToHost), 0);
+	assert_int_equal(cudaEventQuery(blocked), cudaSuccess);
 	assert_int_equal(cudaEventRecord(e, s), 0);
 	assert_int_equal(cudaFree(device), 0);
 	assert_int_equal(cudaEventQuery(e), cudaSuccess);
