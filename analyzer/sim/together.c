@@ -114,21 +114,8 @@ int board_open(struct board *b, struct err *e)
 	return err_set(e, "cannot map memory for the ranks to share: %s", strerror(errno));
 }
 
-/* What a rank made and waits in for one that has ended is nobody's when it is ended too. */
-static void remove_memory(const struct board *b)
-{
-	char name[sizeof(TOGETHER_MEMORY) + 16];
-
-	for (uint32_t i = 0; b->shared && i < b->groups; i++) {
-		snprintf(name, sizeof(name), TOGETHER_MEMORY,
-			 (unsigned long long)b->shared->group[i].id);
-		shm_unlink(name);
-	}
-}
-
 void board_close(struct board *b)
 {
-	remove_memory(b);
 	if (b->shared)
 		munmap(b->shared, sizeof(*b->shared));
 	if (b->file > 0)

@@ -10,9 +10,6 @@
 
 enum { TOGETHER_RANKS = 64, TOGETHER_GROUPS = 8192 };
 enum { UNIQUE_ID = 128 }; /* bytes: ncclUniqueId */
-/* The shared memory in which a communicator's ranks meet, by the hash of its id. The ranks remove
- * it when all have come; memtrace simulate, when some never did. */
-#define TOGETHER_MEMORY "/cudasim-%016llx"
 
 /* A process's row, in the order of --ranks. */
 struct together_rank {

@@ -48,7 +48,7 @@ struct comm {
 	int members, place;     /* ranks of it that run, and which of them this one is */
 	int member[COMM_RANKS]; /* their numbers in it, ascending */
 	char name[40];
-	int file;
+	int file, door; /* see segment.c */
 	size_t size;
 	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
@@ -79,6 +79,12 @@ static inline bool comm_played(const struct comm *comm)
 {
 	return comm->members < comm->ranks;
 }
+
+/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name it:
+ * *file, and for who made it *door, over which it is handed out until that is closed. Else errno. */
+int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door);
+/* Gives it to all who have asked; never waits. */
+void segment_hand_out(int file, int door);
 
 int comm_join(struct comm *comm);
 /* Of an absent rank, the member whose data stands for its own; of one that runs, itself. */

@@ -50,14 +50,21 @@ static int run(int ranks, role play, int killed)
 	return worst;
 }
 
+/* In a file system, or a socket at which ranks meet. */
 static int segments_now(void)
 {
+	char line[512];
 	int count = 0;
 	DIR *directory = opendir("/dev/shm");
 	for (struct dirent *entry; directory && (entry = readdir(directory));)
 		count += !strncmp(entry->d_name, "cudasim-", 8);
 	if (directory)
 		closedir(directory);
+	FILE *sockets = fopen("/proc/net/unix", "r");
+	while (sockets && fgets(line, sizeof line, sockets))
+		count += strstr(line, "@cudasim-") != NULL;
+	if (sockets)
+		fclose(sockets);
 	return count;
 }
 
@@ -208,6 +215,49 @@ static void a_rank_alone_gives_up(void **state)
 	assert_int_equal(segments(), 0);
 }
 
+/* Nobody is left to tidy up when all that wait are killed. */
+static void killed_ranks_leave_nothing(void **state)
+{
+	(void)state;
+	ncclUniqueId id;
+	ncclComm_t comm;
+	pid_t pids[2];
+	int status, is_there = 0;
+	assert_int_equal(ncclGetUniqueId(&id), 0);
+	setenv("CUDASIM_TIMEOUT", "60", 1);
+	for (int rank = 0; rank < 2; rank++)
+		if (!(pids[rank] = fork()))
+			_exit(ncclCommInitRank(&comm, 3, id, rank));
+	for (int i = 0; i < 500 && !is_there; i++) {
+		usleep(10000);
+		is_there = segments_now();
+	}
+	assert_true(is_there);
+	for (int rank = 0; rank < 2; rank++) {
+		kill(pids[rank], SIGKILL);
+		waitpid(pids[rank], &status, 0);
+		assert_true(WIFSIGNALED(status));
+	}
+	assert_int_equal(segments(), 0);
+	setenv("CUDASIM_TIMEOUT", "1", 1);
+}
+
+/* However they come, all get the same memory. */
+static int play_sum(ncclComm_t comm, int rank, int ranks)
+{
+	int sum = rank;
+	WANT(!ncclAllReduce(&sum, &sum, 1, INT32, SUM, comm, NULL));
+	return sum == ranks * (ranks - 1) / 2 ? 0 : __LINE__;
+}
+
+static void many_ranks_meet(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(run(8, play_sum, -1), 0);
+	assert_int_equal(segments(), 0);
+}
+
 int main(void)
 {
 	setenv("CUDASIM_TIMEOUT", "1", 1);
@@ -217,6 +267,8 @@ int main(void)
 		cmocka_unit_test(splits_have_their_true_sizes),
 		cmocka_unit_test(waits_end),
 		cmocka_unit_test(a_rank_alone_gives_up),
+		cmocka_unit_test(killed_ranks_leave_nothing),
+		cmocka_unit_test(many_ranks_meet),
 	};
 	return cmocka_run_group_tests_name("simulated NCCL", tests, NULL, NULL);
 }

@@ -223,6 +223,27 @@ def send_objects_by_the_store(c10d):
     wrap("scatter_object_list", scatter)
 
 
+def meet_by_the_store(c10d):
+    """Barriers of a group on the CPU of which not all members run: those that do meet. A played Gloo has no monitored_barrier()."""
+    def wrap(name, is_met):
+        real = getattr(c10d, name, None)
+
+        def barrier(group=None, *args, **keys):
+            if c10d._rank_not_in_group(group) or is_met(group, *args, **keys):
+                return real(group, *args, **keys)
+            if len(that_run(c10d, group)) > 1:
+                exchange_by_the_store(c10d, group, None)
+        if real is not None:
+            barrier.__name__, barrier.__doc__, barrier.__wrapped__ = name, real.__doc__, real
+            replace(c10d, name, barrier)
+
+    def runs_as_a_whole(group, *_, **__):
+        return 1 < len(that_run(c10d, group)) == c10d.get_world_size(group)
+
+    wrap("barrier", lambda group, async_op=False, *_, **__: async_op or not travels_by_the_store(c10d, group))
+    wrap("monitored_barrier", runs_as_a_whole)
+
+
 def gather_played_objects(c10d):
     """gather_object() to a rank that runs: the absent ones would have sent what one that runs has, as in all_gather_object()."""
     real = getattr(c10d, "gather_object", None)
@@ -279,6 +300,7 @@ def play_absent_ranks(c10d):
         send_objects_by_the_store(c10d)
         name_who_runs(c10d)
     leave_objects_alone(c10d)
+    meet_by_the_store(c10d)
     gather_played_objects(c10d)
     make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
