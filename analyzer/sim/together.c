@@ -173,3 +173,12 @@ int board_is_quiet(struct board *b, const int *waits_here, size_t ranks)
 	}
 	return was_settling && is_quiet;
 }
+
+char *board_where(const struct board *b, size_t row)
+{
+	const struct together_rank *r = b->shared ? &b->shared->rank[row] : NULL;
+
+	if (!r || !atomic_load(&r->waits))
+		return xstrdup("");
+	return xasprintf("%.*s", (int)strnlen(r->where, TOGETHER_TEXT), r->where);
+}

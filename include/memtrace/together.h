@@ -11,10 +11,13 @@
 enum { TOGETHER_RANKS = 64, TOGETHER_GROUPS = 8192 };
 enum { UNIQUE_ID = 128 }; /* bytes: ncclUniqueId */
 
+enum { TOGETHER_TEXT = 256 };
+
 /* A process's row, in the order of --ranks. */
 struct together_rank {
 	_Atomic uint32_t waits; /* threads of it that wait in the device for another of these */
 	_Atomic uint64_t turns; /* how often they have looked again */
+	char where[TOGETHER_TEXT]; /* the call of one that waits, and for whom; for people */
 };
 
 /* An NCCL communicator: the store sees its unique id, and knows of its members which ones run. */

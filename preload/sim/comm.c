@@ -113,13 +113,28 @@ static void list_missing(const struct wait *wait, char *out, size_t size)
 					       wait->comm->member[i]);
 }
 
+/* "call: why; communicator, rank, for whom it waits" */
+static void describe(const struct wait *wait, const char *why, char *out, size_t size)
+{
+	char ranks[128];
+	list_missing(wait, ranks, sizeof ranks);
+	snprintf(out, size, "%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s",
+		 wait->call, why, wait->comm->name, wait->comm->rank, wait->comm->ranks, ranks);
+}
+
 static int give_up(const struct wait *wait, const char *why, int error)
 {
-	char ranks[256];
-	list_missing(wait, ranks, sizeof ranks);
-	sim_say("%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s", wait->call, why,
-		wait->comm->name, wait->comm->rank, wait->comm->ranks, ranks);
+	char text[TOGETHER_TEXT];
+	describe(wait, why, text, sizeof text);
+	sim_say("%s", text);
 	return error;
+}
+
+static void tell_where(const struct wait *wait)
+{
+	char text[TOGETHER_TEXT];
+	describe(wait, "not done", text, sizeof text);
+	together_where(text);
 }
 
 /* Called over and over while a condition does not hold: 0 to go on, or why not. */
@@ -141,6 +156,7 @@ static int wait_turn(struct wait *wait)
 	usleep(POLL_US);
 	if (time - wait->checked > 0.2) {
 		wait->checked = time;
+		tell_where(wait);
 		for (int i = 0; i < comm->members; i++) {
 			int pid = atomic_load(&comm->shared->rank[i].pid);
 			if (!wait->missing(comm, i, wait->goal) || !pid)

@@ -112,6 +112,8 @@ int together_members(struct comm *comm);
 /* Tells the store that a thread waits for another rank, and each time that it has looked again. */
 void together_waits(bool begins);
 void together_looked(void);
+/* What is said of that wait if it takes too long. */
+void together_where(const char *text);
 
 /* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
 int peers_of_split(int ranks, int rank, int colour, int key);

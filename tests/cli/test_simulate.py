@@ -109,6 +109,10 @@ class Errors(Simulate):
         for ranks in ("x", "3-1", "1,,2", "", "-1"):
             self.refused("--ranks is", "--ranks=" + ranks, "--world-size", "8", "--", PYTHON, WORKER)
 
+    def test_rank_given_twice(self):
+        for ranks, twice in (("0,0", 0), ("0-3,2", 2), ("1-2,2-3", 2)):
+            self.refused("--ranks names rank %d twice" % twice, "--ranks", ranks, "--world-size", "8", "--", PYTHON, WORKER)
+
     def test_wrong_gpu(self):
         self.refused('--gpu is "H1000", expected one of', "--gpu", "H1000", "--", "true")
 
@@ -168,6 +172,7 @@ class Ranks(Simulate):
     def test_one_together_is_alone(self):
         (line,), done = self.ranks(PYTHON, WORKER, options=("--world-size", "8", "--together"), ranks="5")
         self.assertEqual(line["env"]["CUDASIM_ALONE"], "1")
+        self.assertIn("--together: rank 5 is the only one of --ranks: it runs alone", done.stderr)
         self.assertIn("each simulated alone", done.stderr)
 
     def test_the_failure_and_not_who_was_ended_of_it(self):
