@@ -11,7 +11,7 @@
 enum { TOGETHER_RANKS = 64, TOGETHER_GROUPS = 8192 };
 enum { UNIQUE_ID = 128 }; /* bytes: ncclUniqueId */
 
-enum { TOGETHER_TEXT = 256 };
+enum { TOGETHER_TEXT = 384 };
 
 /* A process's row, in the order of --ranks. */
 struct together_rank {

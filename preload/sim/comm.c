@@ -103,23 +103,45 @@ struct wait {
 	unsigned turns;
 };
 
-static void list_missing(const struct wait *wait, char *out, size_t size)
+/* Their numbers in the communicator, or in the job. */
+static void list_missing(const struct wait *wait, bool of_job, char *out, size_t size)
 {
+	const struct comm *comm = wait->comm;
 	size_t at = 0;
 	*out = '\0';
-	for (int i = 0; i < wait->comm->members && at + 12 < size; i++)
-		if (wait->missing(wait->comm, i, wait->goal))
-			at += (size_t)snprintf(out + at, size - at, "%s%d", at ? ", " : "",
-					       wait->comm->member[i]);
+	for (int i = 0; i < comm->members && at + 16 < size; i++) {
+		int job = atomic_load(&comm->shared->rank[i].of_job) - 1;
+		if (!wait->missing(comm, i, wait->goal))
+			continue;
+		at += (size_t)snprintf(out + at, size - at, "%s", at ? ", " : "");
+		if (of_job && job < 0)
+			at += (size_t)snprintf(out + at, size - at, "?");
+		else
+			at += (size_t)snprintf(out + at, size - at, "%d",
+					       of_job ? job : comm->member[i]);
+	}
 }
 
-/* "call: why; communicator, rank, for whom it waits" */
+/* The rank that this process is in its job; -1: not known. */
+static int rank_of_job(void)
+{
+	const char *rank = getenv("RANK");
+	return rank && *rank ? atoi(rank) : -1;
+}
+
+/* The call, why, the communicator, and who waits for whom in it and in the job. */
 static void describe(const struct wait *wait, const char *why, char *out, size_t size)
 {
+	const struct comm *comm = wait->comm;
 	char ranks[128];
-	list_missing(wait, ranks, sizeof ranks);
-	snprintf(out, size, "%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s",
-		 wait->call, why, wait->comm->name, wait->comm->rank, wait->comm->ranks, ranks);
+	list_missing(wait, false, ranks, sizeof ranks);
+	int at = snprintf(out, size,
+			  "%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s",
+			  wait->call, why, comm->name, comm->rank, comm->ranks, ranks);
+	list_missing(wait, true, ranks, sizeof ranks);
+	if (rank_of_job() >= 0 && at > 0 && (size_t)at < size)
+		snprintf(out + at, size - (size_t)at, "; in the job, rank %d for rank(s) %s",
+			 rank_of_job(), ranks);
 }
 
 static int give_up(const struct wait *wait, const char *why, int error)
@@ -265,6 +287,7 @@ int comm_join(struct comm *comm)
 			comm->rank, comm->name);
 		return NCCL_INVALID_USAGE;
 	}
+	atomic_store(&self->of_job, rank_of_job() + 1);
 	atomic_fetch_add(&comm->shared->attached, 1);
 	struct wait wait = { .comm = comm, .call = "ncclCommInitRank", .missing = not_attached };
 	while (!error && atomic_load(&comm->shared->attached) < (uint32_t)comm->members) {

@@ -33,6 +33,7 @@ struct announcement {
 
 struct shared_rank {
 	_Atomic int pid;
+	_Atomic int of_job;    /* its rank in the job, and 1; 0: not known */
 	atomic_bool left;      /* destroyed its communicator */
 	_Atomic uint64_t step; /* exchanges it has published */
 	struct announcement said[2];
@@ -80,8 +81,9 @@ static inline bool comm_played(const struct comm *comm)
 	return comm->members < comm->ranks;
 }
 
-/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name it:
- * *file, and for who made it *door, over which it is handed out until that is closed. Else errno. */
+/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name
+ * it: *file, and for who made it *door, over which it is handed out until that is closed. Else
+ * errno. */
 int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door);
 /* Gives it to all who have asked; never waits. */
 void segment_hand_out(int file, int door);

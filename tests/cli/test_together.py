@@ -11,10 +11,9 @@ from harness import JOBS, MEMTRACE, Case, environment
 MEET = [sys.executable, os.path.join(JOBS, "meet.py")]
 
 
-def meetings():
-    """What ranks meet by: sockets, and what could lie in memory's file system."""
-    with open("/proc/net/unix") as f:
-        return re.findall(r"@cudasim-\w+", f.read()) + [n for n in os.listdir("/dev/shm") if n.startswith("cudasim-")]
+def memory():
+    """What ranks share could lie there."""
+    return {n for n in os.listdir("/dev/shm") if n.startswith("cudasim-")}
 
 
 def gone(pid):
@@ -27,10 +26,14 @@ def gone(pid):
 
 
 class Meeting(Case):
-    def begin(self, how, *options, **settings):
+    def setUp(self):
+        super().setUp()
+        self.before = memory()
+
+    def begin(self, how, *options, job=("--world-size", "2", "--ranks", "0-1"), **settings):
         folder = os.path.join(self.dir, "tmp")
         os.makedirs(folder, exist_ok=True)
-        child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, "--world-size", "2", "--ranks", "0-1", "--together", *options, "--", *MEET, how],
+        child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, *job, "--together", *options, "--", *MEET, how],
                                  env=environment(TMPDIR=folder, **settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for stream in (child.stdout, child.stderr):
             self.addCleanup(stream.close)
@@ -46,10 +49,10 @@ class Meeting(Case):
         for pid in re.findall(r"process (\d+)", out):
             self.assertTrue(gone(int(pid)))
         for _ in range(200):  # other jobs have some too, for a moment
-            if not meetings():
+            if memory() <= self.before:
                 break
             time.sleep(0.02)
-        self.assertEqual(meetings(), [])
+        self.assertLessEqual(memory(), self.before)
         return said
 
     def test_end(self):
@@ -83,15 +86,16 @@ class Meeting(Case):
 
     def test_time_limit_of_a_message(self):
         """The call, and the rank that it waits for."""
-        said = self.end(self.begin("hang", CUDASIM_TIMEOUT=1), 1)
-        self.assertRegex(said, r"ncclRecv: time limit \(CUDASIM_TIMEOUT\) reached; communicator cudasim-\w+, rank 0 of 2, waiting for rank\(s\) 1")
-        self.assertRegex(said, r"\n +1 .*\n +ended, since another rank had failed\n")
+        said = self.end(self.begin("hang", job=("--world-size", "8", "--ranks", "4,6"), CUDASIM_TIMEOUT=1), 1)
+        self.assertRegex(said, r"ncclRecv: time limit \(CUDASIM_TIMEOUT\) reached; communicator cudasim-\w+, rank 0 of 2, waiting for rank\(s\) 1; "
+                               r"in the job, rank 4 for rank\(s\) 6\n")
+        self.assertRegex(said, r"\n +6 .*\n +ended, since another rank had failed\n")
 
     def test_time_limit_of_the_command(self):
-        said = self.end(self.begin("join", "--timeout", "2"), 134)
-        self.assertRegex(said, r"rank 0 is in ncclCommInitRank: not done; communicator cudasim-\w+, rank 0 of 2, waiting for rank\(s\) 1")
+        said = self.end(self.begin("join", "--timeout", "10"), 134)
+        self.assertRegex(said, r"rank 0 is in ncclCommInitRank: not done; communicator cudasim-\w+, rank 0 of 2, waiting for rank\(s\) 1; in the job, rank 0 for rank\(s\) \?\n")
         self.assertNotIn("rank 1 is in", said)
-        self.assertEqual(said.count("has run for 2 s (--timeout)"), 2)
+        self.assertEqual(said.count("has run for 10 s (--timeout)"), 2)
 
 
 class Launched(Case):

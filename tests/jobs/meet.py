@@ -1,6 +1,6 @@
 """Two ranks of a job meet in a communicator, without PyTorch: its id goes through the store in the protocol's own bytes.
 
-meet.py HOW: how it ends. Rank 0 waits for rank 1 (but for "end"), which
+meet.py HOW: how it ends. In the communicator, rank 0 waits for rank 1 (but for "end"), which
     end      answers
     raise    raises an exception      killed   is killed      join     never joins a second communicator
     hang     never sends
@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-rank, how = int(os.environ["RANK"]), sys.argv[1]
+rank, how = os.environ["SIMULATE_RANKS"].split(",").index(os.environ["RANK"]), sys.argv[1]
 nccl = ctypes.CDLL(None)
 
 
@@ -49,7 +49,7 @@ def main():
     comm, number = join(store, 0), ctypes.c_int(rank + 1)
     if nccl.ncclAllReduce(ctypes.byref(number), ctypes.byref(number), ctypes.c_size_t(1), 2, 0, comm, None) or number.value != 3:
         sys.exit("wrong sum: %d" % number.value)
-    print("rank %d of process %d is there" % (rank, os.getpid()), flush=True)
+    os.write(1, b"rank %d of process %d is there\n" % (rank, os.getpid()))
     if how == "end":
         return nccl.ncclCommDestroy(comm)
     if rank == 0:

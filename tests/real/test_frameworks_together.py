@@ -109,9 +109,10 @@ class Payloads(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_objects_do_not_stay_in_the_store(self):
+        """Of 24 exchanges each rank has its last word there, and perhaps the one before."""
         told, _ = self.together(4, "1,2", self.write(OBJECTS))
         for rank in (1, 2):
-            self.assertEqual(len(set(told[rank]["keys"][2:])), 1, told[rank]["keys"])
+            self.assertLessEqual(max(told[rank]["keys"]) - min(told[rank]["keys"]), 2 * 2, told[rank]["keys"])
 
     def test_tensors(self):
         """Also groups of which all, or only one, run; and one rank's failure ends the other."""

@@ -225,11 +225,11 @@ def send_objects_by_the_store(c10d):
 
 def meet_by_the_store(c10d):
     """Barriers of a group on the CPU of which not all members run: those that do meet. A played Gloo has no monitored_barrier()."""
-    def wrap(name, is_met):
+    def wrap(name, is_real):
         real = getattr(c10d, name, None)
 
         def barrier(group=None, *args, **keys):
-            if c10d._rank_not_in_group(group) or is_met(group, *args, **keys):
+            if c10d._rank_not_in_group(group) or is_real(group, *args, **keys):
                 return real(group, *args, **keys)
             if len(that_run(c10d, group)) > 1:
                 exchange_by_the_store(c10d, group, None)
@@ -240,7 +240,11 @@ def meet_by_the_store(c10d):
     def runs_as_a_whole(group, *_, **__):
         return 1 < len(that_run(c10d, group)) == c10d.get_world_size(group)
 
-    wrap("barrier", lambda group, async_op=False, *_, **__: async_op or not travels_by_the_store(c10d, group))
+    def uses_the_gpu(group, async_op=False, device_ids=None, **_):
+        bound = getattr(group or c10d._get_default_group(), "bound_device_id", None)
+        return async_op or device_ids is not None or bound is not None or not travels_by_the_store(c10d, group)
+
+    wrap("barrier", uses_the_gpu)
     wrap("monitored_barrier", runs_as_a_whole)
 
 
