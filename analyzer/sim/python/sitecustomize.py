@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 
+import memtrace_gloo
 import memtrace_sent
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -65,18 +66,15 @@ def end_after_steps(optimizer_module):
 
 # ---- ranks that do not run
 
-running_of_new_group = 1  # members that run, of the group that is being made
+running_of_new_group, backend_of_new_group = 1, ""  # of the group that is being made: members that run
 exchanged = {}  # how often, by a group's ranks
 
 def played_gloo(c10d):
     """Gloo's groups connect their processes; with the others absent, a group whose members all hold what this rank holds."""
     from torch._C import _distributed_c10d as native
-    fake = getattr(native, "FakeProcessGroup", None)
-    if fake is None:
-        def gloo(*_, **__):
-            raise RuntimeError("memtrace simulate: a Gloo group with ranks that do not run needs PyTorch 2.2 or later")
-        return gloo
+    fake = getattr(native, "FakeProcessGroup", None) or memtrace_gloo.played_group(native)
     create = getattr(fake, "_create_internal", fake)
+    is_whole = issubclass(fake, native.ProcessGroup)  # and not a backend, which a group has for each device
     fake._set_sequence_number_for_group = lambda group: None  # PyTorch before 2.12 gives a Gloo group one, and a fake one says that it has none
     real = c10d.ProcessGroupGloo
 
@@ -88,7 +86,12 @@ def played_gloo(c10d):
         """What ProcessGroupGloo(store, rank, size, timeout) gives."""
 
         def __new__(cls, store, rank, size, *args, **keys):
-            return real(store, rank, size, *args, **keys) if 1 < running_of_new_group == size else create(rank, size)
+            if 1 < running_of_new_group == size:
+                return real(store, rank, size, *args, **keys)
+            if is_whole and backend_of_new_group != "gloo":
+                raise RuntimeError("memtrace simulate: a group of NCCL and Gloo (%s) with ranks that do not run needs PyTorch 2.2 or later; "
+                                   "or init_process_group(\"nccl\")" % backend_of_new_group)
+            return create(rank, size)
 
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(c10d.ProcessGroupGloo, name):
@@ -172,8 +175,9 @@ def travels_by_the_store(c10d, group):
     running = that_run(c10d, group)
     if not 1 < len(running) < c10d.get_world_size(group):
         return False
-    device = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
-    return device is not None and str(device(group)) == "cpu"
+    names = "_get_object_coll_device", "_get_pg_default_device", "_get_pg_device"  # PyTorch 2.6, 2.1, 2.0
+    device = next((getattr(c10d, n) for n in names if hasattr(c10d, n)), None)
+    return device is not None and str(device(group or c10d._get_default_group())) == "cpu"
 
 
 def exchange_by_the_store(c10d, group, obj):
@@ -285,16 +289,16 @@ def make_groups_by_rank(c10d):
 
 
 def name_who_runs(c10d):
-    """The store's keys of a group say which of its members run: memtrace reads it (analyzer/sim/together.c)."""
+    """The store's keys of a group say which of its members run, if several do: memtrace reads it (analyzer/sim/together.c)."""
     real = c10d._new_process_group_helper
 
     def helper(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys):
-        global running_of_new_group
+        global running_of_new_group, backend_of_new_group
         ranks = list(global_ranks_in_group) or list(range(group_size))
         running = [i for i, r in enumerate(ranks) if r in RUNNING]
-        if running:
+        if running and len(RUNNING) > 1:
             store = c10d.PrefixStore("memtrace:%d:%s" % (len(ranks), ".".join(map(str, running))), store)
-        running_of_new_group = len(running)
+        running_of_new_group, backend_of_new_group = len(running), str(backend)
         return real(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys)
     c10d._new_process_group_helper = helper
 
@@ -302,7 +306,7 @@ def name_who_runs(c10d):
 def play_absent_ranks(c10d):
     if len(RUNNING) > 1:
         send_objects_by_the_store(c10d)
-        name_who_runs(c10d)
+    name_who_runs(c10d)
     leave_objects_alone(c10d)
     meet_by_the_store(c10d)
     gather_played_objects(c10d)
