@@ -1,10 +1,7 @@
-"""What ranks say to one another, as many ways as there are: each rank prints what it got, and its peaks.
-
-exchanges.py [--gloo]: also in a group on the CPU"""
+"""What ranks say to one another, as many ways as there are: each rank prints what it got, and its peaks."""
 import datetime
 import json
 import os
-import sys
 
 import torch
 import torch.distributed as dist
@@ -43,12 +40,12 @@ own = [None]
 dist.scatter_object_list(own, [["to", i] for i in range(world)] if rank == 0 else None, src=0)
 got["own"] = own[0]
 
-if "--gloo" in sys.argv:
-    gloo, named = dist.new_group(backend="gloo"), [None] * world
-    dist.all_gather_object(named, rank, group=gloo)
-    dist.barrier(group=gloo)
-    dist.monitored_barrier(group=gloo, timeout=datetime.timedelta(seconds=200))
-    got["gloo"] = named
+# a group on the CPU
+gloo, named = dist.new_group(backend="gloo"), [None] * world
+dist.all_gather_object(named, rank, group=gloo)
+dist.barrier(group=gloo)
+dist.monitored_barrier(group=gloo, timeout=datetime.timedelta(seconds=200))
+got["gloo"] = named
 
 # messages: there and back between ranks 0 and 2
 if rank in (0, 2):
@@ -56,11 +53,12 @@ if rank in (0, 2):
     for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, value(7 + rank), other), dist.P2POp(dist.irecv, ring, other)]):
         work.wait()
     got["ring"] = ring.item()
-    alone = value(50)
+    alone = value(50 - 25 * rank)
     if rank == 0:
         dist.send(alone, dst=2)
     else:
         dist.recv(alone, src=0)
+    got["alone"] = alone.item()
     dist.barrier(group=stripes[0])
 
 parts = list(torch.zeros(world, device="cuda").split(1))
