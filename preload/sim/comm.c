@@ -380,8 +380,7 @@ static bool is_peer(const struct comm *comm, int place, uint64_t goal)
 	return (uint64_t)place == goal;
 }
 
-/* Pages of a mailbox exist from its first use: n * n of them would fill a small machine's memory.
- */
+/* Pages of a mailbox exist from its first use: n * n of them are many. */
 static int mailbox_ready(struct comm *comm, int from, int to)
 {
 	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to),

@@ -12,10 +12,8 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "buf.h"

@@ -66,7 +66,7 @@ def end_after_steps(optimizer_module):
 
 # ---- ranks that do not run
 
-running_of_new_group, backend_of_new_group = 1, ""  # of the group that is being made: members that run
+running_of_new_group, backend_of_new_group = 1, ""  # of the group that is being made; members that run
 exchanged = {}  # how often, by a group's ranks
 
 def played_gloo(c10d):
