@@ -47,15 +47,13 @@ enum command {
 	QUEUE_POP,
 	QUEUE_LEN,
 };
-enum { OLD_WATCH_KEY = GETNUMKEYS, NONE = UINT8_MAX };
 enum { READY = 0, NOT_READY = 1, STOP_WAITING = 0, WAIT_CANCELED = 1 };
 
-/* Before VALIDATE each was one less, and there was one more in front of DELETE_KEY, the last. */
+/* Before VALIDATE each was one less. PyTorch 2.0 has one more in front of DELETE_KEY, which is then
+ * 2.1's APPEND: that nobody calls. */
 static unsigned meaning(const struct store_client *c, unsigned number)
 {
-	if (c->first_command)
-		return number;
-	return number < OLD_WATCH_KEY ? number + 1 : number == DELETE_KEY ? DELETE_KEY : NONE;
+	return c->first_command || number == DELETE_KEY ? number : number + 1;
 }
 
 /* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */

@@ -350,12 +350,12 @@ print([struct.unpack("<q", ask(b"\\x04" + text(b"n") + number(d), 8))[0] for d i
 """), ["[1, 2, 3, 4, 4]"])
 
     def test_old_numbers(self):
-        """Before connections were validated (PyTorch 2.0), each command's number was one less; DELETE_KEY's was not."""
+        """Before connections were validated (PyTorch 2.0), each command's number was one less; 2.0's DELETE_KEY was not."""
         self.assertEqual(self.talk("""
 print(struct.unpack("<q", ask(b"\\x03" + text(b"init/") + number(1), 8))[0])
 s.sendall(b"\\x00" + text(b"k") + text(b"v"))
 print(value(b"\\x02" + text(b"k")))
-print([struct.unpack("<q", ask(b"\\x08" + text(b"k"), 8))[0] for _ in range(2)])
+print([struct.unpack("<q", ask(n + text(b"k"), 8))[0] for n in (b"\\x08", b"\\x07")])
 """, first=b""), ["1", "b'v'", "[1, 0]"])
 
     def test_lengths_that_cannot_be(self):
