@@ -126,6 +126,19 @@ static int collect(struct running *r, long *resident)
 	return 1;
 }
 
+static void say_waits(const struct running *r)
+{
+	const char *key = store_wanted(r->store, r->door);
+	char *where = board_where(&r->store->board, r->door);
+
+	if (*where)
+		fprintf(stderr, "memtrace: rank %d is in %s\n", r->outcome->rank, where);
+	if (key)
+		fprintf(stderr, "memtrace: rank %d waits for the store's key %s\n",
+			r->outcome->rank, key);
+	free(where);
+}
+
 /* What takes too long says where it is (SIGABRT), and is ended if it does not end. */
 static void watch(const struct simulation *s, struct running *r)
 {
@@ -150,9 +163,8 @@ static void watch(const struct simulation *s, struct running *r)
 	}
 	fprintf(stderr, "memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
 		r->outcome->rank, s->timeout);
-	if (s->together && store_wanted(r->store, r->door))
-		fprintf(stderr, "memtrace: rank %d waits for the store's key %s\n",
-			r->outcome->rank, store_wanted(r->store, r->door));
+	if (s->together && r->store)
+		say_waits(r);
 	kill(r->pid, SIGABRT);
 }
 
@@ -492,7 +504,9 @@ int simulation_parse_ranks(const char *list, int world, int **ranks, size_t *cou
 				e, "--ranks: there is no rank %ld, the world has %d (0 to %d)",
 				last, world, world - 1);
 		} else {
-			memset(chosen + first, 1, (size_t)(last - first + 1));
+			for (long i = first; i <= last && !status; i++)
+				if (chosen[i]++)
+					status = err_set(e, "--ranks names rank %ld twice", i);
 			at = *end ? end + 1 : end;
 		}
 	}

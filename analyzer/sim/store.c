@@ -27,7 +27,7 @@ struct store_client {
 	double since;
 };
 
-/* The numbers of the protocol since connections begin with VALIDATE; before, each is one less. */
+/* The numbers of the protocol since connections begin with VALIDATE. */
 enum command {
 	VALIDATE,
 	SET,
@@ -48,6 +48,13 @@ enum command {
 	QUEUE_LEN,
 };
 enum { READY = 0, NOT_READY = 1, STOP_WAITING = 0, WAIT_CANCELED = 1 };
+
+/* Before VALIDATE each was one less. PyTorch 2.0 has one more in front of DELETE_KEY, which is then
+ * 2.1's APPEND: that nobody calls. */
+static unsigned meaning(const struct store_client *c, unsigned number)
+{
+	return c->first_command || number == DELETE_KEY ? number : number + 1;
+}
 
 /* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
 static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct reader *r)
@@ -146,13 +153,14 @@ static void one(struct store *s, enum command command, struct reader *r, struct 
 
 static void run(struct store *s, struct store_client *c, struct reader *r, struct buf *out)
 {
-	unsigned command = (unsigned)take_number(r, 1);
+	unsigned number = (unsigned)take_number(r, 1), command;
 
 	if (!c->is_known && !r->is_short) {
 		c->is_known = 1;
-		c->first_command = command == VALIDATE;
+		c->first_command = number == VALIDATE;
 	}
-	switch (command + (c->first_command ? 0 : 1)) {
+	command = meaning(c, number);
+	switch (command) {
 	case VALIDATE:
 		take_number(r, 4);
 		break;
@@ -169,13 +177,13 @@ static void run(struct store *s, struct store_client *c, struct reader *r, struc
 	case WAIT:
 	case MULTI_GET:
 	case MULTI_SET:
-		many(s, command + (c->first_command ? 0 : 1), r, out);
+		many(s, command, r, out);
 		break;
 	default:
 		if (command > QUEUE_LEN)
 			r->is_wrong = 1;
 		else
-			one(s, command + (c->first_command ? 0 : 1), r, out);
+			one(s, command, r, out);
 	}
 }
 
@@ -199,7 +207,7 @@ static int send_all(int socket, const struct buf *out)
 static void wait_for(struct store *s, struct store_client *c, struct reader *r, struct buf *out,
 		     size_t *done)
 {
-	if (r->left && (unsigned char)*r->at + (c->first_command ? 0 : 1) == CANCEL_WAIT) {
+	if (r->left && meaning(c, (unsigned char)*r->at) == CANCEL_WAIT) {
 		put_number(out, WAIT_CANCELED, 1);
 		*done = c->in.length - r->left + 1;
 		free(r->wanted);

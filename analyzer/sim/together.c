@@ -114,21 +114,8 @@ int board_open(struct board *b, struct err *e)
 	return err_set(e, "cannot map memory for the ranks to share: %s", strerror(errno));
 }
 
-/* What a rank made and waits in for one that has ended is nobody's when it is ended too. */
-static void remove_memory(const struct board *b)
-{
-	char name[sizeof(TOGETHER_MEMORY) + 16];
-
-	for (uint32_t i = 0; b->shared && i < b->groups; i++) {
-		snprintf(name, sizeof(name), TOGETHER_MEMORY,
-			 (unsigned long long)b->shared->group[i].id);
-		shm_unlink(name);
-	}
-}
-
 void board_close(struct board *b)
 {
-	remove_memory(b);
 	if (b->shared)
 		munmap(b->shared, sizeof(*b->shared));
 	if (b->file > 0)
@@ -185,4 +172,13 @@ int board_is_quiet(struct board *b, const int *waits_here, size_t ranks)
 		is_quiet &= waits_here[i] || turns >= b->turns[i] + LOOKED_AGAIN;
 	}
 	return was_settling && is_quiet;
+}
+
+char *board_where(const struct board *b, size_t row)
+{
+	const struct together_rank *r = b->shared ? &b->shared->rank[row] : NULL;
+
+	if (!r || !atomic_load(&r->waits))
+		return xstrdup("");
+	return xasprintf("%.*s", (int)strnlen(r->where, TOGETHER_TEXT), r->where);
 }

@@ -37,5 +37,7 @@ void board_note(struct board *b, const char *key, const void *value, size_t leng
 /* Does every rank (any thread of it) wait, but for those of waits_here[]? They must have looked
  * again since the last call that found it so. */
 int board_is_quiet(struct board *b, const int *waits_here, size_t ranks);
+/* The call in which the rank of that row waits for another, and for whom; "": it does not. Allocated. */
+char *board_where(const struct board *b, size_t row);
 
 #endif

@@ -10,14 +10,14 @@
 
 enum { TOGETHER_RANKS = 64, TOGETHER_GROUPS = 8192 };
 enum { UNIQUE_ID = 128 }; /* bytes: ncclUniqueId */
-/* The shared memory in which a communicator's ranks meet, by the hash of its id. The ranks remove
- * it when all have come; memtrace simulate, when some never did. */
-#define TOGETHER_MEMORY "/cudasim-%016llx"
+
+enum { TOGETHER_TEXT = 384 };
 
 /* A process's row, in the order of --ranks. */
 struct together_rank {
 	_Atomic uint32_t waits; /* threads of it that wait in the device for another of these */
 	_Atomic uint64_t turns; /* how often they have looked again */
+	char where[TOGETHER_TEXT]; /* the call of one that waits, and for whom; for people */
 };
 
 /* An NCCL communicator: the store sees its unique id, and knows of its members which ones run. */

@@ -1,4 +1,4 @@
-/* The rendezvous behind the simulated NCCL: one shared-memory segment a communicator.
+/* The rendezvous behind the simulated NCCL: one segment of memory a communicator (segment.c).
  *
  * An exchange is double-buffered: a rank can only overwrite what it published two exchanges ago,
  * and by then every other rank has read it, because each waits for all at every step. Every wait
@@ -103,24 +103,60 @@ struct wait {
 	unsigned turns;
 };
 
-static void list_missing(const struct wait *wait, char *out, size_t size)
+/* Their numbers in the communicator, or in the job. */
+static void list_missing(const struct wait *wait, bool of_job, char *out, size_t size)
 {
+	const struct comm *comm = wait->comm;
 	size_t at = 0;
 	*out = '\0';
-	for (int i = 0; i < wait->comm->members && at + 12 < size; i++)
-		if (wait->missing(wait->comm, i, wait->goal))
-			at += (size_t)snprintf(out + at, size - at, "%s%d", at ? ", " : "",
-					       wait->comm->member[i]);
+	for (int i = 0; i < comm->members && at + 16 < size; i++) {
+		int job = atomic_load(&comm->shared->rank[i].of_job) - 1;
+		if (!wait->missing(comm, i, wait->goal))
+			continue;
+		at += (size_t)snprintf(out + at, size - at, "%s", at ? ", " : "");
+		if (of_job && job < 0)
+			at += (size_t)snprintf(out + at, size - at, "?");
+		else
+			at += (size_t)snprintf(out + at, size - at, "%d",
+					       of_job ? job : comm->member[i]);
+	}
+}
+
+/* The rank that this process is in its job; -1: not known. */
+static int rank_of_job(void)
+{
+	const char *rank = getenv("RANK");
+	return rank && *rank ? atoi(rank) : -1;
+}
+
+/* The call, why, the communicator, and who waits for whom in it and in the job. */
+static void describe(const struct wait *wait, const char *why, char *out, size_t size)
+{
+	const struct comm *comm = wait->comm;
+	char ranks[128];
+	list_missing(wait, false, ranks, sizeof ranks);
+	int at = snprintf(out, size,
+			  "%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s",
+			  wait->call, why, comm->name, comm->rank, comm->ranks, ranks);
+	list_missing(wait, true, ranks, sizeof ranks);
+	if (rank_of_job() >= 0 && at > 0 && (size_t)at < size)
+		snprintf(out + at, size - (size_t)at, "; in the job, rank %d for rank(s) %s",
+			 rank_of_job(), ranks);
 }
 
 static int give_up(const struct wait *wait, const char *why, int error)
 {
-	char ranks[256];
-	list_missing(wait, ranks, sizeof ranks);
-	sim_say("%s: %s; communicator %s, rank %d of %d, waiting for rank(s) %s", wait->call, why,
-		wait->comm->name + 1, wait->comm->rank, wait->comm->ranks, ranks);
-	shm_unlink(wait->comm->name);
+	char text[TOGETHER_TEXT];
+	describe(wait, why, text, sizeof text);
+	sim_say("%s", text);
 	return error;
+}
+
+static void tell_where(const struct wait *wait)
+{
+	char text[TOGETHER_TEXT];
+	describe(wait, "not done", text, sizeof text);
+	together_where(text);
 }
 
 /* Called over and over while a condition does not hold: 0 to go on, or why not. */
@@ -142,6 +178,7 @@ static int wait_turn(struct wait *wait)
 	usleep(POLL_US);
 	if (time - wait->checked > 0.2) {
 		wait->checked = time;
+		tell_where(wait);
 		for (int i = 0; i < comm->members; i++) {
 			int pid = atomic_load(&comm->shared->rank[i].pid);
 			if (!wait->missing(comm, i, wait->goal) || !pid)
@@ -175,20 +212,13 @@ static bool not_attached(const struct comm *comm, int place, uint64_t goal)
 	return !atomic_load(&comm->shared->rank[place].pid);
 }
 
-/* Space is allocated before it is mapped: a full /dev/shm is then an error here, not a SIGBUS at a
- * store. */
 static int map_segment(struct comm *comm)
 {
 	size_t fixed = head_size() + slots_size(comm);
 	comm->size = fixed + (size_t)comm->members * (size_t)comm->members * mailbox_size();
-	snprintf(comm->name, sizeof comm->name, TOGETHER_MEMORY,
+	snprintf(comm->name, sizeof comm->name, "cudasim-%016llx",
 		 (unsigned long long)together_hash(&comm->id, sizeof comm->id));
-	comm->file = shm_open(comm->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (comm->file < 0)
-		return errno;
-	if (ftruncate(comm->file, (off_t)comm->size))
-		return errno;
-	int error = posix_fallocate(comm->file, 0, (off_t)fixed);
+	int error = segment_open(comm->name, comm->size, fixed, &comm->file, &comm->door);
 	if (error)
 		return error;
 	void *map = mmap(NULL, comm->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
@@ -222,10 +252,17 @@ static int find_members(struct comm *comm)
 	return NCCL_OK;
 }
 
+static void close_door(struct comm *comm)
+{
+	if (comm->door >= 0)
+		close(comm->door);
+	comm->door = -1;
+}
+
 int comm_join(struct comm *comm)
 {
 	pthread_mutex_init(&comm->lock, NULL);
-	comm->file = -1;
+	comm->file = comm->door = -1;
 	int error = find_members(comm);
 	if (error)
 		return error;
@@ -241,29 +278,27 @@ int comm_join(struct comm *comm)
 	if (error) {
 		sim_say("ncclCommInitRank: shared memory %s (%zu bytes): %s", comm->name,
 			comm->size, strerror(error));
-		if (comm->file >= 0)
-			shm_unlink(comm->name);
 		return NCCL_SYSTEM_ERROR;
 	}
 	struct shared_rank *self = &comm->shared->rank[comm->place];
 	int nobody = 0;
 	if (!atomic_compare_exchange_strong(&self->pid, &nobody, getpid())) {
 		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s",
-			comm->rank, comm->name + 1);
+			comm->rank, comm->name);
 		munmap(comm->shared, comm->size); /* the other's: it has not left */
 		comm->shared = NULL;
 		return NCCL_INVALID_USAGE;
 	}
+	atomic_store(&self->of_job, rank_of_job() + 1);
 	atomic_fetch_add(&comm->shared->attached, 1);
 	struct wait wait = { .comm = comm, .call = "ncclCommInitRank", .missing = not_attached };
-	while (atomic_load(&comm->shared->attached) < (uint32_t)comm->members)
-		if ((error = wait_turn(&wait)))
-			return wait_end(&wait, error);
-	wait_end(&wait, NCCL_OK);
-	/* Everybody has it mapped: from here on nothing is left behind, however the ranks end. One
-	 * that is killed while it waits above leaves it: memtrace simulate removes that. */
-	shm_unlink(comm->name);
-	return NCCL_OK;
+	while (!error && atomic_load(&comm->shared->attached) < (uint32_t)comm->members) {
+		if (comm->door >= 0)
+			segment_hand_out(comm->file, comm->door);
+		error = wait_turn(&wait);
+	}
+	close_door(comm);
+	return wait_end(&wait, error);
 }
 
 void comm_leave(struct comm *comm)
@@ -275,6 +310,7 @@ void comm_leave(struct comm *comm)
 		atomic_store(&comm->shared->rank[comm->place].left, true);
 		munmap(comm->shared, comm->size);
 	}
+	close_door(comm);
 	if (comm->file >= 0)
 		close(comm->file);
 	nccl_memory_left(comm);
@@ -309,7 +345,7 @@ static int compare(struct comm *comm, const char *call, const struct announcemen
 			continue;
 		sim_say("%s: ranks disagree in communicator %s: rank %d makes call %llu with %llu bytes, rank %d call %llu with "
 			"%llu bytes",
-			call, comm->name + 1, comm->rank, (unsigned long long)mine->call,
+			call, comm->name, comm->rank, (unsigned long long)mine->call,
 			(unsigned long long)mine->bytes, comm->member[i],
 			(unsigned long long)other.call, (unsigned long long)other.bytes);
 		return NCCL_INVALID_USAGE;
@@ -346,7 +382,7 @@ static bool is_peer(const struct comm *comm, int place, uint64_t goal)
 	return (uint64_t)place == goal;
 }
 
-/* Pages of a mailbox exist from its first use: n * n of them would fill a small /dev/shm. */
+/* Pages of a mailbox exist from its first use: n * n of them are many. */
 static int mailbox_ready(struct comm *comm, int from, int to)
 {
 	bool *ready = from == comm->place ? &comm->sends[to] : &comm->receives[from];
@@ -389,7 +425,7 @@ static int message_receive(struct message *m)
 		return NCCL_OK;
 	if (box->bytes[at % RING] != m->bytes) {
 		sim_say("ncclRecv: communicator %s: rank %d expects %zu bytes from rank %d, which sent %llu",
-			comm->name + 1, comm->rank, m->bytes, m->peer,
+			comm->name, comm->rank, m->bytes, m->peer,
 			(unsigned long long)box->bytes[at % RING]);
 		return NCCL_INVALID_USAGE;
 	}

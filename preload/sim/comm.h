@@ -33,6 +33,7 @@ struct announcement {
 
 struct shared_rank {
 	_Atomic int pid;
+	_Atomic int of_job;    /* its rank in the job, and 1; 0: not known */
 	atomic_bool left;      /* destroyed its communicator */
 	_Atomic uint64_t step; /* exchanges it has published */
 	struct announcement said[2];
@@ -48,7 +49,7 @@ struct comm {
 	int members, place;     /* ranks of it that run, and which of them this one is */
 	int member[COMM_RANKS]; /* their numbers in it, ascending */
 	char name[40];
-	int file;
+	int file, door; /* see segment.c */
 	size_t size;
 	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
@@ -81,6 +82,13 @@ static inline bool comm_played(const struct comm *comm)
 	return comm->members < comm->ranks;
 }
 
+/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name
+ * it: *file, and for who made it *door, over which it is handed out until that is closed. Else
+ * errno. */
+int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door);
+/* Gives it to all who have asked; never waits. */
+void segment_hand_out(int file, int door);
+
 int comm_join(struct comm *comm);
 /* Of an absent rank, the member whose data stands for its own; of one that runs, itself. */
 int comm_deputy(const struct comm *comm, int rank);
@@ -107,6 +115,8 @@ int together_members(struct comm *comm);
 /* Tells the store that a thread waits for another rank, and each time that it has looked again. */
 void together_waits(bool begins);
 void together_looked(void);
+/* What is said of that wait if it takes too long. */
+void together_where(const char *text);
 
 /* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
 int peers_of_split(int ranks, int rank, int colour, int key);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -88,4 +89,10 @@ void together_looked(void)
 {
 	if (own)
 		atomic_fetch_add(&own->turns, 1);
+}
+
+void together_where(const char *text)
+{
+	if (own)
+		snprintf(own->where, sizeof own->where, "%s", text);
 }

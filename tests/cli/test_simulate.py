@@ -109,6 +109,10 @@ class Errors(Simulate):
         for ranks in ("x", "3-1", "1,,2", "", "-1"):
             self.refused("--ranks is", "--ranks=" + ranks, "--world-size", "8", "--", PYTHON, WORKER)
 
+    def test_rank_given_twice(self):
+        for ranks, twice in (("0,0", 0), ("0-3,2", 2), ("1-2,2-3", 2)):
+            self.refused("--ranks names rank %d twice" % twice, "--ranks", ranks, "--world-size", "8", "--", PYTHON, WORKER)
+
     def test_wrong_gpu(self):
         self.refused('--gpu is "H1000", expected one of', "--gpu", "H1000", "--", "true")
 
@@ -183,6 +187,7 @@ class Ranks(Simulate):
     def test_one_together_is_alone(self):
         (line,), done = self.ranks(PYTHON, WORKER, options=("--world-size", "8", "--together"), ranks="5")
         self.assertEqual(line["env"]["CUDASIM_ALONE"], "1")
+        self.assertIn("--together: rank 5 is the only one of --ranks: it runs alone", done.stderr)
         self.assertIn("each simulated alone", done.stderr)
 
     def test_the_failure_and_not_who_was_ended_of_it(self):
@@ -362,12 +367,13 @@ print([struct.unpack("<q", ask(b"\\x04" + text(b"n") + number(d), 8))[0] for d i
 """), ["[1, 2, 3, 4, 4]"])
 
     def test_old_numbers(self):
-        """Before connections were validated (PyTorch 2.0), each command's number was one less."""
+        """Before connections were validated (PyTorch 2.0), each command's number was one less; 2.0's DELETE_KEY was not."""
         self.assertEqual(self.talk("""
 print(struct.unpack("<q", ask(b"\\x03" + text(b"init/") + number(1), 8))[0])
 s.sendall(b"\\x00" + text(b"k") + text(b"v"))
 print(value(b"\\x02" + text(b"k")))
-""", first=b""), ["1", "b'v'"])
+print([struct.unpack("<q", ask(n + text(b"k"), 8))[0] for n in (b"\\x08", b"\\x07")])
+""", first=b""), ["1", "b'v'", "[1, 0]"])
 
     def test_lengths_that_cannot_be(self):
         """Hostile or damaged bytes end that connection, not the simulation."""

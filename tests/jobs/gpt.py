@@ -48,7 +48,10 @@ def fsdp1(model, o):
 
 
 def fsdp2(model, o):
-    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+    try:
+        from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+    except ImportError:  # PyTorch 2.5
+        from torch.distributed._composable.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
     keys = {"reshard_after_forward": not o.no_reshard, "offload_policy": CPUOffloadPolicy() if o.offload else OffloadPolicy()}
     if o.dtype == "bf16":
         keys["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -59,9 +62,13 @@ def fsdp2(model, o):
 
 def tensor_parallel(model, o):
     """The MLPs by DTensor: column-wise, then row-wise."""
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-    mesh = init_device_mesh("cuda", (WORLD,))
+    try:
+        from torch.distributed.device_mesh import init_device_mesh
+        mesh = init_device_mesh("cuda", (WORLD,))
+    except ImportError:  # PyTorch 2.0 and 2.1
+        from torch.distributed._tensor import DeviceMesh
+        mesh = DeviceMesh("cuda", list(range(WORLD)))
     for block in model.h:
         parallelize_module(block, mesh, {"c_fc": ColwiseParallel(), "c_proj": RowwiseParallel()})
     return model
@@ -127,7 +134,7 @@ def main():
     model = build(o)
     parameters = list(model.parameters())
     optimizer = OPTIMIZERS[o.optimizer](parameters)
-    scaler = torch.amp.GradScaler("cuda", enabled=o.scaler)
+    scaler = torch.cuda.amp.GradScaler(enabled=o.scaler)
     graph = graphed(model, o) if o.graphs else None
     truth = Truth(o.parallel, tensors_of(model, optimizer), elements=sum(p.numel() for p in parameters))
     for _ in range(o.steps):

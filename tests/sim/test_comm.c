@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include <memtrace/together.h>
 
 #include "calls.h"
 
@@ -296,6 +299,63 @@ static void a_group_holds_any_number(void **state)
 	assert_int_equal(run(2, play_many, -1), 0);
 }
 
+/* Is there anything by which the ranks of that communicator meet: a socket, or a file in memory? */
+static bool is_met(const ncclUniqueId *id)
+{
+	char name[40], path[64], line[512];
+	bool found = false;
+	snprintf(name, sizeof name, "@cudasim-%016llx",
+		 (unsigned long long)together_hash(id, sizeof *id));
+	snprintf(path, sizeof path, "/dev/shm/%s", name + 1);
+	FILE *sockets = fopen("/proc/net/unix", "r");
+	while (sockets && fgets(line, sizeof line, sockets))
+		found |= strstr(line, name) != NULL;
+	if (sockets)
+		fclose(sockets);
+	return found || !access(path, F_OK);
+}
+
+/* Nobody is left to tidy up when all that wait are killed. */
+static void killed_ranks_leave_nothing(void **state)
+{
+	(void)state;
+	ncclUniqueId id;
+	ncclComm_t comm;
+	pid_t pids[2];
+	int status;
+	assert_int_equal(ncclGetUniqueId(&id), 0);
+	setenv("CUDASIM_TIMEOUT", "60", 1);
+	for (int rank = 0; rank < 2; rank++)
+		if (!(pids[rank] = fork()))
+			_exit(ncclCommInitRank(&comm, 3, id, rank));
+	for (int i = 0; i < 3000 && !is_met(&id); i++)
+		usleep(10000);
+	assert_true(is_met(&id));
+	for (int rank = 0; rank < 2; rank++) {
+		kill(pids[rank], SIGKILL);
+		waitpid(pids[rank], &status, 0);
+		assert_true(WIFSIGNALED(status));
+	}
+	assert_false(is_met(&id));
+	setenv("CUDASIM_TIMEOUT", "1", 1);
+}
+
+/* However they come, all get the same memory. */
+static int play_sum(ncclComm_t comm, int rank, int ranks)
+{
+	int sum = rank;
+	WANT(!ncclAllReduce(&sum, &sum, 1, INT32, SUM, comm, NULL));
+	return sum == ranks * (ranks - 1) / 2 ? 0 : __LINE__;
+}
+
+static void many_ranks_meet(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(run(8, play_sum, -1), 0);
+	assert_int_equal(segments(), 0);
+}
+
 int main(void)
 {
 	setenv("CUDASIM_TIMEOUT", "1", 1);
@@ -308,6 +368,8 @@ int main(void)
 		cmocka_unit_test(splits_have_their_true_sizes),
 		cmocka_unit_test(waits_end),
 		cmocka_unit_test(a_rank_alone_gives_up),
+		cmocka_unit_test(killed_ranks_leave_nothing),
+		cmocka_unit_test(many_ranks_meet),
 	};
 	return cmocka_run_group_tests_name("simulated NCCL", tests, NULL, NULL);
 }

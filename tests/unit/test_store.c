@@ -13,10 +13,8 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -256,25 +254,6 @@ static void other_values_take_no_row(void **state)
 	close_job(&j);
 }
 
-/* A rank that ends before it joins leaves the others in it: nobody else removes its memory. */
-static void memory_of_communicators_is_removed(void **state)
-{
-	struct job j;
-	char id[128], name[40];
-	int file;
-	(void)state;
-	open_job(&j);
-	memset(id, 0x3e, sizeof(id));
-	say(&j, 0, SET, PAIR "0", id, sizeof(id));
-	snprintf(name, sizeof(name), "/cudasim-%016llx",
-		 (unsigned long long)together_hash(id, sizeof(id)));
-	file = shm_open(name, O_RDWR | O_CREAT, 0600);
-	assert_true(file >= 0);
-	close(file);
-	close_job(&j);
-	assert_int_equal(shm_open(name, O_RDWR, 0600), -1);
-}
-
 static int64_t added(struct job *j, int client, int64_t amount)
 {
 	int64_t value = -1;
@@ -343,7 +322,6 @@ int main(void)
 		cmocka_unit_test(nothing_is_played_while_a_rank_runs),
 		cmocka_unit_test(the_board_is_not_believed),
 		cmocka_unit_test(other_values_take_no_row),
-		cmocka_unit_test(memory_of_communicators_is_removed),
 		cmocka_unit_test(a_barrier_waits_for_those_that_run),
 		cmocka_unit_test(a_wait_for_one_that_runs_ends),
 		cmocka_unit_test(a_connection_may_end_while_a_rank_is_started),

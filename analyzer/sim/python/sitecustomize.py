@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 
+import memtrace_gloo
 import memtrace_sent
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -65,18 +66,15 @@ def end_after_steps(optimizer_module):
 
 # ---- ranks that do not run
 
-running_of_new_group = 1  # members that run, of the group that is being made
+running_of_new_group, backend_of_new_group = 1, ""  # of the group that is being made; members that run
 exchanged = {}  # how often, by a group's ranks
 
 def played_gloo(c10d):
     """Gloo's groups connect their processes; with the others absent, a group whose members all hold what this rank holds."""
     from torch._C import _distributed_c10d as native
-    fake = getattr(native, "FakeProcessGroup", None)
-    if fake is None:
-        def gloo(*_, **__):
-            raise RuntimeError("memtrace simulate: a Gloo group with ranks that do not run needs PyTorch 2.2 or later")
-        return gloo
+    fake = getattr(native, "FakeProcessGroup", None) or memtrace_gloo.played_group(native)
     create = getattr(fake, "_create_internal", fake)
+    is_whole = issubclass(fake, native.ProcessGroup)  # and not a backend, which a group has for each device
     fake._set_sequence_number_for_group = lambda group: None  # PyTorch before 2.12 gives a Gloo group one, and a fake one says that it has none
     real = c10d.ProcessGroupGloo
 
@@ -88,7 +86,12 @@ def played_gloo(c10d):
         """What ProcessGroupGloo(store, rank, size, timeout) gives."""
 
         def __new__(cls, store, rank, size, *args, **keys):
-            return real(store, rank, size, *args, **keys) if 1 < running_of_new_group == size else create(rank, size)
+            if 1 < running_of_new_group == size:
+                return real(store, rank, size, *args, **keys)
+            if is_whole and backend_of_new_group != "gloo":
+                raise RuntimeError("memtrace simulate: a group of NCCL and Gloo (%s) with ranks that do not run needs PyTorch 2.2 or later; "
+                                   "or init_process_group(\"nccl\")" % backend_of_new_group)
+            return create(rank, size)
 
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(c10d.ProcessGroupGloo, name):
@@ -180,8 +183,9 @@ def travels_by_the_store(c10d, group):
     running = that_run(c10d, group)
     if not 1 < len(running) < c10d.get_world_size(group):
         return False
-    device = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
-    return device is not None and str(device(group)) == "cpu"
+    names = "_get_object_coll_device", "_get_pg_default_device", "_get_pg_device"  # PyTorch 2.6, 2.1, 2.0
+    device = next((getattr(c10d, n) for n in names if hasattr(c10d, n)), None)
+    return device is not None and str(device(group or c10d._get_default_group())) == "cpu"
 
 
 def exchange_by_the_store(c10d, group, obj):
@@ -231,6 +235,31 @@ def send_objects_by_the_store(c10d):
     wrap_call("scatter_object_list", scatter)
 
 
+def meet_by_the_store(c10d):
+    """Barriers of a group on the CPU of which not all members run: those that do meet. A played Gloo has no monitored_barrier()."""
+    def wrap_barrier(name, is_real):
+        real = getattr(c10d, name, None)
+
+        def barrier(group=None, *args, **keys):
+            if c10d._rank_not_in_group(group) or is_real(group, *args, **keys):
+                return real(group, *args, **keys)
+            if len(that_run(c10d, group)) > 1:
+                exchange_by_the_store(c10d, group, None)
+        if real is not None:
+            barrier.__name__, barrier.__doc__, barrier.__wrapped__ = name, real.__doc__, real
+            replace(c10d, name, barrier)
+
+    def runs_as_a_whole(group, *_, **__):
+        return 1 < len(that_run(c10d, group)) == c10d.get_world_size(group)
+
+    def uses_the_gpu(group, async_op=False, device_ids=None, **_):
+        bound = getattr(group or c10d._get_default_group(), "bound_device_id", None)
+        return async_op or device_ids is not None or bound is not None or not travels_by_the_store(c10d, group)
+
+    wrap_barrier("barrier", uses_the_gpu)
+    wrap_barrier("monitored_barrier", runs_as_a_whole)
+
+
 def gather_played_objects(c10d, calls):
     """gather_object() to a rank that runs: the absent ones would have sent what one that runs has, as in all_gather_object()."""
     real = getattr(c10d, "gather_object", None)
@@ -269,16 +298,16 @@ def make_groups_by_rank(c10d):
 
 
 def name_who_runs(c10d):
-    """The store's keys of a group say which of its members run: memtrace reads it (analyzer/sim/together.c)."""
+    """The store's keys of a group say which of its members run, if several do: memtrace reads it (analyzer/sim/together.c)."""
     real = c10d._new_process_group_helper
 
     def helper(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys):
-        global running_of_new_group
+        global running_of_new_group, backend_of_new_group
         ranks = list(global_ranks_in_group) or list(range(group_size))
         running = [i for i, r in enumerate(ranks) if r in RUNNING]
-        if running:
+        if running and len(RUNNING) > 1:
             store = c10d.PrefixStore("memtrace:%d:%s" % (len(ranks), ".".join(map(str, running))), store)
-        running_of_new_group = len(running)
+        running_of_new_group, backend_of_new_group = len(running), str(backend)
         return real(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys)
     c10d._new_process_group_helper = helper
 
@@ -288,9 +317,10 @@ def play_absent_ranks(c10d):
     calls = memtrace_sent.Calls(c10d, sent, members, RUNNING)
     if len(RUNNING) > 1:
         send_objects_by_the_store(c10d)
-        name_who_runs(c10d)
+    name_who_runs(c10d)
     calls.install(wrap)
     take_objects_from_absent_ranks(c10d, calls)
+    meet_by_the_store(c10d)
     gather_played_objects(c10d, calls)
     make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
