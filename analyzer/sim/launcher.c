@@ -261,6 +261,8 @@ static void parse_worker(enum id id, char *const *rest, const char *python, cons
 		w->world = s->per_node * (s->nodes ? s->nodes : 1);
 }
 
+static int parse(char *const *command, const char *helper, struct worker *w, struct err *e);
+
 static int parse_srun(char *const *rest, const char *helper, const struct said *s, struct worker *w,
 		      struct err *e)
 {
@@ -268,7 +270,7 @@ static int parse_srun(char *const *rest, const char *helper, const struct said *
 		    : s->per_node ? s->per_node * (s->nodes ? s->nodes : 1)
 				  : s->nodes;
 
-	if (launcher_parse(rest, helper, w, e) < 0)
+	if (parse(rest, helper, w, e) < 0)
 		return -1;
 	if (!w->launcher) {
 		w->launcher = launchers[SRUN].name;
@@ -278,14 +280,31 @@ static int parse_srun(char *const *rest, const char *helper, const struct said *
 	return 0;
 }
 
-int launcher_parse(char *const *command, const char *helper, struct worker *w, struct err *e)
+/* "env NAME=VALUE...", which the worker keeps; returns the words it takes. */
+static int keep_environment(char *const *command, struct worker *w)
+{
+	int n = 1;
+
+	if (strcmp(base_name(command[0]), "env") != 0)
+		return 0;
+	while (command[n] && command[n][0] != '-' && strchr(command[n], '='))
+		n++;
+	if (!command[n] || command[n][0] == '-')
+		return 0;
+	for (int i = 0; i < n; i++)
+		push(w, command[i]);
+	return n;
+}
+
+static int parse(char *const *command, const char *helper, struct worker *w, struct err *e)
 {
 	struct said s = { 0 };
 	char *python = NULL;
 	int words, n = 0, status = 0;
-	enum id id = recognize(command, &words, &python);
+	enum id id;
 
-	*w = (struct worker){ 0 };
+	command += keep_environment(command, w);
+	id = recognize(command, &words, &python);
 	if (id == LAUNCHERS) {
 		while (*command)
 			push(w, *command++);
@@ -309,4 +328,10 @@ int launcher_parse(char *const *command, const char *helper, struct worker *w, s
 		w->launcher = launchers[id].name;
 	free(python);
 	return status;
+}
+
+int launcher_parse(char *const *command, const char *helper, struct worker *w, struct err *e)
+{
+	*w = (struct worker){ 0 };
+	return parse(command, helper, w, e);
 }

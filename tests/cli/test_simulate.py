@@ -84,6 +84,12 @@ class Launchers(Simulate):
         env = self.check(["srun", "--nodes", "2", self.script("torchrun"), "--nnodes", "2", "--nproc-per-node", "4", WORKER], 8, [], rank=5)
         self.assertNotIn("SLURM_PROCID", env)
 
+    def test_environment_before_the_launcher(self):
+        for before in ([], ["srun", "-N1"]):
+            command = [*before, "env", "MEMTRACE_A=1", "MEMTRACE_B=x=y", self.script("torchrun"), "--nproc-per-node", "4", WORKER, "C=2"]
+            env = self.check(command, 4, ["C=2"])
+            self.assertEqual((env["MEMTRACE_A"], env["MEMTRACE_B"]), ("1", "x=y"))
+
     def test_slurm_of_our_own_job_is_forgotten(self):
         (line,), _ = self.ranks(PYTHON, WORKER, options=("--world-size", "2"), SLURM_JOB_ID="17", SLURM_NTASKS="1", SLURM_PROCID="0")
         self.assertFalse([n for n in line["env"] if n.startswith("SLURM_")])

@@ -4,7 +4,7 @@ import os
 import sys
 
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDASIM_ALONE", "CUDASIM_GPUS", "CUDASIM_TOGETHER", "SIMULATE_RANKS",
-         "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_ID", "TORCHELASTIC_USE_AGENT_STORE")
+         "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_ID", "TORCHELASTIC_USE_AGENT_STORE", "MEMTRACE_A", "MEMTRACE_B")
 
 print(json.dumps({"env": {n: os.environ[n] for n in NAMES if n in os.environ}, "args": sys.argv[1:], "flags": sys.flags.ignore_environment}),
       flush=True)
