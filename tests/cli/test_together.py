@@ -33,7 +33,9 @@ class Meeting(Case):
     def begin(self, how, *options, job=("--world-size", "2", "--ranks", "0-1"), **settings):
         folder = os.path.join(self.dir, "tmp")
         os.makedirs(folder, exist_ok=True)
-        child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, *job, "--together", *options, "--", *MEET, how],
+        def heed():  # a shell's background jobs ignore it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, *job, "--together", *options, "--", *MEET, how], preexec_fn=heed,
                                  env=environment(TMPDIR=folder, **settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for stream in (child.stdout, child.stderr):
             self.addCleanup(stream.close)
