@@ -166,14 +166,11 @@ static _Thread_local size_t grouped_count, grouped_capacity;
 
 static void remember(struct grouped g)
 {
-	if (grouped_count == grouped_capacity) {
-		size_t more = grouped_capacity ? grouped_capacity * 2 : 64;
-		struct grouped *grown = realloc(grouped, more * sizeof *grown);
-		if (!grown)
-			return;
-		grouped = grown;
-		grouped_capacity = more;
-	}
+	struct grouped *roomy =
+		room_for_one(grouped, grouped_count, &grouped_capacity, sizeof *grouped);
+	if (!roomy)
+		return;
+	grouped = roomy;
 	grouped[grouped_count++] = g;
 }
 

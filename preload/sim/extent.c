@@ -22,14 +22,11 @@ static size_t after(const struct extents *free, uint64_t start)
 
 static bool insert(struct extents *free, size_t at, uint64_t start, uint64_t length)
 {
-	if (free->count == free->capacity) {
-		size_t capacity = free->capacity ? free->capacity * 2 : 64;
-		struct extent *list = realloc(free->list, capacity * sizeof *list);
-		if (!list)
-			return false;
-		free->list = list;
-		free->capacity = capacity;
-	}
+	struct extent *list =
+		room_for_one(free->list, free->count, &free->capacity, sizeof *free->list);
+	if (!list)
+		return false;
+	free->list = list;
 	memmove(&free->list[at + 1], &free->list[at], (free->count - at) * sizeof *free->list);
 	free->list[at] = (struct extent){ start, length };
 	free->count++;

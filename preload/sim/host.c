@@ -38,14 +38,10 @@ static bool overlaps(uint64_t start, uint64_t length)
 
 static bool add(uint64_t start, uint64_t length, bool ours)
 {
-	if (count == capacity) {
-		size_t more = capacity ? capacity * 2 : 64;
-		struct range *grown = realloc(ranges, more * sizeof *grown);
-		if (!grown)
-			return false;
-		ranges = grown;
-		capacity = more;
-	}
+	struct range *roomy = room_for_one(ranges, count, &capacity, sizeof *ranges);
+	if (!roomy)
+		return false;
+	ranges = roomy;
 	size_t at = (size_t)(before(start) + 1);
 	memmove(&ranges[at + 1], &ranges[at], (count - at) * sizeof *ranges);
 	ranges[at] = (struct range){ start, length, ours };

@@ -95,14 +95,10 @@ static int post_one(struct message message)
 	if (!depth)
 		return message.peer == message.comm->rank ? NCCL_INVALID_USAGE
 							  : run_messages(&message, 1);
-	if (queued == capacity) {
-		size_t more = capacity ? capacity * 2 : 64;
-		struct message *grown = realloc(queue, more * sizeof *grown);
-		if (!grown)
-			return NCCL_SYSTEM_ERROR;
-		queue = grown;
-		capacity = more;
-	}
+	struct message *roomy = room_for_one(queue, queued, &capacity, sizeof *queue);
+	if (!roomy)
+		return NCCL_SYSTEM_ERROR;
+	queue = roomy;
 	queue[queued++] = message;
 	return NCCL_OK;
 }

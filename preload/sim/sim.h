@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -42,6 +43,19 @@ enum { MAX_DEVICES = 8 };
 static inline uint64_t round_up(uint64_t n, uint64_t unit)
 {
 	return (n + unit - 1) / unit * unit;
+}
+
+/* `array`, which holds `count` elements of `size` bytes, with room for one more: moved if need be. NULL:
+ * no memory, and it is as it was. */
+static inline void *room_for_one(void *array, size_t count, size_t *capacity, size_t size)
+{
+	if (count < *capacity)
+		return array;
+	size_t more = *capacity ? *capacity * 2 : 64;
+	void *grown = realloc(array, more * size);
+	if (grown)
+		*capacity = more;
+	return grown;
 }
 
 /* More than there is of anything, where it overflows. */

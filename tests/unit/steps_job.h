@@ -2,14 +2,7 @@
 #ifndef MEMTRACE_TEST_STEPS_JOB_H
 #define MEMTRACE_TEST_STEPS_JOB_H
 
-#include "replay.h"
-#include "write_trace.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "replayed.h"
 
 #define TORCH "/p/site-packages/torch/"
 #define MIB (INT64_C(1) << 20)
@@ -84,10 +77,7 @@ static inline int end(void **state)
 {
 	struct job *j = *state;
 
-	replay_release(&j->replay);
-	trace_release(&j->trace);
-	write_release(&j->w);
-	free(j->file);
+	release_written(&j->w, j->file, &j->trace, &j->replay);
 	free(j);
 	return 0;
 }
@@ -95,12 +85,8 @@ static inline int end(void **state)
 static const struct device *run(struct job *j)
 {
 	const struct replay_options options = { 0 };
-	struct err e = { 0 };
-	size_t size;
 
-	j->file = write_finish(&j->w, &size);
-	assert_int_equal(trace_open_memory(&j->trace, j->file, size, &e), 0);
-	replay_trace(&j->replay, &j->trace, &options);
+	replay_written(&j->w, &j->file, &j->trace, &j->replay, &options);
 	return &j->replay.device[0];
 }
 
