@@ -209,15 +209,13 @@ def deputies(c10d, group):
     return [running[absent.index(r) % len(running)] if r in absent else r for r in ranks]
 
 
-def send_objects_by_the_store(c10d):
+def send_objects_by_the_store(c10d, calls):
     def wrap_call(name, by_store):
         def answer(real, objects, given):
-            group, sender = given.get("group"), given.get("src") or 0
+            group = given.get("group")
             if not travels_by_the_store(c10d, group):
                 return real(objects, **given)
-            if given.get("group_src") is not None:
-                sender = members(c10d, group)[given["group_src"]]
-            return by_store(objects, given, group, sender)
+            return by_store(objects, given, group, calls.peer(given, "src")[1] or 0)
         wrap(c10d, name, answer)
 
     def gather(everybody, given, group, _):
@@ -316,7 +314,7 @@ def play_absent_ranks(c10d):
     sent = memtrace_sent.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), ranks_in("SIMULATE_ASKED"), say)
     calls = memtrace_sent.Calls(c10d, sent, members, RUNNING)
     if len(RUNNING) > 1:
-        send_objects_by_the_store(c10d)
+        send_objects_by_the_store(c10d, calls)
     name_who_runs(c10d)
     calls.install(wrap)
     take_objects_from_absent_ranks(c10d, calls)
