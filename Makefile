@@ -50,8 +50,8 @@ $(BUILD)/%.o: %.S Makefile
 	@mkdir -p $(@D)
 	$(CC) -MMD -MP -fPIC -g -c $< -o $@
 
-$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
-	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
+$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o $(BUILD)/preload/spawn_clone.o preload/dlsym.map
+	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-e,writer_start -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
@@ -85,7 +85,7 @@ $(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*
 	$(CC) $(LINK) $^ -o $@
 
 # The recorder's side runs without the preload: everything but the exported hooks.
-$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
+$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/spawn_clone.o
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $^ -o $@ -lcmocka -lpthread
 
