@@ -16,8 +16,14 @@ void image_begin(struct image *m, struct writer_control *c)
 	memset(m, 0, sizeof(*m));
 	m->control = c;
 	m->fd = -1;
+	clock_remember(&m->clock, c->begin);
 	for (unsigned i = 0; i < MT_MAX_SEGMENTS; i++)
 		m->segment[i].first = MT_UNKNOWN;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
 }
 
 static int write_out(struct image *m, uint64_t offset, uint64_t bytes)
@@ -35,9 +41,33 @@ static int is_inside(const struct image *m, uint64_t offset, uint64_t bytes)
 	return offset >= MT_HEADER_BYTES && offset <= m->control->image_bytes && bytes <= m->control->image_bytes - offset;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+/* Records, with the time in ns since the start in place of what the recorder stored. */
+static int write_records(struct image *m, uint64_t offset, uint64_t count)
 {
-	return a < b ? a : b;
+	static struct mt_record chunk[2048];
+	const struct mt_record *from = (const void *)((const char *)writer_image(m->control) + offset);
+	const uint64_t start = m->control->begin.ns, latest = clock_latest(&m->clock).ns;
+
+	for (uint64_t at = 0, n; at < count; at += n) {
+		int e;
+
+		n = count - at < sizeof(chunk) / sizeof(chunk[0]) ? count - at : sizeof(chunk) / sizeof(chunk[0]);
+		memcpy(chunk, from + at, n * sizeof(chunk[0]));
+		for (uint64_t i = 0; i < n; i++) {
+			uint64_t ns = chunk[i].time_ns;
+
+			if (m->control->uses_counter)
+				ns = clock_ns(&m->clock, ns);
+			ns = least(ns, latest);
+			chunk[i].time_ns = chunk[i].kind && ns > start ? ns - start : 0;
+		}
+		e = file_write(m->fd, chunk, n * sizeof(chunk[0]), offset + at * sizeof(chunk[0]));
+		if (e)
+			return e;
+	}
+	if (offset + count * sizeof(chunk[0]) > m->end)
+		m->end = offset + count * sizeof(chunk[0]);
+	return 0;
 }
 
 /* The header as it is now; counts before the entries that they count. */
@@ -49,6 +79,7 @@ static void take_header(struct image *m)
 	memcpy(&m->next, h, sizeof(m->next));
 	m->next.segments = least(segments, MT_MAX_SEGMENTS);
 	m->next.tables = least(tables, MT_MAX_TABLES);
+	clock_remember(&m->clock, clock_read(m->control->uses_counter)); /* after whatever the header counts */
 }
 
 /* Runs that the file still claims and whose room is used again: the file must not claim them while it is overwritten. */
@@ -91,8 +122,11 @@ static int write_tables(struct image *m)
 	return 0;
 }
 
-/* How many of the first USED records are complete, without a hole. A record that stays reserved is given up after a time. */
-static uint64_t count_complete(struct image_segment *s, const struct mt_record *records, uint64_t used)
+/*
+ * How many of the first USED records are complete, without a hole, and not newer than LATEST, up to which time is known. A record that
+ * stays reserved is given up after a time.
+ */
+static uint64_t count_complete(struct image_segment *s, const struct mt_record *records, uint64_t used, uint64_t latest)
 {
 	uint64_t i = s->done;
 
@@ -102,7 +136,7 @@ static uint64_t count_complete(struct image_segment *s, const struct mt_record *
 		uint64_t word = __atomic_load_n(last, __ATOMIC_ACQUIRE);
 
 		memcpy(&r.place, &word, sizeof(word));
-		if (r.kind)
+		if (r.kind && records[i].time_ns <= latest)
 			continue;
 		if (i != s->done) {
 			s->waits = 0;
@@ -125,15 +159,16 @@ static int write_segment(struct image *m, unsigned i)
 	if (s->first == MT_UNKNOWN || !is_inside(m, t->offset, t->capacity * sizeof(struct mt_record)))
 		return 0;
 	if (used > s->done) {
-		complete = count_complete(s, (const void *)((const char *)writer_image(m->control) + t->offset), used);
-		e = write_out(m, t->offset + s->done * sizeof(struct mt_record), (used - s->done) * sizeof(struct mt_record));
+		complete = count_complete(s, (const void *)((const char *)writer_image(m->control) + t->offset), used,
+					  clock_latest(&m->clock).counter);
+		e = write_records(m, t->offset + s->done * sizeof(struct mt_record), used - s->done);
 		if (e)
 			return e;
 		s->done = complete;
 	}
 	if (t->has_keyframe && s->keyframe != s->first + 1 &&
 	    is_inside(m, t->keyframe_offset, t->keyframe_records * sizeof(struct mt_record))) {
-		e = write_out(m, t->keyframe_offset, t->keyframe_records * sizeof(struct mt_record));
+		e = write_records(m, t->keyframe_offset, t->keyframe_records);
 		if (e)
 			return e;
 		s->keyframe = s->first + 1;

@@ -10,6 +10,7 @@
 struct image {
 	struct writer_control *control;
 	int fd;
+	struct clock_history clock;
 	uint64_t end;	     /* of what is in the file */
 	uint64_t lost;	     /* events that were recorded and found no room in the file */
 	struct mt_header in_file, next;

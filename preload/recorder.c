@@ -15,7 +15,8 @@
 #include "tables.h"
 
 #define FIRST_TABLE_BYTES (64u << 10)
-#define WAIT LOCK_MS(100) /* the longest that a thread of the job waits for the helper, once */
+#define WAIT LOCK_MS(40)	       /* the longest that a thread of the job waits for the helper, once */
+#define WAIT_FOR_FILE LOCK_MS(20) /* the same for the file to take what is recorded */
 #define BEYOND_BUDGET (64u << 20)
 
 /* Room for a keyframe that its segment has outgrown. */
@@ -129,6 +130,19 @@ static uint64_t patience(void)
 	return atomic_load(&recorder.lagging) ? 0 : WAIT;
 }
 
+/* A segment as soon as the file has taken one that can go. The prepare lock is held. */
+static struct slot *wait_for_the_file(uint64_t start)
+{
+	struct slot *next = NULL;
+
+	writer_wake(recorder.control);
+	while (!next && segments_are_unwritten() && now_ns() - start < WAIT_FOR_FILE) {
+		lock_pause();
+		next = segments_prepare(0);
+	}
+	return next;
+}
+
 /* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any more, and then recording has
  * stopped. The switch lock is held. */
 static struct slot *prepare_inline(void)
@@ -144,6 +158,8 @@ static struct slot *prepare_inline(void)
 		next = atomic_exchange(&segments.prepared, NULL);
 		if (!next)
 			next = segments_prepare(0);
+		if (!next && errno == ENOBUFS && patience())
+			next = wait_for_the_file(start);
 		lock_release(&segments.prepare_lock);
 	}
 	h->inline_prepares++;
@@ -175,6 +191,8 @@ static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 			uint64_t first = full->entry->first_sequence + full->capacity;
 			__atomic_store_n(&next->entry->first_sequence, first, __ATOMIC_RELEASE);
 			atomic_store(&segments.current, next);
+			if (recorder.header->segments * segments.bytes > recorder.header->budget / 2)
+				writer_wake(recorder.control);
 		} else {
 			*reason = segments_are_unwritten() ? MT_LOST_STALLED : MT_LOST_TOO_SLOW;
 		}

@@ -62,11 +62,6 @@ static __thread struct {
 
 static uint32_t generation;
 
-uint64_t recording_time(void)
-{
-	return clock_ns() - me.start_ns;
-}
-
 uint16_t recording_thread(void)
 {
 	char name[17] = "";
@@ -83,7 +78,7 @@ uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, 
 			 uint32_t place)
 {
 	struct mt_record r = {
-		.time_ns = recording_time(),
+		.time_ns = clock_now(), /* the writer makes ns of it */
 		.address = address,
 		.bytes = bytes,
 		.place = place,
@@ -148,7 +143,6 @@ static unsigned work(void)
 {
 	int waits_for_a_record, writes;
 
-	clock_correct();
 	recorder_prepare();
 	tables_prepare();
 	waits_for_a_record = keyframe_work();
@@ -310,12 +304,14 @@ static int begin(void)
 		.with_process = settings.WRITER_PROCESS,
 	};
 	clock_begin();
-	me.start_ns = now_ns();
 	e = recorder_open(&setup);
 	if (e) {
 		notice_lost("not recording", "no memory can be had for the recording", -e);
 		return RECORDING_OFF;
 	}
+	recorder_control()->begin = clock_read(clock_uses_counter);
+	recorder_control()->uses_counter = clock_uses_counter;
+	me.start_ns = recorder_control()->begin.ns;
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 	me.recorder = getpid();
 	wipe_on_fork();

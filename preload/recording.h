@@ -51,9 +51,6 @@ static inline int recording_may_be(void)
 /* The calling thread's index in the tables. */
 uint16_t recording_thread(void);
 
-/* ns since the trace's start. */
-uint64_t recording_time(void);
-
 /* Writes one record, now, by this thread. Returns its sequence number or MT_UNKNOWN. */
 uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
 			 uint32_t place);

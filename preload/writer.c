@@ -130,6 +130,11 @@ int writer_step(struct writer_control *c)
 	return 1;
 }
 
+void writer_wake(struct writer_control *c)
+{
+	futex(&c->helper_thread, FUTEX_WAKE, INT32_MAX, 0);
+}
+
 int writer_finish(struct writer_control *c, unsigned limit_ms)
 {
 	uint64_t start = now_ns();
@@ -138,7 +143,7 @@ int writer_finish(struct writer_control *c, unsigned limit_ms)
 	while (!is_complete(c) && now_ns() - start < LOCK_MS(limit_ms)) {
 		uint32_t state = atomic_load(&c->state);
 
-		futex(&c->helper_thread, FUTEX_WAKE, INT32_MAX, 0);
+		writer_wake(c);
 		if (!is_complete(c))
 			futex(&c->state, FUTEX_WAIT, state, 1);
 	}

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "clock.h"
+
 #define WRITER_CONTROL_BYTES 16384u
 #define WRITER_EVERY_MS 100 /* the longest that a record waits to be written */
 
@@ -28,6 +30,8 @@ struct writer_control {
 	_Atomic uint32_t owner; /* enum writer_owner, taken once */
 	uint32_t pid;		/* the job's process */
 	uint64_t image_bytes;	/* how long the image can become */
+	int uses_counter;	/* records hold the processor's counter, not ns */
+	struct clock_reading begin; /* time 0 of the trace */
 	char directory[4096];	/* absolute */
 	char name[256];
 
@@ -63,6 +67,9 @@ int writer_step(struct writer_control *c);
 
 /* The recording is closed: has everything written, and waits for that up to LIMIT_MS. Returns 1 when the file is complete. */
 int writer_finish(struct writer_control *c, unsigned limit_ms);
+
+/* There is much to write. Never waits. */
+void writer_wake(struct writer_control *c);
 
 /* The calling thread is the helper thread: its end tells the writer of the job's. */
 void writer_watch_this_thread(struct writer_control *c);

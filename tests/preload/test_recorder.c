@@ -34,6 +34,7 @@ static void start(const char *name, uint64_t budget)
 
 	keyframe_reset();
 	assert_int_equal(recorder_open(&setup), 0);
+	recorder_control()->begin = clock_read(0);
 	recorder_begin();
 }
 
@@ -87,7 +88,7 @@ static uint64_t count_records(void)
 static void write_one(enum mt_event kind, uint64_t address, int64_t bytes)
 {
 	struct mt_record r = {
-		.time_ns = 1, .address = address, .bytes = bytes, .kind = (uint8_t)kind
+		.time_ns = now_ns(), .address = address, .bytes = bytes, .kind = (uint8_t)kind
 	};
 
 	recorder_write(&r);
