@@ -112,16 +112,20 @@ void recorder_stop(enum mt_lost reason, int e)
 
 void recorder_prepare(void)
 {
-	struct slot *s = atomic_load(&segments.current);
+	struct slot *s = atomic_load(&segments.current), *next, *none = NULL;
 
 	segments_release();
 	if (!s || atomic_load(&segments.prepared) || __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
 		return;
 	if (!lock_acquire(&segments.prepare_lock, 0))
 		return;
-	if (!atomic_load(&segments.prepared))
-		atomic_store(&segments.prepared, segments_prepare(1));
+	next = segments_prepare();
 	lock_release(&segments.prepare_lock);
+	if (!next)
+		return;
+	segments_touch(next);
+	if (!atomic_compare_exchange_strong(&segments.prepared, &none, next))
+		segments_return(next); /* a thread that records was faster */
 }
 
 /* How long this thread may wait: once, not again and again while the disk or the helper lags. */
@@ -138,7 +142,7 @@ static struct slot *wait_for_the_file(uint64_t start)
 	writer_wake(recorder.control);
 	while (!next && segments_are_unwritten() && now_ns() - start < WAIT_FOR_FILE) {
 		lock_pause();
-		next = segments_prepare(0);
+		next = segments_prepare();
 	}
 	return next;
 }
@@ -157,7 +161,7 @@ static struct slot *prepare_inline(void)
 	if (lock_acquire(&segments.prepare_lock, patience())) {
 		next = atomic_exchange(&segments.prepared, NULL);
 		if (!next)
-			next = segments_prepare(0);
+			next = segments_prepare();
 		if (!next && errno == ENOBUFS && patience())
 			next = wait_for_the_file(start);
 		lock_release(&segments.prepare_lock);

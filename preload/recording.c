@@ -46,7 +46,7 @@ static struct {
 	int exit_status; /* -1: exit() was not reached */
 	int registered;	 /* fork and exit handlers, once a process */
 	pid_t recorder;	 /* the process that recorded: its children without exec do not, since CUDA cannot be used there */
-	int refused;	 /* no trace could be made */
+	int writer_failed, refused; /* refused: no trace could be made */
 	struct {
 		atomic_int pending;
 		uint64_t requested, free_bytes;
@@ -116,7 +116,7 @@ static void say_what_is_due(void)
 		me.oom.said = 1;
 		notice_out_of_memory(me.oom.requested, me.oom.free_bytes);
 	}
-	ended = h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN;
+	ended = me.writer_failed || (h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
 	if ((!h->lost_events && !ended) || me.loss_said)
 		return;
 	me.loss_said = 1;
@@ -127,15 +127,19 @@ static void say_what_is_due(void)
 static void look_at_the_writer(void)
 {
 	struct writer_control *c = recorder_control();
-	uint32_t state = atomic_load(&c->state);
+	int error = atomic_load(&c->error);
 
-	if (state == WRITER_FULL && recorder_header()->state == MT_STATE_RECORDING) {
-		recorder_stop(MT_LOST_NO_SPACE, atomic_load(&c->error));
-	} else if (state == WRITER_REFUSED && !me.refused) {
-		me.refused = me.loss_said = 1;
+	if (!error || me.writer_failed)
+		return;
+	me.writer_failed = 1;
+	me.refused = atomic_load(&c->state) == WRITER_REFUSED;
+	if (me.refused) {
+		me.loss_said = 1;
 		atomic_store(&recording_state, RECORDING_OFF);
 		recorder_discard();
-		notice_lost("not recording", "no trace can be made", atomic_load(&c->error));
+		notice_lost("not recording", "no trace can be made", error);
+	} else {
+		recorder_stop(MT_LOST_NO_SPACE, error);
 	}
 }
 
@@ -381,16 +385,18 @@ int recording_start(void)
 	return atomic_load(&recording_state) == RECORDING_ON;
 }
 
-/* The helper's last run writes the file where no process does. */
 static void end_recording(void)
 {
-	int has_helper = background_is_running();
+	struct writer_control *c = recorder_control();
 
 	recorder_close(me.exit_status);
-	if (has_helper && atomic_load(&recorder_control()->owner) != WRITER_PROCESS)
-		atomic_store(&recorder_control()->ended, 1);
+	atomic_store(&c->ended, 1);
+	background_wake(); /* it may be the one that writes */
+	if (!writer_finish(c, EXIT_MS) && background_is_running() && writer_take_over(c)) {
+		background_wake();
+		(void)writer_finish(c, EXIT_MS);
+	}
 	(void)background_stop(EXIT_MS);
-	(void)writer_finish(recorder_control(), EXIT_MS);
 	look_at_the_writer();
 	say_what_is_due();
 }

@@ -129,7 +129,8 @@ static int is_written(const struct slot *s)
 
 static int is_expendable(const struct slot *s)
 {
-	return s != atomic_load(&segments.current) && first_of(s) < segments.replayed && is_written(s) && !is_protected(s);
+	return s != atomic_load(&segments.current) && first_of(s) < segments.replayed && is_written(s) && !is_protected(s) &&
+	       !s->is_being_emptied;
 }
 
 /*
@@ -155,7 +156,7 @@ static void give_up_run(struct slot *s)
 		__atomic_store_n(&s->entry->first_sequence, MT_UNKNOWN, __ATOMIC_RELEASE);
 		s->entry->has_keyframe = 0;
 		segments.header->reused_records += s->capacity;
-		if (!s->is_empty)
+		if (s->is_empty <= 0)
 			memset(s->records, 0, s->capacity * sizeof(struct mt_record));
 		s->is_empty = 0;
 		s->is_free = 1;
@@ -178,17 +179,17 @@ static struct slot *take_free(void)
 /* Gives the oldest run up that may go, never the first segment, and takes one of it. NULL: none. */
 static struct slot *reuse(void)
 {
-	struct slot *oldest = NULL, *found = take_free();
+	struct slot *oldest = NULL;
 
-	for (unsigned i = 0; i < count() && !found; i++) {
+	for (unsigned i = 0; i < count(); i++) {
 		struct slot *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 		int begins = s->entry->has_keyframe || first == segments.slot[0].capacity;
 		if (first && first != MT_UNKNOWN && begins && (!oldest || first < first_of(oldest)) && is_expendable_run(s))
 			oldest = s;
 	}
-	if (found || !oldest)
-		return found;
+	if (!oldest)
+		return NULL;
 	give_up_run(oldest);
 	return take_free();
 }
@@ -214,12 +215,15 @@ static int is_behind(void)
 	return !current || segments.replayed < first_of(current) || segments_are_unwritten();
 }
 
-struct slot *segments_prepare(int touch)
+struct slot *segments_prepare(void)
 {
 	const struct mt_header *h = segments.header;
+	struct slot *returned = take_free();
 	uint64_t offset;
 	void *p;
 
+	if (returned)
+		return returned;
 	if (count() >= MT_MAX_SEGMENTS ||
 	    (recorder_bytes() + segments.bytes + segments.keyframe_bytes > h->budget && count() >= MIN_SEGMENTS)) {
 		struct slot *old = reuse();
@@ -231,26 +235,53 @@ struct slot *segments_prepare(int touch)
 	p = recorder_grow(segments.bytes, &offset);
 	if (!p)
 		return NULL;
-	/* The helper touches each page now, so that recording never waits for a first fault. */
-	for (size_t k = 0; touch && k < segments.bytes; k += 4096)
-		((volatile char *)p)[k] = 0;
 	return add_slot(p, offset, segments.bytes);
 }
 
-void segments_release(void)
+void segments_return(struct slot *s)
 {
+	__atomic_store_n(&s->is_free, 1, __ATOMIC_RELEASE);
+}
+
+void segments_touch(struct slot *s)
+{
+	for (size_t k = 0; k < s->bytes; k += 4096)
+		((volatile char *)s->records)[k] = 0;
+}
+
+/* A segment whose memory can be given back, marked as such. NULL: none. */
+static struct slot *begin_to_empty(void)
+{
+	struct slot *found = NULL;
+
 	if (!lock_acquire(&segments.prepare_lock, 0))
-		return;
-	for (unsigned i = 0; i < count(); i++) {
+		return NULL;
+	for (unsigned i = 0; i < count() && !found; i++) {
 		struct slot *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 
-		if (first == MT_UNKNOWN || s == atomic_load(&segments.current) || first >= segments.replayed || !is_written(s))
-			continue;
-		if (!s->is_empty)
-			s->is_empty = madvise(s->records, s->bytes, MADV_REMOVE) == 0;
-		if (s->keyframe && !s->keyframe_is_empty)
-			s->keyframe_is_empty = madvise(s->keyframe, s->entry->keyframe_capacity * sizeof(struct mt_record), MADV_REMOVE) == 0;
+		if (first != MT_UNKNOWN && s != atomic_load(&segments.current) && first < segments.replayed && is_written(s) &&
+		    (!s->is_empty || (s->keyframe && !s->keyframe_is_empty)))
+			found = s;
 	}
+	if (found)
+		found->is_being_emptied = 1;
 	lock_release(&segments.prepare_lock);
+	return found;
+}
+
+/* The lock is not held meanwhile: a thread that records may need it. */
+void segments_release(void)
+{
+	struct slot *s;
+
+	while ((s = begin_to_empty())) {
+		int emptied = madvise(s->records, s->bytes, MADV_REMOVE) == 0;
+
+		if (s->keyframe)
+			madvise(s->keyframe, s->entry->keyframe_capacity * sizeof(struct mt_record), MADV_REMOVE);
+		s->is_empty = emptied ? 1 : -1; /* -1: it cannot be, and is not tried again */
+		s->keyframe_is_empty = 1;
+		__atomic_store_n(&s->is_being_emptied, 0, __ATOMIC_RELEASE);
+	}
 }

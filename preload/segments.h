@@ -21,6 +21,7 @@ struct slot {
 	size_t bytes;
 	struct mt_record *keyframe; /* NULL: none yet */
 	int is_free;		    /* was given up, and nobody has taken it since */
+	int is_being_emptied;	    /* segments_release() gives its memory back just now */
 	int is_empty;		    /* its memory was given back and reads as zeros */
 	int keyframe_is_empty;
 };
@@ -44,9 +45,15 @@ void segments_open(struct writer_control *control, uint64_t budget, void *record
 /* How many bytes the first segment of such a budget has. */
 size_t segments_first_bytes(uint64_t budget);
 
-/* A segment ready for use: new while the budget lasts, else an old one again. TOUCH: its pages are made now. NULL with errno ENOBUFS:
- * none now, but later; another errno: none any more. The prepare lock is held. */
-struct slot *segments_prepare(int touch);
+/* A segment ready for use: new while the budget lasts, else an old one again. NULL with errno ENOBUFS: none now, but later; another
+ * errno: none any more. The prepare lock is held. */
+struct slot *segments_prepare(void);
+
+/* S is not needed after all. */
+void segments_return(struct slot *s);
+
+/* Has the kernel make the pages of S now, so that recording never waits for a first fault. */
+void segments_touch(struct slot *s);
 
 /* The segment whose first sequence number is FIRST; NULL: none. */
 struct slot *segments_at(uint64_t first);

@@ -135,6 +135,11 @@ void writer_wake(struct writer_control *c)
 	futex(&c->helper_thread, FUTEX_WAKE, INT32_MAX, 0);
 }
 
+int writer_take_over(struct writer_control *c)
+{
+	return claim(c, WRITER_THREAD);
+}
+
 int writer_finish(struct writer_control *c, unsigned limit_ms)
 {
 	uint64_t start = now_ns();

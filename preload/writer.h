@@ -68,6 +68,9 @@ int writer_step(struct writer_control *c);
 /* The recording is closed: has everything written, and waits for that up to LIMIT_MS. Returns 1 when the file is complete. */
 int writer_finish(struct writer_control *c, unsigned limit_ms);
 
+/* The helper thread is to write, at once, if no process has begun to. 1: it is. */
+int writer_take_over(struct writer_control *c);
+
 /* There is much to write. Never waits. */
 void writer_wake(struct writer_control *c);
 
