@@ -69,19 +69,29 @@ static void lock(int fd)
 		(void)fcntl(fd, F_SETLK, &whole);
 }
 
-int file_create(const char *directory, const char *name)
+static int open_in(const char *directory, const char *name, int flags)
 {
 	int d = open_directory(directory), fd;
 
 	if (d < 0)
 		return d;
-	fd = openat(d, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = openat(d, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
 	if (fd < 0)
 		fd = -errno;
 	else
 		lock(fd);
 	close(d);
 	return fd;
+}
+
+int file_create(const char *directory, const char *name)
+{
+	return open_in(directory, name, O_CREAT | O_EXCL);
+}
+
+int file_open(const char *directory, const char *name)
+{
+	return open_in(directory, name, 0);
 }
 
 void file_discard(const char *directory, const char *name)

@@ -12,6 +12,9 @@
  */
 int file_create(const char *directory, const char *name);
 
+/* Opens and locks a file that file_create() made. A descriptor or -errno. */
+int file_open(const char *directory, const char *name);
+
 /* Takes the file away again. */
 void file_discard(const char *directory, const char *name);
 

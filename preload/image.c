@@ -41,6 +41,24 @@ static int is_inside(const struct image *m, uint64_t offset, uint64_t bytes)
 	return offset >= MT_HEADER_BYTES && offset <= m->control->image_bytes && bytes <= m->control->image_bytes - offset;
 }
 
+void image_resume(struct image *m, struct writer_control *c)
+{
+	const struct mt_header *h = writer_image(c);
+
+	image_begin(m, c);
+	for (uint64_t i = 0; i < h->segments && i < MT_MAX_SEGMENTS; i++) {
+		uint64_t first = h->segment[i].first_sequence, written = atomic_load(&c->written[i]);
+
+		if (first == MT_UNKNOWN || written < first || written - first > h->segment[i].capacity)
+			continue;
+		m->segment[i] = (struct image_segment){ .first = first, .done = written - first, .keyframe = atomic_load(&c->keyframe_written[i]) };
+		if (h->segment[i].offset + (written - first) * sizeof(struct mt_record) > m->end)
+			m->end = h->segment[i].offset + (written - first) * sizeof(struct mt_record);
+		if (h->segment[i].has_keyframe && h->segment[i].keyframe_offset + h->segment[i].keyframe_records * sizeof(struct mt_record) > m->end)
+			m->end = h->segment[i].keyframe_offset + h->segment[i].keyframe_records * sizeof(struct mt_record);
+	}
+}
+
 /* Records, with the time in ns since the start in place of what the recorder stored. */
 static int write_records(struct image *m, uint64_t offset, uint64_t count)
 {

@@ -25,6 +25,9 @@ struct image {
 
 void image_begin(struct image *m, struct writer_control *c);
 
+/* The same after a writer that is gone: what it has told to be in the file is taken as written. */
+void image_resume(struct image *m, struct writer_control *c);
+
 /* Writes what is new to m->fd. 0 or -errno; after an error only image_header() makes sense. */
 int image_pass(struct image *m);
 

@@ -16,7 +16,7 @@
 
 #define FIRST_TABLE_BYTES (64u << 10)
 #define WAIT LOCK_MS(40)	       /* the longest that a thread of the job waits for the helper, once */
-#define WAIT_FOR_FILE LOCK_MS(20) /* the same for the file to take what is recorded */
+#define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
 #define BEYOND_BUDGET (64u << 20)
 
 /* Room for a keyframe that its segment has outgrown. */
@@ -134,13 +134,14 @@ static uint64_t patience(void)
 	return atomic_load(&recorder.lagging) ? 0 : WAIT;
 }
 
-/* A segment as soon as the file has taken one that can go. The prepare lock is held. */
-static struct slot *wait_for_the_file(uint64_t start)
+/* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare lock is held. */
+static struct slot *wait_for_room(uint64_t start)
 {
 	struct slot *next = NULL;
 
 	writer_wake(recorder.control);
-	while (!next && segments_are_unwritten() && now_ns() - start < WAIT_FOR_FILE) {
+	background_wake();
+	while (!next && errno == ENOBUFS && now_ns() - start < WAIT_FOR_ROOM) {
 		lock_pause();
 		next = segments_prepare();
 	}
@@ -163,7 +164,7 @@ static struct slot *prepare_inline(void)
 		if (!next)
 			next = segments_prepare();
 		if (!next && errno == ENOBUFS && patience())
-			next = wait_for_the_file(start);
+			next = wait_for_room(start);
 		lock_release(&segments.prepare_lock);
 	}
 	h->inline_prepares++;

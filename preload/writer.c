@@ -18,6 +18,7 @@
 #include "image.h"
 #include "lock.h"
 #include "spawn.h"
+#include "text.h"
 
 #define CLAIM_MS 2000 /* a process that has not begun by then has failed */
 #define GO_MS 10000
@@ -115,8 +116,45 @@ void writer_begin(struct writer_control *c, int has_process)
 	atomic_store(&c->go, 1);
 }
 
+/* Is the process that writes no more, or dead and waited for by nobody? Its state in /proc is the word behind its name. */
+static int process_is_gone(struct writer_control *c)
+{
+	uint32_t pid = atomic_load(&c->writer);
+	struct text path = { 0 };
+	char stat[256];
+	const char *after;
+	long n;
+
+	if (!pid)
+		return 0;
+	if (kill((pid_t)pid, 0) != 0)
+		return errno == ESRCH;
+	text_str(&path, "/proc/");
+	text_number(&path, pid);
+	text_str(&path, "/stat");
+	n = file_read(path.s, stat, sizeof(stat) - 1);
+	stat[n < 0 ? 0 : n] = 0;
+	after = strrchr(stat, ')');
+	return after && after[1] == ' ' && after[2] == 'Z';
+}
+
+/* Somebody has killed the process: the helper thread goes on with its file. */
+static void take_over_from_the_dead(struct writer_control *c)
+{
+	if (atomic_load(&c->state) != WRITER_WRITING || !process_is_gone(c))
+		return;
+	opened = 1;
+	image_resume(&image, c);
+	image.fd = file_open(c->directory, c->name);
+	if (image.fd < 0)
+		set_state(c, WRITER_REFUSED, -image.fd);
+	atomic_store(&c->owner, WRITER_THREAD);
+}
+
 int writer_step(struct writer_control *c)
 {
+	if (atomic_load(&c->owner) == WRITER_PROCESS)
+		take_over_from_the_dead(c);
 	if (atomic_load(&c->owner) == WRITER_NOBODY && (!begun_ns || spawn_failed() || now_ns() - begun_ns > LOCK_MS(CLAIM_MS)))
 		(void)claim(c, WRITER_THREAD);
 	if (atomic_load(&c->owner) != WRITER_THREAD)
@@ -231,6 +269,7 @@ int writer_process(void)
 #else
 	pidfd = -1;
 #endif
+	atomic_store(&c->writer, (uint32_t)getpid());
 	open_file(c);
 	(void)!chdir("/"); /* the job's working directory is not kept busy */
 	while (!atomic_load(&c->ended) && !job_is_gone(c)) {

@@ -39,6 +39,7 @@ struct writer_control {
 	 * and wakes the writer. 0: there is no helper thread. */
 	_Atomic uint32_t helper_thread;
 	_Atomic uint32_t helper_wakeups; /* futex of the helper thread */
+	_Atomic uint32_t writer;	 /* the writing process, 0: none yet */
 	_Atomic uint32_t ended;		 /* 1: the job has closed the recording */
 	_Atomic uint32_t state;		 /* enum writer_state; futex */
 	_Atomic int32_t error;		 /* errno */
@@ -62,7 +63,7 @@ static inline void *writer_image(struct writer_control *c)
 /* `directory`, `name` and `image_bytes` are filled in, the header of the image is: the writing begins. HAS_PROCESS: one was started. */
 void writer_begin(struct writer_control *c, int has_process);
 
-/* For the helper thread, which takes the writing over if no process does it. One pass if it has; returns 1 if so. */
+/* For the helper thread, which takes the writing over if no process does it, or if that is gone. One pass if it has; returns 1 if so. */
 int writer_step(struct writer_control *c);
 
 /* The recording is closed: has everything written, and waits for that up to LIMIT_MS. Returns 1 when the file is complete. */

@@ -78,6 +78,16 @@ class Host(Case):
         return self.run_([self.compiled(), *arguments], LD_PRELOAD=preload, timeout=timeout, status=status,
                          **{"MEMTRACE_DIR": self.traces, **settings})
 
+    def writer(self):
+        """The process that has the trace open."""
+        for link in glob.glob("/proc/[0-9]*/fd/*"):
+            try:
+                if os.readlink(link).startswith(self.traces):
+                    return int(link.split("/")[2])
+            except OSError:
+                pass        # ended, or not to be read
+        self.fail("nobody has the trace open")
+
     def real(self, source, **keys):
         return self.simulate([python(), "-c", source], **keys)
 
@@ -191,6 +201,19 @@ class Host(Case):
         self.report_("blocks", "50000", MEMTRACE_WRITER_PROCESS=0)
         trace = self.trace()
         self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), 100_001)
+        self.assertEqual(trace.exit_status, 0)
+
+    def test_writer_is_killed(self):
+        """The helper thread goes on with its file; the job is not taken for dead."""
+        job = subprocess.Popen([self.compiled(), "latency", "16"], stdout=subprocess.PIPE, text=True,
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
+        time.sleep(1)
+        os.kill(self.writer(), signal.SIGKILL)
+        time.sleep(12)
+        self.assertEqual(self.report()["ranks"][0]["end"], "running")
+        events = int(job.communicate()[0].split()[0])
+        trace = self.trace()
+        self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), events)
         self.assertEqual(trace.exit_status, 0)
 
     def test_without_a_helper_thread(self):
