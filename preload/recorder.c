@@ -19,18 +19,11 @@
 #define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
 #define BEYOND_BUDGET (64u << 20)
 
-/* Room for a keyframe that its segment has outgrown. */
-struct spare {
-	struct mt_record *records; /* NULL: empty */
-	uint64_t offset, capacity;
-};
-
 static struct {
 	struct writer_control *control;
 	struct mt_header *header;
 	uint64_t size; /* of the image, given out */
 	struct lock grow_lock, switch_lock;
-	struct spare spare[64];
 	int has_process;
 	atomic_int lagging;   /* no segment could be had in time: do not wait for the next */
 	atomic_int recording; /* events are to be recorded: those that are not are lost */
@@ -255,52 +248,12 @@ int recorder_next_filled(struct recorder_filled *filled)
 	return 1;
 }
 
-/* Exchanges the slot's keyframe space for one of RECORDS or more that another segment has outgrown.
- */
-static int swap_for_spare(struct slot *s, uint64_t records)
-{
-	struct spare *best = NULL, *empty = NULL, old;
-
-	for (unsigned i = 0; i < sizeof(recorder.spare) / sizeof(recorder.spare[0]); i++) {
-		struct spare *p = &recorder.spare[i];
-		if (!p->records)
-			empty = p;
-		else if (p->capacity >= records && (!best || p->capacity < best->capacity))
-			best = p;
-	}
-	old = (struct spare){ s->keyframe, s->entry->keyframe_offset, s->entry->keyframe_capacity };
-	if (!best) {
-		if (empty)
-			*empty = old;
-		return 0;
-	}
-	s->keyframe = best->records;
-	s->entry->keyframe_offset = best->offset;
-	s->entry->keyframe_capacity = best->capacity;
-	*best = old;
-	return 1;
-}
-
 struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records, int *wanted)
 {
 	struct slot *s = &segments.slot[filled->following - recorder.header->segment];
-	uint64_t room = records + records / 4 + 1, offset;
-	size_t bytes = (room * sizeof(struct mt_record) + 4095) & ~(size_t)4095;
-	struct mt_record *p;
 
 	*wanted = segments.since_keyframe + filled->count >= records;
-	if (!*wanted)
-		return NULL;
-	s->keyframe_is_empty = 0;
-	if (records <= s->entry->keyframe_capacity || swap_for_spare(s, records))
-		return s->keyframe;
-	p = recorder_grow(bytes, &offset);
-	s->keyframe = p;
-	s->entry->keyframe_offset = p ? offset : 0;
-	s->entry->keyframe_capacity = p ? bytes / sizeof(struct mt_record) : 0;
-	if (bytes > segments.keyframe_bytes)
-		segments.keyframe_bytes = bytes;
-	return p;
+	return *wanted ? segments_keyframe(s, records) : NULL;
 }
 
 void recorder_filled_replayed(const struct recorder_filled *filled)

@@ -15,6 +15,14 @@
 
 struct segments segments;
 
+/* Room for a keyframe of a run that was given up. */
+struct spare {
+	struct mt_record *records; /* NULL: empty */
+	uint64_t offset, capacity;
+};
+
+static struct spare spare[MT_MAX_SEGMENTS];
+
 static uint64_t kept[2 * FIRST_KEPT];
 static unsigned kept_count;
 
@@ -72,6 +80,7 @@ void segments_open(struct writer_control *control, uint64_t budget, void *record
 	struct slot *s;
 
 	memset(&segments, 0, sizeof(segments));
+	memset(spare, 0, sizeof(spare));
 	kept_count = 0;
 	for (unsigned i = 0; i < 2 * FIRST_KEPT; i++)
 		kept[i] = MT_UNKNOWN;
@@ -101,9 +110,11 @@ static int holds(const struct slot *s, uint64_t sequence)
 	return sequence >= first && sequence - first < s->capacity;
 }
 
-/* Does S hold what must stay: a peak, or a failure for lack of memory? */
-static int is_protected(const struct slot *s)
+/* Does S hold what must stay: a peak, or a failure for lack of memory? When there is no room for all failures, ONLY_ENDS of them stay:
+ * the first and the latest. */
+static int is_protected(const struct slot *s, int only_ends)
 {
+	const unsigned latest = kept_count > 2 * FIRST_KEPT ? FIRST_KEPT + (kept_count - 1) % FIRST_KEPT : kept_count ? kept_count - 1 : 0;
 	const struct mt_header *h = segments.header;
 
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++) {
@@ -113,7 +124,7 @@ static int is_protected(const struct slot *s)
 			return 1;
 	}
 	for (unsigned i = 0; i < 2 * FIRST_KEPT; i++)
-		if (holds(s, __atomic_load_n(&kept[i], __ATOMIC_RELAXED)))
+		if ((!only_ends || i == 0 || i == latest) && holds(s, __atomic_load_n(&kept[i], __ATOMIC_RELAXED)))
 			return 1;
 	return 0;
 }
@@ -127,24 +138,78 @@ static int is_written(const struct slot *s)
 	       (!s->entry->has_keyframe || !first || atomic_load(&segments.control->keyframe_written[i]) == first + 1);
 }
 
-static int is_expendable(const struct slot *s)
+static int is_expendable(const struct slot *s, int only_ends)
 {
-	return s != atomic_load(&segments.current) && first_of(s) < segments.replayed && is_written(s) && !is_protected(s) &&
-	       !s->is_being_emptied;
+	return s != atomic_load(&segments.current) && first_of(s) && first_of(s) < segments.replayed && is_written(s) &&
+	       !s->is_being_emptied && !is_protected(s, only_ends);
 }
 
 /*
  * What follows a segment can be replayed from a keyframe only: a segment is given up together with those after it that have none.
  * May the segments from S to the next keyframe go?
  */
-static int is_expendable_run(const struct slot *s)
+static int is_expendable_run(const struct slot *s, int only_ends)
 {
 	do {
-		if (!is_expendable(s))
+		if (!is_expendable(s, only_ends))
 			return 0;
 		s = segments_at(first_of(s) + s->capacity);
 	} while (s && !s->entry->has_keyframe);
 	return s != NULL;
+}
+
+/* The prepare lock is held. */
+static void keep_spare(struct slot *s)
+{
+	for (unsigned i = 0; i < MT_MAX_SEGMENTS && s->keyframe; i++) {
+		if (spare[i].records)
+			continue;
+		spare[i] = (struct spare){ s->keyframe, s->entry->keyframe_offset, s->entry->keyframe_capacity };
+		s->keyframe = NULL;
+		s->entry->keyframe_capacity = s->entry->keyframe_offset = 0;
+	}
+}
+
+/* The smallest that has room. The prepare lock is held. */
+static int take_spare(struct slot *s, uint64_t records)
+{
+	struct spare *best = NULL;
+
+	for (unsigned i = 0; i < MT_MAX_SEGMENTS; i++)
+		if (spare[i].records && spare[i].capacity >= records && (!best || spare[i].capacity < best->capacity))
+			best = &spare[i];
+	if (!best)
+		return 0;
+	s->keyframe = best->records;
+	s->entry->keyframe_offset = best->offset;
+	s->entry->keyframe_capacity = best->capacity;
+	*best = (struct spare){ 0 };
+	return 1;
+}
+
+struct mt_record *segments_keyframe(struct slot *s, uint64_t records)
+{
+	uint64_t room = records + records / 4 + 1, offset;
+	size_t bytes = (room * sizeof(struct mt_record) + 4095) & ~(size_t)4095;
+	static struct mt_record nothing; /* a keyframe of no records needs no room */
+	int found;
+
+	if (!lock_acquire(&segments.prepare_lock, LOCK_MS(1000)))
+		return NULL;
+	s->keyframe_is_empty = 0;
+	keep_spare(s);
+	found = records && take_spare(s, records);
+	lock_release(&segments.prepare_lock);
+	if (found || !records)
+		return found ? s->keyframe : &nothing;
+	s->keyframe = recorder_grow(bytes, &offset);
+	if (!s->keyframe)
+		return NULL;
+	s->entry->keyframe_offset = offset;
+	s->entry->keyframe_capacity = bytes / sizeof(struct mt_record);
+	if (bytes > segments.keyframe_bytes)
+		segments.keyframe_bytes = bytes;
+	return s->keyframe;
 }
 
 static void give_up_run(struct slot *s)
@@ -155,6 +220,7 @@ static void give_up_run(struct slot *s)
 		next = segments_at(first_of(s) + s->capacity);
 		__atomic_store_n(&s->entry->first_sequence, MT_UNKNOWN, __ATOMIC_RELEASE);
 		s->entry->has_keyframe = 0;
+		keep_spare(s);
 		segments.header->reused_records += s->capacity;
 		if (s->is_empty <= 0)
 			memset(s->records, 0, s->capacity * sizeof(struct mt_record));
@@ -176,18 +242,27 @@ static struct slot *take_free(void)
 	return NULL;
 }
 
-/* Gives the oldest run up that may go, never the first segment, and takes one of it. NULL: none. */
-static struct slot *reuse(void)
+/* Where the oldest run begins that may go. NULL: none. */
+static struct slot *find_oldest(int only_ends)
 {
 	struct slot *oldest = NULL;
 
 	for (unsigned i = 0; i < count(); i++) {
 		struct slot *s = &segments.slot[i];
-		uint64_t first = first_of(s);
-		int begins = s->entry->has_keyframe || first == segments.slot[0].capacity;
-		if (first && first != MT_UNKNOWN && begins && (!oldest || first < first_of(oldest)) && is_expendable_run(s))
+
+		if (first_of(s) != MT_UNKNOWN && (!oldest || first_of(s) < first_of(oldest)) && is_expendable_run(s, only_ends))
 			oldest = s;
 	}
+	return oldest;
+}
+
+/* Gives the oldest run up that may go, never the first segment, and takes one of it. NULL: none. */
+static struct slot *reuse(void)
+{
+	struct slot *oldest = find_oldest(0);
+
+	if (!oldest)
+		oldest = find_oldest(1);
 	if (!oldest)
 		return NULL;
 	give_up_run(oldest);
@@ -201,7 +276,7 @@ int segments_are_unwritten(void)
 	for (unsigned i = 0; i < count(); i++) {
 		const struct slot *s = &segments.slot[i];
 		uint64_t first = first_of(s);
-		if (s != current && first && first != MT_UNKNOWN && !is_written(s) && !is_protected(s))
+		if (s != current && first && first != MT_UNKNOWN && !is_written(s) && !is_protected(s, 1))
 			return 1;
 	}
 	return 0;

@@ -61,6 +61,9 @@ struct slot *segments_at(uint64_t first);
 /* Are there full segments that are not in the file? */
 int segments_are_unwritten(void);
 
+/* Room for a keyframe of RECORDS before S: of one that was given up, or new. NULL: none. */
+struct mt_record *segments_keyframe(struct slot *s, uint64_t records);
+
 /* A record that must stay in the trace (an OOM). */
 void segments_protect(uint64_t sequence);
 

@@ -12,3 +12,11 @@ void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *pointer, int64_
 {
 	(void)pointer, (void)bytes, (void)allocated, (void)reserved, (void)device;
 }
+
+__attribute__((visibility("default"))) void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved,
+												  struct device device);
+
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved, struct device device)
+{
+	(void)bytes, (void)allocated, (void)reserved, (void)device;
+}

@@ -33,6 +33,62 @@ static void block(uint64_t address, int64_t bytes, uint64_t allocated)
 	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)address, bytes, allocated, 1u << 30, first);
 }
 
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved, struct device device)
+	__attribute__((weak));
+
+static long resident_kib(void)
+{
+	long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (f && fscanf(f, "%*d %ld", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * 4;
+}
+
+/*
+ * EVENTS blocks of random sizes replace each other among LIVE, with a ms of rest after each ten thousand; a failure for
+ * lack of memory at each tenth of the way. Prints ns an event and resident KiB of each tenth, and the truth.
+ */
+static int soak(uint64_t events, unsigned live)
+{
+	struct device first = { 1, 0 };
+	int64_t *size = calloc(live, sizeof(*size));
+	uint64_t random = 1, allocated = 0, peak = 0, began, spent = 0, in_tenth = 0;
+
+	printf("{\"tenths\": [");
+	for (uint64_t i = 0; i < events && size;) {
+		began = now_ns();
+		for (unsigned k = 0; k < 10000 && i < events; k++, i++, in_tenth++) {
+			unsigned at = (random = random * 6364136223846793005u + 1442695040888963407u) >> 33, slot = at % live;
+			uint64_t address = 0x10000000 + (uint64_t)slot * 0x10000000;
+
+			if (size[slot]) {
+				allocated -= (uint64_t)size[slot];
+				block(address, -size[slot], allocated);
+				size[slot] = 0;
+			} else {
+				size[slot] = 512 * (1 + (int64_t)(random >> 40) % 4096);
+				allocated += (uint64_t)size[slot];
+				block(address, size[slot], allocated);
+				peak = allocated > peak ? allocated : peak;
+			}
+		}
+		spent += now_ns() - began;
+		usleep(1000);
+		if (i % (events / 10) < 10000 && i >= events / 10) {
+			_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(1ll << 40, allocated, 1u << 30, first);
+			printf("%s[%.1f, %ld]", i < events / 10 * 2 ? "" : ", ", (double)spent / (double)in_tenth, resident_kib());
+			spent = in_tenth = 0;
+		}
+	}
+	printf("], \"peak\": %llu, \"final\": %llu}\n", (unsigned long long)peak, (unsigned long long)allocated);
+	free(size);
+	return 0;
+}
+
 /* N blocks come and go; one stays. */
 static void blocks(uint64_t n)
 {
@@ -141,6 +197,8 @@ int main(int argc, char **argv)
 		return cancel();
 	if (strcmp(what, "stack") == 0)
 		return stack((size_t)atol(argument));
+	if (strcmp(what, "soak") == 0)
+		return soak((uint64_t)atoll(argument), argc > 3 ? (unsigned)atol(argv[3]) : 2000);
 	if (strcmp(what, "wait") == 0) {
 		blocks(10);
 		printf("%d\n", (int)waitpid(-1, NULL, 0)); /* -1: no children */

@@ -1,0 +1,24 @@
+"""Every call of the recorder made to fail: the job never notices, and docs/reliability.md has what was observed."""
+import re
+import tempfile
+import unittest
+
+import faults
+
+
+class Injected(unittest.TestCase):
+    def test_table_of_the_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = list(faults.rows(folder))
+        with open(faults.PAGE) as f:
+            page = re.search("<!-- faults -->(.*)<!-- end", f.read(), re.S).group(1)
+        self.assertGreater(len(rows), 30)
+        for fault, when, status, what in rows:
+            with self.subTest(fault=fault, when=when):
+                self.assertEqual(status, 0)
+                self.assertNotIn("SILENCE", what)
+                self.assertNotIn("WRONG", what)
+                # how far a run gets before the call that fails depends on the machine; which ends there are does not
+                self.assertIn("| %s |" % fault, page)
+                if "events are missing" not in what:        # a busy machine
+                    self.assertIn("| %s |" % what, page)
