@@ -2,14 +2,14 @@
 #include "background.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "thread.h"
 
 static struct {
 	_Atomic uint32_t wakeups; /* the futex; bit 0 of `state` tells the thread to end */
@@ -45,27 +45,14 @@ static void *run(void *unused)
 
 int background_start(void (*once)(void), void (*work)(void))
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, old;
-	int e;
-
 	b.once = once;
 	b.work = work;
 	atomic_store(&b.ending, 0);
 	atomic_store(&b.running, 1);
-	sigfillset(&all);
-	if (pthread_attr_init(&attr) != 0)
-		return -1;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, 256u << 10);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	e = pthread_create(&thread, &attr, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	if (e)
-		atomic_store(&b.running, 0);
-	return e ? -1 : 0;
+	if (thread_start(run) == 0)
+		return 0;
+	atomic_store(&b.running, 0);
+	return -1;
 }
 
 void background_wake(void)
