@@ -19,14 +19,14 @@ LINK    := $(if $(SAN),-fsanitize=$(SAN))
 LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto=auto)
 LINKSO  := -shared -Wl,-z,relro,-z,now
 
-# The C library that what is built here needs, at most; how: include/memtrace/old_libc.h, held by tests/lint.sh. Sanitizers' own need more.
+# The C library that what is built here needs, at most; held by tests/lint.sh. A sanitizer's own runtime needs more.
 FLOOR         := 2.27
 FLOOR_PRELOAD := 2.17
-OLD_LIBC      := $(if $(SAN),,-include memtrace/old_libc.h)
-OLD_VERSIONS  := $(if $(SAN),,-DOLD_LIBC_VERSIONS)
-OLD_MAIN      := $(if $(SAN),,-Wl$(comma)--wrap=__libc_start_main)
-# There the functions of those versions are on an old system; on a new one both are empty.
-OLD_LIBS      := $(if $(SAN),,-Wl$(comma)--push-state$(comma)--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -Wl$(comma)--pop-state)
+ifndef SAN
+OLD_LIBC := -include memtrace/old_libc.h
+OLD_LIBS := $(BUILD)/libc/libpthread.so.0 $(BUILD)/libc/libdl.so.2
+OLD_MAIN := -Wl,--wrap=__libc_start_main
+endif
 
 PRELOAD_SRC  := $(wildcard preload/*.c)
 SIM_SRC      := $(filter-out preload/sim/nvml.c,$(wildcard preload/sim/*.c))
@@ -46,8 +46,8 @@ all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/l
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO) $(OLD_LIBC)
-$(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA) $(OLD_LIBC) $(OLD_VERSIONS)
-$(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC) $(OLD_VERSIONS)
+$(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA) $(OLD_LIBC)
+$(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
@@ -60,14 +60,18 @@ $(BUILD)/%.o: %.S Makefile
 	@mkdir -p $(@D)
 	$(CC) -MMD -MP -fPIC -g -c $< -o $@
 
+$(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
+	@mkdir -p $(@D)
+	$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,--version-script=libc/stub.map $< -o $@
+
 $(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
 	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
 
-$(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
-	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ $(OLD_LIBS) -ldl -lpthread -lrt
+$(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
+	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
 
-$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/gpu.c preload/sim/settings.c,$(SIM_SRC)))
-	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ $(OLD_LIBS) -ldl -lpthread
+$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/gpu.c preload/sim/settings.c,$(SIM_SRC))) $(OLD_LIBS)
+	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ -ldl -lpthread
 
 # Under its SONAME, for those who look for the driver as a file (Triton) or link with it.
 $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
@@ -78,8 +82,8 @@ $(BUILD)/cudasim/python/%: analyzer/sim/python/%
 	@mkdir -p $(@D)
 	cp $< $@
 
-$(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
-	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ -ljansson -lyaml -lm $(OLD_LIBS) -lpthread
+$(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC)) $(OLD_LIBS)
+	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # ---- tests ----
 $(BUILD)/tests/test_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/test_%.o $(call obj,$(wildcard tests/unit/write_*.c))
