@@ -154,7 +154,7 @@ fuzz:           ## hostile traces and configurations, ten minutes a reader (libF
 	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) -max_len=200000 trace
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
-	@tests/lint.sh $(BUILD)
+	@tests/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
 
 install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/memtrace $(DESTDIR)$(PREFIX)/share/man/man1
