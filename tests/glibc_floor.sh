@@ -8,7 +8,7 @@ for version in $needs; do
 	GLIBC_[0-9]*)
 		[ "$(printf '%s\n' "${version#GLIBC_}" "$1" | sort -V | tail -n 1)" != "$1" ] || continue ;;
 	esac
-	symbols=$(readelf -W --dyn-syms "$2" | awk '{ print $8 }' | sed -n "s/@$version\$//p" | tr '\n' ' ')
+	symbols=$(readelf -W --dyn-syms "$2" | awk '$7 == "UND" { print $8 }' | sed -n "s/@$version\$//p" | tr '\n' ' ')
 	echo "$2 needs $version, not $1: ${symbols:-no symbol, the linker's own}"
 	status=1
 done

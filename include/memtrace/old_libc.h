@@ -10,7 +10,7 @@
  * What glibc 2.34 took in from libpthread and libdl is linked with the stand-ins in libc/. The preload, which is to need
  * nothing but the C library, uses none of that: thread.c looks pthread_create() up. `make lint` holds the result.
  */
-#ifndef MEMTRACE_OLD_LIBC_H
+#if !defined(MEMTRACE_OLD_LIBC_H) && !defined(__ASSEMBLER__)
 #define MEMTRACE_OLD_LIBC_H
 
 #define _GNU_SOURCE
