@@ -45,7 +45,8 @@ INJECTED := $(patsubst analyzer/sim/python/%,$(BUILD)/cudasim/python/%,$(wildcar
 all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
-$(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO) $(OLD_LIBC)
+# What each function takes of a stack is held by tests/lint.sh.
+$(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
 $(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA) $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
@@ -65,7 +66,8 @@ $(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,--version-script=libc/stub.map $< -o $@
 
 $(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
-	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
+	rm -f $@.*.su
+	$(CC) $(CFLAGS) $(LTO) -fstack-usage $(LINKSO) -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt

@@ -207,7 +207,7 @@ static void describe_devices(void)
 	if (!count || !get || !name || count(&n) != CUDA_SUCCESS)
 		return;
 	for (int i = 0; i < n && i < MT_MAX_DEVICES; i++) {
-		struct text ordinal = { 0 };
+		struct short_text ordinal = { 0 };
 		char s[256] = "";
 		CUdevice d;
 		text_number(&ordinal, (uint64_t)i);
@@ -219,7 +219,7 @@ static void describe_devices(void)
 /* 13020 -> "13.2"; NCCL counts 2.27.3 as 22703 */
 static void describe_version(const char *name, int version, int major, int minor)
 {
-	struct text t = { 0 };
+	struct short_text t = { 0 };
 
 	text_number(&t, (uint64_t)(version / major));
 	text_str(&t, ".");
@@ -231,11 +231,11 @@ static void describe_version(const char *name, int version, int major, int minor
 	tables_meta(MT_META_VERSION, name, t.s, t.n);
 }
 
-/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. */
+/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. On the helper thread alone. */
 static void describe_torch(void)
 {
-	struct text path = { 0 };
-	char file[4096], source[4096];
+	static struct text path;
+	static char file[4096], source[4096];
 	const char *p, *end;
 	long n;
 
@@ -245,6 +245,7 @@ static void describe_torch(void)
 	p = strstr(file, "/lib/libc10");
 	if (!p)
 		return;
+	path.n = 0;
 	text_bytes(&path, file, (size_t)(p - file));
 	text_str(&path, "/version.py");
 	n = file_read(path.s, source, sizeof(source) - 1);

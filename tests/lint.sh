@@ -21,6 +21,12 @@ build | build-clang)
 	done ;;
 esac
 
+# A thread of the job may have a stack of 16 KiB: a function of the preload takes 1 KiB of it at most. gcc decides at the link, clang before.
+frames=$(cat "$build"/libmemtrace.so.*.su "$build"/preload/*.su 2>/dev/null)
+[ -n "$frames" ] || bad "no stack usage in $build: is -fstack-usage not known to the compiler?"
+found=$(printf '%s\n' "$frames" | awk -F '\t' '$2 > 1024 { print $1 " takes " $2 " bytes;" }')
+[ -z "$found" ] || bad "more than 1 KiB of the stack of a thread of the job:" $found
+
 # Every row of hooks.def is exported (one under #if may not be), and nothing else but PyTorch's hooks and the look-ups of dlsym.S is.
 rows=$(sed -n '/^#if/,/^#endif/d; s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
 some=$(sed -n '/^#if/,/^#endif/s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
