@@ -30,6 +30,7 @@
 
 static struct {
 	int asked;
+	unsigned long long loaded; /* resolve_loaded() when they were looked for last */
 #define X(name) __typeof__(name) *name;
 	QUESTIONS(X)
 #undef X
@@ -37,17 +38,25 @@ static struct {
 
 static void find(void)
 {
+	unsigned long long loaded;
+
 	if (__atomic_load_n(&real.asked, __ATOMIC_ACQUIRE))
+		return;
+	/* Where there is no driver (ROCm, a runtime without one) each look is in vain until a library is loaded. */
+	loaded = resolve_loaded();
+	if (loaded == __atomic_load_n(&real.loaded, __ATOMIC_RELAXED))
 		return;
 #define X(name) *(void **)&real.name = resolve(#name);
 	QUESTIONS(X)
 #undef X
+	__atomic_store_n(&real.loaded, loaded, __ATOMIC_RELAXED);
 	__atomic_store_n(&real.asked, real.cuCtxGetDevice != NULL, __ATOMIC_RELEASE);
 }
 
 void cuda_forget(void)
 {
 	real.asked = 0;
+	__atomic_store_n(&real.loaded, 0, __ATOMIC_RELAXED);
 }
 
 int cuda_runtime_device(const void *function)

@@ -215,7 +215,7 @@ static void name_run(struct who *w)
 void who_am_i(struct who *w)
 {
 	const char *job = first_set(job_names);
-	struct utsname u;
+	static struct utsname u;
 	static const char *const restart_names[] = { "TORCHELASTIC_RESTART_COUNT",
 						     "SLURM_RESTART_COUNT", NULL };
 
