@@ -65,9 +65,9 @@ $(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,--version-script=libc/stub.map $< -o $@
 
-$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o preload/dlsym.map
+$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o $(BUILD)/preload/spawn_clone.o preload/dlsym.map
 	rm -f $@.*.su
-	$(CC) $(CFLAGS) $(LTO) -fstack-usage $(LINKSO) -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
+	$(CC) $(CFLAGS) $(LTO) -fstack-usage $(LINKSO) -Wl,-e,writer_start -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
@@ -101,7 +101,7 @@ $(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*
 	$(CC) $(LINK) $^ -o $@
 
 # The recorder's side runs without the preload: everything but the exported hooks.
-$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC))
+$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/spawn_clone.o
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $^ -o $@ -lcmocka -lpthread
 

@@ -2,9 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Reads as much of [offset, offset + length) as there is; returns how much. */
@@ -76,23 +80,67 @@ static enum lock_state ask_lock(const struct trace *t)
 	return lock.l_type == F_UNLCK ? LOCK_FREE : LOCK_HELD;
 }
 
-int trace_open_header(struct trace *t, const char *path, struct err *e)
+/* Has the process that the trace is of ended? Its state in /proc is the word behind its name, which may hold anything. */
+static int job_has_ended(const struct trace *t)
+{
+	char path[64], stat[512];
+	const char *after;
+	FILE *f;
+	size_t n;
+
+	if (kill((pid_t)t->header.pid, 0) != 0 && errno == ESRCH)
+		return 1;
+	snprintf(path, sizeof(path), "/proc/%u/stat", t->header.pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	n = fread(stat, 1, sizeof(stat) - 1, f);
+	fclose(f);
+	stat[n] = '\0';
+	after = strrchr(stat, ')');
+	return after && after[1] == ' ' && after[2] == 'Z';
+}
+
+/* The writer has the rest to write when its job has just ended: some milliseconds, unless the file system stalls. All the files of a
+ * command together wait no longer than this. */
+#define WRITER_MS 3000
+static void wait_for_the_writer(struct trace *t)
+{
+	static _Atomic int waited_ms;
+	const struct timespec pause = { .tv_nsec = 5000000 };
+
+	while (t->lock == LOCK_HELD && t->header.state != MT_STATE_ENDED && job_has_ended(t) &&
+	       atomic_fetch_add(&waited_ms, 5) < WRITER_MS) {
+		nanosleep(&pause, NULL);
+		t->lock = ask_lock(t);
+	}
+}
+
+static int read_header(struct trace *t, struct err *e)
 {
 	struct stat st;
 
+	if (fstat(t->source.fd, &st) < 0)
+		return err_set(e, "cannot read %s: %s", t->path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, "%s is not a file", t->path);
+	t->source.size = (uint64_t)st.st_size;
+	return check_header(t, e);
+}
+
+int trace_open_header(struct trace *t, const char *path, struct err *e)
+{
 	*t = (struct trace){ .path = xstrdup(path), .source.fd = -1 };
 	t->source.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (t->source.fd < 0)
 		return err_set(e, "cannot open %s: %s", path, strerror(errno));
-	if (fstat(t->source.fd, &st) < 0)
-		return err_set(e, "cannot read %s: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return err_set(e, "%s is not a file", path);
-	t->source.size = (uint64_t)st.st_size;
-	if (check_header(t, e) < 0)
+	if (read_header(t, e) < 0)
 		return -1;
 	t->lock = ask_lock(t);
-	return 0;
+	if (t->lock != LOCK_HELD)
+		return 0;
+	wait_for_the_writer(t);
+	return t->lock == LOCK_HELD ? 0 : read_header(t, e);
 }
 
 /* Where two regions overlap, the file is damaged and reading both could take for ever: only the

@@ -96,7 +96,7 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 	if (device >= MT_MAX_DEVICES)
 		return 0;
 	if (!lock_acquire(&a.lock, LOCK_WAIT)) {
-		recorder_lose_event();
+		recorder_lose_event(MT_LOST_BUSY);
 		return 0;
 	}
 	d = &recorder_header()->device[device];

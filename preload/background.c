@@ -2,8 +2,9 @@
 #include "background.h"
 
 #include <linux/futex.h>
-#include <stdatomic.h>
-#include <stdint.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -12,69 +13,88 @@
 #include "thread.h"
 
 static struct {
-	_Atomic uint32_t wakeups; /* the futex; bit 0 of `state` tells the thread to end */
+	struct background is;
+	_Atomic uint32_t own_wakeups; /* before the first start */
 	atomic_uint ending, running;
-	void (*once)(void);
-	void (*work)(void);
-} b;
+} background;
 
-static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+static void futex(int op, uint32_t value, const struct timespec *timeout)
 {
-	syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+	_Atomic uint32_t *word = background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
+
+	syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+/* The thread is made by a thread of the job's: it must not have its real-time priority, nor stay on its core. */
+static void schedule_as_the_process(void)
+{
+	struct sched_param normal = { 0 };
+	cpu_set_t all;
+
+	(void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &normal);
+	if (syscall(SYS_sched_getaffinity, getpid(), sizeof(all), &all) > 0)
+		(void)syscall(SYS_sched_setaffinity, 0, sizeof(all), &all);
 }
 
 static void *run(void *unused)
 {
-	struct timespec pause = { .tv_nsec = 60000000 }; /* soon once, then every ten seconds */
-	uint32_t seen;
-
 	(void)unused;
 	prctl(PR_SET_NAME, "memtrace");
-	b.once();
-	do {
-		seen = atomic_load(&b.wakeups);
-		b.work();
-		if (!atomic_load(&b.ending))
-			futex(&b.wakeups, FUTEX_WAIT, seen, &pause);
-		pause = (struct timespec){ .tv_sec = 10 };
-	} while (!atomic_load(&b.ending));
-	b.work();
-	atomic_store(&b.running, 0);
+	schedule_as_the_process();
+	background.is.once();
+	while (!atomic_load(&background.ending)) {
+		uint32_t seen = atomic_load(background.is.wakeups);
+		unsigned ms = background.is.work();
+		struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+		if (!atomic_load(&background.ending))
+			futex(FUTEX_WAIT, seen, &pause);
+	}
+	background.is.work();
+	background.is.end();
+	atomic_store(&background.running, 0);
 	return NULL;
 }
 
-int background_start(void (*once)(void), void (*work)(void))
+int background_start(const struct background *b)
 {
-	b.once = once;
-	b.work = work;
-	atomic_store(&b.ending, 0);
-	atomic_store(&b.running, 1);
+	background.is = *b;
+	atomic_store(&background.ending, 0);
+	atomic_store(&background.running, 1);
 	if (thread_start(run) == 0)
 		return 0;
-	atomic_store(&b.running, 0);
+	atomic_store(&background.running, 0);
 	return -1;
 }
 
 void background_wake(void)
 {
-	atomic_fetch_add(&b.wakeups, 1);
-	futex(&b.wakeups, FUTEX_WAKE, 1, NULL);
+	_Atomic uint32_t *word = background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
+
+	atomic_fetch_add(word, 1);
+	futex(FUTEX_WAKE, 1, NULL);
+}
+
+int background_is_running(void)
+{
+	return (int)atomic_load(&background.running);
 }
 
 int background_stop(unsigned limit_ms)
 {
-	struct timespec ms = { .tv_nsec = 1000000 };
+	struct timespec tenth = { .tv_nsec = 100000 };
 
-	atomic_store(&b.ending, 1);
-	for (unsigned i = 0; i < limit_ms && atomic_load(&b.running); i++) {
+	atomic_store(&background.ending, 1);
+	for (unsigned i = 0; i < limit_ms * 10 && atomic_load(&background.running); i++) {
 		background_wake();
-		nanosleep(&ms, NULL);
+		syscall(SYS_nanosleep, &tenth, NULL);
 	}
-	return !atomic_load(&b.running);
+	return !atomic_load(&background.running);
 }
 
 void background_forget(void)
 {
-	atomic_store(&b.running, 0);
-	atomic_store(&b.ending, 0);
+	background.is.wakeups = NULL;
+	atomic_store(&background.running, 0);
+	atomic_store(&background.ending, 0);
 }

@@ -3,15 +3,26 @@
 #ifndef PRELOAD_BACKGROUND_H
 #define PRELOAD_BACKGROUND_H
 
-/* Starts the thread with all signals blocked. ONCE is run on it first, then WORK at every wake-up
- * and every ten seconds. */
-int background_start(void (*once)(void), void (*work)(void));
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct background {
+	_Atomic uint32_t *wakeups; /* futex; also another process may wake the thread by it */
+	void (*once)(void);	   /* run on the thread first */
+	unsigned (*work)(void);	   /* run at every wake-up; returns after how many ms it wants to be run again */
+	void (*end)(void);	   /* run on the thread last */
+};
+
+/* Starts the thread with all signals blocked. 0, or -1: there is no such thread. */
+int background_start(const struct background *b);
 
 /* Wakes the thread; callable anywhere, never waits. */
 void background_wake(void);
 
-/* Asks the thread to end and waits up to LIMIT_MS for it. Returns 1 when there is no such thread
- * any more. */
+int background_is_running(void);
+
+/* Asks the thread to end, which it does after another run of its work, and waits up to LIMIT_MS for it. Returns 1 when there is no
+ * such thread any more. */
 int background_stop(unsigned limit_ms);
 
 /* In a forked child, where the thread does not exist. */

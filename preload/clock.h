@@ -1,50 +1,70 @@
 /*
- * CLOCK_MONOTONIC, cheaper: where the kernel itself trusts the processor's counter (clocksource
- * tsc), events read that counter, and the helper thread keeps its rate and offset true. Elsewhere,
- * and until the rate is known, clock_gettime().
+ * The time of events, as cheap as it can be read: the processor's counter where the kernel's own clock is that counter, else
+ * CLOCK_MONOTONIC in ns. The writer turns a counter into ns between two readings of both clocks, so times are CLOCK_MONOTONIC's own,
+ * whatever it is slewed by, and never go back.
  */
 #ifndef PRELOAD_CLOCK_H
 #define PRELOAD_CLOCK_H
 
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "lock.h"
 
-/* ns = ns + (counter - tsc) * rate / 2^32 */
-struct clock_line {
-	uint64_t tsc, ns, rate;
-};
-
-extern _Atomic(const struct clock_line *) clock_line; /* NULL: clock_gettime() */
-
-/* Takes the first of the two readings that give the rate. */
-void clock_begin(void);
-
-/* Corrects the line; the helper thread, now and then. */
-void clock_correct(void);
-
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #define CLOCK_COUNTER() __rdtsc()
+#define CLOCK_SOURCE "tsc\n"
+#elif defined(__aarch64__)
+static inline uint64_t clock_virtual_counter(void)
+{
+	uint64_t counter;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(counter));
+	return counter;
+}
+#define CLOCK_COUNTER() clock_virtual_counter()
+#define CLOCK_SOURCE "arch_sys_counter\n"
 #else
 #define CLOCK_COUNTER() 0
+#define CLOCK_SOURCE "none"
 #endif
 
-/* Where LINE stands at COUNTER. A counter read before the line was drawn counts as its start. */
-static inline uint64_t clock_at(const struct clock_line *line, uint64_t counter)
-{
-	int64_t since = (int64_t)(counter - line->tsc);
+extern int clock_uses_counter;
 
-	return line->ns +
-	       (since > 0 ? (uint64_t)((unsigned __int128)(uint64_t)since * line->rate >> 32) : 0);
+/* Decides whether the counter is used. */
+void clock_begin(void);
+
+static inline uint64_t clock_now(void)
+{
+	return __builtin_expect(clock_uses_counter, 1) ? CLOCK_COUNTER() : now_ns();
 }
 
-static inline uint64_t clock_ns(void)
-{
-	const struct clock_line *l = atomic_load_explicit(&clock_line, memory_order_acquire);
+/* Both clocks at one moment. */
+struct clock_reading {
+	uint64_t counter, ns;
+};
 
-	return __builtin_expect(l != NULL, 1) ? clock_at(l, CLOCK_COUNTER()) : now_ns();
-}
+struct clock_reading clock_read(int uses_counter);
+
+/* ns at COUNTER, on the line through A and B (A before B). */
+uint64_t clock_between(struct clock_reading a, struct clock_reading b, uint64_t counter);
+
+#define CLOCK_RECENT 256
+#define CLOCK_OLD 4096
+
+/* Readings in order of time: all of the latest, and of those before them some at even distances, which double when there is no room. */
+struct clock_history {
+	unsigned recent_count, old_count;
+	uint64_t distance_ns;
+	struct clock_reading recent[CLOCK_RECENT], old[CLOCK_OLD];
+};
+
+/* The latest; one was remembered. */
+struct clock_reading clock_latest(const struct clock_history *h);
+
+void clock_remember(struct clock_history *h, struct clock_reading r);
+
+/* ns at COUNTER. What is outside the history is on the line of its first or last two readings. Exact between the latest readings. */
+uint64_t clock_ns(const struct clock_history *h, uint64_t counter);
 
 #endif

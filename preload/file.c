@@ -4,139 +4,131 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-static int make_directories(const char *path)
+/* The type bits of NAME below DIRECTORY, or of DIRECTORY itself with ""; 0 where that is not known. fstatat() is new in glibc 2.33. */
+static unsigned type_of(int directory, const char *name)
 {
-	char part[4096];
-	size_t n = strlen(path);
+	struct stat st;
 
-	if (n == 0 || n >= sizeof(part))
-		return -ENAMETOOLONG;
-	memcpy(part, path, n + 1);
-	for (char *p = part + 1;; p++) {
+	return syscall(SYS_newfstatat, directory, name, &st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mode & S_IFMT : 0;
+}
+
+/* Makes each directory of PATH that is missing. PATH is changed and restored on the way. */
+static int make_directories(char *path)
+{
+	if (!*path)
+		return -ENOENT;
+	for (char *p = path + 1;; p++) {
 		char c = *p;
+		int made;
+
 		if (c != '/' && c != 0)
 			continue;
 		*p = 0;
-		if (mkdir(part, 0777) != 0 && errno != EEXIST)
-			return -errno;
-		if (!c)
-			return 0;
+		made = mkdir(path, 0700) == 0 ? 0 : errno;
 		*p = c;
+		/* one that exists may refuse otherwise than with EEXIST (a read-only file system): opening it tells */
+		if (!c)
+			return made && made != EEXIST && access(path, F_OK) != 0 ? -made : 0;
+		if (made && made != EEXIST && made != EROFS && made != EACCES && made != EPERM)
+			return -made;
 	}
 }
 
-/* Growing past RLIMIT_FSIZE raises SIGXFSZ, which kills: ask first. */
-static int exceeds_limit(uint64_t size)
+/* The directory's descriptor, or -errno. Not thread-safe: the path is in static memory. */
+static int open_directory(const char *directory)
 {
-	struct rlimit limit;
+	static char path[4096];
+	size_t n = strlen(directory);
+	int e, fd;
 
-	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-	       size > limit.rlim_cur;
-}
-
-static void *map(int fd, uint64_t offset, size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	madvise(p, bytes, MADV_DONTFORK); /* a forked child cannot write here even by mistake */
-	return p;
-}
-
-void *file_grow(struct trace_file *f, size_t bytes, uint64_t *offset)
-{
-	uint64_t at = f->size;
-	int e, tries = 0;
-	void *p;
-
-	if (exceeds_limit(at + bytes)) {
-		errno = EFBIG;
-		return NULL;
-	}
-	do
-		e = posix_fallocate(f->fd, (off_t)at, (off_t)bytes);
-	while (e == EINTR && tries++ < 100);
-	if (e) {
-		if (ftruncate(f->fd, (off_t)at) != 0)
-			e = errno;
-		errno = e;
-		return NULL;
-	}
-	p = map(f->fd, at, bytes);
-	if (!p)
-		return NULL;
-	f->size = at + bytes;
-	*offset = at;
-	return p;
-}
-
-static int join(char *path, size_t bytes, const char *directory, const char *name)
-{
-	size_t d = strlen(directory), n = strlen(name);
-
-	if (d + n + 2 > bytes)
-		return -1;
-	memcpy(path, directory, d);
-	path[d] = '/';
-	memcpy(path + d + 1, name, n + 1);
-	return 0;
-}
-
-void file_discard(struct trace_file *f, const char *directory, const char *name)
-{
-	char path[4096];
-
-	if (join(path, sizeof(path), directory, name) == 0)
-		unlink(path);
-	if (f->header)
-		munmap(f->header, f->size);
-	close(f->fd);
-	*f = (struct trace_file){ .fd = -1 };
-}
-
-int file_create(struct trace_file *f, const char *directory, const char *name, size_t first)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	char path[4096];
-	uint64_t offset;
-	int e = make_directories(directory);
-
+	if (n >= sizeof(path))
+		return -ENAMETOOLONG;
+	memcpy(path, directory, n + 1);
+	while (n > 1 && path[n - 1] == '/') /* "link/" would be followed */
+		path[--n] = 0;
+	e = make_directories(path);
 	if (e)
 		return e;
-	if (join(path, sizeof(path), directory, name) != 0)
-		return -ENAMETOOLONG;
-	f->size = 0;
-	f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (f->fd < 0)
-		return -errno;
-	f->header = file_grow(f, MT_HEADER_BYTES + first, &offset);
-	if (!f->header) {
-		e = -errno;
-		file_discard(f, directory, name);
-		return e;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	e = errno; /* ENOTDIR of a link, too */
+	return e == ENOTDIR && type_of(AT_FDCWD, path) == S_IFLNK ? -ELOOP : -e;
+}
+
+static void lock(int fd)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	/* Not every file system has locks; a reader then says "unknown". */
+	if (fcntl(fd, F_OFD_SETLK, &whole) != 0)
+		(void)fcntl(fd, F_SETLK, &whole);
+}
+
+static int open_in(const char *directory, const char *name, int flags)
+{
+	int d = open_directory(directory), fd;
+
+	if (d < 0)
+		return d;
+	fd = openat(d, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	if (fd < 0)
+		fd = -errno;
+	else
+		lock(fd);
+	close(d);
+	return fd;
+}
+
+int file_create(const char *directory, const char *name)
+{
+	return open_in(directory, name, O_CREAT | O_EXCL);
+}
+
+int file_open(const char *directory, const char *name)
+{
+	return open_in(directory, name, 0);
+}
+
+void file_discard(const char *directory, const char *name)
+{
+	int d = open_directory(directory);
+
+	if (d < 0)
+		return;
+	(void)unlinkat(d, name, 0);
+	close(d);
+}
+
+int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset)
+{
+	while (bytes) {
+		ssize_t n = pwrite(fd, from, bytes < 1u << 30 ? bytes : 1u << 30, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		from = (const char *)from + n;
+		bytes -= (uint64_t)n;
+		offset += (uint64_t)n;
 	}
-	/* Tells a reader that the writer lives. Not every file system has locks; a reader then says
-	 * "unknown". */
-	(void)fcntl(f->fd, F_SETLK, &lock);
 	return 0;
 }
 
 long file_read(const char *path, void *buffer, size_t bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
 	size_t n = 0;
 	ssize_t got;
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) { /* a FIFO would keep the host waiting */
+	if (type_of(fd, "") != S_IFREG) { /* a FIFO would keep the host waiting */
 		close(fd);
 		return -1;
 	}

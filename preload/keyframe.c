@@ -2,24 +2,26 @@
 #include "keyframe.h"
 
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include "liveset.h"
+#include "lock.h"
 #include "recorder.h"
 
-#define LEVELS 64 /* devices × (RESERVED, POOL_RESERVED, DEVICE_SAMPLE) at most 48 */
+#define LEVELS 64	/* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
+#define LOST_AFTER_NS 200000000u /* a record that is reserved and not written for so long has lost its writer */
 
 static struct {
 	struct liveset live;
 	struct mt_record level[LEVELS];
 	unsigned levels;
 	int broken; /* no memory: no more keyframes, so nothing is reused */
-} k;
+	uint64_t at; /* how far the segment in work was replayed */
+	uint64_t stuck_ns; /* since when its record `at` is reserved and not written; 0: it is not */
+} keyframe;
 
 void keyframe_reset(void)
 {
-	memset(&k, 0, sizeof(k));
+	memset(&keyframe, 0, sizeof(keyframe));
 }
 
 /* Replaces the last record of this kind and device. */
@@ -27,14 +29,14 @@ static void set_level(const struct mt_record *r)
 {
 	unsigned i;
 
-	for (i = 0; i < k.levels; i++)
-		if (k.level[i].kind == r->kind && k.level[i].device == r->device)
+	for (i = 0; i < keyframe.levels; i++)
+		if (keyframe.level[i].kind == r->kind && keyframe.level[i].device == r->device)
 			break;
 	if (i == LEVELS)
 		return;
-	k.level[i] = *r;
-	if (i == k.levels)
-		k.levels++;
+	keyframe.level[i] = *r;
+	if (i == keyframe.levels)
+		keyframe.levels++;
 }
 
 static void apply(const struct mt_record *r)
@@ -45,14 +47,14 @@ static void apply(const struct mt_record *r)
 		EFFECT_##effect;                \
 		break;
 #define EFFECT_ALLOC                      \
-	if (liveset_add(&k.live, r) != 0) \
-	k.broken = 1
+	if (liveset_add(&keyframe.live, r) != 0) \
+	keyframe.broken = 1
 #define EFFECT_FREE                                                                   \
 	{                                                                             \
 		struct mt_record *found =                                             \
-			liveset_find(&k.live, liveset_begun_by(r->kind), r->address); \
+			liveset_find(&keyframe.live, liveset_begun_by(r->kind), r->address); \
 		if (found)                                                            \
-			liveset_remove(&k.live, found);                               \
+			liveset_remove(&keyframe.live, found);                               \
 	}
 #define EFFECT_LEVEL set_level(r)
 #define EFFECT_SAMPLE set_level(r)
@@ -62,60 +64,78 @@ static void apply(const struct mt_record *r)
 	}
 }
 
-/* Copies a record; one that its writer has reserved and not finished is waited for a little, then
- * taken as lost (0). */
-static int take(const struct mt_record *from, struct mt_record *to)
+/* Copies a record. 0: it is reserved and not written yet. */
+static int copy_record(const struct mt_record *from, struct mt_record *to)
 {
-	struct timespec little = { .tv_nsec = 100000 };
-	uint64_t last;
+	/* the word that recorder_write() stores last */
+	uint64_t last = __atomic_load_n((const uint64_t *)(const void *)&from->place, __ATOMIC_ACQUIRE);
 
-	for (unsigned i = 0; i < 20; i++) {
-		/* the word that recorder_write() stores last */
-		last = __atomic_load_n((const uint64_t *)(const void *)&from->place,
-				       __ATOMIC_ACQUIRE);
-		memcpy(&to->place, &last, sizeof(last));
-		if (to->kind) {
-			to->time_ns = from->time_ns;
-			to->address = from->address;
-			to->bytes = from->bytes;
-			return 1;
-		}
-		nanosleep(&little, NULL);
-	}
-	return 0;
+	memcpy(&to->place, &last, sizeof(last));
+	if (!to->kind)
+		return 0;
+	to->time_ns = from->time_ns;
+	to->address = from->address;
+	to->bytes = from->bytes;
+	return 1;
 }
 
-static int write_keyframe(const struct recorder_full *full)
+/* The live set, from which the following segment can be replayed. -1: there is no room for it now. */
+static int write_keyframe(const struct recorder_filled *filled)
 {
-	struct mt_segment *s = full->following;
-	struct mt_record *out = recorder_keyframe_space(full, k.live.count + k.levels);
-	uint64_t n = k.levels;
+	struct mt_segment *s = filled->following;
+	uint64_t n = keyframe.levels;
+	int wanted;
+	struct mt_record *out = recorder_keyframe_space(filled, keyframe.live.count + n, &wanted);
 
 	if (!out)
-		return -1;
-	memcpy(out, k.level, k.levels * sizeof(*out));
-	for (size_t i = 0; k.live.slot && i <= k.live.mask; i++)
-		if (k.live.slot[i].kind)
-			out[n++] = k.live.slot[i];
+		return wanted ? -1 : 0;
+	memcpy(out, keyframe.level, keyframe.levels * sizeof(*out));
+	for (size_t i = 0; keyframe.live.slot && i <= keyframe.live.mask; i++)
+		if (keyframe.live.slot[i].kind)
+			out[n++] = keyframe.live.slot[i];
 	s->keyframe_records = n;
 	__atomic_store_n(&s->has_keyframe, 1, __ATOMIC_RELEASE);
-	madvise(out, s->keyframe_capacity * sizeof(*out), MADV_DONTNEED);
 	return 0;
 }
 
-void keyframe_work(void)
+/* Is the record that was met unwritten lost by now? Until then the replay stops before it: its writer has lost its processor. */
+static int is_lost(void)
 {
-	struct recorder_full full;
+	uint64_t now = now_ns();
+
+	if (!keyframe.stuck_ns)
+		keyframe.stuck_ns = now;
+	return now - keyframe.stuck_ns > LOST_AFTER_NS;
+}
+
+/* 1: the segment is replayed to its end. */
+static int replay(const struct recorder_filled *filled)
+{
 	struct mt_record r;
 
-	while (!k.broken && recorder_next_full(&full)) {
-		for (uint64_t i = 0; i < full.count; i++)
-			if (take(&full.records[i], &r))
-				apply(&r);
-		if (k.broken)
-			return;
-		if (write_keyframe(&full) != 0)
-			return; /* no space: recording stops by itself when it needs a segment */
-		recorder_full_done(&full);
+	for (; keyframe.at < filled->count; keyframe.at++) {
+		if (copy_record(&filled->records[keyframe.at], &r))
+			apply(&r);
+		else if (is_lost())
+			recorder_lose_event(MT_LOST_BUSY);
+		else
+			return 0;
+		keyframe.stuck_ns = 0;
 	}
+	return !keyframe.broken;
+}
+
+int keyframe_work(void)
+{
+	struct recorder_filled filled;
+
+	while (!keyframe.broken && recorder_next_filled(&filled)) {
+		if (!replay(&filled))
+			return keyframe.stuck_ns != 0;
+		if (write_keyframe(&filled) != 0)
+			return 0; /* no space: recording stops by itself when it needs a segment */
+		keyframe.at = 0;
+		recorder_filled_replayed(&filled);
+	}
+	return 0;
 }

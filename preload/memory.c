@@ -134,7 +134,7 @@ static int keep(const struct mt_record *r, struct mt_record *gone)
 	struct mt_record *known;
 
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
-		recorder_lose_event();
+		recorder_lose_event(MT_LOST_BUSY);
 		return 1;
 	}
 	known = liveset_find(&live.set, r->kind, r->address);
@@ -263,7 +263,7 @@ struct mt_record memory_before_free(const void *caller, uint64_t address)
 	if (!address || !recording_already())
 		return freed;
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
-		recorder_lose_event();
+		recorder_lose_event(MT_LOST_BUSY);
 		return freed;
 	}
 	take(address, &freed);

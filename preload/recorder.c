@@ -4,30 +4,20 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "background.h"
-#include "file.h"
+#include "keyframe.h"
 #include "lock.h"
+#include "segments.h"
+#include "spawn.h"
 #include "tables.h"
 
 #define FIRST_TABLE_BYTES (64u << 10)
-#define FIRST_SEGMENT_BYTES (1u << 20)
-#define SEGMENT_BYTES (16u << 20)
-#define MIN_SEGMENT_BYTES (64u << 10)
-#define MIN_SEGMENTS 4    /* first, peak, current, next: kept whatever the budget */
-#define WAIT LOCK_MS(100) /* the longest that a thread of the job waits for the helper, once */
-
-/* A segment as this process has it mapped. */
-struct slot {
-	struct mt_record *records;
-	uint64_t capacity;
-	uint64_t wake_at; /* record at which the helper should prepare the next segment */
-	struct mt_segment *entry;
-	size_t bytes;
-	struct mt_record *keyframe; /* NULL: none yet */
-};
+#define WAIT LOCK_MS(40)	       /* the longest that a thread of the job waits for the helper, once */
+#define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
+#define BEYOND_BUDGET (64u << 20)
 
 /* Room for a keyframe that its segment has outgrown. */
 struct spare {
@@ -36,239 +26,190 @@ struct spare {
 };
 
 static struct {
-	struct trace_file file;
-	struct lock grow_lock, switch_lock, prepare_lock;
-	_Atomic(struct slot *) current; /* NULL: events are not recorded */
-	_Atomic(struct slot *) prepared;
-	struct slot slot[MT_MAX_SEGMENTS];
+	struct writer_control *control;
+	struct mt_header *header;
+	uint64_t size; /* of the image, given out */
+	struct lock grow_lock, switch_lock;
 	struct spare spare[64];
-	size_t segment_bytes;
-	uint64_t keyframe_bytes;   /* of the largest so far */
-	atomic_int lagging;        /* no segment could be had in time: do not wait for the next */
-	_Atomic uint64_t replayed; /* the helper has seen every segment that begins before this
-				      sequence number */
-	uint64_t kept[2];          /* recorder_protect() */
-	int recording;             /* events are to be recorded: those that are not are lost */
-} r = { .file = { .fd = -1 } };
+	int has_process;
+	atomic_int lagging;   /* no segment could be had in time: do not wait for the next */
+	atomic_int recording; /* events are to be recorded: those that are not are lost */
+} recorder;
 
 struct mt_header *recorder_header(void)
 {
-	return r.file.header;
+	return recorder.header;
+}
+
+struct writer_control *recorder_control(void)
+{
+	return recorder.control;
+}
+
+int recorder_has_process(void)
+{
+	return recorder.has_process;
+}
+
+uint64_t recorder_bytes(void)
+{
+	return recorder.size;
 }
 
 void recorder_lose_place(void)
 {
-	__atomic_fetch_add(&r.file.header->lost_places, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&recorder.header->lost_places, 1, __ATOMIC_RELAXED);
 }
 
-void recorder_lose_event(void)
+void recorder_lose_event(enum mt_lost reason)
 {
-	if (r.recording)
-		__atomic_fetch_add(&r.file.header->lost_events, 1, __ATOMIC_RELAXED);
+	struct mt_header *h = recorder.header;
+
+	if (!atomic_load_explicit(&recorder.recording, memory_order_relaxed))
+		return;
+	if (h->lost_reason == MT_LOST_NOTHING)
+		h->lost_reason = reason;
+	if (__atomic_fetch_add(&h->lost_events, 1, __ATOMIC_RELAXED) == 0)
+		background_wake();
 }
 
 void recorder_protect(uint64_t sequence)
 {
-	r.kept[1] = r.kept[0];
-	r.kept[0] = sequence;
+	segments_protect(sequence);
 }
 
 void *recorder_grow(size_t bytes, uint64_t *offset)
 {
-	void *p = NULL;
+	struct rlimit limit;
+	char *p = NULL;
 
-	if (!lock_acquire(&r.grow_lock, WAIT)) {
+	if (!lock_acquire(&recorder.grow_lock, WAIT)) {
 		errno = EBUSY;
 		return NULL;
 	}
-	if (r.file.fd >= 0)
-		p = file_grow(&r.file, bytes, offset);
-	lock_release(&r.grow_lock);
+	if (recorder.control && bytes <= recorder.control->image_bytes - recorder.size) {
+		*offset = recorder.size;
+		p = (char *)recorder.header + recorder.size;
+		recorder.size += bytes;
+	}
+	lock_release(&recorder.grow_lock);
+	if (!p)
+		errno = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? EFBIG : ENOMEM;
 	return p;
 }
 
-static void stop(enum mt_lost reason, int e)
+void recorder_stop(enum mt_lost reason, int e)
 {
-	struct mt_header *h = r.file.header;
+	struct mt_header *h = recorder.header;
+	uint32_t recording = MT_STATE_RECORDING;
 
 	h->lost_reason = reason;
 	h->lost_errno = e;
-	__atomic_store_n(&h->state, MT_STATE_STOPPED, __ATOMIC_RELEASE);
-	atomic_store(&r.current, NULL);
+	__atomic_compare_exchange_n(&h->state, &recording, MT_STATE_STOPPED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	atomic_store(&segments.current, NULL);
 	background_wake();
-}
-
-/* Segments are added by whoever prepares one, and looked through by the helper. */
-static uint64_t segments(void)
-{
-	return __atomic_load_n(&r.file.header->segments, __ATOMIC_ACQUIRE);
-}
-
-static struct slot *add_slot(void *records, uint64_t offset, size_t bytes)
-{
-	struct mt_header *h = r.file.header;
-	struct slot *s = &r.slot[h->segments];
-
-	*s = (struct slot){ .records = records,
-			    .bytes = bytes,
-			    .capacity = bytes / sizeof(struct mt_record),
-			    .entry = &h->segment[h->segments] };
-	s->wake_at = s->capacity / 2;
-	*s->entry = (struct mt_segment){ .offset = offset,
-					 .capacity = s->capacity,
-					 .first_sequence = MT_UNKNOWN };
-	__atomic_store_n(&h->segments, h->segments + 1, __ATOMIC_RELEASE);
-	return s;
-}
-
-static int holds(const struct mt_segment *e, uint64_t sequence)
-{
-	return sequence >= e->first_sequence && sequence - e->first_sequence < e->capacity;
-}
-
-/* May this segment's space be used again? Not the first, the current, one with a peak or an OOM,
- * nor one still to be replayed. */
-static int expendable(const struct slot *s)
-{
-	const struct mt_header *h = r.file.header;
-	const struct mt_segment *e = s->entry;
-
-	if (s == atomic_load(&r.current) || s == atomic_load(&r.prepared) ||
-	    e->first_sequence == 0 || e->first_sequence == MT_UNKNOWN ||
-	    e->first_sequence >= r.replayed)
-		return 0;
-	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
-		if (h->device[d].allocated_peak && holds(e, h->device[d].peak_sequence))
-			return 0;
-	return !holds(e, r.kept[0]) && !holds(e, r.kept[1]);
-}
-
-/* Takes the oldest segment that may go. NULL: none. */
-static struct slot *reuse(void)
-{
-	struct mt_header *h = r.file.header;
-	struct slot *oldest = NULL;
-
-	for (unsigned i = 0; i < segments(); i++)
-		if (expendable(&r.slot[i]) &&
-		    (!oldest || r.slot[i].entry->first_sequence < oldest->entry->first_sequence))
-			oldest = &r.slot[i];
-	if (!oldest)
-		return NULL;
-	__atomic_store_n(&oldest->entry->first_sequence, MT_UNKNOWN, __ATOMIC_RELEASE);
-	oldest->entry->has_keyframe = 0;
-	h->reused_records += oldest->capacity;
-	memset(oldest->records, 0, oldest->capacity * sizeof(struct mt_record));
-	__atomic_store_n(&oldest->entry->used, 0, __ATOMIC_RELEASE);
-	return oldest;
-}
-
-/* Is there a full segment that the helper has not replayed yet? */
-static int replay_is_behind(void)
-{
-	const struct slot *current = atomic_load(&r.current);
-
-	return current && r.replayed < current->entry->first_sequence;
-}
-
-/* A segment ready for use: new while the budget lasts, else an old one again. NULL with errno
- * ENOBUFS when there is none now but will be. The prepare lock is held. */
-static struct slot *prepare(int touch)
-{
-	const uint64_t size = r.file.size + r.segment_bytes + r.keyframe_bytes;
-	struct slot *old;
-	uint64_t offset;
-	void *p;
-
-	if (segments() >= MT_MAX_SEGMENTS ||
-	    (size > r.file.header->budget && segments() >= MIN_SEGMENTS)) {
-		old = reuse();
-		errno = ENOBUFS;
-		if (old || replay_is_behind() || segments() >= MT_MAX_SEGMENTS)
-			return old;
-		/* all that is left must be kept: a few segments more than the budget has */
-	}
-	p = recorder_grow(r.segment_bytes, &offset);
-	if (!p)
-		return NULL;
-	/* The helper touches each page now, so that recording never waits for a first fault. */
-	for (size_t k = 0; touch && k < r.segment_bytes; k += 4096)
-		((volatile char *)p)[k] = 0;
-	return add_slot(p, offset, r.segment_bytes);
 }
 
 void recorder_prepare(void)
 {
-	struct slot *s = atomic_load(&r.current);
+	struct slot *s = atomic_load(&segments.current), *next, *none = NULL;
 
-	if (!s || atomic_load(&r.prepared) ||
-	    __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
+	segments_release();
+	if (!s || atomic_load(&segments.prepared) || __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
 		return;
-	if (!lock_acquire(&r.prepare_lock, 0))
+	if (!lock_acquire(&segments.prepare_lock, 0))
 		return;
-	if (!atomic_load(&r.prepared))
-		atomic_store(&r.prepared, prepare(1));
-	lock_release(&r.prepare_lock);
+	next = segments_prepare();
+	lock_release(&segments.prepare_lock);
+	if (!next)
+		return;
+	segments_touch(next);
+	if (!atomic_compare_exchange_strong(&segments.prepared, &none, next))
+		segments_return(next); /* a thread that records was faster */
 }
 
 /* How long this thread may wait: once, not again and again while the disk or the helper lags. */
 static uint64_t patience(void)
 {
-	return atomic_load(&r.lagging) ? 0 : WAIT;
+	return atomic_load(&recorder.lagging) ? 0 : WAIT;
 }
 
-/* The helper was too slow: do its work here, and count that. The switch lock is held. */
+/* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare lock is held. */
+static struct slot *wait_for_room(uint64_t start)
+{
+	struct slot *next = NULL;
+
+	writer_wake(recorder.control);
+	background_wake();
+	while (!next && errno == ENOBUFS && now_ns() - start < WAIT_FOR_ROOM) {
+		lock_pause();
+		next = segments_prepare();
+	}
+	return next;
+}
+
+/* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any more, and then recording has
+ * stopped. The switch lock is held. */
 static struct slot *prepare_inline(void)
 {
-	struct mt_header *h = r.file.header;
+	struct mt_header *h = recorder.header;
 	uint64_t start = now_ns();
 	struct slot *next = NULL;
 
+	if (!background_is_running())
+		keyframe_work();
 	errno = EBUSY;
-	if (lock_acquire(&r.prepare_lock, patience())) {
-		next = atomic_exchange(&r.prepared, NULL);
+	if (lock_acquire(&segments.prepare_lock, patience())) {
+		next = atomic_exchange(&segments.prepared, NULL);
 		if (!next)
-			next = prepare(0);
-		lock_release(&r.prepare_lock);
+			next = segments_prepare();
+		if (!next && errno == ENOBUFS && patience())
+			next = wait_for_room(start);
+		lock_release(&segments.prepare_lock);
 	}
 	h->inline_prepares++;
 	h->inline_prepare_ns += now_ns() - start;
 	if (!next && errno != EBUSY && errno != ENOBUFS)
-		stop(MT_LOST_NO_SPACE, errno);
+		recorder_stop(MT_LOST_NO_SPACE, errno);
 	return next;
 }
 
 /* FULL has no record left: go on to the next segment. NULL: the event is lost, a later one may not
  * be. */
-static struct slot *next_slot(struct slot *full)
+static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 {
 	struct slot *next;
 
-	if (!lock_acquire(&r.switch_lock, patience()))
+	*reason = MT_LOST_BUSY;
+	if (!lock_acquire(&recorder.switch_lock, patience())) {
+		atomic_store(&recorder.lagging, 1);
 		return NULL;
-	next = atomic_load(&r.current);
+	}
+	next = atomic_load(&segments.current);
 	if (next == full) {
-		next = atomic_exchange(&r.prepared, NULL);
+		next = atomic_exchange(&segments.prepared, NULL);
 		if (!next)
 			next = prepare_inline();
-		if (!atomic_exchange(&r.lagging, !next) || next ||
-		    (r.file.header->lost_events & 1023) == 0)
+		if (!atomic_exchange(&recorder.lagging, !next) || next || (recorder.header->lost_events & 1023) == 0)
 			background_wake();
 		if (next) {
 			uint64_t first = full->entry->first_sequence + full->capacity;
 			__atomic_store_n(&next->entry->first_sequence, first, __ATOMIC_RELEASE);
-			atomic_store(&r.current, next);
-		} else if (atomic_load(&r.current)) {
-			r.file.header->lost_reason = MT_LOST_TOO_SLOW;
+			atomic_store(&segments.current, next);
+			if (recorder.header->segments * segments.bytes > recorder.header->budget / 2)
+				writer_wake(recorder.control);
+		} else {
+			*reason = segments_are_unwritten() ? MT_LOST_STALLED : MT_LOST_TOO_SLOW;
 		}
 	}
-	lock_release(&r.switch_lock);
+	lock_release(&recorder.switch_lock);
 	return next;
 }
 
 uint64_t recorder_write(const struct mt_record *record)
 {
-	struct slot *s = atomic_load_explicit(&r.current, memory_order_acquire);
+	struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
+	enum mt_lost reason = MT_LOST_NOTHING;
 
 	while (s) {
 		uint64_t i = __atomic_fetch_add(&s->entry->used, 1, __ATOMIC_RELAXED);
@@ -286,31 +227,31 @@ uint64_t recorder_write(const struct mt_record *record)
 				background_wake();
 			return s->entry->first_sequence + i;
 		}
-		s = next_slot(s);
+		s = next_slot(s, &reason);
 	}
-	recorder_lose_event();
+	recorder_lose_event(reason);
 	return MT_UNKNOWN;
 }
 
-int recorder_next_full(struct recorder_full *full)
+uint64_t recorder_next_sequence(void)
 {
-	struct slot *done = NULL, *following = NULL;
+	const struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
+	uint64_t used;
 
-	for (unsigned i = 0; i < segments(); i++)
-		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) ==
-		    r.replayed)
-			done = &r.slot[i];
-	if (!done)
-		return 0;
-	for (unsigned i = 0; i < segments(); i++)
-		if (__atomic_load_n(&r.slot[i].entry->first_sequence, __ATOMIC_ACQUIRE) ==
-		    r.replayed + done->capacity)
-			following = &r.slot[i];
+	if (!s)
+		return MT_UNKNOWN;
+	used = __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED);
+	return s->entry->first_sequence + (used < s->capacity ? used : s->capacity);
+}
+
+int recorder_next_filled(struct recorder_filled *filled)
+{
+	struct slot *done = segments_at(segments.replayed), *following;
+
+	following = done ? segments_at(segments.replayed + done->capacity) : NULL;
 	if (!following)
 		return 0;
-	*full = (struct recorder_full){ .records = done->records,
-					.count = done->capacity,
-					.following = following->entry };
+	*filled = (struct recorder_filled){ .records = done->records, .count = done->capacity, .following = following->entry };
 	return 1;
 }
 
@@ -320,8 +261,8 @@ static int swap_for_spare(struct slot *s, uint64_t records)
 {
 	struct spare *best = NULL, *empty = NULL, old;
 
-	for (unsigned i = 0; i < sizeof(r.spare) / sizeof(r.spare[0]); i++) {
-		struct spare *p = &r.spare[i];
+	for (unsigned i = 0; i < sizeof(recorder.spare) / sizeof(recorder.spare[0]); i++) {
+		struct spare *p = &recorder.spare[i];
 		if (!p->records)
 			empty = p;
 		else if (p->capacity >= records && (!best || p->capacity < best->capacity))
@@ -340,148 +281,136 @@ static int swap_for_spare(struct slot *s, uint64_t records)
 	return 1;
 }
 
-struct mt_record *recorder_keyframe_space(const struct recorder_full *full, uint64_t records)
+struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records, int *wanted)
 {
-	struct slot *s = &r.slot[full->following - r.file.header->segment];
+	struct slot *s = &segments.slot[filled->following - recorder.header->segment];
 	uint64_t room = records + records / 4 + 1, offset;
 	size_t bytes = (room * sizeof(struct mt_record) + 4095) & ~(size_t)4095;
 	struct mt_record *p;
 
+	*wanted = segments.since_keyframe + filled->count >= records;
+	if (!*wanted)
+		return NULL;
+	s->keyframe_is_empty = 0;
 	if (records <= s->entry->keyframe_capacity || swap_for_spare(s, records))
 		return s->keyframe;
 	p = recorder_grow(bytes, &offset);
 	s->keyframe = p;
 	s->entry->keyframe_offset = p ? offset : 0;
 	s->entry->keyframe_capacity = p ? bytes / sizeof(struct mt_record) : 0;
-	if (bytes > r.keyframe_bytes)
-		r.keyframe_bytes = bytes;
+	if (bytes > segments.keyframe_bytes)
+		segments.keyframe_bytes = bytes;
 	return p;
 }
 
-void recorder_full_done(const struct recorder_full *full)
+void recorder_filled_replayed(const struct recorder_filled *filled)
 {
-	r.replayed += full->count;
-	/* The pages stay in the file; only this process's mapping of them goes, so that the job's
-	 * memory does not grow. */
-	madvise((void *)(uintptr_t)full->records, full->count * sizeof(struct mt_record),
-		MADV_DONTNEED);
+	segments.since_keyframe = filled->following->has_keyframe ? 0 : segments.since_keyframe + filled->count;
+	segments.replayed += filled->count;
 }
 
-/* Segments of a sixteenth of the budget, so that giving one up loses little; the first is small,
- * for small jobs. */
-static size_t choose_sizes(uint64_t budget)
+/* The recording's memory, with the process that writes it if that is wanted and possible. */
+static int make_memory(const struct recorder_setup *setup, size_t least)
 {
-	uint64_t each = budget / 16 & ~(uint64_t)(MIN_SEGMENT_BYTES - 1);
+	const size_t wanted = WRITER_CONTROL_BYTES + 2 * (size_t)setup->budget + BEYOND_BUDGET;
+	size_t got = 0;
+	void *p = setup->with_process ? spawn_writer(wanted, &got) : NULL;
 
-	r.segment_bytes = each > SEGMENT_BYTES       ? SEGMENT_BYTES
-			  : each < MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES
-						     : (size_t)each;
-	return r.segment_bytes < FIRST_SEGMENT_BYTES ? r.segment_bytes : FIRST_SEGMENT_BYTES;
+	recorder.has_process = p != NULL;
+	if (!p)
+		p = spawn_memory_only(wanted, &got);
+	if (!p)
+		return -ENOMEM;
+	if (got < WRITER_CONTROL_BYTES + least)
+		return -EFBIG;
+	recorder.control = p;
+	recorder.control->image_bytes = (got - WRITER_CONTROL_BYTES) & ~(size_t)4095;
+	recorder.header = writer_image(recorder.control);
+	recorder.size = least;
+	return 0;
+}
+
+static int copy_text(char *to, size_t bytes, const char *from)
+{
+	size_t n = strlen(from);
+
+	if (n >= bytes)
+		return -ENAMETOOLONG;
+	memcpy(to, from, n + 1);
+	return 0;
 }
 
 int recorder_open(const struct recorder_setup *setup)
 {
-	struct mt_header *h;
-	size_t first;
+	const size_t first = setup->counters_only ? 0 : segments_first_bytes(setup->budget);
+	char *image;
 	int e;
 
-	memset(&r, 0, sizeof(r));
-	r.kept[0] = r.kept[1] = MT_UNKNOWN;
-	first = choose_sizes(setup->budget);
-	if (setup->counters_only)
-		first = 0;
-	e = file_create(&r.file, setup->directory, setup->name, FIRST_TABLE_BYTES + first);
+	memset(&recorder, 0, sizeof(recorder));
+	e = make_memory(setup, MT_HEADER_BYTES + FIRST_TABLE_BYTES + first);
+	if (!e)
+		e = copy_text(recorder.control->directory, sizeof(recorder.control->directory), setup->directory);
+	if (!e)
+		e = copy_text(recorder.control->name, sizeof(recorder.control->name), setup->name);
 	if (e)
 		return e;
-	h = r.file.header;
-	h->version = MT_VERSION;
-	h->byte_order = MT_BYTE_ORDER;
-	h->header_bytes = MT_HEADER_BYTES;
-	h->record_bytes = sizeof(struct mt_record);
-	h->exit_status = -1;
-	h->budget = setup->budget;
-	if (tables_open(&r.file, (char *)h + MT_HEADER_BYTES, MT_HEADER_BYTES, FIRST_TABLE_BYTES) !=
-	    0) {
-		file_discard(&r.file, setup->directory, setup->name);
+	image = (char *)recorder.header;
+	recorder.header->version = MT_VERSION;
+	recorder.header->byte_order = MT_BYTE_ORDER;
+	recorder.header->header_bytes = MT_HEADER_BYTES;
+	recorder.header->record_bytes = sizeof(struct mt_record);
+	recorder.header->exit_status = -1;
+	recorder.header->budget = setup->budget;
+	if (tables_open(recorder.header, image + MT_HEADER_BYTES, MT_HEADER_BYTES, FIRST_TABLE_BYTES) != 0)
 		return -ENOMEM;
-	}
-	if (setup->counters_only) {
-		h->lost_reason = MT_LOST_NOT_CHOSEN;
-	} else {
-		struct slot *s = add_slot((char *)h + MT_HEADER_BYTES + FIRST_TABLE_BYTES,
-					  MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
-		s->entry->first_sequence = 0;
-		s->entry->has_keyframe = 1; /* nothing was live */
-		atomic_store(&r.current, s);
-		r.recording = 1;
-	}
-	h->state = setup->counters_only ? MT_STATE_STOPPED : MT_STATE_RECORDING;
-	memcpy(h->magic, MT_MAGIC, sizeof(h->magic));
+	segments_open(recorder.control, setup->budget, image + MT_HEADER_BYTES + FIRST_TABLE_BYTES, MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
+	if (setup->counters_only)
+		recorder.header->lost_reason = MT_LOST_NOT_CHOSEN;
+	atomic_store(&recorder.recording, !setup->counters_only);
+	recorder.header->state = setup->counters_only ? MT_STATE_STOPPED : MT_STATE_RECORDING;
 	return 0;
 }
 
-/*
- * Gives the unused end of the file back: the segment prepared ahead, and the rest of the last one,
- * where they are the last regions. Only when the helper is gone and no thread prepares; a region
- * that some thread has just been given makes the file longer than these two say. Writers that still
- * run have reserved below what `used` was at the seal, and since `used` then stays past this
- * process's capacity, none can reserve after it: nothing is written to what is cut off.
- */
-static void give_back(struct slot *last)
+void recorder_begin(void)
 {
-	const uint64_t used = (last->entry->capacity * sizeof(struct mt_record) + 4095) & ~4095ull;
-	const struct slot *ahead = atomic_load(&r.prepared);
-	uint64_t end = r.file.size;
-
-	if (ahead && ahead->entry->offset + ahead->bytes == end) {
-		end = ahead->entry->offset;
-		*ahead->entry = (struct mt_segment){ .first_sequence = MT_UNKNOWN };
-	}
-	if (last->entry->offset + last->bytes == end)
-		end = last->entry->offset + used;
-	if (end != r.file.size)
-		(void)!ftruncate(r.file.fd, (off_t)end);
+	memcpy(recorder.header->magic, MT_MAGIC, sizeof(recorder.header->magic));
+	writer_begin(recorder.control, recorder.has_process);
 }
 
-static void seal(struct slot *s, int helper_gone)
+/* No record can be reserved in it any more: `used` stays past this process's capacity. */
+static void seal(struct slot *s)
 {
 	uint64_t used = __atomic_fetch_add(&s->entry->used, s->capacity, __ATOMIC_ACQ_REL);
 
 	if (used < s->capacity)
 		s->entry->capacity = used;
-	if (helper_gone && lock_acquire(&r.prepare_lock, WAIT)) {
-		give_back(s);
-		lock_release(&r.prepare_lock);
-	}
 }
 
-void recorder_close(int exit_status, int helper_gone)
+void recorder_close(int exit_status)
 {
-	struct mt_header *h = r.file.header;
-	struct slot *s;
+	struct mt_header *h = recorder.header;
+	int held = lock_acquire(&recorder.switch_lock, WAIT);
+	struct slot *s = atomic_exchange(&segments.current, NULL);
 
-	if (!h)
-		return;
-	if (!lock_acquire(&r.switch_lock, WAIT))
-		return;
-	s = atomic_exchange(&r.current, NULL);
-	if (s && lock_acquire(&r.grow_lock, WAIT)) {
-		seal(s, helper_gone);
-		lock_release(&r.grow_lock);
-	}
+	if (s)
+		seal(s);
 	h->exit_status = exit_status;
 	h->end_ns = now_ns() - h->start_monotonic_ns;
-	r.recording = 0;
+	atomic_store(&recorder.recording, 0);
 	__atomic_store_n(&h->state, MT_STATE_ENDED, __ATOMIC_RELEASE);
-	close(r.file.fd);
-	r.file.fd = -1;
-	lock_release(&r.switch_lock);
+	if (held)
+		lock_release(&recorder.switch_lock);
+}
+
+void recorder_discard(void)
+{
+	atomic_store(&recorder.recording, 0);
+	atomic_store(&segments.current, NULL);
+	madvise((char *)recorder.header + MT_HEADER_BYTES, recorder.control->image_bytes - MT_HEADER_BYTES, MADV_REMOVE);
 }
 
 void recorder_forget(void)
 {
-	if (r.file.fd >= 0)
-		close(r.file.fd);
-	memset(&r, 0, sizeof(r));
-	r.file.fd = -1;
+	memset(&recorder, 0, sizeof(recorder));
+	memset(&segments, 0, sizeof(segments));
 }

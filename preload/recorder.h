@@ -1,6 +1,6 @@
 /*
- * The recorder: one trace file of fixed records, written by any thread, prepared ahead by a helper
- * thread. Knows no CUDA, no PyTorch, no Python; links and runs without the preload.
+ * The recorder: one recording of fixed records in memory, written by any thread, prepared ahead by a helper thread, written to the
+ * trace file by writer.h. Knows no CUDA, no PyTorch, no Python; links and runs without the preload.
  */
 #ifndef PRELOAD_RECORDER_H
 #define PRELOAD_RECORDER_H
@@ -9,19 +9,30 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "writer.h"
+
 struct recorder_setup {
-	const char *directory;
+	const char *directory; /* absolute */
 	const char *name;
 	uint64_t budget;   /* bytes of file */
 	int counters_only; /* no events: header, tables and counters */
+	int with_process;  /* a process of its own writes the file, where one can be made */
 };
 
-/* Opens the file and starts recording. The header's identity fields are the caller's to fill,
- * before and after. 0 or -errno. */
+/* Makes the recording's memory. The header's identity fields are the caller's to fill; then recorder_begin(). 0 or -errno. */
 int recorder_open(const struct recorder_setup *setup);
 
-/* The mapped header, NULL before recorder_open(). */
+/* Recording and writing begin. */
+void recorder_begin(void);
+
+/* Was a process started that writes the file? */
+int recorder_has_process(void);
+
+/* The header in memory, NULL before recorder_open(). */
 struct mt_header *recorder_header(void);
+
+/* What the writer is told and tells, NULL before recorder_open(). */
+struct writer_control *recorder_control(void);
 
 /*
  * Appends R (its `kind` is what makes it visible) and returns its sequence number, or MT_UNKNOWN
@@ -30,42 +41,52 @@ struct mt_header *recorder_header(void);
  */
 uint64_t recorder_write(const struct mt_record *r);
 
-/* Adds a mapped region to the file; NULL when there is no space. Any thread. */
+/* The sequence number that the next record gets; MT_UNKNOWN when events are not recorded. */
+uint64_t recorder_next_sequence(void);
+
+/* More room in the recording, zeroed, and its offset in the file; NULL with errno when there is none. Any thread. */
 void *recorder_grow(size_t bytes, uint64_t *offset);
+
+/* How long the file is with all that was given out. */
+uint64_t recorder_bytes(void);
 
 /* Counts a place that could not be kept, an event that could not be recorded. */
 void recorder_lose_place(void);
-void recorder_lose_event(void);
+void recorder_lose_event(enum mt_lost reason);
 
-/*
- * Ends recording for good: seals the current segment, marks the end and, when the helper thread is
- * gone, gives the unused tail of the file back.
- */
-void recorder_close(int exit_status, int helper_gone);
+/* Ends the recording of events early: the counters go on. */
+void recorder_stop(enum mt_lost reason, int e);
 
-/* In a forked child: forget the parent's trace without touching it. */
+/* Ends recording for good: seals the current segment and marks the end. writer_finish() has it written. */
+void recorder_close(int exit_status);
+
+/* In a forked child: forget the parent's recording without touching it. */
 void recorder_forget(void);
+
+/* The file could not be made: gives the memory back. Threads may still write into it, to no end. */
+void recorder_discard(void);
 
 /* ---- for the helper thread (background.c) ---- */
 
-/* Prepares the segment after the current one if that is half used or more. */
+/* Prepares the segment after the current one if that is half used or more; gives memory back that is in the file. */
 void recorder_prepare(void);
 
-/* The next full segment, in order of sequence, that recorder_keyframe() has not seen; NULL: none.
- */
-struct recorder_full {
+/* The next full segment, in order of sequence, that recorder_filled_replayed() has not been told of; 0: none. */
+struct recorder_filled {
 	const struct mt_record *records;
 	uint64_t count;
 	struct mt_segment *following; /* whose keyframe the replay of `records` completes */
 };
-int recorder_next_full(struct recorder_full *full);
+int recorder_next_filled(struct recorder_filled *filled);
 
-/* Room for the keyframe of FULL's follower: what it had, where that is large enough, else new.
- * NULL: no space. */
-struct mt_record *recorder_keyframe_space(const struct recorder_full *full, uint64_t records);
-void recorder_full_done(const struct recorder_full *full);
+/*
+ * Room for the keyframe of the segment after FILLED, of so many RECORDS: what it had if that is large enough, else new. NULL with
+ * *wanted 0 when none is due yet: keyframes take no more room than what is recorded between them. NULL with *wanted 1: no space.
+ */
+struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records, int *wanted);
+void recorder_filled_replayed(const struct recorder_filled *filled);
 
-/* A sequence number that must stay in the file (an OOM); the two latest are kept. */
+/* A sequence number that must stay in the file (an OOM); the first and the latest are kept. */
 void recorder_protect(uint64_t sequence);
 
 #endif

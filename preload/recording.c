@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "recording.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include "cuda.h"
 #include "file.h"
 #include "graphs.h"
+#include "hooks.h"
 #include "keyframe.h"
 #include "lock.h"
 #include "lookup.h"
@@ -24,22 +27,28 @@
 #include "pools.h"
 #include "pystack.h"
 #include "recorder.h"
+#include "scope.h"
 #include "settings.h"
 #include "tables.h"
 #include "text.h"
 #include "vmm.h"
 #include "who.h"
+#include "writer.h"
 
 #define MIN_BUDGET (512u << 10)
+#define REST_MS 10000	    /* between two runs of the helper's work that nothing asked for */
+#define EXIT_MS 500	    /* the longest that a process's end waits for the writer */
 
-_Atomic int recording_state;
+struct recording_page recording_page;
 
 static struct {
 	struct who who;
-	struct text directory;
+	struct text directory, file_name;
 	uint64_t start_ns;
 	int exit_status; /* -1: exit() was not reached */
-	int registered;  /* fork and exit handlers, once a process */
+	int registered;	 /* fork and exit handlers, once a process */
+	pid_t recorder;	 /* the process that recorded: its children without exec do not, since CUDA cannot be used there */
+	int writer_failed, refused; /* refused: no trace could be made */
 	struct {
 		atomic_int pending;
 		uint64_t requested, free_bytes;
@@ -54,11 +63,6 @@ static __thread struct {
 } thread __attribute__((tls_model("initial-exec")));
 
 static uint32_t generation;
-
-uint64_t recording_time(void)
-{
-	return clock_ns() - me.start_ns;
-}
 
 uint16_t recording_thread(void)
 {
@@ -76,7 +80,7 @@ uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, 
 			 uint32_t place)
 {
 	struct mt_record r = {
-		.time_ns = recording_time(),
+		.time_ns = clock_now(), /* the writer makes ns of it */
 		.address = address,
 		.bytes = bytes,
 		.place = place,
@@ -102,32 +106,57 @@ void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t fre
 
 static void say_what_is_due(void)
 {
+	static const char *const why[] = {
+#define X(name, id, message) [id] = message,
+		MT_LOST_LIST(X)
+#undef X
+	};
 	struct mt_header *h = recorder_header();
+	int ended;
 
 	if (atomic_exchange(&me.oom.pending, 0) && !me.oom.said) {
 		me.oom.said = 1;
 		notice_out_of_memory(me.oom.requested, me.oom.free_bytes);
 	}
-	if (h->lost_events && !me.loss_said) {
-		static const char *const why[] = {
-#define X(name, id, message) [id] = message,
-			MT_LOST_LIST(X)
-#undef X
-		};
+	ended = me.writer_failed || (h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
+	if ((!h->lost_events && !ended) || me.loss_said)
+		return;
+	me.loss_said = 1;
+	notice_lost(ended ? "recording ended" : "events are missing", why[h->lost_reason], h->lost_errno);
+}
+
+/* What the writer met. */
+static void look_at_the_writer(void)
+{
+	struct writer_control *c = recorder_control();
+	int error = atomic_load(&c->error);
+
+	if (!error || me.writer_failed)
+		return;
+	me.writer_failed = 1;
+	me.refused = atomic_load(&c->state) == WRITER_REFUSED;
+	if (me.refused) {
 		me.loss_said = 1;
-		notice_lost(h->state == MT_STATE_STOPPED ? "recording ended" : "events are missing",
-			    why[h->lost_reason], h->lost_errno);
+		atomic_store(&recording_state, RECORDING_OFF);
+		recorder_discard();
+		notice_lost("not recording", "no trace can be made", error);
+	} else {
+		recorder_stop(MT_LOST_NO_SPACE, error);
 	}
 }
 
-static void work(void)
+static unsigned work(void)
 {
-	clock_correct();
+	int waits_for_a_record, writes;
+
 	recorder_prepare();
 	tables_prepare();
-	keyframe_work();
+	waits_for_a_record = keyframe_work();
 	recorder_prepare(); /* what was replayed may be used again */
+	writes = writer_step(recorder_control());
+	look_at_the_writer();
 	say_what_is_due();
+	return writes || waits_for_a_record || atomic_load(&recorder_control()->owner) == WRITER_NOBODY ? WRITER_EVERY_MS : REST_MS;
 }
 
 /* ---- start ---- */
@@ -162,6 +191,10 @@ static void name_file(struct text *name)
 
 	clock_gettime(CLOCK_REALTIME, &real);
 	me.directory.n = 0;
+	if (*settings.DIR != '/' && getcwd(me.directory.s, sizeof(me.directory.s))) {
+		me.directory.n = strlen(me.directory.s);
+		text_str(&me.directory, "/");
+	}
 	if (*settings.DIR) {
 		text_str(&me.directory, settings.DIR);
 	} else {
@@ -196,8 +229,7 @@ static void keep_config(void)
 
 static void in_forked_child(void)
 {
-	if (atomic_load(&recording_state) == RECORDING_ON)
-		recorder_forget();
+	recorder_forget();
 	background_forget();
 	memory_forget();
 	pools_forget();
@@ -208,11 +240,13 @@ static void in_forked_child(void)
 	account_forget();
 	pystack_forget();
 	cuda_forget();
+	scope_forget();
+	hooks_forget();
 	keyframe_reset();
 	me.exit_status = -1;
 	atomic_store(&me.oom.pending, 0);
 	me.oom.said = me.loss_said = 0;
-	atomic_store(&recording_state, RECORDING_IDLE);
+	atomic_store(&recording_state, me.recorder ? RECORDING_OFF : RECORDING_IDLE);
 }
 
 static void at_exit(int status, void *unused)
@@ -227,43 +261,68 @@ static void no_complaint(const char *name, const char *expected)
 	(void)expected;
 }
 
-static void describe(void)
+/* A child of fork(), and one of _Fork() or clone() that runs no handler, finds RECORDING_IDLE (zero) there. */
+static void wipe_on_fork(void)
 {
+	(void)madvise(&recording_page, sizeof(recording_page), MADV_WIPEONFORK);
+}
+
+static void helper_begins(void)
+{
+	writer_watch_this_thread(recorder_control());
 	cuda_describe();
 	lookup_describe();
 }
 
-static int begin(void)
+static void helper_ends(void)
 {
-	struct recorder_setup setup;
-	struct text name = { 0 };
-	int e;
+	writer_unwatch_this_thread(recorder_control());
+}
 
+/* Settings, and who this is. 0: not to be recorded. */
+static int prepare_to_begin(void)
+{
 	settings_read(no_complaint);
 	if (settings.DISABLE)
-		return RECORDING_OFF;
+		return 0;
 	who_am_i(&me.who);
-	name_file(&name);
+	name_file(&me.file_name);
 	notice_begin(&me.who, me.directory.s, cuda_is_simulated());
 	settings_read(notice_setting); /* again: only now is it known who may speak */
 	if (settings.BUDGET < MIN_BUDGET) {
 		notice_setting("MEMTRACE_BUDGET", "512KiB or more (it is 512KiB now)");
 		settings.BUDGET = MIN_BUDGET;
 	}
+	return 1;
+}
+
+static int begin(void)
+{
+	struct background helper = { .once = helper_begins, .work = work, .end = helper_ends };
+	struct recorder_setup setup;
+	int e;
+
+	if (!prepare_to_begin())
+		return RECORDING_OFF;
 	setup = (struct recorder_setup){
 		.directory = me.directory.s,
-		.name = name.s,
+		.name = me.file_name.s,
 		.budget = settings.BUDGET,
 		.counters_only = !settings_rank_chosen(settings.RANKS, me.who.rank),
+		.with_process = settings.WRITER_PROCESS,
 	};
 	clock_begin();
-	me.start_ns = now_ns();
 	e = recorder_open(&setup);
 	if (e) {
-		notice_lost("not recording", "no trace can be made", -e);
+		notice_lost("not recording", "no memory can be had for the recording", -e);
 		return RECORDING_OFF;
 	}
+	recorder_control()->begin = clock_read(clock_uses_counter);
+	recorder_control()->uses_counter = clock_uses_counter;
+	me.start_ns = recorder_control()->begin.ns;
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+	me.recorder = getpid();
+	wipe_on_fork();
 	fill_header(recorder_header());
 	who_describe();
 	keep_config();
@@ -272,9 +331,25 @@ static int begin(void)
 		pthread_atfork(NULL, NULL, in_forked_child);
 		on_exit(at_exit, NULL);
 	}
-	/* Without the helper the recording threads do its work themselves. */
-	(void)background_start(describe, work);
+	recorder_begin();
+	/* Without the helper the recording threads do its work themselves; but the file is not theirs to write. */
+	helper.wakeups = &recorder_control()->helper_wakeups;
+	if (background_start(&helper) != 0 && !recorder_has_process()) {
+		notice_lost("not recording", "neither a process nor a thread can be started to write the trace", EAGAIN);
+		return RECORDING_OFF;
+	}
 	return RECORDING_ON;
+}
+
+/* pthread_cancel() must not end a thread in here, with the allocator's lock held and recording half begun. */
+static int begin_uncancelled(void)
+{
+	int old, state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	state = begin();
+	pthread_setcancelstate(old, NULL);
+	return state;
 }
 
 /* Asked at each call before the first that begins a trace, which may never come. */
@@ -296,8 +371,12 @@ int recording_start(void)
 	int idle = RECORDING_IDLE, starting = RECORDING_STARTING;
 	uint64_t waited = now_ns();
 
-	if (atomic_compare_exchange_strong(&recording_state, &idle, RECORDING_STARTING))
-		atomic_store(&recording_state, begin());
+	if (me.recorder && me.recorder != getpid()) /* a child without fork()'s handlers */
+		atomic_store(&recording_state, RECORDING_OFF);
+	if (atomic_compare_exchange_strong(&recording_state, &idle, RECORDING_STARTING)) {
+		idle = RECORDING_STARTING;
+		atomic_compare_exchange_strong(&recording_state, &idle, begin_uncancelled());
+	}
 	while (atomic_load(&recording_state) == RECORDING_STARTING) {
 		if (now_ns() - waited > LOCK_MS(1000)) {
 			/* begin() hangs in some other thread (a dead file server): without us,
@@ -310,11 +389,26 @@ int recording_start(void)
 	return atomic_load(&recording_state) == RECORDING_ON;
 }
 
+static void end_recording(void)
+{
+	struct writer_control *c = recorder_control();
+
+	recorder_close(me.exit_status);
+	atomic_store(&c->ended, 1);
+	background_wake(); /* it may be the one that writes */
+	if (!writer_finish(c, EXIT_MS) && background_is_running() && writer_take_over(c)) {
+		background_wake();
+		(void)writer_finish(c, EXIT_MS);
+	}
+	(void)background_stop(EXIT_MS);
+	look_at_the_writer();
+	say_what_is_due();
+}
+
 __attribute__((destructor)) static void end(void)
 {
 	const struct mt_device *most;
 	struct mt_header *h;
-	int helper_gone;
 
 	if (atomic_load(&recording_state) != RECORDING_OFF && recording_is_allowed() &&
 	    cuda_is_simulated_unseen()) {
@@ -323,18 +417,16 @@ __attribute__((destructor)) static void end(void)
 	}
 	/* A child made without fork()'s handlers (_Fork, clone) has our state and not our mappings.
 	 */
-	if (atomic_load(&recording_state) != RECORDING_ON || (unsigned)getpid() != me.who.pid)
+	if (atomic_load(&recording_state) != RECORDING_ON || getpid() != me.recorder)
 		return;
 	atomic_store(&recording_state, RECORDING_OFF);
-	helper_gone = background_stop(500);
 	h = recorder_header();
 	most = &h->device[0];
-	say_what_is_due();
 	lookup_describe();
-	recorder_close(me.exit_status, helper_gone);
+	end_recording();
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
-	if (!me.oom.said)
+	if (!me.oom.said && !me.refused)
 		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak);
 }

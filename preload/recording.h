@@ -12,7 +12,12 @@
 
 enum recording { RECORDING_IDLE, RECORDING_STARTING, RECORDING_ON, RECORDING_OFF };
 
-extern _Atomic int recording_state;
+/* A page of its own, which the kernel clears in every child that has a copy of this process's memory, however it was made. */
+extern struct recording_page {
+	_Atomic int state; /* enum recording */
+	char rest[4096 - sizeof(int)];
+} __attribute__((aligned(4096))) recording_page;
+#define recording_state recording_page.state
 
 /* Starts at the first call. Returns 1 when this process records. */
 int recording_start(void);
@@ -45,9 +50,6 @@ static inline int recording_may_be(void)
 
 /* The calling thread's index in the tables. */
 uint16_t recording_thread(void);
-
-/* ns since the trace's start. */
-uint64_t recording_time(void);
 
 /* Writes one record, now, by this thread. Returns its sequence number or MT_UNKNOWN. */
 uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,

@@ -22,7 +22,7 @@ struct index {
 
 static struct {
 	struct lock lock;
-	struct trace_file *file;
+	struct mt_header *header;
 	uint8_t *region; /* the table region being filled */
 	struct mt_table *entry;
 	struct index strings, frames, places;
@@ -81,7 +81,7 @@ static uint64_t hash_bytes(const void *p, size_t n)
 
 static void new_region(void *region, uint64_t offset, size_t bytes)
 {
-	struct mt_header *h = t.file->header;
+	struct mt_header *h = t.header;
 
 	t.region = region;
 	t.entry = &h->table[h->tables];
@@ -89,9 +89,9 @@ static void new_region(void *region, uint64_t offset, size_t bytes)
 	__atomic_store_n(&h->tables, h->tables + 1, __ATOMIC_RELEASE);
 }
 
-int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t bytes)
+int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t bytes)
 {
-	t.file = file;
+	t.header = header;
 	t.modules = t.threads = 0;
 	atomic_store(&t.lock.held, 0);
 	if (index_open(&t.strings, 1u << 16) || index_open(&t.frames, 1u << 16) ||
@@ -105,7 +105,7 @@ int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t by
 static int make_room(size_t bytes)
 {
 	size_t need = sizeof(struct mt_entry) + ((bytes + 7) & ~(size_t)7);
-	const struct mt_header *h = t.file->header;
+	const struct mt_header *h = t.header;
 	uint64_t offset;
 	void *region;
 

@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "file.h"
+#include <memtrace/trace.h>
 
-/* FIRST: the region that file_create() mapped behind the header. Returns -1 without memory for the
+/* FIRST: the region behind the header. Returns -1 without memory for the
  * indexes. */
-int tables_open(struct trace_file *file, void *first, uint64_t offset, size_t bytes);
+int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t bytes);
 
 /* Id of the place with this hash, MT_NO_PLACE when it is new. Lock-free. */
 uint32_t tables_find_place(uint64_t hash);

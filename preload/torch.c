@@ -74,7 +74,7 @@ static void usage(const void *caller, void *pointer, int64_t bytes, uint64_t all
 	int e = errno;
 
 	if (device.type == DEVICE_TYPE_CUDA && device.index >= 0 && device.index < MT_MAX_DEVICES &&
-	    bytes && recording_on())
+	    bytes && (bytes > 0 ? recording_on() : recording_already())) /* a free starts no trace */
 		record_block(caller, pointer, bytes, allocated, reserved, (unsigned)device.index);
 	errno = e;
 }

@@ -34,7 +34,7 @@ static int take_lock(void)
 	int held = lock_acquire(&v.lock, LOCK_WAIT);
 
 	if (!held)
-		recorder_lose_event();
+		recorder_lose_event(MT_LOST_BUSY);
 	return held;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "secret.h"
 #include "tables.h"
 #include "text.h"

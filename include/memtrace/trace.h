@@ -2,12 +2,11 @@
  * The trace file: what libmemtrace.so writes and memtrace reads. This header is the format's only
  * definition.
  *
- *   header (MT_HEADER_BYTES)   identity, clocks, running counters a device, the two tables of
- * regions below table regions              strings, frames, places, modules, threads, meta:
- * append-only entries segments                   fixed 32-byte records; a keyframe region each (the
- * live set when the segment began)
+ *   header (MT_HEADER_BYTES)  identity, clocks, running counters a device, the two tables of regions below
+ *   table regions             strings, frames, places, modules, threads, meta: append-only entries
+ *   segments                  fixed 32-byte records; a keyframe region each (the live set when the segment began)
  *
- * The file is mapped shared and only ever appended to, so it is valid at every instant: a reader
+ * Records are written before the header that counts them, so the file is valid at every instant: a reader
  * takes, of each region, what its `used` count covers, and skips records whose `kind` is still 0
  * (reserved by a thread that died before it wrote).
  *
@@ -161,7 +160,8 @@ struct mt_device {
 	uint64_t ooms;
 	uint64_t peak_sequence; /* record index of allocated_peak */
 	uint64_t last_time_ns;
-	uint64_t unused[3];
+	uint64_t device_peak_sequence; /* 1 + index of the record at device_peak; 0: not known */
+	uint64_t unused[2];
 };
 static_assert(sizeof(struct mt_device) == 128, "two cache lines a device");
 
@@ -179,7 +179,10 @@ enum mt_state {
 	X(TOO_SLOW, 2, "a segment was not ready in time")                                \
 	X(NOT_CHOSEN, 3, "MEMTRACE_RANKS leaves this rank out: counters and peaks only") \
 	X(TABLES_FULL, 4, "the tables of stacks are full: later stacks are unknown")     \
-	X(MAP_FAILED, 5, "the trace could not be mapped")
+	X(MAP_FAILED, 5, "the trace could not be mapped")                                \
+	X(BUSY, 6, "another thread kept the recorder busy")                              \
+	X(LIMIT, 7, "a limit of the recorder was reached")                               \
+	X(STALLED, 8, "the file system did not take what was recorded in time")
 enum mt_lost {
 #define X(name, id, message) MT_LOST_##name = id,
 	MT_LOST_LIST(X)

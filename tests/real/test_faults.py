@@ -65,7 +65,7 @@ class Faults(Case):
     def test_full_disk(self):
         disk = os.path.join(self.dir, "disk")
         os.mkdir(disk)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
             self.skipTest("cannot mount a small tmpfs here")
         self.addCleanup(subprocess.run, ["umount", "-l", disk])
         self.traces = os.path.join(disk, "traces")
@@ -85,7 +85,7 @@ class Faults(Case):
     def test_full_disk_from_the_start(self):
         disk = os.path.join(self.dir, "disk")
         os.mkdir(disk)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12k", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
             self.skipTest("cannot mount a small tmpfs here")
         self.addCleanup(subprocess.run, ["umount", "-l", disk])
         self.traces = os.path.join(disk, "traces")
@@ -133,11 +133,12 @@ class Faults(Case):
         self.assertIn("4.0 MiB", subprocess.run(command, shell=True, cwd="/", stdout=subprocess.PIPE, text=True).stdout)
 
     def test_no_file_descriptors(self):
+        """A job that has used up its descriptor numbers is recorded all the same: the recorder takes none of them."""
         done = self.code("import torch, os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
                          "torch.cuda.init()\nfds = []\ntry:\n    while True: fds.append(os.open('/dev/null', 0))\nexcept OSError: pass\n"
                          "x = torch.empty(1 << 20, device='cuda')\n[os.close(f) for f in fds]\nprint(torch.cuda.memory_allocated())")
         self.assertEqual(done.stdout, "4194304\n")
-        self.assertIn("too many open files", "\n".join(self.lines(done)))
+        self.assertEqual(self.trace().peak(), 4 << 20)
 
     def test_fork_without_exec(self):
         """A data loader's child, and one that allocates memory itself: neither writes into its parent's file."""

@@ -1,4 +1,4 @@
-"""What the preload takes of a stack that is not its own."""
+"""What the preload takes of a stack that is not its own; its thread does what the C library asks of every thread."""
 import os
 import subprocess
 import unittest

@@ -1,0 +1,156 @@
+/* Programs without PyTorch that report blocks as its caching allocator does. report CASE [ARGUMENT...] */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct device {
+	int8_t type, index;
+};
+void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *pointer, int64_t bytes, size_t allocated, size_t reserved,
+							     struct device device) __attribute__((weak));
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void block(uint64_t address, int64_t bytes, uint64_t allocated)
+{
+	struct device first = { 1, 0 };
+
+	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)address, bytes, allocated, 1u << 30, first);
+}
+
+/* N blocks come and go; one stays. */
+static void blocks(uint64_t n)
+{
+	block(0x1000, 1 << 20, 1 << 20);
+	for (uint64_t i = 0; i < n; i++) {
+		block(0x200000 + (i & 1023) * 0x1000, 512, (1 << 20) + 512);
+		block(0x200000 + (i & 1023) * 0x1000, -512, 1 << 20);
+	}
+}
+
+/* The longest event of SECONDS, in ns, of 40 in each millisecond. */
+static int latency(double seconds)
+{
+	uint64_t start = now_ns(), longest = 0, n = 0;
+
+	while (now_ns() - start < (uint64_t)(seconds * 1e9)) {
+		for (int k = 0; k < 20; k++, n++) {
+			uint64_t a = 0x200000 + (n & 1023) * 0x1000, before = now_ns(), took;
+
+			block(a, 512, 512);
+			took = now_ns() - before;
+			longest = took > longest ? took : longest;
+			block(a, -512, 0);
+		}
+		usleep(1000);
+	}
+	printf("%llu %llu\n", (unsigned long long)(2 * n), (unsigned long long)longest);
+	return 0;
+}
+
+/* Children that run no handler of fork() free what they inherited. */
+static int raw_children(void)
+{
+	block(0x1000, 1 << 20, 1 << 20);
+	for (int how = 0; how < 2; how++) {
+		pid_t pid = how ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : _Fork();
+		int status = 0;
+
+		if (!pid) {
+			block(0x1000, -(1 << 20), 0);
+			block(0x2000, 1 << 20, 1 << 20);
+			_exit(0);
+		}
+		waitpid(pid, &status, 0);
+		printf("%x\n", status);
+	}
+	block(0x1000, -(1 << 20), 0);
+	return 0;
+}
+
+static int returned;
+
+static void *cancelled(void *unused)
+{
+	(void)unused;
+	pthread_cancel(pthread_self());
+	block(0x1000, 1 << 20, 1 << 20);
+	returned = 1;
+	pthread_testcancel();
+	return NULL;
+}
+
+static int cancel(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, cancelled, NULL);
+	pthread_join(thread, NULL);
+	block(0x2000, 1 << 20, 2 << 20);
+	printf("%d\n", returned);
+	return 0;
+}
+
+static void *small_stack(void *unused)
+{
+	(void)unused;
+	block(0x1000, 1 << 20, 1 << 20);
+	return NULL;
+}
+
+/* The first event comes on a thread with BYTES of stack. */
+static int stack(size_t bytes)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, bytes);
+	if (pthread_create(&thread, &attr, small_stack, NULL) != 0)
+		return 2;
+	pthread_join(thread, NULL);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "", *argument = argc > 2 ? argv[2] : "0";
+
+	if (!_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE)
+		return 3;
+	if (strcmp(what, "latency") == 0)
+		return latency(atof(argument));
+	if (strcmp(what, "raw_children") == 0)
+		return raw_children();
+	if (strcmp(what, "cancel") == 0)
+		return cancel();
+	if (strcmp(what, "stack") == 0)
+		return stack((size_t)atol(argument));
+	if (strcmp(what, "wait") == 0) {
+		blocks(10);
+		printf("%d\n", (int)waitpid(-1, NULL, 0)); /* -1: no children */
+		return 0;
+	}
+	if (strcmp(what, "blocks") == 0) {
+		blocks((uint64_t)atoll(argument));
+		if (argc > 3 && strcmp(argv[3], "kill") == 0)
+			raise(SIGKILL);
+		return 0;
+	}
+	return 2;
+}

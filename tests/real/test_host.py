@@ -1,0 +1,283 @@
+"""The job's own files, children and descriptors, and file systems that stall: none of them is touched, and none of them is waited for."""
+import glob
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from harness import MEMTRACE, PRELOAD, SIM, Case, environment, mtr, python
+from hooks import build
+
+CLOSES = """
+import hashlib, os, sys, torch
+x = torch.empty(1, device="cuda")
+os.closerange(3, 4096)
+files = []
+for i in range(40):
+    fd = os.open("checkpoint-%d" % i, os.O_RDWR | os.O_CREAT)
+    files.append((fd, os.urandom(1 << 18)))
+    for k in range(875):
+        y = torch.empty(1 << 12, device="cuda")
+        del y
+    os.pwrite(fd, files[-1][1], 0)
+for fd, data in files:
+    assert os.pread(fd, 1 << 20, 0) == data
+print(hashlib.sha256(b"".join(d for _, d in files)).hexdigest())
+"""
+
+TAKES_EVERY_NUMBER = """
+import os, torch
+mine = os.open("mine", os.O_RDWR | os.O_CREAT)
+os.write(mine, b"m" * 4096)
+x = torch.empty(1, device="cuda")
+for fd in range(3, 256):
+    if fd != mine:
+        os.dup2(mine, fd)
+for i in range(20000):
+    y = torch.empty(1 << 12, device="cuda")
+    del y
+"""
+
+DROPS_INHERITED = """
+import os, torch
+from torch.utils.data import DataLoader, Dataset
+class Cached(Dataset):
+    def __init__(self): self.cache = {i: torch.ones(1 << 18, device="cuda") for i in range(8)}
+    def __len__(self): return 64
+    def __getitem__(self, i):
+        self.cache.pop(i % 8, None)
+        return torch.zeros(4)
+if __name__ == "__main__":
+    for epoch in range(2):
+        data = Cached()
+        assert len(list(DataLoader(data, batch_size=4, num_workers=2))) == 16
+    pid = os.fork()
+    if pid == 0:
+        del data.cache[0]
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    pid = os.posix_spawn("/bin/true", ["true"], os.environ)
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+class Host(Case):
+    def setUp(self):
+        super().setUp()
+        self.program = None
+
+    def compiled(self):
+        """report.c beside a library that has PyTorch's functions, for the preload to find and forward to."""
+        if not self.program:
+            shim = build.library(os.path.join(self.dir, "libc10.so"), "c10.c")
+            self.program = build.compile_(os.path.join(self.dir, "report"), "report.c", shim, "-Wl,-rpath," + self.dir, "-lpthread")
+        return self.program
+
+    def report_(self, *arguments, preload=PRELOAD, timeout=60, status=0, **settings):
+        return self.run_([self.compiled(), *arguments], LD_PRELOAD=preload, timeout=timeout, status=status,
+                         **{"MEMTRACE_DIR": self.traces, **settings})
+
+    def writer(self):
+        """The process that has the trace open."""
+        for link in glob.glob("/proc/[0-9]*/fd/*"):
+            try:
+                if os.readlink(link).startswith(self.traces):
+                    return int(link.split("/")[2])
+            except OSError:
+                pass        # ended, or not to be read
+        self.fail("nobody has the trace open")
+
+    def real(self, source, **keys):
+        return self.simulate([python(), "-c", source], **keys)
+
+    # ---- files and descriptors
+
+    def test_closes_every_descriptor(self):
+        done = self.real(CLOSES)
+        import hashlib
+        data = b"".join(open(os.path.join(self.dir, "checkpoint-%d" % i), "rb").read() for i in range(40))
+        self.assertEqual(hashlib.sha256(data).hexdigest(), done.stdout.strip())
+        trace = self.trace()
+        self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), 70_002)
+        self.assertEqual((trace.exit_status, trace.lost_events), (0, 0))
+
+    def test_every_number_is_the_jobs(self):
+        self.real(TAKES_EVERY_NUMBER)
+        with open(os.path.join(self.dir, "mine"), "rb") as f:
+            self.assertEqual(f.read(), b"m" * 4096)
+        self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), 40_002)
+
+    def test_no_descriptor_of_ours(self):
+        """Neither the job nor the writer keeps what the other has open: a pipe ends when the job closes it."""
+        done = self.real("import os, torch\nbefore = set(os.listdir('/proc/self/fd'))\nr, w = os.pipe()\n"
+                         "torch.cuda.init()\nx = torch.empty(1, device='cuda')\nos.close(w)\nprint(os.read(r, 1) == b'')\n"
+                         "print([os.readlink('/proc/self/fd/' + f) for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])")
+        self.assertIn("True", done.stdout)
+        self.assertNotIn(".mtr", done.stdout)
+        self.assertNotIn("memfd", done.stdout)
+
+    def test_truncated_by_somebody(self):
+        done = self.real("import torch, glob, os, time\nx = torch.empty(1 << 20, device='cuda')\ntime.sleep(0.5)\n"
+                         "os.truncate(glob.glob(os.environ['MEMTRACE_DIR'] + '/*.mtr')[0], 0)\n"
+                         "for i in range(50000):\n    y = torch.empty(1 << 20, device='cuda'); del y\nprint('alive')")
+        self.assertEqual(done.stdout, "alive\n")
+
+    def test_directories_are_the_users_alone(self):
+        os.umask(0o000)
+        self.addCleanup(os.umask, 0o022)
+        self.traces = os.path.join(self.dir, "a", "b")
+        self.report_("blocks", "10")
+        for folder in ("a", "a/b"):
+            self.assertEqual(os.stat(os.path.join(self.dir, folder)).st_mode & 0o7777, 0o700)
+        self.assertEqual(os.stat(self.paths()[0]).st_mode & 0o7777, 0o600)
+
+    def test_symbolic_link_is_not_followed(self):
+        target = os.path.join(self.dir, "target")
+        os.mkdir(target)
+        os.symlink(target, self.traces)
+        done = self.report_("blocks", "10")
+        self.assertEqual(os.listdir(target), [])
+        self.assertIn("not recording", done.stderr)
+
+    def test_opened_by_the_job_itself(self):
+        """Whoever opens and closes the trace in the job does not make it look dead."""
+        job = subprocess.Popen([python(), "-c", "import torch, glob, os, sys, time\nx = torch.empty(1 << 20, device='cuda')\ntime.sleep(0.5)\n"
+                                "open(glob.glob(os.environ['MEMTRACE_DIR'] + '/*.mtr')[0], 'rb').read(1)\nprint('open', flush=True)\nsys.stdin.read()"],
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD + " " + SIM), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            self.assertEqual(job.stdout.readline(), "open\n")
+            self.assertEqual(self.report()["ranks"][0]["end"], "running")
+        finally:
+            job.communicate("")
+        self.assertEqual(self.report()["ranks"][0]["end"], "exit")
+
+    # ---- children
+
+    def test_children_that_free_what_they_inherited(self):
+        self.real(DROPS_INHERITED)
+        trace = self.trace()
+        self.assertEqual(trace.exit_status, 0)
+        self.assertEqual(len(self.report()["ranks"]), 1)
+
+    def test_children_without_handlers(self):
+        done = self.report_("raw_children")
+        self.assertEqual(done.stdout, "0\n0\n")
+        self.assertEqual([r[5] for r in self.trace().records() if r[5] in (1, 2)], [1, 2])
+
+    def test_wait_of_the_job_finds_no_child(self):
+        self.assertEqual(self.report_("wait").stdout, "-1\n")
+        # as the first process of a container, where orphans become its children
+        if subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no process namespaces here")
+        self.traces += "-2"
+        done = self.run_(["unshare", "--pid", "--fork", "--mount-proc", "env", "LD_PRELOAD=" + PRELOAD, self.compiled(), "wait"],
+                         MEMTRACE_DIR=self.traces, timeout=60)
+        self.assertEqual(done.stdout, "-1\n")
+        self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), 21)
+
+    def test_cancelled_thread(self):
+        self.assertEqual(self.report_("cancel").stdout, "1\n")
+        self.assertEqual(sum(r[5] == 1 for r in self.trace().records()), 2)
+
+    def test_small_stack(self):
+        self.report_("stack", "16384")
+        self.assertEqual(sum(r[5] == 1 for r in self.trace().records()), 1)
+
+    # ---- what the recording survives
+
+    def test_sigkill_loses_nothing(self):
+        for events in (1, 1000, 300_000):
+            with self.subTest(events=events):
+                self.traces = os.path.join(self.dir, "killed-%d" % events)
+                self.report_("blocks", str(events), "kill", status=-signal.SIGKILL)
+                trace = self.trace()
+                self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()) + trace.lost_events, 2 * events + 1)
+                self.assertEqual(trace.device[0][8] + trace.device[0][9], 2 * events + 1)
+                self.assertEqual(self.report()["ranks"][0]["end"], "killed")
+
+    def test_a_thread_writes_where_no_process_can(self):
+        self.report_("blocks", "50000", MEMTRACE_WRITER_PROCESS=0)
+        trace = self.trace()
+        self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), 100_001)
+        self.assertEqual(trace.exit_status, 0)
+
+    def test_writer_is_killed(self):
+        """The helper thread goes on with its file; the job is not taken for dead."""
+        job = subprocess.Popen([self.compiled(), "latency", "16"], stdout=subprocess.PIPE, text=True,
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
+        time.sleep(1)
+        os.kill(self.writer(), signal.SIGKILL)
+        time.sleep(12)
+        self.assertEqual(self.report()["ranks"][0]["end"], "running")
+        events = int(job.communicate()[0].split()[0])
+        trace = self.trace()
+        self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), events)
+        self.assertEqual(trace.exit_status, 0)
+
+    def test_without_a_helper_thread(self):
+        """The newest events survive: the recording threads keep the recording within its budget themselves."""
+        library = os.path.join(self.dir, "no_threads.so")
+        source = os.path.join(self.dir, "no_threads.c")
+        with open(source, "w") as f:
+            f.write("int pthread_create(void);\nint pthread_create(void) { return 11; }\n")
+        subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", library], check=True)
+        self.report_("blocks", "200000", preload=PRELOAD + " " + library, MEMTRACE_BUDGET="1MiB")
+        trace = self.trace()
+        self.assertEqual(trace.device[0][8] + trace.device[0][9], 400_001)
+        self.assertEqual(trace.lost_events, 0)
+        newest = trace.segments[-1]
+        self.assertEqual(newest[3] + min(newest[1], newest[2]), 400_002)     # and one level of RESERVED
+        self.assertLess(os.path.getsize(self.paths()[0]), 1 << 20)
+
+    # ---- file systems that stall
+
+    def frozen(self):
+        """A file system of its own that can be frozen, as snapshots of volumes do."""
+        image, mount = os.path.join(self.dir, "image"), os.path.join(self.dir, "mount")
+        os.mkdir(mount)
+        with open(image, "wb") as f:
+            f.truncate(64 << 20)
+        if subprocess.run(["mkfs.ext4", "-q", image], stderr=subprocess.DEVNULL).returncode or \
+                subprocess.run(["mount", "-o", "loop", image, mount], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("cannot mount a file system here")
+        self.addCleanup(subprocess.run, ["umount", "-l", mount])
+        self.traces = os.path.join(mount, "traces")
+        self.compiled()
+        return mount
+
+    def test_frozen_file_system(self):
+        mount = self.frozen()
+        job = subprocess.Popen([self.compiled(), "latency", "5"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
+        time.sleep(1.5)
+        subprocess.run(["fsfreeze", "-f", mount], check=True)
+        time.sleep(2)
+        subprocess.run(["fsfreeze", "-u", mount], check=True)
+        events, longest = map(int, job.communicate()[0].split())
+        self.assertLess(longest, 50_000_000)
+        trace = self.trace()
+        self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), events)
+        self.assertEqual(trace.lost_events, 0)
+
+    def test_job_ends_while_the_file_system_is_frozen(self):
+        mount = self.frozen()
+        job = subprocess.Popen([self.compiled(), "latency", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
+        time.sleep(1)
+        subprocess.run(["fsfreeze", "-f", mount], check=True)
+        began = time.monotonic()
+        try:
+            events = int(job.communicate(timeout=30)[0].split()[0])
+        finally:
+            took = time.monotonic() - began
+            subprocess.run(["fsfreeze", "-u", mount], check=True)
+        self.assertEqual(job.returncode, 0)
+        self.assertLess(took, 10)
+        self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), events)
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()
