@@ -19,6 +19,15 @@ LINK    := $(if $(SAN),-fsanitize=$(SAN))
 LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto=auto)
 LINKSO  := -shared -Wl,-z,relro,-z,now
 
+# The C library that what is built here needs, at most; held by tests/lint.sh. A sanitizer's own runtime needs more.
+FLOOR         := 2.27
+FLOOR_PRELOAD := 2.17
+ifndef SAN
+OLD_LIBC := -include memtrace/old_libc.h
+OLD_LIBS := $(BUILD)/libc/libpthread.so.0 $(BUILD)/libc/libdl.so.2
+OLD_MAIN := -Wl,--wrap=__libc_start_main
+endif
+
 PRELOAD_SRC  := $(wildcard preload/*.c)
 SIM_SRC      := $(filter-out preload/sim/nvml.c,$(wildcard preload/sim/*.c))
 ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c analyzer/*/*/*.c)
@@ -36,8 +45,10 @@ INJECTED := $(patsubst analyzer/sim/python/%,$(BUILD)/cudasim/python/%,$(wildcar
 all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
-$(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO)
-$(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA)
+# What each function takes of a stack is held by tests/lint.sh.
+$(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
+$(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA) $(OLD_LIBC)
+$(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
@@ -50,13 +61,18 @@ $(BUILD)/%.o: %.S Makefile
 	@mkdir -p $(@D)
 	$(CC) -MMD -MP -fPIC -g -c $< -o $@
 
-$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o $(BUILD)/preload/spawn_clone.o preload/dlsym.map
-	$(CC) $(CFLAGS) $(LTO) $(LINKSO) -Wl,-e,writer_start -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@ -lpthread
+$(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
+	@mkdir -p $(@D)
+	$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,--version-script=libc/stub.map $< -o $@
 
-$(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC))
+$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o $(BUILD)/preload/spawn_clone.o preload/dlsym.map
+	rm -f $@.*.su
+	$(CC) $(CFLAGS) $(LTO) -fstack-usage $(LINKSO) -Wl,-e,writer_start -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
+
+$(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
 
-$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/gpu.c preload/sim/settings.c,$(SIM_SRC)))
+$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/gpu.c preload/sim/settings.c,$(SIM_SRC))) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ -ldl -lpthread
 
 # Under its SONAME, for those who look for the driver as a file (Triton) or link with it.
@@ -68,8 +84,8 @@ $(BUILD)/cudasim/python/%: analyzer/sim/python/%
 	@mkdir -p $(@D)
 	cp $< $@
 
-$(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC))
-	$(CC) $(LINK) $^ -o $@ -ljansson -lyaml -lm -lpthread
+$(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC)) $(OLD_LIBS)
+	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # ---- tests ----
 $(BUILD)/tests/test_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/test_%.o $(call obj,$(wildcard tests/unit/write_*.c))
@@ -140,7 +156,7 @@ fuzz:           ## hostile traces and configurations, ten minutes a reader (libF
 	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) -max_len=200000 trace
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
-	@tests/lint.sh $(BUILD)
+	@tests/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
 
 install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/memtrace $(DESTDIR)$(PREFIX)/share/man/man1

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE 1 /* vasprintf */
+#define _GNU_SOURCE /* vasprintf */
 #include "util.h"
 
 #include <stdio.h>

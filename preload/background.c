@@ -2,7 +2,6 @@
 #include "background.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -11,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "resolve.h"
+#include "thread.h"
 
 static struct {
 	struct background is;
@@ -57,36 +56,12 @@ static void *run(void *unused)
 	return NULL;
 }
 
-/* pthread_create() and pthread_attr_setstacksize() are in another library before glibc 2.34: every CUDA process has it. */
-static int start_thread(void)
-{
-	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-	int (*set_stack_size)(pthread_attr_t *, size_t);
-	uint64_t all = ~0ull, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int e;
-
-	*(void **)&create = resolve_anywhere("pthread_create");
-	*(void **)&set_stack_size = resolve_anywhere("pthread_attr_setstacksize");
-	if (!create || pthread_attr_init(&attr) != 0)
-		return -1;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (set_stack_size)
-		set_stack_size(&attr, 256u << 10);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(all));
-	e = create(&thread, &attr, run, NULL);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	pthread_attr_destroy(&attr);
-	return e ? -1 : 0;
-}
-
 int background_start(const struct background *b)
 {
 	background.is = *b;
 	atomic_store(&background.ending, 0);
 	atomic_store(&background.running, 1);
-	if (start_thread() == 0)
+	if (thread_start(run) == 0)
 		return 0;
 	atomic_store(&background.running, 0);
 	return -1;

@@ -30,6 +30,7 @@
 
 static struct {
 	int asked;
+	unsigned long long loaded; /* resolve_loaded() when they were looked for last */
 #define X(name) __typeof__(name) *name;
 	QUESTIONS(X)
 #undef X
@@ -37,17 +38,25 @@ static struct {
 
 static void find(void)
 {
+	unsigned long long loaded;
+
 	if (__atomic_load_n(&real.asked, __ATOMIC_ACQUIRE))
+		return;
+	/* Where there is no driver (ROCm, a runtime without one) each look is in vain until a library is loaded. */
+	loaded = resolve_loaded();
+	if (loaded == __atomic_load_n(&real.loaded, __ATOMIC_RELAXED))
 		return;
 #define X(name) *(void **)&real.name = resolve(#name);
 	QUESTIONS(X)
 #undef X
+	__atomic_store_n(&real.loaded, loaded, __ATOMIC_RELAXED);
 	__atomic_store_n(&real.asked, real.cuCtxGetDevice != NULL, __ATOMIC_RELEASE);
 }
 
 void cuda_forget(void)
 {
 	real.asked = 0;
+	__atomic_store_n(&real.loaded, 0, __ATOMIC_RELAXED);
 }
 
 int cuda_runtime_device(const void *function)
@@ -207,7 +216,7 @@ static void describe_devices(void)
 	if (!count || !get || !name || count(&n) != CUDA_SUCCESS)
 		return;
 	for (int i = 0; i < n && i < MT_MAX_DEVICES; i++) {
-		struct text ordinal = { 0 };
+		struct short_text ordinal = { 0 };
 		char s[256] = "";
 		CUdevice d;
 		text_number(&ordinal, (uint64_t)i);
@@ -219,7 +228,7 @@ static void describe_devices(void)
 /* 13020 -> "13.2"; NCCL counts 2.27.3 as 22703 */
 static void describe_version(const char *name, int version, int major, int minor)
 {
-	struct text t = { 0 };
+	struct short_text t = { 0 };
 
 	text_number(&t, (uint64_t)(version / major));
 	text_str(&t, ".");
@@ -231,11 +240,11 @@ static void describe_version(const char *name, int version, int major, int minor
 	tables_meta(MT_META_VERSION, name, t.s, t.n);
 }
 
-/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. */
+/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. On the helper thread alone. */
 static void describe_torch(void)
 {
-	struct text path = { 0 };
-	char file[4096], source[4096];
+	static struct text path;
+	static char file[4096], source[4096];
 	const char *p, *end;
 	long n;
 
@@ -245,6 +254,7 @@ static void describe_torch(void)
 	p = strstr(file, "/lib/libc10");
 	if (!p)
 		return;
+	path.n = 0;
 	text_bytes(&path, file, (size_t)(p - file));
 	text_str(&path, "/version.py");
 	n = file_read(path.s, source, sizeof(source) - 1);

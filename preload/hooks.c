@@ -123,6 +123,11 @@ void *hooks_find(void *slot, const char *symbol, const void *caller)
 	return choose(slot, symbol, caller, key, at);
 }
 
+void hooks_forget(void)
+{
+	lock_release(&choice.lock);
+}
+
 /* A function that is in no object now, and that another object has, was unloaded. */
 void hooks_forget_unloaded(void)
 {

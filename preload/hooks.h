@@ -12,6 +12,9 @@ struct hook {
 extern const struct hook hooks[] __attribute__((visibility("hidden")));
 extern const unsigned hooks_count __attribute__((visibility("hidden")));
 
+/* In a forked child: whoever was keeping a choice is not there. */
+void hooks_forget(void);
+
 /* A library was unloaded: forgets what was found in it. */
 void hooks_forget_unloaded(void);
 

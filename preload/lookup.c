@@ -152,7 +152,7 @@ static void found(const char *name, void **function, int version, uint64_t flags
 /* Only what was not understood needs a word: those functions' memory is not seen. */
 void lookup_describe(void)
 {
-	struct text t = { 0 };
+	struct short_text t = { 0 };
 
 	if (atomic_load(&count.unknown)) {
 		text_number(&t, atomic_load(&count.unknown));
@@ -311,13 +311,10 @@ char *dlerror(void)
  * shim, which calls the real ones. */
 static int is_nvidias(const void *function)
 {
-	char path[4096];
-	const char *file;
+	char file[64];
 
-	if (!resolve_module(function, path, sizeof(path)))
+	if (!resolve_module_file(function, file, sizeof(file)))
 		return 0;
-	file = strrchr(path, '/');
-	file = file ? file + 1 : path;
 	return strncmp(file, "libcuda", strlen("libcuda")) == 0 ||
 	       strncmp(file, "libnccl", strlen("libnccl")) == 0;
 }

@@ -42,7 +42,7 @@ void modules_forget_unloaded(void)
 /* The lock is held. */
 static struct module look_up(const void *address)
 {
-	char path[4096];
+	static char path[4096];
 	const void *start = resolve_module(address, path, sizeof(path));
 	struct module found = { 0 };
 	const char *file;

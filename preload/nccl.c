@@ -74,7 +74,7 @@ static void remember(void *comm, uint64_t sequence, uint64_t bytes, unsigned dev
 
 static void describe(uint64_t sequence, int size, int rank, uint64_t parent)
 {
-	struct text key = { 0 }, value = { 0 };
+	struct short_text key = { 0 }, value = { 0 };
 
 	text_number(&key, sequence);
 	text_str(&value, "size=");
@@ -92,7 +92,7 @@ static void describe(uint64_t sequence, int size, int rank, uint64_t parent)
 void nccl_took(void *comm, uint64_t bytes)
 {
 	uint64_t sequence = MT_UNKNOWN, used = 0;
-	struct text key = { 0 }, value = { 0 };
+	struct short_text key = { 0 }, value = { 0 };
 
 	if (!lock_acquire(&n.lock, LOCK_WAIT))
 		return;

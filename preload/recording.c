@@ -16,6 +16,7 @@
 #include "cuda.h"
 #include "file.h"
 #include "graphs.h"
+#include "hooks.h"
 #include "keyframe.h"
 #include "lock.h"
 #include "lookup.h"
@@ -26,6 +27,7 @@
 #include "pools.h"
 #include "pystack.h"
 #include "recorder.h"
+#include "scope.h"
 #include "settings.h"
 #include "tables.h"
 #include "text.h"
@@ -238,6 +240,8 @@ static void in_forked_child(void)
 	account_forget();
 	pystack_forget();
 	cuda_forget();
+	scope_forget();
+	hooks_forget();
 	keyframe_reset();
 	me.exit_status = -1;
 	atomic_store(&me.oom.pending, 0);

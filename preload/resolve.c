@@ -168,46 +168,67 @@ struct whose {
 	const void *address;
 	char *path;
 	size_t bytes;
+	int file; /* is what follows the path's last slash enough? */
 	const void *start;
 };
 
 static int look_module(struct dl_phdr_info *o, size_t size, void *data)
 {
 	struct whose *w = data;
+	const char *name;
 	size_t n;
 
 	(void)size;
 	if (!holds(o, w->address))
 		return 0;
-	n = strlen(o->dlpi_name);
+	name = w->file ? symbols_file(o->dlpi_name) : o->dlpi_name;
+	n = strlen(name);
 	if (n >= w->bytes)
 		n = w->bytes - 1;
-	memcpy(w->path, o->dlpi_name, n);
+	memcpy(w->path, name, n);
 	w->path[n] = 0;
 	w->start = (const void *)(o->dlpi_addr ? o->dlpi_addr : 1);
 	return 1;
 }
 
-const void *resolve_module(const void *address, char *path, unsigned long bytes)
+static const void *find_module(struct whose w)
 {
-	struct whose w = { .address = address, .path = path, .bytes = bytes };
-
-	path[0] = 0;
+	w.path[0] = 0;
 	dl_iterate_phdr(look_module, &w);
 	return w.start;
 }
 
-static int look_unloaded(struct dl_phdr_info *o, size_t size, void *data)
+const void *resolve_module(const void *address, char *path, unsigned long bytes)
 {
+	return find_module((struct whose){ .address = address, .path = path, .bytes = bytes });
+}
+
+const void *resolve_module_file(const void *address, char *file, unsigned long bytes)
+{
+	return find_module((struct whose){ .address = address, .path = file, .bytes = bytes, .file = 1 });
+}
+
+static int look_counts(struct dl_phdr_info *o, size_t size, void *data)
+{
+	struct dl_phdr_info *found = data;
+
 	(void)size;
-	*(unsigned long long *)data = o->dlpi_subs;
+	*found = *o;
 	return 1;
+}
+
+unsigned long long resolve_loaded(void)
+{
+	struct dl_phdr_info found = { 0 };
+
+	dl_iterate_phdr(look_counts, &found);
+	return found.dlpi_adds;
 }
 
 unsigned long long resolve_unloaded(void)
 {
-	unsigned long long unloaded = 0;
+	struct dl_phdr_info found = { 0 };
 
-	dl_iterate_phdr(look_unloaded, &unloaded);
-	return unloaded;
+	dl_iterate_phdr(look_counts, &found);
+	return found.dlpi_subs;
 }

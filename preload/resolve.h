@@ -35,7 +35,11 @@ int resolve_is_ours(const void *address);
  * to tell objects apart. */
 const void *resolve_module(const void *address, char *path, unsigned long bytes);
 
-/* How often an object was unloaded. */
+/* The same of what follows the path's last slash. */
+const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
+
+/* How often an object was loaded, and unloaded. */
+unsigned long long resolve_loaded(void);
 unsigned long long resolve_unloaded(void);
 
 #endif

@@ -13,4 +13,7 @@ struct scope_choice {
 
 struct scope_choice scope_choose(const char *symbol, const void *caller);
 
+/* In a forked child: whoever was choosing is not there. */
+void scope_forget(void);
+
 #endif

@@ -7,26 +7,39 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A path, or a line that holds one. Too large for the stack of a thread of the job: static, or a member. */
 struct text {
 	size_t n;
 	char s[4096]; /* always zero-terminated */
 };
 
-static inline void text_bytes(struct text *t, const char *s, size_t n)
+/* Anything without a path in it. */
+struct short_text {
+	size_t n;
+	char s[400];
+};
+
+/* Appends to either. */
+#define text_bytes(t, from, length) text_append((t)->s, sizeof((t)->s), &(t)->n, from, length)
+#define text_str(t, from) text_append_str((t)->s, sizeof((t)->s), &(t)->n, from)
+#define text_number(t, value) text_append_number((t)->s, sizeof((t)->s), &(t)->n, value)
+#define text_size(t, bytes) text_append_size((t)->s, sizeof((t)->s), &(t)->n, bytes)
+
+static inline void text_append(char *s, size_t room, size_t *at, const char *from, size_t n)
 {
-	if (n > sizeof(t->s) - 1 - t->n)
-		n = sizeof(t->s) - 1 - t->n;
-	memcpy(t->s + t->n, s, n);
-	t->n += n;
-	t->s[t->n] = 0;
+	if (n > room - 1 - *at)
+		n = room - 1 - *at;
+	memcpy(s + *at, from, n);
+	*at += n;
+	s[*at] = 0;
 }
 
-static inline void text_str(struct text *t, const char *s)
+static inline void text_append_str(char *s, size_t room, size_t *at, const char *from)
 {
-	text_bytes(t, s, strlen(s));
+	text_append(s, room, at, from, strlen(from));
 }
 
-static inline void text_number(struct text *t, uint64_t v)
+static inline void text_append_number(char *s, size_t room, size_t *at, uint64_t v)
 {
 	char digits[24];
 	size_t i = sizeof(digits);
@@ -34,11 +47,11 @@ static inline void text_number(struct text *t, uint64_t v)
 	do
 		digits[--i] = (char)('0' + v % 10);
 	while (v /= 10);
-	text_bytes(t, digits + i, sizeof(digits) - i);
+	text_append(s, room, at, digits + i, sizeof(digits) - i);
 }
 
 /* 1610612736 -> "1.5 GiB": one decimal, rounded */
-static inline void text_size(struct text *t, uint64_t bytes)
+static inline void text_append_size(char *s, size_t room, size_t *at, uint64_t bytes)
 {
 	static const char *const unit[] = { " B", " KiB", " MiB", " GiB", " TiB" };
 	unsigned u = 0;
@@ -47,16 +60,16 @@ static inline void text_size(struct text *t, uint64_t bytes)
 	while (u < 4 && bytes >> (10 * (u + 1)))
 		u++;
 	if (u == 0) {
-		text_number(t, bytes);
+		text_append_number(s, room, at, bytes);
 	} else {
 		tenths = (bytes >> (10 * u)) * 10 +
 			 (((bytes & ((1ull << (10 * u)) - 1)) * 10 + (1ull << (10 * u - 1))) >>
 			  (10 * u));
-		text_number(t, tenths / 10);
-		text_bytes(t, ".", 1);
-		text_number(t, tenths % 10);
+		text_append_number(s, room, at, tenths / 10);
+		text_append(s, room, at, ".", 1);
+		text_append_number(s, room, at, tenths % 10);
 	}
-	text_str(t, unit[u]);
+	text_append_str(s, room, at, unit[u]);
 }
 
 #endif

@@ -13,9 +13,8 @@
 #include "recorder.h"
 #include "recording.h"
 
-#define UNMAPPED_KEPT                                                                              \
-	64 /* mappings of one call that can be restored if it fails; more than any caller has been \
-	      seen to make */
+/* Mappings of one call that can be restored if it fails: PyTorch and NCCL unmap one at a time. */
+#define UNMAPPED_KEPT 8
 
 static struct {
 	struct lock lock;

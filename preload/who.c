@@ -83,9 +83,11 @@ static int number(const char *const *names, int otherwise)
 	return end == v || n < 0 || n > INT32_MAX ? otherwise : (int)n;
 }
 
+/* What follows runs once in a process, when recording begins, perhaps on a thread with a small stack: what is large is
+ * static. */
 static long read_proc(unsigned pid, const char *what, char *buffer, size_t bytes)
 {
-	struct text path = { 0 };
+	struct short_text path = { 0 };
 	long n;
 
 	text_str(&path, "/proc/");
@@ -111,7 +113,7 @@ static int has_variable(unsigned pid, const char *name)
 /* Field 4 of /proc/PID/stat, two behind the name, which may hold anything. */
 static unsigned parent_of(unsigned pid)
 {
-	char stat[1024];
+	static char stat[512]; /* two numbers and the name, of 64 bytes at most, come first */
 	const char *p;
 
 	read_proc(pid, "/stat", stat, sizeof(stat));
@@ -122,7 +124,7 @@ static unsigned parent_of(unsigned pid)
 /* Was this process made by Python's multiprocessing (torch.multiprocessing.spawn)? */
 static int is_multiprocessing(unsigned pid, unsigned ppid)
 {
-	char mine[4096], theirs[4096];
+	static char mine[4096], theirs[4096];
 	long n = read_proc(pid, "/cmdline", mine, sizeof(mine)),
 	     m = read_proc(ppid, "/cmdline", theirs, sizeof(theirs));
 
@@ -157,8 +159,9 @@ static unsigned launcher_of(struct who *w)
 /* Field 22 of /proc/PID/stat: start in clock ticks since boot. */
 static uint64_t start_of(unsigned pid)
 {
-	char stat[1024], *p;
+	static char stat[512]; /* 22 numbers and the name */
 	int field = 2;
+	char *p;
 
 	read_proc(pid, "/stat", stat, sizeof(stat));
 	p = strrchr(stat, ')');
@@ -189,7 +192,7 @@ static void name_run(struct who *w)
 	int many_nodes =
 		w->world_size > 0 && w->local_world_size > 0 && w->world_size > w->local_world_size;
 	unsigned launcher = launcher_of(w);
-	struct text t = { 0 };
+	struct short_text t = { 0 };
 
 	w->launcher_start_ns = start_of(launcher);
 	text_str(&t, w->job_id);
@@ -213,7 +216,7 @@ static void name_run(struct who *w)
 void who_am_i(struct who *w)
 {
 	const char *job = first_set(job_names);
-	struct utsname u;
+	static struct utsname u;
 	static const char *const restart_names[] = { "TORCHELASTIC_RESTART_COUNT",
 						     "SLURM_RESTART_COUNT", NULL };
 
@@ -258,7 +261,7 @@ static void describe_environment(void)
 {
 	for (char **e = environ; e && *e; e++) {
 		const char *equals = strchr(*e, '=');
-		struct text name = { 0 };
+		struct short_text name = { 0 };
 		if (!equals)
 			continue;
 		for (const char *const *p = kept_prefixes; *p; p++) {
@@ -277,7 +280,7 @@ static void describe_environment(void)
 
 void who_describe(void)
 {
-	char path[4096];
+	static char path[4096];
 	ssize_t n;
 
 	describe_arguments();

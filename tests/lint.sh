@@ -1,5 +1,5 @@
 #!/bin/sh
-# House rules that a machine can check. lint.sh BUILD
+# House rules that a machine can check. lint.sh BUILD FLOOR FLOOR_PRELOAD
 set -u
 build=$1
 failed=0
@@ -10,8 +10,22 @@ forbidden='exit|_exit|_Exit|quick_exit|abort|__assert_fail|malloc|calloc|realloc
 found=$(nm -D --undefined-only "$build/libmemtrace.so" | awk '{ sub(/@.*/, "", $2); print $2 }' | grep -E -x "$forbidden")
 [ -z "$found" ] || bad "libmemtrace.so calls" $found
 # It depends on the C library alone.
-found=$(readelf -d "$build/libmemtrace.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v -E '^(libc\.so|libpthread\.so|ld-linux)')
+found=$(readelf -d "$build/libmemtrace.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -v -E '^(libc\.so|ld-linux)')
 [ -z "$found" ] || bad "libmemtrace.so needs" $found
+# A younger C library than the floor is needed by none; see include/memtrace/old_libc.h. A sanitizer's runtime may need one.
+case $build in
+build | build-clang)
+	tests/glibc_floor.sh "$3" "$build/libmemtrace.so" || failed=1
+	for f in libcudasim.so libcudasim-nvml.so memtrace; do
+		tests/glibc_floor.sh "$2" "$build/$f" || failed=1
+	done ;;
+esac
+
+# A thread of the job may have a stack of 16 KiB: a function of the preload takes 1 KiB of it at most. gcc decides at the link, clang before.
+frames=$(cat "$build"/libmemtrace.so.*.su "$build"/preload/*.su 2>/dev/null)
+[ -n "$frames" ] || bad "no stack usage in $build: is -fstack-usage not known to the compiler?"
+found=$(printf '%s\n' "$frames" | awk -F '\t' '$2 > 1024 { print $1 " takes " $2 " bytes;" }')
+[ -z "$found" ] || bad "more than 1 KiB of the stack of a thread of the job:" $found
 
 # Every row of hooks.def is exported (one under #if may not be), and nothing else but PyTorch's hooks and the look-ups of dlsym.S is.
 rows=$(sed -n '/^#if/,/^#endif/d; s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)

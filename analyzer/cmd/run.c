@@ -1,6 +1,7 @@
 /* memtrace run: a command under the interceptor. */
 #include "command.h"
 #include "launch.h"
+#include "loader.h"
 
 #include <stdio.h>
 
@@ -51,7 +52,8 @@ int cmd_run(int argc, char **argv)
 		err_set(&e, "run needs a command: memtrace run -- COMMAND");
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
-	if (launch_set_directory(directory, &e) < 0 || launch_preload("libmemtrace.so", &e) < 0)
+	if (launch_set_directory(directory, &e) < 0 || launch_preload("libmemtrace.so", &e) < 0 ||
+	    loader_check(argv[1], &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
 	return launch_exec(argv + 1);
 }

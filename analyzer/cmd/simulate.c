@@ -3,6 +3,7 @@
 #include "command.h"
 #include "buf.h"
 #include "launch.h"
+#include "loader.h"
 #include "sim/bisect.h"
 #include "sim/ranks.h"
 #include "sim/search.h"
@@ -400,7 +401,7 @@ int cmd_simulate(int argc, char **argv)
 		err_set(&e, "simulate needs a command: memtrace simulate -- COMMAND");
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
-	if (!o.print_commands && set_environment(&o, &e) < 0)
+	if (!o.print_commands && (set_environment(&o, &e) < 0 || loader_check(argv[1], &e) < 0))
 		return command_fail(LAUNCH_FAILED, &e);
 	if (o.print_commands && launch_set_directory(o.directory, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);

@@ -1,5 +1,5 @@
 /* A job's command line: the launcher's part, the script, and whose flags the script's are. */
-#define _GNU_SOURCE 1 /* basename */
+#define _GNU_SOURCE /* basename */
 #include "config/formats.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What readers do with their tables. */
-#define _GNU_SOURCE 1 /* strcasestr */
+#define _GNU_SOURCE /* strcasestr */
 #include "config/reader.h"
 
 #include <stdlib.h>

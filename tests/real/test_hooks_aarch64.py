@@ -23,9 +23,9 @@ class Aarch64(Programs):
         cls.include = cuda_headers.installed()
         cls.preload = os.path.join(cls.folder, "libmemtrace.so")
         sources = sorted(glob.glob(os.path.join(ROOT, "preload", "*.c"))) + [os.path.join(ROOT, "preload", "dlsym.S")]
-        cls.cross(cls.preload, sources, "-shared", "-fno-semantic-interposition", "-I" + os.path.join(ROOT, "include"), "-I" + cls.include,
+        cls.cross(cls.preload, sources, "-shared", "-fno-semantic-interposition", "-I" + os.path.join(ROOT, "include"), "-I" + cls.include, "-include", "memtrace/old_libc.h",
                   '-DMEMTRACE_VERSION="cross"', "-Werror", "-Wl,-z,relro,-z,now", "-Wl,-Bsymbolic", "-Wl,-z,defs",
-                  "-Wl,--version-script=" + os.path.join(ROOT, "preload", "dlsym.map"), "-lpthread")
+                  "-Wl,--version-script=" + os.path.join(ROOT, "preload", "dlsym.map"))
 
     @staticmethod
     def cross(out, sources, *options):
@@ -52,6 +52,22 @@ class Aarch64(Programs):
             plugins.append(self.cross(os.path.join(self.dir, "plugin%d.so" % n), "copies.c", "-shared", "-O1", "-DPLUGIN=%d" % n,
                                       "-fvisibility=default", runtime, "-Wl,-rpath," + self.dir))
         return self.cross(os.path.join(self.dir, "program"), "copies.c", "-O0"), plugins
+
+    def test_floor(self):
+        """It loads with the C library that aarch64 began with, and needs no other library; so does the simulated device, linked with the stand-ins."""
+        check, folder = os.path.join(ROOT, "tests", "glibc_floor.sh"), self.folder
+        subprocess.run([check, "2.17", self.preload], check=True)
+        needed = subprocess.run(["readelf", "-d", self.preload], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertEqual(sorted(re.findall(r"NEEDED.*\[(.*)\]", needed)), ["ld-linux-aarch64.so.1", "libc.so.6"])
+        stubs = []
+        for name in ("libpthread.so.0", "libdl.so.2"):
+            stubs.append(os.path.join(folder, name))
+            self.cross(stubs[-1], os.path.join(ROOT, "libc", name + ".S"), "-shared", "-nostdlib", "-Wl,-soname," + name,
+                       "-Wl,--version-script=" + os.path.join(ROOT, "libc", "stub.map"))
+        sources = sorted(s for s in glob.glob(os.path.join(ROOT, "preload", "sim", "*.c")) if not s.endswith("nvml.c"))
+        device = self.cross(os.path.join(folder, "libcudasim.so"), sources, "-shared", "-I" + os.path.join(ROOT, "include"), "-I" + self.include,
+                            "-include", "memtrace/old_libc.h", '-DMEMTRACE_VERSION="cross"', *stubs, "-lrt")
+        subprocess.run([check, "2.27", device], check=True)
 
     def test_counts(self):
         """Allocations and frees of two runtimes, jumps, children, libraries loaded again: each once."""

@@ -1,0 +1,6 @@
+#include "stub.h"
+	FUNCTION dladdr
+	FUNCTION dlclose
+	FUNCTION dlerror
+	FUNCTION dlopen
+	FUNCTION dlsym
