@@ -124,20 +124,25 @@ accuracy: all   ## our estimates and the documents' against what PyTorch counted
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh
 
-# Needs clang. FUZZ_TIME seconds a target; what is found is left in build-fuzz. READERS="hf own": these alone.
+# Needs clang. FUZZ_TIME seconds a reader; what is found is left in build-fuzz. READERS="hf own trace": these alone.
 FUZZ_TIME ?= 600
 READERS   ?= $(notdir $(wildcard tests/unit/corpus/*))
-FUZZ       = clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DFUZZING_WITH_LIBFUZZER \
-             -DMEMTRACE_VERSION='"$(VERSION)"' -Iinclude -Ianalyzer -Itests/unit
-FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 -print_final_stats=1
+FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -print_final_stats=1
 fuzz:           ## hostile traces and configurations, ten minutes a reader (libFuzzer; FUZZ_TIME=60 for a minute)
-	@mkdir -p build-fuzz/trace $(READERS:%=build-fuzz/%)
-	$(FUZZ) tests/unit/fuzz_trace.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_trace
-	$(FUZZ) tests/unit/fuzz_config.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_config
-	@for r in $(READERS); do \
-		(cd build-fuzz && FUZZ_READER=$$r ./fuzz_config $(FUZZ_RUN) -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
+	@mkdir -p $(READERS:%=build-fuzz/%)
+	@$(MAKE) -s BUILD=build-fuzz CC=clang SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g -fno-sanitize-recover=undefined' fuzz-targets
+	@for r in $(filter-out trace,$(READERS)); do \
+		(cd build-fuzz && FUZZ_READER=$$r tests/fuzz_config $(FUZZ_RUN) -max_len=20000 -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
 	done
-	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) -max_len=200000 trace
+	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/corpus/trace)
+
+# `make test` builds these too, without sanitizers, so that they follow the code.
+.PHONY: fuzz-targets
+fuzz-targets: $(BUILD)/tests/fuzz_trace $(BUILD)/tests/fuzz_config
+$(BUILD)/tests/unit/fuzz_%.o: ALLC += -DFUZZING_WITH_LIBFUZZER
+$(BUILD)/tests/fuzz_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/fuzz_%.o $(BUILD)/tests/unit/write_trace.o
+	@mkdir -p $(@D)
+	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
 	@tests/lint.sh $(BUILD)

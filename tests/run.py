@@ -119,7 +119,7 @@ def main():
     if not patterns:
         step("lint", make("lint"))
         if shutil.which("clang"):
-            step("make CC=clang", make("CC=clang", "all"))
+            step("make CC=clang", make("CC=clang", "all", "fuzz-targets"))
         unit_tests("build", "unit tests")
         if step("make SAN=" + SANITIZED, make("SAN=" + SANITIZED, "units")):
             unit_tests("build-" + SANITIZED.replace(",", "-"), "unit tests under " + SANITIZED)
