@@ -96,7 +96,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
+.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -117,6 +117,10 @@ test-gpu: all   ## the truth on a real GPU; without one it says that it was skip
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh
+
+coverage:       ## which lines of preload and analyzer the tests run; TESTS="cli oom": of the real jobs, those alone
+	@tests/setup.sh
+	@python3 tests/coverage.py $(TESTS)
 
 accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
 	@python3 tests/accuracy.py --write
@@ -143,6 +147,25 @@ $(BUILD)/tests/unit/fuzz_%.o: ALLC += -DFUZZING_WITH_LIBFUZZER
 $(BUILD)/tests/fuzz_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/fuzz_%.o $(BUILD)/tests/unit/write_trace.o
 	@mkdir -p $(@D)
 	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
+
+# Each object is made by gcc -fanalyzer, then read by clang-tidy: what changed is checked again. See .clang-tidy and tests/cppcheck.txt.
+CHECKED := $(PRELOAD_SRC) $(wildcard preload/sim/*.c) $(ANALYZER_SRC)
+check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and analyzer, without a finding
+	@tests/setup.sh check
+	@$(MAKE) -s -k -j$$(nproc) BUILD=build-check LTO= CFLAGS='-O1 -g -fanalyzer -Werror' checked
+	@echo "check: clean"
+
+.PHONY: checked cppcheck
+checked: $(CHECKED:%.c=$(BUILD)/%.tidy) cppcheck
+$(BUILD)/%.tidy: $(BUILD)/%.o .clang-tidy
+	@clang-tidy --quiet $*.c -- -std=gnu17 -Iinclude -Ianalyzer -I$(CUDA) -DMEMTRACE_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log; exit 1; }
+	@touch $@
+cppcheck:
+	@mkdir -p $(BUILD)/cppcheck
+	@cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=tests/cppcheck.txt --error-exitcode=1 \
+		--cppcheck-build-dir=$(BUILD)/cppcheck -Iinclude -Ianalyzer -Ipreload -D__x86_64__ -DMEMTRACE_VERSION='"$(VERSION)"' \
+		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
+		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
 	@tests/lint.sh $(BUILD)
