@@ -63,7 +63,8 @@ double hook_cost(report *f, long pairs, int64_t bytes)
 	return (now(CLOCK_THREAD_CPUTIME_ID) - began) / (2.0 * (double)pairs);
 }
 
-/* Reads so many KiB of whole lines spread over all pages of a large buffer, other ones each time. */
+/* Reads so many KiB of whole lines spread over all pages of a large buffer, other ones each time.
+ */
 void touch(long kib)
 {
 	static volatile char *other;
