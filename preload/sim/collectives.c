@@ -226,7 +226,9 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
      void *stream)
 {
 	size_t part = nccl_bytes(count, type, 1);
-	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
+	if (!comm)
+		return NCCL_INVALID_ARGUMENT;
+	size_t bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_all_to_all(comm, "ncclAlltoAll", true, true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))
