@@ -38,6 +38,8 @@ all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/l
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO)
 $(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA)
+# Under `make coverage` the job's threads and the helper's count at once.
+$(call obj,$(PRELOAD_SRC) $(wildcard preload/sim/*.c)): ALLC += $(if $(findstring --coverage,$(CFLAGS)),-fprofile-update=atomic)
 $(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
