@@ -456,6 +456,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 		add_held(b, &d->held_at_peak);
 	free(b->place_stacks);
 	free(b->thread_stacks);
+	b->rank = NULL;
 	report->ranks = grow(report->ranks, report->count, &report->room, sizeof(*report->ranks));
 	report->ranks[report->count++] = r;
 }
