@@ -49,6 +49,8 @@ all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/l
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
 $(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA) $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
+# Under `make coverage` the job's threads and the helper's count at once.
+$(call obj,$(PRELOAD_SRC) $(wildcard preload/sim/*.c)): ALLC += $(if $(findstring --coverage,$(CFLAGS)),-fprofile-update=atomic)
 $(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
@@ -112,7 +114,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz lint install clean help cuda-headers
+.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -134,26 +136,54 @@ test-gpu: all   ## the truth on a real GPU; without one it says that it was skip
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh
 
+coverage:       ## which lines of preload and analyzer the tests run; TESTS="cli oom": of the real jobs, those alone
+	@tests/setup.sh
+	@python3 tests/coverage.py $(TESTS)
+
 accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
 	@python3 tests/accuracy.py --write
 
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh
 
-# Needs clang. FUZZ_TIME seconds a target; what is found is left in build-fuzz. READERS="hf own": these alone.
+# Needs clang. FUZZ_TIME seconds a reader; what is found is left in build-fuzz. READERS="hf own trace": these alone.
 FUZZ_TIME ?= 600
 READERS   ?= $(notdir $(wildcard tests/unit/corpus/*))
-FUZZ       = clang -std=gnu17 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DFUZZING_WITH_LIBFUZZER \
-             -DMEMTRACE_VERSION='"$(VERSION)"' -Iinclude -Ianalyzer -Itests/unit
-FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -max_len=20000 -print_final_stats=1
+FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -print_final_stats=1
 fuzz:           ## hostile traces and configurations, ten minutes a reader (libFuzzer; FUZZ_TIME=60 for a minute)
-	@mkdir -p build-fuzz/trace $(READERS:%=build-fuzz/%)
-	$(FUZZ) tests/unit/fuzz_trace.c tests/unit/write_trace.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_trace
-	$(FUZZ) tests/unit/fuzz_config.c $(filter-out analyzer/main.c,$(ANALYZER_SRC)) -ljansson -lyaml -lm -lpthread -o build-fuzz/fuzz_config
-	@for r in $(READERS); do \
-		(cd build-fuzz && FUZZ_READER=$$r ./fuzz_config $(FUZZ_RUN) -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
+	@mkdir -p $(READERS:%=build-fuzz/%)
+	@$(MAKE) -s BUILD=build-fuzz CC=clang SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g -fno-sanitize-recover=undefined' fuzz-targets
+	@for r in $(filter-out trace,$(READERS)); do \
+		(cd build-fuzz && FUZZ_READER=$$r tests/fuzz_config $(FUZZ_RUN) -max_len=20000 -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
 	done
-	@cd build-fuzz && ./fuzz_trace $(FUZZ_RUN) -max_len=200000 trace
+	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/corpus/trace)
+
+# `make test` builds these too, without sanitizers, so that they follow the code.
+.PHONY: fuzz-targets
+fuzz-targets: $(BUILD)/tests/fuzz_trace $(BUILD)/tests/fuzz_config
+$(BUILD)/tests/unit/fuzz_%.o: ALLC += -DFUZZING_WITH_LIBFUZZER
+$(BUILD)/tests/fuzz_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/fuzz_%.o $(BUILD)/tests/unit/write_trace.o
+	@mkdir -p $(@D)
+	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
+
+# Each object is made by gcc -fanalyzer, then read by clang-tidy: what changed is checked again. See .clang-tidy and tests/cppcheck.txt.
+CHECKED := $(PRELOAD_SRC) $(wildcard preload/sim/*.c) $(ANALYZER_SRC)
+check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and analyzer, without a finding
+	@tests/setup.sh check
+	@$(MAKE) -s -k -j$$(nproc) BUILD=build-check LTO= CFLAGS='-O1 -g -fanalyzer -Werror' checked
+	@echo "check: clean"
+
+.PHONY: checked cppcheck
+checked: $(CHECKED:%.c=$(BUILD)/%.tidy) cppcheck
+$(BUILD)/%.tidy: $(BUILD)/%.o .clang-tidy
+	@clang-tidy --quiet $*.c -- -std=gnu17 -Iinclude -Ianalyzer -I$(CUDA) -DMEMTRACE_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log; exit 1; }
+	@touch $@
+cppcheck:
+	@mkdir -p $(BUILD)/cppcheck
+	@cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=tests/cppcheck.txt --error-exitcode=1 \
+		--cppcheck-build-dir=$(BUILD)/cppcheck -Iinclude -Ianalyzer -Ipreload -D__x86_64__ -DMEMTRACE_VERSION='"$(VERSION)"' \
+		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
+		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
 lint: all       ## house rules: what the preload may not call, sizes of files and functions
 	@tests/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)

@@ -216,6 +216,24 @@ static bytes larger(bytes a, bytes b)
 	return a > b ? a : b;
 }
 
+/* Can the moment of a record be replayed? `number` is its index and 1; 0: it is not known. */
+static int is_in_trace(const struct trace *t, uint64_t number)
+{
+	for (size_t i = 0; number && i < t->segment_count; i++) {
+		const struct segment *s = &t->segments[i];
+
+		if (number > s->first_sequence && number - s->first_sequence <= s->events.records)
+			return !s->gap || s->has_keyframe;
+	}
+	return 0;
+}
+
+/* Where a level that was counted is above all that are recorded: the moment may be gone. */
+static int is_lost(const struct builder *b, bytes recorded, uint64_t counted, uint64_t number)
+{
+	return counter(counted) > recorded && !is_in_trace(b->trace, number);
+}
+
 static void add_peaks(struct builder *b, const struct device *d, const struct mt_device *running,
 		      int incomplete)
 {
@@ -231,12 +249,10 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 		r->peak_reserved = larger(r->peak_reserved, counter(running->reserved_peak));
 		r->peak_device = larger(r->peak_device, counter(running->device_peak));
 		r->peak.unrecorded = r->peak_allocated > d->peak.allocated;
-		if (r->peak.unrecorded)
-			build_warn(
-				r,
-				"the highest peak is known from the running counters only; the stacks are "
-				"those of the highest recorded one, %lld bytes",
-				(long long)d->peak.allocated);
+		r->device_peak.unrecorded =
+			is_lost(b, moment_device(&d->device_peak), running->device_peak,
+				running->device_peak_sequence);
+		build_warn_of_moments(r, d, running);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 	/* What is not in the trace is in no other category. */
@@ -400,9 +416,9 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	const struct mt_device *running = &b->trace->header.device[ordinal];
 	const struct mt_header *h = &b->trace->header;
 	struct rank r = start_rank(b->trace, b->replay, ordinal);
-	int incomplete = h->lost_events || b->replay->given_up || b->replay->open_gaps ||
-			 b->trace->truncated || h->state == MT_STATE_STOPPED ||
-			 h->lost_reason == MT_LOST_NOT_CHOSEN;
+	int incomplete = h->lost_events || h->reused_records || b->replay->given_up ||
+			 b->replay->open_gaps || b->trace->truncated ||
+			 h->state == MT_STATE_STOPPED || h->lost_reason == MT_LOST_NOT_CHOSEN;
 
 	b->rank = &r;
 	b->place_stacks = xcalloc(b->trace->tables.place_count, sizeof(*b->place_stacks));
@@ -421,7 +437,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	add_meta(b);
 	build_warnings(&r, b->trace, b->replay);
 	add_peaks(b, d, running, incomplete);
-	build_owners(&r, d, r.peak_device - moment_device(&d->device_peak));
+	build_owners(&r, d,
+		     r.device_peak.unrecorded ? 0 : r.peak_device - moment_device(&d->device_peak));
 	build_comms(&r, d, &b->trace->tables);
 	build_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;
@@ -439,6 +456,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 		add_held(b, &d->held_at_peak);
 	free(b->place_stacks);
 	free(b->thread_stacks);
+	b->rank = NULL;
 	report->ranks = grow(report->ranks, report->count, &report->room, sizeof(*report->ranks));
 	report->ranks[report->count++] = r;
 }

@@ -16,6 +16,8 @@ void build_comms(struct rank *r, const struct device *d, const struct tables *t)
 void build_steps(struct rank *r, const struct device *d, uint64_t end_ns);
 
 __attribute__((format(printf, 2, 3))) void build_warn(struct rank *r, const char *format, ...);
+/* Which peaks and failures are known from the running counters alone. */
+void build_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running);
 /* Of what is missing from the trace, or damaged in it. */
 void build_warnings(struct rank *r, const struct trace *t, const struct replay *p);
 

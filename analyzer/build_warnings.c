@@ -2,6 +2,7 @@
 #include "build.h"
 
 #include "buf.h"
+#include "size.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,4 +89,28 @@ void build_warnings(struct rank *r, const struct trace *t, const struct replay *
 			   (unsigned long long)p->allocs_twice);
 	if (trace_changed(t))
 		build_warn(r, "the job took old records back while they were read: run this again");
+}
+
+void build_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running)
+{
+	struct buf size = { 0 };
+
+	if (r->peak.unrecorded)
+		build_warn(
+			r,
+			"the highest peak is known from the running counters only; the stacks are "
+			"those of the highest recorded one, %lld bytes",
+			(long long)d->peak.allocated);
+	if (r->device_peak.unrecorded) {
+		size_add(&size, r->peak_device, 0);
+		build_warn(
+			r,
+			"the moment of the device's peak, %s, is not in the trace: who held its memory is not known",
+			size.text);
+	}
+	if (running->ooms > d->ooms_told)
+		build_warn(r, "%llu of %llu allocations that failed are not in the trace",
+			   (unsigned long long)(running->ooms - d->ooms_told),
+			   (unsigned long long)running->ooms);
+	buf_release(&size);
 }

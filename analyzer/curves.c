@@ -233,6 +233,7 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 		break;
 	case MT_TENSOR_OOM:
 	case MT_DEVICE_FAIL:
+		d->ooms_told += r->kind == (d->stand_in ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
 		take_failure(c, d, at, r, tables_place_flags(c->tables, r->place));
 		return;
 	default:

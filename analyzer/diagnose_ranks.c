@@ -73,8 +73,9 @@ static void compare_stage(const struct report *r, const struct rank *s)
 	}
 	if (!count || !m->parameters)
 		return;
-	others_static = (bytes)((double)own * (double)(others / count) / (double)m->parameters);
-	if (m->parameters > others / count / 10 * 13)
+	others /= count;
+	others_static = (bytes)((double)own * (double)others / (double)m->parameters);
+	if (m->parameters > others / 10 * 13)
 		m->stage_static = own - others_static;
 	if (!m->last_stage && last && m->activations > last / 2 * 3)
 		m->stage_activations = m->activations - last;

@@ -177,8 +177,11 @@ static void add_reading(struct reading_try *y, struct reading_of_layer r)
 static int read_mlp(const struct reading_try *y, struct reading_of_layer *r, const bytes *m,
 		    size_t n)
 {
-	bytes less = m[0], more = m[0];
+	bytes less, more;
 
+	if (!n)
+		return 0;
+	less = more = m[0];
 	for (size_t i = 1; i < n; i++) {
 		less = m[i] < less ? m[i] : less;
 		more = m[i] > more ? m[i] : more;

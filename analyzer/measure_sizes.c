@@ -44,19 +44,19 @@ static void find_kin(struct watched *w, const struct snapshot *s)
 void measure_sizes(struct watched *w, struct measuring *p, const struct snapshot *s)
 {
 	for (size_t i = 0; i <= s->count; i++) {
-		int is_request = i == s->count;
+		const struct failure *request = i == s->count ? w->failure : NULL;
 		uint32_t place;
 		bytes size;
 
-		if (is_request && !w->failure)
+		if (i == s->count && !request)
 			break;
-		place = is_request ? w->failure->place : s->groups[i].place;
+		place = request ? request->place : s->groups[i].place;
 		/* Some optimizers make states wherever they first need them. In a step that failed,
 		 * what stays is not known. */
 		if (!w->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
 		    place < p->tables->place_count)
 			p->marks[place] |= MARKED(STATE);
-		size = is_request ? w->failure->requested : s->groups[i].largest;
+		size = request ? request->requested : s->groups[i].largest;
 		if (place >= p->tables->place_count || size < MEASURE_LEAST)
 			continue;
 		if (p->marks[place] & MARKED(LOSS) && size > w->logits)

@@ -83,6 +83,7 @@ struct device {
 	struct failure *failures;
 	size_t failure_count; /* kept */
 	uint64_t failures_seen;
+	uint64_t ooms_told; /* records of what the header's `ooms` counts */
 	int last_failure_open; /* nothing was handed out since */
 
 	bytes outlived; /* made by backward passes, and not freed by them */

@@ -101,7 +101,7 @@ static size_t calls_of(const struct numbering *n, struct calls *calls)
  */
 static void find_evaluation(struct numbering *n)
 {
-	struct calls *calls = xcalloc(n->count, sizeof(*calls)), key, *found;
+	struct calls *calls = xcalloc(n->count, sizeof(*calls)), key = { 0 }, *found;
 	size_t count = calls_of(n, calls);
 	uint64_t most = 0;
 

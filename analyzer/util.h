@@ -40,12 +40,12 @@ struct str {
 };
 
 /* These end the program when there is no memory: a command can do nothing better. */
-void *xcalloc(size_t count, size_t size);
+__attribute__((returns_nonnull)) void *xcalloc(size_t count, size_t size);
 /* Zeroed too; the total is a multiple of `alignment`. */
-void *xaligned(size_t alignment, size_t count, size_t size);
-void *xrealloc(void *old, size_t count, size_t size);
-char *xstrdup(const char *text);
-__attribute__((format(printf, 1, 2))) char *xasprintf(const char *format, ...);
+__attribute__((returns_nonnull)) void *xaligned(size_t alignment, size_t count, size_t size);
+__attribute__((returns_nonnull)) void *xrealloc(void *old, size_t count, size_t size);
+__attribute__((returns_nonnull)) char *xstrdup(const char *text);
+__attribute__((format(printf, 1, 2), returns_nonnull)) char *xasprintf(const char *format, ...);
 __attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_list args);
 
 /* Makes room for one more element in an array of `count` that has room for `*room`. */

@@ -29,7 +29,7 @@ unsigned liveset_begun_by(unsigned freed)
 
 static size_t home(const struct liveset *set, unsigned kind, uint64_t address)
 {
-	return (size_t)(((address >> 8) + kind * 0x10001u) * 0x9e3779b97f4a7c15u >> 20) & set->mask;
+	return (size_t)(((address >> 8) + (uint64_t)kind * 0x10001u) * 0x9e3779b97f4a7c15u >> 20) & set->mask;
 }
 
 static int grow(struct liveset *set)

@@ -120,7 +120,7 @@ void writer_begin(struct writer_control *c, int has_process)
 static int process_is_gone(struct writer_control *c)
 {
 	uint32_t pid = atomic_load(&c->writer);
-	struct text path = { 0 };
+	struct short_text path = { 0 };
 	char stat[256];
 	const char *after;
 	long n;

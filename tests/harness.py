@@ -12,7 +12,7 @@ import unittest
 import mtr
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.join(ROOT, "build")
+BUILD = os.environ.get("TEST_BUILD", os.path.join(ROOT, "build"))
 MEMTRACE = os.path.join(BUILD, "memtrace")
 PRELOAD = os.path.join(BUILD, "libmemtrace.so")
 SIM = os.path.join(BUILD, "libcudasim.so")

@@ -119,12 +119,14 @@ def main():
     if not patterns:
         step("lint", make("lint"))
         if shutil.which("clang"):
-            step("make CC=clang", make("CC=clang", "all"))
+            step("make CC=clang", make("CC=clang", "all", "fuzz-targets"))
         unit_tests("build", "unit tests")
         if step("make SAN=" + SANITIZED, make("SAN=" + SANITIZED, "units")):
             unit_tests("build-" + SANITIZED.replace(",", "-"), "unit tests under " + SANITIZED)
-        if step("make SAN=thread", make("SAN=thread", "build-thread/tests/preload_test_recorder")):
-            unit_tests("build-thread", "the recorder under ThreadSanitizer")
+        recorder = sorted(os.listdir(os.path.join(ROOT, "tests", "preload")))
+        recorder = ["build-thread/tests/preload_" + name[:-2] for name in recorder if re.match(r"test_.*\.c$", name)]
+        if step("make SAN=thread", make("SAN=thread", *recorder)):
+            unit_tests("build-thread", "the preload's units under ThreadSanitizer")
     real_jobs(patterns)
     if failed:
         print("\nfailed:\n  " + "\n  ".join(failed))

@@ -1,9 +1,11 @@
 #!/bin/sh
 # Installs what building and testing need, where it is missing: Debian packages, and the CUDA headers (from PyPI, where there is no
 # toolkit). Everything else that tests use is in virtual environments of their own: tests/python-env.sh.
+# setup.sh check: also what `make check` runs.
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
 packages="gcc make libc6-dev libjansson-dev libyaml-dev libcmocka-dev python3 python3-venv python3-pip"
+[ "${1:-}" != check ] || packages="$packages clang clang-tidy cppcheck"
 
 missing=
 for p in $packages; do

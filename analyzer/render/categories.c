@@ -43,15 +43,18 @@ static void put_line(struct page *p, const struct line *line, bytes total)
 void put_categories(struct page *p, const struct rank *r)
 {
 	struct line lines[CATEGORIES];
-	bytes total = r->peak_allocated;
+	bytes total = r->peak.unrecorded && r->stacks.bytes < r->peak_allocated ? r->stacks.bytes
+										: r->peak_allocated;
 	struct buf b = { 0 };
 
 	if (total <= 0)
 		return;
 	for (enum category c = 0; c < CATEGORIES; c++)
 		lines[c] = (struct line){ c, r->peak.by_category[c] };
+	/* what was counted beyond the records is of no category */
+	lines[CATEGORY_OTHER].bytes -= r->peak_allocated - total;
 	qsort(lines, CATEGORIES, sizeof(*lines), by_bytes);
-	buf_puts(&b, "tensors at the peak, ");
+	buf_addf(&b, "tensors at the %s, ", r->peak.unrecorded ? MOMENT_IN_TRACE : "peak");
 	page_size(p, &b, total);
 	page_field(p, "what", b.text, 0);
 	buf_release(&b);

@@ -38,10 +38,18 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->title, y->title);
 }
 
+/* What the lines add up to: the device's peak, or the highest level that is in the trace. */
+static bytes recorded_device(const struct rank *r)
+{
+	const struct point *p = &r->device_peak;
+
+	return p->unrecorded ? p->reserved + p->other + p->untracked : r->peak_device;
+}
+
 /* More than 1 % of the device's peak, at some time. */
 static int matters(const struct rank *r, const struct owner_row *o)
 {
-	return o->peak > r->peak_device / 100;
+	return o->peak > recorded_device(r) / 100;
 }
 
 /* Returns how many lines there are; at most one more than owners. */
@@ -73,6 +81,7 @@ static size_t lines_of(const struct rank *r, struct line *lines)
 static void put_line(struct page *p, const struct rank *r, const struct line *line)
 {
 	struct buf size = { 0 };
+	bytes whole = recorded_device(r);
 	char *title;
 	int size_width = p->style->raw_bytes ? 20 : 10;
 	size_t used = (size_t)(PAGE_INDENT - 4 + size_width + 8) + TITLE_WIDTH,
@@ -80,7 +89,7 @@ static void put_line(struct page *p, const struct rank *r, const struct line *li
 
 	page_size(p, &size, line->at_peak);
 	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_INDENT - 4, "", size_width, size.text,
-		 r->peak_device > 0 ? 100.0 * (double)line->at_peak / (double)r->peak_device : 0);
+		 whole > 0 ? 100.0 * (double)line->at_peak / (double)whole : 0);
 	buf_release(&size);
 	title = xasprintf("%s%s", line->title, line->is_modelled ? " (modelled)" : "");
 	if (!line->curve || !r->owner_points || used + 8 > room) {
@@ -96,23 +105,39 @@ static void put_line(struct page *p, const struct rank *r, const struct line *li
 	buf_puts(p->out, "\n");
 }
 
+static void put_device(struct page *p, const struct rank *r)
+{
+	const bytes recorded = recorded_device(r);
+	struct buf b = { 0 };
+
+	page_size(p, &b, r->peak_device);
+	buf_puts(&b, " at its peak, ");
+	if (r->device_peak.unrecorded)
+		buf_puts(&b, "at a moment that is not in the trace");
+	if (r->device_peak.unrecorded && recorded > 0) {
+		buf_puts(&b, "; ");
+		page_size(p, &b, recorded);
+		buf_puts(&b, " at the " MOMENT_IN_TRACE ", ");
+	}
+	if (recorded > 0) {
+		buf_addf(&b, "%.2f s; ", r->device_peak.time_s);
+		page_size(p, &b, recorded - r->device_peak.reserved);
+		buf_puts(&b, " of it outside PyTorch's allocator");
+	}
+	page_field(p, "device", b.text, 0);
+	buf_release(&b);
+}
+
 void put_owners(struct page *p, const struct rank *r)
 {
 	struct line *lines = xcalloc(r->owner_count + 1, sizeof(*lines));
-	bytes outside = r->peak_device - r->device_peak.reserved;
 	size_t count = lines_of(r, lines);
-	struct buf b = { 0 };
 
 	if (r->peak_device > 0) {
-		page_size(p, &b, r->peak_device);
-		buf_addf(&b, " at its peak, %.2f s; ", r->device_peak.time_s);
-		page_size(p, &b, outside);
-		buf_puts(&b, " of it outside PyTorch's allocator");
-		page_field(p, "device", b.text, 0);
-		for (size_t i = 0; i < count; i++)
+		put_device(p, r);
+		for (size_t i = 0; i < count && recorded_device(r) > 0; i++)
 			put_line(p, r, &lines[i]);
 	}
-	buf_release(&b);
 	put_apart(p, "imported from other processes", r->imported_peak);
 	put_apart(p, "managed memory, virtual until touched", r->managed_peak);
 	free(lines);

@@ -30,12 +30,12 @@ static json_t *stacks_json(const struct stacks *s)
 	return list;
 }
 
-/* What everyone held at the device's peak. */
+/* What everyone held at the device's peak; null where that is not in the trace. */
 static json_t *by_owner_json(const struct rank *r)
 {
-	json_t *o = json_object();
+	json_t *o = r->device_peak.unrecorded ? json_null() : json_object();
 
-	for (size_t i = 0; i < r->owner_count; i++)
+	for (size_t i = 0; json_is_object(o) && i < r->owner_count; i++)
 		if (r->owners[i].at_peak || r->owners[i].is_always_listed)
 			set(o, r->owners[i].key, json_integer(r->owners[i].at_peak));
 	return o;
@@ -50,7 +50,8 @@ static json_t *owners_json(const struct rank *r)
 
 		set(row, "owner", text(r->owners[i].key));
 		set(row, "peak_bytes", json_integer(r->owners[i].peak));
-		set(row, "at_peak_bytes", json_integer(r->owners[i].at_peak));
+		set(row, "at_peak_bytes",
+		    r->device_peak.unrecorded ? json_null() : json_integer(r->owners[i].at_peak));
 		json_array_append_new(list, row);
 	}
 	return list;
@@ -101,6 +102,18 @@ static void set_moment(json_t *j, const struct point *p)
 	set(j, "by_category", by_category_json(p));
 }
 
+/* Which of the peaks are known from the running counters alone. */
+static json_t *not_in_trace_json(const struct rank *r)
+{
+	json_t *list = json_array();
+
+	if (r->peak.unrecorded)
+		json_array_append_new(list, text("allocated"));
+	if (r->device_peak.unrecorded)
+		json_array_append_new(list, text("device"));
+	return list;
+}
+
 static json_t *peak_json(const struct rank *r)
 {
 	json_t *p = json_object();
@@ -109,7 +122,10 @@ static json_t *peak_json(const struct rank *r)
 	set(p, "reserved_bytes", json_integer(r->peak_reserved));
 	set(p, "device_bytes", json_integer(r->peak_device));
 	set_moment(p, &r->peak);
+	set(p, "device_time_s",
+	    r->device_peak.unrecorded ? json_null() : json_real(r->device_peak.time_s));
 	set(p, "by_owner", by_owner_json(r));
+	set(p, "not_in_trace", not_in_trace_json(r));
 	set(p, "blocks", json_integer((json_int_t)r->stacks.blocks));
 	set(p, "stacks", stacks_json(&r->stacks));
 	return p;
@@ -208,9 +224,9 @@ static json_t *spans_json(const struct rank *r)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < r->span_count; i++)
-		json_array_append_new(list, json_pack("[f,I,s]", r->spans[i].start_s,
-						      (json_int_t)r->spans[i].step,
-						      r->spans[i].phase));
+		json_array_append_new(list,
+				      json_pack("[f,I,s]", r->spans[i].start_s,
+						(json_int_t)r->spans[i].step, r->spans[i].phase));
 	return list;
 }
 
@@ -327,8 +343,7 @@ void render_json(const struct report *report, struct buf *out)
 	for (size_t i = 0; i < report->count; i++)
 		json_array_append_new(ranks, rank_json(&report->ranks[i]));
 	set(root, "ranks", ranks);
-	set(root, "findings",
-	    report->diagnosis ? findings_json(report) : json_array());
+	set(root, "findings", report->diagnosis ? findings_json(report) : json_array());
 	set(root, "job", ranks_json(report));
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
 		BUG("json");

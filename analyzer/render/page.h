@@ -29,6 +29,9 @@ void page_paint(struct page *p, enum paint paint, const char *text);
 void page_share(struct page *p, const char *ansi, double share, size_t room);
 /* A space where no line ends. */
 #define PAGE_HARD_SPACE "\001"
+/* Where the peak itself is known from counters alone. */
+#define MOMENT_IN_TRACE "highest moment in the trace"
+
 /* A label and a text that wraps beside it, over at most `lines` lines (0: any number). */
 void page_field(struct page *p, const char *label, const char *text, int lines);
 /* Two texts on one line if they fit, else on two. */

@@ -110,7 +110,7 @@ void table_put(struct page *p, struct table *t)
 		if (widths[c])
 			put_cell(p, &t->columns[c], t->columns[c].title, widths[c], &due,
 				 PAINT_BOLD);
-	for (size_t i = 0; i < t->cell_count; i++) {
+	for (size_t i = 0; t->column_count && i < t->cell_count; i++) {
 		size_t c = i % t->column_count;
 
 		if (!c) {

@@ -331,7 +331,7 @@ static void put_stacks(struct page *p, const struct rank *r)
 
 	if (!r->stacks.count)
 		return;
-	buf_puts(&b, "at the peak: ");
+	buf_addf(&b, "at the %s: ", r->peak.unrecorded ? MOMENT_IN_TRACE : "peak");
 	page_size(p, &b, r->stacks.bytes);
 	buf_addf(&b, " in %llu %s", (unsigned long long)r->stacks.blocks,
 		 r->stacks.blocks == 1 ? "block" : "blocks");

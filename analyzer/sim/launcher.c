@@ -95,7 +95,7 @@ static const struct option *find_option(enum id id, const char *given)
 
 static int take_count(const char *text, const char *option, int *into, struct err *e)
 {
-	const char *colon = strchr(text, ':'); /* --nnodes 1:4: at most four */
+	const char *colon = strchr(text, ':'); /* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker): who counts takes a value */
 	char *end;
 	long n = strtol(colon ? colon + 1 : text, &end, 10);
 

@@ -60,7 +60,7 @@ static void set_ranks(const char *name, const int *ranks, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		buf_addf(&list, "%s%d", i ? "," : "", ranks[i]);
-	setenv(name, list.text, 1);
+	setenv(name, list.text ? list.text : "", 1);
 	buf_release(&list);
 }
 

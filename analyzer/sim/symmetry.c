@@ -81,7 +81,7 @@ int symmetry_find(char *const *command, int world, int uneven, struct symmetry *
 					  &row->expert_last);
 		}
 	for (int rank = 0; rank < world; rank++) {
-		int at[AXES];
+		int at[AXES] = { 0 };
 
 		layout_place(&l, rank, at);
 		add_rank(&rows[part_of(at[AXIS_PP], l.size[AXIS_PP])]

@@ -140,7 +140,9 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
      struct comm *comm, void *stream)
 {
 	size_t part = nccl_bytes(count, type, 1);
-	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
+	if (!comm)
+		return NCCL_INVALID_ARGUMENT;
+	size_t bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_collective(comm, "ncclReduceScatter", true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclReduceScatter", bytes, &result))
@@ -200,7 +202,7 @@ static int broadcast(const char *from, char *to, size_t at, size_t bytes, int ro
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
 			  comm->rank == deputy ? bytes : 0);
 	if (!result && (comm->shared || from != to))
-		memmove(to, slot_of(comm, root, from), bytes);
+		memmove(to, slot_of(comm, root, from), bytes); /* NOLINT(clang-analyzer-core.NonNullParamChecker): the buffer is the program's */
 	if (comm_played(comm) && nccl_in_group() && (!comm_absent(comm, root) || from == to))
 		remember((struct grouped){ comm, to, at, bytes, root });
 	return nccl_leave(comm, result);
@@ -226,7 +228,9 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
      void *stream)
 {
 	size_t part = nccl_bytes(count, type, 1);
-	size_t bytes = comm ? nccl_bytes(count, type, comm->ranks) : 0;
+	if (!comm)
+		return NCCL_INVALID_ARGUMENT;
+	size_t bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_all_to_all(comm, "ncclAlltoAll", true, true);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))

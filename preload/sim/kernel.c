@@ -101,14 +101,14 @@ EXPORT cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 EXPORT cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes,
 				      size_t offset, enum cudaMemcpyKind kind)
 {
-	void *to;
+	void *to = NULL;
 	cudaError_t error = cudaGetSymbolAddress(&to, symbol);
 	return error ? error : cudaMemcpy((char *)to + offset, from, bytes, kind);
 }
 EXPORT cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset,
 					enum cudaMemcpyKind kind)
 {
-	void *from;
+	void *from = NULL;
 	cudaError_t error = cudaGetSymbolAddress(&from, symbol);
 	return error ? error : cudaMemcpy(to, (char *)from + offset, bytes, kind);
 }

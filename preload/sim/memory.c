@@ -87,9 +87,16 @@ bool memory_is_device(const void *pointer)
 	return granules && (uint64_t)pointer - base < span;
 }
 
+/* Of an address that the device gave out. */
+static struct granule *granule_at(uint64_t address)
+{
+	return &granules[(address - base) / GRANULE];
+}
+
+/* Of any address; NULL: it is not the device's. */
 static struct granule *granule_of(uint64_t address)
 {
-	return memory_is_device((void *)address) ? &granules[(address - base) / GRANULE] : NULL;
+	return memory_is_device((void *)address) ? granule_at(address) : NULL;
 }
 
 struct mapping **memory_mapping(uint64_t address)
@@ -118,7 +125,7 @@ static uint64_t addresses_take(uint64_t size, uint64_t alignment, struct block *
 	if (!extents_take(&space, size, alignment, &address))
 		return 0;
 	for (uint64_t at = 0; at < size; at += GRANULE)
-		granule_of(address + at)->block = owner;
+		granule_at(address + at)->block = owner;
 	return address;
 }
 
@@ -126,7 +133,7 @@ static void addresses_give(uint64_t address, uint64_t size)
 {
 	memory_forget(address, size);
 	for (uint64_t at = 0; at < size; at += GRANULE)
-		*granule_of(address + at) = (struct granule){ 0 };
+		*granule_at(address + at) = (struct granule){ 0 };
 	extents_give(&space, address, size);
 }
 
@@ -148,7 +155,7 @@ static bool slab_add(struct heap *heap)
 		free(slab);
 		return false;
 	}
-	granule_of(slab->base)->slab = slab;
+	granule_at(slab->base)->slab = slab;
 	extents_give(&heap->small, slab->base, GRANULE);
 	return true;
 }
@@ -159,7 +166,7 @@ static bool slab_take(struct heap *heap, struct block *block)
 	if (!extents_take(&heap->small, need, UNIT, &block->base) &&
 	    (!slab_add(heap) || !extents_take(&heap->small, need, UNIT, &block->base)))
 		return false;
-	struct slab *slab = granule_of(block->base)->slab;
+	struct slab *slab = granule_at(block->base)->slab;
 	slab->at[(block->base - slab->base) / UNIT] = block;
 	slab->live++;
 	block->heap = heap;
@@ -169,7 +176,7 @@ static bool slab_take(struct heap *heap, struct block *block)
 static void slab_give(struct block *block)
 {
 	struct heap *heap = block->heap;
-	struct slab *slab = granule_of(block->base)->slab;
+	struct slab *slab = granule_at(block->base)->slab;
 	uint64_t need = round_up(block->size, UNIT);
 	memory_forget(block->base, need);
 	slab->at[(block->base - slab->base) / UNIT] = NULL;
@@ -243,7 +250,7 @@ int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *
 	if (error)
 		free(block);
 	else
-		*address = block->base;
+		*address = block->base; /* NOLINT(clang-analyzer-unix.Malloc): its granules or its slab hold the block */
 	uint64_t available, total;
 	device_memory(device, &available, &total);
 	sim_log("allocate %llu on device %d: %s, %llu free", (unsigned long long)size, device,
@@ -300,7 +307,7 @@ int memory_release_reservation(uint64_t address, uint64_t size)
 	struct block *block = block_at(address, true);
 	bool mine = block && block->kind == MEMORY_RESERVED && block->size == size;
 	for (uint64_t at = 0; mine && at < size; at += GRANULE)
-		mine = !granule_of(address + at)->mapping;
+		mine = !granule_at(address + at)->mapping;
 	if (mine)
 		block_release(block);
 	memory_unlock();
@@ -326,7 +333,7 @@ void memory_reset(int device)
 	    space.list[space.count - 1].start + space.list[space.count - 1].length == end)
 		end = space.list[space.count - 1].start;
 	for (uint64_t at = base; at < end; at += GRANULE) {
-		struct granule *granule = granule_of(at);
+		struct granule *granule = granule_at(at);
 		struct block *block = granule->block;
 		for (unsigned unit = 0; granule->slab && unit < UNITS; unit++) {
 			struct block *small = granule->slab->at[unit];

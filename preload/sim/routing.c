@@ -64,7 +64,7 @@ static uint64_t skewed(uint64_t turn, uint64_t experts)
 static void choose(int64_t *chosen, uint64_t token, uint64_t count, uint64_t experts)
 {
 	unsigned char taken[EXPERTS] = { 0 };
-	for (uint64_t j = 0; j < count; j++) {
+	for (uint64_t j = 0; experts && j < count; j++) {
 		uint64_t turn = token * count + j;
 		uint64_t e =
 			settings.routing == ROUTING_SKEWED ? skewed(turn, experts) : turn % experts;

@@ -336,10 +336,13 @@ int capture_begin(void *handle)
 	struct graph *graph = calloc(1, sizeof *graph);
 	pthread_mutex_lock(&lock);
 	struct stream *stream = stream_of(handle);
-	/* the legacy stream cannot be captured, nor one that already is */
-	if (!stream || !capture || !graph || (uintptr_t)handle < 2 ||
-	    capture_find(stream->capture)) {
-		error = stream ? 900 : SIM_INVALID_HANDLE;
+	if (!capture || !graph)
+		error = SIM_OUT_OF_MEMORY;
+	else if (!stream)
+		error = SIM_INVALID_HANDLE;
+	else if ((uintptr_t)handle < 2 || capture_find(stream->capture))
+		error = 900; /* the legacy stream cannot be captured, nor one that already is */
+	if (error) {
 		free(capture);
 		free(graph);
 	} else {

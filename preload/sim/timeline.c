@@ -60,7 +60,7 @@ static bool room(struct timeline *t)
 	struct dependency *waits = malloc(more * sizeof *waits);
 	if (!waits)
 		return false;
-	for (size_t i = 0; i < t->count; i++)
+	for (size_t i = 0; t->capacity && i < t->count; i++)
 		waits[i] = t->waits[(t->first + i) % t->capacity];
 	free(t->waits);
 	t->waits = waits;

@@ -62,6 +62,29 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAl
 	return (CUresult)sim_ready();
 }
 
+static int physical_add(int device, size_t size, const CUmemAllocationProp *prop,
+			CUmemGenericAllocationHandle *handle)
+{
+	struct physical *physical = malloc(sizeof *physical);
+	if (!physical)
+		return SIM_OUT_OF_MEMORY;
+	int error = device == HOST ? 0 : device_charge(device, size);
+	if (error) {
+		free(physical);
+		return error;
+	}
+	memory_lock();
+	*physical = (struct physical){ .size = size,
+				       .number = ++last_number,
+				       .device = device,
+				       .references = 1,
+				       .properties = *prop };
+	*handle_slot(physical->number) = physical;
+	*handle = physical->number;
+	memory_unlock();
+	return 0;
+}
+
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 			    const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -73,24 +96,10 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		error = SIM_INVALID_VALUE;
 	if (!error && prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
 		error = SIM_NOT_SUPPORTED;
-	struct physical *physical = error ? NULL : malloc(sizeof *physical);
-	if (!error && device != HOST)
-		error = physical ? device_charge(device, size) : SIM_OUT_OF_MEMORY;
+	if (!error)
+		error = physical_add(device, size, prop, handle);
 	sim_log("cuMemCreate %zu on device %d: %d", size, device, error);
-	if (error) {
-		free(physical);
-		return (CUresult)error;
-	}
-	memory_lock();
-	*physical = (struct physical){ .size = size,
-				       .number = ++last_number,
-				       .device = device,
-				       .references = 1,
-				       .properties = *prop };
-	*handle_slot(physical->number) = physical;
-	*handle = physical->number;
-	memory_unlock();
-	return CUDA_SUCCESS;
+	return (CUresult)error;
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

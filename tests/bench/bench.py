@@ -35,14 +35,23 @@ def line(what, value, spread, bar):
     print("%-66s %14s   %-24s %s" % (what, value, spread, bar), flush=True)
 
 
-def hook():
-    runs = [json.loads(run([PYTHON, os.path.join(HERE, "hook_cost.py"), os.path.join(BUILD, "bench", "hook_cost.so")], True)) for _ in range(5)]
-    for key in runs[0]:
-        depth, size = map(int, key.split())
-        medians = sorted(r[key][1] for r in runs)
-        what = "ns an event, no stack (512-byte blocks)" if size == 512 else "ns an event, Python stack of %d frames" % depth
-        line(what, "%.1f ns" % statistics.median(medians), "%.1f to %.1f in 5 runs" % (medians[0], medians[-1]),
-             "bar 60" if size != 512 and depth <= 10 else "")
+def hook(runs=3):
+    """Warm and cold, beside PyTorch's own memory history in the same processes: hook_cost.py says how."""
+    found = [json.loads(run([PYTHON, os.path.join(HERE, "hook_cost.py"), os.path.join(BUILD, "bench", "hook_cost.so")], True)) for _ in range(runs)]
+
+    def row(what, values, bar="", unit="%.1f ns"):
+        values = sorted(values)
+        line(what, unit % statistics.median(values), (unit + " to " + unit + " in %d runs") % (values[0], values[-1], runs), bar)
+        return statistics.median(values)
+
+    row("ns an event, no stack (512-byte blocks), warm", [f["no stack"][1] for f in found])
+    for how, quartile, in_words in (("warm", 1, "median"), ("cold", 0, "first quartile"), ("cold", 1, "median")):
+        for depth in found[0]["warm"]:
+            what = "Python stack of %s frames, %s, %s" % (depth, how, in_words)
+            ours = row("ns an event, " + what, [f[how][depth][quartile] for f in found], "bar 60" if how == "warm" and int(depth) <= 10 else "", "%.0f ns")
+            theirs = row("  under PyTorch's memory history, more", [f["history"][depth][how][quartile] for f in found], "", "%.0f ns")
+            line("  times as much", "%.1f" % (theirs / ours), "", "")
+    row("ns of the helper's own processor time an event, beside them", [f["helper"] for f in found])
 
 
 def steps(rounds=400, warm_up=10):

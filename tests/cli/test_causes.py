@@ -6,7 +6,7 @@ import sys
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MEMTRACE = os.path.join(ROOT, "build", "memtrace")
+MEMTRACE = os.path.join(os.environ.get("TEST_BUILD", os.path.join(ROOT, "build")), "memtrace")
 DOC = os.path.join(ROOT, "docs", "causes.md")
 HEAD = """# Causes
 

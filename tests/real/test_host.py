@@ -192,6 +192,10 @@ class Host(Case):
             with self.subTest(events=events):
                 self.traces = os.path.join(self.dir, "killed-%d" % events)
                 self.report_("blocks", str(events), "kill", status=-signal.SIGKILL)
+                for _ in range(1000):       # the job may have lived for less than the writer takes to start
+                    if self.paths():
+                        break
+                    time.sleep(0.01)
                 trace = self.trace()
                 self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()) + trace.lost_events, 2 * events + 1)
                 self.assertEqual(trace.device[0][8] + trace.device[0][9], 2 * events + 1)

@@ -1,8 +1,8 @@
 /*
  * The reader, the replay, causes, ranks, the comparison and all renderers over hostile files.
  *
- * With clang -fsanitize=fuzzer this is a fuzz target. As a plain program: fuzz_trace FILE… runs
- * over files, and fuzz_trace -n COUNT [SEED] mutates traces that it makes itself, COUNT times.
+ * Its seeds are in tests/unit/corpus/trace; test_fuzz_trace.c runs them, and mutations of traces
+ * that are made here, without libFuzzer.
  */
 #include "census.h"
 #include "compare.h"
@@ -15,7 +15,6 @@
 #include "trace.h"
 #include "write_trace.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +25,8 @@ static void take(const struct trace *t)
 {
 	struct reading_of_layer readings[MOST_READINGS];
 	struct token_count tokens[MOST_TOKEN_COUNTS];
+	const int64_t world = t->header.world_size > 0 ? t->header.world_size : 1;
+	const struct reading_of_job job = { .shards = world, .world = world, .experts = 1 };
 	struct census c;
 
 	census_take(&c, t);
@@ -33,9 +34,7 @@ static void take(const struct trace *t)
 		struct layers l;
 
 		layers_find(&l, &c, maker);
-		if (l.count &&
-		    layers_read(&l, &c, t->header.world_size > 0 ? t->header.world_size : 1, 8,
-				readings))
+		if (l.count && layers_read(&l, &c, &job, readings))
 			tokens_of(&c, &readings[0], tokens);
 	}
 	census_release(&c);
@@ -96,14 +95,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-static uint64_t state = 1;
+static uint64_t random_state = 1;
 
 static uint64_t random_number(uint64_t below)
 {
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % below;
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state % below;
 }
 
 /* A small trace with something of everything. */
@@ -227,7 +226,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 /* From nothing no mutation finds a header that is larger than most inputs: traces are made here. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
 {
-	state = (uint64_t)seed * 2 + 1;
+	random_state = (uint64_t)seed * 2 + 1;
 	if (size <= MT_HEADER_BYTES || !random_number(50)) {
 		unsigned char *file = make_trace(&size);
 
@@ -239,59 +238,6 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
 		return LLVMFuzzerMutate(data, size, most);
 	mutate(data, &size);
 	return size;
-}
-
-#else
-
-static int fuzz_alone(uint64_t count, uint64_t seed)
-{
-	state = seed * 2 + 1;
-	for (uint64_t i = 0; i < count; i++) {
-		size_t size, full;
-		unsigned char *file = make_trace(&full), *exact;
-
-		size = full;
-		mutate(file, &size);
-		exact = malloc(size); /* so that reading past its end is seen */
-		if (!exact)
-			return 1;
-		memcpy(exact, file, size);
-		LLVMFuzzerTestOneInput(exact, size);
-		free(exact);
-		free(file);
-	}
-	printf("%llu mutated traces\n", (unsigned long long)count);
-	return 0;
-}
-
-static int run_file(const char *path)
-{
-	FILE *f = fopen(path, "rb");
-	unsigned char *data = NULL;
-	long size;
-
-	if (!f || fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || fseek(f, 0, SEEK_SET)) {
-		perror(path);
-		return 1;
-	}
-	data = malloc((size_t)size + 1);
-	if (data && fread(data, 1, (size_t)size, f) == (size_t)size)
-		LLVMFuzzerTestOneInput(data, (size_t)size);
-	free(data);
-	fclose(f);
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	int status = 0;
-
-	if (argc > 2 && !strcmp(argv[1], "-n"))
-		return fuzz_alone(strtoull(argv[2], NULL, 10),
-				  argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
-	for (int i = 1; i < argc; i++)
-		status |= run_file(argv[i]);
-	return status;
 }
 
 #endif

@@ -13,7 +13,7 @@
 #include "fuzz_config.c"
 
 #define MUTATIONS 300
-#define ROOM 4096
+#define ROOM 65536
 
 static uint64_t random_state = 1;
 

@@ -265,9 +265,11 @@ static void counters_stand_where_nothing_was_recorded(void **state)
 	assert_int_equal(j->report.ranks[0].peak_device, 5 * GIB);
 	assert_int_equal(j->report.ranks[0].owner_count, 3);
 	assert_string_equal(j->report.ranks[0].owners[2].key, "unexplained");
-	assert_int_equal(j->report.ranks[0].owners[2].at_peak, 5 * GIB);
+	assert_int_equal(j->report.ranks[0].owners[2].at_peak, 0); /* nobody knows */
 	render_text(&j->report, &style, &j->out);
 	assert_says(j, "MEMTRACE_RANKS leaves this rank out");
+	assert_says(j, "device  5.0 GiB at its peak, at a moment that is not in the trace\n");
+	assert_null(strstr(j->out.text, "unexplained"));
 }
 
 static void losses_are_said(void **state)
