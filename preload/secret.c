@@ -5,24 +5,7 @@
 #include <string.h>
 
 #include "secret_looks.h"
-
-#define NAME_MOST 128 /* characters before a separator that are looked at */
-
-/* A walk over a text: what is before `at` is copied. */
-struct walk {
-	const char *text;
-	size_t n, at;
-	struct masked *out;
-	int is_file;
-	char quote;       /* the one that is open on this line */
-	unsigned flow;    /* open brackets of JSON and of YAML's flow style */
-	int in_comment;
-};
-
-/* A part of the text. */
-struct part {
-	size_t begin, end;
-};
+#include "secret_walk.h"
 
 static void put(struct masked *out, const char *s, size_t n)
 {
@@ -34,72 +17,6 @@ static void put(struct masked *out, const char *s, size_t n)
 	out->n += n;
 }
 
-static int is_one_of(char c, const char *set)
-{
-	return c && strchr(set, c);
-}
-
-static int is_blank(char c)
-{
-	return is_one_of(c, " \t\r");
-}
-
-static size_t skip_blanks(const struct walk *w, size_t p)
-{
-	while (p < w->n && is_blank(w->text[p]))
-		p++;
-	return p;
-}
-
-static size_t line_end(const struct walk *w, size_t p)
-{
-	const char *end = memchr(w->text + p, '\n', w->n - p);
-
-	return end ? (size_t)(end - w->text) : w->n;
-}
-
-/* Does an unquoted value of YAML begin at P, behind its anchor and tag? Three asterisks there would
- * be read as an alias. */
-static int is_plain_start(const struct walk *w, size_t p)
-{
-	size_t begin = p;
-
-	if (!w->is_file || w->quote)
-		return 0;
-	for (int properties = 0; properties < 3; properties++) {
-		size_t q;
-		while (p > 0 && is_blank(w->text[p - 1]))
-			p--;
-		for (q = p; q > 0 && p - q < NAME_MOST && !isspace((unsigned char)w->text[q - 1]);)
-			q--;
-		if (q == p || !is_one_of(w->text[q], "&!"))
-			break;
-		p = q;
-	}
-	if (p == begin && p > 1 && w->text[p - 1] == ':')
-		return w->text[p - 2] == '"'; /* JSON needs no blank */
-	return p == 0 || is_one_of(w->text[p - 1], p == begin ? ",[{\n" : ":-,[{\n");
-}
-
-/* Where an unquoted value ends that goes on at P; as a key, before its colon. */
-static size_t plain_end(const struct walk *w, size_t p, int as_key)
-{
-	size_t from = p;
-
-	for (; p < w->n && w->text[p] != '\n'; p++) {
-		if (w->flow && is_one_of(w->text[p], ",]}"))
-			break;
-		if (w->text[p] == '#' && p > from && is_blank(w->text[p - 1]))
-			break;
-		if (as_key && w->text[p] == ':' && p + 1 < w->n &&
-		    isspace((unsigned char)w->text[p + 1]))
-			break;
-	}
-	while (p > from && isspace((unsigned char)w->text[p - 1]))
-		p--;
-	return p;
-}
-
 /* Leaves the part out and goes on behind it. */
 static void hide(struct walk *w, struct part part)
 {
@@ -109,85 +26,6 @@ static void hide(struct walk *w, struct part part)
 	put(w->out, "\"***\"" + !quoted, quoted ? 5 : 3);
 	w->at = quoted ? plain_end(w, part.end, 1) : part.end;
 }
-
-/* ---- where a value ends ---- */
-
-/* The quote that opens at P, behind a backslash too (JSON inside of JSON): how long it is, or 0. */
-static size_t opening(const struct walk *w, size_t p)
-{
-	if (p < w->n && (w->text[p] == '"' || w->text[p] == '\''))
-		return 1;
-	return p + 1 < w->n && w->text[p] == '\\' && w->text[p + 1] == '"' ? 2 : 0;
-}
-
-/* The value inside of the quotes that open at P. */
-static struct part quoted(const struct walk *w, size_t p, size_t length)
-{
-	struct part inner = { p + length, p + length };
-	char quote = w->text[p + length - 1];
-
-	for (; inner.end < w->n && w->text[inner.end] != quote; inner.end++)
-		if (w->text[inner.end] == '\\' && quote == '"') {
-			if (length == 2 && inner.end + 1 < w->n && w->text[inner.end + 1] == '"')
-				break;
-			inner.end++;
-		}
-	if (inner.end > w->n)
-		inner.end = w->n;
-	return inner;
-}
-
-static struct part bracketed(const struct walk *w, size_t p)
-{
-	struct part all = { p, p };
-	unsigned depth = 0;
-
-	for (; all.end < w->n; all.end++) {
-		if (w->text[all.end] == '"') {
-			all.end = quoted(w, all.end, 1).end;
-			continue;
-		}
-		depth += is_one_of(w->text[all.end], "[{");
-		if (is_one_of(w->text[all.end], "]}") && --depth == 0)
-			break;
-	}
-	all.end = all.end < w->n ? all.end + 1 : w->n;
-	return all;
-}
-
-/* The end of the lines that belong to the YAML key at column COLUMN, whose own line ends at P:
- * those further in, and a list's that are as far. */
-static size_t block_end(const struct walk *w, size_t p, size_t column, int lists)
-{
-	size_t end = p;
-
-	while (p < w->n) {
-		size_t line = p + 1, first = line;
-		while (first < w->n && w->text[first] == ' ')
-			first++;
-		p = line_end(w, first < w->n ? first : w->n);
-		if (first >= w->n)
-			break;
-		if (w->text[first] == '\n' || w->text[first] == '\r')
-			continue; /* an empty line, inside or behind */
-		if (first - line <= column && !(lists && first - line == column &&
-						w->text[first] == '-'))
-			break;
-		end = p;
-	}
-	return end;
-}
-
-/* A word inside of a text: up to what separates words. */
-static size_t word_end(const struct walk *w, size_t p)
-{
-	while (p < w->n && !isspace((unsigned char)w->text[p]) && !is_one_of(w->text[p], ",;&)]}") &&
-	       w->text[p] != w->quote && !(w->quote && w->text[p] == '\\'))
-		p++;
-	return p;
-}
-
-/* ---- names ---- */
 
 /* The name that ends at P, without its quotes. */
 static struct part name_before(const struct walk *w, size_t p)
@@ -211,96 +49,10 @@ static struct part name_before(const struct walk *w, size_t p)
 	return name;
 }
 
-/* Does the name begin the text (or in a file its line, a list's item), and is its value thus all of
- * the rest? *column is where in the line it is. */
-static int is_whole(const struct walk *w, struct part name, size_t *column)
-{
-	size_t p = name.begin, first;
-
-	if (w->is_file && p > 0 && is_one_of(w->text[p - 1], "\"'"))
-		p--;
-	first = p;
-	while (w->is_file && p > 0 && (is_blank(w->text[p - 1]) || w->text[p - 1] == '-'))
-		p--;
-	*column = first - p;
-	return p == 0 || (w->is_file && w->text[p - 1] == '\n');
-}
-
-/* The value of a YAML key in block style that begins at V: its line, and the lines that belong to it. */
-static struct part block_value(const struct walk *w, size_t column, size_t v)
-{
-	size_t stop = line_end(w, v), end = block_end(w, stop, column, v == stop);
-	int is_block = v < w->n && is_one_of(w->text[v], "|>");
-
-	if (end > stop)
-		return (struct part){ v, end };
-	return (struct part){ v, is_block || v == stop ? stop : plain_end(w, v, 0) };
-}
-
-/* The value of NAME: in a quoted text, up to that one's end. */
-static size_t header_end(const struct walk *w, size_t v)
-{
-	while (v < w->n && w->text[v] != w->quote && !is_one_of(w->text[v], "\\\n"))
-		v++;
-	return v;
-}
-
-/* What stands before a secret in a header: the secret is the word behind it. */
-static size_t skip_scheme(const struct walk *w, size_t v)
-{
-	static const char *const schemes[] = { "Bearer ", "Basic ", "Token ", "bearer " };
-
-	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
-		if (w->n - v > strlen(schemes[i]) &&
-		    !memcmp(w->text + v, schemes[i], strlen(schemes[i])))
-			return v + strlen(schemes[i]);
-	return v;
-}
-
-/* An unquoted value that begins at V, behind the separator at P. */
-static struct part plain_value(const struct walk *w, struct part name, struct name kind, size_t p,
-			       size_t v)
-{
-	int is_spaced = v > p + 1 || v == w->n || w->text[v] == '\n';
-	int is_mapping = w->text[p] == ':' && is_spaced;
-	size_t column = 0, end = word_end(w, skip_scheme(w, v));
-
-	if (w->quote) {
-		if (is_mapping && kind.kind == NAME_SECRET && !(kind.keeps & NAME_KEEPS_PATHS))
-			end = header_end(w, v);
-		return (struct part){ v, end };
-	}
-	if (!w->is_file)
-		return (struct part){ v, is_whole(w, name, &column) ? w->n : end };
-	if (w->flow)
-		return (struct part){ v, plain_end(w, v, 0) };
-	if (is_spaced && is_whole(w, name, &column)) {
-		if (is_mapping)
-			return block_value(w, column, v);
-		end = plain_end(w, v, 0);
-	}
-	return (struct part){ v, end };
-}
-
 static void keep(struct walk *w, size_t end)
 {
 	put(w->out, w->text + w->at, end - w->at);
 	w->at = end;
-}
-
-/* The value that begins at V; nothing where it has none that could be hidden. */
-static struct part value_at(const struct walk *w, struct part name, struct name kind, size_t p,
-			    size_t v)
-{
-	size_t open = opening(w, v);
-
-	if (v < w->n && w->is_file && w->text[v] == '*')
-		return (struct part){ v, v }; /* an alias */
-	if (open)
-		return quoted(w, v, open);
-	if (v < w->n && is_one_of(w->text[v], "[{"))
-		return kind.kind == NAME_SECRET ? bracketed(w, v) : (struct part){ v, v };
-	return plain_value(w, name, kind, p, v);
 }
 
 /* Hides the value that begins at V, if its name says so, and returns 1. */
@@ -315,7 +67,7 @@ static int hide_value(struct walk *w, struct part name, struct name kind, size_t
 	value = value_at(w, name, kind, p, v);
 	if (value.end == value.begin)
 		return 0;
-	if (kind.kind == NAME_OPEN) {
+	if (name_shows(kind, w->text + value.begin, value.end - value.begin)) {
 		keep(w, value.end);
 		return 1;
 	}
@@ -396,8 +148,6 @@ static int hide_next(struct walk *w, size_t p)
 	return 0;
 }
 
-/* ---- the walk ---- */
-
 /* Keeps up with quotes, brackets and comments at P. */
 static void follow(struct walk *w, size_t p)
 {
@@ -456,7 +206,7 @@ void secret_mask_value(struct masked *out, const char *name, const char *value, 
 {
 	struct name kind = name_of(name, strlen(name));
 
-	if (kind.kind == NAME_OPEN)
+	if (name_shows(kind, value, n))
 		put(out, value, n);
 	else if (name_hides(kind, value, n))
 		put(out, "***", 3);
@@ -488,7 +238,7 @@ void secret_mask_arguments(struct masked *out, const char *line, size_t n)
 		if (a > line)
 			put(out, "", 1);
 		if (*option && is_value(a) && (!hidden || is_another(a)) &&
-		    (kind.kind == NAME_OPEN || name_hides(kind, a, length))) {
+		    (name_shows(kind, a, length) || name_hides(kind, a, length))) {
 			secret_mask_value(out, option, a, length);
 			hidden = 1;
 			continue;

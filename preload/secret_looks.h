@@ -7,7 +7,7 @@
 /* What a name says of its value. */
 enum name_kind {
 	NAME_NOTHING,
-	NAME_OPEN,  /* never a secret, whatever it looks like */
+	NAME_OPEN,  /* a JSON text in base64 is no secret */
 	NAME_SHORT, /* -k: a secret if it looks random */
 	NAME_KEY,   /* some key: a secret if it is long and looks random */
 	NAME_LONE,  /* "key" alone: a secret unless it is a word */
@@ -26,6 +26,9 @@ struct name name_of(const char *s, size_t n);
 
 /* Is the value V one, under that name? */
 int name_hides(struct name name, const char *v, size_t n);
+
+/* Is the value V none, though it may look so? */
+int name_shows(struct name name, const char *v, size_t n);
 
 /* Where the secret ends whose looks begin at P of the text, or P. *begin is moved where what comes
  * first stays ("Bearer", a URL's user). */

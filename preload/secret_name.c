@@ -33,6 +33,11 @@ static const struct {
 #include "secret.def"
 };
 
+static const char *const open_names[] = {
+#define OPEN(name) name,
+#include "secret.def"
+};
+
 static int is_word(struct word w, const char *text)
 {
 	return strlen(text) == w.n && strncasecmp(w.s, text, w.n) == 0;
@@ -114,14 +119,26 @@ static int contains_key(const char *s, size_t n)
 	return 0;
 }
 
+static int is_open(const char *s, size_t n)
+{
+	size_t dashes = 0;
+
+	while (dashes < n && s[dashes] == '-')
+		dashes++;
+	for (size_t i = 0; i < sizeof(open_names) / sizeof(open_names[0]); i++)
+		if (is_word((struct word){ s + dashes, n - dashes }, open_names[i]))
+			return 1;
+	return 0;
+}
+
 struct name name_of(const char *s, size_t n)
 {
 	struct name found = { NAME_NOTHING, 0 };
 	struct word last = last_word(s, s + n), before = last_word(s, last.s);
 	int is_option = n > 0 && s[0] == '-';
 
-	if (is_word(last, "info") && is_word(before, "world"))
-		return (struct name){ NAME_OPEN, 0 }; /* DeepSpeed's list of hosts, in base64 */
+	if (is_open(s, n))
+		return (struct name){ NAME_OPEN, 0 };
 	if (is_option && n == 2)
 		return (struct name){ strchr("kpta", s[1]) ? NAME_SHORT : NAME_NOTHING, 0 };
 	if (find_word(last, before, &found))
@@ -186,6 +203,11 @@ static int is_long_token(const char *v, size_t n)
 		seen[(unsigned char)v[i]] = 1;
 	}
 	return n >= 32 && distinct >= 10 && looks_random(v, n, 10);
+}
+
+int name_shows(struct name name, const char *v, size_t n)
+{
+	return name.kind == NAME_OPEN && n > 3 && !memcmp(v, "eyJ", 3);
 }
 
 int name_hides(struct name name, const char *v, size_t n)
