@@ -100,8 +100,8 @@ static int hide_pair(struct walk *w, size_t p)
 	return hide_value(w, name, kind, p, v);
 }
 
-/* Where the value begins that follows the option which ends at P: behind blanks, or as the next item
- * of a list. P: there is none. */
+/* Where the value begins that follows the option which ends at P: behind blanks, or as the next
+ * item of a list. P: there is none. */
 static size_t next_value(const struct walk *w, size_t p)
 {
 	size_t v = p + is_one_of(w->text[p], "\"'");
@@ -160,7 +160,8 @@ static void follow(struct walk *w, size_t p)
 	} else if (w->in_comment) {
 		return;
 	} else if (w->quote) {
-		int escaped = w->quote == '"' && before == '\\' && !(p > 1 && w->text[p - 2] == '\\');
+		int escaped =
+			w->quote == '"' && before == '\\' && !(p > 1 && w->text[p - 2] == '\\');
 		if (c == w->quote && !escaped)
 			w->quote = 0;
 	} else if ((c == '"' || c == '\'') && begins) {

@@ -1,5 +1,6 @@
-/* What must not enter a trace: values that look like a secret, or whose name says so. Everything that
- * is stored of the command line, the environment and the declared configuration passes here. */
+/* What must not enter a trace: values that look like a secret, or whose name says so. Everything
+ * that is stored of the command line, the environment and the declared configuration passes here.
+ */
 #ifndef PRELOAD_SECRET_H
 #define PRELOAD_SECRET_H
 

@@ -212,7 +212,8 @@ int looks_referring(const char *v, size_t n)
 		return 0;
 	if (v[1] == '{')
 		return v[n - 1] == '}' && !memchr(v, ',', n) && !memmem(v, n, ":-", 2);
-	while (i < n && (isupper((unsigned char)v[i]) || isdigit((unsigned char)v[i]) || v[i] == '_'))
+	while (i < n &&
+	       (isupper((unsigned char)v[i]) || isdigit((unsigned char)v[i]) || v[i] == '_'))
 		i++;
 	return i == n;
 }

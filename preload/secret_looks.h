@@ -34,7 +34,8 @@ int name_shows(struct name name, const char *v, size_t n);
  * first stays ("Bearer", a URL's user). */
 size_t looks_end(const char *text, size_t n, size_t p, size_t *begin);
 
-/* Is there a run of at least LEAST letters and digits, without a break, that no one would make up? */
+/* Is there a run of at least LEAST letters and digits, without a break, that no one would make up?
+ */
 int looks_random(const char *v, size_t n, size_t least);
 
 /* Where V names another place for the value: ${TOKEN}, $TOKEN. */

@@ -161,7 +161,7 @@ struct name name_of(const char *s, size_t n)
 
 static int is_switch(const char *v, size_t n)
 {
-	static const char *const all[] = { "true", "false", "yes", "no",  "on",
+	static const char *const all[] = { "true", "false", "yes",  "no",   "on",
 					   "off",  "none",  "null", "auto", "~" };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -222,8 +222,7 @@ int name_hides(struct name name, const char *v, size_t n)
 	case NAME_KEY:
 		return !is_path(v, n) && is_long_token(v, n);
 	case NAME_LONE:
-		return !is_path(v, n) && !is_number(v, n) &&
-		       (n >= 20 || looks_random(v, n, 8));
+		return !is_path(v, n) && !is_number(v, n) && (n >= 20 || looks_random(v, n, 8));
 	case NAME_SECRET:
 		return !((name.keeps & NUMBERS) && is_number(v, n)) &&
 		       !((name.keeps & PATHS) && is_path(v, n)) &&

@@ -108,8 +108,8 @@ static size_t block_end(const struct walk *w, size_t p, size_t column, int lists
 			break;
 		if (w->text[first] == '\n' || w->text[first] == '\r')
 			continue; /* an empty line, inside or behind */
-		if (first - line <= column && !(lists && first - line == column &&
-						w->text[first] == '-'))
+		if (first - line <= column &&
+		    !(lists && first - line == column && w->text[first] == '-'))
 			break;
 		end = p;
 	}
@@ -118,8 +118,9 @@ static size_t block_end(const struct walk *w, size_t p, size_t column, int lists
 
 size_t word_end(const struct walk *w, size_t p)
 {
-	while (p < w->n && !isspace((unsigned char)w->text[p]) && !is_one_of(w->text[p], ",;&)]}") &&
-	       w->text[p] != w->quote && !(w->quote && w->text[p] == '\\'))
+	while (p < w->n && !isspace((unsigned char)w->text[p]) &&
+	       !is_one_of(w->text[p], ",;&)]}") && w->text[p] != w->quote &&
+	       !(w->quote && w->text[p] == '\\'))
 		p++;
 	return p;
 }
@@ -139,7 +140,8 @@ static int is_whole(const struct walk *w, struct part name, size_t *column)
 	return p == 0 || (w->is_file && w->text[p - 1] == '\n');
 }
 
-/* The value of a YAML key in block style that begins at V: its line, and the lines that belong to it. */
+/* The value of a YAML key in block style that begins at V: its line, and the lines that belong to
+ * it. */
 static struct part block_value(const struct walk *w, size_t column, size_t v)
 {
 	size_t stop = line_end(w, v), end = block_end(w, stop, column, v == stop);

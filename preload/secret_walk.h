@@ -15,8 +15,8 @@ struct walk {
 	size_t n, at;
 	struct masked *out;
 	int is_file;
-	char quote;       /* the one that is open on this line */
-	unsigned flow;    /* open brackets of JSON and of YAML's flow style */
+	char quote;    /* the one that is open on this line */
+	unsigned flow; /* open brackets of JSON and of YAML's flow style */
 	int in_comment;
 };
 

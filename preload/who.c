@@ -230,7 +230,7 @@ void who_am_i(struct who *w)
 }
 
 #define KEPT_MOST (128u << 10) /* bytes of command line, configuration or one variable */
-#define NAME_MOST 128         /* bytes of a variable's name */
+#define NAME_MOST 128          /* bytes of a variable's name */
 
 /* Stores what was masked, and where there was more of WHAT, says so. */
 static void store(const char *key, const char *name, struct masked *m, int cut, const char *what)

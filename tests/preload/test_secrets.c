@@ -1,4 +1,5 @@
-/* What must not enter a trace, and what must stay in it. The tokens are made up, in their services' forms. */
+/* What must not enter a trace, and what must stay in it. The tokens are made up, in their services'
+ * forms. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +14,8 @@
 
 #include "secret.h"
 
-/* Under NAME, the value FIRST REST: in two parts, so that scanners of source code leave them alone. Name "x" says nothing:
- * these are known by their looks. */
+/* Under NAME, the value FIRST REST: in two parts, so that scanners of source code leave them alone.
+ * Name "x" says nothing: these are known by their looks. */
 static const struct {
 	const char *name, *first, *rest;
 } tokens[] = {
@@ -33,7 +34,8 @@ static const struct {
 	{ "x", "xoxp-", "123456789012-123456789012-123456789012-0a1b2c3d4e5f60718293a4b5c6d7e8f9" },
 	{ "x", "AKIA", "Q3EGRIMEXAMPLE7Q" },
 	{ "x", "ASIA", "Q3EGRIMEXAMPLE7Q" },
-	{ "x", "eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U" },
+	{ "x", "eyJ",
+	  "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U" },
 	{ "x", "AIza", "SyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q" },
 	{ "x", "nvapi-", "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7pQ9rS1tU3v" },
 	{ "x", "dapi", "0a1b2c3d4e5f60718293a4b5c6d7e8f9" },
@@ -64,8 +66,10 @@ static const struct {
 	{ "nvapi", "aB3dE5fG7h", "J9kL1mN3" },
 	{ "sas", "aB3dE5fG7h", "J9kL1mN3" },
 	{ "sig", "aB3dE5fG7h", "J9kL1mN3" },
-	{ "X-Amz-Signature", "0a1b2c3d4e5f6071", "8293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9" },
-	{ "X-Goog-Signature", "0a1b2c3d4e5f6071", "8293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9" },
+	{ "X-Amz-Signature", "0a1b2c3d4e5f6071",
+	  "8293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9" },
+	{ "X-Goog-Signature", "0a1b2c3d4e5f6071",
+	  "8293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9" },
 	{ "passcode", "corr", "ecthorse" },
 	{ "pass", "corr", "ecthorse" },
 	{ "login-pass", "corr", "ecthorse" },
@@ -94,7 +98,8 @@ static struct masked empty(void)
 static void same(struct masked m, const char *expected, size_t n, const char *what)
 {
 	if (m.cut || m.n != n || memcmp(m.s, expected, n) != 0)
-		fail_msg("%s\n  masked:   %.*s\n  expected: %.*s", what, (int)m.n, m.s, (int)n, expected);
+		fail_msg("%s\n  masked:   %.*s\n  expected: %.*s", what, (int)m.n, m.s, (int)n,
+			 expected);
 }
 
 /* Arguments as a shell has them, here with | between. */
@@ -124,7 +129,8 @@ static void file_is(const char *text, const char *expected)
 }
 
 /* TEXT with its @N the token's name and its @V what `with` says, in `to`. */
-static const char *filled(char *to, size_t room, const char *text, const char *name, const char *with)
+static const char *filled(char *to, size_t room, const char *text, const char *name,
+			  const char *with)
 {
 	size_t n = 0;
 
@@ -187,16 +193,20 @@ static void test_tokens_in_a_configuration(void **state)
 		  "{\"num_layers\": 4, \"@N\": \"***\", \"more\": [1, 2]}\n" },
 		{ "{\n  \"a\": {\n    \"@N\": \"@V\"\n  },\n  \"b\": 2\n}\n",
 		  "{\n  \"a\": {\n    \"@N\": \"***\"\n  },\n  \"b\": 2\n}\n" },
-		{ "num_layers: 4\n@N: @V\nmore: [1, 2]\n", "num_layers: 4\n@N: \"***\"\nmore: [1, 2]\n" },
+		{ "num_layers: 4\n@N: @V\nmore: [1, 2]\n",
+		  "num_layers: 4\n@N: \"***\"\nmore: [1, 2]\n" },
 		{ "a:\n  @N: '@V'   # mine\n  b: 2\n", "a:\n  @N: '***'   # mine\n  b: 2\n" },
 		{ "a:\n  - @N: @V # mine\n    b: 2\n", "a:\n  - @N: \"***\" # mine\n    b: 2\n" },
 		{ "a: {b: 2, @N: @V, c: 3}\n", "a: {b: 2, @N: \"***\", c: 3}\n" },
 		{ "@N: >-\n  @V\nb: 2\n", "@N: \"***\"\nb: 2\n" },
-		{ "args: [\"--@N\", \"@V\", \"--lr\", \"0.1\"]\n", "args: [\"--@N\", \"***\", \"--lr\", \"0.1\"]\n" },
+		{ "args: [\"--@N\", \"@V\", \"--lr\", \"0.1\"]\n",
+		  "args: [\"--@N\", \"***\", \"--lr\", \"0.1\"]\n" },
 		{ "args: [--@N, @V, --lr, 0.1]\n", "args: [--@N, \"***\", --lr, 0.1]\n" },
 		{ "args:\n- --@N\n- @V\n- --lr\n", "args:\n- --@N\n- \"***\"\n- --lr\n" },
-		{ "cmd: python train.py --@N @V --lr 0.1\n", "cmd: python train.py --@N *** --lr 0.1\n" },
-		{ "url: https://host/data?@N=@V&lr=0.1\nb: 2\n", "url: https://host/data?@N=***&lr=0.1\nb: 2\n" },
+		{ "cmd: python train.py --@N @V --lr 0.1\n",
+		  "cmd: python train.py --@N *** --lr 0.1\n" },
+		{ "url: https://host/data?@N=@V&lr=0.1\nb: 2\n",
+		  "url: https://host/data?@N=***&lr=0.1\nb: 2\n" },
 		{ "[run]\n@N = \"@V\"\nb = 2\n", "[run]\n@N = \"***\"\nb = 2\n" },
 	};
 
@@ -221,26 +231,39 @@ static void test_addresses_and_headers(void **state)
 	} cases[] = {
 		{ "--load|s3://user:secret@bucket/x", "--load|s3://user:***@bucket/x" },
 		{ "postgresql://me:p%40ss:w@db:5432/x?a=b", "postgresql://me:***@db:5432/x?a=b" },
-		{ "git+https://0123abcdTOKEN@github.com/a/b.git", "git+https://***@github.com/a/b.git" },
+		{ "git+https://0123abcdTOKEN@github.com/a/b.git",
+		  "git+https://***@github.com/a/b.git" },
 		{ "https://oauth2:abc@gitlab.com/a", "https://oauth2:***@gitlab.com/a" },
-		{ "https://hooks.slack" ".com/services/T00/B00/abcDEF", "https://hooks.slack" ".com/services/***" },
-		{ "--hook=https://discord.com/api/webhooks/12/ab_c-d", "--hook=https://discord.com/api/webhooks/***" },
+		{ "https://hooks.slack"
+		  ".com/services/T00/B00/abcDEF",
+		  "https://hooks.slack"
+		  ".com/services/***" },
+		{ "--hook=https://discord.com/api/webhooks/12/ab_c-d",
+		  "--hook=https://discord.com/api/webhooks/***" },
 		{ "https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=0a1b&x=2",
 		  "https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=***&x=2" },
 		{ "https://a.blob.core.windows.net/c?sv=2022&se=2030&sig=ab%2Bcd%3D",
 		  "https://a.blob.core.windows.net/c?sv=2022&se=2030&sig=***" },
 		{ "https://storage.googleapis.com/b?X-Goog-Signature=0a1b2c&x=2",
 		  "https://storage.googleapis.com/b?X-Goog-Signature=***&x=2" },
-		{ "AccountName=me;AccountKey=abcd==;EndpointSuffix=core", "AccountName=me;AccountKey=***;EndpointSuffix=core" },
+		{ "AccountName=me;AccountKey=abcd==;EndpointSuffix=core",
+		  "AccountName=me;AccountKey=***;EndpointSuffix=core" },
 		{ "-H|Authorization: Bearer abc def", "-H|Authorization: ***" },
 		{ "-H|X-Api-Key: abc", "-H|X-Api-Key: ***" },
 		{ "--say|it is Bearer abcdefgh12345678 then", "--say|it is Bearer *** then" },
-		{ "--headers={\"Authorization\": \"Basic ZGVtbzpwQDU1\", \"a\": 1}", "--headers={\"Authorization\": \"***\", \"a\": 1}" },
-		{ "--opts={\\\"token\\\": \\\"abc\\\", \\\"b\\\": 1}", "--opts={\\\"token\\\": \\\"***\\\", \\\"b\\\": 1}" },
+		{ "--headers={\"Authorization\": \"Basic ZGVtbzpwQDU1\", \"a\": 1}",
+		  "--headers={\"Authorization\": \"***\", \"a\": 1}" },
+		{ "--opts={\\\"token\\\": \\\"abc\\\", \\\"b\\\": 1}",
+		  "--opts={\\\"token\\\": \\\"***\\\", \\\"b\\\": 1}" },
 		{ "--env|WANDB_API_KEY=X", "--env|WANDB_API_KEY=***" },
 		{ "--password=a b,c=d", "--password=***" },
-		{ "--pem|-----BEGIN PRIVATE" " KEY-----\nMIIE\n-----END PRIVATE" " KEY-----\n", "--pem|***\n" },
-		{ "-----BEGIN OPENSSH PRIVATE" " KEY-----\nMIIE", "***" },
+		{ "--pem|-----BEGIN PRIVATE"
+		  " KEY-----\nMIIE\n-----END PRIVATE"
+		  " KEY-----\n",
+		  "--pem|***\n" },
+		{ "-----BEGIN OPENSSH PRIVATE"
+		  " KEY-----\nMIIE",
+		  "***" },
 		/* options of one letter: a secret only where it looks like one */
 		{ "-k|aB3dE5fG7hJ9kL1m|-p|8080", "-k|***|-p|8080" },
 		{ "-paB3dE5fG7hJ9kL1m|-p8080|-p|train", "-p***|-p8080|-p|train" },
@@ -248,7 +271,8 @@ static void test_addresses_and_headers(void **state)
 		{ "--token|abc|def|--lr|0.1", "--token|***|***|--lr|0.1" },
 		{ "--token|abc|config.yaml|lr=0.1", "--token|***|config.yaml|lr=0.1" },
 		{ "--hf-token|-x|--token|--lr", "--hf-token|-x|--token|--lr" },
-		{ "--use_auth_token|True|--token|${HF_TOKEN}|--token|$HF_TOKEN", "--use_auth_token|True|--token|${HF_TOKEN}|--token|$HF_TOKEN" },
+		{ "--use_auth_token|True|--token|${HF_TOKEN}|--token|$HF_TOKEN",
+		  "--use_auth_token|True|--token|${HF_TOKEN}|--token|$HF_TOKEN" },
 	};
 
 	(void)state;
@@ -262,27 +286,38 @@ static void test_forms_of_files(void **state)
 		const char *text, *masked;
 	} cases[] = {
 		{ "{\"password\": 12345678, \"b\": 1}", "{\"password\": \"***\", \"b\": 1}" },
-		{ "{\"secrets\": {\"a\": \"b}\", \"c\": [1]}, \"b\": 1}", "{\"secrets\": \"***\", \"b\": 1}" },
+		{ "{\"secrets\": {\"a\": \"b}\", \"c\": [1]}, \"b\": 1}",
+		  "{\"secrets\": \"***\", \"b\": 1}" },
 		{ "{\"secrets\": [\"a]\", \"c\"], \"b\": 1}", "{\"secrets\": \"***\", \"b\": 1}" },
-		{ "{\"password\":12345678,\"b\":{\"db\":\"a://me:abc@h\"}}", "{\"password\":\"***\",\"b\":{\"db\":\"a://me:***@h\"}}" },
+		{ "{\"password\":12345678,\"b\":{\"db\":\"a://me:abc@h\"}}",
+		  "{\"password\":\"***\",\"b\":{\"db\":\"a://me:***@h\"}}" },
 		{ "a: {db: mysql://me:abc@h/x, b: 1}\n", "a: {db: mysql://me:***@h/x, b: 1}\n" },
-		{ "{\"token\": null, \"use_auth_token\": true}", "{\"token\": null, \"use_auth_token\": true}" },
+		{ "{\"token\": null, \"use_auth_token\": true}",
+		  "{\"token\": null, \"use_auth_token\": true}" },
 		{ "{\"token\": \"a\\\"b\", \"c\": \"d\"}", "{\"token\": \"***\", \"c\": \"d\"}" },
 		{ "{\"args\": \"--token abc --lr 1\", \"env\": \"A=1\\nHF_TOKEN=abc\\nB=2\"}",
 		  "{\"args\": \"--token *** --lr 1\", \"env\": \"A=1\\nHF_TOKEN=***\\nB=2\"}" },
-		{ "{\"h\": [\"Authorization: Bearer abc\"], \"b\": 1}", "{\"h\": [\"Authorization: ***\"], \"b\": 1}" },
-		{ "{\"pem\": \"-----BEGIN RSA PRIVATE" " KEY-----\\nMII=\\n-----END RSA PRIVATE" " KEY-----\\n\", \"b\": 1}",
+		{ "{\"h\": [\"Authorization: Bearer abc\"], \"b\": 1}",
+		  "{\"h\": [\"Authorization: ***\"], \"b\": 1}" },
+		{ "{\"pem\": \"-----BEGIN RSA PRIVATE"
+		  " KEY-----\\nMII=\\n-----END RSA PRIVATE"
+		  " KEY-----\\n\", \"b\": 1}",
 		  "{\"pem\": \"***\\n\", \"b\": 1}" },
 		{ "token:\n  value: abc\n  more: def\nb: 1\n", "token: \"***\"\nb: 1\n" },
 		{ "secrets:\n- abc\n- def\nb: 1\n", "secrets: \"***\"\nb: 1\n" },
-		{ "a:\n  token: |\n    abc\n\n    def\n  b: 1\n", "a:\n  token: \"***\"\n  b: 1\n" },
+		{ "a:\n  token: |\n    abc\n\n    def\n  b: 1\n",
+		  "a:\n  token: \"***\"\n  b: 1\n" },
 		{ "password: two\n  lines\nb: 1\n", "password: \"***\"\nb: 1\n" },
 		{ "token: &t abc\nother: *t\n", "token: &t \"***\"\nother: *t\n" },
-		{ "pem: |\n  -----BEGIN PRIVATE" " KEY-----\n  MII\n  -----END PRIVATE" " KEY-----\nb: 1\n", "pem: |\n  \"***\"\nb: 1\n" },
+		{ "pem: |\n  -----BEGIN PRIVATE"
+		  " KEY-----\n  MII\n  -----END PRIVATE"
+		  " KEY-----\nb: 1\n",
+		  "pem: |\n  \"***\"\nb: 1\n" },
 		{ "hf_token: abc\r\nb: 1\r\n", "hf_token: \"***\"\r\nb: 1\r\n" },
 		{ "# token: abc\nb: it's 'so'\nc: 1\n", "# token: \"***\"\nb: it's 'so'\nc: 1\n" },
 		{ "db: mysql://me:abc@host/x\n", "db: mysql://me:***@host/x\n" },
-		{ "setup: |\n  export HF_TOKEN=abc\n  python x.py\n", "setup: |\n  export HF_TOKEN=***\n  python x.py\n" },
+		{ "setup: |\n  export HF_TOKEN=abc\n  python x.py\n",
+		  "setup: |\n  export HF_TOKEN=***\n  python x.py\n" },
 		{ "deepspeed:\n  token: abc\n", "deepspeed:\n  token: \"***\"\n" },
 		{ "token:", "token:" },
 		{ "token", "token" },
@@ -294,7 +329,8 @@ static void test_forms_of_files(void **state)
 		file_is(cases[i].text, cases[i].masked);
 }
 
-/* Options of Megatron-LM, torchtitan, Transformers, DeepSpeed and their launchers, and what stands in their files. */
+/* Options of Megatron-LM, torchtitan, Transformers, DeepSpeed and their launchers, and what stands
+ * in their files. */
 static void test_ordinary_arguments_stay(void **state)
 {
 	static const char *const lines[] = {
@@ -401,17 +437,40 @@ static double seconds_for(const char *part, size_t bytes)
 static void test_time(void **state)
 {
 	static const char *const parts[] = {
-		"token: ", "key: ",	  "--token ", "\"key: ", "eyJ.",   "hf_",	"Bearer ",
-		"://:@",   "          ", "{[",	       "key:\n ", "pass: /a ", "'",	"\\\"",
-		"&x ",	   "- ",	  "\n",	       "--key\t", "a=b=",   "password: ${ ", "token: &x ",
-		"https://hooks.slack" ".com/services/", "-----BEGIN PRIVATE" " KEY",
+		"token: ",
+		"key: ",
+		"--token ",
+		"\"key: ",
+		"eyJ.",
+		"hf_",
+		"Bearer ",
+		"://:@",
+		"          ",
+		"{[",
+		"key:\n ",
+		"pass: /a ",
+		"'",
+		"\\\"",
+		"&x ",
+		"- ",
+		"\n",
+		"--key\t",
+		"a=b=",
+		"password: ${ ",
+		"token: &x ",
+		"https://hooks.slack"
+		".com/services/",
+		"-----BEGIN PRIVATE"
+		" KEY",
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		double small = seconds_for(parts[i], 32 << 10), large = seconds_for(parts[i], 128 << 10);
+		double small = seconds_for(parts[i], 32 << 10),
+		       large = seconds_for(parts[i], 128 << 10);
 		if (large > 7 * small + 0.02)
-			fail_msg("\"%s\": 32 KiB take %.3f s, 128 KiB %.3f s", parts[i], small, large);
+			fail_msg("\"%s\": 32 KiB take %.3f s, 128 KiB %.3f s", parts[i], small,
+				 large);
 	}
 }
 
