@@ -120,13 +120,21 @@ void config_copy(struct config *to, const struct config *from)
 		config_note(to, "%s", from->notes[i]);
 }
 
+int config_notes_full(const struct config *c)
+{
+	return c->note_count >= NOTES_MOST;
+}
+
 void config_note(struct config *c, const char *format, ...)
 {
 	va_list args;
 	char *text;
 
+	if (config_notes_full(c))
+		return;
 	va_start(args, format);
-	text = xvasprintf(format, args);
+	text = c->note_count < NOTES_MOST - 1 ? xvasprintf(format, args)
+					      : xstrdup("and more, which are not listed");
 	va_end(args);
 	for (unsigned i = 0; i < c->note_count; i++) {
 		if (!strcmp(c->notes[i], text)) {
