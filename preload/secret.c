@@ -100,20 +100,44 @@ static int hide_pair(struct walk *w, size_t p)
 	return hide_value(w, name, kind, p, v);
 }
 
+/* Does a key begin at V, and no value? */
+static int is_key(const struct walk *w, size_t v)
+{
+	size_t open = opening(w, v), end;
+
+	if (!w->is_file)
+		return 0;
+	if (!open) {
+		end = plain_end(w, v, 1);
+		return end < w->n && w->text[end] == ':';
+	}
+	for (end = v + open; end < w->n && end - v < NAME_MOST; end++)
+		if (w->text[end] == w->text[v + open - 1])
+			break;
+	end = skip_blanks(w, end < w->n ? end + 1 : w->n);
+	return end < w->n && w->text[end] == ':';
+}
+
 /* Where the value begins that follows the option which ends at P: behind blanks, or as the next
  * item of a list. P: there is none. */
 static size_t next_value(const struct walk *w, size_t p)
 {
-	size_t v = p + is_one_of(w->text[p], "\"'");
+	size_t v = p + is_one_of(w->text[p], "\"'"), lines = 0;
+	int is_item = 0;
 
 	v = skip_blanks(w, v);
-	v += v < w->n && w->text[v] == ',';
-	while (v < w->n && isspace((unsigned char)w->text[v]))
+	if (v < w->n && w->text[v] == ',') {
+		is_item = 1;
 		v++;
-	if (v + 1 < w->n && w->text[v] == '-' && w->text[v + 1] == ' ')
+	}
+	for (; v < w->n && isspace((unsigned char)w->text[v]); v++)
+		lines += w->text[v] == '\n';
+	if (lines && v + 1 < w->n && w->text[v] == '-' && w->text[v + 1] == ' ') {
+		is_item = 1;
 		v = skip_blanks(w, v + 1);
+	}
 	if (v >= w->n || v + opening(w, v) >= w->n || w->text[v + opening(w, v)] == '-' ||
-	    is_one_of(w->text[v], "]}"))
+	    is_one_of(w->text[v], "[]{}") || (w->is_file && lines && !is_item) || is_key(w, v))
 		return p;
 	return v;
 }

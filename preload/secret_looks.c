@@ -90,12 +90,12 @@ static size_t shape_end(const char *text, size_t n, size_t p)
 /* -----BEGIN PRIVATE KEY----- to its end; without one, to that of the quoted text or of all. */
 static size_t private_key_end(const char *text, size_t n, size_t p)
 {
-	size_t head = n - p < 60 ? n - p : 60;
+	size_t head = n - p < 80 ? n - p : 80; /* YAML may break lines between its words */
 	const char *end;
 
-	if (!begins(text, n, p, "-----BEGIN ") || !memmem(text + p, head, "PRIVATE KEY", 11))
+	if (!begins(text, n, p, "-----BEGIN") || !memmem(text + p, head, "PRIVATE", 7))
 		return p;
-	end = memmem(text + p + 11, n - p - 11, "-----END ", 9);
+	end = memmem(text + p + 10, n - p - 10, "-----END", 8);
 	if (end && (end = memmem(end, (size_t)(text + n - end), "KEY-----", 8)))
 		return (size_t)(end - text) + 8;
 	end = memchr(text + p, '"', n - p);

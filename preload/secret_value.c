@@ -3,6 +3,8 @@
 
 #include "secret_walk.h"
 
+#define FLOW_MOST 8192 /* longer than any secret without quotes */
+
 static size_t line_end(const struct walk *w, size_t p)
 {
 	const char *end = memchr(w->text + p, '\n', w->n - p);
@@ -37,8 +39,8 @@ size_t plain_end(const struct walk *w, size_t p, int as_key)
 {
 	size_t from = p;
 
-	for (; p < w->n && w->text[p] != '\n'; p++) {
-		if (w->flow && is_one_of(w->text[p], ",]}"))
+	for (; p < w->n && (w->flow || w->text[p] != '\n'); p++) {
+		if (w->flow && (is_one_of(w->text[p], ",]}") || p - from > FLOW_MOST))
 			break;
 		if (w->text[p] == '#' && p > from && is_blank(w->text[p - 1]))
 			break;
@@ -61,18 +63,22 @@ size_t opening(const struct walk *w, size_t p)
 /* The value inside of the quotes that open at P. */
 static struct part quoted(const struct walk *w, size_t p, size_t length)
 {
-	struct part inner = { p + length, p + length };
 	char quote = w->text[p + length - 1];
+	size_t end = p + length;
 
-	for (; inner.end < w->n && w->text[inner.end] != quote; inner.end++)
-		if (w->text[inner.end] == '\\' && quote == '"') {
-			if (length == 2 && inner.end + 1 < w->n && w->text[inner.end + 1] == '"')
+	for (; end < w->n; end++) {
+		char next = end + 1 < w->n ? w->text[end + 1] : 0;
+		if (w->text[end] == '\\' && quote == '"') {
+			if (length == 2 && next == '"')
 				break;
-			inner.end++;
+			end++;
+		} else if (w->text[end] == quote) {
+			if (quote == '"' || !w->is_file || next != quote)
+				break;
+			end++; /* YAML's '' is an apostrophe */
 		}
-	if (inner.end > w->n)
-		inner.end = w->n;
-	return inner;
+	}
+	return (struct part){ p + length, end < w->n ? end : w->n };
 }
 
 static struct part bracketed(const struct walk *w, size_t p)
@@ -81,7 +87,8 @@ static struct part bracketed(const struct walk *w, size_t p)
 	unsigned depth = 0;
 
 	for (; all.end < w->n; all.end++) {
-		if (w->text[all.end] == '"') {
+		if (is_one_of(w->text[all.end], "\"'") && all.end > p &&
+		    is_one_of(w->text[all.end - 1], " \t\n,:[{(")) {
 			all.end = quoted(w, all.end, 1).end;
 			continue;
 		}

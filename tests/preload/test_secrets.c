@@ -319,6 +319,15 @@ static void test_forms_of_files(void **state)
 		{ "setup: |\n  export HF_TOKEN=abc\n  python x.py\n",
 		  "setup: |\n  export HF_TOKEN=***\n  python x.py\n" },
 		{ "deepspeed:\n  token: abc\n", "deepspeed:\n  token: \"***\"\n" },
+		{ "a: {sig: 'x', auth: token=abc\n    def, b: 1}\n",
+		  "a: {sig: '***', auth: \"***\", b: 1}\n" },
+		{ "a: {secrets: {q\"t: ['}', \"]\", 'it''s']}, b: 1}\n",
+		  "a: {secrets: \"***\", b: 1}\n" },
+		{ "a: --token\nb: abc\n", "a: --token\nb: abc\n" },
+		{ "a: {b: --token, c: 1}\n", "a: {b: --token, c: 1}\n" },
+		{ "pem: '-----BEGIN\n  PRIVATE"
+		  " KEY-----\n\n  MI\n\n  -----END PRIVATE\n  KEY-----'\nb: 1\n",
+		  "pem: '***'\nb: 1\n" },
 		{ "token:", "token:" },
 		{ "token", "token" },
 		{ "", "" },
@@ -458,6 +467,8 @@ static void test_time(void **state)
 		"a=b=",
 		"password: ${ ",
 		"token: &x ",
+		"{key: key: key: key: key: key: ",
+		"{pass: /a pass: /a pass: /a ",
 		"https://hooks.slack"
 		".com/services/",
 		"-----BEGIN PRIVATE"
