@@ -98,7 +98,7 @@ $(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
-$(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*.c) analyzer/util.c analyzer/err.c) $(BUILD)/tests/model/allocator_replay.o
+$(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*.c) analyzer/util.c analyzer/err.c analyzer/buf.c) $(BUILD)/tests/model/allocator_replay.o
 	@mkdir -p $(@D)
 	$(CC) $(LINK) $^ -o $@
 

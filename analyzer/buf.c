@@ -69,13 +69,30 @@ static size_t utf8_sequence(const unsigned char *s, size_t left, uint32_t *code)
 	return n;
 }
 
+/* What moves the cursor, changes colours, breaks a line, or shows text in another order than it
+ * has. */
 static int is_control(uint32_t code)
 {
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
-	       (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+	       code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+	       (code >= 0x2066 && code <= 0x2069);
 }
 
-static void add_utf8(struct buf *b, struct str text, int clean)
+/* The length of the colour that begins at `s` ("\033[1;31m"), as pages have them, or 0. */
+static size_t colour_at(const unsigned char *s, size_t left)
+{
+	size_t n = 2;
+
+	if (left < 3 || s[0] != 0x1b || s[1] != '[')
+		return 0;
+	while (n < left && n < 12 && ((s[n] >= '0' && s[n] <= '9') || s[n] == ';'))
+		n++;
+	return n < left && s[n] == 'm' ? n + 1 : 0;
+}
+
+enum cleaning { VALID, CLEAN, PAGE };
+
+static void add_utf8(struct buf *b, struct str text, enum cleaning how)
 {
 	const unsigned char *s = (const unsigned char *)text.at;
 	size_t i = 0;
@@ -84,9 +101,13 @@ static void add_utf8(struct buf *b, struct str text, int clean)
 		uint32_t code = 0;
 		size_t n = utf8_sequence(s + i, text.length - i, &code);
 
-		if (!n)
+		if (how == PAGE && (code == '\n' || code == '\t'))
+			buf_add(b, s + i, 1);
+		else if (how == PAGE && code == 0x1b && (n = colour_at(s + i, text.length - i)))
+			buf_add(b, s + i, n);
+		else if (!n && code != 0x1b)
 			buf_puts(b, "\xef\xbf\xbd");
-		else if (clean && is_control(code))
+		else if (how != VALID && is_control(code))
 			buf_add(b, "?", 1);
 		else
 			buf_add(b, s + i, n);
@@ -96,12 +117,17 @@ static void add_utf8(struct buf *b, struct str text, int clean)
 
 void buf_add_utf8(struct buf *b, struct str text)
 {
-	add_utf8(b, text, 0);
+	add_utf8(b, text, VALID);
 }
 
 void buf_add_clean(struct buf *b, struct str text)
 {
-	add_utf8(b, text, 1);
+	add_utf8(b, text, CLEAN);
+}
+
+void buf_add_page(struct buf *b, struct str text)
+{
+	add_utf8(b, text, PAGE);
 }
 
 char *buf_take(struct buf *b)

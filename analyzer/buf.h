@@ -17,6 +17,8 @@ __attribute__((format(printf, 2, 3))) void buf_addf(struct buf *b, const char *f
 void buf_add_utf8(struct buf *b, struct str text);
 /* The same, and control characters become '?': safe to show on a terminal. */
 void buf_add_clean(struct buf *b, struct str text);
+/* The same for a whole page: lines, tabs and colours stay. */
+void buf_add_page(struct buf *b, struct str text);
 /* Gives the text away, as "" if there is none. */
 char *buf_take(struct buf *b);
 void buf_release(struct buf *b);

@@ -1,12 +1,14 @@
 #include "command.h"
 
+#include "buf.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 int command_fail(int status, const struct err *e)
 {
-	fprintf(stderr, "memtrace: %s\n", e->text);
+	err_print("%s", e->text);
 	return status;
 }
 
@@ -18,10 +20,15 @@ void command_help(const char *usage, const char *about, const struct opt_set *se
 
 int command_print(const char *text, size_t length)
 {
+	struct buf page = { 0 };
 	struct err e = { 0 };
+	int is_written;
 
-	if (fwrite(text, 1, length, stdout) == length && !fflush(stdout))
-		return STATUS_FINE;
-	err_set(&e, "cannot write the result: %s", strerror(errno));
-	return command_fail(STATUS_INTERNAL, &e);
+	buf_add_page(&page, (struct str){ text, length });
+	is_written = fwrite(page.length ? page.text : "", 1, page.length, stdout) == page.length &&
+		     !fflush(stdout);
+	if (!is_written)
+		err_set(&e, "cannot write the result: %s", strerror(errno));
+	buf_release(&page);
+	return is_written ? STATUS_FINE : command_fail(STATUS_INTERNAL, &e);
 }

@@ -99,6 +99,6 @@ int launch_set_directory(const char *directory, struct err *e)
 int launch_exec(char **argv)
 {
 	execvp(argv[0], argv);
-	fprintf(stderr, "memtrace: cannot run %s: %s\n", argv[0], strerror(errno));
+	err_print("cannot run %s: %s", argv[0], strerror(errno));
 	return errno == ENOENT || errno == ENOTDIR ? LAUNCH_NOT_FOUND : LAUNCH_CANNOT_RUN;
 }

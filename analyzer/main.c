@@ -1,5 +1,6 @@
 /* memtrace: what happened to the memory of a GPU job. */
 #include "command.h"
+#include "buf.h"
 #include "version.h"
 
 #include <stdio.h>
@@ -40,21 +41,21 @@ static const struct command *find(const char *name)
 static int unknown(const char *word)
 {
 	const char *names[ARRAY_SIZE(commands) + 2] = { 0 };
+	struct buf list = { 0 };
 	const char *near;
 
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		names[i] = commands[i].name;
 	names[ARRAY_SIZE(commands)] = "help";
 	near = nearest(word, names);
-	fprintf(stderr, "memtrace: \"%s\" is neither a command nor a file", word);
 	if (near) {
-		fprintf(stderr, "; did you mean %s?\n", near);
+		err_print("\"%s\" is neither a command nor a file; did you mean %s?", word, near);
 		return STATUS_USAGE;
 	}
-	fputs("; the commands are", stderr);
 	for (size_t i = 0; names[i]; i++)
-		fprintf(stderr, "%s %s", i ? "," : "", names[i]);
-	fputs("\n", stderr);
+		buf_addf(&list, "%s %s", i ? "," : "", names[i]);
+	err_print("\"%s\" is neither a command nor a file; the commands are%s", word, list.text);
+	buf_release(&list);
 	return STATUS_USAGE;
 }
 

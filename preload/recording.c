@@ -224,7 +224,7 @@ static void keep_config(void)
 	if (n < 0)
 		notice_setting("MEMTRACE_CONFIG", "a file that can be read");
 	else
-		tables_meta(MT_META_CONFIG, "", config, (size_t)n);
+		who_keep_config(config, (size_t)n, n == (long)sizeof(config));
 }
 
 static void in_forked_child(void)

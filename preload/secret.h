@@ -1,14 +1,25 @@
-/* What must not enter a trace: values that look like a secret, or whose name says so. */
+/* What must not enter a trace: values that look like a secret, or whose name says so. Everything
+ * that is stored of the command line, the environment and the declared configuration passes here.
+ */
 #ifndef PRELOAD_SECRET_H
 #define PRELOAD_SECRET_H
 
 #include <stddef.h>
 
-/*
- * How many characters of VALUE, which stands under NAME ("" or an option or a variable), may be
- * kept: all, or those before the first secret in it. `--api-key=X`, `wandb.api_key=X`,
- * `--opts={"token": "X"}` and `Authorization: Bearer X` are looked into.
- */
-size_t secret_from(const char *name, const char *value);
+/* Where the masked text goes. */
+struct masked {
+	char *s;
+	size_t n, room;
+	int cut; /* there was more than room for it */
+};
+
+/* A value under the name of its variable or option; "" for none. */
+void secret_mask_value(struct masked *out, const char *name, const char *value, size_t n);
+
+/* Arguments that are separated by zeros; the values of `--token A B` are arguments of their own. */
+void secret_mask_arguments(struct masked *out, const char *line, size_t n);
+
+/* A JSON, YAML or other file, line by line; what could be parsed still can be. */
+void secret_mask_file(struct masked *out, const char *text, size_t n);
 
 #endif

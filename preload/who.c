@@ -233,61 +233,83 @@ void who_am_i(struct who *w)
 	name_run(w);
 }
 
-/* Copies the arguments, with "***" for what looks like a secret. */
+#define KEPT_MOST (128u << 10) /* bytes of command line, configuration or one variable */
+#define NAME_MOST 128          /* bytes of a variable's name */
+
+/* Stores what was masked, and where there was more of WHAT, says so. */
+static void store(const char *key, const char *name, struct masked *m, int cut, const char *what)
+{
+	static const char said[] = " is longer than 128 KiB: the trace has its beginning";
+	char note[NAME_MOST + sizeof(said)];
+	size_t n = strlen(what);
+
+	tables_meta(key, name, m->s, m->n);
+	if (!cut && !m->cut)
+		return;
+	memcpy(note, what, n);
+	memcpy(note + n, said, sizeof(said));
+	tables_meta(MT_META_NOTE, what, note, n + sizeof(said) - 1);
+}
+
+/* One thread begins a trace, and describes the process in these. */
+static char whole[KEPT_MOST], kept[KEPT_MOST];
+
 static void describe_arguments(void)
 {
-	static char line[128u << 10], out[sizeof(line) + 4096];
-	long n = file_read("/proc/self/cmdline", line, sizeof(line) - 1);
-	const char *option = "";
-	size_t o = 0;
+	struct masked m = { kept, 0, sizeof(kept), 0 };
+	long n = file_read("/proc/self/cmdline", whole, sizeof(whole));
+	int cut = n == (long)sizeof(whole);
 
-	n = n < 0 ? 0 : n;
-	line[n] = 0;
-	for (char *a = line; a < line + n; a += strlen(a) + 1) {
-		size_t keep = secret_from(option, a), length = strlen(a);
-		int hide = keep < length;
-		if (o + keep + 4 > sizeof(out))
-			break;
-		memcpy(out + o, a, keep);
-		memcpy(out + o + keep, "***", 3);
-		o += keep + (hide ? 3 : 0);
-		out[o++] = 0;
-		option = a[0] == '-' && !strchr(a, '=') ? a : "";
+	n = n < 0 ? 0 : n == (long)sizeof(whole) ? n - 1 : n;
+	whole[n] = 0;
+	secret_mask_arguments(&m, whole, (size_t)n);
+	store(MT_META_ARGV, "", &m, cut, "the command line");
+}
+
+void who_keep_config(const char *text, size_t n, int cut)
+{
+	struct masked m = { kept, 0, sizeof(kept), 0 };
+
+	secret_mask_file(&m, text, n);
+	store(MT_META_CONFIG, "", &m, cut, "MEMTRACE_CONFIG");
+}
+
+static int is_kept(const char *name, size_t n)
+{
+	for (const char *const *p = kept_prefixes; *p; p++) {
+		size_t length = strlen(*p);
+		if (n >= length && memcmp(name, *p, length) == 0 &&
+		    ((*p)[length - 1] == '_' || n == length))
+			return 1;
 	}
-	tables_meta(MT_META_ARGV, "", out, o ? o - 1 : 0);
+	return 0;
 }
 
 static void describe_environment(void)
 {
 	for (char **e = environ; e && *e; e++) {
 		const char *equals = strchr(*e, '=');
-		struct short_text name = { 0 };
-		if (!equals)
+		struct masked m = { kept, 0, sizeof(kept), 0 };
+		char name[NAME_MOST];
+		size_t n = equals ? (size_t)(equals - *e) : 0;
+		if (!n || n >= sizeof(name) || !is_kept(*e, n))
 			continue;
-		for (const char *const *p = kept_prefixes; *p; p++) {
-			size_t n = strlen(*p);
-			if (strncmp(*e, *p, n) != 0 || ((*p)[n - 1] != '_' && *e + n != equals))
-				continue;
-			text_bytes(&name, *e, (size_t)(equals - *e));
-			if (secret_from(name.s, equals + 1) < strlen(equals + 1))
-				tables_meta(MT_META_ENV, name.s, "***", 3);
-			else
-				tables_meta(MT_META_ENV, name.s, equals + 1, strlen(equals + 1));
-			break;
-		}
+		memcpy(name, *e, n);
+		name[n] = 0;
+		secret_mask_value(&m, name, equals + 1, strlen(equals + 1));
+		store(MT_META_ENV, name, &m, 0, name);
 	}
 }
 
 void who_describe(void)
 {
-	static char path[4096];
 	ssize_t n;
 
 	describe_arguments();
 	describe_environment();
-	if (getcwd(path, sizeof(path)))
-		tables_meta(MT_META_CWD, "", path, strlen(path));
-	n = readlink("/proc/self/exe", path, sizeof(path));
+	if (getcwd(whole, sizeof(whole)))
+		tables_meta(MT_META_CWD, "", whole, strlen(whole));
+	n = readlink("/proc/self/exe", whole, sizeof(whole));
 	if (n > 0)
-		tables_meta(MT_META_EXE, "", path, (size_t)n);
+		tables_meta(MT_META_EXE, "", whole, (size_t)n);
 }

@@ -1,5 +1,5 @@
-/* Who this process is: rank, job, launcher, command line, chosen environment. Secrets never enter
- * the trace. */
+/* Who this process is: rank, job, launcher, command line, chosen environment, declared
+ * configuration. Secrets never enter the trace, as far as secret.def knows their names and looks. */
 #ifndef PRELOAD_WHO_H
 #define PRELOAD_WHO_H
 
@@ -22,5 +22,8 @@ void who_am_i(struct who *w);
 
 /* Writes command line, environment, working directory and executable into the tables. */
 void who_describe(void);
+
+/* Writes the file of MEMTRACE_CONFIG into the tables; CUT: TEXT is only its beginning. */
+void who_keep_config(const char *text, size_t n, int cut);
 
 #endif

@@ -45,8 +45,7 @@ static int answer_make(struct answer *a, const char *name, struct err *e)
 	if (a->count)
 		return 0;
 	for (size_t i = 0; i < a->refusal_count; i++)
-		fprintf(stderr, "memtrace: %s: %s\n", a->refusals[i].system->name,
-			a->refusals[i].reason);
+		err_print("%s: %s", a->refusals[i].system->name, a->refusals[i].reason);
 	return err_set(e, "no system can answer");
 }
 

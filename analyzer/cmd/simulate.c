@@ -159,8 +159,7 @@ static int find_ranks(const struct options *o, struct simulation *s, char *const
 		status = simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
 		s->together = o->together && s->rank_count > 1;
 		if (!status && o->together && !s->together)
-			fprintf(stderr,
-				"memtrace: --together: rank %d is the only one of --ranks: it runs alone\n",
+			err_print("--together: rank %d is the only one of --ranks: it runs alone",
 				s->ranks[0]);
 		if (!status && s->together && s->rank_count > TOGETHER_RANKS)
 			status = err_set(e, "--together: %zu ranks, at most %d can run at once",

@@ -120,14 +120,34 @@ void config_copy(struct config *to, const struct config *from)
 		config_note(to, "%s", from->notes[i]);
 }
 
+/* Values and remarks are printed: without what could change the terminal. */
+static char *clean_copy(const char *text)
+{
+	struct buf b = { 0 };
+
+	buf_add_clean(&b, (struct str){ text, strlen(text) });
+	return buf_take(&b);
+}
+
+int config_notes_full(const struct config *c)
+{
+	return c->note_count >= NOTES_MOST;
+}
+
 void config_note(struct config *c, const char *format, ...)
 {
 	va_list args;
-	char *text;
+	char *text, *written;
 
+	if (config_notes_full(c))
+		return;
 	va_start(args, format);
-	text = xvasprintf(format, args);
+	text = c->note_count < NOTES_MOST - 1 ? xvasprintf(format, args)
+					      : xstrdup("and more, which are not listed");
 	va_end(args);
+	written = text;
+	text = clean_copy(written);
+	free(written);
 	for (unsigned i = 0; i < c->note_count; i++) {
 		if (!strcmp(c->notes[i], text)) {
 			free(text);
@@ -284,7 +304,8 @@ static int store(struct config *c, int field, const char *value)
 		if (!text)
 			return -1;
 		free(*(char **)slot(c, field));
-		*(char **)slot(c, field) = text;
+		*(char **)slot(c, field) = clean_copy(text);
+		free(text);
 		return 0;
 	}
 	return -1;
@@ -293,12 +314,12 @@ static int store(struct config *c, int field, const char *value)
 void config_set_auto(struct config *c, int field, const char *origin)
 {
 	free(c->automatic[field]);
-	c->automatic[field] = xstrdup(origin);
+	c->automatic[field] = clean_copy(origin);
 }
 
 static void set_origin(struct config *c, int field, const char *origin)
 {
-	char *copy = xstrdup(origin);
+	char *copy = clean_copy(origin);
 
 	free(c->origin[field]);
 	c->origin[field] = copy;

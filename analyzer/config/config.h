@@ -71,6 +71,9 @@ int config_find(const char *name);
 /* The value as text: "4096", "true", "bf16-mixed". */
 void config_value(const struct config *c, enum config_field f, struct buf *out);
 
+/* Nobody reads hundreds of remarks: the last says that there are more. */
+#define NOTES_MOST 200
+int config_notes_full(const struct config *c);
 /* Remembers a remark, once. */
 __attribute__((format(printf, 2, 3))) void config_note(struct config *c, const char *format, ...);
 

@@ -3,13 +3,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <yaml.h>
 
 #include "util.h"
-
-#define DEPTH 100         /* deeper than any configuration */
-#define NODES_MOST 200000 /* a YAML alias can stand for any number of values */
 
 const char *node_kind_name(enum node_kind kind)
 {
@@ -42,7 +37,7 @@ const struct node *node_find(const struct node *map, const char *key)
 	return NULL;
 }
 
-static struct node *node_new(enum node_kind kind, unsigned line)
+struct node *node_new(enum node_kind kind, unsigned line)
 {
 	struct node *n = xcalloc(1, sizeof(*n));
 
@@ -173,6 +168,28 @@ static unsigned json_depth(const char *text, size_t length)
 	return most;
 }
 
+static size_t json_longest_key(json_t *value)
+{
+	size_t most = 0, i;
+	const char *key;
+	json_t *child;
+
+	json_object_foreach(value, key, child)
+	{
+		size_t length = strlen(key), inside = json_longest_key(child);
+
+		most = length > most ? length : most;
+		most = inside > most ? inside : most;
+	}
+	json_array_foreach(value, i, child)
+	{
+		size_t inside = json_longest_key(child);
+
+		most = inside > most ? inside : most;
+	}
+	return most;
+}
+
 struct node *node_read_json(const char *text, size_t length, const char *name, struct err *e)
 {
 	json_error_t why;
@@ -180,8 +197,8 @@ struct node *node_read_json(const char *text, size_t length, const char *name, s
 	struct walk w = { text, 1 };
 	struct node *n;
 
-	if (json_depth(text, length) > DEPTH) {
-		err_set(e, "%s: nested more than %d deep: not a configuration", name, DEPTH);
+	if (json_depth(text, length) > NODE_DEPTH_MOST) {
+		err_set(e, "%s: nested more than %d deep: not a configuration", name, NODE_DEPTH_MOST);
 		return NULL;
 	}
 	value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
@@ -189,133 +206,13 @@ struct node *node_read_json(const char *text, size_t length, const char *name, s
 		err_set(e, "%s:%d: not JSON: %s", name, why.line < 0 ? 1 : why.line, why.text);
 		return NULL;
 	}
+	if (json_longest_key(value) > NODE_KEY_MOST) {
+		err_set(e, "%s: a key of more than %d bytes: not a configuration", name,
+			NODE_KEY_MOST);
+		json_decref(value);
+		return NULL;
+	}
 	n = from_json(value, &w);
 	json_decref(value);
-	return n;
-}
-
-/* ---- YAML ---- */
-
-struct yaml_walk {
-	yaml_document_t *document;
-	const char *name;
-	struct err *e;
-	unsigned nodes;
-};
-
-/* The kinds of YAML 1.1's plain words that configurations use. */
-static enum node_kind plain_kind(const char *text)
-{
-	static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None" };
-	static const char *const truths[] = { "true", "false", "yes", "no", "on", "off" };
-	char *end;
-
-	for (size_t i = 0; i < ARRAY_SIZE(nulls); i++)
-		if (!strcmp(text, nulls[i]))
-			return NODE_NULL;
-	for (size_t i = 0; i < ARRAY_SIZE(truths); i++)
-		if (!strcasecmp(text, truths[i]))
-			return NODE_BOOL;
-	if (strspn(text, "+-0123456789.eE_") == strlen(text)) {
-		strtod(text, &end);
-		if (!*end)
-			return NODE_NUMBER;
-	}
-	return NODE_STRING;
-}
-
-static struct node *from_yaml(struct yaml_walk *w, int index, unsigned depth);
-
-static int yaml_pair(struct yaml_walk *w, struct node ***tail, yaml_node_pair_t *pair,
-		     unsigned depth, const struct node *map)
-{
-	yaml_node_t *key = yaml_document_get_node(w->document, pair->key);
-	const char *text;
-
-	if (key->type != YAML_SCALAR_NODE)
-		return err_set(w->e, "%s:%zu: a key that is not text", w->name,
-			       key->start_mark.line + 1);
-	text = (const char *)key->data.scalar.value;
-	if (node_find(map, text))
-		return err_set(w->e, "%s:%zu: \"%.60s\" is given twice", w->name,
-			       key->start_mark.line + 1, text);
-	**tail = from_yaml(w, pair->value, depth + 1);
-	if (!**tail)
-		return -1;
-	(**tail)->key = xstrdup(text);
-	*tail = &(**tail)->next;
-	return 0;
-}
-
-static int yaml_members(struct yaml_walk *w, struct node *n, yaml_node_t *at, unsigned depth)
-{
-	struct node **tail = &n->first;
-
-	if (at->type == YAML_MAPPING_NODE) {
-		for (yaml_node_pair_t *p = at->data.mapping.pairs.start;
-		     p < at->data.mapping.pairs.top; p++)
-			if (yaml_pair(w, &tail, p, depth, n))
-				return -1;
-		return 0;
-	}
-	for (yaml_node_item_t *i = at->data.sequence.items.start; i < at->data.sequence.items.top;
-	     i++) {
-		*tail = from_yaml(w, *i, depth + 1);
-		if (!*tail)
-			return -1;
-		tail = &(*tail)->next;
-	}
-	return 0;
-}
-
-static struct node *from_yaml(struct yaml_walk *w, int index, unsigned depth)
-{
-	yaml_node_t *at = yaml_document_get_node(w->document, index);
-	unsigned line = (unsigned)at->start_mark.line + 1;
-	struct node *n;
-
-	if (depth > DEPTH || ++w->nodes > NODES_MOST) {
-		err_set(w->e, "%s:%u: %s: not a configuration", w->name, line,
-			depth > DEPTH ? "nested too deep" : "too many values");
-		return NULL;
-	}
-	n = node_new(at->type == YAML_MAPPING_NODE    ? NODE_MAP
-		     : at->type == YAML_SEQUENCE_NODE ? NODE_LIST
-						      : NODE_STRING,
-		     line);
-	if (at->type == YAML_SCALAR_NODE) {
-		n->text = xstrdup((const char *)at->data.scalar.value);
-		if (at->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-			n->kind = plain_kind(n->text);
-	} else if (yaml_members(w, n, at, depth)) {
-		node_free(n);
-		return NULL;
-	}
-	return n;
-}
-
-struct node *node_read_yaml(const char *text, size_t length, const char *name, struct err *e)
-{
-	struct yaml_walk w = { NULL, name, e, 0 };
-	yaml_document_t document;
-	yaml_parser_t parser;
-	struct node *n = NULL;
-
-	if (!yaml_parser_initialize(&parser))
-		BUG("libyaml has no memory");
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
-	if (!yaml_parser_load(&parser, &document)) {
-		err_set(e, "%s:%zu: not YAML: %s", name, parser.problem_mark.line + 1,
-			parser.problem ? parser.problem : "?");
-		yaml_parser_delete(&parser);
-		return NULL;
-	}
-	w.document = &document;
-	if (yaml_document_get_root_node(&document))
-		n = from_yaml(&w, 1, 0);
-	else
-		err_set(e, "%s: empty", name);
-	yaml_document_delete(&document);
-	yaml_parser_delete(&parser);
 	return n;
 }

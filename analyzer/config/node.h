@@ -17,9 +17,13 @@ struct node {
 	struct node *next;
 };
 
+#define NODE_DEPTH_MOST 100 /* deeper than any configuration */
+#define NODE_KEY_MOST 4096  /* bytes */
+
 /* `name` is for messages. NULL: the message names file and line. */
 struct node *node_read_json(const char *text, size_t length, const char *name, struct err *e);
 struct node *node_read_yaml(const char *text, size_t length, const char *name, struct err *e);
+struct node *node_new(enum node_kind kind, unsigned line);
 void node_free(struct node *n);
 
 const struct node *node_find(const struct node *map, const char *key);

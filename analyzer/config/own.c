@@ -111,7 +111,7 @@ static int read_own_member(struct reading *r, const struct node *n)
 	} else if (megatron_has_key(n->key)) {
 		status = megatron_read_key(r, n->key, text);
 	} else {
-		const char *near = near_name(n->key);
+		const char *near = config_notes_full(r->c) ? NULL : near_name(n->key);
 
 		config_note(r->c, "%s: unknown key %s%s%s", r->origin, n->key,
 			    near ? "; did you mean " : "", near ? near : "");

@@ -91,15 +91,15 @@ static void conclude(const struct bisect *x, int fits)
 	size_t last = x->tried - 1;
 
 	if (fits)
-		fprintf(stderr, "memtrace: it fits with everything put back\n");
+		err_print("it fits with everything put back");
 	else if (!last)
-		fprintf(stderr,
-			"memtrace: not even everything minimal fits: the model itself is too large, or none of these is the cause\n"
-			"See where it went: memtrace report %s/0-minimal\n",
+		err_print(
+			"not even everything minimal fits: the model itself is too large, or none of these is the cause. "
+			"See where it went: memtrace report %s/0-minimal",
 			directory);
 	else
-		fprintf(stderr,
-			"memtrace: memory runs out when %s is put back\nSee where it went: memtrace report %s/%zu-%s\n",
+		err_print(
+			"memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
 			x->settings[last - 1].key, directory, last, x->settings[last - 1].key);
 }
 

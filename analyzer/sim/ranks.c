@@ -132,9 +132,9 @@ static void say_waits(const struct running *r)
 	char *where = board_where(&r->store->board, r->door);
 
 	if (*where)
-		fprintf(stderr, "memtrace: rank %d is in %s\n", r->outcome->rank, where);
+		err_print("rank %d is in %s", r->outcome->rank, where);
 	if (key)
-		fprintf(stderr, "memtrace: rank %d waits for the store's key %s\n",
+		err_print("rank %d waits for the store's key %s",
 			r->outcome->rank, key);
 	free(where);
 }
@@ -154,14 +154,13 @@ static void watch(const struct simulation *s, struct running *r)
 	r->aborted = time;
 	r->outcome->timed_out = 1;
 	if (s->whole) {
-		fprintf(stderr,
-			"memtrace: the command has run for %d s (--timeout); where its threads are:\n",
+		err_print("the command has run for %d s (--timeout); where its threads are:",
 			s->timeout);
 		processes_signal(r->pid, SIGABRT);
 		kill(r->pid, SIGABRT);
 		return;
 	}
-	fprintf(stderr, "memtrace: rank %d has run for %d s (--timeout); where its threads are:\n",
+	err_print("rank %d has run for %d s (--timeout); where its threads are:",
 		r->outcome->rank, s->timeout);
 	if (s->together && r->store)
 		say_waits(r);
@@ -303,8 +302,7 @@ static int begin_unasked(const struct simulation *s, const struct worker *w, str
 			 int rank, struct running *r, struct err *e)
 {
 	if (!s->is_quiet)
-		fprintf(stderr,
-			"memtrace: rank %d runs too, untraced: others take numbers and objects that it sends\n",
+		err_print("rank %d runs too, untraced: others take numbers and objects that it sends",
 			rank);
 	run->has_begun[rank] = 1;
 	r->unasked = (struct outcome){ .rank = rank };
@@ -342,7 +340,7 @@ static int begin_wanted(const struct simulation *s, const struct worker *w, stru
 static void end_unasked(struct outcome *o)
 {
 	if (o->status)
-		fprintf(stderr, "memtrace: rank %d, which others wait for, ended with status %d\n",
+		err_print("rank %d, which others wait for, ended with status %d",
 			o->rank, o->status);
 	free(o->last_key);
 	o->last_key = NULL;

@@ -106,10 +106,10 @@ int search_largest(const struct simulation *s, const char *key, struct err *e)
 	if (x.count)
 		trial_print("", x.tries, x.count);
 	if (largest > 0)
-		fprintf(stderr, "memtrace: %s = %d is the largest that fits%s\n", x.name, largest,
-			largest == x.high ? ", and the last that was to be tried" : "");
+		err_print("%s = %d is the largest that fits%s", x.name, largest,
+			  largest == x.high ? ", and the last that was to be tried" : "");
 	else if (!largest)
-		fprintf(stderr, "memtrace: not even %s = %d fits\n", x.name, x.low);
+		err_print("not even %s = %d fits", x.name, x.low);
 	for (size_t i = 0; i < x.count; i++)
 		free(x.tries[i].name);
 	free(x.name);

@@ -363,9 +363,9 @@ static void give_up(struct store *s)
 		c = c->next;
 	if (!c)
 		return;
-	fprintf(stderr,
-		"memtrace: rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
-		"set and has not\n",
+	err_print(
+		"rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
+		"set and has not",
 		s->doors[c->door].rank, c->wanted);
 	let_go(s, c);
 }

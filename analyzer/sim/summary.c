@@ -129,11 +129,14 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 	buf_puts(b, "\n");
 	if (o->was_ended)
 		buf_puts(b, "        ended, since another rank had failed\n");
-	if (o->timed_out)
-		buf_addf(b, "        stopped after %.0f s (--timeout)%s%s\n", o->seconds,
+	if (o->timed_out) {
+		buf_addf(b, "        stopped after %.0f s (--timeout)%s", o->seconds,
 			 o->last_key ? "; the last key that it took from a rank that does not run: "
-				     : "",
-			 o->last_key ? o->last_key : "");
+				     : "");
+		if (o->last_key)
+			buf_add_clean(b, (struct str){ o->last_key, strlen(o->last_key) });
+		buf_puts(b, "\n");
+	}
 }
 
 void summary_print(const struct simulation *s, const struct outcome *outcomes, size_t count,
@@ -147,7 +150,9 @@ void summary_print(const struct simulation *s, const struct outcome *outcomes, s
 		 "device", "end", "status", "took", symmetry ? "  stands for" : "");
 	for (size_t i = 0; i < count; i++)
 		put_row(&b, &outcomes[i], find(r, outcomes[i].rank), symmetry);
-	buf_addf(&b, "See where it went: memtrace report %s\n", s->directory);
+	buf_puts(&b, "See where it went: memtrace report ");
+	buf_add_clean(&b, (struct str){ s->directory, strlen(s->directory) });
+	buf_puts(&b, "\n");
 	fputs(b.text, stderr);
 	buf_release(&b);
 }

@@ -138,8 +138,8 @@ void board_note(struct board *b, const char *key, const void *value, size_t leng
 		return;
 	if (b->groups == TOGETHER_GROUPS) {
 		if (!b->is_refusing)
-			fprintf(stderr,
-				"memtrace: more than %d communicators: the ranks of those that follow cannot meet\n",
+			err_print(
+				"more than %d communicators: the ranks of those that follow cannot meet",
 				TOGETHER_GROUPS);
 		b->is_refusing = 1;
 		return;

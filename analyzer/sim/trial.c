@@ -83,7 +83,7 @@ int trial_run(const struct simulation *like, const struct place *places, size_t 
 
 	s.command = command;
 	s.directory = directory;
-	fprintf(stderr, "memtrace: %s\n", t->name);
+	err_print("%s", t->name);
 	status = simulation_run(&s, outcomes, e);
 	if (!status) {
 		summary_read(directory, &r);
@@ -115,11 +115,13 @@ void trial_print(const char *heading, const struct trial *trials, size_t count)
 	fprintf(stderr, "%*s  %10s  %-14s  took\n", width, heading, "device", "");
 	for (size_t i = 0; i < count; i++) {
 		const struct trial *t = &trials[i];
-		struct buf size = { 0 };
+		struct buf size = { 0 }, name = { 0 };
 
 		size_add(&size, t->peak, 0);
-		fprintf(stderr, "%*s  %10s  %-14s  %.0f s\n", width, t->name, size.text,
+		buf_add_clean(&name, (struct str){ t->name, strlen(t->name) });
+		fprintf(stderr, "%*s  %10s  %-14s  %.0f s\n", width, name.text, size.text,
 			words[t->verdict], t->seconds);
 		buf_release(&size);
+		buf_release(&name);
 	}
 }

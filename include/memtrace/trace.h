@@ -126,14 +126,15 @@ struct mt_frame {
 };
 
 /* Keys of meta entries. Values are text; MT_META_ARGV separates the arguments by zeros. What looks
- * like a secret is "***". */
+ * like a secret is "***". The command line, the configuration and each variable are cut at 128 KiB; a
+ * note then says so. */
 #define MT_META_ARGV "argv"
 #define MT_META_ENV "env:"      /* env:NAME */
 #define MT_META_GPU_NAME "gpu:" /* gpu:ORDINAL */
 #define MT_META_VERSION                                                                             \
 	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
 		    */
-#define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names, whole */
+#define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names */
 #define MT_META_COMM "comm:"            /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" */
 #define MT_META_COMM_USED "comm-used:"  /* comm-used:SEQUENCE: bytes that NCCL took at its use, so far; the last counts */
 #define MT_META_CWD "cwd"

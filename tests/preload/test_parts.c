@@ -1,4 +1,4 @@
-/* The preload's small parts: settings, sizes, secrets, the live set. */
+/* The preload's small parts: settings, sizes, the live set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,6 @@
 
 #include "clock.h"
 #include "liveset.h"
-#include "secret.h"
 #include "settings.h"
 #include "text.h"
 
@@ -99,57 +98,6 @@ static void test_settings(void **state)
 	assert_false(settings_rank_chosen(settings.RANKS, 1));
 	assert_false(settings_rank_chosen(settings.RANKS, 16));
 	assert_true(settings_rank_chosen("", 5));
-}
-
-static void test_secrets(void **state)
-{
-	/* what is kept of the value; NULL: all of it */
-	static const struct {
-		const char *name, *value, *kept;
-	} cases[] = {
-		{ "WANDB_API_KEY", "x", "" },
-		{ "HF_TOKEN", "abc", "" },
-		{ "--hf-token", "abc", "" },
-		{ "--hfToken", "abc", "" },
-		{ "--wandb_key", "abc", "" },
-		{ "AWS_SECRET_ACCESS_KEY", "x", "" },
-		{ "AWS_ACCESS_KEY_ID", "x", "" },
-		{ "SLURM_JWT", "x", "" },
-		{ "--password", "x", "" },
-		{ "", "--api-key=x", "--api-key=" },
-		{ "", "--license-key=X", "--license-key=" },
-		{ "", "wandb.api_key=X", "wandb.api_key=" },
-		{ "", "+trainer.token=X", "+trainer.token=" },
-		{ "--headers", "Authorization: Bearer X", "Authorization:" },
-		{ "", "--opts={\"api_key\": \"X\"}", "--opts={\"api_key\":" },
-		{ "--env", "WANDB_API_KEY=X", "WANDB_API_KEY=" },
-		{ "--load", "s3://user:secret@bucket/x", "s3://user:" },
-		{ "X", "hf_abcdefghijklmnopqrst", "" },
-		{ "", "--x=hf_abcdefghijklmnopqrst", "--x=" },
-		{ "MASTER_ADDR", "10.0.0.1", NULL },
-		{ "--moe-token-dispatcher-type", "alltoall", NULL },
-		{ "--tokenizer-type", "GPT2BPETokenizer", NULL },
-		{ "", "--tokenizer-model=/a/b", NULL },
-		{ "--data-path", "/data/a", NULL },
-		{ "--path", "/x", NULL },
-		{ "--sort-key", "length", NULL },
-		{ "--load", "s3://bucket/x", NULL },
-		{ "--url", "http://h:8080/a@b", NULL },
-		{ "X", "sk-1", NULL },
-		{ "NCCL_DEBUG", "INFO", NULL },
-		{ "PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64,expandable_segments:True",
-		  NULL },
-		{ "", "--lr=0.1", NULL },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const char *kept = cases[i].kept ? cases[i].kept : cases[i].value;
-		size_t n = secret_from(cases[i].name, cases[i].value);
-		if (n != strlen(kept) || strncmp(kept, cases[i].value, n) != 0)
-			fail_msg("%s %s: kept %.*s", cases[i].name, cases[i].value, (int)n,
-				 cases[i].value);
-	}
 }
 
 /* Times between readings lie on the line through them, whatever CLOCK_MONOTONIC is slewed by; they never go back. */
@@ -243,7 +191,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_text),
-		cmocka_unit_test(test_settings), cmocka_unit_test(test_secrets),
+		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_liveset),  cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_is_the_systems),
 	};
 
