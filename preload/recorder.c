@@ -61,10 +61,15 @@ void recorder_lose_place(void)
 	__atomic_fetch_add(&r.file.header->lost_places, 1, __ATOMIC_RELAXED);
 }
 
-void recorder_lose_event(void)
+void recorder_lose_event(enum mt_lost reason)
 {
-	if (r.recording)
-		__atomic_fetch_add(&r.file.header->lost_events, 1, __ATOMIC_RELAXED);
+	uint32_t nothing = MT_LOST_NOTHING;
+
+	if (!r.recording)
+		return;
+	__atomic_compare_exchange_n(&r.file.header->lost_reason, &nothing, (uint32_t)reason, 0,
+				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&r.file.header->lost_events, 1, __ATOMIC_RELAXED);
 }
 
 void recorder_protect(uint64_t sequence)
@@ -288,7 +293,7 @@ uint64_t recorder_write(const struct mt_record *record)
 		}
 		s = next_slot(s);
 	}
-	recorder_lose_event();
+	recorder_lose_event(MT_LOST_BUSY); /* whoever knew another reason has said it */
 	return MT_UNKNOWN;
 }
 

@@ -33,9 +33,9 @@ uint64_t recorder_write(const struct mt_record *r);
 /* Adds a mapped region to the file; NULL when there is no space. Any thread. */
 void *recorder_grow(size_t bytes, uint64_t *offset);
 
-/* Counts a place that could not be kept, an event that could not be recorded. */
+/* Counts a place that could not be kept, an event that could not be recorded: the first REASON stays. */
 void recorder_lose_place(void);
-void recorder_lose_event(void);
+void recorder_lose_event(enum mt_lost reason);
 
 /*
  * Ends recording for good: seals the current segment, marks the end and, when the helper thread is

@@ -127,6 +127,7 @@ static void work(void)
 	tables_prepare();
 	keyframe_work();
 	recorder_prepare(); /* what was replayed may be used again */
+	account_trailing();
 	say_what_is_due();
 }
 

@@ -234,6 +234,8 @@ static void put_gpu(struct page *p, const struct rank *r)
 		buf_puts(&b, ", ");
 		page_size(p, &b, r->total);
 	}
+	if (r->gpu_uuid && !r->simulated)
+		buf_addf(&b, ", %s", r->gpu_uuid);
 	if (r->simulated)
 		buf_puts(&b, ", simulated: nothing here was observed on a GPU");
 	page_field(p, "gpu", b.text, 0);

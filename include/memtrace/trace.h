@@ -130,7 +130,9 @@ struct mt_frame {
  * like a secret is "***". */
 #define MT_META_ARGV "argv"
 #define MT_META_ENV "env:"      /* env:NAME */
-#define MT_META_GPU_NAME "gpu:" /* gpu:ORDINAL */
+#define MT_META_GPU_NAME "gpu:"          /* gpu:ORDINAL */
+#define MT_META_GPU_UUID "gpu-uuid:"     /* gpu-uuid:ORDINAL, as nvidia-smi -L has it: "GPU-…"; of an instance "MIG-…" */
+#define MT_META_GPU_PCI "gpu-pci:"       /* gpu-pci:ORDINAL: "0000:1A:00.0"; instances of one GPU have the same */
 #define MT_META_VERSION                                                                             \
 	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
 		    */
@@ -179,7 +181,10 @@ enum mt_state {
 	X(TOO_SLOW, 2, "a segment was not ready in time")                                \
 	X(NOT_CHOSEN, 3, "MEMTRACE_RANKS leaves this rank out: counters and peaks only") \
 	X(TABLES_FULL, 4, "the tables of stacks are full: later stacks are unknown")     \
-	X(MAP_FAILED, 5, "the trace could not be mapped")
+	X(MAP_FAILED, 5, "the trace could not be mapped")                                \
+	X(BUSY, 6, "a lock was busy")                                                    \
+	X(LIMIT, 7, "a counted limit of the recorder was reached")                       \
+	X(NO_MEMORY, 8, "no memory for the live set: sizes may be too high")
 enum mt_lost {
 #define X(name, id, message) MT_LOST_##name = id,
 	MT_LOST_LIST(X)
