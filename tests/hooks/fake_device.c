@@ -291,8 +291,8 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return simulated(handle);
 }
 
-/* ---- graphs: one graph; its allocation nodes take memory when it is launched first, a trim gives
- * it back */
+/* ---- graphs: one graph; its allocation nodes take memory when it is uploaded or launched first, a
+ * trim gives it back */
 
 static uint64_t graph_nodes, graph_reserved;
 
@@ -337,6 +337,39 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream)
 	graph_reserved = graph_nodes;
 	return CUDA_SUCCESS;
 }
+
+EXPORT CUresult cuGraphUpload(CUgraphExec graph, CUstream stream)
+{
+	return cuGraphLaunch(graph, stream);
+}
+
+EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream)
+{
+	return (cudaError_t)cuGraphUpload((CUgraphExec)graph, (CUstream)stream);
+}
+
+EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *made, CUgraph graph,
+					     CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+	*made = (CUgraphExec)graph;
+	return p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? cuGraphUpload(*made, p->hUploadStream)
+							     : CUDA_SUCCESS;
+}
+
+EXPORT cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *made, cudaGraph_t graph,
+						  cudaGraphInstantiateParams *p)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS same = { .flags = p->flags };
+
+	return (cudaError_t)cuGraphInstantiateWithParams((CUgraphExec *)made, (CUgraph)graph, &same);
+}
+
+/* The twins of a default stream per thread are the same. */
+#define TWIN(name) EXPORT __typeof__(name) name##_ptsz __attribute__((alias(#name)))
+TWIN(cuGraphUpload);
+TWIN(cudaGraphUpload);
+TWIN(cuGraphInstantiateWithParams);
+TWIN(cudaGraphInstantiateWithParams);
 
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph)
 {
@@ -453,7 +486,39 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
 	__typeof__(&cuMemPoolCreate) simulated =
 		(__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemPoolCreate");
 
+	CUmemPoolProps of_device = *properties;
+
 	*pool = destroyed;
 	destroyed = NULL;
-	return *pool ? CUDA_SUCCESS : simulated(pool, properties);
+	of_device.allocType = CU_MEM_ALLOCATION_TYPE_PINNED; /* the only one that the simulated device has */
+	return *pool ? CUDA_SUCCESS : simulated(pool, &of_device);
+}
+
+#if CUDA_VERSION >= 13000
+/* A pool of CUDA's own for managed memory. */
+EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *where,
+				       CUmemAllocationType type)
+{
+	static CUmemoryPool managed;
+	CUmemPoolProps properties = { .allocType = type, .location = *where };
+
+	if (!managed)
+		cuMemPoolCreate(&managed, &properties);
+	*pool = managed;
+	return CUDA_SUCCESS;
+}
+#endif
+
+/* ---- memory that no call shows */
+
+EXPORT CUresult fake_take(size_t bytes);
+EXPORT CUresult fake_take(size_t bytes)
+{
+	__typeof__(&cuMemAlloc_v2) simulated = (__typeof__(simulated))dlsym(
+		dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW), "\1cuMemAlloc_v2");
+	CUdeviceptr unseen;
+
+	if (!simulated) /* dlsym() gives the wrapper of a name */
+		simulated = (__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+	return simulated(&unseen, bytes);
 }
