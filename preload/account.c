@@ -9,8 +9,10 @@
 #include "lock.h"
 #include "recorder.h"
 #include "recording.h"
+#include "tables.h"
 
 #define SAMPLE_EVERY_NS 10000000u
+#define UNREPORTED_AFTER_NS 5000000000u
 
 static struct {
 	struct lock lock;                /* account_device(): CUDA calls come from any thread */
@@ -21,6 +23,8 @@ static struct {
 	uint64_t graphs[MT_MAX_DEVICES];
 	uint64_t nccl[MT_MAX_DEVICES]; /* of `other`, what NCCL took */
 	_Atomic uint64_t nccl_all;
+	_Atomic uint64_t unreported_ns; /* when a renamed allocator first took memory; 0: none has */
+	int unreported_said;
 } a;
 
 void account_forget(void)
@@ -133,6 +137,8 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 	if (!by->is_allocator) {
 		change_held(d, from_device, 0);
 	} else if (!a.reports[device]) {
+		if (by->is_renamed && !atomic_load(&a.unreported_ns))
+			atomic_store(&a.unreported_ns, now_ns());
 		d->allocated += (uint64_t)bytes;
 		d->allocs += bytes > 0;
 		d->frees += bytes < 0;
@@ -235,11 +241,30 @@ void account_sample_now(unsigned device)
 		take_sample(device, now_ns());
 }
 
+/* A static PyTorch calls its own reports, not ours. It is given some seconds, or the process's life. */
+static void say_unreported(void)
+{
+	static const char why[] =
+		"PyTorch's allocator is not in a libc10_cuda.so and reports no blocks that can be seen "
+		"(a static or monolithic build): what it asked CUDA for stands for tensors";
+	uint64_t since = atomic_load(&a.unreported_ns);
+
+	if (!since || a.unreported_said ||
+	    (recording_already() && now_ns() - since < UNREPORTED_AFTER_NS))
+		return;
+	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
+		if (a.reports[d])
+			return;
+	a.unreported_said = 1;
+	tables_meta(MT_META_NOTE, "reports", why, sizeof(why) - 1);
+}
+
 /* A device's free bytes can be asked only where it has a current context, which the helper thread
  * never has: an owed sample waits for the next event of its device. */
 void account_trailing(void)
 {
 	graphs_read_owed();
+	say_unreported();
 }
 
 struct account_level account_level(unsigned device)

@@ -337,5 +337,6 @@ __attribute__((destructor)) static void end(void)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
 	if (!me.oom.said)
-		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak);
+		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak,
+			   h->lost_events);
 }

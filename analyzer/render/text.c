@@ -260,6 +260,9 @@ static void put_peak(struct page *p, const struct rank *r)
 	page_size(p, &b, r->peak_reserved);
 	buf_puts(&b, ", the device up to ");
 	page_size(p, &b, r->peak_device);
+	if (r->lost_events)
+		buf_addf(&b, "; not exact: %llu events are missing",
+			 (unsigned long long)r->lost_events);
 	page_field(p, "peak", b.text, 0);
 	buf_release(&b);
 	if (r->stand_in)

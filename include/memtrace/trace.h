@@ -139,6 +139,7 @@ struct mt_frame {
 #define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names, whole */
 #define MT_META_COMM "comm:"            /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" */
 #define MT_META_COMM_USED "comm-used:"  /* comm-used:SEQUENCE: bytes that NCCL took at its use, so far; the last counts */
+#define MT_META_ALLOCATOR "allocator" /* the module that PyTorch's caching allocator is in, where that is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
 #define MT_META_NOTE "note:" /* note:TOPIC, e.g. why there are no Python stacks */

@@ -522,3 +522,37 @@ EXPORT CUresult fake_take(size_t bytes)
 		simulated = (__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemAlloc_v2");
 	return simulated(&unseen, bytes);
 }
+
+/* ---- a device of another number, and a call that never returns */
+
+EXPORT int fake_device_number;
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+	*device = fake_device_number;
+	return CUDA_SUCCESS;
+}
+
+EXPORT void (*fake_leave)(void);
+
+EXPORT cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	static cudaError_t (*simulated)(void **, size_t);
+
+	if (fake_leave)
+		fake_leave();
+	if (!simulated)
+		simulated = (cudaError_t(*)(void **, size_t))dlsym(RTLD_NEXT, "cudaMalloc");
+	return simulated(p, bytes);
+}
+
+/* As libc10.so has it: what PyTorch's allocator reports to. */
+EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p, int64_t bytes,
+								  size_t allocated, size_t reserved,
+								  uint16_t device);
+EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p, int64_t bytes,
+								  size_t allocated, size_t reserved,
+								  uint16_t device)
+{
+	(void)p, (void)bytes, (void)allocated, (void)reserved, (void)device;
+}
