@@ -185,7 +185,7 @@ enum mt_state {
 	X(MAP_FAILED, 5, "the trace could not be mapped")                                \
 	X(BUSY, 6, "a lock was busy")                                                    \
 	X(LIMIT, 7, "a counted limit of the recorder was reached")                       \
-	X(NO_MEMORY, 8, "no memory for the live set: sizes may be too high")
+	X(NO_MEMORY, 8, "no memory for the live set")
 enum mt_lost {
 #define X(name, id, message) MT_LOST_##name = id,
 	MT_LOST_LIST(X)

@@ -1,0 +1,63 @@
+/* The counters of a device under several threads: what one raised, another does not lower. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "account.h"
+#include "recorder.h"
+
+#define ROUNDS 300000
+#define MiB (1ull << 20)
+
+static atomic_int ended;
+
+/* CUDA calls of others: each raises the peak by 512 bytes. */
+static void *allocate(void *unused)
+{
+	struct module by = { 0 };
+
+	(void)unused;
+	while (!atomic_load(&ended))
+		account_device(0, 512, 512, &by);
+	return NULL;
+}
+
+/* PyTorch's allocator, under its own lock: the device has held at least what it reports. */
+static void test_peak_of_two_threads(void **state)
+{
+	char directory[] = "/tmp/memtrace-test-XXXXXX";
+	struct recorder_setup setup = { .name = "a.mtr", .budget = 64 * MiB };
+	pthread_t other;
+	int new_peak;
+
+	(void)state;
+	setup.directory = mkdtemp(directory);
+	assert_non_null(setup.directory);
+	assert_int_equal(recorder_open(&setup), 0);
+	pthread_create(&other, NULL, allocate, NULL);
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		account_block(0, 512, i * 512, i * MiB, &new_peak);
+		assert_true(recorder_header()->device[0].device_peak >= i * MiB);
+	}
+	atomic_store(&ended, 1);
+	pthread_join(other, NULL);
+	recorder_close(0, 1);
+	assert_int_equal(chdir(directory), 0);
+	unlink("a.mtr");
+	rmdir(directory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_peak_of_two_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
