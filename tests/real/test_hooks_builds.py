@@ -2,7 +2,7 @@
 import os
 import unittest
 
-from harness import PRELOAD, SIM, MiB
+from harness import PRELOAD, SIM, MiB, mtr
 from hooks import build
 from test_hooks_device import Programs
 
@@ -29,6 +29,24 @@ class Monolith(Programs):
         self.assertEqual(rank["peak"]["by_owner"]["pytorch"], 20 * MiB)
         self.assertEqual(rank["peak"]["by_owner"].get("application", 0), 0)
         self.assertEqual(rank["warnings"], [])
+
+
+class Rocm(Programs):
+    """No CUDA at all: PyTorch's reports are recorded, and nothing is known of the device."""
+
+    def test_reports_without_cuda(self):
+        c10 = build.library(os.path.join(self.dir, "libc10.so"), "rocm.c", "-DC10", "-fvisibility=default")
+        hip = build.library(os.path.join(self.dir, "libc10_hip.so"), "rocm.c", "-DHIP", "-fvisibility=default", c10)
+        program = build.compile_(os.path.join(self.dir, "program"), "rocm.c", hip, c10, "-Wl,-rpath," + self.dir)
+        self.run_program(program, preloads=[PRELOAD])
+        trace = self.trace()
+        kinds = [mtr.KINDS[r[5]] for r in trace.records()]
+        self.assertEqual({k: kinds.count(k) for k in set(kinds)}, {"TENSOR_ALLOC": 1000, "TENSOR_FREE": 1000, "RESERVED": 5})
+        rank = self.report()["ranks"][0]
+        self.assertEqual((rank["peak"]["allocated_bytes"], rank["peak"]["reserved_bytes"]), (100 * MiB, 100 * MiB))
+        self.assertEqual((rank["tensor_allocs"], rank["tensor_frees"], rank["final"]["blocks"]), (1000, 1000, 0))
+        self.assertEqual((rank["device_memory_bytes"], rank["gpu"], rank["gpu_uuid"]), (None, None, None))
+        self.assertIn("100.0 MiB in tensors", self.text())
 
 
 if __name__ == "__main__":

@@ -270,7 +270,7 @@ class Refused(Programs):
 
     def setUp(self):
         super().setUp()
-        self.between = (build.library(os.path.join(self.dir, "fake_device.so"), "fake_device.c", "-ldl"),)
+        self.between = (build.fake_device(self.dir),)
 
     def family(self, name):
         program = self.program("refused")

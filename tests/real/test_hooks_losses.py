@@ -13,7 +13,7 @@ CONTEXT = 520 * MiB  # gpus.def, of an H100
 class Losses(Programs):
     def setUp(self):
         super().setUp()
-        self.between = (build.library(os.path.join(self.dir, "fake_device.so"), "fake_device.c", "-ldl"),)
+        self.between = (build.fake_device(self.dir),)
         self.no_memory = build.library(os.path.join(self.dir, "no_memory.so"), "no_memory.c", "-ldl")
         self.losses = self.program("losses")
 
