@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "bypass.h"
 #include "cuda.h"
 #include "graphs.h"
 #include "lock.h"
@@ -263,8 +264,14 @@ static void say_unreported(void)
  * never has: an owed sample waits for the next event of its device. */
 void account_trailing(void)
 {
+	static _Atomic uint64_t first;
+	uint64_t none = 0, now = now_ns();
+
 	graphs_read_owed();
 	say_unreported();
+	atomic_compare_exchange_strong(&first, &none, now);
+	if (!recording_already() || now - atomic_load(&first) >= UNREPORTED_AFTER_NS)
+		bypass_describe();
 }
 
 struct account_level account_level(unsigned device)

@@ -10,6 +10,7 @@
 
 #include "account.h"
 #include "background.h"
+#include "bypass.h"
 #include "clock.h"
 #include "cuda.h"
 #include "file.h"
@@ -207,6 +208,7 @@ static void in_forked_child(void)
 	nccl_forget();
 	modules_forget();
 	account_forget();
+	bypass_forget();
 	pystack_forget();
 	cuda_forget();
 	keyframe_reset();

@@ -2,7 +2,7 @@
 import os
 import unittest
 
-from harness import PRELOAD, SIM, MiB, mtr
+from harness import BUILD, PRELOAD, SIM, MiB, mtr
 from hooks import build
 from test_hooks_device import Programs
 
@@ -29,6 +29,22 @@ class Monolith(Programs):
         self.assertEqual(rank["peak"]["by_owner"]["pytorch"], 20 * MiB)
         self.assertEqual(rank["peak"]["by_owner"].get("application", 0), 0)
         self.assertEqual(rank["warnings"], [])
+
+
+class Deepbind(Programs):
+    def test_named(self):
+        """Its calls cannot be seen without changing what it is bound to: the report names it."""
+        library = build.library(os.path.join(self.dir, "libplugin.so"), "owner.c", SIM, "-ldl", "-Wl,-rpath," + os.path.join(BUILD, "cudasim"))
+        program = self.program("deepbind")
+        self.run_program(program, library)
+        self.assertEqual([mtr.KINDS[r[5]] for r in self.trace().records()].count("DEVICE_ALLOC"), 1)
+        warning, = self.report()["ranks"][0]["warnings"]
+        self.assertRegex(warning, r"^libplugin.so \(cudaMalloc\): calls of CUDA from here go past memtrace \(opened with RTLD_DEEPBIND\)")
+
+    def test_nothing_is_said_of_others(self):
+        library = build.library(os.path.join(self.dir, "libplugin.so"), "owner.c", SIM, "-ldl")
+        self.run_program(self.program("owners"), library)
+        self.assertEqual(self.report()["ranks"][0]["warnings"], [])
 
 
 class Rocm(Programs):
