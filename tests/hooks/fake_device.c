@@ -422,6 +422,22 @@ EXPORT cudaError_t cudaMalloc(void **p, size_t bytes)
 	return simulated(p, bytes);
 }
 
+/* A driver that takes what it needs for a handle by a call of its own. */
+EXPORT int fake_nested;
+
+EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+			    const CUmemAllocationProp *properties, unsigned long long flags)
+{
+	static __typeof__(&cuMemCreate) simulated;
+	CUdeviceptr inside;
+
+	if (fake_nested)
+		cuMemAlloc_v2(&inside, bytes);
+	if (!simulated)
+		simulated = (__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemCreate");
+	return simulated(handle, bytes, properties, flags);
+}
+
 /* As libc10.so has it: what PyTorch's allocator reports to. */
 EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p, int64_t bytes,
 								  size_t allocated, size_t reserved,

@@ -10,6 +10,7 @@
 CUresult fake_take(size_t bytes);
 extern int fake_device_number;
 extern void (*fake_leave)(void);
+extern int fake_nested;
 struct device {
 	signed char type, index;
 };
@@ -52,6 +53,17 @@ static void handles(void)
 		DO(cuMemCreate, &h, 2 * MiB, &where, 0);
 		DO(cuMemRelease, h);
 	}
+}
+
+/* What the driver takes inside of a call is that call's. */
+static void nested(void)
+{
+	CUmemAllocationProp where = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle h;
+
+	fake_nested = 1;
+	DO(cuMemCreate, &h, 2 * MiB, &where, 0);
 }
 
 /* 130 pools, of which 128 are remembered. */
@@ -134,6 +146,7 @@ int main(int argc, char **argv)
 {
 	static const struct family families[] = { { "churn", churn },	  { "many", many },
 						  { "handles", handles }, { "pools", pools },
+						  { "nested", nested },
 						  { "devices", devices }, { "left", left },
 						  { "sample", sample } };
 

@@ -57,6 +57,10 @@ class Losses(Programs):
         self.assertEqual((trace.lost_events, trace.lost_reason), (1000, LOST_NO_MEMORY))
         self.assertEqual(counters[5], MiB)
 
+    def test_nested_calls_count_once(self):
+        trace, _, _ = self.lose("nested")
+        self.assertEqual((self.kinds(trace), trace.lost_events), (["PHYSICAL_ALLOC"], 0))
+
     def test_pools(self):
         trace, _, _ = self.lose("pools")
         self.assertEqual((trace.lost_events, trace.lost_reason), (2, LOST_LIMIT))
