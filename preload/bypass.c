@@ -84,30 +84,45 @@ static void look_at_bindings(struct search *found, const struct dl_phdr_info *o,
 	}
 }
 
+/* Only its own dependencies can come before us: most objects are passed over by this. */
+static int needs_cuda(const ElfW(Dyn) * d, const struct symbols *s)
+{
+	for (; d && d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_NEEDED &&
+		    (strncmp(s->names + d->d_un.d_val, "libcuda", 7) == 0 ||
+		     strncmp(s->names + d->d_un.d_val, "libnccl", 7) == 0))
+			return 1;
+	return 0;
+}
+
 static int look_at_object(struct dl_phdr_info *o, size_t size, void *found)
 {
 	const ElfW(Dyn) *d = NULL;
 	ElfW(Addr) plt = 0, all = 0;
-	size_t plt_bytes = 0, all_bytes = 0;
+	size_t plt_bytes = 0, all_bytes = 0, relative = 0;
 	struct symbols s;
 
 	(void)size;
 	for (int i = 0; i < o->dlpi_phnum; i++)
 		if (o->dlpi_phdr[i].p_type == PT_DYNAMIC)
 			d = (const ElfW(Dyn) *)(o->dlpi_addr + o->dlpi_phdr[i].p_vaddr);
-	if (symbols_read(o->dlpi_addr, d, &s) != 0)
+	if (symbols_read(o->dlpi_addr, d, &s) != 0 || !needs_cuda(d, &s))
 		return 0;
 	for (; d && d->d_tag != DT_NULL; d++) {
 		plt = d->d_tag == DT_JMPREL ? d->d_un.d_ptr : plt;
 		plt_bytes = d->d_tag == DT_PLTRELSZ ? d->d_un.d_val : plt_bytes;
 		all = d->d_tag == DT_RELA ? d->d_un.d_ptr : all;
 		all_bytes = d->d_tag == DT_RELASZ ? d->d_un.d_val : all_bytes;
+		/* Most of them come first and name no symbol. */
+		relative = d->d_tag == DT_RELACOUNT ? d->d_un.d_val * sizeof(ElfW(Rela)) : relative;
 	}
+	relative = relative < all_bytes ? relative : all_bytes;
 	/* Relocated in place or not, as in symbols.c. */
 	plt += plt && plt < o->dlpi_addr ? o->dlpi_addr : 0;
 	all += all && all < o->dlpi_addr ? o->dlpi_addr : 0;
 	look_at_bindings(found, o, &s, (const ElfW(Rela) *)plt, plt ? plt_bytes : 0);
-	look_at_bindings(found, o, &s, (const ElfW(Rela) *)all, all ? all_bytes : 0);
+	look_at_bindings(found, o, &s, (const ElfW(Rela) *)(all + relative),
+			 all ? all_bytes - relative : 0);
 	return 0;
 }
 
