@@ -325,18 +325,26 @@ static char *command_of(struct rank *r, const struct tables *t)
 	return keep(r, buf_take(&safe));
 }
 
+static char *device_meta(struct rank *r, const struct tables *t, const char *prefix)
+{
+	const struct meta *found;
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s%d", prefix, r->device);
+	found = tables_meta(t, key);
+	return found ? clean(r, found->value) : NULL;
+}
+
 static void add_meta(struct builder *b)
 {
 	const struct tables *t = &b->trace->tables;
 	struct rank *r = b->rank;
 	size_t room = 0;
-	char key[32];
-	const struct meta *gpu;
 
 	r->command = command_of(r, t);
-	snprintf(key, sizeof(key), MT_META_GPU_NAME "%d", r->device);
-	gpu = tables_meta(t, key);
-	r->gpu = gpu ? clean(r, gpu->value) : NULL;
+	r->gpu = device_meta(r, t, MT_META_GPU_NAME);
+	r->gpu_uuid = device_meta(r, t, MT_META_GPU_UUID);
+	r->gpu_pci = device_meta(r, t, MT_META_GPU_PCI);
 	for (size_t i = 0; i < t->meta_count; i++) {
 		const struct meta *m = &t->meta[i];
 
@@ -392,6 +400,8 @@ static struct rank start_rank(const struct trace *t, const struct replay *p, int
 		.local_rank = number_or_none(h->local_rank),
 		.world_size = number_or_none(h->world_size),
 		.restart_count = number_or_none(h->restart_count),
+		.node = h->rank >= 0 && h->local_world_size > 0 ? h->rank / h->local_world_size
+								: NO_RANK,
 		.device = device,
 		.pid = h->pid,
 		.simulated = (h->flags & MT_FLAG_SIMULATED) != 0,

@@ -118,6 +118,17 @@ static void add_activities(struct place_info *info, size_t count)
 		}
 }
 
+/* Is it the module that PyTorch's caching allocator is in? */
+static int is_allocator(const struct tables *t, uint32_t module)
+{
+	const struct meta *renamed = tables_meta(t, MT_META_ALLOCATOR);
+	struct str path = tables_module(t, module);
+
+	return str_matches(path, "*libc10_cuda.so*") ||
+	       (renamed && path.length && path.length == renamed->value.length &&
+		!memcmp(path.at, renamed->value.at, path.length));
+}
+
 struct place_info *places_read(const struct tables *t)
 {
 	struct matches *files = xcalloc(t->string_count, sizeof(*files));
@@ -130,7 +141,7 @@ struct place_info *places_read(const struct tables *t)
 		const struct place *p = &t->places[i];
 
 		info[i] = place_says(t, p, frames);
-		if (str_matches(tables_module(t, p->module), "*libc10_cuda.so*"))
+		if (is_allocator(t, p->module))
 			info[i].flags |= PLACE_PYTORCH;
 	}
 	add_activities(info, t->place_count);

@@ -3,6 +3,7 @@
 #include "diagnose.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 const char *end_name(enum end e)
 {
@@ -150,4 +151,40 @@ const struct rank *report_worst(const struct report *r)
 			worst = x;
 	}
 	return worst;
+}
+
+static int same(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, b);
+}
+
+static int ran_at_one_time(const struct rank *a, const struct rank *b)
+{
+	double a_start = (double)a->start_realtime_ns / 1e9, b_start = (double)b->start_realtime_ns / 1e9;
+
+	return a_start <= b_start + b->duration_s && b_start <= a_start + a->duration_s;
+}
+
+int rank_shares_gpu(const struct rank *a, const struct rank *b)
+{
+	if (!same(a->gpu_uuid, b->gpu_uuid) || a->pid == b->pid ||
+	    (a->rank != NO_RANK && a->rank == b->rank))
+		return 0;
+	/* The simulated device has the same on every node. */
+	if ((a->simulated || b->simulated) && (!same(a->host, b->host) || a->node != b->node))
+		return 0;
+	return ran_at_one_time(a, b);
+}
+
+int report_ordinals_differ(const struct report *r)
+{
+	for (size_t i = 1; i < r->count; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct rank *a = &r->ranks[i], *b = &r->ranks[k];
+
+			if (a->device == b->device && same(a->host, b->host) && a->gpu_uuid &&
+			    b->gpu_uuid && strcmp(a->gpu_uuid, b->gpu_uuid) != 0)
+				return 1;
+		}
+	return 0;
 }

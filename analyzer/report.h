@@ -134,6 +134,8 @@ struct rank {
 	int device;
 	uint32_t pid;
 	char *host, *run_id, *command, *gpu; /* command and gpu: NULL unknown */
+	char *gpu_uuid, *gpu_pci; /* NULL unknown; of a simulated one the same on every node */
+	int node; /* of the job, as its launcher counts; NO_RANK unknown */
 	char *seat; /* "pp 1, tp 3": where it is in the job's layout; NULL unknown */
 	struct version *versions;
 	size_t version_count;
@@ -220,6 +222,10 @@ void rank_reduce(struct rank *r, size_t stacks);
 /* The rank to show in detail: one that ran out of memory first, else the one that filled most of
  * its device. */
 const struct rank *report_worst(const struct report *r);
+/* Do two ranks sit on one GPU (or instance of it) at one time? Not two processes of one rank. */
+int rank_shares_gpu(const struct rank *a, const struct rank *b);
+/* Do two ranks of a host call two GPUs by one ordinal, as where each sees but its own? */
+int report_ordinals_differ(const struct report *r);
 /* The failure that ended it, or the last one; NULL if there was none. */
 const struct oom *rank_oom(const struct rank *r);
 

@@ -33,14 +33,21 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
  * PyTorch's allocator or of another. */
 void account_pool(unsigned device, int64_t change, uint64_t level, int by_allocator);
 
-/* DEVICE holds LEVEL bytes for graphs now: recorded when that is news. */
-void account_graphs(unsigned device, uint64_t level);
+/* DEVICE holds LEVEL bytes for graphs now: recorded when that is news. 0 when a lock was busy. */
+int account_graphs(unsigned device, uint64_t level);
 
 void account_oom(unsigned device);
 
 /* Reads the device's free memory and records it, where it is the thread's current device and a
- * sample is due. */
+ * sample is due; one that is not is owed. */
 void account_sample(unsigned device);
+
+/* Takes an owed sample once it is due. What the device holds must be counted by now. */
+void account_sample_owed(unsigned device);
+
+/* For the helper thread: records levels that changed a moment after they had been read, and that no
+ * event followed. Waits for no job's lock and makes no context. */
+void account_trailing(void);
 
 /* The same, due or not. */
 void account_sample_now(unsigned device);

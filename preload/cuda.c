@@ -203,6 +203,47 @@ int cuda_is_simulated_unseen(void)
 	return active;
 }
 
+/* A UUID as nvidia-smi writes it. */
+static void text_uuid(struct text *t, const char *prefix, const CUuuid *uuid)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	text_str(t, prefix);
+	for (unsigned i = 0; i < sizeof(uuid->bytes); i++) {
+		unsigned char byte = (unsigned char)uuid->bytes[i];
+		char hex[2] = { digits[byte >> 4], digits[byte & 15] };
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			text_str(t, "-");
+		text_bytes(t, hex, 2);
+	}
+}
+
+/* The older function names the whole GPU, the newer one the instance (MIG) of it that is used. */
+static void describe_identity(const char *ordinal, CUdevice d)
+{
+	CUresult (*of_gpu)(CUuuid *, CUdevice), (*of_instance)(CUuuid *, CUdevice);
+	__typeof__(cuDeviceGetPCIBusId) *get_pci;
+	struct text text = { 0 };
+	CUuuid gpu, instance;
+	char pci[64] = "";
+	int knows_gpu;
+
+	*(void **)&of_gpu = resolve("cuDeviceGetUuid");
+	*(void **)&of_instance = resolve("cuDeviceGetUuid_v2");
+	*(void **)&get_pci = resolve("cuDeviceGetPCIBusId");
+	knows_gpu = of_gpu && of_gpu(&gpu, d) == CUDA_SUCCESS;
+	if (of_instance && of_instance(&instance, d) == CUDA_SUCCESS)
+		text_uuid(&text,
+			  knows_gpu && memcmp(&gpu, &instance, sizeof(gpu)) != 0 ? "MIG-" : "GPU-",
+			  &instance);
+	else if (knows_gpu)
+		text_uuid(&text, "GPU-", &gpu);
+	if (text.n)
+		tables_meta(MT_META_GPU_UUID, ordinal, text.s, text.n);
+	if (get_pci && get_pci(pci, sizeof(pci) - 1, d) == CUDA_SUCCESS)
+		tables_meta(MT_META_GPU_PCI, ordinal, pci, strlen(pci));
+}
+
 static void describe_devices(void)
 {
 	__typeof__(cuDeviceGetCount) *count;
@@ -220,8 +261,11 @@ static void describe_devices(void)
 		char s[256] = "";
 		CUdevice d;
 		text_number(&ordinal, (uint64_t)i);
-		if (get(&d, i) == CUDA_SUCCESS && name(s, sizeof(s) - 1, d) == CUDA_SUCCESS)
+		if (get(&d, i) != CUDA_SUCCESS)
+			continue;
+		if (name(s, sizeof(s) - 1, d) == CUDA_SUCCESS)
 			tables_meta(MT_META_GPU_NAME, ordinal.s, s, strlen(s));
+		describe_identity(ordinal.s, d);
 	}
 }
 

@@ -81,15 +81,20 @@ extern __thread unsigned hooks_depth
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern __thread struct hooks_outermost {
 	const char *frame;
+	unsigned inside; /* calls that counted as inside of it */
 } hooks_outermost __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 #define FRAME ((const char *)__builtin_frame_address(0))
+
+/* The outermost call was left and never returned: what counted as inside of it may not have been, and
+ * is counted as lost. */
+void hooks_count_left(void) __attribute__((visibility("hidden"), cold));
 
 /*
  * A call is inside another one only if its frame is below. One that was left by longjmp() or by a
  * C++ exception is known by the next call's, which is not (a second try of the same). A deeper one
  * counts as inside: to know better we would have to read a stack that may be gone, or to unwind,
- * which would take libgcc into every host.
+ * which would take libgcc into every host. hooks_count_left() counts those.
  */
 static inline int hooks_is_nested(const char *frame)
 {
@@ -101,11 +106,21 @@ static inline int hooks_enter(const char *frame)
 {
 	if (hooks_is_nested(frame)) {
 		hooks_depth++;
+		hooks_outermost.inside++;
 		return 0;
 	}
+	if (__builtin_expect(hooks_depth, 0))
+		hooks_count_left();
 	hooks_outermost.frame = frame;
+	hooks_outermost.inside = 0;
 	hooks_depth = 1;
 	return 1;
+}
+
+/* The call of the last hooks_enter() has returned. Returns 1 in the outermost. */
+static inline int hooks_leave(void)
+{
+	return hooks_depth && --hooks_depth == 0; /* 0: a signal handler's call on another stack came between */
 }
 
 #endif

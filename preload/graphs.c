@@ -9,47 +9,75 @@
 #include "lock.h"
 #include "recording.h"
 
-#define LOOK_EVERY_NS 10000000u
+#define READ_EVERY_NS 10000000u
 
 static struct {
 	atomic_int allocate;
-	_Atomic uint64_t looked_ns;
-} g;
+	_Atomic uint64_t read_ns; /* when a launch last read a level */
+	atomic_uint owed;         /* a bit a device: launched since, and not read */
+} graphs;
 
 void graphs_forget(void)
 {
-	atomic_store(&g.allocate, 0);
+	atomic_store(&graphs.allocate, 0);
+	atomic_store(&graphs.owed, 0);
 }
 
 void graphs_allocate(void)
 {
-	atomic_store(&g.allocate, 1);
+	atomic_store(&graphs.allocate, 1);
 }
 
-static void look(int device)
+static void read_level(int device)
 {
 	uint64_t reserved;
 
-	if (device >= 0 && device < MT_MAX_DEVICES && recording_on() &&
-	    cuda_graph_memory(device, &reserved) == 0)
-		account_graphs((unsigned)device, reserved);
+	if (device < 0 || device >= MT_MAX_DEVICES || !recording_on())
+		return;
+	atomic_fetch_and(&graphs.owed, ~(1u << device));
+	if (cuda_graph_memory(device, &reserved) == 0 &&
+	    !account_graphs((unsigned)device, reserved))
+		atomic_fetch_or(&graphs.owed, 1u << device);
 }
 
 void graphs_launched(void)
 {
 	uint64_t now;
+	int device;
 
-	if (__builtin_expect(!atomic_load_explicit(&g.allocate, memory_order_relaxed), 1))
+	if (__builtin_expect(!atomic_load_explicit(&graphs.allocate, memory_order_relaxed), 1))
 		return;
 	now = now_ns();
-	if (now - atomic_load(&g.looked_ns) < LOOK_EVERY_NS)
-		return;
-	atomic_store(&g.looked_ns, now);
-	look(cuda_current_device());
+	device = cuda_current_device();
+	if (now - atomic_load(&graphs.read_ns) >= READ_EVERY_NS) {
+		atomic_store(&graphs.read_ns, now);
+		read_level(device);
+	} else if (device >= 0 && device < MT_MAX_DEVICES) {
+		atomic_fetch_or(&graphs.owed, 1u << device);
+	}
+}
+
+void graphs_uploaded(void)
+{
+	if (atomic_load_explicit(&graphs.allocate, memory_order_relaxed))
+		read_level(cuda_current_device());
 }
 
 void graphs_trimmed(int device)
 {
-	if (atomic_load(&g.allocate))
-		look(device);
+	if (atomic_load(&graphs.allocate))
+		read_level(device);
+}
+
+void graphs_read_owed(void)
+{
+	unsigned owed = atomic_load_explicit(&graphs.owed, memory_order_relaxed);
+
+	if (__builtin_expect(!owed, 1) ||
+	    now_ns() - atomic_load(&graphs.read_ns) < READ_EVERY_NS || !recording_already())
+		return;
+	atomic_store(&graphs.read_ns, now_ns());
+	for (int device = 0; device < MT_MAX_DEVICES; device++)
+		if (owed >> device & 1)
+			read_level(device);
 }

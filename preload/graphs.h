@@ -1,7 +1,9 @@
-/* Memory of graphs: allocation nodes take it at launch, and the device keeps it until a trim. It is
- * read as a level. */
+/* Memory of graphs: allocation nodes take it when the graph is uploaded or launched, and the device
+ * keeps it until a trim. It is read as a level. */
 #ifndef PRELOAD_GRAPHS_H
 #define PRELOAD_GRAPHS_H
+
+#define GRAPHS_INSTANTIATE_UPLOADS 2u /* CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD */
 
 /* A graph has a node that allocates (added, or captured): from now on launches are looked at. */
 void graphs_allocate(void);
@@ -15,8 +17,20 @@ static inline void graphs_added(int allocates)
  * allocates. */
 void graphs_launched(void);
 
+/* A graph was uploaded, which is rare: its memory is there now, before any launch. */
+void graphs_uploaded(void);
+static inline void graphs_instantiated(unsigned long long flags)
+{
+	if (flags & GRAPHS_INSTANTIATE_UPLOADS)
+		graphs_uploaded();
+}
+
 /* The device was asked to give its graphs' unused memory back. */
 void graphs_trimmed(int device);
+
+/* Reads the levels that a launch left unread, because one had been read a moment before. The helper
+ * thread, and whoever records an event; cheap where there are none. */
+void graphs_read_owed(void);
 
 void graphs_forget(void);
 

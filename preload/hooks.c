@@ -16,6 +16,7 @@
 #include "lock.h"
 #include "memory.h"
 #include "pools.h"
+#include "recorder.h"
 #include "recording.h"
 #include "resolve.h"
 #include "scope.h"
@@ -23,6 +24,13 @@
 struct hooks_real hooks_real;
 __thread unsigned hooks_depth;
 __thread struct hooks_outermost hooks_outermost;
+
+void hooks_count_left(void)
+{
+	/* The first of them may well have been inside, as a runtime's call of the driver is. */
+	for (unsigned i = 1; i < hooks_outermost.inside && i < 1000000; i++)
+		recorder_lose_event(MT_LOST_LIMIT);
+}
 
 #define SINCE_RT 0
 #define SINCE_NCCL 0
@@ -190,7 +198,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		CALL(symbol, api, args)                          \
 		hooks_enter(FRAME);                              \
 		result = call args;                              \
-		if (--hooks_depth == 0 && recording_may_be()) {  \
+		if (hooks_leave() && recording_may_be()) {  \
 			int ok = result == 0;                    \
 			(void)ok;                                \
 			afterwards;                              \
@@ -219,7 +227,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		if (hooks_enter(FRAME) && recording_already())                    \
 			freed = memory_before_free(CALLER, (uintptr_t)(address)); \
 		result = call args;                                               \
-		if (--hooks_depth == 0 && freed.kind)                             \
+		if (hooks_leave() && freed.kind)                             \
 			memory_after_free(CALLER, &freed, (int)result);           \
 		return result;                                                    \
 	}
@@ -233,7 +241,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		if (hooks_enter(FRAME) && recording_already())                        \
 			ending = memory_ending(context, device);                      \
 		result = call args;                                                   \
-		if (--hooks_depth == 0 && ending >= 0)                                \
+		if (hooks_leave() && ending >= 0)                                \
 			memory_ended(CALLER, context, ending, result == 0 && (if_gone)); \
 		return result;                                                        \
 	}

@@ -37,10 +37,18 @@ static int grow(struct liveset *set)
 	size_t slots = set->slot ? (set->mask + 1) * 2 : FIRST_SLOTS;
 	struct liveset bigger = { .mask = slots - 1 };
 
+	/* Where there was no memory, there is hardly any at the next event: asked again after 1, 2, 4,
+	 * 8, ... more. */
+	if (set->refused & (set->refused - 1)) {
+		set->refused++;
+		return -1;
+	}
 	bigger.slot = mmap(NULL, slots * sizeof(*bigger.slot), PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (bigger.slot == MAP_FAILED)
+	if (bigger.slot == MAP_FAILED) {
+		set->refused++;
 		return -1;
+	}
 	if (set->slot) {
 		for (size_t i = 0; i <= set->mask; i++)
 			if (set->slot[i].kind)
@@ -56,7 +64,9 @@ int liveset_add(struct liveset *set, const struct mt_record *r)
 	struct mt_record *known;
 	size_t i;
 
-	if ((!set->slot || set->count * 2 > set->mask) && grow(set) != 0)
+	/* Half full is fast; without memory for more, seven of eight slots are still used. */
+	if ((!set->slot || set->count * 2 > set->mask) && grow(set) != 0 &&
+	    (!set->slot || set->count >= set->mask / 8 * 7))
 		return -1;
 	known = liveset_find(set, r->kind, r->address);
 	if (known) {

@@ -13,6 +13,7 @@ struct liveset {
 	struct mt_record *slot; /* kind 0: free */
 	size_t mask;
 	size_t count;
+	size_t refused; /* times that a larger set was needed and not asked for, or not had */
 };
 
 /* The event that ends what ALLOC began (MT_DEVICE_ALLOC -> MT_DEVICE_FREE), and the reverse. 0:

@@ -66,11 +66,15 @@ uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int
 		memory_recorded++;
 		if (account_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by))
 			account_peak_at(device, sequence);
-		/* PyTorch's own segments are sampled when it reports the block they are for. */
+		/* PyTorch's own segments are sampled when it reports the block they are for; a
+		 * free is recorded before it happens. */
 		if (bytes > 0 && device < MT_MAX_DEVICES &&
 		    (!by->is_allocator || !account_reports(device)))
 			account_sample(device);
+	} else if (bytes > 0 && !by->is_allocator) {
+		account_sample_owed(device);
 	}
+	graphs_read_owed();
 	return sequence;
 }
 
@@ -119,23 +123,31 @@ void memory_context_made(void *context)
 			atomic_store(&live.context[i], context);
 			if (atomic_load(&live.contexts) <= i)
 				atomic_store(&live.contexts, i + 1);
+		} else { /* its end will not be known */
+			recorder_lose_event(MT_LOST_LIMIT);
 		}
 		lock_release(&live.lock);
+	} else {
+		recorder_lose_event(MT_LOST_BUSY);
 	}
-	memory_note();
+	memory_sample_if_due();
 }
 
 /* ---- allocations */
 
-/* Keeps R. Returns 0 where it is an alias that was open already: one more close is needed, and
- * nothing is new. GONE is what was at that address until now, and must have gone unseen. */
-static int keep(const struct mt_record *r, struct mt_record *gone)
+/*
+ * R becomes live: 1. 0: an alias that was open already; one more close is needed, and nothing is
+ * new. -1: R cannot be kept, so that its free will not be known. GONE is what was at that address
+ * until now, and must have gone unseen.
+ */
+static int keep_live(const struct mt_record *r, struct mt_record *gone)
 {
 	struct mt_record *known;
+	int kept;
 
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
 		recorder_lose_event(MT_LOST_BUSY);
-		return 1;
+		return -1;
 	}
 	known = liveset_find(&live.set, r->kind, r->address);
 	if (known && r->kind == MT_ALIAS_OPEN && !(known->thread & ENDING)) {
@@ -145,9 +157,11 @@ static int keep(const struct mt_record *r, struct mt_record *gone)
 	}
 	if (known)
 		*gone = *known;
-	(void)liveset_add(&live.set, r);
+	kept = liveset_add(&live.set, r) == 0;
 	lock_release(&live.lock);
-	return 1;
+	if (!kept)
+		recorder_lose_event(MT_LOST_NO_MEMORY);
+	return kept ? 1 : -1;
 }
 
 static void record_free(const struct mt_record *freed, const struct module *by)
@@ -155,19 +169,26 @@ static void record_free(const struct mt_record *freed, const struct module *by)
 	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
 		     by, memory_place(by, (uint64_t)freed->bytes));
 	if (freed->kind == MT_POOL_ALLOC)
-		pools_gave((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
+		pools_count_free((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
 }
 
-/* R becomes live; its place is that of the call. */
-static void record(const struct mt_record *r, const struct module *by)
+/* R was given; its place is that of the call. */
+static void record_alloc(const struct mt_record *r, const struct module *by)
 {
 	struct mt_record gone = { 0 };
 
-	if (!keep(r, &gone))
-		return;
+	int kept = keep_live(r, &gone);
+
 	if (gone.kind)
 		record_free(&gone, by);
-	memory_event(r->kind, r->device, r->address, r->bytes, by, r->place);
+	if (kept > 0) {
+		memory_event(r->kind, r->device, r->address, r->bytes, by, r->place);
+	} else if (kept < 0) {
+		/* Counted, it would stay in the sums for ever; the device's own figure has it. */
+		if (r->kind == MT_POOL_ALLOC)
+			pools_count_free((void *)(uintptr_t)r->time_ns, (uint64_t)r->bytes);
+		account_sample(r->device);
+	}
 }
 
 static int on_host(unsigned kind)
@@ -199,13 +220,14 @@ void memory_allocated(const void *caller, enum mt_event kind, int result, uint64
 	r.thread = (uint16_t)(current_context() | device << OF_DEVICE);
 	if (!on_host(kind))
 		r.device = (uint8_t)device;
-	record(&r, &by);
+	record_alloc(&r, &by);
 }
 
 void memory_allocated_in_pool(const void *caller, int result, uint64_t address, uint64_t bytes,
 			      void *pool, void *stream)
 {
 	struct mt_record r = { .address = address, .kind = MT_POOL_ALLOC };
+	enum pool_kind kind;
 	unsigned device;
 	struct module by;
 
@@ -219,24 +241,26 @@ void memory_allocated_in_pool(const void *caller, int result, uint64_t address, 
 		graphs_allocate();
 		return;
 	}
-	if (pools_on_host(pool)) {
-		memory_allocated(caller, MT_HOST_ALLOC, result, address, bytes);
+	kind = pools_kind_of(pool);
+	if (kind != POOL_OF_DEVICE) {
+		memory_allocated(caller, kind == POOL_MANAGED ? MT_MANAGED_ALLOC : MT_HOST_ALLOC,
+				 result, address, bytes);
 		return;
 	}
 	by = module_of(caller);
 	device = memory_current_device();
-	r.bytes = (int64_t)pools_took(&pool, &device, bytes, by.is_allocator);
+	r.bytes = (int64_t)pools_count_alloc(&pool, &device, bytes, by.is_allocator);
 	r.device = (uint8_t)device;
 	r.time_ns = (uintptr_t)pool;
 	r.place = memory_place(&by, bytes);
-	record(&r, &by);
+	record_alloc(&r, &by);
 }
 
 /* ---- frees */
 
 /* The lock is held. Fills FREED with what goes when ADDRESS is freed; kind 0: nothing, or nothing
  * yet. */
-static void take(uint64_t address, struct mt_record *freed)
+static void take_freed(uint64_t address, struct mt_record *freed)
 {
 	static const unsigned char kinds[] = { MT_DEVICE_ALLOC, MT_POOL_ALLOC,  MT_MANAGED_ALLOC,
 					       MT_HOST_ALLOC,   MT_ARRAY_ALLOC, MT_HOST_REGISTER,
@@ -266,7 +290,7 @@ struct mt_record memory_before_free(const void *caller, uint64_t address)
 		recorder_lose_event(MT_LOST_BUSY);
 		return freed;
 	}
-	take(address, &freed);
+	take_freed(address, &freed);
 	lock_release(&live.lock);
 	if (!freed.kind)
 		return freed;
@@ -283,8 +307,8 @@ void memory_after_free(const void *caller, const struct mt_record *freed, int re
 		return;
 	by = module_of(caller);
 	if (freed->kind == MT_POOL_ALLOC)
-		pools_kept((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
-	record(freed, &by);
+		pools_count_failed_free((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
+	record_alloc(freed, &by);
 }
 
 /* ---- ends of contexts */
@@ -308,9 +332,12 @@ int memory_ending(const void *context, int device)
 	unsigned i = context ? find_context(context) : 0;
 	int ending = (int)(i | (unsigned)device << OF_DEVICE);
 
-	if ((context && !i) || (!context && (device < 0 || device >= MT_MAX_DEVICES)) ||
-	    !lock_acquire(&live.lock, LOCK_WAIT))
+	if ((context && !i) || (!context && (device < 0 || device >= MT_MAX_DEVICES)))
 		return -1;
+	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
+		recorder_lose_event(MT_LOST_BUSY);
+		return -1;
+	}
 	if (context)
 		ending = (int)i;
 	for (size_t k = 0; live.set.slot && k <= live.set.mask; k++)
@@ -325,8 +352,10 @@ int memory_ending(const void *context, int device)
 static int take_marked(int ending, int gone, size_t *at, struct mt_record *freed)
 {
 	freed->kind = 0;
-	if (!lock_acquire(&live.lock, LOCK_WAIT))
+	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
+		recorder_lose_event(MT_LOST_BUSY);
 		return 0;
+	}
 	for (; live.set.slot && *at <= live.set.mask && !freed->kind; (*at)++) {
 		struct mt_record *r = &live.set.slot[*at];
 		if (!is_of(r, ending) || !(r->thread & ENDING))
@@ -354,7 +383,7 @@ void memory_ended(const void *caller, const void *context, int ending, int gone)
 		atomic_store(&live.context[(unsigned)ending & CONTEXT], NULL);
 }
 
-void memory_note(void)
+void memory_sample_if_due(void)
 {
 	if (recording_already())
 		account_sample(memory_current_device());

@@ -40,7 +40,7 @@ void memory_context_made(void *context);
 
 /* Something happened that takes or gives device memory which no call shows: it is sampled when a
  * sample is due. */
-void memory_note(void);
+void memory_sample_if_due(void);
 
 /* BYTES were asked for and refused. */
 void memory_refused(const void *caller, uint64_t bytes);

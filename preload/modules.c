@@ -9,6 +9,7 @@
 
 #define SLOTS 1024 /* return addresses; call sites that allocate are few */
 #define MODULES 256
+#define MAIN_PROGRAM "main program"
 
 static struct {
 	struct lock lock;
@@ -20,23 +21,34 @@ static struct {
 		const void *start;
 		struct module module;
 	} known[MODULES];
-	unsigned modules;
-} m;
+	unsigned known_count;
+} modules;
 
 void modules_forget(void)
 {
-	memset(&m, 0, sizeof(m));
+	memset(&modules, 0, sizeof(modules));
 }
 
 void modules_forget_unloaded(void)
 {
-	int held = lock_acquire(&m.lock, LOCK_MS(1000));
+	int held = lock_acquire(&modules.lock, LOCK_MS(1000));
 
 	for (unsigned i = 0; i < SLOTS; i++)
-		atomic_store_explicit(&m.slot[i].address, 0, memory_order_relaxed);
-	m.modules = 0;
+		atomic_store_explicit(&modules.slot[i].address, 0, memory_order_relaxed);
+	modules.known_count = 0;
 	if (held)
-		lock_release(&m.lock);
+		lock_release(&modules.lock);
+}
+
+/* Is PyTorch's caching allocator in the object of ADDRESS? c10::cuda::GetDeviceCount(int *) is of the same
+ * library; a variable of it could be a copy in a program that was linked with it. */
+static int has_allocator(const void *address, const void *start)
+{
+	const void *found =
+		resolve_beside(address, "_ZN3c104cuda14GetDeviceCountEPi");
+	char unused[1];
+
+	return found && resolve_module(found, unused, sizeof(unused)) == start;
 }
 
 /* The lock is held. */
@@ -47,21 +59,26 @@ static struct module look_up(const void *address)
 	struct module found = { 0 };
 	const char *file;
 
-	for (unsigned i = 0; i < m.modules; i++)
-		if (m.known[i].start == start)
-			return m.known[i].module;
+	for (unsigned i = 0; i < modules.known_count; i++)
+		if (modules.known[i].start == start)
+			return modules.known[i].module;
 	if (!start)
 		return found;
 	file = strrchr(path, '/');
 	file = file ? file + 1 : path;
 	found.is_allocator = strcmp(file, "libc10_cuda.so") == 0;
+	if (!found.is_allocator && has_allocator(address, start)) {
+		found.is_allocator = found.is_renamed = 1;
+		tables_meta(MT_META_ALLOCATOR, "", *path ? path : MAIN_PROGRAM,
+			    strlen(*path ? path : MAIN_PROGRAM));
+	}
 	/* The simulated device asks for memory as NCCL only. */
 	found.is_nccl = strncmp(file, "libnccl", strlen("libnccl")) == 0 ||
 			strncmp(file, "libcudasim", strlen("libcudasim")) == 0;
-	found.id = tables_module(*path ? path : "main program");
-	if (m.modules < MODULES) {
-		m.known[m.modules].start = start;
-		m.known[m.modules++].module = found;
+	found.id = tables_module(*path ? path : MAIN_PROGRAM);
+	if (modules.known_count < MODULES) {
+		modules.known[modules.known_count].start = start;
+		modules.known[modules.known_count++].module = found;
 	}
 	return found;
 }
@@ -73,19 +90,19 @@ struct module module_of(const void *address)
 	struct module found = { 0 };
 
 	for (unsigned probe = 0; probe < 8; probe++, i = (i + 1) % SLOTS) {
-		uintptr_t at = atomic_load_explicit(&m.slot[i].address, memory_order_acquire);
+		uintptr_t at = atomic_load_explicit(&modules.slot[i].address, memory_order_acquire);
 		if (at == a)
-			return m.slot[i].module;
+			return modules.slot[i].module;
 		if (!at)
 			break;
 	}
-	if (!lock_acquire(&m.lock, LOCK_WAIT))
+	if (!lock_acquire(&modules.lock, LOCK_WAIT))
 		return found;
 	found = look_up(address);
-	if (!atomic_load(&m.slot[i].address)) { /* entries are only ever added */
-		m.slot[i].module = found;
-		atomic_store_explicit(&m.slot[i].address, a, memory_order_release);
+	if (!atomic_load(&modules.slot[i].address)) { /* entries are only ever added */
+		modules.slot[i].module = found;
+		atomic_store_explicit(&modules.slot[i].address, a, memory_order_release);
 	}
-	lock_release(&m.lock);
+	lock_release(&modules.lock);
 	return found;
 }

@@ -15,61 +15,84 @@
 #include "account.h"
 #include "lock.h"
 #include "memory.h"
+#include "recorder.h"
 #include "recording.h"
 #include "resolve.h"
 #include "tables.h"
 #include "text.h"
 
 #define COMMS 256
+#define STAT_TOTAL 3 /* ncclStatGpuMemTotal: what NCCL holds on the device for a communicator */
 
-/* The communicators there are: a COMM_INIT of each. Beyond so many, their ends and parents are not
- * known. */
+/* The communicators there are: a COMM_INIT of each. What goes beyond so many is counted as lost:
+ * its end and its children's parent are not known. */
+struct communicator {
+	void *comm; /* NULL: a free slot */
+	uint64_t sequence, bytes;
+	int64_t used;
+	unsigned device;
+	const void *maker;  /* the function that made it: others of the same copy of NCCL are asked */
+	uint64_t parent;    /* of one that is still to be described: its parent's record */
+	const void *thread; /* that describes it, at the end of its group; NULL: it is described */
+};
+
 static struct {
 	struct lock lock;
-	struct {
-		void *comm;
-		uint64_t sequence, bytes, used;
-		unsigned device;
-		uint64_t parent;    /* of one whose size is still to be asked: of its parent's record */
-		const void *by;	    /* the function that made it; NULL: nothing is to be asked */
-		const void *thread; /* that does it, at the end of its group */
-	} comm[COMMS];
-	atomic_uint unasked;
-} n;
+	struct communicator comm[COMMS];
+	atomic_uint undescribed;
+} nccl;
 
 /* ncclGroupStart() less ncclGroupEnd(): inside, what is created exists only afterwards. */
 static __thread unsigned groups __attribute__((tls_model("initial-exec")));
 
 void nccl_forget(void)
 {
-	memset(&n, 0, sizeof(n));
+	memset(&nccl, 0, sizeof(nccl));
+}
+
+int nccl_is_in_group(void)
+{
+	return groups > 0;
+}
+
+static int take_lock(void)
+{
+	int held = lock_acquire(&nccl.lock, LOCK_WAIT);
+
+	if (!held)
+		recorder_lose_event(MT_LOST_BUSY);
+	return held;
+}
+
+/* The lock is held, or its holder's change does not matter. */
+static struct communicator *find_comm(const void *comm)
+{
+	for (unsigned i = 0; i < COMMS && comm; i++)
+		if (nccl.comm[i].comm == comm)
+			return &nccl.comm[i];
+	return NULL;
 }
 
 static uint64_t sequence_of(const void *comm)
 {
-	uint64_t sequence = MT_UNKNOWN;
+	const struct communicator *c = find_comm(comm);
 
-	for (unsigned i = 0; i < COMMS && comm; i++)
-		if (n.comm[i].comm == comm)
-			sequence = n.comm[i].sequence;
-	return sequence;
+	return c ? c->sequence : MT_UNKNOWN;
 }
 
-static void remember(void *comm, uint64_t sequence, uint64_t bytes, unsigned device)
+static void remember_comm(const struct communicator *made)
 {
-	if (!lock_acquire(&n.lock, LOCK_WAIT))
+	unsigned i = 0;
+
+	if (!take_lock())
 		return;
-	for (unsigned i = 0; i < COMMS; i++)
-		if (!n.comm[i].comm) {
-			n.comm[i].sequence = sequence;
-			n.comm[i].bytes = bytes;
-			n.comm[i].used = 0;
-			n.comm[i].device = device;
-			n.comm[i].by = NULL;
-			n.comm[i].comm = comm;
-			break;
-		}
-	lock_release(&n.lock);
+	while (i < COMMS && nccl.comm[i].comm)
+		i++;
+	if (i < COMMS)
+		nccl.comm[i] = *made;
+	else
+		recorder_lose_event(MT_LOST_LIMIT);
+	lock_release(&nccl.lock);
 }
 
 static void describe(uint64_t sequence, int size, int rank, uint64_t parent)
@@ -89,80 +112,122 @@ static void describe(uint64_t sequence, int size, int rank, uint64_t parent)
 	tables_meta(MT_META_COMM, key.s, value.s, value.n);
 }
 
-void nccl_took(void *comm, uint64_t bytes)
+static void describe_used(uint64_t sequence, int64_t used)
 {
-	uint64_t sequence = MT_UNKNOWN, used = 0;
 	struct short_text key = { 0 }, value = { 0 };
 
-	if (!lock_acquire(&n.lock, LOCK_WAIT))
-		return;
-	for (unsigned i = 0; i < COMMS; i++)
-		if (n.comm[i].comm == comm) {
-			sequence = n.comm[i].sequence;
-			used = n.comm[i].used += bytes;
-			break;
-		}
-	lock_release(&n.lock);
 	if (sequence == MT_UNKNOWN)
 		return;
 	text_number(&key, sequence);
-	text_number(&value, used);
+	text_number(&value, used > 0 ? (uint64_t)used : 0);
 	tables_meta(MT_META_COMM_USED, key.s, value.s, value.n);
 }
 
-/* A communicator came to be between BEFORE and now. SIZE 0: it is to be asked, see ask_later(). */
-static void created(const void *caller, int result, void **comm, int size, int rank,
-		    unsigned device, const struct account_level *before, const void *parent)
+void nccl_add_used(void *comm, int64_t bytes)
 {
+	uint64_t sequence = MT_UNKNOWN;
+	struct communicator *c;
+	int64_t used = 0;
+
+	if (!take_lock())
+		return;
+	c = find_comm(comm);
+	if (c) {
+		sequence = c->sequence;
+		used = c->used += bytes;
+	}
+	lock_release(&nccl.lock);
+	describe_used(sequence, used);
+}
+
+/* SYMBOL of the copy of NCCL that has MAKER; another copy could not make anything of its communicators.
+ * NULL: it has no such function. */
+static void *find_beside(const void *maker, const char *symbol)
+{
+	void *found = resolve_beside(maker, symbol);
+	char unused[1];
+
+	return found && resolve_module(found, unused, 1) == resolve_module(maker, unused, 1) ? found
+											     : NULL;
+}
+
+/* What the copy of NCCL that has MAKER holds for COMM, where it can tell (2.29.7 and later). */
+static int ask_total(const void *maker, void *comm, uint64_t *bytes)
+{
+	int (*call)(void *, int, uint64_t *);
+
+	*(void **)&call = find_beside(maker, "ncclCommMemStats");
+	return call && call(comm, STAT_TOTAL, bytes) == NCCL_SUCCESS;
+}
+
+int nccl_ask_used(void *comm)
+{
+	const struct communicator *c = find_comm(comm);
+	const void *maker = c ? c->maker : NULL;
+	uint64_t bytes = 0;
+
+	if (!maker || !ask_total(maker, comm, &bytes))
+		return 0;
+	if (c->comm == comm)
+		nccl_add_used(comm, (int64_t)(bytes - c->bytes) - c->used);
+	return 1;
+}
+
+/* Recorded before it happens: another communicator may get the same address. */
+static void record_destroyed(const void *caller, void *comm)
+{
+	struct communicator gone = { 0 }, *c;
+	struct module by;
+
+	if (!comm || !recording_already() || !take_lock())
+		return;
+	c = find_comm(comm);
+	if (c) {
+		gone = *c;
+		c->comm = NULL;
+		if (gone.thread)
+			atomic_fetch_sub(&nccl.undescribed, 1);
+	}
+	lock_release(&nccl.lock);
+	if (!gone.comm)
+		return;
+	by = module_of(caller);
+	memory_event(MT_COMM_DESTROY, gone.device, (uintptr_t)comm, -(int64_t)gone.bytes, &by,
+		     memory_place(&by, UINT64_MAX));
+}
+
+/* A communicator came to be between BEFORE and now, by MAKER. SIZE 0: it is to be asked, see
+ * describe_later(). */
+static void record_created(const void *caller, const void *maker, int result, void **comm, int size,
+			   int rank, unsigned device, const struct account_level *before,
+			   const void *parent)
+{
+	struct communicator made = { .device = device, .maker = maker };
 	struct account_level after;
-	uint64_t sequence, bytes, family;
+	uint64_t family;
 	struct module by;
 
 	if ((result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) || !comm || !*comm ||
 	    !recording_on())
 		return;
+	made.comm = *comm;
+	record_destroyed(caller, *comm); /* one that had its address must have gone unseen */
 	after = account_level(device);
-	bytes = account_nccl_took(before, &after);
+	if (result != NCCL_SUCCESS || groups || !ask_total(maker, *comm, &made.bytes))
+		made.bytes = account_nccl_took(before, &after);
 	if (after.nccl > before->nccl)
 		nccl_use_except(after.nccl - before->nccl);
 	by = module_of(caller);
 	family = sequence_of(parent);
-	sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)bytes, &by,
-				memory_place(&by, UINT64_MAX));
-	if (sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
-		describe(sequence, size, rank, family);
-	remember(*comm, sequence, bytes, device);
+	made.sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)made.bytes,
+				     &by, memory_place(&by, UINT64_MAX));
+	if (made.sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
+		describe(made.sequence, size, rank, family);
+	remember_comm(&made);
 	account_sample_now(device);
 }
 
-static void gone(const void *caller, void *comm)
-{
-	uint64_t bytes = 0;
-	unsigned device = MT_NO_DEVICE, known = 0;
-	struct module by;
-
-	if (!comm || !recording_on() || !lock_acquire(&n.lock, LOCK_WAIT))
-		return;
-	for (unsigned i = 0; i < COMMS && !known; i++)
-		if (n.comm[i].comm == comm) {
-			known = 1;
-			bytes = n.comm[i].bytes;
-			device = n.comm[i].device;
-			n.comm[i].comm = NULL;
-			if (n.comm[i].by) {
-				n.comm[i].by = NULL;
-				atomic_fetch_sub(&n.unasked, 1);
-			}
-		}
-	lock_release(&n.lock);
-	if (!known)
-		return;
-	by = module_of(caller);
-	memory_event(MT_COMM_DESTROY, device, (uintptr_t)comm, -(int64_t)bytes, &by,
-		     memory_place(&by, UINT64_MAX));
-}
-
-static struct account_level now(unsigned *device)
+static struct account_level level_now(unsigned *device)
 {
 	struct account_level none = { .free_bytes = MT_UNKNOWN };
 
@@ -174,15 +239,62 @@ static struct account_level now(unsigned *device)
 
 /* ---- creation */
 
-#define CREATE(symbol, params, args, size, rank)                                  \
-	int symbol params                                                         \
-	{                                                                         \
-		__typeof__(symbol) *call = REAL(symbol);                          \
-		unsigned device = MT_NO_DEVICE;                                   \
-		struct account_level before = now(&device);                       \
-		int result = call ? call args : NCCL_SYSTEM_ERROR;                \
-		created(CALLER, result, comm, size, rank, device, &before, NULL); \
-		return result;                                                    \
+/* Asks the copy of NCCL that made COMM. */
+static int ask(const void *maker, const char *question, void *comm)
+{
+	int (*call)(const void *, int *);
+	int answer = 0;
+
+	*(void **)&call = find_beside(maker, question);
+	return call && call(comm, &answer) == NCCL_SUCCESS ? answer : 0;
+}
+
+/* COMM, which was just recorded, is for its thread to describe when its group is done: one in the
+ * making has no size yet. */
+static void describe_later(void *comm, const void *parent)
+{
+	struct communicator *c;
+
+	if (!take_lock())
+		return;
+	c = find_comm(comm);
+	if (c) {
+		c->parent = sequence_of(parent);
+		c->thread = &groups;
+		atomic_fetch_add(&nccl.undescribed, 1);
+	}
+	lock_release(&nccl.lock);
+}
+
+static void describe_now(void)
+{
+	for (unsigned i = 0; i < COMMS && atomic_load(&nccl.undescribed); i++) {
+		struct communicator *c = &nccl.comm[i];
+		void *comm = c->comm;
+		if (!comm || c->thread != &groups)
+			continue;
+		c->thread = NULL;
+		atomic_fetch_sub(&nccl.undescribed, 1);
+		if (c->sequence == MT_UNKNOWN)
+			continue;
+		describe(c->sequence, ask(c->maker, "ncclCommCount", comm),
+			 ask(c->maker, "ncclCommUserRank", comm), c->parent);
+		nccl_ask_used(comm);
+	}
+}
+
+#define CREATE(symbol, params, args, size, rank)                                           \
+	int symbol params                                                                  \
+	{                                                                                  \
+		__typeof__(symbol) *call = REAL(symbol);                                   \
+		unsigned device = MT_NO_DEVICE;                                            \
+		struct account_level before = level_now(&device);                          \
+		int result = call ? call args : NCCL_SYSTEM_ERROR;                         \
+		record_created(CALLER, (void *)call, result, comm, size, rank, device,     \
+			       &before, NULL);                                             \
+		if (groups && result == NCCL_SUCCESS && recording_already() && comm)       \
+			describe_later(*comm, NULL);                           \
+		return result;                                                             \
 	}
 
 CREATE(ncclCommInitRank, (void **comm, int size, struct nccl_id id, int rank),
@@ -208,65 +320,56 @@ int ncclCommInitAll(void **comms, int devices, const int *list)
 	for (int i = 0; comms && i < devices; i++) {
 		unsigned d = (unsigned)(list ? list[i] : i);
 		if (d < MT_MAX_DEVICES)
-			created(CALLER, result, &comms[i], devices, i, d, &before[d], NULL);
+			record_created(CALLER, (void *)call, result, &comms[i], devices, i, d,
+				       &before[d], NULL);
 	}
 	return result;
 }
 
-/* Asks the copy of NCCL that made COMM. */
-static int ask(const void *by, const char *question, void *comm)
+/* A communicator made of another: how large it is, NCCL knows. */
+static void record_made_of(const void *caller, const void *maker, int result, void **out,
+			   unsigned device, const struct account_level *before, const void *parent)
 {
-	int (*call)(const void *, int *);
-	int answer = 0;
-
-	*(void **)&call = resolve_beside(by, question);
-	return call && call(comm, &answer) == NCCL_SUCCESS ? answer : 0;
-}
-
-/* The size of COMM, which was just recorded, is for its thread to ask when its group is done. */
-static void ask_later(void *comm, const void *by, const void *parent)
-{
-	if (!lock_acquire(&n.lock, LOCK_WAIT))
+	record_created(caller, maker, result, out, 0, 0, device, before, parent);
+	if (result != NCCL_SUCCESS || !recording_already() || !out || !*out)
 		return;
-	for (unsigned i = 0; i < COMMS; i++)
-		if (n.comm[i].comm == comm) {
-			n.comm[i].parent = sequence_of(parent);
-			n.comm[i].by = by;
-			n.comm[i].thread = &groups;
-			atomic_fetch_add(&n.unasked, 1);
-			break;
-		}
-	lock_release(&n.lock);
-}
-
-static void ask_now(void)
-{
-	for (unsigned i = 0; i < COMMS && atomic_load(&n.unasked); i++) {
-		const void *by = n.comm[i].by;
-		void *comm = n.comm[i].comm;
-		if (!comm || !by || n.comm[i].thread != &groups)
-			continue;
-		n.comm[i].by = NULL;
-		atomic_fetch_sub(&n.unasked, 1);
-		if (n.comm[i].sequence != MT_UNKNOWN)
-			describe(n.comm[i].sequence, ask(by, "ncclCommCount", comm),
-				 ask(by, "ncclCommUserRank", comm), n.comm[i].parent);
-	}
+	describe_later(*out, parent);
+	if (!groups)
+		describe_now();
 }
 
 int ncclCommSplit(void *comm, int color, int key, void **out, void *config)
 {
 	__typeof__(ncclCommSplit) *call = REAL(ncclCommSplit);
 	unsigned device = MT_NO_DEVICE;
-	struct account_level before = now(&device);
+	struct account_level before = level_now(&device);
 	int result = call ? call(comm, color, key, out, config) : NCCL_SYSTEM_ERROR;
 
-	created(CALLER, color >= 0 ? result : NCCL_SYSTEM_ERROR, out, 0, 0, device, &before, comm);
-	if (result != NCCL_SUCCESS || !recording_already() || !out || !*out || color < 0)
-		return result;
-	ask_later(*out, (void *)call, comm);
-	if (!groups) /* one in the making until its group ends has no size yet */
-		ask_now();
+	if (color >= 0)
+		record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
+	return result;
+}
+
+int ncclCommShrink(void *comm, int *excluded, int count, void **out, void *config, int flags)
+{
+	__typeof__(ncclCommShrink) *call = REAL(ncclCommShrink);
+	unsigned device = MT_NO_DEVICE;
+	struct account_level before = level_now(&device);
+	int result = call ? call(comm, excluded, count, out, config, flags) : NCCL_SYSTEM_ERROR;
+
+	record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
+	return result;
+}
+
+/* COMM is NULL in a rank that is new. */
+int ncclCommGrow(void *comm, int size, const struct nccl_id *id, int rank, void **out, void *config)
+{
+	__typeof__(ncclCommGrow) *call = REAL(ncclCommGrow);
+	unsigned device = MT_NO_DEVICE;
+	struct account_level before = level_now(&device);
+	int result = call ? call(comm, size, id, rank, out, config) : NCCL_SYSTEM_ERROR;
+
+	record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
 	return result;
 }
 
@@ -290,23 +393,22 @@ int ncclGroupEnd(void)
 	groups -= was > 0;
 	if (was == 1)
 		nccl_use_end();
-	if (!groups && atomic_load_explicit(&n.unasked, memory_order_relaxed) &&
+	if (!groups && atomic_load_explicit(&nccl.undescribed, memory_order_relaxed) &&
 	    result == NCCL_SUCCESS && recording_already())
-		ask_now();
+		describe_now();
 	return result;
 }
 
 /* ---- end */
 
-/* Recorded before it happens: another communicator may get the same address. */
 #define END(symbol)                                             \
 	int symbol(void *comm)                                  \
 	{                                                       \
 		__typeof__(symbol) *call = REAL(symbol);        \
 		int result;                                     \
-		gone(CALLER, comm);                             \
+		record_destroyed(CALLER, comm);                 \
 		result = call ? call(comm) : NCCL_SYSTEM_ERROR; \
-		memory_note();                                  \
+		memory_sample_if_due();                                  \
 		return result;                                  \
 	}
 
@@ -318,7 +420,7 @@ int ncclCommFinalize(void *comm)
 	__typeof__(ncclCommFinalize) *call = REAL(ncclCommFinalize);
 	int result = call ? call(comm) : NCCL_SYSTEM_ERROR;
 
-	memory_note();
+	memory_sample_if_due();
 	return result;
 }
 

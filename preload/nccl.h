@@ -15,14 +15,20 @@ enum { NCCL_SUCCESS = 0, NCCL_SYSTEM_ERROR = 2, NCCL_IN_PROGRESS = 7 };
 /* In a forked child. */
 void nccl_forget(void);
 
-/* The use of COMM made NCCL take BYTES. */
-void nccl_took(void *comm, uint64_t bytes);
+/* The use of COMM made NCCL take BYTES more (signed). */
+void nccl_add_used(void *comm, int64_t bytes);
+
+/* The same as NCCL itself tells, which needs 2.29.7 or later. Returns 0 where it does not. Not for a
+ * communicator that a group is still about to use. */
+int nccl_ask_used(void *comm);
 
 /* The thread's outermost group begins, and has ended: nccl_use.c. */
 void nccl_use_begin(void);
 void nccl_use_end(void);
 /* So much came in it that is no use: a communicator was made. */
 void nccl_use_except(uint64_t bytes);
+/* Is the thread inside a group? Then its calls are only begun. */
+int nccl_is_in_group(void);
 
 int ncclCommInitRank(void **comm, int size, struct nccl_id id, int rank);
 int ncclCommInitRankConfig(void **comm, int size, struct nccl_id id, int rank, void *config);
@@ -30,6 +36,16 @@ int ncclCommInitRankScalable(void **comm, int size, int rank, int ids, struct nc
 			     void *config);
 int ncclCommInitAll(void **comms, int devices, const int *list);
 int ncclCommSplit(void *comm, int color, int key, void **out, void *config);
+int ncclCommShrink(void *comm, int *excluded, int count, void **out, void *config, int flags);
+int ncclCommGrow(void *comm, int size, const struct nccl_id *id, int rank, void **out, void *config);
+int ncclCommSuspend(void *comm, int flags);
+int ncclCommResume(void *comm);
+int ncclCommRegister(void *comm, void *buffer, size_t size, void **handle);
+int ncclCommDeregister(void *comm, void *handle);
+int ncclCommWindowRegister(void *comm, void *buffer, size_t size, void **window, int flags);
+int ncclCommWindowDeregister(void *comm, void *window);
+int ncclDevCommCreate(void *comm, const void *requirements, void *out);
+int ncclDevCommDestroy(void *comm, const void *made);
 int ncclCommFinalize(void *comm);
 int ncclCommDestroy(void *comm);
 int ncclCommAbort(void *comm);
@@ -50,6 +66,10 @@ int ncclGather(const void *from, void *to, size_t count, int type, int root, voi
 	       void *stream);
 int ncclScatter(const void *from, void *to, size_t count, int type, int root, void *comm,
 		void *stream);
+int ncclPutSignal(const void *from, size_t count, int type, int peer, void *window, size_t offset,
+		  int signal, int context, unsigned flags, void *comm, void *stream);
+int ncclSignal(int peer, int signal, int context, unsigned flags, void *comm, void *stream);
+int ncclWaitSignal(int count, void *signals, void *comm, void *stream);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
 int ncclMemAlloc(void **pointer, size_t bytes);

@@ -11,34 +11,58 @@
 #include "account.h"
 #include "resolve.h"
 
+#define GROUP_COMMS 8 /* of more communicators in one group, the rest is not asked */
+
 /* The thread's outermost group, or the last one. */
 static __thread struct {
-	uint64_t before; /* what NCCL had when it began, and of what came since what is told */
-	void *comm;	 /* that its calls are about */
-	int several;	 /* not only that one */
+	uint64_t before;  /* what NCCL had when it began, and of what came since what is told */
+	void *comm[GROUP_COMMS]; /* that its calls are about */
+	unsigned comms;
+	int several;	 /* more than one communicator */
+	int changed;	 /* NCCL took or gave memory */
 	unsigned inside; /* calls of the thread that are under way: ncclBcast() calls another */
 } group __attribute__((tls_model("initial-exec")));
 
 void nccl_use_begin(void)
 {
 	group.before = account_nccl();
-	group.comm = NULL;
-	group.several = 0;
+	group.comms = 0;
+	group.several = group.changed = 0;
 }
 
-static void tell(void *comm, uint64_t before)
+static void add_to_group(void *comm)
 {
-	int64_t took = (int64_t)(account_nccl() - before);
+	for (unsigned i = 0; i < group.comms; i++)
+		if (group.comm[i] == comm)
+			return;
+	group.several |= group.comms > 0;
+	if (group.comms < GROUP_COMMS)
+		group.comm[group.comms++] = comm;
+}
 
-	if (took > 0)
-		nccl_took(comm, (uint64_t)took);
-	group.before += (uint64_t)took;
+/* What NCCL took since BEFORE is COMM's; less than nothing only where the call GIVES memory back, as
+ * other threads may too. NCCL knows better, where it can be asked: not inside a group. */
+static void count_used(void *comm, uint64_t before, int gives)
+{
+	int64_t change = (int64_t)(account_nccl() - before);
+
+	group.before += (uint64_t)change;
+	group.changed |= change != 0;
+	if (change < 0 && !gives)
+		return;
+	if (change && (nccl_is_in_group() || !nccl_ask_used(comm)))
+		nccl_add_used(comm, change);
 }
 
 void nccl_use_end(void)
 {
-	if (group.comm && !group.several)
-		tell(group.comm, group.before);
+	unsigned answers = 0;
+
+	group.changed |= account_nccl() != group.before;
+	for (unsigned i = 0; i < group.comms && group.changed; i++)
+		answers += (unsigned)nccl_ask_used(group.comm[i]);
+	if (!answers && group.comms == 1 && !group.several)
+		count_used(group.comm[0], group.before, 0);
 }
 
 void nccl_use_except(uint64_t bytes)
@@ -46,16 +70,16 @@ void nccl_use_except(uint64_t bytes)
 	group.before += bytes;
 }
 
-static void used(void *comm, uint64_t before)
+static void end_call(void *comm, uint64_t before, int gives)
 {
 	if (--group.inside)
 		return;
-	group.several |= group.comm && group.comm != comm;
-	group.comm = comm;
-	tell(comm, before);
+	add_to_group(comm);
+	count_used(comm, before, gives);
 }
 
-#define USE(symbol, params, args)                                  \
+/* GIVES: it may give memory back too. */
+#define CALL(symbol, params, args, gives)                          \
 	int symbol params                                          \
 	{                                                          \
 		__typeof__(symbol) *call = REAL(symbol);           \
@@ -63,9 +87,11 @@ static void used(void *comm, uint64_t before)
 		int result;                                        \
 		group.inside++;                                    \
 		result = call ? call args : NCCL_SYSTEM_ERROR;     \
-		used(comm, before);                                \
+		end_call(comm, before, gives);                     \
 		return result;                                     \
 	}
+#define USE(symbol, params, args) CALL(symbol, params, args, 0)
+#define CHANGE(symbol, params, args) CALL(symbol, params, args, 1)
 
 USE(ncclAllReduce,
     (const void *from, void *to, size_t count, int type, int operation, void *comm, void *stream),
@@ -96,3 +122,25 @@ USE(ncclGather,
 USE(ncclScatter,
     (const void *from, void *to, size_t count, int type, int root, void *comm, void *stream),
     (from, to, count, type, root, comm, stream))
+USE(ncclPutSignal,
+    (const void *from, size_t count, int type, int peer, void *window, size_t offset, int signal,
+     int context, unsigned flags, void *comm, void *stream),
+    (from, count, type, peer, window, offset, signal, context, flags, comm, stream))
+USE(ncclSignal, (int peer, int signal, int context, unsigned flags, void *comm, void *stream),
+    (peer, signal, context, flags, comm, stream))
+USE(ncclWaitSignal, (int count, void *signals, void *comm, void *stream),
+    (count, signals, comm, stream))
+
+/* ---- what a communicator gives back and takes again, and what is registered with it */
+
+CHANGE(ncclCommSuspend, (void *comm, int flags), (comm, flags))
+CHANGE(ncclCommResume, (void *comm), (comm))
+CHANGE(ncclCommRegister, (void *comm, void *buffer, size_t size, void **handle),
+       (comm, buffer, size, handle))
+CHANGE(ncclCommDeregister, (void *comm, void *handle), (comm, handle))
+CHANGE(ncclCommWindowRegister, (void *comm, void *buffer, size_t size, void **window, int flags),
+       (comm, buffer, size, window, flags))
+CHANGE(ncclCommWindowDeregister, (void *comm, void *window), (comm, window))
+CHANGE(ncclDevCommCreate, (void *comm, const void *requirements, void *out),
+       (comm, requirements, out))
+CHANGE(ncclDevCommDestroy, (void *comm, const void *made), (comm, made))

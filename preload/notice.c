@@ -239,7 +239,8 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
 	say(t);
 }
 
-void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak)
+void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
+		uint64_t lost_events)
 {
 	struct text *t = me->rank > 0 ? NULL : start();
 
@@ -255,6 +256,11 @@ void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device
 	if (reserved_peak) {
 		text_size(t, reserved_peak);
 		text_str(t, " reserved");
+	}
+	if (lost_events) {
+		text_str(t, ", not exact: ");
+		text_number(t, lost_events);
+		text_str(t, " events are missing");
 	}
 	rank(t);
 	text_str(t, ". See where it went: ");

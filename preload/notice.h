@@ -20,7 +20,8 @@ void notice_lost(const char *how, const char *why, int e);
 void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);
 
 /* The peaks of one device; without PyTorch's allocator, the device's alone. */
-void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak);
+void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
+		uint64_t lost_events);
 
 /* The simulated device stands before us in LD_PRELOAD: its functions are found instead of ours. */
 void notice_order(void);

@@ -12,29 +12,38 @@
 #define REFERENCE 1ull
 #define MAPPING (1ull << 32)
 
-static struct mt_record *find(const struct physical *p, uint64_t handle)
+static uint8_t made_as(const struct mt_record *handle)
+{
+	return (uint8_t)handle->thread;
+}
+
+static struct mt_record *find_handle(const struct physical *p, uint64_t handle)
 {
 	return liveset_find(&p->handles, HANDLE, handle);
 }
 
-/* Nothing keeps FOUND any more: takes it out and tells. */
-static int settle(struct physical *p, struct mt_record *found, struct mt_record *gone)
+/* Takes FOUND out and returns 1 where neither a reference nor a mapping keeps it. */
+static int remove_if_unused(struct physical *p, struct mt_record *found, struct mt_record *gone)
 {
 	if (found->time_ns)
 		return 0;
 	*gone = *found;
-	gone->kind = (uint8_t)found->thread;
+	gone->kind = made_as(found);
 	liveset_remove(&p->handles, found);
 	return 1;
 }
 
-int physical_create(struct physical *p, const struct mt_record *r)
+int physical_create(struct physical *p, const struct mt_record *r, struct mt_record *gone)
 {
-	struct mt_record filed = *r;
+	struct mt_record filed = *r, *known = find_handle(p, r->address);
 
-	if (find(p, r->address) && r->kind == MT_ALIAS_OPEN) {
+	if (known && r->kind == MT_ALIAS_OPEN) {
 		physical_retain(p, r->address);
 		return 0;
+	}
+	if (known) {
+		*gone = *known;
+		gone->kind = made_as(known);
 	}
 	filed.kind = HANDLE;
 	filed.thread = r->kind;
@@ -44,7 +53,7 @@ int physical_create(struct physical *p, const struct mt_record *r)
 
 void physical_retain(struct physical *p, uint64_t handle)
 {
-	struct mt_record *found = find(p, handle);
+	struct mt_record *found = find_handle(p, handle);
 
 	if (found)
 		found->time_ns += REFERENCE;
@@ -52,17 +61,17 @@ void physical_retain(struct physical *p, uint64_t handle)
 
 int physical_release(struct physical *p, uint64_t handle, struct mt_record *gone)
 {
-	struct mt_record *found = find(p, handle);
+	struct mt_record *found = find_handle(p, handle);
 
 	if (!found || !(found->time_ns % MAPPING))
 		return 0;
 	found->time_ns -= REFERENCE;
-	return settle(p, found, gone);
+	return remove_if_unused(p, found, gone);
 }
 
 int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
 {
-	struct mt_record *found = find(p, handle), filed;
+	struct mt_record *found = find_handle(p, handle), filed;
 
 	if (!found)
 		return 0;
@@ -70,7 +79,7 @@ int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
 	filed = *map;
 	filed.time_ns = handle;
 	if (liveset_add(&p->mappings, &filed) != 0)
-		return 0;
+		return -1;
 	found->time_ns += MAPPING;
 	return 1;
 }
@@ -85,11 +94,11 @@ int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, 
 	*map = *mapping;
 	*handle = mapping->time_ns;
 	liveset_remove(&p->mappings, mapping);
-	found = find(p, *handle);
+	found = find_handle(p, *handle);
 	if (!found || found->time_ns < MAPPING)
 		return 1;
 	found->time_ns -= MAPPING;
-	return settle(p, found, gone) ? 2 : 1;
+	return remove_if_unused(p, found, gone) ? 2 : 1;
 }
 
 uint64_t physical_next_mapping(const struct physical *p, uint64_t from, uint64_t end)

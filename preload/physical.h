@@ -14,8 +14,8 @@ struct physical {
 };
 
 /* R is a new handle (its `address`) with one reference; an import that is there already gets one
- * more. 0, or -1 without memory. */
-int physical_create(struct physical *p, const struct mt_record *r);
+ * more. 0, or -1 without memory. GONE is what had that handle until now, and must have gone unseen. */
+int physical_create(struct physical *p, const struct mt_record *r, struct mt_record *gone);
 
 /* One more reference to HANDLE. */
 void physical_retain(struct physical *p, uint64_t handle);
@@ -25,7 +25,7 @@ void physical_retain(struct physical *p, uint64_t handle);
 int physical_release(struct physical *p, uint64_t handle, struct mt_record *gone);
 
 /* MAP (an MT_MAP record) maps a part of HANDLE, whose device becomes its own. Returns 1 when HANDLE
- * is known. */
+ * is known, 0 when not, -1 without memory. */
 int physical_map(struct physical *p, uint64_t handle, struct mt_record *map);
 
 /*

@@ -9,9 +9,9 @@
 #include "account.h"
 #include "cuda.h"
 #include "lock.h"
+#include "recorder.h"
 
 #define POOLS 128
-#define ON_HOST 254u /* instead of a device */
 #define UNIT 512u    /* what CUDA aligns allocations to */
 
 struct pool {
@@ -19,7 +19,8 @@ struct pool {
 	uint64_t used; /* by our count, to see what the next allocation adds */
 	uint64_t reserved;
 	uint64_t ticket; /* drawn before `reserved` was asked */
-	uint8_t device;
+	uint8_t device; /* of POOL_OF_DEVICE */
+	uint8_t kind;	/* enum pool_kind */
 	uint8_t by_allocator; /* PyTorch's allocator takes from it */
 	uint8_t destroyed;
 };
@@ -29,30 +30,47 @@ static struct {
 	struct pool pool[POOLS];
 	_Atomic uint64_t tickets;
 	uint64_t level[MT_MAX_DEVICES];
-} p;
+} pools;
 
 void pools_forget(void)
 {
-	memset(&p, 0, sizeof(p));
+	memset(&pools, 0, sizeof(pools));
 }
 
-/* The lock is held. DEVICE: where it is if it is new. NULL: no room, or no such device. */
-static struct pool *find(void *handle, unsigned device)
+/* The lock is held. NULL: not known. */
+static struct pool *find_pool(void *handle)
 {
-	struct pool *room = NULL;
+	for (unsigned i = 0; i < POOLS && handle; i++)
+		if (pools.pool[i].handle == handle)
+			return &pools.pool[i];
+	return NULL;
+}
 
+/* The lock is held. Adds one that is not known. NULL where there is no room, or no such device: what it
+ * holds is in no level then, and counted as lost. */
+static struct pool *add_pool(void *handle, enum pool_kind kind, unsigned device)
+{
 	if (!handle)
 		return NULL;
-	for (unsigned i = 0; i < POOLS; i++) {
-		if (p.pool[i].handle == handle)
-			return &p.pool[i];
-		if (!p.pool[i].handle && !room)
-			room = &p.pool[i];
-	}
-	if (!room || (device >= MT_MAX_DEVICES && device != ON_HOST))
-		return NULL;
-	*room = (struct pool){ .handle = handle, .device = (uint8_t)device };
-	return room;
+	for (unsigned i = 0; i < POOLS && (device < MT_MAX_DEVICES || kind != POOL_OF_DEVICE); i++)
+		if (!pools.pool[i].handle) {
+			pools.pool[i] = (struct pool){ .handle = handle,
+						       .device = (uint8_t)device,
+						       .kind = (uint8_t)kind };
+			return &pools.pool[i];
+		}
+	recorder_lose_event(MT_LOST_LIMIT);
+	return NULL;
+}
+
+/* The lock is not got: a change of a pool's level goes unrecorded. */
+static int take_lock(void)
+{
+	int held = lock_acquire(&pools.lock, LOCK_WAIT);
+
+	if (!held)
+		recorder_lose_event(MT_LOST_BUSY);
+	return held;
 }
 
 /*
@@ -68,39 +86,49 @@ static void set_reserved(struct pool *pool, uint64_t reserved, uint64_t ticket)
 		return;
 	pool->ticket = ticket;
 	pool->reserved = reserved;
-	p.level[pool->device] += (uint64_t)change;
+	pools.level[pool->device] += (uint64_t)change;
 	if (change)
-		account_pool(pool->device, change, p.level[pool->device], pool->by_allocator);
+		account_pool(pool->device, change, pools.level[pool->device], pool->by_allocator);
 	if (pool->destroyed && !pool->used)
 		pool->handle = NULL;
 }
 
 static uint64_t draw_ticket(void)
 {
-	return atomic_fetch_add(&p.tickets, 1) + 1;
+	return atomic_fetch_add(&pools.tickets, 1) + 1;
 }
 
 /* The lock is held. Another pool of that handle is no more: whatever is left of it was not seen to go. */
 static void forget(struct pool *pool)
 {
-	if (pool->device != ON_HOST) {
+	if (pool->kind == POOL_OF_DEVICE) {
 		pool->used = 0;
 		set_reserved(pool, 0, MT_UNKNOWN);
 	}
 	*pool = (struct pool){ 0 };
 }
 
-void pools_created(void *handle, int on_device, int device)
+void pools_created(void *handle, enum pool_kind kind, int device)
 {
 	struct pool *known;
 
-	if (!lock_acquire(&p.lock, LOCK_WAIT))
+	if (!take_lock())
 		return;
-	known = find(handle, MT_NO_DEVICE);
+	known = find_pool(handle);
 	if (known)
 		forget(known);
-	(void)find(handle, on_device ? (unsigned)device : ON_HOST);
-	lock_release(&p.lock);
+	(void)add_pool(handle, kind, (unsigned)device);
+	lock_release(&pools.lock);
+}
+
+void pools_named(void *handle, enum pool_kind kind, int device)
+{
+	/* CUDA's own pools of devices are found at their first allocation. */
+	if (kind == POOL_OF_DEVICE || !take_lock())
+		return;
+	if (!find_pool(handle))
+		(void)add_pool(handle, kind, (unsigned)device);
+	lock_release(&pools.lock);
 }
 
 /* Where *HANDLE is: a pool that is not known may be another device's than the current one. */
@@ -109,26 +137,27 @@ static unsigned device_of(void *handle, unsigned current)
 	const struct pool *pool = NULL;
 	unsigned device = current;
 
-	if (handle && lock_acquire(&p.lock, LOCK_WAIT)) {
-		pool = find(handle, MT_NO_DEVICE);
+	if (handle && lock_acquire(&pools.lock, LOCK_WAIT)) {
+		pool = find_pool(handle);
 		if (pool)
 			device = pool->device;
-		lock_release(&p.lock);
+		lock_release(&pools.lock);
 	}
 	return pool || !handle ? device : cuda_device_of_pool(handle, current);
 }
 
-int pools_on_host(void *handle)
+enum pool_kind pools_kind_of(void *handle)
 {
+	enum pool_kind kind = POOL_OF_DEVICE;
 	const struct pool *pool;
-	int on_host;
 
-	if (!handle || !lock_acquire(&p.lock, LOCK_WAIT))
-		return 0;
-	pool = find(handle, MT_NO_DEVICE);
-	on_host = pool && pool->device == ON_HOST;
-	lock_release(&p.lock);
-	return on_host;
+	if (!handle || !lock_acquire(&pools.lock, LOCK_WAIT))
+		return kind;
+	pool = find_pool(handle);
+	if (pool)
+		kind = (enum pool_kind)pool->kind;
+	lock_release(&pools.lock);
+	return kind;
 }
 
 /* The lock is held. POOL is destroyed: it holds what is used of it. */
@@ -142,14 +171,14 @@ void pools_destroyed(void *handle)
 {
 	struct pool *pool;
 
-	if (!lock_acquire(&p.lock, LOCK_WAIT))
+	if (!take_lock())
 		return;
-	pool = find(handle, MT_NO_DEVICE);
-	if (pool && pool->device == ON_HOST)
+	pool = find_pool(handle);
+	if (pool && pool->kind != POOL_OF_DEVICE)
 		pool->handle = NULL;
 	else if (pool)
 		settle_destroyed(pool);
-	lock_release(&p.lock);
+	lock_release(&pools.lock);
 }
 
 void pools_sample(void *handle)
@@ -157,12 +186,12 @@ void pools_sample(void *handle)
 	uint64_t used, reserved, ticket = draw_ticket();
 	struct pool *pool;
 
-	if (cuda_pool(0, &handle, &used, &reserved) != 0 || !lock_acquire(&p.lock, LOCK_WAIT))
+	if (cuda_pool(0, &handle, &used, &reserved) != 0 || !take_lock())
 		return;
-	pool = find(handle, MT_NO_DEVICE);
-	if (pool && pool->device != ON_HOST)
+	pool = find_pool(handle);
+	if (pool && pool->kind == POOL_OF_DEVICE)
 		set_reserved(pool, reserved, ticket);
-	lock_release(&p.lock);
+	lock_release(&pools.lock);
 }
 
 /*
@@ -176,7 +205,7 @@ static uint64_t size_in_pool(const struct pool *pool, uint64_t bytes, uint64_t u
 	return grown >= bytes && grown - bytes < UNIT ? grown : (bytes + UNIT - 1) / UNIT * UNIT;
 }
 
-uint64_t pools_took(void **handle, unsigned *device, uint64_t bytes, int by_allocator)
+uint64_t pools_count_alloc(void **handle, unsigned *device, uint64_t bytes, int by_allocator)
 {
 	uint64_t used, reserved, ticket = draw_ticket();
 	struct pool *pool;
@@ -184,9 +213,11 @@ uint64_t pools_took(void **handle, unsigned *device, uint64_t bytes, int by_allo
 	*device = device_of(*handle, *device);
 	if ((*device == MT_NO_DEVICE && !*handle) ||
 	    cuda_pool((int)*device, handle, &used, &reserved) != 0 ||
-	    !lock_acquire(&p.lock, LOCK_WAIT))
+	    !take_lock())
 		return bytes;
-	pool = find(*handle, *device);
+	pool = find_pool(*handle);
+	if (!pool)
+		pool = add_pool(*handle, POOL_OF_DEVICE, *device);
 	if (pool) {
 		*device = pool->device;
 		bytes = size_in_pool(pool, bytes, used);
@@ -194,32 +225,33 @@ uint64_t pools_took(void **handle, unsigned *device, uint64_t bytes, int by_allo
 		pool->by_allocator = pool->by_allocator || by_allocator;
 		set_reserved(pool, reserved, ticket);
 	}
-	lock_release(&p.lock);
+	lock_release(&pools.lock);
 	return bytes;
 }
 
-static void count(void *handle, int64_t bytes)
+/* BYTES (signed) more of the pool are used. */
+static void change_used(void *handle, int64_t bytes)
 {
 	struct pool *pool;
 
-	if (!lock_acquire(&p.lock, LOCK_WAIT))
+	if (!take_lock())
 		return;
-	pool = find(handle, MT_NO_DEVICE);
+	pool = find_pool(handle);
 	if (pool) {
 		/* what an earlier pool of this handle gave is not this one's */
 		pool->used = bytes < 0 && pool->used < (uint64_t)-bytes ? 0 : pool->used + (uint64_t)bytes;
 		if (pool->destroyed)
 			settle_destroyed(pool);
 	}
-	lock_release(&p.lock);
+	lock_release(&pools.lock);
 }
 
-void pools_gave(void *handle, uint64_t bytes)
+void pools_count_free(void *handle, uint64_t bytes)
 {
-	count(handle, -(int64_t)bytes);
+	change_used(handle, -(int64_t)bytes);
 }
 
-void pools_kept(void *handle, uint64_t bytes)
+void pools_count_failed_free(void *handle, uint64_t bytes)
 {
-	count(handle, (int64_t)bytes);
+	change_used(handle, (int64_t)bytes);
 }

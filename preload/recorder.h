@@ -50,7 +50,7 @@ void *recorder_grow(size_t bytes, uint64_t *offset);
 /* How long the file is with all that was given out. */
 uint64_t recorder_bytes(void);
 
-/* Counts a place that could not be kept, an event that could not be recorded. */
+/* Counts a place that could not be kept, an event that could not be recorded: the first REASON stays. */
 void recorder_lose_place(void);
 void recorder_lose_event(enum mt_lost reason);
 

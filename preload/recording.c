@@ -12,6 +12,7 @@
 
 #include "account.h"
 #include "background.h"
+#include "bypass.h"
 #include "clock.h"
 #include "cuda.h"
 #include "file.h"
@@ -155,6 +156,7 @@ static unsigned work(void)
 	recorder_prepare(); /* what was replayed may be used again */
 	writes = writer_step(recorder_control());
 	look_at_the_writer();
+	account_trailing();
 	say_what_is_due();
 	return writes || waits_for_a_record || atomic_load(&recorder_control()->owner) == WRITER_NOBODY ? WRITER_EVERY_MS : REST_MS;
 }
@@ -238,6 +240,7 @@ static void in_forked_child(void)
 	nccl_forget();
 	modules_forget();
 	account_forget();
+	bypass_forget();
 	pystack_forget();
 	cuda_forget();
 	scope_forget();
@@ -428,5 +431,5 @@ __attribute__((destructor)) static void end(void)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
 	if (!me.oom.said && !me.refused)
-		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak);
+		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak, h->lost_events);
 }

@@ -119,8 +119,10 @@ static int is_protected(const struct slot *s, int only_ends)
 
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++) {
 		const struct mt_device *device = &h->device[d];
+		uint64_t at = device->device_peak_sequence; /* the peak's event is the one before or the one at `at` - 1 */
+
 		if ((device->allocated_peak && holds(s, device->peak_sequence)) ||
-		    (device->device_peak_sequence && holds(s, device->device_peak_sequence - 1)))
+		    (at && (holds(s, at - 1) || holds(s, at - (at > 1) - 1))))
 			return 1;
 	}
 	for (unsigned i = 0; i < 2 * FIRST_KEPT; i++)

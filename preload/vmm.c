@@ -19,19 +19,16 @@
 static struct {
 	struct lock lock;
 	struct physical physical;
-} v;
+} vmm;
 
 void vmm_forget(void)
 {
-	memset(&v, 0, sizeof(v));
+	memset(&vmm, 0, sizeof(vmm));
 }
-
-/* Only the outermost wrapped call records, as everywhere. */
-#define IS_OUTERMOST() (!hooks_is_nested(FRAME) && recording_already())
 
 static int take_lock(void)
 {
-	int held = lock_acquire(&v.lock, LOCK_WAIT);
+	int held = lock_acquire(&vmm.lock, LOCK_WAIT);
 
 	if (!held)
 		recorder_lose_event(MT_LOST_BUSY);
@@ -44,31 +41,43 @@ static void record_gone(const struct mt_record *gone, const struct module *by)
 		     memory_place(by, (uint64_t)gone->bytes));
 }
 
-static void created(const void *caller, enum mt_event kind, unsigned device, uint64_t handle,
-		    uint64_t bytes)
+/* An allocation whose handle cannot be kept is counted as lost: its release would not be known. */
+static void record_created(const void *caller, enum mt_event kind, unsigned device, uint64_t handle,
+			   uint64_t bytes)
 {
 	struct module by = module_of(caller);
+	struct mt_record gone = { 0 };
 	struct mt_record r = { .address = handle,
 			       .bytes = (int64_t)bytes,
 			       .place = memory_place(&by, bytes),
 			       .kind = (uint8_t)kind,
-			       .device = (uint8_t)device };
+			       .device = (uint8_t)(device < MT_MAX_DEVICES ? device : MT_NO_DEVICE) };
+	int kept;
 
-	if (take_lock()) {
-		(void)physical_create(&v.physical, &r);
-		lock_release(&v.lock);
-	}
-	memory_event(kind, device, handle, r.bytes, &by, r.place);
+	if (!take_lock())
+		return;
+	kept = physical_create(&vmm.physical, &r, &gone) == 0;
+	lock_release(&vmm.lock);
+	if (gone.kind)
+		record_gone(&gone, &by);
+	if (kept)
+		memory_event(kind, r.device, handle, r.bytes, &by, r.place);
+	else
+		recorder_lose_event(MT_LOST_NO_MEMORY);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	__typeof__(cuMemCreate) *call = REAL(cuMemCreate);
-	CUresult result = call ? call(handle, bytes, prop, flags) : NOT_LOADED;
+	CUresult result = NOT_LOADED;
 	int on_device;
 
-	if (hooks_is_nested(FRAME) || !recording_may_be() || !prop ||
+	if (!call)
+		return result;
+	hooks_enter(FRAME);
+	result = call(handle, bytes, prop, flags);
+	if (!hooks_leave() || !recording_may_be() || !prop ||
 	    (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY))
 		return result;
 	/* NCCL asks for host memory before there is any context; an id is a device's only where the
@@ -79,33 +88,69 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	if (result == CUDA_ERROR_OUT_OF_MEMORY && on_device)
 		memory_refused(CALLER, bytes);
 	if (result == CUDA_SUCCESS && handle)
-		created(CALLER, on_device ? MT_PHYSICAL_ALLOC : MT_HOST_ALLOC,
+		record_created(CALLER, on_device ? MT_PHYSICAL_ALLOC : MT_HOST_ALLOC,
 			on_device ? (unsigned)prop->location.id : MT_NO_DEVICE, *handle, bytes);
 	return result;
 }
 
-/* Another's memory, or ours by a detour: how much it is, the driver does not say. */
+/* Memory of another process, or of this one by way of an export: the driver does not say how much. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
 					CUmemAllocationHandleType type)
 {
 	__typeof__(cuMemImportFromShareableHandle) *call = REAL(cuMemImportFromShareableHandle);
-	CUresult result = call ? call(handle, shared, type) : NOT_LOADED;
+	CUresult result = NOT_LOADED;
 
-	if (result == CUDA_SUCCESS && handle && !hooks_is_nested(FRAME) && recording_on())
-		created(CALLER, MT_ALIAS_OPEN, memory_current_device(), *handle, 0);
+	if (!call)
+		return result;
+	hooks_enter(FRAME);
+	result = call(handle, shared, type);
+	if (hooks_leave() && result == CUDA_SUCCESS && handle && recording_on())
+		record_created(CALLER, MT_ALIAS_OPEN, memory_current_device(), *handle, 0);
 	return result;
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
 	__typeof__(cuMemRetainAllocationHandle) *call = REAL(cuMemRetainAllocationHandle);
-	CUresult result = call ? call(handle, address) : NOT_LOADED;
+	CUresult result = NOT_LOADED;
 
-	if (result == CUDA_SUCCESS && handle && IS_OUTERMOST() && take_lock()) {
-		physical_retain(&v.physical, *handle);
-		lock_release(&v.lock);
+	if (!call)
+		return result;
+	hooks_enter(FRAME);
+	result = call(handle, address);
+	if (hooks_leave() && result == CUDA_SUCCESS && handle && recording_already() && take_lock()) {
+		physical_retain(&vmm.physical, *handle);
+		lock_release(&vmm.lock);
 	}
 	return result;
+}
+
+/* The release failed: takes back what release_handle() did. */
+static void restore_handle(const void *caller, uint64_t handle, const struct mt_record *gone)
+{
+	if (gone->kind) {
+		record_created(caller, gone->kind, gone->device, gone->address,
+			       (uint64_t)gone->bytes);
+	} else if (take_lock()) {
+		physical_retain(&vmm.physical, handle);
+		lock_release(&vmm.lock);
+	}
+}
+
+/* Returns 0 where the lock is busy. GONE's kind is 0 unless it was the last thing that kept the memory. */
+static int release_handle(const void *caller, uint64_t handle, struct mt_record *gone)
+{
+	struct module by;
+
+	if (!take_lock())
+		return 0;
+	(void)physical_release(&vmm.physical, handle, gone);
+	lock_release(&vmm.lock);
+	if (gone->kind) {
+		by = module_of(caller);
+		record_gone(gone, &by);
+	}
+	return 1;
 }
 
 /* As every free, recorded before it happens: afterwards another thread may be given the same
@@ -114,39 +159,30 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	__typeof__(cuMemRelease) *call = REAL(cuMemRelease);
 	struct mt_record gone = { 0 };
-	struct module by = { 0 };
-	int ours = call && IS_OUTERMOST() && take_lock(), last = 0;
+	int released = 0;
 	CUresult result;
 
-	if (ours) {
-		last = physical_release(&v.physical, handle, &gone);
-		lock_release(&v.lock);
-	}
-	if (last) {
-		by = module_of(CALLER);
-		record_gone(&gone, &by);
-	}
-	result = call ? call(handle) : NOT_LOADED;
-	if (result == CUDA_SUCCESS || !ours)
-		return result;
-	if (last) {
-		created(CALLER, gone.kind, gone.device, gone.address, (uint64_t)gone.bytes);
-	} else if (take_lock()) {
-		physical_retain(&v.physical, handle);
-		lock_release(&v.lock);
-	}
+	if (!call)
+		return NOT_LOADED;
+	if (hooks_enter(FRAME) && recording_already())
+		released = release_handle(CALLER, handle, &gone);
+	result = call(handle);
+	if (hooks_leave() && released && result != CUDA_SUCCESS)
+		restore_handle(CALLER, handle, &gone);
 	return result;
 }
 
-static void mapped(uint64_t handle, struct mt_record *map, const struct module *by)
+static void record_mapped(uint64_t handle, struct mt_record *map, const struct module *by)
 {
 	int known = 0;
 
 	if (take_lock()) {
-		known = physical_map(&v.physical, handle, map);
-		lock_release(&v.lock);
+		known = physical_map(&vmm.physical, handle, map);
+		lock_release(&vmm.lock);
 	}
-	if (known)
+	if (known < 0)
+		recorder_lose_event(MT_LOST_NO_MEMORY);
+	else if (known)
 		memory_event(MT_MAP, map->device, map->address, map->bytes, by, map->place);
 }
 
@@ -154,45 +190,49 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 		  CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	__typeof__(cuMemMap) *call = REAL(cuMemMap);
-	CUresult result = call ? call(address, bytes, offset, handle, flags) : NOT_LOADED;
 	struct mt_record map = { .address = address, .bytes = (int64_t)bytes, .kind = MT_MAP };
+	CUresult result = NOT_LOADED;
 	struct module by;
 
-	if (result != CUDA_SUCCESS || !IS_OUTERMOST())
+	if (!call)
+		return result;
+	hooks_enter(FRAME);
+	result = call(address, bytes, offset, handle, flags);
+	if (!hooks_leave() || result != CUDA_SUCCESS || !recording_already())
 		return result;
 	by = module_of(CALLER);
 	map.place = memory_place(&by, bytes);
-	mapped(handle, &map, &by);
+	record_mapped(handle, &map, &by);
 	return result;
 }
 
 struct unmapped {
-	unsigned count;
+	unsigned count, beyond; /* that are kept here, that are not */
 	struct {
 		struct mt_record map, gone; /* gone.kind 0: its handle is still there */
 		uint64_t handle;
 	} each[UNMAPPED_KEPT];
 };
 
-static void unmap(uint64_t address, uint64_t bytes, const struct module *by, struct unmapped *u)
+static void record_unmapped(uint64_t address, uint64_t bytes, const struct module *by, struct unmapped *u)
 {
 	uint64_t end = address + bytes, next;
 
-	u->count = 0;
 	for (; address < end; address = next) {
 		unsigned i = u->count < UNMAPPED_KEPT ? u->count : UNMAPPED_KEPT - 1;
 		int found;
 		u->each[i].gone.kind = 0;
 		if (!take_lock())
 			return;
-		found = physical_unmap(&v.physical, address, &u->each[i].map, &u->each[i].handle,
+		found = physical_unmap(&vmm.physical, address, &u->each[i].map, &u->each[i].handle,
 				       &u->each[i].gone);
 		if (!found) /* not seen when it was mapped: on to the next that was */
-			next = physical_next_mapping(&v.physical, address, end);
-		lock_release(&v.lock);
+			next = physical_next_mapping(&vmm.physical, address, end);
+		lock_release(&vmm.lock);
 		if (!found)
 			continue;
 		next = address + (uint64_t)u->each[i].map.bytes;
+		u->beyond += u->count == UNMAPPED_KEPT;
 		u->count = i + 1;
 		memory_event(MT_UNMAP, u->each[i].map.device, address, -u->each[i].map.bytes, by,
 			     memory_place(by, (uint64_t)u->each[i].map.bytes));
@@ -202,20 +242,22 @@ static void unmap(uint64_t address, uint64_t bytes, const struct module *by, str
 }
 
 /* The driver did not unmap after all. */
-static void restore(const void *caller, struct unmapped *u)
+static void restore_mappings(const void *caller, struct unmapped *u)
 {
 	struct module by = module_of(caller);
 	struct mt_record unreferenced;
 
+	for (unsigned i = 0; i < u->beyond; i++)
+		recorder_lose_event(MT_LOST_LIMIT);
 	for (unsigned i = 0; i < u->count; i++) {
 		const struct mt_record *gone = &u->each[i].gone;
 		if (gone->kind)
-			created(caller, gone->kind, gone->device, gone->address,
-				(uint64_t)gone->bytes);
-		mapped(u->each[i].handle, &u->each[i].map, &by);
+			record_created(caller, gone->kind, gone->device, gone->address,
+				       (uint64_t)gone->bytes);
+		record_mapped(u->each[i].handle, &u->each[i].map, &by);
 		if (gone->kind && take_lock()) { /* its references were gone before */
-			(void)physical_release(&v.physical, gone->address, &unreferenced);
-			lock_release(&v.lock);
+			(void)physical_release(&vmm.physical, gone->address, &unreferenced);
+			lock_release(&vmm.lock);
 		}
 	}
 }
@@ -229,13 +271,13 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 
 	if (!call)
 		return NOT_LOADED;
-	u.count = 0;
-	if (IS_OUTERMOST()) {
+	u.count = u.beyond = 0;
+	if (hooks_enter(FRAME) && recording_already()) {
 		by = module_of(CALLER);
-		unmap(address, bytes, &by, &u);
+		record_unmapped(address, bytes, &by, &u);
 	}
 	result = call(address, bytes);
-	if (result != CUDA_SUCCESS && u.count)
-		restore(CALLER, &u);
+	if (hooks_leave() && result != CUDA_SUCCESS && u.count)
+		restore_mappings(CALLER, &u);
 	return result;
 }

@@ -288,14 +288,37 @@ static void set_identity(json_t *j, const struct rank *r)
 	set(j, "versions", versions_json(r));
 	set(j, "simulated", json_boolean(r->simulated));
 	set(j, "gpu", text(r->gpu));
+	set(j, "gpu_uuid", text(r->gpu_uuid));
+	set(j, "gpu_pci_bus_id", text(r->gpu_pci));
 	set(j, "device_memory_bytes", size(r->total));
 }
 
-static json_t *rank_json(const struct rank *r)
+/* The processes of other ranks that are on the same GPU. */
+static json_t *sharers_json(const struct report *report, const struct rank *r)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < report->count; i++) {
+		const struct rank *other = &report->ranks[i];
+		json_t *o;
+
+		if (other == r || !rank_shares_gpu(r, other))
+			continue;
+		o = json_object();
+		set(o, "rank", number(other->rank));
+		set(o, "pid", json_integer(other->pid));
+		set(o, "device", json_integer(other->device));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *rank_json(const struct report *report, const struct rank *r)
 {
 	json_t *j = json_object(), *final = json_object();
 
 	set_identity(j, r);
+	set(j, "shares_gpu_with", sharers_json(report, r));
 	set(j, "end", text(end_name(r->end)));
 	set(j, "exit_status",
 	    r->ended && r->exit_status >= 0 ? json_integer(r->exit_status) : json_null());
@@ -341,7 +364,7 @@ void render_json(const struct report *report, struct buf *out)
 	json_t *root = json_object(), *ranks = json_array();
 
 	for (size_t i = 0; i < report->count; i++)
-		json_array_append_new(ranks, rank_json(&report->ranks[i]));
+		json_array_append_new(ranks, rank_json(report, &report->ranks[i]));
 	set(root, "ranks", ranks);
 	set(root, "findings", report->diagnosis ? findings_json(report) : json_array());
 	set(root, "job", ranks_json(report));

@@ -33,7 +33,20 @@ __attribute__((format(printf, 2, 3))) static void cell(struct table *t, const ch
 	free(text);
 }
 
-static void add_row(struct page *p, struct table *t, const struct rank *r)
+#define UUID_END 6 /* digits of its end that tell a GPU from its neighbours */
+
+/* "3", or where that is not the same GPU for every rank "3 …0a1b2c". */
+static void cell_gpu(struct table *t, const struct rank *r, int with_uuid)
+{
+	size_t length = r->gpu_uuid ? strlen(r->gpu_uuid) : 0;
+
+	if (with_uuid && length > UUID_END)
+		cell(t, "%d %s", r->device, r->gpu_uuid + length - UUID_END);
+	else
+		cell(t, "%d", r->device);
+}
+
+static void add_row(struct page *p, struct table *t, const struct rank *r, int with_uuid)
 {
 	if (r->rank == NO_RANK)
 		table_cell(t, PAINT_NONE, "-");
@@ -41,7 +54,7 @@ static void add_row(struct page *p, struct table *t, const struct rank *r)
 		cell(t, "%d", r->rank);
 	table_cell(t, PAINT_NONE, r->seat);
 	table_cell(t, PAINT_NONE, r->host);
-	cell(t, "%d", r->device);
+	cell_gpu(t, r, with_uuid);
 	table_cell(t, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
 	cell_size(p, t, r->peak_allocated);
 	cell_size(p, t, r->peak_reserved);
@@ -90,12 +103,13 @@ static void put_rank_table(struct page *p, const struct report *r)
 {
 	struct table t = { .columns = rank_columns, .column_count = ARRAY_SIZE(rank_columns) };
 	const struct rank *worst = report_worst(r);
+	int with_uuid = report_ordinals_differ(r);
 	size_t died = 0, shown = 1;
 
-	add_row(p, &t, worst);
+	add_row(p, &t, worst, with_uuid);
 	for (size_t i = 0; i < r->count; i++)
 		if (&r->ranks[i] != worst && matters(r, i, &died)) {
-			add_row(p, &t, &r->ranks[i]);
+			add_row(p, &t, &r->ranks[i], with_uuid);
 			shown++;
 		}
 	table_put(p, &t);
@@ -187,6 +201,48 @@ static void put_missing(struct page *p, const struct ranks *job)
 	buf_release(&b);
 }
 
+/* NUMBERS are ranks, or processes where these have none. */
+static void put_sharers(struct page *p, const struct rank *first, const int *numbers, size_t count)
+{
+	struct buf b = { 0 };
+
+	buf_puts(&b, first->rank == NO_RANK ? "processes " : "ranks ");
+	ranks_list(&b, numbers, count, RUNS_SHOWN);
+	buf_addf(&b, " are on one GPU, %s of host %s", first->gpu_uuid, first->host);
+	if (first->simulated)
+		buf_puts(&b, ", simulated");
+	page_field(p, "shared", b.text, 0);
+	buf_release(&b);
+}
+
+static void put_shared(struct page *p, const struct report *r)
+{
+	int *numbers = xcalloc(r->count + 1, sizeof(*numbers));
+	char *told = xcalloc(r->count + 1, 1);
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *first = &r->ranks[i];
+		size_t n = 0;
+
+		for (size_t k = i + 1; k < r->count && !told[i]; k++) {
+			const struct rank *x = &r->ranks[k];
+			int number = x->rank == NO_RANK ? (int)x->pid : x->rank;
+
+			if (!rank_shares_gpu(first, x))
+				continue;
+			if (!n)
+				numbers[n++] = first->rank == NO_RANK ? (int)first->pid : first->rank;
+			if (number != numbers[n - 1])
+				numbers[n++] = number;
+			told[k] = 1;
+		}
+		if (n > 1)
+			put_sharers(p, first, numbers, n);
+	}
+	free(told);
+	free(numbers);
+}
+
 void put_ranks(struct page *p, const struct report *r)
 {
 	const struct ranks *job = r->as_job;
@@ -195,6 +251,7 @@ void put_ranks(struct page *p, const struct report *r)
 		put_rank_table(p, r);
 		if (job)
 			put_groups(p, r);
+		put_shared(p, r);
 	}
 	if (job) {
 		for (size_t i = 0; i < job->outlier_count && i < OUTLIERS_SHOWN; i++)

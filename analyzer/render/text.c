@@ -234,6 +234,8 @@ static void put_gpu(struct page *p, const struct rank *r)
 		buf_puts(&b, ", ");
 		page_size(p, &b, r->total);
 	}
+	if (r->gpu_uuid && !r->simulated)
+		buf_addf(&b, ", %s", r->gpu_uuid);
 	if (r->simulated)
 		buf_puts(&b, ", simulated: nothing here was observed on a GPU");
 	page_field(p, "gpu", b.text, 0);
@@ -258,6 +260,9 @@ static void put_peak(struct page *p, const struct rank *r)
 	page_size(p, &b, r->peak_reserved);
 	buf_puts(&b, ", the device up to ");
 	page_size(p, &b, r->peak_device);
+	if (r->lost_events)
+		buf_addf(&b, "; not exact: %llu events are missing",
+			 (unsigned long long)r->lost_events);
 	page_field(p, "peak", b.text, 0);
 	buf_release(&b);
 	if (r->stand_in)

@@ -130,13 +130,16 @@ struct mt_frame {
  * note then says so. */
 #define MT_META_ARGV "argv"
 #define MT_META_ENV "env:"      /* env:NAME */
-#define MT_META_GPU_NAME "gpu:" /* gpu:ORDINAL */
+#define MT_META_GPU_NAME "gpu:"          /* gpu:ORDINAL */
+#define MT_META_GPU_UUID "gpu-uuid:"     /* gpu-uuid:ORDINAL, as nvidia-smi -L has it: "GPU-…"; of an instance "MIG-…" */
+#define MT_META_GPU_PCI "gpu-pci:"       /* gpu-pci:ORDINAL: "0000:1A:00.0"; instances of one GPU have the same */
 #define MT_META_VERSION                                                                             \
 	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
 		    */
 #define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names */
 #define MT_META_COMM "comm:"            /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" */
 #define MT_META_COMM_USED "comm-used:"  /* comm-used:SEQUENCE: bytes that NCCL took at its use, so far; the last counts */
+#define MT_META_ALLOCATOR "allocator" /* the module that PyTorch's caching allocator is in, where that is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
 #define MT_META_NOTE "note:" /* note:TOPIC, e.g. why there are no Python stacks */
@@ -182,8 +185,9 @@ enum mt_state {
 	X(TABLES_FULL, 4, "the tables of stacks are full: later stacks are unknown")     \
 	X(MAP_FAILED, 5, "the trace could not be mapped")                                \
 	X(BUSY, 6, "another thread kept the recorder busy")                              \
-	X(LIMIT, 7, "a limit of the recorder was reached")                               \
-	X(STALLED, 8, "the file system did not take what was recorded in time")
+	X(LIMIT, 7, "a counted limit of the recorder was reached")                       \
+	X(NO_MEMORY, 8, "no memory for the live set")                                    \
+	X(STALLED, 9, "the file system did not take what was recorded in time")
 enum mt_lost {
 #define X(name, id, message) MT_LOST_##name = id,
 	MT_LOST_LIST(X)

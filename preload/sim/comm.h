@@ -53,6 +53,7 @@ struct comm {
 	size_t size;
 	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
+	_Atomic uint64_t taken; /* their bytes together */
 	bool late;                                    /* connects at first use */
 	atomic_bool ring, nvls;                       /* connected */
 	_Atomic unsigned char *connected;             /* by peer: which ways */

@@ -103,8 +103,10 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, C
 }
 EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-	settings_uuid(device, (unsigned char *)uuid);
-	return known_device(device);
+	CUresult error = known_device(device);
+	if (!error)
+		settings_uuid(settings.physical[device], (unsigned char *)uuid);
+	return error;
 }
 #undef cuDeviceGetUuid
 EXPORT CUresult cuDeviceGetUuid(
@@ -117,7 +119,7 @@ EXPORT CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
 {
 	CUresult error = known_device(device);
 	if (!error)
-		snprintf(id, (size_t)size, "0000:%02X:00.0", device + 1);
+		snprintf(id, (size_t)size, "0000:%02X:00.0", settings.physical[device] + 1);
 	return error;
 }
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)

@@ -117,6 +117,14 @@ NCCL(int, ncclCommCount, struct comm *comm, int *out)
 {
 	return *out = comm->ranks, NCCL_OK;
 }
+/* What a communicator holds on its device, none of which can be suspended here. */
+NCCL(int, ncclCommMemStats, struct comm *comm, int stat, uint64_t *out)
+{
+	enum { PERSISTENT = 2, TOTAL };
+	if (!comm || !out || stat < 0 || stat > TOTAL)
+		return NCCL_INVALID_ARGUMENT;
+	return *out = stat >= PERSISTENT ? comm->taken : 0, NCCL_OK;
+}
 NCCL(int, ncclCommUserRank, struct comm *comm, int *out)
 {
 	return *out = comm->rank, NCCL_OK;

@@ -42,6 +42,8 @@ static int allocate(struct comm *comm, uint64_t bytes)
 	unsigned at = atomic_fetch_add(&comm->buffers, 1);
 	device_select(comm->device);
 	error = cuMemAlloc_v2(&comm->buffer[at], bytes);
+	if (!error)
+		atomic_fetch_add(&comm->taken, bytes);
 	device_select(current);
 	return error;
 }

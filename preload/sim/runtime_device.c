@@ -196,7 +196,7 @@ static cudaError_t properties(void *out, int device, enum layout layout)
 	};
 	memset(out, 0, layout_size[layout]);
 	snprintf(out, 256, "%s", settings.card->device_name);
-	settings_uuid(device, (unsigned char *)out + 256);
+	settings_uuid(settings.physical[device], (unsigned char *)out + 256);
 	for (size_t i = 0; i < LENGTH(props); i++) {
 		int offset = props[i].offset[layout];
 		if (offset >= 0) /* little endian: the low bytes are the value */
@@ -219,16 +219,20 @@ EXPORT cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 {
 	int error = known_device(device);
 	if (!error)
-		snprintf(id, (size_t)size, "0000:%02X:00.0", device + 1);
+		snprintf(id, (size_t)size, "0000:%02X:00.0", settings.physical[device] + 1);
 	return rt(error);
 }
 EXPORT cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id)
 {
 	unsigned domain, bus;
-	if (sscanf(id, "%x:%x", &domain, &bus) != 2 || known_device((int)bus - 1))
+	if (sscanf(id, "%x:%x", &domain, &bus) != 2)
 		return rt(SIM_INVALID_VALUE);
-	*device = (int)bus - 1;
-	return cudaSuccess;
+	for (int d = 0; !known_device(d); d++)
+		if (settings.physical[d] + 1u == bus) {
+			*device = d;
+			return cudaSuccess;
+		}
+	return rt(SIM_INVALID_VALUE);
 }
 EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {

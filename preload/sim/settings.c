@@ -127,22 +127,30 @@ static bool setting(const struct setting *s, void *field,
 	return wrong(s->variable, value, parse == parse_NAME ? expected : range);
 }
 
+#define UUID_TEXT 40 /* "GPU-" and 36 digits and dashes; the last two digits are the device */
+
 /* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty
- * one. Launchers set it, and programs set it empty to stay off the GPU. Which of the devices, all
- * alike, makes no difference. */
+ * one. Launchers set it, and programs set it empty to stay off the GPU. The devices are all alike, but
+ * for what names them. */
 static uint64_t visible_devices(uint64_t gpus)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
 	uint64_t visible = 0;
+	for (unsigned i = 0; i < MAX_DEVICES; i++)
+		settings.physical[i] = (unsigned char)i;
 	if (!list)
 		return gpus;
 	while (*list && visible < gpus) {
 		char *end;
 		bool uuid = !strncmp(list, "GPU-", 4);
-		unsigned long index = uuid ? 0 : strtoul(list, &end, 10);
+		size_t length = strcspn(list, ",");
+		unsigned long index = uuid ? strtoul(list + (length < 2 ? 0 : length - 2), &end, 16)
+					   : strtoul(list, &end, 10);
+		if (uuid && (length != UUID_TEXT || index >= gpus))
+			index = visible; /* an abbreviation: of devices that are alike, the next */
 		if (!uuid && (*list < '0' || *list > '9' || index >= gpus))
 			break;
-		visible++;
+		settings.physical[visible++] = (unsigned char)index;
 		list += strcspn(list, ",");
 		list += *list == ',';
 	}

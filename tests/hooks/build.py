@@ -34,6 +34,11 @@ def library(out, source, *options):
     return compile_(out, source, "-shared", "-fPIC", "-fvisibility=hidden", *options)
 
 
+def fake_device(folder):
+    """What is preloaded between memtrace and the simulated device, for what that refuses."""
+    return library(os.path.join(folder, "fake_device.so"), "fake_device.c", os.path.join(HERE, "fake_graphs.c"), "-ldl")
+
+
 def fake_driver(folder, include, stub=STUB, make=library):
     """libcuda.so.1 in FOLDER: fake_driver.c, and a stub for every other name that cuda.h declares."""
     with open(os.path.join(HERE, "fake_driver.c")) as f:

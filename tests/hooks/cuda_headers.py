@@ -38,6 +38,16 @@ def of_cuda_12():
     return folder if os.path.exists(os.path.join(folder, "cuda.h")) else None
 
 
+def nccl():
+    """Every function of the newest nccl.h of a PyTorch that is here, with those of its device API; empty where there is none."""
+    names = set()
+    for header in glob.glob(os.path.join(CACHE, "torch-*", "lib", "python3*", "site-packages", "nvidia", "nccl", "include", "**", "*.h"),
+                            recursive=True):
+        with open(header) as f:
+            names |= set(re.findall(r"\bncclResult_t\s+(nccl\w+)\s*\(", f.read()))
+    return names
+
+
 def preprocess(include, text, *options):
     return subprocess.run(["gcc", "-E", "-P", "-x", "c", "-I" + include, *options, "-"], input=text, check=True, stdout=subprocess.PIPE,
                           text=True).stdout

@@ -18,10 +18,6 @@ CUresult fake_map(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandl
 
 #define FOREIGN 0x7e0000000000ull /* memory of other processes appears from here on */
 
-static uint64_t round_to(uint64_t n, uint64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
 
 /* ---- arrays */
 
@@ -291,93 +287,6 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return simulated(handle);
 }
 
-/* ---- graphs: one graph; its allocation nodes take memory when it is launched first, a trim gives
- * it back */
-
-static uint64_t graph_nodes, graph_reserved;
-
-static CUdeviceptr graph_node(CUgraphNode *node, uint64_t bytes)
-{
-	CUdeviceptr address = FOREIGN + (100ull << 30) + graph_nodes;
-
-	graph_nodes += round_to(bytes, 2 * MiB);
-	*node = (CUgraphNode)(uintptr_t)address;
-	return address;
-}
-
-EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-				       size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *p)
-{
-	(void)graph, (void)after, (void)n;
-	p->dptr = graph_node(node, p->bytesize);
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-				      size_t n, CUdeviceptr address)
-{
-	(void)graph, (void)after, (void)n;
-	*node = (CUgraphNode)(uintptr_t)(address + 1);
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-				  const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
-{
-	(void)graph, (void)after, (void)edges, (void)n;
-	if (p->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	p->alloc.dptr = graph_node(node, p->alloc.bytesize);
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream)
-{
-	(void)graph, (void)stream;
-	graph_reserved = graph_nodes;
-	return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph)
-{
-	(void)graph;
-	return CUDA_SUCCESS;
-}
-
-EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
-{
-	return (cudaError_t)cuGraphLaunch((CUgraphExec)graph, (CUstream)stream);
-}
-
-EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-	(void)device;
-	graph_reserved = 0;
-	return CUDA_SUCCESS;
-}
-
-EXPORT cudaError_t cudaDeviceGraphMemTrim(int device)
-{
-	return (cudaError_t)cuDeviceGraphMemTrim(device);
-}
-
-EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
-					     void *value)
-{
-	(void)device;
-	*(uint64_t *)value =
-		attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? graph_reserved : 0;
-	return CUDA_SUCCESS;
-}
-
-EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int device,
-						  enum cudaGraphMemAttributeType attribute,
-						  void *value)
-{
-	return (cudaError_t)cuDeviceGetGraphMemAttribute(device, (CUgraphMem_attribute)attribute,
-							 value);
-}
-
 /* ---- contexts of the program's own */
 
 static CUcontext own_context;
@@ -453,7 +362,89 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
 	__typeof__(&cuMemPoolCreate) simulated =
 		(__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemPoolCreate");
 
+	CUmemPoolProps of_device = *properties;
+
 	*pool = destroyed;
 	destroyed = NULL;
-	return *pool ? CUDA_SUCCESS : simulated(pool, properties);
+	of_device.allocType = CU_MEM_ALLOCATION_TYPE_PINNED; /* the only one that the simulated device has */
+	return *pool ? CUDA_SUCCESS : simulated(pool, &of_device);
+}
+
+#if CUDA_VERSION >= 13000
+/* A pool of CUDA's own for managed memory. */
+EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *where,
+				       CUmemAllocationType type)
+{
+	static CUmemoryPool managed;
+	CUmemPoolProps properties = { .allocType = type, .location = *where };
+
+	if (!managed)
+		cuMemPoolCreate(&managed, &properties);
+	*pool = managed;
+	return CUDA_SUCCESS;
+}
+#endif
+
+/* ---- memory that no call shows */
+
+EXPORT CUresult fake_take(size_t bytes);
+EXPORT CUresult fake_take(size_t bytes)
+{
+	__typeof__(&cuMemAlloc_v2) simulated = (__typeof__(simulated))dlsym(
+		dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_NOW), "\1cuMemAlloc_v2");
+	CUdeviceptr unseen;
+
+	if (!simulated) /* dlsym() gives the wrapper of a name */
+		simulated = (__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+	return simulated(&unseen, bytes);
+}
+
+/* ---- a device of another number, and a call that never returns */
+
+EXPORT int fake_device_number;
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+	*device = fake_device_number;
+	return CUDA_SUCCESS;
+}
+
+EXPORT void (*fake_leave)(void);
+
+EXPORT cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	static cudaError_t (*simulated)(void **, size_t);
+
+	if (fake_leave)
+		fake_leave();
+	if (!simulated)
+		simulated = (cudaError_t(*)(void **, size_t))dlsym(RTLD_NEXT, "cudaMalloc");
+	return simulated(p, bytes);
+}
+
+/* A driver that takes what it needs for a handle by a call of its own. */
+EXPORT int fake_nested;
+
+EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+			    const CUmemAllocationProp *properties, unsigned long long flags)
+{
+	static __typeof__(&cuMemCreate) simulated;
+	CUdeviceptr inside;
+
+	if (fake_nested)
+		cuMemAlloc_v2(&inside, bytes);
+	if (!simulated)
+		simulated = (__typeof__(simulated))dlsym(RTLD_NEXT, "cuMemCreate");
+	return simulated(handle, bytes, properties, flags);
+}
+
+/* As libc10.so has it: what PyTorch's allocator reports to. */
+EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p, int64_t bytes,
+								  size_t allocated, size_t reserved,
+								  uint16_t device);
+EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p, int64_t bytes,
+								  size_t allocated, size_t reserved,
+								  uint16_t device)
+{
+	(void)p, (void)bytes, (void)allocated, (void)reserved, (void)device;
 }

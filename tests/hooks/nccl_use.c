@@ -138,11 +138,11 @@ int main(void)
 	int failed = ncclCommInitRank(&a, 2, id, 0) | ncclCommInitRank(&b, 3, id, 1);
 
 	failed |= (int)cudaMalloc(&own, 64 << 20); /* nobody's but the program's */
-	will_take(1, 0);
-	failed |= ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL); /* a 1 */
+	will_take(2, 0); /* the device gives whole 2 MiB */
+	failed |= ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL); /* a 2 */
 	will_take(0, 2);
 	failed |= ncclGroupStart() | ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL) |
-		  ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL) | ncclGroupEnd(); /* a 3 */
+		  ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL) | ncclGroupEnd(); /* a 4 */
 	will_take(4, 8);
 	failed |= ncclGroupStart() | ncclSend(NULL, 1, 0, 0, b, NULL) |
 		  ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL) | ncclGroupEnd(); /* b 4; 8 of both */
@@ -156,7 +156,7 @@ int main(void)
 	failed |= ncclCommSplit(a, 0, 0, &c, NULL) | ncclGroupEnd();
 	failed |= take_unasked(128) | ncclGroupEnd(); /* the end of no group is nobody's use */
 	failed |= ncclCommDestroy(a) | ncclCommDestroy(b) | ncclCommDestroy(c);
-	printf("3 52 64 of 255\n");
+	printf("4 52 64 of 256\n");
 	return failed;
 }
 

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "expect.h"
 
+#include <time.h>
+
 #include <string.h>
 
 #define DO(function, ...) check(#function, (int)function(__VA_ARGS__), 0)
@@ -139,6 +141,105 @@ static void graph(void)
 	level("GRAPH_RESERVED", 0, 0);
 }
 
+extern __typeof__(cuGraphUpload) cuGraphUpload_ptsz;
+extern __typeof__(cudaGraphUpload) cudaGraphUpload_ptsz;
+extern __typeof__(cuGraphInstantiateWithParams) cuGraphInstantiateWithParams_ptsz;
+extern __typeof__(cudaGraphInstantiateWithParams) cudaGraphInstantiateWithParams_ptsz;
+
+/* Two more MiB in the graph's nodes. */
+static CUgraph with_2_more(void)
+{
+	static CUgraphNodeParams more = {
+		.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+		.alloc = { .poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } },
+			   .bytesize = 2 * MiB }
+	};
+	CUgraphNode node;
+
+	DO(cuGraphAddNode_v2, &node, (CUgraph)&more, NULL, NULL, 0, &more);
+	return (CUgraph)&more;
+}
+
+/* An upload takes the memory, by a call of its own or with the instance; no launch follows. */
+static void graph_upload(void)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS how = { 0 }, uploading = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD };
+	cudaGraphInstantiateParams like_how = { .flags = cudaGraphInstantiateFlagUpload };
+	cudaGraphExec_t run;
+	CUgraphExec made;
+
+	DO(cuGraphUpload, (CUgraphExec)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 2 * MiB, 0);
+	DO(cuGraphUpload_ptsz, (CUgraphExec)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 4 * MiB, 0);
+	DO(cudaGraphUpload, (cudaGraphExec_t)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 6 * MiB, 0);
+	DO(cudaGraphUpload_ptsz, (cudaGraphExec_t)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 8 * MiB, 0);
+	DO(cuGraphInstantiateWithParams, &made, with_2_more(), &how); /* takes nothing */
+	DO(cuGraphInstantiateWithParams, &made, with_2_more(), &uploading);
+	level("GRAPH_RESERVED", 12 * MiB, 0);
+	DO(cuGraphInstantiateWithParams_ptsz, &made, with_2_more(), &uploading);
+	level("GRAPH_RESERVED", 14 * MiB, 0);
+	DO(cudaGraphInstantiateWithParams, &run, (cudaGraph_t)with_2_more(), &like_how);
+	level("GRAPH_RESERVED", 16 * MiB, 0);
+	DO(cudaGraphInstantiateWithParams_ptsz, &run, (cudaGraph_t)with_2_more(), &like_how);
+	level("GRAPH_RESERVED", 18 * MiB, 0);
+}
+
+static void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* The second launch comes right after the first, whose level was read: its own is read with the next
+ * event. */
+static void graph_next_event(void)
+{
+	CUdeviceptr p;
+
+	DO(cuGraphLaunch, (CUgraphExec)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 2 * MiB, 0);
+	DO(cuGraphLaunch, (CUgraphExec)with_2_more(), NULL);
+	pause_ms(20);
+	DO(cuMemAlloc_v2, &p, MiB);
+	event("DEVICE_ALLOC", p, MiB, 0);
+	level("GRAPH_RESERVED", 4 * MiB, 0);
+}
+
+/* The same, and nothing follows. */
+static void graph_trailing(void)
+{
+	DO(cuGraphLaunch, (CUgraphExec)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 2 * MiB, 0);
+	DO(cuGraphLaunch, (CUgraphExec)with_2_more(), NULL);
+	level("GRAPH_RESERVED", 4 * MiB, 0);
+	pause_ms(300);
+}
+
+/* Pools of managed memory give managed memory, whoever made them. */
+static void managed_pools(void)
+{
+#if CUDA_VERSION >= 13000
+	CUmemLocation here = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
+	CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = here };
+	CUmemoryPool pool, of_cuda;
+	CUdeviceptr a, b;
+
+	DO(cuMemPoolCreate, &pool, &properties);
+	DO(cuMemAllocFromPoolAsync, &a, 10 * MiB, pool, NULL);
+	event("MANAGED_ALLOC", a, 10 * MiB, 0);
+	DO(cuMemGetDefaultMemPool, &of_cuda, &here, CU_MEM_ALLOCATION_TYPE_MANAGED);
+	DO(cuMemAllocFromPoolAsync, &b, 6 * MiB, of_cuda, NULL);
+	event("MANAGED_ALLOC", b, 6 * MiB, 0);
+	DO(cuMemFreeAsync, a, NULL);
+	event("MANAGED_FREE", a, -10 * MiB, 0);
+	DO(cuMemFreeAsync, b, NULL);
+	event("MANAGED_FREE", b, -6 * MiB, 0);
+#endif
+}
+
 static void driver_reset(void)
 {
 	CUdeviceptr a, b;
@@ -209,6 +310,10 @@ int main(int argc, char **argv)
 						  { "import", import },
 						  { "pool_pointer", pool_pointer },
 						  { "graph", graph },
+						  { "graph_upload", graph_upload },
+						  { "graph_next_event", graph_next_event },
+						  { "graph_trailing", graph_trailing },
+						  { "managed_pools", managed_pools },
 						  { "driver_reset", driver_reset },
 						  { "contexts", contexts },
 						  { "null_arguments", null_arguments } };

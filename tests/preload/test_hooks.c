@@ -105,7 +105,8 @@ static void test_physical(void **state)
 	struct physical p = { 0 };
 
 	(void)state;
-	assert_int_equal(physical_create(&p, &made), 0);
+	assert_int_equal(physical_create(&p, &made, &gone), 0);
+	assert_int_equal(gone.kind, 0);
 	assert_true(map(&p, VA));
 	assert_true(map(&p, VA + (1 << 20)));
 	physical_retain(&p, HANDLE);
@@ -130,13 +131,32 @@ static void test_physical_references(void **state)
 	struct physical p = { 0 };
 
 	(void)state;
-	assert_int_equal(physical_create(&p, &made), 0);
-	assert_int_equal(physical_create(&p, &made), 0);
+	assert_int_equal(physical_create(&p, &made, &gone), 0);
+	assert_int_equal(gone.kind, 0);
+	assert_int_equal(physical_create(&p, &made, &gone), 0);
+	assert_int_equal(gone.kind, 0);
 	assert_true(map(&p, VA));
 	assert_int_equal(unmap(&p, VA, &gone), 1);
 	assert_int_equal(physical_release(&p, HANDLE, &gone), 0);
 	assert_int_equal(physical_release(&p, HANDLE, &gone), 1);
 	assert_int_equal(gone.kind, MT_ALIAS_OPEN);
+}
+
+/* A handle that is given again was released unseen: its memory goes first. */
+static void test_physical_again(void **state)
+{
+	struct mt_record made = handle(MT_PHYSICAL_ALLOC), again = made, gone = { 0 };
+	struct physical p = { 0 };
+
+	(void)state;
+	again.bytes = 4 << 20;
+	assert_int_equal(physical_create(&p, &made, &gone), 0);
+	assert_int_equal(physical_create(&p, &again, &gone), 0);
+	assert_int_equal(gone.kind, MT_PHYSICAL_ALLOC);
+	assert_int_equal(gone.address, HANDLE);
+	assert_int_equal(gone.bytes, 2 << 20);
+	assert_int_equal(physical_release(&p, HANDLE, &gone), 1);
+	assert_int_equal(gone.bytes, 4 << 20);
 }
 
 static void test_arrays(void **state)
@@ -155,6 +175,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_look_up),  cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_physical), cmocka_unit_test(test_physical_references),
+		cmocka_unit_test(test_physical_again),
 		cmocka_unit_test(test_arrays),
 	};
 

@@ -16,14 +16,17 @@ NAMES = os.path.join(ROOT, "tests", "hooks", "driver_names.txt")
 MEMORY = re.compile(r"""(?x)
     cuMem\w+ | cuArray(3D)?Create\w* | cuArrayDestroy | cuMipmappedArray(Create|Destroy)
   | cuIpc(Get|Open|Close)MemHandle\w* | cuImportExternalMemory | cuDestroyExternalMemory | cuExternalMemoryGet\w+ | cuMulticast\w+
-  | cuGraphAddMem(Alloc|Free)Node | cuGraphAddNode\w* | cuGraphLaunch\w* | cuGraphExecDestroy | cuDeviceGraphMemTrim | cuDeviceSetMemPool
+  | cuGraphAddMem(Alloc|Free)Node | cuGraphAddNode\w* | cuGraph(Launch|Upload|Instantiate)\w* | cuGraphExecDestroy | cuDeviceGraphMemTrim | cuDeviceSetMemPool
   | cu(Green)?Ctx(Create|Destroy|Detach)\w* | cuDevicePrimaryCtx\w+ | cuModule(Load|Unload)\w* | cuLibrary(Load|Unload)\w*
   | cudaMalloc\w* | cudaFree\w* | cudaHost(Alloc|Register|Unregister) | cudaMem(Pool|SetMemPool)\w* | cudaDeviceSetMemPool
   | cudaIpc(Get|Open|Close)MemHandle | cudaImportExternalMemory | cudaDestroyExternalMemory | cudaExternalMemoryGet\w+
-  | cudaGraphAddMem(Alloc|Free)Node | cudaGraphAddNode\w* | cudaGraphLaunch\w* | cudaGraphExecDestroy | cudaDeviceGraphMemTrim
+  | cudaGraphAddMem(Alloc|Free)Node | cudaGraphAddNode\w* | cudaGraph(Launch|Upload|Instantiate)\w* | cudaGraphExecDestroy | cudaDeviceGraphMemTrim
   | cudaDeviceReset | cudaThreadExit | cudaLibrary(Load|Unload)\w*
   | (cu|cuda)Graphics(Map|Unmap)Resources\w*
   | cuGetProcAddress\w* | cudaGetDriverEntryPoint\w*""")
+NCCL = re.compile(r"""(?x)
+    ncclComm(Init|Split|Shrink|Grow|Finalize|Destroy|Abort|Revoke|Suspend|Resume|Register|Deregister|Window)\w* | ncclDevComm\w+ | ncclMem\w+
+  | ncclGroup(Start|End) | ncclReduce(?!dOp)\w* | nccl(All|Broadcast|Bcast|Send|Recv|Gather|Scatter|PutSignal|Signal|WaitSignal)\w*""")
 # What those rules catch and what moves, fills or describes memory without giving or taking any.
 OTHERS = re.compile(r"""(?x)
     cuMemcpy\w+ | cuMemcpy | cuMemset(?!MemPool)\w+ | cuMem(Advise|Prefetch|Discard|BatchDecompress)\w* | cuMemGet(?!Handle)\w+
@@ -82,7 +85,16 @@ class Complete(unittest.TestCase):
         known = set()
         for include in (cuda_headers.installed(), cuda_headers.of_cuda_12()):
             known |= cuda_headers.declared(include) if include else set()
+        known |= cuda_headers.nccl()
         self.assertEqual([n for n, macro in rows().items() if macro == "SKIP" and n not in known], [])
+
+    def test_nccl(self):
+        """Whatever makes, ends, uses or changes a communicator has a row."""
+        names = cuda_headers.nccl()
+        if not names:
+            self.skipTest("no nccl.h here")
+        self.assertIn("ncclCommInitRank", names)
+        self.assertEqual(sorted(n for n in names - set(rows()) if NCCL.fullmatch(n)), [])
 
     def test_a_skipped_name_has_its_reason(self):
         with open(HOOKS) as f:

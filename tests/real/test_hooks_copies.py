@@ -64,7 +64,7 @@ class Ends(Programs):
 
     def setUp(self):
         super().setUp()
-        self.between = (build.library(os.path.join(self.dir, "fake_device.so"), "fake_device.c", "-ldl"),)
+        self.between = (build.fake_device(self.dir),)
 
     def family(self, name, **keys):
         self.check(self.run_program(self.program("ends"), name, **keys))

@@ -12,6 +12,7 @@ from hooks import build
 ASIDE = {"TENSOR_ALLOC", "TENSOR_FREE", "RESERVED", "DEVICE_SAMPLE", "POOL_RESERVED", "GRAPH_RESERVED"}
 LEVELS = {"POOL_RESERVED", "GRAPH_RESERVED"}
 MAIN = "main program"
+LOST_BUSY, LOST_LIMIT, LOST_NO_MEMORY = 6, 7, 8  # enum mt_lost
 ROUTES = ("link", "dlsym", "gpa", "gpa_11", "entry", "entry_by_version")
 
 
@@ -141,6 +142,37 @@ class Communicators(Programs):
         self.assertEqual(entry["peak"]["by_owner"]["nccl"], told[3])
 
 
+    def comms(self, *options):
+        nccl = build.library(os.path.join(self.dir, "libnccl.so.2"), "nccl_comms.c", "-DLIBRARY", "-fvisibility=default", *options, SIM,
+                             "-lpthread")
+        program = self.program("nccl_comms", nccl, "-Wl,-rpath," + self.dir)
+        return lambda *words: self.run_program(program, *words, preloads=[PRELOAD, nccl, SIM])
+
+    def check_comms(self, told, beside):
+        entry = self.report()["ranks"][0]
+        a, shrunk, grown, joined = entry["communicators"]
+        self.assertEqual([c["size"] for c in (a, shrunk, grown, joined)], [4, 3, 5, 6])
+        self.assertEqual([c["rank"] for c in (a, shrunk, grown, joined)], [1, 1, 1, 5])
+        self.assertEqual([c["parent"] for c in (a, shrunk, grown, joined)], [None, a["id"], shrunk["id"], None])
+        told = [int(mib) << 20 for mib in told.split()]
+        self.assertEqual([c["bytes"] for c in (a, shrunk, grown)], told[:3])
+        self.assertEqual(joined["bytes"], told[3] + beside)
+        self.assertEqual([c["bytes"] - c["used_bytes"] for c in (a, shrunk, grown, joined)], [2 << 20, 2 << 20, 4 << 20, 0])
+
+    def test_made_of_others_and_changed(self):
+        """Shrunk, grown, suspended, resumed, registered with: inferred from what NCCL asked the device for."""
+        self.check_comms(self.comms()(), 7 << 20)
+
+    def test_nccl_is_asked(self):
+        """NCCL tells what it holds for each communicator: what it took for none of them is not theirs."""
+        self.check_comms(self.comms("-DSTATS")(), 0)
+
+    def test_more_than_are_remembered(self):
+        self.comms()("many")
+        trace = self.trace()
+        self.assertEqual((trace.lost_events, trace.lost_reason), (300 - 256, LOST_LIMIT))
+
+
 class Runtimes(Programs):
     def test_loaded_rtld_local(self):
         """The program's runtime is in no scope: the wrapper still finds it."""
@@ -238,7 +270,7 @@ class Refused(Programs):
 
     def setUp(self):
         super().setUp()
-        self.between = (build.library(os.path.join(self.dir, "fake_device.so"), "fake_device.c", "-ldl"),)
+        self.between = (build.fake_device(self.dir),)
 
     def family(self, name):
         program = self.program("refused")
@@ -262,6 +294,26 @@ class Refused(Programs):
 
     def test_graph_nodes(self):
         self.family("graph")
+
+    def test_graph_upload(self):
+        self.family("graph_upload")
+
+    def test_graph_level_of_a_later_launch(self):
+        self.family("graph_next_event")
+
+    def test_graph_level_that_nothing_follows(self):
+        """The helper thread reads it; it looks 60 ms after the start and then every 10 s, so a start that is held up needs another try."""
+        program = self.program("refused")
+        for i in range(3):
+            self.traces = os.path.join(self.dir, "run-%d" % i)
+            self.run_program(program, "graph_trailing")
+            levels = [r[2] for r in self.trace().records() if mtr.KINDS[r[5]] == "GRAPH_RESERVED"]
+            if levels == [2 << 20, 4 << 20]:
+                return
+        self.fail(levels)
+
+    def test_managed_pools(self):
+        self.family("managed_pools")
 
     def test_driver_reset(self):
         self.family("driver_reset")
