@@ -211,3 +211,18 @@ unsigned long long resolve_unloaded(void)
 	dl_iterate_phdr(look_unloaded, &unloaded);
 	return unloaded;
 }
+
+static int look_loaded(struct dl_phdr_info *o, size_t size, void *data)
+{
+	(void)size;
+	*(unsigned long long *)data = o->dlpi_adds;
+	return 1;
+}
+
+unsigned long long resolve_loaded(void)
+{
+	unsigned long long loaded = 0;
+
+	dl_iterate_phdr(look_loaded, &loaded);
+	return loaded;
+}

@@ -38,4 +38,7 @@ const void *resolve_module(const void *address, char *path, unsigned long bytes)
 /* How often an object was unloaded. */
 unsigned long long resolve_unloaded(void);
 
+/* How often one was loaded. */
+unsigned long long resolve_loaded(void);
+
 #endif
