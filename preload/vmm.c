@@ -42,7 +42,7 @@ static int take_lock(void)
 static void record_gone(const struct mt_record *gone, const struct module *by)
 {
 	memory_event(liveset_freed_by(gone->kind), gone->device, gone->address, -gone->bytes, by,
-		     memory_place(by, (uint64_t)gone->bytes));
+		     memory_free_place(by, (uint64_t)gone->bytes));
 }
 
 static void created(const void *caller, enum mt_event kind, unsigned device, uint64_t handle,
@@ -196,7 +196,7 @@ static void unmap(uint64_t address, uint64_t bytes, const struct module *by, str
 		next = address + (uint64_t)u->each[i].map.bytes;
 		u->count = i + 1;
 		memory_event(MT_UNMAP, u->each[i].map.device, address, -u->each[i].map.bytes, by,
-			     memory_place(by, (uint64_t)u->each[i].map.bytes));
+			     memory_free_place(by, (uint64_t)u->each[i].map.bytes));
 		if (u->each[i].gone.kind)
 			record_gone(&u->each[i].gone, by);
 	}
