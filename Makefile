@@ -102,10 +102,11 @@ $(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*
 	@mkdir -p $(@D)
 	$(CC) $(LINK) $^ -o $@
 
-# The recorder's side runs without the preload: everything but the exported hooks.
+# The recorder's side runs without the preload: everything but the exported hooks. INSIDE_test_x: what that test includes to look into it.
+INSIDE_test_tables := preload/tables.c
 $(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/spawn_clone.o
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LTO) $(LINK) $^ -o $@ -lcmocka -lpthread
+	$(CC) $(CFLAGS) $(LTO) $(LINK) $(filter-out $(call obj,$(INSIDE_$*)),$^) -o $@ -lcmocka -lpthread
 
 $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
 	@mkdir -p $(@D)

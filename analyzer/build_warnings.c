@@ -51,9 +51,12 @@ void build_warnings(struct rank *r, const struct trace *t, const struct replay *
 			h->lost_errno > 0 ? strerror(h->lost_errno) : "");
 	else if (h->lost_reason && h->lost_reason != MT_LOST_TABLES_FULL)
 		build_warn(r, "%s", r->lost_reason);
-	if (h->lost_places)
+	if (h->lost_places > h->busy_places)
 		build_warn(r, "%llu stacks were not kept: the tables are full",
-			   (unsigned long long)h->lost_places);
+			   (unsigned long long)(h->lost_places - h->busy_places));
+	if (h->busy_places)
+		build_warn(r, "%llu stacks were not kept: the tables were busy",
+			   (unsigned long long)h->busy_places);
 	if (p->given_up)
 		build_warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
 			   (unsigned long long)p->given_up);

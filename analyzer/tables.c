@@ -259,6 +259,12 @@ static void add_name(struct buf *b, struct str name)
 		buf_puts(b, "?");
 }
 
+/* Says that deeper frames are not kept. */
+static int is_no_frame(const struct tables *t, const struct mt_frame *f)
+{
+	return !f->line && !tables_string(t, f->file).length;
+}
+
 void tables_add_stack(const struct tables *t, uint32_t place, struct buf *b)
 {
 	const struct place *p = tables_place(t, place);
@@ -267,6 +273,10 @@ void tables_add_stack(const struct tables *t, uint32_t place, struct buf *b)
 		const struct mt_frame *f = tables_frame(t, p->frames[i]);
 
 		add_name(b, tables_string(t, f->function));
+		if (is_no_frame(t, f)) {
+			buf_puts(b, i ? ";" : "");
+			continue;
+		}
 		buf_puts(b, " ");
 		add_name(b, tables_string(t, f->file));
 		buf_addf(b, ":%u%s", f->line, i ? ";" : "");
@@ -282,9 +292,11 @@ static int is_pytorch_file(struct str file)
 /* The innermost frame that is not PyTorch's own, else the innermost. */
 static uint32_t shown_frame(const struct tables *t, const struct place *p)
 {
-	for (uint32_t i = 0; i < p->frame_count; i++)
-		if (!is_pytorch_file(tables_string(t, tables_frame(t, p->frames[i])->file)))
+	for (uint32_t i = 0; i < p->frame_count; i++) {
+		const struct mt_frame *f = tables_frame(t, p->frames[i]);
+		if (!is_pytorch_file(tables_string(t, f->file)) && !is_no_frame(t, f))
 			return i;
+	}
 	return 0;
 }
 

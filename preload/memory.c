@@ -57,6 +57,11 @@ uint32_t memory_place(const struct module *by, uint64_t bytes)
 	return bytes >= settings.STACK_MIN ? pystack_place(by->id) : pystack_module_place(by->id);
 }
 
+uint32_t memory_free_place(const struct module *by, uint64_t bytes)
+{
+	return settings.FREE_STACKS ? memory_place(by, bytes) : pystack_module_place(by->id);
+}
+
 uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
 		      const struct module *by, uint32_t place)
 {
@@ -167,7 +172,7 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 static void record_free(const struct mt_record *freed, const struct module *by)
 {
 	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
-		     by, memory_place(by, (uint64_t)freed->bytes));
+		     by, memory_free_place(by, (uint64_t)freed->bytes));
 	if (freed->kind == MT_POOL_ALLOC)
 		pools_count_free((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
 }

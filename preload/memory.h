@@ -51,6 +51,9 @@ uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int
 
 uint32_t memory_place(const struct module *by, uint64_t bytes);
 
+/* The place of a free, which MEMTRACE_FREE_STACKS may leave without a stack. */
+uint32_t memory_free_place(const struct module *by, uint64_t bytes);
+
 /* The current device, or MT_NO_DEVICE. */
 unsigned memory_current_device(void);
 

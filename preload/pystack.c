@@ -4,39 +4,29 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
+#include "pylayout.h"
+#include "recorder.h"
 #include "resolve.h"
 #include "tables.h"
 #include "text.h"
 
-#define MAX_FRAMES 128
-#define OWNED_BY_C_STACK \
-	3 /* _PyInterpreterFrame.owner: an entry frame without Python code, 3.12 on */
+#define MAX_FRAMES PYLAYOUT_MAX_FRAMES
+#define LOOK_AGAIN \
+	1024 /* events without a Python, until libraries that were loaded since are looked at */
 
-struct layout {
-	int minor, thread_frame, cframe_current, frame_code, frame_instr, frame_previous,
-		frame_owner;
-	int code_line, code_file, code_name, code_qualname, code_bytecode, ascii, compact, utf8,
-		utf8_length;
-};
-
-static const struct layout layouts[] = {
-#define PYTHON(...) { __VA_ARGS__ },
-#include "pylayout.def"
-#undef PYTHON
-};
-
-enum { UNTRIED, UNVERIFIED, ON, OFF };
+enum { UNTRIED, ABSENT, UNVERIFIED, ON, OFF };
 
 static struct {
 	atomic_int state;
-	const struct layout *layout;
+	struct layout layout;
 	int (*initialized)(void);            /* Py_IsInitialized */
 	void *(*this_thread)(void);          /* PyGILState_GetThisThreadState */
 	int (*line)(void *code, int offset); /* PyCode_Addr2Line: reads only */
-	const void *code_type, *unicode_type;
+	int64_t (*hash)(void *object);       /* PyObject_Hash: of a str or bytes, keeps it there */
+	const void *code_type, *unicode_type, *bytes_type;
+	atomic_uint missed;        /* events without a Python */
+	unsigned long long loaded; /* libraries, when one was last looked for */
 } py;
 
 #define FIELD(type, object, offset) \
@@ -54,23 +44,46 @@ static int off(const char *why)
 	return 0;
 }
 
-/* Finds the interpreter, which may be the program itself and so before us, and the row for its
- * version. A process without Python has no stacks and needs no note. */
+/* ---- the interpreter ---- */
+
+#define FIRST_KEY 0x9e3779b97f4a7c15u
+#define NEXT_KEY 0xd1342543de82ef95u
+
+/* Two for each frame. They are powers, not multiples: with multiples, stacks that differ in where
+ * the same frames stand collide. */
+static uint64_t keys[MAX_FRAMES + 1][2];
+
+static void make_keys(void)
+{
+	uint64_t key = FIRST_KEY;
+
+	for (unsigned n = 0; n <= MAX_FRAMES; n++, key *= NEXT_KEY) {
+		keys[n][0] = key;
+		keys[n][1] = key << 32 | key >> 32;
+	}
+}
+
+/* Finds the interpreter, which may be the program itself and so before us, and the layout of its
+ * version. A process without Python has no stacks and needs no note; one may be loaded later. */
 static void find_python(void)
 {
 	const char *(*version)(void);
 	const char *v;
 	int minor = 0;
 
+	make_keys();
+	py.loaded = resolve_loaded();
 	*(void **)&version = resolve_anywhere("Py_GetVersion");
 	*(void **)&py.initialized = resolve_anywhere("Py_IsInitialized");
 	*(void **)&py.this_thread = resolve_anywhere("PyGILState_GetThisThreadState");
 	*(void **)&py.line = resolve_anywhere("PyCode_Addr2Line");
+	*(void **)&py.hash = resolve_anywhere("PyObject_Hash");
 	py.code_type = resolve_anywhere("PyCode_Type");
 	py.unicode_type = resolve_anywhere("PyUnicode_Type");
-	if (!version || !py.initialized || !py.this_thread || !py.line || !py.code_type ||
-	    !py.unicode_type) {
-		atomic_store(&py.state, OFF);
+	py.bytes_type = resolve_anywhere("PyBytes_Type");
+	if (!version || !py.initialized || !py.this_thread || !py.line || !py.hash ||
+	    !py.code_type || !py.unicode_type || !py.bytes_type) {
+		atomic_store(&py.state, ABSENT);
 		return;
 	}
 	v = version();
@@ -78,18 +91,69 @@ static void find_python(void)
 	if (v[0] == '3' && v[1] == '.')
 		for (const char *p = v + 2; *p >= '0' && *p <= '9' && minor < 1000; p++)
 			minor = minor * 10 + (*p - '0');
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-		if (layouts[i].minor == minor)
-			py.layout = &layouts[i];
-	if (!py.layout || py.layout->minor != minor)
+	if (pylayout_find(&py.layout, minor, resolve_anywhere("_PyRuntime")) != 0)
 		off("this version of Python is not known: no Python stacks");
 	else
 		atomic_store(&py.state, UNVERIFIED);
 }
 
+static int verify(const void *thread)
+{
+	switch (pylayout_check(&py.layout, thread, py.code_type, py.unicode_type)) {
+	case 1:
+		__atomic_fetch_or(&recorder_header()->flags, MT_FLAG_STACKS, __ATOMIC_RELAXED);
+		atomic_store(&py.state, ON);
+		return 1;
+	case 0:
+		return 0; /* no Python frame on this thread yet: try on the next event */
+	case -2:
+		return off("the interpreter's layout could not be checked here: no Python stacks");
+	default:
+		return off("the interpreter's layout could not be verified: no Python stacks");
+	}
+}
+
+/* Is it time to look for a Python that was loaded after the first event? */
+static int is_time_to_look(void)
+{
+	unsigned missed = atomic_load_explicit(&py.missed, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(&py.missed, missed, memory_order_relaxed);
+	return missed % LOOK_AGAIN == 0 && resolve_loaded() != py.loaded;
+}
+
+/*
+ * The calling thread's state where its stack can be read, else NULL; NULL from the moment the
+ * interpreter finalizes: threads' states go then, while C++ threads may still free blocks. That is
+ * asked last: the state was there when the answer was given. Before the first stack, when the slot
+ * of the state may not exist yet, it is asked first.
+ */
+static const void *readable_thread(void)
+{
+	const void *thread;
+
+	switch (atomic_load_explicit(&py.state, memory_order_acquire)) {
+	case ON:
+		thread = py.this_thread();
+		return thread && py.initialized() ? thread : NULL;
+	case UNVERIFIED:
+		thread = py.initialized() ? py.this_thread() : NULL;
+		return thread && verify(thread) ? thread : NULL;
+	case ABSENT:
+		if (!is_time_to_look())
+			return NULL;
+		/* fall through */
+	case UNTRIED:
+		find_python();
+		return atomic_load(&py.state) == UNVERIFIED ? readable_thread() : NULL;
+	default:
+		return NULL;
+	}
+}
+
 static const void *first_frame(const void *thread)
 {
-	const struct layout *l = py.layout;
+	const struct layout *l = &py.layout;
 	const void *f = FIELD(const void *, thread, l->thread_frame);
 
 	if (f && l->cframe_current >= 0)
@@ -97,226 +161,270 @@ static const void *first_frame(const void *thread)
 	return f;
 }
 
-/* Reads without risk: a wrong address is an error, not a fault. */
-static int peek(const void *object, int offset, void *out, size_t n)
-{
-	struct iovec to = { out, n }, from = { (char *)(uintptr_t)object + offset, n };
+/* ---- one frame ---- */
 
-	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)n ? 0 : -1;
+/* Stands for the code of a frame that has none: between C and Python there is one, since 3.12. */
+static const uint64_t no_code[512];
+
+/* CODE and OWNER: offsets in the frame, OWNER -1: there are only frames with code. */
+static inline const void *code_at(const void *frame, int code, int owner)
+{
+	const void *c = (const void *)(FIELD(uintptr_t, frame, code) & ~(uintptr_t)7);
+
+	return owner >= 0 && FIELD(uint8_t, frame, owner) >= PYLAYOUT_NOT_CODE ? no_code : c;
 }
 
-static int is_a(const void *object, const void *type)
+static const void *code_of(const void *frame)
 {
-	const void *t;
-
-	return peek(object,
-		    offsetof(
-			    struct {
-				    long refs;
-				    void *type;
-			    },
-			    type),
-		    &t, sizeof(t)) == 0 &&
-	       t == type;
-}
-
-/* Is this a frame as the layout says? 1 yes, 0 no, -1 one of the C stack's, which says nothing. */
-static int check_frame(const void *frame)
-{
-	const struct layout *l = py.layout;
-	const void *code, *name, *file;
-	uint64_t instr = 0;
-	uint8_t owner;
-
-	if (l->frame_owner >= 0 && (peek(frame, l->frame_owner, &owner, 1) != 0 || owner > 4))
-		return 0;
-	if (l->frame_owner >= 0 && owner == OWNED_BY_C_STACK)
-		return -1;
-	if (peek(frame, l->frame_code, &code, sizeof(code)) != 0 || !is_a(code, py.code_type) ||
-	    peek(code, l->code_file, &file, sizeof(file)) != 0 || !is_a(file, py.unicode_type) ||
-	    peek(code, l->code_name, &name, sizeof(name)) != 0 || !is_a(name, py.unicode_type))
-		return 0;
-	if (l->code_bytecode < 0)
-		return peek(frame, l->frame_instr, &instr, sizeof(int)) == 0 && instr < 1u << 24;
-	return peek(frame, l->frame_instr, &instr, sizeof(instr)) == 0 &&
-	       instr - ((uintptr_t)code + (unsigned)l->code_bytecode) + 2 < 1u << 24;
-}
-
-/* Follows the whole chain with safe reads once. Every frame must check, and at least one must be
- * Python's. */
-static int verify(const void *thread)
-{
-	const struct layout *l = py.layout;
-	const void *f;
-	int good = 0, depth = 0;
-
-	if (peek(thread, l->thread_frame, &f, sizeof(f)) != 0 ||
-	    (f && l->cframe_current >= 0 && peek(f, l->cframe_current, &f, sizeof(f)) != 0))
-		return off("the interpreter's layout could not be verified: no Python stacks");
-	for (; f && depth < MAX_FRAMES; depth++) {
-		int is = check_frame(f);
-		if (is == 0 || peek(f, l->frame_previous, &f, sizeof(f)) != 0)
-			return off(
-				"the interpreter's layout could not be verified: no Python stacks");
-		good += is > 0;
-	}
-	if (!good)
-		return 0; /* no Python frame on this thread yet: try on the next event */
-	atomic_store(&py.state, ON);
-	return 1;
-}
-
-/* A str's characters as UTF-8. */
-static void text_unicode(struct text *t, const void *u)
-{
-	const struct layout *l = py.layout;
-	uint64_t n = FIELD(uint64_t, u, 16);
-	uint32_t state = FIELD(uint32_t, u, 32);
-	unsigned width = state >> 2 & 7;
-	const char *data = (const char *)u + l->compact;
-
-	if (!(state >> 5 & 1))
-		return; /* not compact: none that the compiler makes */
-	if (state >> 6 & 1) {
-		text_bytes(t, (const char *)u + l->ascii, n);
-		return;
-	}
-	for (uint64_t i = 0; i < n; i++) {
-		uint32_t c = width == 1   ? ((const uint8_t *)data)[i]
-			     : width == 2 ? ((const uint16_t *)(const void *)data)[i]
-					  : ((const uint32_t *)(const void *)data)[i];
-		char b[4];
-		size_t k = 0;
-		if (c < 0x80) {
-			b[k++] = (char)c;
-		} else if (c < 0x800) {
-			b[k++] = (char)(0xc0 | c >> 6);
-		} else if (c < 0x10000) {
-			b[k++] = (char)(0xe0 | c >> 12);
-			b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
-		} else {
-			b[k++] = (char)(0xf0 | c >> 18);
-			b[k++] = (char)(0x80 | (c >> 12 & 0x3f));
-			b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
-		}
-		if (c >= 0x80)
-			b[k++] = (char)(0x80 | (c & 0x3f));
-		text_bytes(t, b, k);
-	}
-}
-
-static uint32_t frame_id(const void *code, uint64_t instr)
-{
-	const struct layout *l = py.layout;
-	struct text name, file;
-	int offset, line;
-
-	if (FIELD(const void *, code, 8) != py.code_type)
-		return 0;
-	name.n = file.n = 0;
-	text_unicode(&name, FIELD(const void *, code,
-				  l->code_qualname >= 0 ? l->code_qualname : l->code_name));
-	text_unicode(&file, FIELD(const void *, code, l->code_file));
-	offset = l->code_bytecode < 0 ? (int)instr * 2
-				      : (int)(instr - (uintptr_t)code - (unsigned)l->code_bytecode);
-	line = py.line((void *)(uintptr_t)code, offset);
-	if (line < 0)
-		line = FIELD(int, code, l->code_line);
-	return tables_frame(tables_string(name.s, name.n), tables_string(file.s, file.n),
-			    (uint32_t)line);
+	return code_at(frame, py.layout.frame_code, py.layout.frame_owner);
 }
 
 static uint64_t instruction(const void *frame)
 {
-	const struct layout *l = py.layout;
+	const struct layout *l = &py.layout;
 
-	return l->code_bytecode < 0 ? FIELD(uint32_t, frame, l->frame_instr)
-				    : FIELD(uint64_t, frame, l->frame_instr);
+	return l->instr_unit ? FIELD(uint32_t, frame, l->frame_instr)
+			     : FIELD(uint64_t, frame, l->frame_instr);
 }
 
-/* 3.12 puts a frame of a code object of its own between C and Python: nobody's code. */
-static int is_entry(const void *frame)
+/* What an str or bytes says of its content: the hash it keeps, -1 before anyone asked for that. */
+static inline uint64_t content(const void *object)
 {
-	const int owner = py.layout->frame_owner;
+	return FIELD(uint64_t, object, 24);
+}
 
-	return owner >= 0 && FIELD(uint8_t, frame, owner) == OWNED_BY_C_STACK;
+/*
+ * What tells CODE from another one that was or will be at the same address. Since 3.12 each has a
+ * number of its own. Before, it is what a frame is made of, by content: strings and line tables are
+ * made anew at the same addresses too.
+ */
+static inline uint64_t number(const void *code, int version)
+{
+	return FIELD(uint32_t, code, version);
+}
+
+static inline uint64_t contents(const void *code, int line, int name, int file, int lines)
+{
+	return FIELD(uint32_t, code, line) + content(FIELD(const void *, code, name)) +
+	       content(FIELD(const void *, code, file)) * 3 +
+	       content(FIELD(const void *, code, lines)) * 5;
+}
+
+static uint64_t identity(const void *code)
+{
+	const struct layout *l = &py.layout;
+
+	return l->code_version >= 0
+		       ? number(code, l->code_version)
+		       : contents(code, l->code_line, l->code_name, l->code_file, l->code_lines);
+}
+
+/* Where the bytes of CODE are that FRAME runs: a free-threaded build has a copy a thread. */
+static uintptr_t bytes_of(const void *frame, const void *code)
+{
+	const struct layout *l = &py.layout;
+	int32_t copy = l->frame_copy >= 0 ? FIELD(int32_t, frame, l->frame_copy) : 0;
+
+	return copy ? FIELD(uintptr_t, FIELD(const void *, code, l->code_copies), 8 + 8 * copy)
+		    : (uintptr_t)code + (unsigned)l->code_bytecode;
+}
+
+/* A character as UTF-8. */
+static void text_character(struct text *t, uint32_t c)
+{
+	char b[4];
+	size_t k = 0;
+
+	if (c < 0x80) {
+		b[k++] = (char)c;
+	} else if (c < 0x800) {
+		b[k++] = (char)(0xc0 | c >> 6);
+	} else if (c < 0x10000) {
+		b[k++] = (char)(0xe0 | c >> 12);
+		b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
+	} else {
+		b[k++] = (char)(0xf0 | c >> 18);
+		b[k++] = (char)(0x80 | (c >> 12 & 0x3f));
+		b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
+	}
+	if (c >= 0x80)
+		b[k++] = (char)(0x80 | (c & 0x3f));
+	text_bytes(t, b, k);
+}
+
+/* The id of a str's characters as UTF-8. */
+static uint32_t string_id(const void *u)
+{
+	const struct layout *l = &py.layout;
+	uint64_t n = FIELD(uint64_t, u, l->str_length);
+	uint32_t state = FIELD(uint32_t, u, l->str_state) >> l->str_kind;
+	unsigned width = state & 7;
+	const char *data = (const char *)u + l->str_compact;
+	struct text t;
+
+	t.n = 0;
+	if (!(state >> 3 & 1))
+		n = 0; /* not compact: none that the compiler makes */
+	if (state >> 4 & 1)
+		text_bytes(&t, (const char *)u + l->str_ascii, n);
+	else
+		for (uint64_t i = 0; i < n && t.n < sizeof(t.s) - 1; i++)
+			text_character(&t, width == 1 ? ((const uint8_t *)data)[i]
+					   : width == 2
+						   ? ((const uint16_t *)(const void *)data)[i]
+						   : ((const uint32_t *)(const void *)data)[i]);
+	return tables_string(t.s, t.n);
+}
+
+static uint32_t new_frame_id(const void *frame, const void *code)
+{
+	const struct layout *l = &py.layout;
+	uint64_t instr = instruction(frame);
+	uint32_t name, file;
+	int offset, line;
+
+	name = string_id(FIELD(const void *, code, l->code_name));
+	file = name ? string_id(FIELD(const void *, code, l->code_file)) : 0;
+	offset = l->instr_unit ? (int)instr * l->instr_unit : (int)(instr - bytes_of(frame, code));
+	line = py.line((void *)(uintptr_t)code, offset);
+	if (line < 0)
+		line = FIELD(int, code, l->code_line);
+	return file ? tables_frame(name, file, (uint32_t)line) : 0;
+}
+
+/* ---- the stack ---- */
+
+static uint64_t start_hash(uint32_t module)
+{
+	return (module + 1) * FIRST_KEY;
+}
+
+static inline uint64_t finish_hash(uint64_t hash)
+{
+	hash ^= hash >> 32;
+	return hash ? hash : 1;
+}
+
+/*
+ * The hash of a stack is a sum of products (identity + key) * (instruction + key), each frame with
+ * keys of its own: no product waits for another, so that following the chain of frames is what it
+ * costs. There is a loop for each of the two ways to tell codes apart.
+ */
+static uint64_t hash_numbered(const void *frame, uint64_t hash)
+{
+	const int code = py.layout.frame_code, owner = py.layout.frame_owner;
+	const int instr = py.layout.frame_instr, version = py.layout.code_version;
+	const int previous = py.layout.frame_previous;
+	unsigned n = 0;
+
+	for (; frame && n < MAX_FRAMES; n++) {
+		hash += (number(code_at(frame, code, owner), version) + keys[n][0]) *
+			(FIELD(uint64_t, frame, instr) + keys[n][1]);
+		frame = FIELD(const void *, frame, previous);
+	}
+	return frame ? hash + keys[n][0] : hash; /* there are deeper ones */
+}
+
+static uint64_t hash_contents(const void *frame, uint64_t hash)
+{
+	const int code = py.layout.frame_code, instr = py.layout.frame_instr;
+	const int line = py.layout.code_line, name = py.layout.code_name;
+	const int file = py.layout.code_file, lines = py.layout.code_lines;
+	const int previous = py.layout.frame_previous;
+	const uint64_t mask = py.layout.instr_unit ? UINT32_MAX : UINT64_MAX;
+	unsigned n = 0;
+
+	for (; frame && n < MAX_FRAMES; n++) {
+		const void *c = FIELD(const void *, frame, code);
+		hash += (contents(c, line, name, file, lines) + keys[n][0]) *
+			((FIELD(uint64_t, frame, instr) & mask) + keys[n][1]);
+		frame = FIELD(const void *, frame, previous);
+	}
+	return frame ? hash + keys[n][0] : hash;
+}
+
+static uint64_t hash_stack(const void *frame, uint32_t module)
+{
+	uint64_t hash = start_hash(module);
+
+	return finish_hash(py.layout.code_version >= 0 ? hash_numbered(frame, hash)
+						       : hash_contents(frame, hash));
+}
+
+/* Makes OBJECT keep the hash of its content. Returns 1 where it did not. */
+static int settle(const void *object, const void *type)
+{
+	return FIELD(const void *, object, py.layout.type) == type &&
+	       content(object) == UINT64_MAX && py.hash((void *)(uintptr_t)object) != -1;
+}
+
+/* Makes everything that identity() reads of the stack hold. Returns 1 where it did not. */
+static int settle_stack(const void *frame)
+{
+	const struct layout *l = &py.layout;
+	int changed = 0;
+
+	for (unsigned n = 0; l->code_version < 0 && frame && n < MAX_FRAMES; n++) {
+		const void *code = code_of(frame);
+		if (code != no_code) {
+			changed |= settle(FIELD(const void *, code, l->code_name), py.unicode_type);
+			changed |= settle(FIELD(const void *, code, l->code_file), py.unicode_type);
+			changed |= settle(FIELD(const void *, code, l->code_lines), py.bytes_type);
+		}
+		frame = FIELD(const void *, frame, l->frame_previous);
+	}
+	return changed;
+}
+
+/* The id of FRAME, 0 when there is no room. *NONE: it has no Python code. */
+static uint32_t frame_id(const void *frame, int *none)
+{
+	const void *code = code_of(frame);
+	uint64_t key;
+	uint32_t id;
+
+	*none = code == no_code || FIELD(const void *, code, py.layout.type) != py.code_type;
+	if (*none)
+		return 0;
+	key = finish_hash((identity(code) + keys[0][0]) * (instruction(frame) + keys[0][1]));
+	id = tables_known_frame(key);
+	if (!id) {
+		id = new_frame_id(frame, code);
+		if (id)
+			tables_learn_frame(key, id);
+	}
+	return id;
 }
 
 static uint32_t add_place(uint64_t hash, uint32_t module, const void *frame)
 {
-	const struct layout *l = py.layout;
-	uint32_t ids[MAX_FRAMES], n = 0, id;
+	uint32_t ids[MAX_FRAMES + 1], n = 0, place;
+	int none;
 
-	for (; frame && n < MAX_FRAMES; frame = FIELD(const void *, frame, l->frame_previous)) {
-		if (is_entry(frame))
-			continue;
-		id = frame_id(FIELD(const void *, frame, l->frame_code), instruction(frame));
-		if (id)
-			ids[n++] = id;
+	for (unsigned i = 0; frame && i < MAX_FRAMES; i++) {
+		ids[n] = frame_id(frame, &none);
+		if (!ids[n] && !none)
+			return tables_unknown_place(hash, module);
+		n += !none;
+		frame = FIELD(const void *, frame, py.layout.frame_previous);
 	}
-	return tables_add_place(hash, module, ids, n);
-}
-
-static uint64_t start_hash(uint32_t module)
-{
-	return (module + 1) * 0x9e3779b97f4a7c15u;
+	if (frame) {
+		uint32_t deeper = tables_string(MT_DEEPER, strlen(MT_DEEPER));
+		uint32_t nowhere = deeper ? tables_string("", 0) : 0;
+		ids[n] = nowhere ? tables_frame(deeper, nowhere, 0) : 0;
+		if (!ids[n++])
+			return tables_unknown_place(hash, module);
+	}
+	place = tables_place(hash, module, ids, n);
+	return place ? place : tables_unknown_place(hash, module);
 }
 
 uint32_t pystack_module_place(uint32_t module)
 {
-	uint64_t hash = start_hash(module);
-	uint32_t place = tables_find_place(hash);
+	uint64_t hash = finish_hash(start_hash(module));
+	uint32_t place;
 
-	return place ? place : tables_add_place(hash, module, NULL, 0);
-}
-
-/* NULL from the moment the interpreter finalizes: threads' states go then, while C++ threads may
- * still free blocks. */
-static const void *this_thread(void)
-{
-	return py.initialized() ? py.this_thread() : NULL;
-}
-
-/* The calling thread's state where its stack can be read, else NULL. */
-static const void *readable_thread(void)
-{
-	const void *thread;
-
-	switch (atomic_load_explicit(&py.state, memory_order_acquire)) {
-	case ON:
-		return this_thread();
-	case UNTRIED:
-		find_python();
-		return readable_thread();
-	case UNVERIFIED:
-		thread = this_thread();
-		return thread && verify(thread) ? thread : NULL;
-	default:
-		return NULL;
-	}
-}
-
-/*
- * The hash of a stack is a sum of products (code + key) * (instruction + key), each frame with keys
- * of its own: no product waits for another, so that following the chain of frames is all it costs.
- * The keys are powers, not multiples: with multiples, stacks that differ in where the same frames
- * stand collide.
- */
-static uint64_t hash_stack(const void *frame, uint32_t module)
-{
-	const struct layout *l = py.layout;
-	const int code = l->frame_code, instr = l->frame_instr, previous = l->frame_previous;
-	const uint64_t mask = l->code_bytecode < 0 ? UINT32_MAX : UINT64_MAX;
-	uint64_t hash = start_hash(module), key = 0x9e3779b97f4a7c15u;
-
-	for (unsigned n = 0; frame && n < MAX_FRAMES; n++) {
-		hash += (FIELD(uint64_t, frame, code) + key) *
-			((FIELD(uint64_t, frame, instr) & mask) + (key << 32 | key >> 32));
-		key *= 0xd1342543de82ef95u;
-		frame = FIELD(const void *, frame, previous);
-	}
-	hash ^= hash >> 32;
-	return hash ? hash : 1;
+	return tables_known_place(hash, &place) ? place : tables_place(hash, module, NULL, 0);
 }
 
 uint32_t pystack_place(uint32_t module)
@@ -329,6 +437,14 @@ uint32_t pystack_place(uint32_t module)
 		return pystack_module_place(module);
 	frame = first_frame(thread);
 	hash = hash_stack(frame, module);
-	place = tables_find_place(hash);
-	return place ? place : add_place(hash, module, frame);
+	if (tables_known_place(hash, &place))
+		return place;
+	if (tables_are_closed())
+		return tables_unknown_place(hash, module);
+	if (settle_stack(frame)) {
+		hash = hash_stack(frame, module);
+		if (tables_known_place(hash, &place))
+			return place;
+	}
+	return add_place(hash, module, frame);
 }

@@ -1,7 +1,8 @@
 /*
  * The Python stack of the calling thread, read without the GIL: the thread is inside a call, so its
- * frames cannot move. CPython 3.10 to 3.13. The layout is checked on the first stack seen, with
- * reads that cannot fault; where it does not hold, there are no stacks and the trace says why.
+ * frames cannot move. CPython 3.9 and later, free-threaded builds too. The layout is checked on the
+ * first stack seen, with reads that cannot fault; where it does not hold, there are no stacks and
+ * the trace says why.
  */
 #ifndef PRELOAD_PYSTACK_H
 #define PRELOAD_PYSTACK_H

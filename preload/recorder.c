@@ -183,7 +183,7 @@ static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 		next = atomic_exchange(&segments.prepared, NULL);
 		if (!next)
 			next = prepare_inline();
-		if (!atomic_exchange(&recorder.lagging, !next) || next || (recorder.header->lost_events & 1023) == 0)
+		if (!atomic_exchange(&recorder.lagging, !next) || next || (__atomic_load_n(&recorder.header->lost_events, __ATOMIC_RELAXED) & 1023) == 0)
 			background_wake();
 		if (next) {
 			uint64_t first = full->entry->first_sequence + full->capacity;

@@ -1,7 +1,8 @@
 /*
  * The tables of the trace: strings, frames, places, modules, threads, meta. Each thing is written
- * once and has an id; looking up a known place takes no lock. When the tables are full or busy for
- * too long the answer is "unknown", never a wait.
+ * once and has an id; looking up a known place takes no lock. When the tables are busy the caller
+ * waits once, and then no more until they were to be had again; when they are full or busy the
+ * answer is "unknown".
  */
 #ifndef PRELOAD_TABLES_H
 #define PRELOAD_TABLES_H
@@ -15,19 +16,33 @@
  * indexes. */
 int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t bytes);
 
-/* Id of the place with this hash, MT_NO_PLACE when it is new. Lock-free. */
-uint32_t tables_find_place(uint64_t hash);
+/* Is it known what a stack with this hash is? Its place, where the tables were full that of its
+ * module alone. Lock-free. */
+int tables_known_place(uint64_t hash, uint32_t *place);
 
-/* Adds a place: MODULE (0: unknown) and COUNT frame ids, innermost first. */
-uint32_t tables_add_place(uint64_t hash, uint32_t module, const uint32_t *frames, uint32_t count);
+/* The place of MODULE (0: unknown) and COUNT frame ids, innermost first, which HASH then stands
+ * for: several hashes may stand for one place. MT_NO_PLACE when the tables are full or busy. */
+uint32_t tables_place(uint64_t hash, uint32_t module, const uint32_t *frames, uint32_t count);
 
+/* The place of MODULE alone, for a stack that cannot be had. Where the tables are full, HASH stands
+ * for it from now on. */
+uint32_t tables_unknown_place(uint64_t hash, uint32_t module);
+
+/* Are the tables full, with no room even to remember which stacks are unknown? Counts one more. */
+int tables_are_closed(void);
+
+/* The frame that KEY stands for, 0 when it is not known (any more). */
+uint32_t tables_known_frame(uint64_t key);
+void tables_learn_frame(uint64_t key, uint32_t frame);
+
+/* 0 when the tables are full or busy. */
 uint32_t tables_string(const char *s, size_t n);
 uint32_t tables_frame(uint32_t function, uint32_t file, uint32_t line);
 uint32_t tables_module(const char *path);
 uint16_t tables_thread(uint32_t tid, const char *name);
 void tables_meta(const char *key, const char *name, const char *value, size_t n);
 
-/* Makes room ahead of need; the helper thread calls it. */
+/* Makes room ahead of need; the helper thread calls it, woken when a region is half full. */
 void tables_prepare(void);
 
 #endif

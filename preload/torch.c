@@ -10,11 +10,11 @@
 
 #include "account.h"
 #include "cuda.h"
+#include "memory.h"
 #include "modules.h"
 #include "pystack.h"
 #include "recording.h"
 #include "resolve.h"
-#include "settings.h"
 #include "torch.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -56,7 +56,7 @@ static void record_block(const void *caller, void *pointer, int64_t bytes, uint6
 	int new_peak;
 	struct module by = module_of(caller);
 	uint32_t place =
-		size >= settings.STACK_MIN ? pystack_place(by.id) : pystack_module_place(by.id);
+		bytes > 0 ? memory_place(&by, size) : memory_free_place(&by, size);
 
 	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &new_peak), 0)) {
 		recording_event(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_PLACE);

@@ -38,7 +38,7 @@ static int take_lock(void)
 static void record_gone(const struct mt_record *gone, const struct module *by)
 {
 	memory_event(liveset_freed_by(gone->kind), gone->device, gone->address, -gone->bytes, by,
-		     memory_place(by, (uint64_t)gone->bytes));
+		     memory_free_place(by, (uint64_t)gone->bytes));
 }
 
 /* An allocation whose handle cannot be kept is counted as lost: its release would not be known. */
@@ -235,7 +235,7 @@ static void record_unmapped(uint64_t address, uint64_t bytes, const struct modul
 		u->beyond += u->count == UNMAPPED_KEPT;
 		u->count = i + 1;
 		memory_event(MT_UNMAP, u->each[i].map.device, address, -u->each[i].map.bytes, by,
-			     memory_place(by, (uint64_t)u->each[i].map.bytes));
+			     memory_free_place(by, (uint64_t)u->each[i].map.bytes));
 		if (u->each[i].gone.kind)
 			record_gone(&u->each[i].gone, by);
 	}

@@ -44,6 +44,7 @@ class Trace:
         (self.lost_reason, self.lost_errno, self.lost_events, self.lost_places, self.reused_records, self.inline_prepares,
          self.inline_ns, segments, tables) = struct.unpack_from("<Ii7Q", d, 304)
         self.device = [struct.unpack_from("<13Q", d, 368 + 128 * i) for i in range(16)]
+        self.busy_places, = struct.unpack_from("<Q", d, 8576 + 64 * 512)
         self.tables(tables)
         found = [struct.unpack_from("<8Q", d, 8576 + 64 * i) for i in range(segments)]
         self.segments = sorted((s for s in found if s[3] != UNKNOWN and s[0] < len(d)), key=lambda s: s[3])

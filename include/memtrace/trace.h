@@ -30,7 +30,9 @@
 #define MT_MAX_TABLES 256
 #define MT_UNKNOWN UINT64_MAX
 #define MT_NO_DEVICE 255u /* host memory */
-#define MT_NO_PLACE 0u    /* place 0: nothing is known; also what a full table gives */
+#define MT_NO_PLACE 0u    /* place 0: nothing is known */
+/* The outermost frame of a stack that is cut; it has no file. */
+#define MT_DEEPER "... deeper frames are not kept"
 #define MT_NO_THREAD 0xffffu
 
 enum mt_event {
@@ -225,7 +227,7 @@ struct mt_header {
 	uint32_t lost_reason; /* enum mt_lost */
 	int32_t lost_errno;
 	uint64_t lost_events; /* not recorded, for lost_reason: the live set is no longer exact */
-	uint64_t lost_places;
+	uint64_t lost_places; /* stacks that were not kept: the tables were full, or busy */
 	uint64_t reused_records;  /* given up on purpose, to keep to the budget */
 	uint64_t inline_prepares; /* times the recording thread had to prepare a segment itself */
 	uint64_t inline_prepare_ns;
@@ -234,6 +236,7 @@ struct mt_header {
 	struct mt_device device[MT_MAX_DEVICES];
 	struct mt_table table[MT_MAX_TABLES];
 	struct mt_segment segment[MT_MAX_SEGMENTS] __attribute__((aligned(64)));
+	uint64_t busy_places; /* of lost_places: those for which the tables were busy */
 };
 static_assert(sizeof(struct mt_header) <= MT_HEADER_BYTES, "the header has a fixed place");
 

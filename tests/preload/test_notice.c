@@ -91,7 +91,7 @@ static void test_full_and_unread(void **state)
 		flags = fcntl(full[i], F_GETFL);
 		started_with(full[i]);
 		alarm(10); /* ends the test where a write waits */
-		notice_end(1 << 20, 1 << 20, 1 << 20);
+		notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 		notice_setting("MEMTRACE_X=1", NULL);
 		alarm(0);
 		over();
@@ -125,10 +125,10 @@ static void test_read(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
 	started_with(pipes[1]);
 	errno = 77;
-	notice_end(1 << 20, 1 << 20, 1 << 20);
+	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	assert_int_equal(errno, 77);
 	started_with(sockets[1]);
-	notice_end(1 << 21, 1 << 21, 1 << 21);
+	notice_end(1 << 21, 1 << 21, 1 << 21, 0);
 	over();
 	assert_string_equal(heard(pipes[0]), "memtrace: peak 1.0 MiB allocated, 1.0 MiB reserved. "
 					     "See where it went: memtrace report t\n");
@@ -168,7 +168,7 @@ static void test_gone_reader(void **state)
 	close(pipes[0]);
 	started_with(pipes[1]);
 	signal(SIGPIPE, SIG_DFL);
-	notice_end(1 << 20, 1 << 20, 1 << 20);
+	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	over();
 	close(pipes[1]);
 }
@@ -182,20 +182,20 @@ static void test_files(void **state)
 	/* a regular file from the start is as good as any */
 	started_with(log);
 	assert_int_equal(write(STDERR_FILENO, "job\n", 4), 4);
-	notice_end(1 << 20, 1 << 20, 1 << 20);
+	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	assert_int_equal(write(STDERR_FILENO, "job\n", 4), 4);
 	/* the number taken by another file, by a pipe, by nothing */
 	close(STDERR_FILENO);
 	data = open("data", O_RDWR | O_CREAT | O_TRUNC, 0600);
 	assert_int_equal(data, STDERR_FILENO);
 	assert_int_equal(write(data, "checkpoint", 10), 10);
-	notice_end(1 << 20, 1 << 20, 1 << 20);
+	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	notice_lost("recording ended", "no trace can be made", ENOENT);
 	assert_int_equal(lseek(data, 0, SEEK_END), 10);
 	dup2(pipes[1], STDERR_FILENO);
-	notice_end(1 << 20, 1 << 20, 1 << 20);
+	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	close(STDERR_FILENO);
-	notice_end(1 << 20, 1 << 20, 1 << 20);
+	notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	over();
 	assert_string_equal(heard(pipes[0]), "");
 	assert_int_equal(pread(log, (char[200]){ 0 }, 200, 0), 4 + 89 + 4);
@@ -249,7 +249,7 @@ static void *cancelled(void *how)
 	if (how)
 		notice_out_of_memory(1 << 20, 1 << 19);
 	else
-		notice_end(1 << 20, 1 << 20, 1 << 20);
+		notice_end(1 << 20, 1 << 20, 1 << 20, 0);
 	reached++;
 	return NULL;
 }

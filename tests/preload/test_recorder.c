@@ -335,7 +335,7 @@ static void test_cannot_create(void **state)
 
 static void test_tables(void **state)
 {
-	uint32_t a, b, f, g;
+	uint32_t a, b, f, g, place;
 
 	(void)state;
 	start("tables.mtr", 64u << 20);
@@ -347,9 +347,10 @@ static void test_tables(void **state)
 	assert_int_equal(tables_frame(a, b, 52), f);
 	g = tables_frame(a, b, 53);
 	assert_int_not_equal(f, g);
-	assert_int_equal(tables_find_place(99), 0);
-	assert_int_equal(tables_add_place(99, 0, (uint32_t[]){ f, g }, 2), 1);
-	assert_int_equal(tables_find_place(99), 1);
+	assert_false(tables_known_place(99, &place));
+	assert_int_equal(tables_place(99, 0, (uint32_t[]){ f, g }, 2), 1);
+	assert_true(tables_known_place(99, &place));
+	assert_int_equal(place, 1);
 	/* many: the table grows by regions and nothing is lost */
 	for (uint32_t i = 0; i < 20000; i++) {
 		char s[64];

@@ -1,0 +1,34 @@
+/*
+ * What was found out for a 64-bit hash, in slots that any thread reads and writes without a lock: a
+ * slot's first word is the hash and the value in one, so a slot that two threads wrote at once, or
+ * one being written, is nobody's.
+ */
+#ifndef PRELOAD_KNOWN_H
+#define PRELOAD_KNOWN_H
+
+#include <stdint.h>
+
+struct known {
+	uint64_t check; /* hash ^ value; both words 0: empty */
+	uint64_t value; /* with bit 32 set, so that it is never 0 */
+};
+
+#define KNOWN_SET (1ull << 32)
+
+static inline int known_is(const struct known *k, uint64_t hash, uint32_t *value)
+{
+	uint64_t v = __atomic_load_n(&k->value, __ATOMIC_RELAXED);
+
+	if ((__atomic_load_n(&k->check, __ATOMIC_RELAXED) ^ v) != hash || !v)
+		return 0;
+	*value = (uint32_t)v;
+	return 1;
+}
+
+static inline void known_set(struct known *k, uint64_t hash, uint32_t value)
+{
+	__atomic_store_n(&k->value, value | KNOWN_SET, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->check, hash ^ (value | KNOWN_SET), __ATOMIC_RELAXED);
+}
+
+#endif
