@@ -40,6 +40,22 @@ uint64_t clock_between(struct clock_reading a, struct clock_reading b, uint64_t 
 	return width > 0 ? (uint64_t)(a.ns + since * ((__int128)b.ns - a.ns) / width) : a.ns;
 }
 
+struct clock_line clock_line_of(struct clock_reading a, struct clock_reading b)
+{
+	struct clock_line l = { .from = a, .length = b.counter - a.counter };
+
+	if (l.length && l.length < UINT32_MAX && b.ns - a.ns < UINT32_MAX)
+		l.rate = ((b.ns - a.ns) << 32) / l.length;
+	if (l.rate >= 1ull << 32) /* a counter of less than a GHz: the product must fit, too */
+		l.length = l.length < UINT64_MAX / l.rate ? l.length : 0;
+	return l;
+}
+
+struct clock_line clock_latest_line(const struct clock_history *h)
+{
+	return h->recent_count < 2 ? (struct clock_line){ 0 } : clock_line_of(h->recent[h->recent_count - 2], h->recent[h->recent_count - 1]);
+}
+
 struct clock_reading clock_latest(const struct clock_history *h)
 {
 	return h->recent[h->recent_count - 1];

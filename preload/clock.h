@@ -49,6 +49,25 @@ struct clock_reading clock_read(int uses_counter);
 /* ns at COUNTER, on the line through A and B (A before B). */
 uint64_t clock_between(struct clock_reading a, struct clock_reading b, uint64_t counter);
 
+/* The same line ready to be used for many counters from A to B: ns = from.ns + (counter - from.counter) * rate / 2^32. A rate of 0: it
+ * is too long for that. */
+struct clock_line {
+	struct clock_reading from;
+	uint64_t length, rate;
+};
+
+struct clock_line clock_line_of(struct clock_reading a, struct clock_reading b);
+
+static inline int clock_is_on_line(const struct clock_line *l, uint64_t counter)
+{
+	return l->rate && counter - l->from.counter <= l->length;
+}
+
+static inline uint64_t clock_at(const struct clock_line *l, uint64_t counter)
+{
+	return l->from.ns + ((counter - l->from.counter) * l->rate >> 32);
+}
+
 #define CLOCK_RECENT 256
 #define CLOCK_OLD 4096
 
@@ -63,6 +82,9 @@ struct clock_history {
 struct clock_reading clock_latest(const struct clock_history *h);
 
 void clock_remember(struct clock_history *h, struct clock_reading r);
+
+/* The line between the latest two readings. */
+struct clock_line clock_latest_line(const struct clock_history *h);
 
 /* ns at COUNTER. What is outside the history is on the line of its first or last two readings. Exact between the latest readings. */
 uint64_t clock_ns(const struct clock_history *h, uint64_t counter);

@@ -65,6 +65,7 @@ static int write_records(struct image *m, uint64_t offset, uint64_t count)
 	static struct mt_record chunk[2048];
 	const struct mt_record *from = (const void *)((const char *)writer_image(m->control) + offset);
 	const uint64_t start = m->control->begin.ns, latest = clock_latest(&m->clock).ns;
+	const struct clock_line line = m->control->uses_counter ? clock_latest_line(&m->clock) : (struct clock_line){ 0 };
 
 	for (uint64_t at = 0, n; at < count; at += n) {
 		int e;
@@ -74,7 +75,9 @@ static int write_records(struct image *m, uint64_t offset, uint64_t count)
 		for (uint64_t i = 0; i < n; i++) {
 			uint64_t ns = chunk[i].time_ns;
 
-			if (m->control->uses_counter)
+			if (clock_is_on_line(&line, ns))
+				ns = clock_at(&line, ns);
+			else if (m->control->uses_counter)
 				ns = clock_ns(&m->clock, ns);
 			ns = least(ns, latest);
 			chunk[i].time_ns = chunk[i].kind && ns > start ? ns - start : 0;

@@ -84,7 +84,7 @@ static void test_full(void **state)
 	assert_int_equal(tables_module("/lib/x.so"), 1);
 	assert_int_equal(tables_thread(1, "t"), 1);
 	assert_int_equal(h->lost_places, 1);
-	recorder_close(0, 1);
+	recorder_close(0);
 }
 
 /* Where nothing more can be learnt either, what was learnt stays. */
@@ -103,7 +103,7 @@ static void test_closed(void **state)
 	assert_int_equal(place, MT_NO_PLACE);
 	assert_false(tables_known_place(HASHES, &place));
 	assert_true(tables_are_closed());
-	recorder_close(0, 1);
+	recorder_close(0);
 }
 
 /* Code objects that come and go: endless hashes for one stack. */
@@ -119,7 +119,7 @@ static void test_many_hashes(void **state)
 	assert_true(tables_known_place(2 * HASHES * 0x9e3779b97f4a7c15u, &place));
 	assert_int_equal(place, 1);
 	assert_int_equal(recorder_header()->lost_places, 0);
-	recorder_close(0, 1);
+	recorder_close(0);
 }
 
 /* A holder of the lock that is held up is waited for once, whatever is wanted meanwhile. */
@@ -149,7 +149,7 @@ static void test_busy(void **state)
 	atomic_store(&t.lock.held, 0);
 	assert_in_range(now_ns() - begun, LOCK_MS(90), LOCK_MS(900));
 	assert_int_equal(h->busy_places, 41);
-	recorder_close(0, 1);
+	recorder_close(0);
 }
 
 static void nothing(void)
@@ -157,8 +157,16 @@ static void nothing(void)
 }
 
 /* The helper makes the next region when this one is half full, and the job's thread takes it. */
+static unsigned prepare_tables(void)
+{
+	tables_prepare();
+	return 10000;
+}
+
 static void test_room_ahead(void **state)
 {
+	static _Atomic uint32_t wakeups;
+	const struct background helper = { .wakeups = &wakeups, .once = nothing, .work = prepare_tables, .end = nothing };
 	const struct mt_header *h;
 	uint64_t offset;
 	uint32_t i = 0;
@@ -166,7 +174,7 @@ static void test_room_ahead(void **state)
 	(void)state;
 	start("ahead.mtr", 64u << 20);
 	h = recorder_header();
-	assert_int_equal(background_start(nothing, tables_prepare), 0);
+	assert_int_equal(background_start(&helper), 0);
 	lock_pause();
 	for (unsigned ms = 0; ms < 300;
 	     ms++) /* its first look is over, the next is in ten seconds */
@@ -182,7 +190,7 @@ static void test_room_ahead(void **state)
 		add_stack(i++);
 	assert_int_equal(h->table[1].offset, offset);
 	assert_true(background_stop(1000));
-	recorder_close(0, 1);
+	recorder_close(0);
 }
 
 static int make_directory(void **state)
