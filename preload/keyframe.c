@@ -8,6 +8,7 @@
 #include "recorder.h"
 
 #define LEVELS 64	/* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
+#define PREPARE_EVERY 32768 /* records */
 #define LOST_AFTER_NS 200000000u /* a record that is reserved and not written for so long has lost its writer */
 
 static struct {
@@ -114,6 +115,8 @@ static int replay(const struct recorder_filled *filled)
 	struct mt_record r;
 
 	for (; keyframe.at < filled->count; keyframe.at++) {
+		if (keyframe.at % PREPARE_EVERY == 0)
+			recorder_prepare(); /* it must not wait for the replay's end */
 		if (copy_record(&filled->records[keyframe.at], &r))
 			apply(&r);
 		else if (is_lost())

@@ -52,16 +52,6 @@ unsigned memory_current_device(void)
 	return d < 0 || d >= MT_MAX_DEVICES ? MT_NO_DEVICE : (unsigned)d;
 }
 
-uint32_t memory_place(const struct module *by, uint64_t bytes)
-{
-	return bytes >= settings.STACK_MIN ? pystack_place(by->id) : pystack_module_place(by->id);
-}
-
-uint32_t memory_free_place(const struct module *by, uint64_t bytes)
-{
-	return settings.FREE_STACKS ? memory_place(by, bytes) : pystack_module_place(by->id);
-}
-
 uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
 		      const struct module *by, uint32_t place)
 {

@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 #include "modules.h"
+#include "pystack.h"
+#include "settings.h"
 
 #define MEMORY_REFUSED 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
 
@@ -49,10 +51,22 @@ void memory_refused(const void *caller, uint64_t bytes);
 uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
 		      const struct module *by, uint32_t place);
 
-uint32_t memory_place(const struct module *by, uint64_t bytes);
+static inline uint32_t memory_module_place(const struct module *by)
+{
+	return __builtin_expect(by->place != 0, 1) ? by->place : pystack_module_place(by->id);
+}
+
+/* The place of an allocation of BYTES. */
+static inline uint32_t memory_place(const struct module *by, uint64_t bytes)
+{
+	return bytes >= settings.STACK_MIN ? pystack_place(by->id) : memory_module_place(by);
+}
 
 /* The place of a free, which MEMTRACE_FREE_STACKS may leave without a stack. */
-uint32_t memory_free_place(const struct module *by, uint64_t bytes);
+static inline uint32_t memory_free_place(const struct module *by, uint64_t bytes)
+{
+	return settings.FREE_STACKS ? memory_place(by, bytes) : memory_module_place(by);
+}
 
 /* The current device, or MT_NO_DEVICE. */
 unsigned memory_current_device(void);

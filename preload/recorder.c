@@ -105,20 +105,19 @@ void recorder_stop(enum mt_lost reason, int e)
 
 void recorder_prepare(void)
 {
-	struct slot *s = atomic_load(&segments.current), *next, *none = NULL;
+	struct slot *s = atomic_load(&segments.current), *next;
 
 	segments_release();
 	if (!s || atomic_load(&segments.prepared) || __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
 		return;
 	if (!lock_acquire(&segments.prepare_lock, 0))
 		return;
-	next = segments_prepare();
+	next = atomic_load(&segments.prepared) ? NULL : segments_prepare();
+	if (next)
+		atomic_store(&segments.prepared, next);
 	lock_release(&segments.prepare_lock);
-	if (!next)
-		return;
-	segments_touch(next);
-	if (!atomic_compare_exchange_strong(&segments.prepared, &none, next))
-		segments_return(next); /* a thread that records was faster */
+	if (next)
+		segments_touch(next);
 }
 
 /* How long this thread may wait: once, not again and again while the disk or the helper lags. */
@@ -199,7 +198,7 @@ static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 	return next;
 }
 
-uint64_t recorder_write(const struct mt_record *record)
+uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t last)
 {
 	struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
 	enum mt_lost reason = MT_LOST_NOTHING;
@@ -208,13 +207,11 @@ uint64_t recorder_write(const struct mt_record *record)
 		uint64_t i = __atomic_fetch_add(&s->entry->used, 1, __ATOMIC_RELAXED);
 		if (__builtin_expect(i < s->capacity, 1)) {
 			struct mt_record *out = &s->records[i];
-			uint64_t last;
+			out->time_ns = time;
+			out->address = address;
+			out->bytes = bytes;
 			/* The last 8 bytes hold `kind`: stored at once and last, they make the
 			 * record valid. */
-			memcpy(&last, &record->place, sizeof(last));
-			out->time_ns = record->time_ns;
-			out->address = record->address;
-			out->bytes = record->bytes;
 			__atomic_store_n((uint64_t *)(void *)&out->place, last, __ATOMIC_RELEASE);
 			if (__builtin_expect(i == s->wake_at, 0))
 				background_wake();

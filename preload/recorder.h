@@ -34,12 +34,18 @@ struct mt_header *recorder_header(void);
 /* What the writer is told and tells, NULL before recorder_open(). */
 struct writer_control *recorder_control(void);
 
+/* The last 8 bytes of a record, as one number: stores of its parts would have to end before it could be read back. */
+static inline uint64_t recorder_last(uint32_t place, uint16_t thread, enum mt_event kind, unsigned device)
+{
+	return place | (uint64_t)thread << 32 | (uint64_t)kind << 48 | (uint64_t)device << 56;
+}
+
 /*
- * Appends R (its `kind` is what makes it visible) and returns its sequence number, or MT_UNKNOWN
+ * Appends a record, whose last 8 bytes are recorder_last(): they make it visible. Returns its sequence number, or MT_UNKNOWN
  * when it was lost or events are not recorded. Waits for nothing but the next segment, where the
  * helper was too slow; the header counts that.
  */
-uint64_t recorder_write(const struct mt_record *r);
+uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t last);
 
 /* The sequence number that the next record gets; MT_UNKNOWN when events are not recorded. */
 uint64_t recorder_next_sequence(void);

@@ -315,15 +315,22 @@ struct slot *segments_prepare(void)
 	return add_slot(p, offset, segments.bytes);
 }
 
-void segments_return(struct slot *s)
-{
-	__atomic_store_n(&s->is_free, 1, __ATOMIC_RELEASE);
-}
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#define TOUCHED_AT_ONCE (256u << 10)
 
 void segments_touch(struct slot *s)
 {
-	for (size_t k = 0; k < s->bytes; k += 4096)
-		((volatile char *)s->records)[k] = 0;
+	for (size_t at = 0; at < s->bytes; at += TOUCHED_AT_ONCE) {
+		char *p = (char *)s->records + at;
+		size_t n = s->bytes - at < TOUCHED_AT_ONCE ? s->bytes - at : TOUCHED_AT_ONCE;
+
+		if (madvise(p, n, MADV_POPULATE_WRITE) == 0)
+			continue;
+		for (size_t k = 0; k < n; k += 4096)
+			__atomic_fetch_add((uint64_t *)(void *)(p + k), 0, __ATOMIC_RELAXED);
+	}
 }
 
 /* A segment whose memory can be given back, marked as such. NULL: none. */

@@ -49,10 +49,7 @@ size_t segments_first_bytes(uint64_t budget);
  * errno: none any more. The prepare lock is held. */
 struct slot *segments_prepare(void);
 
-/* S is not needed after all. */
-void segments_return(struct slot *s);
-
-/* Has the kernel make the pages of S now, so that recording never waits for a first fault. */
+/* Has the kernel make the pages of S, whatever is being recorded in it meanwhile, so that recording does not wait for each. */
 void segments_touch(struct slot *s);
 
 /* The segment whose first sequence number is FIRST; NULL: none. */

@@ -247,13 +247,14 @@ static struct writer_control *take_memory(void)
 	return atomic_load(&c->go) && c->build == WRITER_BUILD ? c : NULL;
 }
 
-/* Signals that the job's whole group gets must not end this process before everything is written. Cores are the job's. */
+/* Signals that the job's whole group gets must not end this process before everything is written. Processors are the job's first. */
 static void detach(void)
 {
 	uint64_t all = ~0ull;
 
 	prctl(PR_SET_NAME, "memtrace-writer");
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof(all));
+	(void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 5);
 }
 
 int writer_process(void)
