@@ -134,19 +134,20 @@ static int is_past_us(const struct suspect *x)
 
 void bypass_describe(void)
 {
-	static struct search found;
+	static struct search found; /* large: once, on the helper thread */
+	static struct text note;
+	static char path[4096];
 	const void *named = NULL;
-	struct text note = { 0 };
 	unsigned count = 0;
 
 	if (said)
 		return;
 	said = 1;
 	found.count = 0;
+	note.n = 0;
 	dl_iterate_phdr(look_at_object, &found);
 	for (unsigned i = 0; i < found.count && count < NAMED; i++) {
 		const struct suspect *x = &found.suspect[i];
-		char path[4096];
 		if (x->object == named || !is_past_us(x))
 			continue;
 		named = x->object;

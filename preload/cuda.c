@@ -204,7 +204,7 @@ int cuda_is_simulated_unseen(void)
 }
 
 /* A UUID as nvidia-smi writes it. */
-static void text_uuid(struct text *t, const char *prefix, const CUuuid *uuid)
+static void text_uuid(struct short_text *t, const char *prefix, const CUuuid *uuid)
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -219,11 +219,11 @@ static void text_uuid(struct text *t, const char *prefix, const CUuuid *uuid)
 }
 
 /* The older function names the whole GPU, the newer one the instance (MIG) of it that is used. */
-static void describe_identity(const char *ordinal, CUdevice d)
+__attribute__((noinline)) static void describe_identity(const char *ordinal, CUdevice d)
 {
 	CUresult (*of_gpu)(CUuuid *, CUdevice), (*of_instance)(CUuuid *, CUdevice);
 	__typeof__(cuDeviceGetPCIBusId) *get_pci;
-	struct text text = { 0 };
+	struct short_text text = { 0 };
 	CUuuid gpu, instance;
 	char pci[64] = "";
 	int knows_gpu;
@@ -258,11 +258,12 @@ static void describe_devices(void)
 		return;
 	for (int i = 0; i < n && i < MT_MAX_DEVICES; i++) {
 		struct short_text ordinal = { 0 };
-		char s[256] = "";
+		static char s[256]; /* on the helper thread alone */
 		CUdevice d;
 		text_number(&ordinal, (uint64_t)i);
 		if (get(&d, i) != CUDA_SUCCESS)
 			continue;
+		memset(s, 0, sizeof(s));
 		if (name(s, sizeof(s) - 1, d) == CUDA_SUCCESS)
 			tables_meta(MT_META_GPU_NAME, ordinal.s, s, strlen(s));
 		describe_identity(ordinal.s, d);

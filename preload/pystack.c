@@ -12,6 +12,7 @@
 #include "text.h"
 
 #define MAX_FRAMES PYLAYOUT_MAX_FRAMES
+#define MAX_STRING 4095u /* bytes of a name or path */
 #define LOOK_AGAIN \
 	1024 /* events without a Python, until libraries that were loaded since are looked at */
 
@@ -229,8 +230,13 @@ static uintptr_t bytes_of(const void *frame, const void *code)
 		    : (uintptr_t)code + (unsigned)l->code_bytecode;
 }
 
-/* A character as UTF-8. */
-static void text_character(struct text *t, uint32_t c)
+/* A name or path that is not ASCII, as UTF-8; what does not fit is cut. On the stack of a thread of the job. */
+struct utf8 {
+	size_t n;
+	char s[800];
+};
+
+static void text_character(struct utf8 *t, uint32_t c)
 {
 	char b[4];
 	size_t k = 0;
@@ -260,19 +266,17 @@ static uint32_t string_id(const void *u)
 	uint32_t state = FIELD(uint32_t, u, l->str_state) >> l->str_kind;
 	unsigned width = state & 7;
 	const char *data = (const char *)u + l->str_compact;
-	struct text t;
+	struct utf8 t;
 
 	t.n = 0;
 	if (!(state >> 3 & 1))
 		n = 0; /* not compact: none that the compiler makes */
 	if (state >> 4 & 1)
-		text_bytes(&t, (const char *)u + l->str_ascii, n);
-	else
-		for (uint64_t i = 0; i < n && t.n < sizeof(t.s) - 1; i++)
-			text_character(&t, width == 1 ? ((const uint8_t *)data)[i]
-					   : width == 2
-						   ? ((const uint16_t *)(const void *)data)[i]
-						   : ((const uint32_t *)(const void *)data)[i]);
+		return tables_string((const char *)u + l->str_ascii, n < MAX_STRING ? n : MAX_STRING);
+	for (uint64_t i = 0; i < n && t.n < sizeof(t.s) - 1; i++)
+		text_character(&t, width == 1	? ((const uint8_t *)data)[i]
+				   : width == 2 ? ((const uint16_t *)(const void *)data)[i]
+						: ((const uint32_t *)(const void *)data)[i]);
 	return tables_string(t.s, t.n);
 }
 
