@@ -20,12 +20,14 @@ static struct {
 
 static void futex(int op, uint32_t value, const struct timespec *timeout)
 {
-	_Atomic uint32_t *word = background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
+	_Atomic uint32_t *word =
+		background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
 
 	syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* The thread is made by a thread of the job's: it must not have its real-time priority, nor stay on its core. */
+/* The thread is made by a thread of the job's: it must not have its real-time priority, nor stay on
+ * its core. */
 static void schedule_as_the_process(void)
 {
 	struct sched_param normal = { 0 };
@@ -45,7 +47,8 @@ static void *run(void *unused)
 	while (!atomic_load(&background.ending)) {
 		uint32_t seen = atomic_load(background.is.wakeups);
 		unsigned ms = background.is.work();
-		struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+		struct timespec pause = { .tv_sec = ms / 1000,
+					  .tv_nsec = (long)(ms % 1000) * 1000000 };
 
 		if (!atomic_load(&background.ending))
 			futex(FUTEX_WAIT, seen, &pause);
@@ -69,7 +72,8 @@ int background_start(const struct background *b)
 
 void background_wake(void)
 {
-	_Atomic uint32_t *word = background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
+	_Atomic uint32_t *word =
+		background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
 
 	atomic_fetch_add(word, 1);
 	futex(FUTEX_WAKE, 1, NULL);

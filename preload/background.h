@@ -8,9 +8,10 @@
 
 struct background {
 	_Atomic uint32_t *wakeups; /* futex; also another process may wake the thread by it */
-	void (*once)(void);	   /* run on the thread first */
-	unsigned (*work)(void);	   /* run at every wake-up; returns after how many ms it wants to be run again */
-	void (*end)(void);	   /* run on the thread last */
+	void (*once)(void);        /* run on the thread first */
+	unsigned (*work)(void);    /* run at every wake-up; returns after how many ms it wants to be
+				      run again */
+	void (*end)(void);         /* run on the thread last */
 };
 
 /* Starts the thread with all signals blocked. 0, or -1: there is no such thread. */
@@ -21,8 +22,8 @@ void background_wake(void);
 
 int background_is_running(void);
 
-/* Asks the thread to end, which it does after another run of its work, and waits up to LIMIT_MS for it. Returns 1 when there is no
- * such thread any more. */
+/* Asks the thread to end, which it does after another run of its work, and waits up to LIMIT_MS for
+ * it. Returns 1 when there is no such thread any more. */
 int background_stop(unsigned limit_ms);
 
 /* In a forked child, where the thread does not exist. */

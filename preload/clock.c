@@ -10,8 +10,10 @@ void clock_begin(void)
 {
 	char source[32] = "";
 
-	clock_uses_counter = file_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof(source) - 1) > 0 &&
-			     strcmp(source, CLOCK_SOURCE) == 0;
+	clock_uses_counter =
+		file_read("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+			  source, sizeof(source) - 1) > 0 &&
+		strcmp(source, CLOCK_SOURCE) == 0;
 }
 
 /* The best of a few tries: one that was interrupted between the two clocks takes longer. */
@@ -21,7 +23,8 @@ struct clock_reading clock_read(int uses_counter)
 	uint64_t shortest = UINT64_MAX;
 
 	for (int i = 0; i < 4; i++) {
-		uint64_t before = uses_counter ? CLOCK_COUNTER() : 0, ns = now_ns(), after = uses_counter ? CLOCK_COUNTER() : 0;
+		uint64_t before = uses_counter ? CLOCK_COUNTER() : 0, ns = now_ns(),
+			 after = uses_counter ? CLOCK_COUNTER() : 0;
 
 		if (!uses_counter)
 			return (struct clock_reading){ ns, ns };
@@ -53,7 +56,9 @@ struct clock_line clock_line_of(struct clock_reading a, struct clock_reading b)
 
 struct clock_line clock_latest_line(const struct clock_history *h)
 {
-	return h->recent_count < 2 ? (struct clock_line){ 0 } : clock_line_of(h->recent[h->recent_count - 2], h->recent[h->recent_count - 1]);
+	return h->recent_count < 2 ? (struct clock_line){ 0 }
+				   : clock_line_of(h->recent[h->recent_count - 2],
+						   h->recent[h->recent_count - 1]);
 }
 
 struct clock_reading clock_latest(const struct clock_history *h)
@@ -84,7 +89,8 @@ void clock_remember(struct clock_history *h, struct clock_reading r)
 		for (unsigned i = 0; i < CLOCK_RECENT / 2; i++)
 			remember_old(h, h->recent[i]);
 		h->recent_count = CLOCK_RECENT / 2;
-		memmove(h->recent, h->recent + CLOCK_RECENT / 2, sizeof(h->recent[0]) * h->recent_count);
+		memmove(h->recent, h->recent + CLOCK_RECENT / 2,
+			sizeof(h->recent[0]) * h->recent_count);
 	}
 	h->recent[h->recent_count++] = r;
 }

@@ -1,7 +1,8 @@
 /*
- * The time of events, as cheap as it can be read: the processor's counter where the kernel's own clock is that counter, else
- * CLOCK_MONOTONIC in ns. The writer turns a counter into ns between two readings of both clocks, so times are CLOCK_MONOTONIC's own,
- * whatever it is slewed by, and never go back.
+ * The time of events, as cheap as it can be read: the processor's counter where the kernel's own
+ * clock is that counter, else CLOCK_MONOTONIC in ns. The writer turns a counter into ns between two
+ * readings of both clocks, so times are CLOCK_MONOTONIC's own, whatever it is slewed by, and never
+ * go back.
  */
 #ifndef PRELOAD_CLOCK_H
 #define PRELOAD_CLOCK_H
@@ -49,8 +50,8 @@ struct clock_reading clock_read(int uses_counter);
 /* ns at COUNTER, on the line through A and B (A before B). */
 uint64_t clock_between(struct clock_reading a, struct clock_reading b, uint64_t counter);
 
-/* The same line ready to be used for many counters from A to B: ns = from.ns + (counter - from.counter) * rate / 2^32. A rate of 0: it
- * is too long for that. */
+/* The same line ready to be used for many counters from A to B: ns = from.ns + (counter -
+ * from.counter) * rate / 2^32. A rate of 0: it is too long for that. */
 struct clock_line {
 	struct clock_reading from;
 	uint64_t length, rate;
@@ -71,7 +72,8 @@ static inline uint64_t clock_at(const struct clock_line *l, uint64_t counter)
 #define CLOCK_RECENT 256
 #define CLOCK_OLD 4096
 
-/* Readings in order of time: all of the latest, and of those before them some at even distances, which double when there is no room. */
+/* Readings in order of time: all of the latest, and of those before them some at even distances,
+ * which double when there is no room. */
 struct clock_history {
 	unsigned recent_count, old_count;
 	uint64_t distance_ns;
@@ -86,7 +88,8 @@ void clock_remember(struct clock_history *h, struct clock_reading r);
 /* The line between the latest two readings. */
 struct clock_line clock_latest_line(const struct clock_history *h);
 
-/* ns at COUNTER. What is outside the history is on the line of its first or last two readings. Exact between the latest readings. */
+/* ns at COUNTER. What is outside the history is on the line of its first or last two readings.
+ * Exact between the latest readings. */
 uint64_t clock_ns(const struct clock_history *h, uint64_t counter);
 
 #endif

@@ -8,12 +8,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The type bits of NAME below DIRECTORY, or of DIRECTORY itself with ""; 0 where that is not known. fstatat() is new in glibc 2.33. */
+/* The type bits of NAME below DIRECTORY, or of DIRECTORY itself with ""; 0 where that is not known.
+ * fstatat() is new in glibc 2.33. */
 static unsigned type_of(int directory, const char *name)
 {
 	struct stat st;
 
-	return syscall(SYS_newfstatat, directory, name, &st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mode & S_IFMT : 0;
+	return syscall(SYS_newfstatat, directory, name, &st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ==
+			       0
+		       ? st.st_mode & S_IFMT
+		       : 0;
 }
 
 /* Makes each directory of PATH that is missing. PATH is changed and restored on the way. */
@@ -30,7 +34,8 @@ static int make_directories(char *path)
 		*p = 0;
 		made = mkdir(path, 0700) == 0 ? 0 : errno;
 		*p = c;
-		/* one that exists may refuse otherwise than with EEXIST (a read-only file system): opening it tells */
+		/* one that exists may refuse otherwise than with EEXIST (a read-only file system):
+		 * opening it tells */
 		if (!c)
 			return made && made != EEXIST && access(path, F_OK) != 0 ? -made : 0;
 		if (made && made != EEXIST && made != EROFS && made != EACCES && made != EPERM)

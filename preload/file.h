@@ -1,5 +1,5 @@
-/* The trace file on disk, for its one writer; and small files that are read. Nothing here runs on a thread that allocates GPU memory,
- * file_read() at the start apart. */
+/* The trace file on disk, for its one writer; and small files that are read. Nothing here runs on a
+ * thread that allocates GPU memory, file_read() at the start apart. */
 #ifndef PRELOAD_FILE_H
 #define PRELOAD_FILE_H
 
@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /*
- * Makes DIRECTORY (with parents, mode 0700; no symbolic link as its last part) and NAME in it, exclusively and mode 0600, and takes
- * the lock that tells a reader that the writer lives. Returns the descriptor or -errno with no file left behind.
+ * Makes DIRECTORY (with parents, mode 0700; no symbolic link as its last part) and NAME in it,
+ * exclusively and mode 0600, and takes the lock that tells a reader that the writer lives. Returns
+ * the descriptor or -errno with no file left behind.
  */
 int file_create(const char *directory, const char *name);
 

@@ -8,8 +8,10 @@
 
 #include "file.h"
 
-#define PATIENCE 20 /* passes that a reserved record is waited for: its writer has lost its processor, or died */
-#define BLOCK 512u  /* the header is written in blocks that have changed */
+#define PATIENCE                                                                                 \
+	20 /* passes that a reserved record is waited for: its writer has lost its processor, or \
+	      died */
+#define BLOCK 512u /* the header is written in blocks that have changed */
 
 void image_begin(struct image *m, struct writer_control *c)
 {
@@ -38,7 +40,8 @@ static int write_out(struct image *m, uint64_t offset, uint64_t bytes)
 /* Does [offset, offset + bytes) lie in the image, behind the header? */
 static int is_inside(const struct image *m, uint64_t offset, uint64_t bytes)
 {
-	return offset >= MT_HEADER_BYTES && offset <= m->control->image_bytes && bytes <= m->control->image_bytes - offset;
+	return offset >= MT_HEADER_BYTES && offset <= m->control->image_bytes &&
+	       bytes <= m->control->image_bytes - offset;
 }
 
 void image_resume(struct image *m, struct writer_control *c)
@@ -47,15 +50,25 @@ void image_resume(struct image *m, struct writer_control *c)
 
 	image_begin(m, c);
 	for (uint64_t i = 0; i < h->segments && i < MT_MAX_SEGMENTS; i++) {
-		uint64_t first = h->segment[i].first_sequence, written = atomic_load(&c->written[i]);
+		uint64_t first = h->segment[i].first_sequence,
+			 written = atomic_load(&c->written[i]);
 
-		if (first == MT_UNKNOWN || written < first || written - first > h->segment[i].capacity)
+		if (first == MT_UNKNOWN || written < first ||
+		    written - first > h->segment[i].capacity)
 			continue;
-		m->segment[i] = (struct image_segment){ .first = first, .done = written - first, .keyframe = atomic_load(&c->keyframe_written[i]) };
+		m->segment[i] =
+			(struct image_segment){ .first = first,
+						.done = written - first,
+						.keyframe = atomic_load(&c->keyframe_written[i]) };
 		if (h->segment[i].offset + (written - first) * sizeof(struct mt_record) > m->end)
-			m->end = h->segment[i].offset + (written - first) * sizeof(struct mt_record);
-		if (h->segment[i].has_keyframe && h->segment[i].keyframe_offset + h->segment[i].keyframe_records * sizeof(struct mt_record) > m->end)
-			m->end = h->segment[i].keyframe_offset + h->segment[i].keyframe_records * sizeof(struct mt_record);
+			m->end =
+				h->segment[i].offset + (written - first) * sizeof(struct mt_record);
+		if (h->segment[i].has_keyframe &&
+		    h->segment[i].keyframe_offset +
+				    h->segment[i].keyframe_records * sizeof(struct mt_record) >
+			    m->end)
+			m->end = h->segment[i].keyframe_offset +
+				 h->segment[i].keyframe_records * sizeof(struct mt_record);
 	}
 }
 
@@ -63,14 +76,18 @@ void image_resume(struct image *m, struct writer_control *c)
 static int write_records(struct image *m, uint64_t offset, uint64_t count)
 {
 	static struct mt_record chunk[2048];
-	const struct mt_record *from = (const void *)((const char *)writer_image(m->control) + offset);
+	const struct mt_record *from =
+		(const void *)((const char *)writer_image(m->control) + offset);
 	const uint64_t start = m->control->begin.ns, latest = clock_latest(&m->clock).ns;
-	const struct clock_line line = m->control->uses_counter ? clock_latest_line(&m->clock) : (struct clock_line){ 0 };
+	const struct clock_line line =
+		m->control->uses_counter ? clock_latest_line(&m->clock) : (struct clock_line){ 0 };
 
 	for (uint64_t at = 0, n; at < count; at += n) {
 		int e;
 
-		n = count - at < sizeof(chunk) / sizeof(chunk[0]) ? count - at : sizeof(chunk) / sizeof(chunk[0]);
+		n = count - at < sizeof(chunk) / sizeof(chunk[0])
+			    ? count - at
+			    : sizeof(chunk) / sizeof(chunk[0]);
 		memcpy(chunk, from + at, n * sizeof(chunk[0]));
 		for (uint64_t i = 0; i < n; i++) {
 			uint64_t ns = chunk[i].time_ns;
@@ -95,15 +112,18 @@ static int write_records(struct image *m, uint64_t offset, uint64_t count)
 static void take_header(struct image *m)
 {
 	const struct mt_header *h = writer_image(m->control);
-	uint64_t segments = __atomic_load_n(&h->segments, __ATOMIC_ACQUIRE), tables = __atomic_load_n(&h->tables, __ATOMIC_ACQUIRE);
+	uint64_t segments = __atomic_load_n(&h->segments, __ATOMIC_ACQUIRE),
+		 tables = __atomic_load_n(&h->tables, __ATOMIC_ACQUIRE);
 
 	memcpy(&m->next, h, sizeof(m->next));
 	m->next.segments = least(segments, MT_MAX_SEGMENTS);
 	m->next.tables = least(tables, MT_MAX_TABLES);
-	clock_remember(&m->clock, clock_read(m->control->uses_counter)); /* after whatever the header counts */
+	clock_remember(&m->clock,
+		       clock_read(m->control->uses_counter)); /* after whatever the header counts */
 }
 
-/* Runs that the file still claims and whose room is used again: the file must not claim them while it is overwritten. */
+/* Runs that the file still claims and whose room is used again: the file must not claim them while
+ * it is overwritten. */
 static int withdraw_reused(struct image *m)
 {
 	for (unsigned i = 0; i < m->next.segments; i++) {
@@ -144,10 +164,11 @@ static int write_tables(struct image *m)
 }
 
 /*
- * How many of the first USED records are complete, without a hole, and not newer than LATEST, up to which time is known. A record that
- * stays reserved is given up after a time.
+ * How many of the first USED records are complete, without a hole, and not newer than LATEST, up to
+ * which time is known. A record that stays reserved is given up after a time.
  */
-static uint64_t count_complete(struct image_segment *s, const struct mt_record *records, uint64_t used, uint64_t latest)
+static uint64_t count_complete(struct image_segment *s, const struct mt_record *records,
+			       uint64_t used, uint64_t latest)
 {
 	uint64_t i = s->done;
 
@@ -177,12 +198,15 @@ static int write_segment(struct image *m, unsigned i)
 	uint64_t used = least(t->used, t->capacity), complete;
 	int e;
 
-	if (s->first == MT_UNKNOWN || !is_inside(m, t->offset, t->capacity * sizeof(struct mt_record)))
+	if (s->first == MT_UNKNOWN ||
+	    !is_inside(m, t->offset, t->capacity * sizeof(struct mt_record)))
 		return 0;
 	if (used > s->done) {
-		complete = count_complete(s, (const void *)((const char *)writer_image(m->control) + t->offset), used,
-					  clock_latest(&m->clock).counter);
-		e = write_records(m, t->offset + s->done * sizeof(struct mt_record), used - s->done);
+		complete = count_complete(
+			s, (const void *)((const char *)writer_image(m->control) + t->offset), used,
+			clock_latest(&m->clock).counter);
+		e = write_records(m, t->offset + s->done * sizeof(struct mt_record),
+				  used - s->done);
 		if (e)
 			return e;
 		s->done = complete;

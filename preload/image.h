@@ -1,4 +1,5 @@
-/* Copies what is new of a recording's memory into the trace file, so that the file is a valid trace after each write. */
+/* Copies what is new of a recording's memory into the trace file, so that the file is a valid trace
+ * after each write. */
 #ifndef PRELOAD_IMAGE_H
 #define PRELOAD_IMAGE_H
 
@@ -11,15 +12,17 @@ struct image {
 	struct writer_control *control;
 	int fd;
 	struct clock_history clock;
-	uint64_t end;	     /* of what is in the file */
-	uint64_t lost;	     /* events that were recorded and found no room in the file */
+	uint64_t end;  /* of what is in the file */
+	uint64_t lost; /* events that were recorded and found no room in the file */
 	struct mt_header in_file, next;
 	uint64_t table_done[MT_MAX_TABLES];
 	struct image_segment {
-		uint64_t first;	   /* first sequence number of the run that `done` counts; MT_UNKNOWN: none */
-		uint64_t done;	   /* records from the start that are written and complete */
+		uint64_t first; /* first sequence number of the run that `done` counts; MT_UNKNOWN:
+				   none */
+		uint64_t done;  /* records from the start that are written and complete */
 		uint64_t keyframe; /* first + 1 when the run's keyframe is written */
-		unsigned waits;	   /* passes for which the record at `done` was reserved and not written */
+		unsigned waits;    /* passes for which the record at `done` was reserved and not
+				      written */
 	} segment[MT_MAX_SEGMENTS];
 };
 

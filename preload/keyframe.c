@@ -7,17 +7,19 @@
 #include "lock.h"
 #include "recorder.h"
 
-#define LEVELS 64	/* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
+#define LEVELS 64           /* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
 #define PREPARE_EVERY 32768 /* records */
-#define LOST_AFTER_NS 200000000u /* a record that is reserved and not written for so long has lost its writer */
+#define LOST_AFTER_NS \
+	200000000u /* a record that is reserved and not written for so long has lost its writer */
 
 static struct {
 	struct liveset live;
 	struct mt_record level[LEVELS];
 	unsigned levels;
-	int broken; /* no memory: no more keyframes, so nothing is reused */
+	int broken;  /* no memory: no more keyframes, so nothing is reused */
 	uint64_t at; /* how far the segment in work was replayed */
-	uint64_t stuck_ns; /* since when its record `at` is reserved and not written; 0: it is not */
+	uint64_t
+		stuck_ns; /* since when its record `at` is reserved and not written; 0: it is not */
 } keyframe;
 
 void keyframe_reset(void)
@@ -47,14 +49,14 @@ static void apply(const struct mt_record *r)
 	case MT_##name:                         \
 		EFFECT_##effect;                \
 		break;
-#define EFFECT_ALLOC                      \
+#define EFFECT_ALLOC                             \
 	if (liveset_add(&keyframe.live, r) != 0) \
 	keyframe.broken = 1
-#define EFFECT_FREE                                                                   \
-	{                                                                             \
-		struct mt_record *found =                                             \
+#define EFFECT_FREE                                                                          \
+	{                                                                                    \
+		struct mt_record *found =                                                    \
 			liveset_find(&keyframe.live, liveset_begun_by(r->kind), r->address); \
-		if (found)                                                            \
+		if (found)                                                                   \
 			liveset_remove(&keyframe.live, found);                               \
 	}
 #define EFFECT_LEVEL set_level(r)
@@ -69,7 +71,8 @@ static void apply(const struct mt_record *r)
 static int copy_record(const struct mt_record *from, struct mt_record *to)
 {
 	/* the word that recorder_write() stores last */
-	uint64_t last = __atomic_load_n((const uint64_t *)(const void *)&from->place, __ATOMIC_ACQUIRE);
+	uint64_t last =
+		__atomic_load_n((const uint64_t *)(const void *)&from->place, __ATOMIC_ACQUIRE);
 
 	memcpy(&to->place, &last, sizeof(last));
 	if (!to->kind)
@@ -80,7 +83,8 @@ static int copy_record(const struct mt_record *from, struct mt_record *to)
 	return 1;
 }
 
-/* The live set, from which the following segment can be replayed. -1: there is no room for it now. */
+/* The live set, from which the following segment can be replayed. -1: there is no room for it now.
+ */
 static int write_keyframe(const struct recorder_filled *filled)
 {
 	struct mt_segment *s = filled->following;
@@ -99,7 +103,8 @@ static int write_keyframe(const struct recorder_filled *filled)
 	return 0;
 }
 
-/* Is the record that was met unwritten lost by now? Until then the replay stops before it: its writer has lost its processor. */
+/* Is the record that was met unwritten lost by now? Until then the replay stops before it: its
+ * writer has lost its processor. */
 static int is_lost(void)
 {
 	uint64_t now = now_ns();

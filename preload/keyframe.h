@@ -7,8 +7,8 @@
 void keyframe_reset(void);
 
 /* Replays the segments that became full since the last call and writes their followers' keyframes.
- * By one thread at a time: the helper's, or where there is none the one that needs a segment. Returns 1 when a record that is
- * reserved and not written yet holds it up. */
+ * By one thread at a time: the helper's, or where there is none the one that needs a segment.
+ * Returns 1 when a record that is reserved and not written yet holds it up. */
 int keyframe_work(void);
 
 #endif

@@ -15,7 +15,7 @@
 #include "tables.h"
 
 #define FIRST_TABLE_BYTES (64u << 10)
-#define WAIT LOCK_MS(40)	       /* the longest that a thread of the job waits for the helper, once */
+#define WAIT LOCK_MS(40) /* the longest that a thread of the job waits for the helper, once */
 #define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
 #define BEYOND_BUDGET (64u << 20)
 
@@ -87,7 +87,9 @@ void *recorder_grow(size_t bytes, uint64_t *offset)
 	}
 	lock_release(&recorder.grow_lock);
 	if (!p)
-		errno = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? EFBIG : ENOMEM;
+		errno = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
+				? EFBIG
+				: ENOMEM;
 	return p;
 }
 
@@ -98,7 +100,8 @@ void recorder_stop(enum mt_lost reason, int e)
 
 	h->lost_reason = reason;
 	h->lost_errno = e;
-	__atomic_compare_exchange_n(&h->state, &recording, MT_STATE_STOPPED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&h->state, &recording, MT_STATE_STOPPED, 0, __ATOMIC_RELEASE,
+				    __ATOMIC_RELAXED);
 	atomic_store(&segments.current, NULL);
 	background_wake();
 }
@@ -108,7 +111,8 @@ void recorder_prepare(void)
 	struct slot *s = atomic_load(&segments.current), *next;
 
 	segments_release();
-	if (!s || atomic_load(&segments.prepared) || __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
+	if (!s || atomic_load(&segments.prepared) ||
+	    __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
 		return;
 	if (!lock_acquire(&segments.prepare_lock, 0))
 		return;
@@ -126,7 +130,8 @@ static uint64_t patience(void)
 	return atomic_load(&recorder.lagging) ? 0 : WAIT;
 }
 
-/* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare lock is held. */
+/* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare
+ * lock is held. */
 static struct slot *wait_for_room(uint64_t start)
 {
 	struct slot *next = NULL;
@@ -140,8 +145,8 @@ static struct slot *wait_for_room(uint64_t start)
 	return next;
 }
 
-/* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any more, and then recording has
- * stopped. The switch lock is held. */
+/* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any
+ * more, and then recording has stopped. The switch lock is held. */
 static struct slot *prepare_inline(void)
 {
 	struct mt_header *h = recorder.header;
@@ -182,13 +187,15 @@ static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 		next = atomic_exchange(&segments.prepared, NULL);
 		if (!next)
 			next = prepare_inline();
-		if (!atomic_exchange(&recorder.lagging, !next) || next || (__atomic_load_n(&recorder.header->lost_events, __ATOMIC_RELAXED) & 1023) == 0)
+		if (!atomic_exchange(&recorder.lagging, !next) || next ||
+		    (__atomic_load_n(&recorder.header->lost_events, __ATOMIC_RELAXED) & 1023) == 0)
 			background_wake();
 		if (next) {
 			uint64_t first = full->entry->first_sequence + full->capacity;
 			__atomic_store_n(&next->entry->first_sequence, first, __ATOMIC_RELEASE);
 			atomic_store(&segments.current, next);
-			if (recorder.header->segments * segments.bytes > recorder.header->budget / 2)
+			if (recorder.header->segments * segments.bytes >
+			    recorder.header->budget / 2)
 				writer_wake(recorder.control);
 		} else {
 			*reason = segments_are_unwritten() ? MT_LOST_STALLED : MT_LOST_TOO_SLOW;
@@ -241,21 +248,26 @@ int recorder_next_filled(struct recorder_filled *filled)
 	following = done ? segments_at(segments.replayed + done->capacity) : NULL;
 	if (!following)
 		return 0;
-	*filled = (struct recorder_filled){ .records = done->records, .count = done->capacity, .following = following->entry };
+	*filled = (struct recorder_filled){ .records = done->records,
+					    .count = done->capacity,
+					    .following = following->entry };
 	return 1;
 }
 
-struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records, int *wanted)
+struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records,
+					  int *wanted)
 {
 	struct slot *s = &segments.slot[filled->following - recorder.header->segment];
 
-	*wanted = segments.since_keyframe + filled->count >= records;
+	*wanted = segments.since_keyframe + filled->count >= records &&
+		  segments_keyframe_is_due(records);
 	return *wanted ? segments_keyframe(s, records) : NULL;
 }
 
 void recorder_filled_replayed(const struct recorder_filled *filled)
 {
-	segments.since_keyframe = filled->following->has_keyframe ? 0 : segments.since_keyframe + filled->count;
+	segments.since_keyframe =
+		filled->following->has_keyframe ? 0 : segments.since_keyframe + filled->count;
 	segments.replayed += filled->count;
 }
 
@@ -299,7 +311,8 @@ int recorder_open(const struct recorder_setup *setup)
 	memset(&recorder, 0, sizeof(recorder));
 	e = make_memory(setup, MT_HEADER_BYTES + FIRST_TABLE_BYTES + first);
 	if (!e)
-		e = copy_text(recorder.control->directory, sizeof(recorder.control->directory), setup->directory);
+		e = copy_text(recorder.control->directory, sizeof(recorder.control->directory),
+			      setup->directory);
 	if (!e)
 		e = copy_text(recorder.control->name, sizeof(recorder.control->name), setup->name);
 	if (e)
@@ -311,9 +324,11 @@ int recorder_open(const struct recorder_setup *setup)
 	recorder.header->record_bytes = sizeof(struct mt_record);
 	recorder.header->exit_status = -1;
 	recorder.header->budget = setup->budget;
-	if (tables_open(recorder.header, image + MT_HEADER_BYTES, MT_HEADER_BYTES, FIRST_TABLE_BYTES) != 0)
+	if (tables_open(recorder.header, image + MT_HEADER_BYTES, MT_HEADER_BYTES,
+			FIRST_TABLE_BYTES) != 0)
 		return -ENOMEM;
-	segments_open(recorder.control, setup->budget, image + MT_HEADER_BYTES + FIRST_TABLE_BYTES, MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
+	segments_open(recorder.control, setup->budget, image + MT_HEADER_BYTES + FIRST_TABLE_BYTES,
+		      MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
 	if (setup->counters_only)
 		recorder.header->lost_reason = MT_LOST_NOT_CHOSEN;
 	atomic_store(&recorder.recording, !setup->counters_only);
@@ -356,7 +371,8 @@ void recorder_discard(void)
 {
 	atomic_store(&recorder.recording, 0);
 	atomic_store(&segments.current, NULL);
-	madvise((char *)recorder.header + MT_HEADER_BYTES, recorder.control->image_bytes - MT_HEADER_BYTES, MADV_REMOVE);
+	madvise((char *)recorder.header + MT_HEADER_BYTES,
+		recorder.control->image_bytes - MT_HEADER_BYTES, MADV_REMOVE);
 }
 
 void recorder_forget(void)

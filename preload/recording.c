@@ -37,8 +37,8 @@
 #include "writer.h"
 
 #define MIN_BUDGET (512u << 10)
-#define REST_MS 10000	    /* between two runs of the helper's work that nothing asked for */
-#define EXIT_MS 500	    /* the longest that a process's end waits for the writer */
+#define REST_MS 10000 /* between two runs of the helper's work that nothing asked for */
+#define EXIT_MS 500   /* the longest that a process's end waits for the writer */
 
 struct recording_page recording_page;
 
@@ -47,8 +47,9 @@ static struct {
 	struct text directory, file_name;
 	uint64_t start_ns;
 	int exit_status; /* -1: exit() was not reached */
-	int registered;	 /* fork and exit handlers, once a process */
-	pid_t recorder;	 /* the process that recorded: its children without exec do not, since CUDA cannot be used there */
+	int registered;  /* fork and exit handlers, once a process */
+	pid_t recorder;  /* the process that recorded: its children without exec do not, since CUDA
+			    cannot be used there */
 	int writer_failed, refused; /* refused: no trace could be made */
 	struct {
 		atomic_int pending;
@@ -81,7 +82,8 @@ uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, 
 			 uint32_t place)
 {
 	/* the writer makes ns of the time */
-	return recorder_write(clock_now(), address, bytes, recorder_last(place, recording_thread(), kind, device));
+	return recorder_write(clock_now(), address, bytes,
+			      recorder_last(place, recording_thread(), kind, device));
 }
 
 void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_bytes)
@@ -110,11 +112,13 @@ static void say_what_is_due(void)
 		me.oom.said = 1;
 		notice_out_of_memory(me.oom.requested, me.oom.free_bytes);
 	}
-	ended = me.writer_failed || (h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
+	ended = me.writer_failed ||
+		(h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
 	if ((!h->lost_events && !ended) || me.loss_said)
 		return;
 	me.loss_said = 1;
-	notice_lost(ended ? "recording ended" : "events are missing", why[h->lost_reason], h->lost_errno);
+	notice_lost(ended ? "recording ended" : "events are missing", why[h->lost_reason],
+		    h->lost_errno);
 }
 
 /* What the writer met. */
@@ -149,7 +153,10 @@ static unsigned work(void)
 	look_at_the_writer();
 	account_trailing();
 	say_what_is_due();
-	return writes || waits_for_a_record || atomic_load(&recorder_control()->owner) == WRITER_NOBODY ? WRITER_EVERY_MS : REST_MS;
+	return writes || waits_for_a_record ||
+			       atomic_load(&recorder_control()->owner) == WRITER_NOBODY
+		       ? WRITER_EVERY_MS
+		       : REST_MS;
 }
 
 /* ---- start ---- */
@@ -255,7 +262,8 @@ static void no_complaint(const char *name, const char *expected)
 	(void)expected;
 }
 
-/* A child of fork(), and one of _Fork() or clone() that runs no handler, finds RECORDING_IDLE (zero) there. */
+/* A child of fork(), and one of _Fork() or clone() that runs no handler, finds RECORDING_IDLE
+ * (zero) there. */
 static void wipe_on_fork(void)
 {
 	(void)madvise(&recording_page, sizeof(recording_page), MADV_WIPEONFORK);
@@ -326,16 +334,20 @@ static int begin(void)
 		on_exit(at_exit, NULL);
 	}
 	recorder_begin();
-	/* Without the helper the recording threads do its work themselves; but the file is not theirs to write. */
+	/* Without the helper the recording threads do its work themselves; but the file is not
+	 * theirs to write. */
 	helper.wakeups = &recorder_control()->helper_wakeups;
 	if (background_start(&helper) != 0 && !recorder_has_process()) {
-		notice_lost("not recording", "neither a process nor a thread can be started to write the trace", EAGAIN);
+		notice_lost("not recording",
+			    "neither a process nor a thread can be started to write the trace",
+			    EAGAIN);
 		return RECORDING_OFF;
 	}
 	return RECORDING_ON;
 }
 
-/* pthread_cancel() must not end a thread in here, with the allocator's lock held and recording half begun. */
+/* pthread_cancel() must not end a thread in here, with the allocator's lock held and recording half
+ * begun. */
 static int begin_uncancelled(void)
 {
 	int old, state;
@@ -422,5 +434,6 @@ __attribute__((destructor)) static void end(void)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
 	if (!me.oom.said && !me.refused)
-		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak, h->lost_events);
+		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak,
+			   h->lost_events);
 }

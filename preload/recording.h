@@ -12,7 +12,8 @@
 
 enum recording { RECORDING_IDLE, RECORDING_STARTING, RECORDING_ON, RECORDING_OFF };
 
-/* A page of its own, which the kernel clears in every child that has a copy of this process's memory, however it was made. */
+/* A page of its own, which the kernel clears in every child that has a copy of this process's
+ * memory, however it was made. */
 extern struct recording_page {
 	_Atomic int state; /* enum recording */
 	char rest[4096 - sizeof(int)];

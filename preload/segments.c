@@ -11,7 +11,7 @@
 #define SEGMENT_BYTES (16u << 20)
 #define MIN_SEGMENT_BYTES (64u << 10)
 #define MIN_SEGMENTS 4 /* first, peak, current, next: kept whatever the budget */
-#define FIRST_KEPT 4   /* the first failures for lack of memory, and as many of the latest, stay in the trace */
+#define FIRST_KEPT 4 /* failures for lack of memory that stay in the trace; as many of the latest */
 
 struct segments segments;
 
@@ -28,18 +28,22 @@ static unsigned kept_count;
 
 void segments_protect(uint64_t sequence)
 {
-	unsigned at = kept_count < 2 * FIRST_KEPT ? kept_count : FIRST_KEPT + kept_count % FIRST_KEPT;
+	unsigned at =
+		kept_count < 2 * FIRST_KEPT ? kept_count : FIRST_KEPT + kept_count % FIRST_KEPT;
 
 	__atomic_store_n(&kept[at], sequence, __ATOMIC_RELAXED);
 	kept_count++;
 }
 
-/* Segments of a sixteenth of the budget, so that giving one up loses little; the first is small, for small jobs. */
+/* Segments of a sixteenth of the budget, so that giving one up loses little; the first is small,
+ * for small jobs. */
 static size_t choose_bytes(uint64_t budget)
 {
 	uint64_t each = budget / 16 & ~(uint64_t)(MIN_SEGMENT_BYTES - 1);
 
-	return each > SEGMENT_BYTES ? SEGMENT_BYTES : each < MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES : (size_t)each;
+	return each > SEGMENT_BYTES       ? SEGMENT_BYTES
+	       : each < MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES
+					  : (size_t)each;
 }
 
 size_t segments_first_bytes(uint64_t budget)
@@ -70,12 +74,15 @@ static struct slot *add_slot(void *records, uint64_t offset, size_t bytes)
 			    .capacity = bytes / sizeof(struct mt_record),
 			    .entry = &h->segment[h->segments] };
 	s->wake_at = s->capacity / 2;
-	*s->entry = (struct mt_segment){ .offset = offset, .capacity = s->capacity, .first_sequence = MT_UNKNOWN };
+	*s->entry = (struct mt_segment){ .offset = offset,
+					 .capacity = s->capacity,
+					 .first_sequence = MT_UNKNOWN };
 	__atomic_store_n(&h->segments, h->segments + 1, __ATOMIC_RELEASE);
 	return s;
 }
 
-void segments_open(struct writer_control *control, uint64_t budget, void *records, uint64_t offset, size_t bytes)
+void segments_open(struct writer_control *control, uint64_t budget, void *records, uint64_t offset,
+		   size_t bytes)
 {
 	struct slot *s;
 
@@ -110,23 +117,28 @@ static int holds(const struct slot *s, uint64_t sequence)
 	return sequence >= first && sequence - first < s->capacity;
 }
 
-/* Does S hold what must stay: a peak, or a failure for lack of memory? When there is no room for all failures, ONLY_ENDS of them stay:
- * the first and the latest. */
+/* Does S hold what must stay: a peak, or a failure for lack of memory? When there is no room for
+ * all failures, ONLY_ENDS of them stay: the first and the latest. */
 static int is_protected(const struct slot *s, int only_ends)
 {
-	const unsigned latest = kept_count > 2 * FIRST_KEPT ? FIRST_KEPT + (kept_count - 1) % FIRST_KEPT : kept_count ? kept_count - 1 : 0;
+	const unsigned latest = kept_count > 2 * FIRST_KEPT
+					? FIRST_KEPT + (kept_count - 1) % FIRST_KEPT
+				: kept_count ? kept_count - 1
+					     : 0;
 	const struct mt_header *h = segments.header;
 
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++) {
 		const struct mt_device *device = &h->device[d];
-		uint64_t at = device->device_peak_sequence; /* the peak's event is the one before or the one at `at` - 1 */
+		uint64_t at = device->device_peak_sequence; /* the peak's event is the one before or
+							       the one at `at` - 1 */
 
 		if ((device->allocated_peak && holds(s, device->peak_sequence)) ||
 		    (at && (holds(s, at - 1) || holds(s, at - (at > 1) - 1))))
 			return 1;
 	}
 	for (unsigned i = 0; i < 2 * FIRST_KEPT; i++)
-		if ((!only_ends || i == 0 || i == latest) && holds(s, __atomic_load_n(&kept[i], __ATOMIC_RELAXED)))
+		if ((!only_ends || i == 0 || i == latest) &&
+		    holds(s, __atomic_load_n(&kept[i], __ATOMIC_RELAXED)))
 			return 1;
 	return 0;
 }
@@ -137,18 +149,20 @@ static int is_written(const struct slot *s)
 	uint64_t first = first_of(s);
 
 	return atomic_load(&segments.control->written[i]) == first + s->capacity &&
-	       (!s->entry->has_keyframe || !first || atomic_load(&segments.control->keyframe_written[i]) == first + 1);
+	       (!s->entry->has_keyframe || !first ||
+		atomic_load(&segments.control->keyframe_written[i]) == first + 1);
 }
 
 static int is_expendable(const struct slot *s, int only_ends)
 {
-	return s != atomic_load(&segments.current) && first_of(s) && first_of(s) < segments.replayed && is_written(s) &&
-	       !s->is_being_emptied && !is_protected(s, only_ends);
+	return s != atomic_load(&segments.current) && first_of(s) &&
+	       first_of(s) < segments.replayed && is_written(s) && !s->is_being_emptied &&
+	       !is_protected(s, only_ends);
 }
 
 /*
- * What follows a segment can be replayed from a keyframe only: a segment is given up together with those after it that have none.
- * May the segments from S to the next keyframe go?
+ * What follows a segment can be replayed from a keyframe only: a segment is given up together with
+ * those after it that have none. May the segments from S to the next keyframe go?
  */
 static int is_expendable_run(const struct slot *s, int only_ends)
 {
@@ -166,7 +180,8 @@ static void keep_spare(struct slot *s)
 	for (unsigned i = 0; i < MT_MAX_SEGMENTS && s->keyframe; i++) {
 		if (spare[i].records)
 			continue;
-		spare[i] = (struct spare){ s->keyframe, s->entry->keyframe_offset, s->entry->keyframe_capacity };
+		spare[i] = (struct spare){ s->keyframe, s->entry->keyframe_offset,
+					   s->entry->keyframe_capacity };
 		s->keyframe = NULL;
 		s->entry->keyframe_capacity = s->entry->keyframe_offset = 0;
 	}
@@ -178,7 +193,8 @@ static int take_spare(struct slot *s, uint64_t records)
 	struct spare *best = NULL;
 
 	for (unsigned i = 0; i < MT_MAX_SEGMENTS; i++)
-		if (spare[i].records && spare[i].capacity >= records && (!best || spare[i].capacity < best->capacity))
+		if (spare[i].records && spare[i].capacity >= records &&
+		    (!best || spare[i].capacity < best->capacity))
 			best = &spare[i];
 	if (!best)
 		return 0;
@@ -189,9 +205,17 @@ static int take_spare(struct slot *s, uint64_t records)
 	return 1;
 }
 
+int segments_keyframe_is_due(uint64_t records)
+{
+	const uint64_t size = recorder_bytes() + segments.bytes, budget = segments.header->budget;
+
+	return size + records * sizeof(struct mt_record) <= budget ||
+	       size + segments.keyframe_bytes > budget;
+}
+
 struct mt_record *segments_keyframe(struct slot *s, uint64_t records)
 {
-	uint64_t room = records + records / 4 + 1, offset;
+	uint64_t room = records + records / 16 + 1, offset;
 	size_t bytes = (room * sizeof(struct mt_record) + 4095) & ~(size_t)4095;
 	static struct mt_record nothing; /* a keyframe of no records needs no room */
 	int found;
@@ -252,7 +276,8 @@ static struct slot *find_oldest(int only_ends)
 	for (unsigned i = 0; i < count(); i++) {
 		struct slot *s = &segments.slot[i];
 
-		if (first_of(s) != MT_UNKNOWN && (!oldest || first_of(s) < first_of(oldest)) && is_expendable_run(s, only_ends))
+		if (first_of(s) != MT_UNKNOWN && (!oldest || first_of(s) < first_of(oldest)) &&
+		    is_expendable_run(s, only_ends))
 			oldest = s;
 	}
 	return oldest;
@@ -278,13 +303,15 @@ int segments_are_unwritten(void)
 	for (unsigned i = 0; i < count(); i++) {
 		const struct slot *s = &segments.slot[i];
 		uint64_t first = first_of(s);
-		if (s != current && first && first != MT_UNKNOWN && !is_written(s) && !is_protected(s, 1))
+		if (s != current && first && first != MT_UNKNOWN && !is_written(s) &&
+		    !is_protected(s, 1))
 			return 1;
 	}
 	return 0;
 }
 
-/* Is there a full segment that the helper has not replayed, or that is not in the file? Then one will be expendable soon. */
+/* Is there a full segment that the helper has not replayed, or that is not in the file? Then one
+ * will be expendable soon. */
 static int is_behind(void)
 {
 	const struct slot *current = atomic_load(&segments.current);
@@ -302,7 +329,8 @@ struct slot *segments_prepare(void)
 	if (returned)
 		return returned;
 	if (count() >= MT_MAX_SEGMENTS ||
-	    (recorder_bytes() + segments.bytes + segments.keyframe_bytes > h->budget && count() >= MIN_SEGMENTS)) {
+	    (recorder_bytes() + segments.bytes + segments.keyframe_bytes > h->budget &&
+	     count() >= MIN_SEGMENTS)) {
 		struct slot *old = reuse();
 		errno = ENOBUFS;
 		if (old || is_behind() || count() >= MT_MAX_SEGMENTS)
@@ -344,7 +372,8 @@ static struct slot *begin_to_empty(void)
 		struct slot *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 
-		if (first != MT_UNKNOWN && s != atomic_load(&segments.current) && first < segments.replayed && is_written(s) &&
+		if (first != MT_UNKNOWN && s != atomic_load(&segments.current) &&
+		    first < segments.replayed && is_written(s) &&
 		    (!s->is_empty || (s->keyframe && !s->keyframe_is_empty)))
 			found = s;
 	}
@@ -363,7 +392,8 @@ void segments_release(void)
 		int emptied = madvise(s->records, s->bytes, MADV_REMOVE) == 0;
 
 		if (s->keyframe)
-			madvise(s->keyframe, s->entry->keyframe_capacity * sizeof(struct mt_record), MADV_REMOVE);
+			madvise(s->keyframe, s->entry->keyframe_capacity * sizeof(struct mt_record),
+				MADV_REMOVE);
 		s->is_empty = emptied ? 1 : -1; /* -1: it cannot be, and is not tried again */
 		s->keyframe_is_empty = 1;
 		__atomic_store_n(&s->is_being_emptied, 0, __ATOMIC_RELEASE);

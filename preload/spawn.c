@@ -22,20 +22,22 @@
 
 enum { MAKING = 1, MAPPED, NOT_MADE, NOT_EXECUTED };
 
-/* What the children need. They share this memory, and this thread's errno: they call nothing of the C library. */
+/* What the children need. They share this memory, and this thread's errno: they call nothing of the
+ * C library. */
 static struct {
 	size_t bytes;
 	void *memory;
 	_Atomic int stage;
 	int error;
-	int alive;	/* the kernel makes it 0 when the second child ends or executes the program */
+	int alive; /* the kernel makes it 0 when the second child ends or executes the program */
 	const char *program;
 	unsigned most_descriptors;
 	char path[4096];
 	char stack[2][STACK_BYTES] __attribute__((aligned(64)));
 } spawn;
 
-long spawn_clone(int (*run)(void *), void *stack_top, unsigned long flags, void *argument, int *cleared);
+long spawn_clone(int (*run)(void *), void *stack_top, unsigned long flags, void *argument,
+		 int *cleared);
 void writer_start(void);
 
 /* A system call that leaves errno alone. Result or -errno. */
@@ -51,8 +53,9 @@ static long call(long number, long a, long b, long c, long d, long e, long f)
 			 : "rcx", "r11", "memory");
 	return result;
 #elif defined(__aarch64__)
-	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c,
-		      x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b,
+			 x2 __asm__("x2") = c, x3 __asm__("x3") = d, x4 __asm__("x4") = e,
+			 x5 __asm__("x5") = f;
 
 	__asm__ volatile("svc 0"
 			 : "+r"(x0)
@@ -65,7 +68,8 @@ static long call(long number, long a, long b, long c, long d, long e, long f)
 #endif
 }
 
-/* Every descriptor of this child's table but the memory's: what the job has open must not stay open because of us. */
+/* Every descriptor of this child's table but the memory's: what the job has open must not stay open
+ * because of us. */
 static void close_the_rest(void)
 {
 	call(SYS_close, 0, 0, 0, 0, 0, 0);
@@ -85,8 +89,8 @@ static void set_stage(int stage, long error)
 	atomic_store(&spawn.stage, stage);
 }
 
-/* The memfd's descriptor in this child's table. Where the job has no number left, one of the standard streams' is free to take:
- * the table is a copy. */
+/* The memfd's descriptor in this child's table. Where the job has no number left, one of the
+ * standard streams' is free to take: the table is a copy. */
 static long make_descriptor(void)
 {
 	long fd = call(SYS_memfd_create, (long)"memtrace", 0, 0, 0, 0, 0);
@@ -101,13 +105,15 @@ static long make_descriptor(void)
 /* The second child. Everything that can wait for a file system comes after the memory is there. */
 static int in_child(void *unused)
 {
-	static char *const arguments[] = { (char *)(uintptr_t)"memtrace-writer", NULL }, *const environment[] = { NULL };
+	static char *const arguments[] = { (char *)(uintptr_t) "memtrace-writer", NULL },
+			   *const environment[] = { NULL };
 	long fd = make_descriptor(), address = 0, e;
 
 	(void)unused;
 	e = fd < 0 ? fd : call(SYS_ftruncate, fd, (long)spawn.bytes, 0, 0, 0, 0);
 	while (e == 0) {
-		address = call(SYS_mmap, 0, (long)spawn.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		address = call(SYS_mmap, 0, (long)spawn.bytes, PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_NORESERVE, fd, 0);
 		if (address != -ENOMEM || spawn.bytes <= SMALLEST)
 			break;
 		spawn.bytes /= 2;
@@ -131,8 +137,8 @@ static int in_child(void *unused)
 /* The first child ends at once, so that the second is nobody's the job knows of. */
 static int in_first_child(void *unused)
 {
-	long pid = spawn_clone(in_child, spawn.stack[1] + STACK_BYTES, CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, unused,
-			       &spawn.alive);
+	long pid = spawn_clone(in_child, spawn.stack[1] + STACK_BYTES,
+			       CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, unused, &spawn.alive);
 
 	if (pid < 0)
 		set_stage(NOT_MADE, -pid);
@@ -143,7 +149,8 @@ static void *finish(size_t *got)
 {
 	if (!spawn.memory)
 		return NULL;
-	madvise(spawn.memory, spawn.bytes, MADV_DONTFORK); /* no forked child can write here, even by mistake */
+	madvise(spawn.memory, spawn.bytes,
+		MADV_DONTFORK); /* no forked child can write here, even by mistake */
 	madvise(spawn.memory, spawn.bytes, MADV_DONTDUMP);
 	*got = spawn.bytes;
 	return spawn.memory;
@@ -168,7 +175,8 @@ static void start_children(void)
 	/* No handler of the job's may run in a child. */
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
 	spawn.alive = 1;
-	pid = spawn_clone(in_first_child, spawn.stack[0] + STACK_BYTES, CLONE_VM | CLONE_FILES, NULL, NULL);
+	pid = spawn_clone(in_first_child, spawn.stack[0] + STACK_BYTES, CLONE_VM | CLONE_FILES,
+			  NULL, NULL);
 	if (pid < 0)
 		set_stage(NOT_MADE, -pid);
 	else
@@ -177,8 +185,8 @@ static void start_children(void)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
-/* Would the writer, whose parent ends, become a child of this process? A wait() of the job's would then find it. A sanitizer cannot
- * follow the children either. */
+/* Would the writer, whose parent ends, become a child of this process? A wait() of the job's would
+ * then find it. A sanitizer cannot follow the children either. */
 static int would_be_ours_to_wait_for(void)
 {
 	int subreaper = 0;
@@ -198,18 +206,23 @@ void *spawn_writer(size_t bytes, size_t *got)
 		errno = ECHILD;
 		return NULL;
 	}
-	if (!resolve_module((const void *)(uintptr_t)writer_start, spawn.path, sizeof(spawn.path)) || !*spawn.path) {
+	if (!resolve_module((const void *)(uintptr_t)writer_start, spawn.path,
+			    sizeof(spawn.path)) ||
+	    !*spawn.path) {
 		errno = ENOENT;
 		return NULL;
 	}
 	spawn.program = spawn.path;
 	spawn.bytes = allowed(bytes);
 	spawn.memory = NULL;
-	spawn.most_descriptors = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1u << 20 ? (unsigned)limit.rlim_cur : 1u << 20;
+	spawn.most_descriptors = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1u << 20
+					 ? (unsigned)limit.rlim_cur
+					 : 1u << 20;
 	atomic_store(&spawn.stage, MAKING);
 	start_children();
 	while (atomic_load(&spawn.stage) == MAKING && now_ns() - start < LOCK_MS(2000)) {
-		if (!__atomic_load_n(&spawn.alive, __ATOMIC_ACQUIRE) && atomic_load(&spawn.stage) == MAKING) {
+		if (!__atomic_load_n(&spawn.alive, __ATOMIC_ACQUIRE) &&
+		    atomic_load(&spawn.stage) == MAKING) {
 			set_stage(NOT_MADE, EPERM); /* killed: a filter of system calls */
 			break;
 		}
@@ -230,7 +243,8 @@ int spawn_failed(void)
 void *spawn_memory_only(size_t bytes, size_t *got)
 {
 	for (spawn.bytes = bytes;; spawn.bytes /= 2) {
-		spawn.memory = mmap(NULL, spawn.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		spawn.memory = mmap(NULL, spawn.bytes, PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (spawn.memory != MAP_FAILED)
 			return finish(got);
 		if (spawn.bytes <= SMALLEST)

@@ -1,8 +1,8 @@
 /*
  * Makes the memory that a recording lives in, and the process that writes it to the trace file.
  *
- * The memory is a memfd, mapped shared. Its descriptor is only ever open in the descriptor table of a
- * child: the job's own table is never touched, so no number of the job's can be taken or used by
+ * The memory is a memfd, mapped shared. Its descriptor is only ever open in the descriptor table of
+ * a child: the job's own table is never touched, so no number of the job's can be taken or used by
  * mistake. The child shares the job's memory until it executes libmemtrace.so as a program; it is
  * the job's grandchild, so that no wait() of the job sees it.
  */
@@ -15,8 +15,9 @@
 #define SPAWN_MEMORY_FD 3 /* the memfd's number in the executed program */
 
 /*
- * Maps BYTES (less where RLIMIT_FSIZE or RLIMIT_AS leave less; a power of two of pages of it) of zeroed shared memory and
- * starts the writer process. *GOT is what was mapped. Returns NULL where no such process can be made: errno tells.
+ * Maps BYTES (less where RLIMIT_FSIZE or RLIMIT_AS leave less; a power of two of pages of it) of
+ * zeroed shared memory and starts the writer process. *GOT is what was mapped. Returns NULL where
+ * no such process can be made: errno tells.
  */
 void *spawn_writer(size_t bytes, size_t *got);
 

@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "modules.h"
 #include "pystack.h"
+#include "recorder.h"
 #include "recording.h"
 #include "resolve.h"
 #include "torch.h"
@@ -55,8 +56,7 @@ static void record_block(const void *caller, void *pointer, int64_t bytes, uint6
 	uint64_t size = (uint64_t)(bytes < 0 ? -bytes : bytes), sequence;
 	int new_peak;
 	struct module by = module_of(caller);
-	uint32_t place =
-		bytes > 0 ? memory_place(&by, size) : memory_free_place(&by, size);
+	uint32_t place = bytes > 0 ? memory_place(&by, size) : memory_free_place(&by, size);
 
 	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &new_peak), 0)) {
 		recording_event(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_PLACE);
@@ -74,8 +74,12 @@ static void usage(const void *caller, void *pointer, int64_t bytes, uint64_t all
 	int e = errno;
 
 	if (device.type == DEVICE_TYPE_CUDA && device.index >= 0 && device.index < MT_MAX_DEVICES &&
-	    bytes && (bytes > 0 ? recording_on() : recording_already())) /* a free starts no trace */
+	    bytes &&
+	    (bytes > 0 ? recording_on() : recording_already())) /* a free starts no trace */
 		record_block(caller, pointer, bytes, allocated, reserved, (unsigned)device.index);
+	else if (device.type == DEVICE_TYPE_CUDA && device.index >= MT_MAX_DEVICES &&
+		 recording_already())
+		recorder_lose_event(MT_LOST_LIMIT);
 	errno = e;
 }
 
@@ -99,15 +103,15 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 
 /* Looked up once; libc10.so is loaded RTLD_LOCAL, where RTLD_NEXT does not look. NULL when PyTorch
  * has no such function. */
-#define FORWARD(slot, name, ...)                              \
-	do {                                                      \
-		__typeof__(real.slot) forward = real.slot;            \
-		if (__builtin_expect(!forward, 0)) {                  \
-			*(void **)&forward = resolve(name);           \
-			real.slot = forward;                          \
-		}                                                     \
-		if (forward)                                          \
-			forward(__VA_ARGS__);                         \
+#define FORWARD(slot, name, ...)                            \
+	do {                                                \
+		__typeof__(real.slot) forward = real.slot;  \
+		if (__builtin_expect(!forward, 0)) {        \
+			*(void **)&forward = resolve(name); \
+			real.slot = forward;                \
+		}                                           \
+		if (forward)                                \
+			forward(__VA_ARGS__);               \
 	} while (0)
 
 #define X(name)                                                                \

@@ -12,6 +12,7 @@
 #include "cuda.h"
 #include "hooks.h"
 #include "modules.h"
+#include "pystack.h"
 #include "resolve.h"
 #include "torch.h"
 
@@ -36,6 +37,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 		hooks_forget_unloaded();
 		modules_forget_unloaded();
 		cuda_forget();
+		pystack_forget();
 		torch_forget();
 	}
 	errno = e;

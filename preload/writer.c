@@ -116,7 +116,8 @@ void writer_begin(struct writer_control *c, int has_process)
 	atomic_store(&c->go, 1);
 }
 
-/* Is the process that writes no more, or dead and waited for by nobody? Its state in /proc is the word behind its name. */
+/* Is the process that writes no more, or dead and waited for by nobody? Its state in /proc is the
+ * word behind its name. */
 static int process_is_gone(struct writer_control *c)
 {
 	uint32_t pid = atomic_load(&c->writer);
@@ -155,7 +156,8 @@ int writer_step(struct writer_control *c)
 {
 	if (atomic_load(&c->owner) == WRITER_PROCESS)
 		take_over_from_the_dead(c);
-	if (atomic_load(&c->owner) == WRITER_NOBODY && (!begun_ns || spawn_failed() || now_ns() - begun_ns > LOCK_MS(CLAIM_MS)))
+	if (atomic_load(&c->owner) == WRITER_NOBODY &&
+	    (!begun_ns || spawn_failed() || now_ns() - begun_ns > LOCK_MS(CLAIM_MS)))
 		(void)claim(c, WRITER_THREAD);
 	if (atomic_load(&c->owner) != WRITER_THREAD)
 		return 0;
@@ -193,7 +195,8 @@ int writer_finish(struct writer_control *c, unsigned limit_ms)
 	return is_complete(c);
 }
 
-/* The kernel follows this list when the thread ends. The C library's own list of this thread is empty: nothing here uses its mutexes. */
+/* The kernel follows this list when the thread ends. The C library's own list of this thread is
+ * empty: nothing here uses its mutexes. */
 static struct {
 	struct robust_list_head head;
 	struct robust_list entry;
@@ -247,7 +250,8 @@ static struct writer_control *take_memory(void)
 	return atomic_load(&c->go) && c->build == WRITER_BUILD ? c : NULL;
 }
 
-/* Signals that the job's whole group gets must not end this process before everything is written. Processors are the job's first. */
+/* Signals that the job's whole group gets must not end this process before everything is written.
+ * Processors are the job's first. */
 static void detach(void)
 {
 	uint64_t all = ~0ull;

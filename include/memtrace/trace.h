@@ -1,3 +1,4 @@
+/* clang-format off */
 /*
  * The trace file: what libmemtrace.so writes and memtrace reads. This header is the format's only
  * definition.
@@ -15,6 +16,7 @@
  * are little-endian (`byte_order` tells); all offsets are from the file's start, all sizes in
  * bytes, all times in ns since `start_monotonic_ns`.
  */
+/* clang-format on */
 #ifndef MEMTRACE_TRACE_H
 #define MEMTRACE_TRACE_H
 

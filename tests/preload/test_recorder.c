@@ -190,6 +190,74 @@ static void test_budget_and_keyframe(void **state)
 	assert_int_equal(file->segment[0].first_sequence, 0);
 }
 
+/* A record that a thread has reserved and not written yet holds the replay up; written late, it is in the next keyframe all the same. */
+static void test_late_record_is_in_the_keyframe(void **state)
+{
+	struct mt_header *h;
+	struct mt_record *late;
+	int found = 0;
+
+	(void)state;
+	start("late.mtr", 1u << 20);
+	h = recorder_header();
+	late = (struct mt_record *)(void *)((char *)h + h->segment[0].offset) + 5;
+	for (uint64_t i = 0; i < 5; i++)
+		write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
+	__atomic_fetch_add(&h->segment[0].used, 1, __ATOMIC_RELAXED); /* as a thread does that then loses its processor */
+	for (uint64_t i = 0; i < 3000; i++) {
+		write_one(i & 1 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, 0x100000, i & 1 ? -512 : 512);
+		helper_work();
+	}
+	assert_int_equal(h->segment[1].has_keyframe, 0);
+	assert_int_equal(keyframe_work(), 1); /* it waits */
+	*late = (struct mt_record){ .time_ns = now_ns(), .address = 0x7777, .bytes = 512, .kind = MT_TENSOR_ALLOC };
+	helper_work();
+	assert_int_equal(h->segment[1].has_keyframe, 1);
+	for (uint64_t i = 0; i < h->segment[1].keyframe_records; i++)
+		found += ((struct mt_record *)(void *)((char *)h + h->segment[1].keyframe_offset))[i].address == 0x7777;
+	assert_int_equal(found, 1);
+	assert_int_equal(h->lost_events, 0);
+	finish(0);
+}
+
+/* One that never comes is counted as lost, with a reason, and holds nothing up for good. */
+static void test_record_that_never_comes(void **state)
+{
+	struct mt_header *h;
+
+	(void)state;
+	start("never.mtr", 1u << 20);
+	h = recorder_header();
+	__atomic_fetch_add(&h->segment[0].used, 1, __ATOMIC_RELAXED);
+	for (uint64_t i = 0; i < 3000; i++)
+		write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
+	helper_work();
+	assert_int_equal(h->lost_events, 0);
+	usleep(250000);
+	helper_work();
+	assert_int_equal(h->lost_events, 1);
+	assert_int_equal(h->lost_reason, MT_LOST_BUSY);
+	finish(0);
+}
+
+/* A million live blocks: keyframes take no more than the records between them, and the file about its budget. */
+static void test_many_live_blocks(void **state)
+{
+	const uint64_t budget = 64u << 20;
+
+	(void)state;
+	start("live.mtr", budget);
+	for (uint64_t i = 0; i < 2000000; i++) {
+		write_one(i < 1000000 ? MT_TENSOR_ALLOC : MT_TENSOR_FREE, 0x1000 + i % 1000000 * 512, i < 1000000 ? 512 : -512);
+		if (i % 1000 == 0)
+			helper_work();
+	}
+	finish(0);
+	read_back("live.mtr");
+	assert_int_equal(file->lost_events, 0);
+	assert_true(file_bytes < budget + budget / 16);
+}
+
 static void *one_thread(void *number)
 {
 	uint64_t t = (uintptr_t)number;
@@ -378,7 +446,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_records), cmocka_unit_test(test_budget_and_keyframe),
-		cmocka_unit_test(test_threads),     cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_late_record_is_in_the_keyframe), cmocka_unit_test(test_record_that_never_comes),
+		cmocka_unit_test(test_many_live_blocks), cmocka_unit_test(test_threads),     cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_sigkill),     cmocka_unit_test(test_cannot_create),
 		cmocka_unit_test(test_tables),
 	};

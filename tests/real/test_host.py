@@ -235,6 +235,21 @@ class Host(Case):
         self.assertEqual(newest[3] + min(newest[1], newest[2]), 400_002)     # and one level of RESERVED
         self.assertLess(os.path.getsize(self.paths()[0]), 1 << 20)
 
+    def test_device_peak_at_the_smallest_budget(self):
+        """What was taken outside PyTorch, long after its own peak, and long before the end: 40 x 64 MiB by cuMemAlloc."""
+        self.real("import torch, ctypes\ncu = ctypes.CDLL('libcuda.so.1')\n"
+                  "def churn(n):\n    l = [None] * 32\n    for i in range(n): l[i & 31] = torch.empty(1 << 12, device='cuda')\n"
+                  "keep = [torch.empty(1 << 20, dtype=torch.uint8, device='cuda') for _ in range(200)]\ndel keep; torch.cuda.empty_cache()\n"
+                  "churn(20000)\np = (ctypes.c_uint64 * 40)()\n"
+                  "for i in range(40): cu.cuMemAlloc_v2(ctypes.byref(p, 8 * i), ctypes.c_size_t(64 << 20))\n"
+                  "for i in range(40): cu.cuMemFree_v2(ctypes.c_uint64(p[i]))\nchurn(40000)\n", MEMTRACE_BUDGET="1MiB")
+        self.assertGreater(self.trace().reused_records, 0)
+        peak = self.report()["ranks"][0]["peak"]
+        self.assertEqual(peak["by_owner"]["application"], 40 * 64 << 20)
+        self.assertEqual(peak["by_owner"]["unexplained"], 0)
+        self.assertGreater(peak["device_time_s"], peak["time_s"])
+        self.assertLessEqual(os.path.getsize(self.paths()[0]), 1 << 20)
+
     # ---- file systems that stall
 
     def frozen(self):
