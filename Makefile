@@ -115,7 +115,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint install clean help cuda-headers
+.PHONY: test soak faults accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -140,6 +140,12 @@ bench:          ## what tracing costs, against what one would use instead
 coverage:       ## which lines of preload and analyzer the tests run; TESTS="cli oom": of the real jobs, those alone
 	@tests/setup.sh
 	@python3 tests/coverage.py $(TESTS)
+
+soak: all       ## 10^9 events at the budget's limit, some minutes: cost, memory and what the trace then knows
+	@python3 tests/soak.py
+
+faults: all     ## each call of the recorder made to fail; makes the table of docs/reliability.md
+	@python3 tests/faults.py --write
 
 accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
 	@python3 tests/accuracy.py --write

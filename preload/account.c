@@ -33,19 +33,20 @@ void account_forget(void)
 	memset(&a, 0, sizeof(a));
 }
 
+/* Counters are read by other threads and the writer while they change: each is one store of 8 bytes. */
+#define GET(counter) __atomic_load_n(&(counter), __ATOMIC_RELAXED)
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+
 /* Threads of PyTorch's allocator, of CUDA calls and of samples raise it without a common lock: it
  * never goes down. */
 static void raise_device_peak(struct mt_device *d)
 {
-	uint64_t all = __atomic_load_n(&d->reserved, __ATOMIC_RELAXED) +
-		       __atomic_load_n(&d->other, __ATOMIC_RELAXED) +
-		       __atomic_load_n(&d->untracked, __ATOMIC_RELAXED);
-	uint64_t peak = __atomic_load_n(&d->device_peak, __ATOMIC_RELAXED);
+	uint64_t all = GET(d->reserved) + GET(d->other) + GET(d->untracked), peak = GET(d->device_peak);
 
 	while (all > peak)
 		if (__atomic_compare_exchange_n(&d->device_peak, &peak, all, 1, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {
-			d->device_peak_sequence = recorder_next_sequence() + 1;
+			SET(d->device_peak_sequence, recorder_next_sequence() + 1);
 			break;
 		}
 }
@@ -54,7 +55,12 @@ __attribute__((noinline, cold)) static void count_first_report(unsigned device, 
 {
 	/* Until now its CUDA calls stood for its blocks: they were its segments. */
 	a.reports[device] = 1;
-	d->allocated = d->allocated_peak = d->reserved = d->reserved_peak = d->allocs = d->frees = 0;
+	SET(d->allocated, 0);
+	SET(d->allocated_peak, 0);
+	SET(d->reserved, 0);
+	SET(d->reserved_peak, 0);
+	SET(d->allocs, 0);
+	SET(d->frees, 0);
 }
 
 /* What DEVICE holds is counted now. */
@@ -74,19 +80,19 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 
 	if (__builtin_expect(!quiet && !a.reports[device], 0))
 		count_first_report(device, d);
-	changed = d->reserved != reserved;
-	d->allocated = allocated;
+	changed = GET(d->reserved) != reserved;
+	SET(d->allocated, allocated);
 	if (bytes > 0)
-		d->allocs++;
+		SET(d->allocs, GET(d->allocs) + 1);
 	else
-		d->frees++;
-	*new_peak = allocated > d->allocated_peak;
+		SET(d->frees, GET(d->frees) + 1);
+	*new_peak = allocated > GET(d->allocated_peak);
 	if (*new_peak)
-		d->allocated_peak = allocated;
+		SET(d->allocated_peak, allocated);
 	if (__builtin_expect(changed, 0)) {
-		d->reserved = reserved;
-		if (reserved > d->reserved_peak)
-			d->reserved_peak = reserved;
+		SET(d->reserved, reserved);
+		if (reserved > GET(d->reserved_peak))
+			SET(d->reserved_peak, reserved);
 		raise_device_peak(d);
 	} else if (__builtin_expect(!quiet, 0)) {
 		settle_owed(device);
@@ -113,9 +119,9 @@ static void change_held(struct mt_device *d, int64_t bytes, int by_allocator)
 {
 	uint64_t *which = by_allocator ? &d->reserved : &d->other;
 
-	*which += (uint64_t)bytes;
-	if (d->reserved > d->reserved_peak)
-		d->reserved_peak = d->reserved;
+	SET(*which, GET(*which) + (uint64_t)bytes);
+	if (GET(d->reserved) > GET(d->reserved_peak))
+		SET(d->reserved_peak, GET(d->reserved));
 	raise_device_peak(d);
 }
 

@@ -72,6 +72,17 @@ void image_resume(struct image *m, struct writer_control *c)
 	}
 }
 
+/* Copies what threads of the job may be writing just now, word by word. ThreadSanitizer sees only where this is a thread of the job,
+ * too; a word of 8 bytes is never seen half written. */
+__attribute__((no_sanitize("thread"))) static void copy_words(void *to, const void *from, size_t bytes)
+{
+	volatile const uint64_t *in = from;
+	uint64_t *out = to;
+
+	for (size_t i = 0; i < bytes / sizeof(*in); i++)
+		out[i] = in[i];
+}
+
 /* Records, with the time in ns since the start in place of what the recorder stored. */
 static int write_records(struct image *m, uint64_t offset, uint64_t count)
 {
@@ -88,7 +99,7 @@ static int write_records(struct image *m, uint64_t offset, uint64_t count)
 		n = count - at < sizeof(chunk) / sizeof(chunk[0])
 			    ? count - at
 			    : sizeof(chunk) / sizeof(chunk[0]);
-		memcpy(chunk, from + at, n * sizeof(chunk[0]));
+		copy_words(chunk, from + at, n * sizeof(chunk[0]));
 		for (uint64_t i = 0; i < n; i++) {
 			uint64_t ns = chunk[i].time_ns;
 
@@ -115,7 +126,7 @@ static void take_header(struct image *m)
 	uint64_t segments = __atomic_load_n(&h->segments, __ATOMIC_ACQUIRE),
 		 tables = __atomic_load_n(&h->tables, __ATOMIC_ACQUIRE);
 
-	memcpy(&m->next, h, sizeof(m->next));
+	copy_words(&m->next, h, sizeof(m->next));
 	m->next.segments = least(segments, MT_MAX_SEGMENTS);
 	m->next.tables = least(tables, MT_MAX_TABLES);
 	clock_remember(&m->clock,

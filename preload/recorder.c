@@ -57,11 +57,11 @@ void recorder_lose_place(void)
 void recorder_lose_event(enum mt_lost reason)
 {
 	struct mt_header *h = recorder.header;
+	uint32_t nothing = MT_LOST_NOTHING;
 
 	if (!atomic_load_explicit(&recorder.recording, memory_order_relaxed))
 		return;
-	if (h->lost_reason == MT_LOST_NOTHING)
-		h->lost_reason = reason;
+	__atomic_compare_exchange_n(&h->lost_reason, &nothing, (uint32_t)reason, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	if (__atomic_fetch_add(&h->lost_events, 1, __ATOMIC_RELAXED) == 0)
 		background_wake();
 }
@@ -164,8 +164,8 @@ static struct slot *prepare_inline(void)
 			next = wait_for_room(start);
 		lock_release(&segments.prepare_lock);
 	}
-	h->inline_prepares++;
-	h->inline_prepare_ns += now_ns() - start;
+	__atomic_fetch_add(&h->inline_prepares, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&h->inline_prepare_ns, now_ns() - start, __ATOMIC_RELAXED);
 	if (!next && errno != EBUSY && errno != ENOBUFS)
 		recorder_stop(MT_LOST_NO_SPACE, errno);
 	return next;

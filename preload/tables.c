@@ -242,7 +242,7 @@ static int enter(void)
 
 static int is_half_full(void)
 {
-	return t.entry->used * 2 >= t.entry->capacity && !atomic_load(&t.spare) && may_grow();
+	return __atomic_load_n(&t.entry->used, __ATOMIC_RELAXED) * 2 >= t.entry->capacity && !atomic_load(&t.spare) && may_grow();
 }
 
 static void leave(void)

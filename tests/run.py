@@ -124,7 +124,8 @@ def main():
         if step("make SAN=" + SANITIZED, make("SAN=" + SANITIZED, "units")):
             unit_tests("build-" + SANITIZED.replace(",", "-"), "unit tests under " + SANITIZED)
         recorder = sorted(os.listdir(os.path.join(ROOT, "tests", "preload")))
-        recorder = ["build-thread/tests/preload_" + name[:-2] for name in recorder if re.match(r"test_.*\.c$", name)]
+        recorder = ["build-thread/tests/preload_" + name[:-2] for name in recorder if re.match(r"test_.*\.c$", name)
+                    and name != "test_resolve.c"]       # it stands in for functions that ThreadSanitizer calls before it is ready
         if step("make SAN=thread", make("SAN=thread", *recorder)):
             unit_tests("build-thread", "the preload's units under ThreadSanitizer")
     real_jobs(patterns)
