@@ -16,15 +16,18 @@
 #define UNREPORTED_AFTER_NS 5000000000u
 
 static struct {
-	struct lock lock;                /* account_device(): CUDA calls come from any thread */
-	uint8_t reports[MT_MAX_DEVICES]; /* PyTorch's allocator reports blocks here */
-	atomic_uchar owed[MT_MAX_DEVICES];  /* a sample was due too soon after another: still to be taken */
-	atomic_uchar quiet[MT_MAX_DEVICES]; /* it reports, and no sample is owed: a report is just counted */
+	struct lock lock;                   /* account_device(): CUDA calls come from any thread */
+	uint8_t reports[MT_MAX_DEVICES];    /* PyTorch's allocator reports blocks here */
+	atomic_uchar owed[MT_MAX_DEVICES];  /* a sample was due too soon after another: still to be
+					       taken */
+	atomic_uchar quiet[MT_MAX_DEVICES]; /* it reports, and no sample is owed: a report is just
+					       counted */
 	_Atomic uint64_t sampled_ns[MT_MAX_DEVICES];
 	uint64_t graphs[MT_MAX_DEVICES];
 	uint64_t nccl[MT_MAX_DEVICES]; /* of `other`, what NCCL took */
 	_Atomic uint64_t nccl_all;
-	_Atomic uint64_t unreported_ns; /* when a renamed allocator first took memory; 0: none has */
+	_Atomic uint64_t
+		unreported_ns; /* when a renamed allocator first took memory; 0: none has */
 	int unreported_said;
 } a;
 
@@ -33,7 +36,8 @@ void account_forget(void)
 	memset(&a, 0, sizeof(a));
 }
 
-/* Counters are read by other threads and the writer while they change: each is one store of 8 bytes. */
+/* Counters are read by other threads and the writer while they change: each is one store of 8
+ * bytes. */
 #define GET(counter) __atomic_load_n(&(counter), __ATOMIC_RELAXED)
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 
@@ -41,7 +45,8 @@ void account_forget(void)
  * never goes down. */
 static void raise_device_peak(struct mt_device *d)
 {
-	uint64_t all = GET(d->reserved) + GET(d->other) + GET(d->untracked), peak = GET(d->device_peak);
+	uint64_t all = GET(d->reserved) + GET(d->other) + GET(d->untracked),
+		 peak = GET(d->device_peak);
 
 	while (all > peak)
 		if (__atomic_compare_exchange_n(&d->device_peak, &peak, all, 1, __ATOMIC_RELAXED,
@@ -180,7 +185,8 @@ int account_graphs(unsigned device, uint64_t level)
 	if (!lock_acquire(&a.lock, LOCK_WAIT))
 		return 0;
 	if (a.graphs[device] != level) {
-		change_held(&recorder_header()->device[device], (int64_t)(level - a.graphs[device]), 0);
+		change_held(&recorder_header()->device[device], (int64_t)(level - a.graphs[device]),
+			    0);
 		a.graphs[device] = level;
 		recording_event(MT_GRAPH_RESERVED, device, 0, (int64_t)level, MT_NO_PLACE);
 	}
@@ -251,7 +257,8 @@ void account_sample_now(unsigned device)
 		take_sample(device, now_ns());
 }
 
-/* A static PyTorch calls its own reports, not ours. It is given some seconds, or the process's life. */
+/* A static PyTorch calls its own reports, not ours. It is given some seconds, or the process's
+ * life. */
 static void say_unreported(void)
 {
 	static const char why[] =

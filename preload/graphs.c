@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "account.h"
+#include "background.h"
 #include "cuda.h"
 #include "lock.h"
 #include "recording.h"
@@ -28,6 +29,18 @@ void graphs_allocate(void)
 	atomic_store(&graphs.allocate, 1);
 }
 
+/* DEVICE's level is to be read later: by the next event, or by the helper thread. */
+static void owe(int device)
+{
+	if (atomic_fetch_or(&graphs.owed, 1u << device) == 0)
+		background_wake();
+}
+
+int graphs_owe(void)
+{
+	return atomic_load_explicit(&graphs.owed, memory_order_relaxed) != 0;
+}
+
 static void read_level(int device)
 {
 	uint64_t reserved;
@@ -37,7 +50,7 @@ static void read_level(int device)
 	atomic_fetch_and(&graphs.owed, ~(1u << device));
 	if (cuda_graph_memory(device, &reserved) == 0 &&
 	    !account_graphs((unsigned)device, reserved))
-		atomic_fetch_or(&graphs.owed, 1u << device);
+		owe(device);
 }
 
 void graphs_launched(void)
@@ -53,7 +66,7 @@ void graphs_launched(void)
 		atomic_store(&graphs.read_ns, now);
 		read_level(device);
 	} else if (device >= 0 && device < MT_MAX_DEVICES) {
-		atomic_fetch_or(&graphs.owed, 1u << device);
+		owe(device);
 	}
 }
 
@@ -73,8 +86,8 @@ void graphs_read_owed(void)
 {
 	unsigned owed = atomic_load_explicit(&graphs.owed, memory_order_relaxed);
 
-	if (__builtin_expect(!owed, 1) ||
-	    now_ns() - atomic_load(&graphs.read_ns) < READ_EVERY_NS || !recording_already())
+	if (__builtin_expect(!owed, 1) || now_ns() - atomic_load(&graphs.read_ns) < READ_EVERY_NS ||
+	    !recording_already())
 		return;
 	atomic_store(&graphs.read_ns, now_ns());
 	for (int device = 0; device < MT_MAX_DEVICES; device++)

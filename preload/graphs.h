@@ -32,6 +32,9 @@ void graphs_trimmed(int device);
  * thread, and whoever records an event; cheap where there are none. */
 void graphs_read_owed(void);
 
+/* Is a level to be read later? */
+int graphs_owe(void);
+
 void graphs_forget(void);
 
 #endif

@@ -72,9 +72,10 @@ void image_resume(struct image *m, struct writer_control *c)
 	}
 }
 
-/* Copies what threads of the job may be writing just now, word by word. ThreadSanitizer sees only where this is a thread of the job,
- * too; a word of 8 bytes is never seen half written. */
-__attribute__((no_sanitize("thread"))) static void copy_words(void *to, const void *from, size_t bytes)
+/* Copies what threads of the job may be writing just now, word by word. ThreadSanitizer sees only
+ * where this is a thread of the job, too; a word of 8 bytes is never seen half written. */
+__attribute__((no_sanitize("thread"))) static void copy_words(void *to, const void *from,
+							      size_t bytes)
 {
 	volatile const uint64_t *in = from;
 	uint64_t *out = to;

@@ -61,7 +61,8 @@ void recorder_lose_event(enum mt_lost reason)
 
 	if (!atomic_load_explicit(&recorder.recording, memory_order_relaxed))
 		return;
-	__atomic_compare_exchange_n(&h->lost_reason, &nothing, (uint32_t)reason, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&h->lost_reason, &nothing, (uint32_t)reason, 0,
+				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	if (__atomic_fetch_add(&h->lost_events, 1, __ATOMIC_RELAXED) == 0)
 		background_wake();
 }

@@ -38,6 +38,7 @@
 
 #define MIN_BUDGET (512u << 10)
 #define REST_MS 10000 /* between two runs of the helper's work that nothing asked for */
+#define OWED_MS 20    /* until a graph's level that was due too soon is read */
 #define EXIT_MS 500   /* the longest that a process's end waits for the writer */
 
 struct recording_page recording_page;
@@ -149,14 +150,16 @@ static unsigned work(void)
 	tables_prepare();
 	waits_for_a_record = keyframe_work();
 	recorder_prepare(); /* what was replayed may be used again */
+	account_trailing();
 	writes = writer_step(recorder_control());
 	look_at_the_writer();
-	account_trailing();
 	say_what_is_due();
-	return writes || waits_for_a_record ||
-			       atomic_load(&recorder_control()->owner) == WRITER_NOBODY
-		       ? WRITER_EVERY_MS
-		       : REST_MS;
+	if (graphs_owe())
+		return OWED_MS;
+	if (writes || waits_for_a_record ||
+	    atomic_load(&recorder_control()->owner) == WRITER_NOBODY)
+		return WRITER_EVERY_MS;
+	return REST_MS;
 }
 
 /* ---- start ---- */
@@ -399,6 +402,8 @@ static void end_recording(void)
 {
 	struct writer_control *c = recorder_control();
 
+	if (atomic_load(&c->owner) == WRITER_PROCESS)
+		(void)background_stop(EXIT_MS); /* its last run may have something to describe */
 	recorder_close(me.exit_status);
 	atomic_store(&c->ended, 1);
 	background_wake(); /* it may be the one that writes */

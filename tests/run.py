@@ -58,7 +58,7 @@ class Result(unittest.TextTestResult):
         self.began = time.monotonic()
 
     def report(self, test, word, note=""):
-        print("%-6s  %s  %.1f s %s" % (word, test.id(), time.monotonic() - self.began, note), flush=True)
+        print("%-6s  %s  %.1f s %s" % (word, test.id(), time.monotonic() - getattr(self, "began", time.monotonic()), note), flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)

@@ -22,9 +22,9 @@ class Aarch64(Programs):
         os.makedirs(cls.folder, exist_ok=True)
         cls.include = cuda_headers.installed()
         cls.preload = os.path.join(cls.folder, "libmemtrace.so")
-        sources = sorted(glob.glob(os.path.join(ROOT, "preload", "*.c"))) + [os.path.join(ROOT, "preload", "dlsym.S")]
+        sources = sorted(glob.glob(os.path.join(ROOT, "preload", "*.[cS]")))
         cls.cross(cls.preload, sources, "-shared", "-fno-semantic-interposition", "-I" + os.path.join(ROOT, "include"), "-I" + cls.include, "-include", "memtrace/old_libc.h",
-                  '-DMEMTRACE_VERSION="cross"', "-Werror", "-Wl,-z,relro,-z,now", "-Wl,-Bsymbolic", "-Wl,-z,defs",
+                  '-DMEMTRACE_VERSION="cross"', "-Werror", "-Wl,-z,relro,-z,now", "-Wl,-e,writer_start", "-Wl,-Bsymbolic", "-Wl,-z,defs",
                   "-Wl,--version-script=" + os.path.join(ROOT, "preload", "dlsym.map"))
 
     @staticmethod

@@ -302,7 +302,7 @@ class Refused(Programs):
         self.family("graph_next_event")
 
     def test_graph_level_that_nothing_follows(self):
-        """The helper thread reads it; it looks 60 ms after the start and then every 10 s, so a start that is held up needs another try."""
+        """The helper thread reads it, which is woken for that."""
         program = self.program("refused")
         for i in range(3):
             self.traces = os.path.join(self.dir, "run-%d" % i)
