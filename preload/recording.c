@@ -99,7 +99,9 @@ void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t fre
 
 /* ---- helper thread ---- */
 
-static void say_what_is_due(void)
+/* Whether this process is the one to say that memory ran out is decided by a file in the directory, which the writer makes: LAST is
+ * said without. */
+static void say_what_is_due(int last)
 {
 	static const char *const why[] = {
 #define X(name, id, message) [id] = message,
@@ -109,7 +111,8 @@ static void say_what_is_due(void)
 	struct mt_header *h = recorder_header();
 	int ended;
 
-	if (atomic_exchange(&me.oom.pending, 0) && !me.oom.said) {
+	if ((last || atomic_load(&recorder_control()->state) != WRITER_WAITING) &&
+	    atomic_exchange(&me.oom.pending, 0) && !me.oom.said) {
 		me.oom.said = 1;
 		notice_out_of_memory(me.oom.requested, me.oom.free_bytes);
 	}
@@ -153,7 +156,7 @@ static unsigned work(void)
 	account_trailing();
 	writes = writer_step(recorder_control());
 	look_at_the_writer();
-	say_what_is_due();
+	say_what_is_due(0);
 	if (graphs_owe())
 		return OWED_MS;
 	if (writes || waits_for_a_record ||
@@ -413,7 +416,7 @@ static void end_recording(void)
 	}
 	(void)background_stop(EXIT_MS);
 	look_at_the_writer();
-	say_what_is_due();
+	say_what_is_due(1);
 }
 
 __attribute__((destructor)) static void end(void)
