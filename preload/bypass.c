@@ -51,17 +51,6 @@ static const char *hooked(const char *name)
 	return NULL;
 }
 
-static int holds(const struct dl_phdr_info *o, const void *address)
-{
-	for (int i = 0; i < o->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
-		if (p->p_type == PT_LOAD &&
-		    (uintptr_t)address - (o->dlpi_addr + p->p_vaddr) < p->p_memsz)
-			return 1;
-	}
-	return 0;
-}
-
 static void look_at_bindings(struct search *found, const struct dl_phdr_info *o,
 			     const struct symbols *s, const ElfW(Rela) * list, size_t bytes)
 {
@@ -77,7 +66,7 @@ static void look_at_bindings(struct search *found, const struct dl_phdr_info *o,
 			continue;
 		bound = *(void **)(o->dlpi_addr + list[i].r_offset);
 		/* One that was not called yet stands at the object's own stub. */
-		if (bound && !holds(o, bound) && !resolve_is_ours(bound))
+		if (bound && !resolve_holds(o, bound) && !resolve_is_ours(bound))
 			found->suspect[found->count++] = (struct suspect){
 				name, (void *)(o->dlpi_addr + o->dlpi_phdr[0].p_vaddr), bound
 			};

@@ -31,7 +31,8 @@ void image_begin(struct image *m, struct writer_control *c);
 /* The same after a writer that is gone: what it has told to be in the file is taken as written. */
 void image_resume(struct image *m, struct writer_control *c);
 
-/* Writes what is new to m->fd. 0 or -errno; after an error only image_header() makes sense. */
+/* Writes what is new to m->fd. 0 or -errno; after an error only image_header_when_full() makes
+ * sense. */
 int image_pass(struct image *m);
 
 /* The file takes no more: writes the header with what the file really holds, and ERROR. */

@@ -18,6 +18,8 @@
 #define WAIT LOCK_MS(40) /* the longest that a thread of the job waits for the helper, once */
 #define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
 #define BEYOND_BUDGET (64u << 20)
+#define LARGEST_BUDGET \
+	(1ull << 40) /* of memory asked for: more is never filled, and its double must not wrap */
 
 static struct {
 	struct writer_control *control;
@@ -275,7 +277,8 @@ void recorder_filled_replayed(const struct recorder_filled *filled)
 /* The recording's memory, with the process that writes it if that is wanted and possible. */
 static int make_memory(const struct recorder_setup *setup, size_t least)
 {
-	const size_t wanted = WRITER_CONTROL_BYTES + 2 * (size_t)setup->budget + BEYOND_BUDGET;
+	const uint64_t budget = setup->budget < LARGEST_BUDGET ? setup->budget : LARGEST_BUDGET;
+	const size_t wanted = WRITER_CONTROL_BYTES + 2 * (size_t)budget + BEYOND_BUDGET;
 	size_t got = 0;
 	void *p = setup->with_process ? spawn_writer(wanted, &got) : NULL;
 

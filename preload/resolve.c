@@ -25,7 +25,7 @@ int resolve_is_ours(const void *address)
 	return (const char *)address >= __ehdr_start && (const char *)address < _end;
 }
 
-static int holds(const struct dl_phdr_info *o, const void *address)
+int resolve_holds(const struct dl_phdr_info *o, const void *address)
 {
 	for (int i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
@@ -38,7 +38,7 @@ static int holds(const struct dl_phdr_info *o, const void *address)
 
 static int is_asked(struct query *q, const struct dl_phdr_info *o)
 {
-	if (holds(o, __ehdr_start)) {
+	if (resolve_holds(o, __ehdr_start)) {
 		q->passed_us = 1;
 		return 0;
 	}
@@ -48,7 +48,7 @@ static int is_asked(struct query *q, const struct dl_phdr_info *o)
 	case BEFORE_US:
 		return !q->passed_us && q->passed > 1;
 	case BESIDE:
-		return holds(o, q->beside);
+		return resolve_holds(o, q->beside);
 	default:
 		return 1;
 	}
@@ -179,7 +179,7 @@ static int look_module(struct dl_phdr_info *o, size_t size, void *data)
 	size_t n;
 
 	(void)size;
-	if (!holds(o, w->address))
+	if (!resolve_holds(o, w->address))
 		return 0;
 	name = w->file ? symbols_file(o->dlpi_name) : o->dlpi_name;
 	n = strlen(name);

@@ -7,6 +7,8 @@
 #ifndef PRELOAD_RESOLVE_H
 #define PRELOAD_RESOLVE_H
 
+#include <link.h>
+
 /* Address of SYMBOL in the first object loaded after this one that defines it: what stands before
  * it is a tracer or a shim that calls us. NULL: nowhere. */
 void *resolve(const char *symbol);
@@ -37,6 +39,9 @@ const void *resolve_module(const void *address, char *path, unsigned long bytes)
 
 /* The same of what follows the path's last slash. */
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
+
+/* Is ADDRESS in the loaded object O? */
+int resolve_holds(const struct dl_phdr_info *o, const void *address);
 
 /* How often an object was loaded, and unloaded. */
 unsigned long long resolve_loaded(void);
