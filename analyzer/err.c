@@ -8,7 +8,7 @@
 #include "buf.h"
 
 /* What is said of files, arguments and the environment is theirs, and may hold anything. */
-static void clean_into(char *to, size_t room, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static void clean_into(char *to, size_t room, const char *format, va_list args)
 {
 	char *text = xvasprintf(format, args);
 	struct buf b = { 0 };

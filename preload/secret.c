@@ -23,7 +23,7 @@ static void hide(struct walk *w, struct part part)
 	int quoted = is_plain_start(w, part.begin);
 
 	put(w->out, w->text + w->at, part.begin - w->at);
-	put(w->out, "\"***\"" + !quoted, quoted ? 5 : 3);
+	put(w->out, quoted ? "\"***\"" : "***", quoted ? 5 : 3);
 	w->at = quoted ? plain_end(w, part.end, 1) : part.end;
 }
 
