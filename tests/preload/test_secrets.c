@@ -392,8 +392,8 @@ static void test_ordinary_arguments_stay(void **state)
 		"--moe-layer-freq|([0]*3+[1]*58)|--pipeline-model-parallel-layout|Et*3|(tt|)*29,m|L",
 	};
 	static const char *const files[] = {
-		"{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"bos_token_id\": 128000,\n  \"eos_token_id\": [128001, 128008],\n"
-		"  \"num_key_value_heads\": 8,\n  \"max_position_embeddings\": 131072,\n  \"image_token_id\": 151655\n}\n",
+		("{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"bos_token_id\": 128000,\n  \"eos_token_id\": [128001, 128008],\n"
+		 "  \"num_key_value_heads\": 8,\n  \"max_position_embeddings\": 131072,\n  \"image_token_id\": 151655\n}\n"),
 		"zero_optimization:\n  stage: 3\n  sub_group_size: 1e9\nmax_tokens: 4096\nsort_key: length\nbos_token: <s>\n",
 		"tokenizer:\n  type: GPT2BPETokenizer\n  model: /data/tokenizer.model\nkey:\n  name: a\n  other: something else that is long\n",
 		"commit: 8f14e45fceea167a5a36dedd4bea2543c0ffee12\nmodel: {name: llama3-70b, heads: [1, 2]}\n",
