@@ -28,9 +28,10 @@ OLD_LIBS := $(BUILD)/libc/libpthread.so.0 $(BUILD)/libc/libdl.so.2
 OLD_MAIN := -Wl,--wrap=__libc_start_main
 endif
 
-PRELOAD_SRC  := $(wildcard preload/*.c)
-SIM_SRC      := $(filter-out preload/sim/nvml.c,$(wildcard preload/sim/*.c))
-ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c analyzer/*/*/*.c)
+PRELOAD_SRC  := $(wildcard preload/*.c preload/*/*.c)
+SIM_ALL      := $(wildcard preload/sim/*/*.c)
+SIM_SRC      := $(filter-out preload/sim/nvml/%,$(SIM_ALL))
+ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c)
 UNIT_SRC     := $(wildcard tests/unit/test_*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
@@ -39,18 +40,18 @@ UNITS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC)) $(patsubst test
          $(patsubst tests/model/%.c,$(BUILD)/tests/model_%,$(wildcard tests/model/test_*.c))
 
 # What `memtrace simulate` puts on PYTHONPATH.
-INJECTED := $(patsubst analyzer/sim/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/sim/python/*.py))
+INJECTED := $(patsubst analyzer/simulate/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/simulate/python/*.py))
 
 .PHONY: all
 all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
 # What each function takes of a stack is held by tests/lint.sh.
-$(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
-$(call obj,$(wildcard preload/sim/*.c)): ALLC += $(SHARED) -I$(CUDA) $(OLD_LIBC)
+$(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -Ipreload -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
+$(call obj,$(SIM_ALL)): ALLC += $(SHARED) -Ipreload/sim -I$(CUDA) $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
 # Under `make coverage` the job's threads and the helper's count at once.
-$(call obj,$(PRELOAD_SRC) $(wildcard preload/sim/*.c)): ALLC += $(if $(findstring --coverage,$(CFLAGS)),-fprofile-update=atomic)
+$(call obj,$(PRELOAD_SRC) $(SIM_ALL)): ALLC += $(if $(findstring --coverage,$(CFLAGS)),-fprofile-update=atomic)
 $(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
@@ -61,20 +62,20 @@ $(BUILD)/%.o: %.c Makefile | cuda-headers
 
 $(BUILD)/%.o: %.S Makefile
 	@mkdir -p $(@D)
-	$(CC) -MMD -MP -fPIC -g -c $< -o $@
+	$(CC) -MMD -MP -fPIC -g -Ipreload -c $< -o $@
 
 $(BUILD)/libc/%: libc/%.S libc/stub.h libc/stub.map
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,--version-script=libc/stub.map $< -o $@
 
-$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/dlsym.o $(BUILD)/preload/spawn_clone.o preload/dlsym.map
+$(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/hooks/dlsym.o $(BUILD)/preload/record/spawn_clone.o preload/hooks/dlsym.map
 	rm -f $@.*.su
-	$(CC) $(CFLAGS) $(LTO) -fstack-usage $(LINKSO) -Wl,-e,writer_start -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/dlsym.map $(LINK) $(filter %.o,$^) -o $@
+	$(CC) $(CFLAGS) $(LTO) -fstack-usage $(LINKSO) -Wl,-e,writer_start -Wl,-Bsymbolic -Wl,-z,defs -Wl,--version-script=preload/hooks/dlsym.map $(LINK) $(filter %.o,$^) -o $@
 
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
 
-$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml.c $(filter preload/sim/gpu.c preload/sim/settings.c,$(SIM_SRC))) $(OLD_LIBS)
+$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml/nvml.c $(filter preload/sim/device/gpu.c preload/sim/device/settings.c,$(SIM_SRC))) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ -ldl -lpthread
 
 # Under its SONAME, for those who look for the driver as a file (Triton) or link with it.
@@ -82,7 +83,7 @@ $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
 	@mkdir -p $(@D)
 	ln -sf ../libcudasim.so $@
 
-$(BUILD)/cudasim/python/%: analyzer/sim/python/%
+$(BUILD)/cudasim/python/%: analyzer/simulate/python/%
 	@mkdir -p $(@D)
 	cp $< $@
 
@@ -98,13 +99,13 @@ $(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))
 	@mkdir -p $(@D)
 	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
-$(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/model/allocator*.c) analyzer/util.c analyzer/err.c analyzer/buf.c) $(BUILD)/tests/model/allocator_replay.o
+$(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c) $(BUILD)/tests/model/allocator_replay.o
 	@mkdir -p $(@D)
 	$(CC) $(LINK) $^ -o $@
 
 # The recorder's side runs without the preload: everything but the exported hooks. INSIDE_test_x: what that test includes to look into it.
-INSIDE_test_tables := preload/tables.c
-$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/spawn_clone.o
+INSIDE_test_tables := preload/record/tables.c
+$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $(filter-out $(call obj,$(INSIDE_$*)),$^) -o $@ -lcmocka -lpthread
 
@@ -174,7 +175,7 @@ $(BUILD)/tests/fuzz_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC)))
 	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # Each object is made by gcc -fanalyzer, then read by clang-tidy: what changed is checked again. See .clang-tidy and tests/cppcheck.txt.
-CHECKED := $(PRELOAD_SRC) $(wildcard preload/sim/*.c) $(ANALYZER_SRC)
+CHECKED := $(PRELOAD_SRC) $(SIM_ALL) $(ANALYZER_SRC)
 check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and analyzer, without a finding
 	@tests/setup.sh check
 	@$(MAKE) -s -k -j$$(nproc) BUILD=build-check LTO= CFLAGS='-O1 -g -fanalyzer -Werror' checked
@@ -183,12 +184,12 @@ check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and anal
 .PHONY: checked cppcheck
 checked: $(CHECKED:%.c=$(BUILD)/%.tidy) cppcheck
 $(BUILD)/%.tidy: $(BUILD)/%.o .clang-tidy
-	@clang-tidy --quiet $*.c -- -std=gnu17 -Iinclude -Ianalyzer -I$(CUDA) -DMEMTRACE_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log; exit 1; }
+	@clang-tidy --quiet $*.c -- -std=gnu17 -Iinclude -Ianalyzer -Ipreload -Ipreload/sim -I$(CUDA) -DMEMTRACE_VERSION='"$(VERSION)"' 2>$@.log || { cat $@.log; exit 1; }
 	@touch $@
 cppcheck:
 	@mkdir -p $(BUILD)/cppcheck
 	@cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=tests/cppcheck.txt --error-exitcode=1 \
-		--cppcheck-build-dir=$(BUILD)/cppcheck -Iinclude -Ianalyzer -Ipreload -D__x86_64__ -DMEMTRACE_VERSION='"$(VERSION)"' \
+		--cppcheck-build-dir=$(BUILD)/cppcheck -Iinclude -Ianalyzer -Ipreload -Ipreload/sim -D__x86_64__ -DMEMTRACE_VERSION='"$(VERSION)"' \
 		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
 		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
@@ -202,7 +203,7 @@ install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim
 	ln -sf ../libcudasim.so $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/libcuda.so.1
 	install -d $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python
-	install -m 644 analyzer/sim/python/*.py $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python/
+	install -m 644 analyzer/simulate/python/*.py $(DESTDIR)$(PREFIX)/lib/memtrace/cudasim/python/
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -d $(DESTDIR)$(PREFIX)/share/man/man5
 	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/

@@ -1,7 +1,7 @@
 /* memtrace: what happened to the memory of a GPU job. */
-#include "command.h"
-#include "buf.h"
-#include "version.h"
+#include "cmd/command.h"
+#include "util/buf.h"
+#include "util/version.h"
 
 #include <stdio.h>
 #include <string.h>

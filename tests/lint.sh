@@ -22,14 +22,14 @@ build | build-clang)
 esac
 
 # A thread of the job may have a stack of 16 KiB: a function of the preload takes 1 KiB of it at most. gcc decides at the link, clang before.
-frames=$(cat "$build"/libmemtrace.so.*.su "$build"/preload/*.su 2>/dev/null)
+frames=$(cat "$build"/libmemtrace.so.*.su "$build"/preload/*.su "$build"/preload/*/*.su 2>/dev/null)
 [ -n "$frames" ] || bad "no stack usage in $build: is -fstack-usage not known to the compiler?"
 found=$(printf '%s\n' "$frames" | awk -F '\t' '$2 > 1024 { print $1 " takes " $2 " bytes;" }')
 [ -z "$found" ] || bad "more than 1 KiB of the stack of a thread of the job:" $found
 
 # Every row of hooks.def is exported (one under #if may not be), and nothing else but PyTorch's hooks and the look-ups of dlsym.S is.
-rows=$(sed -n '/^#if/,/^#endif/d; s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
-some=$(sed -n '/^#if/,/^#endif/s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks.def)
+rows=$(sed -n '/^#if/,/^#endif/d; s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks/hooks.def)
+some=$(sed -n '/^#if/,/^#endif/s/^\(ALLOC\|POOL\|FREE\|THEN\|ENDS\|CUSTOM\)(\([A-Za-z0-9_]*\),.*/\2/p' preload/hooks/hooks.def)
 exported=$(nm -D --defined-only "$build/libmemtrace.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u)
 missing=$(printf '%s\n' $rows dlsym dlvsym dlclose dlerror | sort | comm -23 - /dev/fd/3 3<<-EOF
 	$exported
@@ -40,7 +40,7 @@ extra=$(printf '%s\n' $exported | grep -v '^_ZN3c10' | grep -v -x -F "$(printf '
 [ -z "$extra" ] || bad "exported and no row of hooks.def:" $extra
 
 # Modules: the preload never sees the analyzer, the analyzer sees of the preload only its tables, the model and renderers no trace.
-grep -ln 'include.*analyzer' preload/*.[ch] && bad "preload includes the analyzer"
+grep -rln --include='*.[ch]' 'include.*analyzer' preload && bad "preload includes the analyzer"
 grep -n '#include "\(\.\./\)*preload/.*\.h"' analyzer -r && bad "analyzer includes the preload's code"
 
 # Size: files above 500 lines, functions above 60.

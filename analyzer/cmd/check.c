@@ -1,11 +1,11 @@
 /* memtrace check: is a memory budget kept? For a CI. */
-#include "buf.h"
-#include "command.h"
-#include "limit.h"
-#include "load.h"
-#include "render/json_parts.h"
-#include "size.h"
-#include "term.h"
+#include "util/buf.h"
+#include "cmd/command.h"
+#include "util/limit.h"
+#include "session/session.h"
+#include "render/json_util.h"
+#include "util/size.h"
+#include "util/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* memtrace diff: what changed between two jobs? */
-#include "command.h"
-#include "compare.h"
-#include "limit.h"
-#include "render/diff.h"
-#include "size.h"
-#include "term.h"
+#include "cmd/command.h"
+#include "diff/diff.h"
+#include "util/limit.h"
+#include "render/diff_output.h"
+#include "util/size.h"
+#include "util/terminal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* memtrace estimate: what should this job need? */
-#include "command.h"
-#include "model/job.h"
-#include "model/output.h"
+#include "cmd/command.h"
+#include "session/job_options.h"
+#include "render/estimate_output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* memtrace match: does what was observed agree with the estimate? */
-#include "command.h"
-#include "match.h"
-#include "match_explain.h"
-#include "match_job.h"
-#include "match_what_if.h"
-#include "render/match_page.h"
+#include "cmd/command.h"
+#include "match/match.h"
+#include "match/match_explain.h"
+#include "cmd/match_inputs.h"
+#include "match/match_what_if.h"
+#include "render/match_output.h"
 
 #include <errno.h>
 #include <math.h>

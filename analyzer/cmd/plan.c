@@ -1,9 +1,9 @@
 /* memtrace plan: which parallel layouts fit? */
-#include "command.h"
-#include "model/job.h"
-#include "model/plan.h"
-#include "sim/verify.h"
-#include "term.h"
+#include "cmd/command.h"
+#include "session/job_options.h"
+#include "plan/plan.h"
+#include "simulate/verify_plan.h"
+#include "util/terminal.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* memtrace preload-path: LD_PRELOAD=$(memtrace preload-path) torchrun … */
-#include "command.h"
-#include "launch.h"
+#include "cmd/command.h"
+#include "util/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

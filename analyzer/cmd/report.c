@@ -1,7 +1,7 @@
 /* memtrace report: where did the peak go? why did it run out of memory? */
-#include "command.h"
-#include "load.h"
-#include "render/render.h"
+#include "cmd/command.h"
+#include "session/session.h"
+#include "render/report_output.h"
 
 #include <stdio.h>
 

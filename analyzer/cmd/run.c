@@ -1,16 +1,16 @@
 /* memtrace run: a command under the interceptor. */
-#include "command.h"
-#include "launch.h"
-#include "loader.h"
+#include "cmd/command.h"
+#include "util/launch.h"
+#include "util/loader.h"
 
 #include <stdio.h>
 
-#if __has_include("../../preload/settings.def")
+#if __has_include("../../preload/process/settings.def")
 static const struct {
 	const char *name, *initial, *help;
 } settings[] = {
 #define SETTING(name, type, initial, help) { "MEMTRACE_" #name, initial, help },
-#include "../../preload/settings.def"
+#include "../../preload/process/settings.def"
 #undef SETTING
 };
 

@@ -1,14 +1,14 @@
 /* memtrace simulate: a command under the interceptor and on a simulated device. */
 #define _GNU_SOURCE /* environ */
-#include "command.h"
-#include "buf.h"
-#include "launch.h"
-#include "loader.h"
-#include "sim/bisect.h"
-#include "sim/ranks.h"
-#include "sim/search.h"
-#include "sim/summary.h"
-#include "sim/trial.h"
+#include "cmd/command.h"
+#include "util/buf.h"
+#include "util/launch.h"
+#include "util/loader.h"
+#include "simulate/bisect.h"
+#include "simulate/simulation.h"
+#include "simulate/until_oom.h"
+#include "simulate/summary.h"
+#include "simulate/command_template.h"
 
 #include <memtrace/together.h>
 
@@ -27,10 +27,10 @@
 static const struct gpu_name {
 	const char *name, *device, *alias_of;
 } gpus[] = {
-#if __has_include("../../preload/sim/gpus.def")
+#if __has_include("../../preload/sim/device/gpus.def")
 #define GPU(name, nominal, usable, major, minor, processors, device, ...) { name, device, NULL },
 #define GPU_ALIAS(alias, name) { alias, alias, name },
-#include "../../preload/sim/gpus.def"
+#include "../../preload/sim/device/gpus.def"
 #undef GPU
 #undef GPU_ALIAS
 #endif

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "buf.h"
+#include "util/buf.h"
 #include "config/reader.h"
-#include "util.h"
+#include "util/util.h"
 
 enum type { INT, REAL, BOOL, TEXT };
 

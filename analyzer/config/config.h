@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "util/err.h"
 
 /* fields.def: FIELD(name, TYPE, help). TYPE: INT (int64_t), REAL (double), BOOL (int), TEXT (char
  * *) */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "buf.h"
+#include "util/buf.h"
 
 /* "auto" is left to Transformers, whose arguments may be read later: config_derive looks again. */
 static int is_auto(struct reading *r, int field, const char *value)

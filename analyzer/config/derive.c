@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "config/reader.h"
-#include "config/stages.h"
+#include "config/pipeline_layout.h"
 
 #define HAS(c, name) config_has(c, CONFIG_##name)
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "util/buf.h"
 #include "config/reader.h"
 
 /* ---- values that need a look ---- */

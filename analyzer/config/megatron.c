@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "config/known.h"
+#include "util/buf.h"
+#include "config/megatron_names.h"
 
 enum {
 	GROUP_QUERY = 1,

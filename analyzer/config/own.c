@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
-#include "config/known.h"
+#include "util/buf.h"
+#include "config/megatron_names.h"
 
 #define FILES_MOST 6         /* a file that names one that names one … */
 #define FILE_MOST (16 << 20) /* bytes; the largest real ones have some hundred KiB */
 
 static const char *const megatron_names[] = {
-#include "config/megatron_known.def"
+#include "config/megatron_names.def"
 };
 
 static int compare(const void *a, const void *b)

@@ -6,8 +6,8 @@
 #define CONFIG_READER_H
 
 #include "config/config.h"
-#include "config/node.h"
-#include "util.h"
+#include "config/document.h"
+#include "util/util.h"
 
 /* One key as a reader met it. */
 struct reading {

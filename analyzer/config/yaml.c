@@ -8,8 +8,8 @@
 #include <strings.h>
 #include <yaml.h>
 
-#include "config/node.h"
-#include "util.h"
+#include "config/document.h"
+#include "util/util.h"
 
 #define NODES_MOST 200000 /* an alias can stand for any number of values */
 #define COPIES_MOST (64 << 20)

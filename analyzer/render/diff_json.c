@@ -1,5 +1,5 @@
-#include "render/diff.h"
-#include "render/json_parts.h"
+#include "render/diff_output.h"
+#include "render/json_util.h"
 
 static json_t *item_json(const struct item *i)
 {

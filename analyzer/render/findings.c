@@ -1,8 +1,8 @@
-#include "findings.h"
+#include "render/findings.h"
 
-#include "ranks.h"
-#include "render.h"
-#include "render/json_parts.h"
+#include "report/rank_groups.h"
+#include "render/report_output.h"
+#include "render/json_util.h"
 
 #include <stdlib.h>
 #include <string.h>

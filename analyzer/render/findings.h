@@ -2,9 +2,9 @@
 #ifndef MEMTRACE_FINDINGS_H
 #define MEMTRACE_FINDINGS_H
 
-#include "diagnose.h"
-#include "page.h"
-#include "report.h"
+#include "diagnose/diagnose.h"
+#include "render/page.h"
+#include "report/report.h"
 
 /* For the rank that is shown. The cause and what to change; returns whether there was anything to
  * say. */

@@ -1,12 +1,12 @@
-#include "render/match_page.h"
+#include "render/match_output.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ranks.h"
-#include "render/inferred.h"
+#include "report/rank_groups.h"
+#include "render/inference_output.h"
 #include "render/page.h"
-#include "size.h"
+#include "util/size.h"
 
 #define COLUMN 13
 

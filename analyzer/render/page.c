@@ -1,6 +1,6 @@
-#include "page.h"
+#include "render/page.h"
 
-#include "report.h"
+#include "report/report.h"
 
 #include <string.h>
 

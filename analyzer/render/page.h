@@ -2,9 +2,9 @@
 #ifndef MEMTRACE_PAGE_H
 #define MEMTRACE_PAGE_H
 
-#include "buf.h"
-#include "size.h"
-#include "term.h"
+#include "util/buf.h"
+#include "util/size.h"
+#include "util/terminal.h"
 
 #define PAGE_INDENT 8
 

@@ -1,8 +1,8 @@
 /* The ranks of a job as data. */
-#include "gather.h"
-#include "ranks.h"
-#include "render/json_parts.h"
-#include "render/rank_table.h"
+#include "session/trace_files.h"
+#include "report/rank_groups.h"
+#include "render/json_util.h"
+#include "render/ranks_output.h"
 
 static json_t *layout_json(const struct ranks *job)
 {

@@ -1,4 +1,4 @@
-#include "table.h"
+#include "render/table.h"
 
 #include <stdlib.h>
 

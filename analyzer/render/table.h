@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_TABLE_H
 #define MEMTRACE_TABLE_H
 
-#include "page.h"
+#include "render/page.h"
 
 #define TABLE_COLUMNS 16
 

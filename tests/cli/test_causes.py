@@ -10,7 +10,7 @@ MEMTRACE = os.path.join(os.environ.get("TEST_BUILD", os.path.join(ROOT, "build")
 DOC = os.path.join(ROOT, "docs", "causes.md")
 HEAD = """# Causes
 
-What `memtrace report` can say about why a job ran out of memory, or wastes it: `analyzer/rules.def`, as `memtrace report --rules` prints it. A
+What `memtrace report` can say about why a job ran out of memory, or wastes it: `analyzer/diagnose/rules.def`, as `memtrace report --rules` prints it. A
 {name} stands for a quantity of the trace. The last ones cannot be told from a trace, for the reason given.
 
 | cause | | says | source |

@@ -43,7 +43,7 @@ def options_in_page(text):
 
 def settings():
     """(name, default, help) of each row of settings.def"""
-    with open(os.path.join(ROOT, "preload", "settings.def")) as f:
+    with open(os.path.join(ROOT, "preload", "process", "settings.def")) as f:
         rows = re.findall(r'^SETTING\((\w+),\s*\w+,\s*"([^"]*)",\s*"((?:[^"\\]|\\.)*)"\)', f.read(), re.M)
     return rows
 

@@ -343,15 +343,15 @@ class Megatron(Case):
                     "--cuda-graph-impl=none", "--cpu-offloading-num-layers=0", "--spec=local")
 
     def test_every_field_is_read_or_has_a_reason(self):
-        model = os.path.join(ROOT, "analyzer", "model", "memtrace")
-        sources = [os.path.join(model, name) for name in os.listdir(model)
-                   if name.endswith((".c", ".h", "groups.def")) and not name.startswith(("deepspeed", "zero3"))]
-        sources += [os.path.join(ROOT, "analyzer", *name) for name in
-                    (("model", "read.c"), ("config", "derive.c"), ("config", "pattern.c"))]
+        analyzer = os.path.join(ROOT, "analyzer")
+        sources = [os.path.join(analyzer, folder, name) for folder in ("torch", "families") for name in os.listdir(os.path.join(analyzer, folder))
+                   if name.endswith((".c", ".h", "groups.def")) and not name.startswith("zero")]
+        sources += [os.path.join(analyzer, *name) for name in (("systems", "memtrace.c"), ("estimate", "inputs.c"), ("config", "derive.c"),
+                                                              ("config", "layer_pattern.c"))]
         text = "".join(self.text(name) for name in sources)
         read = set(re.findall(r"(?:CONFIG_|->|\(c, |r->c, )(\w+)", text)) | {"moe_layer_freq"}  # config_moe_layer()
-        fields = self.text(os.path.join(ROOT, "analyzer", "config", "fields.def")).split("/* ---- DeepSpeed")[0]
-        reasons = re.findall(r"^\w+\((\w+),", self.text(os.path.join(model, "megatron_options.def")), re.M)
+        fields = self.text(os.path.join(analyzer, "config", "fields.def")).split("/* ---- DeepSpeed")[0]
+        reasons = re.findall(r"^\w+\((\w+),", self.text(os.path.join(analyzer, "families", "megatron_options.def")), re.M)
         self.assertEqual([f for f in re.findall(r"^FIELD\((\w+)", fields, re.M) if f not in read and f not in reasons], [])
         self.assertEqual([f for f in reasons if f in read], [])
 

@@ -13,13 +13,13 @@
  * own: which block is taken, how it is split, what is reserved. Prints size and reserved bytes of
  * every block; status 1 and a line on stderr at the first difference.
  */
-#include "model/allocator.h"
+#include "torch/allocator.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "util.h"
+#include "util/util.h"
 
 struct replayed {
 	struct allocator *model;

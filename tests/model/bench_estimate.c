@@ -1,5 +1,5 @@
 /* How many estimates a second one core makes: whole ones, from the configuration to the total. */
-#include "model/read.h"
+#include "estimate/inputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

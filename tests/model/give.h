@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "config/config.h"
-#include "util.h"
+#include "util/util.h"
 
 /* A text is the configuration's to free. */
 #define GIVE(c, name, value)                                  \

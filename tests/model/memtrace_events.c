@@ -1,6 +1,6 @@
 /* The predicted allocations and frees of one stage, to be laid beside a real run's: memtrace_events
  * CONFIG.json [STAGE] */
-#include "model/memtrace/memtrace.h"
+#include "systems/memtrace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "model/memtrace/machine.h"
+#include "torch/machine.h"
 
 #define MIB (INT64_C(1) << 20)
 #define ON_MACHINE(test) cmocka_unit_test_setup_teardown(test, start_machine, end_machine)

@@ -1,8 +1,8 @@
 /* The order of Megatron-LM's first step: what it frees is where the optimizer's states go. The
  * sequences are those of Megatron-core 0.16.1 with PyTorch 2.15 on the simulated device: two ranks of
  * tensor parallelism, h = 512, s = 1024, b = 4, v = 50432. */
-#include "model/memtrace/memtrace.h"
-#include "model/memtrace/megatron.h"
+#include "systems/memtrace.h"
+#include "families/megatron.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

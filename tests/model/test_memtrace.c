@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "model/memtrace/memtrace.h"
-#include "model/memtrace/ops.h"
-#include "model/memtrace/streams.h"
+#include "systems/memtrace.h"
+#include "torch/ops.h"
+#include "torch/streams.h"
 #include "on_machine.h"
 
 #define KIB INT64_C(1024)

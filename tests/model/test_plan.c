@@ -1,7 +1,7 @@
 /* The search over every dimension, with a system that leaves none out: what is found is what a walk
  * over all numbers finds, and the order is the one that is promised. */
-#include "model/plan.h"
-#include "model/read.h"
+#include "plan/plan.h"
+#include "estimate/inputs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define SYMBOLS(X) X(n, "bytes")
 #define TERMS(TERM) TERM(all, "other", "all", "n", "this test", n)
-#include "model/expand.h"
+#include "estimate/formula.h"
 
 /* Another number for each layout, so that none is taken for another. */
 static int read_config(const struct config *c, struct estimate *out, struct err *e)

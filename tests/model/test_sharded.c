@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "model/memtrace/deepspeed.h"
-#include "model/memtrace/fsdp.h"
-#include "model/memtrace/ops.h"
-#include "model/memtrace/zero3.h"
+#include "torch/zero12.h"
+#include "torch/fsdp2.h"
+#include "torch/ops.h"
+#include "torch/zero3.h"
 #include "on_machine.h"
 
 static void two_weights(struct module *module, enum dtype type)

@@ -1,5 +1,5 @@
 /* The model's C functions: exact at the limits of what they accept, fast, and safe beyond them. */
-#include "model/read.h"
+#include "estimate/inputs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

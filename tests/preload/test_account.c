@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "account.h"
-#include "recorder.h"
+#include "memory/counters.h"
+#include "record/recorder.h"
 
 #define ROUNDS 20000000
 #define MiB (1ull << 20)

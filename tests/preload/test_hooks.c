@@ -10,9 +10,9 @@
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
 
-#include "array.h"
-#include "lookup.h"
-#include "physical.h"
+#include "memory/array.h"
+#include "hooks/lookup.h"
+#include "memory/physical.h"
 
 static void test_look_up(void **state)
 {

@@ -20,10 +20,10 @@
 
 #include <cmocka.h>
 
-#include "lock.h"
-#include "notice.h"
-#include "settings.h"
-#include "stderr.h"
+#include "base/lock.h"
+#include "process/notice.h"
+#include "process/settings.h"
+#include "process/stderr.h"
 
 static char directory[] = "/tmp/memtrace-test-XXXXXX";
 static const struct who nobody = { .rank = -1, .local_rank = -1, .run_id = "run" };

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 #include <memtrace/size.h>
 
-#include "clock.h"
-#include "liveset.h"
-#include "settings.h"
-#include "text.h"
+#include "record/clock.h"
+#include "record/live_set.h"
+#include "process/settings.h"
+#include "base/text.h"
 
 static void test_sizes(void **state)
 {

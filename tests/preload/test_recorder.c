@@ -19,10 +19,10 @@
 
 #include <cmocka.h>
 
-#include "background.h"
-#include "keyframe.h"
-#include "recorder.h"
-#include "tables.h"
+#include "record/background.h"
+#include "record/keyframe.h"
+#include "record/recorder.h"
+#include "record/tables.h"
 
 static char directory[] = "/tmp/memtrace-test-XXXXXX";
 static const struct mt_header *file;

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#include "cuda.h"
-#include "hooks.h"
-#include "lock.h"
-#include "scope.h"
+#include "memory/cuda.h"
+#include "hooks/hooks.h"
+#include "base/lock.h"
+#include "symbols/scope.h"
 
 typedef int visitor(struct dl_phdr_info *o, size_t size, void *data);
 

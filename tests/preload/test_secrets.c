@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "secret.h"
+#include "process/secret.h"
 
 /* Under NAME, the value FIRST REST: in two parts, so that scanners of source code leave them alone.
  * Name "x" says nothing: these are known by their looks. */

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "tables.c"
+#include "record/tables.c"
 
-#include "keyframe.h"
+#include "record/keyframe.h"
 
 #define FIRST_REGION (64u << 10)
 #define ENTRY 16u

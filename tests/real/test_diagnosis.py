@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import JOBS, MEMTRACE, Case, environment, python, torchrun  # noqa: E402
 
 NONE = None
-NCCL = 288  # MiB that the first collective of two ranks takes (preload/sim/nccl.def)
+NCCL = 288  # MiB that the first collective of two ranks takes (preload/sim/nccl/nccl.def)
 PEER = 384  # and messages to a peer in the node, both ways
 
 

@@ -258,7 +258,7 @@ class Torchtitan(Jobs):
 
 
 class Nccl(Jobs):
-    """NCCL's memory is NCCL's in the report, as the table says (preload/sim/nccl.def, from NCCL's source): nothing is unexplained."""
+    """NCCL's memory is NCCL's in the report, as the table says (preload/sim/nccl/nccl.def, from NCCL's source): nothing is unexplained."""
     RING = 24 * (10 + 2) << 20  # a receiver's and a sender's buffer a channel, at the first collective
 
     def owner(self, ranks, gpu, arguments="--parallel ddp --steps 1"):

@@ -22,10 +22,10 @@ class Aarch64(Programs):
         os.makedirs(cls.folder, exist_ok=True)
         cls.include = cuda_headers.installed()
         cls.preload = os.path.join(cls.folder, "libmemtrace.so")
-        sources = sorted(glob.glob(os.path.join(ROOT, "preload", "*.[cS]")))
-        cls.cross(cls.preload, sources, "-shared", "-fno-semantic-interposition", "-I" + os.path.join(ROOT, "include"), "-I" + cls.include, "-include", "memtrace/old_libc.h",
+        sources = sorted(glob.glob(os.path.join(ROOT, "preload", "*.c")) + glob.glob(os.path.join(ROOT, "preload", "*", "*.[cS]")))
+        cls.cross(cls.preload, sources, "-shared", "-fno-semantic-interposition", "-I" + os.path.join(ROOT, "include"), "-I" + os.path.join(ROOT, "preload"), "-I" + cls.include, "-include", "memtrace/old_libc.h",
                   '-DMEMTRACE_VERSION="cross"', "-Werror", "-Wl,-z,relro,-z,now", "-Wl,-e,writer_start", "-Wl,-Bsymbolic", "-Wl,-z,defs",
-                  "-Wl,--version-script=" + os.path.join(ROOT, "preload", "dlsym.map"))
+                  "-Wl,--version-script=" + os.path.join(ROOT, "preload", "hooks", "dlsym.map"))
 
     @staticmethod
     def cross(out, sources, *options):
@@ -64,8 +64,8 @@ class Aarch64(Programs):
             stubs.append(os.path.join(folder, name))
             self.cross(stubs[-1], os.path.join(ROOT, "libc", name + ".S"), "-shared", "-nostdlib", "-Wl,-soname," + name,
                        "-Wl,--version-script=" + os.path.join(ROOT, "libc", "stub.map"))
-        sources = sorted(s for s in glob.glob(os.path.join(ROOT, "preload", "sim", "*.c")) if not s.endswith("nvml.c"))
-        device = self.cross(os.path.join(folder, "libcudasim.so"), sources, "-shared", "-I" + os.path.join(ROOT, "include"), "-I" + self.include,
+        sources = sorted(s for s in glob.glob(os.path.join(ROOT, "preload", "sim", "*", "*.c")) if not s.endswith("nvml.c"))
+        device = self.cross(os.path.join(folder, "libcudasim.so"), sources, "-shared", *("-I" + os.path.join(ROOT, *folder) for folder in (("include",), ("preload", "sim"))), "-I" + self.include,
                             "-include", "memtrace/old_libc.h", '-DMEMTRACE_VERSION="cross"', *stubs, "-lrt")
         subprocess.run([check, "2.27", device], check=True)
 

@@ -1,4 +1,4 @@
-"""preload/hooks.def against CUDA's headers: no function that gives, takes, maps, imports or exports memory is forgotten.
+"""preload/hooks/hooks.def against CUDA's headers: no function that gives, takes, maps, imports or exports memory is forgotten.
 
 The rules are names: a new toolkit's new function falls under one of them, and fails here until it has a row (or a SKIP with its reason).
 """
@@ -10,7 +10,7 @@ import unittest
 from harness import PRELOAD, ROOT
 from hooks import cuda_headers
 
-HOOKS = os.path.join(ROOT, "preload", "hooks.def")
+HOOKS = os.path.join(ROOT, "preload", "hooks", "hooks.def")
 NAMES = os.path.join(ROOT, "tests", "hooks", "driver_names.txt")
 
 MEMORY = re.compile(r"""(?x)

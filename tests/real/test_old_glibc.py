@@ -64,7 +64,7 @@ class OldGlibc:
             shutil.copy(os.path.join(BUILD, name), cls.folder)
         stubs = [os.path.join(BUILD, "libc", n) for n in ("libpthread.so.0", "libdl.so.2")]
         old = ["-I" + os.path.join(ROOT, "include"), "-include", "memtrace/old_libc.h"]
-        start = [os.path.join(ROOT, "analyzer", "start.c"), "-Wl,--wrap=__libc_start_main"]
+        start = [os.path.join(ROOT, "analyzer", "util", "start.c"), "-Wl,--wrap=__libc_start_main"]
         build.compile_(os.path.join(cls.folder, "threads"), "old_libc.c", "-DTHREADS=4", *old, *start, *stubs)
         driver = build.library(os.path.join(cls.folder, "libcuda.so.1"), "old_libc.c", "-DDRIVER", "-Wl,-soname,libcuda.so.1", *old)
         build.compile_(os.path.join(cls.folder, "alone"), "old_libc.c", "-DTHREADS=0", *old, *start, driver, "-Wl,-rpath,$ORIGIN")

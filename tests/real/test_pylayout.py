@@ -1,4 +1,4 @@
-"""preload/pylayout.def against the headers of every Python that is installed; and stacks under each of them without PyTorch."""
+"""preload/python/pylayout.def against the headers of every Python that is installed; and stacks under each of them without PyTorch."""
 import glob
 import os
 import re
@@ -72,7 +72,7 @@ DEEPER = ("... deeper frames are not kept", "", 0)
 
 
 def table():
-    with open(os.path.join(ROOT, "preload", "pylayout.def")) as f:
+    with open(os.path.join(ROOT, "preload", "python", "pylayout.def")) as f:
         rows = re.findall(r"^(?:PYTHON|OFFSETS)\((.*)\)", f.read(), re.M)
     return {int(r.split(",")[0]): [int(x) for x in r.split(",")[1:]] for r in rows}
 

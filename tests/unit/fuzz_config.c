@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buf.h"
+#include "util/buf.h"
 #include "config/formats.h"
-#include "model/model.h"
-#include "trace.h"
+#include "estimate/estimate.h"
+#include "trace/trace.h"
 
 #define LINES_MOST 64
 #define META_MOST 16

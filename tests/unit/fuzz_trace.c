@@ -4,15 +4,15 @@
  * Its seeds are in tests/unit/corpus/trace; test_fuzz_trace.c runs them, and mutations of traces
  * that are made here, without libFuzzer.
  */
-#include "census.h"
-#include "compare.h"
+#include "infer/alloc_profile.h"
+#include "diff/diff.h"
 #include "config/config.h"
-#include "infer.h"
-#include "ranks.h"
-#include "render/diff.h"
-#include "render/render.h"
-#include "replay.h"
-#include "trace.h"
+#include "infer/infer.h"
+#include "report/rank_groups.h"
+#include "render/diff_output.h"
+#include "render/report_output.h"
+#include "replay/replay.h"
+#include "trace/trace.h"
 #include "write_trace.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_TEST_REPLAYED_H
 #define MEMTRACE_TEST_REPLAYED_H
 
-#include "replay.h"
+#include "replay/replay.h"
 #include "write_trace.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,9 +2,9 @@
 #ifndef MEMTRACE_TEST_REPORT_JOB_H
 #define MEMTRACE_TEST_REPORT_JOB_H
 
-#include "replay.h"
-#include "report.h"
-#include "trace.h"
+#include "replay/replay.h"
+#include "report/report.h"
+#include "trace/trace.h"
 #include "write_trace.h"
 #include <setjmp.h>
 #include <stdarg.h>

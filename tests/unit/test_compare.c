@@ -1,8 +1,8 @@
 /* Two jobs beside each other: medians, spreads, places whose lines moved, what they declare; limits
  * as people write them. */
-#include "compare.h"
-#include "limit.h"
-#include "render/diff.h"
+#include "diff/diff.h"
+#include "util/limit.h"
+#include "render/diff_output.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

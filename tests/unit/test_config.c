@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "buf.h"
+#include "util/buf.h"
 #include "config/config.h"
 #include "config/reader.h"
-#include "config/stages.h"
+#include "config/pipeline_layout.h"
 
 static struct config config;
 static struct err why;

@@ -1,7 +1,7 @@
 /* The other readers, traces, and files that are no configuration. */
 #include "test_config_given.h"
 
-#include "trace.h"
+#include "trace/trace.h"
 #include "write_trace.h"
 
 static const struct given others[] = {

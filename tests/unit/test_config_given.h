@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "buf.h"
+#include "util/buf.h"
 #include "config/config.h"
 
 #define MOST 64

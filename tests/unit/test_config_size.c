@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "buf.h"
+#include "util/buf.h"
 #include "config/formats.h"
-#include "err.h"
+#include "util/err.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define MILLISECONDS_MOST 20000

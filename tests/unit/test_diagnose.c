@@ -1,9 +1,9 @@
 /* Causes that no job on the simulated device can have, from traces made for them; and the table of
  * rules itself. */
-#include "diagnose.h"
-#include "replay.h"
-#include "report.h"
-#include "trace.h"
+#include "diagnose/diagnose.h"
+#include "replay/replay.h"
+#include "report/report.h"
+#include "trace/trace.h"
 #include "write_trace.h"
 
 #include <setjmp.h>

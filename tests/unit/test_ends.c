@@ -1,7 +1,7 @@
 /* How a job ended, and which of a directory's runs is taken. */
 #include "report_job.h"
 
-#include "gather.h"
+#include "session/trace_files.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* What a report says of moments whose records were given up to keep to the budget. */
-#include "render/render.h"
+#include "render/report_output.h"
 #include "write_job.h"
 
 #include <jansson.h>

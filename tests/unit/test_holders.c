@@ -1,5 +1,5 @@
 /* What the report says about who holds the device's memory. */
-#include "render/render.h"
+#include "render/report_output.h"
 #include "write_job.h"
 
 #include <jansson.h>

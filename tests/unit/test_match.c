@@ -1,9 +1,9 @@
 /* Of a rank that has just what is predicted, and then something else: what is assigned, missing and
  * unexplained always adds up, and the wrong value is named. */
-#include "match.h"
-#include "match_explain.h"
-#include "match_what_if.h"
-#include "model/memtrace/memtrace.h"
+#include "match/match.h"
+#include "match/match_explain.h"
+#include "match/match_what_if.h"
+#include "systems/memtrace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Which observed block goes to which predicted one. */
-#include "match_blocks.h"
+#include "match/match_blocks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "util.h"
+#include "util/util.h"
 
 #define MIB (INT64_C(1) << 20)
 

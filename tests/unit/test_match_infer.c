@@ -1,6 +1,6 @@
 /* What a sequence of parameters' sizes says about a model: sizes by hand, in the order in which
  * frameworks make them. */
-#include "infer.h"
+#include "infer/infer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "opt.h"
+#include "util/opt.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

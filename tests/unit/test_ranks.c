@@ -1,8 +1,8 @@
 /* The ranks of a job beside each other: layouts, groups, outliers, what is missing; many traces
  * read at a time. */
-#include "load.h"
-#include "ranks.h"
-#include "render/render.h"
+#include "session/session.h"
+#include "report/rank_groups.h"
+#include "render/report_output.h"
 #include "write_training.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* What is said about a job: text, JSON. */
 #include "report_job.h"
 
-#include "render/render.h"
+#include "render/report_output.h"
 
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-#include "size.h"
+#include "util/size.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

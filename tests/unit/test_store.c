@@ -19,8 +19,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "buf.h"
-#include "sim/store.h"
+#include "util/buf.h"
+#include "simulate/store.h"
 
 enum { VALIDATE = 0, SET = 1, GET = 3, ADD = 4, WAIT = 6, CANCEL_WAIT = 12 };
 enum { STOP_WAITING = 0, WAIT_CANCELED = 1, WORLD = 8 };

@@ -1,7 +1,7 @@
 /* The reader against damaged files: a message or a warning, never a crash. */
-#include "trace.h"
+#include "trace/trace.h"
 
-#include "replay.h"
+#include "replay/replay.h"
 #include "write_trace.h"
 
 #include <setjmp.h>

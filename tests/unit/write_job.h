@@ -3,10 +3,10 @@
 #ifndef MEMTRACE_TEST_WRITE_JOB_H
 #define MEMTRACE_TEST_WRITE_JOB_H
 
-#include "account.h"
-#include "report.h"
+#include "replay/accounting.h"
+#include "report/report.h"
 
-#include "buf.h"
+#include "util/buf.h"
 #include "write_trace.h"
 
 #define MIB (INT64_C(1) << 20)

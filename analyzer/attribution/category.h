@@ -1,0 +1,16 @@
+/* What a live block is: category.def as an enum and names. */
+#ifndef MEMTRACE_CATEGORY_H
+#define MEMTRACE_CATEGORY_H
+
+enum category {
+#define CATEGORY(id, key, title, ansi) CATEGORY_##id,
+#include "attribution/category.def"
+#undef CATEGORY
+	CATEGORIES
+};
+
+const char *category_key(enum category c);   /* in JSON */
+const char *category_title(enum category c); /* for people */
+const char *category_ansi(enum category c);  /* on a terminal */
+
+#endif

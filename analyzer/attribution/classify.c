@@ -1,0 +1,298 @@
+#include "attribution/classify.h"
+
+#include "attribution/block_info.h"
+
+#include <stdlib.h>
+
+/* Blocks of one place that were made over so many calls of the model are a collection, not what a step works on. */
+#define MOST_INPUTS 8
+
+/* What the place says, where nothing contradicts. */
+static enum category said(enum makes m, enum category otherwise)
+{
+	switch (m) {
+	case MAKES_PARAMETERS:
+		return CATEGORY_PARAMETERS;
+	case MAKES_BUFFERS:
+		return CATEGORY_BUFFERS;
+	case MAKES_STATES:
+		return CATEGORY_OPTIMIZER_STATES;
+	case MAKES_INPUTS:
+		return CATEGORY_INPUTS;
+	case MAKES_WORKSPACES:
+		return CATEGORY_WORKSPACES;
+	case MAKES_COMMUNICATION:
+	case MAKES_BUCKETS:
+	case MAKES_REDUCED:
+	case MAKES_RECEIVED:
+		return CATEGORY_COMMUNICATION;
+	case MAKES_GRADIENTS:
+		return CATEGORY_GRADIENTS;
+	default:
+		return otherwise;
+	}
+}
+
+/* Did it live on when the backward pass after its birth was over? */
+static int outlives_backward(const struct setting *c, const struct facts *f)
+{
+	return f->backward_end < c->spans &&
+	       (!f->died || facts_at(c, f->died) >= f->backward_end);
+}
+
+/* Is it seen to live for more than a step? */
+static int lasts(const struct setting *c, const struct facts *f)
+{
+	uint32_t step = f->died ? f->died->step : c->device->spans.list[c->spans - 1].step;
+
+	return step > f->born->step + 1;
+}
+
+static enum category of_setup(const struct facts *f)
+{
+	if (f->makes)
+		return said(f->makes, CATEGORY_OTHER);
+	if (f->born_flags & (PLACE_INIT | PLACE_LOADING) || !(f->born_flags & PLACE_FRAMES))
+		return CATEGORY_PARAMETERS;
+	return CATEGORY_OTHER;
+}
+
+/*
+ * PyTorch gives cuBLAS its workspace from the allocator: once for each thread and stream, to stay, or for each product anew.
+ */
+static int is_workspace(const struct setting *c, const struct facts *f)
+{
+	if (!facts_is_workspace_size(c, f->bytes))
+		return 0;
+	if (f->at_once)
+		return 1;
+	return !f->died && f->born->step == 1 && f->backward_end < c->spans &&
+	       !(f->born->phase == PHASE_BACKWARD && c->many_workspaces);
+}
+
+/* What the job makes itself: its inputs, unless it collects something from call to call of the model. */
+static enum category of_main(const struct facts *f)
+{
+	return f->crowd.last_call - f->crowd.first_call >= MOST_INPUTS ? CATEGORY_OTHER
+								       : CATEGORY_INPUTS;
+}
+
+/*
+ * From a forward pass, and there for more than a step: made once, it is a module's, or an input. What is made again and again and stays is a
+ * graph that was not let go, or the job's own collection.
+ */
+static enum category of_lasting(const struct facts *f, int is_input)
+{
+	if (is_input)
+		return of_main(f);
+	return f->born->step > 1 || f->crowd.last_step > 1 ? CATEGORY_ACTIVATIONS
+							   : CATEGORY_BUFFERS;
+}
+
+static enum category of_forward(const struct setting *c, const struct facts *f)
+{
+	int is_input = f->born->activity == ACTIVITY_MAIN && f->born->next != ACTIVITY_BACKWARD &&
+		       f->born->next != ACTIVITY_RECOMPUTE;
+
+	if (f->makes == MAKES_RECEIVED)
+		return f->born->next == ACTIVITY_MODEL ? CATEGORY_ACTIVATIONS
+						       : CATEGORY_COMMUNICATION;
+	if (f->makes)
+		return said(f->makes, CATEGORY_OTHER);
+	if (is_workspace(c, f))
+		return CATEGORY_WORKSPACES;
+	if (lasts(c, f))
+		return of_lasting(f, is_input);
+	if (is_input)
+		return CATEGORY_INPUTS;
+	if (!f->died || f->died->phase == PHASE_BACKWARD)
+		return CATEGORY_ACTIVATIONS;
+	/* A graph that no backward pass ever used. */
+	if (f->died != f->born && f->backward_end > facts_at(c, f->died) && f->born_flags & PLACE_MODULE)
+		return CATEGORY_ACTIVATIONS;
+	return CATEGORY_TEMPORARIES;
+}
+
+static enum category of_evaluation(const struct facts *f)
+{
+	if (f->makes)
+		return said(f->makes, CATEGORY_OTHER);
+	return f->born->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
+}
+
+static enum category of_backward(const struct setting *c, const struct facts *f)
+{
+	if (f->makes == MAKES_REDUCED)
+		return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_COMMUNICATION;
+	if (f->makes)
+		return said(f->makes, CATEGORY_OTHER);
+	if (is_workspace(c, f))
+		return CATEGORY_WORKSPACES;
+	if (f->born->activity == ACTIVITY_RECOMPUTE && !(f->died && f->died == f->born))
+		return CATEGORY_ACTIVATIONS;
+	/* What the schedule frees, or does not live to see the optimizer, is an input's gradient, for a pipeline's stage before. */
+	if (f->died && (f->died_flags & PLACE_PIPELINE ||
+			(f->died->phase == PHASE_FORWARD && f->died->step == f->born->step)))
+		return CATEGORY_TEMPORARIES;
+	return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
+}
+
+static enum category of_optimizer(const struct setting *c, const struct facts *f)
+{
+	const struct span *last = f->died ? f->died : &c->device->spans.list[c->spans - 1];
+	int in_the_step = last->phase == PHASE_OPTIMIZER && last->step == f->born->step;
+
+	if (f->makes)
+		return said(f->makes, CATEGORY_OTHER);
+	/* The end of the job frees the states, the step its own. */
+	if (in_the_step && (!f->died || f->died_flags & PLACE_OPTIMIZER))
+		return CATEGORY_TEMPORARIES;
+	if (!f->died || f->born_flags & PLACE_OPTIMIZER || last->step > f->born->step + 1)
+		return CATEGORY_OPTIMIZER_STATES;
+	return CATEGORY_TEMPORARIES;
+}
+
+static enum category category_of(const struct setting *c, const struct facts *f)
+{
+	if (!f->born)
+		return said(f->makes, CATEGORY_OTHER);
+	switch ((enum phase)f->born->phase) {
+	case PHASE_SETUP:
+		return of_setup(f);
+	case PHASE_FORWARD:
+		return of_forward(c, f);
+	case PHASE_EVALUATION:
+		return of_evaluation(f);
+	case PHASE_BACKWARD:
+		return of_backward(c, f);
+	case PHASE_OPTIMIZER:
+		return of_optimizer(c, f);
+	case PHASE_CHECKPOINT:
+		return said(f->makes, CATEGORY_TEMPORARIES);
+	default:
+		return CATEGORY_OTHER;
+	}
+}
+
+/* Sizes of blocks of some categories, in order. */
+struct sizes {
+	bytes *list;
+	size_t count;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	bytes x = *(const bytes *)a, y = *(const bytes *)b;
+
+	return (x > y) - (x < y);
+}
+
+static struct sizes sizes_of(const struct lives *l, unsigned categories)
+{
+	struct sizes s = { .list = xcalloc(l->count, sizeof(*s.list)) };
+
+	for (size_t i = 0; i < l->count; i++)
+		if (categories & 1u << l->list[i].category)
+			s.list[s.count++] = l->list[i].born.bytes;
+	if (s.count)
+		qsort(s.list, s.count, sizeof(*s.list), by_size);
+	return s;
+}
+
+/* How many are smaller than `size`? */
+static size_t smaller(const struct sizes *s, bytes size)
+{
+	size_t low = 0, high = s->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (s->list[middle] < size)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* How many are of that size, or of half or twice of it: in another precision? */
+static size_t alike(const struct sizes *s, bytes size)
+{
+	const bytes keys[] = { size, 2 * size, size / 2 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		n += smaller(s, keys[i] + 1) - smaller(s, keys[i]);
+	return n;
+}
+
+/* Did only the place of birth, some object's constructor, make it a parameter? */
+static int is_doubtful(const struct setting *c, const struct life *l)
+{
+	const struct place_info *p = tables_place_info(c->tables, l->born.place);
+
+	return l->category == CATEGORY_PARAMETERS && p->flags & PLACE_INIT &&
+	       facts_makes(c, p) == MAKES_NOTHING;
+}
+
+/*
+ * A module makes its buffers where it makes its parameters. But only parameters are trained: where the optimizer's states and the gradients
+ * are like the parameters that are sure, one without is a buffer.
+ */
+static void find_untrained(const struct setting *c, struct lives *l)
+{
+	struct sizes trained =
+		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
+	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+	bytes sure = 0, matched = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		bytes size = l->list[i].born.bytes;
+
+		if (l->list[i].category != CATEGORY_PARAMETERS || is_doubtful(c, &l->list[i]))
+			continue;
+		sure = bytes_add(sure, size);
+		if (alike(&trained, size))
+			matched = bytes_add(matched, size);
+	}
+	for (size_t i = 0; i < l->count && matched > sure / 2; i++) {
+		bytes size = l->list[i].born.bytes;
+
+		if (is_doubtful(c, &l->list[i]) && alike(&trained, size) < alike(&parameters, size))
+			l->list[i].category = CATEGORY_BUFFERS;
+	}
+	free(trained.list);
+	free(parameters.list);
+}
+
+/* Where the trace ends within a backward pass, a block of a parameter's size is its gradient. */
+static void find_gradients(const struct setting *c, struct lives *l)
+{
+	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
+
+	for (size_t i = 0; i < l->count; i++) {
+		struct life *x = &l->list[i];
+		struct facts f = facts_of(c, x);
+
+		if (x->category == CATEGORY_TEMPORARIES && f.born && !f.died &&
+		    f.born->phase == PHASE_BACKWARD && f.backward_end == c->spans &&
+		    alike(&parameters, x->born.bytes))
+			x->category = CATEGORY_GRADIENTS;
+	}
+	free(parameters.list);
+}
+
+void classify(struct lives *l, const struct device *d, const struct tables *t, uint64_t end_ns)
+{
+	struct setting c;
+
+	facts_begin(&c, l, d, t, end_ns);
+	for (size_t i = 0; i < l->count; i++) {
+		struct facts f = facts_of(&c, &l->list[i]);
+
+		l->list[i].category = (uint8_t)category_of(&c, &f);
+	}
+	find_untrained(&c, l);
+	find_gradients(&c, l);
+	facts_end(&c);
+}

@@ -1,0 +1,22 @@
+/* Phases of a training job and their parts: phase.def as enums and names. steps.h tells them apart. */
+#ifndef MEMTRACE_PHASE_H
+#define MEMTRACE_PHASE_H
+
+enum phase {
+#define PHASE(id, key) PHASE_##id,
+#include "attribution/phase.def"
+#undef PHASE
+	PHASES
+};
+
+enum part {
+#define PART(id, key) PART_##id,
+#include "attribution/phase.def"
+#undef PART
+	PARTS
+};
+
+const char *phase_name(enum phase p);
+const char *part_name(enum part p); /* NULL: none */
+
+#endif

@@ -1,0 +1,339 @@
+#include "attribution/steps.h"
+
+#include "trace/tables.h"
+
+#include <stdlib.h>
+
+/* A call of a model makes more blocks than this; under no_grad it leaves only what it returns. */
+#define CALL_ALLOCS 10
+#define CALL_LEAVES 3
+
+struct numbering {
+	struct span *list;
+	size_t count;
+	const struct tables *tables;
+	int has_model; /* forward passes can be told */
+	size_t first;  /* where step 1 begins; `count`: there is none */
+	/* Of each backward pass: does it end a step? */
+	unsigned char *ends;
+	size_t backwards;
+};
+
+/* How a backward pass is followed. */
+enum { FOLLOWED_BY_NOTHING, FOLLOWED_BY_OPTIMIZER, ENDS_BY_COUNT };
+
+static int is_forward(uint8_t a)
+{
+	return a == ACTIVITY_MODEL;
+}
+
+static int is_backward(uint8_t a)
+{
+	return a == ACTIVITY_BACKWARD || a == ACTIVITY_RECOMPUTE;
+}
+
+/* A model's calls of one place. */
+struct calls {
+	uint32_t caller;
+	uint64_t spans, allocs, left;
+	uint64_t freed; /* by the job's own code, before anything else */
+};
+
+static int by_caller(const void *a, const void *b)
+{
+	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
+
+	return (x > y) - (x < y);
+}
+
+/* What the job's own code frees after a call, unless a backward pass follows. */
+static uint64_t freed_after(const struct numbering *n, size_t i)
+{
+	uint64_t freed = 0;
+
+	for (i++; i < n->count && !is_forward(n->list[i].activity); i++) {
+		if (is_backward(n->list[i].activity))
+			return 0;
+		if (n->list[i].activity == ACTIVITY_MAIN)
+			freed += n->list[i].frees;
+	}
+	return freed;
+}
+
+/* Do the calls leave nothing for a backward pass? */
+static int is_evaluation(const struct calls *c)
+{
+	return c->allocs >= CALL_ALLOCS * c->spans &&
+	       (c->left <= CALL_LEAVES * c->spans || c->freed > c->left / 2);
+}
+
+static size_t calls_of(const struct numbering *n, struct calls *calls)
+{
+	size_t found = 0, kept = 0;
+
+	for (size_t i = 0; i < n->count; i++)
+		if (is_forward(n->list[i].activity)) {
+			const struct span *s = &n->list[i];
+
+			calls[found++] = (struct calls){
+				s->caller, 1, s->allocs,
+				s->allocs > s->frees ? s->allocs - s->frees : 0, freed_after(n, i)
+			};
+		}
+	if (found)
+		qsort(calls, found, sizeof(*calls), by_caller);
+	for (size_t i = 0; i < found; i++) {
+		if (!kept || calls[kept - 1].caller != calls[i].caller) {
+			calls[kept++] = calls[i];
+			continue;
+		}
+		calls[kept - 1].spans++;
+		calls[kept - 1].allocs += calls[i].allocs;
+		calls[kept - 1].left += calls[i].left;
+		calls[kept - 1].freed += calls[i].freed;
+	}
+	return kept;
+}
+
+/*
+ * Where gradients are turned off within a function, its frames do not tell. But then calls of the model leave
+ * nothing behind for a backward pass, or nothing that one uses, while those of another place do.
+ */
+static void find_evaluation(struct numbering *n)
+{
+	struct calls *calls = xcalloc(n->count, sizeof(*calls)), key = { 0 }, *found;
+	size_t count = calls_of(n, calls);
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!is_evaluation(&calls[i]) && calls[i].left / calls[i].spans > most)
+			most = calls[i].left / calls[i].spans;
+	for (size_t i = 0; i < n->count; i++) {
+		struct span *s = &n->list[i];
+
+		key.caller = s->caller;
+		if (!is_forward(s->activity) || most <= CALL_LEAVES)
+			continue;
+		found = bsearch(&key, calls, count, sizeof(*calls), by_caller);
+		if (found && is_evaluation(found))
+			s->activity = ACTIVITY_EVALUATION;
+	}
+	free(calls);
+}
+
+/* Can this span lie between two micro-batches? */
+static int is_between(const struct numbering *n, size_t i)
+{
+	const struct span *s = &n->list[i];
+
+	return is_forward(s->activity) ||
+	       (!n->has_model && s->activity == ACTIVITY_MAIN && s->allocs);
+}
+
+/* From the end: what MAIN's and ZERO_GRAD's events lead to. */
+static void look_ahead(struct numbering *n)
+{
+	uint8_t next = ACTIVITY_UNKNOWN;
+
+	for (size_t i = n->count; i-- > 0;) {
+		uint8_t a = n->list[i].activity;
+
+		n->list[i].next = next;
+		if (a != ACTIVITY_UNKNOWN && a != ACTIVITY_MAIN && a != ACTIVITY_ZERO_GRAD)
+			next = a;
+	}
+}
+
+/* Is this span another backward pass than that of the last one? `forward`: one lies between them. */
+static int is_another(const struct numbering *n, size_t i, int forward)
+{
+	return is_backward(n->list[i].activity) && forward;
+}
+
+/* Lists the backward passes and which an optimizer follows: its own events, or else the frees of zero_grad(). */
+static void find_backwards(struct numbering *n)
+{
+	int forward = 1;
+
+	for (size_t i = 0; i < n->count; i++)
+		n->has_model |= is_forward(n->list[i].activity);
+	n->ends = xcalloc(n->count, 1);
+	for (size_t i = 0; i < n->count; i++) {
+		uint8_t a = n->list[i].activity;
+
+		if (is_another(n, i, forward))
+			n->backwards++;
+		forward = is_backward(a) ? 0 : forward || is_between(n, i);
+		if (n->backwards && (a == ACTIVITY_OPTIMIZER || a == ACTIVITY_ZERO_GRAD))
+			n->ends[n->backwards - 1] = FOLLOWED_BY_OPTIMIZER;
+	}
+}
+
+/*
+ * An optimizer that works in place shows when it makes its states and not again. Then as many backward passes make a step as did in the
+ * first one; the same for a part in the middle, if it is so many times as long that it cannot be one step.
+ */
+static void end_by_count(struct numbering *n)
+{
+	size_t first = 0, from;
+
+	while (first < n->backwards && !n->ends[first])
+		first++;
+	/* The optimizer never shows: each one is a step. */
+	if (first == n->backwards)
+		first = 0;
+	from = first == 0 && n->backwards && !n->ends[0] ? 0 : first + 1;
+	for (size_t i = from, upto; i < n->backwards; i = upto + 1) {
+		size_t each = first + 1, length;
+
+		for (upto = i; upto < n->backwards && !n->ends[upto]; upto++)
+			;
+		length = upto - i + (upto < n->backwards);
+		if (upto < n->backwards && (length < 3 * each || length % each))
+			continue;
+		for (size_t k = i + each - 1; k < upto; k += each)
+			n->ends[k] = ENDS_BY_COUNT;
+	}
+}
+
+/* Does the job's own code at this span make what a step works on, rather than the model? */
+static int is_input(const struct numbering *n, size_t i)
+{
+	uint32_t flags = tables_place_flags(n->tables, n->list[i].place);
+	enum makes makes = place_makes(flags);
+
+	return n->list[i].activity == ACTIVITY_MAIN && !(flags & PLACE_INIT) &&
+	       (makes == MAKES_NOTHING || makes == MAKES_INPUTS);
+}
+
+/* Step 1 begins with its inputs: what lies directly before the first forward pass that is for training. */
+static void find_first(struct numbering *n)
+{
+	size_t i = 0;
+
+	while (i < n->count && !is_forward(n->list[i].activity) &&
+	       !is_backward(n->list[i].activity))
+		i++;
+	n->first = i;
+	if (i == n->count)
+		return;
+	while (n->first && is_input(n, n->first - 1))
+		n->first--;
+	while (n->first < i && !n->list[n->first].allocs)
+		n->first++;
+}
+
+/* What the job's own code between the rest works for. After a complete step, what does not begin the next one only cleans up. */
+static enum phase phase_of_main(uint8_t next, int burst, int complete, enum phase before)
+{
+	if (complete && next != ACTIVITY_EVALUATION)
+		return before;
+	switch (next) {
+	case ACTIVITY_MODEL:
+		return PHASE_FORWARD;
+	case ACTIVITY_EVALUATION:
+		return PHASE_EVALUATION;
+	case ACTIVITY_BACKWARD:
+	case ACTIVITY_RECOMPUTE:
+		return PHASE_FORWARD;
+	case ACTIVITY_OPTIMIZER:
+		return burst ? PHASE_OPTIMIZER : PHASE_FORWARD;
+	}
+	return before;
+}
+
+static enum phase phase_of(const struct numbering *n, size_t i, int burst, int complete,
+			   enum phase before)
+{
+	switch (n->list[i].activity) {
+	case ACTIVITY_MODEL:
+		return PHASE_FORWARD;
+	case ACTIVITY_EVALUATION:
+		return PHASE_EVALUATION;
+	case ACTIVITY_BACKWARD:
+	case ACTIVITY_RECOMPUTE:
+		return PHASE_BACKWARD;
+	case ACTIVITY_OPTIMIZER:
+		return PHASE_OPTIMIZER;
+	case ACTIVITY_ZERO_GRAD:
+		return burst ? PHASE_OPTIMIZER : PHASE_FORWARD;
+	case ACTIVITY_SAVING:
+	case ACTIVITY_LOADING:
+		return PHASE_CHECKPOINT;
+	}
+	return phase_of_main(n->list[i].next, burst, complete, before);
+}
+
+/* Is this where the next step begins, after a complete one? `optimizer`: it was seen. */
+static int begins(const struct numbering *n, size_t i, int optimizer)
+{
+	uint8_t a = n->list[i].activity, next = n->list[i].next;
+
+	if (a == ACTIVITY_MAIN && n->list[i].allocs)
+		return is_forward(next) || ((optimizer || !n->has_model) && is_backward(next));
+	return is_forward(a) || (optimizer && is_backward(a));
+}
+
+static void number(struct numbering *n)
+{
+	enum phase before = PHASE_SETUP;
+	int burst = 0, complete = 0, forward = 1, optimizer = 0;
+	size_t backwards = 0;
+	uint32_t step = 1;
+
+	for (size_t i = 0; i < n->count; i++) {
+		struct span *s = &n->list[i];
+
+		if (s->activity == ACTIVITY_GAP)
+			step = 0;
+		if (i >= n->first && complete && begins(n, i, optimizer)) {
+			step += step != 0;
+			burst = complete = optimizer = 0;
+			before = PHASE_FORWARD;
+		}
+		backwards += (size_t)is_another(n, i, forward);
+		forward = is_backward(s->activity) ? 0 : forward || is_between(n, i);
+		burst |= i >= n->first && is_backward(s->activity);
+		optimizer |= burst && (s->activity == ACTIVITY_OPTIMIZER ||
+				       s->activity == ACTIVITY_ZERO_GRAD);
+		complete |= optimizer ||
+			    (burst && backwards && n->ends[backwards - 1] == ENDS_BY_COUNT);
+		s->step = step;
+		s->phase = (uint8_t)phase_of(n, i, burst, complete, before);
+		if (i < n->first && s->phase != PHASE_EVALUATION)
+			s->phase = PHASE_SETUP;
+		before = (enum phase)s->phase;
+	}
+}
+
+void steps_number(struct spans *s, const struct tables *t)
+{
+	struct numbering n = { .list = s->list, .count = s->count, .tables = t };
+
+	if (!n.count)
+		return;
+	find_evaluation(&n);
+	find_backwards(&n);
+	end_by_count(&n);
+	find_first(&n);
+	look_ahead(&n);
+	number(&n);
+	free(n.ends);
+}
+
+enum part steps_part(const struct span *s, uint32_t place_flags)
+{
+	if (!s)
+		return PART_NONE;
+	if (s->activity == ACTIVITY_SAVING)
+		return PART_SAVING;
+	if (s->activity == ACTIVITY_LOADING)
+		return PART_LOADING;
+	if (s->activity == ACTIVITY_RECOMPUTE)
+		return PART_RECOMPUTE;
+	if (s->phase == PHASE_OPTIMIZER && place_flags & PLACE_CLIPPING)
+		return PART_CLIPPING;
+	if (s->phase == PHASE_FORWARD && place_flags & PLACE_LOSS)
+		return PART_LOSS;
+	return PART_NONE;
+}

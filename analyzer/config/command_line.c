@@ -1,0 +1,318 @@
+/* A job's command line: the launcher's part, the script, and whose flags the script's are. */
+#define _GNU_SOURCE /* basename */
+#include "config/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/buf.h"
+#include "config/megatron_names.h"
+
+/* ---- flags ---- */
+
+/* "-1" and "-0.5" are values. */
+static int is_flag(const char *arg)
+{
+	return arg[0] == '-' && arg[1] && !strchr("0123456789.", arg[1]);
+}
+
+static void split(struct flags *f, int argc, char **argv)
+{
+	size_t room = 0;
+
+	for (int i = 0; i < argc; i++) {
+		struct flag flag = { NULL, NULL, NULL, 0 };
+		const char *equals = strchr(argv[i], '=');
+		struct buf value = { 0 };
+		char key[256], name[256];
+
+		if (!is_flag(argv[i]))
+			continue; /* a positional before the first flag */
+		snprintf(name, sizeof(name), "%.*s",
+			 (int)(equals ? equals - argv[i] : (ptrdiff_t)strlen(argv[i])), argv[i]);
+		snake_case(key, sizeof(key), name);
+		flag.key = xstrdup(key);
+		flag.written = xstrdup(name);
+		if (equals) {
+			flag.joined = 1;
+			flag.value = xstrdup(equals + 1);
+		}
+		for (; !equals && i + 1 < argc && !is_flag(argv[i + 1]); i++) {
+			if (value.length)
+				buf_puts(&value, ",");
+			buf_puts(&value, argv[i + 1]);
+			if (!flag.value)
+				flag.value = xstrdup(""); /* replaced below */
+		}
+		if (!equals && flag.value) {
+			free(flag.value);
+			flag.value = buf_take(&value);
+		}
+		buf_release(&value);
+		f->at = grow(f->at, f->count, &room, sizeof(*f->at));
+		f->at[f->count++] = flag;
+	}
+}
+
+static void flags_release(struct flags *f)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		free(f->at[i].written);
+		free(f->at[i].key);
+		free(f->at[i].value);
+	}
+	free(f->at);
+	memset(f, 0, sizeof(*f));
+}
+
+/* The last one of a name wins, as in argparse. */
+const struct flag *flags_find(const struct flags *f, const char *key)
+{
+	for (size_t i = f->count; i--;)
+		if (!strcmp(f->at[i].key, key))
+			return &f->at[i];
+	return NULL;
+}
+
+int config_read_flags(struct reading *r, const struct reading_rows *t, const struct flags *f)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flag *flag = &f->at[i];
+
+		r->origin = flag->written;
+		if (flag->key[0] &&
+		    config_read_key(r, t, flag->key, flag->value ? flag->value : "true"))
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- the launcher ---- */
+
+static int64_t count_of(const struct flags *f, const char *const *keys)
+{
+	for (; *keys; keys++) {
+		const struct flag *flag = flags_find(f, *keys);
+		char *end;
+		int64_t n;
+
+		if (!flag || !flag->value)
+			continue;
+		n = strtoll(flag->value, &end, 10);
+		if (end != flag->value && (!*end || *end == ':' || *end == ',') && n > 0 &&
+		    n <= 10000000)
+			return n;
+	}
+	return 0;
+}
+
+/* DeepSpeed's launcher: base64 of {"host": [0,1,2,3], …}. */
+static int64_t count_world_info(const char *value, int64_t *nodes)
+{
+	size_t length;
+	char *text = decode_base64(value, &length);
+	struct err ignored = { "" };
+	struct node *root = text ? node_read_json(text, length, "world_info", &ignored) : NULL;
+	int64_t ranks = 0;
+
+	*nodes = 0;
+	for (const struct node *n = root && root->kind == NODE_MAP ? root->first : NULL; n;
+	     n = n->next) {
+		*nodes += 1;
+		for (const struct node *i = n->kind == NODE_LIST ? n->first : NULL; i; i = i->next)
+			ranks++;
+	}
+	node_free(root);
+	free(text);
+	return ranks;
+}
+
+/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. `outer`: what
+ * stands before the launcher itself (srun), which starts one of it a node. */
+static int read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
+			 const struct flags *f)
+{
+	static const char *const all[] = { "num_processes", "ntasks", "np", "n", NULL };
+	static const char *const per_node[] = { "nproc_per_node", "num_gpus", "ntasks_per_node",
+						NULL };
+	static const char *const nodes[] = { "nnodes", "num_nodes", "num_machines",
+					     "nodes",  "N",         NULL };
+	const struct flag *file = flags_find(f, "config_file");
+	const struct flag *info = flags_find(f, "world_info");
+	int64_t n = count_of(f, nodes), each = count_of(f, per_node);
+	int64_t world = count_of(f, all);
+
+	if (!n)
+		n = count_of(outer, nodes);
+	if (info && info->value)
+		world = count_world_info(info->value, &n);
+	if (info && n && world % n == 0)
+		each = world / n;
+	if (file && file->value && config_read_path(r, file->value, 1))
+		return -1;
+	if (!world && each)
+		world = each * (n ? n : 1);
+	if (each && config_set_int(r->c, CONFIG_num_gpus_per_node, each, launcher, r->e))
+		return -1;
+	if (n && config_set_int(r->c, CONFIG_num_nodes, n, launcher, r->e))
+		return -1;
+	return world ? config_set_int(r->c, CONFIG_world_size, world, launcher, r->e) : 0;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+static int launches(const char *module)
+{
+	return !strncmp(module, "torch.distributed", 17) ||
+	       !strncmp(module, "accelerate.commands", 19) ||
+	       !strncmp(module, "deepspeed.launcher", 18);
+}
+
+/* The last launcher before the script: srun starts torchrun, torchrun the script. */
+static int find_launcher(int argc, char **argv)
+{
+	static const char *const names[] = { "torchrun", "accelerate", "deepspeed", "mpirun",
+					     "mpiexec",  "srun",       "torch" };
+	int found = 0;
+
+	for (int i = 0; i < argc; i++) {
+		if (launches(argv[i]))
+			found = i;
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++)
+			if (!strcmp(basename(argv[i]), names[k]))
+				found = i;
+	}
+	return found;
+}
+
+static int is_accelerate(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++)
+		if (!strcmp(basename(argv[i]), "accelerate") ||
+		    !strncmp(argv[i], "accelerate.commands", 19))
+			return 1;
+	return 0;
+}
+
+/* The index of the script or module whose arguments count; argc: there is none. */
+static int find_script(int argc, char **argv)
+{
+	for (int i = 0; i < argc; i++) {
+		if (ends_with(argv[i], ".py") && !is_flag(argv[i]))
+			return i;
+		if ((!strcmp(argv[i], "-m") || !strcmp(argv[i], "--module")) && i + 1 < argc) {
+			if (launches(argv[i + 1]))
+				i++;
+			else if (strchr(argv[i + 1], '.') || !strcmp(argv[i], "-m"))
+				return i + 1;
+		}
+	}
+	return argc;
+}
+
+/* ---- the whole ---- */
+
+static int read_script(struct reading *r, const struct flags *f, const char *script)
+{
+	if (config_read_deepspeed_flags(r, f))
+		return -1;
+	if (megatron_knows(f) || !strncmp(basename(script), "pretrain_", 9))
+		return megatron_read_script(r, basename(script)) ? -1 : config_read_megatron(r, f);
+	if (!strncmp(script, "torchtitan", 10) || torchtitan_knows(f))
+		return config_read_torchtitan(r, f);
+	if (trainer_knows(f))
+		return config_read_trainer(r, f);
+	if (f->count && !r->c->from_framework)
+		config_note(
+			r->c,
+			"%s: its arguments are no framework's that is known; declare the job with --config",
+			*script ? script : "the command line");
+	return 0;
+}
+
+static int read_launchers(struct reading *r, int argc, char **argv)
+{
+	int at = find_launcher(argc, argv), status;
+	struct flags outer = { 0 }, own = { 0 };
+
+	split(&outer, at, argv);
+	split(&own, argc - at, argv + at);
+	status = read_launcher(r, argv[at], &outer, &own);
+	if (!status && is_accelerate(argc, argv))
+		status = config_read_accelerate_flags(r, &own);
+	flags_release(&outer);
+	flags_release(&own);
+	return status;
+}
+
+static int read_argv(struct reading *r, int argc, char **argv)
+{
+	int script = find_script(argc, argv), start = script < argc ? script : 0, status = 0;
+	struct flags own = { 0 };
+
+	if (argc == 0)
+		return 0;
+	if (start > 0 && read_launchers(r, start, argv))
+		return -1;
+	split(&own, argc - start, argv + start);
+	status = read_script(r, &own, script < argc ? argv[script] : "");
+	flags_release(&own);
+	return status;
+}
+
+/* "K=V" strings as one JSON object, for who asks for a variable. */
+static int keep_environment(struct reading *r, char **env, unsigned count)
+{
+	struct buf b = { 0 };
+	int status;
+
+	for (unsigned i = 0; i < count; i++)
+		if (!strchr(env[i], '='))
+			return err_set(r->e, "--env %.60s: not K=V", env[i]);
+	for (unsigned i = 0; i < count; i++) {
+		const char *equals = strchr(env[i], '=');
+
+		buf_puts(&b, b.length ? "," : "{");
+		add_json_string(&b, (struct str){ env[i], (size_t)(equals - env[i]) });
+		buf_puts(&b, ":");
+		add_json_string(&b, (struct str){ equals + 1, strlen(equals + 1) });
+	}
+	if (!count)
+		return 0;
+	buf_puts(&b, "}");
+	r->key = "environment";
+	r->origin = "environment";
+	status = config_put(r, CONFIG_environment, b.text);
+	buf_release(&b);
+	return status;
+}
+
+int config_read_arguments(struct config *c, int argc, char **argv, char **env, unsigned env_count,
+			  int lenient, struct err *e)
+{
+	struct reading r = { c, "", "command line", NULL, e, lenient, 0, NULL };
+
+	if (keep_environment(&r, env, env_count) || config_read_accelerate_env(&r, env, env_count))
+		return -1;
+	for (unsigned i = 0; i < env_count; i++) {
+		r.key = r.origin = "WORLD_SIZE";
+		if (!strncmp(env[i], "WORLD_SIZE=", 11) &&
+		    config_put(&r, CONFIG_world_size, env[i] + 11))
+			return -1;
+	}
+	r.origin = "command line";
+	r.key = "";
+	return read_argv(&r, argc, argv);
+}
+
+int config_read_command(struct config *c, int argc, char **argv, char **env, unsigned env_count,
+			struct err *e)
+{
+	return config_read_arguments(c, argc, argv, env, env_count, 0, e);
+}

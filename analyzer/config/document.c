@@ -1,0 +1,218 @@
+#include "config/document.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+const char *node_kind_name(enum node_kind kind)
+{
+	static const char *const names[] = { "null", "true or false", "a number",
+					     "text", "an object",     "a list" };
+
+	return names[kind];
+}
+
+void node_free(struct node *n)
+{
+	while (n) {
+		struct node *next = n->next;
+
+		node_free(n->first);
+		free(n->key);
+		free(n->text);
+		free(n);
+		n = next;
+	}
+}
+
+const struct node *node_find(const struct node *map, const char *key)
+{
+	if (!map || map->kind != NODE_MAP)
+		return NULL;
+	for (const struct node *n = map->first; n; n = n->next)
+		if (n->key && !strcmp(n->key, key))
+			return n;
+	return NULL;
+}
+
+struct node *node_new(enum node_kind kind, unsigned line)
+{
+	struct node *n = xcalloc(1, sizeof(*n));
+
+	n->kind = kind;
+	n->line = line;
+	return n;
+}
+
+/* ---- JSON: jansson reads and judges; the text is walked beside its tree for the lines ---- */
+
+struct walk {
+	const char *at;
+	unsigned line;
+};
+
+static void skip_space(struct walk *w)
+{
+	for (;; w->at++) {
+		if (*w->at == '\n')
+			w->line++;
+		else if (!*w->at || !strchr(" \t\r,:", *w->at))
+			return;
+	}
+}
+
+static void skip_string(struct walk *w)
+{
+	for (w->at++; *w->at && *w->at != '"'; w->at++)
+		if (*w->at == '\\' && w->at[1])
+			w->at++;
+	if (*w->at)
+		w->at++;
+}
+
+static char *scalar_text(const json_t *value)
+{
+	switch (json_typeof(value)) {
+	case JSON_STRING:
+		return xstrdup(json_string_value(value));
+	case JSON_INTEGER:
+		return xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	case JSON_REAL:
+		return xasprintf("%.17g", json_real_value(value));
+	case JSON_TRUE:
+		return xstrdup("true");
+	case JSON_FALSE:
+		return xstrdup("false");
+	default:
+		return xstrdup("null");
+	}
+}
+
+static struct node *from_json(json_t *value, struct walk *w);
+
+static void json_members(struct node *n, json_t *value, struct walk *w)
+{
+	struct node **tail = &n->first;
+	const char *key;
+	json_t *child;
+	size_t i;
+
+	w->at++; /* the bracket */
+	if (json_is_object(value)) {
+		json_object_foreach(value, key, child)
+		{
+			skip_space(w);
+			skip_string(w);
+			*tail = from_json(child, w);
+			(*tail)->key = xstrdup(key);
+			tail = &(*tail)->next;
+		}
+	} else {
+		json_array_foreach(value, i, child)
+		{
+			*tail = from_json(child, w);
+			tail = &(*tail)->next;
+		}
+	}
+	skip_space(w);
+	w->at++;
+}
+
+static struct node *from_json(json_t *value, struct walk *w)
+{
+	static const enum node_kind kinds[] = {
+		[JSON_OBJECT] = NODE_MAP,    [JSON_ARRAY] = NODE_LIST,
+		[JSON_STRING] = NODE_STRING, [JSON_INTEGER] = NODE_NUMBER,
+		[JSON_REAL] = NODE_NUMBER,   [JSON_TRUE] = NODE_BOOL,
+		[JSON_FALSE] = NODE_BOOL,    [JSON_NULL] = NODE_NULL,
+	};
+	struct node *n;
+
+	skip_space(w);
+	n = node_new(kinds[json_typeof(value)], w->line);
+	if (n->kind == NODE_MAP || n->kind == NODE_LIST) {
+		json_members(n, value, w);
+		return n;
+	}
+	n->text = scalar_text(value);
+	if (n->kind == NODE_STRING)
+		skip_string(w);
+	else
+		w->at += strcspn(w->at, ",]} \t\r\n");
+	return n;
+}
+
+/* jansson's own limit is 2048; the walks here are recursive too. */
+static unsigned json_depth(const char *text, size_t length)
+{
+	unsigned depth = 0, most = 0;
+	int in_string = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		if (in_string) {
+			if (text[i] == '\\')
+				i++;
+			else if (text[i] == '"')
+				in_string = 0;
+		} else if (text[i] == '"') {
+			in_string = 1;
+		} else if (text[i] == '{' || text[i] == '[') {
+			if (++depth > most)
+				most = depth;
+		} else if ((text[i] == '}' || text[i] == ']') && depth) {
+			depth--;
+		}
+	}
+	return most;
+}
+
+static size_t json_longest_key(json_t *value)
+{
+	size_t most = 0, i;
+	const char *key;
+	json_t *child;
+
+	json_object_foreach(value, key, child)
+	{
+		size_t length = strlen(key), inside = json_longest_key(child);
+
+		most = length > most ? length : most;
+		most = inside > most ? inside : most;
+	}
+	json_array_foreach(value, i, child)
+	{
+		size_t inside = json_longest_key(child);
+
+		most = inside > most ? inside : most;
+	}
+	return most;
+}
+
+struct node *node_read_json(const char *text, size_t length, const char *name, struct err *e)
+{
+	json_error_t why;
+	json_t *value;
+	struct walk w = { text, 1 };
+	struct node *n;
+
+	if (json_depth(text, length) > NODE_DEPTH_MOST) {
+		err_set(e, "%s: nested more than %d deep: not a configuration", name, NODE_DEPTH_MOST);
+		return NULL;
+	}
+	value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
+	if (!value) {
+		err_set(e, "%s:%d: not JSON: %s", name, why.line < 0 ? 1 : why.line, why.text);
+		return NULL;
+	}
+	if (json_longest_key(value) > NODE_KEY_MOST) {
+		err_set(e, "%s: a key of more than %d bytes: not a configuration", name,
+			NODE_KEY_MOST);
+		json_decref(value);
+		return NULL;
+	}
+	n = from_json(value, &w);
+	json_decref(value);
+	return n;
+}

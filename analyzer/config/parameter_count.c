@@ -1,0 +1,277 @@
+/*
+ * Parameters counted from the architecture: the whole model's, and the most that one module holds
+ * directly, as transformers builds it (document 002's "largest layer"). No sum here can overflow
+ * within the ranges of limits.def: that is checked.
+ */
+#include "config/config.h"
+
+#include <string.h>
+
+#include "config/reader.h"
+#include "util/util.h"
+
+/* What transformers puts into one module, where others have several. */
+enum { FUSED_QKV = 1, FUSED_GATE_UP = 2 };
+
+static const struct {
+	const char *model_type;
+	int fused;
+} shapes[] = {
+	{ "gpt2", FUSED_QKV },
+	{ "gpt_neox", FUSED_QKV },
+	{ "phi3", FUSED_QKV | FUSED_GATE_UP },
+};
+
+struct count {
+	const struct config *c;
+	__int128 total;
+	__int128 largest;
+	int fused;
+	int64_t h;
+};
+
+/* One module that holds so many parameters, `times` times. */
+static void module(struct count *n, __int128 times, __int128 parameters)
+{
+	n->total += times * parameters;
+	if (times > 0 && parameters > n->largest)
+		n->largest = parameters;
+}
+
+static void linear(struct count *n, __int128 times, int64_t in, int64_t out, int bias)
+{
+	module(n, times, (__int128)in * out + (bias ? out : 0));
+}
+
+static void norm(struct count *n, __int128 times, int64_t width)
+{
+	const struct config *c = n->c;
+	int bias = c->normalization && !strcmp(c->normalization, "LayerNorm") &&
+		   !(config_has(c, CONFIG_norm_bias) && !c->norm_bias);
+
+	module(n, times, (__int128)width * (bias ? 2 : 1));
+}
+
+static int has_expert_layers(const struct config *c)
+{
+	return config_has(c, CONFIG_num_experts) && c->num_experts > 0;
+}
+
+int config_moe_layer(const struct config *c, int64_t layer)
+{
+	const char *freq = config_has(c, CONFIG_moe_layer_freq) ? c->moe_layer_freq : "1";
+	int64_t every = 0;
+
+	if (!has_expert_layers(c))
+		return 0;
+	if (*freq == '[') { /* "[0,1,1]": as config_set writes it */
+		size_t at = 1 + 2 * (size_t)layer;
+
+		return strnlen(freq, at + 1) > at && freq[at] == '1';
+	}
+	for (; *freq >= '0' && *freq <= '9' && every < 1000000; freq++)
+		every = 10 * every + (*freq - '0');
+	return every > 0 && layer % every == 0;
+}
+
+static int64_t expert_layers(const struct config *c)
+{
+	const char *list = config_has(c, CONFIG_moe_layer_freq) ? c->moe_layer_freq : "";
+	int64_t n = 0;
+
+	if (has_expert_layers(c) && *list == '[') {
+		/* at once: asking layer by layer would be quadratic */
+		for (int64_t i = 0; i < c->num_layers && list[1 + i]; i++, list++)
+			n += list[1 + i] == '1';
+		return n;
+	}
+	for (int64_t i = 0; i < c->num_layers; i++)
+		n += config_moe_layer(c, i);
+	return n;
+}
+
+static int64_t or_else(const struct config *c, enum config_field f, int64_t given, int64_t other)
+{
+	return config_has(c, f) ? given : other;
+}
+
+#define OR_ELSE(c, name, other) or_else(c, CONFIG_##name, (c)->name, other)
+
+static int64_t head_width(const struct config *c)
+{
+	return OR_ELSE(c, kv_channels, c->hidden_size / c->num_attention_heads);
+}
+
+static void attention(struct count *n, __int128 layers)
+{
+	const struct config *c = n->c;
+	int64_t d = head_width(c), q = c->num_attention_heads * d;
+	int64_t kv = OR_ELSE(c, num_query_groups, c->num_attention_heads) * d;
+	int bias = c->add_bias_linear || c->add_qkv_bias;
+
+	if (n->fused & FUSED_QKV) {
+		linear(n, layers, n->h, q + 2 * kv, bias);
+	} else {
+		linear(n, layers, n->h, q, bias);
+		linear(n, 2 * layers, n->h, kv, bias);
+	}
+	linear(n, layers, q, n->h, (int)OR_ELSE(c, attention_output_bias, c->add_bias_linear));
+	if (c->qk_layernorm)
+		norm(n, 2 * layers, d);
+}
+
+/* DeepSeek's: queries, keys and values pass through narrow projections. */
+static void latent_attention(struct count *n, __int128 layers)
+{
+	const struct config *c = n->c;
+	int64_t a = c->num_attention_heads;
+	int64_t nope = OR_ELSE(c, qk_head_dim, 128), rope = OR_ELSE(c, qk_pos_emb_head_dim, 64);
+	int64_t v = OR_ELSE(c, v_head_dim, 128), kv = OR_ELSE(c, kv_lora_rank, 32);
+	int bias = c->add_bias_linear || c->add_qkv_bias;
+
+	if (c->q_lora_rank > 0) {
+		linear(n, layers, n->h, c->q_lora_rank, bias);
+		norm(n, layers, c->q_lora_rank);
+		linear(n, layers, c->q_lora_rank, a * (nope + rope), 0);
+	} else {
+		linear(n, layers, n->h, a * (nope + rope), 0);
+	}
+	linear(n, layers, n->h, kv + rope, bias);
+	norm(n, layers, kv);
+	linear(n, layers, kv, a * (nope + v), 0);
+	linear(n, layers, a * v, n->h, (int)OR_ELSE(c, attention_output_bias, c->add_bias_linear));
+}
+
+static void feed_forward(struct count *n, __int128 layers, int64_t width)
+{
+	const struct config *c = n->c;
+	int bias = (int)OR_ELSE(c, mlp_bias, c->add_bias_linear);
+
+	if (c->swiglu && n->fused & FUSED_GATE_UP)
+		linear(n, layers, n->h, 2 * width, bias);
+	else
+		linear(n, layers * (c->swiglu ? 2 : 1), n->h, width, bias);
+	linear(n, layers, width, n->h, bias);
+}
+
+static void experts(struct count *n, __int128 layers, int64_t ffn)
+{
+	const struct config *c = n->c;
+	int64_t width = OR_ELSE(c, moe_ffn_hidden_size, ffn);
+
+	linear(n, layers, n->h, c->num_experts, 0); /* the router */
+	/* transformers keeps all experts' weights in one module */
+	module(n, layers, (__int128)c->num_experts * n->h * width * (c->swiglu ? 3 : 2));
+	if (c->moe_shared_expert_intermediate_size > 0) {
+		feed_forward(n, layers, c->moe_shared_expert_intermediate_size);
+		if (c->moe_shared_expert_gate)
+			linear(n, layers, n->h, 1, 0);
+	}
+}
+
+/* T5: each decoder layer attends twice; each half has a relative position bias in its first layer
+ * and a norm at its end. */
+static void encoder_decoder(struct count *n, int64_t vocabulary, int64_t ffn)
+{
+	const struct config *c = n->c;
+	int64_t encoder = c->encoder_num_layers, decoder = c->num_layers;
+
+	module(n, 1, (__int128)vocabulary * n->h);
+	attention(n, encoder + 2 * (__int128)decoder);
+	feed_forward(n, encoder + (__int128)decoder, ffn);
+	norm(n, 2 * (__int128)encoder + 3 * (__int128)decoder + 2, n->h);
+	module(n, 2,
+	       (__int128)OR_ELSE(c, relative_attention_num_buckets, 32) * c->num_attention_heads);
+	if (c->untie_embeddings_and_output_weights)
+		linear(n, 1, n->h, vocabulary, 0);
+}
+
+static void decoder_only(struct count *n, int64_t vocabulary, int64_t ffn)
+{
+	const struct config *c = n->c;
+	int64_t moe = expert_layers(c);
+
+	module(n, 1, (__int128)vocabulary * n->h);
+	if (c->position_embedding_type && !strcmp(c->position_embedding_type, "learned_absolute"))
+		module(n, 1, (__int128)c->max_position_embeddings * n->h);
+	if (c->multi_latent_attention)
+		latent_attention(n, c->num_layers);
+	else
+		attention(n, c->num_layers);
+	feed_forward(n, c->num_layers - moe, ffn);
+	if (moe)
+		experts(n, moe, ffn);
+	norm(n, OR_ELSE(c, norms_per_layer, 2) * (__int128)c->num_layers + 1, n->h);
+	if (c->untie_embeddings_and_output_weights)
+		linear(n, 1, n->h, vocabulary, 0);
+}
+
+static int count_given(const struct config *c, int64_t *total, int64_t *largest, struct err *e)
+{
+	static const enum config_field needed[] = { CONFIG_num_layers, CONFIG_hidden_size,
+						    CONFIG_num_attention_heads };
+	struct count n = { c, 0, 0, 0, c->hidden_size };
+	int64_t vocabulary = OR_ELSE(c, padded_vocab_size, c->vocab_size);
+	int64_t ffn;
+
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
+		if (!config_has(c, needed[i]))
+			return err_set(e, "parameters cannot be counted: no %s",
+				       config_name(needed[i]));
+	if (!vocabulary)
+		return err_set(e, "parameters cannot be counted: no vocab_size");
+	for (size_t i = 0; c->model_type && i < ARRAY_SIZE(shapes); i++)
+		if (!strcmp(shapes[i].model_type, c->model_type))
+			n.fused = shapes[i].fused;
+	ffn = OR_ELSE(c, ffn_hidden_size, 4 * c->hidden_size);
+	if (config_has(c, CONFIG_encoder_num_layers))
+		encoder_decoder(&n, vocabulary, ffn);
+	else
+		decoder_only(&n, vocabulary, ffn);
+	if (n.total > (__int128)1000000000000000)
+		return err_set(e, "parameters cannot be counted: more than 10^15");
+	*total = (int64_t)n.total;
+	*largest = (int64_t)n.largest;
+	return 0;
+}
+
+/* What `arch` says of what is not given; llama is the default. */
+static const struct {
+	enum config_field field;
+	const char *llama, *gpt;
+} defaults[] = {
+	{ CONFIG_swiglu, "true", "false" },
+	{ CONFIG_add_bias_linear, "false", "true" },
+	{ CONFIG_normalization, "RMSNorm", "LayerNorm" },
+	{ CONFIG_untie_embeddings_and_output_weights, "true", "false" },
+};
+
+/* Megatron's rule for SwiGLU: two thirds of 4 h, in multiples of 64. */
+static void set_width(struct config *c, struct err *e)
+{
+	int64_t width = c->hidden_size * 8 / 3 / 64 * 64;
+
+	if (!config_has(c, CONFIG_ffn_hidden_size) && config_has(c, CONFIG_hidden_size) &&
+	    c->swiglu)
+		config_set_int(c, CONFIG_ffn_hidden_size, width > 64 ? width : 64, "default", e);
+}
+
+int config_count_parameters(const struct config *given, int64_t *total, int64_t *largest,
+			    struct err *e)
+{
+	int gpt = config_has(given, CONFIG_arch) && !strcmp(given->arch, "gpt"), status;
+	struct config c;
+
+	/* A model_type fixes its own architecture. */
+	if (config_has(given, CONFIG_model_type))
+		return count_given(given, total, largest, e);
+	config_init(&c);
+	config_copy(&c, given);
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		config_put_default(&c, defaults[i].field, gpt ? defaults[i].gpt : defaults[i].llama,
+				   "default", e);
+	set_width(&c, e);
+	status = count_given(&c, total, largest, e);
+	config_release(&c);
+	return status;
+}

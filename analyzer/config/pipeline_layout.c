@@ -1,0 +1,141 @@
+/* PipelineParallelLayerLayout: E is the embedding, t a layer, m one of multi-token prediction, L
+ * the loss, | the next stage; x*3 and (xy)*3 repeat. */
+#include "config/pipeline_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/reader.h"
+
+#define LETTERS_MOST 100000
+
+struct layout_text {
+	const char *at;
+	struct stages *out;
+	int64_t letters, layers, mtp, losses;
+	int64_t work; /* letters read and groups repeated, also those that repeat nothing */
+};
+
+static int letter(struct layout_text *t, char c)
+{
+	struct stages *s = t->out;
+	struct stage_layers *stage = &s->at[s->count - 1];
+
+	/* the embedding before all else, the loss after it, layers before those that predict more
+	 */
+	if (++t->letters > LETTERS_MOST || t->losses || (c == 'E') != (t->letters == 1) ||
+	    (c == 't' && t->mtp))
+		return -1;
+	switch (c) {
+	case 'E':
+	case ',':
+		return 0;
+	case 'L':
+		t->losses++;
+		return 0;
+	case 't':
+		stage->layers++;
+		t->layers++;
+		return 0;
+	case 'm':
+		stage->mtp++;
+		t->mtp++;
+		return 0;
+	case '|':
+		if (s->count == STAGES_MOST)
+			return -1;
+		s->at[s->count++] = (struct stage_layers){ .first = t->layers };
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+/* What follows: "*3" is three times, nothing is once. */
+static int64_t times(struct layout_text *t)
+{
+	char *end;
+	int64_t n;
+
+	if (*t->at != '*')
+		return 1;
+	if (t->at[1] < '0' || t->at[1] > '9')
+		return -1;
+	n = strtoll(t->at + 1, &end, 10);
+	t->at = end;
+	return n > LETTERS_MOST ? -1 : n;
+}
+
+static int letters(struct layout_text *t, const char *end)
+{
+	while (t->at < end) {
+		char c = *t->at++;
+		int64_t n = times(t);
+
+		if (n < 0 || ++t->work > LETTERS_MOST)
+			return -1;
+		for (; n > 0; n--)
+			if (letter(t, c))
+				return -1;
+	}
+	return 0;
+}
+
+static int group(struct layout_text *t)
+{
+	const char *start = ++t->at, *end = strchr(start, ')');
+	int64_t n;
+
+	if (!end)
+		return -1;
+	t->at = end + 1;
+	n = *t->at == '*' ? times(t) : -1;
+	for (const char *after = t->at; n > 0; n--) {
+		t->at = start;
+		if (++t->work > LETTERS_MOST || letters(t, end))
+			return -1;
+		t->at = after;
+	}
+	return n;
+}
+
+static int parse(struct layout_text *t)
+{
+	while (*t->at) {
+		const char *open = strchr(t->at, '(');
+
+		if (letters(t, open ? open : t->at + strlen(t->at)) || (open && group(t)))
+			return -1;
+	}
+	return t->losses == 1 ? 0 : -1;
+}
+
+int config_stages(const struct config *c, struct stages *out, struct err *e)
+{
+	struct layout_text t = { .at = c->pipeline_model_parallel_layout, .out = out };
+	int64_t p = config_has(c, CONFIG_pipeline_model_parallel_size)
+			    ? c->pipeline_model_parallel_size
+			    : 1;
+	int64_t mtp = config_has(c, CONFIG_mtp_num_layers) ? c->mtp_num_layers : 0;
+
+	out->count = 1;
+	out->at[0] = (struct stage_layers){ .first = 0 };
+	if (parse(&t))
+		return err_set(
+			e,
+			"pipeline_model_parallel_layout is \"%s\" (%s), expected stages such as "
+			"Et*3|(tt|)*6mL: E, t, m, L, | and *N, E first and L last",
+			c->pipeline_model_parallel_layout,
+			c->origin[CONFIG_pipeline_model_parallel_layout]);
+	if (out->count % p || t.mtp != mtp ||
+	    (config_has(c, CONFIG_num_layers) && t.layers != c->num_layers))
+		return err_set(
+			e,
+			"pipeline_model_parallel_layout (%s) has %lld stages, %lld layers and "
+			"%lld of multi-token prediction: expected a multiple of %lld stages, %lld "
+			"layers, %lld",
+			c->origin[CONFIG_pipeline_model_parallel_layout], (long long)out->count,
+			(long long)t.layers, (long long)t.mtp, (long long)p,
+			(long long)c->num_layers, (long long)mtp);
+	return 0;
+}

@@ -1,0 +1,202 @@
+/* What readers do with their tables. */
+#define _GNU_SOURCE /* strcasestr */
+#include "config/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "util/buf.h"
+
+const struct key_row *key_row_find(const struct key_row *rows, size_t count, const char *key)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(rows[i].key, key))
+			return &rows[i];
+	return NULL;
+}
+
+int take_not(struct reading *r, int field, const char *value)
+{
+	int truth = parse_bool(value);
+
+	return config_put(r, field, truth < 0 ? value : truth ? "false" : "true");
+}
+
+int take_ignore(struct reading *r, int field, const char *value)
+{
+	(void)r, (void)field, (void)value;
+	return 0;
+}
+
+void snake_case(char *to, size_t room, const char *key)
+{
+	size_t n = 0;
+
+	for (key += strspn(key, "-"); *key && n + 1 < room; key++)
+		to[n++] = *key == '-' ? '_' : *key;
+	to[n] = 0;
+}
+
+/* Frameworks' many names: "adamw_torch_fused", "AdamW", "paged_adamw_8bit", "FusedAdam". The first
+ * row found inside wins. */
+static const struct {
+	const char *inside, *optimizer, *implementation;
+} optimizers[] = {
+	{ "8bit", "adam8bit", NULL },
+	{ "transformers-adafactor", "transformers-adafactor", NULL },
+	{ "adafactor", "adafactor", NULL },
+	{ "rmsprop", "rmsprop", NULL },
+	{ "lion", "lion", NULL },
+	{ "dist_muon", "dist_muon", NULL },
+	{ "muon", "muon", NULL },
+	{ "lamb", "lamb", NULL },
+	{ "adagrad", "adagrad", NULL },
+	{ "sgd", "sgd", NULL },
+	{ "adamw_torch_fused", "adamw", "fused" },
+	{ "adamw", "adamw", NULL },
+	{ "fusedadam", "adam", "fused" },
+	{ "adam", "adam", NULL },
+};
+
+int take_optimizer(struct reading *r, int field, const char *value)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(optimizers); i++) {
+		if (!strcasestr(value, optimizers[i].inside))
+			continue;
+		if (optimizers[i].implementation &&
+		    config_put(r, CONFIG_optimizer_implementation, optimizers[i].implementation))
+			return -1;
+		return config_put(r, field, optimizers[i].optimizer);
+	}
+	config_note(r->c, "%s: optimizer \"%.60s\" is not modelled", r->origin, value);
+	return config_put(r, field, "other");
+}
+
+int config_read_key(struct reading *r, const struct reading_rows *t, const char *key,
+		    const char *value)
+{
+	const struct key_row *row = key_row_find(t->rows, t->count, key);
+
+	r->key = key;
+	if (!row)
+		return t->unknown ? t->unknown(r, key, value) : 0;
+	return row->take ? row->take(r, row->field, value) : config_put(r, row->field, value);
+}
+
+char *node_to_text(const struct node *n)
+{
+	struct buf b = { 0 };
+
+	if (n->kind != NODE_LIST)
+		return xstrdup(n->text ? n->text : "");
+	buf_puts(&b, "[");
+	for (const struct node *i = n->first; i; i = i->next) {
+		char *text = node_to_text(i);
+
+		if (i != n->first)
+			buf_puts(&b, ",");
+		buf_puts(&b, text);
+		free(text);
+	}
+	buf_puts(&b, "]");
+	return buf_take(&b);
+}
+
+static int read_member(struct reading *r, const struct reading_rows *t, const struct node *n)
+{
+	char *text;
+	int status;
+
+	r->node = n;
+	if (n->kind == NODE_NULL)
+		return 0;
+	text = node_to_text(n);
+	status = config_read_key(r, t, n->key, text);
+	free(text);
+	return status;
+}
+
+int config_read_rows(struct reading *r, const struct reading_rows *t, const struct node *map,
+		     const char *name)
+{
+	int status = 0;
+
+	if (!map)
+		return 0;
+	for (const struct node *n = map->first; n && !status; n = n->next) {
+		char *origin;
+
+		if (!n->key)
+			continue;
+		if (n->kind == NODE_MAP) {
+			/* a map where a value belongs */
+			if (!t->sections && key_row_find(t->rows, t->count, n->key))
+				return err_set(r->e,
+					       "%s:%u: %s is an object, but must be one value",
+					       name, n->line, n->key);
+			continue;
+		}
+		origin = xasprintf("%s:%u", name, n->line);
+		r->origin = origin;
+		status = read_member(r, t, n);
+		r->origin = name;
+		free(origin);
+	}
+	return status;
+}
+
+static int read_flat(struct reading *r, const struct reading_rows *t, const struct node *map,
+		     const char *name, const char *prefix)
+{
+	int status = 0;
+
+	for (const struct node *n = map->first; n && !status; n = n->next) {
+		char *key, *origin, *text;
+
+		if (!n->key || n->kind == NODE_NULL)
+			continue;
+		key = xasprintf("%s%s%s", prefix, *prefix ? "." : "", n->key);
+		origin = xasprintf("%s:%u", name, n->line);
+		text = node_to_text(n);
+		r->origin = origin;
+		r->node = n;
+		if (n->kind != NODE_MAP)
+			status = config_read_key(r, t, key, text);
+		else if (key_row_find(t->rows, t->count, key))
+			status = err_set(r->e, "%s: %s is an object, but must be one value", origin,
+					 key);
+		else
+			status = read_flat(r, t, n, name, key);
+		r->origin = name;
+		r->key = "";
+		free(text);
+		free(origin);
+		free(key);
+	}
+	return status;
+}
+
+int config_read_flat(struct reading *r, const struct reading_rows *t, const struct node *map,
+		     const char *name)
+{
+	return read_flat(r, t, map, name, "");
+}
+
+void add_json_string(struct buf *b, struct str text)
+{
+	struct buf clean = { 0 };
+
+	buf_add_utf8(&clean, text);
+	buf_puts(b, "\"");
+	for (size_t i = 0; i < clean.length; i++) {
+		unsigned char c = (unsigned char)clean.text[i];
+
+		if (c < ' ')
+			buf_addf(b, "\\u%04x", c);
+		else
+			buf_addf(b, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+	}
+	buf_puts(b, "\"");
+	buf_release(&clean);
+}

@@ -1,0 +1,360 @@
+#include "diagnose/diagnose.h"
+
+#include "report/report.h"
+#include "util/size.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum rule_severity { RULE_OOM, RULE_SLOW, RULE_WARNING, RULE_INFO };
+enum tier { TIER_WRONG, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
+enum confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
+
+#define NO_NUMBER SAVING_UNKNOWN
+
+/* Each row as two functions. */
+#define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
+	static int when_##id(const struct measures *m)                             \
+	{                                                                          \
+		return (when) != 0;                                                \
+	}                                                                          \
+	static bytes weight_##id(const struct measures *m)                         \
+	{                                                                          \
+		(void)m;                                                           \
+		return weight;                                                     \
+	}
+#include "diagnose/rules.def"
+#undef RULE
+
+enum rule {
+#define RULE(id, severity, tier, confidence, title, when, weight, message, source) RULE_##id,
+#include "diagnose/rules.def"
+#undef RULE
+	RULES
+};
+
+static const struct {
+	const char *id, *title, *message, *source;
+	enum rule_severity severity;
+	enum tier tier;
+	enum confidence confidence;
+	int (*when)(const struct measures *m);
+	bytes (*weight)(const struct measures *m);
+} rules[] = {
+#define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
+	{ #id,                                                                     \
+	  title,                                                                   \
+	  message,                                                                 \
+	  source,                                                                  \
+	  RULE_##severity,                                                         \
+	  TIER_##tier,                                                             \
+	  CONFIDENCE_##confidence,                                                 \
+	  when_##id,                                                               \
+	  weight_##id },
+#include "diagnose/rules.def"
+#undef RULE
+};
+
+/* The remedies of a rule, in order. */
+static void add_remedy(struct finding *f, const struct measures *m, const char *action, bytes saving)
+{
+	struct buf text = { 0 };
+
+	diagnose_fill(&text, action, m, NULL);
+	f->remedies = grow(f->remedies, f->remedy_count, &f->remedy_room, sizeof(*f->remedies));
+	f->remedies[f->remedy_count++] = (struct remedy){
+		.action = buf_take(&text),
+		.saving = saving > 0 ? saving : SAVING_UNKNOWN,
+	};
+}
+
+#define NAMED_1(rule, line) remedy_##rule##_##line
+#define NAMED(rule, line) NAMED_1(rule, line)
+#define REMEDY(rule, when, action, saving)                                              \
+	static void NAMED(rule, __LINE__)(struct finding * f, const struct measures *m) \
+	{                                                                               \
+		if (when)                                                               \
+			add_remedy(f, m, action, saving);                               \
+	}
+#include "diagnose/rules.def"
+#undef REMEDY
+
+static const struct {
+	enum rule rule;
+	void (*add)(struct finding *f, const struct measures *m);
+} remedies[] = {
+#define REMEDY(rule, when, action, saving) { RULE_##rule, NAMED(rule, __LINE__) },
+#include "diagnose/rules.def"
+#undef REMEDY
+};
+
+const char *severity_name(enum severity s)
+{
+	static const char *const names[] = { "error", "warning", "note" };
+
+	return names[s];
+}
+
+static void add_value(struct buf *b, enum unit_of_measure unit, int64_t value)
+{
+	if (unit == UNIT_BYTES)
+		size_add(b, value, 0);
+	else if (unit == UNIT_FLAG)
+		buf_puts(b, value ? "yes" : "no");
+	else
+		buf_addf(b, "%lld", (long long)value);
+}
+
+static void add_evidence(struct finding *f, const struct measure_row *row, int64_t value)
+{
+	for (size_t i = 0; i < f->evidence_count; i++)
+		if (!strcmp(f->evidence[i].name, row->name))
+			return;
+	f->evidence = grow(f->evidence, f->evidence_count, &f->evidence_room, sizeof(*f->evidence));
+	f->evidence[f->evidence_count++] = (struct evidence){ row->name, row->unit, value };
+}
+
+void diagnose_fill(struct buf *out, const char *format, const struct measures *m, struct finding *f)
+{
+	for (const char *at = format; *at;) {
+		const struct measure_row *row;
+		size_t n;
+
+		if (*at != '{') {
+			buf_add(out, at++, 1);
+			continue;
+		}
+		n = strcspn(at + 1, "}");
+		row = measure_find(at + 1, n);
+		if (!row)
+			BUG("a message names no measure");
+		add_value(out, row->unit, measure_value(m, row));
+		if (f)
+			add_evidence(f, row, measure_value(m, row));
+		at += n + 2;
+	}
+}
+
+/* Does the cause account for what was short? */
+static int is_enough(const struct measures *m, bytes weight)
+{
+	return m->failed && (weight >= m->short_by || m->by_library);
+}
+
+static enum severity severity_of(const struct measures *m, enum rule rule, bytes weight)
+{
+	switch (rules[rule].severity) {
+	case RULE_OOM:
+		if (m->died && weight > 0 && is_enough(m, weight))
+			return SEVERITY_ERROR;
+		/* What grows from step to step will fail; the rest is how this job is. */
+		return !m->failed && (rule == RULE_LEAK_GRAPH_RETAINED ||
+				      rule == RULE_LEAK_OUTSIDE_TORCH ||
+				      rule == RULE_LEAK_REF_CYCLE)
+			       ? SEVERITY_WARNING
+			       : SEVERITY_NOTE;
+	case RULE_SLOW:
+	case RULE_WARNING:
+		return SEVERITY_WARNING;
+	case RULE_INFO:
+		break;
+	}
+	return SEVERITY_NOTE;
+}
+
+/* The rule's own, less where it accounts for hardly more than what was short, or for little. */
+static const char *confidence_of(const struct measures *m, enum rule rule, bytes weight)
+{
+	static const char *const names[] = { "high", "medium", "low" };
+	int c = (int)rules[rule].confidence;
+
+	if (m->failed && rules[rule].severity == RULE_OOM &&
+	    (weight < m->short_by * 2 || weight < m->allocated / 8))
+		c++;
+	/* Copies may be for something else than a checkpoint. */
+	if (rule == RULE_CKPT_SAVE_SPIKE && m->saving < m->copies)
+		c++;
+	/* Two loops of a training look the same, up to the second one's first backward pass. */
+	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
+		c++;
+	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
+}
+
+/* Pieces that hardly matter beside what else is there are not the cause. In the first step nobody
+ * knows what more the job needs: there, a consumer that outweighs them comes first. */
+static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
+{
+	if (rules[rule].tier != TIER_PIECES)
+		return rules[rule].tier;
+	if (!m->died || weight >= m->allocated / 5 ||
+	    (weight >= m->allocated / 10 && weight >= m->requested))
+		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_WRONG;
+	return TIER_DEFAULT;
+}
+
+static uint32_t place_of(const struct measures *m, enum rule rule)
+{
+	switch (rule) {
+	case RULE_LEAK_GRAPH_RETAINED:
+		return m->leak_place;
+	case RULE_EVAL_ACCUMULATION:
+		return m->repeat_place;
+	default:
+		return MT_NO_PLACE;
+	}
+}
+
+static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, enum rule rule)
+{
+	const struct measures *m = r->measures;
+	bytes weight = rules[rule].weight(m);
+	uint32_t place = place_of(m, rule);
+	struct buf text = { 0 };
+	struct finding f = {
+		.rule = rules[rule].id,
+		.title = rules[rule].title,
+		.source = rules[rule].source,
+		.rank = rank,
+		.severity = severity_of(m, rule, weight),
+		.confidence = confidence_of(m, rule, weight),
+		.is_remark = rules[rule].severity == RULE_INFO,
+		.weight = weight,
+		.tier = (int)tier_of(m, rule, weight),
+		.order = (int)rule,
+	};
+
+	diagnose_fill(&text, rules[rule].message, m, &f);
+	f.message = buf_take(&text);
+	if (place && place == m->leak_place && r->leak_label)
+		f.place = xstrdup(r->leak_label);
+	else if (place && r->repeat_label)
+		f.place = xstrdup(r->repeat_label);
+	for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)
+		if (remedies[i].rule == rule)
+			remedies[i].add(&f, m);
+	d->findings = grow(d->findings, d->count, &d->room, sizeof(*d->findings));
+	d->findings[d->count++] = f;
+}
+
+static int by_importance(const void *a, const void *b)
+{
+	const struct finding *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	if (x->severity != y->severity)
+		return x->severity < y->severity ? -1 : 1;
+	if (x->tier != y->tier)
+		return x->tier < y->tier ? -1 : 1;
+	if (x->weight != y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* The first error is the cause; the others are what else was found. Without a failure, the first
+ * warning is. */
+static void choose_causes(struct diagnosis *d)
+{
+	for (size_t i = 0; i < d->count; i++) {
+		struct finding *f = &d->findings[i];
+		int is_first = !i || d->findings[i - 1].rank != f->rank;
+
+		f->is_cause = is_first && f->severity != SEVERITY_NOTE;
+		if (!is_first && f->severity == SEVERITY_ERROR)
+			f->severity = SEVERITY_NOTE;
+	}
+}
+
+static void rule_out(struct diagnosis *d, const struct measures *m)
+{
+#define NOT(when, message)                                                                \
+	if (when) {                                                                       \
+		struct buf text = { 0 };                                                  \
+                                                                                          \
+		diagnose_fill(&text, message, m, NULL);                                   \
+		d->ruled_out = grow(d->ruled_out, d->ruled_out_count, &d->ruled_out_room, \
+				    sizeof(*d->ruled_out));                               \
+		d->ruled_out[d->ruled_out_count++] = buf_take(&text);                     \
+	}
+#include "diagnose/rules.def"
+#undef NOT
+}
+
+/* The shown rank's findings first. */
+static void bring_first(struct diagnosis *d, size_t shown)
+{
+	struct finding *sorted = xcalloc(d->count, sizeof(*sorted));
+	size_t n = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < d->count; i++)
+			if ((d->findings[i].rank == shown) == !pass)
+				sorted[n++] = d->findings[i];
+	free(d->findings);
+	d->findings = sorted;
+	d->room = d->count;
+}
+
+void diagnose(struct diagnosis *d, const struct report *r)
+{
+	const struct rank *worst = report_worst(r);
+	size_t shown = worst ? (size_t)(worst - r->ranks) : 0;
+
+	*d = (struct diagnosis){ 0 };
+	diagnose_ranks(r);
+	for (size_t i = 0; i < r->count; i++) {
+		const struct measures *m = r->ranks[i].measures;
+
+		for (enum rule k = 0; m && k < RULES; k++)
+			if (rules[k].when(m))
+				add_finding(d, &r->ranks[i], i, k);
+	}
+	if (!d->count)
+		return;
+	qsort(d->findings, d->count, sizeof(*d->findings), by_importance);
+	choose_causes(d);
+	bring_first(d, shown);
+	if (r->ranks[shown].measures)
+		rule_out(d, r->ranks[shown].measures);
+}
+
+void diagnosis_release(struct diagnosis *d)
+{
+	for (size_t i = 0; i < d->count; i++) {
+		free(d->findings[i].message);
+		free(d->findings[i].place);
+		free(d->findings[i].evidence);
+		for (size_t k = 0; k < d->findings[i].remedy_count; k++)
+			free(d->findings[i].remedies[k].action);
+		free(d->findings[i].remedies);
+	}
+	for (size_t i = 0; i < d->ruled_out_count; i++)
+		free(d->ruled_out[i]);
+	free(d->findings);
+	free(d->ruled_out);
+	*d = (struct diagnosis){ 0 };
+}
+
+const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank)
+{
+	for (size_t i = 0; i < d->count; i++)
+		if (d->findings[i].rank == rank && d->findings[i].is_cause)
+			return &d->findings[i];
+	return NULL;
+}
+
+const struct rule_row *rule_at(size_t i)
+{
+	static const struct rule_row rows[] = {
+#define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
+	{ #id, #severity, title, #when, message, source, NULL },
+#include "diagnose/rules.def"
+#undef RULE
+#define UNTOLD(id, title, reason) { #id, "-", title, NULL, NULL, NULL, reason },
+#include "diagnose/rules.def"
+#undef UNTOLD
+	};
+
+	return i < ARRAY_SIZE(rows) ? &rows[i] : NULL;
+}

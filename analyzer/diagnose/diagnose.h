@@ -1,0 +1,76 @@
+/*
+ * Why did the job run out of memory, or waste it? rules.def, over the measures of each rank:
+ * findings, the cause among them, and what was looked at and ruled out.
+ */
+#ifndef MEMTRACE_DIAGNOSE_H
+#define MEMTRACE_DIAGNOSE_H
+
+#include "util/buf.h"
+#include "metrics/metrics.h"
+
+struct rank;
+struct report;
+struct tables;
+
+#define SAVING_UNKNOWN INT64_MIN
+
+enum severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE };
+const char *severity_name(enum severity s);
+
+struct evidence {
+	const char *name; /* of measure.def */
+	enum unit_of_measure unit;
+	int64_t value;
+};
+
+struct remedy {
+	char *action;
+	bytes saving; /* SAVING_UNKNOWN */
+};
+
+struct finding {
+	const char *rule, *title, *source;
+	size_t rank; /* index into the report's ranks */
+	enum severity severity;
+	int is_cause;  /* of that rank's failure, or of its waste */
+	int is_remark; /* true of many jobs, and nothing to change */
+	const char *confidence;
+	bytes weight;
+	char *message, *place; /* place: a label, or NULL */
+	struct evidence *evidence;
+	size_t evidence_count, evidence_room;
+	struct remedy *remedies;
+	size_t remedy_count, remedy_room;
+	int tier, order;
+};
+
+struct diagnosis {
+	struct finding *findings; /* the shown rank's first, then by rank; each rank's ordered */
+	size_t count, room;
+	char **ruled_out; /* for the shown rank */
+	size_t ruled_out_count, ruled_out_room;
+};
+
+/* Keeps what was measured of a device with its rank. */
+void diagnose_keep(struct rank *r, const struct measures *m, const struct tables *t);
+/* After all ranks were added and sorted. */
+void diagnose(struct diagnosis *d, const struct report *r);
+void diagnosis_release(struct diagnosis *d);
+/* The cause that was found for a rank, or NULL. */
+const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
+
+/* What compares ranks with each other; sets those measures. */
+void diagnose_ranks(const struct report *r);
+
+/* A message with its {measures} filled in; they are added to `f` if that is there. */
+void diagnose_fill(struct buf *out, const char *format, const struct measures *m,
+		   struct finding *f);
+
+/* The table of rules itself. */
+struct rule_row {
+	const char *id, *severity, *title, *when, *message, *source, *untold;
+};
+/* NULL after the last. */
+const struct rule_row *rule_at(size_t i);
+
+#endif

@@ -1,0 +1,90 @@
+/* What only shows beside other ranks: skew between pipeline stages, contexts on a GPU that is not
+ * the rank's. */
+#include "diagnose/diagnose.h"
+
+#include "report/report.h"
+
+#include <string.h>
+
+#define INTRUDER_MOST (INT64_C(64) << 20) /* more than that is work, not a visit */
+
+static int is_same_host(const struct rank *a, const struct rank *b)
+{
+	return a->host && b->host && !strcmp(a->host, b->host);
+}
+
+/* Does this process do its work on another device than this entry's? */
+static int is_visit(const struct report *r, const struct rank *v)
+{
+	if (v->peak_allocated > INTRUDER_MOST)
+		return 0;
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *o = &r->ranks[i];
+
+		if (o->pid == v->pid && is_same_host(o, v) && o->device != v->device &&
+		    o->peak_allocated > 4 * v->peak_allocated)
+			return 1;
+	}
+	return 0;
+}
+
+static void add_visits(const struct report *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *v = &r->ranks[i];
+
+		if (!v->measures || !is_visit(r, v))
+			continue;
+		for (size_t k = 0; k < r->count; k++) {
+			const struct rank *host = &r->ranks[k];
+
+			if (k == i || !host->measures || host->pid == v->pid ||
+			    host->device != v->device || !is_same_host(host, v) ||
+			    is_visit(r, host))
+				continue;
+			host->measures->intruders++;
+			host->measures->intruder_bytes += host->measures->context;
+		}
+	}
+}
+
+static int is_stage(const struct rank *r)
+{
+	return r->measures && r->measures->pipeline_size > 1 && r->peak_allocated > INTRUDER_MOST;
+}
+
+static void compare_stage(const struct report *r, const struct rank *s)
+{
+	struct measures *m = s->measures;
+	bytes others = 0, last = 0, others_static = 0;
+	bytes own = m->parameters + m->gradients + m->optimizer_states;
+	int64_t count = 0;
+
+	m->last_stage = m->pipeline_rank == m->pipeline_size - 1;
+	for (size_t i = 0; i < r->count; i++) {
+		const struct measures *o = r->ranks[i].measures;
+
+		if (!is_stage(&r->ranks[i]) || o->pipeline_rank == m->pipeline_rank)
+			continue;
+		count++;
+		others += o->parameters;
+		if (o->pipeline_rank == o->pipeline_size - 1)
+			last = o->activations > last ? o->activations : last;
+	}
+	if (!count || !m->parameters)
+		return;
+	others /= count;
+	others_static = (bytes)((double)own * (double)others / (double)m->parameters);
+	if (m->parameters > others / 10 * 13)
+		m->stage_static = own - others_static;
+	if (!m->last_stage && last && m->activations > last / 2 * 3)
+		m->stage_activations = m->activations - last;
+}
+
+void diagnose_ranks(const struct report *r)
+{
+	add_visits(r);
+	for (size_t i = 0; i < r->count; i++)
+		if (is_stage(&r->ranks[i]))
+			compare_stage(r, &r->ranks[i]);
+}

@@ -1,0 +1,221 @@
+#include "diff/diff.h"
+
+#include "attribution/category.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *item_kind_name(enum item_kind k)
+{
+	static const char *const names[] = { "peak", "category", "owner", "phase", "stack", "config" };
+
+	return names[k];
+}
+
+/* A number of one run. */
+struct value {
+	enum item_kind kind;
+	int side;
+	size_t run;
+	const char *name, *title;
+	bytes bytes;
+	int order;
+};
+
+struct values {
+	struct value *all;
+	size_t count, room;
+};
+
+static struct value *take(struct values *v, enum item_kind kind, const char *name,
+			  const char *title, bytes n)
+{
+	v->all = grow(v->all, v->count, &v->room, sizeof(*v->all));
+	v->all[v->count] =
+		(struct value){ .kind = kind, .name = name, .title = title, .bytes = n };
+	return &v->all[v->count++];
+}
+
+static void take_rank(struct values *v, const struct rank *r)
+{
+	static const char *const titles[MEASURES] = { "tensors", "reserved", "device" };
+
+	for (enum measure m = 0; m < MEASURES; m++)
+		take(v, ITEM_PEAK, measure_key(m), titles[m], measure_of(r, m))->order = (int)m;
+	for (enum category k = 0; k < CATEGORIES; k++)
+		take(v, ITEM_CATEGORY, category_key(k), category_title(k), r->peak.by_category[k]);
+	for (size_t i = 0; i < r->owner_count; i++)
+		take(v, ITEM_OWNER, r->owners[i].key, r->owners[i].title, r->owners[i].at_peak);
+	for (size_t i = 0; i < r->phase_count; i++)
+		take(v, ITEM_PHASE, r->phases[i].phase, r->phases[i].phase, r->phases[i].peak);
+	for (size_t i = 0; i < r->stacks.count; i++)
+		take(v, ITEM_STACK, r->stacks.rows[i].stack, r->stacks.rows[i].label,
+		     r->stacks.rows[i].bytes);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct value *x = a, *y = b;
+	int order;
+
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	order = strcmp(x->name, y->name);
+	if (order)
+		return order;
+	if (x->side != y->side)
+		return x->side - y->side;
+	return (x->run > y->run) - (x->run < y->run);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	bytes x = *(const bytes *)a, y = *(const bytes *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What a run does not have is 0 there. */
+static void measure(struct spread *s, bytes *values, size_t count)
+{
+	qsort(values, count, sizeof(*values), by_value);
+	s->least = values[0];
+	s->median = values[(count - 1) / 2];
+	s->most = values[count - 1];
+}
+
+int compare_is_beyond(const struct item *i)
+{
+	const struct spread *a = &i->side[SIDE_A], *b = &i->side[SIDE_B];
+
+	return a->most < b->least || b->most < a->least;
+}
+
+static struct item *add_item(struct comparison *c, enum item_kind kind, const char *name,
+			     const char *title)
+{
+	struct item *i;
+
+	c->items = grow(c->items, c->count, &c->room, sizeof(*c->items));
+	i = &c->items[c->count++];
+	*i = (struct item){ .kind = kind, .name = xstrdup(name), .title = xstrdup(title) };
+	return i;
+}
+
+void compare_add_text(struct comparison *c, const char *name, const char *a, const char *b)
+{
+	struct item *i = add_item(c, ITEM_CONFIG, name, name);
+
+	i->side[SIDE_A].text = a ? xstrdup(a) : NULL;
+	i->side[SIDE_B].text = b ? xstrdup(b) : NULL;
+	i->is_changed = 1;
+}
+
+/* Values of one name become an item; a place with blocks of several categories is one. */
+static void merge(struct comparison *c, struct values *v)
+{
+	if (v->count)
+		qsort(v->all, v->count, sizeof(*v->all), by_name);
+	for (size_t k = 0; k < v->count;) {
+		const struct value *first = &v->all[k];
+		bytes at[SIDES][COMPARE_RUNS] = { { 0 } };
+		struct item *i = add_item(c, first->kind, first->name, first->title);
+
+		i->order = first->order;
+		for (; k < v->count && v->all[k].kind == first->kind &&
+		       !strcmp(v->all[k].name, first->name);
+		     k++)
+			at[v->all[k].side][v->all[k].run] =
+				bytes_add(at[v->all[k].side][v->all[k].run], v->all[k].bytes);
+		for (int s = 0; s < SIDES; s++)
+			measure(&i->side[s], at[s], c->side[s].count);
+		i->is_changed = compare_is_beyond(i);
+	}
+}
+
+void compare_item_release(struct item *i)
+{
+	free(i->name);
+	free(i->title);
+	free(i->side[SIDE_A].text);
+	free(i->side[SIDE_B].text);
+}
+
+static int by_change(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+	bytes p = item_change(x), q = item_change(y);
+
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	p = p < 0 ? -p : p;
+	q = q < 0 ? -q : q;
+	if (x->order != y->order)
+		return x->order < y->order ? -1 : 1;
+	if (p != q)
+		return p < q ? 1 : -1;
+	return strcmp(x->name, y->name);
+}
+
+/* The entry of that rank that tensors fill most. */
+static const struct rank *find_rank(const struct report *r, int rank)
+{
+	const struct rank *found = NULL;
+
+	for (size_t i = 0; i < r->count; i++)
+		if (r->ranks[i].rank == rank &&
+		    (!found || r->ranks[i].peak_allocated > found->peak_allocated))
+			found = &r->ranks[i];
+	return found;
+}
+
+int compare(struct comparison *c, int rank, struct err *e)
+{
+	struct values v = { 0 };
+	int status = 0;
+
+	for (int s = 0; s < SIDES; s++)
+		for (size_t run = 0; run < c->side[s].count; run++) {
+			const struct report *r = &c->side[s].runs[run]->report;
+			size_t before = v.count;
+
+			c->side[s].ranks[run] =
+				rank == NO_RANK ? report_worst(r) : find_rank(r, rank);
+			if (!c->side[s].ranks[run]) {
+				status = err_set(e, "there is no trace of rank %d in %s", rank,
+						 s == SIDE_A ? "A" : "B");
+				continue;
+			}
+			take_rank(&v, c->side[s].ranks[run]);
+			for (; before < v.count; before++) {
+				v.all[before].side = s;
+				v.all[before].run = run;
+			}
+		}
+	if (!status) {
+		merge(c, &v);
+		qsort(c->items, c->count, sizeof(*c->items), by_change);
+		compare_pair_moved(c);
+		compare_configs(c);
+		qsort(c->items, c->count, sizeof(*c->items), by_change);
+	}
+	free(v.all);
+	return status;
+}
+
+const struct item *compare_find(const struct comparison *c, enum item_kind kind, const char *name)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (c->items[i].kind == kind && !strcmp(c->items[i].name, name))
+			return &c->items[i];
+	return NULL;
+}
+
+void compare_release(struct comparison *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		compare_item_release(&c->items[i]);
+	free(c->items);
+	c->items = NULL;
+	c->count = c->room = 0;
+}

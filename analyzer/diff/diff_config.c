@@ -1,0 +1,230 @@
+/* Of two jobs beside each other: what they declare. */
+#include "diff/diff.h"
+
+#include "trace/tables.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Which process it was, when and where: not what it was told to do. */
+static const char *const identities[] = {
+	"RANK",        "LOCAL_RANK", "*_RANK",          "*_PROCID",       "MASTER_PORT",
+	"MASTER_ADDR", "*RUN_ID",    "*RESTART_COUNT",  "*ERROR_FILE",    "*JOBID",
+	"*JOB_ID",     "*LOCALID",   "*NODEID",         "*STEP_ID",       "*AGENT_*",
+	"MEMTRACE_DIR", "MEMTRACE_QUIET", "CUDA_VISIBLE_DEVICES",
+};
+
+static int is_identity(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(identities); i++)
+		if (str_matches((struct str){ name, strlen(name) }, identities[i]))
+			return 1;
+	return 0;
+}
+
+static const struct loaded *job_of(const struct comparison *c, int side)
+{
+	return c->side[side].runs[0];
+}
+
+static void add_if_other(struct comparison *c, const char *name, const char *a, const char *b)
+{
+	if ((a || b) && (!a || !b || strcmp(a, b)))
+		compare_add_text(c, name, a, b);
+}
+
+static char *value_of(const struct config *c, enum config_field f)
+{
+	struct buf b = { 0 };
+
+	if (!config_has(c, f))
+		return NULL;
+	config_value(c, f, &b);
+	return buf_take(&b);
+}
+
+static void compare_fields(struct comparison *c)
+{
+	for (int f = 0; f < CONFIG_FIELDS; f++) {
+		char *a, *b;
+
+		if (f == CONFIG_environment || f == CONFIG_torch_version || f == CONFIG_gpu)
+			continue;
+		a = value_of(&job_of(c, SIDE_A)->config, (enum config_field)f);
+		b = value_of(&job_of(c, SIDE_B)->config, (enum config_field)f);
+		add_if_other(c, config_name((enum config_field)f), a, b);
+		free(a);
+		free(b);
+	}
+}
+
+static json_t *environment_of(const struct loaded *l)
+{
+	return config_has(&l->config, CONFIG_environment)
+		       ? json_loads(l->config.environment, 0, NULL)
+		       : NULL;
+}
+
+static void add_variable(struct comparison *c, const char *name, const json_t *a, const json_t *b)
+{
+	char *key = xasprintf("env:%s", name);
+
+	if (!is_identity(name))
+		add_if_other(c, key, json_string_value(a), json_string_value(b));
+	free(key);
+}
+
+static void compare_environments(struct comparison *c)
+{
+	json_t *a = environment_of(job_of(c, SIDE_A)), *b = environment_of(job_of(c, SIDE_B));
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(a, name, value)
+		add_variable(c, name, value, json_object_get(b, name));
+	json_object_foreach(b, name, value)
+		if (!json_object_get(a, name))
+			add_variable(c, name, NULL, value);
+	json_decref(a);
+	json_decref(b);
+}
+
+static const char *version_of(const struct rank *r, const char *name)
+{
+	for (size_t i = 0; i < r->version_count; i++)
+		if (!strcmp(r->versions[i].name, name))
+			return r->versions[i].text;
+	return NULL;
+}
+
+static void compare_versions(struct comparison *c, const struct rank *a, const struct rank *b)
+{
+	for (int side = 0; side < SIDES; side++) {
+		const struct rank *r = side ? b : a;
+
+		for (size_t i = 0; i < r->version_count; i++) {
+			const char *name = r->versions[i].name;
+			char *key = xasprintf("version:%s", name);
+
+			if (side == SIDE_A || !version_of(a, name))
+				add_if_other(c, key, version_of(a, name), version_of(b, name));
+			free(key);
+		}
+	}
+}
+
+static void compare_devices(struct comparison *c, const struct rank *a, const struct rank *b)
+{
+	char memory[SIDES][32];
+
+	add_if_other(c, "gpu", a->gpu, b->gpu);
+	add_if_other(c, "source", a->simulated ? "simulated" : "observed",
+		     b->simulated ? "simulated" : "observed");
+	if (a->total == UNKNOWN_BYTES || b->total == UNKNOWN_BYTES)
+		return;
+	snprintf(memory[SIDE_A], sizeof(memory[0]), "%lld", (long long)a->total);
+	snprintf(memory[SIDE_B], sizeof(memory[0]), "%lld", (long long)b->total);
+	add_if_other(c, "device_memory_bytes", memory[SIDE_A], memory[SIDE_B]);
+}
+
+/* "--name" or "--name=value" of a command line, with the value behind it if that is none itself. */
+struct argument {
+	char *name, *value;
+};
+
+static int is_option(const char *word)
+{
+	return word[0] == '-' && (word[1] == '-' || (word[1] >= 'A' && word[1] <= 'z'));
+}
+
+/* The next one from *at on; returns 0 at the end. What is no option has the name "". */
+static int next_argument(const struct loaded *l, size_t *at, struct argument *to)
+{
+	const char *word, *equals;
+
+	if (*at >= l->argv_count)
+		return 0;
+	word = l->argv[(*at)++];
+	equals = strchr(word, '=');
+	if (!is_option(word)) {
+		*to = (struct argument){ xstrdup(""), xstrdup(word) };
+	} else if (equals) {
+		*to = (struct argument){ xasprintf("%.*s", (int)(equals - word), word),
+					 xstrdup(equals + 1) };
+	} else {
+		struct buf value = { 0 };
+
+		while (*at < l->argv_count && !is_option(l->argv[*at]))
+			buf_addf(&value, "%s%s", value.length ? " " : "", l->argv[(*at)++]);
+		*to = (struct argument){ xstrdup(word), buf_take(&value) };
+	}
+	return 1;
+}
+
+/* The value of an option, "" if it has none; NULL: it is not there. The caller frees it. */
+static char *find_value(const struct loaded *l, const char *name)
+{
+	struct buf all = { 0 };
+	struct argument x;
+	size_t at = 0;
+	int found = 0;
+
+	while (next_argument(l, &at, &x)) {
+		if (!strcmp(x.name, name)) {
+			buf_addf(&all, "%s%s", found ? " " : "", x.value);
+			found = 1;
+		}
+		free(x.name);
+		free(x.value);
+	}
+	if (found)
+		return buf_take(&all);
+	buf_release(&all);
+	return NULL;
+}
+
+/* Is it in the configuration already? */
+static int is_read(const struct loaded *l, const char *option)
+{
+	for (int f = 0; f < CONFIG_FIELDS; f++)
+		if (config_has(&l->config, (enum config_field)f) &&
+		    !strcmp(l->config.origin[f], option))
+			return 1;
+	return 0;
+}
+
+static void compare_commands(struct comparison *c)
+{
+	for (int side = 0; side < SIDES; side++) {
+		struct argument x;
+		size_t at = 0;
+
+		while (next_argument(job_of(c, side), &at, &x)) {
+			char *a = find_value(job_of(c, SIDE_A), x.name),
+			     *b = find_value(job_of(c, SIDE_B), x.name);
+			const char *name = *x.name ? x.name : "command";
+
+			if ((side == SIDE_A || !a) && !is_read(job_of(c, SIDE_A), name) &&
+			    !is_read(job_of(c, SIDE_B), name) &&
+			    !compare_find(c, ITEM_CONFIG, name))
+				add_if_other(c, name, a, b);
+			free(a);
+			free(b);
+			free(x.name);
+			free(x.value);
+		}
+	}
+}
+
+void compare_configs(struct comparison *c)
+{
+	const struct rank *a = c->side[SIDE_A].ranks[0], *b = c->side[SIDE_B].ranks[0];
+
+	compare_fields(c);
+	compare_commands(c);
+	compare_environments(c);
+	compare_versions(c, a, b);
+	compare_devices(c, a, b);
+}

@@ -1,0 +1,94 @@
+/* Of two jobs beside each other: places whose lines moved. */
+#include "diff/diff.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A place that one side has alone. */
+struct alone {
+	char *key; /* its stack without line numbers */
+	size_t item;
+};
+
+static char *without_lines(const char *stack)
+{
+	char *key = xstrdup(stack), *to = key;
+
+	for (const char *at = stack; *at;) {
+		*to++ = *at;
+		at += 1 + (*at == ':' && isdigit((unsigned char)at[1]) ? strspn(at + 1, "0123456789")
+								       : 0);
+	}
+	*to = '\0';
+	return key;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct alone *x = a, *y = b;
+	int order = strcmp(x->key, y->key);
+
+	return order ? order : (x->item > y->item) - (x->item < y->item);
+}
+
+static int has_only(const struct item *i, int side)
+{
+	return i->side[side].most && !i->side[!side].most;
+}
+
+/* Of the same key the largest of A with the largest of B, and so on; the items are in that order.
+ */
+static void pair(struct comparison *c, const struct alone *same, size_t count)
+{
+	size_t a = 0, b = 0;
+
+	for (;; a++, b++) {
+		struct item *x, *y;
+
+		while (a < count && !has_only(&c->items[same[a].item], SIDE_A))
+			a++;
+		while (b < count && !has_only(&c->items[same[b].item], SIDE_B))
+			b++;
+		if (a >= count || b >= count)
+			return;
+		x = &c->items[same[a].item];
+		y = &c->items[same[b].item];
+		y->side[SIDE_A] = x->side[SIDE_A];
+		y->is_changed = compare_is_beyond(y);
+		x->side[SIDE_A] = (struct spread){ 0 };
+	}
+}
+
+static int is_empty(const struct item *i)
+{
+	return i->kind == ITEM_STACK && !i->side[SIDE_A].most && !i->side[SIDE_B].most;
+}
+
+void compare_pair_moved(struct comparison *c)
+{
+	struct alone *all = xcalloc(c->count, sizeof(*all));
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < c->count; i++)
+		if (c->items[i].kind == ITEM_STACK &&
+		    (has_only(&c->items[i], SIDE_A) || has_only(&c->items[i], SIDE_B)))
+			all[n++] = (struct alone){ without_lines(c->items[i].name), i };
+	if (n)
+		qsort(all, n, sizeof(*all), by_key);
+	for (size_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && !strcmp(all[end].key, all[i].key);)
+			end++;
+		pair(c, all + i, end - i);
+	}
+	for (size_t i = 0; i < c->count; i++) {
+		if (is_empty(&c->items[i]))
+			compare_item_release(&c->items[i]);
+		else
+			c->items[kept++] = c->items[i];
+	}
+	c->count = kept;
+	for (size_t i = 0; i < n; i++)
+		free(all[i].key);
+	free(all);
+}

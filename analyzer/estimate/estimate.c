@@ -1,0 +1,165 @@
+#include "estimate/estimate.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct system *const systems[] = {
+	&training_memory_blog,
+	&nanogpt,
+	&deepspeed_zero,
+	&llama_4d,
+	&memtrace,
+};
+const size_t system_count = ARRAY_SIZE(systems);
+
+const struct system *system_find(const char *name, struct err *e)
+{
+	struct buf list = { 0 };
+
+	for (size_t i = 0; i < system_count; i++)
+		if (!strcmp(systems[i]->name, name))
+			return systems[i];
+	for (size_t i = 0; i < system_count; i++)
+		buf_addf(&list, "%s%s", i ? ", " : "", systems[i]->name);
+	err_set(e, "--system is \"%s\", expected one of %s", name, list.text);
+	buf_release(&list);
+	return NULL;
+}
+
+wide estimate_sum(const struct system *system, const struct dims *dims)
+{
+	wide sum = 0;
+
+	for (size_t i = 0; i < system->term_count; i++)
+		sum += system->terms[i].of(dims);
+	return sum;
+}
+
+wide estimate_component(const struct estimate *e, const char *component)
+{
+	wide sum = 0;
+
+	for (size_t i = 0; i < estimate_term_count(e); i++)
+		if (!strcmp(estimate_term(e, i)->component, component))
+			sum += estimate_bytes(e, i);
+	return sum;
+}
+
+int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
+		  int detail, struct err *e)
+{
+	memset(out, 0, offsetof(struct estimate, results));
+	out->result_count = out->strategy_count = out->row_count = out->constant_count = 0;
+	out->stages = NULL;
+	out->stage_count = 0;
+	out->made = NULL;
+	out->sizes = NULL;
+	out->notes = NULL;
+	out->note_count = out->note_room = 0;
+	out->system = system;
+	out->detail = detail;
+	if (system->read(c, out, e) < 0)
+		return -1;
+	for (size_t i = 0; i < system->term_count; i++) {
+		out->bytes[i] = system->terms[i].of(&out->dims);
+		out->total += out->bytes[i];
+	}
+	if (detail && system->add_results)
+		system->add_results(c, out);
+	return 0;
+}
+
+wide estimate_most(const struct estimate *e)
+{
+	wide most = e->total;
+
+	for (size_t i = 0; i < e->stage_count; i++)
+		most = largest(most, e->stages[i].total);
+	return most;
+}
+
+static void stages_release(struct stage *stages, size_t count)
+{
+	for (size_t i = 0; stages && i < count; i++) {
+		free(stages[i].terms);
+		free(stages[i].steady_terms);
+		free(stages[i].outside);
+	}
+	free(stages);
+}
+
+void estimate_release(struct estimate *out)
+{
+	for (size_t i = 0; i < out->note_count; i++)
+		free(out->notes[i]);
+	free(out->notes);
+	stages_release(out->stages, out->stage_count);
+	free(out->made);
+	free(out->sizes);
+	memset(out, 0, sizeof(*out));
+}
+
+void estimate_note(struct estimate *out, const char *format, ...)
+{
+	va_list args;
+	char *note;
+
+	if (out->detail != DETAIL_ALL)
+		return;
+	va_start(args, format);
+	note = xvasprintf(format, args);
+	va_end(args);
+	/* What several reads find is said once. */
+	for (size_t i = 0; i < out->note_count; i++)
+		if (!strcmp(out->notes[i], note)) {
+			free(note);
+			return;
+		}
+	out->notes = grow(out->notes, out->note_count, &out->note_room, sizeof(*out->notes));
+	out->notes[out->note_count++] = note;
+}
+
+static struct result *next_result(struct estimate *out, const char *key)
+{
+	if (out->result_count == RESULTS_MOST)
+		BUG("results");
+	out->results[out->result_count] = (struct result){ .key = key };
+	return &out->results[out->result_count++];
+}
+
+void estimate_add_result(struct estimate *out, const char *key, wide number)
+{
+	next_result(out, key)->number = number;
+}
+
+void estimate_add_word(struct estimate *out, const char *key, const char *text)
+{
+	next_result(out, key)->text = text;
+}
+
+void estimate_add_constant(struct estimate *out, const struct constant *c)
+{
+	if (out->constant_count == CONSTANTS_MOST)
+		BUG("constants");
+	out->constants[out->constant_count++] = *c;
+}
+
+const char *wide_text(wide number, char *text)
+{
+	char digits[48];
+	unsigned __int128 left =
+		number < 0 ? -(unsigned __int128)number : (unsigned __int128)number;
+	int n = 0, at = 0;
+
+	do
+		digits[n++] = (char)('0' + (int)(left % 10));
+	while (left /= 10);
+	if (number < 0)
+		text[at++] = '-';
+	while (n)
+		text[at++] = digits[--n];
+	text[at] = '\0';
+	return text;
+}

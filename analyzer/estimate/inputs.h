@@ -1,0 +1,76 @@
+/*
+ * How systems read the configuration. The first failure wins, later reads do nothing harmful: read
+ * everything, then look at `failed`. The limits keep every product of the formulas below 2^127
+ * (tests/model/test_terms.c computes them there).
+ */
+#ifndef MODEL_READ_H
+#define MODEL_READ_H
+
+#include "estimate/estimate.h"
+
+#define MOST_TOKENS 100000000 /* of a sequence */
+#define MOST_WIDTH 1000000    /* h */
+#define MOST_FFN 10000000
+#define MOST_HEADS 8192
+#define MOST_LAYERS 10000
+#define MOST_ROWS 100000000 /* of the embedding */
+#define MOST_BATCH 1000000
+#define MOST_RANKS 1000000 /* along one dimension */
+#define MOST_PARAMETERS INT64_C(1000000000000000)
+
+#define GPUS_OF_A_NODE 8 /* where num_gpus_per_node is not given */
+
+struct reader {
+	const struct config *c;
+	struct estimate *out;
+	struct err *e;
+	int failed;
+};
+
+#define GIVEN(c, name) config_has(c, CONFIG_##name)
+#define VALUE_OR(c, name, otherwise) (GIVEN(c, name) ? (c)->name : (otherwise))
+
+/* From 1 to `most`. */
+wide read_needed(struct reader *r, enum config_field f, wide most);
+wide read_or(struct reader *r, enum config_field f, wide otherwise, wide most);
+/* The same from 0. */
+wide read_or_zero(struct reader *r, enum config_field f, wide otherwise, wide most);
+int read_flag(struct reader *r, enum config_field f, int otherwise);
+/* Index of the word in "a|b|c"; not given is `otherwise`. */
+int read_word(struct reader *r, enum config_field f, int otherwise, const char *words);
+/* A real number from `least` to `most` as *n / *d, exact to 1/1000. */
+void read_ratio(struct reader *r, enum config_field f, double otherwise, double least, double most,
+		wide *n, wide *d);
+
+/* The value of `f` is something that the source has no formula for. `expected` says what it has one
+ * for. */
+void refuse(struct reader *r, enum config_field f, const char *expected);
+/* Every system's source knows Adam alone. */
+void refuse_other_optimizers(struct reader *r);
+
+/* 0 to 3, from zero_stage, use_distributed_optimizer, fsdp. */
+int read_zero_stage(struct reader *r, int otherwise);
+/* Micro-batches of a data-parallel rank and step. */
+wide read_microbatches(struct reader *r, wide micro_batch, wide data_parallel);
+/* Rows of the embedding: padded where the job says how. */
+wide read_vocabulary(struct reader *r);
+
+enum precision {
+	PRECISION_FP32,
+	PRECISION_FP16,
+	PRECISION_BF16,
+	PRECISION_FP8,
+	PRECISION_FP16_MIXED,
+	PRECISION_BF16_MIXED,
+	PRECISION_FP8_MIXED,
+	PRECISION_FP16_AUTOCAST,
+	PRECISION_BF16_AUTOCAST,
+};
+enum precision read_precision(struct reader *r);
+
+/* Notes on what no document models, where the job has it. */
+void note_unmodelled(struct reader *r);
+/* A note where `n` (of the field) is not a multiple of `d`. */
+void note_division(struct reader *r, enum config_field f, wide n, enum config_field by, wide d);
+
+#endif

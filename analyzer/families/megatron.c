@@ -1,0 +1,468 @@
+/* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
+#include "families/megatron_graphs.h"
+#include "families/megatron.h"
+#include "torch/streams.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+/* main_grad.add_(grad); grad = None */
+static void add_to_buffer(struct machine *m, struct param *p)
+{
+	drop(m, &p->grad);
+}
+
+/* ---- one micro-batch ---- */
+
+/* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. The
+ * first rank of tensor parallelism has all that the data loader gave it; the last one is written
+ * down (part() in megatron_states.c). */
+static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	int all = !s->training_loop, whole = all || (s->tp == 1 && (c->first || c->last));
+	/* multi-token prediction embeds the tokens again */
+	int first = c->first || c->mtp_count || whole, last = c->last || whole;
+
+	if (first)
+		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
+	if (last)
+		b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
+	if (first)
+		b->positions = make_as(m, TERM_INPUTS, all ? r->rows / s->batch : r->rows, I64);
+	if (all)
+		b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+	else if (s->masks && (first || last))
+		b->mask = make_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
+	if (last && !all)
+		b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
+}
+
+/* RotaryEmbedding.forward, whose lru_cache keeps the result; latent attention's is made again. */
+void load_rotary(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	const struct shape *s = c->rank->s;
+	int64_t n = s->tokens * s->head;
+	tensor half;
+
+	if (!s->rope)
+		return;
+	if (!c->rotary.at) {
+		half = make_as(m, TERM_ROPE, n / 2, F32);
+		c->rotary = make_as(m, TERM_ROPE, n, F32);
+		drop(m, &half);
+	}
+	b->rotary = hold(c->rotary);
+	if (s->latent.kv_rank)
+		drop(m, &c->rotary);
+}
+
+/* Checkpointed layers keep them until their backward pass. */
+static void drop_tables(struct machine *m, struct microbatch *b)
+{
+	drop(m, &b->mask);
+	drop(m, &b->rotary);
+}
+
+/* deallocate_pipeline_outputs: what was sent is needed for its place in the graph alone. */
+static void deallocate(struct machine *m, tensor *output)
+{
+	tensor kept = *output;
+
+	drop(m, output);
+	*output = kept;
+	output->at = NULL;
+}
+
+static void keep(struct machine *m, struct keeper *k, tensor input)
+{
+	let(m, &k->value, hold(input));
+	drop(m, &k->gradient);
+}
+
+static void keep_gradient(struct machine *m, struct keeper *k, const struct param *input)
+{
+	if (input->value.at && k->value.at == input->value.at)
+		let(m, &k->gradient, hold(input->grad));
+}
+
+static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct rank *r = c->rank;
+
+	if (c->first || b->input.value.at)
+		return;
+	param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
+	b->input.in = 0;
+}
+
+static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
+{
+	struct rank *r = c->rank;
+
+	m->phase = FORWARD;
+	receive(m, c, b);
+	m->tape = &b->tape;
+	if (!c->first)
+		keep(m, &c->input, b->input.value);
+	load_batch(m, c, b);
+	load_rotary(m, c, b);
+	b->output = chunk_forward(m, c, b);
+	if (!c->last)
+		retag(m, b->output, TERM_PIPELINE);
+	if (!c->last && r->s->training_loop)
+		deallocate(m, &b->output);
+	drop(m, &b->tokens);
+	drop(m, &b->labels);
+	drop(m, &b->weights);
+	drop(m, &b->positions);
+	if (r->s->recompute != RECOMPUTE_FULL)
+		drop_tables(m, b);
+}
+
+/* The schedule's variables, which keep the last tensors until they are assigned again. */
+struct variables {
+	tensor output, output_gradient, input_gradient;
+	struct keeper graph; /* the last output's, whose leaf is the stage's input */
+	struct keeper input; /* input_tensor */
+};
+
+static void receive_gradient(struct machine *m, struct microbatch *b)
+{
+	m->as = TERM_PIPELINE;
+	if (!b->gradient.at)
+		b->gradient = make(m, b->output.n, b->output.type);
+}
+
+static void backward_step(struct machine *m, struct chunk *c, struct microbatch *b,
+			  struct variables *v)
+{
+	m->phase = BACKWARD;
+	receive_gradient(m, b);
+	let(m, &v->output_gradient, b->gradient);
+	let(m, &v->output, b->output);
+	backward(m, &b->tape, v->output, hold(v->output_gradient));
+	drop_tables(m, b);
+	if (b->input.grad.at)
+		retag(m, b->input.grad, TERM_PIPELINE);
+	keep_gradient(m, &c->input, &b->input);
+	keep_gradient(m, &v->input, &b->input);
+	let(m, &v->graph.value, b->input.value);
+	let(m, &v->graph.gradient, hold(b->input.grad));
+	let(m, &v->input_gradient, b->input.grad);
+	b->input.value.at = b->input.grad.at = b->gradient.at = NULL;
+}
+
+static void drop_variables(struct machine *m, struct variables *v)
+{
+	drop(m, &v->output);
+	drop(m, &v->output_gradient);
+	drop(m, &v->input_gradient);
+	drop_keeper(m, &v->graph);
+	drop_keeper(m, &v->input);
+}
+
+/* ---- schedules ---- */
+
+static void no_pipelining(struct machine *m, struct rank *r)
+{
+	struct variables v = { .output = none };
+	struct microbatch b;
+
+	for (int64_t i = 0; i < r->microbatches; i++) {
+		b = (struct microbatch){ .output = none };
+		forward_step(m, &r->chunks[0], &b);
+		backward_step(m, &r->chunks[0], &b, &v);
+		drop_variables(m, &v);
+	}
+	m->in_flight = 1;
+}
+
+/* One forward, one backward: p - stage - 1 micro-batches ahead. */
+static void one_forward_one_backward(struct machine *m, struct rank *r)
+{
+	int64_t total = r->microbatches, ahead = schedule_ahead(r), done = 0;
+	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
+	struct variables v = { .output = none };
+
+	for (int64_t i = 0; i < ahead; i++)
+		forward_step(m, &r->chunks[0], &b[i]);
+	for (int64_t i = ahead; i < total; i++) {
+		forward_step(m, &r->chunks[0], &b[i]);
+		let(m, &v.output, hold(b[i].output));
+		drop_keeper(m, &v.graph);
+		backward_step(m, &r->chunks[0], &b[done++], &v);
+	}
+	while (done < total)
+		backward_step(m, &r->chunks[0], &b[done++], &v);
+	drop_variables(m, &v);
+	m->in_flight = ahead + (ahead < total);
+	free(b);
+}
+
+/* The micro-batches of an interleaved schedule, for each chunk. */
+struct interleaving {
+	struct rank *rank;
+	struct microbatch *batches;
+	struct variables v;
+	int64_t total;
+	int overlapped; /* Megatron-LM's: sends and receives run beside the passes */
+};
+
+struct turn {
+	struct chunk *chunk;
+	struct microbatch *batch;
+};
+
+/* get_schedule_table(): groups of micro-batches go through all chunks; the last is the rest. */
+struct step schedule_step(const struct rank *r, int64_t i, int forward)
+{
+	int64_t round = r->group * r->s->vpp;
+	int64_t first = i / round * r->group, left = r->microbatches - first;
+	int64_t size = left < r->group ? left : r->group, chunk = i % round / size;
+
+	return (struct step){ forward ? chunk : r->s->vpp - 1 - chunk, first + i % round % size };
+}
+
+int64_t schedule_ahead(const struct rank *r)
+{
+	const struct shape *s = r->s;
+	int64_t total = r->microbatches * s->vpp;
+	int64_t ahead = (s->pp - r->stage - 1) * (s->vpp > 1 ? 2 : 1) + (s->vpp - 1) * s->group;
+
+	return ahead < total ? ahead : total;
+}
+
+static struct turn turn_of(const struct interleaving *s, int64_t i, int forward)
+{
+	struct rank *r = s->rank;
+	struct step at = schedule_step(r, i, forward);
+
+	return (struct turn){ &r->chunks[at.chunk],
+			      &s->batches[at.chunk * r->microbatches + at.batch] };
+}
+
+static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t;
+
+	if (i >= s->total)
+		return;
+	t = turn_of(s, i, 1);
+	m->phase = FORWARD;
+	receive(m, t.chunk, t.batch);
+	/* where receives overlap, what the last one before them received stays in the variable */
+	if (!s->overlapped)
+		keep(m, &s->v.input, t.batch->input.value);
+}
+
+static void forward_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t = turn_of(s, i, 1);
+
+	forward_step(m, t.chunk, t.batch);
+	if (!s->overlapped && !t.chunk->last)
+		let(m, &s->v.output, hold(t.batch->output));
+}
+
+static void backward_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t = turn_of(s, i, 0);
+
+	backward_step(m, t.chunk, t.batch, &s->v);
+	drop(m, &s->v.output);
+	drop(m, &s->v.output_gradient);
+	drop_keeper(m, &s->v.graph);
+}
+
+static void receive_gradient_turn(struct machine *m, struct interleaving *s, int64_t i)
+{
+	struct turn t;
+
+	if (i >= s->total)
+		return;
+	t = turn_of(s, i, 0);
+	if (!t.chunk->last)
+		receive_gradient(m, t.batch);
+}
+
+static void interleaved(struct machine *m, struct rank *r)
+{
+	const struct shape *shape = r->s;
+	struct interleaving s = { .rank = r, .total = r->microbatches * shape->vpp };
+	int64_t ahead = schedule_ahead(r);
+
+	s.batches = xcalloc((size_t)s.total, sizeof(*s.batches));
+	s.overlapped = shape->overlap_warmup;
+	for (int64_t i = 0; i < ahead; i++) {
+		if (shape->overlap_warmup && r->stage)
+			receive_turn(m, &s, i + 1);
+		forward_turn(m, &s, i);
+		receive_turn(m, &s, i + 1);
+	}
+	s.overlapped = shape->training_loop;
+	receive_gradient_turn(m, &s, 0);
+	for (int64_t i = ahead; i < s.total; i++) {
+		forward_turn(m, &s, i);
+		if (s.overlapped)
+			receive_turn(m, &s, i + 1);
+		backward_turn(m, &s, i - ahead);
+		receive_turn(m, &s, i + 1);
+		receive_gradient_turn(m, &s, i - ahead + 1);
+	}
+	for (int64_t i = s.total - ahead; i < s.total; i++) {
+		backward_turn(m, &s, i);
+		receive_gradient_turn(m, &s, i + 1);
+	}
+	drop_variables(m, &s.v);
+	m->in_flight = ahead + (ahead < s.total);
+	free(s.batches);
+}
+
+/* ---- the rank ---- */
+
+static int64_t first_group(const struct shape *s)
+{
+	return s->group < s->microbatches ? s->group : s->microbatches;
+}
+
+/* Two groups, and a smaller last one, which an interleaved schedule orders differently. */
+int64_t batches_run(const struct shape *s)
+{
+	int64_t group = first_group(s), most = 2 * group;
+
+	if (s->vpp > 1)
+		most += s->microbatches % group;
+	return s->microbatches < most ? s->microbatches : most;
+}
+
+static void place(struct rank *r, const struct shape *s, int64_t stage)
+{
+	*r = (struct rank){ .s = s, .stage = stage };
+	r->heads = s->heads / s->tp;
+	r->groups = s->groups > s->tp ? s->groups / s->tp : 1;
+	r->ffn = s->ffn / s->tp;
+	r->vocab = s->vocab / s->tp;
+	r->rows = s->tokens / s->cp * s->batch;
+	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
+	r->group = first_group(s);
+	r->microbatches = batches_run(s);
+	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
+	for (int64_t i = 0; i < s->vpp; i++)
+		r->chunks[i] = (struct chunk){ .rank = r,
+					       .first = stage == 0 && i == 0,
+					       .last = stage == s->pp - 1 && i == s->vpp - 1,
+					       .first_layer = chunk_first_layer(s, stage, i),
+					       .layer_count = chunk_layers(s, stage, i),
+					       .mtp_count = chunk_mtp(s, stage, i) };
+}
+
+static void run(struct machine *m, const struct shape *s, int64_t stage)
+{
+	struct rank r;
+
+	place(&r, s, stage);
+	m->family = &r;
+	m->on_gradient = add_to_buffer;
+	m->phase = INIT;
+	rank_make(m, &r);
+	for (m->step = 0; m->step < m->steps; m->step++) {
+		rank_zero_grad(m, &r);
+		graphs_capture(m, &r);
+		if (s->vpp > 1)
+			interleaved(m, &r);
+		else if (s->pp > 1)
+			one_forward_one_backward(m, &r);
+		else
+			no_pipelining(m, &r);
+		finish_waiting(m, &r);
+		rank_step(m, &r);
+		machine_steady(m);
+	}
+	rank_release(&r);
+}
+
+static void note_assumptions(const struct shape *s, struct reader *r)
+{
+	if (s->attention == FUSED_ATTENTION)
+		estimate_note(r->out,
+			      "attention is what a current Transformer Engine chooses for the GPU; "
+			      "with FlashAttention before 2.4.1 and "
+			      "NVTE_ALLOW_NONDETERMINISTIC_ALGO=0 it is unfused: give "
+			      "--attention-backend");
+	if (s->transformer_engine && s->cp > 1)
+		estimate_note(r->out, "context parallelism's exchanges of keys and values are not "
+				      "counted");
+	if (s->experts)
+		estimate_note(r->out, "tokens are spread evenly over experts");
+}
+
+/* Tensors of what experts get have at most 2^48 elements, too. */
+static void check_dispatched(const struct shape *s, struct reader *r)
+{
+	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
+	wide width = largest(s->hidden, (wide)2 * s->expert_ffn);
+
+	if (s->capacity > 64)
+		refuse(r, CONFIG_moe_expert_capacity_factor, "64 at most");
+	if (rows * width * (s->capacity > 1 ? 64 : 1) > (wide)1 << 48)
+		refuse(r, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
+}
+
+/* forward_backward_pipelining_with_interleaving() refuses what would leave stages idle. */
+static void check_interleaving(const struct shape *s, struct reader *r)
+{
+	enum config_field f = GIVEN(r->c, num_microbatches) ? CONFIG_num_microbatches
+							    : CONFIG_global_batch_size;
+	int64_t rest = s->microbatches % s->group;
+
+	if (s->vpp == 1)
+		return;
+	if (s->group < s->pp)
+		refuse(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+		       "at least pipeline_model_parallel_size");
+	if (config_has(r->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
+		refuse(r, f,
+		       "groups of pipeline_model_parallel_size micro-batches or of "
+		       "microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
+		       "at least pipeline_model_parallel_size: Megatron-core refuses another");
+}
+
+static int check(const struct shape *s, struct reader *r)
+{
+	note_assumptions(s, r);
+	if (s->cp > 1 && s->attention == EAGER)
+		refuse(r, CONFIG_context_parallel_size,
+		       "1: Megatron-core's DotProductAttention refuses more; "
+		       "transformer_impl transformer_engine splits tokens");
+	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
+			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
+		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
+	if (s->experts)
+		check_dispatched(s, r);
+	if (s->autocast || (s->weights != F32 && !s->mixed))
+		refuse(r, CONFIG_precision,
+		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
+		       "16-bit ones");
+	if (s->optimizer > SGD && (s->optimizer != MUON || !s->training_loop))
+		refuse(r, CONFIG_optimizer,
+		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
+	if (s->optimizer == SGD && s->zero)
+		refuse(r, CONFIG_optimizer,
+		       "adam with the distributed optimizer: Megatron-core refuses another");
+	if (s->zero > 1)
+		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
+	check_stages(s, r);
+	check_interleaving(s, r);
+	check_graphs(s, r);
+	if (s->sequence_parallel && s->tokens / s->cp % s->tp)
+		refuse(r, CONFIG_seq_length, "a multiple of the ranks that share its tokens");
+	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
+		refuse(r, CONFIG_tensor_model_parallel_size,
+		       "sizes that divide layers, heads, widths and tokens");
+	return r->failed ? -1 : 0;
+}
+
+const struct family megatron_family = { check, run };

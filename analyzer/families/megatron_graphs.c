@@ -1,0 +1,237 @@
+/* megatron/core/transformer/cuda_graphs.py (TECudaGraphHelper) and
+ * transformer_engine/pytorch/graph.py (make_graphed_callables): all passes of a step are captured
+ * in the schedule's order, into one pool. What a graph keeps between its forward and its backward
+ * pass is allocated while it is captured, and is only the pool's afterwards; inputs stay allocated,
+ * as many as layers that wait for their backward pass, and the gradients of one output. */
+#include "families/megatron_graphs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "families/megatron_moe.h"
+#include "families/megatron_mtp.h"
+#include "torch/ops.h"
+
+#include "util/util.h"
+
+#define GRAPH_STREAM 4
+#define MOST_RESULTS 4
+#define MOST_GRAPHS 1000000
+
+static int in_graph(const struct mlayer *l, enum graph_part part)
+{
+	const struct shape *s = l->chunk->rank->s;
+
+	if (part == GRAPH_ATTENTION)
+		return s->graphs.attention;
+	return l->router ? s->graphs.router : s->graphs.mlp;
+}
+
+tensor graph_enter(struct machine *m, struct mlayer *l, enum graph_part part, tensor x)
+{
+	int wanted = l->chunk->rank->graphed && in_graph(l, part);
+
+	if (!wanted || m->in_graph) {
+		m->in_graph = wanted;
+		return hold(x);
+	}
+	m->in_graph = 1;
+	return contiguous(m, x);
+}
+
+/* One layer's pass of one micro-batch. */
+struct capture {
+	struct tape tape;
+	struct param input;
+	tensor out;
+};
+
+struct capturing {
+	struct rank *rank;
+	struct microbatch batch; /* what layers read of one: rotary positions */
+	struct capture *captures;
+	tensor *inputs; /* that no pass uses at present */
+	size_t input_count, input_room;
+	tensor gradient;      /* of the outputs, for all graphs */
+	tensor last_gradient; /* of the input, of the last backward pass */
+};
+
+static int64_t graphable(const struct chunk *c)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < c->layer_count + c->mtp_count; i++) {
+		const struct mlayer *l = chunk_layer(c, i);
+
+		n += in_graph(l, GRAPH_ATTENTION) || in_graph(l, GRAPH_MLP);
+	}
+	return n;
+}
+
+/* Hidden states, and with attention a mask of its own. */
+static tensor take_input(struct machine *m, struct capturing *c)
+{
+	const struct shape *s = c->rank->s;
+	tensor in;
+
+	if (c->input_count)
+		return c->inputs[--c->input_count];
+	in = make_on(m, 0, TERM_GRAPHS, c->rank->local_rows * s->hidden, s->weights);
+	if (s->graphs.attention)
+		make_on(m, 0, TERM_GRAPHS, c->rank->rows * s->tokens, BOOL);
+	return in;
+}
+
+static void give_input(struct capturing *c, tensor in)
+{
+	c->inputs = grow(c->inputs, c->input_count, &c->input_room, sizeof(*c->inputs));
+	c->inputs[c->input_count++] = in;
+}
+
+static void joined_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	for (int i = 0; i < MOST_RESULTS; i++)
+		n->out[i] = n->edge[i] ? hold(n->in[0]) : (tensor){ .at = NULL };
+}
+
+/* Several results as one, for one backward pass. */
+static tensor joined(struct machine *m, tensor *parts, int count)
+{
+	tensor out;
+	int64_t n = 0;
+
+	for (int i = 0; i < count; i++)
+		n += parts[i].n;
+	out = result(hold(parts[0]), record(m, joined_backward, parts, count), 0);
+	out.n = n;
+	for (int i = 0; i < count; i++)
+		save(m, out.from, parts[i]);
+	for (int i = 0; i < count; i++)
+		drop(m, &parts[i]);
+	return out;
+}
+
+static tensor captured_router(struct machine *m, struct mlayer *l, tensor x)
+{
+	tensor parts[MOST_RESULTS];
+
+	m->as = TERM_MLP_NORM;
+	parts[0] = normed(m, l->chunk->rank, &l->before_mlp, x);
+	parts[1] = hold(x);
+	return joined(m, parts, 2 + moe_captured(m, l, parts[0], parts + 2));
+}
+
+static void capture_forward(struct machine *m, struct capturing *c, struct mlayer *l,
+			    struct capture *to)
+{
+	tensor x;
+
+	m->phase = FORWARD;
+	m->tape = &to->tape;
+	to->input.value = take_input(m, c);
+	param_init(&to->input);
+	x = hold(to->input.value);
+	if (in_graph(l, GRAPH_ATTENTION))
+		let(m, &x, layer_attention(m, l, &c->batch, x));
+	if (in_graph(l, GRAPH_MLP))
+		let(m, &x, l->router ? captured_router(m, l, x) : layer_mlp(m, l, x));
+	to->out = x;
+}
+
+static void capture_backward(struct machine *m, struct capturing *c, struct capture *from)
+{
+	m->phase = BACKWARD;
+	if (!c->gradient.at)
+		c->gradient = make_on(m, 0, TERM_GRAPHS, from->out.n, c->rank->s->weights);
+	backward(m, &from->tape, from->out, hold(c->gradient));
+	drop(m, &from->out);
+	let(m, &c->last_gradient, from->input.grad);
+	retag(m, c->last_gradient, TERM_GRAPHS);
+	from->input.grad.at = NULL;
+	give_input(c, from->input.value);
+}
+
+static void capture_step(struct machine *m, struct capturing *c, struct step at, int forward)
+{
+	struct chunk *chunk = &c->rank->chunks[at.chunk];
+	int64_t layers = chunk->layer_count + chunk->mtp_count;
+	struct capture *first = c->captures;
+
+	for (int64_t i = 0; i < at.chunk; i++)
+		first += (c->rank->chunks[i].layer_count + c->rank->chunks[i].mtp_count) *
+			 c->rank->microbatches;
+	first += at.batch * layers;
+	for (int64_t i = 0; i < layers; i++) {
+		int64_t which = forward ? i : layers - 1 - i;
+		struct mlayer *l = chunk_layer(chunk, which);
+
+		if (!in_graph(l, GRAPH_ATTENTION) && !in_graph(l, GRAPH_MLP))
+			continue;
+		if (forward)
+			capture_forward(m, c, l, &first[which]);
+		else
+			capture_backward(m, c, &first[which]);
+	}
+}
+
+static void all_steps(struct machine *m, struct capturing *c)
+{
+	int64_t total = c->rank->microbatches * c->rank->s->vpp, ahead = schedule_ahead(c->rank);
+
+	if (c->rank->s->pp == 1)
+		total = 1;
+	for (int64_t i = 0; i < total + ahead; i++) {
+		if (i < total)
+			capture_step(m, c, schedule_step(c->rank, i, 1), 1);
+		if (i >= ahead)
+			capture_step(m, c, schedule_step(c->rank, i - ahead, 0), 0);
+	}
+}
+
+static void warm_up(struct machine *m, struct capturing *c)
+{
+	for (int64_t i = 0; i < c->rank->s->vpp; i++)
+		if (graphable(&c->rank->chunks[i])) {
+			capture_step(m, c, (struct step){ i, 0 }, 1);
+			capture_step(m, c, (struct step){ i, 0 }, 0);
+			return;
+		}
+}
+
+void check_graphs(const struct shape *s, struct reader *r)
+{
+	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MOST_GRAPHS)
+		refuse(r, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
+}
+
+void graphs_capture(struct machine *m, struct rank *r)
+{
+	struct capturing c = { .rank = r };
+	tensor workspaces[2];
+	int64_t layers = 0;
+
+	if (!r->s->graphs.on || r->graphed || m->step < (r->s->graphs.warmup > 0))
+		return;
+	for (int64_t i = 0; i < r->s->vpp; i++)
+		layers += r->chunks[i].layer_count + r->chunks[i].mtp_count;
+	c.captures = xcalloc((size_t)(layers * r->microbatches), sizeof(*c.captures));
+	memcpy(workspaces, m->workspace, sizeof(workspaces));
+	m->stream = GRAPH_STREAM;
+	if (r->s->rope && !r->s->latent.kv_rank)
+		load_rotary(m, &r->chunks[0], &c.batch);
+	/* cuBLAS's workspaces are of a stream each: the warm-up's, then the captured one's */
+	for (int pass = 0; pass < 2; pass++) {
+		memset(m->workspace, 0, sizeof(m->workspace));
+		if (pass)
+			all_steps(m, &c);
+		else
+			warm_up(m, &c);
+	}
+	m->stream = 0;
+	memcpy(m->workspace, workspaces, sizeof(workspaces));
+	r->graphed = 1;
+	m->tape = NULL;
+	free(c.captures);
+	free(c.inputs);
+}

@@ -1,0 +1,89 @@
+/* Megatron-core's multi-latent attention: narrow projections of queries, keys and values. */
+#include "families/megatron_mla.h"
+
+#include "families/megatron_te.h"
+
+static struct norm_weights declare_latent_norm(struct chunk *c, int64_t width)
+{
+	const struct shape *s = c->rank->s;
+	struct norm_weights n = { NULL, NULL };
+
+	if (!s->qk_norm)
+		return n;
+	n.weight = declare(c, TERM_NORM_WEIGHTS, 1, width, !s->transformer_engine);
+	if (s->norm_bias)
+		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, !s->transformer_engine);
+	return n;
+}
+
+/* The narrow projections are whole on every tensor-parallel rank. */
+void mla_declare(struct chunk *c, struct mlayer *l)
+{
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	const struct latent *a = &s->latent;
+	int64_t q = r->heads * s->head, kv = r->heads * (a->nope + a->value);
+
+	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * a->value, 0);
+	if (s->linear_bias)
+		l->proj_bias = declare(c, TERM_ATTENTION_WEIGHTS, 1, s->hidden, 0);
+	if (a->q_rank)
+		l->q_down = declare(c, TERM_ATTENTION_WEIGHTS, a->q_rank, s->hidden, 0);
+	if (a->q_rank)
+		l->q_norm = declare_latent_norm(c, a->q_rank);
+	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, q, a->q_rank ? a->q_rank : s->hidden, 0);
+	l->kv_down = declare(c, TERM_ATTENTION_WEIGHTS, a->kv_rank + a->rope, s->hidden, 0);
+	l->k_norm = declare_latent_norm(c, a->kv_rank);
+	l->kv_up = declare(c, TERM_ATTENTION_WEIGHTS, kv, a->kv_rank, 0);
+}
+
+static tensor latent_norm(struct machine *m, struct rank *r, struct norm_weights *w, tensor x,
+			  int64_t width)
+{
+	if (!w->weight)
+		return hold(x);
+	if (r->s->rms_norm)
+		return fused_rms_norm(m, x, w->weight, width);
+	return layer_norm(m, x, w->weight, w->bias, width);
+}
+
+static tensor queries(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
+{
+	tensor narrow, q;
+
+	if (!l->q_down)
+		return mlinear(m, r, x, l->qkv, NULL, 1);
+	narrow = mlinear(m, r, x, l->q_down, NULL, 0);
+	let(m, &narrow, latent_norm(m, r, &l->q_norm, narrow, r->s->latent.q_rank));
+	q = mlinear(m, r, narrow, l->qkv, NULL, 1);
+	drop(m, &narrow);
+	return q;
+}
+
+/* q, k, v as attention wants them: rotated parts beside the others, in tensors of their own. */
+void mla_project(struct machine *m, struct mlayer *l, tensor x, tensor *in)
+{
+	struct rank *r = l->chunk->rank;
+	const struct latent *a = &r->s->latent;
+	int64_t rows = x.n / r->s->hidden, sizes[2] = { rows * a->kv_rank, rows * a->rope };
+	int64_t all = r->rows * r->heads, parts[2] = { all * a->nope, all * a->value };
+	tensor narrow[2], whole, part[2];
+
+	m->as = TERM_ATTN_QKV;
+	in[0] = queries(m, r, l, x);
+	let(m, &in[0], contiguous(m, in[0]));
+	whole = mlinear(m, r, x, l->kv_down, NULL, 0);
+	split(m, whole, narrow, sizes, 2);
+	drop(m, &whole);
+	let(m, &narrow[0], latent_norm(m, r, &l->k_norm, narrow[0], a->kv_rank));
+	whole = mlinear(m, r, narrow[0], l->kv_up, NULL, 1);
+	split(m, whole, part, parts, 2);
+	drop(m, &whole);
+	let(m, &narrow[1], repeat(m, narrow[1], all * a->rope));
+	in[1] = cat(m, part[0], narrow[1]);
+	in[2] = contiguous(m, part[1]);
+	for (int i = 0; i < 2; i++) {
+		drop(m, &narrow[i]);
+		drop(m, &part[i]);
+	}
+}

@@ -1,0 +1,12 @@
+/* Megatron-core's multi-latent attention. */
+#ifndef MEMTRACE_MLA_H
+#define MEMTRACE_MLA_H
+
+#include "families/megatron.h"
+
+/* The attention's parameters of a layer, after its normalization. */
+void mla_declare(struct chunk *c, struct mlayer *l);
+/* in: q, k, v */
+void mla_project(struct machine *m, struct mlayer *l, tensor x, tensor *in);
+
+#endif

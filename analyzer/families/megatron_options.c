@@ -1,0 +1,69 @@
+/* What Megatron-LM's options do that this family does not count. */
+#include "torch/hparams.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "util/buf.h"
+#include "util/util.h"
+
+static const struct option {
+	enum config_field field;
+	const char *harmless, *what;
+} stops[] = {
+#define STOPS(field, harmless, what) { CONFIG_##field, harmless, what },
+#define NOTED(field, harmless, what)
+#define IGNORED(field, why)
+#include "families/megatron_options.def"
+#undef STOPS
+#undef NOTED
+#undef IGNORED
+}, noted[] = {
+#define STOPS(field, harmless, what)
+#define NOTED(field, harmless, what) { CONFIG_##field, harmless, what },
+#define IGNORED(field, why)
+#include "families/megatron_options.def"
+#undef STOPS
+#undef NOTED
+#undef IGNORED
+};
+
+static int matters(const struct config *c, const struct option *o)
+{
+	static const char *const off[] = { "false", "0", "none" };
+	struct buf value = { 0 };
+	int differs;
+
+	if (!config_has(c, o->field))
+		return 0;
+	config_value(c, o->field, &value);
+	differs = strcmp(value.text, o->harmless) != 0;
+	for (size_t i = 0; i < ARRAY_SIZE(off); i++)
+		differs &= strcmp(value.text, off[i]) != 0;
+	buf_release(&value);
+	return differs;
+}
+
+void check_megatron_options(struct reader *r)
+{
+	const char *positions = VALUE_OR(r->c, position_embedding_type, "rope");
+
+	if (GIVEN(r->c, unmodelled_options))
+		refuse(r, CONFIG_unmodelled_options, "none: not modelled yet");
+	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
+		if (matters(r->c, &stops[i])) {
+			char expected[96];
+
+			snprintf(expected, sizeof(expected), "%s: %s: not modelled yet",
+				 *stops[i].harmless ? stops[i].harmless : "none", stops[i].what);
+			refuse(r, stops[i].field, expected);
+		}
+	for (size_t i = 0; i < ARRAY_SIZE(noted); i++)
+		if (matters(r->c, &noted[i]))
+			estimate_note(r->out, "%s (%s): not counted", noted[i].what,
+				      config_name(noted[i].field));
+	if (!strcmp(positions, "relative") || !strcmp(positions, "mrope"))
+		refuse(r, CONFIG_position_embedding_type, "learned_absolute, rope, yarn or none");
+	if (!strcmp(VALUE_OR(r->c, transformer_impl, "local"), "inference_optimized"))
+		refuse(r, CONFIG_transformer_impl, "local or transformer_engine");
+}

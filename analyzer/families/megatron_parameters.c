@@ -1,0 +1,466 @@
+/* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
+#include "families/megatron_mla.h"
+#include "families/megatron_moe.h"
+#include "families/megatron_mtp.h"
+#include "families/megatron_te.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+/* ---- parameters, in the order of model.parameters() ---- */
+
+struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
+{
+	struct param *p = xcalloc(1, sizeof(*p));
+	size_t room = c->module.room;
+
+	p->in = in;
+	p->role = role;
+	p->value.n = out * in;
+	c->module.params =
+		grow(c->module.params, c->module.count, &c->module.room, sizeof(*c->module.params));
+	c->on_host = grow(c->on_host, c->module.count, &room, sizeof(*c->on_host));
+	c->on_host[c->module.count] = (unsigned char)on_host;
+	c->module.params[c->module.count++] = p;
+	return p;
+}
+
+struct norm_weights declare_norm(struct chunk *c, int64_t width)
+{
+	int on_host = !c->rank->s->transformer_engine;
+	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, on_host), NULL };
+
+	if (c->rank->s->norm_bias)
+		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, on_host);
+	return n;
+}
+
+static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
+{
+	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
+}
+
+/* Queries, keys and values in one matrix. */
+static void declare_attention(struct chunk *c, struct mlayer *l)
+{
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
+
+	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
+	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
+	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
+	l->qkv_bias = s->qkv_bias ? declare(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
+	if (s->qk_norm) {
+		l->q_norm = declare_norm(c, s->head);
+		l->k_norm = declare_norm(c, s->head);
+	}
+}
+
+void declare_layer(struct chunk *c, struct mlayer *l, int64_t number)
+{
+	int moe = config_moe_layer(c->rank->s->config, number);
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+	int64_t up = r->ffn * (s->gated ? 2 : 1);
+
+	l->chunk = c;
+	l->before_attention = declare_norm(c, s->hidden);
+	if (s->latent.kv_rank)
+		mla_declare(c, l);
+	else
+		declare_attention(c, l);
+	l->before_mlp = declare_norm(c, s->hidden);
+	if (moe) {
+		moe_declare(c, l);
+		return;
+	}
+	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
+	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
+	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
+	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
+}
+
+/* The matrices of its linear layers, but the router's */
+void quantize_layer(struct chunk *c, size_t from)
+{
+	for (size_t i = from; i < c->module.count; i++) {
+		struct param *p = c->module.params[i];
+
+		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS &&
+			       p->role != TERM_OTHER_WEIGHTS;
+	}
+}
+
+static void declare_chunk(struct chunk *c)
+{
+	const struct rank *r = c->rank;
+	const struct shape *s = r->s;
+
+	if (c->first || c->mtp_count) {
+		c->tokens = declare(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
+		if (s->learned_positions)
+			c->positions = declare(c, TERM_POSITIONS, s->positions, s->hidden, 1);
+	}
+	c->layers = xcalloc((size_t)c->layer_count, sizeof(*c->layers));
+	for (int64_t i = 0; i < c->layer_count; i++) {
+		size_t from = c->module.count;
+
+		declare_layer(c, &c->layers[i], c->first_layer + i);
+		if (fp8_layer(s, c->first_layer + i))
+			quantize_layer(c, from);
+	}
+	/* with multi-token prediction it is where the last layer is, without where the loss is */
+	c->has_norm =
+		s->mtp ? c->layer_count && c->first_layer + c->layer_count == s->layers : c->last;
+	if (c->has_norm)
+		c->norm = declare_norm(c, s->hidden);
+	mtp_declare(c);
+	if (!c->last)
+		return;
+	if (s->untied || !c->first)
+		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
+	c->output = !s->untied && c->tokens ? c->tokens : c->head;
+}
+
+/* Does another stage have the same weight? */
+static int is_shared(const struct chunk *c, const struct param *p)
+{
+	const struct shape *s = c->rank->s;
+
+	if (!s->zero || s->pp == 1)
+		return 0;
+	if (p == c->tokens)
+		return !s->untied || s->mtp;
+	return p == c->head && !s->untied && !c->mtp_count;
+}
+
+/* is_managed_by_layer_wise_optimizer() */
+static int has_muon(const struct shape *s, const struct param *p)
+{
+	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in &&
+	       p->role != TERM_EMBEDDING && p->role != TERM_POSITIONS && p->role != TERM_HEAD;
+}
+
+/* Weights of one type and of ranks that share them lie together; experts that all ranks have are
+ * like other weights. */
+static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
+{
+	return p->role == TERM_EXPERT_WEIGHTS && s->ep > 1     ? EXPERT_BUFFER
+	       : s->fp8_weights && p->quantized               ? FP8_BUFFER
+	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
+							      : DENSE_BUFFER;
+}
+
+static enum dtype weight_type(const struct shape *s, const struct param *p)
+{
+	return kind_of(s, p) == FP8_BUFFER ? U8 : s->weights;
+}
+
+/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
+ * and then converted. */
+static void make_parameters(struct machine *m, struct chunk *c)
+{
+	for (int pass = 0; pass < 3; pass++)
+		for (size_t i = 0; i < c->module.count; i++) {
+			struct param *p = c->module.params[i];
+			enum dtype type = pass == 1 ? F32 : weight_type(c->rank->s, p);
+
+			if (c->on_host[i] == (pass > 0))
+				let(m, &p->value, make_as(m, p->role, p->value.n, type));
+		}
+	for (size_t i = 0; i < c->module.count; i++)
+		param_init(c->module.params[i]);
+}
+
+/* ---- param_and_grad_buffer.py ---- */
+
+static int64_t least_multiple(int64_t a, int64_t b)
+{
+	int64_t x = a, y = b;
+
+	while (y) {
+		int64_t rest = x % y;
+
+		x = y;
+		y = rest;
+	}
+	return a / x * b;
+}
+
+/* Where a parameter lies in the contiguous buffer, and its bucket: what ranks share is a bucket. */
+struct place {
+	int64_t at, bucket, bucket_end;
+};
+
+/* Ranks that share a buffer's states. */
+static int64_t sharing(const struct shape *s, enum buffer_kind kind)
+{
+	int64_t ranks = s->dp * s->cp;
+
+	if (!s->zero)
+		return 1;
+	return (kind == EXPERT_BUFFER ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
+}
+
+/* None unless gradients are reduced during the backward pass. */
+static int64_t bucket_size(const struct shape *s)
+{
+	int64_t size = s->dp * s->cp * 1000000;
+
+	if (!s->overlap_grad_reduce)
+		return INT64_MAX;
+	return s->bucket_size ? s->bucket_size : size > 40000000 ? size : 40000000;
+}
+
+/* Ends the bucket that began at `from`, for the `count` places of its parameters. */
+static int64_t end_bucket(const struct shape *s, struct place **places, size_t count, int64_t from,
+			  int64_t at, enum buffer_kind kind)
+{
+	if (s->zero)
+		at = round_up(at, least_multiple(sharing(s, kind), 128));
+	for (size_t i = 0; i < count; i++) {
+		places[i]->bucket = from;
+		places[i]->bucket_end = at;
+	}
+	return at;
+}
+
+/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of
+ * dp and 128, where the optimizer is distributed; then an embedding that two stages share has a
+ * bucket of its own. */
+static void lay_out(struct chunk *c, enum buffer_kind kind)
+{
+	const struct shape *s = c->rank->s;
+	struct place **open = xcalloc(c->module.count, sizeof(struct place *));
+	int64_t at = 0, from = 0, most = bucket_size(s);
+	size_t count = 0;
+
+	for (size_t i = c->module.count; i-- > 0;) {
+		struct param *p = c->module.params[i];
+		int shared = is_shared(c, p);
+
+		if (kind_of(s, p) != kind)
+			continue;
+		at = s->zero ? round_up(at, 64) : at;
+		if (shared && count) {
+			from = at = end_bucket(s, open, count, from, at, kind);
+			count = 0;
+		}
+		c->places[i].at = at;
+		open[count++] = &c->places[i];
+		at += p->value.n;
+		if (shared || at - from >= most) {
+			from = at = end_bucket(s, open, count, from, at, kind);
+			count = 0;
+		}
+	}
+	c->buffers[kind].elements = count ? end_bucket(s, open, count, from, at, kind) : at;
+	free(open);
+}
+
+static void make_buffers(struct machine *m, struct chunk *c, enum buffer_kind kind)
+{
+	const struct shape *s = c->rank->s;
+	struct buffer *b = &c->buffers[kind];
+
+	lay_out(c, kind);
+	if (!b->elements)
+		return;
+	if (s->zero)
+		b->weights = make_as(m, TERM_FLAT_WEIGHTS, b->elements,
+				     kind == FP8_BUFFER ? U8 : s->weights);
+	b->gradients = make_as(m, TERM_GRADIENT_BUFFER, b->elements, s->gradients);
+	for (size_t i = c->module.count; s->zero && i-- > 0;) {
+		struct param *p = c->module.params[i];
+		int64_t n = p->value.n;
+
+		if (kind_of(s, p) != kind)
+			continue;
+		let(m, &p->value, hold(b->weights));
+		p->value.n = n;
+		param_init(p);
+	}
+}
+
+/* ---- the optimizer ---- */
+
+static void add_shard(struct machine *m, struct rank *r, int64_t n, int group, int muon)
+{
+	struct shard *sh;
+	tensor copy;
+
+	if (n <= 0)
+		return;
+	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
+	sh = &r->shards[r->shard_count++];
+	*sh = (struct shard){ .n = n, .group = group, .muon = muon };
+	if (r->s->weights == F32)
+		return;
+	copy = make_as(m, TERM_MASTER, n, r->s->weights);
+	sh->master = make_as(m, TERM_MASTER, n, F32);
+	drop(m, &copy);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int smaller_parameter(const void *a, const void *b)
+{
+	const struct param *const *x = a, *const *y = b;
+
+	return (*x)->value.n < (*y)->value.n ? -1 : (*x)->value.n > (*y)->value.n;
+}
+
+/* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and
+ * back. Is this the last rank's? */
+static int is_last_ranks(const struct chunk *c, size_t which)
+{
+	const struct shape *s = c->rank->s;
+	const struct param *p = c->module.params[which];
+	int experts = kind_of(s, p) == EXPERT_BUFFER;
+	int64_t ranks = s->dp * s->cp, place;
+	struct param **order = xcalloc(c->module.count, sizeof(struct param *));
+	size_t count = 0, at = 0;
+
+	if (experts)
+		ranks = ranks * s->tp / (s->etp * s->ep);
+	for (size_t i = 0; i < c->module.count; i++)
+		if ((kind_of(s, c->module.params[i]) == EXPERT_BUFFER) == experts)
+			order[count++] = c->module.params[i];
+	qsort(order, count, sizeof(struct param *), smaller_parameter);
+	while (order[at] != p)
+		at++;
+	free(order);
+	place = (int64_t)at % (2 * ranks);
+	return place == ranks - 1 || place == ranks;
+}
+
+/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last
+ * rank has. */
+static int64_t part(const struct chunk *c, size_t i)
+{
+	const struct shape *s = c->rank->s;
+	const struct place *p = &c->places[i];
+	int64_t ranks = sharing(s, kind_of(s, c->module.params[i])), all = ranks * s->instances;
+	int64_t at = s->rank * s->cp + s->context_rank;
+	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
+	/* an instance has ranks that follow one another */
+	int64_t which = s->is_placed       ? at * all / (s->dp * s->cp) % ranks
+			: s->training_loop ? ranks - 1
+					   : 0;
+
+	if (s->layer_wise == PING_PONG)
+		return is_last_ranks(c, i) ? c->module.params[i]->value.n : 0;
+
+	from = p->bucket + which * share;
+	to = smaller(from + share, p->at + c->module.params[i]->value.n);
+	return to - (from > p->at ? from : p->at);
+}
+
+/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an
+ * optimizer of their own after the other. */
+#define GROUPS 4
+
+static int group_of(const struct shape *s, const struct param *p)
+{
+	int own = kind_of(s, p) == EXPERT_BUFFER;
+
+	return 2 * own + !(p->in > 1 && p->value.n > p->in);
+}
+
+/* In the model's order; the distributed optimizer goes through its buffers, in reverse. */
+static void make_shards(struct machine *m, struct chunk *c, int group)
+{
+	const struct shape *s = c->rank->s;
+
+	for (size_t k = 0; k < c->module.count; k++) {
+		size_t i = s->zero ? c->module.count - 1 - k : k;
+		const struct param *p = c->module.params[i];
+
+		if (group_of(s, p) == group)
+			add_shard(m, c->rank, part(c, i), group, has_muon(s, p));
+	}
+}
+
+void rank_make(struct machine *m, struct rank *r)
+{
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		declare_chunk(&r->chunks[i]);
+		make_parameters(m, &r->chunks[i]);
+	}
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		r->chunks[i].places = xcalloc(r->chunks[i].module.count, sizeof(struct place));
+		for (int kind = 0; kind < BUFFERS; kind++)
+			make_buffers(m, &r->chunks[i], (enum buffer_kind)kind);
+	}
+	r->dummy = make_as(m, TERM_OTHER, 1, I32);
+	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
+		r->numbers[i] = make_as(m, TERM_OTHER, 1, F32);
+	for (int group = 0; group < GROUPS; group++)
+		for (int64_t i = 0; i < r->s->vpp; i++)
+			make_shards(m, &r->chunks[i], group);
+}
+
+/* torch.optim.Adam's foreach step over one group. */
+static void step_group(struct machine *m, struct rank *r, int group)
+{
+	tensor *roots = xcalloc(r->shard_count, sizeof(*roots));
+
+	for (size_t i = 0; i < r->shard_count; i++) {
+		struct shard *sh = &r->shards[i];
+
+		if (sh->group != group || sh->first.at)
+			continue;
+		if (r->s->optimizer == SGD || sh->muon) {
+			if (r->s->momentum > 0 || sh->muon)
+				sh->first = make_as(m, TERM_MOMENTUM, sh->n, F32);
+			continue;
+		}
+		sh->first = make_as(m, TERM_MOMENT1, sh->n, F32);
+		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
+	}
+	for (size_t i = 0; i < r->shard_count; i++)
+		if (r->shards[i].group == group && !r->s->training_loop)
+			roots[i] = make_as(m, TERM_STEP, r->shards[i].n, F32);
+	for (size_t i = r->shard_count; i-- > 0;)
+		drop(m, &roots[i]);
+	free(roots);
+}
+
+void rank_step(struct machine *m, struct rank *r)
+{
+	m->phase = OPTIMIZER;
+	/* fp32 gradients are the buffer's own, others are copied */
+	for (size_t i = 0; r->s->gradients != F32 && i < r->shard_count; i++)
+		r->shards[i].gradient = make_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
+	for (int group = 0; group < GROUPS; group++)
+		step_group(m, r, group);
+	if (!r->s->training_loop)
+		rank_zero_grad(m, r);
+}
+
+void rank_zero_grad(struct machine *m, struct rank *r)
+{
+	for (size_t i = 0; i < r->shard_count; i++)
+		drop(m, &r->shards[i].gradient);
+}
+
+void rank_release(struct rank *r)
+{
+	for (int64_t i = 0; i < r->s->vpp; i++) {
+		module_release(&r->chunks[i].module);
+		free(r->chunks[i].on_host);
+		free(r->chunks[i].places);
+		for (int64_t k = 0; k < r->chunks[i].layer_count; k++)
+			free(r->chunks[i].layers[k].experts);
+		free(r->chunks[i].layers);
+		mtp_release(&r->chunks[i]);
+	}
+	free(r->chunks);
+	free(r->shards);
+	free(r->waiting);
+}

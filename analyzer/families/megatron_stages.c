@@ -1,0 +1,94 @@
+/* Which layers each chunk of the pipeline has. */
+#include "families/megatron_mtp.h"
+
+/* Without a layout. */
+static int64_t stage_layers(const struct shape *s, int64_t stage)
+{
+	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
+
+	if (stage == 0 && s->first_layers)
+		return s->first_layers;
+	if (stage == s->pp - 1 && s->last_layers)
+		return s->last_layers;
+	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
+}
+
+static const struct stage_layers *declared(const struct shape *s, int64_t stage, int64_t chunk)
+{
+	return &s->stages.at[chunk * s->pp + stage];
+}
+
+/* Chunks go round the stages. */
+int64_t chunk_first_layer(const struct shape *s, int64_t stage, int64_t chunk)
+{
+	int64_t first = 0;
+
+	if (s->stages.count)
+		return declared(s, stage, chunk)->first;
+	if (s->vpp > 1)
+		return (chunk * s->pp + stage) * (stage_layers(s, stage) / s->vpp);
+	for (int64_t i = 0; i < stage; i++)
+		first += stage_layers(s, i);
+	return first;
+}
+
+int64_t chunk_layers(const struct shape *s, int64_t stage, int64_t chunk)
+{
+	return s->stages.count ? declared(s, stage, chunk)->layers
+			       : stage_layers(s, stage) / s->vpp;
+}
+
+int64_t chunk_mtp(const struct shape *s, int64_t stage, int64_t chunk)
+{
+	if (s->stages.count)
+		return declared(s, stage, chunk)->mtp;
+	return stage == s->pp - 1 && chunk == s->vpp - 1 ? s->mtp : 0;
+}
+
+/* What uneven stages leave is for the others. */
+static void check_ends(const struct shape *s, struct reader *r)
+{
+	int64_t others = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
+	int64_t left = s->layers - s->first_layers - s->last_layers;
+
+	if (!s->first_layers && !s->last_layers)
+		return;
+	if (left < 0 || others < 0 || (others ? left % others : left))
+		refuse(r,
+		       s->last_layers ? CONFIG_decoder_last_pipeline_num_layers
+				      : CONFIG_decoder_first_pipeline_num_layers,
+		       "one that leaves the other stages the same number of layers");
+}
+
+static void check_layout(const struct shape *s, struct reader *r)
+{
+	if (s->stages.at[s->stages.count - 1].mtp != s->mtp)
+		refuse(r, CONFIG_pipeline_model_parallel_layout,
+		       "the layers of multi-token prediction (m) in the loss's stage (L)");
+	if (s->stages.count != s->pp * s->vpp)
+		refuse(r, CONFIG_pipeline_model_parallel_layout,
+		       "as many stages as pipeline and virtual pipeline have");
+}
+
+void check_stages(const struct shape *s, struct reader *r)
+{
+	char expected[32];
+
+	snprintf(expected, sizeof(expected), "%d at most", MOST_MTP);
+	if (s->mtp > MOST_MTP)
+		refuse(r, CONFIG_mtp_num_layers, expected);
+	if (s->vpp > 1 && s->pp == 1)
+		refuse(r, CONFIG_virtual_pipeline_model_parallel_size,
+		       "1 without pipeline parallelism: Megatron-LM refuses more");
+	if (s->stages.count) {
+		check_layout(s, r);
+		return;
+	}
+	check_ends(s, r);
+	if (!s->first_layers && !s->last_layers && s->layers % s->pp)
+		refuse(r, CONFIG_pipeline_model_parallel_size, "one that divides the layers");
+	for (int64_t stage = 0; stage < s->pp; stage++)
+		if (stage_layers(s, stage) % s->vpp)
+			refuse(r, CONFIG_virtual_pipeline_model_parallel_size,
+			       "one that divides a stage's layers");
+}

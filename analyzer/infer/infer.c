@@ -1,0 +1,340 @@
+#include "infer/infer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "match/match.h"
+#include "systems/memtrace.h"
+
+#define MOST_BATCH 4096
+#define MOST_TOPK 16
+/* While other values are open, such a part of what the best leaves tells nothing. */
+#define NOISE 32
+
+static void look(struct job_seen *j, const struct witness *w, size_t count)
+{
+	*j = (struct job_seen){ .w = w, .count = count, .world = 1 };
+	for (size_t k = 0; k < count; k++) {
+		j->marks |= w[k].census->marks;
+		if (w[k].rank->world_size > j->world)
+			j->world = w[k].rank->world_size;
+	}
+	j->census = w[0].census;
+	j->clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
+	j->worth = (bytes)(WORSE * (double)infer_observed(w, count));
+	j->ends[j->end_count++] = w[0];
+	if (count > 1 && is_marked(j, "pipeline_model_parallel_size", ""))
+		j->ends[j->end_count++] = w[count - 1];
+}
+
+/* ---- which of the readings ---- */
+
+static bytes try_one(const struct config *known, const struct job_seen *j, const struct trial *t,
+		     const char *attention, bytes enough)
+{
+	struct inference i = { 0 };
+	struct err e = { 0 };
+	struct config c;
+	bytes gap = -1;
+
+	config_init(&c);
+	config_copy(&c, known);
+	add_all(&i, &c, j, t);
+	inferred_add(&i, &c, CONFIG_attention, SURE_GUESS, attention, "tried");
+	if (is_marked(j, "framework", "deepspeed"))
+		inferred_add(&i, &c, CONFIG_zero_stage, SURE_GUESS, "2", "tried");
+	if (!config_derive(&c, &e))
+		gap = infer_gap(&c, j->ends, j->end_count, enough);
+	config_release(&c);
+	inference_release(&i);
+	return gap;
+}
+
+/* The least that it leaves; -1: it cannot be estimated. */
+static bytes keep_better(struct trial *best, struct trial *t, const struct config *known,
+			 const struct job_seen *j)
+{
+	static const char *const kinds[] = { "sdpa", "eager" };
+	int told = is_marked(j, "attention", "sdpa") || is_marked(j, "attention", "eager") ||
+		   is_marked(j, "attention", "flash") || config_has(known, CONFIG_attention);
+	bytes least = -1;
+
+	for (size_t k = 0; k < (told ? 1 : ARRAY_SIZE(kinds)); k++) {
+		t->gap = try_one(known, j, t, kinds[k],
+				 best->gap < 0 ? -1 : bytes_add(best->gap, j->clearly));
+		if (t->gap >= 0 && (least < 0 || t->gap < least))
+			least = t->gap;
+		if (t->gap >= 0 && (best->gap < 0 || t->gap < best->gap))
+			*best = *t;
+	}
+	return least;
+}
+
+struct split {
+	int64_t seq, heads;
+	bytes gap;
+};
+
+struct splits {
+	struct split *all;
+	size_t count, room;
+	struct trial best, longest; /* `longest`: the best with the longest length */
+};
+
+/* What the splits that are not the best would leave, each by what of it differs. */
+static void see_next(struct trial *best, const struct split *all, size_t count)
+{
+	best->seq_next = best->heads_next = -1;
+	for (size_t i = 0; i < count; i++) {
+		if (all[i].gap < 0)
+			continue;
+		if (all[i].seq != best->seq && (best->seq_next < 0 || all[i].gap < best->seq_next))
+			best->seq_next = all[i].gap;
+		if (all[i].heads != best->heads &&
+		    (best->heads_next < 0 || all[i].gap < best->heads_next))
+			best->heads_next = all[i].gap;
+	}
+}
+
+/* The longest sequence that the positions allow. */
+static int64_t longest(const struct trial *t)
+{
+	int64_t most = t->tokens;
+
+	if (t->r.positions_most && t->r.positions_most < most)
+		most = t->r.positions_most;
+	for (int64_t batch = 1; batch <= MOST_BATCH && batch <= t->tokens; batch++)
+		if (t->tokens % batch == 0 && t->tokens / batch <= most)
+			return t->tokens / batch;
+	return 1;
+}
+
+/* All lengths with so many heads, the longest first. */
+static void try_lengths(struct splits *s, struct trial t, const struct config *known,
+			const struct job_seen *j)
+{
+	int64_t most = longest(&t);
+
+	for (int64_t batch = 1; batch <= MOST_BATCH && t.tokens / batch >= 8; batch++) {
+		bytes gap;
+
+		if (t.tokens % batch || t.tokens / batch > most)
+			continue;
+		t.seq = t.tokens / batch;
+		gap = keep_better(&s->best, &t, known, j);
+		s->all = grow(s->all, s->count, &s->room, sizeof(*s->all));
+		s->all[s->count++] = (struct split){ t.seq, t.heads, gap };
+		if (gap >= 0 && t.seq == most && (s->longest.gap < 0 || gap < s->longest.gap)) {
+			s->longest = t;
+			s->longest.gap = gap;
+		}
+	}
+}
+
+/* The sequence's length and the heads: divisors of the tokens, and usual widths of a head. Who
+ * learns positions trains with as many, where nothing tells another length. */
+static void try_splits(struct trial *best, struct trial t, const struct config *known,
+		       const struct job_seen *j)
+{
+	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
+	struct splits s = { .best = { .gap = -1 }, .longest = { .gap = -1 } };
+
+	for (size_t k = 0; k < ARRAY_SIZE(widths); k++) {
+		if (t.r.hidden % widths[k] || t.r.kv % widths[k])
+			continue;
+		t.heads = t.r.hidden / widths[k];
+		try_lengths(&s, t, known, j);
+	}
+	if (t.r.positions_most && s.longest.gap >= 0 &&
+	    s.longest.gap - s.best.gap <= t.worth + s.best.gap / NOISE)
+		s.best = s.longest;
+	if (s.best.gap >= 0 && (best->gap < 0 || s.best.gap < best->gap)) {
+		see_next(&s.best, s.all, s.count);
+		*best = s.best;
+	}
+	free(s.all);
+}
+
+/* The width whose weights and activations are found best, for so many experts a token; before heads
+ * and length are known, which hardly matter to it, any will do. */
+static void try_widths(struct trial *best, const struct trial *t, int64_t topk,
+		       const struct config *known, const struct job_seen *j)
+{
+	const struct reading_of_layer *r = &t->r;
+	int64_t ffn[MOST_WIDTHS], shared[MOST_WIDTHS];
+	size_t count = widths_of(j->census, r, t->tokens * (topk ? topk : 1), r->ffn_least, r->ffn,
+				 ffn),
+	       shares = widths_of(j->census, r, t->tokens, r->shared_least, r->shared, shared);
+
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < shares; k++) {
+			struct trial one = *t;
+
+			one.r.ffn = ffn[i];
+			one.r.shared = shared[k];
+			one.topk = topk;
+			if (!one.seq) {
+				one.heads = 1;
+				one.seq = longest(t);
+			}
+			keep_better(best, &one, known, j);
+		}
+}
+
+static void choose_widths(struct trial *t, const struct config *known, const struct job_seen *j)
+{
+	int64_t most = t->r.experts < MOST_TOPK ? t->r.experts : MOST_TOPK;
+	struct trial best = { .gap = -1 };
+	bytes next = -1;
+
+	for (int64_t topk = most > 0; topk <= most; topk++) {
+		struct trial one = { .gap = -1 }, less = best;
+
+		try_widths(&one, t, topk, known, j);
+		if (one.gap < 0)
+			continue;
+		if (best.gap < 0 || one.gap < best.gap)
+			best = one;
+		else
+			less = one;
+		if (less.gap >= 0 && (next < 0 || less.gap < next))
+			next = less.gap;
+	}
+	if (best.gap < 0)
+		return;
+	t->r.ffn = best.r.ffn;
+	t->r.shared = best.r.shared;
+	t->topk = best.topk;
+	t->topk_sure = next < 0 || next - best.gap >= t->worth;
+}
+
+static void choose_of(struct trial *best, const struct layers *l, const struct config *known,
+		      const struct job_seen *j)
+{
+	struct reading_of_layer readings[MOST_READINGS];
+	struct token_count tokens[MOST_TOKEN_COUNTS];
+	const struct reading_of_job job = {
+		.shards = j->world,
+		.world = is_marked(j, "framework", "megatron-core") ? j->world : 1,
+		.experts = is_marked(j, "num_experts", ""),
+	};
+	size_t count = layers_read(l, j->census, &job, readings);
+
+	for (size_t i = 0; i < count; i++) {
+		size_t n = tokens_of(j->census, &readings[i], tokens);
+
+		for (size_t k = 0; k < n; k++) {
+			struct trial t = { .layers = *l,
+					   .r = readings[i],
+					   .tokens = tokens[k].tokens,
+					   .worth = j->worth,
+					   .ffn_most = readings[i].ffn,
+					   .shared_most = readings[i].shared };
+
+			for (size_t m = 0; m < j->end_count; m++)
+				narrow_vocabulary(j->ends[m].census, &t.r, t.tokens);
+			choose_widths(&t, known, j);
+			try_splits(best, t, known, j);
+		}
+	}
+}
+
+/* All was chosen with defaults for what is searched for: again, with what was found. */
+static void choose_again(struct trial *best, const struct config *known, const struct job_seen *j)
+{
+	static const enum config_field chosen[] = {
+		CONFIG_num_attention_heads,
+		CONFIG_num_query_groups,
+		CONFIG_seq_length,
+		CONFIG_micro_batch_size,
+		CONFIG_max_position_embeddings,
+		CONFIG_ffn_hidden_size,
+		CONFIG_moe_ffn_hidden_size,
+		CONFIG_moe_router_topk,
+		CONFIG_moe_shared_expert_intermediate_size,
+	};
+	struct inference i = { 0 };
+	struct err e = { 0 };
+	struct config c;
+
+	config_init(&c);
+	config_copy(&c, known);
+	add_all(&i, &c, j, best);
+	if (!config_derive(&c, &e)) {
+		infer_search(&i, &c, j->ends, j->end_count);
+		for (size_t k = 0; k < ARRAY_SIZE(chosen); k++)
+			if (!config_has(known, chosen[k]))
+				config_unset(&c, chosen[k]);
+		best->r.ffn = best->ffn_most;
+		best->r.shared = best->shared_most;
+		choose_widths(best, &c, j);
+		best->gap = -1;
+		try_splits(best, *best, &c, j);
+	}
+	config_release(&c);
+	inference_release(&i);
+}
+
+/* The first and the last rank of each stage: those between have the same blocks, and each costs as
+ * much time as the job's model. `ends` has room for all. */
+static size_t ends_of_stages(const struct config *c, const struct witness *w, size_t count,
+			     struct witness *ends)
+{
+	int64_t *stages = xcalloc(count, sizeof(*stages));
+	size_t kept = 0;
+
+	for (size_t k = 0; k < count; k++)
+		stages[k] = match_place(c, w[k].rank).stage;
+	for (size_t k = 0; k < count; k++) {
+		int first = 1, last = 1;
+
+		for (size_t n = 0; n < count && (first || last); n++)
+			if (stages[n] == stages[k]) {
+				first &= n >= k;
+				last &= n <= k;
+			}
+		if (first || last)
+			ends[kept++] = w[k];
+	}
+	free(stages);
+	return kept;
+}
+
+int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
+	  struct err *e)
+{
+	struct trial best = { .gap = -1 };
+	struct witness *last;
+	struct job_seen j;
+	size_t found = 0;
+
+	look(&j, w, count);
+	for (enum maker maker = 0; maker < MAKERS; maker++) {
+		struct layers l;
+
+		layers_find(&l, j.census, maker);
+		if (l.count)
+			choose_of(&best, &l, c, &j);
+		found = l.count > found ? l.count : found;
+	}
+	if (!found)
+		return err_set(
+			e,
+			"the configuration cannot be inferred: num_layers cannot be told, "
+			"nothing is repeated among the parameters' blocks; declare it with --config or --set");
+	if (best.gap < 0)
+		return err_set(
+			e,
+			"the configuration cannot be inferred: hidden_size cannot be told, what "
+			"is repeated %zu times is not the layer of a decoder that is known; declare it with --config or --set",
+			found);
+	choose_again(&best, c, &j);
+	add_all(i, c, &j, &best);
+	if (config_derive(c, e) < 0)
+		return -1;
+	last = xcalloc(count, sizeof(*last));
+	infer_search(i, c, last, ends_of_stages(c, w, count, last));
+	free(last);
+	return config_derive(c, e);
+}

@@ -1,0 +1,233 @@
+/* What the sizes leave open: alternatives are estimated, and held against the blocks at the peak.
+ */
+#include "infer/infer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "match/match.h"
+#include "systems/memtrace.h"
+
+#define ROUNDS 4 /* over all keys: one may depend on another */
+#define HINT \
+	16 /* the part of a peak's error that counts: wrong values may make up for each other */
+#define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
+
+static const struct {
+	enum config_field field;
+	const char *values;
+} searches[] = {
+#define SEARCH(key, values, when) { CONFIG_##key, values },
+#include "infer/infer_search.def"
+#undef SEARCH
+};
+
+/* Does a row's key mean something for this job? */
+static int applies(const struct config *c, size_t row)
+{
+	const int when[] = {
+#define SEARCH(key, values, when) when,
+#include "infer/infer_search.def"
+#undef SEARCH
+	};
+
+	return when[row];
+}
+
+/* `off`: NULL, or by how much the peaks themselves are missed. */
+static bytes gap_and_error(const struct config *c, const struct witness *w, size_t count,
+			   bytes *off)
+{
+	struct tolerances any = { .total = 0 };
+	bytes sum = 0;
+
+	for (size_t i = 0; i < CATEGORIES; i++)
+		any.component[i] = -1;
+	for (size_t i = 0; i < count; i++) {
+		struct match m = { 0 };
+		struct err e = { 0 };
+
+		if (!w[i].rank->peak_allocated)
+			continue;
+		if (match_make(&m, w[i].rank, &memtrace, c, &any, &e) < 0) {
+			match_release(&m);
+			return -1;
+		}
+		sum = bytes_add(sum, match_gap(&m));
+		if (off)
+			*off = bytes_add(*off, llabs(m.estimated - m.observed));
+		match_release(&m);
+	}
+	return sum;
+}
+
+bytes infer_gap(const struct config *c, const struct witness *w, size_t count, bytes enough)
+{
+	bytes off = 0, gap = gap_and_error(c, w, count, &off);
+
+	if (gap < 0)
+		return gap;
+	if (enough >= 0 && bytes_add(gap, off / HINT) >= enough)
+		return bytes_add(gap, off / HINT);
+	for (size_t i = 0; i < count; i++)
+		off = bytes_add(off, (bytes)((1 - infer_likeness(c, &w[i])) *
+					     (double)w[i].rank->peak_allocated));
+	return bytes_add(gap, off / HINT);
+}
+
+bytes infer_observed(const struct witness *w, size_t count)
+{
+	bytes sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum = bytes_add(sum, w[i].rank->peak_allocated);
+	return sum;
+}
+
+/* "~": not given. -1: nobody could run that. */
+static int set(struct config *c, enum config_field f, const char *value)
+{
+	struct err e = { 0 };
+
+	config_unset(c, f);
+	if (strcmp(value, "~") && config_set(c, config_name(f), value, "inferred", &e) < 0)
+		return -1;
+	return config_derive(c, &e);
+}
+
+static bytes gap_with(const struct config *c, enum config_field f, const char *value,
+		      const struct witness *w, size_t count, bytes enough)
+{
+	struct config other;
+	bytes gap = -1;
+
+	config_init(&other);
+	config_copy(&other, c);
+	if (!set(&other, f, value))
+		gap = infer_gap(&other, w, count, enough);
+	config_release(&other);
+	return gap;
+}
+
+struct outcome {
+	char best[32], next[32];
+	bytes gap, next_gap; /* -1: none can be estimated */
+};
+
+static void try_values(struct outcome *o, const struct config *c, size_t row,
+		       const struct witness *w, size_t count)
+{
+	bytes clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
+
+	*o = (struct outcome){ .gap = -1, .next_gap = -1 };
+	for (const char *at = searches[row].values; *at;) {
+		size_t length = strcspn(at, " ");
+		char value[32] = "";
+		bytes gap;
+
+		memcpy(value, at, length < sizeof(value) ? length : sizeof(value) - 1);
+		at += length + (at[length] == ' ');
+		gap = gap_with(c, searches[row].field, value, w, count,
+			       o->gap < 0 ? -1 : bytes_add(o->gap, clearly));
+		if (gap < 0)
+			continue;
+		if (o->gap < 0 || gap < o->gap) {
+			o->next_gap = o->gap;
+			memcpy(o->next, o->best, sizeof(value));
+			o->gap = gap;
+			memcpy(o->best, value, sizeof(value));
+		} else if (o->next_gap < 0 || gap < o->next_gap) {
+			o->next_gap = gap;
+			memcpy(o->next, value, sizeof(value));
+		}
+	}
+}
+
+/* What was told by a search, with how much worse the next value would be. */
+static void judge(struct inference *i, struct config *c, size_t row, const struct outcome *o,
+		  const struct witness *w, size_t count)
+{
+	enum config_field f = searches[row].field;
+	double worse = o->next_gap < 0 ? 1
+				       : (double)(o->next_gap - o->gap) /
+						 (double)(infer_observed(w, count) + 1);
+
+	if (o->gap < 0)
+		return;
+	config_unset(c, f);
+	if (worse < WORSE && infer_gap(c, w, count, 0) >= 0) {
+		inferred_untold(i, f, "%s leaves the same at the peak as %s",
+				strcmp(o->next, "~") ? o->next : "no value",
+				strcmp(o->best, "~") ? o->best : "no value");
+		return;
+	}
+	if (strcmp(o->best, "~"))
+		inferred_add(i, c, f, worse < CLEARLY ? SURE_GUESS : SURE_LIKELY, o->best,
+			     "%s would be %lld bytes further off",
+			     strcmp(o->next, "~") ? o->next : "none",
+			     (long long)(o->next_gap - o->gap));
+}
+
+/* fp16 and bf16 have the same sizes, but fp16 comes with a scaler of the loss: a few blocks of one
+ * number, which show where all else is right. */
+static void search_scaler(struct inference *i, struct config *c, const struct witness *w,
+			  size_t count)
+{
+	struct inferred *told = inferred_find(i, CONFIG_precision);
+	struct err e = { 0 };
+	struct config other;
+	bytes off = 0, off_scaled = 0, gap = gap_and_error(c, w, count, &off), scaled;
+	char *value;
+
+	if (!told || strncmp(told->value, "bf16", 4))
+		return;
+	value = xasprintf("fp16%s", told->value + 4);
+	config_init(&other);
+	config_copy(&other, c);
+	if (!set(&other, CONFIG_precision, value) && !set(&other, CONFIG_grad_scaler, "true") &&
+	    (scaled = gap_and_error(&other, w, count, &off_scaled)) >= 0 &&
+	    gap - scaled >= SCALER && off_scaled < off &&
+	    !config_set(c, "precision", value, "inferred", &e)) {
+		free(told->value);
+		told->value = xstrdup(value);
+		told->sure = SURE_LIKELY;
+		inferred_add(i, c, CONFIG_grad_scaler, SURE_LIKELY, "true",
+			     "without it %lld bytes more would be missing or unexplained",
+			     (long long)(gap - scaled));
+	}
+	config_release(&other);
+	free(value);
+}
+
+void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count)
+{
+	unsigned char open[ARRAY_SIZE(searches)] = { 0 };
+	struct outcome o;
+	int changed = 1;
+
+	for (size_t s = 0; s < ARRAY_SIZE(searches); s++)
+		open[s] = !config_has(c, searches[s].field) ||
+			  config_is_derived(c, searches[s].field);
+	for (int round = 0; round < ROUNDS && changed; round++) {
+		changed = 0;
+		for (size_t s = 0; s < ARRAY_SIZE(searches); s++) {
+			enum config_field f = searches[s].field;
+			bytes now;
+
+			if (!open[s] || !applies(c, s))
+				continue;
+			now = infer_gap(c, w, count, -1);
+			try_values(&o, c, s, w, count);
+			if (o.gap < 0 || (now >= 0 && o.gap >= now))
+				continue;
+			changed |= !set(c, f, o.best);
+		}
+	}
+	search_scaler(i, c, w, count);
+	for (size_t s = 0; s < ARRAY_SIZE(searches); s++) {
+		if (!open[s] || !applies(c, s) || inferred_find(i, searches[s].field))
+			continue;
+		try_values(&o, c, s, w, count);
+		judge(i, c, s, &o, w, count);
+	}
+}

@@ -1,0 +1,185 @@
+/* How many tokens a micro-batch has, and what the activations say of the widths that the weights'
+ * tails leave open. */
+#include "infer/infer.h"
+
+#include <stdlib.h>
+
+#include "match/match_blocks.h"
+
+/* A size that is so much rarer than the most frequent one is none of a layer's main ones. */
+#define RARE 64
+/* And of those the most that are looked at. */
+#define MOST_SIZES 256
+
+static int between(wide size, wide least, wide most)
+{
+	return size >= least && size <= most;
+}
+
+/* How many blocks of the forward pass have a size that so many tokens would give. */
+static uint64_t score_tokens(const struct census *c, const struct reading_of_layer *r,
+			     int64_t tokens)
+{
+	const int64_t widths[] = { r->hidden, (r->hidden + 2 * r->kv) / r->tp, r->hidden / r->tp,
+				   r->kv / r->tp };
+	/* where weights and activations have one width */
+	uint64_t sum = census_forward(c, tokens * r->hidden * r->width);
+
+	for (size_t i = 0; i < c->forward_count; i++) {
+		wide size = c->forward[i].size;
+		int found = 0;
+
+		for (int width = 2; width <= 4; width += 2) {
+			wide each = (wide)tokens * width;
+
+			for (size_t k = 0; k < ARRAY_SIZE(widths); k++)
+				found |= size == each * widths[k];
+			found |= between(size, each * r->ffn_least / r->tp, each * r->ffn / r->tp);
+			found |= r->vocab_most > 0 &&
+				 between(size, each * r->vocab_least / r->tp,
+					 each * r->vocab_most / r->tp + MOST_TAIL);
+		}
+		if (found)
+			sum += c->forward[i].count;
+	}
+	return sum;
+}
+
+static int by_score(const void *a, const void *b)
+{
+	const struct token_count *x = a, *y = b;
+
+	return x->score != y->score ? (x->score < y->score ? 1 : -1)
+				    : (x->tokens > y->tokens) - (x->tokens < y->tokens);
+}
+
+static int most_often(const void *a, const void *b)
+{
+	const struct size_count *x = a, *y = b;
+
+	return x->count != y->count ? (x->count < y->count ? 1 : -1)
+				    : (x->size > y->size) - (x->size < y->size);
+}
+
+/* b s: how many tokens a micro-batch has, the likeliest first. */
+size_t tokens_of(const struct census *c, const struct reading_of_layer *r, struct token_count *best)
+{
+	struct size_count *often = xcalloc(c->forward_count + 1, sizeof(*often));
+	size_t sizes = c->forward_count < MOST_SIZES ? c->forward_count : MOST_SIZES;
+	struct token_count *all = xcalloc(2 * sizes + 1, sizeof(*all));
+	size_t count = 0, kept = 0;
+
+	for (size_t i = 0; i < c->forward_count; i++)
+		often[i] = c->forward[i];
+	if (c->forward_count)
+		qsort(often, c->forward_count, sizeof(*often), most_often);
+	for (size_t i = 0; i < sizes; i++)
+		for (int width = 2; width <= 4; width += 2) {
+			wide row = (wide)r->hidden * width;
+			bytes size = often[i].size;
+
+			/* every layer makes several blocks of b s h */
+			if (often[i].count * RARE < often[0].count)
+				continue;
+			if (size % row || size / row < 8 || size / row > INT64_C(1) << 32)
+				continue;
+			all[count].tokens = (int64_t)(size / row);
+			all[count].score = score_tokens(c, r, all[count].tokens);
+			count++;
+		}
+	if (count)
+		qsort(all, count, sizeof(*all), by_score);
+	for (size_t i = 0;
+	     i < count && all[i].score >= all[0].score / 4 && kept < MOST_TOKEN_COUNTS; i++) {
+		int known = 0;
+
+		for (size_t k = 0; k < kept; k++)
+			known |= best[k].tokens == all[i].tokens;
+		if (!known)
+			best[kept++] = all[i];
+	}
+	free(all);
+	free(often);
+	return kept;
+}
+
+/* The roundest number in reach; `most`, where there is no tail. */
+int64_t round_number(int64_t least, int64_t most)
+{
+	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
+		if (most / by * by >= least && most / by * by > 0)
+			return most / by * by;
+	return most;
+}
+
+int64_t usual_vocabulary(int64_t least, int64_t most)
+{
+	static const int64_t usual[] = { 32000,  32768,  50304,  50257, 65536,
+					 128256, 151936, 152064, 256000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+		if (usual[i] >= least && usual[i] <= most)
+			return usual[i];
+	return most % 64 ? round_number(least, most) : most;
+}
+
+/* The logits have their own tails: the smallest block that could be them bounds it too. */
+void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens)
+{
+	for (size_t i = 0; i < c->forward_count && r->vocab_most > 0; i++)
+		for (int width = 2; width <= 4; width += 2) {
+			wide row = (wide)tokens * width;
+			int64_t most = (int64_t)(c->forward[i].size / row) * r->tp;
+
+			if (most >= r->vocab_least && most < r->vocab_most)
+				r->vocab_most = most;
+		}
+}
+
+static size_t add_width(int64_t *found, size_t count, int64_t rows)
+{
+	for (size_t i = 0; i < count; i++)
+		if (found[i] == rows)
+			return count;
+	if (count < MOST_WIDTHS)
+		found[count++] = rows;
+	return count;
+}
+
+/* The width from `least` to `most` that most activations have: they have no weight's tail, but
+ * another block may have that size. 0: none. */
+static int64_t frequent_width(const struct census *c, int64_t tp, int64_t tokens, int64_t least,
+			      int64_t most)
+{
+	uint64_t count = 0;
+	int64_t best = 0;
+
+	for (size_t i = 0; i < c->forward_count; i++)
+		for (int width = 2; width <= 4; width += 2) {
+			wide row = (wide)tokens * width;
+			int64_t rows = (int64_t)(c->forward[i].size / row) * tp;
+
+			if (c->forward[i].size % row == 0 && c->forward[i].count > count &&
+			    rows >= least && rows <= most) {
+				count = c->forward[i].count;
+				best = rows;
+			}
+		}
+	return best;
+}
+
+size_t widths_of(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
+		 int64_t least, int64_t most, int64_t found[MOST_WIDTHS])
+{
+	size_t count = add_width(found, 0, most);
+	int64_t seen = frequent_width(c, r->tp, tokens, least, most);
+
+	if (least == most)
+		return count;
+	if (seen)
+		count = add_width(found, count, seen);
+	count = add_width(found, count, round_number(least, most));
+	if (4 * r->hidden >= least && 4 * r->hidden <= most)
+		count = add_width(found, count, 4 * r->hidden);
+	return count;
+}

@@ -1,0 +1,107 @@
+/* What stays behind, place by place: step after step, or in a run that no backward pass follows. */
+#include "metrics/metrics_pass.h"
+
+#include <stdlib.h>
+
+#define GROWTHS 6 /* sizes in a row that rise by chance are fewer */
+
+static int by_place(const void *a, const void *b)
+{
+	const struct left *x = a, *y = b;
+
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
+	if (!x->place && x->thread != y->thread)
+		return x->thread < y->thread ? -1 : 1;
+	if (x->age != y->age)
+		return x->age < y->age ? -1 : 1;
+	return (x->size > y->size) - (x->size < y->size);
+}
+
+static int is_same_place(const struct left *a, const struct left *b)
+{
+	return a->place == b->place && (a->place || a->thread == b->thread);
+}
+
+/* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on?
+ */
+static void take_leak(struct watched *w, const struct left *l, size_t count, bytes *largest)
+{
+	struct measures *m = w->m;
+	uint32_t steps = 0, oldest = 0, blocks = 0;
+	bytes sum = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!l[i].age)
+			continue;
+		steps += !i || l[i].age != l[i - 1].age;
+		oldest = l[i].age > oldest ? l[i].age : oldest;
+		sum = bytes_add(sum, l[i].size);
+		blocks++;
+	}
+	if (steps < 4 || steps * 10 < oldest * 6 ||
+	    oldest * 10 < (w->step > 2 ? w->step - 2 : 0) * 6)
+		return;
+	add(&m->leak_bytes, sum);
+	add(&m->leak_per_step, sum / steps);
+	m->leak_blocks += blocks;
+	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
+	if (sum > *largest) {
+		*largest = sum;
+		m->leak_place = l->place;
+		m->leak_thread = l->thread;
+	}
+}
+
+/* Blocks of one size that a place outside of the training's loop leaves behind in the run. */
+static void take_repeats(struct watched *w, const struct left *l, size_t count)
+{
+	struct measures *m = w->m;
+
+	for (size_t i = 0, n; i < count; i += n) {
+		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
+		     n++)
+			;
+		if (l[i].age || !l[i].in_run || l[i].size <= m->run_repeat_bytes / (bytes)n ||
+		    l[i].size > BYTES_LIMIT / (bytes)n)
+			continue;
+		m->run_repeats = (int64_t)n;
+		m->run_repeat_bytes = (bytes)n * l[i].size;
+		m->repeat_place = l[i].place;
+	}
+}
+
+/* One block that a place makes anew for each batch, each time with more in it. */
+static void take_grown(struct watched *w, const struct left *l, size_t count)
+{
+	struct measures *m = w->m;
+	const struct place_levels *place = &w->places[l->place];
+	bytes sum = w->failure && m->request_place == l->place ? m->requested : 0;
+
+	if (!l->place || place->run != w->run || place->growths < GROWTHS ||
+	    place->top == INT64_MAX)
+		return;
+	for (size_t i = 0; i < count; i++)
+		sum = l[i].in_run ? bytes_add(sum, l[i].size) : sum;
+	if (sum <= m->run_repeat_bytes)
+		return;
+	m->run_repeats = place->growths;
+	m->run_repeat_bytes = sum;
+	m->repeat_place = l->place;
+}
+
+void measure_left(struct watched *w, struct left *left, size_t count)
+{
+	bytes largest = 0;
+
+	if (count)
+		qsort(left, count, sizeof(*left), by_place);
+	for (size_t i = 0, n; i < count; i += n) {
+		for (n = 1; i + n < count && is_same_place(&left[i], &left[i + n]);
+		     n++)
+			;
+		take_leak(w, &left[i], n, &largest);
+		take_repeats(w, &left[i], n);
+		take_grown(w, &left[i], n);
+	}
+}

@@ -1,0 +1,406 @@
+/* The live set at the moment: whose the blocks are, which sizes repeat, what stays behind step
+ * after step. */
+#include "metrics/metrics_pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_SIZES 4096
+
+struct scene {
+	const struct measuring *p;
+	struct watched *w;
+	unsigned device;
+	bytes *sizes; /* of parameters, sorted */
+	size_t size_count, size_room;
+	struct left *left;
+	size_t left_count, left_room;
+	bytes run_new, run_model;
+	bytes world; /* ranks */
+};
+
+/* `part` of `whole`, in percent; a whole that is nothing gives 0. */
+static int64_t percent(bytes part, bytes whole)
+{
+	double p = whole > 0 ? (double)part * 100 / (double)whole : 0;
+
+	return p > 1e9 ? (int64_t)1e9 : (int64_t)p;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t marks_at(const struct measuring *p, uint32_t place)
+{
+	return p->marks[place < p->tables->place_count ? place : 0];
+}
+
+static int is_autograd(const struct measuring *p, const struct mt_record *r)
+{
+	return (p->tables->thread_flags[r->thread] & THREAD_AUTOGRAD) != 0;
+}
+
+/* Made before the first forward pass, by nobody that makes anything else. */
+static int is_parameter(const struct scene *s, const struct mt_record *r, uint64_t marks)
+{
+	return birth_of(r).run <= 1 && !is_autograd(s->p, r) &&
+	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
+			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
+			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER)));
+}
+
+static int by_size(const void *a, const void *b)
+{
+	bytes x = *(const bytes *)a, y = *(const bytes *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int is_parameter_size(const struct scene *s, bytes size)
+{
+	return s->size_count &&
+	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
+}
+
+/* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
+ * keep it. */
+static int is_copy(const struct scene *s, uint32_t place, bytes size)
+{
+	uint64_t marks = marks_at(s->p, place);
+
+	return tables_place_flags(s->p->tables, place) & PLACE_FRAMES &&
+	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
+			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
+			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER) | MARKED(ZERO))) &&
+	       is_parameter_size(s, size);
+}
+
+static void add_request(const struct scene *s)
+{
+	struct measures *m = s->w->m;
+	const struct failure *f = s->w->failure;
+	uint64_t marks = f ? marks_at(s->p, f->place) : 0;
+	bytes n = f ? f->requested : 0;
+
+	if (!f)
+		return;
+	if (measure_is_logits(s->w, marks, n)) {
+		add(&m->logits, n);
+		m->logits_blocks++;
+	}
+	if (measure_is_score(s->w, marks, m->in_backward && !f->place, n)) {
+		add(&m->attention, n);
+		m->attention_blocks++;
+	}
+	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)))
+		add(&m->optimizer_temporaries, n);
+	if (marks & MARKED(ZERO) && !(marks & MARKED(ZERO_GATHER)) &&
+	    place_makes(tables_place_flags(s->p->tables, f->place)) == MAKES_COMMUNICATION)
+		add(&m->zero_buckets, n);
+	m->request_is_state = (marks & MARKED(STATE)) != 0;
+	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
+	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	add(&m->copies, !m->in_backward && s->w->run > 1 && is_copy(s, f->place, n) ? n : 0);
+	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
+	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
+	if (s->w->run_is_open) {
+		add(&s->w->run_born, n);
+		add(&m->run_live, n);
+	}
+}
+
+/* cuBLAS's: 8 MiB and a bit, and what Hopper takes. */
+static int is_workspace(const struct measuring *p, const struct mt_record *r)
+{
+	return place_makes(tables_place_flags(p->tables, r->place)) == MAKES_WORKSPACES ||
+	       r->bytes == 8519680 || r->bytes == 33562624;
+}
+
+/* Who has it, by what its stack says. A block may count for several. */
+static void add_marked(struct scene *s, const struct mt_record *r, uint64_t marks)
+{
+	struct measures *m = s->w->m;
+	struct birth born = birth_of(r);
+	bytes n = r->bytes;
+
+	if (measure_is_logits(s->w, marks, n)) {
+		add(&m->logits, n);
+		m->logits_blocks++;
+	}
+	if (measure_is_score(s->w, marks, is_autograd(s->p, r), n)) {
+		add(&m->attention, n);
+		m->attention_blocks++;
+	}
+	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) &&
+	    born.step == (uint16_t)s->w->step)
+		add(&m->optimizer_temporaries, n);
+	add(&m->workspaces, is_workspace(s->p, r) ? n : 0);
+	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
+	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
+	add(&m->loaded_states, marks & MARKED(LOAD_STATE) ? n : 0);
+	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	add(&m->buckets, marks & MARKED(BUCKET) ? n : 0);
+	add(&m->recomputed,
+	    marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run
+		    ? n
+		    : 0);
+	add(&m->compiling, marks & MARKED(COMPILE) ? n : 0);
+	add(&m->fp8_copies, marks & MARKED(FP8) ? n : 0);
+	add(&m->arena, marks & MARKED(MEGATRON_FSDP) ? n : 0);
+	add(&m->expert_bytes, marks & MARKED(EXPERT) && born.run == s->w->run ? n : 0);
+	if (marks & MARKED(FSDP_GATHER)) {
+		add(&m->gathered, n);
+		m->gathered_blocks++;
+		m->gathered_largest = n > m->gathered_largest ? n : m->gathered_largest;
+	}
+	if (marks & MARKED(ZERO_GATHER)) {
+		add(&m->zero_gathered, n);
+		m->zero_gathered_blocks++;
+	}
+}
+
+/* Each block counts once. */
+static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
+{
+	struct measures *m = s->w->m;
+	struct birth born = birth_of(r);
+	int autograd = is_autograd(s->p, r);
+
+	if (marks & (MARKED(STATE) | MARKED(LOAD_STATE)) ||
+	    (marks & MARKED(OPTIMIZER) && born.step != (uint16_t)s->w->step))
+		add(&m->optimizer_states, r->bytes);
+	else if (is_parameter(s, r, marks))
+		add(&m->parameters, r->bytes);
+	else if (autograd && (born.run != s->w->run || s->w->phase != PHASE_BACKWARD ||
+			      is_parameter_size(s, r->bytes)))
+		add(&m->gradients, r->bytes);
+	/* As large as a parameter is on all ranks together. */
+	if (marks & MARKED(FSDP_GRADIENT) || (autograd && m->marks & MARKED(FSDP) && s->world > 1 &&
+					      is_parameter_size(s, r->bytes / s->world)))
+		add(&m->unsharded_gradients, r->bytes);
+	if (autograd && born.step != (uint16_t)s->w->step)
+		add(&m->old_gradients, r->bytes);
+	if (!autograd && born.run > 1 && is_copy(s, r->place, r->bytes))
+		add(&m->copies, r->bytes);
+	if (born.run == s->w->run && s->w->run_is_open) {
+		add(&m->run_live, r->bytes);
+		add(&s->run_model, marks & MARKED(MODEL) ? r->bytes : 0);
+		add(&s->run_new, born.taken & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
+		m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
+	}
+}
+
+static void add_left(struct scene *s, const struct mt_record *r)
+{
+	struct birth born = birth_of(r);
+
+	s->left = grow(s->left, s->left_count, &s->left_room, sizeof(*s->left));
+	s->left[s->left_count++] = (struct left){
+		.place = r->place < s->p->tables->place_count ? r->place : MT_NO_PLACE,
+		.thread = r->thread,
+		.age = (uint16_t)(s->w->step - born.step),
+		.in_run = born.taken & 1u << WITHOUT_NEW_RUN && born.run == s->w->run,
+		.size = r->bytes,
+	};
+}
+
+/* This step's blocks against those of the steps before, place by place. */
+static void take_ratio(const struct scene *s)
+{
+	const struct watched *w = s->w;
+	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
+	bytes held[2] = { 0 }, held_before[2] = { 0 };
+
+	for (size_t i = 1; i < s->p->tables->place_count; i++) {
+		const struct place_levels *l = &w->places[i];
+		int expert;
+
+		if (l->last_step != w->step + 1 || !l->before ||
+		    s->p->marks[i] & (MARKED(OPTIMIZER) | MARKED(SAVE) | MARKED(LOAD)))
+			continue;
+		expert = (s->p->marks[i] & MARKED(EXPERT)) != 0;
+		now[expert] = bytes_add(now[expert], l->now);
+		before[expert] = bytes_add(before[expert], l->before);
+		held[expert] = bytes_add(held[expert], l->held);
+		held_before[expert] = bytes_add(held_before[expert], l->held_before);
+	}
+	if (w->step < 2)
+		return;
+	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
+	w->m->size_ratio = larger(percent(now[0], before[0]), percent(held[0], held_before[0]));
+	w->m->expert_ratio = larger(percent(now[1], before[1]), percent(held[1], held_before[1]));
+}
+
+static void describe_moment(const struct scene *s)
+{
+	struct watched *w = s->w;
+	struct measures *m = w->m;
+	const struct failure *f = w->failure;
+	const struct device *d = w->device;
+
+	m->failed = f != NULL;
+	m->died = f && !failure_survived(f);
+	m->device_total = d->total;
+	m->allocated = w->moment.allocated;
+	m->reserved = w->moment.reserved;
+	m->cached = m->reserved > m->allocated ? m->reserved - m->allocated : 0;
+	m->cached_percent = percent(m->cached, m->reserved);
+	m->step = w->moment.step;
+	m->in_setup = w->phase == PHASE_SETUP;
+	m->in_backward = w->phase == PHASE_BACKWARD;
+	m->in_optimizer = w->phase == PHASE_OPTIMIZER;
+	m->in_forward = !m->in_backward && !m->in_optimizer;
+	m->request_place = MT_NO_PLACE;
+	m->outside = bytes_add(w->moment.other, w->moment.untracked);
+	if (!f)
+		return;
+	m->request_place = f->place;
+	m->requested = f->requested;
+	m->by_library = f->from_runtime;
+	m->device_free =
+		f->free > INT64_MAX || (d->total && (bytes)f->free > d->total) ? 0 : (bytes)f->free;
+	m->short_by = f->requested > m->device_free ? f->requested - m->device_free : 0;
+	m->has_largest_free = f->largest_free >= 0;
+	m->largest_free = m->has_largest_free ? f->largest_free : 0;
+	m->outside = d->total ? d->total - m->device_free - m->reserved : m->outside;
+	/* The phase is the request's own, also where it is the first of its phase. */
+	if (marks_at(s->p, f->place) & MARKED(OPTIMIZER)) {
+		m->in_optimizer = 1;
+		m->in_backward = m->in_forward = 0;
+	}
+}
+
+static int is_block(const struct scene *s, const struct mt_record *r)
+{
+	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
+}
+
+static const struct snapshot *live_at(const struct watched *w)
+{
+	return w->failure ? &w->failure->live : &w->device->at_peak;
+}
+
+static bytes loaded_parameters(const struct scene *s)
+{
+	const struct snapshot *live = live_at(s->w);
+	bytes sum = 0;
+
+	for (size_t i = 0; i < live->count; i++)
+		if (live->groups[i].category == CATEGORY_PARAMETERS &&
+		    marks_at(s->p, live->groups[i].place) & MARKED(LOAD))
+			add(&sum, live->groups[i].bytes);
+	return sum;
+}
+
+/*
+ * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
+ * long as it lives, and here it is the question whether it should.
+ */
+static void take_categories(const struct scene *s)
+{
+	const struct watched *w = s->w;
+	const bytes *by = live_at(w)->by_category;
+	struct measures *m = w->m;
+	bytes parameters;
+
+	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
+	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
+	if (m->in_backward && m->gradients > by[CATEGORY_GRADIENTS])
+		m->activations -= m->gradients - by[CATEGORY_GRADIENTS];
+	else
+		m->gradients = by[CATEGORY_GRADIENTS];
+	if (m->in_optimizer || m->activations < 0)
+		m->activations = 0;
+	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
+	parameters = by[CATEGORY_PARAMETERS] - loaded_parameters(s);
+	if (!m->loaded || parameters > m->parameters)
+		m->parameters = parameters;
+}
+
+/* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
+ * DDP's. */
+static void take_buckets(const struct scene *s)
+{
+	const struct snapshot *live = live_at(s->w);
+	struct measures *m = s->w->m;
+
+	m->beside_buckets = m->gradients;
+	/* A gradient that found no room. */
+	if (m->failed && m->in_backward && is_parameter_size(s, m->requested))
+		add(&m->beside_buckets, m->requested);
+	for (size_t i = 0; i < live->count; i++) {
+		const struct group *g = &live->groups[i];
+		uint64_t marks = marks_at(s->p, g->place);
+
+		if (g->category == CATEGORY_GRADIENTS && marks & MARKED(BUCKET))
+			add(&m->beside_buckets, -g->bytes);
+		else if (g->category == CATEGORY_GRADIENTS && g->largest > m->gradient)
+			m->gradient = g->largest;
+		if (g->category != CATEGORY_COMMUNICATION || !(marks & MARKED(ZERO)) ||
+		    marks & MARKED(ZERO_GATHER))
+			continue;
+		add(&m->zero_buckets, g->bytes);
+		m->zero_bucket = g->largest > m->zero_bucket ? g->largest : m->zero_bucket;
+	}
+}
+
+static void finish(struct scene *s)
+{
+	struct watched *w = s->w;
+	struct measures *m = w->m;
+	bytes fixed;
+
+	m->run_born = w->run_born;
+	m->run_new = percent(s->run_new, m->run_live);
+	m->run_model = percent(s->run_model, m->run_live);
+	m->activation_percent = percent(m->activations, m->allocated);
+	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
+	m->static_percent = percent(fixed, m->device_total);
+	/* What stays behind is none of this step's. */
+	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;
+	if (m->leak_per_step && !m->failed)
+		m->leak_steps_to_go =
+			(m->device_total - m->outside - m->allocated) / m->leak_per_step;
+	m->sharded = m->marks & MARKED(FSDP) ? m->parameters : 0;
+}
+
+void measure_scene(const struct measuring *p, unsigned device)
+{
+	struct scene s = { .p = p,
+			   .w = (struct watched *)&p->watched[device],
+			   .device = device,
+			   .world = p->trace->header.world_size };
+	const struct live *live = &p->live;
+
+	describe_moment(&s);
+	for (size_t i = 0; i <= live->mask; i++) {
+		const struct mt_record *r = &live->slots[i];
+
+		if (!is_block(&s, r) || s.size_count >= MOST_SIZES ||
+		    !is_parameter(&s, r, marks_at(p, r->place)))
+			continue;
+		s.sizes = grow(s.sizes, s.size_count, &s.size_room, sizeof(*s.sizes));
+		s.sizes[s.size_count++] = r->bytes;
+	}
+	if (s.size_count)
+		qsort(s.sizes, s.size_count, sizeof(*s.sizes), by_size);
+	for (size_t i = 0; i <= live->mask; i++) {
+		const struct mt_record *r = &live->slots[i];
+
+		if (!is_block(&s, r))
+			continue;
+		add_marked(&s, r, marks_at(p, r->place));
+		add_kind(&s, r, marks_at(p, r->place));
+		add_left(&s, r);
+	}
+	add_request(&s);
+	take_categories(&s);
+	take_buckets(&s);
+	measure_left(s.w, s.left, s.left_count);
+	take_ratio(&s);
+	finish(&s);
+	free(s.sizes);
+	free(s.left);
+}

@@ -1,0 +1,152 @@
+/* The third walk's state, and what its parts share. */
+#ifndef MEMTRACE_MEASURE_PASS_H
+#define MEMTRACE_MEASURE_PASS_H
+
+#include "metrics/metrics.h"
+#include "trace/trace.h"
+#include "trace/visit.h"
+
+#define MEASURE_STEPS 65536 /* that are kept: memory must not follow the length of a job */
+#define MEASURE_LEAST (INT64_C(64) << 10) /* smaller blocks are no cause of anything */
+
+#define MEASURE_CALLERS 64
+
+/* What a counterfactual takes away; a block may belong to several. */
+enum without {
+	WITHOUT_LOGITS,
+	WITHOUT_ATTENTION,
+	WITHOUT_TEMPORARIES, /* of the optimizer */
+	WITHOUT_CLIPPING,
+	WITHOUT_LOADED,
+	WITHOUT_SAVING,
+	WITHOUT_NEW_RUN,
+	WITHOUT_OLD_GRADIENTS,
+	WITHOUTS
+};
+
+/* What is remembered with a live block, in the record's time. */
+struct birth {
+	uint32_t run; /* runs begin with the forward after a backward pass or an optimizer's step */
+	uint16_t step;  /* the last 16 bits of its number */
+	uint16_t taken; /* a bit each of enum without */
+};
+static_assert(sizeof(struct birth) == sizeof(uint64_t), "it stands for the time");
+
+struct step_levels {
+	bytes floor, peak, reserved, outside;
+	uint32_t retries, calls;
+	bytes emptied;
+};
+
+/* What one place did. */
+struct place_levels {
+	uint32_t last_step;
+	bytes now, before;              /* largest block in its last step; and in those before */
+	bytes live, held, held_before; /* live now; the same of what was live at a time */
+	/* In its last run that no backward pass follows: blocks, each larger than the last. */
+	uint32_t run, growths;
+	bytes top; /* the last of them; INT64_MAX: one was not larger */
+};
+
+struct callers {
+	uint32_t list[MEASURE_CALLERS];
+	size_t count;
+};
+
+struct watched {
+	const struct device *device;
+	struct measures *m;
+	struct moment moment;
+	const struct failure *failure; /* NULL: the moment is the peak */
+	int is_past;                   /* the moment has been */
+
+	uint64_t next_span_ns;
+	bytes least_best;   /* of best[] */
+	size_t span;        /* of the device's, the current one */
+	uint32_t run, step; /* steps begin with 0 here */
+	int backward_seen, run_is_open;
+	struct callers trained,
+		pending; /* of the model: those that a backward pass followed; the run's */
+	int run_is_new;  /* the model is called from where no backward pass followed so far */
+	enum phase phase;
+
+	bytes allocated, reserved, outside;
+	bytes peak_before;                     /* the highest of the steps before the moment's */
+	bytes level[WITHOUTS], best[WITHOUTS]; /* taken away now; most that would be left */
+	int rising;
+	bytes run_born, autograd_live;
+	int retry_pending;
+
+	struct step_levels *list, now;
+	size_t count, room;
+	struct place_levels *places;
+
+	/* The sizes that stand out at the moment; 0 none. */
+	bytes logits, scores, linear;
+	int logits_half, logits_twice; /* are blocks of that size logits too? */
+};
+
+struct measuring {
+	const struct trace *trace;
+	const struct tables *tables;
+	uint64_t *marks; /* of places */
+	struct live live;
+	struct watched watched[MT_MAX_DEVICES];
+	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,
+	 * and NCCL's. */
+	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
+};
+
+static inline struct birth birth_of(const struct mt_record *r)
+{
+	union {
+		uint64_t time;
+		struct birth birth;
+	} u = { .time = r->time_ns };
+
+	return u.birth;
+}
+
+/* Is `a` the size `b`, up to the allocator's rounding? */
+static inline int same_size(bytes a, bytes b)
+{
+	bytes d = a > b ? a - b : b - a;
+
+	return b > 0 && d <= b / 50;
+}
+
+/* One of 4, 2, 1, 1/2, 1/4 of it? */
+static inline int is_kin(bytes a, bytes b)
+{
+	return same_size(a, b) || same_size(a, b / 2) || same_size(a, 2 * b);
+}
+
+/* The sizes that stand out among what is live at the moment, and in what was asked for. */
+void measure_sizes(struct watched *w, struct measuring *p, const struct snapshot *s);
+int measure_is_logits(const struct watched *w, uint64_t marks, bytes size);
+int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size);
+
+/* A block that is live at the moment, for sorting. */
+struct left {
+	uint32_t place;
+	uint16_t thread;
+	uint16_t age; /* steps ago */
+	int in_run;
+	bytes size;
+};
+
+static inline void add(bytes *to, bytes n)
+{
+	*to = bytes_add(*to, n);
+}
+
+/* Of all blocks that are live. Sorts them. */
+void measure_left(struct watched *w, struct left *left, size_t count);
+/* The live set at the moment. */
+void measure_scene(const struct measuring *p, unsigned device);
+/* What the steps say, when all is read. */
+void measure_steps(struct watched *w);
+/* From the header's settings. */
+void measure_settings(struct measures *m, const struct trace *t);
+
+#endif

@@ -1,0 +1,398 @@
+/* The search: dimension by dimension, each with the values that divide what it splits. */
+#include "plan/plan_search.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
+#define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
+
+static struct layout *append(struct layouts *list, const struct layout *l)
+{
+	list->at = grow(list->at, list->count, &list->room, sizeof(*list->at));
+	list->at[list->count] = *l;
+	return &list->at[list->count++];
+}
+
+int plan_discard(struct search *s, enum discard why, const char *format, ...)
+{
+	struct plan *plan = s->plan;
+	struct layout *kept;
+	va_list args;
+
+	if (s->counting)
+		return 0;
+	plan->discarded_counts[why]++;
+	if (plan->discarded.count >= MOST_LISTED)
+		return 0;
+	kept = append(&plan->discarded, &s->now);
+	kept->why = why;
+	kept->count = 1;
+	va_start(args, format);
+	kept->reason = xvasprintf(format, args);
+	va_end(args);
+	return 0;
+}
+
+/* ---- the values of a dimension ---- */
+
+static size_t divisors(int64_t n, int64_t *list)
+{
+	size_t count = 0, half;
+
+	for (int64_t i = 1; i * i <= n && count < MOST_DIVISORS / 2; i++)
+		if (n % i == 0)
+			list[count++] = i;
+	half = count;
+	for (size_t i = half; i--;)
+		if (list[i] * list[i] != n)
+			list[count++] = n / list[i];
+	return count;
+}
+
+/* What the dimension's sizes divide. */
+static int64_t splits(const struct search *s, enum dimension dim)
+{
+	const struct config *c = s->plan->config;
+	const int64_t *size = s->now.size;
+	int64_t gpus = s->plan->gpus;
+
+	switch (dim) {
+	case DIM_TP:
+		return gpus;
+	case DIM_PP:
+		return gpus / size[DIM_TP];
+	case DIM_CP:
+		return gpus / size[DIM_TP] / size[DIM_PP];
+	case DIM_VPP:
+		return size[DIM_PP] > 1 ? c->num_layers / size[DIM_PP] : 1;
+	case DIM_EP:
+		return VALUE_OR(c, num_experts, 0) > 1 ? c->num_experts : 1;
+	case DIM_MBS:
+		return c->global_batch_size / size[DIM_DP];
+	default:
+		BUG("dimension");
+	}
+}
+
+static int is_sized(const struct search *s, enum dimension dim)
+{
+	return (s->plan->system->space.sizes & BIT(dim)) != 0;
+}
+
+static size_t values(const struct search *s, enum dimension dim, int64_t *list)
+{
+	/* Where two fit alike the first is kept: ZeRO-1 costs no more communication than none. */
+	static const int64_t recomputes[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL },
+			     stages[] = { 1, 0, 2, 3 };
+	const int64_t *size = s->now.size;
+
+	switch (dim) {
+	case DIM_DP:
+		list[0] = s->plan->gpus / size[DIM_TP] / size[DIM_PP] / size[DIM_CP];
+		return 1;
+	case DIM_RECOMPUTE:
+		memcpy(list, recomputes, sizeof(recomputes));
+		return ARRAY_SIZE(recomputes);
+	case DIM_ZERO:
+		memcpy(list, stages, sizeof(stages));
+		return ARRAY_SIZE(stages);
+	case DIM_MBS:
+		list[0] = UNSET;
+		return is_sized(s, DIM_MBS) ? divisors(splits(s, dim), list) : 1;
+	default:
+		return divisors(splits(s, dim), list);
+	}
+}
+
+/* Has the system a formula? */
+static int expresses(const struct search *s, enum dimension dim, int64_t value)
+{
+	const struct space *space = &s->plan->system->space;
+
+	if (dim == DIM_RECOMPUTE)
+		return (space->recompute & BIT(value)) != 0;
+	if (dim == DIM_ZERO)
+		return (space->zero & BIT(value)) != 0;
+	return value <= 1 || is_sized(s, dim);
+}
+
+/* ---- a layout ---- */
+
+static void set_size(struct config *c, enum config_field f, int64_t *now, int64_t value)
+{
+	struct err e = { 0 };
+
+	if (value == UNSET)
+		config_unset(c, f);
+	else if (!config_has(c, f) || *now != value)
+		config_set_int(c, f, value, "plan", &e);
+}
+
+#define SET(c, name, value) set_size(c, CONFIG_##name, &(c)->name, value)
+
+static void set_recompute(struct search *s, int64_t how)
+{
+	struct config *c = &s->scratch;
+	struct err e = { 0 };
+
+	if (config_has(c, CONFIG_recompute_granularity)
+		    ? !strcmp(c->recompute_granularity, recompute_names[how])
+		    : how == RECOMPUTE_NONE)
+		return;
+	config_set(c, "recompute_granularity", recompute_names[how], "plan", &e);
+	if (how != RECOMPUTE_FULL)
+		return;
+	if (!config_has(c, CONFIG_recompute_method))
+		config_set(c, "recompute_method", "uniform", "plan", &e);
+	if (!config_has(c, CONFIG_recompute_num_layers))
+		config_set_int(c, CONFIG_recompute_num_layers, 1, "plan", &e);
+}
+
+static void set_sizes(struct search *s)
+{
+	struct config *c = &s->scratch;
+	const int64_t *size = s->now.size;
+
+	SET(c, tensor_model_parallel_size, size[DIM_TP]);
+	SET(c, pipeline_model_parallel_size, size[DIM_PP]);
+	SET(c, context_parallel_size, size[DIM_CP]);
+	SET(c, data_parallel_size, size[DIM_DP]);
+	SET(c, virtual_pipeline_model_parallel_size, size[DIM_VPP] > 1 ? size[DIM_VPP] : UNSET);
+	SET(c, expert_model_parallel_size, size[DIM_EP] > 1 ? size[DIM_EP] : UNSET);
+	SET(c, micro_batch_size, size[DIM_MBS]);
+	SET(c, num_microbatches, s->now.micro_batches);
+	SET(c, zero_stage, size[DIM_ZERO]);
+	set_recompute(s, size[DIM_RECOMPUTE]);
+}
+
+/* The colour, with the margin that was asked for instead of 20 %. */
+static enum fit fit(const struct plan *plan, const struct estimate *made)
+{
+	wide needs = estimate_device(made);
+	int lost = estimate_out_of_memory(made);
+
+	if (!lost && 100 * needs <= (100 - plan->margin) * plan->memory)
+		return FIT_GREEN;
+	return !lost && estimate_most(made) <= plan->memory ? FIT_YELLOW : FIT_RED;
+}
+
+/* With sequence parallelism beside tensor parallelism, or without where the source has formulas for
+ * that alone. -1: the system refuses. */
+static int estimate_layout(struct search *s, struct estimate *made, struct err *e)
+{
+	for (int sequence = s->now.size[DIM_TP] > 1;; sequence = 0) {
+		s->scratch.sequence_parallel = s->now.sequence_parallel = sequence;
+		if (estimate_make(made, s->plan->system, &s->scratch, DETAIL_STAGES, e) < 0)
+			return -1;
+		if (!made->beyond || !sequence)
+			return 0;
+		estimate_release(made);
+	}
+}
+
+static void keep(struct search *s, const struct estimate *made)
+{
+	struct layout *l = append(&s->plan->fitting, &s->now);
+
+	l->stage_count = made->stage_count ? made->stage_count : 1;
+	l->stages = xcalloc(l->stage_count, sizeof(*l->stages));
+	l->stages[0] = made->total;
+	for (size_t i = 0; i < made->stage_count; i++)
+		l->stages[i] = made->stages[i].total;
+}
+
+static void judge(struct search *s)
+{
+	struct plan *plan = s->plan;
+	struct layout *l = &s->now;
+	struct err refusal = { 0 };
+	struct estimate made;
+
+	if (s->counting) {
+		s->counted++;
+		return;
+	}
+	set_sizes(s);
+	if (estimate_layout(s, &made, &refusal) < 0) {
+		if (!s->refusal.text[0])
+			s->refusal = refusal;
+		plan_discard(s, DISCARD_REFUSED, "%s", refusal.text);
+		estimate_release(&made);
+		return;
+	}
+	s->estimated++;
+	l->total = estimate_most(&made);
+	l->fit = fit(plan, &made);
+	/* Document 003, section 4.2.1; v chunks a stage wait a v-th of it. */
+	l->bubble = l->size[DIM_PP] == 1 ? 0
+					 : (double)(l->size[DIM_PP] - 1) /
+						   (double)(l->micro_batches * l->size[DIM_VPP]);
+	if (made.beyond)
+		plan_discard(s, DISCARD_REFUSED, "%s", made.beyond);
+	else if (l->fit == FIT_RED)
+		plan_discard(s, DISCARD_MEMORY, "needs %.2f GiB, the GPU has %.2f",
+			     (double)estimate_device(&made) / (double)(1 << 30),
+			     (double)plan->memory / (double)(1 << 30));
+	else
+		keep(s, &made);
+	estimate_release(&made);
+}
+
+/* ---- the search ---- */
+
+static void descend(struct search *s, enum dimension dim);
+
+/* One row for all layouts with this value, whatever else they are. */
+static void count_inexpressible(struct search *s, enum dimension dim)
+{
+	struct layouts *list = &s->plan->discarded;
+	struct layout only = { .why = DISCARD_INEXPRESSIBLE, .micro_batches = UNSET };
+	char which[16] = "", stage[16] = "";
+
+	s->counting = 1;
+	s->counted = 0;
+	descend(s, (enum dimension)(dim + 1));
+	s->counting = 0;
+	if (!s->counted)
+		return;
+	s->plan->discarded_counts[DISCARD_INEXPRESSIBLE] += s->counted;
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		only.size[i] = i == dim ? s->now.size[i] : UNSET;
+	for (size_t i = 0; i < list->count; i++)
+		if (!memcmp(list->at[i].size, only.size, sizeof(only.size)) &&
+		    list->at[i].why == DISCARD_INEXPRESSIBLE) {
+			list->at[i].count += s->counted;
+			return;
+		}
+	only.count = s->counted;
+	if (dim == DIM_RECOMPUTE)
+		snprintf(which, sizeof(which), "%s ", recompute_names[only.size[dim]]);
+	if (dim == DIM_ZERO)
+		snprintf(stage, sizeof(stage), "-%d", (int)only.size[dim]);
+	only.reason = xasprintf("%s has no formula for %s%s%s", s->plan->system->name, which,
+				dimensions[dim].what, stage);
+	append(list, &only);
+}
+
+static void descend(struct search *s, enum dimension dim)
+{
+	int64_t list[MOST_DIVISORS];
+	size_t count;
+
+	if (dim == DIMENSIONS) {
+		judge(s);
+		return;
+	}
+	count = values(s, dim, list);
+	for (size_t i = 0; i < count; i++) {
+		s->now.size[dim] = list[i];
+		if (dim == DIM_MBS)
+			s->now.micro_batches = list[i] == UNSET ? UNSET : splits(s, dim) / list[i];
+		if (!plan_allows(s, dim))
+			continue;
+		if (s->counting || expresses(s, dim, list[i]))
+			descend(s, (enum dimension)(dim + 1));
+		else
+			count_inexpressible(s, dim);
+	}
+	s->now.size[dim] = UNSET;
+	if (dim == DIM_MBS)
+		s->now.micro_batches = UNSET;
+}
+
+static int check(const struct plan *plan, struct err *e)
+{
+	static const struct {
+		enum config_field field;
+		unsigned dimension;
+	} needed[] = {
+		{ CONFIG_num_layers, BIT(DIM_PP) },
+		{ CONFIG_hidden_size, BIT(DIM_TP) },
+		{ CONFIG_num_attention_heads, BIT(DIM_TP) },
+		{ CONFIG_seq_length, BIT(DIM_CP) | BIT(DIM_MBS) },
+		{ CONFIG_global_batch_size, BIT(DIM_MBS) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
+		if (plan->system->space.sizes & needed[i].dimension &&
+		    !config_has(plan->config, needed[i].field))
+			return err_set(
+				e,
+				"%s is missing: plan needs it (in a configuration file, or --set %s=N)",
+				config_name(needed[i].field), config_name(needed[i].field));
+	return 0;
+}
+
+/* What the job says of its own layout gives way to those that are tried. */
+static void prepare(struct search *s, struct err *e)
+{
+	static const enum config_field given_up[] = {
+		CONFIG_world_size,
+		CONFIG_num_microbatches,
+		CONFIG_gradient_accumulation_steps,
+		CONFIG_use_distributed_optimizer,
+		CONFIG_fsdp,
+		CONFIG_use_megatron_fsdp,
+		CONFIG_use_torch_fsdp2,
+		CONFIG_data_parallel_sharding_strategy,
+		CONFIG_recompute_granularity,
+		CONFIG_strategy,
+		CONFIG_num_layers_per_virtual_pipeline_stage,
+		CONFIG_decoder_first_pipeline_num_layers,
+		CONFIG_decoder_last_pipeline_num_layers,
+		CONFIG_pipeline_model_parallel_layout,
+	};
+	struct plan *plan = s->plan;
+	struct config *c = &s->scratch;
+	int64_t node = VALUE_OR(plan->config, num_gpus_per_node, GPUS_OF_A_NODE);
+
+	config_init(c);
+	config_copy(c, plan->config);
+	for (size_t i = 0; i < ARRAY_SIZE(given_up); i++)
+		config_unset(c, given_up[i]);
+	/* Padded for another tensor size. */
+	if (config_is_derived(c, CONFIG_padded_vocab_size))
+		config_unset(c, CONFIG_padded_vocab_size);
+	config_set(c, "sequence_parallel", "true", "plan", e);
+	if (!plan->most[DIM_TP])
+		plan->most[DIM_TP] = (int)node;
+	node = plan->gpus % node ? plan->gpus : node;
+	config_set_int(c, CONFIG_num_gpus_per_node, node, "plan", e);
+	config_set_int(c, CONFIG_num_nodes, plan->gpus / node, "plan", e);
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		s->now.size[i] = UNSET;
+	s->now.micro_batches = UNSET;
+}
+
+/* What --fix asks for and no layout can have, of those that nothing else is to blame for. */
+static void name_unmet(struct search *s)
+{
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		s->now.size[i] = s->plan->fix[i];
+		if (s->plan->fix[i] != UNSET && !(s->met & BIT(i)))
+			plan_discard(s, DISCARD_DIVIDES,
+				     "%s %lld (--fix) divides nothing that it could",
+				     dimensions[i].label, (long long)s->plan->fix[i]);
+		s->now.size[i] = UNSET;
+	}
+}
+
+int plan_make(struct plan *plan, struct err *e)
+{
+	struct search s = { .plan = plan };
+
+	if (check(plan, e) < 0)
+		return -1;
+	prepare(&s, e);
+	descend(&s, DIM_TP);
+	if (!plan->fitting.count && !plan->discarded.count)
+		name_unmet(&s);
+	config_release(&s.scratch);
+	plan_rank(&plan->fitting);
+	if (!s.estimated && s.refusal.text[0])
+		return err_set(e, "%s", s.refusal.text);
+	return 0;
+}

@@ -1,0 +1,192 @@
+/* The dimensions of a layout, which layouts are asked for, and which are better. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "estimate/inputs.h"
+
+const struct dimension_row dimensions[DIMENSIONS] = {
+#define X(id, name, key, label, what) { #name, label, what, CONFIG_##key },
+	DIMENSION_ROWS(X)
+#undef X
+};
+
+const char *const recompute_names[RECOMPUTES] = { "none", "selective", "full" };
+
+void plan_init(struct plan *plan, const struct config *config)
+{
+	memset(plan, 0, sizeof(*plan));
+	plan->config = config;
+	plan->margin = 20;
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		plan->fix[i] = UNSET;
+}
+
+/* The fastest that knows pipelines: `memtrace` is exact and takes milliseconds a layout, for spaces that are narrowed. */
+const struct system *plan_default_system(void)
+{
+	return &llama_4d;
+}
+
+static void release(struct layouts *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		free(list->at[i].stages);
+		free(list->at[i].reason);
+	}
+	free(list->at);
+}
+
+void plan_release(struct plan *plan)
+{
+	release(&plan->fitting);
+	release(&plan->discarded);
+}
+
+/* ---- which is better ---- */
+
+static int order(wide a, wide b)
+{
+	return (a > b) - (a < b);
+}
+
+static int64_t model_ranks(const struct layout *l)
+{
+	return l->size[DIM_TP] * l->size[DIM_PP] * l->size[DIM_CP];
+}
+
+/* What communicates less comes first: ZeRO-1 is no worse than none, and holds less. */
+static int zero_rank(const struct layout *l)
+{
+	static const int ranks[] = { 1, 0, 2, 3 };
+
+	return ranks[l->size[DIM_ZERO]];
+}
+
+/* As document 003 found best: it fits, few GPUs hold one model, large micro-batches, small bubbles.
+ * The document has nothing on the rest: less recomputation, less communication, less memory. */
+static int better_first(const void *a, const void *b)
+{
+	const struct layout *x = a, *y = b;
+	int by;
+
+	if ((by = order((wide)x->fit, (wide)y->fit)) ||
+	    (by = order(model_ranks(x), model_ranks(y))) ||
+	    (by = order(y->size[DIM_MBS], x->size[DIM_MBS])) ||
+	    (by = (x->bubble > y->bubble) - (x->bubble < y->bubble)) ||
+	    (by = order(x->size[DIM_RECOMPUTE], y->size[DIM_RECOMPUTE])) ||
+	    (by = order(zero_rank(x), zero_rank(y))) || (by = order(x->total, y->total)))
+		return by;
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		if ((by = order(x->size[i], y->size[i])))
+			return by;
+	return 0;
+}
+
+/* ---- what is the same ---- */
+
+/* These change the estimate or nothing: what a stage waits for and who talks to whom are in the
+ * others. */
+#define QUIET (BIT(DIM_MBS) | BIT(DIM_EP) | BIT(DIM_RECOMPUTE) | BIT(DIM_ZERO))
+
+/* Equal in what must be equal. */
+static int same_run(const struct layout *x, const struct layout *y)
+{
+	int by = order(x->total, y->total);
+
+	for (size_t i = 0; i < DIMENSIONS && !by; i++)
+		if (!(QUIET & BIT(i)))
+			by = order(x->size[i], y->size[i]);
+	return by ? by : (x->bubble > y->bubble) - (x->bubble < y->bubble);
+}
+
+/* Runs together, each as ranked. */
+static int alike_together(const void *a, const void *b)
+{
+	const struct layout *x = *(const struct layout *const *)a;
+	const struct layout *y = *(const struct layout *const *)b;
+	int by = same_run(x, y);
+
+	return by ? by : order(x - y, 0);
+}
+
+static int differ_once(const struct layout *x, const struct layout *y)
+{
+	int differ = 0;
+
+	for (size_t i = 0; i < DIMENSIONS; i++)
+		differ += x->size[i] != y->size[i];
+	return differ == 1;
+}
+
+/* A value that the system ignores here makes no other layout: the best of such is enough. */
+static void drop_alike(struct layouts *list)
+{
+	const struct layout **by = xcalloc(list->count + 1, sizeof(struct layout *));
+	char *drop = xcalloc(list->count + 1, 1);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		by[i] = &list->at[i];
+	qsort(by, list->count, sizeof(*by), alike_together);
+	for (size_t i = 0; i < list->count; i++)
+		for (size_t j = i; j-- && !same_run(by[j], by[i]);)
+			drop[by[i] - list->at] |= (char)differ_once(by[j], by[i]);
+	for (size_t i = 0; i < list->count; i++) {
+		if (drop[i])
+			free(list->at[i].stages);
+		else
+			list->at[kept++] = list->at[i];
+	}
+	list->count = kept;
+	free(by);
+	free(drop);
+}
+
+void plan_rank(struct layouts *list)
+{
+	if (!list->count)
+		return;
+	qsort(list->at, list->count, sizeof(*list->at), better_first);
+	drop_alike(list);
+}
+
+/* ---- what is asked for ---- */
+
+static int64_t fixed_value(enum dimension dim, const char *text)
+{
+	char *end;
+	long long value = strtoll(text, &end, 10);
+	int is_stage = dim == DIM_ZERO;
+
+	for (int i = 0; dim == DIM_RECOMPUTE && i < RECOMPUTES; i++)
+		if (!strcmp(text, recompute_names[i]))
+			return i;
+	if (dim == DIM_RECOMPUTE || end == text || *end || value < !is_stage ||
+	    value > (is_stage ? 3 : MOST_RANKS))
+		return UNSET;
+	return value;
+}
+
+int plan_fix(struct plan *plan, const char *pair, struct err *e)
+{
+	const char *equals = strchr(pair, '=');
+	size_t n = equals ? (size_t)(equals - pair) : 0;
+
+	for (size_t i = 0; n && i < DIMENSIONS; i++) {
+		const char *key = config_name(dimensions[i].key), *name = dimensions[i].name;
+
+		if ((strlen(name) != n || strncmp(name, pair, n)) &&
+		    (strlen(key) != n || strncmp(key, pair, n)))
+			continue;
+		plan->fix[i] = fixed_value((enum dimension)i, equals + 1);
+		if (plan->fix[i] != UNSET)
+			return 0;
+	}
+	return err_set(
+		e,
+		"--fix is \"%s\", expected tp, pp, cp, dp, vpp, ep or mbs = a number from 1 to "
+		"1000000, zero = 0 to 3, or recompute = none, selective or full",
+		pair);
+}

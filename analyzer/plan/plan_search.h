@@ -1,0 +1,27 @@
+/* What the search knows while it goes from dimension to dimension; plan.c and plan_divides.c. */
+#ifndef MODEL_PLAN_SEARCH_H
+#define MODEL_PLAN_SEARCH_H
+
+#include "plan/plan.h"
+#include "estimate/inputs.h"
+
+struct search {
+	struct plan *plan;
+	struct config scratch;
+	struct layout now;
+	int counting; /* inside what the system cannot express: only how many there are */
+	int64_t counted;
+	int64_t estimated;
+	unsigned met;       /* BIT(DIM_…) whose fixed value was among those that divide */
+	struct err refusal; /* the first */
+};
+
+/* Notes that the layout is not one, and why; always 0. */
+__attribute__((format(printf, 3, 4))) int plan_discard(struct search *s, enum discard why,
+						       const char *format, ...);
+
+/* 1 if the dimension's value may be used: by --fix and --max, and because it divides; else the
+ * layout is discarded, unless --fix asked for others. */
+int plan_allows(struct search *s, enum dimension dim);
+
+#endif

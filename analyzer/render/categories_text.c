@@ -1,0 +1,63 @@
+#include "render/categories_text.h"
+
+#include <stdlib.h>
+
+#define BAR_ROOM 40 /* columns */
+
+struct line {
+	enum category category;
+	bytes bytes;
+};
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return (x->category > y->category) - (x->category < y->category);
+}
+
+static void put_line(struct page *p, const struct line *line, bytes total)
+{
+	double share = (double)line->bytes / (double)total;
+	int size_width = p->style->raw_bytes ? 20 : 10;
+	size_t used = (size_t)(PAGE_INDENT - 4 + size_width + 8) + CATEGORY_WIDTH + 2,
+	       room = (size_t)p->style->width;
+	struct buf size = { 0 };
+
+	page_size(p, &size, line->bytes);
+	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_INDENT - 4, "", size_width, size.text,
+		 100 * share);
+	buf_release(&size);
+	if (used + 4 > room) {
+		buf_addf(p->out, "%s\n", category_title(line->category));
+		return;
+	}
+	buf_addf(p->out, "%-*s  ", CATEGORY_WIDTH, category_title(line->category));
+	room -= used;
+	page_share(p, category_ansi(line->category), share, room < BAR_ROOM ? room : BAR_ROOM);
+	buf_puts(p->out, "\n");
+}
+
+void put_categories(struct page *p, const struct rank *r)
+{
+	struct line lines[CATEGORIES];
+	bytes total = r->peak.unrecorded && r->stacks.bytes < r->peak_allocated ? r->stacks.bytes
+										: r->peak_allocated;
+	struct buf b = { 0 };
+
+	if (total <= 0)
+		return;
+	for (enum category c = 0; c < CATEGORIES; c++)
+		lines[c] = (struct line){ c, r->peak.by_category[c] };
+	/* what was counted beyond the records is of no category */
+	lines[CATEGORY_OTHER].bytes -= r->peak_allocated - total;
+	qsort(lines, CATEGORIES, sizeof(*lines), by_bytes);
+	buf_addf(&b, "tensors at the %s, ", r->peak.unrecorded ? MOMENT_IN_TRACE : "peak");
+	page_size(p, &b, total);
+	page_field(p, "what", b.text, 0);
+	buf_release(&b);
+	for (size_t i = 0; i < CATEGORIES && lines[i].bytes > 0; i++)
+		put_line(p, &lines[i], total);
+}

@@ -1,0 +1,13 @@
+/* What the allocated bytes are, in the text of a report. */
+#ifndef MEMTRACE_RENDER_CATEGORIES_H
+#define MEMTRACE_RENDER_CATEGORIES_H
+
+#include "render/page.h"
+#include "report/report.h"
+
+/* The widest title. */
+#define CATEGORY_WIDTH 16
+
+void put_categories(struct page *p, const struct rank *r);
+
+#endif

@@ -1,0 +1,13 @@
+/* What was inferred of a configuration, for people and for programs. */
+#ifndef MEMTRACE_RENDER_INFERRED_H
+#define MEMTRACE_RENDER_INFERRED_H
+
+#include "infer/infer.h"
+
+#include <jansson.h>
+
+void inferred_text(const struct inference *i, struct buf *out);
+/* Sets "inferred", "not_told" and "given" of `root`; `c` is the configuration with all of them. */
+void inferred_json(const struct inference *i, const struct config *c, json_t *root);
+
+#endif

@@ -1,0 +1,39 @@
+/* What every JSON form is put together from. */
+#ifndef RENDER_JSON_PARTS_H
+#define RENDER_JSON_PARTS_H
+
+#include <jansson.h>
+#include <string.h>
+
+#include "util/buf.h"
+#include "report/report.h"
+#include "util/util.h"
+
+/* Of any bytes, as UTF-8; null for NULL. */
+static inline json_t *text(const char *s)
+{
+	struct buf b = { 0 };
+	json_t *j;
+
+	if (!s)
+		return json_null();
+	buf_add_utf8(&b, (struct str){ s, strlen(s) });
+	j = json_stringn(b.text ? b.text : "", b.length);
+	buf_release(&b);
+	return j;
+}
+
+/* A rank; null for NO_RANK. */
+static inline json_t *number(int n)
+{
+	return n == NO_RANK ? json_null() : json_integer(n);
+}
+
+/* A key that holds a new value; the object owns it. */
+static inline void set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) < 0)
+		BUG("json");
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* Of the text page: who holds the device's memory. */
+#ifndef MEMTRACE_HOLDERS_H
+#define MEMTRACE_HOLDERS_H
+
+#include "render/page.h"
+#include "report/report.h"
+
+/* By owner at the device's peak, and over time. */
+void put_owners(struct page *p, const struct rank *r);
+/* NCCL's communicators. */
+void put_comms(struct page *p, const struct rank *r);
+/* Pinned host memory. */
+void put_host(struct page *p, const struct rank *r);
+
+#endif

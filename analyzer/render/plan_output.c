@@ -1,0 +1,238 @@
+/* A plan for people and for machines. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config/reader.h"
+#include "render/page.h"
+
+#define GIB ((double)(INT64_C(1) << 30))
+
+/* ---- for machines ---- */
+
+/* `"key":n` of every size that the layout has. */
+static void put_sizes(const struct layout *l, struct buf *out)
+{
+	const char *comma = "";
+
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		const char *key = config_name(dimensions[i].key);
+
+		if (l->size[i] == UNSET)
+			continue;
+		if (i == DIM_RECOMPUTE)
+			buf_addf(out, "%s\"%s\":\"%s\"", comma, key, recompute_names[l->size[i]]);
+		else
+			buf_addf(out, "%s\"%s\":%lld", comma, key, (long long)l->size[i]);
+		comma = ",";
+	}
+	if (l->micro_batches != UNSET)
+		buf_addf(out, "%s\"num_microbatches\":%lld", comma, (long long)l->micro_batches);
+}
+
+static void put_layout(const struct plan *plan, const struct layout *l, enum flags flags,
+		       struct buf *out)
+{
+	struct buf paste = { 0 };
+	char text[48];
+
+	buf_puts(out, "{");
+	put_sizes(l, out);
+	buf_addf(out, ",\"sequence_parallel\":%s", l->sequence_parallel ? "true" : "false");
+	buf_addf(out, ",\"total_bytes\":%s,\"color\":\"%s\",\"bubble\":%.6f",
+		 wide_text(l->total, text), fit_word(l->fit), l->bubble);
+	buf_puts(out, ",\"per_stage\":[");
+	for (size_t i = 0; i < l->stage_count; i++)
+		buf_addf(out, "%s{\"stage\":%zu,\"total_bytes\":%s}", i ? "," : "", i,
+			 wide_text(l->stages[i], text));
+	buf_puts(out, "],\"flags\":");
+	plan_flags(plan, l, flags == FLAGS_NONE ? FLAGS_MEGATRON : flags, &paste);
+	add_json_string(out, (struct str){ paste.text, paste.length });
+	buf_puts(out, "}");
+	buf_release(&paste);
+}
+
+void plan_json(const struct plan *plan, enum flags flags, const struct buf *more, struct buf *out)
+{
+	char text[48];
+
+	buf_addf(out, "{\"system\":\"%s\",\"gpus\":%lld,\"device_memory_bytes\":%s,\"layouts\":[",
+		 plan->system->name, (long long)plan->gpus, wide_text(plan->memory, text));
+	for (size_t i = 0; i < plan->fitting.count; i++) {
+		buf_puts(out, i ? "," : "");
+		put_layout(plan, &plan->fitting.at[i], flags, out);
+	}
+	buf_puts(out, "],\"discarded\":[");
+	for (size_t i = 0; i < plan->discarded.count; i++) {
+		const struct layout *l = &plan->discarded.at[i];
+
+		buf_puts(out, i ? ",{\"layout\":{" : "{\"layout\":{");
+		put_sizes(l, out);
+		buf_puts(out, "},\"reason\":");
+		add_json_string(out, (struct str){ l->reason, strlen(l->reason) });
+		buf_addf(out, ",\"count\":%lld}", (long long)l->count);
+	}
+	buf_puts(out, "]");
+	if (more)
+		buf_addf(out, ",%s", more->text);
+	buf_puts(out, "}\n");
+}
+
+/* ---- for people ---- */
+
+/* A column for each dimension that the system distinguishes, and that the job has. */
+static int has_column(const struct plan *plan, enum dimension dim)
+{
+	const struct space *space = &plan->system->space;
+
+	switch (dim) {
+	case DIM_RECOMPUTE:
+		return space->recompute != BIT(RECOMPUTE_NONE);
+	case DIM_ZERO:
+		return (space->zero & (space->zero - 1)) != 0;
+	case DIM_EP:
+		return config_has(plan->config, CONFIG_num_experts) &&
+		       plan->config->num_experts > 1 && space->sizes & BIT(DIM_EP);
+	default:
+		return (space->sizes & BIT(dim)) != 0;
+	}
+}
+
+static const struct {
+	const char *title;
+	int width;
+} columns[DIMENSIONS] = {
+	[DIM_TP] = { "TP", 4 },
+	[DIM_PP] = { "PP", 4 },
+	[DIM_CP] = { "CP", 4 },
+	[DIM_DP] = { "DP", 6 },
+	[DIM_VPP] = { "VPP", 4 },
+	[DIM_EP] = { "EP", 4 },
+	[DIM_MBS] = { "micro-batch", 12 },
+	[DIM_RECOMPUTE] = { "recompute", 10 },
+	[DIM_ZERO] = { "ZeRO", 5 },
+};
+
+static void put_row(struct page *p, const struct plan *plan, const struct layout *l)
+{
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		if (!has_column(plan, (enum dimension)i))
+			continue;
+		if (i == DIM_RECOMPUTE)
+			buf_addf(p->out, "%*s", columns[i].width, recompute_names[l->size[i]]);
+		else
+			buf_addf(p->out, "%*lld", columns[i].width, (long long)l->size[i]);
+		if (i == DIM_MBS)
+			buf_addf(p->out, " x %-6lld", (long long)l->micro_batches);
+	}
+	buf_addf(p->out, "%8.1f%%%9.2f  ", 100 * l->bubble, (double)l->total / GIB);
+	page_paint(p, l->fit == FIT_GREEN ? PAINT_CACHED : PAINT_WARNING, fit_word(l->fit));
+	buf_puts(p->out, "\n");
+}
+
+static void put_rows(struct page *p, const struct plan *plan, enum flags flags, size_t top)
+{
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		if (has_column(plan, (enum dimension)i))
+			buf_addf(p->out, "%*s", columns[i].width, columns[i].title);
+		if (i == DIM_MBS && has_column(plan, DIM_MBS))
+			buf_addf(p->out, "%9s", "");
+	}
+	buf_addf(p->out, "%9s%9s\n", "bubble", "GiB");
+	for (size_t i = 0; i < plan->fitting.count && i < top; i++) {
+		const struct layout *l = &plan->fitting.at[i];
+
+		put_row(p, plan, l);
+		if (flags == FLAGS_NONE)
+			continue;
+		buf_puts(p->out, "     ");
+		plan_flags(plan, l, flags, p->out);
+		buf_puts(p->out, "\n");
+	}
+}
+
+static void put_discarded(struct buf *out, const struct layout *l)
+{
+	const char *space = "  ";
+
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		if (l->size[i] == UNSET)
+			continue;
+		if (i == DIM_RECOMPUTE)
+			buf_addf(out, "%s%s %s", space, columns[i].title,
+				 recompute_names[l->size[i]]);
+		else
+			buf_addf(out, "%s%s %lld", space, columns[i].title, (long long)l->size[i]);
+		space = " ";
+	}
+	buf_addf(out, ": %s", l->reason);
+	if (l->count > 1)
+		buf_addf(out, ", %lld layouts", (long long)l->count);
+	buf_puts(out, "\n");
+}
+
+/* By dimension, what the system has no formula for. */
+static void put_inexpressible(const struct plan *plan, struct buf *out)
+{
+	const char *before = "         no formula for ";
+
+	for (size_t dim = 0; dim < DIMENSIONS; dim++) {
+		int64_t count = 0;
+
+		for (size_t i = 0; i < plan->discarded.count; i++) {
+			const struct layout *l = &plan->discarded.at[i];
+
+			if (l->why == DISCARD_INEXPRESSIBLE && l->size[dim] != UNSET)
+				count += l->count;
+		}
+		if (!count)
+			continue;
+		buf_addf(out, "%s%s (%lld)", before, dimensions[dim].what, (long long)count);
+		before = ", ";
+	}
+	buf_puts(out, "\n");
+}
+
+static void put_counts(const struct plan *plan, struct buf *out)
+{
+	static const char *const kinds[DISCARDS] = {
+		[DISCARD_MEMORY] = "need more than a GPU has",
+		[DISCARD_DIVIDES] = "do not divide evenly",
+		[DISCARD_LIMIT] = "are beyond a limit (--max-tp and so on)",
+		[DISCARD_REFUSED] = "are refused by",
+		[DISCARD_INEXPRESSIBLE] = "are not in",
+	};
+
+	for (int why = DISCARD_MEMORY; why < DISCARDS; why++) {
+		if (!plan->discarded_counts[why])
+			continue;
+		buf_addf(out, "%8lld %s%s%s\n", (long long)plan->discarded_counts[why], kinds[why],
+			 why >= DISCARD_REFUSED ? " " : "",
+			 why >= DISCARD_REFUSED ? plan->system->name : "");
+		if (why == DISCARD_INEXPRESSIBLE)
+			put_inexpressible(plan, out);
+	}
+}
+
+void plan_text(const struct plan *plan, enum flags flags, size_t top, const struct style *style,
+	       struct buf *out)
+{
+	struct page p = { .out = out, .style = style };
+	int64_t discarded = 0;
+
+	for (int why = DISCARD_MEMORY; why < DISCARDS; why++)
+		discarded += plan->discarded_counts[why];
+	buf_addf(out, "%zu layouts fit on %lld GPUs of %.0f GiB, by %s\n\n", plan->fitting.count,
+		 (long long)plan->gpus, (double)plan->memory / GIB, plan->system->name);
+	if (plan->fitting.count)
+		put_rows(&p, plan, flags, top);
+	if (plan->fitting.count > top)
+		buf_addf(out, "and %zu more: --all\n", plan->fitting.count - top);
+	buf_addf(out, "\n%lld discarded\n", (long long)discarded);
+	put_counts(plan, out);
+	for (size_t i = 0; top == SIZE_MAX && i < plan->discarded.count; i++)
+		put_discarded(out, &plan->discarded.at[i]);
+	buf_puts(out, "\n");
+	page_field(&p, "without", plan->system->leaves_out, 0);
+}

@@ -1,0 +1,244 @@
+#include "replay/accounting.h"
+
+#include <string.h>
+
+void account_holders(const struct device *d, bytes to[OWNERS])
+{
+	const struct holdings *h = &d->held;
+	bytes rest = d->now.untracked, context = d->context < rest ? d->context : rest;
+	bytes hidden = d->comms.hidden > 0 ? d->comms.hidden : 0;
+
+	memcpy(to, h->owned, sizeof(h->owned));
+	to[OWNER_PYTORCH] += d->stand_in ? h->stand_in : d->now.reserved;
+	to[OWNER_GRAPHS] += h->graphs;
+	holdings_lent(h, to);
+	holdings_share_pool(h, to);
+	rest -= context;
+	if (hidden > rest)
+		hidden = rest;
+	to[OWNER_CONTEXT] += context;
+	to[OWNER_NCCL] += hidden;
+	to[OWNER_UNEXPLAINED] += rest - hidden;
+}
+
+/* After the holdings changed. With the stand-in the pool is PyTorch's `reserved`. */
+static void settle(struct device *d)
+{
+	const struct holdings *h = &d->held;
+
+	d->now.other = h->owned_all + h->graphs;
+	if (d->stand_in)
+		d->now.reserved = h->stand_in + holdings_pool(h);
+	else
+		d->now.other += holdings_pool(h) - holdings_lent(h, NULL);
+}
+
+void account_level(struct device *d, const struct mt_record *r)
+{
+	if (r->kind == MT_RESERVED) {
+		d->reserved_levels++;
+		if (!d->stand_in) {
+			d->now.reserved = r->bytes;
+			holdings_reserved(&d->held, r->bytes);
+		}
+	} else {
+		*(r->kind == MT_GRAPH_RESERVED ? &d->held.graphs : &d->held.pool_level) = r->bytes;
+	}
+	settle(d);
+}
+
+/* What NCCL's own calls took. */
+static bytes tracked_of_nccl(const struct device *d)
+{
+	return d->held.owned[OWNER_NCCL] + d->held.pool_used[OWNER_NCCL];
+}
+
+void account_sample(struct device *d)
+{
+	bytes tracked = d->now.reserved + d->now.other, used;
+
+	if (d->sample_total <= 0 || d->sample_free > (uint64_t)d->sample_total)
+		return;
+	d->total = d->sample_total;
+	used = d->sample_total - (bytes)d->sample_free;
+	comms_sample(&d->comms, used - tracked + tracked_of_nccl(d), tracked_of_nccl(d));
+	d->now.untracked = used > tracked ? used - tracked : 0;
+	/* A trace that begins with a communicator has its first sample after that was made. */
+	if (!d->sampled && d->now.untracked > d->comms.hidden)
+		d->context = d->now.untracked - (d->comms.hidden > 0 ? d->comms.hidden : 0);
+	d->sampled = 1;
+}
+
+int account_is_segment_kind(unsigned alloc_kind)
+{
+	return alloc_kind == MT_DEVICE_ALLOC || alloc_kind == MT_PHYSICAL_ALLOC ||
+	       alloc_kind == MT_POOL_ALLOC;
+}
+
+/* The place that allocated what an ALLOC or FREE is about: whoever frees is not always the owner.
+ */
+static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned alloc_kind)
+{
+	struct mt_record made;
+
+	if (alloc_kind == r->kind) {
+		live_add(&a->live, r);
+		return r->place;
+	}
+	return live_take(&a->live, alloc_kind, r->address, &made) ? made.place : r->place;
+}
+
+/* A call of PyTorch's allocator, where that reports itself: in `reserved` already. */
+static int take_segment(struct device *d, const struct mt_record *r, unsigned alloc_kind)
+{
+	struct holdings *h = &d->held;
+
+	if (alloc_kind != MT_POOL_ALLOC) {
+		h->has_segments = 1;
+		account_add(&h->segments, r->bytes);
+		if (holdings_now_reserved(h) == d->now.reserved)
+			return 0;
+		d->now.reserved = holdings_now_reserved(h);
+		return ACCOUNT_HOLDERS;
+	}
+	if (h->pool_is_reserved)
+		return 0;
+	h->pool_is_reserved = 1;
+	h->lent = 0;
+	settle(d);
+	return ACCOUNT_HOLDERS;
+}
+
+/* Is PyTorch's allocator the only one that uses the pools, within what they hold? */
+static int is_its_pool(const struct holdings *h)
+{
+	return h->pool_used[OWNER_PYTORCH] == h->pool_used_all &&
+	       h->pool_used_all <= h->pool_level && h->pool_last == OWNER_PYTORCH;
+}
+
+int account_runtime(struct account *a, struct device *d, const struct mt_record *r)
+{
+	struct holdings *h = &d->held;
+	int was_its_pool = is_its_pool(h);
+	unsigned alloc_kind = walk_alloc_kind(r->kind);
+	uint32_t origin = origin_of(a, r, alloc_kind);
+	enum owner owner = tables_place_owner(&a->trace->tables, origin);
+	int is_allocator = tables_place_flags(&a->trace->tables, origin) & PLACE_PYTORCH &&
+			   account_is_segment_kind(alloc_kind);
+
+	if (is_allocator && !d->stand_in)
+		return take_segment(d, r, alloc_kind);
+	if (alloc_kind == MT_POOL_ALLOC)
+		holdings_add_pool(h, owner, r->bytes);
+	else if (is_allocator)
+		account_add(&h->stand_in, r->bytes);
+	else
+		holdings_add(h, owner, r->bytes);
+	if (is_allocator)
+		account_add(&d->now.allocated, r->bytes);
+	if (is_allocator && alloc_kind == MT_POOL_ALLOC && was_its_pool && is_its_pool(h))
+		return ACCOUNT_STAND_IN;
+	settle(d);
+	return ACCOUNT_HOLDERS | (is_allocator ? ACCOUNT_STAND_IN : 0);
+}
+
+/* `hides`: can it be told what no call showed? */
+static void start_comm(struct account *a, struct device *d, const struct mt_record *r,
+		       uint64_t sequence, int hides)
+{
+	struct communicator made = { .address = r->address,
+				     .sequence = sequence,
+				     .created_ns = r->time_ns,
+				     .destroyed_ns = UINT64_MAX,
+				     .bytes = r->bytes,
+				     .confirmed = 1 };
+	struct mt_record kept = *r;
+
+	if (hides)
+		comms_hide(&d->comms, &made, tracked_of_nccl(d));
+	kept.place = comms_add(&d->comms, &made);
+	live_add(&a->live, &kept);
+}
+
+/* Their bytes are not used any more. */
+static void end_comm(struct device *d, uint32_t index, uint64_t time_ns)
+{
+	d->now.untracked -= comms_end(&d->comms, index, time_ns);
+	if (d->now.untracked < 0)
+		d->now.untracked = 0;
+}
+
+void account_comm(struct account *a, struct device *d, const struct mt_record *r, uint64_t sequence)
+{
+	const struct mt_record *made = live_find(&a->live, MT_COMM_INIT, r->address);
+
+	if (made && made->device != r->device)
+		made = NULL;
+	if (made)
+		end_comm(d, made->place, r->time_ns);
+	if (r->kind == MT_COMM_INIT)
+		start_comm(a, d, r, sequence, 1);
+	else if (made)
+		live_remove(&a->live, MT_COMM_INIT, r->address);
+}
+
+/* Only the communicators stay, until the keyframe does not name them. */
+static void keep_comms(struct account *a, struct communicators *x, int device)
+{
+	for (size_t i = 0; i < x->count; i++) {
+		x->list[i].confirmed = 0;
+		if (x->list[i].destroyed_ns == UINT64_MAX)
+			live_add(&a->live, &(struct mt_record){ .kind = MT_COMM_INIT,
+								.address = x->list[i].address,
+								.device = (uint8_t)device,
+								.place = (uint32_t)i });
+	}
+}
+
+void account_restart(struct account *a, struct replay *replay)
+{
+	live_clear(&a->live);
+	replay->host.pinned = replay->host.registered = 0;
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &replay->device[i];
+
+		d->now.allocated = d->now.reserved = d->now.other = 0;
+		d->imported = d->managed = 0;
+		d->held = (struct holdings){ 0 };
+		keep_comms(a, &d->comms, i);
+	}
+}
+
+/* Known already, or made in a gap: then what its creation took cannot be told from the rest. */
+void account_keyframe_comm(struct account *a, struct device *d, const struct mt_record *r,
+			   uint64_t now_ns)
+{
+	const struct mt_record *known = live_find(&a->live, MT_COMM_INIT, r->address);
+
+	if (known && known->device == r->device && known->place < d->comms.count) {
+		struct communicator *x = &d->comms.list[known->place];
+
+		if (x->created_ns == r->time_ns) {
+			x->confirmed = 1;
+			return;
+		}
+		end_comm(d, known->place, now_ns);
+	}
+	start_comm(a, d, r, UINT64_MAX, 0);
+}
+
+void account_restarted(struct account *a, struct device *d, uint64_t now_ns)
+{
+	/* The keyframe has the levels before the allocations. */
+	if (!d->stand_in)
+		holdings_reserved(&d->held, d->now.reserved);
+	settle(d);
+	for (uint32_t i = 0; i < d->comms.count; i++) {
+		const struct communicator *x = &d->comms.list[i];
+
+		if (x->confirmed || x->destroyed_ns != UINT64_MAX)
+			continue;
+		live_remove(&a->live, MT_COMM_INIT, x->address);
+		end_comm(d, i, now_ns);
+	}
+}

@@ -1,0 +1,458 @@
+/* The first pass: levels, peaks, steps, failures. Signed bytes of tensors are added up, and nothing
+ * is looked up for them but flags; account.c takes the rest. */
+#include "replay/accounting.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct curves {
+	struct replay *replay;
+	const struct tables *tables;
+	const struct assumptions *assumptions;
+	const struct replay_options *options;
+	struct account account;
+};
+
+static void levels_of(const struct device *d, bytes levels[CURVES])
+{
+	levels[CURVE_ALLOCATED] = d->now.allocated;
+	levels[CURVE_RESERVED] = d->now.reserved;
+	levels[CURVE_DEVICE] = moment_device(&d->now);
+}
+
+/* Before the levels change at `time`. */
+static inline void advance(struct device *d, uint64_t time)
+{
+	bytes levels[CURVES];
+
+	if (__builtin_expect(!timeline_is_due(d->timeline, time), 1))
+		return;
+	levels_of(d, levels);
+	timeline_advance(d->timeline, time, levels);
+}
+
+static void advance_owners(struct device *d, uint64_t time)
+{
+	bytes levels[OWNERS];
+
+	if (!timeline_is_due(d->owner_timeline, time))
+		return;
+	account_holders(d, levels);
+	timeline_advance(d->owner_timeline, time, levels);
+}
+
+static void plot_owners(struct device *d)
+{
+	bytes levels[OWNERS];
+
+	d->plot_due = 0;
+	account_holders(d, levels);
+	for (unsigned o = 0; o < OWNERS; o++)
+		timeline_take(d->owner_timeline, o, levels[o]);
+}
+
+static struct moment moment_of(const struct device *d, struct position at,
+			       const struct mt_record *r)
+{
+	struct moment m = d->now;
+
+	m.at = at;
+	m.time_ns = r->time_ns;
+	m.thread = r->thread;
+	m.place = r->place;
+	return m;
+}
+
+static inline void check_allocated(struct device *d, struct position at, const struct mt_record *r)
+{
+	if (d->now.allocated > d->peak.allocated)
+		d->peak = moment_of(d, at, r);
+}
+
+static void check_device(struct device *d, struct position at, const struct mt_record *r)
+{
+	if (d->now.reserved > d->reserved_peak)
+		d->reserved_peak = d->now.reserved;
+	if (moment_device(&d->now) > moment_device(&d->device_peak)) {
+		d->device_peak = moment_of(d, at, r);
+		account_holders(d, d->at_device_peak);
+	}
+}
+
+static void add_peak(bytes *level, bytes *peak, bytes delta)
+{
+	account_add(level, delta);
+	if (*level > *peak)
+		*peak = *level;
+}
+
+static inline void handed_out(struct device *d, const struct mt_record *r)
+{
+	struct failure *f;
+
+	if (__builtin_expect(!d->failure_count, 1))
+		return;
+	f = &d->failures[d->failure_count - 1];
+	f->later_allocs++;
+	account_add(&f->later_bytes, r->bytes);
+	d->last_failure_open = 0;
+}
+
+/* What the job is doing, by an event after which d->now.allocated holds. */
+static inline void did(const struct curves *c, struct device *d, const struct mt_record *r,
+		       int is_alloc)
+{
+	const struct place_info *place = tables_place_info(c->tables, r->place);
+	enum activity a = (enum activity)place->activity[c->tables->thread_flags[r->thread] & 3];
+	uint32_t caller = 0;
+
+	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION)
+		caller = place->caller;
+	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
+		caller = r->place;
+	spans_take(&d->spans, r->time_ns, a, caller, r->place, is_alloc, d->now.allocated);
+}
+
+static void take_failure(const struct curves *c, struct device *d, struct position at,
+			 const struct mt_record *r, unsigned place)
+{
+	struct failure f = {
+		.when = moment_of(d, at, r),
+		.from_runtime = r->kind == MT_DEVICE_FAIL,
+		.place = r->place,
+		.requested = r->bytes,
+		.free = r->address,
+		.largest_free = -1,
+	};
+
+	/*
+	 * The caching allocator frees its cache and tries again when the runtime refuses: only what
+	 * it reports itself is a failure of the job. Anyone else's refusal is one.
+	 */
+	if (f.from_runtime && !d->stand_in && (place & PLACE_PYTORCH || !r->place))
+		return;
+	if (!d->failures)
+		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
+	account_holders(d, f.holders);
+	/* The same failure, told by the runtime and then by PyTorch. */
+	if (!f.from_runtime && d->last_failure_open &&
+	    d->failures[d->failure_count - 1].from_runtime && d->stand_in)
+		d->failure_count--;
+	else
+		d->failures_seen++;
+	if (d->failure_count == REPLAY_MAX_OOMS)
+		d->failure_count--;
+	d->failures[d->failure_count++] = f;
+	d->last_failure_open = 1;
+	/* Phase and step are the request's own: an allocation that did not come about. */
+	did(c, d, r, 1);
+}
+
+static struct device *device_of(struct replay *r, unsigned ordinal, const struct assumptions *a)
+{
+	struct device *d;
+
+	if (ordinal >= MT_MAX_DEVICES) {
+		*(ordinal == MT_NO_DEVICE ? &r->without_device : &r->damaged) += 1;
+		return NULL;
+	}
+	d = &r->device[ordinal];
+	if (!d->seen) {
+		d->seen = 1;
+		d->stand_in = a->stand_in[ordinal];
+		d->timeline = timeline_new(CURVES);
+		d->owner_timeline = timeline_new(OWNERS);
+	}
+	return d;
+}
+
+static void take_comm(struct curves *c, struct device *d, struct position at,
+		      const struct mt_record *r)
+{
+	account_comm(&c->account, d, r,
+		     c->account.trace->segments[at.segment].first_sequence + at.record - 1);
+	/* The sample that made the peak has seen it before it was told. */
+	if (moment_device(&d->now) == moment_device(&d->device_peak))
+		account_holders(d, d->at_device_peak);
+}
+
+/* ALLOC and FREE of all layers but tensors. Returns whether somebody holds more or less now. */
+static int take_other_memory(struct curves *c, struct device *d, struct position at,
+			     const struct mt_record *r)
+{
+	unsigned place = tables_place_flags(c->tables, r->place), alloc = walk_alloc_kind(r->kind);
+	int change;
+
+	d->events++;
+	switch (walk_layer(r->kind)) {
+	case MT_LAYER_MAPPED:
+		return 0;
+	case MT_LAYER_ALIAS:
+		add_peak(&d->imported, &d->imported_peak, r->bytes);
+		return 0;
+	case MT_LAYER_MANAGED:
+		add_peak(&d->managed, &d->managed_peak, r->bytes);
+		return 0;
+	case MT_LAYER_COMM:
+		take_comm(c, d, at, r);
+		return 1;
+	}
+	if (alloc == r->kind && place & PLACE_PYTORCH && account_is_segment_kind(alloc))
+		d->pytorch_allocs++;
+	change = account_runtime(&c->account, d, r);
+	if (change & ACCOUNT_STAND_IN) {
+		did(c, d, r, alloc == r->kind);
+		if (alloc == r->kind)
+			handed_out(d, r);
+		check_allocated(d, at, r);
+		timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
+	}
+	return change & ACCOUNT_HOLDERS;
+}
+
+static void take_other_kinds(struct curves *c, struct device *d, struct position at,
+			     const struct mt_record *r)
+{
+	/* What a sample sees may be a communicator's, as the next event tells: it waits for that.
+	 */
+	if (r->kind != MT_COMM_INIT || !d->plot_due) {
+		if (d->plot_due)
+			plot_owners(d);
+		advance_owners(d, r->time_ns);
+	}
+	switch (r->kind) {
+	case MT_RESERVED:
+	case MT_POOL_RESERVED:
+	case MT_GRAPH_RESERVED:
+		account_level(d, r);
+		break;
+	case MT_DEVICE_SAMPLE:
+		d->sample_total = r->bytes;
+		d->sample_free = r->address;
+		account_sample(d);
+		break;
+	case MT_TENSOR_OOM:
+	case MT_DEVICE_FAIL:
+		d->ooms_told += r->kind == (d->stand_in ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
+		take_failure(c, d, at, r, tables_place_flags(c->tables, r->place));
+		return;
+	default:
+		if (!take_other_memory(c, d, at, r))
+			return;
+	}
+	check_device(d, at, r);
+	if (d->spans.count) {
+		d->spans.list[d->spans.count - 1].reserved = d->now.reserved;
+		d->spans.list[d->spans.count - 1].device = moment_device(&d->now);
+	}
+	timeline_take(d->timeline, CURVE_RESERVED, d->now.reserved);
+	timeline_take(d->timeline, CURVE_DEVICE, moment_device(&d->now));
+	if (r->kind == MT_DEVICE_SAMPLE) {
+		d->plot_due = 1;
+	} else {
+		advance_owners(d, r->time_ns);
+		plot_owners(d);
+	}
+}
+
+static void take_tensor(struct curves *c, struct device *d, struct position at,
+			const struct mt_record *r)
+{
+	int is_alloc = r->kind == MT_TENSOR_ALLOC;
+
+	d->events++;
+	d->tensor_allocs += is_alloc;
+	d->tensor_frees += !is_alloc;
+	if (d->stand_in)
+		return;
+	account_add(&d->now.allocated, r->bytes);
+	did(c, d, r, is_alloc);
+	if (is_alloc) {
+		handed_out(d, r);
+		check_allocated(d, at, r);
+	}
+	timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
+}
+
+/* Host memory, which a handle of physical memory can be too. */
+static int is_host(const struct mt_record *r)
+{
+	return walk_layer(r->kind) == MT_LAYER_HOST ||
+	       (r->device == MT_NO_DEVICE && walk_alloc_kind(r->kind) == MT_PHYSICAL_ALLOC);
+}
+
+static void take_host(struct host *h, const struct mt_record *r)
+{
+	if (walk_alloc_kind(r->kind) == MT_HOST_REGISTER)
+		add_peak(&h->registered, &h->registered_peak, r->bytes);
+	else
+		add_peak(&h->pinned, &h->pinned_peak, r->bytes);
+}
+
+static void take(struct curves *c, struct position at, const struct mt_record *r)
+{
+	struct replay *replay = c->replay;
+	struct device *d;
+
+	if (!r->kind) {
+		replay->unwritten++;
+		return;
+	}
+	if (!walk_layer(r->kind)) {
+		replay->unknown_kinds++;
+		return;
+	}
+	if (!walk_is_sound(r)) {
+		replay->damaged++;
+		return;
+	}
+	if (r->time_ns > replay->last_time_ns)
+		replay->last_time_ns = r->time_ns;
+	if (is_host(r)) {
+		replay->host_events++;
+		take_host(&replay->host, r);
+		return;
+	}
+	if (r->device == MT_NO_DEVICE && walk_layer(r->kind) == MT_LAYER_MAPPED)
+		return;
+	d = device_of(replay, r->device, c->assumptions);
+	if (!d)
+		return;
+	advance(d, r->time_ns);
+	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE)
+		take_tensor(c, d, at, r);
+	else
+		take_other_kinds(c, d, at, r);
+}
+
+static void on_records(void *context, uint64_t segment, uint64_t first,
+		       const struct mt_record *records, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		take(context, (struct position){ segment, first + i + 1 }, &records[i]);
+}
+
+static void on_restart(void *context)
+{
+	struct curves *c = context;
+
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &c->replay->device[i];
+
+		if (d->seen) {
+			spans_begin(&d->spans, c->replay->last_time_ns, ACTIVITY_GAP, 0, 0);
+			advance(d, c->replay->last_time_ns);
+			if (d->plot_due)
+				plot_owners(d);
+			advance_owners(d, c->replay->last_time_ns);
+		}
+	}
+	account_restart(&c->account, c->replay);
+}
+
+static void take_keyframe(struct curves *c, const struct mt_record *r)
+{
+	unsigned alloc = walk_alloc_kind(r->kind), layer = walk_layer(r->kind);
+	struct device *d;
+
+	if (!layer || !walk_is_sound(r) || layer == MT_LAYER_MAPPED)
+		return;
+	if (is_host(r)) {
+		take_host(&c->replay->host, r);
+		return;
+	}
+	d = device_of(c->replay, r->device, c->assumptions);
+	if (!d)
+		return;
+	if (r->kind == MT_RESERVED || r->kind == MT_POOL_RESERVED || r->kind == MT_GRAPH_RESERVED) {
+		account_level(d, r);
+	} else if (r->kind == MT_DEVICE_SAMPLE && !d->sampled) {
+		d->sample_total = r->bytes;
+		d->sample_free = r->address;
+	} else if (r->kind == MT_TENSOR_ALLOC && !d->stand_in) {
+		account_add(&d->now.allocated, r->bytes);
+	} else if (r->kind == MT_ALIAS_OPEN) {
+		add_peak(&d->imported, &d->imported_peak, r->bytes);
+	} else if (r->kind == MT_MANAGED_ALLOC) {
+		add_peak(&d->managed, &d->managed_peak, r->bytes);
+	} else if (r->kind == MT_COMM_INIT) {
+		account_keyframe_comm(&c->account, d, r, c->replay->last_time_ns);
+	} else if (alloc == r->kind && r->kind != MT_TENSOR_ALLOC) {
+		if (account_is_segment_kind(alloc) &&
+		    tables_place_flags(c->tables, r->place) & PLACE_PYTORCH)
+			d->pytorch_allocs++;
+		account_runtime(&c->account, d, r);
+	}
+}
+
+/* The levels as they were; nothing happens here, so nothing is counted. */
+static void on_keyframe(void *context, const struct mt_record *records, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		take_keyframe(context, &records[i]);
+}
+
+static void on_restarted(void *context, uint64_t segment)
+{
+	struct curves *c = context;
+	struct mt_record here = { .time_ns = c->replay->last_time_ns, .thread = MT_NO_THREAD };
+
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &c->replay->device[i];
+		bytes levels[CURVES];
+
+		if (!d->seen)
+			continue;
+		account_restarted(&c->account, d, c->replay->last_time_ns);
+		if (!d->sampled)
+			account_sample(d);
+		check_allocated(d, (struct position){ segment, 0 }, &here);
+		check_device(d, (struct position){ segment, 0 }, &here);
+		advance(d, here.time_ns);
+		advance_owners(d, here.time_ns);
+		levels_of(d, levels);
+		for (unsigned k = 0; k < CURVES; k++)
+			timeline_take(d->timeline, k, levels[k]);
+		plot_owners(d);
+	}
+}
+
+static void on_progress(void *context, double part)
+{
+	struct curves *c = context;
+
+	c->options->progress(c->options->context, part / 2);
+}
+
+void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a,
+		 const struct replay_options *o)
+{
+	struct curves c = { .replay = r,
+			    .tables = &t->tables,
+			    .assumptions = a,
+			    .options = o,
+			    .account = { .trace = t } };
+	struct walker w = {
+		.context = &c,
+		.restart = on_restart,
+		.keyframe = on_keyframe,
+		.restarted = on_restarted,
+		.records = on_records,
+		.progress = o->progress ? on_progress : NULL,
+	};
+
+	live_init(&c.account.live);
+	r->truncated = walk(t, &w) < 0;
+	live_release(&c.account.live);
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &r->device[i];
+
+		if (!d->seen)
+			continue;
+		advance(d, r->last_time_ns);
+		if (d->plot_due)
+			plot_owners(d);
+		advance_owners(d, r->last_time_ns);
+		d->now.time_ns = r->last_time_ns;
+	}
+}

@@ -1,0 +1,342 @@
+/*
+ * The second pass: the live set, looked at where the first pass found something. What the blocks of the peak, and of the last failure, are
+ * shows in what becomes of them: they are followed to the end. Those of other failures are judged at once.
+ */
+#include "replay/accounting.h"
+#include "attribution/classify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFETCH 12 /* records ahead */
+
+/* Where to look: `failure` -1 is the device's peak. */
+struct stop {
+	struct position at;
+	int device, failure;
+	struct lives lives; /* while they are followed */
+};
+
+struct blocks {
+	struct replay *replay;
+	const struct tables *tables;
+	const struct replay_options *options;
+	struct live live;
+	struct stop *stops;
+	size_t stop_count, next;
+	struct stop *followed[2 * MT_MAX_DEVICES];
+	size_t followed_count;
+	uint64_t followed_until_ns; /* no younger block is followed */
+	int quiet;                  /* nothing was made since the last stop */
+};
+
+/* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
+static int is_tensor(const struct blocks *b, const struct mt_record *r, int device)
+{
+	if (!r->kind || r->device != device)
+		return 0;
+	if (!b->replay->device[device].stand_in)
+		return r->kind == MT_TENSOR_ALLOC;
+	return account_is_segment_kind(r->kind) &&
+	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct mt_record *x = a, *y = b;
+
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+/* Is it a segment of the caching allocator, or a piece of an expandable one? */
+static int is_segment(const struct blocks *b, const struct mt_record *r, int device)
+{
+	return (r->kind == MT_DEVICE_ALLOC || r->kind == MT_MAP) && r->device == device &&
+	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
+}
+
+/* The live segments, or the live blocks, by address. */
+static struct mt_record *collect(const struct blocks *b, int device, int segments, size_t *count)
+{
+	struct mt_record *found = NULL;
+	size_t room = 0;
+
+	*count = 0;
+	for (size_t i = 0; i <= b->live.mask; i++) {
+		const struct mt_record *r = &b->live.slots[i];
+
+		if (segments ? !is_segment(b, r, device) : !is_tensor(b, r, device))
+			continue;
+		found = grow(found, *count, &room, sizeof(*found));
+		found[(*count)++] = *r;
+	}
+	if (*count)
+		qsort(found, *count, sizeof(*found), by_address);
+	return found;
+}
+
+/* Neighbouring ranges that were mapped are one segment: a block may lie across them. What
+ * cudaMalloc gave is one by itself. Returns how many are left. */
+static size_t merge_mapped(struct mt_record *segment, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct mt_record *last = kept ? &segment[kept - 1] : NULL;
+
+		if (last && last->kind == MT_MAP && segment[i].kind == MT_MAP &&
+		    last->address + (uint64_t)last->bytes == segment[i].address)
+			last->bytes = bytes_add(last->bytes, segment[i].bytes);
+		else
+			segment[kept++] = segment[i];
+	}
+	return kept;
+}
+
+/*
+ * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every
+ * block lies in a segment that was seen.
+ */
+static bytes largest_free(const struct blocks *b, int device, bytes reserved)
+{
+	size_t segments, blocks, k = 0, inside = 0;
+	struct mt_record *segment, *block;
+	bytes largest = 0;
+
+	if (b->replay->device[device].stand_in)
+		return -1;
+	segment = collect(b, device, 1, &segments);
+	segments = merge_mapped(segment, segments);
+	block = collect(b, device, 0, &blocks);
+	for (size_t i = 0; i < segments; i++) {
+		uint64_t at = segment[i].address, end = at + (uint64_t)segment[i].bytes, gap;
+
+		if (end < at)
+			continue;
+		while (k < blocks && block[k].address < at)
+			k++;
+		for (; k < blocks && block[k].address < end; k++, inside++) {
+			uint64_t block_end = block[k].address + (uint64_t)block[k].bytes;
+
+			gap = block[k].address > at ? block[k].address - at : 0;
+			largest = gap > (uint64_t)largest ? (bytes)gap : largest;
+			at = block_end > at ? block_end : at;
+		}
+		gap = end > at ? end - at : 0;
+		largest = gap > (uint64_t)largest ? (bytes)gap : largest;
+	}
+	if (inside < blocks || (!segments && reserved > 0))
+		largest = -1;
+	free(segment);
+	free(block);
+	return largest;
+}
+
+static int is_wanted(const void *context, const struct mt_record *r, int device)
+{
+	return is_tensor(context, r, device);
+}
+
+/* The lives of a stop are known as far as they ever will be. */
+static void finish_stop(struct blocks *b, struct stop *s, uint64_t end_ns)
+{
+	struct device *d = &b->replay->device[s->device];
+	struct snapshot *to = s->failure < 0 ? &d->at_peak : &d->failures[s->failure].live;
+
+	classify(&s->lives, d, b->tables, end_ns);
+	*to = snapshot_of(&s->lives, b->tables);
+	if (s->failure < 0 && b->options->keep_peak)
+		d->held_at_peak = s->lives;
+	else
+		lives_release(&s->lives);
+}
+
+static void look_at_stop(struct blocks *b, struct stop *s)
+{
+	struct device *d = &b->replay->device[s->device];
+	int is_last = s->failure == (int)d->failure_count - 1; /* the peak too, without any */
+
+	lives_collect(&s->lives, &b->live, s->device, is_wanted, b);
+	if (s->failure >= 0)
+		d->failures[s->failure].largest_free =
+			largest_free(b, s->device, d->failures[s->failure].when.reserved);
+	if (s->failure >= 0 && !is_last) {
+		finish_stop(b, s, d->failures[s->failure].when.time_ns);
+		return;
+	}
+	b->followed[b->followed_count++] = s;
+	b->quiet = 1;
+	if (s->lives.until_ns > b->followed_until_ns)
+		b->followed_until_ns = s->lives.until_ns;
+}
+
+static void end_lives(const struct blocks *b, const struct mt_record *was,
+		      const struct mt_record *by)
+{
+	for (size_t i = 0; i < b->followed_count; i++)
+		lives_end(&b->followed[i]->lives, was, by, b->quiet);
+}
+
+static inline void freed(const struct blocks *b, const struct mt_record *was,
+			 const struct mt_record *by)
+{
+	const unsigned char *threads = b->tables->thread_flags;
+
+	if (threads[was->thread] & THREAD_AUTOGRAD && !(threads[by->thread] & THREAD_AUTOGRAD) &&
+	    was->device < MT_MAX_DEVICES)
+		account_add(&b->replay->device[was->device].outlived, -by->bytes);
+	if (b->followed_count && was->time_ns <= b->followed_until_ns)
+		end_lives(b, was, by);
+}
+
+static void apply(struct blocks *b, const struct mt_record *r, size_t count, size_t readable)
+{
+	struct mt_record was;
+
+	for (size_t i = 0; i < count; i++) {
+		unsigned alloc = walk_alloc_kind(r[i].kind);
+
+		if (i + PREFETCH < readable)
+			live_prefetch(&b->live, walk_alloc_kind(r[i + PREFETCH].kind),
+				      r[i + PREFETCH].address);
+		if (!alloc || !walk_is_sound(&r[i]))
+			continue;
+		if (alloc == r[i].kind) {
+			b->replay->allocs_twice += !live_add(&b->live, &r[i]);
+			b->quiet = 0;
+		} else if (!live_take(&b->live, alloc, r[i].address, &was)) {
+			b->replay->frees_unknown++;
+		} else {
+			freed(b, &was, &r[i]);
+		}
+	}
+}
+
+static void on_records(void *context, uint64_t segment, uint64_t first,
+		       const struct mt_record *records, size_t count)
+{
+	struct blocks *b = context;
+	size_t done = 0;
+
+	for (; b->next < b->stop_count && b->stops[b->next].at.segment == segment; b->next++) {
+		uint64_t upto = b->stops[b->next].at.record;
+
+		if (upto > first + count)
+			break;
+		if (upto > first + done) {
+			apply(b, records + done, (size_t)(upto - first) - done, count - done);
+			done = (size_t)(upto - first);
+		}
+		look_at_stop(b, &b->stops[b->next]);
+	}
+	apply(b, records + done, count - done, count - done);
+}
+
+static void on_restart(void *context)
+{
+	struct blocks *b = context;
+
+	live_clear(&b->live);
+}
+
+static void on_keyframe(void *context, const struct mt_record *records, size_t count)
+{
+	struct blocks *b = context;
+
+	for (size_t i = 0; i < count; i++)
+		if (records[i].kind && walk_alloc_kind(records[i].kind) == records[i].kind &&
+		    walk_is_sound(&records[i]))
+			live_add(&b->live, &records[i]);
+}
+
+static void on_restarted(void *context, uint64_t segment)
+{
+	struct blocks *b = context;
+
+	for (; b->next < b->stop_count; b->next++) {
+		struct stop *s = &b->stops[b->next];
+
+		if (s->at.segment != segment || s->at.record)
+			break;
+		look_at_stop(b, s);
+	}
+}
+
+static void on_progress(void *context, double part)
+{
+	struct blocks *b = context;
+
+	b->options->progress(b->options->context, 0.5 + part / 2);
+}
+
+static int by_position(const void *a, const void *b)
+{
+	const struct position *x = &((const struct stop *)a)->at;
+	const struct position *y = &((const struct stop *)b)->at;
+
+	if (x->segment != y->segment)
+		return x->segment < y->segment ? -1 : 1;
+	return x->record < y->record ? -1 : x->record > y->record;
+}
+
+static void plan_stops(struct blocks *b)
+{
+	size_t room = 0;
+
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &b->replay->device[i];
+
+		for (int k = d->peak.allocated > 0 ? -1 : 0; k < (int)d->failure_count; k++) {
+			b->stops = grow(b->stops, b->stop_count, &room, sizeof(*b->stops));
+			b->stops[b->stop_count++] =
+				(struct stop){ .at = k < 0 ? d->peak.at : d->failures[k].when.at,
+					       .device = i,
+					       .failure = k };
+		}
+	}
+	if (b->stop_count)
+		qsort(b->stops, b->stop_count, sizeof(*b->stops), by_position);
+}
+
+static void count_final(const struct blocks *b, int device)
+{
+	struct device *d = &b->replay->device[device];
+
+	for (size_t i = 0; i <= b->live.mask; i++)
+		if (is_tensor(b, &b->live.slots[i], device)) {
+			d->final.bytes = bytes_add(d->final.bytes, b->live.slots[i].bytes);
+			d->final.blocks++;
+			if (b->tables->thread_flags[b->live.slots[i].thread] & THREAD_AUTOGRAD)
+				account_add(&d->outlived, b->live.slots[i].bytes);
+		}
+}
+
+void blocks_pass(struct replay *r, const struct trace *t, const struct replay_options *o)
+{
+	struct blocks b = { .replay = r, .tables = &t->tables, .options = o };
+	struct walker w = {
+		.context = &b,
+		.restart = on_restart,
+		.keyframe = on_keyframe,
+		.restarted = on_restarted,
+		.records = on_records,
+		.progress = o->progress ? on_progress : NULL,
+	};
+
+	live_init(&b.live);
+	plan_stops(&b);
+	r->truncated |= walk(t, &w) < 0;
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		struct device *d = &r->device[i];
+
+		if (!d->seen)
+			continue;
+		count_final(&b, i);
+		if (o->keep_live)
+			d->live = collect(&b, i, 0, &d->live_count);
+	}
+	for (size_t i = 0; i < b.followed_count; i++)
+		finish_stop(&b, b.followed[i], r->last_time_ns);
+	live_release(&b.live);
+	free(b.stops);
+}

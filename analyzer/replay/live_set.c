@@ -1,0 +1,100 @@
+#include "replay/live_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BITS 12
+#define CACHE_LINE 64
+
+/* A slot lies in one cache line, so that one prefetch brings all of it. */
+static_assert(CACHE_LINE % sizeof(struct mt_record) == 0, "slots do not cross lines");
+
+static void make_slots(struct live *l, unsigned bits)
+{
+	l->slots = xaligned(CACHE_LINE, (size_t)1 << bits, sizeof(*l->slots));
+	l->mask = ((size_t)1 << bits) - 1;
+	l->shift = 64 - bits;
+	l->count = 0;
+}
+
+void live_init(struct live *l)
+{
+	make_slots(l, FIRST_BITS);
+}
+
+void live_release(struct live *l)
+{
+	free(l->slots);
+	*l = (struct live){ 0 };
+}
+
+void live_clear(struct live *l)
+{
+	memset(l->slots, 0, (l->mask + 1) * sizeof(*l->slots));
+	l->count = 0;
+}
+
+static inline size_t find(const struct live *l, unsigned kind, uint64_t address)
+{
+	size_t i = live_slot(l, kind, address);
+
+	while (l->slots[i].kind && (l->slots[i].address != address || l->slots[i].kind != kind))
+		i = (i + 1) & l->mask;
+	return i;
+}
+
+static void enlarge(struct live *l)
+{
+	struct mt_record *old = l->slots;
+	size_t n = l->mask + 1, count = l->count;
+
+	make_slots(l, 64 - l->shift + 1);
+	for (size_t i = 0; i < n; i++)
+		if (old[i].kind)
+			l->slots[find(l, old[i].kind, old[i].address)] = old[i];
+	l->count = count;
+	free(old);
+}
+
+int live_add(struct live *l, const struct mt_record *r)
+{
+	size_t i = find(l, r->kind, r->address);
+	int is_new = !l->slots[i].kind;
+
+	l->slots[i] = *r;
+	if (is_new && ++l->count > l->mask / 2 + 1)
+		enlarge(l);
+	return is_new;
+}
+
+const struct mt_record *live_find(const struct live *l, unsigned kind, uint64_t address)
+{
+	const struct mt_record *r = &l->slots[find(l, kind, address)];
+
+	return r->kind ? r : NULL;
+}
+
+int live_take(struct live *l, unsigned kind, uint64_t address, struct mt_record *was)
+{
+	size_t hole = find(l, kind, address), i = hole;
+
+	if (!l->slots[hole].kind)
+		return 0;
+	*was = l->slots[hole];
+	/* Moves back what the hole would cut off from its slot. */
+	for (;;) {
+		size_t home;
+
+		i = (i + 1) & l->mask;
+		if (!l->slots[i].kind)
+			break;
+		home = live_slot(l, l->slots[i].kind, l->slots[i].address);
+		if (((i - home) & l->mask) >= ((i - hole) & l->mask)) {
+			l->slots[hole] = l->slots[i];
+			hole = i;
+		}
+	}
+	l->slots[hole].kind = 0;
+	l->count--;
+	return 1;
+}

@@ -1,0 +1,52 @@
+/* Curves in a fixed number of bins, whatever their length: a bin is 2^shift ns, and bins merge in
+ * pairs when time goes on. */
+#ifndef MEMTRACE_TIMELINE_H
+#define MEMTRACE_TIMELINE_H
+
+#include "util/util.h"
+
+#define TIMELINE_BINS 512
+
+enum curve { CURVE_ALLOCATED, CURVE_RESERVED, CURVE_DEVICE, CURVES };
+
+struct bin {
+	bytes least, most, last;
+};
+
+struct timeline {
+	size_t used; /* the last bin is the current one */
+	unsigned shift;
+	unsigned curves;
+	struct bin bins[]; /* TIMELINE_BINS times `curves` */
+};
+
+/* The caller frees it. */
+struct timeline *timeline_new(unsigned curves);
+
+/* Is `time` beyond the current bin? Then timeline_advance, before the levels change. */
+static inline int timeline_is_due(const struct timeline *t, uint64_t time)
+{
+	return !t->used || time >> t->shift >= t->used;
+}
+
+/* Makes the bin of `time` the current one, with the levels that held until then. */
+void timeline_advance(struct timeline *t, uint64_t time, const bytes *levels);
+
+/* A new level, in the current bin. */
+static inline void timeline_take(struct timeline *t, unsigned curve, bytes level)
+{
+	struct bin *b = &t->bins[(t->used - 1) * t->curves + curve];
+
+	if (level > b->most)
+		b->most = level;
+	if (level < b->least)
+		b->least = level;
+	b->last = level;
+}
+
+static inline bytes timeline_most(const struct timeline *t, size_t bin, unsigned curve)
+{
+	return t->bins[bin * t->curves + curve].most;
+}
+
+#endif

@@ -1,0 +1,409 @@
+#include "report/rank_groups.h"
+
+#include "config/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FAR 5       /* times the median deviation: an outlier */
+#define FEWEST 3    /* ranks of a group that can have one */
+#define ALIKE 100   /* parts of a size within which two are the same */
+#define SMALL (INT64_C(2) << 20) /* differences of one segment are none */
+/* A header that tells of more ranks is damaged: not all of them are missing. */
+#define LARGEST_WORLD (1 << 17)
+
+const char *measure_key(enum measure m)
+{
+	static const char *const keys[] = { "allocated", "reserved", "device" };
+
+	return keys[m];
+}
+
+bytes measure_of(const struct rank *r, enum measure m)
+{
+	const bytes all[] = { r->peak_allocated, r->peak_reserved, r->peak_device };
+
+	return all[m];
+}
+
+void ranks_list(struct buf *b, const int *numbers, size_t count, size_t most)
+{
+	for (size_t i = 0, runs = 0; i < count;) {
+		size_t end = i + 1;
+
+		while (end < count && numbers[end] == numbers[end - 1] + 1)
+			end++;
+		if (runs++ == most) {
+			buf_addf(b, " and %zu more", count - i);
+			return;
+		}
+		buf_addf(b, "%s%d", i ? ", " : "", numbers[i]);
+		if (end - i > 1)
+			buf_addf(b, "%s%d", end - i > 2 ? "-" : ", ", numbers[end - 1]);
+		i = end;
+	}
+}
+
+/* Several ranks of one run, each with a number in one world. */
+static int is_one_job(const struct report *r)
+{
+	const struct rank *first = r->ranks;
+	int several = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *x = &r->ranks[i];
+
+		if (x->rank == NO_RANK || x->world_size < 2 || x->rank >= x->world_size ||
+		    x->world_size != first->world_size || strcmp(x->run_id, first->run_id) ||
+		    x->restart_count != first->restart_count)
+			return 0;
+		several |= x->rank != first->rank;
+	}
+	return several || (r->count && first->world_size > 1);
+}
+
+/* Of a process with several devices the one that tensors fill most has the seat. */
+static int has_seat(const struct report *r, size_t i)
+{
+	const struct rank *x = &r->ranks[i];
+
+	for (size_t k = i; k-- > 0 && r->ranks[k].rank == x->rank;)
+		if (r->ranks[k].peak_allocated >= x->peak_allocated)
+			return 0;
+	for (size_t k = i + 1; k < r->count && r->ranks[k].rank == x->rank; k++)
+		if (r->ranks[k].peak_allocated > x->peak_allocated)
+			return 0;
+	return 1;
+}
+
+static int is_near(uint64_t a, uint64_t b, uint64_t slack)
+{
+	uint64_t larger = a > b ? a : b, smaller = a > b ? b : a;
+
+	return larger - smaller <= larger / ALIKE + slack;
+}
+
+/* Did they do the same, and need the same for it? */
+static int is_alike(const struct rank *a, const struct rank *b)
+{
+	return is_near((uint64_t)a->peak_allocated, (uint64_t)b->peak_allocated, SMALL) &&
+	       is_near(a->tensor_allocs, b->tensor_allocs, 16);
+}
+
+static struct rank_group *add_group(struct ranks *ranks, int stage)
+{
+	ranks->groups = xrealloc(ranks->groups, ranks->group_count + 1, sizeof(*ranks->groups));
+	ranks->groups[ranks->group_count] = (struct rank_group){ .stage = stage };
+	return &ranks->groups[ranks->group_count++];
+}
+
+static void join(struct rank_group *g, size_t rank)
+{
+	g->ranks = xrealloc(g->ranks, g->count + 1, sizeof(*g->ranks));
+	g->ranks[g->count++] = rank;
+}
+
+static size_t group_of_stage(struct ranks *ranks, int stage)
+{
+	for (size_t i = 0; i < ranks->group_count; i++)
+		if (ranks->groups[i].stage == stage)
+			return i;
+	add_group(ranks, stage);
+	return ranks->group_count - 1;
+}
+
+static size_t group_of_likes(struct ranks *ranks, const struct report *r, size_t rank)
+{
+	for (size_t i = 0; i < ranks->group_count; i++)
+		if (is_alike(&r->ranks[ranks->groups[i].ranks[0]], &r->ranks[rank]))
+			return i;
+	add_group(ranks, NO_RANK);
+	return ranks->group_count - 1;
+}
+
+static void make_groups(struct ranks *ranks, const struct report *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		struct seat *s = &ranks->seats[i];
+
+		for (int a = 0; a < AXES; a++)
+			s->at[a] = NO_RANK;
+		if (ranks->is_placed)
+			layout_place(&ranks->layout, r->ranks[i].rank, s->at);
+		s->group = NO_GROUP;
+		if (!has_seat(r, i))
+			continue;
+		s->group = ranks->is_placed ? group_of_stage(ranks, s->at[AXIS_PP])
+					    : group_of_likes(ranks, r, i);
+		join(&ranks->groups[s->group], i);
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	bytes x = *(const bytes *)a, y = *(const bytes *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of an even number the lower one, so that it is a value that somebody has. */
+static bytes median(bytes *values, size_t count)
+{
+	qsort(values, count, sizeof(*values), by_value);
+	return values[(count - 1) / 2];
+}
+
+static bytes distance(bytes a, bytes b)
+{
+	return a > b ? a - b : b - a;
+}
+
+static uint32_t last_step(const struct rank *r)
+{
+	return r->step_count ? r->steps[r->step_count - 1].step : 0;
+}
+
+static void measure_group(struct rank_group *g, const struct report *r)
+{
+	bytes *values = xcalloc(g->count, sizeof(*values));
+
+	for (enum measure m = 0; m < MEASURES; m++) {
+		for (size_t i = 0; i < g->count; i++)
+			values[i] = measure_of(&r->ranks[g->ranks[i]], m);
+		g->median[m] = median(values, g->count);
+		if (m == MEASURE_ALLOCATED) {
+			g->least = values[0];
+			g->most = values[g->count - 1];
+		}
+		for (size_t i = 0; i < g->count; i++)
+			values[i] = distance(values[i], g->median[m]);
+		g->deviation[m] = median(values, g->count);
+	}
+	g->worst = g->ranks[0];
+	for (size_t i = 0; i < g->count; i++) {
+		if (r->ranks[g->ranks[i]].peak_allocated > r->ranks[g->worst].peak_allocated)
+			g->worst = g->ranks[i];
+		values[i] = last_step(&r->ranks[g->ranks[i]]);
+	}
+	g->last_step = (uint32_t)median(values, g->count);
+	free(values);
+}
+
+/* Ranks that differ by less than a part in ALIKE, or a segment, are the same whatever the spread. */
+static int is_far(bytes value, bytes middle, bytes deviation)
+{
+	bytes off = distance(value, middle);
+
+	return off / FAR > deviation && off > middle / ALIKE && off > SMALL;
+}
+
+/* The most it allocated up to a step; ranks that died early are compared with what the others had
+ * needed by then. */
+static bytes peak_until(const struct rank *r, uint32_t step)
+{
+	bytes most = 0;
+
+	if (last_step(r) <= step)
+		return r->peak_allocated;
+	for (size_t i = 0; i < r->step_count && r->steps[i].step <= step; i++)
+		most = r->steps[i].peak > most ? r->steps[i].peak : most;
+	return most;
+}
+
+static bytes peak_in(const struct rank *r, uint32_t step)
+{
+	for (size_t i = 0; i < r->step_count; i++)
+		if (r->steps[i].step == step)
+			return r->steps[i].peak;
+	return -1;
+}
+
+/* The value of a rank beside those of its group, at the same progress. */
+static struct outlier compare(const struct report *r, const struct rank_group *g, size_t rank,
+			      enum measure m)
+{
+	const struct rank *x = &r->ranks[rank];
+	struct outlier o = { .rank = rank,
+			     .measure = m,
+			     .value = measure_of(x, m),
+			     .median = g->median[m],
+			     .deviation = g->deviation[m] };
+	bytes *values;
+
+	if (last_step(x) >= g->last_step)
+		return o;
+	/* It did not get as far: of the other measures nothing is known by step. */
+	o.median = o.value;
+	if (m != MEASURE_ALLOCATED)
+		return o;
+	values = xcalloc(g->count, sizeof(*values));
+	for (size_t i = 0; i < g->count; i++)
+		values[i] = peak_until(&r->ranks[g->ranks[i]], last_step(x));
+	o.median = median(values, g->count);
+	for (size_t i = 0; i < g->count; i++)
+		values[i] = distance(values[i], o.median);
+	o.deviation = median(values, g->count);
+	free(values);
+	return o;
+}
+
+/* The first step in which the outlier was off already. */
+static uint32_t off_since(const struct report *r, const struct rank_group *g,
+			  const struct outlier *o)
+{
+	const struct rank *x = &r->ranks[o->rank];
+	bytes *values = xcalloc(g->count, sizeof(*values));
+	uint32_t found = 0;
+
+	for (size_t s = 0; s < x->step_count && !found; s++) {
+		uint32_t step = x->steps[s].step;
+		size_t n = 0;
+
+		for (size_t i = 0; i < g->count; i++) {
+			bytes peak = peak_in(&r->ranks[g->ranks[i]], step);
+
+			if (peak >= 0)
+				values[n++] = peak;
+		}
+		if (is_far(x->steps[s].peak, median(values, n), o->deviation))
+			found = step;
+	}
+	free(values);
+	return found;
+}
+
+static void add_outlier(struct ranks *ranks, const struct report *r, const struct rank_group *g,
+			struct outlier o)
+{
+	if (o.measure == MEASURE_ALLOCATED)
+		o.step = off_since(r, g, &o);
+	ranks->outliers =
+		xrealloc(ranks->outliers, ranks->outlier_count + 1, sizeof(*ranks->outliers));
+	ranks->outliers[ranks->outlier_count++] = o;
+}
+
+static void find_outliers(struct ranks *ranks, const struct report *r, const struct rank_group *g)
+{
+	if (g->count < FEWEST)
+		return;
+	for (size_t i = 0; i < g->count; i++) {
+		struct outlier most = { 0 };
+
+		for (enum measure m = 0; m < MEASURES; m++) {
+			struct outlier o = compare(r, g, g->ranks[i], m);
+
+			if (is_far(o.value, o.median, o.deviation) &&
+			    distance(o.value, o.median) > distance(most.value, most.median))
+				most = o;
+		}
+		if (most.value != most.median)
+			add_outlier(ranks, r, g, most);
+	}
+}
+
+/* By likeness a rank that is like no other, where most are like each other, is the outlier. */
+static void find_loners(struct ranks *ranks, const struct report *r)
+{
+	const struct rank_group *most = &ranks->groups[0];
+
+	if (ranks->is_placed || most->count < FEWEST)
+		return;
+	for (size_t i = 1; i < ranks->group_count; i++) {
+		const struct rank_group *g = &ranks->groups[i];
+		struct outlier o = compare(r, most, g->ranks[0], MEASURE_ALLOCATED);
+
+		if (g->count == 1 && is_far(o.value, o.median, o.deviation))
+			add_outlier(ranks, r, most, o);
+	}
+}
+
+static int by_difference(const void *a, const void *b)
+{
+	const struct outlier *x = a, *y = b;
+	bytes p = distance(x->value, x->median), q = distance(y->value, y->median);
+
+	if (p != q)
+		return p < q ? 1 : -1;
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static int by_stage(const void *a, const void *b)
+{
+	const struct rank_group *x = a, *y = b;
+
+	if (x->stage != y->stage)
+		return x->stage < y->stage ? -1 : 1;
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	return (x->ranks[0] > y->ranks[0]) - (x->ranks[0] < y->ranks[0]);
+}
+
+static void find_missing(struct ranks *ranks, const struct report *r)
+{
+	int end = ranks->world < LARGEST_WORLD ? ranks->world : LARGEST_WORLD;
+	size_t at = 0, room = 0;
+
+	for (int n = 0; n < end; n++) {
+		while (at < r->count && r->ranks[at].rank < n)
+			at++;
+		if (at < r->count && r->ranks[at].rank == n)
+			continue;
+		ranks->missing =
+			grow(ranks->missing, ranks->missing_count, &room, sizeof(*ranks->missing));
+		ranks->missing[ranks->missing_count++] = n;
+	}
+}
+
+/* Only the axes that there are more than one of. */
+static char *seat_text(const struct layout *l, const int at[AXES])
+{
+	struct buf b = { 0 };
+
+	for (int a = AXES - 1; a >= 0; a--)
+		if (l->size[a] > 1)
+			buf_addf(&b, "%s%s %d", b.length ? ", " : "", axis_key((enum axis)a),
+				 at[a]);
+	return b.length ? buf_take(&b) : NULL;
+}
+
+void ranks_relate(struct report *r, const struct config *c)
+{
+	struct ranks *ranks;
+
+	if (!is_one_job(r))
+		return;
+	r->as_job = ranks = xcalloc(1, sizeof(*ranks));
+	ranks->world = r->ranks[0].world_size;
+	ranks->is_placed = c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
+	ranks->seats = xcalloc(r->count, sizeof(*ranks->seats));
+	make_groups(ranks, r);
+	for (size_t i = 0; i < r->count && ranks->is_placed; i++)
+		r->ranks[i].seat = seat_text(&ranks->layout, ranks->seats[i].at);
+	qsort(ranks->groups, ranks->group_count, sizeof(*ranks->groups), by_stage);
+	for (size_t i = 0; i < ranks->group_count; i++) {
+		struct rank_group *g = &ranks->groups[i];
+
+		for (size_t k = 0; k < g->count; k++)
+			ranks->seats[g->ranks[k]].group = i;
+		measure_group(g, r);
+		find_outliers(ranks, r, g);
+	}
+	find_loners(ranks, r);
+	if (ranks->outlier_count)
+		qsort(ranks->outliers, ranks->outlier_count, sizeof(*ranks->outliers),
+		      by_difference);
+	find_missing(ranks, r);
+}
+
+void ranks_free(struct ranks *ranks)
+{
+	if (!ranks)
+		return;
+	for (size_t i = 0; i < ranks->group_count; i++)
+		free(ranks->groups[i].ranks);
+	free(ranks->groups);
+	free(ranks->seats);
+	free(ranks->outliers);
+	free(ranks->missing);
+	free(ranks);
+}

@@ -1,0 +1,190 @@
+#include "report/report.h"
+
+#include "diagnose/diagnose.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *end_name(enum end e)
+{
+	static const char *const names[] = { "unknown", "exit", "oom", "killed", "running" };
+
+	return names[e];
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct rank *x = a, *y = b;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	if (x->start_realtime_ns != y->start_realtime_ns)
+		return x->start_realtime_ns < y->start_realtime_ns ? -1 : 1;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return (x->device > y->device) - (x->device < y->device);
+}
+
+void report_sort(struct report *r)
+{
+	if (r->count)
+		qsort(r->ranks, r->count, sizeof(*r->ranks), by_rank);
+}
+
+/* All but the first `keep`. */
+static void stacks_cut(struct stacks *s, size_t keep)
+{
+	for (; s->count > keep; s->count--) {
+		free(s->rows[s->count - 1].stack);
+		free(s->rows[s->count - 1].label);
+		free(s->rows[s->count - 1].inner);
+		free(s->rows[s->count - 1].module);
+	}
+}
+
+static void stacks_release(struct stacks *s)
+{
+	stacks_cut(s, 0);
+	free(s->rows);
+}
+
+static void live_release(struct rank *r)
+{
+	for (size_t i = 0; i < r->live_pool_count; i++)
+		free(r->live_pool[i]);
+	free(r->live_pool);
+	free(r->live);
+	r->live = NULL;
+	r->live_pool = NULL;
+	r->live_count = r->live_pool_count = r->live_pool_room = 0;
+	r->has_live = 0;
+}
+
+void rank_reduce(struct rank *r, size_t stacks)
+{
+	stacks_cut(&r->stacks, stacks);
+	r->stacks.rows = xrealloc(r->stacks.rows, r->stacks.count + 1, sizeof(*r->stacks.rows));
+	for (size_t i = 0; i < r->oom_count; i++)
+		stacks_cut(&r->ooms[i].stacks, 1);
+	for (size_t i = 0; i < r->owner_count; i++) {
+		free(r->owners[i].curve);
+		r->owners[i].curve = NULL;
+	}
+	r->owner_points = 0;
+	free(r->timeline);
+	r->timeline = NULL;
+	r->timeline_count = 0;
+	live_release(r);
+}
+
+static void rank_release(struct rank *r)
+{
+	for (size_t i = 0; i < r->oom_count; i++)
+		stacks_release(&r->ooms[i].stacks);
+	for (size_t i = 0; i < r->warning_count; i++)
+		free(r->warnings[i]);
+	for (size_t i = 0; i < r->pool_count; i++)
+		free(r->pool[i]);
+	for (size_t i = 0; i < r->owner_count; i++)
+		free(r->owners[i].curve);
+	stacks_release(&r->stacks);
+	free(r->steps);
+	free(r->phases);
+	free(r->spans);
+	free(r->owners);
+	free(r->measures);
+	free(r->leak_label);
+	free(r->repeat_label);
+	free(r->comms);
+	free(r->ooms);
+	live_release(r);
+	free(r->held);
+	free(r->timeline);
+	free(r->versions);
+	free(r->warnings);
+	free(r->pool);
+	free(r->seat);
+}
+
+void report_diagnose(struct report *r)
+{
+	r->diagnosis = xcalloc(1, sizeof(*r->diagnosis));
+	diagnose(r->diagnosis, r);
+}
+
+void report_release(struct report *r)
+{
+	if (r->diagnosis)
+		diagnosis_release(r->diagnosis);
+	free(r->diagnosis);
+	for (size_t i = 0; i < r->count; i++)
+		rank_release(&r->ranks[i]);
+	free(r->ranks);
+	*r = (struct report){ 0 };
+}
+
+const struct oom *rank_oom(const struct rank *r)
+{
+	return r->oom_count ? &r->ooms[r->oom_count - 1] : NULL;
+}
+
+static double share(const struct rank *r)
+{
+	return r->total > 0 ? (double)r->peak_device / (double)r->total : 0;
+}
+
+const struct rank *report_worst(const struct report *r)
+{
+	const struct rank *worst = NULL;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *x = &r->ranks[i];
+		int died = x->end == END_OOM && x->oom_count,
+		    worst_died = worst && worst->end == END_OOM && worst->oom_count;
+
+		if (!worst || died > worst_died ||
+		    (died == worst_died &&
+		     (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s
+			   : share(x) > share(worst) ||
+				     (share(x) == share(worst) &&
+				      x->peak_allocated > worst->peak_allocated))))
+			worst = x;
+	}
+	return worst;
+}
+
+static int same(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, b);
+}
+
+static int ran_at_one_time(const struct rank *a, const struct rank *b)
+{
+	double a_start = (double)a->start_realtime_ns / 1e9, b_start = (double)b->start_realtime_ns / 1e9;
+
+	return a_start <= b_start + b->duration_s && b_start <= a_start + a->duration_s;
+}
+
+int rank_shares_gpu(const struct rank *a, const struct rank *b)
+{
+	if (!same(a->gpu_uuid, b->gpu_uuid) || a->pid == b->pid ||
+	    (a->rank != NO_RANK && a->rank == b->rank))
+		return 0;
+	/* The simulated device has the same on every node. */
+	if ((a->simulated || b->simulated) && (!same(a->host, b->host) || a->node != b->node))
+		return 0;
+	return ran_at_one_time(a, b);
+}
+
+int report_ordinals_differ(const struct report *r)
+{
+	for (size_t i = 1; i < r->count; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct rank *a = &r->ranks[i], *b = &r->ranks[k];
+
+			if (a->device == b->device && same(a->host, b->host) && a->gpu_uuid &&
+			    b->gpu_uuid && strcmp(a->gpu_uuid, b->gpu_uuid) != 0)
+				return 1;
+		}
+	return 0;
+}

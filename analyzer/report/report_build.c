@@ -1,0 +1,493 @@
+/* From a trace and its replay to a report. */
+#include "report/report_build.h"
+
+#include "util/buf.h"
+#include "diagnose/diagnose.h"
+#include "util/size.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Most text of stacks in a report: a hostile file could repeat a large one without end. */
+#define MOST_STACK_TEXT (256u << 20)
+#define OOM_STACKS 10
+
+struct builder {
+	const struct trace *trace;
+	const struct replay *replay;
+	struct rank *rank;
+	const char **place_stacks;  /* made so far, by place */
+	const char **thread_stacks; /* the same for blocks without frames */
+	size_t stack_text;
+	const struct measures *measures; /* of all devices */
+};
+
+static char *keep(struct rank *r, char *text)
+{
+	r->pool = grow(r->pool, r->pool_count, &r->pool_room, sizeof(*r->pool));
+	return r->pool[r->pool_count++] = text;
+}
+
+static char *keep_stack(struct rank *r, char *text)
+{
+	r->live_pool =
+		grow(r->live_pool, r->live_pool_count, &r->live_pool_room, sizeof(*r->live_pool));
+	return r->live_pool[r->live_pool_count++] = text;
+}
+
+static char *clean(struct rank *r, struct str text)
+{
+	struct buf b = { 0 };
+
+	buf_add_clean(&b, text);
+	return keep(r, buf_take(&b));
+}
+
+static char *thread_name(struct builder *b, uint32_t thread)
+{
+	struct thread t = tables_thread(&b->trace->tables, thread);
+
+	return t.name.length ? clean(b->rank, t.name) : NULL;
+}
+
+static const char *thread_stack_of(struct builder *b, uint16_t thread)
+{
+	struct str name = tables_thread(&b->trace->tables, thread).name;
+	struct buf text = { 0 };
+
+	if (b->thread_stacks[thread])
+		return b->thread_stacks[thread];
+	buf_puts(&text, "(no Python stack");
+	if (name.length) {
+		buf_puts(&text, ", thread ");
+		buf_add_clean(&text, name);
+	}
+	buf_puts(&text, ")");
+	return b->thread_stacks[thread] = keep_stack(b->rank, buf_take(&text));
+}
+
+/* The stack of a place, or of blocks without frames the thread that made them. */
+static const char *stack_of(struct builder *b, uint32_t place, uint16_t thread)
+{
+	const struct tables *t = &b->trace->tables;
+	struct buf text = { 0 };
+
+	if (place >= t->place_count)
+		place = MT_NO_PLACE;
+	if (!tables_place(t, place)->frame_count)
+		return thread_stack_of(b, thread);
+	if (!b->place_stacks[place]) {
+		if (b->stack_text < MOST_STACK_TEXT)
+			tables_add_stack(t, place, &text);
+		b->stack_text += text.length;
+		b->place_stacks[place] = keep_stack(b->rank, buf_take(&text));
+	}
+	return b->place_stacks[place];
+}
+
+static char *label_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_label(&b->trace->tables, g->place, &text);
+	if (!text.length && (uint64_t)g->largest < b->trace->header.stack_min) {
+		/* Their stacks were not wanted. */
+		buf_puts(&text, "(blocks under ");
+		size_add(&text, (bytes)b->trace->header.stack_min, 0);
+		buf_puts(&text, stack_of(b, g->place, g->thread) + strlen("(no Python stack"));
+	} else if (!text.length) {
+		buf_puts(&text, stack_of(b, g->place, g->thread));
+	}
+	return buf_take(&text);
+}
+
+static char *inner_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_inner(&b->trace->tables, g->place, &text);
+	return buf_take(&text);
+}
+
+static char *module_of(struct builder *b, const struct group *g)
+{
+	struct buf text = { 0 };
+
+	tables_add_module(&b->trace->tables, g->place, &text);
+	return buf_take(&text);
+}
+
+static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size_t most)
+{
+	struct stacks to = { .bytes = s->bytes,
+			     .blocks = s->blocks,
+			     .count = s->count < most ? s->count : most };
+
+	to.rows = xcalloc(to.count, sizeof(*to.rows));
+	for (size_t i = 0; i < to.count; i++) {
+		const struct group *g = &s->groups[i];
+
+		to.rows[i] = (struct stack_row){
+			.stack = xstrdup(stack_of(b, g->place, g->thread)),
+			.label = label_of(b, g),
+			.inner = inner_of(b, g),
+			.module = module_of(b, g),
+			.bytes = g->bytes,
+			.smallest = g->smallest,
+			.largest = g->largest,
+			.blocks = g->blocks,
+			.category = (enum category)g->category,
+		};
+	}
+	return to;
+}
+
+/* `live`: what was, NULL unknown. */
+static struct point point_of(struct builder *b, const struct moment *m, const struct snapshot *live)
+{
+	struct point p = {
+		.time_s = (double)m->time_ns / 1e9,
+		.allocated = m->allocated,
+		.reserved = m->reserved,
+		.other = m->other,
+		.untracked = m->untracked,
+		.step = m->step,
+		.phase = phase_name((enum phase)m->phase),
+		.part = part_name((enum part)m->part),
+		.thread = thread_name(b, m->thread),
+	};
+
+	if (live)
+		memcpy(p.by_category, live->by_category, sizeof(p.by_category));
+	return p;
+}
+
+static void add_ooms(struct builder *b, const struct device *d)
+{
+	struct rank *r = b->rank;
+	const struct tables *t = &b->trace->tables;
+
+	r->ooms = xcalloc(d->failure_count, sizeof(*r->ooms));
+	r->oom_count = d->failure_count;
+	r->ooms_seen = d->failures_seen;
+	for (size_t i = 0; i < d->failure_count; i++) {
+		const struct failure *f = &d->failures[i];
+		struct oom *o = &r->ooms[i];
+
+		*o = (struct oom){
+			.when = point_of(b, &f->when, &f->live),
+			.requested = f->requested,
+			.free = f->free > INT64_MAX ? UNKNOWN_BYTES : (bytes)f->free,
+			.largest_free = f->largest_free < 0 ? UNKNOWN_BYTES : f->largest_free,
+			.survived = failure_survived(f),
+			.stacks = stacks_of(b, &f->live, OOM_STACKS),
+		};
+		if (r->total != UNKNOWN_BYTES && o->free > r->total)
+			o->free = UNKNOWN_BYTES;
+		build_failure_owners(o, f, r->total);
+		if (f->from_runtime)
+			o->by = clean(r, tables_module(t, tables_place(t, f->place)->module));
+	}
+}
+
+static void add_timeline(struct rank *r, const struct timeline *t)
+{
+	r->timeline = xcalloc(t->used, sizeof(*r->timeline));
+	r->timeline_count = t->used;
+	for (size_t i = 0; i < t->used; i++)
+		r->timeline[i] = (struct timeline_row){
+			.time_s = (double)((uint64_t)i << t->shift) / 1e9,
+			.allocated = timeline_most(t, i, CURVE_ALLOCATED),
+			.reserved = timeline_most(t, i, CURVE_RESERVED),
+			.device = timeline_most(t, i, CURVE_DEVICE),
+		};
+}
+
+/* Counters of the header may have seen what was not recorded. */
+static bytes counter(uint64_t value)
+{
+	return value > (uint64_t)BYTES_LIMIT ? 0 : (bytes)value;
+}
+
+static bytes larger(bytes a, bytes b)
+{
+	return a > b ? a : b;
+}
+
+/* Can the moment of a record be replayed? `number` is its index and 1; 0: it is not known. */
+static int is_in_trace(const struct trace *t, uint64_t number)
+{
+	for (size_t i = 0; number && i < t->segment_count; i++) {
+		const struct segment *s = &t->segments[i];
+
+		if (number > s->first_sequence && number - s->first_sequence <= s->events.records)
+			return !s->gap || s->has_keyframe;
+	}
+	return 0;
+}
+
+/* Where a level that was counted is above all that are recorded: the moment may be gone. */
+static int is_lost(const struct builder *b, bytes recorded, uint64_t counted, uint64_t number)
+{
+	return counter(counted) > recorded && !is_in_trace(b->trace, number);
+}
+
+static void add_peaks(struct builder *b, const struct device *d, const struct mt_device *running,
+		      int incomplete)
+{
+	struct rank *r = b->rank;
+
+	r->peak = point_of(b, &d->peak, &d->at_peak);
+	r->device_peak = point_of(b, &d->device_peak, NULL);
+	r->peak_allocated = d->peak.allocated;
+	r->peak_reserved = d->reserved_peak;
+	r->peak_device = moment_device(&d->device_peak);
+	if (incomplete) {
+		r->peak_allocated = larger(r->peak_allocated, counter(running->allocated_peak));
+		r->peak_reserved = larger(r->peak_reserved, counter(running->reserved_peak));
+		r->peak_device = larger(r->peak_device, counter(running->device_peak));
+		r->peak.unrecorded = r->peak_allocated > d->peak.allocated;
+		r->device_peak.unrecorded =
+			is_lost(b, moment_device(&d->device_peak), running->device_peak,
+				running->device_peak_sequence);
+		build_warn_of_moments(r, d, running);
+	}
+	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
+	/* What is not in the trace is in no other category. */
+	r->peak.by_category[CATEGORY_OTHER] += larger(r->peak_allocated - r->stacks.bytes, 0);
+}
+
+static void add_live(struct builder *b, const struct device *d)
+{
+	struct rank *r = b->rank;
+
+	r->has_live = 1;
+	r->live = xcalloc(d->live_count, sizeof(*r->live));
+	r->live_count = d->live_count;
+	for (size_t i = 0; i < d->live_count; i++)
+		r->live[i] = (struct live_row){
+			.address = d->live[i].address,
+			.bytes = d->live[i].bytes,
+			.stack = stack_of(b, d->live[i].place, d->live[i].thread),
+		};
+}
+
+static void add_held(struct builder *b, const struct lives *l)
+{
+	struct rank *r = b->rank;
+
+	r->held = xcalloc(l->count, sizeof(*r->held));
+	r->held_count = l->count;
+	for (size_t i = 0; i < l->count; i++)
+		r->held[i] = (struct held_row){
+			.bytes = l->list[i].born.bytes,
+			.category = (enum category)l->list[i].category,
+			.stack = stack_of(b, l->list[i].born.place, l->list[i].born.thread),
+		};
+}
+
+static int is_plain(char c)
+{
+	return isalnum((unsigned char)c) || (c && strchr("_@%+=:,./-", c));
+}
+
+/* The command line as a shell would take it. */
+static char *command_of(struct rank *r, const struct tables *t)
+{
+	const struct meta *argv = tables_meta(t, MT_META_ARGV);
+	struct buf b = { 0 }, safe = { 0 };
+	size_t i = 0;
+
+	if (!argv || !argv->value.length)
+		return NULL;
+	while (i < argv->value.length) {
+		const char *word = argv->value.at + i;
+		size_t n = strnlen(word, argv->value.length - i), k = 0;
+
+		while (k < n && is_plain(word[k]))
+			k++;
+		if (i)
+			buf_puts(&b, " ");
+		if (k == n && n) {
+			buf_add(&b, word, n);
+		} else {
+			buf_puts(&b, "'");
+			for (k = 0; k < n; k++)
+				word[k] == '\'' ? buf_puts(&b, "'\\''") : buf_add(&b, &word[k], 1);
+			buf_puts(&b, "'");
+		}
+		i += n + 1;
+	}
+	buf_add_utf8(&safe, (struct str){ b.text, b.length });
+	buf_release(&b);
+	return keep(r, buf_take(&safe));
+}
+
+static char *device_meta(struct rank *r, const struct tables *t, const char *prefix)
+{
+	const struct meta *found;
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s%d", prefix, r->device);
+	found = tables_meta(t, key);
+	return found ? clean(r, found->value) : NULL;
+}
+
+static void add_meta(struct builder *b)
+{
+	const struct tables *t = &b->trace->tables;
+	struct rank *r = b->rank;
+	size_t room = 0;
+
+	r->command = command_of(r, t);
+	r->gpu = device_meta(r, t, MT_META_GPU_NAME);
+	r->gpu_uuid = device_meta(r, t, MT_META_GPU_UUID);
+	r->gpu_pci = device_meta(r, t, MT_META_GPU_PCI);
+	for (size_t i = 0; i < t->meta_count; i++) {
+		const struct meta *m = &t->meta[i];
+
+		if (str_matches(m->key, MT_META_VERSION "*")) {
+			size_t skip = strlen(MT_META_VERSION);
+
+			r->versions =
+				grow(r->versions, r->version_count, &room, sizeof(*r->versions));
+			r->versions[r->version_count++] = (struct version){
+				clean(r, (struct str){ m->key.at + skip, m->key.length - skip }),
+				clean(r, m->value)
+			};
+		} else if (str_matches(m->key, MT_META_NOTE "*") && m->value.length) {
+			build_warn(r, "%.*s",
+				   (int)(m->value.length > 2000 ? 2000 : m->value.length),
+				   m->value.at);
+		}
+	}
+}
+
+static int failed_for_memory(const struct replay *p)
+{
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct device *d = &p->device[i];
+
+		if (d->failure_count && !failure_survived(&d->failures[d->failure_count - 1]))
+			return 1;
+	}
+	return 0;
+}
+
+static enum end end_of(const struct trace *t, const struct replay *p)
+{
+	if (t->header.state == MT_STATE_ENDED)
+		return t->header.exit_status && failed_for_memory(p) ? END_OOM : END_EXIT;
+	if (t->lock == LOCK_HELD)
+		return END_RUNNING;
+	if (t->lock == LOCK_UNKNOWN)
+		return END_UNKNOWN;
+	return failed_for_memory(p) ? END_OOM : END_KILLED;
+}
+
+static int number_or_none(int32_t n)
+{
+	return n < 0 ? NO_RANK : n;
+}
+
+static struct rank start_rank(const struct trace *t, const struct replay *p, int device)
+{
+	const struct mt_header *h = &t->header;
+	struct rank r = {
+		.rank = number_or_none(h->rank),
+		.local_rank = number_or_none(h->local_rank),
+		.world_size = number_or_none(h->world_size),
+		.restart_count = number_or_none(h->restart_count),
+		.node = h->rank >= 0 && h->local_world_size > 0 ? h->rank / h->local_world_size
+								: NO_RANK,
+		.device = device,
+		.pid = h->pid,
+		.simulated = (h->flags & MT_FLAG_SIMULATED) != 0,
+		.start_realtime_ns =
+			h->start_realtime_ns > INT64_MAX ? 0 : (int64_t)h->start_realtime_ns,
+		.ended = h->state == MT_STATE_ENDED,
+		.exit_status = h->exit_status,
+		.end = end_of(t, p),
+	};
+	uint64_t end = r.ended && h->end_ns > p->last_time_ns ? h->end_ns : p->last_time_ns;
+
+	r.duration_s = (double)end / 1e9;
+	r.trace = keep(&r, xstrdup(t->path));
+	r.host = clean(&r, (struct str){ h->host, strlen(h->host) });
+	r.run_id = clean(&r, (struct str){ h->run_id, strlen(h->run_id) });
+	return r;
+}
+
+static void add_device(struct report *report, struct builder *b, int ordinal, int first)
+{
+	const struct device *d = &b->replay->device[ordinal];
+	const struct mt_device *running = &b->trace->header.device[ordinal];
+	const struct mt_header *h = &b->trace->header;
+	struct rank r = start_rank(b->trace, b->replay, ordinal);
+	int incomplete = h->lost_events || h->reused_records || b->replay->given_up ||
+			 b->replay->open_gaps || b->trace->truncated ||
+			 h->state == MT_STATE_STOPPED || h->lost_reason == MT_LOST_NOT_CHOSEN;
+
+	b->rank = &r;
+	b->place_stacks = xcalloc(b->trace->tables.place_count, sizeof(*b->place_stacks));
+	b->thread_stacks = xcalloc(MT_NO_THREAD + 1, sizeof(*b->thread_stacks));
+	b->stack_text = 0;
+	r.total = d->total                        ? d->total
+		  : counter(running->total_bytes) ? counter(running->total_bytes)
+						  : UNKNOWN_BYTES;
+	r.stand_in = d->stand_in;
+	r.events = d->events + (first ? b->replay->host_events : 0);
+	r.tensor_allocs = d->tensor_allocs;
+	r.tensor_frees = d->tensor_frees;
+	r.final_reserved = d->now.reserved;
+	r.final_bytes = d->final.bytes;
+	r.final_blocks = d->final.blocks;
+	add_meta(b);
+	build_warnings(&r, b->trace, b->replay);
+	add_peaks(b, d, running, incomplete);
+	build_owners(&r, d,
+		     r.device_peak.unrecorded ? 0 : r.peak_device - moment_device(&d->device_peak));
+	build_comms(&r, d, &b->trace->tables);
+	build_steps(&r, d, b->replay->last_time_ns);
+	r.imported_peak = d->imported_peak;
+	r.managed_peak = d->managed_peak;
+	r.host_pinned_peak = b->replay->host.pinned_peak;
+	r.host_registered_peak = b->replay->host.registered_peak;
+	add_ooms(b, d);
+	if (d->seen)
+		diagnose_keep(&r, &b->measures[ordinal], &b->trace->tables);
+	if (d->timeline)
+		add_timeline(&r, d->timeline);
+	if (d->live)
+		add_live(b, d);
+	if (d->held_at_peak.list)
+		add_held(b, &d->held_at_peak);
+	free(b->place_stacks);
+	free(b->thread_stacks);
+	b->rank = NULL;
+	report->ranks = grow(report->ranks, report->count, &report->room, sizeof(*report->ranks));
+	report->ranks[report->count++] = r;
+}
+
+void report_add(struct report *r, const struct trace *t, const struct replay_options *options)
+{
+	struct replay replay;
+	struct measures measures[MT_MAX_DEVICES];
+	struct builder b = { .trace = t, .replay = &replay, .measures = measures };
+	size_t before = r->count;
+
+	replay_trace(&replay, t, options);
+	measure_trace(measures, t, &replay);
+	for (int i = 0; i < MT_MAX_DEVICES; i++) {
+		const struct mt_device *running = &t->header.device[i];
+
+		if (replay.device[i].seen || running->allocs || running->allocated_peak ||
+		    running->device_peak)
+			add_device(r, &b, i, r->count == before);
+	}
+	if (r->count == before)
+		add_device(r, &b, 0, 1);
+	replay_release(&replay);
+}

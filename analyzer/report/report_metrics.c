@@ -1,0 +1,45 @@
+/* A device's measures, and the places they name, as the report keeps them. */
+#include "diagnose/diagnose.h"
+
+#include "report/report.h"
+#include "trace/tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *label_of_place(const struct tables *t, uint32_t place)
+{
+	struct buf label = { 0 };
+
+	if (place == MT_NO_PLACE)
+		return NULL;
+	tables_add_label(t, place, &label);
+	return label.length ? buf_take(&label) : NULL;
+}
+
+/* A damaged trace may hold any number: within these, the rules' products do not overflow. */
+#define MOST_BYTES (INT64_C(1) << 42)
+#define MOST_COUNT (INT64_C(1) << 16)
+
+static void clamp(struct measures *m)
+{
+	for (size_t i = 0; i < measure_count; i++) {
+		int64_t most = measure_rows[i].unit == UNIT_BYTES ? MOST_BYTES : MOST_COUNT;
+		int64_t value = measure_value(m, &measure_rows[i]);
+
+		value = value > most ? most : value < -most ? -most : value;
+		memcpy((char *)m + measure_rows[i].offset, &value, sizeof(value));
+	}
+}
+
+void diagnose_keep(struct rank *r, const struct measures *m, const struct tables *t)
+{
+	r->measures = xcalloc(1, sizeof(*r->measures));
+	*r->measures = *m;
+	clamp(r->measures);
+	r->measures->killed = r->end == END_KILLED && !m->failed;
+	/* An error that the job caught, and that ended it in order, killed nothing. */
+	r->measures->died = m->died && r->end != END_EXIT;
+	r->leak_label = label_of_place(t, m->leak_place);
+	r->repeat_label = label_of_place(t, m->repeat_place);
+}

@@ -1,0 +1,82 @@
+/* Of a report: steps, phases, and when they were. */
+#include "report/report_build.h"
+
+#include <stdlib.h>
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / 1e9;
+}
+
+static void add_span(struct rank *r, const struct span *s)
+{
+	const char *phase = phase_name((enum phase)s->phase);
+	const struct span_row *last = r->span_count ? &r->spans[r->span_count - 1] : NULL;
+
+	if (r->span_count < REPORT_SPANS && (!last || last->phase != phase || last->step != s->step))
+		r->spans[r->span_count++] =
+			(struct span_row){ seconds(s->start_ns), phase, s->step };
+}
+
+/* Setting up is no step. */
+static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, int is_new_phase)
+{
+	struct step_row *row = r->step_count ? &r->steps[r->step_count - 1] : NULL;
+
+	if (s->phase == PHASE_SETUP || !s->step)
+		return;
+	if (!row || row->step != s->step) {
+		if (r->step_count == REPORT_STEPS)
+			return;
+		row = &r->steps[r->step_count++];
+		*row = (struct step_row){ .step = s->step,
+					  .start_s = seconds(s->start_ns),
+					  .floor = s->least,
+					  .peak = INT64_MIN };
+	}
+	row->end_s = seconds(end_ns);
+	row->floor = s->least < row->floor ? s->least : row->floor;
+	if (s->most > row->peak) {
+		row->peak = s->most;
+		row->peak_phase = phase_name((enum phase)s->phase);
+	}
+	row->reserved = s->reserved;
+	row->device = s->device;
+	row->forwards += is_new_phase && s->phase == PHASE_FORWARD;
+	row->backwards += is_new_phase && s->phase == PHASE_BACKWARD;
+}
+
+static void add_to_phase(struct phase_row rows[PHASES], const struct span *s)
+{
+	struct phase_row *row = &rows[s->phase];
+
+	if (row->phase && s->most <= row->peak)
+		return;
+	*row = (struct phase_row){ .phase = phase_name((enum phase)s->phase),
+				   .peak = s->most,
+				   .time_s = seconds(s->start_ns),
+				   .step = s->step };
+}
+
+void build_steps(struct rank *r, const struct device *d, uint64_t end_ns)
+{
+	const struct spans *spans = &d->spans;
+	struct phase_row rows[PHASES] = { 0 };
+
+	r->steps = xcalloc(spans->count < REPORT_STEPS ? spans->count : REPORT_STEPS,
+			   sizeof(*r->steps));
+	r->spans = xcalloc(spans->count < REPORT_SPANS ? spans->count : REPORT_SPANS,
+			   sizeof(*r->spans));
+	r->phases = xcalloc(PHASES, sizeof(*r->phases));
+	for (size_t i = 0; i < spans->count; i++) {
+		const struct span *s = &spans->list[i];
+
+		add_to_step(r, s, i + 1 < spans->count ? spans->list[i + 1].start_ns : end_ns,
+			    !i || spans->list[i - 1].phase != s->phase);
+		add_span(r, s);
+		add_to_phase(rows, s);
+	}
+	for (size_t p = 0; p < PHASES; p++)
+		if (rows[p].phase)
+			r->phases[r->phase_count++] = rows[p];
+}

@@ -1,0 +1,275 @@
+#include "session/trace_files.h"
+
+#include "trace/trace.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A trace by its header. */
+struct candidate {
+	char *path;
+	char run_id[64];
+	int restart;
+	uint64_t start;
+	size_t argument; /* that named it, or its directory */
+	int named;       /* by itself, not by its directory */
+	int taken;
+};
+
+struct candidates {
+	struct candidate *all;
+	size_t count, room;
+};
+
+static int is_same_run(const struct candidate *a, const struct candidate *b)
+{
+	return a->restart == b->restart && !strcmp(a->run_id, b->run_id);
+}
+
+static void note(struct buf *notes, const char *text)
+{
+	buf_puts(notes, "memtrace: ");
+	buf_add_clean(notes, (struct str){ text, strlen(text) });
+	buf_puts(notes, "\n");
+}
+
+static void add_file(struct candidates *c, struct gather *g, const char *path, size_t argument,
+		     int named, struct buf *notes)
+{
+	struct err why = { 0 };
+	struct trace t;
+
+	if (trace_open_header(&t, path, &why) < 0) {
+		note(notes, why.text);
+		g->unread = grow(g->unread, g->unread_count, &g->unread_room, sizeof(*g->unread));
+		g->unread[g->unread_count++] =
+			(struct unread){ xstrdup(path), xstrdup(why.text) };
+	} else {
+		struct candidate *x;
+		struct buf id = { 0 };
+
+		c->all = grow(c->all, c->count, &c->room, sizeof(*c->all));
+		x = &c->all[c->count++];
+		*x = (struct candidate){
+			.path = xstrdup(path),
+			.restart = t.header.restart_count < 0 ? 0 : t.header.restart_count,
+			.start = t.header.start_realtime_ns,
+			.argument = argument,
+			.named = named,
+		};
+		buf_add_clean(&id, (struct str){ t.header.run_id, strlen(t.header.run_id) });
+		snprintf(x->run_id, sizeof(x->run_id), "%s", id.text ? id.text : "");
+		buf_release(&id);
+	}
+	trace_release(&t);
+}
+
+static int is_trace_name(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 4 && !strcmp(name + n - 4, ".mtr");
+}
+
+static int add_directory(struct candidates *c, struct gather *g, const char *path, size_t argument,
+			 struct buf *notes, struct err *e)
+{
+	DIR *directory = opendir(path);
+	const struct dirent *entry;
+	size_t found = 0;
+
+	if (!directory)
+		return err_set(e, "cannot open %s: %s", path, strerror(errno));
+	while ((entry = readdir(directory))) {
+		char *file;
+
+		if (!is_trace_name(entry->d_name))
+			continue;
+		file = xasprintf("%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/",
+				 entry->d_name);
+		add_file(c, g, file, argument, 0, notes);
+		free(file);
+		found++;
+	}
+	closedir(directory);
+	return found ? 0 : err_set(e, "%s: there are no traces (*.mtr) here", path);
+}
+
+static int matches(const struct candidate *x, const char *run)
+{
+	size_t n = strlen(x->run_id);
+	char restart[32];
+
+	if (strncmp(run, x->run_id, n))
+		return 0;
+	snprintf(restart, sizeof(restart), ":%d", x->restart);
+	return !run[n] || !strcmp(run + n, restart);
+}
+
+/* The candidate whose run is taken: the named run's, or of one directory the latest. NULL: none. */
+static const struct candidate *choose(const struct candidates *c, const char *run, size_t argument)
+{
+	const struct candidate *best = NULL;
+
+	for (size_t i = 0; i < c->count; i++) {
+		const struct candidate *x = &c->all[i];
+
+		if (run ? !matches(x, run) : x->named || x->argument != argument)
+			continue;
+		if (!best || x->start > best->start ||
+		    (x->start == best->start && x->restart > best->restart))
+			best = x;
+	}
+	return best;
+}
+
+/* The runs of a directory that are left out, in one line. */
+static void name_others(const struct candidates *c, const struct candidate *best, struct buf *notes)
+{
+	struct buf list = { 0 };
+
+	for (size_t i = 0; i < c->count; i++) {
+		const struct candidate *x = &c->all[i];
+		size_t files = 0, first = c->count;
+
+		if (is_same_run(x, best))
+			continue;
+		for (size_t k = 0; k < c->count; k++)
+			if (c->all[k].argument == best->argument && is_same_run(x, &c->all[k])) {
+				first = k < first ? k : first;
+				files++;
+			}
+		if (first != i)
+			continue;
+		buf_addf(&list, "%s%s:%d (%zu %s)", list.length ? ", " : "", x->run_id, x->restart,
+			 files, files == 1 ? "trace" : "traces");
+	}
+	if (list.length)
+		buf_addf(notes, "memtrace: this is run %s:%d; also here: %s; --run ID chooses\n",
+			 best->run_id, best->restart, list.text);
+	buf_release(&list);
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct candidate *)a)->path, ((const struct candidate *)b)->path);
+}
+
+static void take_run(struct candidates *c, const struct candidate *best, int anywhere)
+{
+	for (size_t i = 0; i < c->count; i++)
+		if (is_same_run(&c->all[i], best) &&
+		    (anywhere || c->all[i].argument == best->argument))
+			c->all[i].taken = 1;
+}
+
+static int take(struct gather *g, struct candidates *c, size_t arguments, const char *run,
+		struct buf *notes, struct err *e)
+{
+	if (c->count)
+		qsort(c->all, c->count, sizeof(*c->all), by_path);
+	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
+		const struct candidate *best = choose(c, run, k);
+
+		if (best)
+			take_run(c, best, run != NULL);
+		else if (run)
+			return err_set(e, "there is no run \"%s\" here", run);
+		if (best && !run)
+			name_others(c, best, notes);
+	}
+	for (size_t i = 0; i < c->count; i++) {
+		const struct candidate *x = &c->all[i];
+
+		/* A file may be named, and be in a directory that is named too. */
+		if (!(x->taken || (x->named && !run)) ||
+		    (g->count && !strcmp(x->path, g->paths[g->count - 1])))
+			continue;
+		g->paths = grow(g->paths, g->count, &g->room, sizeof(*g->paths));
+		g->paths[g->count++] = xstrdup(x->path);
+	}
+	return g->count ? 0 : err_set(e, "none of the traces can be read");
+}
+
+int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run,
+		  struct buf *notes, struct err *e)
+{
+	struct candidates c = { 0 };
+	int status = 0;
+
+	*g = (struct gather){ 0 };
+	for (size_t i = 0; i < count && !status; i++) {
+		struct stat st;
+
+		if (stat(arguments[i], &st) < 0)
+			status = err_set(e, "cannot open %s: %s", arguments[i], strerror(errno));
+		else if (S_ISDIR(st.st_mode))
+			status = add_directory(&c, g, arguments[i], i, notes, e);
+		else
+			add_file(&c, g, arguments[i], i, 1, notes);
+	}
+	if (!status)
+		status = take(g, &c, count, run, notes, e);
+	for (size_t i = 0; i < c.count; i++)
+		free(c.all[i].path);
+	free(c.all);
+	return status;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return strcmp(x->path, y->path);
+}
+
+int gather_runs(const char *directory, char ***runs, size_t *count, struct err *e)
+{
+	struct candidates c = { 0 };
+	struct gather g = { 0 };
+	struct buf notes = { 0 };
+	size_t room = 0;
+	int status = add_directory(&c, &g, directory, 0, &notes, e);
+
+	*runs = NULL;
+	*count = 0;
+	if (c.count)
+		qsort(c.all, c.count, sizeof(*c.all), by_start);
+	for (size_t i = 0; i < c.count; i++) {
+		char *run = xasprintf("%s:%d", c.all[i].run_id, c.all[i].restart);
+		size_t k = 0;
+
+		while (k < *count && strcmp((*runs)[k], run))
+			k++;
+		if (k < *count) {
+			free(run);
+		} else {
+			*runs = grow(*runs, *count, &room, sizeof(**runs));
+			(*runs)[(*count)++] = run;
+		}
+		free(c.all[i].path);
+	}
+	free(c.all);
+	buf_release(&notes);
+	gather_release(&g);
+	return status;
+}
+
+void gather_release(struct gather *g)
+{
+	for (size_t i = 0; i < g->count; i++)
+		free(g->paths[i]);
+	for (size_t i = 0; i < g->unread_count; i++) {
+		free(g->unread[i].path);
+		free(g->unread[i].why);
+	}
+	free(g->unread);
+	free(g->paths);
+	*g = (struct gather){ 0 };
+}

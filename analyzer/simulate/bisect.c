@@ -1,0 +1,137 @@
+#include "simulate/bisect.h"
+
+#include "simulate/command_template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTINGS = 32 };
+
+struct bisect {
+	const struct simulation *simulation;
+	char *text; /* that keys and values lie in */
+	struct {
+		const char *key, *minimal, *own;
+	} settings[SETTINGS];
+	size_t count;
+	struct trial tries[SETTINGS + 1];
+	size_t tried;
+};
+
+static int parse_setting(struct bisect *x, char *const *command, char *word, struct err *e)
+{
+	char *equals = strchr(word, '='), *colon = equals ? strchr(equals, ':') : NULL;
+
+	if (!colon || equals == word || strchr(colon + 1, ':'))
+		return err_set(
+			e,
+			"--bisect: \"%s\" is no setting, expected KEY=MINIMAL:OWN, several with commas between",
+			word);
+	if (x->count == SETTINGS)
+		return err_set(e, "--bisect has more than %d settings", SETTINGS);
+	*equals = *colon = '\0';
+	if (!trial_has_place(command, word))
+		return err_set(e, "--bisect %s: the command has no {%s} to put a value into", word,
+			       word);
+	for (size_t i = 0; i < x->count; i++)
+		if (!strcmp(x->settings[i].key, word))
+			return err_set(e, "--bisect names %s twice", word);
+	x->settings[x->count].key = word;
+	x->settings[x->count].minimal = equals + 1;
+	x->settings[x->count++].own = colon + 1;
+	return 0;
+}
+
+static int parse(struct bisect *x, char *const *command, const char *list, struct err *e)
+{
+	char *word = x->text = xstrdup(list);
+
+	for (char *next = word; next; word = next) {
+		next = strchr(word, ',');
+		if (next)
+			*next++ = '\0';
+		if (parse_setting(x, command, word, e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* The first `own` settings as they were, the others minimal. */
+static void choose(const struct bisect *x, size_t own, struct place *places)
+{
+	for (size_t i = 0; i < x->count; i++)
+		places[i] = (struct place){ x->settings[i].key,
+					    i < own ? x->settings[i].own : x->settings[i].minimal };
+}
+
+static int run_try(struct bisect *x, size_t own, struct err *e)
+{
+	struct trial *t = &x->tries[x->tried++];
+	struct place places[SETTINGS];
+	char *folder;
+	int status;
+
+	choose(x, own, places);
+	if (own) {
+		t->name = xasprintf("%s = %s", x->settings[own - 1].key, x->settings[own - 1].own);
+		folder = xasprintf("%zu-%s", own, x->settings[own - 1].key);
+	} else {
+		t->name = xstrdup("everything minimal");
+		folder = xstrdup("0-minimal");
+	}
+	status = trial_run(x->simulation, places, x->count, folder, t, e);
+	free(folder);
+	return status;
+}
+
+static void conclude(const struct bisect *x, int fits)
+{
+	const char *directory = x->simulation->directory;
+	size_t last = x->tried - 1;
+
+	if (fits)
+		err_print("it fits with everything put back");
+	else if (!last)
+		err_print(
+			"not even everything minimal fits: the model itself is too large, or none of these is the cause. "
+			"See where it went: memtrace report %s/0-minimal",
+			directory);
+	else
+		err_print(
+			"memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
+			x->settings[last - 1].key, directory, last, x->settings[last - 1].key);
+}
+
+char **bisect_own(char *const *command, const char *list, struct err *e)
+{
+	struct bisect x = { 0 };
+	struct place places[SETTINGS];
+	char **filled = NULL;
+
+	if (parse(&x, command, list, e) == 0) {
+		choose(&x, x.count, places);
+		filled = trial_fill(command, places, x.count);
+	}
+	free(x.text);
+	return filled;
+}
+
+int bisect_settings(const struct simulation *s, const char *list, struct err *e)
+{
+	struct bisect x = { .simulation = s };
+	int status = parse(&x, s->command, list, e), fits = 1;
+
+	for (size_t own = 0; !status && fits && own <= x.count; own++) {
+		status = run_try(&x, own, e);
+		fits = x.tries[own].verdict == FITS;
+	}
+	if (x.tried)
+		trial_print("put back", x.tries, x.tried);
+	if (!status)
+		conclude(&x, fits);
+	for (size_t i = 0; i < x.tried; i++)
+		free(x.tries[i].name);
+	free(x.text);
+	return status < 0 ? -1 : fits;
+}

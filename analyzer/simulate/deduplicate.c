@@ -1,0 +1,96 @@
+#include "simulate/deduplicate.h"
+
+#include "config/config.h"
+#include "report/rank_groups.h"
+
+#include <string.h>
+
+static int read_layout(char *const *command, int world, struct layout *l, struct err *e)
+{
+	struct config c;
+	struct buf line = { 0 };
+	int count = 0, status;
+	int64_t stages = 1;
+
+	for (; command[count]; count++)
+		buf_addf(&line, "%s ", command[count]);
+	config_init(&c);
+	status = config_read_command(&c, count, (char **)command, NULL, 0, e);
+	if (!status && config_has(&c, CONFIG_pipeline_model_parallel_size))
+		stages = c.pipeline_model_parallel_size;
+	if (!status && (stages < 1 || stages > world || world % stages))
+		status = err_set(
+			e,
+			"--deduplicate: %d ranks are no whole number of pipelines of %lld stages",
+			world, (long long)stages);
+	/* What declares no layout at all is one stage of ranks that are alike. */
+	if (!status && !layout_read(l, &c, line.text, world)) {
+		*l = (struct layout){ .expert_tensor = 1 };
+		for (int a = 0; a < AXES; a++)
+			l->size[a] = 1;
+		l->size[AXIS_DP] = world / stages;
+		l->size[AXIS_PP] = stages;
+	}
+	config_release(&c);
+	buf_release(&line);
+	return status;
+}
+
+/* Is it the first, one between or the last of `size`? */
+static int part_of(int64_t at, int64_t size)
+{
+	return at == 0 ? 0 : at == size - 1 ? 2 : 1;
+}
+
+/* The first and the last place of a part. */
+static void places_of(int part, int64_t size, int *first, int *last)
+{
+	*first = part == 0 ? 0 : part == 1 ? 1 : (int)size - 1;
+	*last = part == 0 ? 0 : part == 1 ? (int)size - 2 : (int)size - 1;
+}
+
+static void add_rank(struct symmetry_row *row, int rank, const int at[AXES])
+{
+	row->first = row->count ? row->first : rank;
+	row->last = rank;
+	row->count++;
+	if (row->rank < 0 && at[AXIS_PP] == row->stage_first &&
+	    (row->expert_first < 0 || at[AXIS_EP] == row->expert_first))
+		row->rank = rank;
+}
+
+int symmetry_find(char *const *command, int world, int uneven, struct symmetry *s, struct err *e)
+{
+	struct symmetry_row rows[SYMMETRY_PARTS][SYMMETRY_PARTS] = { 0 };
+	struct layout l;
+
+	*s = (struct symmetry){ 0 };
+	if (read_layout(command, world, &l, e) < 0)
+		return -1;
+	uneven = uneven && l.size[AXIS_EP] > 1;
+	for (int i = 0; i < SYMMETRY_PARTS; i++)
+		for (int j = 0; j < SYMMETRY_PARTS; j++) {
+			struct symmetry_row *row = &rows[i][j];
+
+			*row = (struct symmetry_row){ .rank = -1,
+						      .expert_first = -1,
+						      .expert_last = -1 };
+			places_of(i, l.size[AXIS_PP], &row->stage_first, &row->stage_last);
+			if (uneven)
+				places_of(j, l.size[AXIS_EP], &row->expert_first,
+					  &row->expert_last);
+		}
+	for (int rank = 0; rank < world; rank++) {
+		int at[AXES] = { 0 };
+
+		layout_place(&l, rank, at);
+		add_rank(&rows[part_of(at[AXIS_PP], l.size[AXIS_PP])]
+			      [uneven ? part_of(at[AXIS_EP], l.size[AXIS_EP]) : 0],
+			 rank, at);
+	}
+	for (int i = 0; i < SYMMETRY_PARTS; i++)
+		for (int j = 0; j < SYMMETRY_PARTS; j++)
+			if (rows[i][j].count)
+				s->rows[s->count++] = rows[i][j];
+	return 0;
+}

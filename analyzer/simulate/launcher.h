@@ -1,0 +1,26 @@
+/*
+ * The worker behind a launcher: `torchrun --nproc-per-node 8 train.py …` is parsed, not run. What
+ * the launcher would start on each rank, and how many ranks that makes.
+ */
+#ifndef MEMTRACE_SIM_LAUNCHER_H
+#define MEMTRACE_SIM_LAUNCHER_H
+
+#include "util/err.h"
+#include "util/util.h"
+
+struct worker {
+	char **argv; /* NULL at the end; owned */
+	size_t count, room;
+	const char *launcher; /* its name; NULL: the command itself is the worker */
+	int world;            /* ranks that the launcher starts; 0: it does not say */
+	int is_slurm;         /* srun: the worker reads SLURM_… */
+	/* --local_rank=N goes before argv[local_rank_at]; NULL: it does not. */
+	const char *local_rank;
+	size_t local_rank_at;
+};
+
+/* `helper` is the program that stands for `accelerate launch` (see accelerate_worker.py). */
+int launcher_parse(char *const *command, const char *helper, struct worker *w, struct err *e);
+void worker_release(struct worker *w);
+
+#endif

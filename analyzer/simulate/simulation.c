@@ -1,0 +1,520 @@
+#define _GNU_SOURCE
+#include "simulate/simulation.h"
+
+#include "util/buf.h"
+#include "util/launch.h"
+#include "simulate/signals.h"
+#include "simulate/launcher.h"
+#include "simulate/processes.h"
+#include "simulate/rank_env.h"
+#include "simulate/broadcasts.h"
+#include "simulate/store.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HELPER "cudasim/python/accelerate_worker.py"
+#define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
+
+#define LAST_WORDS 5.0 /* seconds that what took too long has to say where it is */
+#define GRACE 10.0 /* seconds that the others of a failed rank have; as many again to end */
+
+struct running {
+	struct outcome *outcome; /* NULL: free */
+	struct outcome unasked;  /* that of a rank which runs only for what it sends to others */
+	pid_t pid;
+	struct store *store; /* `own`, or that of the ranks which run together */
+	struct store own;
+	size_t door;
+	double began, aborted;
+};
+
+enum { UNASKED = 16, SLOTS = TOGETHER_RANKS + UNASKED };
+
+struct run {
+	struct running all[SLOTS];
+	struct store shared; /* of ranks that run together */
+	struct outcome *outcomes;
+	struct sent sent;
+	unsigned char *has_begun; /* by rank */
+	size_t next, done, active;
+	long resident;
+	double failed; /* when the first rank failed; 0: none */
+};
+
+static double now(void)
+{
+	return monotonic_seconds();
+}
+
+static char **worker_command(const struct simulation *s, const struct worker *w, int rank)
+{
+	char **argv = xcalloc(w->count + 2, sizeof(*argv));
+	size_t n = 0;
+
+	for (size_t i = 0; i <= w->count; i++) {
+		if (w->local_rank && i == w->local_rank_at)
+			argv[n++] = xasprintf("%s%d", w->local_rank, rank % s->gpus_a_node);
+		argv[n++] = w->argv[i];
+	}
+	return argv;
+}
+
+static int start(const struct simulation *s, const struct worker *w, struct running *r,
+		 struct err *e)
+{
+	int rank = r->outcome->rank;
+
+	r->pid = 0;
+	if (!r->store && !s->whole) {
+		r->store = &r->own;
+		if (store_open(&r->own, &rank, 1, s->world, e) < 0)
+			return -1;
+	}
+	r->began = now();
+	r->aborted = 0;
+	fflush(NULL);
+	r->pid = fork();
+	if (r->pid < 0)
+		return err_set(e, "cannot start rank %d: %s", rank, strerror(errno));
+	if (r->pid)
+		return 0;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setenv("MEMTRACE_DIR", s->directory, 1);
+	setenv("MEMTRACE_QUIET", "1", 0);
+	if (r->outcome == &r->unasked) {
+		setenv("MEMTRACE_DISABLE", "1", 1);
+		if (!freopen("/dev/null", "w", stdout))
+			_exit(127);
+	}
+	if (s->whole && s->timeout)
+		setenv("PYTHONFAULTHANDLER", "1", 0);
+	if (s->whole)
+		_exit(launch_exec((char **)s->command));
+	rank_env_set(s, w, rank, r->store, r->door);
+	_exit(launch_exec(worker_command(s, w, rank)));
+}
+
+/* Has it ended? Its status is then in the outcome; *resident is what it held. */
+static int collect(struct running *r, long *resident)
+{
+	struct rusage usage;
+	int status;
+
+	if (wait4(r->pid, &status, WNOHANG, &usage) != r->pid)
+		return 0;
+	r->pid = 0;
+	r->outcome->seconds = now() - r->began;
+	r->outcome->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (r->store == &r->own) {
+		r->outcome->last_key = r->own.last_key;
+		r->own.last_key = NULL;
+		store_close(&r->own);
+	} else if (r->store) {
+		r->store->doors[r->door].has_ended = 1;
+	}
+	*resident = usage.ru_maxrss > *resident ? usage.ru_maxrss : *resident;
+	r->outcome = NULL;
+	return 1;
+}
+
+static void say_waits(const struct running *r)
+{
+	const char *key = store_wanted(r->store, r->door);
+	char *where = board_where(&r->store->board, r->door);
+
+	if (*where)
+		err_print("rank %d is in %s", r->outcome->rank, where);
+	if (key)
+		err_print("rank %d waits for the store's key %s",
+			r->outcome->rank, key);
+	free(where);
+}
+
+/* What takes too long says where it is (SIGABRT), and is ended if it does not end. */
+static void watch(const struct simulation *s, struct running *r)
+{
+	double time = now();
+
+	if (!s->timeout || time - r->began < s->timeout)
+		return;
+	if (r->aborted) {
+		if (time - r->aborted > LAST_WORDS)
+			kill(r->pid, SIGKILL);
+		return;
+	}
+	r->aborted = time;
+	r->outcome->timed_out = 1;
+	if (s->whole) {
+		err_print("the command has run for %d s (--timeout); where its threads are:",
+			s->timeout);
+		processes_signal(r->pid, SIGABRT);
+		kill(r->pid, SIGABRT);
+		return;
+	}
+	err_print("rank %d has run for %d s (--timeout); where its threads are:",
+		r->outcome->rank, s->timeout);
+	if (s->together && r->store)
+		say_waits(r);
+	kill(r->pid, SIGABRT);
+}
+
+/* Those that a launcher leaves behind when it is ended: they have become ours. */
+static void end_rest(void)
+{
+	double began = now();
+
+	while (processes_signal(getpid(), 0) && now() - began < LAST_WORDS)
+		usleep(100000);
+	processes_signal(getpid(), SIGKILL);
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
+static long available_kib(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	char line[128];
+	long kib = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %ld kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* How many may run now. The first shows what one takes. */
+static size_t allowed(const struct simulation *s, size_t finished, size_t active, long resident)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN), more;
+
+	if (s->together)
+		return s->rank_count;
+	if (s->jobs)
+		return (size_t)s->jobs;
+	if (!finished || !resident)
+		return 1;
+	more = (long)((double)available_kib() * MEMORY_SHARE) / resident + (long)active;
+	more = more > cpus ? cpus : more;
+	return more < 1 ? 1 : (size_t)more;
+}
+
+static void show_progress(const struct simulation *s, size_t done, size_t active, double began)
+{
+	double spent = now() - began;
+
+	if (s->is_quiet || s->whole || !isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\rmemtrace: %zu of %zu ranks simulated", done, s->rank_count);
+	if (done && done < s->rank_count)
+		fprintf(stderr, ", %.0f s more",
+			spent / (double)done * (double)(s->rank_count - done));
+	else if (active)
+		fprintf(stderr, ", %.0f s", spent);
+	fputs(done == s->rank_count ? "          \n" : "          ", stderr);
+}
+
+static void serve(struct running *all, size_t slots)
+{
+	struct pollfd wanted[SLOTS];
+	struct store *stores[SLOTS];
+	nfds_t count = 0;
+
+	for (size_t i = 0; i < slots; i++) {
+		struct store *store = all[i].outcome ? all[i].store : NULL;
+		nfds_t seen = 0;
+
+		while (seen < count && stores[seen] != store)
+			seen++;
+		if (!store || seen < count)
+			continue;
+		stores[count] = store;
+		wanted[count++] = (struct pollfd){ store->poll, POLLIN, 0 };
+	}
+	poll(wanted, count, 20);
+	for (nfds_t i = 0; i < count; i++) {
+		store_serve(stores[i]);
+		store_settle(stores[i]);
+	}
+}
+
+/* As a launcher does: when one rank fails, the others are ended, after some time in which they may
+ * fail of the same. */
+static void end_others(struct running *all, size_t slots, double failed)
+{
+	double since = failed > 0 ? now() - failed : 0;
+
+	for (size_t i = 0; i < slots && since > GRACE; i++) {
+		if (!all[i].outcome || all[i].pid <= 0)
+			continue;
+		all[i].outcome->was_ended = 1;
+		kill(all[i].pid, since > 2 * GRACE ? SIGKILL : SIGTERM);
+	}
+}
+
+static struct running *free_slot(struct run *run)
+{
+	for (size_t i = 0; i < SLOTS; i++)
+		if (!run->all[i].outcome)
+			return &run->all[i];
+	return NULL;
+}
+
+static int begin(const struct simulation *s, const struct worker *w, struct run *run, size_t index,
+		 struct running *r, struct err *e)
+{
+	r->outcome = &run->outcomes[index];
+	r->outcome->rank = s->whole ? -1 : s->ranks[index];
+	r->store = s->together ? &run->shared : NULL;
+	r->door = s->together ? index : 0;
+	run->active++;
+	if (!s->whole)
+		run->has_begun[r->outcome->rank] = 1;
+	return start(s, w, r, e);
+}
+
+/* Starts the next that is to run and has not yet begun. */
+static int begin_next(const struct simulation *s, const struct worker *w, struct run *run,
+		      struct err *e)
+{
+	struct running *r = free_slot(run);
+	size_t total = s->whole ? 1 : s->rank_count;
+
+	while (!s->whole && run->next < total && run->has_begun[s->ranks[run->next]])
+		run->next++;
+	if (!r || run->next >= total || run->active >= TOGETHER_RANKS ||
+	    run->active >= allowed(s, run->done, run->active, run->resident))
+		return 0;
+	return begin(s, w, run, run->next++, r, e);
+}
+
+static int begin_unasked(const struct simulation *s, const struct worker *w, struct run *run,
+			 int rank, struct running *r, struct err *e)
+{
+	if (!s->is_quiet)
+		err_print("rank %d runs too, untraced: others take numbers and objects that it sends",
+			rank);
+	run->has_begun[rank] = 1;
+	r->unasked = (struct outcome){ .rank = rank };
+	r->outcome = &r->unasked;
+	r->store = NULL;
+	r->door = 0;
+	run->active++;
+	return start(s, w, r, e);
+}
+
+/* Starts the ranks that others wait for: now, or they would wait for ever. */
+static int begin_wanted(const struct simulation *s, const struct worker *w, struct run *run,
+			struct err *e)
+{
+	int rank, status = 0;
+
+	while (!status && (rank = sent_wanted(&run->sent, s->world)) >= 0) {
+		struct running *r = free_slot(run);
+		size_t i = 0;
+
+		if (run->has_begun[rank])
+			continue;
+		while (i < s->rank_count && s->ranks[i] != rank)
+			i++;
+		if (!r) /* nothing will come from it */
+			sent_end(&run->sent, rank);
+		else if (i < s->rank_count)
+			status = begin(s, w, run, i, r, e);
+		else
+			status = begin_unasked(s, w, run, rank, r, e);
+	}
+	return status;
+}
+
+static void end_unasked(struct outcome *o)
+{
+	if (o->status)
+		err_print("rank %d, which others wait for, ended with status %d",
+			o->rank, o->status);
+	free(o->last_key);
+	o->last_key = NULL;
+}
+
+/* Starts, collects and watches. */
+static int turn(const struct simulation *s, const struct worker *w, struct run *run, struct err *e)
+{
+	int status = s->whole ? 0 : begin_wanted(s, w, run, e);
+
+	for (size_t i = 0; i < SLOTS; i++) {
+		struct running *r = &run->all[i];
+		const struct outcome *o = r->outcome;
+
+		if (!o) {
+			if (!status)
+				status = begin_next(s, w, run, e);
+		} else if (!collect(r, &run->resident)) {
+			watch(s, r);
+		} else {
+			if (!s->whole)
+				sent_end(&run->sent, o->rank);
+			run->active--;
+			if (o == &r->unasked) {
+				end_unasked(&r->unasked);
+				continue;
+			}
+			if (o->status && run->failed == 0)
+				run->failed = now();
+			run->done++;
+		}
+	}
+	return status;
+}
+
+/* Ends what still runs: after an error, or only for what it would send. */
+static void stop_all(struct running *all, size_t slots)
+{
+	double until = now() + GRACE;
+
+	for (size_t i = 0; i < slots; i++)
+		if (all[i].outcome && all[i].pid > 0)
+			kill(all[i].pid, SIGTERM);
+	for (size_t i = 0; i < slots; i++) {
+		struct running *r = &all[i];
+
+		if (!r->outcome || r->pid <= 0)
+			continue;
+		while (waitpid(r->pid, NULL, WNOHANG) == 0) {
+			if (now() > until)
+				kill(r->pid, SIGKILL);
+			usleep(10000);
+		}
+		if (r->store == &r->own)
+			store_close(&r->own);
+	}
+}
+
+static int run_all(const struct simulation *s, const struct worker *w, struct outcome *outcomes,
+		   struct err *e)
+{
+	size_t total = s->whole ? 1 : s->rank_count;
+	struct run *run = xcalloc(1, sizeof(*run));
+	double began = now();
+	int status = 0;
+
+	interrupt_catch();
+	run->outcomes = outcomes;
+	if (!s->whole) {
+		run->has_begun = xcalloc((size_t)s->world, 1);
+		status = sent_open(&run->sent, e);
+	}
+	if (!status && s->together)
+		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, e);
+	while (run->done < total && !status && !interrupt_came()) {
+		status = turn(s, w, run, e);
+		if (s->together)
+			end_others(run->all, SLOTS, run->failed);
+		show_progress(s, run->done, run->active, began);
+		serve(run->all, SLOTS);
+	}
+	stop_all(run->all, SLOTS);
+	if (s->together)
+		store_close(&run->shared);
+	sent_close(&run->sent);
+	free(run->has_begun);
+	free(run);
+	interrupt_release();
+	return status;
+}
+
+int simulation_run(const struct simulation *s, struct outcome *outcomes, struct err *e)
+{
+	struct worker w = { 0 };
+	char *helper = launch_find(HELPER, e);
+	int status;
+
+	if (!helper)
+		return -1;
+	if (s->whole)
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+	else
+		rank_env_name_run();
+	status = s->whole ? 0 : launcher_parse(s->command, helper, &w, e);
+	if (!status)
+		status = run_all(s, &w, outcomes, e);
+	if (s->whole && !status && outcomes[0].timed_out)
+		end_rest();
+	worker_release(&w);
+	free(helper);
+	return status;
+}
+
+char *simulation_fill(const char *text, const char *place, const char *value)
+{
+	struct buf b = { 0 };
+	const char *at;
+
+	while ((at = strstr(text, place))) {
+		buf_add(&b, text, (size_t)(at - text));
+		buf_puts(&b, value);
+		text = at + strlen(place);
+	}
+	buf_puts(&b, text);
+	return buf_take(&b);
+}
+
+int simulation_world(char *const *command, int *world, struct err *e)
+{
+	struct worker w;
+	int status = launcher_parse(command, HELPER, &w, e);
+
+	*world = status ? 0 : w.world;
+	worker_release(&w);
+	return status;
+}
+
+int simulation_parse_ranks(const char *list, int world, int **ranks, size_t *count, struct err *e)
+{
+	char *chosen = xcalloc((size_t)world, 1);
+	const char *at = list;
+	int status = 0;
+
+	if (!strcmp(list, "all")) {
+		memset(chosen, 1, (size_t)world);
+		at += 3;
+	}
+	while (*at && !status) {
+		char *end;
+		long first = strtol(at, &end, 10), last = first;
+
+		if (end != at && *end == '-')
+			last = strtol(at = end + 1, &end, 10);
+		if (end == at || (*end && *end != ',') || first < 0 || last < first) {
+			status = err_set(e, "--ranks is \"%s\", expected ranks like 0,8-15, or all",
+					 list);
+		} else if (last >= world) {
+			status = err_set(
+				e, "--ranks: there is no rank %ld, the world has %d (0 to %d)",
+				last, world, world - 1);
+		} else {
+			for (long i = first; i <= last && !status; i++)
+				if (chosen[i]++)
+					status = err_set(e, "--ranks names rank %ld twice", i);
+			at = *end ? end + 1 : end;
+		}
+	}
+	*count = 0;
+	*ranks = xcalloc((size_t)world, sizeof(**ranks));
+	for (int i = 0; i < world; i++)
+		if (chosen[i])
+			(*ranks)[(*count)++] = i;
+	free(chosen);
+	if (!status && !*count)
+		status = err_set(e, "--ranks is empty, expected ranks like 0,8-15, or all");
+	return status;
+}

@@ -1,0 +1,450 @@
+#define _GNU_SOURCE
+#include "simulate/store.h"
+
+#include "simulate/store_keys.h"
+#include "simulate/store_protocol.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { TIME_LIMIT = 300 };
+
+struct store_client {
+	struct store_client *next;
+	int socket, is_known;
+	int first_command; /* the number of SET: 1; 0 where connections are not validated (2.0) */
+	struct buf in;
+	size_t door;
+	/* Its command stays in `in` while a key is missing that a rank which runs may set. */
+	char *wanted;
+	uint64_t asked, turn; /* with how many keys; who waits longest has the lowest turn */
+	double since;
+};
+
+/* The numbers of the protocol since connections begin with VALIDATE. */
+enum command {
+	VALIDATE,
+	SET,
+	COMPARE_SET,
+	GET,
+	ADD,
+	CHECK,
+	WAIT,
+	GETNUMKEYS,
+	DELETE_KEY,
+	APPEND,
+	MULTI_GET,
+	MULTI_SET,
+	CANCEL_WAIT,
+	PING,
+	QUEUE_PUSH,
+	QUEUE_POP,
+	QUEUE_LEN,
+};
+enum { READY = 0, NOT_READY = 1, STOP_WAITING = 0, WAIT_CANCELED = 1 };
+
+/* Before VALIDATE each was one less. PyTorch 2.0 has one more in front of DELETE_KEY, which is then
+ * 2.1's APPEND: that nobody calls. */
+static unsigned meaning(const struct store_client *c, unsigned number)
+{
+	return c->first_command || number == DELETE_KEY ? number : number + 1;
+}
+
+/* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
+static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct reader *r)
+{
+	static const struct buf nothing;
+	struct store_entry *e = store_find(s, key);
+
+	if (!e && (s->ranks == 1 || together_setter(key, asked) == SETTER_ABSENT))
+		e = store_play(s, key);
+	if (e)
+		return &e->value;
+	if (!r->wanted)
+		r->wanted = xstrdup(key);
+	r->asked = asked;
+	return &nothing;
+}
+
+static void compare_set(struct store *s, const char *key, struct str expected, struct str wanted,
+			struct buf *out)
+{
+	struct store_entry *e = store_find(s, key);
+
+	if (!e && expected.length) {
+		put_number(out, expected.length, 8);
+		buf_add(out, expected.at, expected.length);
+		return;
+	}
+	if (!e || (e->value.length == expected.length &&
+		   !memcmp(e->value.text, expected.at, expected.length)))
+		e = store_set(s, key, wanted.at, wanted.length);
+	put_value(out, &e->value);
+}
+
+/* CHECK, WAIT, MULTI_GET and MULTI_SET: a count, then keys. */
+static void many(struct store *s, enum command command, struct reader *r, struct buf *out)
+{
+	uint64_t count = take_number(r, 8);
+	int missing = 0;
+
+	if (count > LARGEST)
+		r->is_wrong = 1;
+	for (uint64_t i = 0; i < count && !r->is_short && !r->is_wrong; i++) {
+		char *key = take_key(r);
+		struct str value = { "", 0 };
+
+		if (command == MULTI_SET)
+			value = take_text(r);
+		if (!r->is_short && command == MULTI_SET)
+			store_set(s, key, value.at, value.length);
+		else if (!r->is_short && command == MULTI_GET)
+			put_value(out, get(s, key, count, r));
+		else if (!r->is_short && command == WAIT)
+			get(s, key, count, r);
+		else if (!r->is_short)
+			missing += !store_find(s, key);
+		free(key);
+	}
+	if (command == CHECK)
+		put_number(out, missing ? NOT_READY : READY, 1);
+	if (command == WAIT)
+		put_number(out, STOP_WAITING, 1);
+}
+
+static void one(struct store *s, enum command command, struct reader *r, struct buf *out)
+{
+	char *key = take_key(r);
+	struct str first = { "", 0 }, second = first;
+	uint64_t amount = 0;
+
+	if (command == SET || command == APPEND || command == COMPARE_SET || command == QUEUE_PUSH)
+		first = take_text(r);
+	if (command == COMPARE_SET)
+		second = take_text(r);
+	if (command == ADD)
+		amount = take_number(r, 8);
+	if (r->is_short) {
+		free(key);
+		return;
+	}
+	if (command == SET)
+		store_set(s, key, first.at, first.length);
+	else if (command == APPEND || command == QUEUE_PUSH)
+		buf_add(&store_make(s, key)->value, first.at, first.length);
+	else if (command == COMPARE_SET)
+		compare_set(s, key, first, second, out);
+	else if (command == GET)
+		put_value(out, get(s, key, 1, r));
+	else if (command == ADD)
+		put_number(out, (uint64_t)store_add(s, key, (int64_t)amount), 8);
+	else if (command == DELETE_KEY)
+		put_number(out, (uint64_t)store_drop(s, key), 8);
+	else /* queues: nobody else puts anything in */
+		put_number(out, 0, 8);
+	free(key);
+}
+
+static void run(struct store *s, struct store_client *c, struct reader *r, struct buf *out)
+{
+	unsigned number = (unsigned)take_number(r, 1), command;
+
+	if (!c->is_known && !r->is_short) {
+		c->is_known = 1;
+		c->first_command = number == VALIDATE;
+	}
+	command = meaning(c, number);
+	switch (command) {
+	case VALIDATE:
+		take_number(r, 4);
+		break;
+	case PING:
+		put_number(out, take_number(r, 4), 4);
+		break;
+	case CANCEL_WAIT:
+		put_number(out, WAIT_CANCELED, 1);
+		break;
+	case GETNUMKEYS:
+		put_number(out, s->keys, 8);
+		break;
+	case CHECK:
+	case WAIT:
+	case MULTI_GET:
+	case MULTI_SET:
+		many(s, command, r, out);
+		break;
+	default:
+		if (command > QUEUE_LEN)
+			r->is_wrong = 1;
+		else
+			one(s, command, r, out);
+	}
+}
+
+/* ---- connections */
+
+static int send_all(int socket, const struct buf *out)
+{
+	for (size_t at = 0; at < out->length;) {
+		ssize_t n = send(socket, out->text + at, out->length - at, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -1;
+		at += (size_t)n;
+	}
+	return 0;
+}
+
+/* The client's command waits for a key; *done skips it when the client has called it off. */
+static void wait_for(struct store *s, struct store_client *c, struct reader *r, struct buf *out,
+		     size_t *done)
+{
+	if (r->left && meaning(c, (unsigned char)*r->at) == CANCEL_WAIT) {
+		put_number(out, WAIT_CANCELED, 1);
+		*done = c->in.length - r->left + 1;
+		free(r->wanted);
+		return;
+	}
+	if (c->since == 0) {
+		c->since = monotonic_seconds();
+		c->turn = ++s->waits;
+	}
+	c->wanted = r->wanted;
+	c->asked = r->asked;
+}
+
+/* 0, or -1 when the client is to be let go. */
+static int answer(struct store *s, struct store_client *c)
+{
+	struct buf out = { 0 };
+	size_t done = 0;
+	int status = 0;
+
+	free(c->wanted);
+	c->wanted = NULL;
+	while (done < c->in.length && !status && !c->wanted) {
+		struct reader r = { .at = c->in.text + done, .left = c->in.length - done };
+		size_t before = out.length;
+
+		run(s, c, &r, &out);
+		if (r.is_wrong)
+			status = -1;
+		if (r.is_short || r.wanted)
+			out.length = before;
+		if (r.is_short || r.is_wrong) {
+			free(r.wanted);
+			break;
+		}
+		if (r.wanted)
+			wait_for(s, c, &r, &out, &done);
+		else
+			done = c->in.length - r.left;
+	}
+	if (!c->wanted)
+		c->since = 0;
+	if (!status && send_all(c->socket, &out) < 0)
+		status = -1;
+	if (done) {
+		memmove(c->in.text, c->in.text + done, c->in.length - done);
+		c->in.length -= done;
+	}
+	buf_release(&out);
+	return status;
+}
+
+static void let_go(struct store *s, struct store_client *c)
+{
+	struct store_client **at = &s->clients;
+
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
+	/* a rank that has just been forked has the socket still open: closing is not enough */
+	epoll_ctl(s->poll, EPOLL_CTL_DEL, c->socket, NULL);
+	close(c->socket);
+	buf_release(&c->in);
+	free(c->wanted);
+	free(c);
+}
+
+/* Those who waited for a key that is there now. */
+static void wake(struct store *s)
+{
+	struct store_client *c = s->clients;
+
+	while (c) {
+		if (c->wanted && store_find(s, c->wanted)) {
+			if (answer(s, c) < 0)
+				let_go(s, c);
+			c = s->clients; /* what it said may have helped another */
+		} else {
+			c = c->next;
+		}
+	}
+}
+
+static void receive(struct store *s, struct store_client *c)
+{
+	char block[65536];
+	ssize_t n = recv(c->socket, block, sizeof(block), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	s->board.is_settling = 0;
+	if (n > 0)
+		buf_add(&c->in, block, (size_t)n);
+	if (n <= 0 || answer(s, c) < 0)
+		let_go(s, c);
+	wake(s);
+}
+
+static void greet(struct store *s, const struct store_door *door)
+{
+	struct store_client *c;
+	struct epoll_event event = { .events = EPOLLIN };
+	int socket = accept4(door->socket, NULL, NULL, SOCK_CLOEXEC);
+
+	if (socket < 0)
+		return;
+	c = xcalloc(1, sizeof(*c));
+	c->socket = socket;
+	c->door = (size_t)(door - s->doors);
+	c->next = s->clients;
+	s->clients = c;
+	event.data.ptr = c;
+	if (epoll_ctl(s->poll, EPOLL_CTL_ADD, socket, &event) < 0)
+		let_go(s, c);
+}
+
+void store_serve(struct store *s)
+{
+	struct epoll_event event;
+
+	/* One at a time: an answer can let go the client of another event. */
+	while (epoll_wait(s->poll, &event, 1, 0) == 1) {
+		const struct store_door *door = NULL;
+
+		for (size_t i = 0; i < s->ranks; i++)
+			if (event.data.ptr == &s->doors[i])
+				door = &s->doors[i];
+		if (door)
+			greet(s, door);
+		else
+			receive(s, event.data.ptr);
+	}
+}
+
+/* ---- several ranks that wait */
+
+const char *store_wanted(const struct store *s, size_t door)
+{
+	for (const struct store_client *c = s->clients; c; c = c->next)
+		if (c->door == door && c->wanted)
+			return c->wanted;
+	return NULL;
+}
+
+/* A wait that takes too long ends, as in the device: the rank's store says that it is gone. */
+static void give_up(struct store *s)
+{
+	struct store_client *c = s->clients;
+	double time = monotonic_seconds();
+
+	while (c && (!c->wanted || time - c->since < s->time_limit))
+		c = c->next;
+	if (!c)
+		return;
+	err_print(
+		"rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
+		"set and has not",
+		s->doors[c->door].rank, c->wanted);
+	let_go(s, c);
+}
+
+void store_settle(struct store *s)
+{
+	const struct store_client *first = NULL;
+	int waits[TOGETHER_RANKS] = { 0 };
+
+	if (s->ranks == 1)
+		return;
+	for (size_t i = 0; i < s->ranks; i++)
+		waits[i] = s->doors[i].has_ended;
+	for (const struct store_client *c = s->clients; c; c = c->next) {
+		if (!c->wanted)
+			continue;
+		waits[c->door] = 1;
+		if (together_setter(c->wanted, c->asked) == SETTER_UNKNOWN &&
+		    (!first || c->turn < first->turn))
+			first = c;
+	}
+	if (first && board_is_quiet(&s->board, waits, s->ranks)) {
+		s->board.is_settling = 0;
+		store_play(s, first->wanted);
+		wake(s);
+	}
+	give_up(s);
+}
+
+/* ---- opening and closing */
+
+static int open_door(struct store *s, struct store_door *door, struct err *e)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	socklen_t length = sizeof(address);
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = door };
+
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	door->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (door->socket < 0 || bind(door->socket, (struct sockaddr *)&address, length) < 0 ||
+	    listen(door->socket, 64) < 0 ||
+	    getsockname(door->socket, (struct sockaddr *)&address, &length) < 0 ||
+	    epoll_ctl(s->poll, EPOLL_CTL_ADD, door->socket, &event) < 0)
+		return err_set(e, "cannot listen on 127.0.0.1: %s", strerror(errno));
+	door->port = ntohs(address.sin_port);
+	return 0;
+}
+
+int store_open(struct store *s, const int *ranks, size_t count, int world, struct err *e)
+{
+	const char *limit = getenv("CUDASIM_TIMEOUT");
+
+	*s = (struct store){ .world = world, .poll = epoll_create1(EPOLL_CLOEXEC) };
+	s->time_limit = limit ? (int)strtol(limit, NULL, 10) : 0;
+	if (s->time_limit <= 0)
+		s->time_limit = TIME_LIMIT;
+	store_open_keys(s);
+	if (s->poll < 0)
+		return err_set(e, "cannot wait for connections: %s", strerror(errno));
+	if (count > 1 && board_open(&s->board, e) < 0)
+		return -1;
+	for (; s->ranks < count; s->ranks++) {
+		s->doors[s->ranks].rank = ranks[s->ranks];
+		if (open_door(s, &s->doors[s->ranks], e) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	while (s->clients)
+		let_go(s, s->clients);
+	store_close_keys(s);
+	free(s->last_key);
+	for (size_t i = 0; i < s->ranks; i++)
+		close(s->doors[i].socket);
+	board_close(&s->board);
+	if (s->poll > 0)
+		close(s->poll);
+	*s = (struct store){ 0 };
+}

@@ -1,0 +1,153 @@
+#define _GNU_SOURCE
+#include "simulate/store_keys.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { BUCKETS = 4096 };
+
+static struct store_entry **place(struct store *s, const char *key)
+{
+	struct store_entry **e = &s->buckets[together_hash(key, strlen(key)) % BUCKETS];
+
+	while (*e && strcmp((*e)->key, key))
+		e = &(*e)->next;
+	return e;
+}
+
+struct store_entry *store_find(struct store *s, const char *key)
+{
+	return *place(s, key);
+}
+
+struct store_entry *store_make(struct store *s, const char *key)
+{
+	struct store_entry **e = place(s, key);
+
+	if (!*e) {
+		*e = xcalloc(1, sizeof(**e));
+		(*e)->key = xstrdup(key);
+		s->keys++;
+	}
+	return *e;
+}
+
+static void set(struct store_entry *e, const void *value, size_t length)
+{
+	e->value.length = 0;
+	buf_add(&e->value, value, length);
+}
+
+struct store_entry *store_set(struct store *s, const char *key, const void *value, size_t length)
+{
+	struct store_entry *e = store_make(s, key);
+
+	set(e, value, length);
+	if (s->ranks > 1)
+		board_note(&s->board, key, value, length);
+	return e;
+}
+
+int64_t store_drop(struct store *s, const char *key)
+{
+	struct store_entry **e = place(s, key), *old = *e;
+
+	if (!old)
+		return 0;
+	*e = old->next;
+	buf_release(&old->value);
+	free(old->key);
+	free(old);
+	s->keys--;
+	return 1;
+}
+
+int64_t store_add(struct store *s, const char *key, int64_t amount)
+{
+	struct store_entry *e = store_make(s, key);
+	char text[32];
+	int64_t value = e->value.length ? strtoll(e->value.text, NULL, 10) : 0;
+
+	/* A barrier: somebody who asks without adding waits for the others. When all that run are
+	 * there, the absent ranks come: one by one (barriers of old, polled), or, as no poll of
+	 * another rank may miss the number, at once. */
+	if (!amount && value > 0 && value % s->world && s->ranks == 1)
+		amount = 1;
+	else if (!amount && (size_t)(value % s->world) == s->ranks)
+		amount = s->world - (int64_t)s->ranks;
+	if (__builtin_add_overflow(value, amount, &value))
+		value = INT64_MAX;
+	set(e, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)value));
+	return value;
+}
+
+/* ---- what absent ranks would have said */
+
+/* Are these the same but for one number? */
+static int are_twins(const char *a, const char *b)
+{
+	int numbers = 0;
+
+	while (*a || *b) {
+		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+			size_t m = strspn(a, "0123456789"), n = strspn(b, "0123456789");
+
+			numbers += m != n || memcmp(a, b, m);
+			a += m;
+			b += n;
+		} else if (*a++ != *b++) {
+			return 0;
+		}
+	}
+	return numbers == 1;
+}
+
+static const struct store_entry *twin(const struct store *s, const char *key)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (const struct store_entry *e = s->buckets[i]; e; e = e->next)
+			if (!e->is_played && are_twins(e->key, key))
+				return e;
+	return NULL;
+}
+
+/*
+ * A key that nobody has set and somebody needs. If this rank has set the same key under another
+ * number, an absent rank said the same under its own; else it is a communicator's id, which is only
+ * compared.
+ */
+struct store_entry *store_play(struct store *s, const char *key)
+{
+	const struct store_entry *same = twin(s, key);
+	struct store_entry *e = store_make(s, key);
+	char id[UNIQUE_ID];
+
+	e->is_played = 1;
+	s->played++;
+	free(s->last_key);
+	s->last_key = xstrdup(key);
+	if (same && !(s->ranks > 1 && same->value.length == UNIQUE_ID)) {
+		set(e, same->value.text, same->value.length);
+		return e;
+	}
+	if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
+		memset(id, (int)(s->played & 0xff), sizeof(id));
+	store_set(s, key, id, sizeof(id));
+	return e;
+}
+
+void store_open_keys(struct store *s)
+{
+	s->buckets = xcalloc(BUCKETS, sizeof(struct store_entry *));
+}
+
+void store_close_keys(struct store *s)
+{
+	for (size_t i = 0; s->buckets && i < BUCKETS; i++)
+		while (s->buckets[i])
+			store_drop(s, s->buckets[i]->key);
+	free(s->buckets);
+}

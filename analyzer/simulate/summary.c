@@ -1,0 +1,203 @@
+#include "simulate/summary.h"
+
+#include "session/trace_files.h"
+#include "replay/replay.h"
+#include "util/size.h"
+#include "util/terminal.h"
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+int summary_read(const char *directory, struct report *r)
+{
+	char *paths[] = { (char *)directory };
+	struct replay_options replay = { .progress = term_progress };
+	struct buf notes = { 0 };
+	struct gather g = { 0 };
+	struct err e = { 0 };
+
+	*r = (struct report){ 0 };
+	if (gather_traces(&g, paths, 1, NULL, &notes, &e) < 0) {
+		buf_release(&notes);
+		return -1;
+	}
+	for (size_t i = 0; i < g.count; i++) {
+		struct err ignored = { 0 };
+		struct trace t;
+
+		if (trace_open_header(&t, g.paths[i], &ignored) == 0 &&
+		    trace_load(&t, &ignored) == 0)
+			report_add(r, &t, &replay);
+		trace_release(&t);
+	}
+	term_progress_end();
+	report_sort(r);
+	gather_release(&g);
+	buf_release(&notes);
+	return 0;
+}
+
+/* What a rank's process used most; a rank may have several processes. */
+static const struct rank *find(const struct report *r, int rank)
+{
+	const struct rank *found = NULL;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct rank *x = &r->ranks[i];
+
+		if (rank >= 0 && x->rank != rank)
+			continue;
+		if (!found || x->peak_device > found->peak_device)
+			found = x;
+	}
+	return found;
+}
+
+enum verdict summary_verdict(const struct outcome *outcomes, size_t count, const struct report *r)
+{
+	int failed = 0;
+
+	for (size_t i = 0; i < count; i++)
+		failed |= outcomes[i].status != 0;
+	if (!failed)
+		return FITS;
+	for (size_t i = 0; i < r->count; i++)
+		if (r->ranks[i].ooms_seen)
+			return OUT_OF_MEMORY;
+	return FAILED;
+}
+
+static void put_size(struct buf *b, bytes n)
+{
+	struct buf text = { 0 };
+
+	size_add(&text, n, 0);
+	buf_addf(b, "  %10s", text.text);
+	buf_release(&text);
+}
+
+static const struct symmetry_row *row_of(const struct symmetry *y, int rank)
+{
+	for (size_t i = 0; y && i < y->count; i++)
+		if (y->rows[i].rank == rank)
+			return &y->rows[i];
+	return NULL;
+}
+
+static void put_alike(struct buf *b, const struct symmetry_row *like)
+{
+	const char *most = "";
+
+	if (like->count == like->last - like->first + 1)
+		buf_addf(b, "  ranks %d-%d", like->first, like->last);
+	else
+		buf_addf(b, "  %d ranks from %d to %d", like->count, like->first, like->last);
+	if (like->stage_first != like->stage_last) {
+		buf_addf(b, " (stages %d to %d", like->stage_first, like->stage_last);
+		most = ", at the most)";
+	}
+	if (like->expert_first >= 0) {
+		buf_addf(b, "%s%d", *most ? ", expert ranks " : " (expert ranks ",
+			 like->expert_first);
+		if (like->expert_first != like->expert_last)
+			buf_addf(b, " to %d", like->expert_last);
+		most = *most || like->expert_first != like->expert_last ? ", at the most)" : ")";
+	}
+	buf_puts(b, most);
+}
+
+static void put_row(struct buf *b, const struct outcome *o, const struct rank *x,
+		    const struct symmetry *y)
+{
+	const struct symmetry_row *like = row_of(y, o->rank);
+
+	buf_addf(b, "%6d", o->rank);
+	if (x) {
+		put_size(b, x->peak_allocated);
+		put_size(b, x->peak_reserved);
+		put_size(b, x->peak_device);
+		buf_addf(b, "  %-8s", end_name(x->end));
+	} else {
+		buf_addf(b, "  %10s  %10s  %10s  %-8s", "-", "-", "-", "no trace");
+	}
+	buf_addf(b, "  %6d  %5.0f s", o->status, o->seconds);
+	if (like)
+		put_alike(b, like);
+	buf_puts(b, "\n");
+	if (o->was_ended)
+		buf_puts(b, "        ended, since another rank had failed\n");
+	if (o->timed_out) {
+		buf_addf(b, "        stopped after %.0f s (--timeout)%s", o->seconds,
+			 o->last_key ? "; the last key that it took from a rank that does not run: "
+				     : "");
+		if (o->last_key)
+			buf_add_clean(b, (struct str){ o->last_key, strlen(o->last_key) });
+		buf_puts(b, "\n");
+	}
+}
+
+void summary_print(const struct simulation *s, const struct outcome *outcomes, size_t count,
+		   const struct symmetry *symmetry, const struct report *r)
+{
+	struct buf b = { 0 };
+
+	buf_addf(&b, "memtrace: %zu of %d ranks, %s\n", count, s->world,
+		 s->together ? "simulated together" : "each simulated alone");
+	buf_addf(&b, "%6s  %10s  %10s  %10s  %-8s  %6s  %7s%s\n", "rank", "allocated", "reserved",
+		 "device", "end", "status", "took", symmetry ? "  stands for" : "");
+	for (size_t i = 0; i < count; i++)
+		put_row(&b, &outcomes[i], find(r, outcomes[i].rank), symmetry);
+	buf_puts(&b, "See where it went: memtrace report ");
+	buf_add_clean(&b, (struct str){ s->directory, strlen(s->directory) });
+	buf_puts(&b, "\n");
+	fputs(b.text, stderr);
+	buf_release(&b);
+}
+
+static json_t *json_rank(const struct outcome *o, const struct rank *x, const struct symmetry *y)
+{
+	const struct symmetry_row *like = row_of(y, o->rank);
+	json_t *j = json_pack("{s:i,s:i,s:f,s:b,s:b}", "rank", o->rank, "status", o->status,
+			      "seconds", o->seconds, "timed_out", o->timed_out, "was_ended",
+			      o->was_ended);
+
+	if (x)
+		json_object_set_new(j, "peak",
+				    json_pack("{s:I,s:I,s:I}", "allocated_bytes",
+					      (json_int_t)x->peak_allocated, "reserved_bytes",
+					      (json_int_t)x->peak_reserved, "device_bytes",
+					      (json_int_t)x->peak_device));
+	if (x)
+		json_object_set_new(j, "end", json_string(end_name(x->end)));
+	if (like)
+		json_object_set_new(j, "stands_for",
+				    json_pack("{s:i,s:i,s:i}", "ranks", like->count, "first_rank",
+					      like->first, "last_rank", like->last));
+	return j;
+}
+
+int summary_json(const char *path, const struct simulation *s, const struct outcome *outcomes,
+		 size_t count, const struct symmetry *symmetry, const struct report *r,
+		 struct err *e)
+{
+	json_t *j = json_object(), *ranks = json_array();
+	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	int status = 0;
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(ranks,
+				      json_rank(&outcomes[i], find(r, outcomes[i].rank), symmetry));
+	json_object_set_new(j, "world_size", json_integer(s->world));
+	json_object_set_new(j, "directory", json_string(s->directory));
+	json_object_set_new(j, "simulated", json_true());
+	json_object_set_new(j, "ranks", ranks);
+	if (!f || json_dumpf(j, f, JSON_INDENT(1)) < 0 || fputs("\n", f) < 0 || fflush(f))
+		status = err_set(e, "cannot write %s: %s", path, strerror(errno));
+	if (f && f != stdout)
+		fclose(f);
+	json_decref(j);
+	return status;
+}

@@ -1,0 +1,283 @@
+/* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
+ * worst one is the answer. */
+#include "systems/memtrace.h"
+#include "torch/nccl_memory.h"
+#include "torch/hparams.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+#define MOST_RANKS_RUN 8
+
+const struct role_row role_rows[TERMS] = {
+#define TERM(name, id, component, title, formula, source) { id, component, title, formula, source },
+#include "torch/terms.def"
+#undef TERM
+};
+
+static const struct symbol symbols[] = {
+	{ "L", "layers" },
+	{ "h", "hidden size" },
+	{ "a", "attention heads" },
+	{ "k", "key/value heads" },
+	{ "d", "width of a head" },
+	{ "f", "width of the feed-forward network" },
+	{ "v", "rows of the embedding" },
+	{ "s", "sequence length" },
+	{ "b", "micro-batch size" },
+	{ "t", "tensor-parallel size" },
+	{ "p", "pipeline stages" },
+	{ "m", "micro-batches of a step" },
+};
+
+static void set_symbols(struct estimate *out, const struct shape *s)
+{
+	const int64_t values[ARRAY_SIZE(symbols)] = { s->layers, s->hidden, s->heads,
+						      s->groups, s->head,   s->ffn,
+						      s->vocab,  s->tokens, s->batch,
+						      s->tp,     s->pp,     s->microbatches };
+
+	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++)
+		out->dims.value[i] = values[i];
+}
+
+static wide states(const struct snapshot *steady)
+{
+	wide sum = 0;
+
+	for (int t = 0; t < TERMS; t++)
+		if (!strcmp(role_rows[t].component, "parameters") ||
+		    !strcmp(role_rows[t].component, "gradients") ||
+		    !strcmp(role_rows[t].component, "optimizer_states"))
+			sum += steady->bytes[t];
+	return sum;
+}
+
+static void fill_stage(struct stage *to, const struct shape *s, struct machine *m)
+{
+	const struct allocator_totals *totals = allocator_totals(m->allocator);
+
+	to->layers = s->layers;
+	to->layers_of = s->pp;
+	to->in_flight = m->in_flight;
+	to->total = m->peak.allocated;
+	to->steady = m->steady.allocated;
+	to->reserved = totals->peak_reserved;
+	to->peak_phase = phase_title(m->peak.phase);
+	to->model_states = states(&m->steady);
+	to->activations = to->total - to->model_states;
+	to->terms = xcalloc(TERMS, sizeof(*to->terms));
+	to->steady_terms = xcalloc(TERMS, sizeof(*to->steady_terms));
+	for (int t = 0; t < TERMS; t++) {
+		to->terms[t] = m->peak.bytes[t];
+		to->steady_terms[t] = m->steady.bytes[t];
+	}
+}
+
+/* "exact": the tensors' sizes follow from the declared ones by the frameworks' code. */
+static const char *kind_of(const struct estimate *out, int term)
+{
+	static const char *const kinds[TERMS] = {
+#define TERM(name, id, component, title, formula, source)
+#define KIND(name, kind) [TERM_##name] = kind,
+#include "torch/terms.def"
+#undef TERM
+	};
+
+	for (size_t i = 0; i < out->constant_count; i++)
+		if (!strcmp(out->constants[i].id, role_rows[term].id))
+			return out->constants[i].kind;
+	return kinds[term] ? kinds[term] : "exact";
+}
+
+static void make_terms(struct estimate *out, const struct stage *worst)
+{
+	out->made = xcalloc(TERMS, sizeof(*out->made));
+	out->sizes = xcalloc(TERMS, sizeof(*out->sizes));
+	out->made_count = TERMS;
+	for (int t = 0; t < TERMS; t++) {
+		out->made[t] = (struct term){ .id = role_rows[t].id,
+					      .component = role_rows[t].component,
+					      .title = role_rows[t].title,
+					      .printed = role_rows[t].formula,
+					      .source = role_rows[t].source,
+					      .kind = kind_of(out, t) };
+		out->sizes[t] = worst->terms[t];
+	}
+	out->total = worst->total;
+}
+
+struct job_model {
+	struct shape shape;
+	struct constants constants;
+	struct allocator_settings settings;
+};
+
+static int read_model(struct job_model *j, struct reader *r)
+{
+	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
+		return -1;
+	if (check_unmodelled(&j->shape, r) < 0)
+		return -1;
+	return j->shape.family->check(&j->shape, r);
+}
+
+/* The first step makes the optimizer's states, the second is steady, and in the third the
+ * allocator's cache has its final form. Two are enough for the allocated peak. */
+static void run_stage(const struct job_model *j, struct machine *m, int64_t stage, int steps)
+{
+	m->steps = steps;
+	m->constants = j->constants;
+	j->shape.family->run(m, &j->shape, stage);
+	machine_settle(m);
+}
+
+/* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
+static int64_t different_ranks(const struct shape *s)
+{
+	if (s->wrapper != FSDP1 && s->wrapper != ZERO)
+		return 1;
+	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
+}
+
+int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
+		 void (*visit)(const struct machine *m, void *context), void *context,
+		 struct err *e)
+{
+	struct estimate out = { .system = &memtrace };
+	struct reader r = { .c = c, .out = &out, .e = e };
+	struct job_model j;
+	struct machine m;
+
+	if (read_model(&j, &r) < 0)
+		return -1;
+	j.shape.rank = at.data % j.shape.dp;
+	j.shape.context_rank = at.context % j.shape.cp;
+	j.shape.is_placed = 1;
+	machine_init(&m, &j.settings, 0);
+	m.events = events;
+	m.keep_blocks = visit != NULL;
+	run_stage(&j, &m, at.stage, 3);
+	if (visit)
+		visit(&m, context);
+	machine_release(&m);
+	return 0;
+}
+
+/* The rank that needs most, and the most that any reserves. */
+static void keep_worst(struct stage *kept, struct stage *now)
+{
+	wide reserved = largest(now->reserved, kept->reserved);
+	int lost = kept->in_device == FIT_OUT_OF_MEMORY || now->in_device == FIT_OUT_OF_MEMORY;
+	struct stage other = *now;
+
+	if (now->total > kept->total) {
+		other = *kept;
+		*kept = *now;
+	}
+	kept->reserved = reserved;
+	if (lost)
+		kept->in_device = FIT_OUT_OF_MEMORY;
+	free(other.terms);
+	free(other.steady_terms);
+}
+
+/* The allocator gives its cache back before it fails: where only the cache does not fit into
+ * `limit` bytes, the run is tried with them. */
+static enum in_device run_within(const struct job_model *j, const struct stage *s, int64_t stage,
+			       wide limit)
+{
+	struct machine m;
+	int lost = s->total > limit;
+
+	if (!lost && s->reserved > limit) {
+		machine_init(&m, &j->settings, (int64_t)limit);
+		run_stage(j, &m, stage, 3);
+		lost = m.out_of_memory;
+		machine_release(&m);
+	}
+	return lost ? FIT_OUT_OF_MEMORY : FIT_FITS;
+}
+
+static void add_stage(struct estimate *out, const struct job_model *of, int64_t stage)
+{
+	struct stage *kept = &out->stages[out->stage_count++];
+	wide usable = device_usable(of->shape.config);
+	wide nccl[NCCL_GROUPS], beside;
+	struct job_model j = *of;
+
+	nccl_memory(&of->shape, &of->constants, stage, nccl);
+	beside = outside_allocator(&of->constants, nccl);
+	for (j.shape.rank = 0; j.shape.rank < different_ranks(&j.shape); j.shape.rank++) {
+		struct stage now = { .layers = 0 };
+		struct machine m;
+
+		machine_init(&m, &j.settings, 0);
+		run_stage(&j, &m, stage, out->detail ? 3 : 2);
+		fill_stage(&now, &j.shape, &m);
+		machine_release(&m);
+		if (usable)
+			now.in_device = run_within(&j, &now, stage, usable - beside);
+		if (j.shape.rank)
+			keep_worst(kept, &now);
+		else
+			*kept = now;
+	}
+	outside_fill(kept, &of->constants, nccl);
+}
+
+static int read_config(const struct config *c, struct estimate *out, struct err *e)
+{
+	struct reader r = { .c = c, .out = out, .e = e };
+	struct stage *worst = NULL;
+	struct job_model j;
+
+	if (read_model(&j, &r) < 0)
+		return -1;
+	set_symbols(out, &j.shape);
+	constants_list(&j.constants, &j.shape, out);
+	out->stages = xcalloc((size_t)j.shape.pp, sizeof(*out->stages));
+	for (int64_t stage = 0; stage < j.shape.pp; stage++) {
+		add_stage(out, &j, stage);
+		if (!worst || out->stages[stage].total > worst->total)
+			worst = &out->stages[stage];
+	}
+	make_terms(out, worst);
+	estimate_note(out,
+		      "device_bytes has %lld MiB for the CUDA context, as measured on an A100 "
+		      "(document 001), and NCCL's communicators as modelled after its source; "
+		      "workspaces are those of CublasHandlePool.cpp for the GPU",
+		      (long long)j.constants.context >> 20);
+	return 0;
+}
+
+static void add_results(const struct config *c, struct estimate *out)
+{
+	const struct stage *worst = &out->stages[0];
+
+	(void)c;
+	for (size_t i = 1; i < out->stage_count; i++)
+		if (out->stages[i].total > worst->total)
+			worst = &out->stages[i];
+	estimate_add_result(out, "steady_bytes", worst->steady);
+	estimate_add_result(out, "peak_bytes", worst->total);
+	estimate_add_word(out, "peak_phase", worst->peak_phase);
+	estimate_add_result(out, "reserved_bytes", worst->reserved);
+	estimate_add_result(out, "device_bytes", worst->device);
+}
+
+const struct system memtrace = {
+	.name = "memtrace",
+	.title = "tensor by tensor, with the caching allocator's own rules",
+	.source = "what PyTorch, transformers, Megatron-core and DeepSpeed allocate",
+	.leaves_out = "what cuDNN, Triton and CUDA graphs take for themselves",
+	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_VPP) |
+			   BIT(DIM_EP) | BIT(DIM_MBS),
+		   BIT(RECOMPUTES) - 1, BIT(0) | BIT(1) },
+	.symbols = symbols,
+	.symbol_count = ARRAY_SIZE(symbols),
+	.read = read_config,
+	.add_results = add_results,
+};

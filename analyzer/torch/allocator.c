@@ -1,0 +1,439 @@
+#include "torch/allocator_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+struct allocator *allocator_new(const struct allocator_settings *s, int64_t device)
+{
+	struct allocator *a = xcalloc(1, sizeof(*a));
+
+	a->settings = *s;
+	if (!a->settings.large_segment_size)
+		a->settings.large_segment_size = LARGE_SEGMENT;
+	if (!a->settings.max_non_split_rounding)
+		a->settings.max_non_split_rounding = LARGE_SEGMENT;
+	a->device = device;
+	a->next_address = UINT64_C(1) << 40;
+	return a;
+}
+
+static void release_segment(struct segment *s)
+{
+	for (struct allocation *b = s->first, *next; b; b = next) {
+		next = b->after;
+		free(b);
+	}
+	free(s);
+}
+
+void allocator_release(struct allocator *a)
+{
+	if (!a)
+		return;
+	for (struct segment *s = a->segments, *next; s; s = next) {
+		next = s->after;
+		release_segment(s);
+	}
+	for (struct allocation *b = a->spare, *next; b; b = next) {
+		next = b->after;
+		free(b);
+	}
+	free(a->pools[0].blocks);
+	free(a->pools[1].blocks);
+	free(a);
+}
+
+/* ---- sets of free blocks ---- */
+
+static int compare(const struct allocation *a, int stream, int64_t size, uint64_t age,
+		   uint64_t address)
+{
+	if (a->stream != stream)
+		return a->stream < stream ? -1 : 1;
+	if (a->size != size)
+		return a->size < size ? -1 : 1;
+	if (a->segment->age != age)
+		return a->segment->age < age ? -1 : 1;
+	return a->address < address ? -1 : a->address > address;
+}
+
+/* Index of the first block that is not less. */
+static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
+			  uint64_t address)
+{
+	size_t low = 0, high = p->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (compare(p->blocks[middle], stream, size, age, address) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void pool_add(struct pool *p, struct allocation *b)
+{
+	size_t i = lower_bound(p, b->stream, b->size, b->segment->age, b->address);
+
+	p->blocks = grow(p->blocks, p->count, &p->room, sizeof(*p->blocks));
+	memmove(&p->blocks[i + 1], &p->blocks[i], (p->count - i) * sizeof(*p->blocks));
+	p->blocks[i] = b;
+	p->count++;
+}
+
+static void pool_remove_at(struct pool *p, size_t i)
+{
+	p->count--;
+	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
+}
+
+void pool_remove(struct pool *p, const struct allocation *b)
+{
+	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->segment->age, b->address));
+}
+
+/* ---- rounding ---- */
+
+static int64_t round_size(const struct allocator *a, int64_t n)
+{
+	int64_t power = SMALLEST_BLOCK, step;
+	int i = 0, divisions;
+
+	if (n < SMALLEST_BLOCK)
+		return SMALLEST_BLOCK;
+	while (MIB << (i + 1) <= n && i + 1 < ALLOCATOR_CLASSES)
+		i++;
+	divisions = a->settings.divisions[i];
+	if (divisions < 2 || n <= (int64_t)SMALLEST_BLOCK * divisions)
+		return round_up(n, SMALLEST_BLOCK);
+	while (power * 2 <= n)
+		power *= 2;
+	if (power == n)
+		return n;
+	step = power / divisions;
+	return step ? round_up(n, step) : power * 2;
+}
+
+static int64_t segment_size(const struct allocator *a, int64_t n)
+{
+	if (n <= SMALL)
+		return SMALL_SEGMENT;
+	if (n < a->settings.large_segment_size / 2)
+		return a->settings.large_segment_size;
+	return round_up(n, ROUND_LARGE);
+}
+
+/* ---- segments ---- */
+
+static struct allocation *new_block(struct allocator *a, struct segment *s, uint64_t address,
+				    int64_t size)
+{
+	struct allocation *b = a->spare;
+
+	if (b)
+		a->spare = b->after;
+	else
+		b = xcalloc(1, sizeof(*b));
+	*b = (struct allocation){
+		.size = size, .address = address, .segment = s, .stream = s->stream, .mapped = 1
+	};
+	return b;
+}
+
+static void discard(struct allocator *a, struct allocation *b)
+{
+	b->after = a->spare;
+	a->spare = b;
+}
+
+int reserve(struct allocator *a, int64_t size)
+{
+	if (a->device && a->totals.reserved + size > a->device)
+		return 0;
+	a->totals.reserved += size;
+	if (a->totals.reserved > a->totals.peak_reserved)
+		a->totals.peak_reserved = a->totals.reserved;
+	return 1;
+}
+
+struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room)
+{
+	struct segment *s = xcalloc(1, sizeof(*s));
+
+	*s = (struct segment){ .size = size,
+			       .large = large,
+			       .stream = stream,
+			       .age = a->settings.by_address ? 0 : a->ages++ };
+	s->after = a->segments;
+	if (a->segments)
+		a->segments->before = s;
+	a->segments = s;
+	s->first = new_block(a, s, a->placed ? a->placed : a->next_address, size);
+	if (!a->placed)
+		a->next_address += (uint64_t)round_up(room, ROUND_LARGE);
+	a->placed = 0;
+	a->totals.segments++;
+	return s;
+}
+
+void free_segment(struct allocator *a, struct segment *s)
+{
+	a->totals.reserved -= s->size;
+	a->totals.segments--;
+	if (s->before)
+		s->before->after = s->after;
+	else
+		a->segments = s->after;
+	if (s->after)
+		s->after->before = s->before;
+	discard(a, s->first);
+	free(s);
+}
+
+int is_whole(const struct allocation *b)
+{
+	return !b->before && !b->after;
+}
+
+void allocator_reset_peaks(struct allocator *a)
+{
+	a->totals.peak_allocated = a->totals.allocated;
+	a->totals.peak_reserved = a->totals.reserved;
+}
+
+void allocator_place_next(struct allocator *a, uint64_t address)
+{
+	a->placed = address;
+}
+
+static void release_whole(struct allocator *a, struct pool *p)
+{
+	for (size_t i = 0; i < p->count;)
+		if (!is_whole(p->blocks[i]) || p->blocks[i]->segment->expandable) {
+			i++;
+		} else {
+			struct segment *s = p->blocks[i]->segment;
+
+			pool_remove_at(p, i);
+			free_segment(a, s);
+		}
+}
+
+/* Only with max_split_size: blocks above it, those that hold one request first. */
+static int release_oversize(struct allocator *a, int64_t n, int stream)
+{
+	struct pool *p = &a->pools[1];
+	int64_t most = a->settings.max_split_size, key = n > most ? n : most, freed = 0;
+	size_t i;
+
+	if (!most)
+		return 0;
+	i = lower_bound(p, stream, key, 0, 0);
+	if (i < p->count && p->blocks[i]->stream == stream) {
+		struct segment *s = p->blocks[i]->segment;
+
+		pool_remove_at(p, i);
+		free_segment(a, s);
+		return 1;
+	}
+	while (i > 0 && freed < key) {
+		struct allocation *b = p->blocks[i - 1];
+
+		if (b->stream != stream || b->size < most)
+			break;
+		i--;
+		freed += b->size;
+		pool_remove_at(p, i);
+		free_segment(a, b->segment);
+	}
+	return freed >= key;
+}
+
+/* `b` ends after `size` bytes; what follows is a block of its own. */
+struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size)
+{
+	struct allocation *rest =
+		new_block(a, b->segment, b->address + (uint64_t)size, b->size - size);
+
+	rest->mapped = b->mapped;
+	rest->before = b;
+	rest->after = b->after;
+	if (b->after)
+		b->after->before = rest;
+	b->after = rest;
+	b->size = size;
+	return rest;
+}
+
+/* `b`, which is in no pool, takes its neighbour in if that is of the same kind. */
+struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
+{
+	struct allocation *first, *second;
+
+	if (!with || with->in_use || with->mapped != b->mapped)
+		return b;
+	if (with->mapped)
+		pool_remove(&a->pools[b->segment->large], with);
+	first = with == b->before ? with : b;
+	second = with == b->before ? b : with;
+	first->size += second->size;
+	first->after = second->after;
+	if (second->after)
+		second->after->before = first;
+	discard(a, second);
+	return first;
+}
+
+void allocator_empty_cache(struct allocator *a)
+{
+	for (int large = 0; large < 2; large++) {
+		release_whole(a, &a->pools[large]);
+		unmap_free(a, &a->pools[large]);
+	}
+}
+
+/* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs
+ * only where a fraction was set. */
+static void collect(struct allocator *a)
+{
+	struct pool *p = &a->pools[1];
+	double limit = a->settings.garbage_collection_threshold * a->settings.memory_fraction *
+		       (double)a->device;
+
+	if (limit <= 0)
+		return;
+	for (size_t i = p->count; i-- > 0 && (double)a->totals.reserved > limit;)
+		if (is_whole(p->blocks[i])) {
+			struct segment *s = p->blocks[i]->segment;
+
+			pool_remove_at(p, i);
+			free_segment(a, s);
+		}
+}
+
+static struct allocation *take_segment(struct allocator *a, int64_t n, int stream)
+{
+	int64_t size = segment_size(a, n);
+	int large = n > SMALL;
+
+	collect(a);
+	if (!reserve(a, size)) {
+		int fits = release_oversize(a, n, stream) && reserve(a, size);
+
+		if (!fits) {
+			allocator_empty_cache(a);
+			a->totals.retries++;
+			if (!reserve(a, size))
+				return NULL;
+		}
+	}
+	return new_segment(a, size, large, stream, size)->first;
+}
+
+/* ---- blocks ---- */
+
+/* What the block could grow to. */
+static int64_t expandable_size(const struct allocation *b)
+{
+	return b->size + (b->after && !b->after->mapped ? b->after->size : 0);
+}
+
+/* A block that could grow counts with all that it could be, so that room to grow is used last. */
+static size_t least_expandable(const struct pool *p, size_t i, int stream)
+{
+	while (p->blocks[i]->segment->expandable && i + 1 < p->count &&
+	       p->blocks[i + 1]->stream == stream &&
+	       expandable_size(p->blocks[i + 1]) < expandable_size(p->blocks[i]))
+		i++;
+	return i;
+}
+
+static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
+{
+	struct pool *p = &a->pools[n > SMALL];
+	int64_t most = a->settings.max_split_size;
+	size_t i = lower_bound(p, stream, n, 0, 0);
+	struct allocation *b;
+
+	if (i == p->count || p->blocks[i]->stream != stream)
+		return NULL;
+	if (a->settings.expandable_segments)
+		i = least_expandable(p, i, stream);
+	b = p->blocks[i];
+	if (most && n < most && b->size >= most)
+		return NULL;
+	if (most && n >= most && b->size >= n + a->settings.max_non_split_rounding)
+		return NULL;
+	pool_remove_at(p, i);
+	return b;
+}
+
+static int should_split(const struct allocator *a, const struct allocation *b, int64_t n)
+{
+	int64_t rest = b->size - n;
+
+	if (!b->segment->large || a->settings.expandable_segments)
+		return rest >= SMALLEST_BLOCK;
+	return (!a->settings.max_split_size || n < a->settings.max_split_size) && rest > SMALL;
+}
+
+struct allocation *allocator_take(struct allocator *a, int64_t requested, int stream)
+{
+	int64_t n = round_size(a, requested);
+	struct allocation *b = find_free(a, n, stream);
+
+	if (!b)
+		b = a->settings.expandable_segments ? take_expandable(a, n, stream)
+						    : take_segment(a, n, stream);
+	if (!b)
+		return NULL;
+	if (should_split(a, b, n))
+		pool_add(&a->pools[b->segment->large], cut(a, b, n));
+	b->in_use = 1;
+	b->requested = requested;
+	a->totals.requested += requested;
+	a->totals.allocated += b->size;
+	if (a->totals.allocated > a->totals.peak_allocated)
+		a->totals.peak_allocated = a->totals.allocated;
+	return b;
+}
+
+void allocator_lend(struct allocator *a, struct allocation *b)
+{
+	a->totals.allocated -= b->size;
+	a->totals.requested -= b->requested;
+}
+
+void allocator_give_back(struct allocator *a, struct allocation *b)
+{
+	b->in_use = 0;
+	b = merge(a, b, b->before);
+	b = merge(a, b, b->after);
+	pool_add(&a->pools[b->segment->large], b);
+}
+
+void allocator_give(struct allocator *a, struct allocation *b)
+{
+	allocator_lend(a, b);
+	allocator_give_back(a, b);
+}
+
+int64_t allocation_size(const struct allocation *block)
+{
+	return block->size;
+}
+
+uint64_t allocation_address(const struct allocation *block)
+{
+	return block->address;
+}
+
+const struct allocator_totals *allocator_totals(const struct allocator *a)
+{
+	return &a->totals;
+}

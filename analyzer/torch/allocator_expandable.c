@@ -1,0 +1,130 @@
+/* Expandable segments: one a stream and pool, whose pages are mapped and unmapped. */
+#include "torch/allocator_parts.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+#define ADDRESS_SPACE (INT64_C(1) << 42) /* of a segment: more than any device has */
+
+static int is_free(const struct allocation *b)
+{
+	return b && b->mapped && !b->in_use;
+}
+
+static int64_t page_of(const struct allocator *a, const struct segment *s)
+{
+	return s->large ? a->settings.large_segment_size : SMALL_SEGMENT;
+}
+
+/* Maps the pages of `size` bytes at the beginning of `b`. NULL: out of memory. */
+static struct allocation *map(struct allocator *a, struct allocation *b, int64_t size)
+{
+	int64_t mapped = round_up(size, page_of(a, b->segment));
+
+	if (!reserve(a, mapped))
+		return NULL;
+	if (mapped < b->size)
+		cut(a, b, mapped);
+	b->mapped = 1;
+	b->segment->size += mapped;
+	b = merge(a, b, b->before);
+	b = merge(a, b, b->after);
+	pool_add(&a->pools[b->segment->large], b);
+	return b;
+}
+
+/* Whole pages of the free block `b` go back to the device. */
+static void unmap(struct allocator *a, struct allocation *b)
+{
+	struct segment *s = b->segment;
+	int64_t page = page_of(a, s), at = (int64_t)(b->address - s->first->address),
+		first = round_up(at, page), last = (at + b->size) / page * page;
+
+	if (first >= last)
+		return;
+	pool_remove(&a->pools[s->large], b);
+	if (first > at) {
+		struct allocation *kept = b;
+
+		b = cut(a, b, first - at);
+		pool_add(&a->pools[s->large], kept);
+	}
+	if (last - first < b->size)
+		pool_add(&a->pools[s->large], cut(a, b, last - first));
+	b->mapped = 0;
+	s->size -= last - first;
+	a->totals.reserved -= last - first;
+	b = merge(a, b, b->before);
+	b = merge(a, b, b->after);
+	if (is_whole(b))
+		free_segment(a, s);
+}
+
+void unmap_free(struct allocator *a, struct pool *p)
+{
+	struct allocation **list = xcalloc(p->count + 1, sizeof(*list));
+	size_t count = 0;
+
+	for (size_t i = 0; i < p->count; i++)
+		if (p->blocks[i]->segment->expandable)
+			list[count++] = p->blocks[i];
+	for (size_t i = 0; i < count; i++)
+		unmap(a, list[i]);
+	free(list);
+}
+
+/* The first free or unmapped block with room for n bytes until the next one that is in use. */
+static struct allocation *room_for(struct allocator *a, int64_t n, int large, int stream)
+{
+	struct segment *s;
+
+	for (s = a->segments; s; s = s->after)
+		if (s->expandable && s->large == large && s->stream == stream)
+			for (struct allocation *b = s->first; b; b = b->after) {
+				struct allocation *c = is_free(b->before) ? b->before : b;
+				int64_t have = 0;
+
+				if (b->mapped)
+					continue;
+				for (const struct allocation *x = c; x && !x->in_use && have < n;
+				     x = x->after)
+					have += x->size;
+				if (have >= n)
+					return c;
+			}
+	s = new_segment(a, ADDRESS_SPACE, large, stream, ADDRESS_SPACE);
+	s->expandable = 1;
+	s->size = 0;
+	s->first->mapped = 0;
+	return s->first;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static struct allocation *expand(struct allocator *a, int64_t n, int stream)
+{
+	struct allocation *b = room_for(a, n, n > SMALL, stream);
+
+	if (!b->mapped)
+		b = map(a, b, smaller(n, b->size));
+	while (b && b->size < n)
+		b = map(a, b->after, smaller(n - b->size, b->after->size));
+	if (b)
+		pool_remove(&a->pools[n > SMALL], b);
+	return b;
+}
+
+struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
+{
+	struct allocation *b = expand(a, n, stream);
+
+	if (b)
+		return b;
+	allocator_empty_cache(a);
+	a->totals.retries++;
+	return expand(a, n, stream);
+}

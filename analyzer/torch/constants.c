@@ -1,0 +1,156 @@
+/* What the GPU, PyTorch's version and the environment make constant. */
+#include "torch/hparams.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+/* CublasHandlePool.cpp, parseChosenWorkspaceSize(): compute capability 9.0, from PyTorch 2.12 later
+ * ones too; all others have ":4096:2:16:8". */
+#define WORKSPACE_HOPPER (INT64_C(32) << 20)
+#define WORKSPACE_BEFORE 8519680
+/* Assumed of the containers of Megatron-LM's golden values, whose version nothing says. */
+#define TORCH_OF_CONTAINERS 211
+/* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
+#define LT_WORKSPACE (INT64_C(1) << 20)
+/* transformer_engine/pytorch/module/base.py, get_workspace(): one for the device, as long as the
+ * process */
+#define TE_WORKSPACE_HOPPER ((INT64_C(32) << 20) + 1024)
+#define TE_WORKSPACE_BEFORE (INT64_C(4) << 20)
+/* Measured: context and modules of PyTorch on one A100 (document 001). */
+#define CONTEXT (INT64_C(863) << 20)
+#define L2_OF_H100 (INT64_C(50) << 20)
+/* triton/testing.py, do_bench() */
+#define FLUSH_OF_TRITON 256000000
+
+/* "2.15.0+cu132" is 215. */
+static int version(struct reader *r)
+{
+	const char *text = VALUE_OR(r->c, torch_version, "2.15");
+	int major, minor;
+
+	if (sscanf(text, "%d.%d", &major, &minor) == 2 && major >= 1 && minor >= 0 && minor < 100)
+		return 100 * major + minor;
+	refuse(r, CONFIG_torch_version, "a version such as 2.7.1");
+	return 0;
+}
+
+/* ":4096:8" or ":4096:2:16:8": pairs of KiB and count. -1: neither. */
+static int64_t parse_workspace(const char *text)
+{
+	int64_t sum = 0;
+
+	while (*text) {
+		unsigned kib, count;
+		int used = 0;
+
+		if (sscanf(text, ":%9u:%9u%n", &kib, &count, &used) != 2 || !used)
+			return -1;
+		sum += (int64_t)kib * count * 1024;
+		text += used;
+	}
+	return sum;
+}
+
+static const char *variable(const json_t *environment, const char *name)
+{
+	return json_string_value(json_object_get(environment, name));
+}
+
+static int read_environment(struct constants *k, struct allocator_settings *a, struct reader *r)
+{
+	json_t *environment =
+		GIVEN(r->c, environment) ? json_loads(r->c->environment, 0, NULL) : NULL;
+	const char *conf = variable(environment, "PYTORCH_CUDA_ALLOC_CONF"),
+		   *workspace = variable(environment, "CUBLAS_WORKSPACE_CONFIG");
+	int status = 0;
+	const char *choice = variable(environment, "NVTE_ALLOW_NONDETERMINISTIC_ALGO");
+
+	k->nondeterministic = !choice || strcmp(choice, "0") != 0;
+
+	if (!conf && k->torch >= 210)
+		conf = variable(environment, "PYTORCH_ALLOC_CONF");
+	if (allocator_configure(a, conf ? conf : "", k->torch, r->e) < 0)
+		status = -1;
+	if (!status && workspace) {
+		k->workspace_given = 1;
+		k->gemm_workspace = parse_workspace(workspace);
+		if (k->gemm_workspace < 0)
+			status = err_set(
+				r->e,
+				"CUBLAS_WORKSPACE_CONFIG is \"%s\", expected :KIB:COUNT pairs",
+				workspace);
+	}
+	json_decref(environment);
+	return status;
+}
+
+/* torch/_inductor/runtime/benchmarking.py: what is written to empty the L2 cache between the runs
+ * of a kernel that torch.compile made, until the fastest of its configurations is known. */
+static int64_t flush_buffer(int torch, int64_t l2_cache)
+{
+	return torch >= 207 ? l2_cache : torch >= 202 ? FLUSH_OF_TRITON : 0;
+}
+
+int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r)
+{
+	int processors = 132, capability = 90;
+	int64_t l2_cache = L2_OF_H100;
+
+	memset(k, 0, sizeof(*k));
+	memset(a, 0, sizeof(*a));
+	k->torch = version(r);
+	if (GIVEN(r->c, gpu)) {
+		if (device_compute(r->c->gpu, &capability, &processors, &l2_cache) < 0) {
+			refuse(r, CONFIG_gpu, "a GPU of memtrace simulate --help");
+			return -1;
+		}
+	} else {
+		estimate_note(r->out, "gpu is not given: the libraries' workspaces are an H100's");
+	}
+	k->sm = capability;
+	k->multiprocessors = processors;
+	/* the software of Megatron-LM's golden values */
+	if (!GIVEN(r->c, torch_version) && r->c->from_framework && GIVEN(r->c, container)) {
+		k->torch = TORCH_OF_CONTAINERS;
+		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces are as "
+				      "before PyTorch 2.12, and last");
+	}
+	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
+				    ? WORKSPACE_HOPPER
+				    : WORKSPACE_BEFORE;
+	k->flush_buffer = flush_buffer(k->torch, l2_cache);
+	k->gemm_workspace_lasts = k->torch < 215;
+	k->gpu_given = GIVEN(r->c, gpu);
+	k->torch_given = GIVEN(r->c, torch_version);
+	k->lt_workspace = LT_WORKSPACE;
+	k->te_workspace = capability >= 90 ? TE_WORKSPACE_HOPPER : TE_WORKSPACE_BEFORE;
+	k->context = CONTEXT;
+	return r->failed ? -1 : read_environment(k, a, r);
+}
+
+void constants_list(const struct constants *k, const struct shape *s, struct estimate *out)
+{
+	const char *by_gpu = k->gpu_given ? "exact" : "assumed";
+	const struct constant list[] = {
+		{ "workspaces.cublas",
+		  k->workspace_given                                ? "exact"
+		  : k->gpu_given && (k->torch_given || k->sm <= 90) ? "exact"
+								    : "assumed",
+		  k->workspace_given ? "CUBLAS_WORKSPACE_CONFIG"
+				     : "CublasHandlePool.cpp, by GPU and PyTorch's version",
+		  k->gemm_workspace },
+		{ "workspaces.cublaslt", "exact", "CUDABlas.cpp: freed after the call",
+		  k->lt_workspace },
+		{ "context", "measured", "document 001: context and modules on an A100",
+		  k->context },
+		{ "workspaces.transformer_engine", by_gpu,
+		  "transformer_engine/pytorch/module/base.py, by GPU", k->te_workspace },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(list) - !s->transformer_engine; i++)
+		estimate_add_constant(out, &list[i]);
+}

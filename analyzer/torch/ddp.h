@@ -1,0 +1,22 @@
+#ifndef MEMTRACE_DDP_H
+#define MEMTRACE_DDP_H
+
+#include "torch/hparams.h"
+
+struct ddp {
+	tensor *buckets;
+	size_t count, room;
+	/* elements of the parameters, as their gradients came in the first backward pass */
+	int64_t *order;
+	size_t arrived, order_room;
+	int rebuilt;
+	int64_t cap, first; /* bytes */
+	enum dtype type;
+	int views; /* gradient_as_bucket_view */
+};
+
+void ddp_wrap(struct machine *m, struct ddp *d, const struct shape *s, const struct module *module);
+void ddp_forward(struct machine *m, struct ddp *d);
+void ddp_release(struct ddp *d);
+
+#endif

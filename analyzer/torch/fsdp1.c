@@ -1,0 +1,249 @@
+#include "torch/fsdp1.h"
+#include "torch/streams.h"
+
+#include "util/util.h"
+
+#define UNSHARD_STREAM 1
+#define POST_BACKWARD_STREAM 2
+#define PRE_UNSHARD_STREAM 3
+#define COMPUTE_STREAM 0
+#define IN_FLIGHT 2  /* _FreeEventQueue._max_num_inflight_all_gathers */
+#define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
+
+static enum dtype compute_type(const struct unit *u)
+{
+	return u->fsdp->shape->sharded_compute;
+}
+
+static enum dtype weights_type(const struct unit *u)
+{
+	return u->fsdp->shape->weights;
+}
+
+/* ---- made ---- */
+
+static int64_t aligned(const struct unit *u, int64_t at)
+{
+	int64_t unit = ALIGNMENT / dtype_width(compute_type(u));
+
+	return round_up(at, unit);
+}
+
+/* What of each parameter is in this rank's piece of the flat one. */
+static void lay_out(struct unit *u)
+{
+	const struct shape *s = u->fsdp->shape;
+	int64_t at = 0, begin, end;
+
+	for (size_t i = 0; i < u->count; i++)
+		at = aligned(u, at) + u->params[i]->value.n;
+	u->elements = round_up(at, s->dp);
+	begin = u->elements / s->dp * s->rank;
+	end = begin + u->elements / s->dp;
+	at = 0;
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+		int64_t from = aligned(u, at), to = from + p->value.n;
+
+		at = to;
+		from = from > begin ? from : begin;
+		to = to < end ? to : end;
+		p->shard = to > from ? to - from : -1;
+		p->unit = u;
+	}
+}
+
+void flat_shard(struct machine *m, struct unit *u)
+{
+	tensor flat;
+
+	if (!u->count)
+		return;
+	lay_out(u);
+	flat = make_as(m, TERM_FLAT_WEIGHTS, u->elements, weights_type(u));
+	u->shards = xcalloc(1, sizeof(*u->shards));
+	u->shards[0] = make_as(m, TERM_FLAT_WEIGHTS, u->elements / u->fsdp->shape->dp,
+			       weights_type(u));
+	drop(m, &flat);
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->value);
+}
+
+/* ---- a unit's weights ---- */
+
+/* The rate limiter: the host waits for the reshard before the last. */
+static void limit(struct machine *m, struct fsdp *f)
+{
+	if (f->freed - f->waited < IN_FLIGHT)
+		return;
+	host_wait_event(m, f->freed_units[f->waited].stream, f->freed_units[f->waited].event);
+	f->waited++;
+}
+
+static void unshard(struct machine *m, struct unit *u)
+{
+	enum dtype type = compute_type(u);
+	tensor input = none;
+
+	if (u->prefetched || !u->count)
+		return;
+	if (u->whole) {
+		limit(m, u->fsdp);
+		return;
+	}
+	if (type != weights_type(u)) {
+		input = make_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
+				u->elements / u->fsdp->shape->dp, type);
+		stream_wait(m, UNSHARD_STREAM, PRE_UNSHARD_STREAM);
+	}
+	limit(m, u->fsdp);
+	if (u->gathered.at)
+		storage_fill(m, u->gathered, type);
+	else
+		u->gathered = make_on(m, UNSHARD_STREAM, TERM_GATHERED, u->elements, type);
+	record_stream(input, UNSHARD_STREAM);
+	drop(m, &input);
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+
+		if (!p->value.at) {
+			p->value.at = hold(u->gathered).at;
+			p->value.type = type;
+		}
+		param_init(p);
+	}
+	u->whole = 1;
+}
+
+/* On `stream`. */
+static void reshard(struct machine *m, struct unit *u, int stream)
+{
+	struct fsdp *f = u->fsdp;
+
+	record_stream(u->gathered, stream);
+	storage_empty(m, u->gathered);
+	f->freed_units = grow(f->freed_units, f->freed, &f->free_room, sizeof(*f->freed_units));
+	f->freed_units[f->freed++] = (struct freed){ stream, stream_event(m, stream) };
+	u->whole = u->prefetched = 0;
+}
+
+/* ---- backward ---- */
+
+/* The gradients become one, which is reduced and scattered. Frees the weights. */
+static void split_backward(struct machine *m, struct node *n)
+{
+	struct unit *u = n->hook;
+	struct fsdp *f = u->fsdp;
+	enum dtype type = compute_type(u);
+	tensor flat, cast = none;
+
+	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
+	flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type);
+
+	drop(m, &n->in[0]);
+	u->split = NULL;
+	for (size_t i = 0; i < u->count; i++) {
+		record_stream(u->params[i]->grad, UNSHARD_STREAM);
+		drop(m, &u->params[i]->grad);
+	}
+	reshard(m, u, UNSHARD_STREAM);
+	stream_wait(m, POST_BACKWARD_STREAM, UNSHARD_STREAM);
+	if (type != weights_type(u))
+		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements,
+			       weights_type(u));
+	fsdp_keep(m, u,
+		  make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS, u->elements / f->shape->dp,
+			  weights_type(u)));
+	drop(m, &cast);
+	record_stream(flat, POST_BACKWARD_STREAM);
+	drop(m, &flat);
+}
+
+/* The graph's function that made the parameters of the flat one waits for their gradients. */
+static void note_gradient(struct machine *m, struct param *p)
+{
+	struct unit *u = p->unit;
+
+	(void)m;
+	if (u && u->split && !u->split->in[0].at)
+		u->split->in[0] = hold(p->grad);
+}
+
+/* Its weights, and those of the unit that comes next. */
+static void before_backward(struct machine *m, struct unit *u)
+{
+	unshard(m, u);
+	stream_wait(m, COMPUTE_STREAM, UNSHARD_STREAM);
+	if (u > u->fsdp->units) {
+		unshard(m, u - 1);
+		u[-1].prefetched = 1;
+	}
+}
+
+static void output_backward(struct machine *m, struct node *n)
+{
+	before_backward(m, n->hook);
+	n->out[0] = hold(n->in[0]);
+}
+
+/* ---- forward ---- */
+
+void flat_before(struct machine *m, struct unit *u)
+{
+	struct node *n;
+
+	if (m->replaying || !u->count)
+		return;
+	unshard(m, u);
+	stream_wait(m, COMPUTE_STREAM, UNSHARD_STREAM);
+	n = record(m, split_backward, &u->params[0]->value, 1);
+	if (!n)
+		return;
+	n->edge[0] = NULL; /* it is not a use of the parameter */
+	n->hook = u;
+	u->split = n;
+}
+
+tensor flat_after(struct machine *m, struct unit *u, tensor x)
+{
+	if (!m->replaying && u->fsdp->shape->reshard)
+		reshard(m, u, COMPUTE_STREAM);
+	return hooked(m, x, output_backward, u);
+}
+
+/* init_flat_param_attributes: made on the current stream, and freed at once. */
+static void make_storages(struct machine *m, const struct unit *u)
+{
+	const int64_t width = dtype_width(compute_type(u));
+
+	m->as = TERM_GATHERED;
+	if (compute_type(u) != weights_type(u))
+		scratch(m, u->elements / u->fsdp->shape->dp * width);
+	scratch(m, u->elements * width);
+	if (compute_type(u) != weights_type(u))
+		scratch(m, u->elements * dtype_width(weights_type(u)));
+}
+
+void flat_root_before(struct machine *m, struct fsdp *f)
+{
+	m->on_gradient = note_gradient;
+	for (size_t i = 0; !f->made && i < f->count; i++)
+		make_storages(m, &f->units[i]);
+	f->made = 1;
+	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
+	stream_wait(m, PRE_UNSHARD_STREAM, COMPUTE_STREAM);
+	if (f->cleared)
+		fsdp_drop_gradients(m, f);
+	f->cleared = 0;
+	flat_before(m, &f->units[f->count - 1]);
+}
+
+void flat_start_backward(struct machine *m, struct fsdp *f)
+{
+	before_backward(m, &f->units[f->count - 1]);
+}
+
+void flat_finish(struct machine *m)
+{
+	stream_wait(m, COMPUTE_STREAM, POST_BACKWARD_STREAM);
+}

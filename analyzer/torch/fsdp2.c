@@ -1,0 +1,263 @@
+#include "torch/fsdp1.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+#define GATHER_STREAM 1
+#define REDUCE_STREAM 2
+
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums
+ * have the model's, which is the same without. */
+static enum dtype compute_type(const struct fsdp *f)
+{
+	return f->shape->sharded_compute;
+}
+
+static int is_flat(const struct fsdp *f)
+{
+	return f->shape->wrapper == FSDP1;
+}
+
+static int64_t share(const struct fsdp *f, int64_t n)
+{
+	return divide_up(n, f->shape->dp);
+}
+
+/* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first has. */
+static int64_t shard_of(const struct fsdp *f, const struct param *p)
+{
+	int64_t rows = p->stack ? p->stack : p->value.n / p->in;
+
+	return rows > 1 ? share(f, rows) * (p->value.n / rows) : share(f, p->value.n);
+}
+
+/* A view of what was gathered, which all ranks' shards have room in. */
+static void fill(struct machine *m, const struct fsdp *f, struct param *p)
+{
+	const int64_t n = p->value.n;
+
+	p->value.n = shard_of(f, p) * f->shape->dp;
+	if (p->value.at)
+		storage_fill(m, p->value, compute_type(f));
+	else
+		p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(f));
+	p->value.n = n;
+	param_init(p);
+}
+
+/* ---- a unit's weights ---- */
+
+/* Shards of another type than the gathered weights are converted first. */
+static void gather(struct machine *m, struct unit *u)
+{
+	enum dtype type = compute_type(u->fsdp);
+	tensor input = none;
+
+	if (u->gathered.at || u->whole)
+		return;
+	if (type != u->fsdp->shape->weights)
+		input = make_on(m, GATHER_STREAM, TERM_COLLECTIVE, share(u->fsdp, u->elements),
+				type);
+	u->gathered = make_on(m, GATHER_STREAM, TERM_GATHERED, u->elements, type);
+	drop(m, &input);
+}
+
+/* Copies the gathered weights out; the buffer of the gather before goes. */
+static void copy_out(struct machine *m, struct unit *u)
+{
+	if (u->whole)
+		return;
+	gather(m, u);
+	let(m, &u->fsdp->last_gather, none);
+	for (size_t i = 0; i < u->count; i++)
+		fill(m, u->fsdp, u->params[i]);
+	u->fsdp->last_gather = u->gathered;
+	u->gathered = none;
+	u->whole = 1;
+}
+
+static void reshard(struct machine *m, struct unit *u)
+{
+	for (size_t i = 0; i < u->count && u->whole; i++)
+		storage_empty(m, u->params[i]->value);
+	u->whole = 0;
+}
+
+/* ---- backward ---- */
+
+/* Gathers, and the next unit's gather runs ahead. */
+static void before_backward(struct machine *m, struct unit *u)
+{
+	struct fsdp *f = u->fsdp;
+
+	if (!u->whole) {
+		copy_out(m, u);
+		let(m, &f->last_gather, none);
+	}
+	if (u > f->units && !u->is_root)
+		gather(m, u - 1);
+}
+
+void fsdp_keep(struct machine *m, struct unit *u, tensor reduced)
+{
+	if (u->reduced.at)
+		drop(m, &reduced);
+	else
+		u->reduced = reduced;
+}
+
+/* Frees the weights, copies the gradients into one buffer and scatters its sum. */
+static void after_backward(struct machine *m, struct unit *u)
+{
+	struct fsdp *f = u->fsdp;
+
+	reshard(m, u);
+	let(m, &f->reduce_input, none);
+	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, f->shape->weights);
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->grad);
+	fsdp_keep(m, u,
+		  make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
+			  f->shape->weights));
+}
+
+static void output_backward(struct machine *m, struct node *n)
+{
+	before_backward(m, n->hook);
+	n->out[0] = hold(n->in[0]);
+}
+
+static void input_backward(struct machine *m, struct node *n)
+{
+	after_backward(m, n->hook);
+	n->out[0] = hold(n->in[0]);
+}
+
+/* ---- forward ---- */
+
+tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
+{
+	if (is_flat(u->fsdp)) {
+		flat_before(m, u);
+		return hold(x);
+	}
+	if (!m->replaying)
+		copy_out(m, u);
+	return hooked(m, x, input_backward, u);
+}
+
+tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
+{
+	if (is_flat(u->fsdp))
+		return flat_after(m, u, x);
+	if (!m->replaying && u->fsdp->shape->reshard)
+		reshard(m, u);
+	return hooked(m, x, output_backward, u);
+}
+
+void fsdp_root_before(struct machine *m, struct fsdp *f)
+{
+	if (is_flat(f))
+		flat_root_before(m, f);
+	else if (f->units[f->count - 1].count)
+		copy_out(m, &f->units[f->count - 1]);
+}
+
+void fsdp_root_after(struct machine *m, struct fsdp *f)
+{
+	let(m, &f->last_gather, none);
+}
+
+void fsdp_start_backward(struct machine *m, struct fsdp *f)
+{
+	if (is_flat(f))
+		flat_start_backward(m, f);
+	else if (f->count > 1 && f->units[f->count - 1].count)
+		gather(m, &f->units[f->count - 2]);
+}
+
+void fsdp_finish(struct machine *m, struct fsdp *f)
+{
+	if (is_flat(f)) {
+		flat_finish(m);
+		return;
+	}
+	if (f->units[f->count - 1].count)
+		after_backward(m, &f->units[f->count - 1]);
+	/* the first unit's input needs no gradient where nothing is before it: its hook did not run
+	 */
+	for (size_t i = 0; i + 1 < f->count; i++)
+		if (f->units[i].whole)
+			after_backward(m, &f->units[i]);
+	drop(m, &f->reduce_input);
+}
+
+void fsdp_drop_gradients(struct machine *m, struct fsdp *f)
+{
+	for (size_t i = 0; i < f->count; i++)
+		drop(m, &f->units[i].reduced);
+}
+
+void fsdp_zero_grad(struct machine *m, struct fsdp *f)
+{
+	/* FSDP1's flat gradients stay until the next forward pass */
+	f->cleared = 1;
+	if (!is_flat(f))
+		fsdp_drop_gradients(m, f);
+}
+
+/* ---- made ---- */
+
+static void shard(struct machine *m, struct unit *u)
+{
+	if (is_flat(u->fsdp)) {
+		flat_shard(m, u);
+		return;
+	}
+	u->shards = xcalloc(u->count + 1, sizeof(*u->shards));
+	for (size_t i = 0; i < u->count; i++) {
+		struct param *p = u->params[i];
+
+		p->shard = shard_of(u->fsdp, p);
+		u->elements += p->shard * u->fsdp->shape->dp;
+		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->shape->weights);
+	}
+	for (size_t i = 0; i < u->count; i++)
+		drop(m, &u->params[i]->value);
+}
+
+void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct module *module,
+	       const size_t *first, size_t blocks)
+{
+	struct unit *root;
+
+	*f = (struct fsdp){ .shape = s, .count = blocks + 1 };
+	f->units = xcalloc(f->count, sizeof(*f->units));
+	root = &f->units[blocks];
+	root->fsdp = f;
+	root->is_root = 1;
+	root->params = xcalloc(module->count, sizeof(*root->params));
+	for (size_t i = 0; i < module->count; i++)
+		if (s->one_unit || i < first[0] || i >= first[blocks])
+			root->params[root->count++] = module->params[i];
+	for (size_t i = 0; i < blocks; i++) {
+		f->units[i] = (struct unit){ .fsdp = f,
+					     .params = &module->params[first[i]],
+					     .count = s->one_unit ? 0
+								  : first[i + 1] - first[i] };
+		shard(m, &f->units[i]);
+	}
+	shard(m, root);
+}
+
+void fsdp_release(struct fsdp *f)
+{
+	if (!f->count)
+		return;
+	for (size_t i = 0; i < f->count; i++)
+		free(f->units[i].shards);
+	free(f->units[f->count - 1].params);
+	free(f->units);
+	free(f->freed_units);
+}

@@ -1,0 +1,91 @@
+/* Which communicators a rank uses, and what each takes of its device. */
+#include "torch/nccl_memory.h"
+
+#include <stdio.h>
+
+#define TABLE "../../preload/sim/nccl/nccl.def"
+
+enum nccl_use { COLLECTIVES = 1, MESSAGES = 2 };
+enum { HOPPER = 90 };
+/* PyTorch's wheels have NCCL 2.26 since 2.7, which connects at first use; 2.6 has 2.21. */
+enum { CONNECTS_LATE_SINCE = 207 };
+
+enum buffers {
+#define NCCL_BUFFERS(use, channels, size) use,
+#include TABLE
+	BUFFERS
+};
+
+static const wide buffers[BUFFERS] = {
+#define NCCL_BUFFERS(use, channels, size) [use] = (wide)(channels) * (size),
+#include TABLE
+};
+
+const struct nccl_group_row nccl_group_rows[NCCL_GROUPS] = {
+#define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) { id, source },
+#include "torch/nccl_groups.def"
+};
+
+struct communicator {
+	int64_t count, size, span;
+	int use;
+	int64_t peers;
+};
+
+/* Megatron-core's version is given, and older than 0.`minor`. */
+static int megatron_before(const struct shape *s, int minor)
+{
+	int major = 0, given = 0;
+
+	return GIVEN(s->config, megatron_core_version) &&
+	       sscanf(s->config->megatron_core_version, "%d.%d", &major, &given) == 2 &&
+	       major == 0 && given < minor;
+}
+
+/* Before NCCL 2.22 all is connected when the communicator is made. */
+static wide created(const struct communicator *c)
+{
+	wide taken = 0;
+
+#define NCCL_CREATION(from, amount) taken = c->size >= (from) ? (amount) : taken;
+#include TABLE
+	return taken * c->count;
+}
+
+/* Since: what is used. Both ways to each peer, in whichever of the communicators. */
+static wide connected(const struct communicator *c, const struct constants *k, int64_t node)
+{
+	int near = c->span <= node;
+	wide taken = 0;
+
+	if (c->use & COLLECTIVES) {
+		taken += buffers[RING_RECEIVE] + buffers[RING_SEND];
+		if (near && c->size > 2 && k->sm >= HOPPER)
+			taken += buffers[NVLS_RANK] * c->size;
+	}
+	if (c->use & MESSAGES && near)
+		taken += (buffers[PEER_RECEIVE] + buffers[PEER_SEND]) * c->peers;
+	else if (c->use & MESSAGES)
+		taken += buffers[NET_RECEIVE] + buffers[NET_SEND];
+	return taken;
+}
+
+void nccl_memory(const struct shape *s, const struct constants *k, int64_t stage,
+		 wide taken[NCCL_GROUPS])
+{
+	int64_t node = VALUE_OR(s->config, num_gpus_per_node, GPUS_OF_A_NODE);
+#define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) \
+	{ (when) ? (count) : 0, size, span, use, peers },
+	const struct communicator groups[NCCL_GROUPS] = {
+#include "torch/nccl_groups.def"
+	};
+
+	for (int i = 0; i < NCCL_GROUPS; i++) {
+		const struct communicator *c = &groups[i];
+
+		taken[i] = 0;
+		if (c->count && c->size > 1)
+			taken[i] = k->torch < CONNECTS_LATE_SINCE ? created(c) :
+								    connected(c, k, node);
+	}
+}

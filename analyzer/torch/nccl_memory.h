@@ -1,0 +1,34 @@
+/*
+ * NCCL's device memory, which PyTorch's allocator does not count: what each communicator of a rank
+ * takes. The bytes of a communicator are the simulated device's (preload/sim/nccl.def: MODELLED
+ * after NCCL's source and logs); which communicators there are is the frameworks' own doing
+ * (nccl_groups.def).
+ */
+#ifndef MEMTRACE_NCCL_H
+#define MEMTRACE_NCCL_H
+
+#include "torch/machine.h"
+#include "torch/hparams.h"
+#include "estimate/estimate.h"
+
+enum nccl_group {
+#define NCCL_GROUP(name, ...) NCCL_##name,
+#include "torch/nccl_groups.def"
+	NCCL_GROUPS
+};
+extern const struct nccl_group_row {
+	const char *id, *source;
+} nccl_group_rows[NCCL_GROUPS];
+
+/* Bytes of each group's communicators on a rank of pipeline stage `stage`. */
+void nccl_memory(const struct shape *s, const struct constants *k, int64_t stage,
+		 wide bytes[NCCL_GROUPS]);
+
+/* ---- outside.c ---- */
+/* What is taken beside the allocator's segments: the context and NCCL. */
+wide outside_allocator(const struct constants *k, const wide nccl[NCCL_GROUPS]);
+/* All that the device holds beyond the blocks at the peak, of a stage whose peaks are known; and
+ * `device`, the sum. */
+void outside_fill(struct stage *to, const struct constants *k, const wide nccl[NCCL_GROUPS]);
+
+#endif

@@ -1,0 +1,314 @@
+/* PyTorch's elementwise operations, sums and copies. In backward functions in[0] is the gradient of
+ * the result and edge i wants out[i]. */
+#include "torch/ops.h"
+
+#include "util/util.h"
+
+static enum dtype wider(tensor a, tensor b)
+{
+	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
+}
+
+/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. Where the threads of one block would have
+ * much to do, several blocks share a column, and their partial sums need a buffer. */
+tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
+{
+	tensor out = make(m, columns, type);
+	int64_t each = rows / 4, blocks, width = divide_up(columns, 128);
+
+	if (columns < 128 || columns > 4096 || columns % 4 || each < 256)
+		return out;
+	blocks = divide_up(m->constants.multiprocessors * 16, width);
+	if (blocks > divide_up(each, 16))
+		blocks = divide_up(each, 16);
+	if (blocks < (each + 255) / 256)
+		blocks = (each + 255) / 256;
+	if (blocks > 1) {
+		tensor partial = make(m, 4 * columns * blocks * 128, U8);
+
+		scratch(m, 4 * width);
+		drop(m, &partial);
+	}
+	return out;
+}
+
+/* A gradient for an operand of `n` elements: the incoming one itself, summed where it was
+ * broadcast (a row over rows, or a column over columns), converted where it was promoted. */
+static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type, int column)
+{
+	tensor summed, out;
+
+	if (gradient.n == n)
+		summed = hold(gradient);
+	else if (column)
+		summed = make(m, n, gradient.type);
+	else
+		summed = sum_rows(m, n, gradient.n / n, gradient.type);
+	if (summed.type == type)
+		return summed;
+	out = make(m, n, type);
+	drop(m, &summed);
+	return out;
+}
+
+/* sizes: elements and types of both */
+static void add_backward(struct machine *m, struct node *n)
+{
+	for (int i = 0; i < 2; i++)
+		if (n->edge[i])
+			n->out[i] = as_operand(m, n->in[0], n->sizes[2 * i],
+					       (enum dtype)n->sizes[2 * i + 1], 0);
+}
+
+tensor add(struct machine *m, tensor a, tensor b)
+{
+	tensor in[2] = { a, b };
+	struct node *n = record(m, add_backward, in, 2);
+
+	for (int i = 0; n && i < 2; i++) {
+		n->sizes[2 * i] = in[i].n;
+		n->sizes[2 * i + 1] = in[i].type;
+	}
+	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+}
+
+/* Both products, the second operand's first, then the sums over what was broadcast: weights are
+ * rows, the others columns. */
+static void mul_backward(struct machine *m, struct node *n)
+{
+	tensor product[2] = { none, none };
+
+	for (int i = 1; i >= 0; i--)
+		if (n->edge[i])
+			product[i] = make(m, n->in[0].n, n->in[0].type);
+	if (n->checkpoint)
+		drop_saved(m, n);
+	for (int i = 0; i < 2; i++) {
+		if (n->edge[i])
+			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
+					       (enum dtype)n->sizes[2 * i + 1], !n->edge[i]->param);
+		drop(m, &product[i]);
+	}
+}
+
+tensor mul(struct machine *m, tensor a, tensor b)
+{
+	tensor in[2] = { a, b };
+	struct node *n = record(m, mul_backward, in, 2);
+
+	for (int i = 1; n && i >= 0; i--) { /* what is kept, is kept by name: other, self */
+		n->sizes[2 * i] = in[i].n;
+		n->sizes[2 * i + 1] = in[i].type;
+		if (in[1 - i].from)
+			save(m, n, in[i]);
+	}
+	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+}
+
+static void like_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->in[0].n, n->in[0].type);
+}
+
+static tensor elementwise(struct machine *m, tensor x, int keeps)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+
+	if (keeps)
+		save(m, n, x);
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+tensor scale(struct machine *m, tensor x)
+{
+	return elementwise(m, x, 0);
+}
+
+tensor gelu(struct machine *m, tensor x)
+{
+	return elementwise(m, x, 1);
+}
+
+tensor silu(struct machine *m, tensor x)
+{
+	return elementwise(m, x, 1);
+}
+
+/* keeps its result */
+tensor sigmoid(struct machine *m, tensor x)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+	tensor out = make(m, x.n, x.type);
+
+	save(m, n, out);
+	return result(out, n, 0);
+}
+
+static void same_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	n->out[0] = hold(n->in[0]);
+}
+
+static void pow_backward(struct machine *m, struct node *n)
+{
+	tensor power = make(m, n->in[0].n, n->in[0].type), twice = make(m, power.n, power.type);
+
+	n->out[0] = make(m, power.n, power.type);
+	drop(m, &twice);
+	drop(m, &power);
+}
+
+tensor square(struct machine *m, tensor x)
+{
+	struct node *n = record(m, pow_backward, &x, 1);
+
+	save(m, n, x);
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+static void resized_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+}
+
+static tensor resized(struct machine *m, tensor x, int64_t n, int copy)
+{
+	struct node *node = record(m, resized_backward, &x, 1);
+	tensor out;
+
+	if (node)
+		node->sizes[0] = x.n;
+	out = copy ? make(m, n, x.type) : hold(x);
+	out.n = n;
+	return result(out, node, 0);
+}
+
+tensor mean(struct machine *m, tensor x, int64_t n)
+{
+	return resized(m, x, n, 1);
+}
+
+tensor repeat(struct machine *m, tensor x, int64_t n)
+{
+	return resized(m, x, n, 1);
+}
+
+tensor slice(struct machine *m, tensor x, int64_t n)
+{
+	return resized(m, x, n, 0);
+}
+
+/* -0.5 * gradient * result^3 */
+static void rsqrt_backward(struct machine *m, struct node *n)
+{
+	tensor cube = make(m, n->in[0].n, n->in[0].type), half = make(m, cube.n, cube.type);
+
+	n->out[0] = make(m, cube.n, cube.type);
+	drop(m, &half);
+	drop(m, &cube);
+}
+
+tensor rsqrt(struct machine *m, tensor x)
+{
+	struct node *n = record(m, rsqrt_backward, &x, 1);
+	tensor out = make(m, x.n, x.type);
+
+	save(m, n, out);
+	return result(out, n, 0);
+}
+
+tensor shift(struct machine *m, tensor x)
+{
+	struct node *n = record(m, same_backward, &x, 1);
+
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+static void cat_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	for (int i = 0; i < 2; i++) {
+		n->out[i] = hold(n->in[0]);
+		n->out[i].n = n->sizes[i];
+	}
+}
+
+tensor cat(struct machine *m, tensor a, tensor b)
+{
+	tensor in[2] = { a, b };
+	struct node *n = record(m, cat_backward, in, 2);
+
+	for (int i = 0; n && i < 2; i++)
+		n->sizes[i] = in[i].n;
+	return result(make(m, a.n + b.n, a.type), n, 0);
+}
+
+tensor contiguous(struct machine *m, tensor x)
+{
+	struct node *n = record(m, same_backward, &x, 1);
+
+	return result(make(m, x.n, x.type), n, 0);
+}
+
+tensor copied_back(struct machine *m, tensor x)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+
+	return result(hold(x), n, 0);
+}
+
+tensor masked_fill(struct machine *m, tensor x, int64_t n_mask)
+{
+	tensor mask = make(m, n_mask, BOOL), out;
+	struct node *n = record(m, like_backward, &x, 1);
+
+	save(m, n, mask);
+	out = result(make(m, x.n, x.type), n, 0);
+	drop(m, &mask);
+	return out;
+}
+
+tensor masked_in_place(struct machine *m, tensor x, tensor mask)
+{
+	struct node *n = record(m, like_backward, &x, 1);
+
+	save(m, n, mask);
+	return result(hold(x), n, 0);
+}
+
+tensor dropout(struct machine *m, tensor x, double p)
+{
+	struct node *n;
+	tensor mask, out;
+
+	if (p <= 0)
+		return hold(x);
+	n = record(m, like_backward, &x, 1);
+	mask = make(m, x.n, BOOL);
+	out = result(make(m, x.n, x.type), n, 0);
+	save(m, n, mask);
+	drop(m, &mask);
+	return out;
+}
+
+/* ---- split ---- */
+
+static void split_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->type);
+}
+
+void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int count)
+{
+	struct node *n = record(m, split_backward, &x, 1);
+
+	if (n) {
+		n->sizes[0] = x.n;
+		n->type = x.type;
+	}
+	for (int i = 0; i < count; i++) {
+		parts[i] = result(hold(x), n, i);
+		parts[i].n = sizes[i];
+	}
+}

@@ -1,0 +1,96 @@
+/*
+ * PyTorch's operations: what each allocates, keeps and frees, forward and backward. Names are
+ * PyTorch's. Operations return a tensor that the caller owns and take nothing away from their
+ * inputs.
+ */
+#ifndef MEMTRACE_OPS_H
+#define MEMTRACE_OPS_H
+
+#include "torch/machine.h"
+
+/* What cuBLAS takes for a call. */
+void gemm_workspace(struct machine *m);
+/* The result of a matrix product, with cuBLAS's workspace. */
+tensor gemm(struct machine *m, int64_t n, enum dtype type);
+/* addmm: with cuBLASLt's. */
+tensor biased(struct machine *m, int64_t n, enum dtype type);
+
+/* autocast(): on with F16 or BF16; ending it forgets the cached copies. */
+void begin_autocast(struct machine *m, enum dtype type);
+void end_autocast(struct machine *m);
+/* x in autocast's type where that is on. */
+tensor autocasted(struct machine *m, tensor x);
+void clear_autocast(struct machine *m);
+
+/* F.linear. `bias` may be NULL. */
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
+/* The same of rows, rather than of batches of them. */
+tensor linear_rows(struct machine *m, tensor x, struct param *weight);
+/* F.linear outside of a module of its own */
+tensor linear_function(struct machine *m, tensor x, struct param *weight);
+/* The same by a matrix that is no parameter, of `width` columns. */
+tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width);
+/* q @ k of `n` results, both already laid out; each gradient has its operand's size. */
+tensor matmul(struct machine *m, tensor a, tensor b, int64_t n);
+/* The same where every b is one column. */
+tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
+tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
+/* Elementwise. The result has the wider type, n is the larger. */
+tensor add(struct machine *m, tensor a, tensor b);
+tensor mul(struct machine *m, tensor a, tensor b);
+tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type);
+/* x^2; its mean over rows, n of them; x + a number; 1/sqrt(x) */
+tensor square(struct machine *m, tensor x);
+tensor mean(struct machine *m, tensor x, int64_t n);
+tensor shift(struct machine *m, tensor x);
+tensor rsqrt(struct machine *m, tensor x);
+/* A copy with n elements, whose gradient is summed. */
+tensor repeat(struct machine *m, tensor x, int64_t n);
+/* A view of n elements, whose gradient is a tensor of all. */
+tensor slice(struct machine *m, tensor x, int64_t n);
+tensor cat(struct machine *m, tensor a, tensor b);
+/* x[indices], n elements. */
+tensor gather(struct machine *m, tensor x, tensor indices, int64_t n);
+/* into.index_add_(0, indices, x) */
+tensor index_add(struct machine *m, tensor into, tensor x, tensor indices);
+tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices);
+/* Rows sorted by group, each group times its own matrix; `offsets` has one number a group. */
+tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, int64_t n);
+/* Sums, n of them, whose gradient is a view of one. */
+tensor sum_to(struct machine *m, tensor x, int64_t n);
+/* x /= by, a column. */
+tensor divide_in_place(struct machine *m, tensor x, tensor by);
+/* By a number. */
+tensor scale(struct machine *m, tensor x);
+tensor to(struct machine *m, tensor x, enum dtype type);
+tensor contiguous(struct machine *m, tensor x);
+/* A view whose gradient is copied, because its layout is not the view's. */
+tensor copied_back(struct machine *m, tensor x);
+tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct param *bias,
+		  int64_t width);
+tensor fused_rms_norm(struct machine *m, tensor x, struct param *weight, int64_t width);
+/* x.masked_fill_(mask) */
+tensor masked_in_place(struct machine *m, tensor x, tensor mask);
+tensor gelu(struct machine *m, tensor x);
+tensor silu(struct machine *m, tensor x);
+tensor sigmoid(struct machine *m, tensor x);
+tensor softmax(struct machine *m, tensor x, enum dtype type);
+tensor dropout(struct machine *m, tensor x, double p);
+/* masked_fill(mask == 0) with a mask of `n_mask` elements. */
+tensor masked_fill(struct machine *m, tensor x, int64_t n_mask);
+/* x is split in `parts` views; the gradient is one tensor again. */
+void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int count);
+/* F.cross_entropy, mean. */
+tensor cross_entropy(struct machine *m, tensor logits, tensor targets);
+/* Scaled dot product attention by flash attention. */
+struct flash_shape {
+	int64_t batch, heads, queries, width;
+	double dropout;
+};
+tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
+		       const struct flash_shape *shape);
+/* The same with a mask of its own. */
+tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
+			const struct flash_shape *shape);
+
+#endif

@@ -1,0 +1,179 @@
+/* Rows chosen by indices, and products whose rows belong to several weights. */
+#include "torch/ops.h"
+
+/* cub's radix sort of pairs of 8 bytes: beyond one tile it needs copies of both, and counters. */
+static int64_t sort_space(int64_t rows)
+{
+	return rows > 3072 ? 16 * rows + rows / 4 + 4607 : 1;
+}
+
+/* index_put_with_sort_kernel: the indices are sorted, so that equal ones are added one after the
+ * other. */
+static void sort_indices(struct machine *m, int64_t rows)
+{
+	tensor kept[4];
+
+	kept[0] = make(m, rows, I64);
+	scratch(m, rows * 8);
+	for (int i = 1; i < 4; i++)
+		kept[i] = make(m, rows, I64);
+	scratch(m, sort_space(rows));
+	for (int i = 3; i >= 0; i--)
+		drop(m, &kept[i]);
+}
+
+/* sizes: elements of x, indices */
+static void gather_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	sort_indices(m, n->sizes[1]);
+}
+
+tensor gather(struct machine *m, tensor x, tensor indices, int64_t n)
+{
+	struct node *node = record(m, gather_backward, &x, 1);
+
+	if (node) {
+		node->sizes[0] = x.n;
+		node->sizes[1] = indices.n;
+	}
+	save(m, node, indices);
+	return result(make(m, n, x.type), node, 0);
+}
+
+/* sizes: elements of x */
+static void index_add_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = hold(n->in[0]);
+	n->out[1] = make(m, n->sizes[0], n->in[0].type);
+}
+
+tensor index_add(struct machine *m, tensor into, tensor x, tensor indices)
+{
+	tensor in[2] = { into, x };
+	struct node *n = record(m, index_add_backward, in, 2);
+
+	if (n)
+		n->sizes[0] = x.n;
+	save(m, n, indices);
+	save(m, n, x); /* for its shape */
+	return result(hold(into), n, 0);
+}
+
+static void sum_to_backward(struct machine *m, struct node *n)
+{
+	(void)m;
+	n->out[0] = hold(n->in[0]);
+	n->out[0].n = n->sizes[0];
+	n->out[0].view = 1;
+}
+
+tensor sum_to(struct machine *m, tensor x, int64_t n)
+{
+	struct node *node = record(m, sum_to_backward, &x, 1);
+
+	if (node)
+		node->sizes[0] = x.n;
+	return result(make(m, n, x.type), node, 0);
+}
+
+/* grad / by, and -grad * (x / by) / by summed over what was broadcast */
+static void divide_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+	int64_t rows = n->saved[0].n;
+	tensor negative, quotient, twice;
+
+	n->out[0] = make(m, rows, type);
+	quotient = make(m, rows, type);
+	twice = make(m, rows, type);
+	negative = make(m, rows, type);
+	drop(m, &quotient);
+	quotient = make(m, rows, type);
+	drop(m, &negative);
+	drop(m, &twice);
+	n->out[1] = make(m, n->sizes[0], type);
+	drop(m, &quotient);
+}
+
+/* What is divided is copied for the divisor's gradient. */
+tensor divide_in_place(struct machine *m, tensor x, tensor by)
+{
+	tensor in[2] = { x, by }, before;
+	struct node *n = record(m, divide_backward, in, 2);
+
+	if (n)
+		n->sizes[0] = by.n;
+	before = n ? make(m, x.n, x.type) : hold(x);
+	save(m, n, before);
+	save(m, n, by);
+	drop(m, &before);
+	return result(hold(x), n, 0);
+}
+
+static void topk_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+}
+
+tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices)
+{
+	struct node *node = record(m, topk_backward, &x, 1);
+	tensor out = result(make(m, n, x.type), node, 0);
+
+	if (node)
+		node->sizes[0] = x.n;
+	*indices = make(m, n, I64);
+	save(m, node, *indices);
+	return out;
+}
+
+/* CUTLASS's grouped kernel takes shapes, strides and pointers of every group, and a workspace; it
+ * is for bf16, and of other types every group is a product of its own. */
+static void grouped_call(struct machine *m, int64_t groups, enum dtype type)
+{
+	tensor arguments, space;
+
+	if (type != BF16) {
+		for (int64_t i = 0; i < groups; i++)
+			gemm_workspace(m);
+		return;
+	}
+	arguments = make_as(m, TERM_WORKSPACE, groups * 60, U8);
+	space = make_as(m, TERM_WORKSPACE, m->constants.multiprocessors * 512, U8);
+	drop(m, &space);
+	drop(m, &arguments);
+}
+
+/* sizes: elements of x, weights, groups */
+static void grouped_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+
+	if (n->edge[1]) {
+		n->out[1] = make(m, n->sizes[1], type);
+		grouped_call(m, n->sizes[2], type);
+	}
+	if (n->edge[0]) {
+		n->out[0] = make(m, n->sizes[0], type);
+		grouped_call(m, n->sizes[2], type);
+	}
+}
+
+tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, int64_t n)
+{
+	tensor in[2] = { x, weight }, out;
+	struct node *node = record(m, grouped_backward, in, 2);
+
+	if (node) {
+		node->sizes[0] = x.n;
+		node->sizes[1] = weight.n;
+		node->sizes[2] = offsets.n;
+	}
+	save(m, node, x);
+	save(m, node, weight);
+	save(m, node, offsets);
+	out = result(make(m, n, x.type), node, 0);
+	grouped_call(m, offsets.n, x.type);
+	return out;
+}

@@ -1,0 +1,237 @@
+/* PyTorch's products: matrices with workspaces, linear layers, autocast's copies of weights. */
+#include "torch/ops.h"
+#include "torch/zero3.h"
+
+#include "util/util.h"
+
+/* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has
+ * its own (CUDABlas.cpp). */
+void gemm_workspace(struct machine *m)
+{
+	int64_t size = m->constants.gemm_workspace;
+	enum role as = m->as;
+
+	if (m->in_graph) /* the captured stream's */
+		return;
+	m->as = TERM_WORKSPACE;
+	if (!m->constants.gemm_workspace_lasts)
+		scratch(m, size);
+	else if (!m->workspace[m->backward].at)
+		m->workspace[m->backward] = make(m, size, U8);
+	m->as = as;
+}
+
+tensor gemm(struct machine *m, int64_t n, enum dtype type)
+{
+	tensor out = make(m, n, type);
+
+	gemm_workspace(m);
+	return out;
+}
+
+tensor biased(struct machine *m, int64_t n, enum dtype type)
+{
+	tensor out = make(m, n, type), space;
+
+	space = make_as(m, TERM_WORKSPACE, m->constants.lt_workspace, U8);
+	drop(m, &space);
+	return out;
+}
+
+/* ---- types ---- */
+
+static void to_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, n->in[0].n, n->type);
+}
+
+tensor to(struct machine *m, tensor x, enum dtype type)
+{
+	struct node *n;
+	tensor out;
+
+	if (x.type == type)
+		return hold(x);
+	n = record(m, to_backward, &x, 1);
+	if (n)
+		n->type = x.type;
+	out = make(m, x.n, type);
+	return result(out, n, 0);
+}
+
+void begin_autocast(struct machine *m, enum dtype type)
+{
+	m->autocast = type;
+}
+
+void clear_autocast(struct machine *m)
+{
+	while (m->cast_count)
+		drop(m, &m->cast[--m->cast_count]->cast);
+}
+
+void end_autocast(struct machine *m)
+{
+	clear_autocast(m);
+	m->autocast = F32;
+}
+
+tensor autocasted(struct machine *m, tensor x)
+{
+	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : hold(x);
+}
+
+/* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends.
+ */
+static tensor cast_weight(struct machine *m, struct param *p)
+{
+	enum role as = m->as;
+
+	if (!m->autocast || p->value.type != F32)
+		return hold(p->value);
+	if (!p->cast.at) {
+		m->as = TERM_AUTOCAST_CACHE;
+		p->cast = to(m, p->value, m->autocast);
+		m->as = as;
+		if (!p->cast.at)
+			return none;
+		m->cast = grow(m->cast, m->cast_count, &m->cast_room, sizeof(*m->cast));
+		m->cast[m->cast_count++] = p;
+	}
+	return hold(p->cast);
+}
+
+/* ---- matrix products ---- */
+
+/* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's
+ * gradient first, addmm the input's. */
+static void linear_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+
+	for (int i = 0; i < 2; i++) {
+		int which = (n->sizes[2] > 0) == i ? 2 : 1;
+
+		if (n->edge[which])
+			n->out[which] = gemm(m, n->sizes[which - 1], type);
+	}
+	n->out[1].view = (int)n->sizes[3];
+	n->out[2].view = 1; /* transposed */
+	if (n->edge[0])     /* addmm's first argument: it arrives first */
+		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
+}
+
+/* in: bias or none, x, weights of `width` columns; all taken. */
+static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
+{
+	struct node *n = record(m, linear_backward, in, 3);
+	int64_t count = in[1].n / width * (in[2].n / width);
+	tensor out;
+
+	if (n) {
+		n->sizes[0] = in[1].n;
+		n->sizes[1] = in[2].n;
+		n->sizes[2] = in[0].at ? in[0].n : 0;
+		n->sizes[3] = folded;
+		if (in[1].from)
+			save(m, n, in[2]);
+		if (in[2].from)
+			save(m, n, in[1]);
+	}
+	out = in[0].at ? biased(m, count, in[1].type) : gemm(m, count, in[1].type);
+	out = result(out, n, 0);
+	for (int i = 0; i < 3; i++)
+		drop(m, &in[i]);
+	return out;
+}
+
+static tensor linear_of(struct machine *m, tensor x, struct param *weight, struct param *bias,
+			int folded)
+{
+	tensor in[3] = { none, none, none };
+
+	if (m->zero3)
+		return zero3_linear(m, x, weight->value, weight->in, bias);
+	if (bias)
+		in[0] = cast_weight(m, bias);
+	in[2] = cast_weight(m, weight);
+	in[1] = autocasted(m, x);
+	return product(m, in, weight->in, folded);
+}
+
+/* nn.Linear */
+static tensor linear_module(struct machine *m, tensor x, struct param *weight, struct param *bias,
+			    int folded)
+{
+	tensor in = zero3_enter(m, weight, bias, x), out;
+
+	out = linear_of(m, in, weight, bias, folded);
+	drop(m, &in);
+	zero3_leave(m, weight, &out);
+	return out;
+}
+
+tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias)
+{
+	return linear_module(m, x, weight, bias, 1);
+}
+
+tensor linear_rows(struct machine *m, tensor x, struct param *weight)
+{
+	return linear_module(m, x, weight, NULL, 0);
+}
+
+tensor linear_function(struct machine *m, tensor x, struct param *weight)
+{
+	return linear_of(m, x, weight, NULL, 0);
+}
+
+tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
+{
+	tensor in[3] = { none, none, none };
+
+	if (m->zero3)
+		return zero3_linear(m, x, matrix, width, NULL);
+	in[2] = autocasted(m, matrix);
+	in[1] = autocasted(m, x);
+	return product(m, in, width, 0);
+}
+
+static void matmul_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+
+	if (n->edge[1])
+		n->out[1] = gemm(m, n->sizes[1], type);
+	if (n->edge[0]) /* an outer product takes no workspace */
+		n->out[0] = n->sizes[2] ? make(m, n->sizes[0], type) : gemm(m, n->sizes[0], type);
+}
+
+static tensor product_of(struct machine *m, tensor a, tensor b, int64_t n, int vectors)
+{
+	tensor in[2] = { a, b };
+	struct node *node = record(m, matmul_backward, in, 2);
+
+	if (node) {
+		node->sizes[2] = vectors;
+		node->sizes[0] = a.n;
+		node->sizes[1] = b.n;
+		if (a.from)
+			save(m, node, b);
+		if (b.from)
+			save(m, node, a);
+	}
+	return result(gemm(m, n, a.type), node, 0);
+}
+
+tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	return product_of(m, a, b, n, 0);
+}
+
+tensor matvec(struct machine *m, tensor a, tensor b, int64_t n)
+{
+	return product_of(m, a, b, n, 1);
+}
+
+/* ---- elementwise ---- */

@@ -1,0 +1,271 @@
+/* torch.optim's steps: states made by the first, temporaries of each. */
+#include "torch/ops.h"
+#include "torch/hparams.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
+			 enum dtype type, enum role term)
+{
+	struct param *p = xcalloc(1, sizeof(*p));
+
+	if (module->pieces && type != F32) /* zero.Init converts what was made */
+		scratch(m, out * in * dtype_width(F32));
+	param_make(m, p, out, in, type, term);
+	if (module->pieces) {
+		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
+				   divide_up(p->value.n, module->pieces), type);
+		storage_empty(m, p->value);
+	}
+	module->params =
+		grow(module->params, module->count, &module->room, sizeof(*module->params));
+	module->params[module->count++] = p;
+	return p;
+}
+
+enum dtype made_as(const struct shape *s)
+{
+	return s->defaults->made_on_host ? s->weights : F32;
+}
+
+void module_convert(struct machine *m, struct module *module, enum dtype type)
+{
+	for (size_t i = 0; i < module->count; i++) {
+		struct param *p = module->params[i];
+		tensor now;
+
+		if (p->value.type == type || !p->value.at)
+			continue;
+		now = make_as(m, p->value.at->term, p->value.n, type);
+		let(m, &p->value, now);
+		param_init(p);
+	}
+}
+
+void module_release(struct module *module)
+{
+	for (size_t i = 0; i < module->count; i++)
+		free(module->params[i]);
+	free(module->params);
+}
+
+void optimizer_release(struct optimizer *o)
+{
+	free(o->states);
+	o->states = NULL;
+}
+
+/* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the
+ * factor. */
+void clip_gradients(struct machine *m, struct module *module)
+{
+	tensor *norms = xcalloc(module->count, sizeof(*norms)), chunks;
+	int64_t most = 0;
+
+	m->as = TERM_CLIP;
+	for (size_t i = 0; i < module->count; i++)
+		if (module->params[i]->grad.n > most)
+			most = module->params[i]->grad.n;
+	chunks = make(m, (int64_t)module->count * ((most + 65535) / 65536), F32);
+	for (size_t i = 0; i < module->count; i++)
+		norms[i] = make(m, 1, module->params[i]->grad.type);
+	drop(m, &chunks);
+	scratch(m, (int64_t)module->count * 4);
+	for (size_t i = 0; i < module->count; i++)
+		drop(m, &norms[i]);
+	free(norms);
+}
+
+/* Elements of parameter i that this rank steps, and their type; 0: none. */
+static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
+{
+	const struct param *p = o->module->params[i];
+
+	*type = p->shard ? o->sharded : p->value.type;
+	if (p->shard)
+		return p->shard < 0 ? 0 : p->shard;
+	return p->grad.at || p->in_bucket || o->shape->optimizer == ADAGRAD ? p->value.n : 0;
+}
+
+static void make_states(struct machine *m, struct optimizer *o, size_t i)
+{
+	const struct shape *s = o->shape;
+	struct state *t = &o->states[i];
+	enum dtype type;
+	int64_t n = stepped(o, i, &type);
+
+	if (!n || t->first.at || t->second.at || s->optimizer == SGD)
+		return;
+	if (s->optimizer != ADAM && (s->optimizer != MUON || muon_steps(o, i))) {
+		make_other_state(m, o, i, n, type);
+		return;
+	}
+	if (s->implementation == FUSED)
+		t->step = make_as(m, TERM_STEPS, 1, F32);
+	t->first = make_as(m, TERM_MOMENT1, n, type);
+	t->second = make_as(m, TERM_MOMENT2, n, type);
+}
+
+void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
+		    struct module *module)
+{
+	o->shape = s;
+	o->module = module;
+	o->sharded = s->weights;
+	o->states = xcalloc(module->count, sizeof(*o->states));
+	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
+		make_states(m, o, i); /* by the constructor */
+}
+
+/* _foreach_sqrt of all second moments; updates are in place. */
+static void foreach_adam(struct machine *m, struct optimizer *o)
+{
+	size_t count = o->module->count;
+	tensor *roots = xcalloc(count, sizeof(*roots));
+
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < count; i++)
+		if (o->states[i].second.at)
+			roots[i] = make(m, o->states[i].second.n, o->states[i].second.type);
+	for (size_t i = 0; i < count; i++)
+		drop(m, &roots[i]);
+	free(roots);
+}
+
+/* denom = (exp_avg_sq.sqrt() / sqrt(1 - beta2^t)).add_(eps) */
+static void loop_adam(struct machine *m, struct optimizer *o)
+{
+	tensor denominator = { .at = NULL };
+
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < o->module->count; i++) {
+		tensor root, quotient;
+
+		if (!o->states[i].second.at)
+			continue;
+		root = make(m, o->states[i].second.n, o->states[i].second.type);
+		quotient = make(m, root.n, root.type);
+		drop(m, &root);
+		let(m, &denominator, quotient);
+	}
+	drop(m, &denominator);
+}
+
+/* A buffer is a copy of the first gradient. Nesterov's gradient + momentum * buffer is new for each
+ * parameter in turn; foreach adds in place. */
+static void sgd(struct machine *m, struct optimizer *o)
+{
+	tensor ahead = { .at = NULL };
+
+	m->as = TERM_STEP;
+	for (size_t i = 0; i < o->module->count && o->shape->momentum > 0; i++) {
+		struct state *t = &o->states[i];
+		enum dtype type;
+		int64_t n = stepped(o, i, &type);
+
+		drop(m, &ahead);
+		if (n && !t->first.at)
+			t->first = make_as(m, TERM_MOMENTUM, n, type);
+		if (n && o->shape->nesterov && o->shape->implementation == LOOP)
+			ahead = make(m, n, type);
+	}
+	drop(m, &ahead);
+}
+
+void optimizer_step(struct machine *m, struct optimizer *o)
+{
+	m->phase = OPTIMIZER;
+	for (size_t i = 0; i < o->module->count; i++)
+		make_states(m, o, i);
+	if (o->shape->optimizer == SGD) {
+		sgd(m, o);
+		return;
+	}
+	if (o->shape->optimizer != ADAM)
+		other_step(m, o);
+	if (o->shape->optimizer != ADAM && o->shape->optimizer != MUON)
+		return;
+	if (o->shape->implementation == FOREACH)
+		foreach_adam(m, o);
+	else if (o->shape->implementation == LOOP)
+		loop_adam(m, o);
+}
+
+void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct shape *s,
+			 int64_t n)
+{
+	if (!f->optimizer.shape) {
+		f->param.shard = f->param.in = n;
+		f->param.value.n = n;
+		f->list[0] = &f->param;
+		f->module = (struct module){ .params = f->list, .count = 1 };
+		optimizer_init(m, &f->optimizer, s, &f->module);
+		f->optimizer.sharded = F32;
+	}
+	optimizer_step(m, &f->optimizer);
+}
+
+void zero_grad(struct machine *m, struct module *module)
+{
+	for (size_t i = 0; i < module->count; i++)
+		drop(m, &module->params[i]->grad);
+}
+
+/* ---- the loss ---- */
+
+void backward_from(struct machine *m, struct tape *tape, tensor loss)
+{
+	tensor one;
+
+	m->phase = BACKWARD;
+	m->as = TERM_GRADIENT_FLOW;
+	one = make(m, 1, loss.type);
+	backward(m, tape, loss, hold(one));
+	drop(m, &one);
+}
+
+static void scale_backward(struct machine *m, struct node *n)
+{
+	n->out[0] = make(m, 1, n->in[0].type);
+}
+
+tensor loss_times(struct machine *m, tensor loss)
+{
+	struct node *n = record(m, scale_backward, &loss, 1);
+
+	return result(make(m, 1, loss.type), n, 0);
+}
+
+tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss)
+{
+	if (!g->scale.at) {
+		g->scale = make_as(m, TERM_SCALER, 1, F32);
+		g->growth = make_as(m, TERM_SCALER, 1, F32);
+	}
+	return loss_times(m, loss);
+}
+
+void scaler_unscale(struct machine *m, struct scaler *g)
+{
+	tensor inverse, copies[2];
+
+	m->phase = OPTIMIZER;
+	m->as = TERM_SCALER;
+	g->found[0] = make(m, 1, F32);
+	inverse = make(m, 1, F32);
+	for (int i = 0; i < 2; i++)
+		copies[i] = make(m, 1, F32);
+	for (int i = 0; i < 2; i++)
+		drop(m, &copies[i]);
+	drop(m, &inverse);
+	g->found[1] = make(m, 1, F32);
+	g->found[2] = make(m, 1, F32);
+}
+
+void scaler_update(struct machine *m, struct scaler *g)
+{
+	for (int i = 0; i < 3; i++)
+		drop(m, &g->found[i]);
+}

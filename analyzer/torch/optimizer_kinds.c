@@ -1,0 +1,271 @@
+/* Optimizers beyond Adam and SGD: torch.optim's RMSprop, Adagrad, Adafactor and Muon, transformers'
+ * Adafactor, bitsandbytes' Lion and 8-bit Adam. Temporaries live as long as the Python variables
+ * that they stand for. */
+#include "torch/ops.h"
+#include "torch/hparams.h"
+#include "torch/streams.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+/* bitsandbytes: smaller parameters keep fp32 states; one scale for each block of so many numbers.
+ */
+#define LEAST_8BIT 4096
+#define BLOCK_8BIT 256
+/* torch.optim.Muon's ns_steps */
+#define NEWTON_SCHULZ_STEPS 5
+
+static int64_t matrices(const struct param *p)
+{
+	return p->stack ? p->stack : 1;
+}
+
+static int64_t rows(const struct param *p)
+{
+	return p->value.n / p->in;
+}
+
+/* FSDP1's shards of matrices are flat. */
+static int is_matrix(const struct param *p)
+{
+	return rows(p) > 1 && !p->shard;
+}
+
+/* Muon is for the matrices of layers; what it cannot step is left to AdamW. */
+int muon_steps(const struct optimizer *o, size_t i)
+{
+	const struct param *p = o->module->params[i];
+
+	return o->shape->optimizer == MUON && is_matrix(p) && !p->stack &&
+	       p->role != TERM_EMBEDDING && p->role != TERM_HEAD && p->role != TERM_POSITIONS;
+}
+
+/* ---- states ---- */
+
+static void make_8bit(struct machine *m, struct optimizer *o, struct state *t, int64_t n)
+{
+	int64_t blocks = divide_up(n, BLOCK_8BIT);
+	enum dtype type = n < LEAST_8BIT ? F32 : U8;
+
+	for (int i = 0; i < 2 && type == U8; i++)
+		if (!o->maps[i].at)
+			o->maps[i] = make_as(m, TERM_QUANTIZATION, 256, F32);
+	t->first = make_as(m, TERM_MOMENT1, n, type);
+	t->second = make_as(m, TERM_MOMENT2, n, type);
+	for (int i = 0; i < 2 && type == U8; i++)
+		t->scale[i] = make_as(m, TERM_QUANTIZATION, blocks, F32);
+}
+
+/* One number a row and one a column; of a vector, all n. */
+static void make_factored(struct machine *m, struct state *t, const struct param *p, int64_t n,
+			  enum dtype type)
+{
+	if (!is_matrix(p)) {
+		t->second = make_as(m, TERM_MOMENT2, n, type);
+		return;
+	}
+	t->first = make_as(m, TERM_MOMENT2, rows(p), type);
+	t->second = make_as(m, TERM_MOMENT2, matrices(p) * p->in, type);
+}
+
+void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t n, enum dtype type)
+{
+	struct state *t = &o->states[i];
+	const struct param *p = o->module->params[i];
+
+	switch (o->shape->optimizer) {
+	case ADAM_8BIT:
+		make_8bit(m, o, t, n);
+		break;
+	case LION:
+		t->first = make_as(m, TERM_MOMENT1, n, F32);
+		break;
+	case MUON:
+		t->first = make_as(m, TERM_MOMENTUM, n, type);
+		break;
+	case ADAFACTOR:
+		make_factored(m, t, p, n, type);
+		break;
+	case TRANSFORMERS_ADAFACTOR:
+		make_factored(m, t, p, n, F32);
+		break;
+	default: /* RMSprop, Adagrad */
+		t->second = make_as(m, TERM_MOMENT2, n, type);
+		if (o->shape->optimizer == RMSPROP && o->shape->momentum > 0)
+			t->first = make_as(m, TERM_MOMENTUM, n, type);
+	}
+}
+
+/* ---- steps ---- */
+
+/* std = sum.sqrt() of each in turn */
+static void loop_roots(struct machine *m, struct optimizer *o)
+{
+	tensor root = none;
+
+	for (size_t i = 0; i < o->module->count; i++)
+		if (o->states[i].second.at)
+			let(m, &root, make(m, o->states[i].second.n, o->states[i].second.type));
+	drop(m, &root);
+}
+
+/* Tensors like all second states at once, `sets` of them. */
+static void foreach_like(struct machine *m, struct optimizer *o, size_t sets)
+{
+	size_t count = sets * o->module->count;
+	tensor *made = xcalloc(count, sizeof(*made));
+
+	for (size_t i = 0; i < count; i++) {
+		const tensor *like = &o->states[i % o->module->count].second;
+
+		if (like->at)
+			made[i] = make(m, like->n, like->type);
+	}
+	for (size_t i = 0; i < count; i++)
+		drop(m, &made[i]);
+	free(made);
+}
+
+/* A mean over rows: of one matrix it may need partial sums. */
+static tensor column_mean(struct machine *m, const struct param *p, enum dtype type)
+{
+	return p->stack ? make(m, p->stack * p->in, type) : sum_rows(m, p->in, rows(p), type);
+}
+
+/* row_var @ col_var, which becomes the update; a vector's variance is copied. */
+static tensor adafactor_update(struct machine *m, const struct param *p, tensor variance)
+{
+	return is_matrix(p) ? gemm(m, p->value.n, variance.type)
+			    : make(m, variance.n, variance.type);
+}
+
+static void loop_adafactor(struct machine *m, struct optimizer *o)
+{
+	tensor update = none, means[2] = { none, none };
+
+	for (size_t i = 0; i < o->module->count; i++) {
+		const struct param *p = o->module->params[i];
+		tensor variance = o->states[i].second;
+
+		if (!variance.at)
+			continue;
+		let(m, &means[0], make(m, is_matrix(p) ? rows(p) : variance.n, variance.type));
+		if (is_matrix(p))
+			let(m, &means[1], column_mean(m, p, variance.type));
+		let(m, &update, adafactor_update(m, p, variance));
+	}
+	drop(m, &means[0]);
+	drop(m, &means[1]);
+	drop(m, &update);
+}
+
+/* All matrices, then all vectors. */
+static void foreach_adafactor(struct machine *m, struct optimizer *o)
+{
+	size_t count = o->module->count;
+	tensor *updates = xcalloc(count, sizeof(*updates));
+
+	for (size_t i = 0; i < count; i++)
+		if (o->states[i].second.at && is_matrix(o->module->params[i]))
+			updates[i] = column_mean(m, o->module->params[i], o->states[i].second.type);
+	for (size_t i = 0; i < count; i++)
+		drop(m, &updates[i]);
+	for (int matrix = 1; matrix >= 0; matrix--)
+		for (size_t i = 0; i < count; i++) {
+			const struct param *p = o->module->params[i];
+
+			if (o->states[i].second.at && is_matrix(p) == matrix)
+				updates[i] = adafactor_update(m, p, o->states[i].second);
+		}
+	for (size_t i = 0; i < count; i++)
+		drop(m, &updates[i]);
+	free(updates);
+}
+
+/* transformers.optimization.Adafactor.step: what its variables refer to. */
+static void transformers_adafactor(struct machine *m, struct optimizer *o)
+{
+	tensor gradient = none, precise = none, update = none, now, part;
+
+	for (size_t i = 0; i < o->module->count; i++) {
+		const struct param *p = o->module->params[i];
+		int half = p->value.type != F32;
+
+		if (!o->states[i].second.at)
+			continue;
+		let(m, &gradient, half ? none : hold(p->grad));
+		if (half)
+			gradient = make(m, p->value.n, F32);
+		let(m, &precise, none);
+		if (half)
+			precise = make(m, p->value.n, F32);
+		part = make(m, p->value.n, F32);
+		now = make(m, p->value.n, F32);
+		drop(m, &part);
+		let(m, &update, now);
+		part = is_matrix(p) ? column_mean(m, p, F32) : none;
+		drop(m, &part);
+		let(m, &update, make(m, p->value.n, F32));
+		scratch(m, p->value.n * 4);
+	}
+	drop(m, &gradient);
+	drop(m, &precise);
+	drop(m, &update);
+}
+
+/* _zeropower_via_newtonschulz of *update, which it replaces. */
+static void orthogonalize(struct machine *m, tensor *update, int64_t n, int64_t least)
+{
+	tensor result = make(m, n, BF16), gram = none, change = none;
+
+	for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
+		let(m, &gram, gemm(m, least * least, BF16));
+		let(m, &change, gemm(m, least * least, BF16));
+		let(m, &result, gemm(m, n, BF16));
+	}
+	drop(m, &gram);
+	drop(m, &change);
+	let(m, update, result);
+}
+
+static void muon(struct machine *m, struct optimizer *o)
+{
+	tensor update = none;
+
+	for (size_t i = 0; i < o->module->count; i++) {
+		const struct param *p = o->module->params[i];
+
+		if (!muon_steps(o, i) || !o->states[i].first.at)
+			continue;
+		let(m, &update, make(m, p->value.n, o->states[i].first.type));
+		orthogonalize(m, &update, p->value.n, rows(p) < p->in ? rows(p) : p->in);
+	}
+	drop(m, &update);
+}
+
+void other_step(struct machine *m, struct optimizer *o)
+{
+	int each = o->shape->implementation == LOOP;
+
+	m->as = TERM_STEP;
+	switch (o->shape->optimizer) {
+	case RMSPROP:
+		each ? loop_roots(m, o) : foreach_like(m, o, 1);
+		break;
+	case ADAGRAD: /* foreach: the scaled gradients beside the roots */
+		each ? loop_roots(m, o) : foreach_like(m, o, 2);
+		break;
+	case ADAFACTOR:
+		(each ? loop_adafactor : foreach_adafactor)(m, o);
+		break;
+	case TRANSFORMERS_ADAFACTOR:
+		transformers_adafactor(m, o);
+		break;
+	case MUON:
+		muon(m, o);
+		break;
+	default: /* Lion and 8-bit Adam: one kernel a parameter, and sync_gpu */
+		host_wait_all(m);
+	}
+}

@@ -1,0 +1,134 @@
+#include "torch/streams.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+/* What a stream's queue holds, and by how much a full one moves on. */
+#define QUEUE 1024
+#define BATCH 64
+
+/* ---- completion ---- */
+
+static void finish(struct machine *m, int stream, int64_t until)
+{
+	struct timeline *t = &m->streams[stream];
+
+	if (t->done >= until)
+		return;
+	t->done = until;
+	while (t->first < t->count && t->waits[t->first].at <= until) {
+		struct wait w = t->waits[t->first++];
+
+		finish(m, w.on, w.until);
+	}
+	if (t->first == t->count)
+		t->first = t->count = 0;
+}
+
+void stream_work(struct machine *m, int stream, int64_t count)
+{
+	struct timeline *t = &m->streams[stream];
+
+	t->queued += count;
+	if (t->queued - t->done > QUEUE + BATCH)
+		finish(m, stream, t->queued - QUEUE);
+}
+
+int64_t stream_event(struct machine *m, int stream)
+{
+	stream_work(m, stream, 1);
+	return m->streams[stream].queued;
+}
+
+void stream_wait(struct machine *m, int stream, int on)
+{
+	struct timeline *t = &m->streams[stream];
+	int64_t until;
+
+	if (stream == on)
+		return;
+	until = stream_event(m, on);
+	if (m->streams[on].done >= until)
+		return;
+	stream_work(m, stream, 1);
+	t->waits = grow(t->waits, t->count, &t->room, sizeof(*t->waits));
+	t->waits[t->count++] = (struct wait){ t->queued, until, on };
+}
+
+void host_wait_event(struct machine *m, int stream, int64_t event)
+{
+	finish(m, stream, event);
+}
+
+void host_wait(struct machine *m, int stream)
+{
+	finish(m, stream, m->streams[stream].queued);
+}
+
+void host_wait_all(struct machine *m)
+{
+	for (int i = 0; i < STREAMS; i++)
+		host_wait(m, i);
+}
+
+/* ---- blocks that other streams used ---- */
+
+struct lent {
+	struct allocation *block;
+	int events; /* not known to be complete */
+};
+
+void record_stream(tensor t, int stream)
+{
+	if (t.at && t.at->stream != stream)
+		t.at->used |= 1u << stream;
+}
+
+void streams_lend(struct machine *m, struct allocation *block, unsigned used)
+{
+	struct lent *lent = xcalloc(1, sizeof(*lent));
+
+	lent->block = block;
+	allocator_lend(m->allocator, block);
+	for (int i = 0; i < STREAMS; i++) {
+		struct timeline *t = &m->streams[i];
+
+		if (!(used & 1u << i))
+			continue;
+		lent->events++;
+		t->uses = grow(t->uses, t->use_count, &t->use_room, sizeof(*t->uses));
+		t->uses[t->use_count++] = (struct use){ stream_event(m, i), lent };
+	}
+}
+
+/* process_events: of each stream from the oldest on. */
+static void collect(struct machine *m, struct timeline *t)
+{
+	while (t->use_first < t->use_count && t->uses[t->use_first].until <= t->done) {
+		struct lent *lent = t->uses[t->use_first++].block;
+
+		if (--lent->events)
+			continue;
+		allocator_give_back(m->allocator, lent->block);
+		free(lent);
+	}
+	if (t->use_first == t->use_count)
+		t->use_first = t->use_count = 0;
+}
+
+void streams_collect(struct machine *m)
+{
+	for (int i = 0; i < STREAMS; i++)
+		collect(m, &m->streams[i]);
+}
+
+void streams_release(struct machine *m)
+{
+	host_wait_all(m);
+	streams_collect(m);
+	for (int i = 0; i < STREAMS; i++) {
+		free(m->streams[i].waits);
+		free(m->streams[i].uses);
+	}
+}

@@ -1,0 +1,231 @@
+/* What a job may have and this system does not count: what moves bytes by much stops the estimate,
+ * the rest is noted. */
+#include "torch/hparams.h"
+
+#include <string.h>
+
+#include "util/util.h"
+
+struct option {
+	enum config_field field;
+	const char *what;
+};
+
+static const struct option stops[] = {
+	{ CONFIG_cpu_offloading, "activations in host memory" },
+	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
+	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
+	{ CONFIG_use_megatron_fsdp, "Megatron's FSDP" },
+	{ CONFIG_use_precision_aware_optimizer, "optimizer states of other types" },
+	{ CONFIG_fp32_residual_connection, "fp32 residuals" },
+	{ CONFIG_distribute_saved_activations, "sharded checkpoints" },
+	{ CONFIG_partition_activations, "sharded checkpoints" },
+	{ CONFIG_cpu_checkpointing, "checkpoints in host memory" },
+	{ CONFIG_zero_quantized_weights, "ZeRO++'s quantized weights" },
+	{ CONFIG_zero_quantized_gradients, "ZeRO++'s quantized gradients" },
+}, notes[] = {
+	{ CONFIG_torch_compile, "torch.compile's fused kernels" },
+	{ CONFIG_tp_comm_overlap, "user buffers of overlapped tensor parallelism" },
+	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
+};
+
+static void note_options(const struct option *options, size_t count, struct reader *r)
+{
+	for (size_t i = 0; i < count; i++)
+		if (read_flag(r, options[i].field, 0))
+			estimate_note(r->out, "%s (%s): not counted", options[i].what,
+				      config_name(options[i].field));
+}
+
+/* What a family's blocks have not, or always: with it they are another model's. */
+struct trait {
+	enum config_field field;
+	int other;
+	const char *expected;
+};
+
+static void check_traits(const struct trait *traits, size_t count, struct reader *r)
+{
+	for (size_t i = 0; i < count; i++)
+		if (traits[i].other)
+			refuse(r, traits[i].field, traits[i].expected);
+}
+
+static void check_gpt(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
+		{ CONFIG_swiglu, s->gated, "false: nanoGPT's feed-forward layers have no gate" },
+		{ CONFIG_num_query_groups, s->groups != s->heads,
+		  "num_attention_heads: nanoGPT's heads share nothing" },
+		{ CONFIG_kv_channels, s->heads * s->head != s->hidden,
+		  "hidden_size / num_attention_heads with nanoGPT" },
+		{ CONFIG_normalization, s->rms_norm, "LayerNorm with nanoGPT" },
+		{ CONFIG_position_embedding_type, !s->learned_positions,
+		  "learned_absolute with nanoGPT" },
+		{ CONFIG_untie_embeddings_and_output_weights, s->untied, "false with nanoGPT" },
+		{ CONFIG_add_qkv_bias, s->qkv_bias && !s->linear_bias,
+		  "the same as add_bias_linear with nanoGPT" },
+		{ CONFIG_num_experts, s->experts > 0, "none: nanoGPT is dense" },
+	};
+
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+static void check_llama(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
+		{ CONFIG_arch, !strcmp(VALUE_OR(r->c, arch, "llama"), "gpt"),
+		  "llama: of transformers' models those of Llama's kind are modelled" },
+		{ CONFIG_swiglu, !s->gated, "true with Llama" },
+		{ CONFIG_normalization, !s->rms_norm, "RMSNorm with Llama" },
+		{ CONFIG_position_embedding_type, !s->rope, "rope with Llama" },
+		{ CONFIG_add_bias_linear, s->linear_bias,
+		  "false with Llama: add_qkv_bias is Qwen2's" },
+		{ CONFIG_hidden_dropout, s->hidden_dropout > 0, "0: Llama's is the attention's" },
+	};
+
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+/* Megatron's options, which other frameworks' families do not have. */
+static void check_megatrons(const struct shape *s, struct reader *r)
+{
+	static const struct option fusions[] = {
+		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
+		{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
+		{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
+		{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
+	};
+	const struct config *c = r->c;
+	const struct trait traits[] = {
+		{ CONFIG_mtp_num_layers, s->mtp > 0,
+		  "0: multi-token prediction is not modelled yet" },
+		{ CONFIG_pipeline_model_parallel_layout, GIVEN(c, pipeline_model_parallel_layout),
+		  "none: stages of the same number of layers" },
+		{ CONFIG_multi_latent_attention, VALUE_OR(c, multi_latent_attention, 0),
+		  "false: latent attention: not modelled yet" },
+		{ CONFIG_qk_layernorm, s->qk_norm,
+		  "false: normalized queries and keys: not modelled yet" },
+		{ CONFIG_decoder_first_pipeline_num_layers,
+		  GIVEN(c, decoder_first_pipeline_num_layers),
+		  "none: stages of the same number of layers" },
+		{ CONFIG_decoder_last_pipeline_num_layers,
+		  GIVEN(c, decoder_last_pipeline_num_layers),
+		  "none: stages of the same number of layers" },
+		{ CONFIG_recompute_granularity, s->recompute == RECOMPUTE_SELECTIVE,
+		  "full: selective recomputation is Megatron-core's" },
+		{ CONFIG_expert_model_parallel_size, s->ep > 1,
+		  "1: experts are split by Megatron-core alone" },
+	};
+
+	note_options(fusions, ARRAY_SIZE(fusions), r);
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+static void check_feed(const struct shape *s, struct reader *r)
+{
+	const struct trait traits[] = {
+		{ CONFIG_recompute_granularity, s->recompute > 0,
+		  "none: feed-forward blocks keep what they make" },
+		{ CONFIG_swiglu, s->gated, "false: the feed-forward blocks have no gate" },
+		{ CONFIG_num_experts, s->experts > 0, "none: the feed-forward blocks are dense" },
+	};
+
+	check_traits(traits, ARRAY_SIZE(traits), r);
+}
+
+static int is_word(const char *word, const char *expected)
+{
+	return word && !strcmp(word, expected);
+}
+
+/* Are the words of "a,b" among the known ones? */
+static void check_modules(const char *list, const char *const *known, size_t count,
+			  enum config_field field, const char *expected, struct reader *r)
+{
+	for (const char *word = list; *word;) {
+		size_t length = strcspn(word, ","), i = 0;
+
+		while (i < count &&
+		       (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
+			i++;
+		if (i == count) {
+			refuse(r, field, expected);
+			return;
+		}
+		word += length + (word[length] == ',');
+	}
+}
+
+static void check_parts(const struct shape *s, struct reader *r)
+{
+	static const char *const again[] = { "core_attn", "moe_act", "mlp", "moe" };
+	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
+	const int all = s->framework == MEGATRON;
+
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(r->c, recompute_modules))
+		check_modules(r->c->recompute_modules, again, all ? ARRAY_SIZE(again) : 1,
+			      CONFIG_recompute_modules,
+			      all ? "some of core_attn, moe_act, mlp, moe" : "core_attn", r);
+	if (s->graphs.on)
+		check_modules(VALUE_OR(r->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),
+			      CONFIG_cuda_graph_modules,
+			      "some of attn, mlp, moe_router, moe_preprocess", r);
+}
+
+static void check_words(const struct shape *s, struct reader *r)
+{
+	const struct config *c = r->c;
+
+	check_parts(s, r);
+	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
+		refuse(r, CONFIG_recompute_num_layers,
+		       "1 with recompute_method uniform: groups and blocks of layers are not "
+		       "modelled yet");
+	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
+		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
+	if (GIVEN(c, fp4_format))
+		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
+	if (!has_engine(s) && s->offload_optimizer)
+		refuse(r, CONFIG_offload_optimizer, "none without DeepSpeed");
+	if (s->wrapper != ZERO3 && s->offload_param)
+		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
+	if (s->wrapper == FSDP1 || (has_engine(s) && s->overlap))
+		estimate_note(
+			r->out,
+			"reserved_bytes is the most: blocks that another stream used "
+			"(record_stream) come back as late as the host can see it, on a GPU earlier");
+	if (s->one_unit && s->wrapper == FSDP2)
+		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
+					     "as one unit is not modelled yet");
+	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
+		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
+	if (s->framework == TRANSFORMERS && !s->experts && GIVEN(c, model_type) &&
+	    !is_word(c->model_type, "llama") && !is_word(c->model_type, "qwen2") &&
+	    !is_word(c->model_type, "mistral"))
+		estimate_note(r->out, "model_type %s is counted as a Llama of the same sizes",
+			      c->model_type);
+}
+
+int check_unmodelled(const struct shape *s, struct reader *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
+		if (read_flag(r, stops[i].field, 0)) {
+			char expected[96];
+
+			snprintf(expected, sizeof(expected), "false: %s: not modelled yet",
+				 stops[i].what);
+			refuse(r, stops[i].field, expected);
+		}
+	note_options(notes, ARRAY_SIZE(notes), r);
+	if (s->framework != MEGATRON)
+		check_megatrons(s, r);
+	check_words(s, r);
+	if (s->family == &gpt_family)
+		check_gpt(s, r);
+	else if (s->family == &llama_family)
+		check_llama(s, r);
+	else if (s->family == &mlp_family)
+		check_feed(s, r);
+	return r->failed ? -1 : 0;
+}

@@ -1,0 +1,177 @@
+#include "torch/streams.h"
+#include "torch/wrapper.h"
+
+#include <stdlib.h>
+
+#include "util/util.h"
+
+#define MOST_ALIKE 4
+
+void wrapped_init(struct wrapped *w, const struct shape *s)
+{
+	*w = (struct wrapped){ .shape = s, .module.pieces = s->zero_init ? s->dp : 0 };
+	w->first = xcalloc((size_t)s->layers + 1, sizeof(*w->first));
+}
+
+void wrapped_start(struct machine *m, struct wrapped *w)
+{
+	const struct shape *s = w->shape;
+
+	if (s->wrapper == ZERO3)
+		zero3_wrap(m, &w->zero3, s, &w->module);
+	else if (s->wrapper == ZERO)
+		zero_wrap(m, &w->zero, s, &w->module);
+	else if (is_fsdp(s))
+		fsdp_wrap(m, &w->fsdp, s, &w->module, w->first, (size_t)s->layers);
+	else if (s->wrapper == DDP)
+		ddp_wrap(m, &w->ddp, s, &w->module);
+	optimizer_init(m, &w->optimizer, s, &w->module);
+}
+
+/* deepspeed/utils/timer.py: ThroughputTimer, start_step. */
+#define TIMED_SINCE 2
+
+/* The timer waits for the device when a step begins and ends, but in the first two. */
+static void time_step(struct machine *m, const struct wrapped *w)
+{
+	if (has_engine(w->shape) && m->step >= TIMED_SINCE)
+		host_wait_all(m);
+}
+
+void wrapped_before_forward(struct machine *m, struct wrapped *w)
+{
+	time_step(m, w);
+	if (is_fsdp(w->shape))
+		fsdp_root_before(m, &w->fsdp);
+	else if (m->zero3)
+		zero3_before_forward(m, m->zero3);
+	else
+		ddp_forward(m, &w->ddp);
+}
+
+void wrapped_after_forward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w->shape))
+		fsdp_root_after(m, &w->fsdp);
+}
+
+tensor wrapped_before_block(struct machine *m, struct wrapped *w, int64_t i, tensor x)
+{
+	return is_fsdp(w->shape) ? fsdp_before(m, &w->fsdp.units[i], x) : hold(x);
+}
+
+void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor *out)
+{
+	if (is_fsdp(w->shape))
+		let(m, out, fsdp_after(m, &w->fsdp.units[i], *out));
+}
+
+void wrapped_before_backward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w->shape))
+		fsdp_start_backward(m, &w->fsdp);
+}
+
+void wrapped_after_backward(struct machine *m, struct wrapped *w)
+{
+	if (is_fsdp(w->shape))
+		fsdp_finish(m, &w->fsdp);
+	drop(m, &w->mean_loss);
+}
+
+tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss)
+{
+	if (has_engine(w->shape)) {
+		/* DeepSpeedEngine.backward: / gradient_accumulation_steps, scale_if_loss */
+		m->as = TERM_LOSS;
+		w->mean_loss = loss_times(m, loss);
+		return loss_times(m, w->mean_loss);
+	}
+	return w->shape->grad_scaler ? scaler_scale(m, &w->scaler, loss) : hold(loss);
+}
+
+static void optimizer_steps(struct machine *m, struct wrapped *w)
+{
+	if (w->shape->clip > 0)
+		clip_gradients(m, &w->module);
+	if (w->shape->grad_scaler)
+		scaler_unscale(m, &w->scaler);
+	optimizer_step(m, &w->optimizer);
+	scaler_update(m, &w->scaler);
+}
+
+static void engine_step(struct machine *m, struct wrapped *w)
+{
+	if (m->zero3)
+		zero3_step(m, &w->zero3);
+	else
+		zero_step(m, &w->zero);
+	time_step(m, w);
+}
+
+static void clear_gradients(struct machine *m, struct wrapped *w)
+{
+	if (w->shape->keep_gradients)
+		return;
+	zero_grad(m, &w->module);
+	if (is_fsdp(w->shape))
+		fsdp_zero_grad(m, &w->fsdp);
+}
+
+static void step(struct machine *m, struct wrapped *w)
+{
+	if (has_engine(w->shape))
+		engine_step(m, w);
+	else
+		optimizer_steps(m, w);
+	clear_gradients(m, w);
+	machine_steady(m);
+}
+
+/* The first micro-batch makes the gradients, the others add to them: after a few all are alike. */
+void wrapped_train(struct machine *m, struct wrapped *w,
+		   void (*micro_batch)(struct machine *m, void *model), void *model)
+{
+	int64_t count = w->shape->microbatches;
+
+	if (count > MOST_ALIKE)
+		count = MOST_ALIKE;
+	for (m->step = 0; m->step < m->steps; m->step++) {
+		for (int64_t i = 0; i < count; i++)
+			micro_batch(m, model);
+		step(m, w);
+	}
+}
+
+void wrapped_release(struct wrapped *w)
+{
+	optimizer_release(&w->optimizer);
+	ddp_release(&w->ddp);
+	fsdp_release(&w->fsdp);
+	zero_release(&w->zero);
+	zero3_release(&w->zero3);
+	module_release(&w->module);
+	free(w->first);
+}
+
+/* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
+static void check_sharded(const struct shape *s, struct reader *r)
+{
+	int vectors =
+		s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
+
+	if (s->optimizer > ADAGRAD && !(s->wrapper == FSDP1 && vectors))
+		refuse(r, CONFIG_optimizer,
+		       "adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
+		       "adam8bit: others do not step shards, or are not modelled yet");
+}
+
+void wrapped_check(const struct shape *s, struct reader *r)
+{
+	if (has_engine(s))
+		zero_check(s, r);
+	else if (is_fsdp(s))
+		check_sharded(s, r);
+	else if (s->zero == 1 || s->zero == 2)
+		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
+}

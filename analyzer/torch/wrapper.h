@@ -1,0 +1,45 @@
+/* A model with what is around it, whatever its family: DistributedDataParallel, FSDP or DeepSpeed's
+ * ZeRO, and the optimizer. */
+#ifndef MEMTRACE_WRAPPED_H
+#define MEMTRACE_WRAPPED_H
+
+#include "torch/ddp.h"
+#include "torch/zero12.h"
+#include "torch/fsdp2.h"
+#include "torch/zero3.h"
+
+struct wrapped {
+	const struct shape *shape;
+	struct module module;
+	size_t *first; /* of each block in the module, and of what is after them */
+	struct optimizer optimizer;
+	struct scaler scaler;
+	struct ddp ddp;
+	struct fsdp fsdp;
+	struct zero zero;
+	struct zero3 zero3;
+	tensor mean_loss; /* DeepSpeed's, over the micro-batches of a step */
+};
+
+/* Before the module has parameters. */
+void wrapped_init(struct wrapped *w, const struct shape *s);
+/* Once it has them all. */
+void wrapped_start(struct machine *m, struct wrapped *w);
+/* Around the forward pass, and around block i in it, whose output is *out. */
+void wrapped_before_forward(struct machine *m, struct wrapped *w);
+void wrapped_after_forward(struct machine *m, struct wrapped *w);
+tensor wrapped_before_block(struct machine *m, struct wrapped *w, int64_t i, tensor x);
+void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor *out);
+/* Around the backward pass. */
+void wrapped_before_backward(struct machine *m, struct wrapped *w);
+void wrapped_after_backward(struct machine *m, struct wrapped *w);
+/* The loss as the GradScaler makes it larger, where there is one, or DeepSpeed's engine. */
+tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss);
+/* Steps: micro-batches, then the optimizer's or DeepSpeed's engine's step, and zero_grad(). */
+void wrapped_train(struct machine *m, struct wrapped *w,
+		   void (*micro_batch)(struct machine *m, void *model), void *model);
+void wrapped_release(struct wrapped *w);
+/* Refuses what none of them models. */
+void wrapped_check(const struct shape *s, struct reader *r);
+
+#endif

@@ -1,0 +1,277 @@
+#include "torch/zero3.h"
+
+#include "torch/hparams.h"
+
+#include <stdlib.h>
+
+#include "torch/ops.h"
+#include "torch/streams.h"
+#include "util/util.h"
+
+static enum dtype type_of(const struct zero3 *z)
+{
+	return z->shape->weights;
+}
+
+/* ---- initialization ---- */
+
+/* Init._convert_to_deepspeed_param and partition: a piece for each parameter; with zero.Init each
+ * is there in full only while it is made. */
+static void shard(struct machine *m, struct zero3 *z)
+{
+	const struct shape *s = z->shape;
+	int64_t at = 0;
+
+	for (size_t i = 0; i < z->module->count; i++) {
+		struct param *p = z->module->params[i];
+
+		p->sharded = xcalloc(1, sizeof(*p->sharded));
+		p->sharded->piece = divide_up(p->value.n, s->dp);
+		p->sharded->persists = p->value.n <= s->persistence;
+		p->sharded->last_used = -1;
+		p->offset = at++;
+		z->pieces += p->sharded->piece;
+		if (!p->piece.at && (!s->offload_param || p->sharded->persists))
+			p->piece = make_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece, p->value.type);
+		retag(m, p->value, TERM_GATHERED);
+		storage_empty(m, p->value);
+		if (p->value.at)
+			p->value.at->term = TERM_GATHERED;
+	}
+}
+
+/* _create_fp16_sub_groups */
+static void make_groups(struct zero3 *z)
+{
+	int64_t n = 0;
+	size_t first = 0;
+
+	z->groups = xcalloc(z->module->count, sizeof(*z->groups));
+	for (size_t i = 0; i < z->module->count; i++) {
+		n += z->module->params[i]->sharded->piece;
+		if (n < z->shape->sub_group && i + 1 < z->module->count)
+			continue;
+		z->groups[z->group_count++] =
+			(struct sub_group){ .elements = n,
+					    .first = first,
+					    .end = i + 1,
+					    .optimizer =
+						    xcalloc(1, sizeof(struct flat_optimizer)) };
+		first = i + 1;
+		n = 0;
+	}
+}
+
+/* _create_fp32_partitions, initialize_optimizer_states. Weights in fp32 get a master copy too:
+ * there the device that they are on is held against a name, which is never equal. */
+static void make_master(struct machine *m, struct zero3 *z)
+{
+	int64_t largest = 0;
+	tensor zeros;
+
+	for (size_t i = 0; i < z->group_count; i++) {
+		struct sub_group *g = &z->groups[i];
+		tensor converted = { .at = NULL };
+
+		if (g->elements > largest)
+			largest = g->elements;
+		if (type_of(z) != F32)
+			converted = make_as(m, TERM_MASTER, g->elements, F32);
+		g->master = make_as(m, TERM_MASTER, g->elements, F32);
+		drop(m, &converted);
+	}
+	zeros = make_as(m, TERM_STEP, largest, F32);
+	drop(m, &zeros);
+}
+
+/* ---- gradients ---- */
+
+/* partition_grads: this rank's part of the sum goes to the host's memory in fp32. */
+static void offload(struct machine *m, struct zero3 *z, const struct param *p)
+{
+	const int64_t piece = p->sharded->piece;
+	int before = m->stream;
+	tensor copy;
+
+	m->stream = z->partition_stream;
+	copy = make_as(m, TERM_GRADIENTS, piece, type_of(z));
+	m->as = TERM_CLIP;
+	scratch(m, piece * dtype_width(F64)); /* its norm */
+	m->as = TERM_GRADIENTS;
+	if (type_of(z) != F32)
+		scratch(m, piece * dtype_width(F32));
+	drop(m, &copy);
+	m->stream = before;
+}
+
+/* reduce_scatter_coalesced: what waits in one tensor, and this rank's part of its sum. */
+static void reduce(struct machine *m, struct zero3 *z)
+{
+	int64_t n = 0;
+	tensor flat = none;
+
+	if (!z->count)
+		return;
+	zero3_wait_oldest(m, z->partition_stream, z->reductions, &z->reduction_count);
+	for (size_t i = 0; i < z->count; i++)
+		n += z->waiting[i]->sharded->piece * z->shape->dp;
+	if (z->count > 1 || n != z->waiting[0]->value.n)
+		flat = make_on(m, z->partition_stream, TERM_BUCKETS, n, type_of(z));
+	stream_work(m, z->partition_stream, 2 + (int64_t)z->count);
+	for (size_t i = 0; i < z->count; i++) {
+		if (z->shape->offload_optimizer)
+			offload(m, z, z->waiting[i]);
+		record_stream(z->waiting[i]->grad, z->partition_stream);
+		drop(m, &z->waiting[i]->grad);
+	}
+	drop(m, &flat);
+	z->count = 0;
+	z->filled = 0;
+	zero3_note_event(m, z->partition_stream, z->reductions, &z->reduction_count);
+}
+
+static void note_gradient(struct machine *m, struct param *p)
+{
+	struct zero3 *z = m->zero3;
+	const int64_t most = z->shape->reduce_bucket;
+
+	if (z->filled + p->value.n > most && z->filled)
+		reduce(m, z);
+	stream_wait(m, z->partition_stream, COMPUTE_STREAM);
+	if (z->filled + p->value.n <= most) { /* copied into the bucket */
+		stream_work(m, z->partition_stream, 1);
+		record_stream(p->grad, z->partition_stream);
+		drop(m, &p->grad);
+	}
+	z->waiting[z->count++] = p;
+	z->filled += p->value.n;
+}
+
+/* ---- the step ---- */
+
+/* get_grad_norm_direct: each gradient in fp64. */
+static void norms(struct machine *m, struct zero3 *z, const struct sub_group *g)
+{
+	tensor *norm = xcalloc(g->end - g->first, sizeof(*norm));
+
+	m->as = TERM_CLIP;
+	for (size_t i = g->first; i < g->end; i++) {
+		tensor precise = make(m, z->module->params[i]->sharded->piece, F64);
+
+		norm[i - g->first] = make(m, 1, F64);
+		drop(m, &precise);
+	}
+	for (size_t i = g->first; i < g->end; i++)
+		drop(m, &norm[i - g->first]);
+	free(norm);
+}
+
+static void step_group(struct machine *m, struct zero3 *z, struct sub_group *g)
+{
+	tensor flat = make_as(m, TERM_GRADIENTS, g->elements, type_of(z)), gradient;
+
+	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, g->elements, F32);
+	drop(m, &flat);
+	flat_optimizer_step(m, g->optimizer, z->shape, g->elements);
+	drop(m, &gradient);
+}
+
+void zero3_step(struct machine *m, struct zero3 *z)
+{
+	m->phase = REDUCE;
+	reduce(m, z);
+	host_wait(m, z->partition_stream);
+	m->phase = OPTIMIZER;
+	zero3_free_all(m, z);
+	for (size_t i = 0; i < z->group_count && !z->shape->offload_optimizer; i++)
+		norms(m, z, &z->groups[i]);
+	host_wait(m, COMPUTE_STREAM); /* is_invalid_grad_norm */
+	for (size_t i = 0; i < z->group_count && !z->shape->offload_optimizer; i++)
+		step_group(m, z, &z->groups[i]);
+	zero3_gather_all(m, z);
+}
+
+/* ---- nn.Linear ---- */
+
+/* LinearFunctionForZeroStage3. sizes: elements of x, weight, bias */
+static void linear_backward(struct machine *m, struct node *n)
+{
+	enum dtype type = n->in[0].type;
+
+	if (n->edge[0])
+		n->out[0] = gemm(m, n->sizes[0], type);
+	if (n->edge[1])
+		n->out[1] = gemm(m, n->sizes[1], type);
+	if (n->edge[2])
+		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
+}
+
+tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias)
+{
+	tensor in[3] = { x, weight, bias ? bias->value : none }, out;
+	int64_t elements = x.n / width * (weight.n / width);
+	struct node *n = record(m, linear_backward, in, 3);
+
+	if (bias && !config_has(m->zero3->shape->config,
+				CONFIG_num_attention_heads)) { /* rows alone: addmm */
+		out = biased(m, elements, x.type);
+	} else {
+		out = gemm(m, elements, x.type);
+	}
+	if (n) {
+		n->sizes[0] = x.n;
+		n->sizes[1] = weight.n;
+		n->sizes[2] = bias ? bias->value.n : 0;
+	}
+	save(m, n, x); /* after the product: setup_context */
+	save(m, n, weight);
+	return result(out, n, 0);
+}
+
+/* ---- made ---- */
+
+void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module)
+{
+	int offload = s->offload_optimizer;
+
+	*z = (struct zero3){ .shape = s,
+			     .module = module,
+			     .gather_stream = s->overlap ? 1 : COMPUTE_STREAM,
+			     .partition_stream = s->overlap ? 2 : COMPUTE_STREAM };
+	z->waiting = xcalloc(module->count, sizeof(struct param *));
+	shard(m, z);
+	for (size_t i = 0; i < module->count; i++)
+		drop(m, &module->params[i]->piece);
+	if (!s->offload_param) { /* defragment */
+		allocator_empty_cache(m->allocator);
+		z->flat = make_as(m, TERM_FLAT_WEIGHTS, z->pieces, type_of(z));
+	}
+	make_groups(z);
+	if (!offload)
+		make_master(m, z);
+	z->bucket = make_as(m, TERM_BUCKETS, s->reduce_bucket, type_of(z));
+	if (!offload)
+		z->gradients = make_as(m, TERM_GRADIENTS, z->pieces, type_of(z));
+	m->as = TERM_GATHERED;
+	for (size_t i = 0; i < module->count; i++) /* create_reduce_and_remove_grad_hooks */
+		scratch(m, module->params[i]->sharded->piece * s->dp * dtype_width(type_of(z)));
+	m->zero3 = z;
+	m->on_gradient = note_gradient;
+}
+
+void zero3_release(struct zero3 *z)
+{
+	for (size_t i = 0; i < z->group_count; i++) {
+		optimizer_release(&z->groups[i].optimizer->optimizer);
+		free(z->groups[i].optimizer);
+	}
+	free(z->waiting);
+	free(z->groups);
+	free(z->visits);
+	free(z->queue);
+	free(z->before);
+	for (size_t i = 0; z->module && i < z->module->count; i++) {
+		free(z->module->params[i]->sharded->uses);
+		free(z->module->params[i]->sharded);
+	}
+}

@@ -1,0 +1,88 @@
+/* DeepSpeed's ZeRO-3: parameters in pieces, gathered around each module (zero3_gather.c), gradients
+ * reduced by buckets, and the step by sub-groups (zero3.c). */
+#ifndef MEMTRACE_ZERO3_H
+#define MEMTRACE_ZERO3_H
+
+#include "torch/machine.h"
+
+struct shape;
+struct module;
+struct flat_optimizer;
+
+#define COMPUTE_STREAM 0
+
+/* ds_status and what else the coordinator knows of a parameter. */
+struct sharded {
+	enum { IN_PIECES, IN_FLIGHT, AVAILABLE } status;
+	struct param *beside;  /* the module's other one: its bias */
+	struct gather *gather; /* while in flight */
+	tensor staged;         /* the piece, copied from the host's memory */
+	tensor views;          /* the storage of what views it as it is gathered now */
+	int active;            /* a module runs with it */
+	int persists;
+	int64_t piece; /* elements of a rank */
+	int64_t *uses; /* the visits that need it */
+	size_t use_count, use_room, next_use;
+	int64_t last_used; /* by the prefetcher's count: a step, -1 none */
+};
+
+/* A module's run: what it needs. */
+struct visit {
+	struct param *params[2];
+};
+
+struct sub_group {
+	int64_t elements;
+	size_t first, end; /* of its parameters */
+	tensor master;
+	struct flat_optimizer *optimizer;
+};
+
+struct zero3 {
+	const struct shape *shape;
+	struct module *module;
+	int gather_stream, partition_stream; /* the computation's own without overlap */
+	int64_t pieces;                      /* elements of all */
+	tensor flat, bucket, gradients;
+	struct sub_group *groups;
+	size_t group_count;
+	/* the coordinator */
+	enum { INVALID, RECORDING, COMPLETE } trace;
+	struct visit *visits;
+	size_t visit_count, visit_room, now; /* now: the next of them */
+	int64_t *before;                     /* elements of the visits before each */
+	struct use_in_trace {
+		struct param *param;
+		int64_t visit;
+	} * queue;
+	size_t queue_first, queue_count;
+	int64_t available;                 /* elements */
+	int64_t fetches[3], reductions[3]; /* events that the host may have to wait for */
+	size_t fetch_count, reduction_count;
+	/* gradients */
+	struct param **waiting;
+	size_t count;
+	int64_t filled;
+};
+
+void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module);
+/* The engine's forward pass begins. */
+void zero3_before_forward(struct machine *m, struct zero3 *z);
+/* Around a module with these parameters (or NULL). */
+tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, tensor x);
+void zero3_leave(struct machine *m, struct param *weight, tensor *out);
+/* What views a parameter keeps the gathered weights when these are let go: release() gives the
+ * parameter another storage. Without ZeRO-3 the parameter itself. */
+tensor zero3_view(struct machine *m, struct param *p);
+/* F.linear, which DeepSpeed gives a graph function of its own; weights of `width` columns */
+tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias);
+void zero3_step(struct machine *m, struct zero3 *z);
+void zero3_release(struct zero3 *z);
+
+/* ---- between the two files ---- */
+void zero3_gather_all(struct machine *m, struct zero3 *z);
+void zero3_free_all(struct machine *m, struct zero3 *z);
+void zero3_wait_oldest(struct machine *m, int stream, int64_t *events, size_t *count);
+void zero3_note_event(struct machine *m, int stream, int64_t *events, size_t *count);
+
+#endif

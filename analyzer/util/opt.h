@@ -1,0 +1,47 @@
+/* Options as tables: one row each, from which parsing, help and the "did you mean" come. */
+#ifndef MEMTRACE_OPT_H
+#define MEMTRACE_OPT_H
+
+#include "util/err.h"
+#include "util/util.h"
+
+enum opt_kind {
+	OPT_FLAG,   /* int: set to 1 */
+	OPT_TEXT,   /* const char * */
+	OPT_COUNT,  /* int: lowest to highest */
+	OPT_SIZE,   /* bytes */
+	OPT_CHOICE, /* int: index of the word in `argument` ("always|never|auto") */
+	OPT_LIST,   /* struct opt_list: may be given several times */
+};
+
+/* In the order given; each points into argv. */
+struct opt_list {
+	char **at;
+	size_t count, room;
+};
+
+struct opt {
+	const char *name; /* without the dashes */
+	char letter;      /* or 0 */
+	enum opt_kind kind;
+	void *value;
+	const char *argument; /* as help shows it */
+	const char *help;
+	int lowest, highest;
+};
+
+struct opt_set {
+	const struct opt *rows;
+	size_t count;
+	int stop_at_first;        /* the first argument ends the options: a command line follows */
+	struct opt_list *command; /* takes what follows "--", which else are arguments */
+	int wants_help;
+};
+
+/* Moves the arguments to the front of argv (from argv[1] on); returns how many there are, or -1.
+ * "--" ends the options. */
+int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e);
+void opt_list_release(struct opt_list *list);
+void opt_print_help(const struct opt_set *set);
+
+#endif

@@ -1,0 +1,24 @@
+/* Sizes as people write and read them. */
+#ifndef MEMTRACE_SIZE_H
+#define MEMTRACE_SIZE_H
+
+#include "util/buf.h"
+#include "util/err.h"
+
+/* "80GiB", "1.5 GiB", "512MB", "1073741824": bytes; KiB MiB GiB TiB are powers of 2, KB MB GB TB
+ * of 10. */
+int size_parse(const char *text, bytes *size, struct err *e);
+
+/* The unit in which `size` is shown. */
+struct unit {
+	const char *name;
+	bytes bytes;
+};
+struct unit size_unit(bytes size, int raw);
+
+/* "14.1 GiB", or with `raw` "15139864576 bytes". */
+void size_add(struct buf *b, bytes size, int raw);
+/* The number alone, in `unit`. */
+void size_add_in(struct buf *b, bytes size, struct unit unit);
+
+#endif

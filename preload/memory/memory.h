@@ -1,0 +1,81 @@
+/*
+ * What the wrappers say about memory: kept in a live set, so that a free is known by its address
+ * whatever call frees it; recorded; and counted. CALLER is the return address of the outermost
+ * wrapped call: its module owns the memory. A RESULT is CUDA's, 0 on success.
+ */
+#ifndef PRELOAD_MEMORY_H
+#define PRELOAD_MEMORY_H
+
+#include <memtrace/trace.h>
+#include <stdint.h>
+
+#include "memory/modules.h"
+#include "python/pystack.h"
+#include "process/settings.h"
+
+#define MEMORY_REFUSED 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
+
+/* An allocation call ended. ADDRESS 0: nothing was given. */
+void memory_allocated(const void *caller, enum mt_event kind, int result, uint64_t address,
+		      uint64_t bytes);
+void memory_allocated_in_pool(const void *caller, int result, uint64_t address, uint64_t bytes,
+			      void *pool, void *stream);
+
+/*
+ * A free is recorded before it happens: afterwards another thread may already have been given the
+ * address. Returns what was freed, so that a free that fails can be taken back; `kind` 0 when the
+ * address is not known, which is none of our business.
+ */
+struct mt_record memory_before_free(const void *caller, uint64_t address);
+void memory_after_free(const void *caller, const struct mt_record *freed, int result);
+
+/*
+ * A context may be about to end: CONTEXT, or with NULL the primary one of DEVICE. What it gave is
+ * marked, and goes when memory_ended() says that it is gone; pools stay. Returns what
+ * memory_ended() wants; negative: none of ours.
+ */
+int memory_ending(const void *context, int device);
+void memory_ended(const void *caller, const void *context, int ending, int gone);
+
+/* A context beside the primary ones was made. */
+void memory_context_made(void *context);
+
+/* Something happened that takes or gives device memory which no call shows: it is sampled when a
+ * sample is due. */
+void memory_sample_if_due(void);
+
+/* BYTES were asked for and refused. */
+void memory_refused(const void *caller, uint64_t bytes);
+
+/* Records and counts BYTES (signed) on DEVICE. Returns the sequence number. */
+uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
+		      const struct module *by, uint32_t place);
+
+static inline uint32_t memory_module_place(const struct module *by)
+{
+	return __builtin_expect(by->place != 0, 1) ? by->place : pystack_module_place(by->id);
+}
+
+/* The place of an allocation of BYTES. */
+static inline uint32_t memory_place(const struct module *by, uint64_t bytes)
+{
+	return bytes >= settings.STACK_MIN ? pystack_place(by->id) : memory_module_place(by);
+}
+
+/* The place of a free, which MEMTRACE_FREE_STACKS may leave without a stack. */
+static inline uint32_t memory_free_place(const struct module *by, uint64_t bytes)
+{
+	return settings.FREE_STACKS ? memory_place(by, bytes) : memory_module_place(by);
+}
+
+/* The current device, or MT_NO_DEVICE. */
+unsigned memory_current_device(void);
+
+/* Allocations of device memory that this thread has recorded: tells whether a call inside another
+ * has. */
+extern __thread unsigned memory_recorded
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+void memory_forget(void);
+
+#endif

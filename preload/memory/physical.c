@@ -1,0 +1,112 @@
+#define _GNU_SOURCE
+#include "memory/physical.h"
+
+#include <stddef.h>
+
+/*
+ * In these sets a record's time means something else: of a handle, its references and mappings; of
+ * a mapping, its handle. A handle is filed under one kind, whatever the record that made it was;
+ * that one is in `thread`.
+ */
+#define HANDLE MT_PHYSICAL_ALLOC
+#define REFERENCE 1ull
+#define MAPPING (1ull << 32)
+
+static uint8_t made_as(const struct mt_record *handle)
+{
+	return (uint8_t)handle->thread;
+}
+
+static struct mt_record *find_handle(const struct physical *p, uint64_t handle)
+{
+	return liveset_find(&p->handles, HANDLE, handle);
+}
+
+/* Takes FOUND out and returns 1 where neither a reference nor a mapping keeps it. */
+static int remove_if_unused(struct physical *p, struct mt_record *found, struct mt_record *gone)
+{
+	if (found->time_ns)
+		return 0;
+	*gone = *found;
+	gone->kind = made_as(found);
+	liveset_remove(&p->handles, found);
+	return 1;
+}
+
+int physical_create(struct physical *p, const struct mt_record *r, struct mt_record *gone)
+{
+	struct mt_record filed = *r, *known = find_handle(p, r->address);
+
+	if (known && r->kind == MT_ALIAS_OPEN) {
+		physical_retain(p, r->address);
+		return 0;
+	}
+	if (known) {
+		*gone = *known;
+		gone->kind = made_as(known);
+	}
+	filed.kind = HANDLE;
+	filed.thread = r->kind;
+	filed.time_ns = REFERENCE;
+	return liveset_add(&p->handles, &filed);
+}
+
+void physical_retain(struct physical *p, uint64_t handle)
+{
+	struct mt_record *found = find_handle(p, handle);
+
+	if (found)
+		found->time_ns += REFERENCE;
+}
+
+int physical_release(struct physical *p, uint64_t handle, struct mt_record *gone)
+{
+	struct mt_record *found = find_handle(p, handle);
+
+	if (!found || !(found->time_ns % MAPPING))
+		return 0;
+	found->time_ns -= REFERENCE;
+	return remove_if_unused(p, found, gone);
+}
+
+int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
+{
+	struct mt_record *found = find_handle(p, handle), filed;
+
+	if (!found)
+		return 0;
+	map->device = found->device;
+	filed = *map;
+	filed.time_ns = handle;
+	if (liveset_add(&p->mappings, &filed) != 0)
+		return -1;
+	found->time_ns += MAPPING;
+	return 1;
+}
+
+int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, uint64_t *handle,
+		   struct mt_record *gone)
+{
+	struct mt_record *mapping = liveset_find(&p->mappings, MT_MAP, address), *found;
+
+	if (!mapping)
+		return 0;
+	*map = *mapping;
+	*handle = mapping->time_ns;
+	liveset_remove(&p->mappings, mapping);
+	found = find_handle(p, *handle);
+	if (!found || found->time_ns < MAPPING)
+		return 1;
+	found->time_ns -= MAPPING;
+	return remove_if_unused(p, found, gone) ? 2 : 1;
+}
+
+uint64_t physical_next_mapping(const struct physical *p, uint64_t from, uint64_t end)
+{
+	for (size_t i = 0; p->mappings.slot && i <= p->mappings.mask; i++) {
+		const struct mt_record *m = &p->mappings.slot[i];
+		if (m->kind && m->address > from && m->address < end)
+			end = m->address;
+	}
+	return end;
+}

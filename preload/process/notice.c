@@ -1,0 +1,280 @@
+#define _GNU_SOURCE
+#include "process/notice.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "process/settings.h"
+#include "process/stderr.h"
+#include "base/text.h"
+
+static const struct who *me;
+static const char *traces;    /* as given */
+static struct text directory; /* the same, wherever the job has gone since */
+static struct text start_cwd;
+static int on_simulator;
+
+/* A job's thread may have a small stack: what lines are made of is here, one thread's at a time. */
+static struct {
+	struct lock busy;
+	struct text line, path, cwd;
+} own;
+
+static void read_cwd(struct text *t)
+{
+	long n = syscall(SYS_getcwd, t->s, sizeof(t->s));
+
+	t->n = n > 0 && t->s[0] == '/' ? (size_t)n - 1 : 0; /* n counts the zero */
+	t->s[t->n] = 0;
+}
+
+void notice_begin(const struct who *who, const char *given, int simulated)
+{
+	me = who;
+	traces = given;
+	on_simulator = simulated;
+	read_cwd(&start_cwd);
+	directory.n = 0;
+	if (given[0] != '/' && start_cwd.n) {
+		text_str(&directory, start_cwd.s);
+		text_str(&directory, "/");
+	}
+	text_str(&directory, given);
+	lock_release(&own.busy); /* the parent's thread that had it is not in a forked child */
+}
+
+/* The line to fill; NULL: another thread's is being written. */
+static struct text *start(void)
+{
+	if (settings.QUIET || !lock_acquire(&own.busy, LOCK_WAIT))
+		return NULL;
+	own.line.n = 0;
+	text_str(&own.line, "memtrace: ");
+	return &own.line;
+}
+
+static void give_up(void)
+{
+	lock_release(&own.busy);
+}
+
+static void say(struct text *t)
+{
+	for (size_t i = 0; i < t->n; i++) /* a path may hold anything */
+		if ((unsigned char)t->s[i] < ' ' || t->s[i] == 0x7f)
+			t->s[i] = '?';
+	if (t->n == sizeof(t->s) - 1)
+		t->n--; /* it was cut */
+	text_str(t, "\n");
+	stderr_line(t->s, t->n);
+	lock_release(&own.busy);
+}
+
+/* The command to type next: from another directory than at the start, with the whole path; quoted
+ * where a shell needs it. */
+static void next_command(struct text *t)
+{
+	const char *path;
+	int quote;
+
+	read_cwd(&own.cwd);
+	path = start_cwd.n && strcmp(own.cwd.s, start_cwd.s) != 0 ? directory.s : traces;
+	quote = path[strcspn(path, " \t\n\"\\$&|;<>()*?[]{}!`~#")] != 0;
+	text_str(t, "memtrace report ");
+	text_str(t, quote ? "'" : "");
+	text_str(t, path);
+	text_str(t, quote ? "'" : "");
+}
+
+static void rank(struct text *t)
+{
+	if (me->rank >= 0) {
+		text_str(t, " on rank ");
+		text_number(t, (uint64_t)me->rank);
+	}
+	if (on_simulator)
+		text_str(t, " (simulated device)");
+}
+
+void notice_setting(const char *name, const char *expected)
+{
+	struct text *t = me->rank > 0 ? NULL : start();
+
+	if (!t)
+		return;
+	text_bytes(t, name, strcspn(name, "="));
+	if (expected) {
+		text_str(t, " must be ");
+		text_str(t, expected);
+		text_str(t, "; using the default");
+	} else {
+		text_str(t, " is no setting (see: memtrace run --help)");
+	}
+	say(t);
+}
+
+/* strerror() may allocate and translate; these are the errors that files, mappings and threads
+ * have. */
+#define ERRORS(X)                                                          \
+	X(ENOSPC, "no space left on device")                               \
+	X(EDQUOT, "disk quota exceeded")                                   \
+	X(EFBIG, "file size limit reached")                                \
+	X(EROFS, "read-only file system")                                  \
+	X(EACCES, "permission denied")                                     \
+	X(EPERM, "operation not permitted")                                \
+	X(EMFILE, "too many open files")                                   \
+	X(ENFILE, "too many open files on this machine")                   \
+	X(ENOMEM, "out of memory")                                         \
+	X(EEXIST, "it exists already")                                     \
+	X(ENOENT, "no such file or directory")                             \
+	X(ENOTDIR, "not a directory")                                      \
+	X(EISDIR, "it is a directory")                                     \
+	X(ENAMETOOLONG, "name too long")                                   \
+	X(ELOOP, "too many symbolic links, or one where none is followed") \
+	X(EIO, "input/output error")                                       \
+	X(ESTALE, "stale file handle")                                     \
+	X(ETIMEDOUT, "timed out")                                          \
+	X(EHOSTDOWN, "the file server is down")                            \
+	X(ENOTCONN, "not connected")                                       \
+	X(EBUSY, "device or resource busy")                                \
+	X(ETXTBSY, "text file busy")                                       \
+	X(EAGAIN, "resource temporarily unavailable")                      \
+	X(EINTR, "interrupted")                                            \
+	X(EINVAL, "invalid argument")                                      \
+	X(EOVERFLOW, "value too large")                                    \
+	X(ENODEV, "no such device")                                        \
+	X(ENXIO, "no such device or address")                              \
+	X(EBADF, "bad file descriptor")                                    \
+	X(ENOLCK, "no locks available")                                    \
+	X(EOPNOTSUPP, "operation not supported")                           \
+	X(ENOSYS, "the system does not have that call")
+
+static void add_error(struct text *t, int e)
+{
+	const char *name = NULL;
+
+	switch (e) {
+#define X(number, text)      \
+	case number:         \
+		name = text; \
+		break;
+		ERRORS(X)
+#undef X
+	}
+	text_str(t, " (");
+	text_str(t, name ? name : "error ");
+	if (!name)
+		text_number(t, (uint64_t)(uint32_t)e);
+	text_str(t, ")");
+}
+
+void notice_lost(const char *how, const char *why, int e)
+{
+	/* each node's disk is its own: one line a node */
+	int is_other = me->local_rank > 0 || (me->local_rank < 0 && me->rank > 0);
+	struct text *t = is_other ? NULL : start();
+
+	if (!t)
+		return;
+	text_str(t, how);
+	text_str(t, ": ");
+	text_str(t, why);
+	text_str(t, " in ");
+	text_str(t, traces);
+	if (e)
+		add_error(t, e);
+	text_str(t, "; the job goes on. MEMTRACE_DIR chooses another directory");
+	say(t);
+}
+
+/* One process of the run gets 1: the one that makes the marker file. Where none can be made, the
+ * first rank. */
+static int first_to_say(const char *what)
+{
+	struct text *path = &own.path;
+	int fd = -1, e = ENAMETOOLONG;
+
+	path->n = 0;
+	text_str(path, directory.s);
+	text_str(path, "/.");
+	text_str(path, what);
+	text_str(path, "-");
+	text_str(path, me->run_id);
+	text_str(path, "-");
+	text_number(path, (uint64_t)me->restart_count);
+	if (path->n < sizeof(path->s) - 1) {
+		fd = (int)syscall(SYS_openat, AT_FDCWD, path->s,
+				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		e = errno;
+	}
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+	return fd >= 0 || (e != EEXIST && me->rank <= 0);
+}
+
+void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)
+{
+	struct text *t = start();
+
+	if (!t)
+		return;
+	if (!first_to_say("oom")) {
+		give_up();
+		return;
+	}
+	text_str(t, "out of memory");
+	rank(t);
+	text_str(t, ": asked ");
+	text_size(t, requested);
+	if (free_bytes != UINT64_MAX) {
+		text_str(t, ", free ");
+		text_size(t, free_bytes);
+	}
+	text_str(t, ". See why: ");
+	next_command(t);
+	say(t);
+}
+
+void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
+		uint64_t lost_events)
+{
+	struct text *t = me->rank > 0 ? NULL : start();
+
+	if (!t)
+		return;
+	if (me->is_child && !first_to_say("end")) {
+		give_up();
+		return;
+	}
+	text_str(t, "peak ");
+	text_size(t, reserved_peak ? allocated_peak : device_peak);
+	text_str(t, reserved_peak ? " allocated, " : " of device memory");
+	if (reserved_peak) {
+		text_size(t, reserved_peak);
+		text_str(t, " reserved");
+	}
+	if (lost_events) {
+		text_str(t, ", not exact: ");
+		text_number(t, lost_events);
+		text_str(t, " events are missing");
+	}
+	rank(t);
+	text_str(t, ". See where it went: ");
+	next_command(t);
+	say(t);
+}
+
+void notice_order(void)
+{
+	struct text *t = start();
+
+	if (!t)
+		return;
+	text_str(t, "no CUDA call was recorded: libcudasim.so stands before libmemtrace.so in "
+		    "LD_PRELOAD. Name libmemtrace.so first, or use: memtrace simulate");
+	say(t);
+}

@@ -1,0 +1,29 @@
+/* The preload's only words: single lines on stderr, silenced by MEMTRACE_QUIET=1, from one process
+ * of a job. */
+#ifndef PRELOAD_NOTICE_H
+#define PRELOAD_NOTICE_H
+
+#include <stdint.h>
+
+#include "process/identity.h"
+
+/* Who speaks, where the traces are (both borrowed), and whether the device is simulated. */
+void notice_begin(const struct who *who, const char *directory, int simulated);
+
+/* A MEMTRACE_ variable that is unknown (EXPECTED NULL) or has a bad value. */
+void notice_setting(const char *name, const char *expected);
+
+/* Recording could not start (HOW "not recording") or ended early (HOW "recording ended"), with
+ * errno value E. */
+void notice_lost(const char *how, const char *why, int e);
+
+void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);
+
+/* The peaks of one device; without PyTorch's allocator, the device's alone. */
+void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
+		uint64_t lost_events);
+
+/* The simulated device stands before us in LD_PRELOAD: its functions are found instead of ours. */
+void notice_order(void);
+
+#endif

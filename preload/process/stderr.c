@@ -1,0 +1,103 @@
+#define _GNU_SOURCE
+#include "process/stderr.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The C library's write(), open(), close() and poll() are points where a cancelled thread ends:
+ * these are the system calls themselves. */
+
+static struct stat first; /* st_nlink 0: descriptor 2 was closed */
+
+static int look(int fd, struct stat *st)
+{
+	return (int)syscall(SYS_fstat, fd, st);
+}
+
+static int is_first(int fd)
+{
+	struct stat now;
+
+	return first.st_mode && look(fd, &now) == 0 && now.st_dev == first.st_dev &&
+	       now.st_ino == first.st_ino && (now.st_mode & S_IFMT) == (first.st_mode & S_IFMT);
+}
+
+__attribute__((constructor)) void stderr_remember(void)
+{
+	int e = errno;
+
+	if (look(STDERR_FILENO, &first) != 0)
+		first = (struct stat){ 0 };
+	errno = e;
+}
+
+/* A regular file takes what it is given where the job's last line ended, and a socket can be asked
+ * not to wait. */
+static long write_directly(const char *line, size_t n)
+{
+	if (S_ISSOCK(first.st_mode))
+		return syscall(SYS_sendto, STDERR_FILENO, line, n, MSG_DONTWAIT | MSG_NOSIGNAL,
+			       NULL, 0);
+	return syscall(SYS_write, STDERR_FILENO, line, n);
+}
+
+/*
+ * A pipe or terminal is opened once more, for O_NONBLOCK belongs to what open() made: set on
+ * descriptor 2 it would be set for the job and its parents too. Where that cannot be opened (no
+ * /proc, another user's), the pipe is asked whether it has room; it may still be filled by another
+ * writer before our line is there.
+ */
+static long write_without_waiting(const char *line, size_t n)
+{
+	struct pollfd room = { STDERR_FILENO, POLLOUT, 0 };
+	struct timespec now = { 0 };
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2",
+			      O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	long written = -1;
+	int e;
+
+	if (n > PIPE_BUF) /* more would not go in one piece */
+		n = PIPE_BUF;
+	if (fd >= 0) {
+		if (is_first(fd))
+			written = syscall(SYS_write, fd, line, n);
+		e = errno;
+		syscall(SYS_close, fd);
+		errno = e;
+		return written;
+	}
+	if (errno == ENXIO) /* a pipe that nobody reads any more */
+		return -1;
+	if (syscall(SYS_ppoll, &room, 1, &now, NULL, 0) != 1 || !(room.revents & POLLOUT))
+		return -1;
+	return syscall(SYS_write, STDERR_FILENO, line, n);
+}
+
+void stderr_line(const char *line, size_t n)
+{
+	const uint64_t pipe = 1ull << (SIGPIPE - 1); /* as the kernel has them: 64 signals */
+	uint64_t old = 0, pending = 0;
+	struct timespec now = { 0 };
+	int e = errno, is_direct = S_ISREG(first.st_mode) || S_ISSOCK(first.st_mode);
+
+	if (!is_first(STDERR_FILENO))
+		goto out;
+	syscall(SYS_rt_sigpending, &pending, sizeof(pending));
+	if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &old, sizeof(pipe)) != 0)
+		goto out;
+	if ((is_direct ? write_directly(line, n) : write_without_waiting(line, n)) < 0 &&
+	    errno == EPIPE && !(pending & pipe))
+		(void)syscall(SYS_rt_sigtimedwait, &pipe, NULL, &now, sizeof(pipe));
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+out:
+	errno = e;
+}

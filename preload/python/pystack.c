@@ -1,0 +1,454 @@
+#define _GNU_SOURCE
+#include "python/pystack.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "python/pylayout.h"
+#include "record/recorder.h"
+#include "symbols/resolve.h"
+#include "record/tables.h"
+#include "base/text.h"
+
+#define MAX_FRAMES PYLAYOUT_MAX_FRAMES
+#define MAX_STRING 4095u /* bytes of a name or path */
+#define LOOK_AGAIN \
+	1024 /* events without a Python, until libraries that were loaded since are looked at */
+
+enum { UNTRIED, ABSENT, UNVERIFIED, ON, OFF };
+
+static struct {
+	atomic_int state;
+	struct layout layout;
+	int (*initialized)(void);            /* Py_IsInitialized */
+	void *(*this_thread)(void);          /* PyGILState_GetThisThreadState */
+	int (*line)(void *code, int offset); /* PyCode_Addr2Line: reads only */
+	int64_t (*hash)(void *object);       /* PyObject_Hash: of a str or bytes, keeps it there */
+	const void *code_type, *unicode_type, *bytes_type;
+	atomic_uint missed;        /* events without a Python */
+	unsigned long long loaded; /* libraries, when one was last looked for */
+} py;
+
+#define FIELD(type, object, offset) \
+	(*(type const *)(const void *)((const char *)(object) + (offset)))
+
+void pystack_forget(void)
+{
+	atomic_store(&py.state, UNTRIED);
+}
+
+static int off(const char *why)
+{
+	tables_meta(MT_META_NOTE, "python stacks", why, strlen(why));
+	atomic_store(&py.state, OFF);
+	return 0;
+}
+
+/* ---- the interpreter ---- */
+
+#define FIRST_KEY 0x9e3779b97f4a7c15u
+#define NEXT_KEY 0xd1342543de82ef95u
+
+/* Two for each frame. They are powers, not multiples: with multiples, stacks that differ in where
+ * the same frames stand collide. */
+static uint64_t keys[MAX_FRAMES + 1][2];
+
+static void make_keys(void)
+{
+	uint64_t key = FIRST_KEY;
+
+	for (unsigned n = 0; n <= MAX_FRAMES; n++, key *= NEXT_KEY) {
+		keys[n][0] = key;
+		keys[n][1] = key << 32 | key >> 32;
+	}
+}
+
+/* Finds the interpreter, which may be the program itself and so before us, and the layout of its
+ * version. A process without Python has no stacks and needs no note; one may be loaded later. */
+static void find_python(void)
+{
+	const char *(*version)(void);
+	const char *v;
+	int minor = 0;
+
+	make_keys();
+	py.loaded = resolve_loaded();
+	*(void **)&version = resolve_anywhere("Py_GetVersion");
+	*(void **)&py.initialized = resolve_anywhere("Py_IsInitialized");
+	*(void **)&py.this_thread = resolve_anywhere("PyGILState_GetThisThreadState");
+	*(void **)&py.line = resolve_anywhere("PyCode_Addr2Line");
+	*(void **)&py.hash = resolve_anywhere("PyObject_Hash");
+	py.code_type = resolve_anywhere("PyCode_Type");
+	py.unicode_type = resolve_anywhere("PyUnicode_Type");
+	py.bytes_type = resolve_anywhere("PyBytes_Type");
+	if (!version || !py.initialized || !py.this_thread || !py.line || !py.hash ||
+	    !py.code_type || !py.unicode_type || !py.bytes_type) {
+		atomic_store(&py.state, ABSENT);
+		return;
+	}
+	v = version();
+	tables_meta(MT_META_VERSION, "python", v, strcspn(v, " "));
+	if (v[0] == '3' && v[1] == '.')
+		for (const char *p = v + 2; *p >= '0' && *p <= '9' && minor < 1000; p++)
+			minor = minor * 10 + (*p - '0');
+	if (pylayout_find(&py.layout, minor, resolve_anywhere("_PyRuntime")) != 0)
+		off("this version of Python is not known: no Python stacks");
+	else
+		atomic_store(&py.state, UNVERIFIED);
+}
+
+static int verify(const void *thread)
+{
+	switch (pylayout_check(&py.layout, thread, py.code_type, py.unicode_type)) {
+	case 1:
+		__atomic_fetch_or(&recorder_header()->flags, MT_FLAG_STACKS, __ATOMIC_RELAXED);
+		atomic_store(&py.state, ON);
+		return 1;
+	case 0:
+		return 0; /* no Python frame on this thread yet: try on the next event */
+	case -2:
+		return off("the interpreter's layout could not be checked here: no Python stacks");
+	default:
+		return off("the interpreter's layout could not be verified: no Python stacks");
+	}
+}
+
+/* Is it time to look for a Python that was loaded after the first event? */
+static int is_time_to_look(void)
+{
+	unsigned missed = atomic_load_explicit(&py.missed, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(&py.missed, missed, memory_order_relaxed);
+	return missed % LOOK_AGAIN == 0 && resolve_loaded() != py.loaded;
+}
+
+/*
+ * The calling thread's state where its stack can be read, else NULL; NULL from the moment the
+ * interpreter finalizes: threads' states go then, while C++ threads may still free blocks. That is
+ * asked last: the state was there when the answer was given. Before the first stack, when the slot
+ * of the state may not exist yet, it is asked first.
+ */
+static const void *readable_thread(void)
+{
+	const void *thread;
+
+	switch (atomic_load_explicit(&py.state, memory_order_acquire)) {
+	case ON:
+		thread = py.this_thread();
+		return thread && py.initialized() ? thread : NULL;
+	case UNVERIFIED:
+		thread = py.initialized() ? py.this_thread() : NULL;
+		return thread && verify(thread) ? thread : NULL;
+	case ABSENT:
+		if (!is_time_to_look())
+			return NULL;
+		/* fall through */
+	case UNTRIED:
+		find_python();
+		return atomic_load(&py.state) == UNVERIFIED ? readable_thread() : NULL;
+	default:
+		return NULL;
+	}
+}
+
+static const void *first_frame(const void *thread)
+{
+	const struct layout *l = &py.layout;
+	const void *f = FIELD(const void *, thread, l->thread_frame);
+
+	if (f && l->cframe_current >= 0)
+		f = FIELD(const void *, f, l->cframe_current);
+	return f;
+}
+
+/* ---- one frame ---- */
+
+/* Stands for the code of a frame that has none: between C and Python there is one, since 3.12. */
+static const uint64_t no_code[512];
+
+/* CODE and OWNER: offsets in the frame, OWNER -1: there are only frames with code. */
+static inline const void *code_at(const void *frame, int code, int owner)
+{
+	const void *c = (const void *)(FIELD(uintptr_t, frame, code) & ~(uintptr_t)7);
+
+	return owner >= 0 && FIELD(uint8_t, frame, owner) >= PYLAYOUT_NOT_CODE ? no_code : c;
+}
+
+static const void *code_of(const void *frame)
+{
+	return code_at(frame, py.layout.frame_code, py.layout.frame_owner);
+}
+
+static uint64_t instruction(const void *frame)
+{
+	const struct layout *l = &py.layout;
+
+	return l->instr_unit ? FIELD(uint32_t, frame, l->frame_instr)
+			     : FIELD(uint64_t, frame, l->frame_instr);
+}
+
+/* What an str or bytes says of its content: the hash it keeps, -1 before anyone asked for that. */
+static inline uint64_t content(const void *object)
+{
+	return FIELD(uint64_t, object, 24);
+}
+
+/*
+ * What tells CODE from another one that was or will be at the same address. Since 3.12 each has a
+ * number of its own. Before, it is what a frame is made of, by content: strings and line tables are
+ * made anew at the same addresses too.
+ */
+static inline uint64_t number(const void *code, int version)
+{
+	return FIELD(uint32_t, code, version);
+}
+
+static inline uint64_t contents(const void *code, int line, int name, int file, int lines)
+{
+	return FIELD(uint32_t, code, line) + content(FIELD(const void *, code, name)) +
+	       content(FIELD(const void *, code, file)) * 3 +
+	       content(FIELD(const void *, code, lines)) * 5;
+}
+
+static uint64_t identity(const void *code)
+{
+	const struct layout *l = &py.layout;
+
+	return l->code_version >= 0
+		       ? number(code, l->code_version)
+		       : contents(code, l->code_line, l->code_name, l->code_file, l->code_lines);
+}
+
+/* Where the bytes of CODE are that FRAME runs: a free-threaded build has a copy a thread. */
+static uintptr_t bytes_of(const void *frame, const void *code)
+{
+	const struct layout *l = &py.layout;
+	int32_t copy = l->frame_copy >= 0 ? FIELD(int32_t, frame, l->frame_copy) : 0;
+
+	return copy ? FIELD(uintptr_t, FIELD(const void *, code, l->code_copies), 8 + 8 * copy)
+		    : (uintptr_t)code + (unsigned)l->code_bytecode;
+}
+
+/* A name or path that is not ASCII, as UTF-8; what does not fit is cut. On the stack of a thread of the job. */
+struct utf8 {
+	size_t n;
+	char s[800];
+};
+
+static void text_character(struct utf8 *t, uint32_t c)
+{
+	char b[4];
+	size_t k = 0;
+
+	if (c < 0x80) {
+		b[k++] = (char)c;
+	} else if (c < 0x800) {
+		b[k++] = (char)(0xc0 | c >> 6);
+	} else if (c < 0x10000) {
+		b[k++] = (char)(0xe0 | c >> 12);
+		b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
+	} else {
+		b[k++] = (char)(0xf0 | c >> 18);
+		b[k++] = (char)(0x80 | (c >> 12 & 0x3f));
+		b[k++] = (char)(0x80 | (c >> 6 & 0x3f));
+	}
+	if (c >= 0x80)
+		b[k++] = (char)(0x80 | (c & 0x3f));
+	text_bytes(t, b, k);
+}
+
+/* The id of a str's characters as UTF-8. */
+static uint32_t string_id(const void *u)
+{
+	const struct layout *l = &py.layout;
+	uint64_t n = FIELD(uint64_t, u, l->str_length);
+	uint32_t state = FIELD(uint32_t, u, l->str_state) >> l->str_kind;
+	unsigned width = state & 7;
+	const char *data = (const char *)u + l->str_compact;
+	struct utf8 t;
+
+	t.n = 0;
+	if (!(state >> 3 & 1))
+		n = 0; /* not compact: none that the compiler makes */
+	if (state >> 4 & 1)
+		return tables_string((const char *)u + l->str_ascii, n < MAX_STRING ? n : MAX_STRING);
+	for (uint64_t i = 0; i < n && t.n < sizeof(t.s) - 1; i++)
+		text_character(&t, width == 1	? ((const uint8_t *)data)[i]
+				   : width == 2 ? ((const uint16_t *)(const void *)data)[i]
+						: ((const uint32_t *)(const void *)data)[i]);
+	return tables_string(t.s, t.n);
+}
+
+static uint32_t new_frame_id(const void *frame, const void *code)
+{
+	const struct layout *l = &py.layout;
+	uint64_t instr = instruction(frame);
+	uint32_t name, file;
+	int offset, line;
+
+	name = string_id(FIELD(const void *, code, l->code_name));
+	file = name ? string_id(FIELD(const void *, code, l->code_file)) : 0;
+	offset = l->instr_unit ? (int)instr * l->instr_unit : (int)(instr - bytes_of(frame, code));
+	line = py.line((void *)(uintptr_t)code, offset);
+	if (line < 0)
+		line = FIELD(int, code, l->code_line);
+	return file ? tables_frame(name, file, (uint32_t)line) : 0;
+}
+
+/* ---- the stack ---- */
+
+static uint64_t start_hash(uint32_t module)
+{
+	return (module + 1) * FIRST_KEY;
+}
+
+static inline uint64_t finish_hash(uint64_t hash)
+{
+	hash ^= hash >> 32;
+	return hash ? hash : 1;
+}
+
+/*
+ * The hash of a stack is a sum of products (identity + key) * (instruction + key), each frame with
+ * keys of its own: no product waits for another, so that following the chain of frames is what it
+ * costs. There is a loop for each of the two ways to tell codes apart.
+ */
+static uint64_t hash_numbered(const void *frame, uint64_t hash)
+{
+	const int code = py.layout.frame_code, owner = py.layout.frame_owner;
+	const int instr = py.layout.frame_instr, version = py.layout.code_version;
+	const int previous = py.layout.frame_previous;
+	unsigned n = 0;
+
+	for (; frame && n < MAX_FRAMES; n++) {
+		hash += (number(code_at(frame, code, owner), version) + keys[n][0]) *
+			(FIELD(uint64_t, frame, instr) + keys[n][1]);
+		frame = FIELD(const void *, frame, previous);
+	}
+	return frame ? hash + keys[n][0] : hash; /* there are deeper ones */
+}
+
+static uint64_t hash_contents(const void *frame, uint64_t hash)
+{
+	const int code = py.layout.frame_code, instr = py.layout.frame_instr;
+	const int line = py.layout.code_line, name = py.layout.code_name;
+	const int file = py.layout.code_file, lines = py.layout.code_lines;
+	const int previous = py.layout.frame_previous;
+	const uint64_t mask = py.layout.instr_unit ? UINT32_MAX : UINT64_MAX;
+	unsigned n = 0;
+
+	for (; frame && n < MAX_FRAMES; n++) {
+		const void *c = FIELD(const void *, frame, code);
+		hash += (contents(c, line, name, file, lines) + keys[n][0]) *
+			((FIELD(uint64_t, frame, instr) & mask) + keys[n][1]);
+		frame = FIELD(const void *, frame, previous);
+	}
+	return frame ? hash + keys[n][0] : hash;
+}
+
+static uint64_t hash_stack(const void *frame, uint32_t module)
+{
+	uint64_t hash = start_hash(module);
+
+	return finish_hash(py.layout.code_version >= 0 ? hash_numbered(frame, hash)
+						       : hash_contents(frame, hash));
+}
+
+/* Makes OBJECT keep the hash of its content. Returns 1 where it did not. */
+static int settle(const void *object, const void *type)
+{
+	return FIELD(const void *, object, py.layout.type) == type &&
+	       content(object) == UINT64_MAX && py.hash((void *)(uintptr_t)object) != -1;
+}
+
+/* Makes everything that identity() reads of the stack hold. Returns 1 where it did not. */
+static int settle_stack(const void *frame)
+{
+	const struct layout *l = &py.layout;
+	int changed = 0;
+
+	for (unsigned n = 0; l->code_version < 0 && frame && n < MAX_FRAMES; n++) {
+		const void *code = code_of(frame);
+		if (code != no_code) {
+			changed |= settle(FIELD(const void *, code, l->code_name), py.unicode_type);
+			changed |= settle(FIELD(const void *, code, l->code_file), py.unicode_type);
+			changed |= settle(FIELD(const void *, code, l->code_lines), py.bytes_type);
+		}
+		frame = FIELD(const void *, frame, l->frame_previous);
+	}
+	return changed;
+}
+
+/* The id of FRAME, 0 when there is no room. *NONE: it has no Python code. */
+static uint32_t frame_id(const void *frame, int *none)
+{
+	const void *code = code_of(frame);
+	uint64_t key;
+	uint32_t id;
+
+	*none = code == no_code || FIELD(const void *, code, py.layout.type) != py.code_type;
+	if (*none)
+		return 0;
+	key = finish_hash((identity(code) + keys[0][0]) * (instruction(frame) + keys[0][1]));
+	id = tables_known_frame(key);
+	if (!id) {
+		id = new_frame_id(frame, code);
+		if (id)
+			tables_learn_frame(key, id);
+	}
+	return id;
+}
+
+static uint32_t add_place(uint64_t hash, uint32_t module, const void *frame)
+{
+	uint32_t ids[MAX_FRAMES + 1], n = 0, place;
+	int none;
+
+	for (unsigned i = 0; frame && i < MAX_FRAMES; i++) {
+		ids[n] = frame_id(frame, &none);
+		if (!ids[n] && !none)
+			return tables_unknown_place(hash, module);
+		n += !none;
+		frame = FIELD(const void *, frame, py.layout.frame_previous);
+	}
+	if (frame) {
+		uint32_t deeper = tables_string(MT_DEEPER, strlen(MT_DEEPER));
+		uint32_t nowhere = deeper ? tables_string("", 0) : 0;
+		ids[n] = nowhere ? tables_frame(deeper, nowhere, 0) : 0;
+		if (!ids[n++])
+			return tables_unknown_place(hash, module);
+	}
+	place = tables_place(hash, module, ids, n);
+	return place ? place : tables_unknown_place(hash, module);
+}
+
+uint32_t pystack_module_place(uint32_t module)
+{
+	uint64_t hash = finish_hash(start_hash(module));
+	uint32_t place;
+
+	return tables_known_place(hash, &place) ? place : tables_place(hash, module, NULL, 0);
+}
+
+uint32_t pystack_place(uint32_t module)
+{
+	const void *thread = readable_thread(), *frame;
+	uint64_t hash;
+	uint32_t place;
+
+	if (!thread)
+		return pystack_module_place(module);
+	frame = first_frame(thread);
+	hash = hash_stack(frame, module);
+	if (tables_known_place(hash, &place))
+		return place;
+	if (tables_are_closed())
+		return tables_unknown_place(hash, module);
+	if (settle_stack(frame)) {
+		hash = hash_stack(frame, module);
+		if (tables_known_place(hash, &place))
+			return place;
+	}
+	return add_place(hash, module, frame);
+}

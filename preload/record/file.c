@@ -1,0 +1,144 @@
+#define _GNU_SOURCE
+#include "record/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The type bits of NAME below DIRECTORY, or of DIRECTORY itself with ""; 0 where that is not known.
+ * fstatat() is new in glibc 2.33. */
+static unsigned type_of(int directory, const char *name)
+{
+	struct stat st;
+
+	return syscall(SYS_newfstatat, directory, name, &st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ==
+			       0
+		       ? st.st_mode & S_IFMT
+		       : 0;
+}
+
+/* Makes each directory of PATH that is missing. PATH is changed and restored on the way. */
+static int make_directories(char *path)
+{
+	if (!*path)
+		return -ENOENT;
+	for (char *p = path + 1;; p++) {
+		char c = *p;
+		int made;
+
+		if (c != '/' && c != 0)
+			continue;
+		*p = 0;
+		made = mkdir(path, 0700) == 0 ? 0 : errno;
+		*p = c;
+		/* one that exists may refuse otherwise than with EEXIST (a read-only file system):
+		 * opening it tells */
+		if (!c)
+			return made && made != EEXIST && access(path, F_OK) != 0 ? -made : 0;
+		if (made && made != EEXIST && made != EROFS && made != EACCES && made != EPERM)
+			return -made;
+	}
+}
+
+/* The directory's descriptor, or -errno. Not thread-safe: the path is in static memory. */
+static int open_directory(const char *directory)
+{
+	static char path[4096];
+	size_t n = strlen(directory);
+	int e, fd;
+
+	if (n >= sizeof(path))
+		return -ENAMETOOLONG;
+	memcpy(path, directory, n + 1);
+	while (n > 1 && path[n - 1] == '/') /* "link/" would be followed */
+		path[--n] = 0;
+	e = make_directories(path);
+	if (e)
+		return e;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	e = errno; /* ENOTDIR of a link, too */
+	return e == ENOTDIR && type_of(AT_FDCWD, path) == S_IFLNK ? -ELOOP : -e;
+}
+
+static void lock(int fd)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	/* Not every file system has locks; a reader then says "unknown". */
+	if (fcntl(fd, F_OFD_SETLK, &whole) != 0)
+		(void)fcntl(fd, F_SETLK, &whole);
+}
+
+static int open_in(const char *directory, const char *name, int flags)
+{
+	int d = open_directory(directory), fd;
+
+	if (d < 0)
+		return d;
+	fd = openat(d, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	if (fd < 0)
+		fd = -errno;
+	else
+		lock(fd);
+	close(d);
+	return fd;
+}
+
+int file_create(const char *directory, const char *name)
+{
+	return open_in(directory, name, O_CREAT | O_EXCL);
+}
+
+int file_open(const char *directory, const char *name)
+{
+	return open_in(directory, name, 0);
+}
+
+void file_discard(const char *directory, const char *name)
+{
+	int d = open_directory(directory);
+
+	if (d < 0)
+		return;
+	(void)unlinkat(d, name, 0);
+	close(d);
+}
+
+int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset)
+{
+	while (bytes) {
+		ssize_t n = pwrite(fd, from, bytes < 1u << 30 ? bytes : 1u << 30, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		from = (const char *)from + n;
+		bytes -= (uint64_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+long file_read(const char *path, void *buffer, size_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	size_t n = 0;
+	ssize_t got;
+
+	if (fd < 0)
+		return -1;
+	if (type_of(fd, "") != S_IFREG) { /* a FIFO would keep the host waiting */
+		close(fd);
+		return -1;
+	}
+	while (n < bytes && (got = read(fd, (char *)buffer + n, bytes - n)) > 0)
+		n += (size_t)got;
+	close(fd);
+	return (long)n;
+}

@@ -1,0 +1,149 @@
+#define _GNU_SOURCE
+#include "record/keyframe.h"
+
+#include <string.h>
+
+#include "record/live_set.h"
+#include "base/lock.h"
+#include "record/recorder.h"
+
+#define LEVELS 64           /* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
+#define PREPARE_EVERY 32768 /* records */
+#define LOST_AFTER_NS \
+	200000000u /* a record that is reserved and not written for so long has lost its writer */
+
+static struct {
+	struct liveset live;
+	struct mt_record level[LEVELS];
+	unsigned levels;
+	int broken;  /* no memory: no more keyframes, so nothing is reused */
+	uint64_t at; /* how far the segment in work was replayed */
+	uint64_t
+		stuck_ns; /* since when its record `at` is reserved and not written; 0: it is not */
+} keyframe;
+
+void keyframe_reset(void)
+{
+	memset(&keyframe, 0, sizeof(keyframe));
+}
+
+/* Replaces the last record of this kind and device. */
+static void set_level(const struct mt_record *r)
+{
+	unsigned i;
+
+	for (i = 0; i < keyframe.levels; i++)
+		if (keyframe.level[i].kind == r->kind && keyframe.level[i].device == r->device)
+			break;
+	if (i == LEVELS)
+		return;
+	keyframe.level[i] = *r;
+	if (i == keyframe.levels)
+		keyframe.levels++;
+}
+
+static void apply(const struct mt_record *r)
+{
+	switch (r->kind) {
+#define EVENT(name, id, layer, effect, meaning) \
+	case MT_##name:                         \
+		EFFECT_##effect;                \
+		break;
+#define EFFECT_ALLOC                             \
+	if (liveset_add(&keyframe.live, r) != 0) \
+	keyframe.broken = 1
+#define EFFECT_FREE                                                                          \
+	{                                                                                    \
+		struct mt_record *found =                                                    \
+			liveset_find(&keyframe.live, liveset_begun_by(r->kind), r->address); \
+		if (found)                                                                   \
+			liveset_remove(&keyframe.live, found);                               \
+	}
+#define EFFECT_LEVEL set_level(r)
+#define EFFECT_SAMPLE set_level(r)
+#define EFFECT_FAIL
+#include <memtrace/events.def>
+#undef EVENT
+	}
+}
+
+/* Copies a record. 0: it is reserved and not written yet. */
+static int copy_record(const struct mt_record *from, struct mt_record *to)
+{
+	/* the word that recorder_write() stores last */
+	uint64_t last =
+		__atomic_load_n((const uint64_t *)(const void *)&from->place, __ATOMIC_ACQUIRE);
+
+	memcpy(&to->place, &last, sizeof(last));
+	if (!to->kind)
+		return 0;
+	to->time_ns = from->time_ns;
+	to->address = from->address;
+	to->bytes = from->bytes;
+	return 1;
+}
+
+/* The live set, from which the following segment can be replayed. -1: there is no room for it now.
+ */
+static int write_keyframe(const struct recorder_filled *filled)
+{
+	struct mt_segment *s = filled->following;
+	uint64_t n = keyframe.levels;
+	int wanted;
+	struct mt_record *out = recorder_keyframe_space(filled, keyframe.live.count + n, &wanted);
+
+	if (!out)
+		return wanted ? -1 : 0;
+	memcpy(out, keyframe.level, keyframe.levels * sizeof(*out));
+	for (size_t i = 0; keyframe.live.slot && i <= keyframe.live.mask; i++)
+		if (keyframe.live.slot[i].kind)
+			out[n++] = keyframe.live.slot[i];
+	s->keyframe_records = n;
+	__atomic_store_n(&s->has_keyframe, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* Is the record that was met unwritten lost by now? Until then the replay stops before it: its
+ * writer has lost its processor. */
+static int is_lost(void)
+{
+	uint64_t now = now_ns();
+
+	if (!keyframe.stuck_ns)
+		keyframe.stuck_ns = now;
+	return now - keyframe.stuck_ns > LOST_AFTER_NS;
+}
+
+/* 1: the segment is replayed to its end. */
+static int replay(const struct recorder_filled *filled)
+{
+	struct mt_record r;
+
+	for (; keyframe.at < filled->count; keyframe.at++) {
+		if (keyframe.at % PREPARE_EVERY == 0)
+			recorder_prepare(); /* it must not wait for the replay's end */
+		if (copy_record(&filled->records[keyframe.at], &r))
+			apply(&r);
+		else if (is_lost())
+			recorder_lose_event(MT_LOST_BUSY);
+		else
+			return 0;
+		keyframe.stuck_ns = 0;
+	}
+	return !keyframe.broken;
+}
+
+int keyframe_work(void)
+{
+	struct recorder_filled filled;
+
+	while (!keyframe.broken && recorder_next_filled(&filled)) {
+		if (!replay(&filled))
+			return keyframe.stuck_ns != 0;
+		if (write_keyframe(&filled) != 0)
+			return 0; /* no space: recording stops by itself when it needs a segment */
+		keyframe.at = 0;
+		recorder_filled_replayed(&filled);
+	}
+	return 0;
+}

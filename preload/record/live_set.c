@@ -1,0 +1,110 @@
+#define _GNU_SOURCE
+#include "record/live_set.h"
+
+#include <sys/mman.h>
+
+#define FIRST_SLOTS 4096u
+
+static const uint8_t effects[] = {
+#define EVENT(name, id, layer, effect, meaning) [id] = MT_EFFECT_##effect,
+#include <memtrace/events.def>
+#undef EVENT
+};
+
+static int has_effect(unsigned kind, unsigned effect)
+{
+	return kind < sizeof(effects) && effects[kind] == effect;
+}
+
+/* A FREE's id is its ALLOC's plus one (events.def). */
+unsigned liveset_freed_by(unsigned alloc)
+{
+	return has_effect(alloc, MT_EFFECT_ALLOC) && has_effect(alloc + 1, MT_EFFECT_FREE) ? alloc + 1 : 0;
+}
+
+unsigned liveset_begun_by(unsigned freed)
+{
+	return has_effect(freed, MT_EFFECT_FREE) ? freed - 1 : 0;
+}
+
+static size_t home(const struct liveset *set, unsigned kind, uint64_t address)
+{
+	return (size_t)(((address >> 8) + (uint64_t)kind * 0x10001u) * 0x9e3779b97f4a7c15u >> 20) & set->mask;
+}
+
+static int grow(struct liveset *set)
+{
+	size_t slots = set->slot ? (set->mask + 1) * 2 : FIRST_SLOTS;
+	struct liveset bigger = { .mask = slots - 1 };
+
+	/* Where there was no memory, there is hardly any at the next event: asked again after 1, 2, 4,
+	 * 8, ... more. */
+	if (set->refused & (set->refused - 1)) {
+		set->refused++;
+		return -1;
+	}
+	bigger.slot = mmap(NULL, slots * sizeof(*bigger.slot), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (bigger.slot == MAP_FAILED) {
+		set->refused++;
+		return -1;
+	}
+	if (set->slot) {
+		for (size_t i = 0; i <= set->mask; i++)
+			if (set->slot[i].kind)
+				liveset_add(&bigger, &set->slot[i]);
+		munmap(set->slot, (set->mask + 1) * sizeof(*set->slot));
+	}
+	*set = bigger;
+	return 0;
+}
+
+int liveset_add(struct liveset *set, const struct mt_record *r)
+{
+	struct mt_record *known;
+	size_t i;
+
+	/* Half full is fast; without memory for more, seven of eight slots are still used. */
+	if ((!set->slot || set->count * 2 > set->mask) && grow(set) != 0 &&
+	    (!set->slot || set->count >= set->mask / 8 * 7))
+		return -1;
+	known = liveset_find(set, r->kind, r->address);
+	if (known) {
+		*known = *r;
+		return 0;
+	}
+	for (i = home(set, r->kind, r->address); set->slot[i].kind; i = (i + 1) & set->mask)
+		;
+	set->slot[i] = *r;
+	set->count++;
+	return 0;
+}
+
+struct mt_record *liveset_find(const struct liveset *set, unsigned kind, uint64_t address)
+{
+	if (!set->slot)
+		return NULL;
+	for (size_t i = home(set, kind, address); set->slot[i].kind; i = (i + 1) & set->mask)
+		if (set->slot[i].address == address && set->slot[i].kind == kind)
+			return &set->slot[i];
+	return NULL;
+}
+
+/* Closes the gap so that every entry stays reachable from its home slot. */
+void liveset_remove(struct liveset *set, struct mt_record *found)
+{
+	size_t hole = (size_t)(found - set->slot), i = hole, h;
+
+	set->count--;
+	for (;;) {
+		i = (i + 1) & set->mask;
+		if (!set->slot[i].kind)
+			break;
+		h = home(set, set->slot[i].kind, set->slot[i].address);
+		if (((i - h) & set->mask) >= ((i - hole) & set->mask)) {
+			set->slot[hole] = set->slot[i];
+			hole = i;
+		}
+	}
+	set->slot[hole].kind = 0;
+}

@@ -1,0 +1,386 @@
+#define _GNU_SOURCE
+#include "record/recorder.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "record/background.h"
+#include "record/keyframe.h"
+#include "base/lock.h"
+#include "record/segments.h"
+#include "record/spawn.h"
+#include "record/tables.h"
+
+#define FIRST_TABLE_BYTES (64u << 10)
+#define WAIT LOCK_MS(40) /* the longest that a thread of the job waits for the helper, once */
+#define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
+#define BEYOND_BUDGET (64u << 20)
+#define LARGEST_BUDGET \
+	(1ull << 40) /* of memory asked for: more is never filled, and its double must not wrap */
+
+static struct {
+	struct writer_control *control;
+	struct mt_header *header;
+	uint64_t size; /* of the image, given out */
+	struct lock grow_lock, switch_lock;
+	int has_process;
+	atomic_int lagging;   /* no segment could be had in time: do not wait for the next */
+	atomic_int recording; /* events are to be recorded: those that are not are lost */
+} recorder;
+
+struct mt_header *recorder_header(void)
+{
+	return recorder.header;
+}
+
+struct writer_control *recorder_control(void)
+{
+	return recorder.control;
+}
+
+int recorder_has_process(void)
+{
+	return recorder.has_process;
+}
+
+uint64_t recorder_bytes(void)
+{
+	return recorder.size;
+}
+
+void recorder_lose_place(void)
+{
+	__atomic_fetch_add(&recorder.header->lost_places, 1, __ATOMIC_RELAXED);
+}
+
+void recorder_lose_event(enum mt_lost reason)
+{
+	struct mt_header *h = recorder.header;
+	uint32_t nothing = MT_LOST_NOTHING;
+
+	if (!atomic_load_explicit(&recorder.recording, memory_order_relaxed))
+		return;
+	__atomic_compare_exchange_n(&h->lost_reason, &nothing, (uint32_t)reason, 0,
+				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	if (__atomic_fetch_add(&h->lost_events, 1, __ATOMIC_RELAXED) == 0)
+		background_wake();
+}
+
+void recorder_protect(uint64_t sequence)
+{
+	segments_protect(sequence);
+}
+
+void *recorder_grow(size_t bytes, uint64_t *offset)
+{
+	struct rlimit limit;
+	char *p = NULL;
+
+	if (!lock_acquire(&recorder.grow_lock, WAIT)) {
+		errno = EBUSY;
+		return NULL;
+	}
+	if (recorder.control && bytes <= recorder.control->image_bytes - recorder.size) {
+		*offset = recorder.size;
+		p = (char *)recorder.header + recorder.size;
+		recorder.size += bytes;
+	}
+	lock_release(&recorder.grow_lock);
+	if (!p)
+		errno = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
+				? EFBIG
+				: ENOMEM;
+	return p;
+}
+
+void recorder_stop(enum mt_lost reason, int e)
+{
+	struct mt_header *h = recorder.header;
+	uint32_t recording = MT_STATE_RECORDING;
+
+	h->lost_reason = reason;
+	h->lost_errno = e;
+	__atomic_compare_exchange_n(&h->state, &recording, MT_STATE_STOPPED, 0, __ATOMIC_RELEASE,
+				    __ATOMIC_RELAXED);
+	atomic_store(&segments.current, NULL);
+	background_wake();
+}
+
+void recorder_prepare(void)
+{
+	struct slot *s = atomic_load(&segments.current), *next;
+
+	segments_release();
+	if (!s || atomic_load(&segments.prepared) ||
+	    __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
+		return;
+	if (!lock_acquire(&segments.prepare_lock, 0))
+		return;
+	next = atomic_load(&segments.prepared) ? NULL : segments_prepare();
+	if (next)
+		atomic_store(&segments.prepared, next);
+	lock_release(&segments.prepare_lock);
+	if (next)
+		segments_touch(next);
+}
+
+/* How long this thread may wait: once, not again and again while the disk or the helper lags. */
+static uint64_t patience(void)
+{
+	return atomic_load(&recorder.lagging) ? 0 : WAIT;
+}
+
+/* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare
+ * lock is held. */
+static struct slot *wait_for_room(uint64_t start)
+{
+	struct slot *next = NULL;
+
+	writer_wake(recorder.control);
+	background_wake();
+	while (!next && errno == ENOBUFS && now_ns() - start < WAIT_FOR_ROOM) {
+		lock_pause();
+		next = segments_prepare();
+	}
+	return next;
+}
+
+/* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any
+ * more, and then recording has stopped. The switch lock is held. */
+static struct slot *prepare_inline(void)
+{
+	struct mt_header *h = recorder.header;
+	uint64_t start = now_ns();
+	struct slot *next = NULL;
+
+	if (!background_is_running())
+		keyframe_work();
+	errno = EBUSY;
+	if (lock_acquire(&segments.prepare_lock, patience())) {
+		next = atomic_exchange(&segments.prepared, NULL);
+		if (!next)
+			next = segments_prepare();
+		if (!next && errno == ENOBUFS && patience())
+			next = wait_for_room(start);
+		lock_release(&segments.prepare_lock);
+	}
+	__atomic_fetch_add(&h->inline_prepares, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&h->inline_prepare_ns, now_ns() - start, __ATOMIC_RELAXED);
+	if (!next && errno != EBUSY && errno != ENOBUFS)
+		recorder_stop(MT_LOST_NO_SPACE, errno);
+	return next;
+}
+
+/* FULL has no record left: go on to the next segment. NULL: the event is lost, a later one may not
+ * be. */
+static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
+{
+	struct slot *next;
+
+	*reason = MT_LOST_BUSY;
+	if (!lock_acquire(&recorder.switch_lock, patience())) {
+		atomic_store(&recorder.lagging, 1);
+		return NULL;
+	}
+	next = atomic_load(&segments.current);
+	if (next == full) {
+		next = atomic_exchange(&segments.prepared, NULL);
+		if (!next)
+			next = prepare_inline();
+		if (!atomic_exchange(&recorder.lagging, !next) || next ||
+		    (__atomic_load_n(&recorder.header->lost_events, __ATOMIC_RELAXED) & 1023) == 0)
+			background_wake();
+		if (next) {
+			uint64_t first = full->entry->first_sequence + full->capacity;
+			__atomic_store_n(&next->entry->first_sequence, first, __ATOMIC_RELEASE);
+			atomic_store(&segments.current, next);
+			if (recorder.header->segments * segments.bytes >
+			    recorder.header->budget / 2)
+				writer_wake(recorder.control);
+		} else {
+			*reason = segments_are_unwritten() ? MT_LOST_STALLED : MT_LOST_TOO_SLOW;
+		}
+	}
+	lock_release(&recorder.switch_lock);
+	return next;
+}
+
+uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t last)
+{
+	struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
+	enum mt_lost reason = MT_LOST_NOTHING;
+
+	while (s) {
+		uint64_t i = __atomic_fetch_add(&s->entry->used, 1, __ATOMIC_RELAXED);
+		if (__builtin_expect(i < s->capacity, 1)) {
+			struct mt_record *out = &s->records[i];
+			out->time_ns = time;
+			out->address = address;
+			out->bytes = bytes;
+			/* The last 8 bytes hold `kind`: stored at once and last, they make the
+			 * record valid. */
+			__atomic_store_n((uint64_t *)(void *)&out->place, last, __ATOMIC_RELEASE);
+			if (__builtin_expect(i == s->wake_at, 0))
+				background_wake();
+			return s->entry->first_sequence + i;
+		}
+		s = next_slot(s, &reason);
+	}
+	recorder_lose_event(reason);
+	return MT_UNKNOWN;
+}
+
+uint64_t recorder_next_sequence(void)
+{
+	const struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
+	uint64_t used;
+
+	if (!s)
+		return MT_UNKNOWN;
+	used = __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED);
+	return s->entry->first_sequence + (used < s->capacity ? used : s->capacity);
+}
+
+int recorder_next_filled(struct recorder_filled *filled)
+{
+	struct slot *done = segments_at(segments.replayed), *following;
+
+	following = done ? segments_at(segments.replayed + done->capacity) : NULL;
+	if (!following)
+		return 0;
+	*filled = (struct recorder_filled){ .records = done->records,
+					    .count = done->capacity,
+					    .following = following->entry };
+	return 1;
+}
+
+struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records,
+					  int *wanted)
+{
+	struct slot *s = &segments.slot[filled->following - recorder.header->segment];
+
+	*wanted = segments.since_keyframe + filled->count >= records &&
+		  segments_keyframe_is_due(records);
+	return *wanted ? segments_keyframe(s, records) : NULL;
+}
+
+void recorder_filled_replayed(const struct recorder_filled *filled)
+{
+	segments.since_keyframe =
+		filled->following->has_keyframe ? 0 : segments.since_keyframe + filled->count;
+	segments.replayed += filled->count;
+}
+
+/* The recording's memory, with the process that writes it if that is wanted and possible. */
+static int make_memory(const struct recorder_setup *setup, size_t least)
+{
+	const uint64_t budget = setup->budget < LARGEST_BUDGET ? setup->budget : LARGEST_BUDGET;
+	const size_t wanted = WRITER_CONTROL_BYTES + 2 * (size_t)budget + BEYOND_BUDGET;
+	size_t got = 0;
+	void *p = setup->with_process ? spawn_writer(wanted, &got) : NULL;
+
+	recorder.has_process = p != NULL;
+	if (!p)
+		p = spawn_memory_only(wanted, &got);
+	if (!p)
+		return -ENOMEM;
+	if (got < WRITER_CONTROL_BYTES + least)
+		return -EFBIG;
+	recorder.control = p;
+	recorder.control->image_bytes = (got - WRITER_CONTROL_BYTES) & ~(size_t)4095;
+	recorder.header = writer_image(recorder.control);
+	recorder.size = least;
+	return 0;
+}
+
+static int copy_text(char *to, size_t bytes, const char *from)
+{
+	size_t n = strlen(from);
+
+	if (n >= bytes)
+		return -ENAMETOOLONG;
+	memcpy(to, from, n + 1);
+	return 0;
+}
+
+int recorder_open(const struct recorder_setup *setup)
+{
+	const size_t first = setup->counters_only ? 0 : segments_first_bytes(setup->budget);
+	char *image;
+	int e;
+
+	memset(&recorder, 0, sizeof(recorder));
+	e = make_memory(setup, MT_HEADER_BYTES + FIRST_TABLE_BYTES + first);
+	if (!e)
+		e = copy_text(recorder.control->directory, sizeof(recorder.control->directory),
+			      setup->directory);
+	if (!e)
+		e = copy_text(recorder.control->name, sizeof(recorder.control->name), setup->name);
+	if (e)
+		return e;
+	image = (char *)recorder.header;
+	recorder.header->version = MT_VERSION;
+	recorder.header->byte_order = MT_BYTE_ORDER;
+	recorder.header->header_bytes = MT_HEADER_BYTES;
+	recorder.header->record_bytes = sizeof(struct mt_record);
+	recorder.header->exit_status = -1;
+	recorder.header->budget = setup->budget;
+	if (tables_open(recorder.header, image + MT_HEADER_BYTES, MT_HEADER_BYTES,
+			FIRST_TABLE_BYTES) != 0)
+		return -ENOMEM;
+	segments_open(recorder.control, setup->budget, image + MT_HEADER_BYTES + FIRST_TABLE_BYTES,
+		      MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
+	if (setup->counters_only)
+		recorder.header->lost_reason = MT_LOST_NOT_CHOSEN;
+	atomic_store(&recorder.recording, !setup->counters_only);
+	recorder.header->state = setup->counters_only ? MT_STATE_STOPPED : MT_STATE_RECORDING;
+	return 0;
+}
+
+void recorder_begin(void)
+{
+	memcpy(recorder.header->magic, MT_MAGIC, sizeof(recorder.header->magic));
+	writer_begin(recorder.control, recorder.has_process);
+}
+
+/* No record can be reserved in it any more: `used` stays past this process's capacity. */
+static void seal(struct slot *s)
+{
+	uint64_t used = __atomic_fetch_add(&s->entry->used, s->capacity, __ATOMIC_ACQ_REL);
+
+	if (used < s->capacity)
+		s->entry->capacity = used;
+}
+
+void recorder_close(int exit_status)
+{
+	struct mt_header *h = recorder.header;
+	int held = lock_acquire(&recorder.switch_lock, WAIT);
+	struct slot *s = atomic_exchange(&segments.current, NULL);
+
+	if (s)
+		seal(s);
+	h->exit_status = exit_status;
+	h->end_ns = now_ns() - h->start_monotonic_ns;
+	atomic_store(&recorder.recording, 0);
+	__atomic_store_n(&h->state, MT_STATE_ENDED, __ATOMIC_RELEASE);
+	if (held)
+		lock_release(&recorder.switch_lock);
+}
+
+void recorder_discard(void)
+{
+	atomic_store(&recorder.recording, 0);
+	atomic_store(&segments.current, NULL);
+	madvise((char *)recorder.header + MT_HEADER_BYTES,
+		recorder.control->image_bytes - MT_HEADER_BYTES, MADV_REMOVE);
+}
+
+void recorder_forget(void)
+{
+	memset(&recorder, 0, sizeof(recorder));
+	memset(&segments, 0, sizeof(segments));
+}

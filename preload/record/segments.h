@@ -1,0 +1,77 @@
+/*
+ * The runs of records of a recording: which one is written to, which is ready, which may be given
+ * up to keep to the budget. The recorder's own; nothing else includes this.
+ */
+#ifndef PRELOAD_SEGMENTS_H
+#define PRELOAD_SEGMENTS_H
+
+#include <memtrace/trace.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/lock.h"
+#include "record/writer.h"
+
+/* A segment in this process's memory. */
+struct slot {
+	struct mt_record *records;
+	uint64_t capacity;
+	uint64_t wake_at; /* record at which the helper should prepare the next segment */
+	struct mt_segment *entry;
+	size_t bytes;
+	struct mt_record *keyframe; /* NULL: none yet */
+	int is_free;                /* was given up, and nobody has taken it since */
+	int is_being_emptied;       /* segments_release() gives its memory back just now */
+	int is_empty;               /* its memory was given back and reads as zeros */
+	int keyframe_is_empty;
+};
+
+extern struct segments {
+	struct writer_control *control;
+	struct mt_header *header;
+	struct lock prepare_lock;
+	_Atomic(struct slot *) current; /* NULL: events are not recorded */
+	_Atomic(struct slot *) prepared;
+	struct slot slot[MT_MAX_SEGMENTS];
+	size_t bytes;            /* of each segment but the first */
+	uint64_t keyframe_bytes; /* of the largest so far */
+	_Atomic uint64_t
+		replayed; /* every segment that begins before this sequence number was replayed */
+	uint64_t since_keyframe; /* records replayed since the last keyframe */
+} segments;
+
+/* Begins with one segment of BYTES of memory. */
+void segments_open(struct writer_control *control, uint64_t budget, void *records, uint64_t offset,
+		   size_t bytes);
+
+/* How many bytes the first segment of such a budget has. */
+size_t segments_first_bytes(uint64_t budget);
+
+/* A segment ready for use: new while the budget lasts, else an old one again. NULL with errno
+ * ENOBUFS: none now, but later; another errno: none any more. The prepare lock is held. */
+struct slot *segments_prepare(void);
+
+/* Has the kernel make the pages of S, whatever is being recorded in it meanwhile, so that recording
+ * does not wait for each. */
+void segments_touch(struct slot *s);
+
+/* The segment whose first sequence number is FIRST; NULL: none. */
+struct slot *segments_at(uint64_t first);
+
+/* Are there full segments that are not in the file? */
+int segments_are_unwritten(void);
+
+/* Does the budget have room for a keyframe of RECORDS, or is it used up, so that one is needed to
+ * give anything up? */
+int segments_keyframe_is_due(uint64_t records);
+
+/* Room for a keyframe of RECORDS before S: of one that was given up, or new. NULL: none. */
+struct mt_record *segments_keyframe(struct slot *s, uint64_t records);
+
+/* A record that must stay in the trace (an OOM). */
+void segments_protect(uint64_t sequence);
+
+/* Gives the memory back of what is replayed and in the file. */
+void segments_release(void);
+
+#endif

@@ -1,0 +1,292 @@
+#define _GNU_SOURCE
+#include "record/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "record/file.h"
+#include "record/image.h"
+#include "base/lock.h"
+#include "record/spawn.h"
+#include "base/text.h"
+
+#define CLAIM_MS 2000 /* a process that has not begun by then has failed */
+#define GO_MS 10000
+
+static struct image image;
+static char opened; /* this thread or process has tried to make the file */
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, unsigned ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	return syscall(SYS_futex, word, op, value, &t, NULL, 0);
+}
+
+static void set_state(struct writer_control *c, enum writer_state state, int error)
+{
+	if (error)
+		atomic_store(&c->error, error);
+	if (atomic_exchange(&c->state, state) == state)
+		return;
+	futex(&c->state, FUTEX_WAKE, INT32_MAX, 0);
+	atomic_fetch_add(&c->helper_wakeups, 1);
+	futex(&c->helper_wakeups, FUTEX_WAKE, 1, 0);
+}
+
+/* ---- what the process and the thread both do ---- */
+
+static void open_file(struct writer_control *c)
+{
+	opened = 1;
+	image_begin(&image, c);
+	image.fd = file_create(c->directory, c->name);
+	if (image.fd < 0)
+		set_state(c, WRITER_REFUSED, -image.fd);
+}
+
+static void pass(struct writer_control *c)
+{
+	uint32_t state = atomic_load(&c->state);
+	int e = 0;
+
+	if (state == WRITER_REFUSED || state == WRITER_DONE)
+		return;
+	if (state == WRITER_FULL)
+		image_header_when_full(&image, atomic_load(&c->error));
+	else
+		e = image_pass(&image);
+	if (e && state == WRITER_WAITING) {
+		file_discard(c->directory, c->name);
+		set_state(c, WRITER_REFUSED, -e);
+	} else if (e) {
+		image_header_when_full(&image, -e);
+		set_state(c, WRITER_FULL, -e);
+	} else if (state == WRITER_WAITING) {
+		set_state(c, WRITER_WRITING, 0);
+	}
+	atomic_fetch_add(&c->passes, 1);
+}
+
+static int is_complete(struct writer_control *c)
+{
+	uint32_t state = atomic_load(&c->state);
+
+	return state == WRITER_DONE || state == WRITER_REFUSED;
+}
+
+static void finish(struct writer_control *c)
+{
+	pass(c);
+	if (is_complete(c))
+		return;
+	image_trim(&image);
+	close(image.fd);
+	image.fd = -1;
+	set_state(c, WRITER_DONE, 0);
+}
+
+static int claim(struct writer_control *c, enum writer_owner who)
+{
+	uint32_t nobody = WRITER_NOBODY;
+
+	return atomic_compare_exchange_strong(&c->owner, &nobody, who);
+}
+
+/* ---- in the job ---- */
+
+static uint64_t begun_ns;
+
+void writer_begin(struct writer_control *c, int has_process)
+{
+	c->build = WRITER_BUILD;
+	c->pid = (uint32_t)getpid();
+	opened = 0;
+	begun_ns = has_process ? now_ns() : 0;
+	atomic_store(&c->go, 1);
+}
+
+/* Is the process that writes no more, or dead and waited for by nobody? Its state in /proc is the
+ * word behind its name. */
+static int process_is_gone(struct writer_control *c)
+{
+	uint32_t pid = atomic_load(&c->writer);
+	struct short_text path = { 0 };
+	char stat[256];
+	const char *after;
+	long n;
+
+	if (!pid)
+		return 0;
+	if (kill((pid_t)pid, 0) != 0)
+		return errno == ESRCH;
+	text_str(&path, "/proc/");
+	text_number(&path, pid);
+	text_str(&path, "/stat");
+	n = file_read(path.s, stat, sizeof(stat) - 1);
+	stat[n < 0 ? 0 : n] = 0;
+	after = strrchr(stat, ')');
+	return after && after[1] == ' ' && after[2] == 'Z';
+}
+
+/* Somebody has killed the process: the helper thread goes on with its file. */
+static void take_over_from_the_dead(struct writer_control *c)
+{
+	if (atomic_load(&c->state) != WRITER_WRITING || !process_is_gone(c))
+		return;
+	opened = 1;
+	image_resume(&image, c);
+	image.fd = file_open(c->directory, c->name);
+	if (image.fd < 0)
+		set_state(c, WRITER_REFUSED, -image.fd);
+	atomic_store(&c->owner, WRITER_THREAD);
+}
+
+int writer_step(struct writer_control *c)
+{
+	if (atomic_load(&c->owner) == WRITER_PROCESS)
+		take_over_from_the_dead(c);
+	if (atomic_load(&c->owner) == WRITER_NOBODY &&
+	    (!begun_ns || spawn_failed() || now_ns() - begun_ns > LOCK_MS(CLAIM_MS)))
+		(void)claim(c, WRITER_THREAD);
+	if (atomic_load(&c->owner) != WRITER_THREAD)
+		return 0;
+	if (!opened)
+		open_file(c);
+	if (atomic_load(&c->ended))
+		finish(c);
+	else
+		pass(c);
+	return 1;
+}
+
+void writer_wake(struct writer_control *c)
+{
+	futex(&c->helper_thread, FUTEX_WAKE, INT32_MAX, 0);
+}
+
+int writer_take_over(struct writer_control *c)
+{
+	return claim(c, WRITER_THREAD);
+}
+
+int writer_finish(struct writer_control *c, unsigned limit_ms)
+{
+	uint64_t start = now_ns();
+
+	atomic_store(&c->ended, 1);
+	while (!is_complete(c) && now_ns() - start < LOCK_MS(limit_ms)) {
+		uint32_t state = atomic_load(&c->state);
+
+		writer_wake(c);
+		if (!is_complete(c))
+			futex(&c->state, FUTEX_WAIT, state, 1);
+	}
+	return is_complete(c);
+}
+
+/* The kernel follows this list when the thread ends. The C library's own list of this thread is
+ * empty: nothing here uses its mutexes. */
+static struct {
+	struct robust_list_head head;
+	struct robust_list entry;
+} watched;
+
+void writer_watch_this_thread(struct writer_control *c)
+{
+	watched.entry.next = &watched.head.list;
+	watched.head.list.next = &watched.entry;
+	watched.head.list_op_pending = NULL;
+	watched.head.futex_offset = (char *)&c->helper_thread - (char *)&watched.entry;
+	atomic_store(&c->helper_thread, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
+	syscall(SYS_set_robust_list, &watched.head, sizeof(watched.head));
+}
+
+void writer_unwatch_this_thread(struct writer_control *c)
+{
+	watched.head.list.next = &watched.head.list;
+	atomic_store(&c->helper_thread, 0);
+}
+
+/* ---- the process ---- */
+
+static int pidfd; /* of the job, or -1 */
+
+/* Has the job's process ended, or executed another program? */
+static int job_is_gone(struct writer_control *c)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	if (atomic_load(&c->helper_thread) & FUTEX_OWNER_DIED)
+		return 1;
+	if (pidfd >= 0)
+		return poll(&p, 1, 0) == 1;
+	return kill((pid_t)c->pid, 0) != 0 && errno == ESRCH;
+}
+
+static struct writer_control *take_memory(void)
+{
+	off_t bytes = lseek(SPAWN_MEMORY_FD, 0, SEEK_END);
+	struct writer_control *c;
+
+	if (bytes < (off_t)(WRITER_CONTROL_BYTES + MT_HEADER_BYTES))
+		return NULL;
+	c = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, SPAWN_MEMORY_FD, 0);
+	close(SPAWN_MEMORY_FD);
+	if (c == MAP_FAILED)
+		return NULL;
+	for (unsigned i = 0; !atomic_load(&c->go) && i < GO_MS; i++)
+		futex(&c->go, FUTEX_WAIT, 0, 1);
+	return atomic_load(&c->go) && c->build == WRITER_BUILD ? c : NULL;
+}
+
+/* Signals that the job's whole group gets must not end this process before everything is written.
+ * Processors are the job's first. */
+static void detach(void)
+{
+	uint64_t all = ~0ull;
+
+	prctl(PR_SET_NAME, "memtrace-writer");
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof(all));
+	(void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 5);
+}
+
+int writer_process(void)
+{
+	struct writer_control *c;
+
+	detach();
+	c = take_memory();
+	if (!c || !claim(c, WRITER_PROCESS))
+		return 1;
+#ifdef SYS_pidfd_open
+	pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+#else
+	pidfd = -1;
+#endif
+	atomic_store(&c->writer, (uint32_t)getpid());
+	open_file(c);
+	(void)!chdir("/"); /* the job's working directory is not kept busy */
+	while (!atomic_load(&c->ended) && !job_is_gone(c)) {
+		uint32_t helper;
+
+		if (atomic_load(&c->state) == WRITER_REFUSED)
+			return 1;
+		pass(c);
+		helper = atomic_load(&c->helper_thread);
+		if (!atomic_load(&c->ended) && !(helper & FUTEX_OWNER_DIED))
+			futex(&c->helper_thread, FUTEX_WAIT, helper, WRITER_EVERY_MS);
+	}
+	finish(c);
+	return 0;
+}

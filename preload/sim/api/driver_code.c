@@ -1,0 +1,153 @@
+/* The driver's modules, functions and launches: handles, and kernels that do nothing. */
+#include "device/sim.h"
+#include "device/stream.h"
+
+#include <cuda.h>
+
+static CUresult made(void *handle)
+{
+	*(void **)handle = handle_new();
+	return (CUresult)sim_ready();
+}
+
+EXPORT CUresult cuModuleLoad(CUmodule *module, const char *name)
+{
+	(void)name;
+	return made(module);
+}
+EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	(void)image;
+	return made(module);
+}
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *o,
+				   void **v)
+{
+	(void)image, (void)n, (void)o, (void)v;
+	return made(module);
+}
+EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+	(void)image;
+	return made(module);
+}
+EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+	(void)module, (void)name;
+	return made(function);
+}
+EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
+				  void **jit_values, unsigned jits, CUlibraryOption *options,
+				  void **values, unsigned count)
+{
+	(void)code, (void)jit, (void)jit_values, (void)jits, (void)options, (void)values,
+		(void)count;
+	return made(library);
+}
+EXPORT CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
+{
+	(void)library, (void)name;
+	return made(kernel);
+}
+EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
+{
+	*function = (CUfunction)kernel;
+	return (CUresult)sim_ready();
+}
+
+static CUresult function_attribute(int *value, CUfunction_attribute attribute)
+{
+	switch (attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*value = 1024;
+		break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS:
+		*value = 32;
+		break;
+	default:
+		*value = 0;
+	}
+	return (CUresult)sim_ready();
+}
+EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+	(void)function;
+	return function_attribute(value, attribute);
+}
+EXPORT CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
+				     CUdevice device)
+{
+	(void)kernel, (void)device;
+	return function_attribute(value, attribute);
+}
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
+							    int threads, size_t shared)
+{
+	(void)function, (void)threads, (void)shared;
+	*blocks = 2;
+	return (CUresult)sim_ready();
+}
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks,
+								     CUfunction function,
+								     int threads, size_t shared,
+								     unsigned flags)
+{
+	(void)flags;
+	return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+EXPORT CUresult cuOccupancyMaxActiveClusters(int *count, CUfunction function,
+					     const CUlaunchConfig *config)
+{
+	(void)function, (void)config;
+	*count = 16;
+	return (CUresult)sim_ready();
+}
+
+static CUresult launched(CUstream stream)
+{
+	int error = device_use_current();
+	if (!error)
+		stream_work(stream);
+	return (CUresult)error;
+}
+EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			       unsigned by, unsigned bz, unsigned shared, CUstream stream,
+			       void **arguments, void **extra)
+{
+	(void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared,
+		(void)arguments, (void)extra;
+	return launched(stream);
+}
+PTSZ(cuLaunchKernel);
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **arguments,
+				 void **extra)
+{
+	(void)f, (void)arguments, (void)extra;
+	return launched(config->hStream);
+}
+PTSZ(cuLaunchKernelEx);
+EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+					  unsigned bx, unsigned by, unsigned bz, unsigned shared,
+					  CUstream stream, void **arguments)
+{
+	(void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared,
+		(void)arguments;
+	return launched(stream);
+}
+PTSZ(cuLaunchCooperativeKernel);
+EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
+{
+	stream_work(stream);
+	if (!capture_of(stream, NULL, NULL))
+		function(data);
+	return (CUresult)sim_ready();
+}
+PTSZ(cuLaunchHostFunc);
+
+/* Nothing is ever logged. */
+EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback callback, void *data,
+				       CUlogsCallbackHandle *handle)
+{
+	(void)callback, (void)data;
+	return made(handle);
+}

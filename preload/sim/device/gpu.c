@@ -1,0 +1,89 @@
+/* The GPU table and what a device says about itself. */
+#include "device/sim.h"
+
+#include <cuda.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct gpu gpus[] = {
+#define GPU(...) { __VA_ARGS__ },
+#include "device/gpus.def"
+#undef GPU
+};
+
+static const struct {
+	const char *alias, *name;
+} aliases[] = {
+#define GPU(...)
+#define GPU_ALIAS(alias, name) { alias, name },
+#include "device/gpus.def"
+#undef GPU
+};
+
+const struct gpu *gpu_find(const char *name)
+{
+	for (size_t i = 0; i < LENGTH(aliases); i++)
+		if (!strcasecmp(name, aliases[i].alias))
+			name = aliases[i].name;
+	for (size_t i = 0; i < LENGTH(gpus); i++)
+		if (!strcasecmp(name, gpus[i].name) || !strcasecmp(name, gpus[i].device_name))
+			return &gpus[i];
+	return NULL;
+}
+
+size_t gpu_names(char *out, size_t size)
+{
+	size_t at = 0;
+	for (size_t i = 0; i < LENGTH(gpus) && at < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%s%s", i ? ", " : "one of ",
+				       gpus[i].name);
+	return at;
+}
+
+/* Per compute capability, from the CUDA programming guide's table "technical specifications". */
+static const struct arch {
+	int major, minor, threads, blocks, shared;
+} archs[] = {
+	{ 7, 0, 2048, 32, 98304 },   { 7, 5, 1024, 16, 65536 },  { 8, 0, 2048, 32, 167936 },
+	{ 8, 6, 1536, 16, 102400 },  { 8, 9, 1536, 24, 102400 }, { 9, 0, 2048, 32, 233472 },
+	{ 10, 0, 2048, 32, 233472 },
+};
+
+static const struct arch *arch_of(const struct gpu *gpu)
+{
+	size_t i = 0;
+	while (i + 1 < LENGTH(archs) &&
+	       (archs[i].major != gpu->major || archs[i].minor != gpu->minor))
+		i++;
+	return &archs[i];
+}
+
+int gpu_attribute(const struct gpu *gpu, int attribute, int device)
+{
+	const struct arch *arch = arch_of(gpu);
+	bool hopper = gpu->major >= 9;
+	(void)arch, (void)hopper, (void)device;
+	switch (attribute) {
+#define ATTRIBUTE(name, value)           \
+	case CU_DEVICE_ATTRIBUTE_##name: \
+		return (int)(value);
+#include "device/attributes.def"
+#undef ATTRIBUTE
+	}
+	return 0; /* what is not in the table is a feature the device does not have */
+}
+
+/* The driver's defaults; the runtime's numbers are the same. */
+uint64_t gpu_limit(int limit)
+{
+	switch (limit) {
+	case CU_LIMIT_STACK_SIZE:
+		return 1024;
+	case CU_LIMIT_PRINTF_FIFO_SIZE:
+		return MIB(1);
+	case CU_LIMIT_MALLOC_HEAP_SIZE:
+		return MIB(8);
+	default:
+		return 0;
+	}
+}

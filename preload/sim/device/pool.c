@@ -1,0 +1,374 @@
+/* Stream-ordered pools: what cudaMallocAsync takes comes out of bytes that the pool has reserved
+ * from the device. A pool grows in steps of 32 MiB (what drivers since CUDA 11.4 report as its
+ * first reservation) and, because the driver remaps physical pages inside it, is modelled without
+ * fragmentation: reserved is the high water of used, rounded up, until a trim or a synchronisation
+ * gives back what exceeds the release threshold. */
+#include "api/runtime.h"
+
+#include <cuda.h>
+#include <stdlib.h>
+
+#define STEP MIB(32)
+
+struct pool {
+	uint64_t used, used_high, reserved, reserved_high, threshold;
+	uint64_t most; /* maxSize of a pool made by the caller; 0: the card */
+	int device;
+	int reuse[3]; /* the reuse policy switches: kept, without effect */
+	bool made;
+	struct heap heap;
+	struct pool *next;
+};
+
+static struct pool defaults[MAX_DEVICES], *chosen[MAX_DEVICES], *others;
+
+static void pool_init(struct pool *pool, int device, uint64_t most)
+{
+	*pool = (struct pool){ .device = device,
+			       .most = most,
+			       .reuse = { 1, 1, 1 },
+			       .made = true,
+			       .heap = { .small.boundary = GRANULE, .device = device } };
+}
+
+static struct pool *default_pool(int device)
+{
+	if (!defaults[device].made)
+		pool_init(&defaults[device], device, 0);
+	return &defaults[device];
+}
+
+static struct pool *current_pool(int device)
+{
+	return chosen[device] ? chosen[device] : default_pool(device);
+}
+
+/* A handle is the pool's address: checked against those that exist before it is followed. */
+static bool pool_known(const struct pool *pool)
+{
+	for (int i = 0; i < MAX_DEVICES; i++)
+		if (pool == &defaults[i])
+			return default_pool(i);
+	for (struct pool *p = others; p; p = p->next)
+		if (p == pool)
+			return true;
+	return false;
+}
+
+struct heap *pool_heap(struct pool *pool)
+{
+	return &pool->heap;
+}
+
+static uint64_t higher(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+int pool_charge(struct pool *pool, uint64_t bytes)
+{
+	uint64_t need = round_up(pool->used + bytes, STEP);
+	if (pool->most && pool->used + bytes > pool->most)
+		return SIM_OUT_OF_MEMORY;
+	if (need > pool->reserved) {
+		int error = device_charge(pool->device, need - pool->reserved);
+		if (error)
+			return error;
+		pool->reserved = need;
+	}
+	pool->used += bytes;
+	pool->used_high = higher(pool->used_high, pool->used);
+	pool->reserved_high = higher(pool->reserved_high, pool->reserved);
+	return SIM_OK;
+}
+
+void pool_refund(struct pool *pool, uint64_t bytes)
+{
+	pool->used -= bytes;
+}
+
+static void pool_trim(struct pool *pool, uint64_t keep)
+{
+	uint64_t floor = round_up(pool->used, STEP), wanted = higher(floor, keep);
+	if (wanted >= pool->reserved)
+		return;
+	wanted = round_up(wanted, STEP);
+	device_refund(pool->device, pool->reserved - wanted);
+	pool->reserved = wanted;
+}
+
+void pool_synchronized(int device)
+{
+	memory_lock();
+	for (struct pool *p = others; p; p = p->next)
+		if (p->device == device)
+			pool_trim(p, p->threshold);
+	if (defaults[device].made)
+		pool_trim(&defaults[device], defaults[device].threshold);
+	memory_unlock();
+}
+
+/* The runtime's and the driver's attribute numbers are the same; the field, and whether the caller
+ * may reset it. */
+static void *pool_field(struct pool *pool, int attribute, bool *wide)
+{
+	*wide = attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+		return &pool->reuse[0];
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+		return &pool->reuse[1];
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		return &pool->reuse[2];
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		return &pool->threshold;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		return &pool->reserved;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return &pool->reserved_high;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		return &pool->used;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return &pool->used_high;
+	}
+	return NULL;
+}
+
+static int attribute_get(struct pool *pool, int attribute, void *value)
+{
+	bool wide;
+	memory_lock();
+	void *field = pool_known(pool) ? pool_field(pool, attribute, &wide) : NULL;
+	if (field && wide)
+		*(uint64_t *)value = *(uint64_t *)field;
+	else if (field)
+		*(int *)value = *(int *)field;
+	memory_unlock();
+	return field ? SIM_OK : SIM_INVALID_VALUE;
+}
+
+static int attribute_set(struct pool *pool, int attribute, const void *value)
+{
+	bool wide, known;
+	memory_lock();
+	known = pool_known(pool);
+	void *field = known ? pool_field(pool, attribute, &wide) : NULL;
+	if (field == NULL || field == &pool->reserved || field == &pool->used)
+		known = false;
+	else if (field == &pool->reserved_high ||
+		 field == &pool->used_high) /* the only value is 0: begin anew */
+		*(uint64_t *)field = field == &pool->used_high ? pool->used : pool->reserved;
+	else if (wide)
+		*(uint64_t *)field = *(const uint64_t *)value;
+	else
+		*(int *)field = *(const int *)value;
+	memory_unlock();
+	return known ? SIM_OK : SIM_INVALID_VALUE;
+}
+
+static int pool_get(int device, struct pool *(*which)(int), void *handle)
+{
+	int error = device_use(device);
+	if (error)
+		return error;
+	memory_lock();
+	*(struct pool **)handle = which(device);
+	memory_unlock();
+	return SIM_OK;
+}
+
+static int pool_choose(int device, struct pool *pool)
+{
+	if (device < 0 || device >= (int)settings.visible)
+		return SIM_INVALID_DEVICE;
+	memory_lock();
+	bool known = pool_known(pool);
+	if (known)
+		chosen[device] = pool;
+	memory_unlock();
+	return known ? SIM_OK : SIM_INVALID_VALUE;
+}
+
+static int pool_create(int device, uint64_t most, void *handle)
+{
+	int error = device_use(device);
+	struct pool *pool = error ? NULL : calloc(1, sizeof *pool);
+	if (!pool)
+		return error ? error : SIM_OUT_OF_MEMORY;
+	pool_init(pool, device, most);
+	memory_lock();
+	pool->next = others;
+	others = pool;
+	memory_unlock();
+	*(struct pool **)handle = pool;
+	return SIM_OK;
+}
+
+/* Live allocations keep their address and, as in the driver, the pool goes when the last is freed:
+ * here its record is simply kept, and everything unused returned. */
+static int pool_destroy(struct pool *pool)
+{
+	int error = SIM_INVALID_VALUE;
+	memory_lock();
+	for (int i = 0; i < MAX_DEVICES; i++)
+		if (chosen[i] == pool && pool_known(pool) && pool != &defaults[i])
+			chosen[i] = NULL;
+	for (struct pool **p = &others; *p; p = &(*p)->next)
+		if (*p == pool) {
+			pool->threshold = 0;
+			pool_trim(pool, 0);
+			error = SIM_OK;
+			break;
+		}
+	memory_unlock();
+	return error;
+}
+
+static int trim_to(struct pool *pool, uint64_t keep)
+{
+	memory_lock();
+	bool known = pool_known(pool);
+	if (known)
+		pool_trim(pool, keep);
+	memory_unlock();
+	return known ? SIM_OK : SIM_INVALID_VALUE;
+}
+
+static int alloc_from(struct pool *pool, int device, uint64_t size, void *address)
+{
+	int error = device_use(pool ? pool->device : device);
+	uint64_t base = 0;
+	if (error)
+		return error;
+	memory_lock();
+	if (!pool)
+		pool = current_pool(device);
+	bool known = pool_known(pool);
+	memory_unlock();
+	if (!known)
+		return SIM_INVALID_VALUE;
+	if (size)
+		error = memory_alloc(size, pool->device, MEMORY_POOL, pool, &base);
+	*(uint64_t *)address = base;
+	return error;
+}
+
+/* ---- the two APIs over it; error numbers are common to both */
+
+EXPORT cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t s)
+{
+	stream_work(s);
+	return rt(alloc_from(NULL, device_current(), n, p));
+}
+PTSZ(cudaMallocAsync);
+EXPORT cudaError_t cudaMallocFromPoolAsync(void **p, size_t n, cudaMemPool_t pool, cudaStream_t s)
+{
+	stream_work(s);
+	return rt(pool ? alloc_from((struct pool *)pool, 0, n, p) : SIM_INVALID_VALUE);
+}
+PTSZ(cudaMallocFromPoolAsync);
+EXPORT cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
+{
+	stream_work(s);
+	return rt(p ? memory_free((uint64_t)p) : SIM_INVALID_VALUE);
+}
+PTSZ(cudaFreeAsync);
+EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *p, int device)
+{
+	return rt(pool_get(device, default_pool, p));
+}
+EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *p, int device)
+{
+	return rt(pool_get(device, current_pool, p));
+}
+EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t p)
+{
+	return rt(pool_choose(device, (struct pool *)p));
+}
+EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v)
+{
+	return rt(attribute_get((struct pool *)p, (int)a, v));
+}
+EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v)
+{
+	return rt(attribute_set((struct pool *)p, (int)a, v));
+}
+EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t keep)
+{
+	return rt(trim_to((struct pool *)p, keep));
+}
+EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t p)
+{
+	return rt(pool_destroy((struct pool *)p));
+}
+EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t p, const struct cudaMemAccessDesc *d,
+					size_t n)
+{
+	(void)p, (void)d, (void)n;
+	return rt(sim_ready()); /* every simulated device reaches every other */
+}
+EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t *p, const struct cudaMemPoolProps *props)
+{
+	return rt(props->location.type == cudaMemLocationTypeDevice
+			  ? pool_create(props->location.id, props->maxSize, p)
+			  : sim_refuse(LIB_cudart, "cudaMemPoolCreate on the host"));
+}
+
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr *p, size_t n, CUstream s)
+{
+	stream_work(s);
+	return n ? (CUresult)alloc_from(NULL, device_current(), n, p) : CUDA_ERROR_INVALID_VALUE;
+}
+PTSZ(cuMemAllocAsync);
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
+{
+	stream_work(s);
+	return n && pool ? (CUresult)alloc_from((struct pool *)pool, 0, n, p)
+			 : CUDA_ERROR_INVALID_VALUE;
+}
+PTSZ(cuMemAllocFromPoolAsync);
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
+{
+	stream_work(s);
+	return (CUresult)memory_free(p);
+}
+PTSZ(cuMemFreeAsync);
+EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *p, CUdevice device)
+{
+	return (CUresult)pool_get(device, default_pool, p);
+}
+EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *p, CUdevice device)
+{
+	return (CUresult)pool_get(device, current_pool, p);
+}
+EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool p)
+{
+	return (CUresult)pool_choose(device, (struct pool *)p);
+}
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v)
+{
+	return (CUresult)attribute_get((struct pool *)p, (int)a, v);
+}
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v)
+{
+	return (CUresult)attribute_set((struct pool *)p, (int)a, v);
+}
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
+{
+	return (CUresult)trim_to((struct pool *)p, keep);
+}
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p)
+{
+	return (CUresult)pool_destroy((struct pool *)p);
+}
+EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *d, size_t n)
+{
+	(void)p, (void)d, (void)n;
+	return (CUresult)sim_ready();
+}
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *p, const CUmemPoolProps *props)
+{
+	return (CUresult)(props->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+				  ? pool_create(props->location.id, props->maxSize, p)
+				  : sim_refuse(LIB_cuda, "cuMemPoolCreate on the host"));
+}

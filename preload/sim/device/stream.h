@@ -1,0 +1,32 @@
+/* Streams, events and captures, for the runtime and the driver alike (their handles are the same).
+ */
+#ifndef CUDASIM_STREAM_H
+#define CUDASIM_STREAM_H
+
+#include "device/sim.h"
+
+int stream_create(void *handle, unsigned flags, int priority);
+int stream_destroy(void *handle);
+int stream_priority(void *handle, int *priority);
+int stream_flags(void *handle, unsigned *flags);
+int stream_device(void *handle, int *device);
+int stream_synchronize(void *handle);
+int stream_query(void *handle); /* SIM_OK: complete; SIM_NOT_READY */
+int stream_wait(void *stream, void *event);
+int event_create(void *handle, unsigned flags);
+int event_destroy(void *handle);
+int event_record(void *event, void *stream);
+int event_query(void *event); /* SIM_OK: complete; SIM_NOT_READY */
+int event_synchronize(void *event);
+int event_elapsed(void *start, void *end, float *ms);
+int capture_begin(void *stream);
+int capture_end(void *stream, void *graph);
+int capture_of(void *stream, unsigned long long *id, void **graph); /* 1 while capturing, else 0 */
+int graph_create(void *graph);
+int graph_destroy(void *graph);
+int graph_nodes(void *graph, void **nodes, size_t *count);
+int graph_retain(void *graph, void *object, unsigned count, unsigned flags);
+int user_object_create(void *object, void *data, void (*destroy)(void *), unsigned count);
+int user_object_release(void *object, unsigned count);
+
+#endif

@@ -1,0 +1,308 @@
+/* Reductions, counts and prefix sums, where they decide what the host does: of integers and
+ * booleans. One of floating point is 0, so that what the host reads is finite. */
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+/* ---- PyTorch's reduce_kernel<..., ReduceOp<input, operation, index, output, ...>>(ReduceOp): what
+ * is known of ReduceOp's layout, which begins at its ReduceConfig */
+
+enum { CONFIG_WORDS = 16, CONFIG_MOST = 64, ELEMENT_MOST = 64 };
+
+enum result { NOTHING, SUM, MOST, LEAST, ANY, ALL, PLACE_OF_MOST, PLACE_OF_LEAST, OTHER, RESULTS };
+
+struct reduction {
+	enum number_type in, out;
+	enum result gives[2]; /* one for each output */
+	const int *config;    /* element size, inputs, outputs, ... */
+	uint64_t inputs, outputs;
+	bool contiguous; /* the reduced elements lie together */
+	struct strided input, output;
+	const char *from;
+	char *to[2];
+};
+
+static bool is_place(enum result what)
+{
+	return what == PLACE_OF_MOST || what == PLACE_OF_LEAST;
+}
+
+/* Places are 64-bit integers, whatever they are places of. */
+static enum number_type type_of(const struct reduction *r, int output)
+{
+	return is_place(r->gives[output]) ? NUMBER_INT64 : r->out;
+}
+
+/* Is all that it reads and writes the device's? */
+static bool in_memory(const struct reduction *r)
+{
+	uint64_t in = r->contiguous ? r->inputs * number_size(r->in) : strided_reach(&r->input, 0);
+	uint64_t bases = strided_reach(&r->output, 1), out = strided_reach(&r->output, 0);
+	for (int k = 0; k < 2 && r->gives[k]; k++)
+		if (!launch_device(r->to[k],
+				   (out / number_size(r->out) + 1) * number_size(type_of(r, k))))
+			return false;
+	return launch_device(r->from, bases + in + number_size(r->in));
+}
+
+static bool config_at(struct reduction *r, const char *op, size_t at)
+{
+	const int *c = r->config = (const int *)(op + at);
+	/* the block's width, height and number of threads tell it from any other numbers; the size
+	 * of an element, from itself four bytes on: one number is reduced by one thread */
+	if (c[0] < 1 || c[0] > ELEMENT_MOST || c[1] < 1 || c[2] < 1 || c[11] < 1 || c[12] < 1 ||
+	    c[13] > 1024 || c[11] > c[13] || c[12] > c[13] || c[11] * c[12] != c[13])
+		return false;
+	r->inputs = (uint64_t)c[1];
+	r->outputs = (uint64_t)c[2];
+	r->contiguous = *(const bool *)(c + 14);
+	at += CONFIG_WORDS * sizeof(int);
+	size_t size = strided_read(&r->input, op + at, 1);
+	if (!size)
+		return false;
+	at += size;
+	if (!(size = strided_read(&r->output, op + at, 2)))
+		return false;
+	at = round_up(at + size, 8);
+	memcpy(&r->from, op + at, sizeof r->from);
+	memcpy(r->to, op + at + 8, sizeof r->to);
+	return in_memory(r);
+}
+
+/* Its operation and its neutral element come first; their sizes differ. */
+static bool read_reduction(struct reduction *r, const struct launch *l)
+{
+	const char *op = l->arguments[0], *types = launch_after(l, "ReduceOp<");
+	r->in = launch_type(types);
+	for (size_t at = 4; r->in && at <= CONFIG_MOST; at += 4)
+		if (config_at(r, op, at))
+			return true;
+	return false;
+}
+
+static void know_results(struct reduction *r, const struct launch *l)
+{
+	static const struct {
+		const char *functor;
+		enum result gives[2];
+	} known[] = {
+		{ "sum_functor<", { SUM } },
+		{ "MaxNanFunctor<", { MOST } },
+		{ "MinNanFunctor<", { LEAST } },
+		{ "::MinMaxOps<", { LEAST, MOST } },
+		{ "or_kernel_cuda", { ANY } },
+		{ "and_kernel_cuda", { ALL } },
+		{ "::ArgMaxOps<", { PLACE_OF_MOST } },
+		{ "::ArgMinOps<", { PLACE_OF_LEAST } },
+		{ "::MaxOps<", { MOST, PLACE_OF_MOST } },
+		{ "::MinOps<", { LEAST, PLACE_OF_LEAST } },
+	};
+	r->gives[0] = OTHER;
+	for (size_t i = 0; i < LENGTH(known) && r->gives[0] == OTHER; i++)
+		if (strstr(l->name, known[i].functor))
+			memcpy(r->gives, known[i].gives, sizeof r->gives);
+}
+
+/* The fourth argument of ReduceOp<>, after the operation, which has commas of its own. */
+static enum number_type output_type(const struct reduction *r, const struct launch *l)
+{
+	const char *at = launch_after(l, ", unsigned int, ");
+	if (r->gives[0] == ANY || r->gives[0] == ALL)
+		return NUMBER_BOOL;
+	return at ? launch_type(at) : NUMBER_NONE;
+}
+
+/* `base` is an offset in the first output: the second's elements may be of another size. */
+static void give(const struct reduction *r, uint64_t base, const number values[RESULTS])
+{
+	for (int k = 0; k < 2 && r->gives[k]; k++) {
+		enum number_type type = type_of(r, k);
+		number_store(r->to[k] + base / number_size(r->out) * number_size(type), type,
+			     values[r->gives[k]]);
+	}
+}
+
+static void reduce_one(const struct reduction *r, uint64_t output)
+{
+	uint64_t base[ARGUMENTS], at[ARGUMENTS], sum = 0;
+	number values[RESULTS] = { [ALL] = 1 };
+	strided_offsets(&r->output, output, base);
+	for (uint64_t i = 0; i < r->inputs; i++) {
+		at[0] = i * number_size(r->in);
+		if (!r->contiguous)
+			strided_offsets(&r->input, i, at);
+		number x = number_load(r->from + base[1] + at[0], r->in);
+		sum += number_bits(x);
+		if (!i || x > values[MOST])
+			values[MOST] = x, values[PLACE_OF_MOST] = i;
+		if (!i || x < values[LEAST])
+			values[LEAST] = x, values[PLACE_OF_LEAST] = i;
+		if (x != 0)
+			values[ANY] = 1;
+		else
+			values[ALL] = 0;
+	}
+	values[SUM] = (int64_t)sum;
+	give(r, base[0], values);
+}
+
+/* What is left uncomputed is what a healthy job has: sums of 0, nothing that is not finite; and the
+ * places of extremes are spread evenly, as the routing is. */
+static void reduce_unread(const struct reduction *r)
+{
+	uint64_t base[ARGUMENTS];
+	number values[RESULTS] = { [ALL] = 1 };
+	for (uint64_t i = 0; i < r->outputs; i++) {
+		strided_offsets(&r->output, i, base);
+		values[PLACE_OF_MOST] = values[PLACE_OF_LEAST] = i % r->inputs;
+		give(r, base[0], values);
+	}
+}
+
+bool compute_reduction(const struct launch *l)
+{
+	struct reduction r = { 0 };
+	know_results(&r, l);
+	r.out = output_type(&r, l);
+	if (!r.out || !read_reduction(&r, l)) /* sums and means are the host's least worry */
+		return r.gives[0] == OTHER || r.gives[0] == SUM;
+	bool whole =
+		r.gives[0] != OTHER && !number_floating(r.in) &&
+		r.inputs * r.outputs <= (r.in == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS);
+	if (!whole) {
+		if (r.outputs <= (number_floating(r.out) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
+			reduce_unread(&r);
+		return true;
+	}
+	for (uint64_t i = 0; i < r.outputs; i++)
+		reduce_one(&r, i);
+	return true;
+}
+
+/* ---- CUB, as nonzero() and its relatives use it */
+
+/* The data behind an iterator that makes NonZeroOp<type> of it: CUB's has the functor first. */
+static const char *iterator_data(const struct launch *l, const void *iterator)
+{
+	const char *pointer;
+	size_t at = strstr(l->name, "TransformInputIterator<") ? sizeof pointer : 0;
+	memcpy(&pointer, (const char *)iterator + at, sizeof pointer);
+	return pointer;
+}
+
+static bool flags_of(const struct launch *l, const void *iterator, uint64_t items,
+		     const char **data, enum number_type *type)
+{
+	*type = launch_type(launch_after(l, "NonZeroOp<"));
+	*data = iterator_data(l, iterator);
+	return *type && items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
+	       launch_device(*data, items * number_size(*type));
+}
+
+/* (iterator, int *out, items, ...): one number, or one a block, which the next kernel adds up. */
+bool compute_count(const struct launch *l)
+{
+	const char *data;
+	enum number_type type;
+	int *out = *(int **)l->arguments[1], total = 0;
+	uint64_t items = *(unsigned *)l->arguments[2];
+	unsigned parts = strstr(l->name, "SingleTile") ? 1 : l->columns;
+	if (!launch_device(out, parts * sizeof *out))
+		return false;
+	memset(out, 0, parts * sizeof *out);
+	if (!flags_of(l, l->arguments[0], items, &data, &type))
+		return false;
+	for (uint64_t i = 0; i < items; i++)
+		total += number_load(data + i * number_size(type), type) != 0;
+	*out = total;
+	return true;
+}
+
+/* (int *parts, int *out, count, ...) */
+bool compute_sum_of_parts(const struct launch *l)
+{
+	const int *parts = *(int **)l->arguments[0];
+	int *out = *(int **)l->arguments[1], total = 0, count = *(int *)l->arguments[2];
+	if (count < 0 || count > 1 << 20 || !launch_device(parts, (uint64_t)count * 4) ||
+	    !launch_device(out, 4))
+		return false;
+	for (int i = 0; i < count; i++)
+		total += parts[i];
+	*out = total;
+	return true;
+}
+
+/* (counting_iterator, iterator of flags, long *selected, int *number, tiles, select, equality,
+ * items,
+ * ...): the flat places of what is not zero. */
+bool compute_nonzero(const struct launch *l)
+{
+	const char *data;
+	enum number_type type;
+	int64_t *selected = *(int64_t **)l->arguments[2], first = *(int64_t *)l->arguments[0];
+	int *number_out = *(int **)l->arguments[3], found = 0;
+	uint64_t items = *(unsigned *)l->arguments[7];
+	if (!flags_of(l, l->arguments[1], items, &data, &type))
+		return false;
+	for (uint64_t i = 0; i < items; i++) {
+		if (number_load(data + i * number_size(type), type) == 0)
+			continue;
+		if (!launch_device(&selected[found], 8))
+			return false;
+		selected[found++] = first + (int64_t)i;
+	}
+	if (launch_device(number_out, 4))
+		*number_out = found;
+	return true;
+}
+
+/* <index>(long *places, index sizes[16], int dimensions, index count, ...): flat places become one
+ * row of places a dimension, of which the flat ones are the first. */
+bool compute_write_indices(const struct launch *l)
+{
+	enum number_type index = launch_type(launch_after(l, "write_indices<"));
+	size_t size = number_size(index);
+	int64_t *places = *(int64_t **)l->arguments[0];
+	int dimensions = *(int *)l->arguments[2];
+	if (!index || dimensions < 1 || dimensions > 16)
+		return false;
+	number items = number_load(l->arguments[3], index);
+	if (items < 0 || items > COMPUTED_INTEGERS ||
+	    !launch_device(places, (uint64_t)items * (uint64_t)dimensions * 8))
+		return false;
+	uint64_t count = (uint64_t)items;
+	for (uint64_t i = 0; i < count; i++) {
+		int64_t flat = places[i];
+		for (int d = dimensions - 1; d >= 0; d--) {
+			const char *at = (const char *)l->arguments[1] + (size_t)d * size;
+			int64_t length = (int64_t)number_load(at, index);
+			places[i + (uint64_t)d * count] = length > 0 ? flat % length : 0;
+			flat /= length > 0 ? length : 1;
+		}
+	}
+	return true;
+}
+
+/* (in, out, tiles, first tile, sum, initial value, items, ...) */
+bool compute_scan(const struct launch *l)
+{
+	const char *in = *(char **)l->arguments[0];
+	char *out = *(char **)l->arguments[1];
+	struct element from = element_of(l, 0), to = element_of(l, 1);
+	uint64_t items = *(unsigned *)l->arguments[6];
+	uint64_t sum = 0;
+	if (!from.type || !to.type || (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
+	    items > (number_floating(to.type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
+		return true;
+	if (!launch_device(in, items * from.size) || !launch_device(out, items * to.size))
+		return false;
+	if (number_floating(to.type)) {
+		memset(out, 0, items * to.size);
+		return true;
+	}
+	for (uint64_t i = 0; i < items; i++) {
+		sum += number_bits(number_load(in + i * from.size, from.type));
+		number_store(out + i * to.size, to.type, (int64_t)sum);
+	}
+	return true;
+}

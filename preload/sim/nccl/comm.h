@@ -1,0 +1,136 @@
+/* A simulated NCCL communicator: the ranks of one machine, meeting in shared memory. */
+#ifndef CUDASIM_COMM_H
+#define CUDASIM_COMM_H
+
+#include "device/sim.h"
+
+#include <memtrace/together.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+	NCCL_OK = 0,
+	NCCL_CUDA_ERROR = 1,
+	NCCL_SYSTEM_ERROR = 2,
+	NCCL_INVALID_ARGUMENT = 4,
+	NCCL_INVALID_USAGE = 5,
+	NCCL_REMOTE_ERROR = 6
+};
+enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are played */
+/* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
+enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
+#define PAYLOAD \
+	KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
+
+struct unique_id {
+	char bytes[UNIQUE_ID];
+};
+
+/* What a rank says it is doing; the others compare. */
+struct announcement {
+	uint64_t call, bytes, first, second;
+};
+
+struct shared_rank {
+	_Atomic int pid;
+	_Atomic int of_job;    /* its rank in the job, and 1; 0: not known */
+	atomic_bool left;      /* destroyed its communicator */
+	_Atomic uint64_t step; /* exchanges it has published */
+	struct announcement said[2];
+};
+struct shared {
+	_Atomic uint32_t attached;
+	struct shared_rank rank[COMM_RANKS];
+};
+
+struct comm {
+	struct unique_id id;
+	int ranks, rank, device;
+	int members, place;     /* ranks of it that run, and which of them this one is */
+	int member[COMM_RANKS]; /* their numbers in it, ascending */
+	char name[40];
+	int file, door; /* see segment.c */
+	size_t size;
+	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
+	atomic_uint buffers;
+	_Atomic uint64_t taken; /* their bytes together */
+	bool late;                                    /* connects at first use */
+	atomic_bool ring, nvls;                       /* connected */
+	_Atomic unsigned char *connected;             /* by peer: which ways */
+	struct shared *shared;                        /* NULL: nobody else runs */
+	bool sends[COMM_RANKS], receives[COMM_RANKS]; /* by place: the mailbox has its pages */
+	uint64_t step, splits;
+	pthread_mutex_t lock; /* one exchange at a time */
+	atomic_int busy;      /* calls inside: abort waits for them */
+	atomic_bool aborted, told;
+};
+
+/* Which of the members that run `rank` is; -1: it is played, see peers.c. */
+static inline int comm_place(const struct comm *comm, int rank)
+{
+	for (int i = 0; i < comm->members; i++)
+		if (comm->member[i] == rank)
+			return i;
+	return -1;
+}
+static inline bool comm_absent(const struct comm *comm, int rank)
+{
+	return comm->members < comm->ranks && comm_place(comm, rank) < 0;
+}
+/* Some of its ranks do not run. */
+static inline bool comm_played(const struct comm *comm)
+{
+	return comm->members < comm->ranks;
+}
+
+/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name
+ * it: *file, and for who made it *door, over which it is handed out until that is closed. Else
+ * errno. */
+int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door);
+/* Gives it to all who have asked; never waits. */
+void segment_hand_out(int file, int door);
+
+int comm_join(struct comm *comm);
+/* Of an absent rank, the member whose data stands for its own; of one that runs, itself. */
+int comm_deputy(const struct comm *comm, int rank);
+void comm_leave(struct comm *comm);
+/* Publishes `bytes` at `data` and waits until every member has: then comm_slot() is what a rank, or
+ * its deputy, published. */
+int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
+		  size_t bytes);
+const void *comm_slot(struct comm *comm, int rank);
+struct announcement comm_said(struct comm *comm, int place);
+
+/* One message of a group of sends and receives. */
+struct message {
+	struct comm *comm;
+	void *data;
+	size_t bytes;
+	int peer;
+	bool receive, done;
+};
+int comm_messages(struct message *messages, size_t count);
+
+/* Fills in which ranks of it run, among others that do not. */
+int together_members(struct comm *comm);
+/* Tells the store that a thread waits for another rank, and each time that it has looked again. */
+void together_waits(bool begins);
+void together_looked(void);
+/* What is said of that wait if it takes too long. */
+void together_where(const char *text);
+
+/* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
+int peers_of_split(int ranks, int rank, int colour, int key);
+
+size_t reduce_size(int type);
+bool reduce_known(int type, int operation);
+/* into = into (operation) from, element by element. */
+void reduce_into(void *into, const void *from, size_t count, int type, int operation);
+double reduce_number(const void *element, int type);
+float reduce_from_half(uint16_t bits);
+float reduce_from_bfloat16(uint16_t bits);
+uint16_t reduce_to_half(float value);
+uint16_t reduce_to_bfloat16(float value);
+void reduce_scale(void *data, size_t count, int type, double factor, double divisor);
+
+#endif

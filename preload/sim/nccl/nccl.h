@@ -1,0 +1,57 @@
+/* What the files of the simulated NCCL share. */
+#ifndef CUDASIM_NCCL_H
+#define CUDASIM_NCCL_H
+
+#include "nccl/comm.h"
+
+enum call {
+	ALL_GATHER = 1,
+	ALL_REDUCE,
+	BROADCAST,
+	SPLIT,
+	REDUCE_SCATTER,
+	ALL_TO_ALL,
+	REDUCE,
+	GATHER,
+	SCATTER
+};
+
+#define NCCL(type, name, ...)          \
+	EXPORT type name(__VA_ARGS__); \
+	EXPORT type name(__VA_ARGS__)
+
+/* Whether data of this size and type really goes from rank to rank: small tensors, and bytes
+ * (pickled objects) as far as their copies to the device are kept. */
+static inline bool nccl_travels(size_t bytes, int type)
+{
+	return bytes && bytes <= (type <= 1 ? settings.copy_max : PAYLOAD);
+}
+
+static inline size_t nccl_bytes(size_t count, int type, int ranks)
+{
+	return product(product(count, reduce_size(type)), (uint64_t)ranks);
+}
+static inline bool nccl_has_rank(const struct comm *comm, int rank)
+{
+	return comm && rank >= 0 && rank < comm->ranks;
+}
+
+/* Enters the communicator; 0 if there is something to exchange, else 1 with the result in *result.
+ */
+int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);
+int nccl_leave(struct comm *comm, int result);
+
+/* Takes the device memory that a use of the communicator takes the first time. */
+int nccl_memory_created(struct comm *comm);
+int nccl_memory_collective(struct comm *comm, const char *call, bool nvls);
+int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
+int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
+void nccl_memory_left(struct comm *comm);
+
+/* Also what the table of versions asks. */
+int ncclGetVersion(int *version);
+
+bool nccl_in_group(void);
+void collectives_group_end(void);
+
+#endif

@@ -1,0 +1,117 @@
+/* What NCCL's communicators take of their device, when they take it: the table is nccl.def. It is
+ * asked of the driver by the exported entry points, as NCCL does, so that whoever watches those
+ * sees it. */
+#include "nccl/nccl.h"
+
+#include <stdlib.h>
+
+EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes);
+EXPORT int cuMemFree_v2(uint64_t address);
+
+enum { LAZY_SINCE = 22200, SENDS = 1, RECEIVES = 2 };
+enum {
+#define NCCL_BUFFERS(use, channels, bytes) use,
+#include "nccl/nccl.def"
+};
+
+static uint64_t buffers(int use)
+{
+	static const uint64_t table[] = {
+#define NCCL_BUFFERS(use, channels, bytes) [use] = (uint64_t)(channels) * (bytes),
+#include "nccl/nccl.def"
+	};
+	return table[use];
+}
+
+static bool connects_late(void)
+{
+	int version = 0;
+	return ncclGetVersion(&version) || version >= LAZY_SINCE;
+}
+
+/* Which of the job's ranks belong to it is not known: where they fit into a node, they are in one.
+ */
+static bool in_a_node(const struct comm *comm)
+{
+	return (uint64_t)comm->ranks <= settings.gpus;
+}
+
+static int allocate(struct comm *comm, uint64_t bytes)
+{
+	int current = device_current(), error;
+	unsigned at = atomic_fetch_add(&comm->buffers, 1);
+	device_select(comm->device);
+	error = cuMemAlloc_v2(&comm->buffer[at], bytes);
+	if (!error)
+		atomic_fetch_add(&comm->taken, bytes);
+	device_select(current);
+	return error;
+}
+
+static int take(struct comm *comm, const char *call, uint64_t bytes)
+{
+	if (allocate(comm, bytes)) {
+		sim_say("%s: no %llu bytes left on device %d for NCCL's buffers in a communicator of %d ranks",
+			call, (unsigned long long)bytes, comm->device, comm->ranks);
+		return NCCL_CUDA_ERROR;
+	}
+	sim_log("%s: %llu bytes for NCCL's buffers", call, (unsigned long long)bytes);
+	return NCCL_OK;
+}
+
+void nccl_memory_left(struct comm *comm)
+{
+	for (unsigned i = 0; i < comm->buffers; i++)
+		if (comm->buffer[i])
+			cuMemFree_v2(comm->buffer[i]);
+}
+
+int nccl_memory_created(struct comm *comm)
+{
+	uint64_t bytes = 0;
+#define NCCL_CREATION(from, size) bytes = comm->ranks >= (from) ? (size) : bytes;
+#include "nccl/nccl.def"
+	comm->late = comm->ranks > 1 && connects_late();
+	if (!comm->late)
+		return bytes ? take(comm, "ncclCommInitRank", bytes) : NCCL_OK;
+	comm->connected = calloc((size_t)comm->ranks, 1);
+	return comm->connected ? NCCL_OK : NCCL_SYSTEM_ERROR;
+}
+
+int nccl_memory_collective(struct comm *comm, const char *call, bool nvls)
+{
+	uint64_t bytes = 0;
+	if (!comm || !comm->late)
+		return NCCL_OK;
+	if (!atomic_exchange(&comm->ring, true))
+		bytes += buffers(RING_RECEIVE) + buffers(RING_SEND);
+	if (nvls && settings.card->major >= 9 && comm->ranks > 2 && in_a_node(comm) &&
+	    !atomic_exchange(&comm->nvls, true))
+		bytes += buffers(NVLS_RANK) * (uint64_t)comm->ranks;
+	return bytes ? take(comm, call, bytes) : NCCL_OK;
+}
+
+int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive)
+{
+	int way = receive ? RECEIVES : SENDS;
+	bool near = in_a_node(comm);
+	if (!comm->late || peer == comm->rank ||
+	    (atomic_fetch_or(&comm->connected[near ? peer : 0], (unsigned char)way) & way))
+		return NCCL_OK;
+	if (near)
+		return take(comm, call, buffers(receive ? PEER_RECEIVE : PEER_SEND));
+	return take(comm, call, buffers(receive ? NET_RECEIVE : NET_SEND));
+}
+
+/* NCCL makes these of a send to and a receive from every rank. */
+int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive)
+{
+	int error = NCCL_OK;
+	for (int i = 0; comm && !error && i < comm->ranks; i++) {
+		if (send)
+			error = nccl_memory_message(comm, call, i, false);
+		if (receive && !error)
+			error = nccl_memory_message(comm, call, i, true);
+	}
+	return error;
+}

@@ -1,0 +1,209 @@
+/* The arithmetic of small reductions, right for every NCCL type but the 8-bit floats. */
+#include "nccl/comm.h"
+
+#include <string.h>
+
+enum type {
+	INT8,
+	UINT8,
+	INT32,
+	UINT32,
+	INT64,
+	UINT64,
+	HALF,
+	FLOAT,
+	DOUBLE,
+	BFLOAT16,
+	FLOAT8E4M3,
+	FLOAT8E5M2,
+	TYPES
+};
+enum operation { SUM, PROD, MAX, MIN, AVG };
+
+size_t reduce_size(int type)
+{
+	static const size_t sizes[TYPES] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
+	return type >= 0 && type < TYPES ? sizes[type] : 0;
+}
+
+bool reduce_known(int type, int operation)
+{
+	return type >= 0 && type < FLOAT8E4M3 && operation >= 0;
+}
+
+float reduce_from_bfloat16(uint16_t bits)
+{
+	uint32_t wide = (uint32_t)bits << 16;
+	float value;
+	memcpy(&value, &wide, 4);
+	return value;
+}
+
+uint16_t reduce_to_bfloat16(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, 4);
+	if (value != value)
+		return 0x7fc0;
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to nearest even */
+}
+
+float reduce_from_half(uint16_t half)
+{
+	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+		 fraction = half & 0x3ff, bits;
+	float value;
+	if (!exponent) {
+		value = (float)fraction * 0x1p-24f;
+		return sign ? -value : value;
+	}
+	bits = sign | (exponent == 31 ? 0xffu << 23 : (exponent + 112) << 23) | fraction << 13;
+	memcpy(&value, &bits, 4);
+	return value;
+}
+
+uint16_t reduce_to_half(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, 4);
+	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+	float magnitude = sign ? -value : value;
+	if (value != value)
+		return sign | 0x7e00;
+	if (magnitude >= 65520.f) /* rounds to infinity */
+		return sign | 0x7c00;
+	if (magnitude < 0x1p-14f) { /* subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in
+				       the low bits */
+		float shifted = magnitude + 0.5f;
+		memcpy(&bits, &shifted, 4);
+		return sign | (uint16_t)(bits - 0x3f000000);
+	}
+	bits &= 0x7fffffff;
+	bits += 0xfff + (bits >> 13 & 1);
+	return sign | (uint16_t)((bits - (112u << 23)) >> 13);
+}
+
+#define COMBINE(into, from, convert, back)                                                        \
+	for (size_t i = 0; i < count; i++) {                                                      \
+		__typeof__(convert(into[i])) x = convert(into[i]), y = convert(from[i]);          \
+		switch (operation) {                                                              \
+		case PROD:                                                                        \
+			x = x * y;                                                                \
+			break;                                                                    \
+		case MAX:                                                                         \
+			x = x > y ? x : y;                                                        \
+			break;                                                                    \
+		case MIN:                                                                         \
+			x = x < y ? x : y;                                                        \
+			break;                                                                    \
+		default:                                                                          \
+			x = x + y; /* sums, averages and scaled sums: those are divided or scaled \
+				      apart */                                                    \
+		}                                                                                 \
+		into[i] = back(x);                                                                \
+	}
+#define SAME(x) (x)
+/* NCCL's integers wrap; C's signed ones may not */
+#define TYPE(name, ctype, convert, back)                                                \
+	static void combine_##name(void *a, const void *b, size_t count, int operation) \
+	{                                                                               \
+		ctype *into = a;                                                        \
+		const ctype *from = b;                                                  \
+		COMBINE(into, from, convert, back)                                      \
+	}
+#define WRAPPED(name, ctype, unsigned_type)                                             \
+	static void combine_##name(void *a, const void *b, size_t count, int operation) \
+	{                                                                               \
+		ctype *into = a;                                                        \
+		const ctype *from = b;                                                  \
+		for (size_t i = 0; i < count; i++) {                                    \
+			ctype x = into[i], y = from[i];                                 \
+			switch (operation) {                                            \
+			case PROD:                                                      \
+				x = (ctype)((unsigned_type)x * (unsigned_type)y);       \
+				break;                                                  \
+			case MAX:                                                       \
+				x = x > y ? x : y;                                      \
+				break;                                                  \
+			case MIN:                                                       \
+				x = x < y ? x : y;                                      \
+				break;                                                  \
+			default:                                                        \
+				x = (ctype)((unsigned_type)x + (unsigned_type)y);       \
+			}                                                               \
+			into[i] = x;                                                    \
+		}                                                                       \
+	}
+WRAPPED(int8, int8_t, unsigned)
+WRAPPED(uint8, uint8_t, unsigned)
+WRAPPED(int32, int32_t, uint32_t)
+WRAPPED(uint32, uint32_t, uint32_t)
+WRAPPED(int64, int64_t, uint64_t)
+WRAPPED(uint64, uint64_t, uint64_t)
+TYPE(half, uint16_t, reduce_from_half, reduce_to_half)
+TYPE(float, float, SAME, SAME)
+TYPE(double, double, SAME, SAME)
+TYPE(bfloat16, uint16_t, reduce_from_bfloat16, reduce_to_bfloat16)
+
+void reduce_into(void *into, const void *from, size_t count, int type, int operation)
+{
+	static void (*const combine[])(void *, const void *, size_t, int) = {
+		combine_int8,   combine_uint8, combine_int32, combine_uint32, combine_int64,
+		combine_uint64, combine_half,  combine_float, combine_double, combine_bfloat16,
+	};
+	combine[type](into, from, count, operation);
+}
+
+double reduce_number(const void *element, int type)
+{
+	switch (type) {
+	case INT8:
+		return *(const int8_t *)element;
+	case UINT8:
+		return *(const uint8_t *)element;
+	case INT32:
+		return *(const int32_t *)element;
+	case UINT32:
+		return *(const uint32_t *)element;
+	case INT64:
+		return (double)*(const int64_t *)element;
+	case UINT64:
+		return (double)*(const uint64_t *)element;
+	case HALF:
+		return reduce_from_half(*(const uint16_t *)element);
+	case FLOAT:
+		return *(const float *)element;
+	case DOUBLE:
+		return *(const double *)element;
+	case BFLOAT16:
+		return reduce_from_bfloat16(*(const uint16_t *)element);
+	default:
+		return 1;
+	}
+}
+
+/* Divided last: integers come out whole. */
+#define SCALE(id, ctype, convert, back)                                                       \
+	case id:                                                                              \
+		for (size_t i = 0; i < count; i++)                                            \
+			((ctype *)data)[i] =                                                  \
+				back((double)convert(((ctype *)data)[i]) * factor / divisor); \
+		break;
+#define HALF_OF(x) reduce_to_half((float)(x))
+#define BFLOAT16_OF(x) reduce_to_bfloat16((float)(x))
+
+void reduce_scale(void *data, size_t count, int type, double factor, double divisor)
+{
+	switch (type) {
+		SCALE(INT8, int8_t, SAME, (int8_t))
+		SCALE(UINT8, uint8_t, SAME, (uint8_t))
+		SCALE(INT32, int32_t, SAME, (int32_t))
+		SCALE(UINT32, uint32_t, SAME, (uint32_t))
+		SCALE(INT64, int64_t, SAME, (int64_t))
+		SCALE(UINT64, uint64_t, SAME, (uint64_t))
+		SCALE(HALF, uint16_t, reduce_from_half, HALF_OF)
+		SCALE(FLOAT, float, SAME, (float))
+		SCALE(DOUBLE, double, SAME, )
+		SCALE(BFLOAT16, uint16_t, reduce_from_bfloat16, BFLOAT16_OF)
+	}
+}
