@@ -16,89 +16,89 @@ static const struct field {
 #undef FIELD
 };
 
-static const void *at(const struct reader *r, enum config_field f)
+static const void *at(const struct inputs *in, enum config_field f)
 {
-	return (const char *)r->c + fields[f].offset;
+	return (const char *)in->c + fields[f].offset;
 }
 
 /* "num_layers is 0 (--set), expected …" */
-static void fail(struct reader *r, enum config_field f, const char *expected)
+static void fail(struct inputs *in, enum config_field f, const char *expected)
 {
 	char value[128] = "";
 
-	if (r->failed)
+	if (in->failed)
 		return;
-	r->failed = 1;
+	in->failed = 1;
 	switch (fields[f].kind) {
 	case KIND_INT:
-		snprintf(value, sizeof(value), "%lld", (long long)*(const int64_t *)at(r, f));
+		snprintf(value, sizeof(value), "%lld", (long long)*(const int64_t *)at(in, f));
 		break;
 	case KIND_REAL:
-		snprintf(value, sizeof(value), "%g", *(const double *)at(r, f));
+		snprintf(value, sizeof(value), "%g", *(const double *)at(in, f));
 		break;
 	case KIND_BOOL:
-		snprintf(value, sizeof(value), "%s", *(const int *)at(r, f) ? "true" : "false");
+		snprintf(value, sizeof(value), "%s", *(const int *)at(in, f) ? "true" : "false");
 		break;
 	case KIND_TEXT:
-		snprintf(value, sizeof(value), "\"%.100s\"", *(char *const *)at(r, f));
+		snprintf(value, sizeof(value), "\"%.100s\"", *(char *const *)at(in, f));
 		break;
 	}
-	err_set(r->e, "%s is %s (%s), expected %s", fields[f].name, value, r->c->origin[f],
+	err_set(in->e, "%s is %s (%s), expected %s", fields[f].name, value, in->c->origin[f],
 		expected);
 }
 
-void refuse(struct reader *r, enum config_field f, const char *expected)
+void input_reject(struct inputs *in, enum config_field f, const char *expected)
 {
-	fail(r, f, expected);
+	fail(in, f, expected);
 }
 
-static wide read_number(struct reader *r, enum config_field f, wide least, wide most)
+static wide read_number(struct inputs *in, enum config_field f, wide least, wide most)
 {
-	int64_t n = *(const int64_t *)at(r, f);
+	int64_t n = *(const int64_t *)at(in, f);
 	char expected[96], top[48];
 
 	if (n >= least && n <= most)
 		return n;
 	snprintf(expected, sizeof(expected), "a number from %d to %s", (int)least,
 		 wide_text(most, top));
-	fail(r, f, expected);
+	fail(in, f, expected);
 	return 1;
 }
 
-wide read_needed(struct reader *r, enum config_field f, wide most)
+wide input_required(struct inputs *in, enum config_field f, wide most)
 {
-	if (config_has(r->c, f))
-		return read_number(r, f, 1, most);
-	if (!r->failed)
-		err_set(r->e, "%s is missing: %s needs it (in a configuration file, or --set %s=N)",
-			fields[f].name, r->out->system->name, fields[f].name);
-	r->failed = 1;
+	if (config_has(in->c, f))
+		return read_number(in, f, 1, most);
+	if (!in->failed)
+		err_set(in->e, "%s is missing: %s needs it (in a configuration file, or --set %s=N)",
+			fields[f].name, in->out->system->name, fields[f].name);
+	in->failed = 1;
 	return 1;
 }
 
-wide read_or(struct reader *r, enum config_field f, wide otherwise, wide most)
+wide input_or(struct inputs *in, enum config_field f, wide otherwise, wide most)
 {
-	return config_has(r->c, f) ? read_number(r, f, 1, most) : otherwise;
+	return config_has(in->c, f) ? read_number(in, f, 1, most) : otherwise;
 }
 
-wide read_or_zero(struct reader *r, enum config_field f, wide otherwise, wide most)
+wide input_or_zero(struct inputs *in, enum config_field f, wide otherwise, wide most)
 {
-	return config_has(r->c, f) ? read_number(r, f, 0, most) : otherwise;
+	return config_has(in->c, f) ? read_number(in, f, 0, most) : otherwise;
 }
 
-int read_flag(struct reader *r, enum config_field f, int otherwise)
+int input_flag(struct inputs *in, enum config_field f, int otherwise)
 {
-	return config_has(r->c, f) ? *(const int *)at(r, f) : otherwise;
+	return config_has(in->c, f) ? *(const int *)at(in, f) : otherwise;
 }
 
-int read_word(struct reader *r, enum config_field f, int otherwise, const char *words)
+int input_word(struct inputs *in, enum config_field f, int otherwise, const char *words)
 {
 	const char *text, *word = words;
 	char expected[256];
 
-	if (!config_has(r->c, f))
+	if (!config_has(in->c, f))
 		return otherwise;
-	text = *(char *const *)at(r, f);
+	text = *(char *const *)at(in, f);
 	for (int i = 0;; i++) {
 		size_t n = strcspn(word, "|");
 
@@ -109,7 +109,7 @@ int read_word(struct reader *r, enum config_field f, int otherwise, const char *
 		word += n + 1;
 	}
 	snprintf(expected, sizeof(expected), "one of %s", words);
-	fail(r, f, expected);
+	fail(in, f, expected);
 	return otherwise;
 }
 
@@ -124,10 +124,10 @@ static wide common_divisor(wide a, wide b)
 	return a;
 }
 
-void read_ratio(struct reader *r, enum config_field f, double otherwise, double least, double most,
+void input_ratio(struct inputs *in, enum config_field f, double otherwise, double least, double most,
 		wide *n, wide *d)
 {
-	double value = config_has(r->c, f) ? *(const double *)at(r, f) : otherwise;
+	double value = config_has(in->c, f) ? *(const double *)at(in, f) : otherwise;
 	char expected[96];
 	wide common;
 
@@ -135,7 +135,7 @@ void read_ratio(struct reader *r, enum config_field f, double otherwise, double 
 	/* Written so that a NaN fails too. */
 	if (!(value >= least && value <= most)) {
 		snprintf(expected, sizeof(expected), "a number from %g to %g", least, most);
-		fail(r, f, expected);
+		fail(in, f, expected);
 		return;
 	}
 	*n = (wide)(value * 1000 + 0.5);
@@ -145,21 +145,21 @@ void read_ratio(struct reader *r, enum config_field f, double otherwise, double 
 	*d /= common;
 }
 
-void refuse_other_optimizers(struct reader *r)
+void input_reject_other_optimizers(struct inputs *in)
 {
-	const char *name = VALUE_OR(r->c, optimizer, NULL);
+	const char *name = VALUE_OR(in->c, optimizer, NULL);
 
 	if (name && strcmp(name, "adam") && strcmp(name, "adamw"))
-		refuse(r, CONFIG_optimizer,
+		input_reject(in, CONFIG_optimizer,
 		       "adam or adamw: the document has formulas for Adam alone");
 }
 
-int read_zero_stage(struct reader *r, int otherwise)
+int input_zero_stage(struct inputs *in, int otherwise)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
 	if (GIVEN(c, zero_stage))
-		return (int)read_number(r, CONFIG_zero_stage, 0, 3);
+		return (int)read_number(in, CONFIG_zero_stage, 0, 3);
 	if (VALUE_OR(c, fsdp, 0))
 		return 3;
 	if (GIVEN(c, use_distributed_optimizer))
@@ -167,46 +167,46 @@ int read_zero_stage(struct reader *r, int otherwise)
 	return otherwise;
 }
 
-wide read_microbatches(struct reader *r, wide micro_batch, wide data_parallel)
+wide input_microbatches(struct inputs *in, wide micro_batch, wide data_parallel)
 {
 	wide all;
 
-	if (GIVEN(r->c, num_microbatches) || !GIVEN(r->c, global_batch_size))
-		return read_or(r, CONFIG_num_microbatches,
-			       read_or(r, CONFIG_gradient_accumulation_steps, 1, MOST_BATCH),
+	if (GIVEN(in->c, num_microbatches) || !GIVEN(in->c, global_batch_size))
+		return input_or(in, CONFIG_num_microbatches,
+			       input_or(in, CONFIG_gradient_accumulation_steps, 1, MOST_BATCH),
 			       MOST_BATCH);
-	all = read_or(r, CONFIG_global_batch_size, 1, INT64_C(1) << 50);
+	all = input_or(in, CONFIG_global_batch_size, 1, INT64_C(1) << 50);
 	if (all % (micro_batch * data_parallel))
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "global_batch_size %lld is not a multiple of micro_batch_size times "
 			      "data_parallel_size: rounded up to whole micro-batches",
 			      (long long)all);
 	all = (all + micro_batch * data_parallel - 1) / (micro_batch * data_parallel);
 	if (all > MOST_BATCH)
-		refuse(r, CONFIG_global_batch_size,
+		input_reject(in, CONFIG_global_batch_size,
 		       "at most 1000000 micro-batches a data-parallel rank");
 	return largest(all, 1);
 }
 
-wide read_vocabulary(struct reader *r)
+wide input_vocabulary(struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 	wide v, multiple;
 
 	if (GIVEN(c, padded_vocab_size))
-		return read_or(r, CONFIG_padded_vocab_size, 1, MOST_ROWS);
-	v = read_needed(r, CONFIG_vocab_size, MOST_ROWS);
+		return input_or(in, CONFIG_padded_vocab_size, 1, MOST_ROWS);
+	v = input_required(in, CONFIG_vocab_size, MOST_ROWS);
 	if (!GIVEN(c, make_vocab_size_divisible_by))
 		return v;
-	multiple = read_or(r, CONFIG_make_vocab_size_divisible_by, 1, MOST_RANKS) *
-		   read_or(r, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
+	multiple = input_or(in, CONFIG_make_vocab_size_divisible_by, 1, MOST_RANKS) *
+		   input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
 	return (v + multiple - 1) / multiple * multiple;
 }
 
-enum precision read_precision(struct reader *r)
+enum precision input_precision(struct inputs *in)
 {
-	return (enum precision)read_word(
-		r, CONFIG_precision, PRECISION_BF16_MIXED,
+	return (enum precision)input_word(
+		in, CONFIG_precision, PRECISION_BF16_MIXED,
 		"fp32|fp16|bf16|fp8|fp16-mixed|bf16-mixed|fp8-mixed|fp16-autocast|bf16-autocast");
 }
 
@@ -226,34 +226,34 @@ static const struct unmodelled {
 	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
 };
 
-static void note_one(struct reader *r, const struct unmodelled *u)
+static void note_one(struct inputs *in, const struct unmodelled *u)
 {
-	estimate_note(r->out, "%s (%s) is not modelled by this document", u->what,
+	estimate_note(in->out, "%s (%s) is not modelled by this document", u->what,
 		      fields[u->field].name);
 }
 
-void note_unmodelled(struct reader *r)
+void input_note_unmodelled(struct inputs *in)
 {
-	if (r->out->detail != DETAIL_ALL)
+	if (in->out->detail != DETAIL_ALL)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(unmodelled_sizes); i++)
-		if (config_has(r->c, unmodelled_sizes[i].field) &&
-		    *(const int64_t *)at(r, unmodelled_sizes[i].field) >
+		if (config_has(in->c, unmodelled_sizes[i].field) &&
+		    *(const int64_t *)at(in, unmodelled_sizes[i].field) >
 			    (unmodelled_sizes[i].field != CONFIG_mtp_num_layers))
-			note_one(r, &unmodelled_sizes[i]);
+			note_one(in, &unmodelled_sizes[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(unmodelled_words); i++)
-		if (config_has(r->c, unmodelled_words[i].field))
-			note_one(r, &unmodelled_words[i]);
+		if (config_has(in->c, unmodelled_words[i].field))
+			note_one(in, &unmodelled_words[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(unmodelled_flags); i++)
-		if (read_flag(r, unmodelled_flags[i].field, 0))
-			note_one(r, &unmodelled_flags[i]);
+		if (input_flag(in, unmodelled_flags[i].field, 0))
+			note_one(in, &unmodelled_flags[i]);
 }
 
-void note_division(struct reader *r, enum config_field f, wide n, enum config_field by, wide d)
+void input_note_division(struct inputs *in, enum config_field f, wide n, enum config_field by, wide d)
 {
-	if (r->out->detail == DETAIL_ALL && n % d)
+	if (in->out->detail == DETAIL_ALL && n % d)
 		estimate_note(
-			r->out,
+			in->out,
 			"%s %lld is not a multiple of %s %lld: the formula divides all the same",
 			fields[f].name, (long long)n, fields[by].name, (long long)d);
 }

@@ -20,7 +20,7 @@
 
 #define GPUS_OF_A_NODE 8 /* where num_gpus_per_node is not given */
 
-struct reader {
+struct inputs {
 	const struct config *c;
 	struct estimate *out;
 	struct err *e;
@@ -31,29 +31,29 @@ struct reader {
 #define VALUE_OR(c, name, otherwise) (GIVEN(c, name) ? (c)->name : (otherwise))
 
 /* From 1 to `most`. */
-wide read_needed(struct reader *r, enum config_field f, wide most);
-wide read_or(struct reader *r, enum config_field f, wide otherwise, wide most);
+wide input_required(struct inputs *in, enum config_field f, wide most);
+wide input_or(struct inputs *in, enum config_field f, wide otherwise, wide most);
 /* The same from 0. */
-wide read_or_zero(struct reader *r, enum config_field f, wide otherwise, wide most);
-int read_flag(struct reader *r, enum config_field f, int otherwise);
+wide input_or_zero(struct inputs *in, enum config_field f, wide otherwise, wide most);
+int input_flag(struct inputs *in, enum config_field f, int otherwise);
 /* Index of the word in "a|b|c"; not given is `otherwise`. */
-int read_word(struct reader *r, enum config_field f, int otherwise, const char *words);
+int input_word(struct inputs *in, enum config_field f, int otherwise, const char *words);
 /* A real number from `least` to `most` as *n / *d, exact to 1/1000. */
-void read_ratio(struct reader *r, enum config_field f, double otherwise, double least, double most,
+void input_ratio(struct inputs *in, enum config_field f, double otherwise, double least, double most,
 		wide *n, wide *d);
 
 /* The value of `f` is something that the source has no formula for. `expected` says what it has one
  * for. */
-void refuse(struct reader *r, enum config_field f, const char *expected);
+void input_reject(struct inputs *in, enum config_field f, const char *expected);
 /* Every system's source knows Adam alone. */
-void refuse_other_optimizers(struct reader *r);
+void input_reject_other_optimizers(struct inputs *in);
 
 /* 0 to 3, from zero_stage, use_distributed_optimizer, fsdp. */
-int read_zero_stage(struct reader *r, int otherwise);
+int input_zero_stage(struct inputs *in, int otherwise);
 /* Micro-batches of a data-parallel rank and step. */
-wide read_microbatches(struct reader *r, wide micro_batch, wide data_parallel);
+wide input_microbatches(struct inputs *in, wide micro_batch, wide data_parallel);
 /* Rows of the embedding: padded where the job says how. */
-wide read_vocabulary(struct reader *r);
+wide input_vocabulary(struct inputs *in);
 
 enum precision {
 	PRECISION_FP32,
@@ -66,11 +66,11 @@ enum precision {
 	PRECISION_FP16_AUTOCAST,
 	PRECISION_BF16_AUTOCAST,
 };
-enum precision read_precision(struct reader *r);
+enum precision input_precision(struct inputs *in);
 
 /* Notes on what no document models, where the job has it. */
-void note_unmodelled(struct reader *r);
+void input_note_unmodelled(struct inputs *in);
 /* A note where `n` (of the field) is not a multiple of `d`. */
-void note_division(struct reader *r, enum config_field f, wide n, enum config_field by, wide d);
+void input_note_division(struct inputs *in, enum config_field f, wide n, enum config_field by, wide d);
 
 #endif

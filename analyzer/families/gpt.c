@@ -330,12 +330,12 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	free(g.layers);
 }
 
-static int check(const struct shape *s, struct reader *r)
+static int check(const struct shape *s, struct inputs *in)
 {
-	wrapped_check(s, r);
+	wrapped_check(s, in);
 	if (s->tp * s->pp * s->cp > 1)
-		refuse(r, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
-	return r->failed ? -1 : 0;
+		input_reject(in, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
+	return in->failed ? -1 : 0;
 }
 
 const struct family gpt_family = { check, run };

@@ -461,21 +461,21 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	free(g.layers);
 }
 
-static int check(const struct shape *s, struct reader *r)
+static int check(const struct shape *s, struct inputs *in)
 {
-	wrapped_check(s, r);
+	wrapped_check(s, in);
 	if (s->tp * s->pp * s->cp > 1)
-		refuse(r, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
-	if (s->attention != EAGER && !GIVEN(r->c, packed_sequences))
+		input_reject(in, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
+	if (s->attention != EAGER && !GIVEN(in->c, packed_sequences))
 		estimate_note(
-			r->out,
+			in->out,
 			"transformers looks at the positions on the device: where it cannot see "
 			"that a row is one sequence (packed data, a simulated device), every "
 			"layer keeps a mask of b s^2; packed_sequences=false is a job where it "
 			"can");
 	if (s->experts)
-		estimate_note(r->out, "tokens are counted as spread evenly over the experts");
-	return r->failed ? -1 : 0;
+		estimate_note(in->out, "tokens are counted as spread evenly over the experts");
+	return in->failed ? -1 : 0;
 }
 
 const struct family llama_family = { check, run };

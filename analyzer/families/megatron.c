@@ -384,85 +384,85 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	rank_release(&r);
 }
 
-static void note_assumptions(const struct shape *s, struct reader *r)
+static void note_assumptions(const struct shape *s, struct inputs *in)
 {
 	if (s->attention == FUSED_ATTENTION)
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "attention is what a current Transformer Engine chooses for the GPU; "
 			      "with FlashAttention before 2.4.1 and "
 			      "NVTE_ALLOW_NONDETERMINISTIC_ALGO=0 it is unfused: give "
 			      "--attention-backend");
 	if (s->transformer_engine && s->cp > 1)
-		estimate_note(r->out, "context parallelism's exchanges of keys and values are not "
+		estimate_note(in->out, "context parallelism's exchanges of keys and values are not "
 				      "counted");
 	if (s->experts)
-		estimate_note(r->out, "tokens are spread evenly over experts");
+		estimate_note(in->out, "tokens are spread evenly over experts");
 }
 
 /* Tensors of what experts get have at most 2^48 elements, too. */
-static void check_dispatched(const struct shape *s, struct reader *r)
+static void check_dispatched(const struct shape *s, struct inputs *in)
 {
 	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
 	wide width = largest(s->hidden, (wide)2 * s->expert_ffn);
 
 	if (s->capacity > 64)
-		refuse(r, CONFIG_moe_expert_capacity_factor, "64 at most");
+		input_reject(in, CONFIG_moe_expert_capacity_factor, "64 at most");
 	if (rows * width * (s->capacity > 1 ? 64 : 1) > (wide)1 << 48)
-		refuse(r, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
+		input_reject(in, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
 }
 
 /* forward_backward_pipelining_with_interleaving() refuses what would leave stages idle. */
-static void check_interleaving(const struct shape *s, struct reader *r)
+static void check_interleaving(const struct shape *s, struct inputs *in)
 {
-	enum config_field f = GIVEN(r->c, num_microbatches) ? CONFIG_num_microbatches
+	enum config_field f = GIVEN(in->c, num_microbatches) ? CONFIG_num_microbatches
 							    : CONFIG_global_batch_size;
 	int64_t rest = s->microbatches % s->group;
 
 	if (s->vpp == 1)
 		return;
 	if (s->group < s->pp)
-		refuse(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+		input_reject(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
 		       "at least pipeline_model_parallel_size");
-	if (config_has(r->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
-		refuse(r, f,
+	if (config_has(in->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
+		input_reject(in, f,
 		       "groups of pipeline_model_parallel_size micro-batches or of "
 		       "microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
 		       "at least pipeline_model_parallel_size: Megatron-core refuses another");
 }
 
-static int check(const struct shape *s, struct reader *r)
+static int check(const struct shape *s, struct inputs *in)
 {
-	note_assumptions(s, r);
+	note_assumptions(s, in);
 	if (s->cp > 1 && s->attention == EAGER)
-		refuse(r, CONFIG_context_parallel_size,
+		input_reject(in, CONFIG_context_parallel_size,
 		       "1: Megatron-core's DotProductAttention refuses more; "
 		       "transformer_impl transformer_engine splits tokens");
 	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
 			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
-		refuse(r, CONFIG_num_experts, "a multiple of the expert-parallel size");
+		input_reject(in, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->experts)
-		check_dispatched(s, r);
+		check_dispatched(s, in);
 	if (s->autocast || (s->weights != F32 && !s->mixed))
-		refuse(r, CONFIG_precision,
+		input_reject(in, CONFIG_precision,
 		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
 		       "16-bit ones");
 	if (s->optimizer > SGD && (s->optimizer != MUON || !s->training_loop))
-		refuse(r, CONFIG_optimizer,
+		input_reject(in, CONFIG_optimizer,
 		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
 	if (s->optimizer == SGD && s->zero)
-		refuse(r, CONFIG_optimizer,
+		input_reject(in, CONFIG_optimizer,
 		       "adam with the distributed optimizer: Megatron-core refuses another");
 	if (s->zero > 1)
-		refuse(r, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
-	check_stages(s, r);
-	check_interleaving(s, r);
-	check_graphs(s, r);
+		input_reject(in, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
+	check_stages(s, in);
+	check_interleaving(s, in);
+	check_graphs(s, in);
 	if (s->sequence_parallel && s->tokens / s->cp % s->tp)
-		refuse(r, CONFIG_seq_length, "a multiple of the ranks that share its tokens");
+		input_reject(in, CONFIG_seq_length, "a multiple of the ranks that share its tokens");
 	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
-		refuse(r, CONFIG_tensor_model_parallel_size,
+		input_reject(in, CONFIG_tensor_model_parallel_size,
 		       "sizes that divide layers, heads, widths and tokens");
-	return r->failed ? -1 : 0;
+	return in->failed ? -1 : 0;
 }
 
 const struct family megatron_family = { check, run };

@@ -161,7 +161,7 @@ int64_t chunk_first_layer(const struct shape *s, int64_t stage, int64_t chunk);
 int64_t chunk_layers(const struct shape *s, int64_t stage, int64_t chunk);
 int64_t chunk_mtp(const struct shape *s, int64_t stage, int64_t chunk);
 /* All layers are somewhere, and those of multi-token prediction beside the loss. */
-void check_stages(const struct shape *s, struct reader *r);
+void check_stages(const struct shape *s, struct inputs *in);
 
 /* megatron_states.c: parameters, buffers, optimizer. */
 struct norm_weights declare_norm(struct chunk *c, int64_t width);

@@ -199,10 +199,10 @@ static void warm_up(struct machine *m, struct capturing *c)
 		}
 }
 
-void check_graphs(const struct shape *s, struct reader *r)
+void check_graphs(const struct shape *s, struct inputs *in)
 {
 	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MOST_GRAPHS)
-		refuse(r, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
+		input_reject(in, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
 }
 
 void graphs_capture(struct machine *m, struct rank *r)

@@ -44,26 +44,26 @@ static int matters(const struct config *c, const struct option *o)
 	return differs;
 }
 
-void check_megatron_options(struct reader *r)
+void check_megatron_options(struct inputs *in)
 {
-	const char *positions = VALUE_OR(r->c, position_embedding_type, "rope");
+	const char *positions = VALUE_OR(in->c, position_embedding_type, "rope");
 
-	if (GIVEN(r->c, unmodelled_options))
-		refuse(r, CONFIG_unmodelled_options, "none: not modelled yet");
+	if (GIVEN(in->c, unmodelled_options))
+		input_reject(in, CONFIG_unmodelled_options, "none: not modelled yet");
 	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
-		if (matters(r->c, &stops[i])) {
+		if (matters(in->c, &stops[i])) {
 			char expected[96];
 
 			snprintf(expected, sizeof(expected), "%s: %s: not modelled yet",
 				 *stops[i].harmless ? stops[i].harmless : "none", stops[i].what);
-			refuse(r, stops[i].field, expected);
+			input_reject(in, stops[i].field, expected);
 		}
 	for (size_t i = 0; i < ARRAY_SIZE(noted); i++)
-		if (matters(r->c, &noted[i]))
-			estimate_note(r->out, "%s (%s): not counted", noted[i].what,
+		if (matters(in->c, &noted[i]))
+			estimate_note(in->out, "%s (%s): not counted", noted[i].what,
 				      config_name(noted[i].field));
 	if (!strcmp(positions, "relative") || !strcmp(positions, "mrope"))
-		refuse(r, CONFIG_position_embedding_type, "learned_absolute, rope, yarn or none");
-	if (!strcmp(VALUE_OR(r->c, transformer_impl, "local"), "inference_optimized"))
-		refuse(r, CONFIG_transformer_impl, "local or transformer_engine");
+		input_reject(in, CONFIG_position_embedding_type, "learned_absolute, rope, yarn or none");
+	if (!strcmp(VALUE_OR(in->c, transformer_impl, "local"), "inference_optimized"))
+		input_reject(in, CONFIG_transformer_impl, "local or transformer_engine");
 }

@@ -46,7 +46,7 @@ int64_t chunk_mtp(const struct shape *s, int64_t stage, int64_t chunk)
 }
 
 /* What uneven stages leave is for the others. */
-static void check_ends(const struct shape *s, struct reader *r)
+static void check_ends(const struct shape *s, struct inputs *in)
 {
 	int64_t others = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
 	int64_t left = s->layers - s->first_layers - s->last_layers;
@@ -54,41 +54,41 @@ static void check_ends(const struct shape *s, struct reader *r)
 	if (!s->first_layers && !s->last_layers)
 		return;
 	if (left < 0 || others < 0 || (others ? left % others : left))
-		refuse(r,
+		input_reject(in,
 		       s->last_layers ? CONFIG_decoder_last_pipeline_num_layers
 				      : CONFIG_decoder_first_pipeline_num_layers,
 		       "one that leaves the other stages the same number of layers");
 }
 
-static void check_layout(const struct shape *s, struct reader *r)
+static void check_layout(const struct shape *s, struct inputs *in)
 {
 	if (s->stages.at[s->stages.count - 1].mtp != s->mtp)
-		refuse(r, CONFIG_pipeline_model_parallel_layout,
+		input_reject(in, CONFIG_pipeline_model_parallel_layout,
 		       "the layers of multi-token prediction (m) in the loss's stage (L)");
 	if (s->stages.count != s->pp * s->vpp)
-		refuse(r, CONFIG_pipeline_model_parallel_layout,
+		input_reject(in, CONFIG_pipeline_model_parallel_layout,
 		       "as many stages as pipeline and virtual pipeline have");
 }
 
-void check_stages(const struct shape *s, struct reader *r)
+void check_stages(const struct shape *s, struct inputs *in)
 {
 	char expected[32];
 
 	snprintf(expected, sizeof(expected), "%d at most", MOST_MTP);
 	if (s->mtp > MOST_MTP)
-		refuse(r, CONFIG_mtp_num_layers, expected);
+		input_reject(in, CONFIG_mtp_num_layers, expected);
 	if (s->vpp > 1 && s->pp == 1)
-		refuse(r, CONFIG_virtual_pipeline_model_parallel_size,
+		input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
 		       "1 without pipeline parallelism: Megatron-LM refuses more");
 	if (s->stages.count) {
-		check_layout(s, r);
+		check_layout(s, in);
 		return;
 	}
-	check_ends(s, r);
+	check_ends(s, in);
 	if (!s->first_layers && !s->last_layers && s->layers % s->pp)
-		refuse(r, CONFIG_pipeline_model_parallel_size, "one that divides the layers");
+		input_reject(in, CONFIG_pipeline_model_parallel_size, "one that divides the layers");
 	for (int64_t stage = 0; stage < s->pp; stage++)
 		if (stage_layers(s, stage) % s->vpp)
-			refuse(r, CONFIG_virtual_pipeline_model_parallel_size,
+			input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
 			       "one that divides a stage's layers");
 }

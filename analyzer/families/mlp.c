@@ -135,16 +135,16 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 	free(g.blocks);
 }
 
-static int check(const struct shape *s, struct reader *r)
+static int check(const struct shape *s, struct inputs *in)
 {
-	if (GIVEN(r->c, num_attention_heads))
-		refuse(r, CONFIG_framework,
+	if (GIVEN(in->c, num_attention_heads))
+		input_reject(in, CONFIG_framework,
 		       "nanogpt, transformers or megatron-core: of plain torch "
 		       "only stacks of feed-forward blocks are modelled");
-	wrapped_check(s, r);
+	wrapped_check(s, in);
 	if (s->tp * s->pp * s->cp > 1)
-		refuse(r, CONFIG_tensor_model_parallel_size, "1: the blocks are not split");
-	return r->failed ? -1 : 0;
+		input_reject(in, CONFIG_tensor_model_parallel_size, "1: the blocks are not split");
+	return in->failed ? -1 : 0;
 }
 
 const struct family mlp_family = { check, run };

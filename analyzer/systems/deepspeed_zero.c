@@ -77,110 +77,110 @@ static wide cpu_bytes(const struct dims *x, const struct row *row)
 }
 
 /* From the architecture, where the job does not count by itself. */
-static wide count(struct reader *r, enum config_field f)
+static wide count(struct inputs *in, enum config_field f)
 {
 	struct err why = { 0 };
 	int64_t total, module, n;
 
-	if (r->failed || config_count_parameters(r->c, &total, &module, &why) < 0)
-		return read_needed(r, f, MOST_PARAMETERS);
+	if (in->failed || config_count_parameters(in->c, &total, &module, &why) < 0)
+		return input_required(in, f, MOST_PARAMETERS);
 	n = f == CONFIG_total_params ? total : module;
-	estimate_note(r->out, "%s is not given: %lld, counted from the architecture",
+	estimate_note(in->out, "%s is not given: %lld, counted from the architecture",
 		      config_name(f), (long long)n);
 	return n < MOST_PARAMETERS ? n : MOST_PARAMETERS;
 }
 
-static void read_sizes(struct reader *r, struct dims *x, int stage)
+static void read_sizes(struct inputs *in, struct dims *x, int stage)
 {
-	if (GIVEN(r->c, total_params) || !GIVEN(r->c, num_parameters))
-		SYMBOL(x, P) = GIVEN(r->c, total_params)
-				       ? read_or(r, CONFIG_total_params, 1, MOST_PARAMETERS)
-				       : count(r, CONFIG_total_params);
+	if (GIVEN(in->c, total_params) || !GIVEN(in->c, num_parameters))
+		SYMBOL(x, P) = GIVEN(in->c, total_params)
+				       ? input_or(in, CONFIG_total_params, 1, MOST_PARAMETERS)
+				       : count(in, CONFIG_total_params);
 	else
-		SYMBOL(x, P) = read_or(r, CONFIG_num_parameters, 1, MOST_PARAMETERS);
+		SYMBOL(x, P) = input_or(in, CONFIG_num_parameters, 1, MOST_PARAMETERS);
 	if (stage == 3)
-		SYMBOL(x, X) = GIVEN(r->c, largest_layer_params)
-				       ? read_or(r, CONFIG_largest_layer_params, 1, MOST_PARAMETERS)
-				       : count(r, CONFIG_largest_layer_params);
-	SYMBOL(x, n) = read_or(r, CONFIG_num_gpus_per_node,
-			       read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS), MOST_RANKS);
-	SYMBOL(x, m) = read_or(r, CONFIG_num_nodes, 1, MOST_RANKS);
+		SYMBOL(x, X) = GIVEN(in->c, largest_layer_params)
+				       ? input_or(in, CONFIG_largest_layer_params, 1, MOST_PARAMETERS)
+				       : count(in, CONFIG_largest_layer_params);
+	SYMBOL(x, n) = input_or(in, CONFIG_num_gpus_per_node,
+			       input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS), MOST_RANKS);
+	SYMBOL(x, m) = input_or(in, CONFIG_num_nodes, 1, MOST_RANKS);
 	SYMBOL(x, N) = SYMBOL(x, n) * SYMBOL(x, m);
-	read_ratio(r, CONFIG_additional_buffer_factor, 1.5, 0, 1000000, &SYMBOL(x, F),
+	input_ratio(in, CONFIG_additional_buffer_factor, 1.5, 0, 1000000, &SYMBOL(x, F),
 		   &SYMBOL(x, F_d));
 }
 
-static int read_stage(struct reader *r)
+static int read_stage(struct inputs *in)
 {
-	int stage = read_zero_stage(r, -1);
+	int stage = input_zero_stage(in, -1);
 
 	if (stage == -1)
-		return (int)read_needed(r, CONFIG_zero_stage, 3);
+		return (int)input_required(in, CONFIG_zero_stage, 3);
 	if (stage < 2)
-		refuse(r,
-		       GIVEN(r->c, zero_stage) ? CONFIG_zero_stage
+		input_reject(in,
+		       GIVEN(in->c, zero_stage) ? CONFIG_zero_stage
 					       : CONFIG_use_distributed_optimizer,
 		       "2 or 3: the document has formulas for ZeRO-2 and ZeRO-3 alone");
 	return stage;
 }
 
 /* The row of the document's table that the job is. */
-static struct row read_row(struct reader *r, int stage)
+static struct row read_row(struct inputs *in, int stage)
 {
 	struct row row = { .stage = stage, .param = -1, .zero_init = -1 };
 
-	row.optimizer = read_word(r, CONFIG_offload_optimizer, NONE, "none|cpu");
+	row.optimizer = input_word(in, CONFIG_offload_optimizer, NONE, "none|cpu");
 	if (stage != 3) {
-		if (read_word(r, CONFIG_offload_param, NONE, "none|cpu") != NONE)
-			refuse(r, CONFIG_offload_param,
+		if (input_word(in, CONFIG_offload_param, NONE, "none|cpu") != NONE)
+			input_reject(in, CONFIG_offload_param,
 			       "none under ZeRO-2: the weights are not sharded");
 		return row;
 	}
-	row.param = read_word(r, CONFIG_offload_param, NONE, "none|cpu");
-	row.zero_init = read_flag(r, CONFIG_zero_init, 1);
+	row.param = input_word(in, CONFIG_offload_param, NONE, "none|cpu");
+	row.zero_init = input_flag(in, CONFIG_zero_init, 1);
 	if (row.param == CPU && row.optimizer == NONE)
-		refuse(r, CONFIG_offload_param,
+		input_reject(in, CONFIG_offload_param,
 		       "none, or offload_optimizer cpu as well: the document has no row for weights alone");
 	return row;
 }
 
-static void note_size(struct reader *r, enum config_field f)
+static void note_size(struct inputs *in, enum config_field f)
 {
-	wide size = read_or(r, f, 1, MOST_RANKS);
+	wide size = input_or(in, f, 1, MOST_RANKS);
 
 	if (size > 1)
-		estimate_note(r->out, "%s is %lld: the document shards over data parallelism alone",
+		estimate_note(in->out, "%s is %lld: the document shards over data parallelism alone",
 			      config_name(f), (long long)size);
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
-	struct reader r = { .c = c, .out = out, .e = e };
-	int stage = read_stage(&r);
-	struct row row = read_row(&r, stage);
+	struct inputs in = { .c = c, .out = out, .e = e };
+	int stage = read_stage(&in);
+	struct row row = read_row(&in, stage);
 	enum precision precision;
 
-	read_sizes(&r, &out->dims, stage);
-	precision = read_precision(&r);
-	refuse_other_optimizers(&r);
-	if (r.failed)
+	read_sizes(&in, &out->dims, stage);
+	precision = input_precision(&in);
+	input_reject_other_optimizers(&in);
+	if (in.failed)
 		return -1;
 	set_row(&out->dims, &row);
 	if (precision != PRECISION_FP16_MIXED && precision != PRECISION_BF16_MIXED)
 		estimate_note(out,
 			      "precision is %s: the document has 16-bit weights and fp32 states",
 			      c->precision);
-	note_size(&r, CONFIG_tensor_model_parallel_size);
-	note_size(&r, CONFIG_pipeline_model_parallel_size);
-	note_size(&r, CONFIG_context_parallel_size);
+	note_size(&in, CONFIG_tensor_model_parallel_size);
+	note_size(&in, CONFIG_pipeline_model_parallel_size);
+	note_size(&in, CONFIG_context_parallel_size);
 	return 0;
 }
 
 static void add_pinned(const struct config *c, struct estimate *out, const struct row *row)
 {
-	struct reader r = { .c = c, .out = out };
+	struct inputs in = { .c = c, .out = out };
 	wide P = SYMBOL(&out->dims, P);
-	wide steps = read_or(&r, CONFIG_gradient_accumulation_steps,
+	wide steps = input_or(&in, CONFIG_gradient_accumulation_steps,
 			     VALUE_OR(c, num_microbatches, 1), MOST_BATCH);
 
 	if (row->stage == 3 && row->param == CPU)
@@ -191,27 +191,27 @@ static void add_pinned(const struct config *c, struct estimate *out, const struc
 
 static void add_activations(const struct config *c, struct estimate *out)
 {
-	struct reader r = { .c = c, .out = out };
+	struct inputs in = { .c = c, .out = out };
 	wide s, b, h, a;
 
 	if (!GIVEN(c, seq_length) || !GIVEN(c, micro_batch_size) || !GIVEN(c, hidden_size) ||
 	    !GIVEN(c, num_attention_heads))
 		return;
-	r.e = &(struct err){ 0 };
-	s = read_or(&r, CONFIG_seq_length, 1, MOST_TOKENS);
-	b = read_or(&r, CONFIG_micro_batch_size, 1, MOST_BATCH);
-	h = read_or(&r, CONFIG_hidden_size, 1, MOST_WIDTH);
-	a = read_or(&r, CONFIG_num_attention_heads, 1, MOST_HEADS);
-	if (!r.failed)
+	in.e = &(struct err){ 0 };
+	s = input_or(&in, CONFIG_seq_length, 1, MOST_TOKENS);
+	b = input_or(&in, CONFIG_micro_batch_size, 1, MOST_BATCH);
+	h = input_or(&in, CONFIG_hidden_size, 1, MOST_WIDTH);
+	a = input_or(&in, CONFIG_num_attention_heads, 1, MOST_HEADS);
+	if (!in.failed)
 		estimate_add_result(out, "activation_elements_per_layer",
 				    (2 * s * a + 16 * h) * s * b);
 }
 
 static void add_results(const struct config *c, struct estimate *out)
 {
-	struct reader r = { .c = c, .out = out };
+	struct inputs in = { .c = c, .out = out };
 	int stage = SYMBOL(&out->dims, whole) ? 2 : 3;
-	struct row chosen = read_row(&r, stage);
+	struct row chosen = read_row(&in, stage);
 	struct dims x = out->dims;
 
 	estimate_add_result(out, "cpu_bytes", cpu_bytes(&x, &chosen));

@@ -65,117 +65,117 @@ static void set_stage(struct dims *x, wide stage, int tables, wide most_in_fligh
 	SYMBOL(x, j) = last;
 }
 
-static void read_sizes(struct reader *r, struct dims *x)
+static void read_sizes(struct inputs *in, struct dims *x)
 {
-	SYMBOL(x, L) = read_needed(r, CONFIG_num_layers, MOST_LAYERS);
-	SYMBOL(x, h) = read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
-	SYMBOL(x, f) = read_needed(r, CONFIG_ffn_hidden_size, MOST_FFN);
-	SYMBOL(x, a) = read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
-	SYMBOL(x, k) = read_or(r, CONFIG_num_query_groups, SYMBOL(x, a), MOST_HEADS);
-	SYMBOL(x, s) = read_needed(r, CONFIG_seq_length, MOST_TOKENS);
-	SYMBOL(x, b) = read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
-	SYMBOL(x, v) = read_vocabulary(r);
-	SYMBOL(x, t) = read_or(r, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, p) = read_or(r, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
-	SYMBOL(x, c) = read_or(r, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, d) = read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MOST_LAYERS);
+	SYMBOL(x, h) = input_required(in, CONFIG_hidden_size, MOST_WIDTH);
+	SYMBOL(x, f) = input_required(in, CONFIG_ffn_hidden_size, MOST_FFN);
+	SYMBOL(x, a) = input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	SYMBOL(x, k) = input_or(in, CONFIG_num_query_groups, SYMBOL(x, a), MOST_HEADS);
+	SYMBOL(x, s) = input_required(in, CONFIG_seq_length, MOST_TOKENS);
+	SYMBOL(x, b) = input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
+	SYMBOL(x, v) = input_vocabulary(in);
+	SYMBOL(x, t) = input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, p) = input_or(in, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	SYMBOL(x, c) = input_or(in, CONFIG_context_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, d) = input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
 }
 
-static wide read_gradient_bytes(struct reader *r)
+static wide read_gradient_bytes(struct inputs *in)
 {
-	wide width = read_or(r, CONFIG_grad_bytes,
-			     VALUE_OR(r->c, accumulate_allreduce_grads_in_fp32, 1) ? 4 : 2, 8);
+	wide width = input_or(in, CONFIG_grad_bytes,
+			     VALUE_OR(in->c, accumulate_allreduce_grads_in_fp32, 1) ? 4 : 2, 8);
 
 	if (width != 2 && width != 4)
-		refuse(r, CONFIG_grad_bytes, "4, or 2 as the document quotes from the ZeRO paper");
+		input_reject(in, CONFIG_grad_bytes, "4, or 2 as the document quotes from the ZeRO paper");
 	else if (width == 2)
-		estimate_note(r->out, "gradients of 2 bytes: the document's own equations have 4, "
+		estimate_note(in->out, "gradients of 2 bytes: the document's own equations have 4, "
 				      "its 16 Psi quotes 2 from the ZeRO paper");
 	return width;
 }
 
-static void check(struct reader *r, enum precision precision, int zero)
+static void check(struct inputs *in, enum precision precision, int zero)
 {
 	if (precision < PRECISION_FP16_MIXED || precision > PRECISION_FP8_MIXED)
-		refuse(r, CONFIG_precision,
+		input_reject(in, CONFIG_precision,
 		       "bf16-mixed: the document has bf16 weights and fp32 optimizer states");
 	else if (precision != PRECISION_BF16_MIXED)
-		estimate_note(r->out, "the document has bf16-mixed: %s is counted alike",
-			      r->c->precision);
+		estimate_note(in->out, "the document has bf16-mixed: %s is counted alike",
+			      in->c->precision);
 	if (zero > 1)
-		refuse(r, GIVEN(r->c, zero_stage) ? CONFIG_zero_stage : CONFIG_fsdp,
+		input_reject(in, GIVEN(in->c, zero_stage) ? CONFIG_zero_stage : CONFIG_fsdp,
 		       "0 or 1: the document has no formula for ZeRO-2 and ZeRO-3");
-	if (VALUE_OR(r->c, num_experts, 0) > 1)
-		refuse(r, CONFIG_num_experts,
+	if (VALUE_OR(in->c, num_experts, 0) > 1)
+		input_reject(in, CONFIG_num_experts,
 		       "none: the document has no formula for mixtures of experts");
-	refuse_other_optimizers(r);
+	input_reject_other_optimizers(in);
 }
 
-static void add_notes(struct reader *r, const struct dims *x, int zero)
+static void add_notes(struct inputs *in, const struct dims *x, int zero)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
 	if (SYMBOL(x, t) > 1 && !VALUE_OR(c, sequence_parallel, 0))
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "sequence_parallel is not set: the document's formulas assume it");
 	if (!zero)
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "without ZeRO-1: the document's equation 4, with its 12 undivided");
 	if (GIVEN(c, swiglu) && !c->swiglu)
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "swiglu is false: the document counts Llama's three matrices");
 	if (GIVEN(c, untie_embeddings_and_output_weights) &&
 	    !c->untie_embeddings_and_output_weights)
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "the head shares the embedding's weights: the document counts both");
 	if (GIVEN(c, attention) && strcmp(c->attention, "flash"))
-		estimate_note(r->out, "attention is %s: the document assumes FlashAttention 2",
+		estimate_note(in->out, "attention is %s: the document assumes FlashAttention 2",
 			      c->attention);
 	if (GIVEN(c, num_parameters) && !config_is_derived(c, CONFIG_num_parameters))
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "num_parameters is not used: the formulas count layer by layer");
 	if (GIVEN(c, kv_channels) && c->kv_channels * SYMBOL(x, a) != SYMBOL(x, h))
-		estimate_note(r->out, "kv_channels is %lld: the document's heads are h/a wide",
+		estimate_note(in->out, "kv_channels is %lld: the document's heads are h/a wide",
 			      (long long)c->kv_channels);
-	note_unmodelled(r);
-	note_division(r, CONFIG_num_layers, SYMBOL(x, L), CONFIG_pipeline_model_parallel_size,
+	input_note_unmodelled(in);
+	input_note_division(in, CONFIG_num_layers, SYMBOL(x, L), CONFIG_pipeline_model_parallel_size,
 		      SYMBOL(x, p));
-	note_division(r, CONFIG_num_attention_heads, SYMBOL(x, a),
+	input_note_division(in, CONFIG_num_attention_heads, SYMBOL(x, a),
 		      CONFIG_tensor_model_parallel_size, SYMBOL(x, t));
-	note_division(r, CONFIG_num_query_groups, SYMBOL(x, k), CONFIG_tensor_model_parallel_size,
+	input_note_division(in, CONFIG_num_query_groups, SYMBOL(x, k), CONFIG_tensor_model_parallel_size,
 		      SYMBOL(x, t));
-	note_division(r, CONFIG_ffn_hidden_size, SYMBOL(x, f), CONFIG_tensor_model_parallel_size,
+	input_note_division(in, CONFIG_ffn_hidden_size, SYMBOL(x, f), CONFIG_tensor_model_parallel_size,
 		      SYMBOL(x, t));
-	note_division(r, CONFIG_vocab_size, SYMBOL(x, v), CONFIG_tensor_model_parallel_size,
+	input_note_division(in, CONFIG_vocab_size, SYMBOL(x, v), CONFIG_tensor_model_parallel_size,
 		      SYMBOL(x, t));
-	note_division(r, CONFIG_seq_length, SYMBOL(x, s), CONFIG_context_parallel_size,
+	input_note_division(in, CONFIG_seq_length, SYMBOL(x, s), CONFIG_context_parallel_size,
 		      SYMBOL(x, c));
 }
 
 /* 0: p - i, whatever the number of micro-batches; so the document. */
-static wide most_in_flight(struct reader *r, const struct dims *x)
+static wide most_in_flight(struct inputs *in, const struct dims *x)
 {
-	if (!read_flag(r, CONFIG_cap_in_flight, 0))
+	if (!input_flag(in, CONFIG_cap_in_flight, 0))
 		return 0;
-	return read_microbatches(r, SYMBOL(x, b), SYMBOL(x, d));
+	return input_microbatches(in, SYMBOL(x, b), SYMBOL(x, d));
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
-	struct reader r = { .c = c, .out = out, .e = e };
+	struct inputs in = { .c = c, .out = out, .e = e };
 	struct dims *x = &out->dims;
 	int zero, tables;
 
-	read_sizes(&r, x);
-	zero = read_zero_stage(&r, 1);
-	tables = !read_word(&r, CONFIG_variant, 0, "tables|eq18");
-	check(&r, read_precision(&r), zero);
-	SYMBOL(x, g) = read_gradient_bytes(&r);
+	read_sizes(&in, x);
+	zero = input_zero_stage(&in, 1);
+	tables = !input_word(&in, CONFIG_variant, 0, "tables|eq18");
+	check(&in, input_precision(&in), zero);
+	SYMBOL(x, g) = read_gradient_bytes(&in);
 	SYMBOL(x, z) = zero ? SYMBOL(x, d) * SYMBOL(x, c) : 1;
-	set_stage(x, 0, tables, most_in_flight(&r, x));
-	if (!r.failed)
-		add_notes(&r, x, zero);
-	return r.failed ? -1 : 0;
+	set_stage(x, 0, tables, most_in_flight(&in, x));
+	if (!in.failed)
+		add_notes(&in, x, zero);
+	return in.failed ? -1 : 0;
 }
 
 static void add_stage(struct estimate *out, const struct dims *x)
@@ -200,9 +200,9 @@ static wide parameters(const struct dims *x)
 
 static void add_results(const struct config *c, struct estimate *out)
 {
-	struct reader r = { .c = c, .out = out };
-	wide most = most_in_flight(&r, &out->dims), p = SYMBOL(&out->dims, p), stage_most = 0;
-	int tables = !read_word(&r, CONFIG_variant, 0, "tables|eq18");
+	struct inputs in = { .c = c, .out = out };
+	wide most = most_in_flight(&in, &out->dims), p = SYMBOL(&out->dims, p), stage_most = 0;
+	int tables = !input_word(&in, CONFIG_variant, 0, "tables|eq18");
 	struct dims x = out->dims;
 
 	estimate_add_result(out, "num_params", parameters(&x));

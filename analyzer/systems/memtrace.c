@@ -115,13 +115,13 @@ struct job_model {
 	struct allocator_settings settings;
 };
 
-static int read_model(struct job_model *j, struct reader *r)
+static int read_model(struct job_model *j, struct inputs *in)
 {
-	if (shape_read(&j->shape, r) < 0 || constants_read(&j->constants, &j->settings, r) < 0)
+	if (shape_read(&j->shape, in) < 0 || constants_read(&j->constants, &j->settings, in) < 0)
 		return -1;
-	if (check_unmodelled(&j->shape, r) < 0)
+	if (check_unmodelled(&j->shape, in) < 0)
 		return -1;
-	return j->shape.family->check(&j->shape, r);
+	return j->shape.family->check(&j->shape, in);
 }
 
 /* The first step makes the optimizer's states, the second is steady, and in the third the
@@ -147,11 +147,11 @@ int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 		 struct err *e)
 {
 	struct estimate out = { .system = &memtrace };
-	struct reader r = { .c = c, .out = &out, .e = e };
+	struct inputs in = { .c = c, .out = &out, .e = e };
 	struct job_model j;
 	struct machine m;
 
-	if (read_model(&j, &r) < 0)
+	if (read_model(&j, &in) < 0)
 		return -1;
 	j.shape.rank = at.data % j.shape.dp;
 	j.shape.context_rank = at.context % j.shape.cp;
@@ -230,11 +230,11 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
-	struct reader r = { .c = c, .out = out, .e = e };
+	struct inputs in = { .c = c, .out = out, .e = e };
 	struct stage *worst = NULL;
 	struct job_model j;
 
-	if (read_model(&j, &r) < 0)
+	if (read_model(&j, &in) < 0)
 		return -1;
 	set_symbols(out, &j.shape);
 	constants_list(&j.constants, &j.shape, out);

@@ -48,110 +48,110 @@
 
 #include "estimate/formula.h"
 
-static wide count(struct reader *r, const struct dims *x)
+static wide count(struct inputs *in, const struct dims *x)
 {
 	wide L = SYMBOL(x, L), D = SYMBOL(x, D);
 	wide n = L * (12 * D * D + 2 * D) + D * SYMBOL(x, V) + D;
 
-	if (read_flag(r, CONFIG_include_embedding, 1))
+	if (input_flag(in, CONFIG_include_embedding, 1))
 		n += SYMBOL(x, T) * D;
-	if (read_flag(r, CONFIG_bias, 0))
+	if (input_flag(in, CONFIG_bias, 0))
 		n += D * (2 * L + 1);
 	/* A count that was derived from the architecture is not the document's. */
-	if (config_is_derived(r->c, CONFIG_num_parameters))
+	if (config_is_derived(in->c, CONFIG_num_parameters))
 		return n;
-	return read_or(r, CONFIG_num_parameters, n, MOST_PARAMETERS);
+	return input_or(in, CONFIG_num_parameters, n, MOST_PARAMETERS);
 }
 
-static void read_sizes(struct reader *r, struct dims *x)
+static void read_sizes(struct inputs *in, struct dims *x)
 {
 	wide T, B, D;
 
-	SYMBOL(x, L) = read_needed(r, CONFIG_num_layers, MOST_LAYERS);
-	SYMBOL(x, D) = D = read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
-	SYMBOL(x, H) = read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
-	SYMBOL(x, V) = read_vocabulary(r);
-	SYMBOL(x, T) = T = read_needed(r, CONFIG_seq_length, MOST_TOKENS);
-	SYMBOL(x, B) = B = read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
-	SYMBOL(x, N) = count(r, x);
-	if (read_flag(r, CONFIG_attention_mask_buffers, 1))
+	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MOST_LAYERS);
+	SYMBOL(x, D) = D = input_required(in, CONFIG_hidden_size, MOST_WIDTH);
+	SYMBOL(x, H) = input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	SYMBOL(x, V) = input_vocabulary(in);
+	SYMBOL(x, T) = T = input_required(in, CONFIG_seq_length, MOST_TOKENS);
+	SYMBOL(x, B) = B = input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
+	SYMBOL(x, N) = count(in, x);
+	if (input_flag(in, CONFIG_attention_mask_buffers, 1))
 		SYMBOL(x, N_buf) = T * T * SYMBOL(x, L);
 	SYMBOL(x, N_e) = B * T * D;
 	SYMBOL(x, N_a) = B * SYMBOL(x, H) * T * T;
 	SYMBOL(x, N_l) = B * T * SYMBOL(x, V);
 }
 
-static void note_size(struct reader *r, enum config_field f)
+static void note_size(struct inputs *in, enum config_field f)
 {
-	wide n = read_or(r, f, 1, MOST_RANKS);
+	wide n = input_or(in, f, 1, MOST_RANKS);
 
 	if (n > 1)
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "%s is %lld: the document is about one GPU, and divides nothing",
 			      config_name(f), (long long)n);
 }
 
-static void add_notes(struct reader *r, const struct dims *x, int zero)
+static void add_notes(struct inputs *in, const struct dims *x, int zero)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
-	note_size(r, CONFIG_tensor_model_parallel_size);
-	note_size(r, CONFIG_pipeline_model_parallel_size);
-	note_size(r, CONFIG_context_parallel_size);
+	note_size(in, CONFIG_tensor_model_parallel_size);
+	note_size(in, CONFIG_pipeline_model_parallel_size);
+	note_size(in, CONFIG_context_parallel_size);
 	if (zero)
-		estimate_note(r->out,
+		estimate_note(in->out,
 			      "ZeRO stage %d: the document is about one GPU, and shards nothing",
 			      zero);
 	if (GIVEN(c, ffn_hidden_size) && c->ffn_hidden_size != 4 * SYMBOL(x, D))
-		estimate_note(r->out, "ffn_hidden_size is %lld: the document's is 4 D",
+		estimate_note(in->out, "ffn_hidden_size is %lld: the document's is 4 D",
 			      (long long)c->ffn_hidden_size);
 	if (GIVEN(c, num_query_groups) && c->num_query_groups != SYMBOL(x, H))
 		estimate_note(
-			r->out,
+			in->out,
 			"num_query_groups is %lld: the document has as many key/value heads as heads",
 			(long long)c->num_query_groups);
 	if (VALUE_OR(c, swiglu, 0))
-		estimate_note(r->out, "swiglu: the document counts GPT-2's two matrices");
+		estimate_note(in->out, "swiglu: the document counts GPT-2's two matrices");
 	if (VALUE_OR(c, untie_embeddings_and_output_weights, 0))
 		estimate_note(
-			r->out,
+			in->out,
 			"the head has weights of its own: the document's shares the embedding's");
 	if (GIVEN(c, attention) &&
 	    (!strcmp(c->attention, "flash") || !strcmp(c->attention, "sdpa")))
-		estimate_note(r->out, "attention is %s: the document keeps the attention's weights",
+		estimate_note(in->out, "attention is %s: the document keeps the attention's weights",
 			      c->attention);
 	if (VALUE_OR(c, attention_dropout, 0) > 0 || VALUE_OR(c, hidden_dropout, 0) > 0)
-		estimate_note(r->out, "the document has no dropout");
+		estimate_note(in->out, "the document has no dropout");
 	if (VALUE_OR(c, bias, 0))
 		estimate_note(
-			r->out,
+			in->out,
 			"bias: the document's count has LayerNorm's biases, not those of linear layers");
-	note_unmodelled(r);
+	input_note_unmodelled(in);
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
-	struct reader r = { .c = c, .out = out, .e = e };
-	enum precision precision = read_precision(&r);
+	struct inputs in = { .c = c, .out = out, .e = e };
+	enum precision precision = input_precision(&in);
 	struct dims *x = &out->dims;
-	int ddp, zero = read_zero_stage(&r, 0);
+	int ddp, zero = input_zero_stage(&in, 0);
 
-	read_sizes(&r, x);
-	ddp = read_flag(&r, CONFIG_ddp, read_or(&r, CONFIG_data_parallel_size, 1, MOST_RANKS) > 1);
-	SYMBOL(x, r) = ddp && !read_flag(&r, CONFIG_gradient_as_bucket_view, 1) ? 2 : 1;
-	SYMBOL(x, w) = read_or_zero(&r, CONFIG_cublas_workspaces, 2, 1000);
-	SYMBOL(x, x) = read_flag(&r, CONFIG_data, 1);
+	read_sizes(&in, x);
+	ddp = input_flag(&in, CONFIG_ddp, input_or(&in, CONFIG_data_parallel_size, 1, MOST_RANKS) > 1);
+	SYMBOL(x, r) = ddp && !input_flag(&in, CONFIG_gradient_as_bucket_view, 1) ? 2 : 1;
+	SYMBOL(x, w) = input_or_zero(&in, CONFIG_cublas_workspaces, 2, 1000);
+	SYMBOL(x, x) = input_flag(&in, CONFIG_data, 1);
 	if (VALUE_OR(c, num_experts, 0) > 1)
-		refuse(&r, CONFIG_num_experts,
+		input_reject(&in, CONFIG_num_experts,
 		       "none: the document has no formula for mixtures of experts");
-	refuse_other_optimizers(&r);
-	if (r.failed)
+	input_reject_other_optimizers(&in);
+	if (in.failed)
 		return -1;
 	if (precision < PRECISION_FP16_MIXED)
 		estimate_note(
 			out, "precision is %s: the document has fp32 weights under 16-bit autocast",
 			c->precision);
-	add_notes(&r, x, zero);
+	add_notes(&in, x, zero);
 	return 0;
 }
 
@@ -162,7 +162,7 @@ static void add_results(const struct config *c, struct estimate *out)
 	wide activations = estimate_component(out, "activations");
 	wide steady = out->total - activations - out->bytes[TERM_logits_backward];
 	wide formula = 16 * N + 4 * SYMBOL(x, N_buf);
-	int persists = read_flag(&(struct reader){ .c = c, .out = out }, CONFIG_ddp,
+	int persists = input_flag(&(struct inputs){ .c = c, .out = out }, CONFIG_ddp,
 				 VALUE_OR(c, data_parallel_size, 1) > 1);
 
 	estimate_add_result(out, "num_params", N);

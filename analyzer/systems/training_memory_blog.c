@@ -158,37 +158,37 @@ static int automatic(const struct dims *x, int zero)
 	return zero ? DATA + zero : dp ? DATA : SINGLE;
 }
 
-static int read_strategy(struct reader *r, const struct dims *x, int zero)
+static int read_strategy(struct inputs *in, const struct dims *x, int zero)
 {
 	static const char words[] =
 		"single|dp|zero1|zero2|zero3|tp|tp+sp|pp|tp+pp|tp+pp+sp|tp+pp+cp|"
 		"zero1+tp+pp+cp|zero2+tp+pp+cp|auto|ddp|fsdp|4d|llama3";
 	static const int aliases[] = { DATA, ZERO3, ZERO1_4D, ZERO2_4D };
-	int word = read_word(r, CONFIG_strategy, EVERY_SIZE, words);
+	int word = input_word(in, CONFIG_strategy, EVERY_SIZE, words);
 
 	if (word > EVERY_SIZE)
 		return aliases[word - EVERY_SIZE - 1];
 	return word == EVERY_SIZE ? automatic(x, zero) : word;
 }
 
-static wide read_parameters(struct reader *r)
+static wide read_parameters(struct inputs *in)
 {
 	int64_t counted, module;
 	struct err why = { 0 };
 
-	if (GIVEN(r->c, num_parameters))
-		return read_or(r, CONFIG_num_parameters, 1, MOST_PARAMETERS);
-	if (GIVEN(r->c, total_params))
-		return read_or(r, CONFIG_total_params, 1, MOST_PARAMETERS);
-	if (r->failed || config_count_parameters(r->c, &counted, &module, &why) < 0 ||
+	if (GIVEN(in->c, num_parameters))
+		return input_or(in, CONFIG_num_parameters, 1, MOST_PARAMETERS);
+	if (GIVEN(in->c, total_params))
+		return input_or(in, CONFIG_total_params, 1, MOST_PARAMETERS);
+	if (in->failed || config_count_parameters(in->c, &counted, &module, &why) < 0 ||
 	    counted > MOST_PARAMETERS)
-		return read_needed(r, CONFIG_num_parameters, MOST_PARAMETERS);
-	estimate_note(r->out, "num_parameters is not given: %lld, counted from the architecture",
+		return input_required(in, CONFIG_num_parameters, MOST_PARAMETERS);
+	estimate_note(in->out, "num_parameters is not given: %lld, counted from the architecture",
 		      (long long)counted);
 	return counted;
 }
 
-static void read_precisions(struct reader *r, struct dims *x)
+static void read_precisions(struct inputs *in, struct dims *x)
 {
 	static const struct {
 		int low, high;
@@ -199,30 +199,30 @@ static void read_precisions(struct reader *r, struct dims *x)
 		[PRECISION_FP8_MIXED] = { 2, 4 },     [PRECISION_FP16_AUTOCAST] = { 2, 4 },
 		[PRECISION_BF16_AUTOCAST] = { 2, 4 },
 	};
-	enum precision precision = read_precision(r);
-	wide k = read_or(r, CONFIG_bytes_low, widths[precision].low, 8);
-	wide k_h = read_or(r, CONFIG_bytes_high, widths[precision].high, 8);
+	enum precision precision = input_precision(in);
+	wide k = input_or(in, CONFIG_bytes_low, widths[precision].low, 8);
+	wide k_h = input_or(in, CONFIG_bytes_high, widths[precision].high, 8);
 
 	SYMBOL(x, k) = k;
 	SYMBOL(x, c_o) = k_h ? 3 * k_h : 2 * k;
 	SYMBOL(x, c_g) =
-		read_or(r, CONFIG_grad_bytes,
-			read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, 0) ? 4 : k, 8);
-	if (!r->failed && precision >= PRECISION_FP16_AUTOCAST)
+		input_or(in, CONFIG_grad_bytes,
+			input_flag(in, CONFIG_accumulate_allreduce_grads_in_fp32, 0) ? 4 : k, 8);
+	if (!in->failed && precision >= PRECISION_FP16_AUTOCAST)
 		estimate_note(
-			r->out,
+			in->out,
 			"precision is %s: the document knows no autocast, and counts it as mixed "
 			"precision with 16-bit weights and a master copy",
-			r->c->precision);
+			in->c->precision);
 }
 
-static void read_activations(struct reader *r, struct dims *x)
+static void read_activations(struct inputs *in, struct dims *x)
 {
 	wide h = SYMBOL(x, h), a = SYMBOL(x, a), k = SYMBOL(x, k), KVH;
 
-	KVH = SYMBOL(x, KVH) = read_or(r, CONFIG_num_query_groups, a, MOST_HEADS);
+	KVH = SYMBOL(x, KVH) = input_or(in, CONFIG_num_query_groups, a, MOST_HEADS);
 	SYMBOL(x, A) = a;
-	switch (read_word(r, CONFIG_gqa_variant, 0, "none|printed|consistent")) {
+	switch (input_word(in, CONFIG_gqa_variant, 0, "none|printed|consistent")) {
 	case 1:
 		SYMBOL(x, M_QKV) = k * h * a + (k + 1) * KVH * h;
 		break;
@@ -234,11 +234,11 @@ static void read_activations(struct reader *r, struct dims *x)
 		SYMBOL(x, M_QKV) = 3 * k * h;
 		if (KVH != a)
 			estimate_note(
-				r->out,
+				in->out,
 				"grouped queries: the document's formula assumes as many key/value "
 				"heads as heads (see gqa_variant)");
 	}
-	switch (read_word(r, CONFIG_a2_definition, 0,
+	switch (input_word(in, CONFIG_a2_definition, 0,
 			  "ln_dropout|ln_all_dropout|korthikanti|none")) {
 	case 0:
 		SYMBOL(x, e) = 2 * k + 2;
@@ -251,71 +251,71 @@ static void read_activations(struct reader *r, struct dims *x)
 		SYMBOL(x, e) = 4 * k + 2;
 		break;
 	}
-	read_ratio(r, CONFIG_activation_checkpoint_factor, 1, 1, 10000, &SYMBOL(x, AC),
+	input_ratio(in, CONFIG_activation_checkpoint_factor, 1, 1, 10000, &SYMBOL(x, AC),
 		   &SYMBOL(x, AC_d));
 }
 
-static void read_sizes(struct reader *r, struct dims *x)
+static void read_sizes(struct inputs *in, struct dims *x)
 {
 	wide b, d;
 
-	SYMBOL(x, L) = read_needed(r, CONFIG_num_layers, MOST_LAYERS);
-	SYMBOL(x, h) = read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
-	SYMBOL(x, a) = read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
-	SYMBOL(x, s) = read_needed(r, CONFIG_seq_length, MOST_TOKENS);
-	b = read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
-	SYMBOL(x, TP) = read_or(r, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, PP) = read_or(r, CONFIG_pipeline_model_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, CP) = read_or(r, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, DP) = d = read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, SP) = read_flag(r, CONFIG_sequence_parallel, 0) ? SYMBOL(x, TP) : 1;
-	SYMBOL(x, MB) = read_microbatches(r, b, d);
+	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MOST_LAYERS);
+	SYMBOL(x, h) = input_required(in, CONFIG_hidden_size, MOST_WIDTH);
+	SYMBOL(x, a) = input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	SYMBOL(x, s) = input_required(in, CONFIG_seq_length, MOST_TOKENS);
+	b = input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
+	SYMBOL(x, TP) = input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, PP) = input_or(in, CONFIG_pipeline_model_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, CP) = input_or(in, CONFIG_context_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, DP) = d = input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, SP) = input_flag(in, CONFIG_sequence_parallel, 0) ? SYMBOL(x, TP) : 1;
+	SYMBOL(x, MB) = input_microbatches(in, b, d);
 	SYMBOL(x, b) = b * SYMBOL(x, MB);
-	if (!r->failed && SYMBOL(x, b) > MOST_BATCH)
-		refuse(r, CONFIG_micro_batch_size,
+	if (!in->failed && SYMBOL(x, b) > MOST_BATCH)
+		input_reject(in, CONFIG_micro_batch_size,
 		       "at most 1000000 sequences of a data-parallel rank and step");
-	SYMBOL(x, theta) = read_parameters(r);
+	SYMBOL(x, theta) = read_parameters(in);
 }
 
-static void add_notes(struct reader *r, const struct dims *x, int strategy)
+static void add_notes(struct inputs *in, const struct dims *x, int strategy)
 {
 	if (strategy == EVERY_SIZE) {
-		r->out->beyond = "the document prints no formula for these sizes together";
-		estimate_note(r->out, "%s: every one is applied as its rows do", r->out->beyond);
+		in->out->beyond = "the document prints no formula for these sizes together";
+		estimate_note(in->out, "%s: every one is applied as its rows do", in->out->beyond);
 	}
-	if (strategy < PIPELINE && SYMBOL(x, MB) > 1 && !GIVEN(r->c, blog_batch))
-		estimate_note(r->out,
+	if (strategy < PIPELINE && SYMBOL(x, MB) > 1 && !GIVEN(in->c, blog_batch))
+		estimate_note(in->out,
 			      "without a pipeline the document keeps the activations of all %lld "
 			      "micro-batches (see blog_batch)",
 			      (long long)SYMBOL(x, MB));
-	if (VALUE_OR(r->c, num_experts, 0) > 1)
-		estimate_note(r->out,
+	if (VALUE_OR(in->c, num_experts, 0) > 1)
+		estimate_note(in->out,
 			      "the activations of experts are not modelled by this document");
-	if (GIVEN(r->c, attention) && strcmp(r->c->attention, "eager") &&
-	    strcmp(r->c->attention, "unfused"))
-		estimate_note(r->out, "attention is %s: the document keeps the attention's weights",
-			      r->c->attention);
-	note_unmodelled(r);
+	if (GIVEN(in->c, attention) && strcmp(in->c->attention, "eager") &&
+	    strcmp(in->c->attention, "unfused"))
+		estimate_note(in->out, "attention is %s: the document keeps the attention's weights",
+			      in->c->attention);
+	input_note_unmodelled(in);
 }
 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
-	struct reader r = { .c = c, .out = out, .e = e };
+	struct inputs in = { .c = c, .out = out, .e = e };
 	struct dims *x = &out->dims;
-	int zero = read_zero_stage(&r, 0), split, strategy;
+	int zero = input_zero_stage(&in, 0), split, strategy;
 
-	read_sizes(&r, x);
-	read_precisions(&r, x);
-	read_activations(&r, x);
-	strategy = read_strategy(&r, x, zero);
-	split = read_word(&r, CONFIG_blog_batch, 0, "per_dp|microbatch");
-	refuse_other_optimizers(&r);
-	if (r.failed)
+	read_sizes(&in, x);
+	read_precisions(&in, x);
+	read_activations(&in, x);
+	strategy = read_strategy(&in, x, zero);
+	split = input_word(&in, CONFIG_blog_batch, 0, "per_dp|microbatch");
+	input_reject_other_optimizers(&in);
+	if (in.failed)
 		return -1;
-	if (!read_flag(&r, CONFIG_optimizer_on_this_gpu, 1))
+	if (!input_flag(&in, CONFIG_optimizer_on_this_gpu, 1))
 		SYMBOL(x, c_o) = 0;
 	set_divisors(x, strategy, zero, split);
-	add_notes(&r, x, strategy);
+	add_notes(&in, x, strategy);
 	return 0;
 }
 
@@ -333,12 +333,12 @@ static void add_parts(struct estimate *out, const struct dims *x)
 
 static void add_results(const struct config *c, struct estimate *out)
 {
-	struct reader r = { .c = c, .out = out };
-	int zero = read_zero_stage(&r, 0);
-	int split = read_word(&r, CONFIG_blog_batch, 0, "per_dp|microbatch");
-	int chosen = read_strategy(&r, &out->dims, zero);
+	struct inputs in = { .c = c, .out = out };
+	int zero = input_zero_stage(&in, 0);
+	int split = input_word(&in, CONFIG_blog_batch, 0, "per_dp|microbatch");
+	int chosen = read_strategy(&in, &out->dims, zero);
 	struct dims x = out->dims;
-	wide k_h = read_or(&r, CONFIG_bytes_high, read_precision(&r) < PRECISION_FP16_MIXED ? 0 : 4,
+	wide k_h = input_or(&in, CONFIG_bytes_high, input_precision(&in) < PRECISION_FP16_MIXED ? 0 : 4,
 			   8);
 
 	estimate_add_word(out, "strategy",

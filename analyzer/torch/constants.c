@@ -27,14 +27,14 @@
 #define FLUSH_OF_TRITON 256000000
 
 /* "2.15.0+cu132" is 215. */
-static int version(struct reader *r)
+static int version(struct inputs *in)
 {
-	const char *text = VALUE_OR(r->c, torch_version, "2.15");
+	const char *text = VALUE_OR(in->c, torch_version, "2.15");
 	int major, minor;
 
 	if (sscanf(text, "%d.%d", &major, &minor) == 2 && major >= 1 && minor >= 0 && minor < 100)
 		return 100 * major + minor;
-	refuse(r, CONFIG_torch_version, "a version such as 2.7.1");
+	input_reject(in, CONFIG_torch_version, "a version such as 2.7.1");
 	return 0;
 }
 
@@ -60,10 +60,10 @@ static const char *variable(const json_t *environment, const char *name)
 	return json_string_value(json_object_get(environment, name));
 }
 
-static int read_environment(struct constants *k, struct allocator_settings *a, struct reader *r)
+static int read_environment(struct constants *k, struct allocator_settings *a, struct inputs *in)
 {
 	json_t *environment =
-		GIVEN(r->c, environment) ? json_loads(r->c->environment, 0, NULL) : NULL;
+		GIVEN(in->c, environment) ? json_loads(in->c->environment, 0, NULL) : NULL;
 	const char *conf = variable(environment, "PYTORCH_CUDA_ALLOC_CONF"),
 		   *workspace = variable(environment, "CUBLAS_WORKSPACE_CONFIG");
 	int status = 0;
@@ -73,14 +73,14 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 
 	if (!conf && k->torch >= 210)
 		conf = variable(environment, "PYTORCH_ALLOC_CONF");
-	if (allocator_configure(a, conf ? conf : "", k->torch, r->e) < 0)
+	if (allocator_configure(a, conf ? conf : "", k->torch, in->e) < 0)
 		status = -1;
 	if (!status && workspace) {
 		k->workspace_given = 1;
 		k->gemm_workspace = parse_workspace(workspace);
 		if (k->gemm_workspace < 0)
 			status = err_set(
-				r->e,
+				in->e,
 				"CUBLAS_WORKSPACE_CONFIG is \"%s\", expected :KIB:COUNT pairs",
 				workspace);
 	}
@@ -95,28 +95,28 @@ static int64_t flush_buffer(int torch, int64_t l2_cache)
 	return torch >= 207 ? l2_cache : torch >= 202 ? FLUSH_OF_TRITON : 0;
 }
 
-int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r)
+int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in)
 {
 	int processors = 132, capability = 90;
 	int64_t l2_cache = L2_OF_H100;
 
 	memset(k, 0, sizeof(*k));
 	memset(a, 0, sizeof(*a));
-	k->torch = version(r);
-	if (GIVEN(r->c, gpu)) {
-		if (device_compute(r->c->gpu, &capability, &processors, &l2_cache) < 0) {
-			refuse(r, CONFIG_gpu, "a GPU of memtrace simulate --help");
+	k->torch = version(in);
+	if (GIVEN(in->c, gpu)) {
+		if (device_compute(in->c->gpu, &capability, &processors, &l2_cache) < 0) {
+			input_reject(in, CONFIG_gpu, "a GPU of memtrace simulate --help");
 			return -1;
 		}
 	} else {
-		estimate_note(r->out, "gpu is not given: the libraries' workspaces are an H100's");
+		estimate_note(in->out, "gpu is not given: the libraries' workspaces are an H100's");
 	}
 	k->sm = capability;
 	k->multiprocessors = processors;
 	/* the software of Megatron-LM's golden values */
-	if (!GIVEN(r->c, torch_version) && r->c->from_framework && GIVEN(r->c, container)) {
+	if (!GIVEN(in->c, torch_version) && in->c->from_framework && GIVEN(in->c, container)) {
 		k->torch = TORCH_OF_CONTAINERS;
-		estimate_note(r->out, "torch_version is not given: cuBLAS's workspaces are as "
+		estimate_note(in->out, "torch_version is not given: cuBLAS's workspaces are as "
 				      "before PyTorch 2.12, and last");
 	}
 	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
@@ -124,12 +124,12 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct rea
 				    : WORKSPACE_BEFORE;
 	k->flush_buffer = flush_buffer(k->torch, l2_cache);
 	k->gemm_workspace_lasts = k->torch < 215;
-	k->gpu_given = GIVEN(r->c, gpu);
-	k->torch_given = GIVEN(r->c, torch_version);
+	k->gpu_given = GIVEN(in->c, gpu);
+	k->torch_given = GIVEN(in->c, torch_version);
 	k->lt_workspace = LT_WORKSPACE;
 	k->te_workspace = capability >= 90 ? TE_WORKSPACE_HOPPER : TE_WORKSPACE_BEFORE;
 	k->context = CONTEXT;
-	return r->failed ? -1 : read_environment(k, a, r);
+	return in->failed ? -1 : read_environment(k, a, in);
 }
 
 void constants_list(const struct constants *k, const struct shape *s, struct estimate *out)

@@ -10,25 +10,25 @@ static const struct framework_row frameworks[] = {
 #undef FRAMEWORK
 };
 
-static void read_framework(struct shape *s, struct reader *r)
+static void read_framework(struct shape *s, struct inputs *in)
 {
 	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
 						DEEPSPEED, TORCH,   TORCH };
 
-	s->framework = kinds[read_word(r, CONFIG_framework, 0,
+	s->framework = kinds[input_word(in, CONFIG_framework, 0,
 				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
 				       "torchtitan")];
 	s->defaults = &frameworks[s->framework];
 	if (s->framework == MEGATRON)
-		check_megatron_options(r);
+		check_megatron_options(in);
 }
 
-static void read_wrapper(struct shape *s, struct reader *r)
+static void read_wrapper(struct shape *s, struct inputs *in)
 {
-	enum wrapper fsdp = read_or(r, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
+	enum wrapper fsdp = input_or(in, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
 
-	s->dp = (int64_t)read_or(r, CONFIG_data_parallel_size, 1, MOST_RANKS);
-	s->zero = read_zero_stage(r, 0);
+	s->dp = (int64_t)input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	s->zero = input_zero_stage(in, 0);
 	s->wrapper = s->framework == MEGATRON    ? MEGATRON_OWN
 		     : s->framework == DEEPSPEED ? (s->zero == 3 ? ZERO3 : ZERO)
 		     : s->zero == 3              ? fsdp
@@ -47,9 +47,9 @@ static const struct family *family_of(const struct shape *s, const struct config
 							: &llama_family;
 }
 
-static void read_architecture(struct shape *s, struct reader *r)
+static void read_architecture(struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 	int gpt = s->framework == NANOGPT || !strcmp(VALUE_OR(c, arch, "llama"), "gpt");
 	const char *positions =
 		VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope");
@@ -57,49 +57,49 @@ static void read_architecture(struct shape *s, struct reader *r)
 
 	s->family = family_of(s, c, positions);
 	plain = s->family == &mlp_family;
-	s->layers = (int64_t)read_needed(r, CONFIG_num_layers, MOST_LAYERS);
-	s->hidden = (int64_t)read_needed(r, CONFIG_hidden_size, MOST_WIDTH);
+	s->layers = (int64_t)input_required(in, CONFIG_num_layers, MOST_LAYERS);
+	s->hidden = (int64_t)input_required(in, CONFIG_hidden_size, MOST_WIDTH);
 	s->heads = plain
 			   ? 1
-			   : (int64_t)read_needed(r, CONFIG_num_attention_heads, MOST_HEADS);
-	s->groups = (int64_t)read_or(r, CONFIG_num_query_groups, s->heads, MOST_HEADS);
+			   : (int64_t)input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	s->groups = (int64_t)input_or(in, CONFIG_num_query_groups, s->heads, MOST_HEADS);
 	if (s->heads % s->groups && !plain)
-		refuse(r, CONFIG_num_query_groups, "a divisor of num_attention_heads");
-	s->head = (int64_t)read_or(r, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
-	s->gated = read_flag(r, CONFIG_swiglu, !gpt);
-	s->ffn = (int64_t)read_or(r, CONFIG_ffn_hidden_size,
+		input_reject(in, CONFIG_num_query_groups, "a divisor of num_attention_heads");
+	s->head = (int64_t)input_or(in, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
+	s->gated = input_flag(in, CONFIG_swiglu, !gpt);
+	s->ffn = (int64_t)input_or(in, CONFIG_ffn_hidden_size,
 				  s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
 				  MOST_FFN);
-	s->vocab = plain ? 1 : (int64_t)read_vocabulary(r);
-	s->tokens = (int64_t)read_needed(r, CONFIG_seq_length, MOST_TOKENS);
-	s->positions = (int64_t)read_or(r, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
-	s->batch = (int64_t)read_needed(r, CONFIG_micro_batch_size, MOST_BATCH);
+	s->vocab = plain ? 1 : (int64_t)input_vocabulary(in);
+	s->tokens = (int64_t)input_required(in, CONFIG_seq_length, MOST_TOKENS);
+	s->positions = (int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
+	s->batch = (int64_t)input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
 	s->learned_positions = !strcmp(positions, "learned_absolute");
 	s->rope = !strcmp(positions, "rope") || !strcmp(positions, "yarn");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
-	s->norm_bias = !s->rms_norm && read_flag(r, CONFIG_norm_bias, s->defaults->norm_bias);
-	s->linear_bias = read_flag(r, CONFIG_add_bias_linear, gpt && s->defaults->linear_bias);
-	s->qkv_bias = s->linear_bias || read_flag(r, CONFIG_add_qkv_bias, 0);
-	s->untied = read_flag(r, CONFIG_untie_embeddings_and_output_weights, !gpt);
-	s->qk_norm = read_flag(r, CONFIG_qk_layernorm, 0);
+	s->norm_bias = !s->rms_norm && input_flag(in, CONFIG_norm_bias, s->defaults->norm_bias);
+	s->linear_bias = input_flag(in, CONFIG_add_bias_linear, gpt && s->defaults->linear_bias);
+	s->qkv_bias = s->linear_bias || input_flag(in, CONFIG_add_qkv_bias, 0);
+	s->untied = input_flag(in, CONFIG_untie_embeddings_and_output_weights, !gpt);
+	s->qk_norm = input_flag(in, CONFIG_qk_layernorm, 0);
 }
 
 /* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend
  * does. */
-static void read_implementation(struct shape *s, struct reader *r)
+static void read_implementation(struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
 	s->training_loop = c->from_framework;
-	s->fused_softmax = s->training_loop && read_flag(r, CONFIG_masked_softmax_fusion, 1);
-	s->fused_rope = s->training_loop && read_flag(r, CONFIG_apply_rope_fusion, 1);
-	s->deterministic = read_flag(r, CONFIG_deterministic_mode, 0);
-	s->masks = read_flag(r, CONFIG_create_attention_mask_in_dataloader, 1);
-	s->fused_swiglu = s->training_loop && read_flag(r, CONFIG_bias_swiglu_fusion, 1);
-	s->fused_gelu = s->training_loop && read_flag(r, CONFIG_bias_gelu_fusion, 1) &&
-			!read_flag(r, CONFIG_squared_relu, 0);
-	s->fused_dropout = s->training_loop && read_flag(r, CONFIG_bias_dropout_fusion, 1);
-	s->fused_loss = read_flag(r, CONFIG_cross_entropy_loss_fusion, 0);
+	s->fused_softmax = s->training_loop && input_flag(in, CONFIG_masked_softmax_fusion, 1);
+	s->fused_rope = s->training_loop && input_flag(in, CONFIG_apply_rope_fusion, 1);
+	s->deterministic = input_flag(in, CONFIG_deterministic_mode, 0);
+	s->masks = input_flag(in, CONFIG_create_attention_mask_in_dataloader, 1);
+	s->fused_swiglu = s->training_loop && input_flag(in, CONFIG_bias_swiglu_fusion, 1);
+	s->fused_gelu = s->training_loop && input_flag(in, CONFIG_bias_gelu_fusion, 1) &&
+			!input_flag(in, CONFIG_squared_relu, 0);
+	s->fused_dropout = s->training_loop && input_flag(in, CONFIG_bias_dropout_fusion, 1);
+	s->fused_loss = input_flag(in, CONFIG_cross_entropy_loss_fusion, 0);
 	s->transformer_engine =
 		!strcmp(VALUE_OR(c, transformer_impl, "local"), "transformer_engine");
 	if (s->training_loop && !s->transformer_engine)
@@ -110,47 +110,47 @@ static void read_implementation(struct shape *s, struct reader *r)
 }
 
 /* A head of the queries has a part without positions and one with. */
-static void read_latent(struct shape *s, struct reader *r)
+static void read_latent(struct shape *s, struct inputs *in)
 {
 	s->value_head = s->head;
-	if (s->framework != MEGATRON || !read_flag(r, CONFIG_multi_latent_attention, 0))
+	if (s->framework != MEGATRON || !input_flag(in, CONFIG_multi_latent_attention, 0))
 		return;
-	s->latent.q_rank = (int64_t)read_or_zero(r, CONFIG_q_lora_rank, 0, MOST_WIDTH);
-	s->latent.kv_rank = (int64_t)read_or(r, CONFIG_kv_lora_rank, 512, MOST_WIDTH);
-	s->latent.nope = (int64_t)read_or(r, CONFIG_qk_head_dim, 128, MOST_WIDTH);
-	s->latent.rope = (int64_t)read_or(r, CONFIG_qk_pos_emb_head_dim, 64, MOST_WIDTH);
-	s->latent.value = (int64_t)read_or(r, CONFIG_v_head_dim, 128, MOST_WIDTH);
+	s->latent.q_rank = (int64_t)input_or_zero(in, CONFIG_q_lora_rank, 0, MOST_WIDTH);
+	s->latent.kv_rank = (int64_t)input_or(in, CONFIG_kv_lora_rank, 512, MOST_WIDTH);
+	s->latent.nope = (int64_t)input_or(in, CONFIG_qk_head_dim, 128, MOST_WIDTH);
+	s->latent.rope = (int64_t)input_or(in, CONFIG_qk_pos_emb_head_dim, 64, MOST_WIDTH);
+	s->latent.value = (int64_t)input_or(in, CONFIG_v_head_dim, 128, MOST_WIDTH);
 	s->head = s->latent.nope + s->latent.rope;
 	s->value_head = s->latent.value;
 	s->groups = s->heads;
 }
 
-static void read_attention(struct shape *s, struct reader *r)
+static void read_attention(struct shape *s, struct inputs *in)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
-	int word = read_word(r, CONFIG_attention, -1, "eager|unfused|sdpa|flash");
+	int word = input_word(in, CONFIG_attention, -1, "eager|unfused|sdpa|flash");
 
 	s->attention = word < 0 ? s->defaults->attention : kinds[word];
 	if (s->framework == MEGATRON)
-		read_implementation(s, r);
-	read_latent(s, r);
-	s->attention_dropout = VALUE_OR(r->c, attention_dropout, 0);
-	s->hidden_dropout = VALUE_OR(r->c, hidden_dropout, 0);
-	s->full_mask = s->attention != FLASH && read_flag(r, CONFIG_packed_sequences, 1);
-	s->keep_logits = read_flag(r, CONFIG_keep_logits, 1);
+		read_implementation(s, in);
+	read_latent(s, in);
+	s->attention_dropout = VALUE_OR(in->c, attention_dropout, 0);
+	s->hidden_dropout = VALUE_OR(in->c, hidden_dropout, 0);
+	s->full_mask = s->attention != FLASH && input_flag(in, CONFIG_packed_sequences, 1);
+	s->keep_logits = input_flag(in, CONFIG_keep_logits, 1);
 	s->mask_buffers = s->defaults->mask_buffers &&
-			  read_flag(r, CONFIG_attention_mask_buffers, s->attention == EAGER);
+			  input_flag(in, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
 
 /* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
-static void read_widths(struct shape *s, struct reader *r)
+static void read_widths(struct shape *s, struct inputs *in)
 {
-	enum precision p = read_precision(r);
+	enum precision p = input_precision(in);
 	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED || p == PRECISION_BF16_AUTOCAST;
 	enum dtype half = bf16 ? BF16 : F16;
 
 	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
-		refuse(r, CONFIG_precision,
+		input_reject(in, CONFIG_precision,
 		       "fp32, fp16, bf16, or one of them mixed or autocast: "
 		       "fp8 is not modelled yet");
 	s->sharded_compute = F32;
@@ -166,39 +166,39 @@ static void read_widths(struct shape *s, struct reader *r)
 	s->autocast = p == PRECISION_FP16_AUTOCAST || p == PRECISION_BF16_AUTOCAST ? half : F32;
 	s->weights = p == PRECISION_FP32 || s->autocast ? F32 : half;
 	s->gradients = s->weights;
-	if (s->mixed && read_flag(r, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
+	if (s->mixed && input_flag(in, CONFIG_accumulate_allreduce_grads_in_fp32, bf16))
 		s->gradients = F32;
 	if (!s->sharded_compute)
 		s->sharded_compute = s->weights;
 	s->grad_scaler =
-		read_flag(r, CONFIG_grad_scaler, s->autocast == F16 && s->defaults->grad_scaler);
+		input_flag(in, CONFIG_grad_scaler, s->autocast == F16 && s->defaults->grad_scaler);
 }
 
 /* Transformer Engine's fp8, with a scale a tensor or a block of one. */
-static void read_fp8(struct shape *s, struct reader *r)
+static void read_fp8(struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
-	int ends = read_flag(r, CONFIG_first_last_layers_bf16, 0);
+	const struct config *c = in->c;
+	int ends = input_flag(in, CONFIG_first_last_layers_bf16, 0);
 
 	s->fp8 = GIVEN(c, fp8_format);
 	if (!s->fp8)
 		return;
 	if (!s->training_loop || !s->transformer_engine)
-		refuse(r, CONFIG_fp8_format,
+		input_reject(in, CONFIG_fp8_format,
 		       "none: fp8 is modelled with Megatron-LM's command line alone");
 	s->fp8_blocks =
-		read_word(r, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
-	s->fp8_weights = read_flag(r, CONFIG_fp8_param_gather, 0);
+		input_word(in, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
+	s->fp8_weights = input_flag(in, CONFIG_fp8_param_gather, 0);
 	if (s->fp8_weights && (s->fp8_blocks || VALUE_OR(c, num_experts, 0) > 0))
-		refuse(r, CONFIG_fp8_param_gather,
+		input_reject(in, CONFIG_fp8_param_gather,
 		       "false with experts, and with mxfp8 and blockwise: not modelled yet");
 	s->bf16_first =
-		(int64_t)read_or_zero(r, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
+		(int64_t)input_or_zero(in, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
 	s->bf16_last =
-		(int64_t)read_or_zero(r, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
+		(int64_t)input_or_zero(in, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
-static void read_optimizer(struct shape *s, struct reader *r)
+static void read_optimizer(struct shape *s, struct inputs *in)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
 	static const enum optimizer_kind optimizers[] = {
@@ -207,19 +207,19 @@ static void read_optimizer(struct shape *s, struct reader *r)
 	};
 	enum implementation otherwise = s->defaults->implementation;
 
-	s->optimizer = optimizers[read_word(r, CONFIG_optimizer, 0,
+	s->optimizer = optimizers[input_word(in, CONFIG_optimizer, 0,
 					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
 					    "transformers-adafactor|lion|muon|dist_muon|adam8bit")];
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
 	else if (s->optimizer == SGD || s->optimizer == RMSPROP || s->optimizer == ADAGRAD)
 		otherwise = FOREACH;
-	s->implementation = kinds[read_word(r, CONFIG_optimizer_implementation, otherwise,
+	s->implementation = kinds[input_word(in, CONFIG_optimizer_implementation, otherwise,
 					    "fused|foreach|loop")];
-	s->nesterov = read_flag(r, CONFIG_nesterov, 0);
-	s->keep_gradients = !read_flag(r, CONFIG_zero_grad_set_to_none, 1);
-	s->momentum = VALUE_OR(r->c, momentum, 0);
-	s->clip = VALUE_OR(r->c, clip_grad, s->defaults->clip);
+	s->nesterov = input_flag(in, CONFIG_nesterov, 0);
+	s->keep_gradients = !input_flag(in, CONFIG_zero_grad_set_to_none, 1);
+	s->momentum = VALUE_OR(in->c, momentum, 0);
+	s->clip = VALUE_OR(in->c, clip_grad, s->defaults->clip);
 }
 
 /* Is `word` one of the list's? */
@@ -233,151 +233,151 @@ static int lists(const char *list, const char *word)
 	return 0;
 }
 
-static void read_recompute(struct shape *s, struct reader *r)
+static void read_recompute(struct shape *s, struct inputs *in)
 {
-	s->recompute = read_word(r, CONFIG_recompute_granularity, -1, "selective|full") + 1;
-	s->recompute_layers = (int64_t)read_or(r, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
+	s->recompute = input_word(in, CONFIG_recompute_granularity, -1, "selective|full") + 1;
+	s->recompute_layers = (int64_t)input_or(in, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
 	if (s->recompute == RECOMPUTE_SELECTIVE) {
-		const char *modules = VALUE_OR(r->c, recompute_modules, "core_attn");
+		const char *modules = VALUE_OR(in->c, recompute_modules, "core_attn");
 
 		s->recompute_attention = lists(modules, "core_attn");
 		s->recompute_activation = lists(modules, "moe_act");
 		s->recompute_mlp = lists(modules, "mlp");
 		s->recompute_moe = lists(modules, "moe");
 	}
-	s->recompute_block = read_word(r, CONFIG_recompute_method, 0, "uniform|block");
+	s->recompute_block = input_word(in, CONFIG_recompute_method, 0, "uniform|block");
 }
 
 /* Transformer Engine's CUDA graphs, one a layer and micro-batch. */
-static void read_graphs(struct shape *s, struct reader *r)
+static void read_graphs(struct shape *s, struct inputs *in)
 {
-	const char *modules = VALUE_OR(r->c, cuda_graph_modules, "");
+	const char *modules = VALUE_OR(in->c, cuda_graph_modules, "");
 
-	s->graphs.on = !strcmp(VALUE_OR(r->c, cuda_graph_impl, "none"), "transformer_engine");
-	if (!s->graphs.on && GIVEN(r->c, cuda_graph_impl) && strcmp(r->c->cuda_graph_impl, "none"))
-		refuse(r, CONFIG_cuda_graph_impl, "none or transformer_engine: not modelled yet");
+	s->graphs.on = !strcmp(VALUE_OR(in->c, cuda_graph_impl, "none"), "transformer_engine");
+	if (!s->graphs.on && GIVEN(in->c, cuda_graph_impl) && strcmp(in->c->cuda_graph_impl, "none"))
+		input_reject(in, CONFIG_cuda_graph_impl, "none or transformer_engine: not modelled yet");
 	if (!s->graphs.on)
 		return;
 	s->graphs.attention = lists(modules, "attn");
 	s->graphs.mlp = lists(modules, "mlp");
 	s->graphs.router = lists(modules, "moe_router");
-	s->graphs.warmup = (int64_t)read_or_zero(r, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
+	s->graphs.warmup = (int64_t)input_or_zero(in, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
 	if (!s->training_loop || !s->transformer_engine ||
 	    s->recompute == RECOMPUTE_FULL || s->recompute_mlp || s->recompute_moe)
-		refuse(r, CONFIG_cuda_graph_impl,
+		input_reject(in, CONFIG_cuda_graph_impl,
 		       "none without Megatron-LM's command line and Transformer Engine, and with "
 		       "recomputed layers, mlp or moe: not modelled yet");
 	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router))
-		refuse(r, CONFIG_cuda_graph_modules, "some of attn, mlp, moe_router");
+		input_reject(in, CONFIG_cuda_graph_modules, "some of attn, mlp, moe_router");
 }
 
-static int is_offloaded(struct reader *r, enum config_field field, const char *device)
+static int is_offloaded(struct inputs *in, enum config_field field, const char *device)
 {
-	if (!config_has(r->c, field) || !strcmp(device, "none"))
+	if (!config_has(in->c, field) || !strcmp(device, "none"))
 		return 0;
 	if (strcmp(device, "cpu"))
-		refuse(r, field, "cpu or none");
+		input_reject(in, field, "cpu or none");
 	return 1;
 }
 
-static void read_stages(struct shape *s, struct reader *r)
+static void read_stages(struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
-	s->first_layers = (int64_t)read_or_zero(r, CONFIG_decoder_first_pipeline_num_layers, 0,
+	s->first_layers = (int64_t)input_or_zero(in, CONFIG_decoder_first_pipeline_num_layers, 0,
 						MOST_LAYERS);
 	s->last_layers =
-		(int64_t)read_or_zero(r, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
-	s->mtp = (int64_t)read_or_zero(r, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
+		(int64_t)input_or_zero(in, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
+	s->mtp = (int64_t)input_or_zero(in, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
 	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
-	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, r->e) < 0)
-		r->failed = 1;
+	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, in->e) < 0)
+		in->failed = 1;
 }
 
-static void read_layout(struct shape *s, struct reader *r)
+static void read_layout(struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
-	s->tp = (int64_t)read_or(r, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
-	s->pp = (int64_t)read_or(r, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
-	s->cp = (int64_t)read_or(r, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	s->ep = (int64_t)read_or(r, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
-	s->etp = (int64_t)read_or(r, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
-	s->vpp = (int64_t)read_or(r, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
-	s->group = (int64_t)read_or(r, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
+	s->tp = (int64_t)input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
+	s->pp = (int64_t)input_or(in, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->cp = (int64_t)input_or(in, CONFIG_context_parallel_size, 1, MOST_RANKS);
+	s->ep = (int64_t)input_or(in, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
+	s->etp = (int64_t)input_or(in, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
+	s->vpp = (int64_t)input_or(in, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->group = (int64_t)input_or(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
 				    s->pp, MOST_RANKS);
-	s->overlap_warmup = read_flag(r, CONFIG_overlap_p2p_communication_warmup_flush, 0);
-	s->overlap_grad_reduce = read_flag(r, CONFIG_overlap_grad_reduce, 0);
-	s->bucket_size = (int64_t)read_or_zero(r, CONFIG_ddp_bucket_size, 0, INT64_MAX);
+	s->overlap_warmup = input_flag(in, CONFIG_overlap_p2p_communication_warmup_flush, 0);
+	s->overlap_grad_reduce = input_flag(in, CONFIG_overlap_grad_reduce, 0);
+	s->bucket_size = (int64_t)input_or_zero(in, CONFIG_ddp_bucket_size, 0, INT64_MAX);
 	s->instances =
-		(int64_t)read_or(r, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
+		(int64_t)input_or(in, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
 	if (s->dp * s->cp % s->instances)
-		refuse(r, CONFIG_num_distributed_optimizer_instances,
+		input_reject(in, CONFIG_num_distributed_optimizer_instances,
 		       "a divisor of the data-parallel size");
 	s->fused_gradient = s->training_loop &&
-			    read_flag(r, CONFIG_gradient_accumulation_fusion, 1);
-	s->defers = read_flag(r, CONFIG_defer_embedding_wgrad_compute, 0);
+			    input_flag(in, CONFIG_gradient_accumulation_fusion, 1);
+	s->defers = input_flag(in, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
-		s->deferred = (int64_t)read_or_zero(r, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
+		s->deferred = (int64_t)input_or_zero(in, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->tp_overlap = s->sequence_parallel && s->transformer_engine &&
-			read_flag(r, CONFIG_tp_comm_overlap, 0);
+			input_flag(in, CONFIG_tp_comm_overlap, 0);
 	s->bucket_cap = (int64_t)(VALUE_OR(c, ddp_bucket_cap_mb, 25) * (1 << 20));
 	s->bucket_first = GIVEN(c, ddp_bucket_cap_mb) ? s->bucket_cap : 1 << 20;
-	s->reshard = read_flag(r, CONFIG_reshard_after_forward, 1);
+	s->reshard = input_flag(in, CONFIG_reshard_after_forward, 1);
 	s->reduce_bucket =
-		(int64_t)read_or(r, CONFIG_reduce_bucket_size, 500000000, (int64_t)1 << 40);
-	s->overlap = read_flag(r, CONFIG_overlap_comm, s->zero == 3);
-	s->offload_optimizer = is_offloaded(r, CONFIG_offload_optimizer, c->offload_optimizer);
-	s->offload_param = is_offloaded(r, CONFIG_offload_param, c->offload_param);
-	s->zero_init = read_flag(r, CONFIG_zero_init, 0) && s->zero == 3;
-	s->prefetch_bucket = (int64_t)read_or_zero(r, CONFIG_stage3_prefetch_bucket_size, 50000000,
+		(int64_t)input_or(in, CONFIG_reduce_bucket_size, 500000000, (int64_t)1 << 40);
+	s->overlap = input_flag(in, CONFIG_overlap_comm, s->zero == 3);
+	s->offload_optimizer = is_offloaded(in, CONFIG_offload_optimizer, c->offload_optimizer);
+	s->offload_param = is_offloaded(in, CONFIG_offload_param, c->offload_param);
+	s->zero_init = input_flag(in, CONFIG_zero_init, 0) && s->zero == 3;
+	s->prefetch_bucket = (int64_t)input_or_zero(in, CONFIG_stage3_prefetch_bucket_size, 50000000,
 						   MOST_PARAMETERS);
-	s->max_live = (int64_t)read_or_zero(r, CONFIG_stage3_max_live_parameters, 1000000000,
+	s->max_live = (int64_t)input_or_zero(in, CONFIG_stage3_max_live_parameters, 1000000000,
 					    MOST_PARAMETERS);
-	s->max_reuse = (int64_t)read_or_zero(r, CONFIG_stage3_max_reuse_distance, 1000000000,
+	s->max_reuse = (int64_t)input_or_zero(in, CONFIG_stage3_max_reuse_distance, 1000000000,
 					     MOST_PARAMETERS);
-	s->persistence = (int64_t)read_or_zero(r, CONFIG_stage3_param_persistence_threshold, 100000,
+	s->persistence = (int64_t)input_or_zero(in, CONFIG_stage3_param_persistence_threshold, 100000,
 					       MOST_PARAMETERS);
-	s->sub_group = (int64_t)read_or_zero(r, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
+	s->sub_group = (int64_t)input_or_zero(in, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
-	s->bucket_views = read_flag(r, CONFIG_gradient_as_bucket_view, 0);
-	s->microbatches = (int64_t)read_microbatches(r, s->batch, s->dp);
+	s->bucket_views = input_flag(in, CONFIG_gradient_as_bucket_view, 0);
+	s->microbatches = (int64_t)input_microbatches(in, s->batch, s->dp);
 }
 
-static void read_experts(struct shape *s, struct reader *r)
+static void read_experts(struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
-	s->experts = (int64_t)read_or_zero(r, CONFIG_num_experts, 0, MOST_HEADS);
+	s->experts = (int64_t)input_or_zero(in, CONFIG_num_experts, 0, MOST_HEADS);
 	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
 	s->pads_experts =
-		s->capacity > 0 && read_flag(r, CONFIG_moe_pad_expert_input_to_capacity, 0);
-	s->grouped = read_flag(r, CONFIG_moe_grouped_gemm, 0);
+		s->capacity > 0 && input_flag(in, CONFIG_moe_pad_expert_input_to_capacity, 0);
+	s->grouped = input_flag(in, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
-	s->experts_as = (enum experts_kind)read_word(r, CONFIG_experts_implementation, 0,
+	s->experts_as = (enum experts_kind)input_word(in, CONFIG_experts_implementation, 0,
 						     "grouped_mm|batched_mm|eager");
-	s->router_logits = read_flag(r, CONFIG_output_router_logits, 0);
-	s->topk = (int64_t)read_or(r, CONFIG_moe_router_topk, 2, MOST_HEADS);
+	s->router_logits = input_flag(in, CONFIG_output_router_logits, 0);
+	s->topk = (int64_t)input_or(in, CONFIG_moe_router_topk, 2, MOST_HEADS);
 	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))
-		refuse(r, CONFIG_moe_router_topk, "at most num_experts");
-	s->expert_ffn = (int64_t)read_or(r, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
+		input_reject(in, CONFIG_moe_router_topk, "at most num_experts");
+	s->expert_ffn = (int64_t)input_or(in, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
 	s->shared_ffn =
-		(int64_t)read_or_zero(r, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
+		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
 }
 
 /* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
-static void read_layer_wise(struct shape *s, struct reader *r)
+static void read_layer_wise(struct shape *s, struct inputs *in)
 {
 	if (s->framework != MEGATRON || s->optimizer != MUON)
 		return;
-	if (s->zero || !strcmp(r->c->optimizer, "dist_muon"))
-		s->layer_wise = read_flag(r, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT
+	if (s->zero || !strcmp(in->c->optimizer, "dist_muon"))
+		s->layer_wise = input_flag(in, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT
 										    : PING_PONG;
 	s->zero = s->layer_wise == BY_LAYOUT;
 }
 
-static void check_experts(const struct shape *s, struct reader *r, wide rows)
+static void check_experts(const struct shape *s, struct inputs *in, wide rows)
 {
 	const wide most = (wide)1 << 48, matrix = (wide)2 * s->expert_ffn * s->hidden;
 	const wide pairs = s->experts ? rows * s->topk : 0;
@@ -385,44 +385,44 @@ static void check_experts(const struct shape *s, struct reader *r, wide rows)
 		s->experts_as == EXPERTS_BATCHED ? matrix : 2 * largest(s->expert_ffn, s->hidden);
 
 	if (s->experts * matrix > most || pairs * each > most)
-		refuse(r, CONFIG_num_experts, "experts whose tensors have at most 2^48 elements");
+		input_reject(in, CONFIG_num_experts, "experts whose tensors have at most 2^48 elements");
 	if (s->framework == TRANSFORMERS && s->experts_as == EXPERTS_EAGER &&
 	    s->experts * s->layers > MOST_EXPERTS_RUN)
-		refuse(r, CONFIG_num_experts, "at most 100000 experts in all layers together");
+		input_reject(in, CONFIG_num_experts, "at most 100000 experts in all layers together");
 }
 
 /* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
-static void check_products(const struct shape *s, struct reader *r)
+static void check_products(const struct shape *s, struct inputs *in)
 {
 	const wide most = (wide)1 << 48, rows = (wide)s->batch * s->tokens;
 	const wide width = largest(largest(s->hidden, s->ffn), (wide)s->heads * s->head);
 
 	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
-		refuse(r, CONFIG_micro_batch_size,
+		input_reject(in, CONFIG_micro_batch_size,
 		       "a batch whose tensors have at most 2^48 elements");
-	check_experts(s, r, rows);
+	check_experts(s, in, rows);
 	if (8 * width * width > most || width * s->vocab > most || width * s->positions > most)
-		refuse(r, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
+		input_reject(in, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
 }
 
-int shape_read(struct shape *s, struct reader *r)
+int shape_read(struct shape *s, struct inputs *in)
 {
 	memset(s, 0, sizeof(*s));
-	s->config = r->c;
-	read_framework(s, r);
-	read_wrapper(s, r);
-	read_architecture(s, r);
-	read_attention(s, r);
-	read_widths(s, r);
-	read_fp8(s, r);
-	read_optimizer(s, r);
-	read_recompute(s, r);
-	read_stages(s, r);
-	read_layout(s, r);
-	read_experts(s, r);
-	read_layer_wise(s, r);
-	read_graphs(s, r);
-	if (!r->failed)
-		check_products(s, r);
-	return r->failed ? -1 : 0;
+	s->config = in->c;
+	read_framework(s, in);
+	read_wrapper(s, in);
+	read_architecture(s, in);
+	read_attention(s, in);
+	read_widths(s, in);
+	read_fp8(s, in);
+	read_optimizer(s, in);
+	read_recompute(s, in);
+	read_stages(s, in);
+	read_layout(s, in);
+	read_experts(s, in);
+	read_layer_wise(s, in);
+	read_graphs(s, in);
+	if (!in->failed)
+		check_products(s, in);
+	return in->failed ? -1 : 0;
 }

@@ -138,16 +138,16 @@ static inline int has_engine(const struct shape *s)
 }
 
 /* -1: the message says which key, and what was expected. */
-int shape_read(struct shape *s, struct reader *r);
+int shape_read(struct shape *s, struct inputs *in);
 /* Options that the families do not model: an error, or a note. */
-int check_unmodelled(const struct shape *s, struct reader *r);
+int check_unmodelled(const struct shape *s, struct inputs *in);
 /* megatron_options.c: Megatron-LM's, before anything is read. */
-void check_megatron_options(struct reader *r);
+void check_megatron_options(struct inputs *in);
 
 /* ---- families: a run of one rank, from initialization to the steady state ---- */
 struct family {
 	/* `stage` of the pipeline; notes go to r->out. -1: this family has no model of the job. */
-	int (*check)(const struct shape *s, struct reader *r);
+	int (*check)(const struct shape *s, struct inputs *in);
 	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
 };
 extern const struct family gpt_family, llama_family, megatron_family, mlp_family;
@@ -214,7 +214,7 @@ void scaler_unscale(struct machine *m, struct scaler *g);
 void scaler_update(struct machine *m, struct scaler *g);
 
 /* constants.c: by version of PyTorch, GPU and environment. */
-int constants_read(struct constants *k, struct allocator_settings *a, struct reader *r);
+int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in);
 /* Each with its kind and source. */
 void constants_list(const struct constants *k, const struct shape *s, struct estimate *out);
 

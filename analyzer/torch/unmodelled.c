@@ -29,11 +29,11 @@ static const struct option stops[] = {
 	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
 };
 
-static void note_options(const struct option *options, size_t count, struct reader *r)
+static void note_options(const struct option *options, size_t count, struct inputs *in)
 {
 	for (size_t i = 0; i < count; i++)
-		if (read_flag(r, options[i].field, 0))
-			estimate_note(r->out, "%s (%s): not counted", options[i].what,
+		if (input_flag(in, options[i].field, 0))
+			estimate_note(in->out, "%s (%s): not counted", options[i].what,
 				      config_name(options[i].field));
 }
 
@@ -44,14 +44,14 @@ struct trait {
 	const char *expected;
 };
 
-static void check_traits(const struct trait *traits, size_t count, struct reader *r)
+static void check_traits(const struct trait *traits, size_t count, struct inputs *in)
 {
 	for (size_t i = 0; i < count; i++)
 		if (traits[i].other)
-			refuse(r, traits[i].field, traits[i].expected);
+			input_reject(in, traits[i].field, traits[i].expected);
 }
 
-static void check_gpt(const struct shape *s, struct reader *r)
+static void check_gpt(const struct shape *s, struct inputs *in)
 {
 	const struct trait traits[] = {
 		{ CONFIG_swiglu, s->gated, "false: nanoGPT's feed-forward layers have no gate" },
@@ -68,13 +68,13 @@ static void check_gpt(const struct shape *s, struct reader *r)
 		{ CONFIG_num_experts, s->experts > 0, "none: nanoGPT is dense" },
 	};
 
-	check_traits(traits, ARRAY_SIZE(traits), r);
+	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
-static void check_llama(const struct shape *s, struct reader *r)
+static void check_llama(const struct shape *s, struct inputs *in)
 {
 	const struct trait traits[] = {
-		{ CONFIG_arch, !strcmp(VALUE_OR(r->c, arch, "llama"), "gpt"),
+		{ CONFIG_arch, !strcmp(VALUE_OR(in->c, arch, "llama"), "gpt"),
 		  "llama: of transformers' models those of Llama's kind are modelled" },
 		{ CONFIG_swiglu, !s->gated, "true with Llama" },
 		{ CONFIG_normalization, !s->rms_norm, "RMSNorm with Llama" },
@@ -84,11 +84,11 @@ static void check_llama(const struct shape *s, struct reader *r)
 		{ CONFIG_hidden_dropout, s->hidden_dropout > 0, "0: Llama's is the attention's" },
 	};
 
-	check_traits(traits, ARRAY_SIZE(traits), r);
+	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
 /* Megatron's options, which other frameworks' families do not have. */
-static void check_megatrons(const struct shape *s, struct reader *r)
+static void check_megatrons(const struct shape *s, struct inputs *in)
 {
 	static const struct option fusions[] = {
 		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
@@ -96,7 +96,7 @@ static void check_megatrons(const struct shape *s, struct reader *r)
 		{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
 		{ CONFIG_defer_embedding_wgrad_compute, "the embedding's late gradient" },
 	};
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 	const struct trait traits[] = {
 		{ CONFIG_mtp_num_layers, s->mtp > 0,
 		  "0: multi-token prediction is not modelled yet" },
@@ -118,11 +118,11 @@ static void check_megatrons(const struct shape *s, struct reader *r)
 		  "1: experts are split by Megatron-core alone" },
 	};
 
-	note_options(fusions, ARRAY_SIZE(fusions), r);
-	check_traits(traits, ARRAY_SIZE(traits), r);
+	note_options(fusions, ARRAY_SIZE(fusions), in);
+	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
-static void check_feed(const struct shape *s, struct reader *r)
+static void check_feed(const struct shape *s, struct inputs *in)
 {
 	const struct trait traits[] = {
 		{ CONFIG_recompute_granularity, s->recompute > 0,
@@ -131,7 +131,7 @@ static void check_feed(const struct shape *s, struct reader *r)
 		{ CONFIG_num_experts, s->experts > 0, "none: the feed-forward blocks are dense" },
 	};
 
-	check_traits(traits, ARRAY_SIZE(traits), r);
+	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
 static int is_word(const char *word, const char *expected)
@@ -141,7 +141,7 @@ static int is_word(const char *word, const char *expected)
 
 /* Are the words of "a,b" among the known ones? */
 static void check_modules(const char *list, const char *const *known, size_t count,
-			  enum config_field field, const char *expected, struct reader *r)
+			  enum config_field field, const char *expected, struct inputs *in)
 {
 	for (const char *word = list; *word;) {
 		size_t length = strcspn(word, ","), i = 0;
@@ -150,82 +150,82 @@ static void check_modules(const char *list, const char *const *known, size_t cou
 		       (strlen(known[i]) != length || strncmp(word, known[i], length) != 0))
 			i++;
 		if (i == count) {
-			refuse(r, field, expected);
+			input_reject(in, field, expected);
 			return;
 		}
 		word += length + (word[length] == ',');
 	}
 }
 
-static void check_parts(const struct shape *s, struct reader *r)
+static void check_parts(const struct shape *s, struct inputs *in)
 {
 	static const char *const again[] = { "core_attn", "moe_act", "mlp", "moe" };
 	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
 	const int all = s->framework == MEGATRON;
 
-	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(r->c, recompute_modules))
-		check_modules(r->c->recompute_modules, again, all ? ARRAY_SIZE(again) : 1,
+	if (s->recompute == RECOMPUTE_SELECTIVE && GIVEN(in->c, recompute_modules))
+		check_modules(in->c->recompute_modules, again, all ? ARRAY_SIZE(again) : 1,
 			      CONFIG_recompute_modules,
-			      all ? "some of core_attn, moe_act, mlp, moe" : "core_attn", r);
+			      all ? "some of core_attn, moe_act, mlp, moe" : "core_attn", in);
 	if (s->graphs.on)
-		check_modules(VALUE_OR(r->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),
+		check_modules(VALUE_OR(in->c, cuda_graph_modules, ""), graphed, ARRAY_SIZE(graphed),
 			      CONFIG_cuda_graph_modules,
-			      "some of attn, mlp, moe_router, moe_preprocess", r);
+			      "some of attn, mlp, moe_router, moe_preprocess", in);
 }
 
-static void check_words(const struct shape *s, struct reader *r)
+static void check_words(const struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
-	check_parts(s, r);
+	check_parts(s, in);
 	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
-		refuse(r, CONFIG_recompute_num_layers,
+		input_reject(in, CONFIG_recompute_num_layers,
 		       "1 with recompute_method uniform: groups and blocks of layers are not "
 		       "modelled yet");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
-		refuse(r, CONFIG_normalization, "LayerNorm or RMSNorm");
+		input_reject(in, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
-		refuse(r, CONFIG_fp4_format, "none: fp4 is not modelled yet");
+		input_reject(in, CONFIG_fp4_format, "none: fp4 is not modelled yet");
 	if (!has_engine(s) && s->offload_optimizer)
-		refuse(r, CONFIG_offload_optimizer, "none without DeepSpeed");
+		input_reject(in, CONFIG_offload_optimizer, "none without DeepSpeed");
 	if (s->wrapper != ZERO3 && s->offload_param)
-		refuse(r, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
+		input_reject(in, CONFIG_offload_param, "none without DeepSpeed's ZeRO-3");
 	if (s->wrapper == FSDP1 || (has_engine(s) && s->overlap))
 		estimate_note(
-			r->out,
+			in->out,
 			"reserved_bytes is the most: blocks that another stream used "
 			"(record_stream) come back as late as the host can see it, on a GPU earlier");
 	if (s->one_unit && s->wrapper == FSDP2)
-		refuse(r, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
+		input_reject(in, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
 					     "as one unit is not modelled yet");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
-		estimate_note(r->out, "attention_softmax_in_fp32=false is counted as true");
+		estimate_note(in->out, "attention_softmax_in_fp32=false is counted as true");
 	if (s->framework == TRANSFORMERS && !s->experts && GIVEN(c, model_type) &&
 	    !is_word(c->model_type, "llama") && !is_word(c->model_type, "qwen2") &&
 	    !is_word(c->model_type, "mistral"))
-		estimate_note(r->out, "model_type %s is counted as a Llama of the same sizes",
+		estimate_note(in->out, "model_type %s is counted as a Llama of the same sizes",
 			      c->model_type);
 }
 
-int check_unmodelled(const struct shape *s, struct reader *r)
+int check_unmodelled(const struct shape *s, struct inputs *in)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
-		if (read_flag(r, stops[i].field, 0)) {
+		if (input_flag(in, stops[i].field, 0)) {
 			char expected[96];
 
 			snprintf(expected, sizeof(expected), "false: %s: not modelled yet",
 				 stops[i].what);
-			refuse(r, stops[i].field, expected);
+			input_reject(in, stops[i].field, expected);
 		}
-	note_options(notes, ARRAY_SIZE(notes), r);
+	note_options(notes, ARRAY_SIZE(notes), in);
 	if (s->framework != MEGATRON)
-		check_megatrons(s, r);
-	check_words(s, r);
+		check_megatrons(s, in);
+	check_words(s, in);
 	if (s->family == &gpt_family)
-		check_gpt(s, r);
+		check_gpt(s, in);
 	else if (s->family == &llama_family)
-		check_llama(s, r);
+		check_llama(s, in);
 	else if (s->family == &mlp_family)
-		check_feed(s, r);
-	return r->failed ? -1 : 0;
+		check_feed(s, in);
+	return in->failed ? -1 : 0;
 }

@@ -155,23 +155,23 @@ void wrapped_release(struct wrapped *w)
 }
 
 /* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
-static void check_sharded(const struct shape *s, struct reader *r)
+static void check_sharded(const struct shape *s, struct inputs *in)
 {
 	int vectors =
 		s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
 
 	if (s->optimizer > ADAGRAD && !(s->wrapper == FSDP1 && vectors))
-		refuse(r, CONFIG_optimizer,
+		input_reject(in, CONFIG_optimizer,
 		       "adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
 		       "adam8bit: others do not step shards, or are not modelled yet");
 }
 
-void wrapped_check(const struct shape *s, struct reader *r)
+void wrapped_check(const struct shape *s, struct inputs *in)
 {
 	if (has_engine(s))
-		zero_check(s, r);
+		zero_check(s, in);
 	else if (is_fsdp(s))
-		check_sharded(s, r);
+		check_sharded(s, in);
 	else if (s->zero == 1 || s->zero == 2)
-		refuse(r, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
+		input_reject(in, CONFIG_zero_stage, "0 or 3 (FSDP), or framework deepspeed");
 }

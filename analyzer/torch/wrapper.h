@@ -40,6 +40,6 @@ void wrapped_train(struct machine *m, struct wrapped *w,
 		   void (*micro_batch)(struct machine *m, void *model), void *model);
 void wrapped_release(struct wrapped *w);
 /* Refuses what none of them models. */
-void wrapped_check(const struct shape *s, struct reader *r);
+void wrapped_check(const struct shape *s, struct inputs *in);
 
 #endif

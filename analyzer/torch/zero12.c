@@ -285,34 +285,34 @@ void zero_release(struct zero *z)
 	free(z->waiting);
 }
 
-void zero_check(const struct shape *s, struct reader *r)
+void zero_check(const struct shape *s, struct inputs *in)
 {
-	const struct config *c = r->c;
+	const struct config *c = in->c;
 
 	if (!s->zero)
-		refuse(r, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
+		input_reject(in, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
 	if (s->zero == 3 && s->dp < 2)
-		refuse(r, CONFIG_data_parallel_size, "2 or more with ZeRO-3");
+		input_reject(in, CONFIG_data_parallel_size, "2 or more with ZeRO-3");
 	if (s->zero == 3 && s->router_logits)
-		refuse(r, CONFIG_output_router_logits,
+		input_reject(in, CONFIG_output_router_logits,
 		       "false with ZeRO-3: routers gathered for the loss are not modelled yet");
 	if (s->offload_optimizer && VALUE_OR(c, optimizer_offload_fraction, 1) < 1)
-		refuse(r, CONFIG_optimizer_offload_fraction,
+		input_reject(in, CONFIG_optimizer_offload_fraction,
 		       "1: a part in host memory is not modelled yet");
 	if (VALUE_OR(c, zero_hpz_partition_size, 1) > 1)
-		refuse(r, CONFIG_zero_hpz_partition_size, "1: ZeRO++ is not modelled yet");
+		input_reject(in, CONFIG_zero_hpz_partition_size, "1: ZeRO++ is not modelled yet");
 	if (!VALUE_OR(c, contiguous_gradients, 1))
-		refuse(r, CONFIG_contiguous_gradients, "true: the other is not modelled yet");
+		input_reject(in, CONFIG_contiguous_gradients, "true: the other is not modelled yet");
 	if (VALUE_OR(c, round_robin_gradients, 0))
-		refuse(r, CONFIG_round_robin_gradients, "false: the other is not modelled yet");
+		input_reject(in, CONFIG_round_robin_gradients, "false: the other is not modelled yet");
 	if (s->microbatches > 1)
-		refuse(r, CONFIG_num_microbatches,
+		input_reject(in, CONFIG_num_microbatches,
 		       "1: accumulated gradients of DeepSpeed are not modelled yet");
 	if (s->offload_optimizer && s->optimizer != ADAM)
-		refuse(r, CONFIG_optimizer, "adam or adamw in host memory");
+		input_reject(in, CONFIG_optimizer, "adam or adamw in host memory");
 	if (s->optimizer == ADAGRAD || s->optimizer == MUON)
-		refuse(r, CONFIG_optimizer,
+		input_reject(in, CONFIG_optimizer,
 		       "another with DeepSpeed: Adagrad's states and Muon's matrices are not flat");
 	if (s->weights == F16 || s->autocast)
-		refuse(r, CONFIG_precision, "bf16-mixed or fp32 with DeepSpeed");
+		input_reject(in, CONFIG_precision, "bf16-mixed or fp32 with DeepSpeed");
 }

@@ -24,6 +24,6 @@ void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct 
 void zero_step(struct machine *m, struct zero *z);
 void zero_release(struct zero *z);
 /* What of ZeRO is not modelled is refused. */
-void zero_check(const struct shape *s, struct reader *r);
+void zero_check(const struct shape *s, struct inputs *in);
 
 #endif
