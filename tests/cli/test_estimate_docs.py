@@ -1,4 +1,4 @@
-"""The examples of the README and of the pages on estimate, plan and configurations run, and print what is shown."""
+"""The examples of the pages on estimate, plan and configurations run, and print what is shown."""
 import json
 import os
 import re
@@ -55,8 +55,3 @@ class Examples(Case):
 
     def test_config(self):
         self.check(self.page("memtrace-config.5"), 3)
-
-    def test_readme(self):
-        os.symlink(os.path.join(ROOT, "examples"), os.path.join(self.dir, "examples"))
-        with open(os.path.join(ROOT, "README.md")) as f:
-            self.check(f.read(), 3)
