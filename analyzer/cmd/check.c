@@ -15,7 +15,7 @@
 
 struct options {
 	const char *run, *growth, *baseline, *tolerance;
-	bytes limit[MEASURES]; /* UNKNOWN_BYTES: none */
+	bytes limit[LEVELS]; /* UNKNOWN_BYTES: none */
 	int json, raw_bytes, color;
 };
 
@@ -30,7 +30,7 @@ struct verdict {
 };
 
 struct verdicts {
-	struct verdict all[MEASURES * 2 + 2];
+	struct verdict all[LEVELS * 2 + 2];
 	size_t count;
 };
 
@@ -41,12 +41,12 @@ static void add(struct verdicts *v, struct verdict x)
 }
 
 /* The rank with the most. */
-static const struct rank *largest(const struct report *r, enum measure m)
+static const struct rank *largest(const struct report *r, enum level m)
 {
 	const struct rank *most = &r->ranks[0];
 
 	for (size_t i = 1; i < r->count; i++)
-		if (measure_of(&r->ranks[i], m) > measure_of(most, m))
+		if (rank_level(&r->ranks[i], m) > rank_level(most, m))
 			most = &r->ranks[i];
 	return most;
 }
@@ -69,15 +69,15 @@ static void check_ooms(struct verdicts *v, const struct report *r)
 
 static void check_peaks(struct verdicts *v, const struct report *r, const struct options *o)
 {
-	static const char *const rules[MEASURES] = { "max-peak", "max-reserved", "max-device" };
+	static const char *const rules[LEVELS] = { "max-peak", "max-reserved", "max-device" };
 
-	for (enum measure m = 0; m < MEASURES; m++) {
+	for (enum level m = 0; m < LEVELS; m++) {
 		const struct rank *x = largest(r, m);
 
 		if (o->limit[m] != UNKNOWN_BYTES)
 			add(v, (struct verdict){ .rule = rules[m],
 						 .rank = x,
-						 .value = measure_of(x, m),
+						 .value = rank_level(x, m),
 						 .limit = o->limit[m] });
 	}
 }
@@ -125,16 +125,16 @@ static void check_growth(struct verdicts *v, const struct report *r, const struc
 static void check_baseline(struct verdicts *v, const struct report *r, const struct report *base,
 			   const struct limit *tolerance)
 {
-	static const char *const rules[MEASURES] = { "baseline-peak", "baseline-reserved",
+	static const char *const rules[LEVELS] = { "baseline-peak", "baseline-reserved",
 						     "baseline-device" };
 
-	for (enum measure m = 0; m < MEASURES; m++) {
+	for (enum level m = 0; m < LEVELS; m++) {
 		const struct rank *x = largest(r, m);
-		bytes was = measure_of(largest(base, m), m);
+		bytes was = rank_level(largest(base, m), m);
 
 		add(v, (struct verdict){ .rule = rules[m],
 					 .rank = x,
-					 .value = measure_of(x, m),
+					 .value = rank_level(x, m),
 					 .limit = was + limit_of(tolerance, was) });
 	}
 }
@@ -268,7 +268,7 @@ static void validate(const struct options *o, int n, struct limit *growth, struc
 {
 	int limits = o->growth || o->baseline;
 
-	for (enum measure m = 0; m < MEASURES; m++)
+	for (enum level m = 0; m < LEVELS; m++)
 		limits |= o->limit[m] != UNKNOWN_BYTES;
 	if (!n)
 		err_set(e, "check needs a trace: a file, or a directory of them");
@@ -286,11 +286,11 @@ int cmd_check(int argc, char **argv)
 {
 	struct options o = { .limit = { UNKNOWN_BYTES, UNKNOWN_BYTES, UNKNOWN_BYTES } };
 	const struct opt rows[] = {
-		{ "max-peak", 0, OPT_SIZE, &o.limit[MEASURE_ALLOCATED], "SIZE",
+		{ "max-peak", 0, OPT_SIZE, &o.limit[LEVEL_ALLOCATED], "SIZE",
 		  "most that tensors may take, on any rank", 0, 0 },
-		{ "max-reserved", 0, OPT_SIZE, &o.limit[MEASURE_RESERVED], "SIZE",
+		{ "max-reserved", 0, OPT_SIZE, &o.limit[LEVEL_RESERVED], "SIZE",
 		  "most that PyTorch's allocator may hold", 0, 0 },
-		{ "max-device", 0, OPT_SIZE, &o.limit[MEASURE_DEVICE], "SIZE",
+		{ "max-device", 0, OPT_SIZE, &o.limit[LEVEL_DEVICE], "SIZE",
 		  "most that may be used on a device", 0, 0 },
 		{ "max-growth", 0, OPT_TEXT, &o.growth, "SIZE",
 		  "most that may stay allocated more from one step to the next", 0, 0 },

@@ -25,7 +25,7 @@ static int is_declared(const struct config *c)
 static int read_trace(struct match_job *j, struct job_trace *s, const char *path,
 		      const struct job *declared, int infer, struct err *e)
 {
-	struct replay_options replay = { .keep_peak = 1, .progress = term_progress };
+	struct replay_options replay = { .keep_peak_blocks = 1, .progress = term_progress };
 	struct trace t;
 	int status = -1;
 

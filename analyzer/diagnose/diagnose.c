@@ -15,11 +15,11 @@ enum confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 /* Each row as two functions. */
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
-	static int when_##id(const struct measures *m)                             \
+	static int when_##id(const struct metrics *m)                             \
 	{                                                                          \
 		return (when) != 0;                                                \
 	}                                                                          \
-	static bytes weight_##id(const struct measures *m)                         \
+	static bytes weight_##id(const struct metrics *m)                         \
 	{                                                                          \
 		(void)m;                                                           \
 		return weight;                                                     \
@@ -39,8 +39,8 @@ static const struct {
 	enum rule_severity severity;
 	enum tier tier;
 	enum confidence confidence;
-	int (*when)(const struct measures *m);
-	bytes (*weight)(const struct measures *m);
+	int (*when)(const struct metrics *m);
+	bytes (*weight)(const struct metrics *m);
 } rules[] = {
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
 	{ #id,                                                                     \
@@ -57,7 +57,7 @@ static const struct {
 };
 
 /* The remedies of a rule, in order. */
-static void add_remedy(struct finding *f, const struct measures *m, const char *action, bytes saving)
+static void add_remedy(struct finding *f, const struct metrics *m, const char *action, bytes saving)
 {
 	struct buf text = { 0 };
 
@@ -72,7 +72,7 @@ static void add_remedy(struct finding *f, const struct measures *m, const char *
 #define NAMED_1(rule, line) remedy_##rule##_##line
 #define NAMED(rule, line) NAMED_1(rule, line)
 #define REMEDY(rule, when, action, saving)                                              \
-	static void NAMED(rule, __LINE__)(struct finding * f, const struct measures *m) \
+	static void NAMED(rule, __LINE__)(struct finding * f, const struct metrics *m) \
 	{                                                                               \
 		if (when)                                                               \
 			add_remedy(f, m, action, saving);                               \
@@ -82,7 +82,7 @@ static void add_remedy(struct finding *f, const struct measures *m, const char *
 
 static const struct {
 	enum rule rule;
-	void (*add)(struct finding *f, const struct measures *m);
+	void (*add)(struct finding *f, const struct metrics *m);
 } remedies[] = {
 #define REMEDY(rule, when, action, saving) { RULE_##rule, NAMED(rule, __LINE__) },
 #include "diagnose/rules.def"
@@ -96,7 +96,7 @@ const char *severity_name(enum severity s)
 	return names[s];
 }
 
-static void add_value(struct buf *b, enum unit_of_measure unit, int64_t value)
+static void add_value(struct buf *b, enum metric_unit unit, int64_t value)
 {
 	if (unit == UNIT_BYTES)
 		size_add(b, value, 0);
@@ -106,7 +106,7 @@ static void add_value(struct buf *b, enum unit_of_measure unit, int64_t value)
 		buf_addf(b, "%lld", (long long)value);
 }
 
-static void add_evidence(struct finding *f, const struct measure_row *row, int64_t value)
+static void add_evidence(struct finding *f, const struct metric_row *row, int64_t value)
 {
 	for (size_t i = 0; i < f->evidence_count; i++)
 		if (!strcmp(f->evidence[i].name, row->name))
@@ -115,10 +115,10 @@ static void add_evidence(struct finding *f, const struct measure_row *row, int64
 	f->evidence[f->evidence_count++] = (struct evidence){ row->name, row->unit, value };
 }
 
-void diagnose_fill(struct buf *out, const char *format, const struct measures *m, struct finding *f)
+void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f)
 {
 	for (const char *at = format; *at;) {
-		const struct measure_row *row;
+		const struct metric_row *row;
 		size_t n;
 
 		if (*at != '{') {
@@ -126,23 +126,23 @@ void diagnose_fill(struct buf *out, const char *format, const struct measures *m
 			continue;
 		}
 		n = strcspn(at + 1, "}");
-		row = measure_find(at + 1, n);
+		row = metric_find(at + 1, n);
 		if (!row)
-			BUG("a message names no measure");
-		add_value(out, row->unit, measure_value(m, row));
+			BUG("a message names no metric");
+		add_value(out, row->unit, metric_value(m, row));
 		if (f)
-			add_evidence(f, row, measure_value(m, row));
+			add_evidence(f, row, metric_value(m, row));
 		at += n + 2;
 	}
 }
 
 /* Does the cause account for what was short? */
-static int is_enough(const struct measures *m, bytes weight)
+static int is_enough(const struct metrics *m, bytes weight)
 {
 	return m->failed && (weight >= m->short_by || m->by_library);
 }
 
-static enum severity severity_of(const struct measures *m, enum rule rule, bytes weight)
+static enum severity severity_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	switch (rules[rule].severity) {
 	case RULE_OOM:
@@ -164,7 +164,7 @@ static enum severity severity_of(const struct measures *m, enum rule rule, bytes
 }
 
 /* The rule's own, less where it accounts for hardly more than what was short, or for little. */
-static const char *confidence_of(const struct measures *m, enum rule rule, bytes weight)
+static const char *confidence_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	static const char *const names[] = { "high", "medium", "low" };
 	int c = (int)rules[rule].confidence;
@@ -183,7 +183,7 @@ static const char *confidence_of(const struct measures *m, enum rule rule, bytes
 
 /* Pieces that hardly matter beside what else is there are not the cause. In the first step nobody
  * knows what more the job needs: there, a consumer that outweighs them comes first. */
-static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
+static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
@@ -193,7 +193,7 @@ static enum tier tier_of(const struct measures *m, enum rule rule, bytes weight)
 	return TIER_DEFAULT;
 }
 
-static uint32_t place_of(const struct measures *m, enum rule rule)
+static uint32_t place_of(const struct metrics *m, enum rule rule)
 {
 	switch (rule) {
 	case RULE_LEAK_GRAPH_RETAINED:
@@ -207,7 +207,7 @@ static uint32_t place_of(const struct measures *m, enum rule rule)
 
 static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, enum rule rule)
 {
-	const struct measures *m = r->measures;
+	const struct metrics *m = r->metrics;
 	bytes weight = rules[rule].weight(m);
 	uint32_t place = place_of(m, rule);
 	struct buf text = { 0 };
@@ -266,7 +266,7 @@ static void choose_causes(struct diagnosis *d)
 	}
 }
 
-static void rule_out(struct diagnosis *d, const struct measures *m)
+static void rule_out(struct diagnosis *d, const struct metrics *m)
 {
 #define NOT(when, message)                                                                \
 	if (when) {                                                                       \
@@ -304,7 +304,7 @@ void diagnose(struct diagnosis *d, const struct report *r)
 	*d = (struct diagnosis){ 0 };
 	diagnose_ranks(r);
 	for (size_t i = 0; i < r->count; i++) {
-		const struct measures *m = r->ranks[i].measures;
+		const struct metrics *m = r->ranks[i].metrics;
 
 		for (enum rule k = 0; m && k < RULES; k++)
 			if (rules[k].when(m))
@@ -315,8 +315,8 @@ void diagnose(struct diagnosis *d, const struct report *r)
 	qsort(d->findings, d->count, sizeof(*d->findings), by_importance);
 	choose_causes(d);
 	bring_first(d, shown);
-	if (r->ranks[shown].measures)
-		rule_out(d, r->ranks[shown].measures);
+	if (r->ranks[shown].metrics)
+		rule_out(d, r->ranks[shown].metrics);
 }
 
 void diagnosis_release(struct diagnosis *d)

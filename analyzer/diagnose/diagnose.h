@@ -1,5 +1,5 @@
 /*
- * Why did the job run out of memory, or waste it? rules.def, over the measures of each rank:
+ * Why did the job run out of memory, or waste it? rules.def, over the metrics of each rank:
  * findings, the cause among them, and what was looked at and ruled out.
  */
 #ifndef MEMTRACE_DIAGNOSE_H
@@ -18,8 +18,8 @@ enum severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE };
 const char *severity_name(enum severity s);
 
 struct evidence {
-	const char *name; /* of measure.def */
-	enum unit_of_measure unit;
+	const char *name; /* of metrics.def */
+	enum metric_unit unit;
 	int64_t value;
 };
 
@@ -52,18 +52,18 @@ struct diagnosis {
 };
 
 /* Keeps what was measured of a device with its rank. */
-void diagnose_keep(struct rank *r, const struct measures *m, const struct tables *t);
+void diagnose_keep(struct rank *r, const struct metrics *m, const struct tables *t);
 /* After all ranks were added and sorted. */
 void diagnose(struct diagnosis *d, const struct report *r);
 void diagnosis_release(struct diagnosis *d);
 /* The cause that was found for a rank, or NULL. */
 const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
 
-/* What compares ranks with each other; sets those measures. */
+/* What compares ranks with each other; sets those metrics. */
 void diagnose_ranks(const struct report *r);
 
-/* A message with its {measures} filled in; they are added to `f` if that is there. */
-void diagnose_fill(struct buf *out, const char *format, const struct measures *m,
+/* A message with its {metrics} filled in; they are added to `f` if that is there. */
+void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,
 		   struct finding *f);
 
 /* The table of rules itself. */

@@ -33,36 +33,36 @@ static void add_visits(const struct report *r)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *v = &r->ranks[i];
 
-		if (!v->measures || !is_visit(r, v))
+		if (!v->metrics || !is_visit(r, v))
 			continue;
 		for (size_t k = 0; k < r->count; k++) {
 			const struct rank *host = &r->ranks[k];
 
-			if (k == i || !host->measures || host->pid == v->pid ||
+			if (k == i || !host->metrics || host->pid == v->pid ||
 			    host->device != v->device || !is_same_host(host, v) ||
 			    is_visit(r, host))
 				continue;
-			host->measures->intruders++;
-			host->measures->intruder_bytes += host->measures->context;
+			host->metrics->intruders++;
+			host->metrics->intruder_bytes += host->metrics->context;
 		}
 	}
 }
 
 static int is_stage(const struct rank *r)
 {
-	return r->measures && r->measures->pipeline_size > 1 && r->peak_allocated > INTRUDER_MOST;
+	return r->metrics && r->metrics->pipeline_size > 1 && r->peak_allocated > INTRUDER_MOST;
 }
 
 static void compare_stage(const struct report *r, const struct rank *s)
 {
-	struct measures *m = s->measures;
+	struct metrics *m = s->metrics;
 	bytes others = 0, last = 0, others_static = 0;
 	bytes own = m->parameters + m->gradients + m->optimizer_states;
 	int64_t count = 0;
 
 	m->last_stage = m->pipeline_rank == m->pipeline_size - 1;
 	for (size_t i = 0; i < r->count; i++) {
-		const struct measures *o = r->ranks[i].measures;
+		const struct metrics *o = r->ranks[i].metrics;
 
 		if (!is_stage(&r->ranks[i]) || o->pipeline_rank == m->pipeline_rank)
 			continue;

@@ -38,10 +38,10 @@ static struct value *take(struct values *v, enum item_kind kind, const char *nam
 
 static void take_rank(struct values *v, const struct rank *r)
 {
-	static const char *const titles[MEASURES] = { "tensors", "reserved", "device" };
+	static const char *const titles[LEVELS] = { "tensors", "reserved", "device" };
 
-	for (enum measure m = 0; m < MEASURES; m++)
-		take(v, ITEM_PEAK, measure_key(m), titles[m], measure_of(r, m))->order = (int)m;
+	for (enum level m = 0; m < LEVELS; m++)
+		take(v, ITEM_PEAK, level_key(m), titles[m], rank_level(r, m))->order = (int)m;
 	for (enum category k = 0; k < CATEGORIES; k++)
 		take(v, ITEM_CATEGORY, category_key(k), category_title(k), r->peak.by_category[k]);
 	for (size_t i = 0; i < r->owner_count; i++)
@@ -76,7 +76,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* What a run does not have is 0 there. */
-static void measure(struct spread *s, bytes *values, size_t count)
+static void spread_of(struct spread *s, bytes *values, size_t count)
 {
 	qsort(values, count, sizeof(*values), by_value);
 	s->least = values[0];
@@ -128,7 +128,7 @@ static void merge(struct comparison *c, struct values *v)
 			at[v->all[k].side][v->all[k].run] =
 				bytes_add(at[v->all[k].side][v->all[k].run], v->all[k].bytes);
 		for (int s = 0; s < SIDES; s++)
-			measure(&i->side[s], at[s], c->side[s].count);
+			spread_of(&i->side[s], at[s], c->side[s].count);
 		i->is_changed = compare_is_beyond(i);
 	}
 }

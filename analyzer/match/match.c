@@ -122,7 +122,7 @@ static void list_missing(struct making *k)
 
 static int largest_first(const void *a, const void *b)
 {
-	const struct held_row *x = ((const struct observed *)a)->row,
+	const struct peak_block *x = ((const struct observed *)a)->row,
 			      *y = ((const struct observed *)b)->row;
 
 	if (x->bytes != y->bytes)
@@ -206,7 +206,7 @@ static void list_unexplained(struct making *k)
 	size_t room = 0, count = 0, kept = 0;
 
 	for (size_t i = 0; i < k->observed_count; i++) {
-		const struct held_row *row = k->observed[i].row;
+		const struct peak_block *row = k->observed[i].row;
 
 		if (k->observed[i].term >= 0)
 			continue;
@@ -357,10 +357,10 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	status = system == &memtrace ? memtrace_run(c, at, NULL, see_machine, &k, e)
 				     : see_document(&k, e);
 	if (!status) {
-		k.observed = xcalloc(r->held_count + 1, sizeof(*k.observed));
-		k.observed_count = r->held_count;
-		for (size_t i = 0; i < r->held_count; i++)
-			k.observed[i] = (struct observed){ .row = &r->held[i], .term = -1 };
+		k.observed = xcalloc(r->peak_block_count + 1, sizeof(*k.observed));
+		k.observed_count = r->peak_block_count;
+		for (size_t i = 0; i < r->peak_block_count; i++)
+			k.observed[i] = (struct observed){ .row = &r->peak_blocks[i], .term = -1 };
 		assign(&k);
 		m->error = off(m->estimated, m->observed);
 		m->fails = beyond(m->estimated, m->observed, t->total);

@@ -93,7 +93,7 @@ struct matches {
 	double tolerance;
 };
 
-/* `r` keeps the blocks of its peak (replay_options.keep_peak). -1: the system cannot say what the
+/* `r` keeps the blocks of its peak (replay_options.keep_peak_blocks). -1: the system cannot say what the
  * job needs. */
 int match_make(struct match *m, const struct rank *r, const struct system *system,
 	       const struct config *c, const struct tolerances *t, struct err *e);

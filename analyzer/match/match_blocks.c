@@ -27,7 +27,7 @@ static int predicted_order(const void *a, const void *b)
 
 static int observed_order(const void *a, const void *b)
 {
-	const struct held_row *x = ((const struct observed *)a)->row,
+	const struct peak_block *x = ((const struct observed *)a)->row,
 			      *y = ((const struct observed *)b)->row;
 	int same = order(x->bytes, (int)x->category, 0, y->bytes, (int)y->category, 0);
 

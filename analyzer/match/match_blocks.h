@@ -18,7 +18,7 @@ struct predicted {
 
 /* An observed one; `term` -1: not assigned. */
 struct observed {
-	const struct held_row *row;
+	const struct peak_block *row;
 	int term;
 	size_t partner; /* index of the predicted one, if there is a term */
 };

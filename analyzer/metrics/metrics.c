@@ -8,23 +8,23 @@
 #include <string.h>
 #include <strings.h>
 
-const struct measure_row measure_rows[] = {
-#define MEASURE(id, unit, meaning) { #id, UNIT_##unit, meaning, offsetof(struct measures, id) },
+const struct metric_row metric_rows[] = {
+#define METRIC(id, unit, meaning) { #id, UNIT_##unit, meaning, offsetof(struct metrics, id) },
 #include "metrics/metrics.def"
-#undef MEASURE
+#undef METRIC
 };
-const size_t measure_count = ARRAY_SIZE(measure_rows);
+const size_t metric_count = ARRAY_SIZE(metric_rows);
 
-const struct measure_row *measure_find(const char *name, size_t length)
+const struct metric_row *metric_find(const char *name, size_t length)
 {
-	for (size_t i = 0; i < measure_count; i++)
-		if (strlen(measure_rows[i].name) == length &&
-		    !memcmp(measure_rows[i].name, name, length))
-			return &measure_rows[i];
+	for (size_t i = 0; i < metric_count; i++)
+		if (strlen(metric_rows[i].name) == length &&
+		    !memcmp(metric_rows[i].name, name, length))
+			return &metric_rows[i];
 	return NULL;
 }
 
-int64_t measure_value(const struct measures *m, const struct measure_row *row)
+int64_t metric_value(const struct metrics *m, const struct metric_row *row)
 {
 	int64_t value;
 
@@ -95,7 +95,7 @@ static int is_in(struct str text, const char *part)
 	return 0;
 }
 
-static void allocator_settings(struct measures *m, const struct trace *t)
+static void allocator_settings(struct metrics *m, const struct trace *t)
 {
 	static const char *const names[] = { MT_META_ENV "PYTORCH_CUDA_ALLOC_CONF",
 					     MT_META_ENV "PYTORCH_ALLOC_CONF" };
@@ -119,7 +119,7 @@ static const char *const batch_options[] = {
 	"--train_micro_batch_size_per_gpu",
 };
 
-void measure_settings(struct measures *m, const struct trace *t)
+void metrics_from_config(struct metrics *m, const struct trace *t)
 {
 	const struct meta *torch = tables_meta(&t->tables, MT_META_VERSION "torch");
 	int major = 0, minor = 0;

@@ -1,10 +1,10 @@
 /*
- * What the rules of a diagnosis ask: measure.def, for one device of one trace. A third walk over
+ * What the rules of a diagnosis ask: metrics.def, for one device of one trace. A third walk over
  * the trace, because what matters depends on what the first two found: the moment to look at, and
  * the sizes that stand out there.
  */
-#ifndef MEMTRACE_MEASURE_H
-#define MEMTRACE_MEASURE_H
+#ifndef MEMTRACE_METRICS_H
+#define MEMTRACE_METRICS_H
 
 #include <memtrace/trace.h>
 #include <stddef.h>
@@ -16,10 +16,10 @@ struct replay;
 struct tables;
 struct trace;
 
-struct measures {
-#define MEASURE(id, unit, meaning) int64_t id;
+struct metrics {
+#define METRIC(id, unit, meaning) int64_t id;
 #include "metrics/metrics.def"
-#undef MEASURE
+#undef METRIC
 	/* What cannot be a number: frameworks on the stacks, a bit each of enum mark. */
 	uint64_t marks;
 	/* The place of the leak, of what repeats, or of the request, for evidence; MT_NO_PLACE
@@ -28,23 +28,23 @@ struct measures {
 	uint16_t leak_thread;
 };
 
-enum unit_of_measure { UNIT_BYTES, UNIT_COUNT, UNIT_FLAG, UNIT_PERCENT };
+enum metric_unit { UNIT_BYTES, UNIT_COUNT, UNIT_FLAG, UNIT_PERCENT };
 
-struct measure_row {
+struct metric_row {
 	const char *name;
-	enum unit_of_measure unit;
+	enum metric_unit unit;
 	const char *meaning;
 	size_t offset;
 };
-extern const struct measure_row measure_rows[];
-extern const size_t measure_count;
+extern const struct metric_row metric_rows[];
+extern const size_t metric_count;
 
 /* NULL: there is none of that name. */
-const struct measure_row *measure_find(const char *name, size_t length);
-int64_t measure_value(const struct measures *m, const struct measure_row *row);
+const struct metric_row *metric_find(const char *name, size_t length);
+int64_t metric_value(const struct metrics *m, const struct metric_row *row);
 
 /* Fills m[device] for each device that was seen. */
-void measure_trace(struct measures m[MT_MAX_DEVICES], const struct trace *t,
+void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		   const struct replay *r);
 
 #endif

@@ -7,7 +7,7 @@
 
 static int by_place(const void *a, const void *b)
 {
-	const struct left *x = a, *y = b;
+	const struct surviving_block *x = a, *y = b;
 
 	if (x->place != y->place)
 		return x->place < y->place ? -1 : 1;
@@ -18,16 +18,16 @@ static int by_place(const void *a, const void *b)
 	return (x->size > y->size) - (x->size < y->size);
 }
 
-static int is_same_place(const struct left *a, const struct left *b)
+static int is_same_place(const struct surviving_block *a, const struct surviving_block *b)
 {
 	return a->place == b->place && (a->place || a->thread == b->thread);
 }
 
 /* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on?
  */
-static void take_leak(struct watched *w, const struct left *l, size_t count, bytes *largest)
+static void take_leak(struct device_pass *d, const struct surviving_block *l, size_t count, bytes *largest)
 {
-	struct measures *m = w->m;
+	struct metrics *m = d->m;
 	uint32_t steps = 0, oldest = 0, blocks = 0;
 	bytes sum = 0;
 
@@ -40,7 +40,7 @@ static void take_leak(struct watched *w, const struct left *l, size_t count, byt
 		blocks++;
 	}
 	if (steps < 4 || steps * 10 < oldest * 6 ||
-	    oldest * 10 < (w->step > 2 ? w->step - 2 : 0) * 6)
+	    oldest * 10 < (d->step > 2 ? d->step - 2 : 0) * 6)
 		return;
 	add(&m->leak_bytes, sum);
 	add(&m->leak_per_step, sum / steps);
@@ -54,9 +54,9 @@ static void take_leak(struct watched *w, const struct left *l, size_t count, byt
 }
 
 /* Blocks of one size that a place outside of the training's loop leaves behind in the run. */
-static void take_repeats(struct watched *w, const struct left *l, size_t count)
+static void take_repeats(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
-	struct measures *m = w->m;
+	struct metrics *m = d->m;
 
 	for (size_t i = 0, n; i < count; i += n) {
 		for (n = 1; i + n < count && l[i + n].size == l[i].size && l[i + n].age == l[i].age;
@@ -72,13 +72,13 @@ static void take_repeats(struct watched *w, const struct left *l, size_t count)
 }
 
 /* One block that a place makes anew for each batch, each time with more in it. */
-static void take_grown(struct watched *w, const struct left *l, size_t count)
+static void take_grown(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
-	struct measures *m = w->m;
-	const struct place_levels *place = &w->places[l->place];
-	bytes sum = w->failure && m->request_place == l->place ? m->requested : 0;
+	struct metrics *m = d->m;
+	const struct place_levels *place = &d->places[l->place];
+	bytes sum = d->failure && m->request_place == l->place ? m->requested : 0;
 
-	if (!l->place || place->run != w->run || place->growths < GROWTHS ||
+	if (!l->place || place->run != d->run || place->growths < GROWTHS ||
 	    place->top == INT64_MAX)
 		return;
 	for (size_t i = 0; i < count; i++)
@@ -90,7 +90,7 @@ static void take_grown(struct watched *w, const struct left *l, size_t count)
 	m->repeat_place = l->place;
 }
 
-void measure_left(struct watched *w, struct left *left, size_t count)
+void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, size_t count)
 {
 	bytes largest = 0;
 
@@ -100,8 +100,8 @@ void measure_left(struct watched *w, struct left *left, size_t count)
 		for (n = 1; i + n < count && is_same_place(&left[i], &left[i + n]);
 		     n++)
 			;
-		take_leak(w, &left[i], n, &largest);
-		take_repeats(w, &left[i], n);
-		take_grown(w, &left[i], n);
+		take_leak(d, &left[i], n, &largest);
+		take_repeats(d, &left[i], n);
+		take_grown(d, &left[i], n);
 	}
 }

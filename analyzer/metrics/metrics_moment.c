@@ -7,14 +7,14 @@
 
 #define MOST_SIZES 4096
 
-struct scene {
-	const struct measuring *p;
-	struct watched *w;
+struct moment_pass {
+	const struct metrics_pass *p;
+	struct device_pass *d;
 	unsigned device;
 	bytes *sizes; /* of parameters, sorted */
 	size_t size_count, size_room;
-	struct left *left;
-	size_t left_count, left_room;
+	struct surviving_block *surviving;
+	size_t surviving_count, surviving_room;
 	bytes run_new, run_model;
 	bytes world; /* ranks */
 };
@@ -32,20 +32,20 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static uint64_t marks_at(const struct measuring *p, uint32_t place)
+static uint64_t marks_at(const struct metrics_pass *p, uint32_t place)
 {
 	return p->marks[place < p->tables->place_count ? place : 0];
 }
 
-static int is_autograd(const struct measuring *p, const struct mt_record *r)
+static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
 {
 	return (p->tables->thread_flags[r->thread] & THREAD_AUTOGRAD) != 0;
 }
 
 /* Made before the first forward pass, by nobody that makes anything else. */
-static int is_parameter(const struct scene *s, const struct mt_record *r, uint64_t marks)
+static int is_parameter(const struct moment_pass *s, const struct mt_record *r, uint64_t marks)
 {
-	return birth_of(r).run <= 1 && !is_autograd(s->p, r) &&
+	return tag_of(r).run <= 1 && !is_autograd(s->p, r) &&
 	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
 			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
 			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER)));
@@ -58,7 +58,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int is_parameter_size(const struct scene *s, bytes size)
+static int is_parameter_size(const struct moment_pass *s, bytes size)
 {
 	return s->size_count &&
 	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
@@ -66,7 +66,7 @@ static int is_parameter_size(const struct scene *s, bytes size)
 
 /* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
  * keep it. */
-static int is_copy(const struct scene *s, uint32_t place, bytes size)
+static int is_copy(const struct moment_pass *s, uint32_t place, bytes size)
 {
 	uint64_t marks = marks_at(s->p, place);
 
@@ -77,20 +77,20 @@ static int is_copy(const struct scene *s, uint32_t place, bytes size)
 	       is_parameter_size(s, size);
 }
 
-static void add_request(const struct scene *s)
+static void add_request(const struct moment_pass *s)
 {
-	struct measures *m = s->w->m;
-	const struct failure *f = s->w->failure;
+	struct metrics *m = s->d->m;
+	const struct failure *f = s->d->failure;
 	uint64_t marks = f ? marks_at(s->p, f->place) : 0;
 	bytes n = f ? f->requested : 0;
 
 	if (!f)
 		return;
-	if (measure_is_logits(s->w, marks, n)) {
+	if (metrics_is_logits(s->d, marks, n)) {
 		add(&m->logits, n);
 		m->logits_blocks++;
 	}
-	if (measure_is_score(s->w, marks, m->in_backward && !f->place, n)) {
+	if (metrics_is_score(s->d, marks, m->in_backward && !f->place, n)) {
 		add(&m->attention, n);
 		m->attention_blocks++;
 	}
@@ -102,39 +102,39 @@ static void add_request(const struct scene *s)
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
-	add(&m->copies, !m->in_backward && s->w->run > 1 && is_copy(s, f->place, n) ? n : 0);
+	add(&m->copies, !m->in_backward && s->d->run > 1 && is_copy(s, f->place, n) ? n : 0);
 	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
 	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
-	if (s->w->run_is_open) {
-		add(&s->w->run_born, n);
+	if (s->d->run_is_open) {
+		add(&s->d->run_born, n);
 		add(&m->run_live, n);
 	}
 }
 
 /* cuBLAS's: 8 MiB and a bit, and what Hopper takes. */
-static int is_workspace(const struct measuring *p, const struct mt_record *r)
+static int is_workspace(const struct metrics_pass *p, const struct mt_record *r)
 {
 	return place_makes(tables_place_flags(p->tables, r->place)) == MAKES_WORKSPACES ||
 	       r->bytes == 8519680 || r->bytes == 33562624;
 }
 
 /* Who has it, by what its stack says. A block may count for several. */
-static void add_marked(struct scene *s, const struct mt_record *r, uint64_t marks)
+static void add_marked(struct moment_pass *s, const struct mt_record *r, uint64_t marks)
 {
-	struct measures *m = s->w->m;
-	struct birth born = birth_of(r);
+	struct metrics *m = s->d->m;
+	struct block_tag tag = tag_of(r);
 	bytes n = r->bytes;
 
-	if (measure_is_logits(s->w, marks, n)) {
+	if (metrics_is_logits(s->d, marks, n)) {
 		add(&m->logits, n);
 		m->logits_blocks++;
 	}
-	if (measure_is_score(s->w, marks, is_autograd(s->p, r), n)) {
+	if (metrics_is_score(s->d, marks, is_autograd(s->p, r), n)) {
 		add(&m->attention, n);
 		m->attention_blocks++;
 	}
 	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) &&
-	    born.step == (uint16_t)s->w->step)
+	    tag.step == (uint16_t)s->d->step)
 		add(&m->optimizer_temporaries, n);
 	add(&m->workspaces, is_workspace(s->p, r) ? n : 0);
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
@@ -143,13 +143,13 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
 	add(&m->buckets, marks & MARKED(BUCKET) ? n : 0);
 	add(&m->recomputed,
-	    marks & MARKED(RECOMPUTE) && s->w->phase == PHASE_BACKWARD && born.run == s->w->run
+	    marks & MARKED(RECOMPUTE) && s->d->phase == PHASE_BACKWARD && tag.run == s->d->run
 		    ? n
 		    : 0);
 	add(&m->compiling, marks & MARKED(COMPILE) ? n : 0);
 	add(&m->fp8_copies, marks & MARKED(FP8) ? n : 0);
 	add(&m->arena, marks & MARKED(MEGATRON_FSDP) ? n : 0);
-	add(&m->expert_bytes, marks & MARKED(EXPERT) && born.run == s->w->run ? n : 0);
+	add(&m->expert_bytes, marks & MARKED(EXPERT) && tag.run == s->d->run ? n : 0);
 	if (marks & MARKED(FSDP_GATHER)) {
 		add(&m->gathered, n);
 		m->gathered_blocks++;
@@ -162,62 +162,62 @@ static void add_marked(struct scene *s, const struct mt_record *r, uint64_t mark
 }
 
 /* Each block counts once. */
-static void add_kind(struct scene *s, const struct mt_record *r, uint64_t marks)
+static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t marks)
 {
-	struct measures *m = s->w->m;
-	struct birth born = birth_of(r);
+	struct metrics *m = s->d->m;
+	struct block_tag tag = tag_of(r);
 	int autograd = is_autograd(s->p, r);
 
 	if (marks & (MARKED(STATE) | MARKED(LOAD_STATE)) ||
-	    (marks & MARKED(OPTIMIZER) && born.step != (uint16_t)s->w->step))
+	    (marks & MARKED(OPTIMIZER) && tag.step != (uint16_t)s->d->step))
 		add(&m->optimizer_states, r->bytes);
 	else if (is_parameter(s, r, marks))
 		add(&m->parameters, r->bytes);
-	else if (autograd && (born.run != s->w->run || s->w->phase != PHASE_BACKWARD ||
+	else if (autograd && (tag.run != s->d->run || s->d->phase != PHASE_BACKWARD ||
 			      is_parameter_size(s, r->bytes)))
 		add(&m->gradients, r->bytes);
 	/* As large as a parameter is on all ranks together. */
 	if (marks & MARKED(FSDP_GRADIENT) || (autograd && m->marks & MARKED(FSDP) && s->world > 1 &&
 					      is_parameter_size(s, r->bytes / s->world)))
 		add(&m->unsharded_gradients, r->bytes);
-	if (autograd && born.step != (uint16_t)s->w->step)
+	if (autograd && tag.step != (uint16_t)s->d->step)
 		add(&m->old_gradients, r->bytes);
-	if (!autograd && born.run > 1 && is_copy(s, r->place, r->bytes))
+	if (!autograd && tag.run > 1 && is_copy(s, r->place, r->bytes))
 		add(&m->copies, r->bytes);
-	if (born.run == s->w->run && s->w->run_is_open) {
+	if (tag.run == s->d->run && s->d->run_is_open) {
 		add(&m->run_live, r->bytes);
 		add(&s->run_model, marks & MARKED(MODEL) ? r->bytes : 0);
-		add(&s->run_new, born.taken & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
+		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
 		m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	}
 }
 
-static void add_left(struct scene *s, const struct mt_record *r)
+static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 {
-	struct birth born = birth_of(r);
+	struct block_tag tag = tag_of(r);
 
-	s->left = grow(s->left, s->left_count, &s->left_room, sizeof(*s->left));
-	s->left[s->left_count++] = (struct left){
+	s->surviving = grow(s->surviving, s->surviving_count, &s->surviving_room, sizeof(*s->surviving));
+	s->surviving[s->surviving_count++] = (struct surviving_block){
 		.place = r->place < s->p->tables->place_count ? r->place : MT_NO_PLACE,
 		.thread = r->thread,
-		.age = (uint16_t)(s->w->step - born.step),
-		.in_run = born.taken & 1u << WITHOUT_NEW_RUN && born.run == s->w->run,
+		.age = (uint16_t)(s->d->step - tag.step),
+		.in_run = tag.removed_by & 1u << WITHOUT_NEW_RUN && tag.run == s->d->run,
 		.size = r->bytes,
 	};
 }
 
 /* This step's blocks against those of the steps before, place by place. */
-static void take_ratio(const struct scene *s)
+static void take_ratio(const struct moment_pass *s)
 {
-	const struct watched *w = s->w;
+	const struct device_pass *d = s->d;
 	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
 	bytes held[2] = { 0 }, held_before[2] = { 0 };
 
 	for (size_t i = 1; i < s->p->tables->place_count; i++) {
-		const struct place_levels *l = &w->places[i];
+		const struct place_levels *l = &d->places[i];
 		int expert;
 
-		if (l->last_step != w->step + 1 || !l->before ||
+		if (l->last_step != d->step + 1 || !l->before ||
 		    s->p->marks[i] & (MARKED(OPTIMIZER) | MARKED(SAVE) | MARKED(LOAD)))
 			continue;
 		expert = (s->p->marks[i] & MARKED(EXPERT)) != 0;
@@ -226,45 +226,45 @@ static void take_ratio(const struct scene *s)
 		held[expert] = bytes_add(held[expert], l->held);
 		held_before[expert] = bytes_add(held_before[expert], l->held_before);
 	}
-	if (w->step < 2)
+	if (d->step < 2)
 		return;
 	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
-	w->m->size_ratio = larger(percent(now[0], before[0]), percent(held[0], held_before[0]));
-	w->m->expert_ratio = larger(percent(now[1], before[1]), percent(held[1], held_before[1]));
+	d->m->size_ratio = larger(percent(now[0], before[0]), percent(held[0], held_before[0]));
+	d->m->expert_ratio = larger(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
-static void describe_moment(const struct scene *s)
+static void describe_moment(const struct moment_pass *s)
 {
-	struct watched *w = s->w;
-	struct measures *m = w->m;
-	const struct failure *f = w->failure;
-	const struct device *d = w->device;
+	struct device_pass *d = s->d;
+	struct metrics *m = d->m;
+	const struct failure *f = d->failure;
+	const struct device *device = d->device;
 
 	m->failed = f != NULL;
 	m->died = f && !failure_survived(f);
-	m->device_total = d->total;
-	m->allocated = w->moment.allocated;
-	m->reserved = w->moment.reserved;
+	m->device_total = device->total;
+	m->allocated = d->moment.allocated;
+	m->reserved = d->moment.reserved;
 	m->cached = m->reserved > m->allocated ? m->reserved - m->allocated : 0;
 	m->cached_percent = percent(m->cached, m->reserved);
-	m->step = w->moment.step;
-	m->in_setup = w->phase == PHASE_SETUP;
-	m->in_backward = w->phase == PHASE_BACKWARD;
-	m->in_optimizer = w->phase == PHASE_OPTIMIZER;
+	m->step = d->moment.step;
+	m->in_setup = d->phase == PHASE_SETUP;
+	m->in_backward = d->phase == PHASE_BACKWARD;
+	m->in_optimizer = d->phase == PHASE_OPTIMIZER;
 	m->in_forward = !m->in_backward && !m->in_optimizer;
 	m->request_place = MT_NO_PLACE;
-	m->outside = bytes_add(w->moment.other, w->moment.untracked);
+	m->outside = bytes_add(d->moment.other, d->moment.untracked);
 	if (!f)
 		return;
 	m->request_place = f->place;
 	m->requested = f->requested;
 	m->by_library = f->from_runtime;
 	m->device_free =
-		f->free > INT64_MAX || (d->total && (bytes)f->free > d->total) ? 0 : (bytes)f->free;
+		f->free > INT64_MAX || (device->total && (bytes)f->free > device->total) ? 0 : (bytes)f->free;
 	m->short_by = f->requested > m->device_free ? f->requested - m->device_free : 0;
 	m->has_largest_free = f->largest_free >= 0;
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
-	m->outside = d->total ? d->total - m->device_free - m->reserved : m->outside;
+	m->outside = device->total ? device->total - m->device_free - m->reserved : m->outside;
 	/* The phase is the request's own, also where it is the first of its phase. */
 	if (marks_at(s->p, f->place) & MARKED(OPTIMIZER)) {
 		m->in_optimizer = 1;
@@ -272,19 +272,19 @@ static void describe_moment(const struct scene *s)
 	}
 }
 
-static int is_block(const struct scene *s, const struct mt_record *r)
+static int is_block(const struct moment_pass *s, const struct mt_record *r)
 {
 	return r->kind == MT_TENSOR_ALLOC && r->device == s->device;
 }
 
-static const struct snapshot *live_at(const struct watched *w)
+static const struct snapshot *live_at(const struct device_pass *d)
 {
-	return w->failure ? &w->failure->live : &w->device->at_peak;
+	return d->failure ? &d->failure->live : &d->device->at_peak;
 }
 
-static bytes loaded_parameters(const struct scene *s)
+static bytes loaded_parameters(const struct moment_pass *s)
 {
-	const struct snapshot *live = live_at(s->w);
+	const struct snapshot *live = live_at(s->d);
 	bytes sum = 0;
 
 	for (size_t i = 0; i < live->count; i++)
@@ -298,11 +298,11 @@ static bytes loaded_parameters(const struct scene *s)
  * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
  * long as it lives, and here it is the question whether it should.
  */
-static void take_categories(const struct scene *s)
+static void take_categories(const struct moment_pass *s)
 {
-	const struct watched *w = s->w;
-	const bytes *by = live_at(w)->by_category;
-	struct measures *m = w->m;
+	const struct device_pass *d = s->d;
+	const bytes *by = live_at(d)->by_category;
+	struct metrics *m = d->m;
 	bytes parameters;
 
 	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
@@ -321,10 +321,10 @@ static void take_categories(const struct scene *s)
 
 /* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
  * DDP's. */
-static void take_buckets(const struct scene *s)
+static void take_buckets(const struct moment_pass *s)
 {
-	const struct snapshot *live = live_at(s->w);
-	struct measures *m = s->w->m;
+	const struct snapshot *live = live_at(s->d);
+	struct metrics *m = s->d->m;
 
 	m->beside_buckets = m->gradients;
 	/* A gradient that found no room. */
@@ -346,13 +346,13 @@ static void take_buckets(const struct scene *s)
 	}
 }
 
-static void finish(struct scene *s)
+static void finish(struct moment_pass *s)
 {
-	struct watched *w = s->w;
-	struct measures *m = w->m;
+	struct device_pass *d = s->d;
+	struct metrics *m = d->m;
 	bytes fixed;
 
-	m->run_born = w->run_born;
+	m->run_born = d->run_born;
 	m->run_new = percent(s->run_new, m->run_live);
 	m->run_model = percent(s->run_model, m->run_live);
 	m->activation_percent = percent(m->activations, m->allocated);
@@ -366,10 +366,10 @@ static void finish(struct scene *s)
 	m->sharded = m->marks & MARKED(FSDP) ? m->parameters : 0;
 }
 
-void measure_scene(const struct measuring *p, unsigned device)
+void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 {
-	struct scene s = { .p = p,
-			   .w = (struct watched *)&p->watched[device],
+	struct moment_pass s = { .p = p,
+			   .d = (struct device_pass *)&p->devices[device],
 			   .device = device,
 			   .world = p->trace->header.world_size };
 	const struct live *live = &p->live;
@@ -393,14 +393,14 @@ void measure_scene(const struct measuring *p, unsigned device)
 			continue;
 		add_marked(&s, r, marks_at(p, r->place));
 		add_kind(&s, r, marks_at(p, r->place));
-		add_left(&s, r);
+		add_surviving(&s, r);
 	}
 	add_request(&s);
 	take_categories(&s);
 	take_buckets(&s);
-	measure_left(s.w, s.left, s.left_count);
+	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
 	take_ratio(&s);
 	finish(&s);
 	free(s.sizes);
-	free(s.left);
+	free(s.surviving);
 }

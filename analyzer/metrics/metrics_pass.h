@@ -1,18 +1,18 @@
 /* The third walk's state, and what its parts share. */
-#ifndef MEMTRACE_MEASURE_PASS_H
-#define MEMTRACE_MEASURE_PASS_H
+#ifndef MEMTRACE_METRICS_PASS_H
+#define MEMTRACE_METRICS_PASS_H
 
 #include "metrics/metrics.h"
 #include "trace/trace.h"
 #include "trace/visit.h"
 
-#define MEASURE_STEPS 65536 /* that are kept: memory must not follow the length of a job */
-#define MEASURE_LEAST (INT64_C(64) << 10) /* smaller blocks are no cause of anything */
+#define METRICS_MAX_STEPS 65536 /* that are kept: memory must not follow the length of a job */
+#define METRICS_MIN_BLOCK (INT64_C(64) << 10) /* smaller blocks are no cause of anything */
 
-#define MEASURE_CALLERS 64
+#define METRICS_MAX_CALLERS 64
 
 /* What a counterfactual takes away; a block may belong to several. */
-enum without {
+enum counterfactual {
 	WITHOUT_LOGITS,
 	WITHOUT_ATTENTION,
 	WITHOUT_TEMPORARIES, /* of the optimizer */
@@ -21,16 +21,16 @@ enum without {
 	WITHOUT_SAVING,
 	WITHOUT_NEW_RUN,
 	WITHOUT_OLD_GRADIENTS,
-	WITHOUTS
+	COUNTERFACTUALS
 };
 
 /* What is remembered with a live block, in the record's time. */
-struct birth {
+struct block_tag {
 	uint32_t run; /* runs begin with the forward after a backward pass or an optimizer's step */
 	uint16_t step;  /* the last 16 bits of its number */
-	uint16_t taken; /* a bit each of enum without */
+	uint16_t removed_by; /* a bit each of enum counterfactual */
 };
-static_assert(sizeof(struct birth) == sizeof(uint64_t), "it stands for the time");
+static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "it stands for the time");
 
 struct step_levels {
 	bytes floor, peak, reserved, outside;
@@ -49,13 +49,13 @@ struct place_levels {
 };
 
 struct callers {
-	uint32_t list[MEASURE_CALLERS];
+	uint32_t list[METRICS_MAX_CALLERS];
 	size_t count;
 };
 
-struct watched {
+struct device_pass {
 	const struct device *device;
-	struct measures *m;
+	struct metrics *m;
 	struct moment moment;
 	const struct failure *failure; /* NULL: the moment is the peak */
 	int is_past;                   /* the moment has been */
@@ -72,7 +72,7 @@ struct watched {
 
 	bytes allocated, reserved, outside;
 	bytes peak_before;                     /* the highest of the steps before the moment's */
-	bytes level[WITHOUTS], best[WITHOUTS]; /* taken away now; most that would be left */
+	bytes level[COUNTERFACTUALS], best[COUNTERFACTUALS]; /* taken away now; most that would be left */
 	int rising;
 	bytes run_born, autograd_live;
 	int retry_pending;
@@ -86,25 +86,25 @@ struct watched {
 	int logits_half, logits_twice; /* are blocks of that size logits too? */
 };
 
-struct measuring {
+struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
 	uint64_t *marks; /* of places */
 	struct live live;
-	struct watched watched[MT_MAX_DEVICES];
+	struct device_pass devices[MT_MAX_DEVICES];
 	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,
 	 * and NCCL's. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
 };
 
-static inline struct birth birth_of(const struct mt_record *r)
+static inline struct block_tag tag_of(const struct mt_record *r)
 {
 	union {
 		uint64_t time;
-		struct birth birth;
+		struct block_tag tag;
 	} u = { .time = r->time_ns };
 
-	return u.birth;
+	return u.tag;
 }
 
 /* Is `a` the size `b`, up to the allocator's rounding? */
@@ -122,12 +122,12 @@ static inline int is_kin(bytes a, bytes b)
 }
 
 /* The sizes that stand out among what is live at the moment, and in what was asked for. */
-void measure_sizes(struct watched *w, struct measuring *p, const struct snapshot *s);
-int measure_is_logits(const struct watched *w, uint64_t marks, bytes size);
-int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size);
+void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
+int metrics_is_logits(const struct device_pass *d, uint64_t marks, bytes size);
+int metrics_is_score(const struct device_pass *d, uint64_t marks, int autograd, bytes size);
 
 /* A block that is live at the moment, for sorting. */
-struct left {
+struct surviving_block {
 	uint32_t place;
 	uint16_t thread;
 	uint16_t age; /* steps ago */
@@ -141,12 +141,12 @@ static inline void add(bytes *to, bytes n)
 }
 
 /* Of all blocks that are live. Sorts them. */
-void measure_left(struct watched *w, struct left *left, size_t count);
+void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, size_t count);
 /* The live set at the moment. */
-void measure_scene(const struct measuring *p, unsigned device);
+void metrics_at_moment(const struct metrics_pass *p, unsigned device);
 /* What the steps say, when all is read. */
-void measure_steps(struct watched *w);
+void metrics_from_steps(struct device_pass *d);
 /* From the header's settings. */
-void measure_settings(struct measures *m, const struct trace *t);
+void metrics_from_config(struct metrics *m, const struct trace *t);
 
 #endif

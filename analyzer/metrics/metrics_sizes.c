@@ -1,31 +1,31 @@
 /* The sizes that stand out at the moment: the logits' and the attention scores', by which they are known elsewhere. */
 #include "metrics/metrics_pass.h"
 
-int measure_is_logits(const struct watched *w, uint64_t marks, bytes size)
+int metrics_is_logits(const struct device_pass *d, uint64_t marks, bytes size)
 {
-	if (!w->logits || marks & (MARKED(OPTIMIZER) | MARKED(LOAD)))
+	if (!d->logits || marks & (MARKED(OPTIMIZER) | MARKED(LOAD)))
 		return 0;
 	if (marks & MARKED(LOSS))
-		return size >= w->logits / 4;
-	return same_size(size, w->logits) || (w->logits_half && same_size(size, w->logits / 2)) ||
-	       (w->logits_twice && same_size(size, w->logits * 2));
+		return size >= d->logits / 4;
+	return same_size(size, d->logits) || (d->logits_half && same_size(size, d->logits / 2)) ||
+	       (d->logits_twice && same_size(size, d->logits * 2));
 }
 
-int measure_is_score(const struct watched *w, uint64_t marks, int autograd, bytes size)
+int metrics_is_score(const struct device_pass *d, uint64_t marks, int autograd, bytes size)
 {
-	if (!w->scores)
+	if (!d->scores)
 		return 0;
 	if (marks & MARKED(ATTENTION))
 		return !(marks & MARKED(LINEAR)) &&
-		       (is_kin(size, w->scores) || same_size(size, w->scores / 4));
-	return autograd && is_kin(size, w->scores);
+		       (is_kin(size, d->scores) || same_size(size, d->scores / 4));
+	return autograd && is_kin(size, d->scores);
 }
 
 /*
  * Logits in half or twice the precision are one or two blocks; where there are many of such a size,
  * it is that of a layer's activations.
  */
-static void find_kin(struct watched *w, const struct snapshot *s)
+static void find_kin(struct device_pass *d, const struct snapshot *s)
 {
 	uint64_t half = 0, twice = 0;
 
@@ -34,17 +34,17 @@ static void find_kin(struct watched *w, const struct snapshot *s)
 
 		if (g->smallest != g->largest)
 			continue;
-		half += same_size(g->largest, w->logits / 2) ? g->blocks : 0;
-		twice += same_size(g->largest, w->logits * 2) ? g->blocks : 0;
+		half += same_size(g->largest, d->logits / 2) ? g->blocks : 0;
+		twice += same_size(g->largest, d->logits * 2) ? g->blocks : 0;
 	}
-	w->logits_half = half <= 3;
-	w->logits_twice = twice <= 3;
+	d->logits_half = half <= 3;
+	d->logits_twice = twice <= 3;
 }
 
-void measure_sizes(struct watched *w, struct measuring *p, const struct snapshot *s)
+void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s)
 {
 	for (size_t i = 0; i <= s->count; i++) {
-		const struct failure *request = i == s->count ? w->failure : NULL;
+		const struct failure *request = i == s->count ? d->failure : NULL;
 		uint32_t place;
 		bytes size;
 
@@ -53,23 +53,23 @@ void measure_sizes(struct watched *w, struct measuring *p, const struct snapshot
 		place = request ? request->place : s->groups[i].place;
 		/* Some optimizers make states wherever they first need them. In a step that failed,
 		 * what stays is not known. */
-		if (!w->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
+		if (!d->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
 		    place < p->tables->place_count)
 			p->marks[place] |= MARKED(STATE);
 		size = request ? request->requested : s->groups[i].largest;
-		if (place >= p->tables->place_count || size < MEASURE_LEAST)
+		if (place >= p->tables->place_count || size < METRICS_MIN_BLOCK)
 			continue;
-		if (p->marks[place] & MARKED(LOSS) && size > w->logits)
-			w->logits = size;
+		if (p->marks[place] & MARKED(LOSS) && size > d->logits)
+			d->logits = size;
 		if (!(p->marks[place] & MARKED(ATTENTION)))
 			continue;
 		if (p->marks[place] & MARKED(LINEAR))
-			w->linear = size > w->linear ? size : w->linear;
+			d->linear = size > d->linear ? size : d->linear;
 		else
-			w->scores = size > w->scores ? size : w->scores;
+			d->scores = size > d->scores ? size : d->scores;
 	}
-	find_kin(w, s);
-	w->m->logits_block = w->logits;
-	w->m->attention_block = w->scores;
-	w->m->attention_linear = w->linear;
+	find_kin(d, s);
+	d->m->logits_block = d->logits;
+	d->m->attention_block = d->scores;
+	d->m->attention_linear = d->linear;
 }

@@ -30,12 +30,12 @@ static json_t *groups_json(const struct report *r)
 			json_array_append_new(members, json_integer(r->ranks[g->ranks[k]].rank));
 		set(row, "stage", number(g->stage));
 		set(row, "ranks", members);
-		for (enum measure m = 0; m < MEASURES; m++) {
+		for (enum level m = 0; m < LEVELS; m++) {
 			json_t *spread = json_object();
 
 			set(spread, "median", json_integer(g->median[m]));
 			set(spread, "median_deviation", json_integer(g->deviation[m]));
-			set(row, measure_key(m), spread);
+			set(row, level_key(m), spread);
 		}
 		set(row, "least_allocated_bytes", json_integer(g->least));
 		set(row, "most_allocated_bytes", json_integer(g->most));
@@ -55,7 +55,7 @@ static json_t *outliers_json(const struct report *r)
 		json_t *row = json_object();
 
 		set(row, "rank", json_integer(r->ranks[o->rank].rank));
-		set(row, "measure", text(measure_key(o->measure)));
+		set(row, "measure", text(level_key(o->level)));
 		set(row, "bytes", json_integer(o->value));
 		set(row, "median_bytes", json_integer(o->median));
 		set(row, "median_deviation_bytes", json_integer(o->deviation));

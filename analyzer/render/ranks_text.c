@@ -153,7 +153,7 @@ static void put_groups(struct page *p, const struct report *r)
 		else
 			cell(&t, "%d", g->stage);
 		cell(&t, "%zu", g->count);
-		cell_size(p, &t, g->median[MEASURE_ALLOCATED]);
+		cell_size(p, &t, g->median[LEVEL_ALLOCATED]);
 		cell_size(p, &t, g->least);
 		cell_size(p, &t, g->most);
 		cell(&t, "%d", r->ranks[g->worst].rank);
@@ -177,7 +177,7 @@ static void put_outlier(struct page *p, const struct report *r, const struct out
 		buf_addf(&b, " (%s)", x->seat);
 	buf_puts(&b, ": ");
 	page_size(p, &b, o->value);
-	buf_addf(&b, " %s, the median of those that it should be like is ", measure_key(o->measure));
+	buf_addf(&b, " %s, the median of those that it should be like is ", level_key(o->level));
 	page_size(p, &b, o->median);
 	if (o->step)
 		buf_addf(&b, ", from step %u on", o->step);

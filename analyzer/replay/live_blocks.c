@@ -145,7 +145,7 @@ static void finish_stop(struct blocks *b, struct stop *s, uint64_t end_ns)
 
 	classify(&s->lives, d, b->tables, end_ns);
 	*to = snapshot_of(&s->lives, b->tables);
-	if (s->failure < 0 && b->options->keep_peak)
+	if (s->failure < 0 && b->options->keep_peak_blocks)
 		d->held_at_peak = s->lives;
 	else
 		lives_release(&s->lives);

@@ -114,7 +114,7 @@ struct replay {
 };
 
 struct replay_options {
-	int keep_live, keep_peak;
+	int keep_live, keep_peak_blocks;
 	void (*progress)(void *context, double part); /* NULL: none */
 	void *context;
 };

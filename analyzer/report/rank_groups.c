@@ -12,14 +12,14 @@
 /* A header that tells of more ranks is damaged: not all of them are missing. */
 #define LARGEST_WORLD (1 << 17)
 
-const char *measure_key(enum measure m)
+const char *level_key(enum level m)
 {
 	static const char *const keys[] = { "allocated", "reserved", "device" };
 
 	return keys[m];
 }
 
-bytes measure_of(const struct rank *r, enum measure m)
+bytes rank_level(const struct rank *r, enum level m)
 {
 	const bytes all[] = { r->peak_allocated, r->peak_reserved, r->peak_device };
 
@@ -163,15 +163,15 @@ static uint32_t last_step(const struct rank *r)
 	return r->step_count ? r->steps[r->step_count - 1].step : 0;
 }
 
-static void measure_group(struct rank_group *g, const struct report *r)
+static void summarize_group(struct rank_group *g, const struct report *r)
 {
 	bytes *values = xcalloc(g->count, sizeof(*values));
 
-	for (enum measure m = 0; m < MEASURES; m++) {
+	for (enum level m = 0; m < LEVELS; m++) {
 		for (size_t i = 0; i < g->count; i++)
-			values[i] = measure_of(&r->ranks[g->ranks[i]], m);
+			values[i] = rank_level(&r->ranks[g->ranks[i]], m);
 		g->median[m] = median(values, g->count);
-		if (m == MEASURE_ALLOCATED) {
+		if (m == LEVEL_ALLOCATED) {
 			g->least = values[0];
 			g->most = values[g->count - 1];
 		}
@@ -220,21 +220,21 @@ static bytes peak_in(const struct rank *r, uint32_t step)
 
 /* The value of a rank beside those of its group, at the same progress. */
 static struct outlier compare(const struct report *r, const struct rank_group *g, size_t rank,
-			      enum measure m)
+			      enum level m)
 {
 	const struct rank *x = &r->ranks[rank];
 	struct outlier o = { .rank = rank,
-			     .measure = m,
-			     .value = measure_of(x, m),
+			     .level = m,
+			     .value = rank_level(x, m),
 			     .median = g->median[m],
 			     .deviation = g->deviation[m] };
 	bytes *values;
 
 	if (last_step(x) >= g->last_step)
 		return o;
-	/* It did not get as far: of the other measures nothing is known by step. */
+	/* It did not get as far: of the other levels nothing is known by step. */
 	o.median = o.value;
-	if (m != MEASURE_ALLOCATED)
+	if (m != LEVEL_ALLOCATED)
 		return o;
 	values = xcalloc(g->count, sizeof(*values));
 	for (size_t i = 0; i < g->count; i++)
@@ -275,7 +275,7 @@ static uint32_t off_since(const struct report *r, const struct rank_group *g,
 static void add_outlier(struct ranks *ranks, const struct report *r, const struct rank_group *g,
 			struct outlier o)
 {
-	if (o.measure == MEASURE_ALLOCATED)
+	if (o.level == LEVEL_ALLOCATED)
 		o.step = off_since(r, g, &o);
 	ranks->outliers =
 		xrealloc(ranks->outliers, ranks->outlier_count + 1, sizeof(*ranks->outliers));
@@ -289,7 +289,7 @@ static void find_outliers(struct ranks *ranks, const struct report *r, const str
 	for (size_t i = 0; i < g->count; i++) {
 		struct outlier most = { 0 };
 
-		for (enum measure m = 0; m < MEASURES; m++) {
+		for (enum level m = 0; m < LEVELS; m++) {
 			struct outlier o = compare(r, g, g->ranks[i], m);
 
 			if (is_far(o.value, o.median, o.deviation) &&
@@ -310,7 +310,7 @@ static void find_loners(struct ranks *ranks, const struct report *r)
 		return;
 	for (size_t i = 1; i < ranks->group_count; i++) {
 		const struct rank_group *g = &ranks->groups[i];
-		struct outlier o = compare(r, most, g->ranks[0], MEASURE_ALLOCATED);
+		struct outlier o = compare(r, most, g->ranks[0], LEVEL_ALLOCATED);
 
 		if (g->count == 1 && is_far(o.value, o.median, o.deviation))
 			add_outlier(ranks, r, most, o);
@@ -385,7 +385,7 @@ void ranks_relate(struct report *r, const struct config *c)
 
 		for (size_t k = 0; k < g->count; k++)
 			ranks->seats[g->ranks[k]].group = i;
-		measure_group(g, r);
+		summarize_group(g, r);
 		find_outliers(ranks, r, g);
 	}
 	find_loners(ranks, r);

@@ -31,9 +31,9 @@ struct layout {
 	int stages_before_data; /* Megatron's --use-tp-pp-dp-mapping */
 };
 
-enum measure { MEASURE_ALLOCATED, MEASURE_RESERVED, MEASURE_DEVICE, MEASURES };
-const char *measure_key(enum measure m);
-bytes measure_of(const struct rank *r, enum measure m);
+enum level { LEVEL_ALLOCATED, LEVEL_RESERVED, LEVEL_DEVICE, LEVELS };
+const char *level_key(enum level m);
+bytes rank_level(const struct rank *r, enum level m);
 
 #define NO_GROUP SIZE_MAX
 
@@ -48,7 +48,7 @@ struct rank_group {
 	int stage;      /* NO_RANK: by likeness */
 	size_t *ranks;  /* indices of the report's entries */
 	size_t count, worst; /* the one with the largest peak of tensors */
-	bytes median[MEASURES], deviation[MEASURES]; /* the median of |value - median| */
+	bytes median[LEVELS], deviation[LEVELS]; /* the median of |value - median| */
 	bytes least, most;                           /* of tensors' peaks */
 	uint32_t last_step; /* that half of them reached */
 };
@@ -56,7 +56,7 @@ struct rank_group {
 /* A rank that is not like its group. */
 struct outlier {
 	size_t rank; /* index of the report's entry */
-	enum measure measure;
+	enum level level;
 	bytes value, median, deviation; /* of `allocated`: up to the last step that it reached */
 	uint32_t step; /* from which on it was off; 0 unknown */
 };

@@ -92,13 +92,13 @@ static void rank_release(struct rank *r)
 	free(r->phases);
 	free(r->spans);
 	free(r->owners);
-	free(r->measures);
+	free(r->metrics);
 	free(r->leak_label);
 	free(r->repeat_label);
 	free(r->comms);
 	free(r->ooms);
 	live_release(r);
-	free(r->held);
+	free(r->peak_blocks);
 	free(r->timeline);
 	free(r->versions);
 	free(r->warnings);

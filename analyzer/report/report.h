@@ -13,7 +13,7 @@
 #include "util/util.h"
 
 struct diagnosis;
-struct measures;
+struct metrics;
 
 #define UNKNOWN_BYTES INT64_MIN
 #define NO_RANK (-1)
@@ -95,7 +95,7 @@ struct live_row {
 };
 
 /* A block that was live at the peak. */
-struct held_row {
+struct peak_block {
 	bytes bytes;
 	enum category category;
 	const char *stack;
@@ -177,8 +177,8 @@ struct rank {
 	size_t live_count;
 	int has_live;
 
-	struct held_row *held; /* if asked for */
-	size_t held_count;
+	struct peak_block *peak_blocks; /* if asked for */
+	size_t peak_block_count;
 
 	struct timeline_row *timeline;
 	size_t timeline_count;
@@ -188,7 +188,7 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
-	struct measures *measures; /* what rules ask; NULL: nothing was measured */
+	struct metrics *metrics; /* what rules ask; NULL: nothing was measured */
 	char *leak_label, *repeat_label; /* the places they name; NULL none */
 
 	char **pool; /* other texts */

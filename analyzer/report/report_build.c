@@ -21,7 +21,7 @@ struct builder {
 	const char **place_stacks;  /* made so far, by place */
 	const char **thread_stacks; /* the same for blocks without frames */
 	size_t stack_text;
-	const struct measures *measures; /* of all devices */
+	const struct metrics *metrics; /* of all devices */
 };
 
 static char *keep(struct rank *r, char *text)
@@ -274,14 +274,14 @@ static void add_live(struct builder *b, const struct device *d)
 		};
 }
 
-static void add_held(struct builder *b, const struct lives *l)
+static void add_peak_blocks(struct builder *b, const struct lives *l)
 {
 	struct rank *r = b->rank;
 
-	r->held = xcalloc(l->count, sizeof(*r->held));
-	r->held_count = l->count;
+	r->peak_blocks = xcalloc(l->count, sizeof(*r->peak_blocks));
+	r->peak_block_count = l->count;
 	for (size_t i = 0; i < l->count; i++)
-		r->held[i] = (struct held_row){
+		r->peak_blocks[i] = (struct peak_block){
 			.bytes = l->list[i].born.bytes,
 			.category = (enum category)l->list[i].category,
 			.stack = stack_of(b, l->list[i].born.place, l->list[i].born.thread),
@@ -457,13 +457,13 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);
 	if (d->seen)
-		diagnose_keep(&r, &b->measures[ordinal], &b->trace->tables);
+		diagnose_keep(&r, &b->metrics[ordinal], &b->trace->tables);
 	if (d->timeline)
 		add_timeline(&r, d->timeline);
 	if (d->live)
 		add_live(b, d);
 	if (d->held_at_peak.list)
-		add_held(b, &d->held_at_peak);
+		add_peak_blocks(b, &d->held_at_peak);
 	free(b->place_stacks);
 	free(b->thread_stacks);
 	b->rank = NULL;
@@ -474,12 +474,12 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 void report_add(struct report *r, const struct trace *t, const struct replay_options *options)
 {
 	struct replay replay;
-	struct measures measures[MT_MAX_DEVICES];
-	struct builder b = { .trace = t, .replay = &replay, .measures = measures };
+	struct metrics metrics[MT_MAX_DEVICES];
+	struct builder b = { .trace = t, .replay = &replay, .metrics = metrics };
 	size_t before = r->count;
 
 	replay_trace(&replay, t, options);
-	measure_trace(measures, t, &replay);
+	metrics_compute(metrics, t, &replay);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_device *running = &t->header.device[i];
 

@@ -1,4 +1,4 @@
-/* A device's measures, and the places they name, as the report keeps them. */
+/* A device's metrics, and the places they name, as the report keeps them. */
 #include "diagnose/diagnose.h"
 
 #include "report/report.h"
@@ -21,25 +21,25 @@ static char *label_of_place(const struct tables *t, uint32_t place)
 #define MOST_BYTES (INT64_C(1) << 42)
 #define MOST_COUNT (INT64_C(1) << 16)
 
-static void clamp(struct measures *m)
+static void clamp(struct metrics *m)
 {
-	for (size_t i = 0; i < measure_count; i++) {
-		int64_t most = measure_rows[i].unit == UNIT_BYTES ? MOST_BYTES : MOST_COUNT;
-		int64_t value = measure_value(m, &measure_rows[i]);
+	for (size_t i = 0; i < metric_count; i++) {
+		int64_t most = metric_rows[i].unit == UNIT_BYTES ? MOST_BYTES : MOST_COUNT;
+		int64_t value = metric_value(m, &metric_rows[i]);
 
 		value = value > most ? most : value < -most ? -most : value;
-		memcpy((char *)m + measure_rows[i].offset, &value, sizeof(value));
+		memcpy((char *)m + metric_rows[i].offset, &value, sizeof(value));
 	}
 }
 
-void diagnose_keep(struct rank *r, const struct measures *m, const struct tables *t)
+void diagnose_keep(struct rank *r, const struct metrics *m, const struct tables *t)
 {
-	r->measures = xcalloc(1, sizeof(*r->measures));
-	*r->measures = *m;
-	clamp(r->measures);
-	r->measures->killed = r->end == END_KILLED && !m->failed;
+	r->metrics = xcalloc(1, sizeof(*r->metrics));
+	*r->metrics = *m;
+	clamp(r->metrics);
+	r->metrics->killed = r->end == END_KILLED && !m->failed;
 	/* An error that the job caught, and that ended it in order, killed nothing. */
-	r->measures->died = m->died && r->end != END_EXIT;
+	r->metrics->died = m->died && r->end != END_EXIT;
 	r->leak_label = label_of_place(t, m->leak_place);
 	r->repeat_label = label_of_place(t, m->repeat_place);
 }

@@ -184,7 +184,7 @@ static void a_killed_process_is_told(void **state)
 	write_event(&j->w, MT_TENSOR_ALLOC, GIB, MIB, j->pytorch, j->python);
 	add(j);
 	j->report.ranks[0].end = END_KILLED;
-	j->report.ranks[0].measures->killed = 1;
+	j->report.ranks[0].metrics->killed = 1;
 	assert_finds(j, "TRACE_TRUNCATED", SEVERITY_NOTE, 0);
 }
 
@@ -245,10 +245,10 @@ static void the_table_is_complete(void **state)
 	assert_int_equal(count, expected);
 }
 
-/* A message that names an unknown measure would end the program; evidence is never empty. */
-static void messages_name_measures(void **state)
+/* A message that names an unknown metric would end the program; evidence is never empty. */
+static void messages_name_metrics(void **state)
 {
-	struct measures m = { 0 };
+	struct metrics m = { 0 };
 	const struct rule_row *row;
 
 	(void)state;
@@ -280,7 +280,7 @@ int main(void)
 		TEST(a_visitor_is_told),
 		TEST(an_error_that_was_caught_has_no_cause),
 		TEST(the_table_is_complete),
-		TEST(messages_name_measures),
+		TEST(messages_name_metrics),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,8 +22,8 @@ struct made_rank {
 
 static void hold_block(struct made_rank *r, bytes size, enum category c, const char *stack)
 {
-	r->rank.held = grow(r->rank.held, r->rank.held_count, &r->room, sizeof(*r->rank.held));
-	r->rank.held[r->rank.held_count++] = (struct held_row){ size, c, stack };
+	r->rank.peak_blocks = grow(r->rank.peak_blocks, r->rank.peak_block_count, &r->room, sizeof(*r->rank.peak_blocks));
+	r->rank.peak_blocks[r->rank.peak_block_count++] = (struct peak_block){ size, c, stack };
 	r->rank.peak_allocated += size;
 	r->rank.peak.by_category[c] += size;
 }
@@ -79,7 +79,7 @@ static int teardown(void **state)
 {
 	struct made_rank *r = *state;
 
-	free(r->rank.held);
+	free(r->rank.peak_blocks);
 	config_release(&r->config);
 	free(r);
 	return 0;
@@ -109,7 +109,7 @@ static void match_up(struct match *m, const struct made_rank *r, const struct sy
 		missing += m->missing[i].bytes;
 	assert_int_equal(assigned + unexplained, m->observed);
 	assert_int_equal(estimated, m->estimated);
-	assert_int_equal(blocks, r->rank.held_count);
+	assert_int_equal(blocks, r->rank.peak_block_count);
 	assert_int_equal(match_gap(m), unexplained + missing);
 }
 
@@ -128,7 +128,7 @@ static void all_is_found(void **state)
 static void one_is_gone_and_one_is_new(void **state)
 {
 	struct made_rank *r = *state;
-	struct held_row *last = &r->rank.held[r->rank.held_count - 1];
+	struct peak_block *last = &r->rank.peak_blocks[r->rank.peak_block_count - 1];
 	bytes size = last->bytes;
 	struct match m;
 
@@ -181,7 +181,7 @@ static void nothing_is_held(void **state)
 	struct made_rank *r = *state;
 	struct match m;
 
-	r->rank.held_count = 0;
+	r->rank.peak_block_count = 0;
 	r->rank.peak_allocated = 0;
 	memset(r->rank.peak.by_category, 0, sizeof(r->rank.peak.by_category));
 	match_up(&m, r, &memtrace, 0.5);
@@ -248,7 +248,7 @@ static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **stat
 	struct err e = { 0 };
 	struct match m;
 
-	free(r->rank.held);
+	free(r->rank.peak_blocks);
 	r->rank = (struct rank){ .rank = NO_RANK };
 	r->room = 0;
 	declare(r, "vocab_size", "50304");

@@ -21,7 +21,7 @@ static void category_goes_before_size_alone(void **state)
 {
 	struct predicted p[] = { expects(0, CATEGORY_ACTIVATIONS, 4096),
 				 expects(1, CATEGORY_GRADIENTS, 4096) };
-	struct held_row rows[] = { { 4096, CATEGORY_GRADIENTS, "g" },
+	struct peak_block rows[] = { { 4096, CATEGORY_GRADIENTS, "g" },
 				   { 4096, CATEGORY_ACTIVATIONS, "a" } };
 	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
@@ -34,7 +34,7 @@ static void category_goes_before_size_alone(void **state)
 static void another_category_is_better_than_none(void **state)
 {
 	struct predicted p[] = { expects(3, CATEGORY_ACTIVATIONS, 4096) };
-	struct held_row row = { 4096, CATEGORY_TEMPORARIES, "t" };
+	struct peak_block row = { 4096, CATEGORY_TEMPORARIES, "t" };
 	struct observed o[] = { { &row, -1, 0 } };
 
 	(void)state;
@@ -62,7 +62,7 @@ static void tails(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct predicted p[] = { expects(0, CATEGORY_OTHER, rows[i].predicted) };
-		struct held_row row = { rows[i].observed, CATEGORY_OTHER, "" };
+		struct peak_block row = { rows[i].observed, CATEGORY_OTHER, "" };
 		struct observed o[] = { { &row, -1, 0 } };
 
 		match_blocks(p, 1, o, 1);
@@ -76,7 +76,7 @@ static void tails_are_given_out_so_that_most_are_found(void **state)
 {
 	struct predicted p[] = { expects(0, CATEGORY_OTHER, 5 * MIB + MIB / 2),
 				 expects(1, CATEGORY_OTHER, 5 * MIB) };
-	struct held_row rows[] = { { 6 * MIB, CATEGORY_OTHER, "" },
+	struct peak_block rows[] = { { 6 * MIB, CATEGORY_OTHER, "" },
 				   { 6 * MIB + MIB / 2, CATEGORY_OTHER, "" } };
 	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
@@ -92,7 +92,7 @@ static void an_equal_size_gives_way(void **state)
 {
 	struct predicted p[] = { expects(0, CATEGORY_OPTIMIZER_STATES, 3 * MIB),
 				 expects(1, CATEGORY_OPTIMIZER_STATES, 2359296) };
-	struct held_row rows[] = { { 3 * MIB, CATEGORY_OPTIMIZER_STATES, "" },
+	struct peak_block rows[] = { { 3 * MIB, CATEGORY_OPTIMIZER_STATES, "" },
 				   { 4 * MIB, CATEGORY_OPTIMIZER_STATES, "" } };
 	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
@@ -106,7 +106,7 @@ static void an_equal_size_gives_way(void **state)
 static void numbers_differ(void **state)
 {
 	struct predicted p[5];
-	struct held_row rows[3];
+	struct peak_block rows[3];
 	struct observed o[3];
 	int found = 0;
 
@@ -114,7 +114,7 @@ static void numbers_differ(void **state)
 	for (int i = 0; i < 5; i++)
 		p[i] = expects(7, CATEGORY_ACTIVATIONS, 1024);
 	for (int i = 0; i < 3; i++) {
-		rows[i] = (struct held_row){ 1024, CATEGORY_ACTIVATIONS, "" };
+		rows[i] = (struct peak_block){ 1024, CATEGORY_ACTIVATIONS, "" };
 		o[i] = (struct observed){ &rows[i], -1, 0 };
 	}
 	match_blocks(p, 5, o, 3);

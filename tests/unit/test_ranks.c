@@ -206,7 +206,7 @@ static void stages_are_groups_and_the_odd_rank_sticks_out(void **state)
 	assert_int_equal(job->group_count, 4);
 	assert_int_equal(job->groups[1].count, 3);
 	assert_int_equal(job->groups[2].stage, 2);
-	assert_int_equal(job->groups[2].most, 2 * job->groups[2].median[MEASURE_ALLOCATED]);
+	assert_int_equal(job->groups[2].most, 2 * job->groups[2].median[LEVEL_ALLOCATED]);
 	assert_int_equal(job->outlier_count, 1);
 	assert_int_equal(f->loaded.report.ranks[job->outliers[0].rank].rank, 10);
 	assert_int_equal(job->outliers[0].value, 2 * job->outliers[0].median);
@@ -229,7 +229,7 @@ static void unknown_layouts_group_what_is_alike(void **state)
 	assert_false(job->is_placed);
 	assert_int_equal(job->group_count, 3);
 	assert_int_equal(job->groups[0].count, 4);
-	assert_int_equal(job->groups[0].median[MEASURE_ALLOCATED], 111 * MIB);
+	assert_int_equal(job->groups[0].median[LEVEL_ALLOCATED], 111 * MIB);
 	assert_int_equal(job->groups[1].count, 3);
 	assert_int_equal(job->outlier_count, 1);
 	assert_int_equal(job->outliers[0].value, 411 * MIB);
@@ -262,8 +262,8 @@ static void five_median_deviations_are_an_outlier(void **state)
 	for (int rank = 0; rank < 7; rank++)
 		write_rank(f, rank, 7, sizes[rank], 3, 9, 0);
 	job = load_as_one_group(f);
-	assert_int_equal(job->groups[0].median[MEASURE_ALLOCATED], (1020 + 11) * MIB);
-	assert_int_equal(job->groups[0].deviation[MEASURE_ALLOCATED], 40 * MIB);
+	assert_int_equal(job->groups[0].median[LEVEL_ALLOCATED], (1020 + 11) * MIB);
+	assert_int_equal(job->groups[0].deviation[LEVEL_ALLOCATED], 40 * MIB);
 	assert_int_equal(job->outlier_count, 1);
 	assert_int_equal(job->outliers[0].rank, 6);
 	assert_int_equal(job->outliers[0].value, (1300 + 11) * MIB);
