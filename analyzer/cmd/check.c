@@ -228,19 +228,19 @@ static int print(const struct verdicts *v, const struct options *o)
 static int check(char **paths, size_t count, const struct options *o, const struct limit *growth,
 		 const struct limit *tolerance)
 {
-	const struct load_options load = { .run = o->run,
+	const struct session_options load = { .run = o->run,
 					   .rank = NO_RANK,
 					   .progress = term_progress },
 				  plain = { .rank = NO_RANK, .progress = term_progress };
 	char *baseline = o->baseline ? xstrdup(o->baseline) : NULL;
-	struct loaded now, base = { 0 };
+	struct session now, base = { 0 };
 	struct verdicts v = { 0 };
 	struct buf notes = { 0 };
 	struct err e = { 0 };
-	int status = load_traces(&now, paths, count, &load, &notes, &e);
+	int status = session_load(&now, paths, count, &load, &notes, &e);
 
 	if (!status && baseline)
-		status = load_traces(&base, &baseline, 1, &plain, &notes, &e);
+		status = session_load(&base, &baseline, 1, &plain, &notes, &e);
 	term_progress_end();
 	if (notes.length)
 		fputs(notes.text, stderr);
@@ -255,9 +255,9 @@ static int check(char **paths, size_t count, const struct options *o, const stru
 			check_baseline(&v, &now.report, &base.report, tolerance);
 		status = print(&v, o);
 	}
-	load_release(&now);
+	session_release(&now);
 	if (baseline)
-		load_release(&base);
+		session_release(&base);
 	free(baseline);
 	buf_release(&notes);
 	return status;

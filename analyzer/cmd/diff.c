@@ -16,24 +16,24 @@ struct options {
 	int json, raw_bytes, color, top, rank;
 };
 
-/* A side's runs, which the comparison refers to. */
+/* A side's runs, which the diff refers to. */
 struct loads {
-	struct loaded *all[COMPARE_RUNS];
+	struct session *all[DIFF_MAX_RUNS];
 	size_t count;
 };
 
 static int add_run(struct loads *l, char *path, const char *run, const struct options *o,
 		   struct buf *notes, struct err *e)
 {
-	const struct load_options load = { .run = run,
+	const struct session_options load = { .run = run,
 					   .rank = o->rank,
 					   .progress = term_progress };
 	int status;
 
-	if (l->count == COMPARE_RUNS)
-		return err_set(e, "a side has more than %d runs", COMPARE_RUNS);
-	l->all[l->count] = xcalloc(1, sizeof(struct loaded));
-	status = load_traces(l->all[l->count++], &path, 1, &load, notes, e);
+	if (l->count == DIFF_MAX_RUNS)
+		return err_set(e, "a side has more than %d runs", DIFF_MAX_RUNS);
+	l->all[l->count] = xcalloc(1, sizeof(struct session));
+	status = session_load(l->all[l->count++], &path, 1, &load, notes, e);
 	term_progress_end();
 	return status;
 }
@@ -43,7 +43,7 @@ static int add_every_run(struct loads *l, char *path, const struct options *o, s
 {
 	char **runs;
 	size_t count;
-	int status = gather_runs(path, &runs, &count, e);
+	int status = trace_files_runs(path, &runs, &count, e);
 
 	for (size_t i = 0; i < count; i++) {
 		if (!status)
@@ -94,23 +94,23 @@ static int add_side(struct loads *l, const char *text, const struct options *o, 
 }
 
 /* What went past the limit: the peaks that grew more, beyond the spread. "" if none did. */
-static void find_over(const struct comparison *c, const struct limit *limit, int raw,
+static void find_over(const struct diff *c, const struct limit *limit, int raw,
 		      struct buf *over)
 {
 	for (size_t i = 0; i < c->count; i++) {
-		const struct item *x = &c->items[i];
+		const struct diff_item *x = &c->items[i];
 		bytes allowed = limit_of(limit, x->side[SIDE_A].median);
 
-		if (x->kind != ITEM_PEAK || !x->is_changed || item_change(x) <= allowed)
+		if (x->kind != DIFF_PEAK || !x->is_changed || diff_item_change(x) <= allowed)
 			continue;
 		buf_addf(over, "%speak of %s: +", over->length ? "; " : "", x->title);
-		size_add(over, item_change(x), raw);
+		size_add(over, diff_item_change(x), raw);
 		buf_puts(over, ", at most ");
 		size_add(over, allowed, raw);
 	}
 }
 
-static int print(const struct comparison *c, const struct limit *limit, const struct options *o)
+static int print(const struct diff *c, const struct limit *limit, const struct options *o)
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 }, over = { 0 };
@@ -136,7 +136,7 @@ static int print(const struct comparison *c, const struct limit *limit, const st
 static int diff(char **sides, const struct limit *limit, const struct options *o)
 {
 	struct loads loads[SIDES] = { { { 0 }, 0 } };
-	struct comparison c = { 0 };
+	struct diff c = { 0 };
 	struct buf notes = { 0 };
 	struct err e = { 0 };
 	int status = 0;
@@ -148,14 +148,14 @@ static int diff(char **sides, const struct limit *limit, const struct options *o
 		c.side[s].count = loads[s].count;
 	}
 	if (!status)
-		status = compare(&c, o->rank, &e);
+		status = diff_make(&c, o->rank, &e);
 	if (notes.length)
 		fputs(notes.text, stderr);
 	status = status < 0 ? command_fail(STATUS_USAGE, &e) : print(&c, limit, o);
-	compare_release(&c);
+	diff_release(&c);
 	for (int s = 0; s < SIDES; s++)
 		for (size_t i = 0; i < loads[s].count; i++) {
-			load_release(loads[s].all[i]);
+			session_release(loads[s].all[i]);
 			free(loads[s].all[i]);
 		}
 	buf_release(&notes);

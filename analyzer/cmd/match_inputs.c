@@ -88,17 +88,17 @@ int match_job_read(struct match_job *j, char **paths, size_t count, const char *
 	int status, open = 0;
 
 	*j = (struct match_job){ .is_inferred = 0 };
-	status = gather_traces(&j->gather, paths, count, run, &notes, e);
+	status = trace_files_find(&j->files, paths, count, run, &notes, e);
 	if (notes.length)
 		fputs(notes.text, stderr);
 	buf_release(&notes);
 	if (status)
 		return status;
-	j->traces = xcalloc(j->gather.count, sizeof(*j->traces));
-	while (!status && j->count < j->gather.count) {
+	j->traces = xcalloc(j->files.count, sizeof(*j->traces));
+	while (!status && j->count < j->files.count) {
 		struct job_trace *s = &j->traces[j->count];
 
-		status = read_trace(j, s, j->gather.paths[j->count], declared, infer, e);
+		status = read_trace(j, s, j->files.paths[j->count], declared, infer, e);
 		j->count++;
 		open |= s->has_census;
 	}
@@ -118,5 +118,5 @@ void match_job_release(struct match_job *j)
 	free(j->traces);
 	inference_release(&j->inference);
 	report_release(&j->report);
-	gather_release(&j->gather);
+	trace_files_release(&j->files);
 }

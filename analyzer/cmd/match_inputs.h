@@ -16,7 +16,7 @@ struct job_trace {
 
 struct match_job {
 	struct report report;
-	struct gather gather;
+	struct trace_files files;
 	struct job_trace *traces;
 	size_t count;
 	int is_inferred; /* what follows is set */

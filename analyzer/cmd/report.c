@@ -12,14 +12,14 @@ struct options {
 
 static int report(char **paths, size_t count, const struct options *o)
 {
-	const struct load_options load = {
+	const struct session_options load = {
 		.run = o->run, .keep_live = o->live_set, .rank = NO_RANK, .progress = term_progress
 	};
 	struct style style = term_style((enum color_when)o->color);
 	struct buf notes = { 0 }, out = { 0 };
 	struct err e = { 0 };
-	struct loaded loaded;
-	int status = load_traces(&loaded, paths, count, &load, &notes, &e);
+	struct session session;
+	int status = session_load(&session, paths, count, &load, &notes, &e);
 
 	term_progress_end();
 	if (notes.length)
@@ -27,16 +27,16 @@ static int report(char **paths, size_t count, const struct options *o)
 	if (status < 0) {
 		status = command_fail(STATUS_USAGE, &e);
 	} else {
-		report_diagnose(&loaded.report);
+		report_diagnose(&session.report);
 		style.raw_bytes = o->raw_bytes;
 		style.top = o->top;
 		if (o->json)
-			render_json(&loaded.report, &out);
+			render_json(&session.report, &out);
 		else
-			render_text(&loaded.report, &style, &out);
+			render_text(&session.report, &style, &out);
 		status = command_print(out.text, out.length);
 	}
-	load_release(&loaded);
+	session_release(&session);
 	buf_release(&notes);
 	buf_release(&out);
 	return status;

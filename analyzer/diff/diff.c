@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *item_kind_name(enum item_kind k)
+const char *diff_kind_name(enum diff_kind k)
 {
 	static const char *const names[] = { "peak", "category", "owner", "phase", "stack", "config" };
 
@@ -13,8 +13,8 @@ const char *item_kind_name(enum item_kind k)
 }
 
 /* A number of one run. */
-struct value {
-	enum item_kind kind;
+struct run_value {
+	enum diff_kind kind;
 	int side;
 	size_t run;
 	const char *name, *title;
@@ -22,40 +22,40 @@ struct value {
 	int order;
 };
 
-struct values {
-	struct value *all;
+struct run_values {
+	struct run_value *all;
 	size_t count, room;
 };
 
-static struct value *take(struct values *v, enum item_kind kind, const char *name,
+static struct run_value *take(struct run_values *v, enum diff_kind kind, const char *name,
 			  const char *title, bytes n)
 {
 	v->all = grow(v->all, v->count, &v->room, sizeof(*v->all));
 	v->all[v->count] =
-		(struct value){ .kind = kind, .name = name, .title = title, .bytes = n };
+		(struct run_value){ .kind = kind, .name = name, .title = title, .bytes = n };
 	return &v->all[v->count++];
 }
 
-static void take_rank(struct values *v, const struct rank *r)
+static void take_rank(struct run_values *v, const struct rank *r)
 {
 	static const char *const titles[LEVELS] = { "tensors", "reserved", "device" };
 
 	for (enum level m = 0; m < LEVELS; m++)
-		take(v, ITEM_PEAK, level_key(m), titles[m], rank_level(r, m))->order = (int)m;
+		take(v, DIFF_PEAK, level_key(m), titles[m], rank_level(r, m))->order = (int)m;
 	for (enum category k = 0; k < CATEGORIES; k++)
-		take(v, ITEM_CATEGORY, category_key(k), category_title(k), r->peak.by_category[k]);
+		take(v, DIFF_CATEGORY, category_key(k), category_title(k), r->peak.by_category[k]);
 	for (size_t i = 0; i < r->owner_count; i++)
-		take(v, ITEM_OWNER, r->owners[i].key, r->owners[i].title, r->owners[i].at_peak);
+		take(v, DIFF_OWNER, r->owners[i].key, r->owners[i].title, r->owners[i].at_peak);
 	for (size_t i = 0; i < r->phase_count; i++)
-		take(v, ITEM_PHASE, r->phases[i].phase, r->phases[i].phase, r->phases[i].peak);
+		take(v, DIFF_PHASE, r->phases[i].phase, r->phases[i].phase, r->phases[i].peak);
 	for (size_t i = 0; i < r->stacks.count; i++)
-		take(v, ITEM_STACK, r->stacks.rows[i].stack, r->stacks.rows[i].label,
+		take(v, DIFF_STACK, r->stacks.rows[i].stack, r->stacks.rows[i].label,
 		     r->stacks.rows[i].bytes);
 }
 
 static int by_name(const void *a, const void *b)
 {
-	const struct value *x = a, *y = b;
+	const struct run_value *x = a, *y = b;
 	int order;
 
 	if (x->kind != y->kind)
@@ -76,7 +76,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* What a run does not have is 0 there. */
-static void spread_of(struct spread *s, bytes *values, size_t count)
+static void spread_of(struct diff_spread *s, bytes *values, size_t count)
 {
 	qsort(values, count, sizeof(*values), by_value);
 	s->least = values[0];
@@ -84,27 +84,27 @@ static void spread_of(struct spread *s, bytes *values, size_t count)
 	s->most = values[count - 1];
 }
 
-int compare_is_beyond(const struct item *i)
+int diff_item_is_beyond(const struct diff_item *i)
 {
-	const struct spread *a = &i->side[SIDE_A], *b = &i->side[SIDE_B];
+	const struct diff_spread *a = &i->side[SIDE_A], *b = &i->side[SIDE_B];
 
 	return a->most < b->least || b->most < a->least;
 }
 
-static struct item *add_item(struct comparison *c, enum item_kind kind, const char *name,
+static struct diff_item *add_item(struct diff *c, enum diff_kind kind, const char *name,
 			     const char *title)
 {
-	struct item *i;
+	struct diff_item *i;
 
 	c->items = grow(c->items, c->count, &c->room, sizeof(*c->items));
 	i = &c->items[c->count++];
-	*i = (struct item){ .kind = kind, .name = xstrdup(name), .title = xstrdup(title) };
+	*i = (struct diff_item){ .kind = kind, .name = xstrdup(name), .title = xstrdup(title) };
 	return i;
 }
 
-void compare_add_text(struct comparison *c, const char *name, const char *a, const char *b)
+void diff_add_text(struct diff *c, const char *name, const char *a, const char *b)
 {
-	struct item *i = add_item(c, ITEM_CONFIG, name, name);
+	struct diff_item *i = add_item(c, DIFF_CONFIG, name, name);
 
 	i->side[SIDE_A].text = a ? xstrdup(a) : NULL;
 	i->side[SIDE_B].text = b ? xstrdup(b) : NULL;
@@ -112,14 +112,14 @@ void compare_add_text(struct comparison *c, const char *name, const char *a, con
 }
 
 /* Values of one name become an item; a place with blocks of several categories is one. */
-static void merge(struct comparison *c, struct values *v)
+static void merge(struct diff *c, struct run_values *v)
 {
 	if (v->count)
 		qsort(v->all, v->count, sizeof(*v->all), by_name);
 	for (size_t k = 0; k < v->count;) {
-		const struct value *first = &v->all[k];
-		bytes at[SIDES][COMPARE_RUNS] = { { 0 } };
-		struct item *i = add_item(c, first->kind, first->name, first->title);
+		const struct run_value *first = &v->all[k];
+		bytes at[SIDES][DIFF_MAX_RUNS] = { { 0 } };
+		struct diff_item *i = add_item(c, first->kind, first->name, first->title);
 
 		i->order = first->order;
 		for (; k < v->count && v->all[k].kind == first->kind &&
@@ -129,11 +129,11 @@ static void merge(struct comparison *c, struct values *v)
 				bytes_add(at[v->all[k].side][v->all[k].run], v->all[k].bytes);
 		for (int s = 0; s < SIDES; s++)
 			spread_of(&i->side[s], at[s], c->side[s].count);
-		i->is_changed = compare_is_beyond(i);
+		i->is_changed = diff_item_is_beyond(i);
 	}
 }
 
-void compare_item_release(struct item *i)
+void diff_item_release(struct diff_item *i)
 {
 	free(i->name);
 	free(i->title);
@@ -143,8 +143,8 @@ void compare_item_release(struct item *i)
 
 static int by_change(const void *a, const void *b)
 {
-	const struct item *x = a, *y = b;
-	bytes p = item_change(x), q = item_change(y);
+	const struct diff_item *x = a, *y = b;
+	bytes p = diff_item_change(x), q = diff_item_change(y);
 
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
@@ -169,9 +169,9 @@ static const struct rank *find_rank(const struct report *r, int rank)
 	return found;
 }
 
-int compare(struct comparison *c, int rank, struct err *e)
+int diff_make(struct diff *c, int rank, struct err *e)
 {
-	struct values v = { 0 };
+	struct run_values v = { 0 };
 	int status = 0;
 
 	for (int s = 0; s < SIDES; s++)
@@ -195,15 +195,15 @@ int compare(struct comparison *c, int rank, struct err *e)
 	if (!status) {
 		merge(c, &v);
 		qsort(c->items, c->count, sizeof(*c->items), by_change);
-		compare_pair_moved(c);
-		compare_configs(c);
+		diff_pair_moved(c);
+		diff_configs(c);
 		qsort(c->items, c->count, sizeof(*c->items), by_change);
 	}
 	free(v.all);
 	return status;
 }
 
-const struct item *compare_find(const struct comparison *c, enum item_kind kind, const char *name)
+const struct diff_item *diff_find(const struct diff *c, enum diff_kind kind, const char *name)
 {
 	for (size_t i = 0; i < c->count; i++)
 		if (c->items[i].kind == kind && !strcmp(c->items[i].name, name))
@@ -211,10 +211,10 @@ const struct item *compare_find(const struct comparison *c, enum item_kind kind,
 	return NULL;
 }
 
-void compare_release(struct comparison *c)
+void diff_release(struct diff *c)
 {
 	for (size_t i = 0; i < c->count; i++)
-		compare_item_release(&c->items[i]);
+		diff_item_release(&c->items[i]);
 	free(c->items);
 	c->items = NULL;
 	c->count = c->room = 0;

@@ -24,15 +24,15 @@ static int is_identity(const char *name)
 	return 0;
 }
 
-static const struct loaded *job_of(const struct comparison *c, int side)
+static const struct session *job_of(const struct diff *c, int side)
 {
 	return c->side[side].runs[0];
 }
 
-static void add_if_other(struct comparison *c, const char *name, const char *a, const char *b)
+static void add_if_other(struct diff *c, const char *name, const char *a, const char *b)
 {
 	if ((a || b) && (!a || !b || strcmp(a, b)))
-		compare_add_text(c, name, a, b);
+		diff_add_text(c, name, a, b);
 }
 
 static char *value_of(const struct config *c, enum config_field f)
@@ -45,7 +45,7 @@ static char *value_of(const struct config *c, enum config_field f)
 	return buf_take(&b);
 }
 
-static void compare_fields(struct comparison *c)
+static void diff_fields(struct diff *c)
 {
 	for (int f = 0; f < CONFIG_FIELDS; f++) {
 		char *a, *b;
@@ -60,14 +60,14 @@ static void compare_fields(struct comparison *c)
 	}
 }
 
-static json_t *environment_of(const struct loaded *l)
+static json_t *environment_of(const struct session *l)
 {
 	return config_has(&l->config, CONFIG_environment)
 		       ? json_loads(l->config.environment, 0, NULL)
 		       : NULL;
 }
 
-static void add_variable(struct comparison *c, const char *name, const json_t *a, const json_t *b)
+static void add_variable(struct diff *c, const char *name, const json_t *a, const json_t *b)
 {
 	char *key = xasprintf("env:%s", name);
 
@@ -76,7 +76,7 @@ static void add_variable(struct comparison *c, const char *name, const json_t *a
 	free(key);
 }
 
-static void compare_environments(struct comparison *c)
+static void diff_environments(struct diff *c)
 {
 	json_t *a = environment_of(job_of(c, SIDE_A)), *b = environment_of(job_of(c, SIDE_B));
 	const char *name;
@@ -99,7 +99,7 @@ static const char *version_of(const struct rank *r, const char *name)
 	return NULL;
 }
 
-static void compare_versions(struct comparison *c, const struct rank *a, const struct rank *b)
+static void diff_versions(struct diff *c, const struct rank *a, const struct rank *b)
 {
 	for (int side = 0; side < SIDES; side++) {
 		const struct rank *r = side ? b : a;
@@ -115,7 +115,7 @@ static void compare_versions(struct comparison *c, const struct rank *a, const s
 	}
 }
 
-static void compare_devices(struct comparison *c, const struct rank *a, const struct rank *b)
+static void diff_devices(struct diff *c, const struct rank *a, const struct rank *b)
 {
 	char memory[SIDES][32];
 
@@ -140,7 +140,7 @@ static int is_option(const char *word)
 }
 
 /* The next one from *at on; returns 0 at the end. What is no option has the name "". */
-static int next_argument(const struct loaded *l, size_t *at, struct argument *to)
+static int next_argument(const struct session *l, size_t *at, struct argument *to)
 {
 	const char *word, *equals;
 
@@ -164,7 +164,7 @@ static int next_argument(const struct loaded *l, size_t *at, struct argument *to
 }
 
 /* The value of an option, "" if it has none; NULL: it is not there. The caller frees it. */
-static char *find_value(const struct loaded *l, const char *name)
+static char *find_value(const struct session *l, const char *name)
 {
 	struct buf all = { 0 };
 	struct argument x;
@@ -186,7 +186,7 @@ static char *find_value(const struct loaded *l, const char *name)
 }
 
 /* Is it in the configuration already? */
-static int is_read(const struct loaded *l, const char *option)
+static int is_read(const struct session *l, const char *option)
 {
 	for (int f = 0; f < CONFIG_FIELDS; f++)
 		if (config_has(&l->config, (enum config_field)f) &&
@@ -195,7 +195,7 @@ static int is_read(const struct loaded *l, const char *option)
 	return 0;
 }
 
-static void compare_commands(struct comparison *c)
+static void diff_commands(struct diff *c)
 {
 	for (int side = 0; side < SIDES; side++) {
 		struct argument x;
@@ -208,7 +208,7 @@ static void compare_commands(struct comparison *c)
 
 			if ((side == SIDE_A || !a) && !is_read(job_of(c, SIDE_A), name) &&
 			    !is_read(job_of(c, SIDE_B), name) &&
-			    !compare_find(c, ITEM_CONFIG, name))
+			    !diff_find(c, DIFF_CONFIG, name))
 				add_if_other(c, name, a, b);
 			free(a);
 			free(b);
@@ -218,13 +218,13 @@ static void compare_commands(struct comparison *c)
 	}
 }
 
-void compare_configs(struct comparison *c)
+void diff_configs(struct diff *c)
 {
 	const struct rank *a = c->side[SIDE_A].ranks[0], *b = c->side[SIDE_B].ranks[0];
 
-	compare_fields(c);
-	compare_commands(c);
-	compare_environments(c);
-	compare_versions(c, a, b);
-	compare_devices(c, a, b);
+	diff_fields(c);
+	diff_commands(c);
+	diff_environments(c);
+	diff_versions(c, a, b);
+	diff_devices(c, a, b);
 }

@@ -32,19 +32,19 @@ static int by_key(const void *a, const void *b)
 	return order ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-static int has_only(const struct item *i, int side)
+static int has_only(const struct diff_item *i, int side)
 {
 	return i->side[side].most && !i->side[!side].most;
 }
 
 /* Of the same key the largest of A with the largest of B, and so on; the items are in that order.
  */
-static void pair(struct comparison *c, const struct alone *same, size_t count)
+static void pair(struct diff *c, const struct alone *same, size_t count)
 {
 	size_t a = 0, b = 0;
 
 	for (;; a++, b++) {
-		struct item *x, *y;
+		struct diff_item *x, *y;
 
 		while (a < count && !has_only(&c->items[same[a].item], SIDE_A))
 			a++;
@@ -55,23 +55,23 @@ static void pair(struct comparison *c, const struct alone *same, size_t count)
 		x = &c->items[same[a].item];
 		y = &c->items[same[b].item];
 		y->side[SIDE_A] = x->side[SIDE_A];
-		y->is_changed = compare_is_beyond(y);
-		x->side[SIDE_A] = (struct spread){ 0 };
+		y->is_changed = diff_item_is_beyond(y);
+		x->side[SIDE_A] = (struct diff_spread){ 0 };
 	}
 }
 
-static int is_empty(const struct item *i)
+static int is_empty(const struct diff_item *i)
 {
-	return i->kind == ITEM_STACK && !i->side[SIDE_A].most && !i->side[SIDE_B].most;
+	return i->kind == DIFF_STACK && !i->side[SIDE_A].most && !i->side[SIDE_B].most;
 }
 
-void compare_pair_moved(struct comparison *c)
+void diff_pair_moved(struct diff *c)
 {
 	struct alone *all = xcalloc(c->count, sizeof(*all));
 	size_t n = 0, kept = 0;
 
 	for (size_t i = 0; i < c->count; i++)
-		if (c->items[i].kind == ITEM_STACK &&
+		if (c->items[i].kind == DIFF_STACK &&
 		    (has_only(&c->items[i], SIDE_A) || has_only(&c->items[i], SIDE_B)))
 			all[n++] = (struct alone){ without_lines(c->items[i].name), i };
 	if (n)
@@ -83,7 +83,7 @@ void compare_pair_moved(struct comparison *c)
 	}
 	for (size_t i = 0; i < c->count; i++) {
 		if (is_empty(&c->items[i]))
-			compare_item_release(&c->items[i]);
+			diff_item_release(&c->items[i]);
 		else
 			c->items[kept++] = c->items[i];
 	}

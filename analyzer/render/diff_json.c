@@ -1,7 +1,7 @@
 #include "render/diff_output.h"
 #include "render/json_util.h"
 
-static json_t *item_json(const struct item *i)
+static json_t *item_json(const struct diff_item *i)
 {
 	static const char *const names[SIDES][4] = {
 		{ "a_bytes", "a_least_bytes", "a_most_bytes", "a_value" },
@@ -9,10 +9,10 @@ static json_t *item_json(const struct item *i)
 	};
 	json_t *o = json_object();
 
-	set(o, "kind", text(item_kind_name(i->kind)));
+	set(o, "kind", text(diff_kind_name(i->kind)));
 	set(o, "name", text(i->name));
 	for (int s = 0; s < SIDES; s++) {
-		int is_text = i->kind == ITEM_CONFIG;
+		int is_text = i->kind == DIFF_CONFIG;
 
 		set(o, names[s][0], is_text ? json_null() : json_integer(i->side[s].median));
 		if (is_text) {
@@ -26,7 +26,7 @@ static json_t *item_json(const struct item *i)
 	return o;
 }
 
-static json_t *side_json(const struct side *s)
+static json_t *side_json(const struct diff_side *s)
 {
 	json_t *list = json_array();
 
@@ -51,7 +51,7 @@ static int write_part(const char *part, size_t length, void *out)
 	return 0;
 }
 
-void diff_json(const struct comparison *c, int has_limit, int is_over, struct buf *out)
+void diff_json(const struct diff *c, int has_limit, int is_over, struct buf *out)
 {
 	json_t *root = json_object(), *items = json_array();
 

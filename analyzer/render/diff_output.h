@@ -1,4 +1,4 @@
-/* A comparison in its forms. */
+/* A diff in its forms. */
 #ifndef MEMTRACE_RENDER_DIFF_H
 #define MEMTRACE_RENDER_DIFF_H
 
@@ -7,8 +7,8 @@
 #include "util/terminal.h"
 
 /* `over`: what went past the limit, for people; NULL: there was none. */
-void diff_text(const struct comparison *c, const char *over, const struct style *style,
+void diff_text(const struct diff *c, const char *over, const struct style *style,
 		  struct buf *out);
-void diff_json(const struct comparison *c, int has_limit, int is_over, struct buf *out);
+void diff_json(const struct diff *c, int has_limit, int is_over, struct buf *out);
 
 #endif

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const titles[ITEM_KINDS] = {
-	[ITEM_PEAK] = "peak",     [ITEM_CATEGORY] = "at the peak, by category",
-	[ITEM_OWNER] = "at the device's peak, by owner",
-	[ITEM_PHASE] = "most in a phase", [ITEM_STACK] = "at the peak, by place",
-	[ITEM_CONFIG] = "configuration",
+static const char *const titles[DIFF_KINDS] = {
+	[DIFF_PEAK] = "peak",     [DIFF_CATEGORY] = "at the peak, by category",
+	[DIFF_OWNER] = "at the device's peak, by owner",
+	[DIFF_PHASE] = "most in a phase", [DIFF_STACK] = "at the peak, by place",
+	[DIFF_CONFIG] = "configuration",
 };
 
-static void put_side(struct page *p, const char *label, const struct side *s)
+static void put_side(struct page *p, const char *label, const struct diff_side *s)
 {
 	const struct rank *r = s->ranks[0];
 	struct buf b = { 0 };
@@ -54,7 +54,7 @@ static enum paint paint_of(bytes change)
 }
 
 /* How far the runs of a side are apart. */
-static void add_spread(struct page *p, struct buf *b, const struct item *i)
+static void add_spread(struct page *p, struct buf *b, const struct diff_item *i)
 {
 	for (int s = 0; s < SIDES; s++)
 		if (i->side[s].most != i->side[s].least) {
@@ -65,9 +65,9 @@ static void add_spread(struct page *p, struct buf *b, const struct item *i)
 		}
 }
 
-static void add_row(struct page *p, struct table *t, const struct item *i)
+static void add_row(struct page *p, struct table *t, const struct diff_item *i)
 {
-	bytes change = item_change(i), a = i->side[SIDE_A].median;
+	bytes change = diff_item_change(i), a = i->side[SIDE_A].median;
 	struct buf cells[5] = { { 0 } };
 
 	page_size(p, &cells[0], a);
@@ -87,12 +87,12 @@ static void add_row(struct page *p, struct table *t, const struct item *i)
 	}
 }
 
-static int is_shown(const struct item *i)
+static int is_shown(const struct diff_item *i)
 {
-	return i->kind == ITEM_PEAK || i->is_changed;
+	return i->kind == DIFF_PEAK || i->is_changed;
 }
 
-static void put_kind(struct page *p, const struct item *items, size_t count)
+static void put_kind(struct page *p, const struct diff_item *items, size_t count)
 {
 	static const struct column columns[] = {
 		{ .title = "A", .align = ALIGN_RIGHT },      { .title = "B", .align = ALIGN_RIGHT },
@@ -106,11 +106,11 @@ static void put_kind(struct page *p, const struct item *items, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		if (!is_shown(&items[i]))
 			continue;
-		if (shown < (size_t)p->style->top || items[i].kind != ITEM_STACK) {
+		if (shown < (size_t)p->style->top || items[i].kind != DIFF_STACK) {
 			add_row(p, &t, &items[i]);
 			shown++;
 		} else {
-			rest = bytes_add(rest, item_change(&items[i]));
+			rest = bytes_add(rest, diff_item_change(&items[i]));
 			left++;
 		}
 	}
@@ -130,10 +130,10 @@ static void put_kind(struct page *p, const struct item *items, size_t count)
 	}
 }
 
-static void put_config(struct page *p, const struct item *items, size_t count)
+static void put_config(struct page *p, const struct diff_item *items, size_t count)
 {
 	buf_puts(p->out, "\n");
-	page_paint(p, PAINT_BOLD, titles[ITEM_CONFIG]);
+	page_paint(p, PAINT_BOLD, titles[DIFF_CONFIG]);
 	buf_puts(p->out, "\n");
 	for (size_t i = 0; i < count; i++) {
 		const char *a = items[i].side[SIDE_A].text, *b = items[i].side[SIDE_B].text;
@@ -149,7 +149,7 @@ static void put_config(struct page *p, const struct item *items, size_t count)
 }
 
 /* Where both have the same ranks: the one that grew most, if that is not the one compared. */
-static void put_grown(struct page *p, const struct comparison *c)
+static void put_grown(struct page *p, const struct diff *c)
 {
 	const struct report *a = &c->side[SIDE_A].runs[0]->report,
 			    *b = &c->side[SIDE_B].runs[0]->report;
@@ -184,7 +184,7 @@ static void put_limit(struct page *p, const char *over)
 	page_field(p, *over ? "OVER" : "ok", *over ? over : "no peak grew past the limit", 0);
 }
 
-void diff_text(const struct comparison *c, const char *over, const struct style *style,
+void diff_text(const struct diff *c, const char *over, const struct style *style,
 		  struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
@@ -196,7 +196,7 @@ void diff_text(const struct comparison *c, const char *over, const struct style 
 	for (size_t i = 0, end; i < c->count; i = end) {
 		for (end = i; end < c->count && c->items[end].kind == c->items[i].kind; end++)
 			changes |= c->items[end].is_changed;
-		if (c->items[i].kind == ITEM_CONFIG)
+		if (c->items[i].kind == DIFF_CONFIG)
 			put_config(&p, &c->items[i], end - i);
 		else
 			put_kind(&p, &c->items[i], end - i);

@@ -88,13 +88,13 @@ static json_t *seats_json(const struct report *r)
 json_t *ranks_json(const struct report *r)
 {
 	const struct ranks *job = r->as_job;
-	json_t *o, *missing, *unread;
+	json_t *o, *missing, *unreadable;
 
 	if (!job)
 		return json_null();
 	o = json_object();
 	missing = json_array();
-	unread = json_array();
+	unreadable = json_array();
 	set(o, "world_size", json_integer(job->world));
 	set(o, "layout", layout_json(job));
 	set(o, "seats", seats_json(r));
@@ -103,13 +103,13 @@ json_t *ranks_json(const struct report *r)
 	for (size_t i = 0; i < job->missing_count; i++)
 		json_array_append_new(missing, json_integer(job->missing[i]));
 	set(o, "missing_ranks", missing);
-	for (size_t i = 0; i < job->unread_count; i++) {
+	for (size_t i = 0; i < job->unreadable_count; i++) {
 		json_t *row = json_object();
 
-		set(row, "trace", text(job->unread[i].path));
-		set(row, "reason", text(job->unread[i].why));
-		json_array_append_new(unread, row);
+		set(row, "trace", text(job->unreadable[i].path));
+		set(row, "reason", text(job->unreadable[i].why));
+		json_array_append_new(unreadable, row);
 	}
-	set(o, "unreadable", unread);
+	set(o, "unreadable", unreadable);
 	return o;
 }

@@ -260,10 +260,10 @@ void put_ranks(struct page *p, const struct report *r)
 			buf_addf(p->out, "        and %zu more\n",
 				 job->outlier_count - OUTLIERS_SHOWN);
 		put_missing(p, job);
-		for (size_t i = 0; i < job->unread_count; i++)
-			page_field(p, "unread", job->unread[i].why, 0);
+		for (size_t i = 0; i < job->unreadable_count; i++)
+			page_field(p, "unread", job->unreadable[i].why, 0);
 	}
-	if (r->count > 1 || (job && (job->missing_count || job->unread_count)))
+	if (r->count > 1 || (job && (job->missing_count || job->unreadable_count)))
 		buf_puts(p->out, "\n");
 }
 

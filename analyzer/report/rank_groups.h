@@ -2,8 +2,8 @@
  * The processes of a report as the ranks of one job: where each stands in the parallel layout,
  * which are alike, which stick out from those they should be like, which are not there.
  */
-#ifndef MEMTRACE_RANKS_H
-#define MEMTRACE_RANKS_H
+#ifndef MEMTRACE_RANK_GROUPS_H
+#define MEMTRACE_RANK_GROUPS_H
 
 #include "util/buf.h"
 #include "report/report.h"
@@ -72,8 +72,8 @@ struct ranks {
 	size_t outlier_count;
 	int *missing; /* ranks of which there is no trace */
 	size_t missing_count;
-	const struct unread *unread; /* files that cannot be read; someone else's */
-	size_t unread_count;
+	const struct unreadable_file *unreadable; /* files that cannot be read; someone else's */
+	size_t unreadable_count;
 };
 
 /* Looks at a sorted report's ranks as one job: sets `as_job`, if they are several of one run, and

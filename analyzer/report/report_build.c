@@ -186,7 +186,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 		};
 		if (r->total != UNKNOWN_BYTES && o->free > r->total)
 			o->free = UNKNOWN_BYTES;
-		build_failure_owners(o, f, r->total);
+		report_add_failure_owners(o, f, r->total);
 		if (f->from_runtime)
 			o->by = clean(r, tables_module(t, tables_place(t, f->place)->module));
 	}
@@ -252,7 +252,7 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 		r->device_peak.unrecorded =
 			is_lost(b, moment_device(&d->device_peak), running->device_peak,
 				running->device_peak_sequence);
-		build_warn_of_moments(r, d, running);
+		report_warn_of_moments(r, d, running);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 	/* What is not in the trace is in no other category. */
@@ -358,7 +358,7 @@ static void add_meta(struct builder *b)
 				clean(r, m->value)
 			};
 		} else if (str_matches(m->key, MT_META_NOTE "*") && m->value.length) {
-			build_warn(r, "%.*s",
+			report_warn(r, "%.*s",
 				   (int)(m->value.length > 2000 ? 2000 : m->value.length),
 				   m->value.at);
 		}
@@ -445,12 +445,12 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.final_bytes = d->final.bytes;
 	r.final_blocks = d->final.blocks;
 	add_meta(b);
-	build_warnings(&r, b->trace, b->replay);
+	report_add_warnings(&r, b->trace, b->replay);
 	add_peaks(b, d, running, incomplete);
-	build_owners(&r, d,
+	report_add_owners(&r, d,
 		     r.device_peak.unrecorded ? 0 : r.peak_device - moment_device(&d->device_peak));
-	build_comms(&r, d, &b->trace->tables);
-	build_steps(&r, d, b->replay->last_time_ns);
+	report_add_communicators(&r, d, &b->trace->tables);
+	report_add_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;
 	r.managed_peak = d->managed_peak;
 	r.host_pinned_peak = b->replay->host.pinned_peak;

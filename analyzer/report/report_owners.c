@@ -16,7 +16,7 @@ static bytes *curve_of(const struct timeline *t, enum owner o, bytes *peak)
 	return curve;
 }
 
-void build_owners(struct rank *r, const struct device *d, bytes beyond)
+void report_add_owners(struct rank *r, const struct device *d, bytes beyond)
 {
 	r->owners = xcalloc(OWNERS, sizeof(*r->owners));
 	r->owner_points = d->owner_timeline ? d->owner_timeline->used : 0;
@@ -40,7 +40,7 @@ void build_owners(struct rank *r, const struct device *d, bytes beyond)
 }
 
 /* The driver said how much was free: what no call explains of the rest is nobody's. */
-void build_failure_owners(struct oom *o, const struct failure *f, bytes total)
+void report_add_failure_owners(struct oom *o, const struct failure *f, bytes total)
 {
 	bytes known = 0;
 
@@ -130,7 +130,7 @@ static void add_words(struct rank *r, size_t known, const struct tables *t)
 }
 
 /* Those without an id, made in a gap, come last. */
-void build_comms(struct rank *r, const struct device *d, const struct tables *t)
+void report_add_communicators(struct rank *r, const struct device *d, const struct tables *t)
 {
 	const struct communicators *c = &d->comms;
 	size_t known = 0;

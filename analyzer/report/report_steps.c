@@ -58,7 +58,7 @@ static void add_to_phase(struct phase_row rows[PHASES], const struct span *s)
 				   .step = s->step };
 }
 
-void build_steps(struct rank *r, const struct device *d, uint64_t end_ns)
+void report_add_steps(struct rank *r, const struct device *d, uint64_t end_ns)
 {
 	const struct spans *spans = &d->spans;
 	struct phase_row rows[PHASES] = { 0 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void build_warn(struct rank *r, const char *format, ...)
+void report_warn(struct rank *r, const char *format, ...)
 {
 	struct buf b = { 0 };
 	va_list args;
@@ -34,7 +34,7 @@ static const char *lost_text(uint32_t reason)
 	return "for a reason that this memtrace does not know";
 }
 
-void build_warnings(struct rank *r, const struct trace *t, const struct replay *p)
+void report_add_warnings(struct rank *r, const struct trace *t, const struct replay *p)
 {
 	const struct mt_header *h = &t->header;
 
@@ -42,7 +42,7 @@ void build_warnings(struct rank *r, const struct trace *t, const struct replay *
 	r->lost_places = h->lost_places;
 	r->lost_reason = h->lost_reason ? lost_text(h->lost_reason) : NULL;
 	if (h->lost_events)
-		build_warn(
+		report_warn(
 			r,
 			"%llu events were not recorded (%s%s%s): what is live is no longer exact",
 			(unsigned long long)h->lost_events,
@@ -50,69 +50,69 @@ void build_warnings(struct rank *r, const struct trace *t, const struct replay *
 			h->lost_errno > 0 ? ": " : "",
 			h->lost_errno > 0 ? strerror(h->lost_errno) : "");
 	else if (h->lost_reason && h->lost_reason != MT_LOST_TABLES_FULL)
-		build_warn(r, "%s", r->lost_reason);
+		report_warn(r, "%s", r->lost_reason);
 	if (h->lost_places > h->busy_places)
-		build_warn(r, "%llu stacks were not kept: the tables are full",
+		report_warn(r, "%llu stacks were not kept: the tables are full",
 			   (unsigned long long)(h->lost_places - h->busy_places));
 	if (h->busy_places)
-		build_warn(r, "%llu stacks were not kept: the tables were busy",
+		report_warn(r, "%llu stacks were not kept: the tables were busy",
 			   (unsigned long long)h->busy_places);
 	if (p->given_up)
-		build_warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
+		report_warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
 			   (unsigned long long)p->given_up);
 	if (p->open_gaps)
-		build_warn(r,
+		report_warn(r,
 			   "what was live after %u of the gaps is not known: sizes are not exact",
 			   p->open_gaps);
 	if (t->truncated || p->truncated)
-		build_warn(r, "the file is truncated: read up to its last whole record");
+		report_warn(r, "the file is truncated: read up to its last whole record");
 	if (t->skipped_segments)
-		build_warn(r,
+		report_warn(r,
 			   "the file is damaged: %u segments do not fit into it and were skipped",
 			   t->skipped_segments);
 	if (t->tables.damaged)
-		build_warn(r, "the file is damaged: %u table entries make no sense",
+		report_warn(r, "the file is damaged: %u table entries make no sense",
 			   t->tables.damaged);
 	if (p->damaged)
-		build_warn(r, "the file is damaged: %llu records make no sense",
+		report_warn(r, "the file is damaged: %llu records make no sense",
 			   (unsigned long long)p->damaged);
 	if (p->without_device)
-		build_warn(r, "%llu records do not say which device they are about",
+		report_warn(r, "%llu records do not say which device they are about",
 			   (unsigned long long)p->without_device);
 	if (p->unknown_kinds || t->tables.unknown)
-		build_warn(
+		report_warn(
 			r,
 			"%llu records and %u table entries are of kinds that this memtrace does not know",
 			(unsigned long long)p->unknown_kinds, t->tables.unknown);
 	if (p->frees_unknown)
-		build_warn(r, "%llu frees of addresses that were not live",
+		report_warn(r, "%llu frees of addresses that were not live",
 			   (unsigned long long)p->frees_unknown);
 	if (p->allocs_twice)
-		build_warn(r, "%llu allocations at addresses that were live already",
+		report_warn(r, "%llu allocations at addresses that were live already",
 			   (unsigned long long)p->allocs_twice);
 	if (trace_changed(t))
-		build_warn(r, "the job took old records back while they were read: run this again");
+		report_warn(r, "the job took old records back while they were read: run this again");
 }
 
-void build_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running)
+void report_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running)
 {
 	struct buf size = { 0 };
 
 	if (r->peak.unrecorded)
-		build_warn(
+		report_warn(
 			r,
 			"the highest peak is known from the running counters only; the stacks are "
 			"those of the highest recorded one, %lld bytes",
 			(long long)d->peak.allocated);
 	if (r->device_peak.unrecorded) {
 		size_add(&size, r->peak_device, 0);
-		build_warn(
+		report_warn(
 			r,
 			"the moment of the device's peak, %s, is not in the trace: who held its memory is not known",
 			size.text);
 	}
 	if (running->ooms > d->ooms_told)
-		build_warn(r, "%llu of %llu allocations that failed are not in the trace",
+		report_warn(r, "%llu of %llu allocations that failed are not in the trace",
 			   (unsigned long long)(running->ooms - d->ooms_told),
 			   (unsigned long long)running->ooms);
 	buf_release(&size);

@@ -13,14 +13,14 @@
 /* Workers take one file after the other; all that they share is under the lock. */
 struct crew {
 	pthread_mutex_t lock;
-	const struct gather *gather;
-	const struct load_options *options;
+	const struct trace_files *files;
+	const struct session_options *options;
 	struct report *report;
 	size_t next, done;
 	struct err *why; /* by file: why it could not be read */
 };
 
-static int add_trace(struct report *r, const char *path, const struct load_options *o,
+static int add_trace(struct report *r, const char *path, const struct session_options *o,
 		     int shows_progress, struct err *e)
 {
 	struct replay_options replay = {
@@ -47,16 +47,16 @@ static void move(struct report *to, struct report *from)
 	report_release(from);
 }
 
-static int is_reduced(const struct gather *g, const struct load_options *o)
+static int is_reduced(const struct trace_files *g, const struct session_options *o)
 {
-	return g->count > LOAD_WHOLE && !o->keep_live;
+	return g->count > SESSION_MAX_WHOLE && !o->keep_live;
 }
 
 static void *work(void *context)
 {
 	struct crew *c = context;
-	size_t count = c->gather->count;
-	int reduces = is_reduced(c->gather, c->options);
+	size_t count = c->files->count;
+	int reduces = is_reduced(c->files, c->options);
 
 	pthread_mutex_lock(&c->lock);
 	while (c->next < count) {
@@ -64,10 +64,10 @@ static void *work(void *context)
 		size_t i = c->next++;
 
 		pthread_mutex_unlock(&c->lock);
-		add_trace(&own, c->gather->paths[i], c->options, count == 1, &c->why[i]);
+		add_trace(&own, c->files->paths[i], c->options, count == 1, &c->why[i]);
 		if (reduces)
 			for (size_t k = 0; k < own.count; k++)
-				rank_reduce(&own.ranks[k], LOAD_STACKS);
+				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS);
 		pthread_mutex_lock(&c->lock);
 		move(c->report, &own);
 		c->done++;
@@ -87,12 +87,12 @@ static size_t workers_for(size_t files)
 	return n < files ? n : files;
 }
 
-static void load_all(struct loaded *j, const struct load_options *o, struct buf *notes)
+static void load_all(struct session *j, const struct session_options *o, struct buf *notes)
 {
-	size_t count = j->gather.count, workers = workers_for(count), started = 1;
+	size_t count = j->files.count, workers = workers_for(count), started = 1;
 	struct crew c = {
 		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.gather = &j->gather,
+		.files = &j->files,
 		.options = o,
 		.report = &j->report,
 		.why = xcalloc(count, sizeof(*c.why)),
@@ -113,13 +113,13 @@ static void load_all(struct loaded *j, const struct load_options *o, struct buf 
 }
 
 /* The rank to show in detail, again and whole. */
-static void restore_worst(struct loaded *j, const struct load_options *o)
+static void restore_worst(struct session *j, const struct session_options *o)
 {
 	const struct rank *worst = report_worst(&j->report);
 	struct report whole = { 0 };
 	struct err e = { 0 };
 
-	if (!is_reduced(&j->gather, o) || !worst)
+	if (!is_reduced(&j->files, o) || !worst)
 		return;
 	add_trace(&whole, worst->trace, o, 0, &e);
 	for (size_t i = 0; i < whole.count; i++)
@@ -133,7 +133,7 @@ static void restore_worst(struct loaded *j, const struct load_options *o)
 	report_release(&whole);
 }
 
-static void keep_argv(struct loaded *j, const struct tables *t)
+static void keep_argv(struct session *j, const struct tables *t)
 {
 	const struct meta *m = tables_meta(t, MT_META_ARGV);
 	size_t room = 0, n;
@@ -149,7 +149,7 @@ static void keep_argv(struct loaded *j, const struct tables *t)
 }
 
 /* What one of the processes declares is what all do. */
-static void read_config(struct loaded *j)
+static void read_config(struct session *j)
 {
 	const struct rank *worst = report_worst(&j->report);
 	struct err e = { 0 };
@@ -163,12 +163,12 @@ static void read_config(struct loaded *j)
 	trace_release(&t);
 }
 
-int load_traces(struct loaded *j, char *const *arguments, size_t count, const struct load_options *o,
+int session_load(struct session *j, char *const *arguments, size_t count, const struct session_options *o,
 	     struct buf *notes, struct err *e)
 {
-	*j = (struct loaded){ 0 };
+	*j = (struct session){ 0 };
 	config_init(&j->config);
-	if (gather_traces(&j->gather, arguments, count, o->run, notes, e) < 0)
+	if (trace_files_find(&j->files, arguments, count, o->run, notes, e) < 0)
 		return -1;
 	load_all(j, o, notes);
 	if (!j->report.count)
@@ -181,20 +181,20 @@ int load_traces(struct loaded *j, char *const *arguments, size_t count, const st
 	    config_has(&j->config, CONFIG_vocab_size))
 		j->report.declared = count == 1 ? arguments[0] : report_worst(&j->report)->trace;
 	/* One file that was named is what was asked for: nothing is missing. */
-	if (j->gather.count > 1 || strcmp(j->gather.paths[0], arguments[0]))
+	if (j->files.count > 1 || strcmp(j->files.paths[0], arguments[0]))
 		ranks_relate(&j->report, j->has_config ? &j->config : NULL);
 	if (j->report.as_job) {
-		j->report.as_job->unread = j->gather.unread;
-		j->report.as_job->unread_count = j->gather.unread_count;
+		j->report.as_job->unreadable = j->files.unreadable;
+		j->report.as_job->unreadable_count = j->files.unreadable_count;
 	}
 	return 0;
 }
 
-void load_release(struct loaded *j)
+void session_release(struct session *j)
 {
 	ranks_free(j->report.as_job);
 	report_release(&j->report);
-	gather_release(&j->gather);
+	trace_files_release(&j->files);
 	config_release(&j->config);
 	for (size_t i = 0; i < j->argv_count; i++)
 		free(j->argv[i]);

@@ -1,6 +1,6 @@
 /* The traces of a job as a report: several read at a time, one job of them. */
-#ifndef MEMTRACE_LOAD_H
-#define MEMTRACE_LOAD_H
+#ifndef MEMTRACE_SESSION_H
+#define MEMTRACE_SESSION_H
 
 #include "util/buf.h"
 #include "config/config.h"
@@ -10,12 +10,12 @@
 
 /*
  * Of a job of more traces only the rank to show in detail is kept whole; of each other its largest
- * LOAD_STACKS places, and no curves: what 1,000 ranks have to say must fit into memory.
+ * SESSION_REDUCED_STACKS places, and no curves: what 1,000 ranks have to say must fit into memory.
  */
-#define LOAD_WHOLE 64
-#define LOAD_STACKS 20
+#define SESSION_MAX_WHOLE 64
+#define SESSION_REDUCED_STACKS 20
 
-struct load_options {
+struct session_options {
 	const char *run; /* the one to take, or NULL */
 	int keep_live;
 	int rank; /* only this one; NO_RANK: all */
@@ -23,8 +23,8 @@ struct load_options {
 };
 
 /* What was read. */
-struct loaded {
-	struct gather gather;
+struct session {
+	struct trace_files files;
 	struct report report; /* `as_job` is set if it is of several ranks */
 	struct config config; /* what its processes declare */
 	int has_config;
@@ -33,8 +33,8 @@ struct loaded {
 };
 
 /* Remarks go to `notes`, a line each. Must be released even on failure. */
-int load_traces(struct loaded *j, char *const *arguments, size_t count, const struct load_options *o,
+int session_load(struct session *j, char *const *arguments, size_t count, const struct session_options *o,
 	     struct buf *notes, struct err *e);
-void load_release(struct loaded *j);
+void session_release(struct session *j);
 
 #endif

@@ -133,10 +133,10 @@ int config_is_trace(const char *path)
 int config_read_trace_file(struct config *c, const char *path, struct err *e)
 {
 	char *argument = (char *)(uintptr_t)path;
-	struct gather g;
+	struct trace_files g;
 	struct buf notes = { 0 };
 	struct trace t = { 0 };
-	int status = gather_traces(&g, &argument, 1, NULL, &notes, e);
+	int status = trace_files_find(&g, &argument, 1, NULL, &notes, e);
 
 	if (!status) {
 		if (trace_open_header(&t, g.paths[0], e) < 0 || trace_load(&t, e) < 0)
@@ -145,7 +145,7 @@ int config_read_trace_file(struct config *c, const char *path, struct err *e)
 			status = config_read_trace(c, &t, e);
 		trace_release(&t);
 	}
-	gather_release(&g);
+	trace_files_release(&g);
 	buf_release(&notes);
 	return status;
 }

@@ -37,7 +37,7 @@ static void note(struct buf *notes, const char *text)
 	buf_puts(notes, "\n");
 }
 
-static void add_file(struct candidates *c, struct gather *g, const char *path, size_t argument,
+static void add_file(struct candidates *c, struct trace_files *g, const char *path, size_t argument,
 		     int named, struct buf *notes)
 {
 	struct err why = { 0 };
@@ -45,9 +45,9 @@ static void add_file(struct candidates *c, struct gather *g, const char *path, s
 
 	if (trace_open_header(&t, path, &why) < 0) {
 		note(notes, why.text);
-		g->unread = grow(g->unread, g->unread_count, &g->unread_room, sizeof(*g->unread));
-		g->unread[g->unread_count++] =
-			(struct unread){ xstrdup(path), xstrdup(why.text) };
+		g->unreadable = grow(g->unreadable, g->unreadable_count, &g->unreadable_room, sizeof(*g->unreadable));
+		g->unreadable[g->unreadable_count++] =
+			(struct unreadable_file){ xstrdup(path), xstrdup(why.text) };
 	} else {
 		struct candidate *x;
 		struct buf id = { 0 };
@@ -75,7 +75,7 @@ static int is_trace_name(const char *name)
 	return n > 4 && !strcmp(name + n - 4, ".mtr");
 }
 
-static int add_directory(struct candidates *c, struct gather *g, const char *path, size_t argument,
+static int add_directory(struct candidates *c, struct trace_files *g, const char *path, size_t argument,
 			 struct buf *notes, struct err *e)
 {
 	DIR *directory = opendir(path);
@@ -167,7 +167,7 @@ static void take_run(struct candidates *c, const struct candidate *best, int any
 			c->all[i].taken = 1;
 }
 
-static int take(struct gather *g, struct candidates *c, size_t arguments, const char *run,
+static int take(struct trace_files *g, struct candidates *c, size_t arguments, const char *run,
 		struct buf *notes, struct err *e)
 {
 	if (c->count)
@@ -195,13 +195,13 @@ static int take(struct gather *g, struct candidates *c, size_t arguments, const 
 	return g->count ? 0 : err_set(e, "none of the traces can be read");
 }
 
-int gather_traces(struct gather *g, char *const *arguments, size_t count, const char *run,
+int trace_files_find(struct trace_files *g, char *const *arguments, size_t count, const char *run,
 		  struct buf *notes, struct err *e)
 {
 	struct candidates c = { 0 };
 	int status = 0;
 
-	*g = (struct gather){ 0 };
+	*g = (struct trace_files){ 0 };
 	for (size_t i = 0; i < count && !status; i++) {
 		struct stat st;
 
@@ -229,10 +229,10 @@ static int by_start(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
-int gather_runs(const char *directory, char ***runs, size_t *count, struct err *e)
+int trace_files_runs(const char *directory, char ***runs, size_t *count, struct err *e)
 {
 	struct candidates c = { 0 };
-	struct gather g = { 0 };
+	struct trace_files g = { 0 };
 	struct buf notes = { 0 };
 	size_t room = 0;
 	int status = add_directory(&c, &g, directory, 0, &notes, e);
@@ -257,19 +257,19 @@ int gather_runs(const char *directory, char ***runs, size_t *count, struct err *
 	}
 	free(c.all);
 	buf_release(&notes);
-	gather_release(&g);
+	trace_files_release(&g);
 	return status;
 }
 
-void gather_release(struct gather *g)
+void trace_files_release(struct trace_files *g)
 {
 	for (size_t i = 0; i < g->count; i++)
 		free(g->paths[i]);
-	for (size_t i = 0; i < g->unread_count; i++) {
-		free(g->unread[i].path);
-		free(g->unread[i].why);
+	for (size_t i = 0; i < g->unreadable_count; i++) {
+		free(g->unreadable[i].path);
+		free(g->unreadable[i].why);
 	}
-	free(g->unread);
+	free(g->unreadable);
 	free(g->paths);
-	*g = (struct gather){ 0 };
+	*g = (struct trace_files){ 0 };
 }

@@ -16,11 +16,11 @@ int summary_read(const char *directory, struct report *r)
 	char *paths[] = { (char *)directory };
 	struct replay_options replay = { .progress = term_progress };
 	struct buf notes = { 0 };
-	struct gather g = { 0 };
+	struct trace_files g = { 0 };
 	struct err e = { 0 };
 
 	*r = (struct report){ 0 };
-	if (gather_traces(&g, paths, 1, NULL, &notes, &e) < 0) {
+	if (trace_files_find(&g, paths, 1, NULL, &notes, &e) < 0) {
 		buf_release(&notes);
 		return -1;
 	}
@@ -35,7 +35,7 @@ int summary_read(const char *directory, struct report *r)
 	}
 	term_progress_end();
 	report_sort(r);
-	gather_release(&g);
+	trace_files_release(&g);
 	buf_release(&notes);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * The reader, the replay, causes, ranks, the comparison and all renderers over hostile files.
+ * The reader, the replay, causes, ranks, the diff and all renderers over hostile files.
  *
  * Its seeds are in tests/unit/corpus/trace; test_fuzz_trace.c runs them, and mutations of traces
  * that are made here, without libFuzzer.
@@ -40,8 +40,8 @@ static void take(const struct trace *t)
 	census_release(&c);
 }
 
-/* As load_traces() does with a file. */
-static void load(struct loaded *l, const uint8_t *data, size_t size)
+/* As session_load() does with a file. */
+static void load(struct session *l, const uint8_t *data, size_t size)
 {
 	const struct replay_options options = { .keep_live = 1 };
 	struct err e = { 0 };
@@ -57,7 +57,7 @@ static void load(struct loaded *l, const uint8_t *data, size_t size)
 	trace_release(&t);
 }
 
-static void show(struct loaded *l, const struct style *style, struct buf *out)
+static void show(struct session *l, const struct style *style, struct buf *out)
 {
 	report_sort(&l->report);
 	ranks_relate(&l->report, l->has_config ? &l->config : NULL);
@@ -71,8 +71,8 @@ static void show(struct loaded *l, const struct style *style, struct buf *out)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct style style = { .width = 60, .top = 5, .color = 1 };
-	struct loaded job[SIDES] = { 0 };
-	struct comparison c = { 0 };
+	struct session job[SIDES] = { 0 };
+	struct diff c = { 0 };
 	struct buf out = { 0 };
 	struct err e = { 0 };
 
@@ -82,15 +82,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (i == SIDE_B)
 			load(&job[i], data, size - size / 4);
 		show(&job[i], &style, &out);
-		c.side[i] = (struct side){ .runs = { &job[i] }, .count = 1 };
+		c.side[i] = (struct diff_side){ .runs = { &job[i] }, .count = 1 };
 	}
-	if (job[SIDE_A].report.count && job[SIDE_B].report.count && !compare(&c, NO_RANK, &e)) {
+	if (job[SIDE_A].report.count && job[SIDE_B].report.count && !diff_make(&c, NO_RANK, &e)) {
 		diff_text(&c, "", &style, &out);
 		diff_json(&c, 1, 0, &out);
 	}
-	compare_release(&c);
+	diff_release(&c);
 	for (int i = 0; i < SIDES; i++)
-		load_release(&job[i]);
+		session_release(&job[i]);
 	buf_release(&out);
 	return 0;
 }

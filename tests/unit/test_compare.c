@@ -13,13 +13,13 @@
 
 /* Runs of one rank each, made by hand: their texts are constants. */
 struct run {
-	struct loaded loaded;
+	struct session session;
 	struct rank rank;
 	struct stack_row rows[4];
 };
 
 static struct run runs[4];
-static struct comparison comparison;
+static struct diff diff;
 static struct err why;
 static char host[] = "h", id[] = "run", trace[] = "t.mtr";
 
@@ -27,12 +27,12 @@ static int setup(void **state)
 {
 	(void)state;
 	memset(runs, 0, sizeof(runs));
-	memset(&comparison, 0, sizeof(comparison));
+	memset(&diff, 0, sizeof(diff));
 	memset(&why, 0, sizeof(why));
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++) {
 		struct run *r = &runs[i];
 
-		config_init(&r->loaded.config);
+		config_init(&r->session.config);
 		r->rank = (struct rank){ .rank = NO_RANK,
 					 .restart_count = NO_RANK,
 					 .host = host,
@@ -40,8 +40,8 @@ static int setup(void **state)
 					 .trace = trace,
 					 .total = UNKNOWN_BYTES };
 		r->rank.stacks.rows = r->rows;
-		r->loaded.report.ranks = &r->rank;
-		r->loaded.report.count = 1;
+		r->session.report.ranks = &r->rank;
+		r->session.report.count = 1;
 	}
 	return 0;
 }
@@ -50,14 +50,14 @@ static int teardown(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(runs); i++)
-		config_release(&runs[i].loaded.config);
-	compare_release(&comparison);
+		config_release(&runs[i].session.config);
+	diff_release(&diff);
 	return 0;
 }
 
 static void take(int side, struct run *r)
 {
-	comparison.side[side].runs[comparison.side[side].count++] = &r->loaded;
+	diff.side[side].runs[diff.side[side].count++] = &r->session;
 }
 
 static void add_stack(struct run *r, const char *stack, bytes n)
@@ -67,12 +67,12 @@ static void add_stack(struct run *r, const char *stack, bytes n)
 	};
 }
 
-static const struct item *find(enum item_kind kind, const char *name)
+static const struct diff_item *find(enum diff_kind kind, const char *name)
 {
-	const struct item *i = compare_find(&comparison, kind, name);
+	const struct diff_item *i = diff_find(&diff, kind, name);
 
 	if (!i)
-		fail_msg("there is no %s \"%s\"", item_kind_name(kind), name);
+		fail_msg("there is no %s \"%s\"", diff_kind_name(kind), name);
 	return i;
 }
 
@@ -80,7 +80,7 @@ static const struct item *find(enum item_kind kind, const char *name)
 static void a_change_is_beyond_the_spread(void **state)
 {
 	static const bytes peaks[] = { 14, 10, 20, 15 };
-	const struct item *i;
+	const struct diff_item *i;
 
 	(void)state;
 	for (int k = 0; k < 4; k++) {
@@ -88,15 +88,15 @@ static void a_change_is_beyond_the_spread(void **state)
 		runs[k].rank.peak_reserved = k == 2 ? 12 : peaks[k];
 		take(k / 2, &runs[k]);
 	}
-	assert_int_equal(compare(&comparison, NO_RANK, &why), 0);
-	i = find(ITEM_PEAK, "allocated");
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
+	i = find(DIFF_PEAK, "allocated");
 	assert_int_equal(i->side[SIDE_A].median, 10);
 	assert_int_equal(i->side[SIDE_A].most, 14);
-	assert_int_equal(item_change(i), 5);
+	assert_int_equal(diff_item_change(i), 5);
 	assert_true(i->is_changed);
-	i = find(ITEM_PEAK, "reserved"); /* 12 lies between 10 and 14 */
+	i = find(DIFF_PEAK, "reserved"); /* 12 lies between 10 and 14 */
 	assert_false(i->is_changed);
-	assert_false(find(ITEM_PEAK, "device")->is_changed);
+	assert_false(find(DIFF_PEAK, "device")->is_changed);
 }
 
 /* Lines move, functions do not: two of the same name pair by size. */
@@ -111,13 +111,13 @@ static void places_are_the_same_where_lines_moved(void **state)
 	add_stack(&runs[1], "f a.py:11;k a.py:30", 7);
 	take(SIDE_A, &runs[0]);
 	take(SIDE_B, &runs[1]);
-	assert_int_equal(compare(&comparison, NO_RANK, &why), 0);
-	assert_int_equal(item_change(find(ITEM_STACK, "f a.py:11;g a.py:26")), 0);
-	assert_false(find(ITEM_STACK, "f a.py:11;g a.py:26")->is_changed);
-	assert_int_equal(item_change(find(ITEM_STACK, "f a.py:11;g a.py:21")), 10);
-	assert_int_equal(item_change(find(ITEM_STACK, "f a.py:10;h a.py:30")), -7);
-	assert_int_equal(item_change(find(ITEM_STACK, "f a.py:11;k a.py:30")), 7);
-	assert_null(compare_find(&comparison, ITEM_STACK, "f a.py:10;g a.py:20"));
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
+	assert_int_equal(diff_item_change(find(DIFF_STACK, "f a.py:11;g a.py:26")), 0);
+	assert_false(find(DIFF_STACK, "f a.py:11;g a.py:26")->is_changed);
+	assert_int_equal(diff_item_change(find(DIFF_STACK, "f a.py:11;g a.py:21")), 10);
+	assert_int_equal(diff_item_change(find(DIFF_STACK, "f a.py:10;h a.py:30")), -7);
+	assert_int_equal(diff_item_change(find(DIFF_STACK, "f a.py:11;k a.py:30")), 7);
+	assert_null(diff_find(&diff, DIFF_STACK, "f a.py:10;g a.py:20"));
 }
 
 /* One place with blocks of two categories is two rows of the report and one item. */
@@ -128,14 +128,14 @@ static void a_place_is_one_item(void **state)
 	add_stack(&runs[0], "f a.py:10", 11);
 	take(SIDE_A, &runs[0]);
 	take(SIDE_B, &runs[1]);
-	assert_int_equal(compare(&comparison, NO_RANK, &why), 0);
-	assert_int_equal(find(ITEM_STACK, "f a.py:10")->side[SIDE_A].median, 111);
-	assert_int_equal(find(ITEM_STACK, "f a.py:10")->side[SIDE_B].median, 0);
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
+	assert_int_equal(find(DIFF_STACK, "f a.py:10")->side[SIDE_A].median, 111);
+	assert_int_equal(find(DIFF_STACK, "f a.py:10")->side[SIDE_B].median, 0);
 }
 
 static void assert_config(const char *name, const char *a, const char *b)
 {
-	const struct item *i = find(ITEM_CONFIG, name);
+	const struct diff_item *i = find(DIFF_CONFIG, name);
 	const char *const texts[] = { a, b };
 
 	for (int s = 0; s < SIDES; s++)
@@ -154,22 +154,22 @@ static void what_was_declared_is_compared(void **state)
 	struct version versions[] = { { (char[]){ "torch" }, (char[]){ "2.7" } } };
 
 	(void)state;
-	runs[0].loaded.argv = a;
-	runs[0].loaded.argv_count = ARRAY_SIZE(a);
-	runs[1].loaded.argv = b;
-	runs[1].loaded.argv_count = ARRAY_SIZE(b);
+	runs[0].session.argv = a;
+	runs[0].session.argv_count = ARRAY_SIZE(a);
+	runs[1].session.argv = b;
+	runs[1].session.argv_count = ARRAY_SIZE(b);
 	runs[1].rank.versions = versions;
 	runs[1].rank.version_count = 1;
 	runs[1].rank.simulated = 1;
-	assert_int_equal(config_set(&runs[0].loaded.config, "hidden_size", "64", "x", &why), 0);
-	assert_int_equal(config_set(&runs[1].loaded.config, "hidden_size", "128", "x", &why), 0);
-	assert_int_equal(config_set(&runs[0].loaded.config, "environment",
+	assert_int_equal(config_set(&runs[0].session.config, "hidden_size", "64", "x", &why), 0);
+	assert_int_equal(config_set(&runs[1].session.config, "hidden_size", "128", "x", &why), 0);
+	assert_int_equal(config_set(&runs[0].session.config, "environment",
 				    "{\"NCCL_X\":\"1\",\"RANK\":\"0\"}", "x", &why), 0);
-	assert_int_equal(config_set(&runs[1].loaded.config, "environment",
+	assert_int_equal(config_set(&runs[1].session.config, "environment",
 				    "{\"NCCL_X\":\"2\",\"RANK\":\"1\"}", "x", &why), 0);
 	take(SIDE_A, &runs[0]);
 	take(SIDE_B, &runs[1]);
-	assert_int_equal(compare(&comparison, NO_RANK, &why), 0);
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
 	assert_config("hidden_size", "64", "128");
 	assert_config("--lr", "1", "2");
 	assert_config("--flash", "", NULL);
@@ -177,8 +177,8 @@ static void what_was_declared_is_compared(void **state)
 	assert_config("env:NCCL_X", "1", "2");
 	assert_config("version:torch", NULL, "2.7");
 	assert_config("source", "observed", "simulated");
-	assert_null(compare_find(&comparison, ITEM_CONFIG, "env:RANK"));
-	assert_null(compare_find(&comparison, ITEM_CONFIG, "--sizes"));
+	assert_null(diff_find(&diff, DIFF_CONFIG, "env:RANK"));
+	assert_null(diff_find(&diff, DIFF_CONFIG, "--sizes"));
 }
 
 static void no_text_reaches_the_terminal_as_it_is(void **state)
@@ -188,12 +188,12 @@ static void no_text_reaches_the_terminal_as_it_is(void **state)
 	struct buf out = { 0 };
 
 	(void)state;
-	runs[0].loaded.argv = a;
-	runs[0].loaded.argv_count = ARRAY_SIZE(a);
+	runs[0].session.argv = a;
+	runs[0].session.argv_count = ARRAY_SIZE(a);
 	take(SIDE_A, &runs[0]);
 	take(SIDE_B, &runs[1]);
-	assert_int_equal(compare(&comparison, NO_RANK, &why), 0);
-	diff_text(&comparison, NULL, &style, &out);
+	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
+	diff_text(&diff, NULL, &style, &out);
 	assert_null(strchr(out.text, '\033'));
 	assert_non_null(strstr(out.text, "--x: ?[31m -> (not given)"));
 	buf_release(&out);

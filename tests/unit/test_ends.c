@@ -74,14 +74,14 @@ static void assert_gathered(struct job *j, const char *run, size_t count, const 
 {
 	char *arguments[] = { j->directory };
 	struct buf said = { 0 };
-	struct gather g;
+	struct trace_files g;
 	struct err e = { 0 };
 
-	assert_int_equal(gather_traces(&g, arguments, 1, run, &said, &e), count ? 0 : -1);
+	assert_int_equal(trace_files_find(&g, arguments, 1, run, &said, &e), count ? 0 : -1);
 	assert_int_equal(g.count, count);
 	if (notes && !strstr(said.text ? said.text : "", notes))
 		fail_msg("\"%s\" is not in \"%s\"", notes, said.text);
-	gather_release(&g);
+	trace_files_release(&g);
 	buf_release(&said);
 }
 

@@ -19,8 +19,8 @@
 
 struct fixture {
 	char directory[64];
-	struct loaded loaded;
-	int is_loaded;
+	struct session session;
+	int has_session;
 	struct buf notes, out;
 };
 
@@ -40,8 +40,8 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 	char command[128];
 
-	if (f->is_loaded)
-		load_release(&f->loaded);
+	if (f->has_session)
+		session_release(&f->session);
 	buf_release(&f->notes);
 	buf_release(&f->out);
 	snprintf(command, sizeof(command), "rm -rf %s", f->directory);
@@ -101,21 +101,21 @@ static void write_megatron(struct fixture *f, int rank, int world, size_t events
 
 static const struct ranks *load(struct fixture *f)
 {
-	const struct load_options options = { .rank = NO_RANK };
+	const struct session_options options = { .rank = NO_RANK };
 	char *path = f->directory;
 	struct err e = { 0 };
 
-	f->is_loaded = 1;
-	if (load_traces(&f->loaded, &path, 1, &options, &f->notes, &e) < 0)
+	f->has_session = 1;
+	if (session_load(&f->session, &path, 1, &options, &f->notes, &e) < 0)
 		fail_msg("%s", e.text);
-	return f->loaded.report.as_job;
+	return f->session.report.as_job;
 }
 
 static void show(struct fixture *f, int width)
 {
 	struct style style = { .width = width, .top = 10 };
 
-	render_text(&f->loaded.report, &style, &f->out);
+	render_text(&f->session.report, &style, &f->out);
 }
 
 static void assert_says(const struct fixture *f, const char *text)
@@ -208,7 +208,7 @@ static void stages_are_groups_and_the_odd_rank_sticks_out(void **state)
 	assert_int_equal(job->groups[2].stage, 2);
 	assert_int_equal(job->groups[2].most, 2 * job->groups[2].median[LEVEL_ALLOCATED]);
 	assert_int_equal(job->outlier_count, 1);
-	assert_int_equal(f->loaded.report.ranks[job->outliers[0].rank].rank, 10);
+	assert_int_equal(f->session.report.ranks[job->outliers[0].rank].rank, 10);
 	assert_int_equal(job->outliers[0].value, 2 * job->outliers[0].median);
 	assert_int_equal(job->outliers[0].step, 1);
 	assert_int_equal(job->missing_count, 1);
@@ -241,13 +241,13 @@ static void unknown_layouts_group_what_is_alike(void **state)
 /* As one group, by a layout of data parallelism alone. */
 static const struct ranks *load_as_one_group(struct fixture *f)
 {
-	struct report *r = &f->loaded.report;
+	struct report *r = &f->session.report;
 
 	load(f);
 	ranks_free(r->as_job);
 	r->as_job = NULL;
-	f->loaded.config.from_framework = 1;
-	ranks_relate(r, &f->loaded.config);
+	f->session.config.from_framework = 1;
+	ranks_relate(r, &f->session.config);
 	assert_int_equal(r->as_job->group_count, 1);
 	return r->as_job;
 }
@@ -326,8 +326,8 @@ static void the_table_fits(void **state)
 	for (int rank = 0; rank < 4; rank++)
 		write_megatron(f, rank, 4, 3000, 1);
 	load(f);
-	for (size_t i = 0; i < f->loaded.report.count; i++)
-		f->loaded.report.ranks[i].simulated = 1;
+	for (size_t i = 0; i < f->session.report.count; i++)
+		f->session.report.ranks[i].simulated = 1;
 	for (int width = 60; width <= 100; width += 20) {
 		buf_release(&f->out);
 		show(f, width);
@@ -345,15 +345,15 @@ static void the_table_fits(void **state)
 static void many_ranks_are_read_at_a_time(void **state)
 {
 	struct fixture *f = *state;
-	const struct report *r = &f->loaded.report;
+	const struct report *r = &f->session.report;
 	const struct rank *worst;
 	const json_t *rank;
 	json_t *root;
 
-	for (int i = 0; i < 2 * LOAD_WHOLE; i++)
-		write_megatron(f, i, 2 * LOAD_WHOLE, 4000, i == 70 ? 3 : 1);
+	for (int i = 0; i < 2 * SESSION_MAX_WHOLE; i++)
+		write_megatron(f, i, 2 * SESSION_MAX_WHOLE, 4000, i == 70 ? 3 : 1);
 	assert_int_equal(load(f)->group_count, 4);
-	assert_int_equal(r->count, 2 * LOAD_WHOLE);
+	assert_int_equal(r->count, 2 * SESSION_MAX_WHOLE);
 	for (size_t i = 0; i < r->count; i++) {
 		assert_int_equal(r->ranks[i].rank, i);
 		assert_int_equal(r->ranks[i].events, 4000);
@@ -361,9 +361,9 @@ static void many_ranks_are_read_at_a_time(void **state)
 	worst = report_worst(r);
 	for (size_t i = 0; i < r->count; i++)
 		if (&r->ranks[i] == worst)
-			assert_true(r->ranks[i].stacks.count > LOAD_STACKS);
+			assert_true(r->ranks[i].stacks.count > SESSION_REDUCED_STACKS);
 		else
-			assert_int_equal(r->ranks[i].stacks.count, LOAD_STACKS);
+			assert_int_equal(r->ranks[i].stacks.count, SESSION_REDUCED_STACKS);
 	/* Reduced or not: the same numbers. */
 	assert_int_equal(r->ranks[32].peak_allocated, r->ranks[63].peak_allocated);
 	assert_int_equal(r->ranks[70].peak_allocated, 3 * r->ranks[71].peak_allocated);
@@ -374,7 +374,7 @@ static void many_ranks_are_read_at_a_time(void **state)
 	buf_release(&f->out);
 	render_json(r, &f->out);
 	root = json_loads(f->out.text, 0, NULL);
-	assert_int_equal(json_array_size(json_object_get(root, "ranks")), 2 * LOAD_WHOLE);
+	assert_int_equal(json_array_size(json_object_get(root, "ranks")), 2 * SESSION_MAX_WHOLE);
 	rank = json_array_get(json_object_get(json_object_get(root, "job"), "seats"), 70);
 	assert_int_equal(json_integer_value(json_object_get(rank, "pp")), 2);
 	assert_int_equal(json_integer_value(json_object_get(rank, "dp")), 3);
