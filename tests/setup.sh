@@ -4,7 +4,7 @@
 # setup.sh check: also what `make check` runs.
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
-packages="gcc make libc6-dev libjansson-dev libyaml-dev libcmocka-dev python3 python3-venv python3-pip"
+packages="gcc make libc6-dev libjansson-dev libyaml-dev uthash-dev libcmocka-dev python3 python3-venv python3-pip"
 [ "${1:-}" != check ] || packages="$packages clang clang-tidy cppcheck"
 
 missing=

@@ -35,8 +35,8 @@ static int read_trace(struct match_job *j, struct job_trace *s, const char *path
 	    config_read_trace(&s->config, &t, e) == 0 && job_read(declared, &s->config, e) == 0) {
 		report_add(&j->report, &t, &replay);
 		if (infer || !is_declared(&s->config)) {
-			census_take(&s->census, &t);
-			s->has_census = 1;
+			alloc_profile_take(&s->profile, &t);
+			s->has_profile = 1;
 		}
 		status = 0;
 	}
@@ -61,15 +61,15 @@ const struct config *match_job_config(const struct match_job *j, const struct ra
 /* All ranks ran the same job: what their traces tell together holds for each. */
 static int infer_job(struct match_job *j, struct err *e)
 {
-	struct witness *w = xcalloc(j->report.count + 1, sizeof(*w));
+	struct observed_rank *w = xcalloc(j->report.count + 1, sizeof(*w));
 	struct config c;
 	size_t count = 0;
 	int status;
 
 	for (size_t i = 0; i < j->report.count; i++)
 		if (j->report.ranks[i].peak_allocated)
-			w[count++] = (struct witness){ &j->report.ranks[i],
-						       &trace_of(j, &j->report.ranks[i])->census };
+			w[count++] = (struct observed_rank){ &j->report.ranks[i],
+						       &trace_of(j, &j->report.ranks[i])->profile };
 	config_init(&c);
 	config_copy(&c, &j->traces[0].config);
 	status = count ? infer(&j->inference, &c, w, count, e)
@@ -100,7 +100,7 @@ int match_job_read(struct match_job *j, char **paths, size_t count, const char *
 
 		status = read_trace(j, s, j->files.paths[j->count], declared, infer, e);
 		j->count++;
-		open |= s->has_census;
+		open |= s->has_profile;
 	}
 	if (status)
 		return status;
@@ -113,7 +113,7 @@ void match_job_release(struct match_job *j)
 {
 	for (size_t i = 0; i < j->count; i++) {
 		config_release(&j->traces[i].config);
-		census_release(&j->traces[i].census);
+		alloc_profile_release(&j->traces[i].profile);
 	}
 	free(j->traces);
 	inference_release(&j->inference);

@@ -9,8 +9,8 @@
 
 struct job_trace {
 	struct config config;
-	struct census census;
-	int has_census;
+	struct alloc_profile profile;
+	int has_profile;
 	const char *path;
 };
 

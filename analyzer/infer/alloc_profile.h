@@ -1,56 +1,48 @@
 /*
- * What a trace has of a job's shape, whatever was live when: the blocks that parameters were made
- * in, in their order; how often the forward pass made blocks of a size; and which code ran. It is
- * what memtrace infers a configuration from.
+ * The input of infer(), from one trace: the sizes of parameters in the order of their allocation,
+ * how often the forward pass allocated each size, and the code that ran. It does not depend on what
+ * was live at the peak.
  */
-#ifndef MEMTRACE_CENSUS_H
-#define MEMTRACE_CENSUS_H
+#ifndef MEMTRACE_ALLOC_PROFILE_H
+#define MEMTRACE_ALLOC_PROFILE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "infer/size_counts.h"
 #include "util/util.h"
 
-/* Who makes parameters, as a sequence of its own: they are made, then converted, then sharded. */
-enum maker { MAKER_INIT, MAKER_APPLY, MAKER_SHARDED, MAKERS };
+/* What allocates parameters. Each is a sequence of its own: a model is initialized, then converted
+ * (Module._apply), then sharded (FSDP). */
+enum parameter_source { SOURCE_INIT, SOURCE_APPLY, SOURCE_SHARDED, SOURCES };
 
-struct made {
+struct parameter_sizes {
 	bytes *sizes;
 	size_t count, room;
 };
 
-/* Blocks of one size that were made while a module was called. */
-struct size_count {
-	bytes size;
-	uint64_t count;
-};
-
-struct census {
-	struct made made[MAKERS];
-	struct size_count *small; /* below what has a stack, made before the first forward pass */
-	size_t small_count, small_room;
-	struct size_count *forward; /* by size */
-	size_t forward_count, forward_room;
-	bytes bucket;           /* the largest of DeepSpeed's buffers for gradients; 0: none */
-	unsigned bucket_places; /* that make them */
-	uint32_t bucket_place;
-	uint64_t marks; /* rows of infer_marks.def that a frame matched */
+struct alloc_profile {
+	struct parameter_sizes parameters[SOURCES];
+	struct size_counts
+		small; /* blocks before the first forward pass that are too small to have a stack */
+	struct size_counts forward; /* blocks allocated while a module was called */
+	bytes bucket;               /* the largest of DeepSpeed's buffers for gradients; 0: none */
+	unsigned bucket_stacks;     /* stacks that allocate them: 0, 1, or 2 for more */
+	uint32_t bucket_stack;
+	uint64_t signatures; /* bits: rows of signatures.def that a frame matched */
 };
 
 struct trace;
 
-void census_take(struct census *c, const struct trace *t);
-void census_release(struct census *c);
-/* Adds one of `size` to a list that is sorted by size. */
-void census_count(struct size_count **list, size_t *count, size_t *room, bytes size);
-/* How many blocks of exactly this size the forward pass made. */
-uint64_t census_forward(const struct census *c, bytes size);
+/* Reads all records of a trace. A trace that ends early gives what it has. */
+void alloc_profile_take(struct alloc_profile *c, const struct trace *t);
+void alloc_profile_release(struct alloc_profile *c);
 
-/* ---- infer_marks.def: what the name of a frame says ---- */
-struct sign {
+/* A row of signatures.def: the value of a key that a frame's file and function show. */
+struct signature {
 	const char *key, *value, *file, *function;
 };
-extern const struct sign marks[];
-extern const size_t mark_count; /* at most 64 */
+extern const struct signature signatures[];
+extern const size_t signature_count; /* at most 64 */
 
 #endif

@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "infer/infer_layers.h"
+#include "infer/infer_search.h"
+#include "infer/infer_tokens.h"
+#include "infer/infer_values.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
 
@@ -12,26 +16,26 @@
 /* While other values are open, such a part of what the best leaves tells nothing. */
 #define NOISE 32
 
-static void look(struct job_seen *j, const struct witness *w, size_t count)
+static void look(struct inference_input *j, const struct observed_rank *w, size_t count)
 {
-	*j = (struct job_seen){ .w = w, .count = count, .world = 1 };
+	*j = (struct inference_input){ .w = w, .count = count, .world = 1 };
 	for (size_t k = 0; k < count; k++) {
-		j->marks |= w[k].census->marks;
+		j->signatures |= w[k].profile->signatures;
 		if (w[k].rank->world_size > j->world)
 			j->world = w[k].rank->world_size;
 	}
-	j->census = w[0].census;
-	j->clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
-	j->worth = (bytes)(WORSE * (double)infer_observed(w, count));
+	j->profile = w[0].profile;
+	j->clear = (bytes)(CLEARLY * (double)infer_observed(w, count));
+	j->notable = (bytes)(WORSE * (double)infer_observed(w, count));
 	j->ends[j->end_count++] = w[0];
-	if (count > 1 && is_marked(j, "pipeline_model_parallel_size", ""))
+	if (count > 1 && has_signature(j, "pipeline_model_parallel_size", ""))
 		j->ends[j->end_count++] = w[count - 1];
 }
 
-/* ---- which of the readings ---- */
+/* ---- which of the hypotheses ---- */
 
-static bytes try_one(const struct config *known, const struct job_seen *j, const struct trial *t,
-		     const char *attention, bytes enough)
+static bytes try_one(const struct config *known, const struct inference_input *j,
+		     const struct candidate *t, const char *attention, bytes enough)
 {
 	struct inference i = { 0 };
 	struct err e = { 0 };
@@ -40,10 +44,10 @@ static bytes try_one(const struct config *known, const struct job_seen *j, const
 
 	config_init(&c);
 	config_copy(&c, known);
-	add_all(&i, &c, j, t);
-	inferred_add(&i, &c, CONFIG_attention, SURE_GUESS, attention, "tried");
-	if (is_marked(j, "framework", "deepspeed"))
-		inferred_add(&i, &c, CONFIG_zero_stage, SURE_GUESS, "2", "tried");
+	infer_values(&i, &c, j, t);
+	inferred_add(&i, &c, CONFIG_attention, CONFIDENCE_GUESS, attention, "tried");
+	if (has_signature(j, "framework", "deepspeed"))
+		inferred_add(&i, &c, CONFIG_zero_stage, CONFIDENCE_GUESS, "2", "tried");
 	if (!config_derive(&c, &e))
 		gap = infer_gap(&c, j->ends, j->end_count, enough);
 	config_release(&c);
@@ -52,17 +56,18 @@ static bytes try_one(const struct config *known, const struct job_seen *j, const
 }
 
 /* The least that it leaves; -1: it cannot be estimated. */
-static bytes keep_better(struct trial *best, struct trial *t, const struct config *known,
-			 const struct job_seen *j)
+static bytes keep_better(struct candidate *best, struct candidate *t, const struct config *known,
+			 const struct inference_input *j)
 {
 	static const char *const kinds[] = { "sdpa", "eager" };
-	int told = is_marked(j, "attention", "sdpa") || is_marked(j, "attention", "eager") ||
-		   is_marked(j, "attention", "flash") || config_has(known, CONFIG_attention);
+	int told = has_signature(j, "attention", "sdpa") ||
+		   has_signature(j, "attention", "eager") ||
+		   has_signature(j, "attention", "flash") || config_has(known, CONFIG_attention);
 	bytes least = -1;
 
 	for (size_t k = 0; k < (told ? 1 : ARRAY_SIZE(kinds)); k++) {
 		t->gap = try_one(known, j, t, kinds[k],
-				 best->gap < 0 ? -1 : bytes_add(best->gap, j->clearly));
+				 best->gap < 0 ? -1 : bytes_add(best->gap, j->clear));
 		if (t->gap >= 0 && (least < 0 || t->gap < least))
 			least = t->gap;
 		if (t->gap >= 0 && (best->gap < 0 || t->gap < best->gap))
@@ -79,11 +84,11 @@ struct split {
 struct splits {
 	struct split *all;
 	size_t count, room;
-	struct trial best, longest; /* `longest`: the best with the longest length */
+	struct candidate best, longest; /* `longest`: the best with the longest length */
 };
 
 /* What the splits that are not the best would leave, each by what of it differs. */
-static void see_next(struct trial *best, const struct split *all, size_t count)
+static void see_next(struct candidate *best, const struct split *all, size_t count)
 {
 	best->seq_next = best->heads_next = -1;
 	for (size_t i = 0; i < count; i++) {
@@ -98,7 +103,7 @@ static void see_next(struct trial *best, const struct split *all, size_t count)
 }
 
 /* The longest sequence that the positions allow. */
-static int64_t longest(const struct trial *t)
+static int64_t longest(const struct candidate *t)
 {
 	int64_t most = t->tokens;
 
@@ -111,8 +116,8 @@ static int64_t longest(const struct trial *t)
 }
 
 /* All lengths with so many heads, the longest first. */
-static void try_lengths(struct splits *s, struct trial t, const struct config *known,
-			const struct job_seen *j)
+static void try_lengths(struct splits *s, struct candidate t, const struct config *known,
+			const struct inference_input *j)
 {
 	int64_t most = longest(&t);
 
@@ -134,8 +139,8 @@ static void try_lengths(struct splits *s, struct trial t, const struct config *k
 
 /* The sequence's length and the heads: divisors of the tokens, and usual widths of a head. Who
  * learns positions trains with as many, where nothing tells another length. */
-static void try_splits(struct trial *best, struct trial t, const struct config *known,
-		       const struct job_seen *j)
+static void try_splits(struct candidate *best, struct candidate t, const struct config *known,
+		       const struct inference_input *j)
 {
 	static const int64_t widths[] = { 64, 128, 96, 80, 256, 32, 192, 160, 112, 48, 16 };
 	struct splits s = { .best = { .gap = -1 }, .longest = { .gap = -1 } };
@@ -147,7 +152,7 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 		try_lengths(&s, t, known, j);
 	}
 	if (t.r.positions_most && s.longest.gap >= 0 &&
-	    s.longest.gap - s.best.gap <= t.worth + s.best.gap / NOISE)
+	    s.longest.gap - s.best.gap <= t.notable + s.best.gap / NOISE)
 		s.best = s.longest;
 	if (s.best.gap >= 0 && (best->gap < 0 || s.best.gap < best->gap)) {
 		see_next(&s.best, s.all, s.count);
@@ -158,18 +163,18 @@ static void try_splits(struct trial *best, struct trial t, const struct config *
 
 /* The width whose weights and activations are found best, for so many experts a token; before heads
  * and length are known, which hardly matter to it, any will do. */
-static void try_widths(struct trial *best, const struct trial *t, int64_t topk,
-		       const struct config *known, const struct job_seen *j)
+static void try_widths(struct candidate *best, const struct candidate *t, int64_t topk,
+		       const struct config *known, const struct inference_input *j)
 {
-	const struct reading_of_layer *r = &t->r;
+	const struct layer_hypothesis *r = &t->r;
 	int64_t ffn[MOST_WIDTHS], shared[MOST_WIDTHS];
-	size_t count = widths_of(j->census, r, t->tokens * (topk ? topk : 1), r->ffn_least, r->ffn,
-				 ffn),
-	       shares = widths_of(j->census, r, t->tokens, r->shared_least, r->shared, shared);
+	size_t count = widths_find(j->profile, r, t->tokens * (topk ? topk : 1), r->ffn_least,
+				   r->ffn, ffn),
+	       shares = widths_find(j->profile, r, t->tokens, r->shared_least, r->shared, shared);
 
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < shares; k++) {
-			struct trial one = *t;
+			struct candidate one = *t;
 
 			one.r.ffn = ffn[i];
 			one.r.shared = shared[k];
@@ -182,14 +187,15 @@ static void try_widths(struct trial *best, const struct trial *t, int64_t topk,
 		}
 }
 
-static void choose_widths(struct trial *t, const struct config *known, const struct job_seen *j)
+static void choose_widths(struct candidate *t, const struct config *known,
+			  const struct inference_input *j)
 {
 	int64_t most = t->r.experts < MOST_TOPK ? t->r.experts : MOST_TOPK;
-	struct trial best = { .gap = -1 };
+	struct candidate best = { .gap = -1 };
 	bytes next = -1;
 
 	for (int64_t topk = most > 0; topk <= most; topk++) {
-		struct trial one = { .gap = -1 }, less = best;
+		struct candidate one = { .gap = -1 }, less = best;
 
 		try_widths(&one, t, topk, known, j);
 		if (one.gap < 0)
@@ -206,34 +212,34 @@ static void choose_widths(struct trial *t, const struct config *known, const str
 	t->r.ffn = best.r.ffn;
 	t->r.shared = best.r.shared;
 	t->topk = best.topk;
-	t->topk_sure = next < 0 || next - best.gap >= t->worth;
+	t->topk_is_clear = next < 0 || next - best.gap >= t->notable;
 }
 
-static void choose_of(struct trial *best, const struct layers *l, const struct config *known,
-		      const struct job_seen *j)
+static void choose_of(struct candidate *best, const struct layers *l, const struct config *known,
+		      const struct inference_input *j)
 {
-	struct reading_of_layer readings[MOST_READINGS];
+	struct layer_hypothesis hypotheses[MOST_HYPOTHESES];
 	struct token_count tokens[MOST_TOKEN_COUNTS];
-	const struct reading_of_job job = {
+	const struct job_assumptions job = {
 		.shards = j->world,
-		.world = is_marked(j, "framework", "megatron-core") ? j->world : 1,
-		.experts = is_marked(j, "num_experts", ""),
+		.world = has_signature(j, "framework", "megatron-core") ? j->world : 1,
+		.experts = has_signature(j, "num_experts", ""),
 	};
-	size_t count = layers_read(l, j->census, &job, readings);
+	size_t count = layers_interpret(l, j->profile, &job, hypotheses);
 
 	for (size_t i = 0; i < count; i++) {
-		size_t n = tokens_of(j->census, &readings[i], tokens);
+		size_t n = tokens_find(j->profile, &hypotheses[i], tokens);
 
 		for (size_t k = 0; k < n; k++) {
-			struct trial t = { .layers = *l,
-					   .r = readings[i],
-					   .tokens = tokens[k].tokens,
-					   .worth = j->worth,
-					   .ffn_most = readings[i].ffn,
-					   .shared_most = readings[i].shared };
+			struct candidate t = { .layers = *l,
+					       .r = hypotheses[i],
+					       .tokens = tokens[k].tokens,
+					       .notable = j->notable,
+					       .ffn_most = hypotheses[i].ffn,
+					       .shared_most = hypotheses[i].shared };
 
 			for (size_t m = 0; m < j->end_count; m++)
-				narrow_vocabulary(j->ends[m].census, &t.r, t.tokens);
+				narrow_vocabulary(j->ends[m].profile, &t.r, t.tokens);
 			choose_widths(&t, known, j);
 			try_splits(best, t, known, j);
 		}
@@ -241,7 +247,8 @@ static void choose_of(struct trial *best, const struct layers *l, const struct c
 }
 
 /* All was chosen with defaults for what is searched for: again, with what was found. */
-static void choose_again(struct trial *best, const struct config *known, const struct job_seen *j)
+static void choose_again(struct candidate *best, const struct config *known,
+			 const struct inference_input *j)
 {
 	static const enum config_field chosen[] = {
 		CONFIG_num_attention_heads,
@@ -260,7 +267,7 @@ static void choose_again(struct trial *best, const struct config *known, const s
 
 	config_init(&c);
 	config_copy(&c, known);
-	add_all(&i, &c, j, best);
+	infer_values(&i, &c, j, best);
 	if (!config_derive(&c, &e)) {
 		infer_search(&i, &c, j->ends, j->end_count);
 		for (size_t k = 0; k < ARRAY_SIZE(chosen); k++)
@@ -278,8 +285,8 @@ static void choose_again(struct trial *best, const struct config *known, const s
 
 /* The first and the last rank of each stage: those between have the same blocks, and each costs as
  * much time as the job's model. `ends` has room for all. */
-static size_t ends_of_stages(const struct config *c, const struct witness *w, size_t count,
-			     struct witness *ends)
+static size_t ends_of_stages(const struct config *c, const struct observed_rank *w, size_t count,
+			     struct observed_rank *ends)
 {
 	int64_t *stages = xcalloc(count, sizeof(*stages));
 	size_t kept = 0;
@@ -301,19 +308,19 @@ static size_t ends_of_stages(const struct config *c, const struct witness *w, si
 	return kept;
 }
 
-int infer(struct inference *i, struct config *c, const struct witness *w, size_t count,
+int infer(struct inference *i, struct config *c, const struct observed_rank *w, size_t count,
 	  struct err *e)
 {
-	struct trial best = { .gap = -1 };
-	struct witness *last;
-	struct job_seen j;
+	struct candidate best = { .gap = -1 };
+	struct observed_rank *last;
+	struct inference_input j;
 	size_t found = 0;
 
 	look(&j, w, count);
-	for (enum maker maker = 0; maker < MAKERS; maker++) {
+	for (enum parameter_source source = 0; source < SOURCES; source++) {
 		struct layers l;
 
-		layers_find(&l, j.census, maker);
+		layers_find(&l, j.profile, source);
 		if (l.count)
 			choose_of(&best, &l, c, &j);
 		found = l.count > found ? l.count : found;
@@ -330,7 +337,7 @@ int infer(struct inference *i, struct config *c, const struct witness *w, size_t
 			"is repeated %zu times is not the layer of a decoder that is known; declare it with --config or --set",
 			found);
 	choose_again(&best, c, &j);
-	add_all(i, c, &j, &best);
+	infer_values(i, c, &j, &best);
 	if (config_derive(c, e) < 0)
 		return -1;
 	last = xcalloc(count, sizeof(*last));

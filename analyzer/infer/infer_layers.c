@@ -1,6 +1,6 @@
 /* The layers of a model in the order in which its parameters were made: what repeats, and what its
  * sizes can mean. */
-#include "infer/infer.h"
+#include "infer/infer_layers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ int size_fits(bytes size, wide wanted)
 	return size == block || (block > MOST_TAIL && size > block && size <= block + MOST_TAIL);
 }
 
-static bytes bytes_of_run(const struct made *m, size_t start, size_t count)
+static bytes bytes_of_run(const struct parameter_sizes *m, size_t start, size_t count)
 {
 	bytes sum = 0;
 
@@ -37,7 +37,8 @@ static bytes bytes_of_run(const struct made *m, size_t start, size_t count)
 
 /* The run with most bytes in which every block is like the one a period before. A shorter period
  * that explains as much comes first. */
-static bytes find_run(const struct made *m, size_t period, struct layers *best, bytes most)
+static bytes find_run(const struct parameter_sizes *m, size_t period, struct layers *best,
+		      bytes most)
 {
 	size_t start = 0;
 
@@ -58,7 +59,7 @@ static bytes find_run(const struct made *m, size_t period, struct layers *best, 
 }
 
 /* Is the run nothing but blocks of one size? Vectors made one after the other are no layers. */
-static int is_plain(const struct made *m, const struct layers *l)
+static int is_plain(const struct parameter_sizes *m, const struct layers *l)
 {
 	for (size_t i = 1; i < l->period; i++)
 		if (!alike(m->sizes[l->start + i], m->sizes[l->start]))
@@ -66,7 +67,7 @@ static int is_plain(const struct made *m, const struct layers *l)
 	return 1;
 }
 
-static void fill_slots(const struct made *m, struct layers *l)
+static void fill_slots(const struct parameter_sizes *m, struct layers *l)
 {
 	for (size_t k = 0; k < l->period; k++) {
 		l->slot[k] = m->sizes[l->start + k];
@@ -79,12 +80,12 @@ static void fill_slots(const struct made *m, struct layers *l)
 	}
 }
 
-void layers_find(struct layers *l, const struct census *c, enum maker maker)
+void layers_find(struct layers *l, const struct alloc_profile *c, enum parameter_source source)
 {
-	const struct made *m = &c->made[maker];
+	const struct parameter_sizes *m = &c->parameters[source];
 	bytes most = 0;
 
-	*l = (struct layers){ .maker = maker };
+	*l = (struct layers){ .source = source };
 	for (size_t period = 2; period <= MOST_SLOTS; period++)
 		most = find_run(m, period, l, most);
 	if (l->count && is_plain(m, l))
@@ -95,32 +96,33 @@ void layers_find(struct layers *l, const struct census *c, enum maker maker)
 
 /* ---- what the sizes can mean ---- */
 
-struct reading_try {
+struct hypothesis_search {
 	const struct layers *l;
-	const struct census *census;
+	const struct alloc_profile *profile;
 	int64_t shards, world;
 	int experts;
 	bytes matrix[MOST_SLOTS];
 	size_t slot[MOST_SLOTS]; /* of the layer, that each matrix is */
 	size_t matrices;
-	struct reading_of_layer *out;
+	struct layer_hypothesis *out;
 	size_t count;
 };
 
-static wide bytes_of_rows(const struct reading_try *y, const struct reading_of_layer *r,
+static wide bytes_of_rows(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 			  int64_t rows)
 {
 	return (wide)rows * r->hidden * r->width / y->shards;
 }
 
-static int64_t rows_at_most(const struct reading_try *y, const struct reading_of_layer *r,
+static int64_t rows_at_most(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 			    bytes size)
 {
 	return (int64_t)((wide)size * y->shards / ((wide)r->hidden * r->width)) * r->tp;
 }
 
 /* With all of the tail that there may be. */
-static int64_t least_rows(const struct reading_try *y, const struct reading_of_layer *r, bytes size)
+static int64_t least_rows(const struct hypothesis_search *y, const struct layer_hypothesis *r,
+			  bytes size)
 {
 	wide row = (wide)r->hidden * r->width;
 	bytes tail = size > MOST_TAIL ? MOST_TAIL : 0;
@@ -130,7 +132,8 @@ static int64_t least_rows(const struct reading_try *y, const struct reading_of_l
 
 /* Rows of a matrix with hidden_size columns, of the whole model. A size with a tail gives the
  * roundest number in reach. */
-static int64_t rows_of(const struct reading_try *y, const struct reading_of_layer *r, bytes size)
+static int64_t rows_of(const struct hypothesis_search *y, const struct layer_hypothesis *r,
+		       bytes size)
 {
 	wide row = (wide)r->hidden * r->width, whole = (wide)size * y->shards;
 	int64_t most = (int64_t)(whole / row), least;
@@ -144,13 +147,14 @@ static int64_t rows_of(const struct reading_try *y, const struct reading_of_laye
 	return most * r->tp;
 }
 
-static int fits(const struct reading_try *y, const struct reading_of_layer *r, bytes size,
+static int fits(const struct hypothesis_search *y, const struct layer_hypothesis *r, bytes size,
 		int64_t rows)
 {
 	return rows % r->tp == 0 && size_fits(size, bytes_of_rows(y, r, rows / r->tp));
 }
 
-static int has_vector(const struct reading_try *y, const struct reading_of_layer *r, int64_t rows)
+static int has_vector(const struct hypothesis_search *y, const struct layer_hypothesis *r,
+		      int64_t rows)
 {
 	for (size_t i = 0; i < y->l->period; i++)
 		for (int width = 2; width <= 4; width += 2)
@@ -160,10 +164,10 @@ static int has_vector(const struct reading_try *y, const struct reading_of_layer
 	return 0;
 }
 
-static void add_reading(struct reading_try *y, struct reading_of_layer r)
+static void add_hypothesis(struct hypothesis_search *y, struct layer_hypothesis r)
 {
 	if (r.ffn <= 0 || r.kv <= 0 || r.kv > r.hidden || r.hidden % r.kv ||
-	    y->count >= MOST_READINGS)
+	    y->count >= MOST_HYPOTHESES)
 		return;
 	r.linear_bias = has_vector(y, &r, r.ffn);
 	r.qkv_bias = !r.linear_bias && (has_vector(y, &r, r.hidden + 2 * r.kv) ||
@@ -174,7 +178,7 @@ static void add_reading(struct reading_try *y, struct reading_of_layer r)
 }
 
 /* What is left of the feed-forward network: up and down, or with a gate as one matrix or two. */
-static int read_mlp(const struct reading_try *y, struct reading_of_layer *r, const bytes *m,
+static int read_mlp(const struct hypothesis_search *y, struct layer_hypothesis *r, const bytes *m,
 		    size_t n)
 {
 	bytes less, more;
@@ -199,7 +203,7 @@ static int read_mlp(const struct reading_try *y, struct reading_of_layer *r, con
 
 /* The router has a row for each expert, and is made right after attention, or after a vector. Which
  * slot it has goes to *slot. */
-static int64_t router_rows(const struct reading_try *y, const struct reading_of_layer *r,
+static int64_t router_rows(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 			   size_t after, size_t *slot)
 {
 	for (size_t k = 1; k < y->l->period; k++) {
@@ -214,8 +218,8 @@ static int64_t router_rows(const struct reading_try *y, const struct reading_of_
 }
 
 /* A shared expert: up and down, or gate, up and down, of which the last has its width. */
-static int read_shared(const struct reading_try *y, struct reading_of_layer *r, const bytes *m,
-		       size_t n)
+static int read_shared(const struct hypothesis_search *y, struct layer_hypothesis *r,
+		       const bytes *m, size_t n)
 {
 	bytes less = n ? m[n - 1] : 0;
 
@@ -232,7 +236,8 @@ static int read_shared(const struct reading_try *y, struct reading_of_layer *r, 
 }
 
 /* All experts' matrices in two tensors. */
-static void read_stacked(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n)
+static void read_stacked(struct hypothesis_search *y, struct layer_hypothesis r, const bytes *m,
+			 size_t n)
 {
 	if (n < 2 || n > 5 || !read_mlp(y, &r, m, 2) || !read_shared(y, &r, m + 2, n - 2))
 		return;
@@ -240,16 +245,18 @@ static void read_stacked(struct reading_try *y, struct reading_of_layer r, const
 	r.ffn /= r.experts;
 	r.ffn_least = (r.ffn_least + r.experts - 1) / r.experts;
 	if (r.ffn >= r.ffn_least)
-		add_reading(y, r);
+		add_hypothesis(y, r);
 }
 
 /* Is there a small block for each layer with so many rows, of any width? */
-static int has_router(const struct reading_try *y, const struct reading_of_layer *r, int64_t rows)
+static int has_router(const struct hypothesis_search *y, const struct layer_hypothesis *r,
+		      int64_t rows)
 {
-	for (size_t i = 0; i < y->census->small_count; i++)
+	for (size_t i = 0; i < y->profile->small.count; i++)
 		for (int width = 2; width <= 4; width += 2)
-			if (y->census->small[i].count >= y->l->count &&
-			    size_fits(y->census->small[i].size, (wide)rows * r->hidden * width))
+			if (y->profile->small.list[i].count >= y->l->count &&
+			    size_fits(y->profile->small.list[i].size,
+				      (wide)rows * r->hidden * width))
 				return 1;
 	return 0;
 }
@@ -257,7 +264,8 @@ static int has_router(const struct reading_try *y, const struct reading_of_layer
 /* Two matrices for each expert of this rank. A router that is made elsewhere (Megatron's, which
  * comes from the host) tells how many ranks share the experts; where it is not found, any number
  * may. */
-static void read_each(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n)
+static void read_each(struct hypothesis_search *y, struct layer_hypothesis r, const bytes *m,
+		      size_t n)
 {
 	size_t same = 2;
 	int seen = 0;
@@ -270,7 +278,7 @@ static void read_each(struct reading_try *y, struct reading_of_layer r, const by
 		return;
 	if (r.experts) {
 		if (r.experts % r.experts_here == 0)
-			add_reading(y, r);
+			add_hypothesis(y, r);
 		return;
 	}
 	for (int any = 0; any < 2 && !seen; any++)
@@ -279,13 +287,13 @@ static void read_each(struct reading_try *y, struct reading_of_layer r, const by
 			if (y->world % ranks == 0 && (any || has_router(y, &r, r.experts))) {
 				seen = 1;
 				r.no_router = any;
-				add_reading(y, r);
+				add_hypothesis(y, r);
 			}
 		}
 }
 
-static void read_experts(struct reading_try *y, struct reading_of_layer r, const bytes *m, size_t n,
-			 size_t first, size_t after)
+static void read_experts(struct hypothesis_search *y, struct layer_hypothesis r, const bytes *m,
+			 size_t n, size_t first, size_t after)
 {
 	size_t router = after, before = y->count;
 	/* one of many rows passes for a matrix */
@@ -306,7 +314,8 @@ static void read_experts(struct reading_try *y, struct reading_of_layer r, const
 /* ---- attention, and what follows it ---- */
 
 /* `used` matrices from `first` on are attention's: the others are the feed-forward network's. */
-static void read_rest(struct reading_try *y, struct reading_of_layer r, size_t first, size_t used)
+static void read_rest(struct hypothesis_search *y, struct layer_hypothesis r, size_t first,
+		      size_t used)
 {
 	bytes rest[MOST_SLOTS];
 	size_t n = y->matrices - used, next = (first + used) % y->matrices;
@@ -316,11 +325,11 @@ static void read_rest(struct reading_try *y, struct reading_of_layer r, size_t f
 	if (y->experts)
 		read_experts(y, r, rest, n, next, y->slot[(first + used - 1) % y->matrices]);
 	else if (read_mlp(y, &r, rest, n))
-		add_reading(y, r);
+		add_hypothesis(y, r);
 }
 
 /* q, k, v and the output projection by themselves, in this order. */
-static void read_separate(struct reading_try *y, struct reading_of_layer r, size_t first)
+static void read_separate(struct hypothesis_search *y, struct layer_hypothesis r, size_t first)
 {
 	bytes m[4];
 
@@ -333,7 +342,8 @@ static void read_separate(struct reading_try *y, struct reading_of_layer r, size
 }
 
 /* q, k and v in one matrix, before the output projection or after it. */
-static void read_fused(struct reading_try *y, struct reading_of_layer r, size_t first, int out)
+static void read_fused(struct hypothesis_search *y, struct layer_hypothesis r, size_t first,
+		       int out)
 {
 	bytes m[2] = { y->matrix[first], y->matrix[(first + 1) % y->matrices] };
 
@@ -344,7 +354,7 @@ static void read_fused(struct reading_try *y, struct reading_of_layer r, size_t 
 		read_rest(y, r, first, 2);
 }
 
-static void read_attention(struct reading_try *y, const struct reading_of_layer *r)
+static void read_attention(struct hypothesis_search *y, const struct layer_hypothesis *r)
 {
 	size_t n = y->matrices, before = y->count;
 
@@ -366,9 +376,9 @@ static int is_inside(const struct layers *l, size_t i)
 }
 
 /* Embedding, output layer and positions: what is beside the layers. */
-static void read_ends(struct reading_try *y, struct reading_of_layer *r)
+static void read_ends(struct hypothesis_search *y, struct layer_hypothesis *r)
 {
-	const struct made *m = &y->census->made[y->l->maker];
+	const struct parameter_sizes *m = &y->profile->parameters[y->l->source];
 	bytes vocabulary = 0;
 
 	for (size_t i = 0; i < m->count; i++)
@@ -395,9 +405,9 @@ static void read_ends(struct reading_try *y, struct reading_of_layer *r)
 	r->vocab_least = least_rows(y, r, vocabulary);
 }
 
-static void read_one(struct reading_try *y, int64_t hidden, int width, int64_t tp)
+static void read_one(struct hypothesis_search *y, int64_t hidden, int width, int64_t tp)
 {
-	struct reading_of_layer r = { .hidden = hidden, .width = width, .tp = tp };
+	struct layer_hypothesis r = { .hidden = hidden, .width = width, .tp = tp };
 	size_t before = y->count;
 
 	if (hidden < 64 || hidden > 1 << 20)
@@ -417,24 +427,24 @@ static void read_one(struct reading_try *y, int64_t hidden, int width, int64_t t
 }
 
 /* The normalizations say what hidden_size is: h elements of 2 or 4 bytes, at least one a layer. */
-size_t layers_read(const struct layers *l, const struct census *c, const struct reading_of_job *job,
-		   struct reading_of_layer *readings)
+size_t layers_interpret(const struct layers *l, const struct alloc_profile *c,
+			const struct job_assumptions *job, struct layer_hypothesis *hypotheses)
 {
 	int64_t world = job->world < MOST_TP ? job->world : MOST_TP;
-	struct reading_try y = { .l = l,
-				 .census = c,
-				 .out = readings,
-				 .world = world,
-				 .experts = job->experts,
-				 .shards = l->maker == MAKER_SHARDED ? job->shards : 1 };
+	struct hypothesis_search y = { .l = l,
+				       .profile = c,
+				       .out = hypotheses,
+				       .world = world,
+				       .experts = job->experts,
+				       .shards = l->source == SOURCE_SHARDED ? job->shards : 1 };
 
-	for (size_t i = 0; i < c->small_count + l->period; i++) {
-		int inside = i >= c->small_count;
-		bytes size = inside ? l->slot[i - c->small_count] : c->small[i].size;
+	for (size_t i = 0; i < c->small.count + l->period; i++) {
+		int inside = i >= c->small.count;
+		bytes size = inside ? l->slot[i - c->small.count] : c->small.list[i].size;
 		int64_t pieces = inside ? y.shards : 1;
 
 		if (size > MOST_TAIL || pieces > 1 << 20 ||
-		    (!inside && c->small[i].count < l->count))
+		    (!inside && c->small.list[i].count < l->count))
 			continue;
 		for (int vector = 2; vector <= 4; vector += 2)
 			for (int width = 2; width <= 4; width += 2)

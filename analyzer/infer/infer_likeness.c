@@ -1,6 +1,6 @@
 /* How alike the forward pass that a configuration predicts is to the one that was seen: the sizes
  * of its blocks, and how often each was made. It tells what the peak does not depend on. */
-#include "infer/infer.h"
+#include "infer/infer_likeness.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 
 #define COUNTED_STEP 1 /* the first has what later ones do not */
 
-struct profile {
-	struct size_count *sizes;
-	size_t count, room;
+/* The blocks that the estimate's forward pass allocates. */
+struct predicted_sizes {
+	struct size_counts sizes;
 	uint64_t all;
 };
 
-static void read_event(struct profile *p, const char *line, bytes least)
+static void read_event(struct predicted_sizes *p, const char *line, bytes least)
 {
 	long long size, stream, step;
 	char sign, phase[32];
@@ -30,21 +30,21 @@ static void read_event(struct profile *p, const char *line, bytes least)
 	if (step != COUNTED_STEP || size < least ||
 	    (strcmp(phase, "forward") && strcmp(phase, "loss")))
 		return;
-	census_count(&p->sizes, &p->count, &p->room, size);
+	size_counts_add(&p->sizes, size);
 	p->all++;
 }
 
 /* The share of blocks that have their like on the other side. */
-static double overlap(const struct profile *p, const struct census *c)
+static double overlap(const struct predicted_sizes *p, const struct alloc_profile *c)
 {
 	uint64_t all = 0;
 	double sum = 0;
 	size_t i = 0, k = 0;
 
-	for (size_t n = 0; n < c->forward_count; n++)
-		all += c->forward[n].count;
-	while (all && i < p->count && k < c->forward_count) {
-		const struct size_count *a = &p->sizes[i], *b = &c->forward[k];
+	for (size_t n = 0; n < c->forward.count; n++)
+		all += c->forward.list[n].count;
+	while (all && i < p->sizes.count && k < c->forward.count) {
+		const struct size_count *a = &p->sizes.list[i], *b = &c->forward.list[k];
 		double left = (double)a->count / (double)p->all,
 		       right = (double)b->count / (double)all;
 
@@ -56,9 +56,9 @@ static double overlap(const struct profile *p, const struct census *c)
 	return sum;
 }
 
-double infer_likeness(const struct config *c, const struct witness *w)
+double infer_likeness(const struct config *c, const struct observed_rank *w)
 {
-	struct profile p = { .all = 0 };
+	struct predicted_sizes p = { .all = 0 };
 	struct err e = { 0 };
 	char *text = NULL;
 	size_t length;
@@ -71,9 +71,11 @@ double infer_likeness(const struct config *c, const struct witness *w)
 	if (f)
 		fclose(f);
 	for (char *rest = status ? NULL : text, *line; (line = strsep(&rest, "\n")) && *line;)
-		read_event(&p, line, w->census->forward_count ? w->census->forward[0].size : 0);
-	like = overlap(&p, w->census);
+		read_event(&p, line,
+			   w->profile->forward.count ? w->profile->forward.list[0].size : 0);
+	size_counts_sort(&p.sizes);
+	like = overlap(&p, w->profile);
 	free(text);
-	free(p.sizes);
+	size_counts_release(&p.sizes);
 	return like;
 }

@@ -1,10 +1,11 @@
 /* What the sizes leave open: alternatives are estimated, and held against the blocks at the peak.
  */
-#include "infer/infer.h"
+#include "infer/infer_search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "infer/infer_likeness.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
 
@@ -35,7 +36,7 @@ static int applies(const struct config *c, size_t row)
 }
 
 /* `off`: NULL, or by how much the peaks themselves are missed. */
-static bytes gap_and_error(const struct config *c, const struct witness *w, size_t count,
+static bytes gap_and_error(const struct config *c, const struct observed_rank *w, size_t count,
 			   bytes *off)
 {
 	struct tolerances any = { .total = 0 };
@@ -61,7 +62,7 @@ static bytes gap_and_error(const struct config *c, const struct witness *w, size
 	return sum;
 }
 
-bytes infer_gap(const struct config *c, const struct witness *w, size_t count, bytes enough)
+bytes infer_gap(const struct config *c, const struct observed_rank *w, size_t count, bytes enough)
 {
 	bytes off = 0, gap = gap_and_error(c, w, count, &off);
 
@@ -75,7 +76,7 @@ bytes infer_gap(const struct config *c, const struct witness *w, size_t count, b
 	return bytes_add(gap, off / HINT);
 }
 
-bytes infer_observed(const struct witness *w, size_t count)
+bytes infer_observed(const struct observed_rank *w, size_t count)
 {
 	bytes sum = 0;
 
@@ -96,7 +97,7 @@ static int set(struct config *c, enum config_field f, const char *value)
 }
 
 static bytes gap_with(const struct config *c, enum config_field f, const char *value,
-		      const struct witness *w, size_t count, bytes enough)
+		      const struct observed_rank *w, size_t count, bytes enough)
 {
 	struct config other;
 	bytes gap = -1;
@@ -115,7 +116,7 @@ struct outcome {
 };
 
 static void try_values(struct outcome *o, const struct config *c, size_t row,
-		       const struct witness *w, size_t count)
+		       const struct observed_rank *w, size_t count)
 {
 	bytes clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
 
@@ -145,7 +146,7 @@ static void try_values(struct outcome *o, const struct config *c, size_t row,
 
 /* What was told by a search, with how much worse the next value would be. */
 static void judge(struct inference *i, struct config *c, size_t row, const struct outcome *o,
-		  const struct witness *w, size_t count)
+		  const struct observed_rank *w, size_t count)
 {
 	enum config_field f = searches[row].field;
 	double worse = o->next_gap < 0 ? 1
@@ -156,21 +157,21 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 		return;
 	config_unset(c, f);
 	if (worse < WORSE && infer_gap(c, w, count, 0) >= 0) {
-		inferred_untold(i, f, "%s leaves the same at the peak as %s",
-				strcmp(o->next, "~") ? o->next : "no value",
-				strcmp(o->best, "~") ? o->best : "no value");
+		inference_undetermined(i, f, "%s leaves the same at the peak as %s",
+				       strcmp(o->next, "~") ? o->next : "no value",
+				       strcmp(o->best, "~") ? o->best : "no value");
 		return;
 	}
 	if (strcmp(o->best, "~"))
-		inferred_add(i, c, f, worse < CLEARLY ? SURE_GUESS : SURE_LIKELY, o->best,
-			     "%s would be %lld bytes further off",
+		inferred_add(i, c, f, worse < CLEARLY ? CONFIDENCE_GUESS : CONFIDENCE_LIKELY,
+			     o->best, "%s would be %lld bytes further off",
 			     strcmp(o->next, "~") ? o->next : "none",
 			     (long long)(o->next_gap - o->gap));
 }
 
 /* fp16 and bf16 have the same sizes, but fp16 comes with a scaler of the loss: a few blocks of one
  * number, which show where all else is right. */
-static void search_scaler(struct inference *i, struct config *c, const struct witness *w,
+static void search_scaler(struct inference *i, struct config *c, const struct observed_rank *w,
 			  size_t count)
 {
 	struct inferred *told = inferred_find(i, CONFIG_precision);
@@ -190,8 +191,8 @@ static void search_scaler(struct inference *i, struct config *c, const struct wi
 	    !config_set(c, "precision", value, "inferred", &e)) {
 		free(told->value);
 		told->value = xstrdup(value);
-		told->sure = SURE_LIKELY;
-		inferred_add(i, c, CONFIG_grad_scaler, SURE_LIKELY, "true",
+		told->confidence = CONFIDENCE_LIKELY;
+		inferred_add(i, c, CONFIG_grad_scaler, CONFIDENCE_LIKELY, "true",
 			     "without it %lld bytes more would be missing or unexplained",
 			     (long long)(gap - scaled));
 	}
@@ -199,7 +200,8 @@ static void search_scaler(struct inference *i, struct config *c, const struct wi
 	free(value);
 }
 
-void infer_search(struct inference *i, struct config *c, const struct witness *w, size_t count)
+void infer_search(struct inference *i, struct config *c, const struct observed_rank *w,
+		  size_t count)
 {
 	unsigned char open[ARRAY_SIZE(searches)] = { 0 };
 	struct outcome o;

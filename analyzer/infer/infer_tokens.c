@@ -1,6 +1,6 @@
 /* How many tokens a micro-batch has, and what the activations say of the widths that the weights'
  * tails leave open. */
-#include "infer/infer.h"
+#include "infer/infer_tokens.h"
 
 #include <stdlib.h>
 
@@ -17,16 +17,16 @@ static int between(wide size, wide least, wide most)
 }
 
 /* How many blocks of the forward pass have a size that so many tokens would give. */
-static uint64_t score_tokens(const struct census *c, const struct reading_of_layer *r,
+static uint64_t score_tokens(const struct alloc_profile *c, const struct layer_hypothesis *r,
 			     int64_t tokens)
 {
 	const int64_t widths[] = { r->hidden, (r->hidden + 2 * r->kv) / r->tp, r->hidden / r->tp,
 				   r->kv / r->tp };
 	/* where weights and activations have one width */
-	uint64_t sum = census_forward(c, tokens * r->hidden * r->width);
+	uint64_t sum = size_counts_find(&c->forward, tokens * r->hidden * r->width);
 
-	for (size_t i = 0; i < c->forward_count; i++) {
-		wide size = c->forward[i].size;
+	for (size_t i = 0; i < c->forward.count; i++) {
+		wide size = c->forward.list[i].size;
 		int found = 0;
 
 		for (int width = 2; width <= 4; width += 2) {
@@ -40,7 +40,7 @@ static uint64_t score_tokens(const struct census *c, const struct reading_of_lay
 					 each * r->vocab_most / r->tp + MOST_TAIL);
 		}
 		if (found)
-			sum += c->forward[i].count;
+			sum += c->forward.list[i].count;
 	}
 	return sum;
 }
@@ -62,17 +62,18 @@ static int most_often(const void *a, const void *b)
 }
 
 /* b s: how many tokens a micro-batch has, the likeliest first. */
-size_t tokens_of(const struct census *c, const struct reading_of_layer *r, struct token_count *best)
+size_t tokens_find(const struct alloc_profile *c, const struct layer_hypothesis *r,
+		   struct token_count *best)
 {
-	struct size_count *often = xcalloc(c->forward_count + 1, sizeof(*often));
-	size_t sizes = c->forward_count < MOST_SIZES ? c->forward_count : MOST_SIZES;
+	struct size_count *often = xcalloc(c->forward.count + 1, sizeof(*often));
+	size_t sizes = c->forward.count < MOST_SIZES ? c->forward.count : MOST_SIZES;
 	struct token_count *all = xcalloc(2 * sizes + 1, sizeof(*all));
 	size_t count = 0, kept = 0;
 
-	for (size_t i = 0; i < c->forward_count; i++)
-		often[i] = c->forward[i];
-	if (c->forward_count)
-		qsort(often, c->forward_count, sizeof(*often), most_often);
+	for (size_t i = 0; i < c->forward.count; i++)
+		often[i] = c->forward.list[i];
+	if (c->forward.count)
+		qsort(often, c->forward.count, sizeof(*often), most_often);
 	for (size_t i = 0; i < sizes; i++)
 		for (int width = 2; width <= 4; width += 2) {
 			wide row = (wide)r->hidden * width;
@@ -124,12 +125,12 @@ int64_t usual_vocabulary(int64_t least, int64_t most)
 }
 
 /* The logits have their own tails: the smallest block that could be them bounds it too. */
-void narrow_vocabulary(const struct census *c, struct reading_of_layer *r, int64_t tokens)
+void narrow_vocabulary(const struct alloc_profile *c, struct layer_hypothesis *r, int64_t tokens)
 {
-	for (size_t i = 0; i < c->forward_count && r->vocab_most > 0; i++)
+	for (size_t i = 0; i < c->forward.count && r->vocab_most > 0; i++)
 		for (int width = 2; width <= 4; width += 2) {
 			wide row = (wide)tokens * width;
-			int64_t most = (int64_t)(c->forward[i].size / row) * r->tp;
+			int64_t most = (int64_t)(c->forward.list[i].size / row) * r->tp;
 
 			if (most >= r->vocab_least && most < r->vocab_most)
 				r->vocab_most = most;
@@ -148,28 +149,28 @@ static size_t add_width(int64_t *found, size_t count, int64_t rows)
 
 /* The width from `least` to `most` that most activations have: they have no weight's tail, but
  * another block may have that size. 0: none. */
-static int64_t frequent_width(const struct census *c, int64_t tp, int64_t tokens, int64_t least,
-			      int64_t most)
+static int64_t frequent_width(const struct alloc_profile *c, int64_t tp, int64_t tokens,
+			      int64_t least, int64_t most)
 {
 	uint64_t count = 0;
 	int64_t best = 0;
 
-	for (size_t i = 0; i < c->forward_count; i++)
+	for (size_t i = 0; i < c->forward.count; i++)
 		for (int width = 2; width <= 4; width += 2) {
 			wide row = (wide)tokens * width;
-			int64_t rows = (int64_t)(c->forward[i].size / row) * tp;
+			int64_t rows = (int64_t)(c->forward.list[i].size / row) * tp;
 
-			if (c->forward[i].size % row == 0 && c->forward[i].count > count &&
-			    rows >= least && rows <= most) {
-				count = c->forward[i].count;
+			if (c->forward.list[i].size % row == 0 &&
+			    c->forward.list[i].count > count && rows >= least && rows <= most) {
+				count = c->forward.list[i].count;
 				best = rows;
 			}
 		}
 	return best;
 }
 
-size_t widths_of(const struct census *c, const struct reading_of_layer *r, int64_t tokens,
-		 int64_t least, int64_t most, int64_t found[MOST_WIDTHS])
+size_t widths_find(const struct alloc_profile *c, const struct layer_hypothesis *r, int64_t tokens,
+		   int64_t least, int64_t most, int64_t found[MOST_WIDTHS])
 {
 	size_t count = add_width(found, 0, most);
 	int64_t seen = frequent_width(c, r->tp, tokens, least, most);

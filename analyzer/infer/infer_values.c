@@ -1,70 +1,72 @@
 /* What a reading of the sizes and the code that ran say: values, each with its evidence. */
-#include "infer/infer.h"
+#include "infer/infer_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "infer/infer_tokens.h"
 #include "match/match_blocks.h"
 
 static void add_number(struct inference *i, struct config *c, enum config_field f,
-		       enum sureness sure, int64_t value, const char *evidence)
+		       enum confidence confidence, int64_t value, const char *evidence)
 {
 	char text[32];
 
 	snprintf(text, sizeof(text), "%lld", (long long)value);
-	inferred_add(i, c, f, sure, text, "%s", evidence);
+	inferred_add(i, c, f, confidence, text, "%s", evidence);
 }
 
-static void add_flag(struct inference *i, struct config *c, enum config_field f, enum sureness sure,
-		     int value, const char *evidence)
+static void add_flag(struct inference *i, struct config *c, enum config_field f,
+		     enum confidence confidence, int value, const char *evidence)
 {
-	inferred_add(i, c, f, sure, value ? "true" : "false", "%s", evidence);
+	inferred_add(i, c, f, confidence, value ? "true" : "false", "%s", evidence);
 }
 
 /* ---- what code ran ---- */
 
-int is_marked(const struct job_seen *j, const char *key, const char *value)
+int has_signature(const struct inference_input *j, const char *key, const char *value)
 {
-	for (size_t m = 0; m < mark_count; m++)
-		if (j->marks >> m & 1 && !strcmp(marks[m].key, key) &&
-		    !strcmp(marks[m].value, value))
+	for (size_t m = 0; m < signature_count; m++)
+		if (j->signatures >> m & 1 && !strcmp(signatures[m].key, key) &&
+		    !strcmp(signatures[m].value, value))
 			return 1;
 	return 0;
 }
 
 /* The first row of a key counts. A row without a value says only that there are several. */
-static void add_marks(struct inference *i, struct config *c, const struct job_seen *j)
+static void add_signatures(struct inference *i, struct config *c, const struct inference_input *j)
 {
-	int megatron = is_marked(j, "framework", "megatron-core");
+	int megatron = has_signature(j, "framework", "megatron-core");
 
-	for (size_t m = 0; m < mark_count; m++) {
-		int f = config_find(marks[m].key);
+	for (size_t m = 0; m < signature_count; m++) {
+		int f = config_find(signatures[m].key);
 
 		/* Megatron's optimizer chooses by itself */
 		if (f == CONFIG_optimizer_implementation && megatron)
 			continue;
-		if (j->marks >> m & 1 && f >= 0 && *marks[m].value)
-			inferred_add(i, c, (enum config_field)f, SURE_EXACT, marks[m].value,
-				     "frames of %s, %s", marks[m].function, marks[m].file);
+		if (j->signatures >> m & 1 && f >= 0 && *signatures[m].value)
+			inferred_add(i, c, (enum config_field)f, CONFIDENCE_EXACT,
+				     signatures[m].value, "frames of %s, %s",
+				     signatures[m].function, signatures[m].file);
 	}
 }
 
 /* ---- one reading of the sizes, as a configuration ---- */
 
 /* Are most of the layers' activations of 2 bytes an element? */
-static int is_half(const struct job_seen *j, const struct trial *t)
+static int is_half(const struct inference_input *j, const struct candidate *t)
 {
-	uint64_t half = census_forward(j->census, t->tokens * t->r.hidden * 2),
-		 whole = census_forward(j->census, t->tokens * t->r.hidden * 4);
+	uint64_t half = size_counts_find(&j->profile->forward, t->tokens * t->r.hidden * 2),
+		 whole = size_counts_find(&j->profile->forward, t->tokens * t->r.hidden * 4);
 
 	return half >= t->layers.count && half * 4 >= whole;
 }
 
 /* Were the weights converted to 16 bits after they were made? */
-static int is_converted(const struct job_seen *j, const struct trial *t)
+static int is_converted(const struct inference_input *j, const struct candidate *t)
 {
-	const struct made *m = &j->census->made[MAKER_APPLY];
+	const struct parameter_sizes *m = &j->profile->parameters[SOURCE_APPLY];
 	bytes largest = 0;
 	size_t found = 0;
 
@@ -73,98 +75,101 @@ static int is_converted(const struct job_seen *j, const struct trial *t)
 			largest = t->layers.slot[i];
 	for (size_t i = 0; i < m->count; i++)
 		found += size_fits(m->sizes[i], largest / 2);
-	return t->r.width == 4 && t->layers.maker == MAKER_INIT && found >= t->layers.count;
+	return t->r.width == 4 && t->layers.source == SOURCE_INIT && found >= t->layers.count;
 }
 
-static void add_precision(struct inference *i, struct config *c, const struct job_seen *j,
-			  const struct trial *t)
+static void add_precision(struct inference *i, struct config *c, const struct inference_input *j,
+			  const struct candidate *t)
 {
-	int own_master = is_marked(j, "framework", "megatron-core") ||
-			 is_marked(j, "framework", "deepspeed");
+	int own_master = has_signature(j, "framework", "megatron-core") ||
+			 has_signature(j, "framework", "deepspeed");
 	int narrow = t->r.width == 2 || is_converted(j, t);
 	const char *kind = narrow          ? (own_master ? "-mixed" : "")
-			   : is_half(j, t) ? (is_marked(j, "fsdp_version", "1") ||
-							      is_marked(j, "fsdp_version", "2")
+			   : is_half(j, t) ? (has_signature(j, "fsdp_version", "1") ||
+							      has_signature(j, "fsdp_version", "2")
 						      ? "-mixed"
 						      : "-autocast")
 					   : NULL;
 	char value[32];
 
 	if (!kind) {
-		inferred_add(i, c, CONFIG_precision, SURE_EXACT, "fp32",
+		inferred_add(i, c, CONFIG_precision, CONFIDENCE_EXACT, "fp32",
 			     "weights and activations have 4 bytes an element");
 		return;
 	}
 	snprintf(value, sizeof(value), "bf16%s", kind);
-	inferred_add(i, c, CONFIG_precision, SURE_GUESS, value,
+	inferred_add(i, c, CONFIG_precision, CONFIDENCE_GUESS, value,
 		     "weights of %d bytes, activations of %d; fp16 and bf16 have the same sizes",
 		     narrow ? 2 : 4, 2);
 }
 
 /* Of experts with blocks of their own another small block may have passed for the router. */
-static enum sureness experts_sure(const struct reading_of_layer *r)
+static enum confidence experts_sure(const struct layer_hypothesis *r)
 {
 	if (!r->apart)
-		return SURE_EXACT;
-	return r->no_router ? SURE_GUESS : SURE_LIKELY;
+		return CONFIDENCE_EXACT;
+	return r->no_router ? CONFIDENCE_GUESS : CONFIDENCE_LIKELY;
 }
 
-static const char *experts_from(const struct reading_of_layer *r)
+static const char *experts_from(const struct layer_hypothesis *r)
 {
 	return r->no_router ? "a rank's experts; any number of ranks may share them"
 	       : r->experts > r->experts_here ? "experts of a rank beside the rows of the router"
 					      : "rows of the router";
 }
 
-static void add_layout(struct inference *i, struct config *c, const struct job_seen *j,
-		       const struct trial *t)
+static void add_layout(struct inference *i, struct config *c, const struct inference_input *j,
+		       const struct candidate *t)
 {
-	int megatron = is_marked(j, "framework", "megatron-core");
+	int megatron = has_signature(j, "framework", "megatron-core");
 	int64_t rest = j->world / t->r.tp, stages = 1;
 
 	if (j->world <= 1)
 		return;
 	if (megatron) {
 		add_number(i, c, CONFIG_tensor_model_parallel_size,
-			   t->r.tp > 1 ? SURE_LIKELY : SURE_EXACT, t->r.tp,
+			   t->r.tp > 1 ? CONFIDENCE_LIKELY : CONFIDENCE_EXACT, t->r.tp,
 			   "rows of the matrices beside the normalizations' width");
-		if (is_marked(j, "pipeline_model_parallel_size", ""))
+		if (has_signature(j, "pipeline_model_parallel_size", ""))
 			stages = rest;
 		add_number(i, c, CONFIG_pipeline_model_parallel_size,
-			   stages > 3   ? SURE_GUESS
-			   : stages > 1 ? SURE_LIKELY
-					: SURE_EXACT,
+			   stages > 3   ? CONFIDENCE_GUESS
+			   : stages > 1 ? CONFIDENCE_LIKELY
+					: CONFIDENCE_EXACT,
 			   stages,
 			   stages > 1
 				   ? "blocks are received from another stage; no data parallelism "
 				     "beside it is assumed"
 				   : "nothing is received from another stage");
-		if (is_marked(j, "virtual_pipeline_model_parallel_size", ""))
-			add_number(i, c, CONFIG_virtual_pipeline_model_parallel_size, SURE_GUESS, 2,
+		if (has_signature(j, "virtual_pipeline_model_parallel_size", ""))
+			add_number(i, c, CONFIG_virtual_pipeline_model_parallel_size,
+				   CONFIDENCE_GUESS, 2,
 				   "the schedule is interleaved: two chunks or more");
 	}
 	if (t->r.experts > t->r.experts_here)
 		add_number(i, c, CONFIG_expert_model_parallel_size, experts_sure(&t->r),
 			   t->r.experts / t->r.experts_here, experts_from(&t->r));
-	add_number(i, c, CONFIG_world_size, SURE_EXACT, j->world, "the trace's header");
-	if (!megatron && (is_marked(j, "fsdp_version", "1") || is_marked(j, "fsdp_version", "2")))
-		add_flag(i, c, CONFIG_fsdp, SURE_EXACT, 1, "frames of torch.distributed.fsdp");
+	add_number(i, c, CONFIG_world_size, CONFIDENCE_EXACT, j->world, "the trace's header");
+	if (!megatron &&
+	    (has_signature(j, "fsdp_version", "1") || has_signature(j, "fsdp_version", "2")))
+		add_flag(i, c, CONFIG_fsdp, CONFIDENCE_EXACT, 1,
+			 "frames of torch.distributed.fsdp");
 }
 
 /* `next`: what the best other choice leaves. Of experts that run one after the other the estimate
  * has one block for all, so that the activations tell little. */
-static enum sureness sure_of(const struct trial *t, bytes next)
+static enum confidence sure_of(const struct candidate *t, bytes next)
 {
 	if (t->r.apart)
-		return SURE_GUESS;
-	return next < 0 || next - t->gap >= t->worth ? SURE_LIKELY : SURE_GUESS;
+		return CONFIDENCE_GUESS;
+	return next < 0 || next - t->gap >= t->notable ? CONFIDENCE_LIKELY : CONFIDENCE_GUESS;
 }
 
 /* Mixtral's configuration has one width, the experts'; others name that of experts apart from that
  * of layers without, which this job does not have. */
-static void add_experts(struct inference *i, struct config *c, const struct trial *t)
+static void add_experts(struct inference *i, struct config *c, const struct candidate *t)
 {
-	const struct reading_of_layer *r = &t->r;
+	const struct layer_hypothesis *r = &t->r;
 	enum config_field width =
 		config_has(c, CONFIG_model_type) && !strcmp(c->model_type, "mixtral")
 			? CONFIG_ffn_hidden_size
@@ -174,22 +179,23 @@ static void add_experts(struct inference *i, struct config *c, const struct tria
 	add_number(i, c, CONFIG_num_experts, experts_sure(r), r->experts, experts_from(r));
 	snprintf(text, sizeof(text), "weights of %lld experts allow %lld to %lld rows",
 		 (long long)r->experts_here, (long long)r->ffn_least, (long long)t->ffn_most);
-	add_number(i, c, width, r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
+	add_number(i, c, width, r->ffn_least == r->ffn ? CONFIDENCE_EXACT : CONFIDENCE_LIKELY,
+		   r->ffn, text);
 	add_number(i, c, CONFIG_moe_router_topk,
-		   t->topk_sure && !r->apart ? SURE_LIKELY : SURE_GUESS, t->topk,
+		   t->topk_is_clear && !r->apart ? CONFIDENCE_LIKELY : CONFIDENCE_GUESS, t->topk,
 		   "leaves the smallest gap of 1 to 16, and the likest forward pass");
 	if (r->shared) {
 		add_number(i, c, CONFIG_moe_shared_expert_intermediate_size,
-			   r->shared_least == r->shared ? SURE_EXACT : SURE_LIKELY, r->shared,
-			   "a shared expert's weights and activations");
+			   r->shared_least == r->shared ? CONFIDENCE_EXACT : CONFIDENCE_LIKELY,
+			   r->shared, "a shared expert's weights and activations");
 	}
 	if (width != CONFIG_ffn_hidden_size)
-		inferred_untold(i, CONFIG_ffn_hidden_size, "no layer is without experts");
+		inference_undetermined(i, CONFIG_ffn_hidden_size, "no layer is without experts");
 }
 
-static void add_sizes(struct inference *i, struct config *c, const struct trial *t)
+static void add_sizes(struct inference *i, struct config *c, const struct candidate *t)
 {
-	const struct reading_of_layer *r = &t->r;
+	const struct layer_hypothesis *r = &t->r;
 	int64_t head = r->hidden / t->heads,
 		vocab = usual_vocabulary(r->vocab_least, r->vocab_most);
 	int64_t stages = config_has(c, CONFIG_pipeline_model_parallel_size)
@@ -199,9 +205,9 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 
 	snprintf(text, sizeof(text), "%zu times the same %zu blocks%s", t->layers.count,
 		 t->layers.period, stages > 1 ? " on this stage, and as many on the others" : "");
-	add_number(i, c, CONFIG_num_layers, stages > 1 ? SURE_LIKELY : SURE_EXACT,
+	add_number(i, c, CONFIG_num_layers, stages > 1 ? CONFIDENCE_LIKELY : CONFIDENCE_EXACT,
 		   (int64_t)t->layers.count * stages, text);
-	add_number(i, c, CONFIG_hidden_size, SURE_EXACT, r->hidden,
+	add_number(i, c, CONFIG_hidden_size, CONFIDENCE_EXACT, r->hidden,
 		   "the normalizations' vectors, and the columns of all matrices");
 	if (r->experts) {
 		add_experts(i, c, t);
@@ -210,7 +216,8 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 			 "%s feed-forward matrices of so many rows in each layer",
 			 r->gated ? "gated" : "two");
 		add_number(i, c, CONFIG_ffn_hidden_size,
-			   r->ffn_least == r->ffn ? SURE_EXACT : SURE_LIKELY, r->ffn, text);
+			   r->ffn_least == r->ffn ? CONFIDENCE_EXACT : CONFIDENCE_LIKELY, r->ffn,
+			   text);
 	}
 	add_number(i, c, CONFIG_num_attention_heads, sure_of(t, t->heads_next), t->heads,
 		   "leaves the smallest gap of the widths of a head");
@@ -221,49 +228,49 @@ static void add_sizes(struct inference *i, struct config *c, const struct trial 
 		snprintf(text, sizeof(text), "embedding and logits allow %lld to %lld rows",
 			 (long long)r->vocab_least, (long long)r->vocab_most);
 		add_number(i, c, CONFIG_vocab_size,
-			   r->vocab_least == r->vocab_most ? SURE_EXACT
-			   : vocab == r->vocab_most        ? SURE_LIKELY
-							   : SURE_GUESS,
+			   r->vocab_least == r->vocab_most ? CONFIDENCE_EXACT
+			   : vocab == r->vocab_most        ? CONFIDENCE_LIKELY
+							   : CONFIDENCE_GUESS,
 			   vocab, text);
 	}
 	/* a tied weight that was made twice and moved is there once */
 	if (r->vocab_most > 0 && stages == 1 &&
-	    (r->heads_seen == 1 || t->layers.maker != MAKER_INIT))
-		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, SURE_LIKELY,
+	    (r->heads_seen == 1 || t->layers.source != SOURCE_INIT))
+		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, CONFIDENCE_LIKELY,
 			 r->heads_seen > 1, "blocks of the vocabulary's size");
 	if (r->positions_most > 0) {
 		int fits = t->seq >= r->positions_least && t->seq <= r->positions_most;
 
-		add_number(i, c, CONFIG_max_position_embeddings, SURE_LIKELY,
+		add_number(i, c, CONFIG_max_position_embeddings, CONFIDENCE_LIKELY,
 			   fits ? t->seq : round_number(r->positions_least, r->positions_most),
 			   "a second embedding of about so many rows");
-		inferred_add(i, c, CONFIG_position_embedding_type, SURE_LIKELY, "learned_absolute",
-			     "a second embedding");
+		inferred_add(i, c, CONFIG_position_embedding_type, CONFIDENCE_LIKELY,
+			     "learned_absolute", "a second embedding");
 	}
 }
 
-static void add_architecture(struct inference *i, struct config *c, const struct trial *t)
+static void add_architecture(struct inference *i, struct config *c, const struct candidate *t)
 {
-	const struct reading_of_layer *r = &t->r;
+	const struct layer_hypothesis *r = &t->r;
 	int vectors = r->vectors - 2 * r->linear_bias;
 
-	inferred_add(i, c, CONFIG_framework, SURE_GUESS, "nanogpt",
+	inferred_add(i, c, CONFIG_framework, CONFIDENCE_GUESS, "nanogpt",
 		     "no frames of a framework that is known");
-	inferred_add(i, c, CONFIG_arch, SURE_LIKELY,
+	inferred_add(i, c, CONFIG_arch, CONFIDENCE_LIKELY,
 		     r->positions_most || !r->gated ? "gpt" : "llama", "%s",
 		     r->gated ? "gated" : "not gated");
-	add_flag(i, c, CONFIG_swiglu, SURE_EXACT, r->gated,
+	add_flag(i, c, CONFIG_swiglu, CONFIDENCE_EXACT, r->gated,
 		 "matrices of the feed-forward network in a layer");
-	add_flag(i, c, CONFIG_add_bias_linear, SURE_LIKELY, r->linear_bias,
+	add_flag(i, c, CONFIG_add_bias_linear, CONFIDENCE_LIKELY, r->linear_bias,
 		 r->linear_bias ? "vectors of the feed-forward network's width"
 				: "no such vectors");
 	/* two normalizations a layer, and with linear biases two of those have the same width */
 	if (config_has(c, CONFIG_normalization) && !strcmp(c->normalization, "LayerNorm") &&
 	    !r->qkv_bias && (vectors == 2 || vectors == 4))
-		add_flag(i, c, CONFIG_norm_bias, SURE_LIKELY, vectors == 4,
+		add_flag(i, c, CONFIG_norm_bias, CONFIDENCE_LIKELY, vectors == 4,
 			 "vectors of hidden_size elements in a layer");
 	if (r->qkv_bias)
-		add_flag(i, c, CONFIG_add_qkv_bias, SURE_LIKELY, 1,
+		add_flag(i, c, CONFIG_add_qkv_bias, CONFIDENCE_LIKELY, 1,
 			 "vectors of the queries', keys' and values' widths");
 }
 
@@ -276,21 +283,21 @@ static int64_t round_decimal(int64_t least, int64_t most)
 	return most;
 }
 
-static void add_bucket(struct inference *i, struct config *c, const struct job_seen *j)
+static void add_bucket(struct inference *i, struct config *c, const struct inference_input *j)
 {
-	bytes each = strcmp(c->precision, "fp32") ? 2 : 4, size = j->census->bucket;
+	bytes each = strcmp(c->precision, "fp32") ? 2 : 4, size = j->profile->bucket;
 
-	add_number(i, c, CONFIG_reduce_bucket_size, SURE_LIKELY,
+	add_number(i, c, CONFIG_reduce_bucket_size, CONFIDENCE_LIKELY,
 		   round_decimal((size - MOST_TAIL) / each, size / each),
 		   "DeepSpeed's buffer for gradients");
 	/* of stage 3 both are made at one place */
-	if (!is_marked(j, "zero_stage", "3"))
-		add_flag(i, c, CONFIG_overlap_comm, SURE_LIKELY, j->census->bucket_places > 1,
-			 "one such buffer, or two in turn");
+	if (!has_signature(j, "zero_stage", "3"))
+		add_flag(i, c, CONFIG_overlap_comm, CONFIDENCE_LIKELY,
+			 j->profile->bucket_stacks > 1, "one such buffer, or two in turn");
 }
 
-static void add_batch(struct inference *i, struct config *c, const struct job_seen *j,
-		      const struct trial *t)
+static void add_batch(struct inference *i, struct config *c, const struct inference_input *j,
+		      const struct candidate *t)
 {
 	int64_t chunks = config_has(c, CONFIG_virtual_pipeline_model_parallel_size)
 				 ? c->virtual_pipeline_model_parallel_size
@@ -310,15 +317,16 @@ static void add_batch(struct inference *i, struct config *c, const struct job_se
 		if (j->w[0].rank->steps[k].backwards > passes)
 			passes = j->w[0].rank->steps[k].backwards;
 	if (passes > chunks)
-		add_number(i, c, CONFIG_num_microbatches, SURE_LIKELY, passes / chunks,
+		add_number(i, c, CONFIG_num_microbatches, CONFIDENCE_LIKELY, passes / chunks,
 			   "backward passes of a step, through each model chunk");
-	if (j->census->bucket)
+	if (j->profile->bucket)
 		add_bucket(i, c, j);
 }
 
-void add_all(struct inference *i, struct config *c, const struct job_seen *j, const struct trial *t)
+void infer_values(struct inference *i, struct config *c, const struct inference_input *j,
+		  const struct candidate *t)
 {
-	add_marks(i, c, j);
+	add_signatures(i, c, j);
 	add_architecture(i, c, t);
 	add_layout(i, c, j, t);
 	add_precision(i, c, j, t);

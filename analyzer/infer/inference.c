@@ -1,5 +1,5 @@
 /* What was inferred, as a list, and as a file. */
-#include "infer/infer.h"
+#include "infer/inference.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,13 +10,13 @@
 
 static const char *const names[] = { "exact", "likely", "guess" };
 
-const char *sureness_name(enum sureness s)
+const char *confidence_name(enum confidence s)
 {
 	return names[s];
 }
 
-void inferred_add(struct inference *i, struct config *c, enum config_field f, enum sureness sure,
-		  const char *value, const char *evidence, ...)
+void inferred_add(struct inference *i, struct config *c, enum config_field f,
+		  enum confidence confidence, const char *value, const char *evidence, ...)
 {
 	struct err e = { 0 };
 	struct buf b = { 0 };
@@ -32,10 +32,10 @@ void inferred_add(struct inference *i, struct config *c, enum config_field f, en
 	va_end(args);
 	buf_puts(&b, text);
 	i->list = grow(i->list, i->count, &i->room, sizeof(*i->list));
-	i->list[i->count++] = (struct inferred){ f, xstrdup(value), buf_take(&b), sure };
+	i->list[i->count++] = (struct inferred){ f, xstrdup(value), buf_take(&b), confidence };
 }
 
-void inferred_untold(struct inference *i, enum config_field f, const char *reason, ...)
+void inference_undetermined(struct inference *i, enum config_field f, const char *reason, ...)
 {
 	char text[400];
 	va_list args;
@@ -43,8 +43,9 @@ void inferred_untold(struct inference *i, enum config_field f, const char *reaso
 	va_start(args, reason);
 	vsnprintf(text, sizeof(text), reason, args);
 	va_end(args);
-	i->untold = grow(i->untold, i->untold_count, &i->untold_room, sizeof(*i->untold));
-	i->untold[i->untold_count++] = (struct untold){ f, xstrdup(text) };
+	i->undetermined = grow(i->undetermined, i->undetermined_count, &i->undetermined_room,
+			       sizeof(*i->undetermined));
+	i->undetermined[i->undetermined_count++] = (struct undetermined){ f, xstrdup(text) };
 }
 
 struct inferred *inferred_find(const struct inference *i, enum config_field f)
@@ -61,10 +62,10 @@ void inference_release(struct inference *i)
 		free(i->list[k].value);
 		free(i->list[k].evidence);
 	}
-	for (size_t k = 0; k < i->untold_count; k++)
-		free(i->untold[k].reason);
+	for (size_t k = 0; k < i->undetermined_count; k++)
+		free(i->undetermined[k].reason);
 	free(i->list);
-	free(i->untold);
+	free(i->undetermined);
 	*i = (struct inference){ 0 };
 }
 

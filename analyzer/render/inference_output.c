@@ -9,11 +9,11 @@ void inferred_text(const struct inference *i, struct buf *out)
 		const struct inferred *v = &i->list[k];
 
 		buf_addf(out, "%-44s %-20s %-7s  %s\n", config_name(v->field), v->value,
-			 sureness_name(v->sure), v->evidence);
+			 confidence_name(v->confidence), v->evidence);
 	}
-	for (size_t k = 0; k < i->untold_count; k++)
-		buf_addf(out, "%-44s %-20s %-7s  %s\n", config_name(i->untold[k].field),
-			 "cannot be told", "", i->untold[k].reason);
+	for (size_t k = 0; k < i->undetermined_count; k++)
+		buf_addf(out, "%-44s %-20s %-7s  %s\n", config_name(i->undetermined[k].field),
+			 "cannot be told", "", i->undetermined[k].reason);
 	buf_puts(out, "\n");
 }
 
@@ -50,15 +50,15 @@ void inferred_json(const struct inference *i, const struct config *c, json_t *ro
 
 		set(row, "key", text(config_name(i->list[k].field)));
 		set(row, "value", text(i->list[k].value));
-		set(row, "confidence", text(sureness_name(i->list[k].sure)));
+		set(row, "confidence", text(confidence_name(i->list[k].confidence)));
 		set(row, "evidence", text(i->list[k].evidence));
 		json_array_append_new(list, row);
 	}
-	for (size_t k = 0; k < i->untold_count; k++) {
+	for (size_t k = 0; k < i->undetermined_count; k++) {
 		json_t *row = json_object();
 
-		set(row, "key", text(config_name(i->untold[k].field)));
-		set(row, "reason", text(i->untold[k].reason));
+		set(row, "key", text(config_name(i->undetermined[k].field)));
+		set(row, "reason", text(i->undetermined[k].reason));
 		json_array_append_new(open, row);
 	}
 	set(root, "inferred", list);

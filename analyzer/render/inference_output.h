@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_RENDER_INFERRED_H
 #define MEMTRACE_RENDER_INFERRED_H
 
-#include "infer/infer.h"
+#include "infer/inference.h"
 
 #include <jansson.h>
 

@@ -7,7 +7,8 @@
 #include "infer/alloc_profile.h"
 #include "diff/diff.h"
 #include "config/config.h"
-#include "infer/infer.h"
+#include "infer/infer_layers.h"
+#include "infer/infer_tokens.h"
 #include "report/rank_groups.h"
 #include "render/diff_output.h"
 #include "render/report_output.h"
@@ -20,24 +21,24 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What match infers from, and the readings of the layers that it finds. */
+/* What match infers from, and the hypotheses of the layers that it finds. */
 static void take(const struct trace *t)
 {
-	struct reading_of_layer readings[MOST_READINGS];
+	struct layer_hypothesis hypotheses[MOST_HYPOTHESES];
 	struct token_count tokens[MOST_TOKEN_COUNTS];
 	const int64_t world = t->header.world_size > 0 ? t->header.world_size : 1;
-	const struct reading_of_job job = { .shards = world, .world = world, .experts = 1 };
-	struct census c;
+	const struct job_assumptions job = { .shards = world, .world = world, .experts = 1 };
+	struct alloc_profile c;
 
-	census_take(&c, t);
-	for (enum maker maker = 0; maker < MAKERS; maker++) {
+	alloc_profile_take(&c, t);
+	for (enum parameter_source source = 0; source < SOURCES; source++) {
 		struct layers l;
 
-		layers_find(&l, &c, maker);
-		if (l.count && layers_read(&l, &c, &job, readings))
-			tokens_of(&c, &readings[0], tokens);
+		layers_find(&l, &c, source);
+		if (l.count && layers_interpret(&l, &c, &job, hypotheses))
+			tokens_find(&c, &hypotheses[0], tokens);
 	}
-	census_release(&c);
+	alloc_profile_release(&c);
 }
 
 /* As session_load() does with a file. */

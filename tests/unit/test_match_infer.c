@@ -1,6 +1,9 @@
 /* What a sequence of parameters' sizes says about a model: sizes by hand, in the order in which
  * frameworks make them. */
 #include "infer/infer.h"
+#include "infer/infer_layers.h"
+#include "infer/infer_tokens.h"
+#include "infer/infer_values.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,9 +12,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void make(struct census *c, enum maker m, bytes size)
+static void make(struct alloc_profile *c, enum parameter_source m, bytes size)
 {
-	struct made *to = &c->made[m];
+	struct parameter_sizes *to = &c->parameters[m];
 
 	to->sizes = grow(to->sizes, to->count, &to->room, sizeof(*to->sizes));
 	to->sizes[to->count++] = (size + 511) / 512 * 512;
@@ -25,22 +28,22 @@ static void make(struct census *c, enum maker m, bytes size)
 			make(c, m, made_[k_]);                                          \
 	} while (0)
 
-/* What the blocks of a maker can mean. */
+/* What the blocks of a source can mean. */
 struct read {
 	struct layers l;
-	struct reading_of_layer r[MOST_READINGS];
+	struct layer_hypothesis r[MOST_HYPOTHESES];
 	size_t n;
 };
 
-static void read_layers(struct read *x, const struct census *c, enum maker maker,
-			struct reading_of_job job)
+static void read_layers(struct read *x, const struct alloc_profile *c, enum parameter_source source,
+			struct job_assumptions job)
 {
-	layers_find(&x->l, c, maker);
-	x->n = x->l.count ? layers_read(&x->l, c, &job, x->r) : 0;
+	layers_find(&x->l, c, source);
+	x->n = x->l.count ? layers_interpret(&x->l, c, &job, x->r) : 0;
 }
 
 /* The reading with these sizes, which there must be. */
-static const struct reading_of_layer *find(const struct read *x, int64_t hidden, int width,
+static const struct layer_hypothesis *find(const struct read *x, int64_t hidden, int width,
 					   int64_t tp)
 {
 	for (size_t i = 0; i < x->n; i++)
@@ -50,22 +53,22 @@ static const struct reading_of_layer *find(const struct read *x, int64_t hidden,
 	return NULL;
 }
 
-static const struct reading_of_job alone = { .shards = 1, .world = 1 };
+static const struct job_assumptions alone = { .shards = 1, .world = 1 };
 
 /* GPT-2 small without biases, fp32: h 768, 3h, h, 4h, 4h, two norms; positions of 1024 */
 static void gpt2(void **state)
 {
-	struct census c = { 0 };
+	struct alloc_profile c = { 0 };
 	struct read x;
-	const struct reading_of_layer *found;
+	const struct layer_hypothesis *found;
 
 	(void)state;
-	make(&c, MAKER_INIT, INT64_C(50304) * 768 * 4);
-	make(&c, MAKER_INIT, 1024 * 768 * 4);
+	make(&c, SOURCE_INIT, INT64_C(50304) * 768 * 4);
+	make(&c, SOURCE_INIT, 1024 * 768 * 4);
 	for (int i = 0; i < 12; i++)
-		MAKE(&c, MAKER_INIT, 768 * 4, 3 * 768 * 768 * 4, 768 * 768 * 4, 768 * 4,
+		MAKE(&c, SOURCE_INIT, 768 * 4, 3 * 768 * 768 * 4, 768 * 768 * 4, 768 * 4,
 		     4 * 768 * 768 * 4, 4 * 768 * 768 * 4);
-	read_layers(&x, &c, MAKER_INIT, alone);
+	read_layers(&x, &c, SOURCE_INIT, alone);
 	assert_int_equal(x.l.count, 12);
 	assert_int_equal(x.l.period, 6);
 	found = find(&x, 768, 4, 1);
@@ -76,28 +79,28 @@ static void gpt2(void **state)
 	assert_int_equal(found->vectors, 2);
 	assert_true(found->vocab_least <= 50304 && found->vocab_most >= 50304);
 	assert_true(found->positions_least <= 1024 && found->positions_most == 1024);
-	census_release(&c);
+	alloc_profile_release(&c);
 }
 
 /* Llama: h 1024, 4 of 16 key heads, ffn 2816, bf16; tails on some of the blocks */
 static void llama_with_groups_and_tails(void **state)
 {
-	struct census c = { 0 };
+	struct alloc_profile c = { 0 };
 	struct read x;
-	const struct reading_of_layer *found;
+	const struct layer_hypothesis *found;
 
 	(void)state;
-	make(&c, MAKER_APPLY, INT64_C(32000) * 1024 * 2);
+	make(&c, SOURCE_APPLY, INT64_C(32000) * 1024 * 2);
 	for (int i = 0; i < 8; i++) {
-		MAKE(&c, MAKER_APPLY, 1024 * 1024 * 2 + (i % 3 == 1) * 1048576, 256 * 1024 * 2,
+		MAKE(&c, SOURCE_APPLY, 1024 * 1024 * 2 + (i % 3 == 1) * 1048576, 256 * 1024 * 2,
 		     256 * 1024 * 2, 1024 * 1024 * 2);
 		for (int k = 0; k < 3; k++)
-			make(&c, MAKER_APPLY, 2816 * 1024 * 2 + (i % 4 == k) * 524288);
-		MAKE(&c, MAKER_APPLY, 1024 * 2, 1024 * 2);
+			make(&c, SOURCE_APPLY, 2816 * 1024 * 2 + (i % 4 == k) * 524288);
+		MAKE(&c, SOURCE_APPLY, 1024 * 2, 1024 * 2);
 	}
-	make(&c, MAKER_APPLY, 1024 * 2);
-	make(&c, MAKER_APPLY, INT64_C(32000) * 1024 * 2);
-	read_layers(&x, &c, MAKER_APPLY, alone);
+	make(&c, SOURCE_APPLY, 1024 * 2);
+	make(&c, SOURCE_APPLY, INT64_C(32000) * 1024 * 2);
+	read_layers(&x, &c, SOURCE_APPLY, alone);
 	assert_int_equal(x.l.count, 8);
 	assert_int_equal(x.l.period, 9);
 	found = find(&x, 1024, 2, 1);
@@ -106,70 +109,70 @@ static void llama_with_groups_and_tails(void **state)
 	assert_true(found->ffn_least <= 2816 && found->ffn == 2816);
 	assert_int_equal(found->heads_seen, 2);
 	assert_int_equal(found->vocab_most, 32000);
-	census_release(&c);
+	alloc_profile_release(&c);
 }
 
 /* Megatron, t 2, gated, bf16: the norms are made elsewhere, as vectors of the whole width */
 static void megatron_tensor_parallel(void **state)
 {
-	struct census c = { 0 };
+	struct alloc_profile c = { 0 };
 	struct size_count norms[] = { { 2048, 9 } };
 	struct read x;
-	const struct reading_of_layer *found;
+	const struct layer_hypothesis *found;
 
 	(void)state;
-	c.small = norms;
-	c.small_count = 1;
-	make(&c, MAKER_INIT, INT64_C(16000) * 1024 * 2);
+	c.small.list = norms;
+	c.small.count = 1;
+	make(&c, SOURCE_INIT, INT64_C(16000) * 1024 * 2);
 	for (int i = 0; i < 4; i++) {
-		make(&c, MAKER_INIT, 1024 * 512 * 2);             /* output, h/t columns */
-		make(&c, MAKER_INIT, (512 + 2 * 128) * 1024 * 2); /* q, k, v */
-		make(&c, MAKER_INIT, 2 * 1408 * 1024 * 2);
-		make(&c, MAKER_INIT, 1408 * 1024 * 2);
+		make(&c, SOURCE_INIT, 1024 * 512 * 2);             /* output, h/t columns */
+		make(&c, SOURCE_INIT, (512 + 2 * 128) * 1024 * 2); /* q, k, v */
+		make(&c, SOURCE_INIT, 2 * 1408 * 1024 * 2);
+		make(&c, SOURCE_INIT, 1408 * 1024 * 2);
 	}
-	read_layers(&x, &c, MAKER_INIT, (struct reading_of_job){ .shards = 1, .world = 2 });
+	read_layers(&x, &c, SOURCE_INIT, (struct job_assumptions){ .shards = 1, .world = 2 });
 	assert_int_equal(x.l.count, 4);
 	found = find(&x, 1024, 2, 2);
 	assert_int_equal(found->kv, 256);
 	assert_true(found->gated);
 	assert_true(found->ffn_least <= 2816 && found->ffn >= 2816);
 	assert_true(found->vocab_least <= 32000 && found->vocab_most >= 32000);
-	c.small = NULL;
-	c.small_count = 0;
-	census_release(&c);
+	c.small.list = NULL;
+	c.small.count = 0;
+	alloc_profile_release(&c);
 }
 
 /* FSDP2 on two ranks: every block is half of the parameter */
 static void sharded(void **state)
 {
-	struct census c = { 0 };
+	struct alloc_profile c = { 0 };
 	struct read x;
-	const struct reading_of_layer *found;
+	const struct layer_hypothesis *found;
 
 	(void)state;
 	for (int i = 0; i < 5; i++)
-		MAKE(&c, MAKER_SHARDED, 3 * 512 * 512 * 4 / 2, 512 * 512 * 4 / 2,
+		MAKE(&c, SOURCE_SHARDED, 3 * 512 * 512 * 4 / 2, 512 * 512 * 4 / 2,
 		     4 * 512 * 512 * 4 / 2, 4 * 512 * 512 * 4 / 2, 512 * 4 / 2, 512 * 4 / 2);
-	read_layers(&x, &c, MAKER_SHARDED, (struct reading_of_job){ .shards = 2, .world = 1 });
+	read_layers(&x, &c, SOURCE_SHARDED, (struct job_assumptions){ .shards = 2, .world = 1 });
 	found = find(&x, 512, 4, 1);
 	assert_true(found->ffn_least <= 2048 && found->ffn >= 2048);
-	census_release(&c);
+	alloc_profile_release(&c);
 }
 
 /* Mixtral: h 512, 2 of 8 key heads, 8 experts of 1792 in two tensors, after a router of 8 rows;
  * bf16 */
 static void experts_in_two_tensors(void **state)
 {
-	struct census c = { 0 };
+	struct alloc_profile c = { 0 };
 	struct read x;
-	const struct reading_of_layer *found;
+	const struct layer_hypothesis *found;
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		MAKE(&c, MAKER_APPLY, 512 * 512 * 2, 128 * 512 * 2, 128 * 512 * 2, 512 * 512 * 2,
+		MAKE(&c, SOURCE_APPLY, 512 * 512 * 2, 128 * 512 * 2, 128 * 512 * 2, 512 * 512 * 2,
 		     8 * 512 * 2, 8 * 2 * 1792 * 512 * 2, 8 * 1792 * 512 * 2, 512 * 2, 512 * 2);
-	read_layers(&x, &c, MAKER_APPLY,
-		    (struct reading_of_job){ .shards = 1, .world = 1, .experts = 1 });
+	read_layers(&x, &c, SOURCE_APPLY,
+		    (struct job_assumptions){ .shards = 1, .world = 1, .experts = 1 });
 	found = find(&x, 512, 2, 1);
 	assert_int_equal(found->kv, 128);
 	assert_int_equal(found->experts, 8);
@@ -177,36 +180,36 @@ static void experts_in_two_tensors(void **state)
 	assert_int_equal(found->ffn, 1792);
 	assert_int_equal(found->shared, 0);
 	/* without the code of experts it is a gated network of 8 times the width */
-	read_layers(&x, &c, MAKER_APPLY, alone);
+	read_layers(&x, &c, SOURCE_APPLY, alone);
 	assert_int_equal(find(&x, 512, 2, 1)->experts, 0);
 	assert_int_equal(find(&x, 512, 2, 1)->ffn, 8 * 1792);
-	census_release(&c);
+	alloc_profile_release(&c);
 }
 
 /* Megatron, two ranks share 8 experts of 704 and each has a shared one of 1408: two matrices for
  * each; norms and router come from the host, the router in fp32, then converted */
 static void experts_of_two_ranks(void **state)
 {
-	struct census c = { 0 };
+	struct alloc_profile c = { 0 };
 	struct size_count small[] = { { 1024, 15 }, { 2048, 15 }, { 8192, 5 }, { 16384, 5 } };
 	struct read x;
 	int found = 0;
 
 	(void)state;
-	c.small = small;
-	c.small_count = ARRAY_SIZE(small);
+	c.small.list = small;
+	c.small.count = ARRAY_SIZE(small);
 	for (int i = 0; i < 5; i++) {
-		make(&c, MAKER_INIT, 512 * 512 * 2);
-		make(&c, MAKER_INIT, 3 * 512 * 512 * 2);
+		make(&c, SOURCE_INIT, 512 * 512 * 2);
+		make(&c, SOURCE_INIT, 3 * 512 * 512 * 2);
 		for (int k = 0; k < 4; k++) {
-			make(&c, MAKER_INIT, 2 * 704 * 512 * 2);
-			make(&c, MAKER_INIT, 704 * 512 * 2);
+			make(&c, SOURCE_INIT, 2 * 704 * 512 * 2);
+			make(&c, SOURCE_INIT, 704 * 512 * 2);
 		}
-		make(&c, MAKER_INIT, 2 * 1408 * 512 * 2);
-		make(&c, MAKER_INIT, 1408 * 512 * 2);
+		make(&c, SOURCE_INIT, 2 * 1408 * 512 * 2);
+		make(&c, SOURCE_INIT, 1408 * 512 * 2);
 	}
-	read_layers(&x, &c, MAKER_INIT,
-		    (struct reading_of_job){ .shards = 2, .world = 2, .experts = 1 });
+	read_layers(&x, &c, SOURCE_INIT,
+		    (struct job_assumptions){ .shards = 2, .world = 2, .experts = 1 });
 	for (size_t i = 0; i < x.n; i++)
 		if (x.r[i].hidden == 512 && x.r[i].width == 2 && x.r[i].experts == 8) {
 			found = 1;
@@ -215,15 +218,15 @@ static void experts_of_two_ranks(void **state)
 			assert_int_equal(x.r[i].shared, 1408);
 		}
 	assert_true(found);
-	c.small = NULL;
-	c.small_count = 0;
-	census_release(&c);
+	c.small.list = NULL;
+	c.small.count = 0;
+	alloc_profile_release(&c);
 }
 
 static uint64_t mark_of(const char *key, const char *value)
 {
-	for (size_t m = 0; m < mark_count; m++)
-		if (!strcmp(marks[m].key, key) && !strcmp(marks[m].value, value))
+	for (size_t m = 0; m < signature_count; m++)
+		if (!strcmp(signatures[m].key, key) && !strcmp(signatures[m].value, value))
 			return UINT64_C(1) << m;
 	fail_msg("no mark %s", key);
 	return 0;
@@ -235,20 +238,20 @@ static void experts_are_as_sure_as_their_router(void **state)
 {
 	static const struct {
 		int apart, no_router;
-		enum sureness sure;
-	} rows[] = { { 0, 0, SURE_EXACT }, { 1, 0, SURE_LIKELY }, { 1, 1, SURE_GUESS } };
+		enum confidence confidence;
+	} rows[] = { { 0, 0, CONFIDENCE_EXACT }, { 1, 0, CONFIDENCE_LIKELY }, { 1, 1, CONFIDENCE_GUESS } };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct census census = { 0 };
+		struct alloc_profile profile = { 0 };
 		struct rank rank = { .rank = 0, .world_size = 2 };
-		struct witness w = { &rank, &census };
-		struct job_seen j = { .w = &w,
+		struct observed_rank w = { &rank, &profile };
+		struct inference_input j = { .w = &w,
 				      .count = 1,
-				      .marks = mark_of("framework", "megatron-core"),
+				      .signatures = mark_of("framework", "megatron-core"),
 				      .world = 2,
-				      .census = &census };
-		struct trial t = { .layers = { .count = 4 },
+				      .profile = &profile };
+		struct candidate t = { .layers = { .count = 4 },
 				   .r = { .hidden = 512,
 					  .ffn = 704,
 					  .ffn_least = 704,
@@ -268,15 +271,15 @@ static void experts_are_as_sure_as_their_router(void **state)
 		struct config c;
 
 		config_init(&c);
-		add_all(&found, &c, &j, &t);
+		infer_values(&found, &c, &j, &t);
 		experts = inferred_find(&found, CONFIG_num_experts);
 		ranks = inferred_find(&found, CONFIG_expert_model_parallel_size);
 		assert_non_null(experts);
 		assert_non_null(ranks);
 		assert_string_equal(experts->value, "8");
 		assert_string_equal(ranks->value, "2");
-		assert_int_equal(experts->sure, rows[i].sure);
-		assert_int_equal(ranks->sure, rows[i].sure);
+		assert_int_equal(experts->confidence, rows[i].confidence);
+		assert_int_equal(ranks->confidence, rows[i].confidence);
 		assert_int_equal(strstr(experts->evidence, "may share") != NULL, rows[i].no_router);
 		config_release(&c);
 		inference_release(&found);
@@ -287,19 +290,19 @@ static void experts_are_as_sure_as_their_router(void **state)
 static void tokens_of_many_sizes(void **state)
 {
 	enum { SIZES = 65536, TOKENS = 4096 };
-	struct reading_of_layer r = {
+	struct layer_hypothesis r = {
 		.hidden = 64, .kv = 64, .ffn = 256, .ffn_least = 256, .tp = 1, .width = 2
 	};
 	struct token_count best[MOST_TOKEN_COUNTS];
-	struct census c = { .forward = calloc(SIZES, sizeof(*c.forward)), .forward_count = SIZES };
+	struct alloc_profile c = { .forward = { .list = calloc(SIZES, sizeof(*c.forward.list)), .count = SIZES } };
 
 	(void)state;
-	assert_non_null(c.forward);
+	assert_non_null(c.forward.list);
 	for (bytes i = 0; i < SIZES; i++)
-		c.forward[i] = (struct size_count){ (i + 1) * 64 * 2, i + 1 == TOKENS ? 1000 : 32 };
-	assert_true(tokens_of(&c, &r, best) >= 1);
+		c.forward.list[i] = (struct size_count){ (i + 1) * 64 * 2, i + 1 == TOKENS ? 1000 : 32 };
+	assert_true(tokens_find(&c, &r, best) >= 1);
 	assert_int_equal(best[0].tokens, TOKENS);
-	free(c.forward);
+	free(c.forward.list);
 }
 
 static void no_layers(void **state)
@@ -309,29 +312,29 @@ static void no_layers(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		struct census c = { 0 };
+		struct alloc_profile c = { 0 };
 
-		layers_find(&x.l, &c, MAKER_INIT);
+		layers_find(&x.l, &c, SOURCE_INIT);
 		assert_int_equal(x.l.count, 0);
 		/* blocks of one size are no layers, however many */
 		for (int k = 0; k < 100; k++)
-			make(&c, MAKER_INIT, sizes[i]);
-		layers_find(&x.l, &c, MAKER_INIT);
+			make(&c, SOURCE_INIT, sizes[i]);
+		layers_find(&x.l, &c, SOURCE_INIT);
 		assert_int_equal(x.l.count, 0);
-		census_release(&c);
+		alloc_profile_release(&c);
 	}
 	/* what repeats need not be a layer of anything */
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		struct census c = { 0 };
+		struct alloc_profile c = { 0 };
 
 		for (int k = 0; k < 300; k++)
-			make(&c, MAKER_INIT, sizes[i] + (bytes)(k % 7) * (INT64_C(3) << 30));
+			make(&c, SOURCE_INIT, sizes[i] + (bytes)(k % 7) * (INT64_C(3) << 30));
 		for (int64_t world = 1; world < 1 << 30; world *= 1000) {
-			read_layers(&x, &c, MAKER_INIT,
-				    (struct reading_of_job){ INT64_MAX >> 20, world, world & 8 });
+			read_layers(&x, &c, SOURCE_INIT,
+				    (struct job_assumptions){ INT64_MAX >> 20, world, world & 8 });
 			assert_int_equal(x.n, 0);
 		}
-		census_release(&c);
+		alloc_profile_release(&c);
 	}
 }
 

@@ -1,0 +1,40 @@
+/* A candidate as a configuration: each value with the evidence for it. */
+#ifndef MEMTRACE_INFER_VALUES_H
+#define MEMTRACE_INFER_VALUES_H
+
+#include "infer/infer.h"
+#include "infer/infer_layers.h"
+
+/* All ranks of the job, and the code signatures found in any of them. */
+struct inference_input {
+	const struct observed_rank *w;
+	size_t count;
+	uint64_t signatures; /* bits: rows of signatures.def */
+	int64_t world;
+	const struct alloc_profile *profile; /* of the first rank */
+	struct observed_rank
+		ends[2]; /* first and last rank: candidates are compared with their peaks */
+	size_t end_count;
+	bytes notable, clear; /* differences of the gap that are notable, and clear */
+};
+/* Did code run that matches a row of signatures.def with this key and value? */
+int has_signature(const struct inference_input *j, const char *key, const char *value);
+
+/* A hypothesis of the layers with a choice for everything that the sizes leave open. */
+struct candidate {
+	struct layers layers;
+	struct layer_hypothesis r;
+	int64_t tokens, seq, heads;
+	int64_t topk;                  /* experts of a token */
+	int64_t ffn_most, shared_most; /* as the weights allow, before one width was chosen */
+	int topk_is_clear;             /* every other number of experts leaves notably more */
+	bytes gap;                     /* -1: it cannot be estimated */
+	bytes notable;                 /* a difference of gaps that counts */
+	bytes seq_next, heads_next;    /* gap of the best candidate with another length, or other
+					  heads; -1: none */
+};
+/* Sets what the signatures and the candidate say; values that `c` has stay. */
+void infer_values(struct inference *i, struct config *c, const struct inference_input *j,
+		  const struct candidate *t);
+
+#endif

@@ -1,0 +1,54 @@
+/* The result of infer(): values with their evidence, and keys that stay undetermined. */
+#ifndef MEMTRACE_INFERENCE_H
+#define MEMTRACE_INFERENCE_H
+
+#include "config/config.h"
+#include "util/buf.h"
+
+enum confidence {
+	CONFIDENCE_EXACT,  /* sizes or frames allow no other value */
+	CONFIDENCE_LIKELY, /* this value leaves clearly the smallest gap */
+	CONFIDENCE_GUESS,  /* other values explain the blocks as well, or nearly */
+};
+const char *confidence_name(enum confidence confidence);
+
+/* A value that was inferred; texts owned. */
+struct inferred {
+	enum config_field field;
+	char *value, *evidence;
+	enum confidence confidence;
+};
+
+/* A key whose value the blocks do not determine; `reason` owned. */
+struct undetermined {
+	enum config_field field;
+	char *reason;
+};
+
+struct inference {
+	struct inferred *list; /* in the order in which they were inferred */
+	size_t count, room;
+	struct undetermined *undetermined;
+	size_t undetermined_count, undetermined_room;
+};
+
+void inference_release(struct inference *i);
+
+/* Sets field `f` of `c` and lists it with its evidence (a printf format), unless `c` has a value
+ * for it that was not derived from others. */
+__attribute__((format(printf, 6, 7))) void inferred_add(struct inference *i, struct config *c,
+							enum config_field f,
+							enum confidence confidence,
+							const char *value, const char *evidence,
+							...);
+/* Lists `f` as undetermined; `reason` is a printf format. */
+__attribute__((format(printf, 3, 4))) void inference_undetermined(struct inference *i,
+								  enum config_field f,
+								  const char *reason, ...);
+/* The entry of `f`; NULL if it was not inferred. Borrowed. */
+struct inferred *inferred_find(const struct inference *i, enum config_field f);
+
+/* Adds the configuration as a file for --config: one flat JSON object, without derived values. */
+void inference_file(const struct config *c, struct buf *out);
+
+#endif

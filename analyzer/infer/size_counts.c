@@ -1,0 +1,73 @@
+#include "infer/size_counts.h"
+
+#include "util/hash.h"
+
+#include <stdlib.h>
+
+#define MOST_SIZES 65536 /* that are told apart */
+
+struct size_entry {
+	struct size_count of;
+	UT_hash_handle hh;
+};
+
+void size_counts_add(struct size_counts *s, bytes size)
+{
+	struct size_entry *entry;
+
+	HASH_FIND(hh, s->entries, &size, sizeof(size), entry);
+	if (entry) {
+		entry->of.count++;
+		return;
+	}
+	if (HASH_COUNT(s->entries) >= MOST_SIZES)
+		return;
+	entry = xcalloc(1, sizeof(*entry));
+	entry->of = (struct size_count){ size, 1 };
+	HASH_ADD(hh, s->entries, of.size, sizeof(size), entry);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const struct size_count *x = a, *y = b;
+
+	return (x->size > y->size) - (x->size < y->size);
+}
+
+static void drop_entries(struct size_counts *s)
+{
+	struct size_entry *entry, *next;
+
+	HASH_ITER(hh, s->entries, entry, next)
+	{
+		HASH_DEL(s->entries, entry);
+		free(entry);
+	}
+}
+
+void size_counts_sort(struct size_counts *s)
+{
+	struct size_entry *entry, *next;
+
+	s->list = xcalloc(HASH_COUNT(s->entries) + 1, sizeof(*s->list));
+	HASH_ITER(hh, s->entries, entry, next)
+	s->list[s->count++] = entry->of;
+	drop_entries(s);
+	qsort(s->list, s->count, sizeof(*s->list), by_size);
+}
+
+uint64_t size_counts_find(const struct size_counts *s, bytes size)
+{
+	const struct size_count key = { .size = size };
+	const struct size_count *found =
+		s->count ? bsearch(&key, s->list, s->count, sizeof(key), by_size) : NULL;
+
+	return found ? found->count : 0;
+}
+
+void size_counts_release(struct size_counts *s)
+{
+	drop_entries(s);
+	free(s->list);
+	*s = (struct size_counts){ 0 };
+}

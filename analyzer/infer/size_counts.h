@@ -1,0 +1,27 @@
+/* How many blocks there are of each size. */
+#ifndef MEMTRACE_SIZE_COUNTS_H
+#define MEMTRACE_SIZE_COUNTS_H
+
+#include "util/util.h"
+
+struct size_count {
+	bytes size;
+	uint64_t count;
+};
+
+/* Blocks are counted in a hash by size; size_counts_sort() turns it into the list. */
+struct size_counts {
+	struct size_count *list; /* by size, ascending */
+	size_t count;
+	struct size_entry *entries;
+};
+
+/* Counts one block of `size`. Of more than 65,536 sizes the later ones are not counted. */
+void size_counts_add(struct size_counts *s, bytes size);
+/* Fills the list: once, after the last size_counts_add(). */
+void size_counts_sort(struct size_counts *s);
+/* How many blocks of exactly this size the list has. */
+uint64_t size_counts_find(const struct size_counts *s, bytes size);
+void size_counts_release(struct size_counts *s);
+
+#endif
