@@ -80,11 +80,11 @@ uint16_t recording_thread(void)
 }
 
 uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
-			 uint32_t place)
+			 uint32_t stack)
 {
 	/* the writer makes ns of the time */
 	return recorder_write(clock_now(), address, bytes,
-			      recorder_last(place, recording_thread(), kind, device));
+			      recorder_last(stack, recording_thread(), kind, device));
 }
 
 void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_bytes)

@@ -54,7 +54,7 @@ uint16_t recording_thread(void);
 
 /* Writes one record, now, by this thread. Returns its sequence number or MT_UNKNOWN. */
 uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
-			 uint32_t place);
+			 uint32_t stack);
 
 /* An allocation failed for good: keeps its records, and has the helper say so in one line. */
 void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_bytes);

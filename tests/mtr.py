@@ -41,16 +41,16 @@ class Trace:
         self.flags, self.state = struct.unpack_from("<2I", d, 24)
         self.exit_status, self.pid, self.ppid, self.rank, self.local_rank, self.world_size = struct.unpack_from("<iIIiii", d, 56)
         self.host, self.job_id, self.run_id = (text(d[o:o + 64]) for o in (96, 160, 224))
-        (self.lost_reason, self.lost_errno, self.lost_events, self.lost_places, self.reused_records, self.inline_prepares,
+        (self.lost_reason, self.lost_errno, self.lost_events, self.lost_stacks, self.reused_records, self.inline_prepares,
          self.inline_ns, segments, tables) = struct.unpack_from("<Ii7Q", d, 304)
         self.device = [struct.unpack_from("<13Q", d, 368 + 128 * i) for i in range(16)]
-        self.busy_places, = struct.unpack_from("<Q", d, 8576 + 64 * 512)
+        self.busy_stacks, = struct.unpack_from("<Q", d, 8576 + 64 * 512)
         self.tables(tables)
         found = [struct.unpack_from("<8Q", d, 8576 + 64 * i) for i in range(segments)]
         self.segments = sorted((s for s in found if s[3] != UNKNOWN and s[0] < len(d)), key=lambda s: s[3])
 
     def tables(self, count):
-        self.strings, self.frames, self.places, self.modules, self.threads, self.meta = {}, {}, {}, {}, {}, {}
+        self.strings, self.frames, self.stacks, self.modules, self.threads, self.meta = {}, {}, {}, {}, {}, {}
         for i in range(count):
             offset, capacity, used = struct.unpack_from("<3Q", self.data, 2416 + 24 * i)
             p, end = offset, offset + min(used, capacity)
@@ -63,7 +63,7 @@ class Trace:
                 elif kind == 2:
                     self.frames[ident] = struct.unpack("<4I", body)[:3]
                 elif kind == 3:
-                    self.places[ident] = struct.unpack("<%dI" % (n // 4), body)
+                    self.stacks[ident] = struct.unpack("<%dI" % (n // 4), body)
                 elif kind == 4:
                     self.modules[ident] = body.decode()
                 elif kind == 5:
@@ -72,16 +72,16 @@ class Trace:
                     key, value = body.split(b"\0", 1)
                     self.meta[key.decode()] = value
 
-    def stack(self, place):
+    def stack(self, stack):
         """[(function, file, line)], innermost first"""
-        return [(self.strings[f], self.strings[g], line) for f, g, line in (self.frames[i] for i in self.places.get(place, (0,))[1:])]
+        return [(self.strings[f], self.strings[g], line) for f, g, line in (self.frames[i] for i in self.stacks.get(stack, (0,))[1:])]
 
-    def module(self, place):
+    def module(self, stack):
         """The path of the module that called, or None"""
-        return self.modules.get(self.places.get(place, (0,))[0])
+        return self.modules.get(self.stacks.get(stack, (0,))[0])
 
     def records(self):
-        """(time, address, bytes, place, thread, kind, device) in order; only whole segments without a gap before them"""
+        """(time, address, bytes, stack, thread, kind, device) in order; only whole segments without a gap before them"""
         expected = 0
         for offset, capacity, used, first, *_ in self.segments:
             assert first == expected, "a gap: use keyframes"

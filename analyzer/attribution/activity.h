@@ -18,7 +18,7 @@ enum activity {
 	ACTIVITY_GAP, /* what happened is not in the trace */
 };
 
-/* Of the flags of a thread and of a place, see tables.h. */
-enum activity activity_of(unsigned thread, uint32_t place);
+/* Of the flags of a thread and of a stack, see tables.h. */
+enum activity activity_of(unsigned thread, uint32_t stack);
 
 #endif

@@ -48,7 +48,7 @@ static void find_buckets(struct setting *c, const struct lives *l)
 	bytes buckets = 0;
 
 	for (size_t i = 0; i < l->count; i++)
-		if (place_makes(tables_place_flags(c->tables, l->list[i].born.place)) ==
+		if (stack_hint(tables_stack_flags(c->tables, l->list[i].born.stack)) ==
 		    MAKES_BUCKETS)
 			buckets = bytes_add(buckets, l->list[i].born.bytes);
 	c->buckets_are_gradients = c->spans && c->after[0] < c->spans &&
@@ -60,10 +60,10 @@ static void find_lines(struct setting *c, const struct lives *l)
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
 		c->lines[k].least = UINT32_MAX;
 	for (size_t i = 0; i < l->count; i++) {
-		const struct place_info *p = tables_place_info(c->tables, l->list[i].born.place);
+		const struct stack_info *p = tables_stack_info(c->tables, l->list[i].born.stack);
 
 		for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
-			if (place_makes(p->flags) == by_line[k].kind) {
+			if (stack_hint(p->flags) == by_line[k].kind) {
 				if (p->line < c->lines[k].least)
 					c->lines[k].least = p->line;
 				if (p->line > c->lines[k].most)
@@ -72,9 +72,9 @@ static void find_lines(struct setting *c, const struct lives *l)
 	}
 }
 
-enum makes facts_makes(const struct setting *c, const struct place_info *p)
+enum makes facts_makes(const struct setting *c, const struct stack_info *p)
 {
-	enum makes m = place_makes(p->flags);
+	enum makes m = stack_hint(p->flags);
 
 	if (m == MAKES_BUCKETS && c->buckets_are_gradients)
 		return MAKES_GRADIENTS;
@@ -86,9 +86,9 @@ enum makes facts_makes(const struct setting *c, const struct place_info *p)
 	return m;
 }
 
-static uint32_t place_of(const struct setting *c, const struct life *l)
+static uint32_t stack_of(const struct setting *c, const struct life *l)
 {
-	return l->born.place < c->tables->place_count ? l->born.place : MT_NO_PLACE;
+	return l->born.stack < c->tables->stack_count ? l->born.stack : MT_NO_STACK;
 }
 
 /* The span of a time that counts. */
@@ -101,10 +101,10 @@ static const struct span *span_at(const struct setting *c, uint64_t time_ns)
 
 static void find_crowds(struct setting *c, const struct lives *l)
 {
-	c->crowds = xcalloc(c->tables->place_count, sizeof(*c->crowds));
+	c->crowds = xcalloc(c->tables->stack_count, sizeof(*c->crowds));
 	for (size_t i = 0; i < l->count; i++) {
 		const struct span *s = span_at(c, l->list[i].born.time_ns);
-		struct crowd *crowd = &c->crowds[place_of(c, &l->list[i])];
+		struct crowd *crowd = &c->crowds[stack_of(c, &l->list[i])];
 		uint32_t call = s ? c->calls[facts_at(c, s)] : 0;
 
 		if (!crowd->blocks || call < crowd->first_call)
@@ -122,31 +122,31 @@ struct facts facts_of(const struct setting *c, const struct life *l)
 	const struct tables *t = c->tables;
 	struct facts f = {
 		.born = span_at(c, l->born.time_ns),
-		.born_flags = tables_place_flags(t, l->born.place),
+		.born_flags = tables_stack_flags(t, l->born.stack),
 		.bytes = l->born.bytes,
 	};
 
-	f.makes = facts_makes(c, tables_place_info(t, l->born.place));
+	f.makes = facts_makes(c, tables_stack_info(t, l->born.stack));
 	/*
 	 * A small block without a stack is what is made around it, which in setting up has spans of its own. Behind a buffer it is the
 	 * next module's parameter: those come first, and are often small.
 	 */
-	if (f.born && f.born->phase == PHASE_SETUP && !(f.born_flags & PLACE_FRAMES)) {
-		f.born_flags = tables_place_flags(t, f.born->place);
-		f.makes = facts_makes(c, tables_place_info(t, f.born->place));
+	if (f.born && f.born->phase == PHASE_SETUP && !(f.born_flags & STACK_FRAMES)) {
+		f.born_flags = tables_stack_flags(t, f.born->stack);
+		f.makes = facts_makes(c, tables_stack_info(t, f.born->stack));
 		if (f.makes == MAKES_BUFFERS)
 			f.makes = MAKES_PARAMETERS;
 	}
 	if (f.born) {
 		f.backward_end = c->after[facts_at(c, f.born)];
-		f.crowd = c->crowds[place_of(c, l)];
+		f.crowd = c->crowds[stack_of(c, l)];
 	}
 	/* What frees a block after the job's failure is the job's end. */
 	if (l->died_ns > c->end_ns)
 		return f;
 	f.at_once = l->at_once;
 	f.died = span_at(c, l->died_ns);
-	f.died_flags = tables_place_flags(t, l->died_place);
+	f.died_flags = tables_stack_flags(t, l->freed_stack);
 	return f;
 }
 

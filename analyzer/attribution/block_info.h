@@ -5,9 +5,9 @@
 #include "attribution/lifetime.h"
 #include "replay/replay.h"
 
-#define FACTS_LINES 4 /* kinds of places that lines tell apart */
+#define FACTS_LINES 4 /* kinds of stacks that lines tell apart */
 
-/* The live blocks of a place. */
+/* The live blocks of a stack. */
 struct crowd {
 	uint32_t last_step;             /* the youngest one's */
 	uint32_t first_call, last_call; /* of the model, before their births */
@@ -19,7 +19,7 @@ struct setting {
 	const struct tables *tables;
 	uint64_t end_ns;       /* nothing counts behind it */
 	size_t spans;          /* up to there */
-	struct crowd *crowds;  /* of each place */
+	struct crowd *crowds;  /* of each stack */
 	uint32_t *calls;       /* of a model, before each span */
 	uint32_t *after;       /* of each span, the first one behind the next backward pass */
 	bytes workspaces[3];   /* sizes that cuBLAS's can have; 0: none */
@@ -46,7 +46,7 @@ void facts_begin(struct setting *c, const struct lives *l, const struct device *
 void facts_end(struct setting *c);
 
 struct facts facts_of(const struct setting *c, const struct life *l);
-enum makes facts_makes(const struct setting *c, const struct place_info *p);
+enum makes facts_makes(const struct setting *c, const struct stack_info *p);
 
 /* Has it the size of a workspace of cuBLAS's? */
 int facts_is_workspace_size(const struct setting *c, bytes size);

@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 
-/* Blocks of one place that were made over so many calls of the model are a collection, not what a step works on. */
+/* Blocks of one stack that were made over so many calls of the model are a collection, not what a step works on. */
 #define MOST_INPUTS 8
 
-/* What the place says, where nothing contradicts. */
+/* What the stack says, where nothing contradicts. */
 static enum category said(enum makes m, enum category otherwise)
 {
 	switch (m) {
@@ -52,7 +52,7 @@ static enum category of_setup(const struct facts *f)
 {
 	if (f->makes)
 		return said(f->makes, CATEGORY_OTHER);
-	if (f->born_flags & (PLACE_INIT | PLACE_LOADING) || !(f->born_flags & PLACE_FRAMES))
+	if (f->born_flags & (STACK_INIT | STACK_LOADING) || !(f->born_flags & STACK_FRAMES))
 		return CATEGORY_PARAMETERS;
 	return CATEGORY_OTHER;
 }
@@ -108,7 +108,7 @@ static enum category of_forward(const struct setting *c, const struct facts *f)
 	if (!f->died || f->died->phase == PHASE_BACKWARD)
 		return CATEGORY_ACTIVATIONS;
 	/* A graph that no backward pass ever used. */
-	if (f->died != f->born && f->backward_end > facts_at(c, f->died) && f->born_flags & PLACE_MODULE)
+	if (f->died != f->born && f->backward_end > facts_at(c, f->died) && f->born_flags & STACK_MODULE)
 		return CATEGORY_ACTIVATIONS;
 	return CATEGORY_TEMPORARIES;
 }
@@ -131,7 +131,7 @@ static enum category of_backward(const struct setting *c, const struct facts *f)
 	if (f->born->activity == ACTIVITY_RECOMPUTE && !(f->died && f->died == f->born))
 		return CATEGORY_ACTIVATIONS;
 	/* What the schedule frees, or does not live to see the optimizer, is an input's gradient, for a pipeline's stage before. */
-	if (f->died && (f->died_flags & PLACE_PIPELINE ||
+	if (f->died && (f->died_flags & STACK_PIPELINE ||
 			(f->died->phase == PHASE_FORWARD && f->died->step == f->born->step)))
 		return CATEGORY_TEMPORARIES;
 	return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
@@ -145,9 +145,9 @@ static enum category of_optimizer(const struct setting *c, const struct facts *f
 	if (f->makes)
 		return said(f->makes, CATEGORY_OTHER);
 	/* The end of the job frees the states, the step its own. */
-	if (in_the_step && (!f->died || f->died_flags & PLACE_OPTIMIZER))
+	if (in_the_step && (!f->died || f->died_flags & STACK_OPTIMIZER))
 		return CATEGORY_TEMPORARIES;
-	if (!f->died || f->born_flags & PLACE_OPTIMIZER || last->step > f->born->step + 1)
+	if (!f->died || f->born_flags & STACK_OPTIMIZER || last->step > f->born->step + 1)
 		return CATEGORY_OPTIMIZER_STATES;
 	return CATEGORY_TEMPORARIES;
 }
@@ -226,12 +226,12 @@ static size_t alike(const struct sizes *s, bytes size)
 	return n;
 }
 
-/* Did only the place of birth, some object's constructor, make it a parameter? */
+/* Did only the stack of birth, some object's constructor, make it a parameter? */
 static int is_doubtful(const struct setting *c, const struct life *l)
 {
-	const struct place_info *p = tables_place_info(c->tables, l->born.place);
+	const struct stack_info *p = tables_stack_info(c->tables, l->born.stack);
 
-	return l->category == CATEGORY_PARAMETERS && p->flags & PLACE_INIT &&
+	return l->category == CATEGORY_PARAMETERS && p->flags & STACK_INIT &&
 	       facts_makes(c, p) == MAKES_NOTHING;
 }
 

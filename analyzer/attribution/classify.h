@@ -1,6 +1,6 @@
 /*
  * Which category each block of a moment is in. Three things tell: when in the job it was born (spans.h), when it died, and what the frames
- * of its place say (places.def). A life that the trace does not see the end of is judged by its birth.
+ * of its stack say (frames.def). A life that the trace does not see the end of is judged by its birth.
  */
 #ifndef MEMTRACE_CLASSIFY_H
 #define MEMTRACE_CLASSIFY_H

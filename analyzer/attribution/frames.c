@@ -8,11 +8,11 @@
 
 static const struct rule {
 	const char *file, *function;
-	uint32_t value; /* a flag, or enum makes << PLACE_MAKES_SHIFT */
+	uint32_t value; /* a flag, or enum makes << STACK_HINT_SHIFT */
 	uint64_t marks;
 } rules[] = {
-#define DOING(flag, file, function) { file, function, PLACE_##flag, 0 },
-#define MAKES(what, file, function) { file, function, MAKES_##what << PLACE_MAKES_SHIFT, 0 },
+#define DOING(flag, file, function) { file, function, STACK_##flag, 0 },
+#define MAKES(what, file, function) { file, function, MAKES_##what << STACK_HINT_SHIFT, 0 },
 #define TELLS(mark, file, function) { file, function, 0, MARKED(mark) },
 #include "attribution/frames.def"
 #undef DOING
@@ -57,27 +57,27 @@ static struct said frame_says(const struct tables *t, struct matches *files,
 		for (uint64_t left = file->rules[word]; left; left &= left - 1) {
 			const struct rule *r = &rules[word * 64 + (size_t)__builtin_ctzll(left)];
 
-			if (s.makes && place_makes(r->value))
+			if (s.makes && stack_hint(r->value))
 				continue;
 			if (!str_matches(function, r->function))
 				continue;
 			s.marks |= r->marks;
-			if (place_makes(r->value))
-				s.makes = place_makes(r->value);
+			if (stack_hint(r->value))
+				s.makes = stack_hint(r->value);
 			else
 				s.flags |= r->value;
 		}
 	if (str_matches(function, "*.__init__"))
-		s.flags |= PLACE_INIT;
+		s.flags |= STACK_INIT;
 	return s;
 }
 
-/* The frames of a place, from the outermost to the innermost. */
-static struct place_info place_says(const struct tables *t, const struct place *p,
+/* The frames of a stack, from the outermost to the innermost. */
+static struct stack_info stack_says(const struct tables *t, const struct stack *p,
 				    const struct said *frames)
 {
-	struct place_info info = { .flags = p->frame_count ? PLACE_FRAMES : 0 };
-	const uint32_t model = PLACE_MODULE | PLACE_LOSS;
+	struct stack_info info = { .flags = p->frame_count ? STACK_FRAMES : 0 };
+	const uint32_t model = STACK_MODULE | STACK_LOSS;
 	enum makes makes = MAKES_NOTHING;
 
 	for (uint32_t i = p->frame_count; i-- > 0;) {
@@ -85,23 +85,23 @@ static struct place_info place_says(const struct tables *t, const struct place *
 
 		info.marks |= s.marks;
 		if (info.flags & model)
-			s.flags &= ~(uint32_t)(PLACE_NO_GRAD | PLACE_EVALUATION);
+			s.flags &= ~(uint32_t)(STACK_NO_GRAD | STACK_EVALUATION);
 		info.flags |= s.flags;
 		if (info.flags & model)
 			info.inside = (info.inside ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
 		else
 			info.caller = (info.caller ^ p->frames[i]) * 0x9e3779b1u;
 		/* Within another object's making, what is around it does not count. */
-		if (!s.makes && !(s.flags & PLACE_INIT))
+		if (!s.makes && !(s.flags & STACK_INIT))
 			continue;
 		makes = s.makes;
 		info.line = t->frames[p->frames[i]].line;
 	}
-	info.flags |= (uint32_t)makes << PLACE_MAKES_SHIFT;
+	info.flags |= (uint32_t)makes << STACK_HINT_SHIFT;
 	return info;
 }
 
-static void add_activities(struct place_info *info, size_t count)
+static void add_activities(struct stack_info *info, size_t count)
 {
 	uint32_t any = 0;
 
@@ -112,7 +112,7 @@ static void add_activities(struct place_info *info, size_t count)
 			enum activity a = activity_of(thread, info[i].flags);
 
 			/* Without any stacks, only threads tell something. */
-			if (!(any & PLACE_FRAMES) && thread == THREAD_MAIN)
+			if (!(any & STACK_FRAMES) && thread == THREAD_MAIN)
 				a = ACTIVITY_MAIN;
 			info[i].activity[thread] = (uint8_t)a;
 		}
@@ -129,22 +129,22 @@ static int is_allocator(const struct tables *t, uint32_t module)
 		!memcmp(path.at, renamed->value.at, path.length));
 }
 
-struct place_info *places_read(const struct tables *t)
+struct stack_info *stacks_read(const struct tables *t)
 {
 	struct matches *files = xcalloc(t->string_count, sizeof(*files));
 	struct said *frames = xcalloc(t->frame_count, sizeof(*frames));
-	struct place_info *info = xcalloc(t->place_count, sizeof(*info));
+	struct stack_info *info = xcalloc(t->stack_count, sizeof(*info));
 
 	for (size_t i = 1; i < t->frame_count; i++)
 		frames[i] = frame_says(t, files, &t->frames[i]);
-	for (size_t i = 1; i < t->place_count; i++) {
-		const struct place *p = &t->places[i];
+	for (size_t i = 1; i < t->stack_count; i++) {
+		const struct stack *p = &t->stacks[i];
 
-		info[i] = place_says(t, p, frames);
+		info[i] = stack_says(t, p, frames);
 		if (is_allocator(t, p->module))
-			info[i].flags |= PLACE_PYTORCH;
+			info[i].flags |= STACK_PYTORCH;
 	}
-	add_activities(info, t->place_count);
+	add_activities(info, t->stack_count);
 	free(files);
 	free(frames);
 	return info;

@@ -48,7 +48,7 @@ void lives_end(struct lives *l, const struct mt_record *was, const struct mt_rec
 	    found->born.device != was->device)
 		return;
 	found->died_ns = by->time_ns;
-	found->died_place = by->place;
+	found->freed_stack = by->stack;
 	found->died_thread = by->thread;
 	found->at_once = (uint8_t)(at_once && was->time_ns == l->until_ns);
 }

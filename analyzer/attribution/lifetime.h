@@ -13,7 +13,7 @@
 struct life {
 	struct mt_record born;
 	uint64_t died_ns;
-	uint32_t died_place;
+	uint32_t freed_stack;
 	uint16_t died_thread;
 	uint8_t category;
 	uint8_t at_once; /* freed before anything else was made */

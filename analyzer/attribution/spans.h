@@ -15,8 +15,8 @@
 
 struct span {
 	uint64_t start_ns;
-	uint32_t caller; /* of the model: its calls of one place */
-	uint32_t place;  /* of the first allocation with a stack */
+	uint32_t caller; /* of the model: its calls of one stack */
+	uint32_t stack;  /* of the first allocation with a stack */
 	uint32_t allocs, frees;
 	bytes least, most;      /* allocated */
 	bytes reserved, device; /* at its end */
@@ -39,7 +39,7 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 
 /* Takes an event of the tensor layer, after which `level` bytes are allocated. */
 static inline void spans_take(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
-			      uint32_t place, int is_alloc, bytes level)
+			      uint32_t stack, int is_alloc, bytes level)
 {
 	struct span *now = s->count ? &s->list[s->count - 1] : NULL;
 
@@ -48,7 +48,7 @@ static inline void spans_take(struct spans *s, uint64_t time_ns, enum activity a
 		      (a == ACTIVITY_MAIN && is_alloc && !now->allocs))))
 		now = spans_begin(s, time_ns, a, caller, level);
 	if (is_alloc && !now->allocs && a != ACTIVITY_UNKNOWN)
-		now->place = place;
+		now->stack = stack;
 	now->allocs += (uint32_t)is_alloc;
 	now->frees += !is_alloc;
 	now->least = level < now->least ? level : now->least;

@@ -32,7 +32,7 @@ static int is_backward(uint8_t a)
 	return a == ACTIVITY_BACKWARD || a == ACTIVITY_RECOMPUTE;
 }
 
-/* A model's calls of one place. */
+/* A model's calls of one stack. */
 struct calls {
 	uint32_t caller;
 	uint64_t spans, allocs, left;
@@ -199,10 +199,10 @@ static void end_by_count(struct numbering *n)
 /* Does the job's own code at this span make what a step works on, rather than the model? */
 static int is_input(const struct numbering *n, size_t i)
 {
-	uint32_t flags = tables_place_flags(n->tables, n->list[i].place);
-	enum makes makes = place_makes(flags);
+	uint32_t flags = tables_stack_flags(n->tables, n->list[i].stack);
+	enum makes makes = stack_hint(flags);
 
-	return n->list[i].activity == ACTIVITY_MAIN && !(flags & PLACE_INIT) &&
+	return n->list[i].activity == ACTIVITY_MAIN && !(flags & STACK_INIT) &&
 	       (makes == MAKES_NOTHING || makes == MAKES_INPUTS);
 }
 
@@ -331,9 +331,9 @@ enum part steps_part(const struct span *s, uint32_t place_flags)
 		return PART_LOADING;
 	if (s->activity == ACTIVITY_RECOMPUTE)
 		return PART_RECOMPUTE;
-	if (s->phase == PHASE_OPTIMIZER && place_flags & PLACE_CLIPPING)
+	if (s->phase == PHASE_OPTIMIZER && place_flags & STACK_CLIPPING)
 		return PART_CLIPPING;
-	if (s->phase == PHASE_FORWARD && place_flags & PLACE_LOSS)
+	if (s->phase == PHASE_FORWARD && place_flags & STACK_LOSS)
 		return PART_LOSS;
 	return PART_NONE;
 }

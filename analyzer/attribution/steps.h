@@ -17,7 +17,7 @@ struct tables;
 /* Gives each span its step and phase. */
 void steps_number(struct spans *s, const struct tables *t);
 
-/* The part of its phase that an event of a place with these flags is in. */
+/* The part of its phase that an event of a stack with these flags is in. */
 enum part steps_part(const struct span *s, uint32_t place_flags);
 
 #endif

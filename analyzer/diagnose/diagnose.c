@@ -193,15 +193,15 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	return TIER_DEFAULT;
 }
 
-static uint32_t place_of(const struct metrics *m, enum rule rule)
+static uint32_t stack_of(const struct metrics *m, enum rule rule)
 {
 	switch (rule) {
 	case RULE_LEAK_GRAPH_RETAINED:
-		return m->leak_place;
+		return m->leak_stack;
 	case RULE_EVAL_ACCUMULATION:
-		return m->repeat_place;
+		return m->repeat_stack;
 	default:
-		return MT_NO_PLACE;
+		return MT_NO_STACK;
 	}
 }
 
@@ -209,7 +209,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 {
 	const struct metrics *m = r->metrics;
 	bytes weight = rules[rule].weight(m);
-	uint32_t place = place_of(m, rule);
+	uint32_t stack = stack_of(m, rule);
 	struct buf text = { 0 };
 	struct finding f = {
 		.rule = rules[rule].id,
@@ -226,10 +226,10 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 
 	diagnose_fill(&text, rules[rule].message, m, &f);
 	f.message = buf_take(&text);
-	if (place && place == m->leak_place && r->leak_label)
-		f.place = xstrdup(r->leak_label);
-	else if (place && r->repeat_label)
-		f.place = xstrdup(r->repeat_label);
+	if (stack && stack == m->leak_stack && r->leak_label)
+		f.stack = xstrdup(r->leak_label);
+	else if (stack && r->repeat_label)
+		f.stack = xstrdup(r->repeat_label);
 	for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)
 		if (remedies[i].rule == rule)
 			remedies[i].add(&f, m);
@@ -323,7 +323,7 @@ void diagnosis_release(struct diagnosis *d)
 {
 	for (size_t i = 0; i < d->count; i++) {
 		free(d->findings[i].message);
-		free(d->findings[i].place);
+		free(d->findings[i].stack);
 		free(d->findings[i].evidence);
 		for (size_t k = 0; k < d->findings[i].remedy_count; k++)
 			free(d->findings[i].remedies[k].action);

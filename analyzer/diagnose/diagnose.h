@@ -36,7 +36,7 @@ struct finding {
 	int is_remark; /* true of many jobs, and nothing to change */
 	const char *confidence;
 	bytes weight;
-	char *message, *place; /* place: a label, or NULL */
+	char *message, *stack; /* stack: a label, or NULL */
 	struct evidence *evidence;
 	size_t evidence_count, evidence_room;
 	struct remedy *remedies;

@@ -111,7 +111,7 @@ void diff_add_text(struct diff *c, const char *name, const char *a, const char *
 	i->is_changed = 1;
 }
 
-/* Values of one name become an item; a place with blocks of several categories is one. */
+/* Values of one name become an item; a stack with blocks of several categories is one. */
 static void merge(struct diff *c, struct run_values *v)
 {
 	if (v->count)

@@ -58,7 +58,7 @@ static inline bytes diff_item_change(const struct diff_item *i)
 /* The parts of it. */
 int diff_item_is_beyond(const struct diff_item *i);
 void diff_item_release(struct diff_item *i);
-/* Places that only one side has are one place where nothing but line numbers moved. The items are
+/* Stacks that only one side has are one stack where nothing but line numbers moved. The items are
  * sorted. */
 void diff_pair_moved(struct diff *c);
 /* Adds what the two configurations do not share. */

@@ -1,11 +1,11 @@
-/* Of two jobs beside each other: places whose lines moved. */
+/* Of two jobs beside each other: stacks whose lines moved. */
 #include "diff/diff.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A place that one side has alone. */
+/* A stack that one side has alone. */
 struct alone {
 	char *key; /* its stack without line numbers */
 	size_t item;

@@ -38,14 +38,14 @@ static void add_parameter(struct alloc_profile *c, enum parameter_source m, byte
 }
 
 /* SOURCES: it makes no parameter. */
-static enum parameter_source source_of(const struct profiling *w, uint32_t place)
+static enum parameter_source source_of(const struct profiling *w, uint32_t stack)
 {
 	const struct tables *t = w->tables;
-	const struct place *p = tables_place(t, place);
+	const struct stack *p = tables_stack(t, stack);
 
-	switch (place_makes(tables_place_flags(t, place))) {
+	switch (stack_hint(tables_stack_flags(t, stack))) {
 	case MAKES_APPLY:
-		return tables_place_info(t, place)->line == w->apply_line ? SOURCE_APPLY : SOURCES;
+		return tables_stack_info(t, stack)->line == w->apply_line ? SOURCE_APPLY : SOURCES;
 	case MAKES_NORM:
 		return SOURCE_INIT;
 	case MAKES_PARAMETERS:
@@ -64,15 +64,15 @@ static void record_bucket(struct alloc_profile *c, const struct mt_record *r)
 {
 	if (r->bytes > c->bucket)
 		c->bucket = r->bytes;
-	if (!c->bucket_stacks || c->bucket_stack != r->place)
+	if (!c->bucket_stacks || c->bucket_stack != r->stack)
 		c->bucket_stacks += c->bucket_stacks < 2;
-	c->bucket_stack = r->place;
+	c->bucket_stack = r->stack;
 }
 
 /* Of the lines of ZeRO-3's set-up that make blocks which stay, the first makes the bucket. */
 static void record_zero3_bucket(struct profiling *w, const struct mt_record *r)
 {
-	uint32_t line = tables_place_info(w->tables, r->place)->line;
+	uint32_t line = tables_stack_info(w->tables, r->stack)->line;
 
 	if (!w->bucket_line)
 		w->bucket_line = line;
@@ -84,30 +84,30 @@ static void record_zero3_bucket(struct profiling *w, const struct mt_record *r)
 static void record_pending(struct profiling *w)
 {
 	const struct mt_record *r = &w->pending;
-	uint32_t flags = tables_place_flags(w->tables, r->place);
+	uint32_t flags = tables_stack_flags(w->tables, r->stack);
 	enum parameter_source m;
 
 	if (!r->kind)
 		return;
 	if (w->forward_seen || r->bytes <= 0)
 		return;
-	if (!(flags & PLACE_FRAMES)) {
+	if (!(flags & STACK_FRAMES)) {
 		add_parameter(w->c, w->last, r->bytes);
 		size_counts_add(&w->c->small, r->bytes);
 		return;
 	}
-	if (place_makes(flags) == MAKES_IPG_AND_GRADIENTS)
+	if (stack_hint(flags) == MAKES_IPG_AND_GRADIENTS)
 		record_zero3_bucket(w, r);
-	m = source_of(w, r->place);
+	m = source_of(w, r->stack);
 	if (m == SOURCES)
 		return;
 	w->last = m;
 	add_parameter(w->c, m, r->bytes);
 }
 
-static int is_bucket(const struct tables *t, uint32_t place)
+static int is_bucket(const struct tables *t, uint32_t stack)
 {
-	const struct place *p = tables_place(t, place);
+	const struct stack *p = tables_stack(t, stack);
 	const struct mt_frame *f = tables_frame(t, p->frame_count ? p->frames[0] : 0);
 
 	return p->frame_count && str_matches(tables_string(t, f->function), "*.setup_buckets") &&
@@ -116,7 +116,7 @@ static int is_bucket(const struct tables *t, uint32_t place)
 
 static void record_one(struct profiling *w, const struct mt_record *r)
 {
-	uint32_t flags = tables_place_flags(w->tables, r->place);
+	uint32_t flags = tables_stack_flags(w->tables, r->stack);
 
 	if (r->kind == MT_TENSOR_FREE && r->address == w->pending.address)
 		w->pending.kind = 0;
@@ -124,12 +124,12 @@ static void record_one(struct profiling *w, const struct mt_record *r)
 	w->pending.kind = 0;
 	if (r->kind != MT_TENSOR_ALLOC)
 		return;
-	if ((flags & PLACE_MODULE) && !(flags & (PLACE_INIT | PLACE_NO_GRAD | PLACE_OPTIMIZER)) &&
-	    place_makes(flags) == MAKES_NOTHING) {
+	if ((flags & STACK_MODULE) && !(flags & (STACK_INIT | STACK_NO_GRAD | STACK_OPTIMIZER)) &&
+	    stack_hint(flags) == MAKES_NOTHING) {
 		w->forward_seen = 1;
 		size_counts_add(&w->c->forward, r->bytes);
 	}
-	if (is_bucket(w->tables, r->place))
+	if (is_bucket(w->tables, r->stack))
 		record_bucket(w->c, r);
 	w->pending = *r;
 }
@@ -166,10 +166,10 @@ static uint32_t first_apply_line(const struct tables *t)
 {
 	uint32_t least = UINT32_MAX;
 
-	for (uint32_t i = 0; i < t->place_count; i++) {
-		const struct place_info *p = tables_place_info(t, i);
+	for (uint32_t i = 0; i < t->stack_count; i++) {
+		const struct stack_info *p = tables_stack_info(t, i);
 
-		if (place_makes(p->flags) == MAKES_APPLY && p->line < least)
+		if (stack_hint(p->flags) == MAKES_APPLY && p->line < least)
 			least = p->line;
 	}
 	return least;

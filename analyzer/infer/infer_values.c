@@ -290,7 +290,7 @@ static void add_bucket(struct inference *i, struct config *c, const struct infer
 	add_number(i, c, CONFIG_reduce_bucket_size, CONFIDENCE_LIKELY,
 		   round_decimal((size - MOST_TAIL) / each, size / each),
 		   "DeepSpeed's buffer for gradients");
-	/* of stage 3 both are made at one place */
+	/* of stage 3 both are made at one stack */
 	if (!has_signature(j, "zero_stage", "3"))
 		add_flag(i, c, CONFIG_overlap_comm, CONFIDENCE_LIKELY,
 			 j->profile->bucket_stacks > 1, "one such buffer, or two in turn");

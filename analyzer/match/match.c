@@ -184,19 +184,19 @@ static int see_document(struct making *k, struct err *e)
 
 /* ---- both ---- */
 
-static int place_order(const void *a, const void *b)
+static int stack_order(const void *a, const void *b)
 {
-	const struct match_place *x = a, *y = b;
+	const struct match_stack *x = a, *y = b;
 	int same = strcmp(x->stack, y->stack);
 
 	return same ? same : (x->category > y->category) - (x->category < y->category);
 }
 
-static int place_bytes(const void *a, const void *b)
+static int stack_bytes(const void *a, const void *b)
 {
-	const struct match_place *x = a, *y = b;
+	const struct match_stack *x = a, *y = b;
 
-	return x->bytes == y->bytes ? place_order(a, b) : x->bytes < y->bytes ? 1 : -1;
+	return x->bytes == y->bytes ? stack_order(a, b) : x->bytes < y->bytes ? 1 : -1;
 }
 
 /* Blocks without a term, by stack and category. */
@@ -212,14 +212,14 @@ static void list_unexplained(struct making *k)
 			continue;
 		m->unexplained = grow(m->unexplained, count, &room, sizeof(*m->unexplained));
 		m->unexplained[count++] =
-			(struct match_place){ row->stack, row->category, row->bytes, 1 };
+			(struct match_stack){ row->stack, row->category, row->bytes, 1 };
 	}
 	if (count)
-		qsort(m->unexplained, count, sizeof(*m->unexplained), place_order);
+		qsort(m->unexplained, count, sizeof(*m->unexplained), stack_order);
 	for (size_t i = 0; i < count; i++) {
-		struct match_place *last = kept ? &m->unexplained[kept - 1] : NULL;
+		struct match_stack *last = kept ? &m->unexplained[kept - 1] : NULL;
 
-		if (last && !place_order(last, &m->unexplained[i])) {
+		if (last && !stack_order(last, &m->unexplained[i])) {
 			last->bytes = bytes_add(last->bytes, m->unexplained[i].bytes);
 			last->blocks++;
 		} else {
@@ -236,11 +236,11 @@ static void add_unrecorded(struct match *m, bytes recorded)
 		m->unexplained =
 			xrealloc(m->unexplained, m->unexplained_count + 1, sizeof(*m->unexplained));
 		m->unexplained[m->unexplained_count++] =
-			(struct match_place){ "(not recorded)", CATEGORY_OTHER,
+			(struct match_stack){ "(not recorded)", CATEGORY_OTHER,
 					      m->observed - recorded, 0 };
 	}
 	if (m->unexplained_count)
-		qsort(m->unexplained, m->unexplained_count, sizeof(*m->unexplained), place_bytes);
+		qsort(m->unexplained, m->unexplained_count, sizeof(*m->unexplained), stack_bytes);
 }
 
 static double off(bytes estimated, bytes observed)

@@ -26,7 +26,7 @@ struct match_term {
 };
 
 /* Observed blocks that no term predicts, of one stack and category. */
-struct match_place {
+struct match_stack {
 	const char *stack; /* the report's */
 	enum category category;
 	bytes bytes;
@@ -65,7 +65,7 @@ struct match {
 	size_t component_count;
 	struct match_term *terms; /* largest observed first */
 	size_t term_count;
-	struct match_place *unexplained; /* largest first */
+	struct match_stack *unexplained; /* largest first */
 	size_t unexplained_count;
 	struct match_missing *missing; /* largest first */
 	size_t missing_count;

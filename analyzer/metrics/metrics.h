@@ -22,9 +22,9 @@ struct metrics {
 #undef METRIC
 	/* What cannot be a number: frameworks on the stacks, a bit each of enum mark. */
 	uint64_t marks;
-	/* The place of the leak, of what repeats, or of the request, for evidence; MT_NO_PLACE
+	/* The stack of the leak, of what repeats, or of the request, for evidence; MT_NO_STACK
 	 * unknown. */
-	uint32_t leak_place, repeat_place, request_place;
+	uint32_t leak_stack, repeat_stack, request_stack;
 	uint16_t leak_thread;
 };
 

@@ -1,29 +1,29 @@
-/* What stays behind, place by place: step after step, or in a run that no backward pass follows. */
+/* What stays behind, stack by stack: step after step, or in a run that no backward pass follows. */
 #include "metrics/metrics_pass.h"
 
 #include <stdlib.h>
 
 #define GROWTHS 6 /* sizes in a row that rise by chance are fewer */
 
-static int by_place(const void *a, const void *b)
+static int by_stack(const void *a, const void *b)
 {
 	const struct surviving_block *x = a, *y = b;
 
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	if (!x->place && x->thread != y->thread)
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
+	if (!x->stack && x->thread != y->thread)
 		return x->thread < y->thread ? -1 : 1;
 	if (x->age != y->age)
 		return x->age < y->age ? -1 : 1;
 	return (x->size > y->size) - (x->size < y->size);
 }
 
-static int is_same_place(const struct surviving_block *a, const struct surviving_block *b)
+static int is_same_stack(const struct surviving_block *a, const struct surviving_block *b)
 {
-	return a->place == b->place && (a->place || a->thread == b->thread);
+	return a->stack == b->stack && (a->stack || a->thread == b->thread);
 }
 
-/* Blocks of one place, sorted by age: do they stay behind step after step, from the first steps on?
+/* Blocks of one stack, sorted by age: do they stay behind step after step, from the first steps on?
  */
 static void take_leak(struct device_pass *d, const struct surviving_block *l, size_t count, bytes *largest)
 {
@@ -48,12 +48,12 @@ static void take_leak(struct device_pass *d, const struct surviving_block *l, si
 	m->leak_steps = steps > m->leak_steps ? steps : m->leak_steps;
 	if (sum > *largest) {
 		*largest = sum;
-		m->leak_place = l->place;
+		m->leak_stack = l->stack;
 		m->leak_thread = l->thread;
 	}
 }
 
-/* Blocks of one size that a place outside of the training's loop leaves behind in the run. */
+/* Blocks of one size that a stack outside of the training's loop leaves behind in the run. */
 static void take_repeats(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
 	struct metrics *m = d->m;
@@ -67,27 +67,27 @@ static void take_repeats(struct device_pass *d, const struct surviving_block *l,
 			continue;
 		m->run_repeats = (int64_t)n;
 		m->run_repeat_bytes = (bytes)n * l[i].size;
-		m->repeat_place = l[i].place;
+		m->repeat_stack = l[i].stack;
 	}
 }
 
-/* One block that a place makes anew for each batch, each time with more in it. */
+/* One block that a stack makes anew for each batch, each time with more in it. */
 static void take_grown(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
 	struct metrics *m = d->m;
-	const struct place_levels *place = &d->places[l->place];
-	bytes sum = d->failure && m->request_place == l->place ? m->requested : 0;
+	const struct stack_levels *stack = &d->stacks[l->stack];
+	bytes sum = d->failure && m->request_stack == l->stack ? m->requested : 0;
 
-	if (!l->place || place->run != d->run || place->growths < GROWTHS ||
-	    place->top == INT64_MAX)
+	if (!l->stack || stack->run != d->run || stack->growths < GROWTHS ||
+	    stack->top == INT64_MAX)
 		return;
 	for (size_t i = 0; i < count; i++)
 		sum = l[i].in_run ? bytes_add(sum, l[i].size) : sum;
 	if (sum <= m->run_repeat_bytes)
 		return;
-	m->run_repeats = place->growths;
+	m->run_repeats = stack->growths;
 	m->run_repeat_bytes = sum;
-	m->repeat_place = l->place;
+	m->repeat_stack = l->stack;
 }
 
 void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, size_t count)
@@ -95,9 +95,9 @@ void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, siz
 	bytes largest = 0;
 
 	if (count)
-		qsort(left, count, sizeof(*left), by_place);
+		qsort(left, count, sizeof(*left), by_stack);
 	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && is_same_place(&left[i], &left[i + n]);
+		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]);
 		     n++)
 			;
 		take_leak(d, &left[i], n, &largest);

@@ -32,9 +32,9 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static uint64_t marks_at(const struct metrics_pass *p, uint32_t place)
+static uint64_t marks_at(const struct metrics_pass *p, uint32_t stack)
 {
-	return p->marks[place < p->tables->place_count ? place : 0];
+	return p->marks[stack < p->tables->stack_count ? stack : 0];
 }
 
 static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
@@ -66,11 +66,11 @@ static int is_parameter_size(const struct moment_pass *s, bytes size)
 
 /* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
  * keep it. */
-static int is_copy(const struct moment_pass *s, uint32_t place, bytes size)
+static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 {
-	uint64_t marks = marks_at(s->p, place);
+	uint64_t marks = marks_at(s->p, stack);
 
-	return tables_place_flags(s->p->tables, place) & PLACE_FRAMES &&
+	return tables_stack_flags(s->p->tables, stack) & STACK_FRAMES &&
 	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
 			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
 			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER) | MARKED(ZERO))) &&
@@ -81,7 +81,7 @@ static void add_request(const struct moment_pass *s)
 {
 	struct metrics *m = s->d->m;
 	const struct failure *f = s->d->failure;
-	uint64_t marks = f ? marks_at(s->p, f->place) : 0;
+	uint64_t marks = f ? marks_at(s->p, f->stack) : 0;
 	bytes n = f ? f->requested : 0;
 
 	if (!f)
@@ -90,19 +90,19 @@ static void add_request(const struct moment_pass *s)
 		add(&m->logits, n);
 		m->logits_blocks++;
 	}
-	if (metrics_is_score(s->d, marks, m->in_backward && !f->place, n)) {
+	if (metrics_is_score(s->d, marks, m->in_backward && !f->stack, n)) {
 		add(&m->attention, n);
 		m->attention_blocks++;
 	}
 	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)))
 		add(&m->optimizer_temporaries, n);
 	if (marks & MARKED(ZERO) && !(marks & MARKED(ZERO_GATHER)) &&
-	    place_makes(tables_place_flags(s->p->tables, f->place)) == MAKES_COMMUNICATION)
+	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == MAKES_COMMUNICATION)
 		add(&m->zero_buckets, n);
 	m->request_is_state = (marks & MARKED(STATE)) != 0;
 	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
 	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
-	add(&m->copies, !m->in_backward && s->d->run > 1 && is_copy(s, f->place, n) ? n : 0);
+	add(&m->copies, !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n) ? n : 0);
 	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
 	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
 	if (s->d->run_is_open) {
@@ -114,7 +114,7 @@ static void add_request(const struct moment_pass *s)
 /* cuBLAS's: 8 MiB and a bit, and what Hopper takes. */
 static int is_workspace(const struct metrics_pass *p, const struct mt_record *r)
 {
-	return place_makes(tables_place_flags(p->tables, r->place)) == MAKES_WORKSPACES ||
+	return stack_hint(tables_stack_flags(p->tables, r->stack)) == MAKES_WORKSPACES ||
 	       r->bytes == 8519680 || r->bytes == 33562624;
 }
 
@@ -182,7 +182,7 @@ static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t 
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && tag.step != (uint16_t)s->d->step)
 		add(&m->old_gradients, r->bytes);
-	if (!autograd && tag.run > 1 && is_copy(s, r->place, r->bytes))
+	if (!autograd && tag.run > 1 && is_copy(s, r->stack, r->bytes))
 		add(&m->copies, r->bytes);
 	if (tag.run == s->d->run && s->d->run_is_open) {
 		add(&m->run_live, r->bytes);
@@ -198,7 +198,7 @@ static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 
 	s->surviving = grow(s->surviving, s->surviving_count, &s->surviving_room, sizeof(*s->surviving));
 	s->surviving[s->surviving_count++] = (struct surviving_block){
-		.place = r->place < s->p->tables->place_count ? r->place : MT_NO_PLACE,
+		.stack = r->stack < s->p->tables->stack_count ? r->stack : MT_NO_STACK,
 		.thread = r->thread,
 		.age = (uint16_t)(s->d->step - tag.step),
 		.in_run = tag.removed_by & 1u << WITHOUT_NEW_RUN && tag.run == s->d->run,
@@ -206,15 +206,15 @@ static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 	};
 }
 
-/* This step's blocks against those of the steps before, place by place. */
+/* This step's blocks against those of the steps before, stack by stack. */
 static void take_ratio(const struct moment_pass *s)
 {
 	const struct device_pass *d = s->d;
 	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
 	bytes held[2] = { 0 }, held_before[2] = { 0 };
 
-	for (size_t i = 1; i < s->p->tables->place_count; i++) {
-		const struct place_levels *l = &d->places[i];
+	for (size_t i = 1; i < s->p->tables->stack_count; i++) {
+		const struct stack_levels *l = &d->stacks[i];
 		int expert;
 
 		if (l->last_step != d->step + 1 || !l->before ||
@@ -252,11 +252,11 @@ static void describe_moment(const struct moment_pass *s)
 	m->in_backward = d->phase == PHASE_BACKWARD;
 	m->in_optimizer = d->phase == PHASE_OPTIMIZER;
 	m->in_forward = !m->in_backward && !m->in_optimizer;
-	m->request_place = MT_NO_PLACE;
+	m->request_stack = MT_NO_STACK;
 	m->outside = bytes_add(d->moment.other, d->moment.untracked);
 	if (!f)
 		return;
-	m->request_place = f->place;
+	m->request_stack = f->stack;
 	m->requested = f->requested;
 	m->by_library = f->from_runtime;
 	m->device_free =
@@ -266,7 +266,7 @@ static void describe_moment(const struct moment_pass *s)
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
 	m->outside = device->total ? device->total - m->device_free - m->reserved : m->outside;
 	/* The phase is the request's own, also where it is the first of its phase. */
-	if (marks_at(s->p, f->place) & MARKED(OPTIMIZER)) {
+	if (marks_at(s->p, f->stack) & MARKED(OPTIMIZER)) {
 		m->in_optimizer = 1;
 		m->in_backward = m->in_forward = 0;
 	}
@@ -289,7 +289,7 @@ static bytes loaded_parameters(const struct moment_pass *s)
 
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category == CATEGORY_PARAMETERS &&
-		    marks_at(s->p, live->groups[i].place) & MARKED(LOAD))
+		    marks_at(s->p, live->groups[i].stack) & MARKED(LOAD))
 			add(&sum, live->groups[i].bytes);
 	return sum;
 }
@@ -332,7 +332,7 @@ static void take_buckets(const struct moment_pass *s)
 		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
 		const struct group *g = &live->groups[i];
-		uint64_t marks = marks_at(s->p, g->place);
+		uint64_t marks = marks_at(s->p, g->stack);
 
 		if (g->category == CATEGORY_GRADIENTS && marks & MARKED(BUCKET))
 			add(&m->beside_buckets, -g->bytes);
@@ -379,7 +379,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 		const struct mt_record *r = &live->slots[i];
 
 		if (!is_block(&s, r) || s.size_count >= MOST_SIZES ||
-		    !is_parameter(&s, r, marks_at(p, r->place)))
+		    !is_parameter(&s, r, marks_at(p, r->stack)))
 			continue;
 		s.sizes = grow(s.sizes, s.size_count, &s.size_room, sizeof(*s.sizes));
 		s.sizes[s.size_count++] = r->bytes;
@@ -391,8 +391,8 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 
 		if (!is_block(&s, r))
 			continue;
-		add_marked(&s, r, marks_at(p, r->place));
-		add_kind(&s, r, marks_at(p, r->place));
+		add_marked(&s, r, marks_at(p, r->stack));
+		add_kind(&s, r, marks_at(p, r->stack));
 		add_surviving(&s, r);
 	}
 	add_request(&s);

@@ -133,13 +133,13 @@ static int is_new(const struct device_pass *d)
 	       (d->phase == PHASE_EVALUATION || d->run_is_new);
 }
 
-static void take_place(const struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
+static void take_stack(const struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
-	struct place_levels *l;
+	struct stack_levels *l;
 
-	if (!r->place || r->place >= p->tables->place_count)
+	if (!r->stack || r->stack >= p->tables->stack_count)
 		return;
-	l = &d->places[r->place];
+	l = &d->stacks[r->stack];
 	if (l->last_step != d->step + 1) {
 		l->before = l->now > l->before ? l->now : l->before;
 		l->held_before = l->held > l->held_before ? l->held : l->held_before;
@@ -175,7 +175,7 @@ static void take_alloc(struct metrics_pass *p, struct device_pass *d, const stru
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
 	int autograd = (thread & THREAD_AUTOGRAD) != 0;
-	uint64_t marks = p->marks[r->place < p->tables->place_count ? r->place : 0];
+	uint64_t marks = p->marks[r->stack < p->tables->stack_count ? r->stack : 0];
 	union {
 		struct block_tag tag;
 		uint64_t time;
@@ -184,7 +184,7 @@ static void take_alloc(struct metrics_pass *p, struct device_pass *d, const stru
 			   .removed_by = (uint16_t)removed_by(d, marks, autograd, r->bytes, is_new(d)) } };
 	struct mt_record kept = *r;
 
-	take_place(p, d, r);
+	take_stack(p, d, r);
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->run_born = bytes_add(d->run_born, r->bytes);
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
@@ -210,8 +210,8 @@ static void take_free(struct metrics_pass *p, struct device_pass *d, const struc
 	if (!live_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	tag = tag_of(&was);
-	if (was.place < p->tables->place_count)
-		d->places[was.place].live = bytes_add(d->places[was.place].live, -was.bytes);
+	if (was.stack < p->tables->stack_count)
+		d->stacks[was.stack].live = bytes_add(d->stacks[was.stack].live, -was.bytes);
 	if (p->tables->thread_flags[was.thread] & THREAD_AUTOGRAD) {
 		d->autograd_live = bytes_add(d->autograd_live, -was.bytes);
 		if (d->level[WITHOUT_OLD_GRADIENTS] && tag.run < d->run)
@@ -233,8 +233,8 @@ static int is_segment(unsigned kind)
 static void take_other(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
 	unsigned alloc = walk_alloc_kind(r->kind), layer = walk_layer(r->kind);
-	int ours = (tables_place_flags(p->tables, r->place) & PLACE_PYTORCH) != 0;
-	uint64_t marks = p->marks[r->place < p->tables->place_count ? r->place : 0];
+	int ours = (tables_stack_flags(p->tables, r->stack) & STACK_PYTORCH) != 0;
+	uint64_t marks = p->marks[r->stack < p->tables->stack_count ? r->stack : 0];
 
 	if (r->kind == MT_RESERVED)
 		d->reserved = r->bytes;
@@ -272,7 +272,7 @@ static void take_host(struct metrics_pass *p, const struct mt_record *r)
 		struct mt_record was;
 
 		if (live_take(&p->live, MT_HOST_ALLOC, r->address, &was) &&
-		    tables_place_owner(p->tables, was.place) == OWNER_NCCL)
+		    tables_stack_owner(p->tables, was.stack) == OWNER_NCCL)
 			p->nccl_pinned -= was.bytes;
 		return;
 	}
@@ -281,7 +281,7 @@ static void take_host(struct metrics_pass *p, const struct mt_record *r)
 	p->pinned = bytes_add(p->pinned, r->bytes);
 	if (r->bytes >= 1 << 20 && !(r->bytes & (r->bytes - 1)))
 		p->pinned_powers = bytes_add(p->pinned_powers, r->bytes);
-	if (tables_place_owner(p->tables, r->place) == OWNER_NCCL) {
+	if (tables_stack_owner(p->tables, r->stack) == OWNER_NCCL) {
 		p->nccl_pinned = bytes_add(p->nccl_pinned, r->bytes);
 		if (p->nccl_pinned > p->nccl_pinned_peak)
 			p->nccl_pinned_peak = p->nccl_pinned;
@@ -292,8 +292,8 @@ static void take_host(struct metrics_pass *p, const struct mt_record *r)
 static void grant(struct metrics_pass *p, struct device_pass *d)
 {
 	const struct failure *f = d->failure;
-	uint32_t place = f->place < p->tables->place_count ? f->place : MT_NO_PLACE;
-	unsigned taken = removed_by(d, p->marks[place], d->phase == PHASE_BACKWARD && !place,
+	uint32_t stack = f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
+	unsigned taken = removed_by(d, p->marks[stack], d->phase == PHASE_BACKWARD && !stack,
 				  f->requested, is_new(d));
 	struct device_pass granted = *d;
 
@@ -368,8 +368,8 @@ static void on_restart(void *context)
 
 		d->allocated = d->autograd_live = d->outside = 0;
 		memset(d->level, 0, sizeof(d->level));
-		for (size_t k = 0; d->places && k < p->tables->place_count; k++)
-			d->places[k].live = 0;
+		for (size_t k = 0; d->stacks && k < p->tables->stack_count; k++)
+			d->stacks[k].live = 0;
 	}
 }
 
@@ -423,7 +423,7 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 		m[i] = (struct metrics){ 0 };
 		d->device = &r->device[i];
 		d->m = &m[i];
-		d->places = xcalloc(p->tables->place_count + 1, sizeof(*d->places));
+		d->stacks = xcalloc(p->tables->stack_count + 1, sizeof(*d->stacks));
 		choose_moment(d);
 		metrics_find_sizes(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
 	}
@@ -439,9 +439,9 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, co
 				 .records = on_records };
 
 	/* Of its own: metrics_find_sizes adds to them. */
-	p.marks = xcalloc(t->tables.place_count + 1, sizeof(*p.marks));
-	for (size_t i = 1; i < t->tables.place_count; i++)
-		p.marks[i] = tables_place_info(&t->tables, (uint32_t)i)->marks;
+	p.marks = xcalloc(t->tables.stack_count + 1, sizeof(*p.marks));
+	for (size_t i = 1; i < t->tables.stack_count; i++)
+		p.marks[i] = tables_stack_info(&t->tables, (uint32_t)i)->marks;
 	live_init(&p.live);
 	start(&p, m, r);
 	walk(t, &walker);
@@ -459,7 +459,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, co
 		m[i].nccl_pinned = p.nccl_pinned_peak;
 		metrics_from_steps(d);
 		free(d->list);
-		free(d->places);
+		free(d->stacks);
 	}
 	live_release(&p.live);
 	free(p.marks);

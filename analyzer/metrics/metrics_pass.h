@@ -38,8 +38,8 @@ struct step_levels {
 	bytes emptied;
 };
 
-/* What one place did. */
-struct place_levels {
+/* What one stack did. */
+struct stack_levels {
 	uint32_t last_step;
 	bytes now, before;              /* largest block in its last step; and in those before */
 	bytes live, held, held_before; /* live now; the same of what was live at a time */
@@ -79,7 +79,7 @@ struct device_pass {
 
 	struct step_levels *list, now;
 	size_t count, room;
-	struct place_levels *places;
+	struct stack_levels *stacks;
 
 	/* The sizes that stand out at the moment; 0 none. */
 	bytes logits, scores, linear;
@@ -89,7 +89,7 @@ struct device_pass {
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
-	uint64_t *marks; /* of places */
+	uint64_t *marks; /* of stacks */
 	struct live live;
 	struct device_pass devices[MT_MAX_DEVICES];
 	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,
@@ -128,7 +128,7 @@ int metrics_is_score(const struct device_pass *d, uint64_t marks, int autograd, 
 
 /* A block that is live at the moment, for sorting. */
 struct surviving_block {
-	uint32_t place;
+	uint32_t stack;
 	uint16_t thread;
 	uint16_t age; /* steps ago */
 	int in_run;

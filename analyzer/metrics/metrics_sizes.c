@@ -45,25 +45,25 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 {
 	for (size_t i = 0; i <= s->count; i++) {
 		const struct failure *request = i == s->count ? d->failure : NULL;
-		uint32_t place;
+		uint32_t stack;
 		bytes size;
 
 		if (i == s->count && !request)
 			break;
-		place = request ? request->place : s->groups[i].place;
+		stack = request ? request->stack : s->groups[i].stack;
 		/* Some optimizers make states wherever they first need them. In a step that failed,
 		 * what stays is not known. */
-		if (!d->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && place &&
-		    place < p->tables->place_count)
-			p->marks[place] |= MARKED(STATE);
+		if (!d->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && stack &&
+		    stack < p->tables->stack_count)
+			p->marks[stack] |= MARKED(STATE);
 		size = request ? request->requested : s->groups[i].largest;
-		if (place >= p->tables->place_count || size < METRICS_MIN_BLOCK)
+		if (stack >= p->tables->stack_count || size < METRICS_MIN_BLOCK)
 			continue;
-		if (p->marks[place] & MARKED(LOSS) && size > d->logits)
+		if (p->marks[stack] & MARKED(LOSS) && size > d->logits)
 			d->logits = size;
-		if (!(p->marks[place] & MARKED(ATTENTION)))
+		if (!(p->marks[stack] & MARKED(ATTENTION)))
 			continue;
-		if (p->marks[place] & MARKED(LINEAR))
+		if (p->marks[stack] & MARKED(LINEAR))
 			d->linear = size > d->linear ? size : d->linear;
 		else
 			d->scores = size > d->scores ? size : d->scores;

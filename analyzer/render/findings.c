@@ -26,8 +26,8 @@ static void put_cause(struct page *p, const struct finding *f)
 	buf_addf(&b, "%s  %s confidence: %s", f->rule, f->confidence, f->title);
 	page_field(p, f->severity == SEVERITY_ERROR ? "cause" : "waste", b.text, 0);
 	page_field(p, "", f->message, 0);
-	if (f->place)
-		page_field(p, "", f->place, 0);
+	if (f->stack)
+		page_field(p, "", f->stack, 0);
 	buf_release(&b);
 	for (size_t i = 0; i < f->remedy_count; i++) {
 		struct buf line = { 0 };
@@ -136,8 +136,8 @@ static json_t *evidence_json(const struct finding *f)
 				    f->evidence[i].unit == UNIT_FLAG
 					    ? json_boolean(f->evidence[i].value != 0)
 					    : json_integer(f->evidence[i].value));
-	if (f->place)
-		set(o, "place", text(f->place));
+	if (f->stack)
+		set(o, "place", text(f->stack));
 	return o;
 }
 

@@ -47,7 +47,7 @@ static json_t *unexplained_json(const struct match *m)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < m->unexplained_count; i++) {
-		const struct match_place *p = &m->unexplained[i];
+		const struct match_stack *p = &m->unexplained[i];
 		json_t *row = json_object();
 
 		set(row, "stack", text(p->stack));

@@ -135,7 +135,7 @@ static void put_unexplained(struct page *p, const struct match *m)
 	buf_addf(p->out, ", %.2f %% of what was observed\n",
 		 m->observed ? percent((double)sum / (double)m->observed) : 0);
 	for (size_t i = 0; i < m->unexplained_count && i < (size_t)p->style->top; i++) {
-		const struct match_place *u = &m->unexplained[i];
+		const struct match_stack *u = &m->unexplained[i];
 		struct buf b = { 0 };
 
 		size_add(&b, u->bytes, p->style->raw_bytes);

@@ -259,7 +259,7 @@ static json_t *lost_json(const struct rank *r)
 	json_t *o = json_object();
 
 	set(o, "events", json_integer((json_int_t)r->lost_events));
-	set(o, "places", json_integer((json_int_t)r->lost_places));
+	set(o, "places", json_integer((json_int_t)r->lost_stacks));
 	set(o, "reason", text(r->lost_reason));
 	return o;
 }

@@ -75,7 +75,7 @@ int account_is_segment_kind(unsigned alloc_kind)
 	       alloc_kind == MT_POOL_ALLOC;
 }
 
-/* The place that allocated what an ALLOC or FREE is about: whoever frees is not always the owner.
+/* The stack that allocated what an ALLOC or FREE is about: whoever frees is not always the owner.
  */
 static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned alloc_kind)
 {
@@ -83,9 +83,9 @@ static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned
 
 	if (alloc_kind == r->kind) {
 		live_add(&a->live, r);
-		return r->place;
+		return r->stack;
 	}
-	return live_take(&a->live, alloc_kind, r->address, &made) ? made.place : r->place;
+	return live_take(&a->live, alloc_kind, r->address, &made) ? made.stack : r->stack;
 }
 
 /* A call of PyTorch's allocator, where that reports itself: in `reserved` already. */
@@ -122,8 +122,8 @@ int account_runtime(struct account *a, struct device *d, const struct mt_record 
 	int was_its_pool = is_its_pool(h);
 	unsigned alloc_kind = walk_alloc_kind(r->kind);
 	uint32_t origin = origin_of(a, r, alloc_kind);
-	enum owner owner = tables_place_owner(&a->trace->tables, origin);
-	int is_allocator = tables_place_flags(&a->trace->tables, origin) & PLACE_PYTORCH &&
+	enum owner owner = tables_stack_owner(&a->trace->tables, origin);
+	int is_allocator = tables_stack_flags(&a->trace->tables, origin) & STACK_PYTORCH &&
 			   account_is_segment_kind(alloc_kind);
 
 	if (is_allocator && !d->stand_in)
@@ -156,7 +156,7 @@ static void start_comm(struct account *a, struct device *d, const struct mt_reco
 
 	if (hides)
 		comms_hide(&d->comms, &made, tracked_of_nccl(d));
-	kept.place = comms_add(&d->comms, &made);
+	kept.stack = comms_add(&d->comms, &made);
 	live_add(&a->live, &kept);
 }
 
@@ -175,7 +175,7 @@ void account_comm(struct account *a, struct device *d, const struct mt_record *r
 	if (made && made->device != r->device)
 		made = NULL;
 	if (made)
-		end_comm(d, made->place, r->time_ns);
+		end_comm(d, made->stack, r->time_ns);
 	if (r->kind == MT_COMM_INIT)
 		start_comm(a, d, r, sequence, 1);
 	else if (made)
@@ -191,7 +191,7 @@ static void keep_comms(struct account *a, struct communicators *x, int device)
 			live_add(&a->live, &(struct mt_record){ .kind = MT_COMM_INIT,
 								.address = x->list[i].address,
 								.device = (uint8_t)device,
-								.place = (uint32_t)i });
+								.stack = (uint32_t)i });
 	}
 }
 
@@ -215,14 +215,14 @@ void account_keyframe_comm(struct account *a, struct device *d, const struct mt_
 {
 	const struct mt_record *known = live_find(&a->live, MT_COMM_INIT, r->address);
 
-	if (known && known->device == r->device && known->place < d->comms.count) {
-		struct communicator *x = &d->comms.list[known->place];
+	if (known && known->device == r->device && known->stack < d->comms.count) {
+		struct communicator *x = &d->comms.list[known->stack];
 
 		if (x->created_ns == r->time_ns) {
 			x->confirmed = 1;
 			return;
 		}
-		end_comm(d, known->place, now_ns);
+		end_comm(d, known->stack, now_ns);
 	}
 	start_comm(a, d, r, UINT64_MAX, 0);
 }

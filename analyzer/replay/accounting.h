@@ -6,7 +6,7 @@
 
 struct account {
 	const struct trace *trace;
-	struct live live; /* without tensors and mappings; of a COMM_INIT `place` is its index */
+	struct live live; /* without tensors and mappings; of a COMM_INIT `stack` is its index */
 };
 
 /* What each owner holds now: adds up to moment_device(). */

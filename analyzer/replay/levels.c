@@ -59,7 +59,7 @@ static struct moment moment_of(const struct device *d, struct position at,
 	m.at = at;
 	m.time_ns = r->time_ns;
 	m.thread = r->thread;
-	m.place = r->place;
+	m.stack = r->stack;
 	return m;
 }
 
@@ -102,24 +102,24 @@ static inline void handed_out(struct device *d, const struct mt_record *r)
 static inline void did(const struct curves *c, struct device *d, const struct mt_record *r,
 		       int is_alloc)
 {
-	const struct place_info *place = tables_place_info(c->tables, r->place);
-	enum activity a = (enum activity)place->activity[c->tables->thread_flags[r->thread] & 3];
+	const struct stack_info *stack = tables_stack_info(c->tables, r->stack);
+	enum activity a = (enum activity)stack->activity[c->tables->thread_flags[r->thread] & 3];
 	uint32_t caller = 0;
 
 	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION)
-		caller = place->caller;
+		caller = stack->caller;
 	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
-		caller = r->place;
-	spans_take(&d->spans, r->time_ns, a, caller, r->place, is_alloc, d->now.allocated);
+		caller = r->stack;
+	spans_take(&d->spans, r->time_ns, a, caller, r->stack, is_alloc, d->now.allocated);
 }
 
 static void take_failure(const struct curves *c, struct device *d, struct position at,
-			 const struct mt_record *r, unsigned place)
+			 const struct mt_record *r, unsigned stack)
 {
 	struct failure f = {
 		.when = moment_of(d, at, r),
 		.from_runtime = r->kind == MT_DEVICE_FAIL,
-		.place = r->place,
+		.stack = r->stack,
 		.requested = r->bytes,
 		.free = r->address,
 		.largest_free = -1,
@@ -129,7 +129,7 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 	 * The caching allocator frees its cache and tries again when the runtime refuses: only what
 	 * it reports itself is a failure of the job. Anyone else's refusal is one.
 	 */
-	if (f.from_runtime && !d->stand_in && (place & PLACE_PYTORCH || !r->place))
+	if (f.from_runtime && !d->stand_in && (stack & STACK_PYTORCH || !r->stack))
 		return;
 	if (!d->failures)
 		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
@@ -180,7 +180,7 @@ static void take_comm(struct curves *c, struct device *d, struct position at,
 static int take_other_memory(struct curves *c, struct device *d, struct position at,
 			     const struct mt_record *r)
 {
-	unsigned place = tables_place_flags(c->tables, r->place), alloc = walk_alloc_kind(r->kind);
+	unsigned stack = tables_stack_flags(c->tables, r->stack), alloc = walk_alloc_kind(r->kind);
 	int change;
 
 	d->events++;
@@ -197,7 +197,7 @@ static int take_other_memory(struct curves *c, struct device *d, struct position
 		take_comm(c, d, at, r);
 		return 1;
 	}
-	if (alloc == r->kind && place & PLACE_PYTORCH && account_is_segment_kind(alloc))
+	if (alloc == r->kind && stack & STACK_PYTORCH && account_is_segment_kind(alloc))
 		d->pytorch_allocs++;
 	change = account_runtime(&c->account, d, r);
 	if (change & ACCOUNT_STAND_IN) {
@@ -234,7 +234,7 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 	case MT_TENSOR_OOM:
 	case MT_DEVICE_FAIL:
 		d->ooms_told += r->kind == (d->stand_in ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
-		take_failure(c, d, at, r, tables_place_flags(c->tables, r->place));
+		take_failure(c, d, at, r, tables_stack_flags(c->tables, r->stack));
 		return;
 	default:
 		if (!take_other_memory(c, d, at, r))
@@ -379,7 +379,7 @@ static void take_keyframe(struct curves *c, const struct mt_record *r)
 		account_keyframe_comm(&c->account, d, r, c->replay->last_time_ns);
 	} else if (alloc == r->kind && r->kind != MT_TENSOR_ALLOC) {
 		if (account_is_segment_kind(alloc) &&
-		    tables_place_flags(c->tables, r->place) & PLACE_PYTORCH)
+		    tables_stack_flags(c->tables, r->stack) & STACK_PYTORCH)
 			d->pytorch_allocs++;
 		account_runtime(&c->account, d, r);
 	}

@@ -38,7 +38,7 @@ static int is_tensor(const struct blocks *b, const struct mt_record *r, int devi
 	if (!b->replay->device[device].stand_in)
 		return r->kind == MT_TENSOR_ALLOC;
 	return account_is_segment_kind(r->kind) &&
-	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
+	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
 }
 
 static int by_address(const void *a, const void *b)
@@ -52,7 +52,7 @@ static int by_address(const void *a, const void *b)
 static int is_segment(const struct blocks *b, const struct mt_record *r, int device)
 {
 	return (r->kind == MT_DEVICE_ALLOC || r->kind == MT_MAP) && r->device == device &&
-	       tables_place_flags(b->tables, r->place) & PLACE_PYTORCH;
+	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
 }
 
 /* The live segments, or the live blocks, by address. */

@@ -55,11 +55,11 @@ static int was_wrong(const struct replay *r, struct assumptions *a)
 static void settle(const struct device *d, const struct tables *t, struct moment *m)
 {
 	const struct span *s = spans_at(&d->spans, m->time_ns);
-	uint32_t place = tables_place_flags(t, m->place);
+	uint32_t stack = tables_stack_flags(t, m->stack);
 
 	m->step = s ? s->step : 1;
 	m->phase = s ? s->phase : PHASE_SETUP;
-	m->part = steps_part(s, place);
+	m->part = steps_part(s, stack);
 }
 
 /* Steps and phases, of the moments too. */

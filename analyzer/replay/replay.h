@@ -29,7 +29,7 @@ struct moment {
 	struct position at;
 	uint64_t time_ns;
 	bytes allocated, reserved, other, untracked;
-	uint32_t place;
+	uint32_t stack;
 	uint16_t thread;
 	/* Known once the first pass is done. */
 	uint32_t step; /* 0 unknown */
@@ -39,7 +39,7 @@ struct moment {
 struct failure {
 	struct moment when;
 	int from_runtime; /* the runtime refused, and no allocator of PyTorch's said more */
-	uint32_t place;
+	uint32_t stack;
 	bytes requested;
 	uint64_t free;         /* on the device, MT_UNKNOWN */
 	bytes largest_free;    /* cached block; -1 unknown */

@@ -58,8 +58,8 @@ static int by_bytes(const void *a, const void *b)
 
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? 1 : -1;
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
+	if (x->stack != y->stack)
+		return x->stack < y->stack ? -1 : 1;
 	if (x->category != y->category)
 		return x->category < y->category ? -1 : 1;
 	return (x->thread > y->thread) - (x->thread < y->thread);
@@ -74,11 +74,11 @@ struct snapshot snapshot_of(const struct lives *l, const struct tables *t)
 		const struct mt_record *r = &l->list[i].born;
 		struct group key = { .category = l->list[i].category }, *to;
 
-		key.place = r->place < t->place_count ? r->place : MT_NO_PLACE;
-		key.key = tables_place_info(t, key.place)->inside;
+		key.stack = r->stack < t->stack_count ? r->stack : MT_NO_STACK;
+		key.key = tables_stack_info(t, key.stack)->inside;
 		if (!key.key)
-			key.key = key.place;
-		key.thread = tables_place(t, key.place)->frame_count ? 0 : r->thread;
+			key.key = key.stack;
+		key.thread = tables_stack(t, key.stack)->frame_count ? 0 : r->thread;
 		to = group_of(&g, &key);
 		to->bytes = bytes_add(to->bytes, r->bytes);
 		to->blocks++;

@@ -1,4 +1,4 @@
-/* What was live at a moment, by place and category. */
+/* What was live at a moment, by stack and category. */
 #ifndef MEMTRACE_SNAPSHOT_H
 #define MEMTRACE_SNAPSHOT_H
 
@@ -6,12 +6,12 @@
 #include "trace/tables.h"
 
 /*
- * Live blocks that came from the same place and are in the same category. Within a model it does not matter who called that: a pipeline does
- * so from several places. Without Python frames, blocks of different threads are different groups.
+ * Live blocks that came from the same stack and are in the same category. Within a model it does not matter who called that: a pipeline does
+ * so from several stacks. Without Python frames, blocks of different threads are different groups.
  */
 struct group {
-	uint64_t key; /* of the place */
-	uint32_t place;
+	uint64_t key; /* of the stack */
+	uint32_t stack;
 	uint16_t thread;
 	uint8_t category;
 	uint64_t blocks;

@@ -23,7 +23,7 @@ struct metrics;
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
 
-/* Live blocks of one place. */
+/* Live blocks of one stack. */
 struct stack_row {
 	char *stack; /* "function file:line;…", outermost first */
 	char *label; /* one frame, clean */
@@ -31,7 +31,7 @@ struct stack_row {
 	char *module; /* the classes of the modules that were called, "A.B.C"; else "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
-	enum category category; /* a place with blocks of several categories is several rows */
+	enum category category; /* a stack with blocks of several categories is several rows */
 };
 
 struct stacks {
@@ -183,13 +183,13 @@ struct rank {
 	struct timeline_row *timeline;
 	size_t timeline_count;
 
-	uint64_t lost_events, lost_places;
+	uint64_t lost_events, lost_stacks;
 	const char *lost_reason;
 	char **warnings;
 	size_t warning_count, warning_room;
 
 	struct metrics *metrics; /* what rules ask; NULL: nothing was measured */
-	char *leak_label, *repeat_label; /* the places they name; NULL none */
+	char *leak_label, *repeat_label; /* the stacks they name; NULL none */
 
 	char **pool; /* other texts */
 	size_t pool_count, pool_room;
@@ -216,7 +216,7 @@ void report_sort(struct report *r);
 /* After report_sort: finds causes. */
 void report_diagnose(struct report *r);
 void report_release(struct report *r);
-/* Gives up what only a rank that is shown in detail needs: its smaller places and its curves. */
+/* Gives up what only a rank that is shown in detail needs: its smaller stacks and its curves. */
 void rank_reduce(struct rank *r, size_t stacks);
 
 /* The rank to show in detail: one that ran out of memory first, else the one that filled most of

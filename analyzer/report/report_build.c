@@ -18,7 +18,7 @@ struct builder {
 	const struct trace *trace;
 	const struct replay *replay;
 	struct rank *rank;
-	const char **place_stacks;  /* made so far, by place */
+	const char **stack_texts;  /* made so far, by stack */
 	const char **thread_stacks; /* the same for blocks without frames */
 	size_t stack_text;
 	const struct metrics *metrics; /* of all devices */
@@ -68,37 +68,37 @@ static const char *thread_stack_of(struct builder *b, uint16_t thread)
 	return b->thread_stacks[thread] = keep_stack(b->rank, buf_take(&text));
 }
 
-/* The stack of a place, or of blocks without frames the thread that made them. */
-static const char *stack_of(struct builder *b, uint32_t place, uint16_t thread)
+/* The text of a stack, or of blocks without frames the thread that made them. */
+static const char *stack_of(struct builder *b, uint32_t stack, uint16_t thread)
 {
 	const struct tables *t = &b->trace->tables;
 	struct buf text = { 0 };
 
-	if (place >= t->place_count)
-		place = MT_NO_PLACE;
-	if (!tables_place(t, place)->frame_count)
+	if (stack >= t->stack_count)
+		stack = MT_NO_STACK;
+	if (!tables_stack(t, stack)->frame_count)
 		return thread_stack_of(b, thread);
-	if (!b->place_stacks[place]) {
+	if (!b->stack_texts[stack]) {
 		if (b->stack_text < MOST_STACK_TEXT)
-			tables_add_stack(t, place, &text);
+			tables_add_stack(t, stack, &text);
 		b->stack_text += text.length;
-		b->place_stacks[place] = keep_stack(b->rank, buf_take(&text));
+		b->stack_texts[stack] = keep_stack(b->rank, buf_take(&text));
 	}
-	return b->place_stacks[place];
+	return b->stack_texts[stack];
 }
 
 static char *label_of(struct builder *b, const struct group *g)
 {
 	struct buf text = { 0 };
 
-	tables_add_label(&b->trace->tables, g->place, &text);
+	tables_add_label(&b->trace->tables, g->stack, &text);
 	if (!text.length && (uint64_t)g->largest < b->trace->header.stack_min) {
 		/* Their stacks were not wanted. */
 		buf_puts(&text, "(blocks under ");
 		size_add(&text, (bytes)b->trace->header.stack_min, 0);
-		buf_puts(&text, stack_of(b, g->place, g->thread) + strlen("(no Python stack"));
+		buf_puts(&text, stack_of(b, g->stack, g->thread) + strlen("(no Python stack"));
 	} else if (!text.length) {
-		buf_puts(&text, stack_of(b, g->place, g->thread));
+		buf_puts(&text, stack_of(b, g->stack, g->thread));
 	}
 	return buf_take(&text);
 }
@@ -107,7 +107,7 @@ static char *inner_of(struct builder *b, const struct group *g)
 {
 	struct buf text = { 0 };
 
-	tables_add_inner(&b->trace->tables, g->place, &text);
+	tables_add_inner(&b->trace->tables, g->stack, &text);
 	return buf_take(&text);
 }
 
@@ -115,7 +115,7 @@ static char *module_of(struct builder *b, const struct group *g)
 {
 	struct buf text = { 0 };
 
-	tables_add_module(&b->trace->tables, g->place, &text);
+	tables_add_module(&b->trace->tables, g->stack, &text);
 	return buf_take(&text);
 }
 
@@ -130,7 +130,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 		const struct group *g = &s->groups[i];
 
 		to.rows[i] = (struct stack_row){
-			.stack = xstrdup(stack_of(b, g->place, g->thread)),
+			.stack = xstrdup(stack_of(b, g->stack, g->thread)),
 			.label = label_of(b, g),
 			.inner = inner_of(b, g),
 			.module = module_of(b, g),
@@ -188,7 +188,7 @@ static void add_ooms(struct builder *b, const struct device *d)
 			o->free = UNKNOWN_BYTES;
 		report_add_failure_owners(o, f, r->total);
 		if (f->from_runtime)
-			o->by = clean(r, tables_module(t, tables_place(t, f->place)->module));
+			o->by = clean(r, tables_module(t, tables_stack(t, f->stack)->module));
 	}
 }
 
@@ -270,7 +270,7 @@ static void add_live(struct builder *b, const struct device *d)
 		r->live[i] = (struct live_row){
 			.address = d->live[i].address,
 			.bytes = d->live[i].bytes,
-			.stack = stack_of(b, d->live[i].place, d->live[i].thread),
+			.stack = stack_of(b, d->live[i].stack, d->live[i].thread),
 		};
 }
 
@@ -284,7 +284,7 @@ static void add_peak_blocks(struct builder *b, const struct lives *l)
 		r->peak_blocks[i] = (struct peak_block){
 			.bytes = l->list[i].born.bytes,
 			.category = (enum category)l->list[i].category,
-			.stack = stack_of(b, l->list[i].born.place, l->list[i].born.thread),
+			.stack = stack_of(b, l->list[i].born.stack, l->list[i].born.thread),
 		};
 }
 
@@ -431,7 +431,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 			 h->state == MT_STATE_STOPPED || h->lost_reason == MT_LOST_NOT_CHOSEN;
 
 	b->rank = &r;
-	b->place_stacks = xcalloc(b->trace->tables.place_count, sizeof(*b->place_stacks));
+	b->stack_texts = xcalloc(b->trace->tables.stack_count, sizeof(*b->stack_texts));
 	b->thread_stacks = xcalloc(MT_NO_THREAD + 1, sizeof(*b->thread_stacks));
 	b->stack_text = 0;
 	r.total = d->total                        ? d->total
@@ -464,7 +464,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 		add_live(b, d);
 	if (d->held_at_peak.list)
 		add_peak_blocks(b, &d->held_at_peak);
-	free(b->place_stacks);
+	free(b->stack_texts);
 	free(b->thread_stacks);
 	b->rank = NULL;
 	report->ranks = grow(report->ranks, report->count, &report->room, sizeof(*report->ranks));

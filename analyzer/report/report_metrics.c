@@ -1,4 +1,4 @@
-/* A device's metrics, and the places they name, as the report keeps them. */
+/* A device's metrics, and the stacks they name, as the report keeps them. */
 #include "diagnose/diagnose.h"
 
 #include "report/report.h"
@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *label_of_place(const struct tables *t, uint32_t place)
+static char *label_of_stack(const struct tables *t, uint32_t stack)
 {
 	struct buf label = { 0 };
 
-	if (place == MT_NO_PLACE)
+	if (stack == MT_NO_STACK)
 		return NULL;
-	tables_add_label(t, place, &label);
+	tables_add_label(t, stack, &label);
 	return label.length ? buf_take(&label) : NULL;
 }
 
@@ -40,6 +40,6 @@ void diagnose_keep(struct rank *r, const struct metrics *m, const struct tables 
 	r->metrics->killed = r->end == END_KILLED && !m->failed;
 	/* An error that the job caught, and that ended it in order, killed nothing. */
 	r->metrics->died = m->died && r->end != END_EXIT;
-	r->leak_label = label_of_place(t, m->leak_place);
-	r->repeat_label = label_of_place(t, m->repeat_place);
+	r->leak_label = label_of_stack(t, m->leak_stack);
+	r->repeat_label = label_of_stack(t, m->repeat_stack);
 }

@@ -39,7 +39,7 @@ void report_add_warnings(struct rank *r, const struct trace *t, const struct rep
 	const struct mt_header *h = &t->header;
 
 	r->lost_events = h->lost_events;
-	r->lost_places = h->lost_places;
+	r->lost_stacks = h->lost_stacks;
 	r->lost_reason = h->lost_reason ? lost_text(h->lost_reason) : NULL;
 	if (h->lost_events)
 		report_warn(
@@ -51,12 +51,12 @@ void report_add_warnings(struct rank *r, const struct trace *t, const struct rep
 			h->lost_errno > 0 ? strerror(h->lost_errno) : "");
 	else if (h->lost_reason && h->lost_reason != MT_LOST_TABLES_FULL)
 		report_warn(r, "%s", r->lost_reason);
-	if (h->lost_places > h->busy_places)
+	if (h->lost_stacks > h->busy_stacks)
 		report_warn(r, "%llu stacks were not kept: the tables are full",
-			   (unsigned long long)(h->lost_places - h->busy_places));
-	if (h->busy_places)
+			   (unsigned long long)(h->lost_stacks - h->busy_stacks));
+	if (h->busy_stacks)
 		report_warn(r, "%llu stacks were not kept: the tables were busy",
-			   (unsigned long long)h->busy_places);
+			   (unsigned long long)h->busy_stacks);
 	if (p->given_up)
 		report_warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
 			   (unsigned long long)p->given_up);

@@ -10,7 +10,7 @@
 
 /*
  * Of a job of more traces only the rank to show in detail is kept whole; of each other its largest
- * SESSION_REDUCED_STACKS places, and no curves: what 1,000 ranks have to say must fit into memory.
+ * SESSION_REDUCED_STACKS stacks, and no curves: what 1,000 ranks have to say must fit into memory.
  */
 #define SESSION_MAX_WHOLE 64
 #define SESSION_REDUCED_STACKS 20

@@ -26,7 +26,7 @@ static void start(struct tables *t)
 {
 	MAKE_ROOM(t, string, 0);
 	MAKE_ROOM(t, frame, 0);
-	MAKE_ROOM(t, place, 0);
+	MAKE_ROOM(t, stack, 0);
 	MAKE_ROOM(t, module, 0);
 	MAKE_ROOM(t, thread, 0);
 }
@@ -55,26 +55,26 @@ static int add_frame(struct tables *t, uint32_t id, struct str p)
 	return 0;
 }
 
-static int add_place(struct tables *t, uint32_t id, struct str p)
+static int add_stack(struct tables *t, uint32_t id, struct str p)
 {
 	const uint32_t *words = (const void *)p.at;
-	struct place place = { 0 };
+	struct stack stack = { 0 };
 
-	if (id_is_wrong(t, t->place_count, id) || p.length < 4 || p.length % 4)
+	if (id_is_wrong(t, t->stack_count, id) || p.length < 4 || p.length % 4)
 		return -1;
-	MAKE_ROOM(t, place, id);
+	MAKE_ROOM(t, stack, id);
 	if (words[0] >= t->module_count)
 		return -1;
-	place = (struct place){ .module = words[0],
+	stack = (struct stack){ .module = words[0],
 				.frame_count = (uint32_t)(p.length / 4 - 1),
 				.frames = words + 1 };
-	t->places[id].module = place.module;
-	if (place.frame_count > DEEPEST_STACK)
-		place.frame_count = DEEPEST_STACK;
-	for (uint32_t i = 0; i < place.frame_count; i++)
-		if (!place.frames[i] || place.frames[i] >= t->frame_count)
+	t->stacks[id].module = stack.module;
+	if (stack.frame_count > DEEPEST_STACK)
+		stack.frame_count = DEEPEST_STACK;
+	for (uint32_t i = 0; i < stack.frame_count; i++)
+		if (!stack.frames[i] || stack.frames[i] >= t->frame_count)
 			return -1;
-	t->places[id] = place;
+	t->stacks[id] = stack;
 	return 0;
 }
 
@@ -107,7 +107,7 @@ static int add_meta(struct tables *t, struct str p)
 
 static int add_entry(struct tables *t, const struct mt_entry *entry, struct str p)
 {
-	if (entry->kind != MT_ENTRY_META && entry->kind != MT_ENTRY_PLACE &&
+	if (entry->kind != MT_ENTRY_META && entry->kind != MT_ENTRY_STACK &&
 	    p.length > LONGEST_STRING)
 		p.length = LONGEST_STRING;
 	switch (entry->kind) {
@@ -125,8 +125,8 @@ static int add_entry(struct tables *t, const struct mt_entry *entry, struct str 
 		return 0;
 	case MT_ENTRY_FRAME:
 		return add_frame(t, entry->id, p);
-	case MT_ENTRY_PLACE:
-		return add_place(t, entry->id, p);
+	case MT_ENTRY_STACK:
+		return add_stack(t, entry->id, p);
 	case MT_ENTRY_THREAD:
 		return add_thread(t, entry->id, p);
 	case MT_ENTRY_META:
@@ -180,24 +180,24 @@ static void flag_threads(struct tables *t, uint32_t pid)
 			t->thread_flags[i] = THREAD_MAIN;
 }
 
-static void read_places(struct tables *t)
+static void read_stacks(struct tables *t)
 {
 	unsigned char *owners = xcalloc(t->module_count, 1);
 
 	for (size_t i = 0; i < t->module_count; i++)
 		owners[i] = (unsigned char)owner_of_module(t->modules[i]);
-	t->place_owners = xcalloc(t->place_count, 1);
-	t->place_owners[MT_NO_PLACE] = OWNER_APPLICATION;
-	for (size_t i = 1; i < t->place_count; i++)
-		t->place_owners[i] = owners[t->places[i].module];
-	t->place_info = places_read(t);
+	t->stack_owners = xcalloc(t->stack_count, 1);
+	t->stack_owners[MT_NO_STACK] = OWNER_APPLICATION;
+	for (size_t i = 1; i < t->stack_count; i++)
+		t->stack_owners[i] = owners[t->stacks[i].module];
+	t->stack_info = stacks_read(t);
 	free(owners);
 }
 
 void tables_finish(struct tables *t, uint32_t pid)
 {
 	start(t);
-	read_places(t);
+	read_stacks(t);
 	flag_threads(t, pid);
 }
 
@@ -208,18 +208,18 @@ void tables_release(struct tables *t)
 	free(t->regions);
 	free(t->strings);
 	free(t->frames);
-	free(t->places);
+	free(t->stacks);
 	free(t->modules);
 	free(t->threads);
 	free(t->meta);
-	free(t->place_info);
-	free(t->place_owners);
+	free(t->stack_info);
+	free(t->stack_owners);
 	*t = (struct tables){ 0 };
 }
 
-const struct place *tables_place(const struct tables *t, uint32_t place)
+const struct stack *tables_stack(const struct tables *t, uint32_t stack)
 {
-	return &t->places[place < t->place_count ? place : 0];
+	return &t->stacks[stack < t->stack_count ? stack : 0];
 }
 
 const struct mt_frame *tables_frame(const struct tables *t, uint32_t frame)
@@ -265,9 +265,9 @@ static int is_no_frame(const struct tables *t, const struct mt_frame *f)
 	return !f->line && !tables_string(t, f->file).length;
 }
 
-void tables_add_stack(const struct tables *t, uint32_t place, struct buf *b)
+void tables_add_stack(const struct tables *t, uint32_t stack, struct buf *b)
 {
-	const struct place *p = tables_place(t, place);
+	const struct stack *p = tables_stack(t, stack);
 
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		const struct mt_frame *f = tables_frame(t, p->frames[i]);
@@ -290,7 +290,7 @@ static int is_pytorch_file(struct str file)
 }
 
 /* The innermost frame that is not PyTorch's own, else the innermost. */
-static uint32_t shown_frame(const struct tables *t, const struct place *p)
+static uint32_t shown_frame(const struct tables *t, const struct stack *p)
 {
 	for (uint32_t i = 0; i < p->frame_count; i++) {
 		const struct mt_frame *f = tables_frame(t, p->frames[i]);
@@ -317,17 +317,17 @@ static void add_short_frame(const struct tables *t, const struct mt_frame *f, co
 	buf_addf(b, ":%u", f->line);
 }
 
-void tables_add_label(const struct tables *t, uint32_t place, struct buf *b)
+void tables_add_label(const struct tables *t, uint32_t stack, struct buf *b)
 {
-	const struct place *p = tables_place(t, place);
+	const struct stack *p = tables_stack(t, stack);
 
 	if (p->frame_count)
 		add_short_frame(t, tables_frame(t, p->frames[shown_frame(t, p)]), "  ", b);
 }
 
-void tables_add_inner(const struct tables *t, uint32_t place, struct buf *b)
+void tables_add_inner(const struct tables *t, uint32_t stack, struct buf *b)
 {
-	const struct place *p = tables_place(t, place);
+	const struct stack *p = tables_stack(t, stack);
 
 	if (p->frame_count && shown_frame(t, p))
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
@@ -341,13 +341,13 @@ static int is_module_call(const struct tables *t, uint32_t frame)
 	       str_matches(tables_string(t, f->file), "*/torch/nn/modules/module.py");
 }
 
-void tables_add_module(const struct tables *t, uint32_t place, struct buf *b)
+void tables_add_module(const struct tables *t, uint32_t stack, struct buf *b)
 {
-	const struct place *p = tables_place(t, place);
+	const struct stack *p = tables_stack(t, stack);
 	const size_t suffix = strlen(".forward");
 	int called = 0;
 
-	if (!(tables_place_flags(t, place) & PLACE_MODULE))
+	if (!(tables_stack_flags(t, stack) & STACK_MODULE))
 		return;
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		struct str name = tables_string(t, tables_frame(t, p->frames[i])->function);

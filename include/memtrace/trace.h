@@ -4,7 +4,7 @@
  * definition.
  *
  *   header (MT_HEADER_BYTES)  identity, clocks, running counters a device, the two tables of regions below
- *   table regions             strings, frames, places, modules, threads, meta: append-only entries
+ *   table regions             strings, frames, stacks, modules, threads, meta: append-only entries
  *   segments                  fixed 32-byte records; a keyframe region each (the live set when the segment began)
  *
  * Records are written before the header that counts them, so the file is valid at every instant: a reader
@@ -32,7 +32,7 @@
 #define MT_MAX_TABLES 256
 #define MT_UNKNOWN UINT64_MAX
 #define MT_NO_DEVICE 255u /* host memory */
-#define MT_NO_PLACE 0u    /* place 0: nothing is known */
+#define MT_NO_STACK 0u    /* stack 0: nothing is known */
 /* The outermost frame of a stack that is cut; it has no file. */
 #define MT_DEEPER "... deeper frames are not kept"
 #define MT_NO_THREAD 0xffffu
@@ -69,7 +69,7 @@ struct mt_record {
 	uint64_t time_ns;
 	uint64_t address;
 	int64_t bytes;
-	uint32_t place;  /* who: a place of the tables (calling module and Python stack) */
+	uint32_t stack;  /* who: a stack of the tables (calling module and Python stack) */
 	uint16_t thread; /* a thread of the tables, or MT_NO_THREAD */
 	uint8_t kind;    /* enum mt_event */
 	uint8_t device;  /* ordinal as the process sees it, or MT_NO_DEVICE */
@@ -105,7 +105,7 @@ struct mt_table {
 enum mt_entry_kind {
 	MT_ENTRY_STRING = 1, /* payload: bytes, no terminating zero */
 	MT_ENTRY_FRAME = 2,  /* payload: struct mt_frame */
-	MT_ENTRY_PLACE = 3, /* payload: uint32_t module, then uint32_t frame ids, innermost first */
+	MT_ENTRY_STACK = 3, /* payload: uint32_t module, then uint32_t frame ids, innermost first */
 	MT_ENTRY_MODULE = 4, /* payload: path of the shared object */
 	MT_ENTRY_THREAD = 5, /* payload: uint32_t tid, then its name (bytes) */
 	MT_ENTRY_META = 6,   /* payload: key, a zero, value; see MT_META_* ; a later value of a key
@@ -229,7 +229,7 @@ struct mt_header {
 	uint32_t lost_reason; /* enum mt_lost */
 	int32_t lost_errno;
 	uint64_t lost_events; /* not recorded, for lost_reason: the live set is no longer exact */
-	uint64_t lost_places; /* stacks that were not kept: the tables were full, or busy */
+	uint64_t lost_stacks; /* stacks that were not kept: the tables were full, or busy */
 	uint64_t reused_records;  /* given up on purpose, to keep to the budget */
 	uint64_t inline_prepares; /* times the recording thread had to prepare a segment itself */
 	uint64_t inline_prepare_ns;
@@ -238,7 +238,7 @@ struct mt_header {
 	struct mt_device device[MT_MAX_DEVICES];
 	struct mt_table table[MT_MAX_TABLES];
 	struct mt_segment segment[MT_MAX_SEGMENTS] __attribute__((aligned(64)));
-	uint64_t busy_places; /* of lost_places: those for which the tables were busy */
+	uint64_t busy_stacks; /* of lost_stacks: those for which the tables were busy */
 };
 static_assert(sizeof(struct mt_header) <= MT_HEADER_BYTES, "the header has a fixed place");
 

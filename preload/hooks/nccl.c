@@ -193,7 +193,7 @@ static void record_destroyed(const void *caller, void *comm)
 		return;
 	by = module_of(caller);
 	memory_event(MT_COMM_DESTROY, gone.device, (uintptr_t)comm, -(int64_t)gone.bytes, &by,
-		     memory_place(&by, UINT64_MAX));
+		     memory_stack(&by, UINT64_MAX));
 }
 
 /* A communicator came to be between BEFORE and now, by MAKER. SIZE 0: it is to be asked, see
@@ -220,7 +220,7 @@ static void record_created(const void *caller, const void *maker, int result, vo
 	by = module_of(caller);
 	family = sequence_of(parent);
 	made.sequence = memory_event(MT_COMM_INIT, device, (uintptr_t)*comm, (int64_t)made.bytes,
-				     &by, memory_place(&by, UINT64_MAX));
+				     &by, memory_stack(&by, UINT64_MAX));
 	if (made.sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
 		describe(made.sequence, size, rank, family);
 	remember_comm(&made);

@@ -56,14 +56,14 @@ static void record_block(const void *caller, void *pointer, int64_t bytes, uint6
 	uint64_t size = (uint64_t)(bytes < 0 ? -bytes : bytes), sequence;
 	int new_peak;
 	struct module by = module_of(caller);
-	uint32_t place = bytes > 0 ? memory_place(&by, size) : memory_free_place(&by, size);
+	uint32_t stack = bytes > 0 ? memory_stack(&by, size) : memory_free_stack(&by, size);
 
 	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &new_peak), 0)) {
-		recording_event(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_PLACE);
+		recording_event(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_STACK);
 		account_sample(device);
 	}
 	sequence = recording_event(bytes < 0 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, device,
-				   (uintptr_t)pointer, bytes, place);
+				   (uintptr_t)pointer, bytes, stack);
 	if (new_peak)
 		account_peak_at(device, sequence);
 }
@@ -94,9 +94,9 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 		return;
 	if (cuda_current_device() != (int)d || cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
-	recording_event(MT_RESERVED, d, 0, (int64_t)reserved, MT_NO_PLACE);
+	recording_event(MT_RESERVED, d, 0, (int64_t)reserved, MT_NO_STACK);
 	sequence = recording_event(MT_TENSOR_OOM, d, free_bytes, bytes,
-				   pystack_place(module_of(caller).id));
+				   pystack_current(module_of(caller).id));
 	account_oom(d);
 	recording_out_of_memory(sequence, (uint64_t)bytes, free_bytes);
 }

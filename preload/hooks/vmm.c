@@ -38,7 +38,7 @@ static int take_lock(void)
 static void record_gone(const struct mt_record *gone, const struct module *by)
 {
 	memory_event(liveset_freed_by(gone->kind), gone->device, gone->address, -gone->bytes, by,
-		     memory_free_place(by, (uint64_t)gone->bytes));
+		     memory_free_stack(by, (uint64_t)gone->bytes));
 }
 
 /* An allocation whose handle cannot be kept is counted as lost: its release would not be known. */
@@ -49,7 +49,7 @@ static void record_created(const void *caller, enum mt_event kind, unsigned devi
 	struct mt_record gone = { 0 };
 	struct mt_record r = { .address = handle,
 			       .bytes = (int64_t)bytes,
-			       .place = memory_place(&by, bytes),
+			       .stack = memory_stack(&by, bytes),
 			       .kind = (uint8_t)kind,
 			       .device = (uint8_t)(device < MT_MAX_DEVICES ? device : MT_NO_DEVICE) };
 	int kept;
@@ -61,7 +61,7 @@ static void record_created(const void *caller, enum mt_event kind, unsigned devi
 	if (gone.kind)
 		record_gone(&gone, &by);
 	if (kept)
-		memory_event(kind, r.device, handle, r.bytes, &by, r.place);
+		memory_event(kind, r.device, handle, r.bytes, &by, r.stack);
 	else
 		recorder_lose_event(MT_LOST_NO_MEMORY);
 }
@@ -183,7 +183,7 @@ static void record_mapped(uint64_t handle, struct mt_record *map, const struct m
 	if (known < 0)
 		recorder_lose_event(MT_LOST_NO_MEMORY);
 	else if (known)
-		memory_event(MT_MAP, map->device, map->address, map->bytes, by, map->place);
+		memory_event(MT_MAP, map->device, map->address, map->bytes, by, map->stack);
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
@@ -201,7 +201,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 	if (!hooks_leave() || result != CUDA_SUCCESS || !recording_already())
 		return result;
 	by = module_of(CALLER);
-	map.place = memory_place(&by, bytes);
+	map.stack = memory_stack(&by, bytes);
 	record_mapped(handle, &map, &by);
 	return result;
 }
@@ -235,7 +235,7 @@ static void record_unmapped(uint64_t address, uint64_t bytes, const struct modul
 		u->beyond += u->count == UNMAPPED_KEPT;
 		u->count = i + 1;
 		memory_event(MT_UNMAP, u->each[i].map.device, address, -u->each[i].map.bytes, by,
-			     memory_free_place(by, (uint64_t)u->each[i].map.bytes));
+			     memory_free_stack(by, (uint64_t)u->each[i].map.bytes));
 		if (u->each[i].gone.kind)
 			record_gone(&u->each[i].gone, by);
 	}

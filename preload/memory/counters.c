@@ -176,7 +176,7 @@ void account_pool(unsigned device, int64_t change, uint64_t level, int by_alloca
 		return;
 	}
 	change_held(&recorder_header()->device[device], change, by_allocator);
-	recording_event(MT_POOL_RESERVED, device, 0, (int64_t)level, MT_NO_PLACE);
+	recording_event(MT_POOL_RESERVED, device, 0, (int64_t)level, MT_NO_STACK);
 	lock_release(&a.lock);
 }
 
@@ -188,7 +188,7 @@ int account_graphs(unsigned device, uint64_t level)
 		change_held(&recorder_header()->device[device], (int64_t)(level - a.graphs[device]),
 			    0);
 		a.graphs[device] = level;
-		recording_event(MT_GRAPH_RESERVED, device, 0, (int64_t)level, MT_NO_PLACE);
+		recording_event(MT_GRAPH_RESERVED, device, 0, (int64_t)level, MT_NO_STACK);
 	}
 	lock_release(&a.lock);
 	return 1;
@@ -215,7 +215,7 @@ static void take_sample(unsigned device, uint64_t now)
 	__atomic_store_n(&d->untracked, total - free_bytes > known ? total - free_bytes - known : 0,
 			 __ATOMIC_RELAXED);
 	raise_device_peak(d);
-	recording_event(MT_DEVICE_SAMPLE, device, free_bytes, (int64_t)total, MT_NO_PLACE);
+	recording_event(MT_DEVICE_SAMPLE, device, free_bytes, (int64_t)total, MT_NO_STACK);
 }
 
 static int is_due(unsigned device, uint64_t now)

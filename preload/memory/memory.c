@@ -53,9 +53,9 @@ unsigned memory_current_device(void)
 }
 
 uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
-		      const struct module *by, uint32_t place)
+		      const struct module *by, uint32_t stack)
 {
-	uint64_t sequence = recording_event(kind, device, address, bytes, place);
+	uint64_t sequence = recording_event(kind, device, address, bytes, stack);
 
 	if (layers[kind] == MT_LAYER_DEVICE || layers[kind] == MT_LAYER_POOL) {
 		memory_recorded++;
@@ -82,7 +82,7 @@ void memory_refused(const void *caller, uint64_t bytes)
 	if (device != MT_NO_DEVICE && cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
 	sequence = recording_event(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
-				   pystack_place(by.id));
+				   pystack_current(by.id));
 	if (by.is_allocator && device != MT_NO_DEVICE && !account_reports(device)) {
 		account_oom(device);
 		recording_out_of_memory(sequence, bytes, free_bytes);
@@ -162,12 +162,12 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 static void record_free(const struct mt_record *freed, const struct module *by)
 {
 	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
-		     by, memory_free_place(by, (uint64_t)freed->bytes));
+		     by, memory_free_stack(by, (uint64_t)freed->bytes));
 	if (freed->kind == MT_POOL_ALLOC)
 		pools_count_free((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
 }
 
-/* R was given; its place is that of the call. */
+/* R was given; its stack is that of the call. */
 static void record_alloc(const struct mt_record *r, const struct module *by)
 {
 	struct mt_record gone = { 0 };
@@ -177,7 +177,7 @@ static void record_alloc(const struct mt_record *r, const struct module *by)
 	if (gone.kind)
 		record_free(&gone, by);
 	if (kept > 0) {
-		memory_event(r->kind, r->device, r->address, r->bytes, by, r->place);
+		memory_event(r->kind, r->device, r->address, r->bytes, by, r->stack);
 	} else if (kept < 0) {
 		/* Counted, it would stay in the sums for ever; the device's own figure has it. */
 		if (r->kind == MT_POOL_ALLOC)
@@ -210,7 +210,7 @@ void memory_allocated(const void *caller, enum mt_event kind, int result, uint64
 	if (result != 0 || !address || (kind == MT_ARRAY_ALLOC && !bytes))
 		return;
 	by = module_of(caller);
-	r.place = memory_place(&by, bytes);
+	r.stack = memory_stack(&by, bytes);
 	device = memory_current_device();
 	r.thread = (uint16_t)(current_context() | device << OF_DEVICE);
 	if (!on_host(kind))
@@ -247,7 +247,7 @@ void memory_allocated_in_pool(const void *caller, int result, uint64_t address, 
 	r.bytes = (int64_t)pools_count_alloc(&pool, &device, bytes, by.is_allocator);
 	r.device = (uint8_t)device;
 	r.time_ns = (uintptr_t)pool;
-	r.place = memory_place(&by, bytes);
+	r.stack = memory_stack(&by, bytes);
 	record_alloc(&r, &by);
 }
 

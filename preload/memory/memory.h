@@ -49,23 +49,23 @@ void memory_refused(const void *caller, uint64_t bytes);
 
 /* Records and counts BYTES (signed) on DEVICE. Returns the sequence number. */
 uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
-		      const struct module *by, uint32_t place);
+		      const struct module *by, uint32_t stack);
 
-static inline uint32_t memory_module_place(const struct module *by)
+static inline uint32_t memory_module_stack(const struct module *by)
 {
-	return __builtin_expect(by->place != 0, 1) ? by->place : pystack_module_place(by->id);
+	return __builtin_expect(by->stack != 0, 1) ? by->stack : pystack_module_stack(by->id);
 }
 
-/* The place of an allocation of BYTES. */
-static inline uint32_t memory_place(const struct module *by, uint64_t bytes)
+/* The stack of an allocation of BYTES. */
+static inline uint32_t memory_stack(const struct module *by, uint64_t bytes)
 {
-	return bytes >= settings.STACK_MIN ? pystack_place(by->id) : memory_module_place(by);
+	return bytes >= settings.STACK_MIN ? pystack_current(by->id) : memory_module_stack(by);
 }
 
-/* The place of a free, which MEMTRACE_FREE_STACKS may leave without a stack. */
-static inline uint32_t memory_free_place(const struct module *by, uint64_t bytes)
+/* The stack of a free, which MEMTRACE_FREE_STACKS may leave without a stack. */
+static inline uint32_t memory_free_stack(const struct module *by, uint64_t bytes)
 {
-	return settings.FREE_STACKS ? memory_place(by, bytes) : memory_module_place(by);
+	return settings.FREE_STACKS ? memory_stack(by, bytes) : memory_module_stack(by);
 }
 
 /* The current device, or MT_NO_DEVICE. */

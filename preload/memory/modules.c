@@ -100,7 +100,7 @@ struct module module_of(const void *address)
 	if (!lock_acquire(&modules.lock, LOCK_WAIT))
 		return found;
 	found = look_up(address);
-	found.place = found.place ? found.place : pystack_module_place(found.id);
+	found.stack = found.stack ? found.stack : pystack_module_stack(found.id);
 	if (!atomic_load(&modules.slot[i].address)) { /* entries are only ever added */
 		modules.slot[i].module = found;
 		atomic_store_explicit(&modules.slot[i].address, a, memory_order_release);

@@ -400,15 +400,15 @@ static uint32_t frame_id(const void *frame, int *none)
 	return id;
 }
 
-static uint32_t add_place(uint64_t hash, uint32_t module, const void *frame)
+static uint32_t add_stack(uint64_t hash, uint32_t module, const void *frame)
 {
-	uint32_t ids[MAX_FRAMES + 1], n = 0, place;
+	uint32_t ids[MAX_FRAMES + 1], n = 0, stack;
 	int none;
 
 	for (unsigned i = 0; frame && i < MAX_FRAMES; i++) {
 		ids[n] = frame_id(frame, &none);
 		if (!ids[n] && !none)
-			return tables_unknown_place(hash, module);
+			return tables_unknown_stack(hash, module);
 		n += !none;
 		frame = FIELD(const void *, frame, py.layout.frame_previous);
 	}
@@ -417,38 +417,38 @@ static uint32_t add_place(uint64_t hash, uint32_t module, const void *frame)
 		uint32_t nowhere = deeper ? tables_string("", 0) : 0;
 		ids[n] = nowhere ? tables_frame(deeper, nowhere, 0) : 0;
 		if (!ids[n++])
-			return tables_unknown_place(hash, module);
+			return tables_unknown_stack(hash, module);
 	}
-	place = tables_place(hash, module, ids, n);
-	return place ? place : tables_unknown_place(hash, module);
+	stack = tables_stack(hash, module, ids, n);
+	return stack ? stack : tables_unknown_stack(hash, module);
 }
 
-uint32_t pystack_module_place(uint32_t module)
+uint32_t pystack_module_stack(uint32_t module)
 {
 	uint64_t hash = finish_hash(start_hash(module));
-	uint32_t place;
+	uint32_t stack;
 
-	return tables_known_place(hash, &place) ? place : tables_place(hash, module, NULL, 0);
+	return tables_known_stack(hash, &stack) ? stack : tables_stack(hash, module, NULL, 0);
 }
 
-uint32_t pystack_place(uint32_t module)
+uint32_t pystack_current(uint32_t module)
 {
 	const void *thread = readable_thread(), *frame;
 	uint64_t hash;
-	uint32_t place;
+	uint32_t stack;
 
 	if (!thread)
-		return pystack_module_place(module);
+		return pystack_module_stack(module);
 	frame = first_frame(thread);
 	hash = hash_stack(frame, module);
-	if (tables_known_place(hash, &place))
-		return place;
+	if (tables_known_stack(hash, &stack))
+		return stack;
 	if (tables_are_closed())
-		return tables_unknown_place(hash, module);
+		return tables_unknown_stack(hash, module);
 	if (settle_stack(frame)) {
 		hash = hash_stack(frame, module);
-		if (tables_known_place(hash, &place))
-			return place;
+		if (tables_known_stack(hash, &stack))
+			return stack;
 	}
-	return add_place(hash, module, frame);
+	return add_stack(hash, module, frame);
 }

@@ -9,11 +9,11 @@
 
 #include <stdint.h>
 
-/* The place of MODULE (an id of the tables, 0: unknown) and the calling thread's Python stack. */
-uint32_t pystack_place(uint32_t module);
+/* The stack of MODULE (an id of the tables, 0: unknown) and the calling thread's Python stack. */
+uint32_t pystack_current(uint32_t module);
 
-/* The place of MODULE alone. */
-uint32_t pystack_module_place(uint32_t module);
+/* The stack of MODULE alone. */
+uint32_t pystack_module_stack(uint32_t module);
 
 /* Forgets what was found out; in a forked child. */
 void pystack_forget(void);

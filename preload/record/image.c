@@ -185,11 +185,11 @@ static uint64_t count_complete(struct image_segment *s, const struct mt_record *
 	uint64_t i = s->done;
 
 	for (; i < used; i++) {
-		const uint64_t *last = (const uint64_t *)(const void *)&records[i].place;
+		const uint64_t *last = (const uint64_t *)(const void *)&records[i].stack;
 		struct mt_record r;
 		uint64_t word = __atomic_load_n(last, __ATOMIC_ACQUIRE);
 
-		memcpy(&r.place, &word, sizeof(word));
+		memcpy(&r.stack, &word, sizeof(word));
 		if (r.kind && records[i].time_ns <= latest)
 			continue;
 		if (i != s->done) {

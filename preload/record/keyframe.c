@@ -72,9 +72,9 @@ static int copy_record(const struct mt_record *from, struct mt_record *to)
 {
 	/* the word that recorder_write() stores last */
 	uint64_t last =
-		__atomic_load_n((const uint64_t *)(const void *)&from->place, __ATOMIC_ACQUIRE);
+		__atomic_load_n((const uint64_t *)(const void *)&from->stack, __ATOMIC_ACQUIRE);
 
-	memcpy(&to->place, &last, sizeof(last));
+	memcpy(&to->stack, &last, sizeof(last));
 	if (!to->kind)
 		return 0;
 	to->time_ns = from->time_ns;

@@ -51,9 +51,9 @@ uint64_t recorder_bytes(void)
 	return recorder.size;
 }
 
-void recorder_lose_place(void)
+void recorder_lose_stack(void)
 {
-	__atomic_fetch_add(&recorder.header->lost_places, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&recorder.header->lost_stacks, 1, __ATOMIC_RELAXED);
 }
 
 void recorder_lose_event(enum mt_lost reason)
@@ -222,7 +222,7 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 			out->bytes = bytes;
 			/* The last 8 bytes hold `kind`: stored at once and last, they make the
 			 * record valid. */
-			__atomic_store_n((uint64_t *)(void *)&out->place, last, __ATOMIC_RELEASE);
+			__atomic_store_n((uint64_t *)(void *)&out->stack, last, __ATOMIC_RELEASE);
 			if (__builtin_expect(i == s->wake_at, 0))
 				background_wake();
 			return s->entry->first_sequence + i;

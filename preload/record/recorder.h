@@ -38,10 +38,10 @@ struct writer_control *recorder_control(void);
 
 /* The last 8 bytes of a record, as one number: stores of its parts would have to end before it
  * could be read back. */
-static inline uint64_t recorder_last(uint32_t place, uint16_t thread, enum mt_event kind,
+static inline uint64_t recorder_last(uint32_t stack, uint16_t thread, enum mt_event kind,
 				     unsigned device)
 {
-	return place | (uint64_t)thread << 32 | (uint64_t)kind << 48 | (uint64_t)device << 56;
+	return stack | (uint64_t)thread << 32 | (uint64_t)kind << 48 | (uint64_t)device << 56;
 }
 
 /*
@@ -61,9 +61,9 @@ void *recorder_grow(size_t bytes, uint64_t *offset);
 /* How long the file is with all that was given out. */
 uint64_t recorder_bytes(void);
 
-/* Counts a place that could not be kept, an event that could not be recorded: the first REASON
+/* Counts a stack that could not be kept, an event that could not be recorded: the first REASON
  * stays. */
-void recorder_lose_place(void);
+void recorder_lose_stack(void);
 void recorder_lose_event(enum mt_lost reason);
 
 /* Ends the recording of events early: the counters go on. */

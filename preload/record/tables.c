@@ -30,7 +30,7 @@ struct index {
 static struct {
 	struct lock lock;
 	atomic_int lagging;    /* the lock could not be had in time: do not wait for it again */
-	atomic_int full;       /* no room for one more string, frame or place */
+	atomic_int full;       /* no room for one more string, frame or stack */
 	atomic_int closed;     /* and none in `hashes` */
 	atomic_int wants_room; /* the helper is to make a region */
 	struct mt_header *header;
@@ -38,8 +38,8 @@ static struct {
 	struct mt_table *entry;
 	_Atomic(uint8_t *) spare; /* the next one, made by the helper; NULL: none */
 	uint64_t spare_offset;
-	struct index strings, frames, places; /* places by module and frame ids */
-	struct known *hashes;                 /* of stacks -> place, open addressing */
+	struct index strings, frames, stacks; /* stacks by module and frame ids */
+	struct known *hashes;                 /* of stacks -> stack, open addressing */
 	uint32_t hash_count;
 	uint32_t modules, threads;
 } t;
@@ -114,7 +114,7 @@ static uint64_t hash_bytes(const void *p, size_t n)
 	return h ? h : 1;
 }
 
-static uint64_t hash_place(uint32_t module, const uint32_t *frames, uint32_t count)
+static uint64_t hash_stack(uint32_t module, const uint32_t *frames, uint32_t count)
 {
 	uint64_t h = module + 0x9e3779b97f4a7c15u;
 
@@ -150,7 +150,7 @@ int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t b
 	memset(recent, 0, sizeof(recent));
 	memset(known_frames, 0, sizeof(known_frames));
 	if (index_open(&t.strings, 1u << 16) || index_open(&t.frames, 1u << 16) ||
-	    index_open(&t.places, 1u << 17) || hashes_open())
+	    index_open(&t.stacks, 1u << 17) || hashes_open())
 		return -1;
 	new_region(first, offset, bytes);
 	return 0;
@@ -205,7 +205,7 @@ static int append(uint32_t kind, uint32_t id, const struct part *part, size_t pa
 	for (size_t i = 0; i < parts; i++)
 		bytes += part[i].n;
 	e = make_room(bytes,
-		      kind == MT_ENTRY_STRING || kind == MT_ENTRY_FRAME || kind == MT_ENTRY_PLACE);
+		      kind == MT_ENTRY_STRING || kind == MT_ENTRY_FRAME || kind == MT_ENTRY_STACK);
 	if (e)
 		return e;
 	p = t.region + t.entry->used;
@@ -222,11 +222,11 @@ static int append(uint32_t kind, uint32_t id, const struct part *part, size_t pa
 	return 0;
 }
 
-static void lose_place(int busy)
+static void lose_stack(int busy)
 {
-	recorder_lose_place();
+	recorder_lose_stack();
 	if (busy)
-		__atomic_fetch_add(&t.header->busy_places, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&t.header->busy_stacks, 1, __ATOMIC_RELAXED);
 }
 
 /* Waits for the lock once, not again and again while its holder is held up. */
@@ -236,7 +236,7 @@ static int enter(void)
 
 	atomic_store(&t.lagging, !got);
 	if (!got)
-		lose_place(1);
+		lose_stack(1);
 	return got;
 }
 
@@ -279,7 +279,7 @@ static uint32_t add(struct index *x, uint64_t hash, uint32_t kind, const struct 
 		return index_add(x, hash);
 	if (e == ENOSPC)
 		fill_up();
-	lose_place(e == EBUSY);
+	lose_stack(e == EBUSY);
 	return 0;
 }
 
@@ -320,13 +320,13 @@ void tables_learn_frame(uint64_t key, uint32_t frame)
 	known_set(&known_frames[key % FRAMES], key, frame);
 }
 
-int tables_known_place(uint64_t hash, uint32_t *place)
+int tables_known_stack(uint64_t hash, uint32_t *stack)
 {
-	if (known_is(&recent[hash % RECENT], hash, place))
+	if (known_is(&recent[hash % RECENT], hash, stack))
 		return 1;
 	for (size_t i = hash % HASHES;; i = (i + 1) % HASHES) {
-		if (known_is(&t.hashes[i], hash, place)) {
-			known_set(&recent[hash % RECENT], hash, *place);
+		if (known_is(&t.hashes[i], hash, stack)) {
+			known_set(&recent[hash % RECENT], hash, *stack);
 			return 1;
 		}
 		if (!__atomic_load_n(&t.hashes[i].value, __ATOMIC_RELAXED))
@@ -339,7 +339,7 @@ int tables_known_place(uint64_t hash, uint32_t *place)
  * hashes for stacks that are known; when there is no room for one more, all are forgotten and
  * looked up again. Where nothing can be added to the tables, they stay.
  */
-static void learn(uint64_t hash, uint32_t place)
+static void learn(uint64_t hash, uint32_t stack)
 {
 	size_t i = hash % HASHES;
 
@@ -353,19 +353,19 @@ static void learn(uint64_t hash, uint32_t place)
 	}
 	while (t.hashes[i].value)
 		i = (i + 1) % HASHES;
-	known_set(&t.hashes[i], hash, place);
+	known_set(&t.hashes[i], hash, stack);
 	t.hash_count++;
 }
 
-uint32_t tables_place(uint64_t hash, uint32_t module, const uint32_t *frames, uint32_t count)
+uint32_t tables_stack(uint64_t hash, uint32_t module, const uint32_t *frames, uint32_t count)
 {
-	uint64_t content = hash_place(module, frames, count);
+	uint64_t content = hash_stack(module, frames, count);
 	uint32_t id;
 
 	if (!enter())
-		return MT_NO_PLACE;
-	if (!tables_known_place(hash, &id)) {
-		id = add(&t.places, content, MT_ENTRY_PLACE,
+		return MT_NO_STACK;
+	if (!tables_known_stack(hash, &id)) {
+		id = add(&t.stacks, content, MT_ENTRY_STACK,
 			 PARTS({ &module, sizeof(module) }, { frames, count * sizeof(*frames) }));
 		if (id)
 			learn(hash, id);
@@ -374,13 +374,13 @@ uint32_t tables_place(uint64_t hash, uint32_t module, const uint32_t *frames, ui
 	return id;
 }
 
-uint32_t tables_unknown_place(uint64_t hash, uint32_t module)
+uint32_t tables_unknown_stack(uint64_t hash, uint32_t module)
 {
-	uint32_t known, id = index_find(&t.places, hash_place(module, NULL, 0));
+	uint32_t known, id = index_find(&t.stacks, hash_stack(module, NULL, 0));
 
 	if (!atomic_load(&t.full) || atomic_load(&t.closed) || !enter())
 		return id;
-	if (!tables_known_place(hash, &known))
+	if (!tables_known_stack(hash, &known))
 		learn(hash, id);
 	leave();
 	return id;
@@ -390,7 +390,7 @@ int tables_are_closed(void)
 {
 	if (!atomic_load_explicit(&t.closed, memory_order_relaxed))
 		return 0;
-	recorder_lose_place();
+	recorder_lose_stack();
 	return 1;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The tables of the trace: strings, frames, places, modules, threads, meta. Each thing is written
- * once and has an id; looking up a known place takes no lock. When the tables are busy the caller
+ * The tables of the trace: strings, frames, stacks, modules, threads, meta. Each thing is written
+ * once and has an id; looking up a known stack takes no lock. When the tables are busy the caller
  * waits once, and then no more until they were to be had again; when they are full or busy the
  * answer is "unknown".
  */
@@ -16,17 +16,17 @@
  * indexes. */
 int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t bytes);
 
-/* Is it known what a stack with this hash is? Its place, where the tables were full that of its
+/* Is it known what a stack with this hash is? Its stack, where the tables were full that of its
  * module alone. Lock-free. */
-int tables_known_place(uint64_t hash, uint32_t *place);
+int tables_known_stack(uint64_t hash, uint32_t *stack);
 
-/* The place of MODULE (0: unknown) and COUNT frame ids, innermost first, which HASH then stands
- * for: several hashes may stand for one place. MT_NO_PLACE when the tables are full or busy. */
-uint32_t tables_place(uint64_t hash, uint32_t module, const uint32_t *frames, uint32_t count);
+/* The stack of MODULE (0: unknown) and COUNT frame ids, innermost first, which HASH then stands
+ * for: several hashes may stand for one stack. MT_NO_STACK when the tables are full or busy. */
+uint32_t tables_stack(uint64_t hash, uint32_t module, const uint32_t *frames, uint32_t count);
 
-/* The place of MODULE alone, for a stack that cannot be had. Where the tables are full, HASH stands
+/* The stack of MODULE alone, for a stack that cannot be had. Where the tables are full, HASH stands
  * for it from now on. */
-uint32_t tables_unknown_place(uint64_t hash, uint32_t module);
+uint32_t tables_unknown_stack(uint64_t hash, uint32_t module);
 
 /* Are the tables full, with no room even to remember which stacks are unknown? Counts one more. */
 int tables_are_closed(void);

@@ -399,7 +399,7 @@ static void test_cannot_create(void **state)
 
 static void test_tables(void **state)
 {
-	uint32_t a, b, f, g, place;
+	uint32_t a, b, f, g, stack;
 
 	(void)state;
 	start("tables.mtr", 64u << 20);
@@ -411,10 +411,10 @@ static void test_tables(void **state)
 	assert_int_equal(tables_frame(a, b, 52), f);
 	g = tables_frame(a, b, 53);
 	assert_int_not_equal(f, g);
-	assert_false(tables_known_place(99, &place));
-	assert_int_equal(tables_place(99, 0, (uint32_t[]){ f, g }, 2), 1);
-	assert_true(tables_known_place(99, &place));
-	assert_int_equal(place, 1);
+	assert_false(tables_known_stack(99, &stack));
+	assert_int_equal(tables_stack(99, 0, (uint32_t[]){ f, g }, 2), 1);
+	assert_true(tables_known_stack(99, &stack));
+	assert_int_equal(stack, 1);
 	/* many: the table grows by regions and nothing is lost */
 	for (uint32_t i = 0; i < 20000; i++) {
 		char s[64];
@@ -424,7 +424,7 @@ static void test_tables(void **state)
 	finish(0);
 	read_back("tables.mtr");
 	assert_true(file->tables > 4);
-	assert_int_equal(file->lost_places, 0);
+	assert_int_equal(file->lost_stacks, 0);
 }
 
 static int make_directory(void **state)

@@ -29,7 +29,7 @@ static void start(const char *name, uint64_t budget)
 /* A stack of one frame, of its own function and file: what the preload does for one that is new. */
 static uint32_t add_stack(uint32_t i)
 {
-	uint32_t name, file, frame = 0, place = 0;
+	uint32_t name, file, frame = 0, stack = 0;
 	char s[16];
 
 	snprintf(s, sizeof(s), "n%07u", i);
@@ -37,16 +37,16 @@ static uint32_t add_stack(uint32_t i)
 	s[0] = 'f';
 	file = name ? tables_string(s, 8) : 0;
 	frame = file ? tables_frame(name, file, i) : 0;
-	place = frame ? tables_place(1000 + i, 0, &frame, 1) : 0;
-	return place ? place : tables_unknown_place(1000 + i, 0);
+	stack = frame ? tables_stack(1000 + i, 0, &frame, 1) : 0;
+	return stack ? stack : tables_unknown_stack(1000 + i, 0);
 }
 
 /* A stack whose frame is known: an entry of 24 bytes. */
-static uint32_t add_place(uint64_t hash, uint32_t module, uint32_t frame)
+static uint32_t add_module_stack(uint64_t hash, uint32_t module, uint32_t frame)
 {
-	uint32_t place = tables_place(hash, module, &frame, 1);
+	uint32_t stack = tables_stack(hash, module, &frame, 1);
 
-	return place ? place : tables_unknown_place(hash, module);
+	return stack ? stack : tables_unknown_stack(hash, module);
 }
 
 static void test_full(void **state)
@@ -54,54 +54,54 @@ static void test_full(void **state)
 	/* The first region alone, but for what others than stacks may need; two strings, a frame.
 	 */
 	const uint32_t room = FIRST_REGION - (8u << 10) - 2 * (ENTRY + 8) - (ENTRY + 16);
-	const uint32_t places = room / (ENTRY + 8);
+	const uint32_t stacks = room / (ENTRY + 8);
 	const struct mt_header *h;
-	uint32_t frame, place;
+	uint32_t frame, stack;
 
 	(void)state;
 	start("full.mtr", 512u << 10);
 	h = recorder_header();
 	frame = tables_frame(tables_string("f", 1), tables_string("file", 4), 1);
-	assert_int_equal(add_place(1, 0, frame), 1);
-	for (uint32_t i = 1; i < places; i++)
-		assert_int_equal(add_place(1 + i, i, frame), i + 1);
-	assert_int_equal(h->lost_places, 0);
+	assert_int_equal(add_module_stack(1, 0, frame), 1);
+	for (uint32_t i = 1; i < stacks; i++)
+		assert_int_equal(add_module_stack(1 + i, i, frame), i + 1);
+	assert_int_equal(h->lost_stacks, 0);
 	assert_int_equal(h->lost_reason, MT_LOST_NOTHING);
 	/* One more is not kept; then it is known as unknown, and costs no lock. */
-	assert_int_equal(add_place(70001, places, frame), MT_NO_PLACE);
-	assert_int_equal(h->lost_places, 1);
-	assert_int_equal(h->busy_places, 0);
+	assert_int_equal(add_module_stack(70001, stacks, frame), MT_NO_STACK);
+	assert_int_equal(h->lost_stacks, 1);
+	assert_int_equal(h->busy_stacks, 0);
 	assert_int_equal(h->lost_reason, MT_LOST_TABLES_FULL);
 	atomic_store(&t.lock.held, 1);
-	assert_true(tables_known_place(70001, &place));
-	assert_int_equal(place, MT_NO_PLACE);
-	assert_true(tables_known_place(1, &place));
-	assert_int_equal(place, 1);
+	assert_true(tables_known_stack(70001, &stack));
+	assert_int_equal(stack, MT_NO_STACK);
+	assert_true(tables_known_stack(1, &stack));
+	assert_int_equal(stack, 1);
 	atomic_store(&t.lock.held, 0);
 	/* A stack that is in the tables is found under another hash; modules and threads have room.
 	 */
-	assert_int_equal(add_place(70002, 7, frame), 8);
+	assert_int_equal(add_module_stack(70002, 7, frame), 8);
 	assert_int_equal(tables_module("/lib/x.so"), 1);
 	assert_int_equal(tables_thread(1, "t"), 1);
-	assert_int_equal(h->lost_places, 1);
+	assert_int_equal(h->lost_stacks, 1);
 	recorder_close(0);
 }
 
 /* Where nothing more can be learnt either, what was learnt stays. */
 static void test_closed(void **state)
 {
-	uint32_t frame, place, i;
+	uint32_t frame, stack, i;
 
 	(void)state;
 	start("closed.mtr", 512u << 10);
 	frame = tables_frame(tables_string("f", 1), tables_string("file", 4), 1);
 	for (i = 0; i < HASHES; i++)
-		(void)add_place(1 + i, i, frame);
-	assert_true(tables_known_place(1, &place));
-	assert_int_equal(place, 1);
-	assert_true(tables_known_place(100000, &place));
-	assert_int_equal(place, MT_NO_PLACE);
-	assert_false(tables_known_place(HASHES, &place));
+		(void)add_module_stack(1 + i, i, frame);
+	assert_true(tables_known_stack(1, &stack));
+	assert_int_equal(stack, 1);
+	assert_true(tables_known_stack(100000, &stack));
+	assert_int_equal(stack, MT_NO_STACK);
+	assert_false(tables_known_stack(HASHES, &stack));
 	assert_true(tables_are_closed());
 	recorder_close(0);
 }
@@ -109,16 +109,16 @@ static void test_closed(void **state)
 /* Code objects that come and go: endless hashes for one stack. */
 static void test_many_hashes(void **state)
 {
-	uint32_t frame, place;
+	uint32_t frame, stack;
 
 	(void)state;
 	start("hashes.mtr", 64u << 20);
 	frame = tables_frame(tables_string("f", 1), tables_string("file", 4), 1);
 	for (uint32_t i = 0; i < 2 * HASHES; i++)
-		assert_int_equal(tables_place((i + 1) * 0x9e3779b97f4a7c15u, 0, &frame, 1), 1);
-	assert_true(tables_known_place(2 * HASHES * 0x9e3779b97f4a7c15u, &place));
-	assert_int_equal(place, 1);
-	assert_int_equal(recorder_header()->lost_places, 0);
+		assert_int_equal(tables_stack((i + 1) * 0x9e3779b97f4a7c15u, 0, &frame, 1), 1);
+	assert_true(tables_known_stack(2 * HASHES * 0x9e3779b97f4a7c15u, &stack));
+	assert_int_equal(stack, 1);
+	assert_int_equal(recorder_header()->lost_stacks, 0);
 	recorder_close(0);
 }
 
@@ -134,21 +134,21 @@ static void test_busy(void **state)
 	begun = now_ns();
 	atomic_store(&t.lock.held, 1);
 	for (uint32_t i = 0; i < 40; i++)
-		assert_int_equal(add_stack(i), MT_NO_PLACE);
+		assert_int_equal(add_stack(i), MT_NO_STACK);
 	atomic_store(&t.lock.held, 0);
 	waited = now_ns() - begun;
 	assert_in_range(waited, LOCK_MS(90), LOCK_MS(900));
-	assert_int_equal(h->lost_places, 40);
-	assert_int_equal(h->busy_places, 40);
+	assert_int_equal(h->lost_stacks, 40);
+	assert_int_equal(h->busy_stacks, 40);
 	assert_int_equal(h->lost_reason, MT_LOST_NOTHING);
 	assert_int_equal(add_stack(1), 1);
 	/* It is to be had again, and so waited for once more. */
 	begun = now_ns();
 	atomic_store(&t.lock.held, 1);
-	assert_int_equal(add_stack(2), MT_NO_PLACE);
+	assert_int_equal(add_stack(2), MT_NO_STACK);
 	atomic_store(&t.lock.held, 0);
 	assert_in_range(now_ns() - begun, LOCK_MS(90), LOCK_MS(900));
-	assert_int_equal(h->busy_places, 41);
+	assert_int_equal(h->busy_stacks, 41);
 	recorder_close(0);
 }
 

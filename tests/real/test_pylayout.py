@@ -304,7 +304,7 @@ class Layout(Case):
         self.assertEqual(known, [True] * known.count(True) + [False] * known.count(False))
         self.assertEqual([bool(s) for s in stacks[1024:]], known)
         self.assertEqual(stacks[1024:], stacks[:1024])
-        self.assertEqual((trace.lost_reason, trace.lost_places, trace.busy_places), (4, known.count(False), 0))
+        self.assertEqual((trace.lost_reason, trace.lost_stacks, trace.busy_stacks), (4, known.count(False), 0))
         self.assertIn("%d stacks were not kept: the tables are full" % known.count(False), " ".join(self.text().split()))
 
     def test_frees_without_stacks(self):

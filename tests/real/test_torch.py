@@ -61,7 +61,7 @@ small = torch.empty(10, device="cuda")
         big, small = [r for r in trace.records() if r[5] == 1]
         self.assertEqual(trace.stack(big[3]), [("innermost", "<string>", 4), ("höher", "<string>", 6), ("<module>", "<string>", 7)])
         self.assertEqual(trace.stack(small[3]), [])
-        module = trace.modules[trace.places[small[3]][0]]
+        module = trace.modules[trace.stacks[small[3]][0]]
         self.assertEqual(os.path.basename(module), "libc10_cuda.so")
 
     def test_torch_compile_leaves_one_trace(self):

@@ -121,7 +121,7 @@ static unsigned char *make_trace(size_t *size)
 	unsigned char *file;
 	struct writer w;
 	uint16_t threads[2];
-	uint32_t places[4];
+	uint32_t stacks[4];
 
 	write_start(&w);
 	threads[0] = write_thread(&w, 100, "python");
@@ -133,19 +133,19 @@ static unsigned char *make_trace(size_t *size)
 	write_meta(&w, "comm:9", "size=99999999999999999999 rank=x parent=7", 41);
 	write_module(&w, "/lib/libc10_cuda.so");
 	write_module(&w, "/lib/libother.so");
-	places[0] = 0;
-	places[1] = write_place(&w, 1, 0, 0, 0, 0);
-	places[2] = write_place(&w, 1, write_frame(&w, "f", "/m.py", 1),
+	stacks[0] = 0;
+	stacks[1] = write_stack(&w, 1, 0, 0, 0, 0);
+	stacks[2] = write_stack(&w, 1, write_frame(&w, "f", "/m.py", 1),
 				write_frame(&w, "step", "/torch/optim/a.py", 2), 0, 0);
-	places[3] = write_place(&w, 2, 0, 0, 0, 0);
+	stacks[3] = write_stack(&w, 2, 0, 0, 0, 0);
 	for (int s = 0; s < 3; s++) {
 		size_t first = random_number(sizeof(kinds)),
 		       choice = random_number(2) ? sizeof(kinds) : 3;
 
 		if (s)
 			write_segment(&w, random_number(3));
-		write_keyframe(&w, MT_TENSOR_ALLOC, 0x1000, 512, places[2]);
-		write_keyframe(&w, MT_COMM_INIT, 0x2000, 512, places[3]);
+		write_keyframe(&w, MT_TENSOR_ALLOC, 0x1000, 512, stacks[2]);
+		write_keyframe(&w, MT_COMM_INIT, 0x2000, 512, stacks[3]);
 		for (int i = 0; i < 40; i++) {
 			int kind = kinds[(first + random_number(choice)) % sizeof(kinds)];
 			int64_t n = (int64_t)random_number(1 << 20);
@@ -155,7 +155,7 @@ static unsigned char *make_trace(size_t *size)
 			    kind == MT_ALIAS_CLOSE || kind == MT_COMM_DESTROY)
 				n = -n;
 			write_event_on(&w, (int)random_number(2), kind, random_number(20) * 0x1000,
-				       n, places[random_number(4)], threads[random_number(2)]);
+				       n, stacks[random_number(4)], threads[random_number(2)]);
 		}
 	}
 	file = write_finish(&w, size);

@@ -10,7 +10,7 @@
 struct job {
 	struct writer w;
 	uint16_t python, autograd;
-	uint32_t pytorch, nccl, model, optimizer; /* places */
+	uint32_t pytorch, nccl, model, optimizer; /* stacks */
 	unsigned char *file;
 	struct trace trace;
 	struct replay replay;
@@ -28,11 +28,11 @@ static inline int setup(void **state)
 	j->autograd = write_thread(&j->w, 101, "pt_autograd_0");
 	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
 	other = write_module(&j->w, "/lib/libnccl.so.2");
-	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
-	j->nccl = write_place(&j->w, other, 0, 0, 0, 0);
-	j->model = write_place(&j->w, c10, write_frame(&j->w, "forward", "/job/model.py", 52), 0, 0,
+	j->pytorch = write_stack(&j->w, c10, 0, 0, 0, 0);
+	j->nccl = write_stack(&j->w, other, 0, 0, 0, 0);
+	j->model = write_stack(&j->w, c10, write_frame(&j->w, "forward", "/job/model.py", 52), 0, 0,
 			       0);
-	j->optimizer = write_place(
+	j->optimizer = write_stack(
 		&j->w, c10,
 		write_frame(&j->w, "_init_group", "/p/site-packages/torch/optim/adamw.py", 9),
 		write_frame(&j->w, "train", "/job/train.py", 3), 0, 0);

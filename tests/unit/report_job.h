@@ -46,12 +46,12 @@ static inline int setup(void **state)
 	write_meta(&j->w, "version:torch", "2.15", 4);
 	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
 	inner = write_frame(&j->w, "softmax", "/x/site-packages/torch/nn/functional.py", 2140);
-	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
+	j->pytorch = write_stack(&j->w, c10, 0, 0, 0, 0);
 	j->attention =
-		write_place(&j->w, c10, inner,
+		write_stack(&j->w, c10, inner,
 			    write_frame(&j->w, "CausalSelfAttention.forward", "/job/model.py", 52),
 			    write_frame(&j->w, "<module>", "/job/train.py", 9), 0);
-	j->loss = write_place(&j->w, c10, write_frame(&j->w, "l\033oss\xff", "/job/train.py", 12),
+	j->loss = write_stack(&j->w, c10, write_frame(&j->w, "l\033oss\xff", "/job/train.py", 12),
 			      0, 0, 0);
 	*state = j;
 	return 0;

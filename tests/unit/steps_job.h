@@ -1,4 +1,4 @@
-/* A job of steps that a test writes out by hand, with the places that its blocks come from. */
+/* A job of steps that a test writes out by hand, with the stacks that its blocks come from. */
 #ifndef MEMTRACE_TEST_STEPS_JOB_H
 #define MEMTRACE_TEST_STEPS_JOB_H
 
@@ -11,19 +11,19 @@ struct job {
 	struct writer w;
 	uint16_t python, autograd;
 	uint32_t c10, model, evaluation, input, setup, optimizer, temporary, zero_grad, recompute, save,
-		clip, buckets, small; /* places */
+		clip, buckets, small; /* stacks */
 	uint64_t address;
 	unsigned char *file;
 	struct trace trace;
 	struct replay replay;
 };
 
-static inline uint32_t place(struct job *j, uint32_t inner, uint32_t middle, uint32_t outer)
+static inline uint32_t stack(struct job *j, uint32_t inner, uint32_t middle, uint32_t outer)
 {
-	return write_place(&j->w, j->c10, inner, middle, outer, 0);
+	return write_stack(&j->w, j->c10, inner, middle, outer, 0);
 }
 
-static inline void write_places(struct job *j)
+static inline void write_stacks(struct job *j)
 {
 	struct writer *w = &j->w;
 	uint32_t main = write_frame(w, "main", "/job/train.py", 10),
@@ -32,29 +32,29 @@ static inline void write_places(struct job *j)
 		 forward = write_frame(w, "Net.forward", "/job/net.py", 2),
 		 step = write_frame(w, "AdamW.step", TORCH "optim/adamw.py", 3);
 
-	j->model = place(j, forward, call, main);
-	j->evaluation = place(j, forward, call, evaluate);
-	j->input = place(j, main, 0, 0);
-	j->setup = place(j,
+	j->model = stack(j, forward, call, main);
+	j->evaluation = stack(j, forward, call, evaluate);
+	j->input = stack(j, main, 0, 0);
+	j->setup = stack(j,
 			 write_frame(w, "Module._apply", TORCH "nn/modules/module.py", 900), main, 0);
-	j->optimizer = place(j, write_frame(w, "AdamW._init_group", TORCH "optim/adamw.py", 4),
+	j->optimizer = stack(j, write_frame(w, "AdamW._init_group", TORCH "optim/adamw.py", 4),
 			     step, main);
-	j->temporary = place(j, write_frame(w, "_multi_tensor_adamw", TORCH "optim/adamw.py", 5),
+	j->temporary = stack(j, write_frame(w, "_multi_tensor_adamw", TORCH "optim/adamw.py", 5),
 			     step, main);
-	j->zero_grad = place(j, write_frame(w, "Optimizer.zero_grad", TORCH "optim/optimizer.py", 6),
+	j->zero_grad = stack(j, write_frame(w, "Optimizer.zero_grad", TORCH "optim/optimizer.py", 6),
 			     main, 0);
-	j->recompute = place(j, forward,
+	j->recompute = stack(j, forward,
 			     write_frame(w, "CheckpointFunction.backward",
 					 TORCH "utils/checkpoint.py", 7),
 			     0);
-	j->save = place(j, write_frame(w, "save", TORCH "serialization.py", 8), main, 0);
-	j->clip = place(j, write_frame(w, "clip_grad_norm_", TORCH "nn/utils/clip_grad.py", 9), main,
+	j->save = stack(j, write_frame(w, "save", TORCH "serialization.py", 8), main, 0);
+	j->clip = stack(j, write_frame(w, "clip_grad_norm_", TORCH "nn/utils/clip_grad.py", 9), main,
 			0);
-	j->buckets = place(j,
+	j->buckets = stack(j,
 			   write_frame(w, "DistributedDataParallel._ddp_init_helper",
 				       TORCH "nn/parallel/distributed.py", 11),
 			   main, 0);
-	j->small = place(j, 0, 0, 0);
+	j->small = stack(j, 0, 0, 0);
 }
 
 static inline int start(void **state)
@@ -68,7 +68,7 @@ static inline int start(void **state)
 	j->autograd = write_thread(&j->w, 101, "pt_autograd_0");
 	j->c10 = write_module(&j->w, TORCH "lib/libc10_cuda.so");
 	j->address = 0x1000000;
-	write_places(j);
+	write_stacks(j);
 	*state = j;
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* Two jobs beside each other: medians, spreads, places whose lines moved, what they declare; limits
+/* Two jobs beside each other: medians, spreads, stacks whose lines moved, what they declare; limits
  * as people write them. */
 #include "diff/diff.h"
 #include "util/limit.h"
@@ -100,7 +100,7 @@ static void a_change_is_beyond_the_spread(void **state)
 }
 
 /* Lines move, functions do not: two of the same name pair by size. */
-static void places_are_the_same_where_lines_moved(void **state)
+static void stacks_are_the_same_where_lines_moved(void **state)
 {
 	(void)state;
 	add_stack(&runs[0], "f a.py:10;g a.py:20", 100);
@@ -120,8 +120,8 @@ static void places_are_the_same_where_lines_moved(void **state)
 	assert_null(diff_find(&diff, DIFF_STACK, "f a.py:10;g a.py:20"));
 }
 
-/* One place with blocks of two categories is two rows of the report and one item. */
-static void a_place_is_one_item(void **state)
+/* One stack with blocks of two categories is two rows of the report and one item. */
+static void a_stack_is_one_item(void **state)
 {
 	(void)state;
 	add_stack(&runs[0], "f a.py:10", 100);
@@ -224,8 +224,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(a_change_is_beyond_the_spread),
-		T(places_are_the_same_where_lines_moved),
-		T(a_place_is_one_item),
+		T(stacks_are_the_same_where_lines_moved),
+		T(a_stack_is_one_item),
 		T(what_was_declared_is_compared),
 		T(no_text_reaches_the_terminal_as_it_is),
 		T(limits_are_sizes_or_percentages),

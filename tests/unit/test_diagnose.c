@@ -32,9 +32,9 @@ static void start(struct job *j)
 	j->python = write_thread(&j->w, 100, "python");
 	j->autograd = write_thread(&j->w, 101, "pt_autograd_0");
 	c10 = write_module(&j->w, "/site-packages/torch/lib/libc10_cuda.so");
-	j->pytorch = write_place(&j->w, c10, 0, 0, 0, 0);
-	j->nccl = write_place(&j->w, write_module(&j->w, "/nccl/lib/libnccl.so.2"), 0, 0, 0, 0);
-	j->model = write_place(
+	j->pytorch = write_stack(&j->w, c10, 0, 0, 0, 0);
+	j->nccl = write_stack(&j->w, write_module(&j->w, "/nccl/lib/libnccl.so.2"), 0, 0, 0, 0);
+	j->model = write_stack(
 		&j->w, c10,
 		write_frame(&j->w, "Module._call_impl", "/x/torch/nn/modules/module.py", 1),
 		write_frame(&j->w, "train", "/job/train.py", 9), 0, 0);

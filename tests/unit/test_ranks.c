@@ -62,7 +62,7 @@ static char *path_of(const struct fixture *f, int rank)
 static void write_rank(struct fixture *f, int rank, int world, int64_t mib, int steps, int from,
 		       int64_t more)
 {
-	uint32_t place, optimizer;
+	uint32_t stack, optimizer;
 	uint16_t python, autograd;
 	struct writer w;
 
@@ -72,14 +72,14 @@ static void write_rank(struct fixture *f, int rank, int world, int64_t mib, int 
 	python = write_thread(&w, 100, "python");
 	autograd = write_thread(&w, 101, "pt_autograd_0");
 	write_module(&w, "/site-packages/torch/lib/libc10_cuda.so");
-	place = write_place(&w, 1, write_frame(&w, "GPT.forward", "/job/train.py", 1), 0, 0, 0);
-	optimizer = write_place(
+	stack = write_stack(&w, 1, write_frame(&w, "GPT.forward", "/job/train.py", 1), 0, 0, 0);
+	optimizer = write_stack(
 		&w, 1, write_frame(&w, "AdamW.step", "/x/torch/optim/adamw.py", 1), 0, 0, 0);
-	write_event(&w, MT_TENSOR_ALLOC, 1, 10 * MIB, place, python);
+	write_event(&w, MT_TENSOR_ALLOC, 1, 10 * MIB, stack, python);
 	for (int step = 1; step <= steps; step++) {
 		int64_t n = (mib + (step >= from ? more : 0)) * MIB;
 
-		write_event(&w, MT_TENSOR_ALLOC, 2, n, place, python);
+		write_event(&w, MT_TENSOR_ALLOC, 2, n, stack, python);
 		write_event(&w, MT_TENSOR_ALLOC, 3, MIB, 0, autograd);
 		write_event(&w, MT_TENSOR_FREE, 2, -n, 0, autograd);
 		write_event(&w, MT_TENSOR_ALLOC, 4, MIB, optimizer, python);

@@ -18,13 +18,13 @@ static void the_peak_and_what_was_live(void **state)
 	assert_int_equal(d->tensor_frees, 2);
 	assert_int_equal(d->peak.allocated, 400);
 	assert_int_equal(d->peak.time_ns, 4000000);
-	/* One place, but what is freed in the same forward is no activation. */
+	/* One stack, but what is freed in the same forward is no activation. */
 	assert_int_equal(d->at_peak.count, 2);
-	assert_int_equal(d->at_peak.groups[0].place, j->model);
+	assert_int_equal(d->at_peak.groups[0].stack, j->model);
 	assert_int_equal(d->at_peak.groups[0].blocks, 1);
 	assert_int_equal(d->at_peak.groups[0].bytes, 300);
 	assert_int_equal(d->at_peak.groups[0].category, CATEGORY_TEMPORARIES);
-	assert_int_equal(d->at_peak.groups[1].place, j->model);
+	assert_int_equal(d->at_peak.groups[1].stack, j->model);
 	assert_int_equal(d->at_peak.groups[1].bytes, 100);
 	assert_int_equal(d->at_peak.groups[1].category, CATEGORY_ACTIVATIONS);
 	assert_int_equal(d->at_peak.blocks, 2);
@@ -182,7 +182,7 @@ static void a_gap_is_bridged_by_the_keyframe(void **state)
 	assert_int_equal(d->peak.reserved, 4000);
 	assert_int_equal(d->peak.other, 30);
 	assert_int_equal(d->at_peak.bytes, 850);
-	assert_int_equal(d->at_peak.groups[0].place, j->optimizer);
+	assert_int_equal(d->at_peak.groups[0].stack, j->optimizer);
 	assert_int_equal(j->replay.frees_unknown, 0);
 }
 

@@ -152,7 +152,7 @@ static void an_optimizers_closure_calls_the_model(void **state)
 {
 	struct job *j = *state;
 	uint32_t call = write_frame(&j->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
-		 closure = place(j, call, write_frame(&j->w, "LBFGS.step", TORCH "optim/lbfgs.py", 2), 0);
+		 closure = stack(j, call, write_frame(&j->w, "LBFGS.step", TORCH "optim/lbfgs.py", 2), 0);
 
 	for (unsigned step = 0; step < 2; step++) {
 		drop_in_backward(j, make(j, closure, 10 * MIB), 10 * MIB);

@@ -27,16 +27,16 @@ static struct mt_header *header(struct file *f)
 
 static void make(struct file *f)
 {
-	uint32_t place;
+	uint32_t stack;
 	uint16_t thread;
 
 	memset(f, 0, sizeof(*f));
 	write_start(&f->w);
 	write_module(&f->w, "/lib/libc10_cuda.so");
 	thread = write_thread(&f->w, 100, "python");
-	place = write_place(&f->w, 1, write_frame(&f->w, "forward", "/m/model.py", 7), 0, 0, 0);
+	stack = write_stack(&f->w, 1, write_frame(&f->w, "forward", "/m/model.py", 7), 0, 0, 0);
 	for (unsigned i = 0; i < 100; i++)
-		write_event(&f->w, MT_TENSOR_ALLOC, 0x1000 + i * 512, 512, place, thread);
+		write_event(&f->w, MT_TENSOR_ALLOC, 0x1000 + i * 512, 512, stack, thread);
 	f->at = write_finish(&f->w, &f->size);
 }
 
@@ -82,7 +82,7 @@ static void a_sound_file_is_read(void **state)
 	assert_int_equal(open_file(&f), 0);
 	assert_int_equal(f.trace.segment_count, 1);
 	assert_int_equal(f.trace.segments[0].events.records, 100);
-	assert_int_equal(f.trace.tables.place_count, 2);
+	assert_int_equal(f.trace.tables.stack_count, 2);
 	assert_false(f.trace.truncated);
 	assert_int_equal(peak_of(&f), 51200);
 	done(&f);
@@ -227,7 +227,7 @@ static void records_that_make_no_sense_are_counted(void **state)
 	records[2].bytes = -512;
 	records[3].bytes = INT64_MAX;
 	records[4].device = 99;
-	records[5].place = 4000000000u;
+	records[5].stack = 4000000000u;
 	records[6].thread = 4000;
 	records[7].device = MT_NO_DEVICE;
 	assert_int_equal(open_file(&f), 0);
@@ -250,7 +250,7 @@ static void damaged_tables_end_where_they_are_damaged(void **state)
 	((struct mt_entry *)(void *)(f.at + MT_HEADER_BYTES))->bytes = UINT32_MAX;
 	assert_int_equal(open_file(&f), 0);
 	assert_int_equal(f.trace.tables.damaged, 1);
-	assert_int_equal(f.trace.tables.place_count, 1);
+	assert_int_equal(f.trace.tables.stack_count, 1);
 	assert_int_equal(peak_of(&f), 51200);
 	done(&f);
 
@@ -274,9 +274,9 @@ static void references_go_back_only(void **state)
 	make(&f);
 	free(f.at);
 	write_entry(&f.w, MT_ENTRY_FRAME, &ahead, sizeof(ahead));
-	write_entry(&f.w, MT_ENTRY_PLACE, cyclic, sizeof(cyclic));
-	write_entry(&f.w, MT_ENTRY_PLACE, odd, sizeof(odd));
-	write_entry(&f.w, MT_ENTRY_PLACE, odd, 3);
+	write_entry(&f.w, MT_ENTRY_STACK, cyclic, sizeof(cyclic));
+	write_entry(&f.w, MT_ENTRY_STACK, odd, sizeof(odd));
+	write_entry(&f.w, MT_ENTRY_STACK, odd, 3);
 	write_entry(&f.w, 99, "?", 1);
 	write_entry(&f.w, MT_ENTRY_META, "no zero", 7);
 	f.at = write_finish(&f.w, &f.size);

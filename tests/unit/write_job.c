@@ -7,9 +7,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-static uint32_t place_of(struct job *j, const char *module)
+static uint32_t stack_of(struct job *j, const char *module)
 {
-	return write_place(&j->w, write_module(&j->w, module), 0, 0, 0, 0);
+	return write_stack(&j->w, write_module(&j->w, module), 0, 0, 0, 0);
 }
 
 int job_setup(void **state)
@@ -20,11 +20,11 @@ int job_setup(void **state)
 		return -1;
 	write_start(&j->w);
 	j->python = write_thread(&j->w, 100, "python");
-	j->pytorch = place_of(j, "/site-packages/torch/lib/libc10_cuda.so");
-	j->libtorch = place_of(j, "/site-packages/torch/lib/libtorch_cuda.so");
-	j->nccl = place_of(j, "/site-packages/nvidia/nccl/lib/libnccl.so.2");
-	j->cublas = place_of(j, "/usr/lib/libcublasLt.so.13 (deleted)");
-	j->program = place_of(j, "/usr/bin/job");
+	j->pytorch = stack_of(j, "/site-packages/torch/lib/libc10_cuda.so");
+	j->libtorch = stack_of(j, "/site-packages/torch/lib/libtorch_cuda.so");
+	j->nccl = stack_of(j, "/site-packages/nvidia/nccl/lib/libnccl.so.2");
+	j->cublas = stack_of(j, "/usr/lib/libcublasLt.so.13 (deleted)");
+	j->program = stack_of(j, "/usr/bin/job");
 	*state = j;
 	return 0;
 }
@@ -70,9 +70,9 @@ const struct rank *job_report(struct job *j)
 	return &j->report.ranks[0];
 }
 
-void job_event(struct job *j, int kind, uint64_t address, bytes n, uint32_t place)
+void job_event(struct job *j, int kind, uint64_t address, bytes n, uint32_t stack)
 {
-	write_event(&j->w, kind, address, n, place, j->python);
+	write_event(&j->w, kind, address, n, stack, j->python);
 }
 
 void job_sample(struct job *j, bytes used)

@@ -10,12 +10,12 @@
 #include "write_trace.h"
 
 #define MIB (INT64_C(1) << 20)
-#define NONE 0 /* no place */
+#define NONE 0 /* no stack */
 
 struct job {
 	struct writer w;
 	uint16_t python;
-	uint32_t pytorch, libtorch, nccl, cublas, program; /* places */
+	uint32_t pytorch, libtorch, nccl, cublas, program; /* stacks */
 	unsigned char *file;
 	struct trace trace;
 	struct replay replay;
@@ -30,7 +30,7 @@ int job_teardown(void **state);
 const struct device *job_replay(struct job *j);
 const struct rank *job_report(struct job *j);
 
-void job_event(struct job *j, int kind, uint64_t address, bytes n, uint32_t place);
+void job_event(struct job *j, int kind, uint64_t address, bytes n, uint32_t stack);
 /* What is used on the device. */
 void job_sample(struct job *j, bytes used);
 

@@ -77,7 +77,7 @@ uint32_t write_module(struct writer *w, const char *path)
 	return write_entry(w, MT_ENTRY_MODULE, path, strlen(path));
 }
 
-uint32_t write_place(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1, uint32_t f2,
+uint32_t write_stack(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1, uint32_t f2,
 		     uint32_t f3)
 {
 	uint32_t words[] = { module, f0, f1, f2, f3 };
@@ -85,7 +85,7 @@ uint32_t write_place(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1
 
 	while (n < 5 && words[n])
 		n++;
-	return write_entry(w, MT_ENTRY_PLACE, words, n * sizeof(words[0]));
+	return write_entry(w, MT_ENTRY_STACK, words, n * sizeof(words[0]));
 }
 
 uint16_t write_thread(struct writer *w, uint32_t tid, const char *name)
@@ -128,7 +128,7 @@ static void append(struct mt_record **records, size_t *count, size_t *room, stru
 }
 
 void write_event_on(struct writer *w, int device, int kind, uint64_t address, int64_t bytes,
-		    uint32_t place, uint16_t thread)
+		    uint32_t stack, uint16_t thread)
 {
 	struct written_segment *s = &w->segments[w->segment_count - 1];
 
@@ -137,27 +137,27 @@ void write_event_on(struct writer *w, int device, int kind, uint64_t address, in
 	       (struct mt_record){ .time_ns = w->time,
 				   .address = address,
 				   .bytes = bytes,
-				   .place = place,
+				   .stack = stack,
 				   .thread = thread,
 				   .kind = (uint8_t)kind,
 				   .device = (uint8_t)device });
 }
 
-void write_event(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place,
+void write_event(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t stack,
 		 uint16_t thread)
 {
 	write_event_on(w, kind == MT_HOST_ALLOC || kind == MT_HOST_FREE ? MT_NO_DEVICE : 0, kind,
-		       address, bytes, place, thread);
+		       address, bytes, stack, thread);
 }
 
-void write_keyframe(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place)
+void write_keyframe(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t stack)
 {
 	struct written_segment *s = &w->segments[w->segment_count - 1];
 
 	s->has_keyframe = 1;
 	append(&s->keyframe, &s->keyframe_count, &s->keyframe_room,
 	       (struct mt_record){
-		       .address = address, .bytes = bytes, .place = place, .kind = (uint8_t)kind });
+		       .address = address, .bytes = bytes, .stack = stack, .kind = (uint8_t)kind });
 }
 
 unsigned char *write_finish(const struct writer *w, size_t *size)

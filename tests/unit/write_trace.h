@@ -32,20 +32,20 @@ uint32_t write_entry(struct writer *w, uint32_t kind, const void *payload, size_
 uint32_t write_string(struct writer *w, const char *text);
 uint32_t write_frame(struct writer *w, const char *function, const char *file, uint32_t line);
 uint32_t write_module(struct writer *w, const char *path);
-/* A place of up to four frames, innermost first; 0 ends them. */
-uint32_t write_place(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1, uint32_t f2,
+/* A stack of up to four frames, innermost first; 0 ends them. */
+uint32_t write_stack(struct writer *w, uint32_t module, uint32_t f0, uint32_t f1, uint32_t f2,
 		     uint32_t f3);
 uint16_t write_thread(struct writer *w, uint32_t tid, const char *name);
 void write_meta(struct writer *w, const char *key, const char *value, size_t bytes);
 
 /* A next segment, which begins `gap` records after the one before. */
 void write_segment(struct writer *w, uint64_t gap);
-void write_event(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place,
+void write_event(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t stack,
 		 uint16_t thread);
 void write_event_on(struct writer *w, int device, int kind, uint64_t address, int64_t bytes,
-		    uint32_t place, uint16_t thread);
+		    uint32_t stack, uint16_t thread);
 /* Into the keyframe of the last segment. */
-void write_keyframe(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t place);
+void write_keyframe(struct writer *w, int kind, uint64_t address, int64_t bytes, uint32_t stack);
 
 /* The whole file; the caller frees it. */
 unsigned char *write_finish(const struct writer *w, size_t *size);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES 200
+#define STACKS 200
 #define PHASE 1000 /* events */
 
 struct block {
@@ -20,11 +20,11 @@ static uint64_t next_random(uint64_t *state)
 	return *state;
 }
 
-/* Every tenth place is an optimizer's. */
-static void write_places(struct writer *w, uint32_t places[PLACES])
+/* Every tenth stack is an optimizer's. */
+static void write_stacks(struct writer *w, uint32_t stacks[STACKS])
 {
 	write_module(w, "/usr/lib/python3/site-packages/torch/lib/libc10_cuda.so");
-	for (uint32_t i = 0; i < PLACES; i++) {
+	for (uint32_t i = 0; i < STACKS; i++) {
 		char name[32];
 		uint32_t inner, outer;
 
@@ -33,7 +33,7 @@ static void write_places(struct writer *w, uint32_t places[PLACES])
 		outer = write_frame(
 			w, name,
 			i % 10 ? "/home/u/model.py" : "/x/site-packages/torch/optim/adamw.py", i);
-		places[i] = write_place(w, 1, inner, outer, 0, 0);
+		stacks[i] = write_stack(w, 1, inner, outer, 0, 0);
 	}
 }
 
@@ -41,7 +41,7 @@ void write_training(struct writer *w, size_t events, size_t live, uint64_t seed,
 {
 	struct block *blocks = calloc(live, sizeof(*blocks));
 	uint64_t random = 88172645463325252u + seed;
-	uint32_t places[PLACES];
+	uint32_t stacks[STACKS];
 	uint16_t threads[2];
 	size_t count = 0;
 
@@ -49,7 +49,7 @@ void write_training(struct writer *w, size_t events, size_t live, uint64_t seed,
 		abort();
 	threads[0] = write_thread(w, 100, "python");
 	threads[1] = write_thread(w, 101, "pt_autograd_0");
-	write_places(w, places);
+	write_stacks(w, stacks);
 	for (size_t i = 0; i < events; i++) {
 		size_t phase = i / PHASE % 3;
 		uint16_t thread = threads[phase == 1];
@@ -60,11 +60,11 @@ void write_training(struct writer *w, size_t events, size_t live, uint64_t seed,
 				0x7f0000000000u + (i << 21),
 				(int64_t)(1 + next_random(&random) % 1000) * 512 * scale,
 			};
-			size_t place = phase == 2 ? 0 : 1 + next_random(&random) % 9;
+			size_t stack = phase == 2 ? 0 : 1 + next_random(&random) % 9;
 
 			blocks[count++] = b;
 			write_event(w, MT_TENSOR_ALLOC, b.address, b.bytes,
-				    places[place + next_random(&random) % 20 * 10], thread);
+				    stacks[stack + next_random(&random) % 20 * 10], thread);
 		} else {
 			size_t k = next_random(&random) % count;
 
