@@ -26,9 +26,9 @@ static int print(const struct plan *plan, const struct options *o, const struct 
 	int status;
 
 	if (o->json)
-		plan_json(plan, (enum flags)o->flags, more, &out);
+		plan_json(plan, (enum launcher)o->flags, more, &out);
 	else
-		plan_text(plan, (enum flags)o->flags, o->all ? SIZE_MAX : (size_t)o->top, &style,
+		plan_text(plan, (enum launcher)o->flags, o->all ? SIZE_MAX : (size_t)o->top, &style,
 			  &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);

@@ -16,7 +16,7 @@ struct seen {
 	char origin[128];
 };
 
-static int take_type(struct reading *r, int field, const char *value)
+static int take_type(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 
@@ -29,7 +29,7 @@ static int take_type(struct reading *r, int field, const char *value)
 }
 
 /* ACCELERATE_USE_FSDP=true; the field is the bit */
-static int take_use(struct reading *r, int field, const char *value)
+static int take_use(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 
@@ -41,7 +41,7 @@ static int take_use(struct reading *r, int field, const char *value)
 	return 0;
 }
 
-static int take_precision(struct reading *r, int field, const char *value)
+static int take_precision(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 
@@ -56,7 +56,7 @@ static int take_precision(struct reading *r, int field, const char *value)
 }
 
 /* Version 1's sharding strategies, by name or number; version 2 says only whether to reshard. */
-static int take_strategy(struct reading *r, int field, const char *value)
+static int take_strategy(struct reader *r, int field, const char *value)
 {
 	static const struct {
 		const char *name, *number, *stage, *reshard;
@@ -91,7 +91,7 @@ static int take_strategy(struct reading *r, int field, const char *value)
 		r->origin, r->key, value);
 }
 
-static int take_offload(struct reading *r, int field, const char *value)
+static int take_offload(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (parse_bool(value) != 1)
@@ -102,26 +102,26 @@ static int take_offload(struct reading *r, int field, const char *value)
 		       : 0;
 }
 
-static int take_checkpointing(struct reading *r, int field, const char *value)
+static int take_checkpointing(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? config_put(r, field, "full") : 0;
 }
 
-static int take_file(struct reading *r, int field, const char *value)
+static int take_file(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	return !strcmp(value, "None") || !*value ? 0 : config_read_path(r, value, 1);
 }
 
 /* "None" is what the environment carries for what was not given. */
-static int take(struct reading *r, int field, const char *value)
+static int take(struct reader *r, int field, const char *value)
 {
 	if (!strcmp(value, "None") || !strcmp(value, "none") || !*value)
 		return 0;
 	return config_put(r, field, value);
 }
 
-static int take_dynamo(struct reading *r, int field, const char *value)
+static int take_dynamo(struct reader *r, int field, const char *value)
 {
 	return config_put(r, field, !strcasecmp(value, "no") ? "false" : "true");
 }
@@ -181,7 +181,7 @@ static const struct key_row rows[] = {
 
 /* What a sharder does with `mixed_precision`: DeepSpeed and Megatron keep 16-bit weights, everyone
  * else fp32 ones. */
-static int finish(struct reading *r, struct seen *s)
+static int finish(struct reader *r, struct seen *s)
 {
 	struct config *c = r->c;
 	int is_16bit = s->bits & (DEEPSPEED | MEGATRON) || c->automatic[CONFIG_precision] ||
@@ -216,7 +216,7 @@ static int finish(struct reading *r, struct seen *s)
 }
 
 /* What else a sharder is told: its section's keys that are not about memory pass silently. */
-static int unknown(struct reading *r, const char *key, const char *value)
+static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const sections[] = { F, D, M, P };
 	static const char *const silent[] = {
@@ -265,36 +265,36 @@ static int unknown(struct reading *r, const char *key, const char *value)
 	return 0;
 }
 
-static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
 
-int config_read_accelerate(struct reading *r, const struct node *root, const char *name)
+int config_read_accelerate(struct reader *r, const struct doc_node *root, const char *name)
 {
 	struct seen s = { 0, "", "" };
 
 	r->state = &s;
 	if (config_read_flat(r, &table, root, name))
 		return -1;
-	if (node_find(root, "deepspeed_config") && !s.bits)
+	if (doc_find(root, "deepspeed_config") && !s.bits)
 		s.bits |= DEEPSPEED;
 	return finish(r, &s);
 }
 
-int config_read_fsdp(struct reading *r, const struct node *map, const char *name)
+int config_read_fsdp(struct reader *r, const struct doc_node *map, const char *name)
 {
 	struct seen s = { FSDP, "", "" };
 	int status = 0;
 
-	if (map->kind != NODE_MAP)
+	if (map->kind != DOC_MAP)
 		return err_set(r->e, "%s: fsdp_config is %s, but must be an object", name,
-			       node_kind_name(map->kind));
+			       doc_kind_name(map->kind));
 	r->state = &s;
-	for (const struct node *n = map->first; n && !status; n = n->next) {
+	for (const struct doc_node *n = map->first; n && !status; n = n->next) {
 		const char *bare = strncmp(n->key, "fsdp_", 5) ? n->key : n->key + 5;
-		char *key = xasprintf(F "%s", bare), *text = node_to_text(n);
+		char *key = xasprintf(F "%s", bare), *text = doc_text(n);
 		char *origin = xasprintf("%s:%u", name, n->line);
 
 		r->origin = origin;
-		if (n->kind != NODE_MAP && n->kind != NODE_NULL)
+		if (n->kind != DOC_MAP && n->kind != DOC_NULL)
 			status = config_read_key(r, &table, key, text);
 		r->origin = name;
 		r->key = "";
@@ -315,7 +315,7 @@ static const struct {
 	{ "MEGATRON_LM_", M },          { "PARALLELISM_CONFIG_", P },
 };
 
-int config_read_accelerate_env(struct reading *r, char **env, unsigned count)
+int config_read_accelerate_env(struct reader *r, char **env, unsigned count)
 {
 	struct seen s = { 0, "", "" };
 
@@ -351,7 +351,7 @@ int config_read_accelerate_env(struct reading *r, char **env, unsigned count)
 
 /* ---- `accelerate launch` ---- */
 
-int config_read_accelerate_flags(struct reading *r, const struct flags *f)
+int config_read_accelerate_flags(struct reader *r, const struct flags *f)
 {
 	static const char *const sections[][2] = { { "fsdp_", "fsdp_config." },
 						   { "megatron_lm_", "megatron_lm_config." },

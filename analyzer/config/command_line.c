@@ -75,7 +75,7 @@ const struct flag *flags_find(const struct flags *f, const char *key)
 	return NULL;
 }
 
-int config_read_flags(struct reading *r, const struct reading_rows *t, const struct flags *f)
+int config_read_flags(struct reader *r, const struct key_table *t, const struct flags *f)
 {
 	for (size_t i = 0; i < f->count; i++) {
 		const struct flag *flag = &f->at[i];
@@ -113,24 +113,24 @@ static int64_t count_world_info(const char *value, int64_t *nodes)
 	size_t length;
 	char *text = decode_base64(value, &length);
 	struct err ignored = { "" };
-	struct node *root = text ? node_read_json(text, length, "world_info", &ignored) : NULL;
+	struct doc_node *root = text ? doc_read_json(text, length, "world_info", &ignored) : NULL;
 	int64_t ranks = 0;
 
 	*nodes = 0;
-	for (const struct node *n = root && root->kind == NODE_MAP ? root->first : NULL; n;
+	for (const struct doc_node *n = root && root->kind == DOC_MAP ? root->first : NULL; n;
 	     n = n->next) {
 		*nodes += 1;
-		for (const struct node *i = n->kind == NODE_LIST ? n->first : NULL; i; i = i->next)
+		for (const struct doc_node *i = n->kind == DOC_LIST ? n->first : NULL; i; i = i->next)
 			ranks++;
 	}
-	node_free(root);
+	doc_free(root);
 	free(text);
 	return ranks;
 }
 
 /* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. `outer`: what
  * stands before the launcher itself (srun), which starts one of it a node. */
-static int read_launcher(struct reading *r, const char *launcher, const struct flags *outer,
+static int read_launcher(struct reader *r, const char *launcher, const struct flags *outer,
 			 const struct flags *f)
 {
 	static const char *const all[] = { "num_processes", "ntasks", "np", "n", NULL };
@@ -218,7 +218,7 @@ static int find_script(int argc, char **argv)
 
 /* ---- the whole ---- */
 
-static int read_script(struct reading *r, const struct flags *f, const char *script)
+static int read_script(struct reader *r, const struct flags *f, const char *script)
 {
 	if (config_read_deepspeed_flags(r, f))
 		return -1;
@@ -236,7 +236,7 @@ static int read_script(struct reading *r, const struct flags *f, const char *scr
 	return 0;
 }
 
-static int read_launchers(struct reading *r, int argc, char **argv)
+static int read_launchers(struct reader *r, int argc, char **argv)
 {
 	int at = find_launcher(argc, argv), status;
 	struct flags outer = { 0 }, own = { 0 };
@@ -251,7 +251,7 @@ static int read_launchers(struct reading *r, int argc, char **argv)
 	return status;
 }
 
-static int read_argv(struct reading *r, int argc, char **argv)
+static int read_argv(struct reader *r, int argc, char **argv)
 {
 	int script = find_script(argc, argv), start = script < argc ? script : 0, status = 0;
 	struct flags own = { 0 };
@@ -267,7 +267,7 @@ static int read_argv(struct reading *r, int argc, char **argv)
 }
 
 /* "K=V" strings as one JSON object, for who asks for a variable. */
-static int keep_environment(struct reading *r, char **env, unsigned count)
+static int keep_environment(struct reader *r, char **env, unsigned count)
 {
 	struct buf b = { 0 };
 	int status;
@@ -296,7 +296,7 @@ static int keep_environment(struct reading *r, char **env, unsigned count)
 int config_read_arguments(struct config *c, int argc, char **argv, char **env, unsigned env_count,
 			  int lenient, struct err *e)
 {
-	struct reading r = { c, "", "command line", NULL, e, lenient, 0, NULL };
+	struct reader r = { c, "", "command line", NULL, e, lenient, 0, NULL };
 
 	if (keep_environment(&r, env, env_count) || config_read_accelerate_env(&r, env, env_count))
 		return -1;

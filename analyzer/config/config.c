@@ -344,7 +344,7 @@ static int set(struct config *c, int field, const char *key, const char *value, 
 	return 0;
 }
 
-int config_put(struct reading *r, int field, const char *value)
+int config_put(struct reader *r, int field, const char *value)
 {
 	return set(r->c, field, r->key, value, r->origin, r->e);
 }

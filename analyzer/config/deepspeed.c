@@ -9,7 +9,7 @@
 #include "util/buf.h"
 
 /* "auto" is left to Transformers, whose arguments may be read later: config_derive looks again. */
-static int is_auto(struct reading *r, int field, const char *value)
+static int is_auto(struct reader *r, int field, const char *value)
 {
 	if (strcmp(value, "auto"))
 		return 0;
@@ -18,12 +18,12 @@ static int is_auto(struct reading *r, int field, const char *value)
 	return 1;
 }
 
-static int take(struct reading *r, int field, const char *value)
+static int take(struct reader *r, int field, const char *value)
 {
 	return is_auto(r, field, value) ? 0 : config_put(r, field, value);
 }
 
-static int take_precision(struct reading *r, int field, const char *value)
+static int take_precision(struct reader *r, int field, const char *value)
 {
 	int on = parse_bool(value);
 	const char *name = !strncmp(r->key, "amp", 3) ? "fp16-autocast"
@@ -48,17 +48,17 @@ static int take_precision(struct reading *r, int field, const char *value)
 }
 
 /* before offload_optimizer there was cpu_offload */
-static int take_cpu_offload(struct reading *r, int field, const char *value)
+static int take_cpu_offload(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? config_put(r, field, "cpu") : 0;
 }
 
-static int take_optimizer_or_auto(struct reading *r, int field, const char *value)
+static int take_optimizer_or_auto(struct reader *r, int field, const char *value)
 {
 	return is_auto(r, field, value) ? 0 : take_optimizer(r, field, value);
 }
 
-static int take_grad_type(struct reading *r, int field, const char *value)
+static int take_grad_type(struct reader *r, int field, const char *value)
 {
 	if (is_auto(r, field, value))
 		return 0;
@@ -174,7 +174,7 @@ static const char *const without_effect[] = {
 	ZERO "leaf_module",
 };
 
-static int unknown(struct reading *r, const char *key, const char *value)
+static int unknown(struct reader *r, const char *key, const char *value)
 {
 	(void)value;
 	for (size_t i = 0; i < ARRAY_SIZE(without_effect); i++)
@@ -204,9 +204,9 @@ static const struct {
 	{ CONFIG_framework, "deepspeed", 0 },
 };
 
-int config_read_deepspeed(struct reading *r, const struct node *root, const char *name)
+int config_read_deepspeed(struct reader *r, const struct doc_node *root, const char *name)
 {
-	static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+	static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
 	struct config *c = r->c;
 	unsigned seen = 0;
 
@@ -264,7 +264,7 @@ char *decode_base64(const char *text, size_t *length)
 	return out;
 }
 
-static int read_value(struct reading *r, const struct flag *flag)
+static int read_value(struct reader *r, const struct flag *flag)
 {
 	size_t length = 0;
 	char *text;
@@ -284,7 +284,7 @@ static int read_value(struct reading *r, const struct flag *flag)
 	return status;
 }
 
-int config_read_deepspeed_flags(struct reading *r, const struct flags *f)
+int config_read_deepspeed_flags(struct reader *r, const struct flags *f)
 {
 	static const char *const names[] = { "deepspeed_config", "deepspeed", "ds_config" };
 

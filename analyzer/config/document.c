@@ -6,7 +6,7 @@
 
 #include "util/util.h"
 
-const char *node_kind_name(enum node_kind kind)
+const char *doc_kind_name(enum doc_kind kind)
 {
 	static const char *const names[] = { "null", "true or false", "a number",
 					     "text", "an object",     "a list" };
@@ -14,12 +14,12 @@ const char *node_kind_name(enum node_kind kind)
 	return names[kind];
 }
 
-void node_free(struct node *n)
+void doc_free(struct doc_node *n)
 {
 	while (n) {
-		struct node *next = n->next;
+		struct doc_node *next = n->next;
 
-		node_free(n->first);
+		doc_free(n->first);
 		free(n->key);
 		free(n->text);
 		free(n);
@@ -27,19 +27,19 @@ void node_free(struct node *n)
 	}
 }
 
-const struct node *node_find(const struct node *map, const char *key)
+const struct doc_node *doc_find(const struct doc_node *map, const char *key)
 {
-	if (!map || map->kind != NODE_MAP)
+	if (!map || map->kind != DOC_MAP)
 		return NULL;
-	for (const struct node *n = map->first; n; n = n->next)
+	for (const struct doc_node *n = map->first; n; n = n->next)
 		if (n->key && !strcmp(n->key, key))
 			return n;
 	return NULL;
 }
 
-struct node *node_new(enum node_kind kind, unsigned line)
+struct doc_node *doc_node_new(enum doc_kind kind, unsigned line)
 {
-	struct node *n = xcalloc(1, sizeof(*n));
+	struct doc_node *n = xcalloc(1, sizeof(*n));
 
 	n->kind = kind;
 	n->line = line;
@@ -90,11 +90,11 @@ static char *scalar_text(const json_t *value)
 	}
 }
 
-static struct node *from_json(json_t *value, struct walk *w);
+static struct doc_node *from_json(json_t *value, struct walk *w);
 
-static void json_members(struct node *n, json_t *value, struct walk *w)
+static void json_members(struct doc_node *n, json_t *value, struct walk *w)
 {
-	struct node **tail = &n->first;
+	struct doc_node **tail = &n->first;
 	const char *key;
 	json_t *child;
 	size_t i;
@@ -120,24 +120,24 @@ static void json_members(struct node *n, json_t *value, struct walk *w)
 	w->at++;
 }
 
-static struct node *from_json(json_t *value, struct walk *w)
+static struct doc_node *from_json(json_t *value, struct walk *w)
 {
-	static const enum node_kind kinds[] = {
-		[JSON_OBJECT] = NODE_MAP,    [JSON_ARRAY] = NODE_LIST,
-		[JSON_STRING] = NODE_STRING, [JSON_INTEGER] = NODE_NUMBER,
-		[JSON_REAL] = NODE_NUMBER,   [JSON_TRUE] = NODE_BOOL,
-		[JSON_FALSE] = NODE_BOOL,    [JSON_NULL] = NODE_NULL,
+	static const enum doc_kind kinds[] = {
+		[JSON_OBJECT] = DOC_MAP,    [JSON_ARRAY] = DOC_LIST,
+		[JSON_STRING] = DOC_STRING, [JSON_INTEGER] = DOC_NUMBER,
+		[JSON_REAL] = DOC_NUMBER,   [JSON_TRUE] = DOC_BOOL,
+		[JSON_FALSE] = DOC_BOOL,    [JSON_NULL] = DOC_NULL,
 	};
-	struct node *n;
+	struct doc_node *n;
 
 	skip_space(w);
-	n = node_new(kinds[json_typeof(value)], w->line);
-	if (n->kind == NODE_MAP || n->kind == NODE_LIST) {
+	n = doc_node_new(kinds[json_typeof(value)], w->line);
+	if (n->kind == DOC_MAP || n->kind == DOC_LIST) {
 		json_members(n, value, w);
 		return n;
 	}
 	n->text = scalar_text(value);
-	if (n->kind == NODE_STRING)
+	if (n->kind == DOC_STRING)
 		skip_string(w);
 	else
 		w->at += strcspn(w->at, ",]} \t\r\n");
@@ -190,15 +190,15 @@ static size_t json_longest_key(json_t *value)
 	return most;
 }
 
-struct node *node_read_json(const char *text, size_t length, const char *name, struct err *e)
+struct doc_node *doc_read_json(const char *text, size_t length, const char *name, struct err *e)
 {
 	json_error_t why;
 	json_t *value;
 	struct walk w = { text, 1 };
-	struct node *n;
+	struct doc_node *n;
 
-	if (json_depth(text, length) > NODE_DEPTH_MOST) {
-		err_set(e, "%s: nested more than %d deep: not a configuration", name, NODE_DEPTH_MOST);
+	if (json_depth(text, length) > DOC_DEPTH_MOST) {
+		err_set(e, "%s: nested more than %d deep: not a configuration", name, DOC_DEPTH_MOST);
 		return NULL;
 	}
 	value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
@@ -206,9 +206,9 @@ struct node *node_read_json(const char *text, size_t length, const char *name, s
 		err_set(e, "%s:%d: not JSON: %s", name, why.line < 0 ? 1 : why.line, why.text);
 		return NULL;
 	}
-	if (json_longest_key(value) > NODE_KEY_MOST) {
+	if (json_longest_key(value) > DOC_KEY_MOST) {
 		err_set(e, "%s: a key of more than %d bytes: not a configuration", name,
-			NODE_KEY_MOST);
+			DOC_KEY_MOST);
 		json_decref(value);
 		return NULL;
 	}

@@ -6,27 +6,27 @@
 
 #include "util/err.h"
 
-enum node_kind { NODE_NULL, NODE_BOOL, NODE_NUMBER, NODE_STRING, NODE_MAP, NODE_LIST };
+enum doc_kind { DOC_NULL, DOC_BOOL, DOC_NUMBER, DOC_STRING, DOC_MAP, DOC_LIST };
 
-struct node {
-	enum node_kind kind;
+struct doc_node {
+	enum doc_kind kind;
 	unsigned line;
 	char *key;          /* in a map, else NULL */
 	char *text;         /* a scalar as text */
-	struct node *first; /* of a map or list */
-	struct node *next;
+	struct doc_node *first; /* of a map or list */
+	struct doc_node *next;
 };
 
-#define NODE_DEPTH_MOST 100 /* deeper than any configuration */
-#define NODE_KEY_MOST 4096  /* bytes */
+#define DOC_DEPTH_MOST 100 /* deeper than any configuration */
+#define DOC_KEY_MOST 4096  /* bytes */
 
 /* `name` is for messages. NULL: the message names file and line. */
-struct node *node_read_json(const char *text, size_t length, const char *name, struct err *e);
-struct node *node_read_yaml(const char *text, size_t length, const char *name, struct err *e);
-struct node *node_new(enum node_kind kind, unsigned line);
-void node_free(struct node *n);
+struct doc_node *doc_read_json(const char *text, size_t length, const char *name, struct err *e);
+struct doc_node *doc_read_yaml(const char *text, size_t length, const char *name, struct err *e);
+struct doc_node *doc_node_new(enum doc_kind kind, unsigned line);
+void doc_free(struct doc_node *n);
 
-const struct node *node_find(const struct node *map, const char *key);
-const char *node_kind_name(enum node_kind kind);
+const struct doc_node *doc_find(const struct doc_node *map, const char *key);
+const char *doc_kind_name(enum doc_kind kind);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- values that need a look ---- */
 
-static int take_attention_bias(struct reading *r, int field, const char *value)
+static int take_attention_bias(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	return config_put(r, CONFIG_add_qkv_bias, value) ||
@@ -20,7 +20,7 @@ static int take_attention_bias(struct reading *r, int field, const char *value)
 }
 
 /* DeepSeek's multi-token prediction is in its files, not in transformers' code. */
-static int take_next_tokens(struct reading *r, int field, const char *value)
+static int take_next_tokens(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (strcmp(value, "0"))
@@ -32,12 +32,12 @@ static int take_next_tokens(struct reading *r, int field, const char *value)
 }
 
 /* T5's "gated-gelu" */
-static int take_gated(struct reading *r, int field, const char *value)
+static int take_gated(struct reader *r, int field, const char *value)
 {
 	return config_put(r, field, strncmp(value, "gated", 5) ? "false" : "true");
 }
 
-static int take_attention(struct reading *r, int field, const char *value)
+static int take_attention(struct reader *r, int field, const char *value)
 {
 	return config_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
 }
@@ -180,10 +180,10 @@ static const enum config_field forgotten[] = {
 	CONFIG_num_parameters,         CONFIG_padded_vocab_size,
 };
 
-static int put_defaults(struct reading *r, const char *type)
+static int put_defaults(struct reader *r, const char *type)
 {
 	char *origin = xasprintf("%s: %s's default", r->origin, type);
-	struct reading d = { r->c, "", origin, NULL, r->e, r->lenient, r->depth, NULL };
+	struct reader d = { r->c, "", origin, NULL, r->e, r->lenient, r->depth, NULL };
 	int status = 0;
 
 	for (size_t i = 0; !status && i < ARRAY_SIZE(forgotten); i++)
@@ -198,18 +198,18 @@ static int put_defaults(struct reading *r, const char *type)
 	return status;
 }
 
-static int64_t number(const struct node *map, const char *key, int64_t other)
+static int64_t number(const struct doc_node *map, const char *key, int64_t other)
 {
-	const struct node *n = node_find(map, key);
+	const struct doc_node *n = doc_find(map, key);
 
-	return n && n->kind == NODE_NUMBER ? strtoll(n->text, NULL, 10) : other;
+	return n && n->kind == DOC_NUMBER ? strtoll(n->text, NULL, 10) : other;
 }
 
-static void mark(char *layers, int64_t count, const struct node *list, char bit)
+static void mark(char *layers, int64_t count, const struct doc_node *list, char bit)
 {
-	for (const struct node *n = list && list->kind == NODE_LIST ? list->first : NULL; n;
+	for (const struct doc_node *n = list && list->kind == DOC_LIST ? list->first : NULL; n;
 	     n = n->next) {
-		int64_t i = n->kind == NODE_NUMBER ? strtoll(n->text, NULL, 10) : -1;
+		int64_t i = n->kind == DOC_NUMBER ? strtoll(n->text, NULL, 10) : -1;
 
 		if (i >= 0 && i < count)
 			layers[i] = bit;
@@ -217,24 +217,24 @@ static void mark(char *layers, int64_t count, const struct node *list, char bit)
 }
 
 /* Which layers have experts, '1' or '0' each: four families, four ways to say it. */
-static void find_sparse(char *layers, int64_t count, const char *type, const struct node *map)
+static void find_sparse(char *layers, int64_t count, const char *type, const struct doc_node *map)
 {
-	const struct node *list = node_find(map, "moe_layers");
+	const struct doc_node *list = doc_find(map, "moe_layers");
 	int deepseek = !strcmp(type, "deepseek_v3"), llama = !strcmp(type, "llama4_text");
 	int64_t dense = number(map, "first_k_dense_replace", 3);
 	int64_t step = number(map, llama ? "interleave_moe_layer_step" : "decoder_sparse_step", 1);
 
 	for (int64_t i = 0; i < count; i++)
 		layers[i] = (deepseek ? i >= dense : step > 0 && (i + 1) % step == 0) ? '1' : '0';
-	if (llama && list && list->kind == NODE_LIST) {
+	if (llama && list && list->kind == DOC_LIST) {
 		memset(layers, '0', (size_t)count);
 		mark(layers, count, list, '1');
 	} else if (!deepseek) {
-		mark(layers, count, node_find(map, "mlp_only_layers"), '0');
+		mark(layers, count, doc_find(map, "mlp_only_layers"), '0');
 	}
 }
 
-static int put_expert_layers(struct reading *r, const struct node *map, const char *type)
+static int put_expert_layers(struct reader *r, const struct doc_node *map, const char *type)
 {
 	int64_t count = r->c->num_layers;
 	struct buf list = { 0 };
@@ -256,7 +256,7 @@ static int put_expert_layers(struct reading *r, const struct node *map, const ch
 	return status;
 }
 
-static int put_number(struct reading *r, enum config_field f, int64_t value)
+static int put_number(struct reader *r, enum config_field f, int64_t value)
 {
 	char text[32];
 
@@ -266,7 +266,7 @@ static int put_number(struct reading *r, enum config_field f, int64_t value)
 }
 
 /* What takes more than one key. */
-static int put_rest(struct reading *r, const struct node *map, const char *type)
+static int put_rest(struct reader *r, const struct doc_node *map, const char *type)
 {
 	struct config *c = r->c;
 	int status = 0;
@@ -288,9 +288,9 @@ static int put_rest(struct reading *r, const struct node *map, const char *type)
 			put_number(r, CONFIG_encoder_num_layers, layers) ||
 			put_number(r, CONFIG_num_layers, number(map, "num_decoder_layers", layers));
 	} else if (!strcmp(type, "deepseek_v3")) {
-		const struct node *rank = node_find(map, "q_lora_rank");
+		const struct doc_node *rank = doc_find(map, "q_lora_rank");
 
-		if (rank && rank->kind == NODE_NULL)
+		if (rank && rank->kind == DOC_NULL)
 			config_unset(c, CONFIG_q_lora_rank);
 		/* its head_dim and num_key_value_heads say nothing that latent attention uses */
 		config_unset(c, CONFIG_kv_channels);
@@ -316,7 +316,7 @@ static int put_rest(struct reading *r, const struct node *map, const char *type)
 	return put_expert_layers(r, map, type);
 }
 
-static int check_needed(const struct reading *r, const char *type)
+static int check_needed(const struct reader *r, const char *type)
 {
 	static const struct {
 		enum config_field field;
@@ -352,18 +352,18 @@ static int known_type(const char *type)
 }
 
 /* A vision-language model's language model. */
-static const struct node *text_model(const struct node *root, struct reading *r)
+static const struct doc_node *text_model(const struct doc_node *root, struct reader *r)
 {
-	const struct node *text = node_find(root, "text_config");
+	const struct doc_node *text = doc_find(root, "text_config");
 
-	if (!text || text->kind != NODE_MAP)
+	if (!text || text->kind != DOC_MAP)
 		return root;
 	config_note(r->c, "%s: the language model alone (text_config) is estimated", r->origin);
 	return text;
 }
 
 /* A size that nobody here reads: other architectures have more of them than can be known. */
-static int unknown(struct reading *r, const char *key, const char *value)
+static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const matter[] = { "_size", "_dim",  "layers", "heads", "experts",
 					      "_rank", "width", "mamba",  "ssm",   "lora" };
@@ -402,28 +402,28 @@ static int unknown(struct reading *r, const char *key, const char *value)
 	return 0;
 }
 
-static int read_rows(struct reading *r, const struct node *map, const char *name)
+static int read_rows(struct reader *r, const struct doc_node *map, const char *name)
 {
-	struct reading_rows t = { rows, ARRAY_SIZE(rows), 0, unknown };
+	struct key_table t = { rows, ARRAY_SIZE(rows), 0, unknown };
 
 	return config_read_rows(r, &t, map, name);
 }
 
-int config_read_hf(struct reading *r, const struct node *root, const char *name)
+int config_read_hf(struct reader *r, const struct doc_node *root, const char *name)
 {
-	const struct node *tie = node_find(root, "tie_word_embeddings"), *map, *type;
+	const struct doc_node *tie = doc_find(root, "tie_word_embeddings"), *map, *type;
 	const char *what;
 
 	r->origin = name;
 	map = text_model(root, r);
-	type = node_find(map, "model_type");
+	type = doc_find(map, "model_type");
 	if (!type && map != root)
 		what = "llama"; /* what LLaVA leaves out */
-	else if (!type || type->kind != NODE_STRING)
+	else if (!type || type->kind != DOC_STRING)
 		return err_set(r->e, "%s: no \"model_type\"", name);
 	else
 		what = type->text;
-	if (node_find(map, "quantization_config") || node_find(root, "quantization_config"))
+	if (doc_find(map, "quantization_config") || doc_find(root, "quantization_config"))
 		config_note(r->c, "%s: quantization_config is not modelled", name);
 	if (!known_type(what))
 		config_note(
@@ -437,8 +437,8 @@ int config_read_hf(struct reading *r, const struct node *root, const char *name)
 		return -1;
 	if (read_rows(r, map, name))
 		return -1;
-	if (tie && map != root && !node_find(map, "tie_word_embeddings") &&
-	    tie->kind == NODE_BOOL) {
+	if (tie && map != root && !doc_find(map, "tie_word_embeddings") &&
+	    tie->kind == DOC_BOOL) {
 		r->key = "tie_word_embeddings";
 		if (take_not(r, CONFIG_untie_embeddings_and_output_weights, tie->text))
 			return -1;

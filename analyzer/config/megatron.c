@@ -20,14 +20,14 @@ enum {
 	PADS = 32
 };
 
-static void mark(struct reading *r, unsigned bit)
+static void mark(struct reader *r, unsigned bit)
 {
 	if (r->state)
 		*(unsigned *)r->state |= bit;
 }
 
 /* --bf16, --fp16: 16-bit weights with fp32 masters */
-static int take_16bit(struct reading *r, int field, const char *value)
+static int take_16bit(struct reader *r, int field, const char *value)
 {
 	const char *name = strstr(r->key, "bf16") ? "bf16-mixed" : "fp16-mixed";
 	int on = parse_bool(value);
@@ -46,7 +46,7 @@ static int take_16bit(struct reading *r, int field, const char *value)
 }
 
 /* Megatron-Bridge's mixed_precision: "bf16_mixed", "bf16_with_mxfp8_mixed" */
-static int take_recipe(struct reading *r, int field, const char *value)
+static int take_recipe(struct reader *r, int field, const char *value)
 {
 	if (strstr(value, "fp8") && config_put(r, CONFIG_fp8_format, "hybrid"))
 		return -1;
@@ -55,22 +55,22 @@ static int take_recipe(struct reading *r, int field, const char *value)
 									  : "bf16-mixed");
 }
 
-static int take_recompute_activations(struct reading *r, int field, const char *value)
+static int take_recompute_activations(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? config_put(r, field, "selective") : 0;
 }
 
-static int take_rotary(struct reading *r, int field, const char *value)
+static int take_rotary(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? config_put(r, field, "rope") : 0;
 }
 
-static int take_no_positions(struct reading *r, int field, const char *value)
+static int take_no_positions(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? config_put(r, field, "none") : 0;
 }
 
-static int take_backend(struct reading *r, int field, const char *value)
+static int take_backend(struct reader *r, int field, const char *value)
 {
 	static const char *const names[][2] = {
 		{ "flash", "flash" },     { "fused", "flash" },   { "auto", "flash" },
@@ -86,12 +86,12 @@ static int take_backend(struct reading *r, int field, const char *value)
 		       r->origin, r->key, value);
 }
 
-static int take_flash(struct reading *r, int field, const char *value)
+static int take_flash(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? config_put(r, field, "flash") : 0;
 }
 
-static int take_group_query(struct reading *r, int field, const char *value)
+static int take_group_query(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (parse_bool(value) == 1)
@@ -99,7 +99,7 @@ static int take_group_query(struct reading *r, int field, const char *value)
 	return 0;
 }
 
-static int take_latent(struct reading *r, int field, const char *value)
+static int take_latent(struct reader *r, int field, const char *value)
 {
 	if (parse_bool(value) == 1)
 		mark(r, MULTI_LATENT);
@@ -107,7 +107,7 @@ static int take_latent(struct reading *r, int field, const char *value)
 }
 
 /* Refused by the system that counts every tensor, by these words. */
-static int put_unmodelled(struct reading *r, const char *written, const char *what)
+static int put_unmodelled(struct reader *r, const char *written, const char *what)
 {
 	struct buf list = { 0 };
 	int status;
@@ -121,7 +121,7 @@ static int put_unmodelled(struct reading *r, const char *written, const char *wh
 }
 
 /* BERT's and T5's scripts have arguments of their own names seldom: their vocabulary tells. */
-static int take_word_pieces(struct reading *r, int field, const char *value)
+static int take_word_pieces(struct reader *r, int field, const char *value)
 {
 	size_t length = strlen(value);
 
@@ -133,7 +133,7 @@ static int take_word_pieces(struct reading *r, int field, const char *value)
 }
 
 /* GPT-2's merges are GPT-2's vocabulary. */
-static int take_tokenizer(struct reading *r, int field, const char *value)
+static int take_tokenizer(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (!strcmp(r->key, "merge_file") || !strcmp(value, "GPT2BPETokenizer"))
@@ -141,7 +141,7 @@ static int take_tokenizer(struct reading *r, int field, const char *value)
 	return take_word_pieces(r, field, value);
 }
 
-static int take_pads(struct reading *r, int field, const char *value)
+static int take_pads(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (parse_bool(value) == 1)
@@ -150,7 +150,7 @@ static int take_pads(struct reading *r, int field, const char *value)
 }
 
 /* The number of micro-batches changes while the job runs. */
-static int take_schedule(struct reading *r, int field, const char *value)
+static int take_schedule(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (parse_bool(value) != 0)
@@ -160,7 +160,7 @@ static int take_schedule(struct reading *r, int field, const char *value)
 }
 
 /* "127" or "(127,0)": what lies behind */
-static int take_window(struct reading *r, int field, const char *value)
+static int take_window(struct reader *r, int field, const char *value)
 {
 	char first[24];
 	size_t skip = strspn(value, "([ "), length = strspn(value + skip, "-0123456789");
@@ -172,7 +172,7 @@ static int take_window(struct reading *r, int field, const char *value)
 }
 
 /* A type: torch.float32, fp32, float32 are one. */
-static int take_dtype(struct reading *r, int field, const char *value)
+static int take_dtype(struct reader *r, int field, const char *value)
 {
 	static const char *const names[][2] = { { "float32", "fp32" },
 						{ "bfloat16", "bf16" },
@@ -296,7 +296,7 @@ static int is_off(const char *value)
 }
 
 /* 1: taken */
-static int take_unmodelled(struct reading *r, const char *key, const char *value)
+static int take_unmodelled(struct reader *r, const char *key, const char *value)
 {
 	size_t i = 0;
 
@@ -311,7 +311,7 @@ static int take_unmodelled(struct reading *r, const char *key, const char *value
 	return put_unmodelled(r, r->origin, unmodelled[i].what) ? -1 : 1;
 }
 
-int megatron_read_script(struct reading *r, const char *script)
+int megatron_read_script(struct reader *r, const char *script)
 {
 	static const char *const others[] = { "bert", "t5",     "vlm",   "retro", "ict",
 					      "mimo", "hybrid", "mamba", "vision" };
@@ -324,7 +324,7 @@ int megatron_read_script(struct reading *r, const char *script)
 }
 
 /* A field of its own name, "no_" and such a field, or an argument without effect. */
-static int unknown(struct reading *r, const char *key, const char *value)
+static int unknown(struct reader *r, const char *key, const char *value)
 {
 	int field = config_find(key), taken = take_unmodelled(r, key, value);
 
@@ -346,11 +346,11 @@ static int unknown(struct reading *r, const char *key, const char *value)
 	return 0;
 }
 
-static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
-static const struct reading_rows top = { rows, ARRAY_SIZE(rows), 1,
+static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
+static const struct key_table top = { rows, ARRAY_SIZE(rows), 1,
 					 unknown }; /* "optimizer" is a section */
 
-int megatron_read_key(struct reading *r, const char *key, const char *value)
+int megatron_read_key(struct reader *r, const char *key, const char *value)
 {
 	return config_read_key(r, &table, key, value);
 }
@@ -360,7 +360,7 @@ int megatron_has_key(const char *key)
 	return key_row_find(rows, ARRAY_SIZE(rows), key) != NULL || megatron_known(key);
 }
 
-static int put_defaults(struct reading *r, unsigned seen)
+static int put_defaults(struct reader *r, unsigned seen)
 {
 	static const char origin[] = "Megatron-LM's default";
 	struct config *c = r->c;
@@ -387,7 +387,7 @@ static int put_defaults(struct reading *r, unsigned seen)
 }
 
 /* Megatron's rules between arguments. */
-static int finish(struct reading *r, unsigned seen, int is_command)
+static int finish(struct reader *r, unsigned seen, int is_command)
 {
 	struct config *c = r->c;
 
@@ -428,7 +428,7 @@ static const char *value_of(const struct flag *flag)
 	return flag->value;
 }
 
-int config_read_megatron(struct reading *r, const struct flags *f)
+int config_read_megatron(struct reader *r, const struct flags *f)
 {
 	const struct flag *yaml = flags_find(f, "yaml_cfg");
 	unsigned seen = 0;
@@ -448,7 +448,7 @@ int config_read_megatron(struct reading *r, const struct flags *f)
 
 /* Sections are Megatron's own (language_model, model_parallel) or Megatron-Bridge's (model, train,
  * ddp …): all are one name space. */
-int config_read_megatron_yaml(struct reading *r, const struct node *root, const char *name)
+int config_read_megatron_yaml(struct reader *r, const struct doc_node *root, const char *name)
 {
 	static const char *const ignored[] = { "dataset",    "scheduler",           "logger",
 					       "checkpoint", "profiling",           "rng",
@@ -459,12 +459,12 @@ int config_read_megatron_yaml(struct reading *r, const struct node *root, const 
 	r->state = &seen;
 	if (config_read_rows(r, &top, root, name))
 		return -1;
-	for (const struct node *n = root->first; n; n = n->next) {
+	for (const struct doc_node *n = root->first; n; n = n->next) {
 		int skip = 0;
 
 		for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 			skip |= n->key && !strcmp(n->key, ignored[i]);
-		if (n->kind != NODE_MAP || skip)
+		if (n->kind != DOC_MAP || skip)
 			continue;
 		if (config_read_rows(r, &table, n, name))
 			return -1;

@@ -51,7 +51,7 @@ static const char *near_name(const char *key)
 int config_set(struct config *c, const char *name, const char *value, const char *origin,
 	       struct err *e)
 {
-	struct reading r = { c, name, origin, NULL, e, 0, 0, NULL };
+	struct reader r = { c, name, origin, NULL, e, 0, 0, NULL };
 	int field = config_find(name);
 	const char *near;
 
@@ -65,12 +65,12 @@ int config_set(struct config *c, const char *name, const char *value, const char
 }
 
 /* The environment stays one text: who reads it knows its variables. */
-static char *object_text(const struct node *map)
+static char *object_text(const struct doc_node *map)
 {
 	struct buf b = { 0 };
 
 	buf_puts(&b, "{");
-	for (const struct node *n = map->first; n; n = n->next) {
+	for (const struct doc_node *n = map->first; n; n = n->next) {
 		const char *value = n->text ? n->text : "";
 
 		if (n != map->first)
@@ -83,7 +83,7 @@ static char *object_text(const struct node *map)
 	return buf_take(&b);
 }
 
-static int read_own_member(struct reading *r, const struct node *n)
+static int read_own_member(struct reader *r, const struct doc_node *n)
 {
 	int field = config_find(n->key);
 	char *text;
@@ -91,21 +91,21 @@ static int read_own_member(struct reading *r, const struct node *n)
 
 	r->key = n->key;
 	r->node = n;
-	if (n->kind == NODE_NULL) {
+	if (n->kind == DOC_NULL) {
 		if (field >= 0)
 			config_unset(r->c, field);
 		return 0;
 	}
-	if (n->kind == NODE_MAP && field != CONFIG_environment) {
+	if (n->kind == DOC_MAP && field != CONFIG_environment) {
 		if (field >= 0)
 			return err_set(r->e, "%s: %s is an object, but must be one value",
 				       r->origin, n->key);
 		config_note(r->c, "%s: unknown key %s", r->origin, n->key);
 		return 0;
 	}
-	if (n->kind == NODE_LIST && field >= 0 && strcmp(config_type(field), "TEXT"))
+	if (n->kind == DOC_LIST && field >= 0 && strcmp(config_type(field), "TEXT"))
 		return err_set(r->e, "%s: %s is a list, but must be one value", r->origin, n->key);
-	text = n->kind == NODE_MAP ? object_text(n) : node_to_text(n);
+	text = n->kind == DOC_MAP ? object_text(n) : doc_text(n);
 	if (field >= 0) {
 		status = config_put(r, field, text);
 	} else if (megatron_has_key(n->key)) {
@@ -121,11 +121,11 @@ static int read_own_member(struct reading *r, const struct node *n)
 	return status;
 }
 
-int config_read_own(struct reading *r, const struct node *root, const char *name)
+int config_read_own(struct reader *r, const struct doc_node *root, const char *name)
 {
 	int status = 0;
 
-	for (const struct node *n = root->first; n && !status; n = n->next) {
+	for (const struct doc_node *n = root->first; n && !status; n = n->next) {
 		char *origin = xasprintf("%s:%u", name, n->line);
 
 		r->origin = origin;
@@ -138,10 +138,10 @@ int config_read_own(struct reading *r, const struct node *root, const char *name
 
 /* ---- which kind a file is ---- */
 
-static int has_any(const struct node *root, const char *const *keys)
+static int has_any(const struct doc_node *root, const char *const *keys)
 {
 	for (; *keys; keys++)
-		if (node_find(root, *keys))
+		if (doc_find(root, *keys))
 			return 1;
 	return 0;
 }
@@ -166,29 +166,29 @@ static const char *const trainer_keys[] = { "per_device_train_batch_size", "mode
 					    "output_dir", NULL };
 
 /* Ours may name a model_type too, beside names that are Megatron's. */
-static int is_hf(const struct node *root)
+static int is_hf(const struct doc_node *root)
 {
 	static const char *const certain[] = { "architectures", "d_model", "text_config", NULL };
 
-	return has_any(root, certain) || (has_any(root, hf_keys) && !node_find(root, "num_layers"));
+	return has_any(root, certain) || (has_any(root, hf_keys) && !doc_find(root, "num_layers"));
 }
 
-static int is_deepspeed(const struct node *root)
+static int is_deepspeed(const struct doc_node *root)
 {
-	const struct node *bf16 = node_find(root, "bf16"), *fp16 = node_find(root, "fp16");
+	const struct doc_node *bf16 = doc_find(root, "bf16"), *fp16 = doc_find(root, "fp16");
 
-	return has_any(root, deepspeed_keys) || (bf16 && bf16->kind == NODE_MAP) ||
-	       (fp16 && fp16->kind == NODE_MAP);
+	return has_any(root, deepspeed_keys) || (bf16 && bf16->kind == DOC_MAP) ||
+	       (fp16 && fp16->kind == DOC_MAP);
 }
 
-static int read_tree(struct reading *r, const struct node *root, const char *name, int is_yaml)
+static int read_tree(struct reader *r, const struct doc_node *root, const char *name, int is_yaml)
 {
-	if (root->kind != NODE_MAP)
+	if (root->kind != DOC_MAP)
 		return err_set(r->e, "%s: a configuration is an object, and this is %s", name,
-			       node_kind_name(root->kind));
+			       doc_kind_name(root->kind));
 	if (is_deepspeed(root))
 		return config_read_deepspeed(r, root, name);
-	if (has_any(root, accelerate_keys) && !node_find(root, "per_device_train_batch_size"))
+	if (has_any(root, accelerate_keys) && !doc_find(root, "per_device_train_batch_size"))
 		return config_read_accelerate(r, root, name);
 	if (is_hf(root))
 		return config_read_hf(r, root, name);
@@ -233,20 +233,20 @@ static int ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-int config_read_text(struct reading *r, const char *text, size_t length, const char *name,
+int config_read_text(struct reader *r, const char *text, size_t length, const char *name,
 		     int is_yaml)
 {
-	struct node *root = is_yaml ? node_read_yaml(text, length, name, r->e)
-				    : node_read_json(text, length, name, r->e);
+	struct doc_node *root = is_yaml ? doc_read_yaml(text, length, name, r->e)
+				    : doc_read_json(text, length, name, r->e);
 	int status = root ? read_tree(r, root, name, is_yaml) : -1;
 
-	node_free(root);
+	doc_free(root);
 	return status;
 }
 
-int config_read_path(struct reading *r, const char *path, int lenient)
+int config_read_path(struct reader *r, const char *path, int lenient)
 {
-	struct reading inner = { r->c, "", path, NULL, r->e, r->lenient, r->depth + 1, NULL };
+	struct reader inner = { r->c, "", path, NULL, r->e, r->lenient, r->depth + 1, NULL };
 	int is_yaml = ends_with(path, ".yaml") || ends_with(path, ".yml"), status;
 	struct err why = { "" };
 	size_t length;
@@ -267,28 +267,28 @@ int config_read_path(struct reading *r, const char *path, int lenient)
 }
 
 /* Another reader's file, for one that names it. */
-int config_read_fsdp_file(struct reading *r, const char *path)
+int config_read_fsdp_file(struct reader *r, const char *path)
 {
 	struct err why = { "" };
 	size_t length;
 	char *text = read_whole(path, &length, &why);
-	struct node *root;
+	struct doc_node *root;
 	int status;
 
 	if (!text) {
 		config_note(r->c, "%s; give it with --config", why.text);
 		return 0;
 	}
-	root = node_read_json(text, length, path, r->e);
+	root = doc_read_json(text, length, path, r->e);
 	status = root ? config_read_fsdp(r, root, path) : -1;
-	node_free(root);
+	doc_free(root);
 	free(text);
 	return status;
 }
 
 int config_read_file(struct config *c, const char *path, struct err *e)
 {
-	struct reading r = { c, "", path, NULL, e, 0, 0, NULL };
+	struct reader r = { c, "", path, NULL, e, 0, 0, NULL };
 
 	if (config_is_trace(path))
 		return config_read_trace_file(c, path, e);

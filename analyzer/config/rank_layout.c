@@ -1,10 +1,8 @@
-/* Where a rank is in the parallel layout: Megatron's order of axes, which torchtitan's meshes and
- * DeepSpeed's pipelines share. */
-#include "report/rank_groups.h"
-
-#include "config/config.h"
+#include "config/rank_layout.h"
 
 #include <string.h>
+
+#include "util/util.h"
 
 const char *axis_key(enum axis a)
 {
@@ -17,30 +15,32 @@ const char *axis_key(enum axis a)
 	return keys[a];
 }
 
-void layout_place(const struct layout *l, int rank, int at[AXES])
+struct rank_coordinates rank_coordinates(const struct rank_layout *l, int rank)
 {
 	static const enum axis usual[] = { AXIS_TP, AXIS_CP, AXIS_DP, AXIS_PP },
 			       other[] = { AXIS_TP, AXIS_CP, AXIS_PP, AXIS_DP };
+	struct rank_coordinates c = { { 0 } };
 	int64_t rest = rank, within;
 
 	for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
 		enum axis a = l->stages_before_data ? other[i] : usual[i];
 
-		at[a] = (int)(rest % l->size[a]);
+		c.at[a] = (int)(rest % l->size[a]);
 		rest /= l->size[a];
 	}
-	/* Within the stage, experts count on their own: tensor, expert, data. */
-	within = at[AXIS_TP] +
-		 l->size[AXIS_TP] * (at[AXIS_CP] + l->size[AXIS_CP] * (int64_t)at[AXIS_DP]);
-	at[AXIS_EP] = (int)(within / l->expert_tensor % l->size[AXIS_EP]);
+	/* The experts of a stage have a layout of their own: tensor, expert, data. */
+	within = c.at[AXIS_TP] +
+		 l->size[AXIS_TP] * (c.at[AXIS_CP] + l->size[AXIS_CP] * (int64_t)c.at[AXIS_DP]);
+	c.at[AXIS_EP] = (int)(within / l->expert_tensor % l->size[AXIS_EP]);
+	return c;
 }
 
-int layout_read(struct layout *l, const struct config *c, const char *command, int world)
+int rank_layout_read(struct rank_layout *l, const struct config *c, const char *command, int world)
 {
 	int64_t model = 1, experts;
 	int known = c->from_framework;
 
-	*l = (struct layout){ .stages_before_data =
+	*l = (struct rank_layout){ .stages_before_data =
 				      command && strstr(command, "--use-tp-pp-dp-mapping") };
 #define X(id, key, field) \
 	l->size[AXIS_##id] = config_has(c, CONFIG_##field) ? c->field : 1; \

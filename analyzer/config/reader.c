@@ -16,14 +16,14 @@ const struct key_row *key_row_find(const struct key_row *rows, size_t count, con
 	return NULL;
 }
 
-int take_not(struct reading *r, int field, const char *value)
+int take_not(struct reader *r, int field, const char *value)
 {
 	int truth = parse_bool(value);
 
 	return config_put(r, field, truth < 0 ? value : truth ? "false" : "true");
 }
 
-int take_ignore(struct reading *r, int field, const char *value)
+int take_ignore(struct reader *r, int field, const char *value)
 {
 	(void)r, (void)field, (void)value;
 	return 0;
@@ -59,7 +59,7 @@ static const struct {
 	{ "adam", "adam", NULL },
 };
 
-int take_optimizer(struct reading *r, int field, const char *value)
+int take_optimizer(struct reader *r, int field, const char *value)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(optimizers); i++) {
 		if (!strcasestr(value, optimizers[i].inside))
@@ -73,7 +73,7 @@ int take_optimizer(struct reading *r, int field, const char *value)
 	return config_put(r, field, "other");
 }
 
-int config_read_key(struct reading *r, const struct reading_rows *t, const char *key,
+int config_read_key(struct reader *r, const struct key_table *t, const char *key,
 		    const char *value)
 {
 	const struct key_row *row = key_row_find(t->rows, t->count, key);
@@ -84,15 +84,15 @@ int config_read_key(struct reading *r, const struct reading_rows *t, const char 
 	return row->take ? row->take(r, row->field, value) : config_put(r, row->field, value);
 }
 
-char *node_to_text(const struct node *n)
+char *doc_text(const struct doc_node *n)
 {
 	struct buf b = { 0 };
 
-	if (n->kind != NODE_LIST)
+	if (n->kind != DOC_LIST)
 		return xstrdup(n->text ? n->text : "");
 	buf_puts(&b, "[");
-	for (const struct node *i = n->first; i; i = i->next) {
-		char *text = node_to_text(i);
+	for (const struct doc_node *i = n->first; i; i = i->next) {
+		char *text = doc_text(i);
 
 		if (i != n->first)
 			buf_puts(&b, ",");
@@ -103,33 +103,33 @@ char *node_to_text(const struct node *n)
 	return buf_take(&b);
 }
 
-static int read_member(struct reading *r, const struct reading_rows *t, const struct node *n)
+static int read_member(struct reader *r, const struct key_table *t, const struct doc_node *n)
 {
 	char *text;
 	int status;
 
 	r->node = n;
-	if (n->kind == NODE_NULL)
+	if (n->kind == DOC_NULL)
 		return 0;
-	text = node_to_text(n);
+	text = doc_text(n);
 	status = config_read_key(r, t, n->key, text);
 	free(text);
 	return status;
 }
 
-int config_read_rows(struct reading *r, const struct reading_rows *t, const struct node *map,
+int config_read_rows(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name)
 {
 	int status = 0;
 
 	if (!map)
 		return 0;
-	for (const struct node *n = map->first; n && !status; n = n->next) {
+	for (const struct doc_node *n = map->first; n && !status; n = n->next) {
 		char *origin;
 
 		if (!n->key)
 			continue;
-		if (n->kind == NODE_MAP) {
+		if (n->kind == DOC_MAP) {
 			/* a map where a value belongs */
 			if (!t->sections && key_row_find(t->rows, t->count, n->key))
 				return err_set(r->e,
@@ -146,22 +146,22 @@ int config_read_rows(struct reading *r, const struct reading_rows *t, const stru
 	return status;
 }
 
-static int read_flat(struct reading *r, const struct reading_rows *t, const struct node *map,
+static int read_flat(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name, const char *prefix)
 {
 	int status = 0;
 
-	for (const struct node *n = map->first; n && !status; n = n->next) {
+	for (const struct doc_node *n = map->first; n && !status; n = n->next) {
 		char *key, *origin, *text;
 
-		if (!n->key || n->kind == NODE_NULL)
+		if (!n->key || n->kind == DOC_NULL)
 			continue;
 		key = xasprintf("%s%s%s", prefix, *prefix ? "." : "", n->key);
 		origin = xasprintf("%s:%u", name, n->line);
-		text = node_to_text(n);
+		text = doc_text(n);
 		r->origin = origin;
 		r->node = n;
-		if (n->kind != NODE_MAP)
+		if (n->kind != DOC_MAP)
 			status = config_read_key(r, t, key, text);
 		else if (key_row_find(t->rows, t->count, key))
 			status = err_set(r->e, "%s: %s is an object, but must be one value", origin,
@@ -177,7 +177,7 @@ static int read_flat(struct reading *r, const struct reading_rows *t, const stru
 	return status;
 }
 
-int config_read_flat(struct reading *r, const struct reading_rows *t, const struct node *map,
+int config_read_flat(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name)
 {
 	return read_flat(r, t, map, name, "");

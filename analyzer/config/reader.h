@@ -10,11 +10,11 @@
 #include "util/util.h"
 
 /* One key as a reader met it. */
-struct reading {
+struct reader {
 	struct config *c;
 	const char *key;         /* as written, for messages */
 	const char *origin;      /* "ds.json:12", "--num-layers" */
-	const struct node *node; /* a file's value; NULL on a command line */
+	const struct doc_node *node; /* a file's value; NULL on a command line */
 	struct err *e;
 	int lenient;    /* files that another machine named need not be here */
 	unsigned depth; /* files that name files */
@@ -25,11 +25,11 @@ struct reading {
 struct key_row {
 	const char *key;
 	int field; /* enum config_field, or -1 when `take` alone knows */
-	int (*take)(struct reading *r, int field, const char *value);
+	int (*take)(struct reader *r, int field, const char *value);
 };
 
 /* Sets a field from text. The message names key, value, origin and what was expected. */
-int config_put(struct reading *r, int field, const char *value);
+int config_put(struct reader *r, int field, const char *value);
 /* The same where nobody gave the field yet. */
 int config_put_default(struct config *c, int field, const char *value, const char *origin,
 		       struct err *e);
@@ -39,33 +39,33 @@ void config_derived_int(struct config *c, int field, int64_t value, const char *
 void config_derived_text(struct config *c, int field, const char *value, const char *how);
 
 /* takers for tables */
-int take_not(struct reading *r, int field, const char *value);    /* --disable-bias-linear */
-int take_ignore(struct reading *r, int field, const char *value); /* known, without effect */
+int take_not(struct reader *r, int field, const char *value);    /* --disable-bias-linear */
+int take_ignore(struct reader *r, int field, const char *value); /* known, without effect */
 
-int take_optimizer(struct reading *r, int field,
+int take_optimizer(struct reader *r, int field,
 		   const char *value); /* any framework's name of one */
 
 /* A reader's table, and what it does with other keys. */
-struct reading_rows {
+struct key_table {
 	const struct key_row *rows;
 	size_t count;
 	int sections; /* maps under its keys are another's, not mistakes */
 	/* NULL: other keys are another's concern */
-	int (*unknown)(struct reading *r, const char *key, const char *value);
+	int (*unknown)(struct reader *r, const char *key, const char *value);
 };
 
 /* One key with its value. */
-int config_read_key(struct reading *r, const struct reading_rows *t, const char *key,
+int config_read_key(struct reader *r, const struct key_table *t, const char *key,
 		    const char *value);
 /* Every scalar and list of a map; maps inside are left to the reader. Sets r->origin to "name:line"
  * on the way. */
-int config_read_rows(struct reading *r, const struct reading_rows *t, const struct node *map,
+int config_read_rows(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name);
 /* The same over a whole tree: keys of maps inside are "zero_optimization.stage". */
-int config_read_flat(struct reading *r, const struct reading_rows *t, const struct node *map,
+int config_read_flat(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name);
 /* A scalar as it is, a list as "[a,b]". To be freed. */
-char *node_to_text(const struct node *n);
+char *doc_text(const struct doc_node *n);
 
 const struct key_row *key_row_find(const struct key_row *rows, size_t count, const char *key);
 

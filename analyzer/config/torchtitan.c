@@ -15,7 +15,7 @@ struct seen {
 	char module[64], flavor[200], flavor_origin[300];
 };
 
-static int take_count(struct reading *r, const char *value, int64_t *to)
+static int take_count(struct reader *r, const char *value, int64_t *to)
 {
 	char *end;
 
@@ -27,43 +27,43 @@ static int take_count(struct reading *r, const char *value, int64_t *to)
 	return 0;
 }
 
-static int take_tokens(struct reading *r, int field, const char *value)
+static int take_tokens(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	return take_count(r, value, &((struct seen *)r->state)->tokens);
 }
 
-static int take_pp_microbatch(struct reading *r, int field, const char *value)
+static int take_pp_microbatch(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	return take_count(r, value, &((struct seen *)r->state)->pp_microbatch);
 }
 
-static int take_shard(struct reading *r, int field, const char *value)
+static int take_shard(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	return take_count(r, value, &((struct seen *)r->state)->shard);
 }
 
 /* global_batch_size = -1 is what local batches make */
-static int take_unless_auto(struct reading *r, int field, const char *value)
+static int take_unless_auto(struct reader *r, int field, const char *value)
 {
 	return !strcmp(value, "-1") ? 0 : config_put(r, field, value);
 }
 
-static int take_param_type(struct reading *r, int field, const char *value)
+static int take_param_type(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	((struct seen *)r->state)->autocast = !strcmp(value, "bfloat16");
 	return 0;
 }
 
-static int take_type(struct reading *r, int field, const char *value)
+static int take_type(struct reader *r, int field, const char *value)
 {
 	return config_put(r, field, !strcmp(value, "bfloat16") ? "bf16" : "fp32");
 }
 
-static int take_checkpoint(struct reading *r, int field, const char *value)
+static int take_checkpoint(struct reader *r, int field, const char *value)
 {
 	if (!strcmp(value, "memory_budget")) {
 		config_note(r->c, "%s: memory_budget is not modelled", r->origin);
@@ -72,19 +72,19 @@ static int take_checkpoint(struct reading *r, int field, const char *value)
 	return config_put(r, field, value);
 }
 
-static int take_reshard(struct reading *r, int field, const char *value)
+static int take_reshard(struct reader *r, int field, const char *value)
 {
 	return !strcmp(value, "default")
 		       ? 0
 		       : config_put(r, field, strcmp(value, "always") ? "false" : "true");
 }
 
-static int take_implementation(struct reading *r, int field, const char *value)
+static int take_implementation(struct reader *r, int field, const char *value)
 {
 	return config_put(r, field, !strcmp(value, "for-loop") ? "loop" : value);
 }
 
-static int take_module(struct reading *r, int field, const char *value)
+static int take_module(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 
@@ -93,7 +93,7 @@ static int take_module(struct reading *r, int field, const char *value)
 	return 0;
 }
 
-static int take_flavor(struct reading *r, int field, const char *value)
+static int take_flavor(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 
@@ -145,7 +145,7 @@ static const struct model *find_model(const struct seen *s)
 }
 
 /* What flags and files said before is kept. */
-static int put_model(struct reading *r, const struct seen *s)
+static int put_model(struct reader *r, const struct seen *s)
 {
 	const struct model *m = find_model(s);
 	char text[512], *save = NULL;
@@ -210,7 +210,7 @@ static const struct key_row rows[] = {
 };
 
 /* Sections without effect on memory pass silently. */
-static int unknown(struct reading *r, const char *key, const char *value)
+static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const matter[] = { "training.", "parallelism.", "activation_checkpoint.",
 					      "quantize.", "float8." };
@@ -234,7 +234,7 @@ static int unknown(struct reading *r, const char *key, const char *value)
 	return 0;
 }
 
-static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
+static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
 
 static const struct {
 	enum config_field field;
@@ -247,7 +247,7 @@ static const struct {
 	{ CONFIG_attention, "sdpa" },
 };
 
-static int finish(struct reading *r, struct seen *s)
+static int finish(struct reader *r, struct seen *s)
 {
 	struct config *c = r->c;
 	int64_t p = c->pipeline_model_parallel_size;
@@ -302,7 +302,7 @@ static int finish(struct reading *r, struct seen *s)
 	return 0;
 }
 
-int config_read_torchtitan(struct reading *r, const struct flags *f)
+int config_read_torchtitan(struct reader *r, const struct flags *f)
 {
 	struct seen s = { .shard = -1, .autocast = 1 };
 

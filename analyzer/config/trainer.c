@@ -11,7 +11,7 @@ struct seen {
 	int bf16, fp16, deepspeed;
 };
 
-static int take_16bit(struct reading *r, int field, const char *value)
+static int take_16bit(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 	int on = parse_bool(value);
@@ -24,7 +24,7 @@ static int take_16bit(struct reading *r, int field, const char *value)
 	return 0;
 }
 
-static int take_model(struct reading *r, int field, const char *value)
+static int take_model(struct reader *r, int field, const char *value)
 {
 	struct stat st;
 	char *path;
@@ -44,7 +44,7 @@ static int take_model(struct reading *r, int field, const char *value)
 }
 
 /* "full_shard auto_wrap offload" */
-static int take_fsdp(struct reading *r, int field, const char *value)
+static int take_fsdp(struct reader *r, int field, const char *value)
 {
 	(void)field;
 	if (strstr(value, "offload") && (config_put(r, CONFIG_offload_param, "cpu") ||
@@ -65,7 +65,7 @@ static int take_fsdp(struct reading *r, int field, const char *value)
 	return 0;
 }
 
-static int take_checkpointing(struct reading *r, int field, const char *value)
+static int take_checkpointing(struct reader *r, int field, const char *value)
 {
 	int on = parse_bool(value);
 
@@ -75,12 +75,12 @@ static int take_checkpointing(struct reading *r, int field, const char *value)
 	return on ? config_put(r, field, "full") : 0;
 }
 
-static int take_attention(struct reading *r, int field, const char *value)
+static int take_attention(struct reader *r, int field, const char *value)
 {
 	return config_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
 }
 
-static int take_deepspeed(struct reading *r, int field, const char *value)
+static int take_deepspeed(struct reader *r, int field, const char *value)
 {
 	struct seen *s = r->state;
 
@@ -90,7 +90,7 @@ static int take_deepspeed(struct reading *r, int field, const char *value)
 }
 
 /* Trainer's adafactor is transformers' own. */
-static int take_optim(struct reading *r, int field, const char *value)
+static int take_optim(struct reader *r, int field, const char *value)
 {
 	return take_optimizer(r, field,
 			      strcmp(value, "adafactor") ? value : "transformers-adafactor");
@@ -122,7 +122,7 @@ static const struct key_row rows[] = {
 };
 
 /* Flags of other programs that mean memory here as well. */
-static int unknown(struct reading *r, const char *key, const char *value)
+static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const matter[] = { "lora",
 					      "use_peft",
@@ -140,8 +140,8 @@ static int unknown(struct reading *r, const char *key, const char *value)
 	return 0;
 }
 
-static const struct reading_rows table = { rows, ARRAY_SIZE(rows), 0, unknown };
-static const struct reading_rows file_table = { rows, ARRAY_SIZE(rows), 1,
+static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
+static const struct key_table file_table = { rows, ARRAY_SIZE(rows), 1,
 						unknown }; /* "deepspeed" may be a section */
 
 static const struct {
@@ -157,7 +157,7 @@ static const struct {
 };
 
 /* --bf16 is autocast over fp32 weights, but 16-bit weights with fp32 masters under DeepSpeed. */
-static int finish(struct reading *r, struct seen *s)
+static int finish(struct reader *r, struct seen *s)
 {
 	struct config *c = r->c;
 	int deepspeed = s->deepspeed || c->automatic[CONFIG_precision] ||
@@ -185,20 +185,20 @@ static int finish(struct reading *r, struct seen *s)
 }
 
 /* --fsdp_config: a file, or JSON */
-static int read_fsdp_flag(struct reading *r, const struct flag *flag)
+static int read_fsdp_flag(struct reader *r, const struct flag *flag)
 {
-	struct node *root;
+	struct doc_node *root;
 	int status;
 
 	if (flag->value[0] != '{')
 		return config_read_fsdp_file(r, flag->value);
-	root = node_read_json(flag->value, strlen(flag->value), flag->written, r->e);
+	root = doc_read_json(flag->value, strlen(flag->value), flag->written, r->e);
 	status = root ? config_read_fsdp(r, root, flag->written) : -1;
-	node_free(root);
+	doc_free(root);
 	return status;
 }
 
-int config_read_trainer(struct reading *r, const struct flags *f)
+int config_read_trainer(struct reader *r, const struct flags *f)
 {
 	const struct flag *fsdp = flags_find(f, "fsdp_config");
 	struct seen s = { 0 };
@@ -209,19 +209,19 @@ int config_read_trainer(struct reading *r, const struct flags *f)
 	return config_read_flags(r, &table, f) ? -1 : finish(r, &s);
 }
 
-int config_read_trainer_file(struct reading *r, const struct node *root, const char *name)
+int config_read_trainer_file(struct reader *r, const struct doc_node *root, const char *name)
 {
-	const struct node *deepspeed = node_find(root, "deepspeed");
-	const struct node *fsdp = node_find(root, "fsdp_config");
+	const struct doc_node *deepspeed = doc_find(root, "deepspeed");
+	const struct doc_node *fsdp = doc_find(root, "fsdp_config");
 	struct seen s = { 0 };
 
-	if (deepspeed && deepspeed->kind == NODE_STRING && config_read_path(r, deepspeed->text, 1))
+	if (deepspeed && deepspeed->kind == DOC_STRING && config_read_path(r, deepspeed->text, 1))
 		return -1;
-	if (deepspeed && deepspeed->kind == NODE_MAP && config_read_deepspeed(r, deepspeed, name))
+	if (deepspeed && deepspeed->kind == DOC_MAP && config_read_deepspeed(r, deepspeed, name))
 		return -1;
-	if (fsdp && fsdp->kind == NODE_STRING && config_read_fsdp_file(r, fsdp->text))
+	if (fsdp && fsdp->kind == DOC_STRING && config_read_fsdp_file(r, fsdp->text))
 		return -1;
-	if (fsdp && fsdp->kind == NODE_MAP && config_read_fsdp(r, fsdp, name))
+	if (fsdp && fsdp->kind == DOC_MAP && config_read_fsdp(r, fsdp, name))
 		return -1;
 	r->state = &s;
 	r->origin = name;

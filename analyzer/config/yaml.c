@@ -16,7 +16,7 @@
 #define TAGS_MOST 100 /* %TAG lines; libyaml compares each with all before it */
 
 struct anchor {
-	const struct node *node;
+	const struct doc_node *node;
 	int is_open; /* its value has not ended yet */
 };
 
@@ -28,12 +28,12 @@ struct yaml_walk {
 	struct anchor *anchors;
 	size_t anchor_count, anchor_room;
 	json_t *anchor_names; /* to an index of `anchors` */
-	struct node *keys;    /* those with an anchor */
+	struct doc_node *keys;    /* those with an anchor */
 	size_t copied;        /* bytes of text that aliases stand for */
 };
 
 /* The kinds of YAML 1.1's plain words that configurations use. */
-static enum node_kind plain_kind(const char *text)
+static enum doc_kind plain_kind(const char *text)
 {
 	static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None" };
 	static const char *const truths[] = { "true", "false", "yes", "no", "on", "off" };
@@ -41,16 +41,16 @@ static enum node_kind plain_kind(const char *text)
 
 	for (size_t i = 0; i < ARRAY_SIZE(nulls); i++)
 		if (!strcmp(text, nulls[i]))
-			return NODE_NULL;
+			return DOC_NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(truths); i++)
 		if (!strcasecmp(text, truths[i]))
-			return NODE_BOOL;
+			return DOC_BOOL;
 	if (strspn(text, "+-0123456789.eE_") == strlen(text)) {
 		strtod(text, &end);
 		if (!*end)
-			return NODE_NUMBER;
+			return DOC_NUMBER;
 	}
-	return NODE_STRING;
+	return DOC_STRING;
 }
 
 static unsigned line_of(const yaml_event_t *event)
@@ -69,16 +69,16 @@ static int next_event(struct yaml_walk *w, yaml_event_t *event)
 
 static int count_node(struct yaml_walk *w, unsigned line, unsigned depth)
 {
-	if (depth <= NODE_DEPTH_MOST && ++w->nodes <= NODES_MOST)
+	if (depth <= DOC_DEPTH_MOST && ++w->nodes <= NODES_MOST)
 		return 0;
 	return err_set(w->e, "%s:%u: %s: not a configuration", w->name, line,
-		       depth > NODE_DEPTH_MOST ? "nested too deep" : "too many values");
+		       depth > DOC_DEPTH_MOST ? "nested too deep" : "too many values");
 }
 
 /* ---- anchors ---- */
 
 /* Returns the anchor's index, or -1 where the value has none. */
-static ssize_t open_anchor(struct yaml_walk *w, const yaml_char_t *name, const struct node *n)
+static ssize_t open_anchor(struct yaml_walk *w, const yaml_char_t *name, const struct doc_node *n)
 {
 	if (!name)
 		return -1;
@@ -89,7 +89,7 @@ static ssize_t open_anchor(struct yaml_walk *w, const yaml_char_t *name, const s
 	return (ssize_t)w->anchor_count++;
 }
 
-static const struct node *find_anchor(struct yaml_walk *w, const yaml_event_t *alias)
+static const struct doc_node *find_anchor(struct yaml_walk *w, const yaml_event_t *alias)
 {
 	const char *name = (const char *)alias->data.alias.anchor;
 	json_t *index = json_object_get(w->anchor_names, name);
@@ -102,9 +102,9 @@ static const struct node *find_anchor(struct yaml_walk *w, const yaml_event_t *a
 	return NULL;
 }
 
-static struct node *copy(struct yaml_walk *w, const struct node *from, unsigned depth)
+static struct doc_node *copy(struct yaml_walk *w, const struct doc_node *from, unsigned depth)
 {
-	struct node *n, **tail;
+	struct doc_node *n, **tail;
 
 	if (count_node(w, from->line, depth))
 		return NULL;
@@ -113,13 +113,13 @@ static struct node *copy(struct yaml_walk *w, const struct node *from, unsigned 
 		err_set(w->e, "%s:%u: too many values: not a configuration", w->name, from->line);
 		return NULL;
 	}
-	n = node_new(from->kind, from->line);
+	n = doc_node_new(from->kind, from->line);
 	n->text = from->text ? xstrdup(from->text) : NULL;
 	tail = &n->first;
-	for (const struct node *child = from->first; child; child = child->next) {
+	for (const struct doc_node *child = from->first; child; child = child->next) {
 		*tail = copy(w, child, depth + 1);
 		if (!*tail) {
-			node_free(n);
+			doc_free(n);
 			return NULL;
 		}
 		(*tail)->key = child->key ? xstrdup(child->key) : NULL;
@@ -130,10 +130,10 @@ static struct node *copy(struct yaml_walk *w, const struct node *from, unsigned 
 
 /* ---- values ---- */
 
-static struct node *value_of(struct yaml_walk *w, const yaml_event_t *event, unsigned depth);
+static struct doc_node *value_of(struct yaml_walk *w, const yaml_event_t *event, unsigned depth);
 
 /* The value that comes next, as the last child of a map or list. */
-static int add_value(struct yaml_walk *w, struct node ***tail, unsigned depth)
+static int add_value(struct yaml_walk *w, struct doc_node ***tail, unsigned depth)
 {
 	yaml_event_t event;
 
@@ -148,7 +148,7 @@ static int add_value(struct yaml_walk *w, struct node ***tail, unsigned depth)
 static void keep_key(struct yaml_walk *w, const yaml_char_t *anchor, const char *text,
 		     unsigned line)
 {
-	struct node *n = node_new(NODE_STRING, line);
+	struct doc_node *n = doc_node_new(DOC_STRING, line);
 	ssize_t index;
 
 	n->text = xstrdup(text);
@@ -160,7 +160,7 @@ static void keep_key(struct yaml_walk *w, const yaml_char_t *anchor, const char 
 
 static const char *key_text(struct yaml_walk *w, const yaml_event_t *event)
 {
-	const struct node *meant;
+	const struct doc_node *meant;
 	const char *text = NULL;
 
 	if (event->type == YAML_SCALAR_EVENT) {
@@ -173,7 +173,7 @@ static const char *key_text(struct yaml_walk *w, const yaml_event_t *event)
 	}
 	if (!text)
 		err_set(w->e, "%s:%u: a key that is not text", w->name, line_of(event));
-	else if (strlen(text) > NODE_KEY_MOST)
+	else if (strlen(text) > DOC_KEY_MOST)
 		err_set(w->e, "%s:%u: a key of %zu bytes: not a configuration", w->name,
 			line_of(event), strlen(text));
 	else
@@ -181,7 +181,7 @@ static const char *key_text(struct yaml_walk *w, const yaml_event_t *event)
 	return NULL;
 }
 
-static int add_pair(struct yaml_walk *w, struct node ***tail, const yaml_event_t *event,
+static int add_pair(struct yaml_walk *w, struct doc_node ***tail, const yaml_event_t *event,
 		    unsigned depth, json_t *seen)
 {
 	const char *text = key_text(w, event);
@@ -205,10 +205,10 @@ static int add_pair(struct yaml_walk *w, struct node ***tail, const yaml_event_t
 	return 0;
 }
 
-static int add_members(struct yaml_walk *w, struct node *n, unsigned depth)
+static int add_members(struct yaml_walk *w, struct doc_node *n, unsigned depth)
 {
-	json_t *seen = n->kind == NODE_MAP ? json_object() : NULL;
-	struct node **tail = &n->first;
+	json_t *seen = n->kind == DOC_MAP ? json_object() : NULL;
+	struct doc_node **tail = &n->first;
 	int status = 0, done = 0;
 
 	while (!status && !done) {
@@ -220,7 +220,7 @@ static int add_members(struct yaml_walk *w, struct node *n, unsigned depth)
 		}
 		if (event.type == YAML_MAPPING_END_EVENT || event.type == YAML_SEQUENCE_END_EVENT) {
 			done = 1;
-		} else if (n->kind == NODE_MAP) {
+		} else if (n->kind == DOC_MAP) {
 			status = add_pair(w, &tail, &event, depth, seen);
 		} else {
 			*tail = value_of(w, &event, depth + 1);
@@ -234,11 +234,11 @@ static int add_members(struct yaml_walk *w, struct node *n, unsigned depth)
 	return status;
 }
 
-static struct node *value_of(struct yaml_walk *w, const yaml_event_t *event, unsigned depth)
+static struct doc_node *value_of(struct yaml_walk *w, const yaml_event_t *event, unsigned depth)
 {
 	const yaml_char_t *anchor;
-	const struct node *meant;
-	struct node *n;
+	const struct doc_node *meant;
+	struct doc_node *n;
 	ssize_t index;
 
 	if (event->type == YAML_ALIAS_EVENT) {
@@ -248,21 +248,21 @@ static struct node *value_of(struct yaml_walk *w, const yaml_event_t *event, uns
 	if (count_node(w, line_of(event), depth))
 		return NULL;
 	if (event->type == YAML_SCALAR_EVENT) {
-		n = node_new(NODE_STRING, line_of(event));
+		n = doc_node_new(DOC_STRING, line_of(event));
 		n->text = xstrdup((const char *)event->data.scalar.value);
 		if (event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
 			n->kind = plain_kind(n->text);
 		anchor = event->data.scalar.anchor;
 	} else if (event->type == YAML_MAPPING_START_EVENT) {
-		n = node_new(NODE_MAP, line_of(event));
+		n = doc_node_new(DOC_MAP, line_of(event));
 		anchor = event->data.mapping_start.anchor;
 	} else {
-		n = node_new(NODE_LIST, line_of(event));
+		n = doc_node_new(DOC_LIST, line_of(event));
 		anchor = event->data.sequence_start.anchor;
 	}
 	index = open_anchor(w, anchor, n);
 	if (event->type != YAML_SCALAR_EVENT && add_members(w, n, depth)) {
-		node_free(n);
+		doc_free(n);
 		return NULL;
 	}
 	if (index >= 0)
@@ -286,9 +286,9 @@ static int has_too_many_tags(const char *text, size_t length)
 }
 
 /* The first document of the text. */
-static struct node *read_document(struct yaml_walk *w)
+static struct doc_node *read_document(struct yaml_walk *w)
 {
-	struct node *n = NULL, **tail = &n;
+	struct doc_node *n = NULL, **tail = &n;
 	yaml_event_t event;
 	int is_empty;
 
@@ -305,17 +305,17 @@ static struct node *read_document(struct yaml_walk *w)
 	if (add_value(w, &tail, 0))
 		return NULL;
 	if (next_event(w, &event)) { /* the document's end */
-		node_free(n);
+		doc_free(n);
 		return NULL;
 	}
 	yaml_event_delete(&event);
 	return n;
 }
 
-struct node *node_read_yaml(const char *text, size_t length, const char *name, struct err *e)
+struct doc_node *doc_read_yaml(const char *text, size_t length, const char *name, struct err *e)
 {
 	struct yaml_walk w = { .name = name, .e = e };
-	struct node *n;
+	struct doc_node *n;
 
 	if (has_too_many_tags(text, length)) {
 		err_set(e, "%s: more than %d %%TAG lines: not a configuration", name, TAGS_MOST);
@@ -328,7 +328,7 @@ struct node *node_read_yaml(const char *text, size_t length, const char *name, s
 	n = read_document(&w);
 	yaml_parser_delete(&w.parser);
 	json_decref(w.anchor_names);
-	node_free(w.keys);
+	doc_free(w.keys);
 	free(w.anchors);
 	return n;
 }

@@ -292,7 +292,7 @@ static size_t ends_of_stages(const struct config *c, const struct observed_rank 
 	size_t kept = 0;
 
 	for (size_t k = 0; k < count; k++)
-		stages[k] = match_place(c, w[k].rank).stage;
+		stages[k] = match_coordinates(c, w[k].rank).at[AXIS_PP];
 	for (size_t k = 0; k < count; k++) {
 		int first = 1, last = 1;
 

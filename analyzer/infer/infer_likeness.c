@@ -67,7 +67,7 @@ double infer_likeness(const struct config *c, const struct observed_rank *w)
 	double like;
 
 	if (f)
-		status = memtrace_run(c, match_place(c, w->rank), f, NULL, NULL, &e);
+		status = memtrace_run(c, match_coordinates(c, w->rank), f, NULL, NULL, &e);
 	if (f)
 		fclose(f);
 	for (char *rest = status ? NULL : text, *line; (line = strsep(&rest, "\n")) && *line;)

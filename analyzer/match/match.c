@@ -308,17 +308,18 @@ static void keep_terms(struct match *m)
 }
 
 /* Where the rank stands, in Megatron's order of axes; without a layout all ranks share the data. */
-struct coordinates match_place(const struct config *c, const struct rank *r)
+struct rank_coordinates match_coordinates(const struct config *c, const struct rank *r)
 {
-	struct layout l;
-	int at[AXES];
+	struct rank_coordinates at = { { 0 } };
+	struct rank_layout l;
 
 	if (r->rank < 0)
-		return (struct coordinates){ .stage = 0 };
-	if (r->world_size < 1 || !layout_read(&l, c, r->command, r->world_size))
-		return (struct coordinates){ .data = r->rank };
-	layout_place(&l, r->rank, at);
-	return (struct coordinates){ at[AXIS_PP], at[AXIS_DP], at[AXIS_CP] };
+		return at;
+	if (r->world_size < 1 || !rank_layout_read(&l, c, r->command, r->world_size)) {
+		at.at[AXIS_DP] = r->rank;
+		return at;
+	}
+	return rank_coordinates(&l, r->rank);
 }
 
 static void assign(struct making *k)
@@ -348,11 +349,11 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	       const struct config *c, const struct tolerances *t, struct err *e)
 {
 	struct making k = { .m = m, .c = c };
-	struct coordinates at = match_place(c, r);
+	struct rank_coordinates at = match_coordinates(c, r);
 	int status;
 
 	*m = (struct match){
-		.rank = r, .system = system, .stage = at.stage, .observed = r->peak_allocated
+		.rank = r, .system = system, .stage = at.at[AXIS_PP], .observed = r->peak_allocated
 	};
 	status = system == &memtrace ? memtrace_run(c, at, NULL, see_machine, &k, e)
 				     : see_document(&k, e);

@@ -6,7 +6,7 @@
 #ifndef MEMTRACE_MATCH_H
 #define MEMTRACE_MATCH_H
 
-#include "config/config.h"
+#include "config/rank_layout.h"
 #include "estimate/estimate.h"
 #include "report/report.h"
 
@@ -79,9 +79,8 @@ struct tolerances {
 	double total, component[CATEGORIES];
 };
 
-struct coordinates; /* model/memtrace/memtrace.h */
 /* Where the rank stands in its job's layout. */
-struct coordinates match_place(const struct config *c, const struct rank *r);
+struct rank_coordinates match_coordinates(const struct config *c, const struct rank *r);
 
 struct inference;
 

@@ -9,17 +9,17 @@
 #define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
 #define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
 
-static struct layout *append(struct layouts *list, const struct layout *l)
+static struct plan_layout *append(struct plan_layouts *list, const struct plan_layout *l)
 {
 	list->at = grow(list->at, list->count, &list->room, sizeof(*list->at));
 	list->at[list->count] = *l;
 	return &list->at[list->count++];
 }
 
-int plan_discard(struct search *s, enum discard why, const char *format, ...)
+int plan_discard(struct plan_search *s, enum discard why, const char *format, ...)
 {
 	struct plan *plan = s->plan;
-	struct layout *kept;
+	struct plan_layout *kept;
 	va_list args;
 
 	if (s->counting)
@@ -53,7 +53,7 @@ static size_t divisors(int64_t n, int64_t *list)
 }
 
 /* What the dimension's sizes divide. */
-static int64_t splits(const struct search *s, enum dimension dim)
+static int64_t splits(const struct plan_search *s, enum dimension dim)
 {
 	const struct config *c = s->plan->config;
 	const int64_t *size = s->now.size;
@@ -77,12 +77,12 @@ static int64_t splits(const struct search *s, enum dimension dim)
 	}
 }
 
-static int is_sized(const struct search *s, enum dimension dim)
+static int is_sized(const struct plan_search *s, enum dimension dim)
 {
 	return (s->plan->system->space.sizes & BIT(dim)) != 0;
 }
 
-static size_t values(const struct search *s, enum dimension dim, int64_t *list)
+static size_t values(const struct plan_search *s, enum dimension dim, int64_t *list)
 {
 	/* Where two fit alike the first is kept: ZeRO-1 costs no more communication than none. */
 	static const int64_t recomputes[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL },
@@ -108,7 +108,7 @@ static size_t values(const struct search *s, enum dimension dim, int64_t *list)
 }
 
 /* Has the system a formula? */
-static int expresses(const struct search *s, enum dimension dim, int64_t value)
+static int expresses(const struct plan_search *s, enum dimension dim, int64_t value)
 {
 	const struct space *space = &s->plan->system->space;
 
@@ -133,7 +133,7 @@ static void set_size(struct config *c, enum config_field f, int64_t *now, int64_
 
 #define SET(c, name, value) set_size(c, CONFIG_##name, &(c)->name, value)
 
-static void set_recompute(struct search *s, int64_t how)
+static void set_recompute(struct plan_search *s, int64_t how)
 {
 	struct config *c = &s->scratch;
 	struct err e = { 0 };
@@ -151,7 +151,7 @@ static void set_recompute(struct search *s, int64_t how)
 		config_set_int(c, CONFIG_recompute_num_layers, 1, "plan", &e);
 }
 
-static void set_sizes(struct search *s)
+static void set_sizes(struct plan_search *s)
 {
 	struct config *c = &s->scratch;
 	const int64_t *size = s->now.size;
@@ -181,7 +181,7 @@ static enum fit fit(const struct plan *plan, const struct estimate *made)
 
 /* With sequence parallelism beside tensor parallelism, or without where the source has formulas for
  * that alone. -1: the system refuses. */
-static int estimate_layout(struct search *s, struct estimate *made, struct err *e)
+static int estimate_layout(struct plan_search *s, struct estimate *made, struct err *e)
 {
 	for (int sequence = s->now.size[DIM_TP] > 1;; sequence = 0) {
 		s->scratch.sequence_parallel = s->now.sequence_parallel = sequence;
@@ -193,9 +193,9 @@ static int estimate_layout(struct search *s, struct estimate *made, struct err *
 	}
 }
 
-static void keep(struct search *s, const struct estimate *made)
+static void keep(struct plan_search *s, const struct estimate *made)
 {
-	struct layout *l = append(&s->plan->fitting, &s->now);
+	struct plan_layout *l = append(&s->plan->fitting, &s->now);
 
 	l->stage_count = made->stage_count ? made->stage_count : 1;
 	l->stages = xcalloc(l->stage_count, sizeof(*l->stages));
@@ -204,10 +204,10 @@ static void keep(struct search *s, const struct estimate *made)
 		l->stages[i] = made->stages[i].total;
 }
 
-static void judge(struct search *s)
+static void judge(struct plan_search *s)
 {
 	struct plan *plan = s->plan;
-	struct layout *l = &s->now;
+	struct plan_layout *l = &s->now;
 	struct err refusal = { 0 };
 	struct estimate made;
 
@@ -243,13 +243,13 @@ static void judge(struct search *s)
 
 /* ---- the search ---- */
 
-static void descend(struct search *s, enum dimension dim);
+static void descend(struct plan_search *s, enum dimension dim);
 
 /* One row for all layouts with this value, whatever else they are. */
-static void count_inexpressible(struct search *s, enum dimension dim)
+static void count_inexpressible(struct plan_search *s, enum dimension dim)
 {
-	struct layouts *list = &s->plan->discarded;
-	struct layout only = { .why = DISCARD_INEXPRESSIBLE, .micro_batches = UNSET };
+	struct plan_layouts *list = &s->plan->discarded;
+	struct plan_layout only = { .why = DISCARD_INEXPRESSIBLE, .micro_batches = UNSET };
 	char which[16] = "", stage[16] = "";
 
 	s->counting = 1;
@@ -277,7 +277,7 @@ static void count_inexpressible(struct search *s, enum dimension dim)
 	append(list, &only);
 }
 
-static void descend(struct search *s, enum dimension dim)
+static void descend(struct plan_search *s, enum dimension dim)
 {
 	int64_t list[MOST_DIVISORS];
 	size_t count;
@@ -327,7 +327,7 @@ static int check(const struct plan *plan, struct err *e)
 }
 
 /* What the job says of its own layout gives way to those that are tried. */
-static void prepare(struct search *s, struct err *e)
+static void prepare(struct plan_search *s, struct err *e)
 {
 	static const enum config_field given_up[] = {
 		CONFIG_world_size,
@@ -368,7 +368,7 @@ static void prepare(struct search *s, struct err *e)
 }
 
 /* What --fix asks for and no layout can have, of those that nothing else is to blame for. */
-static void name_unmet(struct search *s)
+static void name_unmet(struct plan_search *s)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {
 		s->now.size[i] = s->plan->fix[i];
@@ -382,7 +382,7 @@ static void name_unmet(struct search *s)
 
 int plan_make(struct plan *plan, struct err *e)
 {
-	struct search s = { .plan = plan };
+	struct plan_search s = { .plan = plan };
 
 	if (check(plan, e) < 0)
 		return -1;

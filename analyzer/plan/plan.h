@@ -17,7 +17,7 @@ enum discard {
 	DISCARDS
 };
 
-struct layout {
+struct plan_layout {
 	/* UNSET: not reached before the layout was discarded, or of no account to the system.
 	 * RECOMPUTE is enum recompute. */
 	int64_t size[DIMENSIONS], micro_batches;
@@ -33,8 +33,8 @@ struct layout {
 	int64_t count; /* layouts that the reason holds for */
 };
 
-struct layouts {
-	struct layout *at;
+struct plan_layouts {
+	struct plan_layout *at;
 	size_t count, room;
 };
 
@@ -46,8 +46,8 @@ struct plan {
 	wide memory;
 	int64_t fix[DIMENSIONS]; /* UNSET: any */
 	int most[DIMENSIONS];    /* 0: any */
-	struct layouts fitting;  /* the best first */
-	struct layouts discarded;
+	struct plan_layouts fitting;  /* the best first */
+	struct plan_layouts discarded;
 	int64_t discarded_counts[DISCARDS];
 };
 
@@ -58,7 +58,7 @@ const struct system *plan_default_system(void);
 int plan_make(struct plan *plan, struct err *e);
 void plan_release(struct plan *plan);
 /* The best first, each once. */
-void plan_rank(struct layouts *layouts);
+void plan_rank(struct plan_layouts *layouts);
 
 /* --fix tp=4, --fix micro_batch_size=2, --fix recompute=full … */
 int plan_fix(struct plan *plan, const char *pair, struct err *e);
@@ -69,14 +69,14 @@ extern const struct dimension_row {
 } dimensions[DIMENSIONS];
 extern const char *const recompute_names[RECOMPUTES];
 
-enum flags { FLAGS_NONE, FLAGS_MEGATRON, FLAGS_DEEPSPEED, FLAGS_TORCHTITAN, FLAGS_ACCELERATE };
+enum launcher { LAUNCHER_NONE, LAUNCHER_MEGATRON, LAUNCHER_DEEPSPEED, LAUNCHER_TORCHTITAN, LAUNCHER_ACCELERATE };
 /* The layout to paste, or why that launcher cannot have it. */
-void plan_flags(const struct plan *plan, const struct layout *l, enum flags flags, struct buf *out);
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher flags, struct buf *out);
 
 struct style;
 /* `more`: further members of the object, or NULL. */
-void plan_json(const struct plan *plan, enum flags flags, const struct buf *more, struct buf *out);
-void plan_text(const struct plan *plan, enum flags flags, size_t top, const struct style *style,
+void plan_json(const struct plan *plan, enum launcher flags, const struct buf *more, struct buf *out);
+void plan_text(const struct plan *plan, enum launcher flags, size_t top, const struct style *style,
 	       struct buf *out);
 
 #endif

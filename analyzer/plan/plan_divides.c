@@ -2,7 +2,7 @@
 #include "plan/plan_search.h"
 
 /* 1 if the dimension's size may be used; else the layout is discarded with the reason. */
-static int divides(struct search *s, enum dimension dim, enum config_field f, int64_t value,
+static int divides(struct plan_search *s, enum dimension dim, enum config_field f, int64_t value,
 		   int64_t times)
 {
 	int64_t size = s->now.size[dim];
@@ -14,7 +14,7 @@ static int divides(struct search *s, enum dimension dim, enum config_field f, in
 			    (long long)value, times > 1 ? " into two equal parts a rank" : "");
 }
 
-static int tensor_divides(struct search *s)
+static int tensor_divides(struct plan_search *s)
 {
 	const struct config *c = s->plan->config;
 	const struct {
@@ -41,7 +41,7 @@ static int tensor_divides(struct search *s)
 	return 1;
 }
 
-static int pipeline_divides(struct search *s)
+static int pipeline_divides(struct plan_search *s)
 {
 	const struct config *c = s->plan->config;
 
@@ -51,7 +51,7 @@ static int pipeline_divides(struct search *s)
 	return divides(s, DIM_PP, CONFIG_num_layers, c->num_layers, 1);
 }
 
-static int context_divides(struct search *s)
+static int context_divides(struct plan_search *s)
 {
 	const struct config *c = s->plan->config;
 	int64_t t = s->now.size[DIM_TP], size = s->now.size[DIM_CP];
@@ -66,7 +66,7 @@ static int context_divides(struct search *s)
 			    (long long)t, (long long)(c->seq_length / size));
 }
 
-static int data_divides(struct search *s)
+static int data_divides(struct plan_search *s)
 {
 	const struct config *c = s->plan->config;
 
@@ -75,7 +75,7 @@ static int data_divides(struct search *s)
 }
 
 /* Experts are spread over the ranks of a stage: tensor, context and data parallel together. */
-static int experts_divide(struct search *s)
+static int experts_divide(struct plan_search *s)
 {
 	const int64_t *size = s->now.size;
 	int64_t ranks = size[DIM_TP] * size[DIM_CP] * size[DIM_DP];
@@ -88,7 +88,7 @@ static int experts_divide(struct search *s)
 			    (long long)size[DIM_EP], (long long)each, (long long)ranks);
 }
 
-static int micro_batch_divides(struct search *s)
+static int micro_batch_divides(struct plan_search *s)
 {
 	const int64_t *size = s->now.size;
 
@@ -100,9 +100,9 @@ static int micro_batch_divides(struct search *s)
 		(long long)size[DIM_PP], (long long)s->now.micro_batches);
 }
 
-int plan_allows(struct search *s, enum dimension dim)
+int plan_allows(struct plan_search *s, enum dimension dim)
 {
-	static int (*const checks[DIMENSIONS])(struct search *) = {
+	static int (*const checks[DIMENSIONS])(struct plan_search *) = {
 		[DIM_TP] = tensor_divides,       [DIM_PP] = pipeline_divides,
 		[DIM_CP] = context_divides,      [DIM_DP] = data_divides,
 		[DIM_MBS] = micro_batch_divides, [DIM_EP] = experts_divide,

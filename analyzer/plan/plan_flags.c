@@ -3,7 +3,7 @@
 
 #define SIZE(l, dim) ((long long)(l)->size[DIM_##dim])
 
-static void megatron(const struct plan *plan, const struct layout *l, struct buf *out)
+static void megatron(const struct plan *plan, const struct plan_layout *l, struct buf *out)
 {
 	static const char *const sharding[] = {
 		"",
@@ -37,12 +37,12 @@ static void megatron(const struct plan *plan, const struct layout *l, struct buf
 			" --recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
 }
 
-static int is_data_parallel(const struct layout *l)
+static int is_data_parallel(const struct plan_layout *l)
 {
 	return SIZE(l, TP) * SIZE(l, PP) * SIZE(l, CP) * SIZE(l, EP) == 1;
 }
 
-static void deepspeed(const struct plan *plan, const struct layout *l, struct buf *out)
+static void deepspeed(const struct plan *plan, const struct plan_layout *l, struct buf *out)
 {
 	if (!is_data_parallel(l)) {
 		buf_puts(
@@ -66,7 +66,7 @@ static void deepspeed(const struct plan *plan, const struct layout *l, struct bu
 
 /* FSDP2 knows ZeRO-3, and with weights that stay gathered ZeRO-2, which holds no more than ZeRO-1.
  */
-static void torchtitan_sharding(const struct layout *l, struct buf *out)
+static void torchtitan_sharding(const struct plan_layout *l, struct buf *out)
 {
 	if (SIZE(l, ZERO) == 0)
 		buf_addf(out,
@@ -80,7 +80,7 @@ static void torchtitan_sharding(const struct layout *l, struct buf *out)
 			 SIZE(l, DP), SIZE(l, ZERO) == 3 ? "always" : "never");
 }
 
-static void torchtitan(const struct plan *plan, const struct layout *l, struct buf *out)
+static void torchtitan(const struct plan *plan, const struct plan_layout *l, struct buf *out)
 {
 	static const char *const modes[] = { "", " --activation_checkpoint.mode=selective",
 					     " --activation_checkpoint.mode=full" };
@@ -108,7 +108,7 @@ static void torchtitan(const struct plan *plan, const struct layout *l, struct b
 	buf_puts(out, modes[SIZE(l, RECOMPUTE)]);
 }
 
-static void accelerate_fsdp(const struct layout *l, struct buf *out)
+static void accelerate_fsdp(const struct plan_layout *l, struct buf *out)
 {
 	if (!is_data_parallel(l)) {
 		buf_puts(
@@ -123,7 +123,7 @@ static void accelerate_fsdp(const struct layout *l, struct buf *out)
 		buf_puts(out, " --fsdp_activation_checkpointing true");
 }
 
-static void accelerate(const struct layout *l, struct buf *out)
+static void accelerate(const struct plan_layout *l, struct buf *out)
 {
 	if (SIZE(l, VPP) > 1) {
 		buf_puts(out, "none: accelerate's Megatron-LM plugin has no interleaved stages");
@@ -156,21 +156,21 @@ static void accelerate(const struct layout *l, struct buf *out)
 			" --megatron_lm_recompute_method uniform --megatron_lm_recompute_num_layers 1");
 }
 
-void plan_flags(const struct plan *plan, const struct layout *l, enum flags flags, struct buf *out)
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher flags, struct buf *out)
 {
 	switch (flags) {
-	case FLAGS_NONE:
+	case LAUNCHER_NONE:
 		break;
-	case FLAGS_MEGATRON:
+	case LAUNCHER_MEGATRON:
 		megatron(plan, l, out);
 		break;
-	case FLAGS_DEEPSPEED:
+	case LAUNCHER_DEEPSPEED:
 		deepspeed(plan, l, out);
 		break;
-	case FLAGS_TORCHTITAN:
+	case LAUNCHER_TORCHTITAN:
 		torchtitan(plan, l, out);
 		break;
-	case FLAGS_ACCELERATE:
+	case LAUNCHER_ACCELERATE:
 		accelerate(l, out);
 		break;
 	}

@@ -29,7 +29,7 @@ const struct system *plan_default_system(void)
 	return &llama_4d;
 }
 
-static void release(struct layouts *list)
+static void release(struct plan_layouts *list)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		free(list->at[i].stages);
@@ -51,13 +51,13 @@ static int order(wide a, wide b)
 	return (a > b) - (a < b);
 }
 
-static int64_t model_ranks(const struct layout *l)
+static int64_t model_ranks(const struct plan_layout *l)
 {
 	return l->size[DIM_TP] * l->size[DIM_PP] * l->size[DIM_CP];
 }
 
 /* What communicates less comes first: ZeRO-1 is no worse than none, and holds less. */
-static int zero_rank(const struct layout *l)
+static int zero_rank(const struct plan_layout *l)
 {
 	static const int ranks[] = { 1, 0, 2, 3 };
 
@@ -68,7 +68,7 @@ static int zero_rank(const struct layout *l)
  * The document has nothing on the rest: less recomputation, less communication, less memory. */
 static int better_first(const void *a, const void *b)
 {
-	const struct layout *x = a, *y = b;
+	const struct plan_layout *x = a, *y = b;
 	int by;
 
 	if ((by = order((wide)x->fit, (wide)y->fit)) ||
@@ -91,7 +91,7 @@ static int better_first(const void *a, const void *b)
 #define QUIET (BIT(DIM_MBS) | BIT(DIM_EP) | BIT(DIM_RECOMPUTE) | BIT(DIM_ZERO))
 
 /* Equal in what must be equal. */
-static int same_run(const struct layout *x, const struct layout *y)
+static int same_run(const struct plan_layout *x, const struct plan_layout *y)
 {
 	int by = order(x->total, y->total);
 
@@ -104,14 +104,14 @@ static int same_run(const struct layout *x, const struct layout *y)
 /* Runs together, each as ranked. */
 static int alike_together(const void *a, const void *b)
 {
-	const struct layout *x = *(const struct layout *const *)a;
-	const struct layout *y = *(const struct layout *const *)b;
+	const struct plan_layout *x = *(const struct plan_layout *const *)a;
+	const struct plan_layout *y = *(const struct plan_layout *const *)b;
 	int by = same_run(x, y);
 
 	return by ? by : order(x - y, 0);
 }
 
-static int differ_once(const struct layout *x, const struct layout *y)
+static int differ_once(const struct plan_layout *x, const struct plan_layout *y)
 {
 	int differ = 0;
 
@@ -121,9 +121,9 @@ static int differ_once(const struct layout *x, const struct layout *y)
 }
 
 /* A value that the system ignores here makes no other layout: the best of such is enough. */
-static void drop_alike(struct layouts *list)
+static void drop_alike(struct plan_layouts *list)
 {
-	const struct layout **by = xcalloc(list->count + 1, sizeof(struct layout *));
+	const struct plan_layout **by = xcalloc(list->count + 1, sizeof(struct plan_layout *));
 	char *drop = xcalloc(list->count + 1, 1);
 	size_t kept = 0;
 
@@ -144,7 +144,7 @@ static void drop_alike(struct layouts *list)
 	free(drop);
 }
 
-void plan_rank(struct layouts *list)
+void plan_rank(struct plan_layouts *list)
 {
 	if (!list->count)
 		return;

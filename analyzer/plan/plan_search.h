@@ -5,10 +5,10 @@
 #include "plan/plan.h"
 #include "estimate/inputs.h"
 
-struct search {
+struct plan_search {
 	struct plan *plan;
 	struct config scratch;
-	struct layout now;
+	struct plan_layout now;
 	int counting; /* inside what the system cannot express: only how many there are */
 	int64_t counted;
 	int64_t estimated;
@@ -17,11 +17,11 @@ struct search {
 };
 
 /* Notes that the layout is not one, and why; always 0. */
-__attribute__((format(printf, 3, 4))) int plan_discard(struct search *s, enum discard why,
+__attribute__((format(printf, 3, 4))) int plan_discard(struct plan_search *s, enum discard why,
 						       const char *format, ...);
 
 /* 1 if the dimension's value may be used: by --fix and --max, and because it divides; else the
  * layout is discarded, unless --fix asked for others. */
-int plan_allows(struct search *s, enum dimension dim);
+int plan_allows(struct plan_search *s, enum dimension dim);
 
 #endif

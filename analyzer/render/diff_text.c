@@ -23,8 +23,8 @@ static void put_side(struct page *p, const char *label, const struct diff_side *
 		buf_addf(&b, "process %u", r->pid);
 	else
 		buf_addf(&b, "rank %d of %d", r->rank, r->world_size);
-	if (r->seat)
-		buf_addf(&b, " (%s)", r->seat);
+	if (r->coordinates)
+		buf_addf(&b, " (%s)", r->coordinates);
 	if (s->count > 1)
 		buf_addf(&b, ", and %zu more %s", s->count - 1, s->count > 2 ? "runs" : "run");
 	if (r->simulated)

@@ -12,7 +12,7 @@
 /* ---- for machines ---- */
 
 /* `"key":n` of every size that the layout has. */
-static void put_sizes(const struct layout *l, struct buf *out)
+static void put_sizes(const struct plan_layout *l, struct buf *out)
 {
 	const char *comma = "";
 
@@ -31,7 +31,7 @@ static void put_sizes(const struct layout *l, struct buf *out)
 		buf_addf(out, "%s\"num_microbatches\":%lld", comma, (long long)l->micro_batches);
 }
 
-static void put_layout(const struct plan *plan, const struct layout *l, enum flags flags,
+static void put_layout(const struct plan *plan, const struct plan_layout *l, enum launcher flags,
 		       struct buf *out)
 {
 	struct buf paste = { 0 };
@@ -47,13 +47,13 @@ static void put_layout(const struct plan *plan, const struct layout *l, enum fla
 		buf_addf(out, "%s{\"stage\":%zu,\"total_bytes\":%s}", i ? "," : "", i,
 			 wide_text(l->stages[i], text));
 	buf_puts(out, "],\"flags\":");
-	plan_flags(plan, l, flags == FLAGS_NONE ? FLAGS_MEGATRON : flags, &paste);
+	plan_flags(plan, l, flags == LAUNCHER_NONE ? LAUNCHER_MEGATRON : flags, &paste);
 	add_json_string(out, (struct str){ paste.text, paste.length });
 	buf_puts(out, "}");
 	buf_release(&paste);
 }
 
-void plan_json(const struct plan *plan, enum flags flags, const struct buf *more, struct buf *out)
+void plan_json(const struct plan *plan, enum launcher flags, const struct buf *more, struct buf *out)
 {
 	char text[48];
 
@@ -65,7 +65,7 @@ void plan_json(const struct plan *plan, enum flags flags, const struct buf *more
 	}
 	buf_puts(out, "],\"discarded\":[");
 	for (size_t i = 0; i < plan->discarded.count; i++) {
-		const struct layout *l = &plan->discarded.at[i];
+		const struct plan_layout *l = &plan->discarded.at[i];
 
 		buf_puts(out, i ? ",{\"layout\":{" : "{\"layout\":{");
 		put_sizes(l, out);
@@ -114,7 +114,7 @@ static const struct {
 	[DIM_ZERO] = { "ZeRO", 5 },
 };
 
-static void put_row(struct page *p, const struct plan *plan, const struct layout *l)
+static void put_row(struct page *p, const struct plan *plan, const struct plan_layout *l)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {
 		if (!has_column(plan, (enum dimension)i))
@@ -131,7 +131,7 @@ static void put_row(struct page *p, const struct plan *plan, const struct layout
 	buf_puts(p->out, "\n");
 }
 
-static void put_rows(struct page *p, const struct plan *plan, enum flags flags, size_t top)
+static void put_rows(struct page *p, const struct plan *plan, enum launcher flags, size_t top)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {
 		if (has_column(plan, (enum dimension)i))
@@ -141,10 +141,10 @@ static void put_rows(struct page *p, const struct plan *plan, enum flags flags, 
 	}
 	buf_addf(p->out, "%9s%9s\n", "bubble", "GiB");
 	for (size_t i = 0; i < plan->fitting.count && i < top; i++) {
-		const struct layout *l = &plan->fitting.at[i];
+		const struct plan_layout *l = &plan->fitting.at[i];
 
 		put_row(p, plan, l);
-		if (flags == FLAGS_NONE)
+		if (flags == LAUNCHER_NONE)
 			continue;
 		buf_puts(p->out, "     ");
 		plan_flags(plan, l, flags, p->out);
@@ -152,7 +152,7 @@ static void put_rows(struct page *p, const struct plan *plan, enum flags flags, 
 	}
 }
 
-static void put_discarded(struct buf *out, const struct layout *l)
+static void put_discarded(struct buf *out, const struct plan_layout *l)
 {
 	const char *space = "  ";
 
@@ -181,7 +181,7 @@ static void put_inexpressible(const struct plan *plan, struct buf *out)
 		int64_t count = 0;
 
 		for (size_t i = 0; i < plan->discarded.count; i++) {
-			const struct layout *l = &plan->discarded.at[i];
+			const struct plan_layout *l = &plan->discarded.at[i];
 
 			if (l->why == DISCARD_INEXPRESSIBLE && l->size[dim] != UNSET)
 				count += l->count;
@@ -215,7 +215,7 @@ static void put_counts(const struct plan *plan, struct buf *out)
 	}
 }
 
-void plan_text(const struct plan *plan, enum flags flags, size_t top, const struct style *style,
+void plan_text(const struct plan *plan, enum launcher flags, size_t top, const struct style *style,
 	       struct buf *out)
 {
 	struct page p = { .out = out, .style = style };

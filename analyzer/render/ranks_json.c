@@ -65,7 +65,7 @@ static json_t *outliers_json(const struct report *r)
 	return list;
 }
 
-static json_t *seats_json(const struct report *r)
+static json_t *positions_json(const struct report *r)
 {
 	const struct ranks *job = r->as_job;
 	json_t *list = json_array();
@@ -73,13 +73,13 @@ static json_t *seats_json(const struct report *r)
 	for (size_t i = 0; i < r->count; i++) {
 		json_t *row;
 
-		if (job->seats[i].group == NO_GROUP)
+		if (job->positions[i].group == NO_GROUP)
 			continue;
 		row = json_object();
 		set(row, "rank", json_integer(r->ranks[i].rank));
 		for (enum axis a = 0; a < AXES; a++)
-			set(row, axis_key(a), number(job->seats[i].at[a]));
-		set(row, "group", json_integer((json_int_t)job->seats[i].group));
+			set(row, axis_key(a), number(job->positions[i].coordinates.at[a]));
+		set(row, "group", json_integer((json_int_t)job->positions[i].group));
 		json_array_append_new(list, row);
 	}
 	return list;
@@ -97,7 +97,7 @@ json_t *ranks_json(const struct report *r)
 	unreadable = json_array();
 	set(o, "world_size", json_integer(job->world));
 	set(o, "layout", layout_json(job));
-	set(o, "seats", seats_json(r));
+	set(o, "seats", positions_json(r));
 	set(o, "groups", groups_json(r));
 	set(o, "outliers", outliers_json(r));
 	for (size_t i = 0; i < job->missing_count; i++)

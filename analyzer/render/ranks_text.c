@@ -52,7 +52,7 @@ static void add_row(struct page *p, struct table *t, const struct rank *r, int w
 		table_cell(t, PAINT_NONE, "-");
 	else
 		cell(t, "%d", r->rank);
-	table_cell(t, PAINT_NONE, r->seat);
+	table_cell(t, PAINT_NONE, r->coordinates);
 	table_cell(t, PAINT_NONE, r->host);
 	cell_gpu(t, r, with_uuid);
 	table_cell(t, r->end == END_OOM ? PAINT_ALARM : PAINT_NONE, end_name(r->end));
@@ -93,7 +93,7 @@ static int matters(const struct report *r, size_t i, size_t *died)
 		return 1;
 	if (!job)
 		return 0;
-	group = job->seats[i].group;
+	group = job->positions[i].group;
 	return is_outlier(job, i) ||
 	       (group != NO_GROUP && group < ROWS_SHOWN && job->groups[group].worst == i);
 }
@@ -173,8 +173,8 @@ static void put_outlier(struct page *p, const struct report *r, const struct out
 	struct buf b = { 0 };
 
 	buf_addf(&b, "rank %d", x->rank);
-	if (x->seat)
-		buf_addf(&b, " (%s)", x->seat);
+	if (x->coordinates)
+		buf_addf(&b, " (%s)", x->coordinates);
 	buf_puts(&b, ": ");
 	page_size(p, &b, o->value);
 	buf_addf(&b, " %s, the median of those that it should be like is ", level_key(o->level));

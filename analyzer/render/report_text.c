@@ -21,8 +21,8 @@ static void add_who(struct buf *b, const struct rank *r)
 		buf_addf(b, "rank %d of %d", r->rank, r->world_size);
 	else
 		buf_addf(b, "rank %d", r->rank);
-	if (r->seat)
-		buf_addf(b, " (%s)", r->seat);
+	if (r->coordinates)
+		buf_addf(b, " (%s)", r->coordinates);
 	if (r->device)
 		buf_addf(b, " gpu %d", r->device);
 }

@@ -62,8 +62,8 @@ static int is_one_job(const struct report *r)
 	return several || (r->count && first->world_size > 1);
 }
 
-/* Of a process with several devices the one that tensors fill most has the seat. */
-static int has_seat(const struct report *r, size_t i)
+/* Of a process with several devices, the one with the largest peak of tensors stands for the rank. */
+static int is_primary_device(const struct report *r, size_t i)
 {
 	const struct rank *x = &r->ranks[i];
 
@@ -124,18 +124,18 @@ static size_t group_of_likes(struct ranks *ranks, const struct report *r, size_t
 static void make_groups(struct ranks *ranks, const struct report *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		struct seat *s = &ranks->seats[i];
+		struct rank_position *p = &ranks->positions[i];
 
 		for (int a = 0; a < AXES; a++)
-			s->at[a] = NO_RANK;
+			p->coordinates.at[a] = NO_RANK;
 		if (ranks->is_placed)
-			layout_place(&ranks->layout, r->ranks[i].rank, s->at);
-		s->group = NO_GROUP;
-		if (!has_seat(r, i))
+			p->coordinates = rank_coordinates(&ranks->layout, r->ranks[i].rank);
+		p->group = NO_GROUP;
+		if (!is_primary_device(r, i))
 			continue;
-		s->group = ranks->is_placed ? group_of_stage(ranks, s->at[AXIS_PP])
+		p->group = ranks->is_placed ? group_of_stage(ranks, p->coordinates.at[AXIS_PP])
 					    : group_of_likes(ranks, r, i);
-		join(&ranks->groups[s->group], i);
+		join(&ranks->groups[p->group], i);
 	}
 }
 
@@ -302,7 +302,7 @@ static void find_outliers(struct ranks *ranks, const struct report *r, const str
 }
 
 /* By likeness a rank that is like no other, where most are like each other, is the outlier. */
-static void find_loners(struct ranks *ranks, const struct report *r)
+static void find_singletons(struct ranks *ranks, const struct report *r)
 {
 	const struct rank_group *most = &ranks->groups[0];
 
@@ -355,14 +355,14 @@ static void find_missing(struct ranks *ranks, const struct report *r)
 }
 
 /* Only the axes that there are more than one of. */
-static char *seat_text(const struct layout *l, const int at[AXES])
+static char *coordinates_text(const struct rank_layout *l, const struct rank_coordinates *c)
 {
 	struct buf b = { 0 };
 
 	for (int a = AXES - 1; a >= 0; a--)
 		if (l->size[a] > 1)
 			buf_addf(&b, "%s%s %d", b.length ? ", " : "", axis_key((enum axis)a),
-				 at[a]);
+				 c->at[a]);
 	return b.length ? buf_take(&b) : NULL;
 }
 
@@ -374,21 +374,22 @@ void ranks_relate(struct report *r, const struct config *c)
 		return;
 	r->as_job = ranks = xcalloc(1, sizeof(*ranks));
 	ranks->world = r->ranks[0].world_size;
-	ranks->is_placed = c && layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
-	ranks->seats = xcalloc(r->count, sizeof(*ranks->seats));
+	ranks->is_placed = c && rank_layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
+	ranks->positions = xcalloc(r->count, sizeof(*ranks->positions));
 	make_groups(ranks, r);
 	for (size_t i = 0; i < r->count && ranks->is_placed; i++)
-		r->ranks[i].seat = seat_text(&ranks->layout, ranks->seats[i].at);
+		r->ranks[i].coordinates =
+			coordinates_text(&ranks->layout, &ranks->positions[i].coordinates);
 	qsort(ranks->groups, ranks->group_count, sizeof(*ranks->groups), by_stage);
 	for (size_t i = 0; i < ranks->group_count; i++) {
 		struct rank_group *g = &ranks->groups[i];
 
 		for (size_t k = 0; k < g->count; k++)
-			ranks->seats[g->ranks[k]].group = i;
+			ranks->positions[g->ranks[k]].group = i;
 		summarize_group(g, r);
 		find_outliers(ranks, r, g);
 	}
-	find_loners(ranks, r);
+	find_singletons(ranks, r);
 	if (ranks->outlier_count)
 		qsort(ranks->outliers, ranks->outlier_count, sizeof(*ranks->outliers),
 		      by_difference);
@@ -402,7 +403,7 @@ void ranks_free(struct ranks *ranks)
 	for (size_t i = 0; i < ranks->group_count; i++)
 		free(ranks->groups[i].ranks);
 	free(ranks->groups);
-	free(ranks->seats);
+	free(ranks->positions);
 	free(ranks->outliers);
 	free(ranks->missing);
 	free(ranks);

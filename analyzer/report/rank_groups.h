@@ -6,30 +6,10 @@
 #define MEMTRACE_RANK_GROUPS_H
 
 #include "util/buf.h"
+#include "config/rank_layout.h"
 #include "report/report.h"
 
 struct config;
-
-/* The axes of a layout, fastest first. Experts share the ranks of a stage in their own way. */
-#define RANK_AXES(X)                         \
-	X(TP, "tp", tensor_model_parallel_size)   \
-	X(CP, "cp", context_parallel_size)        \
-	X(EP, "ep", expert_model_parallel_size)   \
-	X(DP, "dp", data_parallel_size)           \
-	X(PP, "pp", pipeline_model_parallel_size)
-enum axis {
-#define X(id, key, field) AXIS_##id,
-	RANK_AXES(X)
-#undef X
-		AXES
-};
-const char *axis_key(enum axis a);
-
-struct layout {
-	int64_t size[AXES];
-	int64_t expert_tensor; /* the experts' own tensor-parallel size */
-	int stages_before_data; /* Megatron's --use-tp-pp-dp-mapping */
-};
 
 enum level { LEVEL_ALLOCATED, LEVEL_RESERVED, LEVEL_DEVICE, LEVELS };
 const char *level_key(enum level m);
@@ -37,10 +17,10 @@ bytes rank_level(const struct rank *r, enum level m);
 
 #define NO_GROUP SIZE_MAX
 
-/* Of each entry of the report. */
-struct seat {
-	int at[AXES]; /* NO_RANK: unknown */
-	size_t group; /* NO_GROUP: it is another device of a process that has a seat */
+/* Where an entry of the report is in the job. */
+struct rank_position {
+	struct rank_coordinates coordinates; /* NO_RANK on every axis: unknown */
+	size_t group; /* NO_GROUP: a further device of a process that has a position */
 };
 
 /* Ranks that should need the same: a pipeline stage, or without a known layout ranks that do. */
@@ -64,8 +44,8 @@ struct outlier {
 struct ranks {
 	int world;
 	int is_placed; /* the layout is known */
-	struct layout layout;
-	struct seat *seats;
+	struct rank_layout layout;
+	struct rank_position *positions; /* of each entry of the report */
 	struct rank_group *groups; /* by stage, or the largest first */
 	size_t group_count;
 	struct outlier *outliers; /* the largest difference first */
@@ -77,14 +57,9 @@ struct ranks {
 };
 
 /* Looks at a sorted report's ranks as one job: sets `as_job`, if they are several of one run, and
- * their seats. `c` may be NULL: nothing is declared. */
+ * their positions. `c` may be NULL: nothing is declared. */
 void ranks_relate(struct report *r, const struct config *c);
 void ranks_free(struct ranks *ranks);
-
-/* The layout of `world` ranks that `c` declares; returns whether it does. `command` is the job's
- * command line, or NULL. */
-int layout_read(struct layout *l, const struct config *c, const char *command, int world);
-void layout_place(const struct layout *l, int rank, int at[AXES]);
 
 /* "0-3, 7" of ascending numbers, at most `most` runs of them. */
 void ranks_list(struct buf *b, const int *numbers, size_t count, size_t most);

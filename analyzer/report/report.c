@@ -103,7 +103,7 @@ static void rank_release(struct rank *r)
 	free(r->versions);
 	free(r->warnings);
 	free(r->pool);
-	free(r->seat);
+	free(r->coordinates);
 }
 
 void report_diagnose(struct report *r)

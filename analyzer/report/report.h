@@ -136,7 +136,7 @@ struct rank {
 	char *host, *run_id, *command, *gpu; /* command and gpu: NULL unknown */
 	char *gpu_uuid, *gpu_pci; /* NULL unknown; of a simulated one the same on every node */
 	int node; /* of the job, as its launcher counts; NO_RANK unknown */
-	char *seat; /* "pp 1, tp 3": where it is in the job's layout; NULL unknown */
+	char *coordinates; /* "pp 1, tp 3": of the rank in the job's layout; NULL unknown */
 	struct version *versions;
 	size_t version_count;
 	int simulated;

@@ -61,14 +61,14 @@ static int is_json(struct str s)
 
 static int read_declared(struct config *c, struct str value, struct err *e)
 {
-	struct reading r = { c, "", "MEMTRACE_CONFIG", NULL, e, 1, 0, NULL };
+	struct reader r = { c, "", "MEMTRACE_CONFIG", NULL, e, 1, 0, NULL };
 
 	return config_read_text(&r, value.at, value.length, "MEMTRACE_CONFIG", !is_json(value));
 }
 
 static int put_version(struct config *c, struct str value, enum config_field f, struct err *e)
 {
-	struct reading r = { c, config_name(f), "the trace", NULL, e, 1, 0, NULL };
+	struct reader r = { c, config_name(f), "the trace", NULL, e, 1, 0, NULL };
 	char *text = text_of(value);
 	int status = config_put(&r, f, text);
 

@@ -1,11 +1,12 @@
 #include "simulate/deduplicate.h"
 
-#include "config/config.h"
-#include "report/rank_groups.h"
+#include "config/rank_layout.h"
 
 #include <string.h>
 
-static int read_layout(char *const *command, int world, struct layout *l, struct err *e)
+#include "util/buf.h"
+
+static int read_layout(char *const *command, int world, struct rank_layout *l, struct err *e)
 {
 	struct config c;
 	struct buf line = { 0 };
@@ -24,8 +25,8 @@ static int read_layout(char *const *command, int world, struct layout *l, struct
 			"--deduplicate: %d ranks are no whole number of pipelines of %lld stages",
 			world, (long long)stages);
 	/* What declares no layout at all is one stage of ranks that are alike. */
-	if (!status && !layout_read(l, &c, line.text, world)) {
-		*l = (struct layout){ .expert_tensor = 1 };
+	if (!status && !rank_layout_read(l, &c, line.text, world)) {
+		*l = (struct rank_layout){ .expert_tensor = 1 };
 		for (int a = 0; a < AXES; a++)
 			l->size[a] = 1;
 		l->size[AXIS_DP] = world / stages;
@@ -49,7 +50,7 @@ static void places_of(int part, int64_t size, int *first, int *last)
 	*last = part == 0 ? 0 : part == 1 ? (int)size - 2 : (int)size - 1;
 }
 
-static void add_rank(struct symmetry_row *row, int rank, const int at[AXES])
+static void add_rank(struct symmetry_row *row, int rank, const int *at)
 {
 	row->first = row->count ? row->first : rank;
 	row->last = rank;
@@ -62,7 +63,7 @@ static void add_rank(struct symmetry_row *row, int rank, const int at[AXES])
 int symmetry_find(char *const *command, int world, int uneven, struct symmetry *s, struct err *e)
 {
 	struct symmetry_row rows[SYMMETRY_PARTS][SYMMETRY_PARTS] = { 0 };
-	struct layout l;
+	struct rank_layout l;
 
 	*s = (struct symmetry){ 0 };
 	if (read_layout(command, world, &l, e) < 0)
@@ -81,12 +82,11 @@ int symmetry_find(char *const *command, int world, int uneven, struct symmetry *
 					  &row->expert_last);
 		}
 	for (int rank = 0; rank < world; rank++) {
-		int at[AXES] = { 0 };
+		struct rank_coordinates c = rank_coordinates(&l, rank);
 
-		layout_place(&l, rank, at);
-		add_rank(&rows[part_of(at[AXIS_PP], l.size[AXIS_PP])]
-			      [uneven ? part_of(at[AXIS_EP], l.size[AXIS_EP]) : 0],
-			 rank, at);
+		add_rank(&rows[part_of(c.at[AXIS_PP], l.size[AXIS_PP])]
+			      [uneven ? part_of(c.at[AXIS_EP], l.size[AXIS_EP]) : 0],
+			 rank, c.at);
 	}
 	for (int i = 0; i < SYMMETRY_PARTS; i++)
 		for (int j = 0; j < SYMMETRY_PARTS; j++)

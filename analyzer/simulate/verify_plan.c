@@ -20,7 +20,7 @@ static char *replace(char *text, const char *name, const char *value)
 	return filled;
 }
 
-static char *fill_word(const char *word, const struct layout *l)
+static char *fill_word(const char *word, const struct plan_layout *l)
 {
 	char number[32], *text = xstrdup(word);
 
@@ -41,7 +41,7 @@ static char *fill_word(const char *word, const struct layout *l)
 }
 
 /* One rank of the first stage, the second, and the last. */
-static size_t choose_ranks(const struct plan *p, const struct layout *l, int *ranks)
+static size_t choose_ranks(const struct plan *p, const struct plan_layout *l, int *ranks)
 {
 	int64_t stages = l->size[DIM_PP] == UNSET ? 1 : l->size[DIM_PP], each = p->gpus / stages;
 	size_t n = 0;
@@ -54,7 +54,7 @@ static size_t choose_ranks(const struct plan *p, const struct layout *l, int *ra
 	return n;
 }
 
-static int verify_layout(const struct plan *p, const struct layout *l, const char *directory,
+static int verify_layout(const struct plan *p, const struct plan_layout *l, const char *directory,
 			 char *const *command, bytes *peak, enum verdict *verdict, struct err *e)
 {
 	struct outcome outcomes[STAGES] = { 0 };
@@ -100,7 +100,7 @@ static void put_object(struct buf *out, size_t layout, bytes peak, enum verdict 
 		 layout ? "," : "", layout, (long long)peak, verdicts[verdict]);
 }
 
-static void put_row(struct buf *out, const struct layout *l, bytes peak, enum verdict verdict)
+static void put_row(struct buf *out, const struct plan_layout *l, bytes peak, enum verdict verdict)
 {
 	struct buf estimate = { 0 }, simulated = { 0 };
 
@@ -142,7 +142,7 @@ int verify_plan(const struct plan *plan, int count, const char *gpu, char *const
 	if (prepare(gpu, e) < 0)
 		return -1;
 	for (size_t i = 0; i < plan->fitting.count && i < (size_t)count; i++) {
-		const struct layout *l = &plan->fitting.at[i];
+		const struct plan_layout *l = &plan->fitting.at[i];
 		char *directory = xasprintf("%s/layout-%zu", getenv("MEMTRACE_DIR"), i + 1);
 		enum verdict verdict = FAILED;
 		bytes peak;

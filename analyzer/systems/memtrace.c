@@ -142,7 +142,7 @@ static int64_t different_ranks(const struct shape *s)
 	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
 }
 
-int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
+int memtrace_run(const struct config *c, struct rank_coordinates at, FILE *events,
 		 void (*visit)(const struct machine *m, void *context), void *context,
 		 struct err *e)
 {
@@ -153,13 +153,13 @@ int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
 
 	if (read_model(&j, &in) < 0)
 		return -1;
-	j.shape.rank = at.data % j.shape.dp;
-	j.shape.context_rank = at.context % j.shape.cp;
+	j.shape.rank = at.at[AXIS_DP] % j.shape.dp;
+	j.shape.context_rank = at.at[AXIS_CP] % j.shape.cp;
 	j.shape.is_placed = 1;
 	machine_init(&m, &j.settings, 0);
 	m.events = events;
 	m.keep_blocks = visit != NULL;
-	run_stage(&j, &m, at.stage, 3);
+	run_stage(&j, &m, at.at[AXIS_PP], 3);
 	if (visit)
 		visit(&m, context);
 	machine_release(&m);

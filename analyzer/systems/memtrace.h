@@ -5,6 +5,7 @@
 #ifndef MEMTRACE_MEMTRACE_H
 #define MEMTRACE_MEMTRACE_H
 
+#include "config/rank_layout.h"
 #include "torch/machine.h"
 #include "estimate/estimate.h"
 
@@ -14,16 +15,11 @@ struct role_row {
 };
 extern const struct role_row role_rows[TERMS];
 
-/* A rank of the job: its pipeline stage, and its places in data and context parallelism, on which
- * pieces of flat parameters depend. */
-struct coordinates {
-	int64_t stage, data, context;
-};
-
-/* Runs one rank of the job. `events`: NULL, or every allocation and free goes there as a line:
+/* Runs one rank of the job: its stage, and its coordinates in data and context parallelism, on
+ * which the shards of flat parameters depend. `events`: NULL, or every allocation and free goes there as a line:
  * sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the blocks that were
  * live at its peak in peak_blocks. -1: the job is not modelled. */
-int memtrace_run(const struct config *c, struct coordinates at, FILE *events,
+int memtrace_run(const struct config *c, struct rank_coordinates at, FILE *events,
 		 void (*visit)(const struct machine *m, void *context), void *context,
 		 struct err *e);
 

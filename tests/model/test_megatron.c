@@ -38,7 +38,7 @@ static void give_job(struct config *c, int zero)
 }
 
 /* The events of a term in a phase of the first step, of blocks above 1 MiB: "+4194304 -4194304 …" */
-static char *events_at(struct config *c, struct coordinates at, const char *phase, const char *term)
+static char *events_at(struct config *c, struct rank_coordinates at, const char *phase, const char *term)
 {
 	struct err e = { 0 };
 	char *text, *found = xcalloc(1, 1 << 16);
@@ -65,7 +65,7 @@ static char *events_at(struct config *c, struct coordinates at, const char *phas
 
 static char *events_of(struct config *c, const char *phase, const char *term)
 {
-	return events_at(c, (struct coordinates){ .stage = 0 }, phase, term);
+	return events_at(c, (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, phase, term);
 }
 
 static void assert_masters(int zero, const char *expected)
@@ -96,7 +96,7 @@ static void test_masters_of_the_distributed_optimizer(void **state)
 			  "+51642368 -25821184 ");
 }
 
-static char *masters_at(struct coordinates at, int context, int instances)
+static char *masters_at(struct rank_coordinates at, int context, int instances)
 {
 	struct config c;
 
@@ -118,7 +118,7 @@ static void test_shards_of_instances(void **state)
 
 	(void)state;
 	for (int i = 0; i < 4; i++)
-		found[i] = masters_at((struct coordinates){ .data = i }, 1, 2);
+		found[i] = masters_at((struct rank_coordinates){ .at = { [AXIS_DP] = i } }, 1, 2);
 	assert_string_equal(found[0], found[2]);
 	assert_string_equal(found[1], found[3]);
 	assert_string_not_equal(found[0], found[1]);
@@ -133,8 +133,8 @@ static void test_shards_of_context_parallelism(void **state)
 
 	(void)state;
 	for (int i = 0; i < 4; i++) {
-		data = masters_at((struct coordinates){ .data = i }, 1, 1);
-		both = masters_at((struct coordinates){ .data = i / 2, .context = i % 2 }, 2, 1);
+		data = masters_at((struct rank_coordinates){ .at = { [AXIS_DP] = i } }, 1, 1);
+		both = masters_at((struct rank_coordinates){ .at = { [AXIS_DP] = i / 2, [AXIS_CP] = i % 2 } }, 2, 1);
 		assert_string_equal(data, both);
 		free(data);
 		free(both);
@@ -174,7 +174,7 @@ static void check_steady(const char *key, int stage, int64_t rows, int64_t want)
 	GIVE(&c, pipeline_model_parallel_size, !strcmp(key, "pp") ? 2 : 1);
 	GIVE(&c, num_microbatches, 3);
 	GIVE(&c, vocab_size, rows);
-	if (memtrace_run(&c, (struct coordinates){ .stage = stage }, NULL, keep_steady, &steady, &e))
+	if (memtrace_run(&c, (struct rank_coordinates){ .at = { [AXIS_PP] = stage } }, NULL, keep_steady, &steady, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(steady, want);
 	config_release(&c);

@@ -137,7 +137,7 @@ static void every_layout_once_and_ranked(void **state)
 		fail_msg("%s", e.text);
 	assert_int_equal(p.fitting.count, count_all());
 	for (size_t i = 1; i < p.fitting.count; i++) {
-		const struct layout *x = &p.fitting.at[i - 1], *y = &p.fitting.at[i];
+		const struct plan_layout *x = &p.fitting.at[i - 1], *y = &p.fitting.at[i];
 		int64_t before = x->size[DIM_TP] * x->size[DIM_PP] * x->size[DIM_CP];
 		int64_t after = y->size[DIM_TP] * y->size[DIM_PP] * y->size[DIM_CP];
 
@@ -152,7 +152,7 @@ static void every_layout_once_and_ranked(void **state)
 	config_release(&c);
 }
 
-static void paste(const struct plan *p, enum flags flags, const char *expected)
+static void paste(const struct plan *p, enum launcher flags, const char *expected)
 {
 	struct buf out = { 0 };
 
@@ -184,13 +184,13 @@ static void one_layout_in_every_launchers_flags(void **state)
 	/* 3 data-parallel ranks with 8 micro-batches of 2; 4 stages of 6 layers in 3 chunks of 2.
 	 */
 	assert_true(p.fitting.at[0].bubble * 24 > 2.999 && p.fitting.at[0].bubble * 24 < 3.001);
-	paste(&p, FLAGS_MEGATRON,
+	paste(&p, LAUNCHER_MEGATRON,
 	      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --context-parallel-size 2 "
 	      "--num-layers-per-virtual-pipeline-stage 2 --expert-model-parallel-size 3 "
 	      "--micro-batch-size 2 --global-batch-size 48 --use-distributed-optimizer "
 	      "--sequence-parallel --recompute-granularity full --recompute-method uniform "
 	      "--recompute-num-layers 1");
-	paste(&p, FLAGS_TORCHTITAN,
+	paste(&p, LAUNCHER_TORCHTITAN,
 	      "--parallelism.tensor_parallel_degree=2 --parallelism.pipeline_parallel_degree=4 "
 	      "--parallelism.context_parallel_degree=2 --parallelism.data_parallel_shard_degree=3 "
 	      "--parallelism.fsdp_reshard_after_forward=never --parallelism.expert_parallel_degree=3 "
@@ -198,9 +198,9 @@ static void one_layout_in_every_launchers_flags(void **state)
 	      "--parallelism.pipeline_parallel_microbatch_size=2 "
 	      "--parallelism.pipeline_parallel_schedule=Interleaved1F1B "
 	      "--parallelism.pipeline_parallel_layers_per_stage=2 --activation_checkpoint.mode=full");
-	paste(&p, FLAGS_ACCELERATE,
+	paste(&p, LAUNCHER_ACCELERATE,
 	      "none: accelerate's Megatron-LM plugin has no interleaved stages");
-	paste(&p, FLAGS_DEEPSPEED,
+	paste(&p, LAUNCHER_DEEPSPEED,
 	      "none: a ds_config.json has no tensor, pipeline, context or expert parallelism");
 	plan_release(&p);
 	config_release(&c);

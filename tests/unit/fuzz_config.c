@@ -20,22 +20,22 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-typedef int (*file_reader)(struct reading *r, const struct node *root, const char *name);
+typedef int (*file_reader)(struct reader *r, const struct doc_node *root, const char *name);
 
 static int read_file(struct config *c, const char *text, size_t length, int is_yaml,
 		     file_reader reader, struct err *e)
 {
 	/* lenient, so that no file that the input happens to name ends the reading */
-	struct reading r = { c, "", "input", NULL, e, 1, 0, NULL };
-	struct node *root = is_yaml ? node_read_yaml(text, length, "input", e)
-				    : node_read_json(text, length, "input", e);
+	struct reader r = { c, "", "input", NULL, e, 1, 0, NULL };
+	struct doc_node *root = is_yaml ? doc_read_yaml(text, length, "input", e)
+				    : doc_read_json(text, length, "input", e);
 	int status = -1;
 
-	if (root && root->kind != NODE_MAP)
+	if (root && root->kind != DOC_MAP)
 		err_set(e, "not a map");
 	else if (root)
 		status = reader(&r, root, "input");
-	node_free(root);
+	doc_free(root);
 	return status;
 }
 

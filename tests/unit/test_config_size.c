@@ -47,7 +47,7 @@ static void repeat(struct buf *b, const char *before, const char *part, unsigned
 static double seconds_to_read(const struct buf *b, int is_yaml, struct err *e)
 {
 	struct config c = { 0 };
-	struct reading r = { &c, "", "x", NULL, e, 0, 0, NULL };
+	struct reader r = { &c, "", "x", NULL, e, 0, 0, NULL };
 	double start = processor_seconds();
 
 	(void)config_read_text(&r, b->text, b->length, "x", is_yaml);
@@ -164,14 +164,14 @@ static void test_aliases(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct err e = { "" };
-		struct node *n = node_read_yaml(cases[i].text, strlen(cases[i].text), "x", &e);
+		struct doc_node *n = doc_read_yaml(cases[i].text, strlen(cases[i].text), "x", &e);
 		if (cases[i].key) {
-			assert_non_null(node_find(n, cases[i].key));
-			assert_string_equal(node_find(n, cases[i].key)->text, cases[i].value);
+			assert_non_null(doc_find(n, cases[i].key));
+			assert_string_equal(doc_find(n, cases[i].key)->text, cases[i].value);
 		} else if (n || !strstr(e.text, cases[i].value)) {
 			fail_msg("%s: %s", cases[i].text, e.text);
 		}
-		node_free(n);
+		doc_free(n);
 	}
 }
 

@@ -69,7 +69,7 @@ static int setup(void **state)
 		if (config_set(&r->config, gpt[i][0], gpt[i][1], "test", &e) < 0)
 			return -1;
 	r->rank.rank = NO_RANK;
-	if (memtrace_run(&r->config, (struct coordinates){ .stage = 0 }, NULL, copy_blocks, r, &e) < 0)
+	if (memtrace_run(&r->config, (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, NULL, copy_blocks, r, &e) < 0)
 		return -1;
 	*state = r;
 	return 0;
@@ -253,7 +253,7 @@ static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **stat
 	r->room = 0;
 	declare(r, "vocab_size", "50304");
 	assert_int_equal(
-		memtrace_run(&r->config, (struct coordinates){ .stage = 0 }, NULL, copy_blocks, r, &e),
+		memtrace_run(&r->config, (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, NULL, copy_blocks, r, &e),
 		0);
 	declare(r, "vocab_size", "32000");
 	explain(&m, r);

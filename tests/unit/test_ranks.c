@@ -139,29 +139,29 @@ static void numbers_are_listed_as_runs(void **state)
 /* Megatron-core's RankGenerator for tp 2, cp 2, dp 2, pp 2 and ep 2, etp 1, by hand. */
 static void ranks_stand_in_megatrons_order(void **state)
 {
-	struct layout l = { .size = { 2, 2, 2, 2, 2 }, .expert_tensor = 1 };
-	int at[AXES];
+	struct rank_layout l = { .size = { 2, 2, 2, 2, 2 }, .expert_tensor = 1 };
+	struct rank_coordinates c;
 
 	(void)state;
-	layout_place(&l, 13, at); /* 13 = 1 + 2 (0 + 2 (1 + 2 * 1)) */
-	assert_int_equal(at[AXIS_TP], 1);
-	assert_int_equal(at[AXIS_CP], 0);
-	assert_int_equal(at[AXIS_DP], 1);
-	assert_int_equal(at[AXIS_PP], 1);
-	assert_int_equal(at[AXIS_EP], 1); /* the 6th of its stage, experts alternate */
+	c = rank_coordinates(&l, 13); /* 13 = 1 + 2 (0 + 2 (1 + 2 * 1)) */
+	assert_int_equal(c.at[AXIS_TP], 1);
+	assert_int_equal(c.at[AXIS_CP], 0);
+	assert_int_equal(c.at[AXIS_DP], 1);
+	assert_int_equal(c.at[AXIS_PP], 1);
+	assert_int_equal(c.at[AXIS_EP], 1); /* the 6th of its stage, experts alternate */
 	l.stages_before_data = 1;         /* 13 = 1 + 2 (0 + 2 (1 + 2 * 1)), stage before data */
-	layout_place(&l, 5, at);
-	assert_int_equal(at[AXIS_TP], 1);
-	assert_int_equal(at[AXIS_CP], 0);
-	assert_int_equal(at[AXIS_PP], 1);
-	assert_int_equal(at[AXIS_DP], 0);
-	assert_int_equal(at[AXIS_EP], 1);
+	c = rank_coordinates(&l, 5);
+	assert_int_equal(c.at[AXIS_TP], 1);
+	assert_int_equal(c.at[AXIS_CP], 0);
+	assert_int_equal(c.at[AXIS_PP], 1);
+	assert_int_equal(c.at[AXIS_DP], 0);
+	assert_int_equal(c.at[AXIS_EP], 1);
 }
 
 static void read_layout(const char *text, int world, int known, const int64_t *size)
 {
 	struct config c;
-	struct layout l;
+	struct rank_layout l;
 	struct err e = { 0 };
 	char *copy = xstrdup(text);
 
@@ -172,7 +172,7 @@ static void read_layout(const char *text, int world, int known, const int64_t *s
 		*value++ = '\0';
 		assert_int_equal(config_set(&c, word, value, "test", &e), 0);
 	}
-	assert_int_equal(layout_read(&l, &c, NULL, world), known);
+	assert_int_equal(rank_layout_read(&l, &c, NULL, world), known);
 	for (int a = 0; known && a < AXES; a++)
 		assert_int_equal(l.size[a], size[a]);
 	config_release(&c);
