@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "replay/replay.h"
+#include "report/report_build.h"
 #include "util/terminal.h"
 #include "trace/trace.h"
 

@@ -1,5 +1,6 @@
 /* memtrace report: where did the peak go? why did it run out of memory? */
 #include "cmd/command.h"
+#include "diagnose/diagnose.h"
 #include "session/session.h"
 #include "render/report_output.h"
 
@@ -18,6 +19,7 @@ static int report(char **paths, size_t count, const struct options *o)
 	struct style style = term_style((enum color_when)o->color);
 	struct buf notes = { 0 }, out = { 0 };
 	struct err e = { 0 };
+	struct diagnosis diagnosis = { 0 };
 	struct session session;
 	int status = session_load(&session, paths, count, &load, &notes, &e);
 
@@ -27,7 +29,8 @@ static int report(char **paths, size_t count, const struct options *o)
 	if (status < 0) {
 		status = command_fail(STATUS_USAGE, &e);
 	} else {
-		report_diagnose(&session.report);
+		diagnose(&diagnosis, &session.report);
+		session.report.diagnosis = &diagnosis;
 		style.raw_bytes = o->raw_bytes;
 		style.top = o->top;
 		if (o->json)
@@ -36,6 +39,7 @@ static int report(char **paths, size_t count, const struct options *o)
 			render_text(&session.report, &style, &out);
 		status = command_print(out.text, out.length);
 	}
+	diagnosis_release(&diagnosis);
 	session_release(&session);
 	buf_release(&notes);
 	buf_release(&out);

@@ -1,5 +1,6 @@
 #include "diagnose/diagnose.h"
 
+#include "diagnose/diagnose_ranks.h"
 #include "report/report.h"
 #include "util/size.h"
 

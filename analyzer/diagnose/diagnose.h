@@ -8,9 +8,7 @@
 #include "util/buf.h"
 #include "metrics/metrics.h"
 
-struct rank;
 struct report;
-struct tables;
 
 #define SAVING_UNKNOWN INT64_MIN
 
@@ -51,16 +49,11 @@ struct diagnosis {
 	size_t ruled_out_count, ruled_out_room;
 };
 
-/* Keeps what was measured of a device with its rank. */
-void diagnose_keep(struct rank *r, const struct metrics *m, const struct tables *t);
 /* After all ranks were added and sorted. */
 void diagnose(struct diagnosis *d, const struct report *r);
 void diagnosis_release(struct diagnosis *d);
 /* The cause that was found for a rank, or NULL. */
 const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
-
-/* What compares ranks with each other; sets those metrics. */
-void diagnose_ranks(const struct report *r);
 
 /* A message with its {metrics} filled in; they are added to `f` if that is there. */
 void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,

@@ -1,7 +1,8 @@
 /* What only shows beside other ranks: skew between pipeline stages, contexts on a GPU that is not
  * the rank's. */
-#include "diagnose/diagnose.h"
+#include "diagnose/diagnose_ranks.h"
 
+#include "metrics/metrics.h"
 #include "report/report.h"
 
 #include <string.h>

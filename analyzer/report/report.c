@@ -1,7 +1,5 @@
 #include "report/report.h"
 
-#include "diagnose/diagnose.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,17 +104,8 @@ static void rank_release(struct rank *r)
 	free(r->coordinates);
 }
 
-void report_diagnose(struct report *r)
-{
-	r->diagnosis = xcalloc(1, sizeof(*r->diagnosis));
-	diagnose(r->diagnosis, r);
-}
-
 void report_release(struct report *r)
 {
-	if (r->diagnosis)
-		diagnosis_release(r->diagnosis);
-	free(r->diagnosis);
 	for (size_t i = 0; i < r->count; i++)
 		rank_release(&r->ranks[i]);
 	free(r->ranks);

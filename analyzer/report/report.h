@@ -203,18 +203,11 @@ struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
 	struct ranks *as_job; /* what they are to each other (ranks.h); NULL: not of one job */
-	struct diagnosis *diagnosis; /* NULL: not asked for */
+	const struct diagnosis *diagnosis; /* of the caller, who sets and releases it; NULL: the report is not diagnosed */
 	const char *declared; /* TRACE argument whose own configuration match can take; or NULL */
 };
 
-struct trace;
-struct replay_options;
-
-/* Replays an open trace and adds its devices. */
-void report_add(struct report *r, const struct trace *t, const struct replay_options *options);
 void report_sort(struct report *r);
-/* After report_sort: finds causes. */
-void report_diagnose(struct report *r);
 void report_release(struct report *r);
 /* Gives up what only a rank that is shown in detail needs: its smaller stacks and its curves. */
 void rank_reduce(struct rank *r, size_t stacks);

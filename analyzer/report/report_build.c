@@ -1,8 +1,11 @@
 /* From a trace and its replay to a report. */
 #include "report/report_build.h"
 
+#include "report/report_metrics.h"
+#include "report/report_owners.h"
+#include "report/report_steps.h"
+#include "report/report_warnings.h"
 #include "util/buf.h"
-#include "diagnose/diagnose.h"
 #include "util/size.h"
 
 #include <ctype.h>
@@ -457,7 +460,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.host_registered_peak = b->replay->host.registered_peak;
 	add_ooms(b, d);
 	if (d->seen)
-		diagnose_keep(&r, &b->metrics[ordinal], &b->trace->tables);
+		report_keep_metrics(&r, &b->metrics[ordinal], &b->trace->tables);
 	if (d->timeline)
 		add_timeline(&r, d->timeline);
 	if (d->live)

@@ -1,8 +1,8 @@
 /* A device's metrics, and the stacks they name, as the report keeps them. */
-#include "diagnose/diagnose.h"
+#include "report/report_metrics.h"
 
-#include "report/report.h"
 #include "trace/tables.h"
+#include "util/buf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void clamp(struct metrics *m)
 	}
 }
 
-void diagnose_keep(struct rank *r, const struct metrics *m, const struct tables *t)
+void report_keep_metrics(struct rank *r, const struct metrics *m, const struct tables *t)
 {
 	r->metrics = xcalloc(1, sizeof(*r->metrics));
 	*r->metrics = *m;

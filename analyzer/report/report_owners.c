@@ -1,5 +1,5 @@
 /* Of a report: who held the device's memory, and NCCL's communicators. */
-#include "report/report_build.h"
+#include "report/report_owners.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Of a report: steps, phases, and when they were. */
-#include "report/report_build.h"
+#include "report/report_steps.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* What the numbers of a report do not tell, and why. */
-#include "report/report_build.h"
+#include "report/report_warnings.h"
 
 #include "util/buf.h"
 #include "util/size.h"

@@ -1,6 +1,7 @@
 #include "session/session.h"
 
 #include "replay/replay.h"
+#include "report/report_build.h"
 #include "trace/trace.h"
 
 #include <pthread.h>

@@ -2,6 +2,7 @@
 
 #include "session/trace_files.h"
 #include "replay/replay.h"
+#include "report/report_build.h"
 #include "util/size.h"
 #include "util/terminal.h"
 #include "trace/trace.h"

@@ -5,6 +5,7 @@
  * that are made here, without libFuzzer.
  */
 #include "infer/alloc_profile.h"
+#include "diagnose/diagnose.h"
 #include "diff/diff.h"
 #include "config/config.h"
 #include "infer/infer_layers.h"
@@ -13,6 +14,7 @@
 #include "render/diff_output.h"
 #include "render/report_output.h"
 #include "replay/replay.h"
+#include "report/report_build.h"
 #include "trace/trace.h"
 #include "write_trace.h"
 
@@ -60,11 +62,16 @@ static void load(struct session *l, const uint8_t *data, size_t size)
 
 static void show(struct session *l, const struct style *style, struct buf *out)
 {
+	struct diagnosis diagnosis;
+
 	report_sort(&l->report);
 	ranks_relate(&l->report, l->has_config ? &l->config : NULL);
-	report_diagnose(&l->report);
+	diagnose(&diagnosis, &l->report);
+	l->report.diagnosis = &diagnosis;
 	render_text(&l->report, style, out);
 	render_json(&l->report, out);
+	l->report.diagnosis = NULL;
+	diagnosis_release(&diagnosis);
 }
 
 /* The file as a job of one rank, and with a piece of itself as one of two; and what changed between

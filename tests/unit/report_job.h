@@ -3,7 +3,7 @@
 #define MEMTRACE_TEST_REPORT_JOB_H
 
 #include "replay/replay.h"
-#include "report/report.h"
+#include "report/report_build.h"
 #include "trace/trace.h"
 #include "write_trace.h"
 #include <setjmp.h>

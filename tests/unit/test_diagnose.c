@@ -2,7 +2,7 @@
  * rules itself. */
 #include "diagnose/diagnose.h"
 #include "replay/replay.h"
-#include "report/report.h"
+#include "report/report_build.h"
 #include "trace/trace.h"
 #include "write_trace.h"
 
@@ -22,6 +22,7 @@ struct job {
 	uint16_t python, autograd;
 	uint32_t pytorch, nccl, model;
 	struct report report;
+	struct diagnosis diagnosis;
 };
 
 static void start(struct job *j)
@@ -55,6 +56,7 @@ static int teardown(void **state)
 {
 	struct job *j = *state;
 
+	diagnosis_release(&j->diagnosis);
 	report_release(&j->report);
 	write_release(&j->w);
 	free(j);
@@ -81,9 +83,9 @@ static void add(struct job *j)
 
 static const struct finding *find(const struct job *j, const char *rule)
 {
-	for (size_t i = 0; i < j->report.diagnosis->count; i++)
-		if (!strcmp(j->report.diagnosis->findings[i].rule, rule))
-			return &j->report.diagnosis->findings[i];
+	for (size_t i = 0; i < j->diagnosis.count; i++)
+		if (!strcmp(j->diagnosis.findings[i].rule, rule))
+			return &j->diagnosis.findings[i];
 	return NULL;
 }
 
@@ -92,7 +94,8 @@ static void assert_finds(struct job *j, const char *rule, enum severity severity
 	const struct finding *f;
 
 	report_sort(&j->report);
-	report_diagnose(&j->report);
+	diagnosis_release(&j->diagnosis);
+	diagnose(&j->diagnosis, &j->report);
 	f = find(j, rule);
 	if (!f)
 		fail_msg("%s is not found", rule);
@@ -173,7 +176,7 @@ static void pinned_memory_is_weighed(void **state)
 	add(j);
 	assert_finds(j, "PINNED_POW2", SEVERITY_NOTE, 0);
 	assert_non_null(find(j, "NCCL_HOST_PINNED"));
-	assert_null(diagnosis_cause(j->report.diagnosis, 0));
+	assert_null(diagnosis_cause(&j->diagnosis, 0));
 }
 
 static void a_killed_process_is_told(void **state)
@@ -211,7 +214,7 @@ static void an_error_that_was_caught_has_no_cause(void **state)
 	j->w.header.exit_status = 0;
 	add(j);
 	assert_finds(j, "OTHER_PROCESS_ON_GPU", SEVERITY_NOTE, 5 * GIB);
-	assert_null(diagnosis_cause(j->report.diagnosis, 0));
+	assert_null(diagnosis_cause(&j->diagnosis, 0));
 }
 
 /* Every cause of the collection is there once: told, or with the reason why not. */

@@ -1,5 +1,7 @@
 #include "write_job.h"
 
+#include "report/report_build.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
