@@ -2,9 +2,10 @@
  * experts' loop of their own or integrations/moe.py's. Tokens are spread evenly over the experts.
  */
 #include "families/experts.h"
+#include "torch/autocast.h"
 
 #include "torch/ops.h"
-#include "torch/zero3.h"
+#include "torch/module.h"
 
 void experts_make(struct machine *m, struct module *module, const struct shape *s,
 		  struct experts *e)
@@ -43,7 +44,7 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	int64_t rows = x.n / s->hidden;
 	tensor out, scores, precise;
 
-	x = zero3_enter(m, e->router, NULL, x);
+	x = module_enter(m, e->router, NULL, x);
 	m->as = TERM_MOE_ROUTER;
 	out = linear_function(m, x, e->router);
 	drop(m, &x);
@@ -56,7 +57,7 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 	else
 		let(m, &precise, normalized(m, precise, rows));
 	drop(m, &scores);
-	zero3_leave(m, e->router, &precise);
+	module_leave(m, e->router, &precise);
 	*logits = out;
 	return precise;
 }
@@ -66,10 +67,10 @@ static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chos
 /* nn.SiLU */
 static tensor activated(struct machine *m, tensor x)
 {
-	tensor in = zero3_enter(m, NULL, NULL, x), out = silu(m, in);
+	tensor in = module_enter(m, NULL, NULL, x), out = silu(m, in);
 
 	drop(m, &in);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -123,7 +124,7 @@ static void drop_order(struct machine *m, struct order *o)
 /* The weights are transposed: a view. */
 static tensor grouped_linear(struct machine *m, tensor x, struct param *p, tensor offsets)
 {
-	tensor view = zero3_view(m, p), out;
+	tensor view = param_view(m, p), out;
 
 	out = grouped_mm(m, x, view, offsets, x.n / p->in * (p->value.n / p->stack / p->in));
 	drop(m, &view);
@@ -211,7 +212,7 @@ struct turn {
 /* An expert's part of the weights. */
 static tensor matrix_of(struct machine *m, struct param *p)
 {
-	tensor view = zero3_view(m, p), out = slice(m, view, p->value.n / p->stack);
+	tensor view = param_view(m, p), out = slice(m, view, p->value.n / p->stack);
 
 	drop(m, &view);
 	return out;
@@ -275,7 +276,7 @@ static tensor shared_expert(struct machine *m, struct experts *e, tensor x)
 {
 	tensor gate, up, out;
 
-	x = zero3_enter(m, NULL, NULL, x);
+	x = module_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_HIDDEN;
 	gate = linear_rows(m, x, e->shared[0]);
 	let(m, &gate, activated(m, gate));
@@ -286,7 +287,7 @@ static tensor shared_expert(struct machine *m, struct experts *e, tensor x)
 	out = linear_rows(m, gate, e->shared[2]);
 	drop(m, &gate);
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -308,7 +309,7 @@ static tensor run_experts(struct machine *m, struct experts *e, tensor x, tensor
 {
 	tensor out;
 
-	x = zero3_enter(m, e->up, e->down, x);
+	x = module_enter(m, e->up, e->down, x);
 	switch (e->shape->experts_as) {
 	case EXPERTS_EAGER:
 		out = looped(m, e, x, weights);
@@ -320,7 +321,7 @@ static tensor run_experts(struct machine *m, struct experts *e, tensor x, tensor
 		out = grouped(m, e, x, weights);
 	}
 	drop(m, &x);
-	zero3_leave(m, e->up, &out);
+	module_leave(m, e->up, &out);
 	return out;
 }
 
@@ -329,7 +330,7 @@ tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *l
 	const struct shape *s = e->shape;
 	tensor shared = none, chosen = none, scores = none, weights, out;
 
-	x = zero3_enter(m, NULL, NULL, x);
+	x = module_enter(m, NULL, NULL, x);
 	if (s->shared_ffn)
 		shared = shared_expert(m, e, x);
 	weights = route(m, e, x, &chosen, &scores);
@@ -342,7 +343,7 @@ tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *l
 	drop(m, &weights);
 	drop(m, &chosen);
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 

@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_EXPERTS_H
 #define MEMTRACE_EXPERTS_H
 
-#include "torch/hparams.h"
+#include "torch/module.h"
 
 /* One layer's: the router, all experts' weights stacked, the shared expert with its gate. */
 struct experts {

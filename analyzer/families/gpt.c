@@ -1,9 +1,11 @@
 /* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
  * that they stand for. */
+#include "families/families.h"
+#include "torch/autocast.h"
+#include "torch/checkpoint.h"
 #include "torch/ops.h"
-#include "torch/hparams.h"
 #include "torch/streams.h"
-#include "torch/wrapper.h"
+#include "distributed/wrapper.h"
 
 #include <stdlib.h>
 
@@ -41,10 +43,10 @@ static tensor normed(struct machine *m, struct gpt *g, struct norm *n, tensor x)
 /* nn.Dropout */
 static tensor dropped(struct machine *m, tensor x, double p)
 {
-	tensor in = zero3_enter(m, NULL, NULL, x), out = dropout(m, in, p);
+	tensor in = module_enter(m, NULL, NULL, x), out = dropout(m, in, p);
 
 	drop(m, &in);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -88,7 +90,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x)
 					   s->attention_dropout };
 	tensor qkv, part[3], y, a = none, out;
 
-	x = zero3_enter(m, NULL, NULL, x);
+	x = module_enter(m, NULL, NULL, x);
 	m->as = TERM_ATTN_QKV;
 	qkv = linear(m, x, l->qkv, l->qkv_bias);
 	split(m, qkv, part, sizes, 3);
@@ -108,7 +110,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x)
 	let(m, &out, linear(m, out, l->proj, l->proj_bias));
 	let(m, &out, dropped(m, out, s->hidden_dropout));
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	for (int i = 0; i < 3; i++)
 		drop(m, &part[i]);
 	drop(m, &y);
@@ -138,7 +140,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	struct layer *l = context;
 	tensor x, part, out;
 
-	input = zero3_enter(m, NULL, NULL, input);
+	input = module_enter(m, NULL, NULL, input);
 	m->as = TERM_ATTN_NORM;
 	x = normed(m, l->model, &l->before_attention, input);
 	part = attention(m, l, x);
@@ -150,7 +152,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	out = add(m, x, part);
 	drop(m, &part);
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -173,7 +175,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 	tensor x, places, positions, loss;
 
 	m->phase = FORWARD;
-	tokens = zero3_enter(m, NULL, NULL, tokens);
+	tokens = module_enter(m, NULL, NULL, tokens);
 	m->as = TERM_EMBEDDED;
 	x = embedding(m, tokens, g->tokens, s->hidden);
 	places = make(m, s->tokens, I64);
@@ -194,7 +196,7 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 	loss = cross_entropy(m, *logits, targets);
 	drop(m, &x);
 	drop(m, &tokens);
-	zero3_leave(m, NULL, &loss);
+	module_leave(m, NULL, &loss);
 	return loss;
 }
 
@@ -338,4 +340,4 @@ static int check(const struct shape *s, struct inputs *in)
 	return in->failed ? -1 : 0;
 }
 
-const struct family gpt_family = { check, run };
+const struct family_model gpt_model = { check, run };

@@ -1,11 +1,13 @@
 /* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
  * grouped heads, gated feed-forward. */
 #include "families/experts.h"
+#include "torch/autocast.h"
+#include "torch/checkpoint.h"
 #include "families/llama_tables.h"
+#include "families/families.h"
 #include "torch/ops.h"
-#include "torch/hparams.h"
 #include "torch/streams.h"
-#include "torch/wrapper.h"
+#include "distributed/wrapper.h"
 
 #include <stdlib.h>
 
@@ -36,7 +38,7 @@ struct llama {
 static tensor normed(struct machine *m, struct llama *g, struct param *weight, tensor x)
 {
 	int64_t rows = x.n / g->s->hidden;
-	tensor in = zero3_enter(m, weight, NULL, x), precise = to(m, in, F32), variance, h, out;
+	tensor in = module_enter(m, weight, NULL, x), precise = to(m, in, F32), variance, h, out;
 
 	h = square(m, precise);
 	variance = mean(m, h, rows);
@@ -51,7 +53,7 @@ static tensor normed(struct machine *m, struct llama *g, struct param *weight, t
 	drop(m, &precise);
 	drop(m, &variance);
 	drop(m, &in);
-	zero3_leave(m, weight, &out);
+	module_leave(m, weight, &out);
 	return out;
 }
 
@@ -169,7 +171,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	struct llama *g = l->model;
 	tensor q, k, v, out, now;
 
-	x = zero3_enter(m, NULL, NULL, x);
+	x = module_enter(m, NULL, NULL, x);
 	m->as = TERM_ATTN_QKV;
 	q = linear(m, x, l->q, l->bias[0]);
 	let(m, &q, copied_back(m, q));
@@ -187,7 +189,7 @@ static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *we
 	m->as = TERM_ATTN_OUT;
 	let(m, &out, linear(m, out, l->o, NULL));
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	drop(m, &q);
 	drop(m, &k);
 	drop(m, &v);
@@ -198,12 +200,12 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 {
 	tensor gate, up, h, out;
 
-	x = zero3_enter(m, NULL, NULL, x);
+	x = module_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_HIDDEN;
 	gate = linear(m, x, l->gate, NULL);
-	let(m, &gate, zero3_enter(m, NULL, NULL, gate));
+	let(m, &gate, module_enter(m, NULL, NULL, gate));
 	h = silu(m, gate);
-	zero3_leave(m, NULL, &h);
+	module_leave(m, NULL, &h);
 	drop(m, &gate);
 	up = linear(m, x, l->up, NULL);
 	gate = mul(m, h, up);
@@ -213,7 +215,7 @@ static tensor mlp(struct machine *m, struct layer *l, tensor x)
 	out = linear(m, gate, l->down, NULL);
 	drop(m, &gate);
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -222,7 +224,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	struct layer *l = context;
 	tensor x, part, out, weights = none;
 
-	input = zero3_enter(m, NULL, NULL, input);
+	input = module_enter(m, NULL, NULL, input);
 	m->as = TERM_ATTN_NORM;
 	x = normed(m, l->model, l->attention_norm, input);
 	part = attention(m, l, x, &weights);
@@ -238,7 +240,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	drop(m, &part);
 	drop(m, &x);
 	drop(m, &weights);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -278,13 +280,13 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	const struct shape *s = g->s;
 	tensor embedded, x, out;
 
-	tokens = zero3_enter(m, NULL, NULL, tokens);
+	tokens = module_enter(m, NULL, NULL, tokens);
 	m->as = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	make_mask(m, g, embedded);
-	zero3_enter(m, NULL, NULL, none);
+	module_enter(m, NULL, NULL, none);
 	rotary_tables(m, s, embedded, &g->cos, &g->sin);
-	zero3_leave(m, NULL, NULL);
+	module_leave(m, NULL, NULL);
 	x = hold(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
 		let(m, &x, one_layer(m, g, i, x));
@@ -296,7 +298,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 		drop_tables(m, g);
 	drop(m, &embedded);
 	drop(m, &tokens);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -416,14 +418,14 @@ static void micro_batch(struct machine *m, void *model)
 	wrapped_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
-	zero3_enter(m, NULL, NULL, none);
+	module_enter(m, NULL, NULL, none);
 	x = layers(m, g, g->loop.tokens);
 	m->as = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
 	loss = loss_of(m, logits, g->loop.tokens);
 	loss = with_auxiliary_loss(m, g, loss);
 	drop(m, &x);
-	zero3_leave(m, NULL, &loss);
+	module_leave(m, NULL, &loss);
 	end_autocast(m);
 	wrapped_after_forward(m, &g->w);
 	if (!s->keep_logits)
@@ -478,4 +480,4 @@ static int check(const struct shape *s, struct inputs *in)
 	return in->failed ? -1 : 0;
 }
 
-const struct family llama_family = { check, run };
+const struct family_model llama_model = { check, run };

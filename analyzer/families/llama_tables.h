@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_LLAMA_TABLES_H
 #define MEMTRACE_LLAMA_TABLES_H
 
-#include "torch/hparams.h"
+#include "torch/module.h"
 
 /* Masks of the type that attention takes: booleans, or for eager attention numbers like `like`. */
 tensor causal_mask(struct machine *m, const struct shape *s, tensor like);

@@ -1,4 +1,6 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
+#include "families/families.h"
+#include "torch/checkpoint.h"
 #include "families/megatron_graphs.h"
 #include "families/megatron.h"
 #include "torch/streams.h"
@@ -465,4 +467,4 @@ static int check(const struct shape *s, struct inputs *in)
 	return in->failed ? -1 : 0;
 }
 
-const struct family megatron_family = { check, run };
+const struct family_model megatron_model = { check, run };

@@ -3,7 +3,8 @@
 #define MEMTRACE_MEGATRON_H
 
 #include "torch/ops.h"
-#include "torch/hparams.h"
+#include "torch/checkpoint.h"
+#include "torch/module.h"
 
 struct norm_weights {
 	struct param *weight, *bias;

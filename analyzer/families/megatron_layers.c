@@ -1,5 +1,6 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
 #include "families/megatron_graphs.h"
+#include "torch/checkpoint.h"
 #include "families/megatron_mla.h"
 #include "families/megatron_moe.h"
 #include "families/megatron_mtp.h"
@@ -443,7 +444,7 @@ tensor maybe_recomputed(struct machine *m, struct mlayer *l,
 		return run(m, context, in);
 	out = checkpoint_reentrant(m, run, context, size, in, count);
 	if (l->router && out.from)
-		out.from->reentrant->keepers = l->graph;
+		checkpoint_keepers(out, l->graph);
 	return out;
 }
 

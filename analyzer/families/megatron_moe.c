@@ -1,6 +1,7 @@
 /* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are
  * spread evenly over experts. */
 #include "families/megatron_moe.h"
+#include "torch/checkpoint.h"
 
 #include "families/megatron_te.h"
 #include "util/util.h"

@@ -1,5 +1,5 @@
 /* What Megatron-LM's options do that this family does not count. */
-#include "torch/hparams.h"
+#include "families/megatron_options.h"
 
 #include <stdio.h>
 #include <string.h>

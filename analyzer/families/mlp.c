@@ -1,8 +1,8 @@
 /* A stack of feed-forward blocks, x + down(gelu(up(norm(x)))), in plain PyTorch: under
  * DistributedDataParallel or fully_shard. */
+#include "families/families.h"
 #include "torch/ops.h"
-#include "torch/hparams.h"
-#include "torch/wrapper.h"
+#include "distributed/wrapper.h"
 
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ static tensor block(struct machine *m, struct mlp *g, int64_t i, tensor x)
 	struct block *b = &g->blocks[i];
 	tensor h, out;
 
-	x = zero3_enter(m, NULL, NULL, x);
+	x = module_enter(m, NULL, NULL, x);
 	m->as = TERM_MLP_NORM;
 	h = layer_norm(m, x, b->norm, b->norm_bias, g->s->hidden);
 	m->as = TERM_MLP_HIDDEN;
@@ -52,7 +52,7 @@ static tensor block(struct machine *m, struct mlp *g, int64_t i, tensor x)
 	out = add(m, x, h);
 	drop(m, &h);
 	drop(m, &x);
-	zero3_leave(m, NULL, &out);
+	module_leave(m, NULL, &out);
 	return out;
 }
 
@@ -61,13 +61,13 @@ static tensor forward(struct machine *m, struct mlp *g, tensor input)
 	tensor x, now;
 
 	wrapped_before_forward(m, &g->w);
-	x = zero3_enter(m, NULL, NULL, input);
+	x = module_enter(m, NULL, NULL, input);
 	for (int64_t i = 0; i < g->s->layers; i++) {
 		let(m, &x, wrapped_before_block(m, &g->w, i, x));
 		let(m, &x, block(m, g, i, x));
 		wrapped_after_block(m, &g->w, i, &x);
 	}
-	zero3_leave(m, NULL, &x);
+	module_leave(m, NULL, &x);
 	wrapped_after_forward(m, &g->w);
 	m->phase = LOSS;
 	m->as = TERM_LOSS;
@@ -147,4 +147,4 @@ static int check(const struct shape *s, struct inputs *in)
 	return in->failed ? -1 : 0;
 }
 
-const struct family mlp_family = { check, run };
+const struct family_model mlp_model = { check, run };

@@ -1,8 +1,8 @@
 /* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
  * worst one is the answer. */
 #include "systems/memtrace.h"
-#include "torch/nccl_memory.h"
-#include "torch/hparams.h"
+#include "distributed/nccl_memory.h"
+#include "families/families.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,6 @@
 #include "util/util.h"
 
 #define MOST_RANKS_RUN 8
-
-const struct role_row role_rows[TERMS] = {
-#define TERM(name, id, component, title, formula, source) { id, component, title, formula, source },
-#include "torch/terms.def"
-#undef TERM
-};
 
 static const struct symbol symbols[] = {
 	{ "L", "layers" },
@@ -117,11 +111,9 @@ struct job_model {
 
 static int read_model(struct job_model *j, struct inputs *in)
 {
-	if (shape_read(&j->shape, in) < 0 || constants_read(&j->constants, &j->settings, in) < 0)
+	if (family_read(&j->shape, in) < 0 || constants_read(&j->constants, &j->settings, in) < 0)
 		return -1;
-	if (check_unmodelled(&j->shape, in) < 0)
-		return -1;
-	return j->shape.family->check(&j->shape, in);
+	return family_check(&j->shape, in);
 }
 
 /* The first step makes the optimizer's states, the second is steady, and in the third the
@@ -130,7 +122,7 @@ static void run_stage(const struct job_model *j, struct machine *m, int64_t stag
 {
 	m->steps = steps;
 	m->constants = j->constants;
-	j->shape.family->run(m, &j->shape, stage);
+	family_run(m, &j->shape, stage);
 	machine_settle(m);
 }
 

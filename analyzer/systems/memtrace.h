@@ -9,12 +9,6 @@
 #include "torch/machine.h"
 #include "estimate/estimate.h"
 
-/* The role's row of terms.def. */
-struct role_row {
-	const char *id, *component, *title, *formula, *source;
-};
-extern const struct role_row role_rows[TERMS];
-
 /* Runs one rank of the job: its stage, and its coordinates in data and context parallelism, on
  * which the shards of flat parameters depend. `events`: NULL, or every allocation and free goes there as a line:
  * sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the blocks that were

@@ -1,12 +1,10 @@
 /* The graph: recorded by the forward pass, run in the reverse order of recording, as PyTorch's
  * engine does. */
-#include "torch/machine.h"
+#include "torch/autograd.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "torch/ops.h"
-#include "torch/zero3.h"
 #include "util/util.h"
 
 static struct node *new_node(struct machine *m)
@@ -46,29 +44,21 @@ struct node *record(struct machine *m, void (*gradient)(struct machine *, struct
 	return n;
 }
 
-void save(struct machine *m, struct node *n, tensor t)
+void node_keep(struct node *n, tensor t)
 {
-	struct checkpoint *c = m->recording;
-
-	if (!n || !t.at || m->stopped)
-		return;
-	if (m->replaying) {
-		c = m->replaying;
-		n = c->saves[c->seen++];
-		m->stopped = c->seen == c->count;
-	} else if (c) {
-		c->saves = grow(c->saves, c->count, &c->room, sizeof(struct node *));
-		c->saves[c->count++] = n;
-		c->refs += !n->checkpoint;
-		n->checkpoint = c;
-		return;
-	}
 	if (n->kept == NODE_SAVED)
 		BUG("a node saves too many tensors");
-	/* what is made again is kept detached: it holds what a parameter was then */
-	n->saved[n->kept++] = m->replaying && t.from && t.from->param
-				      ? zero3_view(m, t.from->param)
-				      : hold(t);
+	n->saved[n->kept++] = t;
+}
+
+void save(struct machine *m, struct node *n, tensor t)
+{
+	if (!n || !t.at || m->stopped)
+		return;
+	if (m->pack)
+		m->pack(m, n, t);
+	else
+		node_keep(n, hold(t));
 }
 
 tensor result(tensor t, struct node *n, int output)
@@ -157,28 +147,25 @@ void drop_saved(struct machine *m, struct node *n)
 static void release_saved(struct machine *m, struct node *n)
 {
 	drop_saved(m, n);
-	if (n->checkpoint && !--n->checkpoint->refs) {
-		drop(m, &n->checkpoint->input);
-		free(n->checkpoint->saves);
-		free(n->checkpoint);
-	}
-	n->checkpoint = NULL;
-	free(n->reentrant);
-	n->reentrant = NULL;
+	if (n->saved_hooks)
+		n->saved_hooks->release(m, n);
+	n->saved_hooks = NULL;
+	free(n->ctx);
+	n->ctx = NULL;
 }
 
 static void run(struct machine *m, struct node *n)
 {
 	int in_graph = m->in_graph;
 
-	if (n->checkpoint && !n->checkpoint->done)
-		checkpoint_fill(m, n);
+	if (n->saved_hooks)
+		n->saved_hooks->unpack(m, n);
 	m->as = n->term == TERM_LOSS ? TERM_LOGITS_GRADIENT : TERM_GRADIENT_FLOW;
 	m->in_graph = n->in_graph;
 	n->backward(m, n);
 	m->in_graph = in_graph;
 	/* What a hook unpacked ends with the function, before its arguments do. */
-	if (n->checkpoint)
+	if (n->saved_hooks)
 		drop_saved(m, n);
 	for (int i = 0; i < NODE_EDGES; i++)
 		drop(m, &n->in[i]);
@@ -236,4 +223,35 @@ void tape_free(struct machine *m, struct tape *tape)
 		release_saved(m, tape->last);
 		recycle(m, tape);
 	}
+}
+
+void backward_from(struct machine *m, struct tape *tape, tensor loss)
+{
+	tensor one;
+
+	m->phase = BACKWARD;
+	m->as = TERM_GRADIENT_FLOW;
+	one = make(m, 1, loss.type);
+	backward(m, tape, loss, hold(one));
+	drop(m, &one);
+}
+
+/* ---- parameters ---- */
+
+void param_init(struct param *p)
+{
+	memset(&p->accumulate, 0, sizeof(p->accumulate));
+	p->accumulate.param = p;
+	p->value.from = &p->accumulate;
+	p->value.output = 0;
+}
+
+void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
+		enum role term)
+{
+	memset(p, 0, sizeof(*p));
+	p->in = in;
+	p->role = term;
+	p->value = make_as(m, term, out * in, type);
+	param_init(p);
 }

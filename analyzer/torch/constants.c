@@ -1,4 +1,7 @@
 /* What the GPU, PyTorch's version and the environment make constant. */
+#include "torch/constants.h"
+
+#include "torch/allocator.h"
 #include "torch/hparams.h"
 
 #include <jansson.h>

@@ -10,17 +10,14 @@ static const struct framework_row frameworks[] = {
 #undef FRAMEWORK
 };
 
-static void read_framework(struct shape *s, struct inputs *in)
+enum framework framework_read(struct inputs *in)
 {
 	static const enum framework kinds[] = { MEGATRON,  NANOGPT, TRANSFORMERS,
 						DEEPSPEED, TORCH,   TORCH };
 
-	s->framework = kinds[input_word(in, CONFIG_framework, 0,
-				       "megatron-core|nanogpt|transformers|deepspeed|torch|"
-				       "torchtitan")];
-	s->defaults = &frameworks[s->framework];
-	if (s->framework == MEGATRON)
-		check_megatron_options(in);
+	return kinds[input_word(in, CONFIG_framework, 0,
+			       "megatron-core|nanogpt|transformers|deepspeed|torch|"
+			       "torchtitan")];
 }
 
 static void read_wrapper(struct shape *s, struct inputs *in)
@@ -37,14 +34,14 @@ static void read_wrapper(struct shape *s, struct inputs *in)
 }
 
 /* A stack of feed-forward blocks has no heads. */
-static const struct family *family_of(const struct shape *s, const struct config *c,
+static enum family family_of(const struct shape *s, const struct config *c,
 				      const char *positions)
 {
 	if (s->defaults->family)
 		return s->defaults->family;
-	return !GIVEN(c, num_attention_heads)           ? &mlp_family
-	       : !strcmp(positions, "learned_absolute") ? &gpt_family
-							: &llama_family;
+	return !GIVEN(c, num_attention_heads)           ? MLP
+	       : !strcmp(positions, "learned_absolute") ? GPT
+							: LLAMA;
 }
 
 static void read_architecture(struct shape *s, struct inputs *in)
@@ -56,7 +53,7 @@ static void read_architecture(struct shape *s, struct inputs *in)
 	int plain;
 
 	s->family = family_of(s, c, positions);
-	plain = s->family == &mlp_family;
+	plain = s->family == MLP;
 	s->layers = (int64_t)input_required(in, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)input_required(in, CONFIG_hidden_size, MOST_WIDTH);
 	s->heads = plain
@@ -409,7 +406,8 @@ int shape_read(struct shape *s, struct inputs *in)
 {
 	memset(s, 0, sizeof(*s));
 	s->config = in->c;
-	read_framework(s, in);
+	s->framework = framework_read(in);
+	s->defaults = &frameworks[s->framework];
 	read_wrapper(s, in);
 	read_architecture(s, in);
 	read_attention(s, in);

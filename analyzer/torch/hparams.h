@@ -6,7 +6,7 @@
 #define MEMTRACE_SHAPE_H
 
 #include "config/pipeline_layout.h"
-#include "torch/machine.h"
+#include "torch/dtype.h"
 #include "estimate/inputs.h"
 
 enum framework {
@@ -32,9 +32,12 @@ enum optimizer_kind {
 };
 enum implementation { FUSED, FOREACH, LOOP };
 
+/* Which forward pass the model has: families/families.c. */
+enum family { BY_MODEL, GPT, LLAMA, MEGATRON_CORE, MLP };
+
 /* frameworks.def */
 struct framework_row {
-	const struct family *family; /* NULL: models of all kinds */
+	enum family family; /* BY_MODEL: models of all kinds */
 	enum attention attention;
 	int norm_bias, linear_bias, mask_buffers;
 	int masters;      /* "mixed" is 16-bit weights beside fp32 ones, not autocast */
@@ -47,7 +50,7 @@ struct framework_row {
 struct shape {
 	enum framework framework;
 	const struct framework_row *defaults; /* the framework's */
-	const struct family *family;
+	enum family family;
 	enum wrapper wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
@@ -139,83 +142,7 @@ static inline int has_engine(const struct shape *s)
 
 /* -1: the message says which key, and what was expected. */
 int shape_read(struct shape *s, struct inputs *in);
-/* Options that the families do not model: an error, or a note. */
-int check_unmodelled(const struct shape *s, struct inputs *in);
-/* megatron_options.c: Megatron-LM's, before anything is read. */
-void check_megatron_options(struct inputs *in);
-
-/* ---- families: a run of one rank, from initialization to the steady state ---- */
-struct family {
-	/* `stage` of the pipeline; notes go to r->out. -1: this family has no model of the job. */
-	int (*check)(const struct shape *s, struct inputs *in);
-	void (*run)(struct machine *m, const struct shape *s, int64_t stage);
-};
-extern const struct family gpt_family, llama_family, megatron_family, mlp_family;
-
-/* ---- what families share ---- */
-
-/* A model's parameters in the order of model.parameters(). */
-struct module {
-	struct param **params;
-	size_t count, room;
-	int64_t pieces; /* zero.Init: each is cut into these when it was made; 0: not */
-};
-/* The type that a model's weights are made in on the device: DeepSpeed converts them before. */
-enum dtype made_as(const struct shape *s);
-/* The parameter of out x in elements: made, and put into the list. */
-struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
-			 enum dtype type, enum role term);
-/* module.to(dtype): one parameter after the other. */
-void module_convert(struct machine *m, struct module *module, enum dtype type);
-void module_release(struct module *module);
-
-struct optimizer {
-	const struct shape *shape;
-	struct module *module;
-	enum dtype sharded; /* the type of what is a shard */
-	struct state {
-		tensor step, first, second, scale[2];
-	} * states;
-	tensor maps[2]; /* of 8-bit states */
-};
-void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
-		    struct module *module);
-/* clip_grad_norm_ */
-void clip_gradients(struct machine *m, struct module *module);
-void optimizer_step(struct machine *m, struct optimizer *o);
-/* optimizers.c: the state of parameter i, and the temporaries of a step, of other kinds. */
-void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t n,
-		      enum dtype type);
-void other_step(struct machine *m, struct optimizer *o);
-/* Is parameter i stepped by Muon, rather than by AdamW beside it? */
-int muon_steps(const struct optimizer *o, size_t i);
-void zero_grad(struct machine *m, struct module *module);
-void optimizer_release(struct optimizer *o);
-/* An optimizer of one flat fp32 tensor of n elements, whatever it was made of: ZeRO's. */
-struct flat_optimizer {
-	struct param param, *list[1];
-	struct module module;
-	struct optimizer optimizer;
-};
-void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct shape *s,
-			 int64_t n);
-
-/* loss.backward() */
-void backward_from(struct machine *m, struct tape *tape, tensor loss);
-
-/* torch.amp.GradScaler: blocks of one number each. */
-struct scaler {
-	tensor scale, growth, found[3];
-};
-/* The loss times a number. */
-tensor loss_times(struct machine *m, tensor loss);
-tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss);
-void scaler_unscale(struct machine *m, struct scaler *g);
-void scaler_update(struct machine *m, struct scaler *g);
-
-/* constants.c: by version of PyTorch, GPU and environment. */
-int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in);
-/* Each with its kind and source. */
-void constants_list(const struct constants *k, const struct shape *s, struct estimate *out);
+/* The framework alone. */
+enum framework framework_read(struct inputs *in);
 
 #endif

@@ -1,20 +1,10 @@
-#include "systems/memtrace.h"
+#include "torch/machine.h"
 #include "torch/streams.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/util.h"
-
-int64_t dtype_width(enum dtype t)
-{
-	static const unsigned char widths[DTYPES] = {
-		[F32] = 4, [F16] = 2, [BF16] = 2, [F64] = 8,
-		[I64] = 8, [I32] = 4, [U8] = 1,   [BOOL] = 1
-	};
-
-	return widths[t];
-}
 
 const char *phase_title(enum phase p)
 {
@@ -265,24 +255,4 @@ void machine_forget_peak(struct machine *m)
 	m->initial_peak = m->peak.allocated;
 	m->peak.allocated = 0;
 	allocator_reset_peaks(m->allocator);
-}
-
-/* ---- parameters ---- */
-
-void param_init(struct param *p)
-{
-	memset(&p->accumulate, 0, sizeof(p->accumulate));
-	p->accumulate.param = p;
-	p->value.from = &p->accumulate;
-	p->value.output = 0;
-}
-
-void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
-		enum role term)
-{
-	memset(p, 0, sizeof(*p));
-	p->in = in;
-	p->role = term;
-	p->value = make_as(m, term, out * in, type);
-	param_init(p);
 }

@@ -17,17 +17,10 @@
 #include <stdio.h>
 
 #include "torch/allocator.h"
+#include "torch/constants.h"
+#include "torch/dtype.h"
+#include "torch/terms.h"
 
-enum dtype { F32, F16, BF16, F64, I64, I32, U8, BOOL, DTYPES };
-int64_t dtype_width(enum dtype t);
-
-/* terms.def: what a block is for. */
-enum role {
-#define TERM(name, id, component, title, formula, source) TERM_##name,
-#include "torch/terms.def"
-#undef TERM
-	TERMS
-};
 
 /* phases.def order: what the job is doing. */
 enum phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
@@ -77,6 +70,14 @@ static const tensor none = { .at = NULL };
 
 struct machine;
 
+/* Hooks on the tensors that a node saves. */
+struct saved_hooks {
+	/* Before the node's backward function reads saved[]. */
+	void (*unpack)(struct machine *m, struct node *n);
+	/* The node is freed. */
+	void (*release)(struct machine *m, struct node *n);
+};
+
 /* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for
  * every edge that is set. */
 struct node {
@@ -90,8 +91,10 @@ struct node {
 	unsigned char kept;  /* saved[] filled so far */
 	unsigned char in_graph; /* its tensors are in a CUDA graph's pool */
 	struct param *param; /* the node that accumulates into a parameter */
-	struct checkpoint *checkpoint;
-	struct reentrant *reentrant;
+	/* torch.autograd.graph.saved_tensors_hooks: saved[] is filled by unpack(); NULL: no hooks */
+	const struct saved_hooks *saved_hooks;
+	void *packed;        /* the hooks' own */
+	void *ctx;           /* an autograd.Function's own, from malloc(); freed with the node */
 	void *hook;          /* whose backward hook it is */
 	struct node *before; /* in its tape */
 };
@@ -117,23 +120,6 @@ struct param {
 /* The graph of one forward pass. */
 struct tape {
 	struct node *last;
-};
-
-/* What the device, the libraries' versions and the environment make constant: constants.c */
-struct constants {
-	int64_t gemm_workspace;   /* bytes of cuBLAS's workspace */
-	int64_t lt_workspace;     /* of cuBLASLt, for one call */
-	int gemm_workspace_lasts; /* one for each (thread, stream), kept; otherwise one a call,
-				     freed after it */
-	int torch;                /* 2.15 is 215 */
-	int sm;                   /* compute capability: 90 */
-	/* Transformer Engine may choose kernels whose results differ from run to run */
-	int nondeterministic;
-	int64_t multiprocessors;
-	int64_t te_workspace;    /* of Transformer Engine's products */
-	int64_t flush_buffer;    /* of torch.compile's measurements */
-	int gpu_given, torch_given, workspace_given;
-	int64_t context; /* CUDA context, outside the allocator */
 };
 
 /* What was live at a moment. */
@@ -176,9 +162,13 @@ struct machine {
 	struct param **cast;
 	size_t cast_count, cast_room;
 	struct tape *tape;
+	/* saved_tensors_hooks: takes `t`, which `n` wants to save; NULL: saved[] has it */
+	void (*pack)(struct machine *m, struct node *n, tensor t);
 	/* recomputation: see checkpoint.c */
-	struct checkpoint *recording, *replaying;
+	struct checkpoint *checkpoint; /* the region that runs for the first time or once more */
+	int replaying;		       /* it runs once more */
 	int stopped;
+	const struct module_hooks *module_hooks; /* module.h; NULL: none */
 	/* cuBLAS's workspaces that last, by thread */
 	tensor workspace[2];
 	void (*on_gradient)(struct machine *m,
@@ -223,62 +213,5 @@ void machine_steady(struct machine *m);
 void machine_forget_peak(struct machine *m);
 /* Brings `peak` up to date. */
 void machine_settle(struct machine *m);
-
-/* ---- the graph ---- */
-/* A node with edges to those inputs that need gradients; NULL where none does. */
-struct node *record(struct machine *m, void (*gradient)(struct machine *, struct node *),
-		    const tensor *inputs, int count);
-/* Keeps `t` for the backward pass. n may be NULL. */
-void save(struct machine *m, struct node *n, tensor t);
-tensor result(tensor t, struct node *n, int output);
-/* x, with `gradient` to be run when its gradient is there; n->hook is `hook`. */
-tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
-	      void *hook);
-void drop_saved(struct machine *m, struct node *n);
-/* Runs and frees the tape's graph, beginning with `gradient` (taken) of `loss`. */
-void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);
-/* Frees a graph that nobody runs. */
-void tape_free(struct machine *m, struct tape *tape);
-
-/* A parameter of out x in elements, its storage made now. */
-void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
-		enum role term);
-void param_init(struct param *p);
-
-/* ---- recomputation without reentrance (torch.utils.checkpoint, use_reentrant=False) ---- */
-struct checkpoint {
-	tensor (*run)(struct machine *m, void *context, tensor input);
-	void *context;
-	tensor input;
-	struct node **saves; /* whose tensor each save is, in order */
-	size_t count, room, seen;
-	int done, refs;
-	enum dtype autocast;
-};
-tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, tensor),
-		    void *context, tensor input);
-/* Before `n` reads its saved tensors. */
-void checkpoint_fill(struct machine *m, struct node *n);
-
-/* ---- and with (Megatron's CheckpointFunction, use_reentrant=True): a graph of its own within the
- * backward pass ---- */
-#define REENTRANT_INPUTS 4
-#define REENTRANT_CONTEXT 64
-/* Who holds an input holds the gradient that a backward pass gives it. */
-struct keeper {
-	tensor value, gradient;
-};
-struct reentrant {
-	tensor (*run)(struct machine *m, void *context, const tensor *in);
-	int count;
-	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
-	struct param leaf[REENTRANT_INPUTS];
-	struct keeper *keepers; /* of each input; NULL: nobody */
-};
-void drop_keeper(struct machine *m, struct keeper *k);
-/* `context` of `size` bytes is copied. */
-tensor checkpoint_reentrant(struct machine *m,
-			    tensor (*run)(struct machine *, void *, const tensor *),
-			    const void *context, size_t size, const tensor *in, int count);
 
 #endif

@@ -81,7 +81,7 @@ static void mul_backward(struct machine *m, struct node *n)
 	for (int i = 1; i >= 0; i--)
 		if (n->edge[i])
 			product[i] = make(m, n->in[0].n, n->in[0].type);
-	if (n->checkpoint)
+	if (n->saved_hooks)
 		drop_saved(m, n);
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])

@@ -6,7 +6,7 @@
 #ifndef MEMTRACE_OPS_H
 #define MEMTRACE_OPS_H
 
-#include "torch/machine.h"
+#include "torch/autograd.h"
 
 /* What cuBLAS takes for a call. */
 void gemm_workspace(struct machine *m);
@@ -14,13 +14,6 @@ void gemm_workspace(struct machine *m);
 tensor gemm(struct machine *m, int64_t n, enum dtype type);
 /* addmm: with cuBLASLt's. */
 tensor biased(struct machine *m, int64_t n, enum dtype type);
-
-/* autocast(): on with F16 or BF16; ending it forgets the cached copies. */
-void begin_autocast(struct machine *m, enum dtype type);
-void end_autocast(struct machine *m);
-/* x in autocast's type where that is on. */
-tensor autocasted(struct machine *m, tensor x);
-void clear_autocast(struct machine *m);
 
 /* F.linear. `bias` may be NULL. */
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);

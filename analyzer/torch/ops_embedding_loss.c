@@ -1,6 +1,6 @@
 /* The two ends of a model: the embedding and the loss. */
 #include "torch/ops.h"
-#include "torch/zero3.h"
+#include "torch/module.h"
 
 /* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are
  * depends on the data, so the most. */
@@ -29,7 +29,7 @@ static void embedding_backward(struct machine *m, struct node *n)
 
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width)
 {
-	tensor in = zero3_enter(m, weight, NULL, tokens), out;
+	tensor in = module_enter(m, weight, NULL, tokens), out;
 	struct node *n = record(m, embedding_backward, &weight->value, 1);
 
 	if (n) {
@@ -40,7 +40,7 @@ tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t
 	}
 	out = result(make(m, tokens.n * width, weight->value.type), n, 0);
 	drop(m, &in);
-	zero3_leave(m, weight, &out);
+	module_leave(m, weight, &out);
 	return out;
 }
 
@@ -61,21 +61,21 @@ static void nll_backward(struct machine *m, struct node *n)
 tensor cross_entropy(struct machine *m, tensor logits, tensor targets)
 {
 	struct node *n = record(m, log_softmax_backward, &logits, 1);
-	tensor log_softmax = make(m, logits.n, logits.type), wide, total, out;
+	tensor log_softmax = make(m, logits.n, logits.type), in_fp32, total, out;
 
 	if (n)
 		n->type = logits.type;
 	save(m, n, log_softmax);
 	log_softmax = result(log_softmax, n, 0);
-	wide = m->autocast ? to(m, log_softmax, F32) : hold(log_softmax);
-	n = record(m, nll_backward, &wide, 1);
-	save(m, n, wide);
+	in_fp32 = m->autocast ? to(m, log_softmax, F32) : hold(log_softmax);
+	n = record(m, nll_backward, &in_fp32, 1);
+	save(m, n, in_fp32);
 	save(m, n, targets);
-	out = result(make(m, 1, wide.type), n, 0);
-	total = make(m, 1, wide.type);
+	out = result(make(m, 1, in_fp32.type), n, 0);
+	total = make(m, 1, in_fp32.type);
 	save(m, n, total);
 	drop(m, &total);
-	drop(m, &wide);
+	drop(m, &in_fp32);
 	drop(m, &log_softmax);
 	return out;
 }

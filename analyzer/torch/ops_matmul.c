@@ -1,6 +1,7 @@
 /* PyTorch's products: matrices with workspaces, linear layers, autocast's copies of weights. */
 #include "torch/ops.h"
-#include "torch/zero3.h"
+#include "torch/autocast.h"
+#include "torch/module.h"
 
 #include "util/util.h"
 
@@ -59,48 +60,6 @@ tensor to(struct machine *m, tensor x, enum dtype type)
 	return result(out, n, 0);
 }
 
-void begin_autocast(struct machine *m, enum dtype type)
-{
-	m->autocast = type;
-}
-
-void clear_autocast(struct machine *m)
-{
-	while (m->cast_count)
-		drop(m, &m->cast[--m->cast_count]->cast);
-}
-
-void end_autocast(struct machine *m)
-{
-	clear_autocast(m);
-	m->autocast = F32;
-}
-
-tensor autocasted(struct machine *m, tensor x)
-{
-	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : hold(x);
-}
-
-/* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends.
- */
-static tensor cast_weight(struct machine *m, struct param *p)
-{
-	enum role as = m->as;
-
-	if (!m->autocast || p->value.type != F32)
-		return hold(p->value);
-	if (!p->cast.at) {
-		m->as = TERM_AUTOCAST_CACHE;
-		p->cast = to(m, p->value, m->autocast);
-		m->as = as;
-		if (!p->cast.at)
-			return none;
-		m->cast = grow(m->cast, m->cast_count, &m->cast_room, sizeof(*m->cast));
-		m->cast[m->cast_count++] = p;
-	}
-	return hold(p->cast);
-}
-
 /* ---- matrix products ---- */
 
 /* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's
@@ -150,11 +109,11 @@ static tensor linear_of(struct machine *m, tensor x, struct param *weight, struc
 {
 	tensor in[3] = { none, none, none };
 
-	if (m->zero3)
-		return zero3_linear(m, x, weight->value, weight->in, bias);
+	if (m->module_hooks)
+		return m->module_hooks->linear(m, x, weight->value, weight->in, bias);
 	if (bias)
-		in[0] = cast_weight(m, bias);
-	in[2] = cast_weight(m, weight);
+		in[0] = autocast_weight(m, bias);
+	in[2] = autocast_weight(m, weight);
 	in[1] = autocasted(m, x);
 	return product(m, in, weight->in, folded);
 }
@@ -163,11 +122,11 @@ static tensor linear_of(struct machine *m, tensor x, struct param *weight, struc
 static tensor linear_module(struct machine *m, tensor x, struct param *weight, struct param *bias,
 			    int folded)
 {
-	tensor in = zero3_enter(m, weight, bias, x), out;
+	tensor in = module_enter(m, weight, bias, x), out;
 
 	out = linear_of(m, in, weight, bias, folded);
 	drop(m, &in);
-	zero3_leave(m, weight, &out);
+	module_leave(m, weight, &out);
 	return out;
 }
 
@@ -190,8 +149,8 @@ tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
 {
 	tensor in[3] = { none, none, none };
 
-	if (m->zero3)
-		return zero3_linear(m, x, matrix, width, NULL);
+	if (m->module_hooks)
+		return m->module_hooks->linear(m, x, matrix, width, NULL);
 	in[2] = autocasted(m, matrix);
 	in[1] = autocasted(m, x);
 	return product(m, in, width, 0);

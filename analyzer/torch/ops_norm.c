@@ -1,6 +1,6 @@
 /* Softmax and normalizations. */
 #include "torch/ops.h"
-#include "torch/zero3.h"
+#include "torch/module.h"
 
 /* softmax_backward_cuda: the result, then grad * output in the output's type. */
 static void softmax_backward(struct machine *m, struct node *n)
@@ -42,7 +42,7 @@ tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct para
 	tensor in[3] = { none, none, none }, out, mean, rstd;
 	struct node *n;
 
-	x = zero3_enter(m, weight, bias, x);
+	x = module_enter(m, weight, bias, x);
 	in[0] = m->autocast ? to(m, x, F32) : hold(x);
 	in[1] = hold(weight->value);
 	if (bias)
@@ -64,7 +64,7 @@ tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct para
 	for (int i = 0; i < 3; i++)
 		drop(m, &in[i]);
 	drop(m, &x);
-	zero3_leave(m, weight, &out);
+	module_leave(m, weight, &out);
 	return out;
 }
 

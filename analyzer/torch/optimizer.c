@@ -1,55 +1,10 @@
 /* torch.optim's steps: states made by the first, temporaries of each. */
+#include "torch/optimizer.h"
 #include "torch/ops.h"
-#include "torch/hparams.h"
 
 #include <stdlib.h>
 
 #include "util/util.h"
-
-struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
-			 enum dtype type, enum role term)
-{
-	struct param *p = xcalloc(1, sizeof(*p));
-
-	if (module->pieces && type != F32) /* zero.Init converts what was made */
-		scratch(m, out * in * dtype_width(F32));
-	param_make(m, p, out, in, type, term);
-	if (module->pieces) {
-		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
-				   divide_up(p->value.n, module->pieces), type);
-		storage_empty(m, p->value);
-	}
-	module->params =
-		grow(module->params, module->count, &module->room, sizeof(*module->params));
-	module->params[module->count++] = p;
-	return p;
-}
-
-enum dtype made_as(const struct shape *s)
-{
-	return s->defaults->made_on_host ? s->weights : F32;
-}
-
-void module_convert(struct machine *m, struct module *module, enum dtype type)
-{
-	for (size_t i = 0; i < module->count; i++) {
-		struct param *p = module->params[i];
-		tensor now;
-
-		if (p->value.type == type || !p->value.at)
-			continue;
-		now = make_as(m, p->value.at->term, p->value.n, type);
-		let(m, &p->value, now);
-		param_init(p);
-	}
-}
-
-void module_release(struct module *module)
-{
-	for (size_t i = 0; i < module->count; i++)
-		free(module->params[i]);
-	free(module->params);
-}
 
 void optimizer_release(struct optimizer *o)
 {
@@ -211,61 +166,4 @@ void zero_grad(struct machine *m, struct module *module)
 {
 	for (size_t i = 0; i < module->count; i++)
 		drop(m, &module->params[i]->grad);
-}
-
-/* ---- the loss ---- */
-
-void backward_from(struct machine *m, struct tape *tape, tensor loss)
-{
-	tensor one;
-
-	m->phase = BACKWARD;
-	m->as = TERM_GRADIENT_FLOW;
-	one = make(m, 1, loss.type);
-	backward(m, tape, loss, hold(one));
-	drop(m, &one);
-}
-
-static void scale_backward(struct machine *m, struct node *n)
-{
-	n->out[0] = make(m, 1, n->in[0].type);
-}
-
-tensor loss_times(struct machine *m, tensor loss)
-{
-	struct node *n = record(m, scale_backward, &loss, 1);
-
-	return result(make(m, 1, loss.type), n, 0);
-}
-
-tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss)
-{
-	if (!g->scale.at) {
-		g->scale = make_as(m, TERM_SCALER, 1, F32);
-		g->growth = make_as(m, TERM_SCALER, 1, F32);
-	}
-	return loss_times(m, loss);
-}
-
-void scaler_unscale(struct machine *m, struct scaler *g)
-{
-	tensor inverse, copies[2];
-
-	m->phase = OPTIMIZER;
-	m->as = TERM_SCALER;
-	g->found[0] = make(m, 1, F32);
-	inverse = make(m, 1, F32);
-	for (int i = 0; i < 2; i++)
-		copies[i] = make(m, 1, F32);
-	for (int i = 0; i < 2; i++)
-		drop(m, &copies[i]);
-	drop(m, &inverse);
-	g->found[1] = make(m, 1, F32);
-	g->found[2] = make(m, 1, F32);
-}
-
-void scaler_update(struct machine *m, struct scaler *g)
-{
-	for (int i = 0; i < 3; i++)
-		drop(m, &g->found[i]);
 }

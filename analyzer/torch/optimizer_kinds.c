@@ -2,7 +2,7 @@
  * Adafactor, bitsandbytes' Lion and 8-bit Adam. Temporaries live as long as the Python variables
  * that they stand for. */
 #include "torch/ops.h"
-#include "torch/hparams.h"
+#include "torch/optimizer.h"
 #include "torch/streams.h"
 
 #include <stdlib.h>

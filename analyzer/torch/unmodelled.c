@@ -1,7 +1,8 @@
 /* What a job may have and this system does not count: what moves bytes by much stops the estimate,
  * the rest is noted. */
-#include "torch/hparams.h"
+#include "torch/unmodelled.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "util/util.h"
@@ -221,11 +222,11 @@ int check_unmodelled(const struct shape *s, struct inputs *in)
 	if (s->framework != MEGATRON)
 		check_megatrons(s, in);
 	check_words(s, in);
-	if (s->family == &gpt_family)
+	if (s->family == GPT)
 		check_gpt(s, in);
-	else if (s->family == &llama_family)
+	else if (s->family == LLAMA)
 		check_llama(s, in);
-	else if (s->family == &mlp_family)
+	else if (s->family == MLP)
 		check_feed(s, in);
 	return in->failed ? -1 : 0;
 }

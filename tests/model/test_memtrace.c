@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "systems/memtrace.h"
+#include "torch/autocast.h"
+#include "torch/checkpoint.h"
 #include "torch/ops.h"
 #include "torch/streams.h"
 #include "on_machine.h"

@@ -7,10 +7,11 @@
 
 #include <cmocka.h>
 
-#include "torch/zero12.h"
-#include "torch/fsdp2.h"
+#include "distributed/zero12.h"
+#include "distributed/zero3_coordinator.h"
+#include "distributed/fsdp2.h"
 #include "torch/ops.h"
-#include "torch/zero3.h"
+#include "distributed/zero3.h"
 #include "on_machine.h"
 
 static void two_weights(struct module *module, enum dtype type)
@@ -94,6 +95,7 @@ static void start_zero3(struct zero3 *z, const struct shape *s, struct module *m
 static void end_zero3(struct zero3 *z, struct module *module)
 {
 	m.zero3 = NULL;
+	m.module_hooks = NULL;
 	zero3_release(z);
 	module_release(module);
 }
@@ -120,19 +122,19 @@ static void test_zero3(void **state)
 	assert_int_equal(allocated(), states);
 	/* the first pass gathers what a module needs, 1000 elements, and nothing stays */
 	zero3_before_forward(&m, &z);
-	x = zero3_enter(&m, module.params[1], NULL, x);
+	x = module_enter(&m, module.params[1], NULL, x);
 	assert_int_equal(allocated(), states + 2048);
-	zero3_leave(&m, module.params[1], NULL);
-	x = zero3_enter(&m, module.params[0], NULL, x);
+	module_leave(&m, module.params[1], NULL);
+	x = module_enter(&m, module.params[0], NULL, x);
 	assert_int_equal(allocated(), states + 512);
-	zero3_leave(&m, module.params[0], NULL);
+	module_leave(&m, module.params[0], NULL);
 	assert_int_equal(allocated(), states);
 	/* after the step, with two moments and a count of steps: what persists is there */
 	zero3_step(&m, &z);
 	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
 	zero3_before_forward(&m, &z);
-	zero3_enter(&m, module.params[1], NULL, x);
-	zero3_leave(&m, module.params[1], NULL);
+	module_enter(&m, module.params[1], NULL, x);
+	module_leave(&m, module.params[1], NULL);
 	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
 	end_zero3(&z, &module);
 }
@@ -150,14 +152,14 @@ static void test_zero3_view(void **state)
 	start_zero3(&z, &s, &module);
 	zero3_before_forward(&m, &z);
 	before = allocated();
-	zero3_enter(&m, module.params[1], NULL, x);
-	view = zero3_view(&m, module.params[1]);
-	zero3_leave(&m, module.params[1], NULL);
+	module_enter(&m, module.params[1], NULL, x);
+	view = param_view(&m, module.params[1]);
+	module_leave(&m, module.params[1], NULL);
 	assert_int_equal(allocated(), before + 2048);
-	zero3_enter(&m, module.params[1], NULL, x);
+	module_enter(&m, module.params[1], NULL, x);
 	assert_int_equal(allocated(), before + 2 * 2048);
 	drop(&m, &view);
-	zero3_leave(&m, module.params[1], NULL);
+	module_leave(&m, module.params[1], NULL);
 	assert_int_equal(allocated(), before);
 	end_zero3(&z, &module);
 }

@@ -1,4 +1,6 @@
-#include "torch/zero3.h"
+#include "distributed/zero3.h"
+#include "distributed/zero3_coordinator.h"
+#include "distributed/zero3_modules.h"
 
 #include "torch/hparams.h"
 
@@ -191,43 +193,6 @@ void zero3_step(struct machine *m, struct zero3 *z)
 	zero3_gather_all(m, z);
 }
 
-/* ---- nn.Linear ---- */
-
-/* LinearFunctionForZeroStage3. sizes: elements of x, weight, bias */
-static void linear_backward(struct machine *m, struct node *n)
-{
-	enum dtype type = n->in[0].type;
-
-	if (n->edge[0])
-		n->out[0] = gemm(m, n->sizes[0], type);
-	if (n->edge[1])
-		n->out[1] = gemm(m, n->sizes[1], type);
-	if (n->edge[2])
-		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
-}
-
-tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias)
-{
-	tensor in[3] = { x, weight, bias ? bias->value : none }, out;
-	int64_t elements = x.n / width * (weight.n / width);
-	struct node *n = record(m, linear_backward, in, 3);
-
-	if (bias && !config_has(m->zero3->shape->config,
-				CONFIG_num_attention_heads)) { /* rows alone: addmm */
-		out = biased(m, elements, x.type);
-	} else {
-		out = gemm(m, elements, x.type);
-	}
-	if (n) {
-		n->sizes[0] = x.n;
-		n->sizes[1] = weight.n;
-		n->sizes[2] = bias ? bias->value.n : 0;
-	}
-	save(m, n, x); /* after the product: setup_context */
-	save(m, n, weight);
-	return result(out, n, 0);
-}
-
 /* ---- made ---- */
 
 void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module)
@@ -256,6 +221,7 @@ void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struc
 	for (size_t i = 0; i < module->count; i++) /* create_reduce_and_remove_grad_hooks */
 		scratch(m, module->params[i]->sharded->piece * s->dp * dtype_width(type_of(z)));
 	m->zero3 = z;
+	zero3_hook_modules(m);
 	m->on_gradient = note_gradient;
 }
 

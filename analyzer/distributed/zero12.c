@@ -1,4 +1,5 @@
-#include "torch/zero12.h"
+#include "distributed/zero12.h"
+#include "torch/autograd.h"
 #include "torch/streams.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Which communicators a rank uses, and what each takes of its device. */
-#include "torch/nccl_memory.h"
+#include "distributed/nccl_memory.h"
 
 #include <stdio.h>
 
@@ -23,7 +23,7 @@ static const wide buffers[BUFFERS] = {
 
 const struct nccl_group_row nccl_group_rows[NCCL_GROUPS] = {
 #define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) { id, source },
-#include "torch/nccl_groups.def"
+#include "distributed/nccl_groups.def"
 };
 
 struct communicator {
@@ -77,7 +77,7 @@ void nccl_memory(const struct shape *s, const struct constants *k, int64_t stage
 #define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) \
 	{ (when) ? (count) : 0, size, span, use, peers },
 	const struct communicator groups[NCCL_GROUPS] = {
-#include "torch/nccl_groups.def"
+#include "distributed/nccl_groups.def"
 	};
 
 	for (int i = 0; i < NCCL_GROUPS; i++) {

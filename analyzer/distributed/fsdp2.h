@@ -3,36 +3,7 @@
 #ifndef MEMTRACE_FSDP_H
 #define MEMTRACE_FSDP_H
 
-#include "torch/hparams.h"
-
-struct unit {
-	struct fsdp *fsdp;
-	struct param **params;
-	size_t count;
-	int64_t elements;
-	tensor *shards;
-	tensor gathered; /* the all-gather's output, until the next one is copied out */
-	int whole;       /* its parameters are there */
-	int is_root, prefetched;
-	tensor reduced; /* this rank's part of the gradients' sum */
-	struct node *split; /* FSDP1: what makes views of the flat parameter */
-};
-
-struct fsdp {
-	const struct shape *shape;
-	struct unit *units; /* the blocks, then the root */
-	size_t count;
-	tensor last_gather, reduce_input;
-	/* FSDP1: the first forward pass made the flat parameters; the last zero_grad() is yet to be
-	 * seen */
-	int made, cleared;
-	/* FSDP1: where units were freed, and for how many of these the host waited */
-	struct freed {
-		int stream;
-		int64_t event;
-	} *freed_units;
-	size_t freed, waited, free_room;
-};
+#include "distributed/fsdp_units.h"
 
 /* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root
  * the others. */

@@ -3,11 +3,8 @@
 #ifndef MEMTRACE_ZERO3_H
 #define MEMTRACE_ZERO3_H
 
-#include "torch/machine.h"
+#include "torch/optimizer.h"
 
-struct shape;
-struct module;
-struct flat_optimizer;
 
 #define COMPUTE_STREAM 0
 
@@ -66,23 +63,7 @@ struct zero3 {
 };
 
 void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module);
-/* The engine's forward pass begins. */
-void zero3_before_forward(struct machine *m, struct zero3 *z);
-/* Around a module with these parameters (or NULL). */
-tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, tensor x);
-void zero3_leave(struct machine *m, struct param *weight, tensor *out);
-/* What views a parameter keeps the gathered weights when these are let go: release() gives the
- * parameter another storage. Without ZeRO-3 the parameter itself. */
-tensor zero3_view(struct machine *m, struct param *p);
-/* F.linear, which DeepSpeed gives a graph function of its own; weights of `width` columns */
-tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias);
 void zero3_step(struct machine *m, struct zero3 *z);
 void zero3_release(struct zero3 *z);
-
-/* ---- between the two files ---- */
-void zero3_gather_all(struct machine *m, struct zero3 *z);
-void zero3_free_all(struct machine *m, struct zero3 *z);
-void zero3_wait_oldest(struct machine *m, int stream, int64_t *events, size_t *count);
-void zero3_note_event(struct machine *m, int stream, int64_t *events, size_t *count);
 
 #endif

@@ -1,8 +1,9 @@
 /* partitioned_param_coordinator.py: which parameters are there, and when. The first forward and
  * backward pass is recorded; from then on what comes next is gathered ahead. */
 #include "torch/streams.h"
+#include "distributed/zero3_coordinator.h"
 #include "torch/hparams.h"
-#include "torch/zero3.h"
+#include "distributed/zero3.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -159,20 +160,6 @@ static void release(struct machine *m, struct zero3 *z, struct param *p)
 	z->available -= p->value.n;
 }
 
-tensor zero3_view(struct machine *m, struct param *p)
-{
-	struct sharded *s = p->sharded;
-	tensor t;
-
-	if (!s || m->stopped || !p->value.at)
-		return hold(p->value);
-	if (!s->views.at)
-		s->views = storage_like(m, p->value);
-	t = p->value;
-	t.at = s->views.at;
-	return hold(t);
-}
-
 /* ---- ahead ---- */
 
 static void pass_queue(struct zero3 *z, const struct visit *v)
@@ -236,7 +223,7 @@ static void prefetch(struct machine *m, struct zero3 *z)
 
 /* ---- modules ---- */
 
-static void fetch(struct machine *m, struct zero3 *z, struct param *weight)
+void zero3_fetch(struct machine *m, struct zero3 *z, struct param *weight)
 {
 	struct visit v = { { weight, weight ? weight->sharded->beside : NULL } };
 	int count = !!v.params[0] + !!v.params[1];
@@ -273,7 +260,7 @@ static int comes_back(const struct zero3 *z, const struct param *p)
 	       z->before[s->uses[s->next_use]] - z->before[z->now] < z->shape->max_reuse;
 }
 
-static void done_with(struct machine *m, struct zero3 *z, struct param *weight)
+void zero3_release_params(struct machine *m, struct zero3 *z, struct param *weight)
 {
 	struct param *params[2] = { weight, weight ? weight->sharded->beside : NULL };
 	int stays[2] = { 0, 0 };
@@ -287,37 +274,6 @@ static void done_with(struct machine *m, struct zero3 *z, struct param *weight)
 		if (!stays[i])
 			release(m, z, params[i]);
 	}
-}
-
-static void before_backward(struct machine *m, struct node *n)
-{
-	fetch(m, m->zero3, n->hook);
-	n->out[0] = hold(n->in[0]);
-}
-
-static void after_backward(struct machine *m, struct node *n)
-{
-	done_with(m, m->zero3, n->hook);
-	n->out[0] = hold(n->in[0]);
-}
-
-tensor zero3_enter(struct machine *m, struct param *weight, struct param *bias, tensor x)
-{
-	if (!m->zero3 || m->stopped)
-		return hold(x);
-	if (weight && bias)
-		weight->sharded->beside = bias;
-	fetch(m, m->zero3, weight);
-	return hooked(m, x, after_backward, weight);
-}
-
-void zero3_leave(struct machine *m, struct param *weight, tensor *out)
-{
-	if (!m->zero3 || m->stopped)
-		return;
-	done_with(m, m->zero3, weight);
-	if (out)
-		let(m, out, hooked(m, *out, before_backward, weight));
 }
 
 /* ---- steps ---- */

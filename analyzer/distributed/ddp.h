@@ -1,7 +1,7 @@
 #ifndef MEMTRACE_DDP_H
 #define MEMTRACE_DDP_H
 
-#include "torch/hparams.h"
+#include "torch/module.h"
 
 struct ddp {
 	tensor *buckets;

@@ -3,7 +3,7 @@
 #ifndef MEMTRACE_FSDP_FLAT_H
 #define MEMTRACE_FSDP_FLAT_H
 
-#include "torch/fsdp2.h"
+#include "distributed/fsdp_units.h"
 
 /* The unit's parameters become the first rank's piece of a flat one. */
 void flat_shard(struct machine *m, struct unit *u);
@@ -14,11 +14,5 @@ tensor flat_after(struct machine *m, struct unit *u, tensor x);
 /* The end of the backward pass. */
 void flat_finish(struct machine *m);
 void flat_start_backward(struct machine *m, struct fsdp *f);
-
-
-/* ---- of fsdp.c ---- */
-/* A new sum, or added to an earlier micro-batch's. */
-void fsdp_keep(struct machine *m, struct unit *u, tensor reduced);
-void fsdp_drop_gradients(struct machine *m, struct fsdp *f);
 
 #endif

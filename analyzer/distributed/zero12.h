@@ -3,7 +3,7 @@
 #ifndef MEMTRACE_DEEPSPEED_H
 #define MEMTRACE_DEEPSPEED_H
 
-#include "torch/hparams.h"
+#include "torch/optimizer.h"
 
 struct zero {
 	const struct shape *shape;

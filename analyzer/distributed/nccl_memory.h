@@ -8,12 +8,12 @@
 #define MEMTRACE_NCCL_H
 
 #include "torch/machine.h"
-#include "torch/hparams.h"
+#include "torch/module.h"
 #include "estimate/estimate.h"
 
 enum nccl_group {
 #define NCCL_GROUP(name, ...) NCCL_##name,
-#include "torch/nccl_groups.def"
+#include "distributed/nccl_groups.def"
 	NCCL_GROUPS
 };
 extern const struct nccl_group_row {

@@ -3,10 +3,12 @@
 #ifndef MEMTRACE_WRAPPED_H
 #define MEMTRACE_WRAPPED_H
 
-#include "torch/ddp.h"
-#include "torch/zero12.h"
-#include "torch/fsdp2.h"
-#include "torch/zero3.h"
+#include "distributed/ddp.h"
+#include "distributed/zero12.h"
+#include "distributed/fsdp2.h"
+#include "torch/grad_scaler.h"
+#include "torch/optimizer.h"
+#include "distributed/zero3.h"
 
 struct wrapped {
 	const struct shape *shape;

@@ -1,4 +1,5 @@
-#include "torch/fsdp1.h"
+#include "distributed/fsdp1.h"
+#include "torch/autograd.h"
 #include "torch/streams.h"
 
 #include "util/util.h"

@@ -1,4 +1,7 @@
-#include "torch/fsdp1.h"
+#include "distributed/fsdp2.h"
+
+#include "distributed/fsdp1.h"
+#include "torch/autograd.h"
 
 #include <stdlib.h>
 
@@ -99,14 +102,6 @@ static void before_backward(struct machine *m, struct unit *u)
 		gather(m, u - 1);
 }
 
-void fsdp_keep(struct machine *m, struct unit *u, tensor reduced)
-{
-	if (u->reduced.at)
-		drop(m, &reduced);
-	else
-		u->reduced = reduced;
-}
-
 /* Frees the weights, copies the gradients into one buffer and scatters its sum. */
 static void after_backward(struct machine *m, struct unit *u)
 {
@@ -191,12 +186,6 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 		if (f->units[i].whole)
 			after_backward(m, &f->units[i]);
 	drop(m, &f->reduce_input);
-}
-
-void fsdp_drop_gradients(struct machine *m, struct fsdp *f)
-{
-	for (size_t i = 0; i < f->count; i++)
-		drop(m, &f->units[i].reduced);
 }
 
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)

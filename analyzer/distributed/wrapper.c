@@ -1,5 +1,6 @@
 #include "torch/streams.h"
-#include "torch/wrapper.h"
+#include "distributed/zero3_coordinator.h"
+#include "distributed/wrapper.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* torch.nn.parallel.DistributedDataParallel: one bucket for everything at first; rebuilt in the
  * order in which gradients came. */
-#include "torch/ddp.h"
+#include "distributed/ddp.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,69 @@
+#include "torch/module.h"
+
+#include <stdlib.h>
+
+#include "torch/autograd.h"
+#include "util/util.h"
+
+struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
+			 enum dtype type, enum role term)
+{
+	struct param *p = xcalloc(1, sizeof(*p));
+
+	if (module->pieces && type != F32) /* zero.Init converts what was made */
+		scratch(m, out * in * dtype_width(F32));
+	param_make(m, p, out, in, type, term);
+	if (module->pieces) {
+		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
+				   divide_up(p->value.n, module->pieces), type);
+		storage_empty(m, p->value);
+	}
+	module->params =
+		grow(module->params, module->count, &module->room, sizeof(*module->params));
+	module->params[module->count++] = p;
+	return p;
+}
+
+enum dtype made_as(const struct shape *s)
+{
+	return s->defaults->made_on_host ? s->weights : F32;
+}
+
+void module_convert(struct machine *m, struct module *module, enum dtype type)
+{
+	for (size_t i = 0; i < module->count; i++) {
+		struct param *p = module->params[i];
+		tensor now;
+
+		if (p->value.type == type || !p->value.at)
+			continue;
+		now = make_as(m, p->value.at->term, p->value.n, type);
+		let(m, &p->value, now);
+		param_init(p);
+	}
+}
+
+void module_release(struct module *module)
+{
+	for (size_t i = 0; i < module->count; i++)
+		free(module->params[i]);
+	free(module->params);
+}
+
+/* ---- hooks ---- */
+
+tensor module_enter(struct machine *m, struct param *weight, struct param *bias, tensor x)
+{
+	return m->module_hooks ? m->module_hooks->enter(m, weight, bias, x) : hold(x);
+}
+
+void module_leave(struct machine *m, struct param *weight, tensor *out)
+{
+	if (m->module_hooks)
+		m->module_hooks->leave(m, weight, out);
+}
+
+tensor param_view(struct machine *m, struct param *p)
+{
+	return m->module_hooks ? m->module_hooks->view(m, p) : hold(p->value);
+}

@@ -1,0 +1,7 @@
+#include "torch/terms.h"
+
+const struct role_row role_rows[TERMS] = {
+#define TERM(name, id, component, title, formula, source) { id, component, title, formula, source },
+#include "torch/terms.def"
+#undef TERM
+};

@@ -1,0 +1,10 @@
+/* Options of a job that change its memory and that this system does not count. */
+#ifndef MEMTRACE_UNMODELLED_H
+#define MEMTRACE_UNMODELLED_H
+
+#include "torch/hparams.h"
+
+/* An error for what changes many bytes, a note for the rest. -1: an error. */
+int check_unmodelled(const struct shape *s, struct inputs *in);
+
+#endif
