@@ -83,10 +83,10 @@ static void explain(struct matches *m, const struct config *c, const struct tole
 	match_explain(last, c, t);
 }
 
-static int make(struct matches *m, const struct match_job *j, const struct options *o,
+static int make(struct matches *m, const struct match_inputs *j, const struct options *o,
 		struct err *e)
 {
-	const struct report *r = &j->report;
+	const struct report *r = &j->session.report;
 	const struct system *system = system_find(o->system, e);
 	struct tolerances t;
 
@@ -96,7 +96,7 @@ static int make(struct matches *m, const struct match_job *j, const struct optio
 	m->list = xcalloc(r->count, sizeof(*m->list));
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *rank = &r->ranks[i];
-		const struct config *c = match_job_config(j, rank);
+		const struct config *c = match_inputs_config(j, rank);
 
 		if (!rank->peak_allocated)
 			continue;
@@ -128,7 +128,7 @@ static int print(const struct matches *m, const struct options *o)
 }
 
 /* What was inferred, as a file that --config takes. */
-static int write_config(const struct match_job *j, const char *path, struct err *e)
+static int write_config(const struct match_inputs *j, const char *path, struct err *e)
 {
 	struct buf out = { 0 };
 	FILE *f = fopen(path, "w");
@@ -147,9 +147,9 @@ static int write_config(const struct match_job *j, const char *path, struct err 
 static int match(char **paths, size_t count, const struct options *o)
 {
 	struct matches m = { 0 };
-	struct match_job j;
+	struct match_inputs j;
 	struct err e = { 0 };
-	int status = match_job_read(&j, paths, count, o->run, &o->job, o->infer, &e);
+	int status = match_inputs_read(&j, paths, count, o->run, &o->job, o->infer, &e);
 
 	if (!status && j.is_inferred) {
 		m.inference = &j.inference;
@@ -163,7 +163,7 @@ static int match(char **paths, size_t count, const struct options *o)
 	for (size_t i = 0; i < m.count; i++)
 		match_release(&m.list[i]);
 	free(m.list);
-	match_job_release(&j);
+	match_inputs_release(&j);
 	return status;
 }
 

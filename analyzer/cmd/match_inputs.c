@@ -4,120 +4,140 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay/replay.h"
-#include "report/report_build.h"
+#include "session/trace_config.h"
 #include "util/terminal.h"
-#include "trace/trace.h"
 
-/* Was anything said about the model? What a trace knows by itself, PyTorch's version, is not that.
- */
+/* The context of read_trace(). */
+struct request {
+	struct match_trace *traces;
+	const struct job *declared;
+	int infer;
+};
+
+/* Is anything declared about the model? PyTorch's version, which every trace knows, does not
+ * count. */
 static int is_declared(const struct config *c)
 {
-	static const enum config_field said[] = { CONFIG_num_layers, CONFIG_hidden_size,
-						  CONFIG_seq_length, CONFIG_micro_batch_size,
-						  CONFIG_model_type, CONFIG_num_parameters };
+	static const enum config_field model[] = { CONFIG_num_layers, CONFIG_hidden_size,
+						   CONFIG_seq_length, CONFIG_micro_batch_size,
+						   CONFIG_model_type, CONFIG_num_parameters };
 
-	for (size_t i = 0; i < ARRAY_SIZE(said); i++)
-		if (config_has(c, said[i]))
+	for (size_t i = 0; i < ARRAY_SIZE(model); i++)
+		if (config_has(c, model[i]))
 			return 1;
 	return 0;
 }
 
-static int read_trace(struct match_job *j, struct job_trace *s, const char *path,
-		      const struct job *declared, int infer, struct err *e)
+static int read_trace(void *context, size_t file, const struct trace *t, struct err *e)
 {
-	struct replay_options replay = { .keep_peak_blocks = 1, .progress = term_progress };
-	struct trace t;
-	int status = -1;
+	const struct request *q = context;
+	struct match_trace *m = &q->traces[file];
 
-	config_init(&s->config);
-	s->path = path;
-	if (trace_open_header(&t, path, e) == 0 && trace_load(&t, e) == 0 &&
-	    config_read_trace(&s->config, &t, e) == 0 && job_read(declared, &s->config, e) == 0) {
-		report_add(&j->report, &t, &replay);
-		if (infer || !is_declared(&s->config)) {
-			alloc_profile_take(&s->profile, &t);
-			s->has_profile = 1;
-		}
-		status = 0;
+	if (trace_config_read(&m->config, t, e) < 0 || job_read(q->declared, &m->config, e) < 0)
+		return -1;
+	if (q->infer || !is_declared(&m->config)) {
+		alloc_profile_take(&m->profile, t);
+		m->has_profile = 1;
 	}
-	term_progress_end();
-	trace_release(&t);
-	return status;
+	return 0;
 }
 
-static struct job_trace *trace_of(const struct match_job *j, const struct rank *r)
+static struct match_trace *trace_of(const struct match_inputs *m, const struct rank *r)
 {
-	for (size_t i = 0; i < j->count; i++)
-		if (!strcmp(j->traces[i].path, r->trace))
-			return &j->traces[i];
-	BUG("a rank of no trace");
+	struct match_trace *found;
+
+	HASH_FIND_STR(m->by_path, r->trace, found);
+	if (!found)
+		BUG("a rank of no trace");
+	return found;
 }
 
-const struct config *match_job_config(const struct match_job *j, const struct rank *r)
+const struct config *match_inputs_config(const struct match_inputs *m, const struct rank *r)
 {
-	return &trace_of(j, r)->config;
+	return &trace_of(m, r)->config;
 }
 
-/* All ranks ran the same job: what their traces tell together holds for each. */
-static int infer_job(struct match_job *j, struct err *e)
+/* All ranks ran the same job: one configuration is inferred from all of their traces. */
+static int infer_job(struct match_inputs *m, struct err *e)
 {
-	struct observed_rank *w = xcalloc(j->report.count + 1, sizeof(*w));
+	const struct report *r = &m->session.report;
+	struct observed_rank *observed = xcalloc(r->count + 1, sizeof(*observed));
 	struct config c;
 	size_t count = 0;
 	int status;
 
-	for (size_t i = 0; i < j->report.count; i++)
-		if (j->report.ranks[i].peak_allocated)
-			w[count++] = (struct observed_rank){ &j->report.ranks[i],
-						       &trace_of(j, &j->report.ranks[i])->profile };
+	for (size_t i = 0; i < r->count; i++)
+		if (r->ranks[i].peak_allocated)
+			observed[count++] =
+				(struct observed_rank){ &r->ranks[i],
+							&trace_of(m, &r->ranks[i])->profile };
 	config_init(&c);
-	config_copy(&c, &j->traces[0].config);
-	status = count ? infer(&j->inference, &c, w, count, e)
+	config_copy(&c, &m->traces[0].config);
+	status = count ? infer(&m->inference, &c, observed, count, e)
 		       : err_set(e, "none of the traces has an allocation of PyTorch's");
-	for (size_t i = 0; i < j->count && !status; i++)
-		config_copy(&j->traces[i].config, &c);
+	for (size_t i = 0; i < m->session.files.count && !status; i++)
+		config_copy(&m->traces[i].config, &c);
 	config_release(&c);
-	free(w);
+	free(observed);
 	return status;
 }
 
-int match_job_read(struct match_job *j, char **paths, size_t count, const char *run,
-		   const struct job *declared, int infer, struct err *e)
+static int read_session(struct match_inputs *m, const struct job *declared, int infer,
+			struct err *e)
+{
+	const struct trace_files *files = &m->session.files;
+	struct request q = { .declared = declared, .infer = infer };
+	const struct session_options o = {
+		.rank = NO_RANK,
+		.keep_peak_blocks = 1,
+		.needs_every_trace = 1,
+		.progress = term_progress,
+		.on_trace = read_trace,
+		.context = &q,
+	};
+	struct buf notes = { 0 };
+	int status;
+
+	m->traces = q.traces = xcalloc(files->count, sizeof(*m->traces));
+	for (size_t i = 0; i < files->count; i++) {
+		struct match_trace *t = &m->traces[i];
+
+		config_init(&t->config);
+		t->path = files->paths[i];
+		HASH_ADD_KEYPTR(hh, m->by_path, t->path, strlen(t->path), t);
+	}
+	status = session_read(&m->session, &o, &notes, e);
+	term_progress_end();
+	buf_release(&notes);
+	return status;
+}
+
+int match_inputs_read(struct match_inputs *m, char **paths, size_t count, const char *run,
+		      const struct job *declared, int infer, struct err *e)
 {
 	struct buf notes = { 0 };
-	int status, open = 0;
+	int status;
 
-	*j = (struct match_job){ .is_inferred = 0 };
-	status = trace_files_find(&j->files, paths, count, run, &notes, e);
+	*m = (struct match_inputs){ .traces = NULL };
+	status = session_find(&m->session, paths, count, run, &notes, e);
 	if (notes.length)
 		fputs(notes.text, stderr);
 	buf_release(&notes);
-	if (status)
-		return status;
-	j->traces = xcalloc(j->files.count, sizeof(*j->traces));
-	while (!status && j->count < j->files.count) {
-		struct job_trace *s = &j->traces[j->count];
-
-		status = read_trace(j, s, j->files.paths[j->count], declared, infer, e);
-		j->count++;
-		open |= s->has_profile;
-	}
-	if (status)
-		return status;
-	report_sort(&j->report);
-	j->is_inferred = open;
-	return open ? infer_job(j, e) : 0;
+	if (status || read_session(m, declared, infer, e) < 0)
+		return -1;
+	for (size_t i = 0; i < m->session.files.count; i++)
+		m->is_inferred |= m->traces[i].has_profile;
+	return m->is_inferred ? infer_job(m, e) : 0;
 }
 
-void match_job_release(struct match_job *j)
+void match_inputs_release(struct match_inputs *m)
 {
-	for (size_t i = 0; i < j->count; i++) {
-		config_release(&j->traces[i].config);
-		alloc_profile_release(&j->traces[i].profile);
+	HASH_CLEAR(hh, m->by_path);
+	for (size_t i = 0; m->traces && i < m->session.files.count; i++) {
+		config_release(&m->traces[i].config);
+		alloc_profile_release(&m->traces[i].profile);
 	}
-	free(j->traces);
-	inference_release(&j->inference);
-	report_release(&j->report);
-	trace_files_release(&j->files);
+	free(m->traces);
+	inference_release(&m->inference);
+	session_release(&m->session);
 }

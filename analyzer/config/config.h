@@ -91,11 +91,6 @@ int config_read_file(struct config *c, const char *path, struct err *e);
 int config_read_command(struct config *c, int argc, char **argv, char **env, unsigned env_count,
 			struct err *e);
 
-/* The declaration that a trace's header carries: its command line and environment. `t` is an open
- * trace. */
-struct trace;
-int config_read_trace(struct config *c, const struct trace *t, struct err *e);
-
 /* Do the parallel sizes divide what they split? The message names both. */
 int config_check_layout(const struct config *c, struct err *e);
 

@@ -58,10 +58,6 @@ int megatron_knows(const struct flags *f);
 int trainer_knows(const struct flags *f);
 int torchtitan_knows(const struct flags *f);
 
-/* A trace, or a directory of them. */
-int config_is_trace(const char *path);
-int config_read_trace_file(struct config *c, const char *path, struct err *e);
-
 /* Reads a file from within another; `lenient`: a file that is not there is a note. */
 int config_read_path(struct reader *r, const char *path, int lenient);
 /* A file's text that is in memory. */

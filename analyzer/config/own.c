@@ -290,7 +290,5 @@ int config_read_file(struct config *c, const char *path, struct err *e)
 {
 	struct reader r = { c, "", path, NULL, e, 0, 0, NULL };
 
-	if (config_is_trace(path))
-		return config_read_trace_file(c, path, e);
 	return config_read_path(&r, path, 0);
 }

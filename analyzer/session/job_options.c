@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "session/trace_config.h"
 #include "util/util.h"
 
 int job_parse(struct job *job, struct opt_set *set, int argc, char **argv, struct err *e)
@@ -46,12 +47,18 @@ static int set_pair(struct config *c, const char *pair, struct err *e)
 	return status;
 }
 
+int job_read_file(struct config *c, const char *path, struct err *e)
+{
+	return path_is_trace(path) ? trace_config_read_file(c, path, e)
+				   : config_read_file(c, path, e);
+}
+
 int job_read(const struct job *job, struct config *c, struct err *e)
 {
 	const struct opt_list *env = &job->environment, *command = &job->command;
 
 	for (size_t i = 0; i < job->files.count; i++)
-		if (config_read_file(c, job->files.at[i], e) < 0)
+		if (job_read_file(c, job->files.at[i], e) < 0)
 			return -1;
 	for (size_t i = 0; i < env->count; i++)
 		if (!strchr(env->at[i], '='))

@@ -1,6 +1,7 @@
-/* How `estimate` and `plan` are told of a job: files, its command line, single values. */
-#ifndef MODEL_JOB_H
-#define MODEL_JOB_H
+/* The options with which `estimate`, `plan` and `match` are told about a job: files, its command
+ * line, single values. */
+#ifndef MEMTRACE_JOB_OPTIONS_H
+#define MEMTRACE_JOB_OPTIONS_H
 
 #include "config/config.h"
 #include "util/opt.h"
@@ -12,27 +13,30 @@ struct job {
 };
 
 /* The rows of an option table that fill a job. */
-#define JOB_OPTIONS(job)                                                                           \
-	{ "config", 0,                                                                             \
-	  OPT_LIST, &(job)->files,                                                                 \
-	  "FILE",   "a configuration file, or a trace; may be repeated",                           \
-	  0,        0 },                                                                           \
-		{ "set", 0, OPT_LIST, &(job)->values, "K=V", "one value; may be repeated", 0, 0 }, \
-		{ "env",    0,                                                                     \
-		  OPT_LIST, &(job)->environment,                                                   \
-		  "K=V",    "a variable of the job's environment; may be repeated",                \
-		  0,        0 },                                                                   \
-	{                                                                                          \
-		"gpu", 0, OPT_TEXT, &(job)->gpu, "NAME",                                           \
-			"the GPU: does it fit, by the rule of 80 %", 0, 0                          \
+#define JOB_OPTIONS(job)                                                                               \
+	{ "config", 0,                                                                                 \
+	  OPT_LIST, &(job)->files,                                                                     \
+	  "FILE",   "read a configuration file, or the configuration of a trace; may be repeated",     \
+	  0,        0 },                                                                               \
+		{ "set", 0, OPT_LIST, &(job)->values, "K=V", "set one value; may be repeated", 0, 0 }, \
+		{ "env",    0,                                                                         \
+		  OPT_LIST, &(job)->environment,                                                       \
+		  "K=V",    "set a variable of the job's environment; may be repeated",                \
+		  0,        0 },                                                                       \
+	{                                                                                              \
+		"gpu", 0, OPT_TEXT, &(job)->gpu, "NAME",                                               \
+			"the GPU: a job fits if it needs at most 80 % of its memory", 0, 0             \
 	}
 
-/* Parses the options of a command that is told of a job, and the job's command after "--". -1: bad
- * usage; nothing is checked where help is wanted. Released in both cases. */
+/* Parses the options of a command that needs a job, and the job's command line after "--". Returns
+ * -1 on bad usage; checks nothing if help is wanted. The job must be released in both cases. */
 int job_parse(struct job *job, struct opt_set *set, int argc, char **argv, struct err *e);
 void job_release(struct job *job);
 
-/* Files, then the command line, then world size and GPU, then --set: later ones win. */
+/* Reads the job in this order, in which later values win: files, the command line, world size and
+ * GPU, --set. */
 int job_read(const struct job *job, struct config *c, struct err *e);
+/* Reads one value of --config: a configuration file, a trace, or a directory of traces. */
+int job_read_file(struct config *c, const char *path, struct err *e);
 
 #endif

@@ -1,44 +1,51 @@
 #include "session/session.h"
 
-#include "replay/replay.h"
-#include "report/report_build.h"
-#include "trace/trace.h"
-
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_WORKERS 8
+#include "replay/replay.h"
+#include "report/report_build.h"
+#include "session/trace_config.h"
+#include "trace/trace.h"
 
-/* Workers take one file after the other; all that they share is under the lock. */
-struct crew {
+#define MAX_THREADS 8
+
+/* The work of all threads; the lock guards report, next and done. */
+struct reading {
 	pthread_mutex_t lock;
 	const struct trace_files *files;
 	const struct session_options *options;
 	struct report *report;
-	size_t next, done;
-	struct err *why; /* by file: why it could not be read */
+	size_t next, done;  /* files */
+	struct err *errors; /* of each file; empty: it was read */
 };
 
-static int add_trace(struct report *r, const char *path, const struct session_options *o,
-		     int shows_progress, struct err *e)
+/* Adds a trace to the report. Does nothing if it is of another rank. */
+static int add_trace(struct report *r, const char *path, size_t file,
+		     const struct session_options *o, int shows_progress, struct err *e)
 {
 	struct replay_options replay = {
 		.keep_live = o->keep_live,
+		.keep_peak_blocks = o->keep_peak_blocks,
 		.progress = shows_progress ? o->progress : NULL,
 	};
 	struct trace t;
-	int status = -1;
+	int status = trace_open_header(&t, path, e);
 
-	if (trace_open_header(&t, path, e) == 0 &&
-	    (o->rank == NO_RANK || t.header.rank == o->rank) && (status = trace_load(&t, e)) == 0)
-		report_add(r, &t, &replay);
+	if (!status && (o->rank == NO_RANK || t.header.rank == o->rank)) {
+		status = trace_load(&t, e);
+		if (!status && o->on_trace)
+			status = o->on_trace(o->context, file, &t, e);
+		if (!status)
+			report_add(r, &t, &replay);
+	}
 	trace_release(&t);
 	return status;
 }
 
-static void move(struct report *to, struct report *from)
+static void move_ranks(struct report *to, struct report *from)
 {
 	for (size_t i = 0; i < from->count; i++) {
 		to->ranks = grow(to->ranks, to->count, &to->room, sizeof(*to->ranks));
@@ -48,14 +55,14 @@ static void move(struct report *to, struct report *from)
 	report_release(from);
 }
 
-static int is_reduced(const struct trace_files *g, const struct session_options *o)
+static int is_reduced(const struct trace_files *files, const struct session_options *o)
 {
-	return g->count > SESSION_MAX_WHOLE && !o->keep_live;
+	return files->count > SESSION_MAX_WHOLE && !o->keep_live && !o->keep_peak_blocks;
 }
 
-static void *work(void *context)
+static void *read_files(void *context)
 {
-	struct crew *c = context;
+	struct reading *c = context;
 	size_t count = c->files->count;
 	int reduces = is_reduced(c->files, c->options);
 
@@ -65,12 +72,12 @@ static void *work(void *context)
 		size_t i = c->next++;
 
 		pthread_mutex_unlock(&c->lock);
-		add_trace(&own, c->files->paths[i], c->options, count == 1, &c->why[i]);
+		add_trace(&own, c->files->paths[i], i, c->options, count == 1, &c->errors[i]);
 		if (reduces)
 			for (size_t k = 0; k < own.count; k++)
 				rank_reduce(&own.ranks[k], SESSION_REDUCED_STACKS);
 		pthread_mutex_lock(&c->lock);
-		move(c->report, &own);
+		move_ranks(c->report, &own);
 		c->done++;
 		if (c->options->progress && count > 1)
 			c->options->progress(NULL, (double)c->done / (double)count);
@@ -79,53 +86,75 @@ static void *work(void *context)
 	return NULL;
 }
 
-static size_t workers_for(size_t files)
+static size_t threads_for(size_t files)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t n = processors < 1 ? 1 : (size_t)processors;
 
-	n = n < MOST_WORKERS ? n : MOST_WORKERS;
+	n = n < MAX_THREADS ? n : MAX_THREADS;
 	return n < files ? n : files;
 }
 
-static void load_all(struct session *j, const struct session_options *o, struct buf *notes)
+int session_find(struct session *s, char *const *arguments, size_t count, const char *run,
+		 struct buf *notes, struct err *e)
 {
-	size_t count = j->files.count, workers = workers_for(count), started = 1;
-	struct crew c = {
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.files = &j->files,
-		.options = o,
-		.report = &j->report,
-		.why = xcalloc(count, sizeof(*c.why)),
-	};
-	pthread_t threads[MOST_WORKERS];
-
-	/* This thread is one of them. */
-	while (started < workers && !pthread_create(&threads[started], NULL, work, &c))
-		started++;
-	work(&c);
-	while (started-- > 1)
-		pthread_join(threads[started], NULL);
-	for (size_t i = 0; i < count; i++)
-		if (c.why[i].text[0])
-			buf_addf(notes, "memtrace: %s\n", c.why[i].text);
-	free(c.why);
-	report_sort(&j->report);
+	*s = (struct session){ 0 };
+	config_init(&s->config);
+	return trace_files_find(&s->files, arguments, count, run, notes, e);
 }
 
-/* The rank to show in detail, again and whole. */
-static void restore_worst(struct session *j, const struct session_options *o)
+int session_read(struct session *s, const struct session_options *o, struct buf *notes,
+		 struct err *e)
 {
-	const struct rank *worst = report_worst(&j->report);
+	size_t count = s->files.count, wanted = threads_for(count), started = 1;
+	struct reading c = {
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.files = &s->files,
+		.options = o,
+		.report = &s->report,
+		.errors = xcalloc(count, sizeof(*c.errors)),
+	};
+	pthread_t threads[MAX_THREADS];
+	int status = 0;
+
+	/* The calling thread is one of them. */
+	while (started < wanted && !pthread_create(&threads[started], NULL, read_files, &c))
+		started++;
+	read_files(&c);
+	while (started-- > 1)
+		pthread_join(threads[started], NULL);
+	for (size_t i = 0; i < count; i++) {
+		if (!c.errors[i].text[0])
+			continue;
+		if (o->needs_every_trace)
+			status = err_set(e, "%s", c.errors[i].text);
+		else
+			buf_addf(notes, "memtrace: %s\n", c.errors[i].text);
+	}
+	free(c.errors);
+	report_sort(&s->report);
+	if (!status && !s->report.count)
+		status = o->rank == NO_RANK
+				 ? err_set(e, "none of the traces can be read")
+				 : err_set(e, "there is no trace of rank %d here", o->rank);
+	return status;
+}
+
+/* Reads the rank to show in detail again, to have all of its entry. */
+static void restore_worst(struct session *s, const struct session_options *o)
+{
+	const struct rank *worst = report_worst(&s->report);
+	struct session_options again = *o;
 	struct report whole = { 0 };
 	struct err e = { 0 };
 
-	if (!is_reduced(&j->files, o) || !worst)
+	if (!is_reduced(&s->files, o) || !worst)
 		return;
-	add_trace(&whole, worst->trace, o, 0, &e);
+	again.on_trace = NULL;
+	add_trace(&whole, worst->trace, 0, &again, 0, &e);
 	for (size_t i = 0; i < whole.count; i++)
 		if (whole.ranks[i].device == worst->device) {
-			struct rank *at = &j->report.ranks[worst - j->report.ranks], reduced = *at;
+			struct rank *at = &s->report.ranks[worst - s->report.ranks], reduced = *at;
 
 			*at = whole.ranks[i];
 			whole.ranks[i] = reduced;
@@ -134,7 +163,7 @@ static void restore_worst(struct session *j, const struct session_options *o)
 	report_release(&whole);
 }
 
-static void keep_argv(struct session *j, const struct tables *t)
+static void keep_argv(struct session *s, const struct tables *t)
 {
 	const struct meta *m = tables_meta(t, MT_META_ARGV);
 	size_t room = 0, n;
@@ -144,60 +173,54 @@ static void keep_argv(struct session *j, const struct tables *t)
 
 		n = strnlen(m->value.at + at, m->value.length - at);
 		buf_add_clean(&word, (struct str){ m->value.at + at, n });
-		j->argv = grow(j->argv, j->argv_count, &room, sizeof(*j->argv));
-		j->argv[j->argv_count++] = buf_take(&word);
+		s->argv = grow(s->argv, s->argv_count, &room, sizeof(*s->argv));
+		s->argv[s->argv_count++] = buf_take(&word);
 	}
 }
 
-/* What one of the processes declares is what all do. */
-static void read_config(struct session *j)
+/* All processes of a job declare the same: one of them is read. */
+static void read_config(struct session *s)
 {
-	const struct rank *worst = report_worst(&j->report);
+	const struct rank *worst = report_worst(&s->report);
 	struct err e = { 0 };
 	struct trace t;
 
 	if (trace_open_header(&t, worst->trace, &e) == 0 && trace_load(&t, &e) == 0) {
-		keep_argv(j, &t.tables);
-		j->has_config = config_read_trace(&j->config, &t, &e) == 0 &&
-				config_derive(&j->config, &e) == 0;
+		keep_argv(s, &t.tables);
+		s->has_config = trace_config_read(&s->config, &t, &e) == 0 &&
+				config_derive(&s->config, &e) == 0;
 	}
 	trace_release(&t);
 }
 
-int session_load(struct session *j, char *const *arguments, size_t count, const struct session_options *o,
-	     struct buf *notes, struct err *e)
+int session_load(struct session *s, char *const *arguments, size_t count,
+		 const struct session_options *o, struct buf *notes, struct err *e)
 {
-	*j = (struct session){ 0 };
-	config_init(&j->config);
-	if (trace_files_find(&j->files, arguments, count, o->run, notes, e) < 0)
+	if (session_find(s, arguments, count, o->run, notes, e) < 0 ||
+	    session_read(s, o, notes, e) < 0)
 		return -1;
-	load_all(j, o, notes);
-	if (!j->report.count)
-		return o->rank == NO_RANK ?
-			       err_set(e, "none of the traces can be read") :
-			       err_set(e, "there is no trace of rank %d here", o->rank);
-	restore_worst(j, o);
-	read_config(j);
-	if (j->has_config && config_has(&j->config, CONFIG_num_layers) &&
-	    config_has(&j->config, CONFIG_vocab_size))
-		j->report.declared = count == 1 ? arguments[0] : report_worst(&j->report)->trace;
-	/* One file that was named is what was asked for: nothing is missing. */
-	if (j->files.count > 1 || strcmp(j->files.paths[0], arguments[0]))
-		ranks_relate(&j->report, j->has_config ? &j->config : NULL);
-	if (j->report.as_job) {
-		j->report.as_job->unreadable = j->files.unreadable;
-		j->report.as_job->unreadable_count = j->files.unreadable_count;
+	restore_worst(s, o);
+	read_config(s);
+	if (s->has_config && config_has(&s->config, CONFIG_num_layers) &&
+	    config_has(&s->config, CONFIG_vocab_size))
+		s->report.declared = count == 1 ? arguments[0] : report_worst(&s->report)->trace;
+	/* A single file that was named is all that was asked for: no rank is missing then. */
+	if (s->files.count > 1 || strcmp(s->files.paths[0], arguments[0]))
+		ranks_relate(&s->report, s->has_config ? &s->config : NULL);
+	if (s->report.as_job) {
+		s->report.as_job->unreadable = s->files.unreadable;
+		s->report.as_job->unreadable_count = s->files.unreadable_count;
 	}
 	return 0;
 }
 
-void session_release(struct session *j)
+void session_release(struct session *s)
 {
-	ranks_free(j->report.as_job);
-	report_release(&j->report);
-	trace_files_release(&j->files);
-	config_release(&j->config);
-	for (size_t i = 0; i < j->argv_count; i++)
-		free(j->argv[i]);
-	free(j->argv);
+	ranks_free(s->report.as_job);
+	report_release(&s->report);
+	trace_files_release(&s->files);
+	config_release(&s->config);
+	for (size_t i = 0; i < s->argv_count; i++)
+		free(s->argv[i]);
+	free(s->argv);
 }

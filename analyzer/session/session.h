@@ -1,40 +1,60 @@
-/* The traces of a job as a report: several read at a time, one job of them. */
+/*
+ * The traces of a job as one report. This is the only loader of trace files: they are read in
+ * parallel, one file a thread.
+ */
 #ifndef MEMTRACE_SESSION_H
 #define MEMTRACE_SESSION_H
 
-#include "util/buf.h"
 #include "config/config.h"
-#include "session/trace_files.h"
 #include "report/rank_groups.h"
 #include "report/report.h"
+#include "session/trace_files.h"
+#include "util/buf.h"
+
+struct trace;
 
 /*
- * Of a job of more traces only the rank to show in detail is kept whole; of each other its largest
- * SESSION_REDUCED_STACKS stacks, and no curves: what 1,000 ranks have to say must fit into memory.
+ * Memory for 1,000 ranks: with more files than SESSION_MAX_WHOLE only the rank that is shown in
+ * detail keeps all of its entry. The others keep their largest SESSION_REDUCED_STACKS stacks and no
+ * curves. Nothing is reduced if keep_live or keep_peak_blocks is set.
  */
 #define SESSION_MAX_WHOLE 64
 #define SESSION_REDUCED_STACKS 20
 
 struct session_options {
-	const char *run; /* the one to take, or NULL */
-	int keep_live;
-	int rank; /* only this one; NO_RANK: all */
-	void (*progress)(void *context, double part); /* NULL: none */
+	const char *run;       /* "ID" or "ID:RESTART"; NULL: the latest run of each directory */
+	int rank;              /* read the traces of this rank only; NO_RANK: all */
+	int keep_live;         /* the report keeps each block that is live at the end */
+	int keep_peak_blocks;  /* the report keeps each block that is live at the peak */
+	int needs_every_trace; /* one trace that cannot be read is a failure, not a note */
+	void (*progress)(void *context, double part); /* `part`: 0 to 1; NULL: none */
+	/* Called for each trace while it is loaded, by several threads at a time; `file` is its
+	 * index in `files`. Returns -1 if the trace is of no use. NULL: none. */
+	int (*on_trace)(void *context, size_t file, const struct trace *t, struct err *e);
+	void *context; /* of on_trace */
 };
 
-/* What was read. */
 struct session {
 	struct trace_files files;
-	struct report report; /* `as_job` is set if it is of several ranks */
-	struct config config; /* what its processes declare */
+	struct report report; /* sorted by rank */
+	struct config config; /* the declaration of the rank that is shown in detail */
 	int has_config;
-	char **argv; /* of the worst rank; texts are clean */
+	char **argv; /* the command line of that rank; control characters are '?' */
 	size_t argv_count;
 };
 
-/* Remarks go to `notes`, a line each. Must be released even on failure. */
-int session_load(struct session *j, char *const *arguments, size_t count, const struct session_options *o,
-	     struct buf *notes, struct err *e);
-void session_release(struct session *j);
+/* Finds the trace files of `arguments`; session_read() follows. `notes` receives a line for each
+ * file or run that is left out. The session must be released even on failure. */
+int session_find(struct session *s, char *const *arguments, size_t count, const char *run,
+		 struct buf *notes, struct err *e);
+/* Reads the files into `report`. `notes` receives a line for each file that cannot be read. Fails
+ * if no trace can be read. */
+int session_read(struct session *s, const struct session_options *o, struct buf *notes,
+		 struct err *e);
+/* session_find() and session_read(); also sets `config`, `argv`, and `as_job` if the traces are of
+ * several ranks of one job. */
+int session_load(struct session *s, char *const *arguments, size_t count,
+		 const struct session_options *o, struct buf *notes, struct err *e);
+void session_release(struct session *s);
 
 #endif

@@ -1,12 +1,11 @@
-/* What a trace's header declares: the command line, the environment, and the file that
- * MEMTRACE_CONFIG named. */
-#include "config/formats.h"
+#include "session/trace_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/formats.h"
 #include "session/trace_files.h"
 #include "trace/trace.h"
 
@@ -49,7 +48,7 @@ static void split_argv(struct words *w, struct str value)
 	}
 }
 
-/* Which the file was is not recorded, but JSON begins with a brace. */
+/* The name of the file is not recorded, but JSON begins with a brace. */
 static int is_json(struct str s)
 {
 	size_t i = 0;
@@ -76,7 +75,7 @@ static int put_version(struct config *c, struct str value, enum config_field f, 
 	return status;
 }
 
-int config_read_trace(struct config *c, const struct trace *t, struct err *e)
+int trace_config_read(struct config *c, const struct trace *t, struct err *e)
 {
 	struct words argv = { 0 }, env = { 0 };
 	struct str declared = { 0 };
@@ -102,7 +101,7 @@ int config_read_trace(struct config *c, const struct trace *t, struct err *e)
 	if (!status)
 		status = config_read_arguments(c, (int)argv.count, argv.at, env.at,
 					       (unsigned)env.count, 1, e);
-	/* what was declared on purpose wins over what was found */
+	/* MEMTRACE_CONFIG was declared on purpose: it wins. */
 	if (!status && declared.length)
 		status = read_declared(c, declared, e);
 	release(&argv);
@@ -110,7 +109,7 @@ int config_read_trace(struct config *c, const struct trace *t, struct err *e)
 	return status;
 }
 
-int config_is_trace(const char *path)
+int path_is_trace(const char *path)
 {
 	char magic[8] = "";
 	struct stat st;
@@ -129,8 +128,7 @@ int config_is_trace(const char *path)
 	return !memcmp(magic, MT_MAGIC, sizeof(magic));
 }
 
-/* Of a directory the first rank's: all of a run were started alike. */
-int config_read_trace_file(struct config *c, const char *path, struct err *e)
+int trace_config_read_file(struct config *c, const char *path, struct err *e)
 {
 	char *argument = (char *)(uintptr_t)path;
 	struct trace_files g;
@@ -142,7 +140,7 @@ int config_read_trace_file(struct config *c, const char *path, struct err *e)
 		if (trace_open_header(&t, g.paths[0], e) < 0 || trace_load(&t, e) < 0)
 			status = -1;
 		else
-			status = config_read_trace(c, &t, e);
+			status = trace_config_read(c, &t, e);
 		trace_release(&t);
 	}
 	trace_files_release(&g);

@@ -1,11 +1,8 @@
 #include "simulate/summary.h"
 
-#include "session/trace_files.h"
-#include "replay/replay.h"
-#include "report/report_build.h"
+#include "session/session.h"
 #include "util/size.h"
 #include "util/terminal.h"
-#include "trace/trace.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -14,31 +11,21 @@
 
 int summary_read(const char *directory, struct report *r)
 {
-	char *paths[] = { (char *)directory };
-	struct replay_options replay = { .progress = term_progress };
+	const struct session_options o = { .rank = NO_RANK, .progress = term_progress };
+	char *path = (char *)directory;
+	struct session s;
 	struct buf notes = { 0 };
-	struct trace_files g = { 0 };
 	struct err e = { 0 };
+	int status = session_find(&s, &path, 1, NULL, &notes, &e);
 
-	*r = (struct report){ 0 };
-	if (trace_files_find(&g, paths, 1, NULL, &notes, &e) < 0) {
-		buf_release(&notes);
-		return -1;
-	}
-	for (size_t i = 0; i < g.count; i++) {
-		struct err ignored = { 0 };
-		struct trace t;
-
-		if (trace_open_header(&t, g.paths[i], &ignored) == 0 &&
-		    trace_load(&t, &ignored) == 0)
-			report_add(r, &t, &replay);
-		trace_release(&t);
-	}
+	if (!status)
+		status = session_read(&s, &o, &notes, &e);
 	term_progress_end();
-	report_sort(r);
-	trace_files_release(&g);
+	*r = s.report;
+	s.report = (struct report){ 0 };
+	session_release(&s);
 	buf_release(&notes);
-	return 0;
+	return status;
 }
 
 /* What a rank's process used most; a rank may have several processes. */

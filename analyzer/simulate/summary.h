@@ -8,7 +8,7 @@
 
 enum verdict { FITS, OUT_OF_MEMORY, FAILED };
 
-/* The traces that a simulation left. */
+/* Reads the traces that a simulation left; -1 if there are none. */
 int summary_read(const char *directory, struct report *r);
 /* Did the ranks' commands succeed? If not, did memory end them? */
 enum verdict summary_verdict(const struct outcome *outcomes, size_t count, const struct report *r);

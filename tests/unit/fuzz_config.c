@@ -12,6 +12,7 @@
 #include "util/buf.h"
 #include "config/formats.h"
 #include "estimate/estimate.h"
+#include "session/trace_config.h"
 #include "trace/trace.h"
 
 #define LINES_MOST 64
@@ -118,7 +119,7 @@ static int read_header(struct config *c, char *text, size_t length, struct err *
 			if (*at == ' ')
 				*at = 0;
 	}
-	return config_read_trace(c, &t, e);
+	return trace_config_read(c, &t, e);
 }
 
 const struct fuzz_reader fuzz_readers[] = {

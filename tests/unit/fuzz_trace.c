@@ -15,6 +15,7 @@
 #include "render/report_output.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
+#include "session/trace_config.h"
 #include "trace/trace.h"
 #include "write_trace.h"
 
@@ -54,7 +55,7 @@ static void load(struct session *l, const uint8_t *data, size_t size)
 		report_add(&l->report, &t, &options);
 		take(&t);
 		if (!l->has_config)
-			l->has_config = config_read_trace(&l->config, &t, &e) == 0 &&
+			l->has_config = trace_config_read(&l->config, &t, &e) == 0 &&
 					config_derive(&l->config, &e) == 0;
 	}
 	trace_release(&t);

@@ -1,6 +1,8 @@
 /* The other readers, traces, and files that are no configuration. */
 #include "test_config_given.h"
 
+#include "session/job_options.h"
+#include "session/trace_config.h"
 #include "trace/trace.h"
 #include "write_trace.h"
 
@@ -349,7 +351,7 @@ static void read_trace(void **state)
 	write_segment(&w, 0);
 	file = write_finish(&w, &size);
 	assert_int_equal(trace_open_memory(&t, file, size, &why), 0);
-	if (config_read_trace(&config, &t, &why) || config_derive(&config, &why))
+	if (trace_config_read(&config, &t, &why) || config_derive(&config, &why))
 		fail_msg("%s", why.text);
 	expect("trace",
 	       "num_layers=24 hidden_size=512 micro_batch_size=2 data_parallel_size=4 torch_version=2.15.0 framework=megatron-core "
@@ -361,13 +363,13 @@ static void read_trace(void **state)
 	for (int in_directory = 0; in_directory < 2; in_directory++) {
 		assert_int_equal(write_save(&w, "a.mtr"), 0);
 		config_release(&config);
-		if (config_read_file(&config, in_directory ? "." : "a.mtr", &why) ||
+		if (job_read_file(&config, in_directory ? "." : "a.mtr", &why) ||
 		    config_derive(&config, &why))
 			fail_msg("%s", why.text);
 		expect("trace", "num_layers=24 hidden_size=512 world_size=4");
 		unlink("a.mtr");
 	}
-	assert_int_equal(config_read_file(&config, ".", &why), -1);
+	assert_int_equal(job_read_file(&config, ".", &why), -1);
 	write_release(&w);
 }
 
