@@ -1,5 +1,6 @@
 /* memtrace plan: which parallel layouts fit? */
 #include "cmd/command.h"
+#include "cmd/simulation_messages.h"
 #include "session/job_options.h"
 #include "plan/plan.h"
 #include "simulate/verify_plan.h"
@@ -56,17 +57,32 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 
 /* What the simulated commands print goes to standard error, where standard output is a document. */
 static int simulate_layouts(const struct plan *p, const struct options *o, char *const *command,
-			    struct buf *out, int *fitting, struct err *e)
+			    struct verified_layout *list, size_t count, struct err *e)
 {
 	int own = o->json ? dup(STDOUT_FILENO) : -1, status;
 
 	if (o->json && (own < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0))
 		return err_set(e, "standard output cannot be put aside");
-	status = verify_plan(p, o->verify, o->job.gpu, command, o->json, out, fitting, e);
+	status = verify_plan(p, o->job.gpu, command, simulation_messages(), list, count, e);
 	if (o->json) {
 		dup2(own, STDOUT_FILENO);
 		close(own);
 	}
+	return status;
+}
+
+/* The plan, with `simulated` (which is taken) in its JSON. */
+static int print_with(const struct plan *p, const struct options *o, json_t *simulated)
+{
+	char *text = json_dumps(simulated, JSON_COMPACT);
+	struct buf more = { 0 };
+	int status;
+
+	buf_addf(&more, "\"simulated\":%s", text);
+	status = print(p, o, &more);
+	buf_release(&more);
+	free(text);
+	json_decref(simulated);
 	return status;
 }
 
@@ -75,24 +91,29 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 {
 	struct opt_list words = o->job.command;
 	char **command = xcalloc(words.count + 1, sizeof(*command));
+	size_t count = p->fitting.count < (size_t)o->verify ? p->fitting.count : (size_t)o->verify;
+	struct verified_layout *list = xcalloc(count + 1, sizeof(*list));
 	struct buf out = { 0 };
-	int fitting, status;
+	int fitting = 0, status;
 
 	for (size_t i = 0; i < words.count; i++)
 		command[i] = (char *)words.at[i];
-	buf_puts(&out, o->json ? "\"simulated\":[" : "\nsimulated\n");
-	if (simulate_layouts(p, o, command, &out, &fitting, e) < 0) {
+	if (simulate_layouts(p, o, command, list, count, e) < 0) {
 		status = command_fail(STATUS_INTERNAL, e);
 	} else if (o->json) {
-		buf_puts(&out, "]");
-		status = print(p, o, &out);
+		status = print_with(p, o, verify_plan_json(list, count));
 	} else {
+		buf_puts(&out, "\nsimulated\n");
+		verify_plan_text(p, list, count, &out);
 		status = command_print(out.text, out.length);
 	}
+	for (size_t i = 0; i < count; i++)
+		fitting += list[i].verdict == FITS;
 	if (status == STATUS_FINE && !fitting)
 		status = STATUS_NO;
 	buf_release(&out);
 	free(command);
+	free(list);
 	return status;
 }
 

@@ -1,17 +1,22 @@
 /* memtrace simulate: a command under the interceptor and on a simulated device. */
 #define _GNU_SOURCE /* environ */
 #include "cmd/command.h"
+#include "cmd/simulation_messages.h"
 #include "util/buf.h"
 #include "util/launch.h"
 #include "util/loader.h"
 #include "simulate/bisect.h"
+#include "simulate/command_template.h"
+#include "simulate/launcher.h"
+#include "simulate/rank_env.h"
+#include "simulate/rank_list.h"
 #include "simulate/simulation.h"
 #include "simulate/until_oom.h"
 #include "simulate/summary.h"
-#include "simulate/command_template.h"
 
 #include <memtrace/together.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +133,7 @@ static int set_environment(const struct options *o, struct err *e)
 	    launch_preload("libmemtrace.so", e) < 0 || launch_set_triton(e) < 0 ||
 	    set_device(o->gpu, o->memory > 0 ? o->memory : 0, count, e) < 0)
 		return -1;
-	return o->steps || is_alone(o) ? simulation_inject(o->steps, e) : 0;
+	return o->steps || is_alone(o) ? rank_env_inject(o->steps, e) : 0;
 }
 
 /* ---- ranks alone */
@@ -138,7 +143,7 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 {
 	int launched;
 
-	if (simulation_world(s->command, &launched, e) < 0)
+	if (launcher_world(s->command, &launched, e) < 0)
 		return -1;
 	s->world = o->world ? o->world : launched;
 	if (!s->world)
@@ -150,13 +155,13 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 
 /* `command`: what is run, with values in its places. */
 static int find_ranks(const struct options *o, struct simulation *s, char *const *command,
-		      struct symmetry *symmetry, struct err *e)
+		      struct rank_classes *classes, struct err *e)
 {
 	const char *routing = getenv("CUDASIM_ROUTING");
 	int status;
 
 	if (o->ranks) {
-		status = simulation_parse_ranks(o->ranks, s->world, &s->ranks, &s->rank_count, e);
+		status = rank_list_parse(o->ranks, s->world, &s->ranks, &s->rank_count, e);
 		s->together = o->together && s->rank_count > 1;
 		if (!status && o->together && !s->together)
 			err_print("--together: rank %d is the only one of --ranks: it runs alone",
@@ -166,13 +171,13 @@ static int find_ranks(const struct options *o, struct simulation *s, char *const
 					 s->rank_count, TOGETHER_RANKS);
 		return status;
 	}
-	if (symmetry_find(command, s->world, routing && !strcmp(routing, "skewed"), symmetry, e) <
+	if (deduplicate_ranks(command, s->world, routing && !strcmp(routing, "skewed"), classes, e) <
 	    0)
 		return -1;
-	s->rank_count = symmetry->count;
+	s->rank_count = classes->count;
 	s->ranks = xcalloc(s->rank_count, sizeof(*s->ranks));
 	for (size_t i = 0; i < s->rank_count; i++)
-		s->ranks[i] = symmetry->rows[i].rank;
+		s->ranks[i] = classes->rows[i].rank;
 	return 0;
 }
 
@@ -241,20 +246,36 @@ static int print_commands(const struct options *o, const struct simulation *s)
 	return status;
 }
 
+/* "-" is standard output. */
+static int write_file(const char *path, const struct buf *text, struct err *e)
+{
+	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	int status = 0;
+
+	if (!f || fwrite(text->text, 1, text->length, f) != text->length || fflush(f))
+		status = err_set(e, "cannot write %s: %s", path, strerror(errno));
+	if (f && f != stdout)
+		fclose(f);
+	return status;
+}
+
 static int run_ranks(const struct options *o, const struct simulation *s,
-		     const struct symmetry *symmetry, struct err *e)
+		     const struct rank_classes *classes, struct err *e)
 {
 	struct outcome *outcomes = xcalloc(s->rank_count, sizeof(*outcomes));
 	struct report r = { 0 };
+	struct buf text = { 0 }, json = { 0 };
 	int status = 0;
 
 	if (simulation_run(s, outcomes, e) < 0) {
 		status = command_fail(LAUNCH_FAILED, e);
 	} else {
 		summary_read(s->directory, &r);
-		summary_print(s, outcomes, s->rank_count, symmetry, &r);
-		if (o->json &&
-		    summary_json(o->json, s, outcomes, s->rank_count, symmetry, &r, e) < 0)
+		summary_text(s, outcomes, s->rank_count, classes, &r, &text);
+		fputs(text.text, stderr);
+		if (o->json)
+			summary_json(s, outcomes, s->rank_count, classes, &r, &json);
+		if (o->json && write_file(o->json, &json, e) < 0)
 			status = command_fail(LAUNCH_FAILED, e);
 		for (size_t i = 0; i < s->rank_count && !status; i++)
 			status = outcomes[i].was_ended ? 0 : outcomes[i].status;
@@ -263,6 +284,8 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 		free(outcomes[i].last_key);
 	free(outcomes);
 	report_release(&r);
+	buf_release(&text);
+	buf_release(&json);
 	return status;
 }
 
@@ -277,9 +300,23 @@ static int run_whole(const struct simulation *s, struct err *e)
 	return outcome.status;
 }
 
+/* Releases both. */
+static void print_trials(struct buf *table, struct buf *conclusion)
+{
+	if (table->length)
+		fputs(table->text, stderr);
+	if (conclusion->length)
+		err_print("%s", conclusion->text);
+	buf_release(table);
+	buf_release(conclusion);
+}
+
 static int run_search(const struct options *o, const struct simulation *s, struct err *e)
 {
-	int largest = search_largest(s, o->until_oom, e);
+	struct buf table = { 0 }, conclusion = { 0 };
+	int largest = until_oom_find(s, o->until_oom, &table, &conclusion, e);
+
+	print_trials(&table, &conclusion);
 
 	if (largest < 0)
 		return command_fail(LAUNCH_FAILED, e);
@@ -288,7 +325,10 @@ static int run_search(const struct options *o, const struct simulation *s, struc
 
 static int run_bisect(const struct options *o, const struct simulation *s, struct err *e)
 {
-	int fits = bisect_settings(s, o->bisect, e);
+	struct buf table = { 0 }, conclusion = { 0 };
+	int fits = bisect_find(s, o->bisect, &table, &conclusion, e);
+
+	print_trials(&table, &conclusion);
 
 	if (fits < 0)
 		return command_fail(LAUNCH_FAILED, e);
@@ -298,24 +338,25 @@ static int run_bisect(const struct options *o, const struct simulation *s, struc
 /* Everything but a plain run, which becomes the command. */
 static int simulate(const struct options *o, char **command, struct err *e)
 {
-	struct symmetry symmetry = { 0 };
+	struct rank_classes classes = { 0 };
 	char **tried = NULL;
 	struct simulation s = { .command = command,
 				.gpus_a_node = o->gpus ? o->gpus : MOST_GPUS,
 				.jobs = o->jobs,
 				.timeout = o->timeout,
 				.steps = o->steps,
-				.whole = !is_alone(o) };
+				.whole = !is_alone(o),
+				.messages = simulation_messages() };
 	int status;
 
 	if (o->until_oom)
-		tried = search_first(command, o->until_oom, e);
+		tried = until_oom_first_command(command, o->until_oom, e);
 	else if (o->bisect)
-		tried = bisect_own(command, o->bisect, e);
+		tried = bisect_own_command(command, o->bisect, e);
 	if (!e->text[0] && !s.whole && find_world(o, &s, e) == 0)
-		find_ranks(o, &s, tried ? tried : command, &symmetry, e);
+		find_ranks(o, &s, tried ? tried : command, &classes, e);
 	if (tried)
-		trial_release(tried);
+		template_release(tried);
 	if (e->text[0]) {
 		free(s.ranks);
 		return command_fail(STATUS_USAGE, e);
@@ -333,7 +374,7 @@ static int simulate(const struct options *o, char **command, struct err *e)
 	else if (s.whole)
 		status = run_whole(&s, e);
 	else
-		status = run_ranks(o, &s, o->deduplicate ? &symmetry : NULL, e);
+		status = run_ranks(o, &s, o->deduplicate ? &classes : NULL, e);
 	free(s.ranks);
 	return status;
 }

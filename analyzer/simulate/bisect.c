@@ -1,6 +1,6 @@
 #include "simulate/bisect.h"
 
-#include "simulate/command_template.h"
+#include "simulate/trial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static int parse_setting(struct bisect *x, char *const *command, char *word, str
 	if (x->count == SETTINGS)
 		return err_set(e, "--bisect has more than %d settings", SETTINGS);
 	*equals = *colon = '\0';
-	if (!trial_has_place(command, word))
+	if (!template_has(command, word))
 		return err_set(e, "--bisect %s: the command has no {%s} to put a value into", word,
 			       word);
 	for (size_t i = 0; i < x->count; i++)
@@ -58,21 +58,21 @@ static int parse(struct bisect *x, char *const *command, const char *list, struc
 }
 
 /* The first `own` settings as they were, the others minimal. */
-static void choose(const struct bisect *x, size_t own, struct place *places)
+static void choose(const struct bisect *x, size_t own, struct placeholder *placeholders)
 {
 	for (size_t i = 0; i < x->count; i++)
-		places[i] = (struct place){ x->settings[i].key,
+		placeholders[i] = (struct placeholder){ x->settings[i].key,
 					    i < own ? x->settings[i].own : x->settings[i].minimal };
 }
 
 static int run_try(struct bisect *x, size_t own, struct err *e)
 {
 	struct trial *t = &x->tries[x->tried++];
-	struct place places[SETTINGS];
+	struct placeholder placeholders[SETTINGS];
 	char *folder;
 	int status;
 
-	choose(x, own, places);
+	choose(x, own, placeholders);
 	if (own) {
 		t->name = xasprintf("%s = %s", x->settings[own - 1].key, x->settings[own - 1].own);
 		folder = xasprintf("%zu-%s", own, x->settings[own - 1].key);
@@ -80,44 +80,43 @@ static int run_try(struct bisect *x, size_t own, struct err *e)
 		t->name = xstrdup("everything minimal");
 		folder = xstrdup("0-minimal");
 	}
-	status = trial_run(x->simulation, places, x->count, folder, t, e);
+	status = trial_run(x->simulation, placeholders, x->count, folder, t, e);
 	free(folder);
 	return status;
 }
 
-static void conclude(const struct bisect *x, int fits)
+static void conclude(const struct bisect *x, int fits, struct buf *out)
 {
 	const char *directory = x->simulation->directory;
 	size_t last = x->tried - 1;
 
 	if (fits)
-		err_print("it fits with everything put back");
+		buf_addf(out, "it fits with everything put back");
 	else if (!last)
-		err_print(
-			"not even everything minimal fits: the model itself is too large, or none of these is the cause. "
+		buf_addf(out, "not even everything minimal fits: the model itself is too large, or none of these is the cause. "
 			"See where it went: memtrace report %s/0-minimal",
 			directory);
 	else
-		err_print(
-			"memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
+		buf_addf(out, "memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
 			x->settings[last - 1].key, directory, last, x->settings[last - 1].key);
 }
 
-char **bisect_own(char *const *command, const char *list, struct err *e)
+char **bisect_own_command(char *const *command, const char *list, struct err *e)
 {
 	struct bisect x = { 0 };
-	struct place places[SETTINGS];
+	struct placeholder placeholders[SETTINGS];
 	char **filled = NULL;
 
 	if (parse(&x, command, list, e) == 0) {
-		choose(&x, x.count, places);
-		filled = trial_fill(command, places, x.count);
+		choose(&x, x.count, placeholders);
+		filled = template_fill(command, placeholders, x.count);
 	}
 	free(x.text);
 	return filled;
 }
 
-int bisect_settings(const struct simulation *s, const char *list, struct err *e)
+int bisect_find(const struct simulation *s, const char *list, struct buf *table,
+		struct buf *conclusion, struct err *e)
 {
 	struct bisect x = { .simulation = s };
 	int status = parse(&x, s->command, list, e), fits = 1;
@@ -127,9 +126,9 @@ int bisect_settings(const struct simulation *s, const char *list, struct err *e)
 		fits = x.tries[own].verdict == FITS;
 	}
 	if (x.tried)
-		trial_print("put back", x.tries, x.tried);
+		trial_table("put back", x.tries, x.tried, table);
 	if (!status)
-		conclude(&x, fits);
+		conclude(&x, fits, conclusion);
 	for (size_t i = 0; i < x.tried; i++)
 		free(x.tries[i].name);
 	free(x.text);

@@ -3,17 +3,18 @@
  * and does not"): everything minimal, then each setting put back as it was, one by one, until the
  * job no longer fits.
  */
-#ifndef MEMTRACE_SIM_BISECT_H
-#define MEMTRACE_SIM_BISECT_H
+#ifndef MEMTRACE_BISECT_H
+#define MEMTRACE_BISECT_H
 
 #include "simulate/simulation.h"
 
 /* `list` is "optimizer=sgd:adamw,mbs=1:8": each key a place `{key}` of the command, its minimal and
  * its own value. Prints a table of what was tried on stderr. Returns 1 if the job fits with
  * everything put back, 0 if not, -1 if it cannot be told. */
-int bisect_settings(const struct simulation *s, const char *list, struct err *e);
+int bisect_find(const struct simulation *s, const char *list, struct buf *table,
+		struct buf *conclusion, struct err *e);
 
-/* The command with everything put back, for trial_release(). */
-char **bisect_own(char *const *command, const char *list, struct err *e);
+/* The command with everything put back, for template_release(). */
+char **bisect_own_command(char *const *command, const char *list, struct err *e);
 
 #endif

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-int sent_open(struct sent *s, struct err *e)
+int broadcasts_open(struct broadcasts *s, struct err *e)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	*s = (struct sent){ .directory = xasprintf("%s/memtrace-sent-XXXXXX",
+	*s = (struct broadcasts){ .directory = xasprintf("%s/memtrace-sent-XXXXXX",
 						   tmp && *tmp ? tmp : "/tmp") };
 	if (!mkdtemp(s->directory)) {
 		err_set(e, "cannot make a directory %s: %s", s->directory, strerror(errno));
@@ -25,7 +25,7 @@ int sent_open(struct sent *s, struct err *e)
 	return 0;
 }
 
-int sent_wanted(struct sent *s, int world)
+int broadcasts_next_wanted(struct broadcasts *s, int world)
 {
 	char *path = xasprintf("%s/wanted", s->directory), line[32];
 	FILE *f = fopen(path, "re");
@@ -43,7 +43,7 @@ int sent_wanted(struct sent *s, int world)
 	return rank >= 0 && rank < world ? rank : -1;
 }
 
-void sent_end(const struct sent *s, int rank)
+void broadcasts_end(const struct broadcasts *s, int rank)
 {
 	char *path = xasprintf("%s/%d.ended", s->directory, rank);
 	FILE *f = fopen(path, "we");
@@ -53,7 +53,7 @@ void sent_end(const struct sent *s, int rank)
 	free(path);
 }
 
-void sent_close(struct sent *s)
+void broadcasts_close(struct broadcasts *s)
 {
 	DIR *d = s->directory ? opendir(s->directory) : NULL;
 	const struct dirent *entry;

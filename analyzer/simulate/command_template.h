@@ -1,35 +1,19 @@
-/* One try of a command template: its places filled, simulated, and what came of it. */
-#ifndef MEMTRACE_SIM_TRIAL_H
-#define MEMTRACE_SIM_TRIAL_H
+/* A command with placeholders: `{key}` in its words stands for a value. */
+#ifndef MEMTRACE_COMMAND_TEMPLATE_H
+#define MEMTRACE_COMMAND_TEMPLATE_H
 
-#include "simulate/simulation.h"
-#include "simulate/summary.h"
-#include "util/util.h"
+#include <stddef.h>
 
-/* Where `{key}` is, `value` goes. */
-struct place {
+/* `{key}` is replaced by `value`. */
+struct placeholder {
 	const char *key, *value;
 };
 
-struct trial {
-	char *name; /* as the table shows it; owned */
-	enum verdict verdict;
-	bytes peak; /* of the device, the largest of the ranks' */
-	double seconds;
-};
-
-/* Has a word of the command the place `{key}`? */
-int trial_has_place(char *const *command, const char *key);
-/* The command with its places filled; a word that was nothing but places which are now empty goes
- * away. trial_release() frees it. */
-char **trial_fill(char *const *command, const struct place *places, size_t count);
-void trial_release(char **words);
-/*
- * Simulates s->command with its places filled, in a directory `folder` below s->directory. An end
- * for another reason than memory is an error.
- */
-int trial_run(const struct simulation *s, const struct place *places, size_t count,
-	      const char *folder, struct trial *t, struct err *e);
-void trial_print(const char *heading, const struct trial *trials, size_t count);
+/* Does a word of the command have `{key}`? */
+int template_has(char *const *command, const char *key);
+/* The command with its placeholders filled, for template_release(). A word that becomes empty is
+ * dropped, so that an empty value can remove an option. */
+char **template_fill(char *const *command, const struct placeholder *placeholders, size_t count);
+void template_release(char **words);
 
 #endif

@@ -43,14 +43,14 @@ static int part_of(int64_t at, int64_t size)
 	return at == 0 ? 0 : at == size - 1 ? 2 : 1;
 }
 
-/* The first and the last place of a part. */
+/* The first and the last coordinate of a part. */
 static void places_of(int part, int64_t size, int *first, int *last)
 {
 	*first = part == 0 ? 0 : part == 1 ? 1 : (int)size - 1;
 	*last = part == 0 ? 0 : part == 1 ? (int)size - 2 : (int)size - 1;
 }
 
-static void add_rank(struct symmetry_row *row, int rank, const int *at)
+static void add_rank(struct rank_class *row, int rank, const int *at)
 {
 	row->first = row->count ? row->first : rank;
 	row->last = rank;
@@ -60,20 +60,20 @@ static void add_rank(struct symmetry_row *row, int rank, const int *at)
 		row->rank = rank;
 }
 
-int symmetry_find(char *const *command, int world, int uneven, struct symmetry *s, struct err *e)
+int deduplicate_ranks(char *const *command, int world, int uneven, struct rank_classes *s, struct err *e)
 {
-	struct symmetry_row rows[SYMMETRY_PARTS][SYMMETRY_PARTS] = { 0 };
+	struct rank_class rows[CLASS_PARTS][CLASS_PARTS] = { 0 };
 	struct rank_layout l;
 
-	*s = (struct symmetry){ 0 };
+	*s = (struct rank_classes){ 0 };
 	if (read_layout(command, world, &l, e) < 0)
 		return -1;
 	uneven = uneven && l.size[AXIS_EP] > 1;
-	for (int i = 0; i < SYMMETRY_PARTS; i++)
-		for (int j = 0; j < SYMMETRY_PARTS; j++) {
-			struct symmetry_row *row = &rows[i][j];
+	for (int i = 0; i < CLASS_PARTS; i++)
+		for (int j = 0; j < CLASS_PARTS; j++) {
+			struct rank_class *row = &rows[i][j];
 
-			*row = (struct symmetry_row){ .rank = -1,
+			*row = (struct rank_class){ .rank = -1,
 						      .expert_first = -1,
 						      .expert_last = -1 };
 			places_of(i, l.size[AXIS_PP], &row->stage_first, &row->stage_last);
@@ -88,8 +88,8 @@ int symmetry_find(char *const *command, int world, int uneven, struct symmetry *
 			      [uneven ? part_of(c.at[AXIS_EP], l.size[AXIS_EP]) : 0],
 			 rank, c.at);
 	}
-	for (int i = 0; i < SYMMETRY_PARTS; i++)
-		for (int j = 0; j < SYMMETRY_PARTS; j++)
+	for (int i = 0; i < CLASS_PARTS; i++)
+		for (int j = 0; j < CLASS_PARTS; j++)
 			if (rows[i][j].count)
 				s->rows[s->count++] = rows[i][j];
 	return 0;

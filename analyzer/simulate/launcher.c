@@ -46,7 +46,7 @@ static const struct option {
 };
 
 /* What the options said. */
-struct said {
+struct launch_options {
 	int nodes, per_node, tasks, module, no_python, no_local_rank;
 };
 
@@ -93,7 +93,7 @@ static const struct option *find_option(enum id id, const char *given)
 	return NULL;
 }
 
-static int take_count(const char *text, const char *option, int *into, struct err *e)
+static int parse_count(const char *text, const char *option, int *into, struct err *e)
 {
 	const char *colon = strchr(text, ':'); /* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker): who counts takes a value */
 	char *end;
@@ -108,17 +108,17 @@ static int take_count(const char *text, const char *option, int *into, struct er
 	return 0;
 }
 
-static int take_meaning(const struct option *o, const char *value, struct said *s, struct err *e)
+static int apply_option(const struct option *o, const char *value, struct launch_options *s, struct err *e)
 {
 	int is_word = value && (!strcmp(value, "gpu") || !strcmp(value, "auto"));
 
 	switch (o->meaning) {
 	case NODES:
-		return take_count(value, o->name, &s->nodes, e);
+		return parse_count(value, o->name, &s->nodes, e);
 	case PER_NODE:
-		return is_word ? 0 : take_count(value, o->name, &s->per_node, e);
+		return is_word ? 0 : parse_count(value, o->name, &s->per_node, e);
 	case TASKS:
-		return take_count(value, o->name, &s->tasks, e);
+		return parse_count(value, o->name, &s->tasks, e);
 	case MODULE:
 		s->module = 1;
 		break;
@@ -135,7 +135,7 @@ static int take_meaning(const struct option *o, const char *value, struct said *
 }
 
 /* Reads a launcher's options from command[0] on; returns how many words they are, or -1. */
-static int read_options(enum id id, char *const *command, struct said *s, struct err *e)
+static int read_options(enum id id, char *const *command, struct launch_options *s, struct err *e)
 {
 	int i = 0;
 
@@ -159,7 +159,7 @@ static int read_options(enum id id, char *const *command, struct said *s, struct
 		if (o->takes_value && !value)
 			return err_set(e, "%s: option %s has no value", launchers[id].name,
 				       o->name);
-		if (take_meaning(o, value, s, e) < 0)
+		if (apply_option(o, value, s, e) < 0)
 			return -1;
 	}
 	return i;
@@ -233,7 +233,7 @@ static int parse_accelerate(char *const *rest, const char *python, const char *h
 
 		if (same_option(*rest, "--num-processes")) {
 			value = value ? value + 1 : rest[1];
-			if (!value || take_count(value, "--num_processes", &w->world, e) < 0)
+			if (!value || parse_count(value, "--num_processes", &w->world, e) < 0)
 				return err_set(e, "accelerate: --num_processes has no value");
 		}
 		push(w, *rest);
@@ -241,7 +241,7 @@ static int parse_accelerate(char *const *rest, const char *python, const char *h
 	return 0;
 }
 
-static void parse_worker(enum id id, char *const *rest, const char *python, const struct said *s,
+static void parse_worker(enum id id, char *const *rest, const char *python, const struct launch_options *s,
 			 struct worker *w)
 {
 	if (!s->no_python) {
@@ -263,7 +263,7 @@ static void parse_worker(enum id id, char *const *rest, const char *python, cons
 
 static int parse(char *const *command, const char *helper, struct worker *w, struct err *e);
 
-static int parse_srun(char *const *rest, const char *helper, const struct said *s, struct worker *w,
+static int parse_srun(char *const *rest, const char *helper, const struct launch_options *s, struct worker *w,
 		      struct err *e)
 {
 	int tasks = s->tasks      ? s->tasks
@@ -298,7 +298,7 @@ static int keep_environment(char *const *command, struct worker *w)
 
 static int parse(char *const *command, const char *helper, struct worker *w, struct err *e)
 {
-	struct said s = { 0 };
+	struct launch_options s = { 0 };
 	char *python = NULL;
 	int words, n = 0, status = 0;
 	enum id id;
@@ -334,4 +334,14 @@ int launcher_parse(char *const *command, const char *helper, struct worker *w, s
 {
 	*w = (struct worker){ 0 };
 	return parse(command, helper, w, e);
+}
+
+int launcher_world(char *const *command, int *world, struct err *e)
+{
+	struct worker w;
+	int status = launcher_parse(command, "", &w, e);
+
+	*world = status ? 0 : w.world;
+	worker_release(&w);
+	return status;
 }

@@ -2,8 +2,8 @@
  * The worker behind a launcher: `torchrun --nproc-per-node 8 train.py …` is parsed, not run. What
  * the launcher would start on each rank, and how many ranks that makes.
  */
-#ifndef MEMTRACE_SIM_LAUNCHER_H
-#define MEMTRACE_SIM_LAUNCHER_H
+#ifndef MEMTRACE_LAUNCHER_H
+#define MEMTRACE_LAUNCHER_H
 
 #include "util/err.h"
 #include "util/util.h"
@@ -22,5 +22,7 @@ struct worker {
 /* `helper` is the program that stands for `accelerate launch` (see accelerate_worker.py). */
 int launcher_parse(char *const *command, const char *helper, struct worker *w, struct err *e);
 void worker_release(struct worker *w);
+/* The number of ranks that the command's launcher starts; 0: it does not say. */
+int launcher_world(char *const *command, int *world, struct err *e);
 
 #endif

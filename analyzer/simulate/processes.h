@@ -1,6 +1,6 @@
 /* The processes that a command has started, and those that these have. */
-#ifndef MEMTRACE_SIM_PROCESSES_H
-#define MEMTRACE_SIM_PROCESSES_H
+#ifndef MEMTRACE_PROCESSES_H
+#define MEMTRACE_PROCESSES_H
 
 #include <sys/types.h>
 

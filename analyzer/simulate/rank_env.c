@@ -65,23 +65,23 @@ static void set_ranks(const char *name, const int *ranks, size_t count)
 }
 
 /* Who else of the job runs: for the simulated device, and for what is put into the job. */
-static void set_company(const struct simulation *s, const struct store *store, size_t door)
+static void set_peers(const struct simulation *s, const struct store *store, size_t port)
 {
 	int running[TOGETHER_RANKS];
 
 	unsetenv(store->ranks > 1 ? "CUDASIM_ALONE" : "CUDASIM_TOGETHER");
 	if (store->ranks > 1)
-		setenv("CUDASIM_TOGETHER", board_name(&store->board, door), 1);
+		setenv("CUDASIM_TOGETHER", board_name(&store->board, port), 1);
 	else
 		setenv("CUDASIM_ALONE", "1", 1);
 	for (size_t i = 0; i < store->ranks; i++)
-		running[i] = store->doors[i].rank;
+		running[i] = store->ports[i].rank;
 	set_ranks("SIMULATE_RANKS", running, store->ranks);
 	set_ranks("SIMULATE_ASKED", s->ranks, s->rank_count);
 }
 
 void rank_env_set(const struct simulation *s, const struct worker *w, int rank,
-		  const struct store *store, size_t door)
+		  const struct store *store, size_t port)
 {
 	int local_world = s->world < s->gpus_a_node ? s->world : s->gpus_a_node;
 
@@ -96,7 +96,7 @@ void rank_env_set(const struct simulation *s, const struct worker *w, int rank,
 	set_number("ROLE_WORLD_SIZE", s->world);
 	setenv("ROLE_NAME", "default", 1);
 	setenv("MASTER_ADDR", "127.0.0.1", 1);
-	set_number("MASTER_PORT", store->doors[door].port);
+	set_number("MASTER_PORT", store->ports[port].number);
 	setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
 	setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
 	setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
@@ -104,13 +104,13 @@ void rank_env_set(const struct simulation *s, const struct worker *w, int rank,
 	setenv("OMP_NUM_THREADS", "1", 0);
 	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
 	setenv("PYTHONFAULTHANDLER", "1", 0);
-	set_company(s, store, door);
+	set_peers(s, store, port);
 	forget_slurm();
 	if (w->is_slurm)
 		set_slurm(s, rank);
 }
 
-int simulation_inject(int steps, struct err *e)
+int rank_env_inject(int steps, struct err *e)
 {
 	const char *old = getenv("PYTHONPATH");
 	char *path = launch_find(INJECTED, e), *value;

@@ -14,7 +14,7 @@ static void note(int number)
 	came = number;
 }
 
-void interrupt_catch(void)
+void signals_catch(void)
 {
 	const struct sigaction ours = { .sa_handler = note };
 
@@ -26,12 +26,12 @@ void interrupt_catch(void)
 	}
 }
 
-int interrupt_came(void)
+int signals_caught(void)
 {
 	return came;
 }
 
-void interrupt_release(void)
+void signals_release(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		sigaction(numbers[i], &before[i], NULL);

@@ -1,12 +1,12 @@
 /* A signal that would end us is only noted while ranks run: they are ended and what lies in shared
  * memory and in temporary files is removed; then it does what it did before. */
-#ifndef MEMTRACE_SIM_INTERRUPT_H
-#define MEMTRACE_SIM_INTERRUPT_H
+#ifndef MEMTRACE_SIGNALS_H
+#define MEMTRACE_SIGNALS_H
 
-void interrupt_catch(void);
+void signals_catch(void);
 /* The signal that came; 0: none. */
-int interrupt_came(void);
+int signals_caught(void);
 /* Does not return if one came that ends us. */
-void interrupt_release(void);
+void signals_release(void);
 
 #endif

@@ -24,26 +24,26 @@
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
-#define LAST_WORDS 5.0 /* seconds that what took too long has to say where it is */
+#define ABORT_TIME 5.0 /* seconds that what took too long has to say where it is */
 #define GRACE 10.0 /* seconds that the others of a failed rank have; as many again to end */
 
 struct running {
 	struct outcome *outcome; /* NULL: free */
-	struct outcome unasked;  /* that of a rank which runs only for what it sends to others */
+	struct outcome auxiliary;  /* that of a rank which runs only for what it sends to others */
 	pid_t pid;
 	struct store *store; /* `own`, or that of the ranks which run together */
 	struct store own;
-	size_t door;
+	size_t port;
 	double began, aborted;
 };
 
-enum { UNASKED = 16, SLOTS = TOGETHER_RANKS + UNASKED };
+enum { AUXILIARY = 16, SLOTS = TOGETHER_RANKS + AUXILIARY };
 
 struct run {
 	struct running all[SLOTS];
 	struct store shared; /* of ranks that run together */
 	struct outcome *outcomes;
-	struct sent sent;
+	struct broadcasts broadcasts;
 	unsigned char *has_begun; /* by rank */
 	size_t next, done, active;
 	long resident;
@@ -76,7 +76,7 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	r->pid = 0;
 	if (!r->store && !s->whole) {
 		r->store = &r->own;
-		if (store_open(&r->own, &rank, 1, s->world, e) < 0)
+		if (store_open(&r->own, &rank, 1, s->world, s->messages, e) < 0)
 			return -1;
 	}
 	r->began = now();
@@ -90,16 +90,16 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	setenv("MEMTRACE_DIR", s->directory, 1);
 	setenv("MEMTRACE_QUIET", "1", 0);
-	if (r->outcome == &r->unasked) {
+	if (r->outcome == &r->auxiliary) {
 		setenv("MEMTRACE_DISABLE", "1", 1);
-		if (!freopen("/dev/null", "w", stdout))
+		if (freopen("/dev/null", "w", stdout) == NULL)
 			_exit(127);
 	}
 	if (s->whole && s->timeout)
 		setenv("PYTHONFAULTHANDLER", "1", 0);
 	if (s->whole)
 		_exit(launch_exec((char **)s->command));
-	rank_env_set(s, w, rank, r->store, r->door);
+	rank_env_set(s, w, rank, r->store, r->port);
 	_exit(launch_exec(worker_command(s, w, rank)));
 }
 
@@ -119,22 +119,22 @@ static int collect(struct running *r, long *resident)
 		r->own.last_key = NULL;
 		store_close(&r->own);
 	} else if (r->store) {
-		r->store->doors[r->door].has_ended = 1;
+		r->store->ports[r->port].has_ended = 1;
 	}
 	*resident = usage.ru_maxrss > *resident ? usage.ru_maxrss : *resident;
 	r->outcome = NULL;
 	return 1;
 }
 
-static void say_waits(const struct running *r)
+static void notice_waits(const struct simulation *s, const struct running *r)
 {
-	const char *key = store_wanted(r->store, r->door);
-	char *where = board_where(&r->store->board, r->door);
+	const char *key = store_wanted(r->store, r->port);
+	char *where = board_where(&r->store->board, r->port);
 
 	if (*where)
-		err_print("rank %d is in %s", r->outcome->rank, where);
+		notice(s->messages, "rank %d is in %s", r->outcome->rank, where);
 	if (key)
-		err_print("rank %d waits for the store's key %s",
+		notice(s->messages, "rank %d waits for the store's key %s",
 			r->outcome->rank, key);
 	free(where);
 }
@@ -147,32 +147,32 @@ static void watch(const struct simulation *s, struct running *r)
 	if (!s->timeout || time - r->began < s->timeout)
 		return;
 	if (r->aborted) {
-		if (time - r->aborted > LAST_WORDS)
+		if (time - r->aborted > ABORT_TIME)
 			kill(r->pid, SIGKILL);
 		return;
 	}
 	r->aborted = time;
 	r->outcome->timed_out = 1;
 	if (s->whole) {
-		err_print("the command has run for %d s (--timeout); where its threads are:",
+		notice(s->messages, "the command has run for %d s (--timeout); where its threads are:",
 			s->timeout);
 		processes_signal(r->pid, SIGABRT);
 		kill(r->pid, SIGABRT);
 		return;
 	}
-	err_print("rank %d has run for %d s (--timeout); where its threads are:",
+	notice(s->messages, "rank %d has run for %d s (--timeout); where its threads are:",
 		r->outcome->rank, s->timeout);
 	if (s->together && r->store)
-		say_waits(r);
+		notice_waits(s, r);
 	kill(r->pid, SIGABRT);
 }
 
 /* Those that a launcher leaves behind when it is ended: they have become ours. */
-static void end_rest(void)
+static void kill_orphans(void)
 {
 	double began = now();
 
-	while (processes_signal(getpid(), 0) && now() - began < LAST_WORDS)
+	while (processes_signal(getpid(), 0) && now() - began < ABORT_TIME)
 		usleep(100000);
 	processes_signal(getpid(), SIGKILL);
 	while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -209,19 +209,14 @@ static size_t allowed(const struct simulation *s, size_t finished, size_t active
 	return more < 1 ? 1 : (size_t)more;
 }
 
-static void show_progress(const struct simulation *s, size_t done, size_t active, double began)
+static void report_progress(const struct simulation *s, const struct run *run, double began)
 {
-	double spent = now() - began;
-
-	if (s->is_quiet || s->whole || !isatty(STDERR_FILENO))
+	if (s->whole || !s->messages || !s->messages->progress)
 		return;
-	fprintf(stderr, "\rmemtrace: %zu of %zu ranks simulated", done, s->rank_count);
-	if (done && done < s->rank_count)
-		fprintf(stderr, ", %.0f s more",
-			spent / (double)done * (double)(s->rank_count - done));
-	else if (active)
-		fprintf(stderr, ", %.0f s", spent);
-	fputs(done == s->rank_count ? "          \n" : "          ", stderr);
+	s->messages->progress(&(struct simulation_progress){ .done = run->done,
+							     .total = s->rank_count,
+							     .active = run->active,
+							     .seconds = now() - began });
 }
 
 static void serve(struct running *all, size_t slots)
@@ -276,7 +271,7 @@ static int begin(const struct simulation *s, const struct worker *w, struct run 
 	r->outcome = &run->outcomes[index];
 	r->outcome->rank = s->whole ? -1 : s->ranks[index];
 	r->store = s->together ? &run->shared : NULL;
-	r->door = s->together ? index : 0;
+	r->port = s->together ? index : 0;
 	run->active++;
 	if (!s->whole)
 		run->has_begun[r->outcome->rank] = 1;
@@ -298,17 +293,16 @@ static int begin_next(const struct simulation *s, const struct worker *w, struct
 	return begin(s, w, run, run->next++, r, e);
 }
 
-static int begin_unasked(const struct simulation *s, const struct worker *w, struct run *run,
+static int begin_auxiliary(const struct simulation *s, const struct worker *w, struct run *run,
 			 int rank, struct running *r, struct err *e)
 {
-	if (!s->is_quiet)
-		err_print("rank %d runs too, untraced: others take numbers and objects that it sends",
+	notice(s->messages, "also running rank %d, unrecorded: other ranks need the data that it broadcasts",
 			rank);
 	run->has_begun[rank] = 1;
-	r->unasked = (struct outcome){ .rank = rank };
-	r->outcome = &r->unasked;
+	r->auxiliary = (struct outcome){ .rank = rank };
+	r->outcome = &r->auxiliary;
 	r->store = NULL;
-	r->door = 0;
+	r->port = 0;
 	run->active++;
 	return start(s, w, r, e);
 }
@@ -319,7 +313,7 @@ static int begin_wanted(const struct simulation *s, const struct worker *w, stru
 {
 	int rank, status = 0;
 
-	while (!status && (rank = sent_wanted(&run->sent, s->world)) >= 0) {
+	while (!status && (rank = broadcasts_next_wanted(&run->broadcasts, s->world)) >= 0) {
 		struct running *r = free_slot(run);
 		size_t i = 0;
 
@@ -328,19 +322,19 @@ static int begin_wanted(const struct simulation *s, const struct worker *w, stru
 		while (i < s->rank_count && s->ranks[i] != rank)
 			i++;
 		if (!r) /* nothing will come from it */
-			sent_end(&run->sent, rank);
+			broadcasts_end(&run->broadcasts, rank);
 		else if (i < s->rank_count)
 			status = begin(s, w, run, i, r, e);
 		else
-			status = begin_unasked(s, w, run, rank, r, e);
+			status = begin_auxiliary(s, w, run, rank, r, e);
 	}
 	return status;
 }
 
-static void end_unasked(struct outcome *o)
+static void end_auxiliary(const struct simulation *s, struct outcome *o)
 {
 	if (o->status)
-		err_print("rank %d, which others wait for, ended with status %d",
+		notice(s->messages, "rank %d, which other ranks wait for, ended with status %d",
 			o->rank, o->status);
 	free(o->last_key);
 	o->last_key = NULL;
@@ -362,10 +356,10 @@ static int turn(const struct simulation *s, const struct worker *w, struct run *
 			watch(s, r);
 		} else {
 			if (!s->whole)
-				sent_end(&run->sent, o->rank);
+				broadcasts_end(&run->broadcasts, o->rank);
 			run->active--;
-			if (o == &r->unasked) {
-				end_unasked(&r->unasked);
+			if (o == &r->auxiliary) {
+				end_auxiliary(s, &r->auxiliary);
 				continue;
 			}
 			if (o->status && run->failed == 0)
@@ -407,28 +401,28 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 	double began = now();
 	int status = 0;
 
-	interrupt_catch();
+	signals_catch();
 	run->outcomes = outcomes;
 	if (!s->whole) {
 		run->has_begun = xcalloc((size_t)s->world, 1);
-		status = sent_open(&run->sent, e);
+		status = broadcasts_open(&run->broadcasts, e);
 	}
 	if (!status && s->together)
-		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, e);
-	while (run->done < total && !status && !interrupt_came()) {
+		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, s->messages, e);
+	while (run->done < total && !status && !signals_caught()) {
 		status = turn(s, w, run, e);
 		if (s->together)
 			end_others(run->all, SLOTS, run->failed);
-		show_progress(s, run->done, run->active, began);
+		report_progress(s, run, began);
 		serve(run->all, SLOTS);
 	}
 	stop_all(run->all, SLOTS);
 	if (s->together)
 		store_close(&run->shared);
-	sent_close(&run->sent);
+	broadcasts_close(&run->broadcasts);
 	free(run->has_begun);
 	free(run);
-	interrupt_release();
+	signals_release();
 	return status;
 }
 
@@ -448,73 +442,8 @@ int simulation_run(const struct simulation *s, struct outcome *outcomes, struct 
 	if (!status)
 		status = run_all(s, &w, outcomes, e);
 	if (s->whole && !status && outcomes[0].timed_out)
-		end_rest();
+		kill_orphans();
 	worker_release(&w);
 	free(helper);
-	return status;
-}
-
-char *simulation_fill(const char *text, const char *place, const char *value)
-{
-	struct buf b = { 0 };
-	const char *at;
-
-	while ((at = strstr(text, place))) {
-		buf_add(&b, text, (size_t)(at - text));
-		buf_puts(&b, value);
-		text = at + strlen(place);
-	}
-	buf_puts(&b, text);
-	return buf_take(&b);
-}
-
-int simulation_world(char *const *command, int *world, struct err *e)
-{
-	struct worker w;
-	int status = launcher_parse(command, HELPER, &w, e);
-
-	*world = status ? 0 : w.world;
-	worker_release(&w);
-	return status;
-}
-
-int simulation_parse_ranks(const char *list, int world, int **ranks, size_t *count, struct err *e)
-{
-	char *chosen = xcalloc((size_t)world, 1);
-	const char *at = list;
-	int status = 0;
-
-	if (!strcmp(list, "all")) {
-		memset(chosen, 1, (size_t)world);
-		at += 3;
-	}
-	while (*at && !status) {
-		char *end;
-		long first = strtol(at, &end, 10), last = first;
-
-		if (end != at && *end == '-')
-			last = strtol(at = end + 1, &end, 10);
-		if (end == at || (*end && *end != ',') || first < 0 || last < first) {
-			status = err_set(e, "--ranks is \"%s\", expected ranks like 0,8-15, or all",
-					 list);
-		} else if (last >= world) {
-			status = err_set(
-				e, "--ranks: there is no rank %ld, the world has %d (0 to %d)",
-				last, world, world - 1);
-		} else {
-			for (long i = first; i <= last && !status; i++)
-				if (chosen[i]++)
-					status = err_set(e, "--ranks names rank %ld twice", i);
-			at = *end ? end + 1 : end;
-		}
-	}
-	*count = 0;
-	*ranks = xcalloc((size_t)world, sizeof(**ranks));
-	for (int i = 0; i < world; i++)
-		if (chosen[i])
-			(*ranks)[(*count)++] = i;
-	free(chosen);
-	if (!status && !*count)
-		status = err_set(e, "--ranks is empty, expected ranks like 0,8-15, or all");
 	return status;
 }

@@ -20,7 +20,7 @@ struct store_client {
 	int socket, is_known;
 	int first_command; /* the number of SET: 1; 0 where connections are not validated (2.0) */
 	struct buf in;
-	size_t door;
+	size_t port;
 	/* Its command stays in `in` while a key is missing that a rank which runs may set. */
 	char *wanted;
 	uint64_t asked, turn; /* with how many keys; who waits longest has the lowest turn */
@@ -57,13 +57,13 @@ static unsigned meaning(const struct store_client *c, unsigned number)
 }
 
 /* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
-static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct reader *r)
+static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct wire_reader *r)
 {
 	static const struct buf nothing;
 	struct store_entry *e = store_find(s, key);
 
 	if (!e && (s->ranks == 1 || together_setter(key, asked) == SETTER_ABSENT))
-		e = store_play(s, key);
+		e = store_emulate(s, key);
 	if (e)
 		return &e->value;
 	if (!r->wanted)
@@ -78,34 +78,34 @@ static void compare_set(struct store *s, const char *key, struct str expected, s
 	struct store_entry *e = store_find(s, key);
 
 	if (!e && expected.length) {
-		put_number(out, expected.length, 8);
+		wire_put_number(out, expected.length, 8);
 		buf_add(out, expected.at, expected.length);
 		return;
 	}
 	if (!e || (e->value.length == expected.length &&
 		   !memcmp(e->value.text, expected.at, expected.length)))
 		e = store_set(s, key, wanted.at, wanted.length);
-	put_value(out, &e->value);
+	wire_put_value(out, &e->value);
 }
 
 /* CHECK, WAIT, MULTI_GET and MULTI_SET: a count, then keys. */
-static void many(struct store *s, enum command command, struct reader *r, struct buf *out)
+static void many(struct store *s, enum command command, struct wire_reader *r, struct buf *out)
 {
-	uint64_t count = take_number(r, 8);
+	uint64_t count = wire_number(r, 8);
 	int missing = 0;
 
 	if (count > LARGEST)
 		r->is_wrong = 1;
 	for (uint64_t i = 0; i < count && !r->is_short && !r->is_wrong; i++) {
-		char *key = take_key(r);
+		char *key = wire_key(r);
 		struct str value = { "", 0 };
 
 		if (command == MULTI_SET)
-			value = take_text(r);
+			value = wire_text(r);
 		if (!r->is_short && command == MULTI_SET)
 			store_set(s, key, value.at, value.length);
 		else if (!r->is_short && command == MULTI_GET)
-			put_value(out, get(s, key, count, r));
+			wire_put_value(out, get(s, key, count, r));
 		else if (!r->is_short && command == WAIT)
 			get(s, key, count, r);
 		else if (!r->is_short)
@@ -113,23 +113,23 @@ static void many(struct store *s, enum command command, struct reader *r, struct
 		free(key);
 	}
 	if (command == CHECK)
-		put_number(out, missing ? NOT_READY : READY, 1);
+		wire_put_number(out, missing ? NOT_READY : READY, 1);
 	if (command == WAIT)
-		put_number(out, STOP_WAITING, 1);
+		wire_put_number(out, STOP_WAITING, 1);
 }
 
-static void one(struct store *s, enum command command, struct reader *r, struct buf *out)
+static void one(struct store *s, enum command command, struct wire_reader *r, struct buf *out)
 {
-	char *key = take_key(r);
+	char *key = wire_key(r);
 	struct str first = { "", 0 }, second = first;
 	uint64_t amount = 0;
 
 	if (command == SET || command == APPEND || command == COMPARE_SET || command == QUEUE_PUSH)
-		first = take_text(r);
+		first = wire_text(r);
 	if (command == COMPARE_SET)
-		second = take_text(r);
+		second = wire_text(r);
 	if (command == ADD)
-		amount = take_number(r, 8);
+		amount = wire_number(r, 8);
 	if (r->is_short) {
 		free(key);
 		return;
@@ -141,19 +141,19 @@ static void one(struct store *s, enum command command, struct reader *r, struct 
 	else if (command == COMPARE_SET)
 		compare_set(s, key, first, second, out);
 	else if (command == GET)
-		put_value(out, get(s, key, 1, r));
+		wire_put_value(out, get(s, key, 1, r));
 	else if (command == ADD)
-		put_number(out, (uint64_t)store_add(s, key, (int64_t)amount), 8);
+		wire_put_number(out, (uint64_t)store_add(s, key, (int64_t)amount), 8);
 	else if (command == DELETE_KEY)
-		put_number(out, (uint64_t)store_drop(s, key), 8);
+		wire_put_number(out, (uint64_t)store_drop(s, key), 8);
 	else /* queues: nobody else puts anything in */
-		put_number(out, 0, 8);
+		wire_put_number(out, 0, 8);
 	free(key);
 }
 
-static void run(struct store *s, struct store_client *c, struct reader *r, struct buf *out)
+static void run(struct store *s, struct store_client *c, struct wire_reader *r, struct buf *out)
 {
-	unsigned number = (unsigned)take_number(r, 1), command;
+	unsigned number = (unsigned)wire_number(r, 1), command;
 
 	if (!c->is_known && !r->is_short) {
 		c->is_known = 1;
@@ -162,16 +162,16 @@ static void run(struct store *s, struct store_client *c, struct reader *r, struc
 	command = meaning(c, number);
 	switch (command) {
 	case VALIDATE:
-		take_number(r, 4);
+		wire_number(r, 4);
 		break;
 	case PING:
-		put_number(out, take_number(r, 4), 4);
+		wire_put_number(out, wire_number(r, 4), 4);
 		break;
 	case CANCEL_WAIT:
-		put_number(out, WAIT_CANCELED, 1);
+		wire_put_number(out, WAIT_CANCELED, 1);
 		break;
 	case GETNUMKEYS:
-		put_number(out, s->keys, 8);
+		wire_put_number(out, store_count(s), 8);
 		break;
 	case CHECK:
 	case WAIT:
@@ -204,11 +204,11 @@ static int send_all(int socket, const struct buf *out)
 }
 
 /* The client's command waits for a key; *done skips it when the client has called it off. */
-static void wait_for(struct store *s, struct store_client *c, struct reader *r, struct buf *out,
+static void wait_for(struct store *s, struct store_client *c, struct wire_reader *r, struct buf *out,
 		     size_t *done)
 {
 	if (r->left && meaning(c, (unsigned char)*r->at) == CANCEL_WAIT) {
-		put_number(out, WAIT_CANCELED, 1);
+		wire_put_number(out, WAIT_CANCELED, 1);
 		*done = c->in.length - r->left + 1;
 		free(r->wanted);
 		return;
@@ -231,7 +231,7 @@ static int answer(struct store *s, struct store_client *c)
 	free(c->wanted);
 	c->wanted = NULL;
 	while (done < c->in.length && !status && !c->wanted) {
-		struct reader r = { .at = c->in.text + done, .left = c->in.length - done };
+		struct wire_reader r = { .at = c->in.text + done, .left = c->in.length - done };
 		size_t before = out.length;
 
 		run(s, c, &r, &out);
@@ -260,7 +260,7 @@ static int answer(struct store *s, struct store_client *c)
 	return status;
 }
 
-static void let_go(struct store *s, struct store_client *c)
+static void drop_client(struct store *s, struct store_client *c)
 {
 	struct store_client **at = &s->clients;
 
@@ -277,14 +277,14 @@ static void let_go(struct store *s, struct store_client *c)
 }
 
 /* Those who waited for a key that is there now. */
-static void wake(struct store *s)
+static void answer_waiting(struct store *s)
 {
 	struct store_client *c = s->clients;
 
 	while (c) {
 		if (c->wanted && store_find(s, c->wanted)) {
 			if (answer(s, c) < 0)
-				let_go(s, c);
+				drop_client(s, c);
 			c = s->clients; /* what it said may have helped another */
 		} else {
 			c = c->next;
@@ -303,26 +303,26 @@ static void receive(struct store *s, struct store_client *c)
 	if (n > 0)
 		buf_add(&c->in, block, (size_t)n);
 	if (n <= 0 || answer(s, c) < 0)
-		let_go(s, c);
-	wake(s);
+		drop_client(s, c);
+	answer_waiting(s);
 }
 
-static void greet(struct store *s, const struct store_door *door)
+static void accept_client(struct store *s, const struct store_port *port)
 {
 	struct store_client *c;
 	struct epoll_event event = { .events = EPOLLIN };
-	int socket = accept4(door->socket, NULL, NULL, SOCK_CLOEXEC);
+	int socket = accept4(port->socket, NULL, NULL, SOCK_CLOEXEC);
 
 	if (socket < 0)
 		return;
 	c = xcalloc(1, sizeof(*c));
 	c->socket = socket;
-	c->door = (size_t)(door - s->doors);
+	c->port = (size_t)(port - s->ports);
 	c->next = s->clients;
 	s->clients = c;
 	event.data.ptr = c;
 	if (epoll_ctl(s->poll, EPOLL_CTL_ADD, socket, &event) < 0)
-		let_go(s, c);
+		drop_client(s, c);
 }
 
 void store_serve(struct store *s)
@@ -331,13 +331,13 @@ void store_serve(struct store *s)
 
 	/* One at a time: an answer can let go the client of another event. */
 	while (epoll_wait(s->poll, &event, 1, 0) == 1) {
-		const struct store_door *door = NULL;
+		const struct store_port *port = NULL;
 
 		for (size_t i = 0; i < s->ranks; i++)
-			if (event.data.ptr == &s->doors[i])
-				door = &s->doors[i];
-		if (door)
-			greet(s, door);
+			if (event.data.ptr == &s->ports[i])
+				port = &s->ports[i];
+		if (port)
+			accept_client(s, port);
 		else
 			receive(s, event.data.ptr);
 	}
@@ -345,16 +345,16 @@ void store_serve(struct store *s)
 
 /* ---- several ranks that wait */
 
-const char *store_wanted(const struct store *s, size_t door)
+const char *store_wanted(const struct store *s, size_t port)
 {
 	for (const struct store_client *c = s->clients; c; c = c->next)
-		if (c->door == door && c->wanted)
+		if (c->port == port && c->wanted)
 			return c->wanted;
 	return NULL;
 }
 
 /* A wait that takes too long ends, as in the device: the rank's store says that it is gone. */
-static void give_up(struct store *s)
+static void check_time_limit(struct store *s)
 {
 	struct store_client *c = s->clients;
 	double time = monotonic_seconds();
@@ -363,11 +363,12 @@ static void give_up(struct store *s)
 		c = c->next;
 	if (!c)
 		return;
-	err_print(
+	notice(
+		s->messages,
 		"rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
 		"set and has not",
-		s->doors[c->door].rank, c->wanted);
-	let_go(s, c);
+		s->ports[c->port].rank, c->wanted);
+	drop_client(s, c);
 }
 
 void store_settle(struct store *s)
@@ -378,58 +379,60 @@ void store_settle(struct store *s)
 	if (s->ranks == 1)
 		return;
 	for (size_t i = 0; i < s->ranks; i++)
-		waits[i] = s->doors[i].has_ended;
+		waits[i] = s->ports[i].has_ended;
 	for (const struct store_client *c = s->clients; c; c = c->next) {
 		if (!c->wanted)
 			continue;
-		waits[c->door] = 1;
+		waits[c->port] = 1;
 		if (together_setter(c->wanted, c->asked) == SETTER_UNKNOWN &&
 		    (!first || c->turn < first->turn))
 			first = c;
 	}
 	if (first && board_is_quiet(&s->board, waits, s->ranks)) {
 		s->board.is_settling = 0;
-		store_play(s, first->wanted);
-		wake(s);
+		store_emulate(s, first->wanted);
+		answer_waiting(s);
 	}
-	give_up(s);
+	check_time_limit(s);
 }
 
 /* ---- opening and closing */
 
-static int open_door(struct store *s, struct store_door *door, struct err *e)
+static int open_port(struct store *s, struct store_port *port, struct err *e)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	socklen_t length = sizeof(address);
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = door };
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = port };
 
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	door->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (door->socket < 0 || bind(door->socket, (struct sockaddr *)&address, length) < 0 ||
-	    listen(door->socket, 64) < 0 ||
-	    getsockname(door->socket, (struct sockaddr *)&address, &length) < 0 ||
-	    epoll_ctl(s->poll, EPOLL_CTL_ADD, door->socket, &event) < 0)
+	port->socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (port->socket < 0 || bind(port->socket, (struct sockaddr *)&address, length) < 0 ||
+	    listen(port->socket, 64) < 0 ||
+	    getsockname(port->socket, (struct sockaddr *)&address, &length) < 0 ||
+	    epoll_ctl(s->poll, EPOLL_CTL_ADD, port->socket, &event) < 0)
 		return err_set(e, "cannot listen on 127.0.0.1: %s", strerror(errno));
-	door->port = ntohs(address.sin_port);
+	port->number = ntohs(address.sin_port);
 	return 0;
 }
 
-int store_open(struct store *s, const int *ranks, size_t count, int world, struct err *e)
+int store_open(struct store *s, const int *ranks, size_t count, int world,
+	       const struct messages *messages, struct err *e)
 {
 	const char *limit = getenv("CUDASIM_TIMEOUT");
 
-	*s = (struct store){ .world = world, .poll = epoll_create1(EPOLL_CLOEXEC) };
+	*s = (struct store){ .world = world,
+			     .poll = epoll_create1(EPOLL_CLOEXEC),
+			     .messages = messages };
 	s->time_limit = limit ? (int)strtol(limit, NULL, 10) : 0;
 	if (s->time_limit <= 0)
 		s->time_limit = TIME_LIMIT;
-	store_open_keys(s);
 	if (s->poll < 0)
 		return err_set(e, "cannot wait for connections: %s", strerror(errno));
-	if (count > 1 && board_open(&s->board, e) < 0)
+	if (count > 1 && board_open(&s->board, messages, e) < 0)
 		return -1;
 	for (; s->ranks < count; s->ranks++) {
-		s->doors[s->ranks].rank = ranks[s->ranks];
-		if (open_door(s, &s->doors[s->ranks], e) < 0)
+		s->ports[s->ranks].rank = ranks[s->ranks];
+		if (open_port(s, &s->ports[s->ranks], e) < 0)
 			return -1;
 	}
 	return 0;
@@ -438,11 +441,11 @@ int store_open(struct store *s, const int *ranks, size_t count, int world, struc
 void store_close(struct store *s)
 {
 	while (s->clients)
-		let_go(s, s->clients);
-	store_close_keys(s);
+		drop_client(s, s->clients);
+	store_drop_all(s);
 	free(s->last_key);
 	for (size_t i = 0; i < s->ranks; i++)
-		close(s->doors[i].socket);
+		close(s->ports[i].socket);
 	board_close(&s->board);
 	if (s->poll > 0)
 		close(s->poll);

@@ -7,32 +7,24 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { BUCKETS = 4096 };
-
-static struct store_entry **place(struct store *s, const char *key)
+struct store_entry *store_find(const struct store *s, const char *key)
 {
-	struct store_entry **e = &s->buckets[together_hash(key, strlen(key)) % BUCKETS];
+	struct store_entry *e;
 
-	while (*e && strcmp((*e)->key, key))
-		e = &(*e)->next;
+	HASH_FIND_STR(s->entries, key, e);
 	return e;
-}
-
-struct store_entry *store_find(struct store *s, const char *key)
-{
-	return *place(s, key);
 }
 
 struct store_entry *store_make(struct store *s, const char *key)
 {
-	struct store_entry **e = place(s, key);
+	struct store_entry *e = store_find(s, key);
 
-	if (!*e) {
-		*e = xcalloc(1, sizeof(**e));
-		(*e)->key = xstrdup(key);
-		s->keys++;
+	if (!e) {
+		e = xcalloc(1, sizeof(*e));
+		e->key = xstrdup(key);
+		HASH_ADD_KEYPTR(hh, s->entries, e->key, strlen(e->key), e);
 	}
-	return *e;
+	return e;
 }
 
 static void set(struct store_entry *e, const void *value, size_t length)
@@ -53,16 +45,26 @@ struct store_entry *store_set(struct store *s, const char *key, const void *valu
 
 int64_t store_drop(struct store *s, const char *key)
 {
-	struct store_entry **e = place(s, key), *old = *e;
+	struct store_entry *e = store_find(s, key);
 
-	if (!old)
+	if (!e)
 		return 0;
-	*e = old->next;
-	buf_release(&old->value);
-	free(old->key);
-	free(old);
-	s->keys--;
+	HASH_DEL(s->entries, e);
+	buf_release(&e->value);
+	free(e->key);
+	free(e);
 	return 1;
+}
+
+void store_drop_all(struct store *s)
+{
+	while (s->entries)
+		store_drop(s, s->entries->key);
+}
+
+size_t store_count(const struct store *s)
+{
+	return HASH_COUNT(s->entries);
 }
 
 int64_t store_add(struct store *s, const char *key, int64_t amount)
@@ -107,10 +109,9 @@ static int are_twins(const char *a, const char *b)
 
 static const struct store_entry *twin(const struct store *s, const char *key)
 {
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (const struct store_entry *e = s->buckets[i]; e; e = e->next)
-			if (!e->is_played && are_twins(e->key, key))
-				return e;
+	for (const struct store_entry *e = s->entries; e; e = e->hh.next)
+		if (!e->is_emulated && are_twins(e->key, key))
+			return e;
 	return NULL;
 }
 
@@ -119,14 +120,14 @@ static const struct store_entry *twin(const struct store *s, const char *key)
  * number, an absent rank said the same under its own; else it is a communicator's id, which is only
  * compared.
  */
-struct store_entry *store_play(struct store *s, const char *key)
+struct store_entry *store_emulate(struct store *s, const char *key)
 {
 	const struct store_entry *same = twin(s, key);
 	struct store_entry *e = store_make(s, key);
 	char id[UNIQUE_ID];
 
-	e->is_played = 1;
-	s->played++;
+	e->is_emulated = 1;
+	s->emulated++;
 	free(s->last_key);
 	s->last_key = xstrdup(key);
 	if (same && !(s->ranks > 1 && same->value.length == UNIQUE_ID)) {
@@ -134,20 +135,7 @@ struct store_entry *store_play(struct store *s, const char *key)
 		return e;
 	}
 	if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
-		memset(id, (int)(s->played & 0xff), sizeof(id));
+		memset(id, (int)(s->emulated & 0xff), sizeof(id));
 	store_set(s, key, id, sizeof(id));
 	return e;
-}
-
-void store_open_keys(struct store *s)
-{
-	s->buckets = xcalloc(BUCKETS, sizeof(struct store_entry *));
-}
-
-void store_close_keys(struct store *s)
-{
-	for (size_t i = 0; s->buckets && i < BUCKETS; i++)
-		while (s->buckets[i])
-			store_drop(s, s->buckets[i]->key);
-	free(s->buckets);
 }

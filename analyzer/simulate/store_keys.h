@@ -1,25 +1,30 @@
 /* The keys of a played store: see store.h. */
-#ifndef MEMTRACE_SIM_STORE_KEYS_H
-#define MEMTRACE_SIM_STORE_KEYS_H
+#ifndef MEMTRACE_STORE_KEYS_H
+#define MEMTRACE_STORE_KEYS_H
 
 #include "util/buf.h"
 #include "simulate/store.h"
+#include "util/hash.h"
 
 struct store_entry {
-	struct store_entry *next;
-	char *key;
+	char *key; /* owned */
 	struct buf value;
-	int is_played; /* by us, for a rank that does not run */
+	int is_emulated; /* set by memtrace for a rank that does not run */
+	UT_hash_handle hh;
 };
 
-void store_open_keys(struct store *s);
-void store_close_keys(struct store *s);
-struct store_entry *store_find(struct store *s, const char *key);
+/* NULL: the key is not set. */
+struct store_entry *store_find(const struct store *s, const char *key);
+/* As store_find(), but adds a missing key with an empty value. */
 struct store_entry *store_make(struct store *s, const char *key);
 struct store_entry *store_set(struct store *s, const char *key, const void *value, size_t length);
-int64_t store_drop(struct store *s, const char *key);
+/* Adds to a number, which is kept as text; returns the sum. The last ranks of a barrier are emulated. */
 int64_t store_add(struct store *s, const char *key, int64_t amount);
-/* A key that nobody has set and somebody needs: what an absent rank would have said. */
-struct store_entry *store_play(struct store *s, const char *key);
+/* Sets a missing key to the value that an absent rank would have set. */
+struct store_entry *store_emulate(struct store *s, const char *key);
+/* Returns how many keys were removed: 0 or 1. */
+int64_t store_drop(struct store *s, const char *key);
+void store_drop_all(struct store *s);
+size_t store_count(const struct store *s);
 
 #endif

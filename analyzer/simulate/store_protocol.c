@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const void *take(struct reader *r, uint64_t length)
+static const void *take(struct wire_reader *r, uint64_t length)
 {
 	const char *at = r->at;
 
@@ -17,7 +17,7 @@ static const void *take(struct reader *r, uint64_t length)
 	return at;
 }
 
-uint64_t take_number(struct reader *r, size_t width)
+uint64_t wire_number(struct wire_reader *r, size_t width)
 {
 	const void *at = take(r, width);
 	uint64_t value = 0;
@@ -27,30 +27,30 @@ uint64_t take_number(struct reader *r, size_t width)
 	return value;
 }
 
-struct str take_text(struct reader *r)
+struct str wire_text(struct wire_reader *r)
 {
-	uint64_t length = take_number(r, 8);
+	uint64_t length = wire_number(r, 8);
 	const char *at = take(r, length);
 
 	return (struct str){ at ? at : "", at ? length : 0 };
 }
 
-char *take_key(struct reader *r)
+char *wire_key(struct wire_reader *r)
 {
-	struct str key = take_text(r);
+	struct str key = wire_text(r);
 	char *copy = xcalloc(1, key.length + 1);
 
 	memcpy(copy, key.at, key.length);
 	return copy;
 }
 
-void put_number(struct buf *out, uint64_t value, size_t width)
+void wire_put_number(struct buf *out, uint64_t value, size_t width)
 {
 	buf_add(out, &value, width);
 }
 
-void put_value(struct buf *out, const struct buf *value)
+void wire_put_value(struct buf *out, const struct buf *value)
 {
-	put_number(out, value->length, 8);
+	wire_put_number(out, value->length, 8);
 	buf_add(out, value->text, value->length);
 }

@@ -4,9 +4,8 @@
 #include "util/size.h"
 #include "util/terminal.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int summary_read(const char *directory, struct report *r)
@@ -67,7 +66,7 @@ static void put_size(struct buf *b, bytes n)
 	buf_release(&text);
 }
 
-static const struct symmetry_row *row_of(const struct symmetry *y, int rank)
+static const struct rank_class *class_of(const struct rank_classes *y, int rank)
 {
 	for (size_t i = 0; y && i < y->count; i++)
 		if (y->rows[i].rank == rank)
@@ -75,7 +74,7 @@ static const struct symmetry_row *row_of(const struct symmetry *y, int rank)
 	return NULL;
 }
 
-static void put_alike(struct buf *b, const struct symmetry_row *like)
+static void put_class(struct buf *b, const struct rank_class *like)
 {
 	const char *most = "";
 
@@ -98,9 +97,9 @@ static void put_alike(struct buf *b, const struct symmetry_row *like)
 }
 
 static void put_row(struct buf *b, const struct outcome *o, const struct rank *x,
-		    const struct symmetry *y)
+		    const struct rank_classes *y)
 {
-	const struct symmetry_row *like = row_of(y, o->rank);
+	const struct rank_class *like = class_of(y, o->rank);
 
 	buf_addf(b, "%6d", o->rank);
 	if (x) {
@@ -113,7 +112,7 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 	}
 	buf_addf(b, "  %6d  %5.0f s", o->status, o->seconds);
 	if (like)
-		put_alike(b, like);
+		put_class(b, like);
 	buf_puts(b, "\n");
 	if (o->was_ended)
 		buf_puts(b, "        ended, since another rank had failed\n");
@@ -127,27 +126,23 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 	}
 }
 
-void summary_print(const struct simulation *s, const struct outcome *outcomes, size_t count,
-		   const struct symmetry *symmetry, const struct report *r)
+void summary_text(const struct simulation *s, const struct outcome *outcomes, size_t count,
+		  const struct rank_classes *classes, const struct report *r, struct buf *out)
 {
-	struct buf b = { 0 };
-
-	buf_addf(&b, "memtrace: %zu of %d ranks, %s\n", count, s->world,
+	buf_addf(out, "memtrace: %zu of %d ranks, %s\n", count, s->world,
 		 s->together ? "simulated together" : "each simulated alone");
-	buf_addf(&b, "%6s  %10s  %10s  %10s  %-8s  %6s  %7s%s\n", "rank", "allocated", "reserved",
-		 "device", "end", "status", "took", symmetry ? "  stands for" : "");
+	buf_addf(out, "%6s  %10s  %10s  %10s  %-8s  %6s  %7s%s\n", "rank", "allocated", "reserved",
+		 "device", "end", "status", "took", classes ? "  stands for" : "");
 	for (size_t i = 0; i < count; i++)
-		put_row(&b, &outcomes[i], find(r, outcomes[i].rank), symmetry);
-	buf_puts(&b, "See where it went: memtrace report ");
-	buf_add_clean(&b, (struct str){ s->directory, strlen(s->directory) });
-	buf_puts(&b, "\n");
-	fputs(b.text, stderr);
-	buf_release(&b);
+		put_row(out, &outcomes[i], find(r, outcomes[i].rank), classes);
+	buf_puts(out, "See where it went: memtrace report ");
+	buf_add_clean(out, (struct str){ s->directory, strlen(s->directory) });
+	buf_puts(out, "\n");
 }
 
-static json_t *json_rank(const struct outcome *o, const struct rank *x, const struct symmetry *y)
+static json_t *json_rank(const struct outcome *o, const struct rank *x, const struct rank_classes *y)
 {
-	const struct symmetry_row *like = row_of(y, o->rank);
+	const struct rank_class *like = class_of(y, o->rank);
 	json_t *j = json_pack("{s:i,s:i,s:f,s:b,s:b}", "rank", o->rank, "status", o->status,
 			      "seconds", o->seconds, "timed_out", o->timed_out, "was_ended",
 			      o->was_ended);
@@ -167,25 +162,23 @@ static json_t *json_rank(const struct outcome *o, const struct rank *x, const st
 	return j;
 }
 
-int summary_json(const char *path, const struct simulation *s, const struct outcome *outcomes,
-		 size_t count, const struct symmetry *symmetry, const struct report *r,
-		 struct err *e)
+void summary_json(const struct simulation *s, const struct outcome *outcomes, size_t count,
+		  const struct rank_classes *classes, const struct report *r, struct buf *out)
 {
 	json_t *j = json_object(), *ranks = json_array();
-	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
-	int status = 0;
+	char *text;
 
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(ranks,
-				      json_rank(&outcomes[i], find(r, outcomes[i].rank), symmetry));
+				      json_rank(&outcomes[i], find(r, outcomes[i].rank), classes));
 	json_object_set_new(j, "world_size", json_integer(s->world));
 	json_object_set_new(j, "directory", json_string(s->directory));
 	json_object_set_new(j, "simulated", json_true());
 	json_object_set_new(j, "ranks", ranks);
-	if (!f || json_dumpf(j, f, JSON_INDENT(1)) < 0 || fputs("\n", f) < 0 || fflush(f))
-		status = err_set(e, "cannot write %s: %s", path, strerror(errno));
-	if (f && f != stdout)
-		fclose(f);
+	text = json_dumps(j, JSON_INDENT(1));
+	if (!text)
+		BUG("json");
+	buf_addf(out, "%s\n", text);
+	free(text);
 	json_decref(j);
-	return status;
 }

@@ -101,9 +101,10 @@ enum setter together_setter(const char *key, uint64_t asked)
 
 /* ---- what the devices read */
 
-int board_open(struct board *b, struct err *e)
+int board_open(struct board *b, const struct messages *messages, struct err *e)
 {
-	*b = (struct board){ .file = memfd_create("memtrace-together", MFD_CLOEXEC),
+	*b = (struct board){ .messages = messages,
+			     .file = memfd_create("memtrace-together", MFD_CLOEXEC),
 			     .owner = (int)getpid() };
 	if (b->file < 0 || ftruncate(b->file, sizeof(*b->shared)) < 0)
 		return err_set(e, "cannot make memory for the ranks to share: %s", strerror(errno));
@@ -138,7 +139,8 @@ void board_note(struct board *b, const char *key, const void *value, size_t leng
 		return;
 	if (b->groups == TOGETHER_GROUPS) {
 		if (!b->is_refusing)
-			err_print(
+			notice(
+				b->messages,
 				"more than %d communicators: the ranks of those that follow cannot meet",
 				TOGETHER_GROUPS);
 		b->is_refusing = 1;

@@ -2,9 +2,10 @@
  * Some ranks of a job that run together while the others are played: whose a key of the store is,
  * which members of an NCCL communicator run, and when nothing but an absent rank can help.
  */
-#ifndef MEMTRACE_SIM_TOGETHER_H
-#define MEMTRACE_SIM_TOGETHER_H
+#ifndef MEMTRACE_TOGETHER_H
+#define MEMTRACE_TOGETHER_H
 
+#include "simulate/messages.h"
 #include "util/err.h"
 #include "util/util.h"
 
@@ -20,6 +21,7 @@ enum setter {
 enum setter together_setter(const char *key, uint64_t asked);
 
 struct board {
+	const struct messages *messages; /* borrowed; may be NULL */
 	struct together *shared;
 	int file, owner; /* this process: what it starts opens the file through it */
 	uint32_t groups; /* rows that are written: the ranks could change what they map */
@@ -28,7 +30,7 @@ struct board {
 	uint64_t turns[TOGETHER_RANKS];
 };
 
-int board_open(struct board *b, struct err *e);
+int board_open(struct board *b, const struct messages *messages, struct err *e);
 void board_close(struct board *b);
 /* Where the simulated device of the rank in that row finds it. Allocated. */
 char *board_name(const struct board *b, size_t row);

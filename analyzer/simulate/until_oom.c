@@ -1,6 +1,6 @@
 #include "simulate/until_oom.h"
 
-#include "simulate/command_template.h"
+#include "simulate/trial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { TRIES = 64, HIGHEST = 1 << 20 };
 
-struct search {
+struct until_oom {
 	const struct simulation *simulation;
 	char *name; /* "mbs" */
 	int low, high;
@@ -16,7 +16,7 @@ struct search {
 	size_t count;
 };
 
-static int parse_key(struct search *x, char *const *command, const char *key, struct err *e)
+static int parse_key(struct until_oom *x, char *const *command, const char *key, struct err *e)
 {
 	const char *equals = strchr(key, '=');
 	size_t n = equals ? (size_t)(equals - key) : strlen(key);
@@ -37,20 +37,20 @@ static int parse_key(struct search *x, char *const *command, const char *key, st
 			e,
 			"--until-oom is \"%s\", expected KEY, KEY=FIRST or KEY=FIRST:LAST, numbers from 1 to %d, the last not below the first",
 			key, HIGHEST);
-	if (trial_has_place(command, x->name))
+	if (template_has(command, x->name))
 		return 0;
 	return err_set(e, "--until-oom %s: the command has no {%s} to put a number into", x->name,
 		       x->name);
 }
 
-static int run_try(struct search *x, int value, enum verdict *verdict, struct err *e)
+static int run_try(struct until_oom *x, int value, enum verdict *verdict, struct err *e)
 {
 	struct trial *t = &x->tries[x->count++];
 	char *number = xasprintf("%d", value), *folder = xasprintf("%s-%d", x->name, value);
 	int status;
 
 	t->name = xasprintf("%s = %d", x->name, value);
-	status = trial_run(x->simulation, &(struct place){ x->name, number }, 1, folder, t, e);
+	status = trial_run(x->simulation, &(struct placeholder){ x->name, number }, 1, folder, t, e);
 	*verdict = t->verdict;
 	free(number);
 	free(folder);
@@ -58,7 +58,7 @@ static int run_try(struct search *x, int value, enum verdict *verdict, struct er
 }
 
 /* Doubles until it no longer fits, then halves what lies between. */
-static int find(struct search *x, int *largest, struct err *e)
+static int find(struct until_oom *x, int *largest, struct err *e)
 {
 	int fits = 0, too_much = 0, value = x->low;
 
@@ -82,34 +82,35 @@ static int find(struct search *x, int *largest, struct err *e)
 	return 0;
 }
 
-char **search_first(char *const *command, const char *key, struct err *e)
+char **until_oom_first_command(char *const *command, const char *key, struct err *e)
 {
-	struct search x = { 0 };
+	struct until_oom x = { 0 };
 	char **filled = NULL, *number;
 
 	if (parse_key(&x, command, key, e) == 0) {
 		number = xasprintf("%d", x.low);
-		filled = trial_fill(command, &(struct place){ x.name, number }, 1);
+		filled = template_fill(command, &(struct placeholder){ x.name, number }, 1);
 		free(number);
 	}
 	free(x.name);
 	return filled;
 }
 
-int search_largest(const struct simulation *s, const char *key, struct err *e)
+int until_oom_find(const struct simulation *s, const char *key, struct buf *table,
+		   struct buf *conclusion, struct err *e)
 {
-	struct search x = { .simulation = s };
+	struct until_oom x = { .simulation = s };
 	int largest = -1;
 
 	if (parse_key(&x, s->command, key, e) == 0 && find(&x, &largest, e) < 0)
 		largest = -1;
 	if (x.count)
-		trial_print("", x.tries, x.count);
+		trial_table("", x.tries, x.count, table);
 	if (largest > 0)
-		err_print("%s = %d is the largest that fits%s", x.name, largest,
+		buf_addf(conclusion, "%s = %d is the largest that fits%s", x.name, largest,
 			  largest == x.high ? ", and the last that was to be tried" : "");
 	else if (!largest)
-		err_print("not even %s = %d fits", x.name, x.low);
+		buf_addf(conclusion, "not even %s = %d fits", x.name, x.low);
 	for (size_t i = 0; i < x.count; i++)
 		free(x.tries[i].name);
 	free(x.name);

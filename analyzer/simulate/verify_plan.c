@@ -1,7 +1,9 @@
 #include "simulate/verify_plan.h"
 
 #include "util/launch.h"
-#include "simulate/until_oom.h"
+#include "simulate/command_template.h"
+#include "simulate/rank_env.h"
+#include "simulate/simulation.h"
 #include "simulate/summary.h"
 #include "util/size.h"
 
@@ -11,33 +13,25 @@
 
 enum { GPUS_A_NODE = 8, STAGES = 3 };
 
-static char *replace(char *text, const char *name, const char *value)
-{
-	char *place = xasprintf("{%s}", name), *filled = simulation_fill(text, place, value);
+/* Placeholders of a layout: every dimension, and micro_batches. */
+enum { PLACEHOLDERS = DIMENSIONS + 1, DIGITS = 24 };
 
-	free(place);
-	free(text);
-	return filled;
-}
-
-static char *fill_word(const char *word, const struct plan_layout *l)
+static void fill_placeholders(const struct plan_layout *l, char numbers[PLACEHOLDERS][DIGITS],
+			      struct placeholder *placeholders)
 {
-	char number[32], *text = xstrdup(word);
+	int64_t batches = l->micro_batches == UNSET ? 1 : l->micro_batches;
 
 	for (int d = 0; d < DIMENSIONS; d++) {
-		if (d == DIM_RECOMPUTE) {
-			int64_t how = l->size[d] == UNSET ? RECOMPUTE_NONE : l->size[d];
+		int64_t size = l->size[d] == UNSET ? (d == DIM_ZERO ? 0 : 1) : l->size[d];
+		int64_t how = l->size[d] == UNSET ? RECOMPUTE_NONE : l->size[d];
 
-			text = replace(text, dimensions[d].name, recompute_names[how]);
-			continue;
-		}
-		snprintf(number, sizeof(number), "%lld",
-			 (long long)(l->size[d] == UNSET ? (d == DIM_ZERO ? 0 : 1) : l->size[d]));
-		text = replace(text, dimensions[d].name, number);
+		snprintf(numbers[d], DIGITS, "%lld", (long long)size);
+		placeholders[d] = (struct placeholder){
+			dimensions[d].name, d == DIM_RECOMPUTE ? recompute_names[how] : numbers[d]
+		};
 	}
-	snprintf(number, sizeof(number), "%lld",
-		 (long long)(l->micro_batches == UNSET ? 1 : l->micro_batches));
-	return replace(text, "micro_batches", number);
+	snprintf(numbers[DIMENSIONS], DIGITS, "%lld", (long long)batches);
+	placeholders[DIMENSIONS] = (struct placeholder){ "micro_batches", numbers[DIMENSIONS] };
 }
 
 /* One rank of the first stage, the second, and the last. */
@@ -54,50 +48,48 @@ static size_t choose_ranks(const struct plan *p, const struct plan_layout *l, in
 	return n;
 }
 
-static int verify_layout(const struct plan *p, const struct plan_layout *l, const char *directory,
-			 char *const *command, bytes *peak, enum verdict *verdict, struct err *e)
+static int verify_layout(const struct plan *p, const struct plan_layout *l,
+			 const struct simulation *like, struct verified_layout *v, struct err *e)
 {
+	struct placeholder placeholders[PLACEHOLDERS];
+	char numbers[PLACEHOLDERS][DIGITS];
 	struct outcome outcomes[STAGES] = { 0 };
 	struct report r = { 0 };
-	struct simulation s = { .directory = directory,
-				.world = (int)p->gpus,
-				.gpus_a_node = GPUS_A_NODE };
+	struct simulation s = *like;
 	int ranks[STAGES], status;
-	size_t words = 0;
-	char **filled;
+	char **command;
 
-	while (command[words])
-		words++;
-	filled = xcalloc(words + 1, sizeof(*filled));
-	for (size_t i = 0; i < words; i++)
-		filled[i] = fill_word(command[i], l);
-	s.command = filled;
+	fill_placeholders(l, numbers, placeholders);
+	command = template_fill(s.command, placeholders, PLACEHOLDERS);
+	s.command = command;
 	s.ranks = ranks;
 	s.rank_count = choose_ranks(p, l, ranks);
 	status = simulation_run(&s, outcomes, e);
-	*peak = 0;
 	if (!status) {
-		summary_read(directory, &r);
-		*verdict = summary_verdict(outcomes, s.rank_count, &r);
+		summary_read(s.directory, &r);
+		v->verdict = summary_verdict(outcomes, s.rank_count, &r);
 		for (size_t i = 0; i < r.count; i++)
-			*peak = r.ranks[i].peak_allocated > *peak ? r.ranks[i].peak_allocated
-								  : *peak;
+			if (r.ranks[i].peak_allocated > v->peak)
+				v->peak = r.ranks[i].peak_allocated;
 	}
 	report_release(&r);
 	for (size_t i = 0; i < s.rank_count; i++)
 		free(outcomes[i].last_key);
-	for (size_t i = 0; i < words; i++)
-		free(filled[i]);
-	free(filled);
+	template_release(command);
 	return status;
 }
 
 static const char *const verdicts[] = { "runs", "out of memory", "failed" };
 
-static void put_object(struct buf *out, size_t layout, bytes peak, enum verdict verdict)
+json_t *verify_plan_json(const struct verified_layout *list, size_t count)
 {
-	buf_addf(out, "%s{\"layout\":%zu,\"simulated_bytes\":%lld,\"verdict\":\"%s\"}",
-		 layout ? "," : "", layout, (long long)peak, verdicts[verdict]);
+	json_t *rows = json_array();
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(rows, json_pack("{s:I,s:I,s:s}", "layout", (json_int_t)i,
+						      "simulated_bytes", (json_int_t)list[i].peak,
+						      "verdict", verdicts[list[i].verdict]));
+	return rows;
 }
 
 static void put_row(struct buf *out, const struct plan_layout *l, bytes peak, enum verdict verdict)
@@ -127,7 +119,7 @@ static int prepare(const char *gpu, struct err *e)
 
 	snprintf(count, sizeof(count), "%d", GPUS_A_NODE);
 	if (launch_preload("libcudasim.so", e) < 0 || launch_preload("libmemtrace.so", e) < 0 ||
-	    launch_set_triton(e) < 0 || simulation_inject(0, e) < 0)
+	    launch_set_triton(e) < 0 || rank_env_inject(0, e) < 0)
 		return -1;
 	setenv("CUDASIM_GPUS", count, 1);
 	if (gpu)
@@ -135,27 +127,30 @@ static int prepare(const char *gpu, struct err *e)
 	return getenv("MEMTRACE_DIR") ? 0 : launch_set_directory("memtrace", e);
 }
 
-int verify_plan(const struct plan *plan, int count, const char *gpu, char *const *command, int json,
-		struct buf *out, int *fitting, struct err *e)
+void verify_plan_text(const struct plan *plan, const struct verified_layout *list, size_t count,
+		      struct buf *out)
 {
-	*fitting = 0;
-	if (prepare(gpu, e) < 0)
-		return -1;
-	for (size_t i = 0; i < plan->fitting.count && i < (size_t)count; i++) {
-		const struct plan_layout *l = &plan->fitting.at[i];
-		char *directory = xasprintf("%s/layout-%zu", getenv("MEMTRACE_DIR"), i + 1);
-		enum verdict verdict = FAILED;
-		bytes peak;
-		int status = verify_layout(plan, l, directory, command, &peak, &verdict, e);
+	for (size_t i = 0; i < count; i++)
+		put_row(out, &plan->fitting.at[i], list[i].peak, list[i].verdict);
+}
 
+int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
+		const struct messages *messages, struct verified_layout *list, size_t count,
+		struct err *e)
+{
+	int status = prepare(gpu, e);
+
+	for (size_t i = 0; i < count && !status; i++) {
+		char *directory = xasprintf("%s/layout-%zu", getenv("MEMTRACE_DIR"), i + 1);
+		const struct simulation s = { .directory = directory,
+					      .command = command,
+					      .world = (int)plan->gpus,
+					      .gpus_a_node = GPUS_A_NODE,
+					      .messages = messages };
+
+		list[i] = (struct verified_layout){ .verdict = FAILED };
+		status = verify_layout(plan, &plan->fitting.at[i], &s, &list[i], e);
 		free(directory);
-		if (status < 0)
-			return -1;
-		if (json)
-			put_object(out, i, peak, verdict);
-		else
-			put_row(out, l, peak, verdict);
-		*fitting += verdict == FITS;
 	}
-	return 0;
+	return status;
 }

@@ -1,18 +1,31 @@
-/* plan --verify: the best layouts of a plan, simulated through the user's command template. */
-#ifndef MEMTRACE_SIM_VERIFY_H
-#define MEMTRACE_SIM_VERIFY_H
+/* plan --verify: simulates the best layouts of a plan with the user's command template. */
+#ifndef MEMTRACE_VERIFY_PLAN_H
+#define MEMTRACE_VERIFY_PLAN_H
 
-#include "util/buf.h"
 #include "plan/plan.h"
+#include "simulate/messages.h"
+#include "simulate/summary.h"
+#include "util/buf.h"
+
+#include <jansson.h>
+
+struct verified_layout {
+	bytes peak; /* allocated, the largest of the simulated ranks' */
+	enum verdict verdict;
+};
 
 /*
- * `command` has {tp}, {pp}, {cp}, {dp}, {vpp}, {ep}, {mbs}, {recompute}, {zero} and {micro_batches}
- * where the layout's sizes go. Of each of the first `count` layouts a rank of the first, the second
- * and the last stage is simulated alone; the largest peak stands beside the estimate, in a table
- * that is added to `out`, or with `json` as objects, whose "layout" is the place in the plan. *fitting: how many ran to
- * their end.
+ * Fills list[] for the first `count` layouts of plan->fitting. `command` has the placeholders {tp},
+ * {pp}, {cp}, {dp}, {vpp}, {ep}, {mbs}, {recompute}, {zero} and {micro_batches}. A rank of the
+ * first, the second and the last stage is simulated, each alone.
  */
-int verify_plan(const struct plan *plan, int count, const char *gpu, char *const *command,
-		int json, struct buf *out, int *fitting, struct err *e);
+int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
+		const struct messages *messages, struct verified_layout *list, size_t count,
+		struct err *e);
+/* Adds a line a layout: its sizes, the estimate, the simulated peak beside it. */
+void verify_plan_text(const struct plan *plan, const struct verified_layout *list, size_t count,
+		      struct buf *out);
+/* An array of objects; "layout" is the index in the plan. */
+json_t *verify_plan_json(const struct verified_layout *list, size_t count);
 
 #endif

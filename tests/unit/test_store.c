@@ -39,10 +39,10 @@ static void open_job(struct job *j)
 {
 	struct err e = { 0 };
 
-	assert_int_equal(store_open(&j->store, ranks, 2, WORLD, &e), 0);
+	assert_int_equal(store_open(&j->store, ranks, 2, WORLD, NULL, &e), 0);
 	for (int i = 0; i < 2; i++) {
 		struct sockaddr_in to = { .sin_family = AF_INET,
-					  .sin_port = htons((uint16_t)j->store.doors[i].port) };
+					  .sin_port = htons((uint16_t)j->store.ports[i].number) };
 		uint32_t magic = 0x3C85F7CE;
 		unsigned char hello = VALIDATE;
 
@@ -213,7 +213,7 @@ static void nothing_is_played_while_a_rank_runs(void **state)
 	assert_true(answered(&j, 0, WAIT_CANCELED));
 	assert_null(store_wanted(&j.store, 0));
 	/* A rank that has ended waits for nobody. */
-	j.store.doors[1].has_ended = 1;
+	j.store.ports[1].has_ended = 1;
 	say(&j, 0, WAIT, "job/fifth", NULL, 0);
 	settle(&j);
 	assert_true(answered(&j, 0, STOP_WAITING));
