@@ -62,7 +62,8 @@ static void choose(const struct bisect *x, size_t own, struct placeholder *place
 {
 	for (size_t i = 0; i < x->count; i++)
 		placeholders[i] = (struct placeholder){ x->settings[i].key,
-					    i < own ? x->settings[i].own : x->settings[i].minimal };
+							i < own ? x->settings[i].own
+								: x->settings[i].minimal };
 }
 
 static int run_try(struct bisect *x, size_t own, struct err *e)
@@ -93,11 +94,15 @@ static void conclude(const struct bisect *x, int fits, struct buf *out)
 	if (fits)
 		buf_addf(out, "it fits with everything put back");
 	else if (!last)
-		buf_addf(out, "not even everything minimal fits: the model itself is too large, or none of these is the cause. "
+		buf_addf(
+			out,
+			"not even everything minimal fits: the model itself is too large, or none of these is the cause. "
 			"See where it went: memtrace report %s/0-minimal",
 			directory);
 	else
-		buf_addf(out, "memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
+		buf_addf(
+			out,
+			"memory runs out when %s is put back. See where it went: memtrace report %s/%zu-%s",
 			x->settings[last - 1].key, directory, last, x->settings[last - 1].key);
 }
 

@@ -7,6 +7,7 @@
 #define MEMTRACE_BISECT_H
 
 #include "simulate/simulation.h"
+#include "util/buf.h"
 
 /* `list` is "optimizer=sgd:adamw,mbs=1:8": each key a place `{key}` of the command, its minimal and
  * its own value. Prints a table of what was tried on stderr. Returns 1 if the job fits with

@@ -14,7 +14,7 @@ int broadcasts_open(struct broadcasts *s, struct err *e)
 	const char *tmp = getenv("TMPDIR");
 
 	*s = (struct broadcasts){ .directory = xasprintf("%s/memtrace-sent-XXXXXX",
-						   tmp && *tmp ? tmp : "/tmp") };
+							 tmp && *tmp ? tmp : "/tmp") };
 	if (!mkdtemp(s->directory)) {
 		err_set(e, "cannot make a directory %s: %s", s->directory, strerror(errno));
 		free(s->directory);

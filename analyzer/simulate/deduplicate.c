@@ -60,7 +60,8 @@ static void add_rank(struct rank_class *row, int rank, const int *at)
 		row->rank = rank;
 }
 
-int deduplicate_ranks(char *const *command, int world, int uneven, struct rank_classes *s, struct err *e)
+int deduplicate_ranks(char *const *command, int world, int uneven, struct rank_classes *s,
+		      struct err *e)
 {
 	struct rank_class rows[CLASS_PARTS][CLASS_PARTS] = { 0 };
 	struct rank_layout l;
@@ -74,8 +75,8 @@ int deduplicate_ranks(char *const *command, int world, int uneven, struct rank_c
 			struct rank_class *row = &rows[i][j];
 
 			*row = (struct rank_class){ .rank = -1,
-						      .expert_first = -1,
-						      .expert_last = -1 };
+						    .expert_first = -1,
+						    .expert_last = -1 };
 			places_of(i, l.size[AXIS_PP], &row->stage_first, &row->stage_last);
 			if (uneven)
 				places_of(j, l.size[AXIS_EP], &row->expert_first,

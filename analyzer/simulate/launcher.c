@@ -95,7 +95,9 @@ static const struct option *find_option(enum id id, const char *given)
 
 static int parse_count(const char *text, const char *option, int *into, struct err *e)
 {
-	const char *colon = strchr(text, ':'); /* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker): who counts takes a value */
+	const char *colon = strchr(text, ':');
+		/* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker):
+						    who counts takes a value */
 	char *end;
 	long n = strtol(colon ? colon + 1 : text, &end, 10);
 
@@ -108,7 +110,8 @@ static int parse_count(const char *text, const char *option, int *into, struct e
 	return 0;
 }
 
-static int apply_option(const struct option *o, const char *value, struct launch_options *s, struct err *e)
+static int apply_option(const struct option *o, const char *value, struct launch_options *s,
+			struct err *e)
 {
 	int is_word = value && (!strcmp(value, "gpu") || !strcmp(value, "auto"));
 
@@ -241,8 +244,8 @@ static int parse_accelerate(char *const *rest, const char *python, const char *h
 	return 0;
 }
 
-static void parse_worker(enum id id, char *const *rest, const char *python, const struct launch_options *s,
-			 struct worker *w)
+static void parse_worker(enum id id, char *const *rest, const char *python,
+			 const struct launch_options *s, struct worker *w)
 {
 	if (!s->no_python) {
 		push(w, python);
@@ -263,8 +266,8 @@ static void parse_worker(enum id id, char *const *rest, const char *python, cons
 
 static int parse(char *const *command, const char *helper, struct worker *w, struct err *e);
 
-static int parse_srun(char *const *rest, const char *helper, const struct launch_options *s, struct worker *w,
-		      struct err *e)
+static int parse_srun(char *const *rest, const char *helper, const struct launch_options *s,
+		      struct worker *w, struct err *e)
 {
 	int tasks = s->tasks      ? s->tasks
 		    : s->per_node ? s->per_node * (s->nodes ? s->nodes : 1)

@@ -25,11 +25,11 @@
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
 #define ABORT_TIME 5.0 /* seconds that what took too long has to say where it is */
-#define GRACE 10.0 /* seconds that the others of a failed rank have; as many again to end */
+#define GRACE 10.0     /* seconds that the others of a failed rank have; as many again to end */
 
 struct running {
-	struct outcome *outcome; /* NULL: free */
-	struct outcome auxiliary;  /* that of a rank which runs only for what it sends to others */
+	struct outcome *outcome;  /* NULL: free */
+	struct outcome auxiliary; /* that of a rank which runs only for what it sends to others */
 	pid_t pid;
 	struct store *store; /* `own`, or that of the ranks which run together */
 	struct store own;
@@ -134,8 +134,7 @@ static void notice_waits(const struct simulation *s, const struct running *r)
 	if (*where)
 		notice(s->messages, "rank %d is in %s", r->outcome->rank, where);
 	if (key)
-		notice(s->messages, "rank %d waits for the store's key %s",
-			r->outcome->rank, key);
+		notice(s->messages, "rank %d waits for the store's key %s", r->outcome->rank, key);
 	free(where);
 }
 
@@ -154,14 +153,16 @@ static void watch(const struct simulation *s, struct running *r)
 	r->aborted = time;
 	r->outcome->timed_out = 1;
 	if (s->whole) {
-		notice(s->messages, "the command has run for %d s (--timeout); where its threads are:",
-			s->timeout);
+		notice(s->messages,
+		       "the command has run for %d s (--timeout); where its threads are:",
+		       s->timeout);
 		processes_signal(r->pid, SIGABRT);
 		kill(r->pid, SIGABRT);
 		return;
 	}
-	notice(s->messages, "rank %d has run for %d s (--timeout); where its threads are:",
-		r->outcome->rank, s->timeout);
+	notice(s->messages,
+	       "rank %d has run for %d s (--timeout); where its threads are:", r->outcome->rank,
+	       s->timeout);
 	if (s->together && r->store)
 		notice_waits(s, r);
 	kill(r->pid, SIGABRT);
@@ -294,10 +295,11 @@ static int begin_next(const struct simulation *s, const struct worker *w, struct
 }
 
 static int begin_auxiliary(const struct simulation *s, const struct worker *w, struct run *run,
-			 int rank, struct running *r, struct err *e)
+			   int rank, struct running *r, struct err *e)
 {
-	notice(s->messages, "also running rank %d, unrecorded: other ranks need the data that it broadcasts",
-			rank);
+	notice(s->messages,
+	       "also running rank %d, unrecorded: other ranks need the data that it broadcasts",
+	       rank);
 	run->has_begun[rank] = 1;
 	r->auxiliary = (struct outcome){ .rank = rank };
 	r->outcome = &r->auxiliary;
@@ -335,7 +337,7 @@ static void end_auxiliary(const struct simulation *s, struct outcome *o)
 {
 	if (o->status)
 		notice(s->messages, "rank %d, which other ranks wait for, ended with status %d",
-			o->rank, o->status);
+		       o->rank, o->status);
 	free(o->last_key);
 	o->last_key = NULL;
 }
@@ -408,7 +410,8 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 		status = broadcasts_open(&run->broadcasts, e);
 	}
 	if (!status && s->together)
-		status = store_open(&run->shared, s->ranks, s->rank_count, s->world, s->messages, e);
+		status =
+			store_open(&run->shared, s->ranks, s->rank_count, s->world, s->messages, e);
 	while (run->done < total && !status && !signals_caught()) {
 		status = turn(s, w, run, e);
 		if (s->together)

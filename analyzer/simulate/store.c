@@ -57,7 +57,8 @@ static unsigned meaning(const struct store_client *c, unsigned number)
 }
 
 /* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
-static const struct buf *get(struct store *s, const char *key, uint64_t asked, struct wire_reader *r)
+static const struct buf *get(struct store *s, const char *key, uint64_t asked,
+			     struct wire_reader *r)
 {
 	static const struct buf nothing;
 	struct store_entry *e = store_find(s, key);
@@ -204,8 +205,8 @@ static int send_all(int socket, const struct buf *out)
 }
 
 /* The client's command waits for a key; *done skips it when the client has called it off. */
-static void wait_for(struct store *s, struct store_client *c, struct wire_reader *r, struct buf *out,
-		     size_t *done)
+static void wait_for(struct store *s, struct store_client *c, struct wire_reader *r,
+		     struct buf *out, size_t *done)
 {
 	if (r->left && meaning(c, (unsigned char)*r->at) == CANCEL_WAIT) {
 		wire_put_number(out, WAIT_CANCELED, 1);
@@ -363,11 +364,10 @@ static void check_time_limit(struct store *s)
 		c = c->next;
 	if (!c)
 		return;
-	notice(
-		s->messages,
-		"rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
-		"set and has not",
-		s->ports[c->port].rank, c->wanted);
+	notice(s->messages,
+	       "rank %d: time limit (CUDASIM_TIMEOUT) reached; it waits for the store's key %s, which a rank that runs has to "
+	       "set and has not",
+	       s->ports[c->port].rank, c->wanted);
 	drop_client(s, c);
 }
 

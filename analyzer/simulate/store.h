@@ -29,10 +29,10 @@ struct store {
 	int world;
 	struct store_entry *entries; /* hash by key */
 	struct store_client *clients;
-	struct board board; /* of several ranks */
+	struct board board;              /* of several ranks */
 	const struct messages *messages; /* borrowed; may be NULL */
-	int time_limit;     /* seconds that one of them waits for another */
-	char *last_key;     /* that a client waited for and nobody had set */
+	int time_limit;                  /* seconds that one of them waits for another */
+	char *last_key;                  /* that a client waited for and nobody had set */
 	uint64_t emulated, waits;
 };
 

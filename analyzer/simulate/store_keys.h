@@ -18,7 +18,8 @@ struct store_entry *store_find(const struct store *s, const char *key);
 /* As store_find(), but adds a missing key with an empty value. */
 struct store_entry *store_make(struct store *s, const char *key);
 struct store_entry *store_set(struct store *s, const char *key, const void *value, size_t length);
-/* Adds to a number, which is kept as text; returns the sum. The last ranks of a barrier are emulated. */
+/* Adds to a number, which is kept as text; returns the sum. The last ranks of a barrier are
+ * emulated. */
 int64_t store_add(struct store *s, const char *key, int64_t amount);
 /* Sets a missing key to the value that an absent rank would have set. */
 struct store_entry *store_emulate(struct store *s, const char *key);

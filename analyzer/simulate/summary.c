@@ -140,12 +140,13 @@ void summary_text(const struct simulation *s, const struct outcome *outcomes, si
 	buf_puts(out, "\n");
 }
 
-static json_t *json_rank(const struct outcome *o, const struct rank *x, const struct rank_classes *y)
+static json_t *json_rank(const struct outcome *o, const struct rank *x,
+			 const struct rank_classes *y)
 {
 	const struct rank_class *like = class_of(y, o->rank);
-	json_t *j = json_pack("{s:i,s:i,s:f,s:b,s:b}", "rank", o->rank, "status", o->status,
-			      "seconds", o->seconds, "timed_out", o->timed_out, "was_ended",
-			      o->was_ended);
+	json_t *j =
+		json_pack("{s:i,s:i,s:f,s:b,s:b}", "rank", o->rank, "status", o->status, "seconds",
+			  o->seconds, "timed_out", o->timed_out, "was_ended", o->was_ended);
 
 	if (x)
 		json_object_set_new(j, "peak",

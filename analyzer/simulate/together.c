@@ -139,10 +139,9 @@ void board_note(struct board *b, const char *key, const void *value, size_t leng
 		return;
 	if (b->groups == TOGETHER_GROUPS) {
 		if (!b->is_refusing)
-			notice(
-				b->messages,
-				"more than %d communicators: the ranks of those that follow cannot meet",
-				TOGETHER_GROUPS);
+			notice(b->messages,
+			       "more than %d communicators: the ranks of those that follow cannot meet",
+			       TOGETHER_GROUPS);
 		b->is_refusing = 1;
 		return;
 	}

@@ -2,8 +2,8 @@
  * Some ranks of a job that run together while the others are played: whose a key of the store is,
  * which members of an NCCL communicator run, and when nothing but an absent rank can help.
  */
-#ifndef MEMTRACE_TOGETHER_H
-#define MEMTRACE_TOGETHER_H
+#ifndef MEMTRACE_SIMULATE_TOGETHER_H
+#define MEMTRACE_SIMULATE_TOGETHER_H
 
 #include "simulate/messages.h"
 #include "util/err.h"
@@ -39,7 +39,8 @@ void board_note(struct board *b, const char *key, const void *value, size_t leng
 /* Does every rank (any thread of it) wait, but for those of waits_here[]? They must have looked
  * again since the last call that found it so. */
 int board_is_quiet(struct board *b, const int *waits_here, size_t ranks);
-/* The call in which the rank of that row waits for another, and for whom; "": it does not. Allocated. */
+/* The call in which the rank of that row waits for another, and for whom; "": it does not.
+ * Allocated. */
 char *board_where(const struct board *b, size_t row);
 
 #endif

@@ -50,7 +50,8 @@ static int run_try(struct until_oom *x, int value, enum verdict *verdict, struct
 	int status;
 
 	t->name = xasprintf("%s = %d", x->name, value);
-	status = trial_run(x->simulation, &(struct placeholder){ x->name, number }, 1, folder, t, e);
+	status =
+		trial_run(x->simulation, &(struct placeholder){ x->name, number }, 1, folder, t, e);
 	*verdict = t->verdict;
 	free(number);
 	free(folder);
@@ -108,7 +109,7 @@ int until_oom_find(const struct simulation *s, const char *key, struct buf *tabl
 		trial_table("", x.tries, x.count, table);
 	if (largest > 0)
 		buf_addf(conclusion, "%s = %d is the largest that fits%s", x.name, largest,
-			  largest == x.high ? ", and the last that was to be tried" : "");
+			 largest == x.high ? ", and the last that was to be tried" : "");
 	else if (!largest)
 		buf_addf(conclusion, "not even %s = %d fits", x.name, x.low);
 	for (size_t i = 0; i < x.count; i++)

@@ -3,6 +3,7 @@
 #define MEMTRACE_UNTIL_OOM_H
 
 #include "simulate/simulation.h"
+#include "util/buf.h"
 
 /* `key` is "mbs", "mbs=4" (begin there) or "mbs=4:64" (go no further). Prints a table of what was
  * tried on stderr. Returns the largest that fits, 0 if not even the first does, -1 if it cannot be

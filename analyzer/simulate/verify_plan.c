@@ -26,9 +26,9 @@ static void fill_placeholders(const struct plan_layout *l, char numbers[PLACEHOL
 		int64_t how = l->size[d] == UNSET ? RECOMPUTE_NONE : l->size[d];
 
 		snprintf(numbers[d], DIGITS, "%lld", (long long)size);
-		placeholders[d] = (struct placeholder){
-			dimensions[d].name, d == DIM_RECOMPUTE ? recompute_names[how] : numbers[d]
-		};
+		placeholders[d] = (struct placeholder){ dimensions[d].name,
+							d == DIM_RECOMPUTE ? recompute_names[how]
+									   : numbers[d] };
 	}
 	snprintf(numbers[DIMENSIONS], DIGITS, "%lld", (long long)batches);
 	placeholders[DIMENSIONS] = (struct placeholder){ "micro_batches", numbers[DIMENSIONS] };

@@ -45,8 +45,8 @@ class Sent(Case):
         done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "flags.py")], "--ranks", "6", "--world-size", "8")
         self.assertEqual(done.stdout.count("rank "), 1)
         self.assertIn("rank 6 [5, 7] [100, 101, 102, 103, 104] [True]", done.stdout)
-        self.assertIn("rank 0 runs too, untraced", done.stderr)
-        self.assertIn("rank 7 runs too, untraced", done.stderr)
+        self.assertIn("also running rank 0, unrecorded", done.stderr)
+        self.assertIn("also running rank 7, unrecorded", done.stderr)
         self.assertEqual([r["rank"] for r in self.report()["ranks"]], [6])
 
     def test_ranks_that_were_asked_for(self):
@@ -65,7 +65,7 @@ class Sent(Case):
         self.assertIn("rank 2 has 102", done.stdout)
         self.assertIn("rank 3 has 102", done.stdout)
         self.assertIn("rank 3 objects [3, 3, 3, 3] [0]", done.stdout)
-        self.assertEqual(re.findall("rank (.) runs too, untraced", done.stderr), ["0"])
+        self.assertEqual(re.findall("also running rank (.), unrecorded", done.stderr), ["0"])
 
     def test_a_group_like_none_of_rank_0(self):
         done = self.groups("[[1, 3]]", "--ranks", "3", "--world-size", "4")
@@ -83,7 +83,7 @@ class Sent(Case):
         done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "messages.py")], "--ranks", "2", "--world-size", "4")
         self.assertEqual(printed(done.stdout), [{"rank": 2, "run": [{"name": "x" * 50, "layers": 3}], "steps": 77, "own": ["for", 2],
                                                  "told": [1, [0, None]], "shape": 101, "back": 203}])
-        self.assertEqual(sorted(re.findall("rank (.) runs too, untraced", done.stderr)), ["0", "1", "3"])
+        self.assertEqual(sorted(re.findall("also running rank (.), unrecorded", done.stderr)), ["0", "1", "3"])
 
 
 class Memory(Case):

@@ -91,7 +91,7 @@ class Payloads(Jobs):
             self.assertEqual(line["own"], ["to", rank])
             self.assertEqual(line["total"], 1 + 1 + 3 + 3)
         self.assertEqual(told[0]["gathered"], [["from", 0], ["from", 0], ["from", 2], ["from", 2]])
-        self.assertEqual(re.findall("rank (.) runs too, untraced", done.stderr), ["1"])
+        self.assertEqual(re.findall("also running rank (.), unrecorded", done.stderr), ["1"])
         self.assertIn("2 of 4 ranks, simulated together", done.stderr)
 
     def test_objects(self):
