@@ -116,7 +116,7 @@ $(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUI
 .PHONY: units
 units: all $(UNITS)
 
-.PHONY: test soak faults accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint install clean help cuda-headers
+.PHONY: test soak faults accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint format install clean help cuda-headers
 setup:          ## install what building and testing need (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -193,8 +193,11 @@ cppcheck:
 		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
 		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
-lint: all       ## house rules: what the preload may not call, sizes of files and functions
+lint: all       ## house rules: what the preload may not call, which folder may use which, names, sizes, format
 	@tests/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
+
+format:         ## clang-format over every C file (see .clang-format)
+	@git ls-files -co --exclude-standard 'analyzer/*.[ch]' 'preload/*.[ch]' 'include/*.[ch]' 'libc/*.[ch]' 'tests/*.[ch]' | xargs clang-format -i
 
 install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/memtrace $(DESTDIR)$(PREFIX)/share/man/man1

@@ -39,18 +39,8 @@ missing=$(printf '%s\n' $rows dlsym dlvsym dlclose dlerror | sort | comm -23 - /
 extra=$(printf '%s\n' $exported | grep -v '^_ZN3c10' | grep -v -x -F "$(printf '%s\n' $rows $some dlsym dlvsym dlclose dlerror)")
 [ -z "$extra" ] || bad "exported and no row of hooks.def:" $extra
 
-# Modules: the preload never sees the analyzer, the analyzer sees of the preload only its tables, the model and renderers no trace.
-grep -rln --include='*.[ch]' 'include.*analyzer' preload && bad "preload includes the analyzer"
-grep -n '#include "\(\.\./\)*preload/.*\.h"' analyzer -r && bad "analyzer includes the preload's code"
-
-# Size: files above 500 lines, functions above 60.
-for f in $(git ls-files '*.c' '*.h' '*.py' '*.sh' 2>/dev/null); do
-	n=$(wc -l <"$f")
-	[ "$n" -le 550 ] || bad "$f has $n lines (about 500 at most)"
-done
-for f in $(git ls-files '*.c'); do
-	awk -v f="$f" '/^{/ { start = NR } /^}/ { if (start && NR - start > 66) { printf "lint: %s:%d: a function of %d lines (60 at most)\n", f, start, NR - start - 1; bad = 1 } start = 0 } END { exit bad }' "$f" || failed=1
-done
+# What may include what, names, sizes, output, format: by the table of CONTRIBUTING.md.
+python3 tests/layers.py || failed=1
 
 # The project speaks of itself alone.
 git grep -n -I -E '/work/|/root/' -- . ':!tests/lint.sh' && bad "a machine's path"
