@@ -14,7 +14,7 @@ static void broadcast(struct machine *m, const struct module *module)
 	int64_t n = 0;
 	enum dtype type = F32;
 
-	m->as = TERM_COLLECTIVE;
+	m->current_term = TERM_COLLECTIVE;
 	for (size_t i = 0; i < module->count; i++) {
 		const tensor *t = &module->params[i]->value;
 
@@ -32,7 +32,7 @@ static void broadcast(struct machine *m, const struct module *module)
 static void add_bucket(struct machine *m, struct ddp *d, int64_t n, enum dtype type)
 {
 	d->buckets = grow(d->buckets, d->count, &d->room, sizeof(*d->buckets));
-	d->buckets[d->count++] = make_as(m, TERM_BUCKETS, n, type);
+	d->buckets[d->count++] = tensor_new_as(m, TERM_BUCKETS, n, type);
 }
 
 static void note_arrival(struct machine *m, struct param *p)
@@ -44,12 +44,13 @@ static void note_arrival(struct machine *m, struct param *p)
 		d->order[d->arrived++] = p->value.n;
 	}
 	if (d->views) { /* the gradient is copied into its bucket, and a view takes its place */
-		drop(m, &p->grad);
+		tensor_unref(m, &p->grad);
 		p->in_bucket = 1;
 	}
 }
 
-void ddp_wrap(struct machine *m, struct ddp *d, const struct shape *s, const struct module *module)
+void ddp_wrap(struct machine *m, struct ddp *d, const struct hparams *s,
+	      const struct module *module)
 {
 	int64_t n = 0;
 
@@ -73,7 +74,7 @@ void ddp_forward(struct machine *m, struct ddp *d)
 	if (d->rebuilt || !d->arrived)
 		return;
 	d->rebuilt = 1;
-	drop(m, &d->buckets[0]);
+	tensor_unref(m, &d->buckets[0]);
 	d->count = 0;
 	for (size_t i = 0; i < d->arrived; i++) {
 		n += d->order[i];

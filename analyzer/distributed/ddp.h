@@ -15,7 +15,8 @@ struct ddp {
 	int views; /* gradient_as_bucket_view */
 };
 
-void ddp_wrap(struct machine *m, struct ddp *d, const struct shape *s, const struct module *module);
+void ddp_wrap(struct machine *m, struct ddp *d, const struct hparams *s,
+	      const struct module *module);
 void ddp_forward(struct machine *m, struct ddp *d);
 void ddp_release(struct ddp *d);
 

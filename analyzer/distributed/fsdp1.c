@@ -11,19 +11,19 @@
 #define IN_FLIGHT 2  /* _FreeEventQueue._max_num_inflight_all_gathers */
 #define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
 
-static enum dtype compute_type(const struct unit *u)
+static enum dtype compute_type(const struct fsdp_unit *u)
 {
-	return u->fsdp->shape->sharded_compute;
+	return u->fsdp->hparams->sharded_compute;
 }
 
-static enum dtype weights_type(const struct unit *u)
+static enum dtype weights_type(const struct fsdp_unit *u)
 {
-	return u->fsdp->shape->weights;
+	return u->fsdp->hparams->weights;
 }
 
 /* ---- made ---- */
 
-static int64_t aligned(const struct unit *u, int64_t at)
+static int64_t aligned(const struct fsdp_unit *u, int64_t at)
 {
 	int64_t unit = ALIGNMENT / dtype_width(compute_type(u));
 
@@ -31,9 +31,9 @@ static int64_t aligned(const struct unit *u, int64_t at)
 }
 
 /* What of each parameter is in this rank's piece of the flat one. */
-static void lay_out(struct unit *u)
+static void lay_out(struct fsdp_unit *u)
 {
-	const struct shape *s = u->fsdp->shape;
+	const struct hparams *s = u->fsdp->hparams;
 	int64_t at = 0, begin, end;
 
 	for (size_t i = 0; i < u->count; i++)
@@ -54,20 +54,20 @@ static void lay_out(struct unit *u)
 	}
 }
 
-void flat_shard(struct machine *m, struct unit *u)
+void flat_shard(struct machine *m, struct fsdp_unit *u)
 {
 	tensor flat;
 
 	if (!u->count)
 		return;
 	lay_out(u);
-	flat = make_as(m, TERM_FLAT_WEIGHTS, u->elements, weights_type(u));
+	flat = tensor_new_as(m, TERM_FLAT_WEIGHTS, u->elements, weights_type(u));
 	u->shards = xcalloc(1, sizeof(*u->shards));
-	u->shards[0] = make_as(m, TERM_FLAT_WEIGHTS, u->elements / u->fsdp->shape->dp,
-			       weights_type(u));
-	drop(m, &flat);
+	u->shards[0] = tensor_new_as(m, TERM_FLAT_WEIGHTS, u->elements / u->fsdp->hparams->dp,
+				     weights_type(u));
+	tensor_unref(m, &flat);
 	for (size_t i = 0; i < u->count; i++)
-		drop(m, &u->params[i]->value);
+		tensor_unref(m, &u->params[i]->value);
 }
 
 /* ---- a unit's weights ---- */
@@ -81,7 +81,7 @@ static void limit(struct machine *m, struct fsdp *f)
 	f->waited++;
 }
 
-static void unshard(struct machine *m, struct unit *u)
+static void unshard(struct machine *m, struct fsdp_unit *u)
 {
 	enum dtype type = compute_type(u);
 	tensor input = none;
@@ -93,22 +93,22 @@ static void unshard(struct machine *m, struct unit *u)
 		return;
 	}
 	if (type != weights_type(u)) {
-		input = make_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
-				u->elements / u->fsdp->shape->dp, type);
+		input = tensor_new_on(m, PRE_UNSHARD_STREAM, TERM_COLLECTIVE,
+				      u->elements / u->fsdp->hparams->dp, type);
 		stream_wait(m, UNSHARD_STREAM, PRE_UNSHARD_STREAM);
 	}
 	limit(m, u->fsdp);
-	if (u->gathered.at)
+	if (u->gathered.storage)
 		storage_fill(m, u->gathered, type);
 	else
-		u->gathered = make_on(m, UNSHARD_STREAM, TERM_GATHERED, u->elements, type);
+		u->gathered = tensor_new_on(m, UNSHARD_STREAM, TERM_GATHERED, u->elements, type);
 	record_stream(input, UNSHARD_STREAM);
-	drop(m, &input);
+	tensor_unref(m, &input);
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
 
-		if (!p->value.at) {
-			p->value.at = hold(u->gathered).at;
+		if (!p->value.storage) {
+			p->value.storage = tensor_ref(u->gathered).storage;
 			p->value.type = type;
 		}
 		param_init(p);
@@ -117,7 +117,7 @@ static void unshard(struct machine *m, struct unit *u)
 }
 
 /* On `stream`. */
-static void reshard(struct machine *m, struct unit *u, int stream)
+static void reshard(struct machine *m, struct fsdp_unit *u, int stream)
 {
 	struct fsdp *f = u->fsdp;
 
@@ -131,47 +131,47 @@ static void reshard(struct machine *m, struct unit *u, int stream)
 /* ---- backward ---- */
 
 /* The gradients become one, which is reduced and scattered. Frees the weights. */
-static void split_backward(struct machine *m, struct node *n)
+static void split_backward(struct machine *m, struct grad_node *n)
 {
-	struct unit *u = n->hook;
+	struct fsdp_unit *u = n->hook;
 	struct fsdp *f = u->fsdp;
 	enum dtype type = compute_type(u);
 	tensor flat, cast = none;
 
 	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
-	flat = make_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type);
+	flat = tensor_new_on(m, UNSHARD_STREAM, TERM_BUCKETS, u->elements, type);
 
-	drop(m, &n->in[0]);
+	tensor_unref(m, &n->in[0]);
 	u->split = NULL;
 	for (size_t i = 0; i < u->count; i++) {
 		record_stream(u->params[i]->grad, UNSHARD_STREAM);
-		drop(m, &u->params[i]->grad);
+		tensor_unref(m, &u->params[i]->grad);
 	}
 	reshard(m, u, UNSHARD_STREAM);
 	stream_wait(m, POST_BACKWARD_STREAM, UNSHARD_STREAM);
 	if (type != weights_type(u))
-		cast = make_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements,
-			       weights_type(u));
+		cast = tensor_new_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements,
+				     weights_type(u));
 	fsdp_keep(m, u,
-		  make_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS, u->elements / f->shape->dp,
-			  weights_type(u)));
-	drop(m, &cast);
+		  tensor_new_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
+				u->elements / f->hparams->dp, weights_type(u)));
+	tensor_unref(m, &cast);
 	record_stream(flat, POST_BACKWARD_STREAM);
-	drop(m, &flat);
+	tensor_unref(m, &flat);
 }
 
 /* The graph's function that made the parameters of the flat one waits for their gradients. */
 static void note_gradient(struct machine *m, struct param *p)
 {
-	struct unit *u = p->unit;
+	struct fsdp_unit *u = p->unit;
 
 	(void)m;
-	if (u && u->split && !u->split->in[0].at)
-		u->split->in[0] = hold(p->grad);
+	if (u && u->split && !u->split->in[0].storage)
+		u->split->in[0] = tensor_ref(p->grad);
 }
 
 /* Its weights, and those of the unit that comes next. */
-static void before_backward(struct machine *m, struct unit *u)
+static void before_backward(struct machine *m, struct fsdp_unit *u)
 {
 	unshard(m, u);
 	stream_wait(m, COMPUTE_STREAM, UNSHARD_STREAM);
@@ -181,23 +181,23 @@ static void before_backward(struct machine *m, struct unit *u)
 	}
 }
 
-static void output_backward(struct machine *m, struct node *n)
+static void output_backward(struct machine *m, struct grad_node *n)
 {
 	before_backward(m, n->hook);
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 }
 
 /* ---- forward ---- */
 
-void flat_before(struct machine *m, struct unit *u)
+void flat_before(struct machine *m, struct fsdp_unit *u)
 {
-	struct node *n;
+	struct grad_node *n;
 
 	if (m->replaying || !u->count)
 		return;
 	unshard(m, u);
 	stream_wait(m, COMPUTE_STREAM, UNSHARD_STREAM);
-	n = record(m, split_backward, &u->params[0]->value, 1);
+	n = grad_node_new(m, split_backward, &u->params[0]->value, 1);
 	if (!n)
 		return;
 	n->edge[0] = NULL; /* it is not a use of the parameter */
@@ -205,21 +205,21 @@ void flat_before(struct machine *m, struct unit *u)
 	u->split = n;
 }
 
-tensor flat_after(struct machine *m, struct unit *u, tensor x)
+tensor flat_after(struct machine *m, struct fsdp_unit *u, tensor x)
 {
-	if (!m->replaying && u->fsdp->shape->reshard)
+	if (!m->replaying && u->fsdp->hparams->reshard)
 		reshard(m, u, COMPUTE_STREAM);
-	return hooked(m, x, output_backward, u);
+	return with_backward_hook(m, x, output_backward, u);
 }
 
 /* init_flat_param_attributes: made on the current stream, and freed at once. */
-static void make_storages(struct machine *m, const struct unit *u)
+static void make_storages(struct machine *m, const struct fsdp_unit *u)
 {
 	const int64_t width = dtype_width(compute_type(u));
 
-	m->as = TERM_GATHERED;
+	m->current_term = TERM_GATHERED;
 	if (compute_type(u) != weights_type(u))
-		scratch(m, u->elements / u->fsdp->shape->dp * width);
+		scratch(m, u->elements / u->fsdp->hparams->dp * width);
 	scratch(m, u->elements * width);
 	if (compute_type(u) != weights_type(u))
 		scratch(m, u->elements * dtype_width(weights_type(u)));

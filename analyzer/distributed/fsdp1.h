@@ -6,11 +6,11 @@
 #include "distributed/fsdp_units.h"
 
 /* The unit's parameters become the first rank's piece of a flat one. */
-void flat_shard(struct machine *m, struct unit *u);
+void flat_shard(struct machine *m, struct fsdp_unit *u);
 /* The root's first forward pass makes every flat parameter once. */
 void flat_root_before(struct machine *m, struct fsdp *f);
-void flat_before(struct machine *m, struct unit *u);
-tensor flat_after(struct machine *m, struct unit *u, tensor x);
+void flat_before(struct machine *m, struct fsdp_unit *u);
+tensor flat_after(struct machine *m, struct fsdp_unit *u, tensor x);
 /* The end of the backward pass. */
 void flat_finish(struct machine *m);
 void flat_start_backward(struct machine *m, struct fsdp *f);

@@ -14,17 +14,17 @@
  * have the model's, which is the same without. */
 static enum dtype compute_type(const struct fsdp *f)
 {
-	return f->shape->sharded_compute;
+	return f->hparams->sharded_compute;
 }
 
 static int is_flat(const struct fsdp *f)
 {
-	return f->shape->wrapper == FSDP1;
+	return f->hparams->wrapper == FSDP1;
 }
 
 static int64_t share(const struct fsdp *f, int64_t n)
 {
-	return divide_up(n, f->shape->dp);
+	return divide_up(n, f->hparams->dp);
 }
 
 /* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first has. */
@@ -40,11 +40,11 @@ static void fill(struct machine *m, const struct fsdp *f, struct param *p)
 {
 	const int64_t n = p->value.n;
 
-	p->value.n = shard_of(f, p) * f->shape->dp;
-	if (p->value.at)
+	p->value.n = shard_of(f, p) * f->hparams->dp;
+	if (p->value.storage)
 		storage_fill(m, p->value, compute_type(f));
 	else
-		p->value = make_as(m, TERM_GATHERED, p->value.n, compute_type(f));
+		p->value = tensor_new_as(m, TERM_GATHERED, p->value.n, compute_type(f));
 	p->value.n = n;
 	param_init(p);
 }
@@ -52,27 +52,27 @@ static void fill(struct machine *m, const struct fsdp *f, struct param *p)
 /* ---- a unit's weights ---- */
 
 /* Shards of another type than the gathered weights are converted first. */
-static void gather(struct machine *m, struct unit *u)
+static void gather(struct machine *m, struct fsdp_unit *u)
 {
 	enum dtype type = compute_type(u->fsdp);
 	tensor input = none;
 
-	if (u->gathered.at || u->whole)
+	if (u->gathered.storage || u->whole)
 		return;
-	if (type != u->fsdp->shape->weights)
-		input = make_on(m, GATHER_STREAM, TERM_COLLECTIVE, share(u->fsdp, u->elements),
-				type);
-	u->gathered = make_on(m, GATHER_STREAM, TERM_GATHERED, u->elements, type);
-	drop(m, &input);
+	if (type != u->fsdp->hparams->weights)
+		input = tensor_new_on(m, GATHER_STREAM, TERM_COLLECTIVE,
+				      share(u->fsdp, u->elements), type);
+	u->gathered = tensor_new_on(m, GATHER_STREAM, TERM_GATHERED, u->elements, type);
+	tensor_unref(m, &input);
 }
 
 /* Copies the gathered weights out; the buffer of the gather before goes. */
-static void copy_out(struct machine *m, struct unit *u)
+static void copy_out(struct machine *m, struct fsdp_unit *u)
 {
 	if (u->whole)
 		return;
 	gather(m, u);
-	let(m, &u->fsdp->last_gather, none);
+	tensor_assign(m, &u->fsdp->last_gather, none);
 	for (size_t i = 0; i < u->count; i++)
 		fill(m, u->fsdp, u->params[i]);
 	u->fsdp->last_gather = u->gathered;
@@ -80,7 +80,7 @@ static void copy_out(struct machine *m, struct unit *u)
 	u->whole = 1;
 }
 
-static void reshard(struct machine *m, struct unit *u)
+static void reshard(struct machine *m, struct fsdp_unit *u)
 {
 	for (size_t i = 0; i < u->count && u->whole; i++)
 		storage_empty(m, u->params[i]->value);
@@ -90,65 +90,65 @@ static void reshard(struct machine *m, struct unit *u)
 /* ---- backward ---- */
 
 /* Gathers, and the next unit's gather runs ahead. */
-static void before_backward(struct machine *m, struct unit *u)
+static void before_backward(struct machine *m, struct fsdp_unit *u)
 {
 	struct fsdp *f = u->fsdp;
 
 	if (!u->whole) {
 		copy_out(m, u);
-		let(m, &f->last_gather, none);
+		tensor_assign(m, &f->last_gather, none);
 	}
 	if (u > f->units && !u->is_root)
 		gather(m, u - 1);
 }
 
 /* Frees the weights, copies the gradients into one buffer and scatters its sum. */
-static void after_backward(struct machine *m, struct unit *u)
+static void after_backward(struct machine *m, struct fsdp_unit *u)
 {
 	struct fsdp *f = u->fsdp;
 
 	reshard(m, u);
-	let(m, &f->reduce_input, none);
-	f->reduce_input = make_as(m, TERM_BUCKETS, u->elements, f->shape->weights);
+	tensor_assign(m, &f->reduce_input, none);
+	f->reduce_input = tensor_new_as(m, TERM_BUCKETS, u->elements, f->hparams->weights);
 	for (size_t i = 0; i < u->count; i++)
-		drop(m, &u->params[i]->grad);
+		tensor_unref(m, &u->params[i]->grad);
 	fsdp_keep(m, u,
-		  make_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
-			  f->shape->weights));
+		  tensor_new_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
+				f->hparams->weights));
 }
 
-static void output_backward(struct machine *m, struct node *n)
+static void output_backward(struct machine *m, struct grad_node *n)
 {
 	before_backward(m, n->hook);
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 }
 
-static void input_backward(struct machine *m, struct node *n)
+static void input_backward(struct machine *m, struct grad_node *n)
 {
 	after_backward(m, n->hook);
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 }
 
 /* ---- forward ---- */
 
-tensor fsdp_before(struct machine *m, struct unit *u, tensor x)
+tensor fsdp_before(struct machine *m, struct fsdp_unit *u, tensor x)
 {
 	if (is_flat(u->fsdp)) {
 		flat_before(m, u);
-		return hold(x);
+		return tensor_ref(x);
 	}
 	if (!m->replaying)
 		copy_out(m, u);
-	return hooked(m, x, input_backward, u);
+	return with_backward_hook(m, x, input_backward, u);
 }
 
-tensor fsdp_after(struct machine *m, struct unit *u, tensor x)
+tensor fsdp_after(struct machine *m, struct fsdp_unit *u, tensor x)
 {
 	if (is_flat(u->fsdp))
 		return flat_after(m, u, x);
-	if (!m->replaying && u->fsdp->shape->reshard)
+	if (!m->replaying && u->fsdp->hparams->reshard)
 		reshard(m, u);
-	return hooked(m, x, output_backward, u);
+	return with_backward_hook(m, x, output_backward, u);
 }
 
 void fsdp_root_before(struct machine *m, struct fsdp *f)
@@ -161,7 +161,7 @@ void fsdp_root_before(struct machine *m, struct fsdp *f)
 
 void fsdp_root_after(struct machine *m, struct fsdp *f)
 {
-	let(m, &f->last_gather, none);
+	tensor_assign(m, &f->last_gather, none);
 }
 
 void fsdp_start_backward(struct machine *m, struct fsdp *f)
@@ -185,7 +185,7 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 	for (size_t i = 0; i + 1 < f->count; i++)
 		if (f->units[i].whole)
 			after_backward(m, &f->units[i]);
-	drop(m, &f->reduce_input);
+	tensor_unref(m, &f->reduce_input);
 }
 
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)
@@ -198,7 +198,7 @@ void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 
 /* ---- made ---- */
 
-static void shard(struct machine *m, struct unit *u)
+static void shard(struct machine *m, struct fsdp_unit *u)
 {
 	if (is_flat(u->fsdp)) {
 		flat_shard(m, u);
@@ -209,19 +209,20 @@ static void shard(struct machine *m, struct unit *u)
 		struct param *p = u->params[i];
 
 		p->shard = shard_of(u->fsdp, p);
-		u->elements += p->shard * u->fsdp->shape->dp;
-		u->shards[i] = make_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->shape->weights);
+		u->elements += p->shard * u->fsdp->hparams->dp;
+		u->shards[i] =
+			tensor_new_as(m, TERM_FLAT_WEIGHTS, p->shard, u->fsdp->hparams->weights);
 	}
 	for (size_t i = 0; i < u->count; i++)
-		drop(m, &u->params[i]->value);
+		tensor_unref(m, &u->params[i]->value);
 }
 
-void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct module *module,
+void fsdp_wrap(struct machine *m, struct fsdp *f, const struct hparams *s, struct module *module,
 	       const size_t *first, size_t blocks)
 {
-	struct unit *root;
+	struct fsdp_unit *root;
 
-	*f = (struct fsdp){ .shape = s, .count = blocks + 1 };
+	*f = (struct fsdp){ .hparams = s, .count = blocks + 1 };
 	f->units = xcalloc(f->count, sizeof(*f->units));
 	root = &f->units[blocks];
 	root->fsdp = f;
@@ -231,10 +232,10 @@ void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct 
 		if (s->one_unit || i < first[0] || i >= first[blocks])
 			root->params[root->count++] = module->params[i];
 	for (size_t i = 0; i < blocks; i++) {
-		f->units[i] = (struct unit){ .fsdp = f,
-					     .params = &module->params[first[i]],
-					     .count = s->one_unit ? 0
-								  : first[i + 1] - first[i] };
+		f->units[i] =
+			(struct fsdp_unit){ .fsdp = f,
+					    .params = &module->params[first[i]],
+					    .count = s->one_unit ? 0 : first[i + 1] - first[i] };
 		shard(m, &f->units[i]);
 	}
 	shard(m, root);

@@ -7,11 +7,11 @@
 
 /* Shards the module's parameters; block i has module->params[first[i]] to [first[i + 1]], the root
  * the others. */
-void fsdp_wrap(struct machine *m, struct fsdp *f, const struct shape *s, struct module *module,
+void fsdp_wrap(struct machine *m, struct fsdp *f, const struct hparams *s, struct module *module,
 	       const size_t *first, size_t blocks);
 /* Around a block's forward pass; the root's own are before the first and after the last. */
-tensor fsdp_before(struct machine *m, struct unit *u, tensor x);
-tensor fsdp_after(struct machine *m, struct unit *u, tensor x);
+tensor fsdp_before(struct machine *m, struct fsdp_unit *u, tensor x);
+tensor fsdp_after(struct machine *m, struct fsdp_unit *u, tensor x);
 void fsdp_root_before(struct machine *m, struct fsdp *f);
 void fsdp_root_after(struct machine *m, struct fsdp *f);
 /* The root's hook on its output: the last block's weights are gathered ahead. */

@@ -1,9 +1,9 @@
 #include "distributed/fsdp_units.h"
 
-void fsdp_keep(struct machine *m, struct unit *u, tensor reduced)
+void fsdp_keep(struct machine *m, struct fsdp_unit *u, tensor reduced)
 {
-	if (u->reduced.at)
-		drop(m, &reduced);
+	if (u->reduced.storage)
+		tensor_unref(m, &reduced);
 	else
 		u->reduced = reduced;
 }
@@ -11,5 +11,5 @@ void fsdp_keep(struct machine *m, struct unit *u, tensor reduced)
 void fsdp_drop_gradients(struct machine *m, struct fsdp *f)
 {
 	for (size_t i = 0; i < f->count; i++)
-		drop(m, &f->units[i].reduced);
+		tensor_unref(m, &f->units[i].reduced);
 }

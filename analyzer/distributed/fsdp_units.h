@@ -5,7 +5,7 @@
 #include "torch/module.h"
 #include "torch/machine.h"
 
-struct unit {
+struct fsdp_unit {
 	struct fsdp *fsdp;
 	struct param **params;
 	size_t count;
@@ -14,13 +14,13 @@ struct unit {
 	tensor gathered; /* the all-gather's output, until the next one is copied out */
 	int whole;       /* its parameters are there */
 	int is_root, prefetched;
-	tensor reduced; /* this rank's part of the gradients' sum */
-	struct node *split; /* FSDP1: what makes views of the flat parameter */
+	tensor reduced;          /* this rank's part of the gradients' sum */
+	struct grad_node *split; /* FSDP1: what makes views of the flat parameter */
 };
 
 struct fsdp {
-	const struct shape *shape;
-	struct unit *units; /* the blocks, then the root */
+	const struct hparams *hparams;
+	struct fsdp_unit *units; /* the blocks, then the root */
 	size_t count;
 	tensor last_gather, reduce_input;
 	/* FSDP1: the first forward pass made the flat parameters; the last zero_grad() is yet to be
@@ -30,12 +30,12 @@ struct fsdp {
 	struct freed {
 		int stream;
 		int64_t event;
-	} *freed_units;
+	} * freed_units;
 	size_t freed, waited, free_room;
 };
 
 /* This rank's part of a sum of gradients (taken): kept, or added to an earlier micro-batch's. */
-void fsdp_keep(struct machine *m, struct unit *u, tensor reduced);
+void fsdp_keep(struct machine *m, struct fsdp_unit *u, tensor reduced);
 void fsdp_drop_gradients(struct machine *m, struct fsdp *f);
 
 #endif

@@ -10,7 +10,7 @@ enum { HOPPER = 90 };
 /* PyTorch's wheels have NCCL 2.26 since 2.7, which connects at first use; 2.6 has 2.21. */
 enum { CONNECTS_LATE_SINCE = 207 };
 
-enum buffers {
+enum nccl_buffers {
 #define NCCL_BUFFERS(use, channels, size) use,
 #include TABLE
 	BUFFERS
@@ -26,14 +26,14 @@ const struct nccl_group_row nccl_group_rows[NCCL_GROUPS] = {
 #include "distributed/nccl_groups.def"
 };
 
-struct communicator {
+struct nccl_communicator {
 	int64_t count, size, span;
 	int use;
 	int64_t peers;
 };
 
 /* Megatron-core's version is given, and older than 0.`minor`. */
-static int megatron_before(const struct shape *s, int minor)
+static int megatron_before(const struct hparams *s, int minor)
 {
 	int major = 0, given = 0;
 
@@ -43,7 +43,7 @@ static int megatron_before(const struct shape *s, int minor)
 }
 
 /* Before NCCL 2.22 all is connected when the communicator is made. */
-static wide created(const struct communicator *c)
+static wide created(const struct nccl_communicator *c)
 {
 	wide taken = 0;
 
@@ -53,7 +53,7 @@ static wide created(const struct communicator *c)
 }
 
 /* Since: what is used. Both ways to each peer, in whichever of the communicators. */
-static wide connected(const struct communicator *c, const struct constants *k, int64_t node)
+static wide connected(const struct nccl_communicator *c, const struct constants *k, int64_t node)
 {
 	int near = c->span <= node;
 	wide taken = 0;
@@ -70,22 +70,22 @@ static wide connected(const struct communicator *c, const struct constants *k, i
 	return taken;
 }
 
-void nccl_memory(const struct shape *s, const struct constants *k, int64_t stage,
+void nccl_memory(const struct hparams *s, const struct constants *k, int64_t stage,
 		 wide taken[NCCL_GROUPS])
 {
 	int64_t node = VALUE_OR(s->config, num_gpus_per_node, GPUS_OF_A_NODE);
 #define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) \
 	{ (when) ? (count) : 0, size, span, use, peers },
-	const struct communicator groups[NCCL_GROUPS] = {
+	const struct nccl_communicator groups[NCCL_GROUPS] = {
 #include "distributed/nccl_groups.def"
 	};
 
 	for (int i = 0; i < NCCL_GROUPS; i++) {
-		const struct communicator *c = &groups[i];
+		const struct nccl_communicator *c = &groups[i];
 
 		taken[i] = 0;
 		if (c->count && c->size > 1)
-			taken[i] = k->torch < CONNECTS_LATE_SINCE ? created(c) :
-								    connected(c, k, node);
+			taken[i] =
+				k->torch < CONNECTS_LATE_SINCE ? created(c) : connected(c, k, node);
 	}
 }

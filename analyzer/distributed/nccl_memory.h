@@ -21,7 +21,7 @@ extern const struct nccl_group_row {
 } nccl_group_rows[NCCL_GROUPS];
 
 /* Bytes of each group's communicators on a rank of pipeline stage `stage`. */
-void nccl_memory(const struct shape *s, const struct constants *k, int64_t stage,
+void nccl_memory(const struct hparams *s, const struct constants *k, int64_t stage,
 		 wide bytes[NCCL_GROUPS]);
 
 /* ---- outside.c ---- */

@@ -6,17 +6,17 @@
 
 #include "util/util.h"
 
-#define MOST_ALIKE 4
+#define MOST_MICROBATCHES_RUN 4
 
-void wrapped_init(struct wrapped *w, const struct shape *s)
+void wrapper_init(struct wrapper *w, const struct hparams *s)
 {
-	*w = (struct wrapped){ .shape = s, .module.pieces = s->zero_init ? s->dp : 0 };
+	*w = (struct wrapper){ .hparams = s, .module.pieces = s->zero_init ? s->dp : 0 };
 	w->first = xcalloc((size_t)s->layers + 1, sizeof(*w->first));
 }
 
-void wrapped_start(struct machine *m, struct wrapped *w)
+void wrapper_start(struct machine *m, struct wrapper *w)
 {
-	const struct shape *s = w->shape;
+	const struct hparams *s = w->hparams;
 
 	if (s->wrapper == ZERO3)
 		zero3_wrap(m, &w->zero3, s, &w->module);
@@ -33,16 +33,16 @@ void wrapped_start(struct machine *m, struct wrapped *w)
 #define TIMED_SINCE 2
 
 /* The timer waits for the device when a step begins and ends, but in the first two. */
-static void time_step(struct machine *m, const struct wrapped *w)
+static void time_step(struct machine *m, const struct wrapper *w)
 {
-	if (has_engine(w->shape) && m->step >= TIMED_SINCE)
+	if (has_engine(w->hparams) && m->step >= TIMED_SINCE)
 		host_wait_all(m);
 }
 
-void wrapped_before_forward(struct machine *m, struct wrapped *w)
+void wrapper_before_forward(struct machine *m, struct wrapper *w)
 {
 	time_step(m, w);
-	if (is_fsdp(w->shape))
+	if (is_fsdp(w->hparams))
 		fsdp_root_before(m, &w->fsdp);
 	else if (m->zero3)
 		zero3_before_forward(m, m->zero3);
@@ -50,58 +50,58 @@ void wrapped_before_forward(struct machine *m, struct wrapped *w)
 		ddp_forward(m, &w->ddp);
 }
 
-void wrapped_after_forward(struct machine *m, struct wrapped *w)
+void wrapper_after_forward(struct machine *m, struct wrapper *w)
 {
-	if (is_fsdp(w->shape))
+	if (is_fsdp(w->hparams))
 		fsdp_root_after(m, &w->fsdp);
 }
 
-tensor wrapped_before_block(struct machine *m, struct wrapped *w, int64_t i, tensor x)
+tensor wrapper_before_block(struct machine *m, struct wrapper *w, int64_t i, tensor x)
 {
-	return is_fsdp(w->shape) ? fsdp_before(m, &w->fsdp.units[i], x) : hold(x);
+	return is_fsdp(w->hparams) ? fsdp_before(m, &w->fsdp.units[i], x) : tensor_ref(x);
 }
 
-void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor *out)
+void wrapper_after_block(struct machine *m, struct wrapper *w, int64_t i, tensor *out)
 {
-	if (is_fsdp(w->shape))
-		let(m, out, fsdp_after(m, &w->fsdp.units[i], *out));
+	if (is_fsdp(w->hparams))
+		tensor_assign(m, out, fsdp_after(m, &w->fsdp.units[i], *out));
 }
 
-void wrapped_before_backward(struct machine *m, struct wrapped *w)
+void wrapper_before_backward(struct machine *m, struct wrapper *w)
 {
-	if (is_fsdp(w->shape))
+	if (is_fsdp(w->hparams))
 		fsdp_start_backward(m, &w->fsdp);
 }
 
-void wrapped_after_backward(struct machine *m, struct wrapped *w)
+void wrapper_after_backward(struct machine *m, struct wrapper *w)
 {
-	if (is_fsdp(w->shape))
+	if (is_fsdp(w->hparams))
 		fsdp_finish(m, &w->fsdp);
-	drop(m, &w->mean_loss);
+	tensor_unref(m, &w->mean_loss);
 }
 
-tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss)
+tensor wrapper_scaled(struct machine *m, struct wrapper *w, tensor loss)
 {
-	if (has_engine(w->shape)) {
+	if (has_engine(w->hparams)) {
 		/* DeepSpeedEngine.backward: / gradient_accumulation_steps, scale_if_loss */
-		m->as = TERM_LOSS;
+		m->current_term = TERM_LOSS;
 		w->mean_loss = loss_times(m, loss);
 		return loss_times(m, w->mean_loss);
 	}
-	return w->shape->grad_scaler ? scaler_scale(m, &w->scaler, loss) : hold(loss);
+	return w->hparams->grad_scaler ? grad_scaler_scale(m, &w->scaler, loss) : tensor_ref(loss);
 }
 
-static void optimizer_steps(struct machine *m, struct wrapped *w)
+static void optimizer_steps(struct machine *m, struct wrapper *w)
 {
-	if (w->shape->clip > 0)
+	if (w->hparams->clip > 0)
 		clip_gradients(m, &w->module);
-	if (w->shape->grad_scaler)
-		scaler_unscale(m, &w->scaler);
+	if (w->hparams->grad_scaler)
+		grad_scaler_unscale(m, &w->scaler);
 	optimizer_step(m, &w->optimizer);
-	scaler_update(m, &w->scaler);
+	grad_scaler_update(m, &w->scaler);
 }
 
-static void engine_step(struct machine *m, struct wrapped *w)
+static void engine_step(struct machine *m, struct wrapper *w)
 {
 	if (m->zero3)
 		zero3_step(m, &w->zero3);
@@ -110,18 +110,18 @@ static void engine_step(struct machine *m, struct wrapped *w)
 	time_step(m, w);
 }
 
-static void clear_gradients(struct machine *m, struct wrapped *w)
+static void clear_gradients(struct machine *m, struct wrapper *w)
 {
-	if (w->shape->keep_gradients)
+	if (w->hparams->keep_gradients)
 		return;
 	zero_grad(m, &w->module);
-	if (is_fsdp(w->shape))
+	if (is_fsdp(w->hparams))
 		fsdp_zero_grad(m, &w->fsdp);
 }
 
-static void step(struct machine *m, struct wrapped *w)
+static void step(struct machine *m, struct wrapper *w)
 {
-	if (has_engine(w->shape))
+	if (has_engine(w->hparams))
 		engine_step(m, w);
 	else
 		optimizer_steps(m, w);
@@ -130,13 +130,13 @@ static void step(struct machine *m, struct wrapped *w)
 }
 
 /* The first micro-batch makes the gradients, the others add to them: after a few all are alike. */
-void wrapped_train(struct machine *m, struct wrapped *w,
+void wrapper_train(struct machine *m, struct wrapper *w,
 		   void (*micro_batch)(struct machine *m, void *model), void *model)
 {
-	int64_t count = w->shape->microbatches;
+	int64_t count = w->hparams->microbatches;
 
-	if (count > MOST_ALIKE)
-		count = MOST_ALIKE;
+	if (count > MOST_MICROBATCHES_RUN)
+		count = MOST_MICROBATCHES_RUN;
 	for (m->step = 0; m->step < m->steps; m->step++) {
 		for (int64_t i = 0; i < count; i++)
 			micro_batch(m, model);
@@ -144,7 +144,7 @@ void wrapped_train(struct machine *m, struct wrapped *w,
 	}
 }
 
-void wrapped_release(struct wrapped *w)
+void wrapper_release(struct wrapper *w)
 {
 	optimizer_release(&w->optimizer);
 	ddp_release(&w->ddp);
@@ -156,18 +156,19 @@ void wrapped_release(struct wrapped *w)
 }
 
 /* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
-static void check_sharded(const struct shape *s, struct inputs *in)
+static void check_sharded(const struct hparams *s, struct inputs *in)
 {
 	int vectors =
 		s->optimizer == ADAFACTOR || s->optimizer == LION || s->optimizer == ADAM_8BIT;
 
 	if (s->optimizer > ADAGRAD && !(s->wrapper == FSDP1 && vectors))
-		input_reject(in, CONFIG_optimizer,
-		       "adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
-		       "adam8bit: others do not step shards, or are not modelled yet");
+		input_reject(
+			in, CONFIG_optimizer,
+			"adam, adamw, sgd, rmsprop or adagrad, or with fsdp_version 1 adafactor, lion or "
+			"adam8bit: others do not step shards, or are not modelled yet");
 }
 
-void wrapped_check(const struct shape *s, struct inputs *in)
+void wrapper_check(const struct hparams *s, struct inputs *in)
 {
 	if (has_engine(s))
 		zero_check(s, in);

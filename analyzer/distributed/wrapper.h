@@ -10,12 +10,12 @@
 #include "torch/optimizer.h"
 #include "distributed/zero3.h"
 
-struct wrapped {
-	const struct shape *shape;
+struct wrapper {
+	const struct hparams *hparams;
 	struct module module;
 	size_t *first; /* of each block in the module, and of what is after them */
 	struct optimizer optimizer;
-	struct scaler scaler;
+	struct grad_scaler scaler;
 	struct ddp ddp;
 	struct fsdp fsdp;
 	struct zero zero;
@@ -24,24 +24,24 @@ struct wrapped {
 };
 
 /* Before the module has parameters. */
-void wrapped_init(struct wrapped *w, const struct shape *s);
+void wrapper_init(struct wrapper *w, const struct hparams *s);
 /* Once it has them all. */
-void wrapped_start(struct machine *m, struct wrapped *w);
+void wrapper_start(struct machine *m, struct wrapper *w);
 /* Around the forward pass, and around block i in it, whose output is *out. */
-void wrapped_before_forward(struct machine *m, struct wrapped *w);
-void wrapped_after_forward(struct machine *m, struct wrapped *w);
-tensor wrapped_before_block(struct machine *m, struct wrapped *w, int64_t i, tensor x);
-void wrapped_after_block(struct machine *m, struct wrapped *w, int64_t i, tensor *out);
+void wrapper_before_forward(struct machine *m, struct wrapper *w);
+void wrapper_after_forward(struct machine *m, struct wrapper *w);
+tensor wrapper_before_block(struct machine *m, struct wrapper *w, int64_t i, tensor x);
+void wrapper_after_block(struct machine *m, struct wrapper *w, int64_t i, tensor *out);
 /* Around the backward pass. */
-void wrapped_before_backward(struct machine *m, struct wrapped *w);
-void wrapped_after_backward(struct machine *m, struct wrapped *w);
+void wrapper_before_backward(struct machine *m, struct wrapper *w);
+void wrapper_after_backward(struct machine *m, struct wrapper *w);
 /* The loss as the GradScaler makes it larger, where there is one, or DeepSpeed's engine. */
-tensor wrapped_scaled(struct machine *m, struct wrapped *w, tensor loss);
+tensor wrapper_scaled(struct machine *m, struct wrapper *w, tensor loss);
 /* Steps: micro-batches, then the optimizer's or DeepSpeed's engine's step, and zero_grad(). */
-void wrapped_train(struct machine *m, struct wrapped *w,
+void wrapper_train(struct machine *m, struct wrapper *w,
 		   void (*micro_batch)(struct machine *m, void *model), void *model);
-void wrapped_release(struct wrapped *w);
+void wrapper_release(struct wrapper *w);
 /* Refuses what none of them models. */
-void wrapped_check(const struct shape *s, struct inputs *in);
+void wrapper_check(const struct hparams *s, struct inputs *in);
 
 #endif

@@ -12,7 +12,7 @@
 
 static enum dtype type_of(const struct zero *z)
 {
-	return z->shape->weights;
+	return z->hparams->weights;
 }
 
 /* ---- initialization ---- */
@@ -20,7 +20,7 @@ static enum dtype type_of(const struct zero *z)
 /* p->shard: how much of each parameter is in this rank's piece. */
 static void lay_out(struct zero *z)
 {
-	const struct shape *s = z->shape;
+	const struct hparams *s = z->hparams;
 	int64_t total = 0, at = 0, begin, step = ALIGNMENT * s->dp;
 
 	for (size_t i = 0; i < z->module->count; i++)
@@ -44,32 +44,32 @@ static void flatten(struct machine *m, struct zero *z)
 {
 	enum dtype type = type_of(z);
 
-	z->flat = make_as(m, TERM_FLAT_WEIGHTS, z->share * z->shape->dp, type);
+	z->flat = tensor_new_as(m, TERM_FLAT_WEIGHTS, z->share * z->hparams->dp, type);
 	for (size_t i = 0; i < z->module->count; i++) {
 		struct param *p = z->module->params[i];
 
-		drop(m, &p->value);
-		p->value.at = hold(z->flat).at;
+		tensor_unref(m, &p->value);
+		p->value.storage = tensor_ref(z->flat).storage;
 		param_init(p);
 	}
 }
 
 static void make_master(struct machine *m, struct zero *z)
 {
-	tensor piece = make_as(m, TERM_MASTER, z->share, type_of(z)), zeros;
+	tensor piece = tensor_new_as(m, TERM_MASTER, z->share, type_of(z)), zeros;
 
-	if (z->shape->offload_optimizer) {
-		drop(m, &piece);
+	if (z->hparams->offload_optimizer) {
+		tensor_unref(m, &piece);
 		return;
 	}
 	if (type_of(z) == F32) {
 		z->master = piece;
 	} else {
-		z->master = make_as(m, TERM_MASTER, z->share, F32);
-		drop(m, &piece);
+		z->master = tensor_new_as(m, TERM_MASTER, z->share, F32);
+		tensor_unref(m, &piece);
 	}
-	zeros = make_as(m, TERM_STEP, z->share, F32); /* initialize_optimizer_states */
-	drop(m, &zeros);
+	zeros = tensor_new_as(m, TERM_STEP, z->share, F32); /* initialize_optimizer_states */
+	tensor_unref(m, &zeros);
 }
 
 /* temp_grad_buffer_for_gpu_offload: as long as the largest parameter. */
@@ -80,7 +80,7 @@ static void make_offload_buffer(struct machine *m, struct zero *z)
 	for (size_t i = 0; i < z->module->count; i++)
 		if (z->module->params[i]->value.n > most)
 			most = z->module->params[i]->value.n;
-	make_as(m, TERM_BUCKETS, most, type_of(z));
+	tensor_new_as(m, TERM_BUCKETS, most, type_of(z));
 }
 
 /* ---- gradients ---- */
@@ -88,21 +88,21 @@ static void make_offload_buffer(struct machine *m, struct zero *z)
 /* copy_grads_in_partition: this rank's part of the gradient goes to the host's memory in fp32. */
 static void offload(struct machine *m, struct zero *z, const struct param *p)
 {
-	m->as = TERM_CLIP;
+	m->current_term = TERM_CLIP;
 	scratch(m, p->shard * dtype_width(F64)); /* its norm */
 	host_wait(m, m->stream);                 /* has_inf_or_nan */
-	m->as = TERM_GRADIENTS;
+	m->current_term = TERM_GRADIENTS;
 	if (type_of(z) != F32)
 		scratch(m, p->shard * dtype_width(F32));
 }
 
 static void keep_or_clear(struct machine *m, struct zero *z, struct param *p)
 {
-	if (p->shard > 0 && z->shape->offload_optimizer)
+	if (p->shard > 0 && z->hparams->offload_optimizer)
 		offload(m, z, p);
-	else if (p->shard > 0 && !z->partition.at)
-		z->partition = make_as(m, TERM_GRADIENTS, z->owned, type_of(z));
-	drop(m, &p->grad);
+	else if (p->shard > 0 && !z->partition.storage)
+		z->partition = tensor_new_as(m, TERM_GRADIENTS, z->owned, type_of(z));
+	tensor_unref(m, &p->grad);
 }
 
 static void reduce_slices(struct machine *m, struct zero *z, int64_t n, int slices)
@@ -118,7 +118,7 @@ static void average(struct machine *m, struct zero *z)
 	int64_t n = 0, owner = -1;
 	int slices = 0;
 
-	m->as = TERM_COLLECTIVE;
+	m->current_term = TERM_COLLECTIVE;
 	for (size_t i = 0; i < z->count; i++) {
 		int64_t at = z->waiting[i]->offset, end = at + z->waiting[i]->value.n;
 
@@ -127,7 +127,7 @@ static void average(struct machine *m, struct zero *z)
 
 			if (next > end)
 				next = end;
-			if (rank != owner && n > z->shape->reduce_bucket) {
+			if (rank != owner && n > z->hparams->reduce_bucket) {
 				reduce_slices(m, z, n, slices);
 				n = slices = 0;
 			}
@@ -148,7 +148,8 @@ static void note_use(struct zero *z)
 
 	for (size_t i = 0; i < z->count; i++)
 		if (z->waiting[i]->shard > 0) {
-			record_stream(large->at ? *large : z->bucket[z->index], REDUCTION_STREAM);
+			record_stream(large->storage ? *large : z->bucket[z->index],
+				      REDUCTION_STREAM);
 			return;
 		}
 }
@@ -160,7 +161,7 @@ static void reduce(struct machine *m, struct zero *z)
 
 	if (!z->count)
 		return;
-	if (z->shape->overlap) {
+	if (z->hparams->overlap) {
 		stream_wait(m, REDUCTION_STREAM, COMPUTE_STREAM);
 		stream_wait(m, COMPUTE_STREAM, REDUCTION_STREAM);
 		note_use(z);
@@ -176,15 +177,15 @@ static void reduce(struct machine *m, struct zero *z)
 
 static void fill_bucket(struct machine *m, struct zero *z, struct param *p)
 {
-	const int64_t most = z->shape->reduce_bucket;
+	const int64_t most = z->hparams->reduce_bucket;
 
 	if (z->filled + p->value.n > most) {
 		reduce(m, z);
-		z->index ^= z->shape->overlap;
+		z->index ^= z->hparams->overlap;
 	}
 	/* one that is larger than the bucket stays where it is */
 	if (p->value.n <= most)
-		drop(m, &p->grad);
+		tensor_unref(m, &p->grad);
 	z->waiting[z->count++] = p;
 	z->filled += p->value.n;
 }
@@ -192,17 +193,17 @@ static void fill_bucket(struct machine *m, struct zero *z, struct param *p)
 /* process_gradients: stage 1 without overlap reduces after the backward pass (reduce_gradients). */
 static int reduces_late(const struct zero *z)
 {
-	return z->shape->zero == 1 && !z->shape->overlap;
+	return z->hparams->zero == 1 && !z->hparams->overlap;
 }
 
 static void note_gradient(struct machine *m, struct param *p)
 {
 	struct zero *z = m->zero;
 
-	for (int i = 0; i <= z->shape->overlap && !z->filled; i++)
-		if (!z->bucket[i].at)
-			z->bucket[i] =
-				make_as(m, TERM_BUCKETS, z->shape->reduce_bucket, type_of(z));
+	for (int i = 0; i <= z->hparams->overlap && !z->filled; i++)
+		if (!z->bucket[i].storage)
+			z->bucket[i] = tensor_new_as(m, TERM_BUCKETS, z->hparams->reduce_bucket,
+						     type_of(z));
 	if (!reduces_late(z))
 		fill_bucket(m, z, p);
 }
@@ -213,10 +214,10 @@ static void finish_backward(struct machine *m, struct zero *z)
 	for (size_t i = 0; i < z->module->count && reduces_late(z); i++)
 		fill_bucket(m, z, z->module->params[i]);
 	reduce(m, z);
-	if (z->shape->overlap)
+	if (z->hparams->overlap)
 		host_wait_all(m);
 	for (int i = 0; i < 2; i++)
-		drop(m, &z->bucket[i]);
+		tensor_unref(m, &z->bucket[i]);
 	z->index = 0;
 }
 
@@ -227,15 +228,15 @@ static void norms(struct machine *m, struct zero *z)
 {
 	tensor *norm = xcalloc(z->module->count, sizeof(*norm));
 
-	m->as = TERM_CLIP;
+	m->current_term = TERM_CLIP;
 	for (size_t i = 0; i < z->module->count; i++) {
 		if (z->module->params[i]->shard <= 0)
 			continue;
 		scratch(m, z->module->params[i]->shard * dtype_width(F64));
-		norm[i] = make(m, 1, F64);
+		norm[i] = tensor_new(m, 1, F64);
 	}
 	for (size_t i = 0; i < z->module->count; i++)
-		drop(m, &norm[i]);
+		tensor_unref(m, &norm[i]);
 	free(norm);
 }
 
@@ -245,31 +246,32 @@ void zero_step(struct machine *m, struct zero *z)
 
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
-	if (z->shape->offload_optimizer) {
+	if (z->hparams->offload_optimizer) {
 		/* The step is the processor's: it waits for the gradients' copies and reads their
 		 * norm, not for what the reducing stream was asked since. */
 		host_wait(m, m->stream);
 		return;
 	}
 	norms(m, z);
-	scaled = make(m, 1, F32);
-	norm = make(m, 1, F32);
-	flat = make_as(m, TERM_GRADIENTS, z->share, type_of(z));
-	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, z->share, F32);
-	drop(m, &flat);
-	drop(m, &z->partition);
-	flat_optimizer_step(m, &z->optimizer, z->shape, z->share);
-	drop(m, &gradient);
-	drop(m, &scaled);
-	drop(m, &z->norm);
+	scaled = tensor_new(m, 1, F32);
+	norm = tensor_new(m, 1, F32);
+	flat = tensor_new_as(m, TERM_GRADIENTS, z->share, type_of(z));
+	gradient = type_of(z) == F32 ? tensor_ref(flat)
+				     : tensor_new_as(m, TERM_GRADIENTS, z->share, F32);
+	tensor_unref(m, &flat);
+	tensor_unref(m, &z->partition);
+	flat_optimizer_step(m, &z->optimizer, z->hparams, z->share);
+	tensor_unref(m, &gradient);
+	tensor_unref(m, &scaled);
+	tensor_unref(m, &z->norm);
 	z->norm = norm;
 }
 
 /* ---- made ---- */
 
-void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct module *module)
+void zero_wrap(struct machine *m, struct zero *z, const struct hparams *s, struct module *module)
 {
-	*z = (struct zero){ .shape = s, .module = module };
+	*z = (struct zero){ .hparams = s, .module = module };
 	z->waiting = xcalloc(module->count, sizeof(struct param *));
 	lay_out(z);
 	flatten(m, z);
@@ -286,34 +288,39 @@ void zero_release(struct zero *z)
 	free(z->waiting);
 }
 
-void zero_check(const struct shape *s, struct inputs *in)
+void zero_check(const struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
 	if (!s->zero)
-		input_reject(in, CONFIG_zero_stage, "1 to 3: DeepSpeed without ZeRO is not modelled yet");
+		input_reject(in, CONFIG_zero_stage,
+			     "1 to 3: DeepSpeed without ZeRO is not modelled yet");
 	if (s->zero == 3 && s->dp < 2)
 		input_reject(in, CONFIG_data_parallel_size, "2 or more with ZeRO-3");
 	if (s->zero == 3 && s->router_logits)
-		input_reject(in, CONFIG_output_router_logits,
-		       "false with ZeRO-3: routers gathered for the loss are not modelled yet");
+		input_reject(
+			in, CONFIG_output_router_logits,
+			"false with ZeRO-3: routers gathered for the loss are not modelled yet");
 	if (s->offload_optimizer && VALUE_OR(c, optimizer_offload_fraction, 1) < 1)
 		input_reject(in, CONFIG_optimizer_offload_fraction,
-		       "1: a part in host memory is not modelled yet");
+			     "1: a part in host memory is not modelled yet");
 	if (VALUE_OR(c, zero_hpz_partition_size, 1) > 1)
 		input_reject(in, CONFIG_zero_hpz_partition_size, "1: ZeRO++ is not modelled yet");
 	if (!VALUE_OR(c, contiguous_gradients, 1))
-		input_reject(in, CONFIG_contiguous_gradients, "true: the other is not modelled yet");
+		input_reject(in, CONFIG_contiguous_gradients,
+			     "true: the other is not modelled yet");
 	if (VALUE_OR(c, round_robin_gradients, 0))
-		input_reject(in, CONFIG_round_robin_gradients, "false: the other is not modelled yet");
+		input_reject(in, CONFIG_round_robin_gradients,
+			     "false: the other is not modelled yet");
 	if (s->microbatches > 1)
 		input_reject(in, CONFIG_num_microbatches,
-		       "1: accumulated gradients of DeepSpeed are not modelled yet");
+			     "1: accumulated gradients of DeepSpeed are not modelled yet");
 	if (s->offload_optimizer && s->optimizer != ADAM)
 		input_reject(in, CONFIG_optimizer, "adam or adamw in host memory");
 	if (s->optimizer == ADAGRAD || s->optimizer == MUON)
-		input_reject(in, CONFIG_optimizer,
-		       "another with DeepSpeed: Adagrad's states and Muon's matrices are not flat");
+		input_reject(
+			in, CONFIG_optimizer,
+			"another with DeepSpeed: Adagrad's states and Muon's matrices are not flat");
 	if (s->weights == F16 || s->autocast)
 		input_reject(in, CONFIG_precision, "bf16-mixed or fp32 with DeepSpeed");
 }

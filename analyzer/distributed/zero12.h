@@ -6,7 +6,7 @@
 #include "torch/optimizer.h"
 
 struct zero {
-	const struct shape *shape;
+	const struct hparams *hparams;
 	struct module *module;
 	int64_t share, owned; /* elements of a piece; of the parameters that lie in this rank's */
 	tensor flat, master;
@@ -19,11 +19,11 @@ struct zero {
 	int index; /* which bucket is filled */
 };
 
-void zero_wrap(struct machine *m, struct zero *z, const struct shape *s, struct module *module);
+void zero_wrap(struct machine *m, struct zero *z, const struct hparams *s, struct module *module);
 /* The end of the backward pass, clipping, and the optimizer's step. */
 void zero_step(struct machine *m, struct zero *z);
 void zero_release(struct zero *z);
 /* What of ZeRO is not modelled is refused. */
-void zero_check(const struct shape *s, struct inputs *in);
+void zero_check(const struct hparams *s, struct inputs *in);
 
 #endif

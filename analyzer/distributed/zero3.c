@@ -12,7 +12,7 @@
 
 static enum dtype type_of(const struct zero3 *z)
 {
-	return z->shape->weights;
+	return z->hparams->weights;
 }
 
 /* ---- initialization ---- */
@@ -21,7 +21,7 @@ static enum dtype type_of(const struct zero3 *z)
  * is there in full only while it is made. */
 static void shard(struct machine *m, struct zero3 *z)
 {
-	const struct shape *s = z->shape;
+	const struct hparams *s = z->hparams;
 	int64_t at = 0;
 
 	for (size_t i = 0; i < z->module->count; i++) {
@@ -33,12 +33,13 @@ static void shard(struct machine *m, struct zero3 *z)
 		p->sharded->last_used = -1;
 		p->offset = at++;
 		z->pieces += p->sharded->piece;
-		if (!p->piece.at && (!s->offload_param || p->sharded->persists))
-			p->piece = make_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece, p->value.type);
-		retag(m, p->value, TERM_GATHERED);
+		if (!p->piece.storage && (!s->offload_param || p->sharded->persists))
+			p->piece = tensor_new_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece,
+						 p->value.type);
+		tensor_set_term(m, p->value, TERM_GATHERED);
 		storage_empty(m, p->value);
-		if (p->value.at)
-			p->value.at->term = TERM_GATHERED;
+		if (p->value.storage)
+			p->value.storage->term = TERM_GATHERED;
 	}
 }
 
@@ -51,7 +52,7 @@ static void make_groups(struct zero3 *z)
 	z->groups = xcalloc(z->module->count, sizeof(*z->groups));
 	for (size_t i = 0; i < z->module->count; i++) {
 		n += z->module->params[i]->sharded->piece;
-		if (n < z->shape->sub_group && i + 1 < z->module->count)
+		if (n < z->hparams->sub_group && i + 1 < z->module->count)
 			continue;
 		z->groups[z->group_count++] =
 			(struct sub_group){ .elements = n,
@@ -73,17 +74,17 @@ static void make_master(struct machine *m, struct zero3 *z)
 
 	for (size_t i = 0; i < z->group_count; i++) {
 		struct sub_group *g = &z->groups[i];
-		tensor converted = { .at = NULL };
+		tensor converted = { .storage = NULL };
 
 		if (g->elements > largest)
 			largest = g->elements;
 		if (type_of(z) != F32)
-			converted = make_as(m, TERM_MASTER, g->elements, F32);
-		g->master = make_as(m, TERM_MASTER, g->elements, F32);
-		drop(m, &converted);
+			converted = tensor_new_as(m, TERM_MASTER, g->elements, F32);
+		g->master = tensor_new_as(m, TERM_MASTER, g->elements, F32);
+		tensor_unref(m, &converted);
 	}
-	zeros = make_as(m, TERM_STEP, largest, F32);
-	drop(m, &zeros);
+	zeros = tensor_new_as(m, TERM_STEP, largest, F32);
+	tensor_unref(m, &zeros);
 }
 
 /* ---- gradients ---- */
@@ -96,13 +97,13 @@ static void offload(struct machine *m, struct zero3 *z, const struct param *p)
 	tensor copy;
 
 	m->stream = z->partition_stream;
-	copy = make_as(m, TERM_GRADIENTS, piece, type_of(z));
-	m->as = TERM_CLIP;
+	copy = tensor_new_as(m, TERM_GRADIENTS, piece, type_of(z));
+	m->current_term = TERM_CLIP;
 	scratch(m, piece * dtype_width(F64)); /* its norm */
-	m->as = TERM_GRADIENTS;
+	m->current_term = TERM_GRADIENTS;
 	if (type_of(z) != F32)
 		scratch(m, piece * dtype_width(F32));
-	drop(m, &copy);
+	tensor_unref(m, &copy);
 	m->stream = before;
 }
 
@@ -116,17 +117,17 @@ static void reduce(struct machine *m, struct zero3 *z)
 		return;
 	zero3_wait_oldest(m, z->partition_stream, z->reductions, &z->reduction_count);
 	for (size_t i = 0; i < z->count; i++)
-		n += z->waiting[i]->sharded->piece * z->shape->dp;
+		n += z->waiting[i]->sharded->piece * z->hparams->dp;
 	if (z->count > 1 || n != z->waiting[0]->value.n)
-		flat = make_on(m, z->partition_stream, TERM_BUCKETS, n, type_of(z));
+		flat = tensor_new_on(m, z->partition_stream, TERM_BUCKETS, n, type_of(z));
 	stream_work(m, z->partition_stream, 2 + (int64_t)z->count);
 	for (size_t i = 0; i < z->count; i++) {
-		if (z->shape->offload_optimizer)
+		if (z->hparams->offload_optimizer)
 			offload(m, z, z->waiting[i]);
 		record_stream(z->waiting[i]->grad, z->partition_stream);
-		drop(m, &z->waiting[i]->grad);
+		tensor_unref(m, &z->waiting[i]->grad);
 	}
-	drop(m, &flat);
+	tensor_unref(m, &flat);
 	z->count = 0;
 	z->filled = 0;
 	zero3_note_event(m, z->partition_stream, z->reductions, &z->reduction_count);
@@ -135,7 +136,7 @@ static void reduce(struct machine *m, struct zero3 *z)
 static void note_gradient(struct machine *m, struct param *p)
 {
 	struct zero3 *z = m->zero3;
-	const int64_t most = z->shape->reduce_bucket;
+	const int64_t most = z->hparams->reduce_bucket;
 
 	if (z->filled + p->value.n > most && z->filled)
 		reduce(m, z);
@@ -143,7 +144,7 @@ static void note_gradient(struct machine *m, struct param *p)
 	if (z->filled + p->value.n <= most) { /* copied into the bucket */
 		stream_work(m, z->partition_stream, 1);
 		record_stream(p->grad, z->partition_stream);
-		drop(m, &p->grad);
+		tensor_unref(m, &p->grad);
 	}
 	z->waiting[z->count++] = p;
 	z->filled += p->value.n;
@@ -156,26 +157,27 @@ static void norms(struct machine *m, struct zero3 *z, const struct sub_group *g)
 {
 	tensor *norm = xcalloc(g->end - g->first, sizeof(*norm));
 
-	m->as = TERM_CLIP;
+	m->current_term = TERM_CLIP;
 	for (size_t i = g->first; i < g->end; i++) {
-		tensor precise = make(m, z->module->params[i]->sharded->piece, F64);
+		tensor precise = tensor_new(m, z->module->params[i]->sharded->piece, F64);
 
-		norm[i - g->first] = make(m, 1, F64);
-		drop(m, &precise);
+		norm[i - g->first] = tensor_new(m, 1, F64);
+		tensor_unref(m, &precise);
 	}
 	for (size_t i = g->first; i < g->end; i++)
-		drop(m, &norm[i - g->first]);
+		tensor_unref(m, &norm[i - g->first]);
 	free(norm);
 }
 
 static void step_group(struct machine *m, struct zero3 *z, struct sub_group *g)
 {
-	tensor flat = make_as(m, TERM_GRADIENTS, g->elements, type_of(z)), gradient;
+	tensor flat = tensor_new_as(m, TERM_GRADIENTS, g->elements, type_of(z)), gradient;
 
-	gradient = type_of(z) == F32 ? hold(flat) : make_as(m, TERM_GRADIENTS, g->elements, F32);
-	drop(m, &flat);
-	flat_optimizer_step(m, g->optimizer, z->shape, g->elements);
-	drop(m, &gradient);
+	gradient = type_of(z) == F32 ? tensor_ref(flat)
+				     : tensor_new_as(m, TERM_GRADIENTS, g->elements, F32);
+	tensor_unref(m, &flat);
+	flat_optimizer_step(m, g->optimizer, z->hparams, g->elements);
+	tensor_unref(m, &gradient);
 }
 
 void zero3_step(struct machine *m, struct zero3 *z)
@@ -185,39 +187,39 @@ void zero3_step(struct machine *m, struct zero3 *z)
 	host_wait(m, z->partition_stream);
 	m->phase = OPTIMIZER;
 	zero3_free_all(m, z);
-	for (size_t i = 0; i < z->group_count && !z->shape->offload_optimizer; i++)
+	for (size_t i = 0; i < z->group_count && !z->hparams->offload_optimizer; i++)
 		norms(m, z, &z->groups[i]);
 	host_wait(m, COMPUTE_STREAM); /* is_invalid_grad_norm */
-	for (size_t i = 0; i < z->group_count && !z->shape->offload_optimizer; i++)
+	for (size_t i = 0; i < z->group_count && !z->hparams->offload_optimizer; i++)
 		step_group(m, z, &z->groups[i]);
 	zero3_gather_all(m, z);
 }
 
 /* ---- made ---- */
 
-void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module)
+void zero3_wrap(struct machine *m, struct zero3 *z, const struct hparams *s, struct module *module)
 {
 	int offload = s->offload_optimizer;
 
-	*z = (struct zero3){ .shape = s,
+	*z = (struct zero3){ .hparams = s,
 			     .module = module,
 			     .gather_stream = s->overlap ? 1 : COMPUTE_STREAM,
 			     .partition_stream = s->overlap ? 2 : COMPUTE_STREAM };
 	z->waiting = xcalloc(module->count, sizeof(struct param *));
 	shard(m, z);
 	for (size_t i = 0; i < module->count; i++)
-		drop(m, &module->params[i]->piece);
+		tensor_unref(m, &module->params[i]->piece);
 	if (!s->offload_param) { /* defragment */
 		allocator_empty_cache(m->allocator);
-		z->flat = make_as(m, TERM_FLAT_WEIGHTS, z->pieces, type_of(z));
+		z->flat = tensor_new_as(m, TERM_FLAT_WEIGHTS, z->pieces, type_of(z));
 	}
 	make_groups(z);
 	if (!offload)
 		make_master(m, z);
-	z->bucket = make_as(m, TERM_BUCKETS, s->reduce_bucket, type_of(z));
+	z->bucket = tensor_new_as(m, TERM_BUCKETS, s->reduce_bucket, type_of(z));
 	if (!offload)
-		z->gradients = make_as(m, TERM_GRADIENTS, z->pieces, type_of(z));
-	m->as = TERM_GATHERED;
+		z->gradients = tensor_new_as(m, TERM_GRADIENTS, z->pieces, type_of(z));
+	m->current_term = TERM_GATHERED;
 	for (size_t i = 0; i < module->count; i++) /* create_reduce_and_remove_grad_hooks */
 		scratch(m, module->params[i]->sharded->piece * s->dp * dtype_width(type_of(z)));
 	m->zero3 = z;

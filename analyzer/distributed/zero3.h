@@ -5,17 +5,16 @@
 
 #include "torch/optimizer.h"
 
-
 #define COMPUTE_STREAM 0
 
 /* ds_status and what else the coordinator knows of a parameter. */
-struct sharded {
+struct sharded_param {
 	enum { IN_PIECES, IN_FLIGHT, AVAILABLE } status;
-	struct param *beside;  /* the module's other one: its bias */
-	struct gather *gather; /* while in flight */
-	tensor staged;         /* the piece, copied from the host's memory */
-	tensor views;          /* the storage of what views it as it is gathered now */
-	int active;            /* a module runs with it */
+	struct param *beside;        /* the module's other one: its bias */
+	struct param_gather *gather; /* while in flight */
+	tensor staged;               /* the piece, copied from the host's memory */
+	tensor views;                /* the storage of what views it as it is gathered now */
+	int active;                  /* a module runs with it */
 	int persists;
 	int64_t piece; /* elements of a rank */
 	int64_t *uses; /* the visits that need it */
@@ -24,7 +23,7 @@ struct sharded {
 };
 
 /* A module's run: what it needs. */
-struct visit {
+struct module_run {
 	struct param *params[2];
 };
 
@@ -36,7 +35,7 @@ struct sub_group {
 };
 
 struct zero3 {
-	const struct shape *shape;
+	const struct hparams *hparams;
 	struct module *module;
 	int gather_stream, partition_stream; /* the computation's own without overlap */
 	int64_t pieces;                      /* elements of all */
@@ -45,10 +44,10 @@ struct zero3 {
 	size_t group_count;
 	/* the coordinator */
 	enum { INVALID, RECORDING, COMPLETE } trace;
-	struct visit *visits;
+	struct module_run *visits;
 	size_t visit_count, visit_room, now; /* now: the next of them */
 	int64_t *before;                     /* elements of the visits before each */
-	struct use_in_trace {
+	struct param_use {
 		struct param *param;
 		int64_t visit;
 	} * queue;
@@ -62,7 +61,7 @@ struct zero3 {
 	int64_t filled;
 };
 
-void zero3_wrap(struct machine *m, struct zero3 *z, const struct shape *s, struct module *module);
+void zero3_wrap(struct machine *m, struct zero3 *z, const struct hparams *s, struct module *module);
 void zero3_step(struct machine *m, struct zero3 *z);
 void zero3_release(struct zero3 *z);
 

@@ -12,7 +12,7 @@
 
 /* One all-gather of several parameters: a buffer that is copied out when the first of them is
  * waited for. */
-struct gather {
+struct param_gather {
 	tensor flat;
 	struct param **params;
 	size_t count;
@@ -43,9 +43,9 @@ static void fill(struct machine *m, struct param *p, int stream, int64_t element
 {
 	int64_t n = p->value.n;
 
-	if (!p->value.at)
+	if (!p->value.storage)
 		return;
-	p->value.at->stream = stream;
+	p->value.storage->stream = stream;
 	p->value.n = elements;
 	storage_fill(m, p->value, p->value.type);
 	p->value.n = n;
@@ -53,33 +53,34 @@ static void fill(struct machine *m, struct param *p, int stream, int64_t element
 
 static int is_offloaded(const struct zero3 *z)
 {
-	return z->shape->offload_param;
+	return z->hparams->offload_param;
 }
 
 /* Pieces in host memory are copied to the device first. */
 static void gather_one(struct machine *m, struct zero3 *z, struct param *p)
 {
-	struct sharded *s = p->sharded;
+	struct sharded_param *s = p->sharded;
 
-	fill(m, p, z->gather_stream, s->piece * z->shape->dp);
+	fill(m, p, z->gather_stream, s->piece * z->hparams->dp);
 	if (is_offloaded(z))
-		s->staged = make_on(m, z->gather_stream, TERM_COLLECTIVE, s->piece, p->value.type);
+		s->staged = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE, s->piece,
+					  p->value.type);
 }
 
-static void gather_many(struct machine *m, struct zero3 *z, struct gather *g)
+static void gather_many(struct machine *m, struct zero3 *z, struct param_gather *g)
 {
 	tensor *pieces = xcalloc(g->count, sizeof(*pieces));
 	int64_t n = 0;
 
 	for (size_t i = 0; i < g->count; i++)
 		n += g->params[i]->sharded->piece;
-	g->flat =
-		make_on(m, z->gather_stream, TERM_COLLECTIVE, n * z->shape->dp, z->shape->weights);
+	g->flat = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE, n * z->hparams->dp,
+				z->hparams->weights);
 	for (size_t i = 0; is_offloaded(z) && i < g->count; i++)
-		pieces[i] = make_on(m, z->gather_stream, TERM_COLLECTIVE,
-				    g->params[i]->sharded->piece, z->shape->weights);
+		pieces[i] = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE,
+					  g->params[i]->sharded->piece, z->hparams->weights);
 	for (size_t i = 0; i < g->count; i++)
-		drop(m, &pieces[i]);
+		tensor_unref(m, &pieces[i]);
 	free(pieces);
 	for (size_t i = 0; i < g->count; i++)
 		g->params[i]->sharded->gather = g;
@@ -88,11 +89,11 @@ static void gather_many(struct machine *m, struct zero3 *z, struct gather *g)
 /* __all_gather_params: those of `params` that are in pieces, in the module's order. */
 static void gather(struct machine *m, struct zero3 *z, struct param **params, size_t count)
 {
-	struct gather *g = xcalloc(1, sizeof(*g));
+	struct param_gather *g = xcalloc(1, sizeof(*g));
 
 	g->params = xcalloc(count, sizeof(*g->params));
 	for (size_t i = 0; i < count; i++) {
-		struct sharded *s = params[i]->sharded;
+		struct sharded_param *s = params[i]->sharded;
 
 		if (s->status != IN_PIECES)
 			continue;
@@ -111,7 +112,7 @@ static void gather(struct machine *m, struct zero3 *z, struct param **params, si
 	free(g);
 }
 
-static void copy_out(struct machine *m, const struct zero3 *z, struct gather *g)
+static void copy_out(struct machine *m, const struct zero3 *z, struct param_gather *g)
 {
 	for (size_t i = 0; i < g->count && !g->done; i++) {
 		g->params[i]->sharded->status = AVAILABLE;
@@ -122,16 +123,16 @@ static void copy_out(struct machine *m, const struct zero3 *z, struct gather *g)
 
 static void wait_for(struct machine *m, struct zero3 *z, struct param *p)
 {
-	struct gather *g = p->sharded->gather;
+	struct param_gather *g = p->sharded->gather;
 
 	zero3_wait_oldest(m, z->gather_stream, z->fetches, &z->fetch_count);
 	p->sharded->status = AVAILABLE;
 	p->sharded->gather = NULL;
-	drop(m, &p->sharded->staged);
+	tensor_unref(m, &p->sharded->staged);
 	if (g) {
 		copy_out(m, z, g);
 		if (!--g->refs) {
-			drop(m, &g->flat);
+			tensor_unref(m, &g->flat);
 			free(g->params);
 			free(g);
 		}
@@ -147,22 +148,22 @@ static int is_in_flight(const struct param *p)
 
 static void release(struct machine *m, struct zero3 *z, struct param *p)
 {
-	struct sharded *s = p->sharded;
+	struct sharded_param *s = p->sharded;
 
 	if (s->status != AVAILABLE || s->active)
 		return;
 	record_stream(p->value, COMPUTE_STREAM);
-	if (s->views.at && s->views.at->refs > 1)
+	if (s->views.storage && s->views.storage->refs > 1)
 		storage_move(m, p->value, s->views);
 	storage_empty(m, p->value);
-	drop(m, &s->views);
+	tensor_unref(m, &s->views);
 	s->status = IN_PIECES;
 	z->available -= p->value.n;
 }
 
 /* ---- ahead ---- */
 
-static void pass_queue(struct zero3 *z, const struct visit *v)
+static void pass_queue(struct zero3 *z, const struct module_run *v)
 {
 	size_t wanted = 0;
 	const struct param *seen[2] = { NULL, NULL };
@@ -171,7 +172,7 @@ static void pass_queue(struct zero3 *z, const struct visit *v)
 	for (int i = 0; i < 2; i++)
 		wanted += v->params[i] && v->params[i]->sharded->last_used < (int64_t)z->now;
 	while (z->queue_first < z->queue_count && count < wanted) {
-		struct use_in_trace *u = &z->queue[z->queue_first++];
+		struct param_use *u = &z->queue[z->queue_first++];
 
 		u->param->sharded->last_used = u->visit;
 		if (u->param != seen[0] && u->param != seen[1])
@@ -196,15 +197,15 @@ static int contains(struct param **params, size_t count, const struct param *p)
 
 static void prefetch(struct machine *m, struct zero3 *z)
 {
-	int64_t most = z->shape->max_live - z->available, n = 0;
+	int64_t most = z->hparams->max_live - z->available, n = 0;
 	struct param **params = NULL;
 	size_t count = 0, room = 0;
 
-	if (most > z->shape->prefetch_bucket)
-		most = z->shape->prefetch_bucket;
+	if (most > z->hparams->prefetch_bucket)
+		most = z->hparams->prefetch_bucket;
 	while (z->queue_first < z->queue_count && n < most) {
-		struct use_in_trace *u = &z->queue[z->queue_first++];
-		struct sharded *s = u->param->sharded;
+		struct param_use *u = &z->queue[z->queue_first++];
+		struct sharded_param *s = u->param->sharded;
 
 		if (s->last_used < u->visit)
 			s->last_used = u->visit;
@@ -225,7 +226,7 @@ static void prefetch(struct machine *m, struct zero3 *z)
 
 void zero3_fetch(struct machine *m, struct zero3 *z, struct param *weight)
 {
-	struct visit v = { { weight, weight ? weight->sharded->beside : NULL } };
+	struct module_run v = { { weight, weight ? weight->sharded->beside : NULL } };
 	int count = !!v.params[0] + !!v.params[1];
 
 	if (z->trace == RECORDING) {
@@ -241,7 +242,7 @@ void zero3_fetch(struct machine *m, struct zero3 *z, struct param *weight)
 	stream_wait(m, COMPUTE_STREAM, z->gather_stream);
 	if (z->trace == COMPLETE) {
 		pass_queue(z, &v);
-		if (z->shape->prefetch_bucket > 0)
+		if (z->hparams->prefetch_bucket > 0)
 			prefetch(m, z);
 	}
 	z->now++;
@@ -250,14 +251,14 @@ void zero3_fetch(struct machine *m, struct zero3 *z, struct param *weight)
 /* __params_to_release: what is used again soon stays. */
 static int comes_back(const struct zero3 *z, const struct param *p)
 {
-	struct sharded *s = p->sharded;
+	struct sharded_param *s = p->sharded;
 
 	if (s->persists || s->last_used > (int64_t)z->now)
 		return 1;
 	while (s->next_use < s->use_count && s->uses[s->next_use] < (int64_t)z->now)
 		s->next_use++;
 	return s->next_use < s->use_count &&
-	       z->before[s->uses[s->next_use]] - z->before[z->now] < z->shape->max_reuse;
+	       z->before[s->uses[s->next_use]] - z->before[z->now] < z->hparams->max_reuse;
 }
 
 void zero3_release_params(struct machine *m, struct zero3 *z, struct param *weight)
@@ -278,7 +279,7 @@ void zero3_release_params(struct machine *m, struct zero3 *z, struct param *weig
 
 /* ---- steps ---- */
 
-static void note_use(struct sharded *s, int64_t visit)
+static void note_use(struct sharded_param *s, int64_t visit)
 {
 	s->uses = grow(s->uses, s->use_count, &s->use_room, sizeof(*s->uses));
 	s->uses[s->use_count++] = visit;
@@ -296,7 +297,7 @@ static void make_queue(struct zero3 *z)
 			if (!p)
 				continue;
 			z->before[i + 1] += p->value.n;
-			z->queue[z->queue_count++] = (struct use_in_trace){ p, (int64_t)i };
+			z->queue[z->queue_count++] = (struct param_use){ p, (int64_t)i };
 			note_use(p->sharded, (int64_t)i);
 		}
 	}
@@ -336,10 +337,11 @@ void zero3_gather_all(struct machine *m, struct zero3 *z)
 	size_t count = 0;
 
 	for (size_t i = 0; is_offloaded(z) && i < z->module->count; i++) {
-		struct sharded *s = z->module->params[i]->sharded;
+		struct sharded_param *s = z->module->params[i]->sharded;
 
 		if (s->persists)
-			s->staged = make_as(m, TERM_COLLECTIVE, s->piece, z->shape->weights);
+			s->staged =
+				tensor_new_as(m, TERM_COLLECTIVE, s->piece, z->hparams->weights);
 	}
 	for (size_t i = 0; i < z->module->count; i++) {
 		struct param *p = z->module->params[i];
@@ -348,10 +350,10 @@ void zero3_gather_all(struct machine *m, struct zero3 *z)
 			continue;
 		count++;
 		p->sharded->status = AVAILABLE;
-		fill(m, p, COMPUTE_STREAM, p->sharded->piece * z->shape->dp);
+		fill(m, p, COMPUTE_STREAM, p->sharded->piece * z->hparams->dp);
 	}
 	if (count)
 		host_wait_all(m);
 	for (size_t i = 0; i < z->module->count; i++)
-		drop(m, &z->module->params[i]->sharded->staged);
+		tensor_unref(m, &z->module->params[i]->sharded->staged);
 }

@@ -9,7 +9,7 @@
 /* ---- nn.Linear ---- */
 
 /* LinearFunctionForZeroStage3. sizes: elements of x, weight, bias */
-static void linear_backward(struct machine *m, struct node *n)
+static void linear_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 
@@ -21,13 +21,14 @@ static void linear_backward(struct machine *m, struct node *n)
 		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
-static tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width, struct param *bias)
+static tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t width,
+			   struct param *bias)
 {
 	tensor in[3] = { x, weight, bias ? bias->value : none }, out;
 	int64_t elements = x.n / width * (weight.n / width);
-	struct node *n = record(m, linear_backward, in, 3);
+	struct grad_node *n = grad_node_new(m, linear_backward, in, 3);
 
-	if (bias && !config_has(m->zero3->shape->config,
+	if (bias && !config_has(m->zero3->hparams->config,
 				CONFIG_num_attention_heads)) { /* rows alone: addmm */
 		out = biased(m, elements, x.type);
 	} else {
@@ -38,33 +39,33 @@ static tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t w
 		n->sizes[1] = weight.n;
 		n->sizes[2] = bias ? bias->value.n : 0;
 	}
-	save(m, n, x); /* after the product: setup_context */
-	save(m, n, weight);
-	return result(out, n, 0);
+	save_for_backward(m, n, x); /* after the product: setup_context */
+	save_for_backward(m, n, weight);
+	return with_grad_fn(out, n, 0);
 }
 
 /* ---- modules ---- */
 
-static void before_backward(struct machine *m, struct node *n)
+static void before_backward(struct machine *m, struct grad_node *n)
 {
 	zero3_fetch(m, m->zero3, n->hook);
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 }
 
-static void after_backward(struct machine *m, struct node *n)
+static void after_backward(struct machine *m, struct grad_node *n)
 {
 	zero3_release_params(m, m->zero3, n->hook);
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 }
 
 static tensor enter(struct machine *m, struct param *weight, struct param *bias, tensor x)
 {
 	if (m->stopped)
-		return hold(x);
+		return tensor_ref(x);
 	if (weight && bias)
 		weight->sharded->beside = bias;
 	zero3_fetch(m, m->zero3, weight);
-	return hooked(m, x, after_backward, weight);
+	return with_backward_hook(m, x, after_backward, weight);
 }
 
 static void leave(struct machine *m, struct param *weight, tensor *out)
@@ -73,23 +74,23 @@ static void leave(struct machine *m, struct param *weight, tensor *out)
 		return;
 	zero3_release_params(m, m->zero3, weight);
 	if (out)
-		let(m, out, hooked(m, *out, before_backward, weight));
+		tensor_assign(m, out, with_backward_hook(m, *out, before_backward, weight));
 }
 
 /* A view keeps the gathered weights when the module's end lets them go, because the parameter gets
  * another storage then (zero3_coordinator.c: release). */
 static tensor view(struct machine *m, struct param *p)
 {
-	struct sharded *s = p->sharded;
+	struct sharded_param *s = p->sharded;
 	tensor t;
 
-	if (!s || m->stopped || !p->value.at)
-		return hold(p->value);
-	if (!s->views.at)
+	if (!s || m->stopped || !p->value.storage)
+		return tensor_ref(p->value);
+	if (!s->views.storage)
 		s->views = storage_like(m, p->value);
 	t = p->value;
-	t.at = s->views.at;
-	return hold(t);
+	t.storage = s->views.storage;
+	return tensor_ref(t);
 }
 
 void zero3_hook_modules(struct machine *m)

@@ -7,13 +7,13 @@
 #include "torch/ops.h"
 #include "torch/module.h"
 
-void experts_make(struct machine *m, struct module *module, const struct shape *s,
+void experts_make(struct machine *m, struct module *module, const struct hparams *s,
 		  struct experts *e)
 {
-	const enum dtype type = made_as(s);
+	const enum dtype type = initial_dtype(s);
 	int64_t h = s->hidden;
 
-	*e = (struct experts){ .shape = s };
+	*e = (struct experts){ .hparams = s };
 	e->router = module_add(m, module, s->experts, h, type, TERM_EXPERT_WEIGHTS);
 	e->up = module_add(m, module, s->experts * 2 * s->expert_ffn, h, type, TERM_EXPERT_WEIGHTS);
 	e->down = module_add(m, module, s->experts * h, s->expert_ffn, type, TERM_EXPERT_WEIGHTS);
@@ -33,30 +33,30 @@ static tensor normalized(struct machine *m, tensor x, int64_t rows)
 {
 	tensor sum = sum_to(m, x, rows), out = divide_in_place(m, x, sum);
 
-	drop(m, &sum);
+	tensor_unref(m, &sum);
 	return out;
 }
 
 /* The chosen experts' weights; their numbers go to *chosen, the router's output to *logits. */
 static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chosen, tensor *logits)
 {
-	const struct shape *s = e->shape;
+	const struct hparams *s = e->hparams;
 	int64_t rows = x.n / s->hidden;
 	tensor out, scores, precise;
 
 	x = module_enter(m, e->router, NULL, x);
-	m->as = TERM_MOE_ROUTER;
+	m->current_term = TERM_MOE_ROUTER;
 	out = linear_function(m, x, e->router);
-	drop(m, &x);
-	precise = s->shared_ffn ? hold(out) : to(m, out, F32);
+	tensor_unref(m, &x);
+	precise = s->shared_ffn ? tensor_ref(out) : to(m, out, F32);
 	scores = softmax(m, precise, F32);
-	drop(m, &precise);
+	tensor_unref(m, &precise);
 	precise = topk(m, scores, rows * s->topk, chosen);
 	if (s->shared_ffn)
-		let(m, &precise, to(m, precise, out.type));
+		tensor_assign(m, &precise, to(m, precise, out.type));
 	else
-		let(m, &precise, normalized(m, precise, rows));
-	drop(m, &scores);
+		tensor_assign(m, &precise, normalized(m, precise, rows));
+	tensor_unref(m, &scores);
 	module_leave(m, e->router, &precise);
 	*logits = out;
 	return precise;
@@ -69,7 +69,7 @@ static tensor activated(struct machine *m, tensor x)
 {
 	tensor in = module_enter(m, NULL, NULL, x), out = silu(m, in);
 
-	drop(m, &in);
+	tensor_unref(m, &in);
 	module_leave(m, NULL, &out);
 	return out;
 }
@@ -82,43 +82,43 @@ static tensor gated(struct machine *m, tensor both)
 
 	split(m, both, part, sizes, 2);
 	out = activated(m, part[0]);
-	let(m, &out, mul(m, out, part[1]));
-	drop(m, &part[0]);
-	drop(m, &part[1]);
+	tensor_assign(m, &out, mul(m, out, part[1]));
+	tensor_unref(m, &part[0]);
+	tensor_unref(m, &part[1]);
 	return out;
 }
 
 /* Where each token lies among those sorted by expert, and where in the original order. */
-struct order {
+struct token_order {
 	tensor sorted, place, source, inputs, counts, offsets;
 };
 
-static void sort_by_expert(struct machine *m, int64_t rows, struct order *o)
+static void sort_by_expert(struct machine *m, int64_t rows, struct token_order *o)
 {
-	o->sorted = make(m, rows, I64);
-	o->place = make(m, rows, I64);
+	o->sorted = tensor_new(m, rows, I64);
+	o->place = tensor_new(m, rows, I64);
 	scratch(m, rows * 8);
 	if (rows > 4096) /* cub's */
 		scratch(m, 16 * rows + rows / 4 + 16895);
-	o->source = make(m, rows, I64);
+	o->source = tensor_new(m, rows, I64);
 }
 
-static void count_experts(struct machine *m, int64_t rows, int64_t experts, struct order *o)
+static void count_experts(struct machine *m, int64_t rows, int64_t experts, struct token_order *o)
 {
-	o->inputs = make(m, rows, I32);
-	o->counts = make(m, experts, I32);
-	o->offsets = make(m, experts, I32);
+	o->inputs = tensor_new(m, rows, I32);
+	o->counts = tensor_new(m, experts, I32);
+	o->offsets = tensor_new(m, experts, I32);
 	scratch(m, 1023);
 }
 
-static void drop_order(struct machine *m, struct order *o)
+static void drop_order(struct machine *m, struct token_order *o)
 {
-	drop(m, &o->sorted);
-	drop(m, &o->place);
-	drop(m, &o->source);
-	drop(m, &o->inputs);
-	drop(m, &o->counts);
-	drop(m, &o->offsets);
+	tensor_unref(m, &o->sorted);
+	tensor_unref(m, &o->place);
+	tensor_unref(m, &o->source);
+	tensor_unref(m, &o->inputs);
+	tensor_unref(m, &o->counts);
+	tensor_unref(m, &o->offsets);
 }
 
 /* The weights are transposed: a view. */
@@ -127,42 +127,42 @@ static tensor grouped_linear(struct machine *m, tensor x, struct param *p, tenso
 	tensor view = param_view(m, p), out;
 
 	out = grouped_mm(m, x, view, offsets, x.n / p->in * (p->value.n / p->stack / p->in));
-	drop(m, &view);
+	tensor_unref(m, &view);
 	return out;
 }
 
 /* grouped_mm_experts_forward. Sums' gradients are copied for each token's experts. */
 static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor weights)
 {
-	const struct shape *s = e->shape;
+	const struct hparams *s = e->hparams;
 	int64_t rows = weights.n;
-	struct order o;
+	struct token_order o;
 	tensor tokens, scales, h, back, weighted, sum, out;
 
-	m->as = TERM_MOE_TOKENS;
+	m->current_term = TERM_MOE_TOKENS;
 	sort_by_expert(m, rows, &o);
 	tokens = gather(m, x, o.source, rows * s->hidden);
-	drop(m, &o.source);
+	tensor_unref(m, &o.source);
 	scales = gather(m, weights, o.place, rows);
 	count_experts(m, rows, s->experts, &o);
-	m->as = TERM_MOE_HIDDEN;
+	m->current_term = TERM_MOE_HIDDEN;
 	h = grouped_linear(m, tokens, e->up, o.offsets);
-	let(m, &h, gated(m, h));
-	m->as = TERM_MOE_TOKENS;
-	let(m, &h, grouped_linear(m, h, e->down, o.offsets));
+	tensor_assign(m, &h, gated(m, h));
+	m->current_term = TERM_MOE_TOKENS;
+	tensor_assign(m, &h, grouped_linear(m, h, e->down, o.offsets));
 	weighted = mul(m, h, scales);
-	back = make(m, rows, I64);
+	back = tensor_new(m, rows, I64);
 	scratch(m, rows * 8);
-	let(m, &weighted, gather(m, weighted, back, weighted.n));
+	tensor_assign(m, &weighted, gather(m, weighted, back, weighted.n));
 	sum = mean(m, weighted, x.n);
 	out = to(m, sum, x.type);
 	drop_order(m, &o);
-	drop(m, &tokens);
-	drop(m, &scales);
-	drop(m, &h);
-	drop(m, &weighted);
-	drop(m, &back);
-	drop(m, &sum);
+	tensor_unref(m, &tokens);
+	tensor_unref(m, &scales);
+	tensor_unref(m, &h);
+	tensor_unref(m, &weighted);
+	tensor_unref(m, &back);
+	tensor_unref(m, &sum);
 	return out;
 }
 
@@ -173,11 +173,11 @@ static tensor batched_mm(struct machine *m, struct param *weight, tensor x, tens
 	tensor copies = gather(m, weight->value, experts, experts.n * each), cast, out;
 
 	cast = autocasted(m, copies);
-	drop(m, &copies);
+	tensor_unref(m, &copies);
 	copies = autocasted(m, x);
 	out = matvec(m, cast, copies, experts.n * (each / weight->in));
-	drop(m, &copies);
-	drop(m, &cast);
+	tensor_unref(m, &copies);
+	tensor_unref(m, &cast);
 	return out;
 }
 
@@ -187,26 +187,26 @@ static tensor batched(struct machine *m, struct experts *e, tensor x, tensor wei
 {
 	tensor tokens, h, weighted, sum, out;
 
-	m->as = TERM_MOE_TOKENS;
-	tokens = repeat(m, x, weights.n * e->shape->hidden);
-	m->as = TERM_MOE_HIDDEN;
+	m->current_term = TERM_MOE_TOKENS;
+	tokens = repeat(m, x, weights.n * e->hparams->hidden);
+	m->current_term = TERM_MOE_HIDDEN;
 	h = batched_mm(m, e->up, tokens, experts);
-	let(m, &h, gated(m, h));
-	let(m, &h, batched_mm(m, e->down, h, experts));
-	m->as = TERM_MOE_TOKENS;
+	tensor_assign(m, &h, gated(m, h));
+	tensor_assign(m, &h, batched_mm(m, e->down, h, experts));
+	m->current_term = TERM_MOE_TOKENS;
 	weighted = mul(m, h, weights);
 	sum = mean(m, weighted, x.n);
 	out = to(m, sum, x.type);
-	drop(m, &tokens);
-	drop(m, &h);
-	drop(m, &weighted);
-	drop(m, &sum);
+	tensor_unref(m, &tokens);
+	tensor_unref(m, &h);
+	tensor_unref(m, &weighted);
+	tensor_unref(m, &sum);
 	return out;
 }
 
 /* What the loop's variables refer to from one expert to the next. */
-struct turn {
-	tensor places, tokens, both, now;
+struct expert_turn {
+	tensor positions, tokens, both, now;
 };
 
 /* An expert's part of the weights. */
@@ -214,59 +214,59 @@ static tensor matrix_of(struct machine *m, struct param *p)
 {
 	tensor view = param_view(m, p), out = slice(m, view, p->value.n / p->stack);
 
-	drop(m, &view);
+	tensor_unref(m, &view);
 	return out;
 }
 
 static void one_expert(struct machine *m, struct experts *e, tensor x, tensor weights, int64_t rows,
-		       struct turn *v, tensor *sum)
+		       struct expert_turn *v, tensor *sum)
 {
-	const struct shape *s = e->shape;
+	const struct hparams *s = e->hparams;
 	tensor matrix, scales, h;
 
-	m->as = TERM_MOE_TOKENS;
-	let(m, &v->places, make(m, 2 * rows, I64));
-	let(m, &v->tokens, gather(m, x, v->places, rows * s->hidden));
-	m->as = TERM_MOE_HIDDEN;
+	m->current_term = TERM_MOE_TOKENS;
+	tensor_assign(m, &v->positions, tensor_new(m, 2 * rows, I64));
+	tensor_assign(m, &v->tokens, gather(m, x, v->positions, rows * s->hidden));
+	m->current_term = TERM_MOE_HIDDEN;
 	matrix = matrix_of(m, e->up);
-	let(m, &v->both, linear_with(m, v->tokens, matrix, s->hidden));
-	drop(m, &matrix);
-	let(m, &v->now, gated(m, v->both));
-	m->as = TERM_MOE_TOKENS;
+	tensor_assign(m, &v->both, linear_with(m, v->tokens, matrix, s->hidden));
+	tensor_unref(m, &matrix);
+	tensor_assign(m, &v->now, gated(m, v->both));
+	m->current_term = TERM_MOE_TOKENS;
 	matrix = matrix_of(m, e->down);
-	let(m, &v->now, linear_with(m, v->now, matrix, s->expert_ffn));
-	drop(m, &matrix);
-	scales = gather(m, weights, v->places, rows);
-	let(m, &v->now, mul(m, v->now, scales));
-	drop(m, &scales);
+	tensor_assign(m, &v->now, linear_with(m, v->now, matrix, s->expert_ffn));
+	tensor_unref(m, &matrix);
+	scales = gather(m, weights, v->positions, rows);
+	tensor_assign(m, &v->now, mul(m, v->now, scales));
+	tensor_unref(m, &scales);
 	h = to(m, v->now, sum->type);
-	let(m, sum, index_add(m, *sum, h, v->places));
-	drop(m, &h);
+	tensor_assign(m, sum, index_add(m, *sum, h, v->positions));
+	tensor_unref(m, &h);
 }
 
 /* The models' own loop over the experts. */
 static tensor looped(struct machine *m, struct experts *e, tensor x, tensor weights)
 {
-	const struct shape *s = e->shape;
-	struct turn v = { none, none, none, none };
+	const struct hparams *s = e->hparams;
+	struct expert_turn v = { none, none, none, none };
 	tensor sum, mask, hit;
 
-	m->as = TERM_MOE_TOKENS;
-	sum = make(m, x.n, x.type);
-	mask = make(m, weights.n * (s->experts + 1), I64);
-	hit = make(m, s->experts, I64);
+	m->current_term = TERM_MOE_TOKENS;
+	sum = tensor_new(m, x.n, x.type);
+	mask = tensor_new(m, weights.n * (s->experts + 1), I64);
+	hit = tensor_new(m, s->experts, I64);
 	for (int64_t i = 0; i < s->experts; i++) {
 		int64_t rows = divide_up(weights.n - i, s->experts);
 
 		if (rows > 0)
 			one_expert(m, e, x, weights, rows, &v, &sum);
 	}
-	drop(m, &mask);
-	drop(m, &hit);
-	drop(m, &v.places);
-	drop(m, &v.tokens);
-	drop(m, &v.both);
-	drop(m, &v.now);
+	tensor_unref(m, &mask);
+	tensor_unref(m, &hit);
+	tensor_unref(m, &v.positions);
+	tensor_unref(m, &v.tokens);
+	tensor_unref(m, &v.both);
+	tensor_unref(m, &v.now);
 	return sum;
 }
 
@@ -277,16 +277,16 @@ static tensor shared_expert(struct machine *m, struct experts *e, tensor x)
 	tensor gate, up, out;
 
 	x = module_enter(m, NULL, NULL, x);
-	m->as = TERM_MLP_HIDDEN;
+	m->current_term = TERM_MLP_HIDDEN;
 	gate = linear_rows(m, x, e->shared[0]);
-	let(m, &gate, activated(m, gate));
+	tensor_assign(m, &gate, activated(m, gate));
 	up = linear_rows(m, x, e->shared[1]);
-	let(m, &gate, mul(m, gate, up));
-	drop(m, &up);
-	m->as = TERM_MLP_OUT;
+	tensor_assign(m, &gate, mul(m, gate, up));
+	tensor_unref(m, &up);
+	m->current_term = TERM_MLP_OUT;
 	out = linear_rows(m, gate, e->shared[2]);
-	drop(m, &gate);
-	drop(m, &x);
+	tensor_unref(m, &gate);
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
 	return out;
 }
@@ -296,12 +296,12 @@ static void add_shared(struct machine *m, struct experts *e, tensor x, tensor *r
 {
 	tensor gate;
 
-	m->as = TERM_MLP_OUT;
+	m->current_term = TERM_MLP_OUT;
 	gate = linear_rows(m, x, e->gate);
-	let(m, &gate, sigmoid(m, gate));
-	let(m, shared, mul(m, gate, *shared));
-	drop(m, &gate);
-	let(m, routed, add(m, *routed, *shared));
+	tensor_assign(m, &gate, sigmoid(m, gate));
+	tensor_assign(m, shared, mul(m, gate, *shared));
+	tensor_unref(m, &gate);
+	tensor_assign(m, routed, add(m, *routed, *shared));
 }
 
 static tensor run_experts(struct machine *m, struct experts *e, tensor x, tensor weights,
@@ -310,7 +310,7 @@ static tensor run_experts(struct machine *m, struct experts *e, tensor x, tensor
 	tensor out;
 
 	x = module_enter(m, e->up, e->down, x);
-	switch (e->shape->experts_as) {
+	switch (e->hparams->experts_as) {
 	case EXPERTS_EAGER:
 		out = looped(m, e, x, weights);
 		break;
@@ -320,14 +320,14 @@ static tensor run_experts(struct machine *m, struct experts *e, tensor x, tensor
 	default:
 		out = grouped(m, e, x, weights);
 	}
-	drop(m, &x);
+	tensor_unref(m, &x);
 	module_leave(m, e->up, &out);
 	return out;
 }
 
 tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *logits)
 {
-	const struct shape *s = e->shape;
+	const struct hparams *s = e->hparams;
 	tensor shared = none, chosen = none, scores = none, weights, out;
 
 	x = module_enter(m, NULL, NULL, x);
@@ -335,26 +335,26 @@ tensor experts_forward(struct machine *m, struct experts *e, tensor x, tensor *l
 		shared = shared_expert(m, e, x);
 	weights = route(m, e, x, &chosen, &scores);
 	out = run_experts(m, e, x, weights, chosen);
-	if (shared.at)
+	if (shared.storage)
 		add_shared(m, e, x, &out, &shared);
-	drop(m, &shared);
-	let(m, logits, s->router_logits ? hold(scores) : none);
-	drop(m, &scores);
-	drop(m, &weights);
-	drop(m, &chosen);
-	drop(m, &x);
+	tensor_unref(m, &shared);
+	tensor_assign(m, logits, s->router_logits ? tensor_ref(scores) : none);
+	tensor_unref(m, &scores);
+	tensor_unref(m, &weights);
+	tensor_unref(m, &chosen);
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
 	return out;
 }
 
 /* ---- the auxiliary loss ---- */
 
-tensor experts_auxiliary_loss(struct machine *m, const struct shape *s, const tensor *logits,
+tensor experts_auxiliary_loss(struct machine *m, const struct hparams *s, const tensor *logits,
 			      int64_t count, tensor loss)
 {
-	tensor total = make(m, s->experts, F32), out;
+	tensor total = tensor_new(m, s->experts, F32), out;
 
-	m->as = TERM_LOSS;
+	m->current_term = TERM_LOSS;
 	for (int64_t i = 0; i < count; i++) {
 		tensor scores = softmax(m, logits[i], m->autocast ? F32 : logits[i].type), chosen,
 		       best, precise, sum;
@@ -362,15 +362,15 @@ tensor experts_auxiliary_loss(struct machine *m, const struct shape *s, const te
 		best = topk(m, scores, scores.n / s->experts * s->topk, &chosen);
 		precise = to(m, scores, F32);
 		sum = sum_to(m, precise, s->experts);
-		let(m, &total, add(m, total, sum));
-		drop(m, &sum);
-		drop(m, &precise);
-		drop(m, &best);
-		drop(m, &chosen);
-		drop(m, &scores);
+		tensor_assign(m, &total, add(m, total, sum));
+		tensor_unref(m, &sum);
+		tensor_unref(m, &precise);
+		tensor_unref(m, &best);
+		tensor_unref(m, &chosen);
+		tensor_unref(m, &scores);
 	}
-	let(m, &total, sum_to(m, total, 1));
+	tensor_assign(m, &total, sum_to(m, total, 1));
 	out = add(m, loss, total);
-	drop(m, &total);
+	tensor_unref(m, &total);
 	return out;
 }

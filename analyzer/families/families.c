@@ -10,21 +10,21 @@ static const struct family_model *const models[] = {
 	[MLP] = &mlp_model,
 };
 
-int family_read(struct shape *s, struct inputs *in)
+int family_read(struct hparams *s, struct inputs *in)
 {
 	if (framework_read(in) == MEGATRON)
 		check_megatron_options(in);
-	return shape_read(s, in);
+	return hparams_read(s, in);
 }
 
-int family_check(const struct shape *s, struct inputs *in)
+int family_check(const struct hparams *s, struct inputs *in)
 {
 	if (check_unmodelled(s, in) < 0)
 		return -1;
 	return models[s->family]->check(s, in);
 }
 
-void family_run(struct machine *m, const struct shape *s, int64_t stage)
+void family_run(struct machine *m, const struct hparams *s, int64_t stage)
 {
 	models[s->family]->run(m, s, stage);
 }

@@ -11,23 +11,23 @@
 
 #include "util/util.h"
 
-struct norm {
+struct gpt_norm {
 	struct param *weight, *bias;
 };
 
-struct layer {
+struct gpt_layer {
 	struct gpt *model;
-	struct norm before_attention, before_mlp;
+	struct gpt_norm before_attention, before_mlp;
 	struct param *qkv, *qkv_bias, *proj, *proj_bias, *up, *up_bias, *down, *down_bias;
 	tensor mask;
 };
 
 struct gpt {
-	const struct shape *s;
-	struct wrapped w;
-	struct layer *layers;
+	const struct hparams *s;
+	struct wrapper w;
+	struct gpt_layer *layers;
 	struct param *tokens, *positions;
-	struct norm last;
+	struct gpt_norm last;
 	struct {
 		tensor tokens, targets, logits, loss;
 	} loop; /* its variables */
@@ -35,7 +35,7 @@ struct gpt {
 
 /* ---- the forward pass ---- */
 
-static tensor normed(struct machine *m, struct gpt *g, struct norm *n, tensor x)
+static tensor normed(struct machine *m, struct gpt *g, struct gpt_norm *n, tensor x)
 {
 	return layer_norm(m, x, n->weight, n->bias, g->s->hidden);
 }
@@ -45,7 +45,7 @@ static tensor dropped(struct machine *m, tensor x, double p)
 {
 	tensor in = module_enter(m, NULL, NULL, x), out = dropout(m, in, p);
 
-	drop(m, &in);
+	tensor_unref(m, &in);
 	module_leave(m, NULL, &out);
 	return out;
 }
@@ -53,117 +53,117 @@ static tensor dropped(struct machine *m, tensor x, double p)
 /* a = softmax(mask(q k^T / sqrt(d))), y = dropout(a) v */
 static tensor eager(struct machine *m, struct gpt *g, tensor q, tensor k, tensor v, tensor *weights)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	int64_t n = s->batch * s->heads * s->tokens * s->tokens;
 	tensor a, b, y;
 
-	m->as = TERM_ATTN_QKV;
+	m->current_term = TERM_ATTN_QKV;
 	a = contiguous(m, q);
 	b = contiguous(m, k);
-	m->as = TERM_ATTN_SCORES;
+	m->current_term = TERM_ATTN_SCORES;
 	y = matmul(m, a, b, n);
-	drop(m, &a);
-	drop(m, &b);
+	tensor_unref(m, &a);
+	tensor_unref(m, &b);
 	a = scale(m, y);
-	drop(m, &y);
-	m->as = TERM_ATTN_SOFTMAX;
-	let(m, &a, masked_fill(m, a, s->tokens * s->tokens));
-	let(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
-	let(m, &a, dropped(m, a, s->attention_dropout));
-	b = m->autocast ? to(m, a, m->autocast) : hold(a);
-	m->as = TERM_ATTN_QKV;
+	tensor_unref(m, &y);
+	m->current_term = TERM_ATTN_SOFTMAX;
+	tensor_assign(m, &a, masked_fill(m, a, s->tokens * s->tokens));
+	tensor_assign(m, &a, softmax(m, a, m->autocast ? F32 : a.type));
+	tensor_assign(m, &a, dropped(m, a, s->attention_dropout));
+	b = m->autocast ? to(m, a, m->autocast) : tensor_ref(a);
+	m->current_term = TERM_ATTN_QKV;
 	k = contiguous(m, v);
-	m->as = TERM_ATTN_CONTEXT;
+	m->current_term = TERM_ATTN_CONTEXT;
 	y = matmul(m, b, k, v.n);
-	drop(m, &k);
-	drop(m, &b);
+	tensor_unref(m, &k);
+	tensor_unref(m, &b);
 	*weights = a;
 	return y;
 }
 
-static tensor attention(struct machine *m, struct layer *l, tensor x)
+static tensor attention(struct machine *m, struct gpt_layer *l, tensor x)
 {
 	struct gpt *g = l->model;
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	const int64_t each = x.n, sizes[3] = { each, each, each };
 	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
 					   s->attention_dropout };
 	tensor qkv, part[3], y, a = none, out;
 
 	x = module_enter(m, NULL, NULL, x);
-	m->as = TERM_ATTN_QKV;
+	m->current_term = TERM_ATTN_QKV;
 	qkv = linear(m, x, l->qkv, l->qkv_bias);
 	split(m, qkv, part, sizes, 3);
-	drop(m, &qkv);
-	m->as = TERM_ATTN_CONTEXT;
+	tensor_unref(m, &qkv);
+	m->current_term = TERM_ATTN_CONTEXT;
 	if (s->attention == EAGER) {
-		let(m, &part[0], copied_back(m, part[0]));
-		let(m, &part[2], copied_back(m, part[2]));
+		tensor_assign(m, &part[0], copied_back(m, part[0]));
+		tensor_assign(m, &part[2], copied_back(m, part[2]));
 		y = eager(m, g, part[0], part[1], part[2], &a);
-		let(m, &y, copied_back(m, y));
+		tensor_assign(m, &y, copied_back(m, y));
 		out = contiguous(m, y);
 	} else {
 		y = flash_attention(m, part[0], part[1], part[2], &flash);
-		out = hold(y);
+		out = tensor_ref(y);
 	}
-	m->as = TERM_ATTN_OUT;
-	let(m, &out, linear(m, out, l->proj, l->proj_bias));
-	let(m, &out, dropped(m, out, s->hidden_dropout));
-	drop(m, &x);
+	m->current_term = TERM_ATTN_OUT;
+	tensor_assign(m, &out, linear(m, out, l->proj, l->proj_bias));
+	tensor_assign(m, &out, dropped(m, out, s->hidden_dropout));
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
 	for (int i = 0; i < 3; i++)
-		drop(m, &part[i]);
-	drop(m, &y);
-	drop(m, &a);
+		tensor_unref(m, &part[i]);
+	tensor_unref(m, &y);
+	tensor_unref(m, &a);
 	return out;
 }
 
-static tensor mlp(struct machine *m, struct layer *l, tensor x)
+static tensor mlp(struct machine *m, struct gpt_layer *l, tensor x)
 {
 	tensor h, out;
 
-	m->as = TERM_MLP_NORM;
+	m->current_term = TERM_MLP_NORM;
 	x = normed(m, l->model, &l->before_mlp, x);
-	m->as = TERM_MLP_HIDDEN;
+	m->current_term = TERM_MLP_HIDDEN;
 	h = linear(m, x, l->up, l->up_bias);
-	drop(m, &x);
-	let(m, &h, gelu(m, h));
-	m->as = TERM_MLP_OUT;
+	tensor_unref(m, &x);
+	tensor_assign(m, &h, gelu(m, h));
+	m->current_term = TERM_MLP_OUT;
 	out = linear(m, h, l->down, l->down_bias);
-	drop(m, &h);
-	let(m, &out, dropped(m, out, l->model->s->hidden_dropout));
+	tensor_unref(m, &h);
+	tensor_assign(m, &out, dropped(m, out, l->model->s->hidden_dropout));
 	return out;
 }
 
 static tensor block(struct machine *m, void *context, tensor input)
 {
-	struct layer *l = context;
+	struct gpt_layer *l = context;
 	tensor x, part, out;
 
 	input = module_enter(m, NULL, NULL, input);
-	m->as = TERM_ATTN_NORM;
+	m->current_term = TERM_ATTN_NORM;
 	x = normed(m, l->model, &l->before_attention, input);
 	part = attention(m, l, x);
-	drop(m, &x);
+	tensor_unref(m, &x);
 	x = add(m, input, part);
-	drop(m, &part);
-	drop(m, &input);
+	tensor_unref(m, &part);
+	tensor_unref(m, &input);
 	part = mlp(m, l, x);
 	out = add(m, x, part);
-	drop(m, &part);
-	drop(m, &x);
+	tensor_unref(m, &part);
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
 	return out;
 }
 
 static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
 {
-	tensor in = wrapped_before_block(m, &g->w, i, x), out;
+	tensor in = wrapper_before_block(m, &g->w, i, x), out;
 
 	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
 						: block(m, &g->layers[i], in);
-	drop(m, &in);
-	wrapped_after_block(m, &g->w, i, &out);
+	tensor_unref(m, &in);
+	wrapper_after_block(m, &g->w, i, &out);
 	return out;
 }
 
@@ -171,31 +171,31 @@ static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
 static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor targets,
 		      tensor *logits)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	tensor x, places, positions, loss;
 
 	m->phase = FORWARD;
 	tokens = module_enter(m, NULL, NULL, tokens);
-	m->as = TERM_EMBEDDED;
+	m->current_term = TERM_EMBEDDED;
 	x = embedding(m, tokens, g->tokens, s->hidden);
-	places = make(m, s->tokens, I64);
+	places = tensor_new(m, s->tokens, I64);
 	positions = embedding(m, places, g->positions, s->hidden);
-	drop(m, &places);
-	let(m, &x, add(m, x, positions));
-	drop(m, &positions);
-	let(m, &x, dropout(m, x, s->hidden_dropout));
+	tensor_unref(m, &places);
+	tensor_assign(m, &x, add(m, x, positions));
+	tensor_unref(m, &positions);
+	tensor_assign(m, &x, dropout(m, x, s->hidden_dropout));
 	for (int64_t i = 0; i < s->layers; i++)
-		let(m, &x, one_layer(m, g, i, x));
-	m->as = TERM_FINAL_NORM;
+		tensor_assign(m, &x, one_layer(m, g, i, x));
+	m->current_term = TERM_FINAL_NORM;
 	places = normed(m, g, &g->last, x);
-	m->as = TERM_LOGITS;
+	m->current_term = TERM_LOGITS;
 	*logits = linear(m, places, g->tokens, NULL);
-	drop(m, &places);
+	tensor_unref(m, &places);
 	m->phase = LOSS;
-	m->as = TERM_LOSS;
+	m->current_term = TERM_LOSS;
 	loss = cross_entropy(m, *logits, targets);
-	drop(m, &x);
-	drop(m, &tokens);
+	tensor_unref(m, &x);
+	tensor_unref(m, &tokens);
 	module_leave(m, NULL, &loss);
 	return loss;
 }
@@ -203,42 +203,42 @@ static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor ta
 /* ---- the model ---- */
 
 static struct param *weight(struct machine *m, struct gpt *g, int64_t out, int64_t in,
-			    enum role term)
+			    enum term_id term)
 {
-	return module_add(m, &g->w.module, out, in, made_as(g->s), term);
+	return module_add(m, &g->w.module, out, in, initial_dtype(g->s), term);
 }
 
-static struct norm make_norm(struct machine *m, struct gpt *g)
+static struct gpt_norm make_norm(struct machine *m, struct gpt *g)
 {
-	struct norm n = { weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS), NULL };
+	struct gpt_norm n = { weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS), NULL };
 
 	if (g->s->norm_bias)
 		n.bias = weight(m, g, 1, g->s->hidden, TERM_NORM_WEIGHTS);
 	return n;
 }
 
-static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum role term)
+static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum term_id term)
 {
 	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
 }
 
 /* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves what was made
  * in the host's memory, and converts no buffers. */
-static tensor make_mask(struct machine *m, const struct shape *s)
+static tensor make_mask(struct machine *m, const struct hparams *s)
 {
 	enum dtype type = s->zero_init ? s->weights : F32;
-	tensor ones = { .at = NULL }, mask;
+	tensor ones = { .storage = NULL }, mask;
 
 	if (!s->defaults->made_on_host || s->zero_init)
-		ones = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
-	mask = make_as(m, TERM_BUFFERS, s->positions * s->positions, type);
-	drop(m, &ones);
+		ones = tensor_new_as(m, TERM_BUFFERS, s->positions * s->positions, type);
+	mask = tensor_new_as(m, TERM_BUFFERS, s->positions * s->positions, type);
+	tensor_unref(m, &ones);
 	return mask;
 }
 
-static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
+static void make_layer(struct machine *m, struct gpt *g, struct gpt_layer *l)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	int64_t h = s->hidden;
 
 	l->model = g;
@@ -259,7 +259,7 @@ static void make_layer(struct machine *m, struct gpt *g, struct layer *l)
 /* The head's weight takes the place of the embedding's. */
 static void make_model(struct machine *m, struct gpt *g)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	tensor head;
 
 	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
@@ -273,15 +273,15 @@ static void make_model(struct machine *m, struct gpt *g)
 	g->last = make_norm(m, g);
 	if (s->defaults->made_on_host)
 		return;
-	head = make_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
-	let(m, &g->tokens->value, head);
+	head = tensor_new_as(m, TERM_EMBEDDING, s->vocab * s->hidden, F32);
+	tensor_assign(m, &g->tokens->value, head);
 	param_init(g->tokens);
 	if (s->weights == F32)
 		return;
 	module_convert(m, &g->w.module, s->weights);
 	for (int64_t i = 0; i < s->layers && s->mask_buffers; i++)
-		let(m, &g->layers[i].mask,
-		    make_as(m, TERM_BUFFERS, g->layers[i].mask.n, s->weights));
+		tensor_assign(m, &g->layers[i].mask,
+			      tensor_new_as(m, TERM_BUFFERS, g->layers[i].mask.n, s->weights));
 }
 
 /* ---- the training loop ---- */
@@ -289,52 +289,53 @@ static void make_model(struct machine *m, struct gpt *g)
 static void micro_batch(struct machine *m, void *model)
 {
 	struct gpt *g = model;
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	struct tape tape = { .last = NULL };
 	tensor logits = none, loss;
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	let(m, &g->loop.tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-	let(m, &g->loop.targets, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	tensor_assign(m, &g->loop.tokens, tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	tensor_assign(m, &g->loop.targets,
+		      tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	host_wait(m, m->stream); /* they come from the host's memory */
-	wrapped_before_forward(m, &g->w);
+	wrapper_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	loss = forward(m, g, g->loop.tokens, g->loop.targets, &logits);
 	if (s->microbatches > 1)
-		let(m, &loss, scale(m, loss));
+		tensor_assign(m, &loss, scale(m, loss));
 	end_autocast(m);
-	wrapped_after_forward(m, &g->w);
+	wrapper_after_forward(m, &g->w);
 	if (!s->keep_logits)
-		drop(m, &logits);
-	let(m, &g->loop.logits, logits);
-	let(m, &g->loop.loss, loss);
-	loss = wrapped_scaled(m, &g->w, loss);
-	wrapped_before_backward(m, &g->w);
-	backward_from(m, &tape, loss);
-	drop(m, &loss);
-	wrapped_after_backward(m, &g->w);
-	retag(m, g->loop.logits, TERM_OLD_LOGITS);
+		tensor_unref(m, &logits);
+	tensor_assign(m, &g->loop.logits, logits);
+	tensor_assign(m, &g->loop.loss, loss);
+	loss = wrapper_scaled(m, &g->w, loss);
+	wrapper_before_backward(m, &g->w);
+	loss_backward(m, &tape, loss);
+	tensor_unref(m, &loss);
+	wrapper_after_backward(m, &g->w);
+	tensor_set_term(m, g->loop.logits, TERM_OLD_LOGITS);
 }
 
-static void run(struct machine *m, const struct shape *s, int64_t stage)
+static void run(struct machine *m, const struct hparams *s, int64_t stage)
 {
 	struct gpt g = { .s = s };
 
 	(void)stage;
 	m->phase = INIT;
-	wrapped_init(&g.w, s);
+	wrapper_init(&g.w, s);
 	make_model(m, &g);
-	wrapped_start(m, &g.w);
-	wrapped_train(m, &g.w, micro_batch, &g);
-	wrapped_release(&g.w);
+	wrapper_start(m, &g.w);
+	wrapper_train(m, &g.w, micro_batch, &g);
+	wrapper_release(&g.w);
 	free(g.layers);
 }
 
-static int check(const struct shape *s, struct inputs *in)
+static int check(const struct hparams *s, struct inputs *in)
 {
-	wrapped_check(s, in);
+	wrapper_check(s, in);
 	if (s->tp * s->pp * s->cp > 1)
 		input_reject(in, CONFIG_tensor_model_parallel_size, "1: nanoGPT is not split");
 	return in->failed ? -1 : 0;

@@ -13,7 +13,7 @@
 
 #include "util/util.h"
 
-struct layer {
+struct llama_layer {
 	struct llama *model;
 	struct param *attention_norm, *mlp_norm, *q, *k, *v, *o, *bias[3], *gate, *up, *down;
 	struct experts experts;
@@ -22,9 +22,9 @@ struct layer {
 };
 
 struct llama {
-	const struct shape *s;
-	struct wrapped w;
-	struct layer *layers;
+	const struct hparams *s;
+	struct wrapper w;
+	struct llama_layer *layers;
 	struct param *tokens, *last, *head;
 	tensor mask, sliding, cos, sin, frequencies[2];
 	struct {
@@ -42,17 +42,17 @@ static tensor normed(struct machine *m, struct llama *g, struct param *weight, t
 
 	h = square(m, precise);
 	variance = mean(m, h, rows);
-	drop(m, &h);
+	tensor_unref(m, &h);
 	h = shift(m, variance);
-	let(m, &h, rsqrt(m, h));
-	let(m, &precise, mul(m, precise, h));
-	drop(m, &h);
+	tensor_assign(m, &h, rsqrt(m, h));
+	tensor_assign(m, &precise, mul(m, precise, h));
+	tensor_unref(m, &h);
 	h = to(m, precise, x.type);
 	out = mul(m, weight->value, h);
-	drop(m, &h);
-	drop(m, &precise);
-	drop(m, &variance);
-	drop(m, &in);
+	tensor_unref(m, &h);
+	tensor_unref(m, &precise);
+	tensor_unref(m, &variance);
+	tensor_unref(m, &in);
 	module_leave(m, weight, &out);
 	return out;
 }
@@ -65,26 +65,26 @@ static tensor rotated(struct machine *m, struct llama *g, tensor x)
 	a = mul(m, x, g->cos);
 	first = slice(m, x, x.n / 2);
 	second = slice(m, x, x.n / 2);
-	let(m, &second, scale(m, second));
+	tensor_assign(m, &second, scale(m, second));
 	b = cat(m, second, first);
-	drop(m, &second);
-	drop(m, &first);
+	tensor_unref(m, &second);
+	tensor_unref(m, &first);
 	first = mul(m, b, g->sin);
-	drop(m, &b);
+	tensor_unref(m, &b);
 	b = add(m, a, first);
-	drop(m, &a);
-	drop(m, &first);
+	tensor_unref(m, &a);
+	tensor_unref(m, &first);
 	return b;
 }
 
 /* repeat_kv: one head for all is expanded without a copy. */
 static tensor repeated(struct machine *m, struct llama *g, tensor x)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	int64_t n = x.n / s->groups * s->heads;
 
 	if (s->groups == s->heads)
-		return hold(x);
+		return tensor_ref(x);
 	return s->groups == 1 ? slice(m, x, n) : repeat(m, x, n);
 }
 
@@ -95,7 +95,7 @@ static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repea
 	*cast = autocasted(m, x);
 	/* one head for all of a batch of one is read as it lies */
 	return is_repeated && g->s->groups != g->s->heads && (g->s->groups > 1 || g->s->batch == 1)
-		       ? hold(*cast)
+		       ? tensor_ref(*cast)
 		       : contiguous(m, *cast);
 }
 
@@ -103,143 +103,144 @@ static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repea
 static tensor eager(struct machine *m, struct llama *g, tensor q, tensor k, tensor v,
 		    tensor *weights)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	tensor keys, values, a, b, out, cast[2];
 
-	m->as = TERM_ATTN_QKV;
+	m->current_term = TERM_ATTN_QKV;
 	keys = repeated(m, g, k);
 	values = repeated(m, g, v);
 	a = operand(m, g, q, 0, &cast[0]);
 	b = operand(m, g, keys, 1, &cast[1]);
-	m->as = TERM_ATTN_SCORES;
+	m->current_term = TERM_ATTN_SCORES;
 	out = matmul(m, a, b, s->batch * s->heads * s->tokens * s->tokens);
-	drop(m, &b);
-	drop(m, &a);
-	drop(m, &cast[1]);
-	drop(m, &cast[0]);
+	tensor_unref(m, &b);
+	tensor_unref(m, &a);
+	tensor_unref(m, &cast[1]);
+	tensor_unref(m, &cast[0]);
 	a = scale(m, out);
-	drop(m, &out);
-	let(m, &a, add(m, a, g->mask));
-	m->as = TERM_ATTN_SOFTMAX;
+	tensor_unref(m, &out);
+	tensor_assign(m, &a, add(m, a, g->mask));
+	m->current_term = TERM_ATTN_SOFTMAX;
 	b = softmax(m, a, F32);
 	out = to(m, b, q.type);
-	drop(m, &b);
-	let(m, &a, out);
-	let(m, &a, dropout(m, a, s->attention_dropout));
+	tensor_unref(m, &b);
+	tensor_assign(m, &a, out);
+	tensor_assign(m, &a, dropout(m, a, s->attention_dropout));
 	b = autocasted(m, a);
-	m->as = TERM_ATTN_QKV;
-	let(m, weights, a);
+	m->current_term = TERM_ATTN_QKV;
+	tensor_assign(m, weights, a);
 	a = operand(m, g, values, 1, &cast[0]);
-	m->as = TERM_ATTN_CONTEXT;
+	m->current_term = TERM_ATTN_CONTEXT;
 	out = matmul(m, b, a, q.n);
-	drop(m, &a);
-	drop(m, &cast[0]);
-	drop(m, &b);
-	let(m, &out, copied_back(m, out));
-	let(m, &out, contiguous(m, out));
-	drop(m, &keys);
-	drop(m, &values);
+	tensor_unref(m, &a);
+	tensor_unref(m, &cast[0]);
+	tensor_unref(m, &b);
+	tensor_assign(m, &out, copied_back(m, out));
+	tensor_assign(m, &out, contiguous(m, out));
+	tensor_unref(m, &keys);
+	tensor_unref(m, &values);
 	return out;
 }
 
 static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tensor v)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	const struct flash_shape flash = { s->batch, s->heads, s->tokens, s->head,
 					   s->attention_dropout };
 	tensor keys, values, in[3], out;
 
-	m->as = TERM_ATTN_QKV;
+	m->current_term = TERM_ATTN_QKV;
 	/* use_gqa_in_sdpa: without a mask the kernel shares heads itself */
-	keys = g->mask.at ? repeated(m, g, k) : hold(k);
-	values = g->mask.at ? repeated(m, g, v) : hold(v);
+	keys = g->mask.storage ? repeated(m, g, k) : tensor_ref(k);
+	values = g->mask.storage ? repeated(m, g, v) : tensor_ref(v);
 	in[2] = autocasted(m, values);
 	in[1] = autocasted(m, keys);
 	in[0] = autocasted(m, q);
-	m->as = TERM_ATTN_CONTEXT;
-	out = g->mask.at ? masked_attention(m, in[0], in[1], in[2], &flash)
-			 : flash_attention(m, in[0], in[1], in[2], &flash);
+	m->current_term = TERM_ATTN_CONTEXT;
+	out = g->mask.storage ? masked_attention(m, in[0], in[1], in[2], &flash)
+			      : flash_attention(m, in[0], in[1], in[2], &flash);
 	for (int i = 0; i < 3; i++)
-		drop(m, &in[i]);
-	drop(m, &keys);
-	drop(m, &values);
+		tensor_unref(m, &in[i]);
+	tensor_unref(m, &keys);
+	tensor_unref(m, &values);
 	return out;
 }
 
-static tensor attention(struct machine *m, struct layer *l, tensor x, tensor *weights)
+static tensor attention(struct machine *m, struct llama_layer *l, tensor x, tensor *weights)
 {
 	struct llama *g = l->model;
 	tensor q, k, v, out, now;
 
 	x = module_enter(m, NULL, NULL, x);
-	m->as = TERM_ATTN_QKV;
+	m->current_term = TERM_ATTN_QKV;
 	q = linear(m, x, l->q, l->bias[0]);
-	let(m, &q, copied_back(m, q));
+	tensor_assign(m, &q, copied_back(m, q));
 	k = linear(m, x, l->k, l->bias[1]);
-	let(m, &k, copied_back(m, k));
+	tensor_assign(m, &k, copied_back(m, k));
 	v = linear(m, x, l->v, l->bias[2]);
 	/* the fused kernels' gradient lies as the projection wants it */
-	if (g->s->attention == EAGER || (g->mask.at && g->s->groups != g->s->heads))
-		let(m, &v, copied_back(m, v));
+	if (g->s->attention == EAGER || (g->mask.storage && g->s->groups != g->s->heads))
+		tensor_assign(m, &v, copied_back(m, v));
 	now = rotated(m, g, q);
 	out = rotated(m, g, k);
-	let(m, &q, now);
-	let(m, &k, out);
+	tensor_assign(m, &q, now);
+	tensor_assign(m, &k, out);
 	out = g->s->attention == EAGER ? eager(m, g, q, k, v, weights) : sdpa(m, g, q, k, v);
-	m->as = TERM_ATTN_OUT;
-	let(m, &out, linear(m, out, l->o, NULL));
-	drop(m, &x);
+	m->current_term = TERM_ATTN_OUT;
+	tensor_assign(m, &out, linear(m, out, l->o, NULL));
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
-	drop(m, &q);
-	drop(m, &k);
-	drop(m, &v);
+	tensor_unref(m, &q);
+	tensor_unref(m, &k);
+	tensor_unref(m, &v);
 	return out;
 }
 
-static tensor mlp(struct machine *m, struct layer *l, tensor x)
+static tensor mlp(struct machine *m, struct llama_layer *l, tensor x)
 {
 	tensor gate, up, h, out;
 
 	x = module_enter(m, NULL, NULL, x);
-	m->as = TERM_MLP_HIDDEN;
+	m->current_term = TERM_MLP_HIDDEN;
 	gate = linear(m, x, l->gate, NULL);
-	let(m, &gate, module_enter(m, NULL, NULL, gate));
+	tensor_assign(m, &gate, module_enter(m, NULL, NULL, gate));
 	h = silu(m, gate);
 	module_leave(m, NULL, &h);
-	drop(m, &gate);
+	tensor_unref(m, &gate);
 	up = linear(m, x, l->up, NULL);
 	gate = mul(m, h, up);
-	drop(m, &h);
-	drop(m, &up);
-	m->as = TERM_MLP_OUT;
+	tensor_unref(m, &h);
+	tensor_unref(m, &up);
+	m->current_term = TERM_MLP_OUT;
 	out = linear(m, gate, l->down, NULL);
-	drop(m, &gate);
-	drop(m, &x);
+	tensor_unref(m, &gate);
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &out);
 	return out;
 }
 
 static tensor block(struct machine *m, void *context, tensor input)
 {
-	struct layer *l = context;
+	struct llama_layer *l = context;
 	tensor x, part, out, weights = none;
 
 	input = module_enter(m, NULL, NULL, input);
-	m->as = TERM_ATTN_NORM;
+	m->current_term = TERM_ATTN_NORM;
 	x = normed(m, l->model, l->attention_norm, input);
 	part = attention(m, l, x, &weights);
-	drop(m, &x);
+	tensor_unref(m, &x);
 	x = add(m, input, part);
-	drop(m, &part);
-	drop(m, &input);
-	m->as = TERM_MLP_NORM;
+	tensor_unref(m, &part);
+	tensor_unref(m, &input);
+	m->current_term = TERM_MLP_NORM;
 	part = normed(m, l->model, l->mlp_norm, x);
-	let(m, &part,
-	    l->sparse ? experts_forward(m, &l->experts, part, &l->logits) : mlp(m, l, part));
+	tensor_assign(m, &part,
+		      l->sparse ? experts_forward(m, &l->experts, part, &l->logits)
+				: mlp(m, l, part));
 	out = add(m, x, part);
-	drop(m, &part);
-	drop(m, &x);
-	drop(m, &weights);
+	tensor_unref(m, &part);
+	tensor_unref(m, &x);
+	tensor_unref(m, &weights);
 	module_leave(m, NULL, &out);
 	return out;
 }
@@ -247,11 +248,11 @@ static tensor block(struct machine *m, void *context, tensor input)
 /* Qwen2-MoE makes one for layers with a sliding window, too, whether it has such or not. */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 
 	if (s->attention != EAGER && !s->full_mask)
 		return;
-	m->as = TERM_ATTN_SOFTMAX;
+	m->current_term = TERM_ATTN_SOFTMAX;
 	g->mask = causal_mask(m, s, like);
 	if (s->shared_ffn)
 		g->sliding = window_mask(m, s, like);
@@ -259,45 +260,45 @@ static void make_mask(struct machine *m, struct llama *g, tensor like)
 
 static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
 {
-	tensor in = wrapped_before_block(m, &g->w, i, x), out;
+	tensor in = wrapper_before_block(m, &g->w, i, x), out;
 
 	out = g->s->recompute == RECOMPUTE_FULL ? checkpointed(m, block, &g->layers[i], in)
 						: block(m, &g->layers[i], in);
-	drop(m, &in);
-	wrapped_after_block(m, &g->w, i, &out);
+	tensor_unref(m, &in);
+	wrapper_after_block(m, &g->w, i, &out);
 	return out;
 }
 
 static void drop_tables(struct machine *m, struct llama *g)
 {
-	drop(m, &g->mask);
-	drop(m, &g->cos);
-	drop(m, &g->sin);
+	tensor_unref(m, &g->mask);
+	tensor_unref(m, &g->cos);
+	tensor_unref(m, &g->sin);
 }
 
 static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	tensor embedded, x, out;
 
 	tokens = module_enter(m, NULL, NULL, tokens);
-	m->as = TERM_EMBEDDED;
+	m->current_term = TERM_EMBEDDED;
 	embedded = embedding(m, tokens, g->tokens, s->hidden);
 	make_mask(m, g, embedded);
 	module_enter(m, NULL, NULL, none);
 	rotary_tables(m, s, embedded, &g->cos, &g->sin);
 	module_leave(m, NULL, NULL);
-	x = hold(embedded);
+	x = tensor_ref(embedded);
 	for (int64_t i = 0; i < s->layers; i++)
-		let(m, &x, one_layer(m, g, i, x));
-	m->as = TERM_FINAL_NORM;
+		tensor_assign(m, &x, one_layer(m, g, i, x));
+	m->current_term = TERM_FINAL_NORM;
 	out = normed(m, g, g->last, x);
-	drop(m, &x);
-	drop(m, &g->sliding);
+	tensor_unref(m, &x);
+	tensor_unref(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, g);
-	drop(m, &embedded);
-	drop(m, &tokens);
+	tensor_unref(m, &embedded);
+	tensor_unref(m, &tokens);
 	module_leave(m, NULL, &out);
 	return out;
 }
@@ -308,28 +309,28 @@ static tensor loss_of(struct machine *m, tensor logits, tensor labels)
 	tensor precise, padded, shifted, loss;
 
 	m->phase = LOSS;
-	m->as = TERM_LOSS;
+	m->current_term = TERM_LOSS;
 	precise = to(m, logits, F32);
-	padded = make_as(m, TERM_INPUTS, labels.n + 1, I64);
-	shifted = make_as(m, TERM_INPUTS, labels.n, I64);
+	padded = tensor_new_as(m, TERM_INPUTS, labels.n + 1, I64);
+	shifted = tensor_new_as(m, TERM_INPUTS, labels.n, I64);
 	loss = cross_entropy(m, precise, shifted);
-	drop(m, &precise);
-	drop(m, &padded);
-	drop(m, &shifted);
+	tensor_unref(m, &precise);
+	tensor_unref(m, &padded);
+	tensor_unref(m, &shifted);
 	return loss;
 }
 
 /* ---- the model ---- */
 
 static struct param *weight(struct machine *m, struct llama *g, int64_t out, int64_t in,
-			    enum role term)
+			    enum term_id term)
 {
-	return module_add(m, &g->w.module, out, in, made_as(g->s), term);
+	return module_add(m, &g->w.module, out, in, initial_dtype(g->s), term);
 }
 
-static void make_attention(struct machine *m, struct llama *g, struct layer *l)
+static void make_attention(struct machine *m, struct llama *g, struct llama_layer *l)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	int64_t sizes[3] = { s->heads * s->head, s->groups * s->head, s->groups * s->head };
 	struct param **weights[3] = { &l->q, &l->k, &l->v };
 
@@ -341,9 +342,9 @@ static void make_attention(struct machine *m, struct llama *g, struct layer *l)
 	l->o = weight(m, g, s->hidden, sizes[0], TERM_ATTENTION_WEIGHTS);
 }
 
-static void make_layer(struct machine *m, struct llama *g, struct layer *l)
+static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 
 	l->model = g;
 	make_attention(m, g, l);
@@ -361,7 +362,7 @@ static void make_layer(struct machine *m, struct llama *g, struct layer *l)
 /* Made in fp32, then converted. */
 static void make_model(struct machine *m, struct llama *g)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 
 	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
 	g->layers = xcalloc((size_t)s->layers, sizeof(*g->layers));
@@ -373,13 +374,13 @@ static void make_model(struct machine *m, struct llama *g)
 	g->w.first[s->layers] = g->w.module.count;
 	g->last = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 	for (int i = 0; i < 2; i++)
-		g->frequencies[i] = make_as(m, TERM_BUFFERS, s->head / 2, made_as(s));
+		g->frequencies[i] = tensor_new_as(m, TERM_BUFFERS, s->head / 2, initial_dtype(s));
 	g->head = s->untied ? weight(m, g, s->vocab, s->hidden, TERM_HEAD) : g->tokens;
-	if (s->weights != made_as(s)) {
+	if (s->weights != initial_dtype(s)) {
 		module_convert(m, &g->w.module, s->weights);
 		for (int i = 0; i < 2; i++)
-			let(m, &g->frequencies[i],
-			    make_as(m, TERM_BUFFERS, s->head / 2, s->weights));
+			tensor_assign(m, &g->frequencies[i],
+				      tensor_new_as(m, TERM_BUFFERS, s->head / 2, s->weights));
 	}
 }
 
@@ -388,7 +389,7 @@ static void make_model(struct machine *m, struct llama *g)
 /* What the auxiliary loss reads, and the output refers to until the next micro-batch's is there. */
 static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor loss)
 {
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	tensor *logits, out;
 	int64_t count = 0;
 
@@ -396,76 +397,76 @@ static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor los
 		return loss;
 	logits = xcalloc((size_t)s->layers, sizeof(*logits));
 	for (int64_t i = 0; i < s->layers; i++)
-		if (g->layers[i].logits.at)
+		if (g->layers[i].logits.storage)
 			logits[count++] = g->layers[i].logits;
 	out = experts_auxiliary_loss(m, s, logits, count, loss);
 	free(logits);
-	drop(m, &loss);
+	tensor_unref(m, &loss);
 	return out;
 }
 
 static void micro_batch(struct machine *m, void *model)
 {
 	struct llama *g = model;
-	const struct shape *s = g->s;
+	const struct hparams *s = g->s;
 	struct tape tape = { .last = NULL };
 	tensor x, logits, loss;
 
 	m->tape = &tape;
 	m->phase = FORWARD;
-	let(m, &g->loop.tokens, make_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
+	tensor_assign(m, &g->loop.tokens, tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	host_wait(m, m->stream); /* they come from the host's memory */
-	wrapped_before_forward(m, &g->w);
+	wrapper_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
 	module_enter(m, NULL, NULL, none);
 	x = layers(m, g, g->loop.tokens);
-	m->as = TERM_LOGITS;
+	m->current_term = TERM_LOGITS;
 	logits = linear(m, x, g->head, NULL);
 	loss = loss_of(m, logits, g->loop.tokens);
 	loss = with_auxiliary_loss(m, g, loss);
-	drop(m, &x);
+	tensor_unref(m, &x);
 	module_leave(m, NULL, &loss);
 	end_autocast(m);
-	wrapped_after_forward(m, &g->w);
+	wrapper_after_forward(m, &g->w);
 	if (!s->keep_logits)
-		drop(m, &logits);
-	let(m, &g->loop.logits, logits);
-	let(m, &g->loop.loss, loss);
+		tensor_unref(m, &logits);
+	tensor_assign(m, &g->loop.logits, logits);
+	tensor_assign(m, &g->loop.loss, loss);
 	if (s->microbatches > 1)
 		loss = scale(m, loss);
 	else
-		hold(loss);
-	let(m, &loss, wrapped_scaled(m, &g->w, loss));
-	wrapped_before_backward(m, &g->w);
-	backward_from(m, &tape, loss);
-	drop(m, &loss);
+		tensor_ref(loss);
+	tensor_assign(m, &loss, wrapper_scaled(m, &g->w, loss));
+	wrapper_before_backward(m, &g->w);
+	loss_backward(m, &tape, loss);
+	tensor_unref(m, &loss);
 	drop_tables(m, g); /* the checkpoints had them */
-	wrapped_after_backward(m, &g->w);
-	retag(m, g->loop.logits, TERM_OLD_LOGITS);
+	wrapper_after_backward(m, &g->w);
+	tensor_set_term(m, g->loop.logits, TERM_OLD_LOGITS);
 }
 
-static void run(struct machine *m, const struct shape *s, int64_t stage)
+static void run(struct machine *m, const struct hparams *s, int64_t stage)
 {
 	struct llama g = { .s = s };
 
 	(void)stage;
 	m->phase = INIT;
-	wrapped_init(&g.w, s);
+	wrapper_init(&g.w, s);
 	make_model(m, &g);
-	wrapped_start(m, &g.w);
+	wrapper_start(m, &g.w);
 	if (!s->defaults->made_on_host) {
 		allocator_empty_cache(m->allocator);
 		machine_forget_peak(m);
 	}
-	wrapped_train(m, &g.w, micro_batch, &g);
-	wrapped_release(&g.w);
+	wrapper_train(m, &g.w, micro_batch, &g);
+	wrapper_release(&g.w);
 	free(g.layers);
 }
 
-static int check(const struct shape *s, struct inputs *in)
+static int check(const struct hparams *s, struct inputs *in)
 {
-	wrapped_check(s, in);
+	wrapper_check(s, in);
 	if (s->tp * s->pp * s->cp > 1)
 		input_reject(in, CONFIG_tensor_model_parallel_size, "1: transformers is not split");
 	if (s->attention != EAGER && !GIVEN(in->c, packed_sequences))

@@ -5,63 +5,67 @@
 
 /* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
  */
-tensor causal_mask(struct machine *m, const struct shape *s, tensor like)
+tensor causal_mask(struct machine *m, const struct hparams *s, tensor like)
 {
 	int64_t n = s->batch * s->tokens * s->tokens;
 	tensor causal, both, mask;
 
-	causal = make(m, n, BOOL);
-	both = make(m, n, BOOL);
-	drop(m, &causal);
-	causal = make(m, n, BOOL);
-	mask = make(m, n, BOOL);
-	drop(m, &causal);
-	drop(m, &both);
+	causal = tensor_new(m, n, BOOL);
+	both = tensor_new(m, n, BOOL);
+	tensor_unref(m, &causal);
+	causal = tensor_new(m, n, BOOL);
+	mask = tensor_new(m, n, BOOL);
+	tensor_unref(m, &causal);
+	tensor_unref(m, &both);
 	if (s->attention == EAGER)
-		let(m, &mask, make(m, n, like.type));
+		tensor_assign(m, &mask, tensor_new(m, n, like.type));
 	return mask;
 }
 
 /* and_mask of the causal mask with one of a window, which is an and_mask itself. */
-tensor window_mask(struct machine *m, const struct shape *s, tensor like)
+tensor window_mask(struct machine *m, const struct hparams *s, tensor like)
 {
 	int64_t n = s->batch * s->tokens * s->tokens;
-	tensor packed = make(m, n, BOOL), all = make(m, n, BOOL), part, window, causal, mask;
+	tensor packed = tensor_new(m, n, BOOL), all = tensor_new(m, n, BOOL), part, window, causal,
+	       mask;
 
-	drop(m, &packed);
-	part = make(m, n, BOOL);
-	window = make(m, n, BOOL);
-	drop(m, &part);
-	causal = make(m, n, BOOL);
-	part = make(m, n, BOOL);
-	drop(m, &causal);
-	drop(m, &window);
-	mask = make(m, n, BOOL);
-	drop(m, &part);
-	drop(m, &all);
+	tensor_unref(m, &packed);
+	part = tensor_new(m, n, BOOL);
+	window = tensor_new(m, n, BOOL);
+	tensor_unref(m, &part);
+	causal = tensor_new(m, n, BOOL);
+	part = tensor_new(m, n, BOOL);
+	tensor_unref(m, &causal);
+	tensor_unref(m, &window);
+	mask = tensor_new(m, n, BOOL);
+	tensor_unref(m, &part);
+	tensor_unref(m, &all);
 	if (s->attention == EAGER)
-		let(m, &mask, make(m, n, like.type));
+		tensor_assign(m, &mask, tensor_new(m, n, like.type));
 	return mask;
 }
 
 /* LlamaRotaryEmbedding.forward, in fp32, without gradients. */
-void rotary_tables(struct machine *m, const struct shape *s, tensor like, tensor *cos, tensor *sin)
+void rotary_tables(struct machine *m, const struct hparams *s, tensor like, tensor *cos,
+		   tensor *sin)
 {
 	int64_t n = s->tokens * s->head;
 	tensor frequencies, both, table, *out[2] = { cos, sin }, precise[2];
 
-	m->as = TERM_ROPE;
-	frequencies = make(m, n / 2, F32);
-	both = make(m, n, F32);
+	m->current_term = TERM_ROPE;
+	frequencies = tensor_new(m, n / 2, F32);
+	both = tensor_new(m, n, F32);
 	for (int i = 0; i < 2; i++) {
-		table = make(m, n, F32);
-		precise[i] = make(m, n, F32);
-		drop(m, &table);
+		table = tensor_new(m, n, F32);
+		precise[i] = tensor_new(m, n, F32);
+		tensor_unref(m, &table);
 	}
 	for (int i = 0; i < 2; i++)
-		let(m, out[i], like.type == F32 ? hold(precise[i]) : make(m, n, like.type));
-	drop(m, &frequencies);
-	drop(m, &both);
-	drop(m, &precise[0]);
-	drop(m, &precise[1]);
+		tensor_assign(m, out[i],
+			      like.type == F32 ? tensor_ref(precise[i])
+					       : tensor_new(m, n, like.type));
+	tensor_unref(m, &frequencies);
+	tensor_unref(m, &both);
+	tensor_unref(m, &precise[0]);
+	tensor_unref(m, &precise[1]);
 }

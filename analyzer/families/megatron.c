@@ -12,7 +12,7 @@
 /* main_grad.add_(grad); grad = None */
 static void add_to_buffer(struct machine *m, struct param *p)
 {
-	drop(m, &p->grad);
+	tensor_unref(m, &p->grad);
 }
 
 /* ---- one micro-batch ---- */
@@ -20,52 +20,53 @@ static void add_to_buffer(struct machine *m, struct param *p)
 /* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. The
  * first rank of tensor parallelism has all that the data loader gave it; the last one is written
  * down (part() in megatron_states.c). */
-static void load_batch(struct machine *m, struct chunk *c, struct microbatch *b)
+static void load_batch(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
-	struct rank *r = c->rank;
-	const struct shape *s = r->s;
+	struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
 	int all = !s->training_loop, whole = all || (s->tp == 1 && (c->first || c->last));
 	/* multi-token prediction embeds the tokens again */
 	int first = c->first || c->mtp_count || whole, last = c->last || whole;
 
 	if (first)
-		b->tokens = make_as(m, TERM_INPUTS, r->rows, I64);
+		b->tokens = tensor_new_as(m, TERM_INPUTS, r->rows, I64);
 	if (last)
-		b->labels = make_as(m, TERM_INPUTS, r->rows, I64);
+		b->labels = tensor_new_as(m, TERM_INPUTS, r->rows, I64);
 	if (first)
-		b->positions = make_as(m, TERM_INPUTS, all ? r->rows / s->batch : r->rows, I64);
+		b->positions =
+			tensor_new_as(m, TERM_INPUTS, all ? r->rows / s->batch : r->rows, I64);
 	if (all)
-		b->mask = make_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
+		b->mask = tensor_new_as(m, TERM_INPUTS, r->rows / s->batch * s->tokens, BOOL);
 	else if (s->masks && (first || last))
-		b->mask = make_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
+		b->mask = tensor_new_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
 	if (last && !all)
-		b->weights = make_as(m, TERM_INPUTS, r->rows, F32);
+		b->weights = tensor_new_as(m, TERM_INPUTS, r->rows, F32);
 }
 
 /* RotaryEmbedding.forward, whose lru_cache keeps the result; latent attention's is made again. */
-void load_rotary(struct machine *m, struct chunk *c, struct microbatch *b)
+void load_rotary(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 	int64_t n = s->tokens * s->head;
 	tensor half;
 
 	if (!s->rope)
 		return;
-	if (!c->rotary.at) {
-		half = make_as(m, TERM_ROPE, n / 2, F32);
-		c->rotary = make_as(m, TERM_ROPE, n, F32);
-		drop(m, &half);
+	if (!c->rotary.storage) {
+		half = tensor_new_as(m, TERM_ROPE, n / 2, F32);
+		c->rotary = tensor_new_as(m, TERM_ROPE, n, F32);
+		tensor_unref(m, &half);
 	}
-	b->rotary = hold(c->rotary);
+	b->rotary = tensor_ref(c->rotary);
 	if (s->latent.kv_rank)
-		drop(m, &c->rotary);
+		tensor_unref(m, &c->rotary);
 }
 
 /* Checkpointed layers keep them until their backward pass. */
 static void drop_tables(struct machine *m, struct microbatch *b)
 {
-	drop(m, &b->mask);
-	drop(m, &b->rotary);
+	tensor_unref(m, &b->mask);
+	tensor_unref(m, &b->rotary);
 }
 
 /* deallocate_pipeline_outputs: what was sent is needed for its place in the graph alone. */
@@ -73,36 +74,36 @@ static void deallocate(struct machine *m, tensor *output)
 {
 	tensor kept = *output;
 
-	drop(m, output);
+	tensor_unref(m, output);
 	*output = kept;
-	output->at = NULL;
+	output->storage = NULL;
 }
 
-static void keep(struct machine *m, struct keeper *k, tensor input)
+static void keep(struct machine *m, struct input_ref *k, tensor input)
 {
-	let(m, &k->value, hold(input));
-	drop(m, &k->gradient);
+	tensor_assign(m, &k->value, tensor_ref(input));
+	tensor_unref(m, &k->gradient);
 }
 
-static void keep_gradient(struct machine *m, struct keeper *k, const struct param *input)
+static void keep_gradient(struct machine *m, struct input_ref *k, const struct param *input)
 {
-	if (input->value.at && k->value.at == input->value.at)
-		let(m, &k->gradient, hold(input->grad));
+	if (input->value.storage && k->value.storage == input->value.storage)
+		tensor_assign(m, &k->gradient, tensor_ref(input->grad));
 }
 
-static void receive(struct machine *m, struct chunk *c, struct microbatch *b)
+static void receive(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
-	struct rank *r = c->rank;
+	struct megatron_rank *r = c->rank;
 
-	if (c->first || b->input.value.at)
+	if (c->first || b->input.value.storage)
 		return;
 	param_make(m, &b->input, r->local_rows, r->s->hidden, r->s->weights, TERM_PIPELINE);
 	b->input.in = 0;
 }
 
-static void forward_step(struct machine *m, struct chunk *c, struct microbatch *b)
+static void forward_step(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
-	struct rank *r = c->rank;
+	struct megatron_rank *r = c->rank;
 
 	m->phase = FORWARD;
 	receive(m, c, b);
@@ -113,13 +114,13 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 	load_rotary(m, c, b);
 	b->output = chunk_forward(m, c, b);
 	if (!c->last)
-		retag(m, b->output, TERM_PIPELINE);
+		tensor_set_term(m, b->output, TERM_PIPELINE);
 	if (!c->last && r->s->training_loop)
 		deallocate(m, &b->output);
-	drop(m, &b->tokens);
-	drop(m, &b->labels);
-	drop(m, &b->weights);
-	drop(m, &b->positions);
+	tensor_unref(m, &b->tokens);
+	tensor_unref(m, &b->labels);
+	tensor_unref(m, &b->weights);
+	tensor_unref(m, &b->positions);
 	if (r->s->recompute != RECOMPUTE_FULL)
 		drop_tables(m, b);
 }
@@ -127,48 +128,48 @@ static void forward_step(struct machine *m, struct chunk *c, struct microbatch *
 /* The schedule's variables, which keep the last tensors until they are assigned again. */
 struct variables {
 	tensor output, output_gradient, input_gradient;
-	struct keeper graph; /* the last output's, whose leaf is the stage's input */
-	struct keeper input; /* input_tensor */
+	struct input_ref graph; /* the last output's, whose leaf is the stage's input */
+	struct input_ref input; /* input_tensor */
 };
 
 static void receive_gradient(struct machine *m, struct microbatch *b)
 {
-	m->as = TERM_PIPELINE;
-	if (!b->gradient.at)
-		b->gradient = make(m, b->output.n, b->output.type);
+	m->current_term = TERM_PIPELINE;
+	if (!b->gradient.storage)
+		b->gradient = tensor_new(m, b->output.n, b->output.type);
 }
 
-static void backward_step(struct machine *m, struct chunk *c, struct microbatch *b,
+static void backward_step(struct machine *m, struct model_chunk *c, struct microbatch *b,
 			  struct variables *v)
 {
 	m->phase = BACKWARD;
 	receive_gradient(m, b);
-	let(m, &v->output_gradient, b->gradient);
-	let(m, &v->output, b->output);
-	backward(m, &b->tape, v->output, hold(v->output_gradient));
+	tensor_assign(m, &v->output_gradient, b->gradient);
+	tensor_assign(m, &v->output, b->output);
+	backward(m, &b->tape, v->output, tensor_ref(v->output_gradient));
 	drop_tables(m, b);
-	if (b->input.grad.at)
-		retag(m, b->input.grad, TERM_PIPELINE);
+	if (b->input.grad.storage)
+		tensor_set_term(m, b->input.grad, TERM_PIPELINE);
 	keep_gradient(m, &c->input, &b->input);
 	keep_gradient(m, &v->input, &b->input);
-	let(m, &v->graph.value, b->input.value);
-	let(m, &v->graph.gradient, hold(b->input.grad));
-	let(m, &v->input_gradient, b->input.grad);
-	b->input.value.at = b->input.grad.at = b->gradient.at = NULL;
+	tensor_assign(m, &v->graph.value, b->input.value);
+	tensor_assign(m, &v->graph.gradient, tensor_ref(b->input.grad));
+	tensor_assign(m, &v->input_gradient, b->input.grad);
+	b->input.value.storage = b->input.grad.storage = b->gradient.storage = NULL;
 }
 
 static void drop_variables(struct machine *m, struct variables *v)
 {
-	drop(m, &v->output);
-	drop(m, &v->output_gradient);
-	drop(m, &v->input_gradient);
-	drop_keeper(m, &v->graph);
-	drop_keeper(m, &v->input);
+	tensor_unref(m, &v->output);
+	tensor_unref(m, &v->output_gradient);
+	tensor_unref(m, &v->input_gradient);
+	input_ref_clear(m, &v->graph);
+	input_ref_clear(m, &v->input);
 }
 
 /* ---- schedules ---- */
 
-static void no_pipelining(struct machine *m, struct rank *r)
+static void no_pipelining(struct machine *m, struct megatron_rank *r)
 {
 	struct variables v = { .output = none };
 	struct microbatch b;
@@ -183,7 +184,7 @@ static void no_pipelining(struct machine *m, struct rank *r)
 }
 
 /* One forward, one backward: p - stage - 1 micro-batches ahead. */
-static void one_forward_one_backward(struct machine *m, struct rank *r)
+static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 {
 	int64_t total = r->microbatches, ahead = schedule_ahead(r), done = 0;
 	struct microbatch *b = xcalloc((size_t)total, sizeof(*b));
@@ -193,8 +194,8 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 		forward_step(m, &r->chunks[0], &b[i]);
 	for (int64_t i = ahead; i < total; i++) {
 		forward_step(m, &r->chunks[0], &b[i]);
-		let(m, &v.output, hold(b[i].output));
-		drop_keeper(m, &v.graph);
+		tensor_assign(m, &v.output, tensor_ref(b[i].output));
+		input_ref_clear(m, &v.graph);
 		backward_step(m, &r->chunks[0], &b[done++], &v);
 	}
 	while (done < total)
@@ -206,49 +207,50 @@ static void one_forward_one_backward(struct machine *m, struct rank *r)
 
 /* The micro-batches of an interleaved schedule, for each chunk. */
 struct interleaving {
-	struct rank *rank;
+	struct megatron_rank *rank;
 	struct microbatch *batches;
 	struct variables v;
 	int64_t total;
 	int overlapped; /* Megatron-LM's: sends and receives run beside the passes */
 };
 
-struct turn {
-	struct chunk *chunk;
+struct schedule_turn {
+	struct model_chunk *chunk;
 	struct microbatch *batch;
 };
 
 /* get_schedule_table(): groups of micro-batches go through all chunks; the last is the rest. */
-struct step schedule_step(const struct rank *r, int64_t i, int forward)
+struct pipeline_step schedule_step(const struct megatron_rank *r, int64_t i, int forward)
 {
 	int64_t round = r->group * r->s->vpp;
 	int64_t first = i / round * r->group, left = r->microbatches - first;
 	int64_t size = left < r->group ? left : r->group, chunk = i % round / size;
 
-	return (struct step){ forward ? chunk : r->s->vpp - 1 - chunk, first + i % round % size };
+	return (struct pipeline_step){ forward ? chunk : r->s->vpp - 1 - chunk,
+				       first + i % round % size };
 }
 
-int64_t schedule_ahead(const struct rank *r)
+int64_t schedule_ahead(const struct megatron_rank *r)
 {
-	const struct shape *s = r->s;
+	const struct hparams *s = r->s;
 	int64_t total = r->microbatches * s->vpp;
 	int64_t ahead = (s->pp - r->stage - 1) * (s->vpp > 1 ? 2 : 1) + (s->vpp - 1) * s->group;
 
 	return ahead < total ? ahead : total;
 }
 
-static struct turn turn_of(const struct interleaving *s, int64_t i, int forward)
+static struct schedule_turn turn_of(const struct interleaving *s, int64_t i, int forward)
 {
-	struct rank *r = s->rank;
-	struct step at = schedule_step(r, i, forward);
+	struct megatron_rank *r = s->rank;
+	struct pipeline_step at = schedule_step(r, i, forward);
 
-	return (struct turn){ &r->chunks[at.chunk],
-			      &s->batches[at.chunk * r->microbatches + at.batch] };
+	return (struct schedule_turn){ &r->chunks[at.chunk],
+				       &s->batches[at.chunk * r->microbatches + at.batch] };
 }
 
 static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
 {
-	struct turn t;
+	struct schedule_turn t;
 
 	if (i >= s->total)
 		return;
@@ -262,26 +264,26 @@ static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
 
 static void forward_turn(struct machine *m, struct interleaving *s, int64_t i)
 {
-	struct turn t = turn_of(s, i, 1);
+	struct schedule_turn t = turn_of(s, i, 1);
 
 	forward_step(m, t.chunk, t.batch);
 	if (!s->overlapped && !t.chunk->last)
-		let(m, &s->v.output, hold(t.batch->output));
+		tensor_assign(m, &s->v.output, tensor_ref(t.batch->output));
 }
 
 static void backward_turn(struct machine *m, struct interleaving *s, int64_t i)
 {
-	struct turn t = turn_of(s, i, 0);
+	struct schedule_turn t = turn_of(s, i, 0);
 
 	backward_step(m, t.chunk, t.batch, &s->v);
-	drop(m, &s->v.output);
-	drop(m, &s->v.output_gradient);
-	drop_keeper(m, &s->v.graph);
+	tensor_unref(m, &s->v.output);
+	tensor_unref(m, &s->v.output_gradient);
+	input_ref_clear(m, &s->v.graph);
 }
 
 static void receive_gradient_turn(struct machine *m, struct interleaving *s, int64_t i)
 {
-	struct turn t;
+	struct schedule_turn t;
 
 	if (i >= s->total)
 		return;
@@ -290,9 +292,9 @@ static void receive_gradient_turn(struct machine *m, struct interleaving *s, int
 		receive_gradient(m, t.batch);
 }
 
-static void interleaved(struct machine *m, struct rank *r)
+static void interleaved(struct machine *m, struct megatron_rank *r)
 {
-	const struct shape *shape = r->s;
+	const struct hparams *shape = r->s;
 	struct interleaving s = { .rank = r, .total = r->microbatches * shape->vpp };
 	int64_t ahead = schedule_ahead(r);
 
@@ -325,13 +327,13 @@ static void interleaved(struct machine *m, struct rank *r)
 
 /* ---- the rank ---- */
 
-static int64_t first_group(const struct shape *s)
+static int64_t first_group(const struct hparams *s)
 {
 	return s->group < s->microbatches ? s->group : s->microbatches;
 }
 
 /* Two groups, and a smaller last one, which an interleaved schedule orders differently. */
-int64_t batches_run(const struct shape *s)
+int64_t batches_run(const struct hparams *s)
 {
 	int64_t group = first_group(s), most = 2 * group;
 
@@ -340,9 +342,9 @@ int64_t batches_run(const struct shape *s)
 	return s->microbatches < most ? s->microbatches : most;
 }
 
-static void place(struct rank *r, const struct shape *s, int64_t stage)
+static void place(struct megatron_rank *r, const struct hparams *s, int64_t stage)
 {
-	*r = (struct rank){ .s = s, .stage = stage };
+	*r = (struct megatron_rank){ .s = s, .stage = stage };
 	r->heads = s->heads / s->tp;
 	r->groups = s->groups > s->tp ? s->groups / s->tp : 1;
 	r->ffn = s->ffn / s->tp;
@@ -353,17 +355,17 @@ static void place(struct rank *r, const struct shape *s, int64_t stage)
 	r->microbatches = batches_run(s);
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)
-		r->chunks[i] = (struct chunk){ .rank = r,
-					       .first = stage == 0 && i == 0,
-					       .last = stage == s->pp - 1 && i == s->vpp - 1,
-					       .first_layer = chunk_first_layer(s, stage, i),
-					       .layer_count = chunk_layers(s, stage, i),
-					       .mtp_count = chunk_mtp(s, stage, i) };
+		r->chunks[i] = (struct model_chunk){ .rank = r,
+						     .first = stage == 0 && i == 0,
+						     .last = stage == s->pp - 1 && i == s->vpp - 1,
+						     .first_layer = chunk_first_layer(s, stage, i),
+						     .layer_count = chunk_layers(s, stage, i),
+						     .mtp_count = chunk_mtp(s, stage, i) };
 }
 
-static void run(struct machine *m, const struct shape *s, int64_t stage)
+static void run(struct machine *m, const struct hparams *s, int64_t stage)
 {
-	struct rank r;
+	struct megatron_rank r;
 
 	place(&r, s, stage);
 	m->family = &r;
@@ -379,14 +381,14 @@ static void run(struct machine *m, const struct shape *s, int64_t stage)
 			one_forward_one_backward(m, &r);
 		else
 			no_pipelining(m, &r);
-		finish_waiting(m, &r);
+		finish_deferred_gradients(m, &r);
 		rank_step(m, &r);
 		machine_steady(m);
 	}
 	rank_release(&r);
 }
 
-static void note_assumptions(const struct shape *s, struct inputs *in)
+static void note_assumptions(const struct hparams *s, struct inputs *in)
 {
 	if (s->attention == FUSED_ATTENTION)
 		estimate_note(in->out,
@@ -396,13 +398,13 @@ static void note_assumptions(const struct shape *s, struct inputs *in)
 			      "--attention-backend");
 	if (s->transformer_engine && s->cp > 1)
 		estimate_note(in->out, "context parallelism's exchanges of keys and values are not "
-				      "counted");
+				       "counted");
 	if (s->experts)
 		estimate_note(in->out, "tokens are spread evenly over experts");
 }
 
 /* Tensors of what experts get have at most 2^48 elements, too. */
-static void check_dispatched(const struct shape *s, struct inputs *in)
+static void check_dispatched(const struct hparams *s, struct inputs *in)
 {
 	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
 	wide width = largest(s->hidden, (wide)2 * s->expert_ffn);
@@ -414,56 +416,60 @@ static void check_dispatched(const struct shape *s, struct inputs *in)
 }
 
 /* forward_backward_pipelining_with_interleaving() refuses what would leave stages idle. */
-static void check_interleaving(const struct shape *s, struct inputs *in)
+static void check_interleaving(const struct hparams *s, struct inputs *in)
 {
-	enum config_field f = GIVEN(in->c, num_microbatches) ? CONFIG_num_microbatches
-							    : CONFIG_global_batch_size;
+	enum config_field f =
+		GIVEN(in->c, num_microbatches) ? CONFIG_num_microbatches : CONFIG_global_batch_size;
 	int64_t rest = s->microbatches % s->group;
 
 	if (s->vpp == 1)
 		return;
 	if (s->group < s->pp)
 		input_reject(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
-		       "at least pipeline_model_parallel_size");
+			     "at least pipeline_model_parallel_size");
 	if (config_has(in->c, f) && (s->microbatches < s->group || (rest && rest < s->pp)))
-		input_reject(in, f,
-		       "groups of pipeline_model_parallel_size micro-batches or of "
-		       "microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
-		       "at least pipeline_model_parallel_size: Megatron-core refuses another");
+		input_reject(
+			in, f,
+			"groups of pipeline_model_parallel_size micro-batches or of "
+			"microbatch_group_size_per_virtual_pipeline_stage, and a rest of none or "
+			"at least pipeline_model_parallel_size: Megatron-core refuses another");
 }
 
-static int check(const struct shape *s, struct inputs *in)
+static int check(const struct hparams *s, struct inputs *in)
 {
 	note_assumptions(s, in);
 	if (s->cp > 1 && s->attention == EAGER)
 		input_reject(in, CONFIG_context_parallel_size,
-		       "1: Megatron-core's DotProductAttention refuses more; "
-		       "transformer_impl transformer_engine splits tokens");
+			     "1: Megatron-core's DotProductAttention refuses more; "
+			     "transformer_impl transformer_engine splits tokens");
 	if (s->experts && (s->experts % s->ep || s->expert_ffn % s->etp ||
 			   s->dp * s->cp * s->tp % (s->etp * s->ep)))
 		input_reject(in, CONFIG_num_experts, "a multiple of the expert-parallel size");
 	if (s->experts)
 		check_dispatched(s, in);
 	if (s->autocast || (s->weights != F32 && !s->mixed))
-		input_reject(in, CONFIG_precision,
-		       "fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
-		       "16-bit ones");
+		input_reject(
+			in, CONFIG_precision,
+			"fp32, fp16-mixed or bf16-mixed: Megatron-core has fp32 weights beside "
+			"16-bit ones");
 	if (s->optimizer > SGD && (s->optimizer != MUON || !s->training_loop))
-		input_reject(in, CONFIG_optimizer,
-		       "adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
+		input_reject(
+			in, CONFIG_optimizer,
+			"adam or sgd: Megatron-core has no other; Megatron-LM's command line muon too");
 	if (s->optimizer == SGD && s->zero)
 		input_reject(in, CONFIG_optimizer,
-		       "adam with the distributed optimizer: Megatron-core refuses another");
+			     "adam with the distributed optimizer: Megatron-core refuses another");
 	if (s->zero > 1)
 		input_reject(in, CONFIG_zero_stage, "0 or 1: Megatron's FSDP is not modelled yet");
 	check_stages(s, in);
 	check_interleaving(s, in);
 	check_graphs(s, in);
 	if (s->sequence_parallel && s->tokens / s->cp % s->tp)
-		input_reject(in, CONFIG_seq_length, "a multiple of the ranks that share its tokens");
+		input_reject(in, CONFIG_seq_length,
+			     "a multiple of the ranks that share its tokens");
 	if (s->heads % s->tp || s->ffn % s->tp || s->vocab % s->tp || s->tokens % s->cp)
 		input_reject(in, CONFIG_tensor_model_parallel_size,
-		       "sizes that divide layers, heads, widths and tokens");
+			     "sizes that divide layers, heads, widths and tokens");
 	return in->failed ? -1 : 0;
 }
 

@@ -7,26 +7,26 @@
 
 /* A kernel's first run measures its configurations, and empties the L2 cache between the runs. The
  * cached block that this leaves is where the first step's tensors go. */
-enum kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_BACKWARD };
+enum compiled_kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_BACKWARD };
 
-static void measure(struct machine *m, enum kernel kernel)
+static void measure(struct machine *m, enum compiled_kernel kernel)
 {
-	struct rank *r = m->family;
+	struct megatron_rank *r = m->family;
 	tensor buffer;
 
 	if (r->measured & 1u << kernel)
 		return;
 	r->measured |= 1u << kernel;
-	buffer = make_as(m, TERM_FLUSH, m->constants.flush_buffer, U8);
-	drop(m, &buffer);
+	buffer = tensor_new_as(m, TERM_FLUSH, m->constants.flush_buffer, U8);
+	tensor_unref(m, &buffer);
 }
 
 /* ---- activation functions ---- */
 
 /* sizes: of the input, and of the bias */
-static void activation_backward(struct machine *m, struct node *n)
+static void activation_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->in[0].type);
 	measure(m, ACTIVATION_BACKWARD);
 	if (n->edge[1]) /* the same gradient, summed by autograd */
 		n->out[1] = sum_rows(m, n->sizes[1], n->sizes[0] / n->sizes[1], n->in[0].type);
@@ -35,14 +35,14 @@ static void activation_backward(struct machine *m, struct node *n)
 tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int gated)
 {
 	tensor in[2] = { x, bias ? bias->value : none }, out;
-	struct node *n = record(m, activation_backward, in, 2);
+	struct grad_node *n = grad_node_new(m, activation_backward, in, 2);
 
 	if (n) {
 		n->sizes[0] = x.n;
 		n->sizes[1] = bias ? bias->value.n : 0;
 	}
-	save(m, n, x);
-	out = result(make(m, gated ? x.n / 2 : x.n, x.type), n, 0);
+	save_for_backward(m, n, x);
+	out = with_grad_fn(tensor_new(m, gated ? x.n / 2 : x.n, x.type), n, 0);
 	measure(m, ACTIVATION);
 	return out;
 }
@@ -50,30 +50,30 @@ tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int 
 /* ---- bias, dropout and residual ---- */
 
 /* sizes: of the bias; whether there is dropout */
-static void dropout_add_backward(struct machine *m, struct node *n)
+static void dropout_add_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = n->sizes[1] ? make(m, n->in[0].n, n->in[0].type) : hold(n->in[0]);
+	n->out[0] = n->sizes[1] ? tensor_new(m, n->in[0].n, n->in[0].type) : tensor_ref(n->in[0]);
 	if (n->edge[1])
-		n->out[1] = make(m, n->sizes[0], n->in[0].type);
+		n->out[1] = tensor_new(m, n->sizes[0], n->in[0].type);
 	measure(m, DROPOUT_BACKWARD);
-	n->out[2] = hold(n->in[0]);
+	n->out[2] = tensor_ref(n->in[0]);
 }
 
 /* Megatron-LM's _warmup_jit_function() ran this kernel before the model was made: with a bias and
  * this dropout. It did not run the others: backward, and the activation function as an autograd
  * function has it. */
-static int is_warm(const struct shape *s, const struct param *bias)
+static int is_warm(const struct hparams *s, const struct param *bias)
 {
 	return bias && s->hidden_dropout == 0.1;
 }
 
 /* Runs with gradients in the forward pass of a checkpointed layer, too (TransformerLayer's
  * bias_dropout_add_exec_handler): the layer's results have a graph until the checkpoint returns. */
-tensor compiled_dropout_add(struct machine *m, struct rank *r, tensor x, struct param *bias,
-			    tensor residual)
+tensor compiled_dropout_add(struct machine *m, struct megatron_rank *r, tensor x,
+			    struct param *bias, tensor residual)
 {
 	tensor in[3] = { x, bias ? bias->value : none, residual }, mask = none, out;
-	struct node *n = record(m, dropout_add_backward, in, 3);
+	struct grad_node *n = grad_node_new(m, dropout_add_backward, in, 3);
 	int drops = r->s->hidden_dropout > 0;
 
 	if (n) {
@@ -81,14 +81,14 @@ tensor compiled_dropout_add(struct machine *m, struct rank *r, tensor x, struct 
 		n->sizes[1] = drops;
 	}
 	if (drops)
-		mask = make(m, x.n, BOOL);
-	save(m, n, mask);
-	out = result(make(m, x.n, x.type), n, 0);
+		mask = tensor_new(m, x.n, BOOL);
+	save_for_backward(m, n, mask);
+	out = with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 	if (!is_warm(r->s, bias))
 		measure(m, DROPOUT);
 	if (m->no_grad && r->mask_count < ARRAY_SIZE(r->masks))
 		r->masks[r->mask_count++] = mask;
 	else
-		drop(m, &mask);
+		tensor_unref(m, &mask);
 	return out;
 }

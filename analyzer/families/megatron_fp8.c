@@ -3,14 +3,14 @@
 
 /* is_non_tn_fp8_gemm_supported(): from Blackwell products need no transposed operands. Where blocks
  * have scales, rows' and columns' are of other values. */
-static int transposes(const struct machine *m, const struct rank *r)
+static int transposes(const struct machine *m, const struct megatron_rank *r)
 {
 	return m->constants.sm < 100 || r->s->fp8_blocks;
 }
 
 /* Which layers are quantized: --first-last-layers-bf16 leaves one at each end unless it says how
  * many. */
-int fp8_layer(const struct shape *s, int64_t layer)
+int fp8_layer(const struct hparams *s, int64_t layer)
 {
 	return s->fp8 && layer >= s->bf16_first && layer < s->layers - s->bf16_last;
 }
@@ -19,30 +19,30 @@ int fp8_layer(const struct shape *s, int64_t layer)
  * nothing beside it, but for mxfp8. */
 #define SCALED 32
 
-static tensor quantized(struct machine *m, struct rank *r, int64_t n)
+static tensor quantized(struct machine *m, struct megatron_rank *r, int64_t n)
 {
-	return make(m, r->s->fp8_blocks ? n + n / SCALED : n, U8);
+	return tensor_new(m, r->s->fp8_blocks ? n + n / SCALED : n, U8);
 }
 
 /* A weight's copy in fp8, made by the first micro-batch and written over from then on, and its
  * transpose. Weights that are fp8 themselves have the transpose alone. */
-void fp8_weight(struct machine *m, struct rank *r, struct param *weight)
+void fp8_weight(struct machine *m, struct megatron_rank *r, struct param *weight)
 {
-	if (!r->s->fp8_weights && !weight->copy.at)
-		weight->copy = make_as(m, TERM_FP8_COPIES, weight->value.n, U8);
-	if (transposes(m, r) && !weight->transposed.at)
-		weight->transposed = make_as(m, TERM_FP8_COPIES, weight->value.n, U8);
+	if (!r->s->fp8_weights && !weight->copy.storage)
+		weight->copy = tensor_new_as(m, TERM_FP8_COPIES, weight->value.n, U8);
+	if (transposes(m, r) && !weight->transposed.storage)
+		weight->transposed = tensor_new_as(m, TERM_FP8_COPIES, weight->value.n, U8);
 }
 
-tensor fp8_input(struct machine *m, struct rank *r, tensor x, tensor *kept)
+tensor fp8_input(struct machine *m, struct megatron_rank *r, tensor x, tensor *kept)
 {
 	tensor rows = quantized(m, r, x.n);
 
-	*kept = transposes(m, r) ? quantized(m, r, x.n) : hold(rows);
+	*kept = transposes(m, r) ? quantized(m, r, x.n) : tensor_ref(rows);
 	return rows;
 }
 
-tensor fp8_gradient(struct machine *m, struct rank *r, tensor x, tensor *transposed)
+tensor fp8_gradient(struct machine *m, struct megatron_rank *r, tensor x, tensor *transposed)
 {
 	*transposed = transposes(m, r) ? quantized(m, r, x.n) : none;
 	return quantized(m, r, x.n);

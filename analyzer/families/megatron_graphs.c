@@ -18,22 +18,22 @@
 #define MOST_RESULTS 4
 #define MOST_GRAPHS 1000000
 
-static int in_graph(const struct mlayer *l, enum graph_part part)
+static int in_graph(const struct megatron_layer *l, enum graph_part part)
 {
-	const struct shape *s = l->chunk->rank->s;
+	const struct hparams *s = l->chunk->rank->s;
 
 	if (part == GRAPH_ATTENTION)
 		return s->graphs.attention;
 	return l->router ? s->graphs.router : s->graphs.mlp;
 }
 
-tensor graph_enter(struct machine *m, struct mlayer *l, enum graph_part part, tensor x)
+tensor graph_enter(struct machine *m, struct megatron_layer *l, enum graph_part part, tensor x)
 {
 	int wanted = l->chunk->rank->graphed && in_graph(l, part);
 
 	if (!wanted || m->in_graph) {
 		m->in_graph = wanted;
-		return hold(x);
+		return tensor_ref(x);
 	}
 	m->in_graph = 1;
 	return contiguous(m, x);
@@ -47,7 +47,7 @@ struct capture {
 };
 
 struct capturing {
-	struct rank *rank;
+	struct megatron_rank *rank;
 	struct microbatch batch; /* what layers read of one: rotary positions */
 	struct capture *captures;
 	tensor *inputs; /* that no pass uses at present */
@@ -56,12 +56,12 @@ struct capturing {
 	tensor last_gradient; /* of the input, of the last backward pass */
 };
 
-static int64_t graphable(const struct chunk *c)
+static int64_t graphable(const struct model_chunk *c)
 {
 	int64_t n = 0;
 
 	for (int64_t i = 0; i < c->layer_count + c->mtp_count; i++) {
-		const struct mlayer *l = chunk_layer(c, i);
+		const struct megatron_layer *l = chunk_layer(c, i);
 
 		n += in_graph(l, GRAPH_ATTENTION) || in_graph(l, GRAPH_MLP);
 	}
@@ -71,14 +71,14 @@ static int64_t graphable(const struct chunk *c)
 /* Hidden states, and with attention a mask of its own. */
 static tensor take_input(struct machine *m, struct capturing *c)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 	tensor in;
 
 	if (c->input_count)
 		return c->inputs[--c->input_count];
-	in = make_on(m, 0, TERM_GRAPHS, c->rank->local_rows * s->hidden, s->weights);
+	in = tensor_new_on(m, 0, TERM_GRAPHS, c->rank->local_rows * s->hidden, s->weights);
 	if (s->graphs.attention)
-		make_on(m, 0, TERM_GRAPHS, c->rank->rows * s->tokens, BOOL);
+		tensor_new_on(m, 0, TERM_GRAPHS, c->rank->rows * s->tokens, BOOL);
 	return in;
 }
 
@@ -88,11 +88,11 @@ static void give_input(struct capturing *c, tensor in)
 	c->inputs[c->input_count++] = in;
 }
 
-static void joined_backward(struct machine *m, struct node *n)
+static void joined_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
 	for (int i = 0; i < MOST_RESULTS; i++)
-		n->out[i] = n->edge[i] ? hold(n->in[0]) : (tensor){ .at = NULL };
+		n->out[i] = n->edge[i] ? tensor_ref(n->in[0]) : (tensor){ .storage = NULL };
 }
 
 /* Several results as one, for one backward pass. */
@@ -103,26 +103,27 @@ static tensor joined(struct machine *m, tensor *parts, int count)
 
 	for (int i = 0; i < count; i++)
 		n += parts[i].n;
-	out = result(hold(parts[0]), record(m, joined_backward, parts, count), 0);
+	out = with_grad_fn(tensor_ref(parts[0]), grad_node_new(m, joined_backward, parts, count),
+			   0);
 	out.n = n;
 	for (int i = 0; i < count; i++)
-		save(m, out.from, parts[i]);
+		save_for_backward(m, out.grad_fn, parts[i]);
 	for (int i = 0; i < count; i++)
-		drop(m, &parts[i]);
+		tensor_unref(m, &parts[i]);
 	return out;
 }
 
-static tensor captured_router(struct machine *m, struct mlayer *l, tensor x)
+static tensor captured_router(struct machine *m, struct megatron_layer *l, tensor x)
 {
 	tensor parts[MOST_RESULTS];
 
-	m->as = TERM_MLP_NORM;
+	m->current_term = TERM_MLP_NORM;
 	parts[0] = normed(m, l->chunk->rank, &l->before_mlp, x);
-	parts[1] = hold(x);
+	parts[1] = tensor_ref(x);
 	return joined(m, parts, 2 + moe_captured(m, l, parts[0], parts + 2));
 }
 
-static void capture_forward(struct machine *m, struct capturing *c, struct mlayer *l,
+static void capture_forward(struct machine *m, struct capturing *c, struct megatron_layer *l,
 			    struct capture *to)
 {
 	tensor x;
@@ -131,30 +132,31 @@ static void capture_forward(struct machine *m, struct capturing *c, struct mlaye
 	m->tape = &to->tape;
 	to->input.value = take_input(m, c);
 	param_init(&to->input);
-	x = hold(to->input.value);
+	x = tensor_ref(to->input.value);
 	if (in_graph(l, GRAPH_ATTENTION))
-		let(m, &x, layer_attention(m, l, &c->batch, x));
+		tensor_assign(m, &x, layer_attention(m, l, &c->batch, x));
 	if (in_graph(l, GRAPH_MLP))
-		let(m, &x, l->router ? captured_router(m, l, x) : layer_mlp(m, l, x));
+		tensor_assign(m, &x, l->router ? captured_router(m, l, x) : layer_mlp(m, l, x));
 	to->out = x;
 }
 
 static void capture_backward(struct machine *m, struct capturing *c, struct capture *from)
 {
 	m->phase = BACKWARD;
-	if (!c->gradient.at)
-		c->gradient = make_on(m, 0, TERM_GRAPHS, from->out.n, c->rank->s->weights);
-	backward(m, &from->tape, from->out, hold(c->gradient));
-	drop(m, &from->out);
-	let(m, &c->last_gradient, from->input.grad);
-	retag(m, c->last_gradient, TERM_GRAPHS);
-	from->input.grad.at = NULL;
+	if (!c->gradient.storage)
+		c->gradient = tensor_new_on(m, 0, TERM_GRAPHS, from->out.n, c->rank->s->weights);
+	backward(m, &from->tape, from->out, tensor_ref(c->gradient));
+	tensor_unref(m, &from->out);
+	tensor_assign(m, &c->last_gradient, from->input.grad);
+	tensor_set_term(m, c->last_gradient, TERM_GRAPHS);
+	from->input.grad.storage = NULL;
 	give_input(c, from->input.value);
 }
 
-static void capture_step(struct machine *m, struct capturing *c, struct step at, int forward)
+static void capture_step(struct machine *m, struct capturing *c, struct pipeline_step at,
+			 int forward)
 {
-	struct chunk *chunk = &c->rank->chunks[at.chunk];
+	struct model_chunk *chunk = &c->rank->chunks[at.chunk];
 	int64_t layers = chunk->layer_count + chunk->mtp_count;
 	struct capture *first = c->captures;
 
@@ -164,7 +166,7 @@ static void capture_step(struct machine *m, struct capturing *c, struct step at,
 	first += at.batch * layers;
 	for (int64_t i = 0; i < layers; i++) {
 		int64_t which = forward ? i : layers - 1 - i;
-		struct mlayer *l = chunk_layer(chunk, which);
+		struct megatron_layer *l = chunk_layer(chunk, which);
 
 		if (!in_graph(l, GRAPH_ATTENTION) && !in_graph(l, GRAPH_MLP))
 			continue;
@@ -193,19 +195,19 @@ static void warm_up(struct machine *m, struct capturing *c)
 {
 	for (int64_t i = 0; i < c->rank->s->vpp; i++)
 		if (graphable(&c->rank->chunks[i])) {
-			capture_step(m, c, (struct step){ i, 0 }, 1);
-			capture_step(m, c, (struct step){ i, 0 }, 0);
+			capture_step(m, c, (struct pipeline_step){ i, 0 }, 1);
+			capture_step(m, c, (struct pipeline_step){ i, 0 }, 0);
 			return;
 		}
 }
 
-void check_graphs(const struct shape *s, struct inputs *in)
+void check_graphs(const struct hparams *s, struct inputs *in)
 {
 	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MOST_GRAPHS)
 		input_reject(in, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
 }
 
-void graphs_capture(struct machine *m, struct rank *r)
+void graphs_capture(struct machine *m, struct megatron_rank *r)
 {
 	struct capturing c = { .rank = r };
 	tensor workspaces[2];

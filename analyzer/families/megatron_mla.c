@@ -3,9 +3,9 @@
 
 #include "families/megatron_te.h"
 
-static struct norm_weights declare_latent_norm(struct chunk *c, int64_t width)
+static struct norm_weights declare_latent_norm(struct model_chunk *c, int64_t width)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 	struct norm_weights n = { NULL, NULL };
 
 	if (!s->qk_norm)
@@ -17,10 +17,10 @@ static struct norm_weights declare_latent_norm(struct chunk *c, int64_t width)
 }
 
 /* The narrow projections are whole on every tensor-parallel rank. */
-void mla_declare(struct chunk *c, struct mlayer *l)
+void mla_declare(struct model_chunk *c, struct megatron_layer *l)
 {
-	const struct rank *r = c->rank;
-	const struct shape *s = r->s;
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
 	const struct latent *a = &s->latent;
 	int64_t q = r->heads * s->head, kv = r->heads * (a->nope + a->value);
 
@@ -37,53 +37,54 @@ void mla_declare(struct chunk *c, struct mlayer *l)
 	l->kv_up = declare(c, TERM_ATTENTION_WEIGHTS, kv, a->kv_rank, 0);
 }
 
-static tensor latent_norm(struct machine *m, struct rank *r, struct norm_weights *w, tensor x,
-			  int64_t width)
+static tensor latent_norm(struct machine *m, struct megatron_rank *r, struct norm_weights *w,
+			  tensor x, int64_t width)
 {
 	if (!w->weight)
-		return hold(x);
+		return tensor_ref(x);
 	if (r->s->rms_norm)
 		return fused_rms_norm(m, x, w->weight, width);
 	return layer_norm(m, x, w->weight, w->bias, width);
 }
 
-static tensor queries(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
+static tensor queries(struct machine *m, struct megatron_rank *r, struct megatron_layer *l,
+		      tensor x)
 {
 	tensor narrow, q;
 
 	if (!l->q_down)
-		return mlinear(m, r, x, l->qkv, NULL, 1);
-	narrow = mlinear(m, r, x, l->q_down, NULL, 0);
-	let(m, &narrow, latent_norm(m, r, &l->q_norm, narrow, r->s->latent.q_rank));
-	q = mlinear(m, r, narrow, l->qkv, NULL, 1);
-	drop(m, &narrow);
+		return parallel_linear(m, r, x, l->qkv, NULL, 1);
+	narrow = parallel_linear(m, r, x, l->q_down, NULL, 0);
+	tensor_assign(m, &narrow, latent_norm(m, r, &l->q_norm, narrow, r->s->latent.q_rank));
+	q = parallel_linear(m, r, narrow, l->qkv, NULL, 1);
+	tensor_unref(m, &narrow);
 	return q;
 }
 
 /* q, k, v as attention wants them: rotated parts beside the others, in tensors of their own. */
-void mla_project(struct machine *m, struct mlayer *l, tensor x, tensor *in)
+void mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in)
 {
-	struct rank *r = l->chunk->rank;
+	struct megatron_rank *r = l->chunk->rank;
 	const struct latent *a = &r->s->latent;
 	int64_t rows = x.n / r->s->hidden, sizes[2] = { rows * a->kv_rank, rows * a->rope };
 	int64_t all = r->rows * r->heads, parts[2] = { all * a->nope, all * a->value };
 	tensor narrow[2], whole, part[2];
 
-	m->as = TERM_ATTN_QKV;
+	m->current_term = TERM_ATTN_QKV;
 	in[0] = queries(m, r, l, x);
-	let(m, &in[0], contiguous(m, in[0]));
-	whole = mlinear(m, r, x, l->kv_down, NULL, 0);
+	tensor_assign(m, &in[0], contiguous(m, in[0]));
+	whole = parallel_linear(m, r, x, l->kv_down, NULL, 0);
 	split(m, whole, narrow, sizes, 2);
-	drop(m, &whole);
-	let(m, &narrow[0], latent_norm(m, r, &l->k_norm, narrow[0], a->kv_rank));
-	whole = mlinear(m, r, narrow[0], l->kv_up, NULL, 1);
+	tensor_unref(m, &whole);
+	tensor_assign(m, &narrow[0], latent_norm(m, r, &l->k_norm, narrow[0], a->kv_rank));
+	whole = parallel_linear(m, r, narrow[0], l->kv_up, NULL, 1);
 	split(m, whole, part, parts, 2);
-	drop(m, &whole);
-	let(m, &narrow[1], repeat(m, narrow[1], all * a->rope));
+	tensor_unref(m, &whole);
+	tensor_assign(m, &narrow[1], repeat(m, narrow[1], all * a->rope));
 	in[1] = cat(m, part[0], narrow[1]);
 	in[2] = contiguous(m, part[1]);
 	for (int i = 0; i < 2; i++) {
-		drop(m, &narrow[i]);
-		drop(m, &part[i]);
+		tensor_unref(m, &narrow[i]);
+		tensor_unref(m, &part[i]);
 	}
 }

@@ -5,8 +5,8 @@
 #include "families/megatron.h"
 
 /* The attention's parameters of a layer, after its normalization. */
-void mla_declare(struct chunk *c, struct mlayer *l);
+void mla_declare(struct model_chunk *c, struct megatron_layer *l);
 /* in: q, k, v */
-void mla_project(struct machine *m, struct mlayer *l, tensor x, tensor *in);
+void mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in);
 
 #endif

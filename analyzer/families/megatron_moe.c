@@ -10,14 +10,14 @@
 #define GROUPED_STREAMS 4
 #define MOST_AT_ONCE 64
 
-static int64_t local_experts(const struct shape *s)
+static int64_t local_experts(const struct hparams *s)
 {
 	return s->experts / s->ep;
 }
 
-static struct expert declare_expert(struct chunk *c, enum role role, int64_t ffn)
+static struct expert declare_expert(struct model_chunk *c, enum term_id role, int64_t ffn)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 	int64_t up = ffn * (s->gated ? 2 : 1);
 	struct expert e = { .up = NULL };
 
@@ -30,9 +30,9 @@ static struct expert declare_expert(struct chunk *c, enum role role, int64_t ffn
 	return e;
 }
 
-void moe_declare(struct chunk *c, struct mlayer *l)
+void moe_declare(struct model_chunk *c, struct megatron_layer *l)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 	int64_t count = local_experts(s);
 
 	l->router = declare(c, TERM_OTHER_WEIGHTS, s->experts, s->hidden, 0);
@@ -44,84 +44,84 @@ void moe_declare(struct chunk *c, struct mlayer *l)
 }
 
 /* x times a number a token: x is kept for the numbers' gradient. */
-static void scale_kept_backward(struct machine *m, struct node *n)
+static void scale_kept_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->type);
 }
 
 static tensor scale_kept(struct machine *m, tensor x)
 {
-	struct node *n = record(m, scale_kept_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, scale_kept_backward, &x, 1);
 
 	if (n) {
 		n->sizes[0] = x.n;
 		n->type = x.type;
 	}
-	save(m, n, x);
-	return result(make(m, x.n, x.type), n, 0);
+	save_for_backward(m, n, x);
+	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
 /* A kernel that keeps nothing but says how large its input was: gathers, scatters, permutations. */
-static void moved_backward(struct machine *m, struct node *n)
+static void moved_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->type);
 }
 
 static tensor moved(struct machine *m, tensor x, int64_t n)
 {
-	struct node *node = record(m, moved_backward, &x, 1);
+	struct grad_node *node = grad_node_new(m, moved_backward, &x, 1);
 
 	if (node) {
 		node->sizes[0] = x.n;
 		node->type = x.type;
 	}
-	return result(make(m, n, x.type), node, 0);
+	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
 }
 
 /* RouterGatingLinearFunction: te_general_gemm, whichever implementation the layers are of. sizes:
  * of x, weight */
-static void gating_backward(struct machine *m, struct node *n)
+static void gating_backward(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < 2; i++)
-		n->out[i] = make(m, n->sizes[i], n->type);
+		n->out[i] = tensor_new(m, n->sizes[i], n->type);
 }
 
-static tensor gating(struct machine *m, struct rank *r, tensor x, struct param *weight)
+static tensor gating(struct machine *m, struct megatron_rank *r, tensor x, struct param *weight)
 {
 	tensor in[2] = { x, weight->value }, out;
-	struct node *n;
+	struct grad_node *n;
 
 	if (!r->s->training_loop)
 		return linear(m, x, weight, NULL);
 	te_workspaces(m, r, 1);
-	n = record(m, gating_backward, in, 2);
+	n = grad_node_new(m, gating_backward, in, 2);
 	for (int i = 0; n && i < 2; i++) {
 		n->sizes[i] = in[i].n;
 		n->type = x.type;
-		save(m, n, in[i]);
+		save_for_backward(m, n, in[i]);
 	}
-	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
-	return result(out, n, 0);
+	out = tensor_new(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
+	return with_grad_fn(out, n, 0);
 }
 
 /* Logits in fp32, scores of the chosen experts, which expert has which token. */
-static tensor route(struct machine *m, struct rank *r, struct mlayer *l, tensor x)
+static tensor route(struct machine *m, struct megatron_rank *r, struct megatron_layer *l, tensor x)
 {
 	tensor logits, scores, probabilities, map;
 
-	m->as = TERM_MOE_ROUTER;
+	m->current_term = TERM_MOE_ROUTER;
 	logits = gating(m, r, x, l->router);
-	let(m, &logits, to(m, logits, F32));
+	tensor_assign(m, &logits, to(m, logits, F32));
 	scores = softmax(m, logits, F32);
-	drop(m, &logits);
+	tensor_unref(m, &logits);
 	probabilities = moved(m, scores, scores.n);
-	map = make(m, scores.n, BOOL);
-	drop(m, &map);
-	drop(m, &scores);
+	map = tensor_new(m, scores.n, BOOL);
+	tensor_unref(m, &map);
+	tensor_unref(m, &scores);
 	return probabilities;
 }
 
-static tensor activated(struct machine *m, struct rank *r, tensor h)
+static tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
 {
 	int64_t sizes[2] = { h.n / 2, h.n / 2 };
 	tensor part[2], out;
@@ -132,16 +132,16 @@ static tensor activated(struct machine *m, struct rank *r, tensor h)
 		return fused_swiglu(m, h);
 	split(m, h, part, sizes, 2);
 	out = silu(m, part[0]);
-	let(m, &part[1], shift(m, part[1]));
-	let(m, &out, mul(m, out, part[1]));
-	drop(m, &part[0]);
-	drop(m, &part[1]);
+	tensor_assign(m, &part[1], shift(m, part[1]));
+	tensor_assign(m, &out, mul(m, out, part[1]));
+	tensor_unref(m, &part[0]);
+	tensor_unref(m, &part[1]);
 	return out;
 }
 
 /* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped
  * product, whether in fp8, whether the input is computed again */
-static void experts_backward(struct machine *m, struct node *n)
+static void experts_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 	tensor gradients[MOST_AT_ONCE], quantized = none, transposed = none, again = none;
@@ -150,26 +150,26 @@ static void experts_backward(struct machine *m, struct node *n)
 	if (at_once > MOST_AT_ONCE)
 		at_once = MOST_AT_ONCE;
 	if (n->sizes[5])
-		again = make_as(m, TERM_MOE_HIDDEN, n->sizes[0], type);
+		again = tensor_new_as(m, TERM_MOE_HIDDEN, n->sizes[0], type);
 	if (n->sizes[4])
 		quantized = fp8_gradient(m, m->family, n->in[0], &transposed);
-	n->out[0] = make(m, n->sizes[0], type);
+	n->out[0] = tensor_new(m, n->sizes[0], type);
 	for (int64_t i = 0; i < n->sizes[2]; i += at_once) {
 		for (int64_t k = 0; k < at_once; k++)
-			gradients[k] = make_as(m, TERM_GRADIENTS, n->sizes[1], type);
+			gradients[k] = tensor_new_as(m, TERM_GRADIENTS, n->sizes[1], type);
 		for (int64_t k = 0; k < at_once; k++)
-			drop(m, &gradients[k]);
+			tensor_unref(m, &gradients[k]);
 	}
-	drop(m, &quantized);
-	drop(m, &transposed);
-	drop(m, &again);
+	tensor_unref(m, &quantized);
+	tensor_unref(m, &transposed);
+	tensor_unref(m, &again);
 }
 
 /* again: the input is not kept but computed once more for the backward pass. */
-static tensor experts_linear(struct machine *m, struct rank *r, tensor x,
+static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor x,
 			     const struct param *weight, int again)
 {
-	struct node *n = record(m, experts_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, experts_backward, &x, 1);
 	tensor out, rows = none, kept = none;
 
 	if (n) {
@@ -183,50 +183,50 @@ static tensor experts_linear(struct machine *m, struct rank *r, tensor x,
 	if (weight->quantized)
 		rows = fp8_input(m, r, x, &kept);
 	if (!again)
-		save(m, n, weight->quantized ? kept : x);
-	out = make(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
-	drop(m, &rows);
-	drop(m, &kept);
+		save_for_backward(m, n, weight->quantized ? kept : x);
+	out = tensor_new(m, x.n / weight->in * (weight->value.n / weight->in), x.type);
+	tensor_unref(m, &rows);
+	tensor_unref(m, &kept);
 	if (r->s->transformer_engine)
 		te_workspaces(m, r, r->s->grouped ? GROUPED_STREAMS : 1);
-	return result(out, n, 0);
+	return with_grad_fn(out, n, 0);
 }
 
 /* The router's probabilities are multiplied here. */
-static tensor weighted(struct machine *m, struct rank *r, tensor x)
+static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
 {
 	tensor h = activated(m, r, x), out = scale_kept(m, h);
 
-	drop(m, &h);
+	tensor_unref(m, &h);
 	return out;
 }
 
 /* --recompute-modules moe_act: what the function keeps is made again */
-static void again_backward(struct machine *m, struct node *n)
+static void again_backward(struct machine *m, struct grad_node *n)
 {
-	tensor made = make(m, n->in[0].n, n->type);
+	tensor made = tensor_new(m, n->in[0].n, n->type);
 
-	n->out[0] = make(m, n->sizes[0], n->type);
-	drop(m, &made);
+	n->out[0] = tensor_new(m, n->sizes[0], n->type);
+	tensor_unref(m, &made);
 }
 
-static tensor weighted_again(struct machine *m, struct rank *r, tensor x)
+static tensor weighted_again(struct machine *m, struct megatron_rank *r, tensor x)
 {
-	struct node *n = record(m, again_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, again_backward, &x, 1);
 	tensor out;
 
 	if (n) {
 		n->sizes[0] = x.n;
 		n->type = x.type;
 	}
-	save(m, n, x);
+	save_for_backward(m, n, x);
 	m->no_grad++;
 	out = weighted(m, r, x);
 	m->no_grad--;
-	return result(out, n, 0);
+	return with_grad_fn(out, n, 0);
 }
 
-static void quantize_experts(struct machine *m, struct rank *r, const struct expert *e)
+static void quantize_experts(struct machine *m, struct megatron_rank *r, const struct expert *e)
 {
 	for (int64_t i = 0; i < local_experts(r->s); i++) {
 		fp8_weight(m, r, e[i].up);
@@ -235,39 +235,41 @@ static void quantize_experts(struct machine *m, struct rank *r, const struct exp
 }
 
 /* e: all local ones. Their rows are padded for fp8, by copies. */
-static tensor run_experts(struct machine *m, struct rank *r, const struct expert *e, tensor x)
+static tensor run_experts(struct machine *m, struct megatron_rank *r, const struct expert *e,
+			  tensor x)
 {
 	int again = r->s->recompute_activation, fp8 = e->up->quantized;
 	tensor h, out;
 
-	m->as = TERM_MOE_HIDDEN;
+	m->current_term = TERM_MOE_HIDDEN;
 	if (fp8)
 		quantize_experts(m, r, e);
-	h = fp8 ? moved(m, x, x.n) : hold(x);
-	let(m, &h, experts_linear(m, r, h, e->up, 0));
-	let(m, &h, again ? weighted_again(m, r, h) : weighted(m, r, h));
+	h = fp8 ? moved(m, x, x.n) : tensor_ref(x);
+	tensor_assign(m, &h, experts_linear(m, r, h, e->up, 0));
+	tensor_assign(m, &h, again ? weighted_again(m, r, h) : weighted(m, r, h));
 	out = experts_linear(m, r, h, e->down, again);
-	drop(m, &h);
+	tensor_unref(m, &h);
 	if (fp8)
-		let(m, &out, moved(m, out, out.n));
+		tensor_assign(m, &out, moved(m, out, out.n));
 	return out;
 }
 
-static tensor shared_expert(struct machine *m, struct rank *r, const struct expert *e, tensor x)
+static tensor shared_expert(struct machine *m, struct megatron_rank *r, const struct expert *e,
+			    tensor x)
 {
 	tensor h, out;
 
-	m->as = TERM_MLP_HIDDEN;
-	h = mlinear(m, r, x, e->up, NULL, 1);
-	let(m, &h, activated(m, r, h));
-	out = mlinear(m, r, h, e->down, NULL, 0);
-	drop(m, &h);
-	let(m, &out, reduced(m, r, out));
+	m->current_term = TERM_MLP_HIDDEN;
+	h = parallel_linear(m, r, x, e->up, NULL, 1);
+	tensor_assign(m, &h, activated(m, r, h));
+	out = parallel_linear(m, r, h, e->down, NULL, 0);
+	tensor_unref(m, &h);
+	tensor_assign(m, &out, tp_reduce(m, r, out));
 	return out;
 }
 
 /* Tokens that the local experts get, were they spread evenly: get_capacity() drops or pads some. */
-static int64_t dispatched(const struct shape *s, int64_t tokens)
+static int64_t dispatched(const struct hparams *s, int64_t tokens)
 {
 	int64_t rows = tokens * s->topk * s->etp;
 
@@ -278,34 +280,34 @@ static int64_t dispatched(const struct shape *s, int64_t tokens)
 
 /* The way of tokens to the experts and back, step by step, as without fused permutation: who has a
  * rank's tokens (alltoall) or all ranks' (allgather), sorted by expert where a rank has several. */
-static tensor routed(struct machine *m, struct mlayer *l, tensor x, int64_t rows)
+static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int64_t rows)
 {
-	struct rank *r = l->chunk->rank;
-	const struct shape *s = r->s;
+	struct megatron_rank *r = l->chunk->rank;
+	const struct hparams *s = r->s;
 	int several = local_experts(s) > 1, split_up = s->ep * s->etp > 1;
 	tensor permuted, sent, sorted, out;
 
 	permuted = moved(m, x, rows * s->hidden);
-	sent = !s->allgather && split_up ? moved(m, permuted, permuted.n) : hold(permuted);
-	sorted = !s->allgather && several ? moved(m, sent, sent.n) : hold(sent);
+	sent = !s->allgather && split_up ? moved(m, permuted, permuted.n) : tensor_ref(permuted);
+	sorted = !s->allgather && several ? moved(m, sent, sent.n) : tensor_ref(sent);
 	out = run_experts(m, r, &l->experts[0], sorted);
-	drop(m, &sorted);
-	m->as = TERM_MOE_TOKENS;
+	tensor_unref(m, &sorted);
+	m->current_term = TERM_MOE_TOKENS;
 	if (several)
-		let(m, &out, contiguous(m, out));
+		tensor_assign(m, &out, contiguous(m, out));
 	if (!s->allgather && several)
-		let(m, &out, moved(m, out, out.n));
+		tensor_assign(m, &out, moved(m, out, out.n));
 	if (split_up)
-		let(m, &out, moved(m, out, s->allgather ? x.n * s->ep * s->etp : out.n));
-	let(m, &out, moved(m, out, x.n));
-	drop(m, &permuted);
-	drop(m, &sent);
+		tensor_assign(m, &out, moved(m, out, s->allgather ? x.n * s->ep * s->etp : out.n));
+	tensor_assign(m, &out, moved(m, out, x.n));
+	tensor_unref(m, &permuted);
+	tensor_unref(m, &sent);
 	return out;
 }
 
-int moe_captured(struct machine *m, struct mlayer *l, tensor x, tensor *out)
+int moe_captured(struct machine *m, struct megatron_layer *l, tensor x, tensor *out)
 {
-	struct rank *r = l->chunk->rank;
+	struct megatron_rank *r = l->chunk->rank;
 
 	out[0] = route(m, r, l, x);
 	if (!r->s->shared_ffn)
@@ -314,37 +316,37 @@ int moe_captured(struct machine *m, struct mlayer *l, tensor x, tensor *out)
 	return 2;
 }
 
-tensor moe_forward(struct machine *m, struct mlayer *l, tensor x)
+tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 {
-	struct rank *r = l->chunk->rank;
-	const struct shape *s = r->s;
+	struct megatron_rank *r = l->chunk->rank;
+	const struct hparams *s = r->s;
 	int64_t rows = dispatched(s, x.n / s->hidden);
 	tensor probabilities = route(m, r, l, x), tokens, out, shared = none;
 
 	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
-		drop_keeper(m, &l->graph[i]);
+		input_ref_clear(m, &l->graph[i]);
 	/* a CUDA graph ends before tokens are dispatched */
 	if (s->shared_ffn && m->in_graph)
 		shared = shared_expert(m, r, &l->shared, x);
 	m->in_graph = 0;
-	m->as = TERM_MOE_TOKENS;
+	m->current_term = TERM_MOE_TOKENS;
 	if (s->allgather && s->ep * s->etp > 1)
 		global_buffer(m, r, x.n * s->ep * s->etp, x.type);
 	if (s->training_loop) {
 		tokens = moved(m, x, rows * s->hidden);
 		out = run_experts(m, r, &l->experts[0], tokens);
-		drop(m, &tokens);
-		m->as = TERM_MOE_TOKENS;
-		let(m, &out, moved(m, out, x.n));
+		tensor_unref(m, &tokens);
+		m->current_term = TERM_MOE_TOKENS;
+		tensor_assign(m, &out, moved(m, out, x.n));
 	} else {
 		out = routed(m, l, x, rows);
 	}
-	drop(m, &probabilities);
+	tensor_unref(m, &probabilities);
 	if (!s->shared_ffn)
 		return out;
-	if (!shared.at)
+	if (!shared.storage)
 		shared = shared_expert(m, r, &l->shared, x);
-	let(m, &out, add(m, out, shared));
-	drop(m, &shared);
+	tensor_assign(m, &out, add(m, out, shared));
+	tensor_unref(m, &shared);
 	return out;
 }

@@ -7,7 +7,7 @@
 #include "util/buf.h"
 #include "util/util.h"
 
-static const struct option {
+static const struct megatron_option {
 	enum config_field field;
 	const char *harmless, *what;
 } stops[] = {
@@ -28,7 +28,7 @@ static const struct option {
 #undef IGNORED
 };
 
-static int matters(const struct config *c, const struct option *o)
+static int matters(const struct config *c, const struct megatron_option *o)
 {
 	static const char *const off[] = { "false", "0", "none" };
 	struct buf value = { 0 };
@@ -63,7 +63,8 @@ void check_megatron_options(struct inputs *in)
 			estimate_note(in->out, "%s (%s): not counted", noted[i].what,
 				      config_name(noted[i].field));
 	if (!strcmp(positions, "relative") || !strcmp(positions, "mrope"))
-		input_reject(in, CONFIG_position_embedding_type, "learned_absolute, rope, yarn or none");
+		input_reject(in, CONFIG_position_embedding_type,
+			     "learned_absolute, rope, yarn or none");
 	if (!strcmp(VALUE_OR(in->c, transformer_impl, "local"), "inference_optimized"))
 		input_reject(in, CONFIG_transformer_impl, "local or transformer_engine");
 }

@@ -10,13 +10,14 @@
 
 /* ---- parameters, in the order of model.parameters() ---- */
 
-struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, int on_host)
+struct param *declare(struct model_chunk *c, enum term_id role, int64_t out, int64_t in,
+		      int on_host)
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 	size_t room = c->module.room;
 
 	p->in = in;
-	p->role = role;
+	p->term = role;
 	p->value.n = out * in;
 	c->module.params =
 		grow(c->module.params, c->module.count, &c->module.room, sizeof(*c->module.params));
@@ -26,7 +27,7 @@ struct param *declare(struct chunk *c, enum role role, int64_t out, int64_t in, 
 	return p;
 }
 
-struct norm_weights declare_norm(struct chunk *c, int64_t width)
+struct norm_weights declare_norm(struct model_chunk *c, int64_t width)
 {
 	int on_host = !c->rank->s->transformer_engine;
 	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, on_host), NULL };
@@ -36,16 +37,16 @@ struct norm_weights declare_norm(struct chunk *c, int64_t width)
 	return n;
 }
 
-static struct param *declare_bias(struct chunk *c, enum role role, int64_t n)
+static struct param *declare_bias(struct model_chunk *c, enum term_id role, int64_t n)
 {
 	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
 }
 
 /* Queries, keys and values in one matrix. */
-static void declare_attention(struct chunk *c, struct mlayer *l)
+static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
 {
-	const struct rank *r = c->rank;
-	const struct shape *s = r->s;
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
 	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
 
 	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
@@ -58,11 +59,11 @@ static void declare_attention(struct chunk *c, struct mlayer *l)
 	}
 }
 
-void declare_layer(struct chunk *c, struct mlayer *l, int64_t number)
+void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number)
 {
 	int moe = config_moe_layer(c->rank->s->config, number);
-	const struct rank *r = c->rank;
-	const struct shape *s = r->s;
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
 	int64_t up = r->ffn * (s->gated ? 2 : 1);
 
 	l->chunk = c;
@@ -83,20 +84,20 @@ void declare_layer(struct chunk *c, struct mlayer *l, int64_t number)
 }
 
 /* The matrices of its linear layers, but the router's */
-void quantize_layer(struct chunk *c, size_t from)
+void quantize_layer(struct model_chunk *c, size_t from)
 {
 	for (size_t i = from; i < c->module.count; i++) {
 		struct param *p = c->module.params[i];
 
-		p->quantized = p->in > 1 && p->value.n > p->in && p->role != TERM_NORM_WEIGHTS &&
-			       p->role != TERM_OTHER_WEIGHTS;
+		p->quantized = p->in > 1 && p->value.n > p->in && p->term != TERM_NORM_WEIGHTS &&
+			       p->term != TERM_OTHER_WEIGHTS;
 	}
 }
 
-static void declare_chunk(struct chunk *c)
+static void declare_chunk(struct model_chunk *c)
 {
-	const struct rank *r = c->rank;
-	const struct shape *s = r->s;
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
 
 	if (c->first || c->mtp_count) {
 		c->tokens = declare(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
@@ -125,9 +126,9 @@ static void declare_chunk(struct chunk *c)
 }
 
 /* Does another stage have the same weight? */
-static int is_shared(const struct chunk *c, const struct param *p)
+static int is_shared(const struct model_chunk *c, const struct param *p)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 
 	if (!s->zero || s->pp == 1)
 		return 0;
@@ -137,30 +138,30 @@ static int is_shared(const struct chunk *c, const struct param *p)
 }
 
 /* is_managed_by_layer_wise_optimizer() */
-static int has_muon(const struct shape *s, const struct param *p)
+static int has_muon(const struct hparams *s, const struct param *p)
 {
 	return s->optimizer == MUON && p->in > 1 && p->value.n > p->in &&
-	       p->role != TERM_EMBEDDING && p->role != TERM_POSITIONS && p->role != TERM_HEAD;
+	       p->term != TERM_EMBEDDING && p->term != TERM_POSITIONS && p->term != TERM_HEAD;
 }
 
 /* Weights of one type and of ranks that share them lie together; experts that all ranks have are
  * like other weights. */
-static enum buffer_kind kind_of(const struct shape *s, const struct param *p)
+static enum buffer_kind kind_of(const struct hparams *s, const struct param *p)
 {
-	return p->role == TERM_EXPERT_WEIGHTS && s->ep > 1     ? EXPERT_BUFFER
+	return p->term == TERM_EXPERT_WEIGHTS && s->ep > 1    ? EXPERT_BUFFER
 	       : s->fp8_weights && p->quantized               ? FP8_BUFFER
 	       : s->layer_wise == BY_LAYOUT && has_muon(s, p) ? MATRIX_BUFFER
 							      : DENSE_BUFFER;
 }
 
-static enum dtype weight_type(const struct shape *s, const struct param *p)
+static enum dtype weight_type(const struct hparams *s, const struct param *p)
 {
 	return kind_of(s, p) == FP8_BUFFER ? U8 : s->weights;
 }
 
 /* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
  * and then converted. */
-static void make_parameters(struct machine *m, struct chunk *c)
+static void make_parameters(struct machine *m, struct model_chunk *c)
 {
 	for (int pass = 0; pass < 3; pass++)
 		for (size_t i = 0; i < c->module.count; i++) {
@@ -168,7 +169,8 @@ static void make_parameters(struct machine *m, struct chunk *c)
 			enum dtype type = pass == 1 ? F32 : weight_type(c->rank->s, p);
 
 			if (c->on_host[i] == (pass > 0))
-				let(m, &p->value, make_as(m, p->role, p->value.n, type));
+				tensor_assign(m, &p->value,
+					      tensor_new_as(m, p->term, p->value.n, type));
 		}
 	for (size_t i = 0; i < c->module.count; i++)
 		param_init(c->module.params[i]);
@@ -190,12 +192,12 @@ static int64_t least_multiple(int64_t a, int64_t b)
 }
 
 /* Where a parameter lies in the contiguous buffer, and its bucket: what ranks share is a bucket. */
-struct place {
+struct buffer_slot {
 	int64_t at, bucket, bucket_end;
 };
 
 /* Ranks that share a buffer's states. */
-static int64_t sharing(const struct shape *s, enum buffer_kind kind)
+static int64_t sharing(const struct hparams *s, enum buffer_kind kind)
 {
 	int64_t ranks = s->dp * s->cp;
 
@@ -205,7 +207,7 @@ static int64_t sharing(const struct shape *s, enum buffer_kind kind)
 }
 
 /* None unless gradients are reduced during the backward pass. */
-static int64_t bucket_size(const struct shape *s)
+static int64_t bucket_size(const struct hparams *s)
 {
 	int64_t size = s->dp * s->cp * 1000000;
 
@@ -215,8 +217,8 @@ static int64_t bucket_size(const struct shape *s)
 }
 
 /* Ends the bucket that began at `from`, for the `count` places of its parameters. */
-static int64_t end_bucket(const struct shape *s, struct place **places, size_t count, int64_t from,
-			  int64_t at, enum buffer_kind kind)
+static int64_t end_bucket(const struct hparams *s, struct buffer_slot **places, size_t count,
+			  int64_t from, int64_t at, enum buffer_kind kind)
 {
 	if (s->zero)
 		at = round_up(at, least_multiple(sharing(s, kind), 128));
@@ -230,10 +232,10 @@ static int64_t end_bucket(const struct shape *s, struct place **places, size_t c
 /* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of
  * dp and 128, where the optimizer is distributed; then an embedding that two stages share has a
  * bucket of its own. */
-static void lay_out(struct chunk *c, enum buffer_kind kind)
+static void lay_out(struct model_chunk *c, enum buffer_kind kind)
 {
-	const struct shape *s = c->rank->s;
-	struct place **open = xcalloc(c->module.count, sizeof(struct place *));
+	const struct hparams *s = c->rank->s;
+	struct buffer_slot **open = xcalloc(c->module.count, sizeof(struct buffer_slot *));
 	int64_t at = 0, from = 0, most = bucket_size(s);
 	size_t count = 0;
 
@@ -248,8 +250,8 @@ static void lay_out(struct chunk *c, enum buffer_kind kind)
 			from = at = end_bucket(s, open, count, from, at, kind);
 			count = 0;
 		}
-		c->places[i].at = at;
-		open[count++] = &c->places[i];
+		c->slots[i].at = at;
+		open[count++] = &c->slots[i];
 		at += p->value.n;
 		if (shared || at - from >= most) {
 			from = at = end_bucket(s, open, count, from, at, kind);
@@ -260,25 +262,25 @@ static void lay_out(struct chunk *c, enum buffer_kind kind)
 	free(open);
 }
 
-static void make_buffers(struct machine *m, struct chunk *c, enum buffer_kind kind)
+static void make_buffers(struct machine *m, struct model_chunk *c, enum buffer_kind kind)
 {
-	const struct shape *s = c->rank->s;
-	struct buffer *b = &c->buffers[kind];
+	const struct hparams *s = c->rank->s;
+	struct param_and_grad_buffer *b = &c->buffers[kind];
 
 	lay_out(c, kind);
 	if (!b->elements)
 		return;
 	if (s->zero)
-		b->weights = make_as(m, TERM_FLAT_WEIGHTS, b->elements,
-				     kind == FP8_BUFFER ? U8 : s->weights);
-	b->gradients = make_as(m, TERM_GRADIENT_BUFFER, b->elements, s->gradients);
+		b->weights = tensor_new_as(m, TERM_FLAT_WEIGHTS, b->elements,
+					   kind == FP8_BUFFER ? U8 : s->weights);
+	b->gradients = tensor_new_as(m, TERM_GRADIENT_BUFFER, b->elements, s->gradients);
 	for (size_t i = c->module.count; s->zero && i-- > 0;) {
 		struct param *p = c->module.params[i];
 		int64_t n = p->value.n;
 
 		if (kind_of(s, p) != kind)
 			continue;
-		let(m, &p->value, hold(b->weights));
+		tensor_assign(m, &p->value, tensor_ref(b->weights));
 		p->value.n = n;
 		param_init(p);
 	}
@@ -286,21 +288,21 @@ static void make_buffers(struct machine *m, struct chunk *c, enum buffer_kind ki
 
 /* ---- the optimizer ---- */
 
-static void add_shard(struct machine *m, struct rank *r, int64_t n, int group, int muon)
+static void add_shard(struct machine *m, struct megatron_rank *r, int64_t n, int group, int muon)
 {
-	struct shard *sh;
+	struct optimizer_shard *sh;
 	tensor copy;
 
 	if (n <= 0)
 		return;
 	r->shards = grow(r->shards, r->shard_count, &r->shard_room, sizeof(*r->shards));
 	sh = &r->shards[r->shard_count++];
-	*sh = (struct shard){ .n = n, .group = group, .muon = muon };
+	*sh = (struct optimizer_shard){ .n = n, .group = group, .muon = muon };
 	if (r->s->weights == F32)
 		return;
-	copy = make_as(m, TERM_MASTER, n, r->s->weights);
-	sh->master = make_as(m, TERM_MASTER, n, F32);
-	drop(m, &copy);
+	copy = tensor_new_as(m, TERM_MASTER, n, r->s->weights);
+	sh->master = tensor_new_as(m, TERM_MASTER, n, F32);
+	tensor_unref(m, &copy);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -317,9 +319,9 @@ static int smaller_parameter(const void *a, const void *b)
 
 /* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and
  * back. Is this the last rank's? */
-static int is_last_ranks(const struct chunk *c, size_t which)
+static int is_last_ranks(const struct model_chunk *c, size_t which)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 	const struct param *p = c->module.params[which];
 	int experts = kind_of(s, p) == EXPERT_BUFFER;
 	int64_t ranks = s->dp * s->cp, place;
@@ -341,10 +343,10 @@ static int is_last_ranks(const struct chunk *c, size_t which)
 
 /* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last
  * rank has. */
-static int64_t part(const struct chunk *c, size_t i)
+static int64_t part(const struct model_chunk *c, size_t i)
 {
-	const struct shape *s = c->rank->s;
-	const struct place *p = &c->places[i];
+	const struct hparams *s = c->rank->s;
+	const struct buffer_slot *p = &c->slots[i];
 	int64_t ranks = sharing(s, kind_of(s, c->module.params[i])), all = ranks * s->instances;
 	int64_t at = s->rank * s->cp + s->context_rank;
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
@@ -365,7 +367,7 @@ static int64_t part(const struct chunk *c, size_t i)
  * optimizer of their own after the other. */
 #define GROUPS 4
 
-static int group_of(const struct shape *s, const struct param *p)
+static int group_of(const struct hparams *s, const struct param *p)
 {
 	int own = kind_of(s, p) == EXPERT_BUFFER;
 
@@ -373,9 +375,9 @@ static int group_of(const struct shape *s, const struct param *p)
 }
 
 /* In the model's order; the distributed optimizer goes through its buffers, in reverse. */
-static void make_shards(struct machine *m, struct chunk *c, int group)
+static void make_shards(struct machine *m, struct model_chunk *c, int group)
 {
-	const struct shape *s = c->rank->s;
+	const struct hparams *s = c->rank->s;
 
 	for (size_t k = 0; k < c->module.count; k++) {
 		size_t i = s->zero ? c->module.count - 1 - k : k;
@@ -386,75 +388,75 @@ static void make_shards(struct machine *m, struct chunk *c, int group)
 	}
 }
 
-void rank_make(struct machine *m, struct rank *r)
+void rank_make(struct machine *m, struct megatron_rank *r)
 {
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		declare_chunk(&r->chunks[i]);
 		make_parameters(m, &r->chunks[i]);
 	}
 	for (int64_t i = 0; i < r->s->vpp; i++) {
-		r->chunks[i].places = xcalloc(r->chunks[i].module.count, sizeof(struct place));
+		r->chunks[i].slots = xcalloc(r->chunks[i].module.count, sizeof(struct buffer_slot));
 		for (int kind = 0; kind < BUFFERS; kind++)
 			make_buffers(m, &r->chunks[i], (enum buffer_kind)kind);
 	}
-	r->dummy = make_as(m, TERM_OTHER, 1, I32);
+	r->dummy = tensor_new_as(m, TERM_OTHER, 1, I32);
 	for (size_t i = 0; r->s->training_loop && i < ARRAY_SIZE(r->numbers); i++)
-		r->numbers[i] = make_as(m, TERM_OTHER, 1, F32);
+		r->numbers[i] = tensor_new_as(m, TERM_OTHER, 1, F32);
 	for (int group = 0; group < GROUPS; group++)
 		for (int64_t i = 0; i < r->s->vpp; i++)
 			make_shards(m, &r->chunks[i], group);
 }
 
 /* torch.optim.Adam's foreach step over one group. */
-static void step_group(struct machine *m, struct rank *r, int group)
+static void step_group(struct machine *m, struct megatron_rank *r, int group)
 {
 	tensor *roots = xcalloc(r->shard_count, sizeof(*roots));
 
 	for (size_t i = 0; i < r->shard_count; i++) {
-		struct shard *sh = &r->shards[i];
+		struct optimizer_shard *sh = &r->shards[i];
 
-		if (sh->group != group || sh->first.at)
+		if (sh->group != group || sh->first.storage)
 			continue;
 		if (r->s->optimizer == SGD || sh->muon) {
 			if (r->s->momentum > 0 || sh->muon)
-				sh->first = make_as(m, TERM_MOMENTUM, sh->n, F32);
+				sh->first = tensor_new_as(m, TERM_MOMENTUM, sh->n, F32);
 			continue;
 		}
-		sh->first = make_as(m, TERM_MOMENT1, sh->n, F32);
-		sh->second = make_as(m, TERM_MOMENT2, sh->n, F32);
+		sh->first = tensor_new_as(m, TERM_MOMENT1, sh->n, F32);
+		sh->second = tensor_new_as(m, TERM_MOMENT2, sh->n, F32);
 	}
 	for (size_t i = 0; i < r->shard_count; i++)
 		if (r->shards[i].group == group && !r->s->training_loop)
-			roots[i] = make_as(m, TERM_STEP, r->shards[i].n, F32);
+			roots[i] = tensor_new_as(m, TERM_STEP, r->shards[i].n, F32);
 	for (size_t i = r->shard_count; i-- > 0;)
-		drop(m, &roots[i]);
+		tensor_unref(m, &roots[i]);
 	free(roots);
 }
 
-void rank_step(struct machine *m, struct rank *r)
+void rank_step(struct machine *m, struct megatron_rank *r)
 {
 	m->phase = OPTIMIZER;
 	/* fp32 gradients are the buffer's own, others are copied */
 	for (size_t i = 0; r->s->gradients != F32 && i < r->shard_count; i++)
-		r->shards[i].gradient = make_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
+		r->shards[i].gradient = tensor_new_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
 	for (int group = 0; group < GROUPS; group++)
 		step_group(m, r, group);
 	if (!r->s->training_loop)
 		rank_zero_grad(m, r);
 }
 
-void rank_zero_grad(struct machine *m, struct rank *r)
+void rank_zero_grad(struct machine *m, struct megatron_rank *r)
 {
 	for (size_t i = 0; i < r->shard_count; i++)
-		drop(m, &r->shards[i].gradient);
+		tensor_unref(m, &r->shards[i].gradient);
 }
 
-void rank_release(struct rank *r)
+void rank_release(struct megatron_rank *r)
 {
 	for (int64_t i = 0; i < r->s->vpp; i++) {
 		module_release(&r->chunks[i].module);
 		free(r->chunks[i].on_host);
-		free(r->chunks[i].places);
+		free(r->chunks[i].slots);
 		for (int64_t k = 0; k < r->chunks[i].layer_count; k++)
 			free(r->chunks[i].layers[k].experts);
 		free(r->chunks[i].layers);

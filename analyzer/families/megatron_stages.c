@@ -2,7 +2,7 @@
 #include "families/megatron_mtp.h"
 
 /* Without a layout. */
-static int64_t stage_layers(const struct shape *s, int64_t stage)
+static int64_t stage_layers(const struct hparams *s, int64_t stage)
 {
 	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
 
@@ -13,13 +13,13 @@ static int64_t stage_layers(const struct shape *s, int64_t stage)
 	return even ? (s->layers - s->first_layers - s->last_layers) / even : 0;
 }
 
-static const struct stage_layers *declared(const struct shape *s, int64_t stage, int64_t chunk)
+static const struct stage_layers *declared(const struct hparams *s, int64_t stage, int64_t chunk)
 {
 	return &s->stages.at[chunk * s->pp + stage];
 }
 
 /* Chunks go round the stages. */
-int64_t chunk_first_layer(const struct shape *s, int64_t stage, int64_t chunk)
+int64_t chunk_first_layer(const struct hparams *s, int64_t stage, int64_t chunk)
 {
 	int64_t first = 0;
 
@@ -32,13 +32,13 @@ int64_t chunk_first_layer(const struct shape *s, int64_t stage, int64_t chunk)
 	return first;
 }
 
-int64_t chunk_layers(const struct shape *s, int64_t stage, int64_t chunk)
+int64_t chunk_layers(const struct hparams *s, int64_t stage, int64_t chunk)
 {
 	return s->stages.count ? declared(s, stage, chunk)->layers
 			       : stage_layers(s, stage) / s->vpp;
 }
 
-int64_t chunk_mtp(const struct shape *s, int64_t stage, int64_t chunk)
+int64_t chunk_mtp(const struct hparams *s, int64_t stage, int64_t chunk)
 {
 	if (s->stages.count)
 		return declared(s, stage, chunk)->mtp;
@@ -46,7 +46,7 @@ int64_t chunk_mtp(const struct shape *s, int64_t stage, int64_t chunk)
 }
 
 /* What uneven stages leave is for the others. */
-static void check_ends(const struct shape *s, struct inputs *in)
+static void check_ends(const struct hparams *s, struct inputs *in)
 {
 	int64_t others = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
 	int64_t left = s->layers - s->first_layers - s->last_layers;
@@ -55,22 +55,22 @@ static void check_ends(const struct shape *s, struct inputs *in)
 		return;
 	if (left < 0 || others < 0 || (others ? left % others : left))
 		input_reject(in,
-		       s->last_layers ? CONFIG_decoder_last_pipeline_num_layers
-				      : CONFIG_decoder_first_pipeline_num_layers,
-		       "one that leaves the other stages the same number of layers");
+			     s->last_layers ? CONFIG_decoder_last_pipeline_num_layers
+					    : CONFIG_decoder_first_pipeline_num_layers,
+			     "one that leaves the other stages the same number of layers");
 }
 
-static void check_layout(const struct shape *s, struct inputs *in)
+static void check_layout(const struct hparams *s, struct inputs *in)
 {
 	if (s->stages.at[s->stages.count - 1].mtp != s->mtp)
 		input_reject(in, CONFIG_pipeline_model_parallel_layout,
-		       "the layers of multi-token prediction (m) in the loss's stage (L)");
+			     "the layers of multi-token prediction (m) in the loss's stage (L)");
 	if (s->stages.count != s->pp * s->vpp)
 		input_reject(in, CONFIG_pipeline_model_parallel_layout,
-		       "as many stages as pipeline and virtual pipeline have");
+			     "as many stages as pipeline and virtual pipeline have");
 }
 
-void check_stages(const struct shape *s, struct inputs *in)
+void check_stages(const struct hparams *s, struct inputs *in)
 {
 	char expected[32];
 
@@ -79,16 +79,17 @@ void check_stages(const struct shape *s, struct inputs *in)
 		input_reject(in, CONFIG_mtp_num_layers, expected);
 	if (s->vpp > 1 && s->pp == 1)
 		input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
-		       "1 without pipeline parallelism: Megatron-LM refuses more");
+			     "1 without pipeline parallelism: Megatron-LM refuses more");
 	if (s->stages.count) {
 		check_layout(s, in);
 		return;
 	}
 	check_ends(s, in);
 	if (!s->first_layers && !s->last_layers && s->layers % s->pp)
-		input_reject(in, CONFIG_pipeline_model_parallel_size, "one that divides the layers");
+		input_reject(in, CONFIG_pipeline_model_parallel_size,
+			     "one that divides the layers");
 	for (int64_t stage = 0; stage < s->pp; stage++)
 		if (stage_layers(s, stage) % s->vpp)
 			input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,
-			       "one that divides a stage's layers");
+				     "one that divides a stage's layers");
 }

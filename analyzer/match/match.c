@@ -53,7 +53,7 @@ static struct match_term *add_term(struct making *k, const char *id, const char 
 
 /* What the allocator hands out at least. roundup_power2_divisions rounds further: then the block's
  * own size. */
-static bytes rounded(const struct held *h)
+static bytes rounded(const struct machine_block *h)
 {
 	bytes least = round_up(h->requested, SMALLEST_BLOCK);
 
@@ -66,16 +66,16 @@ static void see_machine(const struct machine *machine, void *context)
 
 	k->m->terms = xcalloc(TERMS, sizeof(*k->m->terms));
 	for (int t = 0; t < TERMS; t++)
-		add_term(k, role_rows[t].id, role_rows[t].component, role_rows[t].title,
+		add_term(k, term_rows[t].id, term_rows[t].component, term_rows[t].title,
 			 machine->peak.bytes[t]);
 	k->predicted = xcalloc(machine->peak_count, sizeof(*k->predicted));
 	k->predicted_count = machine->peak_count;
 	for (size_t i = 0; i < machine->peak_count; i++) {
-		const struct held *h = &machine->peak_blocks[i];
+		const struct machine_block *h = &machine->peak_blocks[i];
 
 		k->predicted[i] = (struct predicted){
 			.term = (int)h->term,
-			.category = category_of(role_rows[h->term].component),
+			.category = category_of(term_rows[h->term].component),
 			.least = rounded(h),
 			.size = h->size,
 		};

@@ -26,7 +26,7 @@ static const struct symbol symbols[] = {
 	{ "m", "micro-batches of a step" },
 };
 
-static void set_symbols(struct estimate *out, const struct shape *s)
+static void set_symbols(struct estimate *out, const struct hparams *s)
 {
 	const int64_t values[ARRAY_SIZE(symbols)] = { s->layers, s->hidden, s->heads,
 						      s->groups, s->head,   s->ffn,
@@ -37,19 +37,19 @@ static void set_symbols(struct estimate *out, const struct shape *s)
 		out->dims.value[i] = values[i];
 }
 
-static wide states(const struct snapshot *steady)
+static wide states(const struct machine_peak *steady)
 {
 	wide sum = 0;
 
 	for (int t = 0; t < TERMS; t++)
-		if (!strcmp(role_rows[t].component, "parameters") ||
-		    !strcmp(role_rows[t].component, "gradients") ||
-		    !strcmp(role_rows[t].component, "optimizer_states"))
+		if (!strcmp(term_rows[t].component, "parameters") ||
+		    !strcmp(term_rows[t].component, "gradients") ||
+		    !strcmp(term_rows[t].component, "optimizer_states"))
 			sum += steady->bytes[t];
 	return sum;
 }
 
-static void fill_stage(struct stage *to, const struct shape *s, struct machine *m)
+static void fill_stage(struct stage *to, const struct hparams *s, struct machine *m)
 {
 	const struct allocator_totals *totals = allocator_totals(m->allocator);
 
@@ -59,7 +59,7 @@ static void fill_stage(struct stage *to, const struct shape *s, struct machine *
 	to->total = m->peak.allocated;
 	to->steady = m->steady.allocated;
 	to->reserved = totals->peak_reserved;
-	to->peak_phase = phase_title(m->peak.phase);
+	to->peak_phase = step_phase_title(m->peak.phase);
 	to->model_states = states(&m->steady);
 	to->activations = to->total - to->model_states;
 	to->terms = xcalloc(TERMS, sizeof(*to->terms));
@@ -81,7 +81,7 @@ static const char *kind_of(const struct estimate *out, int term)
 	};
 
 	for (size_t i = 0; i < out->constant_count; i++)
-		if (!strcmp(out->constants[i].id, role_rows[term].id))
+		if (!strcmp(out->constants[i].id, term_rows[term].id))
 			return out->constants[i].kind;
 	return kinds[term] ? kinds[term] : "exact";
 }
@@ -92,11 +92,11 @@ static void make_terms(struct estimate *out, const struct stage *worst)
 	out->sizes = xcalloc(TERMS, sizeof(*out->sizes));
 	out->made_count = TERMS;
 	for (int t = 0; t < TERMS; t++) {
-		out->made[t] = (struct term){ .id = role_rows[t].id,
-					      .component = role_rows[t].component,
-					      .title = role_rows[t].title,
-					      .printed = role_rows[t].formula,
-					      .source = role_rows[t].source,
+		out->made[t] = (struct term){ .id = term_rows[t].id,
+					      .component = term_rows[t].component,
+					      .title = term_rows[t].title,
+					      .printed = term_rows[t].formula,
+					      .source = term_rows[t].source,
 					      .kind = kind_of(out, t) };
 		out->sizes[t] = worst->terms[t];
 	}
@@ -104,16 +104,16 @@ static void make_terms(struct estimate *out, const struct stage *worst)
 }
 
 struct job_model {
-	struct shape shape;
+	struct hparams hparams;
 	struct constants constants;
 	struct allocator_settings settings;
 };
 
 static int read_model(struct job_model *j, struct inputs *in)
 {
-	if (family_read(&j->shape, in) < 0 || constants_read(&j->constants, &j->settings, in) < 0)
+	if (family_read(&j->hparams, in) < 0 || constants_read(&j->constants, &j->settings, in) < 0)
 		return -1;
-	return family_check(&j->shape, in);
+	return family_check(&j->hparams, in);
 }
 
 /* The first step makes the optimizer's states, the second is steady, and in the third the
@@ -122,12 +122,12 @@ static void run_stage(const struct job_model *j, struct machine *m, int64_t stag
 {
 	m->steps = steps;
 	m->constants = j->constants;
-	family_run(m, &j->shape, stage);
+	family_run(m, &j->hparams, stage);
 	machine_settle(m);
 }
 
 /* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
-static int64_t different_ranks(const struct shape *s)
+static int64_t different_ranks(const struct hparams *s)
 {
 	if (s->wrapper != FSDP1 && s->wrapper != ZERO)
 		return 1;
@@ -145,9 +145,9 @@ int memtrace_run(const struct config *c, struct rank_coordinates at, FILE *event
 
 	if (read_model(&j, &in) < 0)
 		return -1;
-	j.shape.rank = at.at[AXIS_DP] % j.shape.dp;
-	j.shape.context_rank = at.at[AXIS_CP] % j.shape.cp;
-	j.shape.is_placed = 1;
+	j.hparams.rank = at.at[AXIS_DP] % j.hparams.dp;
+	j.hparams.context_rank = at.at[AXIS_CP] % j.hparams.cp;
+	j.hparams.is_placed = 1;
 	machine_init(&m, &j.settings, 0);
 	m.events = events;
 	m.keep_blocks = visit != NULL;
@@ -179,7 +179,7 @@ static void keep_worst(struct stage *kept, struct stage *now)
 /* The allocator gives its cache back before it fails: where only the cache does not fit into
  * `limit` bytes, the run is tried with them. */
 static enum in_device run_within(const struct job_model *j, const struct stage *s, int64_t stage,
-			       wide limit)
+				 wide limit)
 {
 	struct machine m;
 	int lost = s->total > limit;
@@ -196,23 +196,23 @@ static enum in_device run_within(const struct job_model *j, const struct stage *
 static void add_stage(struct estimate *out, const struct job_model *of, int64_t stage)
 {
 	struct stage *kept = &out->stages[out->stage_count++];
-	wide usable = device_usable(of->shape.config);
+	wide usable = device_usable(of->hparams.config);
 	wide nccl[NCCL_GROUPS], beside;
 	struct job_model j = *of;
 
-	nccl_memory(&of->shape, &of->constants, stage, nccl);
+	nccl_memory(&of->hparams, &of->constants, stage, nccl);
 	beside = outside_allocator(&of->constants, nccl);
-	for (j.shape.rank = 0; j.shape.rank < different_ranks(&j.shape); j.shape.rank++) {
+	for (j.hparams.rank = 0; j.hparams.rank < different_ranks(&j.hparams); j.hparams.rank++) {
 		struct stage now = { .layers = 0 };
 		struct machine m;
 
 		machine_init(&m, &j.settings, 0);
 		run_stage(&j, &m, stage, out->detail ? 3 : 2);
-		fill_stage(&now, &j.shape, &m);
+		fill_stage(&now, &j.hparams, &m);
 		machine_release(&m);
 		if (usable)
 			now.in_device = run_within(&j, &now, stage, usable - beside);
-		if (j.shape.rank)
+		if (j.hparams.rank)
 			keep_worst(kept, &now);
 		else
 			*kept = now;
@@ -228,10 +228,10 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 
 	if (read_model(&j, &in) < 0)
 		return -1;
-	set_symbols(out, &j.shape);
-	constants_list(&j.constants, &j.shape, out);
-	out->stages = xcalloc((size_t)j.shape.pp, sizeof(*out->stages));
-	for (int64_t stage = 0; stage < j.shape.pp; stage++) {
+	set_symbols(out, &j.hparams);
+	constants_list(&j.constants, &j.hparams, out);
+	out->stages = xcalloc((size_t)j.hparams.pp, sizeof(*out->stages));
+	for (int64_t stage = 0; stage < j.hparams.pp; stage++) {
 		add_stage(out, &j, stage);
 		if (!worst || out->stages[stage].total > worst->total)
 			worst = &out->stages[stage];

@@ -10,9 +10,9 @@
 #include "estimate/estimate.h"
 
 /* Runs one rank of the job: its stage, and its coordinates in data and context parallelism, on
- * which the shards of flat parameters depend. `events`: NULL, or every allocation and free goes there as a line:
- * sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the blocks that were
- * live at its peak in peak_blocks. -1: the job is not modelled. */
+ * which the shards of flat parameters depend. `events`: NULL, or every allocation and free goes
+ * there as a line: sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the
+ * blocks that were live at its peak in peak_blocks. -1: the job is not modelled. */
 int memtrace_run(const struct config *c, struct rank_coordinates at, FILE *events,
 		 void (*visit)(const struct machine *m, void *context), void *context,
 		 struct err *e);

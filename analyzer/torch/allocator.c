@@ -19,7 +19,7 @@ struct allocator *allocator_new(const struct allocator_settings *s, int64_t devi
 	return a;
 }
 
-static void release_segment(struct segment *s)
+static void release_segment(struct allocator_segment *s)
 {
 	for (struct allocation *b = s->first, *next; b; b = next) {
 		next = b->after;
@@ -32,7 +32,7 @@ void allocator_release(struct allocator *a)
 {
 	if (!a)
 		return;
-	for (struct segment *s = a->segments, *next; s; s = next) {
+	for (struct allocator_segment *s = a->segments, *next; s; s = next) {
 		next = s->after;
 		release_segment(s);
 	}
@@ -130,8 +130,8 @@ static int64_t segment_size(const struct allocator *a, int64_t n)
 
 /* ---- segments ---- */
 
-static struct allocation *new_block(struct allocator *a, struct segment *s, uint64_t address,
-				    int64_t size)
+static struct allocation *new_block(struct allocator *a, struct allocator_segment *s,
+				    uint64_t address, int64_t size)
 {
 	struct allocation *b = a->spare;
 
@@ -161,14 +161,15 @@ int reserve(struct allocator *a, int64_t size)
 	return 1;
 }
 
-struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room)
+struct allocator_segment *new_segment(struct allocator *a, int64_t size, int large, int stream,
+				      int64_t room)
 {
-	struct segment *s = xcalloc(1, sizeof(*s));
+	struct allocator_segment *s = xcalloc(1, sizeof(*s));
 
-	*s = (struct segment){ .size = size,
-			       .large = large,
-			       .stream = stream,
-			       .age = a->settings.by_address ? 0 : a->ages++ };
+	*s = (struct allocator_segment){ .size = size,
+					 .large = large,
+					 .stream = stream,
+					 .age = a->settings.by_address ? 0 : a->ages++ };
 	s->after = a->segments;
 	if (a->segments)
 		a->segments->before = s;
@@ -181,7 +182,7 @@ struct segment *new_segment(struct allocator *a, int64_t size, int large, int st
 	return s;
 }
 
-void free_segment(struct allocator *a, struct segment *s)
+void free_segment(struct allocator *a, struct allocator_segment *s)
 {
 	a->totals.reserved -= s->size;
 	a->totals.segments--;
@@ -217,7 +218,7 @@ static void release_whole(struct allocator *a, struct pool *p)
 		if (!is_whole(p->blocks[i]) || p->blocks[i]->segment->expandable) {
 			i++;
 		} else {
-			struct segment *s = p->blocks[i]->segment;
+			struct allocator_segment *s = p->blocks[i]->segment;
 
 			pool_remove_at(p, i);
 			free_segment(a, s);
@@ -235,7 +236,7 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 		return 0;
 	i = lower_bound(p, stream, key, 0, 0);
 	if (i < p->count && p->blocks[i]->stream == stream) {
-		struct segment *s = p->blocks[i]->segment;
+		struct allocator_segment *s = p->blocks[i]->segment;
 
 		pool_remove_at(p, i);
 		free_segment(a, s);
@@ -309,7 +310,7 @@ static void collect(struct allocator *a)
 		return;
 	for (size_t i = p->count; i-- > 0 && (double)a->totals.reserved > limit;)
 		if (is_whole(p->blocks[i])) {
-			struct segment *s = p->blocks[i]->segment;
+			struct allocator_segment *s = p->blocks[i]->segment;
 
 			pool_remove_at(p, i);
 			free_segment(a, s);
@@ -382,7 +383,7 @@ static int should_split(const struct allocator *a, const struct allocation *b, i
 	return (!a->settings.max_split_size || n < a->settings.max_split_size) && rest > SMALL;
 }
 
-struct allocation *allocator_take(struct allocator *a, int64_t requested, int stream)
+struct allocation *allocator_malloc(struct allocator *a, int64_t requested, int stream)
 {
 	int64_t n = round_size(a, requested);
 	struct allocation *b = find_free(a, n, stream);
@@ -403,13 +404,13 @@ struct allocation *allocator_take(struct allocator *a, int64_t requested, int st
 	return b;
 }
 
-void allocator_lend(struct allocator *a, struct allocation *b)
+void allocator_free_later(struct allocator *a, struct allocation *b)
 {
 	a->totals.allocated -= b->size;
 	a->totals.requested -= b->requested;
 }
 
-void allocator_give_back(struct allocator *a, struct allocation *b)
+void allocator_free_now(struct allocator *a, struct allocation *b)
 {
 	b->in_use = 0;
 	b = merge(a, b, b->before);
@@ -417,10 +418,10 @@ void allocator_give_back(struct allocator *a, struct allocation *b)
 	pool_add(&a->pools[b->segment->large], b);
 }
 
-void allocator_give(struct allocator *a, struct allocation *b)
+void allocator_free(struct allocator *a, struct allocation *b)
 {
-	allocator_lend(a, b);
-	allocator_give_back(a, b);
+	allocator_free_later(a, b);
+	allocator_free_now(a, b);
 }
 
 int64_t allocation_size(const struct allocation *block)

@@ -37,11 +37,11 @@ struct allocator *allocator_new(const struct allocator_settings *s, int64_t devi
 void allocator_release(struct allocator *a);
 
 /* NULL: out of memory, after all that PyTorch tries. `bytes` > 0. */
-struct allocation *allocator_take(struct allocator *a, int64_t bytes, int stream);
-void allocator_give(struct allocator *a, struct allocation *block);
+struct allocation *allocator_malloc(struct allocator *a, int64_t bytes, int stream);
+void allocator_free(struct allocator *a, struct allocation *block);
 /* The same in two parts: the block is freed, and other streams that used it have done so. */
-void allocator_lend(struct allocator *a, struct allocation *block);
-void allocator_give_back(struct allocator *a, struct allocation *block);
+void allocator_free_later(struct allocator *a, struct allocation *block);
+void allocator_free_now(struct allocator *a, struct allocation *block);
 void allocator_empty_cache(struct allocator *a);
 /* The driver's choice for the next new segment; without it they lie one behind the other. */
 void allocator_place_next(struct allocator *a, uint64_t address);

@@ -12,7 +12,7 @@ static int is_free(const struct allocation *b)
 	return b && b->mapped && !b->in_use;
 }
 
-static int64_t page_of(const struct allocator *a, const struct segment *s)
+static int64_t page_of(const struct allocator *a, const struct allocator_segment *s)
 {
 	return s->large ? a->settings.large_segment_size : SMALL_SEGMENT;
 }
@@ -37,7 +37,7 @@ static struct allocation *map(struct allocator *a, struct allocation *b, int64_t
 /* Whole pages of the free block `b` go back to the device. */
 static void unmap(struct allocator *a, struct allocation *b)
 {
-	struct segment *s = b->segment;
+	struct allocator_segment *s = b->segment;
 	int64_t page = page_of(a, s), at = (int64_t)(b->address - s->first->address),
 		first = round_up(at, page), last = (at + b->size) / page * page;
 
@@ -77,7 +77,7 @@ void unmap_free(struct allocator *a, struct pool *p)
 /* The first free or unmapped block with room for n bytes until the next one that is in use. */
 static struct allocation *room_for(struct allocator *a, int64_t n, int large, int stream)
 {
-	struct segment *s;
+	struct allocator_segment *s;
 
 	for (s = a->segments; s; s = s->after)
 		if (s->expandable && s->large == large && s->stream == stream)

@@ -15,16 +15,16 @@ struct allocation {
 	uint64_t address;
 	/* neighbours in the segment */
 	struct allocation *before, *after;
-	struct segment *segment;
+	struct allocator_segment *segment;
 	int stream, in_use, mapped;
 };
 
-struct segment {
+struct allocator_segment {
 	struct allocation *first;
 	int64_t size;
 	int large, stream, expandable;
 	uint64_t age; /* how many were made before */
-	struct segment *before, *after;
+	struct allocator_segment *before, *after;
 };
 
 /* Free blocks of one pool in PyTorch's order: stream, size, age of the segment (not in old
@@ -41,15 +41,16 @@ struct allocator {
 	uint64_t ages, next_address,
 		placed; /* placed: the driver's choice for the next segment, 0 none */
 	struct pool pools[2];
-	struct segment *segments;
+	struct allocator_segment *segments;
 	struct allocation *spare;
 };
 
 void pool_add(struct pool *p, struct allocation *b);
 void pool_remove(struct pool *p, const struct allocation *b);
 int reserve(struct allocator *a, int64_t size);
-struct segment *new_segment(struct allocator *a, int64_t size, int large, int stream, int64_t room);
-void free_segment(struct allocator *a, struct segment *s);
+struct allocator_segment *new_segment(struct allocator *a, int64_t size, int large, int stream,
+				      int64_t room);
+void free_segment(struct allocator *a, struct allocator_segment *s);
 int is_whole(const struct allocation *b);
 struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size);
 struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with);

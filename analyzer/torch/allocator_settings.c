@@ -5,7 +5,8 @@
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
-#define SEGMENTS_BY_AGE 208 /* replayed in 2.15 only; by its strings 2.11 has it and 2.7 not; between: assumed */
+#define SEGMENTS_BY_AGE \
+	208 /* replayed in 2.15 only; by its strings 2.11 has it and 2.7 not; between: assumed */
 #define ROUNDUP "roundup_power2_divisions:"
 
 static int class_of(long long mib)

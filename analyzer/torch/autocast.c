@@ -11,7 +11,7 @@ void begin_autocast(struct machine *m, enum dtype type)
 void clear_autocast(struct machine *m)
 {
 	while (m->cast_count)
-		drop(m, &m->cast[--m->cast_count]->cast);
+		tensor_unref(m, &m->cast[--m->cast_count]->cast);
 }
 
 void end_autocast(struct machine *m)
@@ -22,25 +22,25 @@ void end_autocast(struct machine *m)
 
 tensor autocasted(struct machine *m, tensor x)
 {
-	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : hold(x);
+	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : tensor_ref(x);
 }
 
 /* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends.
  */
 tensor autocast_weight(struct machine *m, struct param *p)
 {
-	enum role as = m->as;
+	enum term_id term = m->current_term;
 
 	if (!m->autocast || p->value.type != F32)
-		return hold(p->value);
-	if (!p->cast.at) {
-		m->as = TERM_AUTOCAST_CACHE;
+		return tensor_ref(p->value);
+	if (!p->cast.storage) {
+		m->current_term = TERM_AUTOCAST_CACHE;
 		p->cast = to(m, p->value, m->autocast);
-		m->as = as;
-		if (!p->cast.at)
+		m->current_term = term;
+		if (!p->cast.storage)
 			return none;
 		m->cast = grow(m->cast, m->cast_count, &m->cast_room, sizeof(*m->cast));
 		m->cast[m->cast_count++] = p;
 	}
-	return hold(p->cast);
+	return tensor_ref(p->cast);
 }

@@ -7,9 +7,9 @@
 
 #include "util/util.h"
 
-static struct node *new_node(struct machine *m)
+static struct grad_node *new_node(struct machine *m)
 {
-	struct node *n = m->spare_nodes;
+	struct grad_node *n = m->spare_nodes;
 
 	if (n)
 		m->spare_nodes = n->before;
@@ -21,61 +21,62 @@ static struct node *new_node(struct machine *m)
 	return n;
 }
 
-struct node *record(struct machine *m, void (*gradient)(struct machine *, struct node *),
-		    const tensor *inputs, int count)
+struct grad_node *grad_node_new(struct machine *m,
+				void (*gradient)(struct machine *, struct grad_node *),
+				const tensor *inputs, int count)
 {
-	struct node *n;
+	struct grad_node *n;
 	int wanted = 0;
 
 	if (m->no_grad || m->stopped)
 		return NULL;
 	for (int i = 0; i < count; i++)
-		wanted |= inputs[i].from != NULL;
+		wanted |= inputs[i].grad_fn != NULL;
 	if (!wanted)
 		return NULL;
 	n = new_node(m);
 	n->backward = gradient;
-	n->term = m->as;
+	n->term = m->current_term;
 	n->in_graph = (unsigned char)m->in_graph;
 	for (int i = 0; i < count; i++) {
-		n->edge[i] = inputs[i].from;
-		n->edge_output[i] = inputs[i].output;
+		n->edge[i] = inputs[i].grad_fn;
+		n->edge_output[i] = inputs[i].output_nr;
 	}
 	return n;
 }
 
-void node_keep(struct node *n, tensor t)
+void node_keep(struct grad_node *n, tensor t)
 {
 	if (n->kept == NODE_SAVED)
 		BUG("a node saves too many tensors");
 	n->saved[n->kept++] = t;
 }
 
-void save(struct machine *m, struct node *n, tensor t)
+void save_for_backward(struct machine *m, struct grad_node *n, tensor t)
 {
-	if (!n || !t.at || m->stopped)
+	if (!n || !t.storage || m->stopped)
 		return;
 	if (m->pack)
 		m->pack(m, n, t);
 	else
-		node_keep(n, hold(t));
+		node_keep(n, tensor_ref(t));
 }
 
-tensor result(tensor t, struct node *n, int output)
+tensor with_grad_fn(tensor t, struct grad_node *n, int output)
 {
-	t.from = n;
-	t.output = output;
+	t.grad_fn = n;
+	t.output_nr = output;
 	return t;
 }
 
-tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
-	      void *hook)
+tensor with_backward_hook(struct machine *m, tensor x,
+			  void (*gradient)(struct machine *, struct grad_node *), void *hook)
 {
-	struct node *n = record(m, gradient, &x, 1);
+	struct grad_node *n = grad_node_new(m, gradient, &x, 1);
 
 	if (n)
 		n->hook = hook;
-	return n ? result(hold(x), n, 0) : hold(x);
+	return n ? with_grad_fn(tensor_ref(x), n, 0) : tensor_ref(x);
 }
 
 /* ---- backward ---- */
@@ -85,66 +86,66 @@ static void add_gradient(struct machine *m, tensor *into, tensor g)
 {
 	tensor sum;
 
-	if (!into->at) {
+	if (!into->storage) {
 		*into = g;
 		return;
 	}
-	if (into->at->refs > 1 || into->view) {
-		sum = make(m, into->n, into->type);
-		drop(m, into);
+	if (into->storage->refs > 1 || into->view) {
+		sum = tensor_new(m, into->n, into->type);
+		tensor_unref(m, into);
 		*into = sum;
 	}
-	drop(m, &g);
+	tensor_unref(m, &g);
 }
 
 static void accumulate(struct machine *m, struct param *p)
 {
 	tensor g = p->accumulate.in[0];
 
-	p->accumulate.in[0] = (tensor){ .at = NULL };
+	p->accumulate.in[0] = (tensor){ .storage = NULL };
 	p->arrived = 0;
-	if (p->grad.at) {
-		drop(m, &g);
-	} else if (g.at && g.at->refs > 1) {
-		p->grad = make_as(m, TERM_GRADIENTS, g.n, g.type);
-		drop(m, &g);
+	if (p->grad.storage) {
+		tensor_unref(m, &g);
+	} else if (g.storage && g.storage->refs > 1) {
+		p->grad = tensor_new_as(m, TERM_GRADIENTS, g.n, g.type);
+		tensor_unref(m, &g);
 	} else {
 		p->grad = g;
-		retag(m, g, TERM_GRADIENTS);
+		tensor_set_term(m, g, TERM_GRADIENTS);
 	}
 	if (m->on_gradient && p->in)
 		m->on_gradient(m, p);
 }
 
-static void deliver(struct machine *m, struct node *n)
+static void deliver(struct machine *m, struct grad_node *n)
 {
 	int in_graph = m->in_graph;
 
 	for (int i = 0; i < NODE_EDGES; i++) {
-		struct node *to = n->edge[i];
+		struct grad_node *to = n->edge[i];
 
 		if (!to) {
-			drop(m, &n->out[i]);
+			tensor_unref(m, &n->out[i]);
 			continue;
 		}
 		m->in_graph = to->in_graph;
-		if (n->out[i].at)
+		if (n->out[i].storage)
 			add_gradient(m, &to->in[n->edge_output[i]], n->out[i]);
 		m->in_graph = in_graph;
-		n->out[i].at = NULL;
+		n->out[i].storage = NULL;
 		if (to->param && ++to->param->arrived == to->param->expected)
 			accumulate(m, to->param);
 	}
 }
 
-void drop_saved(struct machine *m, struct node *n)
+void drop_saved(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < n->kept; i++)
-		drop(m, &n->saved[i]);
+		tensor_unref(m, &n->saved[i]);
 	n->kept = 0;
 }
 
-static void release_saved(struct machine *m, struct node *n)
+static void release_saved(struct machine *m, struct grad_node *n)
 {
 	drop_saved(m, n);
 	if (n->saved_hooks)
@@ -154,13 +155,13 @@ static void release_saved(struct machine *m, struct node *n)
 	n->ctx = NULL;
 }
 
-static void run(struct machine *m, struct node *n)
+static void run(struct machine *m, struct grad_node *n)
 {
 	int in_graph = m->in_graph;
 
 	if (n->saved_hooks)
 		n->saved_hooks->unpack(m, n);
-	m->as = n->term == TERM_LOSS ? TERM_LOGITS_GRADIENT : TERM_GRADIENT_FLOW;
+	m->current_term = n->term == TERM_LOSS ? TERM_LOGITS_GRADIENT : TERM_GRADIENT_FLOW;
 	m->in_graph = n->in_graph;
 	n->backward(m, n);
 	m->in_graph = in_graph;
@@ -168,18 +169,18 @@ static void run(struct machine *m, struct node *n)
 	if (n->saved_hooks)
 		drop_saved(m, n);
 	for (int i = 0; i < NODE_EDGES; i++)
-		drop(m, &n->in[i]);
+		tensor_unref(m, &n->in[i]);
 	release_saved(m, n);
 	deliver(m, n);
 }
 
 static void count_uses(struct tape *tape)
 {
-	for (struct node *n = tape->last; n; n = n->before)
+	for (struct grad_node *n = tape->last; n; n = n->before)
 		for (int i = 0; i < NODE_EDGES; i++)
 			if (n->edge[i] && n->edge[i]->param)
 				n->edge[i]->param->expected = 0;
-	for (struct node *n = tape->last; n; n = n->before)
+	for (struct grad_node *n = tape->last; n; n = n->before)
 		for (int i = 0; i < NODE_EDGES; i++)
 			if (n->edge[i] && n->edge[i]->param)
 				n->edge[i]->param->expected++;
@@ -187,7 +188,7 @@ static void count_uses(struct tape *tape)
 
 static void recycle(struct machine *m, struct tape *tape)
 {
-	struct node *n = tape->last;
+	struct grad_node *n = tape->last;
 
 	tape->last = n->before;
 	n->before = m->spare_nodes;
@@ -196,25 +197,25 @@ static void recycle(struct machine *m, struct tape *tape)
 
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient)
 {
-	enum role as = m->as;
+	enum term_id term = m->current_term;
 	int before = m->backward;
 
 	m->backward = 1;
 	count_uses(tape);
-	loss.from->in[loss.output] = gradient;
+	loss.grad_fn->in[loss.output_nr] = gradient;
 	while (tape->last) {
-		struct node *n = tape->last;
+		struct grad_node *n = tape->last;
 		int wanted = 0;
 
 		for (int i = 0; i < NODE_EDGES; i++)
-			wanted |= n->in[i].at != NULL;
+			wanted |= n->in[i].storage != NULL;
 		if (wanted)
 			run(m, n);
 		release_saved(m, n);
 		recycle(m, tape);
 	}
 	m->backward = before;
-	m->as = as;
+	m->current_term = term;
 }
 
 void tape_free(struct machine *m, struct tape *tape)
@@ -225,15 +226,15 @@ void tape_free(struct machine *m, struct tape *tape)
 	}
 }
 
-void backward_from(struct machine *m, struct tape *tape, tensor loss)
+void loss_backward(struct machine *m, struct tape *tape, tensor loss)
 {
 	tensor one;
 
 	m->phase = BACKWARD;
-	m->as = TERM_GRADIENT_FLOW;
-	one = make(m, 1, loss.type);
-	backward(m, tape, loss, hold(one));
-	drop(m, &one);
+	m->current_term = TERM_GRADIENT_FLOW;
+	one = tensor_new(m, 1, loss.type);
+	backward(m, tape, loss, tensor_ref(one));
+	tensor_unref(m, &one);
 }
 
 /* ---- parameters ---- */
@@ -242,16 +243,16 @@ void param_init(struct param *p)
 {
 	memset(&p->accumulate, 0, sizeof(p->accumulate));
 	p->accumulate.param = p;
-	p->value.from = &p->accumulate;
-	p->value.output = 0;
+	p->value.grad_fn = &p->accumulate;
+	p->value.output_nr = 0;
 }
 
 void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
-		enum role term)
+		enum term_id term)
 {
 	memset(p, 0, sizeof(*p));
 	p->in = in;
-	p->role = term;
-	p->value = make_as(m, term, out * in, type);
+	p->term = term;
+	p->value = tensor_new_as(m, term, out * in, type);
 	param_init(p);
 }

@@ -5,17 +5,18 @@
 #include "torch/machine.h"
 
 /* A node with edges to those inputs that need gradients; NULL where none does. */
-struct node *record(struct machine *m, void (*gradient)(struct machine *, struct node *),
-		    const tensor *inputs, int count);
+struct grad_node *grad_node_new(struct machine *m,
+				void (*gradient)(struct machine *, struct grad_node *),
+				const tensor *inputs, int count);
 /* Keeps `t` for the backward pass. n may be NULL. */
-void save(struct machine *m, struct node *n, tensor t);
+void save_for_backward(struct machine *m, struct grad_node *n, tensor t);
 /* Puts `t` (taken) into saved[], past the hooks. */
-void node_keep(struct node *n, tensor t);
-tensor result(tensor t, struct node *n, int output);
+void node_keep(struct grad_node *n, tensor t);
+tensor with_grad_fn(tensor t, struct grad_node *n, int output);
 /* x, with `gradient` to be run when its gradient is there; n->hook is `hook`. */
-tensor hooked(struct machine *m, tensor x, void (*gradient)(struct machine *, struct node *),
-	      void *hook);
-void drop_saved(struct machine *m, struct node *n);
+tensor with_backward_hook(struct machine *m, tensor x,
+			  void (*gradient)(struct machine *, struct grad_node *), void *hook);
+void drop_saved(struct machine *m, struct grad_node *n);
 /* Runs and frees the tape's graph, beginning with `gradient` (taken) of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);
 /* Frees a graph that nobody runs. */
@@ -23,9 +24,9 @@ void tape_free(struct machine *m, struct tape *tape);
 
 /* A parameter of out x in elements, its storage made now. */
 void param_make(struct machine *m, struct param *p, int64_t out, int64_t in, enum dtype type,
-		enum role term);
+		enum term_id term);
 void param_init(struct param *p);
 /* loss.backward() */
-void backward_from(struct machine *m, struct tape *tape, tensor loss);
+void loss_backward(struct machine *m, struct tape *tape, tensor loss);
 
 #endif

@@ -16,7 +16,7 @@ struct checkpoint {
 	tensor (*run)(struct machine *m, void *context, tensor input);
 	void *context;
 	tensor input;
-	struct node **saves; /* whose tensor each save is, in order */
+	struct grad_node **saves; /* whose tensor each save is, in order */
 	size_t count, room, seen;
 	int done, refs;
 	enum dtype autocast;
@@ -24,16 +24,17 @@ struct checkpoint {
 
 /* The second run of the region: its tensors go to the nodes of the first. What is made again is
  * kept detached: it holds what a parameter was then. */
-static void pack_again(struct machine *m, struct node *n, tensor t)
+static void pack_again(struct machine *m, struct grad_node *n, tensor t)
 {
 	struct checkpoint *c = m->checkpoint;
 
 	n = c->saves[c->seen++];
 	m->stopped = c->seen == c->count;
-	node_keep(n, t.from && t.from->param ? param_view(m, t.from->param) : hold(t));
+	node_keep(n,
+		  t.grad_fn && t.grad_fn->param ? param_view(m, t.grad_fn->param) : tensor_ref(t));
 }
 
-static void unpack(struct machine *m, struct node *n)
+static void unpack(struct machine *m, struct grad_node *n)
 {
 	struct checkpoint *c = n->packed;
 	struct tape scrap = { 0 }, *tape = m->tape;
@@ -43,7 +44,7 @@ static void unpack(struct machine *m, struct node *n)
 	if (c->done)
 		return;
 	c->done = 1;
-	input = hold(c->input);
+	input = tensor_ref(c->input);
 	m->tape = &scrap;
 	m->checkpoint = c;
 	m->pack = pack_again;
@@ -54,33 +55,33 @@ static void unpack(struct machine *m, struct node *n)
 	m->checkpoint = NULL;
 	m->pack = NULL;
 	m->replaying = 0;
-	drop(m, &out);
-	drop(m, &input);
+	tensor_unref(m, &out);
+	tensor_unref(m, &input);
 	clear_autocast(m);
 	m->autocast = autocast;
 	tape_free(m, &scrap);
 	m->tape = tape;
 }
 
-static void release(struct machine *m, struct node *n)
+static void release(struct machine *m, struct grad_node *n)
 {
 	struct checkpoint *c = n->packed;
 
 	if (--c->refs)
 		return;
-	drop(m, &c->input);
+	tensor_unref(m, &c->input);
 	free(c->saves);
 	free(c);
 }
 
 /* The first run: nothing is kept but the order. */
-static void pack(struct machine *m, struct node *n, tensor t)
+static void pack(struct machine *m, struct grad_node *n, tensor t)
 {
 	static const struct saved_hooks hooks = { unpack, release };
 	struct checkpoint *c = m->checkpoint;
 
 	(void)t;
-	c->saves = grow(c->saves, c->count, &c->room, sizeof(struct node *));
+	c->saves = grow(c->saves, c->count, &c->room, sizeof(struct grad_node *));
 	c->saves[c->count++] = n;
 	c->refs += !n->saved_hooks;
 	n->saved_hooks = &hooks;
@@ -94,9 +95,9 @@ tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, t
 	tensor out;
 
 	*c = (struct checkpoint){
-		.run = run, .context = context, .input = hold(input), .autocast = m->autocast
+		.run = run, .context = context, .input = tensor_ref(input), .autocast = m->autocast
 	};
-	retag(m, input, TERM_CHECKPOINTS);
+	tensor_set_term(m, input, TERM_CHECKPOINTS);
 	m->checkpoint = c;
 	m->pack = pack;
 	out = run(m, context, input);
@@ -114,16 +115,16 @@ struct reentrant {
 	int count;
 	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
 	struct param leaf[REENTRANT_INPUTS];
-	struct keeper *keepers; /* of each input; NULL: nobody */
+	struct input_ref *input_refs; /* of each input; NULL: nobody */
 };
 
-void drop_keeper(struct machine *m, struct keeper *k)
+void input_ref_clear(struct machine *m, struct input_ref *k)
 {
-	drop(m, &k->value);
-	drop(m, &k->gradient);
+	tensor_unref(m, &k->value);
+	tensor_unref(m, &k->gradient);
 }
 
-static void reentrant_backward(struct machine *m, struct node *n)
+static void reentrant_backward(struct machine *m, struct grad_node *n)
 {
 	struct reentrant *e = n->ctx;
 	struct tape nested = { .last = NULL }, *tape = m->tape;
@@ -134,21 +135,21 @@ static void reentrant_backward(struct machine *m, struct node *n)
 		if (n->edge[i])
 			param_init(&e->leaf[i]);
 		else
-			e->leaf[i].value.from = NULL;
+			e->leaf[i].value.grad_fn = NULL;
 		in[i] = e->leaf[i].value;
 	}
 	m->tape = &nested;
 	out = e->run(m, e->context, in);
-	backward(m, &nested, out, hold(n->in[0]));
-	drop(m, &out);
+	backward(m, &nested, out, tensor_ref(n->in[0]));
+	tensor_unref(m, &out);
 	m->tape = tape;
 	for (int i = 0; i < e->count; i++) {
-		if (e->keepers) {
-			let(m, &e->keepers[i].value, hold(n->saved[i]));
-			let(m, &e->keepers[i].gradient, hold(e->leaf[i].grad));
+		if (e->input_refs) {
+			tensor_assign(m, &e->input_refs[i].value, tensor_ref(n->saved[i]));
+			tensor_assign(m, &e->input_refs[i].gradient, tensor_ref(e->leaf[i].grad));
 		}
 		n->out[i] = e->leaf[i].grad;
-		e->leaf[i].grad.at = NULL;
+		e->leaf[i].grad.storage = NULL;
 	}
 }
 
@@ -156,7 +157,7 @@ tensor checkpoint_reentrant(struct machine *m,
 			    tensor (*run)(struct machine *, void *, const tensor *),
 			    const void *context, size_t size, const tensor *in, int count)
 {
-	struct node *n = record(m, reentrant_backward, in, count);
+	struct grad_node *n = grad_node_new(m, reentrant_backward, in, count);
 	struct reentrant *e;
 	tensor out;
 
@@ -167,16 +168,16 @@ tensor checkpoint_reentrant(struct machine *m,
 		memcpy(e->context, context, size);
 	}
 	for (int i = 0; i < count; i++)
-		save(m, n, in[i]);
+		save_for_backward(m, n, in[i]);
 	m->no_grad++;
 	out = run(m, (void *)context, in);
 	m->no_grad--;
-	return result(out, n, 0);
+	return with_grad_fn(out, n, 0);
 }
 
-void checkpoint_keepers(tensor out, struct keeper *keepers)
+void checkpoint_input_refs(tensor out, struct input_ref *input_refs)
 {
-	struct reentrant *e = out.from->ctx;
+	struct reentrant *e = out.grad_fn->ctx;
 
-	e->keepers = keepers;
+	e->input_refs = input_refs;
 }

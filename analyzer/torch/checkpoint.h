@@ -12,15 +12,15 @@ tensor checkpointed(struct machine *m, tensor (*run)(struct machine *, void *, t
  * backward pass ---- */
 #define REENTRANT_INPUTS 4
 /* Who holds an input holds the gradient that a backward pass gives it. */
-struct keeper {
+struct input_ref {
 	tensor value, gradient;
 };
-void drop_keeper(struct machine *m, struct keeper *k);
+void input_ref_clear(struct machine *m, struct input_ref *k);
 /* `context` of `size` bytes is copied. */
 tensor checkpoint_reentrant(struct machine *m,
 			    tensor (*run)(struct machine *, void *, const tensor *),
 			    const void *context, size_t size, const tensor *in, int count);
 /* Whoever holds input i of the region whose result is `out` is keepers[i]. */
-void checkpoint_keepers(tensor out, struct keeper *keepers);
+void checkpoint_input_refs(tensor out, struct input_ref *input_refs);
 
 #endif

@@ -120,7 +120,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct inp
 	if (!GIVEN(in->c, torch_version) && in->c->from_framework && GIVEN(in->c, container)) {
 		k->torch = TORCH_OF_CONTAINERS;
 		estimate_note(in->out, "torch_version is not given: cuBLAS's workspaces are as "
-				      "before PyTorch 2.12, and last");
+				       "before PyTorch 2.12, and last");
 	}
 	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
 				    ? WORKSPACE_HOPPER
@@ -135,7 +135,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct inp
 	return in->failed ? -1 : read_environment(k, a, in);
 }
 
-void constants_list(const struct constants *k, const struct shape *s, struct estimate *out)
+void constants_list(const struct constants *k, const struct hparams *s, struct estimate *out)
 {
 	const char *by_gpu = k->gpu_given ? "exact" : "assumed";
 	const struct constant list[] = {

@@ -7,7 +7,7 @@
 struct allocator_settings;
 struct estimate;
 struct inputs;
-struct shape;
+struct hparams;
 
 /* What the device, the libraries' versions and the environment make constant */
 struct constants {
@@ -20,8 +20,8 @@ struct constants {
 	/* Transformer Engine may choose kernels whose results differ from run to run */
 	int nondeterministic;
 	int64_t multiprocessors;
-	int64_t te_workspace;    /* of Transformer Engine's products */
-	int64_t flush_buffer;    /* of torch.compile's measurements */
+	int64_t te_workspace; /* of Transformer Engine's products */
+	int64_t flush_buffer; /* of torch.compile's measurements */
 	int gpu_given, torch_given, workspace_given;
 	int64_t context; /* CUDA context, outside the allocator */
 };
@@ -29,6 +29,6 @@ struct constants {
 /* By version of PyTorch, GPU and environment. */
 int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in);
 /* Each with its kind and source. */
-void constants_list(const struct constants *k, const struct shape *s, struct estimate *out);
+void constants_list(const struct constants *k, const struct hparams *s, struct estimate *out);
 
 #endif

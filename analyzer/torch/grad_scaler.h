@@ -5,13 +5,13 @@
 #include "torch/machine.h"
 
 /* torch.amp.GradScaler: blocks of one number each. */
-struct scaler {
+struct grad_scaler {
 	tensor scale, growth, found[3];
 };
 /* The loss times a number. */
 tensor loss_times(struct machine *m, tensor loss);
-tensor scaler_scale(struct machine *m, struct scaler *g, tensor loss);
-void scaler_unscale(struct machine *m, struct scaler *g);
-void scaler_update(struct machine *m, struct scaler *g);
+tensor grad_scaler_scale(struct machine *m, struct grad_scaler *g, tensor loss);
+void grad_scaler_unscale(struct machine *m, struct grad_scaler *g);
+void grad_scaler_update(struct machine *m, struct grad_scaler *g);
 
 #endif

@@ -16,13 +16,13 @@ enum framework framework_read(struct inputs *in)
 						DEEPSPEED, TORCH,   TORCH };
 
 	return kinds[input_word(in, CONFIG_framework, 0,
-			       "megatron-core|nanogpt|transformers|deepspeed|torch|"
-			       "torchtitan")];
+				"megatron-core|nanogpt|transformers|deepspeed|torch|"
+				"torchtitan")];
 }
 
-static void read_wrapper(struct shape *s, struct inputs *in)
+static void read_wrapper(struct hparams *s, struct inputs *in)
 {
-	enum wrapper fsdp = input_or(in, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
+	enum wrapper_kind fsdp = input_or(in, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
 
 	s->dp = (int64_t)input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
 	s->zero = input_zero_stage(in, 0);
@@ -34,8 +34,7 @@ static void read_wrapper(struct shape *s, struct inputs *in)
 }
 
 /* A stack of feed-forward blocks has no heads. */
-static enum family family_of(const struct shape *s, const struct config *c,
-				      const char *positions)
+static enum family family_of(const struct hparams *s, const struct config *c, const char *positions)
 {
 	if (s->defaults->family)
 		return s->defaults->family;
@@ -44,7 +43,7 @@ static enum family family_of(const struct shape *s, const struct config *c,
 							: LLAMA;
 }
 
-static void read_architecture(struct shape *s, struct inputs *in)
+static void read_architecture(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 	int gpt = s->framework == NANOGPT || !strcmp(VALUE_OR(c, arch, "llama"), "gpt");
@@ -56,20 +55,19 @@ static void read_architecture(struct shape *s, struct inputs *in)
 	plain = s->family == MLP;
 	s->layers = (int64_t)input_required(in, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)input_required(in, CONFIG_hidden_size, MOST_WIDTH);
-	s->heads = plain
-			   ? 1
-			   : (int64_t)input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	s->heads = plain ? 1 : (int64_t)input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)input_or(in, CONFIG_num_query_groups, s->heads, MOST_HEADS);
 	if (s->heads % s->groups && !plain)
 		input_reject(in, CONFIG_num_query_groups, "a divisor of num_attention_heads");
 	s->head = (int64_t)input_or(in, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
 	s->gated = input_flag(in, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)input_or(in, CONFIG_ffn_hidden_size,
-				  s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
-				  MOST_FFN);
+				   s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
+				   MOST_FFN);
 	s->vocab = plain ? 1 : (int64_t)input_vocabulary(in);
 	s->tokens = (int64_t)input_required(in, CONFIG_seq_length, MOST_TOKENS);
-	s->positions = (int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
+	s->positions =
+		(int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
 	s->batch = (int64_t)input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
 	s->learned_positions = !strcmp(positions, "learned_absolute");
 	s->rope = !strcmp(positions, "rope") || !strcmp(positions, "yarn");
@@ -83,7 +81,7 @@ static void read_architecture(struct shape *s, struct inputs *in)
 
 /* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend
  * does. */
-static void read_implementation(struct shape *s, struct inputs *in)
+static void read_implementation(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
@@ -107,7 +105,7 @@ static void read_implementation(struct shape *s, struct inputs *in)
 }
 
 /* A head of the queries has a part without positions and one with. */
-static void read_latent(struct shape *s, struct inputs *in)
+static void read_latent(struct hparams *s, struct inputs *in)
 {
 	s->value_head = s->head;
 	if (s->framework != MEGATRON || !input_flag(in, CONFIG_multi_latent_attention, 0))
@@ -122,7 +120,7 @@ static void read_latent(struct shape *s, struct inputs *in)
 	s->groups = s->heads;
 }
 
-static void read_attention(struct shape *s, struct inputs *in)
+static void read_attention(struct hparams *s, struct inputs *in)
 {
 	static const enum attention kinds[] = { EAGER, EAGER, SDPA, FLASH };
 	int word = input_word(in, CONFIG_attention, -1, "eager|unfused|sdpa|flash");
@@ -140,7 +138,7 @@ static void read_attention(struct shape *s, struct inputs *in)
 }
 
 /* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
-static void read_widths(struct shape *s, struct inputs *in)
+static void read_widths(struct hparams *s, struct inputs *in)
 {
 	enum precision p = input_precision(in);
 	int bf16 = p == PRECISION_BF16 || p == PRECISION_BF16_MIXED || p == PRECISION_BF16_AUTOCAST;
@@ -148,8 +146,8 @@ static void read_widths(struct shape *s, struct inputs *in)
 
 	if (p == PRECISION_FP8 || p == PRECISION_FP8_MIXED)
 		input_reject(in, CONFIG_precision,
-		       "fp32, fp16, bf16, or one of them mixed or autocast: "
-		       "fp8 is not modelled yet");
+			     "fp32, fp16, bf16, or one of them mixed or autocast: "
+			     "fp8 is not modelled yet");
 	s->sharded_compute = F32;
 	if (is_fsdp(s) && (p == PRECISION_FP16_MIXED || p == PRECISION_BF16_MIXED)) {
 		s->sharded_compute = half;
@@ -172,7 +170,7 @@ static void read_widths(struct shape *s, struct inputs *in)
 }
 
 /* Transformer Engine's fp8, with a scale a tensor or a block of one. */
-static void read_fp8(struct shape *s, struct inputs *in)
+static void read_fp8(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 	int ends = input_flag(in, CONFIG_first_last_layers_bf16, 0);
@@ -182,37 +180,38 @@ static void read_fp8(struct shape *s, struct inputs *in)
 		return;
 	if (!s->training_loop || !s->transformer_engine)
 		input_reject(in, CONFIG_fp8_format,
-		       "none: fp8 is modelled with Megatron-LM's command line alone");
+			     "none: fp8 is modelled with Megatron-LM's command line alone");
 	s->fp8_blocks =
 		input_word(in, CONFIG_fp8_recipe, 0, "delayed|tensorwise|mxfp8|blockwise") > 1;
 	s->fp8_weights = input_flag(in, CONFIG_fp8_param_gather, 0);
 	if (s->fp8_weights && (s->fp8_blocks || VALUE_OR(c, num_experts, 0) > 0))
 		input_reject(in, CONFIG_fp8_param_gather,
-		       "false with experts, and with mxfp8 and blockwise: not modelled yet");
+			     "false with experts, and with mxfp8 and blockwise: not modelled yet");
 	s->bf16_first =
 		(int64_t)input_or_zero(in, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
 	s->bf16_last =
 		(int64_t)input_or_zero(in, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
 }
 
-static void read_optimizer(struct shape *s, struct inputs *in)
+static void read_optimizer(struct hparams *s, struct inputs *in)
 {
 	static const enum implementation kinds[] = { FUSED, FOREACH, LOOP };
 	static const enum optimizer_kind optimizers[] = {
-		ADAM, ADAM, SGD,  RMSPROP,   ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
+		ADAM, ADAM, SGD,  RMSPROP,  ADAGRAD, ADAFACTOR, TRANSFORMERS_ADAFACTOR,
 		LION, MUON, MUON, ADAM_8BIT
 	};
 	enum implementation otherwise = s->defaults->implementation;
 
-	s->optimizer = optimizers[input_word(in, CONFIG_optimizer, 0,
-					    "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
-					    "transformers-adafactor|lion|muon|dist_muon|adam8bit")];
+	s->optimizer =
+		optimizers[input_word(in, CONFIG_optimizer, 0,
+				      "adam|adamw|sgd|rmsprop|adagrad|adafactor|"
+				      "transformers-adafactor|lion|muon|dist_muon|adam8bit")];
 	if (s->optimizer == ADAFACTOR)
 		otherwise = LOOP;
 	else if (s->optimizer == SGD || s->optimizer == RMSPROP || s->optimizer == ADAGRAD)
 		otherwise = FOREACH;
 	s->implementation = kinds[input_word(in, CONFIG_optimizer_implementation, otherwise,
-					    "fused|foreach|loop")];
+					     "fused|foreach|loop")];
 	s->nesterov = input_flag(in, CONFIG_nesterov, 0);
 	s->keep_gradients = !input_flag(in, CONFIG_zero_grad_set_to_none, 1);
 	s->momentum = VALUE_OR(in->c, momentum, 0);
@@ -230,7 +229,7 @@ static int lists(const char *list, const char *word)
 	return 0;
 }
 
-static void read_recompute(struct shape *s, struct inputs *in)
+static void read_recompute(struct hparams *s, struct inputs *in)
 {
 	s->recompute = input_word(in, CONFIG_recompute_granularity, -1, "selective|full") + 1;
 	s->recompute_layers = (int64_t)input_or(in, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
@@ -246,24 +245,28 @@ static void read_recompute(struct shape *s, struct inputs *in)
 }
 
 /* Transformer Engine's CUDA graphs, one a layer and micro-batch. */
-static void read_graphs(struct shape *s, struct inputs *in)
+static void read_graphs(struct hparams *s, struct inputs *in)
 {
 	const char *modules = VALUE_OR(in->c, cuda_graph_modules, "");
 
 	s->graphs.on = !strcmp(VALUE_OR(in->c, cuda_graph_impl, "none"), "transformer_engine");
-	if (!s->graphs.on && GIVEN(in->c, cuda_graph_impl) && strcmp(in->c->cuda_graph_impl, "none"))
-		input_reject(in, CONFIG_cuda_graph_impl, "none or transformer_engine: not modelled yet");
+	if (!s->graphs.on && GIVEN(in->c, cuda_graph_impl) &&
+	    strcmp(in->c->cuda_graph_impl, "none"))
+		input_reject(in, CONFIG_cuda_graph_impl,
+			     "none or transformer_engine: not modelled yet");
 	if (!s->graphs.on)
 		return;
 	s->graphs.attention = lists(modules, "attn");
 	s->graphs.mlp = lists(modules, "mlp");
 	s->graphs.router = lists(modules, "moe_router");
-	s->graphs.warmup = (int64_t)input_or_zero(in, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
-	if (!s->training_loop || !s->transformer_engine ||
-	    s->recompute == RECOMPUTE_FULL || s->recompute_mlp || s->recompute_moe)
-		input_reject(in, CONFIG_cuda_graph_impl,
-		       "none without Megatron-LM's command line and Transformer Engine, and with "
-		       "recomputed layers, mlp or moe: not modelled yet");
+	s->graphs.warmup =
+		(int64_t)input_or_zero(in, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
+	if (!s->training_loop || !s->transformer_engine || s->recompute == RECOMPUTE_FULL ||
+	    s->recompute_mlp || s->recompute_moe)
+		input_reject(
+			in, CONFIG_cuda_graph_impl,
+			"none without Megatron-LM's command line and Transformer Engine, and with "
+			"recomputed layers, mlp or moe: not modelled yet");
 	if (!(s->graphs.attention || s->graphs.mlp || s->graphs.router))
 		input_reject(in, CONFIG_cuda_graph_modules, "some of attn, mlp, moe_router");
 }
@@ -277,12 +280,12 @@ static int is_offloaded(struct inputs *in, enum config_field field, const char *
 	return 1;
 }
 
-static void read_stages(struct shape *s, struct inputs *in)
+static void read_stages(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
 	s->first_layers = (int64_t)input_or_zero(in, CONFIG_decoder_first_pipeline_num_layers, 0,
-						MOST_LAYERS);
+						 MOST_LAYERS);
 	s->last_layers =
 		(int64_t)input_or_zero(in, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
 	s->mtp = (int64_t)input_or_zero(in, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
@@ -291,7 +294,7 @@ static void read_stages(struct shape *s, struct inputs *in)
 		in->failed = 1;
 }
 
-static void read_layout(struct shape *s, struct inputs *in)
+static void read_layout(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
@@ -302,7 +305,7 @@ static void read_layout(struct shape *s, struct inputs *in)
 	s->etp = (int64_t)input_or(in, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
 	s->vpp = (int64_t)input_or(in, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
 	s->group = (int64_t)input_or(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
-				    s->pp, MOST_RANKS);
+				     s->pp, MOST_RANKS);
 	s->overlap_warmup = input_flag(in, CONFIG_overlap_p2p_communication_warmup_flush, 0);
 	s->overlap_grad_reduce = input_flag(in, CONFIG_overlap_grad_reduce, 0);
 	s->bucket_size = (int64_t)input_or_zero(in, CONFIG_ddp_bucket_size, 0, INT64_MAX);
@@ -310,12 +313,13 @@ static void read_layout(struct shape *s, struct inputs *in)
 		(int64_t)input_or(in, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
 	if (s->dp * s->cp % s->instances)
 		input_reject(in, CONFIG_num_distributed_optimizer_instances,
-		       "a divisor of the data-parallel size");
-	s->fused_gradient = s->training_loop &&
-			    input_flag(in, CONFIG_gradient_accumulation_fusion, 1);
+			     "a divisor of the data-parallel size");
+	s->fused_gradient =
+		s->training_loop && input_flag(in, CONFIG_gradient_accumulation_fusion, 1);
 	s->defers = input_flag(in, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
-		s->deferred = (int64_t)input_or_zero(in, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
+		s->deferred =
+			(int64_t)input_or_zero(in, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->tp_overlap = s->sequence_parallel && s->transformer_engine &&
 			input_flag(in, CONFIG_tp_comm_overlap, 0);
@@ -328,21 +332,22 @@ static void read_layout(struct shape *s, struct inputs *in)
 	s->offload_optimizer = is_offloaded(in, CONFIG_offload_optimizer, c->offload_optimizer);
 	s->offload_param = is_offloaded(in, CONFIG_offload_param, c->offload_param);
 	s->zero_init = input_flag(in, CONFIG_zero_init, 0) && s->zero == 3;
-	s->prefetch_bucket = (int64_t)input_or_zero(in, CONFIG_stage3_prefetch_bucket_size, 50000000,
-						   MOST_PARAMETERS);
+	s->prefetch_bucket = (int64_t)input_or_zero(in, CONFIG_stage3_prefetch_bucket_size,
+						    50000000, MOST_PARAMETERS);
 	s->max_live = (int64_t)input_or_zero(in, CONFIG_stage3_max_live_parameters, 1000000000,
-					    MOST_PARAMETERS);
-	s->max_reuse = (int64_t)input_or_zero(in, CONFIG_stage3_max_reuse_distance, 1000000000,
 					     MOST_PARAMETERS);
-	s->persistence = (int64_t)input_or_zero(in, CONFIG_stage3_param_persistence_threshold, 100000,
-					       MOST_PARAMETERS);
-	s->sub_group = (int64_t)input_or_zero(in, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
+	s->max_reuse = (int64_t)input_or_zero(in, CONFIG_stage3_max_reuse_distance, 1000000000,
+					      MOST_PARAMETERS);
+	s->persistence = (int64_t)input_or_zero(in, CONFIG_stage3_param_persistence_threshold,
+						100000, MOST_PARAMETERS);
+	s->sub_group =
+		(int64_t)input_or_zero(in, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = input_flag(in, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)input_microbatches(in, s->batch, s->dp);
 }
 
-static void read_experts(struct shape *s, struct inputs *in)
+static void read_experts(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
@@ -353,7 +358,7 @@ static void read_experts(struct shape *s, struct inputs *in)
 	s->grouped = input_flag(in, CONFIG_moe_grouped_gemm, 0);
 	s->allgather = !strcmp(VALUE_OR(c, moe_token_dispatcher_type, "allgather"), "allgather");
 	s->experts_as = (enum experts_kind)input_word(in, CONFIG_experts_implementation, 0,
-						     "grouped_mm|batched_mm|eager");
+						      "grouped_mm|batched_mm|eager");
 	s->router_logits = input_flag(in, CONFIG_output_router_logits, 0);
 	s->topk = (int64_t)input_or(in, CONFIG_moe_router_topk, 2, MOST_HEADS);
 	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))
@@ -364,17 +369,17 @@ static void read_experts(struct shape *s, struct inputs *in)
 }
 
 /* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
-static void read_layer_wise(struct shape *s, struct inputs *in)
+static void read_layer_wise(struct hparams *s, struct inputs *in)
 {
 	if (s->framework != MEGATRON || s->optimizer != MUON)
 		return;
 	if (s->zero || !strcmp(in->c->optimizer, "dist_muon"))
 		s->layer_wise = input_flag(in, CONFIG_use_layer_wise_param_layout, 1) ? BY_LAYOUT
-										    : PING_PONG;
+										      : PING_PONG;
 	s->zero = s->layer_wise == BY_LAYOUT;
 }
 
-static void check_experts(const struct shape *s, struct inputs *in, wide rows)
+static void check_experts(const struct hparams *s, struct inputs *in, wide rows)
 {
 	const wide most = (wide)1 << 48, matrix = (wide)2 * s->expert_ffn * s->hidden;
 	const wide pairs = s->experts ? rows * s->topk : 0;
@@ -382,27 +387,30 @@ static void check_experts(const struct shape *s, struct inputs *in, wide rows)
 		s->experts_as == EXPERTS_BATCHED ? matrix : 2 * largest(s->expert_ffn, s->hidden);
 
 	if (s->experts * matrix > most || pairs * each > most)
-		input_reject(in, CONFIG_num_experts, "experts whose tensors have at most 2^48 elements");
+		input_reject(in, CONFIG_num_experts,
+			     "experts whose tensors have at most 2^48 elements");
 	if (s->framework == TRANSFORMERS && s->experts_as == EXPERTS_EAGER &&
 	    s->experts * s->layers > MOST_EXPERTS_RUN)
-		input_reject(in, CONFIG_num_experts, "at most 100000 experts in all layers together");
+		input_reject(in, CONFIG_num_experts,
+			     "at most 100000 experts in all layers together");
 }
 
 /* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
-static void check_products(const struct shape *s, struct inputs *in)
+static void check_products(const struct hparams *s, struct inputs *in)
 {
 	const wide most = (wide)1 << 48, rows = (wide)s->batch * s->tokens;
 	const wide width = largest(largest(s->hidden, s->ffn), (wide)s->heads * s->head);
 
 	if (rows * s->heads * s->tokens > most || rows * s->vocab > most || 8 * rows * width > most)
 		input_reject(in, CONFIG_micro_batch_size,
-		       "a batch whose tensors have at most 2^48 elements");
+			     "a batch whose tensors have at most 2^48 elements");
 	check_experts(s, in, rows);
 	if (8 * width * width > most || width * s->vocab > most || width * s->positions > most)
-		input_reject(in, CONFIG_hidden_size, "widths whose weights have at most 2^48 elements");
+		input_reject(in, CONFIG_hidden_size,
+			     "widths whose weights have at most 2^48 elements");
 }
 
-int shape_read(struct shape *s, struct inputs *in)
+int hparams_read(struct hparams *s, struct inputs *in)
 {
 	memset(s, 0, sizeof(*s));
 	s->config = in->c;

@@ -15,7 +15,7 @@ enum framework {
 #undef FRAMEWORK
 };
 /* What is around a model: torch's or DeepSpeed's; Megatron-core has its own. */
-enum wrapper { UNWRAPPED, DDP, FSDP1, FSDP2, ZERO, ZERO3, MEGATRON_OWN };
+enum wrapper_kind { UNWRAPPED, DDP, FSDP1, FSDP2, ZERO, ZERO3, MEGATRON_OWN };
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 /* transformers' experts_implementation */
 enum experts_kind { EXPERTS_GROUPED, EXPERTS_BATCHED, EXPERTS_EAGER };
@@ -47,40 +47,40 @@ struct framework_row {
 	double clip;
 };
 
-struct shape {
+struct hparams {
 	enum framework framework;
 	const struct framework_row *defaults; /* the framework's */
 	enum family family;
-	enum wrapper wrapper;
+	enum wrapper_kind wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
 	int transformer_engine; /* its layers rather than Megatron-core's own */
-	int training_loop; /* Megatron-LM's, from its command line */
+	int training_loop;      /* Megatron-LM's, from its command line */
 	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, GELU,
 	 * dropout, cross entropy */
 	int fused_softmax, fused_rope, fused_swiglu, fused_gelu, fused_dropout, fused_loss;
 	int deterministic; /* --deterministic-mode */
-	int masks; /* create_attention_mask_in_dataloader */
+	int masks;         /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
-	} latent; /* latent attention; kv_rank 0: none */
-	int64_t value_head; /* width of a head's values */
+	} latent;               /* latent attention; kv_rank 0: none */
+	int64_t value_head;     /* width of a head's values */
 	int allgather, grouped; /* the dispatcher; experts as one product */
 	int overlap_grad_reduce, fused_gradient;
 	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
-	struct stages stages; /* pipeline_model_parallel_layout; count 0: none */
-	int64_t mtp; /* layers of multi-token prediction */
-	int64_t bucket_size; /* elements; 0: Megatron's own */
+	struct stages stages;              /* pipeline_model_parallel_layout; count 0: none */
+	int64_t mtp;                       /* layers of multi-token prediction */
+	int64_t bucket_size;               /* elements; 0: Megatron's own */
 	/* fp8: products; weights; layers at the ends that are not */
 	int fp8, fp8_weights, fp8_blocks; /* blocks: of values that share a scale */
 	int64_t bf16_first, bf16_last;
 	int tp_overlap;
 	enum { WHOLE, PING_PONG, BY_LAYOUT } layer_wise; /* whose parameters a rank's Muon has */
-	int64_t instances; /* of the distributed optimizer */
+	int64_t instances;                               /* of the distributed optimizer */
 	int defers;
-	int64_t deferred; /* micro-batches whose gradient of the output layer waits */
-	int64_t group; /* micro-batches that a model chunk runs in turn */
+	int64_t deferred;   /* micro-batches whose gradient of the output layer waits */
+	int64_t group;      /* micro-batches that a model chunk runs in turn */
 	int overlap_warmup; /* overlap_p2p_communication_warmup_flush */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
 	enum attention attention;
@@ -129,19 +129,19 @@ struct shape {
 	const struct config *config;
 };
 
-static inline int is_fsdp(const struct shape *s)
+static inline int is_fsdp(const struct hparams *s)
 {
 	return s->wrapper == FSDP1 || s->wrapper == FSDP2;
 }
 
 /* DeepSpeed's engine runs the backward pass and the optimizer's step. */
-static inline int has_engine(const struct shape *s)
+static inline int has_engine(const struct hparams *s)
 {
 	return s->wrapper == ZERO || s->wrapper == ZERO3;
 }
 
 /* -1: the message says which key, and what was expected. */
-int shape_read(struct shape *s, struct inputs *in);
+int hparams_read(struct hparams *s, struct inputs *in);
 /* The framework alone. */
 enum framework framework_read(struct inputs *in);
 

@@ -6,7 +6,7 @@
 
 #include "util/util.h"
 
-const char *phase_title(enum phase p)
+const char *step_phase_title(enum step_phase p)
 {
 	static const char *const names[PHASES] = { "initialization", "forward",   "loss",
 						   "backward",       "reduction", "optimizer",
@@ -19,7 +19,7 @@ void machine_init(struct machine *m, const struct allocator_settings *s, int64_t
 {
 	memset(m, 0, sizeof(*m));
 	m->allocator = allocator_new(s, device);
-	m->as = TERM_OTHER;
+	m->current_term = TERM_OTHER;
 }
 
 void machine_release(struct machine *m)
@@ -27,7 +27,7 @@ void machine_release(struct machine *m)
 	for (size_t i = 0; i < m->storage_count; i++)
 		free(m->storages[i]);
 	free(m->storages);
-	for (struct node *n = m->spare_nodes, *next; n; n = next) {
+	for (struct grad_node *n = m->spare_nodes, *next; n; n = next) {
 		next = n->before;
 		free(n);
 	}
@@ -53,7 +53,7 @@ void machine_settle(struct machine *m)
 		m->peak_blocks =
 			grow(m->peak_blocks, m->peak_count, &m->peak_room, sizeof(*m->peak_blocks));
 		m->peak_blocks[m->peak_count++] =
-			(struct held){ s->term, s->bytes, allocation_size(s->block) };
+			(struct machine_block){ s->term, s->bytes, allocation_size(s->block) };
 	}
 }
 
@@ -62,7 +62,7 @@ static void event(struct machine *m, char sign, const struct storage *s)
 	m->event_count++;
 	if (m->events)
 		fprintf(m->events, "%c %lld %d %d %s %s\n", sign, (long long)s->bytes, s->stream,
-			m->step, phase_title(m->phase), role_rows[s->term].id);
+			m->step, step_phase_title(m->phase), term_rows[s->term].id);
 }
 
 /* Takes a block for `s`. 0: out of memory. */
@@ -70,8 +70,8 @@ static int take(struct machine *m, struct storage *s)
 {
 	const struct allocator_totals *totals;
 
-	streams_collect(m);
-	s->block = allocator_take(m->allocator, s->bytes, s->stream);
+	streams_process_events(m);
+	s->block = allocator_malloc(m->allocator, s->bytes, s->stream);
 	if (!s->block) {
 		m->out_of_memory = 1;
 		return 0;
@@ -98,9 +98,9 @@ static void give(struct machine *m, struct storage *s)
 	event(m, '-', s);
 	m->by_term[s->term] -= allocation_size(s->block);
 	if (s->used)
-		streams_lend(m, s->block, s->used);
+		streams_defer_free(m, s->block, s->used);
 	else
-		allocator_give(m->allocator, s->block);
+		allocator_free(m->allocator, s->block);
 	s->block = NULL;
 	s->used = 0;
 	m->live[s->at] = m->live[--m->live_count];
@@ -122,12 +122,12 @@ static struct storage *new_storage(struct machine *m)
 	return s;
 }
 
-tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
+tensor tensor_new_as(struct machine *m, enum term_id term, int64_t n, enum dtype type)
 {
 	struct storage *s;
 
 	if (m->stopped || n <= 0 || m->out_of_memory)
-		return (tensor){ .at = NULL };
+		return (tensor){ .storage = NULL };
 	s = new_storage(m);
 	*s = (struct storage){
 		.bytes = n * dtype_width(type), .refs = 1, .stream = m->stream, .term = term
@@ -135,78 +135,79 @@ tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type)
 	if (!m->in_graph && !take(m, s)) {
 		s->next = m->spare;
 		m->spare = s;
-		return (tensor){ .at = NULL };
+		return (tensor){ .storage = NULL };
 	}
-	return (tensor){ .at = s, .n = n, .type = type };
+	return (tensor){ .storage = s, .n = n, .type = type };
 }
 
-tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dtype type)
+tensor tensor_new_on(struct machine *m, int stream, enum term_id term, int64_t n, enum dtype type)
 {
 	int before = m->stream;
 	tensor t;
 
 	m->stream = stream;
-	t = make_as(m, term, n, type);
+	t = tensor_new_as(m, term, n, type);
 	m->stream = before;
 	return t;
 }
 
 void storage_empty(struct machine *m, tensor t)
 {
-	if (t.at && t.at->block)
-		give(m, t.at);
+	if (t.storage && t.storage->block)
+		give(m, t.storage);
 }
 
 void storage_fill(struct machine *m, tensor t, enum dtype type)
 {
-	t.at->bytes = t.n * dtype_width(type);
-	if (!t.at->block && !m->out_of_memory)
-		take(m, t.at);
+	t.storage->bytes = t.n * dtype_width(type);
+	if (!t.storage->block && !m->out_of_memory)
+		take(m, t.storage);
 }
 
 tensor storage_like(struct machine *m, tensor t)
 {
 	struct storage *s = new_storage(m);
 
-	*s = (struct storage){
-		.bytes = t.at->bytes, .refs = 1, .stream = t.at->stream, .term = t.at->term
-	};
-	t.at = s;
+	*s = (struct storage){ .bytes = t.storage->bytes,
+			       .refs = 1,
+			       .stream = t.storage->stream,
+			       .term = t.storage->term };
+	t.storage = s;
 	return t;
 }
 
 void storage_move(struct machine *m, tensor from, tensor to)
 {
-	struct storage *s = to.at;
+	struct storage *s = to.storage;
 
-	s->block = from.at->block;
-	s->bytes = from.at->bytes;
-	s->stream = from.at->stream;
-	s->used = from.at->used;
-	s->at = from.at->at;
-	from.at->block = NULL;
-	from.at->used = 0;
+	s->block = from.storage->block;
+	s->bytes = from.storage->bytes;
+	s->stream = from.storage->stream;
+	s->used = from.storage->used;
+	s->at = from.storage->at;
+	from.storage->block = NULL;
+	from.storage->used = 0;
 	if (s->block)
 		m->live[s->at] = s;
 }
 
-tensor make(struct machine *m, int64_t n, enum dtype type)
+tensor tensor_new(struct machine *m, int64_t n, enum dtype type)
 {
-	return make_as(m, m->as, n, type);
+	return tensor_new_as(m, m->current_term, n, type);
 }
 
-tensor hold(tensor t)
+tensor tensor_ref(tensor t)
 {
-	if (t.at)
-		t.at->refs++;
+	if (t.storage)
+		t.storage->refs++;
 	return t;
 }
 
-void drop(struct machine *m, tensor *t)
+void tensor_unref(struct machine *m, tensor *t)
 {
-	struct storage *s = t->at;
+	struct storage *s = t->storage;
 
-	t->at = NULL;
+	t->storage = NULL;
 	if (!s || --s->refs)
 		return;
 	if (s->block)
@@ -215,29 +216,29 @@ void drop(struct machine *m, tensor *t)
 	m->spare = s;
 }
 
-void let(struct machine *m, tensor *t, tensor now)
+void tensor_assign(struct machine *m, tensor *t, tensor now)
 {
 	tensor old = *t;
 
 	*t = now;
-	drop(m, &old);
+	tensor_unref(m, &old);
 }
 
 void scratch(struct machine *m, int64_t size)
 {
-	tensor t = make(m, size, U8);
+	tensor t = tensor_new(m, size, U8);
 
-	drop(m, &t);
+	tensor_unref(m, &t);
 }
 
-void retag(struct machine *m, tensor t, enum role term)
+void tensor_set_term(struct machine *m, tensor t, enum term_id term)
 {
-	if (!t.at || !t.at->block || t.at->term == term)
+	if (!t.storage || !t.storage->block || t.storage->term == term)
 		return;
 	machine_settle(m);
-	m->by_term[t.at->term] -= allocation_size(t.at->block);
-	m->by_term[term] += allocation_size(t.at->block);
-	t.at->term = term;
+	m->by_term[t.storage->term] -= allocation_size(t.storage->block);
+	m->by_term[term] += allocation_size(t.storage->block);
+	t.storage->term = term;
 }
 
 void machine_steady(struct machine *m)

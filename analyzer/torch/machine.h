@@ -21,24 +21,23 @@
 #include "torch/dtype.h"
 #include "torch/terms.h"
 
-
 /* phases.def order: what the job is doing. */
-enum phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
-const char *phase_title(enum phase p);
+enum step_phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
+const char *step_phase_title(enum step_phase p);
 
 /* Streams that a job has: streams.h */
 #define STREAMS 5
-struct timeline {
+struct stream_queue {
 	int64_t queued, done; /* pieces of work */
 	struct wait {
 		int64_t at, until; /* what is queued from `at` on waits for `until` of the other */
 		int on;
-	} *waits; /* oldest first */
+	} * waits; /* oldest first */
 	size_t first, count, room;
 	struct use {
 		int64_t until;
-		struct lent *block;
-	} *uses; /* freed blocks that this stream used */
+		struct deferred_free *block;
+	} * uses; /* freed blocks that this stream used */
 	size_t use_first, use_count, use_room;
 };
 
@@ -47,7 +46,7 @@ struct storage {
 	int64_t bytes; /* as requested */
 	int refs, stream;
 	unsigned used; /* other streams that did: bits */
-	enum role term;
+	enum term_id term;
 	unsigned at; /* in machine.live */
 	struct storage *next;
 };
@@ -55,48 +54,49 @@ struct storage {
 #define NODE_EDGES 5
 #define NODE_SAVED 10
 
-struct node;
+struct grad_node;
 
 typedef struct tensor {
-	struct storage *at; /* NULL: no tensor */
-	int64_t n;          /* elements */
+	struct storage *storage; /* NULL: no tensor */
+	int64_t n;               /* elements */
 	enum dtype type;
-	int output;        /* which output of `from` it is */
-	int view;          /* a view of another tensor: gradients are not added in place */
-	struct node *from; /* NULL: no gradient goes there */
+	int output_nr;             /* which output of `from` it is */
+	int view;                  /* a view of another tensor: gradients are not added in place */
+	struct grad_node *grad_fn; /* NULL: no gradient goes there */
 } tensor;
 
-static const tensor none = { .at = NULL };
+static const tensor none = { .storage = NULL };
 
 struct machine;
 
 /* Hooks on the tensors that a node saves. */
 struct saved_hooks {
 	/* Before the node's backward function reads saved[]. */
-	void (*unpack)(struct machine *m, struct node *n);
+	void (*unpack)(struct machine *m, struct grad_node *n);
 	/* The node is freed. */
-	void (*release)(struct machine *m, struct node *n);
+	void (*release)(struct machine *m, struct grad_node *n);
 };
 
 /* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for
  * every edge that is set. */
-struct node {
-	void (*backward)(struct machine *m, struct node *n);
+struct grad_node {
+	void (*backward)(struct machine *m, struct grad_node *n);
 	tensor saved[NODE_SAVED], in[NODE_EDGES], out[NODE_EDGES];
-	struct node *edge[NODE_EDGES];
+	struct grad_node *edge[NODE_EDGES];
 	int edge_output[NODE_EDGES];
 	int64_t sizes[6];
 	enum dtype type;
-	enum role term;      /* that the forward pass was in */
-	unsigned char kept;  /* saved[] filled so far */
+	enum term_id term;      /* that the forward pass was in */
+	unsigned char kept;     /* saved[] filled so far */
 	unsigned char in_graph; /* its tensors are in a CUDA graph's pool */
-	struct param *param; /* the node that accumulates into a parameter */
-	/* torch.autograd.graph.saved_tensors_hooks: saved[] is filled by unpack(); NULL: no hooks */
+	struct param *param;    /* the node that accumulates into a parameter */
+	/* torch.autograd.graph.saved_tensors_hooks: saved[] is filled by unpack(); NULL: no hooks
+	 */
 	const struct saved_hooks *saved_hooks;
-	void *packed;        /* the hooks' own */
-	void *ctx;           /* an autograd.Function's own, from malloc(); freed with the node */
-	void *hook;          /* whose backward hook it is */
-	struct node *before; /* in its tape */
+	void *packed; /* the hooks' own */
+	void *ctx;    /* an autograd.Function's own, from malloc(); freed with the node */
+	void *hook;   /* whose backward hook it is */
+	struct grad_node *before; /* in its tape */
 };
 
 /* A parameter with its gradient; `at` of `grad` NULL: none yet. */
@@ -104,35 +104,35 @@ struct param {
 	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
 	tensor copy, transposed;  /* in fp8 */
 	int quantized;            /* its products are in fp8 */
-	struct node accumulate;
-	int64_t in; /* columns: what a linear layer's input has; 0: no parameter but a leaf */
+	struct grad_node accumulate;
+	int64_t in;    /* columns: what a linear layer's input has; 0: no parameter but a leaf */
 	int64_t stack; /* matrices of experts in it; 0: one */
-	enum role role;
-	int64_t shard; /* elements that this rank's optimizer has; 0: all, -1: none */
-	struct unit *unit; /* FSDP1: whose flat parameter it is a view of */
-	int64_t offset; /* ZeRO: in the flat group */
-	struct sharded *sharded; /* ZeRO-3 */
-	tensor piece;		 /* and this rank's, until all are one */
-	int in_bucket;  /* its gradient is a view of a bucket */
+	enum term_id term;
+	int64_t shard;          /* elements that this rank's optimizer has; 0: all, -1: none */
+	struct fsdp_unit *unit; /* FSDP1: whose flat parameter it is a view of */
+	int64_t offset;         /* ZeRO: in the flat group */
+	struct sharded_param *sharded; /* ZeRO-3 */
+	tensor piece;                  /* and this rank's, until all are one */
+	int in_bucket;                 /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 
 /* The graph of one forward pass. */
 struct tape {
-	struct node *last;
+	struct grad_node *last;
 };
 
 /* What was live at a moment. */
-struct snapshot {
+struct machine_peak {
 	int64_t bytes[TERMS]; /* of blocks */
 	int64_t allocated;
-	enum phase phase;
+	enum step_phase phase;
 	int step;
 };
 
 /* A block that was live at the peak. */
-struct held {
-	enum role term;
+struct machine_block {
+	enum term_id term;
 	int64_t requested, size; /* bytes asked for, bytes of the block */
 };
 
@@ -144,16 +144,16 @@ struct machine {
 	struct storage **storages; /* all that were ever made */
 	size_t storage_count, storage_room;
 	int64_t by_term[TERMS];
-	struct snapshot peak, steady;
+	struct machine_peak peak, steady;
 	int64_t initial_peak; /* of the initialization */
 	int keep_blocks;      /* fill peak_blocks as well: slower */
-	struct held *peak_blocks;
+	struct machine_block *peak_blocks;
 	size_t peak_count, peak_room;
-	int peak_pending; /* the state is the highest so far and not yet in `peak` */
-	enum role as;     /* what the next tensors are */
-	enum phase phase;
+	int peak_pending;          /* the state is the highest so far and not yet in `peak` */
+	enum term_id current_term; /* what the next tensors are */
+	enum step_phase phase;
 	int step, steps, stream;
-	struct timeline streams[STREAMS];
+	struct stream_queue streams[STREAMS];
 	int in_graph; /* a CUDA graph is replayed: tensors lie in its pool, freed since capture */
 	int backward; /* the autograd thread runs */
 	int no_grad;
@@ -163,10 +163,10 @@ struct machine {
 	size_t cast_count, cast_room;
 	struct tape *tape;
 	/* saved_tensors_hooks: takes `t`, which `n` wants to save; NULL: saved[] has it */
-	void (*pack)(struct machine *m, struct node *n, tensor t);
+	void (*pack)(struct machine *m, struct grad_node *n, tensor t);
 	/* recomputation: see checkpoint.c */
 	struct checkpoint *checkpoint; /* the region that runs for the first time or once more */
-	int replaying;		       /* it runs once more */
+	int replaying;                 /* it runs once more */
 	int stopped;
 	const struct module_hooks *module_hooks; /* module.h; NULL: none */
 	/* cuBLAS's workspaces that last, by thread */
@@ -181,7 +181,7 @@ struct machine {
 	int out_of_memory;
 	FILE *events; /* for debugging: every event as a line */
 	struct storage *spare;
-	struct node *spare_nodes;
+	struct grad_node *spare_nodes;
 	int64_t event_count;
 };
 
@@ -189,18 +189,18 @@ void machine_init(struct machine *m, const struct allocator_settings *s, int64_t
 void machine_release(struct machine *m);
 
 /* ---- tensors ---- */
-tensor make(struct machine *m, int64_t n, enum dtype type);
+tensor tensor_new(struct machine *m, int64_t n, enum dtype type);
 /* The same with a term of its own. */
-tensor make_as(struct machine *m, enum role term, int64_t n, enum dtype type);
-tensor make_on(struct machine *m, int stream, enum role term, int64_t n, enum dtype type);
-tensor hold(tensor t);
+tensor tensor_new_as(struct machine *m, enum term_id term, int64_t n, enum dtype type);
+tensor tensor_new_on(struct machine *m, int stream, enum term_id term, int64_t n, enum dtype type);
+tensor tensor_ref(tensor t);
 /* Sets *t to no tensor. */
-void drop(struct machine *m, tensor *t);
+void tensor_unref(struct machine *m, tensor *t);
 /* *t is what `now` is: Python's assignment to a variable. */
-void let(struct machine *m, tensor *t, tensor now);
+void tensor_assign(struct machine *m, tensor *t, tensor now);
 /* A block that lives for one kernel. */
 void scratch(struct machine *m, int64_t bytes);
-void retag(struct machine *m, tensor t, enum role term);
+void tensor_set_term(struct machine *m, tensor t, enum term_id term);
 /* FSDP's resizing of a storage that others still refer to: to nothing, and back. */
 void storage_empty(struct machine *m, tensor t);
 void storage_fill(struct machine *m, tensor t, enum dtype type);

@@ -6,7 +6,7 @@
 #include "util/util.h"
 
 struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
-			 enum dtype type, enum role term)
+			 enum dtype type, enum term_id term)
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 
@@ -14,8 +14,8 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 		scratch(m, out * in * dtype_width(F32));
 	param_make(m, p, out, in, type, term);
 	if (module->pieces) {
-		p->piece = make_as(m, TERM_FLAT_WEIGHTS,
-				   divide_up(p->value.n, module->pieces), type);
+		p->piece = tensor_new_as(m, TERM_FLAT_WEIGHTS,
+					 divide_up(p->value.n, module->pieces), type);
 		storage_empty(m, p->value);
 	}
 	module->params =
@@ -24,7 +24,7 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 	return p;
 }
 
-enum dtype made_as(const struct shape *s)
+enum dtype initial_dtype(const struct hparams *s)
 {
 	return s->defaults->made_on_host ? s->weights : F32;
 }
@@ -35,10 +35,10 @@ void module_convert(struct machine *m, struct module *module, enum dtype type)
 		struct param *p = module->params[i];
 		tensor now;
 
-		if (p->value.type == type || !p->value.at)
+		if (p->value.type == type || !p->value.storage)
 			continue;
-		now = make_as(m, p->value.at->term, p->value.n, type);
-		let(m, &p->value, now);
+		now = tensor_new_as(m, p->value.storage->term, p->value.n, type);
+		tensor_assign(m, &p->value, now);
 		param_init(p);
 	}
 }
@@ -54,7 +54,7 @@ void module_release(struct module *module)
 
 tensor module_enter(struct machine *m, struct param *weight, struct param *bias, tensor x)
 {
-	return m->module_hooks ? m->module_hooks->enter(m, weight, bias, x) : hold(x);
+	return m->module_hooks ? m->module_hooks->enter(m, weight, bias, x) : tensor_ref(x);
 }
 
 void module_leave(struct machine *m, struct param *weight, tensor *out)
@@ -65,5 +65,5 @@ void module_leave(struct machine *m, struct param *weight, tensor *out)
 
 tensor param_view(struct machine *m, struct param *p)
 {
-	return m->module_hooks ? m->module_hooks->view(m, p) : hold(p->value);
+	return m->module_hooks ? m->module_hooks->view(m, p) : tensor_ref(p->value);
 }

@@ -12,10 +12,10 @@ struct module {
 	int64_t pieces; /* zero.Init: each is cut into these when it was made; 0: not */
 };
 /* The type that a model's weights are made in on the device: DeepSpeed converts them before. */
-enum dtype made_as(const struct shape *s);
+enum dtype initial_dtype(const struct hparams *s);
 /* The parameter of out x in elements: made, and put into the list. */
 struct param *module_add(struct machine *m, struct module *module, int64_t out, int64_t in,
-			 enum dtype type, enum role term);
+			 enum dtype type, enum term_id term);
 /* module.to(dtype): one parameter after the other. */
 void module_convert(struct machine *m, struct module *module, enum dtype type);
 void module_release(struct module *module);

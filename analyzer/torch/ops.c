@@ -13,7 +13,7 @@ static enum dtype wider(tensor a, tensor b)
  * much to do, several blocks share a column, and their partial sums need a buffer. */
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
 {
-	tensor out = make(m, columns, type);
+	tensor out = tensor_new(m, columns, type);
 	int64_t each = rows / 4, blocks, width = divide_up(columns, 128);
 
 	if (columns < 128 || columns > 4096 || columns % 4 || each < 256)
@@ -24,10 +24,10 @@ tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype typ
 	if (blocks < (each + 255) / 256)
 		blocks = (each + 255) / 256;
 	if (blocks > 1) {
-		tensor partial = make(m, 4 * columns * blocks * 128, U8);
+		tensor partial = tensor_new(m, 4 * columns * blocks * 128, U8);
 
 		scratch(m, 4 * width);
-		drop(m, &partial);
+		tensor_unref(m, &partial);
 	}
 	return out;
 }
@@ -39,20 +39,20 @@ static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dty
 	tensor summed, out;
 
 	if (gradient.n == n)
-		summed = hold(gradient);
+		summed = tensor_ref(gradient);
 	else if (column)
-		summed = make(m, n, gradient.type);
+		summed = tensor_new(m, n, gradient.type);
 	else
 		summed = sum_rows(m, n, gradient.n / n, gradient.type);
 	if (summed.type == type)
 		return summed;
-	out = make(m, n, type);
-	drop(m, &summed);
+	out = tensor_new(m, n, type);
+	tensor_unref(m, &summed);
 	return out;
 }
 
 /* sizes: elements and types of both */
-static void add_backward(struct machine *m, struct node *n)
+static void add_backward(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < 2; i++)
 		if (n->edge[i])
@@ -63,60 +63,60 @@ static void add_backward(struct machine *m, struct node *n)
 tensor add(struct machine *m, tensor a, tensor b)
 {
 	tensor in[2] = { a, b };
-	struct node *n = record(m, add_backward, in, 2);
+	struct grad_node *n = grad_node_new(m, add_backward, in, 2);
 
 	for (int i = 0; n && i < 2; i++) {
 		n->sizes[2 * i] = in[i].n;
 		n->sizes[2 * i + 1] = in[i].type;
 	}
-	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+	return with_grad_fn(tensor_new(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
 /* Both products, the second operand's first, then the sums over what was broadcast: weights are
  * rows, the others columns. */
-static void mul_backward(struct machine *m, struct node *n)
+static void mul_backward(struct machine *m, struct grad_node *n)
 {
 	tensor product[2] = { none, none };
 
 	for (int i = 1; i >= 0; i--)
 		if (n->edge[i])
-			product[i] = make(m, n->in[0].n, n->in[0].type);
+			product[i] = tensor_new(m, n->in[0].n, n->in[0].type);
 	if (n->saved_hooks)
 		drop_saved(m, n);
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
 					       (enum dtype)n->sizes[2 * i + 1], !n->edge[i]->param);
-		drop(m, &product[i]);
+		tensor_unref(m, &product[i]);
 	}
 }
 
 tensor mul(struct machine *m, tensor a, tensor b)
 {
 	tensor in[2] = { a, b };
-	struct node *n = record(m, mul_backward, in, 2);
+	struct grad_node *n = grad_node_new(m, mul_backward, in, 2);
 
 	for (int i = 1; n && i >= 0; i--) { /* what is kept, is kept by name: other, self */
 		n->sizes[2 * i] = in[i].n;
 		n->sizes[2 * i + 1] = in[i].type;
-		if (in[1 - i].from)
-			save(m, n, in[i]);
+		if (in[1 - i].grad_fn)
+			save_for_backward(m, n, in[i]);
 	}
-	return result(make(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
+	return with_grad_fn(tensor_new(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
-static void like_backward(struct machine *m, struct node *n)
+static void like_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->in[0].n, n->in[0].type);
+	n->out[0] = tensor_new(m, n->in[0].n, n->in[0].type);
 }
 
 static tensor elementwise(struct machine *m, tensor x, int keeps)
 {
-	struct node *n = record(m, like_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);
 
 	if (keeps)
-		save(m, n, x);
-	return result(make(m, x.n, x.type), n, 0);
+		save_for_backward(m, n, x);
+	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
 tensor scale(struct machine *m, tensor x)
@@ -137,51 +137,52 @@ tensor silu(struct machine *m, tensor x)
 /* keeps its result */
 tensor sigmoid(struct machine *m, tensor x)
 {
-	struct node *n = record(m, like_backward, &x, 1);
-	tensor out = make(m, x.n, x.type);
+	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);
+	tensor out = tensor_new(m, x.n, x.type);
 
-	save(m, n, out);
-	return result(out, n, 0);
+	save_for_backward(m, n, out);
+	return with_grad_fn(out, n, 0);
 }
 
-static void same_backward(struct machine *m, struct node *n)
+static void same_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 }
 
-static void pow_backward(struct machine *m, struct node *n)
+static void pow_backward(struct machine *m, struct grad_node *n)
 {
-	tensor power = make(m, n->in[0].n, n->in[0].type), twice = make(m, power.n, power.type);
+	tensor power = tensor_new(m, n->in[0].n, n->in[0].type),
+	       twice = tensor_new(m, power.n, power.type);
 
-	n->out[0] = make(m, power.n, power.type);
-	drop(m, &twice);
-	drop(m, &power);
+	n->out[0] = tensor_new(m, power.n, power.type);
+	tensor_unref(m, &twice);
+	tensor_unref(m, &power);
 }
 
 tensor square(struct machine *m, tensor x)
 {
-	struct node *n = record(m, pow_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, pow_backward, &x, 1);
 
-	save(m, n, x);
-	return result(make(m, x.n, x.type), n, 0);
+	save_for_backward(m, n, x);
+	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
-static void resized_backward(struct machine *m, struct node *n)
+static void resized_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->in[0].type);
 }
 
 static tensor resized(struct machine *m, tensor x, int64_t n, int copy)
 {
-	struct node *node = record(m, resized_backward, &x, 1);
+	struct grad_node *node = grad_node_new(m, resized_backward, &x, 1);
 	tensor out;
 
 	if (node)
 		node->sizes[0] = x.n;
-	out = copy ? make(m, n, x.type) : hold(x);
+	out = copy ? tensor_new(m, n, x.type) : tensor_ref(x);
 	out.n = n;
-	return result(out, node, 0);
+	return with_grad_fn(out, node, 0);
 }
 
 tensor mean(struct machine *m, tensor x, int64_t n)
@@ -200,36 +201,37 @@ tensor slice(struct machine *m, tensor x, int64_t n)
 }
 
 /* -0.5 * gradient * result^3 */
-static void rsqrt_backward(struct machine *m, struct node *n)
+static void rsqrt_backward(struct machine *m, struct grad_node *n)
 {
-	tensor cube = make(m, n->in[0].n, n->in[0].type), half = make(m, cube.n, cube.type);
+	tensor cube = tensor_new(m, n->in[0].n, n->in[0].type),
+	       half = tensor_new(m, cube.n, cube.type);
 
-	n->out[0] = make(m, cube.n, cube.type);
-	drop(m, &half);
-	drop(m, &cube);
+	n->out[0] = tensor_new(m, cube.n, cube.type);
+	tensor_unref(m, &half);
+	tensor_unref(m, &cube);
 }
 
 tensor rsqrt(struct machine *m, tensor x)
 {
-	struct node *n = record(m, rsqrt_backward, &x, 1);
-	tensor out = make(m, x.n, x.type);
+	struct grad_node *n = grad_node_new(m, rsqrt_backward, &x, 1);
+	tensor out = tensor_new(m, x.n, x.type);
 
-	save(m, n, out);
-	return result(out, n, 0);
+	save_for_backward(m, n, out);
+	return with_grad_fn(out, n, 0);
 }
 
 tensor shift(struct machine *m, tensor x)
 {
-	struct node *n = record(m, same_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, same_backward, &x, 1);
 
-	return result(make(m, x.n, x.type), n, 0);
+	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
-static void cat_backward(struct machine *m, struct node *n)
+static void cat_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
 	for (int i = 0; i < 2; i++) {
-		n->out[i] = hold(n->in[0]);
+		n->out[i] = tensor_ref(n->in[0]);
 		n->out[i].n = n->sizes[i];
 	}
 }
@@ -237,78 +239,78 @@ static void cat_backward(struct machine *m, struct node *n)
 tensor cat(struct machine *m, tensor a, tensor b)
 {
 	tensor in[2] = { a, b };
-	struct node *n = record(m, cat_backward, in, 2);
+	struct grad_node *n = grad_node_new(m, cat_backward, in, 2);
 
 	for (int i = 0; n && i < 2; i++)
 		n->sizes[i] = in[i].n;
-	return result(make(m, a.n + b.n, a.type), n, 0);
+	return with_grad_fn(tensor_new(m, a.n + b.n, a.type), n, 0);
 }
 
 tensor contiguous(struct machine *m, tensor x)
 {
-	struct node *n = record(m, same_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, same_backward, &x, 1);
 
-	return result(make(m, x.n, x.type), n, 0);
+	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
 tensor copied_back(struct machine *m, tensor x)
 {
-	struct node *n = record(m, like_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);
 
-	return result(hold(x), n, 0);
+	return with_grad_fn(tensor_ref(x), n, 0);
 }
 
 tensor masked_fill(struct machine *m, tensor x, int64_t n_mask)
 {
-	tensor mask = make(m, n_mask, BOOL), out;
-	struct node *n = record(m, like_backward, &x, 1);
+	tensor mask = tensor_new(m, n_mask, BOOL), out;
+	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);
 
-	save(m, n, mask);
-	out = result(make(m, x.n, x.type), n, 0);
-	drop(m, &mask);
+	save_for_backward(m, n, mask);
+	out = with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
+	tensor_unref(m, &mask);
 	return out;
 }
 
 tensor masked_in_place(struct machine *m, tensor x, tensor mask)
 {
-	struct node *n = record(m, like_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);
 
-	save(m, n, mask);
-	return result(hold(x), n, 0);
+	save_for_backward(m, n, mask);
+	return with_grad_fn(tensor_ref(x), n, 0);
 }
 
 tensor dropout(struct machine *m, tensor x, double p)
 {
-	struct node *n;
+	struct grad_node *n;
 	tensor mask, out;
 
 	if (p <= 0)
-		return hold(x);
-	n = record(m, like_backward, &x, 1);
-	mask = make(m, x.n, BOOL);
-	out = result(make(m, x.n, x.type), n, 0);
-	save(m, n, mask);
-	drop(m, &mask);
+		return tensor_ref(x);
+	n = grad_node_new(m, like_backward, &x, 1);
+	mask = tensor_new(m, x.n, BOOL);
+	out = with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
+	save_for_backward(m, n, mask);
+	tensor_unref(m, &mask);
 	return out;
 }
 
 /* ---- split ---- */
 
-static void split_backward(struct machine *m, struct node *n)
+static void split_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->type);
 }
 
 void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int count)
 {
-	struct node *n = record(m, split_backward, &x, 1);
+	struct grad_node *n = grad_node_new(m, split_backward, &x, 1);
 
 	if (n) {
 		n->sizes[0] = x.n;
 		n->type = x.type;
 	}
 	for (int i = 0; i < count; i++) {
-		parts[i] = result(hold(x), n, i);
+		parts[i] = with_grad_fn(tensor_ref(x), n, i);
 		parts[i].n = sizes[i];
 	}
 }

@@ -26,71 +26,72 @@ static enum kernel choose(const struct machine *m, enum dtype type, const struct
 
 /* ---- backward ---- */
 
-static void make_gradients(struct machine *m, struct node *n)
+static void make_gradients(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < 3; i++)
-		n->out[i] = make(m, n->sizes[i], n->in[0].type);
+		n->out[i] = tensor_new(m, n->sizes[i], n->in[0].type);
 }
 
 /* Shared heads' dk and dv for each head of the queries, before they are summed. */
-static void make_each(struct machine *m, struct node *n, tensor *each)
+static void make_each(struct machine *m, struct grad_node *n, tensor *each)
 {
 	for (int i = 0; i < 2 && n->sizes[1] < n->sizes[0]; i++)
-		each[i] = make(m, n->sizes[0], n->in[0].type);
+		each[i] = tensor_new(m, n->sizes[0], n->in[0].type);
 }
 
 /* Its workspace: dq in fp32 and a row's sum. */
-static void cudnn_backward(struct machine *m, struct node *n)
+static void cudnn_backward(struct machine *m, struct grad_node *n)
 {
 	make_gradients(m, n);
 	scratch(m, n->sizes[3] * dtype_width(F32));
 }
 
 /* mha_bwd: row sums, and dq in fp32 */
-static void flash_backward(struct machine *m, struct node *n)
+static void flash_backward(struct machine *m, struct grad_node *n)
 {
-	tensor each[2] = { { .at = NULL }, { .at = NULL } }, sums, precise;
+	tensor each[2] = { { .storage = NULL }, { .storage = NULL } }, sums, precise;
 
 	make_gradients(m, n);
-	sums = make(m, n->sizes[3], F32);
-	precise = make(m, n->sizes[4], F32);
+	sums = tensor_new(m, n->sizes[3], F32);
+	precise = tensor_new(m, n->sizes[4], F32);
 	make_each(m, n, each);
 	for (int i = 0; i < 2; i++)
-		drop(m, &each[i]);
-	drop(m, &precise);
-	drop(m, &sums);
+		tensor_unref(m, &each[i]);
+	tensor_unref(m, &precise);
+	tensor_unref(m, &sums);
 }
 
 /* _efficient_attention_backward: a row's sum of out * gradient, of fp32 by PyTorch's own
  * operations, and the workspace. */
-static void efficient_backward(struct machine *m, struct node *n)
+static void efficient_backward(struct machine *m, struct grad_node *n)
 {
-	tensor each[2] = { { .at = NULL }, { .at = NULL } }, delta;
+	tensor each[2] = { { .storage = NULL }, { .storage = NULL } }, delta;
 
 	make_gradients(m, n);
 	make_each(m, n, each);
 	if (n->in[0].type == F32) {
-		tensor product = make(m, n->sizes[0], F32), sum = make(m, n->sizes[3], F32);
+		tensor product = tensor_new(m, n->sizes[0], F32),
+		       sum = tensor_new(m, n->sizes[3], F32);
 
-		drop(m, &product);
-		delta = make(m, n->sizes[3], F32);
-		drop(m, &sum);
+		tensor_unref(m, &product);
+		delta = tensor_new(m, n->sizes[3], F32);
+		tensor_unref(m, &sum);
 	} else {
-		delta = make(m, n->sizes[3], F32);
+		delta = tensor_new(m, n->sizes[3], F32);
 	}
 	scratch(m, n->sizes[4] * dtype_width(F32));
 	for (int i = 0; i < 2; i++)
-		drop(m, &each[i]);
-	drop(m, &delta);
+		tensor_unref(m, &each[i]);
+	tensor_unref(m, &delta);
 }
 
-static void (*const backward_of[])(struct machine *m, struct node *n) = {
+static void (*const backward_of[])(struct machine *m, struct grad_node *n) = {
 	[CUDNN] = cudnn_backward,
 	[FLASH_KERNEL] = flash_backward,
 	[EFFICIENT] = efficient_backward,
 };
 
-static void note_space(struct node *n, enum kernel kernel, const struct flash_shape *s)
+static void note_space(struct grad_node *n, enum kernel kernel, const struct flash_shape *s)
 {
 	const int64_t heads = s->batch * s->heads, rows = heads * s->queries;
 	/* queries and columns of a block of the memory-efficient kernel */
@@ -120,10 +121,10 @@ static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_s
 			enum kernel kernel)
 {
 	const int64_t rows = s->batch * s->queries, padded = round_up(s->queries, 16);
-	tensor bias = make_as(m, TERM_ATTN_SOFTMAX, rows * s->queries, type);
+	tensor bias = tensor_new_as(m, TERM_ATTN_SOFTMAX, rows * s->queries, type);
 
 	if (kernel == EFFICIENT && padded != s->queries)
-		let(m, &bias, make_as(m, TERM_ATTN_SOFTMAX, rows * padded, type));
+		tensor_assign(m, &bias, tensor_new_as(m, TERM_ATTN_SOFTMAX, rows * padded, type));
 	return bias;
 }
 
@@ -131,7 +132,7 @@ static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_s
 static tensor attend(struct machine *m, const tensor *in, const struct flash_shape *s,
 		     enum kernel kernel, tensor bias)
 {
-	struct node *n = record(m, backward_of[kernel], in, 3);
+	struct grad_node *n = grad_node_new(m, backward_of[kernel], in, 3);
 	const int64_t heads = s->batch * s->heads;
 	tensor out, lse, seed[2];
 
@@ -139,23 +140,24 @@ static tensor attend(struct machine *m, const tensor *in, const struct flash_sha
 		n->sizes[i] = in[i].n;
 	if (n)
 		note_space(n, kernel, s);
-	save(m, n, bias);
-	save(m, n, in[1]); /* by name: key, query, value */
-	save(m, n, in[0]);
-	save(m, n, in[2]);
-	seed[0] = make_as(m, TERM_ATTN_FLASH, s->dropout > 0 ? 2 : 1, I64);
-	seed[1] = make_as(m, TERM_ATTN_FLASH, 1, I64);
-	out = result(make(m, in[0].n, in[0].type), n, 0);
-	lse = make_as(m, TERM_ATTN_FLASH,
-		      heads * (kernel == EFFICIENT ? round_up(s->queries, 32) : s->queries), F32);
-	save(m, n, lse);
-	save(m, n, out);
+	save_for_backward(m, n, bias);
+	save_for_backward(m, n, in[1]); /* by name: key, query, value */
+	save_for_backward(m, n, in[0]);
+	save_for_backward(m, n, in[2]);
+	seed[0] = tensor_new_as(m, TERM_ATTN_FLASH, s->dropout > 0 ? 2 : 1, I64);
+	seed[1] = tensor_new_as(m, TERM_ATTN_FLASH, 1, I64);
+	out = with_grad_fn(tensor_new(m, in[0].n, in[0].type), n, 0);
+	lse = tensor_new_as(m, TERM_ATTN_FLASH,
+			    heads * (kernel == EFFICIENT ? round_up(s->queries, 32) : s->queries),
+			    F32);
+	save_for_backward(m, n, lse);
+	save_for_backward(m, n, out);
 	for (int i = 0; i < 2; i++) {
-		save(m, n, seed[i]);
-		drop(m, &seed[i]);
+		save_for_backward(m, n, seed[i]);
+		tensor_unref(m, &seed[i]);
 	}
-	drop(m, &lse);
-	drop(m, &bias);
+	tensor_unref(m, &lse);
+	tensor_unref(m, &bias);
 	return out;
 }
 
@@ -164,7 +166,7 @@ tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 {
 	const tensor in[3] = { q, k, v };
 
-	return attend(m, in, shape, choose(m, q.type, shape, 0), (tensor){ .at = NULL });
+	return attend(m, in, shape, choose(m, q.type, shape, 0), (tensor){ .storage = NULL });
 }
 
 tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,

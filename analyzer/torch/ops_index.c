@@ -13,118 +13,118 @@ static void sort_indices(struct machine *m, int64_t rows)
 {
 	tensor kept[4];
 
-	kept[0] = make(m, rows, I64);
+	kept[0] = tensor_new(m, rows, I64);
 	scratch(m, rows * 8);
 	for (int i = 1; i < 4; i++)
-		kept[i] = make(m, rows, I64);
+		kept[i] = tensor_new(m, rows, I64);
 	scratch(m, sort_space(rows));
 	for (int i = 3; i >= 0; i--)
-		drop(m, &kept[i]);
+		tensor_unref(m, &kept[i]);
 }
 
 /* sizes: elements of x, indices */
-static void gather_backward(struct machine *m, struct node *n)
+static void gather_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->in[0].type);
 	sort_indices(m, n->sizes[1]);
 }
 
 tensor gather(struct machine *m, tensor x, tensor indices, int64_t n)
 {
-	struct node *node = record(m, gather_backward, &x, 1);
+	struct grad_node *node = grad_node_new(m, gather_backward, &x, 1);
 
 	if (node) {
 		node->sizes[0] = x.n;
 		node->sizes[1] = indices.n;
 	}
-	save(m, node, indices);
-	return result(make(m, n, x.type), node, 0);
+	save_for_backward(m, node, indices);
+	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
 }
 
 /* sizes: elements of x */
-static void index_add_backward(struct machine *m, struct node *n)
+static void index_add_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = hold(n->in[0]);
-	n->out[1] = make(m, n->sizes[0], n->in[0].type);
+	n->out[0] = tensor_ref(n->in[0]);
+	n->out[1] = tensor_new(m, n->sizes[0], n->in[0].type);
 }
 
 tensor index_add(struct machine *m, tensor into, tensor x, tensor indices)
 {
 	tensor in[2] = { into, x };
-	struct node *n = record(m, index_add_backward, in, 2);
+	struct grad_node *n = grad_node_new(m, index_add_backward, in, 2);
 
 	if (n)
 		n->sizes[0] = x.n;
-	save(m, n, indices);
-	save(m, n, x); /* for its shape */
-	return result(hold(into), n, 0);
+	save_for_backward(m, n, indices);
+	save_for_backward(m, n, x); /* for its shape */
+	return with_grad_fn(tensor_ref(into), n, 0);
 }
 
-static void sum_to_backward(struct machine *m, struct node *n)
+static void sum_to_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
-	n->out[0] = hold(n->in[0]);
+	n->out[0] = tensor_ref(n->in[0]);
 	n->out[0].n = n->sizes[0];
 	n->out[0].view = 1;
 }
 
 tensor sum_to(struct machine *m, tensor x, int64_t n)
 {
-	struct node *node = record(m, sum_to_backward, &x, 1);
+	struct grad_node *node = grad_node_new(m, sum_to_backward, &x, 1);
 
 	if (node)
 		node->sizes[0] = x.n;
-	return result(make(m, n, x.type), node, 0);
+	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
 }
 
 /* grad / by, and -grad * (x / by) / by summed over what was broadcast */
-static void divide_backward(struct machine *m, struct node *n)
+static void divide_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 	int64_t rows = n->saved[0].n;
 	tensor negative, quotient, twice;
 
-	n->out[0] = make(m, rows, type);
-	quotient = make(m, rows, type);
-	twice = make(m, rows, type);
-	negative = make(m, rows, type);
-	drop(m, &quotient);
-	quotient = make(m, rows, type);
-	drop(m, &negative);
-	drop(m, &twice);
-	n->out[1] = make(m, n->sizes[0], type);
-	drop(m, &quotient);
+	n->out[0] = tensor_new(m, rows, type);
+	quotient = tensor_new(m, rows, type);
+	twice = tensor_new(m, rows, type);
+	negative = tensor_new(m, rows, type);
+	tensor_unref(m, &quotient);
+	quotient = tensor_new(m, rows, type);
+	tensor_unref(m, &negative);
+	tensor_unref(m, &twice);
+	n->out[1] = tensor_new(m, n->sizes[0], type);
+	tensor_unref(m, &quotient);
 }
 
 /* What is divided is copied for the divisor's gradient. */
 tensor divide_in_place(struct machine *m, tensor x, tensor by)
 {
 	tensor in[2] = { x, by }, before;
-	struct node *n = record(m, divide_backward, in, 2);
+	struct grad_node *n = grad_node_new(m, divide_backward, in, 2);
 
 	if (n)
 		n->sizes[0] = by.n;
-	before = n ? make(m, x.n, x.type) : hold(x);
-	save(m, n, before);
-	save(m, n, by);
-	drop(m, &before);
-	return result(hold(x), n, 0);
+	before = n ? tensor_new(m, x.n, x.type) : tensor_ref(x);
+	save_for_backward(m, n, before);
+	save_for_backward(m, n, by);
+	tensor_unref(m, &before);
+	return with_grad_fn(tensor_ref(x), n, 0);
 }
 
-static void topk_backward(struct machine *m, struct node *n)
+static void topk_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->sizes[0], n->in[0].type);
+	n->out[0] = tensor_new(m, n->sizes[0], n->in[0].type);
 }
 
 tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices)
 {
-	struct node *node = record(m, topk_backward, &x, 1);
-	tensor out = result(make(m, n, x.type), node, 0);
+	struct grad_node *node = grad_node_new(m, topk_backward, &x, 1);
+	tensor out = with_grad_fn(tensor_new(m, n, x.type), node, 0);
 
 	if (node)
 		node->sizes[0] = x.n;
-	*indices = make(m, n, I64);
-	save(m, node, *indices);
+	*indices = tensor_new(m, n, I64);
+	save_for_backward(m, node, *indices);
 	return out;
 }
 
@@ -139,23 +139,23 @@ static void grouped_call(struct machine *m, int64_t groups, enum dtype type)
 			gemm_workspace(m);
 		return;
 	}
-	arguments = make_as(m, TERM_WORKSPACE, groups * 60, U8);
-	space = make_as(m, TERM_WORKSPACE, m->constants.multiprocessors * 512, U8);
-	drop(m, &space);
-	drop(m, &arguments);
+	arguments = tensor_new_as(m, TERM_WORKSPACE, groups * 60, U8);
+	space = tensor_new_as(m, TERM_WORKSPACE, m->constants.multiprocessors * 512, U8);
+	tensor_unref(m, &space);
+	tensor_unref(m, &arguments);
 }
 
 /* sizes: elements of x, weights, groups */
-static void grouped_backward(struct machine *m, struct node *n)
+static void grouped_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 
 	if (n->edge[1]) {
-		n->out[1] = make(m, n->sizes[1], type);
+		n->out[1] = tensor_new(m, n->sizes[1], type);
 		grouped_call(m, n->sizes[2], type);
 	}
 	if (n->edge[0]) {
-		n->out[0] = make(m, n->sizes[0], type);
+		n->out[0] = tensor_new(m, n->sizes[0], type);
 		grouped_call(m, n->sizes[2], type);
 	}
 }
@@ -163,17 +163,17 @@ static void grouped_backward(struct machine *m, struct node *n)
 tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, int64_t n)
 {
 	tensor in[2] = { x, weight }, out;
-	struct node *node = record(m, grouped_backward, in, 2);
+	struct grad_node *node = grad_node_new(m, grouped_backward, in, 2);
 
 	if (node) {
 		node->sizes[0] = x.n;
 		node->sizes[1] = weight.n;
 		node->sizes[2] = offsets.n;
 	}
-	save(m, node, x);
-	save(m, node, weight);
-	save(m, node, offsets);
-	out = result(make(m, n, x.type), node, 0);
+	save_for_backward(m, node, x);
+	save_for_backward(m, node, weight);
+	save_for_backward(m, node, offsets);
+	out = with_grad_fn(tensor_new(m, n, x.type), node, 0);
 	grouped_call(m, offsets.n, x.type);
 	return out;
 }

@@ -10,21 +10,21 @@
 void gemm_workspace(struct machine *m)
 {
 	int64_t size = m->constants.gemm_workspace;
-	enum role as = m->as;
+	enum term_id term = m->current_term;
 
 	if (m->in_graph) /* the captured stream's */
 		return;
-	m->as = TERM_WORKSPACE;
+	m->current_term = TERM_WORKSPACE;
 	if (!m->constants.gemm_workspace_lasts)
 		scratch(m, size);
-	else if (!m->workspace[m->backward].at)
-		m->workspace[m->backward] = make(m, size, U8);
-	m->as = as;
+	else if (!m->workspace[m->backward].storage)
+		m->workspace[m->backward] = tensor_new(m, size, U8);
+	m->current_term = term;
 }
 
 tensor gemm(struct machine *m, int64_t n, enum dtype type)
 {
-	tensor out = make(m, n, type);
+	tensor out = tensor_new(m, n, type);
 
 	gemm_workspace(m);
 	return out;
@@ -32,39 +32,39 @@ tensor gemm(struct machine *m, int64_t n, enum dtype type)
 
 tensor biased(struct machine *m, int64_t n, enum dtype type)
 {
-	tensor out = make(m, n, type), space;
+	tensor out = tensor_new(m, n, type), space;
 
-	space = make_as(m, TERM_WORKSPACE, m->constants.lt_workspace, U8);
-	drop(m, &space);
+	space = tensor_new_as(m, TERM_WORKSPACE, m->constants.lt_workspace, U8);
+	tensor_unref(m, &space);
 	return out;
 }
 
 /* ---- types ---- */
 
-static void to_backward(struct machine *m, struct node *n)
+static void to_backward(struct machine *m, struct grad_node *n)
 {
-	n->out[0] = make(m, n->in[0].n, n->type);
+	n->out[0] = tensor_new(m, n->in[0].n, n->type);
 }
 
 tensor to(struct machine *m, tensor x, enum dtype type)
 {
-	struct node *n;
+	struct grad_node *n;
 	tensor out;
 
 	if (x.type == type)
-		return hold(x);
-	n = record(m, to_backward, &x, 1);
+		return tensor_ref(x);
+	n = grad_node_new(m, to_backward, &x, 1);
 	if (n)
 		n->type = x.type;
-	out = make(m, x.n, type);
-	return result(out, n, 0);
+	out = tensor_new(m, x.n, type);
+	return with_grad_fn(out, n, 0);
 }
 
 /* ---- matrix products ---- */
 
 /* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's
  * gradient first, addmm the input's. */
-static void linear_backward(struct machine *m, struct node *n)
+static void linear_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 
@@ -83,24 +83,24 @@ static void linear_backward(struct machine *m, struct node *n)
 /* in: bias or none, x, weights of `width` columns; all taken. */
 static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 {
-	struct node *n = record(m, linear_backward, in, 3);
+	struct grad_node *n = grad_node_new(m, linear_backward, in, 3);
 	int64_t count = in[1].n / width * (in[2].n / width);
 	tensor out;
 
 	if (n) {
 		n->sizes[0] = in[1].n;
 		n->sizes[1] = in[2].n;
-		n->sizes[2] = in[0].at ? in[0].n : 0;
+		n->sizes[2] = in[0].storage ? in[0].n : 0;
 		n->sizes[3] = folded;
-		if (in[1].from)
-			save(m, n, in[2]);
-		if (in[2].from)
-			save(m, n, in[1]);
+		if (in[1].grad_fn)
+			save_for_backward(m, n, in[2]);
+		if (in[2].grad_fn)
+			save_for_backward(m, n, in[1]);
 	}
-	out = in[0].at ? biased(m, count, in[1].type) : gemm(m, count, in[1].type);
-	out = result(out, n, 0);
+	out = in[0].storage ? biased(m, count, in[1].type) : gemm(m, count, in[1].type);
+	out = with_grad_fn(out, n, 0);
 	for (int i = 0; i < 3; i++)
-		drop(m, &in[i]);
+		tensor_unref(m, &in[i]);
 	return out;
 }
 
@@ -125,7 +125,7 @@ static tensor linear_module(struct machine *m, tensor x, struct param *weight, s
 	tensor in = module_enter(m, weight, bias, x), out;
 
 	out = linear_of(m, in, weight, bias, folded);
-	drop(m, &in);
+	tensor_unref(m, &in);
 	module_leave(m, weight, &out);
 	return out;
 }
@@ -156,31 +156,32 @@ tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width)
 	return product(m, in, width, 0);
 }
 
-static void matmul_backward(struct machine *m, struct node *n)
+static void matmul_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
 
 	if (n->edge[1])
 		n->out[1] = gemm(m, n->sizes[1], type);
 	if (n->edge[0]) /* an outer product takes no workspace */
-		n->out[0] = n->sizes[2] ? make(m, n->sizes[0], type) : gemm(m, n->sizes[0], type);
+		n->out[0] =
+			n->sizes[2] ? tensor_new(m, n->sizes[0], type) : gemm(m, n->sizes[0], type);
 }
 
 static tensor product_of(struct machine *m, tensor a, tensor b, int64_t n, int vectors)
 {
 	tensor in[2] = { a, b };
-	struct node *node = record(m, matmul_backward, in, 2);
+	struct grad_node *node = grad_node_new(m, matmul_backward, in, 2);
 
 	if (node) {
 		node->sizes[2] = vectors;
 		node->sizes[0] = a.n;
 		node->sizes[1] = b.n;
-		if (a.from)
-			save(m, node, b);
-		if (b.from)
-			save(m, node, a);
+		if (a.grad_fn)
+			save_for_backward(m, node, b);
+		if (b.grad_fn)
+			save_for_backward(m, node, a);
 	}
-	return result(gemm(m, n, a.type), node, 0);
+	return with_grad_fn(gemm(m, n, a.type), node, 0);
 }
 
 tensor matmul(struct machine *m, tensor a, tensor b, int64_t n)

@@ -19,17 +19,17 @@ void clip_gradients(struct machine *m, struct module *module)
 	tensor *norms = xcalloc(module->count, sizeof(*norms)), chunks;
 	int64_t most = 0;
 
-	m->as = TERM_CLIP;
+	m->current_term = TERM_CLIP;
 	for (size_t i = 0; i < module->count; i++)
 		if (module->params[i]->grad.n > most)
 			most = module->params[i]->grad.n;
-	chunks = make(m, (int64_t)module->count * ((most + 65535) / 65536), F32);
+	chunks = tensor_new(m, (int64_t)module->count * ((most + 65535) / 65536), F32);
 	for (size_t i = 0; i < module->count; i++)
-		norms[i] = make(m, 1, module->params[i]->grad.type);
-	drop(m, &chunks);
+		norms[i] = tensor_new(m, 1, module->params[i]->grad.type);
+	tensor_unref(m, &chunks);
 	scratch(m, (int64_t)module->count * 4);
 	for (size_t i = 0; i < module->count; i++)
-		drop(m, &norms[i]);
+		tensor_unref(m, &norms[i]);
 	free(norms);
 }
 
@@ -41,32 +41,32 @@ static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
 	*type = p->shard ? o->sharded : p->value.type;
 	if (p->shard)
 		return p->shard < 0 ? 0 : p->shard;
-	return p->grad.at || p->in_bucket || o->shape->optimizer == ADAGRAD ? p->value.n : 0;
+	return p->grad.storage || p->in_bucket || o->hparams->optimizer == ADAGRAD ? p->value.n : 0;
 }
 
 static void make_states(struct machine *m, struct optimizer *o, size_t i)
 {
-	const struct shape *s = o->shape;
-	struct state *t = &o->states[i];
+	const struct hparams *s = o->hparams;
+	struct optimizer_state *t = &o->states[i];
 	enum dtype type;
 	int64_t n = stepped(o, i, &type);
 
-	if (!n || t->first.at || t->second.at || s->optimizer == SGD)
+	if (!n || t->first.storage || t->second.storage || s->optimizer == SGD)
 		return;
 	if (s->optimizer != ADAM && (s->optimizer != MUON || muon_steps(o, i))) {
 		make_other_state(m, o, i, n, type);
 		return;
 	}
 	if (s->implementation == FUSED)
-		t->step = make_as(m, TERM_STEPS, 1, F32);
-	t->first = make_as(m, TERM_MOMENT1, n, type);
-	t->second = make_as(m, TERM_MOMENT2, n, type);
+		t->step = tensor_new_as(m, TERM_STEPS, 1, F32);
+	t->first = tensor_new_as(m, TERM_MOMENT1, n, type);
+	t->second = tensor_new_as(m, TERM_MOMENT2, n, type);
 }
 
-void optimizer_init(struct machine *m, struct optimizer *o, const struct shape *s,
+void optimizer_init(struct machine *m, struct optimizer *o, const struct hparams *s,
 		    struct module *module)
 {
-	o->shape = s;
+	o->hparams = s;
 	o->module = module;
 	o->sharded = s->weights;
 	o->states = xcalloc(module->count, sizeof(*o->states));
@@ -80,53 +80,53 @@ static void foreach_adam(struct machine *m, struct optimizer *o)
 	size_t count = o->module->count;
 	tensor *roots = xcalloc(count, sizeof(*roots));
 
-	m->as = TERM_STEP;
+	m->current_term = TERM_STEP;
 	for (size_t i = 0; i < count; i++)
-		if (o->states[i].second.at)
-			roots[i] = make(m, o->states[i].second.n, o->states[i].second.type);
+		if (o->states[i].second.storage)
+			roots[i] = tensor_new(m, o->states[i].second.n, o->states[i].second.type);
 	for (size_t i = 0; i < count; i++)
-		drop(m, &roots[i]);
+		tensor_unref(m, &roots[i]);
 	free(roots);
 }
 
 /* denom = (exp_avg_sq.sqrt() / sqrt(1 - beta2^t)).add_(eps) */
 static void loop_adam(struct machine *m, struct optimizer *o)
 {
-	tensor denominator = { .at = NULL };
+	tensor denominator = { .storage = NULL };
 
-	m->as = TERM_STEP;
+	m->current_term = TERM_STEP;
 	for (size_t i = 0; i < o->module->count; i++) {
 		tensor root, quotient;
 
-		if (!o->states[i].second.at)
+		if (!o->states[i].second.storage)
 			continue;
-		root = make(m, o->states[i].second.n, o->states[i].second.type);
-		quotient = make(m, root.n, root.type);
-		drop(m, &root);
-		let(m, &denominator, quotient);
+		root = tensor_new(m, o->states[i].second.n, o->states[i].second.type);
+		quotient = tensor_new(m, root.n, root.type);
+		tensor_unref(m, &root);
+		tensor_assign(m, &denominator, quotient);
 	}
-	drop(m, &denominator);
+	tensor_unref(m, &denominator);
 }
 
 /* A buffer is a copy of the first gradient. Nesterov's gradient + momentum * buffer is new for each
  * parameter in turn; foreach adds in place. */
 static void sgd(struct machine *m, struct optimizer *o)
 {
-	tensor ahead = { .at = NULL };
+	tensor ahead = { .storage = NULL };
 
-	m->as = TERM_STEP;
-	for (size_t i = 0; i < o->module->count && o->shape->momentum > 0; i++) {
-		struct state *t = &o->states[i];
+	m->current_term = TERM_STEP;
+	for (size_t i = 0; i < o->module->count && o->hparams->momentum > 0; i++) {
+		struct optimizer_state *t = &o->states[i];
 		enum dtype type;
 		int64_t n = stepped(o, i, &type);
 
-		drop(m, &ahead);
-		if (n && !t->first.at)
-			t->first = make_as(m, TERM_MOMENTUM, n, type);
-		if (n && o->shape->nesterov && o->shape->implementation == LOOP)
-			ahead = make(m, n, type);
+		tensor_unref(m, &ahead);
+		if (n && !t->first.storage)
+			t->first = tensor_new_as(m, TERM_MOMENTUM, n, type);
+		if (n && o->hparams->nesterov && o->hparams->implementation == LOOP)
+			ahead = tensor_new(m, n, type);
 	}
-	drop(m, &ahead);
+	tensor_unref(m, &ahead);
 }
 
 void optimizer_step(struct machine *m, struct optimizer *o)
@@ -134,24 +134,24 @@ void optimizer_step(struct machine *m, struct optimizer *o)
 	m->phase = OPTIMIZER;
 	for (size_t i = 0; i < o->module->count; i++)
 		make_states(m, o, i);
-	if (o->shape->optimizer == SGD) {
+	if (o->hparams->optimizer == SGD) {
 		sgd(m, o);
 		return;
 	}
-	if (o->shape->optimizer != ADAM)
+	if (o->hparams->optimizer != ADAM)
 		other_step(m, o);
-	if (o->shape->optimizer != ADAM && o->shape->optimizer != MUON)
+	if (o->hparams->optimizer != ADAM && o->hparams->optimizer != MUON)
 		return;
-	if (o->shape->implementation == FOREACH)
+	if (o->hparams->implementation == FOREACH)
 		foreach_adam(m, o);
-	else if (o->shape->implementation == LOOP)
+	else if (o->hparams->implementation == LOOP)
 		loop_adam(m, o);
 }
 
-void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct shape *s,
+void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const struct hparams *s,
 			 int64_t n)
 {
-	if (!f->optimizer.shape) {
+	if (!f->optimizer.hparams) {
 		f->param.shard = f->param.in = n;
 		f->param.value.n = n;
 		f->list[0] = &f->param;
@@ -165,5 +165,5 @@ void flat_optimizer_step(struct machine *m, struct flat_optimizer *f, const stru
 void zero_grad(struct machine *m, struct module *module)
 {
 	for (size_t i = 0; i < module->count; i++)
-		drop(m, &module->params[i]->grad);
+		tensor_unref(m, &module->params[i]->grad);
 }

@@ -37,52 +37,52 @@ int muon_steps(const struct optimizer *o, size_t i)
 {
 	const struct param *p = o->module->params[i];
 
-	return o->shape->optimizer == MUON && is_matrix(p) && !p->stack &&
-	       p->role != TERM_EMBEDDING && p->role != TERM_HEAD && p->role != TERM_POSITIONS;
+	return o->hparams->optimizer == MUON && is_matrix(p) && !p->stack &&
+	       p->term != TERM_EMBEDDING && p->term != TERM_HEAD && p->term != TERM_POSITIONS;
 }
 
 /* ---- states ---- */
 
-static void make_8bit(struct machine *m, struct optimizer *o, struct state *t, int64_t n)
+static void make_8bit(struct machine *m, struct optimizer *o, struct optimizer_state *t, int64_t n)
 {
 	int64_t blocks = divide_up(n, BLOCK_8BIT);
 	enum dtype type = n < LEAST_8BIT ? F32 : U8;
 
 	for (int i = 0; i < 2 && type == U8; i++)
-		if (!o->maps[i].at)
-			o->maps[i] = make_as(m, TERM_QUANTIZATION, 256, F32);
-	t->first = make_as(m, TERM_MOMENT1, n, type);
-	t->second = make_as(m, TERM_MOMENT2, n, type);
+		if (!o->maps[i].storage)
+			o->maps[i] = tensor_new_as(m, TERM_QUANTIZATION, 256, F32);
+	t->first = tensor_new_as(m, TERM_MOMENT1, n, type);
+	t->second = tensor_new_as(m, TERM_MOMENT2, n, type);
 	for (int i = 0; i < 2 && type == U8; i++)
-		t->scale[i] = make_as(m, TERM_QUANTIZATION, blocks, F32);
+		t->scale[i] = tensor_new_as(m, TERM_QUANTIZATION, blocks, F32);
 }
 
 /* One number a row and one a column; of a vector, all n. */
-static void make_factored(struct machine *m, struct state *t, const struct param *p, int64_t n,
-			  enum dtype type)
+static void make_factored(struct machine *m, struct optimizer_state *t, const struct param *p,
+			  int64_t n, enum dtype type)
 {
 	if (!is_matrix(p)) {
-		t->second = make_as(m, TERM_MOMENT2, n, type);
+		t->second = tensor_new_as(m, TERM_MOMENT2, n, type);
 		return;
 	}
-	t->first = make_as(m, TERM_MOMENT2, rows(p), type);
-	t->second = make_as(m, TERM_MOMENT2, matrices(p) * p->in, type);
+	t->first = tensor_new_as(m, TERM_MOMENT2, rows(p), type);
+	t->second = tensor_new_as(m, TERM_MOMENT2, matrices(p) * p->in, type);
 }
 
 void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t n, enum dtype type)
 {
-	struct state *t = &o->states[i];
+	struct optimizer_state *t = &o->states[i];
 	const struct param *p = o->module->params[i];
 
-	switch (o->shape->optimizer) {
+	switch (o->hparams->optimizer) {
 	case ADAM_8BIT:
 		make_8bit(m, o, t, n);
 		break;
 	case LION:
-		t->first = make_as(m, TERM_MOMENT1, n, F32);
+		t->first = tensor_new_as(m, TERM_MOMENT1, n, F32);
 		break;
 	case MUON:
-		t->first = make_as(m, TERM_MOMENTUM, n, type);
+		t->first = tensor_new_as(m, TERM_MOMENTUM, n, type);
 		break;
 	case ADAFACTOR:
 		make_factored(m, t, p, n, type);
@@ -91,9 +91,9 @@ void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t 
 		make_factored(m, t, p, n, F32);
 		break;
 	default: /* RMSprop, Adagrad */
-		t->second = make_as(m, TERM_MOMENT2, n, type);
-		if (o->shape->optimizer == RMSPROP && o->shape->momentum > 0)
-			t->first = make_as(m, TERM_MOMENTUM, n, type);
+		t->second = tensor_new_as(m, TERM_MOMENT2, n, type);
+		if (o->hparams->optimizer == RMSPROP && o->hparams->momentum > 0)
+			t->first = tensor_new_as(m, TERM_MOMENTUM, n, type);
 	}
 }
 
@@ -105,9 +105,11 @@ static void loop_roots(struct machine *m, struct optimizer *o)
 	tensor root = none;
 
 	for (size_t i = 0; i < o->module->count; i++)
-		if (o->states[i].second.at)
-			let(m, &root, make(m, o->states[i].second.n, o->states[i].second.type));
-	drop(m, &root);
+		if (o->states[i].second.storage)
+			tensor_assign(
+				m, &root,
+				tensor_new(m, o->states[i].second.n, o->states[i].second.type));
+	tensor_unref(m, &root);
 }
 
 /* Tensors like all second states at once, `sets` of them. */
@@ -119,25 +121,25 @@ static void foreach_like(struct machine *m, struct optimizer *o, size_t sets)
 	for (size_t i = 0; i < count; i++) {
 		const tensor *like = &o->states[i % o->module->count].second;
 
-		if (like->at)
-			made[i] = make(m, like->n, like->type);
+		if (like->storage)
+			made[i] = tensor_new(m, like->n, like->type);
 	}
 	for (size_t i = 0; i < count; i++)
-		drop(m, &made[i]);
+		tensor_unref(m, &made[i]);
 	free(made);
 }
 
 /* A mean over rows: of one matrix it may need partial sums. */
 static tensor column_mean(struct machine *m, const struct param *p, enum dtype type)
 {
-	return p->stack ? make(m, p->stack * p->in, type) : sum_rows(m, p->in, rows(p), type);
+	return p->stack ? tensor_new(m, p->stack * p->in, type) : sum_rows(m, p->in, rows(p), type);
 }
 
 /* row_var @ col_var, which becomes the update; a vector's variance is copied. */
 static tensor adafactor_update(struct machine *m, const struct param *p, tensor variance)
 {
 	return is_matrix(p) ? gemm(m, p->value.n, variance.type)
-			    : make(m, variance.n, variance.type);
+			    : tensor_new(m, variance.n, variance.type);
 }
 
 static void loop_adafactor(struct machine *m, struct optimizer *o)
@@ -148,16 +150,17 @@ static void loop_adafactor(struct machine *m, struct optimizer *o)
 		const struct param *p = o->module->params[i];
 		tensor variance = o->states[i].second;
 
-		if (!variance.at)
+		if (!variance.storage)
 			continue;
-		let(m, &means[0], make(m, is_matrix(p) ? rows(p) : variance.n, variance.type));
+		tensor_assign(m, &means[0],
+			      tensor_new(m, is_matrix(p) ? rows(p) : variance.n, variance.type));
 		if (is_matrix(p))
-			let(m, &means[1], column_mean(m, p, variance.type));
-		let(m, &update, adafactor_update(m, p, variance));
+			tensor_assign(m, &means[1], column_mean(m, p, variance.type));
+		tensor_assign(m, &update, adafactor_update(m, p, variance));
 	}
-	drop(m, &means[0]);
-	drop(m, &means[1]);
-	drop(m, &update);
+	tensor_unref(m, &means[0]);
+	tensor_unref(m, &means[1]);
+	tensor_unref(m, &update);
 }
 
 /* All matrices, then all vectors. */
@@ -167,19 +170,19 @@ static void foreach_adafactor(struct machine *m, struct optimizer *o)
 	tensor *updates = xcalloc(count, sizeof(*updates));
 
 	for (size_t i = 0; i < count; i++)
-		if (o->states[i].second.at && is_matrix(o->module->params[i]))
+		if (o->states[i].second.storage && is_matrix(o->module->params[i]))
 			updates[i] = column_mean(m, o->module->params[i], o->states[i].second.type);
 	for (size_t i = 0; i < count; i++)
-		drop(m, &updates[i]);
+		tensor_unref(m, &updates[i]);
 	for (int matrix = 1; matrix >= 0; matrix--)
 		for (size_t i = 0; i < count; i++) {
 			const struct param *p = o->module->params[i];
 
-			if (o->states[i].second.at && is_matrix(p) == matrix)
+			if (o->states[i].second.storage && is_matrix(p) == matrix)
 				updates[i] = adafactor_update(m, p, o->states[i].second);
 		}
 	for (size_t i = 0; i < count; i++)
-		drop(m, &updates[i]);
+		tensor_unref(m, &updates[i]);
 	free(updates);
 }
 
@@ -192,41 +195,41 @@ static void transformers_adafactor(struct machine *m, struct optimizer *o)
 		const struct param *p = o->module->params[i];
 		int half = p->value.type != F32;
 
-		if (!o->states[i].second.at)
+		if (!o->states[i].second.storage)
 			continue;
-		let(m, &gradient, half ? none : hold(p->grad));
+		tensor_assign(m, &gradient, half ? none : tensor_ref(p->grad));
 		if (half)
-			gradient = make(m, p->value.n, F32);
-		let(m, &precise, none);
+			gradient = tensor_new(m, p->value.n, F32);
+		tensor_assign(m, &precise, none);
 		if (half)
-			precise = make(m, p->value.n, F32);
-		part = make(m, p->value.n, F32);
-		now = make(m, p->value.n, F32);
-		drop(m, &part);
-		let(m, &update, now);
+			precise = tensor_new(m, p->value.n, F32);
+		part = tensor_new(m, p->value.n, F32);
+		now = tensor_new(m, p->value.n, F32);
+		tensor_unref(m, &part);
+		tensor_assign(m, &update, now);
 		part = is_matrix(p) ? column_mean(m, p, F32) : none;
-		drop(m, &part);
-		let(m, &update, make(m, p->value.n, F32));
+		tensor_unref(m, &part);
+		tensor_assign(m, &update, tensor_new(m, p->value.n, F32));
 		scratch(m, p->value.n * 4);
 	}
-	drop(m, &gradient);
-	drop(m, &precise);
-	drop(m, &update);
+	tensor_unref(m, &gradient);
+	tensor_unref(m, &precise);
+	tensor_unref(m, &update);
 }
 
 /* _zeropower_via_newtonschulz of *update, which it replaces. */
 static void orthogonalize(struct machine *m, tensor *update, int64_t n, int64_t least)
 {
-	tensor result = make(m, n, BF16), gram = none, change = none;
+	tensor result = tensor_new(m, n, BF16), gram = none, change = none;
 
 	for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
-		let(m, &gram, gemm(m, least * least, BF16));
-		let(m, &change, gemm(m, least * least, BF16));
-		let(m, &result, gemm(m, n, BF16));
+		tensor_assign(m, &gram, gemm(m, least * least, BF16));
+		tensor_assign(m, &change, gemm(m, least * least, BF16));
+		tensor_assign(m, &result, gemm(m, n, BF16));
 	}
-	drop(m, &gram);
-	drop(m, &change);
-	let(m, update, result);
+	tensor_unref(m, &gram);
+	tensor_unref(m, &change);
+	tensor_assign(m, update, result);
 }
 
 static void muon(struct machine *m, struct optimizer *o)
@@ -236,20 +239,20 @@ static void muon(struct machine *m, struct optimizer *o)
 	for (size_t i = 0; i < o->module->count; i++) {
 		const struct param *p = o->module->params[i];
 
-		if (!muon_steps(o, i) || !o->states[i].first.at)
+		if (!muon_steps(o, i) || !o->states[i].first.storage)
 			continue;
-		let(m, &update, make(m, p->value.n, o->states[i].first.type));
+		tensor_assign(m, &update, tensor_new(m, p->value.n, o->states[i].first.type));
 		orthogonalize(m, &update, p->value.n, rows(p) < p->in ? rows(p) : p->in);
 	}
-	drop(m, &update);
+	tensor_unref(m, &update);
 }
 
 void other_step(struct machine *m, struct optimizer *o)
 {
-	int each = o->shape->implementation == LOOP;
+	int each = o->hparams->implementation == LOOP;
 
-	m->as = TERM_STEP;
-	switch (o->shape->optimizer) {
+	m->current_term = TERM_STEP;
+	switch (o->hparams->optimizer) {
 	case RMSPROP:
 		each ? loop_roots(m, o) : foreach_like(m, o, 1);
 		break;

@@ -12,7 +12,7 @@
 
 static void finish(struct machine *m, int stream, int64_t until)
 {
-	struct timeline *t = &m->streams[stream];
+	struct stream_queue *t = &m->streams[stream];
 
 	if (t->done >= until)
 		return;
@@ -28,7 +28,7 @@ static void finish(struct machine *m, int stream, int64_t until)
 
 void stream_work(struct machine *m, int stream, int64_t count)
 {
-	struct timeline *t = &m->streams[stream];
+	struct stream_queue *t = &m->streams[stream];
 
 	t->queued += count;
 	if (t->queued - t->done > QUEUE + BATCH)
@@ -43,7 +43,7 @@ int64_t stream_event(struct machine *m, int stream)
 
 void stream_wait(struct machine *m, int stream, int on)
 {
-	struct timeline *t = &m->streams[stream];
+	struct stream_queue *t = &m->streams[stream];
 	int64_t until;
 
 	if (stream == on)
@@ -74,25 +74,25 @@ void host_wait_all(struct machine *m)
 
 /* ---- blocks that other streams used ---- */
 
-struct lent {
+struct deferred_free {
 	struct allocation *block;
 	int events; /* not known to be complete */
 };
 
 void record_stream(tensor t, int stream)
 {
-	if (t.at && t.at->stream != stream)
-		t.at->used |= 1u << stream;
+	if (t.storage && t.storage->stream != stream)
+		t.storage->used |= 1u << stream;
 }
 
-void streams_lend(struct machine *m, struct allocation *block, unsigned used)
+void streams_defer_free(struct machine *m, struct allocation *block, unsigned used)
 {
-	struct lent *lent = xcalloc(1, sizeof(*lent));
+	struct deferred_free *lent = xcalloc(1, sizeof(*lent));
 
 	lent->block = block;
-	allocator_lend(m->allocator, block);
+	allocator_free_later(m->allocator, block);
 	for (int i = 0; i < STREAMS; i++) {
-		struct timeline *t = &m->streams[i];
+		struct stream_queue *t = &m->streams[i];
 
 		if (!(used & 1u << i))
 			continue;
@@ -103,21 +103,21 @@ void streams_lend(struct machine *m, struct allocation *block, unsigned used)
 }
 
 /* process_events: of each stream from the oldest on. */
-static void collect(struct machine *m, struct timeline *t)
+static void collect(struct machine *m, struct stream_queue *t)
 {
 	while (t->use_first < t->use_count && t->uses[t->use_first].until <= t->done) {
-		struct lent *lent = t->uses[t->use_first++].block;
+		struct deferred_free *lent = t->uses[t->use_first++].block;
 
 		if (--lent->events)
 			continue;
-		allocator_give_back(m->allocator, lent->block);
+		allocator_free_now(m->allocator, lent->block);
 		free(lent);
 	}
 	if (t->use_first == t->use_count)
 		t->use_first = t->use_count = 0;
 }
 
-void streams_collect(struct machine *m)
+void streams_process_events(struct machine *m)
 {
 	for (int i = 0; i < STREAMS; i++)
 		collect(m, &m->streams[i]);
@@ -126,7 +126,7 @@ void streams_collect(struct machine *m)
 void streams_release(struct machine *m)
 {
 	host_wait_all(m);
-	streams_collect(m);
+	streams_process_events(m);
 	for (int i = 0; i < STREAMS; i++) {
 		free(m->streams[i].waits);
 		free(m->streams[i].uses);

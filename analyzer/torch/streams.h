@@ -25,8 +25,8 @@ void host_wait(struct machine *m, int stream);
 void host_wait_all(struct machine *m);
 
 /* For the machine: a freed block that other streams used, and what of these is complete. */
-void streams_lend(struct machine *m, struct allocation *block, unsigned used);
-void streams_collect(struct machine *m);
+void streams_defer_free(struct machine *m, struct allocation *block, unsigned used);
+void streams_process_events(struct machine *m);
 void streams_release(struct machine *m);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_TERMS_H
 #define MEMTRACE_TERMS_H
 
-enum role {
+enum term_id {
 #define TERM(name, id, component, title, formula, source) TERM_##name,
 #include "torch/terms.def"
 #undef TERM
@@ -10,9 +10,9 @@ enum role {
 };
 
 /* A row of terms.def. */
-struct role_row {
+struct term_row {
 	const char *id, *component, *title, *formula, *source;
 };
-extern const struct role_row role_rows[TERMS];
+extern const struct term_row term_rows[TERMS];
 
 #endif

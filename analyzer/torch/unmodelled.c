@@ -7,12 +7,12 @@
 
 #include "util/util.h"
 
-struct option {
+struct unmodelled_option {
 	enum config_field field;
 	const char *what;
 };
 
-static const struct option stops[] = {
+static const struct unmodelled_option stops[] = {
 	{ CONFIG_cpu_offloading, "activations in host memory" },
 	{ CONFIG_fine_grained_activation_offloading, "activations in host memory" },
 	{ CONFIG_optimizer_cpu_offload, "optimizer states in host memory" },
@@ -30,7 +30,7 @@ static const struct option stops[] = {
 	{ CONFIG_use_nccl_ub, "NCCL's user buffers" },
 };
 
-static void note_options(const struct option *options, size_t count, struct inputs *in)
+static void note_options(const struct unmodelled_option *options, size_t count, struct inputs *in)
 {
 	for (size_t i = 0; i < count; i++)
 		if (input_flag(in, options[i].field, 0))
@@ -52,7 +52,7 @@ static void check_traits(const struct trait *traits, size_t count, struct inputs
 			input_reject(in, traits[i].field, traits[i].expected);
 }
 
-static void check_gpt(const struct shape *s, struct inputs *in)
+static void check_gpt(const struct hparams *s, struct inputs *in)
 {
 	const struct trait traits[] = {
 		{ CONFIG_swiglu, s->gated, "false: nanoGPT's feed-forward layers have no gate" },
@@ -72,7 +72,7 @@ static void check_gpt(const struct shape *s, struct inputs *in)
 	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
-static void check_llama(const struct shape *s, struct inputs *in)
+static void check_llama(const struct hparams *s, struct inputs *in)
 {
 	const struct trait traits[] = {
 		{ CONFIG_arch, !strcmp(VALUE_OR(in->c, arch, "llama"), "gpt"),
@@ -89,9 +89,9 @@ static void check_llama(const struct shape *s, struct inputs *in)
 }
 
 /* Megatron's options, which other frameworks' families do not have. */
-static void check_megatrons(const struct shape *s, struct inputs *in)
+static void check_megatrons(const struct hparams *s, struct inputs *in)
 {
-	static const struct option fusions[] = {
+	static const struct unmodelled_option fusions[] = {
 		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
 		{ CONFIG_gradient_accumulation_fusion, "weight gradients added in place" },
 		{ CONFIG_overlap_grad_reduce, "buckets of overlapped reductions" },
@@ -123,7 +123,7 @@ static void check_megatrons(const struct shape *s, struct inputs *in)
 	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
-static void check_feed(const struct shape *s, struct inputs *in)
+static void check_feed(const struct hparams *s, struct inputs *in)
 {
 	const struct trait traits[] = {
 		{ CONFIG_recompute_granularity, s->recompute > 0,
@@ -158,7 +158,7 @@ static void check_modules(const char *list, const char *const *known, size_t cou
 	}
 }
 
-static void check_parts(const struct shape *s, struct inputs *in)
+static void check_parts(const struct hparams *s, struct inputs *in)
 {
 	static const char *const again[] = { "core_attn", "moe_act", "mlp", "moe" };
 	static const char *const graphed[] = { "attn", "mlp", "moe_router", "moe_preprocess" };
@@ -174,15 +174,15 @@ static void check_parts(const struct shape *s, struct inputs *in)
 			      "some of attn, mlp, moe_router, moe_preprocess", in);
 }
 
-static void check_words(const struct shape *s, struct inputs *in)
+static void check_words(const struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
 	check_parts(s, in);
 	if (s->recompute == RECOMPUTE_FULL && (s->recompute_layers != 1 || s->recompute_block))
 		input_reject(in, CONFIG_recompute_num_layers,
-		       "1 with recompute_method uniform: groups and blocks of layers are not "
-		       "modelled yet");
+			     "1 with recompute_method uniform: groups and blocks of layers are not "
+			     "modelled yet");
 	if (GIVEN(c, normalization) && is_word(c->normalization, "L2Norm"))
 		input_reject(in, CONFIG_normalization, "LayerNorm or RMSNorm");
 	if (GIVEN(c, fp4_format))
@@ -197,8 +197,9 @@ static void check_words(const struct shape *s, struct inputs *in)
 			"reserved_bytes is the most: blocks that another stream used "
 			"(record_stream) come back as late as the host can see it, on a GPU earlier");
 	if (s->one_unit && s->wrapper == FSDP2)
-		input_reject(in, CONFIG_fsdp_units, "blocks, or fsdp_version 1: fully_shard of the model "
-					     "as one unit is not modelled yet");
+		input_reject(in, CONFIG_fsdp_units,
+			     "blocks, or fsdp_version 1: fully_shard of the model "
+			     "as one unit is not modelled yet");
 	if (s->framework == MEGATRON && !VALUE_OR(c, attention_softmax_in_fp32, 1))
 		estimate_note(in->out, "attention_softmax_in_fp32=false is counted as true");
 	if (s->framework == TRANSFORMERS && !s->experts && GIVEN(c, model_type) &&
@@ -208,7 +209,7 @@ static void check_words(const struct shape *s, struct inputs *in)
 			      c->model_type);
 }
 
-int check_unmodelled(const struct shape *s, struct inputs *in)
+int check_unmodelled(const struct hparams *s, struct inputs *in)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(stops); i++)
 		if (input_flag(in, stops[i].field, 0)) {

@@ -5,6 +5,6 @@
 #include "torch/hparams.h"
 
 /* An error for what changes many bytes, a note for the rest. -1: an error. */
-int check_unmodelled(const struct shape *s, struct inputs *in);
+int check_unmodelled(const struct hparams *s, struct inputs *in);
 
 #endif

@@ -51,7 +51,7 @@ static int check_reserved(const struct replayed *r)
 
 static int take(struct replayed *r, uint64_t address, int64_t size, int stream)
 {
-	struct allocation *b = allocator_take(r->model, size, stream);
+	struct allocation *b = allocator_malloc(r->model, size, stream);
 
 	if (!b)
 		return differs(r, "out of memory", (uint64_t)size, address);
@@ -69,7 +69,7 @@ static int give(struct replayed *r, uint64_t address)
 {
 	for (size_t i = r->count; i-- > 0;)
 		if (r->taken[i].address == address) {
-			allocator_give(r->model, r->taken[i].block);
+			allocator_free(r->model, r->taken[i].block);
 			r->taken[i] = r->taken[--r->count];
 			return 0;
 		}
@@ -96,7 +96,7 @@ static int event(struct replayed *r, const char *text)
 	if (sscanf(text, "f %" SCNu64, &address) == 1)
 		return give(r, address);
 	if (sscanf(text, "o %" SCNd64 " %d", &size, &stream) == 2) {
-		failed = !allocator_take(r->model, size, stream);
+		failed = !allocator_malloc(r->model, size, stream);
 		return failed ? check_reserved(r) : differs(r, "memory for", (uint64_t)size, 0);
 	}
 	if (text[0] != 'e')

@@ -18,7 +18,11 @@ int main(int argc, char **argv)
 	if (!status)
 		status = config_derive(&c, &e);
 	if (!status)
-		status = memtrace_run(&c, (struct rank_coordinates){ .at = { [AXIS_PP] = argc > 2 ? atoi(argv[2]) : 0 } }, stdout, NULL, NULL, &e);
+		status = memtrace_run(
+			&c,
+			(struct rank_coordinates){
+				.storage = { [AXIS_PP] = argc > 2 ? atoi(argv[2]) : 0 } },
+			stdout, NULL, NULL, &e);
 	if (status)
 		fprintf(stderr, "%s\n", e.text);
 	config_release(&c);

@@ -1,6 +1,6 @@
 /* The order of Megatron-LM's first step: what it frees is where the optimizer's states go. The
- * sequences are those of Megatron-core 0.16.1 with PyTorch 2.15 on the simulated device: two ranks of
- * tensor parallelism, h = 512, s = 1024, b = 4, v = 50432. */
+ * sequences are those of Megatron-core 0.16.1 with PyTorch 2.15 on the simulated device: two ranks
+ * of tensor parallelism, h = 512, s = 1024, b = 4, v = 50432. */
 #include "systems/memtrace.h"
 #include "families/megatron.h"
 
@@ -37,8 +37,10 @@ static void give_job(struct config *c, int zero)
 	GIVE(c, zero_stage, zero);
 }
 
-/* The events of a term in a phase of the first step, of blocks above 1 MiB: "+4194304 -4194304 …" */
-static char *events_at(struct config *c, struct rank_coordinates at, const char *phase, const char *term)
+/* The events of a term in a phase of the first step, of blocks above 1 MiB: "+4194304 -4194304 …"
+ */
+static char *events_at(struct config *c, struct rank_coordinates at, const char *phase,
+		       const char *term)
 {
 	struct err e = { 0 };
 	char *text, *found = xcalloc(1, 1 << 16);
@@ -48,13 +50,16 @@ static char *events_at(struct config *c, struct rank_coordinates at, const char 
 	if (memtrace_run(c, at, f, NULL, NULL, &e))
 		fail_msg("%s", e.text);
 	fclose(f);
-	for (char *rest, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+	for (char *rest, *line = strtok_r(text, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest)) {
 		char sign, where[32], what[64];
 		long long n;
 		int step;
 
-		assert_int_equal(sscanf(line, "%c %lld %*d %d %31s %63s", &sign, &n, &step, where, what), 5);
-		if (step || n <= MIB || strcmp(where, phase) || strcmp(what, term) || strlen(found) > 1 << 15)
+		assert_int_equal(
+			sscanf(line, "%c %lld %*d %d %31s %63s", &sign, &n, &step, where, what), 5);
+		if (step || n <= MIB || strcmp(where, phase) || strcmp(what, term) ||
+		    strlen(found) > 1 << 15)
 			continue;
 		sprintf(found + strlen(found), "%c%lld ", sign, n);
 	}
@@ -79,21 +84,23 @@ static void assert_masters(int zero, const char *expected)
 	free(found);
 }
 
-/* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first: bf16 copy
- * and fp32 copy of 25216 x 512, then of 1024 x 512 and the layers'. */
+/* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first: bf16
+ * copy and fp32 copy of 25216 x 512, then of 1024 x 512 and the layers'. */
 static void test_masters_in_the_models_order(void **state)
 {
 	(void)state;
-	assert_masters(0, "+25821184 +51642368 -25821184 +2097152 +1572864 +2097152 +2097152 +1572864 "
-			  "+2097152 +2097152 ");
+	assert_masters(0,
+		       "+25821184 +51642368 -25821184 +2097152 +1572864 +2097152 +2097152 +1572864 "
+		       "+2097152 +2097152 ");
 }
 
 /* The distributed optimizer goes through its buffers, which are in reverse. */
 static void test_masters_of_the_distributed_optimizer(void **state)
 {
 	(void)state;
-	assert_masters(1, "+2097152 +2097152 +1572864 +2097152 +2097152 +1572864 +2097152 +25821184 "
-			  "+51642368 -25821184 ");
+	assert_masters(1,
+		       "+2097152 +2097152 +1572864 +2097152 +2097152 +1572864 +2097152 +25821184 "
+		       "+51642368 -25821184 ");
 }
 
 static char *masters_at(struct rank_coordinates at, int context, int instances)
@@ -110,8 +117,9 @@ static char *masters_at(struct rank_coordinates at, int context, int instances)
 	return events_at(&c, at, "initialization", "optimizer_states.master");
 }
 
-/* An instance's two ranks follow one another (intra_partial_dp_ranks_with_cp): ranks 0 and 1, then 2 and 3.
- * The first has the head of the buffer, the layers, the second its end, most of the embedding. */
+/* An instance's two ranks follow one another (intra_partial_dp_ranks_with_cp): ranks 0 and 1, then
+ * 2 and 3. The first has the head of the buffer, the layers, the second its end, most of the
+ * embedding. */
 static void test_shards_of_instances(void **state)
 {
 	char *found[4];
@@ -134,7 +142,9 @@ static void test_shards_of_context_parallelism(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		data = masters_at((struct rank_coordinates){ .at = { [AXIS_DP] = i } }, 1, 1);
-		both = masters_at((struct rank_coordinates){ .at = { [AXIS_DP] = i / 2, [AXIS_CP] = i % 2 } }, 2, 1);
+		both = masters_at(
+			(struct rank_coordinates){ .at = { [AXIS_DP] = i / 2, [AXIS_CP] = i % 2 } },
+			2, 1);
 		assert_string_equal(data, both);
 		free(data);
 		free(both);
@@ -151,9 +161,9 @@ static void test_embedding(void **state)
 	(void)state;
 	give_job(&c, 0);
 	found = events_of(&c, "forward", "activations.embedding");
-	assert_memory_equal(found,
-			    "+4194304 +4194304 +4194304 -4194304 +2097152 +4194304 -4194304 -4194304 ",
-			    strlen("+4194304 +4194304 +4194304 -4194304 +2097152 +4194304 -4194304 -4194304 "));
+	assert_memory_equal(
+		found, "+4194304 +4194304 +4194304 -4194304 +2097152 +4194304 -4194304 -4194304 ",
+		strlen("+4194304 +4194304 +4194304 -4194304 +2097152 +4194304 -4194304 -4194304 "));
 	free(found);
 }
 
@@ -174,14 +184,15 @@ static void check_steady(const char *key, int stage, int64_t rows, int64_t want)
 	GIVE(&c, pipeline_model_parallel_size, !strcmp(key, "pp") ? 2 : 1);
 	GIVE(&c, num_microbatches, 3);
 	GIVE(&c, vocab_size, rows);
-	if (memtrace_run(&c, (struct rank_coordinates){ .at = { [AXIS_PP] = stage } }, NULL, keep_steady, &steady, &e))
+	if (memtrace_run(&c, (struct rank_coordinates){ .at = { [AXIS_PP] = stage } }, NULL,
+			 keep_steady, &steady, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(steady, want);
 	config_release(&c);
 }
 
-/* memory_allocated() after the third step of tests/jobs/declared.py with this configuration: tails that
- * the allocator does not split off are in it, so every large block before has its place. */
+/* memory_allocated() after the third step of tests/jobs/declared.py with this configuration: tails
+ * that the allocator does not split off are in it, so every large block before has its place. */
 static void test_steady_to_the_byte(void **state)
 {
 	(void)state;
@@ -192,8 +203,8 @@ static void test_steady_to_the_byte(void **state)
 
 /* ---- what torch.compile makes ---- */
 
-static struct shape shape;
-static struct rank rank;
+static struct hparams hparams;
+static struct megatron_rank rank;
 static struct param bias;
 static tensor x, residual;
 
@@ -201,24 +212,24 @@ static int start(void **state)
 {
 	start_machine(state);
 	memset(&rank, 0, sizeof(rank));
-	shape = (struct shape){ .hidden_dropout = 0.1 };
-	rank.s = &shape;
+	hparams = (struct hparams){ .hidden_dropout = 0.1 };
+	rank.s = &hparams;
 	m.family = &rank;
 	m.constants.flush_buffer = 50 * MIB;
 	m.constants.multiprocessors = 132;
 	param_make(&m, &bias, 1, WIDTH, BF16, TERM_MLP_WEIGHTS);
-	x = make(&m, ROWS * WIDTH, BF16);
-	residual = make(&m, ROWS * WIDTH, BF16);
+	x = tensor_new(&m, ROWS * WIDTH, BF16);
+	residual = tensor_new(&m, ROWS * WIDTH, BF16);
 	machine_forget_peak(&m);
 	return 0;
 }
 
 static int end(void **state)
 {
-	drop(&m, &x);
-	drop(&m, &residual);
-	drop(&m, &bias.value);
-	drop(&m, &bias.grad);
+	tensor_unref(&m, &x);
+	tensor_unref(&m, &residual);
+	tensor_unref(&m, &bias.value);
+	tensor_unref(&m, &bias.grad);
 	tape_free(&m, &tape);
 	return end_machine(state);
 }
@@ -230,13 +241,14 @@ static int64_t most(void)
 
 static void run_backward(tensor *out)
 {
-	tensor gradient = make(&m, out->n, BF16);
+	tensor gradient = tensor_new(&m, out->n, BF16);
 
 	backward(&m, &tape, *out, gradient);
-	drop(&m, out);
+	tensor_unref(&m, out);
 }
 
-/* One result and no sum before it; the first run takes and frees the buffer, the second does not. */
+/* One result and no sum before it; the first run takes and frees the buffer, the second does not.
+ */
 static void test_activation(void **state)
 {
 	int64_t before = allocated();
@@ -251,13 +263,14 @@ static void test_activation(void **state)
 	before = allocated();
 	out = compiled_activation(&m, x, &bias, 0);
 	assert_int_equal(most() - before, 4 * MIB);
-	/* the gradients of result and input, 4 MiB each; the bias's gradient of 1 KiB, its partial sums
-	 * of 4 x 512 bytes for 64 blocks of 128 threads, and their semaphores in 512 bytes */
+	/* the gradients of result and input, 4 MiB each; the bias's gradient of 1 KiB, its partial
+	 * sums of 4 x 512 bytes for 64 blocks of 128 threads, and their semaphores in 512 bytes */
 	run_backward(&out);
 	assert_int_equal(most() - before, 4 * MIB + 4 * MIB + 4 * MIB + 16 * MIB + 1024 + 512);
 }
 
-/* The mask, then the result; Megatron-LM's start has run this kernel with a bias and dropout of 0.1. */
+/* The mask, then the result; Megatron-LM's start has run this kernel with a bias and dropout of
+ * 0.1. */
 static void test_dropout(void **state)
 {
 	int64_t before = allocated();
@@ -271,10 +284,10 @@ static void test_dropout(void **state)
 	assert_int_equal(most() - before, 2 * MIB + 4 * MIB + 4 * MIB + 4 * MIB + 50 * MIB + 1024);
 	allocator_reset_peaks(m.allocator);
 	before = allocated();
-	shape.hidden_dropout = 0.2;
+	hparams.hidden_dropout = 0.2;
 	out = compiled_dropout_add(&m, &rank, x, &bias, residual);
 	assert_int_equal(most() - before, 6 * MIB + 50 * MIB);
-	drop(&m, &out);
+	tensor_unref(&m, &out);
 }
 
 /* In a checkpointed layer's forward pass masks stay until the layer returns. */
@@ -286,10 +299,10 @@ static void test_dropout_of_a_checkpointed_layer(void **state)
 	(void)state;
 	m.no_grad = 1;
 	out = compiled_dropout_add(&m, &rank, x, &bias, residual);
-	drop(&m, &out);
+	tensor_unref(&m, &out);
 	assert_int_equal(allocated() - before, 2 * MIB);
 	assert_int_equal(rank.mask_count, 1);
-	drop(&m, &rank.masks[0]);
+	tensor_unref(&m, &rank.masks[0]);
 	m.no_grad = 0;
 }
 

@@ -24,12 +24,12 @@ static void test_rounding(void **state)
 	(void)state;
 	/* 1 byte is a block of 512 in a segment of 2 MiB; 1 MiB + 1 is one of 1 MiB + 512 in a
 	 * segment of 20 MiB */
-	tensor a = make(&m, 1, U8), b = make(&m, MIB + 1, U8);
+	tensor a = tensor_new(&m, 1, U8), b = tensor_new(&m, MIB + 1, U8);
 
 	assert_int_equal(allocated(), 512 + MIB + 512);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 22 * MIB);
-	drop(&m, &a);
-	drop(&m, &b);
+	tensor_unref(&m, &a);
+	tensor_unref(&m, &b);
 	assert_int_equal(allocated(), 0);
 	allocator_empty_cache(m.allocator);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 0);
@@ -40,28 +40,28 @@ static void test_tail_is_not_split(void **state)
 	(void)state;
 	/* 11 MiB + 512 asks for a segment of 12 MiB; what is left is less than 1 MiB and stays in
 	 * the block */
-	tensor a = make(&m, 11 * MIB + 512, U8);
+	tensor a = tensor_new(&m, 11 * MIB + 512, U8);
 
 	assert_int_equal(allocated(), 12 * MIB);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
-	drop(&m, &a);
+	tensor_unref(&m, &a);
 	/* the block is the best fit for 10 MiB, and its rest of 2 MiB is split off */
-	a = make(&m, 10 * MIB, U8);
+	a = tensor_new(&m, 10 * MIB, U8);
 	assert_int_equal(allocated(), 10 * MIB);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
-	drop(&m, &a);
+	tensor_unref(&m, &a);
 }
 
 static void test_streams_do_not_share(void **state)
 {
 	(void)state;
-	tensor a = make(&m, 30 * MIB, U8);
+	tensor a = tensor_new(&m, 30 * MIB, U8);
 
-	drop(&m, &a);
+	tensor_unref(&m, &a);
 	m.stream = 1;
-	a = make(&m, 30 * MIB, U8);
+	a = tensor_new(&m, 30 * MIB, U8);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 60 * MIB);
-	drop(&m, &a);
+	tensor_unref(&m, &a);
 }
 
 /* ---- the graph ---- */
@@ -76,13 +76,13 @@ static void test_linear_and_gelu(void **state)
 	param_make(&m, &first, 4096, 1024, F32, TERM_MLP_WEIGHTS);
 	param_make(&m, &second, 1024, 4096, F32, TERM_MLP_WEIGHTS);
 	assert_int_equal(allocated(), 32 * MIB);
-	x = make_as(&m, TERM_INPUTS, MIB, F32); /* 1024 rows: 4 MiB */
-	h = linear(&m, x, &first, NULL);        /* 16 MiB */
-	let(&m, &h, gelu(&m, h));               /* keeps its input: 16 MiB more */
-	y = linear(&m, h, &second, NULL);       /* keeps its input; 4 MiB */
-	drop(&m, &h);
+	x = tensor_new_as(&m, TERM_INPUTS, MIB, F32); /* 1024 rows: 4 MiB */
+	h = linear(&m, x, &first, NULL);              /* 16 MiB */
+	tensor_assign(&m, &h, gelu(&m, h));           /* keeps its input: 16 MiB more */
+	y = linear(&m, h, &second, NULL);             /* keeps its input; 4 MiB */
+	tensor_unref(&m, &h);
 	assert_int_equal(allocated(), (32 + 4 + 16 + 16 + 4) * MIB);
-	one = make(&m, MIB, F32);
+	one = tensor_new(&m, MIB, F32);
 	backward(&m, &tape, y, one);
 	/* 4 MiB came in; the second weight's gradient (16) and its input's (16) are made, then what
 	 * it kept is freed; gelu makes 16, with 16 coming in and its input kept */
@@ -92,7 +92,7 @@ static void test_linear_and_gelu(void **state)
 	machine_settle(&m);
 	assert_int_equal(m.by_term[TERM_GRADIENTS], 32 * MIB);
 	for (int i = 0; i < 2; i++)
-		drop(&m, i ? &first.grad : &second.grad);
+		tensor_unref(&m, i ? &first.grad : &second.grad);
 }
 
 /* autocast: the 16-bit copy of a weight is made once, and lives until autocast ends and the graph
@@ -104,7 +104,7 @@ static void test_autocast_cache(void **state)
 
 	(void)state;
 	param_make(&m, &w, 1024, 1024, F32, TERM_MLP_WEIGHTS); /* 4 MiB */
-	x = make(&m, 2 * MIB, F32);                            /* 8 MiB */
+	x = tensor_new(&m, 2 * MIB, F32);                      /* 8 MiB */
 	begin_autocast(&m, BF16);
 	y = linear(&m, x, &w, NULL); /* copies of w (2) and x (4), y (4) */
 	assert_int_equal(allocated(), (4 + 8 + 2 + 4 + 4) * MIB);
@@ -116,8 +116,8 @@ static void test_autocast_cache(void **state)
 	assert_int_equal(m.by_term[TERM_AUTOCAST_CACHE], 2 * MIB);
 	tape_free(&m, &tape);
 	assert_int_equal(m.by_term[TERM_AUTOCAST_CACHE], 0);
-	drop(&m, &y);
-	drop(&m, &z);
+	tensor_unref(&m, &y);
+	tensor_unref(&m, &z);
 }
 
 static tensor two_gelus(struct machine *machine, void *context, tensor in)
@@ -125,7 +125,7 @@ static tensor two_gelus(struct machine *machine, void *context, tensor in)
 	tensor h = gelu(machine, in), out = gelu(machine, h);
 
 	(void)context;
-	drop(machine, &h);
+	tensor_unref(machine, &h);
 	return out;
 }
 
@@ -140,13 +140,13 @@ static void test_checkpoint(void **state)
 	param_make(&m, &leaf, 1024, 1024, F32, TERM_INPUTS); /* 4 MiB, wants a gradient */
 	y = checkpointed(&m, two_gelus, NULL, leaf.value);
 	assert_int_equal(allocated(), 8 * MIB);
-	backward(&m, &tape, y, make(&m, MIB, F32));
+	backward(&m, &tape, y, tensor_new(&m, MIB, F32));
 	/* 4 MiB came in; the first gelu's output is made again (4), the second's is not; the
 	 * gradient of the second (4) */
 	assert_int_equal(m.peak.allocated, (8 + 4 + 4 + 4) * MIB);
-	drop(&m, &y);
+	tensor_unref(&m, &y);
 	assert_int_equal(allocated(), 8 * MIB);
-	drop(&m, &leaf.grad);
+	tensor_unref(&m, &leaf.grad);
 }
 
 /* cross_entropy of bf16 logits under autocast: log-softmax in bf16, its copy in fp32; backward one
@@ -159,15 +159,15 @@ static void test_cross_entropy(void **state)
 
 	(void)state;
 	param_make(&m, &logits, 1024, 32 * KIB, BF16, TERM_LOGITS); /* N = 32 Mi: 64 MiB */
-	targets = make(&m, 1024, I64);
+	targets = tensor_new(&m, 1024, I64);
 	before = allocated();
 	begin_autocast(&m, BF16);
 	loss = cross_entropy(&m, logits.value, targets);
 	end_autocast(&m);
 	assert_int_equal(allocated() - before, (64 + 128) * MIB + 2 * 512);
-	backward(&m, &tape, loss, make(&m, 1, F32));
+	backward(&m, &tape, loss, tensor_new(&m, 1, F32));
 	assert_int_equal(m.peak.allocated - before, (64 + 128 + 128) * MIB + 3 * 512);
-	drop(&m, &logits.grad);
+	tensor_unref(&m, &logits.grad);
 }
 
 /* Sizes whose products would not fit are an error, not a wrap. */
@@ -197,23 +197,23 @@ static void test_enormous(void **state)
 
 static tensor lend_to(int stream)
 {
-	tensor t = make(&m, 12 * MIB, U8), other;
+	tensor t = tensor_new(&m, 12 * MIB, U8), other;
 
 	stream_work(&m, stream, 1);
 	record_stream(t, stream);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 	assert_int_equal(allocated(), 0);
-	other = make(&m, 12 * MIB, U8);
+	other = tensor_new(&m, 12 * MIB, U8);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 24 * MIB);
 	return other;
 }
 
 static void assert_back(int is)
 {
-	tensor t = make(&m, 12 * MIB, U8);
+	tensor t = tensor_new(&m, 12 * MIB, U8);
 
 	assert_int_equal(allocator_totals(m.allocator)->reserved, (is ? 24 : 36) * MIB);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 static void test_used_by_another_stream(void **state)
@@ -224,7 +224,7 @@ static void test_used_by_another_stream(void **state)
 	t = lend_to(1);
 	host_wait(&m, 0); /* which says nothing of stream 1 */
 	assert_back(0);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 static void test_host_waits(void **state)
@@ -235,7 +235,7 @@ static void test_host_waits(void **state)
 	t = lend_to(1);
 	host_wait(&m, 1);
 	assert_back(1);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 static void test_host_waits_for_what_waits(void **state)
@@ -247,7 +247,7 @@ static void test_host_waits_for_what_waits(void **state)
 	stream_wait(&m, 0, 1);
 	host_wait(&m, 0);
 	assert_back(1);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 /* cudaLaunchKernel waits where 1024 pieces are queued; the device's model moves on by 64. */
@@ -259,7 +259,7 @@ static void test_full_queue(void **state)
 	t = lend_to(1); /* 2 pieces: what used it, and the event */
 	stream_work(&m, 1, 1024 + 64 - 1);
 	assert_back(1);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 static void test_queue_not_full(void **state)
@@ -270,7 +270,7 @@ static void test_queue_not_full(void **state)
 	t = lend_to(1);
 	stream_work(&m, 1, 1024 + 64 - 2);
 	assert_back(0);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 static void test_used_by_its_own_stream(void **state)
@@ -278,12 +278,12 @@ static void test_used_by_its_own_stream(void **state)
 	tensor t;
 
 	(void)state;
-	t = make(&m, 12 * MIB, U8);
+	t = tensor_new(&m, 12 * MIB, U8);
 	record_stream(t, 0);
-	drop(&m, &t);
-	t = make(&m, 12 * MIB, U8);
+	tensor_unref(&m, &t);
+	t = tensor_new(&m, 12 * MIB, U8);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
-	drop(&m, &t);
+	tensor_unref(&m, &t);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* What a rank of two has of a model with weights of 6 and of 1000 elements: FSDP's pieces and ZeRO's,
- * worked out by hand. */
+/* What a rank of two has of a model with weights of 6 and of 1000 elements: FSDP's pieces and
+ * ZeRO's, worked out by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,11 +23,11 @@ static void two_weights(struct module *module, enum dtype type)
 
 static void test_flat_parameter(void **state)
 {
-	struct shape s = { .dp = 2, .zero = 3, .wrapper = FSDP1, .reshard = 1 };
+	struct hparams s = { .dp = 2, .zero = 3, .wrapper = FSDP1, .reshard = 1 };
 	const size_t first[2] = { 0, 2 };
 	struct module module;
 	struct fsdp f;
-	tensor x = { .at = NULL };
+	tensor x = { .storage = NULL };
 
 	(void)state;
 	/* the second begins at a multiple of 16 bytes, element 8: 1008 in all, 504 a rank */
@@ -48,7 +48,7 @@ static void test_flat_parameter(void **state)
 
 static void test_flat_parameter_of_second_rank(void **state)
 {
-	struct shape s = { .dp = 2, .zero = 3, .wrapper = FSDP1, .reshard = 1, .rank = 1 };
+	struct hparams s = { .dp = 2, .zero = 3, .wrapper = FSDP1, .reshard = 1, .rank = 1 };
 	const size_t first[2] = { 0, 2 };
 	struct module module;
 	struct fsdp f;
@@ -64,7 +64,9 @@ static void test_flat_parameter_of_second_rank(void **state)
 
 static void test_zero(void **state)
 {
-	struct shape s = { .dp = 2, .zero = 2, .weights = BF16, .rank = 1, .reduce_bucket = 2000 };
+	struct hparams s = {
+		.dp = 2, .zero = 2, .weights = BF16, .rank = 1, .reduce_bucket = 2000
+	};
 	struct module module;
 	struct zero z;
 
@@ -76,7 +78,7 @@ static void test_zero(void **state)
 	assert_int_equal(module.params[0]->shard, -1);
 	assert_int_equal(module.params[1]->shard, 1006 - 504);
 	/* a gradient waits in the bucket of 2000 x 2 bytes, and its own block goes */
-	module.params[1]->grad = make(&m, 1000, BF16);
+	module.params[1]->grad = tensor_new(&m, 1000, BF16);
 	m.on_gradient(&m, module.params[1]);
 	assert_int_equal(allocated(), 8 * 512 + 8 * 512);
 	/* two moments of 504 x 4 bytes stay, fused Adam's count of steps, and _global_grad_norm */
@@ -86,7 +88,7 @@ static void test_zero(void **state)
 	module_release(&module);
 }
 
-static void start_zero3(struct zero3 *z, const struct shape *s, struct module *module)
+static void start_zero3(struct zero3 *z, const struct hparams *s, struct module *module)
 {
 	two_weights(module, BF16);
 	zero3_wrap(&m, z, s, module);
@@ -103,19 +105,19 @@ static void end_zero3(struct zero3 *z, struct module *module)
 /* Pieces of 3 and 500 elements: 1006 bytes in 16 bits, 2012 in fp32. */
 static void test_zero3(void **state)
 {
-	struct shape s = { .dp = 2,
-			   .zero = 3,
-			   .weights = BF16,
-			   .reduce_bucket = 2000,
-			   .persistence = 10,
-			   .sub_group = 1000000,
-			   .prefetch_bucket = 1000,
-			   .max_live = 1000,
-			   .max_reuse = 1000 };
+	struct hparams s = { .dp = 2,
+			     .zero = 3,
+			     .weights = BF16,
+			     .reduce_bucket = 2000,
+			     .persistence = 10,
+			     .sub_group = 1000000,
+			     .prefetch_bucket = 1000,
+			     .max_live = 1000,
+			     .max_reuse = 1000 };
 	struct module module;
 	struct zero3 z;
 	const int64_t states = 1024 + 2048 + 4096 + 1024; /* weights, master, bucket, gradients */
-	tensor x = { .at = NULL };
+	tensor x = { .storage = NULL };
 
 	(void)state;
 	start_zero3(&z, &s, &module);
@@ -139,13 +141,16 @@ static void test_zero3(void **state)
 	end_zero3(&z, &module);
 }
 
-/* A view of gathered weights keeps them: the parameter's 1000 elements are gathered again beside. */
+/* A view of gathered weights keeps them: the parameter's 1000 elements are gathered again beside.
+ */
 static void test_zero3_view(void **state)
 {
-	struct shape s = { .dp = 2, .zero = 3, .weights = BF16, .reduce_bucket = 2000, .sub_group = 1000000 };
+	struct hparams s = {
+		.dp = 2, .zero = 3, .weights = BF16, .reduce_bucket = 2000, .sub_group = 1000000
+	};
 	struct module module;
 	struct zero3 z;
-	tensor x = { .at = NULL }, view;
+	tensor x = { .storage = NULL }, view;
 	int64_t before;
 
 	(void)state;
@@ -158,7 +163,7 @@ static void test_zero3_view(void **state)
 	assert_int_equal(allocated(), before + 2048);
 	module_enter(&m, module.params[1], NULL, x);
 	assert_int_equal(allocated(), before + 2 * 2048);
-	drop(&m, &view);
+	tensor_unref(&m, &view);
 	module_leave(&m, module.params[1], NULL);
 	assert_int_equal(allocated(), before);
 	end_zero3(&z, &module);
@@ -167,7 +172,9 @@ static void test_zero3_view(void **state)
 /* Stage 1 without overlap: 2000 bytes of gradient wait beside the bucket of 4000 for the end. */
 static void test_zero1_late(void **state)
 {
-	struct shape s = { .dp = 2, .zero = 1, .weights = BF16, .rank = 1, .reduce_bucket = 2000 };
+	struct hparams s = {
+		.dp = 2, .zero = 1, .weights = BF16, .rank = 1, .reduce_bucket = 2000
+	};
 	struct module module;
 	struct zero z;
 	int64_t before;
@@ -176,11 +183,11 @@ static void test_zero1_late(void **state)
 	two_weights(&module, BF16);
 	zero_wrap(&m, &z, &s, &module);
 	before = allocated();
-	module.params[1]->grad = make(&m, 1000, BF16);
+	module.params[1]->grad = tensor_new(&m, 1000, BF16);
 	m.on_gradient(&m, module.params[1]);
 	assert_int_equal(allocated(), before + 8 * 512 + 4 * 512);
 	m.zero = NULL;
-	drop(&m, &module.params[1]->grad);
+	tensor_unref(&m, &module.params[1]->grad);
 	zero_release(&z);
 	module_release(&module);
 }
@@ -188,7 +195,7 @@ static void test_zero1_late(void **state)
 /* 3 rows are 2 rows a rank: 4000 elements are gathered, not 3000. */
 static void test_fsdp2_rows(void **state)
 {
-	struct shape s = { .dp = 2, .zero = 3, .wrapper = FSDP2, .reshard = 1 };
+	struct hparams s = { .dp = 2, .zero = 3, .wrapper = FSDP2, .reshard = 1 };
 	struct module module = { .params = NULL };
 	struct fsdp f;
 	const size_t first[] = { 0, 1 };
@@ -205,12 +212,9 @@ static void test_fsdp2_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ON_MACHINE(test_flat_parameter),
-		ON_MACHINE(test_flat_parameter_of_second_rank),
-		ON_MACHINE(test_zero),
-		ON_MACHINE(test_zero3),
-		ON_MACHINE(test_zero3_view),
-		ON_MACHINE(test_zero1_late),
+		ON_MACHINE(test_flat_parameter), ON_MACHINE(test_flat_parameter_of_second_rank),
+		ON_MACHINE(test_zero),           ON_MACHINE(test_zero3),
+		ON_MACHINE(test_zero3_view),     ON_MACHINE(test_zero1_late),
 		ON_MACHINE(test_fsdp2_rows),
 	};
 

@@ -33,7 +33,7 @@ static void copy_blocks(const struct machine *m, void *context)
 	for (size_t i = 0; i < m->peak_count; i++) {
 		enum category c = 0;
 
-		while (strcmp(category_key(c), role_rows[m->peak_blocks[i].term].component))
+		while (strcmp(category_key(c), term_rows[m->peak_blocks[i].term].component))
 			c++;
 		hold_block(context, m->peak_blocks[i].size, c, "a;b");
 	}
