@@ -1,6 +1,7 @@
 /* memtrace estimate: what should this job need? */
 #include "cmd/command.h"
 #include "session/job_options.h"
+#include "render/config_show.h"
 #include "render/estimate_output.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "cmd/simulation_messages.h"
 #include "session/job_options.h"
 #include "plan/plan.h"
+#include "render/plan_output.h"
 #include "simulate/verify_plan.h"
 #include "util/terminal.h"
 

@@ -1,6 +1,6 @@
 /* Accelerate: its YAML, and the environment that `accelerate launch` makes of it. One table serves
  * both. */
-#include "config/formats.h"
+#include "config/accelerate.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static int take_strategy(struct reader *r, int field, const char *value)
 	if (!strcmp(value, "None"))
 		return 0;
 	if (strstr(r->key, "reshard") && parse_bool(value) >= 0 && strlen(value) > 1)
-		return config_put(r, CONFIG_reshard_after_forward, value);
+		return reader_put(r, CONFIG_reshard_after_forward, value);
 	for (size_t i = 0; i < ARRAY_SIZE(strategies); i++) {
 		if (strcmp(value, strategies[i].name) && strcmp(value, strategies[i].number))
 			continue;
@@ -79,8 +79,8 @@ static int take_strategy(struct reader *r, int field, const char *value)
 				r->c,
 				"%s: %s shards within a node; data_parallel_replicate_size says how many copies",
 				r->origin, strategies[i].name);
-		return config_put(r, CONFIG_zero_stage, strategies[i].stage) ||
-				       config_put(r, CONFIG_reshard_after_forward,
+		return reader_put(r, CONFIG_zero_stage, strategies[i].stage) ||
+				       reader_put(r, CONFIG_reshard_after_forward,
 						  strategies[i].reshard)
 			       ? -1
 			       : 0;
@@ -96,21 +96,21 @@ static int take_offload(struct reader *r, int field, const char *value)
 	(void)field;
 	if (parse_bool(value) != 1)
 		return 0;
-	return config_put(r, CONFIG_offload_param, "cpu") ||
-			       config_put(r, CONFIG_offload_optimizer, "cpu")
+	return reader_put(r, CONFIG_offload_param, "cpu") ||
+			       reader_put(r, CONFIG_offload_optimizer, "cpu")
 		       ? -1
 		       : 0;
 }
 
 static int take_checkpointing(struct reader *r, int field, const char *value)
 {
-	return parse_bool(value) == 1 ? config_put(r, field, "full") : 0;
+	return parse_bool(value) == 1 ? reader_put(r, field, "full") : 0;
 }
 
 static int take_file(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	return !strcmp(value, "None") || !*value ? 0 : config_read_path(r, value, 1);
+	return !strcmp(value, "None") || !*value ? 0 : r->read_file(r, value, 1);
 }
 
 /* "None" is what the environment carries for what was not given. */
@@ -118,12 +118,12 @@ static int take(struct reader *r, int field, const char *value)
 {
 	if (!strcmp(value, "None") || !strcmp(value, "none") || !*value)
 		return 0;
-	return config_put(r, field, value);
+	return reader_put(r, field, value);
 }
 
 static int take_dynamo(struct reader *r, int field, const char *value)
 {
-	return config_put(r, field, !strcasecmp(value, "no") ? "false" : "true");
+	return reader_put(r, field, !strcasecmp(value, "no") ? "false" : "true");
 }
 
 #define F "fsdp_config.fsdp_"
@@ -197,18 +197,18 @@ static int finish(struct reader *r, struct seen *s)
 	else
 		snprintf(text, sizeof(text), "%s-%s",
 			 !strcmp(s->precision, "fp8") ? "bf16" : s->precision, kind);
-	if (s->precision[0] && config_put(r, CONFIG_precision, text))
+	if (s->precision[0] && reader_put(r, CONFIG_precision, text))
 		return -1;
 	if (!strcmp(s->precision, "fp8"))
 		config_note(c, "%s: fp8 is estimated as bf16", s->origin);
 	if (s->bits & FSDP) {
-		if (config_put_default(c, CONFIG_zero_stage, "3", "FSDP", r->e) ||
-		    config_put_default(c, CONFIG_reshard_after_forward, "true", "FSDP's default",
+		if (config_set_default(c, CONFIG_zero_stage, "3", "FSDP", r->e) ||
+		    config_set_default(c, CONFIG_reshard_after_forward, "true", "FSDP's default",
 				       r->e))
 			return -1;
 	}
 	if (s->bits & DEEPSPEED &&
-	    config_put_default(c, CONFIG_zero_stage, "2", "Accelerate's default", r->e))
+	    config_set_default(c, CONFIG_zero_stage, "2", "Accelerate's default", r->e))
 		return -1;
 	c->from_framework |= s->bits != 0;
 	r->origin = "accelerate";
@@ -272,7 +272,7 @@ int config_read_accelerate(struct reader *r, const struct doc_node *root, const 
 	struct seen s = { 0, "", "" };
 
 	r->state = &s;
-	if (config_read_flat(r, &table, root, name))
+	if (reader_read_tree(r, &table, root, name))
 		return -1;
 	if (doc_find(root, "deepspeed_config") && !s.bits)
 		s.bits |= DEEPSPEED;
@@ -295,7 +295,7 @@ int config_read_fsdp(struct reader *r, const struct doc_node *map, const char *n
 
 		r->origin = origin;
 		if (n->kind != DOC_MAP && n->kind != DOC_NULL)
-			status = config_read_key(r, &table, key, text);
+			status = reader_read_key(r, &table, key, text);
 		r->origin = name;
 		r->key = "";
 		free(origin);
@@ -338,7 +338,7 @@ int config_read_accelerate_env(struct reader *r, char **env, unsigned count)
 		snprintf(origin, sizeof(origin), "environment: %.*s", (int)(equals - env[i]),
 			 env[i]);
 		r->origin = origin;
-		if (config_read_key(r, &table, key, equals + 1))
+		if (reader_read_key(r, &table, key, equals + 1))
 			return -1;
 		r->origin = "environment";
 	}
@@ -374,7 +374,7 @@ int config_read_accelerate_flags(struct reader *r, const struct flags *f)
 		/* of what has no prefix most is not DeepSpeed's */
 		if (!strcmp(section, D) && !key_row_find(rows, ARRAY_SIZE(rows), key))
 			continue;
-		status = config_read_key(r, &table, key, flag->value ? flag->value : "true");
+		status = reader_read_key(r, &table, key, flag->value ? flag->value : "true");
 	}
 	if (!status && (s.bits || s.precision[0]))
 		status = finish(r, &s);

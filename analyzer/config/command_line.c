@@ -1,92 +1,20 @@
 /* A job's command line: the launcher's part, the script, and whose flags the script's are. */
 #define _GNU_SOURCE /* basename */
-#include "config/formats.h"
+#include "config/command_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/buf.h"
-#include "config/megatron_names.h"
-
-/* ---- flags ---- */
-
-/* "-1" and "-0.5" are values. */
-static int is_flag(const char *arg)
-{
-	return arg[0] == '-' && arg[1] && !strchr("0123456789.", arg[1]);
-}
-
-static void split(struct flags *f, int argc, char **argv)
-{
-	size_t room = 0;
-
-	for (int i = 0; i < argc; i++) {
-		struct flag flag = { NULL, NULL, NULL, 0 };
-		const char *equals = strchr(argv[i], '=');
-		struct buf value = { 0 };
-		char key[256], name[256];
-
-		if (!is_flag(argv[i]))
-			continue; /* a positional before the first flag */
-		snprintf(name, sizeof(name), "%.*s",
-			 (int)(equals ? equals - argv[i] : (ptrdiff_t)strlen(argv[i])), argv[i]);
-		snake_case(key, sizeof(key), name);
-		flag.key = xstrdup(key);
-		flag.written = xstrdup(name);
-		if (equals) {
-			flag.joined = 1;
-			flag.value = xstrdup(equals + 1);
-		}
-		for (; !equals && i + 1 < argc && !is_flag(argv[i + 1]); i++) {
-			if (value.length)
-				buf_puts(&value, ",");
-			buf_puts(&value, argv[i + 1]);
-			if (!flag.value)
-				flag.value = xstrdup(""); /* replaced below */
-		}
-		if (!equals && flag.value) {
-			free(flag.value);
-			flag.value = buf_take(&value);
-		}
-		buf_release(&value);
-		f->at = grow(f->at, f->count, &room, sizeof(*f->at));
-		f->at[f->count++] = flag;
-	}
-}
-
-static void flags_release(struct flags *f)
-{
-	for (size_t i = 0; i < f->count; i++) {
-		free(f->at[i].written);
-		free(f->at[i].key);
-		free(f->at[i].value);
-	}
-	free(f->at);
-	memset(f, 0, sizeof(*f));
-}
-
-/* The last one of a name wins, as in argparse. */
-const struct flag *flags_find(const struct flags *f, const char *key)
-{
-	for (size_t i = f->count; i--;)
-		if (!strcmp(f->at[i].key, key))
-			return &f->at[i];
-	return NULL;
-}
-
-int config_read_flags(struct reader *r, const struct key_table *t, const struct flags *f)
-{
-	for (size_t i = 0; i < f->count; i++) {
-		const struct flag *flag = &f->at[i];
-
-		r->origin = flag->written;
-		if (flag->key[0] &&
-		    config_read_key(r, t, flag->key, flag->value ? flag->value : "true"))
-			return -1;
-	}
-	return 0;
-}
+#include "config/accelerate.h"
+#include "config/deepspeed.h"
+#include "config/files.h"
+#include "config/flags.h"
+#include "config/megatron.h"
+#include "config/torchtitan.h"
+#include "config/trainer.h"
+#include "util/base64.h"
+#include "util/json_text.h"
 
 /* ---- the launcher ---- */
 
@@ -111,7 +39,7 @@ static int64_t count_of(const struct flags *f, const char *const *keys)
 static int64_t count_world_info(const char *value, int64_t *nodes)
 {
 	size_t length;
-	char *text = decode_base64(value, &length);
+	char *text = base64_decode(value, &length);
 	struct err ignored = { "" };
 	struct doc_node *root = text ? doc_read_json(text, length, "world_info", &ignored) : NULL;
 	int64_t ranks = 0;
@@ -149,7 +77,7 @@ static int read_launcher(struct reader *r, const char *launcher, const struct fl
 		world = count_world_info(info->value, &n);
 	if (info && n && world % n == 0)
 		each = world / n;
-	if (file && file->value && config_read_path(r, file->value, 1))
+	if (file && file->value && r->read_file(r, file->value, 1))
 		return -1;
 	if (!world && each)
 		world = each * (n ? n : 1);
@@ -241,8 +169,8 @@ static int read_launchers(struct reader *r, int argc, char **argv)
 	int at = find_launcher(argc, argv), status;
 	struct flags outer = { 0 }, own = { 0 };
 
-	split(&outer, at, argv);
-	split(&own, argc - at, argv + at);
+	flags_split(&outer, at, argv);
+	flags_split(&own, argc - at, argv + at);
 	status = read_launcher(r, argv[at], &outer, &own);
 	if (!status && is_accelerate(argc, argv))
 		status = config_read_accelerate_flags(r, &own);
@@ -260,7 +188,7 @@ static int read_argv(struct reader *r, int argc, char **argv)
 		return 0;
 	if (start > 0 && read_launchers(r, start, argv))
 		return -1;
-	split(&own, argc - start, argv + start);
+	flags_split(&own, argc - start, argv + start);
 	status = read_script(r, &own, script < argc ? argv[script] : "");
 	flags_release(&own);
 	return status;
@@ -269,41 +197,45 @@ static int read_argv(struct reader *r, int argc, char **argv)
 /* "K=V" strings as one JSON object, for who asks for a variable. */
 static int keep_environment(struct reader *r, char **env, unsigned count)
 {
-	struct buf b = { 0 };
+	json_t *object;
+	char *text;
 	int status;
 
+	if (!count)
+		return 0;
 	for (unsigned i = 0; i < count; i++)
 		if (!strchr(env[i], '='))
 			return err_set(r->e, "--env %.60s: not K=V", env[i]);
+	object = json_object();
 	for (unsigned i = 0; i < count; i++) {
 		const char *equals = strchr(env[i], '=');
+		char *name = xasprintf("%.*s", (int)(equals - env[i]), env[i]);
 
-		buf_puts(&b, b.length ? "," : "{");
-		add_json_string(&b, (struct str){ env[i], (size_t)(equals - env[i]) });
-		buf_puts(&b, ":");
-		add_json_string(&b, (struct str){ equals + 1, strlen(equals + 1) });
+		json_set_text(object, name, equals + 1);
+		free(name);
 	}
-	if (!count)
-		return 0;
-	buf_puts(&b, "}");
+	text = json_dumps(object, JSON_COMPACT);
 	r->key = "environment";
 	r->origin = "environment";
-	status = config_put(r, CONFIG_environment, b.text);
-	buf_release(&b);
+	status = reader_put(r, CONFIG_environment, text);
+	free(text);
+	json_decref(object);
 	return status;
 }
 
 int config_read_arguments(struct config *c, int argc, char **argv, char **env, unsigned env_count,
 			  int lenient, struct err *e)
 {
-	struct reader r = { c, "", "command line", NULL, e, lenient, 0, NULL };
+	struct reader r;
 
+	reader_init(&r, c, "command line", e);
+	r.lenient = lenient;
 	if (keep_environment(&r, env, env_count) || config_read_accelerate_env(&r, env, env_count))
 		return -1;
 	for (unsigned i = 0; i < env_count; i++) {
 		r.key = r.origin = "WORLD_SIZE";
 		if (!strncmp(env[i], "WORLD_SIZE=", 11) &&
-		    config_put(&r, CONFIG_world_size, env[i] + 11))
+		    reader_put(&r, CONFIG_world_size, env[i] + 11))
 			return -1;
 	}
 	r.origin = "command line";

@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "util/buf.h"
-#include "config/reader.h"
+#include "config/layer_pattern.h"
 #include "util/util.h"
 
 enum type { INT, REAL, BOOL, TEXT };
@@ -72,6 +72,25 @@ int config_find(const char *name)
 		if (!strcmp(fields[i].name, name))
 			return i;
 	return -1;
+}
+
+const char *config_near_name(const char *name)
+{
+	static const char *const names[] = {
+#define FIELD(name, type, help) #name,
+#include "config/fields.def"
+#undef FIELD
+		NULL
+	};
+
+	const char *shortest = NULL;
+
+	/* "num_layer" means num_layers, not the longest of those that begin so */
+	for (size_t i = 0; names[i]; i++)
+		if (strlen(name) > 3 && !strncmp(names[i], name, strlen(name)) &&
+		    (!shortest || strlen(names[i]) < strlen(shortest)))
+			shortest = names[i];
+	return shortest ? shortest : nearest(name, names);
 }
 
 void config_init(struct config *c)
@@ -325,9 +344,8 @@ static void set_origin(struct config *c, int field, const char *origin)
 	c->origin[field] = copy;
 }
 
-/* `key` is what the user wrote, which need not be the field's name. */
-static int set(struct config *c, int field, const char *key, const char *value, const char *origin,
-	       struct err *e)
+int config_set_field(struct config *c, int field, const char *key, const char *value,
+		     const char *origin, struct err *e)
 {
 	char want[320];
 
@@ -344,15 +362,10 @@ static int set(struct config *c, int field, const char *key, const char *value, 
 	return 0;
 }
 
-int config_put(struct reader *r, int field, const char *value)
-{
-	return set(r->c, field, r->key, value, r->origin, r->e);
-}
-
-int config_put_default(struct config *c, int field, const char *value, const char *origin,
+int config_set_default(struct config *c, int field, const char *value, const char *origin,
 		       struct err *e)
 {
-	return config_has(c, field) ? 0 : set(c, field, fields[field].name, value, origin, e);
+	return config_has(c, field) ? 0 : config_set_field(c, field, fields[field].name, value, origin, e);
 }
 
 int config_set_int(struct config *c, enum config_field f, int64_t value, const char *origin,
@@ -361,7 +374,7 @@ int config_set_int(struct config *c, enum config_field f, int64_t value, const c
 	char text[32];
 
 	snprintf(text, sizeof(text), "%lld", (long long)value);
-	return set(c, f, fields[f].name, text, origin, e);
+	return config_set_field(c, f, fields[f].name, text, origin, e);
 }
 
 #define DERIVED "derived: "
@@ -376,7 +389,7 @@ void config_derived_text(struct config *c, int field, const char *value, const c
 	struct err ignored = { "" };
 	char *origin = xasprintf(DERIVED "%s", how);
 
-	set(c, field, fields[field].name, value, origin, &ignored);
+	config_set_field(c, field, fields[field].name, value, origin, &ignored);
 	free(origin);
 }
 

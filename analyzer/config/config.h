@@ -68,6 +68,8 @@ const char *config_help(enum config_field f);
 const char *config_type(enum config_field f);
 /* The field of that name, or -1. */
 int config_find(const char *name);
+/* The field whose name is most like `name`, for messages; NULL: none is. */
+const char *config_near_name(const char *name);
 /* The value as text: "4096", "true", "bf16-mixed". */
 void config_value(const struct config *c, enum config_field f, struct buf *out);
 
@@ -77,39 +79,21 @@ int config_notes_full(const struct config *c);
 /* Remembers a remark, once. */
 __attribute__((format(printf, 2, 3))) void config_note(struct config *c, const char *format, ...);
 
-/* Sets NAME to VALUE as text (`--set K=V`). ORIGIN is copied. -1: no such key, or VALUE is
- * malformed; the message names key, value, origin and what was expected. */
-int config_set(struct config *c, const char *name, const char *value, const char *origin,
-	       struct err *e);
+/* Sets a field from text. `key` is the name that the user wrote, for the message. ORIGIN is copied.
+ * -1: VALUE is malformed; the message names key, value, origin and what was expected. */
+int config_set_field(struct config *c, int field, const char *key, const char *value,
+		     const char *origin, struct err *e);
+/* The same for a field that is not given yet. */
+int config_set_default(struct config *c, int field, const char *value, const char *origin,
+		       struct err *e);
+/* A field that follows from others; config_derive() unsets it before it derives again. */
+void config_derived_int(struct config *c, int field, int64_t value, const char *how);
+void config_derived_text(struct config *c, int field, const char *value, const char *how);
+/* A field that DeepSpeed leaves to Transformers ("auto"): config_derive() resolves it or adds a
+ * note. */
+void config_set_auto(struct config *c, int field, const char *origin);
 
-/* Reads a file of any known kind (our JSON, config.json, ds_config.json, Accelerate YAML,
- * Megatron's YAML). Later wins. */
-int config_read_file(struct config *c, const char *path, struct err *e);
-
-/* Reads a job's command line (argv as after `--`) and environment ("K=V" strings): Megatron,
- * DeepSpeed, Accelerate, torchtitan, Trainer arguments. */
-int config_read_command(struct config *c, int argc, char **argv, char **env, unsigned env_count,
-			struct err *e);
-
-/* Do the parallel sizes divide what they split? The message names both. */
-int config_check_layout(const struct config *c, struct err *e);
-
-/* Has layer `layer` (from 0) experts, by num_experts and moe_layer_freq? */
-int config_moe_layer(const struct config *c, int64_t layer);
-
-/* Parameters of the whole model counted from the architecture's fields, those that are not given
- * by `arch`, and the most that one module holds directly. -1: a field is missing. config_derive
- * calls it where model_type is given. */
-int config_count_parameters(const struct config *c, int64_t *total, int64_t *largest,
-			    struct err *e);
-
-/* Derives what follows from what is given, again after a change (data_parallel_size from
- * world_size, padded vocabulary …) and checks contradictions. */
-int config_derive(struct config *c, struct err *e);
-
-/* Key, value, source, one a line; the remarks after them. */
-void config_show(const struct config *c, struct buf *out);
-/* {"config":[{"key":…,"value":…,"source":…}],"notes":[…]} */
-void config_show_json(const struct config *c, struct buf *out);
+/* 1: true, 0: false, -1: neither; "yes", "on" ... included. */
+int parse_bool(const char *text);
 
 #endif

@@ -1,12 +1,12 @@
 /* DeepSpeed's ds_config.json: a file, or base64 on a command line. Bucket sizes are elements, not
  * bytes. */
-#include "config/formats.h"
+#include "config/deepspeed.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "util/buf.h"
+#include "util/base64.h"
 
 /* "auto" is left to Transformers, whose arguments may be read later: config_derive looks again. */
 static int is_auto(struct reader *r, int field, const char *value)
@@ -20,7 +20,7 @@ static int is_auto(struct reader *r, int field, const char *value)
 
 static int take(struct reader *r, int field, const char *value)
 {
-	return is_auto(r, field, value) ? 0 : config_put(r, field, value);
+	return is_auto(r, field, value) ? 0 : reader_put(r, field, value);
 }
 
 static int take_precision(struct reader *r, int field, const char *value)
@@ -42,15 +42,15 @@ static int take_precision(struct reader *r, int field, const char *value)
 		return err_set(r->e, "%s: %s contradicts %s (%s): one precision can be enabled",
 			       r->origin, r->key, r->c->precision, r->c->origin[field]);
 	*seen = 1;
-	if (!strcmp(name, "fp16-mixed") && config_put(r, CONFIG_grad_scaler, "true"))
+	if (!strcmp(name, "fp16-mixed") && reader_put(r, CONFIG_grad_scaler, "true"))
 		return -1;
-	return config_put(r, field, name);
+	return reader_put(r, field, name);
 }
 
 /* before offload_optimizer there was cpu_offload */
 static int take_cpu_offload(struct reader *r, int field, const char *value)
 {
-	return parse_bool(value) == 1 ? config_put(r, field, "cpu") : 0;
+	return parse_bool(value) == 1 ? reader_put(r, field, "cpu") : 0;
 }
 
 static int take_optimizer_or_auto(struct reader *r, int field, const char *value)
@@ -62,7 +62,7 @@ static int take_grad_type(struct reader *r, int field, const char *value)
 {
 	if (is_auto(r, field, value))
 		return 0;
-	return config_put(r, field, strcmp(value, "fp32") && strcmp(value, "float32") ? "2" : "4");
+	return reader_put(r, field, strcmp(value, "fp32") && strcmp(value, "float32") ? "2" : "4");
 }
 
 #define ZERO "zero_optimization."
@@ -211,15 +211,15 @@ int config_read_deepspeed(struct reader *r, const struct doc_node *root, const c
 	unsigned seen = 0;
 
 	r->state = &seen;
-	if (config_read_flat(r, &table, root, name))
+	if (reader_read_tree(r, &table, root, name))
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
 		if (c->zero_stage >= defaults[i].least_stage && !c->automatic[defaults[i].field] &&
-		    config_put_default(c, defaults[i].field, defaults[i].value,
+		    config_set_default(c, defaults[i].field, defaults[i].value,
 				       "DeepSpeed's default", r->e))
 			return -1;
 	if (!c->automatic[CONFIG_overlap_comm] &&
-	    config_put_default(c, CONFIG_overlap_comm, c->zero_stage == 3 ? "true" : "false",
+	    config_set_default(c, CONFIG_overlap_comm, c->zero_stage == 3 ? "true" : "false",
 			       "DeepSpeed's default", r->e))
 		return -1;
 	c->from_framework = 1;
@@ -227,42 +227,6 @@ int config_read_deepspeed(struct reader *r, const struct doc_node *root, const c
 }
 
 /* ---- on a command line ---- */
-
-static int base64_digit(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	if (c == '-' || c == '+')
-		return 62;
-	return c == '_' || c == '/' ? 63 : -1;
-}
-
-char *decode_base64(const char *text, size_t *length)
-{
-	char *out = xcalloc(1, strlen(text) + 1);
-	unsigned held = 0, bits = 0;
-
-	*length = 0;
-	for (; *text && *text != '='; text++) {
-		int digit = base64_digit(*text);
-
-		if (digit < 0) {
-			free(out);
-			return NULL;
-		}
-		held = (held << 6 | (unsigned)digit) & 0xffffff;
-		bits += 6;
-		if (bits >= 8) {
-			bits -= 8;
-			out[(*length)++] = (char)(held >> bits);
-		}
-	}
-	return out;
-}
 
 static int read_value(struct reader *r, const struct flag *flag)
 {
@@ -272,13 +236,13 @@ static int read_value(struct reader *r, const struct flag *flag)
 
 	/* a path may look like base64: a file that is there is a file */
 	if (!access(flag->value, R_OK))
-		return config_read_path(r, flag->value, 0);
-	text = flag->value[0] == '{' ? xstrdup(flag->value) : decode_base64(flag->value, &length);
+		return r->read_file(r, flag->value, 0);
+	text = flag->value[0] == '{' ? xstrdup(flag->value) : base64_decode(flag->value, &length);
 	if (text && text[0] == '{') {
 		length = flag->value[0] == '{' ? strlen(text) : length;
-		status = config_read_text(r, text, length, flag->written, 0);
+		status = r->read_text(r, text, length, flag->written, 0);
 	} else {
-		status = config_read_path(r, flag->value, 1);
+		status = r->read_file(r, flag->value, 1);
 	}
 	free(text);
 	return status;

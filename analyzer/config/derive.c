@@ -1,9 +1,12 @@
 /* What follows from what was given, and what contradicts itself. */
+#include "config/derive.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/reader.h"
+#include "config/parameter_count.h"
 #include "config/pipeline_layout.h"
+#include "util/util.h"
 
 #define HAS(c, name) config_has(c, CONFIG_##name)
 

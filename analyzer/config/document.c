@@ -1,10 +1,15 @@
 #include "config/document.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/buf.h"
 #include "util/util.h"
+
+#define FILE_MOST (16 << 20) /* bytes; the largest real configurations have some hundred KiB */
 
 const char *doc_kind_name(enum doc_kind kind)
 {
@@ -215,4 +220,34 @@ struct doc_node *doc_read_json(const char *text, size_t length, const char *name
 	n = from_json(value, &w);
 	json_decref(value);
 	return n;
+}
+
+/* ---- files ---- */
+
+char *doc_file_text(const char *path, size_t *length, struct err *e)
+{
+	FILE *f = fopen(path, "rb");
+	struct buf b = { 0 };
+	char chunk[65536];
+	size_t n;
+
+	if (!f) {
+		err_set(e, "%s: %s", path, strerror(errno));
+		return NULL;
+	}
+	while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0 && b.length <= FILE_MOST)
+		buf_add(&b, chunk, n);
+	if (ferror(f))
+		err_set(e, "%s: %s", path, strerror(errno));
+	else if (b.length > FILE_MOST)
+		err_set(e, "%s: more than %d MiB: not a configuration", path, FILE_MOST >> 20);
+	else if (b.length == 0)
+		err_set(e, "%s: empty", path);
+	fclose(f);
+	*length = b.length;
+	if (e->text[0]) {
+		buf_release(&b);
+		return NULL;
+	}
+	return buf_take(&b);
 }

@@ -1,6 +1,6 @@
 /* A JSON or YAML document as one kind of tree, each value with its line. */
-#ifndef CONFIG_NODE_H
-#define CONFIG_NODE_H
+#ifndef CONFIG_DOCUMENT_H
+#define CONFIG_DOCUMENT_H
 
 #include <stddef.h>
 
@@ -20,7 +20,11 @@ struct doc_node {
 #define DOC_DEPTH_MOST 100 /* deeper than any configuration */
 #define DOC_KEY_MOST 4096  /* bytes */
 
-/* `name` is for messages. NULL: the message names file and line. */
+/* The text of a whole file, to be freed. NULL: the message says why. */
+char *doc_file_text(const char *path, size_t *length, struct err *e);
+
+/* Parses a text; `name` is the file's name in messages. NULL: the message names file and line. Freed by
+ * doc_free(). */
 struct doc_node *doc_read_json(const char *text, size_t length, const char *name, struct err *e);
 struct doc_node *doc_read_yaml(const char *text, size_t length, const char *name, struct err *e);
 struct doc_node *doc_node_new(enum doc_kind kind, unsigned line);

@@ -1,20 +1,19 @@
 /* Hugging Face's config.json: transformers' names, and what each architecture's code fixes. */
-#include "config/formats.h"
+#include "config/hf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/buf.h"
-#include "config/reader.h"
 
 /* ---- values that need a look ---- */
 
 static int take_attention_bias(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	return config_put(r, CONFIG_add_qkv_bias, value) ||
-			       config_put(r, CONFIG_attention_output_bias, value)
+	return reader_put(r, CONFIG_add_qkv_bias, value) ||
+			       reader_put(r, CONFIG_attention_output_bias, value)
 		       ? -1
 		       : 0;
 }
@@ -34,12 +33,12 @@ static int take_next_tokens(struct reader *r, int field, const char *value)
 /* T5's "gated-gelu" */
 static int take_gated(struct reader *r, int field, const char *value)
 {
-	return config_put(r, field, strncmp(value, "gated", 5) ? "false" : "true");
+	return reader_put(r, field, strncmp(value, "gated", 5) ? "false" : "true");
 }
 
 static int take_attention(struct reader *r, int field, const char *value)
 {
-	return config_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
+	return reader_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
 }
 
 static const struct key_row rows[] = {
@@ -183,7 +182,7 @@ static const enum config_field forgotten[] = {
 static int put_defaults(struct reader *r, const char *type)
 {
 	char *origin = xasprintf("%s: %s's default", r->origin, type);
-	struct reader d = { r->c, "", origin, NULL, r->e, r->lenient, r->depth, NULL };
+	struct reader d = { .c = r->c, .origin = origin, .e = r->e };
 	int status = 0;
 
 	for (size_t i = 0; !status && i < ARRAY_SIZE(forgotten); i++)
@@ -192,7 +191,7 @@ static int put_defaults(struct reader *r, const char *type)
 		if (*defaults[i].type && strcmp(defaults[i].type, type))
 			continue;
 		d.key = config_name(defaults[i].field);
-		status = config_put(&d, defaults[i].field, defaults[i].value);
+		status = reader_put(&d, defaults[i].field, defaults[i].value);
 	}
 	free(origin);
 	return status;
@@ -250,7 +249,7 @@ static int put_expert_layers(struct reader *r, const struct doc_node *map, const
 		buf_addf(&list, "%s%c", i ? "," : "", layers[i]);
 	buf_puts(&list, "]");
 	r->key = "moe_layer_freq";
-	status = config_put(r, CONFIG_moe_layer_freq, list.text);
+	status = reader_put(r, CONFIG_moe_layer_freq, list.text);
 	buf_release(&list);
 	free(layers);
 	return status;
@@ -262,7 +261,7 @@ static int put_number(struct reader *r, enum config_field f, int64_t value)
 
 	snprintf(text, sizeof(text), "%lld", (long long)value);
 	r->key = config_name(f);
-	return config_put(r, f, text);
+	return reader_put(r, f, text);
 }
 
 /* What takes more than one key. */
@@ -280,7 +279,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 				"%s: transformers 5 ties T5's embeddings whatever the file says; version 4 has %lld parameters more",
 				r->origin, (long long)(c->vocab_size * c->hidden_size));
 			r->key = "tie_word_embeddings";
-			if (config_put(r, CONFIG_untie_embeddings_and_output_weights, "false"))
+			if (reader_put(r, CONFIG_untie_embeddings_and_output_weights, "false"))
 				return -1;
 		}
 
@@ -307,7 +306,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 				    number(map, "intermediate_size_mlp", 16384));
 	} else if (!strcmp(type, "gpt_neox") && c->add_qkv_bias) {
 		r->key = "add_bias_linear";
-		status = config_put(r, CONFIG_add_bias_linear, "true");
+		status = reader_put(r, CONFIG_add_bias_linear, "true");
 	} else if (!strcmp(type, "gpt2") && !config_has(c, CONFIG_ffn_hidden_size)) {
 		status = put_number(r, CONFIG_ffn_hidden_size, 4 * c->hidden_size);
 	}
@@ -406,7 +405,7 @@ static int read_rows(struct reader *r, const struct doc_node *map, const char *n
 {
 	struct key_table t = { rows, ARRAY_SIZE(rows), 0, unknown };
 
-	return config_read_rows(r, &t, map, name);
+	return reader_read_map(r, &t, map, name);
 }
 
 int config_read_hf(struct reader *r, const struct doc_node *root, const char *name)
@@ -433,7 +432,7 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 	r->c->from_framework = 1;
 	config_unset(r->c, CONFIG_model_type);
 	r->key = "model_type";
-	if (put_defaults(r, what) || (known_type(what) && config_put(r, CONFIG_model_type, what)))
+	if (put_defaults(r, what) || (known_type(what) && reader_put(r, CONFIG_model_type, what)))
 		return -1;
 	if (read_rows(r, map, name))
 		return -1;

@@ -1,9 +1,12 @@
 /* --moe-layer-freq's little language: "2", "[0,1,1]", "([0]*3+[1]*58)". */
+#include "config/layer_pattern.h"
+
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/buf.h"
-#include "config/reader.h"
+#include "util/util.h"
 
 #define LAYERS_MOST 100000
 #define DEPTH 32

@@ -2,7 +2,7 @@
  * Megatron-LM's arguments: a command line, its argument YAML and Megatron-Bridge's run_config.yaml,
  * all in snake case. An argument that is a field of its own name needs no row.
  */
-#include "config/formats.h"
+#include "config/megatron.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,32 +42,32 @@ static int take_16bit(struct reader *r, int field, const char *value)
 		return err_set(r->e, "%s: %s contradicts %s (%s)", r->origin, r->key,
 			       r->c->precision, r->c->origin[field]);
 	mark(r, PRECISION);
-	return config_put(r, field, name);
+	return reader_put(r, field, name);
 }
 
 /* Megatron-Bridge's mixed_precision: "bf16_mixed", "bf16_with_mxfp8_mixed" */
 static int take_recipe(struct reader *r, int field, const char *value)
 {
-	if (strstr(value, "fp8") && config_put(r, CONFIG_fp8_format, "hybrid"))
+	if (strstr(value, "fp8") && reader_put(r, CONFIG_fp8_format, "hybrid"))
 		return -1;
-	return config_put(r, field,
+	return reader_put(r, field,
 			  strstr(value, "fp16") && !strstr(value, "bf16") ? "fp16-mixed"
 									  : "bf16-mixed");
 }
 
 static int take_recompute_activations(struct reader *r, int field, const char *value)
 {
-	return parse_bool(value) == 1 ? config_put(r, field, "selective") : 0;
+	return parse_bool(value) == 1 ? reader_put(r, field, "selective") : 0;
 }
 
 static int take_rotary(struct reader *r, int field, const char *value)
 {
-	return parse_bool(value) == 1 ? config_put(r, field, "rope") : 0;
+	return parse_bool(value) == 1 ? reader_put(r, field, "rope") : 0;
 }
 
 static int take_no_positions(struct reader *r, int field, const char *value)
 {
-	return parse_bool(value) == 1 ? config_put(r, field, "none") : 0;
+	return parse_bool(value) == 1 ? reader_put(r, field, "none") : 0;
 }
 
 static int take_backend(struct reader *r, int field, const char *value)
@@ -80,7 +80,7 @@ static int take_backend(struct reader *r, int field, const char *value)
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(dot ? dot + 1 : value, names[i][0]))
-			return config_put(r, field, names[i][1]);
+			return reader_put(r, field, names[i][1]);
 	return err_set(r->e,
 		       "%s: %s is \"%.60s\", but must be one of: flash fused unfused local auto",
 		       r->origin, r->key, value);
@@ -88,7 +88,7 @@ static int take_backend(struct reader *r, int field, const char *value)
 
 static int take_flash(struct reader *r, int field, const char *value)
 {
-	return parse_bool(value) == 1 ? config_put(r, field, "flash") : 0;
+	return parse_bool(value) == 1 ? reader_put(r, field, "flash") : 0;
 }
 
 static int take_group_query(struct reader *r, int field, const char *value)
@@ -103,7 +103,7 @@ static int take_latent(struct reader *r, int field, const char *value)
 {
 	if (parse_bool(value) == 1)
 		mark(r, MULTI_LATENT);
-	return config_put(r, field, value);
+	return reader_put(r, field, value);
 }
 
 /* Refused by the system that counts every tensor, by these words. */
@@ -115,7 +115,7 @@ static int put_unmodelled(struct reader *r, const char *written, const char *wha
 	if (config_has(r->c, CONFIG_unmodelled_options))
 		buf_addf(&list, "%s, ", r->c->unmodelled_options);
 	buf_addf(&list, "%s (%s)", written, what);
-	status = config_put(r, CONFIG_unmodelled_options, list.text);
+	status = reader_put(r, CONFIG_unmodelled_options, list.text);
 	buf_release(&list);
 	return status;
 }
@@ -166,9 +166,9 @@ static int take_window(struct reader *r, int field, const char *value)
 	size_t skip = strspn(value, "([ "), length = strspn(value + skip, "-0123456789");
 
 	if (length == 0 || length >= sizeof(first))
-		return config_put(r, field, value);
+		return reader_put(r, field, value);
 	snprintf(first, sizeof(first), "%.*s", (int)length, value + skip);
-	return config_put(r, field, first);
+	return reader_put(r, field, first);
 }
 
 /* A type: torch.float32, fp32, float32 are one. */
@@ -182,8 +182,8 @@ static int take_dtype(struct reader *r, int field, const char *value)
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strstr(value, names[i][0]))
-			return config_put(r, field, names[i][1]);
-	return config_put(r, field, value);
+			return reader_put(r, field, names[i][1]);
+	return reader_put(r, field, value);
 }
 
 static const struct key_row rows[] = {
@@ -331,7 +331,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 	if (taken)
 		return taken < 0 ? -1 : 0;
 	if (field >= 0)
-		return config_put(r, field, value);
+		return reader_put(r, field, value);
 	if (key[0] == '_') { /* "_target_": Megatron-Bridge names its classes */
 		mark(r, BRIDGE);
 		return 0;
@@ -352,7 +352,7 @@ static const struct key_table top = { rows, ARRAY_SIZE(rows), 1,
 
 int megatron_read_key(struct reader *r, const char *key, const char *value)
 {
-	return config_read_key(r, &table, key, value);
+	return reader_read_key(r, &table, key, value);
 }
 
 int megatron_has_key(const char *key)
@@ -367,21 +367,21 @@ static int put_defaults(struct reader *r, unsigned seen)
 
 	r->origin = "Megatron-LM";
 	r->key = "framework";
-	if (config_put(r, CONFIG_framework, "megatron-core"))
+	if (reader_put(r, CONFIG_framework, "megatron-core"))
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-		if (config_put_default(c, defaults[i].field, defaults[i].value, origin, r->e))
+		if (config_set_default(c, defaults[i].field, defaults[i].value, origin, r->e))
 			return -1;
 	for (size_t i = 0; c->num_experts > 0 && i < ARRAY_SIZE(moe_defaults); i++)
-		if (config_put_default(c, moe_defaults[i].field, moe_defaults[i].value, origin,
+		if (config_set_default(c, moe_defaults[i].field, moe_defaults[i].value, origin,
 				       r->e))
 			return -1;
 	for (size_t i = 0; c->multi_latent_attention && i < ARRAY_SIZE(mla_defaults); i++)
-		if (config_put_default(c, mla_defaults[i].field, mla_defaults[i].value, origin,
+		if (config_set_default(c, mla_defaults[i].field, mla_defaults[i].value, origin,
 				       r->e))
 			return -1;
 	if (seen & TOKENIZER_GPT2 && !config_has(c, CONFIG_padded_vocab_size) &&
-	    config_put_default(c, CONFIG_vocab_size, "50257", "GPT-2's tokenizer", r->e))
+	    config_set_default(c, CONFIG_vocab_size, "50257", "GPT-2's tokenizer", r->e))
 		return -1;
 	return 0;
 }
@@ -400,7 +400,7 @@ static int finish(struct reader *r, unsigned seen, int is_command)
 		config_unset(c, CONFIG_num_query_groups);
 	}
 	if (seen & GROUP_QUERY &&
-	    config_put_default(c, CONFIG_num_query_groups, "1", "Megatron-LM's default", r->e))
+	    config_set_default(c, CONFIG_num_query_groups, "1", "Megatron-LM's default", r->e))
 		return -1;
 	/* --encoder-num-layers alone is an old name of --num-layers */
 	if (config_has(c, CONFIG_encoder_num_layers) && !config_has(c, CONFIG_num_layers)) {
@@ -433,7 +433,7 @@ int config_read_megatron(struct reader *r, const struct flags *f)
 	const struct flag *yaml = flags_find(f, "yaml_cfg");
 	unsigned seen = 0;
 
-	if (yaml && yaml->value && config_read_path(r, yaml->value, 0))
+	if (yaml && yaml->value && r->read_file(r, yaml->value, 0))
 		return -1;
 	r->state = &seen;
 	for (size_t i = 0; i < f->count; i++) {
@@ -457,7 +457,7 @@ int config_read_megatron_yaml(struct reader *r, const struct doc_node *root, con
 	unsigned seen = 0;
 
 	r->state = &seen;
-	if (config_read_rows(r, &top, root, name))
+	if (reader_read_map(r, &top, root, name))
 		return -1;
 	for (const struct doc_node *n = root->first; n; n = n->next) {
 		int skip = 0;
@@ -466,7 +466,7 @@ int config_read_megatron_yaml(struct reader *r, const struct doc_node *root, con
 			skip |= n->key && !strcmp(n->key, ignored[i]);
 		if (n->kind != DOC_MAP || skip)
 			continue;
-		if (config_read_rows(r, &table, n, name))
+		if (reader_read_map(r, &table, n, name))
 			return -1;
 	}
 	return finish(r, seen, 0);

@@ -3,11 +3,10 @@
  * directly, as transformers builds it (document 002's "largest layer"). No sum here can overflow
  * within the ranges of limits.def: that is checked.
  */
-#include "config/config.h"
+#include "config/parameter_count.h"
 
 #include <string.h>
 
-#include "config/reader.h"
 #include "util/util.h"
 
 /* What transformers puts into one module, where others have several. */
@@ -268,7 +267,7 @@ int config_count_parameters(const struct config *given, int64_t *total, int64_t 
 	config_init(&c);
 	config_copy(&c, given);
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-		config_put_default(&c, defaults[i].field, gpt ? defaults[i].gpt : defaults[i].llama,
+		config_set_default(&c, defaults[i].field, gpt ? defaults[i].gpt : defaults[i].llama,
 				   "default", e);
 	set_width(&c, e);
 	status = count_given(&c, total, largest, e);

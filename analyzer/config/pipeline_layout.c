@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/reader.h"
+#include "util/util.h"
 
 #define LETTERS_MOST 100000
 

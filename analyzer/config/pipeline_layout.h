@@ -1,6 +1,6 @@
 /* --pipeline-model-parallel-layout: which layers each stage has, "Et*3|(tt|)*6mL". */
-#ifndef MEMTRACE_STAGES_H
-#define MEMTRACE_STAGES_H
+#ifndef CONFIG_PIPELINE_LAYOUT_H
+#define CONFIG_PIPELINE_LAYOUT_H
 
 #include "config/config.h"
 

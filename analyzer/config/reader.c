@@ -8,6 +8,11 @@
 
 #include "util/buf.h"
 
+int reader_put(struct reader *r, int field, const char *value)
+{
+	return config_set_field(r->c, field, r->key, value, r->origin, r->e);
+}
+
 const struct key_row *key_row_find(const struct key_row *rows, size_t count, const char *key)
 {
 	for (size_t i = 0; i < count; i++)
@@ -20,7 +25,7 @@ int take_not(struct reader *r, int field, const char *value)
 {
 	int truth = parse_bool(value);
 
-	return config_put(r, field, truth < 0 ? value : truth ? "false" : "true");
+	return reader_put(r, field, truth < 0 ? value : truth ? "false" : "true");
 }
 
 int take_ignore(struct reader *r, int field, const char *value)
@@ -65,15 +70,15 @@ int take_optimizer(struct reader *r, int field, const char *value)
 		if (!strcasestr(value, optimizers[i].inside))
 			continue;
 		if (optimizers[i].implementation &&
-		    config_put(r, CONFIG_optimizer_implementation, optimizers[i].implementation))
+		    reader_put(r, CONFIG_optimizer_implementation, optimizers[i].implementation))
 			return -1;
-		return config_put(r, field, optimizers[i].optimizer);
+		return reader_put(r, field, optimizers[i].optimizer);
 	}
 	config_note(r->c, "%s: optimizer \"%.60s\" is not modelled", r->origin, value);
-	return config_put(r, field, "other");
+	return reader_put(r, field, "other");
 }
 
-int config_read_key(struct reader *r, const struct key_table *t, const char *key,
+int reader_read_key(struct reader *r, const struct key_table *t, const char *key,
 		    const char *value)
 {
 	const struct key_row *row = key_row_find(t->rows, t->count, key);
@@ -81,7 +86,7 @@ int config_read_key(struct reader *r, const struct key_table *t, const char *key
 	r->key = key;
 	if (!row)
 		return t->unknown ? t->unknown(r, key, value) : 0;
-	return row->take ? row->take(r, row->field, value) : config_put(r, row->field, value);
+	return row->take ? row->take(r, row->field, value) : reader_put(r, row->field, value);
 }
 
 char *doc_text(const struct doc_node *n)
@@ -112,12 +117,12 @@ static int read_member(struct reader *r, const struct key_table *t, const struct
 	if (n->kind == DOC_NULL)
 		return 0;
 	text = doc_text(n);
-	status = config_read_key(r, t, n->key, text);
+	status = reader_read_key(r, t, n->key, text);
 	free(text);
 	return status;
 }
 
-int config_read_rows(struct reader *r, const struct key_table *t, const struct doc_node *map,
+int reader_read_map(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name)
 {
 	int status = 0;
@@ -162,7 +167,7 @@ static int read_flat(struct reader *r, const struct key_table *t, const struct d
 		r->origin = origin;
 		r->node = n;
 		if (n->kind != DOC_MAP)
-			status = config_read_key(r, t, key, text);
+			status = reader_read_key(r, t, key, text);
 		else if (key_row_find(t->rows, t->count, key))
 			status = err_set(r->e, "%s: %s is an object, but must be one value", origin,
 					 key);
@@ -177,26 +182,8 @@ static int read_flat(struct reader *r, const struct key_table *t, const struct d
 	return status;
 }
 
-int config_read_flat(struct reader *r, const struct key_table *t, const struct doc_node *map,
+int reader_read_tree(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name)
 {
 	return read_flat(r, t, map, name, "");
-}
-
-void add_json_string(struct buf *b, struct str text)
-{
-	struct buf clean = { 0 };
-
-	buf_add_utf8(&clean, text);
-	buf_puts(b, "\"");
-	for (size_t i = 0; i < clean.length; i++) {
-		unsigned char c = (unsigned char)clean.text[i];
-
-		if (c < ' ')
-			buf_addf(b, "\\u%04x", c);
-		else
-			buf_addf(b, c == '"' || c == '\\' ? "\\%c" : "%c", c);
-	}
-	buf_puts(b, "\"");
-	buf_release(&clean);
 }

@@ -1,6 +1,6 @@
 /*
  * What the readers share. A reader is one table, key -> field; every value passes through
- * config_put as text, so that it is parsed, and refused, in one place.
+ * reader_put as text, so that it is parsed, and refused, in one place.
  */
 #ifndef CONFIG_READER_H
 #define CONFIG_READER_H
@@ -18,7 +18,13 @@ struct reader {
 	struct err *e;
 	int lenient;    /* files that another machine named need not be here */
 	unsigned depth; /* files that name files */
-	void *state;    /* the reader's own, for what takes more than one key */
+	void *state;    /* the format's own, for fields that take more than one key */
+
+	/* Reads a file that the present one names; `lenient`: a missing file is a note. */
+	int (*read_file)(struct reader *r, const char *path, int lenient);
+	/* Reads a file's text that is in memory. */
+	int (*read_text)(struct reader *r, const char *text, size_t length, const char *name,
+			 int is_yaml);
 };
 
 /* A row: a key, the field it sets, and how, where it is not the plain value. */
@@ -28,15 +34,8 @@ struct key_row {
 	int (*take)(struct reader *r, int field, const char *value);
 };
 
-/* Sets a field from text. The message names key, value, origin and what was expected. */
-int config_put(struct reader *r, int field, const char *value);
-/* The same where nobody gave the field yet. */
-int config_put_default(struct config *c, int field, const char *value, const char *origin,
-		       struct err *e);
-
-/* A field that follows from others; config_derive forgets it before it derives again. */
-void config_derived_int(struct config *c, int field, int64_t value, const char *how);
-void config_derived_text(struct config *c, int field, const char *value, const char *how);
+/* Sets a field from the text of the present key. */
+int reader_put(struct reader *r, int field, const char *value);
 
 /* takers for tables */
 int take_not(struct reader *r, int field, const char *value);    /* --disable-bias-linear */
@@ -55,14 +54,14 @@ struct key_table {
 };
 
 /* One key with its value. */
-int config_read_key(struct reader *r, const struct key_table *t, const char *key,
+int reader_read_key(struct reader *r, const struct key_table *t, const char *key,
 		    const char *value);
 /* Every scalar and list of a map; maps inside are left to the reader. Sets r->origin to "name:line"
  * on the way. */
-int config_read_rows(struct reader *r, const struct key_table *t, const struct doc_node *map,
+int reader_read_map(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name);
 /* The same over a whole tree: keys of maps inside are "zero_optimization.stage". */
-int config_read_flat(struct reader *r, const struct key_table *t, const struct doc_node *map,
+int reader_read_tree(struct reader *r, const struct key_table *t, const struct doc_node *map,
 		     const char *name);
 /* A scalar as it is, a list as "[a,b]". To be freed. */
 char *doc_text(const struct doc_node *n);
@@ -71,17 +70,5 @@ const struct key_row *key_row_find(const struct key_row *rows, size_t count, con
 
 /* Keys and flags in Megatron's spelling: "--Num-Layers" is "num_layers". */
 void snake_case(char *to, size_t room, const char *key);
-
-/* true, false or -1 */
-int parse_bool(const char *text);
-
-/* "auto": a field that DeepSpeed leaves to Transformers; config_derive resolves it or says so. */
-void config_set_auto(struct config *c, int field, const char *origin);
-
-/* "text", quoted and escaped, valid UTF-8 */
-void add_json_string(struct buf *b, struct str text);
-
-/* "([0]*3+[1]*58)" as "[0,0,0,1,…]", "2" as "2"; NULL: neither. To be freed. */
-char *layer_pattern(const char *text);
 
 #endif

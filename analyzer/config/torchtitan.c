@@ -1,6 +1,6 @@
 /* torchtitan's --section.option flags, of its TOML years (local_batch_size, seq_len) and of 2026
  * (tokens, max_context_length). */
-#include "config/formats.h"
+#include "config/torchtitan.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static int take_shard(struct reader *r, int field, const char *value)
 /* global_batch_size = -1 is what local batches make */
 static int take_unless_auto(struct reader *r, int field, const char *value)
 {
-	return !strcmp(value, "-1") ? 0 : config_put(r, field, value);
+	return !strcmp(value, "-1") ? 0 : reader_put(r, field, value);
 }
 
 static int take_param_type(struct reader *r, int field, const char *value)
@@ -60,7 +60,7 @@ static int take_param_type(struct reader *r, int field, const char *value)
 
 static int take_type(struct reader *r, int field, const char *value)
 {
-	return config_put(r, field, !strcmp(value, "bfloat16") ? "bf16" : "fp32");
+	return reader_put(r, field, !strcmp(value, "bfloat16") ? "bf16" : "fp32");
 }
 
 static int take_checkpoint(struct reader *r, int field, const char *value)
@@ -69,19 +69,19 @@ static int take_checkpoint(struct reader *r, int field, const char *value)
 		config_note(r->c, "%s: memory_budget is not modelled", r->origin);
 		return 0;
 	}
-	return config_put(r, field, value);
+	return reader_put(r, field, value);
 }
 
 static int take_reshard(struct reader *r, int field, const char *value)
 {
 	return !strcmp(value, "default")
 		       ? 0
-		       : config_put(r, field, strcmp(value, "always") ? "false" : "true");
+		       : reader_put(r, field, strcmp(value, "always") ? "false" : "true");
 }
 
 static int take_implementation(struct reader *r, int field, const char *value)
 {
-	return config_put(r, field, !strcmp(value, "for-loop") ? "loop" : value);
+	return reader_put(r, field, !strcmp(value, "for-loop") ? "loop" : value);
 }
 
 static int take_module(struct reader *r, int field, const char *value)
@@ -165,7 +165,7 @@ static int put_model(struct reader *r, const struct seen *s)
 		char *equals = strchr(pair, '=');
 
 		*equals = 0;
-		if (config_put_default(r->c, config_find(pair), equals + 1, m->name, r->e))
+		if (config_set_default(r->c, config_find(pair), equals + 1, m->name, r->e))
 			return -1;
 	}
 	return 0;
@@ -254,7 +254,7 @@ static int finish(struct reader *r, struct seen *s)
 
 	r->origin = "torchtitan";
 	r->key = "framework";
-	if (put_model(r, s) || config_put(r, CONFIG_framework, "torchtitan"))
+	if (put_model(r, s) || reader_put(r, CONFIG_framework, "torchtitan"))
 		return -1;
 	/* fp32 weights sharded and computed with in bf16, unless the weights themselves are bf16 */
 	if (!(config_has(c, CONFIG_precision) && !strcmp(c->precision, "bf16")) &&
@@ -262,15 +262,15 @@ static int finish(struct reader *r, struct seen *s)
 		return -1;
 	if (s->autocast && (!config_has(c, CONFIG_precision) || !strcmp(c->precision, "fp32"))) {
 		config_unset(c, CONFIG_precision);
-		if (config_put_default(c, CONFIG_precision, "bf16-autocast", "torchtitan's default",
+		if (config_set_default(c, CONFIG_precision, "bf16-autocast", "torchtitan's default",
 				       r->e))
 			return -1;
 	}
-	if (s->shard != 1 && (config_put_default(c, CONFIG_zero_stage, "3",
+	if (s->shard != 1 && (config_set_default(c, CONFIG_zero_stage, "3",
 						 "torchtitan: data_parallel_shard_degree", r->e)))
 		return -1;
 	if (c->tensor_model_parallel_size > 1 &&
-	    config_put_default(c, CONFIG_sequence_parallel, "true", "torchtitan's default", r->e))
+	    config_set_default(c, CONFIG_sequence_parallel, "true", "torchtitan's default", r->e))
 		return -1;
 	if (s->tokens > 0 && c->seq_length > 0 &&
 	    config_set_int(c, CONFIG_micro_batch_size, s->tokens / c->seq_length,
@@ -295,7 +295,7 @@ static int finish(struct reader *r, struct seen *s)
 			return -1;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-		if (config_put_default(c, defaults[i].field, defaults[i].value,
+		if (config_set_default(c, defaults[i].field, defaults[i].value,
 				       "torchtitan's default", r->e))
 			return -1;
 	c->from_framework = 1;
@@ -307,7 +307,7 @@ int config_read_torchtitan(struct reader *r, const struct flags *f)
 	struct seen s = { .shard = -1, .autocast = 1 };
 
 	r->state = &s;
-	return config_read_flags(r, &table, f) ? -1 : finish(r, &s);
+	return reader_read_flags(r, &table, f) ? -1 : finish(r, &s);
 }
 
 int torchtitan_knows(const struct flags *f)

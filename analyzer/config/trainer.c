@@ -1,11 +1,14 @@
 /* transformers' Trainer: its arguments on a command line or in one file, and the model that they
  * name. */
-#include "config/formats.h"
+#include "config/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "config/accelerate.h"
+#include "config/deepspeed.h"
 
 struct seen {
 	int bf16, fp16, deepspeed;
@@ -38,7 +41,7 @@ static int take_model(struct reader *r, int field, const char *value)
 		return 0;
 	}
 	path = S_ISDIR(st.st_mode) ? xasprintf("%s/config.json", value) : xstrdup(value);
-	status = config_read_path(r, path, 1);
+	status = r->read_file(r, path, 1);
 	free(path);
 	return status;
 }
@@ -47,19 +50,19 @@ static int take_model(struct reader *r, int field, const char *value)
 static int take_fsdp(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	if (strstr(value, "offload") && (config_put(r, CONFIG_offload_param, "cpu") ||
-					 config_put(r, CONFIG_offload_optimizer, "cpu")))
+	if (strstr(value, "offload") && (reader_put(r, CONFIG_offload_param, "cpu") ||
+					 reader_put(r, CONFIG_offload_optimizer, "cpu")))
 		return -1;
 	if (strstr(value, "no_shard"))
-		return config_put(r, CONFIG_zero_stage, "0");
+		return reader_put(r, CONFIG_zero_stage, "0");
 	if (strstr(value, "shard_grad_op"))
-		return config_put(r, CONFIG_zero_stage, "2") ||
-				       config_put(r, CONFIG_reshard_after_forward, "false")
+		return reader_put(r, CONFIG_zero_stage, "2") ||
+				       reader_put(r, CONFIG_reshard_after_forward, "false")
 			       ? -1
 			       : 0;
 	if (strstr(value, "shard") || parse_bool(value) == 1)
-		return config_put(r, CONFIG_zero_stage, "3") ||
-				       config_put(r, CONFIG_reshard_after_forward, "true")
+		return reader_put(r, CONFIG_zero_stage, "3") ||
+				       reader_put(r, CONFIG_reshard_after_forward, "true")
 			       ? -1
 			       : 0;
 	return 0;
@@ -72,12 +75,12 @@ static int take_checkpointing(struct reader *r, int field, const char *value)
 	if (on < 0)
 		return err_set(r->e, "%s: %s is \"%.60s\", but must be true or false", r->origin,
 			       r->key, value);
-	return on ? config_put(r, field, "full") : 0;
+	return on ? reader_put(r, field, "full") : 0;
 }
 
 static int take_attention(struct reader *r, int field, const char *value)
 {
-	return config_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
+	return reader_put(r, field, strncmp(value, "flash", 5) ? value : "flash");
 }
 
 static int take_deepspeed(struct reader *r, int field, const char *value)
@@ -170,18 +173,38 @@ static int finish(struct reader *r, struct seen *s)
 	r->origin = s->bf16 ? "--bf16" : "--fp16";
 	r->key = r->origin + 2;
 	snprintf(text, sizeof(text), "%s-%s", r->key, deepspeed ? "mixed" : "autocast");
-	if ((s->bf16 || s->fp16) && config_put(r, CONFIG_precision, text))
+	if ((s->bf16 || s->fp16) && reader_put(r, CONFIG_precision, text))
 		return -1;
-	if (s->fp16 && config_put(r, CONFIG_grad_scaler, "true"))
+	if (s->fp16 && reader_put(r, CONFIG_grad_scaler, "true"))
 		return -1;
-	if (config_put_default(c, CONFIG_precision, "fp32", "Trainer's default", r->e))
+	if (config_set_default(c, CONFIG_precision, "fp32", "Trainer's default", r->e))
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-		if (config_put_default(c, defaults[i].field, defaults[i].value, "Trainer's default",
+		if (config_set_default(c, defaults[i].field, defaults[i].value, "Trainer's default",
 				       r->e))
 			return -1;
 	c->from_framework = 1;
 	return 0;
+}
+
+/* A file of fsdp_config's keys; one that does not exist is a note. */
+static int read_fsdp_file(struct reader *r, const char *path)
+{
+	struct err why = { "" };
+	size_t length;
+	char *text = doc_file_text(path, &length, &why);
+	struct doc_node *root;
+	int status;
+
+	if (!text) {
+		config_note(r->c, "%s; give it with --config", why.text);
+		return 0;
+	}
+	root = doc_read_json(text, length, path, r->e);
+	status = root ? config_read_fsdp(r, root, path) : -1;
+	doc_free(root);
+	free(text);
+	return status;
 }
 
 /* --fsdp_config: a file, or JSON */
@@ -191,7 +214,7 @@ static int read_fsdp_flag(struct reader *r, const struct flag *flag)
 	int status;
 
 	if (flag->value[0] != '{')
-		return config_read_fsdp_file(r, flag->value);
+		return read_fsdp_file(r, flag->value);
 	root = doc_read_json(flag->value, strlen(flag->value), flag->written, r->e);
 	status = root ? config_read_fsdp(r, root, flag->written) : -1;
 	doc_free(root);
@@ -206,7 +229,7 @@ int config_read_trainer(struct reader *r, const struct flags *f)
 	if (fsdp && fsdp->value && read_fsdp_flag(r, fsdp))
 		return -1;
 	r->state = &s;
-	return config_read_flags(r, &table, f) ? -1 : finish(r, &s);
+	return reader_read_flags(r, &table, f) ? -1 : finish(r, &s);
 }
 
 int config_read_trainer_file(struct reader *r, const struct doc_node *root, const char *name)
@@ -215,17 +238,17 @@ int config_read_trainer_file(struct reader *r, const struct doc_node *root, cons
 	const struct doc_node *fsdp = doc_find(root, "fsdp_config");
 	struct seen s = { 0 };
 
-	if (deepspeed && deepspeed->kind == DOC_STRING && config_read_path(r, deepspeed->text, 1))
+	if (deepspeed && deepspeed->kind == DOC_STRING && r->read_file(r, deepspeed->text, 1))
 		return -1;
 	if (deepspeed && deepspeed->kind == DOC_MAP && config_read_deepspeed(r, deepspeed, name))
 		return -1;
-	if (fsdp && fsdp->kind == DOC_STRING && config_read_fsdp_file(r, fsdp->text))
+	if (fsdp && fsdp->kind == DOC_STRING && read_fsdp_file(r, fsdp->text))
 		return -1;
 	if (fsdp && fsdp->kind == DOC_MAP && config_read_fsdp(r, fsdp, name))
 		return -1;
 	r->state = &s;
 	r->origin = name;
-	return config_read_rows(r, &file_table, root, name) ? -1 : finish(r, &s);
+	return reader_read_map(r, &file_table, root, name) ? -1 : finish(r, &s);
 }
 
 int trainer_knows(const struct flags *f)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "util/util.h"
+#include "config/parameter_count.h"
 
 struct llama_layer {
 	struct llama *model;

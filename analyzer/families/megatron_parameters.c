@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "util/util.h"
+#include "config/parameter_count.h"
 
 /* ---- parameters, in the order of model.parameters() ---- */
 

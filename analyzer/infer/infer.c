@@ -10,6 +10,7 @@
 #include "infer/infer_values.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
+#include "config/derive.h"
 
 #define MOST_BATCH 4096
 #define MOST_TOPK 16

@@ -1,6 +1,8 @@
 /* What the sizes leave open: alternatives are estimated, and held against the blocks at the peak.
  */
 #include "infer/infer_search.h"
+#include "config/derive.h"
+#include "config/native.h"
 
 #include <stdlib.h>
 #include <string.h>

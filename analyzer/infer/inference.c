@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/reader.h"
+#include "util/json_text.h"
+#include "config/native.h"
 
 static const char *const names[] = { "exact", "likely", "guess" };
 

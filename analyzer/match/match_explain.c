@@ -1,4 +1,6 @@
 #include "match/match_explain.h"
+#include "config/derive.h"
+#include "config/native.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* The search: dimension by dimension, each with the values that divide what it splits. */
 #include "plan/plan_search.h"
+#include "config/native.h"
 
 #include <stdarg.h>
 #include <stdio.h>

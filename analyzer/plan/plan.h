@@ -71,12 +71,6 @@ extern const char *const recompute_names[RECOMPUTES];
 
 enum launcher { LAUNCHER_NONE, LAUNCHER_MEGATRON, LAUNCHER_DEEPSPEED, LAUNCHER_TORCHTITAN, LAUNCHER_ACCELERATE };
 /* The layout to paste, or why that launcher cannot have it. */
-void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher flags, struct buf *out);
-
-struct style;
-/* `more`: further members of the object, or NULL. */
-void plan_json(const struct plan *plan, enum launcher flags, const struct buf *more, struct buf *out);
-void plan_text(const struct plan *plan, enum launcher flags, size_t top, const struct style *style,
-	       struct buf *out);
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher launcher, struct buf *out);
 
 #endif

@@ -156,9 +156,9 @@ static void accelerate(const struct plan_layout *l, struct buf *out)
 			" --megatron_lm_recompute_method uniform --megatron_lm_recompute_num_layers 1");
 }
 
-void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher flags, struct buf *out)
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher launcher, struct buf *out)
 {
-	switch (flags) {
+	switch (launcher) {
 	case LAUNCHER_NONE:
 		break;
 	case LAUNCHER_MEGATRON:

@@ -1,9 +1,10 @@
 /* The configuration as it was read: every value with where it is from. */
-#include "config/reader.h"
+#include "render/config_show.h"
 
 #include <string.h>
 
 #include "util/buf.h"
+#include "util/json_text.h"
 
 void config_show(const struct config *c, struct buf *out)
 {

@@ -1,7 +1,7 @@
 /* Written by hand, not with jansson: an estimate may be larger than its integers. */
 #include "render/estimate_output.h"
 
-#include "config/reader.h"
+#include "util/json_text.h"
 
 #include <stdio.h>
 #include <string.h>

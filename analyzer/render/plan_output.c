@@ -1,10 +1,10 @@
 /* A plan for people and for machines. */
-#include "plan/plan.h"
+#include "render/plan_output.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "config/reader.h"
+#include "util/json_text.h"
 #include "render/page.h"
 
 #define GIB ((double)(INT64_C(1) << 30))
@@ -31,7 +31,7 @@ static void put_sizes(const struct plan_layout *l, struct buf *out)
 		buf_addf(out, "%s\"num_microbatches\":%lld", comma, (long long)l->micro_batches);
 }
 
-static void put_layout(const struct plan *plan, const struct plan_layout *l, enum launcher flags,
+static void put_layout(const struct plan *plan, const struct plan_layout *l, enum launcher launcher,
 		       struct buf *out)
 {
 	struct buf paste = { 0 };
@@ -47,13 +47,13 @@ static void put_layout(const struct plan *plan, const struct plan_layout *l, enu
 		buf_addf(out, "%s{\"stage\":%zu,\"total_bytes\":%s}", i ? "," : "", i,
 			 wide_text(l->stages[i], text));
 	buf_puts(out, "],\"flags\":");
-	plan_flags(plan, l, flags == LAUNCHER_NONE ? LAUNCHER_MEGATRON : flags, &paste);
+	plan_flags(plan, l, launcher == LAUNCHER_NONE ? LAUNCHER_MEGATRON : launcher, &paste);
 	add_json_string(out, (struct str){ paste.text, paste.length });
 	buf_puts(out, "}");
 	buf_release(&paste);
 }
 
-void plan_json(const struct plan *plan, enum launcher flags, const struct buf *more, struct buf *out)
+void plan_json(const struct plan *plan, enum launcher launcher, const struct buf *more, struct buf *out)
 {
 	char text[48];
 
@@ -61,7 +61,7 @@ void plan_json(const struct plan *plan, enum launcher flags, const struct buf *m
 		 plan->system->name, (long long)plan->gpus, wide_text(plan->memory, text));
 	for (size_t i = 0; i < plan->fitting.count; i++) {
 		buf_puts(out, i ? "," : "");
-		put_layout(plan, &plan->fitting.at[i], flags, out);
+		put_layout(plan, &plan->fitting.at[i], launcher, out);
 	}
 	buf_puts(out, "],\"discarded\":[");
 	for (size_t i = 0; i < plan->discarded.count; i++) {
@@ -131,7 +131,7 @@ static void put_row(struct page *p, const struct plan *plan, const struct plan_l
 	buf_puts(p->out, "\n");
 }
 
-static void put_rows(struct page *p, const struct plan *plan, enum launcher flags, size_t top)
+static void put_rows(struct page *p, const struct plan *plan, enum launcher launcher, size_t top)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {
 		if (has_column(plan, (enum dimension)i))
@@ -144,10 +144,10 @@ static void put_rows(struct page *p, const struct plan *plan, enum launcher flag
 		const struct plan_layout *l = &plan->fitting.at[i];
 
 		put_row(p, plan, l);
-		if (flags == LAUNCHER_NONE)
+		if (launcher == LAUNCHER_NONE)
 			continue;
 		buf_puts(p->out, "     ");
-		plan_flags(plan, l, flags, p->out);
+		plan_flags(plan, l, launcher, p->out);
 		buf_puts(p->out, "\n");
 	}
 }
@@ -215,7 +215,7 @@ static void put_counts(const struct plan *plan, struct buf *out)
 	}
 }
 
-void plan_text(const struct plan *plan, enum launcher flags, size_t top, const struct style *style,
+void plan_text(const struct plan *plan, enum launcher launcher, size_t top, const struct style *style,
 	       struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
@@ -226,7 +226,7 @@ void plan_text(const struct plan *plan, enum launcher flags, size_t top, const s
 	buf_addf(out, "%zu layouts fit on %lld GPUs of %.0f GiB, by %s\n\n", plan->fitting.count,
 		 (long long)plan->gpus, (double)plan->memory / GIB, plan->system->name);
 	if (plan->fitting.count)
-		put_rows(&p, plan, flags, top);
+		put_rows(&p, plan, launcher, top);
 	if (plan->fitting.count > top)
 		buf_addf(out, "and %zu more: --all\n", plan->fitting.count - top);
 	buf_addf(out, "\n%lld discarded\n", (long long)discarded);

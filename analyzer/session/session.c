@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/derive.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
 #include "session/trace_config.h"

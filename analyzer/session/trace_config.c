@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/formats.h"
+#include "config/command_line.h"
+#include "config/files.h"
 #include "session/trace_files.h"
 #include "trace/trace.h"
 
@@ -60,16 +61,17 @@ static int is_json(struct str s)
 
 static int read_declared(struct config *c, struct str value, struct err *e)
 {
-	struct reader r = { c, "", "MEMTRACE_CONFIG", NULL, e, 1, 0, NULL };
+	struct reader r;
 
-	return config_read_text(&r, value.at, value.length, "MEMTRACE_CONFIG", !is_json(value));
+	reader_init(&r, c, "MEMTRACE_CONFIG", e);
+	r.lenient = 1;
+	return r.read_text(&r, value.at, value.length, "MEMTRACE_CONFIG", !is_json(value));
 }
 
 static int put_version(struct config *c, struct str value, enum config_field f, struct err *e)
 {
-	struct reader r = { c, config_name(f), "the trace", NULL, e, 1, 0, NULL };
 	char *text = text_of(value);
-	int status = config_put(&r, f, text);
+	int status = config_set_field(c, f, config_name(f), text, "the trace", e);
 
 	free(text);
 	return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "util/buf.h"
+#include "config/command_line.h"
 
 static int read_layout(char *const *command, int world, struct rank_layout *l, struct err *e)
 {

@@ -1,5 +1,6 @@
 /* Document 002: DeepSpeed's estimators of model states under ZeRO-2 and ZeRO-3, on GPU and host. */
 #include "estimate/inputs.h"
+#include "config/parameter_count.h"
 
 #include <string.h>
 

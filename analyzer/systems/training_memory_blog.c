@@ -1,6 +1,7 @@
 /* Document 000: totals from a parameter count, divided as one of thirteen printed strategies says.
  */
 #include "estimate/inputs.h"
+#include "config/parameter_count.h"
 
 #include <string.h>
 

@@ -1,6 +1,8 @@
 /* The predicted allocations and frees of one stage, to be laid beside a real run's: memtrace_events
  * CONFIG.json [STAGE] */
 #include "systems/memtrace.h"
+#include "config/derive.h"
+#include "config/files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,6 +14,7 @@
 #include "torch/ops.h"
 #include "torch/streams.h"
 #include "on_machine.h"
+#include "config/native.h"
 
 #define KIB INT64_C(1024)
 

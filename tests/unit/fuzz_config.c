@@ -10,10 +10,19 @@
 #include <string.h>
 
 #include "util/buf.h"
-#include "config/formats.h"
+#include "config/accelerate.h"
+#include "config/deepspeed.h"
+#include "config/files.h"
+#include "config/hf.h"
+#include "config/megatron.h"
+#include "config/native.h"
+#include "config/trainer.h"
 #include "estimate/estimate.h"
 #include "session/trace_config.h"
+#include "render/config_show.h"
 #include "trace/trace.h"
+#include "config/derive.h"
+#include "config/command_line.h"
 
 #define LINES_MOST 64
 #define META_MOST 16
@@ -27,11 +36,13 @@ static int read_file(struct config *c, const char *text, size_t length, int is_y
 		     file_reader reader, struct err *e)
 {
 	/* lenient, so that no file that the input happens to name ends the reading */
-	struct reader r = { c, "", "input", NULL, e, 1, 0, NULL };
+	struct reader r;
 	struct doc_node *root = is_yaml ? doc_read_yaml(text, length, "input", e)
 				    : doc_read_json(text, length, "input", e);
 	int status = -1;
 
+	reader_init(&r, c, "input", e);
+	r.lenient = 1;
 	if (root && root->kind != DOC_MAP)
 		err_set(e, "not a map");
 	else if (root)
@@ -78,7 +89,7 @@ static int read_command(struct config *c, char *text, const char *const *first, 
 		return read_command(c, text, first, e);                                    \
 	}
 
-FILE_READER(own, config_read_own, 0)
+FILE_READER(own, config_read_native, 0)
 FILE_READER(hf, config_read_hf, 0)
 FILE_READER(deepspeed, config_read_deepspeed, 0)
 FILE_READER(accelerate, config_read_accelerate, 1)

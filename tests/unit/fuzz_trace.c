@@ -18,6 +18,8 @@
 #include "session/trace_config.h"
 #include "trace/trace.h"
 #include "write_trace.h"
+#include "config/derive.h"
+#include "session/trace_config.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "diff/diff.h"
 #include "util/limit.h"
 #include "render/diff_output.h"
+#include "config/native.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

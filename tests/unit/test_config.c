@@ -12,8 +12,12 @@
 
 #include "util/buf.h"
 #include "config/config.h"
-#include "config/reader.h"
+#include "config/layer_pattern.h"
+#include "render/config_show.h"
 #include "config/pipeline_layout.h"
+#include "config/native.h"
+#include "config/derive.h"
+#include "config/parameter_count.h"
 
 static struct config config;
 static struct err why;

@@ -5,6 +5,8 @@
 #include "session/trace_config.h"
 #include "trace/trace.h"
 #include "write_trace.h"
+#include "config/derive.h"
+#include "config/files.h"
 
 static const struct given others[] = {
 	{ .name = "accelerate fsdp",

@@ -16,6 +16,10 @@
 
 #include "util/buf.h"
 #include "config/config.h"
+#include "config/native.h"
+#include "config/derive.h"
+#include "config/files.h"
+#include "config/command_line.h"
 
 #define MOST 64
 

@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 #include "util/buf.h"
-#include "config/formats.h"
+#include "config/files.h"
+#include "config/layer_pattern.h"
 #include "util/err.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -47,10 +48,11 @@ static void repeat(struct buf *b, const char *before, const char *part, unsigned
 static double seconds_to_read(const struct buf *b, int is_yaml, struct err *e)
 {
 	struct config c = { 0 };
-	struct reader r = { &c, "", "x", NULL, e, 0, 0, NULL };
+	struct reader r;
 	double start = processor_seconds();
 
-	(void)config_read_text(&r, b->text, b->length, "x", is_yaml);
+	reader_init(&r, &c, "x", e);
+	(void)r.read_text(&r, b->text, b->length, "x", is_yaml);
 	start = processor_seconds() - start;
 	config_release(&c);
 	return start;

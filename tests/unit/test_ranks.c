@@ -4,6 +4,7 @@
 #include "report/rank_groups.h"
 #include "render/report_output.h"
 #include "write_training.h"
+#include "config/native.h"
 
 #include <jansson.h>
 #include <setjmp.h>

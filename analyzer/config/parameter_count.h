@@ -1,0 +1,15 @@
+/* The number of a model's parameters, counted from its architecture. */
+#ifndef CONFIG_PARAMETER_COUNT_H
+#define CONFIG_PARAMETER_COUNT_H
+
+#include "config/config.h"
+
+/* `total`: parameters of the whole model; `largest`: the most that one module holds itself. Fields
+ * that are not given are those of `arch`. -1: a field is missing. */
+int config_count_parameters(const struct config *c, int64_t *total, int64_t *largest,
+			    struct err *e);
+
+/* Has layer `layer` (from 0) experts, by num_experts and moe_layer_freq? */
+int config_moe_layer(const struct config *c, int64_t layer);
+
+#endif
