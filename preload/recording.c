@@ -1,6 +1,4 @@
 #define _GNU_SOURCE
-#include "recording.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,11 +10,12 @@
 
 #include "memory/counters.h"
 #include "record/background.h"
-#include "memory/bypass.h"
 #include "record/clock.h"
 #include "memory/cuda.h"
+#include "record/event.h"
 #include "record/file.h"
 #include "memory/graphs.h"
+#include "hooks/bypass.h"
 #include "hooks/hooks.h"
 #include "record/keyframe.h"
 #include "base/lock.h"
@@ -28,6 +27,7 @@
 #include "memory/pools.h"
 #include "python/pystack.h"
 #include "record/recorder.h"
+#include "record/state.h"
 #include "symbols/scope.h"
 #include "process/settings.h"
 #include "record/tables.h"
@@ -39,9 +39,8 @@
 #define MIN_BUDGET (512u << 10)
 #define REST_MS 10000 /* between two runs of the helper's work that nothing asked for */
 #define OWED_MS 20    /* until a graph's level that was due too soon is read */
+#define BYPASS_AFTER_NS 5000000000u /* until then the job loads its libraries */
 #define EXIT_MS 500   /* the longest that a process's end waits for the writer */
-
-struct recording_page recording_page;
 
 static struct {
 	struct who who;
@@ -52,50 +51,8 @@ static struct {
 	pid_t recorder;  /* the process that recorded: its children without exec do not, since CUDA
 			    cannot be used there */
 	int writer_failed, refused; /* refused: no trace could be made */
-	struct {
-		atomic_int pending;
-		uint64_t requested, free_bytes;
-		int said;
-	} oom;
-	int loss_said;
+	int oom_said, loss_said;
 } me = { .exit_status = -1 };
-
-static __thread struct {
-	uint32_t recording; /* which recording `index` belongs to; a forked child starts another */
-	uint16_t index;
-} thread __attribute__((tls_model("initial-exec")));
-
-static uint32_t generation;
-
-uint16_t recording_thread(void)
-{
-	char name[17] = "";
-
-	if (__builtin_expect(thread.recording == generation, 1))
-		return thread.index;
-	prctl(PR_GET_NAME, name);
-	thread.index = tables_thread((uint32_t)syscall(SYS_gettid), name);
-	thread.recording = generation;
-	return thread.index;
-}
-
-uint64_t recording_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
-			 uint32_t stack)
-{
-	/* the writer makes ns of the time */
-	return recorder_write(clock_now(), address, bytes,
-			      recorder_last(stack, recording_thread(), kind, device));
-}
-
-void recording_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_bytes)
-{
-	if (sequence != MT_UNKNOWN)
-		recorder_protect(sequence);
-	me.oom.requested = requested;
-	me.oom.free_bytes = free_bytes;
-	atomic_store(&me.oom.pending, 1);
-	background_wake();
-}
 
 /* ---- helper thread ---- */
 
@@ -109,12 +66,13 @@ static void say_what_is_due(int last)
 #undef X
 	};
 	struct mt_header *h = recorder_header();
+	uint64_t requested, free_bytes;
 	int ended;
 
 	if ((last || atomic_load(&recorder_control()->state) != WRITER_WAITING) &&
-	    atomic_exchange(&me.oom.pending, 0) && !me.oom.said) {
-		me.oom.said = 1;
-		notice_out_of_memory(me.oom.requested, me.oom.free_bytes);
+	    event_take_out_of_memory(&requested, &free_bytes) && !me.oom_said) {
+		me.oom_said = 1;
+		notice_out_of_memory(requested, free_bytes);
 	}
 	ended = me.writer_failed ||
 		(h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
@@ -153,7 +111,10 @@ static unsigned work(void)
 	tables_prepare();
 	waits_for_a_record = keyframe_work();
 	recorder_prepare(); /* what was replayed may be used again */
-	account_trailing();
+	graphs_read_owed(); /* a level that changed just after it was read, and that no event followed */
+	account_note_unreported();
+	if (!recording_already() || now_ns() - me.start_ns >= BYPASS_AFTER_NS)
+		bypass_describe();
 	writes = writer_step(recorder_control());
 	look_at_the_writer();
 	say_what_is_due(0);
@@ -251,8 +212,8 @@ static void in_forked_child(void)
 	hooks_forget();
 	keyframe_reset();
 	me.exit_status = -1;
-	atomic_store(&me.oom.pending, 0);
-	me.oom.said = me.loss_said = 0;
+	event_forget();
+	me.oom_said = me.loss_said = 0;
 	atomic_store(&recording_state, me.recorder ? RECORDING_OFF : RECORDING_IDLE);
 }
 
@@ -328,7 +289,7 @@ static int begin(void)
 	recorder_control()->begin = clock_read(clock_uses_counter);
 	recorder_control()->uses_counter = clock_uses_counter;
 	me.start_ns = recorder_control()->begin.ns;
-	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+	event_begin();
 	me.recorder = getpid();
 	wipe_on_fork();
 	fill_header(recorder_header());
@@ -441,7 +402,7 @@ __attribute__((destructor)) static void end(void)
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
-	if (!me.oom.said && !me.refused)
+	if (!me.oom_said && !me.refused)
 		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak,
 			   h->lost_events);
 }

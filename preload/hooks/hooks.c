@@ -17,7 +17,7 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 #include "record/recorder.h"
-#include "recording.h"
+#include "record/state.h"
 #include "symbols/resolve.h"
 #include "symbols/scope.h"
 
@@ -66,6 +66,8 @@ void *hooks_default(void *slot, const char *symbol)
 		if (f && !__atomic_compare_exchange_n((void **)slot, &none, f, 0, __ATOMIC_RELAXED,
 						      __ATOMIC_RELAXED))
 			f = none;
+		if (f)
+			cuda_uses(symbol, f);
 	}
 	return f;
 }
@@ -141,26 +143,19 @@ void hooks_forget_unloaded(void)
 {
 	char path[2];
 
+	cuda_uses_none();
 	for (unsigned i = 0; i < hooks_count; i++) {
 		void *f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
 		if (f && !resolve_module(f, path, sizeof(path)))
 			__atomic_compare_exchange_n(hooks[i].real, &f, resolve(hooks[i].symbol), 0,
 						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
+		if (f)
+			cuda_uses(hooks[i].symbol, f);
 	}
 	atomic_fetch_add(&choice.generation, 1);
 	for (unsigned i = 0; i < SITES; i++)
 		atomic_store(&choice.site[i].key, 0);
-}
-
-/* One that calls are going to already, to ask others of the same copy; NULL: none yet. */
-const void *hooks_in_use(const char *prefix)
-{
-	for (unsigned i = 0; i < hooks_count; i++) {
-		const void *f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
-		if (f && strncmp(hooks[i].symbol, prefix, strlen(prefix)) == 0)
-			return f;
-	}
-	return NULL;
 }
 
 #define RESULT_RT cudaError_t

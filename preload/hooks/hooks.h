@@ -19,7 +19,4 @@ void hooks_forget(void);
 /* A library was unloaded: forgets what was found in it. */
 void hooks_forget_unloaded(void);
 
-/* A real function whose name begins with PREFIX and that calls go to; NULL: none yet. */
-const void *hooks_in_use(const char *prefix);
-
 #endif

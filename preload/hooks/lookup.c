@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "memory/cuda.h"
 #include "symbols/resolve.h"
 #include "symbols/scope.h"
 #include "record/tables.h"
@@ -98,6 +99,7 @@ static void *answer(const struct hook *h, void *found)
 					 __ATOMIC_RELAXED) &&
 	    known != found)
 		return found;
+	cuda_uses(h->symbol, found);
 	return h->wrapper;
 }
 

@@ -16,7 +16,7 @@
 #include "base/lock.h"
 #include "memory/memory.h"
 #include "record/recorder.h"
-#include "recording.h"
+#include "record/state.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
 #include "base/text.h"

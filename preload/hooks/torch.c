@@ -14,7 +14,8 @@
 #include "memory/modules.h"
 #include "python/pystack.h"
 #include "record/recorder.h"
-#include "recording.h"
+#include "record/event.h"
+#include "record/state.h"
 #include "symbols/resolve.h"
 #include "hooks/torch.h"
 
@@ -59,10 +60,10 @@ static void record_block(const void *caller, void *pointer, int64_t bytes, uint6
 	uint32_t stack = bytes > 0 ? memory_stack(&by, size) : memory_free_stack(&by, size);
 
 	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &new_peak), 0)) {
-		recording_event(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_STACK);
+		event_write(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_STACK);
 		account_sample(device);
 	}
-	sequence = recording_event(bytes < 0 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, device,
+	sequence = event_write(bytes < 0 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, device,
 				   (uintptr_t)pointer, bytes, stack);
 	if (new_peak)
 		account_peak_at(device, sequence);
@@ -94,11 +95,11 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 		return;
 	if (cuda_current_device() != (int)d || cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
-	recording_event(MT_RESERVED, d, 0, (int64_t)reserved, MT_NO_STACK);
-	sequence = recording_event(MT_TENSOR_OOM, d, free_bytes, bytes,
+	event_write(MT_RESERVED, d, 0, (int64_t)reserved, MT_NO_STACK);
+	sequence = event_write(MT_TENSOR_OOM, d, free_bytes, bytes,
 				   pystack_current(module_of(caller).id));
 	account_oom(d);
-	recording_out_of_memory(sequence, (uint64_t)bytes, free_bytes);
+	event_out_of_memory(sequence, (uint64_t)bytes, free_bytes);
 }
 
 /* Looked up once; libc10.so is loaded RTLD_LOCAL, where RTLD_NEXT does not look. NULL when PyTorch

@@ -11,7 +11,7 @@
 #include "memory/memory.h"
 #include "memory/physical.h"
 #include "record/recorder.h"
-#include "recording.h"
+#include "record/state.h"
 
 /* Mappings of one call that can be restored if it fails: PyTorch and NCCL unmap one at a time. */
 #define UNMAPPED_KEPT 8

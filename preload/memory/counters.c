@@ -4,12 +4,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "memory/bypass.h"
 #include "memory/cuda.h"
 #include "memory/graphs.h"
 #include "base/lock.h"
 #include "record/recorder.h"
-#include "recording.h"
+#include "record/event.h"
+#include "record/state.h"
 #include "record/tables.h"
 
 #define SAMPLE_EVERY_NS 10000000u
@@ -176,7 +176,7 @@ void account_pool(unsigned device, int64_t change, uint64_t level, int by_alloca
 		return;
 	}
 	change_held(&recorder_header()->device[device], change, by_allocator);
-	recording_event(MT_POOL_RESERVED, device, 0, (int64_t)level, MT_NO_STACK);
+	event_write(MT_POOL_RESERVED, device, 0, (int64_t)level, MT_NO_STACK);
 	lock_release(&a.lock);
 }
 
@@ -188,7 +188,7 @@ int account_graphs(unsigned device, uint64_t level)
 		change_held(&recorder_header()->device[device], (int64_t)(level - a.graphs[device]),
 			    0);
 		a.graphs[device] = level;
-		recording_event(MT_GRAPH_RESERVED, device, 0, (int64_t)level, MT_NO_STACK);
+		event_write(MT_GRAPH_RESERVED, device, 0, (int64_t)level, MT_NO_STACK);
 	}
 	lock_release(&a.lock);
 	return 1;
@@ -215,7 +215,7 @@ static void take_sample(unsigned device, uint64_t now)
 	__atomic_store_n(&d->untracked, total - free_bytes > known ? total - free_bytes - known : 0,
 			 __ATOMIC_RELAXED);
 	raise_device_peak(d);
-	recording_event(MT_DEVICE_SAMPLE, device, free_bytes, (int64_t)total, MT_NO_STACK);
+	event_write(MT_DEVICE_SAMPLE, device, free_bytes, (int64_t)total, MT_NO_STACK);
 }
 
 static int is_due(unsigned device, uint64_t now)
@@ -259,7 +259,7 @@ void account_sample_now(unsigned device)
 
 /* A static PyTorch calls its own reports, not ours. It is given some seconds, or the process's
  * life. */
-static void say_unreported(void)
+void account_note_unreported(void)
 {
 	static const char why[] =
 		"PyTorch's allocator is not in a libc10_cuda.so and reports no blocks that can be seen "
@@ -274,20 +274,6 @@ static void say_unreported(void)
 			return;
 	a.unreported_said = 1;
 	tables_meta(MT_META_NOTE, "reports", why, sizeof(why) - 1);
-}
-
-/* A device's free bytes can be asked only where it has a current context, which the helper thread
- * never has: an owed sample waits for the next event of its device. */
-void account_trailing(void)
-{
-	static _Atomic uint64_t first;
-	uint64_t none = 0, now = now_ns();
-
-	graphs_read_owed();
-	say_unreported();
-	atomic_compare_exchange_strong(&first, &none, now);
-	if (!recording_already() || now - atomic_load(&first) >= UNREPORTED_AFTER_NS)
-		bypass_describe();
 }
 
 struct account_level account_level(unsigned device)

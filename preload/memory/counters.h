@@ -45,9 +45,9 @@ void account_sample(unsigned device);
 /* Takes an owed sample once it is due. What the device holds must be counted by now. */
 void account_sample_owed(unsigned device);
 
-/* For the helper thread: records levels that changed a moment after they had been read, and that no
- * event followed. Waits for no job's lock and makes no context. */
-void account_trailing(void);
+/* For the helper thread: writes a note into the tables, once, if PyTorch's allocator takes memory
+ * and reports no blocks. */
+void account_note_unreported(void);
 
 /* The same, due or not. */
 void account_sample_now(unsigned device);

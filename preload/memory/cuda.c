@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "record/file.h"
-#include "hooks/hooks.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
 #include "base/text.h"
@@ -27,6 +26,10 @@
 	X(cuStreamIsCapturing)               \
 	X(cuDeviceGetDefaultMemPool)         \
 	X(cuThreadExchangeStreamCaptureMode)
+
+/* A function of the copy of each library that calls go to; NULL: none was called yet. */
+enum library { RUNTIME, DRIVER, NCCL, LIBRARIES };
+static const void *chosen[LIBRARIES];
 
 static struct {
 	int asked;
@@ -59,6 +62,28 @@ void cuda_forget(void)
 	__atomic_store_n(&real.loaded, 0, __ATOMIC_RELAXED);
 }
 
+void cuda_uses(const char *symbol, const void *function)
+{
+	enum library library = strncmp(symbol, "cuda", 4) == 0 ? RUNTIME
+			       : strncmp(symbol, "cu", 2) == 0 ? DRIVER
+							       : NCCL;
+	const void *none = NULL;
+
+	__atomic_compare_exchange_n(&chosen[library], &none, function, 0, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
+}
+
+void cuda_uses_none(void)
+{
+	for (unsigned i = 0; i < LIBRARIES; i++)
+		__atomic_store_n(&chosen[i], NULL, __ATOMIC_RELAXED);
+}
+
+static const void *in_use(enum library library)
+{
+	return __atomic_load_n(&chosen[library], __ATOMIC_RELAXED);
+}
+
 int cuda_runtime_device(const void *function)
 {
 	__typeof__(cudaGetDevice) *get;
@@ -74,7 +99,7 @@ int cuda_current_device(void)
 
 	find();
 	if (!real.cuCtxGetDevice)
-		return cuda_runtime_device(hooks_in_use("cuda"));
+		return cuda_runtime_device(in_use(RUNTIME));
 	return real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
 }
 
@@ -312,20 +337,20 @@ static void describe_torch(void)
 void cuda_describe(void)
 {
 	static const struct {
-		const char *prefix, *function, *name;
+		enum library library;
+		const char *function, *name;
 		int major, minor;
 	} versions[] = {
-		{ "cuda", "cudaRuntimeGetVersion", "cuda_runtime", 1000, 10 },
-		{ "cu", "cuDriverGetVersion", "cuda_driver", 1000, 10 },
-		{ "nccl", "ncclGetVersion", "nccl", 10000, 100 },
+		{ RUNTIME, "cudaRuntimeGetVersion", "cuda_runtime", 1000, 10 },
+		{ DRIVER, "cuDriverGetVersion", "cuda_driver", 1000, 10 },
+		{ NCCL, "ncclGetVersion", "nccl", 10000, 100 },
 	};
 	int (*get)(int *);
 	int v;
 
 	describe_devices();
 	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-		*(void **)&get = resolve_beside(hooks_in_use(versions[i].prefix),
-						versions[i].function);
+		*(void **)&get = resolve_beside(in_use(versions[i].library), versions[i].function);
 		if (get && get(&v) == 0)
 			describe_version(versions[i].name, v, versions[i].major, versions[i].minor);
 	}

@@ -5,6 +5,13 @@
 
 #include <stdint.h>
 
+/* Calls of SYMBOL go to FUNCTION: of two copies of a library, questions go to the same one. The
+ * first function of each library counts. */
+void cuda_uses(const char *symbol, const void *function);
+
+/* A library was unloaded: cuda_uses() will name the functions that are left. */
+void cuda_uses_none(void);
+
 /* The device of the calling thread's current context, or -1. */
 int cuda_current_device(void);
 

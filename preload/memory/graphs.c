@@ -8,7 +8,7 @@
 #include "record/background.h"
 #include "memory/cuda.h"
 #include "base/lock.h"
-#include "recording.h"
+#include "record/state.h"
 
 #define READ_EVERY_NS 10000000u
 

@@ -12,7 +12,8 @@
 #include "memory/pools.h"
 #include "python/pystack.h"
 #include "record/recorder.h"
-#include "recording.h"
+#include "record/event.h"
+#include "record/state.h"
 #include "process/settings.h"
 
 #define CONTEXTS 64
@@ -55,7 +56,7 @@ unsigned memory_current_device(void)
 uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
 		      const struct module *by, uint32_t stack)
 {
-	uint64_t sequence = recording_event(kind, device, address, bytes, stack);
+	uint64_t sequence = event_write(kind, device, address, bytes, stack);
 
 	if (layers[kind] == MT_LAYER_DEVICE || layers[kind] == MT_LAYER_POOL) {
 		memory_recorded++;
@@ -81,11 +82,11 @@ void memory_refused(const void *caller, uint64_t bytes)
 
 	if (device != MT_NO_DEVICE && cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
-	sequence = recording_event(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
+	sequence = event_write(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
 				   pystack_current(by.id));
 	if (by.is_allocator && device != MT_NO_DEVICE && !account_reports(device)) {
 		account_oom(device);
-		recording_out_of_memory(sequence, bytes, free_bytes);
+		event_out_of_memory(sequence, bytes, free_bytes);
 	}
 }
 

@@ -3,7 +3,7 @@
  * it allocates by linked calls is not seen. What the loader has bound it to stands in its tables.
  */
 #define _GNU_SOURCE
-#include "memory/bypass.h"
+#include "hooks/bypass.h"
 
 #include <memtrace/trace.h>
 #include <string.h>
