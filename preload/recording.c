@@ -27,6 +27,7 @@
 #include "memory/pools.h"
 #include "python/pystack.h"
 #include "record/recorder.h"
+#include "record/segments.h"
 #include "record/state.h"
 #include "symbols/scope.h"
 #include "process/settings.h"
@@ -107,10 +108,10 @@ static unsigned work(void)
 {
 	int waits_for_a_record, writes;
 
-	recorder_prepare();
+	segments_prepare_next();
 	tables_prepare();
 	waits_for_a_record = keyframe_work();
-	recorder_prepare(); /* what was replayed may be used again */
+	segments_prepare_next(); /* what was replayed may be used again */
 	graphs_read_owed(); /* a level that changed just after it was read, and that no event followed */
 	account_note_unreported();
 	if (!recording_already() || now_ns() - me.start_ns >= BYPASS_AFTER_NS)

@@ -16,7 +16,7 @@
 #include "base/lock.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
-#include "record/recorder.h"
+#include "record/losses.h"
 #include "record/state.h"
 #include "symbols/resolve.h"
 #include "symbols/scope.h"
@@ -29,7 +29,7 @@ void hooks_count_left(void)
 {
 	/* The first of them may well have been inside, as a runtime's call of the driver is. */
 	for (unsigned i = 1; i < hooks_outermost.inside && i < 1000000; i++)
-		recorder_lose_event(MT_LOST_LIMIT);
+		losses_count(MT_LOST_LIMIT);
 }
 
 #define SINCE_RT 0

@@ -15,7 +15,7 @@
 #include "memory/counters.h"
 #include "base/lock.h"
 #include "memory/memory.h"
-#include "record/recorder.h"
+#include "record/losses.h"
 #include "record/state.h"
 #include "symbols/resolve.h"
 #include "record/tables.h"
@@ -60,7 +60,7 @@ static int take_lock(void)
 	int held = lock_acquire(&nccl.lock, LOCK_WAIT);
 
 	if (!held)
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 	return held;
 }
 
@@ -91,7 +91,7 @@ static void remember_comm(const struct communicator *made)
 	if (i < COMMS)
 		nccl.comm[i] = *made;
 	else
-		recorder_lose_event(MT_LOST_LIMIT);
+		losses_count(MT_LOST_LIMIT);
 	lock_release(&nccl.lock);
 }
 

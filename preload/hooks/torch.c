@@ -13,7 +13,7 @@
 #include "memory/memory.h"
 #include "memory/modules.h"
 #include "python/pystack.h"
-#include "record/recorder.h"
+#include "record/losses.h"
 #include "record/event.h"
 #include "record/state.h"
 #include "symbols/resolve.h"
@@ -80,7 +80,7 @@ static void usage(const void *caller, void *pointer, int64_t bytes, uint64_t all
 		record_block(caller, pointer, bytes, allocated, reserved, (unsigned)device.index);
 	else if (device.type == DEVICE_TYPE_CUDA && device.index >= MT_MAX_DEVICES &&
 		 recording_already())
-		recorder_lose_event(MT_LOST_LIMIT);
+		losses_count(MT_LOST_LIMIT);
 	errno = e;
 }
 

@@ -10,7 +10,7 @@
 #include "base/lock.h"
 #include "memory/memory.h"
 #include "memory/physical.h"
-#include "record/recorder.h"
+#include "record/losses.h"
 #include "record/state.h"
 
 /* Mappings of one call that can be restored if it fails: PyTorch and NCCL unmap one at a time. */
@@ -31,7 +31,7 @@ static int take_lock(void)
 	int held = lock_acquire(&vmm.lock, LOCK_WAIT);
 
 	if (!held)
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 	return held;
 }
 
@@ -63,7 +63,7 @@ static void record_created(const void *caller, enum mt_event kind, unsigned devi
 	if (kept)
 		memory_event(kind, r.device, handle, r.bytes, &by, r.stack);
 	else
-		recorder_lose_event(MT_LOST_NO_MEMORY);
+		losses_count(MT_LOST_NO_MEMORY);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
@@ -181,7 +181,7 @@ static void record_mapped(uint64_t handle, struct mt_record *map, const struct m
 		lock_release(&vmm.lock);
 	}
 	if (known < 0)
-		recorder_lose_event(MT_LOST_NO_MEMORY);
+		losses_count(MT_LOST_NO_MEMORY);
 	else if (known)
 		memory_event(MT_MAP, map->device, map->address, map->bytes, by, map->stack);
 }
@@ -248,7 +248,7 @@ static void restore_mappings(const void *caller, struct unmapped *u)
 	struct mt_record unreferenced;
 
 	for (unsigned i = 0; i < u->beyond; i++)
-		recorder_lose_event(MT_LOST_LIMIT);
+		losses_count(MT_LOST_LIMIT);
 	for (unsigned i = 0; i < u->count; i++) {
 		const struct mt_record *gone = &u->each[i].gone;
 		if (gone->kind)

@@ -7,6 +7,7 @@
 #include "memory/cuda.h"
 #include "memory/graphs.h"
 #include "base/lock.h"
+#include "record/losses.h"
 #include "record/recorder.h"
 #include "record/event.h"
 #include "record/state.h"
@@ -137,11 +138,11 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 
 	if (device >= MT_MAX_DEVICES) {
 		if (bytes > 0) /* a device beyond those that have counters */
-			recorder_lose_event(MT_LOST_LIMIT);
+			losses_count(MT_LOST_LIMIT);
 		return 0;
 	}
 	if (!lock_acquire(&a.lock, LOCK_WAIT)) {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 		return 0;
 	}
 	d = &recorder_header()->device[device];
@@ -172,7 +173,7 @@ void account_pool(unsigned device, int64_t change, uint64_t level, int by_alloca
 	if (!recorder_header())
 		return;
 	if (!lock_acquire(&a.lock, LOCK_WAIT)) {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 		return;
 	}
 	change_held(&recorder_header()->device[device], change, by_allocator);

@@ -11,7 +11,7 @@
 #include "base/lock.h"
 #include "memory/pools.h"
 #include "python/pystack.h"
-#include "record/recorder.h"
+#include "record/losses.h"
 #include "record/event.h"
 #include "record/state.h"
 #include "process/settings.h"
@@ -120,11 +120,11 @@ void memory_context_made(void *context)
 			if (atomic_load(&live.contexts) <= i)
 				atomic_store(&live.contexts, i + 1);
 		} else { /* its end will not be known */
-			recorder_lose_event(MT_LOST_LIMIT);
+			losses_count(MT_LOST_LIMIT);
 		}
 		lock_release(&live.lock);
 	} else {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 	}
 	memory_sample_if_due();
 }
@@ -142,7 +142,7 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 	int kept;
 
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 		return -1;
 	}
 	known = liveset_find(&live.set, r->kind, r->address);
@@ -156,7 +156,7 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 	kept = liveset_add(&live.set, r) == 0;
 	lock_release(&live.lock);
 	if (!kept)
-		recorder_lose_event(MT_LOST_NO_MEMORY);
+		losses_count(MT_LOST_NO_MEMORY);
 	return kept ? 1 : -1;
 }
 
@@ -283,7 +283,7 @@ struct mt_record memory_before_free(const void *caller, uint64_t address)
 	if (!address || !recording_already())
 		return freed;
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 		return freed;
 	}
 	take_freed(address, &freed);
@@ -331,7 +331,7 @@ int memory_ending(const void *context, int device)
 	if ((context && !i) || (!context && (device < 0 || device >= MT_MAX_DEVICES)))
 		return -1;
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 		return -1;
 	}
 	if (context)
@@ -349,7 +349,7 @@ static int take_marked(int ending, int gone, size_t *at, struct mt_record *freed
 {
 	freed->kind = 0;
 	if (!lock_acquire(&live.lock, LOCK_WAIT)) {
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 		return 0;
 	}
 	for (; live.set.slot && *at <= live.set.mask && !freed->kind; (*at)++) {

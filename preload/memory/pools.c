@@ -9,7 +9,7 @@
 #include "memory/counters.h"
 #include "memory/cuda.h"
 #include "base/lock.h"
-#include "record/recorder.h"
+#include "record/losses.h"
 
 #define POOLS 128
 #define UNIT 512u    /* what CUDA aligns allocations to */
@@ -59,7 +59,7 @@ static struct pool *add_pool(void *handle, enum pool_kind kind, unsigned device)
 						       .kind = (uint8_t)kind };
 			return &pools.pool[i];
 		}
-	recorder_lose_event(MT_LOST_LIMIT);
+	losses_count(MT_LOST_LIMIT);
 	return NULL;
 }
 
@@ -69,7 +69,7 @@ static int take_lock(void)
 	int held = lock_acquire(&pools.lock, LOCK_WAIT);
 
 	if (!held)
-		recorder_lose_event(MT_LOST_BUSY);
+		losses_count(MT_LOST_BUSY);
 	return held;
 }
 

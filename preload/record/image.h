@@ -5,7 +5,7 @@
 
 #include <memtrace/trace.h>
 
-#include "record/writer.h"
+#include "record/control.h"
 
 /* The file as it stands. One a process. */
 struct image {

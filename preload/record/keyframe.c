@@ -5,7 +5,8 @@
 
 #include "record/live_set.h"
 #include "base/lock.h"
-#include "record/recorder.h"
+#include "record/losses.h"
+#include "record/segments.h"
 
 #define LEVELS 64           /* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
 #define PREPARE_EVERY 32768 /* records */
@@ -85,12 +86,12 @@ static int copy_record(const struct mt_record *from, struct mt_record *to)
 
 /* The live set, from which the following segment can be replayed. -1: there is no room for it now.
  */
-static int write_keyframe(const struct recorder_filled *filled)
+static int write_keyframe(const struct filled_segment *filled)
 {
 	struct mt_segment *s = filled->following;
 	uint64_t n = keyframe.levels;
 	int wanted;
-	struct mt_record *out = recorder_keyframe_space(filled, keyframe.live.count + n, &wanted);
+	struct mt_record *out = segments_keyframe(filled, keyframe.live.count + n, &wanted);
 
 	if (!out)
 		return wanted ? -1 : 0;
@@ -115,17 +116,17 @@ static int is_lost(void)
 }
 
 /* 1: the segment is replayed to its end. */
-static int replay(const struct recorder_filled *filled)
+static int replay(const struct filled_segment *filled)
 {
 	struct mt_record r;
 
 	for (; keyframe.at < filled->count; keyframe.at++) {
 		if (keyframe.at % PREPARE_EVERY == 0)
-			recorder_prepare(); /* it must not wait for the replay's end */
+			segments_prepare_next(); /* it must not wait for the replay's end */
 		if (copy_record(&filled->records[keyframe.at], &r))
 			apply(&r);
 		else if (is_lost())
-			recorder_lose_event(MT_LOST_BUSY);
+			losses_count(MT_LOST_BUSY);
 		else
 			return 0;
 		keyframe.stuck_ns = 0;
@@ -135,15 +136,15 @@ static int replay(const struct recorder_filled *filled)
 
 int keyframe_work(void)
 {
-	struct recorder_filled filled;
+	struct filled_segment filled;
 
-	while (!keyframe.broken && recorder_next_filled(&filled)) {
+	while (!keyframe.broken && segments_next_filled(&filled)) {
 		if (!replay(&filled))
 			return keyframe.stuck_ns != 0;
 		if (write_keyframe(&filled) != 0)
 			return 0; /* no space: recording stops by itself when it needs a segment */
 		keyframe.at = 0;
-		recorder_filled_replayed(&filled);
+		segments_replayed(&filled);
 	}
 	return 0;
 }

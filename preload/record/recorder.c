@@ -4,15 +4,17 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "record/background.h"
 #include "record/keyframe.h"
 #include "base/lock.h"
+#include "record/losses.h"
+#include "record/regions.h"
 #include "record/segments.h"
 #include "record/spawn.h"
 #include "record/tables.h"
+#include "record/writer.h"
 
 #define FIRST_TABLE_BYTES (64u << 10)
 #define WAIT LOCK_MS(40) /* the longest that a thread of the job waits for the helper, once */
@@ -24,11 +26,9 @@
 static struct {
 	struct writer_control *control;
 	struct mt_header *header;
-	uint64_t size; /* of the image, given out */
-	struct lock grow_lock, switch_lock;
+	struct lock switch_lock;
 	int has_process;
-	atomic_int lagging;   /* no segment could be had in time: do not wait for the next */
-	atomic_int recording; /* events are to be recorded: those that are not are lost */
+	atomic_int lagging; /* no segment could be had in time: do not wait for the next */
 } recorder;
 
 struct mt_header *recorder_header(void)
@@ -46,54 +46,9 @@ int recorder_has_process(void)
 	return recorder.has_process;
 }
 
-uint64_t recorder_bytes(void)
-{
-	return recorder.size;
-}
-
-void recorder_lose_stack(void)
-{
-	__atomic_fetch_add(&recorder.header->lost_stacks, 1, __ATOMIC_RELAXED);
-}
-
-void recorder_lose_event(enum mt_lost reason)
-{
-	struct mt_header *h = recorder.header;
-	uint32_t nothing = MT_LOST_NOTHING;
-
-	if (!atomic_load_explicit(&recorder.recording, memory_order_relaxed))
-		return;
-	__atomic_compare_exchange_n(&h->lost_reason, &nothing, (uint32_t)reason, 0,
-				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	if (__atomic_fetch_add(&h->lost_events, 1, __ATOMIC_RELAXED) == 0)
-		background_wake();
-}
-
 void recorder_protect(uint64_t sequence)
 {
 	segments_protect(sequence);
-}
-
-void *recorder_grow(size_t bytes, uint64_t *offset)
-{
-	struct rlimit limit;
-	char *p = NULL;
-
-	if (!lock_acquire(&recorder.grow_lock, WAIT)) {
-		errno = EBUSY;
-		return NULL;
-	}
-	if (recorder.control && bytes <= recorder.control->image_bytes - recorder.size) {
-		*offset = recorder.size;
-		p = (char *)recorder.header + recorder.size;
-		recorder.size += bytes;
-	}
-	lock_release(&recorder.grow_lock);
-	if (!p)
-		errno = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY
-				? EFBIG
-				: ENOMEM;
-	return p;
 }
 
 void recorder_stop(enum mt_lost reason, int e)
@@ -107,24 +62,6 @@ void recorder_stop(enum mt_lost reason, int e)
 				    __ATOMIC_RELAXED);
 	atomic_store(&segments.current, NULL);
 	background_wake();
-}
-
-void recorder_prepare(void)
-{
-	struct slot *s = atomic_load(&segments.current), *next;
-
-	segments_release();
-	if (!s || atomic_load(&segments.prepared) ||
-	    __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
-		return;
-	if (!lock_acquire(&segments.prepare_lock, 0))
-		return;
-	next = atomic_load(&segments.prepared) ? NULL : segments_prepare();
-	if (next)
-		atomic_store(&segments.prepared, next);
-	lock_release(&segments.prepare_lock);
-	if (next)
-		segments_touch(next);
 }
 
 /* How long this thread may wait: once, not again and again while the disk or the helper lags. */
@@ -229,7 +166,7 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 		}
 		s = next_slot(s, &reason);
 	}
-	recorder_lose_event(reason);
+	losses_count(reason);
 	return MT_UNKNOWN;
 }
 
@@ -242,36 +179,6 @@ uint64_t recorder_next_sequence(void)
 		return MT_UNKNOWN;
 	used = __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED);
 	return s->entry->first_sequence + (used < s->capacity ? used : s->capacity);
-}
-
-int recorder_next_filled(struct recorder_filled *filled)
-{
-	struct slot *done = segments_at(segments.replayed), *following;
-
-	following = done ? segments_at(segments.replayed + done->capacity) : NULL;
-	if (!following)
-		return 0;
-	*filled = (struct recorder_filled){ .records = done->records,
-					    .count = done->capacity,
-					    .following = following->entry };
-	return 1;
-}
-
-struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records,
-					  int *wanted)
-{
-	struct slot *s = &segments.slot[filled->following - recorder.header->segment];
-
-	*wanted = segments.since_keyframe + filled->count >= records &&
-		  segments_keyframe_is_due(records);
-	return *wanted ? segments_keyframe(s, records) : NULL;
-}
-
-void recorder_filled_replayed(const struct recorder_filled *filled)
-{
-	segments.since_keyframe =
-		filled->following->has_keyframe ? 0 : segments.since_keyframe + filled->count;
-	segments.replayed += filled->count;
 }
 
 /* The recording's memory, with the process that writes it if that is wanted and possible. */
@@ -292,7 +199,7 @@ static int make_memory(const struct recorder_setup *setup, size_t least)
 	recorder.control = p;
 	recorder.control->image_bytes = (got - WRITER_CONTROL_BYTES) & ~(size_t)4095;
 	recorder.header = writer_image(recorder.control);
-	recorder.size = least;
+	regions_begin(recorder.control, least);
 	return 0;
 }
 
@@ -335,7 +242,7 @@ int recorder_open(const struct recorder_setup *setup)
 		      MT_HEADER_BYTES + FIRST_TABLE_BYTES, first);
 	if (setup->counters_only)
 		recorder.header->lost_reason = MT_LOST_NOT_CHOSEN;
-	atomic_store(&recorder.recording, !setup->counters_only);
+	losses_begin(recorder.header, !setup->counters_only);
 	recorder.header->state = setup->counters_only ? MT_STATE_STOPPED : MT_STATE_RECORDING;
 	return 0;
 }
@@ -365,7 +272,7 @@ void recorder_close(int exit_status)
 		seal(s);
 	h->exit_status = exit_status;
 	h->end_ns = now_ns() - h->start_monotonic_ns;
-	atomic_store(&recorder.recording, 0);
+	losses_end();
 	__atomic_store_n(&h->state, MT_STATE_ENDED, __ATOMIC_RELEASE);
 	if (held)
 		lock_release(&recorder.switch_lock);
@@ -373,7 +280,7 @@ void recorder_close(int exit_status)
 
 void recorder_discard(void)
 {
-	atomic_store(&recorder.recording, 0);
+	losses_end();
 	atomic_store(&segments.current, NULL);
 	madvise((char *)recorder.header + MT_HEADER_BYTES,
 		recorder.control->image_bytes - MT_HEADER_BYTES, MADV_REMOVE);
@@ -383,4 +290,6 @@ void recorder_forget(void)
 {
 	memset(&recorder, 0, sizeof(recorder));
 	memset(&segments, 0, sizeof(segments));
+	regions_forget();
+	losses_end();
 }

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "record/writer.h"
+#include "record/control.h"
 
 struct recorder_setup {
 	const char *directory; /* absolute */
@@ -54,18 +54,6 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 /* The sequence number that the next record gets; MT_UNKNOWN when events are not recorded. */
 uint64_t recorder_next_sequence(void);
 
-/* More room in the recording, zeroed, and its offset in the file; NULL with errno when there is
- * none. Any thread. */
-void *recorder_grow(size_t bytes, uint64_t *offset);
-
-/* How long the file is with all that was given out. */
-uint64_t recorder_bytes(void);
-
-/* Counts a stack that could not be kept, an event that could not be recorded: the first REASON
- * stays. */
-void recorder_lose_stack(void);
-void recorder_lose_event(enum mt_lost reason);
-
 /* Ends the recording of events early: the counters go on. */
 void recorder_stop(enum mt_lost reason, int e);
 
@@ -78,31 +66,6 @@ void recorder_forget(void);
 
 /* The file could not be made: gives the memory back. Threads may still write into it, to no end. */
 void recorder_discard(void);
-
-/* ---- for the helper thread (background.c) ---- */
-
-/* Prepares the segment after the current one if that is half used or more; gives memory back that
- * is in the file. */
-void recorder_prepare(void);
-
-/* The next full segment, in order of sequence, that recorder_filled_replayed() has not been told
- * of; 0: none. */
-struct recorder_filled {
-	const struct mt_record *records;
-	uint64_t count;
-	struct mt_segment *following; /* whose keyframe the replay of `records` completes */
-};
-int recorder_next_filled(struct recorder_filled *filled);
-
-/*
- * Room for the keyframe of the segment after FILLED, of so many RECORDS: what it had if that is
- * large enough, else new. NULL with *wanted 0 when none is due yet: keyframes take no more room
- * than what is recorded between them, and leave the budget to the records until it is used up. NULL
- * with *wanted 1: no space.
- */
-struct mt_record *recorder_keyframe_space(const struct recorder_filled *filled, uint64_t records,
-					  int *wanted);
-void recorder_filled_replayed(const struct recorder_filled *filled);
 
 /* A sequence number that must stay in the file (an OOM); the first and the latest are kept. */
 void recorder_protect(uint64_t sequence);

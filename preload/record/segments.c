@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "record/recorder.h"
+#include "record/regions.h"
 
 #define FIRST_SEGMENT_BYTES (1u << 20)
 #define SEGMENT_BYTES (16u << 20)
@@ -205,15 +205,18 @@ static int take_spare(struct slot *s, uint64_t records)
 	return 1;
 }
 
-int segments_keyframe_is_due(uint64_t records)
+/* Does the budget have room for a keyframe of RECORDS, or is it used up, so that one is needed
+ * before a segment can be given up? */
+static int is_keyframe_due(uint64_t records)
 {
-	const uint64_t size = recorder_bytes() + segments.bytes, budget = segments.header->budget;
+	const uint64_t size = regions_bytes() + segments.bytes, budget = segments.header->budget;
 
 	return size + records * sizeof(struct mt_record) <= budget ||
 	       size + segments.keyframe_bytes > budget;
 }
 
-struct mt_record *segments_keyframe(struct slot *s, uint64_t records)
+/* Room for a keyframe of RECORDS before S: of one that was given up, or new. NULL: none. */
+static struct mt_record *keyframe_room(struct slot *s, uint64_t records)
 {
 	uint64_t room = records + records / 16 + 1, offset;
 	size_t bytes = (room * sizeof(struct mt_record) + 4095) & ~(size_t)4095;
@@ -228,7 +231,7 @@ struct mt_record *segments_keyframe(struct slot *s, uint64_t records)
 	lock_release(&segments.prepare_lock);
 	if (found || !records)
 		return found ? s->keyframe : &nothing;
-	s->keyframe = recorder_grow(bytes, &offset);
+	s->keyframe = regions_add(bytes, &offset);
 	if (!s->keyframe)
 		return NULL;
 	s->entry->keyframe_offset = offset;
@@ -329,7 +332,7 @@ struct slot *segments_prepare(void)
 	if (returned)
 		return returned;
 	if (count() >= MT_MAX_SEGMENTS ||
-	    (recorder_bytes() + segments.bytes + segments.keyframe_bytes > h->budget &&
+	    (regions_bytes() + segments.bytes + segments.keyframe_bytes > h->budget &&
 	     count() >= MIN_SEGMENTS)) {
 		struct slot *old = reuse();
 		errno = ENOBUFS;
@@ -337,7 +340,7 @@ struct slot *segments_prepare(void)
 			return old;
 		/* all that is left must be kept: a few segments more than the budget has */
 	}
-	p = recorder_grow(segments.bytes, &offset);
+	p = regions_add(segments.bytes, &offset);
 	if (!p)
 		return NULL;
 	return add_slot(p, offset, segments.bytes);
@@ -348,7 +351,9 @@ struct slot *segments_prepare(void)
 #endif
 #define TOUCHED_AT_ONCE (256u << 10)
 
-void segments_touch(struct slot *s)
+/* Has the kernel make the pages of S, even while records are written into it, so that recording
+ * does not wait for each page. */
+static void touch(struct slot *s)
 {
 	for (size_t at = 0; at < s->bytes; at += TOUCHED_AT_ONCE) {
 		char *p = (char *)s->records + at;
@@ -384,7 +389,7 @@ static struct slot *begin_to_empty(void)
 }
 
 /* The lock is not held meanwhile: a thread that records may need it. */
-void segments_release(void)
+static void release(void)
 {
 	struct slot *s;
 
@@ -398,4 +403,52 @@ void segments_release(void)
 		s->keyframe_is_empty = 1;
 		__atomic_store_n(&s->is_being_emptied, 0, __ATOMIC_RELEASE);
 	}
+}
+
+void segments_prepare_next(void)
+{
+	struct slot *s = atomic_load(&segments.current), *next;
+
+	release();
+	if (!s || atomic_load(&segments.prepared) ||
+	    __atomic_load_n(&s->entry->used, __ATOMIC_RELAXED) < s->wake_at)
+		return;
+	if (!lock_acquire(&segments.prepare_lock, 0))
+		return;
+	next = atomic_load(&segments.prepared) ? NULL : segments_prepare();
+	if (next)
+		atomic_store(&segments.prepared, next);
+	lock_release(&segments.prepare_lock);
+	if (next)
+		touch(next);
+}
+
+int segments_next_filled(struct filled_segment *filled)
+{
+	struct slot *done = segments_at(segments.replayed), *following;
+
+	following = done ? segments_at(segments.replayed + done->capacity) : NULL;
+	if (!following)
+		return 0;
+	*filled = (struct filled_segment){ .records = done->records,
+					    .count = done->capacity,
+					    .following = following->entry };
+	return 1;
+}
+
+struct mt_record *segments_keyframe(const struct filled_segment *filled, uint64_t records,
+				    int *wanted)
+{
+	struct slot *s = &segments.slot[filled->following - segments.header->segment];
+
+	*wanted = segments.since_keyframe + filled->count >= records &&
+		  is_keyframe_due(records);
+	return *wanted ? keyframe_room(s, records) : NULL;
+}
+
+void segments_replayed(const struct filled_segment *filled)
+{
+	segments.since_keyframe =
+		filled->following->has_keyframe ? 0 : segments.since_keyframe + filled->count;
+	segments.replayed += filled->count;
 }

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "base/lock.h"
-#include "record/writer.h"
+#include "record/control.h"
 
 /* A segment in this process's memory. */
 struct slot {
@@ -51,27 +51,35 @@ size_t segments_first_bytes(uint64_t budget);
  * ENOBUFS: none now, but later; another errno: none any more. The prepare lock is held. */
 struct slot *segments_prepare(void);
 
-/* Has the kernel make the pages of S, whatever is being recorded in it meanwhile, so that recording
- * does not wait for each. */
-void segments_touch(struct slot *s);
-
 /* The segment whose first sequence number is FIRST; NULL: none. */
 struct slot *segments_at(uint64_t first);
 
 /* Are there full segments that are not in the file? */
 int segments_are_unwritten(void);
 
-/* Does the budget have room for a keyframe of RECORDS, or is it used up, so that one is needed to
- * give anything up? */
-int segments_keyframe_is_due(uint64_t records);
+/* The next full segment, in order of sequence, that segments_replayed() has not been told of. */
+struct filled_segment {
+	const struct mt_record *records;
+	uint64_t count;
+	struct mt_segment *following; /* its keyframe is complete once `records` are replayed */
+};
+int segments_next_filled(struct filled_segment *filled); /* 0: none */
 
-/* Room for a keyframe of RECORDS before S: of one that was given up, or new. NULL: none. */
-struct mt_record *segments_keyframe(struct slot *s, uint64_t records);
+/*
+ * Room for a keyframe of RECORDS before the segment that follows FILLED: what that segment had if
+ * it is large enough, else new. NULL with *wanted 0: none is due yet, for keyframes take no more
+ * room than the records between them, and leave the budget to the records until it is used up. NULL
+ * with *wanted 1: there is no space.
+ */
+struct mt_record *segments_keyframe(const struct filled_segment *filled, uint64_t records,
+				    int *wanted);
+void segments_replayed(const struct filled_segment *filled);
 
 /* A record that must stay in the trace (an OOM). */
 void segments_protect(uint64_t sequence);
 
-/* Gives the memory back of what is replayed and in the file. */
-void segments_release(void);
+/* For the helper thread: gives the memory back of records that are replayed and in the file, and
+ * prepares the segment after the current one if that is half full. */
+void segments_prepare_next(void);
 
 #endif

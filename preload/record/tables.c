@@ -8,7 +8,7 @@
 #include "record/background.h"
 #include "record/known.h"
 #include "base/lock.h"
-#include "record/recorder.h"
+#include "record/regions.h"
 
 #define REGION_BYTES (256u << 10)
 #define FOR_OTHERS \
@@ -180,7 +180,7 @@ static int make_room(size_t bytes, int for_stacks)
 	region = atomic_exchange(&t.spare, NULL);
 	offset = t.spare_offset;
 	if (!region)
-		region = recorder_grow(REGION_BYTES, &offset);
+		region = regions_add(REGION_BYTES, &offset);
 	if (!region)
 		return EBUSY;
 	new_region(region, offset, REGION_BYTES);
@@ -224,7 +224,7 @@ static int append(uint32_t kind, uint32_t id, const struct part *part, size_t pa
 
 static void lose_stack(int busy)
 {
-	recorder_lose_stack();
+	__atomic_fetch_add(&t.header->lost_stacks, 1, __ATOMIC_RELAXED);
 	if (busy)
 		__atomic_fetch_add(&t.header->busy_stacks, 1, __ATOMIC_RELAXED);
 }
@@ -390,7 +390,7 @@ int tables_are_closed(void)
 {
 	if (!atomic_load_explicit(&t.closed, memory_order_relaxed))
 		return 0;
-	recorder_lose_stack();
+	lose_stack(0);
 	return 1;
 }
 
@@ -443,7 +443,7 @@ void tables_prepare(void)
 	atomic_store(&t.wants_room, 0);
 	if (!is_half_full())
 		return;
-	region = recorder_grow(REGION_BYTES, &offset);
+	region = regions_add(REGION_BYTES, &offset);
 	if (!region)
 		return;
 	/* Each page is touched now, so that recording never waits for a first fault. */

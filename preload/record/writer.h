@@ -8,59 +8,9 @@
 #ifndef PRELOAD_WRITER_H
 #define PRELOAD_WRITER_H
 
-#include <memtrace/trace.h>
-#include <stdatomic.h>
-#include <stddef.h>
+#include "record/control.h"
 
-#include "record/clock.h"
-
-#define WRITER_CONTROL_BYTES 16384u
 #define WRITER_EVERY_MS 100 /* the longest that a record waits to be written */
-
-enum writer_owner { WRITER_NOBODY, WRITER_PROCESS, WRITER_THREAD };
-enum writer_state {
-	WRITER_WAITING, /* the file is not made yet */
-	WRITER_WRITING,
-	WRITER_REFUSED, /* the file could not be made: `error` */
-	WRITER_FULL,    /* the file takes no more records: `error`; the header is still written */
-	WRITER_DONE,    /* all is written, and the file is closed */
-};
-
-struct writer_control {
-	uint64_t build;             /* WRITER_BUILD of the library that made this memory */
-	_Atomic uint32_t go;        /* 1: everything up to `name` is filled in */
-	_Atomic uint32_t owner;     /* enum writer_owner, taken once */
-	uint32_t pid;               /* the job's process */
-	uint64_t image_bytes;       /* how long the image can become */
-	int uses_counter;           /* records hold the processor's counter, not ns */
-	struct clock_reading begin; /* time 0 of the trace */
-	char directory[4096];       /* absolute */
-	char name[256];
-
-	/* The helper thread's id and FUTEX_WAITERS; the kernel marks it when that thread dies,
-	 * however it does (set_robust_list(2)), and wakes the writer. 0: there is no helper thread.
-	 */
-	_Atomic uint32_t helper_thread;
-	_Atomic uint32_t helper_wakeups; /* futex of the helper thread */
-	_Atomic uint32_t writer;         /* the writing process, 0: none yet */
-	_Atomic uint32_t ended;          /* 1: the job has closed the recording */
-	_Atomic uint32_t state;          /* enum writer_state; futex */
-	_Atomic int32_t error;           /* errno */
-	_Atomic uint32_t passes;         /* how often everything new was written */
-	/* Of each segment: the sequence number before which its records are in the file, and the
-	 * first sequence number plus 1 of the run whose keyframe is. */
-	_Atomic uint64_t written[MT_MAX_SEGMENTS];
-	_Atomic uint64_t keyframe_written[MT_MAX_SEGMENTS];
-};
-static_assert(sizeof(struct writer_control) <= WRITER_CONTROL_BYTES, "the image has a fixed place");
-
-#define WRITER_BUILD \
-	(0x6d656d7472616365u ^ sizeof(struct writer_control) ^ (uint64_t)MT_VERSION << 32)
-
-static inline void *writer_image(struct writer_control *c)
-{
-	return (char *)c + WRITER_CONTROL_BYTES;
-}
 
 /* ---- in the job ---- */
 

@@ -22,6 +22,8 @@
 #include "record/background.h"
 #include "record/keyframe.h"
 #include "record/recorder.h"
+#include "record/segments.h"
+#include "record/writer.h"
 #include "record/tables.h"
 
 static char directory[] = "/tmp/memtrace-test-XXXXXX";
@@ -92,7 +94,7 @@ static void write_one(enum mt_event kind, uint64_t address, int64_t bytes)
 
 static unsigned helper_work(void)
 {
-	recorder_prepare();
+	segments_prepare_next();
 	tables_prepare();
 	keyframe_work();
 	writer_step(recorder_control());
@@ -103,7 +105,7 @@ static unsigned helper_work(void)
  * back. */
 static void test_all_records(void **state)
 {
-	uint64_t n = 0, segments = 0;
+	uint64_t n = 0, in_use = 0;
 
 	(void)state;
 	start("all.mtr", 64u << 20);
@@ -121,7 +123,7 @@ static void test_all_records(void **state)
 	assert_int_equal(file->inline_prepares, 0);
 	for (uint64_t next = 0, found = 1; found;) {
 		found = 0;
-		for (uint64_t i = 0; i < file->segments; i++) {
+		for (uint64_t i = 0; i < file->in_use; i++) {
 			const struct mt_segment *s = &file->segment[i];
 			if (s->first_sequence != next || !s->capacity)
 				continue;
@@ -130,12 +132,12 @@ static void test_all_records(void **state)
 				assert_int_equal(records(s)[k].address, 0x1000 + (n >> 1));
 			next += s->capacity;
 			found = used > 0;
-			segments++;
+			in_use++;
 			break;
 		}
 	}
 	assert_int_equal(n, 200000);
-	assert_true(segments > 1);
+	assert_true(in_use > 1);
 	assert_true(file_bytes < 200000 * 36 + MT_HEADER_BYTES + (64u << 10));
 }
 

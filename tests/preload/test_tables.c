@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "record/recorder.h"
 #include "record/tables.c"
 
 #include "record/keyframe.h"
