@@ -123,7 +123,7 @@ static void test_all_records(void **state)
 	assert_int_equal(file->inline_prepares, 0);
 	for (uint64_t next = 0, found = 1; found;) {
 		found = 0;
-		for (uint64_t i = 0; i < file->in_use; i++) {
+		for (uint64_t i = 0; i < file->segments; i++) {
 			const struct mt_segment *s = &file->segment[i];
 			if (s->first_sequence != next || !s->capacity)
 				continue;
