@@ -1,4 +1,4 @@
-"""How far the estimates are from what PyTorch counted, by class of job: prints a table, and with --write makes docs/accuracy.md of it.
+"""Errors of the estimates against the peaks that PyTorch counted, by class of job: prints a table; --write puts it into docs/accuracy.md.
 
     python3 tests/accuracy.py [--write] [ROWS.json|ROWS.jsonl ...]
 
@@ -29,7 +29,7 @@ def read_rows(paths):
 
 
 def estimates_of(job):
-    """system -> its estimate; a system that cannot say it has none."""
+    """{system: its estimate}; a system that cannot estimate the job has no entry."""
     command = [MEMTRACE, "estimate", "--json"]
     done = subprocess.run([*command, "--config", "/dev/stdin"], input=json.dumps(job), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True)
@@ -56,7 +56,7 @@ def class_of(row):
 
 
 def errors_of(row):
-    """system -> relative error of the allocated peak; "reserved" -> that of ours."""
+    """{system: relative error of the allocated peak}; "reserved" is the error of our system's reserved peak."""
     made = estimates_of(row["job"])
     errors = {name: made[name]["total_bytes"] / row["peak_allocated_bytes"] - 1 for name in [*SYSTEMS, MEGATRON] if name in made}
     if "memtrace" in made:
@@ -95,16 +95,17 @@ def worst_rows(results, count=10):
     return "\n".join(lines)
 
 
-PAGE = """# How accurate the estimates are
+PAGE = """# Accuracy of the estimates
 
-Made by `make accuracy`. A row is a job of `tests/accuracy_runs.py`, run with the real PyTorch, transformers, DeepSpeed and Megatron-core
-on the simulated device (kernels do nothing, every allocation is real) and estimated from its declared configuration alone. Errors are of the
-largest allocated bytes of any rank, as mean of absolute values, with how many of the rows a system can say anything about. The documents'
-systems are evaluated as their sources print them, and Megatron-LM's own theoretical_memory_usage.py on the jobs of Megatron-core.
+`make accuracy` writes this page. A row is a job of `tests/accuracy_runs.py`. The job ran with the real PyTorch, transformers, DeepSpeed and Megatron-core
+on the simulated device (kernels do nothing, every allocation is real), and was estimated from its declared configuration only. An error is the difference
+of the estimated from the observed allocated peak, of the rank with the largest peak. A cell is the mean of the absolute errors, and in brackets the number of
+rows that the system can estimate. The documents' systems are evaluated as their sources print them. Megatron-LM's own theoretical_memory_usage.py is evaluated
+on the jobs of Megatron-core.
 
 %s
 
-The rows that are furthest off:
+The rows with the largest errors:
 
 %s
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds our own estimate against memory that Megatron-LM's functional tests measured on real GPUs.
+"""Compares our own estimate with the memory that Megatron-LM's functional tests measured on real GPUs.
 
 usage: accuracy_megatron.py ROWS.json [--build DIR] [--rows] [--worst N] [--select TEXT] [--options] [--write]
 
-Every row has the exact command line (argv), the environment, the GPU, the container and the GPUs of the job; what was measured is
+Every row has the exact command line (argv), the environment, the GPU, the container and the number of GPUs of the job. The measured values are
 mem-allocated-bytes after a step (steady) and mem-max-allocated-bytes (peak), of the last rank. The rows are not part of the project."""
 import argparse
 import concurrent.futures
@@ -20,13 +20,13 @@ OTHERS = ("nanogpt", "llama-4d", "training-memory-blog")
 FORMULA = "Megatron-LM's formula"
 
 
-# What a command line leaves to a file: rows of the tokenizers that are public.
+# Sizes of the public tokenizers that a command line names by file only.
 VOCABULARIES = {"nemotron_2_256k.model": 256000}
 
 
 def world_size(row):
-    """The number of GPUs, and whether it is a guess: the row's own; Megatron-LM's recipes run tests named _1node on the 4 GPUs of a GB200's node.
-    A row without one gets pipeline x expert parallelism where the test's name has them; None: nobody says."""
+    """(number of GPUs, whether it is a guess). Megatron-LM's recipes run tests named _1node on the 4 GPUs of a GB200 node. A row without a number gets
+    pipeline x expert parallelism from the test's name; None: unknown."""
     if row["gpu"] == "GB200" and row["test_case"].endswith("_1node"):
         return 4, False
     if row["world_size"]:
@@ -40,7 +40,7 @@ def class_of(row):
 
 
 def is_barred(row):
-    """The rows that the first bars are for."""
+    """Whether the bars for dense rows of named GPUs apply to the row."""
     return class_of(row) == "dense"
 
 
@@ -102,15 +102,17 @@ def group_lines(results, key):
 
 PAGE = """## Megatron-LM on real GPUs
 
-Made by `python3 tests/accuracy_megatron.py ROWS.json --write`, with rows that are not part of the project: exact command lines of
-Megatron-LM's own functional tests, and what they measured on A100, H100 and GB200, byte by byte, on the last rank. A row is estimated from
-its command line, environment, GPU and number of GPUs; errors are absolute values in per cent. A row that is not estimated is refused by name, with
-what is missing. Bars are for dense rows of named GPUs: steady median 0.1 and mean 1, peak median 1 and mean 3; steady mean 3 for the
-other classes. A GPU is unnamed where the row does not say which one it was. Where it does not say how many there were, the number is guessed
-and the row is apart: pipeline x expert parallelism as the test's name has them, which can be wrong. Tests named `_1node` ran
-on the 4 GPUs of one node of GB200, as Megatron-LM's recipe for them says, also where a row says 8. A vocabulary that is only in a tokenizer's
-file is given for the public one that some rows name. The last columns are the documents' systems and Megatron-LM's own
-theoretical_memory_usage.py on the same rows: mean error of the peak, of how many rows.
+`python3 tests/accuracy_megatron.py ROWS.json --write` writes this section. The rows are not part of the project: exact command lines of
+Megatron-LM's own functional tests, and the bytes that these tests measured on the last rank, on A100, H100 and GB200. The steady state is the allocated
+memory after a step, the peak is the largest allocated memory. A row is estimated from its command line, environment, GPU and number of GPUs. Errors are
+absolute values in per cent. If a row cannot be estimated, it is refused, with the missing option as the reason.
+
+The bars are for dense rows of named GPUs: steady median 0.1 and mean 1, peak median 1 and mean 3. For the other classes the bar is a steady mean of 3.
+"Unnamed GPU" means that the row does not name its GPU. "GPUs not said" means that the row does not give the number of GPUs. Then the number is guessed as
+pipeline x expert parallelism from the test's name, which can be wrong, and the row is in a class of its own. Tests named `_1node` ran on the 4 GPUs of one
+node of GB200, by Megatron-LM's recipe for them, even if the row says 8. If a vocabulary is only in a tokenizer's file, its size is given for the public
+tokenizer that some rows name. The last columns are the documents' systems and Megatron-LM's own theoretical_memory_usage.py on the same rows: the mean error
+of the peak, and in brackets the number of rows.
 
 %s
 
@@ -118,38 +120,38 @@ By GPU and container, dense rows of named GPUs:
 
 %s
 
-What is refused:
+Refused rows:
 
 %s
 
-The rows that are furthest off:
+The rows with the largest errors:
 
 %s
 
-What is known of them:
+Known reasons:
 
-- `lts`, peak far too low: FlashAttention before 2.4.1 has no deterministic backward pass, so attention is unfused. Rows of one command line
-  were measured with either; `--attention-backend` decides.
-- GB200 without `CUBLAS_WORKSPACE_CONFIG`, 10 %% of the steady state: PyTorch 2.12 made the default 32 MiB a handle instead of 8.1 MiB.
-  Rows of one command line were measured with either; `torch_version` decides, before 2.12 is assumed.
-- `defer_embedding_wgrad_compute` on A100, 25 MB of the steady state, what the output layer's weight has: not explained. The same test is
-  within 0.5 %% on the other GPUs, so older software is likely.
-- 13 to 20 MiB of the steady state with four stages: four or five times 4,243,456 bytes, which a micro-batch's labels, loss mask and attention
-  mask have. They were still held in some runs, and not in others of the same command line.
-- `tp1_pp4_vp1_*`, 2.4 or 3.4 MiB on A100 and H100: the rows declare `expandable_segments:True`, where no block has a tail. Without it the
-  estimate of `resume_torch_decoupled_lr`, `resume_torch_dist` and `resume_torch_dist_tunable_overlap` is what A100 and H100 measured, to
-  1 KiB or to that and 1 MiB: they were measured before it was declared. GB200 is right with it.
-- `cross_entropy_loss_fusion` on A100, 475 MB of the peak, which is in the first step there: not counted. Likely torch.compile, which measures the
-  loss's kernels in that step on a copy of what they change, the logits in fp32 (413 MB).
-- Half a MiB to 4 MiB of the steady state with pipeline parallelism: tails of up to 1 MiB that the allocator does not split off. A state
-  goes to the cached block that fits best, so all that the first step allocates decides. The estimate takes what stages sent each other as
-  free at once: PyTorch 2.15 records no stream there, and where an older one does, 1F1B waits for the device after each exchange.
-  The kernels that torch.compile makes are measured in the first step, as where no earlier run left a cache of them.
+- `lts`, peak far too low: FlashAttention before 2.4.1 has no deterministic backward pass, so attention is unfused. Rows with the same command line
+  were measured with both versions. The estimate follows `--attention-backend`.
+- GB200 without `CUBLAS_WORKSPACE_CONFIG`, 10 %% of the steady state: PyTorch 2.12 changed the default workspace from 8.1 MiB to 32 MiB for each handle.
+  Rows with the same command line were measured with both versions. The estimate follows `torch_version`; without it, a version before 2.12 is assumed.
+- `defer_embedding_wgrad_compute` on A100, 25 MB of the steady state, the size of the output layer's weight: not explained. The error of the same test is
+  below 0.5 %% on the other GPUs, so older software is the likely reason.
+- 13 to 20 MiB of the steady state with four stages: four or five times 4,243,456 bytes, the size of a micro-batch's labels, loss mask and attention
+  mask. Some runs still held these tensors, other runs of the same command line did not.
+- `tp1_pp4_vp1_*`, 2.4 or 3.4 MiB on A100 and H100: the rows declare `expandable_segments:True`, under which no block has a tail. Without this option the
+  estimate of `resume_torch_decoupled_lr`, `resume_torch_dist` and `resume_torch_dist_tunable_overlap` equals the measurement on A100 and H100, to
+  1 KiB or to 1 MiB and 1 KiB: they were measured before the option was declared. On GB200 the estimate with the option is right.
+- `cross_entropy_loss_fusion` on A100, 475 MB of the peak, which is in the first step there: not counted. The likely reason is torch.compile: in that step it
+  measures the loss's kernels on a copy of the tensors that they change, the logits in fp32 (413 MB).
+- Half a MiB to 4 MiB of the steady state with pipeline parallelism: tails of up to 1 MiB that the allocator does not split off. An optimizer state
+  takes the cached block that fits best, so every allocation of the first step has an effect. The estimate assumes that tensors sent between stages are
+  free at once: PyTorch 2.15 records no stream for them, and with an older version 1F1B waits for the device after each exchange.
+  The estimate also assumes that torch.compile measures its kernels in the first step, because no earlier run left a cache of them.
 
-Rows that the estimate does not tell apart, dense ones of named GPUs: one GPU, one container, one result, other paths or options. The last columns
-are the error of taking the measurement of such a twin for the row's own. Part of it is the jobs' timing, part may be options that have an effect
-which is not counted: twins that are more than 0.1 %% apart differ mostly in `NVTE_ALLOW_NONDETERMINISTIC_ALGO`, `--use-tp-pp-dp-mapping`,
-`--expert-tensor-parallel-size` or `--calculate-per-token-loss`.
+The next table is about dense rows of named GPUs that the estimate does not distinguish: same GPU, same container, same estimate, other paths or options
+("twins"). The last columns are the error if the measurement of a twin is used as the estimate of a row. One reason for this error is the jobs' timing; another
+may be options with an effect that is not counted. Twins that differ by more than 0.1 %% differ mostly in `NVTE_ALLOW_NONDETERMINISTIC_ALGO`,
+`--use-tp-pp-dp-mapping`, `--expert-tensor-parallel-size` or `--calculate-per-token-loss`.
 
 %s
 """
@@ -183,7 +185,7 @@ def is_pipelined(row):
 
 
 def twins(results):
-    """Each barred row, with the errors of taking what was measured of the rows with the same estimate for what was measured of it."""
+    """Each barred row with the errors of its twins: rows with the same estimate, whose measurement is used as the estimate of this row."""
     known = [(r, g) for r, g in results if "why" not in g and is_barred(r)]
     same = {}
     for row, got in known:
@@ -212,7 +214,7 @@ def twin_cells(results):
 
 
 def reasons(results):
-    """Message -> rows; the options' own values are left out."""
+    """[number of rows, message], without the values of the options."""
     counts = {}
     for _, got in results:
         if "why" in got:
@@ -223,7 +225,7 @@ def reasons(results):
 
 
 def write(results):
-    """Takes the section's place in docs/accuracy.md, or the place behind what is there."""
+    """Replaces the section in docs/accuracy.md, or adds it at the end."""
     dense = [(r, g) for r, g in results if is_barred(r)]
     known = [(r, g) for r, g in results if "why" not in g and r["named_gpu"]]
     worst = sorted(known, key=lambda x: -max(abs(x[1]["steady"]), abs(x[1]["peak"])))[:16]
@@ -240,7 +242,7 @@ def write(results):
 
 
 def options_of(rows):
-    """Each option of the rows' command lines, with its first value and how many rows have it."""
+    """{option of the command lines: [its first value, number of rows with it]}"""
     found = {}
     for row in rows:
         words = row["argv"]
@@ -253,7 +255,7 @@ def options_of(rows):
 
 
 def judged():
-    """What the model does about fields that it does not read: (kind, reason)."""
+    """{field that the model does not read: (kind, reason)}"""
     name = os.path.join(ROOT, "analyzer", "families", "megatron_options.def")
     with open(name, encoding="utf-8") as f:
         rows = re.findall(r'^(STOPS|NOTED|IGNORED)\((\w+),(?: "[^"]*",)? "([^"]*)"\)', f.read(), re.M)
@@ -289,9 +291,9 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--rows", dest="each", action="store_true", help="print every row")
     parser.add_argument("--worst", type=int, default=10)
-    parser.add_argument("--options", action="store_true", help="what is done about every option of the rows")
-    parser.add_argument("--write", action="store_true", help="the section of docs/accuracy.md")
-    parser.add_argument("--select", default="", help="only tests whose name has this")
+    parser.add_argument("--options", action="store_true", help="print the effect of every option of the rows")
+    parser.add_argument("--write", action="store_true", help="write the section of docs/accuracy.md")
+    parser.add_argument("--select", default="", help="use only tests whose names contain this text")
     options = parser.parse_args()
     with open(options.rows, encoding="utf-8") as f:
         rows = json.load(f)
