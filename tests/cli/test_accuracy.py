@@ -1,4 +1,4 @@
-"""Our own system against what PyTorch counted in the jobs of tests/accuracy_runs.py (tests/model/observed.json)."""
+"""Our own system against the bytes that PyTorch counted in the jobs of tests/accuracy_runs.py (tests/model/observed.json)."""
 import json
 import os
 import sys
@@ -63,7 +63,7 @@ class Document001(unittest.TestCase):
         # the 16-bit copies of every linear weight and of the head: 2 (12 x 12 h^2 + v h)
         cache = 2 * (12 * 12 * 768**2 + 50304 * 768)
         self.assertAlmostEqual(terms["parameters.autocast_cache"] / cache, 1, delta=0.05)
-        # one for each thread; a block may be up to 1 MiB larger than what it holds
+        # one workspace for each thread; a block may be up to 1 MiB larger than its tensor
         self.assertGreaterEqual(terms["workspaces.cublas"], 2 * 8519680)
         self.assertLessEqual(terms["workspaces.cublas"], 2 * (8519680 + 2**20))
 

@@ -1,4 +1,4 @@
-"""docs/causes.md is what `memtrace report --rules` says. test_causes.py --write makes it anew."""
+"""docs/causes.md equals the output of `memtrace report --rules`. test_causes.py --write writes it."""
 import os
 import re
 import subprocess
@@ -19,7 +19,7 @@ What `memtrace report` can say about why a job ran out of memory, or wastes it: 
 
 
 def rows():
-    """(id, title, says or None, source or the reason why it is untold)"""
+    """(id, title, message or None, source or the reason why the cause is undetectable)"""
     text = subprocess.run([MEMTRACE, "report", "--rules", "--color", "never"], check=True, stdout=subprocess.PIPE, text=True).stdout
     found = []
     for line in text.splitlines():

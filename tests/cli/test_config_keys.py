@@ -1,4 +1,4 @@
-"""Which keys are known: every field of fields.def in every way to give it, every argument of the installed Megatron-core, torchtitan's models."""
+"""The known keys: every field of fields.def in every way to give it, every argument of the installed Megatron-core, torchtitan's models."""
 import ast
 import glob
 import json
@@ -33,7 +33,7 @@ def site_packages():
 
 
 def megatron_core():
-    """The fields of its configuration classes."""
+    """The fields of Megatron-core's configuration classes."""
     names = set()
     for path in CLASSES:
         with open(os.path.join(site_packages(), "megatron", "core", path)) as f:
@@ -44,7 +44,7 @@ def megatron_core():
 
 
 def values():
-    """Each field of fields.def with a value that it may have."""
+    """Each field of fields.def with an allowed value."""
     with open(os.path.join(ROOT, "analyzer", "config", "fields.def")) as f:
         fields = re.findall(r"^FIELD\((\w+), (\w+),", f.read(), re.M)
     with open(os.path.join(ROOT, "analyzer", "config", "limits.def")) as f:
@@ -75,7 +75,7 @@ class Keys(Case):
         self.assertRegex(text, r"(?m)^precision +bf16 +job.json:3$")
 
     def test_every_source_is_named(self):
-        """File and line, flag, derived, default: for each reader."""
+        """The origins of values for each reader: file and line, flag, derived, default."""
         sources = {
             "hf": ('{"model_type": "llama",\n"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 9}', "x.json"),
             "deepspeed": ('{"zero_optimization":\n{"stage": 3}}', "x.json"), "accelerate": ("distributed_type: FSDP\nmixed_precision: bf16\n", "x.yaml"),
@@ -93,12 +93,12 @@ class Keys(Case):
 
     def test_every_field_is_accepted_everywhere(self):
         fields = values()
-        # What contradicts another is given alone.
+        # A field that contradicts another one is given alone.
         for name, value in fields.items():
             path = self.write("job.json", json.dumps({"num_layers": 1, name: value}))
             for arguments in (["--set", "%s=%s" % (name, str(value).lower() if value is True else value)], ["--config", path]):
                 done = self.run_([MEMTRACE, "estimate", "--show-config", "--json", *arguments], status=None)
-                if done.returncode:  # derived contradictions name the key too
+                if done.returncode:  # a derived contradiction names the key too
                     self.assertNotIn("no key", done.stderr, name)
                     self.fail("%s: %s" % (name, done.stderr))
                 self.assertNotIn("unknown", done.stdout)
@@ -109,7 +109,7 @@ class Keys(Case):
         with open(os.path.join(ROOT, "analyzer", "config", "fields.def")) as f:
             fields = set(re.findall(r"^FIELD\((\w+),", f.read(), re.M))
         others = [n for n in names if n not in fields]
-        for name in others:  # not "true": some are types or words
+        for name in others:  # not the value "true": some arguments are types or words
             done = self.run_([MEMTRACE, "estimate", "--show-config", "--json", "--set", name + "=false"], status=None)
             self.assertNotIn("no key", done.stderr, name)
         quiet = [n for n in others if self.run_([MEMTRACE, "estimate", "--show-config", "--set", n + "=false"], status=None).returncode == 0]
@@ -122,7 +122,7 @@ class Keys(Case):
         self.assertEqual(wrong, ["--moe-expert-capacity-factr: unknown key moe_expert_capacity_factr"])
 
     def test_torchtitan_models(self):
-        """Sizes of the built-in models: as many parameters as torchtitan itself makes of them on the meta device."""
+        """The built-in models have as many parameters as torchtitan's own modules on the meta device."""
         some = [] if os.environ.get("ALL_JOBS") else ["debugmodel", "debugmodel_moe", "1B", "8B", "16B"]
         counted = subprocess.run([python(), "-c", MODELS, *some], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(counted.returncode, 0, counted.stderr[-2000:])

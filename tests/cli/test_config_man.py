@@ -1,4 +1,4 @@
-"""memtrace-config(5) names every field of fields.def, and nothing else as one."""
+"""memtrace-config(5) lists the fields of fields.def, all of them and no others."""
 import os
 import re
 import unittest

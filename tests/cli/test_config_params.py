@@ -1,4 +1,4 @@
-"""Parameter counts that memtrace derives from config.json files, against what transformers itself counts on the meta device."""
+"""Parameter counts that memtrace derives from config.json files, against transformers' own counts on the meta device."""
 import glob
 import json
 import os

@@ -1,4 +1,4 @@
-"""memtrace diff on real jobs: each number is that of the two reports, which are PyTorch's own."""
+"""memtrace diff on real jobs: each number equals that of the two reports, and those equal PyTorch's own."""
 import json
 import os
 import re
@@ -100,7 +100,7 @@ class Diff(Recorded):
         self.assertTrue(done["over"])
 
     def test_several_runs_have_a_spread(self):
-        """A: a run each with micro batches of 4 and 8. B lies within what they span, so it is no change."""
+        """A has two runs, with micro-batches of 4 and 8. B lies between them, so there is no change."""
         paths = {name: os.path.join(self.all, name) for name in JOBS_OF}
         both = paths["base"] + "," + paths["large"]
         for b, changes in (("base", False), ("large", False)):
@@ -130,7 +130,7 @@ class Diff(Recorded):
         self.assertIn("\033", self.diff("--color", "always", base, large).stdout)
         self.assertIn("%d bytes" % self.truth["large"]["max_memory_allocated"], self.diff("--bytes", base, large).stdout)
         for line in self.diff("--top", "1", base, large, COLUMNS=60).stdout.splitlines():
-            if not line.startswith("        /"):  # a path
+            if not line.startswith("        /"):  # not a path
                 self.assertLessEqual(len(line), 60, line)
         self.assertIn("more places", self.diff("--top", "1", base, large).stdout)
 
@@ -167,7 +167,7 @@ class Diff(Recorded):
 
 
 class Examples(Recorded):
-    """Those of the man pages, on real traces."""
+    """The examples of the man pages, on real traces."""
 
     def lines(self, page):
         with open(os.path.join(ROOT, "docs", "man", page)) as f:
@@ -194,7 +194,7 @@ class Examples(Recorded):
 
 class Growth(Case):
     def test_a_leak_is_a_growth(self):
-        """tests/jobs/leak.py keeps 3 MiB a step; without a leak nothing stays."""
+        """tests/jobs/leak.py keeps 3 MiB in each step; without its leak nothing remains."""
         self.simulate([python(), JOBS + "/leak.py", "3", "8"])
         check = [MEMTRACE, "check", "--bytes", self.traces, "--max-growth"]
         self.assertRegex(self.run_(check + ["3MiB"]).stdout, r"^ok    max-growth +%d bytes a step" % (3 * MiB))

@@ -1,4 +1,4 @@
-"""The man pages say what the commands do: every command, every option, every setting."""
+"""The man pages agree with the commands: every command, every option, every setting."""
 import os
 import re
 import subprocess
@@ -12,7 +12,7 @@ def output(*arguments):
 
 
 def commands():
-    """The names in `memtrace --help`: the lines with a summary."""
+    """The names in `memtrace --help`: the lines that have a summary."""
     return re.findall(r"^  ([a-z][a-z-]*)  +\S", output("--help"), re.M)
 
 
@@ -26,13 +26,13 @@ def page_of(command):
 
 
 def options_in_help(command):
-    """{"--output": "DIR", "--json": ""}, as the help lists them"""
+    """{"--output": "DIR", "--json": ""}, from the help"""
     rows = re.findall(r"^  (?:-\w, |    )(--[a-z-]+)(?: (\S+))? ", output(command, "--help"), re.M)
     return dict(rows)
 
 
 def options_in_page(text):
-    """{"--output": "dir"} of the list's items"""
+    """{"--output": "dir"}, from the items of the page's lists"""
     found = {}
     for line in re.findall(r"^\.It (Fl .*)", text, re.M):
         argument = re.search(r" (?:Ar|Cm) (\S+)", line)

@@ -46,7 +46,7 @@ def nanogpt(c):
 
 
 def blog(c, divisors, k=2, opt=12, grad=2):
-    """One strategy of document 000: DIVISORS of M_o, M_g, M_m, M_a1, M_a2."""
+    """One strategy of document 000; DIVISORS are those of M_o, M_g, M_m, M_a1, M_a2."""
     theta, L, h, a, s = (c[x] for x in ("num_parameters", "num_layers", "hidden_size", "num_attention_heads", "seq_length"))
     b = c["micro_batch_size"] * c.get("num_microbatches", 1)
     a2 = L * (2 * k * b * s * h + 2 * b * s * h)
@@ -142,7 +142,7 @@ class Estimate(Case):
             for name, divisors in strategies(*sizes).items():
                 chosen = self.one("training-memory-blog", dict(job, strategy=name))
                 self.assertEqual((chosen["strategy"], chosen["total_bytes"]), (name, blog(job, divisors)))
-            # Sequence parallelism beside context parallelism and ZeRO: no printed formula.
+            # Sequence parallelism together with context parallelism and ZeRO has no printed formula.
             self.assertEqual(answer["strategy"], "every-size")
             self.assertIn("prints no formula", " ".join(answer["notes"]))
             every = [TP * PP * DP, TP * PP, TP * PP, TP * PP * MB * CP, PP * MB * CP * SP]
@@ -204,7 +204,7 @@ class Estimate(Case):
         self.assertEqual(elements, (2 * 1024 * 12 + 16 * 768) * 1024 * 12)
 
     def test_counted_parameters(self):
-        """Where a document asks for a count and the job gives a shape: by `arch`, llama unless it says gpt."""
+        """If a document needs a count and the job gives a shape, the count follows from `arch`: llama unless it is gpt."""
         job = dict(LLAMA_8B, zero_stage=3)
         answer = self.one("deepspeed-zero", job)
         self.assertEqual((answer["symbols"]["P"], answer["symbols"]["X"]), (8030261248, 128256 * 4096))
@@ -255,7 +255,7 @@ class Estimate(Case):
             self.assertIn(word, text)
 
     def test_device(self):
-        """The rule of 80 % at its edges, on nominal sizes; 1 where nothing fits."""
+        """The rule of 80 % at its limits, on nominal sizes; exit status 1 if nothing fits."""
         total = self.one("llama-4d", LLAMA_8B)["total_bytes"]
         for memory, color, status in ((total * 10 // 8 + 1, "green", 0), (total * 10 // 8 - 2, "yellow", 0), (total, "yellow", 0), (total - 1, "red", 1)):
             self.assertEqual(self.one("llama-4d", dict(LLAMA_8B, device_memory_bytes=memory), status=status)["color"], color)
@@ -277,7 +277,7 @@ class Estimate(Case):
         self.assertIn("nanogpt", both)
         self.assertNotIn("nanogpt", self.run_([MEMTRACE, "estimate", "--explain", "llama-4d.gradients", *options(LLAMA_8B)]).stdout)
         self.assertIn("embedding", self.run_([MEMTRACE, "estimate", "--explain", "x", *options(LLAMA_8B)], status=2).stderr)
-        # Every term of every system explains itself: its letters are the system's.
+        # --explain works for every term of every system, with the letters of that system.
         for system, job in (("training-memory-blog", BLOG), ("nanogpt", GPT2), ("deepspeed-zero", ZERO3), ("llama-4d", LLAMA_8B)):
             answer = self.one(system, job)
             for t in answer["terms"]:

@@ -1,4 +1,4 @@
-"""Bad input to estimate and plan: a message with key, value, source and what was expected, exit status 2, no crash, no leak."""
+"""Bad input to estimate and plan: a message with key, value, origin and expected values, exit status 2, no crash, no leak."""
 import json
 import os
 
@@ -12,7 +12,7 @@ PLAN = ("plan", "--system", "llama-4d", "--gpus", "16", "--gpu", "H100")
 
 class Bad(Case):
     def ask(self, command, *arguments, status=2):
-        """Under the sanitizers, where they are built: they end with another status."""
+        """Runs the sanitizers' build if there is one: a sanitizer's finding gives another exit status."""
         fresh = os.path.exists(SANITIZED) and os.path.getmtime(SANITIZED) >= os.path.getmtime(MEMTRACE)
         program = SANITIZED if fresh else MEMTRACE
         done = self.run_([program, *command, *arguments], status=None, ASAN_OPTIONS="exitcode=99", UBSAN_OPTIONS="halt_on_error=1:exitcode=99")
@@ -44,7 +44,7 @@ class Bad(Case):
                 for command in (("estimate", "--system", "llama-4d"), PLAN):
                     said = self.ask(command, "--config", self.job(**{key: wrong}))
                     self.assertRegex(said, r"job\.json(:\d+)?:")
-                    if wrong != 10**30:  # JSON's own numbers end before
+                    if wrong != 10**30:  # JSON has no integers of this size
                         self.assertIn(key, said)
                     if isinstance(wrong, (int, str)) and not isinstance(wrong, bool) and wrong != 10**30:
                         self.assertIn("must be", said)
@@ -64,7 +64,7 @@ class Bad(Case):
                 self.assertIn(part, said)
 
     def test_sizes_that_no_layout_divides(self):
-        """Primes: only a layout without tensor and pipeline parallelism is left, and none on a prime number of GPUs."""
+        """The sizes are primes: only a layout without tensor and pipeline parallelism remains, and none on a prime number of GPUs."""
         config = self.job(num_attention_heads=31, num_query_groups=31, hidden_size=31 * 64, num_layers=37, seq_length=8191)
         done = self.run_([MEMTRACE, *PLAN, "--json", "--config", config], status=None)
         self.assertIn(done.returncode, (0, 1))

@@ -1,4 +1,4 @@
-"""The examples of the pages on estimate, plan and configurations run, and print what is shown."""
+"""The examples in the pages about estimate, plan and configurations run, and print the lines that the page shows."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ DOCS = os.path.join(ROOT, "docs", "man")
 
 
 def examples(text):
-    """(command, lines shown) of each "$ memtrace …" with output; "..." stands for lines that are left out."""
+    """(command, shown lines) of each "$ memtrace …" with output; "..." stands for omitted lines."""
     text = text.replace("\\&", "")
     found = re.findall(r"^\$ memtrace ((?:estimate|plan) .*)\n((?:(?!\$ |\.Ed|```).*\n)*)", text, re.M)
     return [(c, shown.splitlines()) for c, shown in found if shown.strip()]
@@ -28,7 +28,7 @@ class Examples(Case):
                 if line == "...":
                     gap = True
                     continue
-                if gap:  # anywhere further down
+                if gap:  # anywhere below
                     self.assertIn(line, printed[at:], command)
                     at = printed.index(line, at)
                 self.assertEqual(printed[at:at + 1], [line], command)
@@ -36,7 +36,7 @@ class Examples(Case):
             self.assertTrue(gap or at == len(printed), command)
 
     def files_of(self, page):
-        """What the page says that a file holds: "with NAME.json holding {…}", and "and NAME.json {…}"."""
+        """Creates the files of the page: "with NAME.json holding {…}", and "and NAME.json {…}"."""
         for name, text in re.findall(r"\b([\w.-]+\.json)\s+(?:holding\s+)?(\{[^.]*?\})(?=[:.]?\n|\s+and )", page):
             with open(os.path.join(self.dir, name), "w") as f:
                 json.dump(json.loads(text.replace("\n", " ")), f)

@@ -1,4 +1,4 @@
-"""Every number that the four documents print, from tests/model/facts.json: within half a unit of its last digit."""
+"""Every number that the four documents print, from tests/model/facts.json: equal within half a unit of its last digit."""
 import collections
 import json
 import os
@@ -17,7 +17,7 @@ def options(config):
 
 
 def agrees(value, printed, truncated=False):
-    """Is PRINTED what VALUE looks like, rounded (or truncated) where PRINTED ends?"""
+    """Whether PRINTED equals VALUE, rounded (or truncated) to PRINTED's digits."""
     printed = printed.replace(",", "")
     decimals = len(printed.partition(".")[2])
     if truncated:
@@ -42,7 +42,7 @@ class Facts(Case):
         self.assertEqual(same, number["agrees"], "%s: %s is printed, %s computed" % (fact["id"], number["printed"], value / number["unit"]))
 
     def document(self, system, prefix):
-        """Every fact of a document; returns how many numbers agreed and how many are its known contradictions."""
+        """Checks every fact of a document; returns (number of facts that agree, number of its known contradictions)."""
         good, bad = 0, []
         for fact in FACTS["facts"]:
             if not fact["id"].startswith(prefix):
@@ -60,7 +60,7 @@ class Facts(Case):
     def test_000_training_memory_blog(self):
         good, bad = self.document("training-memory-blog", "000")
         self.assertEqual(good, 7)
-        # The printed M_a has s where its own expression has s^2; what follows from it is wrong too. 27.4 subtracts rounded terms.
+        # The printed M_a has s, but its own expression has s^2; numbers that follow from it are wrong too. 27.4 subtracts rounded terms.
         self.assertEqual(bad, ["000.M_a.M_a", "000.M_a.M_a_GB", "000.per_gpu.activations_times_MB", "000.left.memory_left",
                                "000.left.smallest_MB", "000.AC.AC"])
         self.assertEqual(126 * (34 * 16 * 131072 * 16384 + 5 * 16 * 128 * 131072), 147366233505792)
@@ -68,7 +68,7 @@ class Facts(Case):
     def test_001_nanogpt(self):
         good, bad = self.document("nanogpt", "001")
         self.assertEqual(good, 16 + 8)
-        # The printed peak has cuBLAS workspaces and data, its formula has not.
+        # The printed peak includes cuBLAS workspaces and data, its formula does not.
         self.assertEqual(bad, ["001.peak.peak_formula_bytes"])
 
     def test_002_deepspeed(self):
@@ -129,9 +129,9 @@ class Facts(Case):
             print("  %-14s %6d %6d" % (color, runs[color, False], runs[color, True]))
         self.assertEqual(runs["green", True], 0, "green never runs out of memory")
         self.assertEqual(runs, {("green", False): 207, ("yellow", False): 34, ("yellow", True): 42, ("red", True): 171})
-        # As printed, equation 18 gives the cells with PP > 1 alone: at PP = 1 the tables count the head too.
+        # As printed, equation 18 gives the cells with PP > 1 only: with PP = 1 the tables count the head too.
         self.assertEqual((good, len(bad), eq18), (444, 10, 158))
-        # Typing errors, a row shifted by one column, and numbers truncated where all others are rounded.
+        # Typing errors, a row shifted by one column, and numbers truncated although all others are rounded.
         self.assertEqual(sorted(bad), sorted([
             (5, 8, 1, 16, 1, 128, "34.48"), (9, 2, 1, 1, 4, 8, "396.97"), (7, 1, 2, 1, 1, 16, "70.32"), (7, 1, 2, 1, 1, 32, "68.92"),
             (7, 1, 2, 1, 1, 64, "68.22"), (5, 4, 2, 8, 1, 64, "52.65"), (5, 8, 4, 2, 1, 64, "43.32"), (7, 2, 2, 1, 4, 16, "73.33"),

@@ -14,7 +14,7 @@ CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NVTE_ALLOW_NONDETERMINISTIC_ALG
 
 
 def layer(width, ffn, tp=1):
-    """Parameters of a layer of GPT: two LayerNorms, attention, feed-forward network; row-parallel biases are whole."""
+    """Parameters of a GPT layer: two LayerNorms, attention, feed-forward network; biases of row-parallel layers are not divided."""
     norms = 4 * width
     attention = 3 * width * (width + 1) // tp + width * width // tp + width
     return norms + attention + (width + 1) * ffn // tp + width * ffn // tp + width
@@ -30,7 +30,7 @@ class Megatron(Case):
         return [({t["id"]: t["steady_bytes"] for t in stage["terms"]}, stage) for stage in answer["per_stage"]]
 
     def near(self, got, want, blocks=1):
-        """A block may end in up to 1 MiB that is not split off."""
+        """A block may have a tail of up to 1 MiB that is not split off."""
         self.assertGreaterEqual(got, want)
         self.assertLessEqual(got - want, blocks * MIB)
 
@@ -38,17 +38,17 @@ class Megatron(Case):
         return sum(size for name, size in terms.items() if name.startswith("parameters."))
 
     def test_distributed_optimizer(self):
-        """Every rank has 2 + 4 bytes of a parameter, and 12 of its eighth."""
+        """Every rank has 2 + 4 bytes for each parameter, and 12 bytes for each parameter of its eighth."""
         (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer")
         count = 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512
         self.near(self.parameters(terms), 2 * count)
         self.near(terms["gradients.buffer"], 4 * count)
-        # the last rank has the embedding alone: one shard
+        # the last rank has the embedding only: one shard
         for name in ("master", "exp_avg", "exp_avg_sq"):
             self.near(terms["optimizer_states." + name], 4 * count // 8)
 
     def test_instances(self):
-        """Two instances of the optimizer: four ranks share."""
+        """Two instances of the optimizer: four ranks share one."""
         (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer",
                                   "--num-distributed-optimizer-instances", "2")
         count = 50304 * 512 + TOKENS * 512 + 12 * layer(512, 2048) + 2 * 512
@@ -72,7 +72,7 @@ class Megatron(Case):
             self.assertLessEqual(abs(got - layers * 4 * layer(512, 2048)), MIB)
 
     def test_experts(self):
-        """Eight experts on two expert-parallel ranks: four here, shared by two of four ranks; the rest by all four."""
+        """Eight experts on two expert-parallel ranks: four on each, sharded over two of four ranks; all other parameters over all four."""
         (terms, _), = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel",
                                   "--num-experts", "8", "--expert-model-parallel-size", "2", "--disable-bias-linear",
                                   "--use-distributed-optimizer", "--moe-router-topk", "1")
@@ -84,7 +84,7 @@ class Megatron(Case):
         self.assertLess(states, 4 * (dense // 4 + experts // 2) * 1.02)
 
     def test_latent_attention(self):
-        """Narrow projections are whole on each of two tensor-parallel ranks."""
+        """Narrow projections are complete on each of two tensor-parallel ranks."""
         (terms, _), = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel",
                                   "--multi-latent-attention", "--q-lora-rank", "192", "--kv-lora-rank", "64", "--qk-head-dim", "16",
                                   "--qk-pos-emb-head-dim", "8", "--v-head-dim", "16")
@@ -92,7 +92,7 @@ class Megatron(Case):
         mlp = 513 * 2048 // 2 + 512 * 2048 // 2 + 512
         count = 50432 // 2 * 512 + TOKENS * 512 + 12 * (4 * 512 + attention + mlp) + 2 * 512
         self.near(terms["gradients.buffer"], 4 * count)
-        # activations do not grow from layer to layer, whatever attention the GPU has
+        # activations do not grow from layer to layer, for every GPU's kind of attention
         for gpu in ("A100-80GB", "GB200"):
             (_, stage), = self.stages("--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel",
                                       "--multi-latent-attention", "--q-lora-rank", "192", "--kv-lora-rank", "64", "--qk-head-dim",
@@ -100,7 +100,7 @@ class Megatron(Case):
             self.assertLess(stage["peak_bytes"], 2 << 30)
 
     def test_workspaces(self):
-        """cuBLAS's for two threads by the environment or the GPU, Transformer Engine's by the GPU."""
+        """cuBLAS's workspace for two threads follows from the environment or the GPU, Transformer Engine's from the GPU."""
         for gpu, env, cublas, engine in (("H100-80GB", CUBLAS, 32 * MIB, 32 * MIB + 1024), ("A100-80GB", CUBLAS, 32 * MIB, 4 * MIB),
                                          ("A100-80GB", {"NCCL_ALGO": "Ring"}, 8519680, 4 * MIB)):
             (terms, _), = self.stages("--padded-vocab-size", "50304", "--use-distributed-optimizer", gpu=gpu, env=env)
@@ -133,7 +133,7 @@ class Megatron(Case):
             self.assertEqual(terms["activations.rotary"], TOKENS * 64 * 4)
 
     def test_fp8(self):
-        """A layer's matrices have 12 h^2 elements: a byte each, and again transposed before Blackwell."""
+        """The matrices of a layer have 12 h^2 elements: one byte each, and before Blackwell another byte for the transposed copy."""
         matrices, vocabulary = 12 * 512 ** 2, ("--padded-vocab-size", "50304")
         (terms, _), = self.stages(*vocabulary, "--fp8-format", "hybrid")
         self.near(terms["parameters.fp8"], 2 * 12 * matrices, blocks=2 * 12 * 4)
@@ -146,8 +146,8 @@ class Megatron(Case):
         self.assertEqual(terms.get("parameters.fp8", 0), 0)
 
     def test_muon(self):
-        """Matrices have one momentum, the embeddings and norms Adam's two moments. Distributed, with buffers of their
-        own, an eighth."""
+        """Matrices have one momentum, the embeddings and norms have Adam's two moments. Distributed, with separate
+        buffers, a rank has an eighth."""
         muon = ["--padded-vocab-size", "50304", "--optimizer", "muon"]
         matrices = 12 * 512 ** 2
         others = 50304 * 512 + TOKENS * 512 + 12 * (layer(512, 2048) - matrices) + 2 * 512
@@ -164,7 +164,7 @@ class Megatron(Case):
             self.assertIn("fp8", self.refused("--fp8-format", "hybrid", *words))
 
     def test_experts_in_fp8(self):
-        """Each of 4 experts here has 2 h f elements, but the router none: a byte each and, where blocks have scales, again on every GPU."""
+        """Each of 4 experts here has 2 h f elements, the router has none: one byte each and, if blocks have scales, another byte on every GPU."""
         experts = ["--padded-vocab-size", "50304", "--num-experts", "8", "--expert-model-parallel-size", "2", "--moe-ffn-hidden-size", "1024",
                    "--moe-grouped-gemm", "--disable-bias-linear", "--fp8-format", "hybrid"]
         matrices = 12 * (4 * 512 ** 2 + 4 * 2 * 512 * 1024)
@@ -174,17 +174,17 @@ class Megatron(Case):
             self.near(terms["parameters.fp8"], copies * matrices, blocks=copies)
 
     def test_recomputed_activations_of_experts(self):
-        """moe_act: a layer that waits for its backward pass keeps neither the activation nor what it is weighted to."""
+        """moe_act: a layer that waits for its backward pass keeps neither the activation nor its weighted result."""
         experts = ["--padded-vocab-size", "50304", "--num-experts", "8", "--expert-model-parallel-size", "2", "--moe-router-topk", "2",
                    "--disable-bias-linear", "--moe-grouped-gemm"]
         (_, kept), = self.stages(*experts)
         (_, again), = self.stages(*experts, "--recompute-granularity", "selective", "--recompute-modules", "moe_act")
-        # of 4096 tokens, each sent to two experts, in 12 layers
+        # of 4096 tokens, with two experts for each, in 12 layers
         self.assertEqual(kept["peak_phase"], again["peak_phase"])
         self.assertLessEqual(abs(kept["peak_bytes"] - again["peak_bytes"] - 12 * 2 * 4096 * 2 * 2048 * 2), 4 * MIB)
 
     def test_recomputed_feed_forward(self):
-        """mlp: GELU's input and its result, of 4096 tokens with 2048 columns, are not kept until the backward pass."""
+        """mlp: the input and the result of GELU, for 4096 tokens with 2048 columns, are not kept until the backward pass."""
         again = ["--padded-vocab-size", "50304", "--recompute-granularity", "selective", "--recompute-modules"]
         kept = [{t["id"]: t["bytes"] for t in self.stages(*words)[0][1]["terms"]}.get("activations.mlp.hidden", 0)
                 for words in (again[:2], [*again, "mlp"], [*again, "core_attn"])]
@@ -192,7 +192,7 @@ class Megatron(Case):
         self.assertIn("recompute_modules", self.refused(*again[2:], "layernorm"))
 
     def test_masks_of_a_checkpointed_layer(self):
-        """compiled dropouts' masks stay until the layer returns and no longer: at the loss, the peak, none is left."""
+        """Masks of compiled dropouts live until the layer returns: at the loss, which is the peak, none is live."""
         peaks = [self.stages("--padded-vocab-size", "50304", "--num-layers", "4", "--seq-length", "512", "--recompute-granularity", "full",
                              "--recompute-method", "uniform", "--hidden-dropout", "0.1", *words)[0][1]
                  for words in ([], ["--no-bias-dropout-fusion"])]
@@ -200,7 +200,7 @@ class Megatron(Case):
         self.assertEqual(peaks[0]["peak_bytes"], peaks[1]["peak_bytes"])
 
     def test_multi_token_prediction(self):
-        """The last stage has the embedding, the output layer, the layers of the layout and one more between three norms and a projection."""
+        """The last stage has the embedding, the output layer, the layers of the layout and one additional layer between three norms and a projection."""
         split = ["--padded-vocab-size", "50304", "--pipeline-model-parallel-size", "2", "--position-embedding-type", "rope",
                  "--untie-embeddings-and-output-weights", "--mtp-num-layers", "1"]
         one = layer(512, 2048)
@@ -208,7 +208,7 @@ class Megatron(Case):
         (first, _), (last, _) = self.stages(*split, "--pipeline-model-parallel-layout", "Et*8|t*4mL")
         self.near(first["gradients.buffer"], 4 * (50304 * 512 + 8 * one))
         self.near(last["gradients.buffer"], 4 * (2 * 50304 * 512 + 4 * one + 2 * 512 + further))
-        # two chunks a stage; the norm behind the last layer is where that layer is
+        # two chunks on a stage; the norm after the last layer is on the stage of that layer
         (first, _), (last, _) = self.stages(*split, "--pipeline-model-parallel-layout", "Et|(tt|)*1t*9|mL")
         self.near(first["gradients.buffer"], 4 * (50304 * 512 + 10 * one + 2 * 512), blocks=2)
         self.near(last["gradients.buffer"], 4 * (2 * 50304 * 512 + 2 * one + further), blocks=2)
@@ -241,7 +241,7 @@ class Megatron(Case):
                                                           "--pipeline-model-parallel-layout", "Et*12m|L"))
 
     def test_groups_of_micro_batches(self):
-        """Megatron-core refuses a rest that is smaller than the pipeline, and fewer micro-batches than a group has."""
+        """Megatron-core refuses a remainder that is smaller than the pipeline, and fewer micro-batches than a group has."""
         for pipeline, counts in ((2, (1, 3)), (4, (3, 5, 7))):
             for count in counts:
                 said = self.refused("--pipeline-model-parallel-size", str(pipeline), "--num-layers-per-virtual-pipeline-stage", "1",
@@ -267,7 +267,7 @@ class Megatron(Case):
         hidden, mask = 4 * TOKENS * 512 * 2, 4 * TOKENS * TOKENS
         self.near(terms["workspaces.graphs"], 3 * 3 * (hidden + mask) + 2 * hidden, blocks=20)
         self.assertEqual(plain.get("workspaces.graphs", 0), 0)
-        # captured before the first step, what attention keeps is never allocated beside what the rest of the layers keeps
+        # captured before the first step, the tensors that attention keeps are never live together with those of the rest of the layers
         _, (_, early) = self.stages(*split, *graphs, "--cuda-graph-warmup-steps", "0")
         self.assertLess(early["peak_bytes"] - terms["workspaces.graphs"], whole["peak_bytes"])
         self.stages("--padded-vocab-size", "50304", *graphs, "--global-batch-size", str(100001 * 4 * 8))
@@ -295,7 +295,7 @@ class Megatron(Case):
             self.assertIn("memtrace: " + field, said)
 
     def test_overlapped_tensor_parallelism(self):
-        """Three more of Transformer Engine's workspaces, for products that overlap (_NUM_MAX_UB_STREAMS)."""
+        """Three additional workspaces of Transformer Engine, for products that overlap (_NUM_MAX_UB_STREAMS)."""
         split = ["--padded-vocab-size", "50432", "--tensor-model-parallel-size", "2", "--sequence-parallel"]
         (plain, _), = self.stages(*split)
         (overlapped, _), = self.stages(*split, "--tp-comm-overlap")

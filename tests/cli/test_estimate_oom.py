@@ -36,7 +36,7 @@ class OutOfMemory(Case):
         return lost
 
     def communicators(self, *settings):
-        """What NCCL takes, by communicator, of a job of two layers on H100s; the bytes are those that the simulated device charged the same
+        """NCCL's memory by communicator, for a job of two layers on H100s. The bytes are those that the simulated device charged the same
         jobs of tests/jobs: a ring is 24 channels of 10 + 2 MiB, NVLS of four ranks 4 x 16 x 2 MiB, a peer both ways 32 of 10 + 2 MiB."""
         keys = ["num_layers=2", "hidden_size=768", "num_attention_heads=12", "vocab_size=50304", "seq_length=1024", "micro_batch_size=4",
                 "gpu=H100-80GB", *settings]
@@ -54,7 +54,7 @@ class OutOfMemory(Case):
                   "untie_embeddings_and_output_weights=true"]
         self.assertEqual(self.communicators(*layout), {"nccl.tensor_parallel": ring, "nccl.pipeline_parallel": peer,
                                                        "nccl.distributed_optimizer": ring + nvls})
-        # Before NCCL 2.22 a communicator of two took 544 MiB when it was made, larger ones 688 (NVIDIA/nccl, issue 964).
+        # Before NCCL 2.22 a communicator of two ranks took 544 MiB at its creation, larger ones 688 (NVIDIA/nccl, issue 964).
         self.assertEqual(self.communicators(*layout, "torch_version=2.6.0"), {
             "nccl.tensor_parallel": 544 * MiB, "nccl.pipeline_parallel": 544 * MiB, "nccl.distributed_optimizer": 688 * MiB})
 

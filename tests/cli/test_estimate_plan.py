@@ -1,4 +1,4 @@
-"""memtrace plan: every layout is what estimate says of it, in the right order, and each of the others has its reason."""
+"""memtrace plan: the numbers of every layout equal those of estimate, the order is right, and each discarded layout has a reason."""
 import json
 import re
 import time
@@ -43,7 +43,7 @@ class Plan(Case):
             config = dict(JOB, sequence_parallel=True, zero_stage=l["zero_stage"], **{k: l[k] for k in KEYS})
             answer = json.loads(self.run_([MEMTRACE, "estimate", "--json", "--system", "llama-4d", *options(config)]).stdout)["estimates"][0]
             self.assertEqual(answer["max_stage_bytes"], l["total_bytes"])
-        # Nothing is lost: every power of two is planned or discarded.
+        # No layout is missing: every power of two is planned or discarded.
         keys = {tuple(d["layout"].get(k, 0) for k in KEYS[:5]) for d in plan["discarded"]} | {s[:5] for s in seen}
         for t in (1, 2, 4, 8):
             for p in (1, 2, 4, 8):
@@ -87,7 +87,7 @@ class Plan(Case):
         self.assertEqual(max(l[KEYS[0]] for l in self.plan("--set", "num_gpus_per_node=4")["layouts"]), 4)
 
     def test_systems(self):
-        """Each system is asked for what it has formulas for; all else is discarded by name, with how many layouts that are."""
+        """Each system plans the layouts for which it has formulas; the others are discarded with their reason and number."""
         listed = re.findall(r"^  (\S+) +\S.*?( \(the default\))?$", self.run_([MEMTRACE, "plan", "--help"]).stdout.split("Systems:")[1], re.M)
         names = [name for name, _ in listed]
         self.assertEqual([name for name, default in listed if default], ["llama-4d"])
@@ -99,13 +99,13 @@ class Plan(Case):
             self.assertEqual(answer["total_bytes"], l["total_bytes"])
             self.assertNotEqual(answer["strategy"], "every-size")
         self.assertIn("the document prints no formula for these sizes together", {d["reason"] for d in blog["discarded"]})
-        # Without a pipeline the blog's total does not depend on the micro-batch: one layout is enough.
+        # Without a pipeline the blog's total does not depend on the micro-batch: one layout represents all.
         flat = [tuple(l[k] for k in (*KEYS[:4], "zero_stage")) for l in blog["layouts"] if l[KEYS[1]] == 1]
         self.assertEqual(len(flat), len(set(flat)))
         zero = self.plan(system="deepspeed-zero", config={k: v for k, v in JOB.items() if k != "global_batch_size"})
         self.assertEqual([(l[KEYS[3]], l["zero_stage"]) for l in zero["layouts"]], [(64, 2), (64, 3)])
         self.assertTrue(all("micro_batch_size" not in l for l in zero["layouts"]))
-        params = 8030261248  # the count that transformers gives for Llama 3.1 8B, as test_estimate
+        params = 8030261248  # transformers' count for Llama 3.1 8B, as in test_estimate
         self.assertEqual([l["total_bytes"] for l in zero["layouts"]], [4 * params + 16 * params // 64, 4 * 128256 * 4096 + 18 * params // 64])
         self.assertIn("deepspeed-zero has no formula for tensor parallelism", {d["reason"] for d in zero["discarded"]})
         for wrong in ("llama", "all"):
@@ -116,7 +116,7 @@ class Plan(Case):
         only = ("--fix", "tp=1", "--fix", "cp=1", "--fix", "pp=2", "--fix", "mbs=1")
         plan = self.plan(*only, gpus=8, gpu="H200", config=dict(JOB, global_batch_size=16))
         counts = {(tuple(d["layout"].items())[0], d["reason"]): d["count"] for d in plan["discarded"] if "no formula" in d["reason"]}
-        # 32 layers on 2 stages are 16: 2, 4, 8, 16 chunks, each with 3 kinds of recomputation and 4 ZeRO stages; 4 % 2 micro-batches fit.
+        # 32 layers on 2 stages are 16 each: 2, 4, 8, 16 chunks, each with 3 kinds of recomputation and 4 ZeRO stages; 4 % 2 micro-batches fit.
         self.assertEqual(counts, {
             **{(("virtual_pipeline_model_parallel_size", v), "llama-4d has no formula for interleaved stages"): 12 for v in (2, 4, 8, 16)},
             (("recompute_granularity", "selective"), "llama-4d has no formula for selective recomputation"): 4,

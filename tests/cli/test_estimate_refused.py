@@ -1,4 +1,4 @@
-"""What our own system does not model is refused by the key that declares it: never estimated as something else."""
+"""If our own system does not model a job, it refuses the job and names the key; it never estimates it as something else."""
 import json
 import os
 import sys
@@ -12,19 +12,19 @@ SELECTIVE = {"recompute_granularity": "selective"}
 TWO = {"data_parallel_size": 2, "world_size": 2}
 ZERO3 = {**MIXTRAL, **{k: v for k, v in ZERO.items() if k in ("framework", "precision", "overlap_comm", *TWO)}, "zero_stage": 3}
 REFUSED = [
-    # another model's blocks
+    # blocks of another model
     (GPT2, "swiglu", True), (GPT2, "num_query_groups", 4), (GPT2, "kv_channels", 128), (GPT2, "normalization", "RMSNorm"),
     (GPT2, "position_embedding_type", "rope"), (GPT2, "untie_embeddings_and_output_weights", True), (GPT2, "add_qkv_bias", True),
     (GPT2, "num_experts", 8), (LLAMA, "arch", "gpt"), (LLAMA, "swiglu", False), (LLAMA, "normalization", "LayerNorm"),
     (LLAMA, "position_embedding_type", "learned_absolute"), (LLAMA, "add_bias_linear", True), (LLAMA, "hidden_dropout", 0.1),
     (LLAMA, "num_query_groups", 3), (FEED, "num_experts", 8), (FEED, "swiglu", True),
-    # what a framework does not do
+    # features that the framework does not have
     ({**GPT2, **SELECTIVE}, "recompute_granularity", "selective"), ({**LLAMA, **SELECTIVE}, "recompute_granularity", "selective"),
     ({**FEED, **FULL}, "recompute_granularity", "full"), ({**MIXTRAL, **TWO}, "expert_model_parallel_size", 2),
     ({**MEGATRON, "world_size": 2}, "context_parallel_size", 2), (MEGATRON, "precision", "bf16"), (MEGATRON, "precision", "bf16-autocast"),
     (MEGATRON, "optimizer", "lion"), (MEGATRON, "optimizer", "sgd"), ({**ZERO, "zero_stage": 2}, "optimizer", "adagrad"),
     ({**GPT2, **TWO, "fsdp": True}, "optimizer", "adafactor"), ({**GPT2, **TWO, "fsdp": True}, "optimizer", "lion"),
-    # what no model has
+    # features that no model has
     (MIXTRAL, "moe_router_topk", 99), ({**MIXTRAL, "num_experts": 4}, "moe_router_topk", 5), (MEGATRON, "num_query_groups", 3),
     ({**MEGATRON, "tensor_model_parallel_size": 2, "sequence_parallel": True, "world_size": 2}, "seq_length", 257),
     # not modelled yet

@@ -1,4 +1,4 @@
-"""Text from outside reaches the terminal without what would change it: from arguments, files, their names, and the environment."""
+"""Control characters in text from outside do not reach the terminal: from arguments, files, their names, and the environment."""
 import json
 import os
 
@@ -13,7 +13,7 @@ COMMANDS = "run", "simulate", "report", "diff", "check", "estimate", "match", "p
 
 class Hostile(Case):
     def shown(self, *command, status=None, **env):
-        """Runs it, and holds what it prints against BAD; returns both outputs."""
+        """Runs the command, checks its output against BAD, and returns both outputs."""
         done = self.run_([MEMTRACE, *command], status=status, timeout=60, **env)
         text = done.stdout + done.stderr
         self.assertEqual({c for c in text if c in BAD}, set(), (command, text))
@@ -51,7 +51,7 @@ class Hostile(Case):
                         self.shown(command, name, value, *(["--", "true" + ESC] if command == "simulate" else ["/x" + ESC]))
 
     def test_configurations(self):
-        """Keys, values, places and kinds; also of a file whose name is hostile."""
+        """Keys, values, places in files and kinds; also of a file with a hostile name."""
         texts = {"value.json": json.dumps({"num_layers": 2, "hidden_size": ESC}), "raw.json": '{"num_layers": "%s"}' % ESC,
                  "escaped.json": json.dumps({"num_layers": ESC}, ensure_ascii=True), "key.json": json.dumps({ESC: 1, "num_layers": {ESC: 1}}),
                  "list.json": json.dumps({"num_layers": [ESC]}), "twice.json": '{"%s": 1, "%s": 2}' % ((json.dumps(ESC)[1:-1],) * 2),
@@ -69,7 +69,7 @@ class Hostile(Case):
                         self.shown(command, "--config", path, *more)
 
     def test_a_configuration_that_is_read(self):
-        """Remarks and values of one that is complete: in the page, in JSON, and beside every value's place."""
+        """Remarks and values of a complete configuration: in the page, in JSON, and in the origin of every value."""
         name = "c" + ESC.replace("\n", "").replace("/", "") + ".json"
         path = self.write(name, json.dumps({"framework": "nanogpt", "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "seq_length": 32,
                                             "micro_batch_size": 1, "vocab_size": 128, "max_position_embeddings": 32, "data_path" + ESC: 1,
@@ -81,7 +81,7 @@ class Hostile(Case):
         self.assertIn("evil", json.dumps(values))
 
     def test_traces(self):
-        """A directory and a file with such names, and what is no trace in them."""
+        """A directory and a file with hostile names, and a file in it that is no trace."""
         directory = os.path.join(self.dir, "t" + ESC)
         os.mkdir(directory)
         for name, text in ("a%s.mtr" % ESC, "no trace " + ESC), ("b.mtr", "MEMTRACE" + ESC * 100), ("c.mtr", ""):
@@ -99,7 +99,7 @@ class Hostile(Case):
                 self.shown("run", "--", "no-such" + ESC, **{name: ESC})
 
     def test_colours_of_others_are_not_ours(self):
-        """With colours on, a colour in a configuration's text is not shown as one."""
+        """With colours on, an escape sequence in a configuration's text does not change the colour."""
         path = self.write("c.json", json.dumps({"num_layers": "\x1b[31m", "hidden_size": 1}))
         done = self.run_([MEMTRACE, "estimate", "--color", "always", "--config", path], status=2)
         self.assertNotIn("\x1b[31m", done.stdout + done.stderr)

@@ -1,4 +1,4 @@
-"""`memtrace run` and `simulate` see before they start anything that the program's loader would not take our libraries."""
+"""`memtrace run` and `simulate` report before the start if the program's loader cannot load our libraries."""
 import os
 import shutil
 import struct
@@ -42,7 +42,7 @@ class Loader(Case):
         self.assertFalse(os.path.exists(self.ran), "the command ran")
 
     def make_young(self, name):
-        """In the place of library NAME one that needs glibc 2.99, which no system has."""
+        """Replaces library NAME by one that needs glibc 2.99, which no system has."""
         libc, versions, source = (os.path.join(self.dir, n) for n in ("libc.so.6", "map", "young.S"))
         with open(versions, "w") as f:
             f.write("GLIBC_2.99 { };\n")
@@ -55,10 +55,10 @@ class Loader(Case):
         subprocess.run(["cc", "-shared", "-fPIC", "-nostdlib", caller, libc, "-o", os.path.join(self.bin, name)], check=True)
 
     def test_younger_libc(self):
-        """Built on a younger system: every program of the job would end at its start."""
+        """A library built on a newer system: every program of the job would end at its start."""
         self.make_young("libmemtrace.so")
         by_hand = subprocess.run(["touch", self.ran], env=environment(LD_PRELOAD=os.path.join(self.bin, "libmemtrace.so")), stderr=subprocess.PIPE)
-        self.assertNotEqual(by_hand.returncode, 0)  # what is being prevented
+        self.assertNotEqual(by_hand.returncode, 0)  # the failure that the check prevents
         what = "would not take libmemtrace.so .*GLIBC_2.99.* not found.*; build memtrace on this system"
         self.refused(what)
         self.refused(what, sub="simulate")
@@ -67,13 +67,13 @@ class Loader(Case):
                 self.refused(what, [self.script(name, line)])
 
     def test_simulated_device(self):
-        """The simulated device's library is asked about like the preload, and by simulate alone."""
+        """simulate also checks the simulated device's library; run does not."""
         self.make_young("libcudasim.so")
         self.refused("would not take libcudasim.so .*GLIBC_2.99", sub="simulate")
         self.assertEqual(self.memtrace("true").returncode, 0)
 
     def test_other_processor(self):
-        """A library for another processor, which the loader would only skip, and a 32-bit program."""
+        """A library for another processor, which the loader would only ignore, and a 32-bit program."""
         path = os.path.join(self.bin, "libmemtrace.so")
         with open(path, "r+b") as f:
             f.seek(4)
@@ -100,7 +100,7 @@ class Loader(Case):
         self.refused("there is no libmemtrace.so")
 
     def test_noexec(self):
-        """A library on a file system from which nothing may be run."""
+        """A library on a file system that is mounted noexec."""
         library = os.path.join(self.dir, "lib", "memtrace")
         os.makedirs(library)
         inner = "mount -t tmpfs -o noexec none {0} && mv {1}/libmemtrace.so {0} && exec {1}/memtrace run -- touch {2}".format(library, self.bin, self.ran)
@@ -113,7 +113,7 @@ class Loader(Case):
         self.assertFalse(os.path.exists(self.ran))
 
     def test_nothing_to_say(self):
-        """What is fine, what is not there, and what has no loader is started as before."""
+        """A loadable program, a missing program, and one without a loader are started as before."""
         source = os.path.join(self.dir, "static.c")
         with open(source, "w") as f:
             f.write("int main(void) { return 7; }\n")

@@ -1,4 +1,4 @@
-"""memtrace match as a command: usage, exit statuses by tolerance, --what-if, the JSON keys, every system, what is inferred."""
+"""memtrace match as a command: usage, exit statuses by tolerance, --what-if, the JSON keys, every system, inference."""
 import json
 import os
 import re
@@ -42,7 +42,7 @@ class Match(Case):
         return json.loads(self.match("--json", *options, **keys).stdout)
 
     def estimate(self, *options):
-        """What our own system says; the trace knows the GPU and PyTorch's version."""
+        """The answer of our own system; the trace contains the GPU and PyTorch's version."""
         done = self.run_([MEMTRACE, "estimate", "--json", "--system", "memtrace", *options])
         return json.loads(done.stdout)["estimates"][0]
 
@@ -68,7 +68,7 @@ class Match(Case):
         self.assertIn("broken.mtr", self.run_([MEMTRACE, "match", broken], status=2).stderr)
 
     def test_tolerance(self):
-        """The status follows the error that the JSON gives."""
+        """The exit status follows from the error in the JSON."""
         rank, = self.json("--set", "num_layers=3", "--tolerance", "10")["ranks"]
         self.assertEqual(rank["observed_bytes"], self.peak)
         self.assertAlmostEqual(rank["error"], (rank["estimated_bytes"] - self.peak) / self.peak)
@@ -124,7 +124,7 @@ class Match(Case):
         self.assertEqual(sum(t["observed_bytes"] for t in rank["terms"]) + sum(u["bytes"] for u in rank["unexplained"]), self.peak)
 
     def test_causes(self):
-        """A value that is wrong is named with the gap and the peak's error that the right one leaves: here none."""
+        """A wrong value is named, with the gap and the peak's error that the right value leaves: here none."""
         cause = self.json("--set", "micro_batch_size=4", "--tolerance", "10")["ranks"][0]["causes"][0]
         right, = self.json()["ranks"]
         self.assertEqual(cause, {"key": "micro_batch_size", "declared": "4", "value": "2", "meaning": cause["meaning"], "gap_bytes": right["gap_bytes"],
@@ -132,7 +132,7 @@ class Match(Case):
         self.assertIn("why  micro_batch_size, declared 4, would be 2: ", self.match("--set", "micro_batch_size=4", "--tolerance", "10").stdout)
 
     def test_every_system(self):
-        """A document says too little for every byte, but what it takes and leaves adds up; one that lacks a key names it."""
+        """A document does not explain every byte, but assigned and remaining bytes add up; a document that lacks a key names it."""
         extra = {"deepspeed-zero": ("zero_stage=2", "precision=bf16-mixed", "total_params=4000000", "num_gpus_per_node=1"), "llama-4d": ("precision=bf16-mixed",), "nanogpt": (),
                  "training-memory-blog": (), "memtrace": ()}
         for system, values in extra.items():
@@ -146,7 +146,7 @@ class Match(Case):
             self.assertRegex(done.stderr, r"[a-z_]+ is (missing|needed|not given)|needs? [a-z_]+|is not given")
 
     def test_inferred(self):
-        """Nothing declared: the sizes tell what the command line of the job was."""
+        """Nothing is declared: the sizes give the values of the job's command line."""
         path = os.path.join(self.dir, "inferred.json")
         found = self.json("--write-config", path, declared=False)
         values = {row["key"]: row["value"] for row in found["inferred"]}
@@ -160,7 +160,7 @@ class Match(Case):
         self.assertEqual({row["key"] for row in found["not_told"]} & set(values), set())
         rank, = found["ranks"]
         self.assertLess(abs(rank["error"]), 0.005)
-        # the file is one that estimate takes, and it says the same
+        # estimate accepts the written file and gives the same result
         estimate = self.estimate("--config", path)
         self.assertEqual(estimate["total_bytes"], rank["estimated_bytes"])
         text = self.match(declared=False).stdout
@@ -168,7 +168,7 @@ class Match(Case):
         self.assertTrue(re.search(r"cannot be told", text), text)
 
     def test_inferred_beside_declared(self):
-        """--infer fills in what is not declared, and leaves the rest."""
+        """--infer adds values that are not declared, and does not change the others."""
         found = self.json("--infer", "--set", "optimizer_implementation=loop", "--set", "vocab_size=8000", declared=False)
         keys = {row["key"] for row in found["inferred"]}
         self.assertIn("hidden_size", keys)

@@ -1,4 +1,4 @@
-"""Real jobs of several ranks: where each stands, who sticks out, what is missing or damaged. PyTorch's own peaks are the truth."""
+"""Real jobs of several ranks: coordinates, outliers, missing and damaged traces. PyTorch's own peaks are the truth."""
 import json
 import os
 import shutil
@@ -11,7 +11,7 @@ SMALL = ["--layers", "2", "--hidden", "128", "--heads", "4", "--vocab", "1000", 
 
 
 def said(done):
-    """{rank: what its job printed at its end}"""
+    """{rank: the last line that its job printed}"""
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"rank"')]
     return {line["rank"]: line for line in lines}
 
@@ -73,7 +73,7 @@ class DataParallel(Ranks):
 
     def test_damaged_files_are_named(self):
         os.truncate(self.path_of(1), 1000)
-        # Of rank 3 the header and tables stay, and of its records what is before the cut.
+        # The header and tables of rank 3 remain, and its records before the cut.
         os.truncate(self.path_of(3), os.path.getsize(self.path_of(3)) // 2)
         job = self.job()
         self.assertEqual(job["missing_ranks"], [1])
@@ -93,7 +93,7 @@ class DataParallel(Ranks):
 
 
 class Pipeline(Ranks):
-    """Megatron-core, tp 2 and pp 2: the layout is declared, ranks of one stage are alike."""
+    """Megatron-core, tp 2 and pp 2: the layout is declared, and the ranks of one stage are a group."""
 
     def test_stages(self):
         layout = os.path.join(self.dir, "layout.json")
@@ -109,7 +109,7 @@ class Pipeline(Ranks):
             peaks = [truth[rank]["max_memory_allocated"] for rank in group["ranks"]]
             self.assertEqual(group["least_allocated_bytes"], min(peaks))
             self.assertEqual(group["most_allocated_bytes"], max(peaks))
-        # Two cannot say which of them is odd.
+        # With two ranks neither can be the outlier.
         self.assertEqual(job["outliers"], [])
         self.assertEqual(job["groups"][1]["worst_rank"], 3)
         text = "\n".join(self.lines(100))

@@ -148,7 +148,7 @@ class Errors(Simulate):
         self.refused("leave one away", "--bisect", "mbs=1:2", "--until-oom", "mbs", "--", "echo", "{mbs}")
 
     def test_time_limit_of_a_command(self):
-        """A launcher's workers have sessions of their own: none is left, and each says where it is."""
+        """A launcher's workers have sessions of their own: none remains, and each says where it is."""
         sleeps = "import os, subprocess, sys, time; n = int(sys.argv[1]); n and subprocess.Popen([sys.executable, '-c', sys.argv[2], str(n - 1), sys.argv[2]]" \
                  ", start_new_session=True); print(os.getpid(), flush=True); time.sleep(100)"
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "3", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
@@ -179,7 +179,7 @@ class Ranks(Simulate):
         self.ranks("sh", "-c", "kill -9 $$", options=("--world-size", "2"), status=137)
 
     def test_together(self):
-        """At once, each with a port of its own: the simulated device and the injected module are told who runs."""
+        """Ranks run at the same time, each with a port of its own; the simulated device and the injected module know the running ranks."""
         lines, done = self.ranks(PYTHON, WORKER, options=("--world-size", "8", "--together"), ranks="5,2-3")
         envs = {line["env"]["RANK"]: line["env"] for line in lines}
         self.assertEqual(sorted(envs), ["2", "3", "5"])
@@ -202,7 +202,7 @@ class Ranks(Simulate):
         self.assertRegex(done.stderr, r"\n +1 .* 143 .*\n +ended, since another rank had failed\n +2 .* 7 ")
 
     def test_interrupted(self):
-        """The ranks are ended, nothing of ours stays behind, and the signal is seen."""
+        """The ranks are ended, nothing of memtrace remains, and the signal is visible in the status."""
         code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
         child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, "--ranks", "0", "--world-size", "2", "--", PYTHON, "-c", code],
                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(TMPDIR=self.dir), text=True)
@@ -258,11 +258,11 @@ class Ranks(Simulate):
         return [int(line.split("--ranks ")[1].split()[0]) for line in done.stdout.splitlines()]
 
     def test_deduplicate_expert_groups(self):
-        """Each expert group's ranks differ only where its experts get tokens unevenly: its first, second and last place then, by stage."""
+        """With uneven routing the ranks of an expert group differ; then its first, second and last rank are simulated in each stage."""
         stages = ("--pipeline-model-parallel-size", "2")
         self.assertEqual(self.experts(16, *stages), [0, 8])
         self.assertEqual(self.experts(16, *stages, CUDASIM_ROUTING="skewed"), [0, 1, 3, 8, 9, 11])
-        split = ("--tensor-model-parallel-size", "2")  # and experts with it: places are pairs of ranks
+        split = ("--tensor-model-parallel-size", "2")  # and the experts are split too: coordinates are pairs of ranks
         self.assertEqual(self.experts(16, *split, CUDASIM_ROUTING="skewed"), [0, 2, 6])
         self.assertEqual(self.experts(16, *split, "--expert-tensor-parallel-size", "1", CUDASIM_ROUTING="skewed"), [0, 1, 3])
 
@@ -274,7 +274,7 @@ class Ranks(Simulate):
         self.assertRegex(done.stderr, r" 0 .*4 ranks from 0 to 5\n +2 .*4 ranks from 2 to 7\n")
 
     def test_deduplicate_a_template(self):
-        """The layout is that of the first try, or of everything put back."""
+        """The layout is that of the first try, or of the last one with all own values."""
         pretrain = ["--num-layers", "8", "--hidden-size", "128", "--num-attention-heads", "8", "--seq-length", "128",
                     "--pipeline-model-parallel-size", "2", "--micro-batch-size", "{mbs}"]
         for search in (("--until-oom", "mbs=1:1"), ("--bisect", "mbs=1:2")):
@@ -305,7 +305,7 @@ class Ranks(Simulate):
                               (3, {"ranks": 2, "first_rank": 3, "last_rank": 7})])
 
     def test_bisect_fills_its_places(self):
-        """What does not fail is put back to the end, one by one; an empty value leaves its word away."""
+        """Settings get their own values one after the other until the end if nothing fails; a word with an empty value is left out."""
         out = os.path.join(self.dir, "seen")
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--bisect", "mbs=1:8,recompute=--recompute:,zero=3:1", "--", "sh", "-c",
                           'echo $# "$@" >>' + out, "sh", "b={mbs}", "{recompute}", "--zero", "{zero}"])
@@ -340,7 +340,7 @@ def value(data): return ask(b"", struct.unpack("<Q", ask(data, 8))[0])
 
 
 class Store(Simulate):
-    """The store that plays absent ranks, spoken to in the protocol's own bytes (PyTorch's TCPStore)."""
+    """The store of emulated ranks, tested with the bytes of the protocol (PyTorch's TCPStore)."""
 
     def talk(self, body, first=b"\x00\xce\xf7\x85\x3c"):
         code = STORE + "s.sendall(%r)\n" % first + body
@@ -357,7 +357,7 @@ print(ask(b"\\x0d" + b"abcd", 4), struct.unpack("<q", ask(b"\\x07", 8))[0], stru
 """), ["b'value'", "[1, 6, 4]", "b'\\x00' b'\\x01'", "b'abcd' 2 1"])
 
     def test_what_absent_ranks_would_say(self):
-        """A barrier's last key is there; an id has 128 bytes and stays; a rank's word is this rank's own under another number."""
+        """A barrier's last key is set; an id has 128 bytes and stays; an emulated rank's value is this rank's own under the other rank's number."""
         self.assertEqual(self.talk("""
 print(ask(b"\\x06" + number(1) + text(b"barrier/last"), 1))
 a, b = (value(b"\\x03" + text(b"default_pg/0//cuda//0")) for _ in range(2))
@@ -367,13 +367,13 @@ print(value(b"\\x03" + text(b"ip/3/x")), len(value(b"\\x03" + text(b"ip/3/y"))))
 """), ["b'\\x00'", "128 True", "b'mine' 128"])
 
     def test_polled_barrier(self):
-        """PyTorch 2.0 adds one and then asks until all have: they come one by one, and not beyond the world's size."""
+        """PyTorch 2.0 adds one and then waits until all ranks have: the others are added one by one, up to the size of the world."""
         self.assertEqual(self.talk("""
 print([struct.unpack("<q", ask(b"\\x04" + text(b"n") + number(d), 8))[0] for d in (1, 0, 0, 0, 0)])
 """), ["[1, 2, 3, 4, 4]"])
 
     def test_old_numbers(self):
-        """Before connections were validated (PyTorch 2.0), each command's number was one less; 2.0's DELETE_KEY was not."""
+        """Before PyTorch validated connections (2.0), each command's number was one less, except DELETE_KEY of 2.0."""
         self.assertEqual(self.talk("""
 print(struct.unpack("<q", ask(b"\\x03" + text(b"init/") + number(1), 8))[0])
 s.sendall(b"\\x00" + text(b"k") + text(b"v"))
@@ -382,14 +382,14 @@ print([struct.unpack("<q", ask(n + text(b"k"), 8))[0] for n in (b"\\x08", b"\\x0
 """, first=b""), ["1", "b'v'", "[1, 0]"])
 
     def test_lengths_that_cannot_be(self):
-        """Hostile or damaged bytes end that connection, not the simulation."""
+        """Hostile or damaged bytes end their connection, not the simulation."""
         code = STORE + "s.sendall(b'\\x00\\xce\\xf7\\x85\\x3c\\x03' + b'\\xff' * 8)\nprint(s.recv(1))"
         _, done = self.ranks(PYTHON, "-c", code, options=("--world-size", "2"))
         self.assertEqual(done.stdout, "b''\n")
 
 
 class Verify(Simulate):
-    """plan --verify: the layouts' sizes go into the command, a rank of each kind of stage runs alone."""
+    """plan --verify: the sizes of a layout replace the keys of the command, and a rank of each kind of stage runs alone."""
 
     def test_template(self):
         model = os.path.join(self.dir, "config.json")

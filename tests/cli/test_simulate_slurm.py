@@ -54,7 +54,7 @@ class Slurm(Case):
         super().setUp()
         for folder in ("state", "spool", "slurm"):
             os.mkdir(os.path.join(self.dir, folder))
-        os.chmod(self.dir, 0o755)  # munged wants its socket's folder open to all
+        os.chmod(self.dir, 0o755)  # munged needs access for all users to the directory of its socket
         self.place = os.path.join(self.dir, "slurm")
         with open(os.path.join(self.place, "key"), "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
             f.write(os.urandom(64))
@@ -97,7 +97,7 @@ class Slurm(Case):
         self.fail("the node never became idle\n" + self.logs())
 
     def test_job_array(self):
-        """Three ranks of 512, a task each; all are one run in the report. Rank r allocates r MiB and one."""
+        """Three ranks of 512, one task each; the report shows all as one run. Rank r allocates r + 1 MiB."""
         job = os.path.join(self.dir, "job.py")
         with open(job, "w") as f:
             f.write("import ctypes, os\nn = int(os.environ['RANK']) + 1\n"

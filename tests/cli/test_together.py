@@ -1,4 +1,4 @@
-"""memtrace simulate --together on two ranks that use NCCL and the store without PyTorch: how they end, and that nothing of them stays."""
+"""memtrace simulate --together on two ranks that use NCCL and the store without PyTorch: how they end, and that nothing of them remains."""
 import os
 import re
 import signal
@@ -12,12 +12,12 @@ MEET = [sys.executable, os.path.join(JOBS, "meet.py")]
 
 
 def memory():
-    """What ranks share could lie there."""
+    """The places in which shared data of the ranks could remain."""
     return {n for n in os.listdir("/dev/shm") if n.startswith("cudasim-")}
 
 
 def gone(pid):
-    """Also a process that nobody has yet waited for."""
+    """Also processes that have ended and whose status was not read yet."""
     try:
         with open("/proc/%d/stat" % pid) as f:
             return f.read().rpartition(")")[2].split()[0] in "ZX"
@@ -33,7 +33,7 @@ class Meeting(Case):
     def begin(self, how, *options, job=("--world-size", "2", "--ranks", "0-1"), **settings):
         folder = os.path.join(self.dir, "tmp")
         os.makedirs(folder, exist_ok=True)
-        def heed():  # a shell's background jobs ignore it
+        def heed():  # background jobs of a shell ignore the signal
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         child = subprocess.Popen([MEMTRACE, "simulate", "-o", self.traces, *job, "--together", *options, "--", *MEET, how], preexec_fn=heed,
                                  env=environment(TMPDIR=folder, **settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -44,13 +44,13 @@ class Meeting(Case):
         return child
 
     def end(self, child, status):
-        """What it said on standard error; nothing of it is left."""
+        """Returns its standard error; checks that nothing of it remains."""
         out, said = child.communicate(timeout=120)
         self.assertEqual(child.returncode, status, said)
         self.assertEqual(os.listdir(os.path.join(self.dir, "tmp")), [])
         for pid in re.findall(r"process (\d+)", out):
             self.assertTrue(gone(int(pid)))
-        for _ in range(200):  # other jobs have some too, for a moment
+        for _ in range(200):  # other jobs also have such files, for a moment
             if memory() <= self.before:
                 break
             time.sleep(0.02)
@@ -58,7 +58,7 @@ class Meeting(Case):
         return said
 
     def test_end(self):
-        """All ranks of the job: nobody is played."""
+        """All ranks of the job run: none is emulated."""
         said = self.end(self.begin("end"), 0)
         self.assertIn("2 of 2 ranks, simulated together", said)
 
@@ -87,7 +87,7 @@ class Meeting(Case):
         self.signalled(signal.SIGTERM)
 
     def test_time_limit_of_a_message(self):
-        """The call, and the rank that it waits for."""
+        """The message names the call, and the rank for which it waits."""
         said = self.end(self.begin("hang", job=("--world-size", "8", "--ranks", "4,6"), CUDASIM_TIMEOUT=1), 1)
         self.assertRegex(said, r"ncclRecv: time limit \(CUDASIM_TIMEOUT\) reached; communicator cudasim-\w+, rank 0 of 2, waiting for rank\(s\) 1; "
                                r"in the job, rank 4 for rank\(s\) 6\n")
@@ -102,7 +102,7 @@ class Meeting(Case):
 
 class Launched(Case):
     def test_torchrun(self):
-        """It is read and not run."""
+        """The launcher's arguments are read, and it is not run."""
         torchrun = os.path.join(self.dir, "torchrun")
         os.symlink("/bin/false", torchrun)
         os.symlink(sys.executable, os.path.join(self.dir, "python3"))
