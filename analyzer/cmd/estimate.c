@@ -1,6 +1,10 @@
 /* memtrace estimate: what should this job need? */
 #include "cmd/command.h"
 #include "session/job_options.h"
+#include "estimate/device.h"
+#include "estimate/fit.h"
+#include "systems/deepspeed_zero.h"
+#include "systems/systems.h"
 #include "render/config_show.h"
 #include "render/estimate_output.h"
 

@@ -1,6 +1,7 @@
 /* memtrace match: does what was observed agree with the estimate? */
 #include "cmd/command.h"
 #include "match/match.h"
+#include "systems/systems.h"
 #include "match/match_explain.h"
 #include "cmd/match_inputs.h"
 #include "match/match_what_if.h"

@@ -1,6 +1,8 @@
 /* memtrace plan: which parallel layouts fit? */
 #include "cmd/command.h"
 #include "cmd/simulation_messages.h"
+#include "estimate/device.h"
+#include "systems/systems.h"
 #include "session/job_options.h"
 #include "plan/plan.h"
 #include "render/plan_output.h"

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* environ */
 #include "cmd/command.h"
 #include "cmd/simulation_messages.h"
+#include "estimate/device.h"
 #include "util/buf.h"
 #include "util/launch.h"
 #include "util/loader.h"
@@ -28,35 +29,15 @@
 #define MOST_RANKS 1000000
 #define MOST_MEMORY (INT64_C(1) << 43) /* the simulated device's own limit */
 
-/* Every name that the simulated device answers to: its own, its device's, aliases. */
-static const struct gpu_name {
-	const char *name, *device, *alias_of;
-} gpus[] = {
-#if __has_include("../../preload/sim/device/gpus.def")
-#define GPU(name, nominal, usable, major, minor, processors, device, ...) { name, device, NULL },
-#define GPU_ALIAS(alias, name) { alias, alias, name },
-#include "../../preload/sim/device/gpus.def"
-#undef GPU
-#undef GPU_ALIAS
-#endif
-	{ NULL, NULL, NULL },
-};
-
 static int check_gpu(const char *name, struct err *e)
 {
 	struct buf list = { 0 };
 
-	if (!gpus[0].name)
-		return 0;
-	for (const struct gpu_name *g = gpus; g->name; g++) {
-		if (!strcasecmp(name, g->name) || !strcasecmp(name, g->device))
-			return 0;
-		if (!g->alias_of)
-			buf_addf(&list, "%s%s", list.length ? ", " : "", g->name);
-	}
-	err_set(e, "--gpu is \"%s\", expected one of %s", name, list.text);
+	gpu_names(&list, ", ");
+	if (list.length && !gpu_find(name))
+		err_set(e, "--gpu is \"%s\", expected one of %s", name, list.text);
 	buf_release(&list);
-	return -1;
+	return e->text[0] ? -1 : 0;
 }
 
 static int set_number(const char *variable, long long value, struct err *e)
@@ -381,12 +362,12 @@ static int simulate(const struct options *o, char **command, struct err *e)
 
 static void help(const struct opt_set *set)
 {
+	struct buf names = { 0 };
+
 	command_help(usage, about, set);
-	fputs("\nGPUs:", stdout);
-	for (const struct gpu_name *g = gpus; g->name; g++)
-		if (!g->alias_of)
-			printf(" %s", g->name);
-	puts("");
+	gpu_names(&names, " ");
+	printf("\nGPUs: %s\n", names.text ? names.text : "");
+	buf_release(&names);
 }
 
 int cmd_simulate(int argc, char **argv)

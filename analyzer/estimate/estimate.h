@@ -122,13 +122,6 @@ struct system {
 	void (*add_results)(const struct config *c, struct estimate *out);
 };
 
-extern const struct system training_memory_blog, nanogpt, deepspeed_zero, llama_4d, memtrace;
-extern const struct system *const systems[];
-extern const size_t system_count;
-
-/* NULL, and a message that names what there is. */
-const struct system *system_find(const char *name, struct err *e);
-
 /* How much of an estimate is made: the terms; with results, stages and notes; without the notes. */
 enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES };
 
@@ -181,24 +174,5 @@ static inline wide largest(wide a, wide b)
 
 /* Any number in decimal; `text` has room for 48. */
 const char *wide_text(wide number, char *text);
-
-/* ---- the device ---- */
-/* Compute capability (90 is 9.0) and multiprocessors of the GPU of that name. -1: not known. */
-int device_compute(const char *gpu, int *capability, int *processors, int64_t *l2_cache);
-enum fit { FIT_GREEN, FIT_YELLOW, FIT_RED };
-/* Bytes of one GPU: device_memory_bytes, else the nominal size of `gpu`. 0: none is given; -1: it
- * is not known. */
-wide device_memory(const struct config *c, struct err *e);
-/* Bytes that a job can have of it: device_memory_bytes, else what `gpu` really has. 0: none is given. */
-wide device_usable(const struct config *c);
-/* Document 003's rule of 80 %. */
-enum fit device_fit(wide total, wide memory);
-/* Some stage was run on the job's device, and did not fit. */
-int estimate_out_of_memory(const struct estimate *e);
-/* Bytes of the device that the largest stage takes: what the system counts of them. */
-wide estimate_device(const struct estimate *e);
-/* The rule; where the system knows more than the sum, by what it knows. */
-enum fit estimate_fit(const struct estimate *e, wide memory);
-const char *fit_word(enum fit f);
 
 #endif

@@ -34,3 +34,8 @@ _Static_assert(ARRAY_SIZE(terms) <= TERMS_MOST, "more terms than struct estimate
 #define TERM(id, component, title, printed, source, expression) TERM_##id,
 enum { TERMS(TERM) TERM_COUNT };
 #undef TERM
+
+/* The members of struct system that the tables above and the file's own functions give. */
+#define SYSTEM_TABLES                                                              \
+	.terms = terms, .term_count = ARRAY_SIZE(terms), .symbols = symbols,       \
+	.symbol_count = ARRAY_SIZE(symbols), .read = read_config, .add_results = add_results

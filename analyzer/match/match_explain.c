@@ -1,6 +1,7 @@
 #include "match/match_explain.h"
 #include "config/derive.h"
 #include "config/native.h"
+#include "systems/memtrace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #define MODEL_PLAN_H
 
 #include "estimate/estimate.h"
+#include "estimate/fit.h"
 
 #define UNSET (-1)
 

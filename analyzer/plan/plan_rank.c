@@ -1,5 +1,6 @@
 /* The dimensions of a layout, which layouts are asked for, and which are better. */
 #include "plan/plan.h"
+#include "systems/llama_4d.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* Written by hand, not with jansson: an estimate may be larger than its integers. */
 #include "render/estimate_output.h"
+#include "estimate/fit.h"
 
 #include "util/json_text.h"
 

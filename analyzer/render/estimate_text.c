@@ -1,5 +1,6 @@
 /* Estimates for people: components as rows, systems as columns; one system alone, term by term. */
 #include "render/estimate_output.h"
+#include "estimate/fit.h"
 
 #include "render/page.h"
 

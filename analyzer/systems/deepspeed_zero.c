@@ -1,4 +1,6 @@
 /* Document 002: DeepSpeed's estimators of model states under ZeRO-2 and ZeRO-3, on GPU and host. */
+#include "systems/deepspeed_zero.h"
+
 #include "estimate/inputs.h"
 #include "config/parameter_count.h"
 
@@ -241,10 +243,5 @@ const struct system deepspeed_zero = {
 	.leaves_out =
 		"activations, buckets, temporary buffers, fragmentation, CUDA context, NCCL; stages 0 and 1; Adam only",
 	.space = { BIT(DIM_DP), BIT(RECOMPUTE_NONE), BIT(2) | BIT(3) },
-	.terms = terms,
-	.term_count = ARRAY_SIZE(terms),
-	.symbols = symbols,
-	.symbol_count = ARRAY_SIZE(symbols),
-	.read = read_config,
-	.add_results = add_results,
+	SYSTEM_TABLES,
 };

@@ -1,5 +1,7 @@
 /* Document 003: Llama models under 4D parallelism, stage by stage. Divisions come last; the
  * documents' "w(t)" is 2 h^2 ((1 + k/a + 3f/(2h))/t + 1/h). */
+#include "systems/llama_4d.h"
+
 #include "estimate/inputs.h"
 
 #include <string.h>
@@ -232,10 +234,5 @@ const struct system llama_4d = {
 		"Adam, ZeRO-1, 1F1B, sequence parallelism",
 	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_MBS),
 		   BIT(RECOMPUTE_NONE), BIT(0) | BIT(1) },
-	.terms = terms,
-	.term_count = ARRAY_SIZE(terms),
-	.symbols = symbols,
-	.symbol_count = ARRAY_SIZE(symbols),
-	.read = read_config,
-	.add_results = add_results,
+	SYSTEM_TABLES,
 };

@@ -2,6 +2,7 @@
  * worst one is the answer. */
 #include "systems/memtrace.h"
 #include "distributed/nccl_memory.h"
+#include "estimate/device.h"
 #include "families/families.h"
 
 #include <stdlib.h>

@@ -9,6 +9,8 @@
 #include "torch/machine.h"
 #include "estimate/estimate.h"
 
+extern const struct system memtrace;
+
 /* Runs one rank of the job: its stage, and its coordinates in data and context parallelism, on
  * which the shards of flat parameters depend. `events`: NULL, or every allocation and free goes
  * there as a line: sign, bytes, stream, step, phase, term. Then `visit` sees the machine, with the

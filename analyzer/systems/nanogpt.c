@@ -1,5 +1,7 @@
 /* Document 001: nanoGPT on one GPU, fp32 weights under 16-bit autocast, Adam, no dropout, no flash
  * attention. */
+#include "systems/nanogpt.h"
+
 #include "estimate/inputs.h"
 
 #include <string.h>
@@ -186,10 +188,5 @@ const struct system nanogpt = {
 		"parallelism other than DDP, checkpointing, flash attention, dropout; autocast's copies of the "
 		"weights, rounding of blocks, CUDA context (863 MiB there)",
 	.space = { BIT(DIM_DP) | BIT(DIM_MBS), BIT(RECOMPUTE_NONE), BIT(0) },
-	.terms = terms,
-	.term_count = ARRAY_SIZE(terms),
-	.symbols = symbols,
-	.symbol_count = ARRAY_SIZE(symbols),
-	.read = read_config,
-	.add_results = add_results,
+	SYSTEM_TABLES,
 };

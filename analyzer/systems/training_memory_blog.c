@@ -1,5 +1,7 @@
 /* Document 000: totals from a parameter count, divided as one of thirteen printed strategies says.
  */
+#include "systems/training_memory_blog.h"
+
 #include "estimate/inputs.h"
 #include "config/parameter_count.h"
 
@@ -372,10 +374,5 @@ const struct system training_memory_blog = {
 		"counted; Adam only",
 	.space = { BIT(DIM_TP) | BIT(DIM_PP) | BIT(DIM_CP) | BIT(DIM_DP) | BIT(DIM_MBS),
 		   BIT(RECOMPUTE_NONE), BIT(4) - 1 },
-	.terms = terms,
-	.term_count = ARRAY_SIZE(terms),
-	.symbols = symbols,
-	.symbol_count = ARRAY_SIZE(symbols),
-	.read = read_config,
-	.add_results = add_results,
+	SYSTEM_TABLES,
 };

@@ -1,6 +1,7 @@
 /* What the GPU, PyTorch's version and the environment make constant. */
 #include "torch/constants.h"
 
+#include "estimate/device.h"
 #include "torch/allocator.h"
 #include "torch/hparams.h"
 
@@ -100,37 +101,38 @@ static int64_t flush_buffer(int torch, int64_t l2_cache)
 
 int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in)
 {
-	int processors = 132, capability = 90;
-	int64_t l2_cache = L2_OF_H100;
+	const struct gpu *gpu, h100 = { .capability = 90, .processors = 132, .l2_cache = L2_OF_H100 };
 
 	memset(k, 0, sizeof(*k));
 	memset(a, 0, sizeof(*a));
 	k->torch = version(in);
 	if (GIVEN(in->c, gpu)) {
-		if (device_compute(in->c->gpu, &capability, &processors, &l2_cache) < 0) {
+		gpu = gpu_find(in->c->gpu);
+		if (!gpu) {
 			input_reject(in, CONFIG_gpu, "a GPU of memtrace simulate --help");
 			return -1;
 		}
 	} else {
+		gpu = &h100;
 		estimate_note(in->out, "gpu is not given: the libraries' workspaces are an H100's");
 	}
-	k->sm = capability;
-	k->multiprocessors = processors;
+	k->sm = gpu->capability;
+	k->multiprocessors = gpu->processors;
 	/* the software of Megatron-LM's golden values */
 	if (!GIVEN(in->c, torch_version) && in->c->from_framework && GIVEN(in->c, container)) {
 		k->torch = TORCH_OF_CONTAINERS;
 		estimate_note(in->out, "torch_version is not given: cuBLAS's workspaces are as "
 				       "before PyTorch 2.12, and last");
 	}
-	k->gemm_workspace = capability == 90 || (capability > 90 && k->torch >= 212)
+	k->gemm_workspace = gpu->capability == 90 || (gpu->capability > 90 && k->torch >= 212)
 				    ? WORKSPACE_HOPPER
 				    : WORKSPACE_BEFORE;
-	k->flush_buffer = flush_buffer(k->torch, l2_cache);
+	k->flush_buffer = flush_buffer(k->torch, gpu->l2_cache);
 	k->gemm_workspace_lasts = k->torch < 215;
 	k->gpu_given = GIVEN(in->c, gpu);
 	k->torch_given = GIVEN(in->c, torch_version);
 	k->lt_workspace = LT_WORKSPACE;
-	k->te_workspace = capability >= 90 ? TE_WORKSPACE_HOPPER : TE_WORKSPACE_BEFORE;
+	k->te_workspace = gpu->capability >= 90 ? TE_WORKSPACE_HOPPER : TE_WORKSPACE_BEFORE;
 	k->context = CONTEXT;
 	return in->failed ? -1 : read_environment(k, a, in);
 }

@@ -1,5 +1,9 @@
 /* How many estimates a second one core makes: whole ones, from the configuration to the total. */
 #include "estimate/inputs.h"
+#include "systems/deepspeed_zero.h"
+#include "systems/llama_4d.h"
+#include "systems/nanogpt.h"
+#include "systems/training_memory_blog.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* The model's C functions: exact at the limits of what they accept, fast, and safe beyond them. */
 #include "estimate/inputs.h"
+#include "estimate/fit.h"
+#include "systems/deepspeed_zero.h"
+#include "systems/llama_4d.h"
+#include "systems/nanogpt.h"
+#include "systems/systems.h"
+#include "systems/training_memory_blog.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,6 +4,7 @@
  * test_fuzz.c runs the seeds, and mutations of them, without libFuzzer.
  */
 #include "fuzz_config.h"
+#include "systems/systems.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "match/match_what_if.h"
 #include "systems/memtrace.h"
 #include "config/native.h"
+#include "systems/systems.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
