@@ -1,13 +1,18 @@
-/* What a job was doing when an event happened, as far as the event's own thread and stack tell. */
+/* What a job was doing when an event happened, from the event's own thread and stack. */
 #ifndef MEMTRACE_ACTIVITY_H
 #define MEMTRACE_ACTIVITY_H
 
 #include <stdint.h>
 
+enum thread_flag {
+	THREAD_AUTOGRAD = 1, /* of PyTorch's autograd engine: it runs the backward pass */
+	THREAD_MAIN = 2,     /* runs the training loop */
+};
+
 enum activity {
-	ACTIVITY_UNKNOWN, /* as before: there is no stack */
-	ACTIVITY_MAIN,    /* the job's own code: setting up, inputs, and what is between the rest */
-	ACTIVITY_MODEL,   /* forward */
+	ACTIVITY_UNKNOWN, /* no stack: the activity before goes on */
+	ACTIVITY_MAIN,    /* the job's own code: set-up, inputs, everything between the others */
+	ACTIVITY_MODEL,   /* a forward pass */
 	ACTIVITY_EVALUATION,
 	ACTIVITY_BACKWARD,
 	ACTIVITY_RECOMPUTE,
@@ -15,10 +20,10 @@ enum activity {
 	ACTIVITY_ZERO_GRAD,
 	ACTIVITY_SAVING,
 	ACTIVITY_LOADING,
-	ACTIVITY_GAP, /* what happened is not in the trace */
+	ACTIVITY_GAP, /* the trace has no events of this time */
 };
 
-/* Of the flags of a thread and of a stack, see tables.h. */
-enum activity activity_of(unsigned thread, uint32_t stack);
+/* `thread`: enum thread_flag; `flags`: enum stack_flag. */
+enum activity activity_of(unsigned thread, uint32_t flags);
 
 #endif

@@ -1,60 +1,70 @@
-/* What is known of the blocks of one moment: each one's birth and death, and what the others around it tell. */
-#ifndef MEMTRACE_FACTS_H
-#define MEMTRACE_FACTS_H
+/*
+ * What is known of the live blocks of one moment: of each block, the spans in which it was allocated
+ * and freed; of all of them together, what only a comparison shows.
+ */
+#ifndef MEMTRACE_BLOCK_INFO_H
+#define MEMTRACE_BLOCK_INFO_H
 
+#include "attribution/attribution.h"
 #include "attribution/lifetime.h"
-#include "replay/replay.h"
+#include "attribution/spans.h"
+#include "attribution/workspace.h"
 
-#define FACTS_LINES 4 /* kinds of stacks that lines tell apart */
+#define LINE_KINDS 4 /* hints that need the order of a function's lines */
 
-/* The live blocks of a stack. */
-struct crowd {
-	uint32_t last_step;             /* the youngest one's */
-	uint32_t first_call, last_call; /* of the model, before their births */
+/* The live blocks of one stack. */
+struct siblings {
+	uint32_t last_step; /* of the latest allocation */
+	/* Numbers of calls of the model, counted before the allocations: the lowest and highest. */
+	uint32_t first_call, last_call;
 	uint32_t blocks;
 };
 
-struct setting {
-	const struct device *device;
+/* What the events of the device say, apart from the blocks. */
+struct block_setting {
+	const struct spans *spans;
 	const struct tables *tables;
-	uint64_t end_ns;       /* nothing counts behind it */
-	size_t spans;          /* up to there */
-	struct crowd *crowds;  /* of each stack */
-	uint32_t *calls;       /* of a model, before each span */
-	uint32_t *after;       /* of each span, the first one behind the next backward pass */
-	bytes workspaces[3];   /* sizes that cuBLAS's can have; 0: none */
-	int many_workspaces;   /* too many blocks of such a size come from a backward pass */
-	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
-	struct {
-		uint32_t least, most;
-	} lines[FACTS_LINES];
+	uint64_t end_ns; /* events after it do not count: the job had failed, or the trace ended */
+	bytes outlived;  /* allocated by the backward passes of the whole trace and not freed by them */
 };
 
-struct facts {
-	const struct span *born, *died; /* NULL: not known; not dead */
-	uint32_t born_flags, died_flags;
-	enum makes makes;
-	size_t backward_end; /* the first span behind the backward pass after its birth; setting.spans: none */
-	struct crowd crowd;  /* it is one of */
-	int at_once;         /* it was the last that was made, and gone before the next was */
+struct block_context {
+	struct block_setting in;
+	size_t span_count;          /* of those that count */
+	struct siblings *siblings;  /* of each stack */
+	uint32_t *calls;            /* of each span: calls of a model before it */
+	uint32_t *after;            /* of each span: the first one behind the next backward pass */
+	struct workspace_sizes workspaces;
+	int many_workspaces;        /* backward passes keep several blocks of a workspace's size */
+	int buckets_are_gradients;  /* DDP's gradient_as_bucket_view */
+	struct {
+		uint32_t least, most; /* lines that allocated live blocks */
+	} lines[LINE_KINDS];
+};
+
+struct block_info {
+	const struct span *alloc_span; /* NULL: not known */
+	const struct span *free_span;  /* NULL: not freed */
+	uint32_t alloc_flags, free_flags; /* enum stack_flag of the two events */
+	enum block_hint hint;
+	size_t backward_end; /* the first span behind the next backward pass; span_count: none */
+	struct siblings siblings; /* live blocks with the same stack, this one included */
+	int is_transient; /* see struct lifetime */
 	bytes bytes;
 };
 
-/* The lives are those of one device at one moment. */
-void facts_begin(struct setting *c, const struct lives *l, const struct device *d,
-		 const struct tables *t, uint64_t end_ns);
-void facts_end(struct setting *c);
+/* `l`: the lifetimes of one device at one moment. */
+void block_context_init(struct block_context *c, const struct lifetimes *l,
+			const struct block_setting *in);
+void block_context_release(struct block_context *c);
 
-struct facts facts_of(const struct setting *c, const struct life *l);
-enum makes facts_makes(const struct setting *c, const struct stack_info *p);
+struct block_info block_info_of(const struct block_context *c, const struct lifetime *l);
+/* The hint of a stack, after a comparison of the live blocks. Never one of those that lines decide. */
+enum block_hint block_context_hint(const struct block_context *c, const struct stack_info *p);
 
-/* Has it the size of a workspace of cuBLAS's? */
-int facts_is_workspace_size(const struct setting *c, bytes size);
-
-/* Index of a span. */
-static inline size_t facts_at(const struct setting *c, const struct span *s)
+static inline size_t span_index(const struct block_context *c, const struct span *s)
 {
-	return (size_t)(s - c->device->spans.list);
+	return (size_t)(s - c->in.spans->list);
 }
 
 #endif

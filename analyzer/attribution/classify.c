@@ -1,6 +1,5 @@
 #include "attribution/classify.h"
 
-#include "attribution/block_info.h"
 
 #include <stdlib.h>
 
@@ -8,25 +7,25 @@
 #define MOST_INPUTS 8
 
 /* What the stack says, where nothing contradicts. */
-static enum category said(enum makes m, enum category otherwise)
+static enum category category_of_hint(enum block_hint m, enum category otherwise)
 {
 	switch (m) {
-	case MAKES_PARAMETERS:
+	case HINT_PARAMETERS:
 		return CATEGORY_PARAMETERS;
-	case MAKES_BUFFERS:
+	case HINT_BUFFERS:
 		return CATEGORY_BUFFERS;
-	case MAKES_STATES:
+	case HINT_STATES:
 		return CATEGORY_OPTIMIZER_STATES;
-	case MAKES_INPUTS:
+	case HINT_INPUTS:
 		return CATEGORY_INPUTS;
-	case MAKES_WORKSPACES:
+	case HINT_WORKSPACES:
 		return CATEGORY_WORKSPACES;
-	case MAKES_COMMUNICATION:
-	case MAKES_BUCKETS:
-	case MAKES_REDUCED:
-	case MAKES_RECEIVED:
+	case HINT_COMMUNICATION:
+	case HINT_BUCKETS:
+	case HINT_REDUCED:
+	case HINT_RECEIVED:
 		return CATEGORY_COMMUNICATION;
-	case MAKES_GRADIENTS:
+	case HINT_GRADIENTS:
 		return CATEGORY_GRADIENTS;
 	default:
 		return otherwise;
@@ -34,25 +33,25 @@ static enum category said(enum makes m, enum category otherwise)
 }
 
 /* Did it live on when the backward pass after its birth was over? */
-static int outlives_backward(const struct setting *c, const struct facts *f)
+static int outlives_backward(const struct block_context *c, const struct block_info *f)
 {
-	return f->backward_end < c->spans &&
-	       (!f->died || facts_at(c, f->died) >= f->backward_end);
+	return f->backward_end < c->span_count &&
+	       (!f->free_span || span_index(c, f->free_span) >= f->backward_end);
 }
 
 /* Is it seen to live for more than a step? */
-static int lasts(const struct setting *c, const struct facts *f)
+static int lasts(const struct block_context *c, const struct block_info *f)
 {
-	uint32_t step = f->died ? f->died->step : c->device->spans.list[c->spans - 1].step;
+	uint32_t step = f->free_span ? f->free_span->step : c->in.spans->list[c->span_count - 1].step;
 
-	return step > f->born->step + 1;
+	return step > f->alloc_span->step + 1;
 }
 
-static enum category of_setup(const struct facts *f)
+static enum category of_setup(const struct block_info *f)
 {
-	if (f->makes)
-		return said(f->makes, CATEGORY_OTHER);
-	if (f->born_flags & (STACK_INIT | STACK_LOADING) || !(f->born_flags & STACK_FRAMES))
+	if (f->hint)
+		return category_of_hint(f->hint, CATEGORY_OTHER);
+	if (f->alloc_flags & (STACK_INIT | STACK_LOADING) || !(f->alloc_flags & STACK_FRAMES))
 		return CATEGORY_PARAMETERS;
 	return CATEGORY_OTHER;
 }
@@ -60,20 +59,20 @@ static enum category of_setup(const struct facts *f)
 /*
  * PyTorch gives cuBLAS its workspace from the allocator: once for each thread and stream, to stay, or for each product anew.
  */
-static int is_workspace(const struct setting *c, const struct facts *f)
+static int is_workspace(const struct block_context *c, const struct block_info *f)
 {
-	if (!facts_is_workspace_size(c, f->bytes))
+	if (!workspace_sizes_have(&c->workspaces, f->bytes))
 		return 0;
-	if (f->at_once)
+	if (f->is_transient)
 		return 1;
-	return !f->died && f->born->step == 1 && f->backward_end < c->spans &&
-	       !(f->born->phase == PHASE_BACKWARD && c->many_workspaces);
+	return !f->free_span && f->alloc_span->step == 1 && f->backward_end < c->span_count &&
+	       !(f->alloc_span->phase == PHASE_BACKWARD && c->many_workspaces);
 }
 
 /* What the job makes itself: its inputs, unless it collects something from call to call of the model. */
-static enum category of_main(const struct facts *f)
+static enum category of_main(const struct block_info *f)
 {
-	return f->crowd.last_call - f->crowd.first_call >= MOST_INPUTS ? CATEGORY_OTHER
+	return f->siblings.last_call - f->siblings.first_call >= MOST_INPUTS ? CATEGORY_OTHER
 								       : CATEGORY_INPUTS;
 }
 
@@ -81,82 +80,82 @@ static enum category of_main(const struct facts *f)
  * From a forward pass, and there for more than a step: made once, it is a module's, or an input. What is made again and again and stays is a
  * graph that was not let go, or the job's own collection.
  */
-static enum category of_lasting(const struct facts *f, int is_input)
+static enum category of_lasting(const struct block_info *f, int is_input)
 {
 	if (is_input)
 		return of_main(f);
-	return f->born->step > 1 || f->crowd.last_step > 1 ? CATEGORY_ACTIVATIONS
+	return f->alloc_span->step > 1 || f->siblings.last_step > 1 ? CATEGORY_ACTIVATIONS
 							   : CATEGORY_BUFFERS;
 }
 
-static enum category of_forward(const struct setting *c, const struct facts *f)
+static enum category of_forward(const struct block_context *c, const struct block_info *f)
 {
-	int is_input = f->born->activity == ACTIVITY_MAIN && f->born->next != ACTIVITY_BACKWARD &&
-		       f->born->next != ACTIVITY_RECOMPUTE;
+	int is_input = f->alloc_span->activity == ACTIVITY_MAIN && f->alloc_span->next != ACTIVITY_BACKWARD &&
+		       f->alloc_span->next != ACTIVITY_RECOMPUTE;
 
-	if (f->makes == MAKES_RECEIVED)
-		return f->born->next == ACTIVITY_MODEL ? CATEGORY_ACTIVATIONS
+	if (f->hint == HINT_RECEIVED)
+		return f->alloc_span->next == ACTIVITY_MODEL ? CATEGORY_ACTIVATIONS
 						       : CATEGORY_COMMUNICATION;
-	if (f->makes)
-		return said(f->makes, CATEGORY_OTHER);
+	if (f->hint)
+		return category_of_hint(f->hint, CATEGORY_OTHER);
 	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
 	if (lasts(c, f))
 		return of_lasting(f, is_input);
 	if (is_input)
 		return CATEGORY_INPUTS;
-	if (!f->died || f->died->phase == PHASE_BACKWARD)
+	if (!f->free_span || f->free_span->phase == PHASE_BACKWARD)
 		return CATEGORY_ACTIVATIONS;
 	/* A graph that no backward pass ever used. */
-	if (f->died != f->born && f->backward_end > facts_at(c, f->died) && f->born_flags & STACK_MODULE)
+	if (f->free_span != f->alloc_span && f->backward_end > span_index(c, f->free_span) && f->alloc_flags & STACK_MODULE)
 		return CATEGORY_ACTIVATIONS;
 	return CATEGORY_TEMPORARIES;
 }
 
-static enum category of_evaluation(const struct facts *f)
+static enum category of_evaluation(const struct block_info *f)
 {
-	if (f->makes)
-		return said(f->makes, CATEGORY_OTHER);
-	return f->born->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
+	if (f->hint)
+		return category_of_hint(f->hint, CATEGORY_OTHER);
+	return f->alloc_span->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
 }
 
-static enum category of_backward(const struct setting *c, const struct facts *f)
+static enum category of_backward(const struct block_context *c, const struct block_info *f)
 {
-	if (f->makes == MAKES_REDUCED)
+	if (f->hint == HINT_REDUCED)
 		return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_COMMUNICATION;
-	if (f->makes)
-		return said(f->makes, CATEGORY_OTHER);
+	if (f->hint)
+		return category_of_hint(f->hint, CATEGORY_OTHER);
 	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
-	if (f->born->activity == ACTIVITY_RECOMPUTE && !(f->died && f->died == f->born))
+	if (f->alloc_span->activity == ACTIVITY_RECOMPUTE && !(f->free_span && f->free_span == f->alloc_span))
 		return CATEGORY_ACTIVATIONS;
 	/* What the schedule frees, or does not live to see the optimizer, is an input's gradient, for a pipeline's stage before. */
-	if (f->died && (f->died_flags & STACK_PIPELINE ||
-			(f->died->phase == PHASE_FORWARD && f->died->step == f->born->step)))
+	if (f->free_span && (f->free_flags & STACK_PIPELINE ||
+			(f->free_span->phase == PHASE_FORWARD && f->free_span->step == f->alloc_span->step)))
 		return CATEGORY_TEMPORARIES;
 	return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
 }
 
-static enum category of_optimizer(const struct setting *c, const struct facts *f)
+static enum category of_optimizer(const struct block_context *c, const struct block_info *f)
 {
-	const struct span *last = f->died ? f->died : &c->device->spans.list[c->spans - 1];
-	int in_the_step = last->phase == PHASE_OPTIMIZER && last->step == f->born->step;
+	const struct span *last = f->free_span ? f->free_span : &c->in.spans->list[c->span_count - 1];
+	int in_the_step = last->phase == PHASE_OPTIMIZER && last->step == f->alloc_span->step;
 
-	if (f->makes)
-		return said(f->makes, CATEGORY_OTHER);
+	if (f->hint)
+		return category_of_hint(f->hint, CATEGORY_OTHER);
 	/* The end of the job frees the states, the step its own. */
-	if (in_the_step && (!f->died || f->died_flags & STACK_OPTIMIZER))
+	if (in_the_step && (!f->free_span || f->free_flags & STACK_OPTIMIZER))
 		return CATEGORY_TEMPORARIES;
-	if (!f->died || f->born_flags & STACK_OPTIMIZER || last->step > f->born->step + 1)
+	if (!f->free_span || f->alloc_flags & STACK_OPTIMIZER || last->step > f->alloc_span->step + 1)
 		return CATEGORY_OPTIMIZER_STATES;
 	return CATEGORY_TEMPORARIES;
 }
 
-static enum category category_of(const struct setting *c, const struct facts *f)
+static enum category category_of(const struct block_context *c, const struct block_info *f)
 {
-	if (!f->born)
-		return said(f->makes, CATEGORY_OTHER);
-	switch ((enum phase)f->born->phase) {
+	if (!f->alloc_span)
+		return category_of_hint(f->hint, CATEGORY_OTHER);
+	switch ((enum phase)f->alloc_span->phase) {
 	case PHASE_SETUP:
 		return of_setup(f);
 	case PHASE_FORWARD:
@@ -168,7 +167,7 @@ static enum category category_of(const struct setting *c, const struct facts *f)
 	case PHASE_OPTIMIZER:
 		return of_optimizer(c, f);
 	case PHASE_CHECKPOINT:
-		return said(f->makes, CATEGORY_TEMPORARIES);
+		return category_of_hint(f->hint, CATEGORY_TEMPORARIES);
 	default:
 		return CATEGORY_OTHER;
 	}
@@ -187,13 +186,13 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct sizes sizes_of(const struct lives *l, unsigned categories)
+static struct sizes sizes_of(const struct lifetimes *l, unsigned categories)
 {
 	struct sizes s = { .list = xcalloc(l->count, sizeof(*s.list)) };
 
 	for (size_t i = 0; i < l->count; i++)
 		if (categories & 1u << l->list[i].category)
-			s.list[s.count++] = l->list[i].born.bytes;
+			s.list[s.count++] = l->list[i].alloc.bytes;
 	if (s.count)
 		qsort(s.list, s.count, sizeof(*s.list), by_size);
 	return s;
@@ -227,19 +226,19 @@ static size_t alike(const struct sizes *s, bytes size)
 }
 
 /* Did only the stack of birth, some object's constructor, make it a parameter? */
-static int is_doubtful(const struct setting *c, const struct life *l)
+static int is_doubtful(const struct block_context *c, const struct lifetime *l)
 {
-	const struct stack_info *p = tables_stack_info(c->tables, l->born.stack);
+	const struct stack_info *p = tables_stack_info(c->in.tables, l->alloc.stack);
 
 	return l->category == CATEGORY_PARAMETERS && p->flags & STACK_INIT &&
-	       facts_makes(c, p) == MAKES_NOTHING;
+	       block_context_hint(c, p) == HINT_NOTHING;
 }
 
 /*
  * A module makes its buffers where it makes its parameters. But only parameters are trained: where the optimizer's states and the gradients
  * are like the parameters that are sure, one without is a buffer.
  */
-static void find_untrained(const struct setting *c, struct lives *l)
+static void find_untrained(const struct block_context *c, struct lifetimes *l)
 {
 	struct sizes trained =
 		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
@@ -247,7 +246,7 @@ static void find_untrained(const struct setting *c, struct lives *l)
 	bytes sure = 0, matched = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
-		bytes size = l->list[i].born.bytes;
+		bytes size = l->list[i].alloc.bytes;
 
 		if (l->list[i].category != CATEGORY_PARAMETERS || is_doubtful(c, &l->list[i]))
 			continue;
@@ -256,7 +255,7 @@ static void find_untrained(const struct setting *c, struct lives *l)
 			matched = bytes_add(matched, size);
 	}
 	for (size_t i = 0; i < l->count && matched > sure / 2; i++) {
-		bytes size = l->list[i].born.bytes;
+		bytes size = l->list[i].alloc.bytes;
 
 		if (is_doubtful(c, &l->list[i]) && alike(&trained, size) < alike(&parameters, size))
 			l->list[i].category = CATEGORY_BUFFERS;
@@ -266,33 +265,33 @@ static void find_untrained(const struct setting *c, struct lives *l)
 }
 
 /* Where the trace ends within a backward pass, a block of a parameter's size is its gradient. */
-static void find_gradients(const struct setting *c, struct lives *l)
+static void find_gradients(const struct block_context *c, struct lifetimes *l)
 {
 	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
 
 	for (size_t i = 0; i < l->count; i++) {
-		struct life *x = &l->list[i];
-		struct facts f = facts_of(c, x);
+		struct lifetime *x = &l->list[i];
+		struct block_info f = block_info_of(c, x);
 
-		if (x->category == CATEGORY_TEMPORARIES && f.born && !f.died &&
-		    f.born->phase == PHASE_BACKWARD && f.backward_end == c->spans &&
-		    alike(&parameters, x->born.bytes))
+		if (x->category == CATEGORY_TEMPORARIES && f.alloc_span && !f.free_span &&
+		    f.alloc_span->phase == PHASE_BACKWARD && f.backward_end == c->span_count &&
+		    alike(&parameters, x->alloc.bytes))
 			x->category = CATEGORY_GRADIENTS;
 	}
 	free(parameters.list);
 }
 
-void classify(struct lives *l, const struct device *d, const struct tables *t, uint64_t end_ns)
+void classify(struct lifetimes *l, const struct block_setting *in)
 {
-	struct setting c;
+	struct block_context c;
 
-	facts_begin(&c, l, d, t, end_ns);
+	block_context_init(&c, l, in);
 	for (size_t i = 0; i < l->count; i++) {
-		struct facts f = facts_of(&c, &l->list[i]);
+		struct block_info f = block_info_of(&c, &l->list[i]);
 
 		l->list[i].category = (uint8_t)category_of(&c, &f);
 	}
 	find_untrained(&c, l);
 	find_gradients(&c, l);
-	facts_end(&c);
+	block_context_release(&c);
 }

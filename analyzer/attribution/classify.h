@@ -1,14 +1,14 @@
 /*
- * Which category each block of a moment is in. Three things tell: when in the job it was born (spans.h), when it died, and what the frames
- * of its stack say (frames.def). A life that the trace does not see the end of is judged by its birth.
+ * The category of each live block: from the phase in which it was allocated (spans.h), the time at
+ * which it was freed, and its Python stack (frames.def). If the trace ends before a block is freed,
+ * the phase and the stack decide alone.
  */
 #ifndef MEMTRACE_CLASSIFY_H
 #define MEMTRACE_CLASSIFY_H
 
-#include "attribution/lifetime.h"
-#include "replay/replay.h"
+#include "attribution/block_info.h"
 
-/* Gives each block its category. `end_ns` is the last time that the lives know of: the trace's, or their own moment. */
-void classify(struct lives *l, const struct device *d, const struct tables *t, uint64_t end_ns);
+/* Sets the category of each lifetime. `in->end_ns` is the last time for which frees are known. */
+void classify(struct lifetimes *l, const struct block_setting *in);
 
 #endif

@@ -1,103 +1,133 @@
 #include "attribution/frames.h"
 
 #include "attribution/activity.h"
-#include "trace/tables.h"
+#include "util/glob.h"
+#include "util/util.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const struct rule {
+/* The number of a SIGNATURE row among those rows: what __COUNTER__ gave before does not matter. */
+enum { FIRST_SIGNATURE = __COUNTER__ + 1 };
+
+static const struct row {
 	const char *file, *function;
-	uint32_t value; /* a flag, or enum makes << STACK_HINT_SHIFT */
-	uint64_t marks;
-} rules[] = {
-#define DOING(flag, file, function) { file, function, STACK_##flag, 0 },
-#define MAKES(what, file, function) { file, function, MAKES_##what << STACK_HINT_SHIFT, 0 },
-#define TELLS(mark, file, function) { file, function, 0, MARKED(mark) },
+	uint32_t value; /* enum stack_flag, or enum block_hint << STACK_HINT_SHIFT */
+	uint32_t kind;  /* enum frame_kind */
+	uint64_t tags;
+	uint64_t signature; /* one bit */
+} rows[] = {
+#define FLAG(flag, file, function) { file, function, STACK_##flag, 0, 0, 0 },
+#define HINT(hint, file, function) { file, function, HINT_##hint << STACK_HINT_SHIFT, 0, 0, 0 },
+#define TAG(tag, file, function) { file, function, 0, 0, TAGGED(tag), 0 },
+#define FRAME(kind, file, function) { file, function, 0, FRAME_##kind, 0, 0 },
+#define SIGNATURE(key, value, file, function) \
+	{ file, function, 0, 0, 0, UINT64_C(1) << (__COUNTER__ - FIRST_SIGNATURE) },
 #include "attribution/frames.def"
-#undef DOING
-#undef MAKES
-#undef TELLS
+#undef FLAG
+#undef HINT
+#undef TAG
+#undef FRAME
+#undef SIGNATURE
 };
 
-#define RULES ARRAY_SIZE(rules)
+#define ROWS ARRAY_SIZE(rows)
 
-/* The rules whose file a text is: found once for each, as files are few. */
-struct matches {
-	uint64_t rules[(RULES + 63) / 64];
+const struct signature signatures[] = {
+#define FLAG(flag, file, function)
+#define HINT(hint, file, function)
+#define TAG(tag, file, function)
+#define FRAME(kind, file, function)
+#define SIGNATURE(key, value, file, function) { #key, value, file, function },
+#include "attribution/frames.def"
+#undef FLAG
+#undef HINT
+#undef TAG
+#undef FRAME
+#undef SIGNATURE
+};
+const size_t signature_count = ARRAY_SIZE(signatures);
+static_assert(ARRAY_SIZE(signatures) <= 64, "signatures are bits of one number");
+
+/* The rows whose file pattern a path matches, one bit each. Few files have many frames, so a path is
+ * matched once. */
+struct file_rows {
+	uint64_t rows[(ROWS + 63) / 64];
 	int done;
 };
 
-/* What a frame says. */
-struct said {
-	uint32_t flags;
-	enum makes makes;
-	uint64_t marks;
+/* The rows that one frame matches, together. */
+struct frame_info {
+	uint32_t flags, kinds;
+	enum block_hint hint; /* of the first HINT row */
+	uint64_t tags, signatures;
 };
 
-static const struct matches *matches_of(const struct tables *t, struct matches *files, uint32_t file)
+static const struct file_rows *rows_of_file(const struct tables *t, struct file_rows *files,
+					    uint32_t file)
 {
-	struct matches *m = &files[file];
+	struct file_rows *f = &files[file];
 
-	for (size_t i = 0; i < RULES && !m->done; i++)
-		if (str_matches(tables_string(t, file), rules[i].file))
-			m->rules[i / 64] |= UINT64_C(1) << i % 64;
-	m->done = 1;
-	return m;
+	for (size_t i = 0; i < ROWS && !f->done; i++)
+		if (str_matches(tables_string(t, file), rows[i].file))
+			f->rows[i / 64] |= UINT64_C(1) << i % 64;
+	f->done = 1;
+	return f;
 }
 
-static struct said frame_says(const struct tables *t, struct matches *files,
-			      const struct mt_frame *f)
+static struct frame_info read_frame(const struct tables *t, struct file_rows *files,
+				    const struct mt_frame *f)
 {
-	const struct matches *file = matches_of(t, files, f->file);
+	const struct file_rows *file = rows_of_file(t, files, f->file);
 	struct str function = tables_string(t, f->function);
-	struct said s = { 0 };
+	struct frame_info s = { 0 };
 
-	for (size_t word = 0; word < ARRAY_SIZE(file->rules); word++)
-		for (uint64_t left = file->rules[word]; left; left &= left - 1) {
-			const struct rule *r = &rules[word * 64 + (size_t)__builtin_ctzll(left)];
+	for (size_t word = 0; word < ARRAY_SIZE(file->rows); word++)
+		for (uint64_t left = file->rows[word]; left; left &= left - 1) {
+			const struct row *r = &rows[word * 64 + (size_t)__builtin_ctzll(left)];
 
-			if (s.makes && stack_hint(r->value))
+			if (s.hint && stack_hint(r->value))
 				continue;
 			if (!str_matches(function, r->function))
 				continue;
-			s.marks |= r->marks;
+			s.tags |= r->tags;
+			s.kinds |= r->kind;
+			s.signatures |= r->signature;
 			if (stack_hint(r->value))
-				s.makes = stack_hint(r->value);
+				s.hint = stack_hint(r->value);
 			else
 				s.flags |= r->value;
 		}
-	if (str_matches(function, "*.__init__"))
-		s.flags |= STACK_INIT;
 	return s;
 }
 
-/* The frames of a stack, from the outermost to the innermost. */
-static struct stack_info stack_says(const struct tables *t, const struct stack *p,
-				    const struct said *frames)
+/* Joins the frames of a stack, from the outermost to the innermost. */
+static struct stack_info read_stack(const struct tables *t, const struct stack *p,
+				    const struct frame_info *frames)
 {
 	struct stack_info info = { .flags = p->frame_count ? STACK_FRAMES : 0 };
 	const uint32_t model = STACK_MODULE | STACK_LOSS;
-	enum makes makes = MAKES_NOTHING;
+	enum block_hint hint = HINT_NOTHING;
 
 	for (uint32_t i = p->frame_count; i-- > 0;) {
-		struct said s = frames[p->frames[i]];
+		struct frame_info s = frames[p->frames[i]];
 
-		info.marks |= s.marks;
+		info.tags |= s.tags;
 		if (info.flags & model)
 			s.flags &= ~(uint32_t)(STACK_NO_GRAD | STACK_EVALUATION);
 		info.flags |= s.flags;
 		if (info.flags & model)
-			info.inside = (info.inside ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
+			info.model_hash = (info.model_hash ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
 		else
-			info.caller = (info.caller ^ p->frames[i]) * 0x9e3779b1u;
-		/* Within another object's making, what is around it does not count. */
-		if (!s.makes && !(s.flags & STACK_INIT))
+			info.caller_hash = (info.caller_hash ^ p->frames[i]) * 0x9e3779b1u;
+		/* A constructor hides the hints of the frames around it: its object's blocks are its
+		 * own. */
+		if (!s.hint && !(s.flags & STACK_INIT))
 			continue;
-		makes = s.makes;
+		hint = s.hint;
 		info.line = t->frames[p->frames[i]].line;
 	}
-	info.flags |= (uint32_t)makes << STACK_HINT_SHIFT;
+	info.flags |= (uint32_t)hint << STACK_HINT_SHIFT;
 	return info;
 }
 
@@ -111,14 +141,15 @@ static void add_activities(struct stack_info *info, size_t count)
 		for (unsigned thread = 0; thread < ARRAY_SIZE(info->activity); thread++) {
 			enum activity a = activity_of(thread, info[i].flags);
 
-			/* Without any stacks, only threads tell something. */
+			/* A trace without any stack has nothing but its threads to tell activities
+			 * apart. */
 			if (!(any & STACK_FRAMES) && thread == THREAD_MAIN)
 				a = ACTIVITY_MAIN;
 			info[i].activity[thread] = (uint8_t)a;
 		}
 }
 
-/* Is it the module that PyTorch's caching allocator is in? */
+/* Is PyTorch's caching allocator in this module? */
 static int is_allocator(const struct tables *t, uint32_t module)
 {
 	const struct meta *renamed = tables_meta(t, MT_META_ALLOCATOR);
@@ -129,23 +160,24 @@ static int is_allocator(const struct tables *t, uint32_t module)
 		!memcmp(path.at, renamed->value.at, path.length));
 }
 
-struct stack_info *stacks_read(const struct tables *t)
+void frames_attribute(struct tables *t)
 {
-	struct matches *files = xcalloc(t->string_count, sizeof(*files));
-	struct said *frames = xcalloc(t->frame_count, sizeof(*frames));
-	struct stack_info *info = xcalloc(t->stack_count, sizeof(*info));
+	struct file_rows *files = xcalloc(t->string_count, sizeof(*files));
+	struct frame_info *frames = xcalloc(t->frame_count, sizeof(*frames));
 
-	for (size_t i = 1; i < t->frame_count; i++)
-		frames[i] = frame_says(t, files, &t->frames[i]);
-	for (size_t i = 1; i < t->stack_count; i++) {
-		const struct stack *p = &t->stacks[i];
-
-		info[i] = stack_says(t, p, frames);
-		if (is_allocator(t, p->module))
-			info[i].flags |= STACK_PYTORCH;
+	t->stack_info = xcalloc(t->stack_count, sizeof(*t->stack_info));
+	t->frame_kinds = xcalloc(t->frame_count, sizeof(*t->frame_kinds));
+	for (size_t i = 1; i < t->frame_count; i++) {
+		frames[i] = read_frame(t, files, &t->frames[i]);
+		t->frame_kinds[i] = (unsigned char)frames[i].kinds;
+		t->signatures |= frames[i].signatures;
 	}
-	add_activities(info, t->stack_count);
+	for (size_t i = 1; i < t->stack_count; i++) {
+		t->stack_info[i] = read_stack(t, &t->stacks[i], frames);
+		if (is_allocator(t, t->stacks[i].module))
+			t->stack_info[i].flags |= STACK_PYTORCH;
+	}
+	add_activities(t->stack_info, t->stack_count);
 	free(files);
 	free(frames);
-	return info;
 }

@@ -1,78 +1,102 @@
-/* What the frames of a stack say, by frames.def. */
+/* What the frames of a stack mean: the rows of frames.def, matched once for each frame of a trace. */
 #ifndef MEMTRACE_FRAMES_H
 #define MEMTRACE_FRAMES_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
-struct tables;
+#include "trace/tables.h"
 
+/* What the job was doing, from all frames of a stack: FLAG rows. */
 enum stack_flag {
-	STACK_PYTORCH = 1,       /* the caller is PyTorch's allocator, libc10_cuda.so */
+	STACK_PYTORCH = 1,       /* the calling module is PyTorch's allocator, libc10_cuda.so */
 	STACK_FRAMES = 1 << 1,   /* there is a Python stack */
-	STACK_MODULE = 1 << 2,   /* a module is called */
-	STACK_LOSS = 1 << 3,     /* a loss is computed */
-	STACK_NO_GRAD = 1 << 4,  /* outside of any module, gradients were turned off */
-	STACK_BACKWARD = 1 << 5, /* backward() is called */
+	STACK_MODULE = 1 << 2,   /* the forward pass of an nn.Module */
+	STACK_LOSS = 1 << 3,     /* a loss function */
+	STACK_NO_GRAD = 1 << 4,  /* torch.no_grad() around the model, not inside of it */
+	STACK_BACKWARD = 1 << 5, /* backward() */
 	STACK_RECOMPUTE = 1 << 6,
 	STACK_OPTIMIZER = 1 << 7,
 	STACK_CLIPPING = 1 << 8,
 	STACK_ZERO_GRAD = 1 << 9,
 	STACK_SAVING = 1 << 10,
 	STACK_LOADING = 1 << 11,
-	STACK_EVALUATION = 1 << 12, /* outside of any module too */
-	STACK_INIT = 1 << 13,     /* an object is made */
-	STACK_PIPELINE = 1 << 14, /* a pipeline's schedule runs */
+	STACK_EVALUATION = 1 << 12, /* an evaluation loop around the model */
+	STACK_INIT = 1 << 13,       /* a constructor */
+	STACK_PIPELINE = 1 << 14,   /* the schedule of a pipeline */
 };
 
-/* What the block is, by its stack alone. */
-enum makes {
-	MAKES_NOTHING,
-	MAKES_PARAMETERS,
-	MAKES_BUFFERS,
-	MAKES_STATES,
-	MAKES_INPUTS,
-	MAKES_WORKSPACES,
-	MAKES_COMMUNICATION,
-	MAKES_BUCKETS, /* communication, or where the gradients live */
-	MAKES_REDUCED, /* communication, or a gradient if it outlives the backward pass */
-	MAKES_RECEIVED, /* of a pipeline's other stages */
-	MAKES_GRADIENTS,
-	/* These become one of the above by the order of their lines, see classify.c. */
-	MAKES_APPLY,
-	MAKES_NORM,
-	MAKES_PARAM_AND_GRAD,
-	MAKES_IPG_AND_GRADIENTS,
+/* The kind of a block as its stack suggests it: HINT rows. classify.c decides. */
+enum block_hint {
+	HINT_NOTHING,
+	HINT_PARAMETERS,
+	HINT_BUFFERS,
+	HINT_STATES,
+	HINT_INPUTS,
+	HINT_WORKSPACES,
+	HINT_COMMUNICATION,
+	HINT_BUCKETS,  /* DDP's buckets: communication, or the gradients themselves */
+	HINT_REDUCED,  /* communication, or a gradient if it outlives the backward pass */
+	HINT_RECEIVED, /* from another pipeline stage */
+	HINT_GRADIENTS,
+	/* One function allocates blocks of several kinds: the order of its lines decides, see
+	 * block_info.c. */
+	HINT_APPLY,
+	HINT_NORM,
+	HINT_PARAM_AND_GRAD,
+	HINT_IPG_AND_GRADIENTS,
 };
 
-/* What the rules of diagnosis ask. */
-enum mark {
-#define MARK(id, meaning) MARK_##id,
+/* What diagnosis rules ask of a stack: TAG rows. */
+enum stack_tag {
+#define TAG(id, meaning) TAG_##id,
 #include "attribution/tags.def"
-#undef MARK
-	MARKS
+#undef TAG
+	TAGS
 };
-static_assert(MARKS <= 64, "a bit each");
-#define MARKED(id) (UINT64_C(1) << MARK_##id)
+static_assert(TAGS <= 64, "tags are bits of one number");
+#define TAGGED(id) (UINT64_C(1) << TAG_##id)
+
+/* What one frame is: FRAME rows. */
+enum frame_kind {
+	FRAME_LIBRARY = 1,          /* PyTorch's own code, which labels pass over */
+	FRAME_MODULE_CALL = 1 << 1, /* nn.Module.__call__ */
+	FRAME_FSDP = 1 << 2,        /* of torch.distributed.fsdp */
+	FRAME_FORWARD = 1 << 3,     /* a forward() method */
+	FRAME_ZERO_BUCKET = 1 << 4, /* allocates the buckets of DeepSpeed's ZeRO */
+};
+
+/* What code implies about the configuration: SIGNATURE rows. */
+struct signature {
+	const char *key, *value, *file, *function;
+};
+extern const struct signature signatures[];
+extern const size_t signature_count; /* at most 64: signatures are bits of tables.signatures */
+
+/* What the frames of a stack say together. */
+struct stack_info {
+	uint32_t flags;       /* enum stack_flag, and enum block_hint << STACK_HINT_SHIFT */
+	uint32_t line;        /* of the frame that gave the hint */
+	uint32_t caller_hash; /* of the frames outside of the model: its calls from one stack */
+	uint64_t tags;        /* bits of enum stack_tag */
+	uint64_t model_hash;  /* of the frames inside of the model; 0: none is */
+	uint8_t activity[4];  /* enum activity, for each combination of enum thread_flag */
+};
 
 #define STACK_HINT_SHIFT 24
 
-static inline enum makes stack_hint(uint32_t flags)
+static inline enum block_hint stack_hint(uint32_t flags)
 {
-	return (enum makes)(flags >> STACK_HINT_SHIFT);
+	return (enum block_hint)(flags >> STACK_HINT_SHIFT);
 }
 
-/* What is asked about a stack for every event, found once. */
-struct stack_info {
-	uint32_t flags;      /* enum stack_flag, enum makes << STACK_HINT_SHIFT */
-	uint32_t line;       /* of the frame that said what it makes */
-	uint32_t caller;     /* tells the calls of a model apart: a hash of the frames outside of it */
-	uint64_t marks;      /* a bit each of enum mark */
-	uint64_t inside;     /* the same of the frames inside, 0 outside of any model */
-	uint8_t activity[4]; /* enum activity, by enum thread_flag */
-};
+/* Matches the frames of a trace: writes stack_info, frame_kinds and signatures of the tables. */
+void frames_attribute(struct tables *t);
 
-/* One for each stack of the tables; the caller frees them. */
-struct stack_info *stacks_read(const struct tables *t);
+static inline int frame_is(const struct tables *t, uint32_t frame, enum frame_kind kind)
+{
+	return (t->frame_kinds[frame < t->frame_count ? frame : 0] & kind) != 0;
+}
 
 #endif

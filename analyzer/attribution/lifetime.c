@@ -4,51 +4,45 @@
 
 static int by_address(const void *a, const void *b)
 {
-	uint64_t x = ((const struct life *)a)->born.address,
-		 y = ((const struct life *)b)->born.address;
+	uint64_t x = ((const struct lifetime *)a)->alloc.address,
+		 y = ((const struct lifetime *)b)->alloc.address;
 
 	return (x > y) - (x < y);
 }
 
-void lives_collect(struct lives *l, const struct live *from, int device, lives_filter *is_wanted,
-		   const void *context)
+void lifetimes_add(struct lifetimes *l, const struct mt_record *alloc)
 {
-	size_t room = 0;
+	l->list = grow(l->list, l->count, &l->room, sizeof(*l->list));
+	l->list[l->count++] = (struct lifetime){ .alloc = *alloc, .freed_ns = LIFETIME_OPEN };
+	if (alloc->time_ns > l->until_ns)
+		l->until_ns = alloc->time_ns;
+}
 
-	*l = (struct lives){ 0 };
-	for (size_t i = 0; i <= from->mask; i++) {
-		const struct mt_record *r = &from->slots[i];
-
-		if (!is_wanted(context, r, device))
-			continue;
-		l->list = grow(l->list, l->count, &room, sizeof(*l->list));
-		l->list[l->count++] = (struct life){ .born = *r, .died_ns = LIFE_OPEN };
-		if (r->time_ns > l->until_ns)
-			l->until_ns = r->time_ns;
-	}
+void lifetimes_sort(struct lifetimes *l)
+{
 	if (l->count)
 		qsort(l->list, l->count, sizeof(*l->list), by_address);
 }
 
-void lives_release(struct lives *l)
+void lifetimes_release(struct lifetimes *l)
 {
 	free(l->list);
-	*l = (struct lives){ 0 };
+	*l = (struct lifetimes){ 0 };
 }
 
-void lives_end(struct lives *l, const struct mt_record *was, const struct mt_record *by,
-	       int at_once)
+void lifetimes_end(struct lifetimes *l, const struct mt_record *alloc,
+		   const struct mt_record *freed, int is_transient)
 {
-	struct life key = { .born = *was }, *found;
+	struct lifetime key = { .alloc = *alloc }, *found;
 
-	if (!l->count || was->time_ns > l->until_ns)
+	if (!l->count || alloc->time_ns > l->until_ns)
 		return;
 	found = bsearch(&key, l->list, l->count, sizeof(*l->list), by_address);
-	if (!found || found->born.time_ns != was->time_ns || found->born.kind != was->kind ||
-	    found->born.device != was->device)
+	if (!found || found->alloc.time_ns != alloc->time_ns ||
+	    found->alloc.kind != alloc->kind || found->alloc.device != alloc->device)
 		return;
-	found->died_ns = by->time_ns;
-	found->freed_stack = by->stack;
-	found->died_thread = by->thread;
-	found->at_once = (uint8_t)(at_once && was->time_ns == l->until_ns);
+	found->freed_ns = freed->time_ns;
+	found->freed_stack = freed->stack;
+	found->freed_thread = freed->thread;
+	found->is_transient = (uint8_t)(is_transient && alloc->time_ns == l->until_ns);
 }

@@ -1,39 +1,38 @@
-/* The blocks that were live at one moment, and what became of them. */
-#ifndef MEMTRACE_LIVES_H
-#define MEMTRACE_LIVES_H
+/* Lifetimes: the blocks that are live at one moment of a trace, and when each is freed. */
+#ifndef MEMTRACE_LIFETIME_H
+#define MEMTRACE_LIFETIME_H
 
 #include <memtrace/trace.h>
 
 #include "attribution/category.h"
-#include "replay/live_set.h"
 #include "util/util.h"
 
-#define LIFE_OPEN UINT64_MAX /* not freed, as far as the trace goes */
+#define LIFETIME_OPEN UINT64_MAX /* the trace does not show the block freed */
 
-struct life {
-	struct mt_record born;
-	uint64_t died_ns;
-	uint32_t freed_stack;
-	uint16_t died_thread;
+struct lifetime {
+	struct mt_record alloc;
+	uint64_t freed_ns;    /* LIFETIME_OPEN: never */
+	uint32_t freed_stack; /* these two are of the FREE event, 0 without one */
+	uint16_t freed_thread;
 	uint8_t category;
-	uint8_t at_once; /* freed before anything else was made */
+	uint8_t is_transient; /* the last allocation before the moment, freed before the next one */
 };
 
-struct lives {
-	struct life *list; /* by address */
-	size_t count;
-	uint64_t until_ns; /* the moment: the latest birth */
+struct lifetimes {
+	struct lifetime *list; /* by address, after lifetimes_sort() */
+	size_t count, room;
+	uint64_t until_ns; /* the time of the latest allocation among them */
 };
 
-/* What holds of a record: is it one of the blocks that are wanted? */
-typedef int lives_filter(const void *context, const struct mt_record *r, int device);
+/* Adds a live block by the record that allocated it. */
+void lifetimes_add(struct lifetimes *l, const struct mt_record *alloc);
+/* To be called after the last lifetimes_add(). */
+void lifetimes_sort(struct lifetimes *l);
+void lifetimes_release(struct lifetimes *l);
 
-void lives_collect(struct lives *l, const struct live *from, int device, lives_filter *is_wanted,
-		   const void *context);
-void lives_release(struct lives *l);
-
-/* `was` is freed by `by`; `at_once`: before anything else was made. */
-void lives_end(struct lives *l, const struct mt_record *was, const struct mt_record *by,
-	       int at_once);
+/* Notes that `freed` frees what `alloc` allocated, if that is one of the blocks. `is_transient`: no
+ * block was allocated since the moment. */
+void lifetimes_end(struct lifetimes *l, const struct mt_record *alloc,
+		   const struct mt_record *freed, int is_transient);
 
 #endif

@@ -1,6 +1,6 @@
 /* Who holds device memory: owners.def as an enum, names, and what a module belongs to. */
-#ifndef MEMTRACE_OWNERS_H
-#define MEMTRACE_OWNERS_H
+#ifndef MEMTRACE_OWNER_H
+#define MEMTRACE_OWNER_H
 
 #include "util/util.h"
 

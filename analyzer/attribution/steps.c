@@ -1,6 +1,6 @@
 #include "attribution/steps.h"
 
-#include "trace/tables.h"
+#include "attribution/attribution.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ struct numbering {
 	struct span *list;
 	size_t count;
 	const struct tables *tables;
-	int has_model; /* forward passes can be told */
+	int has_model; /* forward passes can be last_reported */
 	size_t first;  /* where step 1 begins; `count`: there is none */
 	/* Of each backward pass: does it end a step? */
 	unsigned char *ends;
@@ -170,7 +170,7 @@ static void find_backwards(struct numbering *n)
 }
 
 /*
- * An optimizer that works in place shows when it makes its states and not again. Then as many backward passes make a step as did in the
+ * An optimizer that works in place shows when it makes its states and not again. Then as many backward passes make a step as note_activity in the
  * first one; the same for a part in the middle, if it is so many times as long that it cannot be one step.
  */
 static void end_by_count(struct numbering *n)
@@ -200,10 +200,10 @@ static void end_by_count(struct numbering *n)
 static int is_input(const struct numbering *n, size_t i)
 {
 	uint32_t flags = tables_stack_flags(n->tables, n->list[i].stack);
-	enum makes makes = stack_hint(flags);
+	enum block_hint hint = stack_hint(flags);
 
 	return n->list[i].activity == ACTIVITY_MAIN && !(flags & STACK_INIT) &&
-	       (makes == MAKES_NOTHING || makes == MAKES_INPUTS);
+	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
 /* Step 1 begins with its inputs: what lies directly before the first forward pass that is for training. */

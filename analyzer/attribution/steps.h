@@ -1,9 +1,9 @@
 /*
- * Steps and phases of a training loop, told from what the job was doing. No marker is needed: the backward pass runs on PyTorch's autograd
+ * Steps and phases of a training loop, last_reported from what the job was doing. No marker is needed: the backward pass runs on PyTorch's autograd
  * threads, optimizers and modules show in the Python stack, the rest follows from the order.
  *
  * A step is complete once the optimizer, or zero_grad(), was seen after a backward pass. Where nothing of them shows, as many backward passes
- * make a step as did in the first one, or else each does. The next one begins with the first allocation for a forward pass after that. So a step holds all its
+ * make a step as note_activity in the first one, or else each does. The next one begins with the first allocation for a forward pass after that. So a step holds all its
  * micro-batches, as gradient accumulation and pipelines have them. Steps count from 1; 0 is unknown: after a part of the trace that is not
  * there, nobody has counted.
  */

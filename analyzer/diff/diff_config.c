@@ -1,7 +1,7 @@
 /* Of two jobs beside each other: what they declare. */
 #include "diff/diff.h"
 
-#include "trace/tables.h"
+#include "util/glob.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,19 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attribution/frames.h"
+#include "attribution/attribution.h"
 #include "trace/trace.h"
 #include "trace/visit.h"
 
 #define MOST_PARAMETERS 200000 /* parameters of one rank that are looked at */
-
-const struct signature signatures[] = {
-#define SIGNATURE(key, value, file, function) { #key, value, file, function },
-#include "infer/signatures.def"
-#undef SIGNATURE
-};
-const size_t signature_count = ARRAY_SIZE(signatures);
-static_assert(ARRAY_SIZE(signatures) <= 64, "signatures are bits of one number");
 
 struct profiling {
 	struct alloc_profile *c;
@@ -44,18 +36,17 @@ static enum parameter_source source_of(const struct profiling *w, uint32_t stack
 	const struct stack *p = tables_stack(t, stack);
 
 	switch (stack_hint(tables_stack_flags(t, stack))) {
-	case MAKES_APPLY:
+	case HINT_APPLY:
 		return tables_stack_info(t, stack)->line == w->apply_line ? SOURCE_APPLY : SOURCES;
-	case MAKES_NORM:
+	case HINT_NORM:
 		return SOURCE_INIT;
-	case MAKES_PARAMETERS:
+	case HINT_PARAMETERS:
 		break;
 	default:
 		return SOURCES;
 	}
 	for (uint32_t i = 0; i < p->frame_count; i++)
-		if (str_matches(tables_string(t, tables_frame(t, p->frames[i])->file),
-				"*/torch/distributed/fsdp/*"))
+		if (frame_is(t, p->frames[i], FRAME_FSDP))
 			return SOURCE_SHARDED;
 	return SOURCE_INIT;
 }
@@ -96,7 +87,7 @@ static void record_pending(struct profiling *w)
 		size_counts_add(&w->c->small, r->bytes);
 		return;
 	}
-	if (stack_hint(flags) == MAKES_IPG_AND_GRADIENTS)
+	if (stack_hint(flags) == HINT_IPG_AND_GRADIENTS)
 		record_zero3_bucket(w, r);
 	m = source_of(w, r->stack);
 	if (m == SOURCES)
@@ -108,10 +99,8 @@ static void record_pending(struct profiling *w)
 static int is_bucket(const struct tables *t, uint32_t stack)
 {
 	const struct stack *p = tables_stack(t, stack);
-	const struct mt_frame *f = tables_frame(t, p->frame_count ? p->frames[0] : 0);
 
-	return p->frame_count && str_matches(tables_string(t, f->function), "*.setup_buckets") &&
-	       str_matches(tables_string(t, f->file), "*/deepspeed/runtime/zero/*");
+	return p->frame_count && frame_is(t, p->frames[0], FRAME_ZERO_BUCKET);
 }
 
 static void record_one(struct profiling *w, const struct mt_record *r)
@@ -125,7 +114,7 @@ static void record_one(struct profiling *w, const struct mt_record *r)
 	if (r->kind != MT_TENSOR_ALLOC)
 		return;
 	if ((flags & STACK_MODULE) && !(flags & (STACK_INIT | STACK_NO_GRAD | STACK_OPTIMIZER)) &&
-	    stack_hint(flags) == MAKES_NOTHING) {
+	    stack_hint(flags) == HINT_NOTHING) {
 		w->forward_seen = 1;
 		size_counts_add(&w->c->forward, r->bytes);
 	}
@@ -169,26 +158,10 @@ static uint32_t first_apply_line(const struct tables *t)
 	for (uint32_t i = 0; i < t->stack_count; i++) {
 		const struct stack_info *p = tables_stack_info(t, i);
 
-		if (stack_hint(p->flags) == MAKES_APPLY && p->line < least)
+		if (stack_hint(p->flags) == HINT_APPLY && p->line < least)
 			least = p->line;
 	}
 	return least;
-}
-
-static uint64_t signatures_of(const struct tables *t)
-{
-	uint64_t found = 0;
-
-	for (size_t i = 1; i < t->frame_count; i++) {
-		struct str file = tables_string(t, t->frames[i].file),
-			   function = tables_string(t, t->frames[i].function);
-
-		for (size_t m = 0; m < signature_count; m++)
-			if (!(found >> m & 1) && str_matches(function, signatures[m].function) &&
-			    str_matches(file, signatures[m].file))
-				found |= UINT64_C(1) << m;
-	}
-	return found;
 }
 
 void alloc_profile_take(struct alloc_profile *c, const struct trace *t)
@@ -196,17 +169,17 @@ void alloc_profile_take(struct alloc_profile *c, const struct trace *t)
 	struct profiling w = { .c = c,
 			       .tables = &t->tables,
 			       .apply_line = first_apply_line(&t->tables) };
-	const struct walker walker = {
+	const struct record_visitor visitor = {
 		.context = &w,
-		.restart = skip,
+		.keyframe_begin = skip,
 		.keyframe = skip_keyframe,
-		.restarted = skip_segment,
+		.keyframe_end = skip_segment,
 		.records = record_all,
 	};
 
-	*c = (struct alloc_profile){ .signatures = signatures_of(&t->tables) };
+	*c = (struct alloc_profile){ .signatures = t->tables.signatures };
 	/* a file that ends early has what it has: the replay says so */
-	walk(t, &walker);
+	trace_visit(t, &visitor);
 	record_pending(&w);
 	size_counts_sort(&c->small);
 	size_counts_sort(&c->forward);

@@ -29,7 +29,7 @@ struct alloc_profile {
 	bytes bucket;               /* the largest of DeepSpeed's buffers for gradients; 0: none */
 	unsigned bucket_stacks;     /* stacks that allocate them: 0, 1, or 2 for more */
 	uint32_t bucket_stack;
-	uint64_t signatures; /* bits: rows of signatures.def that a frame matched */
+	uint64_t signatures; /* bits: signatures[] that a frame matches */
 };
 
 struct trace;
@@ -37,12 +37,5 @@ struct trace;
 /* Reads all records of a trace. A trace that ends early gives what it has. */
 void alloc_profile_take(struct alloc_profile *c, const struct trace *t);
 void alloc_profile_release(struct alloc_profile *c);
-
-/* A row of signatures.def: the value of a key that a frame's file and function show. */
-struct signature {
-	const char *key, *value, *file, *function;
-};
-extern const struct signature signatures[];
-extern const size_t signature_count; /* at most 64 */
 
 #endif

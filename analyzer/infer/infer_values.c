@@ -1,6 +1,8 @@
 /* What a reading of the sizes and the code that ran say: values, each with its evidence. */
 #include "infer/infer_values.h"
 
+#include "attribution/frames.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 struct inference_input {
 	const struct observed_rank *w;
 	size_t count;
-	uint64_t signatures; /* bits: rows of signatures.def */
+	uint64_t signatures; /* bits: signatures[] of frames.h */
 	int64_t world;
 	const struct alloc_profile *profile; /* of the first rank */
 	struct observed_rank
@@ -17,7 +17,7 @@ struct inference_input {
 	size_t end_count;
 	bytes notable, clear; /* differences of the gap that are notable, and clear */
 };
-/* Did code run that matches a row of signatures.def with this key and value? */
+/* Did code run that matches a SIGNATURE row (frames.def) with this key and value? */
 int has_signature(const struct inference_input *j, const char *key, const char *value);
 
 /* A hypothesis of the layers with a choice for everything that the sizes leave open. */

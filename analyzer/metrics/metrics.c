@@ -141,7 +141,7 @@ void metrics_from_config(struct metrics *m, const struct trace *t)
 		m->micro_batch = number_option(t, batch_options[i]);
 	m->half_batch = m->micro_batch / 2;
 	m->experts = number_option(t, "--num-experts");
-	m->experts += !m->experts && m->marks & MARKED(EXPERT);
+	m->experts += !m->experts && m->tags & TAGGED(EXPERT);
 	if (m->pipeline_size > 1 && m->world_size % m->pipeline_size == 0 && t->header.rank >= 0)
 		m->pipeline_rank = t->header.rank / (m->world_size / m->pipeline_size);
 	m->asks_selective = has_option(t, "--recompute-activations") ||
@@ -157,7 +157,7 @@ void metrics_from_config(struct metrics *m, const struct trace *t)
 	m->asks_distributed_optimizer = has_option(t, "--use-distributed-optimizer");
 	m->asks_double_buffer =
 		has_option(t, "--fsdp-double-buffer") || has_option(t, "--use-nccl-ub");
-	m->saw_recompute = (m->marks & MARKED(RECOMPUTE)) != 0;
+	m->saw_recompute = (m->tags & TAGGED(RECOMPUTE)) != 0;
 	m->data_parallel = m->world_size / m->pipeline_size / m->tensor_size > 1 &&
-			   m->marks & (MARKED(DDP) | MARKED(MEGATRON) | MARKED(ZERO));
+			   m->tags & (TAGGED(DDP) | TAGGED(MEGATRON) | TAGGED(ZERO));
 }

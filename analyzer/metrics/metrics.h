@@ -20,8 +20,8 @@ struct metrics {
 #define METRIC(id, unit, meaning) int64_t id;
 #include "metrics/metrics.def"
 #undef METRIC
-	/* What cannot be a number: frameworks on the stacks, a bit each of enum mark. */
-	uint64_t marks;
+	/* What cannot be a number: frameworks on the stacks, a bit each of enum stack_tag. */
+	uint64_t tags;
 	/* The stack of the leak, of what repeats, or of the request, for evidence; MT_NO_STACK
 	 * unknown. */
 	uint32_t leak_stack, repeat_stack, request_stack;

@@ -32,9 +32,9 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static uint64_t marks_at(const struct metrics_pass *p, uint32_t stack)
+static uint64_t tags_at(const struct metrics_pass *p, uint32_t stack)
 {
-	return p->marks[stack < p->tables->stack_count ? stack : 0];
+	return p->tags[stack < p->tables->stack_count ? stack : 0];
 }
 
 static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
@@ -43,12 +43,12 @@ static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
 }
 
 /* Made before the first forward pass, by nobody that makes anything else. */
-static int is_parameter(const struct moment_pass *s, const struct mt_record *r, uint64_t marks)
+static int is_parameter(const struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	return tag_of(r).run <= 1 && !is_autograd(s->p, r) &&
-	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
-			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
-			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER)));
+	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
+			  TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
+			  TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER)));
 }
 
 static int by_size(const void *a, const void *b)
@@ -68,12 +68,12 @@ static int is_parameter_size(const struct moment_pass *s, bytes size)
  * keep it. */
 static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 {
-	uint64_t marks = marks_at(s->p, stack);
+	uint64_t tags = tags_at(s->p, stack);
 
 	return tables_stack_flags(s->p->tables, stack) & STACK_FRAMES &&
-	       !(marks & (MARKED(MODEL) | MARKED(LOSS) | MARKED(OPTIMIZER) | MARKED(LOAD) |
-			  MARKED(LOAD_STATE) | MARKED(BUCKET) | MARKED(CLIP) | MARKED(SAVE) |
-			  MARKED(FSDP_GATHER) | MARKED(ZERO_GATHER) | MARKED(ZERO))) &&
+	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
+			  TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
+			  TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER) | TAGGED(ZERO))) &&
 	       is_parameter_size(s, size);
 }
 
@@ -81,103 +81,103 @@ static void add_request(const struct moment_pass *s)
 {
 	struct metrics *m = s->d->m;
 	const struct failure *f = s->d->failure;
-	uint64_t marks = f ? marks_at(s->p, f->stack) : 0;
+	uint64_t tags = f ? tags_at(s->p, f->stack) : 0;
 	bytes n = f ? f->requested : 0;
 
 	if (!f)
 		return;
-	if (metrics_is_logits(s->d, marks, n)) {
+	if (metrics_is_logits(s->d, tags, n)) {
 		add(&m->logits, n);
 		m->logits_blocks++;
 	}
-	if (metrics_is_score(s->d, marks, m->in_backward && !f->stack, n)) {
+	if (metrics_is_score(s->d, tags, m->in_backward && !f->stack, n)) {
 		add(&m->attention, n);
 		m->attention_blocks++;
 	}
-	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)))
+	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)))
 		add(&m->optimizer_temporaries, n);
-	if (marks & MARKED(ZERO) && !(marks & MARKED(ZERO_GATHER)) &&
-	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == MAKES_COMMUNICATION)
+	if (tags & TAGGED(ZERO) && !(tags & TAGGED(ZERO_GATHER)) &&
+	    stack_hint(tables_stack_flags(s->p->tables, f->stack)) == HINT_COMMUNICATION)
 		add(&m->zero_buckets, n);
-	m->request_is_state = (marks & MARKED(STATE)) != 0;
-	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
-	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
+	m->request_is_state = (tags & TAGGED(STATE)) != 0;
+	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
+	add(&m->saving, tags & TAGGED(SAVE) ? n : 0);
 	add(&m->copies, !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n) ? n : 0);
-	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
-	m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
+	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
+	m->run_evaluates |= (tags & TAGGED(EVALUATE)) != 0;
 	if (s->d->run_is_open) {
 		add(&s->d->run_born, n);
 		add(&m->run_live, n);
 	}
 }
 
-/* cuBLAS's: 8 MiB and a bit, and what Hopper takes. */
+/* Is it a workspace of cuBLAS or of Transformer Engine? */
 static int is_workspace(const struct metrics_pass *p, const struct mt_record *r)
 {
-	return stack_hint(tables_stack_flags(p->tables, r->stack)) == MAKES_WORKSPACES ||
-	       r->bytes == 8519680 || r->bytes == 33562624;
+	return stack_hint(tables_stack_flags(p->tables, r->stack)) == HINT_WORKSPACES ||
+	       workspace_sizes_have(&p->workspaces, r->bytes);
 }
 
 /* Who has it, by what its stack says. A block may count for several. */
-static void add_marked(struct moment_pass *s, const struct mt_record *r, uint64_t marks)
+static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	struct metrics *m = s->d->m;
 	struct block_tag tag = tag_of(r);
 	bytes n = r->bytes;
 
-	if (metrics_is_logits(s->d, marks, n)) {
+	if (metrics_is_logits(s->d, tags, n)) {
 		add(&m->logits, n);
 		m->logits_blocks++;
 	}
-	if (metrics_is_score(s->d, marks, is_autograd(s->p, r), n)) {
+	if (metrics_is_score(s->d, tags, is_autograd(s->p, r), n)) {
 		add(&m->attention, n);
 		m->attention_blocks++;
 	}
-	if (marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)) &&
+	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)) &&
 	    tag.step == (uint16_t)s->d->step)
 		add(&m->optimizer_temporaries, n);
 	add(&m->workspaces, is_workspace(s->p, r) ? n : 0);
-	add(&m->clipping, marks & MARKED(CLIP) ? n : 0);
-	add(&m->loaded, marks & MARKED(LOAD) ? n : 0);
-	add(&m->loaded_states, marks & MARKED(LOAD_STATE) ? n : 0);
-	add(&m->saving, marks & MARKED(SAVE) ? n : 0);
-	add(&m->buckets, marks & MARKED(BUCKET) ? n : 0);
+	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
+	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
+	add(&m->loaded_states, tags & TAGGED(LOAD_STATE) ? n : 0);
+	add(&m->saving, tags & TAGGED(SAVE) ? n : 0);
+	add(&m->buckets, tags & TAGGED(BUCKET) ? n : 0);
 	add(&m->recomputed,
-	    marks & MARKED(RECOMPUTE) && s->d->phase == PHASE_BACKWARD && tag.run == s->d->run
+	    tags & TAGGED(RECOMPUTE) && s->d->phase == PHASE_BACKWARD && tag.run == s->d->run
 		    ? n
 		    : 0);
-	add(&m->compiling, marks & MARKED(COMPILE) ? n : 0);
-	add(&m->fp8_copies, marks & MARKED(FP8) ? n : 0);
-	add(&m->arena, marks & MARKED(MEGATRON_FSDP) ? n : 0);
-	add(&m->expert_bytes, marks & MARKED(EXPERT) && tag.run == s->d->run ? n : 0);
-	if (marks & MARKED(FSDP_GATHER)) {
+	add(&m->compiling, tags & TAGGED(COMPILE) ? n : 0);
+	add(&m->fp8_copies, tags & TAGGED(FP8) ? n : 0);
+	add(&m->arena, tags & TAGGED(MEGATRON_FSDP) ? n : 0);
+	add(&m->expert_bytes, tags & TAGGED(EXPERT) && tag.run == s->d->run ? n : 0);
+	if (tags & TAGGED(FSDP_GATHER)) {
 		add(&m->gathered, n);
 		m->gathered_blocks++;
 		m->gathered_largest = n > m->gathered_largest ? n : m->gathered_largest;
 	}
-	if (marks & MARKED(ZERO_GATHER)) {
+	if (tags & TAGGED(ZERO_GATHER)) {
 		add(&m->zero_gathered, n);
 		m->zero_gathered_blocks++;
 	}
 }
 
 /* Each block counts once. */
-static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t marks)
+static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	struct metrics *m = s->d->m;
 	struct block_tag tag = tag_of(r);
 	int autograd = is_autograd(s->p, r);
 
-	if (marks & (MARKED(STATE) | MARKED(LOAD_STATE)) ||
-	    (marks & MARKED(OPTIMIZER) && tag.step != (uint16_t)s->d->step))
+	if (tags & (TAGGED(STATE) | TAGGED(LOAD_STATE)) ||
+	    (tags & TAGGED(OPTIMIZER) && tag.step != (uint16_t)s->d->step))
 		add(&m->optimizer_states, r->bytes);
-	else if (is_parameter(s, r, marks))
+	else if (is_parameter(s, r, tags))
 		add(&m->parameters, r->bytes);
 	else if (autograd && (tag.run != s->d->run || s->d->phase != PHASE_BACKWARD ||
 			      is_parameter_size(s, r->bytes)))
 		add(&m->gradients, r->bytes);
 	/* As large as a parameter is on all ranks together. */
-	if (marks & MARKED(FSDP_GRADIENT) || (autograd && m->marks & MARKED(FSDP) && s->world > 1 &&
+	if (tags & TAGGED(FSDP_GRADIENT) || (autograd && m->tags & TAGGED(FSDP) && s->world > 1 &&
 					      is_parameter_size(s, r->bytes / s->world)))
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && tag.step != (uint16_t)s->d->step)
@@ -186,9 +186,9 @@ static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t 
 		add(&m->copies, r->bytes);
 	if (tag.run == s->d->run && s->d->run_is_open) {
 		add(&m->run_live, r->bytes);
-		add(&s->run_model, marks & MARKED(MODEL) ? r->bytes : 0);
+		add(&s->run_model, tags & TAGGED(MODEL) ? r->bytes : 0);
 		add(&s->run_new, tag.removed_by & 1u << WITHOUT_NEW_RUN ? r->bytes : 0);
-		m->run_evaluates |= (marks & MARKED(EVALUATE)) != 0;
+		m->run_evaluates |= (tags & TAGGED(EVALUATE)) != 0;
 	}
 }
 
@@ -218,9 +218,9 @@ static void take_ratio(const struct moment_pass *s)
 		int expert;
 
 		if (l->last_step != d->step + 1 || !l->before ||
-		    s->p->marks[i] & (MARKED(OPTIMIZER) | MARKED(SAVE) | MARKED(LOAD)))
+		    s->p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(SAVE) | TAGGED(LOAD)))
 			continue;
-		expert = (s->p->marks[i] & MARKED(EXPERT)) != 0;
+		expert = (s->p->tags[i] & TAGGED(EXPERT)) != 0;
 		now[expert] = bytes_add(now[expert], l->now);
 		before[expert] = bytes_add(before[expert], l->before);
 		held[expert] = bytes_add(held[expert], l->held);
@@ -266,7 +266,7 @@ static void describe_moment(const struct moment_pass *s)
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
 	m->outside = device->total ? device->total - m->device_free - m->reserved : m->outside;
 	/* The phase is the request's own, also where it is the first of its phase. */
-	if (marks_at(s->p, f->stack) & MARKED(OPTIMIZER)) {
+	if (tags_at(s->p, f->stack) & TAGGED(OPTIMIZER)) {
 		m->in_optimizer = 1;
 		m->in_backward = m->in_forward = 0;
 	}
@@ -289,7 +289,7 @@ static bytes loaded_parameters(const struct moment_pass *s)
 
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category == CATEGORY_PARAMETERS &&
-		    marks_at(s->p, live->groups[i].stack) & MARKED(LOAD))
+		    tags_at(s->p, live->groups[i].stack) & TAGGED(LOAD))
 			add(&sum, live->groups[i].bytes);
 	return sum;
 }
@@ -332,14 +332,14 @@ static void take_buckets(const struct moment_pass *s)
 		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
 		const struct group *g = &live->groups[i];
-		uint64_t marks = marks_at(s->p, g->stack);
+		uint64_t tags = tags_at(s->p, g->stack);
 
-		if (g->category == CATEGORY_GRADIENTS && marks & MARKED(BUCKET))
+		if (g->category == CATEGORY_GRADIENTS && tags & TAGGED(BUCKET))
 			add(&m->beside_buckets, -g->bytes);
 		else if (g->category == CATEGORY_GRADIENTS && g->largest > m->gradient)
 			m->gradient = g->largest;
-		if (g->category != CATEGORY_COMMUNICATION || !(marks & MARKED(ZERO)) ||
-		    marks & MARKED(ZERO_GATHER))
+		if (g->category != CATEGORY_COMMUNICATION || !(tags & TAGGED(ZERO)) ||
+		    tags & TAGGED(ZERO_GATHER))
 			continue;
 		add(&m->zero_buckets, g->bytes);
 		m->zero_bucket = g->largest > m->zero_bucket ? g->largest : m->zero_bucket;
@@ -363,7 +363,7 @@ static void finish(struct moment_pass *s)
 	if (m->leak_per_step && !m->failed)
 		m->leak_steps_to_go =
 			(m->device_total - m->outside - m->allocated) / m->leak_per_step;
-	m->sharded = m->marks & MARKED(FSDP) ? m->parameters : 0;
+	m->sharded = m->tags & TAGGED(FSDP) ? m->parameters : 0;
 }
 
 void metrics_at_moment(const struct metrics_pass *p, unsigned device)
@@ -372,14 +372,14 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 			   .d = (struct device_pass *)&p->devices[device],
 			   .device = device,
 			   .world = p->trace->header.world_size };
-	const struct live *live = &p->live;
+	const struct live_set *live = &p->live;
 
 	describe_moment(&s);
 	for (size_t i = 0; i <= live->mask; i++) {
 		const struct mt_record *r = &live->slots[i];
 
 		if (!is_block(&s, r) || s.size_count >= MOST_SIZES ||
-		    !is_parameter(&s, r, marks_at(p, r->stack)))
+		    !is_parameter(&s, r, tags_at(p, r->stack)))
 			continue;
 		s.sizes = grow(s.sizes, s.size_count, &s.size_room, sizeof(*s.sizes));
 		s.sizes[s.size_count++] = r->bytes;
@@ -391,8 +391,8 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 
 		if (!is_block(&s, r))
 			continue;
-		add_marked(&s, r, marks_at(p, r->stack));
-		add_kind(&s, r, marks_at(p, r->stack));
+		add_tagged(&s, r, tags_at(p, r->stack));
+		add_kind(&s, r, tags_at(p, r->stack));
 		add_surviving(&s, r);
 	}
 	add_request(&s);

@@ -5,19 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned removed_by(const struct device_pass *d, uint64_t marks, int autograd, bytes size, int new)
+static unsigned removed_by(const struct device_pass *d, uint64_t tags, int autograd, bytes size, int new)
 {
 	unsigned taken = 0;
 
 	if (size < METRICS_MIN_BLOCK)
 		return 0;
 #define TAKE(what, when) taken |= (when) ? 1u << WITHOUT_##what : 0
-	TAKE(LOGITS, metrics_is_logits(d, marks, size));
-	TAKE(ATTENTION, metrics_is_score(d, marks, autograd, size));
-	TAKE(TEMPORARIES, marks & MARKED(OPTIMIZER) && !(marks & MARKED(STATE)));
-	TAKE(CLIPPING, marks & MARKED(CLIP));
-	TAKE(LOADED, marks & MARKED(LOAD));
-	TAKE(SAVING, marks & MARKED(SAVE));
+	TAKE(LOGITS, metrics_is_logits(d, tags, size));
+	TAKE(ATTENTION, metrics_is_score(d, tags, autograd, size));
+	TAKE(TEMPORARIES, tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)));
+	TAKE(CLIPPING, tags & TAGGED(CLIP));
+	TAKE(LOADED, tags & TAGGED(LOAD));
+	TAKE(SAVING, tags & TAGGED(SAVE));
 	TAKE(NEW_RUN, new);
 #undef TAKE
 	return taken;
@@ -175,13 +175,13 @@ static void take_alloc(struct metrics_pass *p, struct device_pass *d, const stru
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
 	int autograd = (thread & THREAD_AUTOGRAD) != 0;
-	uint64_t marks = p->marks[r->stack < p->tables->stack_count ? r->stack : 0];
+	uint64_t tags = p->tags[r->stack < p->tables->stack_count ? r->stack : 0];
 	union {
 		struct block_tag tag;
 		uint64_t time;
 	} u = { .tag = { .run = d->run,
 			   .step = (uint16_t)d->step,
-			   .removed_by = (uint16_t)removed_by(d, marks, autograd, r->bytes, is_new(d)) } };
+			   .removed_by = (uint16_t)removed_by(d, tags, autograd, r->bytes, is_new(d)) } };
 	struct mt_record kept = *r;
 
 	take_stack(p, d, r);
@@ -190,12 +190,12 @@ static void take_alloc(struct metrics_pass *p, struct device_pass *d, const stru
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
 	for (unsigned k = 0, bits = u.tag.removed_by; bits; k++, bits >>= 1)
 		d->level[k] = bits & 1 ? bytes_add(d->level[k], r->bytes) : d->level[k];
-	d->m->marks |= d->is_past ? 0 : marks;
+	d->m->tags |= d->is_past ? 0 : tags;
 	d->rising = 1;
 	kept.time_ns = u.time;
 	/* The scene is past: only what a level counts is looked up again. */
 	if (!d->is_past || autograd || u.tag.removed_by)
-		live_add(&p->live, &kept);
+		live_set_add(&p->live, &kept);
 }
 
 static void take_free(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
@@ -207,7 +207,7 @@ static void take_free(struct metrics_pass *p, struct device_pass *d, const struc
 		note_top(d);
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->now.floor = d->allocated < d->now.floor ? d->allocated : d->now.floor;
-	if (!live_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
+	if (!live_set_take(&p->live, MT_TENSOR_ALLOC, r->address, &was))
 		return;
 	tag = tag_of(&was);
 	if (was.stack < p->tables->stack_count)
@@ -232,9 +232,9 @@ static int is_segment(unsigned kind)
 /* Memory of the device that is no tensor: PyTorch's segments, and others' allocations. */
 static void take_other(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
-	unsigned alloc = walk_alloc_kind(r->kind), layer = walk_layer(r->kind);
+	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	int ours = (tables_stack_flags(p->tables, r->stack) & STACK_PYTORCH) != 0;
-	uint64_t marks = p->marks[r->stack < p->tables->stack_count ? r->stack : 0];
+	uint64_t tags = p->tags[r->stack < p->tables->stack_count ? r->stack : 0];
 
 	if (r->kind == MT_RESERVED)
 		d->reserved = r->bytes;
@@ -249,19 +249,19 @@ static void take_other(struct metrics_pass *p, struct device_pass *d, const stru
 		if (alloc == r->kind) {
 			d->now.retries += d->retry_pending;
 			d->retry_pending = 0;
-		} else if (marks & MARKED(EMPTY) && !(marks & MARKED(GRAPH))) {
+		} else if (tags & TAGGED(EMPTY) && !(tags & TAGGED(GRAPH))) {
 			d->now.emptied = bytes_add(d->now.emptied, -r->bytes);
 		}
 	}
-	d->m->graph_captured |= (marks & MARKED(GRAPH)) != 0;
+	d->m->graph_captured |= (tags & TAGGED(GRAPH)) != 0;
 	if (layer != MT_LAYER_DEVICE && layer != MT_LAYER_POOL)
 		return;
-	if (alloc == r->kind && !ours && live_add(&p->live, r)) {
+	if (alloc == r->kind && !ours && live_set_add(&p->live, r)) {
 		d->outside = bytes_add(d->outside, r->bytes);
 	} else if (alloc != r->kind) {
 		struct mt_record was;
 
-		if (live_take(&p->live, alloc, r->address, &was))
+		if (live_set_take(&p->live, alloc, r->address, &was))
 			d->outside = bytes_add(d->outside, -was.bytes);
 	}
 }
@@ -271,12 +271,12 @@ static void take_host(struct metrics_pass *p, const struct mt_record *r)
 	if (r->kind == MT_HOST_FREE) {
 		struct mt_record was;
 
-		if (live_take(&p->live, MT_HOST_ALLOC, r->address, &was) &&
+		if (live_set_take(&p->live, MT_HOST_ALLOC, r->address, &was) &&
 		    tables_stack_owner(p->tables, was.stack) == OWNER_NCCL)
 			p->nccl_pinned -= was.bytes;
 		return;
 	}
-	if (r->kind != MT_HOST_ALLOC || !live_add(&p->live, r))
+	if (r->kind != MT_HOST_ALLOC || !live_set_add(&p->live, r))
 		return;
 	p->pinned = bytes_add(p->pinned, r->bytes);
 	if (r->bytes >= 1 << 20 && !(r->bytes & (r->bytes - 1)))
@@ -293,7 +293,7 @@ static void grant(struct metrics_pass *p, struct device_pass *d)
 {
 	const struct failure *f = d->failure;
 	uint32_t stack = f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
-	unsigned taken = removed_by(d, p->marks[stack], d->phase == PHASE_BACKWARD && !stack,
+	unsigned taken = removed_by(d, p->tags[stack], d->phase == PHASE_BACKWARD && !stack,
 				  f->requested, is_new(d));
 	struct device_pass granted = *d;
 
@@ -321,14 +321,14 @@ static void take(struct metrics_pass *p, struct position at, const struct mt_rec
 {
 	struct device_pass *d = &p->devices[r->device < MT_MAX_DEVICES ? r->device : 0];
 
-	if (!walk_layer(r->kind) || !walk_is_sound(r))
+	if (!event_layer(r->kind) || !record_is_valid(r))
 		return;
-	if (walk_layer(r->kind) == MT_LAYER_HOST)
+	if (event_layer(r->kind) == MT_LAYER_HOST)
 		take_host(p, r);
 	if (r->device >= MT_MAX_DEVICES || !d->device)
 		return;
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
-		if (d->device->stand_in)
+		if (d->device->counted_from_runtime)
 			return;
 		follow(d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
 		if (r->bytes < METRICS_MIN_BLOCK && r->bytes > -METRICS_MIN_BLOCK)
@@ -352,17 +352,17 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 	for (size_t i = 0; i < count; i++) {
 		if (i + 12 < count && (records[i + 12].bytes >= METRICS_MIN_BLOCK ||
 				       records[i + 12].bytes <= -METRICS_MIN_BLOCK))
-			live_prefetch(&p->live, walk_alloc_kind(records[i + 12].kind),
+			live_set_prefetch(&p->live, event_alloc_kind(records[i + 12].kind),
 				      records[i + 12].address);
 		take(p, (struct position){ segment, first + i + 1 }, &records[i]);
 	}
 }
 
-static void on_restart(void *context)
+static void on_keyframe_begin(void *context)
 {
 	struct metrics_pass *p = context;
 
-	live_clear(&p->live);
+	live_set_clear(&p->live);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p->devices[i];
 
@@ -381,17 +381,17 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		const struct mt_record *r = &records[i];
 		struct device_pass *d = &p->devices[r->device < MT_MAX_DEVICES ? r->device : 0];
 
-		if (r->device >= MT_MAX_DEVICES || !walk_layer(r->kind) || !walk_is_sound(r) ||
+		if (r->device >= MT_MAX_DEVICES || !event_layer(r->kind) || !record_is_valid(r) ||
 		    !d->device)
 			continue;
-		if (r->kind == MT_TENSOR_ALLOC && !d->device->stand_in)
+		if (r->kind == MT_TENSOR_ALLOC && !d->device->counted_from_runtime)
 			r->bytes < METRICS_MIN_BLOCK ? take_small(d, r) : take_alloc(p, d, r);
 		else
 			take_other(p, d, r);
 	}
 }
 
-static void on_restarted(void *context, uint64_t segment)
+static void on_keyframe_end(void *context, uint64_t segment)
 {
 	struct metrics_pass *p = context;
 
@@ -432,19 +432,20 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, const struct replay *r)
 {
 	struct metrics_pass p = { .trace = t, .tables = &t->tables };
-	struct walker walker = { .context = &p,
-				 .restart = on_restart,
+	struct record_visitor visitor = { .context = &p,
+				 .keyframe_begin = on_keyframe_begin,
 				 .keyframe = on_keyframe,
-				 .restarted = on_restarted,
+				 .keyframe_end = on_keyframe_end,
 				 .records = on_records };
 
 	/* Of its own: metrics_find_sizes adds to them. */
-	p.marks = xcalloc(t->tables.stack_count + 1, sizeof(*p.marks));
+	p.workspaces = workspace_sizes_of(&t->tables);
+	p.tags = xcalloc(t->tables.stack_count + 1, sizeof(*p.tags));
 	for (size_t i = 1; i < t->tables.stack_count; i++)
-		p.marks[i] = tables_stack_info(&t->tables, (uint32_t)i)->marks;
-	live_init(&p.live);
+		p.tags[i] = tables_stack_info(&t->tables, (uint32_t)i)->tags;
+	live_set_init(&p.live);
 	start(&p, m, r);
-	walk(t, &walker);
+	trace_visit(t, &visitor);
 	for (unsigned i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device_pass *d = &p.devices[i];
 
@@ -461,6 +462,6 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, co
 		free(d->list);
 		free(d->stacks);
 	}
-	live_release(&p.live);
-	free(p.marks);
+	live_set_release(&p.live);
+	free(p.tags);
 }

@@ -2,7 +2,12 @@
 #ifndef MEMTRACE_METRICS_PASS_H
 #define MEMTRACE_METRICS_PASS_H
 
+#include "attribution/attribution.h"
+#include "attribution/workspace.h"
 #include "metrics/metrics.h"
+#include "replay/live_set.h"
+#include "replay/replay.h"
+#include "trace/event.h"
 #include "trace/trace.h"
 #include "trace/visit.h"
 
@@ -89,8 +94,9 @@ struct device_pass {
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
-	uint64_t *marks; /* of stacks */
-	struct live live;
+	uint64_t *tags; /* of stacks */
+	struct workspace_sizes workspaces;
+	struct live_set live;
 	struct device_pass devices[MT_MAX_DEVICES];
 	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,
 	 * and NCCL's. */
@@ -123,8 +129,8 @@ static inline int is_kin(bytes a, bytes b)
 
 /* The sizes that stand out among what is live at the moment, and in what was asked for. */
 void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
-int metrics_is_logits(const struct device_pass *d, uint64_t marks, bytes size);
-int metrics_is_score(const struct device_pass *d, uint64_t marks, int autograd, bytes size);
+int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size);
+int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size);
 
 /* A block that is live at the moment, for sorting. */
 struct surviving_block {

@@ -1,22 +1,22 @@
 /* The sizes that stand out at the moment: the logits' and the attention scores', by which they are known elsewhere. */
 #include "metrics/metrics_pass.h"
 
-int metrics_is_logits(const struct device_pass *d, uint64_t marks, bytes size)
+int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
 {
-	if (!d->logits || marks & (MARKED(OPTIMIZER) | MARKED(LOAD)))
+	if (!d->logits || tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD)))
 		return 0;
-	if (marks & MARKED(LOSS))
+	if (tags & TAGGED(LOSS))
 		return size >= d->logits / 4;
 	return same_size(size, d->logits) || (d->logits_half && same_size(size, d->logits / 2)) ||
 	       (d->logits_twice && same_size(size, d->logits * 2));
 }
 
-int metrics_is_score(const struct device_pass *d, uint64_t marks, int autograd, bytes size)
+int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size)
 {
 	if (!d->scores)
 		return 0;
-	if (marks & MARKED(ATTENTION))
-		return !(marks & MARKED(LINEAR)) &&
+	if (tags & TAGGED(ATTENTION))
+		return !(tags & TAGGED(LINEAR)) &&
 		       (is_kin(size, d->scores) || same_size(size, d->scores / 4));
 	return autograd && is_kin(size, d->scores);
 }
@@ -55,15 +55,15 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 		 * what stays is not known. */
 		if (!d->failure && s->groups[i].category == CATEGORY_OPTIMIZER_STATES && stack &&
 		    stack < p->tables->stack_count)
-			p->marks[stack] |= MARKED(STATE);
+			p->tags[stack] |= TAGGED(STATE);
 		size = request ? request->requested : s->groups[i].largest;
 		if (stack >= p->tables->stack_count || size < METRICS_MIN_BLOCK)
 			continue;
-		if (p->marks[stack] & MARKED(LOSS) && size > d->logits)
+		if (p->tags[stack] & TAGGED(LOSS) && size > d->logits)
 			d->logits = size;
-		if (!(p->marks[stack] & MARKED(ATTENTION)))
+		if (!(p->tags[stack] & TAGGED(ATTENTION)))
 			continue;
-		if (p->marks[stack] & MARKED(LINEAR))
+		if (p->tags[stack] & TAGGED(LINEAR))
 			d->linear = size > d->linear ? size : d->linear;
 		else
 			d->scores = size > d->scores ? size : d->scores;

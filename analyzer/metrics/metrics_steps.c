@@ -116,7 +116,7 @@ void metrics_from_steps(struct device_pass *d)
 	m->steps = d->backward_seen ? (int64_t)d->count : 0;
 	m->context = d->device->context;
 	m->other_process = m->context > 2 * GIB ? m->context - GIB : 0;
-	m->nccl = d->device->at_device_peak[OWNER_NCCL];
+	m->nccl = d->device->owners_at_device_peak[OWNER_NCCL];
 	take_calls(d);
 	take_without(d);
 	if (d->count > WARM_UP + 1) {

@@ -69,7 +69,7 @@ static size_t lines_of(const struct rank *r, struct line *lines)
 		if (strcmp(o->key, "pytorch"))
 			continue;
 		lines[n - 1].title = "PyTorch's allocator";
-		if (beyond > 0 && !r->stand_in) {
+		if (beyond > 0 && !r->counted_from_runtime) {
 			lines[n - 1].at_peak -= beyond;
 			lines[n++] = (struct line){ "PyTorch, beside it", beyond, NULL, 0 };
 		}

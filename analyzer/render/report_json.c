@@ -327,7 +327,7 @@ static json_t *rank_json(const struct report *report, const struct rank *r)
 	set(j, "events", json_integer((json_int_t)r->events));
 	set(j, "tensor_allocs", json_integer((json_int_t)r->tensor_allocs));
 	set(j, "tensor_frees", json_integer((json_int_t)r->tensor_frees));
-	set(j, "counted_from", text(r->stand_in ? "cudaMallocAsync" : "allocator"));
+	set(j, "counted_from", text(r->counted_from_runtime ? "cudaMallocAsync" : "allocator"));
 	set(j, "peak", peak_json(r));
 	set(j, "owners", owners_json(r));
 	set(j, "communicators", comms_json(r));

@@ -265,7 +265,7 @@ static void put_peak(struct page *p, const struct rank *r)
 			 (unsigned long long)r->lost_events);
 	page_field(p, "peak", b.text, 0);
 	buf_release(&b);
-	if (r->stand_in)
+	if (r->counted_from_runtime)
 		page_field(
 			p, "note",
 			"the caching allocator reported nothing: counted from cudaMallocAsync and cudaMalloc",

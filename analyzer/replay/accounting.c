@@ -1,18 +1,21 @@
 #include "replay/accounting.h"
 
+#include "attribution/attribution.h"
+#include "trace/event.h"
+
 #include <string.h>
 
-void account_holders(const struct device *d, bytes to[OWNERS])
+void account_owners(const struct device *d, bytes to[OWNERS])
 {
-	const struct holdings *h = &d->held;
+	const struct owner_usage *h = &d->usage;
 	bytes rest = d->now.untracked, context = d->context < rest ? d->context : rest;
 	bytes hidden = d->comms.hidden > 0 ? d->comms.hidden : 0;
 
 	memcpy(to, h->owned, sizeof(h->owned));
-	to[OWNER_PYTORCH] += d->stand_in ? h->stand_in : d->now.reserved;
+	to[OWNER_PYTORCH] += d->counted_from_runtime ? h->runtime_bytes : d->now.reserved;
 	to[OWNER_GRAPHS] += h->graphs;
-	holdings_lent(h, to);
-	holdings_share_pool(h, to);
+	usage_adopted(h, to);
+	usage_share_pool(h, to);
 	rest -= context;
 	if (hidden > rest)
 		hidden = rest;
@@ -22,35 +25,35 @@ void account_holders(const struct device *d, bytes to[OWNERS])
 }
 
 /* After the holdings changed. With the stand-in the pool is PyTorch's `reserved`. */
-static void settle(struct device *d)
+static void update_levels(struct device *d)
 {
-	const struct holdings *h = &d->held;
+	const struct owner_usage *h = &d->usage;
 
 	d->now.other = h->owned_all + h->graphs;
-	if (d->stand_in)
-		d->now.reserved = h->stand_in + holdings_pool(h);
+	if (d->counted_from_runtime)
+		d->now.reserved = h->runtime_bytes + usage_pool(h);
 	else
-		d->now.other += holdings_pool(h) - holdings_lent(h, NULL);
+		d->now.other += usage_pool(h) - usage_adopted(h, NULL);
 }
 
 void account_level(struct device *d, const struct mt_record *r)
 {
 	if (r->kind == MT_RESERVED) {
 		d->reserved_levels++;
-		if (!d->stand_in) {
+		if (!d->counted_from_runtime) {
 			d->now.reserved = r->bytes;
-			holdings_reserved(&d->held, r->bytes);
+			usage_reported(&d->usage, r->bytes);
 		}
 	} else {
-		*(r->kind == MT_GRAPH_RESERVED ? &d->held.graphs : &d->held.pool_level) = r->bytes;
+		*(r->kind == MT_GRAPH_RESERVED ? &d->usage.graphs : &d->usage.pool_level) = r->bytes;
 	}
-	settle(d);
+	update_levels(d);
 }
 
 /* What NCCL's own calls took. */
 static bytes tracked_of_nccl(const struct device *d)
 {
-	return d->held.owned[OWNER_NCCL] + d->held.pool_used[OWNER_NCCL];
+	return d->usage.owned[OWNER_NCCL] + d->usage.pool_used[OWNER_NCCL];
 }
 
 void account_sample(struct device *d)
@@ -82,35 +85,35 @@ static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned
 	struct mt_record made;
 
 	if (alloc_kind == r->kind) {
-		live_add(&a->live, r);
+		live_set_add(&a->live, r);
 		return r->stack;
 	}
-	return live_take(&a->live, alloc_kind, r->address, &made) ? made.stack : r->stack;
+	return live_set_take(&a->live, alloc_kind, r->address, &made) ? made.stack : r->stack;
 }
 
 /* A call of PyTorch's allocator, where that reports itself: in `reserved` already. */
 static int take_segment(struct device *d, const struct mt_record *r, unsigned alloc_kind)
 {
-	struct holdings *h = &d->held;
+	struct owner_usage *h = &d->usage;
 
 	if (alloc_kind != MT_POOL_ALLOC) {
 		h->has_segments = 1;
 		account_add(&h->segments, r->bytes);
-		if (holdings_now_reserved(h) == d->now.reserved)
+		if (usage_reserved(h) == d->now.reserved)
 			return 0;
-		d->now.reserved = holdings_now_reserved(h);
-		return ACCOUNT_HOLDERS;
+		d->now.reserved = usage_reserved(h);
+		return ACCOUNT_OWNERS;
 	}
 	if (h->pool_is_reserved)
 		return 0;
 	h->pool_is_reserved = 1;
-	h->lent = 0;
-	settle(d);
-	return ACCOUNT_HOLDERS;
+	h->adopted = 0;
+	update_levels(d);
+	return ACCOUNT_OWNERS;
 }
 
 /* Is PyTorch's allocator the only one that uses the pools, within what they hold? */
-static int is_its_pool(const struct holdings *h)
+static int is_its_pool(const struct owner_usage *h)
 {
 	return h->pool_used[OWNER_PYTORCH] == h->pool_used_all &&
 	       h->pool_used_all <= h->pool_level && h->pool_last == OWNER_PYTORCH;
@@ -118,31 +121,31 @@ static int is_its_pool(const struct holdings *h)
 
 int account_runtime(struct account *a, struct device *d, const struct mt_record *r)
 {
-	struct holdings *h = &d->held;
+	struct owner_usage *h = &d->usage;
 	int was_its_pool = is_its_pool(h);
-	unsigned alloc_kind = walk_alloc_kind(r->kind);
+	unsigned alloc_kind = event_alloc_kind(r->kind);
 	uint32_t origin = origin_of(a, r, alloc_kind);
 	enum owner owner = tables_stack_owner(&a->trace->tables, origin);
 	int is_allocator = tables_stack_flags(&a->trace->tables, origin) & STACK_PYTORCH &&
 			   account_is_segment_kind(alloc_kind);
 
-	if (is_allocator && !d->stand_in)
+	if (is_allocator && !d->counted_from_runtime)
 		return take_segment(d, r, alloc_kind);
 	if (alloc_kind == MT_POOL_ALLOC)
-		holdings_add_pool(h, owner, r->bytes);
+		usage_add_pool(h, owner, r->bytes);
 	else if (is_allocator)
-		account_add(&h->stand_in, r->bytes);
+		account_add(&h->runtime_bytes, r->bytes);
 	else
-		holdings_add(h, owner, r->bytes);
+		usage_add(h, owner, r->bytes);
 	if (is_allocator)
 		account_add(&d->now.allocated, r->bytes);
 	if (is_allocator && alloc_kind == MT_POOL_ALLOC && was_its_pool && is_its_pool(h))
-		return ACCOUNT_STAND_IN;
-	settle(d);
-	return ACCOUNT_HOLDERS | (is_allocator ? ACCOUNT_STAND_IN : 0);
+		return ACCOUNT_ALLOCATED;
+	update_levels(d);
+	return ACCOUNT_OWNERS | (is_allocator ? ACCOUNT_ALLOCATED : 0);
 }
 
-/* `hides`: can it be told what no call showed? */
+/* `hides`: can it be last_reported what no call showed? */
 static void start_comm(struct account *a, struct device *d, const struct mt_record *r,
 		       uint64_t sequence, int hides)
 {
@@ -157,7 +160,7 @@ static void start_comm(struct account *a, struct device *d, const struct mt_reco
 	if (hides)
 		comms_hide(&d->comms, &made, tracked_of_nccl(d));
 	kept.stack = comms_add(&d->comms, &made);
-	live_add(&a->live, &kept);
+	live_set_add(&a->live, &kept);
 }
 
 /* Their bytes are not used any more. */
@@ -170,7 +173,7 @@ static void end_comm(struct device *d, uint32_t index, uint64_t time_ns)
 
 void account_comm(struct account *a, struct device *d, const struct mt_record *r, uint64_t sequence)
 {
-	const struct mt_record *made = live_find(&a->live, MT_COMM_INIT, r->address);
+	const struct mt_record *made = live_set_find(&a->live, MT_COMM_INIT, r->address);
 
 	if (made && made->device != r->device)
 		made = NULL;
@@ -179,7 +182,7 @@ void account_comm(struct account *a, struct device *d, const struct mt_record *r
 	if (r->kind == MT_COMM_INIT)
 		start_comm(a, d, r, sequence, 1);
 	else if (made)
-		live_remove(&a->live, MT_COMM_INIT, r->address);
+		live_set_remove(&a->live, MT_COMM_INIT, r->address);
 }
 
 /* Only the communicators stay, until the keyframe does not name them. */
@@ -188,32 +191,32 @@ static void keep_comms(struct account *a, struct communicators *x, int device)
 	for (size_t i = 0; i < x->count; i++) {
 		x->list[i].confirmed = 0;
 		if (x->list[i].destroyed_ns == UINT64_MAX)
-			live_add(&a->live, &(struct mt_record){ .kind = MT_COMM_INIT,
+			live_set_add(&a->live, &(struct mt_record){ .kind = MT_COMM_INIT,
 								.address = x->list[i].address,
 								.device = (uint8_t)device,
 								.stack = (uint32_t)i });
 	}
 }
 
-void account_restart(struct account *a, struct replay *replay)
+void account_keyframe_begin(struct account *a, struct replay *replay)
 {
-	live_clear(&a->live);
+	live_set_clear(&a->live);
 	replay->host.pinned = replay->host.registered = 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &replay->device[i];
 
 		d->now.allocated = d->now.reserved = d->now.other = 0;
 		d->imported = d->managed = 0;
-		d->held = (struct holdings){ 0 };
+		d->usage = (struct owner_usage){ 0 };
 		keep_comms(a, &d->comms, i);
 	}
 }
 
-/* Known already, or made in a gap: then what its creation took cannot be told from the rest. */
+/* Known already, or made in a gap: then what its creation took cannot be last_reported from the rest. */
 void account_keyframe_comm(struct account *a, struct device *d, const struct mt_record *r,
 			   uint64_t now_ns)
 {
-	const struct mt_record *known = live_find(&a->live, MT_COMM_INIT, r->address);
+	const struct mt_record *known = live_set_find(&a->live, MT_COMM_INIT, r->address);
 
 	if (known && known->device == r->device && known->stack < d->comms.count) {
 		struct communicator *x = &d->comms.list[known->stack];
@@ -227,18 +230,18 @@ void account_keyframe_comm(struct account *a, struct device *d, const struct mt_
 	start_comm(a, d, r, UINT64_MAX, 0);
 }
 
-void account_restarted(struct account *a, struct device *d, uint64_t now_ns)
+void account_keyframe_end(struct account *a, struct device *d, uint64_t now_ns)
 {
 	/* The keyframe has the levels before the allocations. */
-	if (!d->stand_in)
-		holdings_reserved(&d->held, d->now.reserved);
-	settle(d);
+	if (!d->counted_from_runtime)
+		usage_reported(&d->usage, d->now.reserved);
+	update_levels(d);
 	for (uint32_t i = 0; i < d->comms.count; i++) {
 		const struct communicator *x = &d->comms.list[i];
 
 		if (x->confirmed || x->destroyed_ns != UINT64_MAX)
 			continue;
-		live_remove(&a->live, MT_COMM_INIT, x->address);
+		live_set_remove(&a->live, MT_COMM_INIT, x->address);
 		end_comm(d, i, now_ns);
 	}
 }

@@ -1,38 +1,42 @@
-/* The first pass's accounts: what each event but those of tensors does to a device's holdings. */
-#ifndef MEMTRACE_ACCOUNT_H
-#define MEMTRACE_ACCOUNT_H
+/* Part of the first pass: what every event but those of tensors changes in a device's owner usage. */
+#ifndef MEMTRACE_ACCOUNTING_H
+#define MEMTRACE_ACCOUNTING_H
 
-#include "trace/visit.h"
+#include "replay/live_set.h"
+#include "replay/replay.h"
 
 struct account {
 	const struct trace *trace;
-	struct live live; /* without tensors and mappings; of a COMM_INIT `stack` is its index */
+	/* Live allocations other than tensors and mappings. Of a COMM_INIT record, `stack` is the
+	 * index of its communicator. */
+	struct live_set live;
 };
 
-/* What each owner holds now: adds up to moment_device(). */
-void account_holders(const struct device *d, bytes to[OWNERS]);
+/* The bytes that each owner holds now; they add up to moment_device(). */
+void account_owners(const struct device *d, bytes to[OWNERS]);
 
 /* RESERVED, POOL_RESERVED, GRAPH_RESERVED. */
 void account_level(struct device *d, const struct mt_record *r);
-/* What cudaMemGetInfo said last, against what is tracked. */
+/* Compares the last sample (cudaMemGetInfo) with what is tracked. */
 void account_sample(struct device *d);
-/* ALLOC and FREE of the DEVICE and POOL layers. Returns what of this it was. */
+/* What an event changed, as bits. */
 enum account_change {
-	ACCOUNT_STAND_IN = 1, /* by PyTorch's allocator, for which it stands */
-	ACCOUNT_HOLDERS = 2,  /* somebody holds more or less than before */
+	ACCOUNT_ALLOCATED = 1, /* `allocated`, of a device that is counted from the runtime */
+	ACCOUNT_OWNERS = 2,    /* the bytes of some owner */
 };
+/* ALLOC and FREE of the DEVICE and POOL layers. Returns enum account_change. */
 int account_runtime(struct account *a, struct device *d, const struct mt_record *r);
 /* COMM_INIT and COMM_DESTROY. */
 void account_comm(struct account *a, struct device *d, const struct mt_record *r,
 		  uint64_t sequence);
-/* Is it a kind that PyTorch's allocator makes its segments with? */
+/* Does PyTorch's allocator allocate its segments by this kind of event? */
 int account_is_segment_kind(unsigned alloc_kind);
 
-/* A keyframe: begins, names a live communicator, is complete. */
-void account_restart(struct account *a, struct replay *replay);
+/* A keyframe begins; it names a live communicator; it is complete. */
+void account_keyframe_begin(struct account *a, struct replay *replay);
 void account_keyframe_comm(struct account *a, struct device *d, const struct mt_record *r,
 			   uint64_t now_ns);
-void account_restarted(struct account *a, struct device *d, uint64_t now_ns);
+void account_keyframe_end(struct account *a, struct device *d, uint64_t now_ns);
 
 static inline void account_add(bytes *level, bytes delta)
 {

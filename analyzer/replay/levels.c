@@ -1,11 +1,16 @@
 /* The first pass: levels, peaks, steps, failures. Signed bytes of tensors are added up, and nothing
  * is looked up for them but flags; account.c takes the rest. */
+#include "replay/levels.h"
+
+#include "attribution/attribution.h"
 #include "replay/accounting.h"
+#include "trace/event.h"
+#include "trace/visit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct curves {
+struct levels_pass {
 	struct replay *replay;
 	const struct tables *tables;
 	const struct assumptions *assumptions;
@@ -37,7 +42,7 @@ static void advance_owners(struct device *d, uint64_t time)
 
 	if (!timeline_is_due(d->owner_timeline, time))
 		return;
-	account_holders(d, levels);
+	account_owners(d, levels);
 	timeline_advance(d->owner_timeline, time, levels);
 }
 
@@ -46,7 +51,7 @@ static void plot_owners(struct device *d)
 	bytes levels[OWNERS];
 
 	d->plot_due = 0;
-	account_holders(d, levels);
+	account_owners(d, levels);
 	for (unsigned o = 0; o < OWNERS; o++)
 		timeline_take(d->owner_timeline, o, levels[o]);
 }
@@ -75,7 +80,7 @@ static void check_device(struct device *d, struct position at, const struct mt_r
 		d->reserved_peak = d->now.reserved;
 	if (moment_device(&d->now) > moment_device(&d->device_peak)) {
 		d->device_peak = moment_of(d, at, r);
-		account_holders(d, d->at_device_peak);
+		account_owners(d, d->owners_at_device_peak);
 	}
 }
 
@@ -86,7 +91,7 @@ static void add_peak(bytes *level, bytes *peak, bytes delta)
 		*peak = *level;
 }
 
-static inline void handed_out(struct device *d, const struct mt_record *r)
+static inline void note_alloc(struct device *d, const struct mt_record *r)
 {
 	struct failure *f;
 
@@ -99,7 +104,7 @@ static inline void handed_out(struct device *d, const struct mt_record *r)
 }
 
 /* What the job is doing, by an event after which d->now.allocated holds. */
-static inline void did(const struct curves *c, struct device *d, const struct mt_record *r,
+static inline void note_activity(const struct levels_pass *c, struct device *d, const struct mt_record *r,
 		       int is_alloc)
 {
 	const struct stack_info *stack = tables_stack_info(c->tables, r->stack);
@@ -107,13 +112,13 @@ static inline void did(const struct curves *c, struct device *d, const struct mt
 	uint32_t caller = 0;
 
 	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION)
-		caller = stack->caller;
+		caller = stack->caller_hash;
 	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
 		caller = r->stack;
 	spans_take(&d->spans, r->time_ns, a, caller, r->stack, is_alloc, d->now.allocated);
 }
 
-static void take_failure(const struct curves *c, struct device *d, struct position at,
+static void take_failure(const struct levels_pass *c, struct device *d, struct position at,
 			 const struct mt_record *r, unsigned stack)
 {
 	struct failure f = {
@@ -129,14 +134,14 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 	 * The caching allocator frees its cache and tries again when the runtime refuses: only what
 	 * it reports itself is a failure of the job. Anyone else's refusal is one.
 	 */
-	if (f.from_runtime && !d->stand_in && (stack & STACK_PYTORCH || !r->stack))
+	if (f.from_runtime && !d->counted_from_runtime && (stack & STACK_PYTORCH || !r->stack))
 		return;
 	if (!d->failures)
 		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
-	account_holders(d, f.holders);
-	/* The same failure, told by the runtime and then by PyTorch. */
+	account_owners(d, f.owners);
+	/* The same failure, last_reported by the runtime and then by PyTorch. */
 	if (!f.from_runtime && d->last_failure_open &&
-	    d->failures[d->failure_count - 1].from_runtime && d->stand_in)
+	    d->failures[d->failure_count - 1].from_runtime && d->counted_from_runtime)
 		d->failure_count--;
 	else
 		d->failures_seen++;
@@ -144,8 +149,8 @@ static void take_failure(const struct curves *c, struct device *d, struct positi
 		d->failure_count--;
 	d->failures[d->failure_count++] = f;
 	d->last_failure_open = 1;
-	/* Phase and step are the request's own: an allocation that did not come about. */
-	did(c, d, r, 1);
+	/* Phase and step are the request's own: an allocation that note_activity not come about. */
+	note_activity(c, d, r, 1);
 }
 
 static struct device *device_of(struct replay *r, unsigned ordinal, const struct assumptions *a)
@@ -159,32 +164,32 @@ static struct device *device_of(struct replay *r, unsigned ordinal, const struct
 	d = &r->device[ordinal];
 	if (!d->seen) {
 		d->seen = 1;
-		d->stand_in = a->stand_in[ordinal];
+		d->counted_from_runtime = a->counted_from_runtime[ordinal];
 		d->timeline = timeline_new(CURVES);
 		d->owner_timeline = timeline_new(OWNERS);
 	}
 	return d;
 }
 
-static void take_comm(struct curves *c, struct device *d, struct position at,
+static void take_comm(struct levels_pass *c, struct device *d, struct position at,
 		      const struct mt_record *r)
 {
 	account_comm(&c->account, d, r,
 		     c->account.trace->segments[at.segment].first_sequence + at.record - 1);
-	/* The sample that made the peak has seen it before it was told. */
+	/* The sample that made the peak has seen it before it was last_reported. */
 	if (moment_device(&d->now) == moment_device(&d->device_peak))
-		account_holders(d, d->at_device_peak);
+		account_owners(d, d->owners_at_device_peak);
 }
 
 /* ALLOC and FREE of all layers but tensors. Returns whether somebody holds more or less now. */
-static int take_other_memory(struct curves *c, struct device *d, struct position at,
+static int take_other_memory(struct levels_pass *c, struct device *d, struct position at,
 			     const struct mt_record *r)
 {
-	unsigned stack = tables_stack_flags(c->tables, r->stack), alloc = walk_alloc_kind(r->kind);
+	unsigned stack = tables_stack_flags(c->tables, r->stack), alloc = event_alloc_kind(r->kind);
 	int change;
 
 	d->events++;
-	switch (walk_layer(r->kind)) {
+	switch (event_layer(r->kind)) {
 	case MT_LAYER_MAPPED:
 		return 0;
 	case MT_LAYER_ALIAS:
@@ -200,17 +205,17 @@ static int take_other_memory(struct curves *c, struct device *d, struct position
 	if (alloc == r->kind && stack & STACK_PYTORCH && account_is_segment_kind(alloc))
 		d->pytorch_allocs++;
 	change = account_runtime(&c->account, d, r);
-	if (change & ACCOUNT_STAND_IN) {
-		did(c, d, r, alloc == r->kind);
+	if (change & ACCOUNT_ALLOCATED) {
+		note_activity(c, d, r, alloc == r->kind);
 		if (alloc == r->kind)
-			handed_out(d, r);
+			note_alloc(d, r);
 		check_allocated(d, at, r);
 		timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
 	}
-	return change & ACCOUNT_HOLDERS;
+	return change & ACCOUNT_OWNERS;
 }
 
-static void take_other_kinds(struct curves *c, struct device *d, struct position at,
+static void take_other_kinds(struct levels_pass *c, struct device *d, struct position at,
 			     const struct mt_record *r)
 {
 	/* What a sample sees may be a communicator's, as the next event tells: it waits for that.
@@ -233,7 +238,7 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 		break;
 	case MT_TENSOR_OOM:
 	case MT_DEVICE_FAIL:
-		d->ooms_told += r->kind == (d->stand_in ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
+		d->ooms_told += r->kind == (d->counted_from_runtime ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
 		take_failure(c, d, at, r, tables_stack_flags(c->tables, r->stack));
 		return;
 	default:
@@ -255,7 +260,7 @@ static void take_other_kinds(struct curves *c, struct device *d, struct position
 	}
 }
 
-static void take_tensor(struct curves *c, struct device *d, struct position at,
+static void take_tensor(struct levels_pass *c, struct device *d, struct position at,
 			const struct mt_record *r)
 {
 	int is_alloc = r->kind == MT_TENSOR_ALLOC;
@@ -263,12 +268,12 @@ static void take_tensor(struct curves *c, struct device *d, struct position at,
 	d->events++;
 	d->tensor_allocs += is_alloc;
 	d->tensor_frees += !is_alloc;
-	if (d->stand_in)
+	if (d->counted_from_runtime)
 		return;
 	account_add(&d->now.allocated, r->bytes);
-	did(c, d, r, is_alloc);
+	note_activity(c, d, r, is_alloc);
 	if (is_alloc) {
-		handed_out(d, r);
+		note_alloc(d, r);
 		check_allocated(d, at, r);
 	}
 	timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
@@ -277,19 +282,19 @@ static void take_tensor(struct curves *c, struct device *d, struct position at,
 /* Host memory, which a handle of physical memory can be too. */
 static int is_host(const struct mt_record *r)
 {
-	return walk_layer(r->kind) == MT_LAYER_HOST ||
-	       (r->device == MT_NO_DEVICE && walk_alloc_kind(r->kind) == MT_PHYSICAL_ALLOC);
+	return event_layer(r->kind) == MT_LAYER_HOST ||
+	       (r->device == MT_NO_DEVICE && event_alloc_kind(r->kind) == MT_PHYSICAL_ALLOC);
 }
 
 static void take_host(struct host *h, const struct mt_record *r)
 {
-	if (walk_alloc_kind(r->kind) == MT_HOST_REGISTER)
+	if (event_alloc_kind(r->kind) == MT_HOST_REGISTER)
 		add_peak(&h->registered, &h->registered_peak, r->bytes);
 	else
 		add_peak(&h->pinned, &h->pinned_peak, r->bytes);
 }
 
-static void take(struct curves *c, struct position at, const struct mt_record *r)
+static void take(struct levels_pass *c, struct position at, const struct mt_record *r)
 {
 	struct replay *replay = c->replay;
 	struct device *d;
@@ -298,11 +303,11 @@ static void take(struct curves *c, struct position at, const struct mt_record *r
 		replay->unwritten++;
 		return;
 	}
-	if (!walk_layer(r->kind)) {
+	if (!event_layer(r->kind)) {
 		replay->unknown_kinds++;
 		return;
 	}
-	if (!walk_is_sound(r)) {
+	if (!record_is_valid(r)) {
 		replay->damaged++;
 		return;
 	}
@@ -313,7 +318,7 @@ static void take(struct curves *c, struct position at, const struct mt_record *r
 		take_host(&replay->host, r);
 		return;
 	}
-	if (r->device == MT_NO_DEVICE && walk_layer(r->kind) == MT_LAYER_MAPPED)
+	if (r->device == MT_NO_DEVICE && event_layer(r->kind) == MT_LAYER_MAPPED)
 		return;
 	d = device_of(replay, r->device, c->assumptions);
 	if (!d)
@@ -332,9 +337,9 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 		take(context, (struct position){ segment, first + i + 1 }, &records[i]);
 }
 
-static void on_restart(void *context)
+static void on_keyframe_begin(void *context)
 {
-	struct curves *c = context;
+	struct levels_pass *c = context;
 
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &c->replay->device[i];
@@ -347,15 +352,15 @@ static void on_restart(void *context)
 			advance_owners(d, c->replay->last_time_ns);
 		}
 	}
-	account_restart(&c->account, c->replay);
+	account_keyframe_begin(&c->account, c->replay);
 }
 
-static void take_keyframe(struct curves *c, const struct mt_record *r)
+static void take_keyframe(struct levels_pass *c, const struct mt_record *r)
 {
-	unsigned alloc = walk_alloc_kind(r->kind), layer = walk_layer(r->kind);
+	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	struct device *d;
 
-	if (!layer || !walk_is_sound(r) || layer == MT_LAYER_MAPPED)
+	if (!layer || !record_is_valid(r) || layer == MT_LAYER_MAPPED)
 		return;
 	if (is_host(r)) {
 		take_host(&c->replay->host, r);
@@ -369,7 +374,7 @@ static void take_keyframe(struct curves *c, const struct mt_record *r)
 	} else if (r->kind == MT_DEVICE_SAMPLE && !d->sampled) {
 		d->sample_total = r->bytes;
 		d->sample_free = r->address;
-	} else if (r->kind == MT_TENSOR_ALLOC && !d->stand_in) {
+	} else if (r->kind == MT_TENSOR_ALLOC && !d->counted_from_runtime) {
 		account_add(&d->now.allocated, r->bytes);
 	} else if (r->kind == MT_ALIAS_OPEN) {
 		add_peak(&d->imported, &d->imported_peak, r->bytes);
@@ -392,9 +397,9 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		take_keyframe(context, &records[i]);
 }
 
-static void on_restarted(void *context, uint64_t segment)
+static void on_keyframe_end(void *context, uint64_t segment)
 {
-	struct curves *c = context;
+	struct levels_pass *c = context;
 	struct mt_record here = { .time_ns = c->replay->last_time_ns, .thread = MT_NO_THREAD };
 
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
@@ -403,7 +408,7 @@ static void on_restarted(void *context, uint64_t segment)
 
 		if (!d->seen)
 			continue;
-		account_restarted(&c->account, d, c->replay->last_time_ns);
+		account_keyframe_end(&c->account, d, c->replay->last_time_ns);
 		if (!d->sampled)
 			account_sample(d);
 		check_allocated(d, (struct position){ segment, 0 }, &here);
@@ -419,31 +424,31 @@ static void on_restarted(void *context, uint64_t segment)
 
 static void on_progress(void *context, double part)
 {
-	struct curves *c = context;
+	struct levels_pass *c = context;
 
 	c->options->progress(c->options->context, part / 2);
 }
 
-void curves_pass(struct replay *r, const struct trace *t, const struct assumptions *a,
+void replay_levels(struct replay *r, const struct trace *t, const struct assumptions *a,
 		 const struct replay_options *o)
 {
-	struct curves c = { .replay = r,
+	struct levels_pass c = { .replay = r,
 			    .tables = &t->tables,
 			    .assumptions = a,
 			    .options = o,
 			    .account = { .trace = t } };
-	struct walker w = {
+	struct record_visitor w = {
 		.context = &c,
-		.restart = on_restart,
+		.keyframe_begin = on_keyframe_begin,
 		.keyframe = on_keyframe,
-		.restarted = on_restarted,
+		.keyframe_end = on_keyframe_end,
 		.records = on_records,
 		.progress = o->progress ? on_progress : NULL,
 	};
 
-	live_init(&c.account.live);
-	r->truncated = walk(t, &w) < 0;
-	live_release(&c.account.live);
+	live_set_init(&c.account.live);
+	r->truncated = trace_visit(t, &w) < 0;
+	live_set_release(&c.account.live);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 

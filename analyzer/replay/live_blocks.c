@@ -2,8 +2,13 @@
  * The second pass: the live set, looked at where the first pass found something. What the blocks of the peak, and of the last failure, are
  * shows in what becomes of them: they are followed to the end. Those of other failures are judged at once.
  */
-#include "replay/accounting.h"
+#include "replay/live_blocks.h"
+
+#include "attribution/attribution.h"
 #include "attribution/classify.h"
+#include "replay/accounting.h"
+#include "trace/event.h"
+#include "trace/visit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,31 +16,31 @@
 #define PREFETCH 12 /* records ahead */
 
 /* Where to look: `failure` -1 is the device's peak. */
-struct stop {
+struct probe {
 	struct position at;
 	int device, failure;
-	struct lives lives; /* while they are followed */
+	struct lifetimes lifetimes; /* of the live blocks, while they are followed */
 };
 
-struct blocks {
+struct live_blocks_pass {
 	struct replay *replay;
 	const struct tables *tables;
 	const struct replay_options *options;
-	struct live live;
-	struct stop *stops;
-	size_t stop_count, next;
-	struct stop *followed[2 * MT_MAX_DEVICES];
+	struct live_set live;
+	struct probe *probes;
+	size_t probe_count, next;
+	struct probe *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no younger block is followed */
 	int quiet;                  /* nothing was made since the last stop */
 };
 
 /* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
-static int is_tensor(const struct blocks *b, const struct mt_record *r, int device)
+static int is_tensor(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
 	if (!r->kind || r->device != device)
 		return 0;
-	if (!b->replay->device[device].stand_in)
+	if (!b->replay->device[device].counted_from_runtime)
 		return r->kind == MT_TENSOR_ALLOC;
 	return account_is_segment_kind(r->kind) &&
 	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
@@ -49,14 +54,14 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Is it a segment of the caching allocator, or a piece of an expandable one? */
-static int is_segment(const struct blocks *b, const struct mt_record *r, int device)
+static int is_segment(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
 	return (r->kind == MT_DEVICE_ALLOC || r->kind == MT_MAP) && r->device == device &&
 	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
 }
 
 /* The live segments, or the live blocks, by address. */
-static struct mt_record *collect(const struct blocks *b, int device, int segments, size_t *count)
+static struct mt_record *collect(const struct live_blocks_pass *b, int device, int segments, size_t *count)
 {
 	struct mt_record *found = NULL;
 	size_t room = 0;
@@ -97,13 +102,13 @@ static size_t merge_mapped(struct mt_record *segment, size_t count)
  * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every
  * block lies in a segment that was seen.
  */
-static bytes largest_free(const struct blocks *b, int device, bytes reserved)
+static bytes largest_free(const struct live_blocks_pass *b, int device, bytes reserved)
 {
 	size_t segments, blocks, k = 0, inside = 0;
 	struct mt_record *segment, *block;
 	bytes largest = 0;
 
-	if (b->replay->device[device].stand_in)
+	if (b->replay->device[device].counted_from_runtime)
 		return -1;
 	segment = collect(b, device, 1, &segments);
 	segments = merge_mapped(segment, segments);
@@ -132,52 +137,70 @@ static bytes largest_free(const struct blocks *b, int device, bytes reserved)
 	return largest;
 }
 
-static int is_wanted(const void *context, const struct mt_record *r, int device)
+/* The device's live blocks, as lifetimes that are open. */
+static void collect_lifetimes(const struct live_blocks_pass *b, struct lifetimes *l, int device)
 {
-	return is_tensor(context, r, device);
+	*l = (struct lifetimes){ 0 };
+	for (size_t i = 0; i <= b->live.mask; i++)
+		if (is_tensor(b, &b->live.slots[i], device))
+			lifetimes_add(l, &b->live.slots[i]);
+	lifetimes_sort(l);
+}
+
+/* The time of the failure that ended the job, if it was before `end_ns`: what frees a block later is
+ * the end of the job. */
+static uint64_t end_of_job(const struct device *d, uint64_t end_ns)
+{
+	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
+
+	return last && !failure_survived(last) && last->when.time_ns < end_ns ? last->when.time_ns
+									      : end_ns;
 }
 
 /* The lives of a stop are known as far as they ever will be. */
-static void finish_stop(struct blocks *b, struct stop *s, uint64_t end_ns)
+static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t end_ns)
 {
 	struct device *d = &b->replay->device[s->device];
 	struct snapshot *to = s->failure < 0 ? &d->at_peak : &d->failures[s->failure].live;
 
-	classify(&s->lives, d, b->tables, end_ns);
-	*to = snapshot_of(&s->lives, b->tables);
+	classify(&s->lifetimes, &(struct block_setting){ .spans = &d->spans,
+							 .tables = b->tables,
+							 .end_ns = end_of_job(d, end_ns),
+							 .outlived = d->outlived });
+	*to = snapshot_of(&s->lifetimes, b->tables);
 	if (s->failure < 0 && b->options->keep_peak_blocks)
-		d->held_at_peak = s->lives;
+		d->peak_blocks = s->lifetimes;
 	else
-		lives_release(&s->lives);
+		lifetimes_release(&s->lifetimes);
 }
 
-static void look_at_stop(struct blocks *b, struct stop *s)
+static void probe_take(struct live_blocks_pass *b, struct probe *s)
 {
 	struct device *d = &b->replay->device[s->device];
 	int is_last = s->failure == (int)d->failure_count - 1; /* the peak too, without any */
 
-	lives_collect(&s->lives, &b->live, s->device, is_wanted, b);
+	collect_lifetimes(b, &s->lifetimes, s->device);
 	if (s->failure >= 0)
 		d->failures[s->failure].largest_free =
 			largest_free(b, s->device, d->failures[s->failure].when.reserved);
 	if (s->failure >= 0 && !is_last) {
-		finish_stop(b, s, d->failures[s->failure].when.time_ns);
+		probe_finish(b, s, d->failures[s->failure].when.time_ns);
 		return;
 	}
 	b->followed[b->followed_count++] = s;
 	b->quiet = 1;
-	if (s->lives.until_ns > b->followed_until_ns)
-		b->followed_until_ns = s->lives.until_ns;
+	if (s->lifetimes.until_ns > b->followed_until_ns)
+		b->followed_until_ns = s->lifetimes.until_ns;
 }
 
-static void end_lives(const struct blocks *b, const struct mt_record *was,
+static void end_lifetimes(const struct live_blocks_pass *b, const struct mt_record *was,
 		      const struct mt_record *by)
 {
 	for (size_t i = 0; i < b->followed_count; i++)
-		lives_end(&b->followed[i]->lives, was, by, b->quiet);
+		lifetimes_end(&b->followed[i]->lifetimes, was, by, b->quiet);
 }
 
-static inline void freed(const struct blocks *b, const struct mt_record *was,
+static inline void freed(const struct live_blocks_pass *b, const struct mt_record *was,
 			 const struct mt_record *by)
 {
 	const unsigned char *threads = b->tables->thread_flags;
@@ -186,25 +209,25 @@ static inline void freed(const struct blocks *b, const struct mt_record *was,
 	    was->device < MT_MAX_DEVICES)
 		account_add(&b->replay->device[was->device].outlived, -by->bytes);
 	if (b->followed_count && was->time_ns <= b->followed_until_ns)
-		end_lives(b, was, by);
+		end_lifetimes(b, was, by);
 }
 
-static void apply(struct blocks *b, const struct mt_record *r, size_t count, size_t readable)
+static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t count, size_t readable)
 {
 	struct mt_record was;
 
 	for (size_t i = 0; i < count; i++) {
-		unsigned alloc = walk_alloc_kind(r[i].kind);
+		unsigned alloc = event_alloc_kind(r[i].kind);
 
 		if (i + PREFETCH < readable)
-			live_prefetch(&b->live, walk_alloc_kind(r[i + PREFETCH].kind),
+			live_set_prefetch(&b->live, event_alloc_kind(r[i + PREFETCH].kind),
 				      r[i + PREFETCH].address);
-		if (!alloc || !walk_is_sound(&r[i]))
+		if (!alloc || !record_is_valid(&r[i]))
 			continue;
 		if (alloc == r[i].kind) {
-			b->replay->allocs_twice += !live_add(&b->live, &r[i]);
+			b->replay->allocs_twice += !live_set_add(&b->live, &r[i]);
 			b->quiet = 0;
-		} else if (!live_take(&b->live, alloc, r[i].address, &was)) {
+		} else if (!live_set_take(&b->live, alloc, r[i].address, &was)) {
 			b->replay->frees_unknown++;
 		} else {
 			freed(b, &was, &r[i]);
@@ -215,11 +238,11 @@ static void apply(struct blocks *b, const struct mt_record *r, size_t count, siz
 static void on_records(void *context, uint64_t segment, uint64_t first,
 		       const struct mt_record *records, size_t count)
 {
-	struct blocks *b = context;
+	struct live_blocks_pass *b = context;
 	size_t done = 0;
 
-	for (; b->next < b->stop_count && b->stops[b->next].at.segment == segment; b->next++) {
-		uint64_t upto = b->stops[b->next].at.record;
+	for (; b->next < b->probe_count && b->probes[b->next].at.segment == segment; b->next++) {
+		uint64_t upto = b->probes[b->next].at.record;
 
 		if (upto > first + count)
 			break;
@@ -227,59 +250,59 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 			apply(b, records + done, (size_t)(upto - first) - done, count - done);
 			done = (size_t)(upto - first);
 		}
-		look_at_stop(b, &b->stops[b->next]);
+		probe_take(b, &b->probes[b->next]);
 	}
 	apply(b, records + done, count - done, count - done);
 }
 
-static void on_restart(void *context)
+static void on_keyframe_begin(void *context)
 {
-	struct blocks *b = context;
+	struct live_blocks_pass *b = context;
 
-	live_clear(&b->live);
+	live_set_clear(&b->live);
 }
 
 static void on_keyframe(void *context, const struct mt_record *records, size_t count)
 {
-	struct blocks *b = context;
+	struct live_blocks_pass *b = context;
 
 	for (size_t i = 0; i < count; i++)
-		if (records[i].kind && walk_alloc_kind(records[i].kind) == records[i].kind &&
-		    walk_is_sound(&records[i]))
-			live_add(&b->live, &records[i]);
+		if (records[i].kind && event_alloc_kind(records[i].kind) == records[i].kind &&
+		    record_is_valid(&records[i]))
+			live_set_add(&b->live, &records[i]);
 }
 
-static void on_restarted(void *context, uint64_t segment)
+static void on_keyframe_end(void *context, uint64_t segment)
 {
-	struct blocks *b = context;
+	struct live_blocks_pass *b = context;
 
-	for (; b->next < b->stop_count; b->next++) {
-		struct stop *s = &b->stops[b->next];
+	for (; b->next < b->probe_count; b->next++) {
+		struct probe *s = &b->probes[b->next];
 
 		if (s->at.segment != segment || s->at.record)
 			break;
-		look_at_stop(b, s);
+		probe_take(b, s);
 	}
 }
 
 static void on_progress(void *context, double part)
 {
-	struct blocks *b = context;
+	struct live_blocks_pass *b = context;
 
 	b->options->progress(b->options->context, 0.5 + part / 2);
 }
 
 static int by_position(const void *a, const void *b)
 {
-	const struct position *x = &((const struct stop *)a)->at;
-	const struct position *y = &((const struct stop *)b)->at;
+	const struct position *x = &((const struct probe *)a)->at;
+	const struct position *y = &((const struct probe *)b)->at;
 
 	if (x->segment != y->segment)
 		return x->segment < y->segment ? -1 : 1;
 	return x->record < y->record ? -1 : x->record > y->record;
 }
 
-static void plan_stops(struct blocks *b)
+static void plan_probes(struct live_blocks_pass *b)
 {
 	size_t room = 0;
 
@@ -287,18 +310,18 @@ static void plan_stops(struct blocks *b)
 		const struct device *d = &b->replay->device[i];
 
 		for (int k = d->peak.allocated > 0 ? -1 : 0; k < (int)d->failure_count; k++) {
-			b->stops = grow(b->stops, b->stop_count, &room, sizeof(*b->stops));
-			b->stops[b->stop_count++] =
-				(struct stop){ .at = k < 0 ? d->peak.at : d->failures[k].when.at,
+			b->probes = grow(b->probes, b->probe_count, &room, sizeof(*b->probes));
+			b->probes[b->probe_count++] =
+				(struct probe){ .at = k < 0 ? d->peak.at : d->failures[k].when.at,
 					       .device = i,
 					       .failure = k };
 		}
 	}
-	if (b->stop_count)
-		qsort(b->stops, b->stop_count, sizeof(*b->stops), by_position);
+	if (b->probe_count)
+		qsort(b->probes, b->probe_count, sizeof(*b->probes), by_position);
 }
 
-static void count_final(const struct blocks *b, int device)
+static void count_final(const struct live_blocks_pass *b, int device)
 {
 	struct device *d = &b->replay->device[device];
 
@@ -311,21 +334,21 @@ static void count_final(const struct blocks *b, int device)
 		}
 }
 
-void blocks_pass(struct replay *r, const struct trace *t, const struct replay_options *o)
+void replay_live_blocks(struct replay *r, const struct trace *t, const struct replay_options *o)
 {
-	struct blocks b = { .replay = r, .tables = &t->tables, .options = o };
-	struct walker w = {
+	struct live_blocks_pass b = { .replay = r, .tables = &t->tables, .options = o };
+	struct record_visitor w = {
 		.context = &b,
-		.restart = on_restart,
+		.keyframe_begin = on_keyframe_begin,
 		.keyframe = on_keyframe,
-		.restarted = on_restarted,
+		.keyframe_end = on_keyframe_end,
 		.records = on_records,
 		.progress = o->progress ? on_progress : NULL,
 	};
 
-	live_init(&b.live);
-	plan_stops(&b);
-	r->truncated |= walk(t, &w) < 0;
+	live_set_init(&b.live);
+	plan_probes(&b);
+	r->truncated |= trace_visit(t, &w) < 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 
@@ -336,7 +359,7 @@ void blocks_pass(struct replay *r, const struct trace *t, const struct replay_op
 			d->live = collect(&b, i, 0, &d->live_count);
 	}
 	for (size_t i = 0; i < b.followed_count; i++)
-		finish_stop(&b, b.followed[i], r->last_time_ns);
-	live_release(&b.live);
-	free(b.stops);
+		probe_finish(&b, b.followed[i], r->last_time_ns);
+	live_set_release(&b.live);
+	free(b.probes);
 }

@@ -9,7 +9,7 @@
 /* A slot lies in one cache line, so that one prefetch brings all of it. */
 static_assert(CACHE_LINE % sizeof(struct mt_record) == 0, "slots do not cross lines");
 
-static void make_slots(struct live *l, unsigned bits)
+static void make_slots(struct live_set *l, unsigned bits)
 {
 	l->slots = xaligned(CACHE_LINE, (size_t)1 << bits, sizeof(*l->slots));
 	l->mask = ((size_t)1 << bits) - 1;
@@ -17,33 +17,33 @@ static void make_slots(struct live *l, unsigned bits)
 	l->count = 0;
 }
 
-void live_init(struct live *l)
+void live_set_init(struct live_set *l)
 {
 	make_slots(l, FIRST_BITS);
 }
 
-void live_release(struct live *l)
+void live_set_release(struct live_set *l)
 {
 	free(l->slots);
-	*l = (struct live){ 0 };
+	*l = (struct live_set){ 0 };
 }
 
-void live_clear(struct live *l)
+void live_set_clear(struct live_set *l)
 {
 	memset(l->slots, 0, (l->mask + 1) * sizeof(*l->slots));
 	l->count = 0;
 }
 
-static inline size_t find(const struct live *l, unsigned kind, uint64_t address)
+static inline size_t find(const struct live_set *l, unsigned kind, uint64_t address)
 {
-	size_t i = live_slot(l, kind, address);
+	size_t i = live_set_slot(l, kind, address);
 
 	while (l->slots[i].kind && (l->slots[i].address != address || l->slots[i].kind != kind))
 		i = (i + 1) & l->mask;
 	return i;
 }
 
-static void enlarge(struct live *l)
+static void enlarge(struct live_set *l)
 {
 	struct mt_record *old = l->slots;
 	size_t n = l->mask + 1, count = l->count;
@@ -56,7 +56,7 @@ static void enlarge(struct live *l)
 	free(old);
 }
 
-int live_add(struct live *l, const struct mt_record *r)
+int live_set_add(struct live_set *l, const struct mt_record *r)
 {
 	size_t i = find(l, r->kind, r->address);
 	int is_new = !l->slots[i].kind;
@@ -67,14 +67,14 @@ int live_add(struct live *l, const struct mt_record *r)
 	return is_new;
 }
 
-const struct mt_record *live_find(const struct live *l, unsigned kind, uint64_t address)
+const struct mt_record *live_set_find(const struct live_set *l, unsigned kind, uint64_t address)
 {
 	const struct mt_record *r = &l->slots[find(l, kind, address)];
 
 	return r->kind ? r : NULL;
 }
 
-int live_take(struct live *l, unsigned kind, uint64_t address, struct mt_record *was)
+int live_set_take(struct live_set *l, unsigned kind, uint64_t address, struct mt_record *was)
 {
 	size_t hole = find(l, kind, address), i = hole;
 
@@ -88,7 +88,7 @@ int live_take(struct live *l, unsigned kind, uint64_t address, struct mt_record 
 		i = (i + 1) & l->mask;
 		if (!l->slots[i].kind)
 			break;
-		home = live_slot(l, l->slots[i].kind, l->slots[i].address);
+		home = live_set_slot(l, l->slots[i].kind, l->slots[i].address);
 		if (((i - home) & l->mask) >= ((i - hole) & l->mask)) {
 			l->slots[hole] = l->slots[i];
 			hole = i;

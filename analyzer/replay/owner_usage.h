@@ -1,79 +1,43 @@
 /*
- * Who holds a device's memory, in the first pass. Every byte has one owner: what lies in PyTorch's
- * `reserved` is not here again, a pool's bytes are shared by those who use it, and what no call
- * showed is the context's, a communicator's, or unexplained.
+ * The bytes that each owner holds of one device. Every byte has one owner: what PyTorch reports as
+ * `reserved` is PyTorch's alone, a pool's bytes are divided among its users, and what no recorded
+ * call explains is the context's, a communicator's, or unexplained.
  */
-#ifndef MEMTRACE_HOLDINGS_H
-#define MEMTRACE_HOLDINGS_H
+#ifndef MEMTRACE_OWNER_USAGE_H
+#define MEMTRACE_OWNER_USAGE_H
 
 #include "attribution/owner.h"
 #include "util/util.h"
 
-#define COMMS_KEPT 4096
-
-struct holdings {
-	bytes owned[OWNERS]; /* by tracked calls, outside of `reserved`, without pools */
+struct owner_usage {
+	bytes owned[OWNERS]; /* by recorded calls, outside of `reserved`, without pools */
 	bytes owned_all;
 	bytes pool_used[OWNERS];
 	bytes pool_used_all, pool_level;
-	enum owner pool_last; /* who used it last: holds what nobody uses */
-	int pool_is_reserved; /* PyTorch's allocator uses it, and reports it as reserved */
-	bytes stand_in;       /* PyTorch's own segments, where it reports nothing */
-	bytes graphs;         /* level */
-	bytes segments;       /* of PyTorch's allocator, by its own calls */
+	enum owner pool_last; /* last owner to allocate from the pool: unused pool bytes are its */
+	int pool_is_reserved; /* PyTorch's allocator allocates from the pool and reports it */
+	bytes runtime_bytes;  /* segments of PyTorch's allocator, if it reports nothing */
+	bytes graphs;         /* held by the driver for CUDA graphs */
+	bytes segments;       /* of PyTorch's allocator, allocated by its own calls */
 	int has_segments;     /* there was one */
-	bytes lent;           /* reserved, and not by its own calls */
-	bytes told, told_segments; /* what it said last that it holds, and its segments then */
+	bytes adopted;        /* reserved, and not allocated by the allocator's own calls */
+	/* The allocator's last report of `reserved`, and `segments` at that time. */
+	bytes last_reported, segments_at_report;
 };
 
-void holdings_add(struct holdings *h, enum owner o, bytes delta);
-void holdings_add_pool(struct holdings *h, enum owner o, bytes delta);
-/* PyTorch's allocator says what it holds. */
-void holdings_reserved(struct holdings *h, bytes reserved);
-/* What it holds now. It says so with its next block only: segments that it gives back before, as
- * empty_cache() does, are gone already. */
-bytes holdings_now_reserved(const struct holdings *h);
-/* What libtorch and NCCL allocated for PyTorch's allocator (memory of a MemPool), which so is in
- * `reserved` already; taken from `by`, which may be NULL. */
-bytes holdings_lent(const struct holdings *h, bytes by[OWNERS]);
-/* What the pools hold. */
-bytes holdings_pool(const struct holdings *h);
-/* Adds a pool's bytes to `to`, by use. */
-void holdings_share_pool(const struct holdings *h, bytes to[OWNERS]);
-
-/* A communicator. */
-struct communicator {
-	uint64_t address;
-	uint64_t sequence;                 /* of its COMM_INIT, UINT64_MAX unknown */
-	uint64_t created_ns, destroyed_ns; /* destroyed: UINT64_MAX never */
-	bytes bytes;                       /* that its creation took on the device */
-	bytes hidden;                      /* of them those that no tracked call gave */
-	int confirmed;                     /* by the keyframe that is being read */
-};
-
-/* A sample: what was used on the device and not by others than NCCL, and what NCCL's calls had
- * taken of that. */
-struct sampled {
-	bytes used, tracked;
-};
-#define SAMPLES_KEPT 8
-
-struct communicators {
-	struct communicator *list; /* by sequence */
-	size_t count, room;
-	uint64_t seen;                        /* there may be more than are kept */
-	bytes hidden;                         /* of the live ones */
-	struct sampled samples[SAMPLES_KEPT]; /* the latest is samples[(sample_count - 1) % KEPT] */
-	uint64_t sample_count;
-};
-
-void comms_sample(struct communicators *c, bytes used, bytes tracked);
-/* Finds what of a new communicator's bytes no tracked call gave; `tracked` is what NCCL's calls
- * have taken by now. */
-void comms_hide(struct communicators *c, struct communicator *made, bytes tracked);
-/* Returns its index, COMMS_KEPT if it is not kept. */
-uint32_t comms_add(struct communicators *c, const struct communicator *made);
-/* Returns what it hid: by so much the untracked bytes shrink. */
-bytes comms_end(struct communicators *c, uint32_t index, uint64_t time_ns);
+void usage_add(struct owner_usage *h, enum owner o, bytes delta);
+void usage_add_pool(struct owner_usage *h, enum owner o, bytes delta);
+/* PyTorch's allocator reports `reserved`. */
+void usage_reported(struct owner_usage *h, bytes reserved);
+/* The allocator's `reserved` at present. It reports with its next block only, so segments that it
+ * freed since its last report (as empty_cache() does) are taken off. */
+bytes usage_reserved(const struct owner_usage *h);
+/* Memory that libtorch and NCCL allocated for PyTorch's allocator (a MemPool): it is in `reserved`.
+ * Returns its bytes, and takes them off `by`, which may be NULL. */
+bytes usage_adopted(const struct owner_usage *h, bytes by[OWNERS]);
+/* The bytes that the pools hold. */
+bytes usage_pool(const struct owner_usage *h);
+/* Adds the bytes of the pools to `to`, in proportion to what each owner uses. */
+void usage_share_pool(const struct owner_usage *h, bytes to[OWNERS]);
 
 #endif

@@ -1,40 +1,11 @@
 #include "replay/replay.h"
 
+#include "attribution/attribution.h"
 #include "attribution/steps.h"
-#include "trace/visit.h"
+#include "replay/levels.h"
+#include "replay/live_blocks.h"
 
 #include <stdlib.h>
-
-#define SURVIVED_ALLOCS 1000
-
-/*
- * A job that catches the error and goes on (with a smaller batch, say) still allocates a little
- * when it does not: to print, to clean up, to save. It went on if PyTorch handed out, after the
- * failure, at least the refused bytes in total and more than 1000 further blocks.
- */
-int failure_survived(const struct failure *f)
-{
-	return f->later_bytes >= f->requested && f->later_allocs > SURVIVED_ALLOCS;
-}
-
-static void forget(struct replay *r)
-{
-	for (int i = 0; i < MT_MAX_DEVICES; i++) {
-		struct device *d = &r->device[i];
-
-		for (size_t k = 0; k < d->failure_count; k++)
-			free(d->failures[k].live.groups);
-		free(d->failures);
-		spans_release(&d->spans);
-		free(d->timeline);
-		free(d->owner_timeline);
-		free(d->comms.list);
-		free(d->at_peak.groups);
-		lives_release(&d->held_at_peak);
-		free(d->live);
-	}
-	*r = (struct replay){ 0 };
-}
 
 /* Was an assumption wrong? Then `a` is corrected. */
 static int was_wrong(const struct replay *r, struct assumptions *a)
@@ -43,16 +14,16 @@ static int was_wrong(const struct replay *r, struct assumptions *a)
 
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct device *d = &r->device[i];
-		int stand_in = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels &&
+		int counted_from_runtime = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels &&
 			       d->pytorch_allocs;
 
-		if (d->seen && stand_in && !a->stand_in[i])
-			a->stand_in[i] = wrong = 1;
+		if (d->seen && counted_from_runtime && !a->counted_from_runtime[i])
+			a->counted_from_runtime[i] = wrong = 1;
 	}
 	return wrong;
 }
 
-static void settle(const struct device *d, const struct tables *t, struct moment *m)
+static void find_phase(const struct device *d, const struct tables *t, struct moment *m)
 {
 	const struct span *s = spans_at(&d->spans, m->time_ns);
 	uint32_t stack = tables_stack_flags(t, m->stack);
@@ -71,33 +42,36 @@ static void number_steps(struct replay *r, const struct tables *t)
 		if (!d->seen)
 			continue;
 		steps_number(&d->spans, t);
-		settle(d, t, &d->now);
-		settle(d, t, &d->peak);
-		settle(d, t, &d->device_peak);
+		find_phase(d, t, &d->now);
+		find_phase(d, t, &d->peak);
+		find_phase(d, t, &d->device_peak);
 		for (size_t k = 0; k < d->failure_count; k++)
-			settle(d, t, &d->failures[k].when);
+			find_phase(d, t, &d->failures[k].when);
 	}
 }
 
-void replay_trace(struct replay *r, const struct trace *t, const struct replay_options *options)
+void replay_trace(struct replay *r, struct trace *t, const struct replay_options *options)
 {
 	struct assumptions a = { 0 };
 
+	attribute_trace(t);
 	*r = (struct replay){ 0 };
-	curves_pass(r, t, &a, options);
+	replay_levels(r, t, &a, options);
 	if (was_wrong(r, &a)) {
-		forget(r);
-		curves_pass(r, t, &a, options);
+		replay_release(r);
+		replay_levels(r, t, &a, options);
 	}
 	number_steps(r, &t->tables);
 	for (size_t i = 0; i < t->segment_count; i++) {
 		r->given_up += t->segments[i].given_up;
 		r->open_gaps += t->segments[i].gap && !t->segments[i].has_keyframe;
 	}
-	blocks_pass(r, t, options);
+	replay_live_blocks(r, t, options);
 }
 
 void replay_release(struct replay *r)
 {
-	forget(r);
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		device_release(&r->device[i]);
+	*r = (struct replay){ 0 };
 }

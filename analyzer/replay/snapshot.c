@@ -1,55 +1,59 @@
 #include "replay/snapshot.h"
 
-#include <stdlib.h>
+#include "attribution/attribution.h"
+#include "util/hash.h"
 
-/* Groups by key, for one snapshot. */
-struct grouping {
-	struct group *groups;
-	size_t count, room;
-	uint32_t *index; /* group + 1, 0: empty */
-	size_t mask;
+#include <stdlib.h>
+#include <string.h>
+
+/* What the blocks of a group have in common. It is hashed as bytes, so its padding must be zero. */
+struct group_key {
+	uint64_t stack; /* hash of the frames inside of the model, or the stack's id without any */
+	uint16_t thread;
+	uint8_t category;
 };
 
-static uint64_t hash_of(const struct group *g)
-{
-	uint64_t key = g->key ^ (uint64_t)g->thread << 8 ^ g->category;
+struct entry {
+	struct group_key key;
+	struct group group;
+	UT_hash_handle hh;
+};
 
-	return (key * 0x9e3779b97f4a7c15u) >> 32;
+static struct group *group_of(struct entry **all, const struct group_key *key, uint32_t stack)
+{
+	struct entry *found;
+
+	HASH_FIND(hh, *all, key, sizeof(*key), found);
+	if (found)
+		return &found->group;
+	found = xcalloc(1, sizeof(*found));
+	memcpy(&found->key, key, sizeof(*key));
+	found->group = (struct group){ .stack = stack,
+				       .thread = key->thread,
+				       .category = key->category,
+				       .smallest = INT64_MAX };
+	HASH_ADD(hh, *all, key, sizeof(*key), found);
+	return &found->group;
 }
 
-static int is_same(const struct group *a, const struct group *b)
+static void add_block(struct entry **all, const struct lifetime *l, const struct tables *t)
 {
-	return a->key == b->key && a->thread == b->thread && a->category == b->category;
-}
+	const struct mt_record *r = &l->alloc;
+	uint32_t stack = r->stack < t->stack_count ? r->stack : MT_NO_STACK;
+	struct group_key key;
+	struct group *to;
 
-static void reindex(struct grouping *g)
-{
-	g->mask = g->mask ? g->mask * 2 + 1 : 1023;
-	free(g->index);
-	g->index = xcalloc(g->mask + 1, sizeof(*g->index));
-	for (size_t i = 0; i < g->count; i++) {
-		size_t at = hash_of(&g->groups[i]) & g->mask;
-
-		while (g->index[at])
-			at = (at + 1) & g->mask;
-		g->index[at] = (uint32_t)i + 1;
-	}
-}
-
-static struct group *group_of(struct grouping *g, const struct group *key)
-{
-	size_t at;
-
-	if (g->count * 2 >= g->mask)
-		reindex(g);
-	for (at = hash_of(key) & g->mask; g->index[at]; at = (at + 1) & g->mask)
-		if (is_same(&g->groups[g->index[at] - 1], key))
-			return &g->groups[g->index[at] - 1];
-	g->groups = grow(g->groups, g->count, &g->room, sizeof(*g->groups));
-	g->groups[g->count] = *key;
-	g->groups[g->count].smallest = INT64_MAX;
-	g->index[at] = (uint32_t)++g->count;
-	return &g->groups[g->count - 1];
+	memset(&key, 0, sizeof(key));
+	key.stack = tables_stack_info(t, stack)->model_hash;
+	if (!key.stack)
+		key.stack = stack;
+	key.thread = tables_stack(t, stack)->frame_count ? 0 : r->thread;
+	key.category = l->category;
+	to = group_of(all, &key, stack);
+	to->bytes = bytes_add(to->bytes, r->bytes);
+	to->blocks++;
+	to->smallest = r->bytes < to->smallest ? r->bytes : to->smallest;
+	to->largest = r->bytes > to->largest ? r->bytes : to->largest;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -65,33 +69,34 @@ static int by_bytes(const void *a, const void *b)
 	return (x->thread > y->thread) - (x->thread < y->thread);
 }
 
-struct snapshot snapshot_of(const struct lives *l, const struct tables *t)
+/* Moves the groups out of the hash table, which is freed. */
+static void take_groups(struct snapshot *s, struct entry *all)
 {
-	struct grouping g = { 0 };
+	struct entry *e, *next;
+
+	s->groups = xcalloc(HASH_COUNT(all), sizeof(*s->groups));
+	HASH_ITER (hh, all, e, next) {
+		s->groups[s->count++] = e->group;
+		HASH_DEL(all, e);
+		free(e);
+	}
+	if (s->count)
+		qsort(s->groups, s->count, sizeof(*s->groups), by_bytes);
+}
+
+struct snapshot snapshot_of(const struct lifetimes *l, const struct tables *t)
+{
+	struct entry *all = NULL;
 	struct snapshot s = { 0 };
 
 	for (size_t i = 0; i < l->count; i++) {
-		const struct mt_record *r = &l->list[i].born;
-		struct group key = { .category = l->list[i].category }, *to;
+		const struct lifetime *x = &l->list[i];
 
-		key.stack = r->stack < t->stack_count ? r->stack : MT_NO_STACK;
-		key.key = tables_stack_info(t, key.stack)->inside;
-		if (!key.key)
-			key.key = key.stack;
-		key.thread = tables_stack(t, key.stack)->frame_count ? 0 : r->thread;
-		to = group_of(&g, &key);
-		to->bytes = bytes_add(to->bytes, r->bytes);
-		to->blocks++;
-		to->smallest = r->bytes < to->smallest ? r->bytes : to->smallest;
-		to->largest = r->bytes > to->largest ? r->bytes : to->largest;
-		s.bytes = bytes_add(s.bytes, r->bytes);
-		s.by_category[key.category] = bytes_add(s.by_category[key.category], r->bytes);
+		add_block(&all, x, t);
+		s.bytes = bytes_add(s.bytes, x->alloc.bytes);
+		s.by_category[x->category] = bytes_add(s.by_category[x->category], x->alloc.bytes);
 		s.blocks++;
 	}
-	if (g.count)
-		qsort(g.groups, g.count, sizeof(*g.groups), by_bytes);
-	free(g.index);
-	s.groups = g.groups;
-	s.count = g.count;
+	take_groups(&s, all);
 	return s;
 }

@@ -1,4 +1,4 @@
-/* What was live at a moment, by stack and category. */
+/* The live blocks of a moment, in groups of one stack and category. */
 #ifndef MEMTRACE_SNAPSHOT_H
 #define MEMTRACE_SNAPSHOT_H
 
@@ -6,12 +6,12 @@
 #include "trace/tables.h"
 
 /*
- * Live blocks that came from the same stack and are in the same category. Within a model it does not matter who called that: a pipeline does
- * so from several stacks. Without Python frames, blocks of different threads are different groups.
+ * Live blocks with the same stack and category. Two stacks that differ only outside of the model are
+ * one group: the schedule of a pipeline calls the model from several lines. Blocks without Python
+ * frames are grouped by their thread too.
  */
 struct group {
-	uint64_t key; /* of the stack */
-	uint32_t stack;
+	uint32_t stack; /* of one of the blocks */
 	uint16_t thread;
 	uint8_t category;
 	uint64_t blocks;
@@ -19,14 +19,14 @@ struct group {
 };
 
 struct snapshot {
-	struct group *groups; /* largest first */
+	struct group *groups; /* by bytes, largest first */
 	size_t count;
 	bytes bytes;
 	uint64_t blocks;
 	bytes by_category[CATEGORIES];
 };
 
-/* Of blocks that have their categories; the caller frees the groups. */
-struct snapshot snapshot_of(const struct lives *l, const struct tables *t);
+/* `l` is classified, `t` attributed. The caller frees the groups. */
+struct snapshot snapshot_of(const struct lifetimes *l, const struct tables *t);
 
 #endif

@@ -144,7 +144,7 @@ struct rank {
 	double duration_s;
 	enum end end;
 	int ended, exit_status; /* there is an end record */
-	int stand_in;           /* counted from cudaMallocAsync, not from the allocator */
+	int counted_from_runtime;           /* counted from cudaMallocAsync, not from the allocator */
 	bytes total;            /* the device's, or unknown */
 	uint64_t events, tensor_allocs, tensor_frees;
 

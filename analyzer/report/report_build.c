@@ -1,11 +1,13 @@
 /* From a trace and its replay to a report. */
 #include "report/report_build.h"
 
+#include "attribution/stack_text.h"
 #include "report/report_metrics.h"
 #include "report/report_owners.h"
 #include "report/report_steps.h"
 #include "report/report_warnings.h"
 #include "util/buf.h"
+#include "util/glob.h"
 #include "util/size.h"
 
 #include <ctype.h>
@@ -83,7 +85,7 @@ static const char *stack_of(struct builder *b, uint32_t stack, uint16_t thread)
 		return thread_stack_of(b, thread);
 	if (!b->stack_texts[stack]) {
 		if (b->stack_text < MOST_STACK_TEXT)
-			tables_add_stack(t, stack, &text);
+			stack_add_text(t, stack, &text);
 		b->stack_text += text.length;
 		b->stack_texts[stack] = keep_stack(b->rank, buf_take(&text));
 	}
@@ -94,7 +96,7 @@ static char *label_of(struct builder *b, const struct group *g)
 {
 	struct buf text = { 0 };
 
-	tables_add_label(&b->trace->tables, g->stack, &text);
+	stack_add_label(&b->trace->tables, g->stack, &text);
 	if (!text.length && (uint64_t)g->largest < b->trace->header.stack_min) {
 		/* Their stacks were not wanted. */
 		buf_puts(&text, "(blocks under ");
@@ -110,7 +112,7 @@ static char *inner_of(struct builder *b, const struct group *g)
 {
 	struct buf text = { 0 };
 
-	tables_add_inner(&b->trace->tables, g->stack, &text);
+	stack_add_inner(&b->trace->tables, g->stack, &text);
 	return buf_take(&text);
 }
 
@@ -118,7 +120,7 @@ static char *module_of(struct builder *b, const struct group *g)
 {
 	struct buf text = { 0 };
 
-	tables_add_module(&b->trace->tables, g->stack, &text);
+	stack_add_module(&b->trace->tables, g->stack, &text);
 	return buf_take(&text);
 }
 
@@ -277,7 +279,7 @@ static void add_live(struct builder *b, const struct device *d)
 		};
 }
 
-static void add_peak_blocks(struct builder *b, const struct lives *l)
+static void add_peak_blocks(struct builder *b, const struct lifetimes *l)
 {
 	struct rank *r = b->rank;
 
@@ -285,9 +287,9 @@ static void add_peak_blocks(struct builder *b, const struct lives *l)
 	r->peak_block_count = l->count;
 	for (size_t i = 0; i < l->count; i++)
 		r->peak_blocks[i] = (struct peak_block){
-			.bytes = l->list[i].born.bytes,
+			.bytes = l->list[i].alloc.bytes,
 			.category = (enum category)l->list[i].category,
-			.stack = stack_of(b, l->list[i].born.stack, l->list[i].born.thread),
+			.stack = stack_of(b, l->list[i].alloc.stack, l->list[i].alloc.thread),
 		};
 }
 
@@ -440,7 +442,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.total = d->total                        ? d->total
 		  : counter(running->total_bytes) ? counter(running->total_bytes)
 						  : UNKNOWN_BYTES;
-	r.stand_in = d->stand_in;
+	r.counted_from_runtime = d->counted_from_runtime;
 	r.events = d->events + (first ? b->replay->host_events : 0);
 	r.tensor_allocs = d->tensor_allocs;
 	r.tensor_frees = d->tensor_frees;
@@ -465,8 +467,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 		add_timeline(&r, d->timeline);
 	if (d->live)
 		add_live(b, d);
-	if (d->held_at_peak.list)
-		add_peak_blocks(b, &d->held_at_peak);
+	if (d->peak_blocks.list)
+		add_peak_blocks(b, &d->peak_blocks);
 	free(b->stack_texts);
 	free(b->thread_stacks);
 	b->rank = NULL;
@@ -474,7 +476,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	report->ranks[report->count++] = r;
 }
 
-void report_add(struct report *r, const struct trace *t, const struct replay_options *options)
+void report_add(struct report *r, struct trace *t, const struct replay_options *options)
 {
 	struct replay replay;
 	struct metrics metrics[MT_MAX_DEVICES];

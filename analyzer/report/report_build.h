@@ -7,6 +7,6 @@
 
 /* Replays a loaded trace and adds one entry per device that it used; a trace without a device adds
  * one empty entry. `options`: those of replay_trace(). */
-void report_add(struct report *r, const struct trace *t, const struct replay_options *options);
+void report_add(struct report *r, struct trace *t, const struct replay_options *options);
 
 #endif

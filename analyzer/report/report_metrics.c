@@ -1,7 +1,7 @@
 /* A device's metrics, and the stacks they name, as the report keeps them. */
 #include "report/report_metrics.h"
 
-#include "trace/tables.h"
+#include "attribution/stack_text.h"
 #include "util/buf.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static char *label_of_stack(const struct tables *t, uint32_t stack)
 
 	if (stack == MT_NO_STACK)
 		return NULL;
-	tables_add_label(t, stack, &label);
+	stack_add_label(t, stack, &label);
 	return label.length ? buf_take(&label) : NULL;
 }
 

@@ -1,6 +1,7 @@
 /* Of a report: who held the device's memory, and NCCL's communicators. */
 #include "report/report_owners.h"
 
+#include "trace/event.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ void report_add_owners(struct rank *r, const struct device *d, bytes beyond)
 			.title = owner_title(o),
 			.is_always_listed =
 				o == OWNER_PYTORCH || o == OWNER_CONTEXT || o == OWNER_UNEXPLAINED,
-			.at_peak = d->at_device_peak[o] + (o == OWNER_UNEXPLAINED ? beyond : 0),
+			.at_peak = d->owners_at_device_peak[o] + (o == OWNER_UNEXPLAINED ? beyond : 0),
 		};
 
 		row.peak = row.at_peak > 0 ? row.at_peak : 0;
@@ -44,7 +45,7 @@ void report_add_failure_owners(struct oom *o, const struct failure *f, bytes tot
 {
 	bytes known = 0;
 
-	memcpy(o->by_owner, f->holders, sizeof(o->by_owner));
+	memcpy(o->by_owner, f->owners, sizeof(o->by_owner));
 	if (total == UNKNOWN_BYTES || o->free == UNKNOWN_BYTES)
 		return;
 	for (enum owner k = 0; k < OWNERS; k++)
@@ -121,7 +122,7 @@ static void add_words(struct rank *r, size_t known, const struct tables *t)
 		row = comm_of(r, known, t->meta[i].key, MT_META_COMM_USED);
 		if (row) {
 			int64_t used = take_number(&text);
-			if (used < 0 || used > REPLAY_MAX_BYTES)
+			if (used < 0 || used > RECORD_MAX_BYTES)
 				continue;
 			row->bytes = bytes_add(row->bytes, used - row->used);
 			row->used = used;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define CUBLAS_WORKSPACE 8519680
+#include "util/cublas.h"
 
 #define SYMBOLS(X)                                                                \
 	X(L, "layers, N_layers")                                                  \
@@ -34,7 +34,7 @@
 	TERM(data, "inputs", "inputs and targets, int64", "2 B T 8",                           \
 	     "document 001, \"Weights, gradients and states\"", 2 * B * T * 8 * x)             \
 	TERM(cublas_workspace, "workspaces", "cuBLAS workspaces", "w 8519680",                 \
-	     "document 001, appendix \"CuBLAS workspace\"", w *CUBLAS_WORKSPACE)               \
+	     "document 001, appendix \"CuBLAS workspace\"", w *CUBLAS_WORKSPACE_OTHERS)        \
 	TERM(attention, "activations", "attention blocks", "L (14 N_e + 6 N_a)",               \
 	     "document 001, \"Attention block activations\"", L *(14 * N_e + 6 * N_a))         \
 	TERM(feed_forward, "activations", "feed-forward blocks", "L 22 N_e",                   \

@@ -10,12 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/cublas.h"
 #include "util/util.h"
 
-/* CublasHandlePool.cpp, parseChosenWorkspaceSize(): compute capability 9.0, from PyTorch 2.12 later
- * ones too; all others have ":4096:2:16:8". */
-#define WORKSPACE_HOPPER (INT64_C(32) << 20)
-#define WORKSPACE_BEFORE 8519680
 /* Assumed of the containers of Megatron-LM's golden values, whose version nothing says. */
 #define TORCH_OF_CONTAINERS 211
 /* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
@@ -42,23 +39,6 @@ static int version(struct inputs *in)
 	return 0;
 }
 
-/* ":4096:8" or ":4096:2:16:8": pairs of KiB and count. -1: neither. */
-static int64_t parse_workspace(const char *text)
-{
-	int64_t sum = 0;
-
-	while (*text) {
-		unsigned kib, count;
-		int used = 0;
-
-		if (sscanf(text, ":%9u:%9u%n", &kib, &count, &used) != 2 || !used)
-			return -1;
-		sum += (int64_t)kib * count * 1024;
-		text += used;
-	}
-	return sum;
-}
-
 static const char *variable(const json_t *environment, const char *name)
 {
 	return json_string_value(json_object_get(environment, name));
@@ -81,7 +61,8 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 		status = -1;
 	if (!status && workspace) {
 		k->workspace_given = 1;
-		k->gemm_workspace = parse_workspace(workspace);
+		k->gemm_workspace = cublas_workspace_parse(
+			(struct str){ workspace, strlen(workspace) });
 		if (k->gemm_workspace < 0)
 			status = err_set(
 				in->e,
@@ -125,8 +106,8 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct inp
 				       "before PyTorch 2.12, and last");
 	}
 	k->gemm_workspace = gpu->capability == 90 || (gpu->capability > 90 && k->torch >= 212)
-				    ? WORKSPACE_HOPPER
-				    : WORKSPACE_BEFORE;
+				    ? CUBLAS_WORKSPACE_HOPPER
+				    : CUBLAS_WORKSPACE_OTHERS;
 	k->flush_buffer = flush_buffer(k->torch, gpu->l2_cache);
 	k->gemm_workspace_lasts = k->torch < 215;
 	k->gpu_given = GIVEN(in->c, gpu);

@@ -22,7 +22,7 @@
 		}                                                                               \
 	} while (0)
 
-static void start(struct tables *t)
+static void add_unknown(struct tables *t)
 {
 	MAKE_ROOM(t, string, 0);
 	MAKE_ROOM(t, frame, 0);
@@ -140,7 +140,7 @@ void tables_add_region(struct tables *t, void *region, size_t length)
 {
 	size_t at = 0;
 
-	start(t);
+	add_unknown(t);
 	t->regions = grow(t->regions, t->region_count, &t->region_room, sizeof(*t->regions));
 	t->regions[t->region_count++] = region;
 	while (length - at >= sizeof(struct mt_entry)) {
@@ -161,44 +161,9 @@ void tables_add_region(struct tables *t, void *region, size_t length)
 	}
 }
 
-static void flag_threads(struct tables *t, uint32_t pid)
+void tables_finish(struct tables *t)
 {
-	int have_main = 0;
-
-	for (size_t i = 1; i < t->thread_count; i++)
-		if (str_matches(t->threads[i].name, "pt_autograd*"))
-			t->thread_flags[i] = THREAD_AUTOGRAD;
-	for (size_t i = 1; i < t->thread_count; i++)
-		if (!t->thread_flags[i] && t->threads[i].tid == pid) {
-			t->thread_flags[i] = THREAD_MAIN;
-			have_main = 1;
-		}
-	/* The loop may run in another thread (a Ray actor's, say): then all but the autograd
-	 * threads count as it. */
-	for (size_t i = 0; !have_main && i < ARRAY_SIZE(t->thread_flags); i++)
-		if (!t->thread_flags[i])
-			t->thread_flags[i] = THREAD_MAIN;
-}
-
-static void read_stacks(struct tables *t)
-{
-	unsigned char *owners = xcalloc(t->module_count, 1);
-
-	for (size_t i = 0; i < t->module_count; i++)
-		owners[i] = (unsigned char)owner_of_module(t->modules[i]);
-	t->stack_owners = xcalloc(t->stack_count, 1);
-	t->stack_owners[MT_NO_STACK] = OWNER_APPLICATION;
-	for (size_t i = 1; i < t->stack_count; i++)
-		t->stack_owners[i] = owners[t->stacks[i].module];
-	t->stack_info = stacks_read(t);
-	free(owners);
-}
-
-void tables_finish(struct tables *t, uint32_t pid)
-{
-	start(t);
-	read_stacks(t);
-	flag_threads(t, pid);
+	add_unknown(t);
 }
 
 void tables_release(struct tables *t)
@@ -213,6 +178,7 @@ void tables_release(struct tables *t)
 	free(t->threads);
 	free(t->meta);
 	free(t->stack_info);
+	free(t->frame_kinds);
 	free(t->stack_owners);
 	*t = (struct tables){ 0 };
 }
@@ -249,147 +215,4 @@ const struct meta *tables_meta(const struct tables *t, const char *key)
 		    !memcmp(t->meta[i].key.at, key, strlen(key)))
 			return &t->meta[i];
 	return NULL;
-}
-
-static void add_name(struct buf *b, struct str name)
-{
-	if (name.length)
-		buf_add_utf8(b, name);
-	else
-		buf_puts(b, "?");
-}
-
-/* Says that deeper frames are not kept. */
-static int is_no_frame(const struct tables *t, const struct mt_frame *f)
-{
-	return !f->line && !tables_string(t, f->file).length;
-}
-
-void tables_add_stack(const struct tables *t, uint32_t stack, struct buf *b)
-{
-	const struct stack *p = tables_stack(t, stack);
-
-	for (uint32_t i = p->frame_count; i-- > 0;) {
-		const struct mt_frame *f = tables_frame(t, p->frames[i]);
-
-		add_name(b, tables_string(t, f->function));
-		if (is_no_frame(t, f)) {
-			buf_puts(b, i ? ";" : "");
-			continue;
-		}
-		buf_puts(b, " ");
-		add_name(b, tables_string(t, f->file));
-		buf_addf(b, ":%u%s", f->line, i ? ";" : "");
-	}
-}
-
-static int is_pytorch_file(struct str file)
-{
-	return str_matches(file, "*/site-packages/torch/*") ||
-	       str_matches(file, "*/dist-packages/torch/*") || str_matches(file, "<frozen *");
-}
-
-/* The innermost frame that is not PyTorch's own, else the innermost. */
-static uint32_t shown_frame(const struct tables *t, const struct stack *p)
-{
-	for (uint32_t i = 0; i < p->frame_count; i++) {
-		const struct mt_frame *f = tables_frame(t, p->frames[i]);
-		if (!is_pytorch_file(tables_string(t, f->file)) && !is_no_frame(t, f))
-			return i;
-	}
-	return 0;
-}
-
-static void add_short_frame(const struct tables *t, const struct mt_frame *f, const char *between,
-			    struct buf *b)
-{
-	struct str function = tables_string(t, f->function), file = tables_string(t, f->file);
-	const struct str unknown = { "?", 1 };
-	size_t slash = file.length;
-
-	while (slash && file.at[slash - 1] != '/')
-		slash--;
-	if (file.length)
-		file = (struct str){ file.at + slash, file.length - slash };
-	buf_add_clean(b, function.length ? function : unknown);
-	buf_puts(b, between);
-	buf_add_clean(b, file.length ? file : unknown);
-	buf_addf(b, ":%u", f->line);
-}
-
-void tables_add_label(const struct tables *t, uint32_t stack, struct buf *b)
-{
-	const struct stack *p = tables_stack(t, stack);
-
-	if (p->frame_count)
-		add_short_frame(t, tables_frame(t, p->frames[shown_frame(t, p)]), "  ", b);
-}
-
-void tables_add_inner(const struct tables *t, uint32_t stack, struct buf *b)
-{
-	const struct stack *p = tables_stack(t, stack);
-
-	if (p->frame_count && shown_frame(t, p))
-		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
-}
-
-static int is_module_call(const struct tables *t, uint32_t frame)
-{
-	const struct mt_frame *f = tables_frame(t, frame);
-
-	return str_matches(tables_string(t, f->function), "*_call_impl*") &&
-	       str_matches(tables_string(t, f->file), "*/torch/nn/modules/module.py");
-}
-
-void tables_add_module(const struct tables *t, uint32_t stack, struct buf *b)
-{
-	const struct stack *p = tables_stack(t, stack);
-	const size_t suffix = strlen(".forward");
-	int called = 0;
-
-	if (!(tables_stack_flags(t, stack) & STACK_MODULE))
-		return;
-	for (uint32_t i = p->frame_count; i-- > 0;) {
-		struct str name = tables_string(t, tables_frame(t, p->frames[i])->function);
-
-		if (is_module_call(t, p->frames[i])) {
-			called = 1;
-			continue;
-		}
-		/* Decorators may lie between the call and the module's own function. */
-		if (!called || !str_matches(name, "*.forward"))
-			continue;
-		called = 0;
-		if (b->length)
-			buf_puts(b, ".");
-		buf_add_clean(b, (struct str){ name.at, name.length - suffix });
-	}
-}
-
-int str_matches_part(struct str text, const char *pattern, size_t length)
-{
-	size_t i = 0, k = 0, retry = 0, star = SIZE_MAX;
-
-	while (i < text.length) {
-		if (k < length && pattern[k] == '*') {
-			star = ++k;
-			retry = i;
-		} else if (k < length && pattern[k] == text.at[i]) {
-			k++;
-			i++;
-		} else if (star != SIZE_MAX) {
-			k = star;
-			i = ++retry;
-		} else {
-			return 0;
-		}
-	}
-	while (k < length && pattern[k] == '*')
-		k++;
-	return k == length;
-}
-
-int str_matches(struct str text, const char *pattern)
-{
-	return str_matches_part(text, pattern, strlen(pattern));
 }

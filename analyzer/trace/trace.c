@@ -292,7 +292,7 @@ static void load_tables(struct trace *t)
 		t->truncated |= got < used;
 		tables_add_region(&t->tables, region, got);
 	}
-	tables_finish(&t->tables, t->header.pid);
+	tables_finish(&t->tables);
 }
 
 int trace_load(struct trace *t, struct err *e)

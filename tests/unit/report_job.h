@@ -2,6 +2,7 @@
 #ifndef MEMTRACE_TEST_REPORT_JOB_H
 #define MEMTRACE_TEST_REPORT_JOB_H
 
+#include "util/buf.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
 #include "trace/trace.h"

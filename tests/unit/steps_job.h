@@ -2,6 +2,7 @@
 #ifndef MEMTRACE_TEST_STEPS_JOB_H
 #define MEMTRACE_TEST_STEPS_JOB_H
 
+#include "util/buf.h"
 #include "replayed.h"
 
 #define TORCH "/p/site-packages/torch/"

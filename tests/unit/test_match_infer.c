@@ -1,5 +1,6 @@
 /* What a sequence of parameters' sizes says about a model: sizes by hand, in the order in which
  * frameworks make them. */
+#include "attribution/frames.h"
 #include "infer/infer.h"
 #include "infer/infer_layers.h"
 #include "infer/infer_tokens.h"

@@ -156,7 +156,7 @@ static void a_pool_that_stands_in_has_other_users(void **state)
 	job_event(j, MT_POOL_RESERVED, 0, 64 * MIB, NONE);
 	job_event(j, MT_DEVICE_ALLOC, 0x3000, 8 * MIB, j->pytorch);
 	d = job_replay(j);
-	assert_true(d->stand_in);
+	assert_true(d->counted_from_runtime);
 	assert_int_equal(d->reserved_peak, 72 * MIB);
 	assert_int_equal(d->peak.allocated, 28 * MIB);
 	assert_int_equal(moment_device(&d->device_peak), 72 * MIB);

@@ -1,4 +1,5 @@
 /* The replay, with numbers worked out by hand. */
+#include "replay/live_set.h"
 #include "replay_job.h"
 
 static void the_peak_and_what_was_live(void **state)
@@ -133,7 +134,7 @@ static void pools_stand_in_for_a_silent_allocator(void **state)
 	write_event(&j->w, MT_POOL_FREE, 0x1000, -20 * MIB, j->model, j->python);
 	write_event(&j->w, MT_DEVICE_FAIL, 0, 99 * MIB, j->model, j->python);
 	run(j);
-	assert_true(d->stand_in);
+	assert_true(d->counted_from_runtime);
 	assert_int_equal(d->peak.allocated, 25 * MIB);
 	assert_int_equal(d->reserved_peak, 69 * MIB);
 	assert_int_equal(moment_device(&d->device_peak), 76 * MIB);
@@ -151,7 +152,7 @@ static void other_allocations_of_a_process_are_no_stand_in(void **state)
 	write_event(&j->w, MT_POOL_ALLOC, 0x1000, 20 * MIB, j->nccl, j->python);
 	write_event(&j->w, MT_HOST_ALLOC, 0x1000, 20 * MIB, j->nccl, j->python);
 	run(j);
-	assert_false(j->replay.device[0].stand_in);
+	assert_false(j->replay.device[0].counted_from_runtime);
 	assert_int_equal(j->replay.device[0].peak.allocated, 0);
 	assert_int_equal(j->replay.device[0].now.other, 20 * MIB);
 	assert_int_equal(j->replay.host_events, 1);
@@ -253,22 +254,22 @@ static void devices_are_kept_apart(void **state)
 static void the_live_set_holds_a_lot(void **state)
 {
 	struct job *j = *state;
-	struct live l;
+	struct live_set l;
 	struct mt_record r = { .kind = MT_TENSOR_ALLOC };
 
 	run(j);
-	live_init(&l);
+	live_set_init(&l);
 	for (uint64_t i = 0; i < 100000; i++) {
 		r.address = i * 512;
-		assert_true(live_add(&l, &r));
+		assert_true(live_set_add(&l, &r));
 		if (i % 3)
-			assert_true(live_remove(&l, MT_TENSOR_ALLOC, i * 512));
+			assert_true(live_set_remove(&l, MT_TENSOR_ALLOC, i * 512));
 	}
 	assert_int_equal(l.count, 33334);
 	for (uint64_t i = 0; i < 100000; i++)
-		assert_int_equal(live_remove(&l, MT_TENSOR_ALLOC, i * 512), i % 3 == 0);
+		assert_int_equal(live_set_remove(&l, MT_TENSOR_ALLOC, i * 512), i % 3 == 0);
 	assert_int_equal(l.count, 0);
-	live_release(&l);
+	live_set_release(&l);
 }
 
 static void a_timeline_keeps_its_extremes(void **state)

@@ -1,4 +1,6 @@
 /* The reader against damaged files: a message or a warning, never a crash. */
+#include "attribution/stack_text.h"
+#include "util/glob.h"
 #include "trace/trace.h"
 
 #include "replay/replay.h"
@@ -283,11 +285,11 @@ static void references_go_back_only(void **state)
 	assert_int_equal(open_file(&f), 0);
 	assert_int_equal(f.trace.tables.damaged, 5);
 	assert_int_equal(f.trace.tables.unknown, 1);
-	tables_add_stack(&f.trace.tables, 2, &b);
-	tables_add_stack(&f.trace.tables, 3, &b);
-	tables_add_stack(&f.trace.tables, 12345, &b);
+	stack_add_text(&f.trace.tables, 2, &b);
+	stack_add_text(&f.trace.tables, 3, &b);
+	stack_add_text(&f.trace.tables, 12345, &b);
 	assert_int_equal(b.length, 0);
-	tables_add_stack(&f.trace.tables, 1, &b);
+	stack_add_text(&f.trace.tables, 1, &b);
 	assert_string_equal(b.text, "forward /m/model.py:7");
 	buf_release(&b);
 	done(&f);

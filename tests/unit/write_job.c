@@ -86,7 +86,7 @@ bytes held(const struct device *d, enum owner o)
 {
 	bytes now[OWNERS], sum = 0;
 
-	account_holders(d, now);
+	account_owners(d, now);
 	for (unsigned i = 0; i < OWNERS; i++)
 		sum += now[i];
 	assert_int_equal(sum, moment_device(&d->now));
@@ -98,7 +98,7 @@ bytes at_peak(const struct device *d, enum owner o)
 	bytes sum = 0;
 
 	for (unsigned i = 0; i < OWNERS; i++)
-		sum += d->at_device_peak[i];
+		sum += d->owners_at_device_peak[i];
 	assert_int_equal(sum, moment_device(&d->device_peak));
-	return d->at_device_peak[o] / MIB;
+	return d->owners_at_device_peak[o] / MIB;
 }

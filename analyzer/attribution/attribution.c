@@ -1,0 +1,49 @@
+#include "attribution/attribution.h"
+
+#include "util/glob.h"
+
+#include <stdlib.h>
+
+/*
+ * PyTorch names the threads of its autograd engine pt_autograd_N. The training loop usually runs in
+ * the process's main thread. If that one recorded nothing, the loop runs in another thread (of a
+ * Ray actor, for example), and every thread that is not autograd's counts as it.
+ */
+static void flag_threads(struct tables *t, uint32_t pid)
+{
+	int have_main = 0;
+
+	for (size_t i = 1; i < t->thread_count; i++)
+		if (str_matches(t->threads[i].name, "pt_autograd*"))
+			t->thread_flags[i] = THREAD_AUTOGRAD;
+	for (size_t i = 1; i < t->thread_count; i++)
+		if (!t->thread_flags[i] && t->threads[i].tid == pid) {
+			t->thread_flags[i] = THREAD_MAIN;
+			have_main = 1;
+		}
+	for (size_t i = 0; !have_main && i < ARRAY_SIZE(t->thread_flags); i++)
+		if (!t->thread_flags[i])
+			t->thread_flags[i] = THREAD_MAIN;
+}
+
+static void find_owners(struct tables *t)
+{
+	unsigned char *owners = xcalloc(t->module_count, 1);
+
+	for (size_t i = 0; i < t->module_count; i++)
+		owners[i] = (unsigned char)owner_of_module(t->modules[i]);
+	t->stack_owners = xcalloc(t->stack_count, 1);
+	t->stack_owners[MT_NO_STACK] = OWNER_APPLICATION;
+	for (size_t i = 1; i < t->stack_count; i++)
+		t->stack_owners[i] = owners[t->stacks[i].module];
+	free(owners);
+}
+
+void attribute_trace(struct trace *t)
+{
+	if (t->tables.stack_info)
+		return;
+	frames_attribute(&t->tables);
+	find_owners(&t->tables);
+	flag_threads(&t->tables, t->header.pid);
+}

@@ -1,0 +1,30 @@
+/* Attribution of a trace: what its stacks, modules and threads mean, found once for each. */
+#ifndef MEMTRACE_ATTRIBUTION_H
+#define MEMTRACE_ATTRIBUTION_H
+
+#include "attribution/activity.h"
+#include "attribution/frames.h"
+#include "attribution/owner.h"
+#include "trace/trace.h"
+
+/* Fills in what the tables say of stacks and threads. A second call does nothing. */
+void attribute_trace(struct trace *t);
+
+static inline const struct stack_info *tables_stack_info(const struct tables *t, uint32_t stack)
+{
+	return &t->stack_info[stack < t->stack_count ? stack : MT_NO_STACK];
+}
+
+/* enum stack_flag, and the hint. */
+static inline uint32_t tables_stack_flags(const struct tables *t, uint32_t stack)
+{
+	return tables_stack_info(t, stack)->flags;
+}
+
+/* The owner of what the stack's module allocates. */
+static inline enum owner tables_stack_owner(const struct tables *t, uint32_t stack)
+{
+	return (enum owner)t->stack_owners[stack < t->stack_count ? stack : MT_NO_STACK];
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* Stacks as text for reports. */
+#ifndef MEMTRACE_STACK_TEXT_H
+#define MEMTRACE_STACK_TEXT_H
+
+#include "trace/tables.h"
+#include "util/buf.h"
+
+/* "function file:line;function file:line", outermost frame first; nothing if there are no frames.
+ * Valid UTF-8. */
+void stack_add_text(const struct tables *t, uint32_t stack, struct buf *b);
+
+/* The functions below need attribute_trace(). Their texts are safe on a terminal. */
+
+/* "function  file:line" of the innermost frame that is not PyTorch's own, else of the innermost. */
+void stack_add_label(const struct tables *t, uint32_t stack, struct buf *b);
+/* "function file:line" of the innermost frame; nothing if that is the frame of the label. */
+void stack_add_inner(const struct tables *t, uint32_t stack, struct buf *b);
+/* The classes of the modules that were called, outermost first:
+ * "LlamaModel.LlamaDecoderLayer.LlamaMLP"; nothing if there are none. */
+void stack_add_module(const struct tables *t, uint32_t stack, struct buf *b);
+
+#endif
