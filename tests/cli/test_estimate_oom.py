@@ -1,6 +1,6 @@
-"""Will it run out of memory? Document 003 ran 454 layouts of Llama 3.1 on A100s and H100s; its tables say which did.
+"""Predicted and real out-of-memory errors. Document 003 ran 454 layouts of Llama 3.1 on A100s and H100s; its tables show the ones that failed.
 
-Nothing here is fitted to them: our own system runs each job, as Megatron-LM's command line declares it, within the card's memory.
+No value is fitted to them: our own system runs each job, as Megatron-LM's command line declares it, in the card's memory.
 """
 import collections
 import json

@@ -1,4 +1,4 @@
-"""Declared jobs, run now: what PyTorch counts is what tests/model/observed.json says, so that the rows are still true."""
+"""Declared jobs, run now: PyTorch counts the bytes that tests/model/observed.json has, so the rows are still true."""
 import json
 import os
 import sys
@@ -24,7 +24,7 @@ class Live(Case):
                     self.assertEqual(found[i][key], rows[name][key])
 
     def test_every_rank_of_a_pipeline(self):
-        """The worst rank hides the last stage: a schedule's variables and graphs hold stages' inputs there."""
+        """The last stage is checked by itself, because the worst rank hides it: a schedule's variables and graphs hold inputs of stages there."""
         jobs = {name: job for _, name, job in accuracy_runs.accuracy_jobs()}
         names = ["megatron-pp", "megatron-pp-interleaved"] if os.environ.get("ALL_JOBS") else ["megatron-pp-interleaved"]
         for name in names:
@@ -32,7 +32,7 @@ class Live(Case):
             stages = accuracy.estimates_of(jobs[name])["memtrace"]["per_stage"]
             for rank, entry in found.items():
                 with self.subTest(job=name, rank=rank):
-                    # numbers of one element each, 512 bytes a block
+                    # tensors of one element each, 512 bytes for a block
                     self.assertAlmostEqual(stages[rank]["peak_bytes"], entry["peak_allocated_bytes"], delta=4096)
             self.assertEqual(sorted(found), [0, 1])
 

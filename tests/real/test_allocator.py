@@ -1,4 +1,4 @@
-"""The caching allocator's model against the real one, event by event: which block is taken, how it is split, what is reserved."""
+"""The caching allocator's model against the real one, event by event: the chosen block, its split, the reserved bytes."""
 import os
 import subprocess
 
@@ -40,7 +40,7 @@ class Allocator(Case):
         subprocess.run(["make", "-s", os.path.relpath(REPLAY, ROOT)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
     def blocks(self):
-        """(bytes of the block, reserved then) of every allocation, from the trace; the device's other levels do not count"""
+        """(bytes of the block, reserved bytes at that time) for every allocation of the trace; other levels of the device are ignored"""
         found, reserved = [], 0
         for _, _, size, _, _, kind, _ in self.trace().records():
             if kind == 1:

@@ -1,5 +1,5 @@
-"""What each byte at the peak is, against what the job's own tensors were: parameters, buffers, gradients and optimizer states within
-0.1 % of the blocks that held them, activations within 1 % of what autograd saved, next to nothing left over."""
+"""The category of each byte at the peak, against the job's own tensors: parameters, buffers, gradients and optimizer states within
+0.1 % of the blocks that hold them, activations within 1 % of the bytes that autograd saved, almost no bytes in other."""
 import json
 import os
 import unittest
@@ -9,7 +9,7 @@ from harness import JOBS, MEMTRACE, Case, python, torchrun
 
 TRUTH = os.path.join(JOBS, "with_categories.py")
 SMALL = "--layers", 4, "--hidden", 512, "--heads", 8
-ROUNDING = 8192  # blocks below MEMTRACE_STACK_MIN have no stacks: a few may be taken for their neighbours
+ROUNDING = 8192  # blocks below MEMTRACE_STACK_MIN have no stacks: a few may get the category of their neighbours
 
 
 class Checks(Case):
@@ -47,7 +47,7 @@ class Checks(Case):
 
 class Categories(Checks):
     def test_gpt2_of_document_001(self):
-        """Tensors as the document's formulas have them; the rest of a category is what the allocator rounded up."""
+        """The tensors equal the document's formulas; the rest of a category is the allocator's rounding."""
         entry = self.check("seed001.py")
         settings = {"num_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "vocab_size": 50304, "seq_length": 1024,
                     "micro_batch_size": 12}
@@ -55,7 +55,7 @@ class Categories(Checks):
         for key, value in settings.items():
             command += ["--set", "%s=%s" % (key, value)]
         estimate = json.loads(self.run_(command).stdout)["estimates"][0]
-        tensors = {"buffers": 12 * 1024 * 1024 * 4}  # of the masks; the document has them with the parameters
+        tensors = {"buffers": 12 * 1024 * 1024 * 4}  # the masks, which the document counts with the parameters
         for term in estimate["terms"]:
             tensors[term["component"]] = tensors.get(term["component"], 0) + term["bytes"]
         tensors["parameters"] -= tensors["buffers"]
@@ -66,7 +66,7 @@ class Categories(Checks):
             rounded = entry["peak"]["by_category"][category] - tensors[category]
             self.assertGreaterEqual(rounded, 0)
             self.assertLess(rounded, 0.04 * tensors[category], category)
-            self.assertLessEqual(rounded, rows[category] << 20)  # at most 1 MiB of a segment's rest stays with a block
+            self.assertLessEqual(rounded, rows[category] << 20)  # a block keeps at most 1 MiB of its segment's rest
 
     def test_llama(self):
         self.check("llama.py", 4)
@@ -75,7 +75,7 @@ class Categories(Checks):
         self.check("gpt.py", *SMALL, "--parallel", "ddp", ranks=2)
 
     def test_fsdp2(self):
-        """The peak is in the optimizer: sharded gradients, and foreach's temporaries."""
+        """The peak is in the optimizer phase: sharded gradients, and temporaries of the foreach implementation."""
         entry = self.check("fsdp2.py", ranks=2, nothing_of=("activations",))
         self.assertEqual(entry["peak"]["phase"], "optimizer")
         self.assertGreater(entry["peak"]["by_category"]["gradients"], 1 << 20)

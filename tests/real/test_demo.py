@@ -1,4 +1,4 @@
-"""make demo, as a new user sees it."""
+"""make demo, as for a new user."""
 import os
 import re
 import subprocess

@@ -1,7 +1,7 @@
-"""Jobs that fail, or waste memory, from one known cause: is it the cause that memtrace names? And healthy ones, where it must name none.
+"""Jobs that fail, or waste memory, from one known cause: memtrace must name this cause. For healthy jobs it must name none.
 
-test_diagnosis.py --table [DIRECTORY] prints the table of docs/validation.md: what each job should have, and what was named. Traces are kept in
-DIRECTORY, and those that are there are taken."""
+test_diagnosis.py --table [DIRECTORY] prints the table of docs/validation.md: the expected and the named cause of each job. DIRECTORY keeps the
+traces; existing ones are used again."""
 import json
 import os
 import subprocess
@@ -14,11 +14,11 @@ from harness import JOBS, MEMTRACE, Case, environment, python, torchrun  # noqa:
 
 NONE = None
 NCCL = 288  # MiB that the first collective of two ranks takes (preload/sim/nccl/nccl.def)
-PEER = 384  # and messages to a peer in the node, both ways
+PEER = 384  # MiB for messages to a peer in the same node, both ways
 
 
 class Job:
-    """One job of the corpus: its card's memory in MiB, and the rule that should be its cause (severity: that the job dies of it)."""
+    """One job of the corpus: its card's memory in MiB, and the rule that should be its cause (severity: the job dies from it)."""
 
     scripts = "diagnose_causes.py", "diagnose_ranks.py"
 
@@ -45,12 +45,12 @@ def cause(report):
 
 
 class Other(Job):
-    """Of other models and frameworks."""
+    """Jobs of other models and frameworks."""
     scripts = "diagnose_others.py", "diagnose_others.py"
 
 
-# Where one letter of a cause can show in many ways, there are several jobs. The first half was there when the rules were written and
-# adjusted; the second was not looked at until they were done.
+# If a cause can appear in many ways, there are several jobs. The first half existed when the rules were written and adjusted.
+# Nobody looked at the second half before the rules were done.
 DEVELOPED = [
     Job("logits", 2700, "LOGITS_SPIKE"),
     Job("logits_transformers", 3400, "LOGITS_SPIKE"),
@@ -125,7 +125,7 @@ HELD_BACK = [
     Job("healthy_retry", 6144, NONE, dies=False),
     Job("healthy_ddp", 4096, NONE, ranks=2, dies=False),
 ]
-# Written when the rules were done, without a look at them; what was named at first sight is in docs/validation.md.
+# Written when the rules were done, without a look at them; docs/validation.md has the first results.
 OTHERS = [
     Other("lora_logits", 7000, "LOGITS_SPIKE"),
     Other("pixel_attention", 1600, "ATTN_QUADRATIC"),
@@ -158,7 +158,7 @@ OTHERS = [
     Other("healthy_scaler", 8192, NONE, dies=False),
     Other("healthy_resnet_ddp", 4096, NONE, ranks=2, dies=False),
 ]
-# Not in the tests: named otherwise, or not at all (docs/validation.md).
+# Not in the tests: another cause is named, or none (docs/validation.md).
 UNJUDGED = [
     Other("gradient_vector", 1220, "GRAD_NORM_TEMP"),
     Other("caught_in_a_cycle", 4096, "LEAK_REF_CYCLE", dies=False),
@@ -186,7 +186,7 @@ class Diagnosis(Case):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_steps_to_go(self):
-        """A leak's end is told before it comes: the same job, let go on, dies in that step."""
+        """The report predicts the step in which a leak ends the job: the same job, continued, dies in that step."""
         job = Job("leak_slow", 1536, "LEAK_GRAPH_RETAINED", dies=False)
         _, report = job.run(self.traces)
         evidence = cause(report)["evidence"]
@@ -214,7 +214,7 @@ def kept_report(job, directory):
 
 
 def table(directory):
-    """One row a job; at the end which causes were taken for which."""
+    """One row for each job; at the end the confusion of causes."""
     right, confused = 0, {}
     print("| job | its cause | named | confidence |\n|---|---|---|---|")
     for job in ALL:

@@ -1,8 +1,8 @@
-"""Is what a remedy saves what the report said that it would? Each job runs as it is and with the remedy, on a card that is large enough for
-both: the saving that was predicted from the first run must be within 10 % of the difference between the two.
+"""The predicted saving of a remedy against its real saving. Each job runs without and with the remedy, on a card that is large enough for
+both: the saving predicted from the first run must be within 10 % of the difference between the two runs.
 
-test_diagnosis_remedies.py --table [DIRECTORY] prints the table of docs/validation.md. Traces are kept in DIRECTORY, and those that are there
-are taken."""
+test_diagnosis_remedies.py --table [DIRECTORY] prints the table of docs/validation.md. DIRECTORY keeps the traces; existing ones are used
+again."""
 import json
 import os
 import subprocess
@@ -17,7 +17,7 @@ from test_diagnosis import DEVELOPED, HELD_BACK  # noqa: E402
 CARD = 80 << 10
 JOBS = {job.name: job for job in DEVELOPED + HELD_BACK}
 
-# job, which of the peaks the remedy is about, part of the action that is tried, the remedy's settings, settings for both
+# job, the peak that the remedy lowers, part of the action to try, the remedy's settings, settings for both runs
 TRIED = [
     ("logits", "allocated", "in chunks", {}, {}),
     ("logits_upcast", "allocated", "in chunks", {}, {}),
@@ -51,7 +51,7 @@ ALWAYS = ("attention", "ddp_buckets")
 
 
 def saving(report, action):
-    """Of the first finding that proposes it."""
+    """The saving of the first finding that proposes the action."""
     for finding in report["findings"]:
         for remedy in finding["remedies"]:
             if action in remedy["action"] and remedy["saving_bytes"] is not None:
@@ -62,7 +62,7 @@ def saving(report, action):
 def compare(directory, name, which, action, settings, both):
     """(predicted, measured) in bytes."""
     job, reports = JOBS[name], []
-    # where the remedy is a setting, the job is the same
+    # if the remedy is a setting, the job is the same
     for when, fixed, more in (("before", False, {}), ("after", not settings, settings)):
         path = os.path.join(directory, name + "-" + when)
         if not os.path.isdir(path):

@@ -1,4 +1,4 @@
-"""What happens to jobs, disks and processes must cost the job nothing and the trace as little as can be."""
+"""Failures of jobs, disks and processes cost the job nothing, and the trace as little as possible."""
 import os
 import random
 import signal
@@ -38,16 +38,16 @@ class Faults(Case):
                 entry = self.report()["ranks"][0]
                 self.assertEqual(entry["end"], "killed")
                 trace = self.trace()
-                # every event up to the last printed line is there; the job may have gone on for a moment
+                # every event before the last printed line is there; the job may have continued for a moment
                 self.assertGreaterEqual(trace.device[0][8], allocs)
                 self.assertGreaterEqual(trace.device[0][9], frees)
-                # the replay ends where the counters stood, or one event before
+                # the replay ends at the values of the counters, or one event before
                 self.assertLessEqual(abs(entry["final"]["allocated_bytes"] - trace.device[0][1]), 1 << 20)
                 if trace.reused_records == 0:
                     self.assertEqual(self.totals_after(trace, allocs, frees), (allocated, reserved))
 
     def totals_after(self, trace, allocs, frees):
-        """Allocated and reserved bytes when the trace has seen that many events."""
+        """Allocated and reserved bytes after that number of events of the trace."""
         a = f = now = reserved = 0
         for r in trace.records():
             if r[5] in (1, 2):
@@ -76,7 +76,7 @@ class Faults(Case):
         trace = self.trace()
         self.assertEqual((trace.lost_reason, trace.lost_errno), (1, 28))
         self.assertGreater(trace.lost_events, 0)
-        # what was recorded and what was lost are together what PyTorch counted
+        # recorded and lost events together are the events that PyTorch counted
         allocs, frees = map(int, done.stdout.splitlines()[-1].split()[:2])
         self.assertGreaterEqual(trace.device[0][8] + trace.device[0][9], allocs + frees)
         entry = self.report()["ranks"][0]
@@ -102,13 +102,13 @@ class Faults(Case):
         self.assertEqual(len(self.lines(done)), 1, done.stderr)
 
     def test_reader_of_stderr_is_gone(self):
-        """Our one line into a closed pipe must not end a job that does not ignore SIGPIPE."""
+        """Our line into a closed pipe does not end a job that does not ignore SIGPIPE."""
         self.run_(["bash", "-c", 'exec 2> >(exec 0<&-); sleep 0.3; exec "$@"', "bash", MEMTRACE, "simulate", "-o", self.traces, "--", python(), "-c",
                    "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n" + TOTALS])
         self.assertEqual(self.trace().exit_status, 0)
 
     def test_spawned_ranks_are_one_run(self):
-        """torch.multiprocessing without RANK: one run, one line; a worker behind a shell script: still its launcher's run."""
+        """torch.multiprocessing without RANK: one run, one line; a worker started by a shell script belongs to its launcher's run."""
         job = os.path.join(self.dir, "spawn.py")
         with open(job, "w") as f:
             f.write("import torch, torch.multiprocessing as mp\ndef work(i):\n    x = torch.empty((i + 1) << 20, device='cuda')\n"
@@ -133,7 +133,7 @@ class Faults(Case):
         self.assertIn("4.0 MiB", subprocess.run(command, shell=True, cwd="/", stdout=subprocess.PIPE, text=True).stdout)
 
     def test_no_file_descriptors(self):
-        """A job that has used up its descriptor numbers is recorded all the same: the recorder takes none of them."""
+        """A job that has used all its descriptor numbers is recorded: the recorder needs none of them."""
         done = self.code("import torch, os, resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
                          "torch.cuda.init()\nfds = []\ntry:\n    while True: fds.append(os.open('/dev/null', 0))\nexcept OSError: pass\n"
                          "x = torch.empty(1 << 20, device='cuda')\n[os.close(f) for f in fds]\nprint(torch.cuda.memory_allocated())")
@@ -141,7 +141,7 @@ class Faults(Case):
         self.assertEqual(self.trace().peak(), 4 << 20)
 
     def test_fork_without_exec(self):
-        """A data loader's child, and one that allocates memory itself: neither writes into its parent's file."""
+        """A data loader's child, and a child that allocates memory: neither writes into its parent's file."""
         self.code(TOTALS + "import os\nfor i in range(3):\n    if os.fork() == 0:\n        y = [0] * 1000\n        os._exit(0)\n    os.wait()\n"
                   "d = torch.utils.data.DataLoader(list(range(64)), num_workers=2)\nassert len(list(d)) == 64\n"
                   "z = torch.empty(1 << 20, device='cuda')\nassert torch.cuda.memory_allocated() == 8388608\n")

@@ -1,4 +1,4 @@
-"""Every call of the recorder made to fail: the job never notices, and docs/reliability.md has what was observed."""
+"""Every call of the recorder is made to fail: the job never notices, and docs/reliability.md has the observed results."""
 import re
 import tempfile
 import unittest
@@ -18,7 +18,7 @@ class Injected(unittest.TestCase):
                 self.assertEqual(status, 0)
                 self.assertNotIn("SILENCE", what)
                 self.assertNotIn("WRONG", what)
-                # how far a run gets before the call that fails depends on the machine; which ends there are does not
+                # how far a run gets before the failing call depends on the machine; the set of possible ends does not
                 self.assertIn("| %s |" % fault, page)
                 if "events are missing" not in what:        # a busy machine
                     self.assertIn("| %s |" % what, page)

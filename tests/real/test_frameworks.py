@@ -1,6 +1,6 @@
-"""The frameworks, unmodified, on the simulated device: every rank traced, its peak PyTorch's own, and the same again.
+"""The unmodified frameworks on the simulated device: every rank is traced, its peak equals PyTorch's own, and a second run gives the same.
 
-PEAKS=FILE gets each job's row of the table in docs/validation.md.
+PEAKS=FILE: each job's row of the table in docs/validation.md is written there.
 """
 import os
 import re
@@ -11,7 +11,7 @@ import unittest
 from harness import JOBS, Case, python, torchrun, printed
 
 SMALL = ["--layers", 4, "--hidden", 256, "--heads", 4, "--seq", 256, "--micro-batch", 2]
-# name: ranks, job, its arguments. What is in SAMPLE runs in `make test`, all of it in `make test-all`.
+# name: ranks, job, its arguments. `make test` runs those in SAMPLE, `make test-all` runs all.
 FRAMEWORKS = {
     "ddp": (2, "gpt.py", "--parallel ddp --clip 1"),
     "ddp_4_ranks": (4, "gpt.py", "--parallel ddp --accumulate 2"),
@@ -58,7 +58,7 @@ FRAMEWORKS = {
     "distributed_checkpoint": (2, "gpt.py", "--parallel fsdp2 --save {}"),
 }
 SAMPLE = ("megatron_tp_pp", "scaler", "graphs")
-# Simulated rank by rank, each without the others, they have the very same peaks.
+# Simulated rank by rank, each without the others, these jobs have exactly the same peaks.
 ALONE = ("ddp", "fsdp1", "fsdp2", "tensor_parallel", "zero1", "zero2", "zero3", "megatron_tp_pp", "megatron_ep", "megatron_interleaved", "pipelining",
          "deepspeed_pipeline", "trainer", "accelerate_fsdp")
 ALONE_SAMPLE = ("megatron_tp_pp",)
@@ -68,7 +68,7 @@ PEAKS = ("max_memory_allocated", "max_memory_reserved", "peak_bytes", "tensors",
 
 
 def keep_row(name, job, peaks):
-    """`peaks`: of each rank; ranks that have the same are said once."""
+    """`peaks`: one for each rank; equal ranks are given once."""
     columns = (dict.fromkeys("%.1f" % (peak[key] / 2**20) for peak in peaks) for key in ("allocated_bytes", "reserved_bytes", "device_bytes"))
     if os.environ.get("PEAKS"):
         with open(os.environ["PEAKS"], "a") as f:
@@ -81,7 +81,7 @@ def lines(text):
 
 class Jobs(Case):
     def job(self, ranks, script, arguments, *options, traces="traces", version="2.15", **settings):
-        """Runs a job with all of its ranks; what each rank printed, by rank."""
+        """Runs a job with all of its ranks; returns {rank: its printed lines}."""
         self.traces = os.path.join(self.dir, traces)
         with tempfile.TemporaryDirectory() as saved:
             words = [w.format(saved) for w in arguments.split()] if isinstance(arguments, str) else list(map(str, arguments))
@@ -103,11 +103,11 @@ class Jobs(Case):
         return sum(c["bytes"] for c in entry["communicators"])
 
     def nccl(self, entry):
-        """The most that NCCL held."""
+        """The largest memory that NCCL held."""
         return sum(o["peak_bytes"] for o in entry["owners"] if o["owner"] == "nccl")
 
     def check_trace(self, printed, ranks, offloaded=False):
-        """Each rank's trace has the peaks that PyTorch counted; Truth resets PyTorch's when the model is there, so ours may be higher."""
+        """Each rank's trace has the peaks that PyTorch counted; Truth resets PyTorch's peak after the model is built, so ours may be higher."""
         entries = {e["rank"] or 0: e for e in self.report()["ranks"]}
         self.assertEqual(sorted(printed), list(range(ranks)))
         self.assertEqual(sorted(entries), sorted(printed))
@@ -124,7 +124,7 @@ class Jobs(Case):
 
 
 class Frameworks(Jobs):
-    """One test a row, made below."""
+    """One test for each row, created below."""
 
     def framework(self, name):
         ranks, script, arguments = FRAMEWORKS[name]
@@ -152,16 +152,16 @@ class Alone(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_accelerate_launch(self):
-        """accelerate launch is not run; its own code says what its worker's environment is."""
+        """accelerate launch is not run; its own code gives the environment of its worker."""
         launch = [os.path.join(os.path.dirname(python()), "accelerate"), "launch", "--num_processes", "4", "--mixed_precision", "bf16",
                   "--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
         done = self.simulate([*launch, os.path.join(JOBS, "hf.py"), "--loop", "accelerate", "--dtype", "fp32", *map(str, SMALL)], "--ranks", "3")
         line = lines(done.stdout)[3]
-        self.assertEqual(line["elements"] * 4 // 4, line["tensors"]["parameters"])  # fp32, a quarter here
+        self.assertEqual(line["elements"] * 4 // 4, line["tensors"]["parameters"])  # fp32, a quarter on this rank
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_expert_groups(self):
-        """Skewed routing: the rank that --deduplicate leaves away needs no more than the one that stands for it, the others what they need together."""
+        """Skewed routing: an omitted rank needs no more than the rank that represents it; the simulated ranks have the same peaks as in the whole job."""
         arguments = ("--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 256 --micro-batch-size 2 "
                      "--expert-model-parallel-size 4 --experts 8 --llama")
         together = self.job(4, "megatron_gpt.py", arguments, CUDASIM_ROUTING="skewed")
@@ -175,10 +175,10 @@ class Alone(Jobs):
         self.assertLess(alone[3], alone[0])
 
     def test_steps(self):
-        """--steps ends the job after two of its fifty steps, with a whole trace."""
+        """--steps ends the job after two of its fifty steps, with a complete trace."""
         arguments = [*SMALL, "--parallel", "fsdp2", "--steps", 50]
         done = self.alone("1", 16, "gpt.py", arguments, "--steps", "2")
-        self.assertEqual(done, {})  # it never came to its last line
+        self.assertEqual(done, {})  # the job did not reach its last line
         (entry,) = self.report()["ranks"]
         self.assertEqual((entry["rank"], entry["world_size"], entry["end"]), (1, 16, "exit"))
         short = self.alone("1", 16, "gpt.py", [*arguments[:-1], 2], traces="short")
@@ -190,7 +190,7 @@ TENSORS = 2 + 4 * 6 + 1
 
 
 class ByHand(Jobs):
-    """Where a framework's states follow a formula, they follow it exactly."""
+    """If a framework's states follow a formula, the trace equals it exactly."""
 
     def check(self, framework, parameters, gradients, states, ranks=2):
         name, *arguments = framework
@@ -202,15 +202,15 @@ class ByHand(Jobs):
             self.assertEqual(line["tensors"]["optimizer_states"], states)
 
     def test_ddp(self):
-        """Everything on each rank; fused AdamW counts its steps on the device, 4 bytes a tensor."""
+        """All states on each rank; fused AdamW counts its steps on the device, 4 bytes for each tensor."""
         self.check(("gpt.py", "--parallel", "ddp"), 4 * ELEMENTS, 4 * ELEMENTS, 8 * ELEMENTS + 4 * TENSORS)
 
     def test_fsdp2(self):
-        """Each tensor is cut along its first dimension, which two divides everywhere."""
+        """Each tensor is divided along its first dimension, which is always a multiple of two."""
         self.check(("gpt.py", "--parallel", "fsdp2"), 4 * ELEMENTS // 2, 4 * ELEMENTS // 2, 8 * ELEMENTS // 2 + 4 * TENSORS)
 
     def test_zero1(self):
-        """16-bit parameters whole; fp32 masters, momentum and variance cut in two."""
+        """16-bit parameters are complete; fp32 masters, momentum and variance are divided by two."""
         self.check(("deepspeed_gpt.py", "--zero", "1"), 2 * ELEMENTS, None, 12 * ELEMENTS // 2)
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
@@ -220,9 +220,9 @@ class ByHand(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_zero1_and_zero2(self):
-        """With one micro batch a step ZeRO-1 and ZeRO-2 have the same peak: in DeepSpeed 0.19.8 both copy each gradient into the same bucket as
-        soon as it is there, and keep of the reduced ones their own part (stage_1_and_2.py, reduce_ipg_grads and process_gradients). With
-        several, ZeRO-1 reduces at the last one only, and holds all 16-bit gradients until then."""
+        """With one micro-batch in a step, ZeRO-1 and ZeRO-2 have the same peak: in DeepSpeed 0.19.8 both copy each gradient into the same bucket as
+        soon as it exists, and keep their own part of the reduced gradients (stage_1_and_2.py, reduce_ipg_grads and process_gradients). With
+        several micro-batches, ZeRO-1 reduces at the last one only, and holds all 16-bit gradients until then."""
         peaks = {(stage, micro): self.job(2, "deepspeed_gpt.py", f"--zero {stage} --accumulate {micro}", traces=f"{stage}{micro}")[0]
                  for stage in (1, 2) for micro in (1, 3)}
         self.assertEqual(peaks[1, 1]["max_memory_allocated"], peaks[2, 1]["max_memory_allocated"])
@@ -243,8 +243,8 @@ class Torchtitan(Jobs):
         return int(size.replace(",", "")), {r["rank"]: r["peak"] for r in self.report()["ranks"]}
 
     def test_llama3_debugmodel(self):
-        """Its own command, with flex attention, its training step in a CUDA graph. In the first run Triton compiles 18 kernels for each
-        rank's attention, of which the autotuner chooses two, a minute or two; the next ones find them. FSDP2 cuts fp32 parameters in two."""
+        """torchtitan's own command, with flex attention, and with the training step in a CUDA graph. In the first run Triton compiles 18 kernels for
+        each rank's attention, of which the autotuner chooses two; this takes a minute or two. Later runs use them. FSDP2 divides fp32 parameters by two."""
         self.run_([python(), os.path.join(JOBS, "titan_assets.py"), self.dir])
         self.train("first")
         (size, peaks), (_, again) = self.train("traces"), self.train("again")
@@ -258,8 +258,8 @@ class Torchtitan(Jobs):
 
 
 class Nccl(Jobs):
-    """NCCL's memory is NCCL's in the report, as the table says (preload/sim/nccl/nccl.def, from NCCL's source): nothing is unexplained."""
-    RING = 24 * (10 + 2) << 20  # a receiver's and a sender's buffer a channel, at the first collective
+    """The report attributes NCCL's memory to NCCL, with the bytes of the table (preload/sim/nccl/nccl.def, from NCCL's source): nothing is unexplained."""
+    RING = 24 * (10 + 2) << 20  # a receiver's and a sender's buffer for each channel, at the first collective
 
     def owner(self, ranks, gpu, arguments="--parallel ddp --steps 1"):
         self.job(ranks, "gpt.py", arguments, "--gpu", gpu, traces="%d-%s" % (ranks, gpu))
@@ -277,13 +277,13 @@ class Nccl(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_with_switches(self):
-        """From Hopper on three ranks of a node and more have NVLS beside it: two buffers of 1 MiB on 16 channels for each rank."""
+        """From Hopper on, three ranks of a node or more have NVLS in addition: two buffers of 1 MiB on 16 channels for each rank."""
         self.assertEqual(self.owner(4, "A100-40GB"), self.RING)
         self.assertEqual(self.owner(4, "H100-80GB"), self.RING + (4 * 16 * 2 << 20))
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_no_room(self):
-        """The model has room and NCCL's buffers have not: PyTorch's error is NCCL's, and the trace names the request."""
+        """The model fits and NCCL's buffers do not: PyTorch's error is NCCL's, and the trace names the request."""
         command = torchrun(2, os.path.join(JOBS, "gpt.py"), *map(str, SMALL), "--parallel", "ddp")
         done = self.simulate(command, "--gpus", "2", "--gpu", "A100-40GB", "--memory", "700MiB", status=1)
         self.assertIn("no 301989888 bytes left on device", done.stderr)
@@ -293,10 +293,10 @@ class Nccl(Jobs):
 class Published(Jobs):
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_document_001(self):
-        """Measured there on an A100 with PyTorch of its time: 21.898 GiB at the peak, 2,064,403,456 bytes steady. What holding the model's
-        output adds (2 bytes for each of 12 * 1024 * 50304 logits) is the whole of the difference that the same loop with it has. Without the gaps
-        between tensors and their blocks (6,855,368 bytes there, of what evaluations and other work left of the cache's segments) the steady
-        state is the document's to the byte."""
+        """The document measured 21.898 GiB at the peak and 2,064,403,456 bytes in the steady state, on an A100 with the PyTorch of its time. If the
+        same loop also holds the model's output, its peak is higher by exactly that output: 2 bytes for each of 12 * 1024 * 50304 logits. Without the
+        gaps between tensors and their blocks (6,855,368 bytes in the document, left in the cache's segments by evaluations and other work) the
+        steady state equals the document's to the byte."""
         for version in ("2.0", "2.1"):
             self.traces = os.path.join(self.dir, version)
             done = self.simulate([python(version), os.path.join(JOBS, "seed001.py"), "--drop-logits"], "--gpu", "A100-40GB")
@@ -310,8 +310,8 @@ class Published(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_512_ranks_of_llama_70b(self):
-        """Document 003's Llama-3-70B, TP 8, CP 2, PP 4, sequence 8192, on 512 GPUs: a rank of each kind of stage, alone. Its formula
-        for these stages (without buffers and fragmentation) says 27.06, 22.94 and 17.70 GiB; Table 6 has this layout run on 256 A100s with 40 GB."""
+        """Document 003's Llama-3-70B, TP 8, CP 2, PP 4, sequence 8192, on 512 GPUs: a rank of each kind of stage, alone. The document's
+        formula for these stages (without buffers and fragmentation) gives 27.06, 22.94 and 17.70 GiB; in Table 6 this layout runs on 256 A100s with 40 GB."""
         started = time.monotonic()
         printed = self.alone("0,128,384", 512, "megatron_gpt.py", LLAMA_70B.split(), "--gpu", "A100-40GB", "--timeout", "180", "--jobs", "1")
         self.assertLess(time.monotonic() - started, 3 * 180)
@@ -321,7 +321,7 @@ class Published(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_document_003_runs_out_of_memory(self):
-        """Table 6, (TP, CP, PP, MBS) = (8, 2, 4, 1) on 64 and 128 GPUs, (8, 2, 4, 2) on 256: which of them run on A100s with 40 GB."""
+        """Table 6, (TP, CP, PP, MBS) = (8, 2, 4, 1) on 64 and 128 GPUs, (8, 2, 4, 2) on 256: the layouts that run on A100s with 40 GB."""
         for micro, gpus, end in ((1, 64, "oom"), (1, 128, "exit"), (2, 256, "oom")):
             with self.subTest(micro=micro, gpus=gpus):
                 self.traces = os.path.join(self.dir, "%d-%d" % (micro, gpus))

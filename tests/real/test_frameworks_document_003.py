@@ -1,9 +1,9 @@
-"""Document 003's measured tables: which layouts of Llama-3.1 8B and 70B ran out of memory on A100s with 40 GB and H100s with 94 GB.
+"""Document 003's measured tables: the layouts of Llama-3.1 8B and 70B that ran out of memory on A100s with 40 GB and H100s with 94 GB.
 
-Cells chosen by hand, before anything ran, of each model and GPU: those beside the border, and one or two far from it. A rank of the first stage is
-simulated alone, with PyTorch 2.15 and its NCCL; the document's were 2.3.1 and 2.20.5.
+The cells were chosen by hand, before the first run: for each model and GPU those next to the limit, and one or two far from it. A rank of the first stage
+is simulated alone, with PyTorch 2.15 and its NCCL; the document used 2.3.1 and 2.20.5.
 
-    python3 tests/real/test_frameworks_document_003.py --table      prints what validation.md has
+    python3 tests/real/test_frameworks_document_003.py --table      prints the table of validation.md
 """
 import os
 import re
@@ -16,7 +16,7 @@ from harness import JOBS, Case, python  # noqa: E402
 
 LLAMA = "--llama --fused --attention sdpa --sp --vocab 128256 --kv-heads 8 --steps 2"
 MODELS = {"8B": "--layers 32 --hidden 4096 --heads 32 --ffn 14336", "70B": "--layers 80 --hidden 8192 --heads 64 --ffn 28672"}
-# model, GPU, sequence, its table: (tensor, context, pipeline, micro-batch, GPUs, ran there)
+# model, GPU, sequence, the document's table: (tensor, context, pipeline, micro-batch, GPUs, ran there)
 TABLES = {
     ("8B", "A100-40GB", 8192, "Table 3"): (
         (4, 1, 2, 1, 8, True), (4, 1, 2, 2, 8, False), (4, 1, 1, 1, 8, True), (4, 1, 1, 2, 64, False), (2, 2, 2, 1, 8, True),
@@ -33,7 +33,7 @@ CELLS = [(*job, *cell) for job, cells in TABLES.items() for cell in cells]
 
 class Tables(Case):
     def simulated(self, model, gpu, seq, _, tp, cp, pp, micro, gpus, __):
-        """Did it run here? And the device's peak, in GiB."""
+        """(whether the job ran here, the device's peak in GiB)"""
         self.traces = os.path.join(self.dir, re.sub(r"\W+", "-", f"{model} {gpu} {seq} {tp} {cp} {pp} {micro} {gpus}"))
         sizes = ["--seq", seq, "--tp", tp, "--cp", cp, "--pp", pp, "--micro-batch", micro, "--accumulate", max(2, pp)]
         command = [python(), "-W", "ignore", os.path.join(JOBS, "megatron_gpt.py"), *MODELS[model].split(), *LLAMA.split(), *map(str, sizes)]
@@ -44,7 +44,8 @@ class Tables(Case):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_cells(self):
-        """What ran there runs here; what did not needs more than the document's 80 % of the card: its NCCL took more for each communicator."""
+        """A layout that ran there runs here. A layout that failed there needs more than the document's 80 % of the card here, because its NCCL
+took more for each communicator."""
         for cell in CELLS:
             with self.subTest(cell=cell):
                 ran, gib = self.simulated(*cell)

@@ -1,4 +1,4 @@
-"""Where a simulated job cannot go on as it is, or ends: its peers, its memory."""
+"""Simulated jobs that cannot continue as they are, or that end: missing peers, exhausted memory."""
 import os
 import re
 import sys
@@ -28,18 +28,18 @@ class Peers(Case):
         return path
 
     def test_tcp(self):
-        """The address of the real job's first rank is nobody's here."""
+        """The address of the real job's first rank does not exist here."""
         done = self.simulate([python(), "-W", "ignore", self.script(), "tcp://10.1.2.3:29512"], "--ranks", "3", "--world-size", "4", "--timeout", "200")
         self.assertIn("sum [4.0, 4.0, 4.0, 4.0]", done.stdout)
 
     def test_a_peer_that_never_comes(self):
-        """The call, and the rank that it waits for; nobody hangs."""
+        """The message names the call, and the rank for which it waits; no process hangs."""
         done = self.simulate(torchrun(2, self.script(), "env://", "1"), "--gpus", "2", status=1, CUDASIM_TIMEOUT="2")
         self.assertRegex(done.stderr, r"nccl\w+: time limit \(CUDASIM_TIMEOUT\) reached; communicator \S+, rank 0 of 2, waiting for rank\(s\) 1")
 
 
 class Sent(Case):
-    """Rank 6 alone does what the integers say that ranks 0, 4 and 7 would broadcast; rank 0 stands for 4. Only what was asked for is traced."""
+    """Rank 6 alone follows the integers that ranks 0, 4 and 7 would broadcast; rank 0 represents 4. Only the requested rank is traced."""
 
     def test_integers_of_ranks_that_do_not_run(self):
         done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "flags.py")], "--ranks", "6", "--world-size", "8")
@@ -50,7 +50,7 @@ class Sent(Case):
         self.assertEqual([r["rank"] for r in self.report()["ranks"]], [6])
 
     def test_ranks_that_were_asked_for(self):
-        """They run once."""
+        """Auxiliary ranks run once."""
         done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "flags.py")], "--ranks", "0,6,7", "--world-size", "8", "--jobs", "1")
         self.assertEqual(done.stdout.count("[5, 7] [100, 101, 102, 103, 104] [True]"), 3)
         self.assertNotIn("untraced", done.stderr)
@@ -60,7 +60,7 @@ class Sent(Case):
         return self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "groups.py"), groups], *options)
 
     def test_senders_that_were_asked_for(self):
-        """Rank 2's number is its own, though rank 0 leads a group like its; objects may be given by name."""
+        """Rank 2's number is its own, although rank 0 leads a similar group; objects may be passed as keyword arguments."""
         done = self.groups("[[0, 1], [2, 3]]", "--ranks", "2,3", "--world-size", "4", "--jobs", "1")
         self.assertIn("rank 2 has 102", done.stdout)
         self.assertIn("rank 3 has 102", done.stdout)
@@ -72,14 +72,14 @@ class Sent(Case):
         self.assertIn("rank 3 has 101", done.stdout)
 
     def test_together(self):
-        """Rank 0 stands for rank 2; what those that run say travels, and what rank 0 says is its own."""
+        """Rank 0 represents rank 2; objects of running ranks are exchanged, and rank 0's objects are its own."""
         done = self.groups("[[0, 1], [2, 3]]", "--ranks", "1,3", "--world-size", "4", "--together")
         self.assertIn("rank 1 has 100", done.stdout)
         self.assertIn("rank 3 has 100", done.stdout)
         self.assertRegex(done.stdout, r"rank 3 objects \[1, 1, 3, 3\] \[0\]")
 
     def test_objects_and_shapes(self):
-        """What rank 2 of 4 is told in the whole job: by rank 0 all, along the chain by its neighbours, of which each needs the one before it."""
+        """Objects that rank 2 of 4 gets in the whole job: from rank 0 all of them, along the chain from its neighbours, each of which needs the one before."""
         done = self.simulate([python(), "-W", "ignore", os.path.join(JOBS, "messages.py")], "--ranks", "2", "--world-size", "4")
         self.assertEqual(printed(done.stdout), [{"rank": 2, "run": [{"name": "x" * 50, "layers": 3}], "steps": 77, "own": ["for", 2],
                                                  "told": [1, [0, None]], "shape": 101, "back": 203}])
@@ -100,7 +100,7 @@ class Memory(Case):
 
 class Checkpoint(Case):
     def test_rank_alone(self):
-        """A weight of 1,024 x 1,024 floats and its two moments, over 32 ranks: each saves, and loads, all that it holds, whoever coordinates."""
+        """A weight of 1,024 x 1,024 floats and its two moments, over 32 ranks: each rank saves and loads all its states, for every coordinator."""
         done = self.simulate(torchrun(8, os.path.join(JOBS, "sharded_checkpoint.py"), os.path.join(self.dir, "saved")), "--world-size", "32", "--ranks", "0,31")
         lines = printed(done.stdout)
         self.assertEqual(sorted(line["rank"] for line in lines), [0, 31])
@@ -135,7 +135,7 @@ class Bisect(Case):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_document_000s_list(self):
-        """SGD, one sequence of 128, recomputation and ZeRO-3, each put back: of these, it is the sequence's length that this card has no room for."""
+        """SGD, one sequence of 128, recomputation and ZeRO-3, each set to its own value in turn: the length of the sequence is the one that does not fit."""
         command = [python(), "-W", "ignore", os.path.join(JOBS, "deepspeed_gpt.py"), "--layers", "4", "--hidden", "512", "--heads", "8", "--attention",
                    "eager", "--optimizer", "{optimizer}", "--micro-batch", "{b}", "--seq", "{s}", "--recompute", "{recompute}", "--zero", "{zero}"]
         done = self.simulate(command, "--gpu", "A100-40GB", "--memory", "2560MiB", "--world-size", "4", "--ranks", "0", "--bisect",
@@ -146,7 +146,7 @@ class Bisect(Case):
 
 class Calls(Case):
     def test_not_simulated(self):
-        """A call of the CUDA runtime that would hand the host something, from a program without PyTorch."""
+        """A call of the CUDA runtime that would return data to the host, from a program without PyTorch."""
         code = "import ctypes; print(ctypes.CDLL(None).cudaGraphClone(None, None))"
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--", sys.executable, "-c", code])
         self.assertIn("cudasim: cudaGraphClone is not simulated", done.stderr)

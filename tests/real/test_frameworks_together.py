@@ -1,4 +1,4 @@
-"""Some ranks of a job run together and exchange data, the others are played: what they print and take is what the whole job's ranks do."""
+"""Some ranks of a job run together and exchange data, the others are emulated: output and memory equal those of the whole job's ranks."""
 import os
 import re
 import unittest
@@ -6,7 +6,7 @@ import unittest
 from harness import JOBS, add_tests, python, torchrun
 from test_frameworks import SMALL, Jobs, lines
 
-# name: ranks of the job, those that run, job, its arguments.
+# name: ranks of the job, ranks that run, job, its arguments.
 TOGETHER = {
     "ddp": (4, "0-1", "gpt.py", "--parallel ddp --clip 1"),
     "fsdp1": (4, "1,3", "gpt.py", "--parallel fsdp1 --clip 1"),
@@ -21,7 +21,7 @@ TOGETHER = {
     "megatron_experts_tensor": (4, "1-2", "megatron_gpt.py", "--ep 2 --tp 2 --sp --experts 4 --llama"),
 }
 SAMPLE = ("ddp",)
-OLDER = {  # the same in older versions of PyTorch, where they have it
+OLDER = {  # the same in older versions of PyTorch that have these jobs
     "ddp": ("2.0", "2.1", "2.5", "2.7", "2.11"),
     "fsdp1": ("2.0", "2.1", "2.5", "2.7", "2.11"),
     "fsdp2": ("2.5", "2.7", "2.11"),
@@ -38,7 +38,7 @@ dist.init_process_group("nccl")
 def value(x):
     return torch.tensor([float(x)], device="cuda")
 pair = dist.new_group([1, 2])           # both run
-apart = [dist.new_group([0, 1]), dist.new_group([2, 3])]   # one of each does
+apart = [dist.new_group([0, 1]), dist.new_group([2, 3])]   # one member of each runs
 sent = value(100 + rank)
 dist.broadcast(sent, src=2)
 everybody = [value(0) for _ in range(world)]
@@ -76,7 +76,7 @@ print(json.dumps({"rank": rank, "keys": keys}), flush=True)
 
 
 class Payloads(Jobs):
-    """Values by hand. The ranks that run stand in turns for those that do not: of 4 with 0 and 2, 1 holds what 0 does and 3 what 2 does."""
+    """Values by hand. The running ranks represent the missing ones in turn: of 4 with 0 and 2, rank 1 has the data of 0 and 3 that of 2."""
 
     def together(self, world, ranks, command, *options, **keys):
         done = self.simulate(command, "--world-size", str(world), "--ranks", ranks, "--together", "--timeout", "400", *options, **keys)
@@ -99,7 +99,7 @@ class Payloads(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_objects_on_the_cpu(self):
-        """Where no NCCL is in between: by the store."""
+        """Without NCCL between the ranks, the store is used."""
         self.objects("cpu:gloo,cuda:nccl")
 
     def write(self, text):
@@ -110,13 +110,13 @@ class Payloads(Jobs):
 
     @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
     def test_objects_do_not_stay_in_the_store(self):
-        """Of 24 exchanges each rank has its last word there, and perhaps the one before."""
+        """After 24 exchanges each rank has its last value in the store, and perhaps the one before."""
         told, _ = self.together(4, "1,2", self.write(OBJECTS))
         for rank in (1, 2):
             self.assertLessEqual(max(told[rank]["keys"]) - min(told[rank]["keys"]), 2 * 2, told[rank]["keys"])
 
     def test_tensors(self):
-        """Also groups of which all, or only one, run; and one rank's failure ends the other."""
+        """Also groups of which all members run, or only one; and the failure of one rank ends the other."""
         told, _ = self.together(4, "1,2", self.write(TENSORS), status=3)
         for rank in (1, 2):
             self.assertEqual(told[rank], {"rank": rank, "sent": 102, "everybody": [10, 10, 20, 20], "largest": 2, "inner": 3, "outer": 2 * rank,
@@ -132,7 +132,7 @@ EXCHANGED = {
 
 
 class Exchanges(Jobs):
-    """Every kind of exchange in each version of PyTorch: of an absent rank comes what the one that stands for it has, by hand; peaks as in the
+    """Every kind of exchange in each version of PyTorch: data of a missing rank is that of its representative, by hand; peaks equal those of the
     whole job."""
 
     def check(self, name, version):
@@ -153,7 +153,7 @@ add_tests(Exchanges, {"2_5": "2.5"}, {v.replace(".", "_"): v for v in ("2.0", "2
 
 
 class Together(Jobs):
-    """One test a row, made below: each rank's peaks, tensors and blocks are those that it has in the whole job."""
+    """One test for each row, created below: each rank's peaks, tensors and blocks equal those in the whole job."""
 
     def together_as_whole(self, name, version="2.15"):
         world, ranks, script, arguments = TOGETHER[name]

@@ -1,4 +1,4 @@
-"""What `make test-gpu` does with a GPU, with the simulated device in its place; and what it says without one."""
+"""`make test-gpu` with the simulated device in place of a GPU; and its message without a GPU."""
 import os
 import subprocess
 import sys

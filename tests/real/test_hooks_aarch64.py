@@ -1,4 +1,4 @@
-"""The preload on aarch64: cross-built, and run by qemu on this machine. dlsym's own code, look-ups by version, counts, children."""
+"""The preload on aarch64: cross-built, and run by qemu on this machine. dlsym's own code, look-ups by version, counters, children."""
 import glob
 import os
 import re
@@ -41,7 +41,7 @@ class Aarch64(Programs):
         inner = ["LD_PRELOAD=" + ":".join([self.preload] if preloads is None else preloads)] + ["%s=%s" % s for s in settings.items()]
         done = subprocess.run([QEMU, "-L", LIBC, *[a for s in inner for a in ("-E", s)], *command], env=environment(), cwd=self.dir,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, input=text)
-        said = re.sub(r"^qemu: uncaught target signal .*\n", "", done.stderr, flags=re.M)  # of a child that is to die
+        said = re.sub(r"^qemu: uncaught target signal .*\n", "", done.stderr, flags=re.M)  # of a child that is meant to die
         self.assertEqual((done.returncode, said), (0, ""), done.stdout)
         return done.stdout
 
@@ -54,7 +54,7 @@ class Aarch64(Programs):
         return self.cross(os.path.join(self.dir, "program"), "copies.c", "-O0"), plugins
 
     def test_floor(self):
-        """It loads with the C library that aarch64 began with, and needs no other library; so does the simulated device, linked with the stand-ins."""
+        """The library loads with the first C library of aarch64, and needs no other library; so does the simulated device, linked with the stand-ins."""
         check, folder = os.path.join(ROOT, "tests", "glibc_floor.sh"), self.folder
         subprocess.run([check, "2.17", self.preload], check=True)
         needed = subprocess.run(["readelf", "-d", self.preload], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -70,7 +70,7 @@ class Aarch64(Programs):
         subprocess.run([check, "2.27", device], check=True)
 
     def test_counts(self):
-        """Allocations and frees of two runtimes, jumps, children, libraries loaded again: each once."""
+        """Allocations and frees of two runtimes, jumps, children, libraries loaded again: each is recorded once."""
         program, plugins = self.copies()
         for scenario in ("two", "jump", "fork", "reload"):
             with self.subTest(scenario=scenario):
@@ -84,7 +84,7 @@ class Aarch64(Programs):
         self.assertEqual(self.emulate(program, "scope", plugins[0]), plain)
 
     def test_dlsym_and_dlvsym(self):
-        """The same answers with us and without, from wherever and however it is asked."""
+        """Answers with and without the preload are the same, for every caller and form of the question."""
         names = self.cross(os.path.join(self.dir, "libnames.so"), "names.c", "-shared", "-O0")
         second = self.cross(os.path.join(self.dir, "second.so"), "second.c", "-shared", "-O0", "-Wno-infinite-recursion")
         program = self.cross(os.path.join(self.dir, "look"), "look.c", "-O0", "-Wno-nonnull")
@@ -94,7 +94,7 @@ class Aarch64(Programs):
             self.assertEqual(self.emulate(program, names, preloads=[self.preload, *behind]), plain)
 
     def test_cuGetProcAddress(self):
-        """Over a fake driver: each question is answered by the wrapper of the interface that it means."""
+        """Over a fake driver: the wrapper of the requested interface answers each question."""
         driver = build.fake_driver(self.dir, self.include, stub="mov w0, #0; ret", make=lambda out, source, *options: self.cross(
             out, source, "-shared", *options))
         program = self.cross(os.path.join(self.dir, "ask"), "ask.c", driver, "-I" + self.include)

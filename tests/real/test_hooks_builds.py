@@ -1,4 +1,4 @@
-"""PyTorch and other libraries that are built or loaded in unusual ways: what is seen of them, and that the report says what is not."""
+"""PyTorch and other libraries that are built or loaded in unusual ways: the recorded part, and the report's message about the rest."""
 import os
 import unittest
 
@@ -8,7 +8,7 @@ from test_hooks_device import Programs
 
 
 class Monolith(Programs):
-    """PyTorch's allocator in a library of another name."""
+    """PyTorch's allocator in a library with another name."""
 
     def run_monolith(self, *options):
         library = build.library(os.path.join(self.dir, "libtorch.so"), "monolith.c", "-DLIBRARY", "-fvisibility=default", *options, SIM)
@@ -18,7 +18,7 @@ class Monolith(Programs):
     def test_reports_that_cannot_be_seen(self):
         rank = self.run_monolith()
         self.assertEqual(rank["counted_from"], "cudaMallocAsync")
-        self.assertEqual(rank["peak"]["allocated_bytes"], 20 * MiB)  # the segment stands for its blocks
+        self.assertEqual(rank["peak"]["allocated_bytes"], 20 * MiB)  # the segment represents its blocks
         self.assertEqual(rank["peak"]["by_owner"]["pytorch"], 20 * MiB)
         self.assertEqual([w for w in rank["warnings"] if "static or monolithic" in w], rank["warnings"])
         self.assertEqual(len(rank["warnings"]), 1)
@@ -33,7 +33,7 @@ class Monolith(Programs):
 
 class Deepbind(Programs):
     def test_named(self):
-        """Its calls cannot be seen without changing what it is bound to: the report names it."""
+        """Its calls cannot be recorded without changing its bindings: the report names it."""
         library = build.library(os.path.join(self.dir, "libplugin.so"), "owner.c", SIM, "-ldl", "-Wl,-rpath," + os.path.join(BUILD, "cudasim"))
         program = self.program("deepbind")
         self.run_program(program, library)
@@ -48,7 +48,7 @@ class Deepbind(Programs):
 
 
 class Rocm(Programs):
-    """No CUDA at all: PyTorch's reports are recorded, and nothing is known of the device."""
+    """No CUDA at all: PyTorch's reports are recorded, and nothing is known about the device."""
 
     def test_reports_without_cuda(self):
         c10 = build.library(os.path.join(self.dir, "libc10.so"), "rocm.c", "-DC10", "-fvisibility=default")

@@ -1,6 +1,6 @@
-"""preload/hooks/hooks.def against CUDA's headers: no function that gives, takes, maps, imports or exports memory is forgotten.
+"""preload/hooks/hooks.def against CUDA's headers: no function that allocates, frees, maps, imports or exports memory is missing.
 
-The rules are names: a new toolkit's new function falls under one of them, and fails here until it has a row (or a SKIP with its reason).
+The rules are patterns of names: a new function of a new toolkit matches one of them, and this test fails until it has a row (or a SKIP with its reason).
 """
 import os
 import re
@@ -27,7 +27,7 @@ MEMORY = re.compile(r"""(?x)
 NCCL = re.compile(r"""(?x)
     ncclComm(Init|Split|Shrink|Grow|Finalize|Destroy|Abort|Revoke|Suspend|Resume|Register|Deregister|Window)\w* | ncclDevComm\w+ | ncclMem\w+
   | ncclGroup(Start|End) | ncclReduce(?!dOp)\w* | nccl(All|Broadcast|Bcast|Send|Recv|Gather|Scatter|PutSignal|Signal|WaitSignal)\w*""")
-# What those rules catch and what moves, fills or describes memory without giving or taking any.
+# Functions that match those rules and move, fill or describe memory, but do not allocate or free any.
 OTHERS = re.compile(r"""(?x)
     cuMemcpy\w+ | cuMemcpy | cuMemset(?!MemPool)\w+ | cuMem(Advise|Prefetch|Discard|BatchDecompress)\w* | cuMemGet(?!Handle)\w+
   | cuMemRangeGet\w+ | cuMemHostGet\w+ | (cu|cuda)MemPool(GetAttribute|GetAccess|SetAccess)
@@ -35,7 +35,7 @@ OTHERS = re.compile(r"""(?x)
 
 
 def rows():
-    """{symbol: the macro of its row}, in order; PTSZ only declares"""
+    """{symbol: the macro of its row}, in order; PTSZ only declares the symbol"""
     with open(HOOKS) as f:
         text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     found = re.findall(r"^([A-Z][A-Z0-9_]*)\(\s*(\w+)", text, re.M)
@@ -69,7 +69,7 @@ class Complete(unittest.TestCase):
     def test_installed_headers(self):
         names = self.check(cuda_headers.installed())
         for sample in ("cuMemAllocAsync_ptsz", "cudaMallocFromPoolAsync_ptsz", "cuMemMapArrayAsync_ptsz", "cuGraphLaunch_ptsz", "cuMemAlloc"):
-            self.assertIn(sample, names)  # the rules see twins and old versions
+            self.assertIn(sample, names)  # the rules match twins and old versions
 
     def test_cuda_12_headers(self):
         self.check(cuda_headers.of_cuda_12())
@@ -81,7 +81,7 @@ class Complete(unittest.TestCase):
         self.assertEqual([n for n in names if n not in rows()], [])
 
     def test_a_name_left_alone_exists(self):
-        """A misspelt SKIP would not be noticed by the compiler."""
+        """The compiler does not report a misspelt SKIP."""
         known = set()
         for include in (cuda_headers.installed(), cuda_headers.of_cuda_12()):
             known |= cuda_headers.declared(include) if include else set()
@@ -89,7 +89,7 @@ class Complete(unittest.TestCase):
         self.assertEqual([n for n, macro in rows().items() if macro == "SKIP" and n not in known], [])
 
     def test_nccl(self):
-        """Whatever makes, ends, uses or changes a communicator has a row."""
+        """Every function that creates, ends, uses or changes a communicator has a row."""
         names = cuda_headers.nccl()
         if not names:
             self.skipTest("no nccl.h here")
@@ -115,7 +115,7 @@ class Complete(unittest.TestCase):
         self.assertEqual(sorted({n for n in found if found.count(n) > 1}), [])
 
     def test_no_row_is_a_macro_where_it_is_defined(self):
-        """Where the older versions are declared, no name is rewritten: what is written is what is exported."""
+        """If the older versions are declared, no macro rewrites a name: the name in the row is the exported name."""
         include = self.headers(cuda_headers.installed())
         names = [n for n in rows() if n.startswith("cu")]
         text = cuda_headers.HEADERS + "".join("\nROW %s" % n for n in names)

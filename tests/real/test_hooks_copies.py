@@ -1,4 +1,4 @@
-"""Two copies of a library, libraries that are unloaded, children, jumps: a call goes where it would without memtrace, and is seen."""
+"""Two copies of a library, libraries that are unloaded, children, jumps: each call reaches the same function as without memtrace, and is recorded."""
 import os
 import re
 import subprocess
@@ -22,12 +22,12 @@ class Copies(Programs):
         return self.run_program(self.copies, name, *self.plugins[:plugins], preloads=[PRELOAD], **keys)
 
     def test_each_caller_has_its_own(self):
-        """Two runtimes: each plugin's calls go to its own, and all are recorded; so does what memtrace asks."""
+        """Two runtimes: each plugin's calls go to its own runtime, and all are recorded; memtrace's own calls go there too."""
         trace, events = self.check(self.scenario("two"))
         self.assertEqual([os.path.basename(trace.module(e[4])) for e in events[:3]], ["plugin1.so", "plugin2.so", "plugin1.so"])
 
     def test_two_nccls(self):
-        """Communicators are asked by the NCCL that made them, and inside a group only when it has ended."""
+        """memtrace asks the NCCL that created a communicator, and inside a group only after the group's end."""
         self.scenario("nccl")
         trace = self.trace()
         said = [re.match(r"size=(\d+) rank=(\d+) parent=(\S+)", v if isinstance(v, str) else v.decode()).groups()
@@ -41,7 +41,7 @@ class Copies(Programs):
         self.check(self.scenario("reload"))
 
     def test_child_without_handlers(self):
-        """_Fork() runs no fork handlers: the child has our state, and must end all the same."""
+        """_Fork() runs no fork handlers: the child has the recorder's state, and ends nevertheless."""
         self.check(self.scenario("fork", 1))
 
     def test_left_by_a_jump(self):
@@ -52,7 +52,7 @@ class Copies(Programs):
         self.assertEqual(self.paths(), [])
 
     def test_not_in_scope(self):
-        """A runtime loaded RTLD_LOCAL is found by those who have it in scope, and by no one else; dlerror() says the same."""
+        """A runtime loaded RTLD_LOCAL is found by callers that have it in scope, and by no others; dlerror() gives the same message."""
         plain = self.run_program(self.copies, "scope", self.plugins[0], preloads=[])
         self.assertIn("plugin found", plain)
         self.assertIn("default not found", plain)
@@ -60,7 +60,7 @@ class Copies(Programs):
 
 
 class Ends(Programs):
-    """What ends with a context or a pool, over tests/hooks/fake_device.c."""
+    """Memory that ends with a context or a pool, over tests/hooks/fake_device.c."""
 
     def setUp(self):
         super().setUp()
@@ -96,7 +96,7 @@ class Ends(Programs):
 
 class Order(Programs):
     def test_another_tracer_before_and_behind(self):
-        """It sees each call once, and so does memtrace."""
+        """The other tracer and memtrace both see each call once."""
         shim = build.library(os.path.join(self.dir, "shim.so"), "shim.c", "-ldl")
         program, seen = self.program("families"), []
         for name, preloads in (("before", [shim, PRELOAD, SIM]), ("behind", [PRELOAD, shim, SIM]), ("alone", [shim, SIM]), ("last", [PRELOAD, SIM, shim])):

@@ -1,6 +1,6 @@
-"""Each family of entry points, on the simulated device: every allocation once, with its size, device and owner.
+"""Each family of entry points, on the simulated device: every allocation is recorded once, with its size, device and owner.
 
-The programs (tests/hooks/*.c) say what the trace must hold, worked out by hand beside each call.
+The programs (tests/hooks/*.c) print the expected trace, which is written by hand beside each call.
 """
 import os
 import re
@@ -32,12 +32,12 @@ class Programs(Case):
         return done.stdout
 
     def expected(self, out):
-        """[(kind, address or None, bytes, device or None)], the levels among them"""
+        """[(kind, address or None, bytes, device or None)], with the levels"""
         found = re.findall(r"^event (\S+) (\S+) (\S+) (\S+)$", out, re.M)
         return [(k, None if a == "-" else int(a), int(n), 255 if d == "-1" else int(d)) for k, a, n, d in found]
 
     def check(self, out):
-        """The trace holds these events in this order and no others; and its levels pass through those named."""
+        """The trace has these events in this order and no others; its levels pass through the named values."""
         expected, trace = self.expected(out), self.trace()
         records = [(mtr.KINDS[k], a, n, d, p) for _, a, n, p, _, k, d in trace.records()]
         events = [r for r in records if r[0] not in ASIDE]
@@ -49,8 +49,8 @@ class Programs(Case):
         return trace, events
 
     def check_levels(self, expected, records):
-        """Between the event before and the event after it, each level that the program names is the trace's."""
-        now, gaps = {}, [{}]  # kind: its values in the gap, the one it came with first
+        """Each level that the program prints between two events is in the trace between these events."""
+        now, gaps = {}, [{}]  # kind: its values in the gap, first the value at its start
         for kind, _, n, _, _ in records:
             if kind in LEVELS:
                 now[kind] = n
@@ -73,7 +73,7 @@ class Families(Programs):
             with self.subTest(way=way):
                 self.traces = os.path.join(self.dir, way)
                 trace, events = self.check(self.run_program(program, name, way))
-                # whoever called is the owner, however the function was found
+                # the caller is the owner, however it found the function
                 self.assertEqual({trace.module(e[4]) for e in events}, {MAIN})
 
     def test_linear(self):
@@ -115,7 +115,7 @@ class Families(Programs):
 
 class Owners(Programs):
     def test_owners(self):
-        """Two libraries and the program: each event is that of the module that called, by whatever way."""
+        """Two libraries and the program: the owner of each event is the calling module, for every way of calling."""
         names = ["libnccl.so.2", "libcublasLt.so.13"]
         libraries = [build.library(os.path.join(self.dir, n), "owner.c", SIM, "-ldl") for n in names]
         program = self.program("owners")
@@ -133,7 +133,7 @@ class Owners(Programs):
 
 class Communicators(Programs):
     def test_use(self):
-        """What NCCL takes while one communicator is used is that one's; in a group of two it is nobody's in particular."""
+        """Memory that NCCL takes while one communicator is used belongs to that communicator; in a group of two it belongs to neither."""
         nccl = build.library(os.path.join(self.dir, "libnccl.so.2"), "nccl_use.c", "-DLIBRARY", "-fvisibility=default", SIM, "-lpthread")
         program = self.program("nccl_use", nccl, "-Wl,-rpath," + self.dir)
         told = [int(mib) << 20 for mib in re.findall(r"\d+", self.run_program(program, preloads=[PRELOAD, nccl, SIM]))]
@@ -160,11 +160,11 @@ class Communicators(Programs):
         self.assertEqual([c["bytes"] - c["used_bytes"] for c in (a, shrunk, grown, joined)], [2 << 20, 2 << 20, 4 << 20, 0])
 
     def test_made_of_others_and_changed(self):
-        """Shrunk, grown, suspended, resumed, registered with: inferred from what NCCL asked the device for."""
+        """Shrunk, grown, suspended, resumed, registered with: the memory is inferred from NCCL's allocations on the device."""
         self.check_comms(self.comms()(), 7 << 20)
 
     def test_nccl_is_asked(self):
-        """NCCL tells what it holds for each communicator: what it took for none of them is not theirs."""
+        """NCCL reports the memory of each communicator: memory that it took for none of them is not attributed to them."""
         self.check_comms(self.comms("-DSTATS")(), 0)
 
     def test_more_than_are_remembered(self):
@@ -175,7 +175,7 @@ class Communicators(Programs):
 
 class Runtimes(Programs):
     def test_loaded_rtld_local(self):
-        """The program's runtime is in no scope: the wrapper still finds it."""
+        """The program's runtime is in no scope: the wrapper finds it nevertheless."""
         runtime = build.library(os.path.join(self.dir, "libcudart.so.13"), "local_runtime.c", "-DRUNTIME", "-fvisibility=default",
                                 "-Wl,-soname,libcudart.so.13")
         plugin = build.library(os.path.join(self.dir, "plugin.so"), "local_runtime.c", "-DPLUGIN", "-fvisibility=default", runtime,
@@ -185,7 +185,7 @@ class Runtimes(Programs):
         self.assertEqual({os.path.basename(trace.module(e[4])) for e in events}, {"plugin.so"})
 
     def test_disabled(self):
-        """MEMTRACE_DISABLE: the wrappers pass everything on, and there is no file."""
+        """MEMTRACE_DISABLE: the wrappers call the real functions, and there is no file."""
         program = self.program("families")
         for way in ROUTES:
             out = self.run_program(program, "linear", way, MEMTRACE_DISABLE=1)
@@ -202,7 +202,7 @@ class Threads(Programs):
         records = list(trace.records())
         for name, live, allocs, frees in re.findall(r"^live (\w+) (\d+) (\d+) (\d+)$", out, re.M):
             kind = kinds[name]
-            left = trace.live(kind)  # also: no address is freed that was not given
+            left = trace.live(kind)  # also checks that only allocated addresses are freed
             slots = {int(a): int(n) for a, n in re.findall(r"^slot %s (\d+) (\d+)$" % name, out, re.M)}
             self.assertEqual({a: n for a, (n, _, _) in left.items()}, slots, name)
             self.assertEqual(sum(n for n, _, _ in left.values()), int(live), name)
@@ -211,8 +211,8 @@ class Threads(Programs):
         return trace
 
     def brute_force(self, trace):
-        """The most that the device held: what calls showed (linear and physical memory, pools: what is reserved, or used if that is told
-        first) and what they did not, which is known at each sample."""
+        """The device's peak: memory that calls showed (linear and physical memory; of pools the reserved bytes, or the used ones if they are reported
+        first) and other memory, which each sample shows."""
         tracked = used = level = hidden = peak = 0
         for _, a, n, _, _, kind, _ in trace.records():
             name = mtr.KINDS[kind]
@@ -247,7 +247,7 @@ class Threads(Programs):
                 self.assertEqual(levels[-1], max(levels))
 
     def test_levels_in_order(self):
-        """A level is a total: the last one recorded must be the latest, whatever threads record them."""
+        """A level is a total: the last record must have the latest value, for every order of the recording threads."""
         program = self.program("pool_threads")
         for i in range(20):
             self.traces = os.path.join(self.dir, "run-%d" % i)
@@ -255,18 +255,18 @@ class Threads(Programs):
             levels = [r[2] for r in self.trace().records() if r[5] == 10]
             self.assertGreater(len(levels), 40 * 8)
             self.assertEqual((levels[-1], max(levels), min(levels)), (wanted, wanted, 0))
-            # each change is one pool's, of 64 MiB: a total recorded late shows as another step
+            # each change is one pool's, of 64 MiB: a total recorded late would appear as another step
             self.assertEqual({abs(b - a) for a, b in zip(levels, levels[1:])}, {64 << 20})
 
     def test_managed_memory_is_not_device_memory(self):
-        """It is virtual until it is touched, and may be more than the device has."""
+        """Managed memory is virtual until it is touched, and may be larger than the device."""
         self.run_program(self.program("families"), "managed", "link")
         peak = self.report()["ranks"][0]["peak"]
         self.assertEqual(peak["by_owner"].get("application", 0), 0)
 
 
 class Refused(Programs):
-    """What the simulated device refuses, over tests/hooks/fake_device.c, whose runtime calls the driver through the hooks."""
+    """Features that the simulated device refuses, over tests/hooks/fake_device.c, whose runtime calls the driver through the hooks."""
 
     def setUp(self):
         super().setUp()
@@ -302,7 +302,7 @@ class Refused(Programs):
         self.family("graph_next_event")
 
     def test_graph_level_that_nothing_follows(self):
-        """The helper thread reads it, which is woken for that."""
+        """The helper thread reads the level; it is woken for that."""
         program = self.program("refused")
         for i in range(3):
             self.traces = os.path.join(self.dir, "run-%d" % i)

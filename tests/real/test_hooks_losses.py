@@ -1,4 +1,4 @@
-"""What cannot be recorded is counted, with its reason, and no figure grows from it."""
+"""Events that cannot be recorded are counted with their reason, and no figure grows because of them."""
 import os
 import re
 import unittest
@@ -27,11 +27,11 @@ class Losses(Programs):
         return [mtr.KINDS[r[5]] for r in trace.records() if r[5] != mtr.SAMPLE]
 
     def test_no_live_set(self):
-        """128 MiB are live at most, however many more were given and taken back."""
+        """At most 128 MiB are live, however many more were allocated and freed."""
         trace, counters, refused = self.lose("churn", NO_MEMORY=1)
         self.assertEqual((trace.lost_events, trace.lost_reason), (10000, LOST_NO_MEMORY))
-        self.assertEqual(counters[5], 0)  # `other`: nothing whose end is not known
-        self.assertLessEqual(counters[7], CONTEXT + 128 * MiB)  # `device_peak`: by the device's own figure
+        self.assertEqual(counters[5], 0)  # `other`: no allocation whose end is unknown
+        self.assertLessEqual(counters[7], CONTEXT + 128 * MiB)  # `device_peak`: from the device's own figure
         self.assertGreater(counters[7], CONTEXT)
         self.assertLessEqual(refused, 15)  # 1, 2, 4, ... of 10,000
         rank = self.report()["ranks"][0]
@@ -45,7 +45,7 @@ class Losses(Programs):
         self.assertRegex(done.stderr, r"memtrace: peak \S+ MiB of device memory, not exact: 10000 events are missing")
 
     def test_live_set_that_cannot_grow(self):
-        """The first has 4,096 slots, of which 7 in 8 are used then."""
+        """The first table has 4,096 slots, of which at most 7 in 8 are used."""
         trace, counters, refused = self.lose("many", NO_MEMORY=2)
         self.assertEqual(len([k for k in self.kinds(trace) if k == "DEVICE_ALLOC"]), 4095 // 8 * 7)
         self.assertEqual((trace.lost_events, trace.lost_reason), (10000 - 4095 // 8 * 7, LOST_NO_MEMORY))
@@ -75,7 +75,7 @@ class Losses(Programs):
         self.assertEqual((trace.lost_events, trace.lost_reason), (2, LOST_LIMIT))  # the first may have been inside
 
     def test_a_sample_that_was_owed(self):
-        """Memory that no call shows, within 10 ms of a sample: PyTorch's next block brings another."""
+        """Memory that no call shows, within 10 ms after a sample: PyTorch's next block causes another sample."""
         trace, _, _ = self.lose("sample")
         free = [r[1] for r in trace.records() if r[5] == mtr.SAMPLE]
         self.assertEqual(free[0] - free[-1], 64 * MiB)

@@ -1,4 +1,4 @@
-"""What PyTorch holds, from the driver's events alone, against PyTorch's own counters and the pool's."""
+"""PyTorch's reserved memory, from the driver's events alone, against PyTorch's own counters and the pool's."""
 import json
 import os
 
@@ -9,7 +9,7 @@ POOL = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 
 class Torch(Case):
     def held(self, trace, module, kinds):
-        """(the most, what is left) of the memory of those kinds that the module took, whoever frees it"""
+        """(peak, rest at the end) of the memory of those kinds that the module allocated, whoever freed it"""
         mine, now, peak = {}, 0, 0
         for _, address, n, place, _, kind, _ in trace.records():
             if mtr.KINDS[kind] in kinds and os.path.basename(trace.module(place) or "") == module:
@@ -21,7 +21,7 @@ class Torch(Case):
         return peak, now
 
     def test_expandable_segments(self):
-        """Reserved memory is the physical memory that libc10_cuda.so made, to the byte; no tensor hook is asked."""
+        """Reserved memory is the physical memory that libc10_cuda.so allocated, to the byte; no tensor hook is used."""
         for batch in (2, 4):
             with self.subTest(batch=batch):
                 self.traces = os.path.join(self.dir, "traces-%d" % batch)
@@ -51,7 +51,7 @@ class Torch(Case):
         self.assertEqual(peak, torch["reserved"])
 
     def test_cuda_malloc_async(self):
-        """Used and reserved, now and at their peaks, are the pool's attributes."""
+        """Used and reserved bytes, at the end and at their peaks, equal the pool's attributes."""
         done = self.simulate([python(), POOL, GPT2, "--batch", "4"], PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
         said = [list(map(int, l.split()[1:])) for l in done.stdout.splitlines() if l.startswith("pool ")]
         used, used_peak, reserved, reserved_peak = said[0]

@@ -1,4 +1,4 @@
-"""The job's own files, children and descriptors, and file systems that stall: none of them is touched, and none of them is waited for."""
+"""The job's own files, children and descriptors, and file systems that stall: the recorder does not touch them, and does not wait for them."""
 import glob
 import os
 import signal
@@ -68,7 +68,7 @@ class Host(Case):
         self.program = None
 
     def compiled(self):
-        """report.c beside a library that has PyTorch's functions, for the preload to find and forward to."""
+        """report.c with a library that defines PyTorch's functions, which the preload finds and calls."""
         if not self.program:
             shim = build.library(os.path.join(self.dir, "libc10.so"), "c10.c")
             self.program = build.compile_(os.path.join(self.dir, "report"), "report.c", shim, "-Wl,-rpath," + self.dir, "-lpthread")
@@ -85,7 +85,7 @@ class Host(Case):
                 if os.readlink(link).startswith(self.traces):
                     return int(link.split("/")[2])
             except OSError:
-                pass        # ended, or not to be read
+                pass        # it has ended, or cannot be read
         self.fail("nobody has the trace open")
 
     def real(self, source, **keys):
@@ -109,7 +109,7 @@ class Host(Case):
         self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), 40_002)
 
     def test_no_descriptor_of_ours(self):
-        """Neither the job nor the writer keeps what the other has open: a pipe ends when the job closes it."""
+        """Neither the job nor the writer keeps descriptors of the other open: a pipe ends when the job closes it."""
         done = self.real("import os, torch\nbefore = set(os.listdir('/proc/self/fd'))\nr, w = os.pipe()\n"
                          "torch.cuda.init()\nx = torch.empty(1, device='cuda')\nos.close(w)\nprint(os.read(r, 1) == b'')\n"
                          "print([os.readlink('/proc/self/fd/' + f) for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])")
@@ -141,7 +141,7 @@ class Host(Case):
         self.assertIn("not recording", done.stderr)
 
     def test_opened_by_the_job_itself(self):
-        """Whoever opens and closes the trace in the job does not make it look dead."""
+        """If the job opens and closes its own trace, the trace still counts as running."""
         job = subprocess.Popen([python(), "-c", "import torch, glob, os, sys, time\nx = torch.empty(1 << 20, device='cuda')\ntime.sleep(0.5)\n"
                                 "open(glob.glob(os.environ['MEMTRACE_DIR'] + '/*.mtr')[0], 'rb').read(1)\nprint('open', flush=True)\nsys.stdin.read()"],
                                env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD + " " + SIM), stdin=subprocess.PIPE,
@@ -185,14 +185,14 @@ class Host(Case):
         self.report_("stack", "16384")
         self.assertEqual(sum(r[5] == 1 for r in self.trace().records()), 1)
 
-    # ---- what the recording survives
+    # ---- failures that the recording survives
 
     def test_sigkill_loses_nothing(self):
         for events in (1, 1000, 300_000):
             with self.subTest(events=events):
                 self.traces = os.path.join(self.dir, "killed-%d" % events)
                 self.report_("blocks", str(events), "kill", status=-signal.SIGKILL)
-                for _ in range(1000):       # the job may have lived for less than the writer takes to start
+                for _ in range(1000):       # the job may have ended before the writer started
                     if self.paths():
                         break
                     time.sleep(0.01)
@@ -208,7 +208,7 @@ class Host(Case):
         self.assertEqual(trace.exit_status, 0)
 
     def test_writer_is_killed(self):
-        """The helper thread goes on with its file; the job is not taken for dead."""
+        """The helper thread continues the file; the job does not count as killed."""
         job = subprocess.Popen([self.compiled(), "latency", "16"], stdout=subprocess.PIPE, text=True,
                                env=environment(MEMTRACE_DIR=self.traces, LD_PRELOAD=PRELOAD))
         time.sleep(1)
@@ -236,7 +236,7 @@ class Host(Case):
         self.assertLess(os.path.getsize(self.paths()[0]), 1 << 20)
 
     def test_device_peak_at_the_smallest_budget(self):
-        """What was taken outside PyTorch, long after its own peak, and long before the end: 40 x 64 MiB by cuMemAlloc."""
+        """Memory allocated outside PyTorch, long after PyTorch's own peak, and long before the end: 40 x 64 MiB by cuMemAlloc."""
         self.real("import torch, ctypes\ncu = ctypes.CDLL('libcuda.so.1')\n"
                   "def churn(n):\n    l = [None] * 32\n    for i in range(n): l[i & 31] = torch.empty(1 << 12, device='cuda')\n"
                   "keep = [torch.empty(1 << 20, dtype=torch.uint8, device='cuda') for _ in range(200)]\ndel keep; torch.cuda.empty_cache()\n"
@@ -253,7 +253,7 @@ class Host(Case):
     # ---- file systems that stall
 
     def frozen(self):
-        """A file system of its own that can be frozen, as snapshots of volumes do."""
+        """A separate file system that can be frozen, as for snapshots of volumes."""
         image, mount = os.path.join(self.dir, "image"), os.path.join(self.dir, "mount")
         os.mkdir(mount)
         with open(image, "wb") as f:

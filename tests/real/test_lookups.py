@@ -1,7 +1,7 @@
-"""How CUDA's own libraries reach the driver: every name they look up passes through memtrace, and each is answered right.
+"""Look-ups of driver functions by CUDA's own libraries: every name passes through memtrace, and each answer is right.
 
-The real libraries run on a fake driver (tests/hooks/fake_driver.c) as far as they go. A second preload in front of memtrace
-(tests/hooks/spy.c) writes down what they received.
+The real libraries run on a fake driver (tests/hooks/fake_driver.c) as far as possible. A second preload before memtrace
+(tests/hooks/spy.c) logs the answers.
 """
 import bisect
 import glob
@@ -49,7 +49,7 @@ class Lookups(Case):
         return done.stdout
 
     def symbols(self, address):
-        """The names under which libmemtrace.so exports what is at ADDRESS; empty: it is not its own, or no export."""
+        """The names under which libmemtrace.so exports the function at ADDRESS; empty: it is in another library, or not exported."""
         return self.exports.get(int(address, 16) - self.base[0], set()) if address != "(nil)" else set()
 
     def is_memtrace(self, address):
@@ -61,7 +61,7 @@ class Lookups(Case):
         return cuda_headers.symbol(self.include, name, version, bool(flags & 2))
 
     def check_log(self):
-        """Each look-up of the log against what the name, the version and the flags mean; (look-ups, those wrapped)"""
+        """Checks each look-up of the log against the meaning of name, version and flags; returns (look-ups, wrapped ones)."""
         with open(self.log) as f:
             lines = [line.split() for line in f]
         handed, received, direct = {}, [], []
@@ -109,7 +109,7 @@ class Lookups(Case):
     def check_library(self, pattern, function, look_ups=440, by_name=1, at_least=45, **keys):
         result = self.visit(pattern, function, **keys)
         seen, wrapped, direct, received = self.check_log()
-        # without memtrace the same look-ups, by the same library
+        # the same look-ups by the same library, without memtrace
         os.rename(self.log, self.log + ".with")
         self.assertEqual(self.visit(pattern, function, [self.spy], **keys), result)
         with open(self.log) as f:
@@ -175,7 +175,7 @@ class Lookups(Case):
     def test_every_hooked_name_at_every_version(self):
         """Each version that cudaTypedefs.h lists, the versions around it, both kinds of stream, both cuGetProcAddress."""
         questions = []
-        latest = 99999  # later than memtrace's headers: the driver still gives the newest interface
+        latest = 99999  # a later version than memtrace's headers: the driver gives its newest interface
         for base, of in sorted(cuda_headers.versions(self.include).items()):
             for version in sorted({v + d for vs in of.values() for v in vs for d in (-10, 0, 10)} | {13000, latest}):
                 questions += [(base, version, flags) for flags in (0, 1, 2)]
@@ -197,7 +197,7 @@ class Lookups(Case):
         print("        %d hooked driver names, %d questions" % (len(covered), 2 * len(questions)), file=sys.stderr)
 
     def test_every_hooked_name_by_dlsym(self):
-        """And each name that is not hooked is the driver's own function."""
+        """Each name that is not hooked gives the driver's own function."""
         names = sorted(n for n in cuda_headers.declared(self.include) if re.match(r"cu[A-Z]", n))
         answers = self.ask([(n, 0, 0) for n in names], [PRELOAD])
         plain = {n: a for n, a in self.ask([(n, 0, 0) for n in names], [])}
@@ -207,7 +207,7 @@ class Lookups(Case):
         self.assertEqual([n for n, a in plain.items() if a == "(nil)"], [])
 
     def test_answers_are_the_drivers(self):
-        """Unknown names, names without a version, unhooked ones: result, status and pointer as without memtrace."""
+        """Unknown names, names without a version, names that are not hooked: result, status and pointer as without memtrace."""
         questions = [("cuNothing", 12000, 0), ("cuNoMemAlloc", 13000, 2), ("cuMemAlloc_v2", 12000, 0), ("cuLaunchKernel", 12000, 0),
                      ("cublasCreate_v2", 12000, 0), ("cuMemAllocX", 12000, 0), ("cuMemAlloc", 1, 0), ("cuMemAlloc", 99999, 0)]
         def plain(answers):

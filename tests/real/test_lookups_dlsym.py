@@ -1,4 +1,4 @@
-"""dlsym through memtrace is dlsym: for every name that is not hooked the same answer, from wherever it is asked; and programs without
+"""dlsym through memtrace is dlsym: for every name that is not hooked the same answer, for every caller; and programs without
 CUDA do not notice the preload."""
 import os
 import shutil
@@ -23,7 +23,7 @@ class Dlsym(Case):
         return done.stdout.splitlines()
 
     def test_alone(self):
-        """Also names that memtrace defines and nobody else has are found nowhere, and dlerror() says it in the same words."""
+        """Names that only memtrace defines are found nowhere, and dlerror() gives the same message."""
         plain = self.look()
         self.assertGreater(len(plain), 250)
         self.assertIn("handle curl_easy_init: libnames.so", "\n".join(plain))
@@ -40,7 +40,7 @@ class Dlsym(Case):
         self.assertEqual(self.look(PRELOAD, self.second), self.look(self.second))
 
     def test_before_a_preload_with_a_dlsym_of_its_own(self):
-        """It is called: what it answers in its own way is answered so."""
+        """The other preload is called, and its answers are passed on."""
         own = build.library(os.path.join(self.dir, "own.so"), "own_dlsym.c", "-ldl")
         plain = self.look(own)
         self.assertTrue(any(l.startswith("default ncclCommCount: own.so") for l in plain))
@@ -81,7 +81,7 @@ class Sanitizers(Case):
 
 
 class Unchanged(Case):
-    """Programs that have nothing to do with CUDA: same output, same status, no file."""
+    """Programs that do not use CUDA: same output, same status, no file."""
 
     def check(self, command, prepare=None):
         results = []

@@ -1,4 +1,4 @@
-"""memtrace match on real jobs: every byte adds up, nearly all of them have a term, and what is declared wrongly does not match."""
+"""memtrace match on real jobs: the bytes add up, nearly all have a term, and a wrong declaration does not match."""
 import json
 import os
 
@@ -16,7 +16,7 @@ LLAMA = dict(framework="transformers", arch="llama", num_layers=4, hidden_size=5
              precision="bf16", optimizer="adamw", clip_grad=0.0, optimizer_implementation="fused")
 HF = os.path.join(JOBS, "hf_outputs.py")
 SMALL = (GPT2, "--layers", 4, "--batch", 4)
-# job, what it declares: the first ones in every run, the others with ALL_JOBS
+# job, its declared configuration: the first ones in every run, the others with ALL_JOBS
 FIRST = {
     "gpt2_eager": (SMALL, GPT),
     "gpt2_sdpa": ((*SMALL, "--flash", "--dtype", "bfloat16"), dict(GPT, attention="sdpa", attention_mask_buffers=False, precision="bf16-autocast")),
@@ -78,12 +78,12 @@ class Refused(Matching):
         self.assertEqual(wrong["verdict"], "mismatch")
         self.assertLess(wrong["ranks"][0]["error"], -0.3)
         assigned(wrong["ranks"][0])
-        # the same peak from a document's side: bytes are assigned by component, and add up too
+        # the same peak with a document's system: bytes are assigned by component, and add up too
         document = self.match("--system", "nanogpt", "--tolerance", "100%")["ranks"][0]
         assigned(document)
         document_sum = sum(t["observed_bytes"] for t in document["terms"])
         self.assertEqual(document_sum + sum(u["bytes"] for u in document["unexplained"]), document["observed_bytes"])
-        # one component may be held to less, or more
+        # one component may have a smaller tolerance, or a larger one
         self.match("--component-tolerance", "parameters=1%")
         self.match("--component-tolerance", "activations=0.0001", status=1)
         for bad in ("--tolerance", "x"), ("--component-tolerance", "weights=1"), ("--system", "nobody"), ("--set", "num_layers=many"):

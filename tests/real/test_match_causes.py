@@ -1,10 +1,10 @@
-"""Jobs whose declared configuration is wrong in one known way: match names it."""
+"""Jobs whose declared configuration has one known error: match names it."""
 import collections
 
 from match_runs import assigned
 from test_match import FIRST, MORE, Matching
 
-# job: (what is declared wrongly, the key and the values that would be right)
+# job: (the wrong declaration, the key and its correct values)
 WRONG = {
     "gpt2_eager": (
         ({"micro_batch_size": 2}, "micro_batch_size", ("4",)),

@@ -1,4 +1,4 @@
-"""memtrace match with nothing declared: what it infers is what the job was made with."""
+"""memtrace match with nothing declared: the inferred configuration is the job's own."""
 from accuracy_runs import FULL
 from match_jobs import gpt2, llama, megatron
 from match_runs import compare, match, record

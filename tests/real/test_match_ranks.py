@@ -1,4 +1,4 @@
-"""memtrace match on jobs of several ranks: each rank has its own prediction, and its bytes add up."""
+"""memtrace match on jobs of several ranks: each rank has its own estimate, and its bytes add up."""
 import os
 
 from accuracy_runs import FULL
@@ -49,7 +49,7 @@ class Ranks(Case):
         self.infer(name, job, traces)
 
     def infer(self, name, job, traces):
-        """Nothing declared: what both ranks tell together is what was declared."""
+        """Nothing is declared: both ranks together give the job's own configuration."""
         found = match(traces)
         self.assertEqual([(key, row and row["value"], value) for key, right, value, row in compare(found, job) if right is False], [])
         for rank in found["ranks"]:

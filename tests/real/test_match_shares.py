@@ -9,9 +9,9 @@ from match_runs import record_alone, shares_of
 SAMPLE = ["gpt2-eager-dropout", "llama-sdpa-autocast", "llama-adafactor", "mixtral-eager", "qwen2-moe-grouped", "gpt2-nesterov-kept-gradients",
           "llama-odd-length", "mixtral-fsdp2", "feed-forward-zero2-small-bucket"]
 
-# Below the bar, and why.
+# Jobs below the bar, with the reason.
 KNOWN = {
-    "megatron-experts-ep": 0.95,  # experts that run one after the other have blocks of their own, and the estimate one for all
+    "megatron-experts-ep": 0.95,  # experts that run one after the other have separate blocks, and the estimate has one block for all
     "megatron-experts-ep-allgather": 0.95,
     "megatron-experts-ep-tp-sp": 0.95,
 }

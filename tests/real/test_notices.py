@@ -1,4 +1,4 @@
-"""The one line on stderr must not hang, overwrite or lose anything, whatever the job did with stderr and its directory."""
+"""The line on stderr must not hang, overwrite or lose anything, for every use of stderr and of the directory by the job."""
 import os
 import socket
 import subprocess
@@ -25,7 +25,7 @@ class Notices(Case):
         return write
 
     def test_stderr_that_nobody_reads(self):
-        """At the end, and at the first allocation, where a setting is complained of."""
+        """The line at the end, and the line at the first allocation, which reports a wrong setting."""
         read, write = os.pipe()
         ours, theirs = socket.socketpair()
         for stderr in self.full(write), self.full(theirs.fileno()):
@@ -38,7 +38,7 @@ class Notices(Case):
         self.assertEqual(len(self.paths()), 4)
 
     def test_stderr_that_is_a_file_by_now(self):
-        """The number of stderr is a checkpoint's: it keeps its 10 bytes."""
+        """The number of stderr now belongs to a checkpoint file: it keeps its 10 bytes."""
         for how in "os.close(2); fd = os.open('data', os.O_WRONLY | os.O_CREAT | os.O_TRUNC)", \
                    "fd = os.dup2(os.open('data', os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)":
             for before, after in ("", TOTALS), (TOTALS, ""):
@@ -54,7 +54,7 @@ class Notices(Case):
         self.assertEqual((job, ours[:20]), ("job", "memtrace: peak 4.0 M"))
 
     def test_another_directory(self):
-        """A rank that went elsewhere still says that memory ran out, and leaves no file in a folder named as the traces'."""
+        """A rank that changed its directory still reports that memory ran out, and leaves no file in a folder with the name of the traces' folder."""
         self.traces = os.path.join(self.dir, "memtrace")
         done = self.job(TOTALS + "import os; os.makedirs('nd/memtrace'); os.chdir('nd')\n" + OOM, RANK=1, WORLD_SIZE=2, MEMTRACE_DIR="")
         self.assertIn("memtrace: out of memory on rank 1", done.stderr)

@@ -1,4 +1,4 @@
-"""What is built here runs on old systems: in roots made by debootstrap, each with its own loader, C library and Python.
+"""The programs built here run on old systems: in roots made by debootstrap, each with its own loader, C library and Python.
 
 A root takes a minute and 250 MiB, once, in ~/.cache/memtrace/roots; it needs root, debootstrap, and the distribution's keys in
 /usr/share/keyrings or in that folder."""
@@ -30,7 +30,7 @@ BLOCK = 2 << 20
 
 
 def make_root(name, suite, mirror, keyring):
-    """The root's path; SkipTest with the reason where it cannot be had."""
+    """The root's path; SkipTest with the reason if it is not available."""
     path = os.path.join(CACHE, name)
     if os.path.exists(os.path.join(path, "complete")):
         return path
@@ -73,13 +73,13 @@ class OldGlibc:
         self.traces = tempfile.mkdtemp(prefix="traces-", dir=self.folder)
 
     def run_in(self, *command, preload=("libmemtrace.so", "libcudasim.so"), status=0):
-        """Runs COMMAND in the root; what it says on stdout. Nothing may be said on stderr."""
+        """Runs COMMAND in the root and returns its stdout. stderr must be empty."""
         settings = ["LD_PRELOAD=" + ":".join(os.path.join(self.inside, p) for p in preload), "MEMTRACE_QUIET=1", "MEMTRACE_STACK_MIN=0",
                     "MEMTRACE_DIR=" + os.path.join(self.inside, os.path.basename(self.traces))]
         inner = 'mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && cd "$0" && exec chroot "$0" /usr/bin/env "$@"'
         done = subprocess.run(["unshare", "--mount", "sh", "-c", inner, self.path, *settings, *command], env=environment(), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=120)
-        said = "\n".join(line for line in done.stderr.splitlines() if "no version information available" not in line)  # of an older jansson
+        said = "\n".join(line for line in done.stderr.splitlines() if "no version information available" not in line)  # from an older jansson
         self.assertEqual((done.returncode, said), (status, ""), done.stdout)
         return done.stdout
 
@@ -95,34 +95,34 @@ class OldGlibc:
         return sorted(n for n in os.listdir(os.path.join(self.path, "usr", "bin")) if n[:8] == "python3." and n[8:].isdigit())[0]
 
     def test_libc(self):
-        """The root is what it should be."""
+        """The root has the expected versions."""
         said = self.run_in("/usr/bin/ldd", "--version", preload=())
         self.assertRegex(said.split("\n")[0], r" %s$" % self.glibc.replace(".", r"\."))
 
     def test_program_without_cuda(self):
-        """Each library alone and together in a program that has nothing to do with CUDA, nor with libpthread."""
+        """Each library alone and both together in a program that uses neither CUDA nor libpthread."""
         for preload in (("libmemtrace.so",), ("libcudasim.so",), ("libmemtrace.so", "libcudasim.so"), ("libmemtrace.so", "libcudasim.so", "libcudasim-nvml.so")):
             with self.subTest(preload):
                 self.run_in("/bin/true", preload=preload)
                 self.assertEqual(os.listdir(self.traces), [])
 
     def test_threads(self):
-        """Four threads on the simulated device: each of their blocks once."""
+        """Four threads on the simulated device: each of their blocks is recorded once."""
         self.assertEqual(self.run_in(self.inside + "/threads", "300"), "done\n")
         self.assertEqual(self.counts(self.trace()), {("DEVICE_ALLOC", BLOCK): 1200, ("DEVICE_FREE", -BLOCK): 1200})
 
     def test_without_libpthread(self):
-        """No libpthread, where that is a library of its own: no helper thread, and every event."""
+        """Without libpthread, if it is a separate library: no helper thread, and every event."""
         self.assertEqual(self.run_in(self.inside + "/alone", "300", preload=("libmemtrace.so",)), "done\n")
         self.assertEqual(self.counts(self.trace()), {("DEVICE_ALLOC", BLOCK): 300, ("DEVICE_FREE", -BLOCK): 300})
 
     def test_python(self):
-        """The root's Python through ctypes: each block."""
+        """The root's Python through ctypes: each block is recorded."""
         self.assertEqual(self.run_in("/usr/bin/" + self.python(), "-c", PYTHON_JOB), "done\n")
         self.assertEqual(self.counts(self.trace()), {("DEVICE_ALLOC", 3 << 20): 5})
 
     def test_command(self):
-        """`memtrace simulate` starts a job in the root, and reports there what it reports here."""
+        """`memtrace simulate` starts a job in the root; the report there equals the report here."""
         memtrace = self.inside + "/memtrace"
         self.assertEqual(self.run_in(memtrace, "simulate", "--", "/usr/bin/" + self.python(), "-c", PYTHON_JOB, preload=()), "done\n")
         there = json.loads(self.run_in(memtrace, "report", "--json", os.path.join(self.inside, os.path.basename(self.traces)), preload=()))
@@ -136,7 +136,7 @@ class Debian11(OldGlibc, unittest.TestCase):
 
 
 class Ubuntu1804(OldGlibc, unittest.TestCase):
-    """Older than RHEL 8's 2.28: before 2.30 the loader looks for a function in the very library that its version names."""
+    """Older than RHEL 8's 2.28: before 2.30 the loader looks for a function only in the library that its version names."""
     root, glibc = ("ubuntu-18.04", "bionic", "http://archive.ubuntu.com/ubuntu", "ubuntu-archive-keyring.gpg"), "2.27"
 
 

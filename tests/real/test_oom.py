@@ -1,4 +1,4 @@
-"""Running out of memory: what was asked and what there was, as PyTorch itself says it."""
+"""Out-of-memory errors: requested and available bytes equal those in PyTorch's own message."""
 import json
 import os
 import re
@@ -21,7 +21,7 @@ class OutOfMemory(Case):
         self.assertEqual(oom["allocated_bytes"], said["allocated"])
         self.assertEqual(oom["reserved_bytes"], said["reserved"])
         self.assertEqual(oom["free_bytes"], said["free"])
-        # the hole that the job made is the largest free cached block, unless PyTorch gave it back to the device first
+        # the hole that the job created is the largest free cached block, unless PyTorch returned it to the device first
         self.assertIn(oom["largest_free_bytes"], (0, 96 * MiB))
         self.assertEqual(said["reserved"] - said["allocated"], oom["largest_free_bytes"])
         self.assertIn("Tried to allocate 512.00 MiB", said["message"])
@@ -47,7 +47,7 @@ class OutOfMemory(Case):
         self.assertRegex(text, r"oom\.py:1[0-9]")
 
     def test_os_exit(self):
-        """No handler runs, no line is owed; the trace still knows."""
+        """No handler runs, and no line is expected; the trace still has the failure."""
         ooms = self.oom("os_exit", 3)
         self.check(ooms[-1])
         self.assertEqual(self.entry["end"], "oom")
@@ -59,7 +59,7 @@ class OutOfMemory(Case):
             self.assertEqual(ooms[-1][key + "_bytes"], self.said[key])
 
     def test_ranks(self):
-        """Two ranks die of it; one line is said."""
+        """Two ranks die from it; one line is printed."""
         done = self.simulate(torchrun(2, os.path.join(JOBS, "oom.py"), "fatal"), "--memory", "12GiB", "--gpus", "2", status=1)
         lines = [l for l in done.stderr.splitlines() if l.startswith("memtrace:")]
         self.assertEqual(len(lines), 1, lines)

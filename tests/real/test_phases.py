@@ -1,4 +1,4 @@
-"""Steps and phases, which memtrace tells without marks, against marks that the job makes: every step, every allocation in between."""
+"""Steps and phases, which memtrace finds without marks, against marks that the job sets: every step, and every allocation between marks."""
 import bisect
 import os
 import unittest
@@ -9,7 +9,7 @@ STACK_MIN = 64 << 10
 
 
 def steps_and_spans(marks):
-    """(from, to, step, phase) of allocations, for what begins and ends without another mark in between; and the number of steps"""
+    """(from, to, step, phase) of allocations, for each interval between two adjacent marks; and the number of steps"""
     spans, step, backward = [], 1, False
     for mark, after in zip(marks, marks[1:] + [{"kind": "", "allocations": 0}]):
         phase, _, what = mark["kind"].partition(" ")
@@ -23,7 +23,7 @@ def steps_and_spans(marks):
 
 class PhaseChecks(Checks):
     def check_phases(self, script, *arguments, most=0, **keys):
-        """`most`: blocks without a stack that may be taken for their neighbours'"""
+        """`most`: number of blocks without a stack that may get the phase of their neighbours"""
         for entry, blocks, written in self.run_job(script, *arguments, **keys):
             spans, steps = steps_and_spans(written["marks"])
             starts = [s[0] for s in entry["phase_starts"]]
@@ -32,7 +32,7 @@ class PhaseChecks(Checks):
                 for block in range(first, last):
                     said = entry["phase_starts"][bisect.bisect(starts, blocks.events[blocks.birth[block]][0] / 1e9) - 1]
                     seen.add(phase)
-                    # what is not training belongs to the step before it
+                    # an evaluation or checkpoint belongs to the step before it
                     right = (step, phase) if phase in ("forward", "backward", "optimizer") else (step - 1, phase)
                     if (said[1], said[2]) != right and (blocks.size(block) >= STACK_MIN or not most):
                         wrong.append((block, blocks.size(block), right, said))

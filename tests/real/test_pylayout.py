@@ -1,4 +1,4 @@
-"""preload/python/pylayout.def against the headers of every Python that is installed; and stacks under each of them without PyTorch."""
+"""preload/python/pylayout.def against the headers of every installed Python; and stacks under each of them without PyTorch."""
 import glob
 import os
 import re
@@ -78,7 +78,7 @@ def table():
 
 
 def headers():
-    """{version: include folder}; a "t" stands for a free-threaded build, whose headers a Debian version's are too"""
+    """{version: include folder}; a "t" means a free-threaded build; the headers of a Debian version serve it too"""
     found = {}
     for pattern in "/usr/include/python3.*", "~/.pyenv/versions/3.*/include/python3.*", NEWER + "/*/include/python3.*", NEWER + "/*/usr/include/python3.*":
         for header in sorted(glob.glob(os.path.expanduser(pattern) + "/Python.h")):
@@ -244,7 +244,7 @@ class Layout(Case):
         self.assertGreater(seen, 0)
 
     def test_a_code_object_at_anothers_address(self):
-        """30 functions of each kind, each freed before the next is made, which then is where the last one was: 30 stacks of each kind."""
+        """30 functions of each kind; each is freed before the next is created, at the same address: 30 stacks of each kind."""
         for version, path in sorted(pythons().items()):
             if int(version.rstrip("t")) < min(table()):
                 continue
@@ -256,12 +256,12 @@ class Layout(Case):
                 self.assertEqual(stacks, expected)
 
     def test_the_same_code_made_again(self):
-        """A cell that is run 300 times is compiled 300 times, and is one stack."""
+        """A cell that runs 300 times is compiled 300 times, and is one stack."""
         trace = self.under("python3", "%s\nfor i in range(300): run('block()', '<cell>')\n" % BLOCK)
         self.assertEqual(len({r[3] for r in trace.records() if r[5] == 1}), 1)
 
     def test_a_stack_that_is_cut(self):
-        """128 frames are kept, the innermost; one more and the outermost says that there were more."""
+        """The innermost 128 frames are kept; with one more, the outermost kept frame says that there were more."""
         for depth, cut in (127, False), (128, True), (300, True):
             with self.subTest(depth=depth):
                 source = BLOCK + "def deep(n):\n    deep(n - 1) if n > 1 else block()\ndeep(%d)\n" % (depth - 1)
@@ -272,7 +272,7 @@ class Layout(Case):
                 self.assertEqual("... deeper frames are not kept;deep <string>:" in self.run_([MEMTRACE, "report", "--json", self.traces]).stdout, cut)
 
     def test_where_reading_memory_is_forbidden(self):
-        """A filter of system calls that refuses process_vm_readv, as containers' do, and one that kills for it."""
+        """A filter of system calls that refuses process_vm_readv, as in containers, and one that kills for it."""
         for name, action in ("refused", 0x00050001), ("killed", 0x80000000):
             with self.subTest(name):
                 trace = self.under("python3", FILTER % action + REPORT, name)
@@ -296,7 +296,7 @@ class Layout(Case):
         self.assertEqual([f[0] for f in stacks[-1]], ["block", "<module>"])
 
     def test_full_tables(self):
-        """The smallest budget has room for some hundred stacks: those are right for ever, the others unknown, and the report says why."""
+        """The smallest budget has room for some hundred stacks: these stay correct, the others are unknown, and the report gives the reason."""
         trace = self.under("python3", BLOCK + WALK % 10, MEMTRACE_BUDGET="512KiB", MEMTRACE_STACK_MIN=0)
         stacks = self.stacks(trace)
         known = [bool(s) for s in stacks[:1024]]
@@ -316,7 +316,7 @@ class Layout(Case):
             self.assertEqual([f[0] for f in trace.stack(free[3])], names)
 
     def test_as_many_stacks_as_paths(self):
-        """1,024 ways through the same two call sites are 1,024 stacks: only their order tells them apart."""
+        """1,024 paths through the same two call sites are 1,024 stacks: only the order of frames differs."""
         self.run_(["python3", "-c", """
 import ctypes, itertools
 report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE

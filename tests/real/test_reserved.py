@@ -1,4 +1,4 @@
-"""What PyTorch holds when it gave memory back, against its own counters."""
+"""PyTorch's reserved memory after it returned segments, against its own counters."""
 import json
 import unittest
 

@@ -1,4 +1,4 @@
-"""No secret of a job is stored: in command line, environment and declared configuration."""
+"""No secret of a job is stored, from command line, environment and declared configuration."""
 import json
 import os
 
@@ -28,7 +28,7 @@ class Secrets(Case):
         return path
 
     def read(self, key):
-        """What the analyzer reads of the declared configuration."""
+        """The declared configuration, as the analyzer reads it."""
         shown = json.loads(self.run_([MEMTRACE, "estimate", "--show-config", "--json", "--config", self.traces]).stdout)
         return {row["key"]: row["value"] for row in shown["config"]}[key]
 
@@ -44,7 +44,7 @@ class Secrets(Case):
                          [b"***", b"***", b"https://host/?sig=***", b"WARN"])
 
     def test_json_configuration(self):
-        """What is left is JSON, and `match` reads it: hidden_size is the declared one."""
+        """The stored text is still JSON, and `match` reads it: hidden_size is the declared one."""
         meta = self.job(MEMTRACE_CONFIG=self.declared("c.json", json.dumps(DECLARED, indent=1)))
         self.assertEqual(json.loads(meta["config"]), dict(DECLARED, wandb_api_key="***", notes=["--token", "***"], hf_token="***",
                                                           url="https://me:***@host/x"))
@@ -57,7 +57,7 @@ class Secrets(Case):
         self.assertEqual(self.read("seq_length"), 77)
 
     def test_what_is_cut_says_so(self):
-        """Of 200 KiB of arguments and a file as long, 128 KiB are kept and a note tells."""
+        """128 KiB of 200 KiB of arguments, and of a file of that size, are kept, and a note says so."""
         meta = self.job(*["argument-%05d" % i for i in range(13000)], MEMTRACE_CONFIG=self.declared("c.json", json.dumps(["x" * 200] * 1000)))
         notes = [k for k in meta if k.startswith("note:") and b"longer than 128 KiB" in meta[k]]
         self.assertEqual(len(notes), 2, meta.keys())

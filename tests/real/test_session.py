@@ -1,4 +1,4 @@
-"""A dead job of eight ranks and its report, with no option given: what was it, why, what to change, and what does that save."""
+"""A failed job of eight ranks and its report, without options: the cause, the change that helps, and its saving."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ class Session(Case):
         return json.loads(self.run_([MEMTRACE, "report", "--json", where]).stdout)
 
     def test_the_last_stage_dies(self):
-        """Ranks 2 and 3 are of the first stage, 6 and 7 of the last, where the loss is."""
+        """Ranks 2 and 3 belong to the first stage, 6 and 7 to the last, which computes the loss."""
         report = self.run_job(self.traces, "2,3,6,7", "3900MiB", status=None)
         ends = {r["rank"]: r["end"] for r in report["ranks"]}
         self.assertEqual(ends, {2: "exit", 3: "exit", 6: "oom", 7: "oom"})
@@ -43,7 +43,7 @@ class Session(Case):
         self.assertEqual({r["rank"] for r in match["ranks"]}, set(ends))
 
     def test_what_half_the_micro_batch_saves(self):
-        """Predicted from the run that lives, and the same run with it."""
+        """The saving predicted from a run that does not fail, and the same run with the remedy."""
         before, after = (self.run_job(self.traces + str(b), "7", "80GiB", b) for b in (2, 1))
         predicted = next(r["saving_bytes"] for f in before["findings"] for r in f["remedies"] if r["action"].startswith("--micro-batch-size 1 (now 2)"))
         saved = before["ranks"][0]["peak"]["allocated_bytes"] - after["ranks"][0]["peak"]["allocated_bytes"]

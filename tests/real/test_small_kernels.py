@@ -1,4 +1,4 @@
-"""What the host decides by on the simulated device: small kernels, object collectives, experts' rows, the two models of time."""
+"""Data on which the host's decisions depend, on the simulated device: small kernels, object collectives, rows of experts, the two models of time."""
 import os
 
 from harness import JOBS, SIM, Case, printed, python, torchrun
@@ -21,7 +21,7 @@ class SmallKernels(Case):
 
 class Objects(Case):
     def test_two_ranks(self):
-        """Numbers of the job itself: lengths 10 + 100 * rank, a list of 30,000 integers from rank 1, the sum of 1 and 2."""
+        """Values of the job itself: lengths 10 + 100 * rank, a list of 30,000 integers from rank 1, the sum of 1 and 2."""
         done = self.simulate(torchrun(2, os.path.join(JOBS, "objects.py")), "--gpus", "2")
         lines = printed(done.stdout)
         self.assertEqual(len(lines), 2)
@@ -57,7 +57,7 @@ class Routing(Case):
 
 
 class Time(Case):
-    """A lent block is not reused before the host waits (late), or at once (early); two blocks live in the end are 128 MiB in both."""
+    """A block used on another stream is reused only after the host waits (late), or at once (early); at the end two live blocks have 128 MiB in both."""
 
     def test_late_and_early(self):
         for streams, held in (("late", "128 128"), ("early", "64 128")):

@@ -1,4 +1,4 @@
-"""What the preload takes of a stack that is not its own; its thread does what the C library asks of every thread."""
+"""The preload needs little of the job's stacks; its own thread does what the C library requires of every thread."""
 import os
 import subprocess
 import unittest
@@ -8,7 +8,7 @@ from hooks import build
 
 
 class SmallStack(Case):
-    """The first allocation, at which recording begins, on the smallest stack that a thread can have, and on somewhat larger ones."""
+    """The first allocation, which starts the recording, on the smallest stack that a thread can have, and on somewhat larger ones."""
 
     def setUp(self):
         super().setUp()
@@ -24,14 +24,14 @@ class SmallStack(Case):
         for stack in (16384, 20480, 24576, 65536):
             with self.subTest(stack):
                 traces = os.path.join(self.dir, str(stack))
-                # a rank of a job, and a process whose launcher is looked for in /proc
+                # a rank of a job, and a process whose launcher is looked up in /proc
                 self.run_with(stack, MEMTRACE_DIR=traces, **({"RANK": 0, "WORLD_SIZE": 2} if stack == 20480 else {}))
                 trace = mtr.Trace(os.path.join(traces, os.listdir(traces)[0]))
                 blocks = [(mtr.KINDS[r[5]], r[2]) for r in trace.records() if mtr.KINDS[r[5]] in ("DEVICE_ALLOC", "DEVICE_FREE")]
                 self.assertEqual(blocks, [("DEVICE_ALLOC", 1 << 20), ("DEVICE_FREE", -(1 << 20))])
 
     def test_not_recorded(self):
-        """No trace can be made, and a setting is bad: both are said."""
+        """No trace can be created, and a setting is wrong: both are reported."""
         for stack in (16384, 65536):
             with self.subTest(stack):
                 said = self.run_with(stack, MEMTRACE_DIR="/proc/none", MEMTRACE_BUDGET="many")

@@ -1,4 +1,4 @@
-"""PyTorch with the preload in place: its own tools still work, its versions, backends and Pythons."""
+"""PyTorch under the preload: its own tools, its versions, backends and Pythons work."""
 import os
 import subprocess
 
@@ -33,7 +33,7 @@ print(len(events), sum(1 for e in trace if e["action"] == "alloc"))
                 self.assertEqual(self.report()["ranks"][0]["peak"]["allocated_bytes"], peak)
 
     def test_uncached(self):
-        """PYTORCH_NO_CUDA_MEMORY_CACHING: every tensor is a cudaMalloc, PyTorch counts nothing; the hand count is the truth."""
+        """PYTORCH_NO_CUDA_MEMORY_CACHING: every tensor is a cudaMalloc, PyTorch counts nothing; the numbers are counted by hand."""
         self.simulate([python(), "-c", "import torch\na = torch.empty(3 << 20, dtype=torch.uint8, device='cuda')\n"
                        "b = torch.empty(5 << 20, dtype=torch.uint8, device='cuda')\ndel a\nc = torch.empty(1000, dtype=torch.uint8, device='cuda')"],
                       PYTORCH_NO_CUDA_MEMORY_CACHING=1)
@@ -65,7 +65,7 @@ small = torch.empty(10, device="cuda")
         self.assertEqual(os.path.basename(module), "libc10_cuda.so")
 
     def test_torch_compile_leaves_one_trace(self):
-        """Inductor and its workers load the preload with the same RANK: only the process that allocates leaves a trace."""
+        """Inductor and its workers load the preload with the same RANK: only the process that allocates writes a trace."""
         done = self.simulate([python(), "-c", """
 import os, subprocess, torch
 f = torch.compile(lambda x, w: torch.relu(x @ w) + 1)

@@ -124,6 +124,6 @@ class EveryJob(Checks):
         self.check(GPT2, "--batch", 2, version="2.5", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
 
     def test_small_budget(self):
-        """Most of the trace is given up; what is left still ends in the very same live set."""
+        """Most of the trace is discarded; the rest still ends with exactly the same live set."""
         (entry, torch), = self.check("streams.py", whole=False, MEMTRACE_BUDGET="512KiB")
         self.assertLess(entry["tensor_allocs"], torch["allocs"])
