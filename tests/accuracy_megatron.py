@@ -256,7 +256,7 @@ def options_of(rows):
 
 def judged():
     """{field that the model does not read: (kind, reason)}"""
-    name = os.path.join(ROOT, "analyzer", "families", "megatron_options.def")
+    name = os.path.join(ROOT, "analyzer", "megatron", "options.def")
     with open(name, encoding="utf-8") as f:
         rows = re.findall(r'^(STOPS|NOTED|IGNORED)\((\w+),(?: "[^"]*",)? "([^"]*)"\)', f.read(), re.M)
     return {field: (kind.lower(), reason) for kind, field, reason in rows}

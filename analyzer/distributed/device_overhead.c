@@ -1,5 +1,5 @@
 /* What a device holds beside the blocks of tensors: the allocator's cache, the context, NCCL. */
-#include "distributed/nccl_memory.h"
+#include "distributed/device_overhead.h"
 
 #include "util/util.h"
 

@@ -24,11 +24,4 @@ extern const struct nccl_group_row {
 void nccl_memory(const struct hparams *s, const struct constants *k, int64_t stage,
 		 wide bytes[NCCL_GROUPS]);
 
-/* ---- outside.c ---- */
-/* What is taken beside the allocator's segments: the context and NCCL. */
-wide outside_allocator(const struct constants *k, const wide nccl[NCCL_GROUPS]);
-/* All that the device holds beyond the blocks at the peak, of a stage whose peaks are known; and
- * `device`, the sum. */
-void outside_fill(struct stage *to, const struct constants *k, const wide nccl[NCCL_GROUPS]);
-
 #endif

@@ -1,6 +1,10 @@
 #include "families/families.h"
 
-#include "families/megatron_options.h"
+#include "families/gpt.h"
+#include "families/llama.h"
+#include "megatron/megatron.h"
+#include "megatron/options.h"
+#include "families/mlp.h"
 #include "torch/unmodelled.h"
 
 static const struct family_model *const models[] = {

@@ -1,6 +1,8 @@
 /* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
  * that they stand for. */
-#include "families/families.h"
+#include "families/gpt.h"
+
+#include "families/train.h"
 #include "torch/autocast.h"
 #include "torch/checkpoint.h"
 #include "torch/ops.h"
@@ -257,8 +259,9 @@ static void make_layer(struct machine *m, struct gpt *g, struct gpt_layer *l)
 }
 
 /* The head's weight takes the place of the embedding's. */
-static void make_model(struct machine *m, struct gpt *g)
+static void make_model(struct machine *m, void *model)
 {
+	struct gpt *g = model;
 	const struct hparams *s = g->s;
 	tensor head;
 
@@ -324,12 +327,7 @@ static void run(struct machine *m, const struct hparams *s, int64_t stage)
 	struct gpt g = { .s = s };
 
 	(void)stage;
-	m->phase = INIT;
-	wrapper_init(&g.w, s);
-	make_model(m, &g);
-	wrapper_start(m, &g.w);
-	wrapper_train(m, &g.w, micro_batch, &g);
-	wrapper_release(&g.w);
+	train(m, s, &(struct trained_model){ &g.w, make_model, NULL, micro_batch }, &g);
 	free(g.layers);
 }
 

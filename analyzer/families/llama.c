@@ -4,7 +4,9 @@
 #include "torch/autocast.h"
 #include "torch/checkpoint.h"
 #include "families/llama_tables.h"
-#include "families/families.h"
+#include "families/llama.h"
+
+#include "families/train.h"
 #include "torch/ops.h"
 #include "torch/streams.h"
 #include "distributed/wrapper.h"
@@ -361,8 +363,9 @@ static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l
 }
 
 /* Made in fp32, then converted. */
-static void make_model(struct machine *m, struct llama *g)
+static void make_model(struct machine *m, void *model)
 {
+	struct llama *g = model;
 	const struct hparams *s = g->s;
 
 	g->tokens = weight(m, g, s->vocab, s->hidden, TERM_EMBEDDING);
@@ -447,21 +450,23 @@ static void micro_batch(struct machine *m, void *model)
 	tensor_set_term(m, g->loop.logits, TERM_OLD_LOGITS);
 }
 
+/* transformers releases its cache after loading; the peak is that of the training. */
+static void loaded(struct machine *m, void *model)
+{
+	const struct llama *g = model;
+
+	if (g->s->defaults->made_on_host)
+		return;
+	allocator_empty_cache(m->allocator);
+	machine_forget_peak(m);
+}
+
 static void run(struct machine *m, const struct hparams *s, int64_t stage)
 {
 	struct llama g = { .s = s };
 
 	(void)stage;
-	m->phase = INIT;
-	wrapper_init(&g.w, s);
-	make_model(m, &g);
-	wrapper_start(m, &g.w);
-	if (!s->defaults->made_on_host) {
-		allocator_empty_cache(m->allocator);
-		machine_forget_peak(m);
-	}
-	wrapper_train(m, &g.w, micro_batch, &g);
-	wrapper_release(&g.w);
+	train(m, s, &(struct trained_model){ &g.w, make_model, loaded, micro_batch }, &g);
 	free(g.layers);
 }
 

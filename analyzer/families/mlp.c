@@ -1,6 +1,8 @@
 /* A stack of feed-forward blocks, x + down(gelu(up(norm(x)))), in plain PyTorch: under
  * DistributedDataParallel or fully_shard. */
-#include "families/families.h"
+#include "families/mlp.h"
+
+#include "families/train.h"
 #include "torch/ops.h"
 #include "distributed/wrapper.h"
 
@@ -78,13 +80,14 @@ static tensor forward(struct machine *m, struct mlp *g, tensor input)
 }
 
 static struct param *weight(struct machine *m, struct mlp *g, int64_t out, int64_t in,
-			    enum term_id role)
+			    enum term_id term)
 {
-	return module_add(m, &g->w.module, out, in, g->s->weights, role);
+	return module_add(m, &g->w.module, out, in, g->s->weights, term);
 }
 
-static void make_model(struct machine *m, struct mlp *g)
+static void make_model(struct machine *m, void *model)
 {
+	struct mlp *g = model;
 	const struct hparams *s = g->s;
 
 	g->blocks = xcalloc((size_t)s->layers, sizeof(*g->blocks));
@@ -124,15 +127,10 @@ static void micro_batch(struct machine *m, void *model)
 
 static void run(struct machine *m, const struct hparams *s, int64_t stage)
 {
-	struct mlp g = { .s = s, .input = none, .loss = none };
+	struct mlp g = { .s = s };
 
 	(void)stage;
-	m->phase = INIT;
-	wrapper_init(&g.w, s);
-	make_model(m, &g);
-	wrapper_start(m, &g.w);
-	wrapper_train(m, &g.w, micro_batch, &g);
-	wrapper_release(&g.w);
+	train(m, s, &(struct trained_model){ &g.w, make_model, NULL, micro_batch }, &g);
 	free(g.blocks);
 }
 

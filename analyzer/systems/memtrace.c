@@ -1,7 +1,7 @@
 /* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
  * worst one is the answer. */
 #include "systems/memtrace.h"
-#include "distributed/nccl_memory.h"
+#include "distributed/device_overhead.h"
 #include "estimate/device.h"
 #include "families/families.h"
 

@@ -1,8 +1,10 @@
-#include "torch/allocator_parts.h"
+#include "torch/allocator.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "torch/allocator_blocks.h"
+#include "torch/allocator_expandable.h"
 #include "util/util.h"
 
 struct allocator *allocator_new(const struct allocator_settings *s, int64_t device)
@@ -45,58 +47,6 @@ void allocator_release(struct allocator *a)
 	free(a);
 }
 
-/* ---- sets of free blocks ---- */
-
-static int compare(const struct allocation *a, int stream, int64_t size, uint64_t age,
-		   uint64_t address)
-{
-	if (a->stream != stream)
-		return a->stream < stream ? -1 : 1;
-	if (a->size != size)
-		return a->size < size ? -1 : 1;
-	if (a->segment->age != age)
-		return a->segment->age < age ? -1 : 1;
-	return a->address < address ? -1 : a->address > address;
-}
-
-/* Index of the first block that is not less. */
-static size_t lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
-			  uint64_t address)
-{
-	size_t low = 0, high = p->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (compare(p->blocks[middle], stream, size, age, address) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-void pool_add(struct pool *p, struct allocation *b)
-{
-	size_t i = lower_bound(p, b->stream, b->size, b->segment->age, b->address);
-
-	p->blocks = grow(p->blocks, p->count, &p->room, sizeof(*p->blocks));
-	memmove(&p->blocks[i + 1], &p->blocks[i], (p->count - i) * sizeof(*p->blocks));
-	p->blocks[i] = b;
-	p->count++;
-}
-
-static void pool_remove_at(struct pool *p, size_t i)
-{
-	p->count--;
-	memmove(&p->blocks[i], &p->blocks[i + 1], (p->count - i) * sizeof(*p->blocks));
-}
-
-void pool_remove(struct pool *p, const struct allocation *b)
-{
-	pool_remove_at(p, lower_bound(p, b->stream, b->size, b->segment->age, b->address));
-}
-
 /* ---- rounding ---- */
 
 static int64_t round_size(const struct allocator *a, int64_t n)
@@ -130,77 +80,6 @@ static int64_t segment_size(const struct allocator *a, int64_t n)
 
 /* ---- segments ---- */
 
-static struct allocation *new_block(struct allocator *a, struct allocator_segment *s,
-				    uint64_t address, int64_t size)
-{
-	struct allocation *b = a->spare;
-
-	if (b)
-		a->spare = b->after;
-	else
-		b = xcalloc(1, sizeof(*b));
-	*b = (struct allocation){
-		.size = size, .address = address, .segment = s, .stream = s->stream, .mapped = 1
-	};
-	return b;
-}
-
-static void discard(struct allocator *a, struct allocation *b)
-{
-	b->after = a->spare;
-	a->spare = b;
-}
-
-int reserve(struct allocator *a, int64_t size)
-{
-	if (a->device && a->totals.reserved + size > a->device)
-		return 0;
-	a->totals.reserved += size;
-	if (a->totals.reserved > a->totals.peak_reserved)
-		a->totals.peak_reserved = a->totals.reserved;
-	return 1;
-}
-
-struct allocator_segment *new_segment(struct allocator *a, int64_t size, int large, int stream,
-				      int64_t room)
-{
-	struct allocator_segment *s = xcalloc(1, sizeof(*s));
-
-	*s = (struct allocator_segment){ .size = size,
-					 .large = large,
-					 .stream = stream,
-					 .age = a->settings.by_address ? 0 : a->ages++ };
-	s->after = a->segments;
-	if (a->segments)
-		a->segments->before = s;
-	a->segments = s;
-	s->first = new_block(a, s, a->placed ? a->placed : a->next_address, size);
-	if (!a->placed)
-		a->next_address += (uint64_t)round_up(room, ROUND_LARGE);
-	a->placed = 0;
-	a->totals.segments++;
-	return s;
-}
-
-void free_segment(struct allocator *a, struct allocator_segment *s)
-{
-	a->totals.reserved -= s->size;
-	a->totals.segments--;
-	if (s->before)
-		s->before->after = s->after;
-	else
-		a->segments = s->after;
-	if (s->after)
-		s->after->before = s->before;
-	discard(a, s->first);
-	free(s);
-}
-
-int is_whole(const struct allocation *b)
-{
-	return !b->before && !b->after;
-}
-
 void allocator_reset_peaks(struct allocator *a)
 {
 	a->totals.peak_allocated = a->totals.allocated;
@@ -215,13 +94,13 @@ void allocator_place_next(struct allocator *a, uint64_t address)
 static void release_whole(struct allocator *a, struct pool *p)
 {
 	for (size_t i = 0; i < p->count;)
-		if (!is_whole(p->blocks[i]) || p->blocks[i]->segment->expandable) {
+		if (!block_is_whole_segment(p->blocks[i]) || p->blocks[i]->segment->expandable) {
 			i++;
 		} else {
 			struct allocator_segment *s = p->blocks[i]->segment;
 
 			pool_remove_at(p, i);
-			free_segment(a, s);
+			segment_free(a, s);
 		}
 }
 
@@ -234,12 +113,12 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 
 	if (!most)
 		return 0;
-	i = lower_bound(p, stream, key, 0, 0);
+	i = pool_lower_bound(p, stream, key, 0, 0);
 	if (i < p->count && p->blocks[i]->stream == stream) {
 		struct allocator_segment *s = p->blocks[i]->segment;
 
 		pool_remove_at(p, i);
-		free_segment(a, s);
+		segment_free(a, s);
 		return 1;
 	}
 	while (i > 0 && freed < key) {
@@ -250,51 +129,16 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 		i--;
 		freed += b->size;
 		pool_remove_at(p, i);
-		free_segment(a, b->segment);
+		segment_free(a, b->segment);
 	}
 	return freed >= key;
-}
-
-/* `b` ends after `size` bytes; what follows is a block of its own. */
-struct allocation *cut(struct allocator *a, struct allocation *b, int64_t size)
-{
-	struct allocation *rest =
-		new_block(a, b->segment, b->address + (uint64_t)size, b->size - size);
-
-	rest->mapped = b->mapped;
-	rest->before = b;
-	rest->after = b->after;
-	if (b->after)
-		b->after->before = rest;
-	b->after = rest;
-	b->size = size;
-	return rest;
-}
-
-/* `b`, which is in no pool, takes its neighbour in if that is of the same kind. */
-struct allocation *merge(struct allocator *a, struct allocation *b, struct allocation *with)
-{
-	struct allocation *first, *second;
-
-	if (!with || with->in_use || with->mapped != b->mapped)
-		return b;
-	if (with->mapped)
-		pool_remove(&a->pools[b->segment->large], with);
-	first = with == b->before ? with : b;
-	second = with == b->before ? b : with;
-	first->size += second->size;
-	first->after = second->after;
-	if (second->after)
-		second->after->before = first;
-	discard(a, second);
-	return first;
 }
 
 void allocator_empty_cache(struct allocator *a)
 {
 	for (int large = 0; large < 2; large++) {
 		release_whole(a, &a->pools[large]);
-		unmap_free(a, &a->pools[large]);
+		expandable_unmap_free(a, &a->pools[large]);
 	}
 }
 
@@ -309,11 +153,11 @@ static void collect(struct allocator *a)
 	if (limit <= 0)
 		return;
 	for (size_t i = p->count; i-- > 0 && (double)a->totals.reserved > limit;)
-		if (is_whole(p->blocks[i])) {
+		if (block_is_whole_segment(p->blocks[i])) {
 			struct allocator_segment *s = p->blocks[i]->segment;
 
 			pool_remove_at(p, i);
-			free_segment(a, s);
+			segment_free(a, s);
 		}
 }
 
@@ -323,17 +167,28 @@ static struct allocation *take_segment(struct allocator *a, int64_t n, int strea
 	int large = n > SMALL;
 
 	collect(a);
-	if (!reserve(a, size)) {
-		int fits = release_oversize(a, n, stream) && reserve(a, size);
+	if (!allocator_reserve(a, size)) {
+		int fits = release_oversize(a, n, stream) && allocator_reserve(a, size);
 
 		if (!fits) {
 			allocator_empty_cache(a);
 			a->totals.retries++;
-			if (!reserve(a, size))
+			if (!allocator_reserve(a, size))
 				return NULL;
 		}
 	}
-	return new_segment(a, size, large, stream, size)->first;
+	return segment_new(a, size, large, stream, size)->first;
+}
+
+static struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
+{
+	struct allocation *b = expandable_take(a, n, stream);
+
+	if (b)
+		return b;
+	allocator_empty_cache(a);
+	a->totals.retries++;
+	return expandable_take(a, n, stream);
 }
 
 /* ---- blocks ---- */
@@ -358,7 +213,7 @@ static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[n > SMALL];
 	int64_t most = a->settings.max_split_size;
-	size_t i = lower_bound(p, stream, n, 0, 0);
+	size_t i = pool_lower_bound(p, stream, n, 0, 0);
 	struct allocation *b;
 
 	if (i == p->count || p->blocks[i]->stream != stream)
@@ -394,7 +249,7 @@ struct allocation *allocator_malloc(struct allocator *a, int64_t requested, int 
 	if (!b)
 		return NULL;
 	if (should_split(a, b, n))
-		pool_add(&a->pools[b->segment->large], cut(a, b, n));
+		pool_add(&a->pools[b->segment->large], block_split(a, b, n));
 	b->in_use = 1;
 	b->requested = requested;
 	a->totals.requested += requested;
@@ -413,8 +268,8 @@ void allocator_free_later(struct allocator *a, struct allocation *b)
 void allocator_free_now(struct allocator *a, struct allocation *b)
 {
 	b->in_use = 0;
-	b = merge(a, b, b->before);
-	b = merge(a, b, b->after);
+	b = block_merge(a, b, b->before);
+	b = block_merge(a, b, b->after);
 	pool_add(&a->pools[b->segment->large], b);
 }
 

@@ -1,5 +1,5 @@
 /* Expandable segments: one a stream and pool, whose pages are mapped and unmapped. */
-#include "torch/allocator_parts.h"
+#include "torch/allocator_expandable.h"
 
 #include <stdlib.h>
 
@@ -22,14 +22,14 @@ static struct allocation *map(struct allocator *a, struct allocation *b, int64_t
 {
 	int64_t mapped = round_up(size, page_of(a, b->segment));
 
-	if (!reserve(a, mapped))
+	if (!allocator_reserve(a, mapped))
 		return NULL;
 	if (mapped < b->size)
-		cut(a, b, mapped);
+		block_split(a, b, mapped);
 	b->mapped = 1;
 	b->segment->size += mapped;
-	b = merge(a, b, b->before);
-	b = merge(a, b, b->after);
+	b = block_merge(a, b, b->before);
+	b = block_merge(a, b, b->after);
 	pool_add(&a->pools[b->segment->large], b);
 	return b;
 }
@@ -47,21 +47,21 @@ static void unmap(struct allocator *a, struct allocation *b)
 	if (first > at) {
 		struct allocation *kept = b;
 
-		b = cut(a, b, first - at);
+		b = block_split(a, b, first - at);
 		pool_add(&a->pools[s->large], kept);
 	}
 	if (last - first < b->size)
-		pool_add(&a->pools[s->large], cut(a, b, last - first));
+		pool_add(&a->pools[s->large], block_split(a, b, last - first));
 	b->mapped = 0;
 	s->size -= last - first;
 	a->totals.reserved -= last - first;
-	b = merge(a, b, b->before);
-	b = merge(a, b, b->after);
-	if (is_whole(b))
-		free_segment(a, s);
+	b = block_merge(a, b, b->before);
+	b = block_merge(a, b, b->after);
+	if (block_is_whole_segment(b))
+		segment_free(a, s);
 }
 
-void unmap_free(struct allocator *a, struct pool *p)
+void expandable_unmap_free(struct allocator *a, struct pool *p)
 {
 	struct allocation **list = xcalloc(p->count + 1, sizeof(*list));
 	size_t count = 0;
@@ -93,7 +93,7 @@ static struct allocation *room_for(struct allocator *a, int64_t n, int large, in
 				if (have >= n)
 					return c;
 			}
-	s = new_segment(a, ADDRESS_SPACE, large, stream, ADDRESS_SPACE);
+	s = segment_new(a, ADDRESS_SPACE, large, stream, ADDRESS_SPACE);
 	s->expandable = 1;
 	s->size = 0;
 	s->first->mapped = 0;
@@ -105,7 +105,7 @@ static int64_t smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static struct allocation *expand(struct allocator *a, int64_t n, int stream)
+struct allocation *expandable_take(struct allocator *a, int64_t n, int stream)
 {
 	struct allocation *b = room_for(a, n, n > SMALL, stream);
 
@@ -116,15 +116,4 @@ static struct allocation *expand(struct allocator *a, int64_t n, int stream)
 	if (b)
 		pool_remove(&a->pools[n > SMALL], b);
 	return b;
-}
-
-struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
-{
-	struct allocation *b = expand(a, n, stream);
-
-	if (b)
-		return b;
-	allocator_empty_cache(a);
-	a->totals.retries++;
-	return expand(a, n, stream);
 }

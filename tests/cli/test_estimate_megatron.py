@@ -351,7 +351,7 @@ class Megatron(Case):
         text = "".join(self.text(name) for name in sources)
         read = set(re.findall(r"(?:CONFIG_|->|\(c, |r->c, )(\w+)", text)) | {"moe_layer_freq"}  # config_moe_layer()
         fields = self.text(os.path.join(analyzer, "config", "fields.def")).split("/* ---- DeepSpeed")[0]
-        reasons = re.findall(r"^\w+\((\w+),", self.text(os.path.join(analyzer, "families", "megatron_options.def")), re.M)
+        reasons = re.findall(r"^\w+\((\w+),", self.text(os.path.join(analyzer, "megatron", "options.def")), re.M)
         self.assertEqual([f for f in re.findall(r"^FIELD\((\w+)", fields, re.M) if f not in read and f not in reasons], [])
         self.assertEqual([f for f in reasons if f in read], [])
 

@@ -2,7 +2,8 @@
  * sequences are those of Megatron-core 0.16.1 with PyTorch 2.15 on the simulated device: two ranks
  * of tensor parallelism, h = 512, s = 1024, b = 4, v = 50432. */
 #include "systems/memtrace.h"
-#include "families/megatron.h"
+#include "megatron/compiled.h"
+#include "megatron/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 /* Which layers each chunk of the pipeline has. */
-#include "families/megatron_mtp.h"
+#include "megatron/stages.h"
+#include "megatron/mtp.h"
 
 /* Without a layout. */
 static int64_t stage_layers(const struct hparams *s, int64_t stage)

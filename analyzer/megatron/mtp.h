@@ -3,7 +3,7 @@
 #ifndef MEMTRACE_MTP_H
 #define MEMTRACE_MTP_H
 
-#include "families/megatron.h"
+#include "megatron/model.h"
 
 #define MOST_MTP (NODE_EDGES - 1)
 

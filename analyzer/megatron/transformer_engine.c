@@ -1,4 +1,5 @@
-#include "families/megatron_te.h"
+#include "megatron/transformer_engine.h"
+#include "megatron/fp8.h"
 
 #include "util/util.h"
 

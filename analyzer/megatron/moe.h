@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_MOE_H
 #define MEMTRACE_MOE_H
 
-#include "families/megatron.h"
+#include "megatron/model.h"
 
 /* Router, local experts and shared expert of a layer, in the order of their parameters. */
 void moe_declare(struct model_chunk *c, struct megatron_layer *l);

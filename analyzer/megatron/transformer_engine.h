@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_TRANSFORMER_ENGINE_H
 #define MEMTRACE_TRANSFORMER_ENGINE_H
 
-#include "families/megatron.h"
+#include "megatron/model.h"
 
 /* Linear, or the linear part of LayerNormLinear. `bias` is added by the product itself; NULL: none,
  * or it is left to who comes next. gathers: the input is gathered over sequence parallelism. */
@@ -19,11 +19,9 @@ tensor masked_softmax(struct machine *m, tensor x);
 tensor fused_swiglu(struct machine *m, tensor x);
 tensor fused_rotary(struct machine *m, tensor x);
 
-/* megatron_fp8.c */
-int fp8_layer(const struct hparams *s, int64_t layer);
-void fp8_weight(struct machine *m, struct megatron_rank *r, struct param *weight);
-/* x in fp8, and what is kept of it for the backward pass. */
-tensor fp8_input(struct machine *m, struct megatron_rank *r, tensor x, tensor *kept);
-tensor fp8_gradient(struct machine *m, struct megatron_rank *r, tensor x, tensor *transposed);
+/* The gradient of a weight of n elements in rows of `in`; the caller owns it. If gradients are
+ * accumulated by the product (fused), a placeholder that is kept for each shape. */
+tensor weight_gradient(struct machine *m, struct megatron_rank *r, int64_t n, int64_t in,
+		       enum dtype type);
 
 #endif

@@ -1,5 +1,5 @@
 /* What Megatron-LM's options do that this family does not count. */
-#include "families/megatron_options.h"
+#include "megatron/options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const struct megatron_option {
 #define STOPS(field, harmless, what) { CONFIG_##field, harmless, what },
 #define NOTED(field, harmless, what)
 #define IGNORED(field, why)
-#include "families/megatron_options.def"
+#include "megatron/options.def"
 #undef STOPS
 #undef NOTED
 #undef IGNORED
@@ -22,7 +22,7 @@ static const struct megatron_option {
 #define STOPS(field, harmless, what)
 #define NOTED(field, harmless, what) { CONFIG_##field, harmless, what },
 #define IGNORED(field, why)
-#include "families/megatron_options.def"
+#include "megatron/options.def"
 #undef STOPS
 #undef NOTED
 #undef IGNORED

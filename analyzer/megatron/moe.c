@@ -1,9 +1,12 @@
 /* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are
  * spread evenly over experts. */
-#include "families/megatron_moe.h"
+#include "megatron/moe.h"
+#include "megatron/fp8.h"
+#include "megatron/declare.h"
+#include "megatron/tensor_parallel.h"
 #include "torch/checkpoint.h"
 
-#include "families/megatron_te.h"
+#include "megatron/transformer_engine.h"
 #include "util/util.h"
 
 /* transformer_engine/pytorch/module/base.py: streams of a grouped product, each with a workspace */
@@ -15,18 +18,18 @@ static int64_t local_experts(const struct hparams *s)
 	return s->experts / s->ep;
 }
 
-static struct expert declare_expert(struct model_chunk *c, enum term_id role, int64_t ffn)
+static struct expert declare_expert(struct model_chunk *c, enum term_id term, int64_t ffn)
 {
 	const struct hparams *s = c->rank->s;
 	int64_t up = ffn * (s->gated ? 2 : 1);
 	struct expert e = { .up = NULL };
 
-	e.up = declare(c, role, up, s->hidden, 0);
+	e.up = declare_param(c, term, up, s->hidden, 0);
 	if (s->linear_bias)
-		e.up_bias = declare(c, role, 1, up, 0);
-	e.down = declare(c, role, s->hidden, ffn, 0);
+		e.up_bias = declare_param(c, term, 1, up, 0);
+	e.down = declare_param(c, term, s->hidden, ffn, 0);
 	if (s->linear_bias)
-		e.down_bias = declare(c, role, 1, s->hidden, 0);
+		e.down_bias = declare_param(c, term, 1, s->hidden, 0);
 	return e;
 }
 
@@ -35,7 +38,7 @@ void moe_declare(struct model_chunk *c, struct megatron_layer *l)
 	const struct hparams *s = c->rank->s;
 	int64_t count = local_experts(s);
 
-	l->router = declare(c, TERM_OTHER_WEIGHTS, s->experts, s->hidden, 0);
+	l->router = declare_param(c, TERM_OTHER_WEIGHTS, s->experts, s->hidden, 0);
 	l->experts = xcalloc((size_t)count, sizeof(*l->experts));
 	for (int64_t i = 0; i < count; i++)
 		l->experts[i] = declare_expert(c, TERM_EXPERT_WEIGHTS, s->expert_ffn / s->etp);

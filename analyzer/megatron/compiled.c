@@ -1,7 +1,7 @@
 /* Functions that Megatron-core has torch.compile make kernels of (jit_fuser): one kernel forward
  * and one backward, without results in between. The sequences are what PyTorch 2.15 does on the
  * simulated device. */
-#include "families/megatron.h"
+#include "megatron/compiled.h"
 
 #include "util/util.h"
 

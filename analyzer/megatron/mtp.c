@@ -1,5 +1,10 @@
 /* megatron/core/transformer/multi_token_prediction.py, and what GPTModel does with it. */
-#include "families/megatron_mtp.h"
+#include "megatron/mtp.h"
+#include "megatron/embedding_loss.h"
+#include "megatron/declare_layer.h"
+#include "megatron/layers.h"
+#include "megatron/declare.h"
+#include "megatron/tensor_parallel.h"
 
 #include <stdlib.h>
 
@@ -23,7 +28,8 @@ void mtp_declare(struct model_chunk *c)
 
 		l->embedding_norm = declare_norm(c, s->hidden);
 		l->hidden_norm = declare_norm(c, s->hidden);
-		l->eh_proj = declare(c, TERM_OTHER_WEIGHTS, s->hidden / s->tp, 2 * s->hidden, 0);
+		l->eh_proj =
+			declare_param(c, TERM_OTHER_WEIGHTS, s->hidden / s->tp, 2 * s->hidden, 0);
 		from = c->module.count;
 		declare_layer(c, &l->layer, s->layers - 1);
 		if (s->fp8)
@@ -108,9 +114,9 @@ static tensor predict(struct machine *m, void *context, const tensor *in)
 	tensor embedded, x, both;
 
 	m->current_term = TERM_ATTN_NORM;
-	embedded = normed(m, r, &l->embedding_norm, in[1]);
+	embedded = hidden_norm(m, r, &l->embedding_norm, in[1]);
 	tensor_assign(m, &embedded, copied_back(m, embedded)); /* a gradient of columns is copied */
-	x = normed(m, r, &l->hidden_norm, in[0]);
+	x = hidden_norm(m, r, &l->hidden_norm, in[0]);
 	tensor_assign(m, &x, copied_back(m, x));
 	both = cat(m, embedded, x);
 	m->current_term = TERM_EMBEDDED;
@@ -121,7 +127,7 @@ static tensor predict(struct machine *m, void *context, const tensor *in)
 	tensor_unref(m, &embedded);
 	tensor_assign(m, &x, layer_forward(m, &l->layer, call->batch, x));
 	m->current_term = TERM_FINAL_NORM;
-	tensor_assign(m, &x, normed(m, r, &l->norm, x));
+	tensor_assign(m, &x, hidden_norm(m, r, &l->norm, x));
 	return x;
 }
 

@@ -2,7 +2,7 @@
 #ifndef MEMTRACE_MLA_H
 #define MEMTRACE_MLA_H
 
-#include "families/megatron.h"
+#include "megatron/model.h"
 
 /* The attention's parameters of a layer, after its normalization. */
 void mla_declare(struct model_chunk *c, struct megatron_layer *l);

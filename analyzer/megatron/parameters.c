@@ -1,8 +1,10 @@
 /* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
-#include "families/megatron_mla.h"
-#include "families/megatron_moe.h"
-#include "families/megatron_mtp.h"
-#include "families/megatron_te.h"
+#include "megatron/parameters.h"
+
+#include "megatron/fp8.h"
+#include "megatron/declare_layer.h"
+#include "megatron/declare.h"
+#include "megatron/mtp.h"
 
 #include <stdlib.h>
 
@@ -11,99 +13,15 @@
 
 /* ---- parameters, in the order of model.parameters() ---- */
 
-struct param *declare(struct model_chunk *c, enum term_id role, int64_t out, int64_t in,
-		      int on_host)
-{
-	struct param *p = xcalloc(1, sizeof(*p));
-	size_t room = c->module.room;
-
-	p->in = in;
-	p->term = role;
-	p->value.n = out * in;
-	c->module.params =
-		grow(c->module.params, c->module.count, &c->module.room, sizeof(*c->module.params));
-	c->on_host = grow(c->on_host, c->module.count, &room, sizeof(*c->on_host));
-	c->on_host[c->module.count] = (unsigned char)on_host;
-	c->module.params[c->module.count++] = p;
-	return p;
-}
-
-struct norm_weights declare_norm(struct model_chunk *c, int64_t width)
-{
-	int on_host = !c->rank->s->transformer_engine;
-	struct norm_weights n = { declare(c, TERM_NORM_WEIGHTS, 1, width, on_host), NULL };
-
-	if (c->rank->s->norm_bias)
-		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, on_host);
-	return n;
-}
-
-static struct param *declare_bias(struct model_chunk *c, enum term_id role, int64_t n)
-{
-	return c->rank->s->linear_bias ? declare(c, role, 1, n, 0) : NULL;
-}
-
-/* Queries, keys and values in one matrix. */
-static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
-{
-	const struct megatron_rank *r = c->rank;
-	const struct hparams *s = r->s;
-	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
-
-	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
-	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
-	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
-	l->qkv_bias = s->qkv_bias ? declare(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
-	if (s->qk_norm) {
-		l->q_norm = declare_norm(c, s->head);
-		l->k_norm = declare_norm(c, s->head);
-	}
-}
-
-void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number)
-{
-	int moe = config_moe_layer(c->rank->s->config, number);
-	const struct megatron_rank *r = c->rank;
-	const struct hparams *s = r->s;
-	int64_t up = r->ffn * (s->gated ? 2 : 1);
-
-	l->chunk = c;
-	l->before_attention = declare_norm(c, s->hidden);
-	if (s->latent.kv_rank)
-		mla_declare(c, l);
-	else
-		declare_attention(c, l);
-	l->before_mlp = declare_norm(c, s->hidden);
-	if (moe) {
-		moe_declare(c, l);
-		return;
-	}
-	l->up = declare(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
-	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
-	l->down = declare(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
-	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
-}
-
-/* The matrices of its linear layers, but the router's */
-void quantize_layer(struct model_chunk *c, size_t from)
-{
-	for (size_t i = from; i < c->module.count; i++) {
-		struct param *p = c->module.params[i];
-
-		p->quantized = p->in > 1 && p->value.n > p->in && p->term != TERM_NORM_WEIGHTS &&
-			       p->term != TERM_OTHER_WEIGHTS;
-	}
-}
-
 static void declare_chunk(struct model_chunk *c)
 {
 	const struct megatron_rank *r = c->rank;
 	const struct hparams *s = r->s;
 
 	if (c->first || c->mtp_count) {
-		c->tokens = declare(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
+		c->tokens = declare_param(c, TERM_EMBEDDING, r->vocab, s->hidden, 0);
 		if (s->learned_positions)
-			c->positions = declare(c, TERM_POSITIONS, s->positions, s->hidden, 1);
+			c->positions = declare_param(c, TERM_POSITIONS, s->positions, s->hidden, 1);
 	}
 	c->layers = xcalloc((size_t)c->layer_count, sizeof(*c->layers));
 	for (int64_t i = 0; i < c->layer_count; i++) {
@@ -122,7 +40,7 @@ static void declare_chunk(struct model_chunk *c)
 	if (!c->last)
 		return;
 	if (s->untied || !c->first)
-		c->head = declare(c, TERM_HEAD, r->vocab, s->hidden, 0);
+		c->head = declare_param(c, TERM_HEAD, r->vocab, s->hidden, 0);
 	c->output = !s->untied && c->tokens ? c->tokens : c->head;
 }
 

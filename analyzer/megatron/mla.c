@@ -1,7 +1,9 @@
 /* Megatron-core's multi-latent attention: narrow projections of queries, keys and values. */
-#include "families/megatron_mla.h"
+#include "megatron/mla.h"
+#include "megatron/declare.h"
+#include "megatron/tensor_parallel.h"
 
-#include "families/megatron_te.h"
+#include "megatron/transformer_engine.h"
 
 static struct norm_weights declare_latent_norm(struct model_chunk *c, int64_t width)
 {
@@ -10,9 +12,9 @@ static struct norm_weights declare_latent_norm(struct model_chunk *c, int64_t wi
 
 	if (!s->qk_norm)
 		return n;
-	n.weight = declare(c, TERM_NORM_WEIGHTS, 1, width, !s->transformer_engine);
+	n.weight = declare_param(c, TERM_NORM_WEIGHTS, 1, width, !s->transformer_engine);
 	if (s->norm_bias)
-		n.bias = declare(c, TERM_NORM_WEIGHTS, 1, width, !s->transformer_engine);
+		n.bias = declare_param(c, TERM_NORM_WEIGHTS, 1, width, !s->transformer_engine);
 	return n;
 }
 
@@ -24,17 +26,17 @@ void mla_declare(struct model_chunk *c, struct megatron_layer *l)
 	const struct latent *a = &s->latent;
 	int64_t q = r->heads * s->head, kv = r->heads * (a->nope + a->value);
 
-	l->proj = declare(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * a->value, 0);
+	l->proj = declare_param(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * a->value, 0);
 	if (s->linear_bias)
-		l->proj_bias = declare(c, TERM_ATTENTION_WEIGHTS, 1, s->hidden, 0);
+		l->proj_bias = declare_param(c, TERM_ATTENTION_WEIGHTS, 1, s->hidden, 0);
 	if (a->q_rank)
-		l->q_down = declare(c, TERM_ATTENTION_WEIGHTS, a->q_rank, s->hidden, 0);
+		l->q_down = declare_param(c, TERM_ATTENTION_WEIGHTS, a->q_rank, s->hidden, 0);
 	if (a->q_rank)
 		l->q_norm = declare_latent_norm(c, a->q_rank);
-	l->qkv = declare(c, TERM_ATTENTION_WEIGHTS, q, a->q_rank ? a->q_rank : s->hidden, 0);
-	l->kv_down = declare(c, TERM_ATTENTION_WEIGHTS, a->kv_rank + a->rope, s->hidden, 0);
+	l->qkv = declare_param(c, TERM_ATTENTION_WEIGHTS, q, a->q_rank ? a->q_rank : s->hidden, 0);
+	l->kv_down = declare_param(c, TERM_ATTENTION_WEIGHTS, a->kv_rank + a->rope, s->hidden, 0);
 	l->k_norm = declare_latent_norm(c, a->kv_rank);
-	l->kv_up = declare(c, TERM_ATTENTION_WEIGHTS, kv, a->kv_rank, 0);
+	l->kv_up = declare_param(c, TERM_ATTENTION_WEIGHTS, kv, a->kv_rank, 0);
 }
 
 static tensor latent_norm(struct machine *m, struct megatron_rank *r, struct norm_weights *w,

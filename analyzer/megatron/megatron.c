@@ -1,8 +1,13 @@
 /* Megatron-core's schedules (pipeline_parallel/schedules.py) on one rank of one stage. */
-#include "families/families.h"
+#include "megatron/megatron.h"
+
 #include "torch/checkpoint.h"
-#include "families/megatron_graphs.h"
-#include "families/megatron.h"
+#include "megatron/graphs.h"
+#include "megatron/chunk.h"
+#include "megatron/parameters.h"
+#include "megatron/schedule.h"
+#include "megatron/stages.h"
+#include "megatron/tensor_parallel.h"
 #include "torch/streams.h"
 
 #include <stdlib.h>
@@ -41,25 +46,6 @@ static void load_batch(struct machine *m, struct model_chunk *c, struct microbat
 		b->mask = tensor_new_as(m, TERM_INPUTS, r->rows * s->tokens, BOOL);
 	if (last && !all)
 		b->weights = tensor_new_as(m, TERM_INPUTS, r->rows, F32);
-}
-
-/* RotaryEmbedding.forward, whose lru_cache keeps the result; latent attention's is made again. */
-void load_rotary(struct machine *m, struct model_chunk *c, struct microbatch *b)
-{
-	const struct hparams *s = c->rank->s;
-	int64_t n = s->tokens * s->head;
-	tensor half;
-
-	if (!s->rope)
-		return;
-	if (!c->rotary.storage) {
-		half = tensor_new_as(m, TERM_ROPE, n / 2, F32);
-		c->rotary = tensor_new_as(m, TERM_ROPE, n, F32);
-		tensor_unref(m, &half);
-	}
-	b->rotary = tensor_ref(c->rotary);
-	if (s->latent.kv_rank)
-		tensor_unref(m, &c->rotary);
 }
 
 /* Checkpointed layers keep them until their backward pass. */
@@ -219,26 +205,6 @@ struct schedule_turn {
 	struct microbatch *batch;
 };
 
-/* get_schedule_table(): groups of micro-batches go through all chunks; the last is the rest. */
-struct pipeline_step schedule_step(const struct megatron_rank *r, int64_t i, int forward)
-{
-	int64_t round = r->group * r->s->vpp;
-	int64_t first = i / round * r->group, left = r->microbatches - first;
-	int64_t size = left < r->group ? left : r->group, chunk = i % round / size;
-
-	return (struct pipeline_step){ forward ? chunk : r->s->vpp - 1 - chunk,
-				       first + i % round % size };
-}
-
-int64_t schedule_ahead(const struct megatron_rank *r)
-{
-	const struct hparams *s = r->s;
-	int64_t total = r->microbatches * s->vpp;
-	int64_t ahead = (s->pp - r->stage - 1) * (s->vpp > 1 ? 2 : 1) + (s->vpp - 1) * s->group;
-
-	return ahead < total ? ahead : total;
-}
-
 static struct schedule_turn turn_of(const struct interleaving *s, int64_t i, int forward)
 {
 	struct megatron_rank *r = s->rank;
@@ -327,21 +293,6 @@ static void interleaved(struct machine *m, struct megatron_rank *r)
 
 /* ---- the rank ---- */
 
-static int64_t first_group(const struct hparams *s)
-{
-	return s->group < s->microbatches ? s->group : s->microbatches;
-}
-
-/* Two groups, and a smaller last one, which an interleaved schedule orders differently. */
-int64_t batches_run(const struct hparams *s)
-{
-	int64_t group = first_group(s), most = 2 * group;
-
-	if (s->vpp > 1)
-		most += s->microbatches % group;
-	return s->microbatches < most ? s->microbatches : most;
-}
-
 static void place(struct megatron_rank *r, const struct hparams *s, int64_t stage)
 {
 	*r = (struct megatron_rank){ .s = s, .stage = stage };
@@ -351,7 +302,7 @@ static void place(struct megatron_rank *r, const struct hparams *s, int64_t stag
 	r->vocab = s->vocab / s->tp;
 	r->rows = s->tokens / s->cp * s->batch;
 	r->local_rows = s->sequence_parallel ? r->rows / s->tp : r->rows;
-	r->group = first_group(s);
+	r->group = schedule_group(s);
 	r->microbatches = batches_run(s);
 	r->chunks = xcalloc((size_t)s->vpp, sizeof(*r->chunks));
 	for (int64_t i = 0; i < s->vpp; i++)

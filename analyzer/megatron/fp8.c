@@ -1,5 +1,5 @@
 /* Transformer Engine's fp8 products: copies of the weights, and what is kept of the inputs. */
-#include "families/megatron_te.h"
+#include "megatron/fp8.h"
 
 /* is_non_tn_fp8_gemm_supported(): from Blackwell products need no transposed operands. Where blocks
  * have scales, rows' and columns' are of other values. */

@@ -1,5 +1,6 @@
 /* The ends of a Megatron-core model: its embedding, its output layer and the loss. */
-#include "families/megatron.h"
+#include "megatron/embedding_loss.h"
+#include "megatron/tensor_parallel.h"
 
 /* weight[tokens]: index_put_with_sort_kernel() adds up a copy of the gradient in sorted order. */
 static void indexed_backward(struct machine *m, struct grad_node *n)

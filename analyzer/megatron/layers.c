@@ -1,133 +1,15 @@
 /* The local (not Transformer Engine) layers of Megatron-core, forward. */
-#include "families/megatron_graphs.h"
+#include "megatron/layers.h"
+
+#include "megatron/compiled.h"
+#include "megatron/graph_input.h"
 #include "torch/checkpoint.h"
-#include "families/megatron_mla.h"
-#include "families/megatron_moe.h"
-#include "families/megatron_mtp.h"
-#include "families/megatron_te.h"
+#include "megatron/mla.h"
+#include "megatron/moe.h"
+#include "megatron/tensor_parallel.h"
+#include "megatron/transformer_engine.h"
 
 #include "util/util.h"
-
-void global_buffer(struct machine *m, struct megatron_rank *r, int64_t n, enum dtype type)
-{
-	if (!r->global.storage || r->global.n < n)
-		tensor_assign(m, &r->global, tensor_new_as(m, TERM_ATTN_SCORES, n, type));
-}
-
-/* defer_embedding_wgrad_compute: the first micro-batches' */
-static int waits(struct machine *m, struct megatron_rank *r, struct grad_node *n)
-{
-	size_t most = r->s->deferred ? (size_t)r->s->deferred * 2 : SIZE_MAX;
-
-	(void)m;
-	if (!n->sizes[5] || r->waiting_count + 2 > most)
-		return 0;
-	r->waiting = grow(r->waiting, r->waiting_count + 1, &r->waiting_room, sizeof(*r->waiting));
-	r->waiting[r->waiting_count++] = tensor_ref(n->saved[0]);
-	r->waiting[r->waiting_count++] = tensor_ref(n->in[0]);
-	return 1;
-}
-
-void finish_deferred_gradients(struct machine *m, struct megatron_rank *r)
-{
-	while (r->waiting_count)
-		tensor_unref(m, &r->waiting[--r->waiting_count]);
-}
-
-/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is
- * gathered over sequence parallelism */
-static void parallel_linear_backward(struct machine *m, struct grad_node *n)
-{
-	enum dtype type = n->in[0].type;
-	struct megatron_rank *r = m->family;
-	int64_t t = n->sizes[3];
-	tensor whole;
-
-	if (t > 1)
-		global_buffer(m, r, n->sizes[0] * t, type);
-	if (n->edge[0]) {
-		n->out[0] = gemm(m, n->sizes[0] * t, type);
-		n->out[0].view = 1;
-	}
-	if (t > 1) {
-		whole = n->out[0];
-		n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->sizes[0], type);
-	}
-	if (waits(m, r, n)) {
-		if (t > 1)
-			tensor_unref(m, &whole);
-		return;
-	}
-	n->out[1] = r->s->fused_gradient ? weight_gradient(m, r, n->sizes[1], n->sizes[4], type)
-					 : gemm(m, n->sizes[1], type);
-	if (n->edge[2])
-		n->out[2] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
-	if (t > 1)
-		tensor_unref(m, &whole);
-}
-
-/* The bias is added here unless it is skipped (NULL). */
-tensor mcore_linear(struct machine *m, struct megatron_rank *r, tensor x, struct param *weight,
-		    struct param *bias, int gathers, int defers)
-{
-	tensor in[3] = { x, weight->value, bias ? bias->value : none }, out, sum;
-	int64_t t = gathers && r->s->sequence_parallel ? r->s->tp : 1;
-	struct grad_node *n;
-
-	if (t > 1)
-		global_buffer(m, r, x.n * t, x.type);
-	n = grad_node_new(m, parallel_linear_backward, in, 3);
-	if (n) {
-		n->sizes[0] = x.n;
-		n->sizes[1] = weight->value.n;
-		n->sizes[2] = bias ? bias->value.n : 0;
-		n->sizes[3] = t;
-		n->sizes[4] = weight->in;
-		n->sizes[5] = defers;
-	}
-	save_for_backward(m, n, x);
-	save_for_backward(m, n, weight->value);
-	out = gemm(m, x.n * t / weight->in * (weight->value.n / weight->in), x.type);
-	if (bias) {
-		sum = tensor_new(m, out.n, out.type);
-		tensor_unref(m, &out);
-		out = sum;
-	}
-	return with_grad_fn(out, n, 0);
-}
-
-tensor parallel_linear(struct machine *m, struct megatron_rank *r, tensor x, struct param *weight,
-		       struct param *bias, int gathers)
-{
-	if (r->s->transformer_engine)
-		return te_linear(m, r, x, weight, bias, gathers);
-	return mcore_linear(m, r, x, weight, bias, gathers, 0);
-}
-
-/* Reduces a row-parallel product: in place, or scattered over sequence parallelism. */
-static void gather_backward(struct machine *m, struct grad_node *n)
-{
-	n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->in[0].n * n->sizes[0], n->in[0].type);
-}
-
-tensor tp_reduce(struct machine *m, struct megatron_rank *r, tensor x)
-{
-	struct grad_node *n;
-
-	if (!r->s->sequence_parallel)
-		return tensor_ref(x);
-	n = grad_node_new(m, gather_backward, &x, 1);
-	if (n)
-		n->sizes[0] = r->s->tp;
-	return with_grad_fn(tensor_new(m, x.n / r->s->tp, x.type), n, 0);
-}
-
-tensor normed(struct machine *m, struct megatron_rank *r, struct norm_weights *w, tensor x)
-{
-	if (r->s->rms_norm)
-		return fused_rms_norm(m, x, w->weight, r->s->hidden);
-	return layer_norm(m, x, w->weight, w->bias, r->s->hidden);
-}
 
 /* torch.baddbmm(buffer, q, k^T, beta=0, alpha=scale): the gradients are scaled by copies. */
 static void scores_backward(struct machine *m, struct grad_node *n)
@@ -358,11 +240,6 @@ static tensor mlp(struct machine *m, struct megatron_layer *l, tensor x)
 	return out;
 }
 
-struct layer_call {
-	struct megatron_layer *layer;
-	struct microbatch *batch;
-};
-
 tensor layer_attention(struct machine *m, struct megatron_layer *l, struct microbatch *b,
 		       tensor input)
 {
@@ -370,7 +247,7 @@ tensor layer_attention(struct machine *m, struct megatron_layer *l, struct micro
 	tensor x, part, out;
 
 	m->current_term = TERM_ATTN_NORM;
-	x = normed(m, r, &l->before_attention, input);
+	x = hidden_norm(m, r, &l->before_attention, input);
 	part = attention(m, l, b, x);
 	tensor_unref(m, &x);
 	m->current_term = TERM_ATTN_OUT;
@@ -394,7 +271,7 @@ tensor layer_mlp(struct machine *m, struct megatron_layer *l, tensor input)
 	tensor x, part, out;
 
 	m->current_term = TERM_MLP_NORM;
-	x = normed(m, r, &l->before_mlp, input);
+	x = hidden_norm(m, r, &l->before_mlp, input);
 	part = again ? checkpoint_reentrant(m, feed_forward, &l, sizeof(struct megatron_layer *),
 					    &x, 1)
 		     : feed_forward(m, &l, &x);
@@ -423,23 +300,6 @@ tensor layer_forward(struct machine *m, struct megatron_layer *l, struct microba
 	return out;
 }
 
-static tensor layer(struct machine *m, void *context, const tensor *in)
-{
-	struct layer_call *c = context;
-
-	return layer_forward(m, c->layer, c->batch, in[0]);
-}
-
-/* scatter_to_sequence_parallel_region, and a clone of the part */
-tensor tp_scatter(struct machine *m, tensor x, int64_t t)
-{
-	struct grad_node *n = grad_node_new(m, gather_backward, &x, 1);
-
-	if (n)
-		n->sizes[0] = t;
-	return with_grad_fn(tensor_new(m, x.n / t, x.type), n, 0);
-}
-
 tensor maybe_recomputed(struct machine *m, struct megatron_layer *l,
 			tensor (*run)(struct machine *, void *, const tensor *), void *context,
 			size_t size, const tensor *in, int count)
@@ -451,29 +311,5 @@ tensor maybe_recomputed(struct machine *m, struct megatron_layer *l,
 	out = checkpoint_reentrant(m, run, context, size, in, count);
 	if (l->router && out.grad_fn)
 		checkpoint_input_refs(out, l->graph);
-	return out;
-}
-
-tensor chunk_forward(struct machine *m, struct model_chunk *c, struct microbatch *b)
-{
-	struct layer_call call = { NULL, b };
-	tensor x, out;
-
-	x = c->first ? chunk_embed(m, c, b) : tensor_ref(b->input.value);
-	for (int64_t i = 0; i < c->layer_count; i++) {
-		call.layer = &c->layers[i];
-		tensor_assign(m, &x,
-			      maybe_recomputed(m, call.layer, layer, &call, sizeof(call), &x, 1));
-	}
-	m->current_term = TERM_FINAL_NORM;
-	if (c->has_norm)
-		tensor_assign(m, &x, normed(m, c->rank, &c->norm, x));
-	if (!c->last)
-		return x;
-	if (c->mtp_count)
-		tensor_assign(m, &x, mtp_forward(m, c, b, x));
-	out = chunk_loss(m, c, x);
-	tensor_unref(m, &b->logits);
-	tensor_unref(m, &x);
 	return out;
 }

@@ -3,13 +3,17 @@
  * in the schedule's order, into one pool. What a graph keeps between its forward and its backward
  * pass is allocated while it is captured, and is only the pool's afterwards; inputs stay allocated,
  * as many as layers that wait for their backward pass, and the gradients of one output. */
-#include "families/megatron_graphs.h"
+#include "megatron/graphs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "families/megatron_moe.h"
-#include "families/megatron_mtp.h"
+#include "megatron/graph_input.h"
+#include "megatron/layers.h"
+#include "megatron/moe.h"
+#include "megatron/mtp.h"
+#include "megatron/schedule.h"
+#include "megatron/tensor_parallel.h"
 #include "torch/ops.h"
 
 #include "util/util.h"
@@ -17,27 +21,6 @@
 #define GRAPH_STREAM 4
 #define MOST_RESULTS 4
 #define MOST_GRAPHS 1000000
-
-static int in_graph(const struct megatron_layer *l, enum graph_part part)
-{
-	const struct hparams *s = l->chunk->rank->s;
-
-	if (part == GRAPH_ATTENTION)
-		return s->graphs.attention;
-	return l->router ? s->graphs.router : s->graphs.mlp;
-}
-
-tensor graph_enter(struct machine *m, struct megatron_layer *l, enum graph_part part, tensor x)
-{
-	int wanted = l->chunk->rank->graphed && in_graph(l, part);
-
-	if (!wanted || m->in_graph) {
-		m->in_graph = wanted;
-		return tensor_ref(x);
-	}
-	m->in_graph = 1;
-	return contiguous(m, x);
-}
 
 /* One layer's pass of one micro-batch. */
 struct capture {
@@ -63,7 +46,7 @@ static int64_t graphable(const struct model_chunk *c)
 	for (int64_t i = 0; i < c->layer_count + c->mtp_count; i++) {
 		const struct megatron_layer *l = chunk_layer(c, i);
 
-		n += in_graph(l, GRAPH_ATTENTION) || in_graph(l, GRAPH_MLP);
+		n += graph_has(l, GRAPH_ATTENTION) || graph_has(l, GRAPH_MLP);
 	}
 	return n;
 }
@@ -118,7 +101,7 @@ static tensor captured_router(struct machine *m, struct megatron_layer *l, tenso
 	tensor parts[MOST_RESULTS];
 
 	m->current_term = TERM_MLP_NORM;
-	parts[0] = normed(m, l->chunk->rank, &l->before_mlp, x);
+	parts[0] = hidden_norm(m, l->chunk->rank, &l->before_mlp, x);
 	parts[1] = tensor_ref(x);
 	return joined(m, parts, 2 + moe_captured(m, l, parts[0], parts + 2));
 }
@@ -133,9 +116,9 @@ static void capture_forward(struct machine *m, struct capturing *c, struct megat
 	to->input.value = take_input(m, c);
 	param_init(&to->input);
 	x = tensor_ref(to->input.value);
-	if (in_graph(l, GRAPH_ATTENTION))
+	if (graph_has(l, GRAPH_ATTENTION))
 		tensor_assign(m, &x, layer_attention(m, l, &c->batch, x));
-	if (in_graph(l, GRAPH_MLP))
+	if (graph_has(l, GRAPH_MLP))
 		tensor_assign(m, &x, l->router ? captured_router(m, l, x) : layer_mlp(m, l, x));
 	to->out = x;
 }
@@ -168,7 +151,7 @@ static void capture_step(struct machine *m, struct capturing *c, struct pipeline
 		int64_t which = forward ? i : layers - 1 - i;
 		struct megatron_layer *l = chunk_layer(chunk, which);
 
-		if (!in_graph(l, GRAPH_ATTENTION) && !in_graph(l, GRAPH_MLP))
+		if (!graph_has(l, GRAPH_ATTENTION) && !graph_has(l, GRAPH_MLP))
 			continue;
 		if (forward)
 			capture_forward(m, c, l, &first[which]);

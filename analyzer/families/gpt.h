@@ -1,0 +1,9 @@
+/* nanoGPT. */
+#ifndef MEMTRACE_GPT_H
+#define MEMTRACE_GPT_H
+
+#include "torch/family.h"
+
+extern const struct family_model gpt_model;
+
+#endif

@@ -1,0 +1,46 @@
+#include "megatron/declare_layer.h"
+
+#include "megatron/mla.h"
+#include "megatron/moe.h"
+#include "megatron/declare.h"
+
+/* Queries, keys and values in one matrix. */
+static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
+{
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
+	int64_t qkv = (r->heads + 2 * r->groups) * s->head;
+
+	l->proj = declare_param(c, TERM_ATTENTION_WEIGHTS, s->hidden, r->heads * s->head, 0);
+	l->proj_bias = declare_bias(c, TERM_ATTENTION_WEIGHTS, s->hidden);
+	l->qkv = declare_param(c, TERM_ATTENTION_WEIGHTS, qkv, s->hidden, 0);
+	l->qkv_bias = s->qkv_bias ? declare_param(c, TERM_ATTENTION_WEIGHTS, 1, qkv, 0) : NULL;
+	if (s->qk_norm) {
+		l->q_norm = declare_norm(c, s->head);
+		l->k_norm = declare_norm(c, s->head);
+	}
+}
+
+void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number)
+{
+	int moe = config_moe_layer(c->rank->s->config, number);
+	const struct megatron_rank *r = c->rank;
+	const struct hparams *s = r->s;
+	int64_t up = r->ffn * (s->gated ? 2 : 1);
+
+	l->chunk = c;
+	l->before_attention = declare_norm(c, s->hidden);
+	if (s->latent.kv_rank)
+		mla_declare(c, l);
+	else
+		declare_attention(c, l);
+	l->before_mlp = declare_norm(c, s->hidden);
+	if (moe) {
+		moe_declare(c, l);
+		return;
+	}
+	l->up = declare_param(c, TERM_MLP_WEIGHTS, up, s->hidden, 0);
+	l->up_bias = declare_bias(c, TERM_MLP_WEIGHTS, up);
+	l->down = declare_param(c, TERM_MLP_WEIGHTS, s->hidden, r->ffn, 0);
+	l->down_bias = declare_bias(c, TERM_MLP_WEIGHTS, s->hidden);
+}

@@ -1,0 +1,10 @@
+/* The parameters of a transformer layer. */
+#ifndef MEMTRACE_MEGATRON_LAYER_MODULE_H
+#define MEMTRACE_MEGATRON_LAYER_MODULE_H
+
+#include "megatron/model.h"
+
+/* `number`: the layer's, in the whole model. */
+void declare_layer(struct model_chunk *c, struct megatron_layer *l, int64_t number);
+
+#endif

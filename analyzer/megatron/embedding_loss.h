@@ -1,0 +1,14 @@
+/* The first and the last part of the model. Results are the caller's to unref. */
+#ifndef MEMTRACE_MEGATRON_EMBEDDING_LOSS_H
+#define MEMTRACE_MEGATRON_EMBEDDING_LOSS_H
+
+#include "megatron/model.h"
+
+/* Embedded tokens, with positions and dropout. */
+tensor chunk_embed(struct machine *m, struct model_chunk *c, struct microbatch *b);
+/* The output layer and its loss, one number a token. *logits (the caller's) are its logits. */
+tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *logits);
+/* The mean of the losses. */
+tensor chunk_loss(struct machine *m, struct model_chunk *c, tensor x);
+
+#endif

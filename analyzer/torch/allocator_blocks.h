@@ -1,0 +1,76 @@
+/* Blocks, segments and pools of the caching allocator's model. Sizes are bytes. */
+#ifndef MEMTRACE_ALLOCATOR_BLOCKS_H
+#define MEMTRACE_ALLOCATOR_BLOCKS_H
+
+#include "torch/allocator.h"
+
+#define MIB (INT64_C(1) << 20)
+#define SMALL (1 * MIB)         /* kSmallSize: the most that the small pool serves */
+#define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
+#define LARGE_SEGMENT (20 * MIB)
+#define ROUND_LARGE (2 * MIB) /* kRoundLarge */
+
+struct allocation {
+	int64_t size, requested;
+	uint64_t address;
+	/* neighbours in the segment */
+	struct allocation *before, *after;
+	struct allocator_segment *segment;
+	int stream, in_use, mapped;
+};
+
+struct allocator_segment {
+	struct allocation *first;
+	int64_t size;
+	int large, stream, expandable;
+	uint64_t age; /* how many were made before */
+	struct allocator_segment *before, *after;
+};
+
+/* Free blocks of one pool in PyTorch's order: stream, size, age of the segment (not in old
+ * versions), address. */
+struct pool {
+	struct allocation **blocks;
+	size_t count, room;
+};
+
+struct allocator {
+	struct allocator_settings settings;
+	struct allocator_totals totals;
+	int64_t device;
+	uint64_t ages, next_address,
+		placed; /* placed: the driver's choice for the next segment, 0 none */
+	struct pool pools[2];
+	struct allocator_segment *segments;
+	struct allocation *spare;
+};
+
+/* ---- sets of free blocks ---- */
+
+/* Index of the first block that is not less. */
+size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
+			uint64_t address);
+void pool_add(struct pool *p, struct allocation *b);
+void pool_remove(struct pool *p, const struct allocation *b);
+void pool_remove_at(struct pool *p, size_t i);
+
+/* ---- segments ---- */
+
+/* Counts `size` bytes as reserved. 0: the device has not that many. */
+int allocator_reserve(struct allocator *a, int64_t size);
+/* A segment with one free block, which is in no pool. `room`: addresses that it occupies. */
+struct allocator_segment *segment_new(struct allocator *a, int64_t size, int large, int stream,
+				      int64_t room);
+/* Returns a segment of one block, which is in no pool, to the device. */
+void segment_free(struct allocator *a, struct allocator_segment *s);
+
+/* ---- blocks ---- */
+
+int block_is_whole_segment(const struct allocation *b);
+/* `b` keeps `size` bytes; returns the rest, a block in no pool. */
+struct allocation *block_split(struct allocator *a, struct allocation *b, int64_t size);
+/* Merges `b`, which is in no pool, with its neighbour `with` if that is free (or not mapped) as `b`
+ * is. Returns the merged block, or b. */
+struct allocation *block_merge(struct allocator *a, struct allocation *b, struct allocation *with);
+
+#endif
