@@ -3,6 +3,7 @@
 #include "megatron/mla.h"
 #include "megatron/moe.h"
 #include "megatron/declare.h"
+#include "config/parameter_count.h"
 
 /* Queries, keys and values in one matrix. */
 static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
