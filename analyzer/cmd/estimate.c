@@ -6,7 +6,8 @@
 #include "systems/deepspeed_zero.h"
 #include "systems/systems.h"
 #include "render/config_show.h"
-#include "render/estimate_output.h"
+#include "render/estimate_json.h"
+#include "render/estimate_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

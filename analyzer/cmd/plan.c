@@ -5,7 +5,8 @@
 #include "systems/systems.h"
 #include "session/job_options.h"
 #include "plan/plan.h"
-#include "render/plan_output.h"
+#include "render/plan_json.h"
+#include "render/plan_text.h"
 #include "simulate/verify_plan.h"
 #include "util/terminal.h"
 
@@ -23,16 +24,17 @@ struct options {
 	struct job job;
 };
 
-static int print(const struct plan *plan, const struct options *o, const struct buf *more)
+/* `simulated`: a further member of the JSON, or NULL. */
+static int print(const struct plan *plan, const struct options *o, json_t *simulated)
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 };
 	int status;
 
 	if (o->json)
-		plan_json(plan, (enum launcher)o->flags, more, &out);
+		plan_json(plan, (enum plan_launcher)o->flags, simulated, &out);
 	else
-		plan_text(plan, (enum launcher)o->flags, o->all ? SIZE_MAX : (size_t)o->top, &style,
+		plan_text(plan, (enum plan_launcher)o->flags, o->all ? SIZE_MAX : (size_t)o->top, &style,
 			  &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
@@ -74,21 +76,6 @@ static int simulate_layouts(const struct plan *p, const struct options *o, char 
 	return status;
 }
 
-/* The plan, with `simulated` (which is taken) in its JSON. */
-static int print_with(const struct plan *p, const struct options *o, json_t *simulated)
-{
-	char *text = json_dumps(simulated, JSON_COMPACT);
-	struct buf more = { 0 };
-	int status;
-
-	buf_addf(&more, "\"simulated\":%s", text);
-	status = print(p, o, &more);
-	buf_release(&more);
-	free(text);
-	json_decref(simulated);
-	return status;
-}
-
 /* Simulates the best layouts; the table goes after the plan, or into its JSON. */
 static int verify(const struct plan *p, const struct options *o, struct err *e)
 {
@@ -98,13 +85,16 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 	struct verified_layout *list = xcalloc(count + 1, sizeof(*list));
 	struct buf out = { 0 };
 	int fitting = 0, status;
+	json_t *simulated;
 
 	for (size_t i = 0; i < words.count; i++)
 		command[i] = (char *)words.at[i];
 	if (simulate_layouts(p, o, command, list, count, e) < 0) {
 		status = command_fail(STATUS_INTERNAL, e);
 	} else if (o->json) {
-		status = print_with(p, o, verify_plan_json(list, count));
+		simulated = verify_plan_json(list, count);
+		status = print(p, o, simulated);
+		json_decref(simulated);
 	} else {
 		buf_puts(&out, "\nsimulated\n");
 		verify_plan_text(p, list, count, &out);

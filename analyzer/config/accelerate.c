@@ -10,7 +10,7 @@
 
 enum { DEEPSPEED = 1, FSDP = 2, MEGATRON = 4 };
 
-struct seen {
+struct accelerate_state {
 	unsigned bits;
 	char precision[16]; /* "bf16": what it means depends on who shards */
 	char origin[128];
@@ -18,7 +18,7 @@ struct seen {
 
 static int take_type(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct accelerate_state *s = r->state;
 
 	(void)field;
 	s->bits |= !strcmp(value, "DEEPSPEED")     ? DEEPSPEED
@@ -31,7 +31,7 @@ static int take_type(struct reader *r, int field, const char *value)
 /* ACCELERATE_USE_FSDP=true; the field is the bit */
 static int take_use(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct accelerate_state *s = r->state;
 
 	(void)field;
 	if (parse_bool(value) == 1)
@@ -43,7 +43,7 @@ static int take_use(struct reader *r, int field, const char *value)
 
 static int take_precision(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct accelerate_state *s = r->state;
 
 	(void)field;
 	if (strcmp(value, "no") && strcmp(value, "bf16") && strcmp(value, "fp16") &&
@@ -181,7 +181,7 @@ static const struct key_row rows[] = {
 
 /* What a sharder does with `mixed_precision`: DeepSpeed and Megatron keep 16-bit weights, everyone
  * else fp32 ones. */
-static int finish(struct reader *r, struct seen *s)
+static int finish(struct reader *r, struct accelerate_state *s)
 {
 	struct config *c = r->c;
 	int is_16bit = s->bits & (DEEPSPEED | MEGATRON) || c->automatic[CONFIG_precision] ||
@@ -269,7 +269,7 @@ static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
 
 int config_read_accelerate(struct reader *r, const struct doc_node *root, const char *name)
 {
-	struct seen s = { 0, "", "" };
+	struct accelerate_state s = { 0, "", "" };
 
 	r->state = &s;
 	if (reader_read_tree(r, &table, root, name))
@@ -281,7 +281,7 @@ int config_read_accelerate(struct reader *r, const struct doc_node *root, const 
 
 int config_read_fsdp(struct reader *r, const struct doc_node *map, const char *name)
 {
-	struct seen s = { FSDP, "", "" };
+	struct accelerate_state s = { FSDP, "", "" };
 	int status = 0;
 
 	if (map->kind != DOC_MAP)
@@ -317,7 +317,7 @@ static const struct {
 
 int config_read_accelerate_env(struct reader *r, char **env, unsigned count)
 {
-	struct seen s = { 0, "", "" };
+	struct accelerate_state s = { 0, "", "" };
 
 	r->state = &s;
 	for (unsigned i = 0; i < count; i++) {
@@ -357,7 +357,7 @@ int config_read_accelerate_flags(struct reader *r, const struct flags *f)
 						   { "megatron_lm_", "megatron_lm_config." },
 						   { "parallelism_config_",
 						     "parallelism_config." } };
-	struct seen s = { 0, "", "" };
+	struct accelerate_state s = { 0, "", "" };
 	int status = 0;
 
 	r->state = &s;

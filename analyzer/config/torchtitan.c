@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct seen {
+struct torchtitan_state {
 	int64_t tokens;        /* of a micro-batch */
 	int64_t pp_microbatch; /* sequences */
 	int64_t shard;         /* data_parallel_shard_degree; -1: what is left */
@@ -30,19 +30,19 @@ static int take_count(struct reader *r, const char *value, int64_t *to)
 static int take_tokens(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	return take_count(r, value, &((struct seen *)r->state)->tokens);
+	return take_count(r, value, &((struct torchtitan_state *)r->state)->tokens);
 }
 
 static int take_pp_microbatch(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	return take_count(r, value, &((struct seen *)r->state)->pp_microbatch);
+	return take_count(r, value, &((struct torchtitan_state *)r->state)->pp_microbatch);
 }
 
 static int take_shard(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	return take_count(r, value, &((struct seen *)r->state)->shard);
+	return take_count(r, value, &((struct torchtitan_state *)r->state)->shard);
 }
 
 /* global_batch_size = -1 is what local batches make */
@@ -54,7 +54,7 @@ static int take_unless_auto(struct reader *r, int field, const char *value)
 static int take_param_type(struct reader *r, int field, const char *value)
 {
 	(void)field;
-	((struct seen *)r->state)->autocast = !strcmp(value, "bfloat16");
+	((struct torchtitan_state *)r->state)->autocast = !strcmp(value, "bfloat16");
 	return 0;
 }
 
@@ -86,7 +86,7 @@ static int take_implementation(struct reader *r, int field, const char *value)
 
 static int take_module(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct torchtitan_state *s = r->state;
 
 	(void)field;
 	snprintf(s->module, sizeof(s->module), "%s", value);
@@ -95,7 +95,7 @@ static int take_module(struct reader *r, int field, const char *value)
 
 static int take_flavor(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct torchtitan_state *s = r->state;
 
 	(void)field;
 	snprintf(s->flavor, sizeof(s->flavor), "%s", value);
@@ -115,7 +115,7 @@ static const struct model {
 
 /* "8B" of llama3, "./train_configs/llama3_8b.toml", "llama3_8b_mxfp8": the longest name that it
  * begins with. */
-static const struct model *find_model(const struct seen *s)
+static const struct model *find_model(const struct torchtitan_state *s)
 {
 	const char *base = strrchr(s->flavor, '/');
 	const char *module = s->module[0] ? s->module : "llama3";
@@ -145,7 +145,7 @@ static const struct model *find_model(const struct seen *s)
 }
 
 /* What flags and files said before is kept. */
-static int put_model(struct reader *r, const struct seen *s)
+static int put_model(struct reader *r, const struct torchtitan_state *s)
 {
 	const struct model *m = find_model(s);
 	char text[512], *save = NULL;
@@ -247,7 +247,7 @@ static const struct {
 	{ CONFIG_attention, "sdpa" },
 };
 
-static int finish(struct reader *r, struct seen *s)
+static int finish(struct reader *r, struct torchtitan_state *s)
 {
 	struct config *c = r->c;
 	int64_t p = c->pipeline_model_parallel_size;
@@ -304,7 +304,7 @@ static int finish(struct reader *r, struct seen *s)
 
 int config_read_torchtitan(struct reader *r, const struct flags *f)
 {
-	struct seen s = { .shard = -1, .autocast = 1 };
+	struct torchtitan_state s = { .shard = -1, .autocast = 1 };
 
 	r->state = &s;
 	return reader_read_flags(r, &table, f) ? -1 : finish(r, &s);

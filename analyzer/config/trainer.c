@@ -10,13 +10,13 @@
 #include "config/accelerate.h"
 #include "config/deepspeed.h"
 
-struct seen {
+struct trainer_state {
 	int bf16, fp16, deepspeed;
 };
 
 static int take_16bit(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct trainer_state *s = r->state;
 	int on = parse_bool(value);
 
 	(void)field;
@@ -85,7 +85,7 @@ static int take_attention(struct reader *r, int field, const char *value)
 
 static int take_deepspeed(struct reader *r, int field, const char *value)
 {
-	struct seen *s = r->state;
+	struct trainer_state *s = r->state;
 
 	(void)field, (void)value;
 	s->deepspeed = 1; /* the file itself: deepspeed.c */
@@ -160,7 +160,7 @@ static const struct {
 };
 
 /* --bf16 is autocast over fp32 weights, but 16-bit weights with fp32 masters under DeepSpeed. */
-static int finish(struct reader *r, struct seen *s)
+static int finish(struct reader *r, struct trainer_state *s)
 {
 	struct config *c = r->c;
 	int deepspeed = s->deepspeed || c->automatic[CONFIG_precision] ||
@@ -224,7 +224,7 @@ static int read_fsdp_flag(struct reader *r, const struct flag *flag)
 int config_read_trainer(struct reader *r, const struct flags *f)
 {
 	const struct flag *fsdp = flags_find(f, "fsdp_config");
-	struct seen s = { 0 };
+	struct trainer_state s = { 0 };
 
 	if (fsdp && fsdp->value && read_fsdp_flag(r, fsdp))
 		return -1;
@@ -236,7 +236,7 @@ int config_read_trainer_file(struct reader *r, const struct doc_node *root, cons
 {
 	const struct doc_node *deepspeed = doc_find(root, "deepspeed");
 	const struct doc_node *fsdp = doc_find(root, "fsdp_config");
-	struct seen s = { 0 };
+	struct trainer_state s = { 0 };
 
 	if (deepspeed && deepspeed->kind == DOC_STRING && r->read_file(r, deepspeed->text, 1))
 		return -1;

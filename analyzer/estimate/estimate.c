@@ -24,6 +24,20 @@ wide estimate_component(const struct estimate *e, const char *component)
 	return sum;
 }
 
+/* Beyond 64 bits: no job, and no integer of a JSON document. */
+static int is_too_large(const struct estimate *e)
+{
+	wide most = estimate_most(e);
+
+	for (size_t i = 0; i < e->result_count; i++)
+		most = largest(most, e->results[i].number);
+	for (size_t i = 0; i < e->strategy_count; i++)
+		most = largest(most, e->strategies[i].bytes);
+	for (size_t i = 0; i < e->row_count; i++)
+		most = largest(most, largest(e->rows[i].cpu, e->rows[i].gpu));
+	return most > INT64_MAX;
+}
+
 int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
 		  int detail, struct err *e)
 {
@@ -45,6 +59,9 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 	}
 	if (detail && system->add_results)
 		system->add_results(c, out);
+	if (is_too_large(out))
+		return err_set(e, "%s: more than 8 EiB on a GPU: check the sizes of the job",
+			       system->name);
 	return 0;
 }
 

@@ -1,41 +1,13 @@
 /* The search: dimension by dimension, each with the values that divide what it splits. */
-#include "plan/plan_search.h"
+#include "plan/plan_divides.h"
+#include "plan/plan_layouts.h"
 #include "config/native.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
 #define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
-
-static struct plan_layout *append(struct plan_layouts *list, const struct plan_layout *l)
-{
-	list->at = grow(list->at, list->count, &list->room, sizeof(*list->at));
-	list->at[list->count] = *l;
-	return &list->at[list->count++];
-}
-
-int plan_discard(struct plan_search *s, enum discard why, const char *format, ...)
-{
-	struct plan *plan = s->plan;
-	struct plan_layout *kept;
-	va_list args;
-
-	if (s->counting)
-		return 0;
-	plan->discarded_counts[why]++;
-	if (plan->discarded.count >= MOST_LISTED)
-		return 0;
-	kept = append(&plan->discarded, &s->now);
-	kept->why = why;
-	kept->count = 1;
-	va_start(args, format);
-	kept->reason = xvasprintf(format, args);
-	va_end(args);
-	return 0;
-}
 
 /* ---- the values of a dimension ---- */
 
@@ -196,7 +168,7 @@ static int estimate_layout(struct plan_search *s, struct estimate *made, struct 
 
 static void keep(struct plan_search *s, const struct estimate *made)
 {
-	struct plan_layout *l = append(&s->plan->fitting, &s->now);
+	struct plan_layout *l = plan_layouts_append(&s->plan->fitting, &s->now);
 
 	l->stage_count = made->stage_count ? made->stage_count : 1;
 	l->stages = xcalloc(l->stage_count, sizeof(*l->stages));
@@ -275,7 +247,7 @@ static void count_inexpressible(struct plan_search *s, enum dimension dim)
 		snprintf(stage, sizeof(stage), "-%d", (int)only.size[dim]);
 	only.reason = xasprintf("%s has no formula for %s%s%s", s->plan->system->name, which,
 				dimensions[dim].what, stage);
-	append(list, &only);
+	plan_layouts_append(list, &only);
 }
 
 static void descend(struct plan_search *s, enum dimension dim)

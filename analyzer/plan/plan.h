@@ -70,8 +70,8 @@ extern const struct dimension_row {
 } dimensions[DIMENSIONS];
 extern const char *const recompute_names[RECOMPUTES];
 
-enum launcher { LAUNCHER_NONE, LAUNCHER_MEGATRON, LAUNCHER_DEEPSPEED, LAUNCHER_TORCHTITAN, LAUNCHER_ACCELERATE };
+enum plan_launcher { LAUNCHER_NONE, LAUNCHER_MEGATRON, LAUNCHER_DEEPSPEED, LAUNCHER_TORCHTITAN, LAUNCHER_ACCELERATE };
 /* The layout to paste, or why that launcher cannot have it. */
-void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher launcher, struct buf *out);
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher, struct buf *out);
 
 #endif

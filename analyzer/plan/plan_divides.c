@@ -1,5 +1,6 @@
 /* Which sizes divide what they split. */
-#include "plan/plan_search.h"
+#include "plan/plan_divides.h"
+#include "plan/plan_layouts.h"
 
 /* 1 if the dimension's size may be used; else the layout is discarded with the reason. */
 static int divides(struct plan_search *s, enum dimension dim, enum config_field f, int64_t value,

@@ -1,6 +1,9 @@
 /* A layout as the flags of the launchers, or why a launcher cannot have it. */
 #include "plan/plan.h"
 
+#include <jansson.h>
+#include <stdlib.h>
+
 #define SIZE(l, dim) ((long long)(l)->size[DIM_##dim])
 
 static void megatron(const struct plan *plan, const struct plan_layout *l, struct buf *out)
@@ -44,6 +47,9 @@ static int is_data_parallel(const struct plan_layout *l)
 
 static void deepspeed(const struct plan *plan, const struct plan_layout *l, struct buf *out)
 {
+	json_t *ds_config;
+	char *text;
+
 	if (!is_data_parallel(l)) {
 		buf_puts(
 			out,
@@ -54,14 +60,20 @@ static void deepspeed(const struct plan *plan, const struct plan_layout *l, stru
 		buf_puts(out, "none: recomputation is the model's, not a ds_config.json's");
 		return;
 	}
-	buf_puts(out, "{");
-	if (SIZE(l, MBS) != UNSET)
-		buf_addf(out,
-			 "\"train_batch_size\": %lld, \"train_micro_batch_size_per_gpu\": %lld, "
-			 "\"gradient_accumulation_steps\": %lld, ",
-			 (long long)plan->config->global_batch_size, SIZE(l, MBS),
-			 (long long)l->micro_batches);
-	buf_addf(out, "\"zero_optimization\": {\"stage\": %lld}}", SIZE(l, ZERO));
+	ds_config = json_object();
+	if (SIZE(l, MBS) != UNSET) {
+		json_object_set_new(ds_config, "train_batch_size",
+				    json_integer(plan->config->global_batch_size));
+		json_object_set_new(ds_config, "train_micro_batch_size_per_gpu",
+				    json_integer(SIZE(l, MBS)));
+		json_object_set_new(ds_config, "gradient_accumulation_steps",
+				    json_integer(l->micro_batches));
+	}
+	json_object_set_new(ds_config, "zero_optimization", json_pack("{s:I}", "stage", (json_int_t)SIZE(l, ZERO)));
+	text = json_dumps(ds_config, 0);
+	buf_puts(out, text);
+	free(text);
+	json_decref(ds_config);
 }
 
 /* FSDP2 knows ZeRO-3, and with weights that stay gathered ZeRO-2, which holds no more than ZeRO-1.
@@ -156,7 +168,7 @@ static void accelerate(const struct plan_layout *l, struct buf *out)
 			" --megatron_lm_recompute_method uniform --megatron_lm_recompute_num_layers 1");
 }
 
-void plan_flags(const struct plan *plan, const struct plan_layout *l, enum launcher launcher, struct buf *out)
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher, struct buf *out)
 {
 	switch (launcher) {
 	case LAUNCHER_NONE:

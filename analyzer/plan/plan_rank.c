@@ -1,5 +1,6 @@
 /* The dimensions of a layout, which layouts are asked for, and which are better. */
 #include "plan/plan.h"
+#include "plan/plan_layouts.h"
 #include "systems/llama_4d.h"
 
 #include <stdlib.h>
@@ -30,19 +31,10 @@ const struct system *plan_default_system(void)
 	return &llama_4d;
 }
 
-static void release(struct plan_layouts *list)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		free(list->at[i].stages);
-		free(list->at[i].reason);
-	}
-	free(list->at);
-}
-
 void plan_release(struct plan *plan)
 {
-	release(&plan->fitting);
-	release(&plan->discarded);
+	plan_layouts_release(&plan->fitting);
+	plan_layouts_release(&plan->discarded);
 }
 
 /* ---- which is better ---- */

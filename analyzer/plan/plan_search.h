@@ -16,12 +16,4 @@ struct plan_search {
 	struct err refusal; /* the first */
 };
 
-/* Notes that the layout is not one, and why; always 0. */
-__attribute__((format(printf, 3, 4))) int plan_discard(struct plan_search *s, enum discard why,
-						       const char *format, ...);
-
-/* 1 if the dimension's value may be used: by --fix and --max, and because it divides; else the
- * layout is discarded, unless --fix asked for others. */
-int plan_allows(struct plan_search *s, enum dimension dim);
-
 #endif

@@ -1,10 +1,11 @@
-/* The configuration as it was read: every value with where it is from. */
 #include "render/config_show.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "render/json_util.h"
+#include "render/json_write.h"
 #include "util/buf.h"
-#include "util/json_text.h"
 
 void config_show(const struct config *c, struct buf *out)
 {
@@ -30,38 +31,45 @@ void config_show(const struct config *c, struct buf *out)
 	}
 }
 
-static void add_text(struct buf *out, const char *key, const char *text)
+static json_t *value_json(const struct config *c, int field)
 {
-	buf_addf(out, "\"%s\":", key);
-	add_json_string(out, (struct str){ text, strlen(text) });
+	struct buf value = { 0 };
+	json_t *j;
+
+	config_value(c, field, &value);
+	if (!strcmp(config_type(field), "REAL"))
+		j = json_real(strtod(value.text, NULL));
+	else if (!strcmp(config_type(field), "INT"))
+		j = json_integer(strtoll(value.text, NULL, 10));
+	else if (!strcmp(config_type(field), "BOOL"))
+		j = json_boolean(!strcmp(value.text, "true"));
+	else
+		j = text(value.text ? value.text : "");
+	buf_release(&value);
+	return j;
 }
 
 void config_show_json(const struct config *c, struct buf *out)
 {
-	const char *comma = "";
+	static const struct json_reals readable = { .digits = 12 };
+	json_t *root = json_object(), *fields = json_array(), *notes = json_array();
 
-	buf_puts(out, "{\"config\":[");
 	for (int f = 0; f < CONFIG_FIELDS; f++) {
-		struct buf value = { 0 };
+		json_t *o;
 
 		if (!config_has(c, f))
 			continue;
-		config_value(c, f, &value);
-		buf_addf(out, "%s{\"key\":\"%s\",", comma, config_name(f));
-		if (strcmp(config_type(f), "TEXT"))
-			buf_addf(out, "\"value\":%s", value.text);
-		else
-			add_text(out, "value", value.text ? value.text : "");
-		buf_puts(out, ",");
-		add_text(out, "source", c->origin[f]);
-		buf_puts(out, "}");
-		buf_release(&value);
-		comma = ",";
+		o = json_object();
+		set(o, "key", json_string(config_name(f)));
+		set(o, "value", value_json(c, f));
+		set(o, "source", text(c->origin[f]));
+		json_array_append_new(fields, o);
 	}
-	buf_puts(out, "],\"notes\":[");
-	for (unsigned i = 0; i < c->note_count; i++) {
-		buf_puts(out, i ? "," : "");
-		add_json_string(out, (struct str){ c->notes[i], strlen(c->notes[i]) });
-	}
-	buf_puts(out, "]}\n");
+	for (unsigned i = 0; i < c->note_count; i++)
+		json_array_append_new(notes, text(c->notes[i]));
+	set(root, "config", fields);
+	set(root, "notes", notes);
+	json_write(root, readable, out);
+	buf_puts(out, "\n");
+	json_decref(root);
 }

@@ -1,292 +1,275 @@
-/* Written by hand, not with jansson: an estimate may be larger than its integers. */
-#include "render/estimate_output.h"
+#include "render/estimate_json.h"
+
+#include <stdint.h>
+
 #include "estimate/fit.h"
+#include "render/json_util.h"
+#include "render/json_write.h"
 
-#include "util/json_text.h"
-
-#include <stdio.h>
-#include <string.h>
-
-static void put_string(struct buf *out, const char *text)
+/* estimate_make() refuses totals above INT64_MAX; no other number of an estimate is larger. */
+static json_t *bytes_json(wide n)
 {
-	add_json_string(out, (struct str){ text, strlen(text) });
+	return json_integer((json_int_t)(n > INT64_MAX ? INT64_MAX : n));
 }
 
-static void put_key(struct buf *out, const char *key)
+static void set_number(json_t *object, const char *key, wide n)
 {
-	char last = out->length ? out->text[out->length - 1] : '{';
-
-	if (last != '{')
-		buf_puts(out, ",");
-	put_string(out, key);
-	buf_puts(out, ":");
+	set(object, key, bytes_json(n));
 }
 
-static void put_next(struct buf *out)
+static void set_word(json_t *object, const char *key, const char *word)
 {
-	if (out->text[out->length - 1] != '[')
-		buf_puts(out, ",");
+	set(object, key, text(word));
 }
 
-static void put_word(struct buf *out, const char *key, const char *text)
+static void add(json_t *array, json_t *value)
 {
-	put_key(out, key);
-	put_string(out, text);
+	json_array_append_new(array, value);
 }
 
-static void put_number(struct buf *out, const char *key, wide number)
+/* Every field that is given. */
+static json_t *config_json(const struct config *c)
 {
-	char text[48];
+	json_t *o = json_object();
 
-	put_key(out, key);
-	buf_puts(out, wide_text(number, text));
-}
-
-static void put_real(struct buf *out, const char *key, double number)
-{
-	put_key(out, key);
-	buf_addf(out, "%.17g", number);
-}
-
-static void put_config(struct buf *out, const struct config *c)
-{
-	put_key(out, "config");
-	buf_puts(out, "{");
-#define PUT_INT(name) put_number(out, #name, c->name)
-#define PUT_REAL(name) put_real(out, #name, c->name)
-#define PUT_BOOL(name) put_key(out, #name), buf_puts(out, c->name ? "true" : "false")
-#define PUT_TEXT(name) put_word(out, #name, c->name)
+#define SET_INT(name) set_number(o, #name, c->name)
+#define SET_REAL(name) set(o, #name, json_real(c->name))
+#define SET_BOOL(name) set(o, #name, json_boolean(c->name))
+#define SET_TEXT(name) set_word(o, #name, c->name)
 #define FIELD(name, type, help)           \
 	if (config_has(c, CONFIG_##name)) \
-		PUT_##type(name);
+		SET_##type(name);
 #include "config/fields.def"
 #undef FIELD
-	buf_puts(out, "}");
+	return o;
 }
 
-/* What the device holds beyond the stage's terms: together they are device_bytes. */
-static void put_outside(struct buf *out, const struct stage *s)
+/* Memory of the device beyond the stage's terms: with them it is device_bytes. */
+static json_t *outside_json(const struct stage *s)
 {
-	put_key(out, "outside");
-	buf_puts(out, "[");
+	json_t *list = json_array();
+
 	for (size_t i = 0; i < s->outside_count; i++) {
-		put_next(out);
-		buf_puts(out, "{");
-		put_word(out, "id", s->outside[i].id);
-		put_word(out, "component", s->outside[i].component);
-		put_word(out, "kind", s->outside[i].kind);
-		put_number(out, "bytes", s->outside[i].bytes);
-		put_word(out, "source", s->outside[i].source);
-		buf_puts(out, "}");
+		const struct outside *x = &s->outside[i];
+		json_t *o = json_object();
+
+		set_word(o, "id", x->id);
+		set_word(o, "component", x->component);
+		set_word(o, "kind", x->kind);
+		set_number(o, "bytes", x->bytes);
+		set_word(o, "source", x->source);
+		add(list, o);
 	}
-	buf_puts(out, "]");
+	return list;
 }
 
-/* What our own system says of a stage. */
-static void put_peak(struct buf *out, const struct estimate *e, const struct stage *s)
+static json_t *stage_terms_json(const struct estimate *e, const struct stage *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < estimate_term_count(e); i++) {
+		json_t *o;
+
+		if (!s->terms[i] && !s->steady_terms[i])
+			continue;
+		o = json_object();
+		set_word(o, "id", estimate_term(e, i)->id);
+		set_number(o, "bytes", s->terms[i]);
+		set_number(o, "steady_bytes", s->steady_terms[i]);
+		add(list, o);
+	}
+	return list;
+}
+
+/* The members that only the system `memtrace` gives. */
+static void set_peak(json_t *o, const struct estimate *e, const struct stage *s)
 {
 	if (!s->peak_phase)
 		return;
-	put_number(out, "steady_bytes", s->steady);
-	put_number(out, "peak_bytes", s->total);
-	put_word(out, "peak_phase", s->peak_phase);
-	put_number(out, "reserved_bytes", s->reserved);
-	put_number(out, "device_bytes", s->device);
+	set_number(o, "steady_bytes", s->steady);
+	set_number(o, "peak_bytes", s->total);
+	set_word(o, "peak_phase", s->peak_phase);
+	set_number(o, "reserved_bytes", s->reserved);
+	set_number(o, "device_bytes", s->device);
 	if (s->in_device)
-		put_word(out, "outcome",
-			 s->in_device == FIT_FITS ? "fits" : "out_of_memory");
-	put_outside(out, s);
-	put_key(out, "terms");
-	buf_puts(out, "[");
-	for (size_t i = 0; i < estimate_term_count(e); i++)
-		if (s->terms[i] || s->steady_terms[i]) {
-			put_next(out);
-			buf_puts(out, "{");
-			put_word(out, "id", estimate_term(e, i)->id);
-			put_number(out, "bytes", s->terms[i]);
-			put_number(out, "steady_bytes", s->steady_terms[i]);
-			buf_puts(out, "}");
-		}
-	buf_puts(out, "]");
+		set_word(o, "outcome", s->in_device == FIT_FITS ? "fits" : "out_of_memory");
+	set(o, "outside", outside_json(s));
+	set(o, "terms", stage_terms_json(e, s));
 }
 
-static void put_stages(struct buf *out, const struct estimate *e)
+static json_t *stage_json(const struct estimate *e, size_t i)
 {
-	put_key(out, "per_stage");
-	buf_puts(out, "[");
+	const struct stage *s = &e->stages[i];
+	json_t *o = json_object();
+
+	set_number(o, "stage", (wide)i);
+	if (s->layers % s->layers_of)
+		set(o, "layers", json_real((double)s->layers / (double)s->layers_of));
+	else
+		set_number(o, "layers", s->layers / s->layers_of);
+	set_number(o, "microbatches_in_flight", s->in_flight);
+	set_number(o, "model_states", s->model_states);
+	set_number(o, "activations", s->activations);
+	set_number(o, "total_bytes", s->total);
+	set_peak(o, e, s);
+	return o;
+}
+
+static json_t *stages_json(const struct estimate *e)
+{
+	json_t *list = json_array(), *only;
+
+	for (size_t i = 0; i < e->stage_count; i++)
+		add(list, stage_json(e, i));
 	if (!e->stage_count) {
-		buf_puts(out, "{\"stage\":0");
-		put_number(out, "total_bytes", e->total);
-		buf_puts(out, "}");
+		only = json_object();
+		set_number(only, "stage", 0);
+		set_number(only, "total_bytes", e->total);
+		add(list, only);
 	}
-	for (size_t i = 0; i < e->stage_count; i++) {
-		const struct stage *s = &e->stages[i];
-
-		put_next(out);
-		buf_puts(out, "{");
-		put_number(out, "stage", (wide)i);
-		if (s->layers % s->layers_of)
-			put_real(out, "layers", (double)s->layers / (double)s->layers_of);
-		else
-			put_number(out, "layers", s->layers / s->layers_of);
-		put_number(out, "microbatches_in_flight", s->in_flight);
-		put_number(out, "model_states", s->model_states);
-		put_number(out, "activations", s->activations);
-		put_number(out, "total_bytes", s->total);
-		put_peak(out, e, s);
-		buf_puts(out, "}");
-	}
-	buf_puts(out, "]");
+	return list;
 }
 
-static void put_terms(struct buf *out, const struct estimate *e)
+static json_t *terms_json(const struct estimate *e)
 {
-	put_key(out, "terms");
-	buf_puts(out, "[");
+	json_t *list = json_array();
+
 	for (size_t i = 0; i < estimate_term_count(e); i++) {
 		const struct term *t = estimate_term(e, i);
+		json_t *o = json_object();
 
-		put_next(out);
-		buf_puts(out, "{");
-		put_word(out, "id", t->id);
-		put_word(out, "component", t->component);
-		put_word(out, "title", t->title);
-		put_number(out, "bytes", estimate_bytes(e, i));
-		put_word(out, "formula", t->printed);
-		put_word(out, "source", t->source);
+		set_word(o, "id", t->id);
+		set_word(o, "component", t->component);
+		set_word(o, "title", t->title);
+		set_number(o, "bytes", estimate_bytes(e, i));
+		set_word(o, "formula", t->printed);
+		set_word(o, "source", t->source);
 		if (t->kind)
-			put_word(out, "kind", t->kind);
-		buf_puts(out, "}");
+			set_word(o, "kind", t->kind);
+		add(list, o);
 	}
-	buf_puts(out, "]");
+	return list;
 }
 
-static void put_constants(struct buf *out, const struct estimate *e)
+static json_t *constants_json(const struct estimate *e)
 {
-	if (!e->constant_count)
-		return;
-	put_key(out, "constants");
-	buf_puts(out, "[");
+	json_t *list = json_array();
+
 	for (size_t i = 0; i < e->constant_count; i++) {
 		const struct constant *c = &e->constants[i];
+		json_t *o = json_object();
 
-		put_next(out);
-		buf_puts(out, "{");
-		put_word(out, "id", c->id);
-		put_word(out, "kind", c->kind);
-		put_number(out, "bytes", c->bytes);
-		put_word(out, "source", c->source);
-		buf_puts(out, "}");
+		set_word(o, "id", c->id);
+		set_word(o, "kind", c->kind);
+		set_number(o, "bytes", c->bytes);
+		set_word(o, "source", c->source);
+		add(list, o);
 	}
-	buf_puts(out, "]");
+	return list;
 }
 
-static void put_rows(struct buf *out, const struct estimate *e)
+/* The table of DeepSpeed's own tool. */
+static json_t *rows_json(const struct estimate *e)
 {
-	if (!e->row_count)
-		return;
-	put_key(out, "rows");
-	buf_puts(out, "[");
+	json_t *list = json_array();
+
 	for (size_t i = 0; i < e->row_count; i++) {
 		const struct option_row *r = &e->rows[i];
+		json_t *o = json_object();
 
-		put_next(out);
-		buf_puts(out, "{");
 		if (r->offload_param)
-			put_word(out, "offload_param", r->offload_param);
-		put_word(out, "offload_optimizer", r->offload_optimizer);
-		if (r->zero_init >= 0) {
-			put_key(out, "zero_init");
-			buf_puts(out, r->zero_init ? "true" : "false");
-		}
-		put_number(out, "per_cpu_bytes", r->cpu);
-		put_number(out, "per_gpu_bytes", r->gpu);
-		buf_puts(out, "}");
+			set_word(o, "offload_param", r->offload_param);
+		set_word(o, "offload_optimizer", r->offload_optimizer);
+		if (r->zero_init >= 0)
+			set(o, "zero_init", json_boolean(r->zero_init));
+		set_number(o, "per_cpu_bytes", r->cpu);
+		set_number(o, "per_gpu_bytes", r->gpu);
+		add(list, o);
 	}
-	buf_puts(out, "]");
+	return list;
 }
 
-static void put_results(struct buf *out, const struct estimate *e)
+static void set_results(json_t *o, const struct estimate *e)
 {
+	json_t *strategies;
+
 	for (size_t i = 0; i < e->result_count; i++)
 		if (e->results[i].text)
-			put_word(out, e->results[i].key, e->results[i].text);
+			set_word(o, e->results[i].key, e->results[i].text);
 		else
-			put_number(out, e->results[i].key, e->results[i].number);
+			set_number(o, e->results[i].key, e->results[i].number);
 	if (e->strategy_count) {
-		put_key(out, "strategies");
-		buf_puts(out, "{");
+		strategies = json_object();
 		for (size_t i = 0; i < e->strategy_count; i++)
-			put_number(out, e->strategies[i].name, e->strategies[i].bytes);
-		buf_puts(out, "}");
+			set_number(strategies, e->strategies[i].name, e->strategies[i].bytes);
+		set(o, "strategies", strategies);
 	}
-	put_rows(out, e);
+	if (e->row_count)
+		set(o, "rows", rows_json(e));
 }
 
-static void put_symbols(struct buf *out, const struct estimate *e)
+static json_t *symbols_json(const struct estimate *e)
 {
-	put_key(out, "symbols");
-	buf_puts(out, "{");
+	json_t *o = json_object();
+
 	for (size_t i = 0; i < e->system->symbol_count; i++)
-		put_number(out, e->system->symbols[i].letter, e->dims.value[i]);
-	buf_puts(out, "}");
+		set_number(o, e->system->symbols[i].letter, e->dims.value[i]);
+	return o;
 }
 
-static void put_notes(struct buf *out, const struct answer *a, const struct estimate *e)
+/* The notes of the estimate, then those of the configuration. */
+static json_t *notes_json(const struct answer *a, const struct estimate *e)
 {
-	put_key(out, "notes");
-	buf_puts(out, "[");
-	for (size_t i = 0; i < e->note_count; i++) {
-		put_next(out);
-		put_string(out, e->notes[i]);
-	}
-	for (unsigned i = 0; i < a->config->note_count; i++) {
-		put_next(out);
-		put_string(out, a->config->notes[i]);
-	}
-	buf_puts(out, "]");
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < e->note_count; i++)
+		add(list, text(e->notes[i]));
+	for (unsigned i = 0; i < a->config->note_count; i++)
+		add(list, text(a->config->notes[i]));
+	return list;
 }
 
-static void put_estimate(struct buf *out, const struct answer *a, const struct estimate *e)
+static json_t *one_json(const struct answer *a, const struct estimate *e)
 {
-	buf_puts(out, "{");
-	put_word(out, "system", e->system->name);
-	put_word(out, "title", e->system->title);
-	put_word(out, "source", e->system->source);
-	put_number(out, "total_bytes", e->total);
+	json_t *o = json_object();
+
+	set_word(o, "system", e->system->name);
+	set_word(o, "title", e->system->title);
+	set_word(o, "source", e->system->source);
+	set_number(o, "total_bytes", e->total);
 	if (a->memory)
-		put_word(out, "color", fit_word(estimate_fit(e, a->memory)));
-	put_stages(out, e);
-	put_terms(out, e);
-	put_symbols(out, e);
-	put_results(out, e);
-	put_constants(out, e);
-	put_word(out, "leaves_out", e->system->leaves_out);
-	put_notes(out, a, e);
-	buf_puts(out, "}");
+		set_word(o, "color", fit_word(estimate_fit(e, a->memory)));
+	set(o, "per_stage", stages_json(e));
+	set(o, "terms", terms_json(e));
+	set(o, "symbols", symbols_json(e));
+	set_results(o, e);
+	if (e->constant_count)
+		set(o, "constants", constants_json(e));
+	set_word(o, "leaves_out", e->system->leaves_out);
+	set(o, "notes", notes_json(a, e));
+	return o;
 }
 
 void estimate_json(const struct answer *a, struct buf *out)
 {
-	buf_puts(out, "{");
-	put_config(out, a->config);
+	static const struct json_reals exact = { .digits = 17 };
+	json_t *root = json_object(), *estimates = json_array(), *refused = json_array();
+
+	set(root, "config", config_json(a->config));
 	if (a->memory)
-		put_number(out, "device_memory_bytes", a->memory);
-	put_key(out, "estimates");
-	buf_puts(out, "[");
-	for (size_t i = 0; i < a->count; i++) {
-		put_next(out);
-		put_estimate(out, a, &a->estimates[i]);
-	}
-	buf_puts(out, "]");
-	put_key(out, "refused");
-	buf_puts(out, "[");
+		set_number(root, "device_memory_bytes", a->memory);
+	for (size_t i = 0; i < a->count; i++)
+		add(estimates, one_json(a, &a->estimates[i]));
+	set(root, "estimates", estimates);
 	for (size_t i = 0; i < a->refusal_count; i++) {
-		put_next(out);
-		buf_puts(out, "{");
-		put_word(out, "system", a->refusals[i].system->name);
-		put_word(out, "reason", a->refusals[i].reason);
-		buf_puts(out, "}");
+		json_t *o = json_object();
+
+		set_word(o, "system", a->refusals[i].system->name);
+		set_word(o, "reason", a->refusals[i].reason);
+		add(refused, o);
 	}
-	buf_puts(out, "]}\n");
+	set(root, "refused", refused);
+	json_write(root, exact, out);
+	buf_puts(out, "\n");
+	json_decref(root);
 }

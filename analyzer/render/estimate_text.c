@@ -1,13 +1,13 @@
 /* Estimates for people: components as rows, systems as columns; one system alone, term by term. */
-#include "render/estimate_output.h"
-#include "estimate/fit.h"
-
-#include "render/page.h"
+#include "render/estimate_text.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "estimate/fit.h"
+#include "render/page.h"
 
 #define LABEL 17
 #define COLUMN 14

@@ -153,7 +153,7 @@ static void every_layout_once_and_ranked(void **state)
 	config_release(&c);
 }
 
-static void paste(const struct plan *p, enum launcher flags, const char *expected)
+static void paste(const struct plan *p, enum plan_launcher flags, const char *expected)
 {
 	struct buf out = { 0 };
 

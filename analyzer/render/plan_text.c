@@ -1,85 +1,11 @@
-/* A plan for people and for machines. */
-#include "render/plan_output.h"
+#include "render/plan_text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "util/json_text.h"
 #include "render/page.h"
 
 #define GIB ((double)(INT64_C(1) << 30))
-
-/* ---- for machines ---- */
-
-/* `"key":n` of every size that the layout has. */
-static void put_sizes(const struct plan_layout *l, struct buf *out)
-{
-	const char *comma = "";
-
-	for (size_t i = 0; i < DIMENSIONS; i++) {
-		const char *key = config_name(dimensions[i].key);
-
-		if (l->size[i] == UNSET)
-			continue;
-		if (i == DIM_RECOMPUTE)
-			buf_addf(out, "%s\"%s\":\"%s\"", comma, key, recompute_names[l->size[i]]);
-		else
-			buf_addf(out, "%s\"%s\":%lld", comma, key, (long long)l->size[i]);
-		comma = ",";
-	}
-	if (l->micro_batches != UNSET)
-		buf_addf(out, "%s\"num_microbatches\":%lld", comma, (long long)l->micro_batches);
-}
-
-static void put_layout(const struct plan *plan, const struct plan_layout *l, enum launcher launcher,
-		       struct buf *out)
-{
-	struct buf paste = { 0 };
-	char text[48];
-
-	buf_puts(out, "{");
-	put_sizes(l, out);
-	buf_addf(out, ",\"sequence_parallel\":%s", l->sequence_parallel ? "true" : "false");
-	buf_addf(out, ",\"total_bytes\":%s,\"color\":\"%s\",\"bubble\":%.6f",
-		 wide_text(l->total, text), fit_word(l->fit), l->bubble);
-	buf_puts(out, ",\"per_stage\":[");
-	for (size_t i = 0; i < l->stage_count; i++)
-		buf_addf(out, "%s{\"stage\":%zu,\"total_bytes\":%s}", i ? "," : "", i,
-			 wide_text(l->stages[i], text));
-	buf_puts(out, "],\"flags\":");
-	plan_flags(plan, l, launcher == LAUNCHER_NONE ? LAUNCHER_MEGATRON : launcher, &paste);
-	add_json_string(out, (struct str){ paste.text, paste.length });
-	buf_puts(out, "}");
-	buf_release(&paste);
-}
-
-void plan_json(const struct plan *plan, enum launcher launcher, const struct buf *more, struct buf *out)
-{
-	char text[48];
-
-	buf_addf(out, "{\"system\":\"%s\",\"gpus\":%lld,\"device_memory_bytes\":%s,\"layouts\":[",
-		 plan->system->name, (long long)plan->gpus, wide_text(plan->memory, text));
-	for (size_t i = 0; i < plan->fitting.count; i++) {
-		buf_puts(out, i ? "," : "");
-		put_layout(plan, &plan->fitting.at[i], launcher, out);
-	}
-	buf_puts(out, "],\"discarded\":[");
-	for (size_t i = 0; i < plan->discarded.count; i++) {
-		const struct plan_layout *l = &plan->discarded.at[i];
-
-		buf_puts(out, i ? ",{\"layout\":{" : "{\"layout\":{");
-		put_sizes(l, out);
-		buf_puts(out, "},\"reason\":");
-		add_json_string(out, (struct str){ l->reason, strlen(l->reason) });
-		buf_addf(out, ",\"count\":%lld}", (long long)l->count);
-	}
-	buf_puts(out, "]");
-	if (more)
-		buf_addf(out, ",%s", more->text);
-	buf_puts(out, "}\n");
-}
-
-/* ---- for people ---- */
 
 /* A column for each dimension that the system distinguishes, and that the job has. */
 static int has_column(const struct plan *plan, enum dimension dim)
@@ -131,7 +57,7 @@ static void put_row(struct page *p, const struct plan *plan, const struct plan_l
 	buf_puts(p->out, "\n");
 }
 
-static void put_rows(struct page *p, const struct plan *plan, enum launcher launcher, size_t top)
+static void put_rows(struct page *p, const struct plan *plan, enum plan_launcher launcher, size_t top)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {
 		if (has_column(plan, (enum dimension)i))
@@ -215,7 +141,7 @@ static void put_counts(const struct plan *plan, struct buf *out)
 	}
 }
 
-void plan_text(const struct plan *plan, enum launcher launcher, size_t top, const struct style *style,
+void plan_text(const struct plan *plan, enum plan_launcher launcher, size_t top, const struct style *style,
 	       struct buf *out)
 {
 	struct page p = { .out = out, .style = style };

@@ -1,0 +1,89 @@
+#include "render/plan_json.h"
+
+#include "render/json_util.h"
+#include "render/json_write.h"
+
+/* A member for every size that the layout has. */
+static void set_sizes(json_t *o, const struct plan_layout *l)
+{
+	for (size_t i = 0; i < DIMENSIONS; i++) {
+		const char *key = config_name(dimensions[i].key);
+
+		if (l->size[i] == UNSET)
+			continue;
+		set(o, key,
+		    i == DIM_RECOMPUTE ? json_string(recompute_names[l->size[i]])
+				       : json_integer(l->size[i]));
+	}
+	if (l->micro_batches != UNSET)
+		set(o, "num_microbatches", json_integer(l->micro_batches));
+}
+
+static json_t *stages_json(const struct plan_layout *l)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < l->stage_count; i++) {
+		json_t *o = json_object();
+
+		set(o, "stage", json_integer((json_int_t)i));
+		set(o, "total_bytes", json_integer((json_int_t)l->stages[i]));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *layout_json(const struct plan *plan, const struct plan_layout *l,
+			   enum plan_launcher launcher)
+{
+	json_t *o = json_object();
+	struct buf flags = { 0 };
+
+	set_sizes(o, l);
+	set(o, "sequence_parallel", json_boolean(l->sequence_parallel));
+	set(o, "total_bytes", json_integer((json_int_t)l->total));
+	set(o, "color", json_string(fit_word(l->fit)));
+	set(o, "bubble", json_real(l->bubble));
+	set(o, "per_stage", stages_json(l));
+	plan_flags(plan, l, launcher == LAUNCHER_NONE ? LAUNCHER_MEGATRON : launcher, &flags);
+	set(o, "flags", text(flags.text));
+	buf_release(&flags);
+	return o;
+}
+
+static json_t *discarded_json(const struct plan *plan)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < plan->discarded.count; i++) {
+		const struct plan_layout *l = &plan->discarded.at[i];
+		json_t *o = json_object(), *sizes = json_object();
+
+		set_sizes(sizes, l);
+		set(o, "layout", sizes);
+		set(o, "reason", text(l->reason));
+		set(o, "count", json_integer(l->count));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+void plan_json(const struct plan *plan, enum plan_launcher launcher, json_t *simulated,
+	       struct buf *out)
+{
+	static const struct json_reals decimals = { .digits = 6, .is_fixed = 1 };
+	json_t *root = json_object(), *layouts = json_array();
+
+	for (size_t i = 0; i < plan->fitting.count; i++)
+		json_array_append_new(layouts, layout_json(plan, &plan->fitting.at[i], launcher));
+	set(root, "system", json_string(plan->system->name));
+	set(root, "gpus", json_integer(plan->gpus));
+	set(root, "device_memory_bytes", json_integer((json_int_t)plan->memory));
+	set(root, "layouts", layouts);
+	set(root, "discarded", discarded_json(plan));
+	if (simulated)
+		set(root, "simulated", json_incref(simulated));
+	json_write(root, decimals, out);
+	buf_puts(out, "\n");
+	json_decref(root);
+}
