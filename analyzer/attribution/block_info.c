@@ -3,23 +3,24 @@
 #include <stdlib.h>
 
 /*
- * Kinds that only the line tells apart, which differs from version to version. Their order does not: of the lines that made live blocks, the
- * first makes `first`, each later one `later`; a single line makes `alone`.
+ * Functions that allocate blocks of several kinds, on different lines. Line numbers differ from
+ * version to version, their order does not: of the lines that allocated live blocks, the first one
+ * allocated `first`, every later one `later`, and a single one `alone`.
  */
 static const struct {
 	enum block_hint kind, first, later, alone;
 } by_line[] = {
-	/* Parameters come first; then what .grad is moved to, which is rare, then buffers. */
+	/* Module._apply() converts parameters first, then their gradients (rare), then buffers. */
 	{ HINT_APPLY, HINT_PARAMETERS, HINT_BUFFERS, HINT_PARAMETERS },
 	{ HINT_NORM, HINT_PARAMETERS, HINT_BUFFERS, HINT_PARAMETERS },
-	/* Without the distributed optimizer there are only gradients. */
+	/* Without the distributed optimizer the buffer holds gradients only. */
 	{ HINT_PARAM_AND_GRAD, HINT_PARAMETERS, HINT_GRADIENTS, HINT_GRADIENTS },
 	{ HINT_IPG_AND_GRADIENTS, HINT_COMMUNICATION, HINT_GRADIENTS, HINT_GRADIENTS },
 };
 
 static_assert(ARRAY_SIZE(by_line) == LINE_KINDS, "one range of lines each");
 
-/* From the end: where the next backward pass is over. From the start: the calls of a model. */
+/* Fills in `after`, from the last span to the first, and `calls`, from the first to the last. */
 static void index_spans(struct block_context *c)
 {
 	const struct span *list = c->in.spans->list;
@@ -40,7 +41,8 @@ static void index_spans(struct block_context *c)
 	}
 }
 
-/* Where the backward pass leaves no gradients of its own, they live in the buckets. */
+/* If backward passes leave fewer bytes than half of DDP's buckets, the gradients are views of the
+ * buckets. */
 static void find_buckets(struct block_context *c, const struct lifetimes *l)
 {
 	bytes buckets = 0;
@@ -49,8 +51,8 @@ static void find_buckets(struct block_context *c, const struct lifetimes *l)
 		if (stack_hint(tables_stack_flags(c->in.tables, l->list[i].alloc.stack)) ==
 		    HINT_BUCKETS)
 			buckets = bytes_add(buckets, l->list[i].alloc.bytes);
-	c->buckets_are_gradients = c->span_count && c->after[0] < c->span_count &&
-				   c->in.outlived < buckets / 2;
+	c->buckets_are_gradients =
+		c->span_count && c->after[0] < c->span_count && c->in.outlived < buckets / 2;
 }
 
 static void find_lines(struct block_context *c, const struct lifetimes *l)
@@ -58,7 +60,8 @@ static void find_lines(struct block_context *c, const struct lifetimes *l)
 	for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
 		c->lines[k].least = UINT32_MAX;
 	for (size_t i = 0; i < l->count; i++) {
-		const struct stack_info *p = tables_stack_info(c->in.tables, l->list[i].alloc.stack);
+		const struct stack_info *p =
+			tables_stack_info(c->in.tables, l->list[i].alloc.stack);
 
 		for (size_t k = 0; k < ARRAY_SIZE(by_line); k++)
 			if (stack_hint(p->flags) == by_line[k].kind) {
@@ -89,7 +92,7 @@ static uint32_t stack_of(const struct block_context *c, const struct lifetime *l
 	return l->alloc.stack < c->in.tables->stack_count ? l->alloc.stack : MT_NO_STACK;
 }
 
-/* The span of a time that counts. */
+/* The span of a time, NULL if it does not count. */
 static const struct span *span_at(const struct block_context *c, uint64_t time_ns)
 {
 	const struct span *s = spans_at(c->in.spans, time_ns);
@@ -126,8 +129,9 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 
 	f.hint = block_context_hint(c, tables_stack_info(t, l->alloc.stack));
 	/*
-	 * A small block without a stack is what is made around it, which in setting up has spans of its own. Behind a buffer it is the
-	 * next module's parameter: those come first, and are often small.
+	 * A small block has no stack. During set-up it counts as the blocks allocated around it,
+	 * which have a span of their own. After a buffer it is a parameter of the next module,
+	 * since a module allocates its parameters first.
 	 */
 	if (f.alloc_span && f.alloc_span->phase == PHASE_SETUP && !(f.alloc_flags & STACK_FRAMES)) {
 		f.alloc_flags = tables_stack_flags(t, f.alloc_span->stack);
@@ -139,7 +143,7 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 		f.backward_end = c->after[span_index(c, f.alloc_span)];
 		f.siblings = c->siblings[stack_of(c, l)];
 	}
-	/* What frees a block after the job's failure is the job's end. */
+	/* A block that is freed after the job failed was live as long as the job ran. */
 	if (l->freed_ns > c->in.end_ns)
 		return f;
 	f.is_transient = l->is_transient;
@@ -148,7 +152,8 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 	return f;
 }
 
-/* A backward pass takes one a thread; more blocks of that size are something else's. */
+/* Each autograd thread has one workspace. Several blocks of that size from backward passes are
+ * something else. */
 static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 {
 	unsigned n = 0;

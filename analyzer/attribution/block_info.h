@@ -1,6 +1,6 @@
 /*
- * What is known of the live blocks of one moment: of each block, the spans in which it was allocated
- * and freed; of all of them together, what only a comparison shows.
+ * What is known of the live blocks of one moment: of each block, the spans in which it was
+ * allocated and freed; of all of them together, what only a comparison shows.
  */
 #ifndef MEMTRACE_BLOCK_INFO_H
 #define MEMTRACE_BLOCK_INFO_H
@@ -25,31 +25,32 @@ struct block_setting {
 	const struct spans *spans;
 	const struct tables *tables;
 	uint64_t end_ns; /* events after it do not count: the job had failed, or the trace ended */
-	bytes outlived;  /* allocated by the backward passes of the whole trace and not freed by them */
+	bytes outlived; /* allocated by the backward passes of the whole trace and not freed by them
+			 */
 };
 
 struct block_context {
 	struct block_setting in;
-	size_t span_count;          /* of those that count */
-	struct siblings *siblings;  /* of each stack */
-	uint32_t *calls;            /* of each span: calls of a model before it */
-	uint32_t *after;            /* of each span: the first one behind the next backward pass */
+	size_t span_count;         /* of those that count */
+	struct siblings *siblings; /* of each stack */
+	uint32_t *calls;           /* of each span: calls of a model before it */
+	uint32_t *after;           /* of each span: the first one behind the next backward pass */
 	struct workspace_sizes workspaces;
-	int many_workspaces;        /* backward passes keep several blocks of a workspace's size */
-	int buckets_are_gradients;  /* DDP's gradient_as_bucket_view */
+	int many_workspaces;       /* backward passes keep several blocks of a workspace's size */
+	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
 	struct {
 		uint32_t least, most; /* lines that allocated live blocks */
 	} lines[LINE_KINDS];
 };
 
 struct block_info {
-	const struct span *alloc_span; /* NULL: not known */
-	const struct span *free_span;  /* NULL: not freed */
+	const struct span *alloc_span;    /* NULL: not known */
+	const struct span *free_span;     /* NULL: not freed */
 	uint32_t alloc_flags, free_flags; /* enum stack_flag of the two events */
 	enum block_hint hint;
 	size_t backward_end; /* the first span behind the next backward pass; span_count: none */
 	struct siblings siblings; /* live blocks with the same stack, this one included */
-	int is_transient; /* see struct lifetime */
+	int is_transient;         /* see struct lifetime */
 	bytes bytes;
 };
 
@@ -59,7 +60,8 @@ void block_context_init(struct block_context *c, const struct lifetimes *l,
 void block_context_release(struct block_context *c);
 
 struct block_info block_info_of(const struct block_context *c, const struct lifetime *l);
-/* The hint of a stack, after a comparison of the live blocks. Never one of those that lines decide. */
+/* The hint of a stack, after a comparison of the live blocks. Never one of those that lines decide.
+ */
 enum block_hint block_context_hint(const struct block_context *c, const struct stack_info *p);
 
 static inline size_t span_index(const struct block_context *c, const struct span *s)

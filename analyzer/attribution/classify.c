@@ -1,12 +1,12 @@
 #include "attribution/classify.h"
 
-
 #include <stdlib.h>
 
-/* Blocks of one stack that were made over so many calls of the model are a collection, not what a step works on. */
+/* Live blocks of one stack that were allocated over so many calls of the model are a collection of
+ * the job's, not the inputs of a step. */
 #define MOST_INPUTS 8
 
-/* What the stack says, where nothing contradicts. */
+/* The category of a hint; `otherwise` if there is no hint. */
 static enum category category_of_hint(enum block_hint m, enum category otherwise)
 {
 	switch (m) {
@@ -32,17 +32,18 @@ static enum category category_of_hint(enum block_hint m, enum category otherwise
 	}
 }
 
-/* Did it live on when the backward pass after its birth was over? */
+/* Was the block still live when the next backward pass was over? */
 static int outlives_backward(const struct block_context *c, const struct block_info *f)
 {
 	return f->backward_end < c->span_count &&
 	       (!f->free_span || span_index(c, f->free_span) >= f->backward_end);
 }
 
-/* Is it seen to live for more than a step? */
+/* Is the block live for more than a step? */
 static int lasts(const struct block_context *c, const struct block_info *f)
 {
-	uint32_t step = f->free_span ? f->free_span->step : c->in.spans->list[c->span_count - 1].step;
+	uint32_t step =
+		f->free_span ? f->free_span->step : c->in.spans->list[c->span_count - 1].step;
 
 	return step > f->alloc_span->step + 1;
 }
@@ -57,7 +58,8 @@ static enum category of_setup(const struct block_info *f)
 }
 
 /*
- * PyTorch gives cuBLAS its workspace from the allocator: once for each thread and stream, to stay, or for each product anew.
+ * PyTorch allocates the workspaces of cuBLAS from the caching allocator: one for each thread and
+ * stream, which stays, or one for each product, which is freed at once.
  */
 static int is_workspace(const struct block_context *c, const struct block_info *f)
 {
@@ -69,33 +71,36 @@ static int is_workspace(const struct block_context *c, const struct block_info *
 	       !(f->alloc_span->phase == PHASE_BACKWARD && c->many_workspaces);
 }
 
-/* What the job makes itself: its inputs, unless it collects something from call to call of the model. */
+/* A block that the job's own code allocated is an input, unless such blocks add up over calls of
+ * the model. */
 static enum category of_main(const struct block_info *f)
 {
 	return f->siblings.last_call - f->siblings.first_call >= MOST_INPUTS ? CATEGORY_OTHER
-								       : CATEGORY_INPUTS;
+									     : CATEGORY_INPUTS;
 }
 
 /*
- * From a forward pass, and there for more than a step: made once, it is a module's, or an input. What is made again and again and stays is a
- * graph that was not let go, or the job's own collection.
+ * A block of a forward pass that is live for more than a step. If its stack allocated once only, it
+ * is a module's buffer, or an input. Blocks that add up step after step belong to an autograd graph
+ * that something still refers to, or to a collection of the job's.
  */
 static enum category of_lasting(const struct block_info *f, int is_input)
 {
 	if (is_input)
 		return of_main(f);
 	return f->alloc_span->step > 1 || f->siblings.last_step > 1 ? CATEGORY_ACTIVATIONS
-							   : CATEGORY_BUFFERS;
+								    : CATEGORY_BUFFERS;
 }
 
 static enum category of_forward(const struct block_context *c, const struct block_info *f)
 {
-	int is_input = f->alloc_span->activity == ACTIVITY_MAIN && f->alloc_span->next != ACTIVITY_BACKWARD &&
+	int is_input = f->alloc_span->activity == ACTIVITY_MAIN &&
+		       f->alloc_span->next != ACTIVITY_BACKWARD &&
 		       f->alloc_span->next != ACTIVITY_RECOMPUTE;
 
 	if (f->hint == HINT_RECEIVED)
 		return f->alloc_span->next == ACTIVITY_MODEL ? CATEGORY_ACTIVATIONS
-						       : CATEGORY_COMMUNICATION;
+							     : CATEGORY_COMMUNICATION;
 	if (f->hint)
 		return category_of_hint(f->hint, CATEGORY_OTHER);
 	if (is_workspace(c, f))
@@ -106,8 +111,9 @@ static enum category of_forward(const struct block_context *c, const struct bloc
 		return CATEGORY_INPUTS;
 	if (!f->free_span || f->free_span->phase == PHASE_BACKWARD)
 		return CATEGORY_ACTIVATIONS;
-	/* A graph that no backward pass ever used. */
-	if (f->free_span != f->alloc_span && f->backward_end > span_index(c, f->free_span) && f->alloc_flags & STACK_MODULE)
+	/* Of an autograd graph without a backward pass. */
+	if (f->free_span != f->alloc_span && f->backward_end > span_index(c, f->free_span) &&
+	    f->alloc_flags & STACK_MODULE)
 		return CATEGORY_ACTIVATIONS;
 	return CATEGORY_TEMPORARIES;
 }
@@ -127,26 +133,31 @@ static enum category of_backward(const struct block_context *c, const struct blo
 		return category_of_hint(f->hint, CATEGORY_OTHER);
 	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
-	if (f->alloc_span->activity == ACTIVITY_RECOMPUTE && !(f->free_span && f->free_span == f->alloc_span))
+	if (f->alloc_span->activity == ACTIVITY_RECOMPUTE &&
+	    !(f->free_span && f->free_span == f->alloc_span))
 		return CATEGORY_ACTIVATIONS;
-	/* What the schedule frees, or does not live to see the optimizer, is an input's gradient, for a pipeline's stage before. */
-	if (f->free_span && (f->free_flags & STACK_PIPELINE ||
-			(f->free_span->phase == PHASE_FORWARD && f->free_span->step == f->alloc_span->step)))
+	/* If the pipeline's schedule frees the block, or a forward pass of the same step does, it
+	 * is the gradient of the stage's input, which is sent to the stage before. */
+	if (f->free_span &&
+	    (f->free_flags & STACK_PIPELINE ||
+	     (f->free_span->phase == PHASE_FORWARD && f->free_span->step == f->alloc_span->step)))
 		return CATEGORY_TEMPORARIES;
 	return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
 }
 
 static enum category of_optimizer(const struct block_context *c, const struct block_info *f)
 {
-	const struct span *last = f->free_span ? f->free_span : &c->in.spans->list[c->span_count - 1];
+	const struct span *last =
+		f->free_span ? f->free_span : &c->in.spans->list[c->span_count - 1];
 	int in_the_step = last->phase == PHASE_OPTIMIZER && last->step == f->alloc_span->step;
 
 	if (f->hint)
 		return category_of_hint(f->hint, CATEGORY_OTHER);
-	/* The end of the job frees the states, the step its own. */
+	/* The optimizer's step frees its temporaries. States are freed when the job ends. */
 	if (in_the_step && (!f->free_span || f->free_flags & STACK_OPTIMIZER))
 		return CATEGORY_TEMPORARIES;
-	if (!f->free_span || f->alloc_flags & STACK_OPTIMIZER || last->step > f->alloc_span->step + 1)
+	if (!f->free_span || f->alloc_flags & STACK_OPTIMIZER ||
+	    last->step > f->alloc_span->step + 1)
 		return CATEGORY_OPTIMIZER_STATES;
 	return CATEGORY_TEMPORARIES;
 }
@@ -173,7 +184,7 @@ static enum category category_of(const struct block_context *c, const struct blo
 	}
 }
 
-/* Sizes of blocks of some categories, in order. */
+/* The sizes of the blocks of some categories, ascending. */
 struct sizes {
 	bytes *list;
 	size_t count;
@@ -198,8 +209,8 @@ static struct sizes sizes_of(const struct lifetimes *l, unsigned categories)
 	return s;
 }
 
-/* How many are smaller than `size`? */
-static size_t smaller(const struct sizes *s, bytes size)
+/* How many sizes are smaller than `size`? */
+static size_t count_smaller(const struct sizes *s, bytes size)
 {
 	size_t low = 0, high = s->count;
 
@@ -214,18 +225,18 @@ static size_t smaller(const struct sizes *s, bytes size)
 	return low;
 }
 
-/* How many are of that size, or of half or twice of it: in another precision? */
-static size_t alike(const struct sizes *s, bytes size)
+/* How many sizes equal `size`, or its half or double: the same tensor in another precision? */
+static size_t count_alike(const struct sizes *s, bytes size)
 {
 	const bytes keys[] = { size, 2 * size, size / 2 };
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		n += smaller(s, keys[i] + 1) - smaller(s, keys[i]);
+		n += count_smaller(s, keys[i] + 1) - count_smaller(s, keys[i]);
 	return n;
 }
 
-/* Did only the stack of birth, some object's constructor, make it a parameter? */
+/* Is the block a parameter for no other reason than that a constructor allocated it? */
 static int is_doubtful(const struct block_context *c, const struct lifetime *l)
 {
 	const struct stack_info *p = tables_stack_info(c->in.tables, l->alloc.stack);
@@ -235,36 +246,38 @@ static int is_doubtful(const struct block_context *c, const struct lifetime *l)
 }
 
 /*
- * A module makes its buffers where it makes its parameters. But only parameters are trained: where the optimizer's states and the gradients
- * are like the parameters that are sure, one without is a buffer.
+ * A constructor allocates a module's parameters and its buffers, but only parameters are trained.
+ * If most of the certain parameters have gradients or optimizer states of their size, a doubtful
+ * one that has none is a buffer.
  */
 static void find_untrained(const struct block_context *c, struct lifetimes *l)
 {
 	struct sizes trained =
 		sizes_of(l, 1u << CATEGORY_OPTIMIZER_STATES | 1u << CATEGORY_GRADIENTS);
 	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
-	bytes sure = 0, matched = 0;
+	bytes certain = 0, matched = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
 		bytes size = l->list[i].alloc.bytes;
 
 		if (l->list[i].category != CATEGORY_PARAMETERS || is_doubtful(c, &l->list[i]))
 			continue;
-		sure = bytes_add(sure, size);
-		if (alike(&trained, size))
+		certain = bytes_add(certain, size);
+		if (count_alike(&trained, size))
 			matched = bytes_add(matched, size);
 	}
-	for (size_t i = 0; i < l->count && matched > sure / 2; i++) {
+	for (size_t i = 0; i < l->count && matched > certain / 2; i++) {
 		bytes size = l->list[i].alloc.bytes;
 
-		if (is_doubtful(c, &l->list[i]) && alike(&trained, size) < alike(&parameters, size))
+		if (is_doubtful(c, &l->list[i]) &&
+		    count_alike(&trained, size) < count_alike(&parameters, size))
 			l->list[i].category = CATEGORY_BUFFERS;
 	}
 	free(trained.list);
 	free(parameters.list);
 }
 
-/* Where the trace ends within a backward pass, a block of a parameter's size is its gradient. */
+/* If the trace ends within a backward pass, a block of a parameter's size is its gradient. */
 static void find_gradients(const struct block_context *c, struct lifetimes *l)
 {
 	struct sizes parameters = sizes_of(l, 1u << CATEGORY_PARAMETERS);
@@ -275,7 +288,7 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
 
 		if (x->category == CATEGORY_TEMPORARIES && f.alloc_span && !f.free_span &&
 		    f.alloc_span->phase == PHASE_BACKWARD && f.backward_end == c->span_count &&
-		    alike(&parameters, x->alloc.bytes))
+		    count_alike(&parameters, x->alloc.bytes))
 			x->category = CATEGORY_GRADIENTS;
 	}
 	free(parameters.list);

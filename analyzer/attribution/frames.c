@@ -49,8 +49,8 @@ const struct signature signatures[] = {
 const size_t signature_count = ARRAY_SIZE(signatures);
 static_assert(ARRAY_SIZE(signatures) <= 64, "signatures are bits of one number");
 
-/* The rows whose file pattern a path matches, one bit each. Few files have many frames, so a path is
- * matched once. */
+/* The rows whose file pattern a path matches, one bit each. Few files have many frames, so a path
+ * is matched once. */
 struct file_rows {
 	uint64_t rows[(ROWS + 63) / 64];
 	int done;
@@ -120,8 +120,8 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 			info.model_hash = (info.model_hash ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
 		else
 			info.caller_hash = (info.caller_hash ^ p->frames[i]) * 0x9e3779b1u;
-		/* A constructor hides the hints of the frames around it: its object's blocks are its
-		 * own. */
+		/* A constructor hides the hints of the frames around it: its object's blocks are
+		 * its own. */
 		if (!s.hint && !(s.flags & STACK_INIT))
 			continue;
 		hint = s.hint;

@@ -1,4 +1,5 @@
-/* What the frames of a stack mean: the rows of frames.def, matched once for each frame of a trace. */
+/* What the frames of a stack mean: the rows of frames.def, matched once for each frame of a trace.
+ */
 #ifndef MEMTRACE_FRAMES_H
 #define MEMTRACE_FRAMES_H
 

@@ -1,4 +1,5 @@
-/* Phases of a training job and their parts: phase.def as enums and names. steps.h tells them apart. */
+/* Phases of a training job and their parts: phase.def as enums and names. steps.h tells them apart.
+ */
 #ifndef MEMTRACE_PHASE_H
 #define MEMTRACE_PHASE_H
 

@@ -17,7 +17,7 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 		last = s->list[s->count - 1];
 	if (s->count == SPANS_MOST)
 		return &s->list[s->count - 1];
-	/* Threads' clocks may be a moment apart. */
+	/* The clocks of two threads may differ a little. */
 	if (time_ns < last.start_ns)
 		time_ns = last.start_ns;
 	s->list = grow(s->list, s->count, &s->room, sizeof(*s->list));

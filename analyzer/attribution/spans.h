@@ -1,6 +1,7 @@
 /*
- * A device's events as a list of spans, each of one activity. It is written in the first pass; steps.c reads it as steps and phases once
- * all of it is there, so that what comes later can say what was before.
+ * The events of a device as a list of spans. All events of a span are of one activity. The first
+ * pass of the replay writes the list; steps.c divides it into steps and phases afterwards, because
+ * later spans decide what earlier ones were.
  */
 #ifndef MEMTRACE_SPANS_H
 #define MEMTRACE_SPANS_H
@@ -11,18 +12,18 @@
 #include "attribution/phase.h"
 #include "util/util.h"
 
-#define SPANS_MOST (1u << 20) /* what is behind them has no phase */
+#define SPANS_MOST (1u << 20) /* events behind the last one have no phase */
 
 struct span {
 	uint64_t start_ns;
-	uint32_t caller; /* of the model: its calls of one stack */
-	uint32_t stack;  /* of the first allocation with a stack */
+	uint32_t caller; /* caller_hash of the stack: calls of the model from one line are alike */
+	uint32_t stack;  /* of the first allocation that has one */
 	uint32_t allocs, frees;
-	bytes least, most;      /* allocated */
-	bytes reserved, device; /* at its end */
-	uint32_t step;          /* 0 unknown */
+	bytes least, most;      /* lowest and highest level of `allocated` */
+	bytes reserved, device; /* levels at its end */
+	uint32_t step;          /* from 1; 0: not known */
 	uint8_t activity, phase;
-	uint8_t next; /* the next activity that says what the job's own code does */
+	uint8_t next; /* the next activity other than MAIN and ZERO_GRAD */
 };
 
 struct spans {
@@ -33,19 +34,18 @@ struct spans {
 
 void spans_release(struct spans *s);
 
-/* A new span. */
+/* Begins a new span and returns it; the last one if there are SPANS_MOST. */
 struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
 			 bytes level);
 
-/* Takes an event of the tensor layer, after which `level` bytes are allocated. */
-static inline void spans_take(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
-			      uint32_t stack, int is_alloc, bytes level)
+/* Adds an event of the tensor layer, after which `level` bytes are allocated. */
+static inline void spans_add(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
+			     uint32_t stack, int is_alloc, bytes level)
 {
 	struct span *now = s->count ? &s->list[s->count - 1] : NULL;
 
-	if (!now || (a != ACTIVITY_UNKNOWN &&
-		     (a != now->activity || caller != now->caller ||
-		      (a == ACTIVITY_MAIN && is_alloc && !now->allocs))))
+	if (!now || (a != ACTIVITY_UNKNOWN && (a != now->activity || caller != now->caller ||
+					       (a == ACTIVITY_MAIN && is_alloc && !now->allocs))))
 		now = spans_begin(s, time_ns, a, caller, level);
 	if (is_alloc && !now->allocs && a != ACTIVITY_UNKNOWN)
 		now->stack = stack;
@@ -55,7 +55,7 @@ static inline void spans_take(struct spans *s, uint64_t time_ns, enum activity a
 	now->most = level > now->most ? level : now->most;
 }
 
-/* The span of a time, NULL if there is none. */
+/* The span of a time, NULL before the first one. */
 const struct span *spans_at(const struct spans *s, uint64_t time_ns);
 
 #endif

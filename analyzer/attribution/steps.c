@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* A call of a model makes more blocks than this; under no_grad it leaves only what it returns. */
+/* A call of a model allocates more blocks than this. Under no_grad only its results stay live. */
 #define CALL_ALLOCS 10
 #define CALL_LEAVES 3
 
@@ -12,14 +12,14 @@ struct numbering {
 	struct span *list;
 	size_t count;
 	const struct tables *tables;
-	int has_model; /* forward passes can be last_reported */
-	size_t first;  /* where step 1 begins; `count`: there is none */
-	/* Of each backward pass: does it end a step? */
+	int has_model; /* some span is a forward pass */
+	size_t first;  /* the span with which step 1 begins; `count`: there is none */
+	/* Of each backward pass: how it is followed. */
 	unsigned char *ends;
 	size_t backwards;
 };
 
-/* How a backward pass is followed. */
+/* How a backward pass is followed; the last two end a step. */
 enum { FOLLOWED_BY_NOTHING, FOLLOWED_BY_OPTIMIZER, ENDS_BY_COUNT };
 
 static int is_forward(uint8_t a)
@@ -32,11 +32,11 @@ static int is_backward(uint8_t a)
 	return a == ACTIVITY_BACKWARD || a == ACTIVITY_RECOMPUTE;
 }
 
-/* A model's calls of one stack. */
+/* The calls of a model from one line. */
 struct calls {
 	uint32_t caller;
-	uint64_t spans, allocs, left;
-	uint64_t freed; /* by the job's own code, before anything else */
+	uint64_t spans, allocs, left; /* left: blocks still live after the call */
+	uint64_t freed;               /* of them, freed next by the job's own code */
 };
 
 static int by_caller(const void *a, const void *b)
@@ -46,7 +46,7 @@ static int by_caller(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What the job's own code frees after a call, unless a backward pass follows. */
+/* The blocks that the job's own code frees after a call; 0 if a backward pass follows. */
 static uint64_t freed_after(const struct numbering *n, size_t i)
 {
 	uint64_t freed = 0;
@@ -60,7 +60,7 @@ static uint64_t freed_after(const struct numbering *n, size_t i)
 	return freed;
 }
 
-/* Do the calls leave nothing for a backward pass? */
+/* Do the calls leave no blocks for a backward pass? */
 static int is_evaluation(const struct calls *c)
 {
 	return c->allocs >= CALL_ALLOCS * c->spans &&
@@ -75,10 +75,10 @@ static size_t calls_of(const struct numbering *n, struct calls *calls)
 		if (is_forward(n->list[i].activity)) {
 			const struct span *s = &n->list[i];
 
-			calls[found++] = (struct calls){
-				s->caller, 1, s->allocs,
-				s->allocs > s->frees ? s->allocs - s->frees : 0, freed_after(n, i)
-			};
+			calls[found++] =
+				(struct calls){ s->caller, 1, s->allocs,
+						s->allocs > s->frees ? s->allocs - s->frees : 0,
+						freed_after(n, i) };
 		}
 	if (found)
 		qsort(calls, found, sizeof(*calls), by_caller);
@@ -96,8 +96,8 @@ static size_t calls_of(const struct numbering *n, struct calls *calls)
 }
 
 /*
- * Where gradients are turned off within a function, its frames do not tell. But then calls of the model leave
- * nothing behind for a backward pass, or nothing that one uses, while those of another place do.
+ * The frames do not show torch.no_grad() as a context manager. Such calls of the model leave no
+ * blocks for a backward pass, or blocks that none uses, while the calls from another line do.
  */
 static void find_evaluation(struct numbering *n)
 {
@@ -121,7 +121,7 @@ static void find_evaluation(struct numbering *n)
 	free(calls);
 }
 
-/* Can this span lie between two micro-batches? */
+/* Can this span separate two micro-batches? */
 static int is_between(const struct numbering *n, size_t i)
 {
 	const struct span *s = &n->list[i];
@@ -130,8 +130,8 @@ static int is_between(const struct numbering *n, size_t i)
 	       (!n->has_model && s->activity == ACTIVITY_MAIN && s->allocs);
 }
 
-/* From the end: what MAIN's and ZERO_GRAD's events lead to. */
-static void look_ahead(struct numbering *n)
+/* Sets `next` of each span, from the last to the first. */
+static void find_next(struct numbering *n)
 {
 	uint8_t next = ACTIVITY_UNKNOWN;
 
@@ -144,13 +144,15 @@ static void look_ahead(struct numbering *n)
 	}
 }
 
-/* Is this span another backward pass than that of the last one? `forward`: one lies between them. */
+/* Does another backward pass begin with this span? `forward`: a forward pass lies between it and
+ * the last one. */
 static int is_another(const struct numbering *n, size_t i, int forward)
 {
 	return is_backward(n->list[i].activity) && forward;
 }
 
-/* Lists the backward passes and which an optimizer follows: its own events, or else the frees of zero_grad(). */
+/* Counts the backward passes, and notes those after which the optimizer allocates or frees, or
+ * zero_grad() frees. */
 static void find_backwards(struct numbering *n)
 {
 	int forward = 1;
@@ -170,8 +172,9 @@ static void find_backwards(struct numbering *n)
 }
 
 /*
- * An optimizer that works in place shows when it makes its states and not again. Then as many backward passes make a step as note_activity in the
- * first one; the same for a part in the middle, if it is so many times as long that it cannot be one step.
+ * An optimizer that works in place shows when it allocates its states, and not again. From then on
+ * a step has as many backward passes as the first one had. The same holds for a run of backward
+ * passes in the middle, if it is a multiple of that, and long.
  */
 static void end_by_count(struct numbering *n)
 {
@@ -179,7 +182,7 @@ static void end_by_count(struct numbering *n)
 
 	while (first < n->backwards && !n->ends[first])
 		first++;
-	/* The optimizer never shows: each one is a step. */
+	/* The optimizer never shows: each backward pass is a step. */
 	if (first == n->backwards)
 		first = 0;
 	from = first == 0 && n->backwards && !n->ends[0] ? 0 : first + 1;
@@ -196,7 +199,7 @@ static void end_by_count(struct numbering *n)
 	}
 }
 
-/* Does the job's own code at this span make what a step works on, rather than the model? */
+/* Does the job's own code allocate the inputs of a step here, not a part of the model? */
 static int is_input(const struct numbering *n, size_t i)
 {
 	uint32_t flags = tables_stack_flags(n->tables, n->list[i].stack);
@@ -206,7 +209,7 @@ static int is_input(const struct numbering *n, size_t i)
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS);
 }
 
-/* Step 1 begins with its inputs: what lies directly before the first forward pass that is for training. */
+/* Step 1 begins with its inputs, directly before the first forward pass of training. */
 static void find_first(struct numbering *n)
 {
 	size_t i = 0;
@@ -223,8 +226,9 @@ static void find_first(struct numbering *n)
 		n->first++;
 }
 
-/* What the job's own code between the rest works for. After a complete step, what does not begin the next one only cleans up. */
-static enum phase phase_of_main(uint8_t next, int burst, int complete, enum phase before)
+/* The phase of the job's own code. After a complete step, code that does not begin the next one
+ * only cleans up: it belongs to the phase before. */
+static enum phase phase_of_main(uint8_t next, int backward_seen, int complete, enum phase before)
 {
 	if (complete && next != ACTIVITY_EVALUATION)
 		return before;
@@ -237,12 +241,12 @@ static enum phase phase_of_main(uint8_t next, int burst, int complete, enum phas
 	case ACTIVITY_RECOMPUTE:
 		return PHASE_FORWARD;
 	case ACTIVITY_OPTIMIZER:
-		return burst ? PHASE_OPTIMIZER : PHASE_FORWARD;
+		return backward_seen ? PHASE_OPTIMIZER : PHASE_FORWARD;
 	}
 	return before;
 }
 
-static enum phase phase_of(const struct numbering *n, size_t i, int burst, int complete,
+static enum phase phase_of(const struct numbering *n, size_t i, int backward_seen, int complete,
 			   enum phase before)
 {
 	switch (n->list[i].activity) {
@@ -256,15 +260,15 @@ static enum phase phase_of(const struct numbering *n, size_t i, int burst, int c
 	case ACTIVITY_OPTIMIZER:
 		return PHASE_OPTIMIZER;
 	case ACTIVITY_ZERO_GRAD:
-		return burst ? PHASE_OPTIMIZER : PHASE_FORWARD;
+		return backward_seen ? PHASE_OPTIMIZER : PHASE_FORWARD;
 	case ACTIVITY_SAVING:
 	case ACTIVITY_LOADING:
 		return PHASE_CHECKPOINT;
 	}
-	return phase_of_main(n->list[i].next, burst, complete, before);
+	return phase_of_main(n->list[i].next, backward_seen, complete, before);
 }
 
-/* Is this where the next step begins, after a complete one? `optimizer`: it was seen. */
+/* Does the next step begin with this span, after a complete one? `optimizer`: it was seen. */
 static int begins(const struct numbering *n, size_t i, int optimizer)
 {
 	uint8_t a = n->list[i].activity, next = n->list[i].next;
@@ -277,7 +281,7 @@ static int begins(const struct numbering *n, size_t i, int optimizer)
 static void number(struct numbering *n)
 {
 	enum phase before = PHASE_SETUP;
-	int burst = 0, complete = 0, forward = 1, optimizer = 0;
+	int backward_seen = 0, complete = 0, forward = 1, optimizer = 0;
 	size_t backwards = 0;
 	uint32_t step = 1;
 
@@ -288,18 +292,18 @@ static void number(struct numbering *n)
 			step = 0;
 		if (i >= n->first && complete && begins(n, i, optimizer)) {
 			step += step != 0;
-			burst = complete = optimizer = 0;
+			backward_seen = complete = optimizer = 0;
 			before = PHASE_FORWARD;
 		}
 		backwards += (size_t)is_another(n, i, forward);
 		forward = is_backward(s->activity) ? 0 : forward || is_between(n, i);
-		burst |= i >= n->first && is_backward(s->activity);
-		optimizer |= burst && (s->activity == ACTIVITY_OPTIMIZER ||
-				       s->activity == ACTIVITY_ZERO_GRAD);
+		backward_seen |= i >= n->first && is_backward(s->activity);
+		optimizer |= backward_seen && (s->activity == ACTIVITY_OPTIMIZER ||
+					       s->activity == ACTIVITY_ZERO_GRAD);
 		complete |= optimizer ||
-			    (burst && backwards && n->ends[backwards - 1] == ENDS_BY_COUNT);
+			    (backward_seen && backwards && n->ends[backwards - 1] == ENDS_BY_COUNT);
 		s->step = step;
-		s->phase = (uint8_t)phase_of(n, i, burst, complete, before);
+		s->phase = (uint8_t)phase_of(n, i, backward_seen, complete, before);
 		if (i < n->first && s->phase != PHASE_EVALUATION)
 			s->phase = PHASE_SETUP;
 		before = (enum phase)s->phase;
@@ -316,12 +320,12 @@ void steps_number(struct spans *s, const struct tables *t)
 	find_backwards(&n);
 	end_by_count(&n);
 	find_first(&n);
-	look_ahead(&n);
+	find_next(&n);
 	number(&n);
 	free(n.ends);
 }
 
-enum part steps_part(const struct span *s, uint32_t place_flags)
+enum part steps_part(const struct span *s, uint32_t stack_flags)
 {
 	if (!s)
 		return PART_NONE;
@@ -331,9 +335,9 @@ enum part steps_part(const struct span *s, uint32_t place_flags)
 		return PART_LOADING;
 	if (s->activity == ACTIVITY_RECOMPUTE)
 		return PART_RECOMPUTE;
-	if (s->phase == PHASE_OPTIMIZER && place_flags & STACK_CLIPPING)
+	if (s->phase == PHASE_OPTIMIZER && stack_flags & STACK_CLIPPING)
 		return PART_CLIPPING;
-	if (s->phase == PHASE_FORWARD && place_flags & STACK_LOSS)
+	if (s->phase == PHASE_FORWARD && stack_flags & STACK_LOSS)
 		return PART_LOSS;
 	return PART_NONE;
 }

@@ -1,11 +1,13 @@
 /*
- * Steps and phases of a training loop, last_reported from what the job was doing. No marker is needed: the backward pass runs on PyTorch's autograd
- * threads, optimizers and modules show in the Python stack, the rest follows from the order.
+ * Steps and phases of a training loop, from the activities of its spans. The job needs no marker:
+ * the backward pass runs on PyTorch's autograd threads, optimizers and modules show in the Python
+ * stack, and the order of the spans decides the rest.
  *
- * A step is complete once the optimizer, or zero_grad(), was seen after a backward pass. Where nothing of them shows, as many backward passes
- * make a step as note_activity in the first one, or else each does. The next one begins with the first allocation for a forward pass after that. So a step holds all its
- * micro-batches, as gradient accumulation and pipelines have them. Steps count from 1; 0 is unknown: after a part of the trace that is not
- * there, nobody has counted.
+ * A step is complete when the optimizer, or zero_grad(), was seen after a backward pass. If neither
+ * shows, a step has as many backward passes as the first one had, or one. The next step begins with
+ * the first allocation for a forward pass after that. A step therefore holds all of its
+ * micro-batches (gradient accumulation, pipelines). Steps count from 1. After a gap in the trace
+ * the step is not known: 0.
  */
 #ifndef MEMTRACE_STEPS_H
 #define MEMTRACE_STEPS_H
@@ -14,10 +16,11 @@
 
 struct tables;
 
-/* Gives each span its step and phase. */
+/* Sets the step and the phase of each span. */
 void steps_number(struct spans *s, const struct tables *t);
 
-/* The part of its phase that an event of a stack with these flags is in. */
-enum part steps_part(const struct span *s, uint32_t place_flags);
+/* The part of the span's phase to which an event belongs; `stack_flags`: enum stack_flag. `s` may
+ * be NULL. */
+enum part steps_part(const struct span *s, uint32_t stack_flags);
 
 #endif

@@ -115,7 +115,7 @@ static inline void note_activity(const struct levels_pass *c, struct device *d, 
 		caller = stack->caller_hash;
 	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
 		caller = r->stack;
-	spans_take(&d->spans, r->time_ns, a, caller, r->stack, is_alloc, d->now.allocated);
+	spans_add(&d->spans, r->time_ns, a, caller, r->stack, is_alloc, d->now.allocated);
 }
 
 static void take_failure(const struct levels_pass *c, struct device *d, struct position at,
