@@ -1,4 +1,4 @@
-/* What a live block is: category.def as an enum and names. */
+/* Categories of live blocks (category.def). */
 #ifndef MEMTRACE_CATEGORY_H
 #define MEMTRACE_CATEGORY_H
 

@@ -38,8 +38,8 @@ void lifetimes_end(struct lifetimes *l, const struct mt_record *alloc,
 	if (!l->count || alloc->time_ns > l->until_ns)
 		return;
 	found = bsearch(&key, l->list, l->count, sizeof(*l->list), by_address);
-	if (!found || found->alloc.time_ns != alloc->time_ns ||
-	    found->alloc.kind != alloc->kind || found->alloc.device != alloc->device)
+	if (!found || found->alloc.time_ns != alloc->time_ns || found->alloc.kind != alloc->kind ||
+	    found->alloc.device != alloc->device)
 		return;
 	found->freed_ns = freed->time_ns;
 	found->freed_stack = freed->stack;

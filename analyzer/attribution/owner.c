@@ -36,7 +36,7 @@ static int matches_one_of(struct str name, const char *patterns)
 
 enum owner owner_of_module(struct str path)
 {
-	static const struct str gone = { " (deleted)", 10 }; /* as the kernel tags it */
+	static const struct str gone = { " (deleted)", 10 }; /* /proc/PID/maps appends it */
 	size_t start;
 
 	if (path.length > gone.length &&

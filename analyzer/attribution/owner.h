@@ -1,4 +1,4 @@
-/* Who holds device memory: owners.def as an enum, names, and what a module belongs to. */
+/* Owners of device memory (owner.def), and the owner of a module's allocations. */
 #ifndef MEMTRACE_OWNER_H
 #define MEMTRACE_OWNER_H
 
@@ -13,7 +13,7 @@ enum owner {
 
 const char *owner_key(enum owner o);   /* in JSON */
 const char *owner_title(enum owner o); /* for people */
-/* The owner of what a module asked for; `path` is the module's. */
+/* The owner of what the module with this path allocates. */
 enum owner owner_of_module(struct str path);
 
 #endif

@@ -1,5 +1,4 @@
-/* Phases of a training job and their parts: phase.def as enums and names. steps.h tells them apart.
- */
+/* Phases of a training job and their parts (phase.def). steps.h divides a job into them. */
 #ifndef MEMTRACE_PHASE_H
 #define MEMTRACE_PHASE_H
 

@@ -104,4 +104,3 @@ void stack_add_module(const struct tables *t, uint32_t stack, struct buf *b)
 		buf_add_clean(b, (struct str){ name.at, name.length - suffix });
 	}
 }
-

@@ -24,7 +24,7 @@ void account_owners(const struct device *d, bytes to[OWNERS])
 	to[OWNER_UNEXPLAINED] += rest - hidden;
 }
 
-/* After the holdings changed. With the stand-in the pool is PyTorch's `reserved`. */
+/* After the usage changed: `other`, and `reserved` if it is counted from the runtime. */
 static void update_levels(struct device *d)
 {
 	const struct owner_usage *h = &d->usage;
@@ -45,12 +45,13 @@ void account_level(struct device *d, const struct mt_record *r)
 			usage_reported(&d->usage, r->bytes);
 		}
 	} else {
-		*(r->kind == MT_GRAPH_RESERVED ? &d->usage.graphs : &d->usage.pool_level) = r->bytes;
+		*(r->kind == MT_GRAPH_RESERVED ? &d->usage.graphs : &d->usage.pool_level) =
+			r->bytes;
 	}
 	update_levels(d);
 }
 
-/* What NCCL's own calls took. */
+/* The bytes that NCCL's recorded calls allocated. */
 static bytes tracked_of_nccl(const struct device *d)
 {
 	return d->usage.owned[OWNER_NCCL] + d->usage.pool_used[OWNER_NCCL];
@@ -66,7 +67,7 @@ void account_sample(struct device *d)
 	used = d->sample_total - (bytes)d->sample_free;
 	comms_sample(&d->comms, used - tracked + tracked_of_nccl(d), tracked_of_nccl(d));
 	d->now.untracked = used > tracked ? used - tracked : 0;
-	/* A trace that begins with a communicator has its first sample after that was made. */
+	/* A trace that begins with a communicator has its first sample after the creation. */
 	if (!d->sampled && d->now.untracked > d->comms.hidden)
 		d->context = d->now.untracked - (d->comms.hidden > 0 ? d->comms.hidden : 0);
 	d->sampled = 1;
@@ -78,21 +79,21 @@ int account_is_segment_kind(unsigned alloc_kind)
 	       alloc_kind == MT_POOL_ALLOC;
 }
 
-/* The stack that allocated what an ALLOC or FREE is about: whoever frees is not always the owner.
- */
+/* The stack that allocated the memory of an ALLOC or FREE event: another module may free it. */
 static uint32_t origin_of(struct account *a, const struct mt_record *r, unsigned alloc_kind)
 {
-	struct mt_record made;
+	struct mt_record allocated;
 
 	if (alloc_kind == r->kind) {
 		live_set_add(&a->live, r);
 		return r->stack;
 	}
-	return live_set_take(&a->live, alloc_kind, r->address, &made) ? made.stack : r->stack;
+	return live_set_take(&a->live, alloc_kind, r->address, &allocated) ? allocated.stack
+									   : r->stack;
 }
 
-/* A call of PyTorch's allocator, where that reports itself: in `reserved` already. */
-static int take_segment(struct device *d, const struct mt_record *r, unsigned alloc_kind)
+/* A call of PyTorch's allocator, which reports: the bytes are in `reserved` already. */
+static int record_segment(struct device *d, const struct mt_record *r, unsigned alloc_kind)
 {
 	struct owner_usage *h = &d->usage;
 
@@ -130,7 +131,7 @@ int account_runtime(struct account *a, struct device *d, const struct mt_record 
 			   account_is_segment_kind(alloc_kind);
 
 	if (is_allocator && !d->counted_from_runtime)
-		return take_segment(d, r, alloc_kind);
+		return record_segment(d, r, alloc_kind);
 	if (alloc_kind == MT_POOL_ALLOC)
 		usage_add_pool(h, owner, r->bytes);
 	else if (is_allocator)
@@ -145,7 +146,7 @@ int account_runtime(struct account *a, struct device *d, const struct mt_record 
 	return ACCOUNT_OWNERS | (is_allocator ? ACCOUNT_ALLOCATED : 0);
 }
 
-/* `hides`: can it be last_reported what no call showed? */
+/* `hides`: the samples around the creation show its hidden bytes. */
 static void start_comm(struct account *a, struct device *d, const struct mt_record *r,
 		       uint64_t sequence, int hides)
 {
@@ -163,7 +164,7 @@ static void start_comm(struct account *a, struct device *d, const struct mt_reco
 	live_set_add(&a->live, &kept);
 }
 
-/* Their bytes are not used any more. */
+/* A communicator is destroyed: its hidden bytes are free. */
 static void end_comm(struct device *d, uint32_t index, uint64_t time_ns)
 {
 	d->now.untracked -= comms_end(&d->comms, index, time_ns);
@@ -185,16 +186,16 @@ void account_comm(struct account *a, struct device *d, const struct mt_record *r
 		live_set_remove(&a->live, MT_COMM_INIT, r->address);
 }
 
-/* Only the communicators stay, until the keyframe does not name them. */
+/* Communicators stay live until the keyframe turns out not to name them. */
 static void keep_comms(struct account *a, struct communicators *x, int device)
 {
 	for (size_t i = 0; i < x->count; i++) {
 		x->list[i].confirmed = 0;
 		if (x->list[i].destroyed_ns == UINT64_MAX)
 			live_set_add(&a->live, &(struct mt_record){ .kind = MT_COMM_INIT,
-								.address = x->list[i].address,
-								.device = (uint8_t)device,
-								.stack = (uint32_t)i });
+								    .address = x->list[i].address,
+								    .device = (uint8_t)device,
+								    .stack = (uint32_t)i });
 	}
 }
 
@@ -212,7 +213,7 @@ void account_keyframe_begin(struct account *a, struct replay *replay)
 	}
 }
 
-/* Known already, or made in a gap: then what its creation took cannot be last_reported from the rest. */
+/* A communicator that is not known was created in a gap: its hidden bytes are not known either. */
 void account_keyframe_comm(struct account *a, struct device *d, const struct mt_record *r,
 			   uint64_t now_ns)
 {
@@ -232,7 +233,7 @@ void account_keyframe_comm(struct account *a, struct device *d, const struct mt_
 
 void account_keyframe_end(struct account *a, struct device *d, uint64_t now_ns)
 {
-	/* The keyframe has the levels before the allocations. */
+	/* The keyframe has its levels before its allocations. */
 	if (!d->counted_from_runtime)
 		usage_reported(&d->usage, d->now.reserved);
 	update_levels(d);

@@ -1,4 +1,5 @@
-/* Part of the first pass: what every event but those of tensors changes in a device's owner usage. */
+/* Part of the first pass: what every event but those of tensors changes in a device's owner usage.
+ */
 #ifndef MEMTRACE_ACCOUNTING_H
 #define MEMTRACE_ACCOUNTING_H
 

@@ -11,9 +11,10 @@ void comms_sample(struct communicators *c, bytes used, bytes tracked)
 }
 
 /*
- * The writer samples the device before and after a creation, so it began at the sample since when
- * the use grew by exactly what it took. Without one it began at the last sample, or at the one
- * before if NCCL took nothing since: too early rather than too late.
+ * The recorder samples the device before and after a creation. The creation therefore began at the
+ * sample since which the used bytes grew by exactly what it took. If there is none, it began at the
+ * last sample, or at the one before if NCCL allocated nothing since: rather too early than too
+ * late.
  */
 static bytes hidden_of(const struct communicators *c, bytes took, bytes tracked)
 {
@@ -39,7 +40,7 @@ void comms_hide(struct communicators *c, struct communicator *created, bytes tra
 {
 	if (created->bytes > 0 && c->count < COMMS_KEPT)
 		created->hidden = hidden_of(c, created->bytes, tracked);
-	/* The next one begins after this one. */
+	/* The next creation begins after this one. */
 	if (c->sample_count)
 		c->samples[0] = *latest(c, 0);
 	c->sample_count = c->sample_count != 0;

@@ -19,8 +19,8 @@ struct communicator {
 	int confirmed;                     /* named by the keyframe that is being read */
 };
 
-/* One cudaMemGetInfo: the bytes used on the device by NCCL and by what is not tracked, and the bytes
- * that NCCL's recorded calls had allocated by then. */
+/* One cudaMemGetInfo: the bytes used on the device by NCCL and by what is not tracked, and the
+ * bytes that NCCL's recorded calls had allocated by then. */
 struct comm_sample {
 	bytes used, tracked;
 };
@@ -29,8 +29,8 @@ struct comm_sample {
 struct communicators {
 	struct communicator *list; /* by sequence */
 	size_t count, room;
-	uint64_t seen; /* created, also those that are not kept */
-	bytes hidden;  /* of the live ones */
+	uint64_t seen;                            /* created, also those that are not kept */
+	bytes hidden;                             /* of the live ones */
 	struct comm_sample samples[SAMPLES_KEPT]; /* a ring: the latest is at sample_count - 1 */
 	uint64_t sample_count;
 };

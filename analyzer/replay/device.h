@@ -58,9 +58,9 @@ struct device {
 	uint64_t sample_free;
 
 	struct spans spans;
-	struct timeline *timeline;       /* enum curve */
-	struct moment peak;              /* of `allocated` */
-	struct moment device_peak;       /* of moment_device() */
+	struct timeline *timeline; /* enum curve */
+	struct moment peak;        /* of `allocated` */
+	struct moment device_peak; /* of moment_device() */
 	bytes owners_at_device_peak[OWNERS];
 	struct timeline *owner_timeline; /* a curve for each owner */
 	int plot_due;                    /* the last sample is not in owner_timeline yet */

@@ -1,5 +1,5 @@
-/* The first pass: levels, peaks, steps, failures. Signed bytes of tensors are added up, and nothing
- * is looked up for them but flags; account.c takes the rest. */
+/* Adds up signed bytes. Tensor events, the bulk of a trace, need no look-up but that of their
+ * stack's flags; accounting.c handles the other events. */
 #include "replay/levels.h"
 
 #include "attribution/attribution.h"
@@ -25,7 +25,7 @@ static void levels_of(const struct device *d, bytes levels[CURVES])
 	levels[CURVE_DEVICE] = moment_device(&d->now);
 }
 
-/* Before the levels change at `time`. */
+/* To be called before the levels change at `time`. */
 static inline void advance(struct device *d, uint64_t time)
 {
 	bytes levels[CURVES];
@@ -53,7 +53,7 @@ static void plot_owners(struct device *d)
 	d->plot_due = 0;
 	account_owners(d, levels);
 	for (unsigned o = 0; o < OWNERS; o++)
-		timeline_take(d->owner_timeline, o, levels[o]);
+		timeline_record(d->owner_timeline, o, levels[o]);
 }
 
 static struct moment moment_of(const struct device *d, struct position at,
@@ -103,9 +103,9 @@ static inline void note_alloc(struct device *d, const struct mt_record *r)
 	d->last_failure_open = 0;
 }
 
-/* What the job is doing, by an event after which d->now.allocated holds. */
-static inline void note_activity(const struct levels_pass *c, struct device *d, const struct mt_record *r,
-		       int is_alloc)
+/* Adds an event to the spans; d->now.allocated is the level after it. */
+static inline void note_activity(const struct levels_pass *c, struct device *d,
+				 const struct mt_record *r, int is_alloc)
 {
 	const struct stack_info *stack = tables_stack_info(c->tables, r->stack);
 	enum activity a = (enum activity)stack->activity[c->tables->thread_flags[r->thread] & 3];
@@ -118,8 +118,8 @@ static inline void note_activity(const struct levels_pass *c, struct device *d, 
 	spans_add(&d->spans, r->time_ns, a, caller, r->stack, is_alloc, d->now.allocated);
 }
 
-static void take_failure(const struct levels_pass *c, struct device *d, struct position at,
-			 const struct mt_record *r, unsigned stack)
+static void record_failure(const struct levels_pass *c, struct device *d, struct position at,
+			   const struct mt_record *r, unsigned stack)
 {
 	struct failure f = {
 		.when = moment_of(d, at, r),
@@ -131,15 +131,16 @@ static void take_failure(const struct levels_pass *c, struct device *d, struct p
 	};
 
 	/*
-	 * The caching allocator frees its cache and tries again when the runtime refuses: only what
-	 * it reports itself is a failure of the job. Anyone else's refusal is one.
+	 * When the runtime refuses, the caching allocator frees its cache and tries again: only
+	 * what the allocator reports itself is a failure of the job. The refusal of any other
+	 * caller is one.
 	 */
 	if (f.from_runtime && !d->counted_from_runtime && (stack & STACK_PYTORCH || !r->stack))
 		return;
 	if (!d->failures)
 		d->failures = xcalloc(REPLAY_MAX_OOMS, sizeof(*d->failures));
 	account_owners(d, f.owners);
-	/* The same failure, last_reported by the runtime and then by PyTorch. */
+	/* The runtime and then PyTorch reported the same failure. */
 	if (!f.from_runtime && d->last_failure_open &&
 	    d->failures[d->failure_count - 1].from_runtime && d->counted_from_runtime)
 		d->failure_count--;
@@ -149,7 +150,7 @@ static void take_failure(const struct levels_pass *c, struct device *d, struct p
 		d->failure_count--;
 	d->failures[d->failure_count++] = f;
 	d->last_failure_open = 1;
-	/* Phase and step are the request's own: an allocation that note_activity not come about. */
+	/* Phase and step are those of the request, though nothing was allocated. */
 	note_activity(c, d, r, 1);
 }
 
@@ -171,19 +172,19 @@ static struct device *device_of(struct replay *r, unsigned ordinal, const struct
 	return d;
 }
 
-static void take_comm(struct levels_pass *c, struct device *d, struct position at,
-		      const struct mt_record *r)
+static void record_comm(struct levels_pass *c, struct device *d, struct position at,
+			const struct mt_record *r)
 {
 	account_comm(&c->account, d, r,
 		     c->account.trace->segments[at.segment].first_sequence + at.record - 1);
-	/* The sample that made the peak has seen it before it was last_reported. */
+	/* The sample of the peak includes the communicator, whose record follows it. */
 	if (moment_device(&d->now) == moment_device(&d->device_peak))
 		account_owners(d, d->owners_at_device_peak);
 }
 
-/* ALLOC and FREE of all layers but tensors. Returns whether somebody holds more or less now. */
-static int take_other_memory(struct levels_pass *c, struct device *d, struct position at,
-			     const struct mt_record *r)
+/* ALLOC and FREE of all layers but tensors. Returns whether some owner's bytes changed. */
+static int record_other_memory(struct levels_pass *c, struct device *d, struct position at,
+			       const struct mt_record *r)
 {
 	unsigned stack = tables_stack_flags(c->tables, r->stack), alloc = event_alloc_kind(r->kind);
 	int change;
@@ -199,7 +200,7 @@ static int take_other_memory(struct levels_pass *c, struct device *d, struct pos
 		add_peak(&d->managed, &d->managed_peak, r->bytes);
 		return 0;
 	case MT_LAYER_COMM:
-		take_comm(c, d, at, r);
+		record_comm(c, d, at, r);
 		return 1;
 	}
 	if (alloc == r->kind && stack & STACK_PYTORCH && account_is_segment_kind(alloc))
@@ -210,16 +211,16 @@ static int take_other_memory(struct levels_pass *c, struct device *d, struct pos
 		if (alloc == r->kind)
 			note_alloc(d, r);
 		check_allocated(d, at, r);
-		timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
+		timeline_record(d->timeline, CURVE_ALLOCATED, d->now.allocated);
 	}
 	return change & ACCOUNT_OWNERS;
 }
 
-static void take_other_kinds(struct levels_pass *c, struct device *d, struct position at,
-			     const struct mt_record *r)
+static void record_other_kinds(struct levels_pass *c, struct device *d, struct position at,
+			       const struct mt_record *r)
 {
-	/* What a sample sees may be a communicator's, as the next event tells: it waits for that.
-	 */
+	/* The next event may tell that a sample's bytes are a communicator's, so the sample waits
+	 * for it. */
 	if (r->kind != MT_COMM_INIT || !d->plot_due) {
 		if (d->plot_due)
 			plot_owners(d);
@@ -238,11 +239,12 @@ static void take_other_kinds(struct levels_pass *c, struct device *d, struct pos
 		break;
 	case MT_TENSOR_OOM:
 	case MT_DEVICE_FAIL:
-		d->ooms_told += r->kind == (d->counted_from_runtime ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
-		take_failure(c, d, at, r, tables_stack_flags(c->tables, r->stack));
+		d->ooms_told +=
+			r->kind == (d->counted_from_runtime ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
+		record_failure(c, d, at, r, tables_stack_flags(c->tables, r->stack));
 		return;
 	default:
-		if (!take_other_memory(c, d, at, r))
+		if (!record_other_memory(c, d, at, r))
 			return;
 	}
 	check_device(d, at, r);
@@ -250,8 +252,8 @@ static void take_other_kinds(struct levels_pass *c, struct device *d, struct pos
 		d->spans.list[d->spans.count - 1].reserved = d->now.reserved;
 		d->spans.list[d->spans.count - 1].device = moment_device(&d->now);
 	}
-	timeline_take(d->timeline, CURVE_RESERVED, d->now.reserved);
-	timeline_take(d->timeline, CURVE_DEVICE, moment_device(&d->now));
+	timeline_record(d->timeline, CURVE_RESERVED, d->now.reserved);
+	timeline_record(d->timeline, CURVE_DEVICE, moment_device(&d->now));
 	if (r->kind == MT_DEVICE_SAMPLE) {
 		d->plot_due = 1;
 	} else {
@@ -260,8 +262,8 @@ static void take_other_kinds(struct levels_pass *c, struct device *d, struct pos
 	}
 }
 
-static void take_tensor(struct levels_pass *c, struct device *d, struct position at,
-			const struct mt_record *r)
+static void record_tensor(struct levels_pass *c, struct device *d, struct position at,
+			  const struct mt_record *r)
 {
 	int is_alloc = r->kind == MT_TENSOR_ALLOC;
 
@@ -276,17 +278,17 @@ static void take_tensor(struct levels_pass *c, struct device *d, struct position
 		note_alloc(d, r);
 		check_allocated(d, at, r);
 	}
-	timeline_take(d->timeline, CURVE_ALLOCATED, d->now.allocated);
+	timeline_record(d->timeline, CURVE_ALLOCATED, d->now.allocated);
 }
 
-/* Host memory, which a handle of physical memory can be too. */
+/* Host memory; a handle of physical memory can be of the host too. */
 static int is_host(const struct mt_record *r)
 {
 	return event_layer(r->kind) == MT_LAYER_HOST ||
 	       (r->device == MT_NO_DEVICE && event_alloc_kind(r->kind) == MT_PHYSICAL_ALLOC);
 }
 
-static void take_host(struct host *h, const struct mt_record *r)
+static void record_host(struct host *h, const struct mt_record *r)
 {
 	if (event_alloc_kind(r->kind) == MT_HOST_REGISTER)
 		add_peak(&h->registered, &h->registered_peak, r->bytes);
@@ -294,7 +296,7 @@ static void take_host(struct host *h, const struct mt_record *r)
 		add_peak(&h->pinned, &h->pinned_peak, r->bytes);
 }
 
-static void take(struct levels_pass *c, struct position at, const struct mt_record *r)
+static void record_event(struct levels_pass *c, struct position at, const struct mt_record *r)
 {
 	struct replay *replay = c->replay;
 	struct device *d;
@@ -315,7 +317,7 @@ static void take(struct levels_pass *c, struct position at, const struct mt_reco
 		replay->last_time_ns = r->time_ns;
 	if (is_host(r)) {
 		replay->host_events++;
-		take_host(&replay->host, r);
+		record_host(&replay->host, r);
 		return;
 	}
 	if (r->device == MT_NO_DEVICE && event_layer(r->kind) == MT_LAYER_MAPPED)
@@ -325,16 +327,16 @@ static void take(struct levels_pass *c, struct position at, const struct mt_reco
 		return;
 	advance(d, r->time_ns);
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE)
-		take_tensor(c, d, at, r);
+		record_tensor(c, d, at, r);
 	else
-		take_other_kinds(c, d, at, r);
+		record_other_kinds(c, d, at, r);
 }
 
 static void on_records(void *context, uint64_t segment, uint64_t first,
 		       const struct mt_record *records, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		take(context, (struct position){ segment, first + i + 1 }, &records[i]);
+		record_event(context, (struct position){ segment, first + i + 1 }, &records[i]);
 }
 
 static void on_keyframe_begin(void *context)
@@ -355,7 +357,7 @@ static void on_keyframe_begin(void *context)
 	account_keyframe_begin(&c->account, c->replay);
 }
 
-static void take_keyframe(struct levels_pass *c, const struct mt_record *r)
+static void record_keyframe(struct levels_pass *c, const struct mt_record *r)
 {
 	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	struct device *d;
@@ -363,7 +365,7 @@ static void take_keyframe(struct levels_pass *c, const struct mt_record *r)
 	if (!layer || !record_is_valid(r) || layer == MT_LAYER_MAPPED)
 		return;
 	if (is_host(r)) {
-		take_host(&c->replay->host, r);
+		record_host(&c->replay->host, r);
 		return;
 	}
 	d = device_of(c->replay, r->device, c->assumptions);
@@ -390,11 +392,11 @@ static void take_keyframe(struct levels_pass *c, const struct mt_record *r)
 	}
 }
 
-/* The levels as they were; nothing happens here, so nothing is counted. */
+/* A keyframe restores levels. Its records are no events, so none is counted. */
 static void on_keyframe(void *context, const struct mt_record *records, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		take_keyframe(context, &records[i]);
+		record_keyframe(context, &records[i]);
 }
 
 static void on_keyframe_end(void *context, uint64_t segment)
@@ -417,7 +419,7 @@ static void on_keyframe_end(void *context, uint64_t segment)
 		advance_owners(d, here.time_ns);
 		levels_of(d, levels);
 		for (unsigned k = 0; k < CURVES; k++)
-			timeline_take(d->timeline, k, levels[k]);
+			timeline_record(d->timeline, k, levels[k]);
 		plot_owners(d);
 	}
 }
@@ -430,13 +432,13 @@ static void on_progress(void *context, double part)
 }
 
 void replay_levels(struct replay *r, const struct trace *t, const struct assumptions *a,
-		 const struct replay_options *o)
+		   const struct replay_options *o)
 {
 	struct levels_pass c = { .replay = r,
-			    .tables = &t->tables,
-			    .assumptions = a,
-			    .options = o,
-			    .account = { .trace = t } };
+				 .tables = &t->tables,
+				 .assumptions = a,
+				 .options = o,
+				 .account = { .trace = t } };
 	struct record_visitor w = {
 		.context = &c,
 		.keyframe_begin = on_keyframe_begin,

@@ -1,6 +1,7 @@
 /*
- * The second pass: the live set, looked at where the first pass found something. What the blocks of the peak, and of the last failure, are
- * shows in what becomes of them: they are followed to the end. Those of other failures are judged at once.
+ * Keeps the live set and takes a probe of it at each peak and failure. The category of a block
+ * depends on when it is freed, so the blocks of the peak and of the last failure are followed to
+ * the end of the trace. Those of other failures are classified at once.
  */
 #include "replay/live_blocks.h"
 
@@ -13,12 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFETCH 12 /* records ahead */
+#define PREFETCH 12 /* records ahead: enough to hide the latency of memory */
 
-/* Where to look: `failure` -1 is the device's peak. */
+/* A point of the trace at which the live blocks are wanted. */
 struct probe {
 	struct position at;
-	int device, failure;
+	int device;
+	int failure;                /* index of the failure; -1: the peak */
 	struct lifetimes lifetimes; /* of the live blocks, while they are followed */
 };
 
@@ -31,11 +33,11 @@ struct live_blocks_pass {
 	size_t probe_count, next;
 	struct probe *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
-	uint64_t followed_until_ns; /* no younger block is followed */
-	int quiet;                  /* nothing was made since the last stop */
+	uint64_t followed_until_ns; /* no later allocation is followed */
+	int quiet;                  /* nothing was allocated since the last probe */
 };
 
-/* Is it a block of the device's ALLOCATED layer, or of what stands in for it? */
+/* Is it a block of the device: of PyTorch's allocator, or of the calls that count as it? */
 static int is_tensor(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
 	if (!r->kind || r->device != device)
@@ -53,15 +55,16 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-/* Is it a segment of the caching allocator, or a piece of an expandable one? */
+/* Is it a segment of the caching allocator, or a mapped part of an expandable one? */
 static int is_segment(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
 	return (r->kind == MT_DEVICE_ALLOC || r->kind == MT_MAP) && r->device == device &&
 	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
 }
 
-/* The live segments, or the live blocks, by address. */
-static struct mt_record *collect(const struct live_blocks_pass *b, int device, int segments, size_t *count)
+/* The live segments or the live blocks, by address. The caller frees them. */
+static struct mt_record *collect(const struct live_blocks_pass *b, int device, int segments,
+				 size_t *count)
 {
 	struct mt_record *found = NULL;
 	size_t room = 0;
@@ -80,8 +83,8 @@ static struct mt_record *collect(const struct live_blocks_pass *b, int device, i
 	return found;
 }
 
-/* Neighbouring ranges that were mapped are one segment: a block may lie across them. What
- * cudaMalloc gave is one by itself. Returns how many are left. */
+/* Adjacent mapped ranges are one segment, since a block may lie across them. Memory of cudaMalloc
+ * is a segment by itself. Returns how many are left. */
 static size_t merge_mapped(struct mt_record *segment, size_t count)
 {
 	size_t kept = 0;
@@ -99,8 +102,8 @@ static size_t merge_mapped(struct mt_record *segment, size_t count)
 }
 
 /*
- * The largest gap between live blocks in the allocator's segments. Unknown (-1) where not every
- * block lies in a segment that was seen.
+ * The largest gap between live blocks in the allocator's segments. -1 (not known) if some block
+ * lies in no segment that was seen.
  */
 static bytes largest_free(const struct live_blocks_pass *b, int device, bytes reserved)
 {
@@ -147,8 +150,8 @@ static void collect_lifetimes(const struct live_blocks_pass *b, struct lifetimes
 	lifetimes_sort(l);
 }
 
-/* The time of the failure that ended the job, if it was before `end_ns`: what frees a block later is
- * the end of the job. */
+/* The time of the failure that ended the job, if it was before `end_ns`: what frees a block later
+ * is the end of the job. */
 static uint64_t end_of_job(const struct device *d, uint64_t end_ns)
 {
 	const struct failure *last = d->failure_count ? &d->failures[d->failure_count - 1] : NULL;
@@ -157,7 +160,7 @@ static uint64_t end_of_job(const struct device *d, uint64_t end_ns)
 									      : end_ns;
 }
 
-/* The lives of a stop are known as far as they ever will be. */
+/* Classifies the blocks of a probe and takes their snapshot. */
 static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t end_ns)
 {
 	struct device *d = &b->replay->device[s->device];
@@ -177,7 +180,8 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 static void probe_take(struct live_blocks_pass *b, struct probe *s)
 {
 	struct device *d = &b->replay->device[s->device];
-	int is_last = s->failure == (int)d->failure_count - 1; /* the peak too, without any */
+	int is_last =
+		s->failure == (int)d->failure_count - 1; /* of the peak too, if there are none */
 
 	collect_lifetimes(b, &s->lifetimes, s->device);
 	if (s->failure >= 0)
@@ -194,7 +198,7 @@ static void probe_take(struct live_blocks_pass *b, struct probe *s)
 }
 
 static void end_lifetimes(const struct live_blocks_pass *b, const struct mt_record *was,
-		      const struct mt_record *by)
+			  const struct mt_record *by)
 {
 	for (size_t i = 0; i < b->followed_count; i++)
 		lifetimes_end(&b->followed[i]->lifetimes, was, by, b->quiet);
@@ -212,7 +216,8 @@ static inline void freed(const struct live_blocks_pass *b, const struct mt_recor
 		end_lifetimes(b, was, by);
 }
 
-static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t count, size_t readable)
+static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t count,
+		  size_t readable)
 {
 	struct mt_record was;
 
@@ -221,7 +226,7 @@ static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t 
 
 		if (i + PREFETCH < readable)
 			live_set_prefetch(&b->live, event_alloc_kind(r[i + PREFETCH].kind),
-				      r[i + PREFETCH].address);
+					  r[i + PREFETCH].address);
 		if (!alloc || !record_is_valid(&r[i]))
 			continue;
 		if (alloc == r[i].kind) {
@@ -313,8 +318,8 @@ static void plan_probes(struct live_blocks_pass *b)
 			b->probes = grow(b->probes, b->probe_count, &room, sizeof(*b->probes));
 			b->probes[b->probe_count++] =
 				(struct probe){ .at = k < 0 ? d->peak.at : d->failures[k].when.at,
-					       .device = i,
-					       .failure = k };
+						.device = i,
+						.failure = k };
 		}
 	}
 	if (b->probe_count)

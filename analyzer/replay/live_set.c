@@ -6,7 +6,7 @@
 #define FIRST_BITS 12
 #define CACHE_LINE 64
 
-/* A slot lies in one cache line, so that one prefetch brings all of it. */
+/* A slot lies in one cache line, so that one prefetch loads all of it. */
 static_assert(CACHE_LINE % sizeof(struct mt_record) == 0, "slots do not cross lines");
 
 static void make_slots(struct live_set *l, unsigned bits)
@@ -81,7 +81,7 @@ int live_set_take(struct live_set *l, unsigned kind, uint64_t address, struct mt
 	if (!l->slots[hole].kind)
 		return 0;
 	*was = l->slots[hole];
-	/* Moves back what the hole would cut off from its slot. */
+	/* Records behind the hole whose own slot is before it move into the hole. */
 	for (;;) {
 		size_t home;
 

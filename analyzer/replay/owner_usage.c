@@ -1,6 +1,6 @@
 #include "replay/owner_usage.h"
 
-/* Both sums move, or none does: they must go on agreeing in a damaged trace too. */
+/* Both sums change, or none does: they must agree in a damaged trace too. */
 static void add_both(bytes *part, bytes *all, bytes delta)
 {
 	if (bytes_add(*part, delta) == *part || bytes_add(*all, delta) == *all)
@@ -20,28 +20,29 @@ void usage_add_pool(struct owner_usage *h, enum owner o, bytes delta)
 	h->pool_last = o;
 }
 
-/* The allocator's own frees come before it says that it holds less, so `reserved` is compared when
- * it is last_reported. Where none of its own calls was seen, nothing can be category_of_hint. */
+/* The allocator frees segments before it reports a lower `reserved`, so the two are compared when
+ * it reports. If none of its own calls was seen, nothing is known to be adopted. */
 void usage_reported(struct owner_usage *h, bytes reserved)
 {
 	h->last_reported = reserved;
 	h->segments_at_report = h->segments;
 	h->adopted = h->has_segments && !h->pool_is_reserved && reserved > h->segments
-			  ? reserved - h->segments
-			  : 0;
+			     ? reserved - h->segments
+			     : 0;
 }
 
 bytes usage_reserved(const struct owner_usage *h)
 {
 	bytes change = h->segments - h->segments_at_report;
 
-	/* More it tells at once; only what it gave back and took again is not last_reported. */
+	/* The allocator reports growth at once. Only what it freed since, and allocated again, is
+	 * not reported. */
 	if (change >= 0 || h->pool_is_reserved)
 		return h->last_reported;
 	return h->last_reported + change > 0 ? h->last_reported + change : 0;
 }
 
-/* No more than there is. */
+/* The part of `adopted` that an owner's bytes cover. */
 static bytes adopted_from(const struct owner_usage *h, enum owner o, bytes adopted)
 {
 	bytes owned = h->owned[o] > 0 ? h->owned[o] : 0;
@@ -61,7 +62,7 @@ bytes usage_adopted(const struct owner_usage *h, bytes by[OWNERS])
 	return pytorch + nccl;
 }
 
-/* The level may be last_reported a moment later than the use, and is the default pool's. */
+/* The level is that of the default pool, and may be reported a little later than the use. */
 bytes usage_pool(const struct owner_usage *h)
 {
 	return h->pool_is_reserved || h->pool_used_all > h->pool_level ? h->pool_used_all

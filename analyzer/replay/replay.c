@@ -7,15 +7,15 @@
 
 #include <stdlib.h>
 
-/* Was an assumption wrong? Then `a` is corrected. */
+/* Returns whether an assumption was wrong; if so, corrects it. */
 static int was_wrong(const struct replay *r, struct assumptions *a)
 {
 	int wrong = 0;
 
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct device *d = &r->device[i];
-		int counted_from_runtime = !d->tensor_allocs && !d->tensor_frees && !d->reserved_levels &&
-			       d->pytorch_allocs;
+		int counted_from_runtime = !d->tensor_allocs && !d->tensor_frees &&
+					   !d->reserved_levels && d->pytorch_allocs;
 
 		if (d->seen && counted_from_runtime && !a->counted_from_runtime[i])
 			a->counted_from_runtime[i] = wrong = 1;
@@ -33,7 +33,7 @@ static void find_phase(const struct device *d, const struct tables *t, struct mo
 	m->part = steps_part(s, stack);
 }
 
-/* Steps and phases, of the moments too. */
+/* Divides the spans into steps and phases, and looks up those of each moment. */
 static void number_steps(struct replay *r, const struct tables *t)
 {
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {

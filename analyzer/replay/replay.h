@@ -1,10 +1,10 @@
 /*
  * From the records of a trace to levels, peaks, steps, failures and live blocks.
  *
- * Two passes over the file. The first (levels.h) adds up signed bytes, notes what the job was doing,
- * and finds the peaks and the failures. It is repeated in the rare case that struct assumptions was
- * wrong. The second (live_blocks.h) keeps the live set and takes snapshots of it at those points and
- * at the end. Memory in use: the live set and what is reported.
+ * Two passes over the file. The first (levels.h) adds up signed bytes, notes what the job was
+ * doing, and finds the peaks and the failures. It is repeated in the rare case that struct
+ * assumptions was wrong. The second (live_blocks.h) keeps the live set and takes snapshots of it at
+ * those points and at the end. Memory in use: the live set and what is reported.
  */
 #ifndef MEMTRACE_REPLAY_H
 #define MEMTRACE_REPLAY_H

@@ -75,7 +75,8 @@ static void take_groups(struct snapshot *s, struct entry *all)
 	struct entry *e, *next;
 
 	s->groups = xcalloc(HASH_COUNT(all), sizeof(*s->groups));
-	HASH_ITER (hh, all, e, next) {
+	HASH_ITER(hh, all, e, next)
+	{
 		s->groups[s->count++] = e->group;
 		HASH_DEL(all, e);
 		free(e);

@@ -6,9 +6,9 @@
 #include "trace/tables.h"
 
 /*
- * Live blocks with the same stack and category. Two stacks that differ only outside of the model are
- * one group: the schedule of a pipeline calls the model from several lines. Blocks without Python
- * frames are grouped by their thread too.
+ * Live blocks with the same stack and category. Two stacks that differ only outside of the model
+ * are one group: the schedule of a pipeline calls the model from several lines. Blocks without
+ * Python frames are grouped by their thread too.
  */
 struct group {
 	uint32_t stack; /* of one of the blocks */

@@ -1,5 +1,5 @@
-/* Curves in a fixed number of bins, whatever their length: a bin is 2^shift ns, and bins merge in
- * pairs when time goes on. */
+/* Curves in a fixed number of bins. A bin is 2^shift ns long; bins merge in pairs when the time
+ * goes beyond the last one. */
 #ifndef MEMTRACE_TIMELINE_H
 #define MEMTRACE_TIMELINE_H
 
@@ -10,7 +10,7 @@
 enum curve { CURVE_ALLOCATED, CURVE_RESERVED, CURVE_DEVICE, CURVES };
 
 struct bin {
-	bytes least, most, last;
+	bytes least, most, last; /* the lowest, the highest and the last level */
 };
 
 struct timeline {
@@ -23,17 +23,18 @@ struct timeline {
 /* The caller frees it. */
 struct timeline *timeline_new(unsigned curves);
 
-/* Is `time` beyond the current bin? Then timeline_advance, before the levels change. */
+/* Is `time` beyond the current bin? Then timeline_advance() must be called before the levels
+ * change. */
 static inline int timeline_is_due(const struct timeline *t, uint64_t time)
 {
 	return !t->used || time >> t->shift >= t->used;
 }
 
-/* Makes the bin of `time` the current one, with the levels that held until then. */
+/* Makes the bin of `time` the current one. `levels`: the level of each curve until then. */
 void timeline_advance(struct timeline *t, uint64_t time, const bytes *levels);
 
-/* A new level, in the current bin. */
-static inline void timeline_take(struct timeline *t, unsigned curve, bytes level)
+/* Records a new level of a curve, in the current bin. */
+static inline void timeline_record(struct timeline *t, unsigned curve, bytes level)
 {
 	struct bin *b = &t->bins[(t->used - 1) * t->curves + curve];
 

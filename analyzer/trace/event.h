@@ -7,7 +7,8 @@
 #define RECORD_MAX_BYTES (INT64_C(1) << 50) /* 1 PiB: no event is larger */
 #define RECORD_MAX_NS (1ull << 60)          /* 36 years after the start of the trace */
 
-/* The ALLOC event of what an event allocates or frees: of an ALLOC itself. 0 for every other kind. */
+/* The ALLOC event of what an event allocates or frees: of an ALLOC itself. 0 for every other kind.
+ */
 static inline unsigned event_alloc_kind(unsigned kind)
 {
 	static const unsigned char kinds[256] = {

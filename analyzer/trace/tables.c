@@ -4,12 +4,12 @@
 #include <string.h>
 
 /*
- * Ids count up from 1. One that does not is damage; a hole is filled with unknown entries, as long
- * as it is not larger than the tables themselves could have described.
+ * Ids count up from 1. Any other id is damage. Unknown entries fill a hole, as long as all holes
+ * together are not larger than this.
  */
 #define MOST_HOLES 4096
 
-/* Longer texts and deeper stacks are cut: a small hostile file must not make a huge report. */
+/* Longer texts and deeper stacks are cut, so that a small hostile file makes no huge report. */
 #define LONGEST_STRING 4096
 #define DEEPEST_STACK 512
 
@@ -31,7 +31,7 @@ static void add_unknown(struct tables *t)
 	MAKE_ROOM(t, thread, 0);
 }
 
-/* Ids count up; those that a damaged table skips cost memory, so few are let through in all. */
+/* The holes of a damaged table cost memory, so their total is limited. */
 static int id_is_wrong(struct tables *t, size_t count, uint32_t id)
 {
 	if (!id || id < count || id - count > MOST_HOLES - t->holes)
@@ -48,7 +48,7 @@ static int add_frame(struct tables *t, uint32_t id, struct str p)
 		return -1;
 	memcpy(&frame, p.at, sizeof(frame));
 	MAKE_ROOM(t, frame, id);
-	/* Only earlier entries are referred to, so what is not there yet never comes. */
+	/* Entries refer to earlier entries only. */
 	if (frame.function >= t->string_count || frame.file >= t->string_count)
 		return -1;
 	t->frames[id] = frame;

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Reads as much of [offset, offset + length) as there is; returns how much. */
+/* Reads what exists of [offset, offset + length). Returns its length. */
 static size_t source_read(const struct source *s, uint64_t offset, void *to, size_t length)
 {
 	size_t done = 0;
@@ -68,7 +68,7 @@ static int check_header(struct trace *t, struct err *e)
 	return 0;
 }
 
-/* Only a file of this host can be asked: locks of other hosts may not show. */
+/* A lock is visible on its own host only. */
 static enum lock_state ask_lock(const struct trace *t)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -80,7 +80,8 @@ static enum lock_state ask_lock(const struct trace *t)
 	return lock.l_type == F_UNLCK ? LOCK_FREE : LOCK_HELD;
 }
 
-/* Has the process that the trace is of ended? Its state in /proc is the word behind its name, which may hold anything. */
+/* Has the job's process ended? Its state in /proc is the word behind its name, which may hold any
+ * character. */
 static int job_has_ended(const struct trace *t)
 {
 	char path[64], stat[512];
@@ -101,8 +102,9 @@ static int job_has_ended(const struct trace *t)
 	return after && after[1] == ' ' && after[2] == 'Z';
 }
 
-/* The writer has the rest to write when its job has just ended: some milliseconds, unless the file system stalls. All the files of a
- * command together wait no longer than this. */
+/* When a job has just ended, the recorder's writer still has records to write. That takes some
+ * milliseconds, unless the file system stalls. All files of a command together wait no longer than
+ * this. */
 #define WRITER_MS 3000
 static void wait_for_the_writer(struct trace *t)
 {
@@ -143,8 +145,8 @@ int trace_open_header(struct trace *t, const char *path, struct err *e)
 	return t->lock == LOCK_HELD ? 0 : read_header(t, e);
 }
 
-/* Where two regions overlap, the file is damaged and reading both could take for ever: only the
- * first is used. */
+/* If two regions overlap, the file is damaged, and to read both could take for ever. Only the first
+ * one is used. */
 struct region {
 	uint64_t offset, end;
 	size_t segment;
@@ -164,7 +166,7 @@ static int by_sequence(const void *a, const void *b)
 	return x->first_sequence < y->first_sequence ? -1 : x->first_sequence > y->first_sequence;
 }
 
-/* Clips a run of records to the file; returns -1 if not even its start lies inside. */
+/* Clips a run of records to the file. Returns -1 if its start is not inside. */
 static int clip(struct trace *t, struct extent *x, uint64_t offset, uint64_t records)
 {
 	uint64_t fit;
@@ -181,7 +183,7 @@ static int clip(struct trace *t, struct extent *x, uint64_t offset, uint64_t rec
 	return 0;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t lower_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -245,19 +247,20 @@ static void load_segments(struct trace *t)
 		const struct mt_segment *from = &h->segment[i];
 		struct segment *s = &t->segments[t->segment_count];
 
-		/* The first bound keeps sequences from wrapping; no job records 2^62 events. */
+		/* The first bound keeps sequence numbers from wrapping; no job records 2^62 events.
+		 */
 		if (from->first_sequence == MT_UNKNOWN || !from->capacity)
 			continue;
 		if (from->first_sequence > UINT64_MAX / 4 ||
-		    clip(t, &s->events, from->offset, least(from->used, from->capacity)) < 0) {
+		    clip(t, &s->events, from->offset, lower_of(from->used, from->capacity)) < 0) {
 			t->skipped_segments++;
 			continue;
 		}
 		s->first_sequence = from->first_sequence;
-		s->declared = least(least(from->used, from->capacity), UINT64_MAX / 4);
+		s->declared = lower_of(lower_of(from->used, from->capacity), UINT64_MAX / 4);
 		s->has_keyframe = from->has_keyframe == 1 &&
 				  !clip(t, &s->keyframe, from->keyframe_offset,
-					least(from->keyframe_records, from->keyframe_capacity));
+					lower_of(from->keyframe_records, from->keyframe_capacity));
 		if (!s->has_keyframe)
 			s->keyframe = (struct extent){ 0 };
 		t->segment_count++;
@@ -269,11 +272,12 @@ static void load_segments(struct trace *t)
 
 static void load_tables(struct trace *t)
 {
-	uint64_t budget = t->source.size; /* tables that overlap cannot cost more than the file */
+	uint64_t budget =
+		t->source.size; /* overlapping tables cost no more memory than the file has bytes */
 
 	for (uint64_t i = 0; i < t->header.tables; i++) {
 		const struct mt_table *from = &t->header.table[i];
-		uint64_t used = least(from->used, from->capacity), got;
+		uint64_t used = lower_of(from->used, from->capacity), got;
 		unsigned char *region;
 
 		if (!used || from->offset < MT_HEADER_BYTES || from->offset >= t->source.size) {

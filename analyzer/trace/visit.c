@@ -14,7 +14,7 @@ static uint64_t all_records(const struct trace *t)
 }
 
 static int visit_keyframe(const struct trace *t, const struct segment *s, uint64_t index,
-			 const struct record_visitor *w, struct mt_record *chunk)
+			  const struct record_visitor *w, struct mt_record *chunk)
 {
 	w->keyframe_begin(w->context);
 	for (uint64_t at = 0; at < s->keyframe.records;) {

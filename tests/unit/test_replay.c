@@ -284,7 +284,7 @@ static void a_timeline_keeps_its_extremes(void **state)
 		if (timeline_is_due(t, time))
 			timeline_advance(t, time, levels);
 		levels[0] = i == 54321 ? 1000000 : (bytes)i;
-		timeline_take(t, 0, levels[0]);
+		timeline_record(t, 0, levels[0]);
 	}
 	assert_in_range(t->used, TIMELINE_BINS / 2, TIMELINE_BINS);
 	for (size_t i = 0; i < t->used; i++) {
@@ -307,7 +307,7 @@ static void a_timeline_fills_the_time_between(void **state)
 	(void)state;
 	timeline_advance(t, 0, &level);
 	timeline_advance(t, 10 << 16, &level);
-	timeline_take(t, 0, 9);
+	timeline_record(t, 0, 9);
 	assert_int_equal(t->used, 11);
 	assert_int_equal(timeline_most(t, 9, 0), 5);
 	assert_int_equal(timeline_most(t, 10, 0), 9);
