@@ -19,7 +19,7 @@ LINK    := $(if $(SAN),-fsanitize=$(SAN))
 LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto=auto)
 LINKSO  := -shared -Wl,-z,relro,-z,now
 
-# The C library that what is built here needs, at most; held by tests/lint.sh. A sanitizer's own runtime needs more.
+# The C library that what is built here needs, at most; held by tests/lint/lint.sh. A sanitizer's own runtime needs more.
 FLOOR         := 2.27
 FLOOR_PRELOAD := 2.17
 ifndef SAN
@@ -32,12 +32,18 @@ PRELOAD_SRC  := $(wildcard preload/*.c preload/*/*.c)
 SIM_ALL      := $(wildcard preload/sim/*/*.c)
 SIM_SRC      := $(filter-out preload/sim/nvml/%,$(SIM_ALL))
 ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c)
-UNIT_SRC     := $(wildcard tests/unit/test_*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
-UNITS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC)) $(patsubst tests/preload/%.c,$(BUILD)/tests/preload_%,$(wildcard tests/preload/test_*.c)) \
-         $(patsubst tests/sim/%.c,$(BUILD)/tests/sim_%,$(wildcard tests/sim/test_*.c)) \
-         $(patsubst tests/model/%.c,$(BUILD)/tests/model_%,$(wildcard tests/model/test_*.c))
+# Each test is a program of its own, in build/ where its source is in the tree; so are the programs that tests start.
+tests = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
+UNIT_TESTS    := $(call tests,tests/unit/*/test_*.c)
+UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench_estimate.c tests/unit/systems/memtrace_events.c)
+PRELOAD_TESTS := $(call tests,tests/preload/test_*.c)
+SIM_TESTS     := $(call tests,tests/sim/test_*.c)
+UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/torch/allocator_replay
+# The analyzer without its main(), and what unit tests share.
+LIBRARY       := $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC)))
+WRITERS       := $(call obj,$(wildcard tests/unit/write_*.c))
 
 # What `memtrace simulate` puts on PYTHONPATH.
 INJECTED := $(patsubst analyzer/simulate/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/simulate/python/*.py))
@@ -46,13 +52,14 @@ INJECTED := $(patsubst analyzer/simulate/python/%,$(BUILD)/cudasim/python/%,$(wi
 all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
-# What each function takes of a stack is held by tests/lint.sh.
+# What each function takes of a stack is held by tests/lint/lint.sh.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -Ipreload -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
 $(call obj,$(SIM_ALL)): ALLC += $(SHARED) -Ipreload/sim -I$(CUDA) $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
 # Under `make coverage` the job's threads and the helper's count at once.
 $(call obj,$(PRELOAD_SRC) $(SIM_ALL)): ALLC += $(if $(findstring --coverage,$(CFLAGS)),-fprofile-update=atomic)
-$(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/model/*.c)): ALLC += -Ianalyzer
+$(call obj,$(ANALYZER_SRC) $(wildcard tests/unit/*.c tests/unit/*/*.c)): ALLC += -Ianalyzer
+$(call obj,$(wildcard tests/unit/*/*.c)): ALLC += -Itests/unit
 $(call obj,$(wildcard tests/preload/*.c)): ALLC += -Ipreload -I$(CUDA)
 $(call obj,$(wildcard tests/sim/*.c)): ALLC += -Ipreload/sim -I$(CUDA)
 
@@ -91,27 +98,19 @@ $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC)) $(OLD_LIBS)
 	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # ---- tests ----
-$(BUILD)/tests/test_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/test_%.o $(call obj,$(wildcard tests/unit/write_*.c))
-	@mkdir -p $(@D)
+$(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
 	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
-$(BUILD)/tests/model_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/model/%.o
-	@mkdir -p $(@D)
-	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
-
-$(BUILD)/tests/allocator_replay: $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c) $(BUILD)/tests/model/allocator_replay.o
-	@mkdir -p $(@D)
+$(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
 	$(CC) $(LINK) $^ -o $@
 
 # The recorder's side runs without the preload: everything but the exported hooks. INSIDE_test_x: what that test includes to look into it.
 INSIDE_test_tables := preload/record/tables.c
-$(BUILD)/tests/preload_%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
-	@mkdir -p $(@D)
+$(PRELOAD_TESTS): $(BUILD)/tests/preload/%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $(filter-out $(call obj,$(INSIDE_$*)),$^) -o $@ -lcmocka -lpthread
 
-$(BUILD)/tests/sim_%: $(BUILD)/tests/sim/%.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
-	@mkdir -p $(@D)
-	$(CC) $(LINK) $< -o $@ -lcmocka -lpthread $(BUILD)/libcudasim.so -Wl,-rpath,'$$ORIGIN/../cudasim'
+$(SIM_TESTS): %: %.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
+	$(CC) $(LINK) $< -o $@ -lcmocka -lpthread $(BUILD)/libcudasim.so -Wl,-rpath,'$$ORIGIN/../../cudasim'
 
 .PHONY: units
 units: all $(UNITS)
@@ -130,51 +129,51 @@ test-all:       ## the same with every real job
 	@tests/run.sh --all
 
 test-matrix: all ## the same checks under every supported PyTorch and Python; fetches them all
-	@python3 tests/matrix.py
+	@python3 tests/long/matrix.py
 
 test-gpu: all   ## the truth on a real GPU; without one it says that it was skipped
-	@python3 tests/gpu.py
+	@python3 tests/long/gpu.py
 
 bench:          ## what tracing costs, against what one would use instead
 	@tests/bench/run.sh
 
 coverage:       ## which lines of preload and analyzer the tests run; TESTS="cli oom": of the real jobs, those alone
 	@tests/setup.sh
-	@python3 tests/coverage.py $(TESTS)
+	@python3 tests/long/coverage.py $(TESTS)
 
 soak: all       ## 10^9 events at the budget's limit, some minutes: cost, memory and what the trace then knows
-	@python3 tests/soak.py
+	@python3 tests/long/soak.py
 
 faults: all     ## each call of the recorder made to fail; makes the table of docs/reliability.md
-	@python3 tests/faults.py --write
+	@python3 tests/long/faults.py --write
 
 accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
-	@python3 tests/accuracy.py --write
+	@python3 tests/accuracy/accuracy.py --write
 
 demo:           ## trace a real PyTorch job, and a death by out-of-memory
 	@examples/demo.sh
 
 # Needs clang. FUZZ_TIME seconds a reader; what is found is left in build-fuzz. READERS="hf own trace": these alone.
 FUZZ_TIME ?= 600
-READERS   ?= $(notdir $(wildcard tests/unit/corpus/*))
+READERS   ?= $(notdir $(wildcard tests/unit/fuzz/corpus/*))
 FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -print_final_stats=1
 fuzz:           ## hostile traces and configurations, ten minutes a reader (libFuzzer; FUZZ_TIME=60 for a minute)
 	@mkdir -p $(READERS:%=build-fuzz/%)
 	@$(MAKE) -s BUILD=build-fuzz CC=clang SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g -fno-sanitize-recover=undefined' fuzz-targets
 	@for r in $(filter-out trace,$(READERS)); do \
-		(cd build-fuzz && FUZZ_READER=$$r tests/fuzz_config $(FUZZ_RUN) -max_len=20000 -artifact_prefix=$$r- $$r ../tests/unit/corpus/$$r) || exit 1; \
+		(cd build-fuzz && FUZZ_READER=$$r tests/unit/fuzz/fuzz_config $(FUZZ_RUN) -max_len=20000 -artifact_prefix=$$r- $$r ../tests/unit/fuzz/corpus/$$r) || exit 1; \
 	done
-	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/corpus/trace)
+	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/fuzz/corpus/trace)
 
 # `make test` builds these too, without sanitizers, so that they follow the code.
 .PHONY: fuzz-targets
-fuzz-targets: $(BUILD)/tests/fuzz_trace $(BUILD)/tests/fuzz_config
-$(BUILD)/tests/unit/fuzz_%.o: ALLC += -DFUZZING_WITH_LIBFUZZER
-$(BUILD)/tests/fuzz_%: $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC))) $(BUILD)/tests/unit/fuzz_%.o $(BUILD)/tests/unit/write_trace.o
-	@mkdir -p $(@D)
+FUZZ_TARGETS := $(call tests,tests/unit/fuzz/fuzz_*.c)
+fuzz-targets: $(FUZZ_TARGETS)
+$(FUZZ_TARGETS:=.o): ALLC += -DFUZZING_WITH_LIBFUZZER
+$(FUZZ_TARGETS): %: %.o $(LIBRARY) $(BUILD)/tests/unit/write_trace.o
 	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
 
-# Each object is made by gcc -fanalyzer, then read by clang-tidy: what changed is checked again. See .clang-tidy and tests/cppcheck.txt.
+# Each object is made by gcc -fanalyzer, then read by clang-tidy: what changed is checked again. See .clang-tidy and tests/lint/cppcheck.txt.
 CHECKED := $(PRELOAD_SRC) $(SIM_ALL) $(ANALYZER_SRC)
 check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and analyzer, without a finding
 	@tests/setup.sh check
@@ -188,13 +187,13 @@ $(BUILD)/%.tidy: $(BUILD)/%.o .clang-tidy
 	@touch $@
 cppcheck:
 	@mkdir -p $(BUILD)/cppcheck
-	@cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=tests/cppcheck.txt --error-exitcode=1 \
+	@cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=tests/lint/cppcheck.txt --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/cppcheck -Iinclude -Ianalyzer -Ipreload -Ipreload/sim -D__x86_64__ -DMEMTRACE_VERSION='"$(VERSION)"' \
 		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
 		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
 lint: all       ## house rules: what the preload may not call, which folder may use which, names, sizes, format
-	@tests/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
+	@tests/lint/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
 
 format:         ## clang-format over every C file (see .clang-format)
 	@git ls-files -co --exclude-standard 'analyzer/*.[ch]' 'preload/*.[ch]' 'include/*.[ch]' 'libc/*.[ch]' 'tests/*.[ch]' | xargs clang-format -i

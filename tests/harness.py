@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -19,6 +20,7 @@ SIM = os.path.join(BUILD, "libcudasim.so")
 JOBS = os.path.join(ROOT, "tests", "jobs")
 GPT2 = os.path.join(ROOT, "examples", "train_gpt2.py")
 GiB, MiB = 1 << 30, 1 << 20
+sys.path.extend(os.path.join(ROOT, "tests", folder) for folder in ("accuracy", "match", "long", "cli", "real"))
 
 
 @functools.lru_cache(None)

@@ -34,14 +34,13 @@ def make(*arguments):
 
 
 def unit_tests(folder, title):
-    """Runs every cmocka binary of a build; counts their tests."""
+    """Runs every cmocka binary of a build, tests/*/test_x or tests/unit/*/test_x; counts their tests."""
     global passed
     section(title)
     tests = os.path.join(ROOT, folder, "tests")
-    for name in sorted(os.listdir(tests)):
-        path = os.path.join(tests, name)
-        if "test_" not in name or not os.access(path, os.X_OK) or os.path.isdir(path):
-            continue
+    paths = [os.path.join(d, f) for d, _, files in os.walk(tests) for f in files if f.startswith("test_") and "." not in f]
+    for path in sorted(paths):
+        name = os.path.relpath(path, tests)
         done = subprocess.run([path], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
         good = len(re.findall(r"^\[ +OK \]", done.stdout, re.M))
         bad = re.findall(r"^\[  FAILED  \] (\w+)", done.stdout, re.M)
@@ -86,6 +85,7 @@ def real_jobs(patterns):
     global passed
     section("real jobs and the command line")
     sys.path.insert(0, os.path.join(ROOT, "tests"))
+    import harness      # the other folders of tests/ are on the path then
     suite = unittest.TestSuite()
     for folder in ("cli", "real"):
         path = os.path.join(ROOT, "tests", folder)
@@ -124,7 +124,7 @@ def main():
         if step("make SAN=" + SANITIZED, make("SAN=" + SANITIZED, "units")):
             unit_tests("build-" + SANITIZED.replace(",", "-"), "unit tests under " + SANITIZED)
         recorder = sorted(os.listdir(os.path.join(ROOT, "tests", "preload")))
-        recorder = ["build-thread/tests/preload_" + name[:-2] for name in recorder if re.match(r"test_.*\.c$", name)
+        recorder = ["build-thread/tests/preload/" + name[:-2] for name in recorder if re.match(r"test_.*\.c$", name)
                     and name != "test_resolve.c"]       # it stands in for functions that ThreadSanitizer calls before it is ready
         if step("make SAN=thread", make("SAN=thread", *recorder)):
             unit_tests("build-thread", "the preload's units under ThreadSanitizer")

@@ -1,7 +1,7 @@
 /*
  * How systems read the configuration. The first failure wins, later reads do nothing harmful: read
  * everything, then look at `failed`. The limits keep every product of the formulas below 2^127
- * (tests/model/test_terms.c computes them there).
+ * (tests/unit/estimate/test_terms.c computes them there).
  */
 #ifndef MODEL_READ_H
 #define MODEL_READ_H

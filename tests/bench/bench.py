@@ -160,7 +160,7 @@ def estimate():
     """A million jobs a system in C; beside it, in turns, what one would use in Python for one job."""
     ours, theirs, rounds = {}, {}, 3
     for _ in range(rounds):
-        for text in plain([os.path.join(BUILD, "tests", "model_bench_estimate")]).splitlines():
+        for text in plain([os.path.join(BUILD, "tests", "unit", "estimate", "bench_estimate")]).splitlines():
             ours.setdefault(text.split()[0], []).append(float(text.split()[1]))
         done = json.loads(plain([PYTHON, os.path.join(HERE, "python_estimators.py")]).splitlines()[-1])
         for name, seconds in done.items():

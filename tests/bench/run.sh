@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 tests/setup.sh
-make -s -j"$(nproc)" all build/tests/model_bench_estimate
+make -s -j"$(nproc)" all build/tests/unit/estimate/bench_estimate
 mkdir -p build/bench
 cc -std=gnu17 -O2 -shared -fPIC tests/bench/hook_cost.c -o build/bench/hook_cost.so
 cc -std=gnu17 -O2 tests/bench/calls.c -o build/bench/calls -ldl

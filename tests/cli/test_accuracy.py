@@ -1,4 +1,4 @@
-"""Our own system against the bytes that PyTorch counted in the jobs of tests/accuracy_runs.py (tests/model/observed.json)."""
+"""Our own system against the bytes that PyTorch counted in the jobs of tests/accuracy/accuracy_runs.py (tests/accuracy/observed.json)."""
 import json
 import os
 import sys

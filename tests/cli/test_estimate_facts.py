@@ -1,11 +1,11 @@
-"""Every number that the four documents print, from tests/model/facts.json: equal within half a unit of its last digit."""
+"""Every number that the four documents print, from tests/accuracy/facts.json: equal within half a unit of its last digit."""
 import collections
 import json
 import os
 
 from harness import Case, MEMTRACE, ROOT, GiB
 
-FACTS = json.load(open(os.path.join(ROOT, "tests", "model", "facts.json")))
+FACTS = json.load(open(os.path.join(ROOT, "tests", "accuracy", "facts.json")))
 LLAMA = FACTS["llama-4d"]
 Cell = collections.namedtuple("Cell", LLAMA["columns"])
 

@@ -29,7 +29,7 @@ class Floor(unittest.TestCase):
         return path
 
     def check(self, floor, path):
-        done = subprocess.run([os.path.join(ROOT, "tests", "glibc_floor.sh"), floor, path], stdout=subprocess.PIPE, text=True)
+        done = subprocess.run([os.path.join(ROOT, "tests", "lint", "glibc_floor.sh"), floor, path], stdout=subprocess.PIPE, text=True)
         return done.returncode, done.stdout
 
     def test_younger_symbol(self):

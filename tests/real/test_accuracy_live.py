@@ -1,4 +1,4 @@
-"""Declared jobs, run now: PyTorch counts the bytes that tests/model/observed.json has, so the rows are still true."""
+"""Declared jobs, run now: PyTorch counts the bytes that tests/accuracy/observed.json has, so the rows are still true."""
 import json
 import os
 import sys

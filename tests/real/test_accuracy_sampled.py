@@ -1,4 +1,4 @@
-"""Jobs drawn at random (tests/accuracy_sample.py), run now and estimated: the bars of docs/accuracy.md hold for them too."""
+"""Jobs drawn at random (tests/accuracy/accuracy_sample.py), run now and estimated: the bars of docs/accuracy.md hold for them too."""
 import os
 import sys
 import unittest

@@ -23,6 +23,6 @@ class GpuPath(gpu.BothWays):
 
     @unittest.skipIf(gpu.devices(), "there is a GPU: make test-gpu")
     def test_says_that_it_was_skipped(self):
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "gpu.py")], stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "long", "gpu.py")], stdout=subprocess.PIPE, text=True, check=True)
         self.assertIn("test-gpu: skipped, there is no GPU here", done.stdout)
         self.assertRegex(done.stdout, r"0 passed, 0 failed, \d+ skipped")

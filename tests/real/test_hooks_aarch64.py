@@ -55,7 +55,7 @@ class Aarch64(Programs):
 
     def test_floor(self):
         """The library loads with the first C library of aarch64, and needs no other library; so does the simulated device, linked with the stand-ins."""
-        check, folder = os.path.join(ROOT, "tests", "glibc_floor.sh"), self.folder
+        check, folder = os.path.join(ROOT, "tests", "lint", "glibc_floor.sh"), self.folder
         subprocess.run([check, "2.17", self.preload], check=True)
         needed = subprocess.run(["readelf", "-d", self.preload], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.assertEqual(sorted(re.findall(r"NEEDED.*\[(.*)\]", needed)), ["ld-linux-aarch64.so.1", "libc.so.6"])

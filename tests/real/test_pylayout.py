@@ -67,7 +67,7 @@ int main(void) {
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) printf("%d ", row[i]);
 }
 """
-NEWER = os.path.expanduser("~/.cache/memtrace/pythons")     # tests/newer-pythons.sh
+NEWER = os.path.expanduser("~/.cache/memtrace/pythons")     # tests/long/newer-pythons.sh
 DEEPER = ("... deeper frames are not kept", "", 0)
 
 
