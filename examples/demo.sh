@@ -1,6 +1,7 @@
 #!/bin/sh
-# make demo: installs what is needed, builds, traces GPT-2 small (document 001's model) on two ranks with DDP, shows where the peak
-# went; then lets the same job die on a 12 GiB card and explains it from what it left behind. With a GPU the first part runs there.
+# make demo: installs the requirements, builds memtrace, records GPT-2 small (document 001's model) on two ranks with DDP, and reports the
+# peak. Then the same job runs out of memory on a simulated card of 12 GiB, and the report explains the failure from the traces. If there is
+# a GPU, the first part runs on it.
 set -eu
 cd "$(dirname "$0")/.."
 tests/setup.sh

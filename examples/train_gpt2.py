@@ -1,4 +1,4 @@
-"""GPT-2 small as nanoGPT trains it: fp32 weights, 16-bit autocast, fused AdamW, one process or DDP under torchrun.
+"""GPT-2 small, trained like nanoGPT: fp32 weights, 16-bit autocast, fused AdamW, one process or DDP with torchrun.
 
     LD_PRELOAD=$(memtrace preload-path) torchrun --nproc-per-node 2 train_gpt2.py
 """

@@ -10,10 +10,10 @@ MEMTRACE = os.path.join(os.environ.get("TEST_BUILD", os.path.join(ROOT, "build")
 DOC = os.path.join(ROOT, "docs", "causes.md")
 HEAD = """# Causes
 
-What `memtrace report` can say about why a job ran out of memory, or wastes it: `analyzer/diagnose/rules.def`, as `memtrace report --rules` prints it. A
-{name} stands for a quantity of the trace. The last ones cannot be told from a trace, for the reason given.
+The causes that `memtrace report` can name if a job runs out of memory or wastes it. The table is `analyzer/diagnose/rules.def`, as `memtrace report --rules`
+prints it. A {name} stands for a quantity of the trace. A trace cannot show the last causes; their rows give the reason.
 
-| cause | | says | source |
+| cause | title | message | source, or reason |
 |---|---|---|---|
 """
 
@@ -36,7 +36,7 @@ def rows():
 
 
 def document():
-    return HEAD + "".join("| %s | %s | %s | %s |\n" % (name, title, says or "not told", source) for name, title, says, source in rows())
+    return HEAD + "".join("| %s | %s | %s | %s |\n" % (name, title, says or "undetectable", source) for name, title, says, source in rows())
 
 
 class Causes(unittest.TestCase):
