@@ -1,7 +1,5 @@
 #include "config/rank_layout.h"
 
-#include <string.h>
-
 #include "util/util.h"
 
 const char *axis_key(enum axis a)
@@ -35,13 +33,13 @@ struct rank_coordinates rank_coordinates(const struct rank_layout *l, int rank)
 	return c;
 }
 
-int rank_layout_read(struct rank_layout *l, const struct config *c, const char *command, int world)
+int rank_layout_read(struct rank_layout *l, const struct config *c, int world)
 {
 	int64_t model = 1, experts;
 	int known = c->from_framework;
 
-	*l = (struct rank_layout){ .stages_before_data =
-				      command && strstr(command, "--use-tp-pp-dp-mapping") };
+	*l = (struct rank_layout){ .stages_before_data = config_has(c, CONFIG_use_tp_pp_dp_mapping) &&
+						  c->use_tp_pp_dp_mapping };
 #define X(id, key, field) \
 	l->size[AXIS_##id] = config_has(c, CONFIG_##field) ? c->field : 1; \
 	known |= AXIS_##id != AXIS_DP && config_has(c, CONFIG_##field);

@@ -36,9 +36,9 @@ struct rank_coordinates {
 	int at[AXES];
 };
 
-/* Reads the layout of `world` ranks that `c` declares. `command` is the job's command line, or
- * NULL. Returns 0 if `c` declares no layout, or one that `world` ranks cannot have. */
-int rank_layout_read(struct rank_layout *l, const struct config *c, const char *command, int world);
+/* Reads the layout of `world` ranks that `c` declares. Returns 0 if `c` declares no layout, or one
+ * that `world` ranks cannot have. */
+int rank_layout_read(struct rank_layout *l, const struct config *c, int world);
 
 struct rank_coordinates rank_coordinates(const struct rank_layout *l, int rank);
 

@@ -315,7 +315,7 @@ struct rank_coordinates match_coordinates(const struct config *c, const struct r
 
 	if (r->rank < 0)
 		return at;
-	if (r->world_size < 1 || !rank_layout_read(&l, c, r->command, r->world_size)) {
+	if (r->world_size < 1 || !rank_layout_read(&l, c, r->world_size)) {
 		at.at[AXIS_DP] = r->rank;
 		return at;
 	}

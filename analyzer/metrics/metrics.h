@@ -12,6 +12,7 @@
 #include "attribution/frames.h"
 #include "util/util.h"
 
+struct config;
 struct replay;
 struct tables;
 struct trace;
@@ -43,8 +44,8 @@ extern const size_t metric_count;
 const struct metric_row *metric_find(const char *name, size_t length);
 int64_t metric_value(const struct metrics *m, const struct metric_row *row);
 
-/* Fills m[device] for each device that was seen. */
-void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
-		   const struct replay *r);
+/* Fills m[device] for each device of the trace. `c`: what the trace declares, or NULL. */
+void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, const struct config *c,
+		     const struct replay *r);
 
 #endif

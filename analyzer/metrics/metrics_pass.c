@@ -1,5 +1,6 @@
 /* The third walk: levels a step, what would be left without something, and the live set at the
  * moment. */
+#include "metrics/metrics_config.h"
 #include "metrics/metrics_pass.h"
 
 #include <stdlib.h>
@@ -429,7 +430,8 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 	}
 }
 
-void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, const struct replay *r)
+void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, const struct config *c,
+		     const struct replay *r)
 {
 	struct metrics_pass p = { .trace = t, .tables = &t->tables };
 	struct record_visitor visitor = { .context = &p,
@@ -454,7 +456,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, co
 		if (d->rising)
 			note_top(d);
 		end_step(d);
-		metrics_from_config(&m[i], t);
+		metrics_from_config(&m[i], t, c);
 		m[i].pinned = r->host.pinned_peak;
 		m[i].pinned_powers = p.pinned ? p.pinned_powers * 100 / p.pinned : 0;
 		m[i].nccl_pinned = p.nccl_pinned_peak;

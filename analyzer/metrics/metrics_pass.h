@@ -152,7 +152,5 @@ void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, siz
 void metrics_at_moment(const struct metrics_pass *p, unsigned device);
 /* What the steps say, when all is read. */
 void metrics_from_steps(struct device_pass *d);
-/* From the header's settings. */
-void metrics_from_config(struct metrics *m, const struct trace *t);
 
 #endif

@@ -374,7 +374,7 @@ void ranks_relate(struct report *r, const struct config *c)
 		return;
 	r->as_job = ranks = xcalloc(1, sizeof(*ranks));
 	ranks->world = r->ranks[0].world_size;
-	ranks->is_placed = c && rank_layout_read(&ranks->layout, c, r->ranks[0].command, ranks->world);
+	ranks->is_placed = c && rank_layout_read(&ranks->layout, c, ranks->world);
 	ranks->positions = xcalloc(r->count, sizeof(*ranks->positions));
 	make_groups(ranks, r);
 	for (size_t i = 0; i < r->count && ranks->is_placed; i++)

@@ -476,7 +476,8 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	report->ranks[report->count++] = r;
 }
 
-void report_add(struct report *r, struct trace *t, const struct replay_options *options)
+void report_add(struct report *r, struct trace *t, const struct config *c,
+		const struct replay_options *options)
 {
 	struct replay replay;
 	struct metrics metrics[MT_MAX_DEVICES];
@@ -484,7 +485,7 @@ void report_add(struct report *r, struct trace *t, const struct replay_options *
 	size_t before = r->count;
 
 	replay_trace(&replay, t, options);
-	metrics_compute(metrics, t, &replay);
+	metrics_compute(metrics, t, c, &replay);
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		const struct mt_device *running = &t->header.device[i];
 

@@ -23,6 +23,19 @@ struct reading {
 	struct err *errors; /* of each file; empty: it was read */
 };
 
+/* A declaration that cannot be read to its end counts as far as it was read. */
+static void add_loaded_trace(struct report *r, struct trace *t,
+			     const struct replay_options *o)
+{
+	struct err ignored = { 0 };
+	struct config c;
+
+	config_init(&c);
+	trace_config_read(&c, t, &ignored);
+	report_add(r, t, &c, o);
+	config_release(&c);
+}
+
 /* Adds a trace to the report. Does nothing if it is of another rank. */
 static int add_trace(struct report *r, const char *path, size_t file,
 		     const struct session_options *o, int shows_progress, struct err *e)
@@ -40,7 +53,7 @@ static int add_trace(struct report *r, const char *path, size_t file,
 		if (!status && o->on_trace)
 			status = o->on_trace(o->context, file, &t, e);
 		if (!status)
-			report_add(r, &t, &replay);
+			add_loaded_trace(r, &t, &replay);
 	}
 	trace_release(&t);
 	return status;

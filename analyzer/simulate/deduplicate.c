@@ -1,21 +1,18 @@
 #include "simulate/deduplicate.h"
 
+#include "config/command_line.h"
 #include "config/rank_layout.h"
 
 #include <string.h>
 
-#include "util/buf.h"
-#include "config/command_line.h"
-
 static int read_layout(char *const *command, int world, struct rank_layout *l, struct err *e)
 {
 	struct config c;
-	struct buf line = { 0 };
 	int count = 0, status;
 	int64_t stages = 1;
 
-	for (; command[count]; count++)
-		buf_addf(&line, "%s ", command[count]);
+	while (command[count])
+		count++;
 	config_init(&c);
 	status = config_read_command(&c, count, (char **)command, NULL, 0, e);
 	if (!status && config_has(&c, CONFIG_pipeline_model_parallel_size))
@@ -26,7 +23,7 @@ static int read_layout(char *const *command, int world, struct rank_layout *l, s
 			"--deduplicate: %d ranks are no whole number of pipelines of %lld stages",
 			world, (long long)stages);
 	/* What declares no layout at all is one stage of ranks that are alike. */
-	if (!status && !rank_layout_read(l, &c, line.text, world)) {
+	if (!status && !rank_layout_read(l, &c, world)) {
 		*l = (struct rank_layout){ .expert_tensor = 1 };
 		for (int a = 0; a < AXES; a++)
 			l->size[a] = 1;
@@ -34,7 +31,6 @@ static int read_layout(char *const *command, int world, struct rank_layout *l, s
 		l->size[AXIS_PP] = stages;
 	}
 	config_release(&c);
-	buf_release(&line);
 	return status;
 }
 

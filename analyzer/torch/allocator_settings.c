@@ -1,13 +1,14 @@
 /* PYTORCH_CUDA_ALLOC_CONF. */
 #include "torch/allocator.h"
 
+#include "config/allocator_conf.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
 #define SEGMENTS_BY_AGE \
 	208 /* replayed in 2.15 only; by its strings 2.11 has it and 2.7 not; between: assumed */
-#define ROUNDUP "roundup_power2_divisions:"
 
 static int class_of(long long mib)
 {
@@ -48,33 +49,37 @@ static int read_divisions(struct allocator_settings *s, const char *text)
 	return 0;
 }
 
+/* Sets a size that is given in MiB; returns 0 if the option has another name or no number. */
+static int read_mib(int64_t *size, const struct allocator_option *o, const char *name)
+{
+	long long number;
+
+	if (!allocator_option_is(o, name, NULL) || !o->value.length ||
+	    sscanf(o->value.at, "%lld", &number) != 1)
+		return 0;
+	*size = number * MIB;
+	return 1;
+}
+
 int allocator_configure(struct allocator_settings *s, const char *conf, int version, struct err *e)
 {
-	s->by_address = version && version < SEGMENTS_BY_AGE;
-	while (*conf) {
-		size_t n = strcspn(conf, ",");
-		long long number;
+	struct str rest = { conf, strlen(conf) };
+	struct allocator_option o;
 
-		if (!strncmp(conf, "expandable_segments:True", n) ||
-		    !strncmp(conf, "expandable_segments:true", n))
+	s->by_address = version && version < SEGMENTS_BY_AGE;
+	while (allocator_conf_next(&rest, &o)) {
+		if (allocator_option_is(&o, "expandable_segments", "True") ||
+		    allocator_option_is(&o, "expandable_segments", "true"))
 			s->expandable_segments = 1;
-		else if (!strncmp(conf, "expandable_segments:False", n))
+		else if (allocator_option_is(&o, "expandable_segments", "False"))
 			s->expandable_segments = 0;
-		else if (!strncmp(conf, ROUNDUP, strlen(ROUNDUP)) &&
-			 !read_divisions(s, conf + strlen(ROUNDUP)))
-			n = strcspn(conf, "[,") < n
-				    ? strcspn(conf, "]") + (strchr(conf, ']') != NULL)
-				    : n;
-		else if (sscanf(conf, "max_split_size_mb:%lld", &number) == 1)
-			s->max_split_size = number * MIB;
-		else if (sscanf(conf, "max_non_split_rounding_mb:%lld", &number) == 1)
-			s->max_non_split_rounding = number * MIB;
-		else if (sscanf(conf, "large_segment_size_mb:%lld", &number) == 1)
-			s->large_segment_size = number * MIB;
-		else
+		else if (!(allocator_option_is(&o, "roundup_power2_divisions", NULL) &&
+			   o.value.length && !read_divisions(s, o.value.at)) &&
+			 !read_mib(&s->max_split_size, &o, "max_split_size_mb") &&
+			 !read_mib(&s->max_non_split_rounding, &o, "max_non_split_rounding_mb") &&
+			 !read_mib(&s->large_segment_size, &o, "large_segment_size_mb"))
 			return err_set(e, "PYTORCH_CUDA_ALLOC_CONF: \"%.*s\" is not modelled",
-				       (int)n, conf);
-		conf += n + (conf[n] == ',');
+				       (int)o.written.length, o.written.at);
 	}
 	return 0;
 }

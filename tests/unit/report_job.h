@@ -107,7 +107,7 @@ static inline void add(struct job *j, const char *path, int keep_live)
 
 	assert_int_equal(trace_open_header(&t, path, &e), 0);
 	assert_int_equal(trace_load(&t, &e), 0);
-	report_add(&j->report, &t, &options);
+	report_add(&j->report, &t, NULL, &options);
 	trace_release(&t);
 	report_sort(&j->report);
 }

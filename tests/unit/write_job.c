@@ -68,7 +68,7 @@ const struct rank *job_report(struct job *j)
 	const struct replay_options options = { 0 };
 
 	open_trace(j);
-	report_add(&j->report, &j->trace, &options);
+	report_add(&j->report, &j->trace, NULL, &options);
 	return &j->report.ranks[0];
 }
 

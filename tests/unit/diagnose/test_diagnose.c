@@ -74,7 +74,7 @@ static void add(struct job *j)
 
 	if (trace_open_memory(&t, memory, size, &e) < 0)
 		fail_msg("%s", e.text);
-	report_add(&j->report, &t, &options);
+	report_add(&j->report, &t, NULL, &options);
 	trace_release(&t);
 	free(memory);
 	write_release(&j->w);

@@ -54,7 +54,7 @@ static void load(struct session *l, const uint8_t *data, size_t size)
 	struct trace t;
 
 	if (!trace_open_memory(&t, data, size, &e)) {
-		report_add(&l->report, &t, &options);
+		report_add(&l->report, &t, NULL, &options);
 		take(&t);
 		if (!l->has_config)
 			l->has_config = trace_config_read(&l->config, &t, &e) == 0 &&

@@ -173,7 +173,7 @@ static void read_layout(const char *text, int world, int known, const int64_t *s
 		*value++ = '\0';
 		assert_int_equal(config_set(&c, word, value, "test", &e), 0);
 	}
-	assert_int_equal(rank_layout_read(&l, &c, NULL, world), known);
+	assert_int_equal(rank_layout_read(&l, &c, world), known);
 	for (int a = 0; known && a < AXES; a++)
 		assert_int_equal(l.size[a], size[a]);
 	config_release(&c);
