@@ -3,8 +3,6 @@
 #include "config/command_line.h"
 #include "config/rank_layout.h"
 
-#include <string.h>
-
 static int read_layout(char *const *command, int world, struct rank_layout *l, struct err *e)
 {
 	struct config c;
