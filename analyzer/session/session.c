@@ -50,10 +50,10 @@ static int add_trace(struct report *r, const char *path, size_t file,
 
 	if (!status && (o->rank == NO_RANK || t.header.rank == o->rank)) {
 		status = trace_load(&t, e);
-		if (!status && o->on_trace)
-			status = o->on_trace(o->context, file, &t, e);
 		if (!status)
 			add_loaded_trace(r, &t, &replay);
+		if (!status && o->on_trace)
+			status = o->on_trace(o->context, file, &t, e);
 	}
 	trace_release(&t);
 	return status;
