@@ -187,16 +187,16 @@ static int make_room(size_t bytes, int for_stacks)
 	return 0;
 }
 
-struct part {
+struct piece {
 	const void *p;
 	size_t n;
 };
-#define PARTS(...)                            \
-	(const struct part[]){ __VA_ARGS__ }, \
-		sizeof((const struct part[]){ __VA_ARGS__ }) / sizeof(struct part)
+#define PIECES(...)                            \
+	(const struct piece[]){ __VA_ARGS__ }, \
+		sizeof((const struct piece[]){ __VA_ARGS__ }) / sizeof(struct piece)
 
 /* Appends an entry, its payload given in parts. The lock is held. As make_room(). */
-static int append(uint32_t kind, uint32_t id, const struct part *part, size_t parts)
+static int append(uint32_t kind, uint32_t id, const struct piece *part, size_t parts)
 {
 	size_t bytes = 0;
 	uint8_t *p;
@@ -265,7 +265,7 @@ static void fill_up(void)
 }
 
 /* Looks HASH up again under the lock, and gives it the next id and an entry when it is new. */
-static uint32_t add(struct index *x, uint64_t hash, uint32_t kind, const struct part *part,
+static uint32_t add(struct index *x, uint64_t hash, uint32_t kind, const struct piece *part,
 		    size_t parts)
 {
 	uint32_t id = index_find(x, hash);
@@ -290,7 +290,7 @@ uint32_t tables_string(const char *s, size_t n)
 
 	if (id || !enter())
 		return id;
-	id = add(&t.strings, hash, MT_ENTRY_STRING, PARTS({ s, n }));
+	id = add(&t.strings, hash, MT_ENTRY_STRING, PIECES({ s, n }));
 	leave();
 	return id;
 }
@@ -303,7 +303,7 @@ uint32_t tables_frame(uint32_t function, uint32_t file, uint32_t line)
 
 	if (id || !enter())
 		return id;
-	id = add(&t.frames, hash, MT_ENTRY_FRAME, PARTS({ &f, sizeof(f) }));
+	id = add(&t.frames, hash, MT_ENTRY_FRAME, PIECES({ &f, sizeof(f) }));
 	leave();
 	return id;
 }
@@ -366,7 +366,7 @@ uint32_t tables_stack(uint64_t hash, uint32_t module, const uint32_t *frames, ui
 		return MT_NO_STACK;
 	if (!tables_known_stack(hash, &id)) {
 		id = add(&t.stacks, content, MT_ENTRY_STACK,
-			 PARTS({ &module, sizeof(module) }, { frames, count * sizeof(*frames) }));
+			 PIECES({ &module, sizeof(module) }, { frames, count * sizeof(*frames) }));
 		if (id)
 			learn(hash, id);
 	}
@@ -400,7 +400,7 @@ uint32_t tables_module(const char *path)
 
 	if (!enter())
 		return 0;
-	if (append(MT_ENTRY_MODULE, t.modules + 1, PARTS({ path, strlen(path) })) == 0)
+	if (append(MT_ENTRY_MODULE, t.modules + 1, PIECES({ path, strlen(path) })) == 0)
 		id = ++t.modules;
 	leave();
 	return id;
@@ -414,7 +414,7 @@ uint16_t tables_thread(uint32_t tid, const char *name)
 		return id;
 	if (t.threads + 1 < MT_NO_THREAD &&
 	    append(MT_ENTRY_THREAD, t.threads + 1,
-		   PARTS({ &tid, sizeof(tid) }, { name, strlen(name) })) == 0)
+		   PIECES({ &tid, sizeof(tid) }, { name, strlen(name) })) == 0)
 		id = (uint16_t)++t.threads;
 	leave();
 	return id;
@@ -431,7 +431,7 @@ void tables_meta(const char *key, const char *name, const char *value, size_t n)
 	memcpy(whole, key, k);
 	memcpy(whole + k, name, m);
 	whole[k + m] = 0;
-	(void)append(MT_ENTRY_META, 0, PARTS({ whole, k + m + 1 }, { value, n }));
+	(void)append(MT_ENTRY_META, 0, PIECES({ whole, k + m + 1 }, { value, n }));
 	leave();
 }
 

@@ -1,5 +1,12 @@
 /* The driver API beside memory and code: devices, contexts, pointers, streams and events. */
-#include "device/sim.h"
+#include "api/vmm.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/gpu.h"
+#include "device/host.h"
+#include "device/memory.h"
+#include "device/settings.h"
+#include "device/status.h"
 #include "device/stream.h"
 
 #include <cuda.h>

@@ -1,5 +1,7 @@
 /* The driver's modules, functions and launches: handles, and kernels that do nothing. */
-#include "device/sim.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/handle.h"
 #include "device/stream.h"
 
 #include <cuda.h>

@@ -1,6 +1,11 @@
 /* The driver API's memory beside pools and virtual memory: linear, managed, pinned; copies and
  * fills. */
-#include "device/sim.h"
+#include "device/common.h"
+#include "device/copy.h"
+#include "device/device.h"
+#include "device/host.h"
+#include "device/memory.h"
+#include "device/stream.h"
 
 #include <cuda.h>
 #include <string.h>

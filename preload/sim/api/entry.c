@@ -1,6 +1,8 @@
 /* Driver entry points by name. They are our own functions, never what RTLD_DEFAULT would find: a
  * tracer preloaded before us wraps the look-up itself. */
-#include "device/sim.h"
+#include "api/entry.h"
+
+#include "device/common.h"
 
 #include <string.h>
 

@@ -1,6 +1,9 @@
 /* The look-ups of driver entry points, over entry.c's table: status 0 found, 1 no such symbol.
  * Apart from the table, to which these too are only addresses. */
-#include "device/sim.h"
+#include "api/entry.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/settings.h"
 
 static int find(const char *name, void **function, int version, int *status)
 {

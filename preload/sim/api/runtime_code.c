@@ -1,10 +1,37 @@
 /* Launches, and the code objects and symbols around them. */
-#include "kernels/kernels.h"
 #include "api/runtime.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/handle.h"
+#include "device/hash.h"
+#include "device/memory.h"
+#include "device/settings.h"
+#include "device/stream.h"
+#include "kernels/kernels.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What nvcc-compiled host code calls. */
+EXPORT void **__cudaRegisterFatBinary(void *image);
+EXPORT void __cudaRegisterFatBinaryEnd(void **handle);
+EXPORT void __cudaUnregisterFatBinary(void **handle);
+EXPORT char __cudaInitModule(void **handle);
+EXPORT void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+				   int limit, void *thread, void *block, void *block_size,
+				   void *grid_size, int *warp_size);
+EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const char *name,
+			      int external, size_t size, int constant, int global);
+EXPORT void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name,
+				     int external, size_t size, int constant, int global);
+EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
+					    cudaStream_t stream);
+EXPORT cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared,
+					      void *stream);
+EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
+EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
+				      size_t shared, cudaStream_t stream);
 
 EXPORT void **__cudaRegisterFatBinary(void *image)
 {
@@ -41,16 +68,15 @@ struct variable {
 	const void *host;
 	size_t size;
 	uint64_t address[MAX_DEVICES];
-	struct variable *next;
+	UT_hash_handle hh;
 };
-static struct variable *variables;
+static struct variable *variables; /* by `host` */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct variable *variable_of(const void *host)
 {
-	struct variable *v = variables;
-	while (v && v->host != host)
-		v = v->next;
+	struct variable *v;
+	HASH_FIND_PTR(variables, &host, v);
 	return v;
 }
 
@@ -58,15 +84,16 @@ EXPORT void __cudaRegisterVar(void **handle, char *host, char *address, const ch
 			      int external, size_t size, int constant, int global)
 {
 	(void)handle, (void)address, (void)name, (void)external, (void)constant, (void)global;
-	struct variable *v = calloc(1, sizeof *v);
+	struct variable *v = calloc(1, sizeof *v), *old;
 	if (!v)
 		return;
 	v->host = host;
 	v->size = size ? size : 1;
 	pthread_mutex_lock(&lock);
-	v->next = variables;
-	variables = v;
+	hash_was_full = false;
+	HASH_REPLACE_PTR(variables, host, v, old);
 	pthread_mutex_unlock(&lock);
+	free(hash_was_full ? v : old);
 }
 EXPORT void __cudaRegisterManagedVar(void **handle, void **host, char *address, const char *name,
 				     int external, size_t size, int constant, int global)

@@ -1,32 +1,28 @@
 /* The runtime's device calls: which, how many, what they are, errors, versions. */
 #include "api/runtime.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/gpu.h"
+#include "device/memory.h"
+#include "device/settings.h"
+#include "device/status.h"
+#include "device/stream.h"
 
 #include <cuda.h>
 #include <string.h>
 
-static _Thread_local int last_error;
-
-int runtime_error(int error)
-{
-	if (error)
-		last_error = error;
-	return error;
-}
-
-cudaError_t runtime_on_device(void)
-{
-	return rt(device_use_current());
-}
+/* An entry point of older CUDA majors, which today's headers do not declare. */
+EXPORT cudaError_t cudaGetDeviceProperties_v2(struct cudaDeviceProp *prop, int device);
 
 EXPORT cudaError_t cudaGetLastError(void)
 {
-	int error = last_error;
-	last_error = 0;
+	int error = runtime_last_error();
+	runtime_clear_error();
 	return (cudaError_t)error;
 }
 EXPORT cudaError_t cudaPeekAtLastError(void)
 {
-	return (cudaError_t)last_error;
+	return (cudaError_t)runtime_last_error();
 }
 
 /* The codes that the simulation itself returns; the driver uses the same numbers. */

@@ -1,6 +1,13 @@
 /* The runtime's memory calls: linear, managed and pinned memory, copies, fills, what a pointer is.
  */
 #include "api/runtime.h"
+#include "api/vmm.h"
+#include "device/common.h"
+#include "device/copy.h"
+#include "device/device.h"
+#include "device/host.h"
+#include "device/memory.h"
+#include "device/stream.h"
 #include "device/timeline.h"
 
 #include <string.h>

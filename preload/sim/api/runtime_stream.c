@@ -1,8 +1,27 @@
 /* The runtime's stream, event and graph calls: stream.c under their names. */
 #include "api/runtime.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/handle.h"
 #include "device/stream.h"
 
 #include <string.h>
+
+/* Entry points of older CUDA majors, which today's headers do not declare. */
+EXPORT cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
+					       enum cudaStreamCaptureStatus *status,
+					       unsigned long long *id, cudaGraph_t *graph,
+					       const cudaGraphNode_t **dependencies, size_t *count);
+EXPORT cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream,
+					       enum cudaStreamCaptureStatus *status,
+					       unsigned long long *id, cudaGraph_t *graph,
+					       const cudaGraphNode_t **dependencies,
+					       const cudaGraphEdgeData **edges, size_t *count);
+EXPORT cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream,
+							  cudaGraphNode_t *dependencies,
+							  const cudaGraphEdgeData *edges,
+							  size_t count, unsigned flags);
+EXPORT cudaError_t cudaEventElapsedTime_v2(float *ms, cudaEvent_t start, cudaEvent_t end);
 
 EXPORT cudaError_t cudaStreamCreate(cudaStream_t *s)
 {

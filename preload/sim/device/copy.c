@@ -5,7 +5,11 @@
  * - between host and device: up to CUDASIM_COPY_MAX;
  * - on the device, and fills with a value: up to 64 KiB;
  * - fills with zero: always. Large ones give the pages back, which then read as zero. */
-#include "device/sim.h"
+#include "device/copy.h"
+
+#include "device/common.h"
+#include "device/memory.h"
+#include "device/settings.h"
 
 #include <string.h>
 

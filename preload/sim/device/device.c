@@ -1,7 +1,10 @@
 /* The process's devices: which is current, how many bytes each has given, when its context was
  * made. Other processes are not seen: a rank has its device to itself. */
 #define _GNU_SOURCE
-#include "device/sim.h"
+#include "device/device.h"
+
+#include "device/common.h"
+#include "device/settings.h"
 
 #include <dlfcn.h>
 #include <link.h>

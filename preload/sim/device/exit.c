@@ -1,6 +1,6 @@
 /* Loading and leaving. */
 #define _GNU_SOURCE
-#include "device/sim.h"
+#include "device/common.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,9 @@
 /* Free ranges in one sorted array. A training job has hundreds of them, not millions: a binary
  * search and a memmove are faster than a tree would be, and lowest-first placement is reproducible
  * from run to run. */
-#include "device/sim.h"
+#include "device/extent.h"
+
+#include "device/common.h"
 
 #include <stdlib.h>
 #include <string.h>

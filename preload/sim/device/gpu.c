@@ -1,7 +1,10 @@
 /* The GPU table and what a device says about itself. */
-#include "device/sim.h"
+#include "device/gpu.h"
+
+#include "device/common.h"
 
 #include <cuda.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

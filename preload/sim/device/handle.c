@@ -1,6 +1,8 @@
 /* Handles that nobody looks behind: never NULL, never the same twice, never a pointer to anything.
  */
-#include "device/sim.h"
+#include "device/handle.h"
+
+#include <stdint.h>
 
 #include <stdatomic.h>
 

@@ -1,6 +1,8 @@
 /* Page-locked host memory: plain pages (locking them would make a simulation dear), and a list,
  * because PyTorch asks whether a pointer is pinned. */
-#include "device/sim.h"
+#include "device/host.h"
+
+#include "device/common.h"
 
 #include <pthread.h>
 #include <stdlib.h>

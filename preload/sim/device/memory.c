@@ -6,7 +6,13 @@
  * more, granules shared by the smaller ones, as the driver does.
  */
 #define _GNU_SOURCE
-#include "device/sim.h"
+#include "device/memory.h"
+
+#include "device/common.h"
+#include "device/device.h"
+#include "device/extent.h"
+#include "device/pool.h"
+#include "device/settings.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -250,7 +256,8 @@ int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *
 	if (error)
 		free(block);
 	else
-		*address = block->base; /* NOLINT(clang-analyzer-unix.Malloc): its granules or its slab hold the block */
+		*address = block->base; /* NOLINT(clang-analyzer-unix.Malloc): its granules or its
+					   slab hold the block */
 	uint64_t available, total;
 	device_memory(device, &available, &total);
 	sim_log("allocate %llu on device %d: %s, %llu free", (unsigned long long)size, device,

@@ -3,7 +3,12 @@
  * first reservation) and, because the driver remaps physical pages inside it, is modelled without
  * fragmentation: reserved is the high water of used, rounded up, until a trim or a synchronisation
  * gives back what exceeds the release threshold. */
-#include "api/runtime.h"
+#include "device/pool.h"
+
+#include "device/common.h"
+#include "device/device.h"
+#include "device/memory.h"
+#include "device/settings.h"
 
 #include <cuda.h>
 #include <stdlib.h>
@@ -134,7 +139,7 @@ static void *pool_field(struct pool *pool, int attribute, bool *wide)
 	return NULL;
 }
 
-static int attribute_get(struct pool *pool, int attribute, void *value)
+int pool_attribute(struct pool *pool, int attribute, void *value)
 {
 	bool wide;
 	memory_lock();
@@ -147,7 +152,7 @@ static int attribute_get(struct pool *pool, int attribute, void *value)
 	return field ? SIM_OK : SIM_INVALID_VALUE;
 }
 
-static int attribute_set(struct pool *pool, int attribute, const void *value)
+int pool_set_attribute(struct pool *pool, int attribute, const void *value)
 {
 	bool wide, known;
 	memory_lock();
@@ -166,7 +171,7 @@ static int attribute_set(struct pool *pool, int attribute, const void *value)
 	return known ? SIM_OK : SIM_INVALID_VALUE;
 }
 
-static int pool_get(int device, struct pool *(*which)(int), void *handle)
+static int get(int device, struct pool *(*which)(int), void *handle)
 {
 	int error = device_use(device);
 	if (error)
@@ -177,7 +182,17 @@ static int pool_get(int device, struct pool *(*which)(int), void *handle)
 	return SIM_OK;
 }
 
-static int pool_choose(int device, struct pool *pool)
+int pool_get_default(int device, void *handle)
+{
+	return get(device, default_pool, handle);
+}
+
+int pool_get_current(int device, void *handle)
+{
+	return get(device, current_pool, handle);
+}
+
+int pool_choose(int device, struct pool *pool)
 {
 	if (device < 0 || device >= (int)settings.visible)
 		return SIM_INVALID_DEVICE;
@@ -189,7 +204,7 @@ static int pool_choose(int device, struct pool *pool)
 	return known ? SIM_OK : SIM_INVALID_VALUE;
 }
 
-static int pool_create(int device, uint64_t most, void *handle)
+int pool_create(int device, uint64_t most, void *handle)
 {
 	int error = device_use(device);
 	struct pool *pool = error ? NULL : calloc(1, sizeof *pool);
@@ -206,7 +221,7 @@ static int pool_create(int device, uint64_t most, void *handle)
 
 /* Live allocations keep their address and, as in the driver, the pool goes when the last is freed:
  * here its record is simply kept, and everything unused returned. */
-static int pool_destroy(struct pool *pool)
+int pool_destroy(struct pool *pool)
 {
 	int error = SIM_INVALID_VALUE;
 	memory_lock();
@@ -224,7 +239,7 @@ static int pool_destroy(struct pool *pool)
 	return error;
 }
 
-static int trim_to(struct pool *pool, uint64_t keep)
+int pool_trim_to(struct pool *pool, uint64_t keep)
 {
 	memory_lock();
 	bool known = pool_known(pool);
@@ -234,7 +249,7 @@ static int trim_to(struct pool *pool, uint64_t keep)
 	return known ? SIM_OK : SIM_INVALID_VALUE;
 }
 
-static int alloc_from(struct pool *pool, int device, uint64_t size, void *address)
+int pool_alloc(struct pool *pool, int device, uint64_t size, void *address)
 {
 	int error = device_use(pool ? pool->device : device);
 	uint64_t base = 0;
@@ -251,124 +266,4 @@ static int alloc_from(struct pool *pool, int device, uint64_t size, void *addres
 		error = memory_alloc(size, pool->device, MEMORY_POOL, pool, &base);
 	*(uint64_t *)address = base;
 	return error;
-}
-
-/* ---- the two APIs over it; error numbers are common to both */
-
-EXPORT cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t s)
-{
-	stream_work(s);
-	return rt(alloc_from(NULL, device_current(), n, p));
-}
-PTSZ(cudaMallocAsync);
-EXPORT cudaError_t cudaMallocFromPoolAsync(void **p, size_t n, cudaMemPool_t pool, cudaStream_t s)
-{
-	stream_work(s);
-	return rt(pool ? alloc_from((struct pool *)pool, 0, n, p) : SIM_INVALID_VALUE);
-}
-PTSZ(cudaMallocFromPoolAsync);
-EXPORT cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
-{
-	stream_work(s);
-	return rt(p ? memory_free((uint64_t)p) : SIM_INVALID_VALUE);
-}
-PTSZ(cudaFreeAsync);
-EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *p, int device)
-{
-	return rt(pool_get(device, default_pool, p));
-}
-EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *p, int device)
-{
-	return rt(pool_get(device, current_pool, p));
-}
-EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t p)
-{
-	return rt(pool_choose(device, (struct pool *)p));
-}
-EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v)
-{
-	return rt(attribute_get((struct pool *)p, (int)a, v));
-}
-EXPORT cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t p, enum cudaMemPoolAttr a, void *v)
-{
-	return rt(attribute_set((struct pool *)p, (int)a, v));
-}
-EXPORT cudaError_t cudaMemPoolTrimTo(cudaMemPool_t p, size_t keep)
-{
-	return rt(trim_to((struct pool *)p, keep));
-}
-EXPORT cudaError_t cudaMemPoolDestroy(cudaMemPool_t p)
-{
-	return rt(pool_destroy((struct pool *)p));
-}
-EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t p, const struct cudaMemAccessDesc *d,
-					size_t n)
-{
-	(void)p, (void)d, (void)n;
-	return rt(sim_ready()); /* every simulated device reaches every other */
-}
-EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t *p, const struct cudaMemPoolProps *props)
-{
-	return rt(props->location.type == cudaMemLocationTypeDevice
-			  ? pool_create(props->location.id, props->maxSize, p)
-			  : sim_refuse(LIB_cudart, "cudaMemPoolCreate on the host"));
-}
-
-EXPORT CUresult cuMemAllocAsync(CUdeviceptr *p, size_t n, CUstream s)
-{
-	stream_work(s);
-	return n ? (CUresult)alloc_from(NULL, device_current(), n, p) : CUDA_ERROR_INVALID_VALUE;
-}
-PTSZ(cuMemAllocAsync);
-EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
-{
-	stream_work(s);
-	return n && pool ? (CUresult)alloc_from((struct pool *)pool, 0, n, p)
-			 : CUDA_ERROR_INVALID_VALUE;
-}
-PTSZ(cuMemAllocFromPoolAsync);
-EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
-{
-	stream_work(s);
-	return (CUresult)memory_free(p);
-}
-PTSZ(cuMemFreeAsync);
-EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *p, CUdevice device)
-{
-	return (CUresult)pool_get(device, default_pool, p);
-}
-EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *p, CUdevice device)
-{
-	return (CUresult)pool_get(device, current_pool, p);
-}
-EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool p)
-{
-	return (CUresult)pool_choose(device, (struct pool *)p);
-}
-EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v)
-{
-	return (CUresult)attribute_get((struct pool *)p, (int)a, v);
-}
-EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *v)
-{
-	return (CUresult)attribute_set((struct pool *)p, (int)a, v);
-}
-EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
-{
-	return (CUresult)trim_to((struct pool *)p, keep);
-}
-EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p)
-{
-	return (CUresult)pool_destroy((struct pool *)p);
-}
-EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *d, size_t n)
-{
-	(void)p, (void)d, (void)n;
-	return (CUresult)sim_ready();
-}
-EXPORT CUresult cuMemPoolCreate(CUmemoryPool *p, const CUmemPoolProps *props)
-{
-	return (CUresult)(props->location.type == CU_MEM_LOCATION_TYPE_DEVICE
-				  ? pool_create(props->location.id, props->maxSize, p)
-				  : sim_refuse(LIB_cuda, "cuMemPoolCreate on the host"));
 }

@@ -1,7 +1,10 @@
 /* CUDASIM_* from the environment. Wrong values are named and reported, never fatal: see
  * sim_ready(). */
 #define _GNU_SOURCE
-#include "device/sim.h"
+#include "device/settings.h"
+
+#include "device/common.h"
+#include "device/gpu.h"
 
 #include <memtrace/size.h>
 
@@ -130,8 +133,8 @@ static bool setting(const struct setting *s, void *field,
 #define UUID_TEXT 40 /* "GPU-" and 36 digits and dashes; the last two digits are the device */
 
 /* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty
- * one. Launchers set it, and programs set it empty to stay off the GPU. The devices are all alike, but
- * for what names them. */
+ * one. Launchers set it, and programs set it empty to stay off the GPU. The devices are all alike,
+ * but for what names them. */
 static uint64_t visible_devices(uint64_t gpus)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");

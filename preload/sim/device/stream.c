@@ -4,6 +4,13 @@
  * A capture is joined as on the device: the stream it began on, and every stream that waits for an
  * event recorded in it, until it ends. */
 #include "device/stream.h"
+
+#include "device/common.h"
+#include "device/device.h"
+#include "device/host.h"
+#include "device/memory.h"
+#include "device/pool.h"
+#include "device/settings.h"
 #include "device/timeline.h"
 
 #include <pthread.h>

@@ -3,7 +3,14 @@
 #ifndef CUDASIM_STREAM_H
 #define CUDASIM_STREAM_H
 
-#include "device/sim.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A kernel, copy or fill was queued. */
+void stream_work(void *stream);
+/* A copy to `to` was queued; `blocking`: its caller waits for it. */
+void stream_copied(void *stream, const void *to, bool blocking);
+int device_synchronize(void);
 
 int stream_create(void *handle, unsigned flags, int priority);
 int stream_destroy(void *handle);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "device/timeline.h"
 
+#include "device/settings.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -24,9 +24,10 @@
 #ifndef CUDASIM_TIMELINE_H
 #define CUDASIM_TIMELINE_H
 
-#include "device/sim.h"
-
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { TIMELINE_QUEUE = 1024, TIMELINE_POLLS = 1024 };
 

@@ -1,5 +1,6 @@
 /* torch.arange(): lengths and places are made of it. */
-#include "kernels/kernels.h"
+#include "device/common.h"
+#include "kernels/computed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* torch.cat() and torch.stack() of small tensors: object collectives put sizes and bytes together
  * with it. */
-#include "kernels/kernels.h"
+#include "device/settings.h"
+#include "kernels/computed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
  * Kernels differ in how they find their elements (contiguous, by strides, with a conversion), which
  * is the first half; and in the operation, a functor whose C++ type says what it does, the second.
  */
+#include "device/common.h"
+#include "kernels/computed.h"
 #include "kernels/kernels.h"
 
 #include <string.h>

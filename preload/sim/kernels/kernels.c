@@ -9,6 +9,11 @@
 #define _GNU_SOURCE
 #include "kernels/kernels.h"
 
+#include "device/common.h"
+#include "device/hash.h"
+#include "device/settings.h"
+#include "kernels/computed.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,42 +26,42 @@ struct kernel {
 	const char *name; /* mangled; demangled once it has been launched */
 	bool (*compute)(const struct launch *l);
 	bool seen, told;
+	UT_hash_handle hh;
 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static struct kernel *kernels;
-static size_t count, capacity; /* a power of 2 */
+static struct kernel *kernels; /* by `host` */
 
-static struct kernel *place_of(struct kernel *table, size_t size, const void *host)
+/* The lock is held. NULL: not registered. */
+static struct kernel *kernel_at(const void *host)
 {
-	size_t at = (size_t)((uintptr_t)host >> 4) * 0x9e3779b97f4a7c15ull & (size - 1);
-	while (table[at].host && table[at].host != host)
-		at = (at + 1) & (size - 1);
-	return &table[at];
+	struct kernel *kernel;
+	HASH_FIND_PTR(kernels, &host, kernel);
+	return kernel;
 }
 
-static bool grow(void)
+static void add(const void *host, const char *name)
 {
-	size_t more = capacity ? capacity * 2 : 4096;
-	struct kernel *table = calloc(more, sizeof *table);
-	if (!table)
-		return false;
-	for (size_t i = 0; i < capacity; i++)
-		if (kernels[i].host)
-			*place_of(table, more, kernels[i].host) = kernels[i];
-	free(kernels);
-	kernels = table;
-	capacity = more;
-	return true;
+	struct kernel *kernel = calloc(1, sizeof *kernel);
+	if (!kernel)
+		return;
+	*kernel = (struct kernel){ .host = host, .name = name };
+	hash_was_full = false;
+	HASH_ADD_PTR(kernels, host, kernel);
+	if (hash_was_full)
+		free(kernel);
 }
 
 void kernel_register(const void *host, const char *name)
 {
 	pthread_rwlock_wrlock(&lock);
-	if (count * 2 < capacity || grow()) {
-		struct kernel *kernel = place_of(kernels, capacity, host);
-		count += !kernel->host;
-		*kernel = (struct kernel){ .host = host, .name = name };
+	struct kernel *kernel = kernel_at(host);
+	if (kernel) { /* a library was unloaded, and another has its address */
+		kernel->name = name;
+		kernel->compute = NULL;
+		kernel->seen = kernel->told = false;
+	} else {
+		add(host, name);
 	}
 	pthread_rwlock_unlock(&lock);
 }
@@ -65,8 +70,8 @@ bool kernel_registered(const char *part)
 {
 	bool found = false;
 	pthread_rwlock_rdlock(&lock);
-	for (size_t i = 0; i < capacity && !found; i++)
-		found = kernels[i].host && strstr(kernels[i].name, part);
+	for (struct kernel *k = kernels; k && !found; k = k->hh.next)
+		found = strstr(k->name, part);
 	pthread_rwlock_unlock(&lock);
 	return found;
 }
@@ -108,15 +113,15 @@ static void recognise(struct kernel *kernel)
 static bool find(const void *host, struct kernel *found)
 {
 	pthread_rwlock_rdlock(&lock);
-	struct kernel *kernel = capacity ? place_of(kernels, capacity, host) : NULL;
-	bool known = kernel && kernel->host;
+	struct kernel *kernel = kernel_at(host);
+	bool known = kernel;
 	if (known)
 		*found = *kernel;
 	pthread_rwlock_unlock(&lock);
 	if (!known || found->seen)
 		return known;
 	pthread_rwlock_wrlock(&lock);
-	kernel = place_of(kernels, capacity, host);
+	kernel = kernel_at(host);
 	if (!kernel->seen)
 		recognise(kernel);
 	*found = *kernel;
@@ -127,7 +132,7 @@ static bool find(const void *host, struct kernel *found)
 static void tell(const struct kernel *which)
 {
 	pthread_rwlock_wrlock(&lock);
-	struct kernel *kernel = place_of(kernels, capacity, which->host);
+	struct kernel *kernel = kernel_at(which->host);
 	bool told = kernel->told;
 	kernel->told = true;
 	pthread_rwlock_unlock(&lock);
@@ -144,123 +149,4 @@ void kernel_run(const void *host, void **arguments, unsigned columns, unsigned r
 	struct launch l = { kernel.name, arguments, columns, rows };
 	if (!kernel.compute(&l))
 		tell(&kernel);
-}
-
-/* ---- what handlers share */
-
-const char *launch_after(const struct launch *l, const char *mark)
-{
-	const char *at = strstr(l->name, mark);
-	return at ? at + strlen(mark) : NULL;
-}
-
-enum number_type launch_type(const char *text)
-{
-	static const char space[] = " const";
-	size_t length = text ? strcspn(text, ",<>()*&") : 0;
-	if (length > strlen(space) && !memcmp(text + length - strlen(space), space, strlen(space)))
-		length -= strlen(space);
-	while (length && text[length - 1] == ' ')
-		length--;
-	return number_named(text, length);
-}
-
-/* The declared type of argument `n`: the parameters are in the last brackets of the name. */
-static const char *parameter(const struct launch *l, unsigned n)
-{
-	const char *at = l->name + strlen(l->name), *open = "(<{", *close = ")>}";
-	int depth = 0;
-	do {
-		if (at == l->name)
-			return NULL;
-		at--;
-		depth += (*at && strchr(close, *at)) - (*at && strchr(open, *at));
-	} while (depth);
-	for (at++; *at && n; at++) {
-		depth += (strchr(open, *at) != NULL) - (strchr(close, *at) != NULL);
-		n -= !depth && *at == ',';
-	}
-	return at + strspn(at, " ");
-}
-
-struct element element_of(const struct launch *l, unsigned n)
-{
-	static const char opaque[] = "OpaqueType<", wrapped[] = "device_ptr<";
-	struct element e = { 0 };
-	const char *from = parameter(l, n), *inner;
-	size_t length = from ? strcspn(from, "<,)*") : 0;
-	if (!from)
-		return e;
-	if (from[length] == '<') {
-		inner = from + length + 1;
-		bool is_opaque = length >= strlen(opaque) - 1 &&
-				 !strncmp(inner - strlen(opaque), opaque, strlen(opaque));
-		bool is_wrapped = length >= strlen(wrapped) - 1 &&
-				  !strncmp(inner - strlen(wrapped), wrapped, strlen(wrapped));
-		if (is_opaque)
-			e.size = strtoul(inner, NULL, 10);
-		else if (is_wrapped)
-			e.type = launch_type(inner);
-	} else if (from[length] == '*') {
-		e.type = launch_type(from);
-	}
-	e.size = e.type ? number_size(e.type) : e.size <= sizeof(long double) ? e.size : 0;
-	return e;
-}
-
-bool launch_device(const void *pointer, uint64_t bytes)
-{
-	return memory_is_device(pointer) && bytes < BEYOND &&
-	       memory_is_device((const char *)pointer + bytes);
-}
-
-size_t strided_read(struct strided *s, const void *from, unsigned arguments)
-{
-	const unsigned *word = from;
-	unsigned columns = arguments ? arguments : 1;
-	if (word[0] > DIMENSIONS || columns > ARGUMENTS)
-		return 0;
-	*s = (struct strided){ .dimensions = word[0], .arguments = arguments };
-	word++;
-	for (unsigned i = 0; i < s->dimensions; i++) /* divisor, magic, shift */
-		if (!(s->sizes[i] = word[3 * i]))
-			return 0;
-	word += 3 * DIMENSIONS;
-	for (unsigned i = 0; i < s->dimensions; i++)
-		for (unsigned a = 0; a < columns; a++)
-			s->strides[i][a] = word[i * columns + a];
-	word += DIMENSIONS * columns;
-	return (size_t)((const char *)word - (const char *)from);
-}
-
-uint64_t strided_reach(const struct strided *s, unsigned argument)
-{
-	uint64_t reach = 0;
-	for (unsigned i = 0; i < s->dimensions; i++)
-		if (__builtin_add_overflow(
-			    reach, (uint64_t)(s->sizes[i] - 1) * s->strides[i][argument], &reach) ||
-		    reach > BEYOND)
-			return BEYOND;
-	return reach;
-}
-
-void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS])
-{
-	memset(offsets, 0, ARGUMENTS * sizeof *offsets);
-	for (unsigned i = 0; i < s->dimensions; i++) {
-		uint64_t at = index % s->sizes[i];
-		index /= s->sizes[i];
-		for (unsigned a = 0; a < s->arguments; a++)
-			offsets[a] += at * s->strides[i][a];
-	}
-}
-
-/* <type, ...>(type *out, ...): a result that nobody computes, and which must be finite. */
-bool compute_zero(const struct launch *l)
-{
-	void *to = *(void **)l->arguments[0];
-	size_t size = number_size(launch_type(launch_after(l, "<")));
-	if (launch_device(to, size))
-		memset(to, 0, size);
-	return true;
 }

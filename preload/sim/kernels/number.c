@@ -1,6 +1,7 @@
 #include "kernels/number.h"
 
-#include "nccl/comm.h"
+#include "device/common.h"
+#include "device/half.h"
 
 #include <string.h>
 
@@ -64,10 +65,10 @@ number number_exact(const void *at, enum number_type type)
 		return *(const unsigned char *)at != 0;
 	case NUMBER_HALF:
 		memcpy(&half, at, 2);
-		return reduce_from_half(half);
+		return half_to_float(half);
 	case NUMBER_BFLOAT16:
 		memcpy(&half, at, 2);
-		return reduce_from_bfloat16(half);
+		return bfloat16_to_float(half);
 	case NUMBER_FLOAT:
 		memcpy(&single, at, 4);
 		return single;
@@ -123,11 +124,11 @@ void number_store(void *at, enum number_type type, number value)
 		*(unsigned char *)at = value != 0;
 		break;
 	case NUMBER_HALF:
-		half = reduce_to_half((float)value);
+		half = half_of_float((float)value);
 		memcpy(at, &half, 2);
 		break;
 	case NUMBER_BFLOAT16:
-		half = reduce_to_bfloat16((float)value);
+		half = bfloat16_of_float((float)value);
 		memcpy(at, &half, 2);
 		break;
 	default:

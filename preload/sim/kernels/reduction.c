@@ -1,6 +1,7 @@
 /* Reductions, counts and prefix sums, where they decide what the host does: of integers and
  * booleans. One of floating point is 0, so that what the host reads is finite. */
-#include "kernels/kernels.h"
+#include "device/common.h"
+#include "kernels/computed.h"
 
 #include <string.h>
 

@@ -7,7 +7,10 @@
  * What PyTorch then makes of them (one-hot masks, histograms, counts) is computed, so that every
  * size that follows agrees with every other.
  */
-#include "kernels/kernels.h"
+#include "device/common.h"
+#include "device/memory.h"
+#include "device/settings.h"
+#include "kernels/computed.h"
 
 #include <string.h>
 

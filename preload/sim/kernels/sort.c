@@ -1,6 +1,6 @@
 /* Sorts, as PyTorch and CUB launch them: what unique() and its relatives count is sorted before,
  * and a permutation that the host reads must be one. */
-#include "kernels/kernels.h"
+#include "kernels/computed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* How many different items there are, as unique(), coalesce() and their relatives ask: neighbours
  * that are equal are one. Where items cannot be compared here, or are too many, all count as
  * different: the host reads the number and allocates by it. */
-#include "kernels/kernels.h"
+#include "kernels/computed.h"
 
 #include <string.h>
 

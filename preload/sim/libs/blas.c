@@ -1,6 +1,9 @@
 /* cuBLAS and cuBLASLt: handles, modes, versions, the heuristic. Products are in calls.def: they do
  * nothing. */
-#include "device/sim.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/handle.h"
+#include "device/status.h"
 
 #include <string.h>
 

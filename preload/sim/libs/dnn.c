@@ -5,7 +5,11 @@
  * it. One engine is offered, it has no notes that a caller could filter it out by, and its plan
  * needs no workspace: the real one's need is not known, so cuDNN's workspace is MODELLED AS 0.
  * Everything else that attention allocates is PyTorch's own. */
-#include "device/sim.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/handle.h"
+#include "device/settings.h"
+#include "device/status.h"
 
 #include <string.h>
 

@@ -1,6 +1,9 @@
 /* cuFFT, cuSPARSE, cuSOLVER and CUPTI: handles, and cuFFT's plans. Their other calls answer the
  * host and are refused in calls.def. */
-#include "device/sim.h"
+#include "device/common.h"
+#include "device/device.h"
+#include "device/handle.h"
+#include "device/status.h"
 
 #define NEW(symbol, library)                    \
 	EXPORT int symbol(void **handle);       \

@@ -2,7 +2,16 @@
  * travel, and small reductions are computed; larger ones return at once, because only kernels would
  * read them. The data is there when the call returns; when the program may see it is the streams'
  * affair (stream.c). */
+#include "nccl/collectives.h"
+
+#include "device/common.h"
+#include "device/status.h"
+#include "device/stream.h"
+#include "nccl/comm.h"
+#include "nccl/group.h"
 #include "nccl/nccl.h"
+#include "nccl/nccl_memory.h"
+#include "nccl/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -202,7 +211,8 @@ static int broadcast(const char *from, char *to, size_t at, size_t bytes, int ro
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
 			  comm->rank == deputy ? bytes : 0);
 	if (!result && (comm->shared || from != to))
-		memmove(to, slot_of(comm, root, from), bytes); /* NOLINT(clang-analyzer-core.NonNullParamChecker): the buffer is the program's */
+		memmove(to, slot_of(comm, root, from), bytes); /* NOLINT(clang-analyzer-core.NonNullParamChecker):
+								  the buffer is the program's */
 	if (comm_played(comm) && nccl_in_group() && (!comm_absent(comm, root) || from == to))
 		remember((struct grouped){ comm, to, at, bytes, root });
 	return nccl_leave(comm, result);

@@ -6,7 +6,13 @@
  * call, the communicator and the ranks that are missing.
  */
 #define _GNU_SOURCE
-#include "nccl/nccl.h"
+#include "nccl/comm.h"
+
+#include "device/common.h"
+#include "device/settings.h"
+#include "nccl/nccl_memory.h"
+#include "nccl/segment.h"
+#include "nccl/together.h"
 
 #include <errno.h>
 #include <fcntl.h>

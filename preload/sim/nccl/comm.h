@@ -2,7 +2,7 @@
 #ifndef CUDASIM_COMM_H
 #define CUDASIM_COMM_H
 
-#include "device/sim.h"
+#include "device/common.h"
 
 #include <memtrace/together.h>
 #include <pthread.h>
@@ -53,7 +53,7 @@ struct comm {
 	size_t size;
 	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
-	_Atomic uint64_t taken; /* their bytes together */
+	_Atomic uint64_t taken;                       /* their bytes together */
 	bool late;                                    /* connects at first use */
 	atomic_bool ring, nvls;                       /* connected */
 	_Atomic unsigned char *connected;             /* by peer: which ways */
@@ -83,13 +83,6 @@ static inline bool comm_played(const struct comm *comm)
 	return comm->members < comm->ranks;
 }
 
-/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name
- * it: *file, and for who made it *door, over which it is handed out until that is closed. Else
- * errno. */
-int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door);
-/* Gives it to all who have asked; never waits. */
-void segment_hand_out(int file, int door);
-
 int comm_join(struct comm *comm);
 /* Of an absent rank, the member whose data stands for its own; of one that runs, itself. */
 int comm_deputy(const struct comm *comm, int rank);
@@ -110,27 +103,5 @@ struct message {
 	bool receive, done;
 };
 int comm_messages(struct message *messages, size_t count);
-
-/* Fills in which ranks of it run, among others that do not. */
-int together_members(struct comm *comm);
-/* Tells the store that a thread waits for another rank, and each time that it has looked again. */
-void together_waits(bool begins);
-void together_looked(void);
-/* What is said of that wait if it takes too long. */
-void together_where(const char *text);
-
-/* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
-int peers_of_split(int ranks, int rank, int colour, int key);
-
-size_t reduce_size(int type);
-bool reduce_known(int type, int operation);
-/* into = into (operation) from, element by element. */
-void reduce_into(void *into, const void *from, size_t count, int type, int operation);
-double reduce_number(const void *element, int type);
-float reduce_from_half(uint16_t bits);
-float reduce_from_bfloat16(uint16_t bits);
-uint16_t reduce_to_half(float value);
-uint16_t reduce_to_bfloat16(float value);
-void reduce_scale(void *data, size_t count, int type, double factor, double divisor);
 
 #endif

@@ -1,17 +1,18 @@
 /* NCCL's sends and receives: those of a group move together when it ends. */
+#include "device/common.h"
+#include "device/settings.h"
+#include "device/stream.h"
+#include "nccl/collectives.h"
+#include "nccl/comm.h"
+#include "nccl/group.h"
 #include "nccl/nccl.h"
+#include "nccl/nccl_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local struct message *queue;
 static _Thread_local size_t queued, capacity;
-static _Thread_local int depth;
-
-bool nccl_in_group(void)
-{
-	return depth;
-}
 
 /* Once a communicator: a schedule repeats them. */
 static void left_alone(struct message *m)
@@ -92,7 +93,7 @@ static int pair_own(struct message *messages, size_t count)
 
 static int post_one(struct message message)
 {
-	if (!depth)
+	if (!nccl_in_group())
 		return message.peer == message.comm->rank ? NCCL_INVALID_USAGE
 							  : run_messages(&message, 1);
 	struct message *roomy = room_for_one(queue, queued, &capacity, sizeof *queue);
@@ -136,15 +137,14 @@ NCCL(int, ncclRecv, void *data, size_t count, int type, int peer, struct comm *c
 }
 NCCL(int, ncclGroupStart, void)
 {
-	depth++;
+	group_enter();
 	return NCCL_OK;
 }
 NCCL(int, ncclGroupEnd, void)
 {
-	if (!depth)
-		return NCCL_INVALID_USAGE;
-	if (--depth)
-		return NCCL_OK;
+	int left = group_leave();
+	if (left)
+		return left < 0 ? NCCL_INVALID_USAGE : NCCL_OK;
 	collectives_group_end();
 	if (!queued)
 		return NCCL_OK;

@@ -4,22 +4,21 @@
 #define _GNU_SOURCE
 #include "nccl/nccl.h"
 
+#include "device/device.h"
+#include "device/handle.h"
+#include "device/memory.h"
+#include "device/settings.h"
+#include "device/status.h"
+#include "nccl/comm.h"
+#include "nccl/nccl_memory.h"
+#include "nccl/peers.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- life */
-
-NCCL(int, ncclGetVersion, int *version)
-{
-	static const char *const libraries[] = { "libnccl.so.2", NULL };
-	int (*real)(int *) = (int (*)(int *))real_symbol(libraries, "ncclGetVersion");
-	if (real)
-		return real(version);
-	*version = 22809;
-	return NCCL_OK;
-}
 
 NCCL(int, ncclGetUniqueId, struct unique_id *id)
 {

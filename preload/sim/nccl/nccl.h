@@ -2,7 +2,9 @@
 #ifndef CUDASIM_NCCL_H
 #define CUDASIM_NCCL_H
 
+#include "device/settings.h"
 #include "nccl/comm.h"
+#include "nccl/reduce.h"
 
 enum call {
 	ALL_GATHER = 1,
@@ -40,18 +42,5 @@ static inline bool nccl_has_rank(const struct comm *comm, int rank)
  */
 int nccl_enter(struct comm *comm, const char *name, size_t bytes, int *result);
 int nccl_leave(struct comm *comm, int result);
-
-/* Takes the device memory that a use of the communicator takes the first time. */
-int nccl_memory_created(struct comm *comm);
-int nccl_memory_collective(struct comm *comm, const char *call, bool nvls);
-int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
-int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
-void nccl_memory_left(struct comm *comm);
-
-/* Also what the table of versions asks. */
-int ncclGetVersion(int *version);
-
-bool nccl_in_group(void);
-void collectives_group_end(void);
 
 #endif

@@ -1,7 +1,13 @@
 /* What NCCL's communicators take of their device, when they take it: the table is nccl.def. It is
  * asked of the driver by the exported entry points, as NCCL does, so that whoever watches those
  * sees it. */
-#include "nccl/nccl.h"
+#include "nccl/nccl_memory.h"
+
+#include "device/common.h"
+#include "device/device.h"
+#include "device/settings.h"
+#include "nccl/comm.h"
+#include "nccl/version.h"
 
 #include <stdlib.h>
 

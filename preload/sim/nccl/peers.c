@@ -18,7 +18,9 @@
  * make them) that has this rank in that place and hashes to that colour.
  */
 /* clang-format on */
-#include "nccl/nccl.h"
+#include "nccl/peers.h"
+
+#include <stdint.h>
 
 /* CPython's hash(tuple of small ints), element by element (xxHash's scheme, since Python 3.8). */
 #define PRIME_1 11400714785074694791ull

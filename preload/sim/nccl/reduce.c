@@ -1,5 +1,7 @@
 /* The arithmetic of small reductions, right for every NCCL type but the 8-bit floats. */
-#include "nccl/comm.h"
+#include "nccl/reduce.h"
+
+#include "device/half.h"
 
 #include <string.h>
 
@@ -29,58 +31,6 @@ size_t reduce_size(int type)
 bool reduce_known(int type, int operation)
 {
 	return type >= 0 && type < FLOAT8E4M3 && operation >= 0;
-}
-
-float reduce_from_bfloat16(uint16_t bits)
-{
-	uint32_t wide = (uint32_t)bits << 16;
-	float value;
-	memcpy(&value, &wide, 4);
-	return value;
-}
-
-uint16_t reduce_to_bfloat16(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, 4);
-	if (value != value)
-		return 0x7fc0;
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to nearest even */
-}
-
-float reduce_from_half(uint16_t half)
-{
-	uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
-		 fraction = half & 0x3ff, bits;
-	float value;
-	if (!exponent) {
-		value = (float)fraction * 0x1p-24f;
-		return sign ? -value : value;
-	}
-	bits = sign | (exponent == 31 ? 0xffu << 23 : (exponent + 112) << 23) | fraction << 13;
-	memcpy(&value, &bits, 4);
-	return value;
-}
-
-uint16_t reduce_to_half(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, 4);
-	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-	float magnitude = sign ? -value : value;
-	if (value != value)
-		return sign | 0x7e00;
-	if (magnitude >= 65520.f) /* rounds to infinity */
-		return sign | 0x7c00;
-	if (magnitude < 0x1p-14f) { /* subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in
-				       the low bits */
-		float shifted = magnitude + 0.5f;
-		memcpy(&bits, &shifted, 4);
-		return sign | (uint16_t)(bits - 0x3f000000);
-	}
-	bits &= 0x7fffffff;
-	bits += 0xfff + (bits >> 13 & 1);
-	return sign | (uint16_t)((bits - (112u << 23)) >> 13);
 }
 
 #define COMBINE(into, from, convert, back)                                                        \
@@ -140,10 +90,10 @@ WRAPPED(int32, int32_t, uint32_t)
 WRAPPED(uint32, uint32_t, uint32_t)
 WRAPPED(int64, int64_t, uint64_t)
 WRAPPED(uint64, uint64_t, uint64_t)
-TYPE(half, uint16_t, reduce_from_half, reduce_to_half)
+TYPE(half, uint16_t, half_to_float, half_of_float)
 TYPE(float, float, SAME, SAME)
 TYPE(double, double, SAME, SAME)
-TYPE(bfloat16, uint16_t, reduce_from_bfloat16, reduce_to_bfloat16)
+TYPE(bfloat16, uint16_t, bfloat16_to_float, bfloat16_of_float)
 
 void reduce_into(void *into, const void *from, size_t count, int type, int operation)
 {
@@ -170,13 +120,13 @@ double reduce_number(const void *element, int type)
 	case UINT64:
 		return (double)*(const uint64_t *)element;
 	case HALF:
-		return reduce_from_half(*(const uint16_t *)element);
+		return half_to_float(*(const uint16_t *)element);
 	case FLOAT:
 		return *(const float *)element;
 	case DOUBLE:
 		return *(const double *)element;
 	case BFLOAT16:
-		return reduce_from_bfloat16(*(const uint16_t *)element);
+		return bfloat16_to_float(*(const uint16_t *)element);
 	default:
 		return 1;
 	}
@@ -189,8 +139,8 @@ double reduce_number(const void *element, int type)
 			((ctype *)data)[i] =                                                  \
 				back((double)convert(((ctype *)data)[i]) * factor / divisor); \
 		break;
-#define HALF_OF(x) reduce_to_half((float)(x))
-#define BFLOAT16_OF(x) reduce_to_bfloat16((float)(x))
+#define HALF_OF(x) half_of_float((float)(x))
+#define BFLOAT16_OF(x) bfloat16_of_float((float)(x))
 
 void reduce_scale(void *data, size_t count, int type, double factor, double divisor)
 {
@@ -201,9 +151,9 @@ void reduce_scale(void *data, size_t count, int type, double factor, double divi
 		SCALE(UINT32, uint32_t, SAME, (uint32_t))
 		SCALE(INT64, int64_t, SAME, (int64_t))
 		SCALE(UINT64, uint64_t, SAME, (uint64_t))
-		SCALE(HALF, uint16_t, reduce_from_half, HALF_OF)
+		SCALE(HALF, uint16_t, half_to_float, HALF_OF)
 		SCALE(FLOAT, float, SAME, (float))
 		SCALE(DOUBLE, double, SAME, )
-		SCALE(BFLOAT16, uint16_t, reduce_from_bfloat16, BFLOAT16_OF)
+		SCALE(BFLOAT16, uint16_t, bfloat16_to_float, BFLOAT16_OF)
 	}
 }

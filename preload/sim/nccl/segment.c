@@ -2,6 +2,9 @@
  * of it stays behind, however they end: who comes first makes it, and hands it to the others over a
  * socket in the abstract namespace, which ends with its process. */
 #define _GNU_SOURCE
+#include "nccl/segment.h"
+
+#include "device/settings.h"
 #include "nccl/comm.h"
 
 #include <errno.h>

@@ -2,7 +2,10 @@
  * which members of a communicator run is told by the store, and that this rank waits for another is
  * told to it (include/memtrace/together.h). */
 #define _GNU_SOURCE
-#include "nccl/nccl.h"
+#include "nccl/together.h"
+
+#include "device/settings.h"
+#include "nccl/comm.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,8 @@
  * gpu.c). nvml.h is not needed to build: handles are pointers, results ints, structures as
  * documented there. */
 #define _GNU_SOURCE
-#include "device/sim.h"
+#include "device/common.h"
+#include "device/settings.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,12 @@
 /* Virtual memory management, as expandable segments use it: addresses, physical handles and the
  * mappings between. A handle's bytes are charged once, and go back when its last reference and its
  * last mapping are gone. */
-#include "device/sim.h"
+#include "api/vmm.h"
+
+#include "device/common.h"
+#include "device/device.h"
+#include "device/memory.h"
+#include "device/settings.h"
 
 #include <cuda.h>
 #include <stdlib.h>

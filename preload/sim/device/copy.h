@@ -1,0 +1,13 @@
+/* Copies and fills. Small ones move bytes; of larger ones only kernels would see the result
+ * (copy.c). */
+#ifndef CUDASIM_COPY_H
+#define CUDASIM_COPY_H
+
+#include <stddef.h>
+
+void copy_bytes(void *to, const void *from, size_t bytes);
+void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+	       size_t rows);
+void fill_bytes(void *to, int value, size_t bytes);
+
+#endif

@@ -1,0 +1,7 @@
+/* Values for handles that nobody looks behind. */
+#ifndef CUDASIM_HANDLE_H
+#define CUDASIM_HANDLE_H
+
+void *handle_new(void);
+
+#endif

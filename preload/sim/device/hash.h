@@ -1,0 +1,19 @@
+/*
+ * Hash tables of the simulated device: uthash. Include this header rather than <uthash.h>, whose
+ * own answer to a failed allocation is exit(-1). Here the element is not added, the table stays as
+ * it was, and hash_was_full becomes true.
+ */
+#ifndef CUDASIM_HASH_H
+#define CUDASIM_HASH_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#define uthash_nonfatal_oom(element) ((void)(element), hash_was_full = true)
+#define uthash_fatal(message) abort() /* not reached: HASH_NONFATAL_OOM */
+static _Thread_local bool hash_was_full __attribute__((unused));
+
+#include <uthash.h>
+
+#endif

@@ -1,0 +1,53 @@
+#include "device/status.h"
+
+#include "device/device.h"
+#include "device/settings.h"
+
+static const struct {
+	const char *name;
+	int unsupported, uninitialized;
+} libraries[] = {
+#define LIBRARY(id, name, unsupported, uninitialized) { name, unsupported, uninitialized },
+#include "device/libraries.def"
+#undef LIBRARY
+};
+
+static _Thread_local int last_error;
+
+int runtime_error(int error)
+{
+	if (error)
+		last_error = error;
+	return error;
+}
+
+int runtime_last_error(void)
+{
+	return last_error;
+}
+
+void runtime_clear_error(void)
+{
+	last_error = 0;
+}
+
+static int with_last_error(enum library library, int error)
+{
+	return library == LIB_cudart ? runtime_error(error) : error;
+}
+
+int sim_done(enum library library)
+{
+	return sim_ready() ? with_last_error(library, libraries[library].uninitialized) : 0;
+}
+
+int sim_refused(enum library library)
+{
+	return with_last_error(library, libraries[library].unsupported);
+}
+
+int sim_refuse(enum library library, const char *call)
+{
+	sim_say("%s is not simulated", call);
+	return sim_refused(library);
+}

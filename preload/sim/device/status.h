@@ -1,0 +1,25 @@
+/* What a call answers: done, not initialised, or not simulated; in the numbers of each library
+ * (libraries.def). Also the error that cudaGetLastError() returns. */
+#ifndef CUDASIM_STATUS_H
+#define CUDASIM_STATUS_H
+
+enum library {
+#define LIBRARY(id, name, unsupported, uninitialized) LIB_##id,
+#include "device/libraries.def"
+#undef LIBRARY
+};
+
+/* 0, or the library's "not initialised" if a setting is wrong. */
+int sim_done(enum library library);
+/* Says on stderr that CALL is not simulated, and returns the library's "not supported". */
+int sim_refuse(enum library library, const char *call);
+/* The same without a line. */
+int sim_refused(enum library library);
+
+/* Returns ERROR, and keeps it for cudaGetLastError() of this thread unless it is 0. */
+int runtime_error(int error);
+/* The error kept last, 0 for none. */
+int runtime_last_error(void);
+void runtime_clear_error(void);
+
+#endif

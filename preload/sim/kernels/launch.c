@@ -1,0 +1,114 @@
+#define _GNU_SOURCE
+#include "kernels/launch.h"
+
+#include "device/memory.h"
+#include "kernels/number.h"
+
+#include <string.h>
+
+const char *launch_after(const struct launch *l, const char *mark)
+{
+	const char *at = strstr(l->name, mark);
+	return at ? at + strlen(mark) : NULL;
+}
+
+enum number_type launch_type(const char *text)
+{
+	static const char space[] = " const";
+	size_t length = text ? strcspn(text, ",<>()*&") : 0;
+	if (length > strlen(space) && !memcmp(text + length - strlen(space), space, strlen(space)))
+		length -= strlen(space);
+	while (length && text[length - 1] == ' ')
+		length--;
+	return number_named(text, length);
+}
+
+/* The declared type of argument `n`: the parameters are in the last brackets of the name. */
+static const char *parameter(const struct launch *l, unsigned n)
+{
+	const char *at = l->name + strlen(l->name), *open = "(<{", *close = ")>}";
+	int depth = 0;
+	do {
+		if (at == l->name)
+			return NULL;
+		at--;
+		depth += (*at && strchr(close, *at)) - (*at && strchr(open, *at));
+	} while (depth);
+	for (at++; *at && n; at++) {
+		depth += (strchr(open, *at) != NULL) - (strchr(close, *at) != NULL);
+		n -= !depth && *at == ',';
+	}
+	return at + strspn(at, " ");
+}
+
+struct element element_of(const struct launch *l, unsigned n)
+{
+	static const char opaque[] = "OpaqueType<", wrapped[] = "device_ptr<";
+	struct element e = { 0 };
+	const char *from = parameter(l, n), *inner;
+	size_t length = from ? strcspn(from, "<,)*") : 0;
+	if (!from)
+		return e;
+	if (from[length] == '<') {
+		inner = from + length + 1;
+		bool is_opaque = length >= strlen(opaque) - 1 &&
+				 !strncmp(inner - strlen(opaque), opaque, strlen(opaque));
+		bool is_wrapped = length >= strlen(wrapped) - 1 &&
+				  !strncmp(inner - strlen(wrapped), wrapped, strlen(wrapped));
+		if (is_opaque)
+			e.size = strtoul(inner, NULL, 10);
+		else if (is_wrapped)
+			e.type = launch_type(inner);
+	} else if (from[length] == '*') {
+		e.type = launch_type(from);
+	}
+	e.size = e.type ? number_size(e.type) : e.size <= sizeof(long double) ? e.size : 0;
+	return e;
+}
+
+bool launch_device(const void *pointer, uint64_t bytes)
+{
+	return memory_is_device(pointer) && bytes < BEYOND &&
+	       memory_is_device((const char *)pointer + bytes);
+}
+
+size_t strided_read(struct strided *s, const void *from, unsigned arguments)
+{
+	const unsigned *word = from;
+	unsigned columns = arguments ? arguments : 1;
+	if (word[0] > DIMENSIONS || columns > ARGUMENTS)
+		return 0;
+	*s = (struct strided){ .dimensions = word[0], .arguments = arguments };
+	word++;
+	for (unsigned i = 0; i < s->dimensions; i++) /* divisor, magic, shift */
+		if (!(s->sizes[i] = word[3 * i]))
+			return 0;
+	word += 3 * DIMENSIONS;
+	for (unsigned i = 0; i < s->dimensions; i++)
+		for (unsigned a = 0; a < columns; a++)
+			s->strides[i][a] = word[i * columns + a];
+	word += DIMENSIONS * columns;
+	return (size_t)((const char *)word - (const char *)from);
+}
+
+uint64_t strided_reach(const struct strided *s, unsigned argument)
+{
+	uint64_t reach = 0;
+	for (unsigned i = 0; i < s->dimensions; i++)
+		if (__builtin_add_overflow(
+			    reach, (uint64_t)(s->sizes[i] - 1) * s->strides[i][argument], &reach) ||
+		    reach > BEYOND)
+			return BEYOND;
+	return reach;
+}
+
+void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS])
+{
+	memset(offsets, 0, ARGUMENTS * sizeof *offsets);
+	for (unsigned i = 0; i < s->dimensions; i++) {
+		uint64_t at = index % s->sizes[i];
+		index /= s->sizes[i];
+		for (unsigned a = 0; a < s->arguments; a++)
+			offsets[a] += at * s->strides[i][a];
+	}
+}

@@ -1,0 +1,8 @@
+/* What ranks that do not run would have answered. */
+#ifndef CUDASIM_PEERS_H
+#define CUDASIM_PEERS_H
+
+/* Size of the group that a rank of `ranks` joins by this split; 0 if that cannot be told. */
+int peers_of_split(int ranks, int rank, int colour, int key);
+
+#endif

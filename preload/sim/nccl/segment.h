@@ -1,0 +1,14 @@
+/* Shared memory that the ranks of a machine find by name. */
+#ifndef CUDASIM_SEGMENT_H
+#define CUDASIM_SEGMENT_H
+
+#include <stddef.h>
+
+/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name
+ * it: *file, and for who made it *door, over which it is handed out until that is closed. Else
+ * errno. */
+int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door);
+/* Gives it to all who have asked; never waits. */
+void segment_hand_out(int file, int door);
+
+#endif

@@ -1,0 +1,15 @@
+#include "nccl/version.h"
+
+#include "device/device.h"
+
+#include <stddef.h>
+
+int ncclGetVersion(int *version)
+{
+	static const char *const libraries[] = { "libnccl.so.2", NULL };
+	int (*real)(int *) = (int (*)(int *))real_symbol(libraries, "ncclGetVersion");
+	if (real)
+		return real(version);
+	*version = 22809;
+	return 0;
+}
