@@ -88,13 +88,6 @@ static int read_launcher(struct reader *r, const char *launcher, const struct fl
 	return world ? config_set_int(r->c, CONFIG_world_size, world, launcher, r->e) : 0;
 }
 
-static int ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), m = strlen(end);
-
-	return n >= m && !strcmp(text + n - m, end);
-}
-
 static int launches(const char *module)
 {
 	return !strncmp(module, "torch.distributed", 17) ||

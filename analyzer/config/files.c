@@ -72,13 +72,6 @@ static int read_tree(struct reader *r, const struct doc_node *root, const char *
 	return is_yaml ? config_read_megatron_yaml(r, root, name) : config_read_native(r, root, name);
 }
 
-static int ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), m = strlen(end);
-
-	return n >= m && !strcmp(text + n - m, end);
-}
-
 static int read_text(struct reader *r, const char *text, size_t length, const char *name,
 		     int is_yaml)
 {

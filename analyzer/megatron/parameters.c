@@ -224,11 +224,6 @@ static void add_shard(struct machine *m, struct megatron_rank *r, int64_t n, int
 	tensor_unref(m, &copy);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static int smaller_parameter(const void *a, const void *b)
 {
 	const struct param *const *x = a, *const *y = b;
@@ -278,7 +273,7 @@ static int64_t part(const struct model_chunk *c, size_t i)
 		return is_last_ranks(c, i) ? c->module.params[i]->value.n : 0;
 
 	from = p->bucket + which * share;
-	to = smaller(from + share, p->at + c->module.params[i]->value.n);
+	to = smaller_of(from + share, p->at + c->module.params[i]->value.n);
 	return to - (from > p->at ? from : p->at);
 }
 

@@ -27,11 +27,6 @@ static int64_t percent(bytes part, bytes whole)
 	return p > 1e9 ? (int64_t)1e9 : (int64_t)p;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 static uint64_t tags_at(const struct metrics_pass *p, uint32_t stack)
 {
 	return p->tags[stack < p->tables->stack_count ? stack : 0];
@@ -229,8 +224,8 @@ static void take_ratio(const struct moment_pass *s)
 	if (d->step < 2)
 		return;
 	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
-	d->m->size_ratio = larger(percent(now[0], before[0]), percent(held[0], held_before[0]));
-	d->m->expert_ratio = larger(percent(now[1], before[1]), percent(held[1], held_before[1]));
+	d->m->size_ratio = larger_of(percent(now[0], before[0]), percent(held[0], held_before[0]));
+	d->m->expert_ratio = larger_of(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
 static void describe_moment(const struct moment_pass *s)

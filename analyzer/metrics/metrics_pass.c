@@ -225,11 +225,6 @@ static void take_free(struct metrics_pass *p, struct device_pass *d, const struc
 		d->level[k] = bits & 1 ? bytes_add(d->level[k], -was.bytes) : d->level[k];
 }
 
-static int is_segment(unsigned kind)
-{
-	return kind == MT_DEVICE_ALLOC || kind == MT_MAP;
-}
-
 /* Memory of the device that is no tensor: PyTorch's segments, and others' allocations. */
 static void take_other(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
@@ -245,7 +240,7 @@ static void take_other(struct metrics_pass *p, struct device_pass *d, const stru
 		d->retry_pending = 0;
 	if (!alloc)
 		return;
-	if (is_segment(alloc) && ours) {
+	if (event_is_segment(alloc) && ours) {
 		d->now.calls++;
 		if (alloc == r->kind) {
 			d->now.retries += d->retry_pending;

@@ -58,7 +58,7 @@ static int by_address(const void *a, const void *b)
 /* Is it a segment of the caching allocator, or a mapped part of an expandable one? */
 static int is_segment(const struct live_blocks_pass *b, const struct mt_record *r, int device)
 {
-	return (r->kind == MT_DEVICE_ALLOC || r->kind == MT_MAP) && r->device == device &&
+	return event_is_segment(r->kind) && r->device == device &&
 	       tables_stack_flags(b->tables, r->stack) & STACK_PYTORCH;
 }
 

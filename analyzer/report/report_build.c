@@ -216,11 +216,6 @@ static bytes counter(uint64_t value)
 	return value > (uint64_t)BYTES_LIMIT ? 0 : (bytes)value;
 }
 
-static bytes larger(bytes a, bytes b)
-{
-	return a > b ? a : b;
-}
-
 /* Can the moment of a record be replayed? `number` is its index and 1; 0: it is not known. */
 static int is_in_trace(const struct trace *t, uint64_t number)
 {
@@ -250,9 +245,9 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 	r->peak_reserved = d->reserved_peak;
 	r->peak_device = moment_device(&d->device_peak);
 	if (incomplete) {
-		r->peak_allocated = larger(r->peak_allocated, counter(running->allocated_peak));
-		r->peak_reserved = larger(r->peak_reserved, counter(running->reserved_peak));
-		r->peak_device = larger(r->peak_device, counter(running->device_peak));
+		r->peak_allocated = larger_of(r->peak_allocated, counter(running->allocated_peak));
+		r->peak_reserved = larger_of(r->peak_reserved, counter(running->reserved_peak));
+		r->peak_device = larger_of(r->peak_device, counter(running->device_peak));
 		r->peak.unrecorded = r->peak_allocated > d->peak.allocated;
 		r->device_peak.unrecorded =
 			is_lost(b, moment_device(&d->device_peak), running->device_peak,
@@ -261,7 +256,7 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
 	/* What is not in the trace is in no other category. */
-	r->peak.by_category[CATEGORY_OTHER] += larger(r->peak_allocated - r->stacks.bytes, 0);
+	r->peak.by_category[CATEGORY_OTHER] += larger_of(r->peak_allocated - r->stacks.bytes, 0);
 }
 
 static void add_live(struct builder *b, const struct device *d)

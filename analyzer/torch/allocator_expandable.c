@@ -100,19 +100,14 @@ static struct allocation *room_for(struct allocator *a, int64_t n, int large, in
 	return s->first;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 struct allocation *expandable_take(struct allocator *a, int64_t n, int stream)
 {
 	struct allocation *b = room_for(a, n, n > SMALL, stream);
 
 	if (!b->mapped)
-		b = map(a, b, smaller(n, b->size));
+		b = map(a, b, smaller_of(n, b->size));
 	while (b && b->size < n)
-		b = map(a, b->after, smaller(n - b->size, b->after->size));
+		b = map(a, b->after, smaller_of(n - b->size, b->after->size));
 	if (b)
 		pool_remove(&a->pools[n > SMALL], b);
 	return b;

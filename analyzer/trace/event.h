@@ -42,6 +42,13 @@ static inline unsigned event_layer(unsigned kind)
 	return layers[kind];
 }
 
+/* Does a segment of the caching allocator, or a mapped part of an expandable one, begin with this
+ * ALLOC event? The caller asks whether PyTorch's allocator made the call. */
+static inline int event_is_segment(unsigned alloc_kind)
+{
+	return alloc_kind == MT_DEVICE_ALLOC || alloc_kind == MT_MAP;
+}
+
 /* Damage shows as a size or a time beyond all bounds, or as an ALLOC of less than nothing. */
 static inline int record_is_valid(const struct mt_record *r)
 {

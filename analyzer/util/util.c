@@ -81,6 +81,13 @@ void *grow(void *array, size_t count, size_t *room, size_t size)
 	return xrealloc(array, *room, size);
 }
 
+int ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
 static size_t smaller(size_t a, size_t b)
 {
 	return a < b ? a : b;

@@ -33,11 +33,24 @@ static inline int64_t round_up(int64_t n, int64_t to)
 	return divide_up(n, to) * to;
 }
 
+static inline int64_t smaller_of(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t larger_of(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Text that lives in someone else's memory; any bytes, no terminating zero. */
 struct str {
 	const char *at;
 	size_t length;
 };
+
+/* Does a text end with the characters of `end`? */
+int ends_with(const char *text, const char *end);
 
 /* These end the program when there is no memory: a command can do nothing better. */
 __attribute__((returns_nonnull)) void *xcalloc(size_t count, size_t size);
