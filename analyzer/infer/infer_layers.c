@@ -16,14 +16,14 @@ static int alike(bytes a, bytes b)
 {
 	bytes more = a > b ? a : b, less = a > b ? b : a;
 
-	return a == b || (less > MOST_TAIL && more - less <= MOST_TAIL);
+	return a == b || (less > MAX_UNSPLIT_TAIL && more - less <= MAX_UNSPLIT_TAIL);
 }
 
 int size_fits(bytes size, wide wanted)
 {
 	wide block = (wanted + SMALLEST_BLOCK - 1) / SMALLEST_BLOCK * SMALLEST_BLOCK;
 
-	return size == block || (block > MOST_TAIL && size > block && size <= block + MOST_TAIL);
+	return size == block || (block > MAX_UNSPLIT_TAIL && size > block && size <= block + MAX_UNSPLIT_TAIL);
 }
 
 static bytes bytes_of_run(const struct parameter_sizes *m, size_t start, size_t count)
@@ -125,7 +125,7 @@ static int64_t least_rows(const struct hypothesis_search *y, const struct layer_
 			  bytes size)
 {
 	wide row = (wide)r->hidden * r->width;
-	bytes tail = size > MOST_TAIL ? MOST_TAIL : 0;
+	bytes tail = size > MAX_UNSPLIT_TAIL ? MAX_UNSPLIT_TAIL : 0;
 
 	return (int64_t)(((wide)(size - tail) * y->shards + row - 1) / row) * r->tp;
 }
@@ -138,9 +138,9 @@ static int64_t rows_of(const struct hypothesis_search *y, const struct layer_hyp
 	wide row = (wide)r->hidden * r->width, whole = (wide)size * y->shards;
 	int64_t most = (int64_t)(whole / row), least;
 
-	if (whole % row == 0 || size <= MOST_TAIL)
+	if (whole % row == 0 || size <= MAX_UNSPLIT_TAIL)
 		return most * r->tp;
-	least = (int64_t)(((wide)(size - MOST_TAIL) * y->shards + row - 1) / row);
+	least = (int64_t)(((wide)(size - MAX_UNSPLIT_TAIL) * y->shards + row - 1) / row);
 	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
 		if (most / by * by >= least && most / by * by > 0)
 			return most / by * by * r->tp;
@@ -158,7 +158,7 @@ static int has_vector(const struct hypothesis_search *y, const struct layer_hypo
 {
 	for (size_t i = 0; i < y->l->period; i++)
 		for (int width = 2; width <= 4; width += 2)
-			if (y->l->slot[i] <= MOST_TAIL && rows % r->tp == 0 &&
+			if (y->l->slot[i] <= MAX_UNSPLIT_TAIL && rows % r->tp == 0 &&
 			    size_fits(y->l->slot[i], (wide)rows / r->tp * width / y->shards))
 				return 1;
 	return 0;
@@ -443,7 +443,7 @@ size_t layers_interpret(const struct layers *l, const struct alloc_profile *c,
 		bytes size = inside ? l->slot[i - c->small.count] : c->small.list[i].size;
 		int64_t pieces = inside ? y.shards : 1;
 
-		if (size > MOST_TAIL || pieces > 1 << 20 ||
+		if (size > MAX_UNSPLIT_TAIL || pieces > 1 << 20 ||
 		    (!inside && c->small.list[i].count < l->count))
 			continue;
 		for (int vector = 2; vector <= 4; vector += 2)

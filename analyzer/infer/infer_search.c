@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "infer/infer_likeness.h"
+#include "match/alternatives.h"
 #include "match/match.h"
 #include "systems/memtrace.h"
 
@@ -15,27 +16,6 @@
 #define HINT \
 	16 /* the part of a peak's error that counts: wrong values may make up for each other */
 #define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
-
-static const struct {
-	enum config_field field;
-	const char *values;
-} searches[] = {
-#define SEARCH(key, values, when) { CONFIG_##key, values },
-#include "infer/infer_search.def"
-#undef SEARCH
-};
-
-/* Does a row's key mean something for this job? */
-static int applies(const struct config *c, size_t row)
-{
-	const int when[] = {
-#define SEARCH(key, values, when) when,
-#include "infer/infer_search.def"
-#undef SEARCH
-	};
-
-	return when[row];
-}
 
 /* `off`: NULL, or by how much the peaks themselves are missed. */
 static bytes gap_and_error(const struct config *c, const struct observed_rank *w, size_t count,
@@ -87,17 +67,6 @@ bytes infer_observed(const struct observed_rank *w, size_t count)
 	return sum;
 }
 
-/* "~": not given. -1: nobody could run that. */
-static int set(struct config *c, enum config_field f, const char *value)
-{
-	struct err e = { 0 };
-
-	config_unset(c, f);
-	if (strcmp(value, "~") && config_set(c, config_name(f), value, "inferred", &e) < 0)
-		return -1;
-	return config_derive(c, &e);
-}
-
 static bytes gap_with(const struct config *c, enum config_field f, const char *value,
 		      const struct observed_rank *w, size_t count, bytes enough)
 {
@@ -106,31 +75,29 @@ static bytes gap_with(const struct config *c, enum config_field f, const char *v
 
 	config_init(&other);
 	config_copy(&other, c);
-	if (!set(&other, f, value))
+	if (!alternative_set(&other, f, value, "inferred"))
 		gap = infer_gap(&other, w, count, enough);
 	config_release(&other);
 	return gap;
 }
 
-struct outcome {
-	char best[32], next[32];
+struct search_result {
+	char best[ALTERNATIVE_LENGTH], next[ALTERNATIVE_LENGTH];
 	bytes gap, next_gap; /* -1: none can be estimated */
 };
 
-static void try_values(struct outcome *o, const struct config *c, size_t row,
+static void try_values(struct search_result *o, const struct config *c, size_t row,
 		       const struct observed_rank *w, size_t count)
 {
 	bytes clearly = (bytes)(CLEARLY * (double)infer_observed(w, count));
+	const char *at = alternatives[row].search;
+	char value[ALTERNATIVE_LENGTH];
 
-	*o = (struct outcome){ .gap = -1, .next_gap = -1 };
-	for (const char *at = searches[row].values; *at;) {
-		size_t length = strcspn(at, " ");
-		char value[32] = "";
+	*o = (struct search_result){ .gap = -1, .next_gap = -1 };
+	while (alternatives_next(&at, value)) {
 		bytes gap;
 
-		memcpy(value, at, length < sizeof(value) ? length : sizeof(value) - 1);
-		at += length + (at[length] == ' ');
-		gap = gap_with(c, searches[row].field, value, w, count,
+		gap = gap_with(c, alternatives[row].field, value, w, count,
 			       o->gap < 0 ? -1 : bytes_add(o->gap, clearly));
 		if (gap < 0)
 			continue;
@@ -147,10 +114,10 @@ static void try_values(struct outcome *o, const struct config *c, size_t row,
 }
 
 /* What was told by a search, with how much worse the next value would be. */
-static void judge(struct inference *i, struct config *c, size_t row, const struct outcome *o,
+static void judge(struct inference *i, struct config *c, size_t row, const struct search_result *o,
 		  const struct observed_rank *w, size_t count)
 {
-	enum config_field f = searches[row].field;
+	enum config_field f = alternatives[row].field;
 	double worse = o->next_gap < 0 ? 1
 				       : (double)(o->next_gap - o->gap) /
 						 (double)(infer_observed(w, count) + 1);
@@ -187,7 +154,8 @@ static void search_scaler(struct inference *i, struct config *c, const struct ob
 	value = xasprintf("fp16%s", told->value + 4);
 	config_init(&other);
 	config_copy(&other, c);
-	if (!set(&other, CONFIG_precision, value) && !set(&other, CONFIG_grad_scaler, "true") &&
+	if (!alternative_set(&other, CONFIG_precision, value, "inferred") &&
+	    !alternative_set(&other, CONFIG_grad_scaler, "true", "inferred") &&
 	    (scaled = gap_and_error(&other, w, count, &off_scaled)) >= 0 &&
 	    gap - scaled >= SCALER && off_scaled < off &&
 	    !config_set(c, "precision", value, "inferred", &e)) {
@@ -205,33 +173,34 @@ static void search_scaler(struct inference *i, struct config *c, const struct ob
 void infer_search(struct inference *i, struct config *c, const struct observed_rank *w,
 		  size_t count)
 {
-	unsigned char open[ARRAY_SIZE(searches)] = { 0 };
-	struct outcome o;
+	unsigned char *open = xcalloc(alternatives_count, 1);
+	struct search_result o;
 	int changed = 1;
 
-	for (size_t s = 0; s < ARRAY_SIZE(searches); s++)
-		open[s] = !config_has(c, searches[s].field) ||
-			  config_is_derived(c, searches[s].field);
+	for (size_t s = 0; s < alternatives_count; s++)
+		open[s] = *alternatives[s].search && (!config_has(c, alternatives[s].field) ||
+			  config_is_derived(c, alternatives[s].field));
 	for (int round = 0; round < ROUNDS && changed; round++) {
 		changed = 0;
-		for (size_t s = 0; s < ARRAY_SIZE(searches); s++) {
-			enum config_field f = searches[s].field;
+		for (size_t s = 0; s < alternatives_count; s++) {
+			enum config_field f = alternatives[s].field;
 			bytes now;
 
-			if (!open[s] || !applies(c, s))
+			if (!open[s] || !alternatives_apply(c, s))
 				continue;
 			now = infer_gap(c, w, count, -1);
 			try_values(&o, c, s, w, count);
 			if (o.gap < 0 || (now >= 0 && o.gap >= now))
 				continue;
-			changed |= !set(c, f, o.best);
+			changed |= !alternative_set(c, f, o.best, "inferred");
 		}
 	}
 	search_scaler(i, c, w, count);
-	for (size_t s = 0; s < ARRAY_SIZE(searches); s++) {
-		if (!open[s] || !applies(c, s) || inferred_find(i, searches[s].field))
+	for (size_t s = 0; s < alternatives_count; s++) {
+		if (!open[s] || !alternatives_apply(c, s) || inferred_find(i, alternatives[s].field))
 			continue;
 		try_values(&o, c, s, w, count);
 		judge(i, c, s, &o, w, count);
 	}
+	free(open);
 }

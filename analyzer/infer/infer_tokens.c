@@ -37,7 +37,7 @@ static uint64_t score_tokens(const struct alloc_profile *c, const struct layer_h
 			found |= between(size, each * r->ffn_least / r->tp, each * r->ffn / r->tp);
 			found |= r->vocab_most > 0 &&
 				 between(size, each * r->vocab_least / r->tp,
-					 each * r->vocab_most / r->tp + MOST_TAIL);
+					 each * r->vocab_most / r->tp + MAX_UNSPLIT_TAIL);
 		}
 		if (found)
 			sum += c->forward.list[i].count;

@@ -290,7 +290,7 @@ static void add_bucket(struct inference *i, struct config *c, const struct infer
 	bytes each = strcmp(c->precision, "fp32") ? 2 : 4, size = j->profile->bucket;
 
 	add_number(i, c, CONFIG_reduce_bucket_size, CONFIDENCE_LIKELY,
-		   round_decimal((size - MOST_TAIL) / each, size / each),
+		   round_decimal((size - MAX_UNSPLIT_TAIL) / each, size / each),
 		   "DeepSpeed's buffer for gradients");
 	/* of stage 3 both are made at one stack */
 	if (!has_signature(j, "zero_stage", "3"))

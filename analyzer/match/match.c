@@ -57,10 +57,10 @@ static bytes rounded(const struct machine_block *h)
 {
 	bytes least = round_up(h->requested, SMALLEST_BLOCK);
 
-	return h->size - least > MOST_TAIL ? h->size : least;
+	return h->size - least > MAX_UNSPLIT_TAIL ? h->size : least;
 }
 
-static void see_machine(const struct machine *machine, void *context)
+static void record_machine(const struct machine *machine, void *context)
 {
 	struct making *k = context;
 
@@ -152,7 +152,7 @@ static void fill_terms(struct making *k)
 	free(left);
 }
 
-static int see_document(struct making *k, struct err *e)
+static int record_document(struct making *k, struct err *e)
 {
 	struct estimate out;
 	int status = estimate_make(&out, k->m->system, k->c, DETAIL_ALL, e);
@@ -355,8 +355,8 @@ int match_make(struct match *m, const struct rank *r, const struct system *syste
 	*m = (struct match){
 		.rank = r, .system = system, .stage = at.at[AXIS_PP], .observed = r->peak_allocated
 	};
-	status = system == &memtrace ? memtrace_run(c, at, NULL, see_machine, &k, e)
-				     : see_document(&k, e);
+	status = system == &memtrace ? memtrace_run(c, at, NULL, record_machine, &k, e)
+				     : record_document(&k, e);
 	if (!status) {
 		k.observed = xcalloc(r->peak_block_count + 1, sizeof(*k.observed));
 		k.observed_count = r->peak_block_count;
@@ -386,7 +386,7 @@ bytes match_gap(const struct match *m)
 
 int match_has_gap(const struct match *m)
 {
-	return (double)match_gap(m) >= MATCH_WORTH * (double)m->observed;
+	return (double)match_gap(m) >= MATCH_NOTABLE * (double)m->observed;
 }
 
 void match_release(struct match *m)
@@ -434,7 +434,7 @@ void matches_sort(struct matches *m)
 }
 
 /* By terms, not by what a block was taken for: a block that has a term is where its term is. */
-bytes match_off(const struct match *m, enum category c)
+bytes match_category_error(const struct match *m, enum category c)
 {
 	bytes sum = 0;
 
@@ -444,5 +444,5 @@ bytes match_off(const struct match *m, enum category c)
 	for (size_t i = 0; i < m->unexplained_count; i++)
 		if (m->unexplained[i].category == c)
 			sum -= m->unexplained[i].bytes;
-	return (double)(sum < 0 ? -sum : sum) > MATCH_WORTH * (double)m->observed ? sum : 0;
+	return (double)(sum < 0 ? -sum : sum) > MATCH_NOTABLE * (double)m->observed ? sum : 0;
 }

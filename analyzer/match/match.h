@@ -11,7 +11,7 @@
 #include "report/report.h"
 
 /* A gap that is worth a word, as a share of what was observed. */
-#define MATCH_WORTH 0.005
+#define MATCH_NOTABLE 0.005
 
 struct match_component {
 	const char *key;
@@ -45,7 +45,7 @@ struct match_cause {
 	const char *key, *meaning;
 	char *declared, *value; /* declared NULL: nobody said */
 	bytes gap;              /* that it would leave */
-	bytes off;              /* and by how much the peak would be missed: tails tell too */
+	bytes error_bytes;              /* and by how much the peak would be missed: tails tell too */
 };
 
 /* The peak of another configuration, as estimated, and between what limits it will be seen. */
@@ -104,7 +104,7 @@ void match_release(struct match *m);
 int matches_fail(const struct matches *m);
 /* The worst rank first. */
 void matches_sort(struct matches *m);
-/* How far a component is off, if by more than MATCH_WORTH of the rank's peak; else 0. */
-bytes match_off(const struct match *m, enum category c);
+/* How far a component is off, if by more than MATCH_NOTABLE of the rank's peak; else 0. */
+bytes match_category_error(const struct match *m, enum category c);
 
 #endif

@@ -70,9 +70,9 @@ static void pair_tails(struct predicted *p, size_t np, struct observed *o, size_
 	size_t i = 0, k = 0;
 
 	while (i < np && k < no) {
-		if (p[i].found || p[i].least <= MOST_TAIL ||
+		if (p[i].found || p[i].least <= MAX_UNSPLIT_TAIL ||
 		    (category >= 0 && (int)p[i].category != category) ||
-		    p[i].least + MOST_TAIL < o[k].row->bytes)
+		    p[i].least + MAX_UNSPLIT_TAIL < o[k].row->bytes)
 			i++;
 		else if (o[k].term >= 0 || o[k].row->bytes < p[i].least ||
 			 (category >= 0 && (int)o[k].row->category != category))
@@ -89,7 +89,7 @@ static int may_be(const struct predicted *p, const struct observed *o)
 	bytes size = o->row->bytes;
 
 	return size == p->least ||
-	       (p->least > MOST_TAIL && size > p->least && size <= p->least + MOST_TAIL);
+	       (p->least > MAX_UNSPLIT_TAIL && size > p->least && size <= p->least + MAX_UNSPLIT_TAIL);
 }
 
 /* Gives what is paired to `left`, and what `left` could not have to its former partner. */
@@ -118,7 +118,7 @@ static void exchange_all(struct predicted *p, size_t np, struct observed *o, siz
 	size_t tries = MOST_EXCHANGES;
 
 	for (size_t i = 0; i < np; i++) {
-		if (p[i].found || p[i].least <= MOST_TAIL)
+		if (p[i].found || p[i].least <= MAX_UNSPLIT_TAIL)
 			continue;
 		for (size_t k = 0; k < no && !p[i].found && tries; k++)
 			if (o[k].term < 0 && o[k].row->bytes > p[i].least) {

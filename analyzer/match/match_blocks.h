@@ -6,7 +6,7 @@
 
 /* A remainder of at most this is not split off a large block (kSmallSize), and small ones are
  * always split. */
-#define MOST_TAIL (INT64_C(1) << 20)
+#define MAX_UNSPLIT_TAIL (INT64_C(1) << 20)
 
 /* A block that a system predicts. */
 struct predicted {

@@ -3,6 +3,8 @@
 #include "config/native.h"
 #include "systems/memtrace.h"
 
+#include "match/alternatives.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,24 +14,15 @@
 #define AS_GOOD 0.02
 /* Blocks may all be found, and yet the peak be missed: tails hide a few rows of the vocabulary. So
  * much of the peak is worth a word, where another number of rows leaves at most this part of it. */
-#define WORTH_OFF 0.0001
-#define LEFT_OFF 0.0625
-
-static const struct {
-	enum config_field field;
-	const char *alternatives, *meaning;
-} hypotheses[] = {
-#define HYPOTHESIS(key, alternatives, meaning) { CONFIG_##key, alternatives, meaning },
-#include "match/match_hypotheses.def"
-#undef HYPOTHESIS
-};
+#define NOTABLE_ERROR 0.0001
+#define REMAINING_ERROR 0.0625
 
 /* The alternative as a value. NULL: there is none, or it is what is declared. */
-static char *value_of(const struct config *c, enum config_field f, const char *word, size_t length)
+static char *value_of(const struct config *c, enum config_field f, const char *word)
 {
 	struct buf declared = { 0 };
-	char *value = xasprintf("%.*s", (int)length, word);
-	long long is, by = length > 1 ? strtoll(value + 1, NULL, 10) : 0, now = -1;
+	char *value = xstrdup(word);
+	long long is, by = strtoll(value + 1, NULL, 10), now = -1;
 
 	if (config_has(c, f))
 		config_value(c, f, &declared);
@@ -59,25 +52,15 @@ static int try_value(const struct match *m, const struct config *c, const struct
 	struct config other;
 	struct match again = { 0 };
 	struct err e = { 0 };
-	int status = 0;
+	int status;
 
 	config_init(&other);
 	config_copy(&other, c);
-	if (!strcmp(value, "~"))
-		config_unset(&other, f);
-	else
-		status = config_set(&other, config_name(f), value, "--set", &e);
-	/* positions follow, where the model learns them */
-	if (!status && f == CONFIG_seq_length &&
-	    config_has(&other, CONFIG_max_position_embeddings) &&
-	    other.max_position_embeddings < other.seq_length)
-		status = config_set(&other, "max_position_embeddings", value, "--set", &e);
-	if (!status)
-		status = config_derive(&other, &e);
+	status = alternative_set(&other, f, value, "--set");
 	if (!status) {
 		status = match_make(&again, m->rank, m->system, &other, t, &e);
 		found->gap = match_gap(&again);
-		found->off = llabs(again.estimated - again.observed);
+		found->error_bytes = llabs(again.estimated - again.observed);
 		match_release(&again);
 	}
 	config_release(&other);
@@ -92,14 +75,14 @@ static void add_cause(struct match *m, const struct config *c, size_t row, char 
 
 	m->causes = xrealloc(m->causes, m->cause_count + 1, sizeof(*m->causes));
 	cause = &m->causes[m->cause_count++];
-	if (config_has(c, hypotheses[row].field))
-		config_value(c, hypotheses[row].field, &declared);
-	*cause = (struct match_cause){ .key = config_name(hypotheses[row].field),
-				       .meaning = hypotheses[row].meaning,
+	if (config_has(c, alternatives[row].field))
+		config_value(c, alternatives[row].field, &declared);
+	*cause = (struct match_cause){ .key = config_name(alternatives[row].field),
+				       .meaning = alternatives[row].meaning,
 				       .declared = declared.text ? buf_take(&declared) : NULL,
 				       .value = value,
 				       .gap = found->gap,
-				       .off = found->off };
+				       .error_bytes = found->error_bytes };
 	buf_release(&declared);
 }
 
@@ -118,8 +101,8 @@ static int gap_order(const void *a, const void *b)
 
 	if (x->gap != y->gap)
 		return x->gap < y->gap ? -1 : 1;
-	if (x->off != y->off)
-		return x->off < y->off ? -1 : 1;
+	if (x->error_bytes != y->error_bytes)
+		return x->error_bytes < y->error_bytes ? -1 : 1;
 	/* of two that explain it alike, that somebody declared can be wrong */
 	if (!x->declared != !y->declared)
 		return !x->declared - !y->declared;
@@ -156,29 +139,30 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 {
 	struct match_cause left = { .gap = 0 };
 	bytes gap = match_gap(m), off = llabs(m->estimated - m->observed);
-	bytes worth = (bytes)(MATCH_WORTH * (double)m->observed), most = off > worth ? off : worth;
+	bytes worth = (bytes)(MATCH_NOTABLE * (double)m->observed), most = off > worth ? off : worth;
 	int by_gap = match_has_gap(m);
 
 	/* a peak that is met says nothing against what is declared: other blocks are another
 	 * moment's */
-	if (m->system != &memtrace || (double)off < WORTH_OFF * (double)m->observed)
+	if (m->system != &memtrace || (double)off < NOTABLE_ERROR * (double)m->observed)
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(hypotheses); i++) {
-		if (!by_gap && !is_rows(hypotheses[i].field))
-			continue;
-		for (const char *word = hypotheses[i].alternatives; *word;) {
-			size_t length = strcspn(word, " ");
-			char *value = value_of(c, hypotheses[i].field, word, length);
+	for (size_t i = 0; i < alternatives_count; i++) {
+		const char *at = alternatives[i].explain;
+		char word[ALTERNATIVE_LENGTH];
 
-			if (value && !is_known(m, hypotheses[i].field, value) &&
-			    !try_value(m, c, t, hypotheses[i].field, value, &left) &&
-			    (by_gap ? left.off <= most && (double)left.gap <= DECISIVE * (double)gap
+		if (!by_gap && !is_rows(alternatives[i].field))
+			continue;
+		while (alternatives_next(&at, word)) {
+			char *value = value_of(c, alternatives[i].field, word);
+
+			if (value && !is_known(m, alternatives[i].field, value) &&
+			    !try_value(m, c, t, alternatives[i].field, value, &left) &&
+			    (by_gap ? left.error_bytes <= most && (double)left.gap <= DECISIVE * (double)gap
 				    : left.gap <= gap &&
-					      (double)left.off <= LEFT_OFF * (double)off))
+					      (double)left.error_bytes <= REMAINING_ERROR * (double)off))
 				add_cause(m, c, i, value, &left);
 			else
 				free(value);
-			word += length + (word[length] == ' ');
 		}
 	}
 	keep_best(m);

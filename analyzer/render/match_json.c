@@ -88,7 +88,7 @@ static json_t *causes_json(const struct match *m)
 		set(row, "value", strcmp(c->value, "~") ? text(c->value) : json_null());
 		set(row, "meaning", text(c->meaning));
 		set(row, "gap_bytes", json_integer(c->gap));
-		set(row, "off_bytes", json_integer(c->off));
+		set(row, "off_bytes", json_integer(c->error_bytes));
 		json_array_append_new(list, row);
 	}
 	return list;
@@ -133,7 +133,7 @@ static json_t *differing_json(const struct matches *m)
 		json_t *ranks = json_array(), *row = json_object();
 
 		for (size_t i = 0; i < m->count; i++)
-			if (match_off(&m->list[i], c))
+			if (match_category_error(&m->list[i], c))
 				json_array_append_new(ranks, json_integer(m->list[i].rank->rank));
 		set(row, "component", text(category_key(c)));
 		if (json_array_size(ranks))

@@ -48,7 +48,7 @@ static void put_causes(struct page *p, const struct match *m)
 		const struct match_cause *c = &m->causes[i];
 		struct buf left = { 0 }, gap = { 0 };
 
-		size_add(&left, by_gap ? c->gap : c->off, p->style->raw_bytes);
+		size_add(&left, by_gap ? c->gap : c->error_bytes, p->style->raw_bytes);
 		size_add(&gap, by_gap ? match_gap(m) : llabs(m->estimated - m->observed),
 			 p->style->raw_bytes);
 		buf_addf(p->out, "%s  %s, declared %s, would be %s: %s; ", i ? "or" : "why",
@@ -181,7 +181,7 @@ static void put_differing(struct page *p, const struct matches *m)
 		size_t count = 0;
 
 		for (size_t i = 0; i < m->count; i++) {
-			bytes off = match_off(&m->list[i], c);
+			bytes off = match_category_error(&m->list[i], c);
 
 			if (!off)
 				continue;

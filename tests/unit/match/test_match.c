@@ -262,7 +262,7 @@ static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **stat
 	assert_true(m.cause_count >= 1);
 	assert_string_equal(m.causes[0].key, "vocab_size");
 	assert_string_equal(m.causes[0].value, "50304");
-	assert_int_equal(m.causes[0].off, 0);
+	assert_int_equal(m.causes[0].error_bytes, 0);
 	match_release(&m);
 }
 
