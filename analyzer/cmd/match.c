@@ -5,6 +5,7 @@
 #include "match/match_explain.h"
 #include "cmd/match_inputs.h"
 #include "match/match_what_if.h"
+#include "render/inference_output.h"
 #include "render/match_output.h"
 
 #include <errno.h>

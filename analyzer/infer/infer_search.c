@@ -179,7 +179,7 @@ void infer_search(struct inference *i, struct config *c, const struct observed_r
 
 	for (size_t s = 0; s < alternatives_count; s++)
 		open[s] = *alternatives[s].search && (!config_has(c, alternatives[s].field) ||
-			  config_is_derived(c, alternatives[s].field));
+						      config_is_derived(c, alternatives[s].field));
 	for (int round = 0; round < ROUNDS && changed; round++) {
 		changed = 0;
 		for (size_t s = 0; s < alternatives_count; s++) {
@@ -197,7 +197,8 @@ void infer_search(struct inference *i, struct config *c, const struct observed_r
 	}
 	search_scaler(i, c, w, count);
 	for (size_t s = 0; s < alternatives_count; s++) {
-		if (!open[s] || !alternatives_apply(c, s) || inferred_find(i, alternatives[s].field))
+		if (!open[s] || !alternatives_apply(c, s) ||
+		    inferred_find(i, alternatives[s].field))
 			continue;
 		try_values(&o, c, s, w, count);
 		judge(i, c, s, &o, w, count);

@@ -1,13 +1,9 @@
-/* What was inferred, as a list, and as a file. */
 #include "infer/inference.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "util/json_text.h"
-#include "config/native.h"
 
 static const char *const names[] = { "exact", "likely", "guess" };
 
@@ -68,28 +64,4 @@ void inference_release(struct inference *i)
 	free(i->list);
 	free(i->undetermined);
 	*i = (struct inference){ 0 };
-}
-
-void inference_file(const struct config *c, struct buf *out)
-{
-	const char *comma = "";
-
-	buf_puts(out, "{");
-	for (int f = 0; f < CONFIG_FIELDS; f++) {
-		struct buf value = { 0 };
-
-		if (!config_has(c, (enum config_field)f) ||
-		    config_is_derived(c, (enum config_field)f))
-			continue;
-		config_value(c, (enum config_field)f, &value);
-		buf_addf(out, "%s\n  \"%s\": ", comma, config_name((enum config_field)f));
-		if (strcmp(config_type((enum config_field)f), "TEXT"))
-			buf_puts(out, value.text);
-		else
-			add_json_string(out,
-					(struct str){ value.text ? value.text : "", value.length });
-		buf_release(&value);
-		comma = ",";
-	}
-	buf_puts(out, "\n}\n");
 }

@@ -48,7 +48,4 @@ __attribute__((format(printf, 3, 4))) void inference_undetermined(struct inferen
 /* The entry of `f`; NULL if it was not inferred. Borrowed. */
 struct inferred *inferred_find(const struct inference *i, enum config_field f);
 
-/* Adds the configuration as a file for --config: one flat JSON object, without derived values. */
-void inference_file(const struct config *c, struct buf *out);
-
 #endif

@@ -23,7 +23,8 @@ enum { ALTERNATIVE_LENGTH = 32 };
 /* Copies the word at *at to `word` and moves *at behind it; returns 0 at the end of the list. */
 int alternatives_next(const char **at, char word[ALTERNATIVE_LENGTH]);
 
-/* Sets `f` to `value`, or unsets it for "~", and derives the rest again. -1: no such job can run. */
+/* Sets `f` to `value`, or unsets it for "~", and derives the rest again. -1: no such job can run.
+ */
 int alternative_set(struct config *c, enum config_field f, const char *value, const char *origin);
 
 #endif

@@ -139,7 +139,8 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 {
 	struct match_cause left = { .gap = 0 };
 	bytes gap = match_gap(m), off = llabs(m->estimated - m->observed);
-	bytes worth = (bytes)(MATCH_NOTABLE * (double)m->observed), most = off > worth ? off : worth;
+	bytes worth = (bytes)(MATCH_NOTABLE * (double)m->observed),
+	      most = off > worth ? off : worth;
 	int by_gap = match_has_gap(m);
 
 	/* a peak that is met says nothing against what is declared: other blocks are another
@@ -157,9 +158,10 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 
 			if (value && !is_known(m, alternatives[i].field, value) &&
 			    !try_value(m, c, t, alternatives[i].field, value, &left) &&
-			    (by_gap ? left.error_bytes <= most && (double)left.gap <= DECISIVE * (double)gap
-				    : left.gap <= gap &&
-					      (double)left.error_bytes <= REMAINING_ERROR * (double)off))
+			    (by_gap ? left.error_bytes <= most &&
+					      (double)left.gap <= DECISIVE * (double)gap
+				    : left.gap <= gap && (double)left.error_bytes <=
+								 REMAINING_ERROR * (double)off))
 				add_cause(m, c, i, value, &left);
 			else
 				free(value);

@@ -2,6 +2,9 @@
 
 #include "render/json_util.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 void inferred_text(const struct inference *i, struct buf *out)
 {
 	buf_addf(out, "%-44s %-20s %-7s  %s\n", "inferred", "value", "sure", "from");
@@ -64,4 +67,35 @@ void inferred_json(const struct inference *i, const struct config *c, json_t *ro
 	set(root, "inferred", list);
 	set(root, "not_told", open);
 	set(root, "given", given_json(i, c));
+}
+
+/* Numbers and truth values are JSON as config_value() writes them. */
+static json_t *value_json(const struct config *c, enum config_field f)
+{
+	struct buf value = { 0 };
+	json_t *j;
+
+	config_value(c, f, &value);
+	if (!strcmp(config_type(f), "TEXT"))
+		j = text(value.text ? value.text : "");
+	else
+		j = json_loadb(value.text, value.length, JSON_DECODE_ANY, NULL);
+	buf_release(&value);
+	return j;
+}
+
+void inference_file(const struct config *c, struct buf *out)
+{
+	json_t *root = json_object();
+	char *written;
+
+	for (enum config_field f = 0; f < CONFIG_FIELDS; f++)
+		if (config_has(c, f) && !config_is_derived(c, f))
+			set(root, config_name(f), value_json(c, f));
+	written = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	if (!written)
+		BUG("json");
+	buf_addf(out, "%s\n", written);
+	free(written);
+	json_decref(root);
 }

@@ -10,4 +10,7 @@ void inferred_text(const struct inference *i, struct buf *out);
 /* Sets "inferred", "not_told" and "given" of `root`; `c` is the configuration with all of them. */
 void inferred_json(const struct inference *i, const struct config *c, json_t *root);
 
+/* Adds the configuration as a file for --config: one flat JSON object, without derived values. */
+void inference_file(const struct config *c, struct buf *out);
+
 #endif
