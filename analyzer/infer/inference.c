@@ -1,5 +1,7 @@
 #include "infer/inference.h"
 
+#include "config/native.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

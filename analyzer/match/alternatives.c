@@ -1,5 +1,7 @@
 #include "match/alternatives.h"
 
+#include "config/derive.h"
+#include "config/native.h"
 #include "util/util.h"
 
 #include <string.h>
