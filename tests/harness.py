@@ -1,4 +1,4 @@
-"""What the tests on real jobs share: environments, runs on the simulated device, traces."""
+"""Shared by the tests on real jobs: environments, runs on the simulated device, traces."""
 import functools
 import glob
 import json
@@ -48,7 +48,7 @@ def printed(text, key="rank"):
 
 
 def add_tests(case, first, more):
-    """For each name and row of the tables a test of `case` that calls its check(name, row); those of `more` run with ALL_JOBS only."""
+    """Adds a test to `case` for each name and row of the tables, which calls its check(name, row); those of `more` run with ALL_JOBS only."""
     for table, skipped in (first, False), (more, not os.environ.get("ALL_JOBS")):
         for name, row in table.items():
             def test(self, name=name, row=row):
@@ -65,7 +65,7 @@ class Case(unittest.TestCase):
         self.traces = os.path.join(self.dir, "traces")
 
     def run_(self, command, timeout=600, status=0, **settings):
-        """Runs COMMAND as is; returns the finished process."""
+        """Runs COMMAND without changes; returns the finished process."""
         done = subprocess.run(command, env=environment(**settings), cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, timeout=timeout)
         if status is not None and done.returncode != status:

@@ -23,7 +23,7 @@ def text(b):
 
 
 def wait_for_writer(f):
-    """The writer of a job that has ended has a moment's work left; its lock tells."""
+    """Waits for the writer of a job that has just ended; the file's lock shows when it is done."""
     pid = struct.unpack_from("<I", os.pread(f.fileno(), 4, 60))[0]
     for _ in range(600):
         lock = fcntl.fcntl(f.fileno(), fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -77,11 +77,11 @@ class Trace:
         return [(self.strings[f], self.strings[g], line) for f, g, line in (self.frames[i] for i in self.stacks.get(stack, (0,))[1:])]
 
     def module(self, stack):
-        """The path of the module that called, or None"""
+        """The path of the calling module, or None"""
         return self.modules.get(self.stacks.get(stack, (0,))[0])
 
     def records(self):
-        """(time, address, bytes, stack, thread, kind, device) in order; only whole segments without a gap before them"""
+        """(time, address, bytes, stack, thread, kind, device) in order; only complete segments without a gap before them"""
         expected = 0
         for offset, capacity, used, first, *_ in self.segments:
             assert first == expected, "a gap: use keyframes"

@@ -1,6 +1,6 @@
-"""Runs the jobs of accuracy_jobs() on the simulated device with real PyTorch, and writes what they needed: tests/accuracy/observed.json
+"""Runs the jobs of accuracy_jobs() on the simulated device with real PyTorch, and writes their memory to tests/accuracy/observed.json
 
-    python3 tests/accuracy/accuracy_runs.py [PATTERN]       only jobs whose name has PATTERN; the others keep their numbers
+    python3 tests/accuracy/accuracy_runs.py [PATTERN]       only jobs whose name contains PATTERN; the others keep their numbers
 """
 import json
 import os
@@ -55,7 +55,7 @@ def accuracy_jobs():
     def qwen_moe(name, **more):
         return "Qwen2-MoE", "qwen2-moe-" + name, {**QWEN_MOE, **more}
 
-    small = {"seq_length": 128, "micro_batch_size": 1}  # the optimizer's step is the peak
+    small = {"seq_length": 128, "micro_batch_size": 1}  # the optimizer's step has the peak
     two = {"data_parallel_size": 2, "world_size": 2}
     zero = {k: ZERO[k] for k in ("framework", "precision", "optimizer_implementation", "data_parallel_size", "world_size", "zero_stage",
                                  "overlap_comm", "reduce_bucket_size")}
@@ -108,7 +108,7 @@ def accuracy_jobs():
         gpt("nesterov-loop", **small, optimizer="sgd", momentum=0.9, nesterov=True, optimizer_implementation="loop"),
         gpt("nesterov-kept-gradients", optimizer="sgd", momentum=0.9, nesterov=True, optimizer_implementation="foreach",
             zero_grad_set_to_none=False, clip_grad=1.0),
-        # causes that jobs drawn at random showed
+        # causes of errors that jobs drawn at random showed
         gpt("small-pure-bf16", **small, precision="bf16"), llama("small-tied", **small, untie_embeddings_and_output_weights=False),
         llama("one-kv-head", num_query_groups=1), llama("one-kv-head-eager", num_query_groups=1, attention="eager"),
         llama("one-sequence", micro_batch_size=1, packed_sequences=False),
@@ -148,7 +148,7 @@ def accuracy_jobs():
         ("DeepSpeed ZeRO-3", "gpt2-zero3-fp32", {**GPT2, **zero, **zero3, "precision": "fp32", "num_layers": 6}),
         ("DeepSpeed ZeRO-3", "llama-zero3-bare", {**LLAMA, **zero, **bare, "swiglu": True}),
         ("DeepSpeed ZeRO-3", "gpt2-zero3-init", {**GPT2, **zero, **zero3, "zero_init": True, "stage3_max_live_parameters": 50000000}),
-        # experts' weights that views keep, and what recomputation makes again
+        # experts' weights that views keep, and tensors that recomputation creates again
         ("DeepSpeed ZeRO-3", "mixtral-zero3", {**MIXTRAL, **zero, **zero3, "swiglu": True}),
         ("DeepSpeed ZeRO-3", "mixtral-zero3-eager-recompute", {**MIXTRAL, **zero, **zero3, **FULL, "swiglu": True, "experts_implementation": "eager"}),
         ("DeepSpeed ZeRO-3", "qwen2-moe-zero3", {**QWEN_MOE, **zero, **zero3, "swiglu": True}),
@@ -195,7 +195,7 @@ def accuracy_jobs():
 
 
 def simulate(jobs, ranks, launch):
-    """What every job, or every rank of one job, wrote."""
+    """The lines that every job, or every rank of one job, wrote."""
     with tempfile.TemporaryDirectory(prefix="memtrace-accuracy-") as directory:
         path, out = os.path.join(directory, "job.json"), os.path.join(directory, "out")
         with open(path, "w") as f:
@@ -214,7 +214,7 @@ def simulate(jobs, ranks, launch):
 
 
 def run(job):
-    """The worst rank's numbers, or none."""
+    """The numbers of the worst rank, or none."""
     ranks = job.get("world_size", 1)
     alone = ranks == 1 and job["framework"] != "megatron-core"
     found = simulate(job, ranks, (lambda *c: [python(), *c]) if alone else lambda *c: torchrun(ranks, *c))

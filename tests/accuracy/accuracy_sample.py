@@ -1,4 +1,4 @@
-"""Jobs drawn at random over what an eager model may declare, run on the simulated device and estimated: what is furthest off?
+"""Jobs drawn at random from the configurations of an eager model, run on the simulated device and estimated: prints the errors.
 
     python3 tests/accuracy/accuracy_sample.py SEED COUNT       a job is the same for the same seed and number
 """
@@ -46,7 +46,7 @@ def drawn(draw):
     else:
         job["num_query_groups"] = draw([k for k in (1, 2, 4, job["num_attention_heads"]) if job["num_attention_heads"] % k == 0])
         job["untie_embeddings_and_output_weights"] = draw((True, True, False))
-        if job["micro_batch_size"] == 1:  # the simulated device computes the positions of one row, so that transformers sees one sequence
+        if job["micro_batch_size"] == 1:  # the simulated device computes the positions of one row, so transformers sees that it is one sequence
             job["packed_sequences"] = False
         if draw((False, True)):
             job.update(model_type="qwen2", add_qkv_bias=True)
@@ -60,7 +60,7 @@ def drawn(draw):
 
 
 def sample(seed, count):
-    """(name, job): the first `count` that are small enough for a test."""
+    """(name, job) of the first `count` jobs that are small enough for a test."""
     source = random.Random(seed)
     jobs = []
     while len(jobs) < count:
@@ -71,7 +71,7 @@ def sample(seed, count):
 
 
 def measured(jobs):
-    """(name, job, what PyTorch counted or None), as they come."""
+    """(name, job, PyTorch's counters or None), in the order of their ends."""
     alone = [job for _, job in jobs if "world_size" not in job]
     found = accuracy_runs.simulate(alone, 1, lambda *c: [accuracy_runs.python(), *c]) if alone else {}
     left = iter(range(len(alone)))
@@ -80,7 +80,7 @@ def measured(jobs):
 
 
 def report(jobs):
-    """What PyTorch counts in each, and how far the estimate is."""
+    """Prints PyTorch's counters and the error of the estimate for each job."""
     errors = []
     for name, job, found in measured(jobs):
         if not found:

@@ -1,4 +1,4 @@
-"""Jobs of several ranks drawn at random, as accuracy_sample.py draws those of one: DDP, FSDP, ZeRO, Megatron-core.
+"""Jobs of several ranks drawn at random, as accuracy_sample.py draws jobs of one rank: DDP, FSDP, ZeRO, Megatron-core.
 
     python3 tests/accuracy/accuracy_sample_ranks.py SEED COUNT [KIND]
 """
@@ -114,7 +114,7 @@ TURNS = ("megatron", "fsdp1", "zero3", "megatron", "ddp", "fsdp2", "zero2", "meg
 
 
 def sample(seed, count, kind=None):
-    """(name, job): kinds in turn, or one of them."""
+    """(name, job): all kinds in turn, or only one of them."""
     source, jobs = random.Random(seed), []
     while len(jobs) < count:
         now = kind or TURNS[len(jobs) % len(TURNS)]

@@ -1,12 +1,12 @@
-"""Megatron-LM's own estimate, for the scoreboard: bytes of the most loaded GPU.
+"""Megatron-LM's own estimate, for docs/accuracy.md: bytes of the GPU with the most memory.
 
-The formula is that of megatron/training/theoretical_memory_usage.py (Megatron-LM's main branch of 2026): 18 bytes a parameter, or 6 + 12/d
+The formula is that of megatron/training/theoretical_memory_usage.py (Megatron-LM's main branch of 2026): 18 bytes for each parameter, or 6 + 12/d
 with the distributed optimizer, and activations after Table 2 of Korthikanti et al. (2022) with sequence parallelism and selective
-recomputation, else s b h (10 + 24/t) a layer and 5 % more. Keys are those of memtrace-config(5)."""
+recomputation, otherwise s b h (10 + 24/t) for each layer and 5 % more. Keys are those of memtrace-config(5)."""
 
 
 class Unsaid(Exception):
-    """The formula has no place for this."""
+    """The formula does not model this option."""
 
 
 def layers_with_experts(c):
@@ -20,7 +20,7 @@ def layers_with_experts(c):
 
 
 def parameters(c):
-    """(split by tensor parallelism, on every rank, of routed experts), of all layers; of one embedding."""
+    """Parameters (divided by tensor parallelism, complete on every rank, of routed experts) of all layers; of one embedding."""
     h, a = c["hidden_size"], c["num_attention_heads"]
     gate = 3 / 2 if c.get("swiglu") else 1
     norm = h * (1 if c.get("normalization") == "RMSNorm" else 2)

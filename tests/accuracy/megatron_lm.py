@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs Megatron-LM's own pretrain_gpt.py, unmodified, on the simulated device as its functional tests run it, beside what they measured on real GPUs.
+"""Runs Megatron-LM's own unmodified pretrain_gpt.py on the simulated device like its functional tests, and compares with their measurements on real GPUs.
 
 usage: megatron_lm.py ROWS.json --megatron-lm DIR [--python PYTHON] [--gpu NAME] [--select TEXT] [--steps N]
 
-DIR is a checkout of Megatron-LM with datasets/helpers_cpp built; PYTHON has PyTorch and what Megatron-LM imports, tensorboard among it. Only
-tests that need neither Transformer Engine nor Apex's fused softmax, which are packages of CUDA kernels; where they used Apex's normalization,
-PyTorch's allocates the same. The last rank is simulated, alone, which is the one they logged; its numbers are those that Megatron-LM logs
-itself: mem-max-allocated-bytes of the first step and of the last, mem-allocated-bytes of the last."""
+DIR is a checkout of Megatron-LM with datasets/helpers_cpp built; PYTHON has PyTorch and the packages that Megatron-LM imports, including tensorboard. Only
+tests run that need neither Transformer Engine nor Apex's fused softmax, which are packages of CUDA kernels. If a test used Apex's normalization,
+PyTorch's allocates the same. The last rank is simulated, alone, because the tests log this rank. The numbers are those that Megatron-LM logs
+itself: mem-max-allocated-bytes of the first and the last step, mem-allocated-bytes of the last."""
 import argparse
 import glob
 import json
@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Options about files that are not here, and how many arguments each has; mock data stand for them.
+# Options about files that do not exist here, with their number of arguments; mock data replace the files.
 LEFT_OUT = {"--data-path": 1, "--vocab-file": 1, "--merge-file": 1, "--save": 1, "--load": 1, "--data-cache-path": 1, "--tensorboard-dir": 1,
             "--train-iters": 1, "--async-save": 0, "--use-persistent-ckpt-worker": 0, "--use-checkpoint-opt_param-scheduler": 0,
             "--log-memory-to-tensorboard": 0, "--log-validation-ppl-to-tensorboard": 0, "--log-timers-to-tensorboard": 0,

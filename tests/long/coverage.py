@@ -1,6 +1,6 @@
-"""make coverage: which lines of preload/ and analyzer/ the tests run, counted by gcov in a build of their own. Jobs that end by exit() leave
-their counters, killed ones do not: what is printed is a lower bound. coverage.py [PATTERN...]: of the command line's tests and of the real jobs,
-those alone. coverage.py --only-count: what earlier runs have counted."""
+"""make coverage: the lines of preload/ and analyzer/ that the tests run, counted by gcov in a separate build. Jobs that end by exit() write
+their counters, killed jobs do not, so the result is a lower bound. coverage.py [PATTERN...]: only these of the command line's tests and of the real
+jobs. coverage.py --only-count: prints the counters of earlier runs."""
 import collections
 import glob
 import json

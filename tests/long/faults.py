@@ -1,6 +1,6 @@
-"""What each failure of a call that the recorder makes costs: faults.py [--write] prints the table of docs/reliability.md, or puts it there.
+"""The cost of each failing call of the recorder: faults.py prints the table of docs/reliability.md; --write puts it there.
 
-Every row is a run of a program that reports 20,000 blocks' coming and going (40,001 events); the program's end must be as without the recorder."""
+Every row is a run of a program that reports the allocation and free of 20,000 blocks (40,001 events); it must end as without the recorder."""
 import errno
 import glob
 import os
@@ -17,12 +17,12 @@ from hooks import build         # noqa: E402
 
 PAGE = os.path.join(TESTS, "..", "docs", "reliability.md")
 EVENTS = 40_001
-# a C library function that libmemtrace.so calls, and the error that it then has
+# C library functions that libmemtrace.so calls, and the error that each then returns
 FUNCTIONS = {"mmap": "ENOMEM", "madvise": "EINVAL", "getrlimit": "EPERM", "pthread_create": "EAGAIN", "pthread_attr_init": "ENOMEM", "read": "EIO",
              "open": "EMFILE", "getcwd": "ENOENT", "readlink": "EACCES", "on_exit": "ENOMEM", "dl_iterate_phdr": "EPERM"}
-# the same of the thread that writes where no process can
+# the same for the thread that writes if no process can
 WRITER = {"mkdir": "EACCES", "open": "EIO", "openat": "ENOSPC", "pwrite": "ENOSPC", "ftruncate": "EIO"}
-# system calls that a filter refuses, to the job and to the writer's process
+# system calls that a filter refuses in the job and in the writer's process
 CALLS = {"memfd_create": (319, "EPERM"), "clone": (56, "EPERM"), "execve": (59, "EACCES"), "mkdir": (83, "EROFS"), "openat": (257, "EACCES"), "pwrite64": (18, "EIO"),
          "ftruncate": (77, "EINVAL"), "fcntl": (72, "ENOLCK"), "set_robust_list": (273, "ENOSYS"), "pidfd_open": (434, "ENOSYS"), "close_range": (436, "ENOSYS"),
          "setsid": (112, "EPERM"), "madvise": (28, "ENOSYS"), "prctl": (157, "EPERM")}
@@ -35,7 +35,7 @@ def programs(folder):
 
 
 def run(folder, **settings):
-    """One run: (status of the job, how often the function was called, what was observed)."""
+    """One run: (status of the job, number of calls of the function, the observed result)."""
     program, shim = programs_of(folder)
     traces = tempfile.mkdtemp(dir=folder)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMTRACE_", "CUDASIM_", "FAIL"))}
@@ -55,7 +55,7 @@ def programs_of(folder):
 
 
 def observed(traces, said):
-    """In words that do not depend on the machine's speed."""
+    """The observed result, in words that do not depend on the machine's speed."""
     lines = [re.sub(r" in (/\S+)?memtrace\S*| in /\S+?(?=[ ;])", "", l)[10:] for l in said.splitlines() if l.startswith("memtrace: ") and "peak" not in l]
     paths = glob.glob(os.path.join(traces, "**", "*.mtr"), recursive=True)
     text = "; ".join('says "%s"' % l.split("; the job")[0] for l in lines)

@@ -1,7 +1,7 @@
-"""make test-gpu: the checks of tests/real/test_truth.py on a real GPU, what the device says beside what the trace says, and twenty jobs
-both ways, on the GPU and on its simulation.
+"""make test-gpu: the checks of tests/real/test_truth.py on a real GPU, the device's own figures against the trace, and twenty jobs
+on the GPU and on its simulation.
 
-Without a GPU it says that it was skipped. What it finds belongs into docs/validation.md, with device and versions.
+Without a GPU it prints that it was skipped. Results belong into docs/validation.md, with device and versions.
 """
 import json
 import os
@@ -27,7 +27,7 @@ class OnTheGpu(Checks):
     simulated = False
 
     def simulate(self, command, *options, **keys):
-        """The same runs, on the device that is there."""
+        """The same runs, on the real device."""
         return self.run_([MEMTRACE, "run", "-o", self.traces, "--", *command], **keys)
 
     def test_counters(self):
@@ -65,7 +65,7 @@ JOBS_BOTH_WAYS = [
     (*HF,), (*HF, "--model", "qwen2"), (*HF, "--model", "gpt2"), (*HF, "--lora", "8"), (*HF, "--loop", "trainer"),
     (*HF, "--recompute", "full", "--layers", "8"),
 ]
-# A GPU whose name is not among the simulated ones is simulated by its memory.
+# If the simulated device does not know the GPU's name, it simulates its memory size.
 NAME_AND_MEMORY = "import torch; print(torch.cuda.get_device_name()); print(torch.cuda.get_device_properties(0).total_memory)"
 
 

@@ -1,4 +1,4 @@
-"""make test-matrix: the same checks under every supported PyTorch and Python; prints the README's table. matrix.py [VERSION[/PYTHON]...]"""
+"""make test-matrix: the same checks under every supported PyTorch and Python; prints a table. matrix.py [VERSION[/PYTHON]...]"""
 import os
 import shutil
 import subprocess
@@ -36,7 +36,7 @@ class One(Checks):
         return self.check(GPT2, "--batch", 2, *arguments, version=self.version, **keys)
 
     def alone(self):
-        """Its groups of absent ranks are NCCL's and Gloo's; PyTorch 2.0 and 2.1 cannot play Gloo's."""
+        """Its groups with emulated ranks use NCCL and Gloo together; PyTorch 2.0 and 2.1 cannot emulate these."""
         if self.version in ("2.0", "2.1"):
             return "-"
         trace, self.traces = self.traces, os.path.join(self.dir, "alone")

@@ -1,4 +1,4 @@
-"""soak.py [EVENTS] [LIVE]: a long recording at its budget's limit; what an event costs at the end as at the beginning, and what the trace then knows.
+"""soak.py [EVENTS] [LIVE]: a long recording at its budget's limit: the cost of an event from the beginning to the end, and the contents of the trace.
 10^9 events by default, some minutes."""
 import glob
 import json

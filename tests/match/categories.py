@@ -1,4 +1,4 @@
-"""What with_categories.py wrote, held against a trace: which category each block was, and when each phase began."""
+"""Compares the output of with_categories.py with a trace: the category of each block, and the start of each phase."""
 import json
 import os
 import subprocess
@@ -12,13 +12,13 @@ GONE = 1 << 62
 
 
 class Blocks:
-    """A device's tensor events: when each block was born and died, counted in events."""
+    """A device's tensor events: when each block was allocated and freed, counted in events."""
 
     def __init__(self, trace, device):
         self.trace = trace
         self.events = [r for r in trace.records() if r[5] in (1, 2) and r[6] == device]
         self.birth, self.death, self.by_address = [], [], {}
-        self.position = []  # of the n-th allocation among the events
+        self.position = []  # position of the n-th allocation among the events
         live, now, highest, self.peak = {}, 0, 0, 0
         for i, r in enumerate(self.events):
             now += r[2]
@@ -41,7 +41,7 @@ class Blocks:
         return self.events[self.birth[block]][3]
 
     def find(self, address, allocations):
-        """The block at an address after so many allocations, or None"""
+        """The block at an address after that number of allocations, or None"""
         found = None
         for block in self.by_address.get(address, ()):
             if block >= allocations:
@@ -54,7 +54,7 @@ class Blocks:
 
 
 def truth(blocks, written):
-    """{block: category} by what the job said, for all blocks that it spoke of. The first of TENSORS that a block ever was counts."""
+    """{block: category} from the job's own list. If a block had several tensors, the first category of TENSORS counts."""
     found = {}
     for category in TENSORS:
         for mark in written["marks"]:
@@ -70,7 +70,7 @@ def truth(blocks, written):
 
 
 def sums(blocks, known):
-    """Bytes at the peak by category; what the job did not speak of is under None."""
+    """Bytes at the peak by category; None has the blocks that are not in the job's list."""
     total = {}
     for b in blocks.at_peak():
         category = known.get(b)
@@ -84,7 +84,7 @@ def load(path):
 
 
 def differences(memtrace, directory, out, rank=0):
-    """For people: by place, what the job said and what the report says."""
+    """For people: by stack, the job's category and the report's."""
     report = json.loads(subprocess.run([memtrace, "report", "--json", directory], stdout=subprocess.PIPE, check=True).stdout)
     entry = next(r for r in report["ranks"] if (r["rank"] or 0) == rank)
     trace = mtr.Trace(entry["trace"])

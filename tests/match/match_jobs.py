@@ -1,4 +1,4 @@
-"""Jobs that memtrace match is tried on, and what of them is declared wrongly: each table was written down before any of it had run."""
+"""Jobs for memtrace match, and their wrong declarations: each table was written before any of its jobs ran."""
 from accuracy_runs import FULL, GPT2, LLAMA, MEGATRON, MIXTRAL, QWEN_MOE
 
 TWO = {"data_parallel_size": 2, "world_size": 2}
@@ -19,7 +19,7 @@ def megatron(width, heads, length, **more):
             "seq_length": length, "max_position_embeddings": length, "world_size": 2, **more}
 
 
-# For what was made on the jobs of accuracy_runs.py.
+# For tables developed on the jobs of accuracy_runs.py.
 NEW = {
     "x-qwen2": llama(896, 14, 2, 4864, model_type="qwen2", add_qkv_bias=True, num_layers=6, vocab_size=151936, seq_length=768, micro_batch_size=3),
     "x-llama": llama(1536, 12, 12, 4096, num_layers=5, vocab_size=128256, seq_length=1536, micro_batch_size=1, attention="eager", **FULL),
@@ -33,7 +33,7 @@ NEW = {
     "x-gpt2-padded": gpt2(1024, 16, 512, num_layers=3, micro_batch_size=7, attention="eager", attention_mask_buffers=True),
     "x-llama-eager": llama(2048, 16, 8, 5632, num_layers=3, attention="eager"),
 }
-# job: (key, what is declared instead, None: nothing; the values that are right)
+# job: (key, the declared value, None: nothing; the correct values)
 WRONG = {
     "x-qwen2": ("micro_batch_size", "1", ("3",)),
     "x-llama": ("recompute_granularity", None, ("full",)),
@@ -47,7 +47,7 @@ WRONG = {
     "x-llama-eager": ("attention", "flash", ("eager",)),
 }
 
-# The second ten and more, for mixtures of experts, sharding, and several axes at once.
+# More jobs, written later: mixtures of experts, sharding, and several axes at once.
 ZERO = {"framework": "deepspeed", "precision": "bf16-mixed", "optimizer_implementation": "foreach", "overlap_comm": True, "reduce_bucket_size": 8000000,
         "norm_bias": False, "add_bias_linear": False, "swiglu": False, **TWO}
 EXPERTS = {**GATED, "num_experts": 8, "moe_router_topk": 2, "moe_ffn_hidden_size": 1024, "moe_token_dispatcher_type": "alltoall"}

@@ -1,4 +1,4 @@
-"""What memtrace match makes of real jobs on the simulated device: tables of docs/validation.md.
+"""Runs memtrace match on real jobs on the simulated device: tables of docs/validation.md.
 
     python3 tests/match/match_runs.py shares DIRECTORY      how much of the peak has a term, over the jobs of accuracy_runs.py
     python3 tests/match/match_runs.py inferred DIRECTORY    how many inferred values are the declared ones, by key: those jobs, NEW and LATER
@@ -21,7 +21,7 @@ from accuracy import read_rows  # noqa: E402
 from accuracy_runs import COMMON, accuracy_jobs  # noqa: E402
 from match_jobs import LATER, LATER_WRONG, NEW, WRONG  # noqa: E402
 
-# Declared, and not what ran: SGD and Megatron choose the implementation by themselves. And what no block depends on.
+# Declared values that the job does not use (SGD and Megatron choose the implementation themselves), and values that no block depends on.
 NOT_THE_JOBS = {"torch_version", "transformers_version", "megatron_core_version", "gpu", "data_parallel_size", "recompute_method", "recompute_num_layers",
                 "ddp_bucket_cap_mb"}
 
@@ -37,7 +37,7 @@ def simulate(traces, ranks, command):
 
 
 def record(directory, name, job):
-    """The directory of the job's traces, made where it is not there."""
+    """The directory of the job's traces; the job runs if it does not exist."""
     place = os.path.join(directory, name)
     traces = os.path.join(place, "traces")
     if not os.path.exists(os.path.join(place, "out.0")):
@@ -51,7 +51,7 @@ def record(directory, name, job):
 
 
 def record_alone(directory, jobs):
-    """The same for all of one process at once: they are forked from one that has imported PyTorch."""
+    """Runs all jobs of one process at once: they are forked from a process that has imported PyTorch."""
     left = {name: job for name, job in jobs.items() if is_alone(job) and not os.path.exists(os.path.join(directory, name, "out.0"))}
     if not left:
         return
@@ -65,7 +65,7 @@ def record_alone(directory, jobs):
         os.makedirs(place, exist_ok=True)
         with open(os.path.join(place, "job.json"), "w") as f:
             json.dump(job, f)
-        shutil.rmtree(os.path.join(place, "traces"), ignore_errors=True)  # of a run that was interrupted
+        shutil.rmtree(os.path.join(place, "traces"), ignore_errors=True)  # of an interrupted run
         os.rename("%s.%d" % (traces, i), os.path.join(place, "traces"))
         os.rename("%s.%d" % (out, i), os.path.join(place, "out.0"))
 
@@ -80,7 +80,7 @@ def declared(directory, name):
 
 
 def assigned(rank):
-    """Bytes of the peak that have a term; what has and what has not adds up to the byte, of the components too."""
+    """Bytes of the peak that have a term; bytes with and without a term add up exactly, also in each component."""
     found = sum(term["observed_bytes"] for term in rank["terms"])
     assert found + sum(place["bytes"] for place in rank["unexplained"]) == rank["observed_bytes"], rank["unexplained"]
     for side in "observed_bytes", "estimated_bytes":
@@ -90,7 +90,7 @@ def assigned(rank):
 
 
 def given(path):
-    """Jobs of somebody else's rows, which say what their peak was."""
+    """Jobs of rows that are not part of the project, with their peaks."""
     rows = read_rows([path])
     return [("given: " + row["job"]["framework"], "given-%02d" % i, row["job"]) for i, row in enumerate(rows)]
 
@@ -105,7 +105,7 @@ def shares_of(directory, name, job):
 
 
 def shares(options):
-    """Of every class the mean and the least assigned share of any rank."""
+    """For every class, the mean and the smallest assigned share of any rank."""
     rows, worst = collections.defaultdict(list), []
     jobs = [entry for entry in [*accuracy_jobs(), *(given(options.rows) if options.rows else [])] if options.only in entry[1]]
     record_alone(options.directory, {name: job for _, name, job in jobs})
@@ -133,7 +133,7 @@ def same(key, a, b):
 
 
 def compare(found, job):
-    """[(key, is it right?, None: not told)] of what the job declares and could be seen, and what was inferred beyond it."""
+    """[(key, whether it is right; None: undetermined)] of the job's declared values that can be seen, and of other inferred values."""
     inferred = {row["key"]: row for row in found["inferred"]}
     known = {row["key"] for row in found["given"]}
     for key, value in job.items():
@@ -170,7 +170,7 @@ def inferred(options):
 
 
 def named_causes(directory, name, job, key, value):
-    """(rank, the causes that leave least) of the job declared with another value of `key`; None: without it and what belongs to it."""
+    """(rank, the causes with the smallest gap) of the job declared with another value of `key`; None: without it and dependent keys."""
     stem = key.split("_")[0] + "_" if value is None else None
     path = os.path.join(directory, name, "wrong.json")
     with open(path, "w") as f:
@@ -203,13 +203,13 @@ def wrong(options):
 
 
 TABLES = {"shares": (shares, "What match assigns", """`python3 tests/match/match_runs.py shares DIRECTORY --write`: the blocks at the peak that a term of our own estimate predicts, in bytes, for
-the jobs of `tests/accuracy/accuracy_runs.py`, each rank by itself. What is assigned and what is not adds up to the peak, to the byte; so do components.
-"given" are rows that are not part of the project (`--rows`). Why three jobs are below 99 % is in `tests/real/test_match_shares.py`."""),
-          "inferred": (inferred, "What match infers", """`python3 tests/match/match_runs.py inferred DIRECTORY --write`: nothing is declared, and what match infers is held against what the job was made
-with: the jobs of `tests/accuracy/accuracy_runs.py`, on which the inference was developed, and those of `tests/match/match_jobs.py`, written before they ran.
-SGD's and Megatron's implementation of the optimizer are not counted: those jobs declare one that they do not use."""),
+the jobs of `tests/accuracy/accuracy_runs.py`, each rank by itself. Assigned and unassigned bytes add up to the peak, to the byte; so do components.
+"given" are rows that are not part of the project (`--rows`). `tests/real/test_match_shares.py` says why three jobs are below 99 %."""),
+          "inferred": (inferred, "What match infers", """`python3 tests/match/match_runs.py inferred DIRECTORY --write`: nothing is declared, and the inferred configuration is compared with that of
+the job: the jobs of `tests/accuracy/accuracy_runs.py`, on which the inference was developed, and those of `tests/match/match_jobs.py`, written before they ran.
+SGD's and Megatron's implementation of the optimizer are not counted, because those jobs declare one that they do not use."""),
           "wrong": (wrong, "Wrong declarations, again", """`python3 tests/match/match_runs.py wrong DIRECTORY --write`: one value of each of these jobs is declared wrongly, chosen before they ran.
-"of N": so many values leave as little, and the right one is among them.""")}
+"of N": N values leave the same small gap, and the right one is among them.""")}
 
 
 def write(title, text):
