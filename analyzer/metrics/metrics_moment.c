@@ -42,8 +42,8 @@ static int is_parameter(const struct moment_pass *s, const struct mt_record *r, 
 {
 	return tag_of(r).run <= 1 && !is_autograd(s->p, r) &&
 	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
-			  TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
-			  TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER)));
+			 TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
+			 TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER)));
 }
 
 static int by_size(const void *a, const void *b)
@@ -67,8 +67,8 @@ static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 
 	return tables_stack_flags(s->p->tables, stack) & STACK_FRAMES &&
 	       !(tags & (TAGGED(MODEL) | TAGGED(LOSS) | TAGGED(OPTIMIZER) | TAGGED(LOAD) |
-			  TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
-			  TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER) | TAGGED(ZERO))) &&
+			 TAGGED(LOAD_STATE) | TAGGED(BUCKET) | TAGGED(CLIP) | TAGGED(SAVE) |
+			 TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER) | TAGGED(ZERO))) &&
 	       is_parameter_size(s, size);
 }
 
@@ -128,8 +128,7 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 		add(&m->attention, n);
 		m->attention_blocks++;
 	}
-	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)) &&
-	    tag.step == (uint16_t)s->d->step)
+	if (tags & TAGGED(OPTIMIZER) && !(tags & TAGGED(STATE)) && tag.step == (uint16_t)s->d->step)
 		add(&m->optimizer_temporaries, n);
 	add(&m->workspaces, is_workspace(s->p, r) ? n : 0);
 	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
@@ -138,9 +137,8 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 	add(&m->saving, tags & TAGGED(SAVE) ? n : 0);
 	add(&m->buckets, tags & TAGGED(BUCKET) ? n : 0);
 	add(&m->recomputed,
-	    tags & TAGGED(RECOMPUTE) && s->d->phase == PHASE_BACKWARD && tag.run == s->d->run
-		    ? n
-		    : 0);
+	    tags & TAGGED(RECOMPUTE) && s->d->phase == PHASE_BACKWARD && tag.run == s->d->run ? n
+											      : 0);
 	add(&m->compiling, tags & TAGGED(COMPILE) ? n : 0);
 	add(&m->fp8_copies, tags & TAGGED(FP8) ? n : 0);
 	add(&m->arena, tags & TAGGED(MEGATRON_FSDP) ? n : 0);
@@ -156,24 +154,27 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 	}
 }
 
-/* Each block counts once. */
+/*
+ * Parameters and gradients by their tags alone. take_categories() replaces both by the categories
+ * of the classified blocks, except in the two cases that it names.
+ */
 static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	struct metrics *m = s->d->m;
 	struct block_tag tag = tag_of(r);
 	int autograd = is_autograd(s->p, r);
+	int is_state = tags & (TAGGED(STATE) | TAGGED(LOAD_STATE)) ||
+		       (tags & TAGGED(OPTIMIZER) && tag.step != (uint16_t)s->d->step);
 
-	if (tags & (TAGGED(STATE) | TAGGED(LOAD_STATE)) ||
-	    (tags & TAGGED(OPTIMIZER) && tag.step != (uint16_t)s->d->step))
-		add(&m->optimizer_states, r->bytes);
-	else if (is_parameter(s, r, tags))
+	if (!is_state && is_parameter(s, r, tags))
 		add(&m->parameters, r->bytes);
-	else if (autograd && (tag.run != s->d->run || s->d->phase != PHASE_BACKWARD ||
-			      is_parameter_size(s, r->bytes)))
+	else if (!is_state && autograd &&
+		 (tag.run != s->d->run || s->d->phase != PHASE_BACKWARD ||
+		  is_parameter_size(s, r->bytes)))
 		add(&m->gradients, r->bytes);
 	/* As large as a parameter is on all ranks together. */
 	if (tags & TAGGED(FSDP_GRADIENT) || (autograd && m->tags & TAGGED(FSDP) && s->world > 1 &&
-					      is_parameter_size(s, r->bytes / s->world)))
+					     is_parameter_size(s, r->bytes / s->world)))
 		add(&m->unsharded_gradients, r->bytes);
 	if (autograd && tag.step != (uint16_t)s->d->step)
 		add(&m->old_gradients, r->bytes);
@@ -191,7 +192,8 @@ static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 {
 	struct block_tag tag = tag_of(r);
 
-	s->surviving = grow(s->surviving, s->surviving_count, &s->surviving_room, sizeof(*s->surviving));
+	s->surviving =
+		grow(s->surviving, s->surviving_count, &s->surviving_room, sizeof(*s->surviving));
 	s->surviving[s->surviving_count++] = (struct surviving_block){
 		.stack = r->stack < s->p->tables->stack_count ? r->stack : MT_NO_STACK,
 		.thread = r->thread,
@@ -225,7 +227,8 @@ static void take_ratio(const struct moment_pass *s)
 		return;
 	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
 	d->m->size_ratio = larger_of(percent(now[0], before[0]), percent(held[0], held_before[0]));
-	d->m->expert_ratio = larger_of(percent(now[1], before[1]), percent(held[1], held_before[1]));
+	d->m->expert_ratio =
+		larger_of(percent(now[1], before[1]), percent(held[1], held_before[1]));
 }
 
 static void describe_moment(const struct moment_pass *s)
@@ -254,8 +257,9 @@ static void describe_moment(const struct moment_pass *s)
 	m->request_stack = f->stack;
 	m->requested = f->requested;
 	m->by_library = f->from_runtime;
-	m->device_free =
-		f->free > INT64_MAX || (device->total && (bytes)f->free > device->total) ? 0 : (bytes)f->free;
+	m->device_free = f->free > INT64_MAX || (device->total && (bytes)f->free > device->total)
+				 ? 0
+				 : (bytes)f->free;
 	m->short_by = f->requested > m->device_free ? f->requested - m->device_free : 0;
 	m->has_largest_free = f->largest_free >= 0;
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
@@ -364,9 +368,9 @@ static void finish(struct moment_pass *s)
 void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 {
 	struct moment_pass s = { .p = p,
-			   .d = (struct device_pass *)&p->devices[device],
-			   .device = device,
-			   .world = p->trace->header.world_size };
+				 .d = (struct device_pass *)&p->devices[device],
+				 .device = device,
+				 .world = p->trace->header.world_size };
 	const struct live_set *live = &p->live;
 
 	describe_moment(&s);

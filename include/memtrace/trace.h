@@ -1,20 +1,20 @@
 /* clang-format off */
 /*
- * The trace file: what libmemtrace.so writes and memtrace reads. This header is the format's only
- * definition.
+ * The trace file, which libmemtrace.so writes and memtrace reads. This header is the only definition of
+ * the format.
  *
- *   header (MT_HEADER_BYTES)  identity, clocks, running counters a device, the two tables of regions below
+ *   header (MT_HEADER_BYTES)  identity, clocks, running counters of each device, the two lists of regions below
  *   table regions             strings, frames, stacks, modules, threads, meta: append-only entries
  *   segments                  fixed 32-byte records; a keyframe region each (the live set when the segment began)
  *
- * Records are written before the header that counts them, so the file is valid at every instant: a reader
- * takes, of each region, what its `used` count covers, and skips records whose `kind` is still 0
- * (reserved by a thread that died before it wrote).
+ * Records are written before the header that counts them, so the file is valid at every instant. A
+ * reader takes of each region as much as its `used` covers, and skips records whose `kind` is still 0:
+ * a thread reserved them and died before it wrote them.
  *
  * Version rule: MT_VERSION changes when an old reader would misread the file. A reader refuses any
- * other version. New event and entry kinds do not change it: they are skipped and counted. Integers
- * are little-endian (`byte_order` tells); all offsets are from the file's start, all sizes in
- * bytes, all times in ns since `start_monotonic_ns`.
+ * other version. New kinds of events and entries do not change it: they are skipped and counted.
+ * Integers are little-endian (`byte_order` shows it). All offsets are from the start of the file, all
+ * sizes in bytes, all times in ns since `start_monotonic_ns`.
  */
 /* clang-format on */
 #ifndef MEMTRACE_TRACE_H
@@ -32,7 +32,7 @@
 #define MT_MAX_TABLES 256
 #define MT_UNKNOWN UINT64_MAX
 #define MT_NO_DEVICE 255u /* host memory */
-#define MT_NO_STACK 0u    /* stack 0: nothing is known */
+#define MT_NO_STACK 0u    /* stack 0: neither module nor frames are known */
 /* The outermost frame of a stack that is cut; it has no file. */
 #define MT_DEEPER "... deeper frames are not kept"
 #define MT_NO_THREAD 0xffffu
@@ -63,25 +63,26 @@ enum mt_effect {
 	MT_EFFECT_SAMPLE
 };
 
-/* One event. `kind` is written last (release): 0 means that the record was reserved and never
+/* One event. `kind` is written last (release). 0 means that the record was reserved and never
  * written. */
 struct mt_record {
 	uint64_t time_ns;
 	uint64_t address;
 	int64_t bytes;
-	uint32_t stack;  /* who: a stack of the tables (calling module and Python stack) */
-	uint16_t thread; /* a thread of the tables, or MT_NO_THREAD */
+	uint32_t stack;  /* an id of the tables: calling module and Python stack */
+	uint16_t thread; /* an id of the tables, or MT_NO_THREAD */
 	uint8_t kind;    /* enum mt_event */
-	uint8_t device;  /* ordinal as the process sees it, or MT_NO_DEVICE */
+	uint8_t device;  /* the ordinal that the process sees, or MT_NO_DEVICE */
 };
 static_assert(sizeof(struct mt_record) == 32, "records are 32 bytes");
 
 /*
- * A run of records. `first_sequence` is the index of its first record among all ever recorded, so
- * segments sort by it and a gap between two (a segment whose space was reused) shows. The keyframe
- * holds, as the records that created them, the allocations live when the segment began, and before
- * them the last LEVEL and SAMPLE of each device; without one (keyframe_offset 0, `has_keyframe` 0)
- * the segment can only be replayed after its predecessor.
+ * A run of records. `first_sequence` is the number of its first record among all that were ever
+ * recorded: segments are sorted by it, and a gap between two shows that the space of a segment was
+ * reused. The keyframe holds the allocations that were live when the segment began, as the records
+ * that allocated them, and before them the last LEVEL and SAMPLE record of each device. Without a
+ * keyframe (keyframe_offset 0, `has_keyframe` 0) a segment can only be replayed after the one
+ * before.
  */
 struct mt_segment {
 	uint64_t offset;
@@ -112,8 +113,8 @@ enum mt_entry_kind {
 				replaces an earlier one */
 };
 
-/* Entries start at multiples of 8; ids of a kind count up from 1, references always point to
- * earlier entries. */
+/* Entries start at multiples of 8. The ids of a kind count up from 1, and entries refer to earlier
+ * entries only. */
 struct mt_entry {
 	uint32_t kind;
 	uint32_t id;    /* 0 for meta */
@@ -129,41 +130,49 @@ struct mt_frame {
 	uint32_t reserved;
 };
 
-/* Keys of meta entries. Values are text; MT_META_ARGV separates the arguments by zeros. What looks
- * like a secret is "***". The command line, the configuration and each variable are cut at 128 KiB; a
- * note then says so. */
+/* Keys of meta entries. Values are text; MT_META_ARGV separates the arguments by zeros. Values that
+ * look like a secret are "***". The command line, the configuration and each variable are cut at
+ * 128 KiB; a note then says so. */
 #define MT_META_ARGV "argv"
 #define MT_META_ENV "env:"      /* env:NAME */
-#define MT_META_GPU_NAME "gpu:"          /* gpu:ORDINAL */
-#define MT_META_GPU_UUID "gpu-uuid:"     /* gpu-uuid:ORDINAL, as nvidia-smi -L has it: "GPU-…"; of an instance "MIG-…" */
-#define MT_META_GPU_PCI "gpu-pci:"       /* gpu-pci:ORDINAL: "0000:1A:00.0"; instances of one GPU have the same */
+#define MT_META_GPU_NAME "gpu:" /* gpu:ORDINAL */
+#define MT_META_GPU_UUID                                                                              \
+	"gpu-uuid:" /* gpu-uuid:ORDINAL, as nvidia-smi -L has it: "GPU-…"; of an instance "MIG-…" \
+		     */
+#define MT_META_GPU_PCI \
+	"gpu-pci:" /* gpu-pci:ORDINAL: "0000:1A:00.0"; instances of one GPU have the same */
 #define MT_META_VERSION                                                                             \
 	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
 		    */
-#define MT_META_CONFIG "config" /* the file that MEMTRACE_CONFIG names */
-#define MT_META_COMM "comm:"            /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" */
-#define MT_META_COMM_USED "comm-used:"  /* comm-used:SEQUENCE: bytes that NCCL took at its use, so far; the last counts */
-#define MT_META_ALLOCATOR "allocator" /* the module that PyTorch's caching allocator is in, where that is not libc10_cuda.so */
+#define MT_META_CONFIG "config" /* the text of the file that MEMTRACE_CONFIG names */
+#define MT_META_COMM "comm:" /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" \
+			      */
+#define MT_META_COMM_USED                                                                        \
+	"comm-used:" /* comm-used:SEQUENCE: bytes that NCCL has allocated while the communicator \
+			was used; the last entry holds */
+#define MT_META_ALLOCATOR \
+	"allocator" /* the module of PyTorch's caching allocator, if it is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
-#define MT_META_NOTE "note:" /* note:TOPIC, e.g. why there are no Python stacks */
+#define MT_META_NOTE "note:" /* note:TOPIC, for example the reason why there are no Python stacks \
+			      */
 
 /*
- * Running counters of one device, readable while the job runs; kept even where events are not
- * recorded. Each is one aligned 64-bit store: no lock, and a reader may see two of them a moment
- * apart.
+ * Running counters of one device. They can be read while the job runs, and are kept even if events
+ * are not recorded. Each is one aligned 64-bit store: there is no lock, and a reader may see two
+ * counters at slightly different times.
  */
 struct mt_device {
-	uint64_t total_bytes; /* the device's size as cudaMemGetInfo has it; 0: not asked yet */
-	uint64_t allocated; /* by PyTorch's allocator: tensors (or pool, or uncached cudaMalloc, see
-			       trace's kinds) */
+	uint64_t total_bytes; /* the device's size by cudaMemGetInfo; 0: not asked yet */
+	uint64_t allocated;   /* by PyTorch's allocator: tensors; or pool memory, or cudaMalloc
+				 without caching */
 	uint64_t allocated_peak;
 	uint64_t reserved;
 	uint64_t reserved_peak;
-	uint64_t other;       /* runtime allocations made by anyone but PyTorch's allocator */
+	uint64_t other;       /* runtime allocations of other callers than PyTorch's allocator */
 	uint64_t untracked;   /* used on the device and in no counter above, at the last sample */
-	uint64_t device_peak; /* most of reserved + other + untracked */
-	uint64_t allocs;      /* events of the ALLOCATED layer (or its stand-in) */
+	uint64_t device_peak; /* peak of reserved + other + untracked */
+	uint64_t allocs;      /* events of the ALLOCATED layer, or of the calls that count as it */
 	uint64_t frees;
 	uint64_t ooms;
 	uint64_t peak_sequence; /* record index of allocated_peak */
@@ -175,12 +184,12 @@ static_assert(sizeof(struct mt_device) == 128, "two cache lines a device");
 
 enum mt_state {
 	MT_STATE_RECORDING = 1,
-	MT_STATE_STOPPED =
-		2, /* recording ended early (`lost_reason`), the job goes on; counters still run */
-	MT_STATE_ENDED = 3, /* the process ended in order: `exit_status`, `end_ns` hold */
+	MT_STATE_STOPPED = 2, /* recording ended early (`lost_reason`); the job goes on and counters
+				 are kept */
+	MT_STATE_ENDED = 3,   /* the process ended normally: `exit_status` and `end_ns` are set */
 };
 
-/* Why recording stopped or lost something. LOST(name, id, message) */
+/* Reasons for which recording stopped or lost something: X(name, id, message). */
 #define MT_LOST_LIST(X)                                                                  \
 	X(NOTHING, 0, "nothing was lost")                                                \
 	X(NO_SPACE, 1, "no space left for the trace")                                    \
@@ -198,7 +207,7 @@ enum mt_lost {
 #undef X
 };
 
-#define MT_FLAG_SIMULATED 1u /* the device was libcudasim.so: nothing here was observed */
+#define MT_FLAG_SIMULATED 1u /* the device was libcudasim.so: nothing was measured on a GPU */
 #define MT_FLAG_STACKS 2u    /* Python stacks are recorded */
 
 struct mt_header {
@@ -209,10 +218,10 @@ struct mt_header {
 	uint32_t record_bytes;
 	uint32_t flags;
 	uint32_t state;              /* enum mt_state */
-	uint64_t start_monotonic_ns; /* time 0 of every time_ns */
+	uint64_t start_monotonic_ns; /* time 0 of all time_ns */
 	uint64_t start_realtime_ns;  /* the same instant since the Unix epoch */
 	uint64_t end_ns;
-	int32_t exit_status; /* as exit() was given it; -1 unknown */
+	int32_t exit_status; /* the argument of exit(); -1: not known */
 	uint32_t pid;
 	uint32_t ppid;
 	int32_t rank; /* -1: none */
@@ -220,17 +229,18 @@ struct mt_header {
 	int32_t world_size;
 	int32_t local_world_size;
 	int32_t restart_count;
-	uint64_t parent_start_ns; /* launcher's start time since boot, part of the run's identity */
+	uint64_t parent_start_ns; /* start of the launcher since boot: part of the run's identity */
 	char host[64];
-	char job_id[64];      /* scheduler's or launcher's; empty: none */
-	char run_id[64];      /* same for all processes of one run */
+	char job_id[64];      /* of the scheduler or the launcher; empty: none */
+	char run_id[64];      /* the same for all processes of a run */
 	uint64_t stack_min;   /* MEMTRACE_STACK_MIN */
 	uint64_t budget;      /* MEMTRACE_BUDGET */
 	uint32_t lost_reason; /* enum mt_lost */
 	int32_t lost_errno;
-	uint64_t lost_events; /* not recorded, for lost_reason: the live set is no longer exact */
-	uint64_t lost_stacks; /* stacks that were not kept: the tables were full, or busy */
-	uint64_t reused_records;  /* given up on purpose, to keep to the budget */
+	uint64_t
+		lost_events; /* not recorded, for lost_reason: the live set is not exact any more */
+	uint64_t lost_stacks;     /* stacks that were not kept: the tables were full, or busy */
+	uint64_t reused_records;  /* discarded on purpose, to stay within the budget */
 	uint64_t inline_prepares; /* times the recording thread had to prepare a segment itself */
 	uint64_t inline_prepare_ns;
 	uint64_t segments; /* entries in use below */
@@ -238,7 +248,7 @@ struct mt_header {
 	struct mt_device device[MT_MAX_DEVICES];
 	struct mt_table table[MT_MAX_TABLES];
 	struct mt_segment segment[MT_MAX_SEGMENTS] __attribute__((aligned(64)));
-	uint64_t busy_stacks; /* of lost_stacks: those for which the tables were busy */
+	uint64_t busy_stacks; /* of lost_stacks, those for which the tables were busy */
 };
 static_assert(sizeof(struct mt_header) <= MT_HEADER_BYTES, "the header has a fixed place");
 
