@@ -101,7 +101,7 @@ $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC)) $(OLD_LIBS)
 $(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
 	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
-$(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
+$(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
 	$(CC) $(LINK) $^ -o $@
 
 # The recorder's side runs without the preload: everything but the exported hooks. INSIDE_test_x: what that test includes to look into it.
