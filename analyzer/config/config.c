@@ -1,16 +1,17 @@
-/* The set of fields: what they may hold, setting, copying, showing. Reading is in one file a
- * format, deriving in derive.c. */
+/* The fields: their names and limits, setting and copying them. */
 #include "config/config.h"
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "util/buf.h"
 #include "config/layer_pattern.h"
+#include "util/buf.h"
+#include "util/hash.h"
 #include "util/util.h"
 
 enum type { INT, REAL, BOOL, TEXT };
@@ -27,7 +28,7 @@ static const struct {
 #undef FIELD
 };
 
-/* By field; a row without limits has most = 0 and no choices. */
+/* By field. A field without limits has most = 0 and no choices. */
 static const struct {
 	double least, most;
 	const char *choices;
@@ -39,7 +40,7 @@ static const struct {
 #undef CHOICE
 };
 
-#define MOST 1e18 /* of a number without a range */
+#define MOST 1e18 /* the upper limit of a number without a range */
 
 static void *slot(struct config *c, int field)
 {
@@ -66,17 +67,30 @@ const char *config_type(enum config_field f)
 	return fields[f].type_name;
 }
 
-int config_find(const char *name)
+static struct field_name {
+	UT_hash_handle hh;
+} entries[CONFIG_FIELDS], *by_name;
+
+static void index_names(void)
 {
 	for (int i = 0; i < CONFIG_FIELDS; i++)
-		if (!strcmp(fields[i].name, name))
-			return i;
-	return -1;
+		HASH_ADD_KEYPTR(hh, by_name, fields[i].name, strlen(fields[i].name), &entries[i]);
+}
+
+/* Threads that read traces ask at the same time. */
+int config_find(const char *name)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct field_name *found;
+
+	pthread_once(&once, index_names);
+	HASH_FIND_STR(by_name, name, found);
+	return found ? (int)(found - entries) : -1;
 }
 
 const char *config_near_name(const char *name)
 {
-	static const char *const names[] = {
+	static const char *const all[] = {
 #define FIELD(name, type, help) #name,
 #include "config/fields.def"
 #undef FIELD
@@ -85,12 +99,12 @@ const char *config_near_name(const char *name)
 
 	const char *shortest = NULL;
 
-	/* "num_layer" means num_layers, not the longest of those that begin so */
-	for (size_t i = 0; names[i]; i++)
-		if (strlen(name) > 3 && !strncmp(names[i], name, strlen(name)) &&
-		    (!shortest || strlen(names[i]) < strlen(shortest)))
-			shortest = names[i];
-	return shortest ? shortest : nearest(name, names);
+	/* "num_layer" means num_layers: the shortest of the names that begin so. */
+	for (size_t i = 0; all[i]; i++)
+		if (strlen(name) > 3 && !strncmp(all[i], name, strlen(name)) &&
+		    (!shortest || strlen(all[i]) < strlen(shortest)))
+			shortest = all[i];
+	return shortest ? shortest : nearest(name, all);
 }
 
 void config_init(struct config *c)
@@ -139,7 +153,7 @@ void config_copy(struct config *to, const struct config *from)
 		config_note(to, "%s", from->notes[i]);
 }
 
-/* Values and remarks are printed: without what could change the terminal. */
+/* Values and notes are printed, so characters that control the terminal are removed. */
 static char *clean_copy(const char *text)
 {
 	struct buf b = { 0 };
@@ -189,7 +203,7 @@ int parse_bool(const char *text)
 	return -1;
 }
 
-/* "4096", "4_096", "5e8": what is a whole number, however written. */
+/* "4096", "5e8": a whole number in any notation. */
 static int parse_int(const char *text, int64_t *value)
 {
 	char *end;
@@ -215,7 +229,7 @@ static int parse_real(const char *text, double *value)
 	return end == text || *end || !isfinite(*value) || strpbrk(text, "xXpP") ? -1 : 0;
 }
 
-/* One of the words of `choices`, in its own spelling; NULL: none of them. */
+/* The word of `choices` that `value` is but for case; NULL: none. */
 static char *choose(const char *choices, const char *value)
 {
 	size_t length = strlen(value);
@@ -247,7 +261,7 @@ static char *word_list(const char *value)
 	return buf_take(&b);
 }
 
-/* What a field wants, for messages. */
+/* The values that a field accepts, for messages. */
 static const char *wanted(int field, char *to, size_t room)
 {
 	double least = limits[field].most > 0 ? limits[field].least : 0;
@@ -281,7 +295,7 @@ static int in_range(int field, double value)
 	return value >= 0 && value <= MOST;
 }
 
-/* Text in the one form that the rest of the program reads. */
+/* Text in the only form that the rest of the program reads. */
 static char *plain_text(int field, const char *value)
 {
 	if (field == CONFIG_moe_layer_freq)
@@ -292,7 +306,7 @@ static char *plain_text(int field, const char *value)
 	return xstrdup(value);
 }
 
-/* Parses and stores. -1: malformed, nothing changed. */
+/* Parses and stores a value. -1: it is malformed; nothing is changed. */
 static int store(struct config *c, int field, const char *value)
 {
 	const char *choices = limits[field].choices;
@@ -349,7 +363,7 @@ int config_set_field(struct config *c, int field, const char *key, const char *v
 {
 	char want[320];
 
-	/* "none" where a field has no such word takes the field back. */
+	/* "none", if it is no choice of the field, unsets the field. */
 	if (fields[field].type == TEXT && limits[field].choices && !strcasecmp(value, "none") &&
 	    !strstr(limits[field].choices, "none")) {
 		config_unset(c, field);
