@@ -1,5 +1,5 @@
-/* Accelerate: its YAML, and the environment that `accelerate launch` makes of it. One table serves
- * both. */
+/* Accelerate. One table serves its YAML, the environment that `accelerate launch` sets, and the
+ * flags of the launcher. */
 #include "config/accelerate.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@ enum { DEEPSPEED = 1, FSDP = 2, MEGATRON = 4 };
 
 struct accelerate_state {
 	unsigned bits;
-	char precision[16]; /* "bf16": what it means depends on who shards */
+	char precision[16]; /* "bf16"; its meaning depends on the sharding framework */
 	char origin[128];
 };
 
@@ -28,7 +28,7 @@ static int take_type(struct reader *r, int field, const char *value)
 	return 0;
 }
 
-/* ACCELERATE_USE_FSDP=true; the field is the bit */
+/* ACCELERATE_USE_FSDP=true; the key says which framework shards. */
 static int take_use(struct reader *r, int field, const char *value)
 {
 	struct accelerate_state *s = r->state;
@@ -55,7 +55,7 @@ static int take_precision(struct reader *r, int field, const char *value)
 	return 0;
 }
 
-/* Version 1's sharding strategies, by name or number; version 2 says only whether to reshard. */
+/* FSDP 1 has sharding strategies, by name or number; FSDP 2 has only reshard_after_forward. */
 static int take_strategy(struct reader *r, int field, const char *value)
 {
 	static const struct {
@@ -113,7 +113,7 @@ static int take_file(struct reader *r, int field, const char *value)
 	return !strcmp(value, "None") || !*value ? 0 : r->read_file(r, value, 1);
 }
 
-/* "None" is what the environment carries for what was not given. */
+/* In the environment an option that is not given is "None". */
 static int take(struct reader *r, int field, const char *value)
 {
 	if (!strcmp(value, "None") || !strcmp(value, "none") || !*value)
@@ -179,8 +179,8 @@ static const struct key_row rows[] = {
 	{ P "cp_size", CONFIG_context_parallel_size, take },
 };
 
-/* What a sharder does with `mixed_precision`: DeepSpeed and Megatron keep 16-bit weights, everyone
- * else fp32 ones. */
+/* `mixed_precision` means 16-bit weights under DeepSpeed and Megatron, and autocast over fp32
+ * weights otherwise. */
 static int finish(struct reader *r, struct accelerate_state *s)
 {
 	struct config *c = r->c;
@@ -215,7 +215,7 @@ static int finish(struct reader *r, struct accelerate_state *s)
 	return 0;
 }
 
-/* What else a sharder is told: its section's keys that are not about memory pass silently. */
+/* Keys of the sections that have no row. Those without effect on memory are ignored silently. */
 static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const sections[] = { F, D, M, P };
@@ -371,7 +371,7 @@ int config_read_accelerate_flags(struct reader *r, const struct flags *f)
 				section = sections[p][1];
 		snprintf(key, sizeof(key), "%s%s", section, flag->key);
 		r->origin = flag->written;
-		/* of what has no prefix most is not DeepSpeed's */
+		/* Most flags without a prefix are not DeepSpeed's. */
 		if (!strcmp(section, D) && !key_row_find(rows, ARRAY_SIZE(rows), key))
 			continue;
 		status = reader_read_key(r, &table, key, flag->value ? flag->value : "true");

@@ -1,6 +1,4 @@
-/*
- * Accelerate: its YAML, the environment that `accelerate launch` sets, and the launcher's flags.
- */
+/* Accelerate: its YAML, the environment that `accelerate launch` sets, and the launcher's flags. */
 #ifndef CONFIG_ACCELERATE_H
 #define CONFIG_ACCELERATE_H
 

@@ -1,4 +1,5 @@
-/* A job's command line: the launcher's part, the script, and whose flags the script's are. */
+/* The launcher's part of a command line, the script, and the framework that the script's flags
+ * belong to. */
 #define _GNU_SOURCE /* basename */
 #include "config/command_line.h"
 
@@ -48,7 +49,8 @@ static int64_t count_world_info(const char *value, int64_t *nodes)
 	for (const struct doc_node *n = root && root->kind == DOC_MAP ? root->first : NULL; n;
 	     n = n->next) {
 		*nodes += 1;
-		for (const struct doc_node *i = n->kind == DOC_LIST ? n->first : NULL; i; i = i->next)
+		for (const struct doc_node *i = n->kind == DOC_LIST ? n->first : NULL; i;
+		     i = i->next)
 			ranks++;
 	}
 	doc_free(root);
@@ -56,8 +58,8 @@ static int64_t count_world_info(const char *value, int64_t *nodes)
 	return ranks;
 }
 
-/* torchrun, deepspeed, accelerate launch, srun: how many ranks, on how many nodes. `outer`: what
- * stands before the launcher itself (srun), which starts one of it a node. */
+/* The number of ranks and nodes from torchrun, deepspeed, accelerate launch, srun. `outer`: the
+ * flags before the launcher itself (srun), which starts one launcher on each node. */
 static int read_launcher(struct reader *r, const char *launcher, const struct flags *outer,
 			 const struct flags *f)
 {
@@ -95,7 +97,7 @@ static int launches(const char *module)
 	       !strncmp(module, "deepspeed.launcher", 18);
 }
 
-/* The last launcher before the script: srun starts torchrun, torchrun the script. */
+/* The index of the last launcher before the script: srun starts torchrun, torchrun the script. */
 static int find_launcher(int argc, char **argv)
 {
 	static const char *const names[] = { "torchrun", "accelerate", "deepspeed", "mpirun",
@@ -121,7 +123,7 @@ static int is_accelerate(int argc, char **argv)
 	return 0;
 }
 
-/* The index of the script or module whose arguments count; argc: there is none. */
+/* The index of the training script or module; argc: there is none. */
 static int find_script(int argc, char **argv)
 {
 	for (int i = 0; i < argc; i++) {
@@ -187,7 +189,7 @@ static int read_argv(struct reader *r, int argc, char **argv)
 	return status;
 }
 
-/* "K=V" strings as one JSON object, for who asks for a variable. */
+/* Sets the field `environment` to one JSON object of the "K=V" strings. */
 static int keep_environment(struct reader *r, char **env, unsigned count)
 {
 	json_t *object;

@@ -379,7 +379,9 @@ int config_set_field(struct config *c, int field, const char *key, const char *v
 int config_set_default(struct config *c, int field, const char *value, const char *origin,
 		       struct err *e)
 {
-	return config_has(c, field) ? 0 : config_set_field(c, field, fields[field].name, value, origin, e);
+	return config_has(c, field)
+		       ? 0
+		       : config_set_field(c, field, fields[field].name, value, origin, e);
 }
 
 int config_set_int(struct config *c, enum config_field f, int64_t value, const char *origin,

@@ -1,7 +1,7 @@
 /*
- * The declared configuration of a job: one flat set of fields (fields.def), each knowing whether it
- * was given and from where. Sizes are counts; nothing is implied by a unit. A field that nobody
- * gave is absent, not zero; defaults are the systems' own.
+ * The declared configuration of a job: one flat set of fields (fields.def). Every field records
+ * whether it is given and by which source. Sizes are counts. A field that is not given is absent,
+ * not zero: each system of estimates has its own defaults.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -11,10 +11,10 @@
 
 #include "util/err.h"
 
-/* fields.def: FIELD(name, TYPE, help). TYPE: INT (int64_t), REAL (double), BOOL (int), TEXT (char
- * *) */
 struct buf;
 
+/* fields.def: FIELD(name, TYPE, help). TYPE: INT (int64_t), REAL (double), BOOL (int), TEXT (char
+ * *) */
 enum config_field {
 #define FIELD(name, type, help) CONFIG_##name,
 #include "config/fields.def"
@@ -28,17 +28,18 @@ enum config_field {
 #define CONFIG_TYPE_TEXT char *
 
 struct config {
-	/* A framework's own file or command line was read: config_derive then refuses layouts that
-	 * do not divide, as the framework would. */
+	/* 1: a framework's own file or command line was read. config_derive() then rejects layouts
+	 * that do not divide, as the framework does. */
 	int from_framework;
-	/* where a DeepSpeed configuration says "auto"; NULL: nowhere */
+	/* Origin of DeepSpeed's value "auto" for a field; NULL: it is not "auto". */
 	char *automatic[CONFIG_FIELDS];
 #define FIELD(name, type, help) CONFIG_TYPE_##type name;
 #include "config/fields.def"
 #undef FIELD
-	/* "model.json:12", "--num-layers", "derived: …", "--set"; NULL: not given */
+	/* Source of a field: "model.json:12", "--num-layers", "derived: ...", "--set"; NULL: the
+	 * field is not given. */
 	char *origin[CONFIG_FIELDS];
-	/* unknown keys that could matter and other remarks, for "notes" */
+	/* Remarks for the reader of an answer: unknown keys that could matter, and so on. */
 	char **notes;
 	unsigned note_count;
 };
@@ -48,16 +49,16 @@ static inline int config_has(const struct config *c, enum config_field f)
 	return c->origin[f] != NULL;
 }
 
-/* Given by nobody but worked out by config_derive: num_parameters of a config.json,
- * data_parallel_size of a world_size … */
+/* Is the field derived from others by config_derive()? For example data_parallel_size from
+ * world_size. */
 int config_is_derived(const struct config *c, enum config_field f);
 
 void config_init(struct config *c);
 void config_release(struct config *c);
-/* `to` is released first; it must have been initialised. */
+/* Copies `from`. `to` must be initialised; its own content is released. */
 void config_copy(struct config *to, const struct config *from);
 
-/* One field from a number, for those who vary a layout; the field's limits hold. */
+/* Sets a field from a number. -1: the number is outside the field's limits. */
 int config_set_int(struct config *c, enum config_field f, int64_t value, const char *origin,
 		   struct err *e);
 void config_unset(struct config *c, enum config_field f);
@@ -70,13 +71,13 @@ const char *config_type(enum config_field f);
 int config_find(const char *name);
 /* The field whose name is most like `name`, for messages; NULL: none is. */
 const char *config_near_name(const char *name);
-/* The value as text: "4096", "true", "bf16-mixed". */
+/* Appends the value as text: "4096", "true", "bf16-mixed"; nothing if the field is not given. */
 void config_value(const struct config *c, enum config_field f, struct buf *out);
 
-/* Nobody reads hundreds of remarks: the last says that there are more. */
+/* The last note that is kept says that there are more. */
 #define NOTES_MOST 200
 int config_notes_full(const struct config *c);
-/* Remembers a remark, once. */
+/* Adds a note, unless the same note is there already. */
 __attribute__((format(printf, 2, 3))) void config_note(struct config *c, const char *format, ...);
 
 /* Sets a field from text. `key` is the name that the user wrote, for the message. ORIGIN is copied.

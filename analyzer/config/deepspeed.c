@@ -1,5 +1,4 @@
-/* DeepSpeed's ds_config.json: a file, or base64 on a command line. Bucket sizes are elements, not
- * bytes. */
+/* ds_config.json: a file, or base64 on a command line. Bucket sizes are elements, not bytes. */
 #include "config/deepspeed.h"
 
 #include <stdlib.h>
@@ -8,7 +7,8 @@
 
 #include "util/base64.h"
 
-/* "auto" is left to Transformers, whose arguments may be read later: config_derive looks again. */
+/* "auto" is resolved by Transformers, whose arguments may be read later: config_derive() does it.
+ */
 static int is_auto(struct reader *r, int field, const char *value)
 {
 	if (strcmp(value, "auto"))
@@ -47,7 +47,7 @@ static int take_precision(struct reader *r, int field, const char *value)
 	return reader_put(r, field, name);
 }
 
-/* before offload_optimizer there was cpu_offload */
+/* cpu_offload is the old name of offload_optimizer. */
 static int take_cpu_offload(struct reader *r, int field, const char *value)
 {
 	return parse_bool(value) == 1 ? reader_put(r, field, "cpu") : 0;
@@ -109,7 +109,7 @@ static const struct key_row rows[] = {
 	{ "sequence_parallel_size", CONFIG_context_parallel_size, take },
 };
 
-/* What starts so has no effect on memory. */
+/* Keys that begin so have no effect on memory. */
 static const char *const without_effect[] = {
 	"optimizer.params",
 	"scheduler",
@@ -187,7 +187,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 static const struct {
 	enum config_field field;
 	const char *value;
-	int least_stage; /* from this ZeRO stage on */
+	int least_stage; /* the lowest ZeRO stage that has this default */
 } defaults[] = {
 	{ CONFIG_zero_stage, "0", 0 },
 	{ CONFIG_precision, "fp32", 0 },
@@ -234,7 +234,7 @@ static int read_value(struct reader *r, const struct flag *flag)
 	char *text;
 	int status;
 
-	/* a path may look like base64: a file that is there is a file */
+	/* A path may look like base64, so an existing file is read first. */
 	if (!access(flag->value, R_OK))
 		return r->read_file(r, flag->value, 0);
 	text = flag->value[0] == '{' ? xstrdup(flag->value) : base64_decode(flag->value, &length);

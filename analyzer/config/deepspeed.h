@@ -1,6 +1,4 @@
-/*
- * DeepSpeed's ds_config.json.
- */
+/* DeepSpeed's ds_config.json. */
 #ifndef CONFIG_DEEPSPEED_H
 #define CONFIG_DEEPSPEED_H
 

@@ -1,4 +1,3 @@
-/* What follows from what was given, and what contradicts itself. */
 #include "config/derive.h"
 
 #include <stdlib.h>
@@ -22,8 +21,8 @@ static int is_megatron(const struct config *c)
 	return HAS(c, framework) && !strcmp(c->framework, "megatron-core");
 }
 
-/* Products of sizes within their ranges may still be too much; what is beyond any range is as good.
- */
+/* A product of sizes within their limits may still overflow: INT64_MAX then, which is above every
+ * limit. */
 static int64_t times(int64_t a, int64_t b)
 {
 	int64_t product;
@@ -31,7 +30,7 @@ static int64_t times(int64_t a, int64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/* GPUs of one model replica; the ranges of limits.def keep it below 2^63. */
+/* GPUs of one model replica; the limits of limits.def keep the product below 2^63. */
 static int64_t model_parallel(const struct config *c)
 {
 	return OR_ONE(c, tensor_model_parallel_size) * OR_ONE(c, pipeline_model_parallel_size) *
@@ -116,7 +115,7 @@ static int derive_microbatches(struct config *c, struct err *e)
 		return 0;
 	each = times(c->micro_batch_size, d);
 	if (!HAS(c, global_batch_size)) {
-		/* Megatron's own default is one micro-batch */
+		/* Megatron's default is one micro-batch. */
 		if (HAS(c, num_microbatches) &&
 		    (HAS(c, data_parallel_size) || c->automatic[CONFIG_global_batch_size]))
 			config_derived_int(
@@ -125,7 +124,7 @@ static int derive_microbatches(struct config *c, struct err *e)
 		return 0;
 	}
 	if (HAS(c, num_microbatches)) {
-		/* without world_size nobody said how many ranks share the batch */
+		/* Without world_size the number of ranks that share the batch is unknown. */
 		if (HAS(c, data_parallel_size) &&
 		    times(each, c->num_microbatches) != c->global_batch_size)
 			return err_set(
@@ -186,7 +185,7 @@ static int derive_pipeline(struct config *c, struct err *e)
 	if (!HAS(c, num_layers_per_virtual_pipeline_stage) || !HAS(c, num_layers) ||
 	    HAS(c, virtual_pipeline_model_parallel_size))
 		return 0;
-	/* the embedding and the loss may count as layers */
+	/* The embedding and the loss may count as layers. */
 	stage = c->num_layers + (c->account_for_embedding_in_pipeline_split != 0) +
 		(c->account_for_loss_in_pipeline_split != 0);
 	if (stage % (OR_ONE(c, pipeline_model_parallel_size) * each))
@@ -211,13 +210,12 @@ static int derive_vocabulary(struct config *c, struct err *e)
 	if (HAS(c, padded_vocab_size) || !HAS(c, vocab_size) ||
 	    !HAS(c, make_vocab_size_divisible_by))
 		return 0;
-	config_derived_int(c, CONFIG_padded_vocab_size,
-			   round_up(c->vocab_size, multiple),
+	config_derived_int(c, CONFIG_padded_vocab_size, round_up(c->vocab_size, multiple),
 			   "vocab_size padded to make_vocab_size_divisible_by x tensor");
 	return 0;
 }
 
-/* What Megatron-LM itself works out. */
+/* Values that Megatron-LM itself derives (megatron/training/arguments.py). */
 static int derive_megatron(struct config *c, struct err *e)
 {
 	int bf16 = HAS(c, precision) && !strncmp(c->precision, "bf16", 4);
@@ -337,7 +335,7 @@ static int derive_parameters(struct config *c, struct err *e)
 
 /* ---- what divides what ---- */
 
-/* A row: `whole` must be a multiple of `part` when both are known. */
+/* `whole` must be a multiple of `part` if both are given. */
 static int divides(const struct config *c, enum config_field whole, int64_t w,
 		   enum config_field part, int64_t p, struct err *e)
 {

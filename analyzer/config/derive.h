@@ -4,7 +4,8 @@
 
 #include "config/config.h"
 
-/* Derives fields from those that are given (data_parallel_size from world_size, the padded vocabulary
+/* Derives fields from those that are given (data_parallel_size from world_size, the padded
+ * vocabulary
  * ...). Fields derived by an earlier call are derived anew. -1: a contradiction. */
 int config_derive(struct config *c, struct err *e);
 

@@ -42,6 +42,25 @@ const struct doc_node *doc_find(const struct doc_node *map, const char *key)
 	return NULL;
 }
 
+char *doc_text(const struct doc_node *n)
+{
+	struct buf b = { 0 };
+
+	if (n->kind != DOC_LIST)
+		return xstrdup(n->text ? n->text : "");
+	buf_puts(&b, "[");
+	for (const struct doc_node *i = n->first; i; i = i->next) {
+		char *text = doc_text(i);
+
+		if (i != n->first)
+			buf_puts(&b, ",");
+		buf_puts(&b, text);
+		free(text);
+	}
+	buf_puts(&b, "]");
+	return buf_take(&b);
+}
+
 struct doc_node *doc_node_new(enum doc_kind kind, unsigned line)
 {
 	struct doc_node *n = xcalloc(1, sizeof(*n));
@@ -51,7 +70,7 @@ struct doc_node *doc_node_new(enum doc_kind kind, unsigned line)
 	return n;
 }
 
-/* ---- JSON: jansson reads and judges; the text is walked beside its tree for the lines ---- */
+/* ---- JSON: jansson parses; a second pass over the text finds the line of every value ---- */
 
 struct walk {
 	const char *at;
@@ -104,7 +123,7 @@ static void json_members(struct doc_node *n, json_t *value, struct walk *w)
 	json_t *child;
 	size_t i;
 
-	w->at++; /* the bracket */
+	w->at++; /* the opening bracket */
 	if (json_is_object(value)) {
 		json_object_foreach(value, key, child)
 		{
@@ -128,10 +147,9 @@ static void json_members(struct doc_node *n, json_t *value, struct walk *w)
 static struct doc_node *from_json(json_t *value, struct walk *w)
 {
 	static const enum doc_kind kinds[] = {
-		[JSON_OBJECT] = DOC_MAP,    [JSON_ARRAY] = DOC_LIST,
-		[JSON_STRING] = DOC_STRING, [JSON_INTEGER] = DOC_NUMBER,
-		[JSON_REAL] = DOC_NUMBER,   [JSON_TRUE] = DOC_BOOL,
-		[JSON_FALSE] = DOC_BOOL,    [JSON_NULL] = DOC_NULL,
+		[JSON_OBJECT] = DOC_MAP,     [JSON_ARRAY] = DOC_LIST,  [JSON_STRING] = DOC_STRING,
+		[JSON_INTEGER] = DOC_NUMBER, [JSON_REAL] = DOC_NUMBER, [JSON_TRUE] = DOC_BOOL,
+		[JSON_FALSE] = DOC_BOOL,     [JSON_NULL] = DOC_NULL,
 	};
 	struct doc_node *n;
 
@@ -149,7 +167,7 @@ static struct doc_node *from_json(json_t *value, struct walk *w)
 	return n;
 }
 
-/* jansson's own limit is 2048; the walks here are recursive too. */
+/* Depth of the nesting. jansson's own limit is 2048, too much for the recursive functions here. */
 static unsigned json_depth(const char *text, size_t length)
 {
 	unsigned depth = 0, most = 0;
@@ -203,7 +221,8 @@ struct doc_node *doc_read_json(const char *text, size_t length, const char *name
 	struct doc_node *n;
 
 	if (json_depth(text, length) > DOC_DEPTH_MOST) {
-		err_set(e, "%s: nested more than %d deep: not a configuration", name, DOC_DEPTH_MOST);
+		err_set(e, "%s: nested more than %d deep: not a configuration", name,
+			DOC_DEPTH_MOST);
 		return NULL;
 	}
 	value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);

@@ -1,6 +1,6 @@
 /*
- * YAML, from libyaml's events: its own trees compare every anchor with every other, and are built
- * whole before their depth could be asked. Time here is linear in the text.
+ * YAML from libyaml's events, in a time linear in the text. libyaml's own trees are not used: they
+ * compare every anchor with every other one, and their depth is known only after they are built.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 #include "config/document.h"
 #include "util/util.h"
 
-#define NODES_MOST 200000 /* an alias can stand for any number of values */
+#define NODES_MOST 200000 /* values, with those that aliases stand for */
 #define COPIES_MOST (64 << 20)
-#define TAGS_MOST 100 /* %TAG lines; libyaml compares each with all before it */
+#define TAGS_MOST 100 /* %TAG lines; libyaml compares each with all earlier ones */
 
 struct anchor {
 	const struct doc_node *node;
-	int is_open; /* its value has not ended yet */
+	int is_open; /* the end of its value is not read yet */
 };
 
 struct yaml_walk {
@@ -27,12 +27,12 @@ struct yaml_walk {
 	unsigned nodes;
 	struct anchor *anchors;
 	size_t anchor_count, anchor_room;
-	json_t *anchor_names; /* to an index of `anchors` */
-	struct doc_node *keys;    /* those with an anchor */
-	size_t copied;        /* bytes of text that aliases stand for */
+	json_t *anchor_names;  /* name of an anchor to its index in `anchors` */
+	struct doc_node *keys; /* keys with an anchor */
+	size_t copied;         /* bytes of text that aliases stand for */
 };
 
-/* The kinds of YAML 1.1's plain words that configurations use. */
+/* The kind of an unquoted word, by YAML 1.1 as far as configurations use it. */
 static enum doc_kind plain_kind(const char *text)
 {
 	static const char *const nulls[] = { "", "~", "null", "Null", "NULL", "None" };
@@ -58,7 +58,7 @@ static unsigned line_of(const yaml_event_t *event)
 	return (unsigned)event->start_mark.line + 1;
 }
 
-/* The next event, to be deleted by who asked. */
+/* The next event; the caller deletes it. */
 static int next_event(struct yaml_walk *w, yaml_event_t *event)
 {
 	if (yaml_parser_parse(&w->parser, event))
@@ -77,7 +77,7 @@ static int count_node(struct yaml_walk *w, unsigned line, unsigned depth)
 
 /* ---- anchors ---- */
 
-/* Returns the anchor's index, or -1 where the value has none. */
+/* Returns the anchor's index, or -1 if the value has no anchor. */
 static ssize_t open_anchor(struct yaml_walk *w, const yaml_char_t *name, const struct doc_node *n)
 {
 	if (!name)
@@ -132,7 +132,7 @@ static struct doc_node *copy(struct yaml_walk *w, const struct doc_node *from, u
 
 static struct doc_node *value_of(struct yaml_walk *w, const yaml_event_t *event, unsigned depth);
 
-/* The value that comes next, as the last child of a map or list. */
+/* Appends the next value to a map or list. */
 static int add_value(struct yaml_walk *w, struct doc_node ***tail, unsigned depth)
 {
 	yaml_event_t event;
@@ -144,7 +144,7 @@ static int add_value(struct yaml_walk *w, struct doc_node ***tail, unsigned dept
 	return **tail ? 0 : -1;
 }
 
-/* A key that an alias can mean; keys are no nodes of the tree. */
+/* Keeps a key with an anchor, for aliases of it: keys are no nodes of the tree. */
 static void keep_key(struct yaml_walk *w, const yaml_char_t *anchor, const char *text,
 		     unsigned line)
 {
@@ -292,7 +292,7 @@ static struct doc_node *read_document(struct yaml_walk *w)
 	yaml_event_t event;
 	int is_empty;
 
-	for (int i = 0; i < 2; i++) { /* the stream's beginning, the document's */
+	for (int i = 0; i < 2; i++) { /* the start of the stream and of the document */
 		if (next_event(w, &event))
 			return NULL;
 		is_empty = event.type == YAML_STREAM_END_EVENT;
@@ -304,7 +304,7 @@ static struct doc_node *read_document(struct yaml_walk *w)
 	}
 	if (add_value(w, &tail, 0))
 		return NULL;
-	if (next_event(w, &event)) { /* the document's end */
+	if (next_event(w, &event)) { /* the end of the document */
 		doc_free(n);
 		return NULL;
 	}

@@ -1,4 +1,3 @@
-/* Which format a file has, and its reader. */
 #include "config/files.h"
 
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "config/native.h"
 #include "config/trainer.h"
 
-#define FILES_MOST 6 /* a file that names a file that names a file ... */
+#define FILES_MOST 6 /* depth of files that name files */
 
 static int has_any(const struct doc_node *root, const char *const *keys)
 {
@@ -40,7 +39,7 @@ static const char *const accelerate_keys[] = { "distributed_type",
 static const char *const trainer_keys[] = { "per_device_train_batch_size", "model_name_or_path",
 					    "output_dir", NULL };
 
-/* Ours may name a model_type too, beside names that are Megatron's. */
+/* The native format may have a model_type too, but calls the layers num_layers. */
 static int is_hf(const struct doc_node *root)
 {
 	static const char *const certain[] = { "architectures", "d_model", "text_config", NULL };
@@ -69,14 +68,15 @@ static int read_tree(struct reader *r, const struct doc_node *root, const char *
 		return config_read_hf(r, root, name);
 	if (has_any(root, trainer_keys))
 		return config_read_trainer_file(r, root, name);
-	return is_yaml ? config_read_megatron_yaml(r, root, name) : config_read_native(r, root, name);
+	return is_yaml ? config_read_megatron_yaml(r, root, name)
+		       : config_read_native(r, root, name);
 }
 
 static int read_text(struct reader *r, const char *text, size_t length, const char *name,
 		     int is_yaml)
 {
 	struct doc_node *root = is_yaml ? doc_read_yaml(text, length, name, r->e)
-				    : doc_read_json(text, length, name, r->e);
+					: doc_read_json(text, length, name, r->e);
 	int status = root ? read_tree(r, root, name, is_yaml) : -1;
 
 	doc_free(root);

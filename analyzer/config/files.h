@@ -1,16 +1,14 @@
-/*
- * Configuration files of every format; the format is recognised by the file's keys.
- */
+/* Configuration files of every format. The format is recognised by the keys of the file. */
 #ifndef CONFIG_FILES_H
 #define CONFIG_FILES_H
 
 #include "config/reader.h"
 
-/* Reads a file: the native JSON, config.json, ds_config.json, Accelerate's YAML, Trainer's arguments,
- * Megatron's YAML. A later value of a field replaces an earlier one. */
+/* Reads a file: the native JSON, config.json, ds_config.json, Accelerate's YAML, Trainer's
+ * arguments, Megatron's YAML. A later value of a field replaces an earlier one. */
 int config_read_file(struct config *c, const char *path, struct err *e);
 
-/* A reader that can read the files that its source names (read_file and read_text are set). */
+/* Initialises a reader, with read_file and read_text set. */
 void reader_init(struct reader *r, struct config *c, const char *origin, struct err *e);
 
 #endif

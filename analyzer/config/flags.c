@@ -1,4 +1,3 @@
-/* A command line as flags with values. */
 #include "config/flags.h"
 
 #include <stdio.h>
@@ -7,7 +6,6 @@
 
 #include "util/buf.h"
 
-/* "-1" and "-0.5" are values. */
 int is_flag(const char *arg)
 {
 	return arg[0] == '-' && arg[1] && !strchr("0123456789.", arg[1]);
@@ -24,7 +22,7 @@ void flags_split(struct flags *f, int argc, char **argv)
 		char key[256], name[256];
 
 		if (!is_flag(argv[i]))
-			continue; /* a positional before the first flag */
+			continue; /* a positional argument before the first flag */
 		snprintf(name, sizeof(name), "%.*s",
 			 (int)(equals ? equals - argv[i] : (ptrdiff_t)strlen(argv[i])), argv[i]);
 		snake_case(key, sizeof(key), name);
@@ -62,7 +60,6 @@ void flags_release(struct flags *f)
 	memset(f, 0, sizeof(*f));
 }
 
-/* The last one of a name wins, as in argparse. */
 const struct flag *flags_find(const struct flags *f, const char *key)
 {
 	for (size_t i = f->count; i--;)

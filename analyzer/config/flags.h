@@ -1,6 +1,4 @@
-/*
- * A command line as flags with values: "--num-layers 4", "--num-layers=4", "--lr 1 2".
- */
+/* A command line as flags with values: "--num-layers 4", "--num-layers=4", "--lr 1 2". */
 #ifndef CONFIG_FLAGS_H
 #define CONFIG_FLAGS_H
 

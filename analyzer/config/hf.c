@@ -1,4 +1,4 @@
-/* Hugging Face's config.json: transformers' names, and what each architecture's code fixes. */
+/* config.json: transformers' names, and the values that the code of each architecture fixes. */
 #include "config/hf.h"
 
 #include <stdio.h>
@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "util/buf.h"
-
-/* ---- values that need a look ---- */
 
 static int take_attention_bias(struct reader *r, int field, const char *value)
 {
@@ -18,7 +16,7 @@ static int take_attention_bias(struct reader *r, int field, const char *value)
 		       : 0;
 }
 
-/* DeepSeek's multi-token prediction is in its files, not in transformers' code. */
+/* DeepSeek's files declare multi-token prediction, but transformers does not build it. */
 static int take_next_tokens(struct reader *r, int field, const char *value)
 {
 	(void)field;
@@ -88,8 +86,8 @@ static const struct key_row rows[] = {
 	{ "transformers_version", CONFIG_transformers_version, NULL },
 };
 
-/* What an architecture is before its file says more: its code, and the defaults of its class that
- * files leave out. "" is every architecture. */
+/* Values of an architecture before its file is read: those that its code fixes, and the defaults of
+ * its configuration class. "" is every architecture. */
 static const struct {
 	const char *type;
 	enum config_field field;
@@ -168,7 +166,7 @@ static const char *const types[] = {
 	"qwen3_moe",   "deepseek_v3", "t5",       "llama4_text", NULL,
 };
 
-/* Fields that an earlier file may have left and that this architecture does not have. */
+/* Fields that an earlier file may have set and this architecture need not have. */
 static const enum config_field forgotten[] = {
 	CONFIG_num_query_groups,       CONFIG_kv_channels,
 	CONFIG_ffn_hidden_size,        CONFIG_num_experts,
@@ -215,7 +213,8 @@ static void mark(char *layers, int64_t count, const struct doc_node *list, char 
 	}
 }
 
-/* Which layers have experts, '1' or '0' each: four families, four ways to say it. */
+/* Sets '1' for each layer with experts, '0' for the others. Four families declare it in four ways.
+ */
 static void find_sparse(char *layers, int64_t count, const char *type, const struct doc_node *map)
 {
 	const struct doc_node *list = doc_find(map, "moe_layers");
@@ -264,7 +263,7 @@ static int put_number(struct reader *r, enum config_field f, int64_t value)
 	return reader_put(r, f, text);
 }
 
-/* What takes more than one key. */
+/* Fields that depend on more than one key. */
 static int put_rest(struct reader *r, const struct doc_node *map, const char *type)
 {
 	struct config *c = r->c;
@@ -291,7 +290,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 
 		if (rank && rank->kind == DOC_NULL)
 			config_unset(c, CONFIG_q_lora_rank);
-		/* its head_dim and num_key_value_heads say nothing that latent attention uses */
+		/* Latent attention does not use head_dim and num_key_value_heads. */
 		config_unset(c, CONFIG_kv_channels);
 		config_unset(c, CONFIG_num_query_groups);
 		if (c->moe_ffn_hidden_size > 0)
@@ -350,7 +349,7 @@ static int known_type(const char *type)
 	return 0;
 }
 
-/* A vision-language model's language model. */
+/* The map of the language model, if the file describes a vision-language model. */
 static const struct doc_node *text_model(const struct doc_node *root, struct reader *r)
 {
 	const struct doc_node *text = doc_find(root, "text_config");
@@ -361,12 +360,13 @@ static const struct doc_node *text_model(const struct doc_node *root, struct rea
 	return text;
 }
 
-/* A size that nobody here reads: other architectures have more of them than can be known. */
+/* A key without a row: a note if it looks like a size, since other architectures have sizes of
+ * their own. */
 static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const matter[] = { "_size", "_dim",  "layers", "heads", "experts",
 					      "_rank", "width", "mamba",  "ssm",   "lora" };
-	/* read elsewhere in this file, or without effect */
+	/* Keys that are read elsewhere in this file, or have no effect. */
 	static const char *const silent[] = { "interleave_moe_layer_step",
 					      "intermediate_size_mlp",
 					      "max_window_layers",
@@ -417,7 +417,7 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 	map = text_model(root, r);
 	type = doc_find(map, "model_type");
 	if (!type && map != root)
-		what = "llama"; /* what LLaVA leaves out */
+		what = "llama"; /* LLaVA's files leave it out */
 	else if (!type || type->kind != DOC_STRING)
 		return err_set(r->e, "%s: no \"model_type\"", name);
 	else
@@ -436,8 +436,7 @@ int config_read_hf(struct reader *r, const struct doc_node *root, const char *na
 		return -1;
 	if (read_rows(r, map, name))
 		return -1;
-	if (tie && map != root && !doc_find(map, "tie_word_embeddings") &&
-	    tie->kind == DOC_BOOL) {
+	if (tie && map != root && !doc_find(map, "tie_word_embeddings") && tie->kind == DOC_BOOL) {
 		r->key = "tie_word_embeddings";
 		if (take_not(r, CONFIG_untie_embeddings_and_output_weights, tie->text))
 			return -1;

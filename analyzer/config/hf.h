@@ -1,6 +1,4 @@
-/*
- * Hugging Face's config.json.
- */
+/* Hugging Face's config.json. */
 #ifndef CONFIG_HF_H
 #define CONFIG_HF_H
 

@@ -1,4 +1,4 @@
-/* --moe-layer-freq's little language: "2", "[0,1,1]", "([0]*3+[1]*58)". */
+/* A parser by recursive descent: sum, product, factor, list. */
 #include "config/layer_pattern.h"
 
 #include <stdint.h>
@@ -16,11 +16,11 @@ struct pattern {
 	unsigned depth;
 };
 
-/* A list of 0 and 1, or a number. */
+/* The value of an expression: a list of 0 and 1, or a number. */
 struct value {
 	int is_list;
 	int64_t number;
-	struct buf list; /* one character a layer */
+	struct buf list; /* '0' or '1' for each layer */
 };
 
 static int sum(struct pattern *p, struct value *v);

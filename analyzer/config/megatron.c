@@ -1,7 +1,4 @@
-/*
- * Megatron-LM's arguments: a command line, its argument YAML and Megatron-Bridge's run_config.yaml,
- * all in snake case. An argument that is a field of its own name needs no row.
- */
+/* The arguments of Megatron-LM in snake case. An argument with the name of a field needs no row. */
 #include "config/megatron.h"
 
 #include <stdio.h>
@@ -26,7 +23,7 @@ static void mark(struct reader *r, unsigned bit)
 		*(unsigned *)r->state |= bit;
 }
 
-/* --bf16, --fp16: 16-bit weights with fp32 masters */
+/* --bf16, --fp16: 16-bit weights with fp32 master weights. */
 static int take_16bit(struct reader *r, int field, const char *value)
 {
 	const char *name = strstr(r->key, "bf16") ? "bf16-mixed" : "fp16-mixed";
@@ -106,7 +103,7 @@ static int take_latent(struct reader *r, int field, const char *value)
 	return reader_put(r, field, value);
 }
 
-/* Refused by the system that counts every tensor, by these words. */
+/* Adds an option to unmodelled_options: system memtrace then rejects the job with these words. */
 static int put_unmodelled(struct reader *r, const char *written, const char *what)
 {
 	struct buf list = { 0 };
@@ -120,7 +117,8 @@ static int put_unmodelled(struct reader *r, const char *written, const char *wha
 	return status;
 }
 
-/* BERT's and T5's scripts have arguments of their own names seldom: their vocabulary tells. */
+/* BERT and T5 are recognised by their vocabulary: their scripts seldom have arguments of their own.
+ */
 static int take_word_pieces(struct reader *r, int field, const char *value)
 {
 	size_t length = strlen(value);
@@ -132,7 +130,7 @@ static int take_word_pieces(struct reader *r, int field, const char *value)
 	return 0;
 }
 
-/* GPT-2's merges are GPT-2's vocabulary. */
+/* A file of merges means GPT-2's vocabulary. */
 static int take_tokenizer(struct reader *r, int field, const char *value)
 {
 	(void)field;
@@ -149,7 +147,7 @@ static int take_pads(struct reader *r, int field, const char *value)
 	return 0;
 }
 
-/* The number of micro-batches changes while the job runs. */
+/* Options that change the number of micro-batches while the job runs. */
 static int take_schedule(struct reader *r, int field, const char *value)
 {
 	(void)field;
@@ -159,7 +157,7 @@ static int take_schedule(struct reader *r, int field, const char *value)
 	return 0;
 }
 
-/* "127" or "(127,0)": what lies behind */
+/* "127" or "(127,0)": the first number is the window to the left. */
 static int take_window(struct reader *r, int field, const char *value)
 {
 	char first[24];
@@ -171,7 +169,7 @@ static int take_window(struct reader *r, int field, const char *value)
 	return reader_put(r, field, first);
 }
 
-/* A type: torch.float32, fp32, float32 are one. */
+/* A type: torch.float32, fp32 and float32 are the same. */
 static int take_dtype(struct reader *r, int field, const char *value)
 {
 	static const char *const names[][2] = { { "float32", "fp32" },
@@ -239,7 +237,7 @@ static const struct key_row rows[] = {
 	{ "step_batch_size_schedule", -1, take_schedule },
 };
 
-/* Megatron-LM's own, where they differ from what systems assume. */
+/* Megatron-LM's defaults, if they differ from those of the systems. */
 static const struct {
 	enum config_field field;
 	const char *value;
@@ -281,7 +279,6 @@ static const struct {
 	{ CONFIG_v_head_dim, "128" },
 };
 
-/* megatron_unmodelled.def */
 static const struct {
 	const char *key, *harmless, *what;
 } unmodelled[] = {
@@ -295,7 +292,7 @@ static int is_off(const char *value)
 	return parse_bool(value) == 0 || !strcmp(value, "null") || !strcmp(value, "None");
 }
 
-/* 1: taken */
+/* Returns 1 if the argument is one of megatron_unmodelled.def, 0 if not, -1: failed. */
 static int take_unmodelled(struct reader *r, const char *key, const char *value)
 {
 	size_t i = 0;
@@ -323,7 +320,8 @@ int megatron_read_script(struct reader *r, const char *script)
 	return 0;
 }
 
-/* A field of its own name, "no_" and such a field, or an argument without effect. */
+/* A key without a row: the name of a field, "no_" and the name of a field, or an argument without
+ * effect. */
 static int unknown(struct reader *r, const char *key, const char *value)
 {
 	int field = config_find(key), taken = take_unmodelled(r, key, value);
@@ -332,7 +330,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 		return taken < 0 ? -1 : 0;
 	if (field >= 0)
 		return reader_put(r, field, value);
-	if (key[0] == '_') { /* "_target_": Megatron-Bridge names its classes */
+	if (key[0] == '_') { /* Megatron-Bridge's "_target_" names a class */
 		mark(r, BRIDGE);
 		return 0;
 	}
@@ -348,7 +346,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 
 static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
 static const struct key_table top = { rows, ARRAY_SIZE(rows), 1,
-					 unknown }; /* "optimizer" is a section */
+				      unknown }; /* "optimizer" is a section */
 
 int megatron_read_key(struct reader *r, const char *key, const char *value)
 {
@@ -386,14 +384,14 @@ static int put_defaults(struct reader *r, unsigned seen)
 	return 0;
 }
 
-/* Megatron's rules between arguments. */
+/* The rules of Megatron-LM that relate several arguments. */
 static int finish(struct reader *r, unsigned seen, int is_command)
 {
 	struct config *c = r->c;
 
 	c->from_framework = 1;
-	/* On a command line --num-query-groups counts only with --group-query-attention, and is 1
-	 * with it alone. */
+	/* On a command line --num-query-groups has an effect only with --group-query-attention; its
+	 * default is then 1. */
 	if (is_command && !(seen & GROUP_QUERY) && config_has(c, CONFIG_num_query_groups) &&
 	    !strncmp(c->origin[CONFIG_num_query_groups], "--", 2)) {
 		config_note(c, "--num-query-groups is ignored without --group-query-attention");
@@ -402,14 +400,14 @@ static int finish(struct reader *r, unsigned seen, int is_command)
 	if (seen & GROUP_QUERY &&
 	    config_set_default(c, CONFIG_num_query_groups, "1", "Megatron-LM's default", r->e))
 		return -1;
-	/* --encoder-num-layers alone is an old name of --num-layers */
+	/* --encoder-num-layers, if it stands alone, is an old name of --num-layers. */
 	if (config_has(c, CONFIG_encoder_num_layers) && !config_has(c, CONFIG_num_layers)) {
 		if (config_set_int(c, CONFIG_num_layers, c->encoder_num_layers,
 				   c->origin[CONFIG_encoder_num_layers], r->e))
 			return -1;
 		config_unset(c, CONFIG_encoder_num_layers);
 	}
-	/* Megatron-Bridge pads only when asked to. */
+	/* Megatron-Bridge pads the vocabulary only with should_pad_vocab. */
 	if (seen & BRIDGE && !(seen & PADS) && config_has(c, CONFIG_vocab_size) &&
 	    !config_has(c, CONFIG_padded_vocab_size) &&
 	    config_set_int(c, CONFIG_padded_vocab_size, c->vocab_size, "should_pad_vocab is false",
@@ -418,7 +416,8 @@ static int finish(struct reader *r, unsigned seen, int is_command)
 	return put_defaults(r, seen);
 }
 
-/* A store_true flag takes no value: what follows it without "=" is another's. */
+/* A store_true flag takes no value: a word after it that is not joined by "=" belongs to no flag.
+ */
 static const char *value_of(const struct flag *flag)
 {
 	int field = config_find(flag->key);
@@ -446,8 +445,9 @@ int config_read_megatron(struct reader *r, const struct flags *f)
 	return finish(r, seen, 1);
 }
 
-/* Sections are Megatron's own (language_model, model_parallel) or Megatron-Bridge's (model, train,
- * ddp …): all are one name space. */
+/* The sections of Megatron-LM (language_model, model_parallel) and of Megatron-Bridge (model,
+ * train, ddp
+ * ...) are one name space. */
 int config_read_megatron_yaml(struct reader *r, const struct doc_node *root, const char *name)
 {
 	static const char *const ignored[] = { "dataset",    "scheduler",           "logger",

@@ -1,6 +1,4 @@
-/*
- * Megatron-LM's arguments: a command line, its argument YAML, Megatron-Bridge's run_config.yaml.
- */
+/* Megatron-LM's arguments: a command line, its argument YAML, Megatron-Bridge's run_config.yaml. */
 #ifndef CONFIG_MEGATRON_H
 #define CONFIG_MEGATRON_H
 

@@ -1,4 +1,3 @@
-/* The arguments of Megatron-LM that no reader handles. */
 #include "config/megatron_names.h"
 
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-/* The native format: one JSON object of fields; and single values, --set KEY=VALUE. */
 #include "config/native.h"
 
 #include <stdlib.h>
@@ -23,7 +22,7 @@ int config_set(struct config *c, const char *name, const char *value, const char
 		       near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* The environment stays one text: who reads it knows its variables. */
+/* The environment stays one text: its readers know the variables. */
 static char *object_text(const struct doc_node *map)
 {
 	json_t *object = json_object();

@@ -7,8 +7,8 @@
 
 #include "config/reader.h"
 
-/* Sets the field or Megatron argument NAME from text. ORIGIN is copied. -1: no such key, or VALUE is
- * malformed; the message names key, value, origin and what was expected. */
+/* Sets the field or Megatron argument NAME from text. ORIGIN is copied. -1: no such key, or VALUE
+ * is malformed; the message names key, value, origin and what was expected. */
 int config_set(struct config *c, const char *name, const char *value, const char *origin,
 	       struct err *e);
 

@@ -1,7 +1,6 @@
 /*
- * Parameters counted from the architecture: the whole model's, and the most that one module holds
- * directly, as transformers builds it (document 002's "largest layer"). No sum here can overflow
- * within the ranges of limits.def: that is checked.
+ * The modules are those that transformers builds; the largest is document 002's "largest layer". No
+ * sum overflows within the limits of limits.def; a test checks this.
  */
 #include "config/parameter_count.h"
 
@@ -9,7 +8,7 @@
 
 #include "util/util.h"
 
-/* What transformers puts into one module, where others have several. */
+/* Projections that transformers has in one module and other frameworks in several. */
 enum { FUSED_QKV = 1, FUSED_GATE_UP = 2 };
 
 static const struct {
@@ -29,7 +28,7 @@ struct count {
 	int64_t h;
 };
 
-/* One module that holds so many parameters, `times` times. */
+/* Counts `times` modules of so many parameters each. */
 static void module(struct count *n, __int128 times, __int128 parameters)
 {
 	n->total += times * parameters;
@@ -63,7 +62,7 @@ int config_moe_layer(const struct config *c, int64_t layer)
 
 	if (!has_expert_layers(c))
 		return 0;
-	if (*freq == '[') { /* "[0,1,1]": as config_set writes it */
+	if (*freq == '[') { /* "[0,1,1]", the form that layer_pattern() gives */
 		size_t at = 1 + 2 * (size_t)layer;
 
 		return strnlen(freq, at + 1) > at && freq[at] == '1';
@@ -79,7 +78,7 @@ static int64_t expert_layers(const struct config *c)
 	int64_t n = 0;
 
 	if (has_expert_layers(c) && *list == '[') {
-		/* at once: asking layer by layer would be quadratic */
+		/* In one pass: config_moe_layer() for each layer would be quadratic. */
 		for (int64_t i = 0; i < c->num_layers && list[1 + i]; i++, list++)
 			n += list[1 + i] == '1';
 		return n;
@@ -119,7 +118,7 @@ static void attention(struct count *n, __int128 layers)
 		norm(n, 2 * layers, d);
 }
 
-/* DeepSeek's: queries, keys and values pass through narrow projections. */
+/* DeepSeek's attention: queries, keys and values pass through narrow projections. */
 static void latent_attention(struct count *n, __int128 layers)
 {
 	const struct config *c = n->c;
@@ -159,7 +158,7 @@ static void experts(struct count *n, __int128 layers, int64_t ffn)
 	int64_t width = OR_ELSE(c, moe_ffn_hidden_size, ffn);
 
 	linear(n, layers, n->h, c->num_experts, 0); /* the router */
-	/* transformers keeps all experts' weights in one module */
+	/* transformers has the weights of all experts in one module. */
 	module(n, layers, (__int128)c->num_experts * n->h * width * (c->swiglu ? 3 : 2));
 	if (c->moe_shared_expert_intermediate_size > 0) {
 		feed_forward(n, layers, c->moe_shared_expert_intermediate_size);
@@ -234,7 +233,7 @@ static int count_given(const struct config *c, int64_t *total, int64_t *largest,
 	return 0;
 }
 
-/* What `arch` says of what is not given; llama is the default. */
+/* Defaults by `arch`; llama is the default of `arch`. */
 static const struct {
 	enum config_field field;
 	const char *llama, *gpt;

@@ -1,5 +1,5 @@
-/* PipelineParallelLayerLayout: E is the embedding, t a layer, m one of multi-token prediction, L
- * the loss, | the next stage; x*3 and (xy)*3 repeat. */
+/* Megatron-core's PipelineParallelLayerLayout: E is the embedding, t a layer, m a layer of
+ * multi-token prediction, L the loss; | begins the next stage; x*3 and (xy)*3 repeat. */
 #include "config/pipeline_layout.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ struct layout_text {
 	const char *at;
 	struct stages *out;
 	int64_t letters, layers, mtp, losses;
-	int64_t work; /* letters read and groups repeated, also those that repeat nothing */
+	int64_t work; /* letters read and repetitions of groups, empty ones included */
 };
 
 static int letter(struct layout_text *t, char c)
@@ -21,8 +21,7 @@ static int letter(struct layout_text *t, char c)
 	struct stages *s = t->out;
 	struct stage_layers *stage = &s->at[s->count - 1];
 
-	/* the embedding before all else, the loss after it, layers before those that predict more
-	 */
+	/* The order is embedding, layers, layers of multi-token prediction, loss. */
 	if (++t->letters > LETTERS_MOST || t->losses || (c == 'E') != (t->letters == 1) ||
 	    (c == 't' && t->mtp))
 		return -1;
@@ -51,7 +50,7 @@ static int letter(struct layout_text *t, char c)
 	}
 }
 
-/* What follows: "*3" is three times, nothing is once. */
+/* The number of repetitions: 3 for "*3", 1 if no "*" follows. */
 static int64_t times(struct layout_text *t)
 {
 	char *end;

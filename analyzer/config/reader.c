@@ -1,4 +1,3 @@
-/* What readers do with their tables. */
 #define _GNU_SOURCE /* strcasestr */
 #include "config/reader.h"
 
@@ -43,8 +42,8 @@ void snake_case(char *to, size_t room, const char *key)
 	to[n] = 0;
 }
 
-/* Frameworks' many names: "adamw_torch_fused", "AdamW", "paged_adamw_8bit", "FusedAdam". The first
- * row found inside wins. */
+/* The first row whose text is part of a framework's name: "adamw_torch_fused", "AdamW",
+ * "paged_adamw_8bit", "FusedAdam". */
 static const struct {
 	const char *inside, *optimizer, *implementation;
 } optimizers[] = {
@@ -78,8 +77,7 @@ int take_optimizer(struct reader *r, int field, const char *value)
 	return reader_put(r, field, "other");
 }
 
-int reader_read_key(struct reader *r, const struct key_table *t, const char *key,
-		    const char *value)
+int reader_read_key(struct reader *r, const struct key_table *t, const char *key, const char *value)
 {
 	const struct key_row *row = key_row_find(t->rows, t->count, key);
 
@@ -87,25 +85,6 @@ int reader_read_key(struct reader *r, const struct key_table *t, const char *key
 	if (!row)
 		return t->unknown ? t->unknown(r, key, value) : 0;
 	return row->take ? row->take(r, row->field, value) : reader_put(r, row->field, value);
-}
-
-char *doc_text(const struct doc_node *n)
-{
-	struct buf b = { 0 };
-
-	if (n->kind != DOC_LIST)
-		return xstrdup(n->text ? n->text : "");
-	buf_puts(&b, "[");
-	for (const struct doc_node *i = n->first; i; i = i->next) {
-		char *text = doc_text(i);
-
-		if (i != n->first)
-			buf_puts(&b, ",");
-		buf_puts(&b, text);
-		free(text);
-	}
-	buf_puts(&b, "]");
-	return buf_take(&b);
 }
 
 static int read_member(struct reader *r, const struct key_table *t, const struct doc_node *n)
@@ -123,7 +102,7 @@ static int read_member(struct reader *r, const struct key_table *t, const struct
 }
 
 int reader_read_map(struct reader *r, const struct key_table *t, const struct doc_node *map,
-		     const char *name)
+		    const char *name)
 {
 	int status = 0;
 
@@ -135,7 +114,7 @@ int reader_read_map(struct reader *r, const struct key_table *t, const struct do
 		if (!n->key)
 			continue;
 		if (n->kind == DOC_MAP) {
-			/* a map where a value belongs */
+			/* A map instead of a value. */
 			if (!t->sections && key_row_find(t->rows, t->count, n->key))
 				return err_set(r->e,
 					       "%s:%u: %s is an object, but must be one value",

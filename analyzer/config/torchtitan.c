@@ -1,5 +1,5 @@
-/* torchtitan's --section.option flags, of its TOML years (local_batch_size, seq_len) and of 2026
- * (tokens, max_context_length). */
+/* The --section.option flags of the versions with TOML files (local_batch_size, seq_len) and of
+ * those of 2026 (tokens, max_context_length). */
 #include "config/torchtitan.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 struct torchtitan_state {
 	int64_t tokens;        /* of a micro-batch */
 	int64_t pp_microbatch; /* sequences */
-	int64_t shard;         /* data_parallel_shard_degree; -1: what is left */
+	int64_t shard;         /* data_parallel_shard_degree; -1: all remaining ranks */
 	int autocast;          /* bf16 computation over fp32 weights */
 	char module[64], flavor[200], flavor_origin[300];
 };
@@ -45,7 +45,7 @@ static int take_shard(struct reader *r, int field, const char *value)
 	return take_count(r, value, &((struct torchtitan_state *)r->state)->shard);
 }
 
-/* global_batch_size = -1 is what local batches make */
+/* global_batch_size = -1 is the product of the local batches. */
 static int take_unless_auto(struct reader *r, int field, const char *value)
 {
 	return !strcmp(value, "-1") ? 0 : reader_put(r, field, value);
@@ -103,7 +103,7 @@ static int take_flavor(struct reader *r, int field, const char *value)
 	return 0;
 }
 
-/* ---- built-in models, whose sizes are in torchtitan's code ---- */
+/* ---- built-in models: their sizes are in torchtitan's code ---- */
 
 static const struct model {
 	const char *name, *fields;
@@ -113,8 +113,8 @@ static const struct model {
 #undef MODEL
 };
 
-/* "8B" of llama3, "./train_configs/llama3_8b.toml", "llama3_8b_mxfp8": the longest name that it
- * begins with. */
+/* The model with the longest name that the flavor begins with: "8B" of llama3,
+ * "./train_configs/llama3_8b.toml", "llama3_8b_mxfp8". */
 static const struct model *find_model(const struct torchtitan_state *s)
 {
 	const char *base = strrchr(s->flavor, '/');
@@ -144,7 +144,7 @@ static const struct model *find_model(const struct torchtitan_state *s)
 	return found;
 }
 
-/* What flags and files said before is kept. */
+/* Sets the model's fields that are not given. */
 static int put_model(struct reader *r, const struct torchtitan_state *s)
 {
 	const struct model *m = find_model(s);
@@ -209,7 +209,7 @@ static const struct key_row rows[] = {
 	{ "optimizer.implementation", CONFIG_optimizer_implementation, take_implementation },
 };
 
-/* Sections without effect on memory pass silently. */
+/* A key without a row: a note if its section affects memory. */
 static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const matter[] = { "training.", "parallelism.", "activation_checkpoint.",
@@ -256,7 +256,7 @@ static int finish(struct reader *r, struct torchtitan_state *s)
 	r->key = "framework";
 	if (put_model(r, s) || reader_put(r, CONFIG_framework, "torchtitan"))
 		return -1;
-	/* fp32 weights sharded and computed with in bf16, unless the weights themselves are bf16 */
+	/* The weights are fp32 and the computation is in bf16, unless the weights are bf16. */
 	if (!(config_has(c, CONFIG_precision) && !strcmp(c->precision, "bf16")) &&
 	    config_set_int(c, CONFIG_grad_bytes, 4, "torchtitan's default", r->e))
 		return -1;
@@ -276,7 +276,7 @@ static int finish(struct reader *r, struct torchtitan_state *s)
 	    config_set_int(c, CONFIG_micro_batch_size, s->tokens / c->seq_length,
 			   "training.num_tokens_per_microbatch_per_dp_rank", r->e))
 		return -1;
-	/* With a pipeline the local batch is cut into micro-batches of
+	/* A pipeline divides the local batch into micro-batches of
 	 * pipeline_parallel_microbatch_size sequences. */
 	if (p > 1 && !config_has(c, CONFIG_num_microbatches) &&
 	    config_has(c, CONFIG_micro_batch_size)) {

@@ -1,6 +1,4 @@
-/*
- * torchtitan's --section.option flags.
- */
+/* torchtitan's --section.option flags. */
 #ifndef CONFIG_TORCHTITAN_H
 #define CONFIG_TORCHTITAN_H
 

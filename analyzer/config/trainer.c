@@ -1,5 +1,4 @@
-/* transformers' Trainer: its arguments on a command line or in one file, and the model that they
- * name. */
+/* Trainer's arguments, and the configuration of the model that they name. */
 #include "config/trainer.h"
 
 #include <stdio.h>
@@ -88,11 +87,11 @@ static int take_deepspeed(struct reader *r, int field, const char *value)
 	struct trainer_state *s = r->state;
 
 	(void)field, (void)value;
-	s->deepspeed = 1; /* the file itself: deepspeed.c */
+	s->deepspeed = 1; /* deepspeed.c reads the file */
 	return 0;
 }
 
-/* Trainer's adafactor is transformers' own. */
+/* Trainer's adafactor is the one of transformers. */
 static int take_optim(struct reader *r, int field, const char *value)
 {
 	return take_optimizer(r, field,
@@ -124,7 +123,7 @@ static const struct key_row rows[] = {
 	{ "ddp_bucket_cap_mb", CONFIG_ddp_bucket_cap_mb, NULL },
 };
 
-/* Flags of other programs that mean memory here as well. */
+/* A key without a row: a note if it is an option that affects memory. */
 static int unknown(struct reader *r, const char *key, const char *value)
 {
 	static const char *const matter[] = { "lora",
@@ -145,7 +144,7 @@ static int unknown(struct reader *r, const char *key, const char *value)
 
 static const struct key_table table = { rows, ARRAY_SIZE(rows), 0, unknown };
 static const struct key_table file_table = { rows, ARRAY_SIZE(rows), 1,
-						unknown }; /* "deepspeed" may be a section */
+					     unknown }; /* "deepspeed" may be a section */
 
 static const struct {
 	enum config_field field;
@@ -159,7 +158,8 @@ static const struct {
 	{ CONFIG_attention, "sdpa" },
 };
 
-/* --bf16 is autocast over fp32 weights, but 16-bit weights with fp32 masters under DeepSpeed. */
+/* --bf16 is autocast over fp32 weights; under DeepSpeed it is 16-bit weights with fp32 master
+ * weights. */
 static int finish(struct reader *r, struct trainer_state *s)
 {
 	struct config *c = r->c;
@@ -187,7 +187,7 @@ static int finish(struct reader *r, struct trainer_state *s)
 	return 0;
 }
 
-/* A file of fsdp_config's keys; one that does not exist is a note. */
+/* Reads a file of fsdp_config's keys; a missing file is a note. */
 static int read_fsdp_file(struct reader *r, const char *path)
 {
 	struct err why = { "" };
@@ -207,7 +207,7 @@ static int read_fsdp_file(struct reader *r, const char *path)
 	return status;
 }
 
-/* --fsdp_config: a file, or JSON */
+/* Reads --fsdp_config: a file, or JSON. */
 static int read_fsdp_flag(struct reader *r, const struct flag *flag)
 {
 	struct doc_node *root;

@@ -1,6 +1,4 @@
-/*
- * transformers' Trainer: its arguments on a command line or in one file.
- */
+/* transformers' Trainer: its arguments on a command line or in one file. */
 #ifndef CONFIG_TRAINER_H
 #define CONFIG_TRAINER_H
 

@@ -45,9 +45,9 @@ struct plan {
 	int64_t gpus;
 	int margin; /* percent of a GPU that stays free */
 	wide memory;
-	int64_t fix[DIMENSIONS]; /* UNSET: any */
-	int most[DIMENSIONS];    /* 0: any */
-	struct plan_layouts fitting;  /* the best first */
+	int64_t fix[DIMENSIONS];     /* UNSET: any */
+	int most[DIMENSIONS];        /* 0: any */
+	struct plan_layouts fitting; /* the best first */
 	struct plan_layouts discarded;
 	int64_t discarded_counts[DISCARDS];
 };
@@ -70,8 +70,15 @@ extern const struct dimension_row {
 } dimensions[DIMENSIONS];
 extern const char *const recompute_names[RECOMPUTES];
 
-enum plan_launcher { LAUNCHER_NONE, LAUNCHER_MEGATRON, LAUNCHER_DEEPSPEED, LAUNCHER_TORCHTITAN, LAUNCHER_ACCELERATE };
+enum plan_launcher {
+	LAUNCHER_NONE,
+	LAUNCHER_MEGATRON,
+	LAUNCHER_DEEPSPEED,
+	LAUNCHER_TORCHTITAN,
+	LAUNCHER_ACCELERATE
+};
 /* The layout to paste, or why that launcher cannot have it. */
-void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher, struct buf *out);
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher,
+		struct buf *out);
 
 #endif

@@ -69,7 +69,8 @@ static void deepspeed(const struct plan *plan, const struct plan_layout *l, stru
 		json_object_set_new(ds_config, "gradient_accumulation_steps",
 				    json_integer(l->micro_batches));
 	}
-	json_object_set_new(ds_config, "zero_optimization", json_pack("{s:I}", "stage", (json_int_t)SIZE(l, ZERO)));
+	json_object_set_new(ds_config, "zero_optimization",
+			    json_pack("{s:I}", "stage", (json_int_t)SIZE(l, ZERO)));
 	text = json_dumps(ds_config, 0);
 	buf_puts(out, text);
 	free(text);
@@ -168,7 +169,8 @@ static void accelerate(const struct plan_layout *l, struct buf *out)
 			" --megatron_lm_recompute_method uniform --megatron_lm_recompute_num_layers 1");
 }
 
-void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher, struct buf *out)
+void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher,
+		struct buf *out)
 {
 	switch (launcher) {
 	case LAUNCHER_NONE:

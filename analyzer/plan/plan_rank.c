@@ -25,7 +25,8 @@ void plan_init(struct plan *plan, const struct config *config)
 		plan->fix[i] = UNSET;
 }
 
-/* The fastest that knows pipelines: `memtrace` is exact and takes milliseconds a layout, for spaces that are narrowed. */
+/* The fastest that knows pipelines: `memtrace` is exact and takes milliseconds a layout, for spaces
+ * that are narrowed. */
 const struct system *plan_default_system(void)
 {
 	return &llama_4d;

@@ -57,7 +57,8 @@ static void put_row(struct page *p, const struct plan *plan, const struct plan_l
 	buf_puts(p->out, "\n");
 }
 
-static void put_rows(struct page *p, const struct plan *plan, enum plan_launcher launcher, size_t top)
+static void put_rows(struct page *p, const struct plan *plan, enum plan_launcher launcher,
+		     size_t top)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {
 		if (has_column(plan, (enum dimension)i))
@@ -141,8 +142,8 @@ static void put_counts(const struct plan *plan, struct buf *out)
 	}
 }
 
-void plan_text(const struct plan *plan, enum plan_launcher launcher, size_t top, const struct style *style,
-	       struct buf *out)
+void plan_text(const struct plan *plan, enum plan_launcher launcher, size_t top,
+	       const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
 	int64_t discarded = 0;
