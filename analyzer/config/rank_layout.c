@@ -38,9 +38,10 @@ int rank_layout_read(struct rank_layout *l, const struct config *c, int world)
 	int64_t model = 1, experts;
 	int known = c->from_framework;
 
-	*l = (struct rank_layout){ .stages_before_data = config_has(c, CONFIG_use_tp_pp_dp_mapping) &&
-						  c->use_tp_pp_dp_mapping };
-#define X(id, key, field) \
+	*l = (struct rank_layout){ .stages_before_data =
+					   config_has(c, CONFIG_use_tp_pp_dp_mapping) &&
+					   c->use_tp_pp_dp_mapping };
+#define X(id, key, field)                                                  \
 	l->size[AXIS_##id] = config_has(c, CONFIG_##field) ? c->field : 1; \
 	known |= AXIS_##id != AXIS_DP && config_has(c, CONFIG_##field);
 	RANK_AXES(X)
