@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "util/buf.h"
-#include "config/megatron_names.h"
 
 enum {
 	GROUP_QUERY = 1,

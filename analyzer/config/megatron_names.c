@@ -1,4 +1,4 @@
-#include "config/megatron_names.h"
+#include "config/megatron.h"
 
 #include <stdlib.h>
 #include <string.h>
