@@ -1,5 +1,5 @@
-/* make_traces DIR: the jobs over which tests/cli/same_json.py holds a build's JSON. Each is a folder of
- * traces in DIR; the same bytes each time. */
+/* make_traces DIR: the jobs over which tests/cli/same_json.py holds a build's JSON. Each is a
+ * folder of traces in DIR; the same bytes each time. */
 #include "write_training.h"
 
 #include <stdio.h>
@@ -77,7 +77,8 @@ static void write_stacks(struct writer *w, struct stacks *s)
 	s->cublas = write_stack(w, cublas, line, 0, 0, 0);
 }
 
-/* Eight layers of 24 MiB under DDP; each step keeps `kept` MiB more. It dies if the device is full. */
+/* Eight layers of 24 MiB under DDP; each step keeps `kept` MiB more. It dies if the device is full.
+ */
 static void steps(const char *job, int rank, int count, int64_t kept)
 {
 	struct writer w;
@@ -107,18 +108,21 @@ static void steps(const char *job, int rank, int count, int64_t kept)
 	for (int step = 0; step < count; step++) {
 		uint64_t made[8];
 
-		write_event(&w, MT_TENSOR_ALLOC, address += 1 << 30, (4 + kept) * MIB, s.input, python);
+		write_event(&w, MT_TENSOR_ALLOC, address += 1 << 30, (4 + kept) * MIB, s.input,
+			    python);
 		for (int layer = 0; layer < 8; layer++)
-			write_event(&w, MT_TENSOR_ALLOC, made[layer] = address += 1 << 30, 40 * MIB, s.model,
-				    python);
+			write_event(&w, MT_TENSOR_ALLOC, made[layer] = address += 1 << 30, 40 * MIB,
+				    s.model, python);
 		for (int layer = 7; layer >= 0; layer--) {
 			if (!step)
-				write_event(&w, MT_TENSOR_ALLOC, address += 1 << 30, 24 * MIB, s.backward,
-					    autograd);
-			write_event(&w, MT_TENSOR_FREE, made[layer], -40 * MIB, s.backward, autograd);
+				write_event(&w, MT_TENSOR_ALLOC, address += 1 << 30, 24 * MIB,
+					    s.backward, autograd);
+			write_event(&w, MT_TENSOR_FREE, made[layer], -40 * MIB, s.backward,
+				    autograd);
 		}
 		for (int layer = 0; layer < 16 && !step; layer++)
-			write_event(&w, MT_TENSOR_ALLOC, address += 1 << 30, 24 * MIB, s.states, python);
+			write_event(&w, MT_TENSOR_ALLOC, address += 1 << 30, 24 * MIB, s.states,
+				    python);
 		used += kept;
 		write_event(&w, MT_DEVICE_SAMPLE, (4000 - used) * MIB, 4000 * MIB, 0, python);
 	}
