@@ -1,5 +1,5 @@
-/* torch.nn.parallel.DistributedDataParallel: one bucket for everything at first; rebuilt in the
- * order in which gradients came. */
+/* torch.nn.parallel.DistributedDataParallel: one bucket for all gradients at first; buckets are
+ * rebuilt in the order in which the gradients arrived. */
 #include "distributed/ddp.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void note_arrival(struct machine *m, struct param *p)
 		d->order = grow(d->order, d->arrived, &d->order_room, sizeof(*d->order));
 		d->order[d->arrived++] = p->value.n;
 	}
-	if (d->views) { /* the gradient is copied into its bucket, and a view takes its place */
+	if (d->views) { /* the gradient is copied into its bucket and replaced by a view */
 		tensor_unref(m, &p->grad);
 		p->in_bucket = 1;
 	}
@@ -66,7 +66,7 @@ void ddp_wrap(struct machine *m, struct ddp *d, const struct hparams *s,
 	m->on_gradient = note_arrival;
 }
 
-/* Before the second forward pass: it may be of the same step. */
+/* Rebuilds the buckets before the second forward pass, which may belong to the same step. */
 void ddp_forward(struct machine *m, struct ddp *d)
 {
 	int64_t n = 0, cap = d->first;

@@ -1,16 +1,16 @@
-#ifndef MEMTRACE_DDP_H
-#define MEMTRACE_DDP_H
+#ifndef MEMTRACE_DISTRIBUTED_DDP_H
+#define MEMTRACE_DISTRIBUTED_DDP_H
 
 #include "torch/module.h"
 
 struct ddp {
 	tensor *buckets;
 	size_t count, room;
-	/* elements of the parameters, as their gradients came in the first backward pass */
+	/* elements of the parameters, in the order of their gradients in the first backward pass */
 	int64_t *order;
 	size_t arrived, order_room;
 	int rebuilt;
-	int64_t cap, first; /* bytes */
+	int64_t cap, first; /* bytes of a bucket, and of the first bucket */
 	enum dtype type;
 	int views; /* gradient_as_bucket_view */
 };

@@ -1,4 +1,4 @@
-/* What a device holds beside the blocks of tensors: the allocator's cache, the context, NCCL. */
+/* Device memory beside the blocks of tensors: the allocator's cache, the CUDA context, NCCL. */
 #include "distributed/device_overhead.h"
 
 #include "util/util.h"

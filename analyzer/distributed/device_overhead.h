@@ -1,6 +1,6 @@
 /* Memory of the device outside the blocks of tensors. Sizes are bytes. */
-#ifndef MEMTRACE_DEVICE_OVERHEAD_H
-#define MEMTRACE_DEVICE_OVERHEAD_H
+#ifndef MEMTRACE_DISTRIBUTED_DEVICE_OVERHEAD_H
+#define MEMTRACE_DISTRIBUTED_DEVICE_OVERHEAD_H
 
 #include "distributed/nccl_memory.h"
 

@@ -9,7 +9,7 @@
 #define PRE_UNSHARD_STREAM 3
 #define COMPUTE_STREAM 0
 #define IN_FLIGHT 2  /* _FreeEventQueue._max_num_inflight_all_gathers */
-#define ALIGNMENT 16 /* bytes: where each parameter begins in the flat one */
+#define ALIGNMENT 16 /* bytes: the alignment of each parameter in the flat one */
 
 static enum dtype compute_type(const struct fsdp_unit *u)
 {
@@ -30,7 +30,7 @@ static int64_t aligned(const struct fsdp_unit *u, int64_t at)
 	return round_up(at, unit);
 }
 
-/* What of each parameter is in this rank's piece of the flat one. */
+/* Sets p->shard of each parameter: its elements in this rank's shard of the flat parameter. */
 static void lay_out(struct fsdp_unit *u)
 {
 	const struct hparams *s = u->fsdp->hparams;
@@ -72,7 +72,7 @@ void flat_shard(struct machine *m, struct fsdp_unit *u)
 
 /* ---- a unit's weights ---- */
 
-/* The rate limiter: the host waits for the reshard before the last. */
+/* The rate limiter: the host waits until the reshard before the last is complete. */
 static void limit(struct machine *m, struct fsdp *f)
 {
 	if (f->freed - f->waited < IN_FLIGHT)
@@ -116,7 +116,7 @@ static void unshard(struct machine *m, struct fsdp_unit *u)
 	u->whole = 1;
 }
 
-/* On `stream`. */
+/* Frees the gathered weights, on `stream`. */
 static void reshard(struct machine *m, struct fsdp_unit *u, int stream)
 {
 	struct fsdp *f = u->fsdp;
@@ -130,7 +130,8 @@ static void reshard(struct machine *m, struct fsdp_unit *u, int stream)
 
 /* ---- backward ---- */
 
-/* The gradients become one, which is reduced and scattered. Frees the weights. */
+/* Copies the gradients into one flat gradient, which is reduced and scattered, and frees the
+ * weights. */
 static void split_backward(struct machine *m, struct grad_node *n)
 {
 	struct fsdp_unit *u = n->hook;
@@ -160,7 +161,7 @@ static void split_backward(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &flat);
 }
 
-/* The graph's function that made the parameters of the flat one waits for their gradients. */
+/* Passes the gradient to the node that split the flat parameter into views. */
 static void note_gradient(struct machine *m, struct param *p)
 {
 	struct fsdp_unit *u = p->unit;
@@ -170,7 +171,7 @@ static void note_gradient(struct machine *m, struct param *p)
 		u->split->in[0] = tensor_ref(p->grad);
 }
 
-/* Its weights, and those of the unit that comes next. */
+/* Gathers the unit's weights, and ahead of time those of the unit that runs next. */
 static void before_backward(struct machine *m, struct fsdp_unit *u)
 {
 	unshard(m, u);
@@ -200,7 +201,7 @@ void flat_before(struct machine *m, struct fsdp_unit *u)
 	n = grad_node_new(m, split_backward, &u->params[0]->value, 1);
 	if (!n)
 		return;
-	n->edge[0] = NULL; /* it is not a use of the parameter */
+	n->edge[0] = NULL; /* the node must not count as a use of the parameter */
 	n->hook = u;
 	u->split = n;
 }
@@ -212,7 +213,7 @@ tensor flat_after(struct machine *m, struct fsdp_unit *u, tensor x)
 	return with_backward_hook(m, x, output_backward, u);
 }
 
-/* init_flat_param_attributes: made on the current stream, and freed at once. */
+/* init_flat_param_attributes: storages are allocated on the current stream and freed at once. */
 static void make_storages(struct machine *m, const struct fsdp_unit *u)
 {
 	const int64_t width = dtype_width(compute_type(u));

@@ -10,8 +10,8 @@
 #define GATHER_STREAM 1
 #define REDUCE_STREAM 2
 
-/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and sums
- * have the model's, which is the same without. */
+/* The type of gathered weights and of gradients: MixedPrecisionPolicy(param_dtype). Shards and
+ * reduced gradients have the model's type; without a policy the two are the same. */
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->hparams->sharded_compute;
@@ -27,7 +27,7 @@ static int64_t share(const struct fsdp *f, int64_t n)
 	return divide_up(n, f->hparams->dp);
 }
 
-/* Elements of a rank's shard: rows of matrices, experts of stacks, as many as the first has. */
+/* Elements of the first rank's shard: whole rows of a matrix, whole experts of a stack. */
 static int64_t shard_of(const struct fsdp *f, const struct param *p)
 {
 	int64_t rows = p->stack ? p->stack : p->value.n / p->in;
@@ -35,7 +35,7 @@ static int64_t shard_of(const struct fsdp *f, const struct param *p)
 	return rows > 1 ? share(f, rows) * (p->value.n / rows) : share(f, p->value.n);
 }
 
-/* A view of what was gathered, which all ranks' shards have room in. */
+/* Allocates the parameter's storage for the gathered weights, padded to the shards of all ranks. */
 static void fill(struct machine *m, const struct fsdp *f, struct param *p)
 {
 	const int64_t n = p->value.n;
@@ -51,7 +51,7 @@ static void fill(struct machine *m, const struct fsdp *f, struct param *p)
 
 /* ---- a unit's weights ---- */
 
-/* Shards of another type than the gathered weights are converted first. */
+/* Gathers a unit's weights; shards of another type are converted first. */
 static void gather(struct machine *m, struct fsdp_unit *u)
 {
 	enum dtype type = compute_type(u->fsdp);
@@ -66,7 +66,7 @@ static void gather(struct machine *m, struct fsdp_unit *u)
 	tensor_unref(m, &input);
 }
 
-/* Copies the gathered weights out; the buffer of the gather before goes. */
+/* Copies the gathered weights into the parameters; the buffer of the previous gather is freed. */
 static void copy_out(struct machine *m, struct fsdp_unit *u)
 {
 	if (u->whole)
@@ -89,7 +89,7 @@ static void reshard(struct machine *m, struct fsdp_unit *u)
 
 /* ---- backward ---- */
 
-/* Gathers, and the next unit's gather runs ahead. */
+/* Gathers the unit's weights, and ahead of time those of the unit that runs next. */
 static void before_backward(struct machine *m, struct fsdp_unit *u)
 {
 	struct fsdp *f = u->fsdp;
@@ -102,7 +102,7 @@ static void before_backward(struct machine *m, struct fsdp_unit *u)
 		gather(m, u - 1);
 }
 
-/* Frees the weights, copies the gradients into one buffer and scatters its sum. */
+/* Frees the weights, copies the gradients into one buffer and reduce-scatters it. */
 static void after_backward(struct machine *m, struct fsdp_unit *u)
 {
 	struct fsdp *f = u->fsdp;
@@ -180,8 +180,8 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 	}
 	if (f->units[f->count - 1].count)
 		after_backward(m, &f->units[f->count - 1]);
-	/* the first unit's input needs no gradient where nothing is before it: its hook did not run
-	 */
+	/* if nothing comes before the first unit, its input needs no gradient and its hook did not
+	 * run */
 	for (size_t i = 0; i + 1 < f->count; i++)
 		if (f->units[i].whole)
 			after_backward(m, &f->units[i]);
@@ -190,7 +190,7 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 {
-	/* FSDP1's flat gradients stay until the next forward pass */
+	/* FSDP1 frees its flat gradients in the next forward pass */
 	f->cleared = 1;
 	if (!is_flat(f))
 		fsdp_drop_gradients(m, f);

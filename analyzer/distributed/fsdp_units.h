@@ -1,6 +1,6 @@
-/* What FSDP1 and FSDP2 have in common: a model in units, which are gathered and freed as wholes. */
-#ifndef MEMTRACE_FSDP_UNITS_H
-#define MEMTRACE_FSDP_UNITS_H
+/* The units of FSDP1 and FSDP2. The parameters of a unit are gathered and freed together. */
+#ifndef MEMTRACE_DISTRIBUTED_FSDP_UNITS_H
+#define MEMTRACE_DISTRIBUTED_FSDP_UNITS_H
 
 #include "torch/module.h"
 #include "torch/machine.h"
@@ -11,11 +11,11 @@ struct fsdp_unit {
 	size_t count;
 	int64_t elements;
 	tensor *shards;
-	tensor gathered; /* the all-gather's output, until the next one is copied out */
-	int whole;       /* its parameters are there */
+	tensor gathered; /* the output of the all-gather, until the next unit's is copied */
+	int whole;       /* its parameters are gathered */
 	int is_root, prefetched;
-	tensor reduced;          /* this rank's part of the gradients' sum */
-	struct grad_node *split; /* FSDP1: what makes views of the flat parameter */
+	tensor reduced;          /* this rank's part of the reduced gradients */
+	struct grad_node *split; /* FSDP1: the node that splits the flat parameter into views */
 };
 
 struct fsdp {
@@ -23,10 +23,10 @@ struct fsdp {
 	struct fsdp_unit *units; /* the blocks, then the root */
 	size_t count;
 	tensor last_gather, reduce_input;
-	/* FSDP1: the first forward pass made the flat parameters; the last zero_grad() is yet to be
-	 * seen */
+	/* FSDP1: the first forward pass has allocated the flat parameters; zero_grad() was called
+	 * since the last forward pass */
 	int made, cleared;
-	/* FSDP1: where units were freed, and for how many of these the host waited */
+	/* FSDP1: the events of freed units, and how many of them the host has waited for */
 	struct freed {
 		int stream;
 		int64_t event;
@@ -34,7 +34,8 @@ struct fsdp {
 	size_t freed, waited, free_room;
 };
 
-/* This rank's part of a sum of gradients (taken): kept, or added to an earlier micro-batch's. */
+/* Keeps this rank's part of reduced gradients (taken), or adds it to that of an earlier
+ * micro-batch. */
 void fsdp_keep(struct machine *m, struct fsdp_unit *u, tensor reduced);
 void fsdp_drop_gradients(struct machine *m, struct fsdp *f);
 

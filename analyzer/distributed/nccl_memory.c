@@ -1,4 +1,4 @@
-/* Which communicators a rank uses, and what each takes of its device. */
+/* The communicators that a rank uses, and the device memory of each. */
 #include "distributed/nccl_memory.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 enum nccl_use { COLLECTIVES = 1, MESSAGES = 2 };
 enum { HOPPER = 90 };
-/* PyTorch's wheels have NCCL 2.26 since 2.7, which connects at first use; 2.6 has 2.21. */
+/* PyTorch's wheels since 2.7 have NCCL 2.26, which connects ranks at their first use; PyTorch 2.6
+ * has NCCL 2.21. */
 enum { CONNECTS_LATE_SINCE = 207 };
 
 enum nccl_buffers {
@@ -32,7 +33,7 @@ struct nccl_communicator {
 	int64_t peers;
 };
 
-/* Megatron-core's version is given, and older than 0.`minor`. */
+/* Is Megatron-core's version given and older than 0.`minor`? */
 static int megatron_before(const struct hparams *s, int minor)
 {
 	int major = 0, given = 0;
@@ -42,7 +43,7 @@ static int megatron_before(const struct hparams *s, int minor)
 	       major == 0 && given < minor;
 }
 
-/* Before NCCL 2.22 all is connected when the communicator is made. */
+/* Before NCCL 2.22 all connections are made with the communicator. */
 static wide created(const struct nccl_communicator *c)
 {
 	wide taken = 0;
@@ -52,7 +53,8 @@ static wide created(const struct nccl_communicator *c)
 	return taken * c->count;
 }
 
-/* Since: what is used. Both ways to each peer, in whichever of the communicators. */
+/* Since NCCL 2.22: the connections that are used, both ways to each peer, in any of the
+ * communicators. */
 static wide connected(const struct nccl_communicator *c, const struct constants *k, int64_t node)
 {
 	int near = c->span <= node;

@@ -1,11 +1,8 @@
-/*
- * NCCL's device memory, which PyTorch's allocator does not count: what each communicator of a rank
- * takes. The bytes of a communicator are the simulated device's (preload/sim/nccl.def: MODELLED
- * after NCCL's source and logs); which communicators there are is the frameworks' own doing
- * (nccl_groups.def).
- */
-#ifndef MEMTRACE_NCCL_H
-#define MEMTRACE_NCCL_H
+/* The device memory of NCCL's communicators, which PyTorch's allocator does not count. The bytes of
+ * a communicator are those of the simulated device (preload/sim/nccl/nccl.def, after NCCL's source
+ * and logs). The communicators of each framework are in nccl_groups.def. */
+#ifndef MEMTRACE_DISTRIBUTED_NCCL_MEMORY_H
+#define MEMTRACE_DISTRIBUTED_NCCL_MEMORY_H
 
 #include "torch/machine.h"
 #include "torch/module.h"
@@ -20,7 +17,7 @@ extern const struct nccl_group_row {
 	const char *id, *source;
 } nccl_group_rows[NCCL_GROUPS];
 
-/* Bytes of each group's communicators on a rank of pipeline stage `stage`. */
+/* Bytes of the communicators of each group, on a rank of pipeline stage `stage`. */
 void nccl_memory(const struct hparams *s, const struct constants *k, int64_t stage,
 		 wide bytes[NCCL_GROUPS]);
 

@@ -32,7 +32,8 @@ void wrapper_start(struct machine *m, struct wrapper *w)
 /* deepspeed/utils/timer.py: ThroughputTimer, start_step. */
 #define TIMED_SINCE 2
 
-/* The timer waits for the device when a step begins and ends, but in the first two. */
+/* DeepSpeed's timer waits for the device at the beginning and the end of each step after the first
+ * two. */
 static void time_step(struct machine *m, const struct wrapper *w)
 {
 	if (has_engine(w->hparams) && m->step >= TIMED_SINCE)
@@ -129,7 +130,8 @@ static void step(struct machine *m, struct wrapper *w)
 	machine_steady(m);
 }
 
-/* The first micro-batch makes the gradients, the others add to them: after a few all are alike. */
+/* Runs few micro-batches of a step: the first one allocates the gradients, the others add to them
+ * and do not differ. */
 void wrapper_train(struct machine *m, struct wrapper *w,
 		   void (*micro_batch)(struct machine *m, void *model), void *model)
 {
@@ -155,7 +157,7 @@ void wrapper_release(struct wrapper *w)
 	free(w->first);
 }
 
-/* PyTorch has no step of FSDP2's shards (DTensor) for the others; FSDP1's are plain vectors. */
+/* The other optimizers cannot update FSDP2's shards (DTensor); FSDP1's shards are plain vectors. */
 static void check_sharded(const struct hparams *s, struct inputs *in)
 {
 	int vectors =

@@ -17,7 +17,7 @@ static enum dtype type_of(const struct zero *z)
 
 /* ---- initialization ---- */
 
-/* p->shard: how much of each parameter is in this rank's piece. */
+/* Sets p->shard of each parameter: its elements in this rank's partition. */
 static void lay_out(struct zero *z)
 {
 	const struct hparams *s = z->hparams;
@@ -72,7 +72,7 @@ static void make_master(struct machine *m, struct zero *z)
 	tensor_unref(m, &zeros);
 }
 
-/* temp_grad_buffer_for_gpu_offload: as long as the largest parameter. */
+/* temp_grad_buffer_for_gpu_offload: as many elements as the largest parameter. */
 static void make_offload_buffer(struct machine *m, struct zero *z)
 {
 	int64_t most = 0;
@@ -85,7 +85,7 @@ static void make_offload_buffer(struct machine *m, struct zero *z)
 
 /* ---- gradients ---- */
 
-/* copy_grads_in_partition: this rank's part of the gradient goes to the host's memory in fp32. */
+/* copy_grads_in_partition: copies this rank's part of the gradient to host memory in fp32. */
 static void offload(struct machine *m, struct zero *z, const struct param *p)
 {
 	m->current_term = TERM_CLIP;
@@ -107,12 +107,12 @@ static void keep_or_clear(struct machine *m, struct zero *z, struct param *p)
 
 static void reduce_slices(struct machine *m, struct zero *z, int64_t n, int slices)
 {
-	if (slices > 1) /* one alone is not copied */
+	if (slices > 1) /* a single gradient is not copied */
 		scratch(m, n * dtype_width(type_of(z)));
 }
 
-/* average_tensor: a slice for each rank that the gradients in their order come to; slices are
- * flattened once more, up to the size of a bucket. */
+/* average_tensor: cuts the gradients into one slice for each rank that they belong to; slices are
+ * flattened again, up to the size of a bucket. */
 static void average(struct machine *m, struct zero *z)
 {
 	int64_t n = 0, owner = -1;
@@ -140,8 +140,8 @@ static void average(struct machine *m, struct zero *z)
 	reduce_slices(m, z, n, slices);
 }
 
-/* What of the sum is copied back is this rank's, and the stream that reduces uses it: the bucket,
- * or the one gradient that is too large for it. */
+/* Copies this rank's part of the sum back on the reduction stream, which uses the bucket or the one
+ * gradient that is too large for it. */
 static void note_use(struct zero *z)
 {
 	tensor *large = &z->waiting[0]->grad;
@@ -154,7 +154,7 @@ static void note_use(struct zero *z)
 		}
 }
 
-/* reduce_ipg_grads: what waits is reduced, and this rank's part is copied. */
+/* reduce_ipg_grads: reduces the waiting gradients and copies this rank's part. */
 static void reduce(struct machine *m, struct zero *z)
 {
 	int before = m->stream;
@@ -183,14 +183,14 @@ static void fill_bucket(struct machine *m, struct zero *z, struct param *p)
 		reduce(m, z);
 		z->index ^= z->hparams->overlap;
 	}
-	/* one that is larger than the bucket stays where it is */
+	/* a gradient that is larger than the bucket is not copied */
 	if (p->value.n <= most)
 		tensor_unref(m, &p->grad);
 	z->waiting[z->count++] = p;
 	z->filled += p->value.n;
 }
 
-/* process_gradients: stage 1 without overlap reduces after the backward pass (reduce_gradients). */
+/* process_gradients. Stage 1 without overlap reduces after the backward pass (reduce_gradients). */
 static int reduces_late(const struct zero *z)
 {
 	return z->hparams->zero == 1 && !z->hparams->overlap;
@@ -247,8 +247,8 @@ void zero_step(struct machine *m, struct zero *z)
 	finish_backward(m, z);
 	m->phase = OPTIMIZER;
 	if (z->hparams->offload_optimizer) {
-		/* The step is the processor's: it waits for the gradients' copies and reads their
-		 * norm, not for what the reducing stream was asked since. */
+		/* The CPU runs the optimizer's step: it waits for the copies of the gradients and
+		 * reads their norm, not for later work of the reduction stream. */
 		host_wait(m, m->stream);
 		return;
 	}

@@ -17,8 +17,8 @@ static enum dtype type_of(const struct zero3 *z)
 
 /* ---- initialization ---- */
 
-/* Init._convert_to_deepspeed_param and partition: a piece for each parameter; with zero.Init each
- * is there in full only while it is made. */
+/* Init._convert_to_deepspeed_param and partition: cuts each parameter into one partition for each
+ * rank. With zero.Init a parameter is whole only while it is made. */
 static void shard(struct machine *m, struct zero3 *z)
 {
 	const struct hparams *s = z->hparams;
@@ -65,8 +65,8 @@ static void make_groups(struct zero3 *z)
 	}
 }
 
-/* _create_fp32_partitions, initialize_optimizer_states. Weights in fp32 get a master copy too:
- * there the device that they are on is held against a name, which is never equal. */
+/* _create_fp32_partitions, initialize_optimizer_states. fp32 weights get a master copy too, because
+ * DeepSpeed compares their device object with a string, which is never equal. */
 static void make_master(struct machine *m, struct zero3 *z)
 {
 	int64_t largest = 0;
@@ -89,7 +89,7 @@ static void make_master(struct machine *m, struct zero3 *z)
 
 /* ---- gradients ---- */
 
-/* partition_grads: this rank's part of the sum goes to the host's memory in fp32. */
+/* partition_grads: copies this rank's part of the sum to host memory in fp32. */
 static void offload(struct machine *m, struct zero3 *z, const struct param *p)
 {
 	const int64_t piece = p->sharded->piece;
@@ -107,7 +107,7 @@ static void offload(struct machine *m, struct zero3 *z, const struct param *p)
 	m->stream = before;
 }
 
-/* reduce_scatter_coalesced: what waits in one tensor, and this rank's part of its sum. */
+/* reduce_scatter_coalesced: copies the waiting gradients into one tensor and reduce-scatters it. */
 static void reduce(struct machine *m, struct zero3 *z)
 {
 	int64_t n = 0;
@@ -141,7 +141,7 @@ static void note_gradient(struct machine *m, struct param *p)
 	if (z->filled + p->value.n > most && z->filled)
 		reduce(m, z);
 	stream_wait(m, z->partition_stream, COMPUTE_STREAM);
-	if (z->filled + p->value.n <= most) { /* copied into the bucket */
+	if (z->filled + p->value.n <= most) { /* the gradient is copied into the bucket */
 		stream_work(m, z->partition_stream, 1);
 		record_stream(p->grad, z->partition_stream);
 		tensor_unref(m, &p->grad);

@@ -1,28 +1,29 @@
-/* DeepSpeed's ZeRO-3: parameters in pieces, gathered around each module (zero3_gather.c), gradients
- * reduced by buckets, and the step by sub-groups (zero3.c). */
-#ifndef MEMTRACE_ZERO3_H
-#define MEMTRACE_ZERO3_H
+/* DeepSpeed's ZeRO-3 (zero/stage3.py): partitioned parameters, which are gathered around each
+ * module (zero3_coordinator.c), gradients that are reduced in buckets, and an optimizer step by
+ * sub-groups. */
+#ifndef MEMTRACE_DISTRIBUTED_ZERO3_H
+#define MEMTRACE_DISTRIBUTED_ZERO3_H
 
 #include "torch/optimizer.h"
 
 #define COMPUTE_STREAM 0
 
-/* ds_status and what else the coordinator knows of a parameter. */
+/* The coordinator's data of a parameter (ds_status and others). */
 struct sharded_param {
 	enum { IN_PIECES, IN_FLIGHT, AVAILABLE } status;
-	struct param *beside;        /* the module's other one: its bias */
-	struct param_gather *gather; /* while in flight */
-	tensor staged;               /* the piece, copied from the host's memory */
-	tensor views;                /* the storage of what views it as it is gathered now */
-	int active;                  /* a module runs with it */
+	struct param *beside;        /* the bias of the same module */
+	struct param_gather *gather; /* the all-gather, while it is in flight */
+	tensor staged;               /* the partition, copied from host memory */
+	tensor views; /* the storage of the views of the parameter as it is gathered now */
+	int active;   /* a module runs that uses it */
 	int persists;
-	int64_t piece; /* elements of a rank */
-	int64_t *uses; /* the visits that need it */
+	int64_t piece; /* elements of a rank's partition */
+	int64_t *uses; /* numbers of the module runs that use it */
 	size_t use_count, use_room, next_use;
-	int64_t last_used; /* by the prefetcher's count: a step, -1 none */
+	int64_t last_used; /* number of the module run that the prefetcher used it for; -1: none */
 };
 
-/* A module's run: what it needs. */
+/* A run of a module in the recorded step, with its parameters. */
 struct module_run {
 	struct param *params[2];
 };
@@ -37,23 +38,23 @@ struct sub_group {
 struct zero3 {
 	const struct hparams *hparams;
 	struct module *module;
-	int gather_stream, partition_stream; /* the computation's own without overlap */
-	int64_t pieces;                      /* elements of all */
+	int gather_stream, partition_stream; /* without overlap the stream of the computation */
+	int64_t pieces;                      /* elements of all partitions of this rank */
 	tensor flat, bucket, gradients;
 	struct sub_group *groups;
 	size_t group_count;
 	/* the coordinator */
 	enum { INVALID, RECORDING, COMPLETE } trace;
 	struct module_run *visits;
-	size_t visit_count, visit_room, now; /* now: the next of them */
-	int64_t *before;                     /* elements of the visits before each */
+	size_t visit_count, visit_room, now; /* now: the number of the next run */
+	int64_t *before; /* elements of the parameters of the runs before each run */
 	struct param_use {
 		struct param *param;
 		int64_t visit;
 	} * queue;
 	size_t queue_first, queue_count;
-	int64_t available;                 /* elements */
-	int64_t fetches[3], reductions[3]; /* events that the host may have to wait for */
+	int64_t available;                 /* elements of gathered parameters */
+	int64_t fetches[3], reductions[3]; /* events that the host may wait for */
 	size_t fetch_count, reduction_count;
 	/* gradients */
 	struct param **waiting;

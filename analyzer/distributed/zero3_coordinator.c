@@ -1,5 +1,6 @@
-/* partitioned_param_coordinator.py: which parameters are there, and when. The first forward and
- * backward pass is recorded; from then on what comes next is gathered ahead. */
+/* partitioned_param_coordinator.py: when parameters are gathered and released. The coordinator
+ * records the modules of the first step, and from then on prefetches the parameters that come next.
+ */
 #include "torch/streams.h"
 #include "distributed/zero3_coordinator.h"
 #include "torch/hparams.h"
@@ -10,8 +11,8 @@
 
 #include "util/util.h"
 
-/* One all-gather of several parameters: a buffer that is copied out when the first of them is
- * waited for. */
+/* One all-gather of several parameters; its buffer is copied out when the first of them is needed.
+ */
 struct param_gather {
 	tensor flat;
 	struct param **params;
@@ -21,7 +22,7 @@ struct param_gather {
 
 /* ---- the host's waits ---- */
 
-/* Events of which at most two may be outstanding. */
+/* The host waits for the oldest event if more than two are outstanding. */
 void zero3_wait_oldest(struct machine *m, int stream, int64_t *events, size_t *count)
 {
 	while (*count && events[0] <= m->streams[stream].done)
@@ -86,7 +87,7 @@ static void gather_many(struct machine *m, struct zero3 *z, struct param_gather 
 		g->params[i]->sharded->gather = g;
 }
 
-/* __all_gather_params: those of `params` that are in pieces, in the module's order. */
+/* __all_gather_params: gathers the partitioned ones of `params`, in the module's order. */
 static void gather(struct machine *m, struct zero3 *z, struct param **params, size_t count)
 {
 	struct param_gather *g = xcalloc(1, sizeof(*g));
@@ -140,7 +141,7 @@ static void wait_for(struct machine *m, struct zero3 *z, struct param *p)
 	zero3_note_event(m, z->gather_stream, z->fetches, &z->fetch_count);
 }
 
-/* A parameter that was gathered ahead is known to be waited for only by its module. */
+/* Is the parameter gathered, but not yet waited for by its module? */
 static int is_in_flight(const struct param *p)
 {
 	return p->sharded->status == IN_FLIGHT || p->sharded->gather;
@@ -248,7 +249,7 @@ void zero3_fetch(struct machine *m, struct zero3 *z, struct param *weight)
 	z->now++;
 }
 
-/* __params_to_release: what is used again soon stays. */
+/* __params_to_release: a parameter that is used again soon is not released. */
 static int comes_back(const struct zero3 *z, const struct param *p)
 {
 	struct sharded_param *s = p->sharded;

@@ -1,6 +1,6 @@
 /* The coordinator: which parameters are gathered, and when. */
-#ifndef MEMTRACE_ZERO3_COORDINATOR_H
-#define MEMTRACE_ZERO3_COORDINATOR_H
+#ifndef MEMTRACE_DISTRIBUTED_ZERO3_COORDINATOR_H
+#define MEMTRACE_DISTRIBUTED_ZERO3_COORDINATOR_H
 
 #include "distributed/zero3.h"
 

@@ -1,4 +1,4 @@
-/* The hooks that ZeRO-3 puts around each module (parameter_offload.py), and its F.linear. */
+/* The hooks that ZeRO-3 installs around each module (parameter_offload.py), and its F.linear. */
 #include "distributed/zero3_modules.h"
 
 #include "distributed/zero3_coordinator.h"
@@ -29,7 +29,7 @@ static tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t w
 	struct grad_node *n = grad_node_new(m, linear_backward, in, 3);
 
 	if (bias && !config_has(m->zero3->hparams->config,
-				CONFIG_num_attention_heads)) { /* rows alone: addmm */
+				CONFIG_num_attention_heads)) { /* a matrix input: addmm */
 		out = biased(m, elements, x.type);
 	} else {
 		out = gemm(m, elements, x.type);
@@ -39,7 +39,7 @@ static tensor zero3_linear(struct machine *m, tensor x, tensor weight, int64_t w
 		n->sizes[1] = weight.n;
 		n->sizes[2] = bias ? bias->value.n : 0;
 	}
-	save_for_backward(m, n, x); /* after the product: setup_context */
+	save_for_backward(m, n, x); /* setup_context runs after the product */
 	save_for_backward(m, n, weight);
 	return with_grad_fn(out, n, 0);
 }
@@ -77,8 +77,8 @@ static void leave(struct machine *m, struct param *weight, tensor *out)
 		tensor_assign(m, out, with_backward_hook(m, *out, before_backward, weight));
 }
 
-/* A view keeps the gathered weights when the module's end lets them go, because the parameter gets
- * another storage then (zero3_coordinator.c: release). */
+/* A view keeps the gathered weights after the module releases them: the parameter gets another
+ * storage then (zero3_coordinator.c: release). */
 static tensor view(struct machine *m, struct param *p)
 {
 	struct sharded_param *s = p->sharded;

@@ -1,6 +1,6 @@
-/* The sparse blocks of transformers' modeling_mixtral.py and modeling_qwen2_moe.py, with the
- * experts' loop of their own or integrations/moe.py's. Tokens are spread evenly over the experts.
- */
+/* The sparse blocks of transformers' modeling_mixtral.py and modeling_qwen2_moe.py, with their own
+ * loop over the experts or that of integrations/moe.py. Tokens are assumed to be spread evenly over
+ * the experts. */
 #include "families/experts.h"
 #include "torch/autocast.h"
 
@@ -28,7 +28,7 @@ void experts_make(struct machine *m, struct module *module, const struct hparams
 
 /* ---- the router ---- */
 
-/* weights /= weights.sum(-1): what was divided is copied for the sum's gradient. */
+/* weights /= weights.sum(-1): the dividend is copied for the gradient of the sum. */
 static tensor normalized(struct machine *m, tensor x, int64_t rows)
 {
 	tensor sum = sum_to(m, x, rows), out = divide_in_place(m, x, sum);
@@ -37,7 +37,8 @@ static tensor normalized(struct machine *m, tensor x, int64_t rows)
 	return out;
 }
 
-/* The chosen experts' weights; their numbers go to *chosen, the router's output to *logits. */
+/* The weights of the selected experts. *chosen are the experts' numbers, *logits the router's
+ * output. */
 static tensor route(struct machine *m, struct experts *e, tensor x, tensor *chosen, tensor *logits)
 {
 	const struct hparams *s = e->hparams;
@@ -88,7 +89,7 @@ static tensor gated(struct machine *m, tensor both)
 	return out;
 }
 
-/* Where each token lies among those sorted by expert, and where in the original order. */
+/* Index tensors: the tokens sorted by expert, and back in the original order. */
 struct token_order {
 	tensor sorted, place, source, inputs, counts, offsets;
 };
@@ -98,7 +99,7 @@ static void sort_by_expert(struct machine *m, int64_t rows, struct token_order *
 	o->sorted = tensor_new(m, rows, I64);
 	o->place = tensor_new(m, rows, I64);
 	scratch(m, rows * 8);
-	if (rows > 4096) /* cub's */
+	if (rows > 4096) /* cub's buffers */
 		scratch(m, 16 * rows + rows / 4 + 16895);
 	o->source = tensor_new(m, rows, I64);
 }
@@ -121,7 +122,7 @@ static void drop_order(struct machine *m, struct token_order *o)
 	tensor_unref(m, &o->offsets);
 }
 
-/* The weights are transposed: a view. */
+/* The product with the experts' transposed weights, which are a view. */
 static tensor grouped_linear(struct machine *m, tensor x, struct param *p, tensor offsets)
 {
 	tensor view = param_view(m, p), out;
@@ -131,7 +132,8 @@ static tensor grouped_linear(struct machine *m, tensor x, struct param *p, tenso
 	return out;
 }
 
-/* grouped_mm_experts_forward. Sums' gradients are copied for each token's experts. */
+/* grouped_mm_experts_forward. The gradient of the sum over a token's experts is copied for each
+ * expert. */
 static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor weights)
 {
 	const struct hparams *s = e->hparams;
@@ -166,7 +168,8 @@ static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor wei
 	return out;
 }
 
-/* A row for each pair of a token and an expert, and a copy of the expert's weights for each. */
+/* One row for each pair of a token and an expert, and a copy of the expert's weights for each row.
+ */
 static tensor batched_mm(struct machine *m, struct param *weight, tensor x, tensor experts)
 {
 	int64_t each = weight->value.n / weight->stack;
@@ -204,12 +207,12 @@ static tensor batched(struct machine *m, struct experts *e, tensor x, tensor wei
 	return out;
 }
 
-/* What the loop's variables refer to from one expert to the next. */
+/* The variables of the loop, which keep their tensors from one expert to the next. */
 struct expert_turn {
 	tensor positions, tokens, both, now;
 };
 
-/* An expert's part of the weights. */
+/* The product with one expert's part of the weights. */
 static tensor matrix_of(struct machine *m, struct param *p)
 {
 	tensor view = param_view(m, p), out = slice(m, view, p->value.n / p->stack);

@@ -1,5 +1,5 @@
-/* nanoGPT: GPT-2 as its train.py runs it, on one GPU. Variables live as long as the Python ones
- * that they stand for. */
+/* nanoGPT: GPT-2 as its train.py runs it. Variables live as long as the Python variables that they
+ * model. */
 #include "families/gpt.h"
 
 #include "families/train.h"
@@ -32,7 +32,7 @@ struct gpt {
 	struct gpt_norm last;
 	struct {
 		tensor tokens, targets, logits, loss;
-	} loop; /* its variables */
+	} loop; /* variables of the training loop */
 };
 
 /* ---- the forward pass ---- */
@@ -169,7 +169,7 @@ static tensor one_layer(struct machine *m, struct gpt *g, int64_t i, tensor x)
 	return out;
 }
 
-/* The logits go to *logits. */
+/* *logits are the caller's. */
 static tensor forward(struct machine *m, struct gpt *g, tensor tokens, tensor targets,
 		      tensor *logits)
 {
@@ -224,8 +224,8 @@ static struct param *bias(struct machine *m, struct gpt *g, int64_t n, enum term
 	return g->s->linear_bias ? weight(m, g, 1, n, term) : NULL;
 }
 
-/* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves what was made
- * in the host's memory, and converts no buffers. */
+/* torch.tril(torch.ones(...)), with zero.Init in the weights' type. DeepSpeed moves the model from
+ * host memory, and converts no buffers. */
 static tensor make_mask(struct machine *m, const struct hparams *s)
 {
 	enum dtype type = s->zero_init ? s->weights : F32;
@@ -258,7 +258,7 @@ static void make_layer(struct machine *m, struct gpt *g, struct gpt_layer *l)
 	l->down_bias = bias(m, g, h, TERM_MLP_WEIGHTS);
 }
 
-/* The head's weight takes the place of the embedding's. */
+/* The embedding's weight is replaced by that of the output layer (weight tying). */
 static void make_model(struct machine *m, void *model)
 {
 	struct gpt *g = model;
@@ -301,7 +301,7 @@ static void micro_batch(struct machine *m, void *model)
 	tensor_assign(m, &g->loop.tokens, tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
 	tensor_assign(m, &g->loop.targets,
 		      tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-	host_wait(m, m->stream); /* they come from the host's memory */
+	host_wait(m, m->stream); /* the copy from host memory is synchronous */
 	wrapper_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);

@@ -1,6 +1,6 @@
 /* nanoGPT. */
-#ifndef MEMTRACE_GPT_H
-#define MEMTRACE_GPT_H
+#ifndef MEMTRACE_FAMILIES_GPT_H
+#define MEMTRACE_FAMILIES_GPT_H
 
 #include "torch/family.h"
 

@@ -1,5 +1,5 @@
-/* transformers' decoders of Llama's kind (modeling_llama.py): RMSNorm by parts, rotary positions,
- * grouped heads, gated feed-forward. */
+/* transformers' decoders like Llama (modeling_llama.py): RMSNorm in single operations, rotary
+ * positions, grouped heads, gated feed-forward layers. */
 #include "families/experts.h"
 #include "torch/autocast.h"
 #include "torch/checkpoint.h"
@@ -21,7 +21,7 @@ struct llama_layer {
 	struct param *attention_norm, *mlp_norm, *q, *k, *v, *o, *bias[3], *gate, *up, *down;
 	struct experts experts;
 	int sparse;
-	tensor logits; /* its router's, kept for the loss */
+	tensor logits; /* the router's logits, kept for the auxiliary loss */
 };
 
 struct llama {
@@ -32,7 +32,7 @@ struct llama {
 	tensor mask, sliding, cos, sin, frequencies[2];
 	struct {
 		tensor tokens, logits, loss;
-	} loop; /* its variables */
+	} loop; /* variables of the training loop */
 };
 
 /* ---- the forward pass ---- */
@@ -80,7 +80,7 @@ static tensor rotated(struct machine *m, struct llama *g, tensor x)
 	return b;
 }
 
-/* repeat_kv: one head for all is expanded without a copy. */
+/* repeat_kv: a single key/value head is expanded without a copy. */
 static tensor repeated(struct machine *m, struct llama *g, tensor x)
 {
 	const struct hparams *s = g->s;
@@ -91,18 +91,17 @@ static tensor repeated(struct machine *m, struct llama *g, tensor x)
 	return s->groups == 1 ? slice(m, x, n) : repeat(m, x, n);
 }
 
-/* torch.matmul's operand: cast into *cast, and copied where its heads do not lie one after the
- * other. */
+/* The operand of torch.matmul: cast into *cast, and copied if its heads are not contiguous. */
 static tensor operand(struct machine *m, struct llama *g, tensor x, int is_repeated, tensor *cast)
 {
 	*cast = autocasted(m, x);
-	/* one head for all of a batch of one is read as it lies */
+	/* a single head and a batch of one need no copy */
 	return is_repeated && g->s->groups != g->s->heads && (g->s->groups > 1 || g->s->batch == 1)
 		       ? tensor_ref(*cast)
 		       : contiguous(m, *cast);
 }
 
-/* eager_attention_forward; the attention's weights go to *weights. */
+/* eager_attention_forward. *weights are the attention's weights, the caller's. */
 static tensor eager(struct machine *m, struct llama *g, tensor q, tensor k, tensor v,
 		    tensor *weights)
 {
@@ -153,7 +152,7 @@ static tensor sdpa(struct machine *m, struct llama *g, tensor q, tensor k, tenso
 	tensor keys, values, in[3], out;
 
 	m->current_term = TERM_ATTN_QKV;
-	/* use_gqa_in_sdpa: without a mask the kernel shares heads itself */
+	/* use_gqa_in_sdpa: without a mask the kernel itself shares the heads */
 	keys = g->mask.storage ? repeated(m, g, k) : tensor_ref(k);
 	values = g->mask.storage ? repeated(m, g, v) : tensor_ref(v);
 	in[2] = autocasted(m, values);
@@ -181,7 +180,7 @@ static tensor attention(struct machine *m, struct llama_layer *l, tensor x, tens
 	k = linear(m, x, l->k, l->bias[1]);
 	tensor_assign(m, &k, copied_back(m, k));
 	v = linear(m, x, l->v, l->bias[2]);
-	/* the fused kernels' gradient lies as the projection wants it */
+	/* the gradient of the fused kernels has the layout of the projection */
 	if (g->s->attention == EAGER || (g->mask.storage && g->s->groups != g->s->heads))
 		tensor_assign(m, &v, copied_back(m, v));
 	now = rotated(m, g, q);
@@ -248,7 +247,7 @@ static tensor block(struct machine *m, void *context, tensor input)
 	return out;
 }
 
-/* Qwen2-MoE makes one for layers with a sliding window, too, whether it has such or not. */
+/* Qwen2-MoE also makes a mask for layers with a sliding window, even if it has none. */
 static void make_mask(struct machine *m, struct llama *g, tensor like)
 {
 	const struct hparams *s = g->s;
@@ -362,7 +361,7 @@ static void make_layer(struct machine *m, struct llama *g, struct llama_layer *l
 	l->mlp_norm = weight(m, g, 1, s->hidden, TERM_NORM_WEIGHTS);
 }
 
-/* Made in fp32, then converted. */
+/* The model is made in fp32, then converted. */
 static void make_model(struct machine *m, void *model)
 {
 	struct llama *g = model;
@@ -390,7 +389,7 @@ static void make_model(struct machine *m, void *model)
 
 /* ---- the training loop ---- */
 
-/* What the auxiliary loss reads, and the output refers to until the next micro-batch's is there. */
+/* Adds the auxiliary loss, which reads the router's logits of all layers. */
 static tensor with_auxiliary_loss(struct machine *m, struct llama *g, tensor loss)
 {
 	const struct hparams *s = g->s;
@@ -419,7 +418,7 @@ static void micro_batch(struct machine *m, void *model)
 	m->tape = &tape;
 	m->phase = FORWARD;
 	tensor_assign(m, &g->loop.tokens, tensor_new_as(m, TERM_INPUTS, s->batch * s->tokens, I64));
-	host_wait(m, m->stream); /* they come from the host's memory */
+	host_wait(m, m->stream); /* the copy from host memory is synchronous */
 	wrapper_before_forward(m, &g->w);
 	if (s->autocast)
 		begin_autocast(m, s->autocast);
@@ -445,7 +444,7 @@ static void micro_batch(struct machine *m, void *model)
 	wrapper_before_backward(m, &g->w);
 	loss_backward(m, &tape, loss);
 	tensor_unref(m, &loss);
-	drop_tables(m, g); /* the checkpoints had them */
+	drop_tables(m, g); /* the checkpointed layers have used them */
 	wrapper_after_backward(m, &g->w);
 	tensor_set_term(m, g->loop.logits, TERM_OLD_LOGITS);
 }

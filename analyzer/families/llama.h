@@ -1,6 +1,6 @@
 /* transformers' Llama, Mixtral and Qwen2-MoE. */
-#ifndef MEMTRACE_LLAMA_H
-#define MEMTRACE_LLAMA_H
+#ifndef MEMTRACE_FAMILIES_LLAMA_H
+#define MEMTRACE_FAMILIES_LLAMA_H
 
 #include "torch/family.h"
 

@@ -1,10 +1,10 @@
-/* What transformers makes once a forward pass for all layers: masks and rotary tables. */
+/* Tensors that transformers makes once in a forward pass for all layers: masks and rotary tables.
+ */
 #include "families/llama_tables.h"
 
 #include "torch/ops.h"
 
-/* create_causal_mask: booleans of b x s x s, for eager attention as numbers of the weights' type.
- */
+/* create_causal_mask: b x s x s booleans, or for eager attention numbers of the weights' type. */
 tensor causal_mask(struct machine *m, const struct hparams *s, tensor like)
 {
 	int64_t n = s->batch * s->tokens * s->tokens;
@@ -22,7 +22,7 @@ tensor causal_mask(struct machine *m, const struct hparams *s, tensor like)
 	return mask;
 }
 
-/* and_mask of the causal mask with one of a window, which is an and_mask itself. */
+/* The and_mask of the causal mask and a window's mask, which is an and_mask itself. */
 tensor window_mask(struct machine *m, const struct hparams *s, tensor like)
 {
 	int64_t n = s->batch * s->tokens * s->tokens;

@@ -1,10 +1,10 @@
-/* What transformers makes once a forward pass for all layers. */
-#ifndef MEMTRACE_LLAMA_TABLES_H
-#define MEMTRACE_LLAMA_TABLES_H
+/* Tensors that transformers makes once in a forward pass for all layers. The caller owns them. */
+#ifndef MEMTRACE_FAMILIES_LLAMA_TABLES_H
+#define MEMTRACE_FAMILIES_LLAMA_TABLES_H
 
 #include "torch/module.h"
 
-/* Masks of the type that attention takes: booleans, or for eager attention numbers like `like`. */
+/* Masks in the type that attention needs: booleans, or the type of `like` for eager attention. */
 tensor causal_mask(struct machine *m, const struct hparams *s, tensor like);
 tensor window_mask(struct machine *m, const struct hparams *s, tensor like);
 void rotary_tables(struct machine *m, const struct hparams *s, tensor like, tensor *cos,

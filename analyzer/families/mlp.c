@@ -28,7 +28,7 @@ static void sum_backward(struct machine *m, struct grad_node *n)
 	n->out[0].n = n->sizes[0];
 }
 
-/* x.float().sum(): its gradient is a view of one number. */
+/* x.float().sum(): its gradient is a view of one element. */
 static tensor sum(struct machine *m, tensor x)
 {
 	struct grad_node *n = grad_node_new(m, sum_backward, &x, 1);

@@ -1,6 +1,6 @@
 /* A stack of feed-forward blocks. */
-#ifndef MEMTRACE_MLP_H
-#define MEMTRACE_MLP_H
+#ifndef MEMTRACE_FAMILIES_MLP_H
+#define MEMTRACE_FAMILIES_MLP_H
 
 #include "torch/family.h"
 

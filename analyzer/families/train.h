@@ -1,6 +1,6 @@
 /* A training run in plain PyTorch: the model is made, wrapped, and trained for m->steps steps. */
-#ifndef MEMTRACE_TRAIN_H
-#define MEMTRACE_TRAIN_H
+#ifndef MEMTRACE_FAMILIES_TRAIN_H
+#define MEMTRACE_FAMILIES_TRAIN_H
 
 #include "distributed/wrapper.h"
 

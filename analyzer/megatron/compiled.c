@@ -1,12 +1,13 @@
-/* Functions that Megatron-core has torch.compile make kernels of (jit_fuser): one kernel forward
- * and one backward, without results in between. The sequences are what PyTorch 2.15 does on the
- * simulated device. */
+/* Functions that Megatron-core compiles with torch.compile (jit_fuser): one kernel forward and one
+ * backward, without intermediate results. The sequences are those of PyTorch 2.15 on the simulated
+ * device. */
 #include "megatron/compiled.h"
 
 #include "util/util.h"
 
-/* A kernel's first run measures its configurations, and empties the L2 cache between the runs. The
- * cached block that this leaves is where the first step's tensors go. */
+/* The first run of a kernel measures its configurations and empties the L2 cache between the runs,
+ * by a buffer. The first step's tensors are allocated in the cached block that this buffer leaves.
+ */
 enum compiled_kernel { ACTIVATION, ACTIVATION_BACKWARD, DROPOUT, DROPOUT_BACKWARD };
 
 static void measure(struct machine *m, enum compiled_kernel kernel)
@@ -28,7 +29,7 @@ static void activation_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new(m, n->sizes[0], n->in[0].type);
 	measure(m, ACTIVATION_BACKWARD);
-	if (n->edge[1]) /* the same gradient, summed by autograd */
+	if (n->edge[1]) /* the same tensor; autograd sums it for the bias */
 		n->out[1] = sum_rows(m, n->sizes[1], n->sizes[0] / n->sizes[1], n->in[0].type);
 }
 
@@ -59,16 +60,16 @@ static void dropout_add_backward(struct machine *m, struct grad_node *n)
 	n->out[2] = tensor_ref(n->in[0]);
 }
 
-/* Megatron-LM's _warmup_jit_function() ran this kernel before the model was made: with a bias and
- * this dropout. It did not run the others: backward, and the activation function as an autograd
- * function has it. */
+/* Did Megatron-LM's _warmup_jit_function() run this kernel before the model was made? It runs it
+ * with a bias and with this dropout. It runs no backward kernels and no activation function. */
 static int is_warm(const struct hparams *s, const struct param *bias)
 {
 	return bias && s->hidden_dropout == 0.1;
 }
 
-/* Runs with gradients in the forward pass of a checkpointed layer, too (TransformerLayer's
- * bias_dropout_add_exec_handler): the layer's results have a graph until the checkpoint returns. */
+/* This function runs with gradients in the forward pass of a checkpointed layer, too
+ * (TransformerLayer's bias_dropout_add_exec_handler), so that the layer's results have a graph
+ * until the checkpoint returns. */
 tensor compiled_dropout_add(struct machine *m, struct megatron_rank *r, tensor x,
 			    struct param *bias, tensor residual)
 {

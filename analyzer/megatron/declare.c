@@ -34,7 +34,6 @@ struct param *declare_bias(struct model_chunk *c, enum term_id term, int64_t n)
 	return c->rank->s->linear_bias ? declare_param(c, term, 1, n, 0) : NULL;
 }
 
-/* The matrices of its linear layers, but the router's */
 void quantize_layer(struct model_chunk *c, size_t from)
 {
 	for (size_t i = from; i < c->module.count; i++) {

@@ -1,7 +1,7 @@
 /* Parameters of a model chunk, in the order of model.parameters(). They are declared first, then
  * allocated together (megatron_parameters.h). */
-#ifndef MEMTRACE_MEGATRON_MODULE_H
-#define MEMTRACE_MEGATRON_MODULE_H
+#ifndef MEMTRACE_MEGATRON_DECLARE_H
+#define MEMTRACE_MEGATRON_DECLARE_H
 
 #include "megatron/model.h"
 

@@ -5,7 +5,7 @@
 #include "megatron/declare.h"
 #include "config/parameter_count.h"
 
-/* Queries, keys and values in one matrix. */
+/* The projections of attention; queries, keys and values are one matrix. */
 static void declare_attention(struct model_chunk *c, struct megatron_layer *l)
 {
 	const struct megatron_rank *r = c->rank;

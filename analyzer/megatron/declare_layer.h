@@ -1,6 +1,6 @@
 /* The parameters of a transformer layer. */
-#ifndef MEMTRACE_MEGATRON_LAYER_MODULE_H
-#define MEMTRACE_MEGATRON_LAYER_MODULE_H
+#ifndef MEMTRACE_MEGATRON_DECLARE_LAYER_H
+#define MEMTRACE_MEGATRON_DECLARE_LAYER_H
 
 #include "megatron/model.h"
 

@@ -1,8 +1,9 @@
-/* The ends of a Megatron-core model: its embedding, its output layer and the loss. */
+/* The embedding, the output layer and the loss of a Megatron-core model. */
 #include "megatron/embedding_loss.h"
 #include "megatron/tensor_parallel.h"
 
-/* weight[tokens]: index_put_with_sort_kernel() adds up a copy of the gradient in sorted order. */
+/* The gradient of weight[tokens]: index_put_with_sort_kernel() adds up a sorted copy of the
+ * gradient. */
 static void indexed_backward(struct machine *m, struct grad_node *n)
 {
 	tensor linear = tensor_new(m, n->sizes[1], I64), sorted, origin, copy;
@@ -42,7 +43,7 @@ static tensor embedded(struct machine *m, struct megatron_rank *r, tensor tokens
 	x = r->s->deterministic ? indexed(m, mine, weight, r->s->hidden)
 				: embedding(m, mine, weight, r->s->hidden);
 	tensor_unref(m, &mine);
-	/* output_parallel[input_mask, :] = 0, in place; its gradient is not */
+	/* output_parallel[input_mask, :] = 0 is in place; its gradient is a copy */
 	if (r->s->tp > 1)
 		tensor_assign(m, &x, copied_back(m, x));
 	tensor_unref(m, &mask);
@@ -73,15 +74,15 @@ tensor chunk_embed(struct machine *m, struct model_chunk *c, struct microbatch *
 	return x;
 }
 
-/* vocab_parallel_cross_entropy: fp32 logits, whose exponentials in place are kept and become the
- * gradient. */
+/* vocab_parallel_cross_entropy: the logits in fp32 are replaced by their exponentials, which are
+ * saved and become the gradient. */
 static void cross_entropy_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
 	n->out[0] = tensor_ref(n->saved[0]);
 }
 
-/* What is computed of each token, until the gradient needs no more than mask and target. */
+/* The temporaries of each token; *mask and *target remain for the gradient. */
 static tensor losses_of(struct machine *m, int64_t rows, tensor *mask, tensor *target)
 {
 	tensor most = tensor_new(m, rows, F32), some = tensor_new(m, rows, I64), positions, sum,
@@ -117,7 +118,7 @@ static tensor parallel_cross_entropy(struct machine *m, struct megatron_rank *r,
 	struct grad_node *n = grad_node_new(m, cross_entropy_backward, &precise, 1);
 
 	if (r->s->fused_loss) {
-		/* compiled: nothing is done in place */
+		/* the compiled function does nothing in place */
 		exponentials = with_grad_fn(tensor_new(m, precise.n, F32), n, 0);
 		tensor_unref(m, &precise);
 		precise = exponentials;

@@ -1,22 +1,22 @@
-/* Transformer Engine's fp8 products: copies of the weights, and what is kept of the inputs. */
+/* Transformer Engine's fp8 products: copies of the weights, and saved inputs. */
 #include "megatron/fp8.h"
 
-/* is_non_tn_fp8_gemm_supported(): from Blackwell products need no transposed operands. Where blocks
- * have scales, rows' and columns' are of other values. */
+/* is_non_tn_fp8_gemm_supported(): from Blackwell on products need no transposed operands. With a
+ * scale for each block the transpose is always needed: its blocks hold other values. */
 static int transposes(const struct machine *m, const struct megatron_rank *r)
 {
 	return m->constants.sm < 100 || r->s->fp8_blocks;
 }
 
-/* Which layers are quantized: --first-last-layers-bf16 leaves one at each end unless it says how
- * many. */
+/* --first-last-layers-bf16 keeps one layer at each end in bf16, unless the numbers are given. */
 int fp8_layer(const struct hparams *s, int64_t layer)
 {
 	return s->fp8 && layer >= s->bf16_first && layer < s->layers - s->bf16_last;
 }
 
-/* Scales: of 1 x 128 values 4 bytes, of 1 x 32 (mxfp8) one. A weight's are of 128 x 128, which is
- * nothing beside it, but for mxfp8. */
+/* Bytes of values for each byte of scales: 4 bytes for a block of 1 x 128 values, 1 byte for 1 x 32
+ * (mxfp8). The blocks of weights have 128 x 128 values, so that their scales are negligible except
+ * for mxfp8. */
 #define SCALED 32
 
 static tensor quantized(struct machine *m, struct megatron_rank *r, int64_t n)
@@ -24,8 +24,8 @@ static tensor quantized(struct machine *m, struct megatron_rank *r, int64_t n)
 	return tensor_new(m, r->s->fp8_blocks ? n + n / SCALED : n, U8);
 }
 
-/* A weight's copy in fp8, made by the first micro-batch and written over from then on, and its
- * transpose. Weights that are fp8 themselves have the transpose alone. */
+/* The first micro-batch allocates the fp8 copy of a weight and its transpose; later ones overwrite
+ * them. Weights that are fp8 themselves have only the transpose. */
 void fp8_weight(struct machine *m, struct megatron_rank *r, struct param *weight)
 {
 	if (!r->s->fp8_weights && !weight->copy.storage)

@@ -1,8 +1,8 @@
 /* megatron/core/transformer/cuda_graphs.py (TECudaGraphHelper) and
  * transformer_engine/pytorch/graph.py (make_graphed_callables): all passes of a step are captured
- * in the schedule's order, into one pool. What a graph keeps between its forward and its backward
- * pass is allocated while it is captured, and is only the pool's afterwards; inputs stay allocated,
- * as many as layers that wait for their backward pass, and the gradients of one output. */
+ * in the schedule's order, into one pool. Tensors that a graph saves for its backward pass are
+ * allocated during the capture; afterwards only the pool holds them. These stay allocated: one
+ * input for each layer that waits for its backward pass, and the gradients of one output. */
 #include "megatron/graphs.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #define MOST_RESULTS 4
 #define MOST_GRAPHS 1000000
 
-/* One layer's pass of one micro-batch. */
+/* The pass of one layer for one micro-batch. */
 struct capture {
 	struct tape tape;
 	struct param input;
@@ -31,12 +31,12 @@ struct capture {
 
 struct capturing {
 	struct megatron_rank *rank;
-	struct microbatch batch; /* what layers read of one: rotary positions */
+	struct microbatch batch; /* has the rotary positions, which layers read */
 	struct capture *captures;
-	tensor *inputs; /* that no pass uses at present */
+	tensor *inputs; /* inputs that no pass uses at present */
 	size_t input_count, input_room;
-	tensor gradient;      /* of the outputs, for all graphs */
-	tensor last_gradient; /* of the input, of the last backward pass */
+	tensor gradient;      /* the gradient of the outputs, one for all graphs */
+	tensor last_gradient; /* the gradient of the input of the last backward pass */
 };
 
 static int64_t graphable(const struct model_chunk *c)
@@ -51,7 +51,7 @@ static int64_t graphable(const struct model_chunk *c)
 	return n;
 }
 
-/* Hidden states, and with attention a mask of its own. */
+/* Hidden states, and for attention a mask. */
 static tensor take_input(struct machine *m, struct capturing *c)
 {
 	const struct hparams *s = c->rank->s;
@@ -78,7 +78,7 @@ static void joined_backward(struct machine *m, struct grad_node *n)
 		n->out[i] = n->edge[i] ? tensor_ref(n->in[0]) : (tensor){ .storage = NULL };
 }
 
-/* Several results as one, for one backward pass. */
+/* Joins several results into one, so that one backward pass runs for all. */
 static tensor joined(struct machine *m, tensor *parts, int count)
 {
 	tensor out;
@@ -205,7 +205,8 @@ void graphs_capture(struct machine *m, struct megatron_rank *r)
 	m->stream = GRAPH_STREAM;
 	if (r->s->rope && !r->s->latent.kv_rank)
 		load_rotary(m, &r->chunks[0], &c.batch);
-	/* cuBLAS's workspaces are of a stream each: the warm-up's, then the captured one's */
+	/* each stream has its own cuBLAS workspaces: first that of the warm-up, then the captured
+	 * one */
 	for (int pass = 0; pass < 2; pass++) {
 		memset(m->workspace, 0, sizeof(m->workspace));
 		if (pass)

@@ -1,4 +1,4 @@
-/* The local (not Transformer Engine) layers of Megatron-core, forward. */
+/* The transformer layers of Megatron-core. */
 #include "megatron/layers.h"
 
 #include "megatron/compiled.h"
@@ -90,7 +90,7 @@ static tensor core_attention(struct machine *m, void *context, const tensor *in)
 	return out;
 }
 
-/* cos or sin of the positions in fp32, then in the heads' type */
+/* Cosine or sine of the positions in fp32, then in the heads' type. */
 static tensor table(struct machine *m, tensor frequencies, enum dtype type)
 {
 	tensor first = tensor_new(m, frequencies.n, F32),
@@ -135,7 +135,7 @@ static tensor head_norm(struct machine *m, struct megatron_layer *l, struct norm
 	return layer_norm(m, x, w->weight, w->bias, s->head);
 }
 
-/* Queries, keys and values: views of one product, rotated and normalized. */
+/* Queries, keys and values: views of one product, normalized and rotated. */
 static void project(struct machine *m, struct megatron_layer *l, struct microbatch *b, tensor x,
 		    tensor *in)
 {
@@ -161,7 +161,7 @@ static void project(struct machine *m, struct megatron_layer *l, struct microbat
 			: s->fused_rope ? fused_rotary(m, part[i])
 					: rotated(m, part[i], b->rotary);
 	}
-	/* Transformer Engine wants one layout for all three */
+	/* Transformer Engine needs the same layout for all three */
 	if ((s->rope || s->qk_norm) && s->transformer_engine)
 		tensor_assign(m, &part[2], contiguous(m, part[2]));
 	in[2] = tensor_ref(part[2]);
@@ -256,7 +256,7 @@ tensor layer_attention(struct machine *m, struct megatron_layer *l, struct micro
 	return out;
 }
 
-/* Experts or none. context: the layer */
+/* The feed-forward part of a layer, dense or with experts. `context`: the layer. */
 static tensor feed_forward(struct machine *m, void *context, const tensor *in)
 {
 	struct megatron_layer *l = *(struct megatron_layer **)context;

@@ -22,9 +22,9 @@ static void add_to_buffer(struct machine *m, struct param *p)
 
 /* ---- one micro-batch ---- */
 
-/* get_batch() of Megatron-LM: each end of the pipeline has what it needs, the middle nothing. The
- * first rank of tensor parallelism has all that the data loader gave it; the last one is written
- * down (part() in megatron_states.c). */
+/* get_batch() of Megatron-LM: the first and the last stage have the inputs that they need, other
+ * stages none. The first rank of tensor parallelism also keeps the data loader's other tensors; the
+ * model is that of the last rank (parameters.c: part()). */
 static void load_batch(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
 	struct megatron_rank *r = c->rank;
@@ -48,14 +48,15 @@ static void load_batch(struct machine *m, struct model_chunk *c, struct microbat
 		b->weights = tensor_new_as(m, TERM_INPUTS, r->rows, F32);
 }
 
-/* Checkpointed layers keep them until their backward pass. */
+/* Checkpointed layers keep the mask and the rotary positions until their backward pass. */
 static void drop_tables(struct machine *m, struct microbatch *b)
 {
 	tensor_unref(m, &b->mask);
 	tensor_unref(m, &b->rotary);
 }
 
-/* deallocate_pipeline_outputs: what was sent is needed for its place in the graph alone. */
+/* deallocate_pipeline_outputs: a sent output is freed; only its node in the graph is still needed.
+ */
 static void deallocate(struct machine *m, tensor *output)
 {
 	tensor kept = *output;
@@ -111,10 +112,10 @@ static void forward_step(struct machine *m, struct model_chunk *c, struct microb
 		drop_tables(m, b);
 }
 
-/* The schedule's variables, which keep the last tensors until they are assigned again. */
+/* The variables of the schedule: they keep the last tensors until the next assignment. */
 struct variables {
 	tensor output, output_gradient, input_gradient;
-	struct input_ref graph; /* the last output's, whose leaf is the stage's input */
+	struct input_ref graph; /* the graph of the last output; its leaf is the stage's input */
 	struct input_ref input; /* input_tensor */
 };
 
@@ -169,7 +170,7 @@ static void no_pipelining(struct machine *m, struct megatron_rank *r)
 	m->in_flight = 1;
 }
 
-/* One forward, one backward: p - stage - 1 micro-batches ahead. */
+/* One forward pass, one backward pass, after p - stage - 1 forward passes. */
 static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 {
 	int64_t total = r->microbatches, ahead = schedule_ahead(r), done = 0;
@@ -191,13 +192,13 @@ static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 	free(b);
 }
 
-/* The micro-batches of an interleaved schedule, for each chunk. */
+/* An interleaved schedule: all micro-batches of each chunk. */
 struct interleaving {
 	struct megatron_rank *rank;
 	struct microbatch *batches;
 	struct variables v;
 	int64_t total;
-	int overlapped; /* Megatron-LM's: sends and receives run beside the passes */
+	int overlapped; /* as in Megatron-LM: sends and receives overlap with the passes */
 };
 
 struct schedule_turn {
@@ -223,7 +224,7 @@ static void receive_turn(struct machine *m, struct interleaving *s, int64_t i)
 	t = turn_of(s, i, 1);
 	m->phase = FORWARD;
 	receive(m, t.chunk, t.batch);
-	/* where receives overlap, what the last one before them received stays in the variable */
+	/* if receives overlap, the variable keeps the tensor that was received last before them */
 	if (!s->overlapped)
 		keep(m, &s->v.input, t.batch->input.value);
 }
@@ -354,7 +355,7 @@ static void note_assumptions(const struct hparams *s, struct inputs *in)
 		estimate_note(in->out, "tokens are spread evenly over experts");
 }
 
-/* Tensors of what experts get have at most 2^48 elements, too. */
+/* Rejects tensors of more than 2^48 elements in the experts, too. */
 static void check_dispatched(const struct hparams *s, struct inputs *in)
 {
 	wide rows = (wide)s->batch * s->tokens * s->topk * s->etp;
@@ -366,7 +367,8 @@ static void check_dispatched(const struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_moe_router_topk, "fewer tokens that are sent to experts");
 }
 
-/* forward_backward_pipelining_with_interleaving() refuses what would leave stages idle. */
+/* forward_backward_pipelining_with_interleaving() rejects numbers of micro-batches that leave
+ * stages idle. */
 static void check_interleaving(const struct hparams *s, struct inputs *in)
 {
 	enum config_field f =

@@ -1,4 +1,5 @@
-/* Megatron-core's multi-latent attention: narrow projections of queries, keys and values. */
+/* Megatron-core's multi-latent attention: queries, keys and values are projected to a smaller width
+ * first. */
 #include "megatron/mla.h"
 #include "megatron/declare.h"
 #include "megatron/tensor_parallel.h"
@@ -18,7 +19,7 @@ static struct norm_weights declare_latent_norm(struct model_chunk *c, int64_t wi
 	return n;
 }
 
-/* The narrow projections are whole on every tensor-parallel rank. */
+/* The projections to the smaller width are whole on every tensor-parallel rank. */
 void mla_declare(struct model_chunk *c, struct megatron_layer *l)
 {
 	const struct megatron_rank *r = c->rank;
@@ -63,7 +64,7 @@ static tensor queries(struct machine *m, struct megatron_rank *r, struct megatro
 	return q;
 }
 
-/* q, k, v as attention wants them: rotated parts beside the others, in tensors of their own. */
+/* q, k and v for attention: new tensors, in which the rotated parts follow the others. */
 void mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in)
 {
 	struct megatron_rank *r = l->chunk->rank;

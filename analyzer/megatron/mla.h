@@ -1,12 +1,12 @@
 /* Megatron-core's multi-latent attention. */
-#ifndef MEMTRACE_MLA_H
-#define MEMTRACE_MLA_H
+#ifndef MEMTRACE_MEGATRON_MLA_H
+#define MEMTRACE_MEGATRON_MLA_H
 
 #include "megatron/model.h"
 
-/* The attention's parameters of a layer, after its normalization. */
+/* Declares the parameters of a layer's attention, after those of its normalization. */
 void mla_declare(struct model_chunk *c, struct megatron_layer *l);
-/* in: q, k, v */
+/* Fills in[]: q, k, v, which the caller owns. */
 void mla_project(struct machine *m, struct megatron_layer *l, tensor x, tensor *in);
 
 #endif

@@ -1,5 +1,5 @@
-/* Megatron-core's mixture of experts: router, dispatcher, experts one after the other. Tokens are
- * spread evenly over experts. */
+/* Megatron-core's mixture of experts: router, dispatcher, experts. Tokens are assumed to be spread
+ * evenly over the experts. */
 #include "megatron/moe.h"
 #include "megatron/fp8.h"
 #include "megatron/declare.h"
@@ -9,7 +9,8 @@
 #include "megatron/transformer_engine.h"
 #include "util/util.h"
 
-/* transformer_engine/pytorch/module/base.py: streams of a grouped product, each with a workspace */
+/* transformer_engine/pytorch/module/base.py: the streams of a grouped product; each has a workspace
+ */
 #define GROUPED_STREAMS 4
 #define MOST_AT_ONCE 64
 
@@ -46,7 +47,7 @@ void moe_declare(struct model_chunk *c, struct megatron_layer *l)
 		l->shared = declare_expert(c, TERM_MLP_WEIGHTS, s->shared_ffn / s->tp);
 }
 
-/* x times a number a token: x is kept for the numbers' gradient. */
+/* x times one factor for each token: x is saved for the gradient of the factors. */
 static void scale_kept_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new(m, n->sizes[0], n->type);
@@ -64,7 +65,7 @@ static tensor scale_kept(struct machine *m, tensor x)
 	return with_grad_fn(tensor_new(m, x.n, x.type), n, 0);
 }
 
-/* A kernel that keeps nothing but says how large its input was: gathers, scatters, permutations. */
+/* A kernel that saves nothing but the size of its input: gathers, scatters, permutations. */
 static void moved_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new(m, n->sizes[0], n->type);
@@ -81,8 +82,8 @@ static tensor moved(struct machine *m, tensor x, int64_t n)
 	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
 }
 
-/* RouterGatingLinearFunction: te_general_gemm, whichever implementation the layers are of. sizes:
- * of x, weight */
+/* RouterGatingLinearFunction uses te_general_gemm for all implementations of layers. `sizes`:
+ * elements of x, weight. */
 static void gating_backward(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < 2; i++)
@@ -107,7 +108,7 @@ static tensor gating(struct machine *m, struct megatron_rank *r, tensor x, struc
 	return with_grad_fn(out, n, 0);
 }
 
-/* Logits in fp32, scores of the chosen experts, which expert has which token. */
+/* Logits in fp32, the scores of the selected experts, and the map of tokens to experts. */
 static tensor route(struct machine *m, struct megatron_rank *r, struct megatron_layer *l, tensor x)
 {
 	tensor logits, scores, probabilities, map;
@@ -142,8 +143,8 @@ static tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
 	return out;
 }
 
-/* All local experts' products. sizes: of x, of one weight, experts, whether all run as one grouped
- * product, whether in fp8, whether the input is computed again */
+/* The products of all local experts. `sizes`: elements of x, elements of one weight, experts, one
+ * grouped product (0 or 1), fp8 (0 or 1), input is recomputed (0 or 1). */
 static void experts_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -168,7 +169,7 @@ static void experts_backward(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &again);
 }
 
-/* again: the input is not kept but computed once more for the backward pass. */
+/* `again`: the input is not saved; it is recomputed for the backward pass. */
 static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor x,
 			     const struct param *weight, int again)
 {
@@ -195,7 +196,7 @@ static tensor experts_linear(struct machine *m, struct megatron_rank *r, tensor 
 	return with_grad_fn(out, n, 0);
 }
 
-/* The router's probabilities are multiplied here. */
+/* Activations times the router's probabilities. */
 static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
 {
 	tensor h = activated(m, r, x), out = scale_kept(m, h);
@@ -204,7 +205,7 @@ static tensor weighted(struct machine *m, struct megatron_rank *r, tensor x)
 	return out;
 }
 
-/* --recompute-modules moe_act: what the function keeps is made again */
+/* --recompute-modules moe_act: the saved tensors of the activation function are recomputed */
 static void again_backward(struct machine *m, struct grad_node *n)
 {
 	tensor made = tensor_new(m, n->in[0].n, n->type);
@@ -237,7 +238,7 @@ static void quantize_experts(struct machine *m, struct megatron_rank *r, const s
 	}
 }
 
-/* e: all local ones. Their rows are padded for fp8, by copies. */
+/* `e`: all local experts. For fp8 the rows are padded by copies. */
 static tensor run_experts(struct machine *m, struct megatron_rank *r, const struct expert *e,
 			  tensor x)
 {
@@ -271,7 +272,7 @@ static tensor shared_expert(struct machine *m, struct megatron_rank *r, const st
 	return out;
 }
 
-/* Tokens that the local experts get, were they spread evenly: get_capacity() drops or pads some. */
+/* Tokens of the local experts if tokens are spread evenly; get_capacity() drops or pads some. */
 static int64_t dispatched(const struct hparams *s, int64_t tokens)
 {
 	int64_t rows = tokens * s->topk * s->etp;
@@ -281,8 +282,9 @@ static int64_t dispatched(const struct hparams *s, int64_t tokens)
 	return rows;
 }
 
-/* The way of tokens to the experts and back, step by step, as without fused permutation: who has a
- * rank's tokens (alltoall) or all ranks' (allgather), sorted by expert where a rank has several. */
+/* Sends tokens to the experts and back, without fused permutation: the dispatcher exchanges the
+ * tokens (alltoall) or gathers those of all ranks (allgather), and sorts them by expert if a rank
+ * has several. */
 static tensor routed(struct machine *m, struct megatron_layer *l, tensor x, int64_t rows)
 {
 	struct megatron_rank *r = l->chunk->rank;
@@ -328,7 +330,7 @@ tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x)
 
 	for (size_t i = 0; i < ARRAY_SIZE(l->graph); i++)
 		input_ref_clear(m, &l->graph[i]);
-	/* a CUDA graph ends before tokens are dispatched */
+	/* the CUDA graph ends before tokens are dispatched */
 	if (s->shared_ffn && m->in_graph)
 		shared = shared_expert(m, r, &l->shared, x);
 	m->in_graph = 0;

@@ -1,13 +1,14 @@
 /* Megatron-core's mixture of experts. */
-#ifndef MEMTRACE_MOE_H
-#define MEMTRACE_MOE_H
+#ifndef MEMTRACE_MEGATRON_MOE_H
+#define MEMTRACE_MEGATRON_MOE_H
 
 #include "megatron/model.h"
 
-/* Router, local experts and shared expert of a layer, in the order of their parameters. */
+/* Declares the parameters of a layer's router, local experts and shared expert. */
 void moe_declare(struct model_chunk *c, struct megatron_layer *l);
 tensor moe_forward(struct machine *m, struct megatron_layer *l, tensor x);
-/* Its part before tokens are dispatched: how many results there are, two at most. */
+/* The part before tokens are dispatched, which is in a CUDA graph. Fills out[] and returns the
+ * number of results, two at most; the caller owns them. */
 int moe_captured(struct machine *m, struct megatron_layer *l, tensor x, tensor *out);
 
 #endif

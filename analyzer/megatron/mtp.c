@@ -1,4 +1,5 @@
-/* megatron/core/transformer/multi_token_prediction.py, and what GPTModel does with it. */
+/* Multi-token prediction (megatron/core/transformer/multi_token_prediction.py), and its use by
+ * GPTModel. */
 #include "megatron/mtp.h"
 #include "megatron/embedding_loss.h"
 #include "megatron/declare_layer.h"
@@ -16,7 +17,8 @@ struct mtp_layer {
 	struct megatron_layer layer;
 };
 
-/* A layer is of the last one's kind. Its products are in fp8 also where the ends are not. */
+/* A layer of multi-token prediction is like the last layer, but its products are in fp8 even if
+ * those of the last layer are not. */
 void mtp_declare(struct model_chunk *c)
 {
 	const struct hparams *s = c->rank->s;
@@ -51,13 +53,13 @@ void mtp_release(struct model_chunk *c)
 	free(c->mtp);
 }
 
-/* roll_tensor(): each token's follower */
+/* roll_tensor(): the next token of each token. */
 static tensor rolled(struct machine *m, tensor x)
 {
 	return tensor_new(m, x.n, x.type);
 }
 
-/* gather_from_tensor_model_parallel_region: columns of all ranks */
+/* gather_from_tensor_model_parallel_region: the columns of all ranks. */
 static void gathered_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new(m, n->in[0].n / n->sizes[0], n->in[0].type);
@@ -79,7 +81,7 @@ static tensor gathered(struct machine *m, struct megatron_rank *r, tensor x)
 	return with_grad_fn(out, n, 0);
 }
 
-/* scatter_to_sequence_parallel_region: a view, which keeps all tokens */
+/* scatter_to_sequence_parallel_region: a view, so that all tokens stay allocated. */
 static void part_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->in[0].n * n->sizes[0], n->in[0].type);
@@ -105,7 +107,7 @@ struct call {
 	struct microbatch *batch;
 };
 
-/* _proj_and_transformer_layer. in: hidden states, embedded tokens */
+/* _proj_and_transformer_layer. `in`: hidden states, embedded tokens. */
 static tensor predict(struct machine *m, void *context, const tensor *in)
 {
 	struct call *call = context;
@@ -115,7 +117,8 @@ static tensor predict(struct machine *m, void *context, const tensor *in)
 
 	m->current_term = TERM_ATTN_NORM;
 	embedded = hidden_norm(m, r, &l->embedding_norm, in[1]);
-	tensor_assign(m, &embedded, copied_back(m, embedded)); /* a gradient of columns is copied */
+	tensor_assign(m, &embedded,
+		      copied_back(m, embedded)); /* the gradient of columns is copied */
 	x = hidden_norm(m, r, &l->hidden_norm, in[0]);
 	tensor_assign(m, &x, copied_back(m, x));
 	both = cat(m, embedded, x);
@@ -141,7 +144,7 @@ static void stacked_backward(struct machine *m, struct grad_node *n)
 	}
 }
 
-/* torch.cat over tokens: gradients are views of one */
+/* torch.cat over tokens: the gradients are views of one tensor. */
 static tensor stacked(struct machine *m, const tensor *in, int64_t count)
 {
 	struct grad_node *n = grad_node_new(m, stacked_backward, in, (int)count);
@@ -153,7 +156,7 @@ static tensor stacked(struct machine *m, const tensor *in, int64_t count)
 	return with_grad_fn(tensor_new(m, in[0].n * count, in[0].type), n, 0);
 }
 
-/* MultiTokenPredictionBlock.forward: hidden states of all predictions, one after the other */
+/* MultiTokenPredictionBlock.forward: the hidden states of all predictions, one after the other. */
 static tensor predictions(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
 {
 	struct microbatch further = *b;
@@ -183,7 +186,7 @@ static tensor predictions(struct machine *m, struct model_chunk *c, struct micro
 	return out;
 }
 
-/* MTPLossAutoScaler: the gradient passes, and the loss gets one of its own. */
+/* MTPLossAutoScaler passes the gradient on and adds a gradient for the loss. */
 static void scaler_backward(struct machine *m, struct grad_node *n)
 {
 	tensor ones = tensor_new(m, n->saved[0].n, F32);
@@ -202,7 +205,7 @@ static tensor with_loss(struct machine *m, tensor x, tensor losses)
 	return with_grad_fn(tensor_ref(x), n, 0);
 }
 
-/* mtp_loss_tracker's sums, and the scale of the losses */
+/* The sums of mtp_loss_tracker, and the scale of the losses. */
 static void keep_numbers(struct machine *m, struct megatron_rank *r)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(r->mtp_numbers); i++)
@@ -210,7 +213,8 @@ static void keep_numbers(struct machine *m, struct megatron_rank *r)
 			r->mtp_numbers[i] = tensor_new_as(m, TERM_OTHER, 1, F32);
 }
 
-/* One loss a token, by the tokens that count: kept are the mask and what is scaled. */
+/* One loss for each token, times the mask of tokens that count; the mask and the scaled losses are
+ * saved. */
 static tensor masked_losses(struct machine *m, tensor losses, tensor mask)
 {
 	tensor out = mul(m, mask, losses);

@@ -1,4 +1,4 @@
-/* What Megatron-LM's options do that this family does not count. */
+/* Options of Megatron-LM that this model does not count. */
 #include "megatron/options.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Parameters, DistributedDataParallel's contiguous buffers, and the optimizer with fp32 masters. */
+/* Parameters, the contiguous buffers of DistributedDataParallel, and the optimizer with fp32
+ * masters. */
 #include "megatron/parameters.h"
 
 #include "megatron/fp8.h"
@@ -31,7 +32,8 @@ static void declare_chunk(struct model_chunk *c)
 		if (fp8_layer(s, c->first_layer + i))
 			quantize_layer(c, from);
 	}
-	/* with multi-token prediction it is where the last layer is, without where the loss is */
+	/* the final norm is in the chunk of the last layer with multi-token prediction, else in
+	 * that of the loss */
 	c->has_norm =
 		s->mtp ? c->layer_count && c->first_layer + c->layer_count == s->layers : c->last;
 	if (c->has_norm)
@@ -63,8 +65,8 @@ static int has_muon(const struct hparams *s, const struct param *p)
 	       p->term != TERM_EMBEDDING && p->term != TERM_POSITIONS && p->term != TERM_HEAD;
 }
 
-/* Weights of one type and of ranks that share them lie together; experts that all ranks have are
- * like other weights. */
+/* A buffer holds the weights of one type that the same ranks share. Experts that all ranks have
+ * count as other weights. */
 static enum buffer_kind kind_of(const struct hparams *s, const struct param *p)
 {
 	return p->term == TERM_EXPERT_WEIGHTS && s->ep > 1    ? EXPERT_BUFFER
@@ -78,8 +80,8 @@ static enum dtype weight_type(const struct hparams *s, const struct param *p)
 	return kind_of(s, p) == FP8_BUFFER ? U8 : s->weights;
 }
 
-/* Weights are made on the device in their own type; norms and positions on the host, moved in fp32
- * and then converted. */
+/* Weights are allocated on the device in their own type. Norms and positions are made on the host,
+ * moved in fp32 and then converted. */
 static void make_parameters(struct machine *m, struct model_chunk *c)
 {
 	for (int pass = 0; pass < 3; pass++)
@@ -110,12 +112,13 @@ static int64_t least_multiple(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-/* Where a parameter lies in the contiguous buffer, and its bucket: what ranks share is a bucket. */
+/* The offset of a parameter in the contiguous buffer, and the bounds of its bucket. Ranks shard
+ * each bucket. */
 struct buffer_slot {
 	int64_t at, bucket, bucket_end;
 };
 
-/* Ranks that share a buffer's states. */
+/* The number of ranks that share the optimizer states of a buffer. */
 static int64_t sharing(const struct hparams *s, enum buffer_kind kind)
 {
 	int64_t ranks = s->dp * s->cp;
@@ -125,7 +128,8 @@ static int64_t sharing(const struct hparams *s, enum buffer_kind kind)
 	return (kind == EXPERT_BUFFER ? ranks * s->tp / (s->etp * s->ep) : ranks) / s->instances;
 }
 
-/* None unless gradients are reduced during the backward pass. */
+/* Elements of a bucket. There is one bucket unless gradients are reduced during the backward pass.
+ */
 static int64_t bucket_size(const struct hparams *s)
 {
 	int64_t size = s->dp * s->cp * 1000000;
@@ -135,7 +139,7 @@ static int64_t bucket_size(const struct hparams *s)
 	return s->bucket_size ? s->bucket_size : size > 40000000 ? size : 40000000;
 }
 
-/* Ends the bucket that began at `from`, for the `count` places of its parameters. */
+/* Ends the bucket that begins at `from` and has `count` parameters. Returns its end. */
 static int64_t end_bucket(const struct hparams *s, struct buffer_slot **places, size_t count,
 			  int64_t from, int64_t at, enum buffer_kind kind)
 {
@@ -148,9 +152,9 @@ static int64_t end_bucket(const struct hparams *s, struct buffer_slot **places, 
 	return at;
 }
 
-/* Parameters in reverse order, each at a multiple of 64 elements, and the end of a bucket at one of
- * dp and 128, where the optimizer is distributed; then an embedding that two stages share has a
- * bucket of its own. */
+/* Lays out the parameters in reverse order. With the distributed optimizer each begins at a
+ * multiple of 64 elements, each bucket ends at a multiple of dp and of 128, and an embedding that
+ * two stages share has its own bucket. */
 static void lay_out(struct model_chunk *c, enum buffer_kind kind)
 {
 	const struct hparams *s = c->rank->s;
@@ -231,8 +235,8 @@ static int smaller_parameter(const void *a, const void *b)
 	return (*x)->value.n < (*y)->value.n ? -1 : (*x)->value.n > (*y)->value.n;
 }
 
-/* _shard_params_ping_pong(): in the order of their sizes, to the first rank up to the last and
- * back. Is this the last rank's? */
+/* _shard_params_ping_pong() deals the parameters, in the order of their sizes, to the first rank up
+ * to the last and back. Does the last rank get this one? */
 static int is_last_ranks(const struct model_chunk *c, size_t which)
 {
 	const struct hparams *s = c->rank->s;
@@ -255,8 +259,8 @@ static int is_last_ranks(const struct model_chunk *c, size_t which)
 	return place == ranks - 1 || place == ranks;
 }
 
-/* What of a parameter lies in this rank's part of its bucket. Megatron-LM writes down what its last
- * rank has. */
+/* Elements of a parameter in this rank's part of its bucket. Megatron-LM reports the memory of its
+ * last rank, so that rank is the default. */
 static int64_t part(const struct model_chunk *c, size_t i)
 {
 	const struct hparams *s = c->rank->s;
@@ -264,7 +268,7 @@ static int64_t part(const struct model_chunk *c, size_t i)
 	int64_t ranks = sharing(s, kind_of(s, c->module.params[i])), all = ranks * s->instances;
 	int64_t at = s->rank * s->cp + s->context_rank;
 	int64_t share = (p->bucket_end - p->bucket) / ranks, from, to;
-	/* an instance has ranks that follow one another */
+	/* an instance of the optimizer has consecutive ranks */
 	int64_t which = s->is_placed       ? at * all / (s->dp * s->cp) % ranks
 			: s->training_loop ? ranks - 1
 					   : 0;
@@ -277,8 +281,8 @@ static int64_t part(const struct model_chunk *c, size_t i)
 	return to - (from > p->at ? from : p->at);
 }
 
-/* The optimizers' groups: matrices, which decay, then vectors; expert-parallel weights have an
- * optimizer of their own after the other. */
+/* The parameter groups of the optimizers: matrices, which decay, then vectors. Expert-parallel
+ * weights have a second optimizer. */
 #define GROUPS 4
 
 static int group_of(const struct hparams *s, const struct param *p)
@@ -288,7 +292,7 @@ static int group_of(const struct hparams *s, const struct param *p)
 	return 2 * own + !(p->in > 1 && p->value.n > p->in);
 }
 
-/* In the model's order; the distributed optimizer goes through its buffers, in reverse. */
+/* In the model's order; the distributed optimizer uses the reverse order of its buffers. */
 static void make_shards(struct machine *m, struct model_chunk *c, int group)
 {
 	const struct hparams *s = c->rank->s;
@@ -350,7 +354,7 @@ static void step_group(struct machine *m, struct megatron_rank *r, int group)
 void rank_step(struct machine *m, struct megatron_rank *r)
 {
 	m->phase = OPTIMIZER;
-	/* fp32 gradients are the buffer's own, others are copied */
+	/* fp32 gradients stay in the buffer, others are copied */
 	for (size_t i = 0; r->s->gradients != F32 && i < r->shard_count; i++)
 		r->shards[i].gradient = tensor_new_as(m, TERM_GRADIENTS, r->shards[i].n, F32);
 	for (int group = 0; group < GROUPS; group++)

@@ -1,7 +1,8 @@
 /* The order of a rank's forward and backward passes (pipeline_parallel/schedules.py). */
 #include "megatron/schedule.h"
 
-/* get_schedule_table(): groups of micro-batches go through all chunks; the last is the rest. */
+/* get_schedule_table(): each group of micro-batches goes through all chunks; the last group may be
+ * smaller. */
 struct pipeline_step schedule_step(const struct megatron_rank *r, int64_t i, int forward)
 {
 	int64_t round = r->group * r->s->vpp;
@@ -26,7 +27,7 @@ int64_t schedule_group(const struct hparams *s)
 	return s->group < s->microbatches ? s->group : s->microbatches;
 }
 
-/* Two groups, and a smaller last one, which an interleaved schedule orders differently. */
+/* Two groups, and the smaller last one, which an interleaved schedule orders differently. */
 int64_t batches_run(const struct hparams *s)
 {
 	int64_t group = schedule_group(s), most = 2 * group;
@@ -36,7 +37,8 @@ int64_t batches_run(const struct hparams *s)
 	return s->microbatches < most ? s->microbatches : most;
 }
 
-/* RotaryEmbedding.forward, whose lru_cache keeps the result; latent attention's is made again. */
+/* RotaryEmbedding.forward: its lru_cache keeps the result; that of latent attention is computed
+ * each time. */
 void load_rotary(struct machine *m, struct model_chunk *c, struct microbatch *b)
 {
 	const struct hparams *s = c->rank->s;

@@ -1,8 +1,8 @@
-/* Which layers each chunk of the pipeline has. */
+/* The layers of each chunk of the pipeline. */
 #include "megatron/stages.h"
 #include "megatron/mtp.h"
 
-/* Without a layout. */
+/* The layers of a stage without a layout. */
 static int64_t stage_layers(const struct hparams *s, int64_t stage)
 {
 	int64_t even = s->pp - (s->first_layers > 0) - (s->last_layers > 0);
@@ -19,7 +19,7 @@ static const struct stage_layers *declared(const struct hparams *s, int64_t stag
 	return &s->stages.at[chunk * s->pp + stage];
 }
 
-/* Chunks go round the stages. */
+/* Consecutive chunks are on consecutive stages. */
 int64_t chunk_first_layer(const struct hparams *s, int64_t stage, int64_t chunk)
 {
 	int64_t first = 0;
@@ -46,7 +46,7 @@ int64_t chunk_mtp(const struct hparams *s, int64_t stage, int64_t chunk)
 	return stage == s->pp - 1 && chunk == s->vpp - 1 ? s->mtp : 0;
 }
 
-/* What uneven stages leave is for the others. */
+/* The other stages share the layers that uneven stages leave. */
 static void check_ends(const struct hparams *s, struct inputs *in)
 {
 	int64_t others = s->pp - (s->first_layers > 0) - (s->last_layers > 0);

@@ -1,5 +1,5 @@
-/* megatron/core/tensor_parallel: linear layers whose weights are split over ranks, and what moves
- * activations between the regions. */
+/* megatron/core/tensor_parallel: linear layers with weights that are split over ranks, and the
+ * exchanges of activations between the regions. */
 #include "megatron/tensor_parallel.h"
 
 #include "megatron/transformer_engine.h"
@@ -11,7 +11,8 @@ void global_buffer(struct machine *m, struct megatron_rank *r, int64_t n, enum d
 		tensor_assign(m, &r->global, tensor_new_as(m, TERM_ATTN_SCORES, n, type));
 }
 
-/* defer_embedding_wgrad_compute: the first micro-batches' */
+/* defer_embedding_wgrad_compute: keeps the input and the gradient of the first micro-batches.
+ * Returns 1 if the weight's gradient is deferred. */
 static int waits(struct machine *m, struct megatron_rank *r, struct grad_node *n)
 {
 	size_t most = r->s->deferred ? (size_t)r->s->deferred * 2 : SIZE_MAX;
@@ -31,8 +32,8 @@ void finish_deferred_gradients(struct machine *m, struct megatron_rank *r)
 		tensor_unref(m, &r->waiting[--r->waiting_count]);
 }
 
-/* LinearWithGradAccumulationAndAsyncCommunication. sizes: of x, weight, bias; whether the input is
- * gathered over sequence parallelism */
+/* LinearWithGradAccumulationAndAsyncCommunication. `sizes`: elements of x, weight, bias; ranks that
+ * the input is gathered from; columns; deferred (0 or 1). */
 static void parallel_linear_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -63,7 +64,6 @@ static void parallel_linear_backward(struct machine *m, struct grad_node *n)
 		tensor_unref(m, &whole);
 }
 
-/* The bias is added here unless it is skipped (NULL). */
 tensor mcore_linear(struct machine *m, struct megatron_rank *r, tensor x, struct param *weight,
 		    struct param *bias, int gathers, int defers)
 {
@@ -101,7 +101,8 @@ tensor parallel_linear(struct machine *m, struct megatron_rank *r, tensor x, str
 	return mcore_linear(m, r, x, weight, bias, gathers, 0);
 }
 
-/* Reduces a row-parallel product: in place, or scattered over sequence parallelism. */
+/* The sum of a row-parallel product is in place, or scattered over sequence parallelism; its
+ * gradient is gathered. */
 static void gather_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = tensor_new_as(m, TERM_COLLECTIVE, n->in[0].n * n->sizes[0], n->in[0].type);
@@ -119,7 +120,7 @@ tensor tp_reduce(struct machine *m, struct megatron_rank *r, tensor x)
 	return with_grad_fn(tensor_new(m, x.n / r->s->tp, x.type), n, 0);
 }
 
-/* scatter_to_sequence_parallel_region, and a clone of the part */
+/* scatter_to_sequence_parallel_region, and a clone of this rank's part */
 tensor tp_scatter(struct machine *m, tensor x, int64_t t)
 {
 	struct grad_node *n = grad_node_new(m, gather_backward, &x, 1);

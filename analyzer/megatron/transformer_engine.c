@@ -5,7 +5,7 @@
 
 void te_workspaces(struct machine *m, struct megatron_rank *r, int count)
 {
-	/* that of plain products first, those of grouped ones beside it */
+	/* the first workspace is that of single products; grouped products have others */
 	for (int i = count > 1; i < (count > 1 ? count + 1 : 1); i++)
 		if (!r->te_workspace[i].storage)
 			r->te_workspace[i] =
@@ -22,7 +22,7 @@ static void ub_workspace(struct machine *m, struct megatron_rank *r)
 						UB_STREAMS * m->constants.te_workspace, U8);
 }
 
-/* general_gemm(A, B, get_workspace(), …): the result is made last. */
+/* general_gemm(A, B, get_workspace(), …) allocates the result last. */
 static tensor product(struct machine *m, struct megatron_rank *r, int64_t n, enum dtype type)
 {
 	te_workspaces(m, r, 1);
@@ -49,7 +49,8 @@ tensor weight_gradient(struct machine *m, struct megatron_rank *r, int64_t n, in
 	return tensor_ref(r->dummies[i].gradient);
 }
 
-/* sizes: of x, weight, bias; ranks that the input was gathered from; columns; in fp8 */
+/* `sizes`: elements of x, weight, bias; ranks that the input was gathered from; columns; fp8 (0 or
+ * 1). */
 static void linear_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -112,7 +113,7 @@ tensor te_linear(struct machine *m, struct megatron_rank *r, tensor x, struct pa
 
 /* ---- attention ---- */
 
-/* FusedAttention (cuDNN): gradients of q, k, v in one buffer, laid out as the input is. */
+/* FusedAttention (cuDNN): the gradients of q, k and v are views of one buffer. */
 static void fused_backward(struct machine *m, struct grad_node *n)
 {
 	tensor all = tensor_new(m, n->sizes[0] + n->sizes[1] + n->sizes[2], n->in[0].type);
@@ -150,9 +151,9 @@ static tensor fused(struct machine *m, struct megatron_rank *r, const tensor *in
 	return out;
 }
 
-/* mha_bwd() of the flash-attn package: row sums, and the queries' gradient in fp32; of every split
- * where it is deterministic; keys' and values' gradients of every head where heads share them.
- * sizes: of q, k, v; rows, rounded queries, splits */
+/* mha_bwd() of the flash-attn package: row sums, and the queries' gradient in fp32, for every split
+ * if it is deterministic. If query heads share keys and values, their gradients for every query
+ * head. `sizes`: elements of q, k, v; rows; rounded queries; splits. */
 static void flash_backward(struct machine *m, struct grad_node *n)
 {
 	tensor sums, sum, repeated[2] = { none, none };
@@ -198,7 +199,8 @@ static tensor flash_attn_func(struct machine *m, struct megatron_rank *r, const 
 	return out;
 }
 
-/* FlashAttention wants batch before sequence: copies of q, k, v, and of its output back. */
+/* FlashAttention needs the batch dimension before the sequence: q, k, v and its output are copied.
+ */
 static tensor flash(struct machine *m, struct megatron_rank *r, const tensor *in)
 {
 	tensor copy[3], out;
@@ -212,7 +214,7 @@ static tensor flash(struct machine *m, struct megatron_rank *r, const tensor *in
 	return out;
 }
 
-/* baddbmm into a buffer made for it */
+/* The gradients of baddbmm. */
 static void scores_backward(struct machine *m, struct grad_node *n)
 {
 	for (int i = 1; i >= 0; i--)
@@ -237,7 +239,7 @@ static tensor scores(struct machine *m, struct megatron_rank *r, tensor q, tenso
 	return with_grad_fn(out, node, 0);
 }
 
-/* scaled_upper_triang_masked_softmax: the gradient takes the output gradient's place */
+/* scaled_upper_triang_masked_softmax: the gradient is computed in place. */
 static void softmax_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
@@ -281,11 +283,11 @@ tensor te_attention(struct machine *m, void *context, const tensor *in)
 
 	if (r->s->attention == EAGER)
 		return unfused(m, r, in);
-	/* FlashAttention has no heads whose values differ in width. */
+	/* FlashAttention does not support values of another width than keys. */
 	if (r->s->value_head != r->s->head)
 		return fused(m, r, in);
-	/* Before Hopper FlashAttention is preferred; cuDNN has no deterministic backward pass for
-	 * Blackwell. */
+	/* Before Hopper Transformer Engine prefers FlashAttention; for Blackwell cuDNN has no
+	 * deterministic backward pass. */
 	if (r->s->attention == FUSED_ATTENTION &&
 	    (m->constants.sm == 90 || (m->constants.sm > 90 && m->constants.nondeterministic)))
 		return fused(m, r, in);

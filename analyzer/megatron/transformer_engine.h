@@ -1,21 +1,22 @@
 /* Transformer Engine's modules as Megatron-core uses them. */
-#ifndef MEMTRACE_TRANSFORMER_ENGINE_H
-#define MEMTRACE_TRANSFORMER_ENGINE_H
+#ifndef MEMTRACE_MEGATRON_TRANSFORMER_ENGINE_H
+#define MEMTRACE_MEGATRON_TRANSFORMER_ENGINE_H
 
 #include "megatron/model.h"
 
-/* Linear, or the linear part of LayerNormLinear. `bias` is added by the product itself; NULL: none,
- * or it is left to who comes next. gathers: the input is gathered over sequence parallelism. */
+/* Linear, or the linear part of LayerNormLinear. The product adds `bias`; NULL: none, or the caller
+ * adds it. `gathers`: the input is gathered over sequence parallelism. */
 tensor te_linear(struct machine *m, struct megatron_rank *r, tensor x, struct param *weight,
 		 struct param *bias, int gathers);
-/* The workspaces of a product, or of a grouped one of `count` streams. */
+/* Allocates the workspace of a product, or those of a grouped product with `count` streams, if they
+ * do not exist yet. */
 void te_workspaces(struct machine *m, struct megatron_rank *r, int count);
-/* DotProductAttention of views of one buffer. in: q, k, v */
+/* DotProductAttention. `in`: q, k, v, which are views of one buffer. */
 tensor te_attention(struct machine *m, void *context, const tensor *in);
 
-/* The fused masked softmax, Transformer Engine's or apex's: one kernel in the scores' own type. */
+/* The fused masked softmax of Transformer Engine or apex: one kernel in the type of the scores. */
 tensor masked_softmax(struct machine *m, tensor x);
-/* Kernels that keep their input alone: SwiGLU, rotary positions. */
+/* SwiGLU, which saves its input, and rotary positions, which save nothing. */
 tensor fused_swiglu(struct machine *m, tensor x);
 tensor fused_rotary(struct machine *m, tensor x);
 

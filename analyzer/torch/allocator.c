@@ -104,7 +104,8 @@ static void release_whole(struct allocator *a, struct pool *p)
 		}
 }
 
-/* Only with max_split_size: blocks above it, those that hold one request first. */
+/* release_available_cached_blocks: frees free blocks above max_split_size, if that is set: one that
+ * holds the request, else the largest until they suffice. Returns 1 if enough was freed. */
 static int release_oversize(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[1];
@@ -142,8 +143,8 @@ void allocator_empty_cache(struct allocator *a)
 	}
 }
 
-/* garbage_collection_threshold: cached segments go, the largest share first, until below. It runs
- * only where a fraction was set. */
+/* garbage_collection_threshold: frees cached segments until less than this share is reserved.
+ * PyTorch does so only if a memory fraction was set. */
 static void collect(struct allocator *a)
 {
 	struct pool *p = &a->pools[1];
@@ -193,13 +194,14 @@ static struct allocation *take_expandable(struct allocator *a, int64_t n, int st
 
 /* ---- blocks ---- */
 
-/* What the block could grow to. */
+/* The block's size with the unmapped block after it. */
 static int64_t expandable_size(const struct allocation *b)
 {
 	return b->size + (b->after && !b->after->mapped ? b->after->size : 0);
 }
 
-/* A block that could grow counts with all that it could be, so that room to grow is used last. */
+/* An expandable block counts with its possible size, so that the one with the least room to grow is
+ * used. */
 static size_t least_expandable(const struct pool *p, size_t i, int stream)
 {
 	while (p->blocks[i]->segment->expandable && i + 1 < p->count &&

@@ -19,7 +19,6 @@ static int compare(const struct allocation *a, int stream, int64_t size, uint64_
 	return a->address < address ? -1 : a->address > address;
 }
 
-/* Index of the first block that is not less. */
 size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
 			uint64_t address)
 {
@@ -130,7 +129,6 @@ int block_is_whole_segment(const struct allocation *b)
 	return !b->before && !b->after;
 }
 
-/* `b` ends after `size` bytes; what follows is a block of its own. */
 struct allocation *block_split(struct allocator *a, struct allocation *b, int64_t size)
 {
 	struct allocation *rest =
@@ -146,7 +144,6 @@ struct allocation *block_split(struct allocator *a, struct allocation *b, int64_
 	return rest;
 }
 
-/* `b`, which is in no pool, takes its neighbour in if that is of the same kind. */
 struct allocation *block_merge(struct allocator *a, struct allocation *b, struct allocation *with)
 {
 	struct allocation *first, *second;

@@ -1,11 +1,11 @@
 /* Blocks, segments and pools of the caching allocator's model. Sizes are bytes. */
-#ifndef MEMTRACE_ALLOCATOR_BLOCKS_H
-#define MEMTRACE_ALLOCATOR_BLOCKS_H
+#ifndef MEMTRACE_TORCH_ALLOCATOR_BLOCKS_H
+#define MEMTRACE_TORCH_ALLOCATOR_BLOCKS_H
 
 #include "torch/allocator.h"
 
 #define MIB (INT64_C(1) << 20)
-#define SMALL (1 * MIB)         /* kSmallSize: the most that the small pool serves */
+#define SMALL (1 * MIB)         /* kSmallSize: the largest request of the small pool */
 #define SMALL_SEGMENT (2 * MIB) /* kSmallBuffer */
 #define LARGE_SEGMENT (20 * MIB)
 #define ROUND_LARGE (2 * MIB) /* kRoundLarge */
@@ -13,7 +13,7 @@
 struct allocation {
 	int64_t size, requested;
 	uint64_t address;
-	/* neighbours in the segment */
+	/* the blocks before and after it in the segment */
 	struct allocation *before, *after;
 	struct allocator_segment *segment;
 	int stream, in_use, mapped;
@@ -23,11 +23,11 @@ struct allocator_segment {
 	struct allocation *first;
 	int64_t size;
 	int large, stream, expandable;
-	uint64_t age; /* how many were made before */
+	uint64_t age; /* number of segments that were made before */
 	struct allocator_segment *before, *after;
 };
 
-/* Free blocks of one pool in PyTorch's order: stream, size, age of the segment (not in old
+/* The free blocks of a pool in PyTorch's order: stream, size, age of the segment (not in old
  * versions), address. */
 struct pool {
 	struct allocation **blocks;
@@ -39,7 +39,7 @@ struct allocator {
 	struct allocator_totals totals;
 	int64_t device;
 	uint64_t ages, next_address,
-		placed; /* placed: the driver's choice for the next segment, 0 none */
+		placed; /* placed: the given address of the next segment; 0: none */
 	struct pool pools[2];
 	struct allocator_segment *segments;
 	struct allocation *spare;
@@ -47,7 +47,7 @@ struct allocator {
 
 /* ---- sets of free blocks ---- */
 
-/* Index of the first block that is not less. */
+/* The index of the first block that is not less. */
 size_t pool_lower_bound(const struct pool *p, int stream, int64_t size, uint64_t age,
 			uint64_t address);
 void pool_add(struct pool *p, struct allocation *b);

@@ -1,11 +1,12 @@
-/* Expandable segments: one a stream and pool, whose pages are mapped and unmapped. */
+/* Expandable segments: each stream has one for each pool; its pages are mapped and unmapped. */
 #include "torch/allocator_expandable.h"
 
 #include <stdlib.h>
 
 #include "util/util.h"
 
-#define ADDRESS_SPACE (INT64_C(1) << 42) /* of a segment: more than any device has */
+#define ADDRESS_SPACE \
+	(INT64_C(1) << 42) /* addresses of a segment; more than the memory of any device */
 
 static int is_free(const struct allocation *b)
 {
@@ -34,7 +35,7 @@ static struct allocation *map(struct allocator *a, struct allocation *b, int64_t
 	return b;
 }
 
-/* Whole pages of the free block `b` go back to the device. */
+/* Returns the whole pages of the free block `b` to the device. */
 static void unmap(struct allocator *a, struct allocation *b)
 {
 	struct allocator_segment *s = b->segment;
@@ -74,7 +75,7 @@ void expandable_unmap_free(struct allocator *a, struct pool *p)
 	free(list);
 }
 
-/* The first free or unmapped block with room for n bytes until the next one that is in use. */
+/* The first block from which n bytes are free or unmapped before a block in use. */
 static struct allocation *room_for(struct allocator *a, int64_t n, int large, int stream)
 {
 	struct allocator_segment *s;

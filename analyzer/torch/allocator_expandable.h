@@ -1,6 +1,6 @@
 /* Expandable segments (expandable_segments:True). */
-#ifndef MEMTRACE_ALLOCATOR_EXPANDABLE_H
-#define MEMTRACE_ALLOCATOR_EXPANDABLE_H
+#ifndef MEMTRACE_TORCH_ALLOCATOR_EXPANDABLE_H
+#define MEMTRACE_TORCH_ALLOCATOR_EXPANDABLE_H
 
 #include "torch/allocator_blocks.h"
 

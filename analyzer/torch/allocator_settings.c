@@ -1,4 +1,4 @@
-/* PYTORCH_CUDA_ALLOC_CONF. */
+/* Reads PYTORCH_CUDA_ALLOC_CONF. */
 #include "torch/allocator.h"
 
 #include "config/allocator_conf.h"
@@ -7,8 +7,9 @@
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
-#define SEGMENTS_BY_AGE \
-	208 /* replayed in 2.15 only; by its strings 2.11 has it and 2.7 not; between: assumed */
+/* 2.15 was replayed; the strings of the library say that 2.11 has it and 2.7 has not; 2.8 to 2.10 are
+ * assumed. */
+#define SEGMENTS_BY_AGE 208
 
 static int class_of(long long mib)
 {
@@ -19,8 +20,8 @@ static int class_of(long long mib)
 	return i;
 }
 
-/* "4", or by size in MiB: "[256:1,512:2,>:4]". What lies between two sizes is not rounded, as in
- * PyTorch. -1: malformed. */
+/* Reads "4", or divisions by size in MiB: "[256:1,512:2,>:4]". As in PyTorch, sizes between two
+ * entries are not rounded. -1: malformed. */
 static int read_divisions(struct allocator_settings *s, const char *text)
 {
 	int *to = s->divisions, last = -1, used, value;

@@ -25,8 +25,7 @@ tensor autocasted(struct machine *m, tensor x)
 	return m->autocast && x.type == F32 ? to(m, x, m->autocast) : tensor_ref(x);
 }
 
-/* at::autocast::cached_cast: the copy of a leaf that needs gradients is kept until autocast ends.
- */
+/* at::autocast::cached_cast keeps the copy of a leaf that needs gradients until autocast ends. */
 tensor autocast_weight(struct machine *m, struct param *p)
 {
 	enum term_id term = m->current_term;

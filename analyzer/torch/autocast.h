@@ -1,13 +1,13 @@
 /* torch.autocast. */
-#ifndef MEMTRACE_AUTOCAST_H
-#define MEMTRACE_AUTOCAST_H
+#ifndef MEMTRACE_TORCH_AUTOCAST_H
+#define MEMTRACE_TORCH_AUTOCAST_H
 
 #include "torch/machine.h"
 
-/* autocast(): on with F16 or BF16; ending it forgets the cached copies. */
+/* with torch.autocast(dtype): F16 or BF16. The end clears the cache of copies. */
 void begin_autocast(struct machine *m, enum dtype type);
 void end_autocast(struct machine *m);
-/* x in autocast's type where that is on. */
+/* x in autocast's type if autocast is on. The caller owns it. */
 tensor autocasted(struct machine *m, tensor x);
 void clear_autocast(struct machine *m);
 /* A parameter in autocast's type, or as it is. The caller owns it. */

@@ -1,4 +1,4 @@
-/* The graph: recorded by the forward pass, run in the reverse order of recording, as PyTorch's
+/* The forward pass records the graph; the backward pass runs it in reverse order, as PyTorch's
  * engine does. */
 #include "torch/autograd.h"
 
@@ -81,7 +81,7 @@ tensor with_backward_hook(struct machine *m, tensor x,
 
 /* ---- backward ---- */
 
-/* `g` is taken. PyTorch adds in place where nobody else has the first of them. */
+/* Adds the gradient `g` (taken) to *into. PyTorch adds in place if nothing else refers to *into. */
 static void add_gradient(struct machine *m, tensor *into, tensor g)
 {
 	tensor sum;
@@ -165,7 +165,7 @@ static void run(struct machine *m, struct grad_node *n)
 	m->in_graph = n->in_graph;
 	n->backward(m, n);
 	m->in_graph = in_graph;
-	/* What a hook unpacked ends with the function, before its arguments do. */
+	/* Unpacked tensors are freed with the function, before its arguments. */
 	if (n->saved_hooks)
 		drop_saved(m, n);
 	for (int i = 0; i < NODE_EDGES; i++)

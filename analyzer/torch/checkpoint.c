@@ -1,5 +1,5 @@
-/* Recomputation: what a checkpointed region saves is thrown away, and made again by running the
- * region once more. */
+/* Activation recomputation: a checkpointed region saves nothing in its first run, and runs again in
+ * the backward pass to save its tensors. */
 #include "torch/checkpoint.h"
 
 #include <stdlib.h>
@@ -16,14 +16,14 @@ struct checkpoint {
 	tensor (*run)(struct machine *m, void *context, tensor input);
 	void *context;
 	tensor input;
-	struct grad_node **saves; /* whose tensor each save is, in order */
+	struct grad_node **saves; /* the node of each saved tensor, in order */
 	size_t count, room, seen;
 	int done, refs;
 	enum dtype autocast;
 };
 
-/* The second run of the region: its tensors go to the nodes of the first. What is made again is
- * kept detached: it holds what a parameter was then. */
+/* The second run of the region: its tensors go to the nodes of the first run. They are detached: a
+ * parameter is saved as it is now. */
 static void pack_again(struct machine *m, struct grad_node *n, tensor t)
 {
 	struct checkpoint *c = m->checkpoint;
@@ -74,7 +74,7 @@ static void release(struct machine *m, struct grad_node *n)
 	free(c);
 }
 
-/* The first run: nothing is kept but the order. */
+/* The first run: only the order of the saves is kept. */
 static void pack(struct machine *m, struct grad_node *n, tensor t)
 {
 	static const struct saved_hooks hooks = { unpack, release };
@@ -115,7 +115,7 @@ struct reentrant {
 	int count;
 	_Alignas(16) unsigned char context[REENTRANT_CONTEXT];
 	struct param leaf[REENTRANT_INPUTS];
-	struct input_ref *input_refs; /* of each input; NULL: nobody */
+	struct input_ref *input_refs; /* one for each input; NULL: none */
 };
 
 void input_ref_clear(struct machine *m, struct input_ref *k)

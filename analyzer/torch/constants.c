@@ -1,4 +1,4 @@
-/* What the GPU, PyTorch's version and the environment make constant. */
+/* Constants of the GPU, PyTorch's version and the environment. */
 #include "torch/constants.h"
 
 #include "estimate/device.h"
@@ -13,21 +13,23 @@
 #include "util/cublas.h"
 #include "util/util.h"
 
-/* Assumed of the containers of Megatron-LM's golden values, whose version nothing says. */
+/* Assumed for the containers of Megatron-LM's golden values, whose PyTorch version is not recorded.
+ */
 #define TORCH_OF_CONTAINERS 211
-/* Products with a bias go through cuBLASLt (CUDABlas.cpp): freed after the call. */
+/* The workspace of a product with bias, which goes through cuBLASLt (CUDABlas.cpp); freed after the
+ * call. */
 #define LT_WORKSPACE (INT64_C(1) << 20)
-/* transformer_engine/pytorch/module/base.py, get_workspace(): one for the device, as long as the
- * process */
+/* transformer_engine/pytorch/module/base.py, get_workspace(): one for each device, kept until the
+ * process ends */
 #define TE_WORKSPACE_HOPPER ((INT64_C(32) << 20) + 1024)
 #define TE_WORKSPACE_BEFORE (INT64_C(4) << 20)
-/* Measured: context and modules of PyTorch on one A100 (document 001). */
+/* The CUDA context and PyTorch's modules, measured on one A100 (document 001). */
 #define CONTEXT (INT64_C(863) << 20)
 #define L2_OF_H100 (INT64_C(50) << 20)
 /* triton/testing.py, do_bench() */
 #define FLUSH_OF_TRITON 256000000
 
-/* "2.15.0+cu132" is 215. */
+/* "2.15.0+cu132" gives 215. */
 static int version(struct inputs *in)
 {
 	const char *text = VALUE_OR(in->c, torch_version, "2.15");
@@ -61,8 +63,8 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 		status = -1;
 	if (!status && workspace) {
 		k->workspace_given = 1;
-		k->gemm_workspace = cublas_workspace_parse(
-			(struct str){ workspace, strlen(workspace) });
+		k->gemm_workspace =
+			cublas_workspace_parse((struct str){ workspace, strlen(workspace) });
 		if (k->gemm_workspace < 0)
 			status = err_set(
 				in->e,
@@ -73,8 +75,8 @@ static int read_environment(struct constants *k, struct allocator_settings *a, s
 	return status;
 }
 
-/* torch/_inductor/runtime/benchmarking.py: what is written to empty the L2 cache between the runs
- * of a kernel that torch.compile made, until the fastest of its configurations is known. */
+/* torch/_inductor/runtime/benchmarking.py: while torch.compile looks for the fastest configuration
+ * of a kernel, it writes this buffer between the runs to empty the L2 cache. */
 static int64_t flush_buffer(int torch, int64_t l2_cache)
 {
 	return torch >= 207 ? l2_cache : torch >= 202 ? FLUSH_OF_TRITON : 0;
@@ -82,7 +84,8 @@ static int64_t flush_buffer(int torch, int64_t l2_cache)
 
 int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in)
 {
-	const struct gpu *gpu, h100 = { .capability = 90, .processors = 132, .l2_cache = L2_OF_H100 };
+	const struct gpu *gpu,
+		h100 = { .capability = 90, .processors = 132, .l2_cache = L2_OF_H100 };
 
 	memset(k, 0, sizeof(*k));
 	memset(a, 0, sizeof(*a));
@@ -99,7 +102,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct inp
 	}
 	k->sm = gpu->capability;
 	k->multiprocessors = gpu->processors;
-	/* the software of Megatron-LM's golden values */
+	/* the containers of Megatron-LM's golden values */
 	if (!GIVEN(in->c, torch_version) && in->c->from_framework && GIVEN(in->c, container)) {
 		k->torch = TORCH_OF_CONTAINERS;
 		estimate_note(in->out, "torch_version is not given: cuBLAS's workspaces are as "

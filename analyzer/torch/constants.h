@@ -1,6 +1,6 @@
 /* Sizes that the device, the libraries' versions and the environment decide. */
-#ifndef MEMTRACE_CONSTANTS_H
-#define MEMTRACE_CONSTANTS_H
+#ifndef MEMTRACE_TORCH_CONSTANTS_H
+#define MEMTRACE_TORCH_CONSTANTS_H
 
 #include <stdint.h>
 
@@ -9,26 +9,25 @@ struct estimate;
 struct inputs;
 struct hparams;
 
-/* What the device, the libraries' versions and the environment make constant */
 struct constants {
 	int64_t gemm_workspace;   /* bytes of cuBLAS's workspace */
-	int64_t lt_workspace;     /* of cuBLASLt, for one call */
-	int gemm_workspace_lasts; /* one for each (thread, stream), kept; otherwise one a call,
-				     freed after it */
-	int torch;                /* 2.15 is 215 */
-	int sm;                   /* compute capability: 90 */
-	/* Transformer Engine may choose kernels whose results differ from run to run */
+	int64_t lt_workspace;     /* bytes of cuBLASLt's workspace for one call */
+	int gemm_workspace_lasts; /* 1: each thread and stream keeps a workspace; 0: each call frees
+				     its own */
+	int torch;                /* PyTorch's version: 215 is 2.15 */
+	int sm;                   /* compute capability: 90 is 9.0 */
+	/* Transformer Engine may choose nondeterministic kernels */
 	int nondeterministic;
 	int64_t multiprocessors;
-	int64_t te_workspace; /* of Transformer Engine's products */
-	int64_t flush_buffer; /* of torch.compile's measurements */
+	int64_t te_workspace; /* bytes of the workspace of Transformer Engine's products */
+	int64_t flush_buffer; /* bytes of the buffer of torch.compile's measurements */
 	int gpu_given, torch_given, workspace_given;
-	int64_t context; /* CUDA context, outside the allocator */
+	int64_t context; /* bytes of the CUDA context */
 };
 
-/* By version of PyTorch, GPU and environment. */
+/* Reads the version of PyTorch, the GPU and the environment. -1: in->e says why. */
 int constants_read(struct constants *k, struct allocator_settings *a, struct inputs *in);
-/* Each with its kind and source. */
+/* Adds the constants to the estimate, each with its kind and source. */
 void constants_list(const struct constants *k, const struct hparams *s, struct estimate *out);
 
 #endif

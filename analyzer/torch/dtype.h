@@ -1,6 +1,6 @@
 /* The element types of tensors. */
-#ifndef MEMTRACE_DTYPE_H
-#define MEMTRACE_DTYPE_H
+#ifndef MEMTRACE_TORCH_DTYPE_H
+#define MEMTRACE_TORCH_DTYPE_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* A model that is written as its forward pass. */
-#ifndef MEMTRACE_FAMILY_H
-#define MEMTRACE_FAMILY_H
+#ifndef MEMTRACE_TORCH_FAMILY_H
+#define MEMTRACE_TORCH_FAMILY_H
 
 #include "torch/hparams.h"
 #include "torch/machine.h"

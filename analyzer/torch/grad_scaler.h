@@ -1,14 +1,14 @@
 /* torch.amp.GradScaler, and a loss that is multiplied by a number. */
-#ifndef MEMTRACE_GRAD_SCALER_H
-#define MEMTRACE_GRAD_SCALER_H
+#ifndef MEMTRACE_TORCH_GRAD_SCALER_H
+#define MEMTRACE_TORCH_GRAD_SCALER_H
 
 #include "torch/machine.h"
 
-/* torch.amp.GradScaler: blocks of one number each. */
+/* Each tensor is one element. */
 struct grad_scaler {
 	tensor scale, growth, found[3];
 };
-/* The loss times a number. */
+/* The loss times a number; the caller owns it. */
 tensor loss_times(struct machine *m, tensor loss);
 tensor grad_scaler_scale(struct machine *m, struct grad_scaler *g, tensor loss);
 void grad_scaler_unscale(struct machine *m, struct grad_scaler *g);

@@ -33,7 +33,8 @@ static void read_wrapper(struct hparams *s, struct inputs *in)
 						 : UNWRAPPED;
 }
 
-/* A stack of feed-forward blocks has no heads. */
+/* The family of a model without a framework of its own. A stack of feed-forward blocks has no
+ * attention heads. */
 static enum family family_of(const struct hparams *s, const struct config *c, const char *positions)
 {
 	if (s->defaults->family)
@@ -79,8 +80,8 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 	s->qk_norm = input_flag(in, CONFIG_qk_layernorm, 0);
 }
 
-/* Megatron-core's own attention has one way; Transformer Engine chooses unless --attention-backend
- * does. */
+/* Megatron-core's own attention has one implementation; Transformer Engine chooses one unless
+ * --attention-backend is given. */
 static void read_implementation(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
@@ -104,7 +105,7 @@ static void read_implementation(struct hparams *s, struct inputs *in)
 		s->attention = FUSED_ATTENTION;
 }
 
-/* A head of the queries has a part without positions and one with. */
+/* With latent attention a query head has two parts: without and with rotary positions. */
 static void read_latent(struct hparams *s, struct inputs *in)
 {
 	s->value_head = s->head;
@@ -137,7 +138,8 @@ static void read_attention(struct hparams *s, struct inputs *in)
 			  input_flag(in, CONFIG_attention_mask_buffers, s->attention == EAGER);
 }
 
-/* Who keeps 16-bit weights beside fp32 ones, and who autocasts, is the framework's choice. */
+/* The framework decides whether mixed precision keeps 16-bit weights beside fp32 masters, or
+ * autocasts. */
 static void read_widths(struct hparams *s, struct inputs *in)
 {
 	enum precision p = input_precision(in);
@@ -169,7 +171,7 @@ static void read_widths(struct hparams *s, struct inputs *in)
 		input_flag(in, CONFIG_grad_scaler, s->autocast == F16 && s->defaults->grad_scaler);
 }
 
-/* Transformer Engine's fp8, with a scale a tensor or a block of one. */
+/* Transformer Engine's fp8, with one scale for each tensor or for each block of values. */
 static void read_fp8(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
@@ -218,7 +220,7 @@ static void read_optimizer(struct hparams *s, struct inputs *in)
 	s->clip = VALUE_OR(in->c, clip_grad, s->defaults->clip);
 }
 
-/* Is `word` one of the list's? */
+/* Is `word` in the list? */
 static int lists(const char *list, const char *word)
 {
 	size_t length = strlen(word);
@@ -244,7 +246,7 @@ static void read_recompute(struct hparams *s, struct inputs *in)
 	s->recompute_block = input_word(in, CONFIG_recompute_method, 0, "uniform|block");
 }
 
-/* Transformer Engine's CUDA graphs, one a layer and micro-batch. */
+/* Transformer Engine's CUDA graphs, one for each layer and micro-batch. */
 static void read_graphs(struct hparams *s, struct inputs *in)
 {
 	const char *modules = VALUE_OR(in->c, cuda_graph_modules, "");
@@ -368,7 +370,8 @@ static void read_experts(struct hparams *s, struct inputs *in)
 		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
 }
 
-/* Megatron-LM's Muon is never the distributed optimizer: its ranks have whole parameters. */
+/* Megatron-LM's Muon does not use the distributed optimizer: each parameter is whole on one rank.
+ */
 static void read_layer_wise(struct hparams *s, struct inputs *in)
 {
 	if (s->framework != MEGATRON || s->optimizer != MUON)
@@ -395,7 +398,7 @@ static void check_experts(const struct hparams *s, struct inputs *in, wide rows)
 			     "at most 100000 experts in all layers together");
 }
 
-/* Sums of bytes stay far below 2^63: no tensor has more than 2^48 elements. */
+/* Rejects tensors of more than 2^48 elements, so that sums of bytes stay far below 2^63. */
 static void check_products(const struct hparams *s, struct inputs *in)
 {
 	const wide most = (wide)1 << 48, rows = (wide)s->batch * s->tokens;

@@ -1,9 +1,7 @@
-/*
- * The declared configuration as the model families need it: checked, with defaults by framework.
- * Counts, not bytes.
- */
-#ifndef MEMTRACE_SHAPE_H
-#define MEMTRACE_SHAPE_H
+/* The hyperparameters of a job, from its configuration: checked, with the framework's defaults.
+ * Counts, not bytes, unless said otherwise. */
+#ifndef MEMTRACE_TORCH_HPARAMS_H
+#define MEMTRACE_TORCH_HPARAMS_H
 
 #include "config/pipeline_layout.h"
 #include "torch/dtype.h"
@@ -14,7 +12,7 @@ enum framework {
 #include "torch/frameworks.def"
 #undef FRAMEWORK
 };
-/* What is around a model: torch's or DeepSpeed's; Megatron-core has its own. */
+/* The wrapper of a model: torch's or DeepSpeed's; Megatron-core has its own. */
 enum wrapper_kind { UNWRAPPED, DDP, FSDP1, FSDP2, ZERO, ZERO3, MEGATRON_OWN };
 enum attention { EAGER, SDPA, FLASH, FUSED_ATTENTION };
 /* transformers' experts_implementation */
@@ -27,59 +25,65 @@ enum optimizer_kind {
 	ADAFACTOR,
 	TRANSFORMERS_ADAFACTOR,
 	LION,
-	MUON, /* matrices have a momentum, what else there is has Adam's moments */
+	MUON, /* matrices have a momentum, other parameters Adam's moments */
 	ADAM_8BIT
 };
 enum implementation { FUSED, FOREACH, LOOP };
 
-/* Which forward pass the model has: families/families.c. */
+/* The forward pass of the model: families/families.c. */
 enum family { BY_MODEL, GPT, LLAMA, MEGATRON_CORE, MLP };
 
-/* frameworks.def */
+/* A row of frameworks.def. */
 struct framework_row {
-	enum family family; /* BY_MODEL: models of all kinds */
+	enum family family; /* BY_MODEL: the framework has models of several families */
 	enum attention attention;
 	int norm_bias, linear_bias, mask_buffers;
 	int masters;      /* "mixed" is 16-bit weights beside fp32 ones, not autocast */
-	int made_on_host; /* the model, which the framework converts and moves */
-	int grad_scaler;  /* of fp16 */
+	int made_on_host; /* the model is made in host memory; the framework converts and moves it
+			   */
+	int grad_scaler;  /* with fp16 */
 	enum implementation implementation;
 	double clip;
 };
 
 struct hparams {
 	enum framework framework;
-	const struct framework_row *defaults; /* the framework's */
+	const struct framework_row *defaults; /* the framework's row */
 	enum family family;
 	enum wrapper_kind wrapper;
 	int64_t layers, hidden, heads, groups, head, ffn, vocab, tokens, positions;
 	int64_t batch, microbatches;
 	int learned_positions, rope, gated, linear_bias, qkv_bias, norm_bias, rms_norm, untied;
-	int transformer_engine; /* its layers rather than Megatron-core's own */
-	int training_loop;      /* Megatron-LM's, from its command line */
-	/* of Megatron's command line: fused masked softmax (apex), rotary positions, SwiGLU, GELU,
-	 * dropout, cross entropy */
+	int transformer_engine; /* layers of Transformer Engine, not Megatron-core's own */
+	int training_loop;      /* Megatron-LM's training loop: the job has its command line */
+	/* fused kernels of Megatron's command line: masked softmax (apex), rotary positions,
+	 * SwiGLU, GELU, dropout, cross entropy */
 	int fused_softmax, fused_rope, fused_swiglu, fused_gelu, fused_dropout, fused_loss;
 	int deterministic; /* --deterministic-mode */
 	int masks;         /* create_attention_mask_in_dataloader */
 	struct latent {
 		int64_t q_rank, kv_rank, nope, rope, value;
 	} latent;               /* latent attention; kv_rank 0: none */
-	int64_t value_head;     /* width of a head's values */
-	int allgather, grouped; /* the dispatcher; experts as one product */
+	int64_t value_head;     /* width of the values of a head */
+	int allgather, grouped; /* the allgather dispatcher; experts as one grouped product */
 	int overlap_grad_reduce, fused_gradient;
-	int64_t first_layers, last_layers; /* of uneven stages; 0: even */
-	struct stages stages;              /* pipeline_model_parallel_layout; count 0: none */
-	int64_t mtp;                       /* layers of multi-token prediction */
-	int64_t bucket_size;               /* elements; 0: Megatron's own */
-	/* fp8: products; weights; layers at the ends that are not */
-	int fp8, fp8_weights, fp8_blocks; /* blocks: of values that share a scale */
+	int64_t first_layers,
+		last_layers;  /* layers of the first and the last stage; 0: as the others */
+	struct stages stages; /* pipeline_model_parallel_layout; count 0: none */
+	int64_t mtp;          /* layers of multi-token prediction */
+	int64_t bucket_size;  /* elements; 0: Megatron's own */
+	/* fp8: products are in fp8; weights are; scales are for blocks of values */
+	int fp8, fp8_weights, fp8_blocks;
 	int64_t bf16_first, bf16_last;
 	int tp_overlap;
-	enum { WHOLE, PING_PONG, BY_LAYOUT } layer_wise; /* whose parameters a rank's Muon has */
-	int64_t instances;                               /* of the distributed optimizer */
+	enum {
+		WHOLE,
+		PING_PONG,
+		BY_LAYOUT
+	} layer_wise;      /* how Muon's parameters are distributed over ranks */
+	int64_t instances; /* instances of the distributed optimizer */
 	int defers;
-	int64_t deferred;   /* micro-batches whose gradient of the output layer waits */
+	int64_t deferred;   /* micro-batches that defer the gradient of the output layer */
 	int64_t group;      /* micro-batches that a model chunk runs in turn */
 	int overlap_warmup; /* overlap_p2p_communication_warmup_flush */
 	int qk_norm, mask_buffers, full_mask, keep_logits;
@@ -87,11 +91,11 @@ struct hparams {
 	double attention_dropout, hidden_dropout;
 	/* experts; 0: dense */
 	int64_t experts, topk, expert_ffn, shared_ffn;
-	double capacity; /* of an expert over its even share; 0: none */
+	double capacity; /* most tokens of an expert over its even share; 0: no limit */
 	int pads_experts;
 	enum experts_kind experts_as;
 	int router_logits; /* output_router_logits */
-	/* widths: weights as made, as trained, autocast (F32: none), gradients */
+	/* types of weights, of autocast (F32: off), of gradients */
 	enum dtype weights, autocast, gradients;
 	int mixed; /* 16-bit weights with fp32 master weights */
 	enum optimizer_kind optimizer;
@@ -101,31 +105,32 @@ struct hparams {
 	int grad_scaler, keep_gradients; /* zero_grad(set_to_none=False) */
 	enum recompute recompute;
 	int64_t recompute_layers;
-	/* of RECOMPUTE_SELECTIVE: core_attn, moe_act, mlp (where there are no experts), moe */
+	/* recompute_modules with RECOMPUTE_SELECTIVE: core_attn, moe_act, mlp (dense layers), moe
+	 */
 	int recompute_attention, recompute_activation, recompute_mlp, recompute_moe;
 	int recompute_block; /* recompute_method */
 	struct {
-		int on, attention, mlp, router; /* what of a layer is in its CUDA graph */
+		int on, attention, mlp, router; /* parts of a layer that are in its CUDA graph */
 		int64_t warmup;
 	} graphs;
 	/* layout */
 	int64_t tp, pp, cp, dp, ep, etp, vpp;
 	int sequence_parallel, zero;
-	/* DistributedDataParallel: bytes of a bucket, and of the first */
+	/* DistributedDataParallel: bytes of a bucket, and of the first bucket */
 	int64_t bucket_cap, bucket_first;
 	int bucket_views;
-	/* DeepSpeed: elements of a bucket; two of them */
+	/* DeepSpeed: elements of a bucket; with overlap there are two */
 	int64_t reduce_bucket;
 	int overlap, offload_optimizer, offload_param, zero_init;
-	/* ZeRO-3: elements gathered ahead, there at once, passed before a weight is used again, of
-	 * weights that stay, of an optimizer's sub-group */
+	/* ZeRO-3, in elements: stage3_prefetch_bucket_size, stage3_max_live_parameters,
+	 * stage3_max_reuse_distance, stage3_param_persistence_threshold, sub_group_size */
 	int64_t prefetch_bucket, max_live, max_reuse, persistence, sub_group;
-	/* FSDP: the type of gathered weights; blocks are freed after their forward pass */
+	/* FSDP: the type of gathered weights; reshard_after_forward; the whole model is one unit */
 	enum dtype sharded_compute;
 	int reshard, one_unit;
-	/* of data and of context parallelism: pieces of flat parameters and buffers differ */
+	/* the rank in data and in context parallelism, on which shards of flat parameters depend */
 	int64_t rank, context_rank;
-	int is_placed; /* it is a certain rank's, not the one that stands for all */
+	int is_placed; /* the rank is given; 0: an estimate for all ranks */
 	const struct config *config;
 };
 
@@ -140,9 +145,9 @@ static inline int has_engine(const struct hparams *s)
 	return s->wrapper == ZERO || s->wrapper == ZERO3;
 }
 
-/* -1: the message says which key, and what was expected. */
+/* -1: in->e names the key and the expected value. */
 int hparams_read(struct hparams *s, struct inputs *in);
-/* The framework alone. */
+/* Reads only the framework. */
 enum framework framework_read(struct inputs *in);
 
 #endif

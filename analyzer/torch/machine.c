@@ -65,7 +65,7 @@ static void event(struct machine *m, char sign, const struct storage *s)
 			m->step, step_phase_title(m->phase), term_rows[s->term].id);
 }
 
-/* Takes a block for `s`. 0: out of memory. */
+/* Allocates a block for `s`. 0: out of memory. */
 static int take(struct machine *m, struct storage *s)
 {
 	const struct allocator_totals *totals;
@@ -88,7 +88,7 @@ static int take(struct machine *m, struct storage *s)
 		m->peak_pending = 1;
 	}
 	event(m, '+', s);
-	stream_work(m, s->stream, 1); /* what fills it */
+	stream_work(m, s->stream, 1); /* the kernel that fills the block */
 	return 1;
 }
 

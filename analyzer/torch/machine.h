@@ -1,16 +1,14 @@
-/*
- * PyTorch's eager execution as far as memory sees it: tensors with reference counts, the autograd
- * graph that keeps some of them, and the order in which both take and give blocks. A model family
- * (gpt.c, llama.c, …) is written as its forward pass, operation by operation (ops.h); backward
- * passes follow from the operations. What comes out is a sequence of allocations and frees,
- * replayed at once by the caching allocator's model.
+/* A model of PyTorch's eager execution: tensors with reference counts, the autograd graph that
+ * keeps some of them, and the order in which both allocate and free blocks. A model family
+ * (families/gpt.c, megatron/layers.c, …) is written as its forward pass, operation by operation
+ * (ops.h); backward passes follow from the operations. The result is a sequence of allocations and
+ * frees, which the model of the caching allocator (allocator.h) executes at once.
  *
- * Shapes are element counts (`n`) and widths; sizes are bytes. A `tensor` is a value that points to
- * counted storage: whoever gets one from an operation owns one reference and drops it, as Python's
- * variables do.
- */
-#ifndef MEMTRACE_MACHINE_H
-#define MEMTRACE_MACHINE_H
+ * A tensor has a number of elements (`n`); sizes are bytes. A `tensor` is a value that points to a
+ * reference-counted storage. A function that returns a tensor gives its caller one reference, which
+ * the caller releases with tensor_unref(), as a Python variable does. */
+#ifndef MEMTRACE_TORCH_MACHINE_H
+#define MEMTRACE_TORCH_MACHINE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,23 +19,24 @@
 #include "torch/dtype.h"
 #include "torch/terms.h"
 
-/* phases.def order: what the job is doing. */
+/* Phases of a training step; their titles are `peak_phase` of an estimate. */
 enum step_phase { INIT, FORWARD, LOSS, BACKWARD, REDUCE, OPTIMIZER, STEADY, PHASES };
 const char *step_phase_title(enum step_phase p);
 
-/* Streams that a job has: streams.h */
+/* The work queue of a stream: streams.h. */
 #define STREAMS 5
 struct stream_queue {
 	int64_t queued, done; /* pieces of work */
 	struct wait {
-		int64_t at, until; /* what is queued from `at` on waits for `until` of the other */
+		int64_t at, until; /* work from number `at` on waits for number `until` of stream
+				      `on` */
 		int on;
 	} * waits; /* oldest first */
 	size_t first, count, room;
 	struct use {
 		int64_t until;
 		struct deferred_free *block;
-	} * uses; /* freed blocks that this stream used */
+	} * uses; /* freed blocks that this stream uses until that piece of work */
 	size_t use_first, use_count, use_room;
 };
 
@@ -45,9 +44,9 @@ struct storage {
 	struct allocation *block;
 	int64_t bytes; /* as requested */
 	int refs, stream;
-	unsigned used; /* other streams that did: bits */
+	unsigned used; /* bits: other streams that used it (record_stream) */
 	enum term_id term;
-	unsigned at; /* in machine.live */
+	unsigned at; /* its index in machine.live */
 	struct storage *next;
 };
 
@@ -57,12 +56,13 @@ struct storage {
 struct grad_node;
 
 typedef struct tensor {
-	struct storage *storage; /* NULL: no tensor */
+	struct storage *storage; /* NULL: `none`, no tensor */
 	int64_t n;               /* elements */
 	enum dtype type;
-	int output_nr;             /* which output of `from` it is */
+	int output_nr;             /* which output of grad_fn */
 	int view;                  /* a view of another tensor: gradients are not added in place */
-	struct grad_node *grad_fn; /* NULL: no gradient goes there */
+	struct grad_node *grad_fn; /* the node that produced it, or that accumulates its gradient;
+				      NULL: no gradient */
 } tensor;
 
 static const tensor none = { .storage = NULL };
@@ -73,12 +73,12 @@ struct machine;
 struct saved_hooks {
 	/* Before the node's backward function reads saved[]. */
 	void (*unpack)(struct machine *m, struct grad_node *n);
-	/* The node is freed. */
+	/* Frees what pack() kept for the node. */
 	void (*release)(struct machine *m, struct grad_node *n);
 };
 
-/* One function of the graph. Its backward reads in[], saved[] and sizes[], and fills out[i] for
- * every edge that is set. */
+/* A function of the graph. backward() reads in[] (gradients of the outputs), saved[] and sizes[],
+ * and fills out[i] for every edge[i] that is not NULL. */
 struct grad_node {
 	void (*backward)(struct machine *m, struct grad_node *n);
 	tensor saved[NODE_SAVED], in[NODE_EDGES], out[NODE_EDGES];
@@ -86,45 +86,44 @@ struct grad_node {
 	int edge_output[NODE_EDGES];
 	int64_t sizes[6];
 	enum dtype type;
-	enum term_id term;      /* that the forward pass was in */
-	unsigned char kept;     /* saved[] filled so far */
+	enum term_id term;      /* current_term of the forward pass */
+	unsigned char kept;     /* filled elements of saved[] */
 	unsigned char in_graph; /* its tensors are in a CUDA graph's pool */
-	struct param *param;    /* the node that accumulates into a parameter */
-	/* torch.autograd.graph.saved_tensors_hooks: saved[] is filled by unpack(); NULL: no hooks
-	 */
+	struct param *param;    /* AccumulateGrad: its parameter */
+	/* torch.autograd.graph.saved_tensors_hooks: unpack() fills saved[]; NULL: no hooks */
 	const struct saved_hooks *saved_hooks;
-	void *packed; /* the hooks' own */
-	void *ctx;    /* an autograd.Function's own, from malloc(); freed with the node */
-	void *hook;   /* whose backward hook it is */
-	struct grad_node *before; /* in its tape */
+	void *packed; /* data of saved_hooks */
+	void *ctx;    /* ctx of an autograd.Function, from malloc(); freed with the node */
+	void *hook;   /* data of a backward hook */
+	struct grad_node *before; /* the node recorded before it */
 };
 
-/* A parameter with its gradient; `at` of `grad` NULL: none yet. */
+/* A parameter with its gradient, which is `none` until the first backward pass. */
 struct param {
-	tensor value, grad, cast; /* cast: autocast's copy, while its cache lives */
-	tensor copy, transposed;  /* in fp8 */
-	int quantized;            /* its products are in fp8 */
+	tensor value, grad, cast; /* cast: the copy in autocast's cache */
+	tensor copy, transposed;  /* fp8 copies */
+	int quantized;            /* its matrix products are in fp8 */
 	struct grad_node accumulate;
-	int64_t in;    /* columns: what a linear layer's input has; 0: no parameter but a leaf */
-	int64_t stack; /* matrices of experts in it; 0: one */
+	int64_t in; /* columns: the input width of a linear layer; 0: a leaf that is no parameter */
+	int64_t stack; /* number of experts' matrices; 0: one matrix */
 	enum term_id term;
-	int64_t shard;          /* elements that this rank's optimizer has; 0: all, -1: none */
-	struct fsdp_unit *unit; /* FSDP1: whose flat parameter it is a view of */
-	int64_t offset;         /* ZeRO: in the flat group */
+	int64_t shard;          /* elements that this rank's optimizer updates; 0: all, -1: none */
+	struct fsdp_unit *unit; /* FSDP1: the unit; the parameter is a view of its flat parameter */
+	int64_t offset;         /* ZeRO: offset in the flat group */
 	struct sharded_param *sharded; /* ZeRO-3 */
-	tensor piece;                  /* and this rank's, until all are one */
-	int in_bucket;                 /* its gradient is a view of a bucket */
+	tensor piece;  /* ZeRO-3: this rank's partition, until all are copied into one tensor */
+	int in_bucket; /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 
-/* The graph of one forward pass. */
+/* The graph of one forward pass, newest node first. */
 struct tape {
 	struct grad_node *last;
 };
 
-/* What was live at a moment. */
+/* Live bytes at a moment. */
 struct machine_peak {
-	int64_t bytes[TERMS]; /* of blocks */
+	int64_t bytes[TERMS]; /* of blocks, by term */
 	int64_t allocated;
 	enum step_phase phase;
 	int step;
@@ -141,45 +140,46 @@ struct machine {
 	struct constants constants;
 	struct storage **live;
 	size_t live_count, live_room;
-	struct storage **storages; /* all that were ever made */
+	struct storage **storages; /* all storages, live or spare */
 	size_t storage_count, storage_room;
 	int64_t by_term[TERMS];
 	struct machine_peak peak, steady;
-	int64_t initial_peak; /* of the initialization */
-	int keep_blocks;      /* fill peak_blocks as well: slower */
+	int64_t initial_peak; /* the peak of the initialization */
+	int keep_blocks;      /* also fill peak_blocks (slower) */
 	struct machine_block *peak_blocks;
 	size_t peak_count, peak_room;
-	int peak_pending;          /* the state is the highest so far and not yet in `peak` */
-	enum term_id current_term; /* what the next tensors are */
+	int peak_pending; /* the present state is the peak, and is not yet copied to `peak` */
+	enum term_id current_term; /* the term of the next tensors */
 	enum step_phase phase;
 	int step, steps, stream;
 	struct stream_queue streams[STREAMS];
-	int in_graph; /* a CUDA graph is replayed: tensors lie in its pool, freed since capture */
+	int in_graph; /* a CUDA graph is replayed: its tensors are in its pool and are not allocated
+		       */
 	int backward; /* the autograd thread runs */
 	int no_grad;
-	/* autocast: F32 is off; the copies of weights that its cache holds */
+	/* autocast's type (F32: off), and the parameters with a copy in its cache */
 	enum dtype autocast;
 	struct param **cast;
 	size_t cast_count, cast_room;
 	struct tape *tape;
-	/* saved_tensors_hooks: takes `t`, which `n` wants to save; NULL: saved[] has it */
+	/* saved_tensors_hooks: called instead of saving `t` in node `n`; NULL: no hooks */
 	void (*pack)(struct machine *m, struct grad_node *n, tensor t);
-	/* recomputation: see checkpoint.c */
-	struct checkpoint *checkpoint; /* the region that runs for the first time or once more */
-	int replaying;                 /* it runs once more */
+	/* checkpoint.c: activation recomputation */
+	struct checkpoint *checkpoint; /* the region that runs */
+	int replaying;                 /* it runs for the second time */
 	int stopped;
 	const struct module_hooks *module_hooks; /* module.h; NULL: none */
-	/* cuBLAS's workspaces that last, by thread */
+	/* kept cuBLAS workspaces: of the main thread, of the autograd thread */
 	tensor workspace[2];
 	void (*on_gradient)(struct machine *m,
-			    struct param *p); /* after a gradient was accumulated */
+			    struct param *p); /* runs after a gradient was accumulated */
 	void *family;
 	struct ddp *ddp;
 	struct zero *zero;
 	struct zero3 *zero3;
-	int64_t in_flight; /* micro-batches whose activations are kept at once, at most */
+	int64_t in_flight; /* the most micro-batches that have activations at the same time */
 	int out_of_memory;
-	FILE *events; /* for debugging: every event as a line */
+	FILE *events; /* NULL, or every allocation and free is written there as a line */
 	struct storage *spare;
 	struct grad_node *spare_nodes;
 	int64_t event_count;
@@ -190,28 +190,30 @@ void machine_release(struct machine *m);
 
 /* ---- tensors ---- */
 tensor tensor_new(struct machine *m, int64_t n, enum dtype type);
-/* The same with a term of its own. */
+/* The same with another term than current_term, and on another stream. */
 tensor tensor_new_as(struct machine *m, enum term_id term, int64_t n, enum dtype type);
 tensor tensor_new_on(struct machine *m, int stream, enum term_id term, int64_t n, enum dtype type);
 tensor tensor_ref(tensor t);
-/* Sets *t to no tensor. */
+/* Releases the reference and sets *t to `none`. */
 void tensor_unref(struct machine *m, tensor *t);
-/* *t is what `now` is: Python's assignment to a variable. */
+/* Python's `t = now`: `now` is taken, the old tensor is released. */
 void tensor_assign(struct machine *m, tensor *t, tensor now);
-/* A block that lives for one kernel. */
+/* Allocates and frees a block, which lives for one kernel. */
 void scratch(struct machine *m, int64_t bytes);
 void tensor_set_term(struct machine *m, tensor t, enum term_id term);
-/* FSDP's resizing of a storage that others still refer to: to nothing, and back. */
+/* Frees the block of a storage that tensors still refer to, and allocates one again (FSDP:
+ * storage.resize_). */
 void storage_empty(struct machine *m, tensor t);
 void storage_fill(struct machine *m, tensor t, enum dtype type);
-/* A storage without a block, and the block of one that others still refer to given to it. */
+/* storage_like(): a tensor like `t` with a storage that has no block. storage_move(): moves the
+ * block of `from` into the storage of `to`. */
 tensor storage_like(struct machine *m, tensor t);
 void storage_move(struct machine *m, tensor from, tensor to);
-/* The state after the optimizer's step, before the next forward pass. */
+/* Records the steady state: after the optimizer's step, before the next forward pass. */
 void machine_steady(struct machine *m);
-/* torch.cuda.reset_peak_memory_stats(): what the initialization needed at most is told apart. */
+/* torch.cuda.reset_peak_memory_stats(): moves the peak to initial_peak. */
 void machine_forget_peak(struct machine *m);
-/* Brings `peak` up to date. */
+/* Brings `peak` and peak_blocks up to date. */
 void machine_settle(struct machine *m);
 
 #endif

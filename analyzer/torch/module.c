@@ -10,7 +10,7 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 
-	if (module->pieces && type != F32) /* zero.Init converts what was made */
+	if (module->pieces && type != F32) /* zero.Init converts the new fp32 parameter */
 		scratch(m, out * in * dtype_width(F32));
 	param_make(m, p, out, in, type, term);
 	if (module->pieces) {

@@ -1,5 +1,5 @@
-/* PyTorch's elementwise operations, sums and copies. In backward functions in[0] is the gradient of
- * the result and edge i wants out[i]. */
+/* PyTorch's elementwise operations, sums and copies. In a backward function in[0] is the gradient
+ * of the result, and out[i] the gradient for edge i. */
 #include "torch/ops.h"
 
 #include "util/util.h"
@@ -9,8 +9,8 @@ static enum dtype wider(tensor a, tensor b)
 	return dtype_width(a.type) >= dtype_width(b.type) ? a.type : b.type;
 }
 
-/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. Where the threads of one block would have
- * much to do, several blocks share a column, and their partial sums need a buffer. */
+/* Reduce.cuh: a sum of `rows` rows of `columns` numbers. If a column is long, several thread blocks
+ * share it, and their partial sums need a buffer. */
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type)
 {
 	tensor out = tensor_new(m, columns, type);
@@ -32,8 +32,8 @@ tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype typ
 	return out;
 }
 
-/* A gradient for an operand of `n` elements: the incoming one itself, summed where it was
- * broadcast (a row over rows, or a column over columns), converted where it was promoted. */
+/* The gradient of an operand of `n` elements: the incoming gradient, summed if the operand was
+ * broadcast (a row over rows, or a column over columns), and converted if it was promoted. */
 static tensor as_operand(struct machine *m, tensor gradient, int64_t n, enum dtype type, int column)
 {
 	tensor summed, out;
@@ -72,8 +72,8 @@ tensor add(struct machine *m, tensor a, tensor b)
 	return with_grad_fn(tensor_new(m, a.n > b.n ? a.n : b.n, wider(a, b)), n, 0);
 }
 
-/* Both products, the second operand's first, then the sums over what was broadcast: weights are
- * rows, the others columns. */
+/* Both products, the second operand's first, then the sums over the broadcast dimension: weights
+ * are rows, other operands columns. */
 static void mul_backward(struct machine *m, struct grad_node *n)
 {
 	tensor product[2] = { none, none };
@@ -96,7 +96,7 @@ tensor mul(struct machine *m, tensor a, tensor b)
 	tensor in[2] = { a, b };
 	struct grad_node *n = grad_node_new(m, mul_backward, in, 2);
 
-	for (int i = 1; n && i >= 0; i--) { /* what is kept, is kept by name: other, self */
+	for (int i = 1; n && i >= 0; i--) { /* in the order of PyTorch's names: other, self */
 		n->sizes[2 * i] = in[i].n;
 		n->sizes[2 * i + 1] = in[i].type;
 		if (in[1 - i].grad_fn)
@@ -134,7 +134,7 @@ tensor silu(struct machine *m, tensor x)
 	return elementwise(m, x, 1);
 }
 
-/* keeps its result */
+/* the result is saved */
 tensor sigmoid(struct machine *m, tensor x)
 {
 	struct grad_node *n = grad_node_new(m, like_backward, &x, 1);

@@ -1,63 +1,62 @@
-/*
- * PyTorch's operations: what each allocates, keeps and frees, forward and backward. Names are
- * PyTorch's. Operations return a tensor that the caller owns and take nothing away from their
- * inputs.
- */
-#ifndef MEMTRACE_OPS_H
-#define MEMTRACE_OPS_H
+/* PyTorch's operations: the allocations, saved tensors and frees of each, forward and backward.
+ * Names are PyTorch's. An operation returns a tensor that the caller owns and does not release its
+ * inputs. `n` is the number of elements of the result. */
+#ifndef MEMTRACE_TORCH_OPS_H
+#define MEMTRACE_TORCH_OPS_H
 
 #include "torch/autograd.h"
 
-/* What cuBLAS takes for a call. */
+/* Allocates the workspace of a cuBLAS call. */
 void gemm_workspace(struct machine *m);
-/* The result of a matrix product, with cuBLAS's workspace. */
+/* The result of a matrix product; uses cuBLAS's workspace. */
 tensor gemm(struct machine *m, int64_t n, enum dtype type);
-/* addmm: with cuBLASLt's. */
+/* The result of addmm; uses cuBLASLt's workspace. */
 tensor biased(struct machine *m, int64_t n, enum dtype type);
 
 /* F.linear. `bias` may be NULL. */
 tensor linear(struct machine *m, tensor x, struct param *weight, struct param *bias);
-/* The same of rows, rather than of batches of them. */
+/* The same for a matrix of rows, without a batch dimension. */
 tensor linear_rows(struct machine *m, tensor x, struct param *weight);
-/* F.linear outside of a module of its own */
+/* F.linear without a module of its own. */
 tensor linear_function(struct machine *m, tensor x, struct param *weight);
-/* The same by a matrix that is no parameter, of `width` columns. */
+/* The same with a matrix of `width` columns that is not a parameter. */
 tensor linear_with(struct machine *m, tensor x, tensor matrix, int64_t width);
-/* q @ k of `n` results, both already laid out; each gradient has its operand's size. */
+/* a @ b of contiguous operands; each gradient has its operand's size. */
 tensor matmul(struct machine *m, tensor a, tensor b, int64_t n);
-/* The same where every b is one column. */
+/* The same if each b is one column. */
 tensor matvec(struct machine *m, tensor a, tensor b, int64_t n);
 tensor embedding(struct machine *m, tensor tokens, struct param *weight, int64_t width);
-/* Elementwise. The result has the wider type, n is the larger. */
+/* Elementwise. The result has the wider type and the larger size. */
 tensor add(struct machine *m, tensor a, tensor b);
 tensor mul(struct machine *m, tensor a, tensor b);
 tensor sum_rows(struct machine *m, int64_t columns, int64_t rows, enum dtype type);
-/* x^2; its mean over rows, n of them; x + a number; 1/sqrt(x) */
+/* x^2; mean over rows, n of them; x + a number; 1/sqrt(x) */
 tensor square(struct machine *m, tensor x);
 tensor mean(struct machine *m, tensor x, int64_t n);
 tensor shift(struct machine *m, tensor x);
 tensor rsqrt(struct machine *m, tensor x);
-/* A copy with n elements, whose gradient is summed. */
+/* A copy with n elements; its gradient is summed. */
 tensor repeat(struct machine *m, tensor x, int64_t n);
-/* A view of n elements, whose gradient is a tensor of all. */
+/* A view of n elements; its gradient has all elements of x. */
 tensor slice(struct machine *m, tensor x, int64_t n);
 tensor cat(struct machine *m, tensor a, tensor b);
-/* x[indices], n elements. */
+/* x[indices] */
 tensor gather(struct machine *m, tensor x, tensor indices, int64_t n);
 /* into.index_add_(0, indices, x) */
 tensor index_add(struct machine *m, tensor into, tensor x, tensor indices);
 tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices);
-/* Rows sorted by group, each group times its own matrix; `offsets` has one number a group. */
+/* Rows sorted by group, each group times its own matrix; `offsets` has one element for each group.
+ */
 tensor grouped_mm(struct machine *m, tensor x, tensor weight, tensor offsets, int64_t n);
-/* Sums, n of them, whose gradient is a view of one. */
+/* n sums; their gradient is expanded without a copy. */
 tensor sum_to(struct machine *m, tensor x, int64_t n);
-/* x /= by, a column. */
+/* x /= by; `by` is a column. */
 tensor divide_in_place(struct machine *m, tensor x, tensor by);
-/* By a number. */
+/* x times a number. */
 tensor scale(struct machine *m, tensor x);
 tensor to(struct machine *m, tensor x, enum dtype type);
 tensor contiguous(struct machine *m, tensor x);
-/* A view whose gradient is copied, because its layout is not the view's. */
+/* A view; its gradient is copied because its layout differs. */
 tensor copied_back(struct machine *m, tensor x);
 tensor layer_norm(struct machine *m, tensor x, struct param *weight, struct param *bias,
 		  int64_t width);
@@ -71,18 +70,18 @@ tensor softmax(struct machine *m, tensor x, enum dtype type);
 tensor dropout(struct machine *m, tensor x, double p);
 /* masked_fill(mask == 0) with a mask of `n_mask` elements. */
 tensor masked_fill(struct machine *m, tensor x, int64_t n_mask);
-/* x is split in `parts` views; the gradient is one tensor again. */
+/* Splits x into views of `sizes` elements, which the caller owns; the gradient is one tensor. */
 void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int count);
-/* F.cross_entropy, mean. */
+/* F.cross_entropy with reduction="mean". */
 tensor cross_entropy(struct machine *m, tensor logits, tensor targets);
-/* Scaled dot product attention by flash attention. */
+/* Scaled dot product attention by the kernel that PyTorch chooses. */
 struct flash_shape {
 	int64_t batch, heads, queries, width;
 	double dropout;
 };
 tensor flash_attention(struct machine *m, tensor q, tensor k, tensor v,
 		       const struct flash_shape *shape);
-/* The same with a mask of its own. */
+/* The same with an explicit mask. */
 tensor masked_attention(struct machine *m, tensor q, tensor k, tensor v,
 			const struct flash_shape *shape);
 

@@ -1,11 +1,11 @@
-/* Scaled dot product attention: the fused kernels, and which of them PyTorch takes. In backward
- * functions sizes are those of q, k, v and of the kernel's own space. */
+/* Scaled dot product attention: the fused kernels, and PyTorch's choice between them. In backward
+ * functions `sizes` are the elements of q, k, v and of the kernel's workspace. */
 #include "torch/ops.h"
 
 #include "util/util.h"
 
-/* From these versions on Hopper and Blackwell cuDNN comes first (check_prefer_cudnn_attention);
- * later it has no dropout any more. */
+/* From these versions PyTorch prefers cuDNN on Hopper and Blackwell (check_prefer_cudnn_attention),
+ * later only without dropout. */
 enum { CUDNN_SINCE = 211, CUDNN_WITHOUT_DROPOUT_SINCE = 215 };
 
 enum kernel { CUDNN, FLASH_KERNEL, EFFICIENT };
@@ -32,14 +32,14 @@ static void make_gradients(struct machine *m, struct grad_node *n)
 		n->out[i] = tensor_new(m, n->sizes[i], n->in[0].type);
 }
 
-/* Shared heads' dk and dv for each head of the queries, before they are summed. */
+/* If query heads share keys and values: dk and dv for each query head, before they are summed. */
 static void make_each(struct machine *m, struct grad_node *n, tensor *each)
 {
 	for (int i = 0; i < 2 && n->sizes[1] < n->sizes[0]; i++)
 		each[i] = tensor_new(m, n->sizes[0], n->in[0].type);
 }
 
-/* Its workspace: dq in fp32 and a row's sum. */
+/* cuDNN's workspace: dq in fp32 and the row sums. */
 static void cudnn_backward(struct machine *m, struct grad_node *n)
 {
 	make_gradients(m, n);
@@ -61,8 +61,8 @@ static void flash_backward(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &sums);
 }
 
-/* _efficient_attention_backward: a row's sum of out * gradient, of fp32 by PyTorch's own
- * operations, and the workspace. */
+/* _efficient_attention_backward: row sums of out * gradient (in fp32 by PyTorch's own operations),
+ * and the workspace. */
 static void efficient_backward(struct machine *m, struct grad_node *n)
 {
 	tensor each[2] = { { .storage = NULL }, { .storage = NULL } }, delta;
@@ -94,7 +94,7 @@ static void (*const backward_of[])(struct machine *m, struct grad_node *n) = {
 static void note_space(struct grad_node *n, enum kernel kernel, const struct flash_shape *s)
 {
 	const int64_t heads = s->batch * s->heads, rows = heads * s->queries;
-	/* queries and columns of a block of the memory-efficient kernel */
+	/* queries and columns of one thread block of the memory-efficient kernel */
 	const int64_t block = s->width <= 64 ? 64 : 128;
 	const int64_t rounded = round_up(s->queries, 128);
 
@@ -115,8 +115,8 @@ static void note_space(struct grad_node *n, enum kernel kernel, const struct fla
 
 /* ---- forward ---- */
 
-/* The mask in the queries' type; for the memory-efficient kernel its rows are padded to 16 numbers
- * (preprocess_mask). */
+/* The mask in the queries' type. For the memory-efficient kernel its rows are padded to a multiple
+ * of 16 elements (preprocess_mask). */
 static tensor mask_bias(struct machine *m, enum dtype type, const struct flash_shape *s,
 			enum kernel kernel)
 {
@@ -141,7 +141,7 @@ static tensor attend(struct machine *m, const tensor *in, const struct flash_sha
 	if (n)
 		note_space(n, kernel, s);
 	save_for_backward(m, n, bias);
-	save_for_backward(m, n, in[1]); /* by name: key, query, value */
+	save_for_backward(m, n, in[1]); /* in the order of PyTorch's names: key, query, value */
 	save_for_backward(m, n, in[0]);
 	save_for_backward(m, n, in[2]);
 	seed[0] = tensor_new_as(m, TERM_ATTN_FLASH, s->dropout > 0 ? 2 : 1, I64);

@@ -1,9 +1,9 @@
-/* The two ends of a model: the embedding and the loss. */
+/* The first and the last operation of a model: the embedding and the loss. */
 #include "torch/ops.h"
 #include "torch/module.h"
 
-/* Embedding.cu: more than 3072 indices are sorted, and summed by segments; how many there are
- * depends on the data, so the most. */
+/* Embedding.cu: more than 3072 indices are sorted, and their gradients are summed by segments. The
+ * number of segments depends on the data; this is the most. */
 static void embedding_backward(struct machine *m, struct grad_node *n)
 {
 	int64_t count = n->sizes[1], rows = n->sizes[0] / n->sizes[2];
@@ -56,8 +56,8 @@ static void nll_backward(struct machine *m, struct grad_node *n)
 	n->out[0] = tensor_new(m, n->saved[0].n, n->saved[0].type);
 }
 
-/* cross_entropy_loss: log_softmax in the logits' type, its result in fp32 for nll_loss under
- * autocast. */
+/* cross_entropy_loss: log_softmax in the logits' type; under autocast nll_loss gets its result in
+ * fp32. */
 tensor cross_entropy(struct machine *m, tensor logits, tensor targets)
 {
 	struct grad_node *n = grad_node_new(m, log_softmax_backward, &logits, 1);

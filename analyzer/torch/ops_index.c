@@ -1,14 +1,15 @@
-/* Rows chosen by indices, and products whose rows belong to several weights. */
+/* Rows selected by indices, and matrix products of groups of rows with different weights. */
 #include "torch/ops.h"
 
-/* cub's radix sort of pairs of 8 bytes: beyond one tile it needs copies of both, and counters. */
+/* cub's radix sort of pairs of 8 bytes: for more than one tile it needs copies of keys and values,
+ * and counters. */
 static int64_t sort_space(int64_t rows)
 {
 	return rows > 3072 ? 16 * rows + rows / 4 + 4607 : 1;
 }
 
-/* index_put_with_sort_kernel: the indices are sorted, so that equal ones are added one after the
- * other. */
+/* index_put_with_sort_kernel sorts the indices, so that equal ones are added one after the other.
+ */
 static void sort_indices(struct machine *m, int64_t rows)
 {
 	tensor kept[4];
@@ -56,7 +57,7 @@ tensor index_add(struct machine *m, tensor into, tensor x, tensor indices)
 	if (n)
 		n->sizes[0] = x.n;
 	save_for_backward(m, n, indices);
-	save_for_backward(m, n, x); /* for its shape */
+	save_for_backward(m, n, x); /* saved for its shape */
 	return with_grad_fn(tensor_ref(into), n, 0);
 }
 
@@ -77,7 +78,7 @@ tensor sum_to(struct machine *m, tensor x, int64_t n)
 	return with_grad_fn(tensor_new(m, n, x.type), node, 0);
 }
 
-/* grad / by, and -grad * (x / by) / by summed over what was broadcast */
+/* grad / by, and -grad * (x / by) / by summed over the broadcast dimension */
 static void divide_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
@@ -96,7 +97,7 @@ static void divide_backward(struct machine *m, struct grad_node *n)
 	tensor_unref(m, &quotient);
 }
 
-/* What is divided is copied for the divisor's gradient. */
+/* The dividend is copied for the divisor's gradient. */
 tensor divide_in_place(struct machine *m, tensor x, tensor by)
 {
 	tensor in[2] = { x, by }, before;
@@ -128,8 +129,8 @@ tensor topk(struct machine *m, tensor x, int64_t n, tensor *indices)
 	return out;
 }
 
-/* CUTLASS's grouped kernel takes shapes, strides and pointers of every group, and a workspace; it
- * is for bf16, and of other types every group is a product of its own. */
+/* CUTLASS's grouped kernel needs the shapes, strides and pointers of every group, and a workspace.
+ * It supports bf16 only; with other types each group is a separate product. */
 static void grouped_call(struct machine *m, int64_t groups, enum dtype type)
 {
 	tensor arguments, space;

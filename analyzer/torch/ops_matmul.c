@@ -1,18 +1,18 @@
-/* PyTorch's products: matrices with workspaces, linear layers, autocast's copies of weights. */
+/* Matrix products with their workspaces, and linear layers. */
 #include "torch/ops.h"
 #include "torch/autocast.h"
 #include "torch/module.h"
 
 #include "util/util.h"
 
-/* cuBLAS's workspace: older PyTorch keeps one for each thread and stream; since 2.15 each call has
- * its own (CUDABlas.cpp). */
+/* cuBLAS's workspace: PyTorch before 2.15 keeps one for each thread and stream; since 2.15 each
+ * call allocates its own (CUDABlas.cpp). */
 void gemm_workspace(struct machine *m)
 {
 	int64_t size = m->constants.gemm_workspace;
 	enum term_id term = m->current_term;
 
-	if (m->in_graph) /* the captured stream's */
+	if (m->in_graph) /* a captured stream keeps its own workspace */
 		return;
 	m->current_term = TERM_WORKSPACE;
 	if (!m->constants.gemm_workspace_lasts)
@@ -75,12 +75,12 @@ static void linear_backward(struct machine *m, struct grad_node *n)
 			n->out[which] = gemm(m, n->sizes[which - 1], type);
 	}
 	n->out[1].view = (int)n->sizes[3];
-	n->out[2].view = 1; /* transposed */
-	if (n->edge[0])     /* addmm's first argument: it arrives first */
+	n->out[2].view = 1; /* the gradient is transposed */
+	if (n->edge[0]) /* the bias is addmm's first argument, so its gradient is computed first */
 		n->out[0] = sum_rows(m, n->sizes[2], n->in[0].n / n->sizes[2], type);
 }
 
-/* in: bias or none, x, weights of `width` columns; all taken. */
+/* `in`: bias or none, x, and weights of `width` columns; all are taken. */
 static tensor product(struct machine *m, tensor *in, int64_t width, int folded)
 {
 	struct grad_node *n = grad_node_new(m, linear_backward, in, 3);
@@ -162,7 +162,7 @@ static void matmul_backward(struct machine *m, struct grad_node *n)
 
 	if (n->edge[1])
 		n->out[1] = gemm(m, n->sizes[1], type);
-	if (n->edge[0]) /* an outer product takes no workspace */
+	if (n->edge[0]) /* an outer product needs no workspace */
 		n->out[0] =
 			n->sizes[2] ? tensor_new(m, n->sizes[0], type) : gemm(m, n->sizes[0], type);
 }

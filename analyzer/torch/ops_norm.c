@@ -2,7 +2,7 @@
 #include "torch/ops.h"
 #include "torch/module.h"
 
-/* softmax_backward_cuda: the result, then grad * output in the output's type. */
+/* softmax_backward_cuda allocates the result, then grad * output in the output's type. */
 static void softmax_backward(struct machine *m, struct grad_node *n)
 {
 	tensor in = tensor_ref(n->in[0]), out;
@@ -13,7 +13,7 @@ static void softmax_backward(struct machine *m, struct grad_node *n)
 	n->out[0] = out;
 }
 
-/* fp16 is widened by the kernel itself, bf16 by a copy before it. */
+/* The kernel converts fp16 itself; bf16 is converted by a copy before it. */
 tensor softmax(struct machine *m, tensor x, enum dtype type)
 {
 	tensor in = x.type == BF16 ? to(m, x, type) : tensor_ref(x), out;

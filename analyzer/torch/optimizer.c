@@ -1,4 +1,4 @@
-/* torch.optim's steps: states made by the first, temporaries of each. */
+/* torch.optim: the states, which the first step allocates, and the temporaries of each step. */
 #include "torch/optimizer.h"
 #include "torch/ops.h"
 
@@ -12,8 +12,8 @@ void optimizer_release(struct optimizer *o)
 	o->states = NULL;
 }
 
-/* _foreach_norm, one number a gradient and one for each 65536 elements; then their norm and the
- * factor. */
+/* _foreach_norm: one element for each gradient and one for each 65536 elements; then the total norm
+ * and the factor. */
 void clip_gradients(struct machine *m, struct module *module)
 {
 	tensor *norms = xcalloc(module->count, sizeof(*norms)), chunks;
@@ -33,7 +33,7 @@ void clip_gradients(struct machine *m, struct module *module)
 	free(norms);
 }
 
-/* Elements of parameter i that this rank steps, and their type; 0: none. */
+/* Elements of parameter i that this rank updates, and their type in *type. 0: none. */
 static int64_t stepped(const struct optimizer *o, size_t i, enum dtype *type)
 {
 	const struct param *p = o->module->params[i];
@@ -71,7 +71,7 @@ void optimizer_init(struct machine *m, struct optimizer *o, const struct hparams
 	o->sharded = s->weights;
 	o->states = xcalloc(module->count, sizeof(*o->states));
 	for (size_t i = 0; i < module->count && s->optimizer == ADAGRAD; i++)
-		make_states(m, o, i); /* by the constructor */
+		make_states(m, o, i); /* Adagrad's constructor allocates the states */
 }
 
 /* _foreach_sqrt of all second moments; updates are in place. */
@@ -108,8 +108,8 @@ static void loop_adam(struct machine *m, struct optimizer *o)
 	tensor_unref(m, &denominator);
 }
 
-/* A buffer is a copy of the first gradient. Nesterov's gradient + momentum * buffer is new for each
- * parameter in turn; foreach adds in place. */
+/* The momentum buffer is a copy of the first gradient. Nesterov's gradient + momentum * buffer is a
+ * temporary of each parameter in turn; foreach adds in place. */
 static void sgd(struct machine *m, struct optimizer *o)
 {
 	tensor ahead = { .storage = NULL };

@@ -1,6 +1,6 @@
-/* Optimizers beyond Adam and SGD: torch.optim's RMSprop, Adagrad, Adafactor and Muon, transformers'
- * Adafactor, bitsandbytes' Lion and 8-bit Adam. Temporaries live as long as the Python variables
- * that they stand for. */
+/* Optimizers other than Adam and SGD: torch.optim's RMSprop, Adagrad, Adafactor and Muon,
+ * transformers' Adafactor, bitsandbytes' Lion and 8-bit Adam. Temporaries live as long as the
+ * Python variables that they model. */
 #include "torch/ops.h"
 #include "torch/optimizer.h"
 #include "torch/streams.h"
@@ -9,8 +9,8 @@
 
 #include "util/util.h"
 
-/* bitsandbytes: smaller parameters keep fp32 states; one scale for each block of so many numbers.
- */
+/* bitsandbytes: parameters smaller than this keep fp32 states; elements of a block, which has one
+ * scale */
 #define LEAST_8BIT 4096
 #define BLOCK_8BIT 256
 /* torch.optim.Muon's ns_steps */
@@ -32,7 +32,7 @@ static int is_matrix(const struct param *p)
 	return rows(p) > 1 && !p->shard;
 }
 
-/* Muon is for the matrices of layers; what it cannot step is left to AdamW. */
+/* Muon updates the matrices of layers; AdamW updates all other parameters. */
 int muon_steps(const struct optimizer *o, size_t i)
 {
 	const struct param *p = o->module->params[i];
@@ -57,7 +57,7 @@ static void make_8bit(struct machine *m, struct optimizer *o, struct optimizer_s
 		t->scale[i] = tensor_new_as(m, TERM_QUANTIZATION, blocks, F32);
 }
 
-/* One number a row and one a column; of a vector, all n. */
+/* One element for each row and one for each column; n for a vector. */
 static void make_factored(struct machine *m, struct optimizer_state *t, const struct param *p,
 			  int64_t n, enum dtype type)
 {
@@ -99,7 +99,7 @@ void make_other_state(struct machine *m, struct optimizer *o, size_t i, int64_t 
 
 /* ---- steps ---- */
 
-/* std = sum.sqrt() of each in turn */
+/* std = sum.sqrt() of one parameter after the other */
 static void loop_roots(struct machine *m, struct optimizer *o)
 {
 	tensor root = none;
@@ -112,7 +112,7 @@ static void loop_roots(struct machine *m, struct optimizer *o)
 	tensor_unref(m, &root);
 }
 
-/* Tensors like all second states at once, `sets` of them. */
+/* `sets` lists of temporaries, each with a tensor like every second state, all live at once. */
 static void foreach_like(struct machine *m, struct optimizer *o, size_t sets)
 {
 	size_t count = sets * o->module->count;
@@ -129,13 +129,13 @@ static void foreach_like(struct machine *m, struct optimizer *o, size_t sets)
 	free(made);
 }
 
-/* A mean over rows: of one matrix it may need partial sums. */
+/* A mean over rows. For one matrix it may need a buffer of partial sums. */
 static tensor column_mean(struct machine *m, const struct param *p, enum dtype type)
 {
 	return p->stack ? tensor_new(m, p->stack * p->in, type) : sum_rows(m, p->in, rows(p), type);
 }
 
-/* row_var @ col_var, which becomes the update; a vector's variance is copied. */
+/* row_var @ col_var, which becomes the update; for a vector the variance is copied. */
 static tensor adafactor_update(struct machine *m, const struct param *p, tensor variance)
 {
 	return is_matrix(p) ? gemm(m, p->value.n, variance.type)
@@ -186,7 +186,7 @@ static void foreach_adafactor(struct machine *m, struct optimizer *o)
 	free(updates);
 }
 
-/* transformers.optimization.Adafactor.step: what its variables refer to. */
+/* The variables of transformers.optimization.Adafactor.step. */
 static void transformers_adafactor(struct machine *m, struct optimizer *o)
 {
 	tensor gradient = none, precise = none, update = none, now, part;
@@ -217,7 +217,7 @@ static void transformers_adafactor(struct machine *m, struct optimizer *o)
 	tensor_unref(m, &update);
 }
 
-/* _zeropower_via_newtonschulz of *update, which it replaces. */
+/* _zeropower_via_newtonschulz: replaces *update by its result. */
 static void orthogonalize(struct machine *m, tensor *update, int64_t n, int64_t least)
 {
 	tensor result = tensor_new(m, n, BF16), gram = none, change = none;
@@ -268,7 +268,7 @@ void other_step(struct machine *m, struct optimizer *o)
 	case MUON:
 		muon(m, o);
 		break;
-	default: /* Lion and 8-bit Adam: one kernel a parameter, and sync_gpu */
+	default: /* Lion and 8-bit Adam: one kernel for each parameter, and sync_gpu */
 		host_wait_all(m);
 	}
 }

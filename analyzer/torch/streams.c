@@ -4,7 +4,7 @@
 
 #include "util/util.h"
 
-/* What a stream's queue holds, and by how much a full one moves on. */
+/* Pieces of work that a queue holds, and how many are done at once if it is full. */
 #define QUEUE 1024
 #define BATCH 64
 
@@ -76,7 +76,7 @@ void host_wait_all(struct machine *m)
 
 struct deferred_free {
 	struct allocation *block;
-	int events; /* not known to be complete */
+	int events; /* events that are not known to be complete */
 };
 
 void record_stream(tensor t, int stream)
@@ -102,7 +102,7 @@ void streams_defer_free(struct machine *m, struct allocation *block, unsigned us
 	}
 }
 
-/* process_events: of each stream from the oldest on. */
+/* process_events: the events of a stream, oldest first. */
 static void collect(struct machine *m, struct stream_queue *t)
 {
 	while (t->use_first < t->use_count && t->uses[t->use_first].until <= t->done) {

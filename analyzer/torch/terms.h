@@ -1,6 +1,6 @@
 /* What a block is for: terms.def. */
-#ifndef MEMTRACE_TERMS_H
-#define MEMTRACE_TERMS_H
+#ifndef MEMTRACE_TORCH_TERMS_H
+#define MEMTRACE_TORCH_TERMS_H
 
 enum term_id {
 #define TERM(name, id, component, title, formula, source) TERM_##name,

@@ -1,5 +1,5 @@
-/* What a job may have and this system does not count: what moves bytes by much stops the estimate,
- * the rest is noted. */
+/* Options of a job that this system does not model. If they change many bytes, the estimate is
+ * refused; others get a note. */
 #include "torch/unmodelled.h"
 
 #include <stdio.h>
@@ -38,7 +38,8 @@ static void note_options(const struct unmodelled_option *options, size_t count, 
 				      config_name(options[i].field));
 }
 
-/* What a family's blocks have not, or always: with it they are another model's. */
+/* A property that a family's blocks never have, or always have; the other value is another model.
+ */
 struct trait {
 	enum config_field field;
 	int other;
@@ -88,7 +89,7 @@ static void check_llama(const struct hparams *s, struct inputs *in)
 	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
-/* Megatron's options, which other frameworks' families do not have. */
+/* Megatron's options, which are not modelled with other frameworks. */
 static void check_megatrons(const struct hparams *s, struct inputs *in)
 {
 	static const struct unmodelled_option fusions[] = {
@@ -140,7 +141,7 @@ static int is_word(const char *word, const char *expected)
 	return word && !strcmp(word, expected);
 }
 
-/* Are the words of "a,b" among the known ones? */
+/* Rejects the list "a,b" if one of its words is not known. */
 static void check_modules(const char *list, const char *const *known, size_t count,
 			  enum config_field field, const char *expected, struct inputs *in)
 {

@@ -1,6 +1,6 @@
 /* Options of a job that change its memory and that this system does not count. */
-#ifndef MEMTRACE_UNMODELLED_H
-#define MEMTRACE_UNMODELLED_H
+#ifndef MEMTRACE_TORCH_UNMODELLED_H
+#define MEMTRACE_TORCH_UNMODELLED_H
 
 #include "torch/hparams.h"
 
