@@ -1,7 +1,9 @@
 """The house rules that `make lint` holds can fail."""
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -64,6 +66,127 @@ class Floor(unittest.TestCase):
             readme = f.read()
         self.assertIn("glibc %s or later" % floors["FLOOR"], readme)
         self.assertIn("libmemtrace.so %s" % floors["FLOOR_PRELOAD"], readme)
+
+
+class Layers(unittest.TestCase):
+    """tests/lint/layers.py in a copy of the tree: what is moved, misnamed or written against the rules is named."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.copy = os.path.join(cls.temporary.name, "tree")
+        for name in ("analyzer", "preload", "include", "CONTRIBUTING.md"):
+            (shutil.copytree if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy)(os.path.join(ROOT, name), os.path.join(cls.copy, name))
+
+    def write(self, name, text, old=None):
+        """Writes a file of the copy, or puts `text` in the place of `old` there; undone after the test."""
+        path = os.path.join(self.copy, name)
+        before = None
+        if os.path.exists(path):
+            with open(path) as f:
+                before = f.read()
+        if old is not None:
+            self.assertIn(old, before)
+            text = before.replace(old, text, 1)
+
+        def undo():
+            if before is None:
+                os.unlink(path)
+            else:
+                with open(path, "w") as f:
+                    f.write(before)
+        self.addCleanup(undo)
+        with open(path, "w") as f:
+            f.write(text)
+
+    def check(self, rule, *named):
+        """The rule is broken in each of the ways of `named`; before that the copy keeps it."""
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "lint", "layers.py"), "--repo", self.copy, "--rule", rule],
+                              stdout=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 1 if named else 0, done.stdout)
+        for words in named:
+            self.assertRegex(done.stdout, r"(?m)^lint: \[%s\] .*%s" % (rule, words))
+
+    def test_every_rule_is_enforced(self):
+        """make lint leaves no rule out."""
+        with open(os.path.join(ROOT, "tests", "lint", "layers.py")) as f:
+            self.assertRegex(f.read(), r"(?m)^NOT_YET = set\(\)")
+
+    def test_include(self):
+        """A file that includes and calls what is above it; a part that includes another part."""
+        self.check("include")
+        self.write("analyzer/trace/stray.c", '#include "report/report.h"\nvoid stray(struct report *r)\n{\n\treport_release(r);\n}\n')
+        self.write("preload/record/stray.c", '#include "../../analyzer/util/buf.h"\n')
+        self.check("include", "analyzer/trace/stray.c:1: includes report.h of analyzer/report", "analyzer/trace/stray.c:4: uses report_release of analyzer/report",
+                   "preload/record/stray.c:1: includes buf.h of analyzer/util")
+
+    def test_moved(self):
+        """A file that is moved to another folder takes its edges along."""
+        with open(os.path.join(self.copy, "analyzer/report/report.h")) as f:
+            self.write("analyzer/util/report.h", f.read())
+        self.check("include", "analyzer/util/report.h:[0-9]+: includes .* which the table does not let analyzer/util do")
+
+    def test_table(self):
+        """A circle in the table, a row without a folder, a folder without a row."""
+        self.check("table")
+        with open(os.path.join(self.copy, "CONTRIBUTING.md")) as f:
+            row = re.search(r"(?m)^\| `analyzer/util/` .*\|$", f.read()).group(0)
+        self.write("CONTRIBUTING.md", row[:-1] + "`trace` |\n| `analyzer/nowhere/` | nothing is there | `util` |", row)
+        self.check("table", "circle: analyzer/trace analyzer/util", "the row of analyzer/nowhere names analyzer/nowhere")
+        os.mkdir(os.path.join(self.copy, "analyzer/attic"))
+        self.addCleanup(os.rmdir, os.path.join(self.copy, "analyzer/attic"))
+        self.write("analyzer/attic/old.c", "")
+        self.check("room", "analyzer/attic/old.c: in no row")
+
+    def test_prototype(self):
+        """A header that declares what the .c file of another one defines."""
+        self.check("prototype")
+        self.write("analyzer/trace/stray.h", "struct buf;\nvoid buf_release(struct buf *b);\n")
+        self.write("analyzer/util/stray.h", "struct buf;\nvoid buf_release(struct buf *b);\nextern int elsewhere;\n")
+        self.write("analyzer/util/buf_limb.c", "int elsewhere;\n")
+        self.check("prototype", r"analyzer/trace/stray.h:2: declares buf_release\(\)", r"analyzer/util/stray.h:2: declares buf_release\(\), which analyzer/util/buf.c",
+                   r"analyzer/util/stray.h:3: declares elsewhere")
+
+    def test_tag(self):
+        """A tag that another file of the part defines too; one of another part does not count."""
+        self.check("tag")
+        self.write("preload/record/stray.h", "struct session {\n\tint x;\n};\n")
+        self.check("tag")
+        self.write("analyzer/trace/stray.h", "struct session {\n\tint x;\n};\n")
+        self.check("tag", "struct session is also defined at analyzer/")
+
+    def test_output(self):
+        self.check("output")
+        self.write("analyzer/replay/stray.c", "void stray(void)\n{\n\tprintf(x);\n\tfputs(x, stderr);\n}\n/* stdout */\n")
+        self.check("output", "analyzer/replay/stray.c:3: printf", "analyzer/replay/stray.c:4: stderr")
+
+    def test_json(self):
+        self.check("json")
+        self.write("analyzer/plan/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
+        self.write("analyzer/render/stray.c", 'const char *stray = "{\\"key\\": %d}";\n')
+        self.check("json", "analyzer/plan/stray.c:1: JSON by hand")
+
+    def test_size(self):
+        """A file and a function that are one line too long."""
+        self.check("size")
+        self.write("analyzer/util/stray.c", "\n" * 500)
+        self.check("size")
+        self.write("analyzer/util/stray.c", "\n" * 501)
+        self.write("analyzer/util/function.c", "void f(void)\n{\n" + "\tf();\n" * 61 + "}\n")
+        self.check("size", "analyzer/util/stray.c has 501 lines", "analyzer/util/function.c:2: a function of 61 lines")
+
+    def test_folder(self):
+        """A file beside the folders of analyzer/, and a folder with too many files."""
+        self.check("folder")
+        self.write("analyzer/stray.c", "")
+        for number in range(46):
+            self.write("analyzer/diagnose/stray%d.c" % number, "")
+        self.check("folder", "analyzer/stray.c: beside the folders", "analyzer/diagnose has [0-9]+ files, 45 at most")
+
+    def test_format(self):
+        self.write("analyzer/util/stray.c", "int   f( void ) { return 1; }\n")
+        self.check("format", "analyzer/util/stray.c:1: clang-format")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 RULES = ("include", "table", "room", "prototype", "tag", "output", "json", "format", "size", "folder")
-NOT_YET = {"include", "prototype", "tag", "output", "json", "format"}  # rules that the tree does not keep yet
+NOT_YET = {"prototype", "tag", "output", "json", "format"}  # rules that the tree does not keep yet
 MOST_LINES, MOST_IN_A_FUNCTION, MOST_IN_A_FOLDER = 500, 60, 45
 MAY_PRINT = ("analyzer/cmd/", "analyzer/main.c", "analyzer/util/terminal.c", "analyzer/util/launch.c", "analyzer/util/util.c", "analyzer/util/err.c")
 # The commands, one a file, share a header.
