@@ -6,7 +6,7 @@ PREFIX  ?= /usr/local
 comma   := ,
 BUILD   := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter clang%,$(CC)),-clang)
 
-# The CUDA headers: the toolkit's, else those that tests/setup.sh fetched from PyPI.
+# The CUDA headers: the toolkit's, otherwise those that tests/setup.sh downloaded from PyPI.
 CUDA    ?= $(firstword $(wildcard $(CUDA_HOME)/include /usr/local/cuda/include $(HOME)/.cache/memtrace/cuda-headers/include))
 
 WARN    := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wformat=2 \
@@ -15,11 +15,11 @@ CFLAGS  ?= -O2 -g
 ALLC    := -std=gnu17 -MMD -MP -Iinclude -DMEMTRACE_VERSION='"$(VERSION)"' $(WARN) $(CFLAGS) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 SHARED  := -fPIC -fvisibility=hidden -fno-semantic-interposition
 LINK    := $(if $(SAN),-fsanitize=$(SAN))
-# The hook's path crosses files: inlined across them it is 4 ns shorter. gcc only: clang's needs lld.
+# The path of a hook crosses files: with inlining across files an event takes 4 ns less. gcc only: clang needs lld for it.
 LTO     := $(if $(filter clang%,$(CC))$(SAN),,-flto=auto)
 LINKSO  := -shared -Wl,-z,relro,-z,now
 
-# The C library that what is built here needs, at most; held by tests/lint/lint.sh. A sanitizer's own runtime needs more.
+# The newest C library that the results may need; tests/lint/lint.sh checks it. A sanitizer's runtime needs a newer one.
 FLOOR         := 2.27
 FLOOR_PRELOAD := 2.17
 ifndef SAN
@@ -34,25 +34,25 @@ SIM_SRC      := $(filter-out preload/sim/nvml/%,$(SIM_ALL))
 ANALYZER_SRC := $(wildcard analyzer/*.c analyzer/*/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
-# Each test is a program of its own, in build/ where its source is in the tree; so are the programs that tests start.
+# Each test is a separate program, in the folder of build/ that mirrors its source; so are the programs that tests start.
 tests = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 UNIT_TESTS    := $(call tests,tests/unit/*/test_*.c)
 UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench_estimate.c tests/unit/systems/memtrace_events.c)
 PRELOAD_TESTS := $(call tests,tests/preload/test_*.c)
 SIM_TESTS     := $(call tests,tests/sim/test_*.c)
 UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/torch/allocator_replay
-# The analyzer without its main(), and what unit tests share.
+# The analyzer without main(), and the files that unit tests share.
 LIBRARY       := $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC)))
 WRITERS       := $(call obj,$(wildcard tests/unit/write_*.c))
 
-# What `memtrace simulate` puts on PYTHONPATH.
+# The modules that `memtrace simulate` puts on PYTHONPATH.
 INJECTED := $(patsubst analyzer/simulate/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/simulate/python/*.py))
 
 .PHONY: all
 all: $(BUILD)/memtrace $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim/libcuda.so.1 $(INJECTED)
 
 # A preload must not carry a sanitizer into its host, and must not change with one: these two are always built plain.
-# What each function takes of a stack is held by tests/lint/lint.sh.
+# tests/lint/lint.sh checks the stack use of each function.
 $(call obj,$(PRELOAD_SRC)): ALLC += $(SHARED) -Ipreload -I$(CUDA) $(LTO) $(OLD_LIBC) -fstack-usage
 $(call obj,$(SIM_ALL)): ALLC += $(SHARED) -Ipreload/sim -I$(CUDA) $(OLD_LIBC)
 $(call obj,$(ANALYZER_SRC)): ALLC += $(OLD_LIBC)
@@ -85,7 +85,7 @@ $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
 $(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml/nvml.c $(filter preload/sim/device/gpu.c preload/sim/device/settings.c,$(SIM_SRC))) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ -ldl -lpthread
 
-# Under its SONAME, for those who look for the driver as a file (Triton) or link with it.
+# Under its SONAME, for programs that look for the driver as a file (Triton) or link with it.
 $(BUILD)/cudasim/libcuda.so.1: $(BUILD)/libcudasim.so
 	@mkdir -p $(@D)
 	ln -sf ../libcudasim.so $@
@@ -104,7 +104,7 @@ $(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
 $(BUILD)/tests/unit/torch/allocator_replay: %: %.o $(call obj,$(wildcard analyzer/torch/allocator*.c) analyzer/config/allocator_conf.c analyzer/util/util.c analyzer/util/err.c analyzer/util/buf.c)
 	$(CC) $(LINK) $^ -o $@
 
-# The recorder's side runs without the preload: everything but the exported hooks. INSIDE_test_x: what that test includes to look into it.
+# The recorder's unit tests run without the preload: they link everything except the exported hooks. INSIDE_test_x: a source that test_x includes.
 INSIDE_test_tables := preload/record/tables.c
 $(PRELOAD_TESTS): $(BUILD)/tests/preload/%: $(BUILD)/tests/preload/%.o $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/record/spawn_clone.o
 	$(CC) $(CFLAGS) $(LTO) $(LINK) $(filter-out $(call obj,$(INSIDE_$*)),$^) -o $@ -lcmocka -lpthread
@@ -116,48 +116,48 @@ $(SIM_TESTS): %: %.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
 units: all $(UNITS)
 
 .PHONY: test soak faults accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint format install clean help cuda-headers
-setup:          ## install what building and testing need (Debian packages, CUDA headers)
+setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
 cuda-headers:
 	@test -n "$(CUDA)" || { echo "no CUDA headers: install the CUDA toolkit, or run 'make setup' (fetches them from PyPI)" >&2; exit 1; }
 
-test:           ## every unit test and a fixed sample of real jobs; installs what it needs
+test:           ## every unit test and a fixed sample of real jobs; installs missing packages
 	@tests/run.sh
 
 test-all:       ## the same with every real job
 	@tests/run.sh --all
 
-test-matrix: all ## the same checks under every supported PyTorch and Python; fetches them all
+test-matrix: all ## the same checks under every supported PyTorch and Python; downloads them
 	@python3 tests/long/matrix.py
 
-test-gpu: all   ## the truth on a real GPU; without one it says that it was skipped
+test-gpu: all   ## traces against a real GPU's own figures; without a GPU it prints that it was skipped
 	@python3 tests/long/gpu.py
 
-bench:          ## what tracing costs, against what one would use instead
+bench:          ## the cost of recording, beside that of other tools
 	@tests/bench/run.sh
 
-coverage:       ## which lines of preload and analyzer the tests run; TESTS="cli oom": of the real jobs, those alone
+coverage:       ## the lines of preload and analyzer that the tests run; TESTS="cli oom": only these of the real jobs
 	@tests/setup.sh
 	@python3 tests/long/coverage.py $(TESTS)
 
-soak: all       ## 10^9 events at the budget's limit, some minutes: cost, memory and what the trace then knows
+soak: all       ## 10^9 events at the budget's limit, some minutes: cost, memory, contents of the trace
 	@python3 tests/long/soak.py
 
-faults: all     ## each call of the recorder made to fail; makes the table of docs/reliability.md
+faults: all     ## every call of the recorder made to fail; writes the table of docs/reliability.md
 	@python3 tests/long/faults.py --write
 
-accuracy: all   ## our estimates and the documents' against what PyTorch counted; makes docs/accuracy.md
+accuracy: all   ## our estimates and the documents' against PyTorch's counters; writes docs/accuracy.md
 	@python3 tests/accuracy/accuracy.py --write
 
-demo:           ## trace a real PyTorch job, and a death by out-of-memory
+demo:           ## record a real PyTorch job, and one that runs out of memory
 	@examples/demo.sh
 
-# Needs clang. FUZZ_TIME seconds a reader; what is found is left in build-fuzz. READERS="hf own trace": these alone.
+# Needs clang. FUZZ_TIME seconds for each reader; findings are in build-fuzz. READERS="hf own trace": only these.
 FUZZ_TIME ?= 600
 READERS   ?= $(notdir $(wildcard tests/unit/fuzz/corpus/*))
 FUZZ_RUN   = -max_total_time=$(FUZZ_TIME) -timeout=20 -print_final_stats=1
-fuzz:           ## hostile traces and configurations, ten minutes a reader (libFuzzer; FUZZ_TIME=60 for a minute)
+fuzz:           ## hostile traces and configurations, ten minutes for each reader (libFuzzer; FUZZ_TIME=60 for a minute)
 	@mkdir -p $(READERS:%=build-fuzz/%)
 	@$(MAKE) -s BUILD=build-fuzz CC=clang SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g -fno-sanitize-recover=undefined' fuzz-targets
 	@for r in $(filter-out trace,$(READERS)); do \
@@ -165,7 +165,7 @@ fuzz:           ## hostile traces and configurations, ten minutes a reader (libF
 	done
 	$(if $(filter trace,$(READERS)),@cd build-fuzz && tests/unit/fuzz/fuzz_trace $(FUZZ_RUN) -max_len=200000 -artifact_prefix=trace- trace ../tests/unit/fuzz/corpus/trace)
 
-# `make test` builds these too, without sanitizers, so that they follow the code.
+# `make test` builds these too, without sanitizers, so that they always compile.
 .PHONY: fuzz-targets
 FUZZ_TARGETS := $(call tests,tests/unit/fuzz/fuzz_*.c)
 fuzz-targets: $(FUZZ_TARGETS)
@@ -173,7 +173,7 @@ $(FUZZ_TARGETS:=.o): ALLC += -DFUZZING_WITH_LIBFUZZER
 $(FUZZ_TARGETS): %: %.o $(LIBRARY) $(BUILD)/tests/unit/write_trace.o
 	$(CC) $(LINK) -fsanitize=fuzzer $^ -o $@ -ljansson -lyaml -lm -lpthread
 
-# Each object is made by gcc -fanalyzer, then read by clang-tidy: what changed is checked again. See .clang-tidy and tests/lint/cppcheck.txt.
+# gcc -fanalyzer compiles each object, then clang-tidy reads the source: changed files are checked again. See .clang-tidy and tests/lint/cppcheck.txt.
 CHECKED := $(PRELOAD_SRC) $(SIM_ALL) $(ANALYZER_SRC)
 check:          ## gcc -fanalyzer, clang-tidy and cppcheck over preload and analyzer, without a finding
 	@tests/setup.sh check
@@ -192,7 +192,7 @@ cppcheck:
 		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
 		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
-lint: all       ## house rules: what the preload may not call, which folder may use which, names, sizes, format
+lint: all       ## rules of CONTRIBUTING.md: forbidden calls of the preload, use between folders, names, sizes, format
 	@tests/lint/lint.sh $(BUILD) $(FLOOR) $(FLOOR_PRELOAD)
 
 format:         ## clang-format over every C file (see .clang-format)
@@ -210,7 +210,7 @@ install: all    ## to PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man5
 	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
 
-clean:          ## remove what was built
+clean:          ## remove the build folders
 	rm -rf build build-*
 
 help:           ## this list
