@@ -6,6 +6,7 @@
 #include "util/buf.h"
 #include "util/launch.h"
 #include "util/loader.h"
+#include "util/shell.h"
 #include "simulate/bisect.h"
 #include "simulate/command_template.h"
 #include "simulate/launcher.h"
@@ -162,21 +163,6 @@ static int find_ranks(const struct options *o, struct simulation *s, char *const
 	return 0;
 }
 
-static void put_quoted(struct buf *b, const char *word)
-{
-	const char *plain =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%";
-
-	if (*word && strspn(word, plain) == strlen(word)) {
-		buf_puts(b, word);
-		return;
-	}
-	buf_puts(b, "'");
-	for (; *word; word++)
-		*word == '\'' ? buf_puts(b, "'\\''") : buf_add(b, word, 1);
-	buf_puts(b, "'");
-}
-
 /* What this command was told by its environment, the other machine must be told too. */
 static void put_environment(struct buf *b)
 {
@@ -188,7 +174,7 @@ static void put_environment(struct buf *b)
 		     strncmp(*variable, "MEMTRACE_", strlen("MEMTRACE_"))))
 			continue;
 		buf_addf(b, "%.*s", (int)(value + 1 - *variable), *variable);
-		put_quoted(b, value + 1);
+		shell_add_word(b, (struct str){ value + 1, strlen(value + 1) });
 		buf_puts(b, " ");
 	}
 }
@@ -204,7 +190,7 @@ static int print_commands(const struct options *o, const struct simulation *s)
 		put_environment(&b);
 		buf_addf(&b, "TORCHELASTIC_RUN_ID=simulate-%lld-%d memtrace simulate -o ", now,
 			 (int)getpid());
-		put_quoted(&b, s->directory);
+		shell_add_word(&b, (struct str){ s->directory, strlen(s->directory) });
 		if (o->gpu)
 			buf_addf(&b, " --gpu %s", o->gpu);
 		if (o->memory > 0)
@@ -218,7 +204,7 @@ static int print_commands(const struct options *o, const struct simulation *s)
 		buf_puts(&b, " --");
 		for (char *const *word = s->command; *word; word++) {
 			buf_puts(&b, " ");
-			put_quoted(&b, *word);
+			shell_add_word(&b, (struct str){ *word, strlen(*word) });
 		}
 		buf_puts(&b, "\n");
 	}

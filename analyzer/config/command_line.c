@@ -14,6 +14,7 @@
 #include "config/megatron.h"
 #include "config/torchtitan.h"
 #include "config/trainer.h"
+#include "util/util.h"
 #include "util/base64.h"
 #include "util/json_text.h"
 

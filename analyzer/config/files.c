@@ -1,5 +1,6 @@
 #include "config/files.h"
 
+#include "util/util.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -219,7 +219,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 		.rank = rank,
 		.severity = severity_of(m, rule, weight),
 		.confidence = confidence_of(m, rule, weight),
-		.is_remark = rules[rule].severity == RULE_INFO,
+		.is_informational = rules[rule].severity == RULE_INFO,
 		.weight = weight,
 		.tier = (int)tier_of(m, rule, weight),
 		.order = (int)rule,
@@ -269,7 +269,7 @@ static void choose_causes(struct diagnosis *d)
 
 static void rule_out(struct diagnosis *d, const struct metrics *m)
 {
-#define NOT(when, message)                                                                \
+#define RULED_OUT(when, message)                                                                \
 	if (when) {                                                                       \
 		struct buf text = { 0 };                                                  \
                                                                                           \
@@ -279,7 +279,7 @@ static void rule_out(struct diagnosis *d, const struct metrics *m)
 		d->ruled_out[d->ruled_out_count++] = buf_take(&text);                     \
 	}
 #include "diagnose/rules.def"
-#undef NOT
+#undef RULED_OUT
 }
 
 /* The shown rank's findings first. */
@@ -352,9 +352,9 @@ const struct rule_row *rule_at(size_t i)
 	{ #id, #severity, title, #when, message, source, NULL },
 #include "diagnose/rules.def"
 #undef RULE
-#define UNTOLD(id, title, reason) { #id, "-", title, NULL, NULL, NULL, reason },
+#define UNDETECTABLE(id, title, reason) { #id, "-", title, NULL, NULL, NULL, reason },
 #include "diagnose/rules.def"
-#undef UNTOLD
+#undef UNDETECTABLE
 	};
 
 	return i < ARRAY_SIZE(rows) ? &rows[i] : NULL;

@@ -31,7 +31,7 @@ struct finding {
 	size_t rank; /* index into the report's ranks */
 	enum severity severity;
 	int is_cause;  /* of that rank's failure, or of its waste */
-	int is_remark; /* true of many jobs, and nothing to change */
+	int is_informational; /* true of many jobs, and nothing to change */
 	const char *confidence;
 	bytes weight;
 	char *message, *stack; /* stack: a label, or NULL */
@@ -61,7 +61,7 @@ void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,
 
 /* The table of rules itself. */
 struct rule_row {
-	const char *id, *severity, *title, *when, *message, *source, *untold;
+	const char *id, *severity, *title, *when, *message, *source, *undetectable;
 };
 /* NULL after the last. */
 const struct rule_row *rule_at(size_t i);

@@ -1,16 +1,12 @@
 #include "diff/diff.h"
 
 #include "attribution/category.h"
+#include "diff/diff_config.h"
+#include "diff/diff_moved.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-const char *diff_kind_name(enum diff_kind k)
-{
-	static const char *const names[] = { "peak", "category", "owner", "phase", "stack", "config" };
-
-	return names[k];
-}
 
 /* A number of one run. */
 struct run_value {
@@ -68,58 +64,23 @@ static int by_name(const void *a, const void *b)
 	return (x->run > y->run) - (x->run < y->run);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	bytes x = *(const bytes *)a, y = *(const bytes *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* What a run does not have is 0 there. */
 static void spread_of(struct diff_spread *s, bytes *values, size_t count)
 {
-	qsort(values, count, sizeof(*values), by_value);
+	s->median = bytes_median(values, count);
 	s->least = values[0];
-	s->median = values[(count - 1) / 2];
 	s->most = values[count - 1];
 }
 
-int diff_item_is_beyond(const struct diff_item *i)
-{
-	const struct diff_spread *a = &i->side[SIDE_A], *b = &i->side[SIDE_B];
-
-	return a->most < b->least || b->most < a->least;
-}
-
-static struct diff_item *add_item(struct diff *c, enum diff_kind kind, const char *name,
-			     const char *title)
-{
-	struct diff_item *i;
-
-	c->items = grow(c->items, c->count, &c->room, sizeof(*c->items));
-	i = &c->items[c->count++];
-	*i = (struct diff_item){ .kind = kind, .name = xstrdup(name), .title = xstrdup(title) };
-	return i;
-}
-
-void diff_add_text(struct diff *c, const char *name, const char *a, const char *b)
-{
-	struct diff_item *i = add_item(c, DIFF_CONFIG, name, name);
-
-	i->side[SIDE_A].text = a ? xstrdup(a) : NULL;
-	i->side[SIDE_B].text = b ? xstrdup(b) : NULL;
-	i->is_changed = 1;
-}
-
 /* Values of one name become an item; a stack with blocks of several categories is one. */
-static void merge(struct diff *c, struct run_values *v)
+static void merge(struct diff *d, struct run_values *v)
 {
 	if (v->count)
 		qsort(v->all, v->count, sizeof(*v->all), by_name);
 	for (size_t k = 0; k < v->count;) {
 		const struct run_value *first = &v->all[k];
 		bytes at[SIDES][DIFF_MAX_RUNS] = { { 0 } };
-		struct diff_item *i = add_item(c, first->kind, first->name, first->title);
+		struct diff_item *i = diff_add_item(d, first->kind, first->name, first->title);
 
 		i->order = first->order;
 		for (; k < v->count && v->all[k].kind == first->kind &&
@@ -128,17 +89,9 @@ static void merge(struct diff *c, struct run_values *v)
 			at[v->all[k].side][v->all[k].run] =
 				bytes_add(at[v->all[k].side][v->all[k].run], v->all[k].bytes);
 		for (int s = 0; s < SIDES; s++)
-			spread_of(&i->side[s], at[s], c->side[s].count);
+			spread_of(&i->side[s], at[s], d->side[s].count);
 		i->is_changed = diff_item_is_beyond(i);
 	}
-}
-
-void diff_item_release(struct diff_item *i)
-{
-	free(i->name);
-	free(i->title);
-	free(i->side[SIDE_A].text);
-	free(i->side[SIDE_B].text);
 }
 
 static int by_change(const void *a, const void *b)
@@ -169,53 +122,45 @@ static const struct rank *find_rank(const struct report *r, int rank)
 	return found;
 }
 
-int diff_make(struct diff *c, int rank, struct err *e)
+int diff_make(struct diff *d, int rank, struct err *e)
 {
 	struct run_values v = { 0 };
 	int status = 0;
 
 	for (int s = 0; s < SIDES; s++)
-		for (size_t run = 0; run < c->side[s].count; run++) {
-			const struct report *r = &c->side[s].runs[run]->report;
+		for (size_t run = 0; run < d->side[s].count; run++) {
+			const struct report *r = &d->side[s].runs[run]->report;
 			size_t before = v.count;
 
-			c->side[s].ranks[run] =
+			d->side[s].ranks[run] =
 				rank == NO_RANK ? report_worst(r) : find_rank(r, rank);
-			if (!c->side[s].ranks[run]) {
+			if (!d->side[s].ranks[run]) {
 				status = err_set(e, "there is no trace of rank %d in %s", rank,
 						 s == SIDE_A ? "A" : "B");
 				continue;
 			}
-			take_rank(&v, c->side[s].ranks[run]);
+			take_rank(&v, d->side[s].ranks[run]);
 			for (; before < v.count; before++) {
 				v.all[before].side = s;
 				v.all[before].run = run;
 			}
 		}
 	if (!status) {
-		merge(c, &v);
-		qsort(c->items, c->count, sizeof(*c->items), by_change);
-		diff_pair_moved(c);
-		diff_configs(c);
-		qsort(c->items, c->count, sizeof(*c->items), by_change);
+		merge(d, &v);
+		qsort(d->items, d->count, sizeof(*d->items), by_change);
+		diff_pair_moved(d);
+		diff_configs(d);
+		qsort(d->items, d->count, sizeof(*d->items), by_change);
 	}
 	free(v.all);
 	return status;
 }
 
-const struct diff_item *diff_find(const struct diff *c, enum diff_kind kind, const char *name)
+void diff_release(struct diff *d)
 {
-	for (size_t i = 0; i < c->count; i++)
-		if (c->items[i].kind == kind && !strcmp(c->items[i].name, name))
-			return &c->items[i];
-	return NULL;
-}
-
-void diff_release(struct diff *c)
-{
-	for (size_t i = 0; i < c->count; i++)
-		diff_item_release(&c->items[i]);
-	free(c->items);
-	c->items = NULL;
-	c->count = c->room = 0;
+	for (size_t i = 0; i < d->count; i++)
+		diff_item_release(&d->items[i]);
+	free(d->items);
+	d->items = NULL;
+	d->count = d->room = 0;
 }

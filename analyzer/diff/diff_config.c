@@ -1,5 +1,5 @@
 /* Of two jobs beside each other: what they declare. */
-#include "diff/diff.h"
+#include "diff/diff_config.h"
 
 #include "util/glob.h"
 
@@ -24,15 +24,15 @@ static int is_identity(const char *name)
 	return 0;
 }
 
-static const struct session *job_of(const struct diff *c, int side)
+static const struct session *job_of(const struct diff *d, int side)
 {
-	return c->side[side].runs[0];
+	return d->side[side].runs[0];
 }
 
-static void add_if_other(struct diff *c, const char *name, const char *a, const char *b)
+static void add_if_other(struct diff *d, const char *name, const char *a, const char *b)
 {
 	if ((a || b) && (!a || !b || strcmp(a, b)))
-		diff_add_text(c, name, a, b);
+		diff_add_text(d, name, a, b);
 }
 
 static char *value_of(const struct config *c, enum config_field f)
@@ -45,16 +45,16 @@ static char *value_of(const struct config *c, enum config_field f)
 	return buf_take(&b);
 }
 
-static void diff_fields(struct diff *c)
+static void diff_fields(struct diff *d)
 {
 	for (int f = 0; f < CONFIG_FIELDS; f++) {
 		char *a, *b;
 
 		if (f == CONFIG_environment || f == CONFIG_torch_version || f == CONFIG_gpu)
 			continue;
-		a = value_of(&job_of(c, SIDE_A)->config, (enum config_field)f);
-		b = value_of(&job_of(c, SIDE_B)->config, (enum config_field)f);
-		add_if_other(c, config_name((enum config_field)f), a, b);
+		a = value_of(&job_of(d, SIDE_A)->config, (enum config_field)f);
+		b = value_of(&job_of(d, SIDE_B)->config, (enum config_field)f);
+		add_if_other(d, config_name((enum config_field)f), a, b);
 		free(a);
 		free(b);
 	}
@@ -67,26 +67,26 @@ static json_t *environment_of(const struct session *l)
 		       : NULL;
 }
 
-static void add_variable(struct diff *c, const char *name, const json_t *a, const json_t *b)
+static void add_variable(struct diff *d, const char *name, const json_t *a, const json_t *b)
 {
 	char *key = xasprintf("env:%s", name);
 
 	if (!is_identity(name))
-		add_if_other(c, key, json_string_value(a), json_string_value(b));
+		add_if_other(d, key, json_string_value(a), json_string_value(b));
 	free(key);
 }
 
-static void diff_environments(struct diff *c)
+static void diff_environments(struct diff *d)
 {
-	json_t *a = environment_of(job_of(c, SIDE_A)), *b = environment_of(job_of(c, SIDE_B));
+	json_t *a = environment_of(job_of(d, SIDE_A)), *b = environment_of(job_of(d, SIDE_B));
 	const char *name;
 	json_t *value;
 
 	json_object_foreach(a, name, value)
-		add_variable(c, name, value, json_object_get(b, name));
+		add_variable(d, name, value, json_object_get(b, name));
 	json_object_foreach(b, name, value)
 		if (!json_object_get(a, name))
-			add_variable(c, name, NULL, value);
+			add_variable(d, name, NULL, value);
 	json_decref(a);
 	json_decref(b);
 }
@@ -99,7 +99,7 @@ static const char *version_of(const struct rank *r, const char *name)
 	return NULL;
 }
 
-static void diff_versions(struct diff *c, const struct rank *a, const struct rank *b)
+static void diff_versions(struct diff *d, const struct rank *a, const struct rank *b)
 {
 	for (int side = 0; side < SIDES; side++) {
 		const struct rank *r = side ? b : a;
@@ -109,24 +109,24 @@ static void diff_versions(struct diff *c, const struct rank *a, const struct ran
 			char *key = xasprintf("version:%s", name);
 
 			if (side == SIDE_A || !version_of(a, name))
-				add_if_other(c, key, version_of(a, name), version_of(b, name));
+				add_if_other(d, key, version_of(a, name), version_of(b, name));
 			free(key);
 		}
 	}
 }
 
-static void diff_devices(struct diff *c, const struct rank *a, const struct rank *b)
+static void diff_devices(struct diff *d, const struct rank *a, const struct rank *b)
 {
 	char memory[SIDES][32];
 
-	add_if_other(c, "gpu", a->gpu, b->gpu);
-	add_if_other(c, "source", a->simulated ? "simulated" : "observed",
+	add_if_other(d, "gpu", a->gpu, b->gpu);
+	add_if_other(d, "source", a->simulated ? "simulated" : "observed",
 		     b->simulated ? "simulated" : "observed");
 	if (a->total == UNKNOWN_BYTES || b->total == UNKNOWN_BYTES)
 		return;
 	snprintf(memory[SIDE_A], sizeof(memory[0]), "%lld", (long long)a->total);
 	snprintf(memory[SIDE_B], sizeof(memory[0]), "%lld", (long long)b->total);
-	add_if_other(c, "device_memory_bytes", memory[SIDE_A], memory[SIDE_B]);
+	add_if_other(d, "device_memory_bytes", memory[SIDE_A], memory[SIDE_B]);
 }
 
 /* "--name" or "--name=value" of a command line, with the value behind it if that is none itself. */
@@ -195,21 +195,21 @@ static int is_read(const struct session *l, const char *option)
 	return 0;
 }
 
-static void diff_commands(struct diff *c)
+static void diff_commands(struct diff *d)
 {
 	for (int side = 0; side < SIDES; side++) {
 		struct argument x;
 		size_t at = 0;
 
-		while (next_argument(job_of(c, side), &at, &x)) {
-			char *a = find_value(job_of(c, SIDE_A), x.name),
-			     *b = find_value(job_of(c, SIDE_B), x.name);
+		while (next_argument(job_of(d, side), &at, &x)) {
+			char *a = find_value(job_of(d, SIDE_A), x.name),
+			     *b = find_value(job_of(d, SIDE_B), x.name);
 			const char *name = *x.name ? x.name : "command";
 
-			if ((side == SIDE_A || !a) && !is_read(job_of(c, SIDE_A), name) &&
-			    !is_read(job_of(c, SIDE_B), name) &&
-			    !diff_find(c, DIFF_CONFIG, name))
-				add_if_other(c, name, a, b);
+			if ((side == SIDE_A || !a) && !is_read(job_of(d, SIDE_A), name) &&
+			    !is_read(job_of(d, SIDE_B), name) &&
+			    !diff_find(d, DIFF_CONFIG, name))
+				add_if_other(d, name, a, b);
 			free(a);
 			free(b);
 			free(x.name);
@@ -218,13 +218,13 @@ static void diff_commands(struct diff *c)
 	}
 }
 
-void diff_configs(struct diff *c)
+void diff_configs(struct diff *d)
 {
-	const struct rank *a = c->side[SIDE_A].ranks[0], *b = c->side[SIDE_B].ranks[0];
+	const struct rank *a = d->side[SIDE_A].ranks[0], *b = d->side[SIDE_B].ranks[0];
 
-	diff_fields(c);
-	diff_commands(c);
-	diff_environments(c);
-	diff_versions(c, a, b);
-	diff_devices(c, a, b);
+	diff_fields(d);
+	diff_commands(d);
+	diff_environments(d);
+	diff_versions(d, a, b);
+	diff_devices(d, a, b);
 }

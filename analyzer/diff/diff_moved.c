@@ -1,5 +1,5 @@
 /* Of two jobs beside each other: stacks whose lines moved. */
-#include "diff/diff.h"
+#include "diff/diff_moved.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -39,21 +39,21 @@ static int has_only(const struct diff_item *i, int side)
 
 /* Of the same key the largest of A with the largest of B, and so on; the items are in that order.
  */
-static void pair(struct diff *c, const struct alone *same, size_t count)
+static void pair(struct diff *d, const struct alone *same, size_t count)
 {
 	size_t a = 0, b = 0;
 
 	for (;; a++, b++) {
 		struct diff_item *x, *y;
 
-		while (a < count && !has_only(&c->items[same[a].item], SIDE_A))
+		while (a < count && !has_only(&d->items[same[a].item], SIDE_A))
 			a++;
-		while (b < count && !has_only(&c->items[same[b].item], SIDE_B))
+		while (b < count && !has_only(&d->items[same[b].item], SIDE_B))
 			b++;
 		if (a >= count || b >= count)
 			return;
-		x = &c->items[same[a].item];
-		y = &c->items[same[b].item];
+		x = &d->items[same[a].item];
+		y = &d->items[same[b].item];
 		y->side[SIDE_A] = x->side[SIDE_A];
 		y->is_changed = diff_item_is_beyond(y);
 		x->side[SIDE_A] = (struct diff_spread){ 0 };
@@ -65,29 +65,29 @@ static int is_empty(const struct diff_item *i)
 	return i->kind == DIFF_STACK && !i->side[SIDE_A].most && !i->side[SIDE_B].most;
 }
 
-void diff_pair_moved(struct diff *c)
+void diff_pair_moved(struct diff *d)
 {
-	struct alone *all = xcalloc(c->count, sizeof(*all));
+	struct alone *all = xcalloc(d->count, sizeof(*all));
 	size_t n = 0, kept = 0;
 
-	for (size_t i = 0; i < c->count; i++)
-		if (c->items[i].kind == DIFF_STACK &&
-		    (has_only(&c->items[i], SIDE_A) || has_only(&c->items[i], SIDE_B)))
-			all[n++] = (struct alone){ without_lines(c->items[i].name), i };
+	for (size_t i = 0; i < d->count; i++)
+		if (d->items[i].kind == DIFF_STACK &&
+		    (has_only(&d->items[i], SIDE_A) || has_only(&d->items[i], SIDE_B)))
+			all[n++] = (struct alone){ without_lines(d->items[i].name), i };
 	if (n)
 		qsort(all, n, sizeof(*all), by_key);
 	for (size_t i = 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && !strcmp(all[end].key, all[i].key);)
 			end++;
-		pair(c, all + i, end - i);
+		pair(d, all + i, end - i);
 	}
-	for (size_t i = 0; i < c->count; i++) {
-		if (is_empty(&c->items[i]))
-			diff_item_release(&c->items[i]);
+	for (size_t i = 0; i < d->count; i++) {
+		if (is_empty(&d->items[i]))
+			diff_item_release(&d->items[i]);
 		else
-			c->items[kept++] = c->items[i];
+			d->items[kept++] = d->items[i];
 	}
-	c->count = kept;
+	d->count = kept;
 	for (size_t i = 0; i < n; i++)
 		free(all[i].key);
 	free(all);

@@ -1,6 +1,7 @@
 /* The live set at the moment: whose the blocks are, which sizes repeat, what stays behind step
  * after step. */
 #include "metrics/metrics_pass.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,17 +47,10 @@ static int is_parameter(const struct moment_pass *s, const struct mt_record *r, 
 			 TAGGED(FSDP_GATHER) | TAGGED(ZERO_GATHER)));
 }
 
-static int by_size(const void *a, const void *b)
-{
-	bytes x = *(const bytes *)a, y = *(const bytes *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int is_parameter_size(const struct moment_pass *s, bytes size)
 {
 	return s->size_count &&
-	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_size) != NULL;
+	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_bytes_rising) != NULL;
 }
 
 /* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
@@ -384,7 +378,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 		s.sizes[s.size_count++] = r->bytes;
 	}
 	if (s.size_count)
-		qsort(s.sizes, s.size_count, sizeof(*s.sizes), by_size);
+		qsort(s.sizes, s.size_count, sizeof(*s.sizes), by_bytes_rising);
 	for (size_t i = 0; i <= live->mask; i++) {
 		const struct mt_record *r = &live->slots[i];
 

@@ -103,7 +103,7 @@ static void put_also(struct page *p, const struct report *r, size_t shown)
 		struct buf b = { 0 };
 		size_t others;
 
-		if (f->is_remark || is_told(d, i))
+		if (f->is_informational || is_told(d, i))
 			continue;
 		buf_puts(&b, f->rule);
 		others = f->rank != shown || is_told_above ? add_others(&b, r, f->rule, shown) : 0;
@@ -193,8 +193,8 @@ void render_rules(const struct style *style, struct buf *out)
 	for (size_t i = 0; (row = rule_at(i)); i++) {
 		page_paint(p, PAINT_BOLD, row->id);
 		buf_addf(out, "  %s\n", row->title);
-		if (row->untold) {
-			page_field(p, "untold", row->untold, 0);
+		if (row->undetectable) {
+			page_field(p, "untold", row->undetectable, 0);
 			continue;
 		}
 		page_field(p, "says", row->message, 0);

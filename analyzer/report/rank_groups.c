@@ -1,6 +1,7 @@
 #include "report/rank_groups.h"
 
 #include "config/config.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,20 +140,6 @@ static void make_groups(struct ranks *ranks, const struct report *r)
 	}
 }
 
-static int by_value(const void *a, const void *b)
-{
-	bytes x = *(const bytes *)a, y = *(const bytes *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Of an even number the lower one, so that it is a value that somebody has. */
-static bytes median(bytes *values, size_t count)
-{
-	qsort(values, count, sizeof(*values), by_value);
-	return values[(count - 1) / 2];
-}
-
 static bytes distance(bytes a, bytes b)
 {
 	return a > b ? a - b : b - a;
@@ -170,14 +157,14 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 	for (enum level m = 0; m < LEVELS; m++) {
 		for (size_t i = 0; i < g->count; i++)
 			values[i] = rank_level(&r->ranks[g->ranks[i]], m);
-		g->median[m] = median(values, g->count);
+		g->median[m] = bytes_median(values, g->count);
 		if (m == LEVEL_ALLOCATED) {
 			g->least = values[0];
 			g->most = values[g->count - 1];
 		}
 		for (size_t i = 0; i < g->count; i++)
 			values[i] = distance(values[i], g->median[m]);
-		g->deviation[m] = median(values, g->count);
+		g->deviation[m] = bytes_median(values, g->count);
 	}
 	g->worst = g->ranks[0];
 	for (size_t i = 0; i < g->count; i++) {
@@ -185,7 +172,7 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 			g->worst = g->ranks[i];
 		values[i] = last_step(&r->ranks[g->ranks[i]]);
 	}
-	g->last_step = (uint32_t)median(values, g->count);
+	g->last_step = (uint32_t)bytes_median(values, g->count);
 	free(values);
 }
 
@@ -239,10 +226,10 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 	values = xcalloc(g->count, sizeof(*values));
 	for (size_t i = 0; i < g->count; i++)
 		values[i] = peak_until(&r->ranks[g->ranks[i]], last_step(x));
-	o.median = median(values, g->count);
+	o.median = bytes_median(values, g->count);
 	for (size_t i = 0; i < g->count; i++)
 		values[i] = distance(values[i], o.median);
-	o.deviation = median(values, g->count);
+	o.deviation = bytes_median(values, g->count);
 	free(values);
 	return o;
 }
@@ -265,7 +252,7 @@ static uint32_t off_since(const struct report *r, const struct rank_group *g,
 			if (peak >= 0)
 				values[n++] = peak;
 		}
-		if (is_far(x->steps[s].peak, median(values, n), o->deviation))
+		if (is_far(x->steps[s].peak, bytes_median(values, n), o->deviation))
 			found = step;
 	}
 	free(values);

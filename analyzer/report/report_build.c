@@ -7,10 +7,11 @@
 #include "report/report_steps.h"
 #include "report/report_warnings.h"
 #include "util/buf.h"
+#include "util/order.h"
+#include "util/shell.h"
 #include "util/glob.h"
 #include "util/size.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,37 +289,22 @@ static void add_peak_blocks(struct builder *b, const struct lifetimes *l)
 		};
 }
 
-static int is_plain(char c)
-{
-	return isalnum((unsigned char)c) || (c && strchr("_@%+=:,./-", c));
-}
-
-/* The command line as a shell would take it. */
+/* The command line, quoted for a shell. */
 static char *command_of(struct rank *r, const struct tables *t)
 {
 	const struct meta *argv = tables_meta(t, MT_META_ARGV);
 	struct buf b = { 0 }, safe = { 0 };
-	size_t i = 0;
+	size_t i = 0, n;
 
 	if (!argv || !argv->value.length)
 		return NULL;
-	while (i < argv->value.length) {
+	for (; i < argv->value.length; i += n + 1) {
 		const char *word = argv->value.at + i;
-		size_t n = strnlen(word, argv->value.length - i), k = 0;
 
-		while (k < n && is_plain(word[k]))
-			k++;
+		n = strnlen(word, argv->value.length - i);
 		if (i)
 			buf_puts(&b, " ");
-		if (k == n && n) {
-			buf_add(&b, word, n);
-		} else {
-			buf_puts(&b, "'");
-			for (k = 0; k < n; k++)
-				word[k] == '\'' ? buf_puts(&b, "'\\''") : buf_add(&b, &word[k], 1);
-			buf_puts(&b, "'");
-		}
-		i += n + 1;
+		shell_add_word(&b, (struct str){ word, n });
 	}
 	buf_add_utf8(&safe, (struct str){ b.text, b.length });
 	buf_release(&b);

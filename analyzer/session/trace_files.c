@@ -1,6 +1,7 @@
 #include "session/trace_files.h"
 
 #include "trace/trace.h"
+#include "util/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -229,35 +230,46 @@ static int by_start(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
+/* A run of a directory. */
+struct run {
+	char *name; /* "ID:RESTART", the key */
+	UT_hash_handle hh;
+};
+
 int trace_files_runs(const char *directory, char ***runs, size_t *count, struct err *e)
 {
 	struct candidates c = { 0 };
-	struct trace_files g = { 0 };
+	struct trace_files files = { 0 };
 	struct buf notes = { 0 };
-	size_t room = 0;
-	int status = add_directory(&c, &g, directory, 0, &notes, e);
+	struct run *all = NULL, *run, *next;
+	int status = add_directory(&c, &files, directory, 0, &notes, e);
 
-	*runs = NULL;
-	*count = 0;
 	if (c.count)
 		qsort(c.all, c.count, sizeof(*c.all), by_start);
 	for (size_t i = 0; i < c.count; i++) {
-		char *run = xasprintf("%s:%d", c.all[i].run_id, c.all[i].restart);
-		size_t k = 0;
+		char *name = xasprintf("%s:%d", c.all[i].run_id, c.all[i].restart);
 
-		while (k < *count && strcmp((*runs)[k], run))
-			k++;
-		if (k < *count) {
-			free(run);
+		HASH_FIND_STR(all, name, run);
+		if (run) {
+			free(name);
 		} else {
-			*runs = grow(*runs, *count, &room, sizeof(**runs));
-			(*runs)[(*count)++] = run;
+			run = xcalloc(1, sizeof(*run));
+			run->name = name;
+			HASH_ADD_KEYPTR(hh, all, run->name, strlen(run->name), run);
 		}
 		free(c.all[i].path);
 	}
+	*count = 0;
+	*runs = xcalloc(HASH_COUNT(all), sizeof(**runs));
+	/* The hash keeps the order in which the runs were added. */
+	HASH_ITER(hh, all, run, next) {
+		(*runs)[(*count)++] = run->name;
+		HASH_DEL(all, run);
+		free(run);
+	}
 	free(c.all);
 	buf_release(&notes);
-	trace_files_release(&g);
+	trace_files_release(&files);
 	return status;
 }
 

@@ -88,11 +88,6 @@ int ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Levenshtein's distance; words longer than the row are far from everything. */
 static size_t distance(const char *a, const char *b)
 {
@@ -108,9 +103,10 @@ static size_t distance(const char *a, const char *b)
 		row[0] = i;
 		for (size_t j = 1; j <= nb; j++) {
 			size_t replace = diagonal + (a[i - 1] != b[j - 1]);
+			size_t insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
 
 			diagonal = row[j];
-			row[j] = smaller(replace, smaller(row[j], row[j - 1]) + 1);
+			row[j] = replace < insert ? replace : insert;
 		}
 	}
 	return row[nb];

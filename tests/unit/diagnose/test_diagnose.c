@@ -259,7 +259,7 @@ static void messages_name_metrics(void **state)
 		struct finding f = { 0 };
 		struct buf b = { 0 };
 
-		if (row->untold)
+		if (row->undetectable)
 			continue;
 		diagnose_fill(&b, row->message, &m, &f);
 		assert_null(strchr(b.text, '{'));

@@ -1,0 +1,60 @@
+/* The items of a diff: one quantity, or one declared value, on both sides. */
+#ifndef MEMTRACE_DIFF_ITEMS_H
+#define MEMTRACE_DIFF_ITEMS_H
+
+#include "session/session.h"
+
+#define DIFF_MAX_RUNS 64 /* of one side */
+
+enum diff_kind { DIFF_PEAK, DIFF_CATEGORY, DIFF_OWNER, DIFF_PHASE, DIFF_STACK, DIFF_CONFIG };
+#define DIFF_KINDS (DIFF_CONFIG + 1)
+/* As in the JSON. */
+const char *diff_kind_name(enum diff_kind k);
+
+enum { SIDE_A, SIDE_B, SIDES };
+
+/* The values of the runs of one side; a run without the item counts as 0. */
+struct diff_spread {
+	bytes median, least, most;
+	char *text; /* the value of a DIFF_CONFIG item; NULL: not given */
+};
+
+struct diff_item {
+	enum diff_kind kind;
+	char *name;  /* as in the report's JSON; of a stack that both sides have, the one of B */
+	char *title; /* for people */
+	struct diff_spread side[SIDES];
+	int order;      /* among the items of a kind; items of equal order are sorted by change */
+	int is_changed; /* the difference is beyond the spread */
+};
+
+struct diff_side {
+	const struct session *runs[DIFF_MAX_RUNS];
+	const struct rank *ranks[DIFF_MAX_RUNS]; /* the rank of each run that is compared */
+	size_t count;
+};
+
+struct diff {
+	struct diff_side side[SIDES];
+	struct diff_item *items; /* by kind, the largest change first */
+	size_t count, room;
+};
+
+static inline bytes diff_item_change(const struct diff_item *i)
+{
+	return i->side[SIDE_B].median - i->side[SIDE_A].median;
+}
+
+/* Do the values of the two sides not overlap? */
+int diff_item_is_beyond(const struct diff_item *i);
+void diff_item_release(struct diff_item *i);
+
+/* Adds an empty item; the texts are copied. It is valid until the next is added. */
+struct diff_item *diff_add_item(struct diff *d, enum diff_kind kind, const char *name,
+				const char *title);
+/* Adds an item of DIFF_CONFIG; the texts are copied. NULL: not given. */
+void diff_add_text(struct diff *d, const char *name, const char *a, const char *b);
+/* The item of that name, or NULL. */
+const struct diff_item *diff_find(const struct diff *d, enum diff_kind kind, const char *name);
+
+#endif
