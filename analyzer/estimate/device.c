@@ -1,4 +1,3 @@
-/* The sizes of GPUs, and the rule of 80 %. */
 #include "estimate/device.h"
 
 #include <string.h>
@@ -6,8 +5,8 @@
 
 #include "estimate/inputs.h"
 
-/* The device's nominal size: document 003 compares with 40 and 94 GiB, not with what a driver
- * leaves of them. */
+/* Estimates are compared with the nominal size, as in document 003 (40 and 94 GiB), not with the
+ * smaller size that a driver makes usable. */
 static const struct gpu_row {
 	struct gpu gpu;
 	const char *device, *alias_of;

@@ -24,7 +24,7 @@ wide estimate_component(const struct estimate *e, const char *component)
 	return sum;
 }
 
-/* Beyond 64 bits: no job, and no integer of a JSON document. */
+/* Is a number above INT64_MAX? 8 EiB on a GPU is no job, and no integer in JSON either. */
 static int is_too_large(const struct estimate *e)
 {
 	wide most = estimate_most(e);
@@ -45,8 +45,8 @@ int estimate_make(struct estimate *out, const struct system *system, const struc
 	out->result_count = out->strategy_count = out->row_count = out->constant_count = 0;
 	out->stages = NULL;
 	out->stage_count = 0;
-	out->made = NULL;
-	out->sizes = NULL;
+	out->job_terms = NULL;
+	out->job_bytes = NULL;
 	out->notes = NULL;
 	out->note_count = out->note_room = 0;
 	out->system = system;
@@ -90,8 +90,8 @@ void estimate_release(struct estimate *out)
 		free(out->notes[i]);
 	free(out->notes);
 	stages_release(out->stages, out->stage_count);
-	free(out->made);
-	free(out->sizes);
+	free(out->job_terms);
+	free(out->job_bytes);
 	memset(out, 0, sizeof(*out));
 }
 
@@ -105,7 +105,7 @@ void estimate_note(struct estimate *out, const char *format, ...)
 	va_start(args, format);
 	note = xvasprintf(format, args);
 	va_end(args);
-	/* What several reads find is said once. */
+	/* Several reads may find the same: the note is added once. */
 	for (size_t i = 0; i < out->note_count; i++)
 		if (!strcmp(out->notes[i], note)) {
 			free(note);

@@ -1,7 +1,8 @@
 /*
- * What should a job need? A system is one published way to estimate, kept as its source states it:
- * a table of terms that add up to the total, and what it reads from the configuration. One file a
- * system, one row of systems[] in model.c.
+ * The memory that a job should need. A system is one published method of estimating it, as its
+ * source states it: a table of terms that add up to the total, and a function that reads the
+ * letters of the formulas from the configuration. Each system has a file in systems/. All sizes are
+ * bytes of one GPU.
  */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
@@ -12,8 +13,8 @@
 #include "estimate/dimension.h"
 #include "util/util.h"
 
-/* Wide enough for every product that the limits in read.h allow: expressions divide last, and
- * nothing overflows. */
+/* Wide enough for every product within the limits of inputs.h: expressions divide last, and nothing
+ * overflows. */
 typedef __int128 wide;
 
 #define SYMBOLS_MOST 32
@@ -23,7 +24,7 @@ typedef __int128 wide;
 #define OPTION_ROWS_MOST 6
 #define CONSTANTS_MOST 6
 
-/* The letters of a system's formulas, with a job's values; each system numbers its own. */
+/* The values of the letters in a system's formulas; each system has its own letters. */
 struct dims {
 	wide value[SYMBOLS_MOST];
 };
@@ -32,20 +33,21 @@ struct symbol {
 	const char *letter, *meaning;
 };
 
-/* One line of a source: the formula as printed, and the function that computes it in bytes. */
+/* A term of an estimate: the formula as its source prints it, and the function that computes it. */
 struct term {
 	const char *id, *component, *title, *printed, *source;
 	wide (*of)(const struct dims *dims);
-	const char *kind; /* as of a constant; NULL: the source's formula */
+	const char *kind; /* as in struct constant; NULL: a formula of the source */
 };
 
-/* A result beyond the terms: a count of bytes or things, or (`text`) a word. */
+/* A result beside the terms: a number, or a word if `text` is set. */
 struct result {
 	const char *key, *text;
 	wide number;
 };
 
-/* What a GPU, a version or an environment fixes: "exact" where code or a setting says it, "measured", or "assumed". */
+/* A size that the GPU, a version or the environment fixes. `kind`: "exact" (from code or a
+ * setting), "measured" or "assumed". */
 struct constant {
 	const char *id, *kind, *source;
 	wide bytes;
@@ -56,23 +58,23 @@ struct named_bytes {
 	wide bytes;
 };
 
-/* Document 002: a row of its table. NULL and -1: the row does not say. */
+/* A row of the table of document 002. NULL and -1: the column is empty in this row. */
 struct option_row {
 	const char *offload_param, *offload_optimizer;
 	int zero_init;
 	wide cpu, gpu;
 };
 
-/* Memory of the device that the allocator did not hand out: what `device` has beyond `total`. */
+/* Memory of the device outside the blocks of the allocator: the rest of `device` beside `total`. */
 struct outside {
 	const char *id, *component, *kind, *source;
 	wide bytes;
 };
 
 struct stage {
-	wide layers, layers_of; /* layers / layers_of: the sources divide what does not divide */
+	wide layers, layers_of; /* layers / layers_of, which need not be whole */
 	wide in_flight, model_states, activations, total;
-	/* `memtrace` alone; peak_phase NULL: the source does not say */
+	/* Only of system memtrace; peak_phase is NULL in all others. */
 	wide steady, reserved, device;
 	const char *peak_phase;
 	wide *terms, *steady_terms; /* bytes of each term of the estimate */
@@ -85,14 +87,16 @@ struct estimate {
 	const struct system *system;
 	struct dims dims;
 	wide bytes[TERMS_MOST]; /* of the system's terms */
-	/* NULL: the terms are the system's own; else those of this job, each bytes in `sizes` */
-	struct term *made;
-	wide *sizes;
-	size_t made_count;
+	/* The terms of this job with their bytes, if the system has no fixed table of terms; else
+	 * NULL. */
+	struct term *job_terms;
+	wide *job_bytes;
+	size_t job_term_count;
 	wide total;
-	/* What the source prints no formula for, though it has one for each part; NULL: it has one. */
+	/* A combination that the source prints no formula for, though it has one for each part;
+	 * NULL: none. */
 	const char *beyond;
-	/* The rest only where `detail` was asked for. */
+	/* The members below are filled as `detail` says. */
 	int detail;
 	struct result results[RESULTS_MOST];
 	size_t result_count;
@@ -102,7 +106,7 @@ struct estimate {
 	size_t constant_count;
 	struct option_row rows[OPTION_ROWS_MOST];
 	size_t row_count;
-	struct stage *stages; /* none: the source knows no stages */
+	struct stage *stages; /* empty if the source knows no pipeline stages */
 	size_t stage_count;
 	char **notes;
 	size_t note_count, note_room;
@@ -115,42 +119,42 @@ struct system {
 	size_t term_count;
 	const struct symbol *symbols;
 	size_t symbol_count;
-	/* Configuration to letters; refuses what the source cannot express. Makes the terms where the
-	 * system has none of its own. */
+	/* Reads the letters from the configuration. -1: the source has no formula for the job. Also
+	 * sets job_terms if the system has no fixed table of terms. */
 	int (*read)(const struct config *c, struct estimate *out, struct err *e);
-	/* Results beyond the terms. */
+	/* Adds the results beside the terms; may be NULL. */
 	void (*add_results)(const struct config *c, struct estimate *out);
 };
 
-/* How much of an estimate is made: the terms; with results, stages and notes; without the notes. */
+/* Parts of an estimate: the terms only; all; all but the notes. */
 enum detail { DETAIL_TERMS, DETAIL_ALL, DETAIL_STAGES };
 
-/* What `system` says of the job. -1: it cannot say it, and the message tells why. `out`
- * is released in both cases. */
+/* Estimates the job by `system`. -1: the system cannot, and the message says why. The caller
+ * releases `out` in both cases. */
 int estimate_make(struct estimate *out, const struct system *system, const struct config *c,
 		  int detail, struct err *e);
-/* The largest stage's bytes. */
+/* Bytes of the largest stage. */
 wide estimate_most(const struct estimate *e);
 void estimate_release(struct estimate *out);
 
-/* The terms of an estimate, and the bytes of each. */
+/* The terms of an estimate and their bytes: those of the job, or those of the system. */
 static inline size_t estimate_term_count(const struct estimate *e)
 {
-	return e->made ? e->made_count : e->system->term_count;
+	return e->job_terms ? e->job_term_count : e->system->term_count;
 }
 
 static inline const struct term *estimate_term(const struct estimate *e, size_t i)
 {
-	return e->made ? &e->made[i] : &e->system->terms[i];
+	return e->job_terms ? &e->job_terms[i] : &e->system->terms[i];
 }
 
 static inline wide estimate_bytes(const struct estimate *e, size_t i)
 {
-	return e->made ? e->sizes[i] : e->bytes[i];
+	return e->job_terms ? e->job_bytes[i] : e->bytes[i];
 }
 
 wide estimate_sum(const struct system *system, const struct dims *dims);
-/* The bytes of every term of one component, or of all that are in none of `components`. */
+/* Bytes of all terms of one component. */
 wide estimate_component(const struct estimate *e, const char *component);
 
 __attribute__((format(printf, 2, 3))) void estimate_note(struct estimate *out, const char *format,
@@ -159,7 +163,7 @@ void estimate_add_result(struct estimate *out, const char *key, wide number);
 void estimate_add_word(struct estimate *out, const char *key, const char *text);
 void estimate_add_constant(struct estimate *out, const struct constant *c);
 
-/* The nearest whole number; of two, the larger. For n >= 0 and d > 0. */
+/* n / d rounded to the nearest whole number, halves up; n >= 0 and d > 0. */
 static inline wide divide(wide n, wide d)
 {
 	if (n <= INT64_MAX && d <= INT64_MAX / 2)

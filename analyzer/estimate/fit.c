@@ -31,7 +31,7 @@ wide estimate_device(const struct estimate *e)
 	return most;
 }
 
-/* A cache that does not fit is given back: what fits is never red. */
+/* The allocator frees its cache before it fails, so a job that ran without failure is never red. */
 enum fit estimate_fit(const struct estimate *e, wide memory)
 {
 	if (estimate_out_of_memory(e))

@@ -15,7 +15,7 @@ enum fit device_fit(wide total, wide memory);
 enum fit estimate_fit(const struct estimate *e, wide memory);
 /* Did a stage run out of memory on the job's device? */
 int estimate_out_of_memory(const struct estimate *e);
-/* Bytes of the device that the largest stage takes: what the system counts of them. */
+/* Bytes of the device in the largest stage, as far as the system counts them. */
 wide estimate_device(const struct estimate *e);
 
 #endif

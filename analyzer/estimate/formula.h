@@ -1,7 +1,8 @@
 /*
- * Expands a system's SYMBOLS(X), rows X(letter, meaning), and TERMS(TERM), rows TERM(id, component,
- * title, formula as printed, source, expression), to its functions and tables. In an expression
- * every letter is a number of type wide. Included by one file a system, after both are defined.
+ * Expands two tables of a system to its functions and tables. SYMBOLS(X) has rows X(letter,
+ * meaning); TERMS(TERM) has rows TERM(id, component, title, formula as printed, source,
+ * expression). In an expression every letter is a number of type wide. A system includes this file
+ * after both tables.
  */
 #define X(letter, meaning) AT_##letter,
 enum { SYMBOLS(X) SYMBOL_COUNT };
@@ -36,6 +37,6 @@ enum { TERMS(TERM) TERM_COUNT };
 #undef TERM
 
 /* The members of struct system that the tables above and the file's own functions give. */
-#define SYSTEM_TABLES                                                              \
-	.terms = terms, .term_count = ARRAY_SIZE(terms), .symbols = symbols,       \
+#define SYSTEM_TABLES                                                        \
+	.terms = terms, .term_count = ARRAY_SIZE(terms), .symbols = symbols, \
 	.symbol_count = ARRAY_SIZE(symbols), .read = read_config, .add_results = add_results

@@ -21,7 +21,7 @@ static const void *at(const struct inputs *in, enum config_field f)
 	return (const char *)in->c + fields[f].offset;
 }
 
-/* "num_layers is 0 (--set), expected …" */
+/* "num_layers is 0 (--set), expected ..." */
 static void fail(struct inputs *in, enum config_field f, const char *expected)
 {
 	char value[128] = "";
@@ -70,7 +70,8 @@ wide input_required(struct inputs *in, enum config_field f, wide most)
 	if (config_has(in->c, f))
 		return read_number(in, f, 1, most);
 	if (!in->failed)
-		err_set(in->e, "%s is missing: %s needs it (in a configuration file, or --set %s=N)",
+		err_set(in->e,
+			"%s is missing: %s needs it (in a configuration file, or --set %s=N)",
 			fields[f].name, in->out->system->name, fields[f].name);
 	in->failed = 1;
 	return 1;
@@ -124,15 +125,15 @@ static wide common_divisor(wide a, wide b)
 	return a;
 }
 
-void input_ratio(struct inputs *in, enum config_field f, double otherwise, double least, double most,
-		wide *n, wide *d)
+void input_ratio(struct inputs *in, enum config_field f, double otherwise, double least,
+		 double most, wide *n, wide *d)
 {
 	double value = config_has(in->c, f) ? *(const double *)at(in, f) : otherwise;
 	char expected[96];
 	wide common;
 
 	*n = *d = 1;
-	/* Written so that a NaN fails too. */
+	/* In this form the condition rejects NaN too. */
 	if (!(value >= least && value <= most)) {
 		snprintf(expected, sizeof(expected), "a number from %g to %g", least, most);
 		fail(in, f, expected);
@@ -151,7 +152,7 @@ void input_reject_other_optimizers(struct inputs *in)
 
 	if (name && strcmp(name, "adam") && strcmp(name, "adamw"))
 		input_reject(in, CONFIG_optimizer,
-		       "adam or adamw: the document has formulas for Adam alone");
+			     "adam or adamw: the document has formulas for Adam alone");
 }
 
 int input_zero_stage(struct inputs *in, int otherwise)
@@ -173,8 +174,8 @@ wide input_microbatches(struct inputs *in, wide micro_batch, wide data_parallel)
 
 	if (GIVEN(in->c, num_microbatches) || !GIVEN(in->c, global_batch_size))
 		return input_or(in, CONFIG_num_microbatches,
-			       input_or(in, CONFIG_gradient_accumulation_steps, 1, MOST_BATCH),
-			       MOST_BATCH);
+				input_or(in, CONFIG_gradient_accumulation_steps, 1, MOST_BATCH),
+				MOST_BATCH);
 	all = input_or(in, CONFIG_global_batch_size, 1, INT64_C(1) << 50);
 	if (all % (micro_batch * data_parallel))
 		estimate_note(in->out,
@@ -184,7 +185,7 @@ wide input_microbatches(struct inputs *in, wide micro_batch, wide data_parallel)
 	all = (all + micro_batch * data_parallel - 1) / (micro_batch * data_parallel);
 	if (all > MOST_BATCH)
 		input_reject(in, CONFIG_global_batch_size,
-		       "at most 1000000 micro-batches a data-parallel rank");
+			     "at most 1000000 micro-batches a data-parallel rank");
 	return largest(all, 1);
 }
 
@@ -210,7 +211,7 @@ enum precision input_precision(struct inputs *in)
 		"fp32|fp16|bf16|fp8|fp16-mixed|bf16-mixed|fp8-mixed|fp16-autocast|bf16-autocast");
 }
 
-/* What a job may have and no document models, each with a word for it. */
+/* Options of a job that no document models, with their names. */
 static const struct unmodelled {
 	enum config_field field;
 	const char *what;
@@ -249,7 +250,8 @@ void input_note_unmodelled(struct inputs *in)
 			note_one(in, &unmodelled_flags[i]);
 }
 
-void input_note_division(struct inputs *in, enum config_field f, wide n, enum config_field by, wide d)
+void input_note_division(struct inputs *in, enum config_field f, wide n, enum config_field by,
+			 wide d)
 {
 	if (in->out->detail == DETAIL_ALL && n % d)
 		estimate_note(

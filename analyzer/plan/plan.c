@@ -1,4 +1,4 @@
-/* The search: dimension by dimension, each with the values that divide what it splits. */
+/* The search goes from dimension to dimension and tries every value that divides what it splits. */
 #include "plan/plan_divides.h"
 #include "plan/plan_layouts.h"
 #include "config/native.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_DIVISORS 2048 /* of numbers up to 10^9: 1344 */
+#define MOST_DIVISORS 2048 /* a number up to 10^9 has at most 1344 */
 
 /* ---- the values of a dimension ---- */
 
@@ -25,7 +25,7 @@ static size_t divisors(int64_t n, int64_t *list)
 	return count;
 }
 
-/* What the dimension's sizes divide. */
+/* The number that a dimension's size must divide. */
 static int64_t splits(const struct plan_search *s, enum dimension dim)
 {
 	const struct config *c = s->plan->config;
@@ -57,7 +57,8 @@ static int is_sized(const struct plan_search *s, enum dimension dim)
 
 static size_t values(const struct plan_search *s, enum dimension dim, int64_t *list)
 {
-	/* Where two fit alike the first is kept: ZeRO-1 costs no more communication than none. */
+	/* Of two equal layouts the first is kept, so ZeRO-1 comes first: it communicates as much as
+	 * no ZeRO. */
 	static const int64_t recomputes[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL },
 			     stages[] = { 1, 0, 2, 3 };
 	const int64_t *size = s->now.size;
@@ -80,7 +81,7 @@ static size_t values(const struct plan_search *s, enum dimension dim, int64_t *l
 	}
 }
 
-/* Has the system a formula? */
+/* Does the system have a formula for the value? */
 static int expresses(const struct plan_search *s, enum dimension dim, int64_t value)
 {
 	const struct space *space = &s->plan->system->space;
@@ -141,7 +142,7 @@ static void set_sizes(struct plan_search *s)
 	set_recompute(s, size[DIM_RECOMPUTE]);
 }
 
-/* The colour, with the margin that was asked for instead of 20 %. */
+/* The colour, with the margin of --memory-margin instead of 20 %. */
 static enum fit fit(const struct plan *plan, const struct estimate *made)
 {
 	wide needs = estimate_device(made);
@@ -152,8 +153,8 @@ static enum fit fit(const struct plan *plan, const struct estimate *made)
 	return !lost && estimate_most(made) <= plan->memory ? FIT_YELLOW : FIT_RED;
 }
 
-/* With sequence parallelism beside tensor parallelism, or without where the source has formulas for
- * that alone. -1: the system refuses. */
+/* Estimates with sequence parallelism if there is tensor parallelism; without it if the source has
+ * no formula for both. -1: the system rejects the layout. */
 static int estimate_layout(struct plan_search *s, struct estimate *made, struct err *e)
 {
 	for (int sequence = s->now.size[DIM_TP] > 1;; sequence = 0) {
@@ -199,7 +200,7 @@ static void judge(struct plan_search *s)
 	s->estimated++;
 	l->total = estimate_most(&made);
 	l->fit = fit(plan, &made);
-	/* Document 003, section 4.2.1; v chunks a stage wait a v-th of it. */
+	/* Document 003, section 4.2.1: (p - 1) / m; with v chunks on a stage a v-th of it. */
 	l->bubble = l->size[DIM_PP] == 1 ? 0
 					 : (double)(l->size[DIM_PP] - 1) /
 						   (double)(l->micro_batches * l->size[DIM_VPP]);
@@ -218,7 +219,7 @@ static void judge(struct plan_search *s)
 
 static void descend(struct plan_search *s, enum dimension dim);
 
-/* One row for all layouts with this value, whatever else they are. */
+/* Adds one discarded row for all layouts with the present value of `dim`. */
 static void count_inexpressible(struct plan_search *s, enum dimension dim)
 {
 	struct plan_layouts *list = &s->plan->discarded;
@@ -299,7 +300,7 @@ static int check(const struct plan *plan, struct err *e)
 	return 0;
 }
 
-/* What the job says of its own layout gives way to those that are tried. */
+/* Unsets the job's own layout, since the search tries others. */
 static void prepare(struct plan_search *s, struct err *e)
 {
 	static const enum config_field given_up[] = {
@@ -326,7 +327,7 @@ static void prepare(struct plan_search *s, struct err *e)
 	config_copy(c, plan->config);
 	for (size_t i = 0; i < ARRAY_SIZE(given_up); i++)
 		config_unset(c, given_up[i]);
-	/* Padded for another tensor size. */
+	/* Derived from another tensor-parallel size. */
 	if (config_is_derived(c, CONFIG_padded_vocab_size))
 		config_unset(c, CONFIG_padded_vocab_size);
 	config_set(c, "sequence_parallel", "true", "plan", e);
@@ -340,7 +341,8 @@ static void prepare(struct plan_search *s, struct err *e)
 	s->now.micro_batches = UNSET;
 }
 
-/* What --fix asks for and no layout can have, of those that nothing else is to blame for. */
+/* Discards with a reason each value of --fix that no layout can have, if no layout was tried at
+ * all. */
 static void name_unmet(struct plan_search *s)
 {
 	for (size_t i = 0; i < DIMENSIONS; i++) {

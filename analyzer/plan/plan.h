@@ -1,5 +1,7 @@
-/* Which layouts of a job fit on so many GPUs? Every one that divides evenly, estimated by one
- * system; what the system's source cannot express is discarded with that reason. */
+/*
+ * The parallel layouts of a job that fit on a number of GPUs. One system estimates every layout
+ * that divides evenly. All others are discarded with a reason.
+ */
 #ifndef MODEL_PLAN_H
 #define MODEL_PLAN_H
 
@@ -13,25 +15,25 @@ enum discard {
 	DISCARD_MEMORY,
 	DISCARD_DIVIDES,
 	DISCARD_LIMIT,
-	DISCARD_REFUSED,       /* by the system, this layout */
-	DISCARD_INEXPRESSIBLE, /* a whole dimension: one row for all of them */
+	DISCARD_REFUSED,       /* the system rejects the layout */
+	DISCARD_INEXPRESSIBLE, /* the system has no formula for a value of one dimension */
 	DISCARDS
 };
 
 struct plan_layout {
-	/* UNSET: not reached before the layout was discarded, or of no account to the system.
+	/* UNSET: the layout was discarded earlier, or the system does not use the size.
 	 * RECOMPUTE is enum recompute. */
 	int64_t size[DIMENSIONS], micro_batches;
 	int sequence_parallel;
-	wide total; /* of its largest stage */
+	wide total; /* bytes of the largest stage */
 	enum fit fit;
-	double bubble; /* the part of a step that a stage waits, over the part that it works */
+	double bubble; /* time that a stage waits in a step, divided by the time that it works */
 	wide *stages;
 	size_t stage_count;
-	/* of those that are discarded */
+	/* Only of discarded layouts. */
 	enum discard why;
 	char *reason;
-	int64_t count; /* layouts that the reason holds for */
+	int64_t count; /* number of layouts with this reason */
 };
 
 struct plan_layouts {
@@ -53,15 +55,16 @@ struct plan {
 };
 
 void plan_init(struct plan *plan, const struct config *config);
-/* Ours where the table has it, else the one with the most dimensions. */
+/* llama-4d: the fastest system that knows pipelines. */
 const struct system *plan_default_system(void);
-/* -1: the job lacks something that every layout needs. `plan` is released in both cases. */
+/* Searches. -1: a field that every layout needs is missing. The caller releases `plan` in both
+ * cases. */
 int plan_make(struct plan *plan, struct err *e);
 void plan_release(struct plan *plan);
-/* The best first, each once. */
+/* Sorts layouts, the best first, and removes those that do not differ for the system. */
 void plan_rank(struct plan_layouts *layouts);
 
-/* --fix tp=4, --fix micro_batch_size=2, --fix recompute=full … */
+/* --fix tp=4, --fix micro_batch_size=2, --fix recompute=full ... */
 int plan_fix(struct plan *plan, const char *pair, struct err *e);
 
 extern const struct dimension_row {
@@ -77,7 +80,7 @@ enum plan_launcher {
 	LAUNCHER_TORCHTITAN,
 	LAUNCHER_ACCELERATE
 };
-/* The layout to paste, or why that launcher cannot have it. */
+/* Appends the layout as flags of a launcher, or the reason why the launcher cannot have it. */
 void plan_flags(const struct plan *plan, const struct plan_layout *l, enum plan_launcher launcher,
 		struct buf *out);
 

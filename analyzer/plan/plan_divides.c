@@ -1,8 +1,7 @@
-/* Which sizes divide what they split. */
 #include "plan/plan_divides.h"
 #include "plan/plan_layouts.h"
 
-/* 1 if the dimension's size may be used; else the layout is discarded with the reason. */
+/* Returns 1 if the dimension's size divides the field's value; else discards the layout. */
 static int divides(struct plan_search *s, enum dimension dim, enum config_field f, int64_t value,
 		   int64_t times)
 {
@@ -21,7 +20,7 @@ static int tensor_divides(struct plan_search *s)
 	const struct {
 		enum config_field field;
 		int64_t value;
-		int is_split; /* by tensor parallelism, in this job */
+		int is_split; /* 1: tensor parallelism splits it in this job */
 	} split[] = {
 		{ CONFIG_num_attention_heads, c->num_attention_heads, 1 },
 		{ CONFIG_num_query_groups, c->num_query_groups, 1 },
@@ -30,7 +29,7 @@ static int tensor_divides(struct plan_search *s)
 		  !GIVEN(c, expert_tensor_parallel_size) },
 		{ CONFIG_hidden_size, c->hidden_size, 1 },
 		{ CONFIG_seq_length, c->seq_length, 1 },
-		/* one that was derived is padded again */
+		/* A derived size is padded anew for each layout. */
 		{ CONFIG_padded_vocab_size, c->padded_vocab_size,
 		  !config_is_derived(c, CONFIG_padded_vocab_size) },
 	};
@@ -57,7 +56,7 @@ static int context_divides(struct plan_search *s)
 	const struct config *c = s->plan->config;
 	int64_t t = s->now.size[DIM_TP], size = s->now.size[DIM_CP];
 
-	/* Causal attention is balanced by giving each rank two parts. */
+	/* Each rank has two parts of the sequence, which balances causal attention. */
 	if (size > 1 && !divides(s, DIM_CP, CONFIG_seq_length, c->seq_length, 2))
 		return 0;
 	if (size == 1 || c->seq_length / size % t == 0)
@@ -75,7 +74,7 @@ static int data_divides(struct plan_search *s)
 	       divides(s, DIM_DP, CONFIG_global_batch_size, c->global_batch_size, 1);
 }
 
-/* Experts are spread over the ranks of a stage: tensor, context and data parallel together. */
+/* Experts are divided among all ranks of a stage: tensor, context and data parallel. */
 static int experts_divide(struct plan_search *s)
 {
 	const int64_t *size = s->now.size;

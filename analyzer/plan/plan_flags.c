@@ -1,4 +1,4 @@
-/* A layout as the flags of the launchers, or why a launcher cannot have it. */
+/* A layout as flags of each launcher, or the reason why the launcher cannot have it. */
 #include "plan/plan.h"
 
 #include <jansson.h>
@@ -77,7 +77,8 @@ static void deepspeed(const struct plan *plan, const struct plan_layout *l, stru
 	json_decref(ds_config);
 }
 
-/* FSDP2 knows ZeRO-3, and with weights that stay gathered ZeRO-2, which holds no more than ZeRO-1.
+/* FSDP2 has ZeRO-3, and ZeRO-2 if weights stay gathered. ZeRO-2 stands for ZeRO-1 too: it holds no
+ * more.
  */
 static void torchtitan_sharding(const struct plan_layout *l, struct buf *out)
 {

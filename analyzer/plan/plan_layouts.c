@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#define MOST_LISTED 200000 /* discarded layouts one by one; beyond, they are counted */
+#define MOST_LISTED 200000 /* discarded layouts in the list; further ones are only counted */
 
 struct plan_layout *plan_layouts_append(struct plan_layouts *list, const struct plan_layout *l)
 {

@@ -1,4 +1,4 @@
-/* The dimensions of a layout, which layouts are asked for, and which are better. */
+/* The order of layouts, and --fix. */
 #include "plan/plan.h"
 #include "plan/plan_layouts.h"
 #include "systems/llama_4d.h"
@@ -25,8 +25,8 @@ void plan_init(struct plan *plan, const struct config *config)
 		plan->fix[i] = UNSET;
 }
 
-/* The fastest that knows pipelines: `memtrace` is exact and takes milliseconds a layout, for spaces
- * that are narrowed. */
+/* System memtrace is exact but takes milliseconds for a layout: it suits a search that --fix or
+ * --max narrows. */
 const struct system *plan_default_system(void)
 {
 	return &llama_4d;
@@ -50,7 +50,8 @@ static int64_t model_ranks(const struct plan_layout *l)
 	return l->size[DIM_TP] * l->size[DIM_PP] * l->size[DIM_CP];
 }
 
-/* What communicates less comes first: ZeRO-1 is no worse than none, and holds less. */
+/* Less communication comes first. ZeRO-1 comes before no ZeRO: it communicates as much and holds
+ * less. */
 static int zero_rank(const struct plan_layout *l)
 {
 	static const int ranks[] = { 1, 0, 2, 3 };
@@ -58,8 +59,9 @@ static int zero_rank(const struct plan_layout *l)
 	return ranks[l->size[DIM_ZERO]];
 }
 
-/* As document 003 found best: it fits, few GPUs hold one model, large micro-batches, small bubbles.
- * The document has nothing on the rest: less recomputation, less communication, less memory. */
+/* The order of document 003: layouts that fit, few GPUs for one model, large micro-batches, small
+ * bubbles. The document does not order the rest; here less recomputation, less communication and
+ * less memory come first. */
 static int better_first(const void *a, const void *b)
 {
 	const struct plan_layout *x = a, *y = b;
@@ -80,11 +82,11 @@ static int better_first(const void *a, const void *b)
 
 /* ---- what is the same ---- */
 
-/* These change the estimate or nothing: what a stage waits for and who talks to whom are in the
- * others. */
+/* Dimensions that change nothing but the estimate. The others also change the bubble and the
+ * communication. */
 #define QUIET (BIT(DIM_MBS) | BIT(DIM_EP) | BIT(DIM_RECOMPUTE) | BIT(DIM_ZERO))
 
-/* Equal in what must be equal. */
+/* Compares two layouts in the estimate, the bubble and all dimensions that are not QUIET. */
 static int same_run(const struct plan_layout *x, const struct plan_layout *y)
 {
 	int by = order(x->total, y->total);
@@ -95,7 +97,7 @@ static int same_run(const struct plan_layout *x, const struct plan_layout *y)
 	return by ? by : (x->bubble > y->bubble) - (x->bubble < y->bubble);
 }
 
-/* Runs together, each as ranked. */
+/* Sorts equal layouts next to each other, in the order of their rank. */
 static int alike_together(const void *a, const void *b)
 {
 	const struct plan_layout *x = *(const struct plan_layout *const *)a;
@@ -114,7 +116,7 @@ static int differ_once(const struct plan_layout *x, const struct plan_layout *y)
 	return differ == 1;
 }
 
-/* A value that the system ignores here makes no other layout: the best of such is enough. */
+/* Removes layouts that differ only in a value that the system ignores; the best of them is kept. */
 static void drop_alike(struct plan_layouts *list)
 {
 	const struct plan_layout **by = xcalloc(list->count + 1, sizeof(struct plan_layout *));

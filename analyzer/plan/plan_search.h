@@ -1,4 +1,4 @@
-/* What the search knows while it goes from dimension to dimension; plan.c and plan_divides.c. */
+/* The state of the search while it goes from dimension to dimension. */
 #ifndef MODEL_PLAN_SEARCH_H
 #define MODEL_PLAN_SEARCH_H
 
@@ -9,11 +9,11 @@ struct plan_search {
 	struct plan *plan;
 	struct config scratch;
 	struct plan_layout now;
-	int counting; /* inside what the system cannot express: only how many there are */
+	int counting; /* 1: layouts below a value without a formula are only counted */
 	int64_t counted;
 	int64_t estimated;
-	unsigned met;       /* BIT(DIM_…) whose fixed value was among those that divide */
-	struct err refusal; /* the first */
+	unsigned met;       /* BIT(DIM_...): the value of --fix was among those tried */
+	struct err refusal; /* the first rejection by the system */
 };
 
 #endif

@@ -1,10 +1,10 @@
-/* The configuration as it was read: every value and its source. */
+/* The configuration after reading: every value with its source. */
 #ifndef RENDER_CONFIG_SHOW_H
 #define RENDER_CONFIG_SHOW_H
 
 #include "config/config.h"
 
-/* Key, value and source, a line each; the notes after them. */
+/* One line for each field: key, value, source. The notes follow. */
 void config_show(const struct config *c, struct buf *out);
 /* {"config":[{"key":...,"value":...,"source":...}],"notes":[...]} */
 void config_show_json(const struct config *c, struct buf *out);

@@ -1,4 +1,3 @@
-/* Estimates for people: components as rows, systems as columns; one system alone, term by term. */
 #include "render/estimate_text.h"
 
 #include <ctype.h>
@@ -18,7 +17,7 @@ static const char *const components[] = {
 	"inputs",     "workspaces", "communication", "temporaries",      "other",
 };
 
-/* "1.87", or all the bytes. */
+/* "1.87" GiB, or the exact bytes. */
 static const char *number(const struct style *style, wide n, char *text)
 {
 	double gib = (double)n / (double)(INT64_C(1) << 30);
@@ -60,7 +59,7 @@ static int cell_width(const struct answer *a, const struct style *style)
 	return width;
 }
 
-/* Names that are too long take two lines: "training-" over "memory-blog". */
+/* A name that is too long for its column takes two lines: "training-" above "memory-blog". */
 static const char *lower_name(const char *name)
 {
 	const char *cut = strchr(name, '-');
@@ -139,7 +138,7 @@ static void put_columns(struct page *p, const struct answer *a)
 	put_fits(p, a, width);
 }
 
-/* What the device holds beyond the allocator's blocks, NCCL's communicators together. */
+/* Memory of the device outside the allocator; all communicators of NCCL in one line. */
 static void put_outside(struct page *p, const struct estimate *e, int label, int width)
 {
 	static const char *const beyond[] = { "reserved_overhead", "context", "nccl" };
@@ -220,13 +219,14 @@ static void put_results(struct page *p, const struct estimate *e)
 			 number(p->style, e->strategies[i].bytes, text), unit(p->style));
 }
 
-/* Our own system's. */
+/* The results of system memtrace. */
 static void put_peaks(struct page *p, const struct estimate *e)
 {
 	char text[48];
 
-	buf_puts(p->out,
-		 "\nstage   layers  in flight         steady           peak       reserved  peak in\n");
+	buf_puts(
+		p->out,
+		"\nstage   layers  in flight         steady           peak       reserved  peak in\n");
 	for (size_t i = 0; i < e->stage_count && i < STAGES_SHOWN; i++) {
 		const struct stage *s = &e->stages[i];
 
@@ -265,7 +265,7 @@ static void put_stages(struct page *p, const struct estimate *e)
 		buf_addf(p->out, "and %zu more: see --json\n", e->stage_count - STAGES_SHOWN);
 }
 
-/* The constants, each with how sure it is. */
+/* The constants, each with its kind: exact, measured or assumed. */
 static void put_constants(struct page *p, const struct estimate *e)
 {
 	struct buf line = { 0 };
@@ -324,7 +324,7 @@ void estimate_text(const struct answer *a, const struct style *style, struct buf
 		page_field(&p, "note", a->config->notes[i], 0);
 }
 
-/* Whether `letter` is a word of `formula`. */
+/* Is `letter` a word of `formula`? */
 static int uses(const char *formula, const char *letter)
 {
 	size_t n = strlen(letter);
@@ -359,7 +359,8 @@ static void explain_term(struct page *p, const struct estimate *e, size_t i)
 			buf_addf(p->out, "  %-5s = %-14s %s\n", s->symbols[j].letter,
 				 wide_text(e->dims.value[j], text), s->symbols[j].meaning);
 	buf_addf(&line, "%s bytes", wide_text(estimate_bytes(e, i), text));
-	snprintf(text, sizeof(text), " = %.2f GiB", (double)estimate_bytes(e, i) / (double)(1 << 30));
+	snprintf(text, sizeof(text), " = %.2f GiB",
+		 (double)estimate_bytes(e, i) / (double)(1 << 30));
 	buf_puts(&line, text);
 	page_field(p, "result", line.text, 0);
 	buf_release(&line);
@@ -377,8 +378,7 @@ int estimate_explain(const struct answer *a, const char *id, const struct style 
 		int own = !strncmp(id, s->name, n) && id[n] == '.';
 
 		for (size_t j = 0; j < estimate_term_count(&a->estimates[i]); j++) {
-			if (strcmp(own ? id + n + 1 : id,
-				   estimate_term(&a->estimates[i], j)->id))
+			if (strcmp(own ? id + n + 1 : id, estimate_term(&a->estimates[i], j)->id))
 				continue;
 			buf_puts(out, found++ ? "\n" : "");
 			explain_term(&p, &a->estimates[i], j);

@@ -7,7 +7,8 @@
 
 #define GIB ((double)(INT64_C(1) << 30))
 
-/* A column for each dimension that the system distinguishes, and that the job has. */
+/* Is there a column for the dimension? The system must distinguish its values and the job have it.
+ */
 static int has_column(const struct plan *plan, enum dimension dim)
 {
 	const struct space *space = &plan->system->space;
@@ -99,7 +100,7 @@ static void put_discarded(struct buf *out, const struct plan_layout *l)
 	buf_puts(out, "\n");
 }
 
-/* By dimension, what the system has no formula for. */
+/* The number of layouts without a formula, by dimension. */
 static void put_inexpressible(const struct plan *plan, struct buf *out)
 {
 	const char *before = "         no formula for ";

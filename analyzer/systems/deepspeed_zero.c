@@ -1,4 +1,4 @@
-/* Document 002: DeepSpeed's estimators of model states under ZeRO-2 and ZeRO-3, on GPU and host. */
+/* DeepSpeed's estimators of model states under ZeRO-2 and ZeRO-3, on GPU and host. */
 #include "systems/deepspeed_zero.h"
 
 #include "estimate/inputs.h"
@@ -20,8 +20,8 @@
 	X(F, "additional_buffer_factor, times F_d")                              \
 	X(F_d, "denominator of F")
 
-/* What is sharded is truncated once, as the tool does: the states take what weights and gradients
- * leave. */
+/* DeepSpeed's tool truncates the sharded bytes once, as a sum; here the states take the remainder
+ * after weights and gradients. */
 #define TERMS(TERM)                                                                             \
 	TERM(weights, "parameters", "16-bit weights", "2 P (of 2 P or 4 P)",                    \
 	     "document 002, \"GPU RAM\", ZeRO-2", 2 * P * whole)                                \
@@ -45,15 +45,15 @@
 #define CPU 1
 static const char *const devices[] = { "none", "cpu" };
 
-/* The document's rows, in the order of its tables. */
-static const struct row {
+/* The rows of the document's tables, in their order. */
+static const struct document_row {
 	int stage, param, optimizer, zero_init;
 } rows[] = {
 	{ 2, -1, CPU, -1 },  { 2, -1, NONE, -1 }, { 3, CPU, CPU, 1 },   { 3, CPU, CPU, 0 },
 	{ 3, NONE, CPU, 1 }, { 3, NONE, CPU, 0 }, { 3, NONE, NONE, 1 }, { 3, NONE, NONE, 0 },
 };
 
-static void set_row(struct dims *x, const struct row *row)
+static void set_row(struct dims *x, const struct document_row *row)
 {
 	int shards_states = row->optimizer == NONE;
 
@@ -65,7 +65,7 @@ static void set_row(struct dims *x, const struct row *row)
 }
 
 /* Host bytes of a node: "General RAM". g = n/N = 1/m; truncated like the tool. */
-static wide cpu_bytes(const struct dims *x, const struct row *row)
+static wide cpu_bytes(const struct dims *x, const struct document_row *row)
 {
 	wide n = SYMBOL(x, n), m = SYMBOL(x, m), F = SYMBOL(x, F), F_d = SYMBOL(x, F_d);
 	wide P = SYMBOL(x, P), states = row->param == CPU ? 18 : 16;
@@ -79,7 +79,7 @@ static wide cpu_bytes(const struct dims *x, const struct row *row)
 	return P * 4 * n * F / F_d;
 }
 
-/* From the architecture, where the job does not count by itself. */
+/* Parameters counted from the architecture, if the job does not give them. */
 static wide count(struct inputs *in, enum config_field f)
 {
 	struct err why = { 0 };
@@ -102,15 +102,16 @@ static void read_sizes(struct inputs *in, struct dims *x, int stage)
 	else
 		SYMBOL(x, P) = input_or(in, CONFIG_num_parameters, 1, MOST_PARAMETERS);
 	if (stage == 3)
-		SYMBOL(x, X) = GIVEN(in->c, largest_layer_params)
-				       ? input_or(in, CONFIG_largest_layer_params, 1, MOST_PARAMETERS)
-				       : count(in, CONFIG_largest_layer_params);
+		SYMBOL(x, X) =
+			GIVEN(in->c, largest_layer_params)
+				? input_or(in, CONFIG_largest_layer_params, 1, MOST_PARAMETERS)
+				: count(in, CONFIG_largest_layer_params);
 	SYMBOL(x, n) = input_or(in, CONFIG_num_gpus_per_node,
-			       input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS), MOST_RANKS);
+				input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS), MOST_RANKS);
 	SYMBOL(x, m) = input_or(in, CONFIG_num_nodes, 1, MOST_RANKS);
 	SYMBOL(x, N) = SYMBOL(x, n) * SYMBOL(x, m);
 	input_ratio(in, CONFIG_additional_buffer_factor, 1.5, 0, 1000000, &SYMBOL(x, F),
-		   &SYMBOL(x, F_d));
+		    &SYMBOL(x, F_d));
 }
 
 static int read_stage(struct inputs *in)
@@ -121,29 +122,30 @@ static int read_stage(struct inputs *in)
 		return (int)input_required(in, CONFIG_zero_stage, 3);
 	if (stage < 2)
 		input_reject(in,
-		       GIVEN(in->c, zero_stage) ? CONFIG_zero_stage
-					       : CONFIG_use_distributed_optimizer,
-		       "2 or 3: the document has formulas for ZeRO-2 and ZeRO-3 alone");
+			     GIVEN(in->c, zero_stage) ? CONFIG_zero_stage
+						      : CONFIG_use_distributed_optimizer,
+			     "2 or 3: the document has formulas for ZeRO-2 and ZeRO-3 alone");
 	return stage;
 }
 
-/* The row of the document's table that the job is. */
-static struct row read_row(struct inputs *in, int stage)
+/* The row of the document's table for the job's options. */
+static struct document_row read_row(struct inputs *in, int stage)
 {
-	struct row row = { .stage = stage, .param = -1, .zero_init = -1 };
+	struct document_row row = { .stage = stage, .param = -1, .zero_init = -1 };
 
 	row.optimizer = input_word(in, CONFIG_offload_optimizer, NONE, "none|cpu");
 	if (stage != 3) {
 		if (input_word(in, CONFIG_offload_param, NONE, "none|cpu") != NONE)
 			input_reject(in, CONFIG_offload_param,
-			       "none under ZeRO-2: the weights are not sharded");
+				     "none under ZeRO-2: the weights are not sharded");
 		return row;
 	}
 	row.param = input_word(in, CONFIG_offload_param, NONE, "none|cpu");
 	row.zero_init = input_flag(in, CONFIG_zero_init, 1);
 	if (row.param == CPU && row.optimizer == NONE)
-		input_reject(in, CONFIG_offload_param,
-		       "none, or offload_optimizer cpu as well: the document has no row for weights alone");
+		input_reject(
+			in, CONFIG_offload_param,
+			"none, or offload_optimizer cpu as well: the document has no row for weights alone");
 	return row;
 }
 
@@ -152,7 +154,8 @@ static void note_size(struct inputs *in, enum config_field f)
 	wide size = input_or(in, f, 1, MOST_RANKS);
 
 	if (size > 1)
-		estimate_note(in->out, "%s is %lld: the document shards over data parallelism alone",
+		estimate_note(in->out,
+			      "%s is %lld: the document shards over data parallelism alone",
 			      config_name(f), (long long)size);
 }
 
@@ -160,7 +163,7 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 {
 	struct inputs in = { .c = c, .out = out, .e = e };
 	int stage = read_stage(&in);
-	struct row row = read_row(&in, stage);
+	struct document_row row = read_row(&in, stage);
 	enum precision precision;
 
 	read_sizes(&in, &out->dims, stage);
@@ -179,12 +182,12 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	return 0;
 }
 
-static void add_pinned(const struct config *c, struct estimate *out, const struct row *row)
+static void add_pinned(const struct config *c, struct estimate *out, const struct document_row *row)
 {
 	struct inputs in = { .c = c, .out = out };
 	wide P = SYMBOL(&out->dims, P);
 	wide steps = input_or(&in, CONFIG_gradient_accumulation_steps,
-			     VALUE_OR(c, num_microbatches, 1), MOST_BATCH);
+			      VALUE_OR(c, num_microbatches, 1), MOST_BATCH);
 
 	if (row->stage == 3 && row->param == CPU)
 		estimate_add_result(out, "pinned_cpu_bytes", 6 * P + (steps > 1 ? 2 * P : 0));
@@ -214,12 +217,12 @@ static void add_results(const struct config *c, struct estimate *out)
 {
 	struct inputs in = { .c = c, .out = out };
 	int stage = SYMBOL(&out->dims, whole) ? 2 : 3;
-	struct row chosen = read_row(&in, stage);
+	struct document_row chosen = read_row(&in, stage);
 	struct dims x = out->dims;
 
 	estimate_add_result(out, "cpu_bytes", cpu_bytes(&x, &chosen));
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct row *row = &rows[i];
+		const struct document_row *row = &rows[i];
 
 		if (row->stage != stage)
 			continue;

@@ -1,5 +1,5 @@
-/* Document 003: Llama models under 4D parallelism, stage by stage. Divisions come last; the
- * documents' "w(t)" is 2 h^2 ((1 + k/a + 3f/(2h))/t + 1/h). */
+/* Llama models under 4D parallelism, stage by stage. Divisions come last; the document's "w(t)" is
+ * 2 h^2 ((1 + k/a + 3f/(2h))/t + 1/h). */
 #include "systems/llama_4d.h"
 
 #include "estimate/inputs.h"
@@ -86,13 +86,14 @@ static void read_sizes(struct inputs *in, struct dims *x)
 static wide read_gradient_bytes(struct inputs *in)
 {
 	wide width = input_or(in, CONFIG_grad_bytes,
-			     VALUE_OR(in->c, accumulate_allreduce_grads_in_fp32, 1) ? 4 : 2, 8);
+			      VALUE_OR(in->c, accumulate_allreduce_grads_in_fp32, 1) ? 4 : 2, 8);
 
 	if (width != 2 && width != 4)
-		input_reject(in, CONFIG_grad_bytes, "4, or 2 as the document quotes from the ZeRO paper");
+		input_reject(in, CONFIG_grad_bytes,
+			     "4, or 2 as the document quotes from the ZeRO paper");
 	else if (width == 2)
 		estimate_note(in->out, "gradients of 2 bytes: the document's own equations have 4, "
-				      "its 16 Psi quotes 2 from the ZeRO paper");
+				       "its 16 Psi quotes 2 from the ZeRO paper");
 	return width;
 }
 
@@ -100,16 +101,16 @@ static void check(struct inputs *in, enum precision precision, int zero)
 {
 	if (precision < PRECISION_FP16_MIXED || precision > PRECISION_FP8_MIXED)
 		input_reject(in, CONFIG_precision,
-		       "bf16-mixed: the document has bf16 weights and fp32 optimizer states");
+			     "bf16-mixed: the document has bf16 weights and fp32 optimizer states");
 	else if (precision != PRECISION_BF16_MIXED)
 		estimate_note(in->out, "the document has bf16-mixed: %s is counted alike",
 			      in->c->precision);
 	if (zero > 1)
 		input_reject(in, GIVEN(in->c, zero_stage) ? CONFIG_zero_stage : CONFIG_fsdp,
-		       "0 or 1: the document has no formula for ZeRO-2 and ZeRO-3");
+			     "0 or 1: the document has no formula for ZeRO-2 and ZeRO-3");
 	if (VALUE_OR(in->c, num_experts, 0) > 1)
 		input_reject(in, CONFIG_num_experts,
-		       "none: the document has no formula for mixtures of experts");
+			     "none: the document has no formula for mixtures of experts");
 	input_reject_other_optimizers(in);
 }
 
@@ -140,21 +141,21 @@ static void add_notes(struct inputs *in, const struct dims *x, int zero)
 		estimate_note(in->out, "kv_channels is %lld: the document's heads are h/a wide",
 			      (long long)c->kv_channels);
 	input_note_unmodelled(in);
-	input_note_division(in, CONFIG_num_layers, SYMBOL(x, L), CONFIG_pipeline_model_parallel_size,
-		      SYMBOL(x, p));
+	input_note_division(in, CONFIG_num_layers, SYMBOL(x, L),
+			    CONFIG_pipeline_model_parallel_size, SYMBOL(x, p));
 	input_note_division(in, CONFIG_num_attention_heads, SYMBOL(x, a),
-		      CONFIG_tensor_model_parallel_size, SYMBOL(x, t));
-	input_note_division(in, CONFIG_num_query_groups, SYMBOL(x, k), CONFIG_tensor_model_parallel_size,
-		      SYMBOL(x, t));
-	input_note_division(in, CONFIG_ffn_hidden_size, SYMBOL(x, f), CONFIG_tensor_model_parallel_size,
-		      SYMBOL(x, t));
+			    CONFIG_tensor_model_parallel_size, SYMBOL(x, t));
+	input_note_division(in, CONFIG_num_query_groups, SYMBOL(x, k),
+			    CONFIG_tensor_model_parallel_size, SYMBOL(x, t));
+	input_note_division(in, CONFIG_ffn_hidden_size, SYMBOL(x, f),
+			    CONFIG_tensor_model_parallel_size, SYMBOL(x, t));
 	input_note_division(in, CONFIG_vocab_size, SYMBOL(x, v), CONFIG_tensor_model_parallel_size,
-		      SYMBOL(x, t));
+			    SYMBOL(x, t));
 	input_note_division(in, CONFIG_seq_length, SYMBOL(x, s), CONFIG_context_parallel_size,
-		      SYMBOL(x, c));
+			    SYMBOL(x, c));
 }
 
-/* 0: p - i, whatever the number of micro-batches; so the document. */
+/* 0: p - i, for any number of micro-batches, as the document says. */
 static wide most_in_flight(struct inputs *in, const struct dims *x)
 {
 	if (!input_flag(in, CONFIG_cap_in_flight, 0))

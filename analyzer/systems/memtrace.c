@@ -1,5 +1,5 @@
-/* Our own system: tensor by tensor. Every pipeline stage is run by its family's model, and the
- * worst one is the answer. */
+/* Runs every pipeline stage by the model of its family, tensor by tensor. The largest stage is the
+ * estimate. */
 #include "systems/memtrace.h"
 #include "distributed/device_overhead.h"
 #include "estimate/device.h"
@@ -71,7 +71,8 @@ static void fill_stage(struct stage *to, const struct hparams *s, struct machine
 	}
 }
 
-/* "exact": the tensors' sizes follow from the declared ones by the frameworks' code. */
+/* The kind of a term. "exact": the frameworks' code gives the tensors' sizes from the declared
+ * ones. */
 static const char *kind_of(const struct estimate *out, int term)
 {
 	static const char *const kinds[TERMS] = {
@@ -89,17 +90,17 @@ static const char *kind_of(const struct estimate *out, int term)
 
 static void make_terms(struct estimate *out, const struct stage *worst)
 {
-	out->made = xcalloc(TERMS, sizeof(*out->made));
-	out->sizes = xcalloc(TERMS, sizeof(*out->sizes));
-	out->made_count = TERMS;
+	out->job_terms = xcalloc(TERMS, sizeof(*out->job_terms));
+	out->job_bytes = xcalloc(TERMS, sizeof(*out->job_bytes));
+	out->job_term_count = TERMS;
 	for (int t = 0; t < TERMS; t++) {
-		out->made[t] = (struct term){ .id = term_rows[t].id,
-					      .component = term_rows[t].component,
-					      .title = term_rows[t].title,
-					      .printed = term_rows[t].formula,
-					      .source = term_rows[t].source,
-					      .kind = kind_of(out, t) };
-		out->sizes[t] = worst->terms[t];
+		out->job_terms[t] = (struct term){ .id = term_rows[t].id,
+						   .component = term_rows[t].component,
+						   .title = term_rows[t].title,
+						   .printed = term_rows[t].formula,
+						   .source = term_rows[t].source,
+						   .kind = kind_of(out, t) };
+		out->job_bytes[t] = worst->terms[t];
 	}
 	out->total = worst->total;
 }
@@ -117,8 +118,8 @@ static int read_model(struct job_model *j, struct inputs *in)
 	return family_check(&j->hparams, in);
 }
 
-/* The first step makes the optimizer's states, the second is steady, and in the third the
- * allocator's cache has its final form. Two are enough for the allocated peak. */
+/* The first step allocates the optimizer's states, the second is steady, and in the third the
+ * allocator's cache has its final form. Two steps are enough for the peak of allocated bytes. */
 static void run_stage(const struct job_model *j, struct machine *m, int64_t stage, int steps)
 {
 	m->steps = steps;
@@ -127,7 +128,8 @@ static void run_stage(const struct job_model *j, struct machine *m, int64_t stag
 	machine_settle(m);
 }
 
-/* FSDP1 and ZeRO cut a flat parameter where a rank's piece ends, and ranks have other pieces. */
+/* The number of ranks to run. FSDP1 and ZeRO shard flat parameters, so ranks hold different pieces.
+ */
 static int64_t different_ranks(const struct hparams *s)
 {
 	if (s->wrapper != FSDP1 && s->wrapper != ZERO)
@@ -159,7 +161,7 @@ int memtrace_run(const struct config *c, struct rank_coordinates at, FILE *event
 	return 0;
 }
 
-/* The rank that needs most, and the most that any reserves. */
+/* Keeps the rank with the largest total, with the largest reserved bytes of any rank. */
 static void keep_worst(struct stage *kept, struct stage *now)
 {
 	wide reserved = largest(now->reserved, kept->reserved);
@@ -177,8 +179,8 @@ static void keep_worst(struct stage *kept, struct stage *now)
 	free(other.steady_terms);
 }
 
-/* The allocator gives its cache back before it fails: where only the cache does not fit into
- * `limit` bytes, the run is tried with them. */
+/* The allocator frees its cache before it fails. If only the cache exceeds `limit` bytes, the stage
+ * is run once more within them. */
 static enum in_device run_within(const struct job_model *j, const struct stage *s, int64_t stage,
 				 wide limit)
 {

@@ -1,5 +1,4 @@
-/* Document 001: nanoGPT on one GPU, fp32 weights under 16-bit autocast, Adam, no dropout, no flash
- * attention. */
+/* nanoGPT with fp32 weights under 16-bit autocast, Adam, no dropout, no flash attention. */
 #include "systems/nanogpt.h"
 
 #include "estimate/inputs.h"
@@ -59,7 +58,7 @@ static wide count(struct inputs *in, const struct dims *x)
 		n += SYMBOL(x, T) * D;
 	if (input_flag(in, CONFIG_bias, 0))
 		n += D * (2 * L + 1);
-	/* A count that was derived from the architecture is not the document's. */
+	/* A count derived from the architecture is not the document's count. */
 	if (config_is_derived(in->c, CONFIG_num_parameters))
 		return n;
 	return input_or(in, CONFIG_num_parameters, n, MOST_PARAMETERS);
@@ -120,7 +119,8 @@ static void add_notes(struct inputs *in, const struct dims *x, int zero)
 			"the head has weights of its own: the document's shares the embedding's");
 	if (GIVEN(c, attention) &&
 	    (!strcmp(c->attention, "flash") || !strcmp(c->attention, "sdpa")))
-		estimate_note(in->out, "attention is %s: the document keeps the attention's weights",
+		estimate_note(in->out,
+			      "attention is %s: the document keeps the attention's weights",
 			      c->attention);
 	if (VALUE_OR(c, attention_dropout, 0) > 0 || VALUE_OR(c, hidden_dropout, 0) > 0)
 		estimate_note(in->out, "the document has no dropout");
@@ -139,13 +139,14 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	int ddp, zero = input_zero_stage(&in, 0);
 
 	read_sizes(&in, x);
-	ddp = input_flag(&in, CONFIG_ddp, input_or(&in, CONFIG_data_parallel_size, 1, MOST_RANKS) > 1);
+	ddp = input_flag(&in, CONFIG_ddp,
+			 input_or(&in, CONFIG_data_parallel_size, 1, MOST_RANKS) > 1);
 	SYMBOL(x, r) = ddp && !input_flag(&in, CONFIG_gradient_as_bucket_view, 1) ? 2 : 1;
 	SYMBOL(x, w) = input_or_zero(&in, CONFIG_cublas_workspaces, 2, 1000);
 	SYMBOL(x, x) = input_flag(&in, CONFIG_data, 1);
 	if (VALUE_OR(c, num_experts, 0) > 1)
 		input_reject(&in, CONFIG_num_experts,
-		       "none: the document has no formula for mixtures of experts");
+			     "none: the document has no formula for mixtures of experts");
 	input_reject_other_optimizers(&in);
 	if (in.failed)
 		return -1;
@@ -165,12 +166,12 @@ static void add_results(const struct config *c, struct estimate *out)
 	wide steady = out->total - activations - out->bytes[TERM_logits_backward];
 	wide formula = 16 * N + 4 * SYMBOL(x, N_buf);
 	int persists = input_flag(&(struct inputs){ .c = c, .out = out }, CONFIG_ddp,
-				 VALUE_OR(c, data_parallel_size, 1) > 1);
+				  VALUE_OR(c, data_parallel_size, 1) > 1);
 
 	estimate_add_result(out, "num_params", N);
 	estimate_add_result(out, "steady_state_bytes", steady);
 	estimate_add_result(out, "steady_state_formula_bytes", formula);
-	/* DDP's buckets keep the gradients; else there are none before the first backward pass. */
+	/* DDP's buckets keep the gradients; without DDP none are live before the backward pass. */
 	estimate_add_result(out, "forward_start_bytes",
 			    steady - (persists ? 0 : out->bytes[TERM_gradients]));
 	estimate_add_result(out, "activations_bytes", activations);

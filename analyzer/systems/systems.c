@@ -10,11 +10,7 @@
 #include "util/buf.h"
 
 const struct system *const systems[] = {
-	&training_memory_blog,
-	&nanogpt,
-	&deepspeed_zero,
-	&llama_4d,
-	&memtrace,
+	&training_memory_blog, &nanogpt, &deepspeed_zero, &llama_4d, &memtrace,
 };
 const size_t system_count = ARRAY_SIZE(systems);
 

@@ -1,4 +1,4 @@
-/* The systems of estimates: one file each, one row each in systems.c. */
+/* The list of all systems of estimates. */
 #ifndef SYSTEMS_SYSTEMS_H
 #define SYSTEMS_SYSTEMS_H
 

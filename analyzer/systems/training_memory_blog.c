@@ -1,4 +1,4 @@
-/* Document 000: totals from a parameter count, divided as one of thirteen printed strategies says.
+/* Totals from a parameter count, divided as one of thirteen printed strategies says.
  */
 #include "systems/training_memory_blog.h"
 
@@ -124,12 +124,12 @@ static void set_divisors(struct dims *x, int strategy, int zero, int split)
 	const wide rows[][5] = { STRATEGIES(STRATEGY) };
 #undef STRATEGY
 	wide kept = PP > 1 ? MB : 1;
-	/* Every printed row in one expression; unused sizes are 1. */
+	/* All printed rows in one expression: sizes that are not used are 1. */
 	const wide every[] = { TP * PP * (zero >= 1 ? DP : 1), TP * PP * (zero >= 2 ? DP : 1),
 			       TP * PP * (zero >= 3 ? DP : 1), TP * PP * kept * CP,
 			       PP * kept * CP * SP };
 	const wide *row = strategy == EVERY_SIZE ? every : rows[strategy];
-	/* blog_batch microbatch: b is one micro-batch without a pipeline, too. */
+	/* blog_batch = microbatch: b is one micro-batch even without a pipeline. */
 	int has_batch = strategy == EVERY_SIZE ? PP > 1 : strategy >= PIPELINE;
 	wide batch = split && !has_batch ? MB : 1;
 
@@ -140,7 +140,7 @@ static void set_divisors(struct dims *x, int strategy, int zero, int split)
 	SYMBOL(x, D_a2) = row[4] * batch;
 }
 
-/* The strategy that the document prints for these sizes. */
+/* The strategy of the document for these sizes. */
 static int automatic(const struct dims *x, int zero)
 {
 	int tp = SYMBOL(x, TP) > 1, pp = SYMBOL(x, PP) > 1, cp = SYMBOL(x, CP) > 1;
@@ -210,7 +210,7 @@ static void read_precisions(struct inputs *in, struct dims *x)
 	SYMBOL(x, c_o) = k_h ? 3 * k_h : 2 * k;
 	SYMBOL(x, c_g) =
 		input_or(in, CONFIG_grad_bytes,
-			input_flag(in, CONFIG_accumulate_allreduce_grads_in_fp32, 0) ? 4 : k, 8);
+			 input_flag(in, CONFIG_accumulate_allreduce_grads_in_fp32, 0) ? 4 : k, 8);
 	if (!in->failed && precision >= PRECISION_FP16_AUTOCAST)
 		estimate_note(
 			in->out,
@@ -242,7 +242,7 @@ static void read_activations(struct inputs *in, struct dims *x)
 				"heads as heads (see gqa_variant)");
 	}
 	switch (input_word(in, CONFIG_a2_definition, 0,
-			  "ln_dropout|ln_all_dropout|korthikanti|none")) {
+			   "ln_dropout|ln_all_dropout|korthikanti|none")) {
 	case 0:
 		SYMBOL(x, e) = 2 * k + 2;
 		break;
@@ -255,7 +255,7 @@ static void read_activations(struct inputs *in, struct dims *x)
 		break;
 	}
 	input_ratio(in, CONFIG_activation_checkpoint_factor, 1, 1, 10000, &SYMBOL(x, AC),
-		   &SYMBOL(x, AC_d));
+		    &SYMBOL(x, AC_d));
 }
 
 static void read_sizes(struct inputs *in, struct dims *x)
@@ -276,7 +276,7 @@ static void read_sizes(struct inputs *in, struct dims *x)
 	SYMBOL(x, b) = b * SYMBOL(x, MB);
 	if (!in->failed && SYMBOL(x, b) > MOST_BATCH)
 		input_reject(in, CONFIG_micro_batch_size,
-		       "at most 1000000 sequences of a data-parallel rank and step");
+			     "at most 1000000 sequences of a data-parallel rank and step");
 	SYMBOL(x, theta) = read_parameters(in);
 }
 
@@ -296,7 +296,8 @@ static void add_notes(struct inputs *in, const struct dims *x, int strategy)
 			      "the activations of experts are not modelled by this document");
 	if (GIVEN(in->c, attention) && strcmp(in->c->attention, "eager") &&
 	    strcmp(in->c->attention, "unfused"))
-		estimate_note(in->out, "attention is %s: the document keeps the attention's weights",
+		estimate_note(in->out,
+			      "attention is %s: the document keeps the attention's weights",
 			      in->c->attention);
 	input_note_unmodelled(in);
 }
@@ -341,8 +342,8 @@ static void add_results(const struct config *c, struct estimate *out)
 	int split = input_word(&in, CONFIG_blog_batch, 0, "per_dp|microbatch");
 	int chosen = read_strategy(&in, &out->dims, zero);
 	struct dims x = out->dims;
-	wide k_h = input_or(&in, CONFIG_bytes_high, input_precision(&in) < PRECISION_FP16_MIXED ? 0 : 4,
-			   8);
+	wide k_h = input_or(&in, CONFIG_bytes_high,
+			    input_precision(&in) < PRECISION_FP16_MIXED ? 0 : 4, 8);
 
 	estimate_add_word(out, "strategy",
 			  chosen < EVERY_SIZE ? strategy_names[chosen] : "every-size");
@@ -356,7 +357,7 @@ static void add_results(const struct config *c, struct estimate *out)
 	set_divisors(&x, SINGLE, zero, split);
 	add_parts(out, &x);
 	if (chosen == SINGLE || chosen == DATA) {
-		/* One of the d keeps the optimizer, even where this one does not. */
+		/* One of the data-parallel GPUs holds the optimizer, even if this one does not. */
 		wide each = estimate_sum(out->system, &x) - term_optimizer(&x);
 
 		SYMBOL(&x, c_o) = k_h ? 3 * k_h : 2 * SYMBOL(&x, k);
