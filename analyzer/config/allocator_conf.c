@@ -18,8 +18,7 @@ int allocator_conf_next(struct str *conf, struct allocator_option *o)
 		is_bracketed = conf->at[end] == '[' || (is_bracketed && conf->at[end] != ']');
 	for (colon = 0; colon < end && conf->at[colon] != ':'; colon++)
 		;
-	*o = (struct allocator_option){ .name = { conf->at, colon },
-					.written = { conf->at, end } };
+	*o = (struct allocator_option){ .name = { conf->at, colon }, .written = { conf->at, end } };
 	if (colon < end)
 		o->value = (struct str){ conf->at + colon + 1, end - colon - 1 };
 	end += end < conf->length;

@@ -1,5 +1,5 @@
-/* The grammar of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF: "NAME:VALUE,NAME:VALUE". A value in
- * brackets may hold commas: "roundup_power2_divisions:[256:1,>:4]". */
+/* The grammar of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF: "NAME:VALUE,NAME:VALUE". A value
+ * in brackets may hold commas: "roundup_power2_divisions:[256:1,>:4]". */
 #ifndef CONFIG_ALLOCATOR_CONF_H
 #define CONFIG_ALLOCATOR_CONF_H
 
