@@ -1,4 +1,4 @@
-"""make bench. Every ratio is of runs that took turns; medians with the spread; bars are those of the project's plan."""
+"""make bench. Every ratio is of runs that alternate; medians with the spread; the bars are those of the project's plan."""
 import glob
 import json
 import os
@@ -36,7 +36,7 @@ def line(what, value, spread, bar):
 
 
 def hook(runs=3):
-    """Warm and cold, beside PyTorch's own memory history in the same processes: hook_cost.py says how."""
+    """Warm and cold, beside PyTorch's own memory history in the same processes: see hook_cost.py."""
     found = [json.loads(run([PYTHON, os.path.join(HERE, "hook_cost.py"), os.path.join(BUILD, "bench", "hook_cost.so")], True)) for _ in range(runs)]
 
     def row(what, values, bar="", unit="%.1f ns"):
@@ -55,7 +55,7 @@ def hook(runs=3):
 
 
 def steps(rounds=400, warm_up=10):
-    """The three modes run side by side on one core and take turns step by step, so that whatever slows the machine slows them alike."""
+    """The three modes run side by side on one core and alternate step by step, so other load slows them equally."""
     modes = {"untraced": (False, "plain"), "memtrace": (True, "plain"), "_record_memory_history()": (False, "history")}
     core = max(os.sched_getaffinity(0))
     jobs = {m: subprocess.Popen([PYTHON, os.path.join(HERE, "step_time.py"), how], env=environment(traced), stdin=subprocess.PIPE,
@@ -82,7 +82,7 @@ def steps(rounds=400, warm_up=10):
 
 
 def big_trace(events, *live):
-    """With some hundred live blocks, or so many."""
+    """With some hundred live blocks, or with the given number."""
     shutil.rmtree(TRACES, ignore_errors=True)
     counted = int(run([PYTHON, os.path.join(HERE, "many_events.py"), str(events), *map(str, live)], True, MEMTRACE_BUDGET="2GiB"))
     path, = glob.glob(os.path.join(TRACES, "*.mtr"))
@@ -157,7 +157,7 @@ def start_up():
 
 
 def estimate():
-    """A million jobs a system in C; beside it, in turns, what one would use in Python for one job."""
+    """A million jobs for each system in C; beside it, alternating, a Python estimator for one job."""
     ours, theirs, rounds = {}, {}, 3
     for _ in range(rounds):
         for text in plain([os.path.join(BUILD, "tests", "unit", "estimate", "bench_estimate")]).splitlines():
@@ -168,7 +168,7 @@ def estimate():
     for system, found in ours.items():
         line("million estimates a second of one core, %s" % system, "%.2f" % statistics.median(found), "%.2f to %.2f in %d runs" % (min(found), max(found), rounds),
              "bar 1")
-    mine = statistics.median(ours["deepspeed-zero"])  # a million a second are a microsecond each
+    mine = statistics.median(ours["deepspeed-zero"])  # a million in a second are one microsecond each
     for name, found in theirs.items():
         value = statistics.median(found)
         line("  " + name, "%.3f ms" % (value * 1e3), "%.3f to %.3f in %d runs" % (min(found) * 1e3, max(found) * 1e3, rounds),

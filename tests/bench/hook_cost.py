@@ -65,7 +65,7 @@ def pairs_of_blocks(count):
 
 
 def cold_blocks(count):
-    """One event each after other data were touched; its quartile and median."""
+    """One event at a time, each after other data were read; its quartile and median."""
     taken = []
     for _ in range(count):
         lib.touch(COLD_KIB)
@@ -88,7 +88,7 @@ def with_history(call, *arguments):
 
 
 def history(depth, rounds=11):
-    """PyTorch's memory history with Python stacks, on minus off, of the same blocks; we record both alike."""
+    """The cost of PyTorch's memory history with Python stacks, on minus off, for the same blocks; memtrace records both."""
     hot, chilled = [], []
     for _ in range(rounds):
         plain = at(depth, pairs_of_blocks, 500)
@@ -107,7 +107,7 @@ def named(path):
 
 
 def helpers():
-    """ns of processor time of the recorder's helper: a thread of this process, or a process of its own that began with the trace."""
+    """ns of processor time of the recorder's helper: a thread of this process, or a separate process that started with the trace."""
     tasks = [t for t in glob.glob("/proc/self/task/*") if named(t) == "memtrace"]
     for process in set(glob.glob("/proc/[0-9]*")) - before:
         if named(process) == "memtrace-writer":
@@ -120,7 +120,7 @@ def helpers():
 
 
 def settled():
-    """The helper's time once it has nothing to do any more."""
+    """The helper's time after it has finished its work."""
     while True:
         taken = helpers()
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""Prints, as JSON, how long the estimators that one would use in Python take a job: seconds a call, without the imports."""
+"""Prints, as JSON, the time of common Python estimators for one job: seconds for a call, without the imports."""
 import contextlib
 import io
 import json
@@ -10,7 +10,7 @@ MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "config",
 
 
 def each(call, least=0.5):
-    """Seconds a call, over at least half a second."""
+    """Seconds for a call, over at least half a second."""
     calls, began = 0, time.process_time()
     while time.process_time() - began < least:
         call()
@@ -32,7 +32,7 @@ def main():
         with contextlib.redirect_stdout(io.StringIO()):
             zero3(total_params=8030261248, largest_layer_params=525336576, num_gpus_per_node=8, num_nodes=8)
 
-    def accelerate():  # what `accelerate estimate-memory` does once it has the configuration
+    def accelerate():  # the work of `accelerate estimate-memory` after it has the configuration
         with init_empty_weights():
             calculate_maximum_sizes(AutoModelForCausalLM.from_config(config))
 

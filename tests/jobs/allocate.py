@@ -1,4 +1,4 @@
-"""Takes and gives tensors of many sizes at random: allocate.py SEED [STREAMS [LARGEST_MIB [EMPTY_EVERY]]]. What does not fit is let go of."""
+"""Allocates and frees tensors of many sizes at random: allocate.py SEED [STREAMS [LARGEST_MIB [EMPTY_EVERY]]]. If one does not fit, others are freed."""
 import random
 import sys
 

@@ -1,4 +1,4 @@
-"""What the jobs share: their options, optimizers, and the line of JSON that each rank prints at its end.
+"""Shared by the jobs: their options, optimizers, and the line of JSON that each rank prints at its end.
 
     {"rank": 0, "framework": "ddp", "max_memory_allocated": N, "max_memory_reserved": N, "memory_allocated": N, "elements": N,
      "tensors": {"parameters": N, "gradients": N, "optimizer_states": N, "buffers": N},     bytes of the tensors' storages
@@ -90,7 +90,7 @@ class Block(nn.Module):
 # ---- what PyTorch itself counts
 
 def local(tensor):
-    """The part of a distributed tensor that lies here."""
+    """The part of a distributed tensor on this rank."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
@@ -125,7 +125,7 @@ def optimizer_tensors(optimizer):
 
 
 class Truth:
-    """Collects a job's counters; `tensors` gives the categories' tensors, and is asked before gradients go."""
+    """Collects a job's counters; `tensors` returns the tensors of each category, and is called before gradients are freed."""
 
     def __init__(self, framework, tensors, **more):
         self.framework, self.tensors, self.more = framework, tensors, more

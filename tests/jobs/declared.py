@@ -1,4 +1,4 @@
-"""Runs the training job that a declared configuration describes, and writes what PyTorch counted: declared.py JOB.json OUT
+"""Runs the training job of a declared configuration, and writes PyTorch's counters: declared.py JOB.json OUT
 
 JOB.json has the keys of memtrace-config(5). OUT.RANK gets the peaks and what is allocated after the last step. With a list of jobs for
 one process, each runs in a child of its own (before which no GPU was touched), and OUT.0, OUT.1, … are those of the jobs.
@@ -137,7 +137,7 @@ def tokens_of(job):
 
 
 def distributed(job, model, blocks):
-    """The model under DistributedDataParallel or fully_shard, where the job says so."""
+    """The model under DistributedDataParallel or fully_shard, if the job declares one."""
     if job.get("data_parallel_size", 1) == 1:
         return model
     if not job.get("fsdp"):
@@ -155,7 +155,7 @@ def distributed(job, model, blocks):
 
 
 def flat_sharded(job, model, block):
-    """FullyShardedDataParallel, a unit for each block or one for all."""
+    """FullyShardedDataParallel, with one unit for each block or one for all."""
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
     mixed = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if job["precision"] == "bf16-mixed" else None
@@ -315,7 +315,7 @@ def transformers(job):
 
 
 def write(*kept):
-    """`kept` is what the loop's variables still refer to."""
+    """`kept` is the value to which the loop's variables still refer."""
     with open("%s.%s" % (sys.argv[2], os.environ.get("RANK", os.environ.get("JOB_NUMBER", 0))), "w") as f:
         json.dump({"peak_allocated_bytes": torch.cuda.max_memory_allocated(), "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
                    "steady_bytes": torch.cuda.memory_allocated()}, f)

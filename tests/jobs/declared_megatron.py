@@ -7,7 +7,7 @@ STEPS = 3
 
 
 def object_collectives_through_the_store():
-    """On a device whose kernels do nothing, sizes that are computed there are not numbers: objects go through the store."""
+    """On a device whose kernels do nothing, sizes computed there are not valid: objects use the store."""
     import pickle
 
     import torch.distributed.distributed_c10d as c10d
@@ -37,7 +37,7 @@ def object_collectives_through_the_store():
 
 
 def norms_of_torch():
-    """Apex and Transformer Engine are not there: PyTorch's own norms, also with sequence parallelism."""
+    """Apex and Transformer Engine are missing: PyTorch's own norms are used, also with sequence parallelism."""
     import megatron.core.transformer.torch_norm as torch_norm
 
     def make(cls, config, hidden_size, eps=1e-5, **unused):
@@ -51,7 +51,7 @@ def norms_of_torch():
 
 
 def routers_of_torch():
-    """Without Transformer Engine the router of Megatron-core 0.16.1 stops at a name that is not there; it means None."""
+    """Without Transformer Engine the router of Megatron-core 0.16.1 fails at a missing name, which means None."""
     from megatron.core.transformer.moe import moe_utils
     if not hasattr(moe_utils, "te_general_gemm"):
         moe_utils.te_general_gemm = None

@@ -36,7 +36,7 @@ def configuration(o):
 
 
 def tensors_of(engine):
-    """ZeRO's own places: partitions of ZeRO-3, the flat fp32 partitions and gradient buffers of its optimizer."""
+    """ZeRO's own storages: partitions of ZeRO-3, the flat fp32 partitions and gradient buffers of its optimizer."""
     def collect():
         zero = engine.optimizer
         parameters = [p for q in engine.module.parameters() for p in (q, getattr(q, "ds_tensor", None)) if p is not None]

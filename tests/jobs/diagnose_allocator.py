@@ -93,7 +93,7 @@ def conflicting_settings():
 
 
 def retries():
-    """Two sizes in turn, neither of which fits into what the other leaves: the cache is flushed each time."""
+    """Two sizes in turn; neither fits into the free memory that the other leaves, so the cache is flushed each time."""
     model = build(layers=2)
 
     def alternate(step, loss):

@@ -96,7 +96,7 @@ def recompute_whole_model():
 
 
 def recompute_flag_ignored():
-    """Is told --gradient_checkpointing, and does not do it."""
+    """Has the option --gradient_checkpointing, which has no effect."""
     model = build(layers=12, width=512, checkpoint="layer" if FIX else None)
     train(model, adam(model, fused=True), 3, 8, 1024)
 
@@ -122,7 +122,7 @@ def batch_outlier_size():
 # Gradients and the optimizer
 
 def big():
-    """67 M parameters, 256 MiB in fp32, and next to no activations."""
+    """67 M parameters, 256 MiB in fp32, and almost no activations."""
     with torch.device("cuda"):
         return nn.Sequential(*[nn.Linear(2048, 2048, bias=False) for _ in range(16)])
 
@@ -241,7 +241,7 @@ def leak_detached():
 
 
 def leak_slow():
-    """Grows for long before it dies: it is not dead yet."""
+    """Memory grows for a long time before the job fails: it has not failed yet."""
     model, history = build(layers=2), []
 
     def remember(step, loss):
@@ -271,7 +271,7 @@ def ref_cycle():
 
 
 def runtime():
-    """CUDA as a library of the process's own calls it, beside PyTorch."""
+    """A library of the process allocates from CUDA itself, outside PyTorch."""
     return ctypes.CDLL(None)
 
 
@@ -324,7 +324,7 @@ def predict_accumulation():
 
 
 def saved_elsewhere():
-    """A checkpoint that another process made, so that this one's trace has nothing of it."""
+    """A checkpoint that another process wrote, so this process's trace has no part of it."""
     path = os.path.join(tempfile.gettempdir(), "memtrace-diagnose-%d.pt" % os.getpid())
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_PRELOAD", "MEMTRACE_", "CUDASIM_"))}
     code = ("import sys, torch, torch.nn as nn\n"
@@ -406,7 +406,7 @@ def pinned():
 # Experts
 
 class SparseMoeBlock(nn.Module):
-    """A layer of experts: `tokens` of them come to this rank's, and 40 % of those to the first."""
+    """A layer of experts: `tokens` of them come to this rank's experts, and 40 % of those to the first expert."""
 
     def __init__(self, width, count):
         super().__init__()
@@ -421,7 +421,7 @@ class SparseMoeBlock(nn.Module):
 
 
 def experts():
-    """Tokens go where a router sends them: now and then, nearly all of a batch's to this rank's experts."""
+    """A router distributes the tokens: sometimes nearly all tokens of a batch go to this rank's experts."""
     with torch.device("cuda"):
         layers = nn.ModuleList(SparseMoeBlock(512, 4) for _ in range(4))
     optimizer = adam(layers, fused=True)

@@ -1,4 +1,4 @@
-"""Jobs that nothing is wrong with, of the kinds that look as if there were: see diagnose_causes.py."""
+"""Jobs without a defect, of kinds that look as if they had one: see diagnose_causes.py."""
 import os
 
 import torch
@@ -11,7 +11,7 @@ def healthy():
 
 
 def healthy_tight():
-    """Uses nearly all of its card, every step the same."""
+    """Uses nearly all of its card; every step is the same."""
     model = build(layers=8, width=512)
     train(model, adam(model, fused=True), 8, 4, 1024)
 
@@ -77,7 +77,7 @@ def healthy_saving():
 
 
 def healthy_lengths():
-    """Lengths vary, and there is room for all of them."""
+    """Lengths vary, and all of them fit."""
     model = build(layers=4)
     optimizer = adam(model, fused=True)
     for step in range(20):
@@ -87,7 +87,7 @@ def healthy_lengths():
 
 
 def healthy_retry():
-    """Catches one out-of-memory error, halves its batch and goes on."""
+    """Catches one out-of-memory error, halves its batch and continues."""
     model = build(layers=8, width=512)
     optimizer = adam(model, fused=True)
     b, done = 32, 0

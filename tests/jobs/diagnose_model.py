@@ -1,4 +1,4 @@
-"""A small GPT and its training loop: what the jobs that fail from one known cause have in common."""
+"""A small GPT and its training loop, shared by the jobs that fail from one known cause."""
 import math
 
 import torch

@@ -38,14 +38,14 @@ def unet_activations():
 
 
 def features_kept():
-    """A list of features for a plot at the epoch's end."""
+    """A list of features, kept for a plot at the end of the epoch."""
     model, kept = ResNet(32).cuda(), []
     model.layers.register_forward_hook(lambda m, i, o: kept.append(o.detach()))
     fit(model, sgd(model), [(16, 224)] * 400)
 
 
 def validation_graph():
-    """Outputs of the validation are put together, and nobody said no_grad."""
+    """Outputs of the validation are concatenated, without no_grad."""
     model = ResNet(32).cuda()
     optimizer = sgd(model)
     for _ in range(2):
@@ -59,7 +59,7 @@ def validation_graph():
 
 
 def trainer_predictions():
-    """The Trainer's own way: logits of the whole evaluation are on the GPU until its end."""
+    """The Trainer's default: the logits of the whole evaluation stay on the GPU until its end."""
     trainer(small_llama(8192, 128, 2), 4, evaluated=400, metrics=True, eval_strategy="steps", eval_steps=2)
 
 
@@ -73,13 +73,13 @@ def best_model_copy():
 
 
 def image_sizes():
-    """Every batch another size of images: the cache never has the right block."""
+    """Every batch has another image size: the cache never has a block of the right size."""
     model = ResNet(32).cuda()
     fit(model, sgd(model), [(16, 128 + 8 * (i * 7 % 23)) for i in range(60)])
 
 
 def resumed():
-    """Reads the checkpoint onto the GPU, and keeps it while it trains."""
+    """Reads the checkpoint onto the GPU, and keeps it during training."""
     model = VGG().cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     fit(model, optimizer, [(8, 128)] * 2)
@@ -98,19 +98,19 @@ def resumed():
 
 
 def adam_default():
-    """foreach is what one gets without asking."""
+    """foreach is the default."""
     model = VGG().cuda()
     fit(model, torch.optim.Adam(model.parameters()), [(8, 128)] * 4)
 
 
 def adam_states():
-    """Half a step fits: forward, backward, and no room for what the optimizer makes in its first."""
+    """Half a step fits: forward and backward, but not the tensors that the optimizer creates in its first step."""
     model = VGG().cuda()
     fit(model, torch.optim.Adam(model.parameters(), foreach=False), [(8, 128)] * 4)
 
 
 def too_large():
-    """Dies in model.to("cuda")."""
+    """Fails in model.to("cuda")."""
     nn.Sequential(*[nn.Linear(4096, 4096) for _ in range(40)]).to("cuda")
 
 
@@ -125,7 +125,7 @@ def long_sequence():
 
 
 def gradient_vector():
-    """The norm of one long vector of all gradients."""
+    """The norm of one long vector with all gradients."""
     model = nn.Sequential(*[nn.Linear(2048, 2048) for _ in range(16)]).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
     for _ in range(4):
@@ -138,12 +138,12 @@ def gradient_vector():
 
 
 def emptied_by_trainer():
-    """A setting of the Trainer that frees the cache after every step."""
+    """A setting of the Trainer that empties the cache after every step."""
     trainer(small_llama(8192, 512, 4), 12, torch_empty_cache_steps=1)
 
 
 def checkpointing_not_training():
-    """transformers recomputes only in training mode; nobody called train() again."""
+    """transformers recomputes only in training mode; train() was not called again."""
     model = small_llama(1024, 512, 12, use_cache=False)
     model.gradient_checkpointing_enable()
     model.eval()
@@ -156,7 +156,7 @@ def checkpointing_not_training():
 
 
 def caught_in_a_cycle():
-    """An object of every step that refers to itself: its activations go when Python collects."""
+    """An object of every step refers to itself: its activations are freed when Python's garbage collector runs."""
     class Step:
         def __init__(self, out):
             self.out, self.me = out, self
@@ -204,7 +204,7 @@ def vgg_ddp():
 
 
 def adam_everywhere():
-    """Adam's states whole on each rank."""
+    """Adam's states are complete on each rank."""
     model = wrapped(VGG().cuda(), gradient_as_bucket_view=True)
     fit(model, torch.optim.AdamW(model.parameters(), fused=True), [(8, 128)] * 4)
 

@@ -1,4 +1,4 @@
-"""Jobs that nothing is wrong with, of other models and frameworks than diagnose_healthy.py's: see diagnose_others.py."""
+"""Jobs without a defect, of other models and frameworks than those of diagnose_healthy.py: see diagnose_others.py."""
 import collections
 import copy
 
@@ -9,7 +9,7 @@ from diagnose_zoo import LSTMModel, ResNet, UNet, VGG, diffusion, fit, images, s
 
 
 def healthy_smoothed_loss():
-    """The average that is logged has a graph behind it, of which backward has freed all that is large."""
+    """The logged average has a graph; backward has freed all large tensors of it."""
     model = LSTMModel().cuda()
     optimizer, average = torch.optim.Adam(model.parameters()), 0
     for step in range(40):
@@ -22,13 +22,13 @@ def healthy_smoothed_loss():
 
 
 def healthy_late_zero_grad():
-    """zero_grad between forward and backward, as many have it: the peak is in backward, with or without the old gradients."""
+    """zero_grad between forward and backward, a common order: the peak is in backward, with or without the old gradients."""
     model = VGG().cuda()
     fit(model, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), [(96, 128)] * 4)
 
 
 def healthy_resnet():
-    """Training and validation by turns, as in PyTorch's ImageNet example."""
+    """Training and validation alternate, as in PyTorch's ImageNet example."""
     model = ResNet(64).cuda()
     optimizer = sgd(model)
     for _ in range(2):
@@ -41,7 +41,7 @@ def healthy_resnet():
 
 
 def healthy_lstm():
-    """Truncated backpropagation: the state goes on, its graph does not."""
+    """Truncated backpropagation: the state is kept, its graph is not."""
     model = LSTMModel().cuda()
     optimizer, state, losses = torch.optim.Adam(model.parameters()), None, []
     for step in range(30):
@@ -57,7 +57,7 @@ def healthy_lstm():
 
 
 def healthy_diffusion():
-    """With an average of its weights beside it, and a picture now and then."""
+    """With an average of its weights, and a picture now and then."""
     model = UNet(64).cuda()
     ema, optimizer = copy.deepcopy(model), torch.optim.AdamW(model.parameters())
     for _ in range(3):
@@ -81,7 +81,7 @@ def healthy_lora():
 
 
 def healthy_trainer():
-    """Accumulation, recomputation, evaluation and saving, all by the Trainer."""
+    """Accumulation, recomputation, evaluation and saving, all done by the Trainer."""
     trainer(small_llama(1024, 256, 4), 12, b=2, evaluated=16, gradient_accumulation_steps=4, gradient_checkpointing=True, eval_strategy="steps",
             eval_steps=4, save_strategy="steps", save_steps=6, bf16=True)
 
@@ -101,14 +101,14 @@ def healthy_gan():
 
 
 def healthy_generate():
-    """A cache of keys and values grows while it generates, and goes when it is done."""
+    """A cache of keys and values grows during generation, and is freed at its end."""
     model = small_llama(1024, 512, 6).bfloat16().eval()
     for _ in range(4):
         model.generate(words(8, 64, 1024), max_new_tokens=64, min_new_tokens=64, do_sample=False)
 
 
 def healthy_replay():
-    """A buffer of experience that fills, and then is full."""
+    """A buffer of experience grows until it is full."""
     model = ResNet(32, classes=6).cuda()
     optimizer, memory = torch.optim.Adam(model.parameters()), collections.deque(maxlen=30)
     for _ in range(60):
@@ -135,7 +135,7 @@ def healthy_scaler():
 
 
 def healthy_resnet_ddp():
-    """Two ranks, DDP and SGD as they come; a model with more activations than parameters."""
+    """Two ranks, DDP and SGD with default settings; the model has more activations than parameters."""
     model = wrapped(ResNet(64).cuda())
     optimizer = sgd(model)
     fit(model, optimizer, [(16, 160)] * 6)

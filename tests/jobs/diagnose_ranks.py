@@ -71,7 +71,7 @@ def fsdp_no_sync():
 
 
 def first_gpu():
-    """Every rank has touched GPU 0 before it went to its own."""
+    """Every rank used GPU 0 before it selected its own."""
     model = build(layers=8, width=512)
     train(model, adam(model, fused=True), 3, 4, 1024)
 
@@ -88,7 +88,7 @@ def zero(stage, **keys):
 
 
 def zero_buckets():
-    """The default: 5e8 elements a bucket, for a model of 67 million."""
+    """The default: 5e8 elements in a bucket, for a model of 67 million."""
     zero(2, **({"reduce_bucket_size": 5e6, "allgather_bucket_size": 5e6} if FIX else {}))
 
 
@@ -107,7 +107,7 @@ def stage(layers, width, embedding=0, head=0):
 
 
 def pipeline(model, micro_batches, b, s, width, vocabulary, one_forward_one_backward=True):
-    """Two stages. The first holds what is in flight; the second ends each micro-batch at once."""
+    """Two stages. The first holds the micro-batches in flight; the second ends each micro-batch at once."""
     optimizer = adam(model, fused=True)
     for _ in range(3):
         flying = []
@@ -141,7 +141,7 @@ def finish(flying, one):
 
 
 def handshake():
-    """Both ways once: NCCL's buffers for the peer are there before the model."""
+    """One exchange in both directions: NCCL's buffers for the peer are allocated before the model."""
     x = torch.zeros(1, device="cuda")
     for sender in (0, 1):
         (dist.send if RANK == sender else dist.recv)(x, 1 - RANK)

@@ -1,4 +1,4 @@
-"""Models as people write them, and their loops: what diagnose_others.py's jobs are made of."""
+"""Models and loops of the jobs in diagnose_others.py."""
 import os
 import tempfile
 
@@ -41,7 +41,7 @@ class ResNet(nn.Module):
 
 
 class SpatialAttention(nn.Module):
-    """Over all pixels, as diffusion models had it first."""
+    """Attention over all pixels, as in early diffusion models."""
 
     def __init__(self, width):
         super().__init__()
@@ -86,7 +86,7 @@ class LSTMModel(nn.Module):
 
 
 class VGG(nn.Module):
-    """Few activations, and most of its parameters in the classifier."""
+    """Few activations, and most parameters in the classifier."""
 
     def __init__(self, width=4096):
         super().__init__()

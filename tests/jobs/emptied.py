@@ -1,4 +1,4 @@
-"""Gives cached memory back, some of it, all of it, or to take it again; prints what PyTorch then says that it holds."""
+"""Returns cached memory, some of it or all of it, or allocates it again; prints PyTorch's reserved bytes each time."""
 import json
 import sys
 

@@ -1,4 +1,4 @@
-"""What ranks say to one another, as many ways as there are: each rank prints what it got, and its peaks."""
+"""All kinds of exchange between ranks: each rank prints the data that it received, and its peaks."""
 import datetime
 import json
 import os

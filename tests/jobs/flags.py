@@ -1,4 +1,4 @@
-"""Ranks that decide by integers which one of them broadcasts: flags and sizes, in NCCL's groups and in Gloo's. Eight ranks, groups of four."""
+"""Ranks whose decisions depend on broadcast integers: flags and sizes, in NCCL's groups and in Gloo's. Eight ranks, groups of four."""
 import os
 
 import torch

@@ -1,4 +1,4 @@
-"""groups.py [[RANK...]...]: the first rank of each group broadcasts a number of its own, the others take it; objects by keyword arguments."""
+"""groups.py [[RANK...]...]: the first rank of each group broadcasts a number of its own, which the others receive; objects by keyword arguments."""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A model of hf.py, on one GPU, in a loop whose variable keeps the outputs, logits among them, until the next step's are there."""
+"""A model of hf.py, on one GPU, in a loop whose variable keeps the outputs, including the logits, until the next step's exist."""
 import torch
 
 from common import OPTIMIZERS, autocast, batch, start

@@ -1,4 +1,4 @@
-"""leak.py MIB STEPS: a training loop that keeps so many MiB more with each step."""
+"""leak.py MIB STEPS: a training loop that keeps MIB more memory with each step."""
 import sys
 
 import torch

@@ -1,4 +1,4 @@
-"""A block of 64 MiB lent to another stream and freed, and another of the same size: prints what PyTorch holds then, and after the host waited and asked a third time."""
+"""Uses a block of 64 MiB on another stream, frees it, and allocates a second one: prints the reserved MiB, again after the host waited and allocated a third."""
 import torch
 
 MiB = 1 << 20

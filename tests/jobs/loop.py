@@ -1,4 +1,4 @@
-"""Trains until it is killed, and says after each step what the allocator counts: allocs, frees, allocated, reserved."""
+"""Trains until it is killed, and prints the allocator's counters after each step: allocs, frees, allocated, reserved."""
 import sys
 
 import torch

@@ -26,7 +26,7 @@ def text(s):
 
 
 def shared_id(store, number):
-    """Rank 0's, by the store: SET, GET."""
+    """Rank 0's id, through the store: SET, GET."""
     key, new = b"\x01memtrace:2:0.1/nccl_storekey_%d" % number, Id()
     if rank == 0:
         nccl.ncclGetUniqueId(ctypes.byref(new))

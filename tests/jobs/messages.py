@@ -1,4 +1,4 @@
-"""What ranks tell each other in objects, sizes and shapes, each by its own call. Each rank prints what it has in the end."""
+"""Ranks send each other objects, sizes and shapes, with one call each. Each rank prints its values at the end."""
 import json
 import os
 

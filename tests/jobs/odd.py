@@ -1,4 +1,4 @@
-"""odd.py RANK MIB JOB...: runs JOB, but this rank holds so many MiB more from its beginning on."""
+"""odd.py RANK MIB JOB...: runs JOB, but this rank holds MIB more memory from its beginning on."""
 import os
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""Runs out of memory: oom.py caught|fatal|os_exit. Prints PyTorch's own message and counters as JSON when the error comes."""
+"""Runs out of memory: oom.py caught|fatal|os_exit. At the error it prints PyTorch's own message and counters as JSON."""
 import json
 import os
 import sys

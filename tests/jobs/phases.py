@@ -1,4 +1,4 @@
-"""A loop with all that a training job does: micro-batches, clipping, recomputation, evaluation in two ways, a checkpoint saved and loaded."""
+"""A loop with all parts of a training job: micro-batches, clipping, recomputation, evaluation in two ways, a checkpoint saved and loaded."""
 import io
 
 import torch

@@ -1,4 +1,4 @@
-"""Mixtures of experts: prints, for each layer's experts, how many rows came to each."""
+"""Mixtures of experts: prints, for the experts of each layer, the number of rows that each received."""
 import json
 
 import torch

@@ -1,4 +1,4 @@
-"""FSDP2 and torch.distributed.checkpoint: save, asynchronously too, and load what was saved. Prints what this rank holds, and has written."""
+"""FSDP2 and torch.distributed.checkpoint: saves, also asynchronously, and loads the saved states. Prints the states of this rank, and its files."""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Eight threads allocate at once, each on a stream of its own, and lend tensors to each other's streams."""
+"""Eight threads allocate at the same time, each on a stream of its own, and use tensors on each other's streams."""
 import random
 import threading
 

@@ -12,7 +12,7 @@ SPECIAL = "<|begin_of_text|>", "<|end_of_text|>"
 
 
 def tokenizer():
-    """A token a byte."""
+    """One token for each byte."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
     made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()

@@ -1,4 +1,4 @@
-"""Runs a training script and writes what its tensors are: with_categories.py OUT SCRIPT [ARG...]
+"""Runs a training script and writes its tensors by category: with_categories.py OUT SCRIPT [ARG...]
 
 OUT.RANK gets, as JSON, marks of the training loop (before and after the model's forward, backward, the optimizer's step, torch.save and
 torch.load), each with PyTorch's own count of allocations, and which storages were parameters, buffers, gradients and optimizer states there; and each storage
@@ -37,12 +37,12 @@ def modules():
 
 
 def partition(p):
-    """What ZeRO-3 leaves of a parameter on this rank"""
+    """The part of a parameter that ZeRO-3 keeps on this rank"""
     return [p.ds_tensor] if hasattr(p, "ds_tensor") else [p]
 
 
 def gradients_of_deepspeed():
-    """ZeRO keeps a rank's part of them beside the parameters."""
+    """ZeRO keeps a rank's part of them outside the parameters."""
     if "zero" not in state and "deepspeed" in sys.modules:
         state["zero"] = [o for o in gc.get_objects() if type(o).__name__ in ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3")]
     found = []
@@ -75,7 +75,7 @@ def mark(kind):
 
 
 def gathered():
-    """Where FSDP1 has whole parameters now"""
+    """FSDP1's gathered parameters at this time"""
     if "handles" not in state:
         state["handles"] = [m._handle for m in modules() if getattr(m, "_handle", None) is not None]
     return addresses(getattr(h.flat_param, "_full_param_padded", None) for h in state["handles"])
@@ -94,7 +94,7 @@ def pack(tensor):
 
 
 def watch_saved():
-    """Hooks of others, too: what recomputation saves. The first run of a checkpoint saves nothing."""
+    """Tensors saved by hooks of others, too: those of recomputation. The first run of a checkpoint saves nothing."""
     original = saved_tensors_hooks.__init__
 
     def __init__(self, pack_hook, unpack_hook):

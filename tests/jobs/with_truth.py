@@ -1,4 +1,4 @@
-"""Runs a training script and writes what PyTorch itself counted: with_truth.py OUT SCRIPT [ARG...]
+"""Runs a training script and writes PyTorch's own counters: with_truth.py OUT SCRIPT [ARG...]
 
 OUT.RANK gets the allocator's peaks, its counts of events and, as memory_snapshot() has them, the blocks in use at the end. The process
 then leaves by os._exit, so that the trace ends at the very state that was written down.

@@ -1,4 +1,4 @@
-"""What a launcher gave its worker, as a line of JSON; no PyTorch. worker.py [ARG...]"""
+"""Prints the environment and arguments that a launcher gave its worker, as a line of JSON; no PyTorch. worker.py [ARG...]"""
 import json
 import os
 import sys
