@@ -98,6 +98,7 @@ $(BUILD)/memtrace: $(call obj,$(ANALYZER_SRC)) $(OLD_LIBS)
 	$(CC) $(LINK) $(OLD_MAIN) $^ -o $@ -ljansson -lyaml -lm -lpthread
 
 # ---- tests ----
+.SECONDEXPANSION:
 $(UNIT_TESTS) $(UNIT_TOOLS): %: %.o $(LIBRARY) $(WRITERS)
 	$(CC) $(LINK) $^ -o $@ -lcmocka -ljansson -lyaml -lm -lpthread
 
@@ -112,8 +113,18 @@ $(PRELOAD_TESTS): $(BUILD)/tests/preload/%: $(BUILD)/tests/preload/%.o $(call ob
 $(SIM_TESTS): %: %.o $(BUILD)/cudasim/libcuda.so.1 $(BUILD)/libcudasim-nvml.so
 	$(CC) $(LINK) $< -o $@ -lcmocka -lpthread $(BUILD)/libcudasim.so -Wl,-rpath,'$$ORIGIN/../../cudasim'
 
-.PHONY: units
-units: all $(UNITS)
+# What tests/bench/run.sh measures with.
+BENCH := $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job $(BUILD)/tests/unit/estimate/bench_estimate
+$(BUILD)/bench/hook_cost.so: BENCH_FLAGS := -shared -fPIC
+$(BUILD)/bench/make_job: BENCH_FLAGS := -Iinclude -Itests/unit tests/unit/write_training.c tests/unit/write_trace.c
+$(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUILD)/bench/%: tests/bench/$$(basename $$*).c tests/unit/write_training.c tests/unit/write_trace.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O2 $< $(BENCH_FLAGS) -o $@ -ldl
+
+# Every program that a test, a bench or another target starts is built here, so that none falls behind the code.
+.PHONY: units bench-programs
+units: all $(UNITS) bench-programs
+bench-programs: $(BENCH)
 
 .PHONY: test soak faults accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint format install clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)

@@ -1,0 +1,46 @@
+"""The targets of `make help`: each can be made, as far as that can be seen without running it for minutes."""
+import glob
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from harness import BUILD, ROOT
+
+
+def make(*arguments):
+    return subprocess.run(["make", "--no-print-directory", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")})
+
+
+class Targets(unittest.TestCase):
+    def test_each_can_be_made(self):
+        """make -n accepts every target of the list, and each file under tests/ or examples/ that it would start exists."""
+        targets = re.findall(r"(?m)^([a-z-]+)  ", make("help").stdout)
+        self.assertGreater(len(targets), 15)
+        for target in targets:
+            with self.subTest(target):
+                done = make("-n", "BUILD=" + os.path.relpath(BUILD, ROOT), target)
+                self.assertEqual(done.returncode, 0, done.stdout[-2000:])
+                for path in re.findall(r"(?<![\w/])(?:tests|examples)/[\w/.-]+\.(?:py|sh|c|txt|def)\b", done.stdout):
+                    self.assertTrue(os.path.exists(os.path.join(ROOT, path)), path)
+
+    def test_python(self):
+        """Every Python file compiles, and those that a target starts import what they need."""
+        for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.py"), recursive=True):
+            with open(path) as f:
+                compile(f.read(), path, "exec")
+        for path in ("accuracy/accuracy.py", "match/match_runs.py", "match/categories.py", "long/coverage.py", "long/faults.py", "long/gpu.py", "long/matrix.py", "long/soak.py"):
+            code = "import runpy, sys; sys.path.insert(0, %r); runpy.run_path(%r, run_name='imported')"
+            script = os.path.join(ROOT, "tests", path)
+            done = subprocess.run([sys.executable, "-c", code % (os.path.dirname(script), script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_shell(self):
+        for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.sh"), recursive=True) + [os.path.join(ROOT, "examples", "demo.sh")]:
+            subprocess.run(["sh", "-n", path], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
