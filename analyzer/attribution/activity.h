@@ -1,4 +1,4 @@
-/* What a job was doing when an event happened, from the event's own thread and stack. */
+/* The activity of a job at an event, from the event's own thread and stack. */
 #ifndef MEMTRACE_ACTIVITY_H
 #define MEMTRACE_ACTIVITY_H
 

@@ -1,4 +1,4 @@
-/* Attribution of a trace: what its stacks, modules and threads mean, found once for each. */
+/* Attribution of a trace: the meaning of its stacks, modules and threads, found once for each. */
 #ifndef MEMTRACE_ATTRIBUTION_H
 #define MEMTRACE_ATTRIBUTION_H
 
@@ -7,7 +7,8 @@
 #include "attribution/owner.h"
 #include "trace/trace.h"
 
-/* Fills in what the tables say of stacks and threads. A second call does nothing. */
+/* Fills in the part of the tables that attribution writes (trace/tables.h). A second call does
+ * nothing. */
 void attribute_trace(struct trace *t);
 
 static inline const struct stack_info *tables_stack_info(const struct tables *t, uint32_t stack)

@@ -20,7 +20,7 @@ struct siblings {
 	uint32_t blocks;
 };
 
-/* What the events of the device say, apart from the blocks. */
+/* The device's spans, and other facts that are not of a single block. */
 struct block_setting {
 	const struct spans *spans;
 	const struct tables *tables;

@@ -141,8 +141,7 @@ static void add_activities(struct stack_info *info, size_t count)
 		for (unsigned thread = 0; thread < ARRAY_SIZE(info->activity); thread++) {
 			enum activity a = activity_of(thread, info[i].flags);
 
-			/* A trace without any stack has nothing but its threads to tell activities
-			 * apart. */
+			/* Without any stack in the trace, only threads tell activities apart. */
 			if (!(any & STACK_FRAMES) && thread == THREAD_MAIN)
 				a = ACTIVITY_MAIN;
 			info[i].activity[thread] = (uint8_t)a;

@@ -1,5 +1,4 @@
-/* What the frames of a stack mean: the rows of frames.def, matched once for each frame of a trace.
- */
+/* The meaning of Python frames: the rows of frames.def, matched once for each frame of a trace. */
 #ifndef MEMTRACE_FRAMES_H
 #define MEMTRACE_FRAMES_H
 
@@ -9,7 +8,7 @@
 
 #include "trace/tables.h"
 
-/* What the job was doing, from all frames of a stack: FLAG rows. */
+/* The activity of the job, from all frames of a stack: FLAG rows. */
 enum stack_flag {
 	STACK_PYTORCH = 1,       /* the calling module is PyTorch's allocator, libc10_cuda.so */
 	STACK_FRAMES = 1 << 1,   /* there is a Python stack */
@@ -49,7 +48,7 @@ enum block_hint {
 	HINT_IPG_AND_GRADIENTS,
 };
 
-/* What diagnosis rules ask of a stack: TAG rows. */
+/* Tags of a stack, for diagnosis rules: TAG rows. */
 enum stack_tag {
 #define TAG(id, meaning) TAG_##id,
 #include "attribution/tags.def"
@@ -59,7 +58,7 @@ enum stack_tag {
 static_assert(TAGS <= 64, "tags are bits of one number");
 #define TAGGED(id) (UINT64_C(1) << TAG_##id)
 
-/* What one frame is: FRAME rows. */
+/* The kind of a single frame: FRAME rows. */
 enum frame_kind {
 	FRAME_LIBRARY = 1,          /* PyTorch's own code, which labels pass over */
 	FRAME_MODULE_CALL = 1 << 1, /* nn.Module.__call__ */
@@ -68,14 +67,14 @@ enum frame_kind {
 	FRAME_ZERO_BUCKET = 1 << 4, /* allocates the buckets of DeepSpeed's ZeRO */
 };
 
-/* What code implies about the configuration: SIGNATURE rows. */
+/* A configuration value that code implies: SIGNATURE rows. */
 struct signature {
 	const char *key, *value, *file, *function;
 };
 extern const struct signature signatures[];
 extern const size_t signature_count; /* at most 64: signatures are bits of tables.signatures */
 
-/* What the frames of a stack say together. */
+/* The meaning of all frames of a stack together. */
 struct stack_info {
 	uint32_t flags;       /* enum stack_flag, and enum block_hint << STACK_HINT_SHIFT */
 	uint32_t line;        /* of the frame that gave the hint */

@@ -36,12 +36,12 @@ static int matches_one_of(struct str name, const char *patterns)
 
 enum owner owner_of_module(struct str path)
 {
-	static const struct str gone = { " (deleted)", 10 }; /* /proc/PID/maps appends it */
+	static const struct str deleted = { " (deleted)", 10 }; /* /proc/PID/maps appends it */
 	size_t start;
 
-	if (path.length > gone.length &&
-	    !memcmp(path.at + path.length - gone.length, gone.at, gone.length))
-		path.length -= gone.length;
+	if (path.length > deleted.length &&
+	    !memcmp(path.at + path.length - deleted.length, deleted.at, deleted.length))
+		path.length -= deleted.length;
 	for (start = path.length; start && path.at[start - 1] != '/'; start--)
 		;
 	if (start < path.length)

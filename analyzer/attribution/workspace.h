@@ -1,4 +1,4 @@
-/* Workspaces of cuBLAS among the blocks of PyTorch's allocator: their size tells them. */
+/* Workspaces of cuBLAS among the blocks of PyTorch's allocator, known by their size. */
 #ifndef MEMTRACE_WORKSPACE_H
 #define MEMTRACE_WORKSPACE_H
 
@@ -9,8 +9,8 @@ struct workspace_sizes {
 	bytes sizes[3];
 };
 
-/* A trace does not say the compute capability, so the sizes of all GPUs count (util/cublas.h), and
- * that of the job's CUBLAS_WORKSPACE_CONFIG. */
+/* A trace has no compute capability, so the sizes of all GPUs count (util/cublas.h), and the size
+ * of the job's CUBLAS_WORKSPACE_CONFIG. */
 struct workspace_sizes workspace_sizes_of(const struct tables *t);
 
 static inline int workspace_sizes_have(const struct workspace_sizes *w, bytes size)

@@ -150,17 +150,17 @@ int account_runtime(struct account *a, struct device *d, const struct mt_record 
 static void start_comm(struct account *a, struct device *d, const struct mt_record *r,
 		       uint64_t sequence, int hides)
 {
-	struct communicator made = { .address = r->address,
-				     .sequence = sequence,
-				     .created_ns = r->time_ns,
-				     .destroyed_ns = UINT64_MAX,
-				     .bytes = r->bytes,
-				     .confirmed = 1 };
+	struct communicator created = { .address = r->address,
+					.sequence = sequence,
+					.created_ns = r->time_ns,
+					.destroyed_ns = UINT64_MAX,
+					.bytes = r->bytes,
+					.confirmed = 1 };
 	struct mt_record kept = *r;
 
 	if (hides)
-		comms_hide(&d->comms, &made, tracked_of_nccl(d));
-	kept.stack = comms_add(&d->comms, &made);
+		comms_hide(&d->comms, &created, tracked_of_nccl(d));
+	kept.stack = comms_add(&d->comms, &created);
 	live_set_add(&a->live, &kept);
 }
 
@@ -174,15 +174,15 @@ static void end_comm(struct device *d, uint32_t index, uint64_t time_ns)
 
 void account_comm(struct account *a, struct device *d, const struct mt_record *r, uint64_t sequence)
 {
-	const struct mt_record *made = live_set_find(&a->live, MT_COMM_INIT, r->address);
+	const struct mt_record *known = live_set_find(&a->live, MT_COMM_INIT, r->address);
 
-	if (made && made->device != r->device)
-		made = NULL;
-	if (made)
-		end_comm(d, made->stack, r->time_ns);
+	if (known && known->device != r->device)
+		known = NULL;
+	if (known)
+		end_comm(d, known->stack, r->time_ns);
 	if (r->kind == MT_COMM_INIT)
 		start_comm(a, d, r, sequence, 1);
-	else if (made)
+	else if (known)
 		live_set_remove(&a->live, MT_COMM_INIT, r->address);
 }
 

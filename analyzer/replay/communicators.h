@@ -29,7 +29,7 @@ struct comm_sample {
 struct communicators {
 	struct communicator *list; /* by sequence */
 	size_t count, room;
-	uint64_t seen;                            /* created, also those that are not kept */
+	uint64_t seen;                            /* communicators that were created, kept or not */
 	bytes hidden;                             /* of the live ones */
 	struct comm_sample samples[SAMPLES_KEPT]; /* a ring: the latest is at sample_count - 1 */
 	uint64_t sample_count;

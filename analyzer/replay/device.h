@@ -41,7 +41,7 @@ struct failure {
 };
 
 struct device {
-	int seen; /* some record is about it */
+	int seen; /* the trace has records of it */
 	/* The caching allocator reported nothing (backend:cudaMallocAsync,
 	 * PYTORCH_NO_CUDA_MEMORY_CACHING), so PyTorch's own cudaMallocAsync and cudaMalloc calls
 	 * count as its blocks. */
@@ -73,7 +73,7 @@ struct device {
 	struct failure *failures;
 	size_t failure_count; /* that are kept */
 	uint64_t failures_seen;
-	uint64_t ooms_told;    /* records of what the header's `ooms` counts */
+	uint64_t oom_records;  /* records of the failures that the header's `ooms` counts */
 	int last_failure_open; /* nothing was allocated since the last failure */
 
 	bytes outlived; /* allocated by backward passes and not freed by them */

@@ -219,8 +219,8 @@ static int record_other_memory(struct levels_pass *c, struct device *d, struct p
 static void record_other_kinds(struct levels_pass *c, struct device *d, struct position at,
 			       const struct mt_record *r)
 {
-	/* The next event may tell that a sample's bytes are a communicator's, so the sample waits
-	 * for it. */
+	/* The bytes of a sample may be those of the communicator that the next event creates, so
+	 * they are plotted after that. */
 	if (r->kind != MT_COMM_INIT || !d->plot_due) {
 		if (d->plot_due)
 			plot_owners(d);
@@ -239,7 +239,7 @@ static void record_other_kinds(struct levels_pass *c, struct device *d, struct p
 		break;
 	case MT_TENSOR_OOM:
 	case MT_DEVICE_FAIL:
-		d->ooms_told +=
+		d->oom_records +=
 			r->kind == (d->counted_from_runtime ? MT_DEVICE_FAIL : MT_TENSOR_OOM);
 		record_failure(c, d, at, r, tables_stack_flags(c->tables, r->stack));
 		return;

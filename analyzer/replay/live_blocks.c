@@ -181,7 +181,7 @@ static void probe_take(struct live_blocks_pass *b, struct probe *s)
 {
 	struct device *d = &b->replay->device[s->device];
 	int is_last =
-		s->failure == (int)d->failure_count - 1; /* of the peak too, if there are none */
+		s->failure == (int)d->failure_count - 1; /* for the peak: there is no failure */
 
 	collect_lifetimes(b, &s->lifetimes, s->device);
 	if (s->failure >= 0)

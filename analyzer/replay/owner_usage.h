@@ -19,7 +19,7 @@ struct owner_usage {
 	bytes runtime_bytes;  /* segments of PyTorch's allocator, if it reports nothing */
 	bytes graphs;         /* held by the driver for CUDA graphs */
 	bytes segments;       /* of PyTorch's allocator, allocated by its own calls */
-	int has_segments;     /* there was one */
+	int has_segments;     /* there was such a call */
 	bytes adopted;        /* reserved, and not allocated by the allocator's own calls */
 	/* The allocator's last report of `reserved`, and `segments` at that time. */
 	bytes last_reported, segments_at_report;

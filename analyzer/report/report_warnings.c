@@ -111,9 +111,9 @@ void report_warn_of_moments(struct rank *r, const struct device *d, const struct
 			"the moment of the device's peak, %s, is not in the trace: who held its memory is not known",
 			size.text);
 	}
-	if (running->ooms > d->ooms_told)
+	if (running->ooms > d->oom_records)
 		report_warn(r, "%llu of %llu allocations that failed are not in the trace",
-			   (unsigned long long)(running->ooms - d->ooms_told),
+			   (unsigned long long)(running->ooms - d->oom_records),
 			   (unsigned long long)running->ooms);
 	buf_release(&size);
 }

@@ -42,8 +42,8 @@ static inline unsigned event_layer(unsigned kind)
 	return layers[kind];
 }
 
-/* Does a segment of the caching allocator, or a mapped part of an expandable one, begin with this
- * ALLOC event? The caller asks whether PyTorch's allocator made the call. */
+/* Can this ALLOC event be a segment of the caching allocator, or a mapped part of an expandable
+ * one? It is, if the module of its stack is the allocator's. */
 static inline int event_is_segment(unsigned alloc_kind)
 {
 	return alloc_kind == MT_DEVICE_ALLOC || alloc_kind == MT_MAP;

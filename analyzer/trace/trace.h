@@ -27,8 +27,7 @@ struct extent {
 
 struct segment {
 	struct extent events;
-	struct extent
-		keyframe; /* has_keyframe says whether an empty one means "nothing was live" */
+	struct extent keyframe; /* empty and has_keyframe: nothing was live */
 	int has_keyframe;
 	uint64_t first_sequence;
 	uint64_t declared; /* records that the header counts; events.records of them are in the file
@@ -53,8 +52,8 @@ struct trace {
 	unsigned skipped_segments; /* beyond the end of the file, or overlapping another */
 };
 
-/* Opens a trace and reads its header only, which tells the run that it belongs to. trace_release()
- * must follow, also after a failure. */
+/* Opens a trace and reads its header only, enough to know its run. trace_release() must follow,
+ * also after a failure. */
 int trace_open_header(struct trace *t, const char *path, struct err *e);
 /* Reads the rest, after trace_open_header(). */
 int trace_load(struct trace *t, struct err *e);

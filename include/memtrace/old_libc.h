@@ -1,14 +1,17 @@
 /*
- * What is built on a new system runs on an old one, down to the C library that FLOOR in the Makefile names. The linker
- * takes a function's newest version, so a function that got a new one after the floor is not to be used as it stands.
- * The Makefile has this included before every file:
+ * Programs built on a new system run on an old one, down to the C library that FLOOR in the
+ * Makefile names. The linker takes the newest version of a function, so a function with a version
+ * newer than FLOOR must not be used as it is. The Makefile includes this file before every other:
  *
- * - glibc 2.33 made stat() functions of their own; older ones have the system call alone.
- * - glibc 2.32 moved pthread_sigmask() from libpthread; sigprocmask() is the same on Linux, for the calling thread.
- * - glibc 2.38 replaces strtol() by __isoc23_strtol(), which takes 0b1 too, unless it is told not to.
+ * - glibc 2.33 has stat() functions of its own; before, only the system calls exist.
+ * - glibc 2.32 moved pthread_sigmask() from libpthread; on Linux sigprocmask() does the same for
+ * the calling thread.
+ * - glibc 2.38 replaces strtol() by __isoc23_strtol(), which reads 0b1 too, unless the macros below
+ * are 0.
  *
- * What glibc 2.34 took in from libpthread and libdl is linked with the stand-ins in libc/. The preload, which is to need
- * nothing but the C library, uses none of that: thread.c looks pthread_create() up. `make lint` holds the result.
+ * Functions that glibc 2.34 took over from libpthread and libdl are linked with the stubs in libc/.
+ * The preload uses none of them, since it may need nothing but the C library: it looks
+ * pthread_create() up. `make lint` checks the result.
  */
 #if !defined(MEMTRACE_OLD_LIBC_H) && !defined(__ASSEMBLER__)
 #define MEMTRACE_OLD_LIBC_H

@@ -1,5 +1,5 @@
-/* Sizes as people write them: bytes, or a number with KiB/MiB/GiB/TiB (powers of 2) or KB/MB/GB/TB
- * (powers of 10). */
+/* Sizes as text: bytes, or a number with KiB/MiB/GiB/TiB (powers of 2) or KB/MB/GB/TB (powers of
+ * 10). */
 #ifndef MEMTRACE_SIZES_H
 #define MEMTRACE_SIZES_H
 
@@ -15,8 +15,9 @@ static inline int memtrace_no_size(int why)
 }
 
 /*
- * Parses TEXT whole ("512MiB", "1.5 GiB", "80GB", "65536") into bytes; of a fraction nine digits
- * count, and it needs a unit. Returns 0, or -1 with errno EINVAL, or ERANGE beyond INT64_MAX.
+ * Parses all of TEXT ("512MiB", "1.5 GiB", "80GB", "65536") into bytes. A fraction needs a unit,
+ * and nine of its digits count. Returns 0, or -1 with errno EINVAL (no size) or ERANGE (beyond
+ * INT64_MAX).
  */
 static inline int memtrace_parse_size(const char *text, uint64_t *size)
 {

@@ -1,6 +1,6 @@
-/* Some ranks of a job that are simulated together while its others are played: what `memtrace
- * simulate`, which plays the store, and the simulated device of each rank tell each other, in
- * memory that all of them map. */
+/* Shared memory of `memtrace simulate --together`: some ranks of a job are simulated and the others
+ * emulated. `memtrace simulate`, which is the job's TCPStore server, and the simulated device of
+ * each rank map it. */
 #ifndef MEMTRACE_TOGETHER_H
 #define MEMTRACE_TOGETHER_H
 
@@ -13,23 +13,25 @@ enum { UNIQUE_ID = 128 }; /* bytes: ncclUniqueId */
 
 enum { TOGETHER_TEXT = 384 };
 
-/* A process's row, in the order of --ranks. */
+/* One simulated rank, in the order of --ranks. */
 struct together_rank {
-	_Atomic uint32_t waits; /* threads of it that wait in the device for another of these */
-	_Atomic uint64_t turns; /* how often they have looked again */
-	char where[TOGETHER_TEXT]; /* the call of one that waits, and for whom; for people */
+	_Atomic uint32_t waits; /* threads of the rank that wait in the device for another rank */
+	_Atomic uint64_t turns; /* number of times that waiting threads looked again */
+	char where[TOGETHER_TEXT]; /* the call of one waiting thread and the rank that it waits for,
+				      as text */
 };
 
-/* An NCCL communicator: the store sees its unique id, and knows of its members which ones run. */
+/* An NCCL communicator. The store knows its unique id, and which of its members are simulated. */
 struct together_group {
 	uint64_t id;
 	uint32_t count;
-	int32_t rank[TOGETHER_RANKS]; /* as the communicator numbers them, ascending */
+	int32_t rank[TOGETHER_RANKS]; /* of the members that are simulated, in the communicator's
+					 numbering, ascending */
 };
 
 struct together {
 	struct together_rank rank[TOGETHER_RANKS];
-	_Atomic uint32_t groups; /* rows that are written; only the store adds some */
+	_Atomic uint32_t groups; /* rows in use; only the store adds rows */
 	struct together_group group[TOGETHER_GROUPS];
 };
 

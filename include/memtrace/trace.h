@@ -145,8 +145,9 @@ struct mt_frame {
 	"version:" /* version:torch, version:python, version:cuda_runtime, version:cuda_driver, … \
 		    */
 #define MT_META_CONFIG "config" /* the text of the file that MEMTRACE_CONFIG names */
-#define MT_META_COMM "comm:" /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" \
-			      */
+#define MT_META_COMM                                                                 \
+	"comm:" /* comm:SEQUENCE of its COMM_INIT: "size=8 rank=3 parent=SEQUENCE|-" \
+		 */
 #define MT_META_COMM_USED                                                                        \
 	"comm-used:" /* comm-used:SEQUENCE: bytes that NCCL has allocated while the communicator \
 			was used; the last entry holds */
@@ -154,8 +155,9 @@ struct mt_frame {
 	"allocator" /* the module of PyTorch's caching allocator, if it is not libc10_cuda.so */
 #define MT_META_CWD "cwd"
 #define MT_META_EXE "exe"
-#define MT_META_NOTE "note:" /* note:TOPIC, for example the reason why there are no Python stacks \
-			      */
+#define MT_META_NOTE                                                                 \
+	"note:" /* note:TOPIC, for example the reason why there are no Python stacks \
+		 */
 
 /*
  * Running counters of one device. They can be read while the job runs, and are kept even if events
