@@ -1,4 +1,4 @@
-/* Workspaces of cuBLAS, against the values in PyTorch's source (CublasHandlePool.cpp,
+/* Sizes of cuBLAS workspaces, against the values in PyTorch's source (CublasHandlePool.cpp,
  * parseChosenWorkspaceSize()). */
 #include <setjmp.h>
 #include <stdarg.h>
