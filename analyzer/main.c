@@ -1,4 +1,4 @@
-/* memtrace: what happened to the memory of a GPU job. */
+/* memtrace: the memory of GPU jobs. */
 #include "cmd/command.h"
 #include "util/buf.h"
 #include "util/version.h"
@@ -7,16 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command commands[] = {
-	{ "run", "run a command and record its GPU allocations", cmd_run },
-	{ "simulate", "the same on a simulated GPU, on a machine without one", cmd_simulate },
-	{ "report", "where did the peak go? why did it run out of memory?", cmd_report },
-	{ "diff", "what changed between two jobs?", cmd_diff },
-	{ "check", "is a memory budget kept? for a CI", cmd_check },
-	{ "estimate", "what should a job need? our answer and four published ones, from its configuration", cmd_estimate },
-	{ "match", "does what was observed agree with the estimate, term by term?", cmd_match },
-	{ "plan", "which parallel layouts fit, the best first", cmd_plan },
-	{ "preload-path", "print where libmemtrace.so is, for LD_PRELOAD", cmd_preload_path },
+static const struct command *const commands[] = {
+	&cmd_run,      &cmd_simulate, &cmd_report, &cmd_diff,         &cmd_check,
+	&cmd_estimate, &cmd_match,    &cmd_plan,   &cmd_preload_path,
 };
 
 static void print_help(void)
@@ -24,7 +17,7 @@ static void print_help(void)
 	puts("usage: memtrace COMMAND [OPTIONS] [ARGUMENTS]\n"
 	     "       memtrace TRACE...            the same as memtrace report TRACE...\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		printf("  %-14s %s\n", commands[i].name, commands[i].summary);
+		printf("  %-14s %s\n", commands[i]->name, commands[i]->summary);
 	puts("\n  memtrace COMMAND --help shows a command's options; memtrace --version the version.\n"
 	     "  Exit status: 0 fine, 1 the answer is no, 2 bad usage or input, 3 internal error.\n"
 	     "\n  Record: LD_PRELOAD=$(memtrace preload-path) torchrun ... train.py    or    memtrace run -- COMMAND");
@@ -33,8 +26,8 @@ static void print_help(void)
 static const struct command *find(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		if (!strcmp(commands[i].name, name))
-			return &commands[i];
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
 	return NULL;
 }
 
@@ -45,7 +38,7 @@ static int unknown(const char *word)
 	const char *near;
 
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		names[i] = commands[i].name;
+		names[i] = commands[i]->name;
 	names[ARRAY_SIZE(commands)] = "help";
 	near = nearest(word, names);
 	if (near) {
@@ -72,7 +65,7 @@ static int help(int argc, char **argv)
 	if (!c)
 		return unknown(argv[2]);
 	line[0] = argv[2];
-	return c->run(2, line);
+	return command_main(c, 2, line);
 }
 
 int main(int argc, char **argv)
@@ -91,9 +84,9 @@ int main(int argc, char **argv)
 	}
 	c = find(argv[1]);
 	if (c)
-		return c->run(argc - 1, argv + 1);
-	/* Without a command it is a report: options may come first. */
+		return command_main(c, argc - 1, argv + 1);
+	/* Without a command the traces are reported; options may come first. */
 	if (argv[1][0] == '-' || !access(argv[1], F_OK))
-		return cmd_report(argc, argv);
+		return command_main(&cmd_report, argc, argv);
 	return unknown(argv[1]);
 }

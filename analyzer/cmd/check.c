@@ -126,7 +126,7 @@ static void check_baseline(struct verdicts *v, const struct report *r, const str
 			   const struct limit *tolerance)
 {
 	static const char *const rules[LEVELS] = { "baseline-peak", "baseline-reserved",
-						     "baseline-device" };
+						   "baseline-device" };
 
 	for (enum level m = 0; m < LEVELS; m++) {
 		const struct rank *x = largest(r, m);
@@ -144,8 +144,8 @@ static void add_line(struct buf *b, const struct verdict *v, const struct style 
 	const char *word = v->is_unknown ? "?" : v->is_over ? "OVER" : "ok";
 	int is_red = style->color && v->is_over;
 
-	buf_addf(b, "%s%-4s%s  %-17s  ", is_red ? "\033[1;31m" : "", word,
-		 is_red ? "\033[0m" : "", v->rule);
+	buf_addf(b, "%s%-4s%s  %-17s  ", is_red ? "\033[1;31m" : "", word, is_red ? "\033[0m" : "",
+		 v->rule);
 	if (v->is_unknown) {
 		buf_addf(b, "%s\n", v->remark);
 		return;
@@ -229,9 +229,9 @@ static int check(char **paths, size_t count, const struct options *o, const stru
 		 const struct limit *tolerance)
 {
 	const struct session_options load = { .run = o->run,
-					   .rank = NO_RANK,
-					   .progress = term_progress },
-				  plain = { .rank = NO_RANK, .progress = term_progress };
+					      .rank = NO_RANK,
+					      .progress = term_progress },
+				     plain = { .rank = NO_RANK, .progress = term_progress };
 	char *baseline = o->baseline ? xstrdup(o->baseline) : NULL;
 	struct session now, base = { 0 };
 	struct verdicts v = { 0 };
@@ -263,15 +263,15 @@ static int check(char **paths, size_t count, const struct options *o, const stru
 	return status;
 }
 
-static void validate(const struct options *o, int n, struct limit *growth, struct limit *tolerance,
-		     struct err *e)
+static void validate(const struct options *o, size_t n, struct limit *growth,
+		     struct limit *tolerance, struct err *e)
 {
 	int limits = o->growth || o->baseline;
 
 	for (enum level m = 0; m < LEVELS; m++)
 		limits |= o->limit[m] != UNKNOWN_BYTES;
 	if (!n)
-		err_set(e, "check needs a trace: a file, or a directory of them");
+		err_set(e, "check needs a trace: a file, or a directory of traces");
 	else if (!limits)
 		err_set(e, "check needs a limit: --max-peak, --max-reserved, --max-device, "
 			   "--max-growth or --baseline");
@@ -279,46 +279,48 @@ static void validate(const struct options *o, int n, struct limit *growth, struc
 		err_set(e, "--tolerance needs --baseline");
 	else if (limit_parse(growth, "max-growth", o->growth, e) == 0 &&
 		 limit_parse(tolerance, "tolerance", o->tolerance, e) == 0 && growth->is_percent)
-		err_set(e, "--max-growth: \"%s\" is no size", o->growth);
+		err_set(e, "--max-growth: \"%s\" is not a size", o->growth);
 }
 
-int cmd_check(int argc, char **argv)
+static struct options given = { .limit = { UNKNOWN_BYTES, UNKNOWN_BYTES, UNKNOWN_BYTES } };
+static const struct opt rows[] = {
+	{ "max-peak", 0, OPT_SIZE, &given.limit[LEVEL_ALLOCATED], "SIZE",
+	  "limit for the memory in tensors, on any rank", 0, 0 },
+	{ "max-reserved", 0, OPT_SIZE, &given.limit[LEVEL_RESERVED], "SIZE",
+	  "limit for the memory that PyTorch's allocator reserves", 0, 0 },
+	{ "max-device", 0, OPT_SIZE, &given.limit[LEVEL_DEVICE], "SIZE",
+	  "limit for the memory in use on a device", 0, 0 },
+	{ "max-growth", 0, OPT_TEXT, &given.growth, "SIZE",
+	  "limit for the growth from one step to the next", 0, 0 },
+	{ "baseline", 0, OPT_TEXT, &given.baseline, "TRACE",
+	  "no peak may be higher than in this job", 0, 0 },
+	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "SIZE|PERCENT",
+	  "allowed increase over --baseline (0)", 0, 0 },
+	{ "run", 0, OPT_TEXT, &given.run, "ID",
+	  "use this run of a directory with several: ID or ID:RESTART", 0, 0 },
+	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON", 0, 0 },
+	BYTES_OPTION(&given.raw_bytes),
+	COLOR_OPTION(&given.color),
+};
+
+static int run(char **paths, size_t count)
 {
-	struct options o = { .limit = { UNKNOWN_BYTES, UNKNOWN_BYTES, UNKNOWN_BYTES } };
-	const struct opt rows[] = {
-		{ "max-peak", 0, OPT_SIZE, &o.limit[LEVEL_ALLOCATED], "SIZE",
-		  "most that tensors may take, on any rank", 0, 0 },
-		{ "max-reserved", 0, OPT_SIZE, &o.limit[LEVEL_RESERVED], "SIZE",
-		  "most that PyTorch's allocator may hold", 0, 0 },
-		{ "max-device", 0, OPT_SIZE, &o.limit[LEVEL_DEVICE], "SIZE",
-		  "most that may be used on a device", 0, 0 },
-		{ "max-growth", 0, OPT_TEXT, &o.growth, "SIZE",
-		  "most that may stay allocated more from one step to the next", 0, 0 },
-		{ "baseline", 0, OPT_TEXT, &o.baseline, "TRACE",
-		  "no peak may be higher than in this job", 0, 0 },
-		{ "tolerance", 0, OPT_TEXT, &o.tolerance, "SIZE|PERCENT",
-		  "by how much it may be, nevertheless (0)", 0, 0 },
-		{ "run", 0, OPT_TEXT, &o.run, "ID",
-		  "the run to check, where a directory has several (ID or ID:RESTART)", 0, 0 },
-		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable", 0, 0 },
-		BYTES_OPTION(&o.raw_bytes),
-		COLOR_OPTION(&o.color),
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct limit growth = { 0 }, tolerance = { 0 };
 	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e);
 
-	if (set.wants_help) {
-		command_help("check [OPTIONS] TRACE...",
-			     "Is a memory budget kept? One line a limit; exit status 1 if one is not.\n"
-			     "TRACE is a file, or a directory of them (its latest run).",
-			     &set);
-		return STATUS_FINE;
-	}
-	if (!e.text[0])
-		validate(&o, n, &growth, &tolerance, &e);
+	validate(&given, count, &growth, &tolerance, &e);
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
-	return check(argv + 1, (size_t)n, &o, &growth, &tolerance);
+	return check(paths, count, &given, &growth, &tolerance);
 }
+
+const struct command cmd_check = {
+	.name = "check",
+	.summary = "check a job against a memory budget, for a CI",
+	.usage = "[OPTIONS] TRACE...",
+	.about =
+		"Checks a memory budget. Prints one line a limit; exit status 1 if a limit is exceeded.\n"
+		"TRACE is a file, or a directory of traces (its latest run).",
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
+	.run = run,
+};

@@ -12,10 +12,29 @@ int command_fail(int status, const struct err *e)
 	return status;
 }
 
-void command_help(const char *usage, const char *about, const struct opt_set *set)
+static void print_help(const struct command *c)
 {
-	printf("usage: memtrace %s\n\n%s\n\n", usage, about);
-	opt_print_help(set);
+	printf("usage: memtrace %s%s%s\n\n%s\n\n", c->name, *c->usage ? " " : "", c->usage,
+	       c->about);
+	opt_print_help(&c->options);
+	if (c->more_help)
+		c->more_help();
+}
+
+int command_main(const struct command *c, int argc, char **argv)
+{
+	struct opt_set set = c->options;
+	struct err e = { 0 };
+	int n = opt_parse(&set, argc, argv, &e), status = STATUS_FINE;
+
+	if (set.wants_help)
+		print_help(c);
+	else if (n < 0)
+		status = command_fail(STATUS_USAGE, &e);
+	else
+		status = c->run(argv + 1, (size_t)n);
+	opt_set_release(&set);
+	return status;
 }
 
 int command_print(const char *text, size_t length)

@@ -1,5 +1,5 @@
-/* A command: one row of commands[] in main.c and one file in cmd/. Only these print and choose exit
- * statuses. */
+/* A command: one object of commands[] in main.c and one file in cmd/. Only commands print and
+ * choose exit statuses. */
 #ifndef MEMTRACE_COMMAND_H
 #define MEMTRACE_COMMAND_H
 
@@ -9,36 +9,36 @@ enum status { STATUS_FINE = 0, STATUS_NO = 1, STATUS_USAGE = 2, STATUS_INTERNAL 
 
 struct command {
 	const char *name;
-	const char *summary;               /* for `memtrace help` */
-	int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+	const char *summary;     /* for `memtrace help` */
+	const char *usage;       /* behind the name: "[OPTIONS] TRACE..." */
+	const char *about;       /* for --help, between the usage and the options */
+	void (*more_help)(void); /* prints what follows the options; NULL: nothing */
+	struct opt_set options;  /* the rows point into the command's own variables */
+	/* `arguments` ends with NULL; returns the exit status. */
+	int (*run)(char **arguments, size_t count);
 };
 
-int cmd_run(int argc, char **argv);
-int cmd_simulate(int argc, char **argv);
-int cmd_report(int argc, char **argv);
-int cmd_diff(int argc, char **argv);
-int cmd_check(int argc, char **argv);
-int cmd_estimate(int argc, char **argv);
-int cmd_plan(int argc, char **argv);
-int cmd_match(int argc, char **argv);
-int cmd_preload_path(int argc, char **argv);
+extern const struct command cmd_run, cmd_simulate, cmd_report, cmd_diff, cmd_check, cmd_estimate,
+	cmd_match, cmd_plan, cmd_preload_path;
+
+/* Parses the options and runs the command, or prints its help. argv[0] is the command's name.
+ * Returns the exit status. */
+int command_main(const struct command *c, int argc, char **argv);
 
 /* Rows of `struct opt` that many commands have. */
-#define BYTES_OPTION(where)                                               \
-	{                                                                 \
-		"bytes", 0, OPT_FLAG, where, NULL, "sizes in bytes", 0, 0 \
+#define BYTES_OPTION(where)                                                    \
+	{                                                                      \
+		"bytes", 0, OPT_FLAG, where, NULL, "show sizes in bytes", 0, 0 \
 	}
 #define COLOR_OPTION(where)                                         \
 	{                                                           \
 		"color", 0, OPT_CHOICE, where, "auto|always|never", \
-			"colours (auto: on a terminal)", 0, 0       \
+			"use colours (auto: on a terminal)", 0, 0   \
 	}
 
-/* "memtrace: …" on standard error; returns `status`. */
+/* Prints "memtrace: ..." on standard error; returns `status`. */
 int command_fail(int status, const struct err *e);
-/* usage: memtrace …, and the options. */
-void command_help(const char *usage, const char *about, const struct opt_set *set);
-/* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it could not be
+/* Writes a result to standard output; returns STATUS_FINE, or STATUS_INTERNAL if it cannot be
  * written. */
 int command_print(const char *text, size_t length);
 

@@ -26,8 +26,8 @@ static int add_run(struct loads *l, char *path, const char *run, const struct op
 		   struct buf *notes, struct err *e)
 {
 	const struct session_options load = { .run = run,
-					   .rank = o->rank,
-					   .progress = term_progress };
+					      .rank = o->rank,
+					      .progress = term_progress };
 	int status;
 
 	if (l->count == DIFF_MAX_RUNS)
@@ -94,8 +94,7 @@ static int add_side(struct loads *l, const char *text, const struct options *o, 
 }
 
 /* What went past the limit: the peaks that grew more, beyond the spread. "" if none did. */
-static void find_over(const struct diff *c, const struct limit *limit, int raw,
-		      struct buf *over)
+static void find_over(const struct diff *c, const struct limit *limit, int raw, struct buf *over)
 {
 	for (size_t i = 0; i < c->count; i++) {
 		const struct diff_item *x = &c->items[i];
@@ -123,8 +122,7 @@ static int print(const struct diff *c, const struct limit *limit, const struct o
 	if (o->json)
 		diff_json(c, limit->is_given, over.length != 0, &out);
 	else
-		diff_text(c, !limit->is_given ? NULL : over.length ? over.text : "", &style,
-			     &out);
+		diff_text(c, !limit->is_given ? NULL : over.length ? over.text : "", &style, &out);
 	status = command_print(out.text, out.length);
 	if (!status && over.length)
 		status = STATUS_NO;
@@ -162,39 +160,40 @@ static int diff(char **sides, const struct limit *limit, const struct options *o
 	return status;
 }
 
-int cmd_diff(int argc, char **argv)
+static struct options given = { .top = 10, .rank = NO_RANK };
+static const struct opt rows[] = {
+	{ "rank", 0, OPT_COUNT, &given.rank, "N",
+	  "compare rank N of both jobs (default: the rank that `report` shows of each)", 0,
+	  INT32_MAX },
+	{ "fail-over", 0, OPT_TEXT, &given.fail_over, "SIZE|PERCENT",
+	  "exit with status 1 if a peak grew by more", 0, 0 },
+	{ "json", 0, OPT_FLAG, &given.json, NULL,
+	  "write JSON: everything, also what did not change", 0, 0 },
+	BYTES_OPTION(&given.raw_bytes),
+	{ "top", 0, OPT_COUNT, &given.top, "N", "show the N largest stacks (10)", 0, 1000000 },
+	COLOR_OPTION(&given.color),
+};
+
+static int run(char **sides, size_t count)
 {
-	struct options o = { .top = 10, .rank = NO_RANK };
-	const struct opt rows[] = {
-		{ "rank", 0, OPT_COUNT, &o.rank, "N",
-		  "compare this rank of both (the worst of each)", 0, INT32_MAX },
-		{ "fail-over", 0, OPT_TEXT, &o.fail_over, "SIZE|PERCENT",
-		  "exit with status 1 if a peak grew by more", 0, 0 },
-		{ "json", 0, OPT_FLAG, &o.json, NULL,
-		  "machine-readable: everything, also what did not change", 0, 0 },
-		BYTES_OPTION(&o.raw_bytes),
-		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
-		COLOR_OPTION(&o.color),
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct limit limit;
 	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e);
 
-	if (set.wants_help) {
-		command_help(
-			"diff [OPTIONS] A B",
-			"Says what grew and what shrank from A to B. Each is a file or a directory of traces (its latest\n"
-			"run), DIR@RUN for one of its runs, DIR@all for every one, or several of these with commas\n"
-			"between them: then medians are compared, and only what their spread does not explain is a change.",
-			&set);
-		return STATUS_FINE;
-	}
-	if (!e.text[0] && n != 2)
-		err_set(&e, "diff needs two: memtrace diff A B");
-	if (!e.text[0])
-		limit_parse(&limit, "fail-over", o.fail_over, &e);
-	if (e.text[0])
-		return command_fail(STATUS_USAGE, &e);
-	return diff(argv + 1, &limit, &o);
+	if (count != 2)
+		err_set(&e, "diff needs two jobs: memtrace diff A B");
+	else
+		limit_parse(&limit, "fail-over", given.fail_over, &e);
+	return e.text[0] ? command_fail(STATUS_USAGE, &e) : diff(sides, &limit, &given);
 }
+
+const struct command cmd_diff = {
+	.name = "diff",
+	.summary = "show what changed between two jobs",
+	.usage = "[OPTIONS] A B",
+	.about =
+		"Shows what grew and what shrank from A to B. Each is a file, a directory of traces (its latest\n"
+		"run), DIR@RUN (one of its runs), DIR@all (all of its runs), or several of these, separated by commas.\n"
+		"Of several runs the medians are compared; a difference within their spread is not a change.",
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
+	.run = run,
+};

@@ -148,49 +148,49 @@ out:
 	return status;
 }
 
-static void help(const struct opt_set *set)
+static struct options given;
+static const struct opt rows[] = {
+	JOB_OPTIONS(&given.job),
+	{ "system", 0, OPT_TEXT, &given.system, "NAME|all", "the system that estimates (all)", 0,
+	  0 },
+	{ "world-size", 0, OPT_COUNT, &given.job.world_size, "N", "number of GPUs of the job", 1,
+	  100000000 },
+	{ "explain", 0, OPT_TEXT, &given.explain, "TERM",
+	  "show the formula, the values, the source and the result of a term", 0, 0 },
+	{ "show-config", 0, OPT_FLAG, &given.show_config, NULL,
+	  "show every key with its value and its source", 0, 0 },
+	{ "format", 0, OPT_CHOICE, &given.format, "text|deepspeed|json",
+	  "deepspeed: the table that DeepSpeed's own tool prints", 0, 0 },
+	BYTES_OPTION(&given.raw_bytes),
+	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes", 0, 0 },
+	COLOR_OPTION(&given.color),
+};
+
+static void more_help(void)
 {
-	command_help(
-		"estimate [OPTIONS] [--config FILE]... [--set KEY=VALUE]... [-- COMMAND [ARGUMENT...]]",
-		"Says what a job should need, as published documents count it and as we do, side by side.\n"
-		"FILE is our JSON, config.json, ds_config.json, a YAML of Megatron or Accelerate; COMMAND is the\n"
-		"job's command line (Megatron, DeepSpeed, Accelerate, torchtitan, Trainer). Later values win.",
-		set);
 	fputs("\nSystems:\n", stdout);
 	for (size_t i = 0; i < system_count; i++)
 		printf("  %-22s %s\n", systems[i]->name, systems[i]->title);
 }
 
-int cmd_estimate(int argc, char **argv)
+static int run(char **arguments, size_t count)
 {
-	struct options o = { .system = NULL };
-	const struct opt rows[] = {
-		JOB_OPTIONS(&o.job),
-		{ "system", 0, OPT_TEXT, &o.system, "NAME|all", "who estimates (all)", 0, 0 },
-		{ "world-size", 0, OPT_COUNT, &o.job.world_size, "N", "GPUs of the job", 1,
-		  100000000 },
-		{ "explain", 0, OPT_TEXT, &o.explain, "TERM",
-		  "formula, values, source and number of a term", 0, 0 },
-		{ "show-config", 0, OPT_FLAG, &o.show_config, NULL,
-		  "every key, its value and where it is from", 0, 0 },
-		{ "format", 0, OPT_CHOICE, &o.format, "text|deepspeed|json",
-		  "deepspeed: the table that DeepSpeed's own tool prints", 0, 0 },
-		BYTES_OPTION(&o.raw_bytes),
-		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
-		  0 },
-		COLOR_OPTION(&o.color),
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };
-	int status;
 
-	status = job_parse(&o.job, &set, argc, argv, &e);
-	if (set.wants_help) {
-		help(&set);
-		status = STATUS_FINE;
-	} else {
-		status = status < 0 ? command_fail(STATUS_USAGE, &e) : estimate(&o);
-	}
-	job_release(&o.job);
-	return status;
+	if (job_check(&given.job, "estimate", arguments, count, &e) < 0)
+		return command_fail(STATUS_USAGE, &e);
+	return estimate(&given);
 }
+
+const struct command cmd_estimate = {
+	.name = "estimate",
+	.summary = "estimate the memory of a job from its configuration",
+	.usage = "[OPTIONS] [--config FILE]... [--set KEY=VALUE]... [-- COMMAND [ARGUMENT...]]",
+	.about =
+		"Estimates the memory that a job needs, as published documents count it and as memtrace does.\n"
+		"FILE is memtrace's JSON, config.json, ds_config.json, a YAML file of Megatron or Accelerate; COMMAND\n"
+		"is the job's command line (Megatron, DeepSpeed, Accelerate, torchtitan, Trainer). Later values win.",
+	.more_help = more_help,
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows), .command = &given.job.command },
+	.run = run,
+};

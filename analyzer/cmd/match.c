@@ -169,58 +169,55 @@ static int match(char **paths, size_t count, const struct options *o)
 	return status;
 }
 
-static void help(const struct opt_set *set)
+static struct options given = { .system = "memtrace", .tolerance = "0.05", .top = 12 };
+static const struct opt rows[] = {
+	JOB_OPTIONS(&given.job),
+	{ "run", 0, OPT_TEXT, &given.run, "ID",
+	  "use this run of a directory with several: ID or ID:RESTART", 0, 0 },
+	{ "system", 0, OPT_TEXT, &given.system, "NAME", "the system that estimates (memtrace)", 0,
+	  0 },
+	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "X",
+	  "allowed error of the estimate, as a share of what was observed (0.05)", 0, 0 },
+	{ "component-tolerance", 0, OPT_LIST, &given.component_tolerances, "[NAME=]X",
+	  "allowed error of each component, or of one; may be repeated", 0, 0 },
+	{ "what-if", 0, OPT_TEXT, &given.what_if, "K=V,...",
+	  "predict the peak of a changed configuration from the observed one", 0, 0 },
+	{ "infer", 0, OPT_FLAG, &given.infer, NULL,
+	  "infer missing values (the default when no configuration is given)", 0, 0 },
+	{ "write-config", 0, OPT_TEXT, &given.write_config, "FILE",
+	  "write the matched configuration, for estimate --config", 0, 0 },
+	{ "top", 0, OPT_COUNT, &given.top, "N", "show N lines of each table (12)", 0, 1000000 },
+	BYTES_OPTION(&given.raw_bytes),
+	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes", 0, 0 },
+	COLOR_OPTION(&given.color),
+};
+
+static void more_help(void)
 {
-	command_help(
-		"match [OPTIONS] TRACE...",
-		"Says whether what a job allocated at its peak agrees with what its configuration should need,\n"
-		"rank by rank and term by term. TRACE is a file, or a directory of them (its latest run); its\n"
-		"command line, and MEMTRACE_CONFIG, declare the configuration. Later values win. Where nothing is\n"
-		"declared, the configuration is inferred from the blocks, and said how surely.",
-		set);
 	puts("\nExit status: 0 it matches, 1 it does not, 2 bad usage or input.");
 }
 
-int cmd_match(int argc, char **argv)
+static int run(char **paths, size_t count)
 {
-	struct options o = { .system = "memtrace", .tolerance = "0.05", .top = 12 };
-	const struct opt rows[] = {
-		JOB_OPTIONS(&o.job),
-		{ "run", 0, OPT_TEXT, &o.run, "ID",
-		  "the run, where a directory has several (ID or ID:RESTART)", 0, 0 },
-		{ "system", 0, OPT_TEXT, &o.system, "NAME", "who estimates (memtrace)", 0, 0 },
-		{ "tolerance", 0, OPT_TEXT, &o.tolerance, "X",
-		  "how far the estimate may be off, as a share of what was observed (0.05)", 0, 0 },
-		{ "component-tolerance", 0, OPT_LIST, &o.component_tolerances, "[NAME=]X",
-		  "the same for each component, or for one; may be repeated", 0, 0 },
-		{ "what-if", 0, OPT_TEXT, &o.what_if, "K=V,...",
-		  "the peak of another configuration, from what this one was seen to need", 0, 0 },
-		{ "infer", 0, OPT_FLAG, &o.infer, NULL,
-		  "infer what is not declared; so it is where nothing is", 0, 0 },
-		{ "write-config", 0, OPT_TEXT, &o.write_config, "FILE",
-		  "the configuration that was matched, for estimate --config", 0, 0 },
-		{ "top", 0, OPT_COUNT, &o.top, "N", "how many lines of each table (12)", 0,
-		  1000000 },
-		BYTES_OPTION(&o.raw_bytes),
-		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
-		  0 },
-		COLOR_OPTION(&o.color),
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e), status;
 
-	if (set.wants_help) {
-		help(&set);
-		status = STATUS_FINE;
-	} else if (n <= 0) {
-		if (!n)
-			err_set(&e, "match needs a trace: a file, or a directory of them");
-		status = command_fail(STATUS_USAGE, &e);
-	} else {
-		status = match(argv + 1, (size_t)n, &o);
+	if (!count) {
+		err_set(&e, "match needs a trace: a file, or a directory of traces");
+		return command_fail(STATUS_USAGE, &e);
 	}
-	opt_list_release(&o.component_tolerances);
-	job_release(&o.job);
-	return status;
+	return match(paths, count, &given);
 }
+
+const struct command cmd_match = {
+	.name = "match",
+	.summary = "compare what a job allocated with its estimate, term by term",
+	.usage = "[OPTIONS] TRACE...",
+	.about =
+		"Compares what each rank allocated at its peak with the estimate for its configuration, term by term.\n"
+		"TRACE is a file, or a directory of traces (its latest run). Its command line and MEMTRACE_CONFIG\n"
+		"declare the configuration; later values win. If no configuration is given, memtrace infers one from\n"
+		"the trace and prints how certain each value is.",
+	.more_help = more_help,
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
+	.run = run,
+};

@@ -34,8 +34,8 @@ static int print(const struct plan *plan, const struct options *o, json_t *simul
 	if (o->json)
 		plan_json(plan, (enum plan_launcher)o->flags, simulated, &out);
 	else
-		plan_text(plan, (enum plan_launcher)o->flags, o->all ? SIZE_MAX : (size_t)o->top, &style,
-			  &out);
+		plan_text(plan, (enum plan_launcher)o->flags, o->all ? SIZE_MAX : (size_t)o->top,
+			  &style, &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
 	return status == STATUS_FINE && !plan->fitting.count ? STATUS_NO : status;
@@ -136,66 +136,63 @@ static int plan(const struct options *o)
 	return status;
 }
 
-static void help(const struct opt_set *set)
+static struct options given = { .margin = 20, .top = 10 };
+#define MAX_OPTION(dim, name, help)                                                      \
+	{                                                                                \
+		"max-" name, 0, OPT_COUNT, &given.most[DIM_##dim], "N", help, 1, 1000000 \
+	}
+static const struct opt rows[] = {
+	JOB_OPTIONS(&given.job),
+	{ "gpus", 0, OPT_COUNT, &given.gpus, "N", "number of GPUs", 1, 1000000 },
+	{ "system", 0, OPT_TEXT, &given.system, "NAME", "the system that estimates", 0, 0 },
+	{ "fix", 0, OPT_LIST, &given.fixed, "K=V",
+	  "fix a size: tp, pp, cp, dp, vpp, ep, mbs, recompute, zero; may be repeated", 0, 0 },
+	MAX_OPTION(TP, "tp", "largest tensor-parallel size (8, a node)"),
+	MAX_OPTION(PP, "pp", "largest pipeline-parallel size"),
+	MAX_OPTION(CP, "cp", "largest context-parallel size"),
+	MAX_OPTION(DP, "dp", "largest data-parallel size"),
+	MAX_OPTION(VPP, "vpp", "most model chunks a stage"),
+	MAX_OPTION(EP, "ep", "largest expert-parallel size"),
+	MAX_OPTION(MBS, "mbs", "largest micro-batch"),
+	{ "memory-margin", 0, OPT_COUNT, &given.margin, "PERCENT",
+	  "share of the GPU's memory that a layout in green leaves free (20)", 0, 99 },
+	{ "flags", 0, OPT_CHOICE, &given.flags, "none|megatron|deepspeed|torchtitan|accelerate",
+	  "print each layout as flags of a framework", 0, 0 },
+	{ "top", 0, OPT_COUNT, &given.top, "N", "show the best N layouts (10)", 1, 1000000 },
+	{ "all", 0, OPT_FLAG, &given.all, NULL,
+	  "show all layouts, and why each of the others is not possible", 0, 0 },
+	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes", 0, 0 },
+	{ "verify", 0, OPT_COUNT, &given.verify, "K",
+	  "simulate the best K layouts; COMMAND contains {tp}, {pp}, {cp}, {mbs} ...", 1, 100 },
+	COLOR_OPTION(&given.color),
+};
+
+static void more_help(void)
 {
-	command_help(
-		"plan [OPTIONS] --gpus N --gpu NAME [--config FILE]... [--set KEY=VALUE]... [-- COMMAND...]",
-		"Which parallel layouts of a job fit on so many GPUs, the best first, ranked as document 003\n"
-		"found best. The job needs global_batch_size; what it says of its own layout is not used.",
-		set);
 	fputs("\nSystems:\n", stdout);
 	for (size_t i = 0; i < system_count; i++)
 		printf("  %-22s %s%s\n", systems[i]->name, systems[i]->title,
 		       systems[i] == plan_default_system() ? " (the default)" : "");
 }
 
-#define MOST_OPTION(dim, name, help)                                                 \
-	{                                                                            \
-		"max-" name, 0, OPT_COUNT, &o.most[DIM_##dim], "N", help, 1, 1000000 \
-	}
-
-int cmd_plan(int argc, char **argv)
+static int run(char **arguments, size_t count)
 {
-	struct options o = { .margin = 20, .top = 10 };
-	const struct opt rows[] = {
-		JOB_OPTIONS(&o.job),
-		{ "gpus", 0, OPT_COUNT, &o.gpus, "N", "how many GPUs there are", 1, 1000000 },
-		{ "system", 0, OPT_TEXT, &o.system, "NAME", "who estimates", 0, 0 },
-		{ "fix", 0, OPT_LIST, &o.fixed, "K=V",
-		  "what is decided: tp, pp, cp, dp, vpp, ep, mbs, recompute, zero; may be repeated",
-		  0, 0 },
-		MOST_OPTION(TP, "tp", "largest tensor-parallel size (8, a node)"),
-		MOST_OPTION(PP, "pp", "largest pipeline-parallel size"),
-		MOST_OPTION(CP, "cp", "largest context-parallel size"),
-		MOST_OPTION(DP, "dp", "largest data-parallel size"),
-		MOST_OPTION(VPP, "vpp", "most model chunks a stage"),
-		MOST_OPTION(EP, "ep", "largest expert-parallel size"),
-		MOST_OPTION(MBS, "mbs", "largest micro-batch"),
-		{ "memory-margin", 0, OPT_COUNT, &o.margin, "PERCENT",
-		  "what green leaves free of a GPU (20: the rule of 80 %)", 0, 99 },
-		{ "flags", 0, OPT_CHOICE, &o.flags, "none|megatron|deepspeed|torchtitan|accelerate",
-		  "each layout as flags to paste", 0, 0 },
-		{ "top", 0, OPT_COUNT, &o.top, "N", "how many to show (10)", 1, 1000000 },
-		{ "all", 0, OPT_FLAG, &o.all, NULL,
-		  "show all, and why each of the others is not there", 0, 0 },
-		{ "json", 0, OPT_FLAG, &o.json, NULL, "machine-readable: everything, in bytes", 0,
-		  0 },
-		{ "verify", 0, OPT_COUNT, &o.verify, "K",
-		  "simulate the best K layouts: COMMAND has {tp}, {pp}, {cp}, {mbs} ... in it", 1,
-		  100 },
-		COLOR_OPTION(&o.color),
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
 	struct err e = { 0 };
-	int status = job_parse(&o.job, &set, argc, argv, &e);
 
-	if (set.wants_help) {
-		help(&set);
-		status = STATUS_FINE;
-	} else {
-		status = status < 0 ? command_fail(STATUS_USAGE, &e) : plan(&o);
-	}
-	opt_list_release(&o.fixed);
-	job_release(&o.job);
-	return status;
+	if (job_check(&given.job, "plan", arguments, count, &e) < 0)
+		return command_fail(STATUS_USAGE, &e);
+	return plan(&given);
 }
+
+const struct command cmd_plan = {
+	.name = "plan",
+	.summary = "list the parallel layouts that fit, the best first",
+	.usage =
+		"[OPTIONS] --gpus N --gpu NAME [--config FILE]... [--set KEY=VALUE]... [-- COMMAND...]",
+	.about =
+		"Lists the parallel layouts of a job that fit on N GPUs, the best first, in the ranking of document\n"
+		"003. The job must declare global_batch_size; the layout that it declares is not used.",
+	.more_help = more_help,
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows), .command = &given.job.command },
+	.run = run,
+};

@@ -5,21 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int cmd_preload_path(int argc, char **argv)
+static int run(char **arguments, size_t count)
 {
-	struct opt_set set = { 0 };
 	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e);
 	char *path;
 
-	if (set.wants_help) {
-		command_help(
-			"preload-path",
-			"Prints where libmemtrace.so is: LD_PRELOAD=$(memtrace preload-path) COMMAND",
-			&set);
-		return STATUS_FINE;
-	}
-	if (n > 0)
+	(void)arguments;
+	if (count)
 		err_set(&e, "preload-path takes no arguments");
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
@@ -30,3 +22,11 @@ int cmd_preload_path(int argc, char **argv)
 	free(path);
 	return STATUS_FINE;
 }
+
+const struct command cmd_preload_path = {
+	.name = "preload-path",
+	.summary = "print the path of libmemtrace.so, for LD_PRELOAD",
+	.usage = "",
+	.about = "Prints the path of libmemtrace.so: LD_PRELOAD=$(memtrace preload-path) COMMAND",
+	.run = run,
+};

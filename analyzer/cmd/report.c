@@ -59,41 +59,40 @@ static int rules(const struct options *o)
 	return status;
 }
 
-int cmd_report(int argc, char **argv)
-{
-	struct options o = { .top = 10 };
-	const struct opt rows[] = {
-		{ "run", 0, OPT_TEXT, &o.run, "ID",
-		  "the run to report, where a directory has several (ID or ID:RESTART)", 0, 0 },
-		{ "json", 0, OPT_FLAG, &o.json, NULL,
-		  "machine-readable: everything, in bytes and seconds", 0, 0 },
-		{ "live-set", 0, OPT_FLAG, &o.live_set, NULL,
-		  "with --json: every block that was live at the end", 0, 0 },
-		BYTES_OPTION(&o.raw_bytes),
-		{ "top", 0, OPT_COUNT, &o.top, "N", "how many places to show (10)", 0, 1000000 },
-		{ "rules", 0, OPT_FLAG, &o.rules, NULL,
-		  "the causes that are known, and those that a trace cannot tell", 0, 0 },
-		COLOR_OPTION(&o.color),
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows) };
-	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e);
+static struct options given = { .top = 10 };
+static const struct opt rows[] = {
+	{ "run", 0, OPT_TEXT, &given.run, "ID",
+	  "use this run of a directory with several: ID or ID:RESTART", 0, 0 },
+	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes and seconds", 0,
+	  0 },
+	{ "live-set", 0, OPT_FLAG, &given.live_set, NULL,
+	  "with --json: also list every block that was live at the end", 0, 0 },
+	BYTES_OPTION(&given.raw_bytes),
+	{ "top", 0, OPT_COUNT, &given.top, "N", "show the N largest stacks (10)", 0, 1000000 },
+	{ "rules", 0, OPT_FLAG, &given.rules, NULL,
+	  "list the causes that memtrace knows, and those that a trace cannot show", 0, 0 },
+	COLOR_OPTION(&given.color),
+};
 
-	if (set.wants_help) {
-		command_help(
-			"report [OPTIONS] TRACE...",
-			"Says where the memory was at the peak, and why the job ran out of it.\n"
-			"TRACE is a file, or a directory of them (its latest run).",
-			&set);
-		return STATUS_FINE;
-	}
-	if (!e.text[0] && o.rules)
-		return rules(&o);
-	if (!n)
-		err_set(&e, "report needs a trace: a file, or a directory of them");
-	if (o.live_set && !o.json)
+static int run(char **paths, size_t count)
+{
+	struct err e = { 0 };
+
+	if (given.rules)
+		return rules(&given);
+	if (!count)
+		err_set(&e, "report needs a trace: a file, or a directory of traces");
+	if (given.live_set && !given.json)
 		err_set(&e, "--live-set needs --json");
-	if (e.text[0])
-		return command_fail(STATUS_USAGE, &e);
-	return report(argv + 1, (size_t)n, &o);
+	return e.text[0] ? command_fail(STATUS_USAGE, &e) : report(paths, count, &given);
 }
+
+const struct command cmd_report = {
+	.name = "report",
+	.summary = "show what held the memory at the peak, and why a job ran out of memory",
+	.usage = "[OPTIONS] TRACE...",
+	.about = "Shows what held the memory at the peak, and why the job ran out of it.\n"
+		 "TRACE is a file, or a directory of traces (its latest run).",
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows) },
+	.run = run,
+};

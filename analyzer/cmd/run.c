@@ -28,32 +28,34 @@ static void print_settings(void)
 }
 #endif
 
-int cmd_run(int argc, char **argv)
-{
-	const char *directory = NULL;
-	const struct opt rows[] = {
-		{ "output", 'o', OPT_TEXT, &directory, "DIR",
-		  "directory for the traces (MEMTRACE_DIR)", 0, 0 },
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 };
-	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e);
+static const char *directory;
+static const struct opt rows[] = {
+	{ "output", 'o', OPT_TEXT, &directory, "DIR", "directory for the traces (MEMTRACE_DIR)", 0,
+	  0 },
+};
 
-	if (set.wants_help) {
-		command_help(
-			"run [-o DIR] -- COMMAND [ARGUMENT...]",
-			"Runs COMMAND with libmemtrace.so in LD_PRELOAD: every process that uses a GPU writes a trace.\n"
-			"Exits with COMMAND's status; 125 to 127 are memtrace's own failures.",
-			&set);
-		print_settings();
-		return STATUS_FINE;
-	}
-	if (!n)
+static int run(char **command, size_t count)
+{
+	struct err e = { 0 };
+
+	if (!count) {
 		err_set(&e, "run needs a command: memtrace run -- COMMAND");
-	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
+	}
 	if (launch_set_directory(directory, &e) < 0 || launch_preload("libmemtrace.so", &e) < 0 ||
-	    loader_check(argv[1], &e) < 0)
+	    loader_check(command[0], &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
-	return launch_exec(argv + 1);
+	return launch_exec(command);
 }
+
+const struct command cmd_run = {
+	.name = "run",
+	.summary = "run a command and record its GPU allocations",
+	.usage = "[-o DIR] -- COMMAND [ARGUMENT...]",
+	.about =
+		"Runs COMMAND with libmemtrace.so in LD_PRELOAD: every process that uses a GPU writes a trace.\n"
+		"Exits with COMMAND's status; 125 to 127 are memtrace's own failures.",
+	.more_help = print_settings,
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 },
+	.run = run,
+};

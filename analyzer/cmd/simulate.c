@@ -66,14 +66,6 @@ struct options {
 	int gpus, world, steps, jobs, timeout, together, deduplicate, print_commands;
 };
 
-static const char usage[] =
-	"simulate [-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] [--world-size W --ranks LIST] [--steps N] -- COMMAND [ARGUMENT...]";
-static const char about[] =
-	"Runs COMMAND on a simulated GPU: kernels do nothing, every allocation is real PyTorch.\n"
-	"With --ranks each of these ranks of a job runs alone, without the others (with --together: with one another,\n"
-	"without the rest): COMMAND may begin with torchrun, deepspeed, accelerate launch or srun, which are not run.\n"
-	"SIZE is bytes, or a number with KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).";
-
 static int is_alone(const struct options *o)
 {
 	return o->ranks || o->deduplicate;
@@ -147,14 +139,14 @@ static int find_ranks(const struct options *o, struct simulation *s, char *const
 		s->together = o->together && s->rank_count > 1;
 		if (!status && o->together && !s->together)
 			err_print("--together: rank %d is the only one of --ranks: it runs alone",
-				s->ranks[0]);
+				  s->ranks[0]);
 		if (!status && s->together && s->rank_count > TOGETHER_RANKS)
 			status = err_set(e, "--together: %zu ranks, at most %d can run at once",
 					 s->rank_count, TOGETHER_RANKS);
 		return status;
 	}
-	if (deduplicate_ranks(command, s->world, routing && !strcmp(routing, "skewed"), classes, e) <
-	    0)
+	if (deduplicate_ranks(command, s->world, routing && !strcmp(routing, "skewed"), classes,
+			      e) < 0)
 		return -1;
 	s->rank_count = classes->count;
 	s->ranks = xcalloc(s->rank_count, sizeof(*s->ranks));
@@ -346,73 +338,81 @@ static int simulate(const struct options *o, char **command, struct err *e)
 	return status;
 }
 
-static void help(const struct opt_set *set)
+static struct options given = { .memory = -1 };
+static const struct opt rows[] = {
+	{ "output", 'o', OPT_TEXT, &given.directory, "DIR",
+	  "directory for the traces (MEMTRACE_DIR)", 0, 0 },
+	{ "gpu", 0, OPT_TEXT, &given.gpu, "NAME", "the GPU to simulate (CUDASIM_GPU)", 0, 0 },
+	{ "memory", 0, OPT_SIZE, &given.memory, "SIZE",
+	  "the GPU's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
+	{ "gpus", 0, OPT_COUNT, &given.gpus, "N",
+	  "number of GPUs of a node, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MOST_GPUS },
+	{ "ranks", 0, OPT_TEXT, &given.ranks, "LIST",
+	  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
+	{ "together", 0, OPT_FLAG, &given.together, NULL,
+	  "run the ranks of --ranks at the same time and let them exchange data; emulate the rest",
+	  0, 0 },
+	{ "world-size", 0, OPT_COUNT, &given.world, "W",
+	  "number of ranks of the job (default: what its launcher says)", 1, MOST_RANKS },
+	{ "deduplicate", 0, OPT_FLAG, &given.deduplicate, NULL,
+	  "simulate one rank for all that need the same: first, middle and last pipeline stage", 0,
+	  0 },
+	{ "steps", 0, OPT_COUNT, &given.steps, "N", "end the job after N steps of its optimizers",
+	  1, 1000000 },
+	{ "until-oom", 0, OPT_TEXT, &given.until_oom, "KEY",
+	  "find the largest number for {KEY} in the command that fits (KEY=FIRST:LAST)", 0, 0 },
+	{ "jobs", 0, OPT_COUNT, &given.jobs, "N",
+	  "run N ranks at a time (default: as many as memory and processors allow)", 1, 64 },
+	{ "bisect", 0, OPT_TEXT, &given.bisect, "LIST",
+	  "set each KEY to MINIMAL, then one by one to OWN, until memory runs out (KEY=MINIMAL:OWN,...)",
+	  0, 0 },
+	{ "timeout", 0, OPT_COUNT, &given.timeout, "SECONDS",
+	  "end a rank, or the command, that takes longer, and say where it waited", 1, 1000000 },
+	{ "json", 0, OPT_TEXT, &given.json, "FILE",
+	  "write the peaks of the ranks to FILE as JSON (-: standard output)", 0, 0 },
+	{ "print-commands", 0, OPT_FLAG, &given.print_commands, NULL,
+	  "print one command a rank instead of running them", 0, 0 },
+};
+
+static void more_help(void)
 {
 	struct buf names = { 0 };
 
-	command_help(usage, about, set);
 	gpu_names(&names, " ");
 	printf("\nGPUs: %s\n", names.text ? names.text : "");
 	buf_release(&names);
 }
 
-int cmd_simulate(int argc, char **argv)
+static int run(char **command, size_t count)
 {
-	struct options o = { .memory = -1 };
-	const struct opt rows[] = {
-		{ "output", 'o', OPT_TEXT, &o.directory, "DIR",
-		  "directory for the traces (MEMTRACE_DIR)", 0, 0 },
-		{ "gpu", 0, OPT_TEXT, &o.gpu, "NAME", "the GPU to simulate (CUDASIM_GPU)", 0, 0 },
-		{ "memory", 0, OPT_SIZE, &o.memory, "SIZE",
-		  "the card's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
-		{ "gpus", 0, OPT_COUNT, &o.gpus, "N",
-		  "how many GPUs a node has, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MOST_GPUS },
-		{ "ranks", 0, OPT_TEXT, &o.ranks, "LIST",
-		  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
-		{ "together", 0, OPT_FLAG, &o.together, NULL,
-		  "the ranks of --ranks run at once and exchange data; only the others are played",
-		  0, 0 },
-		{ "world-size", 0, OPT_COUNT, &o.world, "W",
-		  "ranks of the job (as its launcher says)", 1, MOST_RANKS },
-		{ "deduplicate", 0, OPT_FLAG, &o.deduplicate, NULL,
-		  "one rank for all that hold the same: the first, a middle and the last pipeline stage",
-		  0, 0 },
-		{ "steps", 0, OPT_COUNT, &o.steps, "N",
-		  "end the job after N steps of its optimizers", 1, 1000000 },
-		{ "until-oom", 0, OPT_TEXT, &o.until_oom, "KEY",
-		  "find the largest number for {KEY} in the command that fits (KEY=FIRST:LAST)", 0,
-		  0 },
-		{ "jobs", 0, OPT_COUNT, &o.jobs, "N",
-		  "ranks at a time (as many as memory and processors allow)", 1, 64 },
-		{ "bisect", 0, OPT_TEXT, &o.bisect, "LIST",
-		  "everything minimal, then each put back until memory runs out (KEY=MINIMAL:OWN,...)",
-		  0, 0 },
-		{ "timeout", 0, OPT_COUNT, &o.timeout, "SECONDS",
-		  "end a rank, or the command, that takes longer, and say where it was", 1, 1000000 },
-		{ "json", 0, OPT_TEXT, &o.json, "FILE",
-		  "write the ranks' peaks to FILE (- for standard output)", 0, 0 },
-		{ "print-commands", 0, OPT_FLAG, &o.print_commands, NULL,
-		  "print a command a rank instead of running them", 0, 0 },
-	};
-	struct opt_set set = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 };
 	struct err e = { 0 };
-	int n = opt_parse(&set, argc, argv, &e);
 
-	if (set.wants_help) {
-		help(&set);
-		return STATUS_FINE;
-	}
-	if (!e.text[0])
-		check(&o, &e);
-	if (!n)
+	check(&given, &e);
+	if (!count)
 		err_set(&e, "simulate needs a command: memtrace simulate -- COMMAND");
 	if (e.text[0])
 		return command_fail(STATUS_USAGE, &e);
-	if (!o.print_commands && (set_environment(&o, &e) < 0 || loader_check(argv[1], &e) < 0))
+	if (!given.print_commands &&
+	    (set_environment(&given, &e) < 0 || loader_check(command[0], &e) < 0))
 		return command_fail(LAUNCH_FAILED, &e);
-	if (o.print_commands && launch_set_directory(o.directory, &e) < 0)
+	if (given.print_commands && launch_set_directory(given.directory, &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
-	if (is_alone(&o) || o.until_oom || o.bisect || o.timeout)
-		return simulate(&o, argv + 1, &e);
-	return launch_exec(argv + 1);
+	if (is_alone(&given) || given.until_oom || given.bisect || given.timeout)
+		return simulate(&given, command, &e);
+	return launch_exec(command);
 }
+
+const struct command cmd_simulate = {
+	.name = "simulate",
+	.summary = "run a command on a simulated GPU, on a machine without one",
+	.usage =
+		"[-o DIR] [--gpu NAME | --memory SIZE] [--gpus N] [--world-size W --ranks LIST] [--steps N] -- COMMAND [ARGUMENT...]",
+	.about =
+		"Runs COMMAND on a simulated GPU: kernels do nothing, allocations are those of the real PyTorch.\n"
+		"With --ranks, each of these ranks of a job runs alone; with --together they run at the same time and\n"
+		"exchange data. COMMAND may begin with torchrun, deepspeed, accelerate launch or srun, which are not run.\n"
+		"SIZE is a number of bytes, or has a unit: KiB, MiB, GiB, TiB (2^n) or KB, MB, GB, TB (10^n).",
+	.more_help = more_help,
+	.options = { .rows = rows, .count = ARRAY_SIZE(rows), .stop_at_first = 1 },
+	.run = run,
+};

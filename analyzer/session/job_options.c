@@ -10,31 +10,18 @@
 #include "session/trace_config.h"
 #include "util/util.h"
 
-int job_parse(struct job *job, struct opt_set *set, int argc, char **argv, struct err *e)
+int job_check(const struct job *job, const char *command, char *const *arguments, size_t count,
+	      struct err *e)
 {
-	int left;
-
-	set->command = &job->command;
-	left = opt_parse(set, argc, argv, e);
-	if (left < 0 || set->wants_help)
-		return left;
-	if (left)
+	if (count)
 		return err_set(
 			e, "\"%s\" is not an option: configuration files are given with --config",
-			argv[1]);
+			arguments[0]);
 	if (!job->files.count && !job->values.count && !job->environment.count &&
 	    !job->command.count)
 		return err_set(e, "%s needs a job: --config FILE, --set KEY=VALUE, or -- COMMAND",
-			       argv[0]);
+			       command);
 	return 0;
-}
-
-void job_release(struct job *job)
-{
-	opt_list_release(&job->files);
-	opt_list_release(&job->values);
-	opt_list_release(&job->environment);
-	opt_list_release(&job->command);
 }
 
 static int set_pair(struct config *c, const char *pair, struct err *e)

@@ -28,10 +28,10 @@ struct job {
 			"the GPU: a job fits if it needs at most 80 % of its memory", 0, 0             \
 	}
 
-/* Parses the options of a command that needs a job, and the job's command line after "--". Returns
- * -1 on bad usage; checks nothing if help is wanted. The job must be released in both cases. */
-int job_parse(struct job *job, struct opt_set *set, int argc, char **argv, struct err *e);
-void job_release(struct job *job);
+/* Fails if the job is not declared at all, or if arguments are left that are not options.
+ * `command`: "estimate", for the message. */
+int job_check(const struct job *job, const char *command, char *const *arguments, size_t count,
+	      struct err *e);
 
 /* Reads the job in this order, in which later values win: files, the command line, world size and
  * GPU, --set. */

@@ -4,6 +4,7 @@
 #include "util/size.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,69 +106,90 @@ static int set_value(const struct opt *o, char *text, struct err *e)
 	BUG("option kind");
 }
 
-static const struct opt *find(const struct opt_set *set, const char *word)
-{
-	size_t n = strcspn(word, "=");
+#define ROW 256 /* getopt_long() returns ROW + the index of a long option's row, or a letter */
 
+/* The tables that getopt_long() takes, made from the rows. */
+struct tables {
+	struct option *longs;
+	struct buf letters;
+};
+
+static struct tables make_tables(const struct opt_set *set)
+{
+	struct tables t = { .longs = xcalloc(set->count + 2, sizeof(*t.longs)) };
+
+	/* '+': the first argument ends the options. ':': a missing value is told from an unknown
+	 * option. */
+	buf_puts(&t.letters, set->stop_at_first ? "+:h" : ":h");
 	for (size_t i = 0; i < set->count; i++) {
 		const struct opt *o = &set->rows[i];
+		int has_value = o->kind != OPT_FLAG;
 
-		if (word[0] == '-' && word[1] == '-' && strlen(o->name) == n - 2 &&
-		    !strncmp(o->name, word + 2, n - 2))
-			return o;
-		if (word[0] == '-' && o->letter && word[1] == o->letter)
-			return o;
+		t.longs[i] = (struct option){ o->name, has_value, NULL, ROW + (int)i };
+		if (o->letter)
+			buf_addf(&t.letters, "%c%s", o->letter, has_value ? ":" : "");
 	}
+	t.longs[set->count] = (struct option){ "help", no_argument, NULL, 'h' };
+	return t;
+}
+
+/* The row for a result of getopt_long(), or NULL. */
+static const struct opt *row_of(const struct opt_set *set, int found)
+{
+	if (found >= ROW)
+		return &set->rows[found - ROW];
+	for (size_t i = 0; i < set->count; i++)
+		if (found && set->rows[i].letter == found)
+			return &set->rows[i];
 	return NULL;
 }
 
-/* One option at argv[*i]; takes the next word too if that is its value. */
-static int parse_one(struct opt_set *set, int argc, char **argv, int *i, struct err *e)
+/* Handles one result of getopt_long(). */
+static int parse_one(struct opt_set *set, int found, char **argv, struct err *e)
 {
-	char *word = argv[*i], *value = NULL;
-	const struct opt *o;
-	int is_long = word[1] == '-';
+	const struct opt *o = row_of(set, found == ':' || found == '?' ? optopt : found);
+	char letter[] = { '-', (char)optopt, '\0' };
 
-	if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
-		set->wants_help = 1;
-		return 0;
-	}
-	o = find(set, word);
-	if (!o)
-		return unknown(set, word, e);
-	if (is_long && strchr(word, '='))
-		value = strchr(word, '=') + 1;
-	else if (!is_long && word[2])
-		value = word + 2;
-	if (o->kind == OPT_FLAG && value)
+	if (found == ':')
+		return err_set(e, "--%s needs a value: %s", o->name, o->argument);
+	if (found == '?' && o)
 		return err_set(e, "--%s takes no value", o->name);
-	if (o->kind != OPT_FLAG && !value) {
-		if (*i + 1 >= argc || (set->command && !strcmp(argv[*i + 1], "--")))
-			return err_set(e, "--%s needs a value: %s", o->name, o->argument);
-		value = argv[++*i];
-	}
-	return set_value(o, value, e);
+	if (found == '?')
+		return unknown(set, optopt && optopt < ROW ? letter : argv[optind - 1], e);
+	if (found == 'h')
+		set->wants_help = 1;
+	return found == 'h' ? 0 : set_value(o, optarg, e);
+}
+
+/* Parses argv[0] to argv[end - 1]; the arguments among them come last then. Returns the index of
+ * the first, or -1. */
+static int parse_options(struct opt_set *set, int end, char **argv, struct err *e)
+{
+	struct tables t = make_tables(set);
+	int found, status = 0;
+
+	opterr = 0;
+	optind = 0; /* glibc: begin anew */
+	while (!status && (found = getopt_long(end, argv, t.letters.text, t.longs, NULL)) >= 0)
+		status = parse_one(set, found, argv, e);
+	free(t.longs);
+	buf_release(&t.letters);
+	return status ? -1 : optind;
 }
 
 int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e)
 {
-	int n = 1, i;
+	int end = 1, first, n = 1;
 
-	for (i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--")) {
-			i++;
-			break;
-		}
-		if (argv[i][0] == '-' && argv[i][1]) {
-			if (parse_one(set, argc, argv, &i, e) < 0)
-				return -1;
-		} else if (set->stop_at_first) {
-			break;
-		} else {
-			argv[n++] = argv[i];
-		}
-	}
-	for (; i < argc; i++) {
+	/* getopt_long() would mix what precedes "--" with what follows it. */
+	while (end < argc && (set->stop_at_first || strcmp(argv[end], "--")))
+		end++;
+	first = parse_options(set, end, argv, e);
+	if (first < 0)
+		return -1;
+	while (first < end)
+		argv[n++] = argv[first++];
+	for (int i = end + 1; i < argc; i++) {
 		if (set->command)
 			list_add(set->command, argv[i]);
 		else
@@ -175,6 +197,15 @@ int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e)
 	}
 	argv[n] = NULL;
 	return n - 1;
+}
+
+void opt_set_release(struct opt_set *set)
+{
+	for (size_t i = 0; i < set->count; i++)
+		if (set->rows[i].kind == OPT_LIST)
+			opt_list_release(set->rows[i].value);
+	if (set->command)
+		opt_list_release(set->command);
 }
 
 void opt_print_help(const struct opt_set *set)

@@ -1,4 +1,4 @@
-/* Options as tables: one row each, from which parsing, help and the "did you mean" come. */
+/* Options as tables: parsing, help and "did you mean" follow from one row per option. */
 #ifndef MEMTRACE_OPT_H
 #define MEMTRACE_OPT_H
 
@@ -34,13 +34,16 @@ struct opt_set {
 	const struct opt *rows;
 	size_t count;
 	int stop_at_first;        /* the first argument ends the options: a command line follows */
-	struct opt_list *command; /* takes what follows "--", which else are arguments */
-	int wants_help;
+	struct opt_list *command; /* receives the words after "--"; NULL: they are arguments too */
+	int wants_help;           /* --help or -h was given */
 };
 
-/* Moves the arguments to the front of argv (from argv[1] on); returns how many there are, or -1.
- * "--" ends the options. */
+/* Parses by getopt_long(): long options may be abbreviated, "--" ends the options. Moves the
+ * arguments to the front of argv (from argv[1] on), NULL after them; returns their number, or -1.
+ */
 int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e);
+/* Releases the lists that opt_parse() filled. */
+void opt_set_release(struct opt_set *set);
 void opt_list_release(struct opt_list *list);
 void opt_print_help(const struct opt_set *set);
 
