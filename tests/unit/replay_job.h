@@ -1,4 +1,4 @@
-/* A trace that a test writes event by event, and its replay. */
+/* A trace whose events a test writes one by one, and its replay. */
 #ifndef MEMTRACE_TEST_REPLAY_JOB_H
 #define MEMTRACE_TEST_REPLAY_JOB_H
 

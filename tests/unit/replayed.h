@@ -1,4 +1,4 @@
-/* What a test has written event by event, read back and replayed; and its end. */
+/* Reads and replays a trace that a test has written, and releases both. */
 #ifndef MEMTRACE_TEST_REPLAYED_H
 #define MEMTRACE_TEST_REPLAYED_H
 

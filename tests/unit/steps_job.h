@@ -1,4 +1,4 @@
-/* A job of steps that a test writes out by hand, with the stacks that its blocks come from. */
+/* A job of steps whose events a test writes one by one, and the stacks of its blocks. */
 #ifndef MEMTRACE_TEST_STEPS_JOB_H
 #define MEMTRACE_TEST_STEPS_JOB_H
 
@@ -11,8 +11,8 @@
 struct job {
 	struct writer w;
 	uint16_t python, autograd;
-	uint32_t c10, model, evaluation, input, setup, optimizer, temporary, zero_grad, recompute, save,
-		clip, buckets, small; /* stacks */
+	uint32_t c10, model, evaluation, input, setup, optimizer, temporary, zero_grad, recompute,
+		save, clip, buckets, small; /* stacks */
 	uint64_t address;
 	unsigned char *file;
 	struct trace trace;
@@ -36,21 +36,20 @@ static inline void write_stacks(struct job *j)
 	j->model = stack(j, forward, call, main);
 	j->evaluation = stack(j, forward, call, evaluate);
 	j->input = stack(j, main, 0, 0);
-	j->setup = stack(j,
-			 write_frame(w, "Module._apply", TORCH "nn/modules/module.py", 900), main, 0);
+	j->setup = stack(j, write_frame(w, "Module._apply", TORCH "nn/modules/module.py", 900),
+			 main, 0);
 	j->optimizer = stack(j, write_frame(w, "AdamW._init_group", TORCH "optim/adamw.py", 4),
 			     step, main);
 	j->temporary = stack(j, write_frame(w, "_multi_tensor_adamw", TORCH "optim/adamw.py", 5),
 			     step, main);
-	j->zero_grad = stack(j, write_frame(w, "Optimizer.zero_grad", TORCH "optim/optimizer.py", 6),
-			     main, 0);
-	j->recompute = stack(j, forward,
-			     write_frame(w, "CheckpointFunction.backward",
-					 TORCH "utils/checkpoint.py", 7),
-			     0);
+	j->zero_grad = stack(
+		j, write_frame(w, "Optimizer.zero_grad", TORCH "optim/optimizer.py", 6), main, 0);
+	j->recompute = stack(
+		j, forward,
+		write_frame(w, "CheckpointFunction.backward", TORCH "utils/checkpoint.py", 7), 0);
 	j->save = stack(j, write_frame(w, "save", TORCH "serialization.py", 8), main, 0);
-	j->clip = stack(j, write_frame(w, "clip_grad_norm_", TORCH "nn/utils/clip_grad.py", 9), main,
-			0);
+	j->clip = stack(j, write_frame(w, "clip_grad_norm_", TORCH "nn/utils/clip_grad.py", 9),
+			main, 0);
 	j->buckets = stack(j,
 			   write_frame(w, "DistributedDataParallel._ddp_init_helper",
 				       TORCH "nn/parallel/distributed.py", 11),
@@ -91,7 +90,7 @@ static const struct device *run(struct job *j)
 	return &j->replay.device[0];
 }
 
-/* A new block; its address. */
+/* Allocates a block and returns its address. */
 static inline uint64_t make(struct job *j, uint32_t where, bytes n)
 {
 	j->address += 0x1000000;
@@ -116,7 +115,8 @@ static inline void drop_in_backward(struct job *j, uint64_t address, bytes n)
 	write_event(&j->w, MT_TENSOR_FREE, address, -n, j->small, j->autograd);
 }
 
-/* "1setup 1forward 1backward ...": each change. */
+/* "1setup 1forward 1backward ...": the step and phase of each span that differs from the one
+ * before. */
 static inline void assert_phases(const struct device *d, const char *expected)
 {
 	struct buf b = { 0 };
@@ -137,7 +137,7 @@ static inline bytes of(const struct device *d, enum category c)
 	return d->at_peak.by_category[c] / MIB;
 }
 
-/* One micro-batch: 10 MiB of activations, made and used; the gradient stays. */
+/* One micro-batch: 10 MiB of activations, allocated and freed; the gradient stays. */
 static inline uint64_t micro_batch(struct job *j)
 {
 	uint64_t a = make(j, j->model, 10 * MIB), g;

@@ -1,5 +1,4 @@
-/* A job with modules of several owners, on a device of 10000 MiB, for the tests of who holds what.
- */
+/* A job with modules of several owners, on a device of 10000 MiB, for tests of owners. */
 #ifndef MEMTRACE_TEST_WRITE_JOB_H
 #define MEMTRACE_TEST_WRITE_JOB_H
 
@@ -26,15 +25,16 @@ struct job {
 int job_setup(void **state);
 int job_teardown(void **state);
 
-/* Once it is written: its first device, or its report. */
+/* After the last event: its first device, or its report. */
 const struct device *job_replay(struct job *j);
 const struct rank *job_report(struct job *j);
 
 void job_event(struct job *j, int kind, uint64_t address, bytes n, uint32_t stack);
-/* What is used on the device. */
+/* A sample: the bytes in use on the device. */
 void job_sample(struct job *j, bytes used);
 
-/* MiB of an owner in the end, and at the device's peak; all owners add up, or the test fails. */
+/* The MiB of an owner at the end, and at the device's peak. The test fails unless all owners add
+ * up. */
 bytes held(const struct device *d, enum owner o);
 bytes at_peak(const struct device *d, enum owner o);
 

@@ -1,8 +1,8 @@
-/* Categories of blocks, by birth and life, on jobs written out by hand. */
+/* Categories of blocks, by phase, lifetime and stack, in jobs of known numbers. */
 #include "steps_job.h"
 
 /* 4 MiB of parameters, 4 of gradients, 8 of states; the peak is in the second step's backward. */
-static void a_life_tells_the_category(void **state)
+static void phase_and_lifetime_decide_the_category(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -10,8 +10,8 @@ static void a_life_tells_the_category(void **state)
 	make(j, j->setup, 4 * MIB);
 	for (unsigned step = 0; step < 2; step++) {
 		uint64_t x = make(j, j->input, 2 * MIB), a = make(j, j->model, 32 * MIB),
-			 held = make(j, j->model, 16 * MIB), t = make_in_backward(j, j->small, 64 * MIB),
-			 g;
+			 held = make(j, j->model, 16 * MIB),
+			 t = make_in_backward(j, j->small, 64 * MIB), g;
 
 		drop_in_backward(j, t, 64 * MIB);
 		drop_in_backward(j, a, 32 * MIB);
@@ -35,8 +35,8 @@ static void a_life_tells_the_category(void **state)
 	assert_int_equal(d->at_peak.bytes, d->peak.allocated);
 }
 
-/* The trace ends in the first backward: what has a parameter's size is its gradient. */
-static void without_a_future_birth_tells(void **state)
+/* The trace ends in the first backward pass: a block of a parameter's size is its gradient. */
+static void in_an_unfinished_backward_pass_the_size_decides(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -54,7 +54,7 @@ static void without_a_future_birth_tells(void **state)
 	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 9);
 }
 
-static void what_is_recomputed_is_kept_or_not(void **state)
+static void recomputed_blocks_are_activations_or_temporaries(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -74,7 +74,7 @@ static void what_is_recomputed_is_kept_or_not(void **state)
 	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 20);
 }
 
-/* DDP with gradient_as_bucket_view: backward leaves no gradients of its own. */
+/* DDP with gradient_as_bucket_view: the backward pass allocates no gradients that stay. */
 static void buckets_may_be_the_gradients(void **state)
 {
 	struct job *j = *state;
@@ -99,8 +99,9 @@ static void buckets_beside_gradients_are_communication(void **state)
 	assert_int_equal(of(run(j), CATEGORY_COMMUNICATION), 30);
 }
 
-/* Unwinding after the failure frees what the forward pass had made: that says nothing of it. */
-static void the_end_of_a_failed_job_says_nothing(void **state)
+/* After the failure, the exception frees the blocks of the forward pass: their categories do not
+ * change. */
+static void the_end_of_a_failed_job_changes_no_category(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -118,7 +119,8 @@ static void the_end_of_a_failed_job_says_nothing(void **state)
 	assert_int_equal(d->failures[0].when.phase, PHASE_FORWARD);
 }
 
-/* ":4096:2:16:8" is 8.125 MiB: one in the forward pass, one in the backward pass, for good. */
+/* ":4096:2:16:8" is 8.125 MiB: one for the forward pass and one for the backward pass, both stay.
+ */
 static void workspaces_come_with_the_first_product(void **state)
 {
 	const bytes size = (4096 * 2 + 16 * 8) << 10;
@@ -138,7 +140,7 @@ static void workspaces_come_with_the_first_product(void **state)
 	assert_int_equal(run(j)->at_peak.by_category[CATEGORY_WORKSPACES], 2 * size);
 }
 
-static void the_environment_may_ask_for_other_workspaces(void **state)
+static void the_environment_sets_the_size_of_workspaces(void **state)
 {
 	struct job *j = *state;
 
@@ -151,8 +153,8 @@ static void the_environment_may_ask_for_other_workspaces(void **state)
 	assert_int_equal(of(run(j), CATEGORY_WORKSPACES), 4);
 }
 
-/* A list of outputs with their graphs; and one of tensors that the job makes itself. */
-static void what_piles_up_is_no_buffer(void **state)
+/* A list of outputs with their autograd graphs, and a list of tensors that the job allocates. */
+static void blocks_that_add_up_are_no_buffers(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -169,8 +171,8 @@ static void what_piles_up_is_no_buffer(void **state)
 	assert_int_equal(of(d, CATEGORY_BUFFERS), 0);
 }
 
-/* Computed once, within the first forward pass. */
-static void what_a_module_makes_once_is_a_buffer(void **state)
+/* Allocated once, in the first forward pass. */
+static void a_block_allocated_once_by_a_module_is_a_buffer(void **state)
 {
 	struct job *j = *state;
 
@@ -185,16 +187,16 @@ static void what_a_module_makes_once_is_a_buffer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_life_tells_the_category),
-		CASE(without_a_future_birth_tells),
-		CASE(what_is_recomputed_is_kept_or_not),
+		CASE(phase_and_lifetime_decide_the_category),
+		CASE(in_an_unfinished_backward_pass_the_size_decides),
+		CASE(recomputed_blocks_are_activations_or_temporaries),
 		CASE(buckets_may_be_the_gradients),
 		CASE(buckets_beside_gradients_are_communication),
-		CASE(the_end_of_a_failed_job_says_nothing),
+		CASE(the_end_of_a_failed_job_changes_no_category),
 		CASE(workspaces_come_with_the_first_product),
-		CASE(the_environment_may_ask_for_other_workspaces),
-		CASE(what_piles_up_is_no_buffer),
-		CASE(what_a_module_makes_once_is_a_buffer),
+		CASE(the_environment_sets_the_size_of_workspaces),
+		CASE(blocks_that_add_up_are_no_buffers),
+		CASE(a_block_allocated_once_by_a_module_is_a_buffer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Steps and phases, on jobs written out by hand. */
+/* Steps and phases of jobs with known events. */
 #include "steps_job.h"
 
 static void setting_up_is_no_step(void **state)
@@ -21,12 +21,13 @@ static void micro_batches_of_a_step_accumulate(void **state)
 			micro_batch(j);
 		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
 	}
-	assert_phases(run(j), "1forward 1backward 1forward 1backward 1forward 1backward 1optimizer "
-			      "2forward 2backward 2forward 2backward 2forward 2backward 2optimizer");
+	assert_phases(run(j),
+		      "1forward 1backward 1forward 1backward 1forward 1backward 1optimizer "
+		      "2forward 2backward 2forward 2backward 2forward 2backward 2optimizer");
 }
 
-/* 1F1B: two forwards in flight. */
-static void a_pipeline_has_forwards_in_flight(void **state)
+/* 1F1B: two forward passes before the first backward pass. */
+static void a_pipeline_runs_several_forward_passes_first(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -46,7 +47,7 @@ static void a_pipeline_has_forwards_in_flight(void **state)
 	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 20);
 }
 
-/* The optimizer made its states in step 1, and works in place from then on. */
+/* The optimizer allocates its states in step 1, and nothing later. */
 static void an_optimizer_in_place_is_counted(void **state)
 {
 	struct job *j = *state;
@@ -76,7 +77,8 @@ static void zero_grad_ends_a_step_too(void **state)
 			      "2forward 2backward 2forward 2backward 2optimizer");
 }
 
-/* Its calls leave next to nothing, while those for training leave what backward needs. */
+/* Evaluation keeps almost no blocks; a forward pass of training keeps those of the backward pass.
+ */
 static void evaluation_leaves_nothing(void **state)
 {
 	struct job *j = *state;
@@ -97,8 +99,8 @@ static void evaluation_leaves_nothing(void **state)
 			      "2forward 2backward 2optimizer 2evaluation");
 }
 
-/* The variables of the step before are freed when the loop comes round. */
-static void cleaning_up_is_no_forward(void **state)
+/* The next iteration of the loop frees the variables of the step before. */
+static void cleaning_up_is_no_forward_pass(void **state)
 {
 	struct job *j = *state;
 
@@ -113,7 +115,7 @@ static void cleaning_up_is_no_forward(void **state)
 	assert_phases(run(j), "1forward 1backward 1optimizer 2forward 2backward 2optimizer");
 }
 
-static void saving_is_told_apart(void **state)
+static void saving_is_a_phase_of_its_own(void **state)
 {
 	struct job *j = *state;
 
@@ -122,11 +124,12 @@ static void saving_is_told_apart(void **state)
 	drop(j, j->save, make(j, j->save, 100 * MIB), 100 * MIB);
 	micro_batch(j);
 	make(j, j->optimizer, MIB);
-	assert_phases(run(j), "1forward 1backward 1optimizer 1checkpoint 2forward 2backward 2optimizer");
+	assert_phases(run(j),
+		      "1forward 1backward 1optimizer 1checkpoint 2forward 2backward 2optimizer");
 	assert_int_equal(j->replay.device[0].peak.part, PART_SAVING);
 }
 
-static void small_blocks_say_nothing(void **state)
+static void blocks_without_stacks_change_no_phase(void **state)
 {
 	struct job *j = *state;
 
@@ -152,7 +155,8 @@ static void an_optimizers_closure_calls_the_model(void **state)
 {
 	struct job *j = *state;
 	uint32_t call = write_frame(&j->w, "Module._call_impl", TORCH "nn/modules/module.py", 1),
-		 closure = stack(j, call, write_frame(&j->w, "LBFGS.step", TORCH "optim/lbfgs.py", 2), 0);
+		 closure = stack(j, call,
+				 write_frame(&j->w, "LBFGS.step", TORCH "optim/lbfgs.py", 2), 0);
 
 	for (unsigned step = 0; step < 2; step++) {
 		drop_in_backward(j, make(j, closure, 10 * MIB), 10 * MIB);
@@ -166,13 +170,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(setting_up_is_no_step),
 		CASE(micro_batches_of_a_step_accumulate),
-		CASE(a_pipeline_has_forwards_in_flight),
+		CASE(a_pipeline_runs_several_forward_passes_first),
 		CASE(an_optimizer_in_place_is_counted),
 		CASE(zero_grad_ends_a_step_too),
 		CASE(evaluation_leaves_nothing),
-		CASE(cleaning_up_is_no_forward),
-		CASE(saving_is_told_apart),
-		CASE(small_blocks_say_nothing),
+		CASE(cleaning_up_is_no_forward_pass),
+		CASE(saving_is_a_phase_of_its_own),
+		CASE(blocks_without_stacks_change_no_phase),
 		CASE(clipping_is_the_optimizers),
 		CASE(an_optimizers_closure_calls_the_model),
 	};

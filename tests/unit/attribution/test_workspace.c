@@ -43,7 +43,8 @@ static void a_configuration_is_pairs_of_kib_and_count(void **state)
 
 static void a_workspace_has_a_default_size_or_the_configured_one(void **state)
 {
-	struct meta meta = { .key = { "env:CUBLAS_WORKSPACE_CONFIG", 27 }, .value = { ":16:8", 5 } };
+	struct meta meta = { .key = { "env:CUBLAS_WORKSPACE_CONFIG", 27 },
+			     .value = { ":16:8", 5 } };
 	struct tables t = { 0 };
 	struct workspace_sizes w = workspace_sizes_of(&t);
 

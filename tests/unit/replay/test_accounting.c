@@ -1,4 +1,4 @@
-/* Who holds the device's memory, with numbers worked out by hand. */
+/* The owners of a device's memory, in traces of known numbers. */
 #include "write_job.h"
 
 #include <setjmp.h>
@@ -48,8 +48,8 @@ static void modules_have_owners(void **state)
 			fail_msg("%s is not %s", rows[i].module, owner_key(rows[i].owner));
 }
 
-/* PyTorch's segments are its `reserved` and count once; what libtorch takes beside it is PyTorch's
- * too. */
+/* PyTorch's segments are in its `reserved` and count once. Memory that libtorch allocates besides
+ * is PyTorch's too. */
 static void each_byte_has_one_owner(void **state)
 {
 	struct job *j = *state;
@@ -88,9 +88,9 @@ static void each_byte_has_one_owner(void **state)
 	assert_int_equal(j->replay.unknown_kinds, 0);
 }
 
-/* empty_cache() gives 150 of 200 MiB back, of which 60 are taken again: the allocator says nothing of
- * it before its next block, and nothing at all once it has as much as it had. */
-static void segments_given_back_are_not_reserved(void **state)
+/* empty_cache() frees 150 of 200 MiB, of which 60 are allocated again. The allocator reports that
+ * with its next block, and reports nothing if it holds as much as before. */
+static void freed_segments_are_not_reserved(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -107,8 +107,8 @@ static void segments_given_back_are_not_reserved(void **state)
 	assert_int_equal(moment_device(&d->device_peak), 200 * MIB);
 }
 
-/* A segment that another one replaces: never more than it says. */
-static void segments_taken_are_reserved_when_told(void **state)
+/* A segment replaces another one: never more is reserved than reported. */
+static void new_segments_are_reserved_once_reported(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -122,7 +122,8 @@ static void segments_taken_are_reserved_when_told(void **state)
 	assert_int_equal(d->reserved_peak, 50 * MIB);
 }
 
-/* 90 MiB held, of which 30 and 15 are used: 60 and 30. Then nobody uses it: the last one's. */
+/* The pool holds 90 MiB, of which 30 and 15 are used: the owners get 60 and 30. Without any use the
+ * pool is its last user's. */
 static void a_pool_is_shared_by_use(void **state)
 {
 	struct job *j = *state;
@@ -144,9 +145,9 @@ static void a_pool_is_shared_by_use(void **state)
 	assert_int_equal(held(d, OWNER_APPLICATION), 0);
 }
 
-/* With backend:cudaMallocAsync the pool is PyTorch's `reserved`, but another's part of it is the
- * other's: of 64 MiB 20 + 12 are used. */
-static void a_pool_that_stands_in_has_other_users(void **state)
+/* With backend:cudaMallocAsync the pool is PyTorch's `reserved`, except for the part of another
+ * user: 20 + 12 of 64 MiB are used. */
+static void a_pool_of_pytorch_may_have_other_users(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -165,10 +166,10 @@ static void a_pool_that_stands_in_has_other_users(void **state)
 }
 
 /*
- * 100 MiB of context. The first communicator takes 80, of which 50 are tracked; the second 40, all
- * of them untracked, told before its sample; 10 more are nobody's.
+ * The context has 100 MiB. The first communicator takes 80, of which 50 are tracked. The second
+ * takes 40, all of them untracked, and its record comes before its sample. 10 more are unexplained.
  */
-static void communicators_hold_what_they_took(void **state)
+static void communicators_hold_the_memory_of_their_creation(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -190,8 +191,9 @@ static void communicators_hold_what_they_took(void **state)
 	assert_int_equal(at_peak(d, OWNER_UNEXPLAINED), 10);
 }
 
-/* What others allocate meanwhile is not the communicator's: of 100 MiB 20 are PyTorch's. */
-static void a_communicator_made_beside_others(void **state)
+/* Memory that others allocate at the same time is not the communicator's: 20 of 100 MiB are
+ * PyTorch's. */
+static void a_communicator_is_created_while_others_allocate(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -213,8 +215,9 @@ static void a_communicator_made_beside_others(void **state)
 		assert_int_equal(timeline_most(d->owner_timeline, i, OWNER_UNEXPLAINED), 0);
 }
 
-/* A MemPool of ncclMemAlloc: PyTorch's allocator holds what libtorch and NCCL allocated for it. */
-static void lent_memory_counts_once(void **state)
+/* A MemPool of ncclMemAlloc: PyTorch's `reserved` includes memory that libtorch and NCCL allocated.
+ */
+static void adopted_memory_counts_once(void **state)
 {
 	struct job *j = *state;
 	const struct device *d;
@@ -234,7 +237,8 @@ static void lent_memory_counts_once(void **state)
 	assert_int_equal(moment_device(&d->device_peak), 63 * MIB);
 }
 
-/* Two of the same size: the second's is not found in the first one's samples. */
+/* Two communicators of the same size: the second one's bytes are not found in the samples of the
+ * first. */
 static void each_communicator_is_charged_once(void **state)
 {
 	struct job *j = *state;
@@ -276,7 +280,7 @@ static void a_destroyed_communicator_holds_nothing(void **state)
 	assert_int_equal(j->replay.frees_unknown, 1);
 }
 
-/* The device may not have what a communicator says it took: never more than is untracked. */
+/* A communicator never holds more than the untracked bytes of the device. */
 static void the_sum_stays_exact(void **state)
 {
 	struct job *j = *state;
@@ -291,7 +295,7 @@ static void the_sum_stays_exact(void **state)
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
 }
 
-/* The first sample sees both: what the communicator took is not the context's. */
+/* The first sample includes the context and the communicator. */
 static void a_trace_that_begins_with_a_communicator(void **state)
 {
 	struct job *j = *state;
@@ -305,7 +309,7 @@ static void a_trace_that_begins_with_a_communicator(void **state)
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
 }
 
-/* c1 lives on over the gap, c2 was destroyed in it, c3 made in it. */
+/* c1 is live before and after the gap, c2 was destroyed in it, c3 created in it. */
 static void communicators_over_a_gap(void **state)
 {
 	struct job *j = *state;
@@ -339,8 +343,9 @@ static void communicators_over_a_gap(void **state)
 }
 
 /*
- * Pieces of 2 MiB, mapped side by side: one segment of 8 MiB, with a block of 5 MiB over three of
- * them, then one of 1 MiB; 2 MiB are free at its end. A plain segment beside it is not one with it.
+ * Ranges of 2 MiB, mapped side by side: one segment of 8 MiB, with a block of 5 MiB across three of
+ * them, then one of 1 MiB; 2 MiB are free at its end. The segment of cudaMalloc beside it is
+ * another.
  */
 static void expandable_segments_have_gaps(void **state)
 {
@@ -376,13 +381,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(modules_have_owners),
 		TEST(each_byte_has_one_owner),
-		TEST(segments_given_back_are_not_reserved),
-		TEST(segments_taken_are_reserved_when_told),
+		TEST(freed_segments_are_not_reserved),
+		TEST(new_segments_are_reserved_once_reported),
 		TEST(a_pool_is_shared_by_use),
-		TEST(a_pool_that_stands_in_has_other_users),
-		TEST(communicators_hold_what_they_took),
-		TEST(a_communicator_made_beside_others),
-		TEST(lent_memory_counts_once),
+		TEST(a_pool_of_pytorch_may_have_other_users),
+		TEST(communicators_hold_the_memory_of_their_creation),
+		TEST(a_communicator_is_created_while_others_allocate),
+		TEST(adopted_memory_counts_once),
 		TEST(each_communicator_is_charged_once),
 		TEST(a_destroyed_communicator_holds_nothing),
 		TEST(the_sum_stays_exact),

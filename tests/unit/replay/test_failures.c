@@ -1,4 +1,4 @@
-/* Allocations that failed, with numbers worked out by hand. */
+/* Failed allocations, in traces of known numbers. */
 #include "replay_job.h"
 
 /* A segment of 100 MiB with blocks at 0-10, 40-50 and 90-100: gaps of 30 and 40. A second segment
@@ -97,12 +97,9 @@ static void only_so_many_failures_are_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(an_oom_and_the_largest_gap),
-		TEST(without_mappings_the_gap_is_unknown),
-		TEST(a_job_that_goes_on_survived),
-		TEST(many_small_blocks_are_no_recovery),
-		TEST(other_modules_failures_count),
-		TEST(only_so_many_failures_are_kept),
+		TEST(an_oom_and_the_largest_gap),   TEST(without_mappings_the_gap_is_unknown),
+		TEST(a_job_that_goes_on_survived),  TEST(many_small_blocks_are_no_recovery),
+		TEST(other_modules_failures_count), TEST(only_so_many_failures_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The replay, with numbers worked out by hand. */
+/* The replay of traces of known numbers. */
 #include "replay/live_set.h"
 #include "replay_job.h"
 
@@ -19,7 +19,8 @@ static void the_peak_and_what_was_live(void **state)
 	assert_int_equal(d->tensor_frees, 2);
 	assert_int_equal(d->peak.allocated, 400);
 	assert_int_equal(d->peak.time_ns, 4000000);
-	/* One stack, but what is freed in the same forward is no activation. */
+	/* The stack is the same, but a block that is freed in the same forward pass is no
+	 * activation. */
 	assert_int_equal(d->at_peak.count, 2);
 	assert_int_equal(d->at_peak.groups[0].stack, j->model);
 	assert_int_equal(d->at_peak.groups[0].blocks, 1);
@@ -53,7 +54,7 @@ static void each_curve_has_its_own_peak(void **state)
 	struct job *j = *state;
 	const struct device *d = &j->replay.device[0];
 
-	/* 1000 MiB device; 100 are used before anything is tracked */
+	/* a device of 1000 MiB, 100 of them used before anything is tracked */
 	write_event(&j->w, MT_DEVICE_SAMPLE, 900 * MIB, 1000 * MIB, NONE, j->python);
 	write_event(&j->w, MT_DEVICE_ALLOC, 0x100000, 20 * MIB, j->nccl, j->python);
 	write_event(&j->w, MT_DEVICE_ALLOC, 0x200000000, 200 * MIB, j->pytorch, j->python);
@@ -122,7 +123,7 @@ static void without_an_optimizer_each_backward_ends_a_step(void **state)
 	assert_int_equal(j->replay.device[0].peak.thread, j->autograd);
 }
 
-static void pools_stand_in_for_a_silent_allocator(void **state)
+static void without_reports_of_the_allocator_pools_count(void **state)
 {
 	struct job *j = *state;
 	const struct device *d = &j->replay.device[0];
@@ -145,7 +146,7 @@ static void pools_stand_in_for_a_silent_allocator(void **state)
 	assert_int_equal(d->events, 4);
 }
 
-static void other_allocations_of_a_process_are_no_stand_in(void **state)
+static void allocations_of_other_callers_do_not_count_as_the_allocators(void **state)
 {
 	struct job *j = *state;
 
@@ -176,7 +177,7 @@ static void a_gap_is_bridged_by_the_keyframe(void **state)
 	run(j);
 	assert_int_equal(j->replay.given_up, 1000);
 	assert_int_equal(j->replay.open_gaps, 0);
-	/* nobody counted the steps in between */
+	/* the steps in the gap are not counted */
 	assert_int_equal(j->replay.device[0].now.step, 0);
 	assert_int_equal(d->events, 4);
 	assert_int_equal(d->peak.allocated, 850);
@@ -202,7 +203,7 @@ static void a_peak_may_lie_in_a_keyframe(void **state)
 	assert_int_equal(d->final.bytes, 0);
 }
 
-static void a_gap_without_keyframe_is_said(void **state)
+static void a_gap_without_keyframe_is_counted(void **state)
 {
 	struct job *j = *state;
 
@@ -251,7 +252,7 @@ static void devices_are_kept_apart(void **state)
 	assert_false(j->replay.device[1].seen);
 }
 
-static void the_live_set_holds_a_lot(void **state)
+static void the_live_set_grows(void **state)
 {
 	struct job *j = *state;
 	struct live_set l;
@@ -298,7 +299,7 @@ static void a_timeline_keeps_its_extremes(void **state)
 	free(t);
 }
 
-/* What held until then, not what comes. */
+/* A bin without an event has the level before it. */
 static void a_timeline_fills_the_time_between(void **state)
 {
 	struct timeline *t = timeline_new(1);
@@ -323,14 +324,14 @@ int main(void)
 		TEST(untracked_is_never_negative),
 		TEST(steps_end_with_the_optimizer),
 		TEST(without_an_optimizer_each_backward_ends_a_step),
-		TEST(pools_stand_in_for_a_silent_allocator),
-		TEST(other_allocations_of_a_process_are_no_stand_in),
+		TEST(without_reports_of_the_allocator_pools_count),
+		TEST(allocations_of_other_callers_do_not_count_as_the_allocators),
 		TEST(a_gap_is_bridged_by_the_keyframe),
 		TEST(a_peak_may_lie_in_a_keyframe),
-		TEST(a_gap_without_keyframe_is_said),
+		TEST(a_gap_without_keyframe_is_counted),
 		TEST(segments_follow_each_other_in_sequence),
 		TEST(devices_are_kept_apart),
-		TEST(the_live_set_holds_a_lot),
+		TEST(the_live_set_grows),
 		cmocka_unit_test(a_timeline_keeps_its_extremes),
 		cmocka_unit_test(a_timeline_fills_the_time_between),
 	};

@@ -1,4 +1,4 @@
-/* The reader against damaged files: a message or a warning, never a crash. */
+/* Reading damaged files: a message or a warning, never a crash. */
 #include "attribution/stack_text.h"
 #include "util/glob.h"
 #include "trace/trace.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A file in memory, made by `prepare` of each test and damaged by it. */
+/* A file in memory, which each test writes and damages. */
 struct file {
 	struct writer w;
 	unsigned char *at;
@@ -54,7 +54,7 @@ static void done(struct file *f)
 	free(f->at);
 }
 
-/* Replays what could be read, and returns how many bytes were live at the peak. */
+/* Replays the part that could be read, and returns the bytes that were live at the peak. */
 static bytes peak_of(struct file *f)
 {
 	const struct replay_options options = { 0 };
@@ -75,7 +75,7 @@ static void assert_refused(struct file *f, const char *message)
 	done(f);
 }
 
-static void a_sound_file_is_read(void **state)
+static void a_valid_file_is_read(void **state)
 {
 	struct file f;
 
@@ -142,7 +142,7 @@ static void a_truncated_file_is_read_to_its_last_whole_record(void **state)
 	done(&f);
 }
 
-static void what_a_truncated_file_lacks_was_not_given_up(void **state)
+static void missing_records_of_a_truncated_file_are_not_discarded_ones(void **state)
 {
 	const struct replay_options options = { 0 };
 	struct replay r;
@@ -184,7 +184,7 @@ static void segments_outside_of_the_file_do_no_harm(void **state)
 	}
 }
 
-static void segments_on_top_of_each_other_are_read_once(void **state)
+static void overlapping_segments_are_read_once(void **state)
 {
 	struct file f;
 
@@ -214,7 +214,7 @@ static void used_beyond_capacity_is_clamped(void **state)
 	done(&f);
 }
 
-static void records_that_make_no_sense_are_counted(void **state)
+static void invalid_records_are_counted(void **state)
 {
 	const struct replay_options options = { 0 };
 	struct replay r;
@@ -265,7 +265,7 @@ static void damaged_tables_end_where_they_are_damaged(void **state)
 	done(&f);
 }
 
-static void references_go_back_only(void **state)
+static void entries_refer_to_earlier_entries_only(void **state)
 {
 	struct mt_frame ahead = { .function = 500, .file = 1, .line = 1 };
 	uint32_t cyclic[] = { 1, 1, 9 }, odd[] = { 77, 1 };
@@ -338,16 +338,16 @@ static void patterns_match(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_sound_file_is_read),
+		cmocka_unit_test(a_valid_file_is_read),
 		cmocka_unit_test(other_files_are_refused),
 		cmocka_unit_test(a_truncated_file_is_read_to_its_last_whole_record),
-		cmocka_unit_test(what_a_truncated_file_lacks_was_not_given_up),
+		cmocka_unit_test(missing_records_of_a_truncated_file_are_not_discarded_ones),
 		cmocka_unit_test(segments_outside_of_the_file_do_no_harm),
-		cmocka_unit_test(segments_on_top_of_each_other_are_read_once),
+		cmocka_unit_test(overlapping_segments_are_read_once),
 		cmocka_unit_test(used_beyond_capacity_is_clamped),
-		cmocka_unit_test(records_that_make_no_sense_are_counted),
+		cmocka_unit_test(invalid_records_are_counted),
 		cmocka_unit_test(damaged_tables_end_where_they_are_damaged),
-		cmocka_unit_test(references_go_back_only),
+		cmocka_unit_test(entries_refer_to_earlier_entries_only),
 		cmocka_unit_test(ids_with_holes_are_unknown),
 		cmocka_unit_test(patterns_match),
 	};
