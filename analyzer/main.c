@@ -19,7 +19,7 @@ static void print_help(void)
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		printf("  %-14s %s\n", commands[i]->name, commands[i]->summary);
 	puts("\n  memtrace COMMAND --help shows a command's options; memtrace --version the version.\n"
-	     "  Exit status: 0 fine, 1 the answer is no, 2 bad usage or input, 3 internal error.\n"
+	     "  Exit status: 0 success, 1 a negative answer, 2 bad usage or input, 3 internal error.\n"
 	     "\n  Record: LD_PRELOAD=$(memtrace preload-path) torchrun ... train.py    or    memtrace run -- COMMAND");
 }
 

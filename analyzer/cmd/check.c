@@ -1,4 +1,4 @@
-/* memtrace check: is a memory budget kept? For a CI. */
+/* memtrace check: checks a job against memory limits, for a CI. */
 #include "util/buf.h"
 #include "cmd/command.h"
 #include "util/limit.h"
@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first two fill caches and states, and the last ends with the process. */
+/* Growth is measured from this step to the last but one: the first two steps fill caches and
+ * states, and the last ends with the process. */
 #define FIRST_STEP 3
 
 struct options {
@@ -19,7 +20,7 @@ struct options {
 	int json, raw_bytes, color;
 };
 
-/* A line of the answer. */
+/* One line of the output. */
 struct verdict {
 	const char *rule;
 	const struct rank *rank; /* the worst one; NULL: none to name */
@@ -40,7 +41,7 @@ static void add(struct verdicts *v, struct verdict x)
 	v->all[v->count++] = x;
 }
 
-/* The rank with the most. */
+/* The rank with the largest value of the level. */
 static const struct rank *largest(const struct report *r, enum level m)
 {
 	const struct rank *most = &r->ranks[0];
@@ -51,7 +52,7 @@ static const struct rank *largest(const struct report *r, enum level m)
 	return most;
 }
 
-/* An OOM that ended a process broke the budget, however little it had allocated. */
+/* An out-of-memory error that ended a process exceeds every limit. */
 static void check_ooms(struct verdicts *v, const struct report *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
@@ -90,7 +91,7 @@ static const struct step_row *step_of(const struct rank *r, uint32_t step)
 	return NULL;
 }
 
-/* What stays allocated, by step. -1: too few steps. */
+/* Growth of the allocated bytes per step. -1: too few steps. */
 static int growth_of(const struct rank *r, bytes *growth)
 {
 	const struct step_row *from = step_of(r, FIRST_STEP), *to;
@@ -195,7 +196,7 @@ static void add_json(struct buf *out, const struct verdicts *v, int status)
 	json_decref(root);
 }
 
-/* One that is over decides, then one that cannot be told. */
+/* A limit that is exceeded decides, then an unknown one. */
 static int status_of(const struct verdicts *v)
 {
 	int status = STATUS_FINE;

@@ -1,4 +1,4 @@
-/* memtrace diff: what changed between two jobs? */
+/* memtrace diff: the changes between two jobs. */
 #include "cmd/command.h"
 #include "diff/diff.h"
 #include "util/limit.h"
@@ -16,7 +16,7 @@ struct options {
 	int json, raw_bytes, color, top, rank;
 };
 
-/* A side's runs, which the diff refers to. */
+/* The runs of one side. The diff refers to them. */
 struct loads {
 	struct session *all[DIFF_MAX_RUNS];
 	size_t count;
@@ -54,7 +54,7 @@ static int add_every_run(struct loads *l, char *path, const struct options *o, s
 	return status;
 }
 
-/* PATH, PATH@RUN or PATH@all. A file of that whole name comes first. */
+/* `text` is PATH, PATH@RUN or PATH@all. If a file has the whole text as its name, it is used. */
 static int add_path(struct loads *l, const char *text, const struct options *o, struct buf *notes,
 		    struct err *e)
 {
@@ -93,7 +93,7 @@ static int add_side(struct loads *l, const char *text, const struct options *o, 
 	return status;
 }
 
-/* What went past the limit: the peaks that grew more, beyond the spread. "" if none did. */
+/* Names of the peaks that grew by more than the limit, beyond the spread; "": none. */
 static void find_over(const struct diff *c, const struct limit *limit, int raw, struct buf *over)
 {
 	for (size_t i = 0; i < c->count; i++) {

@@ -1,4 +1,4 @@
-/* memtrace estimate: what should this job need? */
+/* memtrace estimate: the memory that a job needs, from its configuration. */
 #include "cmd/command.h"
 #include "session/job_options.h"
 #include "estimate/device.h"
@@ -34,7 +34,7 @@ static int answer_add(struct answer *a, const struct system *s, struct err *e)
 	return -1;
 }
 
-/* One system, or all of those that can answer. */
+/* Estimates with one system, or with all that can estimate the job. */
 static int answer_make(struct answer *a, const char *name, struct err *e)
 {
 	const struct system *one = NULL;
@@ -97,7 +97,7 @@ static int print(const struct answer *a, const struct options *o, struct buf *ou
 	return 0;
 }
 
-/* Nothing fits only where a device is given. */
+/* Whether an estimate fits the device; 1 if no device is given. */
 static int fits(const struct answer *a)
 {
 	if (!a->memory)

@@ -1,4 +1,4 @@
-/* memtrace match: does what was observed agree with the estimate? */
+/* memtrace match: the observed peak beside the estimate. */
 #include "cmd/command.h"
 #include "match/match.h"
 #include "systems/systems.h"
@@ -36,7 +36,7 @@ static int read_share(const char *option, const char *text, double *share, struc
 	return 0;
 }
 
-/* "X" is for every component, "NAME=X" for one. */
+/* A tolerance: "X" for every component, "NAME=X" for one. */
 static int read_component(struct tolerances *t, const char *text, struct err *e)
 {
 	const char *equals = strchr(text, '=');
@@ -72,7 +72,7 @@ static int read_tolerances(const struct options *o, struct tolerances *t, struct
 	return 0;
 }
 
-/* The last one; ranks that miss the same bytes miss them for the same reasons. */
+/* Explains the last match; ranks with the same missing bytes have the same reasons. */
 static void explain(struct matches *m, const struct config *c, const struct tolerances *t)
 {
 	struct match *last = &m->list[m->count - 1];
@@ -129,7 +129,7 @@ static int print(const struct matches *m, const struct options *o)
 	return status == STATUS_FINE && matches_fail(m) ? STATUS_NO : status;
 }
 
-/* What was inferred, as a file that --config takes. */
+/* Writes the inferred configuration as a file for --config. */
 static int write_config(const struct match_inputs *j, const char *path, struct err *e)
 {
 	struct buf out = { 0 };
@@ -194,7 +194,7 @@ static const struct opt rows[] = {
 
 static void more_help(void)
 {
-	puts("\nExit status: 0 it matches, 1 it does not, 2 bad usage or input.");
+	puts("\nExit status: 0 the job matches, 1 it does not, 2 bad usage or input.");
 }
 
 static int run(char **paths, size_t count)

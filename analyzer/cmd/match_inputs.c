@@ -14,8 +14,8 @@ struct request {
 	int infer;
 };
 
-/* Is anything declared about the model? PyTorch's version, which every trace knows, does not
- * count. */
+/* Whether a value of the model is declared. PyTorch's version does not count, because every trace
+ * has it. */
 static int is_declared(const struct config *c)
 {
 	static const enum config_field model[] = { CONFIG_num_layers, CONFIG_hidden_size,
@@ -57,7 +57,7 @@ const struct config *match_inputs_config(const struct match_inputs *m, const str
 	return &trace_of(m, r)->config;
 }
 
-/* All ranks ran the same job: one configuration is inferred from all of their traces. */
+/* Infers one configuration from the traces of all ranks, because they ran the same job. */
 static int infer_job(struct match_inputs *m, struct err *e)
 {
 	const struct report *r = &m->session.report;

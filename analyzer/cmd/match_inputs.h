@@ -31,7 +31,7 @@ struct match_inputs {
  */
 int match_inputs_read(struct match_inputs *m, char **paths, size_t count, const char *run,
 		      const struct job *declared, int infer, struct err *e);
-/* The configuration of the trace that `r` is from. */
+/* The configuration of the trace of rank `r`. */
 const struct config *match_inputs_config(const struct match_inputs *m, const struct rank *r);
 void match_inputs_release(struct match_inputs *m);
 

@@ -1,4 +1,4 @@
-/* memtrace plan: which parallel layouts fit? */
+/* memtrace plan: the parallel layouts that fit. */
 #include "cmd/command.h"
 #include "cmd/simulation_messages.h"
 #include "estimate/device.h"
@@ -24,7 +24,7 @@ struct options {
 	struct job job;
 };
 
-/* `simulated`: a further member of the JSON, or NULL. */
+/* Prints the plan. `simulated`: an additional member of the JSON, or NULL. */
 static int print(const struct plan *plan, const struct options *o, json_t *simulated)
 {
 	struct style style = term_style((enum color_when)o->color);
@@ -60,7 +60,7 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 	return p->memory < 0 ? -1 : plan_make(p, e);
 }
 
-/* What the simulated commands print goes to standard error, where standard output is a document. */
+/* Simulates `count` layouts. With --json the simulated commands print on standard error. */
 static int simulate_layouts(const struct plan *p, const struct options *o, char *const *command,
 			    struct verified_layout *list, size_t count, struct err *e)
 {
@@ -76,7 +76,7 @@ static int simulate_layouts(const struct plan *p, const struct options *o, char 
 	return status;
 }
 
-/* Simulates the best layouts; the table goes after the plan, or into its JSON. */
+/* Simulates the best layouts; the table follows the plan, or is part of its JSON. */
 static int verify(const struct plan *p, const struct options *o, struct err *e)
 {
 	struct opt_list words = o->job.command;

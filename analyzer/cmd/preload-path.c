@@ -1,4 +1,4 @@
-/* memtrace preload-path: LD_PRELOAD=$(memtrace preload-path) torchrun … */
+/* memtrace preload-path: the path of libmemtrace.so. */
 #include "cmd/command.h"
 #include "util/launch.h"
 

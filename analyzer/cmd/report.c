@@ -1,4 +1,4 @@
-/* memtrace report: where did the peak go? why did it run out of memory? */
+/* memtrace report: the memory at the peak, and the cause of an out-of-memory error. */
 #include "cmd/command.h"
 #include "diagnose/diagnose.h"
 #include "session/session.h"
@@ -46,7 +46,7 @@ static int report(char **paths, size_t count, const struct options *o)
 	return status;
 }
 
-/* The table itself: what can be found, and where it comes from. */
+/* Prints the table of rules: causes, messages and sources. */
 static int rules(const struct options *o)
 {
 	struct style style = term_style((enum color_when)o->color);

@@ -1,4 +1,4 @@
-/* memtrace run: a command under the interceptor. */
+/* memtrace run: runs a command with the recorder preloaded. */
 #include "cmd/command.h"
 #include "util/launch.h"
 #include "util/loader.h"

@@ -1,4 +1,4 @@
-/* memtrace simulate: a command under the interceptor and on a simulated device. */
+/* memtrace simulate: runs a command with the recorder and the simulated device preloaded. */
 #define _GNU_SOURCE /* environ */
 #include "cmd/command.h"
 #include "cmd/simulation_messages.h"
@@ -98,7 +98,7 @@ static int check(const struct options *o, struct err *e)
 	return e->text[0] ? -1 : 0;
 }
 
-/* libmemtrace.so first: it must see the calls before the device answers them. */
+/* libmemtrace.so comes first, so that it gets the calls before the device. */
 static int set_environment(const struct options *o, struct err *e)
 {
 	int count = o->gpus ? o->gpus : is_alone(o) ? MOST_GPUS : 0;
@@ -112,7 +112,7 @@ static int set_environment(const struct options *o, struct err *e)
 
 /* ---- ranks alone */
 
-/* How many ranks the job has: as said, else as its launcher says. */
+/* The number of ranks of the job: from --world-size, otherwise from its launcher. */
 static int find_world(const struct options *o, struct simulation *s, struct err *e)
 {
 	int launched;
@@ -127,7 +127,7 @@ static int find_world(const struct options *o, struct simulation *s, struct err 
 	return 0;
 }
 
-/* `command`: what is run, with values in its places. */
+/* `command`: the command with its placeholders replaced. */
 static int find_ranks(const struct options *o, struct simulation *s, char *const *command,
 		      struct rank_classes *classes, struct err *e)
 {
@@ -155,7 +155,7 @@ static int find_ranks(const struct options *o, struct simulation *s, char *const
 	return 0;
 }
 
-/* What this command was told by its environment, the other machine must be told too. */
+/* Adds the variables of this environment that the command on the other machine needs. */
 static void put_environment(struct buf *b)
 {
 	for (char *const *variable = environ; *variable; variable++) {
@@ -171,7 +171,7 @@ static void put_environment(struct buf *b)
 	}
 }
 
-/* A line a rank: for a job array, or another machine's shell. */
+/* Prints one line for each rank: for a job array, or the shell of another machine. */
 static int print_commands(const struct options *o, const struct simulation *s)
 {
 	long long now = time(NULL); /* once: the lines are one run */
@@ -205,7 +205,7 @@ static int print_commands(const struct options *o, const struct simulation *s)
 	return status;
 }
 
-/* "-" is standard output. */
+/* Writes the JSON to `path`; "-" is standard output. */
 static int write_file(const char *path, const struct buf *text, struct err *e)
 {
 	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
@@ -248,7 +248,7 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 	return status;
 }
 
-/* The command as it is, for as long as it may take. */
+/* Runs the command without changes, for --timeout seconds at most. */
 static int run_whole(const struct simulation *s, struct err *e)
 {
 	struct outcome outcome = { 0 };
@@ -259,7 +259,7 @@ static int run_whole(const struct simulation *s, struct err *e)
 	return outcome.status;
 }
 
-/* Releases both. */
+/* Releases both arguments. */
 static void print_trials(struct buf *table, struct buf *conclusion)
 {
 	if (table->length)
@@ -294,7 +294,7 @@ static int run_bisect(const struct options *o, const struct simulation *s, struc
 	return fits ? STATUS_FINE : STATUS_NO;
 }
 
-/* Everything but a plain run, which becomes the command. */
+/* Runs all modes except the plain one, in which the process becomes the command. */
 static int simulate(const struct options *o, char **command, struct err *e)
 {
 	struct rank_classes classes = { 0 };
@@ -360,7 +360,8 @@ static const struct opt rows[] = {
 	{ "steps", 0, OPT_COUNT, &given.steps, "N", "end the job after N steps of its optimizers",
 	  1, 1000000 },
 	{ "until-oom", 0, OPT_TEXT, &given.until_oom, "KEY",
-	  "find the largest number for {KEY} in the command that fits (KEY=FIRST:LAST)", 0, 0 },
+	  "find the largest number that fits, in place of {KEY} in the command (KEY=FIRST:LAST)", 0,
+	  0 },
 	{ "jobs", 0, OPT_COUNT, &given.jobs, "N",
 	  "run N ranks at a time (default: as many as memory and processors allow)", 1, 64 },
 	{ "bisect", 0, OPT_TEXT, &given.bisect, "LIST",

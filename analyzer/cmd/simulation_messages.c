@@ -10,7 +10,7 @@ static void print_notice(const char *text)
 	err_print("%s", text);
 }
 
-/* One line, written over again and again. */
+/* One line, which each call overwrites. */
 static void print_progress(const struct simulation_progress *p)
 {
 	fprintf(stderr, "\rmemtrace: %zu of %zu ranks simulated", p->done, p->total);
