@@ -54,7 +54,7 @@ static void lay_out(struct fsdp_unit *u)
 	}
 }
 
-void flat_shard(struct machine *m, struct fsdp_unit *u)
+void fsdp1_shard(struct machine *m, struct fsdp_unit *u)
 {
 	tensor flat;
 
@@ -88,7 +88,7 @@ static void unshard(struct machine *m, struct fsdp_unit *u)
 
 	if (u->prefetched || !u->count)
 		return;
-	if (u->whole) {
+	if (u->unsharded) {
 		limit(m, u->fsdp);
 		return;
 	}
@@ -113,7 +113,7 @@ static void unshard(struct machine *m, struct fsdp_unit *u)
 		}
 		param_init(p);
 	}
-	u->whole = 1;
+	u->unsharded = 1;
 }
 
 /* Frees the gathered weights, on `stream`. */
@@ -125,7 +125,7 @@ static void reshard(struct machine *m, struct fsdp_unit *u, int stream)
 	storage_empty(m, u->gathered);
 	f->freed_units = grow(f->freed_units, f->freed, &f->free_room, sizeof(*f->freed_units));
 	f->freed_units[f->freed++] = (struct freed){ stream, stream_event(m, stream) };
-	u->whole = u->prefetched = 0;
+	u->unsharded = u->prefetched = 0;
 }
 
 /* ---- backward ---- */
@@ -153,9 +153,9 @@ static void split_backward(struct machine *m, struct grad_node *n)
 	if (type != weights_type(u))
 		cast = tensor_new_on(m, POST_BACKWARD_STREAM, TERM_BUCKETS, u->elements,
 				     weights_type(u));
-	fsdp_keep(m, u,
-		  tensor_new_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
-				u->elements / f->hparams->dp, weights_type(u)));
+	fsdp_add_reduced(m, u,
+			 tensor_new_on(m, POST_BACKWARD_STREAM, TERM_GRADIENTS,
+				       u->elements / f->hparams->dp, weights_type(u)));
 	tensor_unref(m, &cast);
 	record_stream(flat, POST_BACKWARD_STREAM);
 	tensor_unref(m, &flat);
@@ -190,7 +190,7 @@ static void output_backward(struct machine *m, struct grad_node *n)
 
 /* ---- forward ---- */
 
-void flat_before(struct machine *m, struct fsdp_unit *u)
+void fsdp1_before(struct machine *m, struct fsdp_unit *u)
 {
 	struct grad_node *n;
 
@@ -206,7 +206,7 @@ void flat_before(struct machine *m, struct fsdp_unit *u)
 	u->split = n;
 }
 
-tensor flat_after(struct machine *m, struct fsdp_unit *u, tensor x)
+tensor fsdp1_after(struct machine *m, struct fsdp_unit *u, tensor x)
 {
 	if (!m->replaying && u->fsdp->hparams->reshard)
 		reshard(m, u, COMPUTE_STREAM);
@@ -226,26 +226,26 @@ static void make_storages(struct machine *m, const struct fsdp_unit *u)
 		scratch(m, u->elements * dtype_width(weights_type(u)));
 }
 
-void flat_root_before(struct machine *m, struct fsdp *f)
+void fsdp1_root_before(struct machine *m, struct fsdp *f)
 {
 	m->on_gradient = note_gradient;
-	for (size_t i = 0; !f->made && i < f->count; i++)
+	for (size_t i = 0; !f->flat_made && i < f->count; i++)
 		make_storages(m, &f->units[i]);
-	f->made = 1;
+	f->flat_made = 1;
 	stream_wait(m, UNSHARD_STREAM, COMPUTE_STREAM);
 	stream_wait(m, PRE_UNSHARD_STREAM, COMPUTE_STREAM);
-	if (f->cleared)
-		fsdp_drop_gradients(m, f);
-	f->cleared = 0;
-	flat_before(m, &f->units[f->count - 1]);
+	if (f->gradients_cleared)
+		fsdp_clear_reduced(m, f);
+	f->gradients_cleared = 0;
+	fsdp1_before(m, &f->units[f->count - 1]);
 }
 
-void flat_start_backward(struct machine *m, struct fsdp *f)
+void fsdp1_start_backward(struct machine *m, struct fsdp *f)
 {
 	before_backward(m, &f->units[f->count - 1]);
 }
 
-void flat_finish(struct machine *m)
+void fsdp1_finish(struct machine *m)
 {
 	stream_wait(m, COMPUTE_STREAM, POST_BACKWARD_STREAM);
 }

@@ -6,13 +6,13 @@
 #include "distributed/fsdp_units.h"
 
 /* Replaces the unit's parameters by this rank's shard of a flat parameter. */
-void flat_shard(struct machine *m, struct fsdp_unit *u);
+void fsdp1_shard(struct machine *m, struct fsdp_unit *u);
 /* Before the model's forward pass. The first one allocates every flat parameter once. */
-void flat_root_before(struct machine *m, struct fsdp *f);
-void flat_before(struct machine *m, struct fsdp_unit *u);
-tensor flat_after(struct machine *m, struct fsdp_unit *u, tensor x);
+void fsdp1_root_before(struct machine *m, struct fsdp *f);
+void fsdp1_before(struct machine *m, struct fsdp_unit *u);
+tensor fsdp1_after(struct machine *m, struct fsdp_unit *u, tensor x);
 /* At the end of the backward pass. */
-void flat_finish(struct machine *m);
-void flat_start_backward(struct machine *m, struct fsdp *f);
+void fsdp1_finish(struct machine *m);
+void fsdp1_start_backward(struct machine *m, struct fsdp *f);
 
 #endif

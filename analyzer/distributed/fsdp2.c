@@ -57,7 +57,7 @@ static void gather(struct machine *m, struct fsdp_unit *u)
 	enum dtype type = compute_type(u->fsdp);
 	tensor input = none;
 
-	if (u->gathered.storage || u->whole)
+	if (u->gathered.storage || u->unsharded)
 		return;
 	if (type != u->fsdp->hparams->weights)
 		input = tensor_new_on(m, GATHER_STREAM, TERM_COLLECTIVE,
@@ -69,7 +69,7 @@ static void gather(struct machine *m, struct fsdp_unit *u)
 /* Copies the gathered weights into the parameters; the buffer of the previous gather is freed. */
 static void copy_out(struct machine *m, struct fsdp_unit *u)
 {
-	if (u->whole)
+	if (u->unsharded)
 		return;
 	gather(m, u);
 	tensor_assign(m, &u->fsdp->last_gather, none);
@@ -77,14 +77,14 @@ static void copy_out(struct machine *m, struct fsdp_unit *u)
 		fill(m, u->fsdp, u->params[i]);
 	u->fsdp->last_gather = u->gathered;
 	u->gathered = none;
-	u->whole = 1;
+	u->unsharded = 1;
 }
 
 static void reshard(struct machine *m, struct fsdp_unit *u)
 {
-	for (size_t i = 0; i < u->count && u->whole; i++)
+	for (size_t i = 0; i < u->count && u->unsharded; i++)
 		storage_empty(m, u->params[i]->value);
-	u->whole = 0;
+	u->unsharded = 0;
 }
 
 /* ---- backward ---- */
@@ -94,7 +94,7 @@ static void before_backward(struct machine *m, struct fsdp_unit *u)
 {
 	struct fsdp *f = u->fsdp;
 
-	if (!u->whole) {
+	if (!u->unsharded) {
 		copy_out(m, u);
 		tensor_assign(m, &f->last_gather, none);
 	}
@@ -112,9 +112,9 @@ static void after_backward(struct machine *m, struct fsdp_unit *u)
 	f->reduce_input = tensor_new_as(m, TERM_BUCKETS, u->elements, f->hparams->weights);
 	for (size_t i = 0; i < u->count; i++)
 		tensor_unref(m, &u->params[i]->grad);
-	fsdp_keep(m, u,
-		  tensor_new_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
-				f->hparams->weights));
+	fsdp_add_reduced(m, u,
+			 tensor_new_on(m, REDUCE_STREAM, TERM_GRADIENTS, share(f, u->elements),
+				       f->hparams->weights));
 }
 
 static void output_backward(struct machine *m, struct grad_node *n)
@@ -134,7 +134,7 @@ static void input_backward(struct machine *m, struct grad_node *n)
 tensor fsdp_before(struct machine *m, struct fsdp_unit *u, tensor x)
 {
 	if (is_flat(u->fsdp)) {
-		flat_before(m, u);
+		fsdp1_before(m, u);
 		return tensor_ref(x);
 	}
 	if (!m->replaying)
@@ -145,7 +145,7 @@ tensor fsdp_before(struct machine *m, struct fsdp_unit *u, tensor x)
 tensor fsdp_after(struct machine *m, struct fsdp_unit *u, tensor x)
 {
 	if (is_flat(u->fsdp))
-		return flat_after(m, u, x);
+		return fsdp1_after(m, u, x);
 	if (!m->replaying && u->fsdp->hparams->reshard)
 		reshard(m, u);
 	return with_backward_hook(m, x, output_backward, u);
@@ -154,7 +154,7 @@ tensor fsdp_after(struct machine *m, struct fsdp_unit *u, tensor x)
 void fsdp_root_before(struct machine *m, struct fsdp *f)
 {
 	if (is_flat(f))
-		flat_root_before(m, f);
+		fsdp1_root_before(m, f);
 	else if (f->units[f->count - 1].count)
 		copy_out(m, &f->units[f->count - 1]);
 }
@@ -167,7 +167,7 @@ void fsdp_root_after(struct machine *m, struct fsdp *f)
 void fsdp_start_backward(struct machine *m, struct fsdp *f)
 {
 	if (is_flat(f))
-		flat_start_backward(m, f);
+		fsdp1_start_backward(m, f);
 	else if (f->count > 1 && f->units[f->count - 1].count)
 		gather(m, &f->units[f->count - 2]);
 }
@@ -175,7 +175,7 @@ void fsdp_start_backward(struct machine *m, struct fsdp *f)
 void fsdp_finish(struct machine *m, struct fsdp *f)
 {
 	if (is_flat(f)) {
-		flat_finish(m);
+		fsdp1_finish(m);
 		return;
 	}
 	if (f->units[f->count - 1].count)
@@ -183,7 +183,7 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 	/* if nothing comes before the first unit, its input needs no gradient and its hook did not
 	 * run */
 	for (size_t i = 0; i + 1 < f->count; i++)
-		if (f->units[i].whole)
+		if (f->units[i].unsharded)
 			after_backward(m, &f->units[i]);
 	tensor_unref(m, &f->reduce_input);
 }
@@ -191,9 +191,9 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 {
 	/* FSDP1 frees its flat gradients in the next forward pass */
-	f->cleared = 1;
+	f->gradients_cleared = 1;
 	if (!is_flat(f))
-		fsdp_drop_gradients(m, f);
+		fsdp_clear_reduced(m, f);
 }
 
 /* ---- made ---- */
@@ -201,7 +201,7 @@ void fsdp_zero_grad(struct machine *m, struct fsdp *f)
 static void shard(struct machine *m, struct fsdp_unit *u)
 {
 	if (is_flat(u->fsdp)) {
-		flat_shard(m, u);
+		fsdp1_shard(m, u);
 		return;
 	}
 	u->shards = xcalloc(u->count + 1, sizeof(*u->shards));

@@ -1,6 +1,6 @@
 #include "distributed/fsdp_units.h"
 
-void fsdp_keep(struct machine *m, struct fsdp_unit *u, tensor reduced)
+void fsdp_add_reduced(struct machine *m, struct fsdp_unit *u, tensor reduced)
 {
 	if (u->reduced.storage)
 		tensor_unref(m, &reduced);
@@ -8,7 +8,7 @@ void fsdp_keep(struct machine *m, struct fsdp_unit *u, tensor reduced)
 		u->reduced = reduced;
 }
 
-void fsdp_drop_gradients(struct machine *m, struct fsdp *f)
+void fsdp_clear_reduced(struct machine *m, struct fsdp *f)
 {
 	for (size_t i = 0; i < f->count; i++)
 		tensor_unref(m, &f->units[i].reduced);

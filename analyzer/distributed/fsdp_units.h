@@ -12,7 +12,7 @@ struct fsdp_unit {
 	int64_t elements;
 	tensor *shards;
 	tensor gathered; /* the output of the all-gather, until the next unit's is copied */
-	int whole;       /* its parameters are gathered */
+	int unsharded;   /* its parameters are gathered */
 	int is_root, prefetched;
 	tensor reduced;          /* this rank's part of the reduced gradients */
 	struct grad_node *split; /* FSDP1: the node that splits the flat parameter into views */
@@ -25,7 +25,7 @@ struct fsdp {
 	tensor last_gather, reduce_input;
 	/* FSDP1: the first forward pass has allocated the flat parameters; zero_grad() was called
 	 * since the last forward pass */
-	int made, cleared;
+	int flat_made, gradients_cleared;
 	/* FSDP1: the events of freed units, and how many of them the host has waited for */
 	struct freed {
 		int stream;
@@ -36,7 +36,7 @@ struct fsdp {
 
 /* Keeps this rank's part of reduced gradients (taken), or adds it to that of an earlier
  * micro-batch. */
-void fsdp_keep(struct machine *m, struct fsdp_unit *u, tensor reduced);
-void fsdp_drop_gradients(struct machine *m, struct fsdp *f);
+void fsdp_add_reduced(struct machine *m, struct fsdp_unit *u, tensor reduced);
+void fsdp_clear_reduced(struct machine *m, struct fsdp *f);
 
 #endif

@@ -10,7 +10,7 @@
 
 void wrapper_init(struct wrapper *w, const struct hparams *s)
 {
-	*w = (struct wrapper){ .hparams = s, .module.pieces = s->zero_init ? s->dp : 0 };
+	*w = (struct wrapper){ .hparams = s, .module.partitions = s->zero_init ? s->dp : 0 };
 	w->first = xcalloc((size_t)s->layers + 1, sizeof(*w->first));
 }
 

@@ -56,17 +56,17 @@ static void flatten(struct machine *m, struct zero *z)
 
 static void make_master(struct machine *m, struct zero *z)
 {
-	tensor piece = tensor_new_as(m, TERM_MASTER, z->share, type_of(z)), zeros;
+	tensor partition = tensor_new_as(m, TERM_MASTER, z->share, type_of(z)), zeros;
 
 	if (z->hparams->offload_optimizer) {
-		tensor_unref(m, &piece);
+		tensor_unref(m, &partition);
 		return;
 	}
 	if (type_of(z) == F32) {
-		z->master = piece;
+		z->master = partition;
 	} else {
 		z->master = tensor_new_as(m, TERM_MASTER, z->share, F32);
-		tensor_unref(m, &piece);
+		tensor_unref(m, &partition);
 	}
 	zeros = tensor_new_as(m, TERM_STEP, z->share, F32); /* initialize_optimizer_states */
 	tensor_unref(m, &zeros);

@@ -28,14 +28,14 @@ static void shard(struct machine *m, struct zero3 *z)
 		struct param *p = z->module->params[i];
 
 		p->sharded = xcalloc(1, sizeof(*p->sharded));
-		p->sharded->piece = divide_up(p->value.n, s->dp);
+		p->sharded->partition = divide_up(p->value.n, s->dp);
 		p->sharded->persists = p->value.n <= s->persistence;
 		p->sharded->last_used = -1;
 		p->offset = at++;
-		z->pieces += p->sharded->piece;
-		if (!p->piece.storage && (!s->offload_param || p->sharded->persists))
-			p->piece = tensor_new_as(m, TERM_FLAT_WEIGHTS, p->sharded->piece,
-						 p->value.type);
+		z->partitions += p->sharded->partition;
+		if (!p->partition.storage && (!s->offload_param || p->sharded->persists))
+			p->partition = tensor_new_as(m, TERM_FLAT_WEIGHTS, p->sharded->partition,
+						     p->value.type);
 		tensor_set_term(m, p->value, TERM_GATHERED);
 		storage_empty(m, p->value);
 		if (p->value.storage)
@@ -51,7 +51,7 @@ static void make_groups(struct zero3 *z)
 
 	z->groups = xcalloc(z->module->count, sizeof(*z->groups));
 	for (size_t i = 0; i < z->module->count; i++) {
-		n += z->module->params[i]->sharded->piece;
+		n += z->module->params[i]->sharded->partition;
 		if (n < z->hparams->sub_group && i + 1 < z->module->count)
 			continue;
 		z->groups[z->group_count++] =
@@ -92,17 +92,17 @@ static void make_master(struct machine *m, struct zero3 *z)
 /* partition_grads: copies this rank's part of the sum to host memory in fp32. */
 static void offload(struct machine *m, struct zero3 *z, const struct param *p)
 {
-	const int64_t piece = p->sharded->piece;
+	const int64_t partition = p->sharded->partition;
 	int before = m->stream;
 	tensor copy;
 
 	m->stream = z->partition_stream;
-	copy = tensor_new_as(m, TERM_GRADIENTS, piece, type_of(z));
+	copy = tensor_new_as(m, TERM_GRADIENTS, partition, type_of(z));
 	m->current_term = TERM_CLIP;
-	scratch(m, piece * dtype_width(F64)); /* its norm */
+	scratch(m, partition * dtype_width(F64)); /* its norm */
 	m->current_term = TERM_GRADIENTS;
 	if (type_of(z) != F32)
-		scratch(m, piece * dtype_width(F32));
+		scratch(m, partition * dtype_width(F32));
 	tensor_unref(m, &copy);
 	m->stream = before;
 }
@@ -117,7 +117,7 @@ static void reduce(struct machine *m, struct zero3 *z)
 		return;
 	zero3_wait_oldest(m, z->partition_stream, z->reductions, &z->reduction_count);
 	for (size_t i = 0; i < z->count; i++)
-		n += z->waiting[i]->sharded->piece * z->hparams->dp;
+		n += z->waiting[i]->sharded->partition * z->hparams->dp;
 	if (z->count > 1 || n != z->waiting[0]->value.n)
 		flat = tensor_new_on(m, z->partition_stream, TERM_BUCKETS, n, type_of(z));
 	stream_work(m, z->partition_stream, 2 + (int64_t)z->count);
@@ -159,7 +159,7 @@ static void norms(struct machine *m, struct zero3 *z, const struct sub_group *g)
 
 	m->current_term = TERM_CLIP;
 	for (size_t i = g->first; i < g->end; i++) {
-		tensor precise = tensor_new(m, z->module->params[i]->sharded->piece, F64);
+		tensor precise = tensor_new(m, z->module->params[i]->sharded->partition, F64);
 
 		norm[i - g->first] = tensor_new(m, 1, F64);
 		tensor_unref(m, &precise);
@@ -208,20 +208,20 @@ void zero3_wrap(struct machine *m, struct zero3 *z, const struct hparams *s, str
 	z->waiting = xcalloc(module->count, sizeof(struct param *));
 	shard(m, z);
 	for (size_t i = 0; i < module->count; i++)
-		tensor_unref(m, &module->params[i]->piece);
+		tensor_unref(m, &module->params[i]->partition);
 	if (!s->offload_param) { /* defragment */
 		allocator_empty_cache(m->allocator);
-		z->flat = tensor_new_as(m, TERM_FLAT_WEIGHTS, z->pieces, type_of(z));
+		z->flat = tensor_new_as(m, TERM_FLAT_WEIGHTS, z->partitions, type_of(z));
 	}
 	make_groups(z);
 	if (!offload)
 		make_master(m, z);
 	z->bucket = tensor_new_as(m, TERM_BUCKETS, s->reduce_bucket, type_of(z));
 	if (!offload)
-		z->gradients = tensor_new_as(m, TERM_GRADIENTS, z->pieces, type_of(z));
+		z->gradients = tensor_new_as(m, TERM_GRADIENTS, z->partitions, type_of(z));
 	m->current_term = TERM_GATHERED;
 	for (size_t i = 0; i < module->count; i++) /* create_reduce_and_remove_grad_hooks */
-		scratch(m, module->params[i]->sharded->piece * s->dp * dtype_width(type_of(z)));
+		scratch(m, module->params[i]->sharded->partition * s->dp * dtype_width(type_of(z)));
 	m->zero3 = z;
 	zero3_hook_modules(m);
 	m->on_gradient = note_gradient;
@@ -235,9 +235,9 @@ void zero3_release(struct zero3 *z)
 	}
 	free(z->waiting);
 	free(z->groups);
-	free(z->visits);
+	free(z->runs);
 	free(z->queue);
-	free(z->before);
+	free(z->elements_before);
 	for (size_t i = 0; z->module && i < z->module->count; i++) {
 		free(z->module->params[i]->sharded->uses);
 		free(z->module->params[i]->sharded);

@@ -10,15 +10,15 @@
 
 /* The coordinator's data of a parameter (ds_status and others). */
 struct sharded_param {
-	enum { IN_PIECES, IN_FLIGHT, AVAILABLE } status;
-	struct param *beside;        /* the bias of the same module */
+	enum { NOT_AVAILABLE, IN_FLIGHT, AVAILABLE } status;
+	struct param *bias;          /* the bias of the same module */
 	struct param_gather *gather; /* the all-gather, while it is in flight */
 	tensor staged;               /* the partition, copied from host memory */
 	tensor views; /* the storage of the views of the parameter as it is gathered now */
 	int active;   /* a module runs that uses it */
 	int persists;
-	int64_t piece; /* elements of a rank's partition */
-	int64_t *uses; /* numbers of the module runs that use it */
+	int64_t partition; /* elements of a rank's partition */
+	int64_t *uses;     /* numbers of the module runs that use it */
 	size_t use_count, use_room, next_use;
 	int64_t last_used; /* number of the module run that the prefetcher used it for; -1: none */
 };
@@ -39,18 +39,18 @@ struct zero3 {
 	const struct hparams *hparams;
 	struct module *module;
 	int gather_stream, partition_stream; /* without overlap the stream of the computation */
-	int64_t pieces;                      /* elements of all partitions of this rank */
+	int64_t partitions;                  /* elements of all partitions of this rank */
 	tensor flat, bucket, gradients;
 	struct sub_group *groups;
 	size_t group_count;
 	/* the coordinator */
 	enum { INVALID, RECORDING, COMPLETE } trace;
-	struct module_run *visits;
-	size_t visit_count, visit_room, now; /* now: the number of the next run */
-	int64_t *before; /* elements of the parameters of the runs before each run */
+	struct module_run *runs;
+	size_t run_count, run_room, now; /* now: the number of the next run */
+	int64_t *elements_before; /* elements of the parameters of the runs before each run */
 	struct param_use {
 		struct param *param;
-		int64_t visit;
+		int64_t run;
 	} * queue;
 	size_t queue_first, queue_count;
 	int64_t available;                 /* elements of gathered parameters */

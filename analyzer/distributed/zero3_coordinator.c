@@ -62,9 +62,9 @@ static void gather_one(struct machine *m, struct zero3 *z, struct param *p)
 {
 	struct sharded_param *s = p->sharded;
 
-	fill(m, p, z->gather_stream, s->piece * z->hparams->dp);
+	fill(m, p, z->gather_stream, s->partition * z->hparams->dp);
 	if (is_offloaded(z))
-		s->staged = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE, s->piece,
+		s->staged = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE, s->partition,
 					  p->value.type);
 }
 
@@ -74,12 +74,12 @@ static void gather_many(struct machine *m, struct zero3 *z, struct param_gather 
 	int64_t n = 0;
 
 	for (size_t i = 0; i < g->count; i++)
-		n += g->params[i]->sharded->piece;
+		n += g->params[i]->sharded->partition;
 	g->flat = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE, n * z->hparams->dp,
 				z->hparams->weights);
 	for (size_t i = 0; is_offloaded(z) && i < g->count; i++)
 		pieces[i] = tensor_new_on(m, z->gather_stream, TERM_COLLECTIVE,
-					  g->params[i]->sharded->piece, z->hparams->weights);
+					  g->params[i]->sharded->partition, z->hparams->weights);
 	for (size_t i = 0; i < g->count; i++)
 		tensor_unref(m, &pieces[i]);
 	free(pieces);
@@ -96,7 +96,7 @@ static void gather(struct machine *m, struct zero3 *z, struct param **params, si
 	for (size_t i = 0; i < count; i++) {
 		struct sharded_param *s = params[i]->sharded;
 
-		if (s->status != IN_PIECES)
+		if (s->status != NOT_AVAILABLE)
 			continue;
 		s->status = IN_FLIGHT;
 		z->available += params[i]->value.n;
@@ -158,7 +158,7 @@ static void release(struct machine *m, struct zero3 *z, struct param *p)
 		storage_move(m, p->value, s->views);
 	storage_empty(m, p->value);
 	tensor_unref(m, &s->views);
-	s->status = IN_PIECES;
+	s->status = NOT_AVAILABLE;
 	z->available -= p->value.n;
 }
 
@@ -175,7 +175,7 @@ static void pass_queue(struct zero3 *z, const struct module_run *v)
 	while (z->queue_first < z->queue_count && count < wanted) {
 		struct param_use *u = &z->queue[z->queue_first++];
 
-		u->param->sharded->last_used = u->visit;
+		u->param->sharded->last_used = u->run;
 		if (u->param != seen[0] && u->param != seen[1])
 			seen[count++] = u->param;
 	}
@@ -208,9 +208,9 @@ static void prefetch(struct machine *m, struct zero3 *z)
 		struct param_use *u = &z->queue[z->queue_first++];
 		struct sharded_param *s = u->param->sharded;
 
-		if (s->last_used < u->visit)
-			s->last_used = u->visit;
-		if (s->status != IN_PIECES || contains(params, count, u->param))
+		if (s->last_used < u->run)
+			s->last_used = u->run;
+		if (s->status != NOT_AVAILABLE || contains(params, count, u->param))
 			continue;
 		params = grow(params, count, &room, sizeof(*params));
 		params[count++] = u->param;
@@ -227,12 +227,12 @@ static void prefetch(struct machine *m, struct zero3 *z)
 
 void zero3_fetch(struct machine *m, struct zero3 *z, struct param *weight)
 {
-	struct module_run v = { { weight, weight ? weight->sharded->beside : NULL } };
+	struct module_run v = { { weight, weight ? weight->sharded->bias : NULL } };
 	int count = !!v.params[0] + !!v.params[1];
 
 	if (z->trace == RECORDING) {
-		z->visits = grow(z->visits, z->visit_count, &z->visit_room, sizeof(*z->visits));
-		z->visits[z->visit_count++] = v;
+		z->runs = grow(z->runs, z->run_count, &z->run_room, sizeof(*z->runs));
+		z->runs[z->run_count++] = v;
 	}
 	gather(m, z, v.params, (size_t)count);
 	for (int i = 0; i < count; i++) {
@@ -259,12 +259,13 @@ static int comes_back(const struct zero3 *z, const struct param *p)
 	while (s->next_use < s->use_count && s->uses[s->next_use] < (int64_t)z->now)
 		s->next_use++;
 	return s->next_use < s->use_count &&
-	       z->before[s->uses[s->next_use]] - z->before[z->now] < z->hparams->max_reuse;
+	       z->elements_before[s->uses[s->next_use]] - z->elements_before[z->now] <
+		       z->hparams->max_reuse;
 }
 
 void zero3_release_params(struct machine *m, struct zero3 *z, struct param *weight)
 {
-	struct param *params[2] = { weight, weight ? weight->sharded->beside : NULL };
+	struct param *params[2] = { weight, weight ? weight->sharded->bias : NULL };
 	int stays[2] = { 0, 0 };
 
 	for (int i = 0; i < 2; i++)
@@ -280,24 +281,24 @@ void zero3_release_params(struct machine *m, struct zero3 *z, struct param *weig
 
 /* ---- steps ---- */
 
-static void note_use(struct sharded_param *s, int64_t visit)
+static void note_use(struct sharded_param *s, int64_t run)
 {
 	s->uses = grow(s->uses, s->use_count, &s->use_room, sizeof(*s->uses));
-	s->uses[s->use_count++] = visit;
+	s->uses[s->use_count++] = run;
 }
 
 static void make_queue(struct zero3 *z)
 {
-	z->queue = xcalloc(2 * z->visit_count + 1, sizeof(*z->queue));
-	z->before = xcalloc(z->visit_count + 1, sizeof(*z->before));
-	for (size_t i = 0; i < z->visit_count; i++) {
-		z->before[i + 1] = z->before[i];
+	z->queue = xcalloc(2 * z->run_count + 1, sizeof(*z->queue));
+	z->elements_before = xcalloc(z->run_count + 1, sizeof(*z->elements_before));
+	for (size_t i = 0; i < z->run_count; i++) {
+		z->elements_before[i + 1] = z->elements_before[i];
 		for (int k = 0; k < 2; k++) {
-			struct param *p = z->visits[i].params[k];
+			struct param *p = z->runs[i].params[k];
 
 			if (!p)
 				continue;
-			z->before[i + 1] += p->value.n;
+			z->elements_before[i + 1] += p->value.n;
 			z->queue[z->queue_count++] = (struct param_use){ p, (int64_t)i };
 			note_use(p->sharded, (int64_t)i);
 		}
@@ -341,8 +342,8 @@ void zero3_gather_all(struct machine *m, struct zero3 *z)
 		struct sharded_param *s = z->module->params[i]->sharded;
 
 		if (s->persists)
-			s->staged =
-				tensor_new_as(m, TERM_COLLECTIVE, s->piece, z->hparams->weights);
+			s->staged = tensor_new_as(m, TERM_COLLECTIVE, s->partition,
+						  z->hparams->weights);
 	}
 	for (size_t i = 0; i < z->module->count; i++) {
 		struct param *p = z->module->params[i];
@@ -351,7 +352,7 @@ void zero3_gather_all(struct machine *m, struct zero3 *z)
 			continue;
 		count++;
 		p->sharded->status = AVAILABLE;
-		fill(m, p, COMPUTE_STREAM, p->sharded->piece * z->hparams->dp);
+		fill(m, p, COMPUTE_STREAM, p->sharded->partition * z->hparams->dp);
 	}
 	if (count)
 		host_wait_all(m);

@@ -63,7 +63,7 @@ static tensor enter(struct machine *m, struct param *weight, struct param *bias,
 	if (m->stopped)
 		return tensor_ref(x);
 	if (weight && bias)
-		weight->sharded->beside = bias;
+		weight->sharded->bias = bias;
 	zero3_fetch(m, m->zero3, weight);
 	return with_backward_hook(m, x, after_backward, weight);
 }

@@ -112,7 +112,7 @@ static void count_experts(struct machine *m, int64_t rows, int64_t experts, stru
 	scratch(m, 1023);
 }
 
-static void drop_order(struct machine *m, struct token_order *o)
+static void release_order(struct machine *m, struct token_order *o)
 {
 	tensor_unref(m, &o->sorted);
 	tensor_unref(m, &o->place);
@@ -158,7 +158,7 @@ static tensor grouped(struct machine *m, struct experts *e, tensor x, tensor wei
 	tensor_assign(m, &weighted, gather(m, weighted, back, weighted.n));
 	sum = mean(m, weighted, x.n);
 	out = to(m, sum, x.type);
-	drop_order(m, &o);
+	release_order(m, &o);
 	tensor_unref(m, &tokens);
 	tensor_unref(m, &scales);
 	tensor_unref(m, &h);

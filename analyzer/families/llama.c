@@ -271,7 +271,7 @@ static tensor one_layer(struct machine *m, struct llama *g, int64_t i, tensor x)
 	return out;
 }
 
-static void drop_tables(struct machine *m, struct llama *g)
+static void release_tables(struct machine *m, struct llama *g)
 {
 	tensor_unref(m, &g->mask);
 	tensor_unref(m, &g->cos);
@@ -298,7 +298,7 @@ static tensor layers(struct machine *m, struct llama *g, tensor tokens)
 	tensor_unref(m, &x);
 	tensor_unref(m, &g->sliding);
 	if (s->recompute != RECOMPUTE_FULL)
-		drop_tables(m, g);
+		release_tables(m, g);
 	tensor_unref(m, &embedded);
 	tensor_unref(m, &tokens);
 	module_leave(m, NULL, &out);
@@ -444,7 +444,7 @@ static void micro_batch(struct machine *m, void *model)
 	wrapper_before_backward(m, &g->w);
 	loss_backward(m, &tape, loss);
 	tensor_unref(m, &loss);
-	drop_tables(m, g); /* the checkpointed layers have used them */
+	release_tables(m, g); /* the checkpointed layers have used them */
 	wrapper_after_backward(m, &g->w);
 	tensor_set_term(m, g->loop.logits, TERM_OLD_LOGITS);
 }

@@ -49,7 +49,7 @@ static void load_batch(struct machine *m, struct model_chunk *c, struct microbat
 }
 
 /* Checkpointed layers keep the mask and the rotary positions until their backward pass. */
-static void drop_tables(struct machine *m, struct microbatch *b)
+static void release_tables(struct machine *m, struct microbatch *b)
 {
 	tensor_unref(m, &b->mask);
 	tensor_unref(m, &b->rotary);
@@ -109,7 +109,7 @@ static void forward_step(struct machine *m, struct model_chunk *c, struct microb
 	tensor_unref(m, &b->weights);
 	tensor_unref(m, &b->positions);
 	if (r->s->recompute != RECOMPUTE_FULL)
-		drop_tables(m, b);
+		release_tables(m, b);
 }
 
 /* The variables of the schedule: they keep the last tensors until the next assignment. */
@@ -134,7 +134,7 @@ static void backward_step(struct machine *m, struct model_chunk *c, struct micro
 	tensor_assign(m, &v->output_gradient, b->gradient);
 	tensor_assign(m, &v->output, b->output);
 	backward(m, &b->tape, v->output, tensor_ref(v->output_gradient));
-	drop_tables(m, b);
+	release_tables(m, b);
 	if (b->input.grad.storage)
 		tensor_set_term(m, b->input.grad, TERM_PIPELINE);
 	keep_gradient(m, &c->input, &b->input);
@@ -145,7 +145,7 @@ static void backward_step(struct machine *m, struct model_chunk *c, struct micro
 	b->input.value.storage = b->input.grad.storage = b->gradient.storage = NULL;
 }
 
-static void drop_variables(struct machine *m, struct variables *v)
+static void release_variables(struct machine *m, struct variables *v)
 {
 	tensor_unref(m, &v->output);
 	tensor_unref(m, &v->output_gradient);
@@ -165,7 +165,7 @@ static void no_pipelining(struct machine *m, struct megatron_rank *r)
 		b = (struct microbatch){ .output = none };
 		forward_step(m, &r->chunks[0], &b);
 		backward_step(m, &r->chunks[0], &b, &v);
-		drop_variables(m, &v);
+		release_variables(m, &v);
 	}
 	m->in_flight = 1;
 }
@@ -187,7 +187,7 @@ static void one_forward_one_backward(struct machine *m, struct megatron_rank *r)
 	}
 	while (done < total)
 		backward_step(m, &r->chunks[0], &b[done++], &v);
-	drop_variables(m, &v);
+	release_variables(m, &v);
 	m->in_flight = ahead + (ahead < total);
 	free(b);
 }
@@ -287,7 +287,7 @@ static void interleaved(struct machine *m, struct megatron_rank *r)
 		backward_turn(m, &s, i);
 		receive_gradient_turn(m, &s, i + 1);
 	}
-	drop_variables(m, &s.v);
+	release_variables(m, &s.v);
 	m->in_flight = ahead + (ahead < s.total);
 	free(s.batches);
 }

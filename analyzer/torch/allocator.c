@@ -91,7 +91,7 @@ void allocator_place_next(struct allocator *a, uint64_t address)
 	a->placed = address;
 }
 
-static void release_whole(struct allocator *a, struct pool *p)
+static void release_whole_segments(struct allocator *a, struct pool *p)
 {
 	for (size_t i = 0; i < p->count;)
 		if (!block_is_whole_segment(p->blocks[i]) || p->blocks[i]->segment->expandable) {
@@ -106,7 +106,7 @@ static void release_whole(struct allocator *a, struct pool *p)
 
 /* release_available_cached_blocks: frees free blocks above max_split_size, if that is set: one that
  * holds the request, else the largest until they suffice. Returns 1 if enough was freed. */
-static int release_oversize(struct allocator *a, int64_t n, int stream)
+static int release_available_cached_blocks(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[1];
 	int64_t most = a->settings.max_split_size, key = n > most ? n : most, freed = 0;
@@ -138,14 +138,14 @@ static int release_oversize(struct allocator *a, int64_t n, int stream)
 void allocator_empty_cache(struct allocator *a)
 {
 	for (int large = 0; large < 2; large++) {
-		release_whole(a, &a->pools[large]);
+		release_whole_segments(a, &a->pools[large]);
 		expandable_unmap_free(a, &a->pools[large]);
 	}
 }
 
 /* garbage_collection_threshold: frees cached segments until less than this share is reserved.
  * PyTorch does so only if a memory fraction was set. */
-static void collect(struct allocator *a)
+static void garbage_collect_cached_blocks(struct allocator *a)
 {
 	struct pool *p = &a->pools[1];
 	double limit = a->settings.garbage_collection_threshold * a->settings.memory_fraction *
@@ -162,14 +162,15 @@ static void collect(struct allocator *a)
 		}
 }
 
-static struct allocation *take_segment(struct allocator *a, int64_t n, int stream)
+static struct allocation *alloc_block(struct allocator *a, int64_t n, int stream)
 {
 	int64_t size = segment_size(a, n);
 	int large = n > SMALL;
 
-	collect(a);
+	garbage_collect_cached_blocks(a);
 	if (!allocator_reserve(a, size)) {
-		int fits = release_oversize(a, n, stream) && allocator_reserve(a, size);
+		int fits =
+			release_available_cached_blocks(a, n, stream) && allocator_reserve(a, size);
 
 		if (!fits) {
 			allocator_empty_cache(a);
@@ -181,15 +182,15 @@ static struct allocation *take_segment(struct allocator *a, int64_t n, int strea
 	return segment_new(a, size, large, stream, size)->first;
 }
 
-static struct allocation *take_expandable(struct allocator *a, int64_t n, int stream)
+static struct allocation *alloc_expandable(struct allocator *a, int64_t n, int stream)
 {
-	struct allocation *b = expandable_take(a, n, stream);
+	struct allocation *b = expandable_alloc(a, n, stream);
 
 	if (b)
 		return b;
 	allocator_empty_cache(a);
 	a->totals.retries++;
-	return expandable_take(a, n, stream);
+	return expandable_alloc(a, n, stream);
 }
 
 /* ---- blocks ---- */
@@ -211,7 +212,7 @@ static size_t least_expandable(const struct pool *p, size_t i, int stream)
 	return i;
 }
 
-static struct allocation *find_free(struct allocator *a, int64_t n, int stream)
+static struct allocation *get_free_block(struct allocator *a, int64_t n, int stream)
 {
 	struct pool *p = &a->pools[n > SMALL];
 	int64_t most = a->settings.max_split_size;
@@ -243,11 +244,11 @@ static int should_split(const struct allocator *a, const struct allocation *b, i
 struct allocation *allocator_malloc(struct allocator *a, int64_t requested, int stream)
 {
 	int64_t n = round_size(a, requested);
-	struct allocation *b = find_free(a, n, stream);
+	struct allocation *b = get_free_block(a, n, stream);
 
 	if (!b)
-		b = a->settings.expandable_segments ? take_expandable(a, n, stream)
-						    : take_segment(a, n, stream);
+		b = a->settings.expandable_segments ? alloc_expandable(a, n, stream)
+						    : alloc_block(a, n, stream);
 	if (!b)
 		return NULL;
 	if (should_split(a, b, n))

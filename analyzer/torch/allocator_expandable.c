@@ -101,7 +101,7 @@ static struct allocation *room_for(struct allocator *a, int64_t n, int large, in
 	return s->first;
 }
 
-struct allocation *expandable_take(struct allocator *a, int64_t n, int stream)
+struct allocation *expandable_alloc(struct allocator *a, int64_t n, int stream)
 {
 	struct allocation *b = room_for(a, n, n > SMALL, stream);
 

@@ -6,7 +6,7 @@
 
 /* A free block of at least n bytes, taken out of its pool; maps what is missing. NULL: the device
  * has not that many. */
-struct allocation *expandable_take(struct allocator *a, int64_t n, int stream);
+struct allocation *expandable_alloc(struct allocator *a, int64_t n, int stream);
 /* Returns whole pages of the pool's free blocks to the device. */
 void expandable_unmap_free(struct allocator *a, struct pool *p);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define MIB (INT64_C(1) << 20)
-/* 2.15 was replayed; the strings of the library say that 2.11 has it and 2.7 has not; 2.8 to 2.10 are
- * assumed. */
+/* 2.15 was replayed; the strings of the library say that 2.11 has it and 2.7 has not; 2.8 to 2.10
+ * are assumed. */
 #define SEGMENTS_BY_AGE 208
 
 static int class_of(long long mib)

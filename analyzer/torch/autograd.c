@@ -138,7 +138,7 @@ static void deliver(struct machine *m, struct grad_node *n)
 	}
 }
 
-void drop_saved(struct machine *m, struct grad_node *n)
+void node_clear_saved(struct machine *m, struct grad_node *n)
 {
 	for (int i = 0; i < n->kept; i++)
 		tensor_unref(m, &n->saved[i]);
@@ -147,7 +147,7 @@ void drop_saved(struct machine *m, struct grad_node *n)
 
 static void release_saved(struct machine *m, struct grad_node *n)
 {
-	drop_saved(m, n);
+	node_clear_saved(m, n);
 	if (n->saved_hooks)
 		n->saved_hooks->release(m, n);
 	n->saved_hooks = NULL;
@@ -167,7 +167,7 @@ static void run(struct machine *m, struct grad_node *n)
 	m->in_graph = in_graph;
 	/* Unpacked tensors are freed with the function, before its arguments. */
 	if (n->saved_hooks)
-		drop_saved(m, n);
+		node_clear_saved(m, n);
 	for (int i = 0; i < NODE_EDGES; i++)
 		tensor_unref(m, &n->in[i]);
 	release_saved(m, n);

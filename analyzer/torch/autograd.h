@@ -16,7 +16,7 @@ tensor with_grad_fn(tensor t, struct grad_node *n, int output);
 /* x with a hook: backward runs `gradient` when the gradient of x is computed; n->hook is `hook`. */
 tensor with_backward_hook(struct machine *m, tensor x,
 			  void (*gradient)(struct machine *, struct grad_node *), void *hook);
-void drop_saved(struct machine *m, struct grad_node *n);
+void node_clear_saved(struct machine *m, struct grad_node *n);
 /* Runs and frees the tape's graph. `gradient` (taken) is that of `loss`. */
 void backward(struct machine *m, struct tape *tape, tensor loss, tensor gradient);
 /* Frees a graph that was not run. */

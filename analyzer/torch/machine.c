@@ -66,7 +66,7 @@ static void event(struct machine *m, char sign, const struct storage *s)
 }
 
 /* Allocates a block for `s`. 0: out of memory. */
-static int take(struct machine *m, struct storage *s)
+static int storage_alloc(struct machine *m, struct storage *s)
 {
 	const struct allocator_totals *totals;
 
@@ -92,7 +92,7 @@ static int take(struct machine *m, struct storage *s)
 	return 1;
 }
 
-static void give(struct machine *m, struct storage *s)
+static void storage_free(struct machine *m, struct storage *s)
 {
 	machine_settle(m);
 	event(m, '-', s);
@@ -132,7 +132,7 @@ tensor tensor_new_as(struct machine *m, enum term_id term, int64_t n, enum dtype
 	*s = (struct storage){
 		.bytes = n * dtype_width(type), .refs = 1, .stream = m->stream, .term = term
 	};
-	if (!m->in_graph && !take(m, s)) {
+	if (!m->in_graph && !storage_alloc(m, s)) {
 		s->next = m->spare;
 		m->spare = s;
 		return (tensor){ .storage = NULL };
@@ -154,14 +154,14 @@ tensor tensor_new_on(struct machine *m, int stream, enum term_id term, int64_t n
 void storage_empty(struct machine *m, tensor t)
 {
 	if (t.storage && t.storage->block)
-		give(m, t.storage);
+		storage_free(m, t.storage);
 }
 
 void storage_fill(struct machine *m, tensor t, enum dtype type)
 {
 	t.storage->bytes = t.n * dtype_width(type);
 	if (!t.storage->block && !m->out_of_memory)
-		take(m, t.storage);
+		storage_alloc(m, t.storage);
 }
 
 tensor storage_like(struct machine *m, tensor t)
@@ -211,7 +211,7 @@ void tensor_unref(struct machine *m, tensor *t)
 	if (!s || --s->refs)
 		return;
 	if (s->block)
-		give(m, s);
+		storage_free(m, s);
 	s->next = m->spare;
 	m->spare = s;
 }

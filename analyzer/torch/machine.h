@@ -111,8 +111,8 @@ struct param {
 	struct fsdp_unit *unit; /* FSDP1: the unit; the parameter is a view of its flat parameter */
 	int64_t offset;         /* ZeRO: offset in the flat group */
 	struct sharded_param *sharded; /* ZeRO-3 */
-	tensor piece;  /* ZeRO-3: this rank's partition, until all are copied into one tensor */
-	int in_bucket; /* its gradient is a view of a bucket */
+	tensor partition; /* ZeRO-3: this rank's partition, until all are copied into one tensor */
+	int in_bucket;    /* its gradient is a view of a bucket */
 	int expected, arrived;
 };
 

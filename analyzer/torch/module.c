@@ -10,12 +10,12 @@ struct param *module_add(struct machine *m, struct module *module, int64_t out, 
 {
 	struct param *p = xcalloc(1, sizeof(*p));
 
-	if (module->pieces && type != F32) /* zero.Init converts the new fp32 parameter */
+	if (module->partitions && type != F32) /* zero.Init converts the new fp32 parameter */
 		scratch(m, out * in * dtype_width(F32));
 	param_make(m, p, out, in, type, term);
-	if (module->pieces) {
-		p->piece = tensor_new_as(m, TERM_FLAT_WEIGHTS,
-					 divide_up(p->value.n, module->pieces), type);
+	if (module->partitions) {
+		p->partition = tensor_new_as(m, TERM_FLAT_WEIGHTS,
+					     divide_up(p->value.n, module->partitions), type);
 		storage_empty(m, p->value);
 	}
 	module->params =

@@ -9,8 +9,8 @@
 struct module {
 	struct param **params;
 	size_t count, room;
-	int64_t pieces; /* zero.Init: number of partitions that each parameter is cut into when it
-			   is made; 0: no zero.Init */
+	int64_t partitions; /* zero.Init: number of partitions that each parameter is cut into when
+			   it is made; 0: no zero.Init */
 };
 /* The type in which weights are allocated on the device: fp32, or the training's type if the
  * framework converts the model on the host. */

@@ -82,7 +82,7 @@ static void mul_backward(struct machine *m, struct grad_node *n)
 		if (n->edge[i])
 			product[i] = tensor_new(m, n->in[0].n, n->in[0].type);
 	if (n->saved_hooks)
-		drop_saved(m, n);
+		node_clear_saved(m, n);
 	for (int i = 0; i < 2; i++) {
 		if (n->edge[i])
 			n->out[i] = as_operand(m, product[i], n->sizes[2 * i],
@@ -313,4 +313,25 @@ void split(struct machine *m, tensor x, tensor *parts, const int64_t *sizes, int
 		parts[i] = with_grad_fn(tensor_ref(x), n, i);
 		parts[i].n = sizes[i];
 	}
+}
+
+/* ---- types ---- */
+
+static void to_backward(struct machine *m, struct grad_node *n)
+{
+	n->out[0] = tensor_new(m, n->in[0].n, n->type);
+}
+
+tensor to(struct machine *m, tensor x, enum dtype type)
+{
+	struct grad_node *n;
+	tensor out;
+
+	if (x.type == type)
+		return tensor_ref(x);
+	n = grad_node_new(m, to_backward, &x, 1);
+	if (n)
+		n->type = x.type;
+	out = tensor_new(m, x.n, type);
+	return with_grad_fn(out, n, 0);
 }

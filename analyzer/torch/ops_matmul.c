@@ -39,27 +39,6 @@ tensor biased(struct machine *m, int64_t n, enum dtype type)
 	return out;
 }
 
-/* ---- types ---- */
-
-static void to_backward(struct machine *m, struct grad_node *n)
-{
-	n->out[0] = tensor_new(m, n->in[0].n, n->type);
-}
-
-tensor to(struct machine *m, tensor x, enum dtype type)
-{
-	struct grad_node *n;
-	tensor out;
-
-	if (x.type == type)
-		return tensor_ref(x);
-	n = grad_node_new(m, to_backward, &x, 1);
-	if (n)
-		n->type = x.type;
-	out = tensor_new(m, x.n, type);
-	return with_grad_fn(out, n, 0);
-}
-
 /* ---- matrix products ---- */
 
 /* sizes: elements of x, weight, bias; whether x was folded to rows. mm computes the weight's

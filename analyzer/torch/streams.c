@@ -103,7 +103,7 @@ void streams_defer_free(struct machine *m, struct allocation *block, unsigned us
 }
 
 /* process_events: the events of a stream, oldest first. */
-static void collect(struct machine *m, struct stream_queue *t)
+static void process_events(struct machine *m, struct stream_queue *t)
 {
 	while (t->use_first < t->use_count && t->uses[t->use_first].until <= t->done) {
 		struct deferred_free *lent = t->uses[t->use_first++].block;
@@ -120,7 +120,7 @@ static void collect(struct machine *m, struct stream_queue *t)
 void streams_process_events(struct machine *m)
 {
 	for (int i = 0; i < STREAMS; i++)
-		collect(m, &m->streams[i]);
+		process_events(m, &m->streams[i]);
 }
 
 void streams_release(struct machine *m)

@@ -1,4 +1,4 @@
-/* A machine that each test has new, and what it has allocated. */
+/* A new machine for each test, and its allocated bytes. */
 #ifndef MEMTRACE_TEST_ON_MACHINE_H
 #define MEMTRACE_TEST_ON_MACHINE_H
 

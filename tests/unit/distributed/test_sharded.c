@@ -1,4 +1,4 @@
-/* What a rank of two has of a model with weights of 6 and of 1000 elements: FSDP's pieces and
+/* The shards of one of two ranks, for a model with weights of 6 and of 1000 elements: FSDP's and
  * ZeRO's, worked out by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,8 @@ static void test_flat_parameter(void **state)
 	tensor x = { .storage = NULL };
 
 	(void)state;
-	/* the second begins at a multiple of 16 bytes, element 8: 1008 in all, 504 a rank */
+	/* the second weight begins at a multiple of 16 bytes, element 8: 1008 elements in all, 504
+	 * for each rank */
 	two_weights(&module, F32);
 	fsdp_wrap(&m, &f, &s, &module, first, 1);
 	assert_int_equal(module.params[0]->shard, 6);
@@ -77,11 +78,12 @@ static void test_zero(void **state)
 	assert_int_equal(allocated(), 4 * 512 + 4 * 512);
 	assert_int_equal(module.params[0]->shard, -1);
 	assert_int_equal(module.params[1]->shard, 1006 - 504);
-	/* a gradient waits in the bucket of 2000 x 2 bytes, and its own block goes */
+	/* a gradient waits in the bucket of 2000 x 2 bytes; its own block is freed */
 	module.params[1]->grad = tensor_new(&m, 1000, BF16);
 	m.on_gradient(&m, module.params[1]);
 	assert_int_equal(allocated(), 8 * 512 + 8 * 512);
-	/* two moments of 504 x 4 bytes stay, fused Adam's count of steps, and _global_grad_norm */
+	/* allocated: two moments of 504 x 4 bytes, fused Adam's step counter, and _global_grad_norm
+	 */
 	zero_step(&m, &z);
 	assert_int_equal(allocated(), 8 * 512 + 2 * 4 * 512 + 2 * 512);
 	zero_release(&z);
@@ -102,7 +104,7 @@ static void end_zero3(struct zero3 *z, struct module *module)
 	module_release(module);
 }
 
-/* Pieces of 3 and 500 elements: 1006 bytes in 16 bits, 2012 in fp32. */
+/* Partitions of 3 and 500 elements: 1006 bytes in 16 bits, 2012 in fp32. */
 static void test_zero3(void **state)
 {
 	struct hparams s = { .dp = 2,
@@ -122,7 +124,7 @@ static void test_zero3(void **state)
 	(void)state;
 	start_zero3(&z, &s, &module);
 	assert_int_equal(allocated(), states);
-	/* the first pass gathers what a module needs, 1000 elements, and nothing stays */
+	/* the first pass gathers the 1000 elements that a module needs, and frees them */
 	zero3_before_forward(&m, &z);
 	x = module_enter(&m, module.params[1], NULL, x);
 	assert_int_equal(allocated(), states + 2048);
@@ -131,7 +133,8 @@ static void test_zero3(void **state)
 	assert_int_equal(allocated(), states + 512);
 	module_leave(&m, module.params[0], NULL);
 	assert_int_equal(allocated(), states);
-	/* after the step, with two moments and a count of steps: what persists is there */
+	/* after the step: two moments, a step counter, and the persistent parameter, which is
+	 * gathered */
 	zero3_step(&m, &z);
 	assert_int_equal(allocated(), states + 2 * 2048 + 512 + 512);
 	zero3_before_forward(&m, &z);
@@ -141,8 +144,8 @@ static void test_zero3(void **state)
 	end_zero3(&z, &module);
 }
 
-/* A view of gathered weights keeps them: the parameter's 1000 elements are gathered again beside.
- */
+/* A view of gathered weights keeps them allocated: the parameter's 1000 elements are gathered
+ * again. */
 static void test_zero3_view(void **state)
 {
 	struct hparams s = {
@@ -192,7 +195,7 @@ static void test_zero1_late(void **state)
 	module_release(&module);
 }
 
-/* 3 rows are 2 rows a rank: 4000 elements are gathered, not 3000. */
+/* 3 rows are 2 rows for each of two ranks: 4000 elements are gathered, not 3000. */
 static void test_fsdp2_rows(void **state)
 {
 	struct hparams s = { .dp = 2, .zero = 3, .wrapper = FSDP2, .reshard = 1 };

@@ -1,6 +1,6 @@
-/* The order of Megatron-LM's first step: what it frees is where the optimizer's states go. The
- * sequences are those of Megatron-core 0.16.1 with PyTorch 2.15 on the simulated device: two ranks
- * of tensor parallelism, h = 512, s = 1024, b = 4, v = 50432. */
+/* The order of allocations in Megatron-LM's first step: the optimizer's states are allocated in the
+ * blocks that it frees. The sequences are those of Megatron-core 0.16.1 with PyTorch 2.15 on the
+ * simulated device: two ranks of tensor parallelism, h = 512, s = 1024, b = 4, v = 50432. */
 #include "systems/memtrace.h"
 #include "megatron/compiled.h"
 #include "megatron/model.h"
@@ -85,8 +85,8 @@ static void assert_masters(int zero, const char *expected)
 	free(found);
 }
 
-/* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first: bf16
- * copy and fp32 copy of 25216 x 512, then of 1024 x 512 and the layers'. */
+/* Float16OptimizerWithFloat16Params goes through the model's parameters, the embedding first: a
+ * bf16 copy and an fp32 copy of 25216 x 512, then of 1024 x 512 and of the layers. */
 static void test_masters_in_the_models_order(void **state)
 {
 	(void)state;
@@ -95,7 +95,7 @@ static void test_masters_in_the_models_order(void **state)
 		       "+2097152 +2097152 ");
 }
 
-/* The distributed optimizer goes through its buffers, which are in reverse. */
+/* The distributed optimizer goes through its buffers, which are in reverse order. */
 static void test_masters_of_the_distributed_optimizer(void **state)
 {
 	(void)state;
@@ -118,8 +118,8 @@ static char *masters_at(struct rank_coordinates at, int context, int instances)
 	return events_at(&c, at, "initialization", "optimizer_states.master");
 }
 
-/* An instance's two ranks follow one another (intra_partial_dp_ranks_with_cp): ranks 0 and 1, then
- * 2 and 3. The first has the head of the buffer, the layers, the second its end, most of the
+/* An instance has two consecutive ranks (intra_partial_dp_ranks_with_cp): ranks 0 and 1, then 2
+ * and 3. The first has the beginning of the buffer, the layers; the second its end, most of the
  * embedding. */
 static void test_shards_of_instances(void **state)
 {
@@ -135,7 +135,7 @@ static void test_shards_of_instances(void **state)
 		free(found[i]);
 }
 
-/* Context parallelism's ranks are next to each other within data parallelism's. */
+/* The ranks of context parallelism are consecutive within data parallelism. */
 static void test_shards_of_context_parallelism(void **state)
 {
 	char *data, *both;
@@ -152,8 +152,8 @@ static void test_shards_of_context_parallelism(void **state)
 	}
 }
 
-/* Words and their sum with the positions, a copy in another layout, dropout's mask and result;
- * forward()'s variables live until it returns. */
+/* Embedded tokens, their sum with the positions, a copy in another layout, the mask and the result
+ * of dropout. The variables of forward() live until it returns. */
 static void test_embedding(void **state)
 {
 	struct config c;
@@ -192,8 +192,9 @@ static void check_steady(const char *key, int stage, int64_t rows, int64_t want)
 	config_release(&c);
 }
 
-/* memory_allocated() after the third step of tests/jobs/declared.py with this configuration: tails
- * that the allocator does not split off are in it, so every large block before has its place. */
+/* memory_allocated() after the third step of tests/jobs/declared.py with this configuration. It
+ * includes tails that the allocator does not split off, so that it depends on the place of every
+ * large block before. */
 static void test_steady_to_the_byte(void **state)
 {
 	(void)state;
@@ -202,7 +203,7 @@ static void test_steady_to_the_byte(void **state)
 	check_steady("pp", 1, 25216, 367240704);
 }
 
-/* ---- what torch.compile makes ---- */
+/* ---- kernels of torch.compile ---- */
 
 static struct hparams hparams;
 static struct megatron_rank rank;
@@ -248,8 +249,8 @@ static void run_backward(tensor *out)
 	tensor_unref(&m, out);
 }
 
-/* One result and no sum before it; the first run takes and frees the buffer, the second does not.
- */
+/* One result and no sum before it. The first run allocates and frees the buffer, the second does
+ * not. */
 static void test_activation(void **state)
 {
 	int64_t before = allocated();
@@ -270,8 +271,8 @@ static void test_activation(void **state)
 	assert_int_equal(most() - before, 4 * MIB + 4 * MIB + 4 * MIB + 16 * MIB + 1024 + 512);
 }
 
-/* The mask, then the result; Megatron-LM's start has run this kernel with a bias and dropout of
- * 0.1. */
+/* The mask, then the result. Megatron-LM has run this kernel at its start, with a bias and dropout
+ * of 0.1. */
 static void test_dropout(void **state)
 {
 	int64_t before = allocated();
@@ -291,7 +292,7 @@ static void test_dropout(void **state)
 	tensor_unref(&m, &out);
 }
 
-/* In a checkpointed layer's forward pass masks stay until the layer returns. */
+/* In the forward pass of a checkpointed layer the masks stay allocated until the layer returns. */
 static void test_dropout_of_a_checkpointed_layer(void **state)
 {
 	int64_t before = allocated();

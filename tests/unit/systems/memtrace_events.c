@@ -1,5 +1,5 @@
-/* The predicted allocations and frees of one stage, to be laid beside a real run's: memtrace_events
- * CONFIG.json [STAGE] */
+/* Prints the predicted allocations and frees of one stage, for comparison with a real run:
+ * memtrace_events CONFIG.json [STAGE] */
 #include "systems/memtrace.h"
 #include "config/derive.h"
 #include "config/files.h"
@@ -20,11 +20,10 @@ int main(int argc, char **argv)
 	if (!status)
 		status = config_derive(&c, &e);
 	if (!status)
-		status = memtrace_run(
-			&c,
-			(struct rank_coordinates){
-				.at = { [AXIS_PP] = argc > 2 ? atoi(argv[2]) : 0 } },
-			stdout, NULL, NULL, &e);
+		status = memtrace_run(&c,
+				      (struct rank_coordinates){
+					      .at = { [AXIS_PP] = argc > 2 ? atoi(argv[2]) : 0 } },
+				      stdout, NULL, NULL, &e);
 	if (status)
 		fprintf(stderr, "%s\n", e.text);
 	config_release(&c);

@@ -1,5 +1,5 @@
-/* The machine and its operations against sequences that were worked out by hand, and the
- * allocator's rules against its source. */
+/* Tests of the machine and its operations against sequences that were worked out by hand, and of
+ * the allocator's rules against PyTorch's source. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,13 +18,13 @@
 
 #define KIB INT64_C(1024)
 
-/* ---- the caching allocator, by CUDACachingAllocator.cpp ---- */
+/* ---- the caching allocator, after CUDACachingAllocator.cpp ---- */
 
 static void test_rounding(void **state)
 {
 	(void)state;
-	/* 1 byte is a block of 512 in a segment of 2 MiB; 1 MiB + 1 is one of 1 MiB + 512 in a
-	 * segment of 20 MiB */
+	/* 1 byte is a block of 512 bytes in a segment of 2 MiB; 1 MiB + 1 is a block of 1 MiB + 512
+	 * in a segment of 20 MiB */
 	tensor a = tensor_new(&m, 1, U8), b = tensor_new(&m, MIB + 1, U8);
 
 	assert_int_equal(allocated(), 512 + MIB + 512);
@@ -39,14 +39,14 @@ static void test_rounding(void **state)
 static void test_tail_is_not_split(void **state)
 {
 	(void)state;
-	/* 11 MiB + 512 asks for a segment of 12 MiB; what is left is less than 1 MiB and stays in
-	 * the block */
+	/* 11 MiB + 512 needs a segment of 12 MiB; the rest is less than 1 MiB and stays in the
+	 * block */
 	tensor a = tensor_new(&m, 11 * MIB + 512, U8);
 
 	assert_int_equal(allocated(), 12 * MIB);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
 	tensor_unref(&m, &a);
-	/* the block is the best fit for 10 MiB, and its rest of 2 MiB is split off */
+	/* the block is the best fit for 10 MiB; its rest of 2 MiB is split off */
 	a = tensor_new(&m, 10 * MIB, U8);
 	assert_int_equal(allocated(), 10 * MIB);
 	assert_int_equal(allocator_totals(m.allocator)->reserved, 12 * MIB);
@@ -67,7 +67,7 @@ static void test_streams_do_not_share(void **state)
 
 /* ---- the graph ---- */
 
-/* y = W2 gelu(W1 x), x of 1 Mi elements, W of 4 Ki x 1 Ki in fp32: what is alive when. */
+/* y = W2 gelu(W1 x), x of 1 Mi elements, W of 4 Ki x 1 Ki in fp32: the live bytes at each point. */
 static void test_linear_and_gelu(void **state)
 {
 	struct param first, second;
@@ -79,14 +79,15 @@ static void test_linear_and_gelu(void **state)
 	assert_int_equal(allocated(), 32 * MIB);
 	x = tensor_new_as(&m, TERM_INPUTS, MIB, F32); /* 1024 rows: 4 MiB */
 	h = linear(&m, x, &first, NULL);              /* 16 MiB */
-	tensor_assign(&m, &h, gelu(&m, h));           /* keeps its input: 16 MiB more */
-	y = linear(&m, h, &second, NULL);             /* keeps its input; 4 MiB */
+	tensor_assign(&m, &h, gelu(&m, h));           /* saves its input: 16 MiB more */
+	y = linear(&m, h, &second, NULL);             /* saves its input; 4 MiB */
 	tensor_unref(&m, &h);
 	assert_int_equal(allocated(), (32 + 4 + 16 + 16 + 4) * MIB);
 	one = tensor_new(&m, MIB, F32);
 	backward(&m, &tape, y, one);
-	/* 4 MiB came in; the second weight's gradient (16) and its input's (16) are made, then what
-	 * it kept is freed; gelu makes 16, with 16 coming in and its input kept */
+	/* the incoming gradient has 4 MiB; the gradients of the second weight (16) and of its input
+	 * (16) are allocated, then the saved input is freed; gelu allocates 16, while 16 come in
+	 * and its input is saved */
 	assert_int_equal(m.peak.allocated, (72 + 4 + 16 + 16) * MIB);
 	assert_int_equal(m.peak.phase, INIT);
 	assert_int_equal(allocated(), (32 + 4 + 4 + 32) * MIB);
@@ -96,8 +97,8 @@ static void test_linear_and_gelu(void **state)
 		tensor_unref(&m, i ? &first.grad : &second.grad);
 }
 
-/* autocast: the 16-bit copy of a weight is made once, and lives until autocast ends and the graph
- * is done with it. */
+/* autocast: the 16-bit copy of a weight is made once, and is live until autocast ends and the graph
+ * has used it. */
 static void test_autocast_cache(void **state)
 {
 	struct param w;
@@ -109,7 +110,7 @@ static void test_autocast_cache(void **state)
 	begin_autocast(&m, BF16);
 	y = linear(&m, x, &w, NULL); /* copies of w (2) and x (4), y (4) */
 	assert_int_equal(allocated(), (4 + 8 + 2 + 4 + 4) * MIB);
-	z = linear(&m, y, &w, NULL); /* y is bf16 already: only z (4) */
+	z = linear(&m, y, &w, NULL); /* y is already bf16: only z (4) */
 	assert_int_equal(allocated(), (4 + 8 + 2 + 4 + 4 + 4) * MIB);
 	machine_settle(&m);
 	assert_int_equal(m.by_term[TERM_AUTOCAST_CACHE], 2 * MIB);
@@ -130,28 +131,28 @@ static tensor two_gelus(struct machine *machine, void *context, tensor in)
 	return out;
 }
 
-/* A checkpoint keeps its input alone; the backward pass makes the rest again, and stops before the
- * last result. */
+/* A checkpoint keeps only its input. The backward pass computes the rest again, and stops before
+ * the last result. */
 static void test_checkpoint(void **state)
 {
 	struct param leaf;
 	tensor y;
 
 	(void)state;
-	param_make(&m, &leaf, 1024, 1024, F32, TERM_INPUTS); /* 4 MiB, wants a gradient */
+	param_make(&m, &leaf, 1024, 1024, F32, TERM_INPUTS); /* 4 MiB, needs a gradient */
 	y = checkpointed(&m, two_gelus, NULL, leaf.value);
 	assert_int_equal(allocated(), 8 * MIB);
 	backward(&m, &tape, y, tensor_new(&m, MIB, F32));
-	/* 4 MiB came in; the first gelu's output is made again (4), the second's is not; the
-	 * gradient of the second (4) */
+	/* the incoming gradient has 4 MiB; the output of the first gelu is computed again (4), that
+	 * of the second is not; the gradient of the second (4) */
 	assert_int_equal(m.peak.allocated, (8 + 4 + 4 + 4) * MIB);
 	tensor_unref(&m, &y);
 	assert_int_equal(allocated(), 8 * MIB);
 	tensor_unref(&m, &leaf.grad);
 }
 
-/* cross_entropy of bf16 logits under autocast: log-softmax in bf16, its copy in fp32; backward one
- * more in fp32. */
+/* cross_entropy of bf16 logits under autocast: log-softmax in bf16 and its copy in fp32; the
+ * backward pass needs one more in fp32. */
 static void test_cross_entropy(void **state)
 {
 	struct param logits;
@@ -171,7 +172,7 @@ static void test_cross_entropy(void **state)
 	tensor_unref(&m, &logits.grad);
 }
 
-/* Sizes whose products would not fit are an error, not a wrap. */
+/* Sizes with products that overflow are an error. */
 static void test_enormous(void **state)
 {
 	static const struct {
@@ -194,7 +195,8 @@ static void test_enormous(void **state)
 	config_release(&c);
 }
 
-/* ---- streams: a block that another one used is back once its work is known to be complete ---- */
+/* ---- streams: a block that another stream used returns when that stream's work is known to be
+ * complete ---- */
 
 static tensor lend_to(int stream)
 {
@@ -223,7 +225,7 @@ static void test_used_by_another_stream(void **state)
 
 	(void)state;
 	t = lend_to(1);
-	host_wait(&m, 0); /* which says nothing of stream 1 */
+	host_wait(&m, 0); /* stream 1 may still work */
 	assert_back(0);
 	tensor_unref(&m, &t);
 }
@@ -251,13 +253,14 @@ static void test_host_waits_for_what_waits(void **state)
 	tensor_unref(&m, &t);
 }
 
-/* cudaLaunchKernel waits where 1024 pieces are queued; the device's model moves on by 64. */
+/* cudaLaunchKernel waits if 1024 pieces of work are queued; the model of the device then
+ * completes 64. */
 static void test_full_queue(void **state)
 {
 	tensor t;
 
 	(void)state;
-	t = lend_to(1); /* 2 pieces: what used it, and the event */
+	t = lend_to(1); /* 2 pieces of work: the use, and the event */
 	stream_work(&m, 1, 1024 + 64 - 1);
 	assert_back(1);
 	tensor_unref(&m, &t);
