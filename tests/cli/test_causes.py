@@ -24,14 +24,14 @@ def rows():
     found = []
     for line in text.splitlines():
         head = re.match(r"([A-Z0-9_]{5,})  (.*)", line)
-        label, rest = line[:8].strip(), line[8:]
+        field = re.match(r"([a-z]+) +(.*)", line)
         if head:
             found.append([*head.groups(), None, None])
-        elif label:
-            at = 2 if label == "says" else 3
-            found[-1][at] = rest
+        elif field:
+            at = 2 if field.group(1) in ("says", "message") else 3
+            found[-1][at] = field.group(2)
         else:
-            found[-1][at] += " " + rest
+            found[-1][at] += " " + line.strip()
     return found
 
 
