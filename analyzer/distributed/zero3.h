@@ -30,7 +30,7 @@ struct module_run {
 
 struct sub_group {
 	int64_t elements;
-	size_t first, end; /* of its parameters */
+	size_t first, end; /* its parameters in the module */
 	tensor master;
 	struct flat_optimizer *optimizer;
 };

@@ -8,7 +8,7 @@ struct trained_model {
 	struct wrapper *wrapper;
 	/* Adds the parameters to the wrapper's module. */
 	void (*make)(struct machine *m, void *model);
-	/* After the model is wrapped and before the first step; NULL: nothing happens there. */
+	/* Runs after the model is wrapped and before the first step; NULL: nothing runs. */
 	void (*loaded)(struct machine *m, void *model);
 	/* The forward and the backward pass of a micro-batch. */
 	void (*micro_batch)(struct machine *m, void *model);

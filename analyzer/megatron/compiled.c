@@ -50,7 +50,7 @@ tensor compiled_activation(struct machine *m, tensor x, struct param *bias, int 
 
 /* ---- bias, dropout and residual ---- */
 
-/* sizes: of the bias; whether there is dropout */
+/* `sizes`: elements of the bias; dropout (0 or 1). */
 static void dropout_add_backward(struct machine *m, struct grad_node *n)
 {
 	n->out[0] = n->sizes[1] ? tensor_new(m, n->in[0].n, n->in[0].type) : tensor_ref(n->in[0]);

@@ -1,5 +1,5 @@
-/* Parameters of a model chunk, in the order of model.parameters(). They are declared first, then
- * allocated together (megatron_parameters.h). */
+/* The parameters of a model chunk, in the order of model.parameters(). All are declared first, then
+ * allocated together (parameters.h). */
 #ifndef MEMTRACE_MEGATRON_DECLARE_H
 #define MEMTRACE_MEGATRON_DECLARE_H
 

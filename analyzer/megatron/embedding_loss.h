@@ -6,7 +6,8 @@
 
 /* Embedded tokens, with positions and dropout. */
 tensor chunk_embed(struct machine *m, struct model_chunk *c, struct microbatch *b);
-/* The output layer and its loss, one number a token. *logits (the caller's) are its logits. */
+/* The output layer and its loss, one number for each token. *logits (the caller's) are the logits.
+ */
 tensor token_losses(struct machine *m, struct model_chunk *c, tensor x, tensor *logits);
 /* The mean of the losses. */
 tensor chunk_loss(struct machine *m, struct model_chunk *c, tensor x);

@@ -6,7 +6,7 @@
 
 /* Is the layer quantized? */
 int fp8_layer(const struct hparams *s, int64_t layer);
-/* Makes the weight's copies, if there are none yet. */
+/* Allocates the fp8 copies of the weight, if they do not exist yet. */
 void fp8_weight(struct machine *m, struct megatron_rank *r, struct param *weight);
 /* x in fp8. *kept: the copy for the backward pass. The caller owns both. */
 tensor fp8_input(struct machine *m, struct megatron_rank *r, tensor x, tensor *kept);

@@ -71,12 +71,14 @@ struct megatron_rank {
 	 * micro-batch in tensor parallel regions and outside them */
 	int64_t heads, groups, ffn, vocab, rows, local_rows;
 	int64_t group;        /* micro-batches that a chunk runs in turn */
-	int64_t microbatches; /* micro-batches of a step that are run */
+	int64_t microbatches; /* micro-batches of a step */
 	struct model_chunk *chunks;
 	struct optimizer_shard *shards;
 	size_t shard_count, shard_room;
-	tensor te_workspace[5]; /* of single products, and of the streams of a grouped product */
-	tensor ub_workspace;    /* of products that overlap with tensor-parallel communication */
+	tensor te_workspace[5]; /* workspaces of single products, and of the streams of a grouped
+				   product */
+	tensor ub_workspace;    /* workspace of products that overlap with tensor-parallel
+				   communication */
 	/* Transformer Engine's get_dummy_wgrad(): keeps one placeholder for each shape */
 	struct {
 		int64_t n, in;
@@ -89,19 +91,19 @@ struct megatron_rank {
 	unsigned measured; /* bits: compiled kernels that have run */
 	tensor masks[2];   /* dropout masks of a checkpointed layer, until it returns */
 	size_t mask_count;
-	tensor global;         /* Megatron's GlobalMemoryBuffer */
-	tensor dummy;          /* _dummy_overflow_buf */
-	tensor numbers[6];     /* of the training loop: losses, norms, counts of values that are not
-				  finite */
-	int graphed;           /* CUDA graphs have been captured */
-	tensor mtp_numbers[2]; /* of multi-token prediction: losses and their scale */
+	tensor global;     /* Megatron's GlobalMemoryBuffer */
+	tensor dummy;      /* _dummy_overflow_buf */
+	tensor numbers[6]; /* numbers of the training loop: losses, norms, counts of values that are
+			      not finite */
+	int graphed;       /* CUDA graphs have been captured */
+	tensor mtp_numbers[2]; /* numbers of multi-token prediction: losses and their scale */
 };
 
 /* A micro-batch between its forward and its backward pass. */
 struct microbatch {
 	struct tape tape;
 	struct param input; /* received from the previous stage */
-	tensor gradient;    /* of the output, received from the next stage */
+	tensor gradient;    /* gradient of the output, received from the next stage */
 	tensor weights;     /* the loss mask */
 	tensor tokens, labels, positions, mask, output, rotary;
 	tensor logits; /* the logits of the last multi-token prediction, a variable of the forward

@@ -4,7 +4,7 @@
 
 #include "estimate/inputs.h"
 
-/* An error for what changes many bytes (in->failed), a note for the rest. */
+/* Rejects options that change many bytes (in->failed), and notes the others. */
 void check_megatron_options(struct inputs *in);
 
 #endif

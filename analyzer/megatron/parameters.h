@@ -4,7 +4,7 @@
 
 #include "megatron/model.h"
 
-/* Allocates them as Megatron-LM does before the first step. */
+/* Allocates parameters, buffers and fp32 masters as Megatron-LM does before the first step. */
 void rank_make(struct machine *m, struct megatron_rank *r);
 /* The optimizer's step. */
 void rank_step(struct machine *m, struct megatron_rank *r);

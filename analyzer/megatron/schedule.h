@@ -17,7 +17,8 @@ struct pipeline_step schedule_step(const struct megatron_rank *r, int64_t i, int
 int64_t schedule_ahead(const struct megatron_rank *r);
 /* Micro-batches that a chunk runs in turn. */
 int64_t schedule_group(const struct hparams *s);
-/* Micro-batches of a step that are run: more change nothing once the pipeline is full. */
+/* The number of micro-batches to run in a step; more do not change the peak once the pipeline is
+ * full. */
 int64_t batches_run(const struct hparams *s);
 
 #endif

@@ -56,7 +56,7 @@ void pool_remove_at(struct pool *p, size_t i);
 
 /* ---- segments ---- */
 
-/* Counts `size` bytes as reserved. 0: the device has not that many. */
+/* Counts `size` bytes as reserved. 0: out of memory. */
 int allocator_reserve(struct allocator *a, int64_t size);
 /* A segment with one free block, which is in no pool. `room`: addresses that it occupies. */
 struct allocator_segment *segment_new(struct allocator *a, int64_t size, int large, int stream,

@@ -4,8 +4,8 @@
 
 #include "torch/allocator_blocks.h"
 
-/* A free block of at least n bytes, taken out of its pool; maps what is missing. NULL: the device
- * has not that many. */
+/* A free block of at least n bytes, removed from its pool; pages are mapped for it as needed. NULL:
+ * out of memory. */
 struct allocation *expandable_alloc(struct allocator *a, int64_t n, int stream);
 /* Returns whole pages of the pool's free blocks to the device. */
 void expandable_unmap_free(struct allocator *a, struct pool *p);

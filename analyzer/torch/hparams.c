@@ -50,22 +50,22 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 	int gpt = s->framework == NANOGPT || !strcmp(VALUE_OR(c, arch, "llama"), "gpt");
 	const char *positions =
 		VALUE_OR(c, position_embedding_type, gpt ? "learned_absolute" : "rope");
-	int plain;
+	int is_mlp;
 
 	s->family = family_of(s, c, positions);
-	plain = s->family == MLP;
+	is_mlp = s->family == MLP;
 	s->layers = (int64_t)input_required(in, CONFIG_num_layers, MOST_LAYERS);
 	s->hidden = (int64_t)input_required(in, CONFIG_hidden_size, MOST_WIDTH);
-	s->heads = plain ? 1 : (int64_t)input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	s->heads = is_mlp ? 1 : (int64_t)input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
 	s->groups = (int64_t)input_or(in, CONFIG_num_query_groups, s->heads, MOST_HEADS);
-	if (s->heads % s->groups && !plain)
+	if (s->heads % s->groups && !is_mlp)
 		input_reject(in, CONFIG_num_query_groups, "a divisor of num_attention_heads");
 	s->head = (int64_t)input_or(in, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
 	s->gated = input_flag(in, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)input_or(in, CONFIG_ffn_hidden_size,
 				   s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
 				   MOST_FFN);
-	s->vocab = plain ? 1 : (int64_t)input_vocabulary(in);
+	s->vocab = is_mlp ? 1 : (int64_t)input_vocabulary(in);
 	s->tokens = (int64_t)input_required(in, CONFIG_seq_length, MOST_TOKENS);
 	s->positions =
 		(int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
@@ -221,7 +221,7 @@ static void read_optimizer(struct hparams *s, struct inputs *in)
 }
 
 /* Is `word` in the list? */
-static int lists(const char *list, const char *word)
+static int list_has(const char *list, const char *word)
 {
 	size_t length = strlen(word);
 
@@ -238,10 +238,10 @@ static void read_recompute(struct hparams *s, struct inputs *in)
 	if (s->recompute == RECOMPUTE_SELECTIVE) {
 		const char *modules = VALUE_OR(in->c, recompute_modules, "core_attn");
 
-		s->recompute_attention = lists(modules, "core_attn");
-		s->recompute_activation = lists(modules, "moe_act");
-		s->recompute_mlp = lists(modules, "mlp");
-		s->recompute_moe = lists(modules, "moe");
+		s->recompute_attention = list_has(modules, "core_attn");
+		s->recompute_activation = list_has(modules, "moe_act");
+		s->recompute_mlp = list_has(modules, "mlp");
+		s->recompute_moe = list_has(modules, "moe");
 	}
 	s->recompute_block = input_word(in, CONFIG_recompute_method, 0, "uniform|block");
 }
@@ -258,9 +258,9 @@ static void read_graphs(struct hparams *s, struct inputs *in)
 			     "none or transformer_engine: not modelled yet");
 	if (!s->graphs.on)
 		return;
-	s->graphs.attention = lists(modules, "attn");
-	s->graphs.mlp = lists(modules, "mlp");
-	s->graphs.router = lists(modules, "moe_router");
+	s->graphs.attention = list_has(modules, "attn");
+	s->graphs.mlp = list_has(modules, "mlp");
+	s->graphs.router = list_has(modules, "moe_router");
 	s->graphs.warmup =
 		(int64_t)input_or_zero(in, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
 	if (!s->training_loop || !s->transformer_engine || s->recompute == RECOMPUTE_FULL ||

@@ -123,7 +123,7 @@ struct tape {
 
 /* Live bytes at a moment. */
 struct machine_peak {
-	int64_t bytes[TERMS]; /* of blocks, by term */
+	int64_t bytes[TERMS]; /* bytes of blocks, by term */
 	int64_t allocated;
 	enum step_phase phase;
 	int step;

@@ -22,8 +22,8 @@ void host_wait_event(struct machine *m, int stream, int64_t event);
 void host_wait(struct machine *m, int stream);
 void host_wait_all(struct machine *m);
 
-/* For the machine: frees a block that other streams used (bits) once they are complete, and frees
- * the blocks for which they are. */
+/* For the machine. streams_defer_free(): frees a block once the streams that used it (bits) have
+ * done so. streams_process_events(): returns the blocks of complete work to the allocator. */
 void streams_defer_free(struct machine *m, struct allocation *block, unsigned used);
 void streams_process_events(struct machine *m);
 void streams_release(struct machine *m);

@@ -1,4 +1,4 @@
-/* What a block is for: terms.def. */
+/* The terms of an estimate: terms.def. */
 #ifndef MEMTRACE_TORCH_TERMS_H
 #define MEMTRACE_TORCH_TERMS_H
 

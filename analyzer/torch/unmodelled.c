@@ -90,7 +90,7 @@ static void check_llama(const struct hparams *s, struct inputs *in)
 }
 
 /* Megatron's options, which are not modelled with other frameworks. */
-static void check_megatrons(const struct hparams *s, struct inputs *in)
+static void check_megatron_only(const struct hparams *s, struct inputs *in)
 {
 	static const struct unmodelled_option fusions[] = {
 		{ CONFIG_cross_entropy_loss_fusion, "the fused cross entropy" },
@@ -124,7 +124,7 @@ static void check_megatrons(const struct hparams *s, struct inputs *in)
 	check_traits(traits, ARRAY_SIZE(traits), in);
 }
 
-static void check_feed(const struct hparams *s, struct inputs *in)
+static void check_mlp(const struct hparams *s, struct inputs *in)
 {
 	const struct trait traits[] = {
 		{ CONFIG_recompute_granularity, s->recompute > 0,
@@ -222,13 +222,13 @@ int check_unmodelled(const struct hparams *s, struct inputs *in)
 		}
 	note_options(notes, ARRAY_SIZE(notes), in);
 	if (s->framework != MEGATRON)
-		check_megatrons(s, in);
+		check_megatron_only(s, in);
 	check_words(s, in);
 	if (s->family == GPT)
 		check_gpt(s, in);
 	else if (s->family == LLAMA)
 		check_llama(s, in);
 	else if (s->family == MLP)
-		check_feed(s, in);
+		check_mlp(s, in);
 	return in->failed ? -1 : 0;
 }

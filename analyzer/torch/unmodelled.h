@@ -4,7 +4,7 @@
 
 #include "torch/hparams.h"
 
-/* An error for what changes many bytes, a note for the rest. -1: an error. */
+/* Rejects options that change many bytes, and notes the others. -1: an option was rejected. */
 int check_unmodelled(const struct hparams *s, struct inputs *in);
 
 #endif

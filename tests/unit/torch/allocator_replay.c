@@ -1,17 +1,17 @@
 /*
- * The caching allocator's model, driven by what the real one wrote down: allocator_replay CONF
- * VERSION DEVICE < EVENTS
+ * Runs the model of the caching allocator on the recorded events of the real one:
+ * allocator_replay CONF VERSION DEVICE < EVENTS
  *
- *   s ADDRESS BYTES           a segment, or a mapped part of one, came
- *   u ADDRESS BYTES           and went
- *   a ADDRESS BYTES STREAM    a block was handed out, after such lines
- *   f ADDRESS                 a block became free
+ *   s ADDRESS BYTES           a segment, or a part of one, is mapped
+ *   u ADDRESS BYTES           and unmapped
+ *   a ADDRESS BYTES STREAM    a block is allocated, after such lines
+ *   f ADDRESS                 a block is freed
  *   o BYTES STREAM            out of memory
  *   e                         empty_cache()
  *
- * Where a new segment lies is the driver's choice, so the model is told. Everything else is its
- * own: which block is taken, how it is split, what is reserved. Prints size and reserved bytes of
- * every block; status 1 and a line on stderr at the first difference.
+ * The addresses of new segments are given to the model, because the driver chooses them. The model
+ * itself chooses and splits blocks and reserves memory. Prints size and reserved bytes of every
+ * block; exits with 1 and a line on stderr at the first difference.
  */
 #include "torch/allocator.h"
 
