@@ -12,11 +12,26 @@ int command_fail(int status, const struct err *e)
 	return status;
 }
 
+static void print_options(const struct opt_set *set)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		const struct opt *o = &set->rows[i];
+		char left[64], letter[8] = "    ";
+
+		if (o->letter)
+			snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+		snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->argument ? " " : "",
+			 o->argument ? o->argument : "");
+		printf("  %-32s %s\n", left, o->help);
+	}
+	printf("  %-32s %s\n", "-h, --help", "show this");
+}
+
 static void print_help(const struct command *c)
 {
 	printf("usage: memtrace %s%s%s\n\n%s\n\n", c->name, *c->usage ? " " : "", c->usage,
 	       c->about);
-	opt_print_help(&c->options);
+	print_options(&c->options);
 	if (c->more_help)
 		c->more_help();
 }

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct options {
 	const char *system;
@@ -60,22 +59,6 @@ static int ask(struct plan *p, const struct options *o, struct config *c, struct
 	return p->memory < 0 ? -1 : plan_make(p, e);
 }
 
-/* Simulates `count` layouts. With --json the simulated commands print on standard error. */
-static int simulate_layouts(const struct plan *p, const struct options *o, char *const *command,
-			    struct verified_layout *list, size_t count, struct err *e)
-{
-	int own = o->json ? dup(STDOUT_FILENO) : -1, status;
-
-	if (o->json && (own < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0))
-		return err_set(e, "standard output cannot be put aside");
-	status = verify_plan(p, o->job.gpu, command, simulation_messages(), list, count, e);
-	if (o->json) {
-		dup2(own, STDOUT_FILENO);
-		close(own);
-	}
-	return status;
-}
-
 /* Simulates the best layouts; the table follows the plan, or is part of its JSON. */
 static int verify(const struct plan *p, const struct options *o, struct err *e)
 {
@@ -89,7 +72,9 @@ static int verify(const struct plan *p, const struct options *o, struct err *e)
 
 	for (size_t i = 0; i < words.count; i++)
 		command[i] = (char *)words.at[i];
-	if (simulate_layouts(p, o, command, list, count, e) < 0) {
+	/* With --json, standard output is a document. */
+	if (verify_plan(p, o->job.gpu, command, simulation_messages(), o->json, list, count, e) <
+	    0) {
 		status = command_fail(STATUS_INTERNAL, e);
 	} else if (o->json) {
 		simulated = verify_plan_json(list, count);

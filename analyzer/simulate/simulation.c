@@ -90,6 +90,8 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	setenv("MEMTRACE_DIR", s->directory, 1);
 	setenv("MEMTRACE_QUIET", "1", 0);
+	if (s->output_to_stderr && dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		_exit(LAUNCH_FAILED);
 	if (r->outcome == &r->auxiliary) {
 		setenv("MEMTRACE_DISABLE", "1", 1);
 		if (freopen("/dev/null", "w", stdout) == NULL)

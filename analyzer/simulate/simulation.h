@@ -17,6 +17,7 @@ struct simulation {
 	int jobs;    /* ranks at a time; 0: as many as memory and processors allow */
 	int timeout; /* seconds that a rank may take; 0: no limit */
 	int steps;   /* of the optimizers, after which a job ends; 0: no limit */
+	int output_to_stderr; /* what the commands write to standard output goes to standard error */
 	const struct messages *messages; /* NULL: none are reported */
 };
 

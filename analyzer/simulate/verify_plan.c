@@ -135,8 +135,8 @@ void verify_plan_text(const struct plan *plan, const struct verified_layout *lis
 }
 
 int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
-		const struct messages *messages, struct verified_layout *list, size_t count,
-		struct err *e)
+		const struct messages *messages, int output_to_stderr, struct verified_layout *list,
+		size_t count, struct err *e)
 {
 	int status = prepare(gpu, e);
 
@@ -146,6 +146,7 @@ int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
 					      .command = command,
 					      .world = (int)plan->gpus,
 					      .gpus_a_node = GPUS_A_NODE,
+					      .output_to_stderr = output_to_stderr,
 					      .messages = messages };
 
 		list[i] = (struct verified_layout){ .verdict = FAILED };

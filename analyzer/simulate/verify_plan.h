@@ -20,8 +20,8 @@ struct verified_layout {
  * first, the second and the last stage is simulated, each alone.
  */
 int verify_plan(const struct plan *plan, const char *gpu, char *const *command,
-		const struct messages *messages, struct verified_layout *list, size_t count,
-		struct err *e);
+		const struct messages *messages, int output_to_stderr, struct verified_layout *list,
+		size_t count, struct err *e);
 /* Adds a line a layout: its sizes, the estimate, the simulated peak beside it. */
 void verify_plan_text(const struct plan *plan, const struct verified_layout *list, size_t count,
 		      struct buf *out);

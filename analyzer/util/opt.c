@@ -207,18 +207,3 @@ void opt_set_release(struct opt_set *set)
 	if (set->command)
 		opt_list_release(set->command);
 }
-
-void opt_print_help(const struct opt_set *set)
-{
-	for (size_t i = 0; i < set->count; i++) {
-		const struct opt *o = &set->rows[i];
-		char left[64], letter[8] = "    ";
-
-		if (o->letter)
-			snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-		snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->argument ? " " : "",
-			 o->argument ? o->argument : "");
-		printf("  %-32s %s\n", left, o->help);
-	}
-	printf("  %-32s %s\n", "-h, --help", "show this");
-}

@@ -45,6 +45,5 @@ int opt_parse(struct opt_set *set, int argc, char **argv, struct err *e);
 /* Releases the lists that opt_parse() filled. */
 void opt_set_release(struct opt_set *set);
 void opt_list_release(struct opt_list *list);
-void opt_print_help(const struct opt_set *set);
 
 #endif
