@@ -1,7 +1,7 @@
 /*
- * What the rules of a diagnosis ask: metrics.def, for one device of one trace. A third walk over
- * the trace, because what matters depends on what the first two found: the moment to look at, and
- * the sizes that stand out there.
+ * Metrics: the quantities that the rules of a diagnosis compare (metrics.def), for one device of
+ * one trace. They need a third pass over the trace, since they depend on results of the first two:
+ * the moment that is diagnosed, and the sizes of blocks that are live then.
  */
 #ifndef MEMTRACE_METRICS_H
 #define MEMTRACE_METRICS_H
@@ -40,12 +40,12 @@ struct metric_row {
 extern const struct metric_row metric_rows[];
 extern const size_t metric_count;
 
-/* NULL: there is none of that name. */
+/* The metric of that name, or NULL. */
 const struct metric_row *metric_find(const char *name, size_t length);
 int64_t metric_value(const struct metrics *m, const struct metric_row *row);
 
 /* Fills m[device] for each device of the trace. `c`: what the trace declares, or NULL. */
-void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, const struct config *c,
-		     const struct replay *r);
+void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
+		     const struct config *c, const struct replay *r);
 
 #endif

@@ -83,7 +83,8 @@ static void read_options(struct metrics *m, const struct config *c)
 	m->half_batch = m->micro_batch / 2;
 	m->experts = NUMBER_OR(c, num_experts, 0);
 	m->experts += !m->experts && m->tags & TAGGED(EXPERT);
-	m->asks_selective = is_text(recompute, "selective") && is_text(c->framework, "megatron-core");
+	m->asks_selective =
+		is_text(recompute, "selective") && is_text(c->framework, "megatron-core");
 	m->asks_recompute = is_text(recompute, "full");
 	m->asks_fp8 = config_has(c, CONFIG_fp8_format);
 	m->asks_distributed_optimizer = IS_ON(c, use_distributed_optimizer);

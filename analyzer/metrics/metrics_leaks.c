@@ -1,9 +1,8 @@
-/* What stays behind, stack by stack: step after step, or in a run that no backward pass follows. */
-#include "metrics/metrics_pass.h"
+#include "metrics/metrics_leaks.h"
 
 #include <stdlib.h>
 
-#define GROWTHS 6 /* sizes in a row that rise by chance are fewer */
+#define GROWTHS 6 /* fewer rising sizes in a row may be chance */
 
 static int by_stack(const void *a, const void *b)
 {
@@ -23,9 +22,10 @@ static int is_same_stack(const struct surviving_block *a, const struct surviving
 	return a->stack == b->stack && (a->stack || a->thread == b->thread);
 }
 
-/* Blocks of one stack, sorted by age: do they stay behind step after step, from the first steps on?
- */
-static void take_leak(struct device_pass *d, const struct surviving_block *l, size_t count, bytes *largest)
+/* The blocks of one stack, sorted by age, are a leak if they remain step after step from the first
+ * steps on. */
+static void record_leak(struct device_pass *d, const struct surviving_block *l, size_t count,
+			bytes *largest)
 {
 	struct metrics *m = d->m;
 	uint32_t steps = 0, oldest = 0, blocks = 0;
@@ -53,8 +53,8 @@ static void take_leak(struct device_pass *d, const struct surviving_block *l, si
 	}
 }
 
-/* Blocks of one size that a stack outside of the training's loop leaves behind in the run. */
-static void take_repeats(struct device_pass *d, const struct surviving_block *l, size_t count)
+/* Blocks of one size and stack that remain in the run, outside of the training loop. */
+static void record_repeats(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
 	struct metrics *m = d->m;
 
@@ -71,8 +71,8 @@ static void take_repeats(struct device_pass *d, const struct surviving_block *l,
 	}
 }
 
-/* One block that a stack makes anew for each batch, each time with more in it. */
-static void take_grown(struct device_pass *d, const struct surviving_block *l, size_t count)
+/* A block that a stack allocates anew for each batch, each time larger. */
+static void record_growing(struct device_pass *d, const struct surviving_block *l, size_t count)
 {
 	struct metrics *m = d->m;
 	const struct stack_levels *stack = &d->stacks[l->stack];
@@ -97,11 +97,10 @@ void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, siz
 	if (count)
 		qsort(left, count, sizeof(*left), by_stack);
 	for (size_t i = 0, n; i < count; i += n) {
-		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]);
-		     n++)
+		for (n = 1; i + n < count && is_same_stack(&left[i], &left[i + n]); n++)
 			;
-		take_leak(d, &left[i], n, &largest);
-		take_repeats(d, &left[i], n);
-		take_grown(d, &left[i], n);
+		record_leak(d, &left[i], n, &largest);
+		record_repeats(d, &left[i], n);
+		record_growing(d, &left[i], n);
 	}
 }

@@ -1,6 +1,7 @@
-/* The live set at the moment: whose the blocks are, which sizes repeat, what stays behind step
- * after step. */
-#include "metrics/metrics_pass.h"
+#include "metrics/metrics_moment.h"
+
+#include "metrics/metrics_leaks.h"
+#include "metrics/metrics_sizes.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -12,15 +13,15 @@ struct moment_pass {
 	const struct metrics_pass *p;
 	struct device_pass *d;
 	unsigned device;
-	bytes *sizes; /* of parameters, sorted */
+	bytes *sizes; /* of parameters, rising */
 	size_t size_count, size_room;
 	struct surviving_block *surviving;
 	size_t surviving_count, surviving_room;
 	bytes run_new, run_model;
-	bytes world; /* ranks */
+	bytes world; /* ranks of the job */
 };
 
-/* `part` of `whole`, in percent; a whole that is nothing gives 0. */
+/* `part` as a percentage of `whole`; 0 if `whole` is 0. */
 static int64_t percent(bytes part, bytes whole)
 {
 	double p = whole > 0 ? (double)part * 100 / (double)whole : 0;
@@ -38,7 +39,7 @@ static int is_autograd(const struct metrics_pass *p, const struct mt_record *r)
 	return (p->tables->thread_flags[r->thread] & THREAD_AUTOGRAD) != 0;
 }
 
-/* Made before the first forward pass, by nobody that makes anything else. */
+/* A parameter: allocated before the first forward pass, by code that allocates nothing else. */
 static int is_parameter(const struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	return tag_of(r).run <= 1 && !is_autograd(s->p, r) &&
@@ -53,8 +54,8 @@ static int is_parameter_size(const struct moment_pass *s, bytes size)
 	       bsearch(&size, s->sizes, s->size_count, sizeof(*s->sizes), by_bytes_rising) != NULL;
 }
 
-/* Made after the first step, and by the script, not by one: a copy of the state, to save it or to
- * keep it. */
+/* A copy of parameters or states: it has their size, and the script itself allocated it after the
+ * first step. */
 static int is_copy(const struct moment_pass *s, uint32_t stack, bytes size)
 {
 	uint64_t tags = tags_at(s->p, stack);
@@ -107,7 +108,7 @@ static int is_workspace(const struct metrics_pass *p, const struct mt_record *r)
 	       workspace_sizes_have(&p->workspaces, r->bytes);
 }
 
-/* Who has it, by what its stack says. A block may count for several. */
+/* Adds a block to the metrics of its stack's tags, which may be several. */
 static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
 {
 	struct metrics *m = s->d->m;
@@ -149,7 +150,7 @@ static void add_tagged(struct moment_pass *s, const struct mt_record *r, uint64_
 }
 
 /*
- * Parameters and gradients by their tags alone. take_categories() replaces both by the categories
+ * Parameters and gradients by their tags alone. record_categories() replaces both by the categories
  * of the classified blocks, except in the two cases that it names.
  */
 static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t tags)
@@ -166,7 +167,7 @@ static void add_kind(struct moment_pass *s, const struct mt_record *r, uint64_t 
 		 (tag.run != s->d->run || s->d->phase != PHASE_BACKWARD ||
 		  is_parameter_size(s, r->bytes)))
 		add(&m->gradients, r->bytes);
-	/* As large as a parameter is on all ranks together. */
+	/* As large as a parameter on all ranks together. */
 	if (tags & TAGGED(FSDP_GRADIENT) || (autograd && m->tags & TAGGED(FSDP) && s->world > 1 &&
 					     is_parameter_size(s, r->bytes / s->world)))
 		add(&m->unsharded_gradients, r->bytes);
@@ -197,8 +198,8 @@ static void add_surviving(struct moment_pass *s, const struct mt_record *r)
 	};
 }
 
-/* This step's blocks against those of the steps before, stack by stack. */
-static void take_ratio(const struct moment_pass *s)
+/* Compares the blocks of this step with those of the steps before, stack by stack. */
+static void record_size_ratio(const struct moment_pass *s)
 {
 	const struct device_pass *d = s->d;
 	bytes now[2] = { 0 }, before[2] = { 0 }; /* outside of experts, in them */
@@ -219,7 +220,7 @@ static void take_ratio(const struct moment_pass *s)
 	}
 	if (d->step < 2)
 		return;
-	/* Larger blocks; or more of them, as recurrent layers make for longer sequences. */
+	/* Larger blocks; or more blocks, as recurrent layers allocate for longer sequences. */
 	d->m->size_ratio = larger_of(percent(now[0], before[0]), percent(held[0], held_before[0]));
 	d->m->expert_ratio =
 		larger_of(percent(now[1], before[1]), percent(held[1], held_before[1]));
@@ -258,7 +259,7 @@ static void describe_moment(const struct moment_pass *s)
 	m->has_largest_free = f->largest_free >= 0;
 	m->largest_free = m->has_largest_free ? f->largest_free : 0;
 	m->outside = device->total ? device->total - m->device_free - m->reserved : m->outside;
-	/* The phase is the request's own, also where it is the first of its phase. */
+	/* The request may be the first of its phase: its own stack decides. */
 	if (tags_at(s->p, f->stack) & TAGGED(OPTIMIZER)) {
 		m->in_optimizer = 1;
 		m->in_backward = m->in_forward = 0;
@@ -291,7 +292,7 @@ static bytes loaded_parameters(const struct moment_pass *s)
  * What blocks are is told elsewhere. What was read from a checkpoint passes for parameters there as
  * long as it lives, and here it is the question whether it should.
  */
-static void take_categories(const struct moment_pass *s)
+static void record_categories(const struct moment_pass *s)
 {
 	const struct device_pass *d = s->d;
 	const bytes *by = live_at(d)->by_category;
@@ -299,7 +300,7 @@ static void take_categories(const struct moment_pass *s)
 	bytes parameters;
 
 	m->activations = by[CATEGORY_ACTIVATIONS] + by[CATEGORY_TEMPORARIES];
-	/* In the middle of a backward pass a gradient has yet to prove that it stays. */
+	/* During a backward pass, the replay cannot know yet which gradients outlive it. */
 	if (m->in_backward && m->gradients > by[CATEGORY_GRADIENTS])
 		m->activations -= m->gradients - by[CATEGORY_GRADIENTS];
 	else
@@ -314,13 +315,13 @@ static void take_categories(const struct moment_pass *s)
 
 /* DeepSpeed's communication buffers that gather no parameters; gradients that lie in no bucket of
  * DDP's. */
-static void take_buckets(const struct moment_pass *s)
+static void record_buckets(const struct moment_pass *s)
 {
 	const struct snapshot *live = live_at(s->d);
 	struct metrics *m = s->d->m;
 
 	m->beside_buckets = m->gradients;
-	/* A gradient that found no room. */
+	/* The failed request is a gradient's. */
 	if (m->failed && m->in_backward && is_parameter_size(s, m->requested))
 		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
@@ -351,7 +352,7 @@ static void finish(struct moment_pass *s)
 	m->activation_percent = percent(m->activations, m->allocated);
 	fixed = bytes_add(bytes_add(m->parameters, m->gradients), m->optimizer_states);
 	m->static_percent = percent(fixed, m->device_total);
-	/* What stays behind is none of this step's. */
+	/* Leaked blocks are not of this step. */
 	m->activations = m->activations > m->leak_bytes ? m->activations - m->leak_bytes : 0;
 	if (m->leak_per_step && !m->failed)
 		m->leak_steps_to_go =
@@ -389,10 +390,10 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 		add_surviving(&s, r);
 	}
 	add_request(&s);
-	take_categories(&s);
-	take_buckets(&s);
+	record_categories(&s);
+	record_buckets(&s);
 	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
-	take_ratio(&s);
+	record_size_ratio(&s);
 	finish(&s);
 	free(s.sizes);
 	free(s.surviving);

@@ -1,12 +1,14 @@
-/* The third walk: levels a step, what would be left without something, and the live set at the
- * moment. */
 #include "metrics/metrics_config.h"
+#include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
+#include "metrics/metrics_sizes.h"
+#include "metrics/metrics_steps.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned removed_by(const struct device_pass *d, uint64_t tags, int autograd, bytes size, int new)
+static unsigned removed_by(const struct device_pass *d, uint64_t tags, int autograd, bytes size,
+			   int new)
 {
 	unsigned taken = 0;
 
@@ -24,7 +26,7 @@ static unsigned removed_by(const struct device_pass *d, uint64_t tags, int autog
 	return taken;
 }
 
-/* The most that would be left without each, at the top of a rise. */
+/* Updates the counterfactual peaks at the top of a rise. */
 static void note_best(struct device_pass *d, bytes top)
 {
 	bytes least = INT64_MAX;
@@ -44,7 +46,7 @@ static inline void note_top(struct device_pass *d)
 
 	d->rising = 0;
 	d->now.peak = top > d->now.peak ? top : d->now.peak;
-	/* Levels are never negative: a top below all of them changes none. */
+	/* Levels are never negative: a top below all counterfactual peaks changes none. */
 	if (top > d->least_best)
 		note_best(d, top);
 }
@@ -82,9 +84,9 @@ static void add_caller(struct callers *c, uint32_t caller)
 		c->list[c->count++] = caller;
 }
 
-/* A next span. A forward pass from where none came that a backward pass followed is not the
- * training's. */
-static void enter(struct device_pass *d, const struct span *s)
+/* Enters the next span. A forward pass is not part of the training if no backward pass has followed
+ * a call of the model from this caller. */
+static void enter_span(struct device_pass *d, const struct span *s)
 {
 	d->phase = (enum phase)s->phase;
 	if (s->activity == ACTIVITY_MODEL) {
@@ -100,17 +102,17 @@ static void enter(struct device_pass *d, const struct span *s)
 	d->run_is_new = 0;
 }
 
-/* Step, phase and run of an event of the tensor layer. */
-static void follow(struct device_pass *d, uint64_t time, int is_alloc)
+/* Updates step, phase and run for an event of the tensor layer. */
+static void enter_time(struct device_pass *d, uint64_t time, int is_alloc)
 {
 	const struct spans *all = &d->device->spans;
 	uint32_t step;
 
 	if (time >= d->next_span_ns && all->count) {
 		if (!d->next_span_ns)
-			enter(d, &all->list[0]);
+			enter_span(d, &all->list[0]);
 		while (d->span + 1 < all->count && all->list[d->span + 1].start_ns <= time)
-			enter(d, &all->list[++d->span]);
+			enter_span(d, &all->list[++d->span]);
 		d->next_span_ns =
 			d->span + 1 < all->count ? all->list[d->span + 1].start_ns : UINT64_MAX;
 	}
@@ -127,14 +129,15 @@ static void follow(struct device_pass *d, uint64_t time, int is_alloc)
 		begin_run(d);
 }
 
-/* Is what is made now made for no backward pass? */
+/* Is the current forward pass one that no backward pass follows? */
 static int is_new(const struct device_pass *d)
 {
 	return d->run_is_open && d->backward_seen &&
 	       (d->phase == PHASE_EVALUATION || d->run_is_new);
 }
 
-static void take_stack(const struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
+static void record_stack(const struct metrics_pass *p, struct device_pass *d,
+			 const struct mt_record *r)
 {
 	struct stack_levels *l;
 
@@ -161,8 +164,8 @@ static void take_stack(const struct metrics_pass *p, struct device_pass *d, cons
 	l->top = r->bytes > l->top ? r->bytes : INT64_MAX;
 }
 
-/* Small blocks count in the level alone: they cost a look-up each, and are no cause of anything. */
-static void take_small(struct device_pass *d, const struct mt_record *r)
+/* Small blocks count in `allocated` alone: each would cost a look-up, and none is a cause. */
+static void record_small(struct device_pass *d, const struct mt_record *r)
 {
 	if (r->bytes > 0)
 		d->rising = 1;
@@ -172,7 +175,7 @@ static void take_small(struct device_pass *d, const struct mt_record *r)
 	d->now.floor = d->allocated < d->now.floor ? d->allocated : d->now.floor;
 }
 
-static void take_alloc(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
+static void record_alloc(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
 	unsigned thread = p->tables->thread_flags[r->thread];
 	int autograd = (thread & THREAD_AUTOGRAD) != 0;
@@ -181,11 +184,12 @@ static void take_alloc(struct metrics_pass *p, struct device_pass *d, const stru
 		struct block_tag tag;
 		uint64_t time;
 	} u = { .tag = { .run = d->run,
-			   .step = (uint16_t)d->step,
-			   .removed_by = (uint16_t)removed_by(d, tags, autograd, r->bytes, is_new(d)) } };
+			 .step = (uint16_t)d->step,
+			 .removed_by =
+				 (uint16_t)removed_by(d, tags, autograd, r->bytes, is_new(d)) } };
 	struct mt_record kept = *r;
 
-	take_stack(p, d, r);
+	record_stack(p, d, r);
 	d->allocated = bytes_add(d->allocated, r->bytes);
 	d->run_born = bytes_add(d->run_born, r->bytes);
 	d->autograd_live = autograd ? bytes_add(d->autograd_live, r->bytes) : d->autograd_live;
@@ -194,12 +198,12 @@ static void take_alloc(struct metrics_pass *p, struct device_pass *d, const stru
 	d->m->tags |= d->is_past ? 0 : tags;
 	d->rising = 1;
 	kept.time_ns = u.time;
-	/* The scene is past: only what a level counts is looked up again. */
+	/* Behind the moment, only blocks that a level counts are looked up again. */
 	if (!d->is_past || autograd || u.tag.removed_by)
 		live_set_add(&p->live, &kept);
 }
 
-static void take_free(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
+static void record_free(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
 	struct mt_record was;
 	struct block_tag tag;
@@ -225,8 +229,8 @@ static void take_free(struct metrics_pass *p, struct device_pass *d, const struc
 		d->level[k] = bits & 1 ? bytes_add(d->level[k], -was.bytes) : d->level[k];
 }
 
-/* Memory of the device that is no tensor: PyTorch's segments, and others' allocations. */
-static void take_other(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
+/* Device memory outside of tensors: PyTorch's segments, and allocations of libraries. */
+static void record_other(struct metrics_pass *p, struct device_pass *d, const struct mt_record *r)
 {
 	unsigned alloc = event_alloc_kind(r->kind), layer = event_layer(r->kind);
 	int ours = (tables_stack_flags(p->tables, r->stack) & STACK_PYTORCH) != 0;
@@ -262,7 +266,7 @@ static void take_other(struct metrics_pass *p, struct device_pass *d, const stru
 	}
 }
 
-static void take_host(struct metrics_pass *p, const struct mt_record *r)
+static void record_host(struct metrics_pass *p, const struct mt_record *r)
 {
 	if (r->kind == MT_HOST_FREE) {
 		struct mt_record was;
@@ -284,13 +288,13 @@ static void take_host(struct metrics_pass *p, const struct mt_record *r)
 	}
 }
 
-/* The request counts as if it had been granted. */
-static void grant(struct metrics_pass *p, struct device_pass *d)
+/* The failed request counts as if it had succeeded. */
+static void grant_request(struct metrics_pass *p, struct device_pass *d)
 {
 	const struct failure *f = d->failure;
 	uint32_t stack = f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
 	unsigned taken = removed_by(d, p->tags[stack], d->phase == PHASE_BACKWARD && !stack,
-				  f->requested, is_new(d));
+				    f->requested, is_new(d));
 	struct device_pass granted = *d;
 
 	granted.allocated = bytes_add(granted.allocated, f->requested);
@@ -302,42 +306,42 @@ static void grant(struct metrics_pass *p, struct device_pass *d)
 	d->least_best = granted.least_best;
 }
 
-static void look(struct metrics_pass *p, struct device_pass *d, unsigned device)
+static void at_moment(struct metrics_pass *p, struct device_pass *d, unsigned device)
 {
 	d->is_past = 1;
 	for (size_t i = 0; i < d->count; i++)
 		d->peak_before =
 			d->list[i].peak > d->peak_before ? d->list[i].peak : d->peak_before;
 	if (d->failure)
-		grant(p, d);
+		grant_request(p, d);
 	metrics_at_moment(p, device);
 }
 
-static void take(struct metrics_pass *p, struct position at, const struct mt_record *r)
+static void record_event(struct metrics_pass *p, struct position at, const struct mt_record *r)
 {
 	struct device_pass *d = &p->devices[r->device < MT_MAX_DEVICES ? r->device : 0];
 
 	if (!event_layer(r->kind) || !record_is_valid(r))
 		return;
 	if (event_layer(r->kind) == MT_LAYER_HOST)
-		take_host(p, r);
+		record_host(p, r);
 	if (r->device >= MT_MAX_DEVICES || !d->device)
 		return;
 	if (r->kind == MT_TENSOR_ALLOC || r->kind == MT_TENSOR_FREE) {
 		if (d->device->counted_from_runtime)
 			return;
-		follow(d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
+		enter_time(d, r->time_ns, r->kind == MT_TENSOR_ALLOC);
 		if (r->bytes < METRICS_MIN_BLOCK && r->bytes > -METRICS_MIN_BLOCK)
-			take_small(d, r);
+			record_small(d, r);
 		else if (r->kind == MT_TENSOR_ALLOC)
-			take_alloc(p, d, r);
+			record_alloc(p, d, r);
 		else
-			take_free(p, d, r);
+			record_free(p, d, r);
 	} else {
-		take_other(p, d, r);
+		record_other(p, d, r);
 	}
 	if (!d->is_past && at.segment == d->moment.at.segment && at.record == d->moment.at.record)
-		look(p, d, r->device);
+		at_moment(p, d, r->device);
 }
 
 static void on_records(void *context, uint64_t segment, uint64_t first,
@@ -349,8 +353,8 @@ static void on_records(void *context, uint64_t segment, uint64_t first,
 		if (i + 12 < count && (records[i + 12].bytes >= METRICS_MIN_BLOCK ||
 				       records[i + 12].bytes <= -METRICS_MIN_BLOCK))
 			live_set_prefetch(&p->live, event_alloc_kind(records[i + 12].kind),
-				      records[i + 12].address);
-		take(p, (struct position){ segment, first + i + 1 }, &records[i]);
+					  records[i + 12].address);
+		record_event(p, (struct position){ segment, first + i + 1 }, &records[i]);
 	}
 }
 
@@ -381,9 +385,9 @@ static void on_keyframe(void *context, const struct mt_record *records, size_t c
 		    !d->device)
 			continue;
 		if (r->kind == MT_TENSOR_ALLOC && !d->device->counted_from_runtime)
-			r->bytes < METRICS_MIN_BLOCK ? take_small(d, r) : take_alloc(p, d, r);
+			r->bytes < METRICS_MIN_BLOCK ? record_small(d, r) : record_alloc(p, d, r);
 		else
-			take_other(p, d, r);
+			record_other(p, d, r);
 	}
 }
 
@@ -396,11 +400,11 @@ static void on_keyframe_end(void *context, uint64_t segment)
 
 		if (d->device && !d->is_past && d->moment.at.segment == segment &&
 		    !d->moment.at.record)
-			look(p, d, i);
+			at_moment(p, d, i);
 	}
 }
 
-/* The failure that ended the job, or the last one, or else the peak. */
+/* The moment: the last failed allocation, or the peak if none failed. */
 static void choose_moment(struct device_pass *d)
 {
 	const struct device *device = d->device;
@@ -425,17 +429,17 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 	}
 }
 
-void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t, const struct config *c,
-		     const struct replay *r)
+void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
+		     const struct config *c, const struct replay *r)
 {
 	struct metrics_pass p = { .trace = t, .tables = &t->tables };
 	struct record_visitor visitor = { .context = &p,
-				 .keyframe_begin = on_keyframe_begin,
-				 .keyframe = on_keyframe,
-				 .keyframe_end = on_keyframe_end,
-				 .records = on_records };
+					  .keyframe_begin = on_keyframe_begin,
+					  .keyframe = on_keyframe,
+					  .keyframe_end = on_keyframe_end,
+					  .records = on_records };
 
-	/* Of its own: metrics_find_sizes adds to them. */
+	/* A copy: metrics_find_sizes() adds tags. */
 	p.workspaces = workspace_sizes_of(&t->tables);
 	p.tags = xcalloc(t->tables.stack_count + 1, sizeof(*p.tags));
 	for (size_t i = 1; i < t->tables.stack_count; i++)

@@ -1,4 +1,5 @@
-/* The third walk's state, and what its parts share. */
+/* The state of the pass over a trace that computes the metrics: levels of each step, counterfactual
+ * peaks, and the blocks that are live at the moment. */
 #ifndef MEMTRACE_METRICS_PASS_H
 #define MEMTRACE_METRICS_PASS_H
 
@@ -11,12 +12,11 @@
 #include "trace/trace.h"
 #include "trace/visit.h"
 
-#define METRICS_MAX_STEPS 65536 /* that are kept: memory must not follow the length of a job */
-#define METRICS_MIN_BLOCK (INT64_C(64) << 10) /* smaller blocks are no cause of anything */
-
+#define METRICS_MAX_STEPS 65536 /* more steps are dropped: memory must not grow with the job */
+#define METRICS_MIN_BLOCK (INT64_C(64) << 10) /* smaller blocks count in `allocated` alone */
 #define METRICS_MAX_CALLERS 64
 
-/* What a counterfactual takes away; a block may belong to several. */
+/* A counterfactual peak leaves out one kind of blocks. A block may be of several kinds. */
 enum counterfactual {
 	WITHOUT_LOGITS,
 	WITHOUT_ATTENTION,
@@ -29,28 +29,30 @@ enum counterfactual {
 	COUNTERFACTUALS
 };
 
-/* What is remembered with a live block, in the record's time. */
+/* The tag of a live block; it replaces the time in the record of the live set. */
 struct block_tag {
-	uint32_t run; /* runs begin with the forward after a backward pass or an optimizer's step */
-	uint16_t step;  /* the last 16 bits of its number */
-	uint16_t removed_by; /* a bit each of enum counterfactual */
+	uint32_t run;  /* a run begins with the forward pass after a backward pass or optimizer step
+			*/
+	uint16_t step; /* the last 16 bits of its number */
+	uint16_t removed_by; /* bits of enum counterfactual */
 };
-static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "it stands for the time");
+static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "the tag replaces the time");
 
 struct step_levels {
-	bytes floor, peak, reserved, outside;
-	uint32_t retries, calls;
-	bytes emptied;
+	bytes floor, peak;       /* least and most allocated */
+	bytes reserved, outside; /* at its end */
+	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
+	bytes emptied;           /* segments that empty_cache() freed */
 };
 
-/* What one stack did. */
+/* The blocks of one stack. */
 struct stack_levels {
-	uint32_t last_step;
-	bytes now, before;              /* largest block in its last step; and in those before */
-	bytes live, held, held_before; /* live now; the same of what was live at a time */
-	/* In its last run that no backward pass follows: blocks, each larger than the last. */
-	uint32_t run, growths;
-	bytes top; /* the last of them; INT64_MAX: one was not larger */
+	uint32_t last_step;            /* the last step with an allocation, from 1; 0: none */
+	bytes now, before;             /* largest block in the last step, and in the steps before */
+	bytes live, held, held_before; /* live bytes: now, most in the last step, most before */
+	uint32_t run;                  /* the last run that no backward pass follows */
+	uint32_t growths;              /* blocks of that run, each larger than the one before */
+	bytes top;                     /* the last of them; INT64_MAX: a block was not larger */
 };
 
 struct callers {
@@ -63,43 +65,43 @@ struct device_pass {
 	struct metrics *m;
 	struct moment moment;
 	const struct failure *failure; /* NULL: the moment is the peak */
-	int is_past;                   /* the moment has been */
+	int is_past;                   /* the pass is behind the moment */
 
-	uint64_t next_span_ns;
-	bytes least_best;   /* of best[] */
-	size_t span;        /* of the device's, the current one */
-	uint32_t run, step; /* steps begin with 0 here */
-	int backward_seen, run_is_open;
-	struct callers trained,
-		pending; /* of the model: those that a backward pass followed; the run's */
-	int run_is_new;  /* the model is called from where no backward pass followed so far */
+	uint64_t next_span_ns; /* start of the next span; 0: before the first record */
+	size_t span;           /* index of the current span of the device */
+	uint32_t run, step;    /* from 0 */
 	enum phase phase;
+	int backward_seen, run_is_open;
+	struct callers trained; /* callers of the model that a backward pass followed */
+	struct callers pending; /* callers of the model in the current run */
+	int run_is_new;         /* the model is called, and by none of `trained` */
 
 	bytes allocated, reserved, outside;
-	bytes peak_before;                     /* the highest of the steps before the moment's */
-	bytes level[COUNTERFACTUALS], best[COUNTERFACTUALS]; /* taken away now; most that would be left */
-	int rising;
+	bytes peak_before;            /* the highest peak of the steps before the moment */
+	bytes level[COUNTERFACTUALS]; /* live bytes of each kind */
+	bytes best[COUNTERFACTUALS];  /* counterfactual peaks */
+	bytes least_best;             /* the least of `best` */
+	int rising;                   /* `allocated` has risen since the peaks were updated */
 	bytes run_born, autograd_live;
-	int retry_pending;
+	int retry_pending; /* a request failed, and the allocator has not answered yet */
 
-	struct step_levels *list, now;
+	struct step_levels *list, now; /* finished steps; the current step */
 	size_t count, room;
-	struct stack_levels *stacks;
+	struct stack_levels *stacks; /* by stack */
 
-	/* The sizes that stand out at the moment; 0 none. */
+	/* Sizes of blocks at the moment, see metrics_sizes.h; 0: none. */
 	bytes logits, scores, linear;
-	int logits_half, logits_twice; /* are blocks of that size logits too? */
+	int logits_half, logits_twice; /* blocks of half or twice that size are logits too */
 };
 
 struct metrics_pass {
 	const struct trace *trace;
 	const struct tables *tables;
-	uint64_t *tags; /* of stacks */
+	uint64_t *tags; /* bits of enum stack_tag, by stack */
 	struct workspace_sizes workspaces;
 	struct live_set live;
 	struct device_pass devices[MT_MAX_DEVICES];
-	/* Host memory of the process: all that was ever pinned, of it in blocks of a power of two,
-	 * and NCCL's. */
+	/* Pinned host memory of the process: all, blocks of a power of two, NCCL's and its peak. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
 };
 
@@ -113,44 +115,9 @@ static inline struct block_tag tag_of(const struct mt_record *r)
 	return u.tag;
 }
 
-/* Is `a` the size `b`, up to the allocator's rounding? */
-static inline int same_size(bytes a, bytes b)
-{
-	bytes d = a > b ? a - b : b - a;
-
-	return b > 0 && d <= b / 50;
-}
-
-/* One of 4, 2, 1, 1/2, 1/4 of it? */
-static inline int is_kin(bytes a, bytes b)
-{
-	return same_size(a, b) || same_size(a, b / 2) || same_size(a, 2 * b);
-}
-
-/* The sizes that stand out among what is live at the moment, and in what was asked for. */
-void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
-int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size);
-int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size);
-
-/* A block that is live at the moment, for sorting. */
-struct surviving_block {
-	uint32_t stack;
-	uint16_t thread;
-	uint16_t age; /* steps ago */
-	int in_run;
-	bytes size;
-};
-
 static inline void add(bytes *to, bytes n)
 {
 	*to = bytes_add(*to, n);
 }
-
-/* Of all blocks that are live. Sorts them. */
-void metrics_find_leaks(struct device_pass *d, struct surviving_block *left, size_t count);
-/* The live set at the moment. */
-void metrics_at_moment(const struct metrics_pass *p, unsigned device);
-/* What the steps say, when all is read. */
-void metrics_from_steps(struct device_pass *d);
 
 #endif

@@ -1,5 +1,4 @@
-/* The sizes that stand out at the moment: the logits' and the attention scores', by which they are known elsewhere. */
-#include "metrics/metrics_pass.h"
+#include "metrics/metrics_sizes.h"
 
 int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
 {

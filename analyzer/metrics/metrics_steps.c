@@ -1,12 +1,11 @@
-/* What the levels of the steps say, and what is left of a device's metrics. */
-#include "metrics/metrics_pass.h"
+#include "metrics/metrics_steps.h"
 
-#define WARM_UP 3 /* steps whose growth is no trend */
+#define WARM_UP 3 /* growth in the first steps is no trend */
 #define GIB (INT64_C(1) << 30)
 
-/* The least allocated of a step rises for three steps and more, and falls back: blocks that wait
- * for Python's collector. */
-static void take_sawtooth(const struct device_pass *d)
+/* The floor of the steps rises for at least three steps and falls back: blocks waited for Python's
+ * garbage collector. */
+static void record_sawtooth(const struct device_pass *d)
 {
 	bytes low = 0, high = 0;
 	unsigned rise = 0;
@@ -33,7 +32,7 @@ static void take_sawtooth(const struct device_pass *d)
 	}
 }
 
-static void take_growth(const struct device_pass *d)
+static void record_growth(const struct device_pass *d)
 {
 	const struct step_levels *first = &d->list[WARM_UP], *last = &d->list[d->count - 1];
 	bytes reserved = 0, least = INT64_MAX, most = 0, peak = 0, lowest = INT64_MAX;
@@ -60,7 +59,7 @@ static void take_growth(const struct device_pass *d)
 	d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - WARM_UP);
 }
 
-static void take_calls(const struct device_pass *d)
+static void record_calls(const struct device_pass *d)
 {
 	uint64_t retry_steps = 0, emptied_steps = 0, calls = 0, counted = 0;
 	bytes emptied = 0;
@@ -83,7 +82,7 @@ static void take_calls(const struct device_pass *d)
 	d->m->segment_calls = (int64_t)(calls / counted);
 }
 
-static void take_without(const struct device_pass *d)
+static void record_counterfactuals(const struct device_pass *d)
 {
 	struct metrics *m = d->m;
 	bytes request = d->failure ? d->failure->requested : 0;
@@ -117,10 +116,10 @@ void metrics_from_steps(struct device_pass *d)
 	m->context = d->device->context;
 	m->other_process = m->context > 2 * GIB ? m->context - GIB : 0;
 	m->nccl = d->device->owners_at_device_peak[OWNER_NCCL];
-	take_calls(d);
-	take_without(d);
+	record_calls(d);
+	record_counterfactuals(d);
 	if (d->count > WARM_UP + 1) {
-		take_growth(d);
-		take_sawtooth(d);
+		record_growth(d);
+		record_sawtooth(d);
 	}
 }

@@ -1,0 +1,28 @@
+/* Blocks of logits and of attention scores are recognized by their sizes. */
+#ifndef MEMTRACE_METRICS_SIZES_H
+#define MEMTRACE_METRICS_SIZES_H
+
+#include "metrics/metrics_pass.h"
+
+/* Do the sizes differ by the allocator's rounding at most? */
+static inline int same_size(bytes a, bytes b)
+{
+	bytes d = a > b ? a - b : b - a;
+
+	return b > 0 && d <= b / 50;
+}
+
+/* Is `a` the size `b`, half of it or twice it? */
+static inline int is_kin(bytes a, bytes b)
+{
+	return same_size(a, b) || same_size(a, b / 2) || same_size(a, 2 * b);
+}
+
+/* Finds both sizes among the blocks of `s`, those that are live at the moment, and the failed
+ * request. Tags stacks of optimizer states in `p`. */
+void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const struct snapshot *s);
+/* `tags`: of the block's stack. `autograd`: an autograd thread allocates it. */
+int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size);
+int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size);
+
+#endif
