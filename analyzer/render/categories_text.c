@@ -22,13 +22,12 @@ static void put_line(struct page *p, const struct line *line, bytes total)
 {
 	double share = (double)line->bytes / (double)total;
 	int size_width = p->style->raw_bytes ? 20 : 10;
-	size_t used = (size_t)(PAGE_INDENT - 4 + size_width + 8) + CATEGORY_WIDTH + 2,
+	size_t used = (size_t)(PAGE_ROW + size_width + 8) + CATEGORY_WIDTH + 2,
 	       room = (size_t)p->style->width;
 	struct buf size = { 0 };
 
 	page_size(p, &size, line->bytes);
-	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_INDENT - 4, "", size_width, size.text,
-		 100 * share);
+	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_ROW, "", size_width, size.text, 100 * share);
 	buf_release(&size);
 	if (used + 4 > room) {
 		buf_addf(p->out, "%s\n", category_title(line->category));
@@ -56,7 +55,7 @@ void put_categories(struct page *p, const struct rank *r)
 	qsort(lines, CATEGORIES, sizeof(*lines), by_bytes);
 	buf_addf(&b, "tensors at the %s, ", r->peak.unrecorded ? MOMENT_IN_TRACE : "peak");
 	page_size(p, &b, total);
-	page_field(p, "what", b.text, 0);
+	page_field(p, "by category", b.text, 0);
 	buf_release(&b);
 	for (size_t i = 0; i < CATEGORIES && lines[i].bytes > 0; i++)
 		put_line(p, &lines[i], total);

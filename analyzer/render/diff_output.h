@@ -7,8 +7,7 @@
 #include "util/terminal.h"
 
 /* `over`: what went past the limit, for people; NULL: there was none. */
-void diff_text(const struct diff *c, const char *over, const struct style *style,
-		  struct buf *out);
+void diff_text(const struct diff *c, const char *over, const struct style *style, struct buf *out);
 void diff_json(const struct diff *c, int has_limit, int is_over, struct buf *out);
 
 #endif

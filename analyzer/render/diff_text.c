@@ -7,9 +7,11 @@
 #include <string.h>
 
 static const char *const titles[DIFF_KINDS] = {
-	[DIFF_PEAK] = "peak",     [DIFF_CATEGORY] = "at the peak, by category",
+	[DIFF_PEAK] = "peak",
+	[DIFF_CATEGORY] = "at the peak, by category",
 	[DIFF_OWNER] = "at the device's peak, by owner",
-	[DIFF_PHASE] = "most in a phase", [DIFF_STACK] = "at the peak, by place",
+	[DIFF_PHASE] = "most in a phase",
+	[DIFF_STACK] = "at the peak, by stack",
 	[DIFF_CONFIG] = "configuration",
 };
 
@@ -95,9 +97,12 @@ static int is_shown(const struct diff_item *i)
 static void put_kind(struct page *p, const struct diff_item *items, size_t count)
 {
 	static const struct column columns[] = {
-		{ .title = "A", .align = ALIGN_RIGHT },      { .title = "B", .align = ALIGN_RIGHT },
-		{ .title = "change", .align = ALIGN_RIGHT }, { .title = "", .align = ALIGN_RIGHT, .rank = 1 },
-		{ .title = "", .cut = 1 },                   { .title = "runs", .rank = 2 },
+		{ .title = "A", .align = ALIGN_RIGHT },
+		{ .title = "B", .align = ALIGN_RIGHT },
+		{ .title = "change", .align = ALIGN_RIGHT },
+		{ .title = "", .align = ALIGN_RIGHT, .rank = 1 },
+		{ .title = "", .cut = 1 },
+		{ .title = "runs", .rank = 2 },
 	};
 	struct table t = { .columns = columns, .column_count = ARRAY_SIZE(columns) };
 	size_t shown = 0, left = 0;
@@ -123,7 +128,7 @@ static void put_kind(struct page *p, const struct diff_item *items, size_t count
 	if (left) {
 		struct buf b = { 0 };
 
-		buf_addf(&b, "%zu more places, together ", left);
+		buf_addf(&b, "%zu more stacks, together ", left);
 		add_change(p, &b, rest);
 		page_field(p, "", b.text, 0);
 		buf_release(&b);
@@ -139,8 +144,13 @@ static void put_config(struct page *p, const struct diff_item *items, size_t cou
 		const char *a = items[i].side[SIDE_A].text, *b = items[i].side[SIDE_B].text;
 		struct buf line = { 0 }, safe = { 0 };
 
-		buf_addf(&line, "%s: %s -> %s", items[i].title, !a ? "(not given)" : *a ? a : "given",
-			 !b ? "(not given)" : *b ? b : "given");
+		buf_addf(&line, "%s: %s -> %s", items[i].title,
+			 !a   ? "(not given)"
+			 : *a ? a
+			      : "given",
+			 !b   ? "(not given)"
+			 : *b ? b
+			      : "given");
 		buf_add_clean(&safe, (struct str){ line.text, line.length });
 		page_field(p, "", safe.text, 3);
 		buf_release(&line);
@@ -184,8 +194,7 @@ static void put_limit(struct page *p, const char *over)
 	page_field(p, *over ? "OVER" : "ok", *over ? over : "no peak grew past the limit", 0);
 }
 
-void diff_text(const struct diff *c, const char *over, const struct style *style,
-		  struct buf *out)
+void diff_text(const struct diff *c, const char *over, const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
 	int changes = 0;

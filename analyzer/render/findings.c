@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALSO_SHOWN 6
+#define FINDINGS_SHOWN 6
 #define RANKS_SHOWN 8 /* runs of ranks */
 
 static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
@@ -56,7 +56,7 @@ int findings_verdict(struct page *p, const struct report *r)
 	}
 	if (!r->count || r->ranks[shown].end != END_OOM)
 		return 0;
-	page_field(p, "cause", "none of the known ones holds: see the largest places below", 0);
+	page_field(p, "cause", "no rule matches; see the largest stacks below", 0);
 	return 1;
 }
 
@@ -92,12 +92,12 @@ static size_t add_others(struct buf *b, const struct report *r, const char *rule
 	return n;
 }
 
-static void put_also(struct page *p, const struct report *r, size_t shown)
+static void put_others(struct page *p, const struct report *r, size_t shown)
 {
 	const struct diagnosis *d = r->diagnosis;
 	size_t lines = 0;
 
-	for (size_t i = 0; i < d->count && lines < ALSO_SHOWN; i++) {
+	for (size_t i = 0; i < d->count && lines < FINDINGS_SHOWN; i++) {
 		const struct finding *f = &d->findings[i];
 		int is_told_above = f->is_cause && f->rank == shown;
 		struct buf b = { 0 };
@@ -113,7 +113,7 @@ static void put_also(struct page *p, const struct report *r, size_t shown)
 		}
 		if (!is_told_above)
 			buf_addf(&b, ": %s", f->message);
-		page_field(p, lines++ ? "" : "also", b.text, 2);
+		page_field(p, lines++ ? "" : "findings", b.text, 2);
 		buf_release(&b);
 	}
 }
@@ -123,8 +123,8 @@ void findings_rest(struct page *p, const struct report *r)
 	const struct diagnosis *d = r->diagnosis;
 
 	for (size_t i = 0; i < d->ruled_out_count; i++)
-		page_field(p, i ? "" : "not", d->ruled_out[i], 0);
-	put_also(p, r, shown_rank(r));
+		page_field(p, i ? "" : "ruled out", d->ruled_out[i], 0);
+	put_others(p, r, shown_rank(r));
 }
 
 static json_t *evidence_json(const struct finding *f)
@@ -133,9 +133,8 @@ static json_t *evidence_json(const struct finding *f)
 
 	for (size_t i = 0; i < f->evidence_count; i++)
 		set(o, f->evidence[i].name,
-				    f->evidence[i].unit == UNIT_FLAG
-					    ? json_boolean(f->evidence[i].value != 0)
-					    : json_integer(f->evidence[i].value));
+		    f->evidence[i].unit == UNIT_FLAG ? json_boolean(f->evidence[i].value != 0)
+						     : json_integer(f->evidence[i].value));
 	if (f->stack)
 		set(o, "place", text(f->stack));
 	return o;
@@ -150,15 +149,14 @@ static json_t *remedies_json(const struct finding *f)
 
 		set(o, "action", text(f->remedies[i].action));
 		set(o, "saving_bytes",
-				    f->remedies[i].saving == SAVING_UNKNOWN
-					    ? json_null()
-					    : json_integer(f->remedies[i].saving));
+		    f->remedies[i].saving == SAVING_UNKNOWN ? json_null()
+							    : json_integer(f->remedies[i].saving));
 		json_array_append_new(list, o);
 	}
 	return list;
 }
 
-void *findings_json(const struct report *r)
+json_t *findings_json(const struct report *r)
 {
 	const struct diagnosis *d = r->diagnosis;
 	json_t *list = json_array();
@@ -194,10 +192,10 @@ void render_rules(const struct style *style, struct buf *out)
 		page_paint(p, PAINT_BOLD, row->id);
 		buf_addf(out, "  %s\n", row->title);
 		if (row->undetectable) {
-			page_field(p, "untold", row->undetectable, 0);
+			page_field(p, "undetectable", row->undetectable, 0);
 			continue;
 		}
-		page_field(p, "says", row->message, 0);
+		page_field(p, "message", row->message, 0);
 		page_field(p, "source", row->source, 0);
 	}
 }

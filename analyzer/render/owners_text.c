@@ -84,11 +84,11 @@ static void put_line(struct page *p, const struct rank *r, const struct line *li
 	bytes whole = recorded_device(r);
 	char *title;
 	int size_width = p->style->raw_bytes ? 20 : 10;
-	size_t used = (size_t)(PAGE_INDENT - 4 + size_width + 8) + TITLE_WIDTH,
+	size_t used = (size_t)(PAGE_ROW + size_width + 8) + TITLE_WIDTH,
 	       room = (size_t)p->style->width;
 
 	page_size(p, &size, line->at_peak);
-	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_INDENT - 4, "", size_width, size.text,
+	buf_addf(p->out, "%*s%*s %3.0f %%  ", PAGE_ROW, "", size_width, size.text,
 		 whole > 0 ? 100.0 * (double)line->at_peak / (double)whole : 0);
 	buf_release(&size);
 	title = xasprintf("%s%s", line->title, line->is_modelled ? " (modelled)" : "");
@@ -166,8 +166,8 @@ static void put_comm_row(struct page *p, bytes size, const char *what)
 	struct buf b = { 0 };
 
 	page_size(p, &b, size);
-	buf_addf(p->out, "%*s%*s  %-*s ", PAGE_INDENT - 4, "", p->style->raw_bytes ? 20 : 10,
-		 b.text, TITLE_WIDTH - 8, what);
+	buf_addf(p->out, "%*s%*s  %-*s ", PAGE_ROW, "", p->style->raw_bytes ? 20 : 10, b.text,
+		 TITLE_WIDTH - 8, what);
 	buf_release(&b);
 }
 

@@ -6,7 +6,8 @@
 #include "util/size.h"
 #include "util/terminal.h"
 
-#define PAGE_INDENT 8
+#define PAGE_INDENT 12 /* where a text begins, beside its label */
+#define PAGE_ROW 4     /* where the rows of a table below a label begin */
 
 enum paint {
 	PAINT_NONE,

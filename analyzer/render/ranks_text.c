@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_SHOWN 16     /* ranks; of more only those that matter */
+#define ROWS_SHOWN 16 /* ranks; of more only those that matter */
 #define OUTLIERS_SHOWN 8
-#define RUNS_SHOWN 6      /* of numbers, in a list */
+#define RUNS_SHOWN 6 /* of numbers, in a list */
 #define WARNINGS_SHOWN 8
 
 static void cell_size(struct page *p, struct table *t, bytes size)
@@ -67,10 +67,11 @@ static void add_row(struct page *p, struct table *t, const struct rank *r, int w
 }
 
 static const struct column rank_columns[] = {
-	{ "rank", ALIGN_RIGHT, 0, 0 },     { "at", ALIGN_LEFT, 4, 0 },        { "host", ALIGN_LEFT, 6, 0 },
-	{ "gpu", ALIGN_RIGHT, 5, 0 },      { "end", ALIGN_LEFT, 0, 0 },       { "allocated", ALIGN_RIGHT, 0, 0 },
-	{ "reserved", ALIGN_RIGHT, 2, 0 }, { "device", ALIGN_RIGHT, 1, 0 },   { "step", ALIGN_RIGHT, 3, 0 },
-	{ "", ALIGN_LEFT, 0, 0 },
+	{ "rank", ALIGN_RIGHT, 0, 0 },     { "at", ALIGN_LEFT, 4, 0 },
+	{ "host", ALIGN_LEFT, 6, 0 },      { "gpu", ALIGN_RIGHT, 5, 0 },
+	{ "end", ALIGN_LEFT, 0, 0 },       { "allocated", ALIGN_RIGHT, 0, 0 },
+	{ "reserved", ALIGN_RIGHT, 2, 0 }, { "device", ALIGN_RIGHT, 1, 0 },
+	{ "step", ALIGN_RIGHT, 3, 0 },     { "", ALIGN_LEFT, 0, 0 },
 };
 
 static int is_outlier(const struct ranks *job, size_t i)
@@ -231,7 +232,8 @@ static void put_shared(struct page *p, const struct report *r)
 			if (!rank_shares_gpu(first, x))
 				continue;
 			if (!n)
-				numbers[n++] = first->rank == NO_RANK ? (int)first->pid : first->rank;
+				numbers[n++] =
+					first->rank == NO_RANK ? (int)first->pid : first->rank;
 			if (number != numbers[n - 1])
 				numbers[n++] = number;
 			told[k] = 1;
@@ -257,11 +259,11 @@ void put_ranks(struct page *p, const struct report *r)
 		for (size_t i = 0; i < job->outlier_count && i < OUTLIERS_SHOWN; i++)
 			put_outlier(p, r, &job->outliers[i]);
 		if (job->outlier_count > OUTLIERS_SHOWN)
-			buf_addf(p->out, "        and %zu more\n",
+			buf_addf(p->out, "%*sand %zu more\n", PAGE_INDENT, "",
 				 job->outlier_count - OUTLIERS_SHOWN);
 		put_missing(p, job);
 		for (size_t i = 0; i < job->unreadable_count; i++)
-			page_field(p, "unread", job->unreadable[i].why, 0);
+			page_field(p, "unreadable", job->unreadable[i].why, 0);
 	}
 	if (r->count > 1 || (job && (job->missing_count || job->unreadable_count)))
 		buf_puts(p->out, "\n");
@@ -276,7 +278,8 @@ static int has_warning(const struct rank *r, const char *text)
 }
 
 /* Was it said already, for a rank before this one? */
-static int is_repeated(const struct report *r, const struct rank *shown, size_t rank, size_t warning)
+static int is_repeated(const struct report *r, const struct rank *shown, size_t rank,
+		       size_t warning)
 {
 	const char *text = r->ranks[rank].warnings[warning];
 
@@ -317,7 +320,8 @@ void put_other_warnings(struct page *p, const struct report *r, const struct ran
 			if (is_repeated(r, shown, i, k))
 				continue;
 			if (put++ == WARNINGS_SHOWN) {
-				page_field(p, "warning", "and more: memtrace report --json shows them", 0);
+				page_field(p, "warning",
+					   "and more: memtrace report --json shows them", 0);
 				break;
 			}
 			put_warning(p, r, shown, r->ranks[i].warnings[k]);

@@ -88,7 +88,7 @@ static int owners_add_up(const struct oom *o, const struct shares *s)
 	return o->by_owner[OWNER_PYTORCH] >= s->tensors + s->cached && sum == s->used;
 }
 
-static void put_where(struct page *p, const struct rank *r, const struct oom *o)
+static void put_breakdown(struct page *p, const struct rank *r, const struct oom *o)
 {
 	struct shares s = shares_of(&o->when, r->total, o->free);
 	struct sum sum = { .unit = size_unit(s.used, p->style->raw_bytes) };
@@ -110,7 +110,7 @@ static void put_where(struct page *p, const struct rank *r, const struct oom *o)
 	} else {
 		add_term(&sum, "outside PyTorch", s.outside);
 	}
-	page_field(p, "where", sum.text.text, 0);
+	page_field(p, "breakdown", sum.text.text, 0);
 	buf_release(&sum.text);
 }
 
@@ -162,7 +162,7 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 		  left.text, right.text);
 	if (report)
 		findings_verdict(p, report);
-	put_where(p, r, o);
+	put_breakdown(p, r, o);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];
 
@@ -207,15 +207,16 @@ static void put_end(struct page *p, const struct rank *r)
 	case END_KILLED:
 		buf_puts(
 			&b,
-			"killed: no end record, and nobody writes it any more (a signal, or os._exit)");
+			"killed: no end record, and no process writes the trace any more (a signal, or os._exit)");
 		break;
 	case END_RUNNING:
 		buf_puts(&b, "still running");
 		break;
 	case END_UNKNOWN:
-		buf_addf(&b,
-			 "unknown: there is no end record, and host %s cannot be asked from here",
-			 r->host);
+		buf_addf(
+			&b,
+			"unknown: there is no end record, and this host cannot check processes of host %s",
+			r->host);
 		break;
 	}
 	if (r->ended && r->exit_status >= 0)
@@ -310,10 +311,10 @@ static void put_row(struct page *p, const struct rank *r, const struct stack_row
 	add_blocks(p, &blocks, row);
 	width = utf8_width(blocks.text);
 	pad = width < 14 ? 14 - width : 0;
-	buf_addf(p->out, "%*s%*s %3.0f %%  %s%*s  %s", PAGE_INDENT - 4, "", size_width, b.text,
-		 share, blocks.text, (int)pad, "", category);
+	buf_addf(p->out, "%*s%*s %3.0f %%  %s%*s  %s", PAGE_ROW, "", size_width, b.text, share,
+		 blocks.text, (int)pad, "", category);
 	/* The label takes the rest of the line, or one of its own. */
-	width += PAGE_INDENT - 4 + (size_t)size_width + 8 + pad + 2 + CATEGORY_WIDTH + 2;
+	width += PAGE_ROW + (size_t)size_width + 8 + pad + 2 + CATEGORY_WIDTH + 2;
 	if (width + label > room) {
 		buf_addf(p->out, "\n%*s%s", PAGE_INDENT, "", row->label);
 		width = PAGE_INDENT;
@@ -340,14 +341,14 @@ static void put_stacks(struct page *p, const struct rank *r)
 	page_size(p, &b, r->stacks.bytes);
 	buf_addf(&b, " in %llu %s", (unsigned long long)r->stacks.blocks,
 		 r->stacks.blocks == 1 ? "block" : "blocks");
-	page_field(p, "live", b.text, 0);
+	page_field(p, "largest", b.text, 0);
 	buf_release(&b);
 	for (size_t i = 0; i < shown; i++) {
 		put_row(p, r, &r->stacks.rows[i]);
 		rest -= r->stacks.rows[i].bytes;
 	}
 	if (shown < r->stacks.count) {
-		buf_addf(&b, "%zu more places, ", r->stacks.count - shown);
+		buf_addf(&b, "%zu more stacks, ", r->stacks.count - shown);
 		page_size(p, &b, rest);
 		page_field(p, "", b.text, 0);
 	}
@@ -363,7 +364,7 @@ static void put_timeline(struct page *p, const struct rank *r)
 		values[i] = r->timeline[i].allocated;
 		top = values[i] > top ? values[i] : top;
 	}
-	page_sparkline(p, "time", values, r->timeline_count, top);
+	page_sparkline(p, "timeline", values, r->timeline_count, top);
 	if (r->timeline_count && top > 0) {
 		buf_addf(&b, "tensors, 0 to %.1f s, highest ", r->duration_s);
 		page_size(p, &b, top);

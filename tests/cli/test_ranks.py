@@ -69,7 +69,7 @@ class DataParallel(Ranks):
     def test_a_missing_file_is_named(self):
         os.unlink(self.path_of(1))
         self.assertEqual(self.job()["missing_ranks"], [1])
-        self.assertIn("missing rank 1 of 4: there is no trace of it here", self.lines(80))
+        self.assertIn("missing     rank 1 of 4: there is no trace of it here", self.lines(80))
 
     def test_damaged_files_are_named(self):
         os.truncate(self.path_of(1), 1000)
@@ -79,7 +79,7 @@ class DataParallel(Ranks):
         self.assertEqual(job["missing_ranks"], [1])
         self.assertEqual([os.path.basename(x["trace"]) for x in job["unreadable"]], [os.path.basename(self.path_of(1))])
         text = "\n".join(self.lines(160))
-        self.assertRegex(text, r"unread .*-r1-.* ends inside its header")
+        self.assertRegex(text, r"unreadable .*-r1-.* ends inside its header")
 
     def test_it_fits(self):
         for columns in (60, 80):

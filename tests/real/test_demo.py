@@ -16,7 +16,7 @@ class Demo(Case):
             self.assertIn(words, " ".join(trained.split()))
         for words in ("torch.OutOfMemoryError", "OUT OF MEMORY rank", "asked", "largest cached free block", "cause ATTN_QUADRATIC"):
             self.assertIn(words, " ".join(died.split()))
-        where = re.search(r"where +([\d.]+) GiB = (.*?) top ", " ".join(died.split()))
+        where = re.search(r"breakdown +([\d.]+) GiB = (.*?) top ", " ".join(died.split()))
         parts = dict(re.findall(r"([A-Za-z][A-Za-z ]+) ([\d.]+)", where[2]))
         self.assertLessEqual({"activations", "parameters", "CUDA context"}, set(parts))
         self.assertAlmostEqual(float(where[1]), sum(map(float, parts.values())), delta=0.05 * (len(parts) + 1))

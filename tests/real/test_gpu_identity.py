@@ -50,7 +50,7 @@ class Identity(Programs):
         ranks = self.report()["ranks"]
         self.assertEqual([[o["rank"] for o in r["shares_gpu_with"]] for r in ranks], [[1], [0]])
         self.assertEqual(ranks[0]["shares_gpu_with"][0]["pid"], ranks[1]["pid"])
-        self.assertIn("\nshared  ranks 0, 1 are on one GPU, GPU-63756461-7369-6d00-0000-000000000001 of host ", self.text())
+        self.assertIn("\nshared      ranks 0, 1 are on one GPU, GPU-63756461-7369-6d00-0000-000000000001 of host ", self.text())
 
     def test_of_two_nodes(self):
         """The simulated device is the same on each node: ranks of two nodes share no GPU."""

@@ -31,9 +31,9 @@ class Session(Case):
         logits = 2 * 2048 * 128256 // 4 * 4  # b s v/t in fp32
         self.assertIn("%.1f MiB" % (logits / 2**20), flat)
         self.assertRegex(flat, r"fix 1\. --cross-entropy-loss-fusion saves about [\d.]+ MiB 2\. --micro-batch-size 1 \(now 2\), slower saves about")
-        self.assertRegex(flat, r"where [\d.]+ GiB = parameters .* \+ gradients .* \+ optimizer states .* \+ activations .* \+ cached and free "
+        self.assertRegex(flat, r"breakdown [\d.]+ GiB = parameters .* \+ gradients .* \+ optimizer states .* \+ activations .* \+ cached and free "
                                r".* \+ CUDA context 0\.5")
-        self.assertRegex(flat, r"also PP_LAST_STAGE_LOGITS on rank [67] ")
+        self.assertRegex(flat, r"findings PP_LAST_STAGE_LOGITS on rank [67] ")
         self.assertIn("\nnext    memtrace match %s\n" % self.traces, text)
         for rank in report["ranks"]:
             for oom in rank["oom"]:

@@ -35,7 +35,7 @@ static void host_memory_is_a_line_of_its_own(void **state)
 	assert_int_equal(r->warning_count, 0);
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(strstr(j->out.text,
-			       "host    pinned host memory: up to 24.0 MiB; registered "
+			       "host        pinned host memory: up to 24.0 MiB; registered "
 			       "beside it: up to 6.0 MiB\n"));
 	assert_non_null(
 		strstr(j->out.text, "imported from other processes: 3.0 MiB, in no total\n"));
@@ -66,7 +66,7 @@ static void owners_over_time(void **state)
 	assert_int_equal(nccl->curve[r->owner_points - 1], 0);
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(strstr(j->out.text,
-			       "device  851.0 MiB at its peak, 0.01 s; 151.0 MiB of it "
+			       "device      851.0 MiB at its peak, 0.01 s; 151.0 MiB of it "
 			       "outside PyTorch's allocator\n"
 			       "     700.0 MiB  82 %  PyTorch's allocator     "));
 	assert_non_null(strstr(j->out.text, "     100.0 MiB  12 %  CUDA context            "));
@@ -146,7 +146,7 @@ static void many_communicators_are_collapsed(void **state)
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(
 		strstr(j->out.text,
-		       "nccl    12 communicators, which took 78.0 MiB of the device when "
+		       "nccl        12 communicators, which took 78.0 MiB of the device when "
 		       "made and first used\n"
 		       "       1.0 MiB  1 of size 8      0.0 s to the end\n"
 		       "      65.0 MiB  10 of size 2     0.0 s to the end\n"

@@ -58,14 +58,14 @@ static void a_device_peak_that_was_given_up(void **state)
 	assert_true(r->device_peak.unrecorded);
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(strstr(j->out.text,
-			       "device  2.6 GiB at its peak, at a moment that is not in the trace; "
+			       "device      2.6 GiB at its peak, at a moment that is not in the trace; "
 			       "300.0 MiB at the highest moment in the trace, 0.00 s; "
 			       "100.0 MiB of it outside"));
 	assert_non_null(strstr(j->out.text, "     200.0 MiB  67 %  PyTorch's allocator"));
 	assert_non_null(strstr(j->out.text, "           0 B   0 %  unexplained\n"));
 	assert_non_null(
 		strstr(j->out.text,
-		       "warning the moment of the device's peak, 2.6 GiB, is not in the trace"));
+		       "warning     the moment of the device's peak, 2.6 GiB, is not in the trace"));
 	root = peak_of(j);
 	assert_int_equal(json_integer_value(in_peak(root, "device_bytes")), 2660 * MIB);
 	assert_true(json_is_null(in_peak(root, "by_owner")));
@@ -135,12 +135,12 @@ static void an_allocated_peak_that_was_given_up(void **state)
 	job_report(j);
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(strstr(
-		j->out.text, "peak    150.0 MiB in tensors, at a moment that is not in the trace"));
+		j->out.text, "peak        150.0 MiB in tensors, at a moment that is not in the trace"));
 	assert_non_null(strstr(j->out.text,
-			       "what    tensors at the highest moment in the trace, 90.0 MiB\n"
+			       "by category tensors at the highest moment in the trace, 90.0 MiB\n"
 			       "      90.0 MiB 100 %  parameters"));
 	assert_non_null(
-		strstr(j->out.text, "live    at the highest moment in the trace: 90.0 MiB"));
+		strstr(j->out.text, "largest     at the highest moment in the trace: 90.0 MiB"));
 	root = peak_of(j);
 	assert_true(json_is_null(in_peak(root, "time_s")));
 	assert_string_equal(json_string_value(json_array_get(in_peak(root, "not_in_trace"), 0)),
@@ -158,7 +158,7 @@ static void failures_that_were_given_up(void **state)
 	job_report(j);
 	render_text(&j->report, &style, &j->out);
 	assert_non_null(
-		strstr(j->out.text, "warning 2 of 3 allocations that failed are not in the trace"));
+		strstr(j->out.text, "warning     2 of 3 allocations that failed are not in the trace"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, job_setup, job_teardown)

@@ -215,8 +215,8 @@ static void stages_are_groups_and_the_odd_rank_sticks_out(void **state)
 	assert_int_equal(job->missing_count, 1);
 	assert_int_equal(job->missing[0], 6);
 	show(f, 100);
-	assert_says(f, "outlier rank 10 (pp 2, dp 1, tp 0): ");
-	assert_says(f, "missing rank 6 of 16: there is no trace of it here\n");
+	assert_says(f, "outlier     rank 10 (pp 2, dp 1, tp 0): ");
+	assert_says(f, "missing     rank 6 of 16: there is no trace of it here\n");
 }
 
 static void unknown_layouts_group_what_is_alike(void **state)
@@ -236,7 +236,7 @@ static void unknown_layouts_group_what_is_alike(void **state)
 	assert_int_equal(job->outliers[0].value, 411 * MIB);
 	show(f, 100);
 	assert_says(f, "ranks that are alike together");
-	assert_says(f, "outlier rank 7: 411.0 MiB allocated");
+	assert_says(f, "outlier     rank 7: 411.0 MiB allocated");
 }
 
 /* As one group, by a layout of data parallelism alone. */
@@ -316,8 +316,8 @@ static void files_that_cannot_be_read_are_named(void **state)
 	load(f);
 	show(f, 300);
 	assert_says(f, "rank0002.mtr ends inside its header");
-	assert_says(f, "missing rank 2 of 4");
-	assert_says(f, "warning rank 3: the file is truncated: read up to its last whole record");
+	assert_says(f, "missing     rank 2 of 4");
+	assert_says(f, "warning     rank 3: the file is truncated: read up to its last whole record");
 }
 
 static void the_table_fits(void **state)
@@ -370,7 +370,7 @@ static void many_ranks_are_read_at_a_time(void **state)
 	assert_int_equal(r->ranks[70].peak_allocated, 3 * r->ranks[71].peak_allocated);
 	assert_int_equal(r->as_job->outlier_count, 1);
 	show(f, 100);
-	assert_says(f, "outlier rank 70 (");
+	assert_says(f, "outlier     rank 70 (");
 	assert_says(f, "more: memtrace report --json\n");
 	buf_release(&f->out);
 	render_json(r, &f->out);

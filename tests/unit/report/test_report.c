@@ -17,15 +17,15 @@ static void a_death_is_told_on_the_first_screen(void **state)
 		j,
 		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
 		"largest cached free block 1.0 GiB\n"
-		"where   15.5 GiB = gradients 3.0 + activations 11.0 + cached and free 1.0 + CUDA context 0.5\n"
-		"top     7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
+		"breakdown   15.5 GiB = gradients 3.0 + activations 11.0 + cached and free 1.0 + CUDA context 0.5\n"
+		"top         7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
 	assert_says(j, "rank 1 of 2  host ");
-	assert_says(j, "gpu     0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
-	assert_says(j, "command python train.py --name 'it'\\''s'\n");
-	assert_says(j, "ended   out of memory, status 1, ");
+	assert_says(j, "gpu         0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
+	assert_says(j, "command     python train.py --name 'it'\\''s'\n");
+	assert_says(j, "ended       out of memory, status 1, ");
 	assert_says(
 		j,
-		"peak    14.0 GiB in tensors at 0.01 s, step 1, backward, thread pt_autograd_0; PyTorch held up to 15.0 GiB, "
+		"peak        14.0 GiB in tensors at 0.01 s, step 1, backward, thread pt_autograd_0; PyTorch held up to 15.0 GiB, "
 		"the device up to 15.5 GiB\n");
 	assert_says(
 		j,
@@ -57,8 +57,8 @@ static void narrow_and_ascii_fit(void **state)
 	assert_says(j, "# tensors 14.0 GiB  = cached and fragmented");
 	assert_says(j, "simulated:");
 	assert_says(j, "OUT OF MEMORY  rank 1 of 2  step 2, forward  simulated\n");
-	assert_says(j, "2 more places");
-	assert_says(j, "next    memtrace report --top 3 ");
+	assert_says(j, "2 more stacks");
+	assert_says(j, "next        memtrace report --top 3 ");
 }
 
 static void bytes_and_colour_are_options(void **state)
@@ -268,7 +268,7 @@ static void counters_stand_where_nothing_was_recorded(void **state)
 	assert_int_equal(j->report.ranks[0].owners[2].at_peak, 0); /* nobody knows */
 	render_text(&j->report, &style, &j->out);
 	assert_says(j, "MEMTRACE_RANKS leaves this rank out");
-	assert_says(j, "device  5.0 GiB at its peak, at a moment that is not in the trace\n");
+	assert_says(j, "device      5.0 GiB at its peak, at a moment that is not in the trace\n");
 	assert_null(strstr(j->out.text, "unexplained"));
 }
 
@@ -285,9 +285,9 @@ static void losses_are_said(void **state)
 	j->w.header.lost_reason = MT_LOST_NO_SPACE;
 	add(j, save(j, "a"), 0);
 	render_text(&j->report, &style, &j->out);
-	assert_says(j, "warning no Python stacks: CPython 3.6 is not known\n");
-	assert_says(j, "warning 55 events were not recorded (no space left for the trace)");
-	assert_says(j, "warning 1234 records were given up to keep to the budget");
+	assert_says(j, "warning     no Python stacks: CPython 3.6 is not known\n");
+	assert_says(j, "warning     55 events were not recorded (no space left for the trace)");
+	assert_says(j, "warning     1234 records were given up to keep to the budget");
 }
 
 int main(void)
