@@ -1,6 +1,5 @@
 #include "distributed/fsdp2.h"
 
-#include "distributed/fsdp1.h"
 #include "torch/autograd.h"
 
 #include <stdlib.h>
@@ -15,11 +14,6 @@
 static enum dtype compute_type(const struct fsdp *f)
 {
 	return f->hparams->sharded_compute;
-}
-
-static int is_flat(const struct fsdp *f)
-{
-	return f->hparams->wrapper == FSDP1;
 }
 
 static int64_t share(const struct fsdp *f, int64_t n)
@@ -131,53 +125,39 @@ static void input_backward(struct machine *m, struct grad_node *n)
 
 /* ---- forward ---- */
 
-tensor fsdp_before(struct machine *m, struct fsdp_unit *u, tensor x)
+tensor fsdp2_before(struct machine *m, struct fsdp_unit *u, tensor x)
 {
-	if (is_flat(u->fsdp)) {
-		fsdp1_before(m, u);
-		return tensor_ref(x);
-	}
 	if (!m->replaying)
 		copy_out(m, u);
 	return with_backward_hook(m, x, input_backward, u);
 }
 
-tensor fsdp_after(struct machine *m, struct fsdp_unit *u, tensor x)
+tensor fsdp2_after(struct machine *m, struct fsdp_unit *u, tensor x)
 {
-	if (is_flat(u->fsdp))
-		return fsdp1_after(m, u, x);
 	if (!m->replaying && u->fsdp->hparams->reshard)
 		reshard(m, u);
 	return with_backward_hook(m, x, output_backward, u);
 }
 
-void fsdp_root_before(struct machine *m, struct fsdp *f)
+void fsdp2_root_before(struct machine *m, struct fsdp *f)
 {
-	if (is_flat(f))
-		fsdp1_root_before(m, f);
-	else if (f->units[f->count - 1].count)
+	if (f->units[f->count - 1].count)
 		copy_out(m, &f->units[f->count - 1]);
 }
 
-void fsdp_root_after(struct machine *m, struct fsdp *f)
+void fsdp2_root_after(struct machine *m, struct fsdp *f)
 {
 	tensor_assign(m, &f->last_gather, none);
 }
 
-void fsdp_start_backward(struct machine *m, struct fsdp *f)
+void fsdp2_start_backward(struct machine *m, struct fsdp *f)
 {
-	if (is_flat(f))
-		fsdp1_start_backward(m, f);
-	else if (f->count > 1 && f->units[f->count - 1].count)
+	if (f->count > 1 && f->units[f->count - 1].count)
 		gather(m, &f->units[f->count - 2]);
 }
 
-void fsdp_finish(struct machine *m, struct fsdp *f)
+void fsdp2_finish(struct machine *m, struct fsdp *f)
 {
-	if (is_flat(f)) {
-		fsdp1_finish(m);
-		return;
-	}
 	if (f->units[f->count - 1].count)
 		after_backward(m, &f->units[f->count - 1]);
 	/* if nothing comes before the first unit, its input needs no gradient and its hook did not
@@ -188,22 +168,10 @@ void fsdp_finish(struct machine *m, struct fsdp *f)
 	tensor_unref(m, &f->reduce_input);
 }
 
-void fsdp_zero_grad(struct machine *m, struct fsdp *f)
-{
-	/* FSDP1 frees its flat gradients in the next forward pass */
-	f->gradients_cleared = 1;
-	if (!is_flat(f))
-		fsdp_clear_reduced(m, f);
-}
+/* ---- sharding ---- */
 
-/* ---- made ---- */
-
-static void shard(struct machine *m, struct fsdp_unit *u)
+void fsdp2_shard(struct machine *m, struct fsdp_unit *u)
 {
-	if (is_flat(u->fsdp)) {
-		fsdp1_shard(m, u);
-		return;
-	}
 	u->shards = xcalloc(u->count + 1, sizeof(*u->shards));
 	for (size_t i = 0; i < u->count; i++) {
 		struct param *p = u->params[i];
@@ -215,39 +183,4 @@ static void shard(struct machine *m, struct fsdp_unit *u)
 	}
 	for (size_t i = 0; i < u->count; i++)
 		tensor_unref(m, &u->params[i]->value);
-}
-
-void fsdp_wrap(struct machine *m, struct fsdp *f, const struct hparams *s, struct module *module,
-	       const size_t *first, size_t blocks)
-{
-	struct fsdp_unit *root;
-
-	*f = (struct fsdp){ .hparams = s, .count = blocks + 1 };
-	f->units = xcalloc(f->count, sizeof(*f->units));
-	root = &f->units[blocks];
-	root->fsdp = f;
-	root->is_root = 1;
-	root->params = xcalloc(module->count, sizeof(*root->params));
-	for (size_t i = 0; i < module->count; i++)
-		if (s->one_unit || i < first[0] || i >= first[blocks])
-			root->params[root->count++] = module->params[i];
-	for (size_t i = 0; i < blocks; i++) {
-		f->units[i] =
-			(struct fsdp_unit){ .fsdp = f,
-					    .params = &module->params[first[i]],
-					    .count = s->one_unit ? 0 : first[i + 1] - first[i] };
-		shard(m, &f->units[i]);
-	}
-	shard(m, root);
-}
-
-void fsdp_release(struct fsdp *f)
-{
-	if (!f->count)
-		return;
-	for (size_t i = 0; i < f->count; i++)
-		free(f->units[i].shards);
-	free(f->units[f->count - 1].params);
-	free(f->units);
-	free(f->freed_units);
 }

@@ -1,25 +1,19 @@
-/* FSDP2 (torch.distributed.fsdp.fully_shard); FSDP1 through fsdp1.h. Each block is a unit, and the
- * root has the other parameters; or the root has all. */
+/* FSDP2 (torch.distributed.fsdp.fully_shard): the parameters of a unit are sharded one by one. */
 #ifndef MEMTRACE_DISTRIBUTED_FSDP2_H
 #define MEMTRACE_DISTRIBUTED_FSDP2_H
 
 #include "distributed/fsdp_units.h"
 
-/* Shards the module's parameters. Block i has module->params[first[i]] up to [first[i + 1]], the
- * root the others. */
-void fsdp_wrap(struct machine *m, struct fsdp *f, const struct hparams *s, struct module *module,
-	       const size_t *first, size_t blocks);
-/* Before and after a block's forward pass: replace its input and its output, which the caller owns.
- */
-tensor fsdp_before(struct machine *m, struct fsdp_unit *u, tensor x);
-tensor fsdp_after(struct machine *m, struct fsdp_unit *u, tensor x);
-void fsdp_root_before(struct machine *m, struct fsdp *f);
-void fsdp_root_after(struct machine *m, struct fsdp *f);
-/* Before the backward pass: the last block's weights are gathered ahead. */
-void fsdp_start_backward(struct machine *m, struct fsdp *f);
-/* At the end of the backward pass: reduces the root's gradients. */
-void fsdp_finish(struct machine *m, struct fsdp *f);
-void fsdp_zero_grad(struct machine *m, struct fsdp *f);
-void fsdp_release(struct fsdp *f);
+/* Replaces the unit's parameters by this rank's shards. */
+void fsdp2_shard(struct machine *m, struct fsdp_unit *u);
+/* Before and after the model's forward pass. */
+void fsdp2_root_before(struct machine *m, struct fsdp *f);
+void fsdp2_root_after(struct machine *m, struct fsdp *f);
+/* Before and after a block's forward pass. The caller owns the result, which replaces x. */
+tensor fsdp2_before(struct machine *m, struct fsdp_unit *u, tensor x);
+tensor fsdp2_after(struct machine *m, struct fsdp_unit *u, tensor x);
+/* Before and after the backward pass. */
+void fsdp2_start_backward(struct machine *m, struct fsdp *f);
+void fsdp2_finish(struct machine *m, struct fsdp *f);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "distributed/ddp.h"
 #include "distributed/zero12.h"
-#include "distributed/fsdp2.h"
+#include "distributed/fsdp.h"
 #include "torch/grad_scaler.h"
 #include "torch/optimizer.h"
 #include "distributed/zero3.h"

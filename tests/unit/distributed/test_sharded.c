@@ -9,7 +9,7 @@
 
 #include "distributed/zero12.h"
 #include "distributed/zero3_coordinator.h"
-#include "distributed/fsdp2.h"
+#include "distributed/fsdp.h"
 #include "torch/ops.h"
 #include "distributed/zero3.h"
 #include "on_machine.h"
