@@ -180,8 +180,7 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 static void probe_take(struct live_blocks_pass *b, struct probe *s)
 {
 	struct device *d = &b->replay->device[s->device];
-	int is_last =
-		s->failure == (int)d->failure_count - 1; /* for the peak: there is no failure */
+	int is_last = s->failure == (int)d->failure_count - 1;
 
 	collect_lifetimes(b, &s->lifetimes, s->device);
 	if (s->failure >= 0)
