@@ -7,15 +7,16 @@
 #include "trace/trace.h"
 #include "trace/visit.h"
 
-#define MOST_PARAMETERS 200000 /* parameters of one rank that are looked at */
+#define MOST_PARAMETERS 200000 /* parameters of one rank at most; later ones are ignored */
 
 struct profiling {
 	struct alloc_profile *c;
 	const struct tables *tables;
-	uint32_t apply_line;  /* of Module._apply: where it moves parameters; buffers come later */
-	uint32_t bucket_line; /* of ZeRO-3's bucket; 0: not seen */
+	uint32_t apply_line;  /* line of Module._apply that moves parameters; buffers have a later
+				 one */
+	uint32_t bucket_line; /* line that allocates ZeRO-3's bucket; 0: not seen */
 	enum parameter_source last;
-	struct mt_record pending; /* a block of which it is not known yet whether it stays */
+	struct mt_record pending; /* the last block: the next event may free it */
 	int forward_seen;
 };
 
@@ -60,7 +61,8 @@ static void record_bucket(struct alloc_profile *c, const struct mt_record *r)
 	c->bucket_stack = r->stack;
 }
 
-/* Of the lines of ZeRO-3's set-up that make blocks which stay, the first makes the bucket. */
+/* Of the lines of ZeRO-3's set-up that allocate blocks which stay, the first allocates the bucket.
+ */
 static void record_zero3_bucket(struct profiling *w, const struct mt_record *r)
 {
 	uint32_t line = tables_stack_info(w->tables, r->stack)->line;
@@ -71,7 +73,7 @@ static void record_zero3_bucket(struct profiling *w, const struct mt_record *r)
 		record_bucket(w->c, r);
 }
 
-/* A block that the next event does not free. */
+/* Records the pending block, which the next event did not free. */
 static void record_pending(struct profiling *w)
 {
 	const struct mt_record *r = &w->pending;

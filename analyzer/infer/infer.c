@@ -14,7 +14,7 @@
 
 #define MOST_BATCH 4096
 #define MOST_TOPK 16
-/* While other values are open, such a part of what the best leaves tells nothing. */
+/* While other values are open, a difference below 1/NOISE of the smallest gap says nothing. */
 #define NOISE 32
 
 static void look(struct inference_input *j, const struct observed_rank *w, size_t count)
@@ -33,7 +33,7 @@ static void look(struct inference_input *j, const struct observed_rank *w, size_
 		j->ends[j->end_count++] = w[count - 1];
 }
 
-/* ---- which of the hypotheses ---- */
+/* ---- candidates ---- */
 
 static bytes try_one(const struct config *known, const struct inference_input *j,
 		     const struct candidate *t, const char *attention, bytes enough)
@@ -56,7 +56,7 @@ static bytes try_one(const struct config *known, const struct inference_input *j
 	return gap;
 }
 
-/* The least that it leaves; -1: it cannot be estimated. */
+/* Returns the candidate's smallest gap over kinds of attention; -1: it cannot be estimated. */
 static bytes keep_better(struct candidate *best, struct candidate *t, const struct config *known,
 			 const struct inference_input *j)
 {
@@ -85,10 +85,10 @@ struct split {
 struct splits {
 	struct split *all;
 	size_t count, room;
-	struct candidate best, longest; /* `longest`: the best with the longest length */
+	struct candidate best, longest; /* `longest`: the best one with the longest length */
 };
 
-/* What the splits that are not the best would leave, each by what of it differs. */
+/* Records the smallest gap of the splits with another length, and of those with other heads. */
 static void see_next(struct candidate *best, const struct split *all, size_t count)
 {
 	best->seq_next = best->heads_next = -1;
@@ -103,7 +103,7 @@ static void see_next(struct candidate *best, const struct split *all, size_t cou
 	}
 }
 
-/* The longest sequence that the positions allow. */
+/* The longest sequence that divides the tokens and has a position for each token. */
 static int64_t longest(const struct candidate *t)
 {
 	int64_t most = t->tokens;
@@ -116,7 +116,7 @@ static int64_t longest(const struct candidate *t)
 	return 1;
 }
 
-/* All lengths with so many heads, the longest first. */
+/* Tries all lengths with so many heads, the longest first. */
 static void try_lengths(struct splits *s, struct candidate t, const struct config *known,
 			const struct inference_input *j)
 {
@@ -138,8 +138,9 @@ static void try_lengths(struct splits *s, struct candidate t, const struct confi
 	}
 }
 
-/* The sequence's length and the heads: divisors of the tokens, and usual widths of a head. Who
- * learns positions trains with as many, where nothing tells another length. */
+/* Tries lengths (divisors of the tokens) and numbers of heads (usual widths of a head). A model
+ * that learns positions is assumed to train with the longest length, unless another one is notably
+ * better. */
 static void try_splits(struct candidate *best, struct candidate t, const struct config *known,
 		       const struct inference_input *j)
 {
@@ -162,8 +163,8 @@ static void try_splits(struct candidate *best, struct candidate t, const struct 
 	free(s.all);
 }
 
-/* The width whose weights and activations are found best, for so many experts a token; before heads
- * and length are known, which hardly matter to it, any will do. */
+/* Tries the widths that the weights allow, with so many experts a token. Heads and length hardly
+ * change the result; before they are known, any are used. */
 static void try_widths(struct candidate *best, const struct candidate *t, int64_t topk,
 		       const struct config *known, const struct inference_input *j)
 {
@@ -247,7 +248,8 @@ static void choose_of(struct candidate *best, const struct layers *l, const stru
 	}
 }
 
-/* All was chosen with defaults for what is searched for: again, with what was found. */
+/* The widths, the length and the heads were chosen with defaults for all other keys. Chooses again
+ * with the values that a search found for these. */
 static void choose_again(struct candidate *best, const struct config *known,
 			 const struct inference_input *j)
 {
@@ -284,8 +286,8 @@ static void choose_again(struct candidate *best, const struct config *known,
 	inference_release(&i);
 }
 
-/* The first and the last rank of each stage: those between have the same blocks, and each costs as
- * much time as the job's model. `ends` has room for all. */
+/* Writes the first and the last rank of each stage to `ends`, which has room for all ranks. Ranks
+ * between have the same blocks, and each rank costs an estimate of the model. */
 static size_t ends_of_stages(const struct config *c, const struct observed_rank *w, size_t count,
 			     struct observed_rank *ends)
 {

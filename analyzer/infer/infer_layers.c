@@ -1,5 +1,5 @@
-/* The layers of a model in the order in which its parameters were made: what repeats, and what its
- * sizes can mean. */
+/* Finds the sizes that repeat in the order of a model's parameters, and the decoder layers that
+ * they may be. */
 #include "infer/infer_layers.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "match/match_blocks.h"
 #include "torch/allocator.h"
 
-/* A matrix has at least so many rows; what is smaller is a vector. */
+/* Rows of a matrix at least; anything smaller is a vector. */
 #define LEAST_ROWS 24
 #define MOST_TP 64
 
@@ -23,7 +23,8 @@ int size_fits(bytes size, wide wanted)
 {
 	wide block = (wanted + SMALLEST_BLOCK - 1) / SMALLEST_BLOCK * SMALLEST_BLOCK;
 
-	return size == block || (block > MAX_UNSPLIT_TAIL && size > block && size <= block + MAX_UNSPLIT_TAIL);
+	return size == block ||
+	       (block > MAX_UNSPLIT_TAIL && size > block && size <= block + MAX_UNSPLIT_TAIL);
 }
 
 static bytes bytes_of_run(const struct parameter_sizes *m, size_t start, size_t count)
@@ -35,8 +36,8 @@ static bytes bytes_of_run(const struct parameter_sizes *m, size_t start, size_t 
 	return sum;
 }
 
-/* The run with most bytes in which every block is like the one a period before. A shorter period
- * that explains as much comes first. */
+/* Finds the run with most bytes in which each block is like the one a period before it. Of two that
+ * cover as much, the shorter period wins. */
 static bytes find_run(const struct parameter_sizes *m, size_t period, struct layers *best,
 		      bytes most)
 {
@@ -58,7 +59,7 @@ static bytes find_run(const struct parameter_sizes *m, size_t period, struct lay
 	return most;
 }
 
-/* Is the run nothing but blocks of one size? Vectors made one after the other are no layers. */
+/* Does the run have blocks of one size only? Consecutive vectors are no layers. */
 static int is_plain(const struct parameter_sizes *m, const struct layers *l)
 {
 	for (size_t i = 1; i < l->period; i++)
@@ -94,7 +95,7 @@ void layers_find(struct layers *l, const struct alloc_profile *c, enum parameter
 		fill_slots(m, l);
 }
 
-/* ---- what the sizes can mean ---- */
+/* ---- hypotheses ---- */
 
 struct hypothesis_search {
 	const struct layers *l;
@@ -102,7 +103,7 @@ struct hypothesis_search {
 	int64_t shards, world;
 	int experts;
 	bytes matrix[MOST_SLOTS];
-	size_t slot[MOST_SLOTS]; /* of the layer, that each matrix is */
+	size_t slot[MOST_SLOTS]; /* index in the layer of each matrix */
 	size_t matrices;
 	struct layer_hypothesis *out;
 	size_t count;
@@ -120,7 +121,7 @@ static int64_t rows_at_most(const struct hypothesis_search *y, const struct laye
 	return (int64_t)((wide)size * y->shards / ((wide)r->hidden * r->width)) * r->tp;
 }
 
-/* With all of the tail that there may be. */
+/* The rows if the block has the largest possible unsplit tail. */
 static int64_t least_rows(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 			  bytes size)
 {
@@ -130,8 +131,8 @@ static int64_t least_rows(const struct hypothesis_search *y, const struct layer_
 	return (int64_t)(((wide)(size - tail) * y->shards + row - 1) / row) * r->tp;
 }
 
-/* Rows of a matrix with hidden_size columns, of the whole model. A size with a tail gives the
- * roundest number in reach. */
+/* Rows of a matrix with hidden_size columns, of the whole model. If the size has a tail, the
+ * roundest possible number. */
 static int64_t rows_of(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 		       bytes size)
 {
@@ -177,7 +178,8 @@ static void add_hypothesis(struct hypothesis_search *y, struct layer_hypothesis 
 	y->out[y->count++] = r;
 }
 
-/* What is left of the feed-forward network: up and down, or with a gate as one matrix or two. */
+/* Reads the feed-forward network from the matrices that attention leaves: up and down, or with a
+ * gate in one matrix or two. */
 static int read_mlp(const struct hypothesis_search *y, struct layer_hypothesis *r, const bytes *m,
 		    size_t n)
 {
@@ -201,8 +203,8 @@ static int read_mlp(const struct hypothesis_search *y, struct layer_hypothesis *
 
 /* ---- experts ---- */
 
-/* The router has a row for each expert, and is made right after attention, or after a vector. Which
- * slot it has goes to *slot. */
+/* Rows of the router, which has one for each expert and is allocated right after attention, or
+ * after a vector; 0: none. *slot is its index. */
 static int64_t router_rows(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 			   size_t after, size_t *slot)
 {
@@ -217,7 +219,7 @@ static int64_t router_rows(const struct hypothesis_search *y, const struct layer
 	return 0;
 }
 
-/* A shared expert: up and down, or gate, up and down, of which the last has its width. */
+/* Reads a shared expert: up and down, or gate, up and down. The last matrix has its width. */
 static int read_shared(const struct hypothesis_search *y, struct layer_hypothesis *r,
 		       const bytes *m, size_t n)
 {
@@ -235,7 +237,7 @@ static int read_shared(const struct hypothesis_search *y, struct layer_hypothesi
 			   (r->gated && rows_at_most(y, r, m[0]) >= 2 * r->shared_least)));
 }
 
-/* All experts' matrices in two tensors. */
+/* Reads the matrices of all experts from two tensors. */
 static void read_stacked(struct hypothesis_search *y, struct layer_hypothesis r, const bytes *m,
 			 size_t n)
 {
@@ -248,7 +250,7 @@ static void read_stacked(struct hypothesis_search *y, struct layer_hypothesis r,
 		add_hypothesis(y, r);
 }
 
-/* Is there a small block for each layer with so many rows, of any width? */
+/* Is there, for each layer, a small block with so many rows of any element width? */
 static int has_router(const struct hypothesis_search *y, const struct layer_hypothesis *r,
 		      int64_t rows)
 {
@@ -261,9 +263,9 @@ static int has_router(const struct hypothesis_search *y, const struct layer_hypo
 	return 0;
 }
 
-/* Two matrices for each expert of this rank. A router that is made elsewhere (Megatron's, which
- * comes from the host) tells how many ranks share the experts; where it is not found, any number
- * may. */
+/* Reads two matrices for each expert of this rank. A router that is allocated apart (Megatron's,
+ * which is copied from the host) shows how many ranks share the experts. If it is not found, any
+ * number may. */
 static void read_each(struct hypothesis_search *y, struct layer_hypothesis r, const bytes *m,
 		      size_t n)
 {
@@ -296,7 +298,7 @@ static void read_experts(struct hypothesis_search *y, struct layer_hypothesis r,
 			 size_t n, size_t first, size_t after)
 {
 	size_t router = after, before = y->count;
-	/* one of many rows passes for a matrix */
+	/* a router with many rows counts as a matrix */
 	int is_first;
 
 	r.experts = router_rows(y, &r, after, &router);
@@ -311,9 +313,9 @@ static void read_experts(struct hypothesis_search *y, struct layer_hypothesis r,
 	}
 }
 
-/* ---- attention, and what follows it ---- */
+/* ---- attention ---- */
 
-/* `used` matrices from `first` on are attention's: the others are the feed-forward network's. */
+/* Reads the feed-forward network; `used` matrices from `first` on are attention's. */
 static void read_rest(struct hypothesis_search *y, struct layer_hypothesis r, size_t first,
 		      size_t used)
 {
@@ -328,7 +330,7 @@ static void read_rest(struct hypothesis_search *y, struct layer_hypothesis r, si
 		add_hypothesis(y, r);
 }
 
-/* q, k, v and the output projection by themselves, in this order. */
+/* Reads attention from four matrices: q, k, v and the output projection, in this order. */
 static void read_separate(struct hypothesis_search *y, struct layer_hypothesis r, size_t first)
 {
 	bytes m[4];
@@ -341,7 +343,8 @@ static void read_separate(struct hypothesis_search *y, struct layer_hypothesis r
 	read_rest(y, r, first, 4);
 }
 
-/* q, k and v in one matrix, before the output projection or after it. */
+/* Reads attention from two matrices: q, k and v in one, before the output projection or after it.
+ */
 static void read_fused(struct hypothesis_search *y, struct layer_hypothesis r, size_t first,
 		       int out)
 {
@@ -375,7 +378,8 @@ static int is_inside(const struct layers *l, size_t i)
 	return i >= l->start && i < l->start + l->count * l->period;
 }
 
-/* Embedding, output layer and positions: what is beside the layers. */
+/* Reads the embedding, the output layer and the positions from the parameters outside the layers.
+ */
 static void read_ends(struct hypothesis_search *y, struct layer_hypothesis *r)
 {
 	const struct parameter_sizes *m = &y->profile->parameters[y->l->source];
@@ -387,7 +391,7 @@ static void read_ends(struct hypothesis_search *y, struct layer_hypothesis *r)
 	if (bytes_of_rows(y, r, LEAST_ROWS) > vocabulary)
 		return;
 	for (size_t i = 0; i < m->count; i++) {
-		/* the positions are made beside the embedding, and not split among ranks */
+		/* the positions are allocated beside the embedding, and not split among ranks */
 		wide row = (wide)r->hidden * r->width / y->shards;
 
 		if (is_inside(y->l, i))
@@ -426,7 +430,7 @@ static void read_one(struct hypothesis_search *y, int64_t hidden, int width, int
 		read_ends(y, &y->out[i]);
 }
 
-/* The normalizations say what hidden_size is: h elements of 2 or 4 bytes, at least one a layer. */
+/* hidden_size comes from the normalizations: h elements of 2 or 4 bytes, at least one a layer. */
 size_t layers_interpret(const struct layers *l, const struct alloc_profile *c,
 			const struct job_assumptions *job, struct layer_hypothesis *hypotheses)
 {

@@ -1,5 +1,5 @@
-/* How alike the forward pass that a configuration predicts is to the one that was seen: the sizes
- * of its blocks, and how often each was made. It tells what the peak does not depend on. */
+/* Compares the forward pass that a configuration predicts with the observed one: the sizes of its
+ * blocks, and how often each occurs. This shows values that the peak does not depend on. */
 #include "infer/infer_likeness.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "match/match.h"
 #include "systems/memtrace.h"
 
-#define COUNTED_STEP 1 /* the first has what later ones do not */
+#define COUNTED_STEP 1 /* step 0 also allocates what later steps reuse */
 
 /* The blocks that the estimate's forward pass allocates. */
 struct predicted_sizes {
@@ -34,7 +34,7 @@ static void read_event(struct predicted_sizes *p, const char *line, bytes least)
 	p->all++;
 }
 
-/* The share of blocks that have their like on the other side. */
+/* The share of blocks that have a block of the same size on the other side. */
 static double overlap(const struct predicted_sizes *p, const struct alloc_profile *c)
 {
 	uint64_t all = 0;

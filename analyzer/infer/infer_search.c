@@ -1,5 +1,5 @@
-/* What the sizes leave open: alternatives are estimated, and held against the blocks at the peak.
- */
+/* Searches the values that the sizes leave open: estimates alternatives and compares them with the
+ * blocks at the peak. */
 #include "infer/infer_search.h"
 #include "config/derive.h"
 #include "config/native.h"
@@ -12,12 +12,11 @@
 #include "match/match.h"
 #include "systems/memtrace.h"
 
-#define ROUNDS 4 /* over all keys: one may depend on another */
-#define HINT \
-	16 /* the part of a peak's error that counts: wrong values may make up for each other */
-#define SCALER 1024 /* bytes of a gradient scaler's blocks that must be seen */
+#define ROUNDS 4    /* over all keys, because one key may depend on another */
+#define HINT 16     /* 1/HINT of a peak's error counts: the errors of two wrong values may cancel */
+#define SCALER 1024 /* least bytes of blocks that show a gradient scaler */
 
-/* `off`: NULL, or by how much the peaks themselves are missed. */
+/* `off`: NULL, or the sum of the peaks' errors. */
 static bytes gap_and_error(const struct config *c, const struct observed_rank *w, size_t count,
 			   bytes *off)
 {
@@ -113,7 +112,7 @@ static void try_values(struct search_result *o, const struct config *c, size_t r
 	}
 }
 
-/* What was told by a search, with how much worse the next value would be. */
+/* Lists the result of a search, with how much worse the next value would be. */
 static void judge(struct inference *i, struct config *c, size_t row, const struct search_result *o,
 		  const struct observed_rank *w, size_t count)
 {
@@ -138,8 +137,8 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 			     (long long)(o->next_gap - o->gap));
 }
 
-/* fp16 and bf16 have the same sizes, but fp16 comes with a scaler of the loss: a few blocks of one
- * number, which show where all else is right. */
+/* fp16 and bf16 have the same sizes, but fp16 needs a scaler of the loss. Its few small blocks are
+ * visible if everything else is right. */
 static void search_scaler(struct inference *i, struct config *c, const struct observed_rank *w,
 			  size_t count)
 {

@@ -1,14 +1,14 @@
-/* How many tokens a micro-batch has, and what the activations say of the widths that the weights'
- * tails leave open. */
+/* Finds the tokens of a micro-batch and the widths of layers, from the sizes of activations. */
 #include "infer/infer_tokens.h"
 
 #include <stdlib.h>
 
 #include "match/match_blocks.h"
 
-/* A size that is so much rarer than the most frequent one is none of a layer's main ones. */
+/* A size that is RARE times rarer than the most frequent one is not a main activation of a layer.
+ */
 #define RARE 64
-/* And of those the most that are looked at. */
+/* Sizes that are tried at most, the most frequent first. */
 #define MOST_SIZES 256
 
 static int between(wide size, wide least, wide most)
@@ -16,13 +16,13 @@ static int between(wide size, wide least, wide most)
 	return size >= least && size <= most;
 }
 
-/* How many blocks of the forward pass have a size that so many tokens would give. */
+/* How many blocks of the forward pass have a size that so many tokens explain. */
 static uint64_t score_tokens(const struct alloc_profile *c, const struct layer_hypothesis *r,
 			     int64_t tokens)
 {
 	const int64_t widths[] = { r->hidden, (r->hidden + 2 * r->kv) / r->tp, r->hidden / r->tp,
 				   r->kv / r->tp };
-	/* where weights and activations have one width */
+	/* weights and activations of one element width */
 	uint64_t sum = size_counts_find(&c->forward, tokens * r->hidden * r->width);
 
 	for (size_t i = 0; i < c->forward.count; i++) {
@@ -61,7 +61,7 @@ static int most_often(const void *a, const void *b)
 				    : (x->size > y->size) - (x->size < y->size);
 }
 
-/* b s: how many tokens a micro-batch has, the likeliest first. */
+/* Each layer has several activations of b s h elements, so frequent sizes are tried. */
 size_t tokens_find(const struct alloc_profile *c, const struct layer_hypothesis *r,
 		   struct token_count *best)
 {
@@ -79,7 +79,7 @@ size_t tokens_find(const struct alloc_profile *c, const struct layer_hypothesis 
 			wide row = (wide)r->hidden * width;
 			bytes size = often[i].size;
 
-			/* every layer makes several blocks of b s h */
+			/* every layer allocates several blocks of b s h */
 			if (often[i].count * RARE < often[0].count)
 				continue;
 			if (size % row || size / row < 8 || size / row > INT64_C(1) << 32)
@@ -104,7 +104,7 @@ size_t tokens_find(const struct alloc_profile *c, const struct layer_hypothesis 
 	return kept;
 }
 
-/* The roundest number in reach; `most`, where there is no tail. */
+/* Without a tail, `least` is `most`. */
 int64_t round_number(int64_t least, int64_t most)
 {
 	for (int64_t by = INT64_C(1) << 20; by > 1; by /= 2)
@@ -124,7 +124,7 @@ int64_t usual_vocabulary(int64_t least, int64_t most)
 	return most % 64 ? round_number(least, most) : most;
 }
 
-/* The logits have their own tails: the smallest block that could be them bounds it too. */
+/* The logits have tails of their own: the smallest block that can be the logits is a bound too. */
 void narrow_vocabulary(const struct alloc_profile *c, struct layer_hypothesis *r, int64_t tokens)
 {
 	for (size_t i = 0; i < c->forward.count && r->vocab_most > 0; i++)
@@ -147,8 +147,8 @@ static size_t add_width(int64_t *found, size_t count, int64_t rows)
 	return count;
 }
 
-/* The width from `least` to `most` that most activations have: they have no weight's tail, but
- * another block may have that size. 0: none. */
+/* The most frequent width of activations from `least` to `most`; 0: none. Activations do not have
+ * the weights' tails, but blocks that are no activations may have such a size. */
 static int64_t frequent_width(const struct alloc_profile *c, int64_t tp, int64_t tokens,
 			      int64_t least, int64_t most)
 {

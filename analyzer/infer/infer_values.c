@@ -1,4 +1,4 @@
-/* What a reading of the sizes and the code that ran say: values, each with its evidence. */
+/* Turns a candidate and the code signatures into values, each with its evidence. */
 #include "infer/infer_values.h"
 
 #include "attribution/frames.h"
@@ -25,7 +25,7 @@ static void add_flag(struct inference *i, struct config *c, enum config_field f,
 	inferred_add(i, c, f, confidence, value ? "true" : "false", "%s", evidence);
 }
 
-/* ---- what code ran ---- */
+/* ---- code signatures ---- */
 
 int has_signature(const struct inference_input *j, const char *key, const char *value)
 {
@@ -36,7 +36,7 @@ int has_signature(const struct inference_input *j, const char *key, const char *
 	return 0;
 }
 
-/* The first row of a key counts. A row without a value says only that there are several. */
+/* The first row of a key counts. A row without a value only shows that there are several. */
 static void add_signatures(struct inference *i, struct config *c, const struct inference_input *j)
 {
 	int megatron = has_signature(j, "framework", "megatron-core");
@@ -54,7 +54,7 @@ static void add_signatures(struct inference *i, struct config *c, const struct i
 	}
 }
 
-/* ---- one reading of the sizes, as a configuration ---- */
+/* ---- a candidate as values ---- */
 
 /* Are most of the layers' activations of 2 bytes an element? */
 static int is_half(const struct inference_input *j, const struct candidate *t)
@@ -65,7 +65,7 @@ static int is_half(const struct inference_input *j, const struct candidate *t)
 	return half >= t->layers.count && half * 4 >= whole;
 }
 
-/* Were the weights converted to 16 bits after they were made? */
+/* Were the weights allocated in 32 bits and converted to 16 afterwards? */
 static int is_converted(const struct inference_input *j, const struct candidate *t)
 {
 	const struct parameter_sizes *m = &j->profile->parameters[SOURCE_APPLY];
@@ -105,7 +105,7 @@ static void add_precision(struct inference *i, struct config *c, const struct in
 		     narrow ? 2 : 4, 2);
 }
 
-/* Of experts with blocks of their own another small block may have passed for the router. */
+/* If experts have blocks of their own, another small block may have been taken for the router. */
 static enum confidence experts_sure(const struct layer_hypothesis *r)
 {
 	if (!r->apart)
@@ -158,8 +158,8 @@ static void add_layout(struct inference *i, struct config *c, const struct infer
 			 "frames of torch.distributed.fsdp");
 }
 
-/* `next`: what the best other choice leaves. Of experts that run one after the other the estimate
- * has one block for all, so that the activations tell little. */
+/* `next`: the gap of the best other choice. For experts that run one after the other the estimate
+ * has one block for all, so that the activations show little. */
 static enum confidence sure_of(const struct candidate *t, bytes next)
 {
 	if (t->r.apart)
@@ -167,8 +167,8 @@ static enum confidence sure_of(const struct candidate *t, bytes next)
 	return next < 0 || next - t->gap >= t->notable ? CONFIDENCE_LIKELY : CONFIDENCE_GUESS;
 }
 
-/* Mixtral's configuration has one width, the experts'; others name that of experts apart from that
- * of layers without, which this job does not have. */
+/* Mixtral's configuration has one width, the experts'. Others have a second one for layers without
+ * experts, and this job has no such layer. */
 static void add_experts(struct inference *i, struct config *c, const struct candidate *t)
 {
 	const struct layer_hypothesis *r = &t->r;
@@ -235,7 +235,7 @@ static void add_sizes(struct inference *i, struct config *c, const struct candid
 							   : CONFIDENCE_GUESS,
 			   vocab, text);
 	}
-	/* a tied weight that was made twice and moved is there once */
+	/* a tied weight that was allocated twice and moved is live once */
 	if (r->vocab_most > 0 && stages == 1 &&
 	    (r->heads_seen == 1 || t->layers.source != SOURCE_INIT))
 		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, CONFIDENCE_LIKELY,
@@ -266,7 +266,7 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 	add_flag(i, c, CONFIG_add_bias_linear, CONFIDENCE_LIKELY, r->linear_bias,
 		 r->linear_bias ? "vectors of the feed-forward network's width"
 				: "no such vectors");
-	/* two normalizations a layer, and with linear biases two of those have the same width */
+	/* two normalizations a layer; two of the linear biases have the same width */
 	if (config_has(c, CONFIG_normalization) && !strcmp(c->normalization, "LayerNorm") &&
 	    !r->qkv_bias && (vectors == 2 || vectors == 4))
 		add_flag(i, c, CONFIG_norm_bias, CONFIDENCE_LIKELY, vectors == 4,
@@ -276,7 +276,7 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 			 "vectors of the queries', keys' and values' widths");
 }
 
-/* People write bucket sizes in decimal. */
+/* Bucket sizes are usually decimal numbers. */
 static int64_t round_decimal(int64_t least, int64_t most)
 {
 	for (int64_t by = INT64_C(1000000000000); by > 1; by /= 10)

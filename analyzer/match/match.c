@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While a match is made. */
+/* The state of match_make(). */
 struct making {
 	struct match *m;
 	const struct config *c;
@@ -49,10 +49,10 @@ static struct match_term *add_term(struct making *k, const char *id, const char 
 	return t;
 }
 
-/* ---- our own system: block by block ---- */
+/* ---- memtrace's own system: block by block ---- */
 
-/* What the allocator hands out at least. roundup_power2_divisions rounds further: then the block's
- * own size. */
+/* The smallest block that the allocator gives for the request. roundup_power2_divisions rounds
+ * further: then the block's own size. */
 static bytes rounded(const struct machine_block *h)
 {
 	bytes least = round_up(h->requested, SMALLEST_BLOCK);
@@ -92,7 +92,8 @@ static int missing_order(const void *a, const void *b)
 	return strcmp(x->id, y->id);
 }
 
-/* Blocks of one size and term follow each other, or nearly: the pairing sorted them. */
+/* The pairing has sorted the blocks, so that blocks of one size and term mostly follow each other.
+ */
 static void list_missing(struct making *k)
 {
 	struct match *m = k->m;
@@ -118,19 +119,19 @@ static void list_missing(struct making *k)
 		qsort(m->missing, m->missing_count, sizeof(*m->missing), missing_order);
 }
 
-/* ---- documents: they give bytes of a component, no blocks ---- */
+/* ---- documents: systems with bytes of components, without blocks ---- */
 
 static int largest_first(const void *a, const void *b)
 {
 	const struct peak_block *x = ((const struct observed *)a)->row,
-			      *y = ((const struct observed *)b)->row;
+				*y = ((const struct observed *)b)->row;
 
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? 1 : -1;
 	return (x > y) - (x < y);
 }
 
-/* A term takes blocks of its component, the largest first, as far as its bytes go. */
+/* Assigns blocks of a term's component to the term, the largest first, up to its bytes. */
 static void fill_terms(struct making *k)
 {
 	bytes *left = xcalloc(k->m->term_count + 1, sizeof(*left));
@@ -157,7 +158,7 @@ static int record_document(struct making *k, struct err *e)
 	struct estimate out;
 	int status = estimate_make(&out, k->m->system, k->c, DETAIL_ALL, e);
 	size_t n = status < 0 ? 0 : estimate_term_count(&out);
-	/* its terms are those of the first stage */
+	/* the estimate's terms are those of the first stage */
 	const struct stage *stage = k->m->stage > 0 && (size_t)k->m->stage < out.stage_count
 					    ? &out.stages[k->m->stage]
 					    : NULL;
@@ -173,7 +174,7 @@ static int record_document(struct making *k, struct err *e)
 	for (size_t i = 0; i < n; i++) {
 		const struct term *t = estimate_term(&out, i);
 
-		/* what a document counts beside the allocator's blocks is not in them */
+		/* other components are outside the allocator's blocks */
 		if (category_of(t->component) < CATEGORIES)
 			add_term(k, t->id, t->component, t->title,
 				 bytes_of(stage ? stage->terms[i] : estimate_bytes(&out, i)));
@@ -229,7 +230,7 @@ static void list_unexplained(struct making *k)
 	m->unexplained_count = kept;
 }
 
-/* What the running counters saw and no record says. */
+/* Adds the bytes that the running counters have and the records do not. */
 static void add_unrecorded(struct match *m, bytes recorded)
 {
 	if (m->observed > recorded) {
@@ -292,7 +293,7 @@ static void drop_term(struct match_term *t)
 	free(t->title);
 }
 
-/* Terms of nothing are not worth a line. */
+/* Removes terms without bytes. */
 static void keep_terms(struct match *m)
 {
 	size_t kept = 0;
@@ -413,7 +414,7 @@ int matches_fail(const struct matches *m)
 	return 0;
 }
 
-/* What fails comes first, then what explains least of its rank. */
+/* Ranks that fail come first, then those with the largest relative gap. */
 static int worst_first(const void *a, const void *b)
 {
 	const struct match *x = a, *y = b;
@@ -433,7 +434,7 @@ void matches_sort(struct matches *m)
 		qsort(m->list, m->count, sizeof(*m->list), worst_first);
 }
 
-/* By terms, not by what a block was taken for: a block that has a term is where its term is. */
+/* A block with a term counts for the term's category, not for its own. */
 bytes match_category_error(const struct match *m, enum category c)
 {
 	bytes sum = 0;

@@ -1,7 +1,7 @@
 /*
- * What was observed at a trace's peak against what a system of estimates predicts: by component, by
- * term, and block by block where the system predicts blocks. Every observed byte is assigned to one
- * term or unexplained.
+ * Compares the observed blocks at a trace's peak with a system's estimate: by component, by term,
+ * and block by block if the system predicts blocks. Every observed byte has one term or is
+ * unexplained.
  */
 #ifndef MEMTRACE_MATCH_H
 #define MEMTRACE_MATCH_H
@@ -10,7 +10,7 @@
 #include "estimate/estimate.h"
 #include "report/report.h"
 
-/* A gap that is worth a word, as a share of what was observed. */
+/* A gap of this share of the observed bytes is notable. */
 #define MATCH_NOTABLE 0.005
 
 struct match_component {
@@ -21,8 +21,8 @@ struct match_component {
 
 struct match_term {
 	char *id, *component, *title;
-	bytes estimated, observed;  /* predicted; of observed blocks that were assigned to it */
-	uint64_t predicted, blocks; /* blocks; predicted 0: the system does not say how many */
+	bytes estimated, observed;  /* `observed`: of the blocks assigned to it */
+	uint64_t predicted, blocks; /* numbers of blocks; predicted 0: the system has no blocks */
 };
 
 /* Observed blocks that no term predicts, of one stack and category. */
@@ -33,22 +33,22 @@ struct match_stack {
 	uint64_t blocks;
 };
 
-/* Blocks of one size that a term predicts and that were not there. */
+/* Predicted blocks of one size and term that were not observed. */
 struct match_missing {
 	const char *id;
 	bytes size, bytes;
 	uint64_t blocks;
 };
 
-/* A declared value that, if it were another, would explain what was found. */
+/* Another value of a key that would explain the gap. */
 struct match_cause {
 	const char *key, *meaning;
-	char *declared, *value; /* declared NULL: nobody said */
-	bytes gap;              /* that it would leave */
-	bytes error_bytes;              /* and by how much the peak would be missed: tails tell too */
+	char *declared, *value; /* declared NULL: not declared */
+	bytes gap;              /* with this value */
+	bytes error_bytes; /* |estimated - observed| with this value: unsplit tails count here */
 };
 
-/* The peak of another configuration, as estimated, and between what limits it will be seen. */
+/* The estimated peak of another configuration, and the range in which it is expected. */
 struct match_what_if {
 	int asked;
 	bytes estimated, low, high;
@@ -74,12 +74,12 @@ struct match {
 	struct match_what_if what_if;
 };
 
-/* By share of what is estimated; of components: negative where nobody asked. */
+/* Allowed errors, as shares of the observed bytes. A negative one is not checked. */
 struct tolerances {
 	double total, component[CATEGORIES];
 };
 
-/* Where the rank stands in its job's layout. */
+/* The rank's coordinates in its job's layout. */
 struct rank_coordinates match_coordinates(const struct config *c, const struct rank *r);
 
 struct inference;
@@ -87,24 +87,24 @@ struct inference;
 struct matches {
 	struct match *list;
 	size_t count;
-	const struct inference *inference; /* NULL: the configuration was declared */
-	const struct config *config;	   /* what was inferred, and what was given */
+	const struct inference *inference; /* NULL: the whole configuration was declared */
+	const struct config *config;       /* inferred and given values */
 	double tolerance;
 };
 
-/* `r` keeps the blocks of its peak (replay_options.keep_peak_blocks). -1: the system cannot say what the
- * job needs. */
+/* `r` keeps the blocks of its peak (replay_options.keep_peak_blocks). -1: the system cannot say
+ * what the job needs. */
 int match_make(struct match *m, const struct rank *r, const struct system *system,
 	       const struct config *c, const struct tolerances *t, struct err *e);
-/* Found and not predicted, and predicted and not found. */
+/* Bytes that are observed but not predicted, plus bytes that are predicted but not observed. */
 bytes match_gap(const struct match *m);
-/* Is that worth a word? */
+/* Is the gap notable? */
 int match_has_gap(const struct match *m);
 void match_release(struct match *m);
 int matches_fail(const struct matches *m);
 /* The worst rank first. */
 void matches_sort(struct matches *m);
-/* How far a component is off, if by more than MATCH_NOTABLE of the rank's peak; else 0. */
+/* Estimated minus observed bytes of a category, if more than MATCH_NOTABLE of the peak; else 0. */
 bytes match_category_error(const struct match *m, enum category c);
 
 #endif

@@ -28,7 +28,7 @@ static int predicted_order(const void *a, const void *b)
 static int observed_order(const void *a, const void *b)
 {
 	const struct peak_block *x = ((const struct observed *)a)->row,
-			      *y = ((const struct observed *)b)->row;
+				*y = ((const struct observed *)b)->row;
 	int same = order(x->bytes, (int)x->category, 0, y->bytes, (int)y->category, 0);
 
 	return same ? same : (x > y) - (x < y);
@@ -41,7 +41,7 @@ static void pair(struct predicted *p, struct observed *o, size_t partner)
 	o->partner = partner;
 }
 
-/* Both are sorted by size, then by category. */
+/* Pairs equal sizes. Both are sorted by size, then by category. */
 static void pair_equal(struct predicted *p, size_t np, struct observed *o, size_t no, int category)
 {
 	size_t i = 0, k = 0;
@@ -63,8 +63,8 @@ static void pair_equal(struct predicted *p, size_t np, struct observed *o, size_
 	}
 }
 
-/* Every predicted block spans what it may have become, and the one that ends first goes first: none
- * could be paired better. -1: any category. */
+/* Each predicted block is an interval of possible sizes. The interval that ends first is paired
+ * first, which pairs as many as possible. `category` -1: any. */
 static void pair_tails(struct predicted *p, size_t np, struct observed *o, size_t no, int category)
 {
 	size_t i = 0, k = 0;
@@ -88,11 +88,12 @@ static int may_be(const struct predicted *p, const struct observed *o)
 {
 	bytes size = o->row->bytes;
 
-	return size == p->least ||
-	       (p->least > MAX_UNSPLIT_TAIL && size > p->least && size <= p->least + MAX_UNSPLIT_TAIL);
+	return size == p->least || (p->least > MAX_UNSPLIT_TAIL && size > p->least &&
+				    size <= p->least + MAX_UNSPLIT_TAIL);
 }
 
-/* Gives what is paired to `left`, and what `left` could not have to its former partner. */
+/* Gives a paired block to `left`, and `to`, which `left` cannot be, to that block's former partner.
+ */
 static int exchange(struct predicted *left, struct predicted *p, struct observed *to,
 		    struct observed *o, size_t no)
 {
@@ -112,7 +113,7 @@ static int exchange(struct predicted *left, struct predicted *p, struct observed
 	return 0;
 }
 
-/* Equal sizes went first, which may have taken a block from one that could have been no other. */
+/* Equal sizes are paired first, which may take the only possible block of another prediction. */
 static void exchange_all(struct predicted *p, size_t np, struct observed *o, size_t no)
 {
 	size_t tries = MOST_EXCHANGES;

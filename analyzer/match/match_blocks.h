@@ -1,18 +1,18 @@
-/* Which observed block is which predicted one. */
+/* Pairs observed blocks with predicted ones. */
 #ifndef MEMTRACE_MATCH_BLOCKS_H
 #define MEMTRACE_MATCH_BLOCKS_H
 
 #include "match/match.h"
 
-/* A remainder of at most this is not split off a large block (kSmallSize), and small ones are
- * always split. */
+/* The largest remainder that the allocator does not split off a large block (kSmallSize). Small
+ * blocks are always split. */
 #define MAX_UNSPLIT_TAIL (INT64_C(1) << 20)
 
 /* A block that a system predicts. */
 struct predicted {
 	int term; /* index of the match's terms */
 	enum category category;
-	bytes least, size; /* as asked for, rounded; with the tail that the prediction gave it */
+	bytes least, size; /* the rounded request; with the predicted tail */
 	int found;
 };
 
@@ -23,9 +23,8 @@ struct observed {
 	size_t partner; /* index of the predicted one, if there is a term */
 };
 
-/* Pairs them: the same category and size, then the same but for a tail that the allocator did not
- * split off; then both in any
- * category. Sorts both. */
+/* Sorts and pairs both: first by the same category and size, then by the same category and size up
+ * to an unsplit tail; then both in any category. */
 void match_blocks(struct predicted *p, size_t predicted, struct observed *o, size_t observed);
 
 #endif

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A value is a cause where it leaves at most this share of the gap, and as good as the best where
- * it leaves at most this much more. */
+/* A value is a cause if it leaves at most DECISIVE of the gap. It is as good as the best one if it
+ * leaves at most AS_GOOD of the gap more. */
 #define DECISIVE 0.5
 #define AS_GOOD 0.02
-/* Blocks may all be found, and yet the peak be missed: tails hide a few rows of the vocabulary. So
- * much of the peak is worth a word, where another number of rows leaves at most this part of it. */
+/* All blocks may be paired although the peak is missed, because unsplit tails hide a few rows of
+ * the vocabulary. An error of NOTABLE_ERROR of the peak is explained if another number of rows
+ * leaves at most REMAINING_ERROR of it. */
 #define NOTABLE_ERROR 0.0001
 #define REMAINING_ERROR 0.0625
 
@@ -45,7 +46,7 @@ static char *value_of(const struct config *c, enum config_field f, const char *w
 	return value;
 }
 
-/* The declared configuration with one value changed, matched again. -1: nobody could run that. */
+/* Matches again with one value changed. Returns -1 if the changed configuration is invalid. */
 static int try_value(const struct match *m, const struct config *c, const struct tolerances *t,
 		     enum config_field f, const char *value, struct match_cause *found)
 {
@@ -86,7 +87,7 @@ static void add_cause(struct match *m, const struct config *c, size_t row, char 
 	buf_release(&declared);
 }
 
-/* "/2" and "-4" may be the same. */
+/* Is the value listed? "/2" and "-4" may give the same. */
 static int is_known(const struct match *m, enum config_field f, const char *value)
 {
 	for (size_t i = 0; i < m->cause_count; i++)
@@ -103,13 +104,14 @@ static int gap_order(const void *a, const void *b)
 		return x->gap < y->gap ? -1 : 1;
 	if (x->error_bytes != y->error_bytes)
 		return x->error_bytes < y->error_bytes ? -1 : 1;
-	/* of two that explain it alike, that somebody declared can be wrong */
+	/* of two that explain the gap equally well, the declared one comes first: it can be wrong
+	 */
 	if (!x->declared != !y->declared)
 		return !x->declared - !y->declared;
 	return strcmp(x->key, y->key);
 }
 
-/* Only the best, and those as good. */
+/* Keeps the best cause and those that are as good. */
 static void keep_best(struct match *m)
 {
 	size_t kept = 0;
@@ -143,8 +145,8 @@ void match_explain(struct match *m, const struct config *c, const struct toleran
 	      most = off > worth ? off : worth;
 	int by_gap = match_has_gap(m);
 
-	/* a peak that is met says nothing against what is declared: other blocks are another
-	 * moment's */
+	/* If the peak is met, nothing is wrong with the declared values: different blocks belong to
+	 * another moment. */
 	if (m->system != &memtrace || (double)off < NOTABLE_ERROR * (double)m->observed)
 		return;
 	for (size_t i = 0; i < alternatives_count; i++) {

@@ -28,8 +28,8 @@ static int set_pairs(struct config *c, const char *pairs, struct err *e)
 }
 
 /*
- * What the estimate missed may stay as it is, or grow with the rest: the two are the ends of the
- * range. What matched block by block leaves little between them.
+ * The bytes that the estimate misses may stay constant, or grow with the rest: these are the ends
+ * of the range. A match without a gap leaves little between them.
  */
 int match_what_if(struct match *m, const struct config *c, const char *pairs, struct err *e)
 {
