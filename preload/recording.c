@@ -57,8 +57,8 @@ static struct {
 
 /* ---- helper thread ---- */
 
-/* Whether this process is the one to say that memory ran out is decided by a file in the directory, which the writer makes: LAST is
- * said without. */
+/* Whether this process is the one to say that memory ran out is decided by a file in the directory,
+ * which the writer makes: LAST is said without. */
 static void say_what_is_due(int last)
 {
 	static const char *const why[] = {
@@ -106,7 +106,7 @@ static void look_at_the_writer(void)
 
 static unsigned work(void)
 {
-	int waits_for_a_record, writes;
+	int waits_for_a_record;
 
 	segments_prepare_next();
 	tables_prepare();
@@ -116,13 +116,12 @@ static unsigned work(void)
 	account_note_unreported();
 	if (!recording_already() || now_ns() - me.start_ns >= BYPASS_AFTER_NS)
 		bypass_describe();
-	writes = writer_step(recorder_control());
+	writer_check(recorder_control());
 	look_at_the_writer();
 	say_what_is_due(0);
 	if (graphs_owe())
 		return OWED_MS;
-	if (writes || waits_for_a_record ||
-	    atomic_load(&recorder_control()->owner) == WRITER_NOBODY)
+	if (waits_for_a_record || atomic_load(&recorder_control()->owner) == WRITER_NOBODY)
 		return WRITER_EVERY_MS;
 	return REST_MS;
 }
@@ -367,7 +366,7 @@ static void end_recording(void)
 {
 	struct writer_control *c = recorder_control();
 
-	if (atomic_load(&c->owner) == WRITER_PROCESS)
+	if (atomic_load(&c->owner) != WRITER_NOBODY)
 		(void)background_stop(EXIT_MS); /* its last run may have something to describe */
 	recorder_close(me.exit_status);
 	atomic_store(&c->ended, 1);

@@ -2,15 +2,14 @@
 #include "process/notice.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "process/settings.h"
 #include "process/stderr.h"
 #include "base/text.h"
+#include "record/file.h"
 
 static const struct who *me;
 static const char *traces;    /* as given */
@@ -196,7 +195,7 @@ void notice_lost(const char *how, const char *why, int e)
 static int first_to_say(const char *what)
 {
 	struct text *path = &own.path;
-	int fd = -1, e = ENAMETOOLONG;
+	int e = -ENAMETOOLONG;
 
 	path->n = 0;
 	text_str(path, directory.s);
@@ -206,14 +205,9 @@ static int first_to_say(const char *what)
 	text_str(path, me->run_id);
 	text_str(path, "-");
 	text_number(path, (uint64_t)me->restart_count);
-	if (path->n < sizeof(path->s) - 1) {
-		fd = (int)syscall(SYS_openat, AT_FDCWD, path->s,
-				  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		e = errno;
-	}
-	if (fd >= 0)
-		syscall(SYS_close, fd);
-	return fd >= 0 || (e != EEXIST && me->rank <= 0);
+	if (path->n < sizeof(path->s) - 1)
+		e = file_make_empty(path->s);
+	return e == 0 || (e != -EEXIST && me->rank <= 0);
 }
 
 void notice_out_of_memory(uint64_t requested, uint64_t free_bytes)

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "record/descriptors.h"
+
 /* The C library's write(), open(), close() and poll() are points where a cancelled thread ends:
  * these are the system calls themselves. */
 
@@ -82,22 +84,41 @@ static long write_without_waiting(const char *line, size_t n)
 	return syscall(SYS_write, STDERR_FILENO, line, n);
 }
 
-void stderr_line(const char *line, size_t n)
+struct sending {
+	const char *line;
+	size_t n;
+};
+
+static int send_line(void *argument)
 {
+	const struct sending *s = argument;
+	const char *line = s->line;
+	size_t n = s->n;
 	const uint64_t pipe = 1ull << (SIGPIPE - 1); /* as the kernel has them: 64 signals */
 	uint64_t old = 0, pending = 0;
 	struct timespec now = { 0 };
-	int e = errno, is_direct = S_ISREG(first.st_mode) || S_ISSOCK(first.st_mode);
+	int is_direct = S_ISREG(first.st_mode) || S_ISSOCK(first.st_mode);
 
 	if (!is_first(STDERR_FILENO))
-		goto out;
+		return 0;
 	syscall(SYS_rt_sigpending, &pending, sizeof(pending));
 	if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &old, sizeof(pipe)) != 0)
-		goto out;
+		return 0;
 	if ((is_direct ? write_directly(line, n) : write_without_waiting(line, n)) < 0 &&
 	    errno == EPIPE && !(pending & pipe))
 		(void)syscall(SYS_rt_sigtimedwait, &pipe, NULL, &now, sizeof(pipe));
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-out:
+	return 0;
+}
+
+/* In a copy of the descriptor table, number 2 is the same file when it is looked at and when it is
+ * written to. */
+void stderr_line(const char *line, size_t n)
+{
+	struct sending s = { line, n };
+	int e = errno;
+
+	if (!descriptors_call_apart(send_line, &s))
+		(void)send_line(&s);
 	errno = e;
 }

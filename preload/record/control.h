@@ -39,7 +39,7 @@ struct writer_control {
 	 */
 	_Atomic uint32_t helper_thread;
 	_Atomic uint32_t helper_wakeups; /* futex of the helper thread */
-	_Atomic uint32_t writer;         /* the writing process, 0: none yet */
+	_Atomic uint32_t writer;         /* the same for the writing process, 0: none yet */
 	_Atomic uint32_t ended;          /* 1: the job has closed the recording */
 	_Atomic uint32_t state;          /* enum writer_state; futex */
 	_Atomic int32_t error;           /* errno */

@@ -22,7 +22,13 @@ void file_discard(const char *directory, const char *name);
 /* Writes all BYTES at OFFSET. 0 or -errno. */
 int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset);
 
-/* Reads up to BYTES of the regular file at PATH. Returns how many, or -1. */
+/*
+ * Reads up to BYTES of the regular file at PATH into BUFFER. Returns how many, or -1. No descriptor
+ * of the job's table is used where a child process can be made.
+ */
 long file_read(const char *path, void *buffer, size_t bytes);
+
+/* Makes an empty file at PATH, which must not exist. 0 or -errno. Descriptors as in file_read(). */
+int file_make_empty(const char *path);
 
 #endif

@@ -36,8 +36,6 @@ static struct {
 	char stack[2][STACK_BYTES] __attribute__((aligned(64)));
 } spawn;
 
-long spawn_clone(int (*run)(void *), void *stack_top, unsigned long flags, void *argument,
-		 int *cleared);
 void writer_start(void);
 
 /* A system call that leaves errno alone. Result or -errno. */

@@ -15,6 +15,14 @@
 #define SPAWN_MEMORY_FD 3 /* the memfd's number in the executed program */
 
 /*
+ * clone(2) with FLAGS: the child calls RUN(ARGUMENT) on the stack that ends at STACK_TOP, and ends
+ * with its result as status. CLEARED: for CLONE_CHILD_CLEARTID. Returns the child's pid or -errno.
+ * Defined in spawn_clone.S.
+ */
+long spawn_clone(int (*run)(void *), void *stack_top, unsigned long flags, void *argument,
+		 int *cleared);
+
+/*
  * Maps BYTES (less where RLIMIT_FSIZE or RLIMIT_AS leave less; a power of two of pages of it) of
  * zeroed shared memory and starts the writer process. *GOT is what was mapped. Returns NULL where
  * no such process can be made: errno tells.

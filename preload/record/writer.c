@@ -14,17 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "record/descriptors.h"
 #include "record/file.h"
 #include "record/image.h"
 #include "base/lock.h"
 #include "record/spawn.h"
-#include "base/text.h"
+#include "record/thread.h"
 
 #define CLAIM_MS 2000 /* a process that has not begun by then has failed */
 #define GO_MS 10000
 
 static struct image image;
-static char opened; /* this thread or process has tried to make the file */
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, unsigned ms)
 {
@@ -48,7 +48,6 @@ static void set_state(struct writer_control *c, enum writer_state state, int err
 
 static void open_file(struct writer_control *c)
 {
-	opened = 1;
 	image_begin(&image, c);
 	image.fd = file_create(c->directory, c->name);
 	if (image.fd < 0)
@@ -103,71 +102,93 @@ static int claim(struct writer_control *c, enum writer_owner who)
 	return atomic_compare_exchange_strong(&c->owner, &nobody, who);
 }
 
+/* Everything new, every WRITER_EVERY_MS and when writer_wake() says so, until the recording is
+ * closed or IS_GONE() says that the job is. */
+static void write_until_the_end(struct writer_control *c, int (*is_gone)(struct writer_control *))
+{
+	while (!atomic_load(&c->ended) && !is_gone(c)) {
+		uint32_t helper;
+
+		if (atomic_load(&c->state) == WRITER_REFUSED)
+			return;
+		pass(c);
+		helper = atomic_load(&c->helper_thread);
+		if (!atomic_load(&c->ended) && !(helper & FUTEX_OWNER_DIED))
+			futex(&c->helper_thread, FUTEX_WAIT, helper, WRITER_EVERY_MS);
+	}
+	finish(c);
+}
+
 /* ---- in the job ---- */
 
-static uint64_t begun_ns;
+static struct {
+	struct writer_control *control;
+	uint64_t begun_ns; /* when the process was started; 0: none was */
+	int resumes;       /* the thread goes on with the file of a process that was killed */
+	atomic_int has_thread;
+} job;
 
 void writer_begin(struct writer_control *c, int has_process)
 {
 	c->build = WRITER_BUILD;
 	c->pid = (uint32_t)getpid();
-	opened = 0;
-	begun_ns = has_process ? now_ns() : 0;
+	job.control = c;
+	job.begun_ns = has_process ? now_ns() : 0;
+	job.resumes = 0;
+	atomic_store(&job.has_thread, 0);
 	atomic_store(&c->go, 1);
 }
 
-/* Is the process that writes no more, or dead and waited for by nobody? Its state in /proc is the
- * word behind its name. */
-static int process_is_gone(struct writer_control *c)
+static int is_here(struct writer_control *c)
 {
-	uint32_t pid = atomic_load(&c->writer);
-	struct short_text path = { 0 };
-	char stat[256];
-	const char *after;
-	long n;
-
-	if (!pid)
-		return 0;
-	if (kill((pid_t)pid, 0) != 0)
-		return errno == ESRCH;
-	text_str(&path, "/proc/");
-	text_number(&path, pid);
-	text_str(&path, "/stat");
-	n = file_read(path.s, stat, sizeof(stat) - 1);
-	stat[n < 0 ? 0 : n] = 0;
-	after = strrchr(stat, ')');
-	return after && after[1] == ' ' && after[2] == 'Z';
+	(void)c;
+	return 0; /* the thread ends with its process */
 }
 
-/* Somebody has killed the process: the helper thread goes on with its file. */
-static void take_over_from_the_dead(struct writer_control *c)
+/* The trace file is open in the descriptor table of this thread alone: a number of the job's table
+ * could be closed by the job and opened for a file of the job between two writes. */
+static void *write_as_a_thread(void *unused)
 {
-	if (atomic_load(&c->state) != WRITER_WRITING || !process_is_gone(c))
-		return;
-	opened = 1;
-	image_resume(&image, c);
-	image.fd = file_open(c->directory, c->name);
-	if (image.fd < 0)
-		set_state(c, WRITER_REFUSED, -image.fd);
-	atomic_store(&c->owner, WRITER_THREAD);
-}
+	struct writer_control *c = job.control;
 
-int writer_step(struct writer_control *c)
-{
-	if (atomic_load(&c->owner) == WRITER_PROCESS)
-		take_over_from_the_dead(c);
-	if (atomic_load(&c->owner) == WRITER_NOBODY &&
-	    (!begun_ns || spawn_failed() || now_ns() - begun_ns > LOCK_MS(CLAIM_MS)))
-		(void)claim(c, WRITER_THREAD);
-	if (atomic_load(&c->owner) != WRITER_THREAD)
-		return 0;
-	if (!opened)
+	(void)unused;
+	prctl(PR_SET_NAME, "memtrace-writer");
+	if (!descriptors_leave()) {
+		set_state(c, WRITER_REFUSED, EPERM);
+		return NULL;
+	}
+	if (!job.resumes) {
 		open_file(c);
-	if (atomic_load(&c->ended))
-		finish(c);
-	else
-		pass(c);
-	return 1;
+	} else {
+		image_resume(&image, c);
+		image.fd = file_open(c->directory, c->name);
+		if (image.fd < 0)
+			set_state(c, WRITER_REFUSED, -image.fd);
+	}
+	write_until_the_end(c, is_here);
+	return NULL;
+}
+
+static void start_thread(struct writer_control *c)
+{
+	if (!atomic_exchange(&job.has_thread, 1) && thread_start(write_as_a_thread) != 0)
+		set_state(c, WRITER_REFUSED, EAGAIN);
+}
+
+void writer_check(struct writer_control *c)
+{
+	uint32_t owner = atomic_load(&c->owner);
+
+	if (owner == WRITER_PROCESS && atomic_load(&c->state) == WRITER_WRITING &&
+	    atomic_load(&c->writer) & FUTEX_OWNER_DIED) {
+		job.resumes = 1;
+		atomic_store(&c->owner, WRITER_THREAD);
+	} else if (owner == WRITER_NOBODY && (!job.begun_ns || spawn_failed() ||
+					      now_ns() - job.begun_ns > LOCK_MS(CLAIM_MS))) {
+		(void)claim(c, WRITER_THREAD);
+	}
+	if (atomic_load(&c->owner) == WRITER_THREAD)
+		start_thread(c);
 }
 
 void writer_wake(struct writer_control *c)
@@ -202,14 +223,20 @@ static struct {
 	struct robust_list entry;
 } watched;
 
-void writer_watch_this_thread(struct writer_control *c)
+/* WORD becomes this thread's id; the kernel marks it with FUTEX_OWNER_DIED when the thread ends. */
+static void watch_this_thread(_Atomic uint32_t *word)
 {
 	watched.entry.next = &watched.head.list;
 	watched.head.list.next = &watched.entry;
 	watched.head.list_op_pending = NULL;
-	watched.head.futex_offset = (char *)&c->helper_thread - (char *)&watched.entry;
-	atomic_store(&c->helper_thread, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
+	watched.head.futex_offset = (char *)word - (char *)&watched.entry;
+	atomic_store(word, (uint32_t)syscall(SYS_gettid) | FUTEX_WAITERS);
 	syscall(SYS_set_robust_list, &watched.head, sizeof(watched.head));
+}
+
+void writer_watch_this_thread(struct writer_control *c)
+{
+	watch_this_thread(&c->helper_thread);
 }
 
 void writer_unwatch_this_thread(struct writer_control *c)
@@ -267,26 +294,18 @@ int writer_process(void)
 
 	detach();
 	c = take_memory();
-	if (!c || !claim(c, WRITER_PROCESS))
+	if (!c)
+		return 1;
+	watch_this_thread(&c->writer);
+	if (!claim(c, WRITER_PROCESS))
 		return 1;
 #ifdef SYS_pidfd_open
 	pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 #else
 	pidfd = -1;
 #endif
-	atomic_store(&c->writer, (uint32_t)getpid());
 	open_file(c);
 	(void)!chdir("/"); /* the job's working directory is not kept busy */
-	while (!atomic_load(&c->ended) && !job_is_gone(c)) {
-		uint32_t helper;
-
-		if (atomic_load(&c->state) == WRITER_REFUSED)
-			return 1;
-		pass(c);
-		helper = atomic_load(&c->helper_thread);
-		if (!atomic_load(&c->ended) && !(helper & FUTEX_OWNER_DIED))
-			futex(&c->helper_thread, FUTEX_WAIT, helper, WRITER_EVERY_MS);
-	}
-	finish(c);
-	return 0;
+	write_until_the_end(c, job_is_gone);
+	return atomic_load(&c->state) == WRITER_REFUSED;
 }

@@ -1,9 +1,9 @@
 /*
  * Writes a recording from memory to its trace file. Usually a process of its own does this
  * (spawn.h), so that no thread of the job ever waits for a file system and what was recorded
- * outlives the job's end by any signal; where no process can be made, the helper thread does it.
- * Both run the same code on the same memory, which begins with struct writer_control; the file's
- * image follows.
+ * outlives the job's end by any signal; where no process can be made, a thread of the job with a
+ * descriptor table of its own does it. Both run the same code on the same memory, which begins with
+ * struct writer_control; the file's image follows.
  */
 #ifndef PRELOAD_WRITER_H
 #define PRELOAD_WRITER_H
@@ -18,15 +18,15 @@
  * begins. HAS_PROCESS: one was started. */
 void writer_begin(struct writer_control *c, int has_process);
 
-/* For the helper thread, which takes the writing over if no process does it, or if that is gone.
- * One pass if it has; returns 1 if so. */
-int writer_step(struct writer_control *c);
+/* For the helper thread: starts a thread that writes if no process does, or if that was killed. */
+void writer_check(struct writer_control *c);
 
 /* The recording is closed: has everything written, and waits for that up to LIMIT_MS. Returns 1
  * when the file is complete. */
 int writer_finish(struct writer_control *c, unsigned limit_ms);
 
-/* The helper thread is to write, at once, if no process has begun to. 1: it is. */
+/* A thread is to write, at once, if no process has begun to: the next writer_check() starts it. 1:
+ * it is. */
 int writer_take_over(struct writer_control *c);
 
 /* There is much to write. Never waits. */

@@ -40,13 +40,12 @@ static void start(const char *name, uint64_t budget)
 	recorder_begin();
 }
 
-/* Closes the recording, and has this thread write it. */
+/* Closes the recording, and has it written by a thread, for no process is started. */
 static void finish(int status)
 {
 	recorder_close(status);
-	atomic_store(&recorder_control()->ended, 1);
-	assert_int_equal(writer_step(recorder_control()), 1);
-	assert_int_equal(writer_finish(recorder_control(), 0), 1);
+	writer_check(recorder_control());
+	assert_int_equal(writer_finish(recorder_control(), 10000), 1);
 }
 
 static void read_back(const char *name)
@@ -97,7 +96,8 @@ static unsigned helper_work(void)
 	segments_prepare_next();
 	tables_prepare();
 	keyframe_work();
-	writer_step(recorder_control());
+	writer_check(recorder_control());
+	writer_wake(recorder_control());
 	return 1;
 }
 
@@ -377,7 +377,8 @@ static int refused(const char *where, const char *name)
 
 	assert_int_equal(recorder_open(&setup), 0);
 	recorder_begin();
-	helper_work();
+	writer_check(recorder_control());
+	assert_int_equal(writer_finish(recorder_control(), 10000), 1);
 	assert_int_equal(atomic_load(&recorder_control()->state), WRITER_REFUSED);
 	return atomic_load(&recorder_control()->error);
 }

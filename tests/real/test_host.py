@@ -1,5 +1,6 @@
 """The job's own files, children and descriptors, and file systems that stall: the recorder does not touch them, and does not wait for them."""
 import glob
+import hashlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from harness import MEMTRACE, PRELOAD, SIM, Case, environment, mtr, python
 from hooks import build
 
 CLOSES = """
-import hashlib, os, sys, torch
+import hashlib, os, sys, time, torch
 x = torch.empty(1, device="cuda")
+time.sleep(0.5)  # whoever writes the trace has opened it
 os.closerange(3, 4096)
 files = []
 for i in range(40):
@@ -27,10 +29,11 @@ print(hashlib.sha256(b"".join(d for _, d in files)).hexdigest())
 """
 
 TAKES_EVERY_NUMBER = """
-import os, torch
+import os, time, torch
 mine = os.open("mine", os.O_RDWR | os.O_CREAT)
 os.write(mine, b"m" * 4096)
 x = torch.empty(1, device="cuda")
+time.sleep(0.5)
 for fd in range(3, 256):
     if fd != mine:
         os.dup2(mine, fd)
@@ -93,29 +96,47 @@ class Host(Case):
 
     # ---- files and descriptors
 
-    def test_closes_every_descriptor(self):
-        done = self.real(CLOSES)
-        import hashlib
+    def closes_every_descriptor(self, **settings):
+        done = self.real(CLOSES, **settings)
         data = b"".join(open(os.path.join(self.dir, "checkpoint-%d" % i), "rb").read() for i in range(40))
         self.assertEqual(hashlib.sha256(data).hexdigest(), done.stdout.strip())
         trace = self.trace()
         self.assertEqual(sum(r[5] in (1, 2) for r in trace.records()), 70_002)
         self.assertEqual((trace.exit_status, trace.lost_events), (0, 0))
 
-    def test_every_number_is_the_jobs(self):
-        self.real(TAKES_EVERY_NUMBER)
+    def test_closes_every_descriptor(self):
+        self.closes_every_descriptor()
+
+    def test_closes_every_descriptor_of_a_thread_that_writes(self):
+        """As the first process of a container, where the file is not written by a process of its own."""
+        self.closes_every_descriptor(MEMTRACE_WRITER_PROCESS=0)
+
+    def takes_every_number(self, **settings):
+        self.real(TAKES_EVERY_NUMBER, **settings)
         with open(os.path.join(self.dir, "mine"), "rb") as f:
             self.assertEqual(f.read(), b"m" * 4096)
         self.assertEqual(sum(r[5] in (1, 2) for r in self.trace().records()), 40_002)
 
-    def test_no_descriptor_of_ours(self):
-        """Neither the job nor the writer keeps descriptors of the other open: a pipe ends when the job closes it."""
+    def test_every_number_is_the_jobs(self):
+        self.takes_every_number()
+
+    def test_every_number_is_the_jobs_of_a_thread_that_writes(self):
+        self.takes_every_number(MEMTRACE_WRITER_PROCESS=0)
+
+    def no_descriptor_of_ours(self, **settings):
         done = self.real("import os, torch\nbefore = set(os.listdir('/proc/self/fd'))\nr, w = os.pipe()\n"
                          "torch.cuda.init()\nx = torch.empty(1, device='cuda')\nos.close(w)\nprint(os.read(r, 1) == b'')\n"
-                         "print([os.readlink('/proc/self/fd/' + f) for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])")
+                         "print([os.readlink('/proc/self/fd/' + f) for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])", **settings)
         self.assertIn("True", done.stdout)
         self.assertNotIn(".mtr", done.stdout)
         self.assertNotIn("memfd", done.stdout)
+
+    def test_no_descriptor_of_ours(self):
+        """Neither the job nor the writer keeps descriptors of the other open: a pipe ends when the job closes it."""
+        self.no_descriptor_of_ours()
+
+    def test_no_descriptor_of_a_thread_that_writes(self):
+        self.no_descriptor_of_ours(MEMTRACE_WRITER_PROCESS=0)
 
     def test_truncated_by_somebody(self):
         done = self.real("import torch, glob, os, time\nx = torch.empty(1 << 20, device='cuda')\ntime.sleep(0.5)\n"
