@@ -130,10 +130,11 @@ static uint64_t hash_stack(uint32_t module, const uint32_t *frames, uint32_t cou
 static void new_region(void *region, uint64_t offset, size_t bytes)
 {
 	struct mt_header *h = t.header;
+	struct mt_table *entry = &h->table[h->tables];
 
+	*entry = (struct mt_table){ .offset = offset, .capacity = bytes };
 	t.region = region;
-	t.entry = &h->table[h->tables];
-	*t.entry = (struct mt_table){ .offset = offset, .capacity = bytes };
+	__atomic_store_n(&t.entry, entry, __ATOMIC_RELEASE); /* the helper reads it without the lock */
 	__atomic_store_n(&h->tables, h->tables + 1, __ATOMIC_RELEASE);
 }
 
@@ -160,8 +161,9 @@ int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t b
 static int may_grow(void)
 {
 	const struct mt_header *h = t.header;
+	const uint64_t tables = __atomic_load_n(&h->tables, __ATOMIC_ACQUIRE);
 
-	return h->tables < MT_MAX_TABLES && h->tables * REGION_BYTES <= h->budget / 4;
+	return tables < MT_MAX_TABLES && tables * REGION_BYTES <= h->budget / 4;
 }
 
 /* Room for an entry with BYTES of payload, in a new region if need be. The lock is held. Returns 0,
@@ -242,7 +244,10 @@ static int enter(void)
 
 static int is_half_full(void)
 {
-	return __atomic_load_n(&t.entry->used, __ATOMIC_RELAXED) * 2 >= t.entry->capacity && !atomic_load(&t.spare) && may_grow();
+	const struct mt_table *entry = __atomic_load_n(&t.entry, __ATOMIC_ACQUIRE);
+
+	return __atomic_load_n(&entry->used, __ATOMIC_RELAXED) * 2 >= entry->capacity &&
+	       !atomic_load(&t.spare) && may_grow();
 }
 
 static void leave(void)
