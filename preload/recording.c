@@ -41,7 +41,7 @@
 #define REST_MS 10000 /* between two runs of the helper's work that nothing asked for */
 #define OWED_MS 20    /* until a graph's level that was due too soon is read */
 #define BYPASS_AFTER_NS 5000000000u /* until then the job loads its libraries */
-#define EXIT_MS 500   /* the longest that a process's end waits for the writer */
+#define EXIT_MS 500                 /* the longest that a process's end waits for the writer */
 
 static struct {
 	struct who who;
@@ -112,7 +112,8 @@ static unsigned work(void)
 	tables_prepare();
 	waits_for_a_record = keyframe_work();
 	segments_prepare_next(); /* what was replayed may be used again */
-	graphs_read_owed(); /* a level that changed just after it was read, and that no event followed */
+	graphs_read_owed();      /* a level that changed just after it was read, and that no event
+				    followed */
 	account_note_unreported();
 	if (!recording_already() || now_ns() - me.start_ns >= BYPASS_AFTER_NS)
 		bypass_describe();

@@ -109,7 +109,8 @@ static uint64_t hash_bytes(const void *p, size_t n)
 	uint64_t h = 0xcbf29ce484222325u ^ n;
 
 	for (size_t i = 0; i < n; i++)
-		h = (h ^ b[i]) * 0x100000001b3u; /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult): all bytes are set */
+		h = (h ^ b[i]) * 0x100000001b3u; /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult):
+						    all bytes are set */
 	h ^= h >> 29;
 	return h ? h : 1;
 }
@@ -134,7 +135,8 @@ static void new_region(void *region, uint64_t offset, size_t bytes)
 
 	*entry = (struct mt_table){ .offset = offset, .capacity = bytes };
 	t.region = region;
-	__atomic_store_n(&t.entry, entry, __ATOMIC_RELEASE); /* the helper reads it without the lock */
+	__atomic_store_n(&t.entry, entry,
+			 __ATOMIC_RELEASE); /* the helper reads it without the lock */
 	__atomic_store_n(&h->tables, h->tables + 1, __ATOMIC_RELEASE);
 }
 
