@@ -43,7 +43,7 @@ SIM_TESTS     := $(call tests,tests/sim/test_*.c)
 UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/torch/allocator_replay
 # The analyzer without main(), and the files that unit tests share.
 LIBRARY       := $(call obj,$(filter-out analyzer/main.c,$(ANALYZER_SRC)))
-WRITERS       := $(call obj,$(wildcard tests/unit/write_*.c))
+WRITERS       := $(call obj,tests/unit/fixture.c $(wildcard tests/unit/write_*.c))
 
 # The modules that `memtrace simulate` puts on PYTHONPATH.
 INJECTED := $(patsubst analyzer/simulate/python/%,$(BUILD)/cudasim/python/%,$(wildcard analyzer/simulate/python/*.py))

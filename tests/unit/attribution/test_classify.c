@@ -4,26 +4,26 @@
 /* 4 MiB of parameters, 4 of gradients, 8 of states; the peak is in the second step's backward. */
 static void phase_and_lifetime_decide_the_category(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	make(j, j->setup, 4 * MIB);
+	make(f, f->setup, 4 * MIB);
 	for (unsigned step = 0; step < 2; step++) {
-		uint64_t x = make(j, j->input, 2 * MIB), a = make(j, j->model, 32 * MIB),
-			 held = make(j, j->model, 16 * MIB),
-			 t = make_in_backward(j, j->small, 64 * MIB), g;
+		uint64_t x = make(f, f->input, 2 * MIB), a = make(f, f->model, 32 * MIB),
+			 held = make(f, f->model, 16 * MIB),
+			 t = make_in_backward(f, f->small, 64 * MIB), g;
 
-		drop_in_backward(j, t, 64 * MIB);
-		drop_in_backward(j, a, 32 * MIB);
-		g = make_in_backward(j, j->small, 4 * MIB);
+		drop_in_backward(f, t, 64 * MIB);
+		drop_in_backward(f, a, 32 * MIB);
+		g = make_in_backward(f, f->small, 4 * MIB);
 		if (!step)
-			make(j, j->optimizer, 8 * MIB);
-		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
-		drop(j, j->zero_grad, g, 4 * MIB);
-		drop(j, j->input, held, 16 * MIB);
-		drop(j, j->input, x, 2 * MIB);
+			make(f, f->optimizer, 8 * MIB);
+		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
+		drop(f, f->zero_grad, g, 4 * MIB);
+		drop(f, f->input, held, 16 * MIB);
+		drop(f, f->input, x, 2 * MIB);
 	}
-	d = run(j);
+	d = run(f);
 	assert_int_equal(d->peak.step, 2);
 	assert_int_equal(d->peak.phase, PHASE_BACKWARD);
 	assert_int_equal(of(d, CATEGORY_PARAMETERS), 4);
@@ -38,15 +38,15 @@ static void phase_and_lifetime_decide_the_category(void **state)
 /* The trace ends in the first backward pass: a block of a parameter's size is its gradient. */
 static void in_an_unfinished_backward_pass_the_size_decides(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	make(j, j->setup, 4 * MIB);
-	make(j, j->input, 2 * MIB);
-	make(j, j->model, 32 * MIB);
-	make_in_backward(j, j->small, 4 * MIB);
-	make_in_backward(j, j->small, 9 * MIB);
-	d = run(j);
+	make(f, f->setup, 4 * MIB);
+	make(f, f->input, 2 * MIB);
+	make(f, f->model, 32 * MIB);
+	make_in_backward(f, f->small, 4 * MIB);
+	make_in_backward(f, f->small, 9 * MIB);
+	d = run(f);
 	assert_int_equal(of(d, CATEGORY_PARAMETERS), 4);
 	assert_int_equal(of(d, CATEGORY_INPUTS), 2);
 	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
@@ -56,19 +56,19 @@ static void in_an_unfinished_backward_pass_the_size_decides(void **state)
 
 static void recomputed_blocks_are_activations_or_temporaries(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 	uint64_t saved, gone;
 
-	make(j, j->model, MIB);
-	saved = make_in_backward(j, j->recompute, 10 * MIB);
-	gone = make_in_backward(j, j->recompute, 20 * MIB);
-	write_event(&j->w, MT_TENSOR_FREE, gone, -20 * MIB, j->recompute, j->autograd);
-	make_in_backward(j, j->recompute, MIB);
-	make_in_backward(j, j->small, MIB);
-	drop_in_backward(j, saved, 10 * MIB);
-	make(j, j->optimizer, MIB);
-	d = run(j);
+	make(f, f->model, MIB);
+	saved = make_in_backward(f, f->recompute, 10 * MIB);
+	gone = make_in_backward(f, f->recompute, 20 * MIB);
+	write_event(&f->w, MT_TENSOR_FREE, gone, -20 * MIB, f->recompute, f->autograd);
+	make_in_backward(f, f->recompute, MIB);
+	make_in_backward(f, f->small, MIB);
+	drop_in_backward(f, saved, 10 * MIB);
+	make(f, f->optimizer, MIB);
+	d = run(f);
 	assert_int_equal(d->peak.part, PART_RECOMPUTE);
 	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 11);
 	assert_int_equal(of(d, CATEGORY_TEMPORARIES), 20);
@@ -77,42 +77,42 @@ static void recomputed_blocks_are_activations_or_temporaries(void **state)
 /* DDP with gradient_as_bucket_view: the backward pass allocates no gradients that stay. */
 static void buckets_may_be_the_gradients(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	make(j, j->buckets, 30 * MIB);
+	make(f, f->buckets, 30 * MIB);
 	for (unsigned step = 0; step < 2; step++) {
-		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
-		make(j, j->optimizer, MIB);
+		drop_in_backward(f, make(f, f->model, 10 * MIB), 10 * MIB);
+		make(f, f->optimizer, MIB);
 	}
-	assert_int_equal(of(run(j), CATEGORY_GRADIENTS), 30);
+	assert_int_equal(of(run(f), CATEGORY_GRADIENTS), 30);
 }
 
 static void buckets_beside_gradients_are_communication(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	make(j, j->buckets, 30 * MIB);
+	make(f, f->buckets, 30 * MIB);
 	for (unsigned step = 0; step < 2; step++) {
-		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
-		drop(j, j->zero_grad, make_in_backward(j, j->small, 30 * MIB), 30 * MIB);
+		drop_in_backward(f, make(f, f->model, 10 * MIB), 10 * MIB);
+		drop(f, f->zero_grad, make_in_backward(f, f->small, 30 * MIB), 30 * MIB);
 	}
-	assert_int_equal(of(run(j), CATEGORY_COMMUNICATION), 30);
+	assert_int_equal(of(run(f), CATEGORY_COMMUNICATION), 30);
 }
 
 /* After the failure, the exception frees the blocks of the forward pass: their categories do not
  * change. */
 static void the_end_of_a_failed_job_changes_no_category(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 	uint64_t a;
 
-	make(j, j->setup, 4 * MIB);
-	make(j, j->buckets, 4 * MIB);
-	a = make(j, j->model, 32 * MIB);
-	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
-	drop(j, j->model, a, 32 * MIB);
-	d = run(j);
+	make(f, f->setup, 4 * MIB);
+	make(f, f->buckets, 4 * MIB);
+	a = make(f, f->model, 32 * MIB);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 64 * MIB, f->model, f->python);
+	drop(f, f->model, a, 32 * MIB);
+	d = run(f);
 	assert_int_equal(of(d, CATEGORY_ACTIVATIONS), 32);
 	assert_int_equal(of(d, CATEGORY_COMMUNICATION), 4);
 	assert_int_equal(d->failures[0].live.by_category[CATEGORY_ACTIVATIONS], 32 * MIB);
@@ -124,48 +124,48 @@ static void the_end_of_a_failed_job_changes_no_category(void **state)
 static void workspaces_come_with_the_first_product(void **state)
 {
 	const bytes size = (4096 * 2 + 16 * 8) << 10;
-	struct job *j = *state;
+	struct fixture *f = *state;
 
 	for (unsigned step = 0; step < 3; step++) {
-		uint64_t a = make(j, j->model, 10 * MIB);
+		uint64_t a = make(f, f->model, 10 * MIB);
 
 		if (!step) {
-			make(j, j->model, size);
-			make_in_backward(j, j->small, size);
+			make(f, f->model, size);
+			make_in_backward(f, f->small, size);
 		}
-		drop_in_backward(j, a, 10 * MIB);
-		drop(j, j->zero_grad, make_in_backward(j, j->small, size), size);
-		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+		drop_in_backward(f, a, 10 * MIB);
+		drop(f, f->zero_grad, make_in_backward(f, f->small, size), size);
+		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
 	}
-	assert_int_equal(run(j)->at_peak.by_category[CATEGORY_WORKSPACES], 2 * size);
+	assert_int_equal(run(f)->at_peak.by_category[CATEGORY_WORKSPACES], 2 * size);
 }
 
 static void the_environment_sets_the_size_of_workspaces(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_meta(&j->w, "env:CUBLAS_WORKSPACE_CONFIG", ":1024:3:16:64", 13);
-	make(j, j->model, 4 * MIB);
+	write_meta(&f->w, "env:CUBLAS_WORKSPACE_CONFIG", ":1024:3:16:64", 13);
+	make(f, f->model, 4 * MIB);
 	for (unsigned step = 0; step < 2; step++) {
-		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
-		make(j, j->optimizer, MIB);
+		drop_in_backward(f, make(f, f->model, 10 * MIB), 10 * MIB);
+		make(f, f->optimizer, MIB);
 	}
-	assert_int_equal(of(run(j), CATEGORY_WORKSPACES), 4);
+	assert_int_equal(of(run(f), CATEGORY_WORKSPACES), 4);
 }
 
 /* A list of outputs with their autograd graphs, and a list of tensors that the job allocates. */
 static void blocks_that_add_up_are_no_buffers(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
 	for (unsigned step = 0; step < 20; step++) {
-		make(j, j->input, 2 * MIB);
-		make(j, j->model, 3 * MIB);
-		make_in_backward(j, j->small, MIB);
-		drop(j, j->temporary, make(j, j->temporary, MIB), MIB);
+		make(f, f->input, 2 * MIB);
+		make(f, f->model, 3 * MIB);
+		make_in_backward(f, f->small, MIB);
+		drop(f, f->temporary, make(f, f->temporary, MIB), MIB);
 	}
-	d = run(j);
+	d = run(f);
 	assert_true(of(d, CATEGORY_ACTIVATIONS) >= 3 * 19);
 	assert_true(of(d, CATEGORY_OTHER) >= 2 * 18);
 	assert_int_equal(of(d, CATEGORY_BUFFERS), 0);
@@ -174,14 +174,14 @@ static void blocks_that_add_up_are_no_buffers(void **state)
 /* Allocated once, in the first forward pass. */
 static void a_block_allocated_once_by_a_module_is_a_buffer(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	make(j, j->evaluation, 7 * MIB);
+	make(f, f->evaluation, 7 * MIB);
 	for (unsigned step = 0; step < 4; step++) {
-		drop_in_backward(j, make(j, j->model, 10 * MIB), 10 * MIB);
-		make(j, j->optimizer, MIB);
+		drop_in_backward(f, make(f, f->model, 10 * MIB), 10 * MIB);
+		make(f, f->optimizer, MIB);
 	}
-	assert_int_equal(of(run(j), CATEGORY_BUFFERS), 7);
+	assert_int_equal(of(run(f), CATEGORY_BUFFERS), 7);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* What the report says about who holds the device's memory. */
 #include "render/report_output.h"
-#include "write_job.h"
+#include "owners_job.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -14,47 +14,47 @@
 static void host_memory_is_a_line_of_its_own(void **state)
 {
 	struct style style = { .width = 100, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct rank *r;
 
-	job_event(j, MT_RESERVED, 0, MIB, NONE);
-	job_event(j, MT_HOST_ALLOC, 0x1000, 20 * MIB, j->pytorch);
-	write_event_on(&j->w, MT_NO_DEVICE, MT_PHYSICAL_ALLOC, 1, 4 * MIB, j->nccl, j->python);
-	write_event_on(&j->w, MT_NO_DEVICE, MT_MAP, 0x8000, 4 * MIB, j->nccl, j->python);
-	write_event_on(&j->w, MT_NO_DEVICE, MT_HOST_REGISTER, 0x9000, 6 * MIB, j->program,
-		       j->python);
-	job_event(j, MT_HOST_FREE, 0x1000, -20 * MIB, j->pytorch);
-	job_event(j, MT_HOST_ALLOC, 0x1000, 10 * MIB, j->pytorch);
-	job_event(j, MT_ALIAS_OPEN, 0x7000, 3 * MIB, j->pytorch);
-	job_event(j, MT_ALIAS_CLOSE, 0x7000, -3 * MIB, j->pytorch);
-	r = job_report(j);
+	fixture_event(f, MT_RESERVED, 0, MIB, NONE);
+	fixture_event(f, MT_HOST_ALLOC, 0x1000, 20 * MIB, f->pytorch);
+	write_event_on(&f->w, MT_NO_DEVICE, MT_PHYSICAL_ALLOC, 1, 4 * MIB, f->nccl, f->python);
+	write_event_on(&f->w, MT_NO_DEVICE, MT_MAP, 0x8000, 4 * MIB, f->nccl, f->python);
+	write_event_on(&f->w, MT_NO_DEVICE, MT_HOST_REGISTER, 0x9000, 6 * MIB, f->program,
+		       f->python);
+	fixture_event(f, MT_HOST_FREE, 0x1000, -20 * MIB, f->pytorch);
+	fixture_event(f, MT_HOST_ALLOC, 0x1000, 10 * MIB, f->pytorch);
+	fixture_event(f, MT_ALIAS_OPEN, 0x7000, 3 * MIB, f->pytorch);
+	fixture_event(f, MT_ALIAS_CLOSE, 0x7000, -3 * MIB, f->pytorch);
+	r = fixture_report(f);
 	assert_int_equal(r->host_pinned_peak, 24 * MIB);
 	assert_int_equal(r->host_registered_peak, 6 * MIB);
 	assert_int_equal(r->imported_peak, 3 * MIB);
 	assert_int_equal(r->peak_device, MIB);
 	assert_int_equal(r->warning_count, 0);
-	render_text(&j->report, &style, &j->out);
-	assert_non_null(strstr(j->out.text,
+	render_text(&f->report, &style, &f->out);
+	assert_non_null(strstr(f->out.text,
 			       "host        pinned host memory: up to 24.0 MiB; registered "
 			       "beside it: up to 6.0 MiB\n"));
 	assert_non_null(
-		strstr(j->out.text, "imported from other processes: 3.0 MiB, in no total\n"));
+		strstr(f->out.text, "imported from other processes: 3.0 MiB, in no total\n"));
 }
 
 static void owners_over_time(void **state)
 {
 	struct style style = { .width = 100, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct rank *r;
 	const struct owner_row *nccl;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 300 * MIB, j->nccl); /* its own peak */
-	job_event(j, MT_DEVICE_FREE, 0x1000, -300 * MIB, j->nccl);
-	job_event(j, MT_DEVICE_ALLOC, 0x2000, 50 * MIB, j->libtorch);
-	job_event(j, MT_DEVICE_ALLOC, 0x3000, MIB, j->cublas);
-	job_event(j, MT_RESERVED, 0, 700 * MIB, NONE); /* the device's */
-	r = job_report(j);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 300 * MIB, f->nccl); /* its own peak */
+	fixture_event(f, MT_DEVICE_FREE, 0x1000, -300 * MIB, f->nccl);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x2000, 50 * MIB, f->libtorch);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x3000, MIB, f->cublas);
+	fixture_event(f, MT_RESERVED, 0, 700 * MIB, NONE); /* the device's */
+	r = fixture_report(f);
 	assert_int_equal(r->owner_count, 5);
 	nccl = &r->owners[1];
 	assert_string_equal(nccl->key, "nccl");
@@ -64,21 +64,21 @@ static void owners_over_time(void **state)
 	assert_int_equal(nccl->curve[(2000000 >> 16) - 1], 0);
 	assert_int_equal(nccl->curve[(2500000 >> 16)], 300 * MIB);
 	assert_int_equal(nccl->curve[r->owner_points - 1], 0);
-	render_text(&j->report, &style, &j->out);
-	assert_non_null(strstr(j->out.text,
+	render_text(&f->report, &style, &f->out);
+	assert_non_null(strstr(f->out.text,
 			       "device      851.0 MiB at its peak, 0.01 s; 151.0 MiB of it "
 			       "outside PyTorch's allocator\n"
 			       "     700.0 MiB  82 %  PyTorch's allocator     "));
-	assert_non_null(strstr(j->out.text, "     100.0 MiB  12 %  CUDA context            "));
-	assert_non_null(strstr(j->out.text, "      50.0 MiB   6 %  PyTorch, beside it\n"
+	assert_non_null(strstr(f->out.text, "     100.0 MiB  12 %  CUDA context            "));
+	assert_non_null(strstr(f->out.text, "      50.0 MiB   6 %  PyTorch, beside it\n"
 					    "       1.0 MiB   0 %  cuBLAS\n"
 					    "           0 B   0 %  NCCL                    "));
-	assert_non_null(strstr(j->out.text, "           0 B   0 %  unexplained\n"));
+	assert_non_null(strstr(f->out.text, "           0 B   0 %  unexplained\n"));
 }
 
-static long long number(const json_t *j, const char *key)
+static long long number(const json_t *f, const char *key)
 {
-	const json_t *n = json_object_get(j, key);
+	const json_t *n = json_object_get(f, key);
 
 	if (!json_is_integer(n))
 		fail_msg("\"%s\" is no integer", key);
@@ -87,21 +87,21 @@ static long long number(const json_t *j, const char *key)
 
 static void json_names_owners_and_communicators(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const json_t *rank, *owners, *comms;
 	json_t *root;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 30 * MIB, j->nccl);
-	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	job_event(j, MT_COMM_INIT, 0xc2, 0, j->libtorch);
-	job_event(j, MT_COMM_DESTROY, 0xc2, 0, j->libtorch);
-	job_sample(j, 180 * MIB);
-	write_meta(&j->w, "comm:2", "size=8 rank=3 parent=-", 22);
-	write_meta(&j->w, "comm:3", "size=2 rank=1 parent=2", 22);
-	job_report(j);
-	render_json(&j->report, &j->out);
-	root = json_loads(j->out.text, 0, NULL);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 30 * MIB, f->nccl);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_INIT, 0xc2, 0, f->libtorch);
+	fixture_event(f, MT_COMM_DESTROY, 0xc2, 0, f->libtorch);
+	sample(f, 180 * MIB);
+	write_meta(&f->w, "comm:2", "size=8 rank=3 parent=-", 22);
+	write_meta(&f->w, "comm:3", "size=2 rank=1 parent=2", 22);
+	fixture_report(f);
+	render_json(&f->report, &f->out);
+	root = json_loads(f->out.text, 0, NULL);
 	assert_non_null(root);
 	rank = json_array_get(json_object_get(root, "ranks"), 0);
 	owners = json_object_get(json_object_get(rank, "peak"), "by_owner");
@@ -131,43 +131,42 @@ static void json_names_owners_and_communicators(void **state)
 static void many_communicators_are_collapsed(void **state)
 {
 	struct style style = { .width = 100, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 	char key[32];
 
-	job_event(j, MT_RESERVED, 0, MIB, NONE);
+	fixture_event(f, MT_RESERVED, 0, MIB, NONE);
 	for (int i = 0; i < 12; i++) {
 		snprintf(key, sizeof(key), "comm:%d", 1 + i);
-		job_event(j, MT_COMM_INIT, 0xc0 + (uint64_t)i, (i + 1) * MIB, j->libtorch);
+		fixture_event(f, MT_COMM_INIT, 0xc0 + (uint64_t)i, (i + 1) * MIB, f->libtorch);
 		if (i < 11)
-			write_meta(&j->w, key,
+			write_meta(&f->w, key,
 				   i ? "size=2 rank=1 parent=1" : "size=8 rank=3 parent=-", 22);
 	}
-	job_report(j);
-	render_text(&j->report, &style, &j->out);
-	assert_non_null(
-		strstr(j->out.text,
-		       "nccl        12 communicators, which took 78.0 MiB of the device when "
-		       "made and first used\n"
-		       "       1.0 MiB  1 of size 8      0.0 s to the end\n"
-		       "      65.0 MiB  10 of size 2     0.0 s to the end\n"
-		       "      12.0 MiB  1, size unknown  0.0 s to the end\n"));
+	fixture_report(f);
+	render_text(&f->report, &style, &f->out);
+	assert_non_null(strstr(
+		f->out.text, "nccl        12 communicators, which took 78.0 MiB of the device when "
+			     "made and first used\n"
+			     "       1.0 MiB  1 of size 8      0.0 s to the end\n"
+			     "      65.0 MiB  10 of size 2     0.0 s to the end\n"
+			     "      12.0 MiB  1, size unknown  0.0 s to the end\n"));
 }
 
 static void few_communicators_are_rows(void **state)
 {
 	struct style style = { .width = 100, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	job_event(j, MT_RESERVED, 0, MIB, NONE);
-	job_event(j, MT_COMM_INIT, 0xc0, 30 * MIB, j->libtorch);
-	job_event(j, MT_COMM_INIT, 0xc1, 10 * MIB, j->libtorch);
-	j->w.time = 2500000000;
-	job_event(j, MT_COMM_DESTROY, 0xc1, -10 * MIB, j->libtorch);
-	write_meta(&j->w, "comm:1", "size=8 rank=3 parent=-", 22);
-	write_meta(&j->w, "comm:2", "size=2 rank=1 parent=1", 22);
-	job_report(j);
-	render_text(&j->report, &style, &j->out);
-	assert_non_null(strstr(j->out.text,
+	fixture_event(f, MT_RESERVED, 0, MIB, NONE);
+	fixture_event(f, MT_COMM_INIT, 0xc0, 30 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 10 * MIB, f->libtorch);
+	f->w.time = 2500000000;
+	fixture_event(f, MT_COMM_DESTROY, 0xc1, -10 * MIB, f->libtorch);
+	write_meta(&f->w, "comm:1", "size=8 rank=3 parent=-", 22);
+	write_meta(&f->w, "comm:2", "size=2 rank=1 parent=1", 22);
+	fixture_report(f);
+	render_text(&f->report, &style, &f->out);
+	assert_non_null(strstr(f->out.text,
 			       "      30.0 MiB  rank 3 of 8      0.0 s to the end\n"
 			       "      10.0 MiB  rank 1 of 2      0.0 to 2.5 s, split\n"));
 }
@@ -175,32 +174,32 @@ static void few_communicators_are_rows(void **state)
 /* What a communicator's use took is told again when it took more. */
 static void use_is_counted(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct rank *r;
 
-	job_event(j, MT_RESERVED, 0, MIB, NONE);
-	job_event(j, MT_COMM_INIT, 0xc0, 30 * MIB, j->libtorch);
-	job_event(j, MT_COMM_INIT, 0xc1, 0, j->libtorch);
-	write_meta(&j->w, "comm-used:2", "1048576", 7);
-	write_meta(&j->w, "comm-used:1", "1048576", 7);
-	write_meta(&j->w, "comm-used:1", "3145728", 7);
-	write_meta(&j->w, "comm-used:7", "1048576", 7); /* of none */
-	write_meta(&j->w, "comm-used:2", "", 0);
-	write_meta(&j->w, "comm-used:2", "9000000000000000000", 19);
-	r = job_report(j);
+	fixture_event(f, MT_RESERVED, 0, MIB, NONE);
+	fixture_event(f, MT_COMM_INIT, 0xc0, 30 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 0, f->libtorch);
+	write_meta(&f->w, "comm-used:2", "1048576", 7);
+	write_meta(&f->w, "comm-used:1", "1048576", 7);
+	write_meta(&f->w, "comm-used:1", "3145728", 7);
+	write_meta(&f->w, "comm-used:7", "1048576", 7); /* of none */
+	write_meta(&f->w, "comm-used:2", "", 0);
+	write_meta(&f->w, "comm-used:2", "9000000000000000000", 19);
+	r = fixture_report(f);
 	assert_int_equal(r->comms[0].bytes, 33 * MIB);
 	assert_int_equal(r->comms[0].used, 3 * MIB);
 	assert_int_equal(r->comms[1].bytes, MIB);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, job_setup, job_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_owners, fixture_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(host_memory_is_a_line_of_its_own),    TEST(owners_over_time),
 		TEST(json_names_owners_and_communicators), TEST(many_communicators_are_collapsed),
-		TEST(few_communicators_are_rows),	   TEST(use_is_counted),
+		TEST(few_communicators_are_rows),          TEST(use_is_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* The owners of a device's memory, in traces of known numbers. */
-#include "write_job.h"
+#include "owners_job.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,26 +52,26 @@ static void modules_have_owners(void **state)
  * is PyTorch's too. */
 static void each_byte_has_one_owner(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_sample(j, 300 * MIB); /* the context */
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 200 * MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 200 * MIB, NONE);
-	job_event(j, MT_PHYSICAL_ALLOC, 1, 40 * MIB, j->pytorch);
-	job_event(j, MT_MAP, 0x10000000, 40 * MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 240 * MIB, NONE);
-	job_event(j, MT_PHYSICAL_ALLOC, 2, 30 * MIB, j->libtorch);
-	job_event(j, MT_PHYSICAL_ALLOC, 3, 50 * MIB, j->nccl);
-	job_event(j, MT_DEVICE_ALLOC, 0x2000, 32 * MIB, j->cublas);
-	job_event(j, MT_ARRAY_ALLOC, 4, 5 * MIB, j->program);
-	job_event(j, MT_MANAGED_ALLOC, 0x3000, 7 * MIB, j->program);
-	job_event(j, MT_GRAPH_RESERVED, 0, 64 * MIB, NONE);
-	job_event(j, MT_ALIAS_OPEN, 0x4000, 1000 * MIB, j->nccl);
-	job_sample(j, 740 * MIB); /* 421 tracked: 19 more than the context */
-	job_event(j, MT_DEVICE_FREE, 0x2000, -32 * MIB, j->program); /* not its owner */
-	job_event(j, MT_GRAPH_RESERVED, 0, 4 * MIB, NONE);
-	d = job_replay(j);
+	sample(f, 300 * MIB); /* the context */
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 200 * MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 200 * MIB, NONE);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 1, 40 * MIB, f->pytorch);
+	fixture_event(f, MT_MAP, 0x10000000, 40 * MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 240 * MIB, NONE);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 2, 30 * MIB, f->libtorch);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 3, 50 * MIB, f->nccl);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x2000, 32 * MIB, f->cublas);
+	fixture_event(f, MT_ARRAY_ALLOC, 4, 5 * MIB, f->program);
+	fixture_event(f, MT_MANAGED_ALLOC, 0x3000, 7 * MIB, f->program);
+	fixture_event(f, MT_GRAPH_RESERVED, 0, 64 * MIB, NONE);
+	fixture_event(f, MT_ALIAS_OPEN, 0x4000, 1000 * MIB, f->nccl);
+	sample(f, 740 * MIB); /* 421 tracked: 19 more than the context */
+	fixture_event(f, MT_DEVICE_FREE, 0x2000, -32 * MIB, f->program); /* not its owner */
+	fixture_event(f, MT_GRAPH_RESERVED, 0, 4 * MIB, NONE);
+	d = fixture_replay(f, 0);
 	assert_int_equal(moment_device(&d->device_peak), 740 * MIB);
 	assert_int_equal(at_peak(d, OWNER_PYTORCH), 270);
 	assert_int_equal(at_peak(d, OWNER_NCCL), 50);
@@ -85,22 +85,22 @@ static void each_byte_has_one_owner(void **state)
 	assert_int_equal(held(d, OWNER_GRAPHS), 4);
 	assert_int_equal(d->imported_peak, 1000 * MIB);
 	assert_int_equal(d->managed_peak, 7 * MIB); /* virtual until touched: nobody's */
-	assert_int_equal(j->replay.unknown_kinds, 0);
+	assert_int_equal(f->replay.unknown_kinds, 0);
 }
 
 /* empty_cache() frees 150 of 200 MiB, of which 60 are allocated again. The allocator reports that
  * with its next block, and reports nothing if it holds as much as before. */
 static void freed_segments_are_not_reserved(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 50 * MIB, j->pytorch);
-	job_event(j, MT_DEVICE_ALLOC, 0x2000, 150 * MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 200 * MIB, NONE);
-	job_event(j, MT_DEVICE_FREE, 0x2000, -150 * MIB, j->pytorch);
-	job_event(j, MT_DEVICE_ALLOC, 0x3000, 60 * MIB, j->pytorch);
-	d = job_replay(j);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 50 * MIB, f->pytorch);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x2000, 150 * MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 200 * MIB, NONE);
+	fixture_event(f, MT_DEVICE_FREE, 0x2000, -150 * MIB, f->pytorch);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x3000, 60 * MIB, f->pytorch);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->now.reserved, 110 * MIB);
 	assert_int_equal(held(d, OWNER_PYTORCH), 110);
 	assert_int_equal(d->reserved_peak, 200 * MIB);
@@ -110,14 +110,14 @@ static void freed_segments_are_not_reserved(void **state)
 /* A segment replaces another one: never more is reserved than reported. */
 static void new_segments_are_reserved_once_reported(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 50 * MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 50 * MIB, NONE);
-	job_event(j, MT_DEVICE_FREE, 0x1000, -50 * MIB, j->pytorch);
-	job_event(j, MT_DEVICE_ALLOC, 0x2000, 80 * MIB, j->pytorch);
-	d = job_replay(j);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 50 * MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 50 * MIB, NONE);
+	fixture_event(f, MT_DEVICE_FREE, 0x1000, -50 * MIB, f->pytorch);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x2000, 80 * MIB, f->pytorch);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->now.reserved, 50 * MIB);
 	assert_int_equal(d->reserved_peak, 50 * MIB);
 }
@@ -126,17 +126,17 @@ static void new_segments_are_reserved_once_reported(void **state)
  * pool is its last user's. */
 static void a_pool_is_shared_by_use(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_event(j, MT_RESERVED, 0, 100 * MIB, NONE);
-	job_event(j, MT_POOL_ALLOC, 0x1000, 30 * MIB, j->program);
-	job_event(j, MT_POOL_ALLOC, 0x2000, 15 * MIB, j->cublas);
-	job_event(j, MT_POOL_RESERVED, 0, 90 * MIB, NONE);
-	job_event(j, MT_POOL_FREE, 0x1000, -30 * MIB, NONE);
-	job_event(j, MT_POOL_FREE, 0x2000, -15 * MIB, NONE);
-	job_event(j, MT_POOL_RESERVED, 0, 80 * MIB, NONE);
-	d = job_replay(j);
+	fixture_event(f, MT_RESERVED, 0, 100 * MIB, NONE);
+	fixture_event(f, MT_POOL_ALLOC, 0x1000, 30 * MIB, f->program);
+	fixture_event(f, MT_POOL_ALLOC, 0x2000, 15 * MIB, f->cublas);
+	fixture_event(f, MT_POOL_RESERVED, 0, 90 * MIB, NONE);
+	fixture_event(f, MT_POOL_FREE, 0x1000, -30 * MIB, NONE);
+	fixture_event(f, MT_POOL_FREE, 0x2000, -15 * MIB, NONE);
+	fixture_event(f, MT_POOL_RESERVED, 0, 80 * MIB, NONE);
+	d = fixture_replay(f, 0);
 	assert_int_equal(moment_device(&d->device_peak), 190 * MIB);
 	assert_int_equal(at_peak(d, OWNER_PYTORCH), 100);
 	assert_int_equal(at_peak(d, OWNER_APPLICATION), 60);
@@ -149,14 +149,14 @@ static void a_pool_is_shared_by_use(void **state)
  * user: 20 + 12 of 64 MiB are used. */
 static void a_pool_of_pytorch_may_have_other_users(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_event(j, MT_POOL_ALLOC, 0x1000, 20 * MIB, j->pytorch);
-	job_event(j, MT_POOL_ALLOC, 0x2000, 12 * MIB, j->cublas);
-	job_event(j, MT_POOL_RESERVED, 0, 64 * MIB, NONE);
-	job_event(j, MT_DEVICE_ALLOC, 0x3000, 8 * MIB, j->pytorch);
-	d = job_replay(j);
+	fixture_event(f, MT_POOL_ALLOC, 0x1000, 20 * MIB, f->pytorch);
+	fixture_event(f, MT_POOL_ALLOC, 0x2000, 12 * MIB, f->cublas);
+	fixture_event(f, MT_POOL_RESERVED, 0, 64 * MIB, NONE);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x3000, 8 * MIB, f->pytorch);
+	d = fixture_replay(f, 0);
 	assert_true(d->counted_from_runtime);
 	assert_int_equal(d->reserved_peak, 72 * MIB);
 	assert_int_equal(d->peak.allocated, 28 * MIB);
@@ -171,16 +171,16 @@ static void a_pool_of_pytorch_may_have_other_users(void **state)
  */
 static void communicators_hold_the_memory_of_their_creation(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_PHYSICAL_ALLOC, 1, 50 * MIB, j->nccl);
-	job_sample(j, 180 * MIB);
-	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	job_event(j, MT_COMM_INIT, 0xc2, 40 * MIB, j->libtorch);
-	job_sample(j, 230 * MIB);
-	d = job_replay(j);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 1, 50 * MIB, f->nccl);
+	sample(f, 180 * MIB);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_INIT, 0xc2, 40 * MIB, f->libtorch);
+	sample(f, 230 * MIB);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->comms.count, 2);
 	assert_int_equal(d->comms.list[0].hidden, 30 * MIB);
 	assert_int_equal(d->comms.list[1].hidden, 40 * MIB);
@@ -195,16 +195,16 @@ static void communicators_hold_the_memory_of_their_creation(void **state)
  * PyTorch's. */
 static void a_communicator_is_created_while_others_allocate(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 20 * MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 20 * MIB, NONE);
-	job_event(j, MT_PHYSICAL_ALLOC, 1, 50 * MIB, j->nccl);
-	job_sample(j, 200 * MIB);
-	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	d = job_replay(j);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 20 * MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 20 * MIB, NONE);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 1, 50 * MIB, f->nccl);
+	sample(f, 200 * MIB);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->comms.list[0].hidden, 30 * MIB);
 	assert_int_equal(at_peak(d, OWNER_NCCL), 80);
 	assert_int_equal(at_peak(d, OWNER_UNEXPLAINED), 0);
@@ -219,18 +219,18 @@ static void a_communicator_is_created_while_others_allocate(void **state)
  */
 static void adopted_memory_counts_once(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_event(j, MT_DEVICE_ALLOC, 0x1000, 20 * MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 20 * MIB, NONE);
-	job_event(j, MT_DEVICE_ALLOC, 0x2000, 30 * MIB, j->libtorch);
-	job_event(j, MT_RESERVED, 0, 50 * MIB, NONE);
-	job_event(j, MT_PHYSICAL_ALLOC, 1, 8 * MIB, j->nccl);
-	job_event(j, MT_PHYSICAL_ALLOC, 2, 5 * MIB, j->nccl);
-	job_event(j, MT_RESERVED, 0, 58 * MIB, NONE);
-	job_event(j, MT_DEVICE_FREE, 0x1000, -20 * MIB, j->pytorch);
-	d = job_replay(j);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x1000, 20 * MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 20 * MIB, NONE);
+	fixture_event(f, MT_DEVICE_ALLOC, 0x2000, 30 * MIB, f->libtorch);
+	fixture_event(f, MT_RESERVED, 0, 50 * MIB, NONE);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 1, 8 * MIB, f->nccl);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 2, 5 * MIB, f->nccl);
+	fixture_event(f, MT_RESERVED, 0, 58 * MIB, NONE);
+	fixture_event(f, MT_DEVICE_FREE, 0x1000, -20 * MIB, f->pytorch);
+	d = fixture_replay(f, 0);
 	assert_int_equal(moment_device(&d->now), 43 * MIB);
 	assert_int_equal(held(d, OWNER_PYTORCH), 38);
 	assert_int_equal(held(d, OWNER_NCCL), 5);
@@ -241,17 +241,17 @@ static void adopted_memory_counts_once(void **state)
  * first. */
 static void each_communicator_is_charged_once(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_PHYSICAL_ALLOC, 1, 50 * MIB, j->nccl);
-	job_sample(j, 180 * MIB);
-	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	job_event(j, MT_PHYSICAL_ALLOC, 2, 60 * MIB, j->nccl);
-	job_event(j, MT_COMM_INIT, 0xc2, 80 * MIB, j->libtorch);
-	job_sample(j, 260 * MIB);
-	d = job_replay(j);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 1, 50 * MIB, f->nccl);
+	sample(f, 180 * MIB);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	fixture_event(f, MT_PHYSICAL_ALLOC, 2, 60 * MIB, f->nccl);
+	fixture_event(f, MT_COMM_INIT, 0xc2, 80 * MIB, f->libtorch);
+	sample(f, 260 * MIB);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->comms.list[0].hidden, 30 * MIB);
 	assert_int_equal(d->comms.list[1].hidden, 20 * MIB);
 	assert_int_equal(moment_device(&d->device_peak), 260 * MIB);
@@ -260,16 +260,16 @@ static void each_communicator_is_charged_once(void **state)
 
 static void a_destroyed_communicator_holds_nothing(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	job_event(j, MT_COMM_INIT, 0xc2, 20 * MIB, j->libtorch);
-	job_sample(j, 200 * MIB);
-	job_event(j, MT_COMM_DESTROY, 0xc1, -80 * MIB, j->libtorch);
-	job_event(j, MT_COMM_DESTROY, 0xdd, -80 * MIB, j->libtorch); /* never made */
-	d = job_replay(j);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_INIT, 0xc2, 20 * MIB, f->libtorch);
+	sample(f, 200 * MIB);
+	fixture_event(f, MT_COMM_DESTROY, 0xc1, -80 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_DESTROY, 0xdd, -80 * MIB, f->libtorch); /* never made */
+	d = fixture_replay(f, 0);
 	assert_int_equal(moment_device(&d->device_peak), 200 * MIB);
 	assert_int_equal(at_peak(d, OWNER_NCCL), 100);
 	assert_int_equal(moment_device(&d->now), 120 * MIB);
@@ -277,19 +277,19 @@ static void a_destroyed_communicator_holds_nothing(void **state)
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
 	assert_int_equal(d->comms.list[0].destroyed_ns, 5000000);
 	assert_true(d->comms.list[1].destroyed_ns == UINT64_MAX);
-	assert_int_equal(j->replay.frees_unknown, 1);
+	assert_int_equal(f->replay.frees_unknown, 1);
 }
 
 /* A communicator never holds more than the untracked bytes of the device. */
 static void the_sum_stays_exact(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_COMM_INIT, 0xc1, 500 * MIB, j->libtorch);
-	job_sample(j, 150 * MIB);
-	d = job_replay(j);
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 500 * MIB, f->libtorch);
+	sample(f, 150 * MIB);
+	d = fixture_replay(f, 0);
 	assert_int_equal(held(d, OWNER_NCCL), 50);
 	assert_int_equal(held(d, OWNER_CONTEXT), 100);
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
@@ -298,12 +298,12 @@ static void the_sum_stays_exact(void **state)
 /* The first sample includes the context and the communicator. */
 static void a_trace_that_begins_with_a_communicator(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 
-	job_event(j, MT_COMM_INIT, 0xc1, 544 * MIB, j->libtorch);
-	job_sample(j, 1064 * MIB);
-	d = job_replay(j);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 544 * MIB, f->libtorch);
+	sample(f, 1064 * MIB);
+	d = fixture_replay(f, 0);
 	assert_int_equal(held(d, OWNER_NCCL), 544);
 	assert_int_equal(held(d, OWNER_CONTEXT), 520);
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
@@ -312,24 +312,24 @@ static void a_trace_that_begins_with_a_communicator(void **state)
 /* c1 is live before and after the gap, c2 was destroyed in it, c3 created in it. */
 static void communicators_over_a_gap(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const struct device *d;
 	struct mt_record *kept;
 
-	job_sample(j, 100 * MIB);
-	job_event(j, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	job_event(j, MT_COMM_INIT, 0xc2, 20 * MIB, j->libtorch);
-	job_sample(j, 200 * MIB);
-	write_segment(&j->w, 1000);
-	write_keyframe(&j->w, MT_COMM_INIT, 0xc1, 80 * MIB, j->libtorch);
-	write_keyframe(&j->w, MT_COMM_INIT, 0xc3, 7 * MIB, j->libtorch);
-	write_keyframe(&j->w, MT_GRAPH_RESERVED, 0, 3 * MIB, NONE);
-	write_keyframe(&j->w, MT_PHYSICAL_ALLOC, 9, 5 * MIB, j->nccl);
-	kept = j->w.segments[1].keyframe;
+	sample(f, 100 * MIB);
+	fixture_event(f, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	fixture_event(f, MT_COMM_INIT, 0xc2, 20 * MIB, f->libtorch);
+	sample(f, 200 * MIB);
+	write_segment(&f->w, 1000);
+	write_keyframe(&f->w, MT_COMM_INIT, 0xc1, 80 * MIB, f->libtorch);
+	write_keyframe(&f->w, MT_COMM_INIT, 0xc3, 7 * MIB, f->libtorch);
+	write_keyframe(&f->w, MT_GRAPH_RESERVED, 0, 3 * MIB, NONE);
+	write_keyframe(&f->w, MT_PHYSICAL_ALLOC, 9, 5 * MIB, f->nccl);
+	kept = f->w.segments[1].keyframe;
 	kept[0].time_ns = 2000000; /* as it was created */
 	kept[1].time_ns = 4500000;
-	job_event(j, MT_COMM_DESTROY, 0xc1, -80 * MIB, j->libtorch);
-	d = job_replay(j);
+	fixture_event(f, MT_COMM_DESTROY, 0xc1, -80 * MIB, f->libtorch);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->comms.count, 3);
 	assert_int_equal(d->comms.list[0].destroyed_ns, 5000000);
 	assert_int_equal(d->comms.list[1].destroyed_ns, 4000000);
@@ -349,32 +349,32 @@ static void communicators_over_a_gap(void **state)
  */
 static void expandable_segments_have_gaps(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const uint64_t base = 0x100000000;
 	const struct device *d;
 
 	for (unsigned i = 0; i < 5; i++) {
-		job_event(j, MT_PHYSICAL_ALLOC, 1 + i, 2 * MIB, j->pytorch);
-		job_event(j, MT_MAP, base + i * 2 * MIB, 2 * MIB, j->pytorch);
+		fixture_event(f, MT_PHYSICAL_ALLOC, 1 + i, 2 * MIB, f->pytorch);
+		fixture_event(f, MT_MAP, base + i * 2 * MIB, 2 * MIB, f->pytorch);
 	}
-	job_event(j, MT_UNMAP, base + 8 * MIB, -2 * MIB, j->pytorch);
-	job_event(j, MT_PHYSICAL_FREE, 5, -2 * MIB, j->pytorch);
-	job_event(j, MT_DEVICE_ALLOC, base + 8 * MIB, MIB, j->pytorch);
-	job_event(j, MT_RESERVED, 0, 9 * MIB, NONE);
-	job_event(j, MT_TENSOR_ALLOC, base, 5 * MIB, j->pytorch);
-	job_event(j, MT_TENSOR_ALLOC, base + 5 * MIB, MIB, j->pytorch);
-	job_event(j, MT_MAP, 0x900000000, 64 * MIB, j->nccl); /* not PyTorch's */
-	job_event(j, MT_TENSOR_OOM, 0, 4 * MIB, j->pytorch);
-	job_event(j, MT_UNMAP, base + 6 * MIB, -2 * MIB, j->pytorch);
-	job_event(j, MT_TENSOR_OOM, 0, 4 * MIB, j->pytorch);
-	d = job_replay(j);
+	fixture_event(f, MT_UNMAP, base + 8 * MIB, -2 * MIB, f->pytorch);
+	fixture_event(f, MT_PHYSICAL_FREE, 5, -2 * MIB, f->pytorch);
+	fixture_event(f, MT_DEVICE_ALLOC, base + 8 * MIB, MIB, f->pytorch);
+	fixture_event(f, MT_RESERVED, 0, 9 * MIB, NONE);
+	fixture_event(f, MT_TENSOR_ALLOC, base, 5 * MIB, f->pytorch);
+	fixture_event(f, MT_TENSOR_ALLOC, base + 5 * MIB, MIB, f->pytorch);
+	fixture_event(f, MT_MAP, 0x900000000, 64 * MIB, f->nccl); /* not PyTorch's */
+	fixture_event(f, MT_TENSOR_OOM, 0, 4 * MIB, f->pytorch);
+	fixture_event(f, MT_UNMAP, base + 6 * MIB, -2 * MIB, f->pytorch);
+	fixture_event(f, MT_TENSOR_OOM, 0, 4 * MIB, f->pytorch);
+	d = fixture_replay(f, 0);
 	assert_int_equal(d->failures[0].largest_free, 2 * MIB);
 	assert_int_equal(d->failures[1].largest_free, MIB);
 	assert_int_equal(moment_device(&d->device_peak), 9 * MIB);
-	assert_int_equal(j->replay.frees_unknown, 0);
+	assert_int_equal(f->replay.frees_unknown, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, job_setup, job_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_owners, fixture_teardown)
 
 int main(void)
 {

@@ -3,26 +3,26 @@
 
 /* A segment of 100 MiB with blocks at 0-10, 40-50 and 90-100: gaps of 30 and 40. A second segment
  * is empty: 20. */
-static void two_segments(struct job *j)
+static void two_segments(struct fixture *f)
 {
-	write_event(&j->w, MT_DEVICE_ALLOC, 1000 * MIB, 100 * MIB, j->pytorch, j->python);
-	write_event(&j->w, MT_DEVICE_ALLOC, 3000 * MIB, 20 * MIB, j->pytorch, j->python);
-	write_event(&j->w, MT_RESERVED, 0, 120 * MIB, NONE, j->python);
-	forward(j, 1000 * MIB, 10 * MIB);
-	forward(j, 1040 * MIB, 10 * MIB);
-	forward(j, 1090 * MIB, 10 * MIB);
+	write_event(&f->w, MT_DEVICE_ALLOC, 1000 * MIB, 100 * MIB, f->pytorch, f->python);
+	write_event(&f->w, MT_DEVICE_ALLOC, 3000 * MIB, 20 * MIB, f->pytorch, f->python);
+	write_event(&f->w, MT_RESERVED, 0, 120 * MIB, NONE, f->python);
+	forward(f, 1000 * MIB, 10 * MIB);
+	forward(f, 1040 * MIB, 10 * MIB);
+	forward(f, 1090 * MIB, 10 * MIB);
 }
 
 static void an_oom_and_the_largest_gap(void **state)
 {
-	struct job *j = *state;
-	const struct device *d = &j->replay.device[0];
+	struct fixture *f = *state;
+	const struct device *d = &f->replay.device[0];
 
-	two_segments(j);
-	write_event(&j->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, j->pytorch,
-		    j->python); /* tried again: no failure yet */
-	write_event(&j->w, MT_TENSOR_OOM, 5 * MIB, 64 * MIB, j->model, j->python);
-	run(j);
+	two_segments(f);
+	write_event(&f->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, f->pytorch,
+		    f->python); /* tried again: no failure yet */
+	write_event(&f->w, MT_TENSOR_OOM, 5 * MIB, 64 * MIB, f->model, f->python);
+	run(f);
 	assert_int_equal(d->failures_seen, 1);
 	assert_int_equal(d->failures[0].requested, 64 * MIB);
 	assert_int_equal(d->failures[0].free, 5 * MIB);
@@ -36,58 +36,58 @@ static void an_oom_and_the_largest_gap(void **state)
 
 static void without_mappings_the_gap_is_unknown(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_event(&j->w, MT_RESERVED, 0, 120 * MIB, NONE, j->python);
-	forward(j, 1000 * MIB, 10 * MIB);
-	write_event(&j->w, MT_TENSOR_OOM, MT_UNKNOWN, 64 * MIB, j->model, j->python);
-	run(j);
-	assert_int_equal(j->replay.device[0].failures[0].largest_free, -1);
-	assert_true(j->replay.device[0].failures[0].free == MT_UNKNOWN);
+	write_event(&f->w, MT_RESERVED, 0, 120 * MIB, NONE, f->python);
+	forward(f, 1000 * MIB, 10 * MIB);
+	write_event(&f->w, MT_TENSOR_OOM, MT_UNKNOWN, 64 * MIB, f->model, f->python);
+	run(f);
+	assert_int_equal(f->replay.device[0].failures[0].largest_free, -1);
+	assert_true(f->replay.device[0].failures[0].free == MT_UNKNOWN);
 }
 
 static void a_job_that_goes_on_survived(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 64 * MIB, f->model, f->python);
 	for (unsigned i = 0; i < 1001; i++)
-		forward(j, 0x1000 + i, MIB);
-	run(j);
-	assert_true(failure_survived(&j->replay.device[0].failures[0]));
-	assert_int_equal(j->replay.device[0].failures[0].later_allocs, 1001);
+		forward(f, 0x1000 + i, MIB);
+	run(f);
+	assert_true(failure_survived(&f->replay.device[0].failures[0]));
+	assert_int_equal(f->replay.device[0].failures[0].later_allocs, 1001);
 }
 
 static void many_small_blocks_are_no_recovery(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_event(&j->w, MT_TENSOR_OOM, 0, 64 * MIB, j->model, j->python);
+	write_event(&f->w, MT_TENSOR_OOM, 0, 64 * MIB, f->model, f->python);
 	for (unsigned i = 0; i < 1001; i++)
-		forward(j, 0x1000 + i, 512);
-	run(j);
-	assert_false(failure_survived(&j->replay.device[0].failures[0]));
+		forward(f, 0x1000 + i, 512);
+	run(f);
+	assert_false(failure_survived(&f->replay.device[0].failures[0]));
 }
 
 static void other_modules_failures_count(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	forward(j, 0x1000, MIB);
-	write_event(&j->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, j->nccl, j->python);
-	run(j);
-	assert_int_equal(j->replay.device[0].failures_seen, 1);
-	assert_true(j->replay.device[0].failures[0].from_runtime);
+	forward(f, 0x1000, MIB);
+	write_event(&f->w, MT_DEVICE_FAIL, 5 * MIB, 64 * MIB, f->nccl, f->python);
+	run(f);
+	assert_int_equal(f->replay.device[0].failures_seen, 1);
+	assert_true(f->replay.device[0].failures[0].from_runtime);
 }
 
 static void only_so_many_failures_are_kept(void **state)
 {
-	struct job *j = *state;
-	const struct device *d = &j->replay.device[0];
+	struct fixture *f = *state;
+	const struct device *d = &f->replay.device[0];
 
 	for (unsigned i = 1; i <= 500; i++)
-		write_event(&j->w, MT_TENSOR_OOM, 0, i * MIB, j->model, j->python);
-	run(j);
+		write_event(&f->w, MT_TENSOR_OOM, 0, i * MIB, f->model, f->python);
+	run(f);
 	assert_int_equal(d->failures_seen, 500);
 	assert_int_equal(d->failure_count, REPLAY_MAX_OOMS);
 	assert_int_equal(d->failures[0].requested, MIB);

@@ -7,42 +7,42 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-static void assert_end(struct job *j, const char *path, enum end expected)
+static void assert_end(struct fixture *f, const char *path, enum end expected)
 {
-	add(j, path, 0);
-	assert_string_equal(end_name(j->report.ranks[0].end), end_name(expected));
-	report_release(&j->report);
+	add(f, path, 0);
+	assert_string_equal(end_name(f->report.ranks[0].end), end_name(expected));
+	report_release(&f->report);
 }
 
 static void ends_are_told_apart(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_event(&j->w, MT_TENSOR_ALLOC, GIB, GIB, j->loss, j->python);
-	j->w.header.exit_status = 1;
-	assert_end(j, save(j, "a"), END_EXIT);
-	j->w.header.state = MT_STATE_RECORDING;
-	assert_end(j, save(j, "a"), END_KILLED);
-	write_event(&j->w, MT_TENSOR_OOM, 0, GIB, j->loss, j->python);
-	assert_end(j, save(j, "a"), END_OOM);
-	strcpy(j->w.header.host, "elsewhere");
-	assert_end(j, save(j, "a"), END_UNKNOWN);
-	j->w.header.state = MT_STATE_ENDED;
-	assert_end(j, save(j, "a"), END_OOM);
-	j->w.header.exit_status = 0;
-	assert_end(j, save(j, "a"), END_EXIT);
+	write_event(&f->w, MT_TENSOR_ALLOC, GIB, GIB, f->loss, f->python);
+	f->w.header.exit_status = 1;
+	assert_end(f, save(f, "a"), END_EXIT);
+	f->w.header.state = MT_STATE_RECORDING;
+	assert_end(f, save(f, "a"), END_KILLED);
+	write_event(&f->w, MT_TENSOR_OOM, 0, GIB, f->loss, f->python);
+	assert_end(f, save(f, "a"), END_OOM);
+	strcpy(f->w.header.host, "elsewhere");
+	assert_end(f, save(f, "a"), END_UNKNOWN);
+	f->w.header.state = MT_STATE_ENDED;
+	assert_end(f, save(f, "a"), END_OOM);
+	f->w.header.exit_status = 0;
+	assert_end(f, save(f, "a"), END_EXIT);
 }
 
 static void a_held_lock_means_running(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const char *path;
 	int ready[2];
 	pid_t child;
 	char c;
 
-	j->w.header.state = MT_STATE_RECORDING;
-	path = save(j, "a");
+	f->w.header.state = MT_STATE_RECORDING;
+	path = save(f, "a");
 	assert_int_equal(pipe(ready), 0);
 	child = fork();
 	if (!child) {
@@ -54,25 +54,26 @@ static void a_held_lock_means_running(void **state)
 		pause();
 	}
 	assert_int_equal(read(ready[0], &c, 1), 1);
-	assert_end(j, path, END_RUNNING);
+	assert_end(f, path, END_RUNNING);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	close(ready[0]);
 	close(ready[1]);
-	assert_end(j, path, END_KILLED);
+	assert_end(f, path, END_KILLED);
 }
 
-static void write_run(struct job *j, const char *name, const char *run, int restart, uint64_t start)
+static void write_run(struct fixture *f, const char *name, const char *run, int restart,
+		      uint64_t start)
 {
-	snprintf(j->w.header.run_id, sizeof(j->w.header.run_id), "%s", run);
-	j->w.header.restart_count = restart;
-	j->w.header.start_realtime_ns = start;
-	save(j, name);
+	snprintf(f->w.header.run_id, sizeof(f->w.header.run_id), "%s", run);
+	f->w.header.restart_count = restart;
+	f->w.header.start_realtime_ns = start;
+	save(f, name);
 }
 
-static void assert_gathered(struct job *j, const char *run, size_t count, const char *notes)
+static void assert_gathered(struct fixture *f, const char *run, size_t count, const char *notes)
 {
-	char *arguments[] = { j->directory };
+	char *arguments[] = { f->directory };
 	struct buf said = { 0 };
 	struct trace_files g;
 	struct err e = { 0 };
@@ -87,27 +88,27 @@ static void assert_gathered(struct job *j, const char *run, size_t count, const 
 
 static void of_a_directory_the_latest_run_is_taken(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	char junk[128];
-	FILE *f;
+	FILE *junk_file;
 
-	assert_gathered(j, NULL, 0, NULL);
-	write_run(j, "a0", "old", 0, 10);
-	write_run(j, "b0", "new", 0, 20);
-	write_run(j, "b1", "new", 0, 21);
-	write_run(j, "b2", "new", 1, 30);
-	snprintf(junk, sizeof(junk), "%s/junk.mtr", j->directory);
-	f = fopen(junk, "w");
-	assert_non_null(f);
-	fputs("nothing", f);
-	fclose(f);
-	assert_gathered(j, NULL, 1, "junk.mtr is not a memtrace trace");
-	assert_gathered(j, NULL, 1,
+	assert_gathered(f, NULL, 0, NULL);
+	write_run(f, "a0", "old", 0, 10);
+	write_run(f, "b0", "new", 0, 20);
+	write_run(f, "b1", "new", 0, 21);
+	write_run(f, "b2", "new", 1, 30);
+	snprintf(junk, sizeof(junk), "%s/junk.mtr", f->directory);
+	junk_file = fopen(junk, "w");
+	assert_non_null(junk_file);
+	fputs("nothing", junk_file);
+	fclose(junk_file);
+	assert_gathered(f, NULL, 1, "junk.mtr is not a memtrace trace");
+	assert_gathered(f, NULL, 1,
 			"this is run new:1; also here: old:0 (1 trace), new:0 (2 traces)");
-	assert_gathered(j, "old", 1, NULL);
-	assert_gathered(j, "new:0", 2, NULL);
-	assert_gathered(j, "new", 1, NULL);
-	assert_gathered(j, "newer", 0, NULL);
+	assert_gathered(f, "old", 1, NULL);
+	assert_gathered(f, "new:0", 2, NULL);
+	assert_gathered(f, "new", 1, NULL);
+	assert_gathered(f, "newer", 0, NULL);
 }
 
 int main(void)

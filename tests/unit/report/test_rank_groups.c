@@ -74,8 +74,8 @@ static void write_rank(struct fixture *f, int rank, int world, int64_t mib, int 
 	autograd = write_thread(&w, 101, "pt_autograd_0");
 	write_module(&w, "/site-packages/torch/lib/libc10_cuda.so");
 	stack = write_stack(&w, 1, write_frame(&w, "GPT.forward", "/job/train.py", 1), 0, 0, 0);
-	optimizer = write_stack(
-		&w, 1, write_frame(&w, "AdamW.step", "/x/torch/optim/adamw.py", 1), 0, 0, 0);
+	optimizer = write_stack(&w, 1, write_frame(&w, "AdamW.step", "/x/torch/optim/adamw.py", 1),
+				0, 0, 0);
 	write_event(&w, MT_TENSOR_ALLOC, 1, 10 * MIB, stack, python);
 	for (int step = 1; step <= steps; step++) {
 		int64_t n = (mib + (step >= from ? more : 0)) * MIB;
@@ -150,7 +150,7 @@ static void ranks_stand_in_megatrons_order(void **state)
 	assert_int_equal(c.at[AXIS_DP], 1);
 	assert_int_equal(c.at[AXIS_PP], 1);
 	assert_int_equal(c.at[AXIS_EP], 1); /* the 6th of its stage, experts alternate */
-	l.stages_before_data = 1;         /* 13 = 1 + 2 (0 + 2 (1 + 2 * 1)), stage before data */
+	l.stages_before_data = 1;           /* 13 = 1 + 2 (0 + 2 (1 + 2 * 1)), stage before data */
 	c = rank_coordinates(&l, 5);
 	assert_int_equal(c.at[AXIS_TP], 1);
 	assert_int_equal(c.at[AXIS_CP], 0);
@@ -394,7 +394,8 @@ int main(void)
 		T(unknown_layouts_group_what_is_alike),
 		T(five_median_deviations_are_an_outlier),
 		T(ranks_are_compared_by_steps),
-		T(a_world_beyond_all_is_bounded), T(files_that_cannot_be_read_are_named),
+		T(a_world_beyond_all_is_bounded),
+		T(files_that_cannot_be_read_are_named),
 		T(the_table_fits),
 		T(many_ranks_are_read_at_a_time),
 	};

@@ -8,137 +8,137 @@
 static void a_death_is_told_on_the_first_screen(void **state)
 {
 	struct style style = { .width = 200, .top = 10, .unicode = 1 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_death(j);
-	add(j, save(j, "a"), 0);
-	render_text(&j->report, &style, &j->out);
+	write_death(f);
+	add(f, save(f, "a"), 0);
+	render_text(&f->report, &style, &f->out);
 	assert_says(
-		j,
+		f,
 		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
 		"largest cached free block 1.0 GiB\n"
 		"breakdown   15.5 GiB = gradients 3.0 + activations 11.0 + cached and free 1.0 + CUDA context 0.5\n"
 		"top         7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
-	assert_says(j, "rank 1 of 2  host ");
-	assert_says(j, "gpu         0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
-	assert_says(j, "command     python train.py --name 'it'\\''s'\n");
-	assert_says(j, "ended       out of memory, status 1, ");
+	assert_says(f, "rank 1 of 2  host ");
+	assert_says(f, "gpu         0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
+	assert_says(f, "command     python train.py --name 'it'\\''s'\n");
+	assert_says(f, "ended       out of memory, status 1, ");
 	assert_says(
-		j,
+		f,
 		"peak        14.0 GiB in tensors at 0.01 s, step 1, backward, thread pt_autograd_0; PyTorch held up to 15.0 GiB, "
 		"the device up to 15.5 GiB\n");
 	assert_says(
-		j,
+		f,
 		"tensors 14.0 GiB  \xe2\x96\x93 cached and fragmented 1.0  \xe2\x96\x91 outside PyTorch 0.5  \xc2\xb7 free 0.5\n");
 	assert_says(
-		j,
+		f,
 		"       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB     activations       l?oss\xef\xbf\xbd  train.py:12\n");
 	assert_says(
-		j,
+		f,
 		"       3.0 GiB  21 %  2 blocks        gradients         (no Python stack, thread pt_autograd_0)\n");
-	assert_null(strstr(j->out.text, "simulated"));
-	assert_null(strchr(j->out.text, '\033'));
+	assert_null(strstr(f->out.text, "simulated"));
+	assert_null(strchr(f->out.text, '\033'));
 }
 
 static void narrow_and_ascii_fit(void **state)
 {
 	struct style style = { .width = 60, .top = 1 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	j->w.header.flags = MT_FLAG_SIMULATED;
-	write_death(j);
-	add(j, save(j, "a"), 0);
-	render_text(&j->report, &style, &j->out);
-	for (const char *line = j->out.text; *line; line += strcspn(line, "\n") + 1)
+	f->w.header.flags = MT_FLAG_SIMULATED;
+	write_death(f);
+	add(f, save(f, "a"), 0);
+	render_text(&f->report, &style, &f->out);
+	for (const char *line = f->out.text; *line; line += strcspn(line, "\n") + 1)
 		if (strcspn(line, "\n") > 60 && strncmp(line, "next", 4))
 			fail_msg("too long: %.*s", (int)strcspn(line, "\n"), line);
-	for (const char *c = j->out.text; *c; c++)
+	for (const char *c = f->out.text; *c; c++)
 		assert_in_range(*c, 1, 127);
-	assert_says(j, "# tensors 14.0 GiB  = cached and fragmented");
-	assert_says(j, "simulated:");
-	assert_says(j, "OUT OF MEMORY  rank 1 of 2  step 2, forward  simulated\n");
-	assert_says(j, "2 more stacks");
-	assert_says(j, "next        memtrace report --top 3 ");
+	assert_says(f, "# tensors 14.0 GiB  = cached and fragmented");
+	assert_says(f, "simulated:");
+	assert_says(f, "OUT OF MEMORY  rank 1 of 2  step 2, forward  simulated\n");
+	assert_says(f, "2 more stacks");
+	assert_says(f, "next        memtrace report --top 3 ");
 }
 
 static void bytes_and_colour_are_options(void **state)
 {
 	struct style style = { .width = 200, .top = 10, .raw_bytes = 1, .color = 1 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_death(j);
-	add(j, save(j, "a"), 0);
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "\033[1;31mOUT OF MEMORY\033[0m");
-	assert_says(j, "asked 301989888 bytes, free 536870912 bytes");
+	write_death(f);
+	add(f, save(f, "a"), 0);
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "\033[1;31mOUT OF MEMORY\033[0m");
+	assert_says(f, "asked 301989888 bytes, free 536870912 bytes");
 	assert_says(
-		j,
+		f,
 		"16642998272 bytes = gradients 3221225472 + activations 11811160064 + cached and free 1073741824 + CUDA context 536870912\n");
 }
 
 static void many_ranks_are_a_table_and_the_worst(void **state)
 {
 	struct style style = { .width = 100, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_event(&j->w, MT_TENSOR_ALLOC, GIB, GIB, j->loss, j->python);
-	add(j, save(j, "a"), 0);
-	write_death(j);
-	add(j, save(j, "b"), 0);
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "OUT OF MEMORY  rank 1 of 2");
-	assert_says(j, "rank  host");
-	assert_says(j, "  oom    15.0 GiB  15.0 GiB  15.5 GiB     1\n");
-	assert_says(j, "  exit    1.0 GiB       0 B       0 B     1\n");
+	write_event(&f->w, MT_TENSOR_ALLOC, GIB, GIB, f->loss, f->python);
+	add(f, save(f, "a"), 0);
+	write_death(f);
+	add(f, save(f, "b"), 0);
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "OUT OF MEMORY  rank 1 of 2");
+	assert_says(f, "rank  host");
+	assert_says(f, "  oom    15.0 GiB  15.0 GiB  15.5 GiB     1\n");
+	assert_says(f, "  exit    1.0 GiB       0 B       0 B     1\n");
 }
 
 static void others_that_died_are_named(void **state)
 {
 	struct style style = { .width = 100, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_death(j);
-	add(j, save(j, "a"), 0);
-	j->w.header.rank = 3;
-	add(j, save(j, "b"), 0);
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "also out of memory: rank 3\n");
-	j->w.header.rank = 5;
-	add(j, save(j, "c"), 0);
-	buf_release(&j->out);
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "also out of memory: ranks 3, 5\n");
-	j->w.header.rank = -1;
-	add(j, save(j, "d"), 0);
-	buf_release(&j->out);
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "OUT OF MEMORY  process 100");
-	assert_says(j, "also out of memory: ranks 1, 3, 5\n");
+	write_death(f);
+	add(f, save(f, "a"), 0);
+	f->w.header.rank = 3;
+	add(f, save(f, "b"), 0);
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "also out of memory: rank 3\n");
+	f->w.header.rank = 5;
+	add(f, save(f, "c"), 0);
+	buf_release(&f->out);
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "also out of memory: ranks 3, 5\n");
+	f->w.header.rank = -1;
+	add(f, save(f, "d"), 0);
+	buf_release(&f->out);
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "OUT OF MEMORY  process 100");
+	assert_says(f, "also out of memory: ranks 1, 3, 5\n");
 }
 
 static void more_is_proposed_only_where_there_is_more(void **state)
 {
 	struct style style = { .width = 100, .top = 3 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_death(j);
-	add(j, save(j, "a"), 0);
-	render_text(&j->report, &style, &j->out);
-	assert_null(strstr(j->out.text, "next "));
+	write_death(f);
+	add(f, save(f, "a"), 0);
+	render_text(&f->report, &style, &f->out);
+	assert_null(strstr(f->out.text, "next "));
 }
 
-static const json_t *at(const json_t *j, const char *key)
+static const json_t *at(const json_t *f, const char *key)
 {
-	const json_t *found = json_object_get(j, key);
+	const json_t *found = json_object_get(f, key);
 
 	if (!found)
 		fail_msg("no key \"%s\"", key);
 	return found;
 }
 
-static long long number(const json_t *j, const char *key)
+static long long number(const json_t *f, const char *key)
 {
-	const json_t *n = at(j, key);
+	const json_t *n = at(f, key);
 
 	if (!json_is_integer(n))
 		fail_msg("\"%s\" is no integer", key);
@@ -179,15 +179,15 @@ static const char *const rank_keys[] = {
 
 static void json_has_the_keys_of_the_design(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const json_t *rank, *peak, *owner, *oom;
 	json_t *root;
 	json_error_t e;
 
-	write_death(j);
-	add(j, save(j, "a"), 1);
-	render_json(&j->report, &j->out);
-	root = json_loads(j->out.text, 0, &e);
+	write_death(f);
+	add(f, save(f, "a"), 1);
+	render_json(&f->report, &f->out);
+	root = json_loads(f->out.text, 0, &e);
 	assert_non_null(root);
 	assert_int_equal(json_array_size(at(root, "findings")), 0);
 	rank = json_array_get(at(root, "ranks"), 0);
@@ -231,16 +231,16 @@ static void json_has_the_keys_of_the_design(void **state)
 
 static void unknown_is_null(void **state)
 {
-	struct job *j = *state;
+	struct fixture *f = *state;
 	const json_t *rank;
 	json_t *root;
 
-	j->w.header.rank = j->w.header.world_size = -1;
-	write_event(&j->w, MT_RESERVED, 0, MIB, 0, j->python);
-	write_event(&j->w, MT_TENSOR_OOM, MT_UNKNOWN, MIB, 0, j->python);
-	add(j, save(j, "a"), 0);
-	render_json(&j->report, &j->out);
-	root = json_loads(j->out.text, 0, NULL);
+	f->w.header.rank = f->w.header.world_size = -1;
+	write_event(&f->w, MT_RESERVED, 0, MIB, 0, f->python);
+	write_event(&f->w, MT_TENSOR_OOM, MT_UNKNOWN, MIB, 0, f->python);
+	add(f, save(f, "a"), 0);
+	render_json(&f->report, &f->out);
+	root = json_loads(f->out.text, 0, NULL);
 	rank = json_array_get(at(root, "ranks"), 0);
 	assert_int_equal(number(rank, "rank"), 0); /* alone, it is the first */
 	assert_true(json_is_null(at(rank, "device_memory_bytes")));
@@ -252,42 +252,42 @@ static void unknown_is_null(void **state)
 static void counters_stand_where_nothing_was_recorded(void **state)
 {
 	struct style style = { .width = 200, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	j->w.header.lost_reason = MT_LOST_NOT_CHOSEN;
-	j->w.header.device[0].allocs = 7;
-	j->w.header.device[0].total_bytes = 80 * GIB;
-	j->w.header.device[0].allocated_peak = 3 * GIB;
-	j->w.header.device[0].reserved_peak = 4 * GIB;
-	j->w.header.device[0].device_peak = 5 * GIB;
-	add(j, save(j, "a"), 0);
-	assert_int_equal(j->report.ranks[0].peak_allocated, 3 * GIB);
-	assert_int_equal(j->report.ranks[0].peak_device, 5 * GIB);
-	assert_int_equal(j->report.ranks[0].owner_count, 3);
-	assert_string_equal(j->report.ranks[0].owners[2].key, "unexplained");
-	assert_int_equal(j->report.ranks[0].owners[2].at_peak, 0); /* nobody knows */
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "MEMTRACE_RANKS leaves this rank out");
-	assert_says(j, "device      5.0 GiB at its peak, at a moment that is not in the trace\n");
-	assert_null(strstr(j->out.text, "unexplained"));
+	f->w.header.lost_reason = MT_LOST_NOT_CHOSEN;
+	f->w.header.device[0].allocs = 7;
+	f->w.header.device[0].total_bytes = 80 * GIB;
+	f->w.header.device[0].allocated_peak = 3 * GIB;
+	f->w.header.device[0].reserved_peak = 4 * GIB;
+	f->w.header.device[0].device_peak = 5 * GIB;
+	add(f, save(f, "a"), 0);
+	assert_int_equal(f->report.ranks[0].peak_allocated, 3 * GIB);
+	assert_int_equal(f->report.ranks[0].peak_device, 5 * GIB);
+	assert_int_equal(f->report.ranks[0].owner_count, 3);
+	assert_string_equal(f->report.ranks[0].owners[2].key, "unexplained");
+	assert_int_equal(f->report.ranks[0].owners[2].at_peak, 0); /* nobody knows */
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "MEMTRACE_RANKS leaves this rank out");
+	assert_says(f, "device      5.0 GiB at its peak, at a moment that is not in the trace\n");
+	assert_null(strstr(f->out.text, "unexplained"));
 }
 
 static void losses_are_said(void **state)
 {
 	struct style style = { .width = 300, .top = 10 };
-	struct job *j = *state;
+	struct fixture *f = *state;
 
-	write_event(&j->w, MT_TENSOR_ALLOC, GIB, GIB, j->loss, j->python);
-	write_segment(&j->w, 1234);
-	write_event(&j->w, MT_TENSOR_ALLOC, 4 * GIB, GIB, j->loss, j->python);
-	write_meta(&j->w, "note:stacks", "no Python stacks: CPython 3.6 is not known", 42);
-	j->w.header.lost_events = 55;
-	j->w.header.lost_reason = MT_LOST_NO_SPACE;
-	add(j, save(j, "a"), 0);
-	render_text(&j->report, &style, &j->out);
-	assert_says(j, "warning     no Python stacks: CPython 3.6 is not known\n");
-	assert_says(j, "warning     55 events were not recorded (no space left for the trace)");
-	assert_says(j, "warning     1234 records were given up to keep to the budget");
+	write_event(&f->w, MT_TENSOR_ALLOC, GIB, GIB, f->loss, f->python);
+	write_segment(&f->w, 1234);
+	write_event(&f->w, MT_TENSOR_ALLOC, 4 * GIB, GIB, f->loss, f->python);
+	write_meta(&f->w, "note:stacks", "no Python stacks: CPython 3.6 is not known", 42);
+	f->w.header.lost_events = 55;
+	f->w.header.lost_reason = MT_LOST_NO_SPACE;
+	add(f, save(f, "a"), 0);
+	render_text(&f->report, &style, &f->out);
+	assert_says(f, "warning     no Python stacks: CPython 3.6 is not known\n");
+	assert_says(f, "warning     55 events were not recorded (no space left for the trace)");
+	assert_says(f, "warning     1234 records were given up to keep to the budget");
 }
 
 int main(void)
