@@ -3,11 +3,25 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "util/json_text.h"
+#include "util/util.h"
 
+/* Bytes that are not UTF-8 are replaced. */
 static void write_string(const char *text, size_t length, struct buf *out)
 {
-	add_json_string(out, (struct str){ text, length });
+	struct buf clean = { 0 };
+
+	buf_add_utf8(&clean, (struct str){ text, length });
+	buf_puts(out, "\"");
+	for (size_t i = 0; i < clean.length; i++) {
+		unsigned char c = (unsigned char)clean.text[i];
+
+		if (c < ' ')
+			buf_addf(out, "\\u%04x", c);
+		else
+			buf_addf(out, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+	}
+	buf_puts(out, "\"");
+	buf_release(&clean);
 }
 
 static void write_object(const json_t *object, struct json_reals reals, struct buf *out)

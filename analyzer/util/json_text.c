@@ -3,25 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/util.h"
-
-void add_json_string(struct buf *b, struct str text)
-{
-	struct buf clean = { 0 };
-
-	buf_add_utf8(&clean, text);
-	buf_puts(b, "\"");
-	for (size_t i = 0; i < clean.length; i++) {
-		unsigned char c = (unsigned char)clean.text[i];
-
-		if (c < ' ')
-			buf_addf(b, "\\u%04x", c);
-		else
-			buf_addf(b, c == '"' || c == '\\' ? "\\%c" : "%c", c);
-	}
-	buf_puts(b, "\"");
-	buf_release(&clean);
-}
+#include "util/buf.h"
 
 static char *utf8(const char *text)
 {
