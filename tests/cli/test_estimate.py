@@ -14,8 +14,8 @@ GPT2 = dict(num_layers=12, hidden_size=768, num_attention_heads=12, vocab_size=5
 BLOG = dict(num_parameters=7 * 10**9, num_layers=32, hidden_size=4096, num_attention_heads=32, seq_length=4096, micro_batch_size=2,
             num_microbatches=8)
 ZERO3 = dict(zero_stage=3, total_params=2851598336, largest_layer_params=32899072, num_gpus_per_node=8)
-LARGEST = dict(num_layers=10000, hidden_size=10**6, ffn_hidden_size=10**7, num_attention_heads=8192, num_query_groups=8191,
-               vocab_size=10**8, seq_length=10**8, micro_batch_size=10**6)
+LARGEST = dict(num_layers=1000, hidden_size=10**5, ffn_hidden_size=10**6, num_attention_heads=8192, num_query_groups=8191,
+               vocab_size=10**7, seq_length=10**4, micro_batch_size=10)
 
 
 def rounded(x):
@@ -79,6 +79,11 @@ class Estimate(Case):
             self.assertIn(word, done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def test_more_than_8_eib_is_refused(self):
+        huge = dict(LARGEST, num_layers=10000, seq_length=10**8, micro_batch_size=10**6)
+        for system in ("llama-4d", "nanogpt"):
+            self.refused(system, huge, "more than 8 EiB")
+
     def test_llama_exact(self):
         chance = random.Random(3)
         jobs = [dict(LARGEST), dict(LARGEST, pipeline_model_parallel_size=3, tensor_model_parallel_size=7, context_parallel_size=1000000,
@@ -133,7 +138,7 @@ class Estimate(Case):
 
     def test_blog_exact(self):
         largest = dict(LARGEST, num_parameters=10**15)
-        for job, sizes in ((BLOG, (4, 2, 8, 4, 16, 8)), (largest, (10**6, 9999, 10**6, 10**6, 10**6, 1)), (BLOG, (3, 7, 5, 3, 11, 8))):
+        for job, sizes in ((BLOG, (4, 2, 8, 4, 16, 8)), (largest, (10**6, 9999, 10**6, 10**6, 100, 1)), (BLOG, (3, 7, 5, 3, 11, 8))):
             TP, PP, CP, SP, DP, MB = sizes
             job = dict(job, tensor_model_parallel_size=TP, pipeline_model_parallel_size=PP, context_parallel_size=CP, data_parallel_size=DP,
                        sequence_parallel=True, zero_stage=1)
