@@ -5,23 +5,23 @@
 
 #include "util/util.h"
 
-/* Bytes that are not UTF-8 are replaced. */
+/* A string of jansson is valid UTF-8. */
 static void write_string(const char *text, size_t length, struct buf *out)
 {
-	struct buf clean = { 0 };
+	size_t start = 0;
 
-	buf_add_utf8(&clean, (struct str){ text, length });
 	buf_puts(out, "\"");
-	for (size_t i = 0; i < clean.length; i++) {
-		unsigned char c = (unsigned char)clean.text[i];
+	for (size_t i = 0; i < length; i++) {
+		unsigned char c = (unsigned char)text[i];
 
-		if (c < ' ')
-			buf_addf(out, "\\u%04x", c);
-		else
-			buf_addf(out, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+		if (c >= ' ' && c != '"' && c != '\\')
+			continue;
+		buf_add(out, text + start, i - start);
+		start = i + 1;
+		buf_addf(out, c < ' ' ? "\\u%04x" : "\\%c", c);
 	}
+	buf_add(out, text + start, length - start);
 	buf_puts(out, "\"");
-	buf_release(&clean);
 }
 
 static void write_object(const json_t *object, struct json_reals reals, struct buf *out)
