@@ -1,4 +1,5 @@
-/* ns of one look-up by dlsym, and of one cudaMalloc with its cudaFree: as they are found in this process. */
+/* ns of one look-up by dlsym, and of one cudaMalloc with its cudaFree: as they are found in this
+ * process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -53,6 +53,7 @@ static inline int run_family(const struct family *families, unsigned count, cons
 	return 2;
 }
 
-#define RUN_FAMILY(families, name) run_family(families, sizeof(families) / sizeof(*(families)), name)
+#define RUN_FAMILY(families, name) \
+	run_family(families, sizeof(families) / sizeof(*(families)), name)
 
 #endif

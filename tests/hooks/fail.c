@@ -1,7 +1,8 @@
 /*
- * Makes calls of libmemtrace.so fail. FAIL=NAME,K,ERRNO,once|ever: the K-th call (from 1) of that C library function from libmemtrace.so, or it
- * and all later ones. FAIL_CALL=NUMBER,ERRNO: that system call of the whole process and of what it starts, by seccomp, from the start of
- * the program on. The programs that this is loaded into make none of these calls themselves after their start.
+ * Makes calls of libmemtrace.so fail. FAIL=NAME,K,ERRNO,once|ever: the K-th call (from 1) of that C
+ * library function from libmemtrace.so, or it and all later ones. FAIL_CALL=NUMBER,ERRNO: that
+ * system call of the whole process and of what it starts, by seccomp, from the start of the program
+ * on. The programs that this is loaded into make none of these calls themselves after their start.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -39,7 +40,8 @@ static int find(struct dl_phdr_info *o, size_t size, void *unused)
 		if (o->dlpi_phdr[i].p_type != PT_LOAD)
 			continue;
 		low = low && low < start ? low : start;
-		high = high > start + o->dlpi_phdr[i].p_memsz ? high : start + o->dlpi_phdr[i].p_memsz;
+		high = high > start + o->dlpi_phdr[i].p_memsz ? high
+							      : start + o->dlpi_phdr[i].p_memsz;
 	}
 	return 0;
 }
@@ -88,29 +90,68 @@ __attribute__((destructor)) static void end(void)
 }
 
 /* A function that says -1 and errno, or (WITH) returns the error. */
-#define FAILS(function, failure, ...)                                                 \
-	static __typeof__(&function) real;                                            \
-	if (!real)                                                                    \
-		*(void **)&real = dlsym(RTLD_NEXT, #function);                        \
-	if (fails(#function, __builtin_return_address(0))) {                          \
-		errno = error;                                                        \
-		return failure;                                                       \
-	}                                                                             \
+#define FAILS(function, failure, ...)                          \
+	static __typeof__(&function) real;                     \
+	if (!real)                                             \
+		*(void **)&real = dlsym(RTLD_NEXT, #function); \
+	if (fails(#function, __builtin_return_address(0))) {   \
+		errno = error;                                 \
+		return failure;                                \
+	}                                                      \
 	return real(__VA_ARGS__)
 
-void *mmap(void *a, size_t n, int p, int f, int d, off_t o) { FAILS(mmap, MAP_FAILED, a, n, p, f, d, o); }
-int madvise(void *a, size_t n, int w) { FAILS(madvise, -1, a, n, w); }
-int getrlimit(__rlimit_resource_t r, struct rlimit *l) { FAILS(getrlimit, -1, r, l); }
-int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x) { FAILS(pthread_create, error, t, a, f, x); }
-int pthread_attr_init(pthread_attr_t *a) { FAILS(pthread_attr_init, error, a); }
-int mkdir(const char *p, mode_t m) { FAILS(mkdir, -1, p, m); }
-ssize_t pwrite(int d, const void *b, size_t n, off_t o) { FAILS(pwrite, -1, d, b, n, o); }
-int ftruncate(int d, off_t n) { FAILS(ftruncate, -1, d, n); }
-ssize_t read(int d, void *b, size_t n) { FAILS(read, -1, d, b, n); }
-char *getcwd(char *b, size_t n) { FAILS(getcwd, NULL, b, n); }
-int dl_iterate_phdr(int (*f)(struct dl_phdr_info *, size_t, void *), void *x) { FAILS(dl_iterate_phdr, -1, f, x); }
-int on_exit(void (*f)(int, void *), void *x) { FAILS(on_exit, -1, f, x); }
-ssize_t readlink(const char *p, char *b, size_t n) { FAILS(readlink, -1, p, b, n); }
+void *mmap(void *a, size_t n, int p, int f, int d, off_t o)
+{
+	FAILS(mmap, MAP_FAILED, a, n, p, f, d, o);
+}
+int madvise(void *a, size_t n, int w)
+{
+	FAILS(madvise, -1, a, n, w);
+}
+int getrlimit(__rlimit_resource_t r, struct rlimit *l)
+{
+	FAILS(getrlimit, -1, r, l);
+}
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *x)
+{
+	FAILS(pthread_create, error, t, a, f, x);
+}
+int pthread_attr_init(pthread_attr_t *a)
+{
+	FAILS(pthread_attr_init, error, a);
+}
+int mkdir(const char *p, mode_t m)
+{
+	FAILS(mkdir, -1, p, m);
+}
+ssize_t pwrite(int d, const void *b, size_t n, off_t o)
+{
+	FAILS(pwrite, -1, d, b, n, o);
+}
+int ftruncate(int d, off_t n)
+{
+	FAILS(ftruncate, -1, d, n);
+}
+ssize_t read(int d, void *b, size_t n)
+{
+	FAILS(read, -1, d, b, n);
+}
+char *getcwd(char *b, size_t n)
+{
+	FAILS(getcwd, NULL, b, n);
+}
+int dl_iterate_phdr(int (*f)(struct dl_phdr_info *, size_t, void *), void *x)
+{
+	FAILS(dl_iterate_phdr, -1, f, x);
+}
+int on_exit(void (*f)(int, void *), void *x)
+{
+	FAILS(on_exit, -1, f, x);
+}
+ssize_t readlink(const char *p, char *b, size_t n)
+{
+	FAILS(readlink, -1, p, b, n);
+}
 
 static mode_t mode_of(int flags, va_list more)
 {

@@ -18,7 +18,6 @@ CUresult fake_map(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandl
 
 #define FOREIGN 0x7e0000000000ull /* memory of other processes appears from here on */
 
-
 /* ---- arrays */
 
 static CUresult array_new(void *handle)
@@ -366,7 +365,8 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
 
 	*pool = destroyed;
 	destroyed = NULL;
-	of_device.allocType = CU_MEM_ALLOCATION_TYPE_PINNED; /* the only one that the simulated device has */
+	of_device.allocType =
+		CU_MEM_ALLOCATION_TYPE_PINNED; /* the only one that the simulated device has */
 	return *pool ? CUDA_SUCCESS : simulated(pool, &of_device);
 }
 

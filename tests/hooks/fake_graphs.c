@@ -74,8 +74,9 @@ EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *made, CUgraph graph,
 					     CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
 	*made = (CUgraphExec)graph;
-	return p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? cuGraphUpload(*made, p->hUploadStream)
-							     : CUDA_SUCCESS;
+	return p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+		       ? cuGraphUpload(*made, p->hUploadStream)
+		       : CUDA_SUCCESS;
 }
 
 EXPORT cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *made, cudaGraph_t graph,
@@ -83,7 +84,8 @@ EXPORT cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *made, cudaGra
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS same = { .flags = p->flags };
 
-	return (cudaError_t)cuGraphInstantiateWithParams((CUgraphExec *)made, (CUgraph)graph, &same);
+	return (cudaError_t)cuGraphInstantiateWithParams((CUgraphExec *)made, (CUgraph)graph,
+							 &same);
 }
 
 /* The twins of a default stream per thread are the same. */

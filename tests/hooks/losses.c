@@ -144,11 +144,10 @@ static void sample(void)
 
 int main(int argc, char **argv)
 {
-	static const struct family families[] = { { "churn", churn },	  { "many", many },
+	static const struct family families[] = { { "churn", churn },     { "many", many },
 						  { "handles", handles }, { "pools", pools },
-						  { "nested", nested },
-						  { "devices", devices }, { "left", left },
-						  { "sample", sample } };
+						  { "nested", nested },   { "devices", devices },
+						  { "left", left },       { "sample", sample } };
 
 	check("cuInit", (int)cuInit(0), 0);
 	check("cudaFree", (int)cudaFree(NULL), 0);

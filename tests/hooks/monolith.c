@@ -38,9 +38,10 @@ int allocate(void)
 	char *segment;
 	int failed = (int)cudaMalloc((void **)&segment, 20 << 20);
 
-	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(segment, 8 << 20, 8 << 20, 20 << 20, gpu);
-	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(segment + (8 << 20), 4 << 20, 12 << 20,
-							      20 << 20, gpu);
+	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(segment, 8 << 20, 8 << 20, 20 << 20,
+							      gpu);
+	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(segment + (8 << 20), 4 << 20,
+							      12 << 20, 20 << 20, gpu);
 	return failed;
 }
 

@@ -251,20 +251,21 @@ int main(int argc, char **argv)
 	failed = (int)cudaMalloc(&own, 1 << 20);
 	if (argc > 1 && strcmp(argv[1], "many") == 0)
 		return failed | many();
-	failed |= taking(2) | ncclCommInitRank(&a, 4, id, 1); /* a 2 */
+	failed |= taking(2) | ncclCommInitRank(&a, 4, id, 1);              /* a 2 */
 	failed |= taking(2) | ncclCommShrink(a, out, 1, &shrunk, NULL, 0); /* shrunk 2, size 3 */
 	failed |= taking(4) | ncclCommGrow(shrunk, 5, NULL, -1, &grown, NULL); /* grown 4, size 5 */
-	failed |= ncclCommGrow(NULL, 6, &id, 5, &joined, NULL); /* joined 0 */
-	failed |= taking(8) | ncclSignal(0, 0, 0, 0, grown, NULL); /* grown 12 */
-	failed |= ncclCommSuspend(grown, 1); /* 4 */
-	failed |= taking(8) | ncclCommResume(grown); /* 12 */
-	failed |= taking(16) | ncclCommRegister(a, own, 1 << 20, &handle); /* a 18 */
-	failed |= ncclCommDeregister(a, handle); /* a 2 */
+	failed |= ncclCommGrow(NULL, 6, &id, 5, &joined, NULL);                /* joined 0 */
+	failed |= taking(8) | ncclSignal(0, 0, 0, 0, grown, NULL);             /* grown 12 */
+	failed |= ncclCommSuspend(grown, 1);                                   /* 4 */
+	failed |= taking(8) | ncclCommResume(grown);                           /* 12 */
+	failed |= taking(16) | ncclCommRegister(a, own, 1 << 20, &handle);     /* a 18 */
+	failed |= ncclCommDeregister(a, handle);                               /* a 2 */
 	failed |= taking(32) | ncclCommWindowRegister(a, own, 1 << 20, &handle, 0); /* a 34 */
-	failed |= ncclCommWindowDeregister(a, handle); /* a 2 */
-	failed |= taking(64) | ncclDevCommCreate(shrunk, NULL, NULL); /* shrunk 66 */
-	failed |= ncclDevCommDestroy(shrunk, NULL); /* shrunk 2 */
-	failed |= taking(128) | ncclPutSignal(NULL, 1, 0, 0, NULL, 0, 0, 0, 0, shrunk, NULL); /* 130 */
+	failed |= ncclCommWindowDeregister(a, handle);                              /* a 2 */
+	failed |= taking(64) | ncclDevCommCreate(shrunk, NULL, NULL);               /* shrunk 66 */
+	failed |= ncclDevCommDestroy(shrunk, NULL);                                 /* shrunk 2 */
+	failed |= taking(128) |
+		  ncclPutSignal(NULL, 1, 0, 0, NULL, 0, 0, 0, 0, shrunk, NULL); /* 130 */
 	failed |= ncclGroupStart() | taking(4) | ncclWaitSignal(1, NULL, joined, NULL);
 	failed |= taking(5) | ncclWaitSignal(1, NULL, a, NULL) | ncclGroupEnd(); /* joined 4, a 7 */
 	beside = 7; /* of nobody: what NCCL takes then is told apart only where it can be asked */

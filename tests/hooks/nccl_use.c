@@ -137,8 +137,8 @@ int main(void)
 	void *own;
 	int failed = ncclCommInitRank(&a, 2, id, 0) | ncclCommInitRank(&b, 3, id, 1);
 
-	failed |= (int)cudaMalloc(&own, 64 << 20); /* nobody's but the program's */
-	will_take(2, 0); /* the device gives whole 2 MiB */
+	failed |= (int)cudaMalloc(&own, 64 << 20);             /* nobody's but the program's */
+	will_take(2, 0);                                       /* the device gives whole 2 MiB */
 	failed |= ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL); /* a 2 */
 	will_take(0, 2);
 	failed |= ncclGroupStart() | ncclAllReduce(NULL, NULL, 1, 0, 0, a, NULL) |

@@ -1,7 +1,8 @@
 /*
- * Runs in roots with an old C library (test_old_glibc.py). As a program: THREADS threads (0: none are made, and the
- * program is linked with neither libpthread nor libdl) allocate ROUNDS blocks of 2 MiB each and free them. -DDRIVER: the
- * two functions of a driver that hands out addresses, for the program without libpthread.
+ * Runs in roots with an old C library (test_old_glibc.py). As a program: THREADS threads (0: none
+ * are made, and the program is linked with neither libpthread nor libdl) allocate ROUNDS blocks of
+ * 2 MiB each and free them. -DDRIVER: the two functions of a driver that hands out addresses, for
+ * the program without libpthread.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -57,7 +58,8 @@ static void *work(void *context)
 
 	if (set(context))
 		exit(4);
-	allocate((int (*)(uint64_t *, size_t))function("cuMemAlloc_v2"), (int (*)(uint64_t))function("cuMemFree_v2"));
+	allocate((int (*)(uint64_t *, size_t))function("cuMemAlloc_v2"),
+		 (int (*)(uint64_t))function("cuMemFree_v2"));
 	return NULL;
 }
 

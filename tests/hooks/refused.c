@@ -164,7 +164,8 @@ static CUgraph with_2_more(void)
 /* An upload takes the memory, by a call of its own or with the instance; no launch follows. */
 static void graph_upload(void)
 {
-	CUDA_GRAPH_INSTANTIATE_PARAMS how = { 0 }, uploading = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD };
+	CUDA_GRAPH_INSTANTIATE_PARAMS how = { 0 },
+				      uploading = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD };
 	cudaGraphInstantiateParams like_how = { .flags = cudaGraphInstantiateFlagUpload };
 	cudaGraphExec_t run;
 	CUgraphExec made;
@@ -193,8 +194,8 @@ static void pause_ms(long ms)
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
-/* The second launch comes right after the first, whose level was read: its own is read with the next
- * event. */
+/* The second launch comes right after the first, whose level was read: its own is read with the
+ * next event. */
 static void graph_next_event(void)
 {
 	CUdeviceptr p;
@@ -223,7 +224,8 @@ static void managed_pools(void)
 {
 #if CUDA_VERSION >= 13000
 	CUmemLocation here = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
-	CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = here };
+	CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+				      .location = here };
 	CUmemoryPool pool, of_cuda;
 	CUdeviceptr a, b;
 

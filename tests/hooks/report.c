@@ -1,4 +1,5 @@
-/* Programs without PyTorch that report blocks as its caching allocator does. report CASE [ARGUMENT...] */
+/* Programs without PyTorch that report blocks as its caching allocator does. report CASE
+ * [ARGUMENT...] */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -15,8 +16,10 @@
 struct device {
 	int8_t type, index;
 };
-void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *pointer, int64_t bytes, size_t allocated, size_t reserved,
-							     struct device device) __attribute__((weak));
+void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *pointer, int64_t bytes,
+							   size_t allocated, size_t reserved,
+							   struct device device)
+	__attribute__((weak));
 
 static uint64_t now_ns(void)
 {
@@ -30,10 +33,12 @@ static void block(uint64_t address, int64_t bytes, uint64_t allocated)
 {
 	struct device first = { 1, 0 };
 
-	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)address, bytes, allocated, 1u << 30, first);
+	_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE((void *)(uintptr_t)address, bytes,
+							      allocated, 1u << 30, first);
 }
 
-void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated, size_t reserved, struct device device)
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated,
+							 size_t reserved, struct device device)
 	__attribute__((weak));
 
 static long resident_kib(void)
@@ -49,8 +54,9 @@ static long resident_kib(void)
 }
 
 /*
- * EVENTS blocks of random sizes replace each other among LIVE, with a ms of rest after each ten thousand; a failure for
- * lack of memory at each tenth of the way. Prints ns an event and resident KiB of each tenth, and the truth.
+ * EVENTS blocks of random sizes replace each other among LIVE, with a ms of rest after each ten
+ * thousand; a failure for lack of memory at each tenth of the way. Prints ns an event and resident
+ * KiB of each tenth, and the truth.
  */
 static int soak(uint64_t events, unsigned live)
 {
@@ -62,7 +68,10 @@ static int soak(uint64_t events, unsigned live)
 	for (uint64_t i = 0; i < events && size;) {
 		began = now_ns();
 		for (unsigned k = 0; k < 10000 && i < events; k++, i++, in_tenth++) {
-			unsigned at = (random = random * 6364136223846793005u + 1442695040888963407u) >> 33, slot = at % live;
+			unsigned at = (random = random * 6364136223846793005u +
+						1442695040888963407u) >>
+				      33,
+				 slot = at % live;
 			uint64_t address = 0x10000000 + (uint64_t)slot * 0x10000000;
 
 			if (size[slot]) {
@@ -79,12 +88,15 @@ static int soak(uint64_t events, unsigned live)
 		spent += now_ns() - began;
 		usleep(1000);
 		if (i % (events / 10) < 10000 && i >= events / 10) {
-			_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(1ll << 40, allocated, 1u << 30, first);
-			printf("%s[%.1f, %ld]", i < events / 10 * 2 ? "" : ", ", (double)spent / (double)in_tenth, resident_kib());
+			_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(1ll << 40, allocated,
+									    1u << 30, first);
+			printf("%s[%.1f, %ld]", i < events / 10 * 2 ? "" : ", ",
+			       (double)spent / (double)in_tenth, resident_kib());
 			spent = in_tenth = 0;
 		}
 	}
-	printf("], \"peak\": %llu, \"final\": %llu}\n", (unsigned long long)peak, (unsigned long long)allocated);
+	printf("], \"peak\": %llu, \"final\": %llu}\n", (unsigned long long)peak,
+	       (unsigned long long)allocated);
 	free(size);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * PyTorch on ROCm, as far as a tracer of CUDA sees it, by what is defined: C10 is a libc10.so, HIP a
- * libc10_hip.so, which tells it of 1,000 blocks of 1 MiB, 100 at a time, in segments of 20 MiB; no
- * library of CUDA is loaded.
+ * PyTorch on ROCm, as far as a tracer of CUDA sees it, by what is defined: C10 is a libc10.so, HIP
+ * a libc10_hip.so, which tells it of 1,000 blocks of 1 MiB, 100 at a time, in segments of 20 MiB;
+ * no library of CUDA is loaded.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * The process's first GPU allocation is made on a thread whose stack has as many bytes as the argument says. Then its
- * group is set, to what it is: the C library has every thread of the process do that, by a signal, and waits for each.
+ * The process's first GPU allocation is made on a thread whose stack has as many bytes as the
+ * argument says. Then its group is set, to what it is: the C library has every thread of the
+ * process do that, by a signal, and waits for each.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -29,7 +30,8 @@ int main(int argc, char **argv)
 	if (argc < 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0))
 		return 3;
 	pthread_attr_init(&attributes);
-	if (pthread_attr_setstacksize(&attributes, (size_t)atol(argv[1])) || pthread_create(&thread, &attributes, work, NULL))
+	if (pthread_attr_setstacksize(&attributes, (size_t)atol(argv[1])) ||
+	    pthread_create(&thread, &attributes, work, NULL))
 		return 4;
 	pthread_join(thread, NULL);
 	alarm(20);

@@ -173,10 +173,9 @@ static void test_arrays(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_look_up),  cmocka_unit_test(test_rows),
-		cmocka_unit_test(test_physical), cmocka_unit_test(test_physical_references),
-		cmocka_unit_test(test_physical_again),
-		cmocka_unit_test(test_arrays),
+		cmocka_unit_test(test_look_up),        cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_physical),       cmocka_unit_test(test_physical_references),
+		cmocka_unit_test(test_physical_again), cmocka_unit_test(test_arrays),
 	};
 
 	return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);

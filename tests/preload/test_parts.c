@@ -100,7 +100,8 @@ static void test_settings(void **state)
 	assert_true(settings_rank_chosen("", 5));
 }
 
-/* Times between readings lie on the line through them, whatever CLOCK_MONOTONIC is slewed by; they never go back. */
+/* Times between readings lie on the line through them, whatever CLOCK_MONOTONIC is slewed by; they
+ * never go back. */
 static void test_clock(void **state)
 {
 	static struct clock_history h;
@@ -111,18 +112,21 @@ static void test_clock(void **state)
 	assert_int_equal(clock_ns(&h, 77), 5000);
 	clock_remember(&h, (struct clock_reading){ 3000, 6000 });
 	clock_remember(&h, (struct clock_reading){ 5000, 6500 });
-	clock_remember(&h, (struct clock_reading){ 4000, 7000 }); /* the counter went back: no reading */
+	clock_remember(
+		&h, (struct clock_reading){ 4000, 7000 }); /* the counter went back: no reading */
 	assert_int_equal(clock_ns(&h, 0), 4500);
 	assert_int_equal(clock_ns(&h, 1000), 5000);
 	assert_int_equal(clock_ns(&h, 2000), 5500);
 	assert_int_equal(clock_ns(&h, 4000), 6250);
 	assert_int_equal(clock_ns(&h, 6000), 6750);
-	/* ten days of a reading a second: from 2 ppm fast to 2 ppm slow; a billion ticks a second */
+	/* ten days of a reading a second: from 2 ppm fast to 2 ppm slow; a billion ticks a second
+	 */
 	h.recent_count = 0;
 	for (uint64_t s = 0, ns = 0; s < 864000; s++, ns += s < 432000 ? 1000002000 : 999998000)
 		clock_remember(&h, (struct clock_reading){ s * 1000000000, ns });
 	for (uint64_t s = 0; s < 864000; s++) {
-		uint64_t ns = clock_ns(&h, s * 1000000000), true_ns = s < 432000 ? s * 1000002000 : 432000 * 4000ull + s * 999998000;
+		uint64_t ns = clock_ns(&h, s * 1000000000),
+			 true_ns = s < 432000 ? s * 1000002000 : 432000 * 4000ull + s * 999998000;
 
 		assert_true(ns >= last && ns + 1000000 > true_ns && ns < true_ns + 1000000);
 		last = ns;
@@ -143,7 +147,8 @@ static void test_clock_is_the_systems(void **state)
 		ns = now_ns();
 		usleep(2000);
 		clock_remember(&h, clock_read(clock_uses_counter));
-		assert_true(clock_ns(&h, counter) < ns + 1000 && clock_ns(&h, counter) + 5000000 > ns);
+		assert_true(clock_ns(&h, counter) < ns + 1000 &&
+			    clock_ns(&h, counter) + 5000000 > ns);
 	}
 }
 
@@ -191,8 +196,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_text),
-		cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_liveset),  cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_is_the_systems),
+		cmocka_unit_test(test_settings), cmocka_unit_test(test_liveset),
+		cmocka_unit_test(test_clock),    cmocka_unit_test(test_clock_is_the_systems),
 	};
 
 	return cmocka_run_group_tests_name("preload parts", tests, NULL, NULL);

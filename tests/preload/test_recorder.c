@@ -80,7 +80,8 @@ static uint64_t count_records(void)
 
 	for (uint64_t i = 0; i < file->segments; i++) {
 		const struct mt_segment *s = &file->segment[i];
-		for (uint64_t k = 0; s->first_sequence != MT_UNKNOWN && k < s->used && k < s->capacity; k++)
+		for (uint64_t k = 0;
+		     s->first_sequence != MT_UNKNOWN && k < s->used && k < s->capacity; k++)
 			n += records(s)[k].kind != 0;
 	}
 	return n;
@@ -192,7 +193,8 @@ static void test_budget_and_keyframe(void **state)
 	assert_int_equal(file->segment[0].first_sequence, 0);
 }
 
-/* A record that a thread has reserved and not written yet holds the replay up; written late, it is in the next keyframe all the same. */
+/* A record that a thread has reserved and not written yet holds the replay up; written late, it is
+ * in the next keyframe all the same. */
 static void test_late_record_is_in_the_keyframe(void **state)
 {
 	struct mt_header *h;
@@ -205,18 +207,23 @@ static void test_late_record_is_in_the_keyframe(void **state)
 	late = (struct mt_record *)(void *)((char *)h + h->segment[0].offset) + 5;
 	for (uint64_t i = 0; i < 5; i++)
 		write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
-	__atomic_fetch_add(&h->segment[0].used, 1, __ATOMIC_RELAXED); /* as a thread does that then loses its processor */
+	__atomic_fetch_add(&h->segment[0].used, 1,
+			   __ATOMIC_RELAXED); /* as a thread does that then loses its processor */
 	for (uint64_t i = 0; i < 3000; i++) {
 		write_one(i & 1 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, 0x100000, i & 1 ? -512 : 512);
 		helper_work();
 	}
 	assert_int_equal(h->segment[1].has_keyframe, 0);
 	assert_int_equal(keyframe_work(), 1); /* it waits */
-	*late = (struct mt_record){ .time_ns = now_ns(), .address = 0x7777, .bytes = 512, .kind = MT_TENSOR_ALLOC };
+	*late = (struct mt_record){
+		.time_ns = now_ns(), .address = 0x7777, .bytes = 512, .kind = MT_TENSOR_ALLOC
+	};
 	helper_work();
 	assert_int_equal(h->segment[1].has_keyframe, 1);
 	for (uint64_t i = 0; i < h->segment[1].keyframe_records; i++)
-		found += ((struct mt_record *)(void *)((char *)h + h->segment[1].keyframe_offset))[i].address == 0x7777;
+		found +=
+			((struct mt_record *)(void *)((char *)h + h->segment[1].keyframe_offset))[i]
+				.address == 0x7777;
 	assert_int_equal(found, 1);
 	assert_int_equal(h->lost_events, 0);
 	finish(0);
@@ -242,7 +249,8 @@ static void test_record_that_never_comes(void **state)
 	finish(0);
 }
 
-/* A million live blocks: keyframes take no more than the records between them, and the file about its budget. */
+/* A million live blocks: keyframes take no more than the records between them, and the file about
+ * its budget. */
 static void test_many_live_blocks(void **state)
 {
 	const uint64_t budget = 64u << 20;
@@ -250,7 +258,8 @@ static void test_many_live_blocks(void **state)
 	(void)state;
 	start("live.mtr", budget);
 	for (uint64_t i = 0; i < 2000000; i++) {
-		write_one(i < 1000000 ? MT_TENSOR_ALLOC : MT_TENSOR_FREE, 0x1000 + i % 1000000 * 512, i < 1000000 ? 512 : -512);
+		write_one(i < 1000000 ? MT_TENSOR_ALLOC : MT_TENSOR_FREE,
+			  0x1000 + i % 1000000 * 512, i < 1000000 ? 512 : -512);
 		if (i % 1000 == 0)
 			helper_work();
 	}
@@ -278,7 +287,9 @@ static void nothing(void)
 static void test_threads(void **state)
 {
 	static _Atomic uint32_t wakeups;
-	const struct background helper = { .wakeups = &wakeups, .once = nothing, .work = helper_work, .end = nothing };
+	const struct background helper = {
+		.wakeups = &wakeups, .once = nothing, .work = helper_work, .end = nothing
+	};
 	static uint64_t next[8];
 	pthread_t thread[8];
 	uint64_t n = 0;
@@ -383,7 +394,8 @@ static int refused(const char *where, const char *name)
 	return atomic_load(&recorder_control()->error);
 }
 
-/* A name is never reused, a directory that cannot be made is an error with its number, a symbolic link is not followed. */
+/* A name is never reused, a directory that cannot be made is an error with its number, a symbolic
+ * link is not followed. */
 static void test_cannot_create(void **state)
 {
 	char link[256], slash[260];
@@ -448,10 +460,15 @@ static int remove_directory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_records), cmocka_unit_test(test_budget_and_keyframe),
-		cmocka_unit_test(test_late_record_is_in_the_keyframe), cmocka_unit_test(test_record_that_never_comes),
-		cmocka_unit_test(test_many_live_blocks), cmocka_unit_test(test_threads),     cmocka_unit_test(test_file_limit),
-		cmocka_unit_test(test_sigkill),     cmocka_unit_test(test_cannot_create),
+		cmocka_unit_test(test_all_records),
+		cmocka_unit_test(test_budget_and_keyframe),
+		cmocka_unit_test(test_late_record_is_in_the_keyframe),
+		cmocka_unit_test(test_record_that_never_comes),
+		cmocka_unit_test(test_many_live_blocks),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_sigkill),
+		cmocka_unit_test(test_cannot_create),
 		cmocka_unit_test(test_tables),
 	};
 

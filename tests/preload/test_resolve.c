@@ -1,4 +1,5 @@
-/* How often the loader is asked, and a forked child that asks it. The preload's dl_iterate_phdr() is this program's. */
+/* How often the loader is asked, and a forked child that asks it. The preload's dl_iterate_phdr()
+ * is this program's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -22,7 +23,8 @@
 typedef int visitor(struct dl_phdr_info *o, size_t size, void *data);
 
 static atomic_uint asked;
-static atomic_int stall_at, stalled; /* the call of a thread that does not return while stall_at is its number */
+static atomic_int stall_at,
+	stalled; /* the call of a thread that does not return while stall_at is its number */
 
 int dl_iterate_phdr(visitor *visit, void *data)
 {
@@ -95,7 +97,8 @@ static uint64_t time_of_choice(void)
 	return now_ns() - start;
 }
 
-/* A thread holds the lock of a choice while another forks: the child waits for it no more than a moment. */
+/* A thread holds the lock of a choice while another forks: the child waits for it no more than a
+ * moment. */
 static void test_forked(void **state)
 {
 	pthread_t thread;

@@ -167,7 +167,9 @@ static unsigned prepare_tables(void)
 static void test_room_ahead(void **state)
 {
 	static _Atomic uint32_t wakeups;
-	const struct background helper = { .wakeups = &wakeups, .once = nothing, .work = prepare_tables, .end = nothing };
+	const struct background helper = {
+		.wakeups = &wakeups, .once = nothing, .work = prepare_tables, .end = nothing
+	};
 	const struct mt_header *h;
 	uint64_t offset;
 	uint32_t i = 0;

@@ -54,8 +54,8 @@ void write_training(struct writer *w, size_t events, size_t live, uint64_t seed,
 		size_t phase = i / PHASE % 3;
 		uint16_t thread = threads[phase == 1];
 
-		if (!count || (count < live && next_random(&random) % 1000 <
-						       (count < live / 2 ? 600 : 500))) {
+		if (!count || (count < live &&
+			       next_random(&random) % 1000 < (count < live / 2 ? 600 : 500))) {
 			struct block b = {
 				0x7f0000000000u + (i << 21),
 				(int64_t)(1 + next_random(&random) % 1000) * 512 * scale,

@@ -150,11 +150,20 @@ static void layouts_of_stages(void **state)
 		int64_t count, first[3], layers[3], mtp;
 	} cases[] = {
 		{ "pipeline_model_parallel_layout=Ettt|(tt|)*29,m|L num_layers=61 mtp_num_layers=1 pipeline_model_parallel_size=16",
-		  32, { 0, 3, 5 }, { 3, 2, 2 }, 0 },
+		  32,
+		  { 0, 3, 5 },
+		  { 3, 2, 2 },
+		  0 },
 		{ "pipeline_model_parallel_layout=Et*3|(tt|)*6mL num_layers=15 mtp_num_layers=1 pipeline_model_parallel_size=2",
-		  8, { 0, 3, 5 }, { 3, 2, 2 }, 1 },
-		{ "pipeline_model_parallel_layout=E|(t|tt)*2|L num_layers=6 pipeline_model_parallel_size=1", 5,
-		  { 0, 0, 1 }, { 0, 1, 3 }, 0 },
+		  8,
+		  { 0, 3, 5 },
+		  { 3, 2, 2 },
+		  1 },
+		{ "pipeline_model_parallel_layout=E|(t|tt)*2|L num_layers=6 pipeline_model_parallel_size=1",
+		  5,
+		  { 0, 0, 1 },
+		  { 0, 1, 3 },
+		  0 },
 	};
 	struct stages stages;
 

@@ -63,9 +63,9 @@ static void take(int side, struct run *r)
 
 static void add_stack(struct run *r, const char *stack, bytes n)
 {
-	r->rows[r->rank.stacks.count++] = (struct stack_row){
-		.stack = (char *)(uintptr_t)stack, .label = (char *)(uintptr_t)stack, .bytes = n
-	};
+	r->rows[r->rank.stacks.count++] = (struct stack_row){ .stack = (char *)(uintptr_t)stack,
+							      .label = (char *)(uintptr_t)stack,
+							      .bytes = n };
 }
 
 static const struct diff_item *find(enum diff_kind kind, const char *name)
@@ -148,10 +148,12 @@ static void assert_config(const char *name, const char *a, const char *b)
 
 static void what_was_declared_is_compared(void **state)
 {
-	char *a[] = { (char[]){ "python" }, (char[]){ "train.py" }, (char[]){ "--lr=1" },
-		      (char[]){ "--flash" }, (char[]){ "--sizes" }, (char[]){ "1" }, (char[]){ "-2" } },
-	     *b[] = { (char[]){ "python" }, (char[]){ "new.py" }, (char[]){ "--lr" },
-		      (char[]){ "2" }, (char[]){ "--sizes" }, (char[]){ "1" }, (char[]){ "-2" } };
+	char *a[] = { (char[]){ "python" },  (char[]){ "train.py" }, (char[]){ "--lr=1" },
+		      (char[]){ "--flash" }, (char[]){ "--sizes" },  (char[]){ "1" },
+		      (char[]){ "-2" } },
+	     *b[] = { (char[]){ "python" }, (char[]){ "new.py" },  (char[]){ "--lr" },
+		      (char[]){ "2" },      (char[]){ "--sizes" }, (char[]){ "1" },
+		      (char[]){ "-2" } };
 	struct version versions[] = { { (char[]){ "torch" }, (char[]){ "2.7" } } };
 
 	(void)state;
@@ -165,9 +167,11 @@ static void what_was_declared_is_compared(void **state)
 	assert_int_equal(config_set(&runs[0].session.config, "hidden_size", "64", "x", &why), 0);
 	assert_int_equal(config_set(&runs[1].session.config, "hidden_size", "128", "x", &why), 0);
 	assert_int_equal(config_set(&runs[0].session.config, "environment",
-				    "{\"NCCL_X\":\"1\",\"RANK\":\"0\"}", "x", &why), 0);
+				    "{\"NCCL_X\":\"1\",\"RANK\":\"0\"}", "x", &why),
+			 0);
 	assert_int_equal(config_set(&runs[1].session.config, "environment",
-				    "{\"NCCL_X\":\"2\",\"RANK\":\"1\"}", "x", &why), 0);
+				    "{\"NCCL_X\":\"2\",\"RANK\":\"1\"}", "x", &why),
+			 0);
 	take(SIDE_A, &runs[0]);
 	take(SIDE_B, &runs[1]);
 	assert_int_equal(diff_make(&diff, NO_RANK, &why), 0);
@@ -205,15 +209,17 @@ static void limits_are_sizes_or_percentages(void **state)
 	static const struct {
 		const char *text;
 		bytes of_200;
-	} good[] = { { "0", 0 }, { "5%", 10 }, { "0.5 %", -1 }, { "2KiB", 2048 }, { "150%", 300 },
-		     { "x%", -1 }, { "-1%", -1 }, { "nan%", -1 }, { "5%%", -1 }, { "%", -1 }, { "", -1 } };
+	} good[] = { { "0", 0 },      { "5%", 10 }, { "0.5 %", -1 }, { "2KiB", 2048 },
+		     { "150%", 300 }, { "x%", -1 }, { "-1%", -1 },   { "nan%", -1 },
+		     { "5%%", -1 },   { "%", -1 },  { "", -1 } };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		struct err e = { 0 };
 		struct limit l;
 
-		assert_int_equal(limit_parse(&l, "x", good[i].text, &e), good[i].of_200 < 0 ? -1 : 0);
+		assert_int_equal(limit_parse(&l, "x", good[i].text, &e),
+				 good[i].of_200 < 0 ? -1 : 0);
 		if (good[i].of_200 >= 0)
 			assert_int_equal(limit_of(&l, 200), good[i].of_200);
 	}

@@ -1,7 +1,8 @@
 /*
  * Every reader of the declared configuration over hostile input, and the systems over what they
- * made of it. One target a reader: FUZZ_READER names it, its seeds are in tests/unit/fuzz/corpus/NAME.
- * test_fuzz.c runs the seeds, and mutations of them, without libFuzzer.
+ * made of it. One target a reader: FUZZ_READER names it, its seeds are in
+ * tests/unit/fuzz/corpus/NAME. test_fuzz.c runs the seeds, and mutations of them, without
+ * libFuzzer.
  */
 #include "fuzz_config.h"
 #include "systems/systems.h"
@@ -39,7 +40,7 @@ static int read_file(struct config *c, const char *text, size_t length, int is_y
 	/* lenient, so that no file that the input happens to name ends the reading */
 	struct reader r;
 	struct doc_node *root = is_yaml ? doc_read_yaml(text, length, "input", e)
-				    : doc_read_json(text, length, "input", e);
+					: doc_read_json(text, length, "input", e);
 	int status = -1;
 
 	reader_init(&r, c, "input", e);

@@ -1,8 +1,8 @@
 /*
  * The reader, the replay, causes, ranks, the diff and all renderers over hostile files.
  *
- * Its seeds are in tests/unit/fuzz/corpus/trace; test_fuzz_trace.c runs them, and mutations of traces
- * that are made here, without libFuzzer.
+ * Its seeds are in tests/unit/fuzz/corpus/trace; test_fuzz_trace.c runs them, and mutations of
+ * traces that are made here, without libFuzzer.
  */
 #include "infer/alloc_profile.h"
 #include "diagnose/diagnose.h"

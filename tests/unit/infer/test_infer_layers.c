@@ -22,11 +22,11 @@ static void make(struct alloc_profile *c, enum parameter_source m, bytes size)
 }
 
 /* Several, in this order. */
-#define MAKE(c, m, ...)                                                                 \
-	do {                                                                            \
-		const bytes made_[] = { __VA_ARGS__ };                                  \
-		for (size_t k_ = 0; k_ < ARRAY_SIZE(made_); k_++)                       \
-			make(c, m, made_[k_]);                                          \
+#define MAKE(c, m, ...)                                           \
+	do {                                                      \
+		const bytes made_[] = { __VA_ARGS__ };            \
+		for (size_t k_ = 0; k_ < ARRAY_SIZE(made_); k_++) \
+			make(c, m, made_[k_]);                    \
 	} while (0)
 
 /* What the blocks of a source can mean. */
@@ -240,7 +240,9 @@ static void experts_are_as_sure_as_their_router(void **state)
 	static const struct {
 		int apart, no_router;
 		enum confidence confidence;
-	} rows[] = { { 0, 0, CONFIDENCE_EXACT }, { 1, 0, CONFIDENCE_LIKELY }, { 1, 1, CONFIDENCE_GUESS } };
+	} rows[] = { { 0, 0, CONFIDENCE_EXACT },
+		     { 1, 0, CONFIDENCE_LIKELY },
+		     { 1, 1, CONFIDENCE_GUESS } };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -248,25 +250,25 @@ static void experts_are_as_sure_as_their_router(void **state)
 		struct rank rank = { .rank = 0, .world_size = 2 };
 		struct observed_rank w = { &rank, &profile };
 		struct inference_input j = { .w = &w,
-				      .count = 1,
-				      .signatures = mark_of("framework", "megatron-core"),
-				      .world = 2,
-				      .profile = &profile };
+					     .count = 1,
+					     .signatures = mark_of("framework", "megatron-core"),
+					     .world = 2,
+					     .profile = &profile };
 		struct candidate t = { .layers = { .count = 4 },
-				   .r = { .hidden = 512,
-					  .ffn = 704,
-					  .ffn_least = 704,
-					  .kv = 512,
-					  .tp = 1,
-					  .width = 2,
-					  .experts = 8,
-					  .experts_here = 4,
-					  .apart = rows[i].apart,
-					  .no_router = rows[i].no_router },
-				   .tokens = 1024,
-				   .seq = 512,
-				   .heads = 8,
-				   .topk = 2 };
+				       .r = { .hidden = 512,
+					      .ffn = 704,
+					      .ffn_least = 704,
+					      .kv = 512,
+					      .tp = 1,
+					      .width = 2,
+					      .experts = 8,
+					      .experts_here = 4,
+					      .apart = rows[i].apart,
+					      .no_router = rows[i].no_router },
+				       .tokens = 1024,
+				       .seq = 512,
+				       .heads = 8,
+				       .topk = 2 };
 		struct inference found = { 0 };
 		const struct inferred *experts, *ranks;
 		struct config c;
@@ -295,12 +297,14 @@ static void tokens_of_many_sizes(void **state)
 		.hidden = 64, .kv = 64, .ffn = 256, .ffn_least = 256, .tp = 1, .width = 2
 	};
 	struct token_count best[MOST_TOKEN_COUNTS];
-	struct alloc_profile c = { .forward = { .list = calloc(SIZES, sizeof(*c.forward.list)), .count = SIZES } };
+	struct alloc_profile c = { .forward = { .list = calloc(SIZES, sizeof(*c.forward.list)),
+						.count = SIZES } };
 
 	(void)state;
 	assert_non_null(c.forward.list);
 	for (bytes i = 0; i < SIZES; i++)
-		c.forward.list[i] = (struct size_count){ (i + 1) * 64 * 2, i + 1 == TOKENS ? 1000 : 32 };
+		c.forward.list[i] =
+			(struct size_count){ (i + 1) * 64 * 2, i + 1 == TOKENS ? 1000 : 32 };
 	assert_true(tokens_find(&c, &r, best) >= 1);
 	assert_int_equal(best[0].tokens, TOKENS);
 	free(c.forward.list);

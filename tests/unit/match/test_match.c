@@ -24,7 +24,8 @@ struct made_rank {
 
 static void hold_block(struct made_rank *r, bytes size, enum category c, const char *stack)
 {
-	r->rank.peak_blocks = grow(r->rank.peak_blocks, r->rank.peak_block_count, &r->room, sizeof(*r->rank.peak_blocks));
+	r->rank.peak_blocks = grow(r->rank.peak_blocks, r->rank.peak_block_count, &r->room,
+				   sizeof(*r->rank.peak_blocks));
 	r->rank.peak_blocks[r->rank.peak_block_count++] = (struct peak_block){ size, c, stack };
 	r->rank.peak_allocated += size;
 	r->rank.peak.by_category[c] += size;
@@ -71,7 +72,8 @@ static int setup(void **state)
 		if (config_set(&r->config, gpt[i][0], gpt[i][1], "test", &e) < 0)
 			return -1;
 	r->rank.rank = NO_RANK;
-	if (memtrace_run(&r->config, (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, NULL, copy_blocks, r, &e) < 0)
+	if (memtrace_run(&r->config, (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, NULL,
+			 copy_blocks, r, &e) < 0)
 		return -1;
 	*state = r;
 	return 0;
@@ -254,9 +256,10 @@ static void of_values_that_explain_the_same_the_nearer_peak_is_first(void **stat
 	r->rank = (struct rank){ .rank = NO_RANK };
 	r->room = 0;
 	declare(r, "vocab_size", "50304");
-	assert_int_equal(
-		memtrace_run(&r->config, (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, NULL, copy_blocks, r, &e),
-		0);
+	assert_int_equal(memtrace_run(&r->config,
+				      (struct rank_coordinates){ .at = { [AXIS_PP] = 0 } }, NULL,
+				      copy_blocks, r, &e),
+			 0);
 	declare(r, "vocab_size", "32000");
 	explain(&m, r);
 	assert_true(m.cause_count >= 1);

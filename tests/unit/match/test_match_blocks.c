@@ -22,7 +22,7 @@ static void category_goes_before_size_alone(void **state)
 	struct predicted p[] = { expects(0, CATEGORY_ACTIVATIONS, 4096),
 				 expects(1, CATEGORY_GRADIENTS, 4096) };
 	struct peak_block rows[] = { { 4096, CATEGORY_GRADIENTS, "g" },
-				   { 4096, CATEGORY_ACTIVATIONS, "a" } };
+				     { 4096, CATEGORY_ACTIVATIONS, "a" } };
 	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
 	(void)state;
@@ -77,7 +77,7 @@ static void tails_are_given_out_so_that_most_are_found(void **state)
 	struct predicted p[] = { expects(0, CATEGORY_OTHER, 5 * MIB + MIB / 2),
 				 expects(1, CATEGORY_OTHER, 5 * MIB) };
 	struct peak_block rows[] = { { 6 * MIB, CATEGORY_OTHER, "" },
-				   { 6 * MIB + MIB / 2, CATEGORY_OTHER, "" } };
+				     { 6 * MIB + MIB / 2, CATEGORY_OTHER, "" } };
 	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
 	(void)state;
@@ -93,7 +93,7 @@ static void an_equal_size_gives_way(void **state)
 	struct predicted p[] = { expects(0, CATEGORY_OPTIMIZER_STATES, 3 * MIB),
 				 expects(1, CATEGORY_OPTIMIZER_STATES, 2359296) };
 	struct peak_block rows[] = { { 3 * MIB, CATEGORY_OPTIMIZER_STATES, "" },
-				   { 4 * MIB, CATEGORY_OPTIMIZER_STATES, "" } };
+				     { 4 * MIB, CATEGORY_OPTIMIZER_STATES, "" } };
 	struct observed o[] = { { &rows[0], -1, 0 }, { &rows[1], -1, 0 } };
 
 	(void)state;

@@ -317,7 +317,8 @@ static void files_that_cannot_be_read_are_named(void **state)
 	show(f, 300);
 	assert_says(f, "rank0002.mtr ends inside its header");
 	assert_says(f, "missing     rank 2 of 4");
-	assert_says(f, "warning     rank 3: the file is truncated: read up to its last whole record");
+	assert_says(f,
+		    "warning     rank 3: the file is truncated: read up to its last whole record");
 }
 
 static void the_table_fits(void **state)
