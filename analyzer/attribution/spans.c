@@ -27,8 +27,8 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 	s->list[s->count] = (struct span){
 		.start_ns = time_ns,
 		.caller = caller,
-		.least = level,
-		.most = level,
+		.floor = level,
+		.peak = level,
 		.reserved = last.reserved,
 		.device = last.device,
 		.activity = (uint8_t)a,

@@ -19,7 +19,7 @@ struct span {
 	uint32_t caller; /* caller_hash of the stack: calls of the model from one line are alike */
 	uint32_t stack;  /* of the first allocation that has one */
 	uint32_t allocs, frees;
-	bytes least, most;      /* lowest and highest level of `allocated` */
+	bytes floor, peak;      /* lowest and highest level of `allocated` */
 	bytes reserved, device; /* levels at its end */
 	uint32_t step;          /* from 1; 0: not known */
 	uint8_t activity, phase;
@@ -51,8 +51,8 @@ static inline void spans_add(struct spans *s, uint64_t time_ns, enum activity a,
 		now->stack = stack;
 	now->allocs += (uint32_t)is_alloc;
 	now->frees += !is_alloc;
-	now->least = level < now->least ? level : now->least;
-	now->most = level > now->most ? level : now->most;
+	now->floor = level < now->floor ? level : now->floor;
+	now->peak = level > now->peak ? level : now->peak;
 }
 
 /* The span of a time, NULL before the first one. */

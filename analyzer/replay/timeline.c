@@ -21,8 +21,8 @@ static void merge_pairs(struct timeline *t)
 
 		for (unsigned c = 0; c < t->curves; c++)
 			to[c] = (struct bin){
-				.least = a[c].least < b[c].least ? a[c].least : b[c].least,
-				.most = a[c].most > b[c].most ? a[c].most : b[c].most,
+				.floor = a[c].floor < b[c].floor ? a[c].floor : b[c].floor,
+				.peak = a[c].peak > b[c].peak ? a[c].peak : b[c].peak,
 				.last = b[c].last,
 			};
 	}

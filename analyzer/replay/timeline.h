@@ -10,7 +10,7 @@
 enum curve { CURVE_ALLOCATED, CURVE_RESERVED, CURVE_DEVICE, CURVES };
 
 struct bin {
-	bytes least, most, last; /* the lowest, the highest and the last level */
+	bytes floor, peak, last; /* the lowest, the highest and the last level */
 };
 
 struct timeline {
@@ -38,16 +38,16 @@ static inline void timeline_record(struct timeline *t, unsigned curve, bytes lev
 {
 	struct bin *b = &t->bins[(t->used - 1) * t->curves + curve];
 
-	if (level > b->most)
-		b->most = level;
-	if (level < b->least)
-		b->least = level;
+	if (level > b->peak)
+		b->peak = level;
+	if (level < b->floor)
+		b->floor = level;
 	b->last = level;
 }
 
-static inline bytes timeline_most(const struct timeline *t, size_t bin, unsigned curve)
+static inline bytes timeline_peak(const struct timeline *t, size_t bin, unsigned curve)
 {
-	return t->bins[bin * t->curves + curve].most;
+	return t->bins[bin * t->curves + curve].peak;
 }
 
 #endif

@@ -24,7 +24,7 @@ struct builder {
 	const struct trace *trace;
 	const struct replay *replay;
 	struct rank *rank;
-	const char **stack_texts;  /* made so far, by stack */
+	const char **stack_texts;   /* made so far, by stack */
 	const char **thread_stacks; /* the same for blocks without frames */
 	size_t stack_text;
 	const struct metrics *metrics; /* of all devices */
@@ -205,9 +205,9 @@ static void add_timeline(struct rank *r, const struct timeline *t)
 	for (size_t i = 0; i < t->used; i++)
 		r->timeline[i] = (struct timeline_row){
 			.time_s = (double)((uint64_t)i << t->shift) / 1e9,
-			.allocated = timeline_most(t, i, CURVE_ALLOCATED),
-			.reserved = timeline_most(t, i, CURVE_RESERVED),
-			.device = timeline_most(t, i, CURVE_DEVICE),
+			.allocated = timeline_peak(t, i, CURVE_ALLOCATED),
+			.reserved = timeline_peak(t, i, CURVE_RESERVED),
+			.device = timeline_peak(t, i, CURVE_DEVICE),
 		};
 }
 
@@ -345,8 +345,8 @@ static void add_meta(struct builder *b)
 			};
 		} else if (str_matches(m->key, MT_META_NOTE "*") && m->value.length) {
 			report_warn(r, "%.*s",
-				   (int)(m->value.length > 2000 ? 2000 : m->value.length),
-				   m->value.at);
+				    (int)(m->value.length > 2000 ? 2000 : m->value.length),
+				    m->value.at);
 		}
 	}
 }
@@ -433,8 +433,9 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	add_meta(b);
 	report_add_warnings(&r, b->trace, b->replay);
 	add_peaks(b, d, running, incomplete);
-	report_add_owners(&r, d,
-		     r.device_peak.unrecorded ? 0 : r.peak_device - moment_device(&d->device_peak));
+	report_add_owners(
+		&r, d,
+		r.device_peak.unrecorded ? 0 : r.peak_device - moment_device(&d->device_peak));
 	report_add_communicators(&r, d, &b->trace->tables);
 	report_add_steps(&r, d, b->replay->last_time_ns);
 	r.imported_peak = d->imported_peak;

@@ -11,7 +11,7 @@ static bytes *curve_of(const struct timeline *t, enum owner o, bytes *peak)
 	bytes *curve = xcalloc(t->used, sizeof(*curve));
 
 	for (size_t i = 0; i < t->used; i++) {
-		curve[i] = timeline_most(t, i, o);
+		curve[i] = timeline_peak(t, i, o);
 		*peak = curve[i] > *peak ? curve[i] : *peak;
 	}
 	return curve;
@@ -27,7 +27,8 @@ void report_add_owners(struct rank *r, const struct device *d, bytes beyond)
 			.title = owner_title(o),
 			.is_always_listed =
 				o == OWNER_PYTORCH || o == OWNER_CONTEXT || o == OWNER_UNEXPLAINED,
-			.at_peak = d->owners_at_device_peak[o] + (o == OWNER_UNEXPLAINED ? beyond : 0),
+			.at_peak =
+				d->owners_at_device_peak[o] + (o == OWNER_UNEXPLAINED ? beyond : 0),
 		};
 
 		row.peak = row.at_peak > 0 ? row.at_peak : 0;

@@ -13,7 +13,8 @@ static void add_span(struct rank *r, const struct span *s)
 	const char *phase = phase_name((enum phase)s->phase);
 	const struct span_row *last = r->span_count ? &r->spans[r->span_count - 1] : NULL;
 
-	if (r->span_count < REPORT_SPANS && (!last || last->phase != phase || last->step != s->step))
+	if (r->span_count < REPORT_SPANS &&
+	    (!last || last->phase != phase || last->step != s->step))
 		r->spans[r->span_count++] =
 			(struct span_row){ seconds(s->start_ns), phase, s->step };
 }
@@ -31,13 +32,13 @@ static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, i
 		row = &r->steps[r->step_count++];
 		*row = (struct step_row){ .step = s->step,
 					  .start_s = seconds(s->start_ns),
-					  .floor = s->least,
+					  .floor = s->floor,
 					  .peak = INT64_MIN };
 	}
 	row->end_s = seconds(end_ns);
-	row->floor = s->least < row->floor ? s->least : row->floor;
-	if (s->most > row->peak) {
-		row->peak = s->most;
+	row->floor = s->floor < row->floor ? s->floor : row->floor;
+	if (s->peak > row->peak) {
+		row->peak = s->peak;
 		row->peak_phase = phase_name((enum phase)s->phase);
 	}
 	row->reserved = s->reserved;
@@ -50,10 +51,10 @@ static void add_to_phase(struct phase_row rows[PHASES], const struct span *s)
 {
 	struct phase_row *row = &rows[s->phase];
 
-	if (row->phase && s->most <= row->peak)
+	if (row->phase && s->peak <= row->peak)
 		return;
 	*row = (struct phase_row){ .phase = phase_name((enum phase)s->phase),
-				   .peak = s->most,
+				   .peak = s->peak,
 				   .time_s = seconds(s->start_ns),
 				   .step = s->step };
 }

@@ -212,7 +212,7 @@ static void a_communicator_is_created_while_others_allocate(void **state)
 	assert_int_equal(held(d, OWNER_UNEXPLAINED), 0);
 	assert_int_equal(held(d, OWNER_PYTORCH), 20);
 	for (size_t i = 0; i < d->owner_timeline->used; i++)
-		assert_int_equal(timeline_most(d->owner_timeline, i, OWNER_UNEXPLAINED), 0);
+		assert_int_equal(timeline_peak(d->owner_timeline, i, OWNER_UNEXPLAINED), 0);
 }
 
 /* A MemPool of ncclMemAlloc: PyTorch's `reserved` includes memory that libtorch and NCCL allocated.

@@ -289,8 +289,8 @@ static void a_timeline_keeps_its_extremes(void **state)
 	}
 	assert_in_range(t->used, TIMELINE_BINS / 2, TIMELINE_BINS);
 	for (size_t i = 0; i < t->used; i++) {
-		most = timeline_most(t, i, 0) > most ? timeline_most(t, i, 0) : most;
-		assert_int_equal(timeline_most(t, i, 1), 7);
+		most = timeline_peak(t, i, 0) > most ? timeline_peak(t, i, 0) : most;
+		assert_int_equal(timeline_peak(t, i, 1), 7);
 	}
 	assert_int_equal(most, 1000000);
 	assert_int_equal(t->bins[(t->used - 1) * 2].last, 99999);
@@ -310,8 +310,8 @@ static void a_timeline_fills_the_time_between(void **state)
 	timeline_advance(t, 10 << 16, &level);
 	timeline_record(t, 0, 9);
 	assert_int_equal(t->used, 11);
-	assert_int_equal(timeline_most(t, 9, 0), 5);
-	assert_int_equal(timeline_most(t, 10, 0), 9);
+	assert_int_equal(timeline_peak(t, 9, 0), 5);
+	assert_int_equal(timeline_peak(t, 10, 0), 9);
 	free(t);
 }
 
