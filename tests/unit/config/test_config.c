@@ -71,7 +71,7 @@ static void every_field_is_found_by_its_name(void **state)
 	assert_int_equal(config_find("no_such_field"), -1);
 }
 
-/* Every field refuses what it cannot hold, says what it wants, and keeps what it had. */
+/* Every field rejects a wrong value, names the values that it accepts, and keeps its old value. */
 static void every_field_refuses_malformed_values(void **state)
 {
 	static const char *const numbers[] = { "",      "x",    "12abc",
@@ -134,7 +134,7 @@ static void values_have_one_form(void **state)
 	assert_true(config.swiglu);
 	assert_string_equal(config.normalization, "RMSNorm");
 	assert_string_equal(config.recompute_modules, "core_attn,mlp");
-	/* "none" where a field has no such word takes it back */
+	/* "none", if it is no choice of the field, unsets it. */
 	assert_int_equal(
 		set_all("recompute_granularity=full recompute_granularity=none offload_param=none"),
 		0);
@@ -142,7 +142,7 @@ static void values_have_one_form(void **state)
 	assert_string_equal(config.offload_param, "none");
 }
 
-/* What parse_str_to_list() of Megatron-core 0.16.1 makes of its own examples. */
+/* The results of Megatron-core 0.16.1's parse_str_to_list() for its own examples. */
 static void layouts_of_stages(void **state)
 {
 	static const struct {
@@ -189,7 +189,7 @@ static void an_unknown_name_suggests_the_nearest(void **state)
 	assert_non_null(strstr(why.text, "\"num_layers\"?"));
 }
 
-/* Any Megatron-core argument in snake case is accepted; without effect: silently. */
+/* Every Megatron-core argument in snake case is accepted; one without effect gives no note. */
 static void megatron_arguments_are_keys(void **state)
 {
 	(void)state;
@@ -260,7 +260,7 @@ static void layouts_are_derived(void **state)
 	assert_int_equal(config.virtual_pipeline_model_parallel_size, 4); /* 16 / 2 / 2 */
 	assert_int_equal(config.padded_vocab_size, 50688);                /* 99 x 512 */
 	assert_true(config_is_derived(&config, CONFIG_data_parallel_size));
-	/* again after a change */
+	/* The same fields, derived again after a change. */
 	assert_int_equal(set_all("tensor_model_parallel_size=8"), 0);
 	assert_int_equal(config_derive(&config, &why), 0);
 	assert_int_equal(config.data_parallel_size, 2);
@@ -338,7 +338,7 @@ static void layouts_must_divide(void **state)
 		config_release(&config);
 		memset(&why, 0, sizeof(why));
 		assert_int_equal(set_all(cases[i].set), 0);
-		/* our own JSON is evaluated as printed; a framework would refuse */
+		/* The native format accepts it; a framework rejects it. */
 		assert_int_equal(config_derive(&config, &why), 0);
 		if (!config_check_layout(&config, &why))
 			fail_msg("accepted: %s", cases[i].set);

@@ -1,4 +1,4 @@
-/* The other readers, traces, and files that are no configuration. */
+/* The remaining readers, traces, and files that are not configurations. */
 #include "given.h"
 
 #include "session/job_options.h"
@@ -251,7 +251,7 @@ static const struct given bad_files[] = {
 READER(others)
 READER(bad_files)
 
-/* Every key that an architecture needs: missing, and with every kind of wrong value. */
+/* Every key that an architecture needs: absent, and with every kind of wrong value. */
 static void each_needed_key(void **state)
 {
 	static const struct {
@@ -288,7 +288,7 @@ static void each_needed_key(void **state)
 				if (!strstr(why.text, "x.json"))
 					fail_msg("%s: \"%s\" does not name the file", b.text,
 						 why.text);
-				/* what is too large for JSON's own numbers is JSON's to refuse */
+				/* jansson rejects a number that is too large for JSON. */
 				if (w < 9 && w != 4 && !strstr(why.text, types[t].keys[k]))
 					fail_msg("%s: \"%s\" does not name %s", b.text, why.text,
 						 types[t].keys[k]);
@@ -330,7 +330,7 @@ static void large_and_deep_files_are_refused(void **state)
 	}
 }
 
-/* A trace's header carries all three: what was declared on purpose wins. */
+/* A trace has a command line, an environment and a declared file; the file wins. */
 static void read_trace(void **state)
 {
 	static const char argv[] = "/usr/bin/python3\0pretrain_gpt.py\0--num-layers\0"
@@ -361,7 +361,7 @@ static void read_trace(void **state)
 	assert_true(has_note("/not/here.yaml"));
 	trace_release(&t);
 	free(file);
-	/* The same as a file, and in a directory, where --config names it. */
+	/* --config names the trace file, then its directory. */
 	for (int in_directory = 0; in_directory < 2; in_directory++) {
 		assert_int_equal(write_save(&w, "a.mtr"), 0);
 		config_release(&config);

@@ -1,4 +1,5 @@
-/* The readers of Megatron-LM's, Hugging Face's and DeepSpeed's, with results worked out by hand. */
+/* The readers of Megatron-LM, Hugging Face and DeepSpeed; the expected values are calculated by
+ * hand. */
 #include "given.h"
 
 #define GPT \

@@ -1,4 +1,4 @@
-/* Large and hostile configurations: the time to answer is linear in their size. */
+/* Large and hostile configurations: the time is linear in their size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void repeat(struct buf *b, const char *before, const char *part, unsigned
 	buf_puts(b, after);
 }
 
-/* Reads it as `--config` does; *e is empty where it is a configuration. */
+/* Reads a text as `--config` does; *e is empty if it is a configuration. */
 static double seconds_to_read(const struct buf *b, int is_yaml, struct err *e)
 {
 	struct config c = { 0 };
@@ -61,7 +61,7 @@ static double seconds_to_read(const struct buf *b, int is_yaml, struct err *e)
 static const struct {
 	const char *before, *part, *after;
 	int is_yaml;
-	const char *answer; /* part of the message; NULL: it is read */
+	const char *answer; /* part of the error message; NULL: no error */
 } forms[] = {
 	{ "", "key_#: #\n", "", 1, NULL },
 	{ "{\"a\": 1", ", \"key_#\": #\n", "}", 0, NULL },
@@ -103,7 +103,7 @@ static void test_linear(void **state)
 	}
 }
 
-/* What was given up after a minute. */
+/* Inputs that once took more than a minute. */
 static void test_200000_keys_and_100000_brackets(void **state)
 {
 	static const struct {
@@ -129,7 +129,7 @@ static void test_200000_keys_and_100000_brackets(void **state)
 	}
 }
 
-/* An alias of a long text, or of a list of them: what it would be is refused before it is made. */
+/* Aliases of a long text, or of a list of aliases, are rejected before they are expanded. */
 static void test_large_by_aliases(void **state)
 {
 	struct buf b = { 0 };
@@ -144,7 +144,7 @@ static void test_large_by_aliases(void **state)
 	buf_release(&b);
 }
 
-/* What aliases and anchors mean. */
+/* The meaning of aliases and anchors. */
 static void test_aliases(void **state)
 {
 	static const struct {

@@ -1,4 +1,4 @@
-/* How many estimates a second one core makes: whole ones, from the configuration to the total. */
+/* Complete estimates, from the configuration to the total, that one core makes in a second. */
 #include "estimate/inputs.h"
 #include "systems/deepspeed_zero.h"
 #include "systems/llama_4d.h"
@@ -29,7 +29,7 @@ static void bench(const struct system *s, struct config *c)
 	for (long i = 0; i < rounds; i++) {
 		struct estimate made;
 
-		/* Another job each time, so that nothing can be kept. */
+		/* A different job each time, so that no result can be reused. */
 		c->seq_length = 1024 + i % 4096;
 		c->data_parallel_size = 1 + i % 64;
 		if (estimate_make(&made, s, c, 0, &e)) {

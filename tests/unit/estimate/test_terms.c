@@ -1,4 +1,4 @@
-/* The model's C functions: exact at the limits of what they accept, fast, and safe beyond them. */
+/* The terms' functions: exact at the limits of their inputs, fast, and safe beyond the limits. */
 #include "estimate/inputs.h"
 #include "estimate/fit.h"
 #include "systems/deepspeed_zero.h"
@@ -62,7 +62,8 @@ static void add_up(const struct system *s, const struct config *c)
 	estimate_release(&made);
 }
 
-/* Under UndefinedBehaviorSanitizer: every product of the largest values fits. */
+/* Every product of the largest inputs fits; UndefinedBehaviorSanitizer checks it. An estimate
+ * beyond 8 EiB is computed and then refused. */
 static void nothing_overflows(void **state)
 {
 	static const int64_t layouts[][4] = {

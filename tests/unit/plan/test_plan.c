@@ -22,7 +22,7 @@
 #include "estimate/formula.h"
 #include "config/native.h"
 
-/* Another number for each layout, so that none is taken for another. */
+/* A different number for each layout, so that no two are confused. */
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
 	int recompute = !GIVEN(c, recompute_granularity)                 ? 0
