@@ -10,7 +10,7 @@ enum { SETTINGS = 32 };
 
 struct bisect {
 	const struct simulation *simulation;
-	char *text; /* that keys and values lie in */
+	char *text; /* keys and values point into it */
 	struct {
 		const char *key, *minimal, *own;
 	} settings[SETTINGS];
@@ -26,7 +26,7 @@ static int parse_setting(struct bisect *x, char *const *command, char *word, str
 	if (!colon || equals == word || strchr(colon + 1, ':'))
 		return err_set(
 			e,
-			"--bisect: \"%s\" is no setting, expected KEY=MINIMAL:OWN, several with commas between",
+			"--bisect: \"%s\" is not a setting, expected KEY=MINIMAL:OWN, separated by commas",
 			word);
 	if (x->count == SETTINGS)
 		return err_set(e, "--bisect has more than %d settings", SETTINGS);
@@ -57,7 +57,7 @@ static int parse(struct bisect *x, char *const *command, const char *list, struc
 	return 0;
 }
 
-/* The first `own` settings as they were, the others minimal. */
+/* The first `own` settings have their own values, the others minimal ones. */
 static void choose(const struct bisect *x, size_t own, struct placeholder *placeholders)
 {
 	for (size_t i = 0; i < x->count; i++)

@@ -20,7 +20,7 @@ static int read_layout(char *const *command, int world, struct rank_layout *l, s
 			e,
 			"--deduplicate: %d ranks are no whole number of pipelines of %lld stages",
 			world, (long long)stages);
-	/* What declares no layout at all is one stage of ranks that are alike. */
+	/* A command that declares no layout is one stage of equal ranks. */
 	if (!status && !rank_layout_read(l, &c, world)) {
 		*l = (struct rank_layout){ .expert_tensor = 1 };
 		for (int a = 0; a < AXES; a++)
@@ -32,7 +32,7 @@ static int read_layout(char *const *command, int world, struct rank_layout *l, s
 	return status;
 }
 
-/* Is it the first, one between or the last of `size`? */
+/* The part of a coordinate: 0 the first, 1 between, 2 the last of `size`. */
 static int part_of(int64_t at, int64_t size)
 {
 	return at == 0 ? 0 : at == size - 1 ? 2 : 1;

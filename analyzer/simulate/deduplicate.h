@@ -1,4 +1,4 @@
-/* Which ranks of a job hold the same, so that one of them can stand for the others. */
+/* Classes of ranks that hold the same memory: one rank of a class is simulated for all of them. */
 #ifndef MEMTRACE_DEDUPLICATE_H
 #define MEMTRACE_DEDUPLICATE_H
 
@@ -8,7 +8,7 @@
 /* The first, those between, the last: of pipeline stages, of an expert group's placeholders. */
 enum { CLASS_PARTS = 3 };
 
-/* A rank that is simulated, and the `count` ranks from `first` to `last` that it stands for. */
+/* A rank that is simulated, and the `count` ranks from `first` to `last` that it represents. */
 struct rank_class {
 	int rank, first, last, count;
 	int stage_first, stage_last;

@@ -45,7 +45,7 @@ static const struct option {
 #undef FLAG
 };
 
-/* What the options said. */
+/* The values of the launcher's options. */
 struct launch_options {
 	int nodes, per_node, tasks, module, no_python, no_local_rank;
 };
@@ -72,7 +72,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* "--nproc_per_node" is "--nproc-per-node", with or without "=value". */
+/* Is it the option? "--nproc_per_node" is "--nproc-per-node", with or without "=value". */
 static int same_option(const char *given, const char *name)
 {
 	while (*name && (*given == *name || (*given == '_' && *name == '-')))
@@ -96,8 +96,8 @@ static const struct option *find_option(enum id id, const char *given)
 static int parse_count(const char *text, const char *option, int *into, struct err *e)
 {
 	const char *colon = strchr(text, ':');
-		/* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker):
-						    who counts takes a value */
+	/* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker):
+					    who counts takes a value */
 	char *end;
 	long n = strtol(colon ? colon + 1 : text, &end, 10);
 
@@ -151,7 +151,7 @@ static int read_options(enum id id, char *const *command, struct launch_options 
 		if (!o)
 			return err_set(
 				e,
-				"%s: option %s is not known; give the worker's command instead, with --world-size",
+				"%s: unknown option %s; give the worker's command instead, with --world-size",
 				launchers[id].name, command[i]);
 		if (value)
 			value++;
@@ -168,7 +168,7 @@ static int read_options(enum id id, char *const *command, struct launch_options 
 	return i;
 }
 
-/* The Python of an installed script: beside it, else the first on the path. */
+/* The Python of an installed script: the one beside it, else the first on the path. */
 static char *python_beside(const char *script)
 {
 	const char *path = getenv("PATH");
@@ -193,7 +193,8 @@ static char *python_beside(const char *script)
 	return xstrdup("python3");
 }
 
-/* Which launcher begins here; *words is how many its name takes, *python the interpreter. */
+/* The launcher at the start of the command; *words: words of its name, *python: the interpreter
+ * (allocated). LAUNCHERS: none. */
 static enum id recognize(char *const *c, int *words, char **python)
 {
 	const char *name = base_name(c[0]);
@@ -225,7 +226,7 @@ static enum id recognize(char *const *c, int *words, char **python)
 	return LAUNCHERS;
 }
 
-/* accelerate launch: its helper asks Accelerate itself what the worker's environment is. */
+/* accelerate launch: the helper lets Accelerate itself set the worker's environment. */
 static int parse_accelerate(char *const *rest, const char *python, const char *helper,
 			    struct worker *w, struct err *e)
 {
@@ -283,7 +284,7 @@ static int parse_srun(char *const *rest, const char *helper, const struct launch
 	return 0;
 }
 
-/* "env NAME=VALUE...", which the worker keeps; returns the words it takes. */
+/* Keeps "env NAME=VALUE..." for the worker; returns its number of words. */
 static int keep_environment(char *const *command, struct worker *w)
 {
 	int n = 1;

@@ -1,6 +1,6 @@
 /*
- * The worker behind a launcher: `torchrun --nproc-per-node 8 train.py …` is parsed, not run. What
- * the launcher would start on each rank, and how many ranks that makes.
+ * Parses a launcher's command line (`torchrun --nproc-per-node 8 train.py …`) instead of running
+ * it: the command of each rank's worker, and the number of ranks.
  */
 #ifndef MEMTRACE_LAUNCHER_H
 #define MEMTRACE_LAUNCHER_H
@@ -19,7 +19,7 @@ struct worker {
 	size_t local_rank_at;
 };
 
-/* `helper` is the program that stands for `accelerate launch` (see accelerate_worker.py). */
+/* `helper`: the program that replaces `accelerate launch` (see accelerate_worker.py). */
 int launcher_parse(char *const *command, const char *helper, struct worker *w, struct err *e);
 void worker_release(struct worker *w);
 /* The number of ranks that the command's launcher starts; 0: it does not say. */

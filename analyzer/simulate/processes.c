@@ -22,8 +22,8 @@ static pid_t parent_of(pid_t pid)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = '\0';
-	end = strrchr(text, ')'); /* its name may have brackets */
-	/* one that has ended and was not yet waited for counts no more */
+	end = strrchr(text, ')'); /* the process name may have brackets */
+	/* a zombie does not count */
 	return end && end[1] && end[2] != 'Z' && sscanf(end + 3, "%d", &parent) == 1 ? parent : -1;
 }
 

@@ -1,10 +1,11 @@
-/* The processes that a command has started, and those that these have. */
+/* The descendants of a process. */
 #ifndef MEMTRACE_PROCESSES_H
 #define MEMTRACE_PROCESSES_H
 
 #include <sys/types.h>
 
-/* Sends a signal to all below `root`, the youngest first; returns how many there are. */
+/* Sends a signal to all descendants of `root`, children before their parents; returns their number.
+ * 0: only counts. */
 int processes_signal(pid_t root, int signal);
 
 #endif

@@ -20,7 +20,7 @@ static void set_number(const char *name, int value)
 	setenv(name, text, 1);
 }
 
-/* Of a job array's task that we may be ourselves: the ranks are not its. */
+/* Removes SLURM_ variables: this process may be a task of a job array, and its ranks are not. */
 static void forget_slurm(void)
 {
 	for (size_t i = 0; environ[i];) {
@@ -64,7 +64,7 @@ static void set_ranks(const char *name, const int *ranks, size_t count)
 	buf_release(&list);
 }
 
-/* Who else of the job runs: for the simulated device, and for what is put into the job. */
+/* Sets the ranks that run, for the simulated device and for the injected Python modules. */
 static void set_peers(const struct simulation *s, const struct store *store, size_t port)
 {
 	int running[TOGETHER_RANKS];
@@ -102,7 +102,7 @@ void rank_env_set(const struct simulation *s, const struct worker *w, int rank,
 	setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
 	setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
 	setenv("OMP_NUM_THREADS", "1", 0);
-	/* A rank that hangs is ended by SIGABRT: Python then says where each thread was. */
+	/* A rank that hangs is ended by SIGABRT: Python then prints the stack of each thread. */
 	setenv("PYTHONFAULTHANDLER", "1", 0);
 	set_peers(s, store, port);
 	forget_slurm();

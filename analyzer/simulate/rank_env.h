@@ -1,5 +1,5 @@
-/* The environment that a simulated rank is started with. These set our own: call them in the child,
- * but for the run's name. */
+/* The environment of a simulated rank. The functions change this process's own environment;
+ * rank_env_set() is called in the child. */
 #ifndef MEMTRACE_RANK_ENV_H
 #define MEMTRACE_RANK_ENV_H
 
@@ -7,8 +7,8 @@
 #include "simulate/simulation.h"
 #include "simulate/store.h"
 
-/* All ranks of a simulation are one run. Ranks that are simulated by several of us (a job array)
- * are given the run's name. */
+/* Names the run (TORCHELASTIC_RUN_ID), unless it has a name: all ranks of a simulation are one run,
+ * also if several processes (a job array) simulate them. */
 void rank_env_name_run(void);
 /* What torchrun gives its workers. The store is ours, behind that port of it: rank 0 must not open
  * one of its own. */

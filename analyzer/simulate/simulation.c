@@ -24,14 +24,16 @@
 #define HELPER "cudasim/python/accelerate_worker.py"
 #define MEMORY_SHARE 0.8 /* of what is available, for ranks at the same time */
 
-#define ABORT_TIME 5.0 /* seconds that what took too long has to say where it is */
-#define GRACE 10.0     /* seconds that the others of a failed rank have; as many again to end */
+#define ABORT_TIME 5.0 /* seconds that a process has after SIGABRT to print its stacks */
+#define GRACE                                                                                     \
+	10.0 /* seconds until the other ranks get SIGTERM after one failed; SIGKILL after as many \
+		again */
 
 struct running {
 	struct outcome *outcome;  /* NULL: free */
-	struct outcome auxiliary; /* that of a rank which runs only for what it sends to others */
+	struct outcome auxiliary; /* of a rank that runs only for the data that it broadcasts */
 	pid_t pid;
-	struct store *store; /* `own`, or that of the ranks which run together */
+	struct store *store; /* `own`, or the shared one of ranks that run together */
 	struct store own;
 	size_t port;
 	double began, aborted;
@@ -105,7 +107,8 @@ static int start(const struct simulation *s, const struct worker *w, struct runn
 	_exit(launch_exec(worker_command(s, w, rank)));
 }
 
-/* Has it ended? Its status is then in the outcome; *resident is what it held. */
+/* Has the process ended? Then its status is in the outcome, and *resident is at least its largest
+ * resident size. */
 static int collect(struct running *r, long *resident)
 {
 	struct rusage usage;
@@ -140,7 +143,8 @@ static void notice_waits(const struct simulation *s, const struct running *r)
 	free(where);
 }
 
-/* What takes too long says where it is (SIGABRT), and is ended if it does not end. */
+/* Sends SIGABRT to a process that runs too long, so that it prints its stacks, and SIGKILL if it
+ * does not end. */
 static void watch(const struct simulation *s, struct running *r)
 {
 	double time = now();
@@ -170,7 +174,7 @@ static void watch(const struct simulation *s, struct running *r)
 	kill(r->pid, SIGABRT);
 }
 
-/* Those that a launcher leaves behind when it is ended: they have become ours. */
+/* Ends the processes that a killed launcher leaves: they are children of this process now. */
 static void kill_orphans(void)
 {
 	double began = now();
@@ -196,7 +200,7 @@ static long available_kib(void)
 	return kib;
 }
 
-/* How many may run now. The first shows what one takes. */
+/* How many ranks may run now. The first rank shows how much memory one needs. */
 static size_t allowed(const struct simulation *s, size_t finished, size_t active, long resident)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN), more;
@@ -246,8 +250,8 @@ static void serve(struct running *all, size_t slots)
 	}
 }
 
-/* As a launcher does: when one rank fails, the others are ended, after some time in which they may
- * fail of the same. */
+/* Ends the other ranks some time after one has failed, as a launcher does. In this time they may
+ * fail of the same cause. */
 static void end_others(struct running *all, size_t slots, double failed)
 {
 	double since = failed > 0 ? now() - failed : 0;
@@ -281,7 +285,7 @@ static int begin(const struct simulation *s, const struct worker *w, struct run 
 	return start(s, w, r, e);
 }
 
-/* Starts the next that is to run and has not yet begun. */
+/* Starts the next rank that has not begun, if another one may run. */
 static int begin_next(const struct simulation *s, const struct worker *w, struct run *run,
 		      struct err *e)
 {
@@ -311,7 +315,8 @@ static int begin_auxiliary(const struct simulation *s, const struct worker *w, s
 	return start(s, w, r, e);
 }
 
-/* Starts the ranks that others wait for: now, or they would wait for ever. */
+/* Starts the ranks that others wait for, without a limit on their number: the others would wait for
+ * ever. */
 static int begin_wanted(const struct simulation *s, const struct worker *w, struct run *run,
 			struct err *e)
 {
@@ -344,7 +349,7 @@ static void end_auxiliary(const struct simulation *s, struct outcome *o)
 	o->last_key = NULL;
 }
 
-/* Starts, collects and watches. */
+/* One turn: starts ranks, collects those that have ended, and checks the time of the others. */
 static int turn(const struct simulation *s, const struct worker *w, struct run *run, struct err *e)
 {
 	int status = s->whole ? 0 : begin_wanted(s, w, run, e);
@@ -374,7 +379,7 @@ static int turn(const struct simulation *s, const struct worker *w, struct run *
 	return status;
 }
 
-/* Ends what still runs: after an error, or only for what it would send. */
+/* Ends all that still run: after an error, or auxiliary ranks. */
 static void stop_all(struct running *all, size_t slots)
 {
 	double until = now() + GRACE;

@@ -14,10 +14,11 @@ struct simulation {
 	int together; /* at the same time, exchanging data; else each alone */
 	int whole;    /* instead of ranks: the command as it is, once, with all that it starts */
 	int world, gpus_a_node;
-	int jobs;    /* ranks at a time; 0: as many as memory and processors allow */
-	int timeout; /* seconds that a rank may take; 0: no limit */
-	int steps;   /* of the optimizers, after which a job ends; 0: no limit */
-	int output_to_stderr; /* what the commands write to standard output goes to standard error */
+	int jobs;             /* ranks at a time; 0: as many as memory and processors allow */
+	int timeout;          /* seconds that a rank may take; 0: no limit */
+	int steps;            /* of the optimizers, after which a job ends; 0: no limit */
+	int output_to_stderr; /* what the commands write to standard output goes to standard error
+			       */
 	const struct messages *messages; /* NULL: none are reported */
 };
 

@@ -18,12 +18,13 @@ enum { TIME_LIMIT = 300 };
 struct store_client {
 	struct store_client *next;
 	int socket, is_known;
-	int first_command; /* the number of SET: 1; 0 where connections are not validated (2.0) */
+	int first_command; /* the number of SET: 1; 0 if connections are not validated (2.0) */
 	struct buf in;
 	size_t port;
-	/* Its command stays in `in` while a key is missing that a rank which runs may set. */
+	/* The key that its command, still in `in`, waits for: a rank that runs may set it. */
 	char *wanted;
-	uint64_t asked, turn; /* with how many keys; who waits longest has the lowest turn */
+	uint64_t asked,
+		turn; /* keys of the command; the client that waits longest has the lowest turn */
 	double since;
 };
 
@@ -49,14 +50,15 @@ enum command {
 };
 enum { READY = 0, NOT_READY = 1, STOP_WAITING = 0, WAIT_CANCELED = 1 };
 
-/* Before VALIDATE each was one less. PyTorch 2.0 has one more in front of DELETE_KEY, which is then
- * 2.1's APPEND: that nobody calls. */
+/* Without VALIDATE each number is one less. PyTorch 2.0 has one command more before DELETE_KEY,
+ * which thus has the number of 2.1's APPEND; 2.0 does not call that one. */
 static unsigned meaning(const struct store_client *c, unsigned number)
 {
 	return c->first_command || number == DELETE_KEY ? number : number + 1;
 }
 
-/* What was set or is played; nothing while it must be waited for. `asked`: keys of the command. */
+/* The value that was set or is emulated; empty, with r->wanted set, while the client must wait.
+ * `asked`: keys of the command. */
 static const struct buf *get(struct store *s, const char *key, uint64_t asked,
 			     struct wire_reader *r)
 {
@@ -89,7 +91,7 @@ static void compare_set(struct store *s, const char *key, struct str expected, s
 	wire_put_value(out, &e->value);
 }
 
-/* CHECK, WAIT, MULTI_GET and MULTI_SET: a count, then keys. */
+/* Runs CHECK, WAIT, MULTI_GET or MULTI_SET: a count, then keys. */
 static void many(struct store *s, enum command command, struct wire_reader *r, struct buf *out)
 {
 	uint64_t count = wire_number(r, 8);
@@ -147,7 +149,7 @@ static void one(struct store *s, enum command command, struct wire_reader *r, st
 		wire_put_number(out, (uint64_t)store_add(s, key, (int64_t)amount), 8);
 	else if (command == DELETE_KEY)
 		wire_put_number(out, (uint64_t)store_drop(s, key), 8);
-	else /* queues: nobody else puts anything in */
+	else /* queues: no other rank pushes anything */
 		wire_put_number(out, 0, 8);
 	free(key);
 }
@@ -222,7 +224,7 @@ static void wait_for(struct store *s, struct store_client *c, struct wire_reader
 	c->asked = r->asked;
 }
 
-/* 0, or -1 when the client is to be let go. */
+/* Runs the commands that have arrived. Returns -1 if the client is to be dropped. */
 static int answer(struct store *s, struct store_client *c)
 {
 	struct buf out = { 0 };
@@ -277,7 +279,7 @@ static void drop_client(struct store *s, struct store_client *c)
 	free(c);
 }
 
-/* Those who waited for a key that is there now. */
+/* Answers the clients whose key is set now. */
 static void answer_waiting(struct store *s)
 {
 	struct store_client *c = s->clients;
@@ -286,7 +288,7 @@ static void answer_waiting(struct store *s)
 		if (c->wanted && store_find(s, c->wanted)) {
 			if (answer(s, c) < 0)
 				drop_client(s, c);
-			c = s->clients; /* what it said may have helped another */
+			c = s->clients; /* its commands may have set a key for another client */
 		} else {
 			c = c->next;
 		}
@@ -330,7 +332,7 @@ void store_serve(struct store *s)
 {
 	struct epoll_event event;
 
-	/* One at a time: an answer can let go the client of another event. */
+	/* One event at a time: an answer can drop the client of another event. */
 	while (epoll_wait(s->poll, &event, 1, 0) == 1) {
 		const struct store_port *port = NULL;
 
@@ -354,7 +356,8 @@ const char *store_wanted(const struct store *s, size_t port)
 	return NULL;
 }
 
-/* A wait that takes too long ends, as in the device: the rank's store says that it is gone. */
+/* Ends a wait that takes too long, as the simulated device does: the rank's connection is closed.
+ */
 static void check_time_limit(struct store *s)
 {
 	struct store_client *c = s->clients;

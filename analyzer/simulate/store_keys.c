@@ -73,9 +73,9 @@ int64_t store_add(struct store *s, const char *key, int64_t amount)
 	char text[32];
 	int64_t value = e->value.length ? strtoll(e->value.text, NULL, 10) : 0;
 
-	/* A barrier: somebody who asks without adding waits for the others. When all that run are
-	 * there, the absent ranks come: one by one (barriers of old, polled), or, as no poll of
-	 * another rank may miss the number, at once. */
+	/* A barrier: a rank that reads without adding waits for the others. If all ranks that run
+	 * have arrived, the absent ones arrive: one by one for a rank alone (old barriers poll), or
+	 * all at once, because no poll of another rank may miss the number. */
 	if (!amount && value > 0 && value % s->world && s->ranks == 1)
 		amount = 1;
 	else if (!amount && (size_t)(value % s->world) == s->ranks)
@@ -86,9 +86,9 @@ int64_t store_add(struct store *s, const char *key, int64_t amount)
 	return value;
 }
 
-/* ---- what absent ranks would have said */
+/* ---- values of absent ranks */
 
-/* Are these the same but for one number? */
+/* Do the two differ in exactly one number? */
 static int are_twins(const char *a, const char *b)
 {
 	int numbers = 0;
@@ -116,9 +116,8 @@ static const struct store_entry *twin(const struct store *s, const char *key)
 }
 
 /*
- * A key that nobody has set and somebody needs. If this rank has set the same key under another
- * number, an absent rank said the same under its own; else it is a communicator's id, which is only
- * compared.
+ * If a rank has set the same key under another number, the absent rank gets the same value.
+ * Otherwise the key is a communicator's id, which is only compared: a random one.
  */
 struct store_entry *store_emulate(struct store *s, const char *key)
 {

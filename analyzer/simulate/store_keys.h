@@ -1,4 +1,4 @@
-/* The keys of a played store: see store.h. */
+/* The keys of the emulated store: see store.h. */
 #ifndef MEMTRACE_STORE_KEYS_H
 #define MEMTRACE_STORE_KEYS_H
 

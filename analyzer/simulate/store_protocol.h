@@ -1,12 +1,12 @@
-/* What clients of the played store send and get: whole commands only; what is short is tried again
- * when more has come. */
+/* The wire format of the store's commands. A command is read as a whole; an incomplete one is read
+ * again when more has arrived. */
 #ifndef MEMTRACE_STORE_PROTOCOL_H
 #define MEMTRACE_STORE_PROTOCOL_H
 
 #include "util/buf.h"
 #include "util/util.h"
 
-/* Of a key, a value or a count: what is more is no client of ours. */
+/* The largest key, value or count; a client that sends more is not a store's. */
 #define LARGEST (UINT64_C(1) << 30)
 
 struct wire_reader {

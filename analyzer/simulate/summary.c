@@ -27,7 +27,7 @@ int summary_read(const char *directory, struct report *r)
 	return status;
 }
 
-/* What a rank's process used most; a rank may have several processes. */
+/* The process of a rank with the highest peak; a rank may have several processes. */
 static const struct rank *find(const struct report *r, int rank)
 {
 	const struct rank *found = NULL;
@@ -115,11 +115,10 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 		put_class(b, like);
 	buf_puts(b, "\n");
 	if (o->was_ended)
-		buf_puts(b, "        ended, since another rank had failed\n");
+		buf_puts(b, "        ended, because another rank had failed\n");
 	if (o->timed_out) {
 		buf_addf(b, "        stopped after %.0f s (--timeout)%s", o->seconds,
-			 o->last_key ? "; the last key that it took from a rank that does not run: "
-				     : "");
+			 o->last_key ? "; the last key of its store that was emulated:  " : "");
 		if (o->last_key)
 			buf_add_clean(b, (struct str){ o->last_key, strlen(o->last_key) });
 		buf_puts(b, "\n");

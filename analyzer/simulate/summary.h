@@ -1,4 +1,4 @@
-/* What a simulation showed: a table for people on stderr, JSON for programs. */
+/* The result of a simulation, as text and as JSON. */
 #ifndef MEMTRACE_SUMMARY_H
 #define MEMTRACE_SUMMARY_H
 
@@ -11,7 +11,7 @@ enum verdict { FITS, OUT_OF_MEMORY, FAILED };
 
 /* Reads the traces that a simulation left; -1 if there are none. */
 int summary_read(const char *directory, struct report *r);
-/* Did the ranks' commands succeed? If not, did memory end them? */
+/* FITS if all commands succeeded, OUT_OF_MEMORY if a trace has a failed allocation, else FAILED. */
 enum verdict summary_verdict(const struct outcome *outcomes, size_t count, const struct report *r);
 /* Adds a table of the ranks' peaks and ends. `classes`: NULL, or the ranks that each stands for. */
 void summary_text(const struct simulation *s, const struct outcome *outcomes, size_t count,

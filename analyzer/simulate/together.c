@@ -9,19 +9,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What the injected sitecustomize.py puts before a group's keys: "memtrace:SIZE:0.3/", the members
- * that run. */
+/* The prefix that the injected sitecustomize.py gives a group's keys: "memtrace:SIZE:0.3/", with
+ * the members that run. */
 #define TAG "memtrace:"
 #define NAMED "nccl_storekey_"
-enum { LOOKED_AGAIN = 20 }; /* turns of the device's polling: more than its threads' last ones */
+enum {
+	LOOKED_AGAIN = 20
+}; /* turns of the device's polling; each of its threads has looked again after so many */
 
 struct group {
 	long size, rank[TOGETHER_RANKS];
 	size_t count;
-	const char *key; /* as the group's backend called it */
+	const char *key; /* the key within the group */
 };
 
-/* The innermost group of a key; 0: it is nobody's. */
+/* Reads the innermost group of a key; 0: it has none. */
 static int read_group(const char *key, struct group *g)
 {
 	const char *at = NULL, *next = key;
@@ -52,7 +54,7 @@ static int runs(const struct group *g, long rank)
 	return 0;
 }
 
-/* Of a group of `size` with `roots` ids, the rank that makes one of them (PyTorch's scalable
+/* The rank that makes id number `root` of `roots` in a group of `size` (PyTorch's scalable
  * initialisation). */
 static long root_rank(long size, long roots, long root)
 {
@@ -61,10 +63,10 @@ static long root_rank(long size, long roots, long root)
 	return root * each + (root < more ? root : more);
 }
 
-/* Is this key an NCCL id's? A communicator of the whole group is a number, with a name before it
- * since PyTorch 2.15; before, it comes right after the backend's "cuda/" and a slash: other keys
- * end in numbers too. That of two ranks which send to one another is LOW:HIGH. Then who makes it,
- * and the pair (else -1). */
+/* Is this the key of an NCCL id? A communicator of the whole group is a number, with a name before
+ * it since PyTorch 2.15; before, it comes right after the backend's "cuda/" and a slash: other keys
+ * end in numbers too. The key of two ranks that send to each other is LOW:HIGH. *maker is the rank
+ * that makes the id, pair[] the two ranks (else -1). */
 static int read_id(const struct group *g, long asked, long *maker, long pair[2])
 {
 	int length = 0, root;
@@ -99,7 +101,7 @@ enum setter together_setter(const char *key, uint64_t asked)
 	return SETTER_UNKNOWN;
 }
 
-/* ---- what the devices read */
+/* ---- memory shared with the devices */
 
 int board_open(struct board *b, const struct messages *messages, struct err *e)
 {

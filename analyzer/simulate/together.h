@@ -1,6 +1,7 @@
 /*
- * Some ranks of a job that run together while the others are played: whose a key of the store is,
- * which members of an NCCL communicator run, and when nothing but an absent rank can help.
+ * Ranks of a job that run together while the others are emulated: which rank sets a key of the
+ * store, which members of an NCCL communicator run, and when only an absent rank can set what all
+ * wait for.
  */
 #ifndef MEMTRACE_SIMULATE_TOGETHER_H
 #define MEMTRACE_SIMULATE_TOGETHER_H
@@ -15,31 +16,34 @@
 enum setter {
 	SETTER_ABSENT,
 	SETTER_RUNS,
-	SETTER_UNKNOWN, /* either: a rank that runs may do it yet, or one that does not */
+	SETTER_UNKNOWN, /* a rank that runs may set it later, or an absent one */
 };
-/* Who sets a key that somebody waits for, together with `asked` keys in all. */
+/* Which rank sets a key that a client waits for, in a command of `asked` keys? */
 enum setter together_setter(const char *key, uint64_t asked);
 
+/* Memory that the simulated devices of the ranks share: communicators, and which ranks wait. */
 struct board {
 	const struct messages *messages; /* borrowed; may be NULL */
 	struct together *shared;
-	int file, owner; /* this process: what it starts opens the file through it */
-	uint32_t groups; /* rows that are written: the ranks could change what they map */
-	int is_refusing; /* more than that was said */
-	int is_settling; /* all were seen to wait, with these turns */
+	int file, owner; /* `owner`: this process; its children open the file by it */
+	uint32_t groups; /* rows that are written; counted here, since the ranks can change the
+			    shared count */
+	int is_refusing; /* the notice that there are too many was given */
+	int is_settling; /* all ranks were waiting, with these turns */
 	uint64_t turns[TOGETHER_RANKS];
 };
 
 int board_open(struct board *b, const struct messages *messages, struct err *e);
 void board_close(struct board *b);
-/* Where the simulated device of the rank in that row finds it. Allocated. */
+/* The path by which the simulated device of the rank in that row opens it. Allocated. */
 char *board_name(const struct board *b, size_t row);
-/* A value has been set: if it is a communicator's id, its members that run are written down. */
+/* To be called when a key is set: if the value is a communicator's id, its members that run are
+ * recorded. */
 void board_note(struct board *b, const char *key, const void *value, size_t length);
-/* Does every rank (any thread of it) wait, but for those of waits_here[]? They must have looked
- * again since the last call that found it so. */
+/* Does every rank wait, in the store (waits_here[]) or in the device? True only if those in the
+ * device have looked again since the last call at which all waited. */
 int board_is_quiet(struct board *b, const int *waits_here, size_t ranks);
-/* The call in which the rank of that row waits for another, and for whom; "": it does not.
+/* The call in which the rank of that row waits, and for which rank; "": it does not wait.
  * Allocated. */
 char *board_where(const struct board *b, size_t row);
 

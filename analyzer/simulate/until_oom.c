@@ -58,7 +58,7 @@ static int run_try(struct until_oom *x, int value, enum verdict *verdict, struct
 	return status;
 }
 
-/* Doubles until it no longer fits, then halves what lies between. */
+/* Doubles the value until it no longer fits, then halves the interval. */
 static int find(struct until_oom *x, int *largest, struct err *e)
 {
 	int fits = 0, too_much = 0, value = x->low;
@@ -109,7 +109,7 @@ int until_oom_find(const struct simulation *s, const char *key, struct buf *tabl
 		trial_table("", x.tries, x.count, table);
 	if (largest > 0)
 		buf_addf(conclusion, "%s = %d is the largest that fits%s", x.name, largest,
-			 largest == x.high ? ", and the last that was to be tried" : "");
+			 largest == x.high ? ", and the last value to try" : "");
 	else if (!largest)
 		buf_addf(conclusion, "not even %s = %d fits", x.name, x.low);
 	for (size_t i = 0; i < x.count; i++)

@@ -34,7 +34,7 @@ static void fill_placeholders(const struct plan_layout *l, char numbers[PLACEHOL
 	placeholders[DIMENSIONS] = (struct placeholder){ "micro_batches", numbers[DIMENSIONS] };
 }
 
-/* One rank of the first stage, the second, and the last. */
+/* Chooses a rank of the first stage, the second, and the last; returns how many. */
 static size_t choose_ranks(const struct plan *p, const struct plan_layout *l, int *ranks)
 {
 	int64_t stages = l->size[DIM_PP] == UNSET ? 1 : l->size[DIM_PP], each = p->gpus / stages;

@@ -199,7 +199,7 @@ class Ranks(Simulate):
     def test_the_failure_and_not_who_was_ended_of_it(self):
         code = "import os, sys, time; sys.exit(7) if os.environ['RANK'] == '2' else time.sleep(60)"
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--ranks", "1,2", "--world-size", "4", "--together", "--", PYTHON, "-c", code], status=7)
-        self.assertRegex(done.stderr, r"\n +1 .* 143 .*\n +ended, since another rank had failed\n +2 .* 7 ")
+        self.assertRegex(done.stderr, r"\n +1 .* 143 .*\n +ended, because another rank had failed\n +2 .* 7 ")
 
     def test_interrupted(self):
         """The ranks are ended, nothing of memtrace remains, and the signal is visible in the status."""
@@ -323,7 +323,7 @@ class Ranks(Simulate):
 
     def test_search_ends_at_the_last(self):
         done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--until-oom", "mbs=2:5", "--", "sh", "-c", "exit $(({mbs} > 5))"])
-        self.assertIn("mbs = 5 is the largest that fits, and the last that was to be tried", done.stderr)
+        self.assertIn("mbs = 5 is the largest that fits, and the last value to try", done.stderr)
 
 
 STORE = """

@@ -91,7 +91,7 @@ class Meeting(Case):
         said = self.end(self.begin("hang", job=("--world-size", "8", "--ranks", "4,6"), CUDASIM_TIMEOUT=1), 1)
         self.assertRegex(said, r"ncclRecv: time limit \(CUDASIM_TIMEOUT\) reached; communicator cudasim-\w+, rank 0 of 2, waiting for rank\(s\) 1; "
                                r"in the job, rank 4 for rank\(s\) 6\n")
-        self.assertRegex(said, r"\n +6 .*\n +ended, since another rank had failed\n")
+        self.assertRegex(said, r"\n +6 .*\n +ended, because another rank had failed\n")
 
     def test_time_limit_of_the_command(self):
         said = self.end(self.begin("join", "--timeout", "10"), 134)
