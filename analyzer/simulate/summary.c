@@ -118,7 +118,7 @@ static void put_row(struct buf *b, const struct outcome *o, const struct rank *x
 		buf_puts(b, "        ended, because another rank had failed\n");
 	if (o->timed_out) {
 		buf_addf(b, "        stopped after %.0f s (--timeout)%s", o->seconds,
-			 o->last_key ? "; the last key of its store that was emulated:  " : "");
+			 o->last_key ? "; the last key of its store that was emulated: " : "");
 		if (o->last_key)
 			buf_add_clean(b, (struct str){ o->last_key, strlen(o->last_key) });
 		buf_puts(b, "\n");
