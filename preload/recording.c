@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "memory/counters.h"
-#include "record/background.h"
+#include "record/helper.h"
 #include "record/clock.h"
 #include "memory/cuda.h"
 #include "record/event.h"
@@ -44,7 +44,7 @@
 #define EXIT_MS 500                 /* the longest that a process's end waits for the writer */
 
 static struct {
-	struct who who;
+	struct identity identity;
 	struct text directory, file_name;
 	uint64_t start_ns;
 	int exit_status; /* -1: exit() was not reached */
@@ -59,7 +59,7 @@ static struct {
 
 /* Whether this process is the one to say that memory ran out is decided by a file in the directory,
  * which the writer makes: LAST is said without. */
-static void say_what_is_due(int last)
+static void print_due_lines(int last)
 {
 	static const char *const why[] = {
 #define X(name, id, message) [id] = message,
@@ -85,7 +85,7 @@ static void say_what_is_due(int last)
 }
 
 /* What the writer met. */
-static void look_at_the_writer(void)
+static void check_writer(void)
 {
 	struct writer_control *c = recorder_control();
 	int error = atomic_load(&c->error);
@@ -114,12 +114,12 @@ static unsigned work(void)
 	segments_prepare_next(); /* what was replayed may be used again */
 	graphs_read_owed();      /* a level that changed just after it was read, and that no event
 				    followed */
-	account_note_unreported();
+	counters_note_unreported();
 	if (!recording_already() || now_ns() - me.start_ns >= BYPASS_AFTER_NS)
 		bypass_describe();
 	writer_check(recorder_control());
-	look_at_the_writer();
-	say_what_is_due(0);
+	check_writer();
+	print_due_lines(0);
 	if (graphs_owe())
 		return OWED_MS;
 	if (waits_for_a_record || atomic_load(&recorder_control()->owner) == WRITER_NOBODY)
@@ -131,7 +131,7 @@ static unsigned work(void)
 
 static void fill_header(struct mt_header *h)
 {
-	const struct who *w = &me.who;
+	const struct identity *w = &me.identity;
 	struct timespec real;
 
 	clock_gettime(CLOCK_REALTIME, &real);
@@ -167,21 +167,21 @@ static void name_file(struct text *name)
 		text_str(&me.directory, settings.DIR);
 	} else {
 		text_str(&me.directory, "memtrace");
-		if (*me.who.job_id)
+		if (*me.identity.job_id)
 			text_str(&me.directory, "-");
-		text_str(&me.directory, me.who.job_id);
+		text_str(&me.directory, me.identity.job_id);
 	}
-	text_str(name, me.who.host);
+	text_str(name, me.identity.host);
 	text_str(name, "-r");
-	text_number(name, me.who.rank < 0 ? 0 : (uint64_t)me.who.rank);
+	text_number(name, me.identity.rank < 0 ? 0 : (uint64_t)me.identity.rank);
 	text_str(name, "-");
-	text_number(name, me.who.pid);
+	text_number(name, me.identity.pid);
 	text_str(name, "-");
 	text_number(name, (uint64_t)real.tv_sec * 1000000000u + (uint64_t)real.tv_nsec);
 	text_str(name, ".mtr");
 }
 
-static void keep_config(void)
+static void store_config(void)
 {
 	static char config[128u << 10];
 	long n;
@@ -192,20 +192,20 @@ static void keep_config(void)
 	if (n < 0)
 		notice_setting("MEMTRACE_CONFIG", "a file that can be read");
 	else
-		who_keep_config(config, (size_t)n, n == (long)sizeof(config));
+		identity_add_config(config, (size_t)n, n == (long)sizeof(config));
 }
 
 static void in_forked_child(void)
 {
 	recorder_forget();
-	background_forget();
+	helper_forget();
 	memory_forget();
 	pools_forget();
 	graphs_forget();
 	vmm_forget();
 	nccl_forget();
 	modules_forget();
-	account_forget();
+	counters_forget();
 	bypass_forget();
 	pystack_forget();
 	cuda_forget();
@@ -224,7 +224,7 @@ static void at_exit(int status, void *unused)
 	me.exit_status = status;
 }
 
-static void no_complaint(const char *name, const char *expected)
+static void ignore_setting(const char *name, const char *expected)
 {
 	(void)name;
 	(void)expected;
@@ -250,14 +250,14 @@ static void helper_ends(void)
 }
 
 /* Settings, and who this is. 0: not to be recorded. */
-static int prepare_to_begin(void)
+static int read_environment(void)
 {
-	settings_read(no_complaint);
+	settings_read(ignore_setting);
 	if (settings.DISABLE)
 		return 0;
-	who_am_i(&me.who);
+	identity_read(&me.identity);
 	name_file(&me.file_name);
-	notice_begin(&me.who, me.directory.s, cuda_is_simulated());
+	notice_begin(&me.identity, me.directory.s, cuda_is_simulated());
 	settings_read(notice_setting); /* again: only now is it known who may speak */
 	if (settings.BUDGET < MIN_BUDGET) {
 		notice_setting("MEMTRACE_BUDGET", "512KiB or more (it is 512KiB now)");
@@ -268,17 +268,17 @@ static int prepare_to_begin(void)
 
 static int begin(void)
 {
-	struct background helper = { .once = helper_begins, .work = work, .end = helper_ends };
+	struct helper helper = { .once = helper_begins, .work = work, .end = helper_ends };
 	struct recorder_setup setup;
 	int e;
 
-	if (!prepare_to_begin())
+	if (!read_environment())
 		return RECORDING_OFF;
 	setup = (struct recorder_setup){
 		.directory = me.directory.s,
 		.name = me.file_name.s,
 		.budget = settings.BUDGET,
-		.counters_only = !settings_rank_chosen(settings.RANKS, me.who.rank),
+		.counters_only = !settings_rank_chosen(settings.RANKS, me.identity.rank),
 		.with_process = settings.WRITER_PROCESS,
 	};
 	clock_begin();
@@ -294,8 +294,8 @@ static int begin(void)
 	me.recorder = getpid();
 	wipe_on_fork();
 	fill_header(recorder_header());
-	who_describe();
-	keep_config();
+	identity_describe();
+	store_config();
 	if (!me.registered) {
 		me.registered = 1;
 		pthread_atfork(NULL, NULL, in_forked_child);
@@ -305,7 +305,7 @@ static int begin(void)
 	/* Without the helper the recording threads do its work themselves; but the file is not
 	 * theirs to write. */
 	helper.wakeups = &recorder_control()->helper_wakeups;
-	if (background_start(&helper) != 0 && !recorder_has_process()) {
+	if (helper_start(&helper) != 0 && !recorder_has_process()) {
 		notice_lost("not recording",
 			    "neither a process nor a thread can be started to write the trace",
 			    EAGAIN);
@@ -368,17 +368,17 @@ static void end_recording(void)
 	struct writer_control *c = recorder_control();
 
 	if (atomic_load(&c->owner) != WRITER_NOBODY)
-		(void)background_stop(EXIT_MS); /* its last run may have something to describe */
+		(void)helper_stop(EXIT_MS); /* its last run may have something to describe */
 	recorder_close(me.exit_status);
 	atomic_store(&c->ended, 1);
-	background_wake(); /* it may be the one that writes */
-	if (!writer_finish(c, EXIT_MS) && background_is_running() && writer_take_over(c)) {
-		background_wake();
+	helper_wake(); /* it may be the one that writes */
+	if (!writer_finish(c, EXIT_MS) && helper_is_running() && writer_take_over(c)) {
+		helper_wake();
 		(void)writer_finish(c, EXIT_MS);
 	}
-	(void)background_stop(EXIT_MS);
-	look_at_the_writer();
-	say_what_is_due(1);
+	(void)helper_stop(EXIT_MS);
+	check_writer();
+	print_due_lines(1);
 }
 
 __attribute__((destructor)) static void end(void)
@@ -388,7 +388,7 @@ __attribute__((destructor)) static void end(void)
 
 	if (atomic_load(&recording_state) != RECORDING_OFF && recording_is_allowed() &&
 	    cuda_is_simulated_unseen()) {
-		settings_read(no_complaint);
+		settings_read(ignore_setting);
 		notice_order();
 	}
 	/* A child made without fork()'s handlers (_Fork, clone) has our state and not our mappings.

@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A path, or a line that holds one. Too large for the stack of a thread of the job: static, or a member. */
+/* A path, or a line that holds one. Too large for the stack of a thread of the job: static, or a
+ * member. */
 struct text {
 	size_t n;
 	char s[4096]; /* always zero-terminated */

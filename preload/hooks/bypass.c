@@ -1,6 +1,7 @@
 /*
- * A library that was opened with RTLD_DEEPBIND is bound to its own dependencies before us, so that what
- * it allocates by linked calls is not seen. What the loader has bound it to stands in its tables.
+ * A library that was opened with RTLD_DEEPBIND is bound to its own dependencies before us, so that
+ * what it allocates by linked calls is not seen. What the loader has bound it to stands in its
+ * tables.
  */
 #define _GNU_SOURCE
 #include "hooks/bypass.h"
@@ -149,7 +150,9 @@ void bypass_describe(void)
 	}
 	if (!count)
 		return;
-	text_str(&note, ": calls of CUDA from here go past memtrace (opened with RTLD_DEEPBIND): what they "
-			"allocate is seen only in samples of the device");
+	text_str(
+		&note,
+		": calls of CUDA from here go past memtrace (opened with RTLD_DEEPBIND): what they "
+		"allocate is seen only in samples of the device");
 	tables_meta(MT_META_NOTE, "bypass", note.s, note.n);
 }

@@ -86,8 +86,8 @@ extern __thread struct hooks_outermost {
 
 #define FRAME ((const char *)__builtin_frame_address(0))
 
-/* The outermost call was left and never returned: what counted as inside of it may not have been, and
- * is counted as lost. */
+/* The outermost call was left and never returned: what counted as inside of it may not have been,
+ * and is counted as lost. */
 void hooks_count_left(void) __attribute__((visibility("hidden"), cold));
 
 /*
@@ -120,7 +120,8 @@ static inline int hooks_enter(const char *frame)
 /* The call of the last hooks_enter() has returned. Returns 1 in the outermost. */
 static inline int hooks_leave(void)
 {
-	return hooks_depth && --hooks_depth == 0; /* 0: a signal handler's call on another stack came between */
+	return hooks_depth &&
+	       --hooks_depth == 0; /* 0: a signal handler's call on another stack came between */
 }
 
 #endif

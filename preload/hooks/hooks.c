@@ -43,7 +43,8 @@ const struct hook hooks[] = {
 #define FREE ALLOC
 #define THEN ALLOC
 #define ENDS ALLOC
-#define CUSTOM(symbol, api) { &("\1" #symbol)[1], (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
+#define CUSTOM(symbol, api) \
+	{ &("\1" #symbol)[1], (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
 #define SKIP(...)
 #include "hooks/hooks.def"
 #undef ALLOC
@@ -81,7 +82,7 @@ void *hooks_default(void *slot, const char *symbol)
 #define PROBES 4u
 
 static struct {
-	struct lock lock;	     /* of those who write */
+	struct lock lock;            /* of those who write */
 	_Atomic uint64_t generation; /* counts what hooks_forget_unloaded() made untrue */
 	struct {
 		_Atomic uint64_t key; /* return address, slot and generation; 0: free */
@@ -187,18 +188,18 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		return result;
 
 /* The body of a row that looks at the result afterwards. */
-#define WRAPPER(symbol, api, params, args, afterwards)           \
-	RESULT_##api symbol params                               \
-	{                                                        \
-		CALL(symbol, api, args)                          \
-		hooks_enter(FRAME);                              \
-		result = call args;                              \
-		if (hooks_leave() && recording_may_be()) {  \
-			int ok = result == 0;                    \
-			(void)ok;                                \
-			afterwards;                              \
-		}                                                \
-		return result;                                   \
+#define WRAPPER(symbol, api, params, args, afterwards)     \
+	RESULT_##api symbol params                         \
+	{                                                  \
+		CALL(symbol, api, args)                    \
+		hooks_enter(FRAME);                        \
+		result = call args;                        \
+		if (hooks_leave() && recording_may_be()) { \
+			int ok = result == 0;              \
+			(void)ok;                          \
+			afterwards;                        \
+		}                                          \
+		return result;                             \
 	}
 
 /* Only a call that succeeded, or found no memory, had arguments that can be followed. */
@@ -222,23 +223,23 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		if (hooks_enter(FRAME) && recording_already())                    \
 			freed = memory_before_free(CALLER, (uintptr_t)(address)); \
 		result = call args;                                               \
-		if (hooks_leave() && freed.kind)                             \
+		if (hooks_leave() && freed.kind)                                  \
 			memory_after_free(CALLER, &freed, (int)result);           \
 		return result;                                                    \
 	}
 
 /* What ends is marked before the call: what other threads allocate meanwhile is not of it. */
-#define ENDS(symbol, api, params, args, context, device, if_gone)                     \
-	RESULT_##api symbol params                                                    \
-	{                                                                             \
-		int ending = -1;                                                      \
-		CALL(symbol, api, args)                                               \
-		if (hooks_enter(FRAME) && recording_already())                        \
-			ending = memory_ending(context, device);                      \
-		result = call args;                                                   \
-		if (hooks_leave() && ending >= 0)                                \
+#define ENDS(symbol, api, params, args, context, device, if_gone)                        \
+	RESULT_##api symbol params                                                       \
+	{                                                                                \
+		int ending = -1;                                                         \
+		CALL(symbol, api, args)                                                  \
+		if (hooks_enter(FRAME) && recording_already())                           \
+			ending = memory_ending(context, device);                         \
+		result = call args;                                                      \
+		if (hooks_leave() && ending >= 0)                                        \
 			memory_ended(CALLER, context, ending, result == 0 && (if_gone)); \
-		return result;                                                        \
+		return result;                                                           \
 	}
 
 #define CUSTOM(...)

@@ -3,8 +3,8 @@
 #define PRELOAD_HOOKS_H
 
 struct hook {
-	const char *symbol; /* a byte 1 stands before it: where dlsym() of the name must fail, that one is looked up, which no
-			       object exports */
+	const char *symbol; /* a byte 1 stands before it: where dlsym() of the name must fail, that
+			       one is looked up, which no object exports */
 	void *wrapper;
 	void **real;
 	int since; /* the CUDA version whose interface this is; 0: no driver function */

@@ -31,8 +31,9 @@ struct communicator {
 	uint64_t sequence, bytes;
 	int64_t used;
 	unsigned device;
-	const void *maker;  /* the function that made it: others of the same copy of NCCL are asked */
-	uint64_t parent;    /* of one that is still to be described: its parent's record */
+	const void
+		*maker;  /* the function that made it: others of the same copy of NCCL are asked */
+	uint64_t parent; /* of one that is still to be described: its parent's record */
 	const void *thread; /* that describes it, at the end of its group; NULL: it is described */
 };
 
@@ -140,8 +141,8 @@ void nccl_add_used(void *comm, int64_t bytes)
 	describe_used(sequence, used);
 }
 
-/* SYMBOL of the copy of NCCL that has MAKER; another copy could not make anything of its communicators.
- * NULL: it has no such function. */
+/* SYMBOL of the copy of NCCL that has MAKER; another copy could not make anything of its
+ * communicators. NULL: it has no such function. */
 static void *find_beside(const void *maker, const char *symbol)
 {
 	void *found = resolve_beside(maker, symbol);
@@ -199,11 +200,11 @@ static void record_destroyed(const void *caller, void *comm)
 /* A communicator came to be between BEFORE and now, by MAKER. SIZE 0: it is to be asked, see
  * describe_later(). */
 static void record_created(const void *caller, const void *maker, int result, void **comm, int size,
-			   int rank, unsigned device, const struct account_level *before,
+			   int rank, unsigned device, const struct counters_level *before,
 			   const void *parent)
 {
 	struct communicator made = { .device = device, .maker = maker };
-	struct account_level after;
+	struct counters_level after;
 	uint64_t family;
 	struct module by;
 
@@ -212,9 +213,9 @@ static void record_created(const void *caller, const void *maker, int result, vo
 		return;
 	made.comm = *comm;
 	record_destroyed(caller, *comm); /* one that had its address must have gone unseen */
-	after = account_level(device);
+	after = counters_level(device);
 	if (result != NCCL_SUCCESS || groups || !ask_total(maker, *comm, &made.bytes))
-		made.bytes = account_nccl_took(before, &after);
+		made.bytes = counters_nccl_took(before, &after);
 	if (after.nccl > before->nccl)
 		nccl_use_except(after.nccl - before->nccl);
 	by = module_of(caller);
@@ -224,17 +225,17 @@ static void record_created(const void *caller, const void *maker, int result, vo
 	if (made.sequence != MT_UNKNOWN && (size || result == NCCL_IN_PROGRESS))
 		describe(made.sequence, size, rank, family);
 	remember_comm(&made);
-	account_sample_now(device);
+	counters_sample_now(device);
 }
 
-static struct account_level level_now(unsigned *device)
+static struct counters_level level_now(unsigned *device)
 {
-	struct account_level none = { .free_bytes = MT_UNKNOWN };
+	struct counters_level none = { .free_bytes = MT_UNKNOWN };
 
 	if (!recording_on())
 		return none;
 	*device = memory_current_device();
-	return account_level(*device);
+	return counters_level(*device);
 }
 
 /* ---- creation */
@@ -283,18 +284,18 @@ static void describe_now(void)
 	}
 }
 
-#define CREATE(symbol, params, args, size, rank)                                           \
-	int symbol params                                                                  \
-	{                                                                                  \
-		__typeof__(symbol) *call = REAL(symbol);                                   \
-		unsigned device = MT_NO_DEVICE;                                            \
-		struct account_level before = level_now(&device);                          \
-		int result = call ? call args : NCCL_SYSTEM_ERROR;                         \
-		record_created(CALLER, (void *)call, result, comm, size, rank, device,     \
-			       &before, NULL);                                             \
-		if (groups && result == NCCL_SUCCESS && recording_already() && comm)       \
-			describe_later(*comm, NULL);                           \
-		return result;                                                             \
+#define CREATE(symbol, params, args, size, rank)                                                \
+	int symbol params                                                                       \
+	{                                                                                       \
+		__typeof__(symbol) *call = REAL(symbol);                                        \
+		unsigned device = MT_NO_DEVICE;                                                 \
+		struct counters_level before = level_now(&device);                              \
+		int result = call ? call args : NCCL_SYSTEM_ERROR;                              \
+		record_created(CALLER, (void *)call, result, comm, size, rank, device, &before, \
+			       NULL);                                                           \
+		if (groups && result == NCCL_SUCCESS && recording_already() && comm)            \
+			describe_later(*comm, NULL);                                            \
+		return result;                                                                  \
 	}
 
 CREATE(ncclCommInitRank, (void **comm, int size, struct nccl_id id, int rank),
@@ -310,12 +311,12 @@ CREATE(ncclCommInitRankScalable,
 int ncclCommInitAll(void **comms, int devices, const int *list)
 {
 	__typeof__(ncclCommInitAll) *call = REAL(ncclCommInitAll);
-	struct account_level before[MT_MAX_DEVICES];
+	struct counters_level before[MT_MAX_DEVICES];
 	int result;
 
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
-		before[d] = recording_on() ? account_level(d)
-					   : (struct account_level){ .free_bytes = MT_UNKNOWN };
+		before[d] = recording_on() ? counters_level(d)
+					   : (struct counters_level){ .free_bytes = MT_UNKNOWN };
 	result = call ? call(comms, devices, list) : NCCL_SYSTEM_ERROR;
 	for (int i = 0; comms && i < devices; i++) {
 		unsigned d = (unsigned)(list ? list[i] : i);
@@ -328,7 +329,7 @@ int ncclCommInitAll(void **comms, int devices, const int *list)
 
 /* A communicator made of another: how large it is, NCCL knows. */
 static void record_made_of(const void *caller, const void *maker, int result, void **out,
-			   unsigned device, const struct account_level *before, const void *parent)
+			   unsigned device, const struct counters_level *before, const void *parent)
 {
 	record_created(caller, maker, result, out, 0, 0, device, before, parent);
 	if (result != NCCL_SUCCESS || !recording_already() || !out || !*out)
@@ -342,7 +343,7 @@ int ncclCommSplit(void *comm, int color, int key, void **out, void *config)
 {
 	__typeof__(ncclCommSplit) *call = REAL(ncclCommSplit);
 	unsigned device = MT_NO_DEVICE;
-	struct account_level before = level_now(&device);
+	struct counters_level before = level_now(&device);
 	int result = call ? call(comm, color, key, out, config) : NCCL_SYSTEM_ERROR;
 
 	if (color >= 0)
@@ -354,7 +355,7 @@ int ncclCommShrink(void *comm, int *excluded, int count, void **out, void *confi
 {
 	__typeof__(ncclCommShrink) *call = REAL(ncclCommShrink);
 	unsigned device = MT_NO_DEVICE;
-	struct account_level before = level_now(&device);
+	struct counters_level before = level_now(&device);
 	int result = call ? call(comm, excluded, count, out, config, flags) : NCCL_SYSTEM_ERROR;
 
 	record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
@@ -366,7 +367,7 @@ int ncclCommGrow(void *comm, int size, const struct nccl_id *id, int rank, void 
 {
 	__typeof__(ncclCommGrow) *call = REAL(ncclCommGrow);
 	unsigned device = MT_NO_DEVICE;
-	struct account_level before = level_now(&device);
+	struct counters_level before = level_now(&device);
 	int result = call ? call(comm, size, id, rank, out, config) : NCCL_SYSTEM_ERROR;
 
 	record_made_of(CALLER, (void *)call, result, out, device, &before, comm);
@@ -408,7 +409,7 @@ int ncclGroupEnd(void)
 		int result;                                     \
 		record_destroyed(CALLER, comm);                 \
 		result = call ? call(comm) : NCCL_SYSTEM_ERROR; \
-		memory_sample_if_due();                                  \
+		memory_sample_if_due();                         \
 		return result;                                  \
 	}
 
@@ -433,7 +434,8 @@ int ncclMemAlloc(void **pointer, size_t bytes)
 	unsigned before = memory_recorded;
 	int result = call ? call(pointer, bytes) : NCCL_SYSTEM_ERROR;
 
-	if (result == NCCL_SUCCESS && pointer && memory_recorded == before && !hooks_is_nested(FRAME))
+	if (result == NCCL_SUCCESS && pointer && memory_recorded == before &&
+	    !hooks_is_nested(FRAME))
 		memory_allocated(CALLER, MT_DEVICE_ALLOC, result, (uintptr_t)*pointer, bytes);
 	return result;
 }

@@ -18,8 +18,8 @@ void nccl_forget(void);
 /* The use of COMM made NCCL take BYTES more (signed). */
 void nccl_add_used(void *comm, int64_t bytes);
 
-/* The same as NCCL itself tells, which needs 2.29.7 or later. Returns 0 where it does not. Not for a
- * communicator that a group is still about to use. */
+/* The same as NCCL itself tells, which needs 2.29.7 or later. Returns 0 where it does not. Not for
+ * a communicator that a group is still about to use. */
 int nccl_ask_used(void *comm);
 
 /* The thread's outermost group begins, and has ended: nccl_use.c. */
@@ -37,7 +37,8 @@ int ncclCommInitRankScalable(void **comm, int size, int rank, int ids, struct nc
 int ncclCommInitAll(void **comms, int devices, const int *list);
 int ncclCommSplit(void *comm, int color, int key, void **out, void *config);
 int ncclCommShrink(void *comm, int *excluded, int count, void **out, void *config, int flags);
-int ncclCommGrow(void *comm, int size, const struct nccl_id *id, int rank, void **out, void *config);
+int ncclCommGrow(void *comm, int size, const struct nccl_id *id, int rank, void **out,
+		 void *config);
 int ncclCommSuspend(void *comm, int flags);
 int ncclCommResume(void *comm);
 int ncclCommRegister(void *comm, void *buffer, size_t size, void **handle);

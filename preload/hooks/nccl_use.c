@@ -15,17 +15,17 @@
 
 /* The thread's outermost group, or the last one. */
 static __thread struct {
-	uint64_t before;  /* what NCCL had when it began, and of what came since what is told */
+	uint64_t before; /* what NCCL had when it began, and of what came since what is told */
 	void *comm[GROUP_COMMS]; /* that its calls are about */
 	unsigned comms;
-	int several;	 /* more than one communicator */
-	int changed;	 /* NCCL took or gave memory */
+	int several;     /* more than one communicator */
+	int changed;     /* NCCL took or gave memory */
 	unsigned inside; /* calls of the thread that are under way: ncclBcast() calls another */
 } group __attribute__((tls_model("initial-exec")));
 
 void nccl_use_begin(void)
 {
-	group.before = account_nccl();
+	group.before = counters_nccl();
 	group.comms = 0;
 	group.several = group.changed = 0;
 }
@@ -40,11 +40,11 @@ static void add_to_group(void *comm)
 		group.comm[group.comms++] = comm;
 }
 
-/* What NCCL took since BEFORE is COMM's; less than nothing only where the call GIVES memory back, as
- * other threads may too. NCCL knows better, where it can be asked: not inside a group. */
+/* What NCCL took since BEFORE is COMM's; less than nothing only where the call GIVES memory back,
+ * as other threads may too. NCCL knows better, where it can be asked: not inside a group. */
 static void count_used(void *comm, uint64_t before, int gives)
 {
-	int64_t change = (int64_t)(account_nccl() - before);
+	int64_t change = (int64_t)(counters_nccl() - before);
 
 	group.before += (uint64_t)change;
 	group.changed |= change != 0;
@@ -58,7 +58,7 @@ void nccl_use_end(void)
 {
 	unsigned answers = 0;
 
-	group.changed |= account_nccl() != group.before;
+	group.changed |= counters_nccl() != group.before;
 	for (unsigned i = 0; i < group.comms && group.changed; i++)
 		answers += (unsigned)nccl_ask_used(group.comm[i]);
 	if (!answers && group.comms == 1 && !group.several)
@@ -79,16 +79,16 @@ static void end_call(void *comm, uint64_t before, int gives)
 }
 
 /* GIVES: it may give memory back too. */
-#define CALL(symbol, params, args, gives)                          \
-	int symbol params                                          \
-	{                                                          \
-		__typeof__(symbol) *call = REAL(symbol);           \
-		uint64_t before = account_nccl();                  \
-		int result;                                        \
-		group.inside++;                                    \
-		result = call ? call args : NCCL_SYSTEM_ERROR;     \
-		end_call(comm, before, gives);                     \
-		return result;                                     \
+#define CALL(symbol, params, args, gives)                      \
+	int symbol params                                      \
+	{                                                      \
+		__typeof__(symbol) *call = REAL(symbol);       \
+		uint64_t before = counters_nccl();             \
+		int result;                                    \
+		group.inside++;                                \
+		result = call ? call args : NCCL_SYSTEM_ERROR; \
+		end_call(comm, before, gives);                 \
+		return result;                                 \
 	}
 #define USE(symbol, params, args) CALL(symbol, params, args, 0)
 #define CHANGE(symbol, params, args) CALL(symbol, params, args, 1)

@@ -59,14 +59,14 @@ static void record_block(const void *caller, void *pointer, int64_t bytes, uint6
 	struct module by = module_of(caller);
 	uint32_t stack = bytes > 0 ? memory_stack(&by, size) : memory_free_stack(&by, size);
 
-	if (__builtin_expect(account_block(device, bytes, allocated, reserved, &new_peak), 0)) {
+	if (__builtin_expect(counters_block(device, bytes, allocated, reserved, &new_peak), 0)) {
 		event_write(MT_RESERVED, device, 0, (int64_t)reserved, MT_NO_STACK);
-		account_sample(device);
+		counters_sample(device);
 	}
 	sequence = event_write(bytes < 0 ? MT_TENSOR_FREE : MT_TENSOR_ALLOC, device,
-				   (uintptr_t)pointer, bytes, stack);
+			       (uintptr_t)pointer, bytes, stack);
 	if (new_peak)
-		account_peak_at(device, sequence);
+		counters_peak_at(device, sequence);
 }
 
 static void usage(const void *caller, void *pointer, int64_t bytes, uint64_t allocated,
@@ -97,8 +97,8 @@ static void out_of_memory(const void *caller, int64_t bytes, uint64_t reserved,
 		free_bytes = MT_UNKNOWN;
 	event_write(MT_RESERVED, d, 0, (int64_t)reserved, MT_NO_STACK);
 	sequence = event_write(MT_TENSOR_OOM, d, free_bytes, bytes,
-				   pystack_current(module_of(caller).id));
-	account_oom(d);
+			       pystack_current(module_of(caller).id));
+	counters_oom(d);
 	event_out_of_memory(sequence, (uint64_t)bytes, free_bytes);
 }
 

@@ -37,7 +37,7 @@ static int take_lock(void)
 
 static void record_gone(const struct mt_record *gone, const struct module *by)
 {
-	memory_event(liveset_freed_by(gone->kind), gone->device, gone->address, -gone->bytes, by,
+	memory_event(live_set_freed_by(gone->kind), gone->device, gone->address, -gone->bytes, by,
 		     memory_free_stack(by, (uint64_t)gone->bytes));
 }
 
@@ -51,7 +51,8 @@ static void record_created(const void *caller, enum mt_event kind, unsigned devi
 			       .bytes = (int64_t)bytes,
 			       .stack = memory_stack(&by, bytes),
 			       .kind = (uint8_t)kind,
-			       .device = (uint8_t)(device < MT_MAX_DEVICES ? device : MT_NO_DEVICE) };
+			       .device =
+				       (uint8_t)(device < MT_MAX_DEVICES ? device : MT_NO_DEVICE) };
 	int kept;
 
 	if (!take_lock())
@@ -89,11 +90,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 		memory_refused(CALLER, bytes);
 	if (result == CUDA_SUCCESS && handle)
 		record_created(CALLER, on_device ? MT_PHYSICAL_ALLOC : MT_HOST_ALLOC,
-			on_device ? (unsigned)prop->location.id : MT_NO_DEVICE, *handle, bytes);
+			       on_device ? (unsigned)prop->location.id : MT_NO_DEVICE, *handle,
+			       bytes);
 	return result;
 }
 
-/* Memory of another process, or of this one by way of an export: the driver does not say how much. */
+/* Memory of another process, or of this one by way of an export: the driver does not say how much.
+ */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
 					CUmemAllocationHandleType type)
 {
@@ -118,7 +121,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 		return result;
 	hooks_enter(FRAME);
 	result = call(handle, address);
-	if (hooks_leave() && result == CUDA_SUCCESS && handle && recording_already() && take_lock()) {
+	if (hooks_leave() && result == CUDA_SUCCESS && handle && recording_already() &&
+	    take_lock()) {
 		physical_retain(&vmm.physical, *handle);
 		lock_release(&vmm.lock);
 	}
@@ -137,7 +141,8 @@ static void restore_handle(const void *caller, uint64_t handle, const struct mt_
 	}
 }
 
-/* Returns 0 where the lock is busy. GONE's kind is 0 unless it was the last thing that kept the memory. */
+/* Returns 0 where the lock is busy. GONE's kind is 0 unless it was the last thing that kept the
+ * memory. */
 static int release_handle(const void *caller, uint64_t handle, struct mt_record *gone)
 {
 	struct module by;
@@ -214,7 +219,8 @@ struct unmapped {
 	} each[UNMAPPED_KEPT];
 };
 
-static void record_unmapped(uint64_t address, uint64_t bytes, const struct module *by, struct unmapped *u)
+static void record_unmapped(uint64_t address, uint64_t bytes, const struct module *by,
+			    struct unmapped *u)
 {
 	uint64_t end = address + bytes, next;
 

@@ -17,7 +17,7 @@
 #define UNREPORTED_AFTER_NS 5000000000u
 
 static struct {
-	struct lock lock;                   /* account_device(): CUDA calls come from any thread */
+	struct lock lock;                   /* counters_device(): CUDA calls come from any thread */
 	uint8_t reports[MT_MAX_DEVICES];    /* PyTorch's allocator reports blocks here */
 	atomic_uchar owed[MT_MAX_DEVICES];  /* a sample was due too soon after another: still to be
 					       taken */
@@ -32,7 +32,7 @@ static struct {
 	int unreported_said;
 } a;
 
-void account_forget(void)
+void counters_forget(void)
 {
 	memset(&a, 0, sizeof(a));
 }
@@ -72,14 +72,14 @@ __attribute__((noinline, cold)) static void count_first_report(unsigned device, 
 /* What DEVICE holds is counted now. */
 __attribute__((noinline, cold)) static void settle_owed(unsigned device)
 {
-	account_sample_owed(device);
+	counters_sample_owed(device);
 	atomic_store(&a.quiet[device], 1);
 	if (atomic_load(&a.owed[device]))
 		atomic_store(&a.quiet[device], 0);
 }
 
-int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
-		  int *new_peak)
+int counters_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
+		   int *new_peak)
 {
 	struct mt_device *d = &recorder_header()->device[device];
 	int quiet = atomic_load_explicit(&a.quiet[device], memory_order_relaxed), changed;
@@ -106,14 +106,14 @@ int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t r
 	return changed;
 }
 
-int account_reports(unsigned device)
+int counters_reports(unsigned device)
 {
 	/* The first segment is there before the first report: from the second call on it is told.
 	 */
 	return a.reports[device] || recorder_header()->device[device].allocs < 2;
 }
 
-void account_peak_at(unsigned device, uint64_t sequence)
+void counters_peak_at(unsigned device, uint64_t sequence)
 {
 	if (sequence != MT_UNKNOWN)
 		recorder_header()->device[device].peak_sequence = sequence;
@@ -131,7 +131,7 @@ static void change_held(struct mt_device *d, int64_t bytes, int by_allocator)
 	raise_device_peak(d);
 }
 
-int account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by)
+int counters_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by)
 {
 	struct mt_device *d;
 	int new_peak = 0;
@@ -168,7 +168,7 @@ int account_device(unsigned device, int64_t bytes, int64_t from_device, const st
 }
 
 /* The lock is kept while the level is recorded, so that levels are recorded in their order. */
-void account_pool(unsigned device, int64_t change, uint64_t level, int by_allocator)
+void counters_pool(unsigned device, int64_t change, uint64_t level, int by_allocator)
 {
 	if (!recorder_header())
 		return;
@@ -181,7 +181,7 @@ void account_pool(unsigned device, int64_t change, uint64_t level, int by_alloca
 	lock_release(&a.lock);
 }
 
-int account_graphs(unsigned device, uint64_t level)
+int counters_graphs(unsigned device, uint64_t level)
 {
 	if (!lock_acquire(&a.lock, LOCK_WAIT))
 		return 0;
@@ -195,7 +195,7 @@ int account_graphs(unsigned device, uint64_t level)
 	return 1;
 }
 
-void account_oom(unsigned device)
+void counters_oom(unsigned device)
 {
 	recorder_header()->device[device].ooms++;
 }
@@ -226,7 +226,7 @@ static int is_due(unsigned device, uint64_t now)
 	return now - last >= SAMPLE_EVERY_NS;
 }
 
-void account_sample(unsigned device)
+void counters_sample(unsigned device)
 {
 	uint64_t now = now_ns();
 
@@ -240,7 +240,7 @@ void account_sample(unsigned device)
 	}
 }
 
-void account_sample_owed(unsigned device)
+void counters_sample_owed(unsigned device)
 {
 	uint64_t now;
 
@@ -252,7 +252,7 @@ void account_sample_owed(unsigned device)
 		take_sample(device, now);
 }
 
-void account_sample_now(unsigned device)
+void counters_sample_now(unsigned device)
 {
 	if (device < MT_MAX_DEVICES)
 		take_sample(device, now_ns());
@@ -260,7 +260,7 @@ void account_sample_now(unsigned device)
 
 /* A static PyTorch calls its own reports, not ours. It is given some seconds, or the process's
  * life. */
-void account_note_unreported(void)
+void counters_note_unreported(void)
 {
 	static const char why[] =
 		"PyTorch's allocator is not in a libc10_cuda.so and reports no blocks that can be seen "
@@ -277,9 +277,9 @@ void account_note_unreported(void)
 	tables_meta(MT_META_NOTE, "reports", why, sizeof(why) - 1);
 }
 
-struct account_level account_level(unsigned device)
+struct counters_level counters_level(unsigned device)
 {
-	struct account_level level = { .free_bytes = MT_UNKNOWN };
+	struct counters_level level = { .free_bytes = MT_UNKNOWN };
 	const struct mt_device *d;
 	uint64_t total;
 
@@ -293,7 +293,7 @@ struct account_level account_level(unsigned device)
 	return level;
 }
 
-uint64_t account_nccl_took(const struct account_level *before, const struct account_level *after)
+uint64_t counters_nccl_took(const struct counters_level *before, const struct counters_level *after)
 {
 	int64_t own = (int64_t)(after->nccl - before->nccl), all = own;
 
@@ -304,7 +304,7 @@ uint64_t account_nccl_took(const struct account_level *before, const struct acco
 	return all > 0 ? (uint64_t)all : 0;
 }
 
-uint64_t account_nccl(void)
+uint64_t counters_nccl(void)
 {
 	return atomic_load_explicit(&a.nccl_all, memory_order_relaxed);
 }

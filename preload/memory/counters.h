@@ -1,7 +1,7 @@
 /* The running counters of each device in the header, and the samples of device memory that no call
  * shows. */
-#ifndef PRELOAD_ACCOUNT_H
-#define PRELOAD_ACCOUNT_H
+#ifndef PRELOAD_COUNTERS_H
+#define PRELOAD_COUNTERS_H
 
 #include <memtrace/trace.h>
 #include <stdint.h>
@@ -13,59 +13,60 @@
  * under its lock. Returns 1 when the allocator holds more, or less, than at its last report, and
  * sets *NEW_PEAK when never so much was allocated.
  */
-int account_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
-		  int *new_peak);
+int counters_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t reserved,
+		   int *new_peak);
 
 /* Does PyTorch's allocator report its blocks on DEVICE? Else its CUDA calls stand for them. */
-int account_reports(unsigned device);
+int counters_reports(unsigned device);
 
 /* The record of a new `allocated_peak`. */
-void account_peak_at(unsigned device, uint64_t sequence);
+void counters_peak_at(unsigned device, uint64_t sequence);
 
 /*
  * BYTES (signed) of device memory came or went by a CUDA call of BY; FROM_DEVICE is what that
- * changes in what the device gave (0 for pool memory: see account_pool). Returns 1 when, by the
+ * changes in what the device gave (0 for pool memory: see counters_pool). Returns 1 when, by the
  * calls that stand for PyTorch's blocks, never so much was allocated.
  */
-int account_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by);
+int counters_device(unsigned device, int64_t bytes, int64_t from_device, const struct module *by);
 
 /* The stream-ordered pools of DEVICE hold LEVEL bytes now, CHANGE more than before: in a pool of
  * PyTorch's allocator or of another. */
-void account_pool(unsigned device, int64_t change, uint64_t level, int by_allocator);
+void counters_pool(unsigned device, int64_t change, uint64_t level, int by_allocator);
 
 /* DEVICE holds LEVEL bytes for graphs now: recorded when that is news. 0 when a lock was busy. */
-int account_graphs(unsigned device, uint64_t level);
+int counters_graphs(unsigned device, uint64_t level);
 
-void account_oom(unsigned device);
+void counters_oom(unsigned device);
 
 /* Reads the device's free memory and records it, where it is the thread's current device and a
  * sample is due; one that is not is owed. */
-void account_sample(unsigned device);
+void counters_sample(unsigned device);
 
 /* Takes an owed sample once it is due. What the device holds must be counted by now. */
-void account_sample_owed(unsigned device);
+void counters_sample_owed(unsigned device);
 
 /* For the helper thread: writes a note into the tables, once, if PyTorch's allocator takes memory
  * and reports no blocks. */
-void account_note_unreported(void);
+void counters_note_unreported(void);
 
 /* The same, due or not. */
-void account_sample_now(unsigned device);
+void counters_sample_now(unsigned device);
 
 /* What DEVICE has given at a moment; free_bytes MT_UNKNOWN where it is not the thread's current
  * device. */
-struct account_level {
+struct counters_level {
 	uint64_t free_bytes, known, nccl;
 };
-struct account_level account_level(unsigned device);
+struct counters_level counters_level(unsigned device);
 
 /* What NCCL took between two moments: its allocations, and whatever else left the device's free
  * memory without being anyone's. */
-uint64_t account_nccl_took(const struct account_level *before, const struct account_level *after);
+uint64_t counters_nccl_took(const struct counters_level *before,
+			    const struct counters_level *after);
 
 /* NCCL's own allocations, less its frees, on all devices. */
-uint64_t account_nccl(void);
+uint64_t counters_nccl(void);
 
-void account_forget(void);
+void counters_forget(void);
 
 #endif

@@ -14,17 +14,17 @@
  * What is asked, typed by the vendor's headers: the driver, which every user of CUDA has loaded,
  * whatever runtime it carries. A function that is not loaded is NULL.
  */
-#define QUESTIONS(X)                         \
-	X(cuCtxGetDevice)                    \
-	X(cuCtxGetCurrent)                   \
-	X(cuMemGetInfo_v2)                   \
-	X(cuMemGetAddressRange_v2)           \
-	X(cuDeviceGetMemPool)                \
-	X(cuDeviceGetGraphMemAttribute)      \
-	X(cuDevicePrimaryCtxGetState)        \
-	X(cuMemPoolGetAttribute)             \
-	X(cuStreamIsCapturing)               \
-	X(cuDeviceGetDefaultMemPool)         \
+#define QUESTIONS(X)                    \
+	X(cuCtxGetDevice)               \
+	X(cuCtxGetCurrent)              \
+	X(cuMemGetInfo_v2)              \
+	X(cuMemGetAddressRange_v2)      \
+	X(cuDeviceGetMemPool)           \
+	X(cuDeviceGetGraphMemAttribute) \
+	X(cuDevicePrimaryCtxGetState)   \
+	X(cuMemPoolGetAttribute)        \
+	X(cuStreamIsCapturing)          \
+	X(cuDeviceGetDefaultMemPool)    \
 	X(cuThreadExchangeStreamCaptureMode)
 
 /* A function of the copy of each library that calls go to; NULL: none was called yet. */
@@ -45,7 +45,8 @@ static void find(void)
 
 	if (__atomic_load_n(&real.asked, __ATOMIC_ACQUIRE))
 		return;
-	/* Where there is no driver (ROCm, a runtime without one) each look is in vain until a library is loaded. */
+	/* Where there is no driver (ROCm, a runtime without one) each look is in vain until a
+	 * library is loaded. */
 	loaded = resolve_loaded();
 	if (loaded == __atomic_load_n(&real.loaded, __ATOMIC_RELAXED))
 		return;
@@ -310,7 +311,8 @@ static void describe_version(const char *name, int version, int major, int minor
 	tables_meta(MT_META_VERSION, name, t.s, t.n);
 }
 
-/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. On the helper thread alone. */
+/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. On the helper thread
+ * alone. */
 static void describe_torch(void)
 {
 	static struct text path;

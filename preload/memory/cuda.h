@@ -15,8 +15,8 @@ void cuda_uses_none(void);
 /* The device of the calling thread's current context, or -1. */
 int cuda_current_device(void);
 
-/* The current device of the runtime that FUNCTION is of, with a context or without, or -1. Not for a
- * driver call's wrapper: the runtime, which may have called it, can hold its own lock. */
+/* The current device of the runtime that FUNCTION is of, with a context or without, or -1. Not for
+ * a driver call's wrapper: the runtime, which may have called it, can hold its own lock. */
 int cuda_runtime_device(const void *function);
 
 /* Free and total bytes of the current device; 0, or -1 when CUDA does not say. */

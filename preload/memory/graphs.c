@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "memory/counters.h"
-#include "record/background.h"
+#include "record/helper.h"
 #include "memory/cuda.h"
 #include "base/lock.h"
 #include "record/state.h"
@@ -33,7 +33,7 @@ void graphs_allocate(void)
 static void owe(int device)
 {
 	if (atomic_fetch_or(&graphs.owed, 1u << device) == 0)
-		background_wake();
+		helper_wake();
 }
 
 int graphs_owe(void)
@@ -49,7 +49,7 @@ static void read_level(int device)
 		return;
 	atomic_fetch_and(&graphs.owed, ~(1u << device));
 	if (cuda_graph_memory(device, &reserved) == 0 &&
-	    !account_graphs((unsigned)device, reserved))
+	    !counters_graphs((unsigned)device, reserved))
 		owe(device);
 }
 

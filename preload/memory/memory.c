@@ -28,7 +28,7 @@
  */
 static struct {
 	struct lock lock;
-	struct liveset set;
+	struct live_set set;
 	_Atomic(void *) context[CONTEXTS]; /* made by cuCtxCreate; slot 0 stays empty */
 	atomic_uint contexts; /* slots that were ever in use; 0: nobody makes contexts */
 } live;
@@ -60,15 +60,15 @@ uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int
 
 	if (layers[kind] == MT_LAYER_DEVICE || layers[kind] == MT_LAYER_POOL) {
 		memory_recorded++;
-		if (account_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by))
-			account_peak_at(device, sequence);
+		if (counters_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by))
+			counters_peak_at(device, sequence);
 		/* PyTorch's own segments are sampled when it reports the block they are for; a
 		 * free is recorded before it happens. */
 		if (bytes > 0 && device < MT_MAX_DEVICES &&
-		    (!by->is_allocator || !account_reports(device)))
-			account_sample(device);
+		    (!by->is_allocator || !counters_reports(device)))
+			counters_sample(device);
 	} else if (bytes > 0 && !by->is_allocator) {
-		account_sample_owed(device);
+		counters_sample_owed(device);
 	}
 	graphs_read_owed();
 	return sequence;
@@ -83,9 +83,9 @@ void memory_refused(const void *caller, uint64_t bytes)
 	if (device != MT_NO_DEVICE && cuda_memory(&free_bytes, &total) != 0)
 		free_bytes = MT_UNKNOWN;
 	sequence = event_write(MT_DEVICE_FAIL, device, free_bytes, (int64_t)bytes,
-				   pystack_current(by.id));
-	if (by.is_allocator && device != MT_NO_DEVICE && !account_reports(device)) {
-		account_oom(device);
+			       pystack_current(by.id));
+	if (by.is_allocator && device != MT_NO_DEVICE && !counters_reports(device)) {
+		counters_oom(device);
 		event_out_of_memory(sequence, bytes, free_bytes);
 	}
 }
@@ -145,7 +145,7 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 		losses_count(MT_LOST_BUSY);
 		return -1;
 	}
-	known = liveset_find(&live.set, r->kind, r->address);
+	known = live_set_find(&live.set, r->kind, r->address);
 	if (known && r->kind == MT_ALIAS_OPEN && !(known->thread & ENDING)) {
 		known->time_ns++;
 		lock_release(&live.lock);
@@ -153,7 +153,7 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 	}
 	if (known)
 		*gone = *known;
-	kept = liveset_add(&live.set, r) == 0;
+	kept = live_set_add(&live.set, r) == 0;
 	lock_release(&live.lock);
 	if (!kept)
 		losses_count(MT_LOST_NO_MEMORY);
@@ -162,7 +162,7 @@ static int keep_live(const struct mt_record *r, struct mt_record *gone)
 
 static void record_free(const struct mt_record *freed, const struct module *by)
 {
-	memory_event(liveset_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
+	memory_event(live_set_freed_by(freed->kind), freed->device, freed->address, -freed->bytes,
 		     by, memory_free_stack(by, (uint64_t)freed->bytes));
 	if (freed->kind == MT_POOL_ALLOC)
 		pools_count_free((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
@@ -183,7 +183,7 @@ static void record_alloc(const struct mt_record *r, const struct module *by)
 		/* Counted, it would stay in the sums for ever; the device's own figure has it. */
 		if (r->kind == MT_POOL_ALLOC)
 			pools_count_free((void *)(uintptr_t)r->time_ns, (uint64_t)r->bytes);
-		account_sample(r->device);
+		counters_sample(r->device);
 	}
 }
 
@@ -264,7 +264,7 @@ static void take_freed(uint64_t address, struct mt_record *freed)
 	struct mt_record *found = NULL;
 
 	for (unsigned i = 0; i < sizeof(kinds) && !found; i++)
-		found = liveset_find(&live.set, kinds[i], address);
+		found = live_set_find(&live.set, kinds[i], address);
 	if (!found)
 		return;
 	if (found->kind == MT_ALIAS_OPEN && found->time_ns) {
@@ -272,7 +272,7 @@ static void take_freed(uint64_t address, struct mt_record *freed)
 		return;
 	}
 	*freed = *found;
-	liveset_remove(&live.set, found);
+	live_set_remove(&live.set, found);
 }
 
 struct mt_record memory_before_free(const void *caller, uint64_t address)
@@ -359,7 +359,7 @@ static int take_marked(int ending, int gone, size_t *at, struct mt_record *freed
 		r->thread &= (uint16_t)~ENDING;
 		if (gone) {
 			*freed = *r;
-			liveset_remove(&live.set, r); /* may move another one here */
+			live_set_remove(&live.set, r); /* may move another one here */
 			(*at)--;
 		}
 	}
@@ -382,5 +382,5 @@ void memory_ended(const void *caller, const void *context, int ending, int gone)
 void memory_sample_if_due(void)
 {
 	if (recording_already())
-		account_sample(memory_current_device());
+		counters_sample(memory_current_device());
 }

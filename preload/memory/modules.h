@@ -8,7 +8,8 @@
 struct module {
 	uint32_t id;          /* of the tables; 0: unknown */
 	uint32_t stack;       /* of the tables: this module without a stack; 0: not known yet */
-	uint8_t is_allocator; /* libc10_cuda.so, or what else has PyTorch's caching allocator in it */
+	uint8_t is_allocator; /* libc10_cuda.so, or what else has PyTorch's caching allocator in it
+			       */
 	uint8_t is_renamed;   /* an allocator under another name: a static or monolithic PyTorch */
 	uint8_t is_nccl;
 };

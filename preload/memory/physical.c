@@ -19,7 +19,7 @@ static uint8_t made_as(const struct mt_record *handle)
 
 static struct mt_record *find_handle(const struct physical *p, uint64_t handle)
 {
-	return liveset_find(&p->handles, HANDLE, handle);
+	return live_set_find(&p->handles, HANDLE, handle);
 }
 
 /* Takes FOUND out and returns 1 where neither a reference nor a mapping keeps it. */
@@ -29,7 +29,7 @@ static int remove_if_unused(struct physical *p, struct mt_record *found, struct 
 		return 0;
 	*gone = *found;
 	gone->kind = made_as(found);
-	liveset_remove(&p->handles, found);
+	live_set_remove(&p->handles, found);
 	return 1;
 }
 
@@ -48,7 +48,7 @@ int physical_create(struct physical *p, const struct mt_record *r, struct mt_rec
 	filed.kind = HANDLE;
 	filed.thread = r->kind;
 	filed.time_ns = REFERENCE;
-	return liveset_add(&p->handles, &filed);
+	return live_set_add(&p->handles, &filed);
 }
 
 void physical_retain(struct physical *p, uint64_t handle)
@@ -78,7 +78,7 @@ int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
 	map->device = found->device;
 	filed = *map;
 	filed.time_ns = handle;
-	if (liveset_add(&p->mappings, &filed) != 0)
+	if (live_set_add(&p->mappings, &filed) != 0)
 		return -1;
 	found->time_ns += MAPPING;
 	return 1;
@@ -87,13 +87,13 @@ int physical_map(struct physical *p, uint64_t handle, struct mt_record *map)
 int physical_unmap(struct physical *p, uint64_t address, struct mt_record *map, uint64_t *handle,
 		   struct mt_record *gone)
 {
-	struct mt_record *mapping = liveset_find(&p->mappings, MT_MAP, address), *found;
+	struct mt_record *mapping = live_set_find(&p->mappings, MT_MAP, address), *found;
 
 	if (!mapping)
 		return 0;
 	*map = *mapping;
 	*handle = mapping->time_ns;
-	liveset_remove(&p->mappings, mapping);
+	live_set_remove(&p->mappings, mapping);
 	found = find_handle(p, *handle);
 	if (!found || found->time_ns < MAPPING)
 		return 1;

@@ -10,11 +10,12 @@
 #include "record/live_set.h"
 
 struct physical {
-	struct liveset handles, mappings;
+	struct live_set handles, mappings;
 };
 
 /* R is a new handle (its `address`) with one reference; an import that is there already gets one
- * more. 0, or -1 without memory. GONE is what had that handle until now, and must have gone unseen. */
+ * more. 0, or -1 without memory. GONE is what had that handle until now, and must have gone unseen.
+ */
 int physical_create(struct physical *p, const struct mt_record *r, struct mt_record *gone);
 
 /* One more reference to HANDLE. */

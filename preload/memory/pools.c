@@ -12,15 +12,15 @@
 #include "record/losses.h"
 
 #define POOLS 128
-#define UNIT 512u    /* what CUDA aligns allocations to */
+#define UNIT 512u /* what CUDA aligns allocations to */
 
 struct pool {
 	void *handle;  /* NULL: a free slot */
 	uint64_t used; /* by our count, to see what the next allocation adds */
 	uint64_t reserved;
-	uint64_t ticket; /* drawn before `reserved` was asked */
-	uint8_t device; /* of POOL_OF_DEVICE */
-	uint8_t kind;	/* enum pool_kind */
+	uint64_t ticket;      /* drawn before `reserved` was asked */
+	uint8_t device;       /* of POOL_OF_DEVICE */
+	uint8_t kind;         /* enum pool_kind */
 	uint8_t by_allocator; /* PyTorch's allocator takes from it */
 	uint8_t destroyed;
 };
@@ -46,8 +46,8 @@ static struct pool *find_pool(void *handle)
 	return NULL;
 }
 
-/* The lock is held. Adds one that is not known. NULL where there is no room, or no such device: what it
- * holds is in no level then, and counted as lost. */
+/* The lock is held. Adds one that is not known. NULL where there is no room, or no such device:
+ * what it holds is in no level then, and counted as lost. */
 static struct pool *add_pool(void *handle, enum pool_kind kind, unsigned device)
 {
 	if (!handle)
@@ -88,7 +88,7 @@ static void set_reserved(struct pool *pool, uint64_t reserved, uint64_t ticket)
 	pool->reserved = reserved;
 	pools.level[pool->device] += (uint64_t)change;
 	if (change)
-		account_pool(pool->device, change, pools.level[pool->device], pool->by_allocator);
+		counters_pool(pool->device, change, pools.level[pool->device], pool->by_allocator);
 	if (pool->destroyed && !pool->used)
 		pool->handle = NULL;
 }
@@ -98,7 +98,8 @@ static uint64_t draw_ticket(void)
 	return atomic_fetch_add(&pools.tickets, 1) + 1;
 }
 
-/* The lock is held. Another pool of that handle is no more: whatever is left of it was not seen to go. */
+/* The lock is held. Another pool of that handle is no more: whatever is left of it was not seen to
+ * go. */
 static void forget(struct pool *pool)
 {
 	if (pool->kind == POOL_OF_DEVICE) {
@@ -212,8 +213,7 @@ uint64_t pools_count_alloc(void **handle, unsigned *device, uint64_t bytes, int 
 
 	*device = device_of(*handle, *device);
 	if ((*device == MT_NO_DEVICE && !*handle) ||
-	    cuda_pool((int)*device, handle, &used, &reserved) != 0 ||
-	    !take_lock())
+	    cuda_pool((int)*device, handle, &used, &reserved) != 0 || !take_lock())
 		return bytes;
 	pool = find_pool(*handle);
 	if (!pool)
@@ -239,7 +239,9 @@ static void change_used(void *handle, int64_t bytes)
 	pool = find_pool(handle);
 	if (pool) {
 		/* what an earlier pool of this handle gave is not this one's */
-		pool->used = bytes < 0 && pool->used < (uint64_t)-bytes ? 0 : pool->used + (uint64_t)bytes;
+		pool->used = bytes < 0 && pool->used < (uint64_t)-bytes
+				     ? 0
+				     : pool->used + (uint64_t)bytes;
 		if (pool->destroyed)
 			settle_destroyed(pool);
 	}

@@ -83,8 +83,8 @@ static int number(const char *const *names, int otherwise)
 	return end == v || n < 0 || n > INT32_MAX ? otherwise : (int)n;
 }
 
-/* What follows runs once in a process, when recording begins, perhaps on a thread with a small stack: what is large is
- * static. */
+/* What follows runs once in a process, when recording begins, perhaps on a thread with a small
+ * stack: what is large is static. */
 static long read_proc(unsigned pid, const char *what, char *buffer, size_t bytes)
 {
 	struct short_text path = { 0 };
@@ -140,7 +140,7 @@ static int is_multiprocessing(unsigned pid, unsigned ppid)
  * agent, also behind a shell script a worker); for multiprocessing's children their parent; else
  * the process itself.
  */
-static unsigned launcher_of(struct who *w)
+static unsigned launcher_of(struct identity *w)
 {
 	const char *name = NULL;
 	unsigned pid = w->ppid;
@@ -185,7 +185,7 @@ static void copy_clean(char *to, size_t bytes, const char *from)
  * node also the launcher, which is the parent (torchrun's agent, a Python that spawned us) or,
  * without one, this process.
  */
-static void name_run(struct who *w)
+static void name_run(struct identity *w)
 {
 	const char *step = getenv("SLURM_STEP_ID"), *port = getenv("MASTER_PORT"),
 		   *address = getenv("MASTER_ADDR");
@@ -213,7 +213,7 @@ static void name_run(struct who *w)
 	copy_clean(w->run_id, sizeof(w->run_id), t.s);
 }
 
-void who_am_i(struct who *w)
+void identity_read(struct identity *w)
 {
 	const char *job = first_set(job_names);
 	static struct utsname u;
@@ -266,7 +266,7 @@ static void describe_arguments(void)
 	store(MT_META_ARGV, "", &m, cut, "the command line");
 }
 
-void who_keep_config(const char *text, size_t n, int cut)
+void identity_add_config(const char *text, size_t n, int cut)
 {
 	struct masked m = { kept, 0, sizeof(kept), 0 };
 
@@ -301,7 +301,7 @@ static void describe_environment(void)
 	}
 }
 
-void who_describe(void)
+void identity_describe(void)
 {
 	ssize_t n;
 

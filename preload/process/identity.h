@@ -1,12 +1,13 @@
 /* Who this process is: rank, job, launcher, command line, chosen environment, declared
- * configuration. Secrets never enter the trace, as far as secret.def knows their names and looks. */
-#ifndef PRELOAD_WHO_H
-#define PRELOAD_WHO_H
+ * configuration. Secrets never enter the trace, as far as secret.def knows their names and looks.
+ */
+#ifndef PRELOAD_IDENTITY_H
+#define PRELOAD_IDENTITY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct who {
+struct identity {
 	int rank, local_rank, world_size, local_world_size,
 		restart_count; /* -1: unknown; restart_count 0 */
 	unsigned pid, ppid;
@@ -18,12 +19,12 @@ struct who {
 };
 
 /* Reads the environment and /proc. */
-void who_am_i(struct who *w);
+void identity_read(struct identity *w);
 
 /* Writes command line, environment, working directory and executable into the tables. */
-void who_describe(void);
+void identity_describe(void);
 
 /* Writes the file of MEMTRACE_CONFIG into the tables; CUT: TEXT is only its beginning. */
-void who_keep_config(const char *text, size_t n, int cut);
+void identity_add_config(const char *text, size_t n, int cut);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "record/file.h"
 
-static const struct who *me;
+static const struct identity *me;
 static const char *traces;    /* as given */
 static struct text directory; /* the same, wherever the job has gone since */
 static struct text start_cwd;
@@ -31,7 +31,7 @@ static void read_cwd(struct text *t)
 	t->s[t->n] = 0;
 }
 
-void notice_begin(const struct who *who, const char *given, int simulated)
+void notice_begin(const struct identity *who, const char *given, int simulated)
 {
 	me = who;
 	traces = given;

@@ -8,7 +8,7 @@
 #include "process/identity.h"
 
 /* Who speaks, where the traces are (both borrowed), and whether the device is simulated. */
-void notice_begin(const struct who *who, const char *directory, int simulated);
+void notice_begin(const struct identity *who, const char *directory, int simulated);
 
 /* A MEMTRACE_ variable that is unknown (EXPECTED NULL) or has a bad value. */
 void notice_setting(const char *name, const char *expected);

@@ -230,7 +230,8 @@ static uintptr_t bytes_of(const void *frame, const void *code)
 		    : (uintptr_t)code + (unsigned)l->code_bytecode;
 }
 
-/* A name or path that is not ASCII, as UTF-8; what does not fit is cut. On the stack of a thread of the job. */
+/* A name or path that is not ASCII, as UTF-8; what does not fit is cut. On the stack of a thread of
+ * the job. */
 struct utf8 {
 	size_t n;
 	char s[800];
@@ -272,9 +273,10 @@ static uint32_t string_id(const void *u)
 	if (!(state >> 3 & 1))
 		n = 0; /* not compact: none that the compiler makes */
 	if (state >> 4 & 1)
-		return tables_string((const char *)u + l->str_ascii, n < MAX_STRING ? n : MAX_STRING);
+		return tables_string((const char *)u + l->str_ascii,
+				     n < MAX_STRING ? n : MAX_STRING);
 	for (uint64_t i = 0; i < n && t.n < sizeof(t.s) - 1; i++)
-		text_character(&t, width == 1	? ((const uint8_t *)data)[i]
+		text_character(&t, width == 1   ? ((const uint8_t *)data)[i]
 				   : width == 2 ? ((const uint16_t *)(const void *)data)[i]
 						: ((const uint32_t *)(const void *)data)[i]);
 	return tables_string(t.s, t.n);

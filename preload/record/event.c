@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "record/background.h"
+#include "record/helper.h"
 #include "record/clock.h"
 #include "record/recorder.h"
 #include "record/tables.h"
@@ -55,7 +55,7 @@ void event_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_by
 	oom.requested = requested;
 	oom.free_bytes = free_bytes;
 	atomic_store(&oom.pending, 1);
-	background_wake();
+	helper_wake();
 }
 
 int event_take_out_of_memory(uint64_t *requested, uint64_t *free_bytes)

@@ -121,7 +121,7 @@ static int write_records(struct image *m, uint64_t offset, uint64_t count)
 }
 
 /* The header as it is now; counts before the entries that they count. */
-static void take_header(struct image *m)
+static void copy_header(struct image *m)
 {
 	const struct mt_header *h = writer_image(m->control);
 	uint64_t segments = __atomic_load_n(&h->segments, __ATOMIC_ACQUIRE),
@@ -256,7 +256,7 @@ static int write_header(struct image *m)
 }
 
 /* Says what the file holds: the recorder uses such segments' memory again. */
-static void tell_written(struct image *m)
+static void publish_written(struct image *m)
 {
 	for (unsigned i = 0; i < m->next.segments; i++) {
 		const struct image_segment *s = &m->segment[i];
@@ -272,7 +272,7 @@ int image_pass(struct image *m)
 {
 	int e;
 
-	take_header(m);
+	copy_header(m);
 	e = withdraw_reused(m);
 	if (!e)
 		e = write_tables(m);
@@ -281,13 +281,13 @@ int image_pass(struct image *m)
 	if (!e)
 		e = write_header(m);
 	if (!e)
-		tell_written(m);
+		publish_written(m);
 	return e;
 }
 
 void image_header_when_full(struct image *m, int error)
 {
-	take_header(m);
+	copy_header(m);
 	m->lost = 0;
 	for (unsigned i = 0; i < m->next.segments; i++) {
 		struct mt_segment *t = &m->next.segment[i];

@@ -14,7 +14,7 @@
 	200000000u /* a record that is reserved and not written for so long has lost its writer */
 
 static struct {
-	struct liveset live;
+	struct live_set live;
 	struct mt_record level[LEVELS];
 	unsigned levels;
 	int broken;  /* no memory: no more keyframes, so nothing is reused */
@@ -50,15 +50,15 @@ static void apply(const struct mt_record *r)
 	case MT_##name:                         \
 		EFFECT_##effect;                \
 		break;
-#define EFFECT_ALLOC                             \
-	if (liveset_add(&keyframe.live, r) != 0) \
+#define EFFECT_ALLOC                              \
+	if (live_set_add(&keyframe.live, r) != 0) \
 	keyframe.broken = 1
-#define EFFECT_FREE                                                                          \
-	{                                                                                    \
-		struct mt_record *found =                                                    \
-			liveset_find(&keyframe.live, liveset_begun_by(r->kind), r->address); \
-		if (found)                                                                   \
-			liveset_remove(&keyframe.live, found);                               \
+#define EFFECT_FREE                                                                                \
+	{                                                                                          \
+		struct mt_record *found =                                                          \
+			live_set_find(&keyframe.live, live_set_allocated_by(r->kind), r->address); \
+		if (found)                                                                         \
+			live_set_remove(&keyframe.live, found);                                    \
 	}
 #define EFFECT_LEVEL set_level(r)
 #define EFFECT_SAMPLE set_level(r)

@@ -17,28 +17,31 @@ static int has_effect(unsigned kind, unsigned effect)
 }
 
 /* A FREE's id is its ALLOC's plus one (events.def). */
-unsigned liveset_freed_by(unsigned alloc)
+unsigned live_set_freed_by(unsigned alloc)
 {
-	return has_effect(alloc, MT_EFFECT_ALLOC) && has_effect(alloc + 1, MT_EFFECT_FREE) ? alloc + 1 : 0;
+	return has_effect(alloc, MT_EFFECT_ALLOC) && has_effect(alloc + 1, MT_EFFECT_FREE)
+		       ? alloc + 1
+		       : 0;
 }
 
-unsigned liveset_begun_by(unsigned freed)
+unsigned live_set_allocated_by(unsigned freed)
 {
 	return has_effect(freed, MT_EFFECT_FREE) ? freed - 1 : 0;
 }
 
-static size_t home(const struct liveset *set, unsigned kind, uint64_t address)
+static size_t home(const struct live_set *set, unsigned kind, uint64_t address)
 {
-	return (size_t)(((address >> 8) + (uint64_t)kind * 0x10001u) * 0x9e3779b97f4a7c15u >> 20) & set->mask;
+	return (size_t)(((address >> 8) + (uint64_t)kind * 0x10001u) * 0x9e3779b97f4a7c15u >> 20) &
+	       set->mask;
 }
 
-static int grow(struct liveset *set)
+static int grow(struct live_set *set)
 {
 	size_t slots = set->slot ? (set->mask + 1) * 2 : FIRST_SLOTS;
-	struct liveset bigger = { .mask = slots - 1 };
+	struct live_set bigger = { .mask = slots - 1 };
 
-	/* Where there was no memory, there is hardly any at the next event: asked again after 1, 2, 4,
-	 * 8, ... more. */
+	/* Where there was no memory, there is hardly any at the next event: asked again after 1, 2,
+	 * 4, 8, ... more. */
 	if (set->refused & (set->refused - 1)) {
 		set->refused++;
 		return -1;
@@ -52,14 +55,14 @@ static int grow(struct liveset *set)
 	if (set->slot) {
 		for (size_t i = 0; i <= set->mask; i++)
 			if (set->slot[i].kind)
-				liveset_add(&bigger, &set->slot[i]);
+				live_set_add(&bigger, &set->slot[i]);
 		munmap(set->slot, (set->mask + 1) * sizeof(*set->slot));
 	}
 	*set = bigger;
 	return 0;
 }
 
-int liveset_add(struct liveset *set, const struct mt_record *r)
+int live_set_add(struct live_set *set, const struct mt_record *r)
 {
 	struct mt_record *known;
 	size_t i;
@@ -68,7 +71,7 @@ int liveset_add(struct liveset *set, const struct mt_record *r)
 	if ((!set->slot || set->count * 2 > set->mask) && grow(set) != 0 &&
 	    (!set->slot || set->count >= set->mask / 8 * 7))
 		return -1;
-	known = liveset_find(set, r->kind, r->address);
+	known = live_set_find(set, r->kind, r->address);
 	if (known) {
 		*known = *r;
 		return 0;
@@ -80,7 +83,7 @@ int liveset_add(struct liveset *set, const struct mt_record *r)
 	return 0;
 }
 
-struct mt_record *liveset_find(const struct liveset *set, unsigned kind, uint64_t address)
+struct mt_record *live_set_find(const struct live_set *set, unsigned kind, uint64_t address)
 {
 	if (!set->slot)
 		return NULL;
@@ -91,7 +94,7 @@ struct mt_record *liveset_find(const struct liveset *set, unsigned kind, uint64_
 }
 
 /* Closes the gap so that every entry stays reachable from its home slot. */
-void liveset_remove(struct liveset *set, struct mt_record *found)
+void live_set_remove(struct live_set *set, struct mt_record *found)
 {
 	size_t hole = (size_t)(found - set->slot), i = hole, h;
 

@@ -2,7 +2,7 @@
 
 #include <stdatomic.h>
 
-#include "record/background.h"
+#include "record/helper.h"
 
 static struct mt_header *header;
 static atomic_int is_counting;
@@ -22,7 +22,7 @@ void losses_count(enum mt_lost reason)
 	__atomic_compare_exchange_n(&header->lost_reason, &nothing, (uint32_t)reason, 0,
 				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	if (__atomic_fetch_add(&header->lost_events, 1, __ATOMIC_RELAXED) == 0)
-		background_wake();
+		helper_wake();
 }
 
 void losses_end(void)

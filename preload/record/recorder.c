@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "record/background.h"
+#include "record/helper.h"
 #include "record/keyframe.h"
 #include "base/lock.h"
 #include "record/losses.h"
@@ -61,7 +61,7 @@ void recorder_stop(enum mt_lost reason, int e)
 	__atomic_compare_exchange_n(&h->state, &recording, MT_STATE_STOPPED, 0, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 	atomic_store(&segments.current, NULL);
-	background_wake();
+	helper_wake();
 }
 
 /* How long this thread may wait: once, not again and again while the disk or the helper lags. */
@@ -72,12 +72,12 @@ static uint64_t patience(void)
 
 /* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare
  * lock is held. */
-static struct slot *wait_for_room(uint64_t start)
+static struct segment *wait_for_room(uint64_t start)
 {
-	struct slot *next = NULL;
+	struct segment *next = NULL;
 
 	writer_wake(recorder.control);
-	background_wake();
+	helper_wake();
 	while (!next && errno == ENOBUFS && now_ns() - start < WAIT_FOR_ROOM) {
 		lock_pause();
 		next = segments_prepare();
@@ -87,13 +87,13 @@ static struct slot *wait_for_room(uint64_t start)
 
 /* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any
  * more, and then recording has stopped. The switch lock is held. */
-static struct slot *prepare_inline(void)
+static struct segment *prepare_inline(void)
 {
 	struct mt_header *h = recorder.header;
 	uint64_t start = now_ns();
-	struct slot *next = NULL;
+	struct segment *next = NULL;
 
-	if (!background_is_running())
+	if (!helper_is_running())
 		keyframe_work();
 	errno = EBUSY;
 	if (lock_acquire(&segments.prepare_lock, patience())) {
@@ -113,9 +113,9 @@ static struct slot *prepare_inline(void)
 
 /* FULL has no record left: go on to the next segment. NULL: the event is lost, a later one may not
  * be. */
-static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
+static struct segment *next_segment(struct segment *full, enum mt_lost *reason)
 {
-	struct slot *next;
+	struct segment *next;
 
 	*reason = MT_LOST_BUSY;
 	if (!lock_acquire(&recorder.switch_lock, patience())) {
@@ -129,7 +129,7 @@ static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 			next = prepare_inline();
 		if (!atomic_exchange(&recorder.lagging, !next) || next ||
 		    (__atomic_load_n(&recorder.header->lost_events, __ATOMIC_RELAXED) & 1023) == 0)
-			background_wake();
+			helper_wake();
 		if (next) {
 			uint64_t first = full->entry->first_sequence + full->capacity;
 			__atomic_store_n(&next->entry->first_sequence, first, __ATOMIC_RELEASE);
@@ -147,7 +147,7 @@ static struct slot *next_slot(struct slot *full, enum mt_lost *reason)
 
 uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t last)
 {
-	struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
+	struct segment *s = atomic_load_explicit(&segments.current, memory_order_acquire);
 	enum mt_lost reason = MT_LOST_NOTHING;
 
 	while (s) {
@@ -161,10 +161,10 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 			 * record valid. */
 			__atomic_store_n((uint64_t *)(void *)&out->stack, last, __ATOMIC_RELEASE);
 			if (__builtin_expect(i == s->wake_at, 0))
-				background_wake();
+				helper_wake();
 			return s->entry->first_sequence + i;
 		}
-		s = next_slot(s, &reason);
+		s = next_segment(s, &reason);
 	}
 	losses_count(reason);
 	return MT_UNKNOWN;
@@ -172,7 +172,7 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 
 uint64_t recorder_next_sequence(void)
 {
-	const struct slot *s = atomic_load_explicit(&segments.current, memory_order_acquire);
+	const struct segment *s = atomic_load_explicit(&segments.current, memory_order_acquire);
 	uint64_t used;
 
 	if (!s)
@@ -254,7 +254,7 @@ void recorder_begin(void)
 }
 
 /* No record can be reserved in it any more: `used` stays past this process's capacity. */
-static void seal(struct slot *s)
+static void seal(struct segment *s)
 {
 	uint64_t used = __atomic_fetch_add(&s->entry->used, s->capacity, __ATOMIC_ACQ_REL);
 
@@ -266,7 +266,7 @@ void recorder_close(int exit_status)
 {
 	struct mt_header *h = recorder.header;
 	int held = lock_acquire(&recorder.switch_lock, WAIT);
-	struct slot *s = atomic_exchange(&segments.current, NULL);
+	struct segment *s = atomic_exchange(&segments.current, NULL);
 
 	if (s)
 		seal(s);

@@ -11,7 +11,9 @@
 #define SEGMENT_BYTES (16u << 20)
 #define MIN_SEGMENT_BYTES (64u << 10)
 #define MIN_SEGMENTS 4 /* first, peak, current, next: kept whatever the budget */
-#define FIRST_KEPT 4 /* failures for lack of memory that stay in the trace; as many of the latest */
+#define FIRST_KEPT                                                                     \
+	4 /* failures for lack of memory that stay in the trace; as many of the latest \
+	   */
 
 struct segments segments;
 
@@ -59,20 +61,20 @@ static uint64_t count(void)
 	return __atomic_load_n(&segments.header->segments, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t first_of(const struct slot *s)
+static uint64_t first_of(const struct segment *s)
 {
 	return __atomic_load_n(&s->entry->first_sequence, __ATOMIC_ACQUIRE);
 }
 
-static struct slot *add_slot(void *records, uint64_t offset, size_t bytes)
+static struct segment *add_segment(void *records, uint64_t offset, size_t bytes)
 {
 	struct mt_header *h = segments.header;
-	struct slot *s = &segments.slot[h->segments];
+	struct segment *s = &segments.slot[h->segments];
 
-	*s = (struct slot){ .records = records,
-			    .bytes = bytes,
-			    .capacity = bytes / sizeof(struct mt_record),
-			    .entry = &h->segment[h->segments] };
+	*s = (struct segment){ .records = records,
+			       .bytes = bytes,
+			       .capacity = bytes / sizeof(struct mt_record),
+			       .entry = &h->segment[h->segments] };
 	s->wake_at = s->capacity / 2;
 	*s->entry = (struct mt_segment){ .offset = offset,
 					 .capacity = s->capacity,
@@ -84,7 +86,7 @@ static struct slot *add_slot(void *records, uint64_t offset, size_t bytes)
 void segments_open(struct writer_control *control, uint64_t budget, void *records, uint64_t offset,
 		   size_t bytes)
 {
-	struct slot *s;
+	struct segment *s;
 
 	memset(&segments, 0, sizeof(segments));
 	memset(spare, 0, sizeof(spare));
@@ -96,13 +98,13 @@ void segments_open(struct writer_control *control, uint64_t budget, void *record
 	segments.bytes = choose_bytes(budget);
 	if (!bytes)
 		return;
-	s = add_slot(records, offset, bytes);
+	s = add_segment(records, offset, bytes);
 	s->entry->first_sequence = 0;
 	s->entry->has_keyframe = 1; /* nothing was live */
 	atomic_store(&segments.current, s);
 }
 
-struct slot *segments_at(uint64_t first)
+struct segment *segments_at(uint64_t first)
 {
 	for (unsigned i = 0; i < count(); i++)
 		if (first_of(&segments.slot[i]) == first)
@@ -110,7 +112,7 @@ struct slot *segments_at(uint64_t first)
 	return NULL;
 }
 
-static int holds(const struct slot *s, uint64_t sequence)
+static int holds(const struct segment *s, uint64_t sequence)
 {
 	uint64_t first = first_of(s);
 
@@ -119,7 +121,7 @@ static int holds(const struct slot *s, uint64_t sequence)
 
 /* Does S hold what must stay: a peak, or a failure for lack of memory? When there is no room for
  * all failures, ONLY_ENDS of them stay: the first and the latest. */
-static int is_protected(const struct slot *s, int only_ends)
+static int is_protected(const struct segment *s, int only_ends)
 {
 	const unsigned latest = kept_count > 2 * FIRST_KEPT
 					? FIRST_KEPT + (kept_count - 1) % FIRST_KEPT
@@ -143,7 +145,7 @@ static int is_protected(const struct slot *s, int only_ends)
 	return 0;
 }
 
-static int is_written(const struct slot *s)
+static int is_written(const struct segment *s)
 {
 	const size_t i = (size_t)(s - segments.slot);
 	uint64_t first = first_of(s);
@@ -153,7 +155,7 @@ static int is_written(const struct slot *s)
 		atomic_load(&segments.control->keyframe_written[i]) == first + 1);
 }
 
-static int is_expendable(const struct slot *s, int only_ends)
+static int is_expendable(const struct segment *s, int only_ends)
 {
 	return s != atomic_load(&segments.current) && first_of(s) &&
 	       first_of(s) < segments.replayed && is_written(s) && !s->is_being_emptied &&
@@ -164,7 +166,7 @@ static int is_expendable(const struct slot *s, int only_ends)
  * What follows a segment can be replayed from a keyframe only: a segment is given up together with
  * those after it that have none. May the segments from S to the next keyframe go?
  */
-static int is_expendable_run(const struct slot *s, int only_ends)
+static int is_expendable_run(const struct segment *s, int only_ends)
 {
 	do {
 		if (!is_expendable(s, only_ends))
@@ -175,7 +177,7 @@ static int is_expendable_run(const struct slot *s, int only_ends)
 }
 
 /* The prepare lock is held. */
-static void keep_spare(struct slot *s)
+static void keep_spare(struct segment *s)
 {
 	for (unsigned i = 0; i < MT_MAX_SEGMENTS && s->keyframe; i++) {
 		if (spare[i].records)
@@ -188,7 +190,7 @@ static void keep_spare(struct slot *s)
 }
 
 /* The smallest that has room. The prepare lock is held. */
-static int take_spare(struct slot *s, uint64_t records)
+static int take_spare(struct segment *s, uint64_t records)
 {
 	struct spare *best = NULL;
 
@@ -216,7 +218,7 @@ static int is_keyframe_due(uint64_t records)
 }
 
 /* Room for a keyframe of RECORDS before S: of one that was given up, or new. NULL: none. */
-static struct mt_record *keyframe_room(struct slot *s, uint64_t records)
+static struct mt_record *keyframe_room(struct segment *s, uint64_t records)
 {
 	uint64_t room = records + records / 16 + 1, offset;
 	size_t bytes = (room * sizeof(struct mt_record) + 4095) & ~(size_t)4095;
@@ -241,9 +243,9 @@ static struct mt_record *keyframe_room(struct slot *s, uint64_t records)
 	return s->keyframe;
 }
 
-static void give_up_run(struct slot *s)
+static void give_up_run(struct segment *s)
 {
-	struct slot *next;
+	struct segment *next;
 
 	do {
 		next = segments_at(first_of(s) + s->capacity);
@@ -261,7 +263,7 @@ static void give_up_run(struct slot *s)
 }
 
 /* A segment that was given up. NULL: none. */
-static struct slot *take_free(void)
+static struct segment *take_free(void)
 {
 	for (unsigned i = 0; i < count(); i++)
 		if (segments.slot[i].is_free) {
@@ -272,12 +274,12 @@ static struct slot *take_free(void)
 }
 
 /* Where the oldest run begins that may go. NULL: none. */
-static struct slot *find_oldest(int only_ends)
+static struct segment *find_oldest(int only_ends)
 {
-	struct slot *oldest = NULL;
+	struct segment *oldest = NULL;
 
 	for (unsigned i = 0; i < count(); i++) {
-		struct slot *s = &segments.slot[i];
+		struct segment *s = &segments.slot[i];
 
 		if (first_of(s) != MT_UNKNOWN && (!oldest || first_of(s) < first_of(oldest)) &&
 		    is_expendable_run(s, only_ends))
@@ -287,9 +289,9 @@ static struct slot *find_oldest(int only_ends)
 }
 
 /* Gives the oldest run up that may go, never the first segment, and takes one of it. NULL: none. */
-static struct slot *reuse(void)
+static struct segment *reuse(void)
 {
-	struct slot *oldest = find_oldest(0);
+	struct segment *oldest = find_oldest(0);
 
 	if (!oldest)
 		oldest = find_oldest(1);
@@ -301,10 +303,10 @@ static struct slot *reuse(void)
 
 int segments_are_unwritten(void)
 {
-	const struct slot *current = atomic_load(&segments.current);
+	const struct segment *current = atomic_load(&segments.current);
 
 	for (unsigned i = 0; i < count(); i++) {
-		const struct slot *s = &segments.slot[i];
+		const struct segment *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 		if (s != current && first && first != MT_UNKNOWN && !is_written(s) &&
 		    !is_protected(s, 1))
@@ -317,15 +319,15 @@ int segments_are_unwritten(void)
  * will be expendable soon. */
 static int is_behind(void)
 {
-	const struct slot *current = atomic_load(&segments.current);
+	const struct segment *current = atomic_load(&segments.current);
 
 	return !current || segments.replayed < first_of(current) || segments_are_unwritten();
 }
 
-struct slot *segments_prepare(void)
+struct segment *segments_prepare(void)
 {
 	const struct mt_header *h = segments.header;
-	struct slot *returned = take_free();
+	struct segment *returned = take_free();
 	uint64_t offset;
 	void *p;
 
@@ -334,7 +336,7 @@ struct slot *segments_prepare(void)
 	if (count() >= MT_MAX_SEGMENTS ||
 	    (regions_bytes() + segments.bytes + segments.keyframe_bytes > h->budget &&
 	     count() >= MIN_SEGMENTS)) {
-		struct slot *old = reuse();
+		struct segment *old = reuse();
 		errno = ENOBUFS;
 		if (old || is_behind() || count() >= MT_MAX_SEGMENTS)
 			return old;
@@ -343,7 +345,7 @@ struct slot *segments_prepare(void)
 	p = regions_add(segments.bytes, &offset);
 	if (!p)
 		return NULL;
-	return add_slot(p, offset, segments.bytes);
+	return add_segment(p, offset, segments.bytes);
 }
 
 #ifndef MADV_POPULATE_WRITE
@@ -353,7 +355,7 @@ struct slot *segments_prepare(void)
 
 /* Has the kernel make the pages of S, even while records are written into it, so that recording
  * does not wait for each page. */
-static void touch(struct slot *s)
+static void touch(struct segment *s)
 {
 	for (size_t at = 0; at < s->bytes; at += TOUCHED_AT_ONCE) {
 		char *p = (char *)s->records + at;
@@ -367,14 +369,14 @@ static void touch(struct slot *s)
 }
 
 /* A segment whose memory can be given back, marked as such. NULL: none. */
-static struct slot *begin_to_empty(void)
+static struct segment *begin_to_empty(void)
 {
-	struct slot *found = NULL;
+	struct segment *found = NULL;
 
 	if (!lock_acquire(&segments.prepare_lock, 0))
 		return NULL;
 	for (unsigned i = 0; i < count() && !found; i++) {
-		struct slot *s = &segments.slot[i];
+		struct segment *s = &segments.slot[i];
 		uint64_t first = first_of(s);
 
 		if (first != MT_UNKNOWN && s != atomic_load(&segments.current) &&
@@ -391,7 +393,7 @@ static struct slot *begin_to_empty(void)
 /* The lock is not held meanwhile: a thread that records may need it. */
 static void release(void)
 {
-	struct slot *s;
+	struct segment *s;
 
 	while ((s = begin_to_empty())) {
 		int emptied = madvise(s->records, s->bytes, MADV_REMOVE) == 0;
@@ -407,7 +409,7 @@ static void release(void)
 
 void segments_prepare_next(void)
 {
-	struct slot *s = atomic_load(&segments.current), *next;
+	struct segment *s = atomic_load(&segments.current), *next;
 
 	release();
 	if (!s || atomic_load(&segments.prepared) ||
@@ -425,24 +427,23 @@ void segments_prepare_next(void)
 
 int segments_next_filled(struct filled_segment *filled)
 {
-	struct slot *done = segments_at(segments.replayed), *following;
+	struct segment *done = segments_at(segments.replayed), *following;
 
 	following = done ? segments_at(segments.replayed + done->capacity) : NULL;
 	if (!following)
 		return 0;
 	*filled = (struct filled_segment){ .records = done->records,
-					    .count = done->capacity,
-					    .following = following->entry };
+					   .count = done->capacity,
+					   .following = following->entry };
 	return 1;
 }
 
 struct mt_record *segments_keyframe(const struct filled_segment *filled, uint64_t records,
 				    int *wanted)
 {
-	struct slot *s = &segments.slot[filled->following - segments.header->segment];
+	struct segment *s = &segments.slot[filled->following - segments.header->segment];
 
-	*wanted = segments.since_keyframe + filled->count >= records &&
-		  is_keyframe_due(records);
+	*wanted = segments.since_keyframe + filled->count >= records && is_keyframe_due(records);
 	return *wanted ? keyframe_room(s, records) : NULL;
 }
 

@@ -13,7 +13,7 @@
 #include "record/control.h"
 
 /* A segment in this process's memory. */
-struct slot {
+struct segment {
 	struct mt_record *records;
 	uint64_t capacity;
 	uint64_t wake_at; /* record at which the helper should prepare the next segment */
@@ -30,9 +30,9 @@ extern struct segments {
 	struct writer_control *control;
 	struct mt_header *header;
 	struct lock prepare_lock;
-	_Atomic(struct slot *) current; /* NULL: events are not recorded */
-	_Atomic(struct slot *) prepared;
-	struct slot slot[MT_MAX_SEGMENTS];
+	_Atomic(struct segment *) current; /* NULL: events are not recorded */
+	_Atomic(struct segment *) prepared;
+	struct segment slot[MT_MAX_SEGMENTS];
 	size_t bytes;            /* of each segment but the first */
 	uint64_t keyframe_bytes; /* of the largest so far */
 	_Atomic uint64_t
@@ -49,10 +49,10 @@ size_t segments_first_bytes(uint64_t budget);
 
 /* A segment ready for use: new while the budget lasts, else an old one again. NULL with errno
  * ENOBUFS: none now, but later; another errno: none any more. The prepare lock is held. */
-struct slot *segments_prepare(void);
+struct segment *segments_prepare(void);
 
 /* The segment whose first sequence number is FIRST; NULL: none. */
-struct slot *segments_at(uint64_t first);
+struct segment *segments_at(uint64_t first);
 
 /* Are there full segments that are not in the file? */
 int segments_are_unwritten(void);

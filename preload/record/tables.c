@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "record/background.h"
-#include "record/known.h"
+#include "record/helper.h"
+#include "record/hash_cache.h"
 #include "base/lock.h"
 #include "record/regions.h"
 
@@ -39,14 +39,14 @@ static struct {
 	_Atomic(uint8_t *) spare; /* the next one, made by the helper; NULL: none */
 	uint64_t spare_offset;
 	struct index strings, frames, stacks; /* stacks by module and frame ids */
-	struct known *hashes;                 /* of stacks -> stack, open addressing */
+	struct hash_cache_slot *hashes;       /* of stacks -> stack, open addressing */
 	uint32_t hash_count;
 	uint32_t modules, threads;
 } t;
 
 /* The same as `hashes` and as the interpreter's frames -> frame ids: the latest of each slot. */
-static struct known recent[RECENT] __attribute__((aligned(4096)));
-static struct known known_frames[FRAMES];
+static struct hash_cache_slot recent[RECENT] __attribute__((aligned(4096)));
+static struct hash_cache_slot known_frames[FRAMES];
 
 static int index_open(struct index *x, size_t slots)
 {
@@ -258,7 +258,7 @@ static void leave(void)
 
 	lock_release(&t.lock);
 	if (wake)
-		background_wake();
+		helper_wake();
 }
 
 /* The tables are full, which the header says where nothing worse was. */
@@ -319,21 +319,21 @@ uint32_t tables_known_frame(uint64_t key)
 {
 	uint32_t id;
 
-	return known_is(&known_frames[key % FRAMES], key, &id) ? id : 0;
+	return hash_cache_get(&known_frames[key % FRAMES], key, &id) ? id : 0;
 }
 
 void tables_learn_frame(uint64_t key, uint32_t frame)
 {
-	known_set(&known_frames[key % FRAMES], key, frame);
+	hash_cache_set(&known_frames[key % FRAMES], key, frame);
 }
 
 int tables_known_stack(uint64_t hash, uint32_t *stack)
 {
-	if (known_is(&recent[hash % RECENT], hash, stack))
+	if (hash_cache_get(&recent[hash % RECENT], hash, stack))
 		return 1;
 	for (size_t i = hash % HASHES;; i = (i + 1) % HASHES) {
-		if (known_is(&t.hashes[i], hash, stack)) {
-			known_set(&recent[hash % RECENT], hash, *stack);
+		if (hash_cache_get(&t.hashes[i], hash, stack)) {
+			hash_cache_set(&recent[hash % RECENT], hash, *stack);
 			return 1;
 		}
 		if (!__atomic_load_n(&t.hashes[i].value, __ATOMIC_RELAXED))
@@ -360,7 +360,7 @@ static void learn(uint64_t hash, uint32_t stack)
 	}
 	while (t.hashes[i].value)
 		i = (i + 1) % HASHES;
-	known_set(&t.hashes[i], hash, stack);
+	hash_cache_set(&t.hashes[i], hash, stack);
 	t.hash_count++;
 }
 

@@ -9,8 +9,9 @@
 #define STACK_BYTES (256u << 10)
 
 /*
- * Looked up and not linked with: before glibc 2.34 they are libpthread's, in another version. As the loader would bind
- * us: a sanitizer's pthread_create() in front of the C library's is the one to call.
+ * Looked up and not linked with: before glibc 2.34 they are libpthread's, in another version. As
+ * the loader would bind us: a sanitizer's pthread_create() in front of the C library's is the one
+ * to call.
  */
 #define FUNCTIONS(X)                   \
 	X(pthread_attr_init)           \
@@ -31,9 +32,9 @@ int thread_start(void *(*run)(void *))
 	sigset_t all, old;
 	int e;
 
-#define X(name)                                           \
+#define X(name)                                         \
 	*(void **)&real.name = resolve_anywhere(#name); \
-	if (!real.name)                                   \
+	if (!real.name)                                 \
 		return -1;
 	FUNCTIONS(X)
 #undef X

@@ -205,7 +205,8 @@ const void *resolve_module(const void *address, char *path, unsigned long bytes)
 
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes)
 {
-	return find_module((struct whose){ .address = address, .path = file, .bytes = bytes, .file = 1 });
+	return find_module(
+		(struct whose){ .address = address, .path = file, .bytes = bytes, .file = 1 });
 }
 
 static int look_counts(struct dl_phdr_info *o, size_t size, void *data)

@@ -17,7 +17,8 @@ struct question {
 	struct scope_choice answer;
 };
 
-/* The loaded objects in the loader's order, and a walk through them. The lock is the loader's, see list(). */
+/* The loaded objects in the loader's order, and a walk through them. The lock is the loader's, see
+ * list(). */
 static struct lock lock;
 static struct {
 	struct {
@@ -43,7 +44,8 @@ static void *definition(unsigned i, const struct question *q, int *versioned)
 	return (void *)(n.object[i].map->l_addr + y->st_value);
 }
 
-/* The object that "libcudart.so.13" in another's DT_NEEDED means: the first of that name, as for the loader. */
+/* The object that "libcudart.so.13" in another's DT_NEEDED means: the first of that name, as for
+ * the loader. */
 static unsigned find_needed(const char *name)
 {
 	for (unsigned i = 0; i < n.objects; i++) {
@@ -55,7 +57,8 @@ static unsigned find_needed(const char *name)
 	return n.objects;
 }
 
-/* Walks object FROM and all that it needs, breadth first; fills the queue and returns how many they are. */
+/* Walks object FROM and all that it needs, breadth first; fills the queue and returns how many they
+ * are. */
 static unsigned walk(unsigned from)
 {
 	unsigned tail = 1;
@@ -69,9 +72,10 @@ static unsigned walk(unsigned from)
 		if (!n.object[at].has_symbols)
 			continue;
 		for (const ElfW(Dyn) *d = n.object[at].map->l_ld; d->d_tag != DT_NULL; d++) {
-			unsigned i = d->d_tag == DT_NEEDED ?
-					     find_needed(n.object[at].symbols.names + d->d_un.d_val) :
-					     n.objects;
+			unsigned i =
+				d->d_tag == DT_NEEDED
+					? find_needed(n.object[at].symbols.names + d->d_un.d_val)
+					: n.objects;
 			if (i < n.objects && !n.object[i].seen) {
 				n.object[i].seen = 1;
 				n.queue[tail++] = (uint16_t)i;
@@ -81,7 +85,8 @@ static unsigned walk(unsigned from)
 	return tail;
 }
 
-/* Was object I there when the program began? Then it is in the scope that comes first for everyone. */
+/* Was object I there when the program began? Then it is in the scope that comes first for everyone.
+ */
 static int is_of_start(unsigned i)
 {
 	unsigned last = 0, walked = walk(0);
@@ -115,10 +120,10 @@ static void list(void)
 }
 
 /*
- * The loader's order is: what was there at the start, then what was loaded into everyone's scope later, then the
- * caller's own libraries. What was there at the start and is of no version (a simulated device, a shim, NCCL)
- * goes to everyone; of others the caller's own is right in all but one case: a library loaded into everyone's scope
- * later, which no public list tells.
+ * The loader's order is: what was there at the start, then what was loaded into everyone's scope
+ * later, then the caller's own libraries. What was there at the start and is of no version (a
+ * simulated device, a shim, NCCL) goes to everyone; of others the caller's own is right in all but
+ * one case: a library loaded into everyone's scope later, which no public list tells.
  */
 static void choose(struct question *q)
 {
@@ -141,7 +146,8 @@ static void choose(struct question *q)
 		q->answer.chosen = definition(n.queue[k], q, NULL);
 }
 
-/* The loader changes its list under the lock that dl_iterate_phdr() holds: everything is done in its first call. */
+/* The loader changes its list under the lock that dl_iterate_phdr() holds: everything is done in
+ * its first call. */
 static int visit(struct dl_phdr_info *o, size_t size, void *data)
 {
 	(void)o;

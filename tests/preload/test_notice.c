@@ -26,7 +26,7 @@
 #include "process/stderr.h"
 
 static char directory[] = "/tmp/memtrace-test-XXXXXX";
-static const struct who nobody = { .rank = -1, .local_rank = -1, .run_id = "run" };
+static const struct identity nobody = { .rank = -1, .local_rank = -1, .run_id = "run" };
 static int original;
 
 static int begin(void **state)
@@ -281,7 +281,7 @@ static void test_cancelled_on_a_small_stack(void **state)
  * whole. */
 static void test_chdir(void **state)
 {
-	const struct who second = { .rank = 1, .local_rank = 1, .run_id = "moved" };
+	const struct identity second = { .rank = 1, .local_rank = 1, .run_id = "moved" };
 	int pipes[2];
 
 	(void)state;

@@ -160,7 +160,7 @@ static void test_liveset(void **state)
 		int live;
 		int64_t bytes;
 	} model[3000];
-	struct liveset set = { 0 };
+	struct live_set set = { 0 };
 	size_t count = 0;
 
 	(void)state;
@@ -169,27 +169,27 @@ static void test_liveset(void **state)
 		model[i].address = 0x7f0000000000 + (uint64_t)i * 512;
 	for (int step = 0; step < 200000; step++) {
 		size_t i = (size_t)rand() % 3000;
-		struct mt_record *found = liveset_find(&set, MT_TENSOR_ALLOC, model[i].address);
+		struct mt_record *found = live_set_find(&set, MT_TENSOR_ALLOC, model[i].address);
 		assert_int_equal(found != NULL, model[i].live);
 		if (found) {
 			assert_int_equal(found->bytes, model[i].bytes);
-			liveset_remove(&set, found);
+			live_set_remove(&set, found);
 			count--;
 		} else {
 			model[i].bytes = step;
 			assert_int_equal(
-				liveset_add(&set, &(struct mt_record){ .address = model[i].address,
-								       .bytes = step,
-								       .kind = MT_TENSOR_ALLOC }),
+				live_set_add(&set, &(struct mt_record){ .address = model[i].address,
+									.bytes = step,
+									.kind = MT_TENSOR_ALLOC }),
 				0);
 			count++;
 		}
 		model[i].live = !model[i].live;
 		assert_int_equal(set.count, count);
 	}
-	assert_int_equal(liveset_freed_by(MT_POOL_ALLOC), MT_POOL_FREE);
-	assert_int_equal(liveset_begun_by(MT_HOST_FREE), MT_HOST_ALLOC);
-	assert_int_equal(liveset_begun_by(MT_TENSOR_ALLOC), 0);
+	assert_int_equal(live_set_freed_by(MT_POOL_ALLOC), MT_POOL_FREE);
+	assert_int_equal(live_set_allocated_by(MT_HOST_FREE), MT_HOST_ALLOC);
+	assert_int_equal(live_set_allocated_by(MT_TENSOR_ALLOC), 0);
 }
 
 int main(void)

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "record/background.h"
+#include "record/helper.h"
 #include "record/keyframe.h"
 #include "record/recorder.h"
 #include "record/segments.h"
@@ -287,7 +287,7 @@ static void nothing(void)
 static void test_threads(void **state)
 {
 	static _Atomic uint32_t wakeups;
-	const struct background helper = {
+	const struct helper helper = {
 		.wakeups = &wakeups, .once = nothing, .work = helper_work, .end = nothing
 	};
 	static uint64_t next[8];
@@ -296,12 +296,12 @@ static void test_threads(void **state)
 
 	(void)state;
 	start("threads.mtr", 256u << 20);
-	assert_int_equal(background_start(&helper), 0);
+	assert_int_equal(helper_start(&helper), 0);
 	for (uintptr_t t = 0; t < 8; t++)
 		pthread_create(&thread[t], NULL, one_thread, (void *)t);
 	for (unsigned t = 0; t < 8; t++)
 		pthread_join(thread[t], NULL);
-	background_stop(1000);
+	helper_stop(1000);
 	finish(0);
 	read_back("threads.mtr");
 	for (uint64_t sequence = 0, more = 1; more;) {

@@ -167,7 +167,7 @@ static unsigned prepare_tables(void)
 static void test_room_ahead(void **state)
 {
 	static _Atomic uint32_t wakeups;
-	const struct background helper = {
+	const struct helper helper = {
 		.wakeups = &wakeups, .once = nothing, .work = prepare_tables, .end = nothing
 	};
 	const struct mt_header *h;
@@ -177,7 +177,7 @@ static void test_room_ahead(void **state)
 	(void)state;
 	start("ahead.mtr", 64u << 20);
 	h = recorder_header();
-	assert_int_equal(background_start(&helper), 0);
+	assert_int_equal(helper_start(&helper), 0);
 	lock_pause();
 	for (unsigned ms = 0; ms < 300;
 	     ms++) /* its first look is over, the next is in ten seconds */
@@ -192,7 +192,7 @@ static void test_room_ahead(void **state)
 	while (h->tables == 1)
 		add_stack(i++);
 	assert_int_equal(h->table[1].offset, offset);
-	assert_true(background_stop(1000));
+	assert_true(helper_stop(1000));
 	recorder_close(0);
 }
 

@@ -25,7 +25,7 @@ struct kernel {
 	const void *host;
 	const char *name; /* mangled; demangled once it has been launched */
 	bool (*compute)(const struct launch *l);
-	bool seen, told;
+	bool seen, warned;
 	UT_hash_handle hh;
 };
 
@@ -59,7 +59,7 @@ void kernel_register(const void *host, const char *name)
 	if (kernel) { /* a library was unloaded, and another has its address */
 		kernel->name = name;
 		kernel->compute = NULL;
-		kernel->seen = kernel->told = false;
+		kernel->seen = kernel->warned = false;
 	} else {
 		add(host, name);
 	}
@@ -129,14 +129,14 @@ static bool find(const void *host, struct kernel *found)
 	return true;
 }
 
-static void tell(const struct kernel *which)
+static void warn(const struct kernel *which)
 {
 	pthread_rwlock_wrlock(&lock);
 	struct kernel *kernel = kernel_at(which->host);
-	bool told = kernel->told;
-	kernel->told = true;
+	bool warned = kernel->warned;
+	kernel->warned = true;
 	pthread_rwlock_unlock(&lock);
-	if (!told)
+	if (!warned)
 		sim_say("kernel %.400s is not simulated: sizes that depend on what it writes will differ",
 			which->name);
 }
@@ -148,5 +148,5 @@ void kernel_run(const void *host, void **arguments, unsigned columns, unsigned r
 		return;
 	struct launch l = { kernel.name, arguments, columns, rows };
 	if (!kernel.compute(&l))
-		tell(&kernel);
+		warn(&kernel);
 }

@@ -86,7 +86,7 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
-				    bytes, !comm_played(comm) || type <= 1, comm);
+				    bytes, !comm_has_emulated(comm) || type <= 1, comm);
 	return result;
 }
 
@@ -104,7 +104,7 @@ static void reduce(struct comm *comm, const void *own, size_t offset, void *to, 
 	memcpy(to, sum, bytes);
 }
 
-/* 8-bit floats are left as they are, which a caller that reads them must be told. */
+/* 8-bit floats are left as they are, and a caller that reads them is warned. */
 static bool reducible(int type, int operation, const char *name)
 {
 	if (reduce_known(type, operation))
@@ -163,9 +163,9 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
 	return nccl_leave(comm, result);
 }
-/* Broadcasts of one group whose root is played and that leave the buffer as it is: PyTorch gathers
- * into a list so, with a broadcast a rank. They get what the root's deputy broadcasts in that
- * group. */
+/* Broadcasts of one group whose root is emulated and that leave the buffer as it is: PyTorch
+ * gathers into a list so, with a broadcast a rank. They get what the root's deputy broadcasts in
+ * that group. */
 struct grouped {
 	struct comm *comm;
 	char *data;
@@ -211,9 +211,10 @@ static int broadcast(const char *from, char *to, size_t at, size_t bytes, int ro
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
 			  comm->rank == deputy ? bytes : 0);
 	if (!result && (comm->shared || from != to))
-		memmove(to, slot_of(comm, root, from), bytes); /* NOLINT(clang-analyzer-core.NonNullParamChecker):
-								  the buffer is the program's */
-	if (comm_played(comm) && nccl_in_group() && (!comm_absent(comm, root) || from == to))
+		memmove(to, slot_of(comm, root, from),
+			bytes); /* NOLINT(clang-analyzer-core.NonNullParamChecker):
+				   the buffer is the program's */
+	if (comm_has_emulated(comm) && nccl_in_group() && (!comm_absent(comm, root) || from == to))
 		remember((struct grouped){ comm, to, at, bytes, root });
 	return nccl_leave(comm, result);
 }

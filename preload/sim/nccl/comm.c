@@ -47,9 +47,9 @@ static size_t mailbox_size(void)
 }
 
 /* From here on ranks are places: among the members that run. */
-static char *slot(const struct comm *comm, int place, uint64_t step)
+static char *slot(const struct comm *comm, int position, uint64_t step)
 {
-	return (char *)comm->shared + head_size() + ((size_t)place * 2 + step % 2) * PAYLOAD;
+	return (char *)comm->shared + head_size() + ((size_t)position * 2 + step % 2) * PAYLOAD;
 }
 
 static size_t mailbox_offset(const struct comm *comm, int from, int to)
@@ -103,7 +103,7 @@ static bool process_dead(int pid)
 struct wait {
 	struct comm *comm;
 	const char *call;
-	bool (*missing)(const struct comm *comm, int place, uint64_t goal);
+	bool (*missing)(const struct comm *comm, int position, uint64_t goal);
 	uint64_t goal;
 	double start, checked;
 	unsigned turns;
@@ -212,10 +212,10 @@ static int wait_end(struct wait *wait, int result)
 
 /* ---- joining and leaving */
 
-static bool not_attached(const struct comm *comm, int place, uint64_t goal)
+static bool not_attached(const struct comm *comm, int position, uint64_t goal)
 {
 	(void)goal;
-	return !atomic_load(&comm->shared->rank[place].pid);
+	return !atomic_load(&comm->shared->rank[position].pid);
 }
 
 static int map_segment(struct comm *comm)
@@ -224,7 +224,7 @@ static int map_segment(struct comm *comm)
 	comm->size = fixed + (size_t)comm->members * (size_t)comm->members * mailbox_size();
 	snprintf(comm->name, sizeof comm->name, "cudasim-%016llx",
 		 (unsigned long long)together_hash(&comm->id, sizeof comm->id));
-	int error = segment_open(comm->name, comm->size, fixed, &comm->file, &comm->door);
+	int error = segment_open(comm->name, comm->size, fixed, &comm->file, &comm->listener);
 	if (error)
 		return error;
 	void *map = mmap(NULL, comm->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
@@ -247,7 +247,7 @@ static int find_members(struct comm *comm)
 		return NCCL_OK;
 	}
 	if (comm->ranks > COMM_RANKS) {
-		sim_say("ncclCommInitRank: %d ranks; at most %d can run together (CUDASIM_ALONE=1 plays the others)",
+		sim_say("ncclCommInitRank: %d ranks; at most %d can run together (CUDASIM_ALONE=1 emulates the others)",
 			comm->ranks, COMM_RANKS);
 		return NCCL_INVALID_USAGE;
 	}
@@ -258,22 +258,22 @@ static int find_members(struct comm *comm)
 	return NCCL_OK;
 }
 
-static void close_door(struct comm *comm)
+static void close_listener(struct comm *comm)
 {
-	if (comm->door >= 0)
-		close(comm->door);
-	comm->door = -1;
+	if (comm->listener >= 0)
+		close(comm->listener);
+	comm->listener = -1;
 }
 
 int comm_join(struct comm *comm)
 {
 	pthread_mutex_init(&comm->lock, NULL);
-	comm->file = comm->door = -1;
+	comm->file = comm->listener = -1;
 	int error = find_members(comm);
 	if (error)
 		return error;
-	comm->place = comm_place(comm, comm->rank);
-	if (comm->place < 0) {
+	comm->position = comm_position(comm, comm->rank);
+	if (comm->position < 0) {
 		sim_say("ncclCommInitRank: rank %d of %d is not among those that run of this communicator",
 			comm->rank, comm->ranks);
 		return NCCL_INVALID_USAGE;
@@ -286,7 +286,7 @@ int comm_join(struct comm *comm)
 			comm->size, strerror(error));
 		return NCCL_SYSTEM_ERROR;
 	}
-	struct shared_rank *self = &comm->shared->rank[comm->place];
+	struct shared_rank *self = &comm->shared->rank[comm->position];
 	int nobody = 0;
 	if (!atomic_compare_exchange_strong(&self->pid, &nobody, getpid())) {
 		sim_say("ncclCommInitRank: two processes say they are rank %d of communicator %s",
@@ -299,11 +299,11 @@ int comm_join(struct comm *comm)
 	atomic_fetch_add(&comm->shared->attached, 1);
 	struct wait wait = { .comm = comm, .call = "ncclCommInitRank", .missing = not_attached };
 	while (!error && atomic_load(&comm->shared->attached) < (uint32_t)comm->members) {
-		if (comm->door >= 0)
-			segment_hand_out(comm->file, comm->door);
+		if (comm->listener >= 0)
+			segment_hand_out(comm->file, comm->listener);
 		error = wait_turn(&wait);
 	}
-	close_door(comm);
+	close_listener(comm);
 	return wait_end(&wait, error);
 }
 
@@ -313,10 +313,10 @@ void comm_leave(struct comm *comm)
 	while (atomic_load(&comm->busy))
 		usleep(POLL_US);
 	if (comm->shared) {
-		atomic_store(&comm->shared->rank[comm->place].left, true);
+		atomic_store(&comm->shared->rank[comm->position].left, true);
 		munmap(comm->shared, comm->size);
 	}
-	close_door(comm);
+	close_listener(comm);
 	if (comm->file >= 0)
 		close(comm->file);
 	nccl_memory_left(comm);
@@ -327,19 +327,19 @@ void comm_leave(struct comm *comm)
 
 /* ---- exchanges */
 
-static bool behind(const struct comm *comm, int place, uint64_t goal)
+static bool behind(const struct comm *comm, int position, uint64_t goal)
 {
-	return atomic_load(&comm->shared->rank[place].step) < goal;
+	return atomic_load(&comm->shared->rank[position].step) < goal;
 }
 
 const void *comm_slot(struct comm *comm, int rank)
 {
-	return slot(comm, comm_place(comm, comm_deputy(comm, rank)), comm->step - 1);
+	return slot(comm, comm_position(comm, comm_deputy(comm, rank)), comm->step - 1);
 }
 
-struct announcement comm_said(struct comm *comm, int place)
+struct announcement comm_said(struct comm *comm, int position)
 {
-	return comm->shared->rank[place].said[(comm->step - 1) % 2];
+	return comm->shared->rank[position].said[(comm->step - 1) % 2];
 }
 
 /* Ranks that call different things would hang a real job; here the two calls are named. */
@@ -362,10 +362,10 @@ static int compare(struct comm *comm, const char *call, const struct announcemen
 int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
 		  size_t bytes)
 {
-	struct shared_rank *self = &comm->shared->rank[comm->place];
+	struct shared_rank *self = &comm->shared->rank[comm->position];
 	self->said[comm->step % 2] = what;
 	if (bytes)
-		memcpy(slot(comm, comm->place, comm->step), data, bytes);
+		memcpy(slot(comm, comm->position, comm->step), data, bytes);
 	uint64_t goal = ++comm->step;
 	atomic_store(&self->step, goal);
 	struct wait wait = { .comm = comm, .call = call, .missing = behind, .goal = goal };
@@ -382,16 +382,16 @@ int comm_exchange(struct comm *comm, const char *call, struct announcement what,
 /* ---- messages: a group's are moved on in any order, so that rings of sends cannot block one
  * another */
 
-static bool is_peer(const struct comm *comm, int place, uint64_t goal)
+static bool is_peer(const struct comm *comm, int position, uint64_t goal)
 {
 	(void)comm;
-	return (uint64_t)place == goal;
+	return (uint64_t)position == goal;
 }
 
 /* Pages of a mailbox exist from its first use: n * n of them are many. */
 static int mailbox_ready(struct comm *comm, int from, int to)
 {
-	bool *ready = from == comm->place ? &comm->sends[to] : &comm->receives[from];
+	bool *ready = from == comm->position ? &comm->sends[to] : &comm->receives[from];
 	if (*ready)
 		return NCCL_OK;
 	int error = posix_fallocate(comm->file, (off_t)mailbox_offset(comm, from, to),
@@ -405,10 +405,10 @@ static int mailbox_ready(struct comm *comm, int from, int to)
 static int message_send(struct message *m)
 {
 	struct comm *comm = m->comm;
-	int peer = comm_place(comm, m->peer), error = mailbox_ready(comm, comm->place, peer);
+	int peer = comm_position(comm, m->peer), error = mailbox_ready(comm, comm->position, peer);
 	if (error)
 		return error;
-	struct mailbox *box = mailbox(comm, comm->place, peer);
+	struct mailbox *box = mailbox(comm, comm->position, peer);
 	uint64_t at = atomic_load(&box->written);
 	if (at - atomic_load(&box->read) == RING)
 		return NCCL_OK;
@@ -422,10 +422,10 @@ static int message_send(struct message *m)
 static int message_receive(struct message *m)
 {
 	struct comm *comm = m->comm;
-	int peer = comm_place(comm, m->peer), error = mailbox_ready(comm, peer, comm->place);
+	int peer = comm_position(comm, m->peer), error = mailbox_ready(comm, peer, comm->position);
 	if (error)
 		return error;
-	struct mailbox *box = mailbox(comm, peer, comm->place);
+	struct mailbox *box = mailbox(comm, peer, comm->position);
 	uint64_t at = atomic_load(&box->read);
 	if (at == atomic_load(&box->written))
 		return NCCL_OK;
@@ -487,7 +487,7 @@ int comm_messages(struct message *messages, size_t count)
 			wait = (struct wait){ .comm = m->comm,
 					      .missing = is_peer,
 					      .call = m->receive ? "ncclRecv" : "ncclSend",
-					      .goal = (uint64_t)comm_place(m->comm, m->peer) };
+					      .goal = (uint64_t)comm_position(m->comm, m->peer) };
 		}
 		error = wait_turn(&wait);
 		if (error)

@@ -16,7 +16,7 @@ enum {
 	NCCL_INVALID_USAGE = 5,
 	NCCL_REMOTE_ERROR = 6
 };
-enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are played */
+enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are emulated */
 /* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
 enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
 #define PAYLOAD \
@@ -46,10 +46,10 @@ struct shared {
 struct comm {
 	struct unique_id id;
 	int ranks, rank, device;
-	int members, place;     /* ranks of it that run, and which of them this one is */
+	int members, position;  /* ranks of it that run, and which of them this one is */
 	int member[COMM_RANKS]; /* their numbers in it, ascending */
 	char name[40];
-	int file, door; /* see segment.c */
+	int file, listener; /* see segment.c */
 	size_t size;
 	uint64_t buffer[COMM_BUFFERS]; /* that it took of its device: see nccl_memory.c */
 	atomic_uint buffers;
@@ -58,15 +58,15 @@ struct comm {
 	atomic_bool ring, nvls;                       /* connected */
 	_Atomic unsigned char *connected;             /* by peer: which ways */
 	struct shared *shared;                        /* NULL: nobody else runs */
-	bool sends[COMM_RANKS], receives[COMM_RANKS]; /* by place: the mailbox has its pages */
+	bool sends[COMM_RANKS], receives[COMM_RANKS]; /* by position: the mailbox has its pages */
 	uint64_t step, splits;
 	pthread_mutex_t lock; /* one exchange at a time */
 	atomic_int busy;      /* calls inside: abort waits for them */
-	atomic_bool aborted, told;
+	atomic_bool aborted, warned;
 };
 
-/* Which of the members that run `rank` is; -1: it is played, see peers.c. */
-static inline int comm_place(const struct comm *comm, int rank)
+/* Which of the members that run `rank` is; -1: it is emulated, see peers.c. */
+static inline int comm_position(const struct comm *comm, int rank)
 {
 	for (int i = 0; i < comm->members; i++)
 		if (comm->member[i] == rank)
@@ -75,10 +75,10 @@ static inline int comm_place(const struct comm *comm, int rank)
 }
 static inline bool comm_absent(const struct comm *comm, int rank)
 {
-	return comm->members < comm->ranks && comm_place(comm, rank) < 0;
+	return comm->members < comm->ranks && comm_position(comm, rank) < 0;
 }
 /* Some of its ranks do not run. */
-static inline bool comm_played(const struct comm *comm)
+static inline bool comm_has_emulated(const struct comm *comm)
 {
 	return comm->members < comm->ranks;
 }
@@ -92,7 +92,7 @@ void comm_leave(struct comm *comm);
 int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
 		  size_t bytes);
 const void *comm_slot(struct comm *comm, int rank);
-struct announcement comm_said(struct comm *comm, int place);
+struct announcement comm_said(struct comm *comm, int position);
 
 /* One message of a group of sends and receives. */
 struct message {

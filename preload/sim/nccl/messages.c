@@ -15,9 +15,9 @@ static _Thread_local struct message *queue;
 static _Thread_local size_t queued, capacity;
 
 /* Once a communicator: a schedule repeats them. */
-static void left_alone(struct message *m)
+static void warn_unchanged(struct message *m)
 {
-	if (!atomic_exchange(&m->comm->told, true))
+	if (!atomic_exchange(&m->comm->warned, true))
 		sim_say("ncclRecv: %zu bytes from rank %d, which does not run: the buffer stays as it is; communicator of %d, rank %d",
 			m->bytes, m->peer, m->comm->ranks, m->comm->rank);
 }
@@ -38,9 +38,9 @@ static const struct message *mirrored(const struct message *messages, size_t cou
 	return any;
 }
 
-/* A played peer takes what it is sent, and sends what it would be sent: see peers.c. Returns how
+/* An emulated peer takes what it is sent, and sends what it would be sent: see peers.c. Returns how
  * many messages are left, to and from ranks that run. */
-static size_t play(struct message *messages, size_t count)
+static size_t emulate(struct message *messages, size_t count)
 {
 	size_t kept = 0;
 	for (struct message *m = messages; m < messages + count; m++) {
@@ -50,7 +50,7 @@ static size_t play(struct message *messages, size_t count)
 		if (same)
 			memmove(m->data, same->data, m->bytes);
 		else
-			left_alone(m);
+			warn_unchanged(m);
 	}
 	for (size_t i = 0; i < count; i++)
 		if (!comm_absent(messages[i].comm, messages[i].peer))
@@ -60,7 +60,7 @@ static size_t play(struct message *messages, size_t count)
 
 static int run_messages(struct message *messages, size_t count)
 {
-	count = play(messages, count);
+	count = emulate(messages, count);
 	for (size_t i = 0; i < count; i++)
 		atomic_fetch_add(&messages[i].comm->busy, 1);
 	int result = comm_messages(messages, count);

@@ -1,5 +1,5 @@
 /* NCCL: versions, communicators and their splits, buffers. The calls that move data are in
- * collectives.c and messages.c; the rendezvous is comm.c, and peers.c plays those who are not
+ * collectives.c and messages.c; the rendezvous is comm.c, and peers.c emulates those who are not
  * there. */
 #define _GNU_SOURCE
 #include "nccl/nccl.h"
@@ -229,7 +229,7 @@ static struct part split_told(struct comm *comm, int colour, int key)
 		if ((int64_t)said.first != colour)
 			continue;
 		part.ranks++;
-		part.rank += other < key || (other == key && i < comm->place);
+		part.rank += other < key || (other == key && i < comm->position);
 	}
 	for (int i = 0; i < part.ranks; i++)
 		part.members.rank[part.members.count++] = i;
@@ -256,7 +256,7 @@ static bool keys_are_places(struct comm *comm, int colour)
 
 /* The colour tells how many belong to it, and the keys of those who run their places in it. Other
  * keys only order, and equal ones by the parent's rank: it is taken to be all of the parent. */
-static struct part split_played(struct comm *comm, int colour, int key)
+static struct part split_emulated(struct comm *comm, int colour, int key)
 {
 	bool placed = !comm->shared || keys_are_places(comm, colour);
 	int ranks = colour < 0 ? 1
@@ -270,12 +270,12 @@ static struct part split_played(struct comm *comm, int colour, int key)
 	part.rank = placed && key >= 0 && key < part.ranks ? key : comm->rank;
 	if (!comm->shared)
 		part.members = (struct members){ 1, { part.rank } };
-	for (int place = 0; comm->shared && place < part.ranks; place++)
+	for (int position = 0; comm->shared && position < part.ranks; position++)
 		for (int i = 0; i < comm->members; i++) {
 			struct announcement said = comm_said(comm, i);
 			int64_t its = placed ? (int64_t)said.second : comm->member[i];
-			if ((int64_t)said.first == colour && its == place)
-				part.members.rank[part.members.count++] = place;
+			if ((int64_t)said.first == colour && its == position)
+				part.members.rank[part.members.count++] = position;
 		}
 	return part;
 }
@@ -291,9 +291,9 @@ static int split(struct comm *comm, int colour, int key, struct part *part)
 							      (uint64_t)(int64_t)key },
 				       NULL, 0);
 	if (!result)
-		*part = comm_played(comm) ? split_played(comm, colour, key)
-			: comm->shared    ? split_told(comm, colour, key)
-					  : (struct part){ 1, 0, 0, { 1, { 0 } } };
+		*part = comm_has_emulated(comm) ? split_emulated(comm, colour, key)
+			: comm->shared          ? split_told(comm, colour, key)
+						: (struct part){ 1, 0, 0, { 1, { 0 } } };
 	part->number = comm->splits++;
 	return nccl_leave(comm, result);
 }

@@ -1,21 +1,21 @@
 /* clang-format off */
-/* The peers that do not run: every communicator has its true size, and each absent rank is played.
+/* The peers that do not run: every communicator has its true size, and each absent rank is emulated.
  *
- * Where this rank runs alone (CUDASIM_ALONE=1) it is played as one that does and holds what this
- * rank does; where several run (CUDASIM_TOGETHER), as its deputy: the members that run take turns,
- * so that all of them see the same.
+ * If this rank runs alone (CUDASIM_ALONE=1), an absent rank does and holds the same as this rank. If
+ * several run (CUDASIM_TOGETHER), it does the same as its deputy: the members that run take turns as
+ * deputies, so that all of them see the same.
  *
  *   gathers, reductions   its data is its deputy's: alone, sums are multiples, averages and maxima equal
  *   all-to-all            it sends this rank what this rank sends it: counts stay balanced
- *   broadcast             an absent root has its deputy's input; in place, that one's data stays
+ *   broadcast             an absent root has its deputy's input; in place, the buffer stays
  *   send                  arrives
  *   receive               what this rank sends that peer in the same group, when sizes agree, else the
  *                         buffer stays as it is, and a line says so
  *   scatter               an absent root leaves the buffer as it is
  *
  * A split tells only the colour and key of ranks that run. PyTorch's colour is Python's hash of the
- * list of ranks, and the key is the rank's place in it: the list is the grid (as process meshes
- * make them) that has this rank in that place and hashes to that colour.
+ * list of ranks, and the key is the rank's position in it: the list is the grid (as process meshes
+ * make them) that has this rank in that position and hashes to that colour.
  */
 /* clang-format on */
 #include "nccl/peers.h"

@@ -63,7 +63,7 @@ static int take(int from)
 	return file;
 }
 
-int segment_open(const char *name, size_t size, size_t fixed, int *file, int *door)
+int segment_open(const char *name, size_t size, size_t fixed, int *file, int *listener)
 {
 	struct sockaddr_un address;
 	socklen_t length = address_of(name, &address);
@@ -73,7 +73,7 @@ int segment_open(const char *name, size_t size, size_t fixed, int *file, int *do
 		if (end < 0)
 			return errno;
 		if (!bind(end, (struct sockaddr *)&address, length)) {
-			*door = end;
+			*listener = end;
 			error = make(name, size, fixed, file);
 			if (!error && (fcntl(end, F_SETFL, O_NONBLOCK) || listen(end, COMM_RANKS)))
 				error = errno;
@@ -92,7 +92,7 @@ int segment_open(const char *name, size_t size, size_t fixed, int *file, int *do
 	return ETIMEDOUT;
 }
 
-void segment_hand_out(int file, int door)
+void segment_hand_out(int file, int listener)
 {
 	char byte = 0;
 	union carrier carrier = { .header = { .cmsg_level = SOL_SOCKET,
@@ -104,6 +104,6 @@ void segment_hand_out(int file, int door)
 				  .msg_control = &carrier,
 				  .msg_controllen = sizeof carrier };
 	memcpy(CMSG_DATA(&carrier.header), &file, sizeof file);
-	for (int guest; (guest = accept4(door, NULL, NULL, SOCK_CLOEXEC)) >= 0; close(guest))
+	for (int guest; (guest = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0; close(guest))
 		sendmsg(guest, &message, MSG_NOSIGNAL);
 }

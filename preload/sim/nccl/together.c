@@ -1,6 +1,6 @@
-/* What a rank that is simulated with some others of its job, and without the rest, knows of them:
- * which members of a communicator run is told by the store, and that this rank waits for another is
- * told to it (include/memtrace/together.h). */
+/* Ranks that run at once while the rest of the job does not. The store of memtrace simulate names
+ * the ranks that run, and is told when this rank waits for another one
+ * (include/memtrace/together.h). */
 #define _GNU_SOURCE
 #include "nccl/together.h"
 

@@ -1,4 +1,4 @@
-/* Ranks that run at once: which they are, and what the store is told of their waits. */
+/* Ranks that run at once: which they are, and their waits, which the store is informed of. */
 #ifndef CUDASIM_NCCL_TOGETHER_H
 #define CUDASIM_NCCL_TOGETHER_H
 

@@ -24,7 +24,7 @@ static void *allocate(void *unused)
 
 	(void)unused;
 	while (!atomic_load(&ended))
-		account_device(0, 512, 512, &by);
+		counters_device(0, 512, 512, &by);
 	return NULL;
 }
 
@@ -45,7 +45,7 @@ static void test_peak_of_two_threads(void **state)
 	device = &recorder_header()->device[0];
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
 		uint64_t others = __atomic_load_n(&device->other, __ATOMIC_RELAXED);
-		account_block(0, 512, i * 512, i * MiB, &new_peak);
+		counters_block(0, 512, i * 512, i * MiB, &new_peak);
 		for (volatile int pause = 0; pause < 20; pause++)
 			; /* the other may be about to store what it read before */
 		low += __atomic_load_n(&device->device_peak, __ATOMIC_RELAXED) < i * MiB + others;

@@ -3,19 +3,19 @@
  * slot's first word is the hash and the value in one, so a slot that two threads wrote at once, or
  * one being written, is nobody's.
  */
-#ifndef PRELOAD_KNOWN_H
-#define PRELOAD_KNOWN_H
+#ifndef PRELOAD_HASH_CACHE_H
+#define PRELOAD_HASH_CACHE_H
 
 #include <stdint.h>
 
-struct known {
+struct hash_cache_slot {
 	uint64_t check; /* hash ^ value; both words 0: empty */
 	uint64_t value; /* with bit 32 set, so that it is never 0 */
 };
 
-#define KNOWN_SET (1ull << 32)
+#define HASH_CACHE_SET (1ull << 32)
 
-static inline int known_is(const struct known *k, uint64_t hash, uint32_t *value)
+static inline int hash_cache_get(const struct hash_cache_slot *k, uint64_t hash, uint32_t *value)
 {
 	uint64_t v = __atomic_load_n(&k->value, __ATOMIC_RELAXED);
 
@@ -25,10 +25,10 @@ static inline int known_is(const struct known *k, uint64_t hash, uint32_t *value
 	return 1;
 }
 
-static inline void known_set(struct known *k, uint64_t hash, uint32_t value)
+static inline void hash_cache_set(struct hash_cache_slot *k, uint64_t hash, uint32_t value)
 {
-	__atomic_store_n(&k->value, value | KNOWN_SET, __ATOMIC_RELAXED);
-	__atomic_store_n(&k->check, hash ^ (value | KNOWN_SET), __ATOMIC_RELAXED);
+	__atomic_store_n(&k->value, value | HASH_CACHE_SET, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->check, hash ^ (value | HASH_CACHE_SET), __ATOMIC_RELAXED);
 }
 
 #endif

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "record/background.h"
+#include "record/helper.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -13,15 +13,14 @@
 #include "record/thread.h"
 
 static struct {
-	struct background is;
+	struct helper is;
 	_Atomic uint32_t own_wakeups; /* before the first start */
 	atomic_uint ending, running;
-} background;
+} helper;
 
 static void futex(int op, uint32_t value, const struct timespec *timeout)
 {
-	_Atomic uint32_t *word =
-		background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
+	_Atomic uint32_t *word = helper.is.wakeups ? helper.is.wakeups : &helper.own_wakeups;
 
 	syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
@@ -43,62 +42,61 @@ static void *run(void *unused)
 	(void)unused;
 	prctl(PR_SET_NAME, "memtrace");
 	schedule_as_the_process();
-	background.is.once();
-	while (!atomic_load(&background.ending)) {
-		uint32_t seen = atomic_load(background.is.wakeups);
-		unsigned ms = background.is.work();
+	helper.is.once();
+	while (!atomic_load(&helper.ending)) {
+		uint32_t seen = atomic_load(helper.is.wakeups);
+		unsigned ms = helper.is.work();
 		struct timespec pause = { .tv_sec = ms / 1000,
 					  .tv_nsec = (long)(ms % 1000) * 1000000 };
 
-		if (!atomic_load(&background.ending))
+		if (!atomic_load(&helper.ending))
 			futex(FUTEX_WAIT, seen, &pause);
 	}
-	background.is.work();
-	background.is.end();
-	atomic_store(&background.running, 0);
+	helper.is.work();
+	helper.is.end();
+	atomic_store(&helper.running, 0);
 	return NULL;
 }
 
-int background_start(const struct background *b)
+int helper_start(const struct helper *b)
 {
-	background.is = *b;
-	atomic_store(&background.ending, 0);
-	atomic_store(&background.running, 1);
+	helper.is = *b;
+	atomic_store(&helper.ending, 0);
+	atomic_store(&helper.running, 1);
 	if (thread_start(run) == 0)
 		return 0;
-	atomic_store(&background.running, 0);
+	atomic_store(&helper.running, 0);
 	return -1;
 }
 
-void background_wake(void)
+void helper_wake(void)
 {
-	_Atomic uint32_t *word =
-		background.is.wakeups ? background.is.wakeups : &background.own_wakeups;
+	_Atomic uint32_t *word = helper.is.wakeups ? helper.is.wakeups : &helper.own_wakeups;
 
 	atomic_fetch_add(word, 1);
 	futex(FUTEX_WAKE, 1, NULL);
 }
 
-int background_is_running(void)
+int helper_is_running(void)
 {
-	return (int)atomic_load(&background.running);
+	return (int)atomic_load(&helper.running);
 }
 
-int background_stop(unsigned limit_ms)
+int helper_stop(unsigned limit_ms)
 {
 	struct timespec tenth = { .tv_nsec = 100000 };
 
-	atomic_store(&background.ending, 1);
-	for (unsigned i = 0; i < limit_ms * 10 && atomic_load(&background.running); i++) {
-		background_wake();
+	atomic_store(&helper.ending, 1);
+	for (unsigned i = 0; i < limit_ms * 10 && atomic_load(&helper.running); i++) {
+		helper_wake();
 		syscall(SYS_nanosleep, &tenth, NULL);
 	}
-	return !atomic_load(&background.running);
+	return !atomic_load(&helper.running);
 }
 
-void background_forget(void)
+void helper_forget(void)
 {
-	background.is.wakeups = NULL;
-	atomic_store(&background.running, 0);
-	atomic_store(&background.ending, 0);
+	helper.is.wakeups = NULL;
+	atomic_store(&helper.running, 0);
+	atomic_store(&helper.ending, 0);
 }
