@@ -1,8 +1,9 @@
-/* Libraries whose calls do not come to the wrappers. */
+/* Libraries whose calls do not reach the wrappers. */
 #ifndef PRELOAD_BYPASS_H
 #define PRELOAD_BYPASS_H
 
-/* Writes a note that names them, once, where there are any. Slow; the helper thread's. */
+/* Writes a note with their names into the tables, once, if there are any. Slow; for the helper
+ * thread. */
 void bypass_describe(void);
 
 /* In a forked child. */

@@ -1,5 +1,5 @@
-/* What CUDA arrays take: no call tells for ordinary ones, so it is computed from the shape
- * (alignment is not known). */
+/* The size of CUDA arrays. No call returns it for ordinary arrays, so it is computed from the
+ * shape; the alignment is not known. */
 #ifndef PRELOAD_ARRAY_H
 #define PRELOAD_ARRAY_H
 

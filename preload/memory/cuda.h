@@ -1,5 +1,5 @@
-/* The few questions that the preload asks CUDA itself, always the real functions. Nothing here
- * makes a context. */
+/* The questions that the preload asks CUDA, through the real functions. No function here creates a
+ * context. */
 #ifndef PRELOAD_CUDA_H
 #define PRELOAD_CUDA_H
 
@@ -15,42 +15,46 @@ void cuda_uses_none(void);
 /* The device of the calling thread's current context, or -1. */
 int cuda_current_device(void);
 
-/* The current device of the runtime that FUNCTION is of, with a context or without, or -1. Not for
- * a driver call's wrapper: the runtime, which may have called it, can hold its own lock. */
+/* The current device of the runtime that defines FUNCTION, with a context or without; -1: unknown.
+ * A wrapper of a driver call must not call this: the runtime may be its caller and hold its own
+ * lock. */
 int cuda_runtime_device(const void *function);
 
-/* Free and total bytes of the current device; 0, or -1 when CUDA does not say. */
+/* Free and total bytes of the current device; 0, or -1 if CUDA does not answer. */
 int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* The calling thread's current context, or NULL. */
 void *cuda_current_context(void);
 
-/* Does DEVICE's primary context exist no more? */
+/* Returns 1 if the primary context of DEVICE does not exist any more. */
 int cuda_primary_is_gone(int device);
 
 /* Bytes of the allocation that holds ADDRESS; 0: unknown. */
 uint64_t cuda_range(uint64_t address);
 
-/* Used and reserved bytes of *POOL, or with NULL of the current pool of DEVICE, which it then is. 0
- * or -1. */
+/* Used and reserved bytes of *POOL; with *POOL NULL, of the current pool of DEVICE, which *POOL
+ * then becomes. Returns 0 or -1. */
 int cuda_pool(int device, void **pool, uint64_t *used, uint64_t *reserved);
 
-/* Bytes that DEVICE holds for graphs. 0 or -1. */
+/* Bytes that DEVICE reserves for graphs. Returns 0 or -1. */
 int cuda_graph_memory(int device, uint64_t *reserved);
 
-/* Is work on STREAM being captured into a graph? Then an allocation call gives nothing yet. */
+/* Returns 1 if work on STREAM is being captured into a graph: an allocation call then allocates
+ * nothing yet. */
 int cuda_is_capturing(void *stream);
 
-/* Is the device libcudasim.so's? */
+/* Returns 1 if the device is simulated (libcudasim.so). */
 int cuda_is_simulated(void);
 
-/* Was that device used, and stands it where its functions are found before ours? */
+/* Returns 1 if the simulated device was used and comes before this library in LD_PRELOAD, so that
+ * its functions are called instead of ours. */
 int cuda_is_simulated_unseen(void);
 
-/* Writes names of devices and versions of libraries into the tables. Slow; the helper thread's. */
+/* Writes names of devices and versions of libraries into the tables. Slow; for the helper thread.
+ */
 void cuda_describe(void);
 
-/* The device of POOL, or OTHERWISE where CUDA does not tell. */
+/* The device of POOL, or OTHERWISE if CUDA does not tell. */
 unsigned cuda_device_of_pool(void *pool, unsigned otherwise);
 
 /* In a forked child, or when a library was unloaded. */

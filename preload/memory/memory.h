@@ -1,7 +1,8 @@
 /*
- * What the wrappers say about memory: kept in a live set, so that a free is known by its address
- * whatever call frees it; recorded; and counted. CALLER is the return address of the outermost
- * wrapped call: its module owns the memory. A RESULT is CUDA's, 0 on success.
+ * Allocations and frees, as the wrappers report them. Each is kept in a live set (so that a free is
+ * recognised by its address, whichever call frees it), recorded, and counted. CALLER is the return
+ * address of the outermost wrapped call: its module owns the memory. RESULT is CUDA's, 0 on
+ * success.
  */
 #ifndef PRELOAD_MEMORY_H
 #define PRELOAD_MEMORY_H
@@ -15,36 +16,35 @@
 
 #define MEMORY_REFUSED 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
 
-/* An allocation call ended. ADDRESS 0: nothing was given. */
+/* An allocation call returned. ADDRESS 0: nothing was allocated. */
 void memory_allocated(const void *caller, enum mt_event kind, int result, uint64_t address,
 		      uint64_t bytes);
 void memory_allocated_in_pool(const void *caller, int result, uint64_t address, uint64_t bytes,
 			      void *pool, void *stream);
 
 /*
- * A free is recorded before it happens: afterwards another thread may already have been given the
- * address. Returns what was freed, so that a free that fails can be taken back; `kind` 0 when the
- * address is not known, which is none of our business.
+ * A free is recorded before the real call: after it, another thread may already have the address.
+ * Returns the allocation, so that a free that fails can be undone; `kind` 0 if the address is not
+ * known.
  */
 struct mt_record memory_before_free(const void *caller, uint64_t address);
 void memory_after_free(const void *caller, const struct mt_record *freed, int result);
 
 /*
- * A context may be about to end: CONTEXT, or with NULL the primary one of DEVICE. What it gave is
- * marked, and goes when memory_ended() says that it is gone; pools stay. Returns what
- * memory_ended() wants; negative: none of ours.
+ * A context may be about to end: CONTEXT, or with NULL the primary one of DEVICE. Its allocations
+ * are marked, and freed if memory_ended() reports the context gone; pools stay. Returns the
+ * argument ENDING of memory_ended(); negative: no allocation is concerned.
  */
 int memory_ending(const void *context, int device);
 void memory_ended(const void *caller, const void *context, int ending, int gone);
 
-/* A context beside the primary ones was made. */
+/* A context beside the primary ones was created. */
 void memory_context_made(void *context);
 
-/* Something happened that takes or gives device memory which no call shows: it is sampled when a
- * sample is due. */
+/* Device memory may have changed in a way that no call shows: takes a sample if one is due. */
 void memory_sample_if_due(void);
 
-/* BYTES were asked for and refused. */
+/* A request for BYTES was refused. */
 void memory_refused(const void *caller, uint64_t bytes);
 
 /* Records and counts BYTES (signed) on DEVICE. Returns the sequence number. */
@@ -71,8 +71,8 @@ static inline uint32_t memory_free_stack(const struct module *by, uint64_t bytes
 /* The current device, or MT_NO_DEVICE. */
 unsigned memory_current_device(void);
 
-/* Allocations of device memory that this thread has recorded: tells whether a call inside another
- * has. */
+/* Number of events of device memory that this thread has recorded: a wrapper compares it before and
+ * after a call that may contain other wrapped calls. */
 extern __thread unsigned memory_recorded
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 

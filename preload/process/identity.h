@@ -1,6 +1,5 @@
-/* Who this process is: rank, job, launcher, command line, chosen environment, declared
- * configuration. Secrets never enter the trace, as far as secret.def knows their names and looks.
- */
+/* The identity of this process: rank, job, launcher, command line, some environment variables, the
+ * declared configuration. Values that secret.def recognises as secrets do not enter the trace. */
 #ifndef PRELOAD_IDENTITY_H
 #define PRELOAD_IDENTITY_H
 
@@ -12,13 +11,13 @@ struct identity {
 		restart_count; /* -1: unknown; restart_count 0 */
 	unsigned pid, ppid;
 	uint64_t launcher_start_ns;
-	int is_child; /* one of several processes of a run that have no rank to tell them apart */
+	int is_child; /* one of several processes of a run that have no rank */
 	char host[64];
 	char job_id[64];
 	char run_id[64];
 };
 
-/* Reads the environment and /proc. */
+/* Fills W from the environment and /proc. */
 void identity_read(struct identity *w);
 
 /* Writes command line, environment, working directory and executable into the tables. */

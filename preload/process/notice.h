@@ -1,5 +1,5 @@
-/* The preload's only words: single lines on stderr, silenced by MEMTRACE_QUIET=1, from one process
- * of a job. */
+/* All output of the preload: single lines on stderr, from one process of a job. MEMTRACE_QUIET=1
+ * suppresses them. */
 #ifndef PRELOAD_NOTICE_H
 #define PRELOAD_NOTICE_H
 
@@ -7,7 +7,8 @@
 
 #include "process/identity.h"
 
-/* Who speaks, where the traces are (both borrowed), and whether the device is simulated. */
+/* Sets the process's identity, the directory of the traces (both borrowed), and whether the device
+ * is simulated. */
 void notice_begin(const struct identity *who, const char *directory, int simulated);
 
 /* A MEMTRACE_ variable that is unknown (EXPECTED NULL) or has a bad value. */
@@ -23,7 +24,8 @@ void notice_out_of_memory(uint64_t requested, uint64_t free_bytes);
 void notice_end(uint64_t allocated_peak, uint64_t reserved_peak, uint64_t device_peak,
 		uint64_t lost_events);
 
-/* The simulated device stands before us in LD_PRELOAD: its functions are found instead of ours. */
+/* The simulated device comes before this library in LD_PRELOAD: its functions are called instead.
+ */
 void notice_order(void);
 
 #endif

@@ -1,16 +1,15 @@
-/* What must not enter a trace: values that look like a secret, or whose name says so. Everything
- * that is stored of the command line, the environment and the declared configuration passes here.
- */
+/* Masks secrets: values that look like one, or that stand under a secret's name. The command line,
+ * the environment and the declared configuration pass through here before they are stored. */
 #ifndef PRELOAD_SECRET_H
 #define PRELOAD_SECRET_H
 
 #include <stddef.h>
 
-/* Where the masked text goes. */
+/* The masked text. */
 struct masked {
 	char *s;
 	size_t n, room;
-	int cut; /* there was more than room for it */
+	int cut; /* the text did not fit */
 };
 
 /* A value under the name of its variable or option; "" for none. */

@@ -1,10 +1,10 @@
-/* The two ways to know a secret: by the name before it, and by its own looks. */
+/* The two ways to recognise a secret: by the name before it, and by its own form. */
 #ifndef PRELOAD_SECRET_LOOKS_H
 #define PRELOAD_SECRET_LOOKS_H
 
 #include <stddef.h>
 
-/* What a name says of its value. */
+/* What a name implies for its value. */
 enum name_kind {
 	NAME_NOTHING,
 	NAME_OPEN,  /* a JSON text in base64 is no secret */

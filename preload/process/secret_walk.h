@@ -1,4 +1,4 @@
-/* A walk over a text that may hold secrets, and where the values in it end. */
+/* Reads a text that may contain secrets, and finds where the values in it end. */
 #ifndef PRELOAD_SECRET_WALK_H
 #define PRELOAD_SECRET_WALK_H
 

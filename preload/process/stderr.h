@@ -1,4 +1,4 @@
-/* Lines on the job's stderr, which may be full, closed, or somebody's file by now. */
+/* Lines on the job's stderr, which may be full, closed, or another file by now. */
 #ifndef PRELOAD_STDERR_H
 #define PRELOAD_STDERR_H
 
@@ -9,7 +9,8 @@ void stderr_remember(void);
 
 /*
  * Writes one line, in one piece, if descriptor 2 is still the file that it was and takes the line
- * at once; else drops it. Does not act on pthread_cancel(), leaves errno alone, raises no SIGPIPE.
+ * at once; else drops it. It is no cancellation
+ * point, keeps errno, and raises no SIGPIPE.
  */
 void stderr_line(const char *line, size_t n);
 

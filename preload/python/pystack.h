@@ -1,8 +1,8 @@
 /*
  * The Python stack of the calling thread, read without the GIL: the thread is inside a call, so its
  * frames cannot move. CPython 3.9 and later, free-threaded builds too. The layout is checked on the
- * first stack seen, with reads that cannot fault; where it does not hold, there are no stacks and
- * the trace says why.
+ * first stack, with reads that cannot fault; if the layout is not as expected, no stacks are
+ * recorded and the trace has a note with the reason.
  */
 #ifndef PRELOAD_PYSTACK_H
 #define PRELOAD_PYSTACK_H
@@ -15,7 +15,7 @@ uint32_t pystack_current(uint32_t module);
 /* The stack of MODULE alone. */
 uint32_t pystack_module_stack(uint32_t module);
 
-/* Forgets what was found out; in a forked child. */
+/* In a forked child: the interpreter is looked for again. */
 void pystack_forget(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The beginning of a recording's memory: what the job and the writing process tell each other. The
- * image of the trace file follows it. Both run the same build (WRITER_BUILD).
+ * The first bytes of a recording's memory: the state that the job and the process that writes the
+ * file share. The image of the trace file follows. Both run the same build (WRITER_BUILD).
  */
 #ifndef PRELOAD_CONTROL_H
 #define PRELOAD_CONTROL_H
@@ -16,11 +16,11 @@
 
 enum writer_owner { WRITER_NOBODY, WRITER_PROCESS, WRITER_THREAD };
 enum writer_state {
-	WRITER_WAITING, /* the file is not made yet */
+	WRITER_WAITING, /* the file does not exist yet */
 	WRITER_WRITING,
-	WRITER_REFUSED, /* the file could not be made: `error` */
-	WRITER_FULL,    /* the file takes no more records: `error`; the header is still written */
-	WRITER_DONE,    /* all is written, and the file is closed */
+	WRITER_REFUSED, /* the file could not be created: `error` */
+	WRITER_FULL,    /* no more records can be written: `error`; the header still is */
+	WRITER_DONE,    /* everything is written and the file is closed */
 };
 
 struct writer_control {
@@ -28,7 +28,7 @@ struct writer_control {
 	_Atomic uint32_t go;        /* 1: everything up to `name` is filled in */
 	_Atomic uint32_t owner;     /* enum writer_owner, taken once */
 	uint32_t pid;               /* the job's process */
-	uint64_t image_bytes;       /* how long the image can become */
+	uint64_t image_bytes;       /* largest size of the image */
 	int uses_counter;           /* records hold the processor's counter, not ns */
 	struct clock_reading begin; /* time 0 of the trace */
 	char directory[4096];       /* absolute */
@@ -43,7 +43,7 @@ struct writer_control {
 	_Atomic uint32_t ended;          /* 1: the job has closed the recording */
 	_Atomic uint32_t state;          /* enum writer_state; futex */
 	_Atomic int32_t error;           /* errno */
-	_Atomic uint32_t passes;         /* how often everything new was written */
+	_Atomic uint32_t passes;         /* times that everything new was written */
 	/* Of each segment: the sequence number before which its records are in the file, and the
 	 * first sequence number plus 1 of the run whose keyframe is. */
 	_Atomic uint64_t written[MT_MAX_SEGMENTS];

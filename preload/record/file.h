@@ -1,5 +1,5 @@
-/* The trace file on disk, for its one writer; and small files that are read. Nothing here runs on a
- * thread that allocates GPU memory, file_read() at the start apart. */
+/* The trace file on disk, for its one writer; and small files that are read. A thread that
+ * allocates GPU memory calls only file_read(), when recording begins. */
 #ifndef PRELOAD_FILE_H
 #define PRELOAD_FILE_H
 
@@ -7,16 +7,16 @@
 #include <stdint.h>
 
 /*
- * Makes DIRECTORY (with parents, mode 0700; no symbolic link as its last part) and NAME in it,
- * exclusively and mode 0600, and takes the lock that tells a reader that the writer lives. Returns
- * the descriptor or -errno with no file left behind.
+ * Creates DIRECTORY (with parents, mode 0700; no symbolic link as its last part) and NAME in it,
+ * exclusively and mode 0600, and takes the lock by which a reader sees that the writer is running.
+ * Returns the descriptor or -errno with no file left behind.
  */
 int file_create(const char *directory, const char *name);
 
 /* Opens and locks a file that file_create() made. A descriptor or -errno. */
 int file_open(const char *directory, const char *name);
 
-/* Takes the file away again. */
+/* Removes the file. */
 void file_discard(const char *directory, const char *name);
 
 /* Writes all BYTES at OFFSET. 0 or -errno. */

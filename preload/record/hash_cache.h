@@ -1,7 +1,7 @@
 /*
- * What was found out for a 64-bit hash, in slots that any thread reads and writes without a lock: a
- * slot's first word is the hash and the value in one, so a slot that two threads wrote at once, or
- * one being written, is nobody's.
+ * A cache from 64-bit hashes to 32-bit values that any thread reads and writes without a lock. The
+ * first word of a slot combines hash and value: a slot that is being written, or that two threads
+ * wrote at once, matches no hash.
  */
 #ifndef PRELOAD_HASH_CACHE_H
 #define PRELOAD_HASH_CACHE_H

@@ -1,5 +1,5 @@
-/* The helper thread: prepares what recording will need, writes keyframes, prints lines, asks slow
- * questions. */
+/* The helper thread: prepares memory for the recording, writes keyframes, prints lines, and asks
+ * CUDA what takes long. */
 #ifndef PRELOAD_HELPER_H
 #define PRELOAD_HELPER_H
 
@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 struct helper {
-	_Atomic uint32_t *wakeups; /* futex; also another process may wake the thread by it */
+	_Atomic uint32_t *wakeups; /* futex; another process may wake the thread with it */
 	void (*once)(void);        /* run on the thread first */
 	unsigned (*work)(void);    /* run at every wake-up; returns after how many ms it wants to be
 				      run again */
 	void (*end)(void);         /* run on the thread last */
 };
 
-/* Starts the thread with all signals blocked. 0, or -1: there is no such thread. */
+/* Starts the thread with all signals blocked. Returns 0, or -1 if no thread can be started. */
 int helper_start(const struct helper *b);
 
 /* Wakes the thread; callable anywhere, never waits. */
@@ -22,8 +22,8 @@ void helper_wake(void);
 
 int helper_is_running(void);
 
-/* Asks the thread to end, which it does after another run of its work, and waits up to LIMIT_MS for
- * it. Returns 1 when there is no such thread any more. */
+/* Asks the thread to end, which it does after one more run of its work, and waits up to LIMIT_MS.
+ * Returns 1 if the thread has ended. */
 int helper_stop(unsigned limit_ms);
 
 /* In a forked child, where the thread does not exist. */

@@ -1,5 +1,5 @@
-/* Copies what is new of a recording's memory into the trace file, so that the file is a valid trace
- * after each write. */
+/* Copies the new parts of a recording's memory into the trace file. The file is a valid trace after
+ * each write. */
 #ifndef PRELOAD_IMAGE_H
 #define PRELOAD_IMAGE_H
 
@@ -28,17 +28,17 @@ struct image {
 
 void image_begin(struct image *m, struct writer_control *c);
 
-/* The same after a writer that is gone: what it has told to be in the file is taken as written. */
+/* The same after another writer has ended: what it marked as written is not written again. */
 void image_resume(struct image *m, struct writer_control *c);
 
-/* Writes what is new to m->fd. 0 or -errno; after an error only image_header_when_full() makes
- * sense. */
+/* Writes what is new to m->fd. Returns 0 or -errno; after an error, only image_header_when_full()
+ * may follow. */
 int image_pass(struct image *m);
 
-/* The file takes no more: writes the header with what the file really holds, and ERROR. */
+/* No more can be written: writes the header for what the file really holds, with ERROR. */
 void image_header_when_full(struct image *m, int error);
 
-/* Cuts off the room that was made ahead. */
+/* Cuts the file after its last byte in use. */
 void image_trim(struct image *m);
 
 #endif

@@ -1,5 +1,5 @@
-/* Keyframes: the helper thread replays each full segment and writes what was live at its end, so
- * that the next one stands alone. */
+/* Keyframes: the helper thread replays each full segment and writes the live set at its end, so
+ * that the next segment can be read without the earlier ones. */
 #ifndef PRELOAD_KEYFRAME_H
 #define PRELOAD_KEYFRAME_H
 
@@ -7,8 +7,8 @@
 void keyframe_reset(void);
 
 /* Replays the segments that became full since the last call and writes their followers' keyframes.
- * By one thread at a time: the helper's, or where there is none the one that needs a segment.
- * Returns 1 when a record that is reserved and not written yet holds it up. */
+ * One thread at a time calls it: the helper, or without a helper the thread that needs a segment.
+ * Returns 1 if it waits for a record that is reserved and not written yet. */
 int keyframe_work(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The runs of records of a recording: which one is written to, which is ready, which may be given
- * up to keep to the budget. The recorder's own; nothing else includes this.
+ * The segments of a recording, each a run of records: the current one, the prepared next one, and
+ * those that may be given up to stay within the budget.
  */
 #ifndef PRELOAD_SEGMENTS_H
 #define PRELOAD_SEGMENTS_H
@@ -20,9 +20,9 @@ struct segment {
 	struct mt_segment *entry;
 	size_t bytes;
 	struct mt_record *keyframe; /* NULL: none yet */
-	int is_free;                /* was given up, and nobody has taken it since */
-	int is_being_emptied;       /* segments_release() gives its memory back just now */
-	int is_empty;               /* its memory was given back and reads as zeros */
+	int is_free;                /* was given up and is not in use again */
+	int is_being_emptied;       /* its memory is being given back */
+	int is_empty; /* 1: its memory was given back and reads as zeros; -1: it cannot be */
 	int keyframe_is_empty;
 };
 
@@ -40,42 +40,44 @@ extern struct segments {
 	uint64_t since_keyframe; /* records replayed since the last keyframe */
 } segments;
 
-/* Begins with one segment of BYTES of memory. */
+/* Begins with one segment of BYTES at RECORDS, which is OFFSET of the file; BYTES 0: none. */
 void segments_open(struct writer_control *control, uint64_t budget, void *records, uint64_t offset,
 		   size_t bytes);
 
-/* How many bytes the first segment of such a budget has. */
+/* Bytes of the first segment for this budget. */
 size_t segments_first_bytes(uint64_t budget);
 
-/* A segment ready for use: new while the budget lasts, else an old one again. NULL with errno
- * ENOBUFS: none now, but later; another errno: none any more. The prepare lock is held. */
+/* Returns a segment ready for use: a new one while the budget lasts, else an old one again. NULL
+ * with errno ENOBUFS: there is none now; with another errno: there will be none. The caller holds
+ * the prepare lock. */
 struct segment *segments_prepare(void);
 
 /* The segment whose first sequence number is FIRST; NULL: none. */
 struct segment *segments_at(uint64_t first);
 
-/* Are there full segments that are not in the file? */
+/* Returns 1 if a full segment is not in the file yet. */
 int segments_are_unwritten(void);
 
-/* The next full segment, in order of sequence, that segments_replayed() has not been told of. */
+/* The oldest full segment that is not replayed. */
 struct filled_segment {
 	const struct mt_record *records;
 	uint64_t count;
 	struct mt_segment *following; /* its keyframe is complete once `records` are replayed */
 };
-int segments_next_filled(struct filled_segment *filled); /* 0: none */
+int segments_next_filled(struct filled_segment *filled); /* 0: there is none */
 
 /*
- * Room for a keyframe of RECORDS before the segment that follows FILLED: what that segment had if
- * it is large enough, else new. NULL with *wanted 0: none is due yet, for keyframes take no more
- * room than the records between them, and leave the budget to the records until it is used up. NULL
- * with *wanted 1: there is no space.
+ * Returns room for a keyframe of RECORDS before the segment that follows FILLED. NULL with *wanted
+ * 0: no keyframe is due yet. Keyframes take no more room than the records between them, and wait
+ * until the records have used up the budget. NULL with *wanted 1: there is no space.
  */
 struct mt_record *segments_keyframe(const struct filled_segment *filled, uint64_t records,
 				    int *wanted);
+
+/* FILLED is replayed. */
 void segments_replayed(const struct filled_segment *filled);
 
-/* A record that must stay in the trace (an OOM). */
+/* The record with this sequence number (a failure for lack of memory) must stay in the trace. */
 void segments_protect(uint64_t sequence);
 
 /* For the helper thread: gives the memory back of records that are replayed and in the file, and

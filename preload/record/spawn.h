@@ -1,5 +1,5 @@
 /*
- * Makes the memory that a recording lives in, and the process that writes it to the trace file.
+ * Makes the memory of a recording, and the process that writes it to the trace file.
  *
  * The memory is a memfd, mapped shared. Its descriptor is only ever open in the descriptor table of
  * a child: the job's own table is never touched, so no number of the job's can be taken or used by
@@ -29,7 +29,7 @@ long spawn_clone(int (*run)(void *), void *stack_top, unsigned long flags, void 
  */
 void *spawn_writer(size_t bytes, size_t *got);
 
-/* Could the program not be executed? Known a moment after spawn_writer(). */
+/* Returns 1 if the program could not be executed; known a moment after spawn_writer(). */
 int spawn_failed(void);
 
 /* The same memory without a process. */

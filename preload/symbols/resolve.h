@@ -9,8 +9,8 @@
 
 #include <link.h>
 
-/* Address of SYMBOL in the first object loaded after this one that defines it: what stands before
- * it is a tracer or a shim that calls us. NULL: nowhere. */
+/* Address of SYMBOL in the first object loaded after this one that defines it; an object before
+ * this one is a tracer or a shim that calls us. NULL: none defines it. */
 void *resolve(const char *symbol);
 
 /* The same, but first in the object that holds BESIDE: another function of the same copy of a
@@ -20,7 +20,7 @@ void *resolve_beside(const void *beside, const char *symbol);
 /* Address of SYMBOL in a preload before this one (not in the program itself). */
 void *resolve_before_us(const char *symbol);
 
-/* The same before this one too: does anyone else define it? */
+/* The same in any object but this one. */
 void *resolve_anywhere(const char *symbol);
 
 /* Address of SYMBOL in the C library itself, whoever else defines it. */
@@ -30,20 +30,20 @@ void *resolve_in_libc(const char *symbol);
  * what is called before anything else is ready. */
 void *resolve_in_preload(const char *symbol);
 
-/* Is ADDRESS in this object? */
+/* Returns 1 if ADDRESS is in this object. */
 int resolve_is_ours(const void *address);
 
 /* Path of the object that holds ADDRESS, copied to PATH (BYTES long; "" for none), and its start,
  * to tell objects apart. */
 const void *resolve_module(const void *address, char *path, unsigned long bytes);
 
-/* The same of what follows the path's last slash. */
+/* The same with the last part of the path alone. */
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
 
-/* Is ADDRESS in the loaded object O? */
+/* Returns 1 if ADDRESS is in the loaded object O. */
 int resolve_holds(const struct dl_phdr_info *o, const void *address);
 
-/* How often an object was loaded, and unloaded. */
+/* Number of objects loaded, and unloaded, since the program began. */
 unsigned long long resolve_loaded(void);
 unsigned long long resolve_unloaded(void);
 

@@ -1,5 +1,5 @@
 /*
- * Where more than one loaded object defines a hooked function (two NCCLs, PyTorch's CUDA runtime
+ * If more than one loaded object defines a hooked function (two NCCLs, PyTorch's CUDA runtime
  * beside the system's): which of them the loader would have bound a caller to.
  */
 #ifndef PRELOAD_SCOPE_H
@@ -13,7 +13,7 @@ struct scope_choice {
 
 struct scope_choice scope_choose(const char *symbol, const void *caller);
 
-/* In a forked child: whoever was choosing is not there. */
+/* In a forked child: the thread that held the lock does not exist. */
 void scope_forget(void);
 
 #endif
