@@ -1,4 +1,4 @@
-"""Stands for `accelerate launch` in `memtrace simulate --ranks`: the worker's environment is Accelerate's own; RANK and its like are set."""
+"""Takes the place of `accelerate launch` in `memtrace simulate --ranks`: Accelerate computes the worker's environment; RANK and similar variables are set."""
 import os
 import sys
 

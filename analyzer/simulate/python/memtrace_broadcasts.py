@@ -1,12 +1,12 @@
-"""What ranks that do not run would send, where it decides what this rank does: a few integers (flags, sizes, shapes) and objects.
+"""Data of missing ranks on which this rank's decisions depend: small integers (flags, sizes, shapes) and objects.
 
-Every simulated rank writes down what of these it broadcasts, scatters, or sends to a rank that does not run with it. A rank that gets some from
-one which does not run takes it from what that one wrote, and waits for it; memtrace starts it, if it was not to be simulated anyway
-(analyzer/simulate/broadcasts.c). As all ranks run one program, a sender that nobody asked for is stood for by the one at its place in a group of the same
-shape that begins with rank 0, if there is such a group: one more rank is enough for most.
+Every simulated rank logs such data that it broadcasts, scatters, or sends to a rank that does not run with it. A rank that receives data from a
+missing rank waits for that rank's log and reads it. memtrace starts the missing rank as an auxiliary rank, unless it is simulated anyway
+(analyzer/simulate/broadcasts.c). All ranks run one program. So a sender that was not requested is represented by the rank at the same position in
+a group of the same shape that begins with rank 0, if there is such a group: one auxiliary rank is enough for most jobs.
 
-The directory SIMULATE_SENT has "wanted" (a line for each rank that somebody waits for), RANK.ended (by memtrace), and RANK.sent-KEY, a line
-for each time: in hexadecimal, or empty where there was too much of it.
+The directory SIMULATE_SENT has "wanted" (one line for each rank whose log is needed), RANK.ended (written by memtrace), and RANK.sent-KEY, with one
+line for each send: the data in hexadecimal, or an empty line if they were too large.
 """
 import ctypes
 import io
@@ -27,7 +27,7 @@ def size(tensor):
 
 
 def contents(tensor):
-    """The simulated device's memory is this process's: reading it here makes no call and waits for nothing."""
+    """The simulated device's memory is in this process: reading it needs no call and no wait."""
     return ctypes.string_at(tensor.data_ptr(), size(tensor))
 
 
@@ -42,7 +42,7 @@ def pickled(objects):
     to = Bounded()
     try:
         pickle.dump(objects, to)
-    except Exception:  # too much, or what the call itself will complain of
+    except Exception:  # too large, or an error that the call itself will report
         return b""
     return to.getvalue()
 
@@ -56,8 +56,8 @@ class Sent:
         return os.path.join(self.directory, "%d.%s" % (rank, what))
 
     def turn(self, what, ranks, sender, receiver):
-        """A key that the senders of like groups share, and how often it was asked for: what is sent, the group's shape, which of the groups
-        of that shape it is in the order of use, the sender's place, and the receiver's if there is one."""
+        """(key, number of earlier uses of the key). Senders of similar groups share a key: the kind of data, the group's shape, the group's number
+        among the groups of that shape in the order of use, the sender's position, and the receiver's if there is one."""
         shape = tuple(r - ranks[0] for r in ranks)
         groups = self.shapes.setdefault(shape, [])
         if ranks not in groups:
@@ -74,7 +74,7 @@ class Sent:
             f.write(value.hex() + "\n")
 
     def take_from(self, key, writer):
-        """Whose file has what is sent under that key."""
+        """Reads the data of that key from the log of rank `writer`, and requests that rank."""
         self.writers[key] = writer
         with open(os.path.join(self.directory, "wanted"), "a") as f:
             f.write("%d\n" % writer)
@@ -87,11 +87,11 @@ class Sent:
             return []
 
     def read(self, what, ranks, sender, receiver=None):
-        """What `sender` sends now; None: it never did, or it is not known."""
+        """The data that `sender` sends now; None: it sent none, or they are unknown."""
         key, turn = self.turn(what, ranks, sender, receiver)
-        deputy = sender - ranks[0]
+        representative = sender - ranks[0]
         if key not in self.writers:
-            self.take_from(key, sender if sender in self.asked or deputy == self.rank else deputy)
+            self.take_from(key, sender if sender in self.asked or representative == self.rank else representative)
         while True:
             writer = self.writers[key]
             has_ended = os.path.exists(self.path(writer, "ended"))
@@ -100,7 +100,7 @@ class Sent:
                 return bytes.fromhex(lines[turn]) or None
             if has_ended and (writer == sender or lines):
                 return None
-            if has_ended:  # the deputy has no such group
+            if has_ended:  # the representative has no such group
                 self.take_from(key, sender)
             time.sleep(0.02)
 
@@ -125,7 +125,7 @@ class Sent:
 
 
 class Calls:
-    """Wraps the calls that send integers. Within a call that sends objects, or many messages at once, they are that call's."""
+    """Wraps the calls that send integers. Calls inside a call that sends objects or several messages are left to the outer call."""
 
     def __init__(self, c10d, sent, members, running):
         self.c10d, self.sent, self.members, self.running = c10d, sent, members, running
@@ -139,7 +139,7 @@ class Calls:
             self.depth -= 1
 
     def peer(self, given, name):
-        """A group's ranks, and which of them is meant; by its number in the world, or in the group."""
+        """(ranks of the group, the global rank of the peer), from its global rank or its rank in the group."""
         ranks = self.members(self.c10d, given.get("group"))
         place = given.get("group_" + name)
         return ranks, given.get(name) if place is None else ranks[place]
@@ -171,7 +171,7 @@ class Calls:
         return work
 
     def batch(self, real, operations, given):
-        """All sends come before all receives, as a group of NCCL's calls has them."""
+        """All sends come before all receives, as in a group of NCCL calls."""
         def each(name, call, peer):
             for o in operations:
                 if o.op is getattr(self.c10d, name):

@@ -1,7 +1,7 @@
-"""A group on the CPU whose absent members hold what this rank holds, for PyTorch 2.0 and 2.1; later ones have FakeProcessGroup."""
+"""A CPU group whose missing members have this rank's data, for PyTorch 2.0 and 2.1; later versions have FakeProcessGroup."""
 
 
-def played_group(native):
+def emulated_group(native):
     """The class; `native` is torch._C._distributed_c10d."""
     import torch
 
@@ -17,7 +17,7 @@ def played_group(native):
         for output in outputs:
             output.copy_(source)
 
-    class PlayedGroup(native.ProcessGroup):
+    class EmulatedGroup(native.ProcessGroup):
         def name(self):
             return "gloo"
 
@@ -58,4 +58,4 @@ def played_group(native):
 
         allreduce = allreduce_coalesced = broadcast = reduce = send = recv = recv_anysource = barrier = monitored_barrier = nothing
 
-    return PlayedGroup
+    return EmulatedGroup

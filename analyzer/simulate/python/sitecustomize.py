@@ -1,8 +1,8 @@
-"""Put on PYTHONPATH by `memtrace simulate`: ends the job after --steps, and answers for ranks that do not run where no GPU is in between.
+"""`memtrace simulate` puts this module on PYTHONPATH. It ends the job after --steps, and emulates missing ranks in exchanges that do not use a GPU.
 
-Ranks that run (RUNNING) are this one alone, or several together; those see each other's true data.
+RUNNING has the ranks that run: this one alone, or several together, which exchange their real data.
 
-Runs the environment's own sitecustomize first. Nothing happens before the job itself imports torch.
+The environment's own sitecustomize runs first. Nothing happens before the job itself imports torch.
 """
 import importlib.abc
 import importlib.machinery
@@ -26,7 +26,7 @@ def ranks_in(name):
 RUNNING = ranks_in("SIMULATE_RANKS")
 
 
-def run_the_other_one():
+def run_own_sitecustomize():
     path = [p for p in sys.path if os.path.abspath(p or ".") != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec:
@@ -40,9 +40,9 @@ def say(text):
 # ---- --steps
 
 def end_after_steps(optimizer_module):
-    """Ends the job where the step after the last one begins: at a module's forward pass, or at an optimizer that is about to step again.
+    """Ends the job when the step after the last one begins: at a module's forward pass, or before another step of an optimizer.
 
-    Each optimizer is counted for itself, so that several of them a step are one step.
+    Steps are counted for each optimizer, so that the steps of several optimizers are one step of the job.
     """
     from torch.nn.modules.module import register_module_forward_pre_hook
     taken = {}
@@ -64,26 +64,26 @@ def end_after_steps(optimizer_module):
     optimizer_module.register_optimizer_step_post_hook(after)
 
 
-# ---- ranks that do not run
+# ---- missing ranks
 
-running_of_new_group, backend_of_new_group = 1, ""  # of the group that is being made; members that run
-exchanged = {}  # how often, by a group's ranks
+running_of_new_group, backend_of_new_group = 1, ""  # of the group that is being created: number of running members, backend
+exchanged = {}  # {a group's ranks: number of exchanges}
 
-def played_gloo(c10d):
-    """Gloo's groups connect their processes; with the others absent, a group whose members all hold what this rank holds."""
+def emulated_gloo(c10d):
+    """A substitute for ProcessGroupGloo, whose groups connect their processes: if members are missing, all members have this rank's data."""
     from torch._C import _distributed_c10d as native
-    fake = getattr(native, "FakeProcessGroup", None) or memtrace_gloo.played_group(native)
+    fake = getattr(native, "FakeProcessGroup", None) or memtrace_gloo.emulated_group(native)
     create = getattr(fake, "_create_internal", fake)
-    is_whole = issubclass(fake, native.ProcessGroup)  # and not a backend, which a group has for each device
-    fake._set_sequence_number_for_group = lambda group: None  # PyTorch before 2.12 gives a Gloo group one, and a fake one says that it has none
+    is_whole = issubclass(fake, native.ProcessGroup)  # not a backend; a group has one backend for each device
+    fake._set_sequence_number_for_group = lambda group: None  # PyTorch before 2.12 sets one for a Gloo group; a fake group raises an error
     real = c10d.ProcessGroupGloo
 
-    class Played(type):
+    class Emulated(type):
         def __instancecheck__(cls, group):
             return isinstance(group, (fake, real))
 
-    class PlayedGloo(metaclass=Played):
-        """What ProcessGroupGloo(store, rank, size, timeout) gives."""
+    class EmulatedGloo(metaclass=Emulated):
+        """Takes the place of ProcessGroupGloo(store, rank, size, timeout)."""
 
         def __new__(cls, store, rank, size, *args, **keys):
             if 1 < running_of_new_group == size:
@@ -95,19 +95,19 @@ def played_gloo(c10d):
 
     for name in ("_Options", "Options", "create_device", "create_default_device"):
         if hasattr(c10d.ProcessGroupGloo, name):
-            setattr(PlayedGloo, name, getattr(c10d.ProcessGroupGloo, name))
-    return PlayedGloo
+            setattr(EmulatedGloo, name, getattr(c10d.ProcessGroupGloo, name))
+    return EmulatedGloo
 
 
 def members(c10d, group):
-    """The world's numbers of a group's ranks, in its order."""
+    """The global ranks of a group, in its order."""
     if group is None or group is c10d._get_default_group():
         return list(range(c10d.get_world_size()))
     return list(c10d._world.pg_group_ranks[group])
 
 
 def wrap(c10d, name, answer):
-    """Calls of a group's members become answer(real, first, given): the first argument, and the others by name."""
+    """Replaces a function: members of a group call answer(real, first, given) with the first argument, and the other arguments by name."""
     real = getattr(c10d, name, None)
     if real is None:
         return
@@ -123,16 +123,16 @@ def wrap(c10d, name, answer):
     replace(c10d, name, call)
 
 
-def that_run(c10d, group):
+def running_members(c10d, group):
     return [r for r in members(c10d, group) if r in RUNNING]
 
 
-def take_objects_from_absent_ranks(c10d, calls):
-    """What an absent rank sends is read from a run of it; where that is not known, a receiver keeps what it has, as if the sender were like it."""
+def receive_objects_from_missing_ranks(c10d, calls):
+    """Objects of a missing rank are read from an auxiliary run of that rank. If they are unknown, the receiver keeps its own."""
     sent = calls.sent
 
     def from_one(place_of_all, take):
-        """Calls in which one rank of the group has something for all: an answer for them."""
+        """The answer for calls in which one rank of the group sends to all."""
         def answer(real, objects, given):
             ranks, sender = calls.peer(given, "src")
             sender = sender or 0
@@ -178,9 +178,9 @@ def replace(c10d, name, function):
         setattr(sys.modules["torch.distributed"], name, function)
 
 
-def travels_by_the_store(c10d, group):
-    """Objects of a group on the CPU, of which some ranks run, and not all: no Gloo connects them."""
-    running = that_run(c10d, group)
+def uses_the_store(c10d, group):
+    """Whether the group exchanges objects on the CPU, and some but not all of its ranks run: no Gloo connects them."""
+    running = running_members(c10d, group)
     if not 1 < len(running) < c10d.get_world_size(group):
         return False
     names = "_get_object_coll_device", "_get_pg_default_device", "_get_pg_device"  # PyTorch 2.6, 2.1, 2.0
@@ -189,8 +189,8 @@ def travels_by_the_store(c10d, group):
 
 
 def exchange_by_the_store(c10d, group, obj):
-    """What each rank that runs gives here, by its number in the world."""
-    running = that_run(c10d, group)
+    """Exchanges `obj` between the running ranks; returns {global rank: its object}."""
+    running = running_members(c10d, group)
     ranks = ".".join(map(str, members(c10d, group)))
     exchanged[ranks] = exchanged.get(ranks, 0) + 1
     tag = "memtrace:%d:%s" % (len(running), ".".join(str(i) for i in range(len(running))))
@@ -198,13 +198,13 @@ def exchange_by_the_store(c10d, group, obj):
     here, before = (c10d.PrefixStore(str(exchanged[ranks] - i), store) for i in (0, 1))
     here.set(own, pickle.dumps(obj))
     said = {r: pickle.loads(here.get(str(r))) for r in running}
-    before.delete_key(own)  # everybody has come here, so nobody still reads it
+    before.delete_key(own)  # all ranks have reached this exchange, so none still reads the previous one
     return said
 
 
-def deputies(c10d, group):
-    """For each rank of a group, itself if it runs, else the one that stands for it: as comm_deputy() of the simulated device has it."""
-    running, ranks = that_run(c10d, group), members(c10d, group)
+def representatives(c10d, group):
+    """For each rank of a group, itself if it runs, otherwise its representative, as comm_deputy() of the simulated device."""
+    running, ranks = running_members(c10d, group), members(c10d, group)
     absent = [r for r in ranks if r not in running]
     return [running[absent.index(r) % len(running)] if r in absent else r for r in ranks]
 
@@ -213,14 +213,14 @@ def send_objects_by_the_store(c10d, calls):
     def wrap_call(name, by_store):
         def answer(real, objects, given):
             group = given.get("group")
-            if not travels_by_the_store(c10d, group):
+            if not uses_the_store(c10d, group):
                 return real(objects, **given)
             return by_store(objects, given, group, calls.peer(given, "src")[1] or 0)
         wrap(c10d, name, answer)
 
     def gather(everybody, given, group, _):
         said = exchange_by_the_store(c10d, group, given.get("obj"))
-        everybody[:] = [said[r] for r in deputies(c10d, group)]
+        everybody[:] = [said[r] for r in representatives(c10d, group)]
 
     def broadcast(objects, given, group, sender):
         objects[:] = exchange_by_the_store(c10d, group, list(objects))[sender]
@@ -234,32 +234,32 @@ def send_objects_by_the_store(c10d, calls):
 
 
 def meet_by_the_store(c10d):
-    """Barriers of a group on the CPU of which not all members run: those that do meet. A played Gloo has no monitored_barrier()."""
+    """In barriers of a CPU group with missing members, the running members wait for each other. An emulated Gloo has no monitored_barrier()."""
     def wrap_barrier(name, is_real):
         real = getattr(c10d, name, None)
 
         def barrier(group=None, *args, **keys):
             if c10d._rank_not_in_group(group) or is_real(group, *args, **keys):
                 return real(group, *args, **keys)
-            if len(that_run(c10d, group)) > 1:
+            if len(running_members(c10d, group)) > 1:
                 exchange_by_the_store(c10d, group, None)
         if real is not None:
             barrier.__name__, barrier.__doc__, barrier.__wrapped__ = name, real.__doc__, real
             replace(c10d, name, barrier)
 
     def runs_as_a_whole(group, *_, **__):
-        return 1 < len(that_run(c10d, group)) == c10d.get_world_size(group)
+        return 1 < len(running_members(c10d, group)) == c10d.get_world_size(group)
 
     def uses_the_gpu(group, async_op=False, device_ids=None, **_):
         bound = getattr(group or c10d._get_default_group(), "bound_device_id", None)
-        return async_op or device_ids is not None or bound is not None or not travels_by_the_store(c10d, group)
+        return async_op or device_ids is not None or bound is not None or not uses_the_store(c10d, group)
 
     wrap_barrier("barrier", uses_the_gpu)
     wrap_barrier("monitored_barrier", runs_as_a_whole)
 
 
-def gather_played_objects(c10d, calls):
-    """gather_object() to a rank that runs: the absent ones would have sent what one that runs has, as in all_gather_object()."""
+def gather_emulated_objects(c10d, calls):
+    """gather_object() to a running rank: missing ranks have the objects of their representatives, as in all_gather_object()."""
     real = getattr(c10d, "gather_object", None)
     if real is None:
         return
@@ -268,7 +268,7 @@ def gather_played_objects(c10d, calls):
         ranks, receiver = calls.peer({"group": group, "dst": dst or 0, "group_dst": group_dst}, "dst")
         if calls.sent.rank not in ranks or receiver not in RUNNING:
             return
-        running, everybody = that_run(c10d, group), [obj] * len(ranks)
+        running, everybody = running_members(c10d, group), [obj] * len(ranks)
         if len(running) > 1:
             c10d.all_gather_object(everybody, obj, group)
         if receiver == calls.sent.rank:
@@ -278,7 +278,7 @@ def gather_played_objects(c10d, calls):
 
 
 def make_groups_by_rank(c10d):
-    """A group that is split off its parent tells NCCL neither its size nor its members; one made for itself does."""
+    """Creates split groups as new groups, because a split group gives NCCL neither its size nor its members."""
     if hasattr(c10d, "_get_split_source"):
         c10d._get_split_source = lambda *_: None
     if not hasattr(c10d, "split_group"):
@@ -295,8 +295,8 @@ def make_groups_by_rank(c10d):
     c10d.split_group = split_group
 
 
-def name_who_runs(c10d):
-    """The store's keys of a group say which of its members run, if several do: memtrace reads it (analyzer/simulate/together.c)."""
+def name_running_members(c10d):
+    """Puts the running members of a group into its store keys, if several run; analyzer/simulate/together.c reads them."""
     real = c10d._new_process_group_helper
 
     def helper(group_size, group_rank, global_ranks_in_group, backend, store, *args, **keys):
@@ -310,23 +310,23 @@ def name_who_runs(c10d):
     c10d._new_process_group_helper = helper
 
 
-def play_absent_ranks(c10d):
+def emulate_missing_ranks(c10d):
     sent = memtrace_broadcasts.Sent(os.environ["SIMULATE_SENT"], int(os.environ["RANK"]), ranks_in("SIMULATE_ASKED"), say)
     calls = memtrace_broadcasts.Calls(c10d, sent, members, RUNNING)
     if len(RUNNING) > 1:
         send_objects_by_the_store(c10d, calls)
-    name_who_runs(c10d)
+    name_running_members(c10d)
     calls.install(wrap)
-    take_objects_from_absent_ranks(c10d, calls)
+    receive_objects_from_missing_ranks(c10d, calls)
     meet_by_the_store(c10d)
-    gather_played_objects(c10d, calls)
+    gather_emulated_objects(c10d, calls)
     make_groups_by_rank(c10d)
     if hasattr(c10d, "ProcessGroupGloo"):
-        c10d.ProcessGroupGloo = played_gloo(c10d)
+        c10d.ProcessGroupGloo = emulated_gloo(c10d)
 
 
-def compare_with_nobody(utils):
-    """ZeRO-3 compares its order of parameters with rank 0's; where that does not run there is nothing to compare with."""
+def skip_comparison_with_rank_0(utils):
+    """ZeRO-3 compares its order of parameters with rank 0's. If rank 0 does not run, the comparison is skipped."""
     if len(RUNNING) > 1 and 0 in RUNNING:
         return
     for name in ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks"):
@@ -337,7 +337,7 @@ def compare_with_nobody(utils):
 
 
 def plan_alone(utils):
-    """torch.distributed.checkpoint: a coordinator makes every rank's plan. Where it does not run, or no other, a rank plans for itself."""
+    """torch.distributed.checkpoint: a coordinator plans for all ranks. If the coordinator or all other ranks are missing, a rank plans for itself."""
     real = utils._DistWrapper.reduce_scatter
 
     def reduce_scatter(self, step, map_fun, reduce_fun):
@@ -349,13 +349,13 @@ def plan_alone(utils):
 
 
 def expect_missing_shards(planner):
-    """Shards of absent ranks are in no checkpoint: that what is there does not make up the tensors is no error."""
+    """A checkpoint has no shards of missing ranks, so an incomplete tensor is no error."""
     lists = "list" in str(inspect.signature(planner._validate_global_plan).return_annotation).lower()
     planner._validate_global_plan = lambda *_: [] if lists else True
 
 
-def meet_at_the_played_store(rendezvous):
-    """init_method="tcp://HOST:PORT" names a machine of the real job: here one store plays it, which env:// finds by itself."""
+def use_the_emulated_store(rendezvous):
+    """init_method="tcp://HOST:PORT" names a machine of the real job; the emulated store takes its place. env:// finds it without help."""
     real = rendezvous._create_c10d_store
 
     def create(hostname, port, *args, **keys):
@@ -389,14 +389,14 @@ def main():
     if STEPS:
         actions["torch.optim.optimizer"] = end_after_steps
     if RUNNING:
-        actions["torch.distributed.distributed_c10d"] = play_absent_ranks
-        actions["torch.distributed.rendezvous"] = meet_at_the_played_store
+        actions["torch.distributed.distributed_c10d"] = emulate_missing_ranks
+        actions["torch.distributed.rendezvous"] = use_the_emulated_store
         actions["torch.distributed.checkpoint.utils"] = plan_alone
         actions["torch.distributed.checkpoint.default_planner"] = expect_missing_shards
-        actions["deepspeed.runtime.zero.utils"] = compare_with_nobody
+        actions["deepspeed.runtime.zero.utils"] = skip_comparison_with_rank_0
     if actions:
         sys.meta_path.insert(0, AfterImport(actions))
-    run_the_other_one()
+    run_own_sitecustomize()
 
 
 main()
