@@ -50,7 +50,7 @@ void put_categories(struct page *p, const struct rank *r)
 		return;
 	for (enum category c = 0; c < CATEGORIES; c++)
 		lines[c] = (struct line){ c, r->peak.by_category[c] };
-	/* what was counted beyond the records is of no category */
+	/* bytes that only the running counters have are in no category */
 	lines[CATEGORY_OTHER].bytes -= r->peak_allocated - total;
 	qsort(lines, CATEGORIES, sizeof(*lines), by_bytes);
 	buf_addf(&b, "tensors at the %s, ", r->peak.unrecorded ? MOMENT_IN_TRACE : "peak");

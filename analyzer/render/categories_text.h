@@ -1,4 +1,4 @@
-/* What the allocated bytes are, in the text of a report. */
+/* The allocated bytes by category, in the text of a report. */
 #ifndef MEMTRACE_RENDER_CATEGORIES_H
 #define MEMTRACE_RENDER_CATEGORIES_H
 

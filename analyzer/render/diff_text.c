@@ -43,7 +43,7 @@ static void add_change(struct page *p, struct buf *b, bytes change)
 	page_size(p, b, change < 0 ? -change : change);
 }
 
-/* Less than half a percent is not worth a number. */
+/* Adds nothing for less than half a percent. */
 static void add_percent(struct buf *b, double percent)
 {
 	if (percent >= 0.5 || percent <= -0.5)
@@ -55,7 +55,7 @@ static enum paint paint_of(bytes change)
 	return change > 0 ? PAINT_WARNING : change < 0 ? PAINT_TENSORS : PAINT_NONE;
 }
 
-/* How far the runs of a side are apart. */
+/* Adds the range of the runs of a side. */
 static void add_spread(struct page *p, struct buf *b, const struct diff_item *i)
 {
 	for (int s = 0; s < SIDES; s++)
@@ -158,7 +158,7 @@ static void put_config(struct page *p, const struct diff_item *items, size_t cou
 	}
 }
 
-/* Where both have the same ranks: the one that grew most, if that is not the one compared. */
+/* If both jobs have the same ranks: the rank that grew most, unless it is the one compared. */
 static void put_grown(struct page *p, const struct diff *c)
 {
 	const struct report *a = &c->side[SIDE_A].runs[0]->report,

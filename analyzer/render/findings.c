@@ -60,7 +60,7 @@ int findings_verdict(struct page *p, const struct report *r)
 	return 1;
 }
 
-/* A rule is told once, for the first rank that has it. */
+/* Was the rule listed before? Each is listed once, for the first rank that has it. */
 static int is_told(const struct diagnosis *d, size_t upto)
 {
 	for (size_t i = 0; i < upto; i++)
@@ -69,7 +69,7 @@ static int is_told(const struct diagnosis *d, size_t upto)
 	return 0;
 }
 
-/* " on ranks 4-7": the others that have the same, which are in order. */
+/* " on ranks 4-7": the other ranks with the same rule, ascending. Returns how many. */
 static size_t add_others(struct buf *b, const struct report *r, const char *rule, size_t shown)
 {
 	const struct diagnosis *d = r->diagnosis;

@@ -1,4 +1,4 @@
-/* A diagnosis in its forms. */
+/* A diagnosis as text and as JSON. */
 #ifndef MEMTRACE_FINDINGS_H
 #define MEMTRACE_FINDINGS_H
 
@@ -8,10 +8,10 @@
 
 #include <jansson.h>
 
-/* For the rank that is shown. The cause and what to change; returns whether there was anything to
- * say. */
+/* The cause and the remedies for the rank that is shown. Returns 0 if there was nothing to print.
+ */
 int findings_verdict(struct page *p, const struct report *r);
-/* What was ruled out, and what else was found. */
+/* The causes that were ruled out, and other findings. */
 void findings_rest(struct page *p, const struct report *r);
 /* An array of all findings. */
 json_t *findings_json(const struct report *r);

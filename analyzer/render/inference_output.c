@@ -7,7 +7,7 @@
 
 void inferred_text(const struct inference *i, struct buf *out)
 {
-	buf_addf(out, "%-44s %-20s %-7s  %s\n", "inferred", "value", "sure", "from");
+	buf_addf(out, "%-44s %-20s %-7s  %s\n", "inferred", "value", "conf.", "evidence");
 	for (size_t k = 0; k < i->count; k++) {
 		const struct inferred *v = &i->list[k];
 
@@ -16,11 +16,11 @@ void inferred_text(const struct inference *i, struct buf *out)
 	}
 	for (size_t k = 0; k < i->undetermined_count; k++)
 		buf_addf(out, "%-44s %-20s %-7s  %s\n", config_name(i->undetermined[k].field),
-			 "cannot be told", "", i->undetermined[k].reason);
+			 "undetermined", "", i->undetermined[k].reason);
 	buf_puts(out, "\n");
 }
 
-/* What the trace says by itself, or was declared. */
+/* Values that the trace has, or that were declared. */
 static json_t *given_json(const struct inference *i, const struct config *c)
 {
 	json_t *list = json_array();

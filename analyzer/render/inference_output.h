@@ -1,4 +1,4 @@
-/* What was inferred of a configuration, for people and for programs. */
+/* An inferred configuration as text, as JSON, and as a file. */
 #ifndef MEMTRACE_RENDER_INFERRED_H
 #define MEMTRACE_RENDER_INFERRED_H
 

@@ -1,4 +1,4 @@
-/* What every JSON form is put together from. */
+/* Helpers for all JSON output. */
 #ifndef RENDER_JSON_PARTS_H
 #define RENDER_JSON_PARTS_H
 
@@ -9,7 +9,7 @@
 #include "report/report.h"
 #include "util/util.h"
 
-/* Of any bytes, as UTF-8; null for NULL. */
+/* A string of any bytes, made valid UTF-8; null for NULL. */
 static inline json_t *text(const char *s)
 {
 	struct buf b = { 0 };
@@ -29,7 +29,7 @@ static inline json_t *number(int n)
 	return n == NO_RANK ? json_null() : json_integer(n);
 }
 
-/* A key that holds a new value; the object owns it. */
+/* Sets a key to a new value, which the object owns. */
 static inline void set(json_t *object, const char *key, json_t *value)
 {
 	if (json_object_set_new(object, key, value) < 0)

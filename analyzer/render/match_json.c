@@ -124,7 +124,7 @@ static json_t *rank_json(const struct match *m)
 	return row;
 }
 
-/* Components that are off, with the ranks on which they are. */
+/* Components whose estimate is off, with the ranks on which it is. */
 static json_t *differing_json(const struct matches *m)
 {
 	json_t *list = json_array();

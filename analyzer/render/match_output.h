@@ -1,4 +1,4 @@
-/* What `memtrace match` prints. */
+/* A match as text and as JSON. */
 #ifndef MEMTRACE_RENDER_MATCH_H
 #define MEMTRACE_RENDER_MATCH_H
 

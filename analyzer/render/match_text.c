@@ -51,8 +51,8 @@ static void put_causes(struct page *p, const struct match *m)
 		size_add(&left, by_gap ? c->gap : c->error_bytes, p->style->raw_bytes);
 		size_add(&gap, by_gap ? match_gap(m) : llabs(m->estimated - m->observed),
 			 p->style->raw_bytes);
-		buf_addf(p->out, "%s  %s, declared %s, would be %s: %s; ", i ? "or" : "why",
-			 c->key, c->declared ? c->declared : "by nobody",
+		buf_addf(p->out, "%s  %s, declared %s, would be %s: %s; ", i ? "or" : "why", c->key,
+			 c->declared ? c->declared : "nowhere",
 			 strcmp(c->value, "~") ? c->value : "not set", c->meaning);
 		buf_addf(p->out,
 			 by_gap ? "the gap of %s would be %s\n"
@@ -114,7 +114,7 @@ static void put_terms(struct page *p, const struct match *m)
 		buf_addf(p->out, "and %zu more terms: --top\n", m->term_count - most);
 }
 
-/* The innermost frame: where to look. */
+/* The innermost frame of a stack. */
 static const char *innermost(const char *stack)
 {
 	const char *last = strrchr(stack, ';');
@@ -130,7 +130,7 @@ static void put_unexplained(struct page *p, const struct match *m)
 		return;
 	for (size_t i = 0; i < m->unexplained_count; i++)
 		sum = bytes_add(sum, m->unexplained[i].bytes);
-	buf_puts(p->out, "\nfound, not predicted: ");
+	buf_puts(p->out, "\nobserved, not predicted: ");
 	size_add(p->out, sum, p->style->raw_bytes);
 	buf_addf(p->out, ", %.2f %% of what was observed\n",
 		 m->observed ? percent((double)sum / (double)m->observed) : 0);
@@ -152,7 +152,7 @@ static void put_missing(struct page *p, const struct match *m)
 {
 	if (!m->missing_count)
 		return;
-	buf_puts(p->out, "\npredicted, not found\n");
+	buf_puts(p->out, "\npredicted, not observed\n");
 	for (size_t i = 0; i < m->missing_count && i < (size_t)p->style->top; i++) {
 		const struct match_missing *x = &m->missing[i];
 		struct buf b = { 0 }, each = { 0 };
@@ -171,7 +171,7 @@ static int ascending(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Which component is off on which ranks, and how far at most. */
+/* For each component: the ranks on which its estimate is off, and the largest error. */
 static void put_differing(struct page *p, const struct matches *m)
 {
 	int *ranks = xcalloc(m->count, sizeof(*ranks));

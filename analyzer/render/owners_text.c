@@ -7,7 +7,7 @@
 #define CURVE_ROOM 60 /* columns */
 #define TITLE_WIDTH 24
 
-/* What is counted and belongs to no total. */
+/* A peak that belongs to no total. */
 static void put_apart(struct page *p, const char *what, bytes peak)
 {
 	struct buf b = { 0 };
@@ -26,7 +26,7 @@ struct line {
 	const char *title;
 	bytes at_peak;
 	const struct owner_row *curve; /* NULL: none */
-	int is_modelled;               /* by a table of the simulated device */
+	int is_modelled;               /* the size comes from a table of the simulated device */
 };
 
 static int by_bytes(const void *a, const void *b)
@@ -38,7 +38,7 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->title, y->title);
 }
 
-/* What the lines add up to: the device's peak, or the highest level that is in the trace. */
+/* The sum of the lines: the device's peak, or the highest level that is in the trace. */
 static bytes recorded_device(const struct rank *r)
 {
 	const struct point *p = &r->device_peak;
@@ -46,13 +46,13 @@ static bytes recorded_device(const struct rank *r)
 	return p->unrecorded ? p->reserved + p->other + p->untracked : r->peak_device;
 }
 
-/* More than 1 % of the device's peak, at some time. */
+/* Did the owner ever have more than 1 % of the device's peak? */
 static int matters(const struct rank *r, const struct owner_row *o)
 {
 	return o->peak > recorded_device(r) / 100;
 }
 
-/* Returns how many lines there are; at most one more than owners. */
+/* Returns the number of lines: at most one more than owners. */
 static size_t lines_of(const struct rank *r, struct line *lines)
 {
 	size_t n = 0;

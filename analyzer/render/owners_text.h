@@ -1,4 +1,4 @@
-/* Of the text page: who holds the device's memory. */
+/* The device's memory by owner, in the text of a report. */
 #ifndef MEMTRACE_HOLDERS_H
 #define MEMTRACE_HOLDERS_H
 

@@ -54,7 +54,7 @@ void page_field(struct page *p, const char *label, const char *text, int lines)
 
 	while (*text) {
 		size_t spaces = strspn(text, " "), n = strcspn(text + spaces, " "), width = 0;
-		/* The last line keeps room to say that there is more. */
+		/* The last line keeps room for the mark of a cut text. */
 		size_t kept = lines && line == lines && column + utf8_width(text) > room ? 4 : 0;
 
 		for (size_t i = 0; i < spaces + n; i++)
@@ -116,7 +116,7 @@ void page_share(struct page *p, const char *ansi, double share, size_t room)
 		buf_puts(p->out, "\033[0m");
 }
 
-/* Damaged traces can have less than nothing. */
+/* Damaged traces can give negative sizes. */
 static bytes shown_bytes(const struct part *part)
 {
 	return part->bytes > 0 ? part->bytes : 0;

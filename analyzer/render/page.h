@@ -26,11 +26,12 @@ struct page {
 };
 
 void page_paint(struct page *p, enum paint paint, const char *text);
-/* A bar of `share` of `room` columns, in a colour of the terminal's; anything shows. */
+/* A bar of `share` of `room` columns in an ANSI colour; at least one column if the share is not 0.
+ */
 void page_share(struct page *p, const char *ansi, double share, size_t room);
-/* A space where no line ends. */
+/* A space at which page_field() does not break the line. */
 #define PAGE_HARD_SPACE "\001"
-/* Where the peak itself is known from counters alone. */
+/* Used if the peak itself is known from counters only. */
 #define MOMENT_IN_TRACE "highest moment in the trace"
 
 /* A label and a text that wraps beside it, over at most `lines` lines (0: any number). */
@@ -44,8 +45,7 @@ struct part {
 	bytes bytes;
 	enum paint paint;
 };
-/* A bar of parts with a legend in words; parts are told apart by character, name and colour. At
- * most four. */
+/* A bar of at most four parts with a legend. Parts differ by character, name and colour. */
 void page_bar(struct page *p, const char *label, const struct part *parts, size_t count);
 /* "14.1 GiB", or "unknown". */
 void page_size(struct page *p, struct buf *b, bytes size);

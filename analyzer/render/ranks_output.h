@@ -1,4 +1,4 @@
-/* Of a report in its forms: the ranks of a job beside each other. */
+/* The ranks of a job beside each other, as text and as JSON. */
 #ifndef MEMTRACE_RANK_TABLE_H
 #define MEMTRACE_RANK_TABLE_H
 
@@ -7,11 +7,11 @@
 
 #include <jansson.h>
 
-/* The table of ranks and groups, outliers, what is missing. */
+/* The tables of ranks and groups, the outliers, missing ranks and unreadable files. */
 void put_ranks(struct page *p, const struct report *r);
 /* The warnings of all ranks but one. */
 void put_other_warnings(struct page *p, const struct report *r, const struct rank *shown);
-/* The job as data: layout, groups, outliers, missing ranks, files that cannot be read. */
+/* Layout, groups, outliers, missing ranks and unreadable files. */
 json_t *ranks_json(const struct report *r);
 
 #endif

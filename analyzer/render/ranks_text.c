@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_SHOWN 16 /* ranks; of more only those that matter */
+#define ROWS_SHOWN 16 /* ranks; of a larger job only those that matter() selects */
 #define OUTLIERS_SHOWN 8
-#define RUNS_SHOWN 6 /* of numbers, in a list */
+#define RUNS_SHOWN 6 /* runs of numbers in a list */
 #define WARNINGS_SHOWN 8
 
 static void cell_size(struct page *p, struct table *t, bytes size)
@@ -33,9 +33,9 @@ __attribute__((format(printf, 2, 3))) static void cell(struct table *t, const ch
 	free(text);
 }
 
-#define UUID_END 6 /* digits of its end that tell a GPU from its neighbours */
+#define UUID_END 6 /* last digits of a UUID, which identify a GPU */
 
-/* "3", or where that is not the same GPU for every rank "3 …0a1b2c". */
+/* "3", or "3 0a1b2c" if the number is not the same GPU for all ranks. */
 static void cell_gpu(struct table *t, const struct rank *r, int with_uuid)
 {
 	size_t length = r->gpu_uuid ? strlen(r->gpu_uuid) : 0;
@@ -82,7 +82,8 @@ static int is_outlier(const struct ranks *job, size_t i)
 	return 0;
 }
 
-/* Of many ranks: those that died, stick out, or are the largest of their group. */
+/* Is the rank shown? Of many ranks, those that ran out of memory, outliers, and the largest of each
+ * group. */
 static int matters(const struct report *r, size_t i, size_t *died)
 {
 	const struct ranks *job = r->as_job;
@@ -202,7 +203,7 @@ static void put_missing(struct page *p, const struct ranks *job)
 	buf_release(&b);
 }
 
-/* NUMBERS are ranks, or processes where these have none. */
+/* `numbers`: ranks, or process ids of processes without a rank. */
 static void put_sharers(struct page *p, const struct rank *first, const int *numbers, size_t count)
 {
 	struct buf b = { 0 };
@@ -277,7 +278,7 @@ static int has_warning(const struct rank *r, const char *text)
 	return 0;
 }
 
-/* Was it said already, for a rank before this one? */
+/* Has a rank before this one the same warning? */
 static int is_repeated(const struct report *r, const struct rank *shown, size_t rank,
 		       size_t warning)
 {

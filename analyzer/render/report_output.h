@@ -1,4 +1,5 @@
-/* A report in its forms. Renderers see the report only, never a trace, and write into memory. */
+/* A report as text and as JSON. Renderers read the report only, never a trace, and write into
+ * memory. */
 #ifndef MEMTRACE_RENDER_H
 #define MEMTRACE_RENDER_H
 
@@ -7,7 +8,7 @@
 #include "util/terminal.h"
 
 void render_text(const struct report *report, const struct style *style, struct buf *out);
-/* The table of causes that a diagnosis knows. */
+/* The table of all diagnosis rules. */
 void render_rules(const struct style *style, struct buf *out);
 void render_json(const struct report *report, struct buf *out);
 

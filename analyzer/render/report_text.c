@@ -11,7 +11,7 @@
 
 #define OOMS_SHOWN 3
 #define OTHERS_SHOWN 20
-#define STACKS_SHOWN 100 /* that we propose to show */
+#define STACKS_SHOWN 100 /* rows that the last line proposes to show, at most */
 
 static void add_who(struct buf *b, const struct rank *r)
 {
@@ -27,7 +27,7 @@ static void add_who(struct buf *b, const struct rank *r)
 		buf_addf(b, " gpu %d", r->device);
 }
 
-/* "12 × 288.0 MiB", or where sizes differ "12 blocks". */
+/* "12 × 288.0 MiB", or "12 blocks" if sizes differ. */
 static void add_blocks(struct page *p, struct buf *b, const struct stack_row *row)
 {
 	if (row->smallest != row->largest) {
@@ -38,7 +38,7 @@ static void add_blocks(struct page *p, struct buf *b, const struct stack_row *ro
 	page_size(p, b, row->largest);
 }
 
-/* What filled the device, as parts that add up. */
+/* The used memory of a device, as parts that add up. */
 struct shares {
 	bytes tensors, cached, outside, used;
 };
@@ -57,7 +57,7 @@ static struct shares shares_of(const struct point *when, bytes total, bytes free
 	return s;
 }
 
-/* A line that adds up: " + activations 37.7", without what would show as nothing. */
+/* A line that adds up: " + activations 37.7", without terms that would show as zero. */
 struct sum {
 	struct buf text;
 	struct unit unit;
@@ -75,7 +75,7 @@ static void add_term(struct sum *s, const char *title, bytes size)
 	size_add_in(&s->text, size, s->unit);
 }
 
-/* Do the owners' parts add up to what was in use beside PyTorch's tensors and cache? */
+/* Do the owners' bytes add up to the memory in use? */
 static int owners_add_up(const struct oom *o, const struct shares *s)
 {
 	bytes sum = 0;
@@ -122,7 +122,7 @@ static void add_step(struct buf *b, unsigned step)
 		buf_puts(b, "step unknown");
 }
 
-/* "step 1, forward: loss", or what of it is known. */
+/* "step 1, forward: loss", or the part of it that is known. */
 static void add_moment(struct buf *b, const struct point *when)
 {
 	if (strcmp(when->phase, "setup")) {
@@ -134,7 +134,7 @@ static void add_moment(struct buf *b, const struct point *when)
 		buf_addf(b, ": %s", when->part);
 }
 
-/* `report` with the failure that it was diagnosed for, else NULL. */
+/* `report`: given for the failure that was diagnosed, else NULL. */
 static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 		    const struct report *report)
 {
@@ -287,7 +287,8 @@ static void put_bar(struct page *p, const struct rank *r)
 	page_bar(p, "memory", parts, r->total == UNKNOWN_BYTES ? 3 : 4);
 }
 
-/* " (in function file:line)", or without the file, or nothing: what fits into `room` columns. */
+/* " (in function file:line)", or without the file, or nothing, so that it fits into `room` columns.
+ */
 static void put_inner(struct page *p, const char *inner, size_t room)
 {
 	size_t function = strcspn(inner, " ");
@@ -410,7 +411,7 @@ static void put_rank(struct page *p, const struct rank *r)
 	buf_release(&b);
 }
 
-/* How many ranks did not make it, beside the one that is shown. */
+/* The other ranks that ran out of memory, beside the one that is shown. */
 static void put_other_failures(struct page *p, const struct report *report,
 			       const struct rank *worst)
 {

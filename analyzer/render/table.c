@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#define BETWEEN 2 /* spaces */
-#define NARROWEST 8 /* that a column is cut to */
+#define BETWEEN 2   /* spaces */
+#define NARROWEST 8 /* columns that a cut text keeps at least */
 
 void table_cell(struct table *t, enum paint paint, const char *text)
 {
@@ -13,7 +13,7 @@ void table_cell(struct table *t, enum paint paint, const char *text)
 	t->paints[t->cell_count++] = paint;
 }
 
-/* 0: the column has nothing to say. */
+/* 0: the column has no text. */
 static size_t width_of(const struct table *t, size_t column)
 {
 	size_t most = 0, title = utf8_width(t->columns[column].title);
@@ -62,7 +62,7 @@ static void choose(const struct table *t, size_t room, size_t widths[TABLE_COLUM
 	}
 }
 
-/* Its first columns, and a mark. */
+/* The first columns of a text, and a mark. */
 static char *cut_text(const struct page *p, const char *text, size_t width)
 {
 	size_t n = 0, columns = 0;
@@ -72,7 +72,7 @@ static char *cut_text(const struct page *p, const char *text, size_t width)
 	return xasprintf("%.*s%s", (int)n, text, p->style->unicode ? "\xe2\x80\xa6" : "~");
 }
 
-/* `due` spaces wait for a text that they are before: no line ends with one. */
+/* `due` spaces are printed only before a text, so that no line ends with spaces. */
 static void put_cell(struct page *p, const struct column *c, const char *text, size_t width,
 		     size_t *due, enum paint paint)
 {

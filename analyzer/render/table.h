@@ -1,4 +1,4 @@
-/* A table of text: columns as wide as their cells, and fewer of them where the page is narrow. */
+/* A table of text: columns as wide as their cells, and fewer columns on a narrow page. */
 #ifndef MEMTRACE_TABLE_H
 #define MEMTRACE_TABLE_H
 
@@ -11,8 +11,8 @@ enum align { ALIGN_LEFT, ALIGN_RIGHT };
 struct column {
 	const char *title;
 	enum align align;
-	int rank; /* the highest go first where there is no room; 0: stays */
-	int cut;  /* if that is not enough, its texts are cut */
+	int rank; /* columns with the highest rank are left out first; 0: never */
+	int cut;  /* cut its texts if the table is still too wide */
 };
 
 struct table {
@@ -23,9 +23,9 @@ struct table {
 	size_t cell_count, room, paint_room;
 };
 
-/* A next cell; rows are complete when each column has one. The text is copied. */
+/* Adds the next cell, row by row. The text is copied. */
 void table_cell(struct table *t, enum paint paint, const char *text);
-/* Titles and rows, then the table is empty. A column without any text is left out. */
+/* Prints titles and rows, and empties the table. A column without any text is left out. */
 void table_put(struct page *p, struct table *t);
 
 #endif
