@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAR 5       /* times the median deviation: an outlier */
-#define FEWEST 3    /* ranks of a group that can have one */
-#define ALIKE 100   /* parts of a size within which two are the same */
-#define SMALL (INT64_C(2) << 20) /* differences of one segment are none */
-/* A header that tells of more ranks is damaged: not all of them are missing. */
+#define FAR 5                    /* an outlier differs by more than this many median deviations */
+#define FEWEST 3                 /* smaller groups have no outliers */
+#define ALIKE 100                /* sizes are equal if they differ by less than 1/ALIKE */
+#define SMALL (INT64_C(2) << 20) /* sizes are equal if they differ by one segment */
+/* A header with more ranks is damaged: the ranks beyond are not missing. */
 #define LARGEST_WORLD (1 << 17)
 
 const char *level_key(enum level m)
@@ -45,7 +45,7 @@ void ranks_list(struct buf *b, const int *numbers, size_t count, size_t most)
 	}
 }
 
-/* Several ranks of one run, each with a number in one world. */
+/* Are the entries ranks of one run, with one world size? */
 static int is_one_job(const struct report *r)
 {
 	const struct rank *first = r->ranks;
@@ -63,7 +63,8 @@ static int is_one_job(const struct report *r)
 	return several || (r->count && first->world_size > 1);
 }
 
-/* Of a process with several devices, the one with the largest peak of tensors stands for the rank. */
+/* Of a process with several devices, the one with the largest peak of tensors stands for the rank.
+ */
 static int is_primary_device(const struct report *r, size_t i)
 {
 	const struct rank *x = &r->ranks[i];
@@ -84,7 +85,7 @@ static int is_near(uint64_t a, uint64_t b, uint64_t slack)
 	return larger - smaller <= larger / ALIKE + slack;
 }
 
-/* Did they do the same, and need the same for it? */
+/* Did two ranks allocate as often, and need the same? */
 static int is_alike(const struct rank *a, const struct rank *b)
 {
 	return is_near((uint64_t)a->peak_allocated, (uint64_t)b->peak_allocated, SMALL) &&
@@ -176,7 +177,7 @@ static void summarize_group(struct rank_group *g, const struct report *r)
 	free(values);
 }
 
-/* Ranks that differ by less than a part in ALIKE, or a segment, are the same whatever the spread. */
+/* Small differences do not count, however small the spread of the group is. */
 static int is_far(bytes value, bytes middle, bytes deviation)
 {
 	bytes off = distance(value, middle);
@@ -184,8 +185,7 @@ static int is_far(bytes value, bytes middle, bytes deviation)
 	return off / FAR > deviation && off > middle / ALIKE && off > SMALL;
 }
 
-/* The most it allocated up to a step; ranks that died early are compared with what the others had
- * needed by then. */
+/* The peak up to a step: a rank that died early is compared with the others up to the same step. */
 static bytes peak_until(const struct rank *r, uint32_t step)
 {
 	bytes most = 0;
@@ -205,7 +205,7 @@ static bytes peak_in(const struct rank *r, uint32_t step)
 	return -1;
 }
 
-/* The value of a rank beside those of its group, at the same progress. */
+/* Compares a rank with its group, up to the same step. */
 static struct outlier compare(const struct report *r, const struct rank_group *g, size_t rank,
 			      enum level m)
 {
@@ -219,7 +219,7 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 
 	if (last_step(x) >= g->last_step)
 		return o;
-	/* It did not get as far: of the other levels nothing is known by step. */
+	/* The rank stopped earlier; reserved and device peaks are not known by step. */
 	o.median = o.value;
 	if (m != LEVEL_ALLOCATED)
 		return o;
@@ -234,7 +234,7 @@ static struct outlier compare(const struct report *r, const struct rank_group *g
 	return o;
 }
 
-/* The first step in which the outlier was off already. */
+/* The first step in which the outlier differed. */
 static uint32_t off_since(const struct report *r, const struct rank_group *g,
 			  const struct outlier *o)
 {
@@ -288,7 +288,7 @@ static void find_outliers(struct ranks *ranks, const struct report *r, const str
 	}
 }
 
-/* By likeness a rank that is like no other, where most are like each other, is the outlier. */
+/* Without a layout, a rank that is like no other is an outlier of the largest group. */
 static void find_singletons(struct ranks *ranks, const struct report *r)
 {
 	const struct rank_group *most = &ranks->groups[0];
@@ -341,7 +341,7 @@ static void find_missing(struct ranks *ranks, const struct report *r)
 	}
 }
 
-/* Only the axes that there are more than one of. */
+/* Leaves out axes of size 1. */
 static char *coordinates_text(const struct rank_layout *l, const struct rank_coordinates *c)
 {
 	struct buf b = { 0 };

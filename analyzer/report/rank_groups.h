@@ -1,6 +1,6 @@
 /*
- * The processes of a report as the ranks of one job: where each stands in the parallel layout,
- * which are alike, which stick out from those they should be like, which are not there.
+ * The processes of a report as the ranks of one job: their coordinates in the parallel layout,
+ * groups of ranks that should need the same, outliers of a group, missing ranks.
  */
 #ifndef MEMTRACE_RANK_GROUPS_H
 #define MEMTRACE_RANK_GROUPS_H
@@ -23,22 +23,23 @@ struct rank_position {
 	size_t group; /* NO_GROUP: a further device of a process that has a position */
 };
 
-/* Ranks that should need the same: a pipeline stage, or without a known layout ranks that do. */
+/* Ranks that should need the same memory: a pipeline stage, or, without a known layout, ranks that
+ * do need the same. */
 struct rank_group {
-	int stage;      /* NO_RANK: by likeness */
-	size_t *ranks;  /* indices of the report's entries */
-	size_t count, worst; /* the one with the largest peak of tensors */
+	int stage;           /* NO_RANK: the layout is unknown */
+	size_t *ranks;       /* indices of the report's entries */
+	size_t count, worst; /* worst: the rank with the highest peak of allocated */
 	bytes median[LEVELS], deviation[LEVELS]; /* the median of |value - median| */
-	bytes least, most;                           /* of tensors' peaks */
-	uint32_t last_step; /* that half of them reached */
+	bytes least, most;                       /* peaks of allocated */
+	uint32_t last_step;                      /* half of the ranks reached it */
 };
 
-/* A rank that is not like its group. */
+/* A rank that differs from its group. */
 struct outlier {
 	size_t rank; /* index of the report's entry */
 	enum level level;
-	bytes value, median, deviation; /* of `allocated`: up to the last step that it reached */
-	uint32_t step; /* from which on it was off; 0 unknown */
+	bytes value, median, deviation; /* of LEVEL_ALLOCATED: up to the last step of the rank */
+	uint32_t step;                  /* the first step in which it differed; 0: unknown */
 };
 
 struct ranks {
@@ -46,13 +47,14 @@ struct ranks {
 	int is_placed; /* the layout is known */
 	struct rank_layout layout;
 	struct rank_position *positions; /* of each entry of the report */
-	struct rank_group *groups; /* by stage, or the largest first */
+	struct rank_group *groups;       /* by stage, or the largest first */
 	size_t group_count;
 	struct outlier *outliers; /* the largest difference first */
 	size_t outlier_count;
-	int *missing; /* ranks of which there is no trace */
+	int *missing; /* ranks without a trace */
 	size_t missing_count;
-	const struct unreadable_file *unreadable; /* files that cannot be read; someone else's */
+	const struct unreadable_file
+		*unreadable; /* files that cannot be read; they belong to the session */
 	size_t unreadable_count;
 };
 
@@ -61,7 +63,7 @@ struct ranks {
 void ranks_relate(struct report *r, const struct config *c);
 void ranks_free(struct ranks *ranks);
 
-/* "0-3, 7" of ascending numbers, at most `most` runs of them. */
+/* Adds ascending numbers as "0-3, 7": at most `most` ranges. */
 void ranks_list(struct buf *b, const int *numbers, size_t count, size_t most);
 
 #endif

@@ -29,7 +29,7 @@ void report_sort(struct report *r)
 		qsort(r->ranks, r->count, sizeof(*r->ranks), by_rank);
 }
 
-/* All but the first `keep`. */
+/* Releases all but the first `keep`. */
 static void stacks_cut(struct stacks *s, size_t keep)
 {
 	for (; s->count > keep; s->count--) {
@@ -135,8 +135,8 @@ const struct rank *report_worst(const struct report *r)
 		    (died == worst_died &&
 		     (died ? rank_oom(x)->when.time_s < rank_oom(worst)->when.time_s
 			   : share(x) > share(worst) ||
-				     (share(x) == share(worst) &&
-				      x->peak_allocated > worst->peak_allocated))))
+				      (share(x) == share(worst) &&
+				       x->peak_allocated > worst->peak_allocated))))
 			worst = x;
 	}
 	return worst;
@@ -149,7 +149,8 @@ static int same(const char *a, const char *b)
 
 static int ran_at_one_time(const struct rank *a, const struct rank *b)
 {
-	double a_start = (double)a->start_realtime_ns / 1e9, b_start = (double)b->start_realtime_ns / 1e9;
+	double a_start = (double)a->start_realtime_ns / 1e9,
+	       b_start = (double)b->start_realtime_ns / 1e9;
 
 	return a_start <= b_start + b->duration_s && b_start <= a_start + a->duration_s;
 }
@@ -159,7 +160,7 @@ int rank_shares_gpu(const struct rank *a, const struct rank *b)
 	if (!same(a->gpu_uuid, b->gpu_uuid) || a->pid == b->pid ||
 	    (a->rank != NO_RANK && a->rank == b->rank))
 		return 0;
-	/* The simulated device has the same on every node. */
+	/* Simulated GPUs have the same UUID on every node. */
 	if ((a->simulated || b->simulated) && (!same(a->host, b->host) || a->node != b->node))
 		return 0;
 	return ran_at_one_time(a, b);

@@ -1,6 +1,6 @@
 /*
- * What `memtrace report` says, ready to be written in any form: no trace is needed any more. Texts
- * belong to the report. Unknown is not zero: sizes that are not known are UNKNOWN_BYTES.
+ * The report on the traces of a job, ready to be written in any form; the traces are not needed any
+ * more. The texts belong to the report. An unknown size is UNKNOWN_BYTES, not 0.
  */
 #ifndef MEMTRACE_REPORT_H
 #define MEMTRACE_REPORT_H
@@ -23,15 +23,15 @@ struct metrics;
 enum end { END_UNKNOWN, END_EXIT, END_OOM, END_KILLED, END_RUNNING };
 const char *end_name(enum end e);
 
-/* Live blocks of one stack. */
+/* The live blocks of one stack and category. */
 struct stack_row {
-	char *stack; /* "function file:line;…", outermost first */
-	char *label; /* one frame, clean */
-	char *inner; /* the innermost frame, if that is another one; else "" */
-	char *module; /* the classes of the modules that were called, "A.B.C"; else "" */
+	char *stack;  /* "function file:line;…", the outermost frame first */
+	char *label;  /* one frame, for people */
+	char *inner;  /* the innermost frame; "" if it is the label */
+	char *module; /* the classes of the called modules, "A.B.C", or "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
-	enum category category; /* a stack with blocks of several categories is several rows */
+	enum category category; /* a stack with blocks of several categories has several rows */
 };
 
 struct stacks {
@@ -43,14 +43,14 @@ struct stacks {
 
 /* A point in time. */
 struct point {
-	int unrecorded; /* its bytes are known from the running counters, the moment is not */
+	int unrecorded; /* only the running counters know its bytes; the trace lacks the moment */
 	double time_s;
 	bytes allocated, reserved, other, untracked;
-	uint32_t step; /* 0 unknown */
+	uint32_t step;     /* 0 unknown */
 	const char *phase; /* of phase.def */
-	const char *part;  /* of the phase; NULL none */
-	char *thread;      /* NULL unknown */
-	/* What was allocated, all of it; of the peak and of failures. */
+	const char *part;  /* of the phase, or NULL */
+	char *thread;      /* its name, or NULL */
+	/* Adds up to `allocated`; of the peak and of failures only. */
 	bytes by_category[CATEGORIES];
 };
 
@@ -61,17 +61,17 @@ struct step_row {
 	bytes floor, peak;      /* least and most allocated */
 	bytes reserved, device; /* at its end */
 	const char *peak_phase;
-	unsigned forwards, backwards; /* micro-batches that were seen */
+	unsigned forwards, backwards; /* passes: one each for a micro-batch */
 };
 
-/* From `start_s` on, up to the next one, the job was in this phase. */
+/* A phase of the job, from `start_s` to the start of the next row. */
 struct span_row {
 	double start_s;
 	const char *phase;
 	uint32_t step; /* 0 unknown */
 };
 
-/* The most that was allocated in a phase. */
+/* The peak of a phase. */
 struct phase_row {
 	const char *phase;
 	bytes peak;
@@ -81,11 +81,11 @@ struct phase_row {
 
 struct oom {
 	struct point when;
-	char *by; /* the module whose call was refused; NULL: PyTorch's allocator */
-	bytes requested, free, largest_free; /* the latter two may be unknown */
+	char *by; /* the library whose request failed; NULL: PyTorch's allocator */
+	bytes requested, free, largest_free; /* the last two may be unknown */
 	int survived;
-	bytes by_owner[OWNERS]; /* of what the device had in use */
-	struct stacks stacks;   /* the largest */
+	bytes by_owner[OWNERS]; /* adds up to the memory in use on the device */
+	struct stacks stacks;   /* the largest of the live blocks */
 };
 
 struct live_row {
@@ -106,19 +106,19 @@ struct timeline_row {
 	bytes allocated, reserved, device;
 };
 
-/* Who holds device memory. */
+/* An owner of device memory. */
 struct owner_row {
 	const char *key, *title;
-	int is_always_listed; /* even with nothing */
-	bytes peak, at_peak;  /* its own maximum; when the device's was */
-	bytes *curve;         /* over time, `owner_points` of the rank */
+	int is_always_listed; /* even with 0 bytes */
+	bytes peak, at_peak;  /* its own peak; its bytes at the peak of the device */
+	bytes *curve;         /* over time: owner_points values */
 };
 
-/* A communicator of NCCL's. */
+/* A communicator of NCCL. */
 struct comm_row {
-	int64_t id, parent; /* the sequence of its COMM_INIT; -1 unknown, or none */
+	int64_t id, parent; /* the sequence numbers of their COMM_INIT; -1: unknown, or none */
 	int size, rank;     /* NO_RANK unknown */
-	bytes bytes, used;  /* that it took on the device; of them those that its use took */
+	bytes bytes, used;  /* its device memory; the part that its first uses took */
 	double created_s, destroyed_s;
 	int destroyed;
 };
@@ -127,57 +127,58 @@ struct version {
 	char *name, *text;
 };
 
-/* One process on one device. */
+/* One device of one process. */
 struct rank {
 	char *trace;
-	int rank, local_rank, world_size, restart_count; /* NO_RANK: none */
+	int rank, local_rank, world_size, restart_count; /* NO_RANK: unknown */
 	int device;
 	uint32_t pid;
-	char *host, *run_id, *command, *gpu; /* command and gpu: NULL unknown */
-	char *gpu_uuid, *gpu_pci; /* NULL unknown; of a simulated one the same on every node */
-	int node; /* of the job, as its launcher counts; NO_RANK unknown */
-	char *coordinates; /* "pp 1, tp 3": of the rank in the job's layout; NULL unknown */
+	char *host, *run_id, *command, *gpu; /* the last two may be NULL: unknown */
+	char *gpu_uuid, *gpu_pci; /* NULL: unknown; simulated GPUs have the same on every node */
+	int node;                 /* index among the nodes of the job; NO_RANK: unknown */
+	char *coordinates;        /* "pp 1, tp 3": of the rank in the job's layout; NULL unknown */
 	struct version *versions;
 	size_t version_count;
 	int simulated;
 	int64_t start_realtime_ns;
 	double duration_s;
 	enum end end;
-	int ended, exit_status; /* there is an end record */
-	int counted_from_runtime;           /* counted from cudaMallocAsync, not from the allocator */
-	bytes total;            /* the device's, or unknown */
+	int ended, exit_status;   /* the trace has an end record, with this status */
+	int counted_from_runtime; /* counted from cudaMallocAsync, not from the allocator */
+	bytes total;              /* memory of the device; may be unknown */
 	uint64_t events, tensor_allocs, tensor_frees;
 
-	struct point peak; /* of what tensors hold */
+	struct point peak; /* of allocated */
 	struct point device_peak;
-	bytes peak_allocated, peak_reserved, peak_device; /* each its own maximum */
-	struct owner_row *owners; /* add up to peak_device; in the order of owners.def */
+	bytes peak_allocated, peak_reserved, peak_device; /* at different times */
+	struct owner_row
+		*owners; /* their at_peak adds up to peak_device; in the order of owner.def */
 	size_t owner_count, owner_points;
-	bytes managed_peak;                           /* virtual until touched: in no total */
-	bytes imported_peak;                          /* from other processes: in no total */
-	bytes host_pinned_peak, host_registered_peak; /* the process's */
+	bytes managed_peak;  /* managed memory, virtual until it is used: in no total */
+	bytes imported_peak; /* memory of other processes: in no total */
+	bytes host_pinned_peak, host_registered_peak; /* of the process */
 	struct comm_row *comms;
 	size_t comm_count;
-	uint64_t comms_seen;  /* there may be more than are kept */
-	struct stacks stacks; /* at the peak */
+	uint64_t comms_seen;    /* at least comm_count: not all are kept */
+	struct stacks stacks;   /* at the peak */
 	struct step_row *steps; /* the first REPORT_STEPS */
 	size_t step_count;
 	struct span_row *spans; /* the first REPORT_SPANS */
 	size_t span_count;
-	struct phase_row *phases; /* those that were seen, in the order of phase.def */
+	struct phase_row *phases; /* those of the trace, in the order of phase.def */
 	size_t phase_count;
 
 	struct oom *ooms;
 	size_t oom_count;
-	uint64_t ooms_seen; /* there may be more than are kept */
+	uint64_t ooms_seen; /* at least oom_count: not all are kept */
 
 	bytes final_bytes, final_reserved;
 	uint64_t final_blocks;
-	struct live_row *live; /* if asked for */
+	struct live_row *live; /* blocks that are live at the end, if has_live */
 	size_t live_count;
 	int has_live;
 
-	struct peak_block *peak_blocks; /* if asked for */
+	struct peak_block *peak_blocks; /* with replay_options.keep_peak_blocks */
 	size_t peak_block_count;
 
 	struct timeline_row *timeline;
@@ -188,10 +189,10 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
-	struct metrics *metrics; /* what rules ask; NULL: nothing was measured */
-	char *leak_label, *repeat_label; /* the stacks they name; NULL none */
+	struct metrics *metrics;         /* NULL: the device was not used */
+	char *leak_label, *repeat_label; /* labels of the stacks that the metrics name, or NULL */
 
-	char **pool; /* other texts */
+	char **pool; /* the texts above that are not released one by one */
 	size_t pool_count, pool_room;
 	char **live_pool; /* the stacks of `live` */
 	size_t live_pool_count, live_pool_room;
@@ -202,24 +203,25 @@ struct ranks;
 struct report {
 	struct rank *ranks; /* by rank, device, pid */
 	size_t count, room;
-	struct ranks *as_job; /* what they are to each other (ranks.h); NULL: not of one job */
-	const struct diagnosis *diagnosis; /* of the caller, who sets and releases it; NULL: the report is not diagnosed */
-	const char *declared; /* TRACE argument whose own configuration match can take; or NULL */
+	struct ranks *as_job; /* the ranks as one job (rank_groups.h); NULL: not of one job */
+	const struct diagnosis *diagnosis; /* owned by the caller; NULL: not diagnosed */
+	const char *declared; /* a TRACE argument for match that declares its model, or NULL */
 };
 
 void report_sort(struct report *r);
 void report_release(struct report *r);
-/* Gives up what only a rank that is shown in detail needs: its smaller stacks and its curves. */
+/* Releases the smaller stacks and the curves, which only a rank that is shown in detail needs. */
 void rank_reduce(struct rank *r, size_t stacks);
 
-/* The rank to show in detail: one that ran out of memory first, else the one that filled most of
- * its device. */
+/* The rank to show in detail: the first that ran out of memory, else the one with the highest share
+ * of its device's memory. */
 const struct rank *report_worst(const struct report *r);
-/* Do two ranks sit on one GPU (or instance of it) at one time? Not two processes of one rank. */
+/* Did two ranks use one GPU, or one instance of it, at the same time? Two processes of one rank do
+ * not count. */
 int rank_shares_gpu(const struct rank *a, const struct rank *b);
-/* Do two ranks of a host call two GPUs by one ordinal, as where each sees but its own? */
+/* Do two ranks of a host have one ordinal for two GPUs, since each sees only its own? */
 int report_ordinals_differ(const struct report *r);
-/* The failure that ended it, or the last one; NULL if there was none. */
+/* The failed allocation that ended the process, or the last one, or NULL. */
 const struct oom *rank_oom(const struct rank *r);
 
 #endif

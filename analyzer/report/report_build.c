@@ -1,4 +1,3 @@
-/* From a trace and its replay to a report. */
 #include "report/report_build.h"
 
 #include "attribution/stack_text.h"
@@ -16,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most text of stacks in a report: a hostile file could repeat a large one without end. */
+/* Limit for the text of stacks in a report: a hostile file could repeat a large stack. */
 #define MOST_STACK_TEXT (256u << 20)
 #define OOM_STACKS 10
 
@@ -99,7 +98,7 @@ static char *label_of(struct builder *b, const struct group *g)
 
 	stack_add_label(&b->trace->tables, g->stack, &text);
 	if (!text.length && (uint64_t)g->largest < b->trace->header.stack_min) {
-		/* Their stacks were not wanted. */
+		/* The job did not record the stacks of small blocks. */
 		buf_puts(&text, "(blocks under ");
 		size_add(&text, (bytes)b->trace->header.stack_min, 0);
 		buf_puts(&text, stack_of(b, g->stack, g->thread) + strlen("(no Python stack"));
@@ -150,7 +149,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 	return to;
 }
 
-/* `live`: what was, NULL unknown. */
+/* `live`: the live blocks, or NULL. */
 static struct point point_of(struct builder *b, const struct moment *m, const struct snapshot *live)
 {
 	struct point p = {
@@ -211,13 +210,13 @@ static void add_timeline(struct rank *r, const struct timeline *t)
 		};
 }
 
-/* Counters of the header may have seen what was not recorded. */
+/* A running counter of the header; 0 if it is damaged. */
 static bytes counter(uint64_t value)
 {
 	return value > (uint64_t)BYTES_LIMIT ? 0 : (bytes)value;
 }
 
-/* Can the moment of a record be replayed? `number` is its index and 1; 0: it is not known. */
+/* Can the moment of a record be replayed? `number`: its index plus 1; 0: unknown. */
 static int is_in_trace(const struct trace *t, uint64_t number)
 {
 	for (size_t i = 0; number && i < t->segment_count; i++) {
@@ -229,7 +228,7 @@ static int is_in_trace(const struct trace *t, uint64_t number)
 	return 0;
 }
 
-/* Where a level that was counted is above all that are recorded: the moment may be gone. */
+/* Is the peak of a counter higher than the recorded one, and its moment not in the trace? */
 static int is_lost(const struct builder *b, bytes recorded, uint64_t counted, uint64_t number)
 {
 	return counter(counted) > recorded && !is_in_trace(b->trace, number);
@@ -256,7 +255,7 @@ static void add_peaks(struct builder *b, const struct device *d, const struct mt
 		report_warn_of_moments(r, d, running);
 	}
 	r->stacks = stacks_of(b, &d->at_peak, SIZE_MAX);
-	/* What is not in the trace is in no other category. */
+	/* Bytes that the trace lacks have no category. */
 	r->peak.by_category[CATEGORY_OTHER] += larger_of(r->peak_allocated - r->stacks.bytes, 0);
 }
 

@@ -1,4 +1,4 @@
-/* A device's metrics, and the stacks they name, as the report keeps them. */
+/* The metrics of a device, as the report keeps them. */
 #include "report/report_metrics.h"
 
 #include "attribution/stack_text.h"
@@ -17,7 +17,8 @@ static char *label_of_stack(const struct tables *t, uint32_t stack)
 	return label.length ? buf_take(&label) : NULL;
 }
 
-/* A damaged trace may hold any number: within these, the rules' products do not overflow. */
+/* A damaged trace may hold any number; within these bounds, the products of rules do not overflow.
+ */
 #define MOST_BYTES (INT64_C(1) << 42)
 #define MOST_COUNT (INT64_C(1) << 16)
 
@@ -38,7 +39,7 @@ void report_keep_metrics(struct rank *r, const struct metrics *m, const struct t
 	*r->metrics = *m;
 	clamp(r->metrics);
 	r->metrics->killed = r->end == END_KILLED && !m->failed;
-	/* An error that the job caught, and that ended it in order, killed nothing. */
+	/* A failed allocation does not count as the end if the job exited in order. */
 	r->metrics->died = m->died && r->end != END_EXIT;
 	r->leak_label = label_of_stack(t, m->leak_stack);
 	r->repeat_label = label_of_stack(t, m->repeat_stack);

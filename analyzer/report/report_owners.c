@@ -1,4 +1,3 @@
-/* Of a report: who held the device's memory, and NCCL's communicators. */
 #include "report/report_owners.h"
 
 #include "trace/event.h"
@@ -41,7 +40,8 @@ void report_add_owners(struct rank *r, const struct device *d, bytes beyond)
 	}
 }
 
-/* The driver said how much was free: what no call explains of the rest is nobody's. */
+/* The driver reported the free memory: the part of the rest that no call explains is unexplained.
+ */
 void report_add_failure_owners(struct oom *o, const struct failure *f, bytes total)
 {
 	bytes known = 0;
@@ -55,7 +55,7 @@ void report_add_failure_owners(struct oom *o, const struct failure *f, bytes tot
 	o->by_owner[OWNER_UNEXPLAINED] = total - o->free - known;
 }
 
-/* The number at `*at`, which goes behind it; -1 if there is none or it is too large. */
+/* Parses a number and moves `at` behind it; -1: there is none, or it is too large. */
 static int64_t take_number(struct str *at)
 {
 	int64_t n = at->length && isdigit((unsigned char)*at->at) ? 0 : -1;
@@ -65,7 +65,7 @@ static int64_t take_number(struct str *at)
 	return n;
 }
 
-/* The value of NAME= in "size=8 rank=3 parent=17", -1 if there is none. */
+/* The value of NAME= in "size=8 rank=3 parent=17", or -1. */
 static int64_t word_of(struct str text, const char *name)
 {
 	size_t n = strlen(name);
@@ -91,7 +91,7 @@ static int by_id(const void *key, const void *row)
 	return (x > y) - (x < y);
 }
 
-/* The communicator that the meta entry KEY is about, if that is PREFIX and the sequence of one. */
+/* The communicator of a meta entry whose key is PREFIX and a sequence number, or NULL. */
 static struct comm_row *comm_of(const struct rank *r, size_t known, struct str key,
 				const char *prefix)
 {
@@ -107,7 +107,7 @@ static struct comm_row *comm_of(const struct rank *r, size_t known, struct str k
 	return bsearch(&id, r->comms, known, sizeof(*r->comms), by_id);
 }
 
-/* What the trace says about communicators: comm:SEQUENCE = "size=8 rank=3 parent=SEQUENCE|-",
+/* Reads the meta entries of communicators: comm:SEQUENCE = "size=8 rank=3 parent=SEQUENCE|-",
  * comm-used:SEQUENCE = BYTES. */
 static void add_words(struct rank *r, size_t known, const struct tables *t)
 {
@@ -131,7 +131,7 @@ static void add_words(struct rank *r, size_t known, const struct tables *t)
 	}
 }
 
-/* Those without an id, made in a gap, come last. */
+/* Communicators without an id, which were created in a gap, come last. */
 void report_add_communicators(struct rank *r, const struct device *d, const struct tables *t)
 {
 	const struct communicators *c = &d->comms;

@@ -1,4 +1,3 @@
-/* Of a report: steps, phases, and when they were. */
 #include "report/report_steps.h"
 
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static void add_span(struct rank *r, const struct span *s)
 			(struct span_row){ seconds(s->start_ns), phase, s->step };
 }
 
-/* Setting up is no step. */
+/* The setup phase is not a step. */
 static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, int is_new_phase)
 {
 	struct step_row *row = r->step_count ? &r->steps[r->step_count - 1] : NULL;

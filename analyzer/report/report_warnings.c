@@ -1,4 +1,3 @@
-/* What the numbers of a report do not tell, and why. */
 #include "report/report_warnings.h"
 
 #include "util/buf.h"
@@ -53,32 +52,32 @@ void report_add_warnings(struct rank *r, const struct trace *t, const struct rep
 		report_warn(r, "%s", r->lost_reason);
 	if (h->lost_stacks > h->busy_stacks)
 		report_warn(r, "%llu stacks were not kept: the tables are full",
-			   (unsigned long long)(h->lost_stacks - h->busy_stacks));
+			    (unsigned long long)(h->lost_stacks - h->busy_stacks));
 	if (h->busy_stacks)
 		report_warn(r, "%llu stacks were not kept: the tables were busy",
-			   (unsigned long long)h->busy_stacks);
+			    (unsigned long long)h->busy_stacks);
 	if (p->given_up)
 		report_warn(r, "%llu records were given up to keep to the budget (MEMTRACE_BUDGET)",
-			   (unsigned long long)p->given_up);
+			    (unsigned long long)p->given_up);
 	if (p->open_gaps)
 		report_warn(r,
-			   "what was live after %u of the gaps is not known: sizes are not exact",
-			   p->open_gaps);
+			    "what was live after %u of the gaps is not known: sizes are not exact",
+			    p->open_gaps);
 	if (t->truncated || p->truncated)
 		report_warn(r, "the file is truncated: read up to its last whole record");
 	if (t->skipped_segments)
 		report_warn(r,
-			   "the file is damaged: %u segments do not fit into it and were skipped",
-			   t->skipped_segments);
+			    "the file is damaged: %u segments do not fit into it and were skipped",
+			    t->skipped_segments);
 	if (t->tables.damaged)
 		report_warn(r, "the file is damaged: %u table entries make no sense",
-			   t->tables.damaged);
+			    t->tables.damaged);
 	if (p->damaged)
 		report_warn(r, "the file is damaged: %llu records make no sense",
-			   (unsigned long long)p->damaged);
+			    (unsigned long long)p->damaged);
 	if (p->without_device)
 		report_warn(r, "%llu records do not say which device they are about",
-			   (unsigned long long)p->without_device);
+			    (unsigned long long)p->without_device);
 	if (p->unknown_kinds || t->tables.unknown)
 		report_warn(
 			r,
@@ -86,12 +85,13 @@ void report_add_warnings(struct rank *r, const struct trace *t, const struct rep
 			(unsigned long long)p->unknown_kinds, t->tables.unknown);
 	if (p->frees_unknown)
 		report_warn(r, "%llu frees of addresses that were not live",
-			   (unsigned long long)p->frees_unknown);
+			    (unsigned long long)p->frees_unknown);
 	if (p->allocs_twice)
 		report_warn(r, "%llu allocations at addresses that were live already",
-			   (unsigned long long)p->allocs_twice);
+			    (unsigned long long)p->allocs_twice);
 	if (trace_changed(t))
-		report_warn(r, "the job took old records back while they were read: run this again");
+		report_warn(r,
+			    "the job took old records back while they were read: run this again");
 }
 
 void report_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running)
@@ -113,7 +113,7 @@ void report_warn_of_moments(struct rank *r, const struct device *d, const struct
 	}
 	if (running->ooms > d->oom_records)
 		report_warn(r, "%llu of %llu allocations that failed are not in the trace",
-			   (unsigned long long)(running->ooms - d->oom_records),
-			   (unsigned long long)running->ooms);
+			    (unsigned long long)(running->ooms - d->oom_records),
+			    (unsigned long long)running->ooms);
 	buf_release(&size);
 }

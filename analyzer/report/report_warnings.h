@@ -10,6 +10,7 @@ __attribute__((format(printf, 2, 3))) void report_warn(struct rank *r, const cha
 /* Warns of events that the trace lacks and of damaged parts. */
 void report_add_warnings(struct rank *r, const struct trace *t, const struct replay *p);
 /* Warns of peaks and failures that only the running counters know. */
-void report_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running);
+void report_warn_of_moments(struct rank *r, const struct device *d,
+			    const struct mt_device *running);
 
 #endif
