@@ -14,13 +14,13 @@ enum confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
 
-/* Each row as two functions. */
+/* Each row becomes two functions. */
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
-	static int when_##id(const struct metrics *m)                             \
+	static int when_##id(const struct metrics *m)                              \
 	{                                                                          \
 		return (when) != 0;                                                \
 	}                                                                          \
-	static bytes weight_##id(const struct metrics *m)                         \
+	static bytes weight_##id(const struct metrics *m)                          \
 	{                                                                          \
 		(void)m;                                                           \
 		return weight;                                                     \
@@ -72,11 +72,11 @@ static void add_remedy(struct finding *f, const struct metrics *m, const char *a
 
 #define NAMED_1(rule, line) remedy_##rule##_##line
 #define NAMED(rule, line) NAMED_1(rule, line)
-#define REMEDY(rule, when, action, saving)                                              \
+#define REMEDY(rule, when, action, saving)                                             \
 	static void NAMED(rule, __LINE__)(struct finding * f, const struct metrics *m) \
-	{                                                                               \
-		if (when)                                                               \
-			add_remedy(f, m, action, saving);                               \
+	{                                                                              \
+		if (when)                                                              \
+			add_remedy(f, m, action, saving);                              \
 	}
 #include "diagnose/rules.def"
 #undef REMEDY
@@ -137,7 +137,7 @@ void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,
 	}
 }
 
-/* Does the cause account for what was short? */
+/* Do the bytes of the cause cover what the request lacked? */
 static int is_enough(const struct metrics *m, bytes weight)
 {
 	return m->failed && (weight >= m->short_by || m->by_library);
@@ -149,7 +149,8 @@ static enum severity severity_of(const struct metrics *m, enum rule rule, bytes 
 	case RULE_OOM:
 		if (m->died && weight > 0 && is_enough(m, weight))
 			return SEVERITY_ERROR;
-		/* What grows from step to step will fail; the rest is how this job is. */
+		/* Memory that grows from step to step will run out; the rest is normal for the job.
+		 */
 		return !m->failed && (rule == RULE_LEAK_GRAPH_RETAINED ||
 				      rule == RULE_LEAK_OUTSIDE_TORCH ||
 				      rule == RULE_LEAK_REF_CYCLE)
@@ -164,7 +165,8 @@ static enum severity severity_of(const struct metrics *m, enum rule rule, bytes 
 	return SEVERITY_NOTE;
 }
 
-/* The rule's own, less where it accounts for hardly more than what was short, or for little. */
+/* The confidence of the rule; lower if the cause hardly covers what the request lacked, or is
+ * small. */
 static const char *confidence_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	static const char *const names[] = { "high", "medium", "low" };
@@ -173,17 +175,17 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	if (m->failed && rules[rule].severity == RULE_OOM &&
 	    (weight < m->short_by * 2 || weight < m->allocated / 8))
 		c++;
-	/* Copies may be for something else than a checkpoint. */
+	/* The copies may have another purpose than a checkpoint. */
 	if (rule == RULE_CKPT_SAVE_SPIKE && m->saving < m->copies)
 		c++;
-	/* Two loops of a training look the same, up to the second one's first backward pass. */
+	/* A second training loop looks the same until its first backward pass. */
 	if (rule == RULE_EVAL_GRAPH_KEPT && !m->run_evaluates)
 		c++;
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
-/* Pieces that hardly matter beside what else is there are not the cause. In the first step nobody
- * knows what more the job needs: there, a consumer that outweighs them comes first. */
+/* Fragmentation that is small beside the other memory is not the cause. In the first step, the
+ * further need of the job is unknown: a larger consumer comes first then. */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
@@ -253,8 +255,8 @@ static int by_importance(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* The first error is the cause; the others are what else was found. Without a failure, the first
- * warning is. */
+/* The first error is the cause; the other errors become notes. Without a failure, the first warning
+ * is the cause. */
 static void choose_causes(struct diagnosis *d)
 {
 	for (size_t i = 0; i < d->count; i++) {
@@ -269,7 +271,7 @@ static void choose_causes(struct diagnosis *d)
 
 static void rule_out(struct diagnosis *d, const struct metrics *m)
 {
-#define RULED_OUT(when, message)                                                                \
+#define RULED_OUT(when, message)                                                          \
 	if (when) {                                                                       \
 		struct buf text = { 0 };                                                  \
                                                                                           \
@@ -282,7 +284,7 @@ static void rule_out(struct diagnosis *d, const struct metrics *m)
 #undef RULED_OUT
 }
 
-/* The shown rank's findings first. */
+/* Moves the findings of the rank that is shown in detail to the front. */
 static void bring_first(struct diagnosis *d, size_t shown)
 {
 	struct finding *sorted = xcalloc(d->count, sizeof(*sorted));

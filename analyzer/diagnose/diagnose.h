@@ -1,6 +1,7 @@
 /*
- * Why did the job run out of memory, or waste it? rules.def, over the metrics of each rank:
- * findings, the cause among them, and what was looked at and ruled out.
+ * The diagnosis of a report: rules.def, applied to the metrics of each rank. It has findings, one
+ * of which may be the cause why the job ran out of memory or wastes it, and causes that are ruled
+ * out.
  */
 #ifndef MEMTRACE_DIAGNOSE_H
 #define MEMTRACE_DIAGNOSE_H
@@ -23,15 +24,15 @@ struct evidence {
 
 struct remedy {
 	char *action;
-	bytes saving; /* SAVING_UNKNOWN */
+	bytes saving; /* of the peak; may be SAVING_UNKNOWN */
 };
 
 struct finding {
 	const char *rule, *title, *source;
 	size_t rank; /* index into the report's ranks */
 	enum severity severity;
-	int is_cause;  /* of that rank's failure, or of its waste */
-	int is_informational; /* true of many jobs, and nothing to change */
+	int is_cause;         /* the cause of the rank's failure, or of its waste */
+	int is_informational; /* true of many jobs; nothing needs to change */
 	const char *confidence;
 	bytes weight;
 	char *message, *stack; /* stack: a label, or NULL */
@@ -43,27 +44,27 @@ struct finding {
 };
 
 struct diagnosis {
-	struct finding *findings; /* the shown rank's first, then by rank; each rank's ordered */
+	/* Those of the rank that is shown in detail, then by rank; each rank's by importance. */
+	struct finding *findings;
 	size_t count, room;
-	char **ruled_out; /* for the shown rank */
+	char **ruled_out; /* of the rank that is shown in detail */
 	size_t ruled_out_count, ruled_out_room;
 };
 
-/* After all ranks were added and sorted. */
+/* `r`: all ranks are added and sorted. Sets the metrics that compare ranks. */
 void diagnose(struct diagnosis *d, const struct report *r);
 void diagnosis_release(struct diagnosis *d);
-/* The cause that was found for a rank, or NULL. */
+/* The cause for a rank, or NULL. */
 const struct finding *diagnosis_cause(const struct diagnosis *d, size_t rank);
 
-/* A message with its {metrics} filled in; they are added to `f` if that is there. */
-void diagnose_fill(struct buf *out, const char *format, const struct metrics *m,
-		   struct finding *f);
+/* Adds a message with its {metrics} filled in. They become evidence of `f`, which may be NULL. */
+void diagnose_fill(struct buf *out, const char *format, const struct metrics *m, struct finding *f);
 
-/* The table of rules itself. */
+/* A row of rules.def. `undetectable`: the reason; NULL for a rule. */
 struct rule_row {
 	const char *id, *severity, *title, *when, *message, *source, *undetectable;
 };
-/* NULL after the last. */
+/* The row of index `i`, or NULL after the last. */
 const struct rule_row *rule_at(size_t i);
 
 #endif

@@ -1,5 +1,3 @@
-/* What only shows beside other ranks: skew between pipeline stages, contexts on a GPU that is not
- * the rank's. */
 #include "diagnose/diagnose_ranks.h"
 
 #include "metrics/metrics.h"
@@ -7,14 +5,14 @@
 
 #include <string.h>
 
-#define INTRUDER_MOST (INT64_C(64) << 20) /* more than that is work, not a visit */
+#define INTRUDER_MOST (INT64_C(64) << 20) /* a process that allocates more works on the device */
 
 static int is_same_host(const struct rank *a, const struct rank *b)
 {
 	return a->host && b->host && !strcmp(a->host, b->host);
 }
 
-/* Does this process do its work on another device than this entry's? */
+/* Does the process of this entry work on another device? */
 static int is_visit(const struct report *r, const struct rank *v)
 {
 	if (v->peak_allocated > INTRUDER_MOST)

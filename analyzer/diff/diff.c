@@ -24,7 +24,7 @@ struct run_values {
 };
 
 static struct run_value *take(struct run_values *v, enum diff_kind kind, const char *name,
-			  const char *title, bytes n)
+			      const char *title, bytes n)
 {
 	v->all = grow(v->all, v->count, &v->room, sizeof(*v->all));
 	v->all[v->count] =
@@ -64,7 +64,7 @@ static int by_name(const void *a, const void *b)
 	return (x->run > y->run) - (x->run < y->run);
 }
 
-/* What a run does not have is 0 there. */
+/* A run without the item counts as 0. */
 static void spread_of(struct diff_spread *s, bytes *values, size_t count)
 {
 	s->median = bytes_median(values, count);
@@ -72,7 +72,8 @@ static void spread_of(struct diff_spread *s, bytes *values, size_t count)
 	s->most = values[count - 1];
 }
 
-/* Values of one name become an item; a stack with blocks of several categories is one. */
+/* Merges the values of one name into an item. A stack with blocks of several categories is one
+ * item. */
 static void merge(struct diff *d, struct run_values *v)
 {
 	if (v->count)
@@ -110,7 +111,7 @@ static int by_change(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* The entry of that rank that tensors fill most. */
+/* The entry of the rank with the highest peak of allocated. */
 static const struct rank *find_rank(const struct report *r, int rank)
 {
 	const struct rank *found = NULL;

@@ -1,6 +1,6 @@
 /*
- * The difference between two jobs, A and B. Each side is one run or several runs of the same job. Of
- * several runs the medians are compared, and only a difference beyond their spread is a change.
+ * The difference between two jobs, A and B. Each side is one run or several runs of the same job.
+ * Of several runs the medians are compared, and only a difference beyond their spread is a change.
  */
 #ifndef MEMTRACE_DIFF_H
 #define MEMTRACE_DIFF_H

@@ -1,4 +1,3 @@
-/* Of two jobs beside each other: what they declare. */
 #include "diff/diff_config.h"
 
 #include "util/glob.h"
@@ -8,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which process it was, when and where: not what it was told to do. */
+/* Variables that identify a process, its host and its time; they do not configure it. */
 static const char *const identities[] = {
-	"RANK",        "LOCAL_RANK", "*_RANK",          "*_PROCID",       "MASTER_PORT",
-	"MASTER_ADDR", "*RUN_ID",    "*RESTART_COUNT",  "*ERROR_FILE",    "*JOBID",
-	"*JOB_ID",     "*LOCALID",   "*NODEID",         "*STEP_ID",       "*AGENT_*",
+	"RANK",         "LOCAL_RANK",     "*_RANK",
+	"*_PROCID",     "MASTER_PORT",    "MASTER_ADDR",
+	"*RUN_ID",      "*RESTART_COUNT", "*ERROR_FILE",
+	"*JOBID",       "*JOB_ID",        "*LOCALID",
+	"*NODEID",      "*STEP_ID",       "*AGENT_*",
 	"MEMTRACE_DIR", "MEMTRACE_QUIET", "CUDA_VISIBLE_DEVICES",
 };
 
@@ -82,11 +83,9 @@ static void diff_environments(struct diff *d)
 	const char *name;
 	json_t *value;
 
-	json_object_foreach(a, name, value)
-		add_variable(d, name, value, json_object_get(b, name));
-	json_object_foreach(b, name, value)
-		if (!json_object_get(a, name))
-			add_variable(d, name, NULL, value);
+	json_object_foreach(a, name, value) add_variable(d, name, value, json_object_get(b, name));
+	json_object_foreach(b, name, value) if (!json_object_get(a, name))
+		add_variable(d, name, NULL, value);
 	json_decref(a);
 	json_decref(b);
 }
@@ -129,7 +128,7 @@ static void diff_devices(struct diff *d, const struct rank *a, const struct rank
 	add_if_other(d, "device_memory_bytes", memory[SIDE_A], memory[SIDE_B]);
 }
 
-/* "--name" or "--name=value" of a command line, with the value behind it if that is none itself. */
+/* An option of a command line: "--name=value", or "--name" and the words up to the next option. */
 struct argument {
 	char *name, *value;
 };
@@ -139,7 +138,7 @@ static int is_option(const char *word)
 	return word[0] == '-' && (word[1] == '-' || (word[1] >= 'A' && word[1] <= 'z'));
 }
 
-/* The next one from *at on; returns 0 at the end. What is no option has the name "". */
+/* The next option from *at on; a word that is no option has the name "". Returns 0 at the end. */
 static int next_argument(const struct session *l, size_t *at, struct argument *to)
 {
 	const char *word, *equals;
@@ -163,7 +162,7 @@ static int next_argument(const struct session *l, size_t *at, struct argument *t
 	return 1;
 }
 
-/* The value of an option, "" if it has none; NULL: it is not there. The caller frees it. */
+/* All values of an option, "" if it has none; NULL: it is not given. The caller frees it. */
 static char *find_value(const struct session *l, const char *name)
 {
 	struct buf all = { 0 };
@@ -185,7 +184,7 @@ static char *find_value(const struct session *l, const char *name)
 	return NULL;
 }
 
-/* Is it in the configuration already? */
+/* Does a field of the configuration have its value from this option? */
 static int is_read(const struct session *l, const char *option)
 {
 	for (int f = 0; f < CONFIG_FIELDS; f++)
@@ -207,8 +206,7 @@ static void diff_commands(struct diff *d)
 			const char *name = *x.name ? x.name : "command";
 
 			if ((side == SIDE_A || !a) && !is_read(job_of(d, SIDE_A), name) &&
-			    !is_read(job_of(d, SIDE_B), name) &&
-			    !diff_find(d, DIFF_CONFIG, name))
+			    !is_read(job_of(d, SIDE_B), name) && !diff_find(d, DIFF_CONFIG, name))
 				add_if_other(d, name, a, b);
 			free(a);
 			free(b);

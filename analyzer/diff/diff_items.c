@@ -5,7 +5,9 @@
 
 const char *diff_kind_name(enum diff_kind k)
 {
-	static const char *const names[] = { "peak", "category", "owner", "phase", "stack", "config" };
+	static const char *const names[] = {
+		"peak", "category", "owner", "phase", "stack", "config"
+	};
 
 	return names[k];
 }
@@ -18,7 +20,7 @@ int diff_item_is_beyond(const struct diff_item *i)
 }
 
 struct diff_item *diff_add_item(struct diff *d, enum diff_kind kind, const char *name,
-			     const char *title)
+				const char *title)
 {
 	struct diff_item *i;
 

@@ -1,13 +1,12 @@
-/* Of two jobs beside each other: stacks whose lines moved. */
 #include "diff/diff_moved.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A stack that one side has alone. */
+/* A stack that only one side has. */
 struct alone {
-	char *key; /* its stack without line numbers */
+	char *key; /* the stack without line numbers */
 	size_t item;
 };
 
@@ -17,8 +16,9 @@ static char *without_lines(const char *stack)
 
 	for (const char *at = stack; *at;) {
 		*to++ = *at;
-		at += 1 + (*at == ':' && isdigit((unsigned char)at[1]) ? strspn(at + 1, "0123456789")
-								       : 0);
+		at += 1 + (*at == ':' && isdigit((unsigned char)at[1])
+				   ? strspn(at + 1, "0123456789")
+				   : 0);
 	}
 	*to = '\0';
 	return key;
@@ -37,7 +37,7 @@ static int has_only(const struct diff_item *i, int side)
 	return i->side[side].most && !i->side[!side].most;
 }
 
-/* Of the same key the largest of A with the largest of B, and so on; the items are in that order.
+/* Pairs stacks of one key: the largest of A with the largest of B, and so on. The items are sorted.
  */
 static void pair(struct diff *d, const struct alone *same, size_t count)
 {

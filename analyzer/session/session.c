@@ -24,8 +24,7 @@ struct reading {
 };
 
 /* A declaration that cannot be read to its end counts as far as it was read. */
-static void add_loaded_trace(struct report *r, struct trace *t,
-			     const struct replay_options *o)
+static void add_loaded_trace(struct report *r, struct trace *t, const struct replay_options *o)
 {
 	struct err ignored = { 0 };
 	struct config c;

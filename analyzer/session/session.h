@@ -29,7 +29,8 @@ struct session_options {
 	int needs_every_trace; /* one trace that cannot be read is a failure, not a note */
 	void (*progress)(void *context, double part); /* `part`: 0 to 1; NULL: none */
 	/* Called for each trace once it is in the report and while it is loaded, by several threads
-	 * at a time; `file` is its index in `files`. Returns -1 if the trace is of no use. NULL: none. */
+	 * at a time; `file` is its index in `files`. Returns -1 if the trace is of no use. NULL:
+	 * none. */
 	int (*on_trace)(void *context, size_t file, const struct trace *t, struct err *e);
 	void *context; /* of on_trace */
 };

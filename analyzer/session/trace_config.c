@@ -38,7 +38,7 @@ static void release(struct words *w)
 	free(w->at);
 }
 
-/* Arguments are separated by zeros. */
+/* The words of the command line are separated by zeros. */
 static void split_argv(struct words *w, struct str value)
 {
 	for (size_t at = 0; at < value.length;) {

@@ -10,14 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A trace by its header. */
+/* A trace file whose header was read. */
 struct candidate {
 	char *path;
 	char run_id[64];
 	int restart;
 	uint64_t start;
-	size_t argument; /* that named it, or its directory */
-	int named;       /* by itself, not by its directory */
+	size_t argument; /* index of the argument that is the file or its directory */
+	int named;       /* the argument is the file */
 	int taken;
 };
 
@@ -46,7 +46,8 @@ static void add_file(struct candidates *c, struct trace_files *g, const char *pa
 
 	if (trace_open_header(&t, path, &why) < 0) {
 		note(notes, why.text);
-		g->unreadable = grow(g->unreadable, g->unreadable_count, &g->unreadable_room, sizeof(*g->unreadable));
+		g->unreadable = grow(g->unreadable, g->unreadable_count, &g->unreadable_room,
+				     sizeof(*g->unreadable));
 		g->unreadable[g->unreadable_count++] =
 			(struct unreadable_file){ xstrdup(path), xstrdup(why.text) };
 	} else {
@@ -76,8 +77,8 @@ static int is_trace_name(const char *name)
 	return n > 4 && !strcmp(name + n - 4, ".mtr");
 }
 
-static int add_directory(struct candidates *c, struct trace_files *g, const char *path, size_t argument,
-			 struct buf *notes, struct err *e)
+static int add_directory(struct candidates *c, struct trace_files *g, const char *path,
+			 size_t argument, struct buf *notes, struct err *e)
 {
 	DIR *directory = opendir(path);
 	const struct dirent *entry;
@@ -100,7 +101,7 @@ static int add_directory(struct candidates *c, struct trace_files *g, const char
 	return found ? 0 : err_set(e, "%s: there are no traces (*.mtr) here", path);
 }
 
-static int matches(const struct candidate *x, const char *run)
+static int is_of_run(const struct candidate *x, const char *run)
 {
 	size_t n = strlen(x->run_id);
 	char restart[32];
@@ -111,7 +112,8 @@ static int matches(const struct candidate *x, const char *run)
 	return !run[n] || !strcmp(run + n, restart);
 }
 
-/* The candidate whose run is taken: the named run's, or of one directory the latest. NULL: none. */
+/* A candidate of the run to use: the named run, or the latest of an argument. NULL: there is none.
+ */
 static const struct candidate *choose(const struct candidates *c, const char *run, size_t argument)
 {
 	const struct candidate *best = NULL;
@@ -119,7 +121,7 @@ static const struct candidate *choose(const struct candidates *c, const char *ru
 	for (size_t i = 0; i < c->count; i++) {
 		const struct candidate *x = &c->all[i];
 
-		if (run ? !matches(x, run) : x->named || x->argument != argument)
+		if (run ? !is_of_run(x, run) : x->named || x->argument != argument)
 			continue;
 		if (!best || x->start > best->start ||
 		    (x->start == best->start && x->restart > best->restart))
@@ -128,7 +130,7 @@ static const struct candidate *choose(const struct candidates *c, const char *ru
 	return best;
 }
 
-/* The runs of a directory that are left out, in one line. */
+/* Adds one line that names the runs of a directory that are left out. */
 static void name_others(const struct candidates *c, const struct candidate *best, struct buf *notes)
 {
 	struct buf list = { 0 };
@@ -168,8 +170,8 @@ static void take_run(struct candidates *c, const struct candidate *best, int any
 			c->all[i].taken = 1;
 }
 
-static int take(struct trace_files *g, struct candidates *c, size_t arguments, const char *run,
-		struct buf *notes, struct err *e)
+static int add_taken(struct trace_files *g, struct candidates *c, size_t arguments, const char *run,
+		     struct buf *notes, struct err *e)
 {
 	if (c->count)
 		qsort(c->all, c->count, sizeof(*c->all), by_path);
@@ -186,7 +188,7 @@ static int take(struct trace_files *g, struct candidates *c, size_t arguments, c
 	for (size_t i = 0; i < c->count; i++) {
 		const struct candidate *x = &c->all[i];
 
-		/* A file may be named, and be in a directory that is named too. */
+		/* A file and its directory may both be arguments. */
 		if (!(x->taken || (x->named && !run)) ||
 		    (g->count && !strcmp(x->path, g->paths[g->count - 1])))
 			continue;
@@ -197,7 +199,7 @@ static int take(struct trace_files *g, struct candidates *c, size_t arguments, c
 }
 
 int trace_files_find(struct trace_files *g, char *const *arguments, size_t count, const char *run,
-		  struct buf *notes, struct err *e)
+		     struct buf *notes, struct err *e)
 {
 	struct candidates c = { 0 };
 	int status = 0;
@@ -214,7 +216,7 @@ int trace_files_find(struct trace_files *g, char *const *arguments, size_t count
 			add_file(&c, g, arguments[i], i, 1, notes);
 	}
 	if (!status)
-		status = take(g, &c, count, run, notes, e);
+		status = add_taken(g, &c, count, run, notes, e);
 	for (size_t i = 0; i < c.count; i++)
 		free(c.all[i].path);
 	free(c.all);
@@ -261,8 +263,9 @@ int trace_files_runs(const char *directory, char ***runs, size_t *count, struct 
 	}
 	*count = 0;
 	*runs = xcalloc(HASH_COUNT(all), sizeof(**runs));
-	/* The hash keeps the order in which the runs were added. */
-	HASH_ITER(hh, all, run, next) {
+	/* uthash iterates in the order of insertion. */
+	HASH_ITER(hh, all, run, next)
+	{
 		(*runs)[(*count)++] = run->name;
 		HASH_DEL(all, run);
 		free(run);

@@ -1,4 +1,4 @@
-/* A text that grows. Zeroed is empty. */
+/* A text that grows. A zeroed buffer is empty. */
 #ifndef MEMTRACE_BUF_H
 #define MEMTRACE_BUF_H
 
@@ -13,17 +13,17 @@ struct buf {
 void buf_add(struct buf *b, const void *text, size_t length);
 void buf_puts(struct buf *b, const char *text);
 __attribute__((format(printf, 2, 3))) void buf_addf(struct buf *b, const char *format, ...);
-/* `text` as valid UTF-8: what is not becomes U+FFFD. */
+/* Adds `text` as valid UTF-8; invalid bytes become U+FFFD. */
 void buf_add_utf8(struct buf *b, struct str text);
-/* The same, and control characters become '?': safe to show on a terminal. */
+/* As buf_add_utf8(); control characters become '?', so that the text is safe on a terminal. */
 void buf_add_clean(struct buf *b, struct str text);
-/* The same for a whole page: lines, tabs and colours stay. */
+/* As buf_add_clean(), for a page: line ends, tabs and colours stay. */
 void buf_add_page(struct buf *b, struct str text);
-/* Gives the text away, as "" if there is none. */
+/* Gives the text to the caller, who frees it; "" if the buffer is empty. */
 char *buf_take(struct buf *b);
 void buf_release(struct buf *b);
 
-/* Columns that UTF-8 text takes: its code points. */
+/* The width of UTF-8 text in columns: its number of code points. */
 size_t utf8_width(const char *text);
 
 #endif

@@ -7,8 +7,9 @@
 
 #include "util/buf.h"
 
-/* What is said of files, arguments and the environment is theirs, and may hold anything. */
-__attribute__((format(printf, 3, 0))) static void clean_into(char *to, size_t room, const char *format, va_list args)
+/* Names of files, arguments and variables may hold any character. */
+__attribute__((format(printf, 3, 0))) static void clean_into(char *to, size_t room,
+							     const char *format, va_list args)
 {
 	char *text = xvasprintf(format, args);
 	struct buf b = { 0 };
@@ -17,7 +18,7 @@ __attribute__((format(printf, 3, 0))) static void clean_into(char *to, size_t ro
 	buf_add_clean(&b, (struct str){ text, strlen(text) });
 	n = b.length < room ? b.length : room - 1;
 	while (n < b.length && n && (b.text[n] & 0xc0) == 0x80)
-		n--; /* not within a character */
+		n--; /* does not cut a character */
 	if (n)
 		memcpy(to, b.text, n);
 	to[n] = 0;

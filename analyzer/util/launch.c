@@ -45,8 +45,7 @@ int launch_preload(const char *library, struct err *e)
 
 	if (!path)
 		return -1;
-	/* The loader would cut such a path in two, and say no more than that it cannot open the
-	 * pieces. */
+	/* The loader splits LD_PRELOAD at these characters. */
 	if (strpbrk(path, ": \t\n;")) {
 		err_set(e, "%s: LD_PRELOAD cannot hold a path with a colon or a space", path);
 		free(path);

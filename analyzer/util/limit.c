@@ -23,7 +23,8 @@ int limit_parse(struct limit *l, const char *name, const char *text, struct err 
 	l->percent = strtod(text, &end);
 	if (end == text || strcmp(end, "%") || !isfinite(l->percent) || l->percent < 0 ||
 	    l->percent > 1e6)
-		return err_set(e, "--%s: \"%s\" is no percentage from 0%% to 1000000%%", name, text);
+		return err_set(e, "--%s: \"%s\" is no percentage from 0%% to 1000000%%", name,
+			       text);
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-/* A limit as people write it: a size, or a part of something. */
+/* A limit as users write it: a size or a percentage. */
 #ifndef MEMTRACE_LIMIT_H
 #define MEMTRACE_LIMIT_H
 
@@ -11,9 +11,9 @@ struct limit {
 	bytes bytes;
 };
 
-/* "2GiB", "0", "5%" of the option `name`; NULL is no limit. */
+/* Parses "2GiB", "0" or "5%", the value of the option `name`. NULL: no limit is given. */
 int limit_parse(struct limit *l, const char *name, const char *text, struct err *e);
-/* In bytes, where it is a part of `whole`. */
+/* The limit in bytes; a percentage is of `whole`. */
 bytes limit_of(const struct limit *l, bytes whole);
 
 #endif

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <memtrace/size.h>
 
-/* As sizes are shown; 1 to 5 are used. */
+/* Units for output: those from 1 to 5 are used. */
 static const struct unit units[] = {
 	{ "", 1 },
 	{ "B", 1 },
@@ -35,7 +35,7 @@ struct unit size_unit(bytes size, int raw)
 		return (struct unit){ "bytes", 1 };
 	if (size < 0)
 		size = size == INT64_MIN ? INT64_MAX : -size;
-	/* 1023.95 MiB would be shown as 1024.0: from there on it is 1.0 GiB. */
+	/* 1023.95 MiB would be shown as 1024.0 MiB; it is shown as 1.0 GiB. */
 	for (size_t i = 5; i > 2; i--)
 		if (size >= units[i].bytes - units[i].bytes / 20480)
 			return units[i];

@@ -1,4 +1,4 @@
-/* Sizes as people write and read them. */
+/* Sizes as users write and read them. */
 #ifndef MEMTRACE_SIZE_H
 #define MEMTRACE_SIZE_H
 
@@ -16,9 +16,9 @@ struct unit {
 };
 struct unit size_unit(bytes size, int raw);
 
-/* "14.1 GiB", or with `raw` "15139864576 bytes". */
+/* Adds "14.1 GiB", or "15139864576 bytes" if `raw` is set. */
 void size_add(struct buf *b, bytes size, int raw);
-/* The number alone, in `unit`. */
+/* Adds the number alone, in `unit`. */
 void size_add_in(struct buf *b, bytes size, struct unit unit);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the terminal can show. */
+/* The abilities of the terminal. */
 #ifndef MEMTRACE_TERM_H
 #define MEMTRACE_TERM_H
 
@@ -12,10 +12,11 @@ struct style {
 	int top; /* stacks to show */
 };
 
-/* For standard output, from its terminal and the environment. */
+/* The style for standard output, from its terminal and the environment. */
 struct style term_style(enum color_when when);
 
-/* Progress on standard error, if that is a terminal and the work takes more than half a second. */
+/* Shows progress on standard error, if it is a terminal and the work takes more than half a second.
+ */
 void term_progress(void *context, double part);
 void term_progress_end(void);
 

@@ -1,4 +1,4 @@
-/* Small things that every file of the analyzer uses. */
+/* Memory, sums and texts for all of the analyzer. */
 #ifndef MEMTRACE_UTIL_H
 #define MEMTRACE_UTIL_H
 
@@ -10,8 +10,8 @@
 
 typedef int64_t bytes;
 
-/* Sums stop here, so that damaged files cannot make them overflow: a few of them can still be added
- * up. */
+/* The limit of sums, so that damaged files cannot make them overflow; a few sums can still be added
+ * to each other. */
 #define BYTES_LIMIT (INT64_C(1) << 60)
 
 /* a + b for |a| <= BYTES_LIMIT and |b| <= BYTES_LIMIT; a sum beyond the limit leaves `a`. */
@@ -43,7 +43,7 @@ static inline int64_t larger_of(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Text that lives in someone else's memory; any bytes, no terminating zero. */
+/* A text in memory of another owner: any bytes, no terminating zero. */
 struct str {
 	const char *at;
 	size_t length;
@@ -52,7 +52,7 @@ struct str {
 /* Does a text end with the characters of `end`? */
 int ends_with(const char *text, const char *end);
 
-/* These end the program when there is no memory: a command can do nothing better. */
+/* These end the program if there is no memory. */
 __attribute__((returns_nonnull)) void *xcalloc(size_t count, size_t size);
 /* Zeroed too; the total is a multiple of `alignment`. */
 __attribute__((returns_nonnull)) void *xaligned(size_t alignment, size_t count, size_t size);
@@ -61,16 +61,17 @@ __attribute__((returns_nonnull)) char *xstrdup(const char *text);
 __attribute__((format(printf, 1, 2), returns_nonnull)) char *xasprintf(const char *format, ...);
 __attribute__((format(printf, 1, 0))) char *xvasprintf(const char *format, va_list args);
 
-/* Makes room for one more element in an array of `count` that has room for `*room`. */
+/* Makes room for one more element in an array of `count` elements with room for `*room`; returns
+ * the array. */
 void *grow(void *array, size_t count, size_t *room, size_t size);
 
-/* Seconds, for differences. */
+/* Seconds from an unknown start, for differences. */
 double monotonic_seconds(void);
 
-/* The member of names[] nearest to `word`, or NULL if none is near. names[] ends with NULL. */
+/* The name that is nearest to `word`, or NULL if none is near. names[] ends with NULL. */
 const char *nearest(const char *word, const char *const *names);
 
-/* An impossible state: says where and aborts. */
+/* Ends the program at an impossible state and prints its place. */
 #define BUG(what) bug(__FILE__, __LINE__, what)
 _Noreturn void bug(const char *file, int line, const char *what);
 
