@@ -32,7 +32,8 @@ static const struct {
 	const char *mark, *advice;
 } advices[] = {
 	{ "version `", "build memtrace on this system, or on one with an older C library" },
-	{ "failed to map segment", "is its file system mounted noexec? Install memtrace on another" },
+	{ "failed to map segment",
+	  "is its file system mounted noexec? Install memtrace on another" },
 	{ "ELF", "build memtrace for the processor of that program" },
 	{ "", "see that the file is whole and may be read" },
 };
@@ -58,14 +59,16 @@ static int find(const char *name, char *path)
 		const char *end = strchr(d, ':');
 		int n = end ? (int)(end - d) : (int)strlen(d);
 		int written = snprintf(path, PATH_MAX, "%.*s/%s", n, n ? d : ".", name);
-		if (written < PATH_MAX && !access(path, X_OK) && !stat(path, &s) && S_ISREG(s.st_mode))
+		if (written < PATH_MAX && !access(path, X_OK) && !stat(path, &s) &&
+		    S_ISREG(s.st_mode))
 			return 0;
 		d = end ? end + 1 : NULL;
 	}
 	return -1;
 }
 
-/* The program that runs a script whose first line is LINE: "#!/usr/bin/env -S python3 -u" is python3. */
+/* The program that runs a script whose first line is LINE: "#!/usr/bin/env -S python3 -u" is
+ * python3. */
 static int interpreter_of(char *line, char *path)
 {
 	char *rest, *word, *file;
@@ -101,8 +104,11 @@ static int read_elf(const char *head, size_t length, struct program *p, struct e
 	const Elf64_Ehdr *elf = (const Elf64_Ehdr *)head;
 
 	if (elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != MACHINE)
-		return err_set(e, "%s is a program for another kind of processor than memtrace was built for, whose "
-				  "libraries it would not load", p->path);
+		return err_set(
+			e,
+			"%s is a program for another kind of processor than memtrace was built for, whose "
+			"libraries it would not load",
+			p->path);
 	for (unsigned i = 0; i < elf->e_phnum; i++) {
 		uint64_t at = elf->e_phoff + (uint64_t)i * sizeof(Elf64_Phdr);
 		Elf64_Phdr header;
@@ -157,7 +163,8 @@ static char *try_out(const struct program *p)
 		_exit(127);
 	}
 	close(out[1]);
-	while (child > 0 && ((n = read(out[0], buffer, sizeof(buffer))) > 0 || (n < 0 && errno == EINTR))) {
+	while (child > 0 &&
+	       ((n = read(out[0], buffer, sizeof(buffer))) > 0 || (n < 0 && errno == EINTR))) {
 		char *all = n > 0 ? xasprintf("%s%.*s", said, (int)n, buffer) : NULL;
 		if (all) {
 			free(said);
@@ -193,7 +200,8 @@ static int refused(const struct program *p, const char *library, char *line, str
 
 	while (!strstr(reason, advices[i].mark))
 		i++;
-	return err_set(e, "the loader of %s would not take %s (%s); %s", p->path, library, reason, advices[i].advice);
+	return err_set(e, "the loader of %s would not take %s (%s); %s", p->path, library, reason,
+		       advices[i].advice);
 }
 
 int loader_check(const char *command, struct err *e)
@@ -206,7 +214,8 @@ int loader_check(const char *command, struct err *e)
 	if (find_program(command, &p, e) < 0 || !*p.interpreter)
 		return e->text[0] ? -1 : 0;
 	said = try_out(&p);
-	for (char *line = strtok_r(said, "\n", &rest); line && !status; line = strtok_r(NULL, "\n", &rest))
+	for (char *line = strtok_r(said, "\n", &rest); line && !status;
+	     line = strtok_r(NULL, "\n", &rest))
 		for (size_t i = 0; i < ARRAY_SIZE(ours) && !status; i++)
 			if (strstr(line, ours[i]))
 				status = refused(&p, ours[i], line, e);
