@@ -38,10 +38,10 @@
 #include "record/writer.h"
 
 #define MIN_BUDGET (512u << 10)
-#define REST_MS 10000 /* between two runs of the helper's work that nothing asked for */
-#define OWED_MS 20    /* until a graph's level that was due too soon is read */
+#define REST_MS 10000               /* the longest time between two runs of the helper's work */
+#define OWED_MS 20                  /* until an owed level of a graph is read */
 #define BYPASS_AFTER_NS 5000000000u /* until then the job loads its libraries */
-#define EXIT_MS 500                 /* the longest that a process's end waits for the writer */
+#define EXIT_MS 500 /* the longest time that the end of a process waits for the writer */
 
 static struct {
 	struct identity identity;
@@ -84,7 +84,7 @@ static void print_due_lines(int last)
 		    h->lost_errno);
 }
 
-/* What the writer met. */
+/* Ends recording if the writer failed. */
 static void check_writer(void)
 {
 	struct writer_control *c = recorder_control();
@@ -231,7 +231,7 @@ static void ignore_setting(const char *name, const char *expected)
 }
 
 /* A child of fork(), and one of _Fork() or clone() that runs no handler, finds RECORDING_IDLE
- * (zero) there. */
+ * (zero) in the page. */
 static void wipe_on_fork(void)
 {
 	(void)madvise(&recording_page, sizeof(recording_page), MADV_WIPEONFORK);
@@ -249,7 +249,7 @@ static void helper_ends(void)
 	writer_unwatch_this_thread(recorder_control());
 }
 
-/* Settings, and who this is. 0: not to be recorded. */
+/* Reads the settings and the process's identity. Returns 0 if the process is not to be recorded. */
 static int read_environment(void)
 {
 	settings_read(ignore_setting);
@@ -314,8 +314,8 @@ static int begin(void)
 	return RECORDING_ON;
 }
 
-/* pthread_cancel() must not end a thread in here, with the allocator's lock held and recording half
- * begun. */
+/* pthread_cancel() must not end the thread in begin(): it may hold the allocator's lock, and
+ * recording would be half begun. */
 static int begin_uncancelled(void)
 {
 	int old, state;
@@ -326,7 +326,7 @@ static int begin_uncancelled(void)
 	return state;
 }
 
-/* Asked at each call before the first that begins a trace, which may never come. */
+/* Called by each wrapper until a trace begins, which may never happen. */
 int recording_is_allowed(void)
 {
 	static atomic_int looked;

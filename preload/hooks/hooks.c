@@ -108,7 +108,7 @@ static void *choose(void *slot, const char *symbol, const void *caller, uint64_t
 			at = (at + i) % SITES;
 			break;
 		}
-	atomic_store(&choice.site[at].key, 0); /* nobody reads it while it changes */
+	atomic_store(&choice.site[at].key, 0); /* readers skip the slot while it changes */
 	atomic_store(&choice.site[at].f, f);
 	atomic_store(&choice.site[at].key, key);
 	lock_release(&choice.lock);
@@ -202,7 +202,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		return result;                             \
 	}
 
-/* Only a call that succeeded, or found no memory, had arguments that can be followed. */
+/* The arguments are followed only if the call succeeded or found no memory. */
 #define ALLOC(symbol, api, params, args, kind, address, bytes)                                  \
 	WRAPPER(symbol, api, params, args,                                                      \
 		memory_allocated(CALLER, MT_##kind, (int)result, ok ? (uintptr_t)(address) : 0, \
@@ -228,7 +228,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		return result;                                                    \
 	}
 
-/* What ends is marked before the call: what other threads allocate meanwhile is not of it. */
+/* The allocations that end are marked before the call: other threads may allocate during it. */
 #define ENDS(symbol, api, params, args, context, device, if_gone)                        \
 	RESULT_##api symbol params                                                       \
 	{                                                                                \

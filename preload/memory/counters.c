@@ -42,8 +42,8 @@ void counters_forget(void)
 #define GET(counter) __atomic_load_n(&(counter), __ATOMIC_RELAXED)
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 
-/* Threads of PyTorch's allocator, of CUDA calls and of samples raise it without a common lock: it
- * never goes down. */
+/* Threads of PyTorch's allocator, of CUDA calls and of samples raise the peak without a common
+ * lock; it never decreases. */
 static void raise_device_peak(struct mt_device *d)
 {
 	uint64_t all = GET(d->reserved) + GET(d->other) + GET(d->untracked),
@@ -59,7 +59,7 @@ static void raise_device_peak(struct mt_device *d)
 
 __attribute__((noinline, cold)) static void count_first_report(unsigned device, struct mt_device *d)
 {
-	/* Until now its CUDA calls stood for its blocks: they were its segments. */
+	/* Until now the allocator's CUDA calls, its segments, stood for its blocks. */
 	a.reports[device] = 1;
 	SET(d->allocated, 0);
 	SET(d->allocated_peak, 0);
@@ -69,7 +69,7 @@ __attribute__((noinline, cold)) static void count_first_report(unsigned device, 
 	SET(d->frees, 0);
 }
 
-/* What DEVICE holds is counted now. */
+/* The counters of DEVICE are up to date: takes an owed sample. */
 __attribute__((noinline, cold)) static void settle_owed(unsigned device)
 {
 	counters_sample_owed(device);
@@ -258,8 +258,8 @@ void counters_sample_now(unsigned device)
 		take_sample(device, now_ns());
 }
 
-/* A static PyTorch calls its own reports, not ours. It is given some seconds, or the process's
- * life. */
+/* A statically linked PyTorch calls its own report functions, not ours. The note is written after
+ * some seconds without a report, or at the end of the process. */
 void counters_note_unreported(void)
 {
 	static const char why[] =

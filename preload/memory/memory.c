@@ -180,7 +180,7 @@ static void record_alloc(const struct mt_record *r, const struct module *by)
 	if (kept > 0) {
 		memory_event(r->kind, r->device, r->address, r->bytes, by, r->stack);
 	} else if (kept < 0) {
-		/* Counted, it would stay in the sums for ever; the device's own figure has it. */
+		/* If it were counted, it would stay in the sums for ever; a sample includes it. */
 		if (r->kind == MT_POOL_ALLOC)
 			pools_count_free((void *)(uintptr_t)r->time_ns, (uint64_t)r->bytes);
 		counters_sample(r->device);
@@ -254,8 +254,8 @@ void memory_allocated_in_pool(const void *caller, int result, uint64_t address, 
 
 /* ---- frees */
 
-/* The lock is held. Fills FREED with what goes when ADDRESS is freed; kind 0: nothing, or nothing
- * yet. */
+/* The lock is held. Fills FREED with the allocation that a free of ADDRESS ends; kind 0: none, or
+ * not yet. */
 static void take_freed(uint64_t address, struct mt_record *freed)
 {
 	static const unsigned char kinds[] = { MT_DEVICE_ALLOC, MT_POOL_ALLOC,  MT_MANAGED_ALLOC,
@@ -314,7 +314,7 @@ static int ends_with_context(const struct mt_record *r)
 	return r->kind && r->kind != MT_POOL_ALLOC;
 }
 
-/* What ENDING (memory_ending()) is about. */
+/* Does R belong to the context that ENDING (memory_ending()) stands for? */
 static int is_of(const struct mt_record *r, int ending)
 {
 	unsigned context = (unsigned)ending & CONTEXT;

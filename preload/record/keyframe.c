@@ -68,7 +68,7 @@ static void apply(const struct mt_record *r)
 	}
 }
 
-/* Copies a record. 0: it is reserved and not written yet. */
+/* Copies a record. Returns 0 if it is reserved and not written yet. */
 static int copy_record(const struct mt_record *from, struct mt_record *to)
 {
 	/* the word that recorder_write() stores last */
@@ -84,7 +84,7 @@ static int copy_record(const struct mt_record *from, struct mt_record *to)
 	return 1;
 }
 
-/* The live set, from which the following segment can be replayed. -1: there is no room for it now.
+/* Writes the live set as the keyframe of the following segment. Returns -1 if there is no room now.
  */
 static int write_keyframe(const struct filled_segment *filled)
 {
@@ -115,7 +115,7 @@ static int is_lost(void)
 	return now - keyframe.stuck_ns > LOST_AFTER_NS;
 }
 
-/* 1: the segment is replayed to its end. */
+/* Replays a segment. Returns 1 if it reached the end. */
 static int replay(const struct filled_segment *filled)
 {
 	struct mt_record r;

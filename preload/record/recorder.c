@@ -64,14 +64,15 @@ void recorder_stop(enum mt_lost reason, int e)
 	helper_wake();
 }
 
-/* How long this thread may wait: once, not again and again while the disk or the helper lags. */
+/* The time that this thread may wait: one thread waits, later ones do not while the disk or the
+ * helper is behind. */
 static uint64_t patience(void)
 {
 	return atomic_load(&recorder.lagging) ? 0 : WAIT;
 }
 
-/* A segment as soon as the helper has replayed and the file has taken one that can go. The prepare
- * lock is held. */
+/* Waits until the helper has replayed a segment that can be given up and the file contains it. The
+ * prepare lock is held. */
 static struct segment *wait_for_room(uint64_t start)
 {
 	struct segment *next = NULL;
@@ -85,8 +86,9 @@ static struct segment *wait_for_room(uint64_t start)
 	return next;
 }
 
-/* The helper was too slow, or there is none: this thread does its work. NULL: none now, or none any
- * more, and then recording has stopped. The switch lock is held. */
+/* Does the helper's work on this thread, because the helper is too slow or does not exist. NULL:
+ * there is no segment now, or none any more; then recording has stopped. The switch lock is held.
+ */
 static struct segment *prepare_inline(void)
 {
 	struct mt_header *h = recorder.header;
@@ -111,8 +113,8 @@ static struct segment *prepare_inline(void)
 	return next;
 }
 
-/* FULL has no record left: go on to the next segment. NULL: the event is lost, a later one may not
- * be. */
+/* FULL has no record left: switches to the next segment. NULL: the event is lost, but a later one
+ * may be recorded. */
 static struct segment *next_segment(struct segment *full, enum mt_lost *reason)
 {
 	struct segment *next;
@@ -181,7 +183,7 @@ uint64_t recorder_next_sequence(void)
 	return s->entry->first_sequence + (used < s->capacity ? used : s->capacity);
 }
 
-/* The recording's memory, with the process that writes it if that is wanted and possible. */
+/* Makes the recording's memory, and starts the process that writes it if wanted and possible. */
 static int make_memory(const struct recorder_setup *setup, size_t least)
 {
 	const uint64_t budget = setup->budget < LARGEST_BUDGET ? setup->budget : LARGEST_BUDGET;
@@ -253,7 +255,7 @@ void recorder_begin(void)
 	writer_begin(recorder.control, recorder.has_process);
 }
 
-/* No record can be reserved in it any more: `used` stays past this process's capacity. */
+/* No record can be reserved in the segment any more: `used` stays above its capacity. */
 static void seal(struct segment *s)
 {
 	uint64_t used = __atomic_fetch_add(&s->entry->used, s->capacity, __ATOMIC_ACQ_REL);

@@ -24,8 +24,8 @@ void writer_check(struct writer_control *c);
  * is complete. */
 int writer_finish(struct writer_control *c, unsigned limit_ms);
 
-/* Lets a thread write at once if no process has begun to; the next writer_check() starts it. Returns
- * 1 if a thread writes. */
+/* Lets a thread write at once if no process has begun to; the next writer_check() starts it.
+ * Returns 1 if a thread writes. */
 int writer_take_over(struct writer_control *c);
 
 /* Wakes the writer early, for much to write. Never waits. */

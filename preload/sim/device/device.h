@@ -4,10 +4,10 @@
 
 #include "device/common.h"
 
-int sim_ready(void); /* SIM_OK once the settings are good; else SIM_NOT_INITIALIZED */
+int sim_ready(void); /* SIM_OK if the settings are valid, else SIM_NOT_INITIALIZED */
 int device_current(void);
 int device_select(int device);
-int device_use(int device); /* makes the context, and charges it, at the first use */
+int device_use(int device); /* creates the context, and charges it, at the first use */
 int device_use_current(void);
 bool device_active(int device);
 int device_charge(int device, uint64_t bytes);

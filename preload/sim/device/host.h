@@ -1,4 +1,4 @@
-/* Page-locked host memory. */
+/* Page-locked host memory. The functions return error numbers (device/common.h). */
 #ifndef CUDASIM_HOST_H
 #define CUDASIM_HOST_H
 
