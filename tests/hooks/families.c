@@ -45,19 +45,28 @@
 	FUNCTION(cuMemMap, "cuMemMap", 10020, 0)                                       \
 	FUNCTION(cuMemUnmap, "cuMemUnmap", 10020, 0)                                   \
 	FUNCTION(cuMemSetAccess, "cuMemSetAccess", 10020, 0)
-#define RUNTIME_FUNCTIONS(FUNCTION)                                                              \
-	FUNCTION(cudaMalloc)                                                                     \
-	FUNCTION(cudaFree)                                                                       \
-	FUNCTION(cudaMallocPitch)                                                                \
-	FUNCTION(cudaMalloc3D)                                                                   \
-	FUNCTION(cudaMallocManaged)                                                              \
-	FUNCTION(cudaHostAlloc)                                                                  \
-	FUNCTION(cudaMallocHost)                                                                 \
-	FUNCTION(cudaFreeHost) FUNCTION(cudaHostRegister) FUNCTION(cudaHostUnregister)           \
-		FUNCTION(cudaMallocAsync) FUNCTION(cudaFreeAsync) FUNCTION(cudaMallocAsync_ptsz) \
-			FUNCTION(cudaFreeAsync_ptsz) FUNCTION(cudaMallocFromPoolAsync)           \
-				FUNCTION(cudaMemPoolCreate) FUNCTION(cudaMemPoolTrimTo)          \
-					FUNCTION(cudaMemPoolDestroy) FUNCTION(cudaDeviceReset)
+/* clang-format off */
+#define RUNTIME_FUNCTIONS(FUNCTION) \
+	FUNCTION(cudaMalloc) \
+	FUNCTION(cudaFree) \
+	FUNCTION(cudaMallocPitch) \
+	FUNCTION(cudaMalloc3D) \
+	FUNCTION(cudaMallocManaged) \
+	FUNCTION(cudaHostAlloc) \
+	FUNCTION(cudaMallocHost) \
+	FUNCTION(cudaFreeHost) \
+	FUNCTION(cudaHostRegister) \
+	FUNCTION(cudaHostUnregister) \
+	FUNCTION(cudaMallocAsync) \
+	FUNCTION(cudaFreeAsync) \
+	FUNCTION(cudaMallocAsync_ptsz) \
+	FUNCTION(cudaFreeAsync_ptsz) \
+	FUNCTION(cudaMallocFromPoolAsync) \
+	FUNCTION(cudaMemPoolCreate) \
+	FUNCTION(cudaMemPoolTrimTo) \
+	FUNCTION(cudaMemPoolDestroy) \
+	FUNCTION(cudaDeviceReset)
+/* clang-format on */
 
 extern __typeof__(cuMemAllocAsync) cuMemAllocAsync_ptsz;
 extern __typeof__(cuMemFreeAsync) cuMemFreeAsync_ptsz;
