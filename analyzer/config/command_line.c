@@ -142,6 +142,15 @@ static int find_script(int argc, char **argv)
 
 /* ---- the whole ---- */
 
+/* The micro-batch of a script that belongs to no known framework: the option's name says what it is. */
+static int read_micro_batch(struct reader *r, const struct flags *f)
+{
+	static const char *const keys[] = { "micro_batch_size", NULL };
+	int64_t n = count_of(f, keys);
+
+	return n ? config_set_int(r->c, CONFIG_micro_batch_size, n, "--micro-batch-size", r->e) : 0;
+}
+
 static int read_script(struct reader *r, const struct flags *f, const char *script)
 {
 	if (config_read_deepspeed_flags(r, f))
@@ -152,12 +161,14 @@ static int read_script(struct reader *r, const struct flags *f, const char *scri
 		return config_read_torchtitan(r, f);
 	if (trainer_knows(f))
 		return config_read_trainer(r, f);
-	if (f->count && !r->c->from_framework)
+	if (r->c->from_framework)
+		return 0;
+	if (f->count)
 		config_note(
 			r->c,
 			"%s: its arguments are no framework's that is known; declare the job with --config",
 			*script ? script : "the command line");
-	return 0;
+	return read_micro_batch(r, f);
 }
 
 static int read_launchers(struct reader *r, int argc, char **argv)
