@@ -5,6 +5,7 @@
 set -eu
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/memtrace
 packages="gcc make libc6-dev libjansson-dev libyaml-dev uthash-dev libcmocka-dev python3 python3-venv python3-pip"
+[ "${1:-}" = build ] || packages="$packages clang-format" # `make lint`, which the tests run
 [ "${1:-}" != check ] || packages="$packages clang clang-tidy cppcheck"
 
 missing=
