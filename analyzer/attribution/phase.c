@@ -13,7 +13,7 @@ const char *phase_name(enum phase p)
 	return names[p];
 }
 
-const char *part_name(enum part p)
+const char *phase_part_name(enum phase_part p)
 {
 	static const char *const names[] = {
 #define PART(id, key) key,

@@ -9,7 +9,7 @@ enum phase {
 	PHASES
 };
 
-enum part {
+enum phase_part {
 #define PART(id, key) PART_##id,
 #include "attribution/phase.def"
 #undef PART
@@ -17,6 +17,6 @@ enum part {
 };
 
 const char *phase_name(enum phase p);
-const char *part_name(enum part p); /* NULL: none */
+const char *phase_part_name(enum phase_part p); /* NULL: none */
 
 #endif

@@ -325,7 +325,7 @@ void steps_number(struct spans *s, const struct tables *t)
 	free(n.ends);
 }
 
-enum part steps_part(const struct span *s, uint32_t stack_flags)
+enum phase_part steps_part(const struct span *s, uint32_t stack_flags)
 {
 	if (!s)
 		return PART_NONE;

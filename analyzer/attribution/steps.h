@@ -21,6 +21,6 @@ void steps_number(struct spans *s, const struct tables *t);
 
 /* The part of the span's phase to which an event belongs; `stack_flags`: enum stack_flag. `s` may
  * be NULL. */
-enum part steps_part(const struct span *s, uint32_t stack_flags);
+enum phase_part steps_part(const struct span *s, uint32_t stack_flags);
 
 #endif

@@ -21,7 +21,7 @@ struct options {
 };
 
 /* One line of the output. */
-struct verdict {
+struct checked_rule {
 	const char *rule;
 	const struct rank *rank; /* the worst one; NULL: none to name */
 	bytes value, limit;
@@ -30,12 +30,12 @@ struct verdict {
 	const char *remark; /* what the value is, or why it is unknown; or NULL */
 };
 
-struct verdicts {
-	struct verdict all[LEVELS * 2 + 2];
+struct checked_rules {
+	struct checked_rule all[LEVELS * 2 + 2];
 	size_t count;
 };
 
-static void add(struct verdicts *v, struct verdict x)
+static void add(struct checked_rules *v, struct checked_rule x)
 {
 	x.is_over = x.is_death || (!x.is_unknown && x.value > x.limit);
 	v->all[v->count++] = x;
@@ -53,22 +53,22 @@ static const struct rank *largest(const struct report *r, enum level m)
 }
 
 /* An out-of-memory error that ended a process exceeds every limit. */
-static void check_ooms(struct verdicts *v, const struct report *r)
+static void check_ooms(struct checked_rules *v, const struct report *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *x = &r->ranks[i];
 
 		if (x->end != END_OOM || !x->oom_count)
 			continue;
-		add(v, (struct verdict){ .rule = "out-of-memory",
-					 .rank = x,
-					 .value = rank_oom(x)->requested,
-					 .is_death = 1 });
+		add(v, (struct checked_rule){ .rule = "out-of-memory",
+					      .rank = x,
+					      .value = rank_oom(x)->requested,
+					      .is_death = 1 });
 		return;
 	}
 }
 
-static void check_peaks(struct verdicts *v, const struct report *r, const struct options *o)
+static void check_peaks(struct checked_rules *v, const struct report *r, const struct options *o)
 {
 	static const char *const rules[LEVELS] = { "max-peak", "max-reserved", "max-device" };
 
@@ -76,10 +76,10 @@ static void check_peaks(struct verdicts *v, const struct report *r, const struct
 		const struct rank *x = largest(r, m);
 
 		if (o->limit[m] != UNKNOWN_BYTES)
-			add(v, (struct verdict){ .rule = rules[m],
-						 .rank = x,
-						 .value = rank_level(x, m),
-						 .limit = o->limit[m] });
+			add(v, (struct checked_rule){ .rule = rules[m],
+						      .rank = x,
+						      .value = rank_level(x, m),
+						      .limit = o->limit[m] });
 	}
 }
 
@@ -105,12 +105,12 @@ static int growth_of(const struct rank *r, bytes *growth)
 	return 0;
 }
 
-static void check_growth(struct verdicts *v, const struct report *r, const struct limit *limit)
+static void check_growth(struct checked_rules *v, const struct report *r, const struct limit *limit)
 {
-	struct verdict x = { .rule = "max-growth",
-			     .is_unknown = 1,
-			     .limit = limit->bytes,
-			     .remark = "a growth needs five steps at least" };
+	struct checked_rule x = { .rule = "max-growth",
+				  .is_unknown = 1,
+				  .limit = limit->bytes,
+				  .remark = "a growth needs five steps at least" };
 	bytes growth;
 
 	for (size_t i = 0; i < r->count; i++)
@@ -123,8 +123,8 @@ static void check_growth(struct verdicts *v, const struct report *r, const struc
 	add(v, x);
 }
 
-static void check_baseline(struct verdicts *v, const struct report *r, const struct report *base,
-			   const struct limit *tolerance)
+static void check_baseline(struct checked_rules *v, const struct report *r,
+			   const struct report *base, const struct limit *tolerance)
 {
 	static const char *const rules[LEVELS] = { "baseline-peak", "baseline-reserved",
 						   "baseline-device" };
@@ -133,14 +133,14 @@ static void check_baseline(struct verdicts *v, const struct report *r, const str
 		const struct rank *x = largest(r, m);
 		bytes was = rank_level(largest(base, m), m);
 
-		add(v, (struct verdict){ .rule = rules[m],
-					 .rank = x,
-					 .value = rank_level(x, m),
-					 .limit = was + limit_of(tolerance, was) });
+		add(v, (struct checked_rule){ .rule = rules[m],
+					      .rank = x,
+					      .value = rank_level(x, m),
+					      .limit = was + limit_of(tolerance, was) });
 	}
 }
 
-static void add_line(struct buf *b, const struct verdict *v, const struct style *style)
+static void add_line(struct buf *b, const struct checked_rule *v, const struct style *style)
 {
 	const char *word = v->is_unknown ? "?" : v->is_over ? "OVER" : "ok";
 	int is_red = style->color && v->is_over;
@@ -162,7 +162,7 @@ static void add_line(struct buf *b, const struct verdict *v, const struct style 
 	buf_puts(b, v->rank && v->rank->simulated ? "  simulated\n" : "\n");
 }
 
-static json_t *verdict_json(const struct verdict *v)
+static json_t *rule_json(const struct checked_rule *v)
 {
 	json_t *o = json_object();
 
@@ -181,13 +181,13 @@ static int write_part(const char *part, size_t length, void *out)
 	return 0;
 }
 
-static void add_json(struct buf *out, const struct verdicts *v, int status)
+static void add_json(struct buf *out, const struct checked_rules *v, int status)
 {
 	static const char *const words[] = { "ok", "over", "unknown" };
 	json_t *root = json_object(), *list = json_array();
 
 	for (size_t i = 0; i < v->count; i++)
-		json_array_append_new(list, verdict_json(&v->all[i]));
+		json_array_append_new(list, rule_json(&v->all[i]));
 	set(root, "verdict", json_string(words[status]));
 	set(root, "rules", list);
 	if (json_dump_callback(root, write_part, out, JSON_INDENT(1)) < 0)
@@ -197,7 +197,7 @@ static void add_json(struct buf *out, const struct verdicts *v, int status)
 }
 
 /* A limit that is exceeded decides, then an unknown one. */
-static int status_of(const struct verdicts *v)
+static int status_of(const struct checked_rules *v)
 {
 	int status = STATUS_FINE;
 
@@ -209,7 +209,7 @@ static int status_of(const struct verdicts *v)
 	return status;
 }
 
-static int print(const struct verdicts *v, const struct options *o)
+static int print(const struct checked_rules *v, const struct options *o)
 {
 	struct style style = term_style((enum color_when)o->color);
 	struct buf out = { 0 };
@@ -235,7 +235,7 @@ static int check(char **paths, size_t count, const struct options *o, const stru
 				     plain = { .rank = NO_RANK, .progress = term_progress };
 	char *baseline = o->baseline ? xstrdup(o->baseline) : NULL;
 	struct session now, base = { 0 };
-	struct verdicts v = { 0 };
+	struct checked_rules v = { 0 };
 	struct buf notes = { 0 };
 	struct err e = { 0 };
 	int status = session_load(&now, paths, count, &load, &notes, &e);

@@ -2,7 +2,8 @@
 #include "cmd/command.h"
 #include "diff/diff.h"
 #include "util/limit.h"
-#include "render/diff_output.h"
+#include "render/diff_json.h"
+#include "render/diff_text.h"
 #include "util/size.h"
 #include "util/terminal.h"
 

@@ -6,7 +6,8 @@
 #include "cmd/match_inputs.h"
 #include "match/match_what_if.h"
 #include "render/inference_output.h"
-#include "render/match_output.h"
+#include "render/match_json.h"
+#include "render/match_text.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,9 @@
 #include "cmd/command.h"
 #include "diagnose/diagnose.h"
 #include "session/session.h"
-#include "render/report_output.h"
+#include "render/findings.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
 
 #include <stdio.h>
 
@@ -34,9 +36,9 @@ static int report(char **paths, size_t count, const struct options *o)
 		style.raw_bytes = o->raw_bytes;
 		style.top = o->top;
 		if (o->json)
-			render_json(&session.report, &out);
+			report_json(&session.report, &out);
 		else
-			render_text(&session.report, &style, &out);
+			report_text(&session.report, &style, &out);
 		status = command_print(out.text, out.length);
 	}
 	diagnosis_release(&diagnosis);
@@ -53,7 +55,7 @@ static int rules(const struct options *o)
 	struct buf out = { 0 };
 	int status;
 
-	render_rules(&style, &out);
+	findings_rules(&style, &out);
 	status = command_print(out.text, out.length);
 	buf_release(&out);
 	return status;

@@ -10,7 +10,7 @@
 
 enum rule_severity { RULE_OOM, RULE_SLOW, RULE_WARNING, RULE_INFO };
 enum tier { TIER_WRONG, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
-enum confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
+enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
 
@@ -39,7 +39,7 @@ static const struct {
 	const char *id, *title, *message, *source;
 	enum rule_severity severity;
 	enum tier tier;
-	enum confidence confidence;
+	enum rule_confidence confidence;
 	int (*when)(const struct metrics *m);
 	bytes (*weight)(const struct metrics *m);
 } rules[] = {

@@ -46,9 +46,9 @@ static bytes try_one(const struct config *known, const struct inference_input *j
 	config_init(&c);
 	config_copy(&c, known);
 	infer_values(&i, &c, j, t);
-	inferred_add(&i, &c, CONFIG_attention, CONFIDENCE_GUESS, attention, "tried");
+	inferred_add(&i, &c, CONFIG_attention, INFERRED_GUESS, attention, "tried");
 	if (has_signature(j, "framework", "deepspeed"))
-		inferred_add(&i, &c, CONFIG_zero_stage, CONFIDENCE_GUESS, "2", "tried");
+		inferred_add(&i, &c, CONFIG_zero_stage, INFERRED_GUESS, "2", "tried");
 	if (!config_derive(&c, &e))
 		gap = infer_gap(&c, j->ends, j->end_count, enough);
 	config_release(&c);

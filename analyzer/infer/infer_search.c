@@ -131,8 +131,8 @@ static void judge(struct inference *i, struct config *c, size_t row, const struc
 		return;
 	}
 	if (strcmp(o->best, "~"))
-		inferred_add(i, c, f, worse < CLEARLY ? CONFIDENCE_GUESS : CONFIDENCE_LIKELY,
-			     o->best, "%s would be %lld bytes further off",
+		inferred_add(i, c, f, worse < CLEARLY ? INFERRED_GUESS : INFERRED_LIKELY, o->best,
+			     "%s would be %lld bytes further off",
 			     strcmp(o->next, "~") ? o->next : "none",
 			     (long long)(o->next_gap - o->gap));
 }
@@ -160,8 +160,8 @@ static void search_scaler(struct inference *i, struct config *c, const struct ob
 	    !config_set(c, "precision", value, "inferred", &e)) {
 		free(told->value);
 		told->value = xstrdup(value);
-		told->confidence = CONFIDENCE_LIKELY;
-		inferred_add(i, c, CONFIG_grad_scaler, CONFIDENCE_LIKELY, "true",
+		told->confidence = INFERRED_LIKELY;
+		inferred_add(i, c, CONFIG_grad_scaler, INFERRED_LIKELY, "true",
 			     "without it %lld bytes more would be missing or unexplained",
 			     (long long)(gap - scaled));
 	}

@@ -11,7 +11,7 @@
 #include "match/match_blocks.h"
 
 static void add_number(struct inference *i, struct config *c, enum config_field f,
-		       enum confidence confidence, int64_t value, const char *evidence)
+		       enum inferred_confidence confidence, int64_t value, const char *evidence)
 {
 	char text[32];
 
@@ -20,7 +20,7 @@ static void add_number(struct inference *i, struct config *c, enum config_field 
 }
 
 static void add_flag(struct inference *i, struct config *c, enum config_field f,
-		     enum confidence confidence, int value, const char *evidence)
+		     enum inferred_confidence confidence, int value, const char *evidence)
 {
 	inferred_add(i, c, f, confidence, value ? "true" : "false", "%s", evidence);
 }
@@ -48,7 +48,7 @@ static void add_signatures(struct inference *i, struct config *c, const struct i
 		if (f == CONFIG_optimizer_implementation && megatron)
 			continue;
 		if (j->signatures >> m & 1 && f >= 0 && *signatures[m].value)
-			inferred_add(i, c, (enum config_field)f, CONFIDENCE_EXACT,
+			inferred_add(i, c, (enum config_field)f, INFERRED_EXACT,
 				     signatures[m].value, "frames of %s, %s",
 				     signatures[m].function, signatures[m].file);
 	}
@@ -95,22 +95,22 @@ static void add_precision(struct inference *i, struct config *c, const struct in
 	char value[32];
 
 	if (!kind) {
-		inferred_add(i, c, CONFIG_precision, CONFIDENCE_EXACT, "fp32",
+		inferred_add(i, c, CONFIG_precision, INFERRED_EXACT, "fp32",
 			     "weights and activations have 4 bytes an element");
 		return;
 	}
 	snprintf(value, sizeof(value), "bf16%s", kind);
-	inferred_add(i, c, CONFIG_precision, CONFIDENCE_GUESS, value,
+	inferred_add(i, c, CONFIG_precision, INFERRED_GUESS, value,
 		     "weights of %d bytes, activations of %d; fp16 and bf16 have the same sizes",
 		     narrow ? 2 : 4, 2);
 }
 
 /* If experts have blocks of their own, another small block may have been taken for the router. */
-static enum confidence experts_sure(const struct layer_hypothesis *r)
+static enum inferred_confidence experts_sure(const struct layer_hypothesis *r)
 {
 	if (!r->apart)
-		return CONFIDENCE_EXACT;
-	return r->no_router ? CONFIDENCE_GUESS : CONFIDENCE_LIKELY;
+		return INFERRED_EXACT;
+	return r->no_router ? INFERRED_GUESS : INFERRED_LIKELY;
 }
 
 static const char *experts_from(const struct layer_hypothesis *r)
@@ -130,14 +130,14 @@ static void add_layout(struct inference *i, struct config *c, const struct infer
 		return;
 	if (megatron) {
 		add_number(i, c, CONFIG_tensor_model_parallel_size,
-			   t->r.tp > 1 ? CONFIDENCE_LIKELY : CONFIDENCE_EXACT, t->r.tp,
+			   t->r.tp > 1 ? INFERRED_LIKELY : INFERRED_EXACT, t->r.tp,
 			   "rows of the matrices beside the normalizations' width");
 		if (has_signature(j, "pipeline_model_parallel_size", ""))
 			stages = rest;
 		add_number(i, c, CONFIG_pipeline_model_parallel_size,
-			   stages > 3   ? CONFIDENCE_GUESS
-			   : stages > 1 ? CONFIDENCE_LIKELY
-					: CONFIDENCE_EXACT,
+			   stages > 3   ? INFERRED_GUESS
+			   : stages > 1 ? INFERRED_LIKELY
+					: INFERRED_EXACT,
 			   stages,
 			   stages > 1
 				   ? "blocks are received from another stage; no data parallelism "
@@ -145,26 +145,25 @@ static void add_layout(struct inference *i, struct config *c, const struct infer
 				   : "nothing is received from another stage");
 		if (has_signature(j, "virtual_pipeline_model_parallel_size", ""))
 			add_number(i, c, CONFIG_virtual_pipeline_model_parallel_size,
-				   CONFIDENCE_GUESS, 2,
+				   INFERRED_GUESS, 2,
 				   "the schedule is interleaved: two chunks or more");
 	}
 	if (t->r.experts > t->r.experts_here)
 		add_number(i, c, CONFIG_expert_model_parallel_size, experts_sure(&t->r),
 			   t->r.experts / t->r.experts_here, experts_from(&t->r));
-	add_number(i, c, CONFIG_world_size, CONFIDENCE_EXACT, j->world, "the trace's header");
+	add_number(i, c, CONFIG_world_size, INFERRED_EXACT, j->world, "the trace's header");
 	if (!megatron &&
 	    (has_signature(j, "fsdp_version", "1") || has_signature(j, "fsdp_version", "2")))
-		add_flag(i, c, CONFIG_fsdp, CONFIDENCE_EXACT, 1,
-			 "frames of torch.distributed.fsdp");
+		add_flag(i, c, CONFIG_fsdp, INFERRED_EXACT, 1, "frames of torch.distributed.fsdp");
 }
 
 /* `next`: the gap of the best other choice. For experts that run one after the other the estimate
  * has one block for all, so that the activations show little. */
-static enum confidence sure_of(const struct candidate *t, bytes next)
+static enum inferred_confidence sure_of(const struct candidate *t, bytes next)
 {
 	if (t->r.apart)
-		return CONFIDENCE_GUESS;
-	return next < 0 || next - t->gap >= t->notable ? CONFIDENCE_LIKELY : CONFIDENCE_GUESS;
+		return INFERRED_GUESS;
+	return next < 0 || next - t->gap >= t->notable ? INFERRED_LIKELY : INFERRED_GUESS;
 }
 
 /* Mixtral's configuration has one width, the experts'. Others have a second one for layers without
@@ -181,14 +180,14 @@ static void add_experts(struct inference *i, struct config *c, const struct cand
 	add_number(i, c, CONFIG_num_experts, experts_sure(r), r->experts, experts_from(r));
 	snprintf(text, sizeof(text), "weights of %lld experts allow %lld to %lld rows",
 		 (long long)r->experts_here, (long long)r->ffn_least, (long long)t->ffn_most);
-	add_number(i, c, width, r->ffn_least == r->ffn ? CONFIDENCE_EXACT : CONFIDENCE_LIKELY,
-		   r->ffn, text);
+	add_number(i, c, width, r->ffn_least == r->ffn ? INFERRED_EXACT : INFERRED_LIKELY, r->ffn,
+		   text);
 	add_number(i, c, CONFIG_moe_router_topk,
-		   t->topk_is_clear && !r->apart ? CONFIDENCE_LIKELY : CONFIDENCE_GUESS, t->topk,
+		   t->topk_is_clear && !r->apart ? INFERRED_LIKELY : INFERRED_GUESS, t->topk,
 		   "leaves the smallest gap of 1 to 16, and the likest forward pass");
 	if (r->shared) {
 		add_number(i, c, CONFIG_moe_shared_expert_intermediate_size,
-			   r->shared_least == r->shared ? CONFIDENCE_EXACT : CONFIDENCE_LIKELY,
+			   r->shared_least == r->shared ? INFERRED_EXACT : INFERRED_LIKELY,
 			   r->shared, "a shared expert's weights and activations");
 	}
 	if (width != CONFIG_ffn_hidden_size)
@@ -207,9 +206,9 @@ static void add_sizes(struct inference *i, struct config *c, const struct candid
 
 	snprintf(text, sizeof(text), "%zu times the same %zu blocks%s", t->layers.count,
 		 t->layers.period, stages > 1 ? " on this stage, and as many on the others" : "");
-	add_number(i, c, CONFIG_num_layers, stages > 1 ? CONFIDENCE_LIKELY : CONFIDENCE_EXACT,
+	add_number(i, c, CONFIG_num_layers, stages > 1 ? INFERRED_LIKELY : INFERRED_EXACT,
 		   (int64_t)t->layers.count * stages, text);
-	add_number(i, c, CONFIG_hidden_size, CONFIDENCE_EXACT, r->hidden,
+	add_number(i, c, CONFIG_hidden_size, INFERRED_EXACT, r->hidden,
 		   "the normalizations' vectors, and the columns of all matrices");
 	if (r->experts) {
 		add_experts(i, c, t);
@@ -218,8 +217,7 @@ static void add_sizes(struct inference *i, struct config *c, const struct candid
 			 "%s feed-forward matrices of so many rows in each layer",
 			 r->gated ? "gated" : "two");
 		add_number(i, c, CONFIG_ffn_hidden_size,
-			   r->ffn_least == r->ffn ? CONFIDENCE_EXACT : CONFIDENCE_LIKELY, r->ffn,
-			   text);
+			   r->ffn_least == r->ffn ? INFERRED_EXACT : INFERRED_LIKELY, r->ffn, text);
 	}
 	add_number(i, c, CONFIG_num_attention_heads, sure_of(t, t->heads_next), t->heads,
 		   "leaves the smallest gap of the widths of a head");
@@ -230,23 +228,23 @@ static void add_sizes(struct inference *i, struct config *c, const struct candid
 		snprintf(text, sizeof(text), "embedding and logits allow %lld to %lld rows",
 			 (long long)r->vocab_least, (long long)r->vocab_most);
 		add_number(i, c, CONFIG_vocab_size,
-			   r->vocab_least == r->vocab_most ? CONFIDENCE_EXACT
-			   : vocab == r->vocab_most        ? CONFIDENCE_LIKELY
-							   : CONFIDENCE_GUESS,
+			   r->vocab_least == r->vocab_most ? INFERRED_EXACT
+			   : vocab == r->vocab_most        ? INFERRED_LIKELY
+							   : INFERRED_GUESS,
 			   vocab, text);
 	}
 	/* a tied weight that was allocated twice and moved is live once */
 	if (r->vocab_most > 0 && stages == 1 &&
 	    (r->heads_seen == 1 || t->layers.source != SOURCE_INIT))
-		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, CONFIDENCE_LIKELY,
+		add_flag(i, c, CONFIG_untie_embeddings_and_output_weights, INFERRED_LIKELY,
 			 r->heads_seen > 1, "blocks of the vocabulary's size");
 	if (r->positions_most > 0) {
 		int fits = t->seq >= r->positions_least && t->seq <= r->positions_most;
 
-		add_number(i, c, CONFIG_max_position_embeddings, CONFIDENCE_LIKELY,
+		add_number(i, c, CONFIG_max_position_embeddings, INFERRED_LIKELY,
 			   fits ? t->seq : round_number(r->positions_least, r->positions_most),
 			   "a second embedding of about so many rows");
-		inferred_add(i, c, CONFIG_position_embedding_type, CONFIDENCE_LIKELY,
+		inferred_add(i, c, CONFIG_position_embedding_type, INFERRED_LIKELY,
 			     "learned_absolute", "a second embedding");
 	}
 }
@@ -256,23 +254,23 @@ static void add_architecture(struct inference *i, struct config *c, const struct
 	const struct layer_hypothesis *r = &t->r;
 	int vectors = r->vectors - 2 * r->linear_bias;
 
-	inferred_add(i, c, CONFIG_framework, CONFIDENCE_GUESS, "nanogpt",
+	inferred_add(i, c, CONFIG_framework, INFERRED_GUESS, "nanogpt",
 		     "no frames of a framework that is known");
-	inferred_add(i, c, CONFIG_arch, CONFIDENCE_LIKELY,
+	inferred_add(i, c, CONFIG_arch, INFERRED_LIKELY,
 		     r->positions_most || !r->gated ? "gpt" : "llama", "%s",
 		     r->gated ? "gated" : "not gated");
-	add_flag(i, c, CONFIG_swiglu, CONFIDENCE_EXACT, r->gated,
+	add_flag(i, c, CONFIG_swiglu, INFERRED_EXACT, r->gated,
 		 "matrices of the feed-forward network in a layer");
-	add_flag(i, c, CONFIG_add_bias_linear, CONFIDENCE_LIKELY, r->linear_bias,
+	add_flag(i, c, CONFIG_add_bias_linear, INFERRED_LIKELY, r->linear_bias,
 		 r->linear_bias ? "vectors of the feed-forward network's width"
 				: "no such vectors");
 	/* two normalizations a layer; two of the linear biases have the same width */
 	if (config_has(c, CONFIG_normalization) && !strcmp(c->normalization, "LayerNorm") &&
 	    !r->qkv_bias && (vectors == 2 || vectors == 4))
-		add_flag(i, c, CONFIG_norm_bias, CONFIDENCE_LIKELY, vectors == 4,
+		add_flag(i, c, CONFIG_norm_bias, INFERRED_LIKELY, vectors == 4,
 			 "vectors of hidden_size elements in a layer");
 	if (r->qkv_bias)
-		add_flag(i, c, CONFIG_add_qkv_bias, CONFIDENCE_LIKELY, 1,
+		add_flag(i, c, CONFIG_add_qkv_bias, INFERRED_LIKELY, 1,
 			 "vectors of the queries', keys' and values' widths");
 }
 
@@ -289,13 +287,13 @@ static void add_bucket(struct inference *i, struct config *c, const struct infer
 {
 	bytes each = strcmp(c->precision, "fp32") ? 2 : 4, size = j->profile->bucket;
 
-	add_number(i, c, CONFIG_reduce_bucket_size, CONFIDENCE_LIKELY,
+	add_number(i, c, CONFIG_reduce_bucket_size, INFERRED_LIKELY,
 		   round_decimal((size - MAX_UNSPLIT_TAIL) / each, size / each),
 		   "DeepSpeed's buffer for gradients");
 	/* of stage 3 both are made at one stack */
 	if (!has_signature(j, "zero_stage", "3"))
-		add_flag(i, c, CONFIG_overlap_comm, CONFIDENCE_LIKELY,
-			 j->profile->bucket_stacks > 1, "one such buffer, or two in turn");
+		add_flag(i, c, CONFIG_overlap_comm, INFERRED_LIKELY, j->profile->bucket_stacks > 1,
+			 "one such buffer, or two in turn");
 }
 
 static void add_batch(struct inference *i, struct config *c, const struct inference_input *j,
@@ -319,7 +317,7 @@ static void add_batch(struct inference *i, struct config *c, const struct infere
 		if (j->w[0].rank->steps[k].backwards > passes)
 			passes = j->w[0].rank->steps[k].backwards;
 	if (passes > chunks)
-		add_number(i, c, CONFIG_num_microbatches, CONFIDENCE_LIKELY, passes / chunks,
+		add_number(i, c, CONFIG_num_microbatches, INFERRED_LIKELY, passes / chunks,
 			   "backward passes of a step, through each model chunk");
 	if (j->profile->bucket)
 		add_bucket(i, c, j);

@@ -9,13 +9,13 @@
 
 static const char *const names[] = { "exact", "likely", "guess" };
 
-const char *confidence_name(enum confidence s)
+const char *inferred_confidence_name(enum inferred_confidence s)
 {
 	return names[s];
 }
 
 void inferred_add(struct inference *i, struct config *c, enum config_field f,
-		  enum confidence confidence, const char *value, const char *evidence, ...)
+		  enum inferred_confidence confidence, const char *value, const char *evidence, ...)
 {
 	struct err e = { 0 };
 	struct buf b = { 0 };

@@ -5,18 +5,18 @@
 #include "config/config.h"
 #include "util/buf.h"
 
-enum confidence {
-	CONFIDENCE_EXACT,  /* sizes or frames allow no other value */
-	CONFIDENCE_LIKELY, /* this value leaves clearly the smallest gap */
-	CONFIDENCE_GUESS,  /* other values explain the blocks as well, or nearly */
+enum inferred_confidence {
+	INFERRED_EXACT,  /* sizes or frames allow no other value */
+	INFERRED_LIKELY, /* this value leaves clearly the smallest gap */
+	INFERRED_GUESS,  /* other values explain the blocks as well, or nearly */
 };
-const char *confidence_name(enum confidence confidence);
+const char *inferred_confidence_name(enum inferred_confidence confidence);
 
 /* A value that was inferred; texts owned. */
 struct inferred {
 	enum config_field field;
 	char *value, *evidence;
-	enum confidence confidence;
+	enum inferred_confidence confidence;
 };
 
 /* A key whose value the blocks do not determine; `reason` owned. */
@@ -38,7 +38,7 @@ void inference_release(struct inference *i);
  * for it that was not derived from others. */
 __attribute__((format(printf, 6, 7))) void inferred_add(struct inference *i, struct config *c,
 							enum config_field f,
-							enum confidence confidence,
+							enum inferred_confidence confidence,
 							const char *value, const char *evidence,
 							...);
 /* Lists `f` as undetermined; `reason` is a printf format. */

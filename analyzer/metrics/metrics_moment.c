@@ -325,7 +325,7 @@ static void record_buckets(const struct moment_pass *s)
 	if (m->failed && m->in_backward && is_parameter_size(s, m->requested))
 		add(&m->beside_buckets, m->requested);
 	for (size_t i = 0; i < live->count; i++) {
-		const struct group *g = &live->groups[i];
+		const struct block_group *g = &live->groups[i];
 		uint64_t tags = tags_at(s->p, g->stack);
 
 		if (g->category == CATEGORY_GRADIENTS && tags & TAGGED(BUCKET))

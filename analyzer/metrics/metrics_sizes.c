@@ -29,7 +29,7 @@ static void find_kin(struct device_pass *d, const struct snapshot *s)
 	uint64_t half = 0, twice = 0;
 
 	for (size_t i = 0; i < s->count; i++) {
-		const struct group *g = &s->groups[i];
+		const struct block_group *g = &s->groups[i];
 
 		if (g->smallest != g->largest)
 			continue;

@@ -4,21 +4,21 @@
 
 #define BAR_ROOM 40 /* columns */
 
-struct line {
+struct category_line {
 	enum category category;
 	bytes bytes;
 };
 
 static int by_bytes(const void *a, const void *b)
 {
-	const struct line *x = a, *y = b;
+	const struct category_line *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? 1 : -1;
 	return (x->category > y->category) - (x->category < y->category);
 }
 
-static void put_line(struct page *p, const struct line *line, bytes total)
+static void put_line(struct page *p, const struct category_line *line, bytes total)
 {
 	double share = (double)line->bytes / (double)total;
 	int size_width = p->style->raw_bytes ? 20 : 10;
@@ -41,7 +41,7 @@ static void put_line(struct page *p, const struct line *line, bytes total)
 
 void put_categories(struct page *p, const struct rank *r)
 {
-	struct line lines[CATEGORIES];
+	struct category_line lines[CATEGORIES];
 	bytes total = r->peak.unrecorded && r->stacks.bytes < r->peak_allocated ? r->stacks.bytes
 										: r->peak_allocated;
 	struct buf b = { 0 };
@@ -49,7 +49,7 @@ void put_categories(struct page *p, const struct rank *r)
 	if (total <= 0)
 		return;
 	for (enum category c = 0; c < CATEGORIES; c++)
-		lines[c] = (struct line){ c, r->peak.by_category[c] };
+		lines[c] = (struct category_line){ c, r->peak.by_category[c] };
 	/* bytes that only the running counters have are in no category */
 	lines[CATEGORY_OTHER].bytes -= r->peak_allocated - total;
 	qsort(lines, CATEGORIES, sizeof(*lines), by_bytes);

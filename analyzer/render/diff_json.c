@@ -1,4 +1,4 @@
-#include "render/diff_output.h"
+#include "render/diff_json.h"
 #include "render/json_util.h"
 
 static json_t *item_json(const struct diff_item *i)

@@ -1,4 +1,4 @@
-#include "render/diff_output.h"
+#include "render/diff_text.h"
 
 #include "render/page.h"
 #include "render/table.h"

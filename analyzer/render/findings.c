@@ -1,7 +1,6 @@
 #include "render/findings.h"
 
 #include "report/rank_groups.h"
-#include "render/report_output.h"
 #include "render/json_util.h"
 
 #include <stdlib.h>
@@ -183,7 +182,7 @@ json_t *findings_json(const struct report *r)
 	return list;
 }
 
-void render_rules(const struct style *style, struct buf *out)
+void findings_rules(const struct style *style, struct buf *out)
 {
 	struct page page = { .out = out, .style = style }, *p = &page;
 	const struct rule_row *row;

@@ -15,5 +15,7 @@ int findings_verdict(struct page *p, const struct report *r);
 void findings_rest(struct page *p, const struct report *r);
 /* An array of all findings. */
 json_t *findings_json(const struct report *r);
+/* The table of all diagnosis rules. */
+void findings_rules(const struct style *style, struct buf *out);
 
 #endif

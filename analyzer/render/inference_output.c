@@ -12,7 +12,7 @@ void inferred_text(const struct inference *i, struct buf *out)
 		const struct inferred *v = &i->list[k];
 
 		buf_addf(out, "%-44s %-20s %-7s  %s\n", config_name(v->field), v->value,
-			 confidence_name(v->confidence), v->evidence);
+			 inferred_confidence_name(v->confidence), v->evidence);
 	}
 	for (size_t k = 0; k < i->undetermined_count; k++)
 		buf_addf(out, "%-44s %-20s %-7s  %s\n", config_name(i->undetermined[k].field),
@@ -53,7 +53,7 @@ void inferred_json(const struct inference *i, const struct config *c, json_t *ro
 
 		set(row, "key", text(config_name(i->list[k].field)));
 		set(row, "value", text(i->list[k].value));
-		set(row, "confidence", text(confidence_name(i->list[k].confidence)));
+		set(row, "confidence", text(inferred_confidence_name(i->list[k].confidence)));
 		set(row, "evidence", text(i->list[k].evidence));
 		json_array_append_new(list, row);
 	}

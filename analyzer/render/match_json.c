@@ -1,6 +1,6 @@
 #include "render/json_util.h"
 #include "render/inference_output.h"
-#include "render/match_output.h"
+#include "render/match_json.h"
 
 static json_t *count(uint64_t n)
 {

@@ -1,4 +1,4 @@
-#include "render/match_output.h"
+#include "render/match_text.h"
 
 #include <stdlib.h>
 #include <string.h>

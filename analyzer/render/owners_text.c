@@ -22,7 +22,7 @@ static void put_apart(struct page *p, const char *what, bytes peak)
 }
 
 /* A line of the table: an owner, or one of the two parts of PyTorch's. */
-struct line {
+struct owner_line {
 	const char *title;
 	bytes at_peak;
 	const struct owner_row *curve; /* NULL: none */
@@ -31,7 +31,7 @@ struct line {
 
 static int by_bytes(const void *a, const void *b)
 {
-	const struct line *x = a, *y = b;
+	const struct owner_line *x = a, *y = b;
 
 	if (x->at_peak != y->at_peak)
 		return x->at_peak < y->at_peak ? 1 : -1;
@@ -53,7 +53,7 @@ static int matters(const struct rank *r, const struct owner_row *o)
 }
 
 /* Returns the number of lines: at most one more than owners. */
-static size_t lines_of(const struct rank *r, struct line *lines)
+static size_t lines_of(const struct rank *r, struct owner_line *lines)
 {
 	size_t n = 0;
 
@@ -63,22 +63,22 @@ static size_t lines_of(const struct rank *r, struct line *lines)
 
 		if (!o->at_peak && !matters(r, o) && strcmp(o->key, "unexplained"))
 			continue;
-		lines[n++] = (struct line){ o->title, o->at_peak, matters(r, o) ? o : NULL,
-					    r->simulated && (!strcmp(o->key, "nccl") ||
-							     !strcmp(o->key, "context")) };
+		lines[n++] = (struct owner_line){ o->title, o->at_peak, matters(r, o) ? o : NULL,
+						  r->simulated && (!strcmp(o->key, "nccl") ||
+								   !strcmp(o->key, "context")) };
 		if (strcmp(o->key, "pytorch"))
 			continue;
 		lines[n - 1].title = "PyTorch's allocator";
 		if (beyond > 0 && !r->counted_from_runtime) {
 			lines[n - 1].at_peak -= beyond;
-			lines[n++] = (struct line){ "PyTorch, beside it", beyond, NULL, 0 };
+			lines[n++] = (struct owner_line){ "PyTorch, beside it", beyond, NULL, 0 };
 		}
 	}
 	qsort(lines, n, sizeof(*lines), by_bytes);
 	return n;
 }
 
-static void put_line(struct page *p, const struct rank *r, const struct line *line)
+static void put_line(struct page *p, const struct rank *r, const struct owner_line *line)
 {
 	struct buf size = { 0 };
 	bytes whole = recorded_device(r);
@@ -130,7 +130,7 @@ static void put_device(struct page *p, const struct rank *r)
 
 void put_owners(struct page *p, const struct rank *r)
 {
-	struct line *lines = xcalloc(r->owner_count + 1, sizeof(*lines));
+	struct owner_line *lines = xcalloc(r->owner_count + 1, sizeof(*lines));
 	size_t count = lines_of(r, lines);
 
 	if (r->peak_device > 0) {

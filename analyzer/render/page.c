@@ -117,12 +117,12 @@ void page_share(struct page *p, const char *ansi, double share, size_t room)
 }
 
 /* Damaged traces can give negative sizes. */
-static bytes shown_bytes(const struct part *part)
+static bytes shown_bytes(const struct bar_part *part)
 {
 	return part->bytes > 0 ? part->bytes : 0;
 }
 
-void page_bar(struct page *p, const char *label, const struct part *parts, size_t count)
+void page_bar(struct page *p, const char *label, const struct bar_part *parts, size_t count)
 {
 	size_t room = (size_t)p->style->width - PAGE_INDENT, used = 0;
 	struct buf legend = { 0 };

@@ -40,13 +40,13 @@ void page_field(struct page *p, const char *label, const char *text, int lines);
 void page_pair(struct page *p, enum paint paint, const char *strong, const char *left,
 	       const char *right);
 
-struct part {
+struct bar_part {
 	const char *name;
 	bytes bytes;
 	enum paint paint;
 };
 /* A bar of at most four parts with a legend. Parts differ by character, name and colour. */
-void page_bar(struct page *p, const char *label, const struct part *parts, size_t count);
+void page_bar(struct page *p, const char *label, const struct bar_part *parts, size_t count);
 /* "14.1 GiB", or "unknown". */
 void page_size(struct page *p, struct buf *b, bytes size);
 

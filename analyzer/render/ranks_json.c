@@ -2,7 +2,7 @@
 #include "session/trace_files.h"
 #include "report/rank_groups.h"
 #include "render/json_util.h"
-#include "render/ranks_output.h"
+#include "render/ranks_json.h"
 
 static json_t *layout_json(const struct ranks *job)
 {

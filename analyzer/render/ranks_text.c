@@ -1,4 +1,4 @@
-#include "render/ranks_output.h"
+#include "render/ranks_text.h"
 
 #include "session/trace_files.h"
 #include "report/rank_groups.h"
@@ -246,7 +246,7 @@ static void put_shared(struct page *p, const struct report *r)
 	free(numbers);
 }
 
-void put_ranks(struct page *p, const struct report *r)
+void ranks_text(struct page *p, const struct report *r)
 {
 	const struct ranks *job = r->as_job;
 
@@ -312,7 +312,7 @@ static void put_warning(struct page *p, const struct report *r, const struct ran
 	free(numbers);
 }
 
-void put_other_warnings(struct page *p, const struct report *r, const struct rank *shown)
+void ranks_text_warnings(struct page *p, const struct report *r, const struct rank *shown)
 {
 	size_t put = 0;
 

@@ -1,8 +1,8 @@
-#include "render/report_output.h"
+#include "render/report_json.h"
 
 #include "render/findings.h"
 #include "render/json_util.h"
-#include "render/ranks_output.h"
+#include "render/ranks_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -359,7 +359,7 @@ static int write_part(const char *part, size_t length, void *out)
 	return 0;
 }
 
-void render_json(const struct report *report, struct buf *out)
+void report_json(const struct report *report, struct buf *out)
 {
 	json_t *root = json_object(), *ranks = json_array();
 

@@ -1,9 +1,9 @@
-#include "render/report_output.h"
+#include "render/report_text.h"
 
 #include "render/categories_text.h"
 #include "render/findings.h"
 #include "render/owners_text.h"
-#include "render/ranks_output.h"
+#include "render/ranks_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,7 +277,7 @@ static void put_bar(struct page *p, const struct rank *r)
 {
 	struct shares s = shares_of(&r->peak, UNKNOWN_BYTES, UNKNOWN_BYTES);
 	bytes left = r->total == UNKNOWN_BYTES || r->total < s.used ? 0 : r->total - s.used;
-	struct part parts[] = {
+	struct bar_part parts[] = {
 		{ "tensors", s.tensors, PAINT_TENSORS },
 		{ "cached and fragmented", s.cached, PAINT_CACHED },
 		{ "outside PyTorch", s.outside, PAINT_OUTSIDE },
@@ -455,7 +455,7 @@ static void put_next(struct page *p, const struct report *report, const struct r
 			 top < STACKS_SHOWN && all > STACKS_SHOWN ? STACKS_SHOWN : all, r->trace);
 }
 
-void render_text(const struct report *report, const struct style *style, struct buf *out)
+void report_text(const struct report *report, const struct style *style, struct buf *out)
 {
 	struct page p = { .out = out, .style = style };
 	const struct rank *worst = report_worst(report);
@@ -468,8 +468,8 @@ void render_text(const struct report *report, const struct style *style, struct 
 		buf_puts(out, "\n");
 	}
 	put_other_failures(&p, report, worst);
-	put_ranks(&p, report);
+	ranks_text(&p, report);
 	put_rank(&p, worst);
-	put_other_warnings(&p, report, worst);
+	ranks_text_warnings(&p, report, worst);
 	put_next(&p, report, worst);
 }

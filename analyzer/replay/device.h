@@ -24,7 +24,7 @@ struct moment {
 	uint16_t thread;
 	/* Known once the first pass is done. */
 	uint32_t step;             /* 0: not known */
-	unsigned char phase, part; /* enum phase, enum part */
+	unsigned char phase, part; /* enum phase, enum phase_part */
 };
 
 struct failure {

@@ -15,11 +15,11 @@ struct group_key {
 
 struct entry {
 	struct group_key key;
-	struct group group;
+	struct block_group group;
 	UT_hash_handle hh;
 };
 
-static struct group *group_of(struct entry **all, const struct group_key *key, uint32_t stack)
+static struct block_group *group_of(struct entry **all, const struct group_key *key, uint32_t stack)
 {
 	struct entry *found;
 
@@ -28,10 +28,10 @@ static struct group *group_of(struct entry **all, const struct group_key *key, u
 		return &found->group;
 	found = xcalloc(1, sizeof(*found));
 	memcpy(&found->key, key, sizeof(*key));
-	found->group = (struct group){ .stack = stack,
-				       .thread = key->thread,
-				       .category = key->category,
-				       .smallest = INT64_MAX };
+	found->group = (struct block_group){ .stack = stack,
+					     .thread = key->thread,
+					     .category = key->category,
+					     .smallest = INT64_MAX };
 	HASH_ADD(hh, *all, key, sizeof(*key), found);
 	return &found->group;
 }
@@ -41,7 +41,7 @@ static void add_block(struct entry **all, const struct lifetime *l, const struct
 	const struct mt_record *r = &l->alloc;
 	uint32_t stack = r->stack < t->stack_count ? r->stack : MT_NO_STACK;
 	struct group_key key;
-	struct group *to;
+	struct block_group *to;
 
 	memset(&key, 0, sizeof(key));
 	key.stack = tables_stack_info(t, stack)->model_hash;
@@ -58,7 +58,7 @@ static void add_block(struct entry **all, const struct lifetime *l, const struct
 
 static int by_bytes(const void *a, const void *b)
 {
-	const struct group *x = a, *y = b;
+	const struct block_group *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
 		return x->bytes < y->bytes ? 1 : -1;

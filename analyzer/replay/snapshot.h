@@ -10,7 +10,7 @@
  * are one group: the schedule of a pipeline calls the model from several lines. Blocks without
  * Python frames are grouped by their thread too.
  */
-struct group {
+struct block_group {
 	uint32_t stack; /* of one of the blocks */
 	uint16_t thread;
 	uint8_t category;
@@ -19,7 +19,7 @@ struct group {
 };
 
 struct snapshot {
-	struct group *groups; /* by bytes, largest first */
+	struct block_group *groups; /* by bytes, largest first */
 	size_t count;
 	bytes bytes;
 	uint64_t blocks;

@@ -92,7 +92,7 @@ static const char *stack_of(struct builder *b, uint32_t stack, uint16_t thread)
 	return b->stack_texts[stack];
 }
 
-static char *label_of(struct builder *b, const struct group *g)
+static char *label_of(struct builder *b, const struct block_group *g)
 {
 	struct buf text = { 0 };
 
@@ -108,7 +108,7 @@ static char *label_of(struct builder *b, const struct group *g)
 	return buf_take(&text);
 }
 
-static char *inner_of(struct builder *b, const struct group *g)
+static char *inner_of(struct builder *b, const struct block_group *g)
 {
 	struct buf text = { 0 };
 
@@ -116,7 +116,7 @@ static char *inner_of(struct builder *b, const struct group *g)
 	return buf_take(&text);
 }
 
-static char *module_of(struct builder *b, const struct group *g)
+static char *module_of(struct builder *b, const struct block_group *g)
 {
 	struct buf text = { 0 };
 
@@ -132,7 +132,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 
 	to.rows = xcalloc(to.count, sizeof(*to.rows));
 	for (size_t i = 0; i < to.count; i++) {
-		const struct group *g = &s->groups[i];
+		const struct block_group *g = &s->groups[i];
 
 		to.rows[i] = (struct stack_row){
 			.stack = xstrdup(stack_of(b, g->stack, g->thread)),
@@ -160,7 +160,7 @@ static struct point point_of(struct builder *b, const struct moment *m, const st
 		.untracked = m->untracked,
 		.step = m->step,
 		.phase = phase_name((enum phase)m->phase),
-		.part = part_name((enum part)m->part),
+		.part = phase_part_name((enum phase_part)m->part),
 		.thread = thread_name(b, m->thread),
 	};
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 /* A trace file whose header was read. */
-struct candidate {
+struct found_trace {
 	char *path;
 	char run_id[64];
 	int restart;
@@ -21,12 +21,12 @@ struct candidate {
 	int taken;
 };
 
-struct candidates {
-	struct candidate *all;
+struct found_traces {
+	struct found_trace *all;
 	size_t count, room;
 };
 
-static int is_same_run(const struct candidate *a, const struct candidate *b)
+static int is_same_run(const struct found_trace *a, const struct found_trace *b)
 {
 	return a->restart == b->restart && !strcmp(a->run_id, b->run_id);
 }
@@ -38,8 +38,8 @@ static void note(struct buf *notes, const char *text)
 	buf_puts(notes, "\n");
 }
 
-static void add_file(struct candidates *c, struct trace_files *g, const char *path, size_t argument,
-		     int named, struct buf *notes)
+static void add_file(struct found_traces *c, struct trace_files *g, const char *path,
+		     size_t argument, int named, struct buf *notes)
 {
 	struct err why = { 0 };
 	struct trace t;
@@ -51,12 +51,12 @@ static void add_file(struct candidates *c, struct trace_files *g, const char *pa
 		g->unreadable[g->unreadable_count++] =
 			(struct unreadable_file){ xstrdup(path), xstrdup(why.text) };
 	} else {
-		struct candidate *x;
+		struct found_trace *x;
 		struct buf id = { 0 };
 
 		c->all = grow(c->all, c->count, &c->room, sizeof(*c->all));
 		x = &c->all[c->count++];
-		*x = (struct candidate){
+		*x = (struct found_trace){
 			.path = xstrdup(path),
 			.restart = t.header.restart_count < 0 ? 0 : t.header.restart_count,
 			.start = t.header.start_realtime_ns,
@@ -77,7 +77,7 @@ static int is_trace_name(const char *name)
 	return n > 4 && !strcmp(name + n - 4, ".mtr");
 }
 
-static int add_directory(struct candidates *c, struct trace_files *g, const char *path,
+static int add_directory(struct found_traces *c, struct trace_files *g, const char *path,
 			 size_t argument, struct buf *notes, struct err *e)
 {
 	DIR *directory = opendir(path);
@@ -101,7 +101,7 @@ static int add_directory(struct candidates *c, struct trace_files *g, const char
 	return found ? 0 : err_set(e, "%s: there are no traces (*.mtr) here", path);
 }
 
-static int is_of_run(const struct candidate *x, const char *run)
+static int is_of_run(const struct found_trace *x, const char *run)
 {
 	size_t n = strlen(x->run_id);
 	char restart[32];
@@ -112,14 +112,15 @@ static int is_of_run(const struct candidate *x, const char *run)
 	return !run[n] || !strcmp(run + n, restart);
 }
 
-/* A candidate of the run to use: the named run, or the latest of an argument. NULL: there is none.
+/* A trace of the run to use: the named run, or the latest of an argument. NULL: there is none.
  */
-static const struct candidate *choose(const struct candidates *c, const char *run, size_t argument)
+static const struct found_trace *choose(const struct found_traces *c, const char *run,
+					size_t argument)
 {
-	const struct candidate *best = NULL;
+	const struct found_trace *best = NULL;
 
 	for (size_t i = 0; i < c->count; i++) {
-		const struct candidate *x = &c->all[i];
+		const struct found_trace *x = &c->all[i];
 
 		if (run ? !is_of_run(x, run) : x->named || x->argument != argument)
 			continue;
@@ -131,12 +132,13 @@ static const struct candidate *choose(const struct candidates *c, const char *ru
 }
 
 /* Adds one line that names the runs of a directory that are left out. */
-static void name_others(const struct candidates *c, const struct candidate *best, struct buf *notes)
+static void name_others(const struct found_traces *c, const struct found_trace *best,
+			struct buf *notes)
 {
 	struct buf list = { 0 };
 
 	for (size_t i = 0; i < c->count; i++) {
-		const struct candidate *x = &c->all[i];
+		const struct found_trace *x = &c->all[i];
 		size_t files = 0, first = c->count;
 
 		if (is_same_run(x, best))
@@ -159,10 +161,10 @@ static void name_others(const struct candidates *c, const struct candidate *best
 
 static int by_path(const void *a, const void *b)
 {
-	return strcmp(((const struct candidate *)a)->path, ((const struct candidate *)b)->path);
+	return strcmp(((const struct found_trace *)a)->path, ((const struct found_trace *)b)->path);
 }
 
-static void take_run(struct candidates *c, const struct candidate *best, int anywhere)
+static void take_run(struct found_traces *c, const struct found_trace *best, int anywhere)
 {
 	for (size_t i = 0; i < c->count; i++)
 		if (is_same_run(&c->all[i], best) &&
@@ -170,13 +172,13 @@ static void take_run(struct candidates *c, const struct candidate *best, int any
 			c->all[i].taken = 1;
 }
 
-static int add_taken(struct trace_files *g, struct candidates *c, size_t arguments, const char *run,
-		     struct buf *notes, struct err *e)
+static int add_taken(struct trace_files *g, struct found_traces *c, size_t arguments,
+		     const char *run, struct buf *notes, struct err *e)
 {
 	if (c->count)
 		qsort(c->all, c->count, sizeof(*c->all), by_path);
 	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
-		const struct candidate *best = choose(c, run, k);
+		const struct found_trace *best = choose(c, run, k);
 
 		if (best)
 			take_run(c, best, run != NULL);
@@ -186,7 +188,7 @@ static int add_taken(struct trace_files *g, struct candidates *c, size_t argumen
 			name_others(c, best, notes);
 	}
 	for (size_t i = 0; i < c->count; i++) {
-		const struct candidate *x = &c->all[i];
+		const struct found_trace *x = &c->all[i];
 
 		/* A file and its directory may both be arguments. */
 		if (!(x->taken || (x->named && !run)) ||
@@ -201,7 +203,7 @@ static int add_taken(struct trace_files *g, struct candidates *c, size_t argumen
 int trace_files_find(struct trace_files *g, char *const *arguments, size_t count, const char *run,
 		     struct buf *notes, struct err *e)
 {
-	struct candidates c = { 0 };
+	struct found_traces c = { 0 };
 	int status = 0;
 
 	*g = (struct trace_files){ 0 };
@@ -225,7 +227,7 @@ int trace_files_find(struct trace_files *g, char *const *arguments, size_t count
 
 static int by_start(const void *a, const void *b)
 {
-	const struct candidate *x = a, *y = b;
+	const struct found_trace *x = a, *y = b;
 
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
@@ -233,17 +235,17 @@ static int by_start(const void *a, const void *b)
 }
 
 /* A run of a directory. */
-struct run {
+struct recorded_run {
 	char *name; /* "ID:RESTART", the key */
 	UT_hash_handle hh;
 };
 
 int trace_files_runs(const char *directory, char ***runs, size_t *count, struct err *e)
 {
-	struct candidates c = { 0 };
+	struct found_traces c = { 0 };
 	struct trace_files files = { 0 };
 	struct buf notes = { 0 };
-	struct run *all = NULL, *run, *next;
+	struct recorded_run *all = NULL, *run, *next;
 	int status = add_directory(&c, &files, directory, 0, &notes, e);
 
 	if (c.count)

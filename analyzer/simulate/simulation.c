@@ -41,7 +41,7 @@ struct running {
 
 enum { AUXILIARY = 16, SLOTS = TOGETHER_RANKS + AUXILIARY };
 
-struct run {
+struct simulation_run {
 	struct running all[SLOTS];
 	struct store shared; /* of ranks that run together */
 	struct outcome *outcomes;
@@ -216,7 +216,8 @@ static size_t allowed(const struct simulation *s, size_t finished, size_t active
 	return more < 1 ? 1 : (size_t)more;
 }
 
-static void report_progress(const struct simulation *s, const struct run *run, double began)
+static void report_progress(const struct simulation *s, const struct simulation_run *run,
+			    double began)
 {
 	if (s->whole || !s->messages || !s->messages->progress)
 		return;
@@ -264,7 +265,7 @@ static void end_others(struct running *all, size_t slots, double failed)
 	}
 }
 
-static struct running *free_slot(struct run *run)
+static struct running *free_slot(struct simulation_run *run)
 {
 	for (size_t i = 0; i < SLOTS; i++)
 		if (!run->all[i].outcome)
@@ -272,8 +273,8 @@ static struct running *free_slot(struct run *run)
 	return NULL;
 }
 
-static int begin(const struct simulation *s, const struct worker *w, struct run *run, size_t index,
-		 struct running *r, struct err *e)
+static int begin(const struct simulation *s, const struct worker *w, struct simulation_run *run,
+		 size_t index, struct running *r, struct err *e)
 {
 	r->outcome = &run->outcomes[index];
 	r->outcome->rank = s->whole ? -1 : s->ranks[index];
@@ -286,8 +287,8 @@ static int begin(const struct simulation *s, const struct worker *w, struct run 
 }
 
 /* Starts the next rank that has not begun, if another one may run. */
-static int begin_next(const struct simulation *s, const struct worker *w, struct run *run,
-		      struct err *e)
+static int begin_next(const struct simulation *s, const struct worker *w,
+		      struct simulation_run *run, struct err *e)
 {
 	struct running *r = free_slot(run);
 	size_t total = s->whole ? 1 : s->rank_count;
@@ -300,8 +301,8 @@ static int begin_next(const struct simulation *s, const struct worker *w, struct
 	return begin(s, w, run, run->next++, r, e);
 }
 
-static int begin_auxiliary(const struct simulation *s, const struct worker *w, struct run *run,
-			   int rank, struct running *r, struct err *e)
+static int begin_auxiliary(const struct simulation *s, const struct worker *w,
+			   struct simulation_run *run, int rank, struct running *r, struct err *e)
 {
 	notice(s->messages,
 	       "also running rank %d, unrecorded: other ranks need the data that it broadcasts",
@@ -317,8 +318,8 @@ static int begin_auxiliary(const struct simulation *s, const struct worker *w, s
 
 /* Starts the ranks that others wait for, without a limit on their number: the others would wait for
  * ever. */
-static int begin_wanted(const struct simulation *s, const struct worker *w, struct run *run,
-			struct err *e)
+static int begin_wanted(const struct simulation *s, const struct worker *w,
+			struct simulation_run *run, struct err *e)
 {
 	int rank, status = 0;
 
@@ -350,7 +351,8 @@ static void end_auxiliary(const struct simulation *s, struct outcome *o)
 }
 
 /* One turn: starts ranks, collects those that have ended, and checks the time of the others. */
-static int turn(const struct simulation *s, const struct worker *w, struct run *run, struct err *e)
+static int turn(const struct simulation *s, const struct worker *w, struct simulation_run *run,
+		struct err *e)
 {
 	int status = s->whole ? 0 : begin_wanted(s, w, run, e);
 
@@ -406,7 +408,7 @@ static int run_all(const struct simulation *s, const struct worker *w, struct ou
 		   struct err *e)
 {
 	size_t total = s->whole ? 1 : s->rank_count;
-	struct run *run = xcalloc(1, sizeof(*run));
+	struct simulation_run *run = xcalloc(1, sizeof(*run));
 	double began = now();
 	int status = 0;
 

@@ -29,7 +29,7 @@ struct store_client {
 };
 
 /* The numbers of the protocol since connections begin with VALIDATE. */
-enum command {
+enum store_command {
 	VALIDATE,
 	SET,
 	COMPARE_SET,
@@ -92,7 +92,8 @@ static void compare_set(struct store *s, const char *key, struct str expected, s
 }
 
 /* Runs CHECK, WAIT, MULTI_GET or MULTI_SET: a count, then keys. */
-static void many(struct store *s, enum command command, struct wire_reader *r, struct buf *out)
+static void many(struct store *s, enum store_command command, struct wire_reader *r,
+		 struct buf *out)
 {
 	uint64_t count = wire_number(r, 8);
 	int missing = 0;
@@ -121,7 +122,7 @@ static void many(struct store *s, enum command command, struct wire_reader *r, s
 		wire_put_number(out, STOP_WAITING, 1);
 }
 
-static void one(struct store *s, enum command command, struct wire_reader *r, struct buf *out)
+static void one(struct store *s, enum store_command command, struct wire_reader *r, struct buf *out)
 {
 	char *key = wire_key(r);
 	struct str first = { "", 0 }, second = first;

@@ -17,14 +17,14 @@ enum {
 	LOOKED_AGAIN = 20
 }; /* turns of the device's polling; each of its threads has looked again after so many */
 
-struct group {
+struct process_group {
 	long size, rank[TOGETHER_RANKS];
 	size_t count;
 	const char *key; /* the key within the group */
 };
 
 /* Reads the innermost group of a key; 0: it has none. */
-static int read_group(const char *key, struct group *g)
+static int read_group(const char *key, struct process_group *g)
 {
 	const char *at = NULL, *next = key;
 	char *end;
@@ -33,7 +33,7 @@ static int read_group(const char *key, struct group *g)
 		at = next += strlen(TAG);
 	if (!at)
 		return 0;
-	*g = (struct group){ .size = strtol(at, &end, 10) };
+	*g = (struct process_group){ .size = strtol(at, &end, 10) };
 	if (*end != ':')
 		return 0;
 	do {
@@ -46,7 +46,7 @@ static int read_group(const char *key, struct group *g)
 	return g->key++ != NULL;
 }
 
-static int runs(const struct group *g, long rank)
+static int runs(const struct process_group *g, long rank)
 {
 	for (size_t i = 0; i < g->count; i++)
 		if (g->rank[i] == rank)
@@ -67,7 +67,7 @@ static long root_rank(long size, long roots, long root)
  * it since PyTorch 2.15; before, it comes right after the backend's "cuda/" and a slash: other keys
  * end in numbers too. The key of two ranks that send to each other is LOW:HIGH. *maker is the rank
  * that makes the id, pair[] the two ranks (else -1). */
-static int read_id(const struct group *g, long asked, long *maker, long pair[2])
+static int read_id(const struct process_group *g, long asked, long *maker, long pair[2])
 {
 	int length = 0, root;
 
@@ -89,7 +89,7 @@ static int read_id(const struct group *g, long asked, long *maker, long pair[2])
 
 enum setter together_setter(const char *key, uint64_t asked)
 {
-	struct group g;
+	struct process_group g;
 	long maker, pair[2];
 
 	if (!read_group(key, &g))
@@ -134,7 +134,7 @@ char *board_name(const struct board *b, size_t row)
 void board_note(struct board *b, const char *key, const void *value, size_t length)
 {
 	struct together_group row = { 0 };
-	struct group g;
+	struct process_group g;
 	long maker, pair[2];
 
 	if (length != UNIQUE_ID || !read_group(key, &g) || !read_id(&g, 1, &maker, pair))

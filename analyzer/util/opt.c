@@ -109,14 +109,14 @@ static int set_value(const struct opt *o, char *text, struct err *e)
 #define ROW 256 /* getopt_long() returns ROW + the index of a long option's row, or a letter */
 
 /* The tables that getopt_long() takes, made from the rows. */
-struct tables {
+struct getopt_tables {
 	struct option *longs;
 	struct buf letters;
 };
 
-static struct tables make_tables(const struct opt_set *set)
+static struct getopt_tables make_tables(const struct opt_set *set)
 {
-	struct tables t = { .longs = xcalloc(set->count + 2, sizeof(*t.longs)) };
+	struct getopt_tables t = { .longs = xcalloc(set->count + 2, sizeof(*t.longs)) };
 
 	/* '+': the first argument ends the options. ':': a missing value is told from an unknown
 	 * option. */
@@ -165,7 +165,7 @@ static int parse_one(struct opt_set *set, int found, char **argv, struct err *e)
  * the first, or -1. */
 static int parse_options(struct opt_set *set, int end, char **argv, struct err *e)
 {
-	struct tables t = make_tables(set);
+	struct getopt_tables t = make_tables(set);
 	int found, status = 0;
 
 	opterr = 0;

@@ -20,9 +20,7 @@ import sys
 RULES = ("include", "table", "room", "prototype", "tag", "output", "json", "format", "size", "folder")
 # What breaks a rule still, by the header or tag that is named: nothing may be added.
 LEFT = {
-    "prototype": {"analyzer/render/diff_output.h", "analyzer/render/match_output.h", "analyzer/render/ranks_output.h", "analyzer/render/report_output.h",
-                  "preload/hooks/entries.h", "preload/process/secret_looks.h", "preload/process/secret_walk.h"},
-    "tag": {"candidate", "command", "confidence", "group", "line", "operation", "part", "run", "tables", "verdict"},
+    "prototype": {"preload/hooks/entries.h", "preload/process/secret_looks.h", "preload/process/secret_walk.h"},
 }
 MOST_LINES, MOST_IN_A_FUNCTION, MOST_IN_A_FOLDER = 500, 60, 45
 MAY_PRINT = ("analyzer/cmd/", "analyzer/main.c", "analyzer/util/terminal.c", "analyzer/util/launch.c", "analyzer/util/util.c", "analyzer/util/err.c")
@@ -228,7 +226,7 @@ def check_prototype(tree, table):
 
 
 def check_tag(tree, table):
-    first, left = {}, set(LEFT["tag"])
+    first, left = {}, set(LEFT.get("tag", ()))
     for f in tree.files:
         for m in re.finditer(r"\b(struct|enum|union)\s+(\w+)\s*\{", tree.text[f]):
             key, here = (part_of(f), m.group(2)), tree.line(f, m.start())
@@ -238,7 +236,7 @@ def check_tag(tree, table):
                 first[key] = here
                 continue
             left.discard(m.group(2))
-            if m.group(2) not in LEFT["tag"]:
+            if m.group(2) not in LEFT.get("tag", ()):
                 yield "%s: %s %s is also defined at %s" % (here, m.group(1), m.group(2), first[key])
     for tag in sorted(left):
         yield "LEFT names %s, which is defined once" % tag

@@ -213,16 +213,16 @@ int nccl_leave(struct comm *comm, int result)
 /* ---- splitting: everybody's colour and key, then a communicator for each colour */
 
 /* What a split makes for this rank. */
-struct part {
+struct split {
 	int ranks, rank;
 	uint64_t number; /* of the split */
 	struct members members;
 };
 
 /* Everybody has said its colour and key. */
-static struct part split_told(struct comm *comm, int colour, int key)
+static struct split split_told(struct comm *comm, int colour, int key)
 {
-	struct part part = { 0 };
+	struct split part = { 0 };
 	for (int i = 0; i < comm->members; i++) {
 		struct announcement said = comm_said(comm, i);
 		int64_t other = (int64_t)said.second;
@@ -256,7 +256,7 @@ static bool keys_are_places(struct comm *comm, int colour)
 
 /* The colour tells how many belong to it, and the keys of those who run their places in it. Other
  * keys only order, and equal ones by the parent's rank: it is taken to be all of the parent. */
-static struct part split_emulated(struct comm *comm, int colour, int key)
+static struct split split_emulated(struct comm *comm, int colour, int key)
 {
 	bool placed = !comm->shared || keys_are_places(comm, colour);
 	int ranks = colour < 0 ? 1
@@ -266,7 +266,7 @@ static struct part split_emulated(struct comm *comm, int colour, int key)
 		sim_say("ncclCommSplit: colour %d, key %d of rank %d of %d does not tell which ranks belong to it, and not all "
 			"of them run: taken to be all %d",
 			colour, key, comm->rank, comm->ranks, comm->ranks);
-	struct part part = { .ranks = ranks ? ranks : comm->ranks };
+	struct split part = { .ranks = ranks ? ranks : comm->ranks };
 	part.rank = placed && key >= 0 && key < part.ranks ? key : comm->rank;
 	if (!comm->shared)
 		part.members = (struct members){ 1, { part.rank } };
@@ -280,7 +280,7 @@ static struct part split_emulated(struct comm *comm, int colour, int key)
 	return part;
 }
 
-static int split(struct comm *comm, int colour, int key, struct part *part)
+static int split(struct comm *comm, int colour, int key, struct split *part)
 {
 	int result;
 	if (nccl_enter(comm, "ncclCommSplit", 1, &result))
@@ -293,7 +293,7 @@ static int split(struct comm *comm, int colour, int key, struct part *part)
 	if (!result)
 		*part = comm_has_emulated(comm) ? split_emulated(comm, colour, key)
 			: comm->shared          ? split_told(comm, colour, key)
-						: (struct part){ 1, 0, 0, { 1, { 0 } } };
+						: (struct split){ 1, 0, 0, { 1, { 0 } } };
 	part->number = comm->splits++;
 	return nccl_leave(comm, result);
 }
@@ -307,7 +307,7 @@ NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **o
 		uint64_t word;
 	} seed = { .colour = colour };
 	struct unique_id id;
-	struct part part = { 0 };
+	struct split part = { 0 };
 	(void)config;
 	*out = NULL;
 	int result = split(comm, colour, key, &part);

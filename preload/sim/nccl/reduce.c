@@ -20,7 +20,7 @@ enum type {
 	FLOAT8E5M2,
 	TYPES
 };
-enum operation { SUM, PROD, MAX, MIN, AVG };
+enum nccl_reduction { SUM, PROD, MAX, MIN, AVG };
 
 size_t reduce_size(int type)
 {

@@ -2,7 +2,7 @@
  * as people write them. */
 #include "diff/diff.h"
 #include "util/limit.h"
-#include "render/diff_output.h"
+#include "render/diff_text.h"
 #include "config/native.h"
 
 #include <setjmp.h>

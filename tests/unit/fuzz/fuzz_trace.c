@@ -11,8 +11,10 @@
 #include "infer/infer_layers.h"
 #include "infer/infer_tokens.h"
 #include "report/rank_groups.h"
-#include "render/diff_output.h"
-#include "render/report_output.h"
+#include "render/diff_json.h"
+#include "render/diff_text.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
 #include "replay/replay.h"
 #include "report/report_build.h"
 #include "session/trace_config.h"
@@ -71,8 +73,8 @@ static void show(struct session *l, const struct style *style, struct buf *out)
 	ranks_relate(&l->report, l->has_config ? &l->config : NULL);
 	diagnose(&diagnosis, &l->report);
 	l->report.diagnosis = &diagnosis;
-	render_text(&l->report, style, out);
-	render_json(&l->report, out);
+	report_text(&l->report, style, out);
+	report_json(&l->report, out);
 	l->report.diagnosis = NULL;
 	diagnosis_release(&diagnosis);
 }

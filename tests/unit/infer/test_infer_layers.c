@@ -239,10 +239,10 @@ static void experts_are_as_sure_as_their_router(void **state)
 {
 	static const struct {
 		int apart, no_router;
-		enum confidence confidence;
-	} rows[] = { { 0, 0, CONFIDENCE_EXACT },
-		     { 1, 0, CONFIDENCE_LIKELY },
-		     { 1, 1, CONFIDENCE_GUESS } };
+		enum inferred_confidence confidence;
+	} rows[] = { { 0, 0, INFERRED_EXACT },
+		     { 1, 0, INFERRED_LIKELY },
+		     { 1, 1, INFERRED_GUESS } };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -1,5 +1,6 @@
 /* What the report says about who holds the device's memory. */
-#include "render/report_output.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
 #include "owners_job.h"
 
 #include <jansson.h>
@@ -33,7 +34,7 @@ static void host_memory_is_a_line_of_its_own(void **state)
 	assert_int_equal(r->imported_peak, 3 * MIB);
 	assert_int_equal(r->peak_device, MIB);
 	assert_int_equal(r->warning_count, 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(strstr(f->out.text,
 			       "host        pinned host memory: up to 24.0 MiB; registered "
 			       "beside it: up to 6.0 MiB\n"));
@@ -64,7 +65,7 @@ static void owners_over_time(void **state)
 	assert_int_equal(nccl->curve[(2000000 >> 16) - 1], 0);
 	assert_int_equal(nccl->curve[(2500000 >> 16)], 300 * MIB);
 	assert_int_equal(nccl->curve[r->owner_points - 1], 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(strstr(f->out.text,
 			       "device      851.0 MiB at its peak, 0.01 s; 151.0 MiB of it "
 			       "outside PyTorch's allocator\n"
@@ -100,7 +101,7 @@ static void json_names_owners_and_communicators(void **state)
 	write_meta(&f->w, "comm:2", "size=8 rank=3 parent=-", 22);
 	write_meta(&f->w, "comm:3", "size=2 rank=1 parent=2", 22);
 	fixture_report(f);
-	render_json(&f->report, &f->out);
+	report_json(&f->report, &f->out);
 	root = json_loads(f->out.text, 0, NULL);
 	assert_non_null(root);
 	rank = json_array_get(json_object_get(root, "ranks"), 0);
@@ -143,7 +144,7 @@ static void many_communicators_are_collapsed(void **state)
 				   i ? "size=2 rank=1 parent=1" : "size=8 rank=3 parent=-", 22);
 	}
 	fixture_report(f);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(strstr(
 		f->out.text, "nccl        12 communicators, which took 78.0 MiB of the device when "
 			     "made and first used\n"
@@ -165,7 +166,7 @@ static void few_communicators_are_rows(void **state)
 	write_meta(&f->w, "comm:1", "size=8 rank=3 parent=-", 22);
 	write_meta(&f->w, "comm:2", "size=2 rank=1 parent=1", 22);
 	fixture_report(f);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(strstr(f->out.text,
 			       "      30.0 MiB  rank 3 of 8      0.0 s to the end\n"
 			       "      10.0 MiB  rank 1 of 2      0.0 to 2.5 s, split\n"));

@@ -1,5 +1,6 @@
 /* What a report says of moments whose records were given up to keep to the budget. */
-#include "render/report_output.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
 #include "owners_job.h"
 
 #include <jansson.h>
@@ -29,7 +30,7 @@ static json_t *peak_of(struct fixture *f)
 	json_t *root;
 
 	buf_release(&f->out);
-	render_json(&f->report, &f->out);
+	report_json(&f->report, &f->out);
 	root = json_loads(f->out.text, 0, NULL);
 	assert_non_null(root);
 	return root;
@@ -56,7 +57,7 @@ static void a_device_peak_that_was_given_up(void **state)
 	r = fixture_report(f);
 	assert_int_equal(r->peak_device, 2660 * MIB);
 	assert_true(r->device_peak.unrecorded);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(
 		strstr(f->out.text,
 		       "device      2.6 GiB at its peak, at a moment that is not in the trace; "
@@ -94,7 +95,7 @@ static void a_device_peak_that_was_kept(void **state)
 	r = fixture_report(f);
 	assert_int_equal(r->peak_device, 2681 * MIB);
 	assert_false(r->device_peak.unrecorded);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_null(strstr(f->out.text, "not in the trace"));
 	assert_non_null(strstr(f->out.text, "       2.5 GiB  95 %  application"));
 	root = peak_of(f);
@@ -121,7 +122,7 @@ static void a_kept_moment_with_lost_events(void **state)
 	r = fixture_report(f);
 	assert_false(r->device_peak.unrecorded);
 	assert_int_equal(r->peak_device, 2682 * MIB);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(strstr(f->out.text, "       1.0 MiB   0 %  unexplained"));
 }
 
@@ -134,7 +135,7 @@ static void an_allocated_peak_that_was_given_up(void **state)
 	fixture_event(f, MT_TENSOR_ALLOC, 0x1000, 90 * MIB, f->pytorch);
 	f->w.header.device[0].allocated_peak = 150 * MIB;
 	fixture_report(f);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(
 		strstr(f->out.text,
 		       "peak        150.0 MiB in tensors, at a moment that is not in the trace"));
@@ -158,7 +159,7 @@ static void failures_that_were_given_up(void **state)
 	fixture_event(f, MT_TENSOR_OOM, MIB, 64 * MIB, f->pytorch);
 	f->w.header.device[0].ooms = 3;
 	fixture_report(f);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_non_null(strstr(f->out.text,
 			       "warning     2 of 3 allocations that failed are not in the trace"));
 }

@@ -2,7 +2,8 @@
  * read at a time. */
 #include "session/session.h"
 #include "report/rank_groups.h"
-#include "render/report_output.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
 #include "write_training.h"
 #include "config/native.h"
 
@@ -116,7 +117,7 @@ static void show(struct fixture *f, int width)
 {
 	struct style style = { .width = width, .top = 10 };
 
-	render_text(&f->session.report, &style, &f->out);
+	report_text(&f->session.report, &style, &f->out);
 }
 
 static void assert_says(const struct fixture *f, const char *text)
@@ -374,7 +375,7 @@ static void many_ranks_are_read_at_a_time(void **state)
 	assert_says(f, "outlier     rank 70 (");
 	assert_says(f, "more: memtrace report --json\n");
 	buf_release(&f->out);
-	render_json(r, &f->out);
+	report_json(r, &f->out);
 	root = json_loads(f->out.text, 0, NULL);
 	assert_int_equal(json_array_size(json_object_get(root, "ranks")), 2 * SESSION_MAX_WHOLE);
 	rank = json_array_get(json_object_get(json_object_get(root, "job"), "seats"), 70);

@@ -1,7 +1,8 @@
 /* What is said about a job: text, JSON. */
 #include "report_job.h"
 
-#include "render/report_output.h"
+#include "render/report_json.h"
+#include "render/report_text.h"
 
 #include <jansson.h>
 
@@ -12,7 +13,7 @@ static void a_death_is_told_on_the_first_screen(void **state)
 
 	write_death(f);
 	add(f, save(f, "a"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(
 		f,
 		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
@@ -48,7 +49,7 @@ static void narrow_and_ascii_fit(void **state)
 	f->w.header.flags = MT_FLAG_SIMULATED;
 	write_death(f);
 	add(f, save(f, "a"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	for (const char *line = f->out.text; *line; line += strcspn(line, "\n") + 1)
 		if (strcspn(line, "\n") > 60 && strncmp(line, "next", 4))
 			fail_msg("too long: %.*s", (int)strcspn(line, "\n"), line);
@@ -68,7 +69,7 @@ static void bytes_and_colour_are_options(void **state)
 
 	write_death(f);
 	add(f, save(f, "a"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "\033[1;31mOUT OF MEMORY\033[0m");
 	assert_says(f, "asked 301989888 bytes, free 536870912 bytes");
 	assert_says(
@@ -85,7 +86,7 @@ static void many_ranks_are_a_table_and_the_worst(void **state)
 	add(f, save(f, "a"), 0);
 	write_death(f);
 	add(f, save(f, "b"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "OUT OF MEMORY  rank 1 of 2");
 	assert_says(f, "rank  host");
 	assert_says(f, "  oom    15.0 GiB  15.0 GiB  15.5 GiB     1\n");
@@ -101,17 +102,17 @@ static void others_that_died_are_named(void **state)
 	add(f, save(f, "a"), 0);
 	f->w.header.rank = 3;
 	add(f, save(f, "b"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "also out of memory: rank 3\n");
 	f->w.header.rank = 5;
 	add(f, save(f, "c"), 0);
 	buf_release(&f->out);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "also out of memory: ranks 3, 5\n");
 	f->w.header.rank = -1;
 	add(f, save(f, "d"), 0);
 	buf_release(&f->out);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "OUT OF MEMORY  process 100");
 	assert_says(f, "also out of memory: ranks 1, 3, 5\n");
 }
@@ -123,7 +124,7 @@ static void more_is_proposed_only_where_there_is_more(void **state)
 
 	write_death(f);
 	add(f, save(f, "a"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_null(strstr(f->out.text, "next "));
 }
 
@@ -186,7 +187,7 @@ static void json_has_the_keys_of_the_design(void **state)
 
 	write_death(f);
 	add(f, save(f, "a"), 1);
-	render_json(&f->report, &f->out);
+	report_json(&f->report, &f->out);
 	root = json_loads(f->out.text, 0, &e);
 	assert_non_null(root);
 	assert_int_equal(json_array_size(at(root, "findings")), 0);
@@ -239,7 +240,7 @@ static void unknown_is_null(void **state)
 	write_event(&f->w, MT_RESERVED, 0, MIB, 0, f->python);
 	write_event(&f->w, MT_TENSOR_OOM, MT_UNKNOWN, MIB, 0, f->python);
 	add(f, save(f, "a"), 0);
-	render_json(&f->report, &f->out);
+	report_json(&f->report, &f->out);
 	root = json_loads(f->out.text, 0, NULL);
 	rank = json_array_get(at(root, "ranks"), 0);
 	assert_int_equal(number(rank, "rank"), 0); /* alone, it is the first */
@@ -266,7 +267,7 @@ static void counters_stand_where_nothing_was_recorded(void **state)
 	assert_int_equal(f->report.ranks[0].owner_count, 3);
 	assert_string_equal(f->report.ranks[0].owners[2].key, "unexplained");
 	assert_int_equal(f->report.ranks[0].owners[2].at_peak, 0); /* nobody knows */
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "MEMTRACE_RANKS leaves this rank out");
 	assert_says(f, "device      5.0 GiB at its peak, at a moment that is not in the trace\n");
 	assert_null(strstr(f->out.text, "unexplained"));
@@ -284,7 +285,7 @@ static void losses_are_said(void **state)
 	f->w.header.lost_events = 55;
 	f->w.header.lost_reason = MT_LOST_NO_SPACE;
 	add(f, save(f, "a"), 0);
-	render_text(&f->report, &style, &f->out);
+	report_text(&f->report, &style, &f->out);
 	assert_says(f, "warning     no Python stacks: CPython 3.6 is not known\n");
 	assert_says(f, "warning     55 events were not recorded (no space left for the trace)");
 	assert_says(f, "warning     1234 records were given up to keep to the budget");
