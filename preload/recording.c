@@ -16,7 +16,7 @@
 #include "record/file.h"
 #include "memory/graphs.h"
 #include "hooks/bypass.h"
-#include "hooks/hooks.h"
+#include "hooks/real.h"
 #include "record/keyframe.h"
 #include "base/lock.h"
 #include "hooks/lookup.h"
@@ -210,7 +210,7 @@ static void in_forked_child(void)
 	pystack_forget();
 	cuda_forget();
 	scope_forget();
-	hooks_forget();
+	real_forget();
 	keyframe_reset();
 	me.exit_status = -1;
 	event_forget();

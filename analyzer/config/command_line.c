@@ -142,7 +142,8 @@ static int find_script(int argc, char **argv)
 
 /* ---- the whole ---- */
 
-/* The micro-batch of a script that belongs to no known framework: the option's name says what it is. */
+/* The micro-batch of a script that belongs to no known framework: the option's name says what it
+ * is. */
 static int read_micro_batch(struct reader *r, const struct flags *f)
 {
 	static const char *const keys[] = { "micro_batch_size", NULL };

@@ -13,24 +13,9 @@
 #include "memory/array.h"
 #include "memory/cuda.h"
 #include "memory/graphs.h"
-#include "base/lock.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
-#include "record/losses.h"
 #include "record/state.h"
-#include "symbols/resolve.h"
-#include "symbols/scope.h"
-
-struct hooks_real hooks_real;
-__thread unsigned hooks_depth;
-__thread struct hooks_outermost hooks_outermost;
-
-void hooks_count_left(void)
-{
-	/* The first of them may well have been inside, as a runtime's call of the driver is. */
-	for (unsigned i = 1; i < hooks_outermost.inside && i < 1000000; i++)
-		losses_count(MT_LOST_LIMIT);
-}
 
 #define SINCE_RT 0
 #define SINCE_NCCL 0
@@ -38,13 +23,13 @@ void hooks_count_left(void)
 
 const struct hook hooks[] = {
 #define ALLOC(symbol, api, ...) \
-	{ &("\1" #symbol)[1], (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
+	{ &("\1" #symbol)[1], (void *)symbol, (void **)&real_functions.symbol, SINCE_##api },
 #define POOL ALLOC
 #define FREE ALLOC
 #define THEN ALLOC
 #define ENDS ALLOC
 #define CUSTOM(symbol, api) \
-	{ &("\1" #symbol)[1], (void *)symbol, (void **)&hooks_real.symbol, SINCE_##api },
+	{ &("\1" #symbol)[1], (void *)symbol, (void **)&real_functions.symbol, SINCE_##api },
 #define SKIP(...)
 #include "hooks/hooks.def"
 #undef ALLOC
@@ -56,108 +41,6 @@ const struct hook hooks[] = {
 #undef SKIP
 };
 const unsigned hooks_count = sizeof(hooks) / sizeof(hooks[0]);
-
-void *hooks_default(void *slot, const char *symbol)
-{
-	void *f = __atomic_load_n((void **)slot, __ATOMIC_RELAXED), *none = NULL;
-
-	if (__builtin_expect(!f, 0)) {
-		f = resolve(symbol);
-		/* never over what a look-up found meanwhile */
-		if (f && !__atomic_compare_exchange_n((void **)slot, &none, f, 0, __ATOMIC_RELAXED,
-						      __ATOMIC_RELAXED))
-			f = none;
-		if (f)
-			cuda_uses(symbol, f);
-	}
-	return f;
-}
-
-/*
- * Which real function a call goes to depends on who calls, once a process has two copies of a
- * library; and a second copy may come at any time, with callers of its own. So the choice is made
- * at each call's first return from a place in the code, and kept with that place.
- */
-#define SITES 1024u
-#define PROBES 4u
-
-static struct {
-	struct lock lock;            /* of those who write */
-	_Atomic uint64_t generation; /* counts what hooks_forget_unloaded() made untrue */
-	struct {
-		_Atomic uint64_t key; /* return address, slot and generation; 0: free */
-		_Atomic(void *) f;
-	} site[SITES];
-} choice;
-
-_Static_assert(sizeof(struct hooks_real) / sizeof(void *) <= 256, "a slot's number has 8 bits");
-
-static void *choose(void *slot, const char *symbol, const void *caller, uint64_t key, unsigned at)
-{
-	struct scope_choice c = scope_choose(symbol, caller);
-	void *f = c.definitions > 1 && c.chosen ? c.chosen : NULL;
-
-	if (!f || !__atomic_load_n((void **)slot, __ATOMIC_RELAXED)) {
-		void *usual = hooks_default(slot, symbol);
-		f = f ? f : usual;
-	}
-	if (!c.definitions || !f || !lock_acquire(&choice.lock, LOCK_MS(1)))
-		return f;
-	for (unsigned i = 0; i < PROBES; i++)
-		if (!atomic_load(&choice.site[(at + i) % SITES].key)) {
-			at = (at + i) % SITES;
-			break;
-		}
-	atomic_store(&choice.site[at].key, 0); /* readers skip the slot while it changes */
-	atomic_store(&choice.site[at].f, f);
-	atomic_store(&choice.site[at].key, key);
-	lock_release(&choice.lock);
-	return f;
-}
-
-void *hooks_find(void *slot, const char *symbol, const void *caller)
-{
-	uint64_t key = (uint64_t)(uintptr_t)caller << 12 |
-		       (uint64_t)((void **)slot - (void **)&hooks_real) << 4 |
-		       (atomic_load_explicit(&choice.generation, memory_order_relaxed) & 15);
-	unsigned at = (unsigned)(key * 0x9e3779b97f4a7c15u >> 54) % SITES;
-
-	for (unsigned i = 0; i < PROBES; i++) {
-		unsigned k = (at + i) % SITES;
-		void *f;
-		if (atomic_load_explicit(&choice.site[k].key, memory_order_acquire) != key)
-			continue;
-		f = atomic_load_explicit(&choice.site[k].f, memory_order_acquire);
-		if (atomic_load_explicit(&choice.site[k].key, memory_order_relaxed) == key)
-			return f;
-	}
-	return choose(slot, symbol, caller, key, at);
-}
-
-void hooks_forget(void)
-{
-	lock_release(&choice.lock);
-}
-
-/* A function that is in no object now, and that another object has, was unloaded. */
-void hooks_forget_unloaded(void)
-{
-	char path[2];
-
-	cuda_uses_none();
-	for (unsigned i = 0; i < hooks_count; i++) {
-		void *f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
-		if (f && !resolve_module(f, path, sizeof(path)))
-			__atomic_compare_exchange_n(hooks[i].real, &f, resolve(hooks[i].symbol), 0,
-						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-		f = __atomic_load_n(hooks[i].real, __ATOMIC_RELAXED);
-		if (f)
-			cuda_uses(hooks[i].symbol, f);
-	}
-	atomic_fetch_add(&choice.generation, 1);
-	for (unsigned i = 0; i < SITES; i++)
-		atomic_store(&choice.site[i].key, 0);
-}
 
 #define RESULT_RT cudaError_t
 #define RESULT_CU(version) CUresult
@@ -188,18 +71,18 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		return result;
 
 /* The body of a row that looks at the result afterwards. */
-#define WRAPPER(symbol, api, params, args, afterwards)     \
-	RESULT_##api symbol params                         \
-	{                                                  \
-		CALL(symbol, api, args)                    \
-		hooks_enter(FRAME);                        \
-		result = call args;                        \
-		if (hooks_leave() && recording_may_be()) { \
-			int ok = result == 0;              \
-			(void)ok;                          \
-			afterwards;                        \
-		}                                          \
-		return result;                             \
+#define WRAPPER(symbol, api, params, args, afterwards)       \
+	RESULT_##api symbol params                           \
+	{                                                    \
+		CALL(symbol, api, args)                      \
+		nesting_enter(FRAME);                        \
+		result = call args;                          \
+		if (nesting_leave() && recording_may_be()) { \
+			int ok = result == 0;                \
+			(void)ok;                            \
+			afterwards;                          \
+		}                                            \
+		return result;                               \
 	}
 
 /* The arguments are followed only if the call succeeded or found no memory. */
@@ -220,10 +103,10 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 	{                                                                         \
 		struct mt_record freed = { 0 };                                   \
 		CALL(symbol, api, args)                                           \
-		if (hooks_enter(FRAME) && recording_already())                    \
+		if (nesting_enter(FRAME) && recording_already())                  \
 			freed = memory_before_free(CALLER, (uintptr_t)(address)); \
 		result = call args;                                               \
-		if (hooks_leave() && freed.kind)                                  \
+		if (nesting_leave() && freed.kind)                                \
 			memory_after_free(CALLER, &freed, (int)result);           \
 		return result;                                                    \
 	}
@@ -234,10 +117,10 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 	{                                                                                \
 		int ending = -1;                                                         \
 		CALL(symbol, api, args)                                                  \
-		if (hooks_enter(FRAME) && recording_already())                           \
+		if (nesting_enter(FRAME) && recording_already())                         \
 			ending = memory_ending(context, device);                         \
 		result = call args;                                                      \
-		if (hooks_leave() && ending >= 0)                                        \
+		if (nesting_leave() && ending >= 0)                                      \
 			memory_ended(CALLER, context, ending, result == 0 && (if_gone)); \
 		return result;                                                           \
 	}

@@ -13,10 +13,4 @@ struct hook {
 extern const struct hook hooks[] __attribute__((visibility("hidden")));
 extern const unsigned hooks_count __attribute__((visibility("hidden")));
 
-/* In a forked child: the thread that held the lock does not exist. */
-void hooks_forget(void);
-
-/* A library was unloaded: forgets what was found in it. */
-void hooks_forget_unloaded(void);
-
 #endif

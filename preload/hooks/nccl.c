@@ -435,7 +435,7 @@ int ncclMemAlloc(void **pointer, size_t bytes)
 	int result = call ? call(pointer, bytes) : NCCL_SYSTEM_ERROR;
 
 	if (result == NCCL_SUCCESS && pointer && memory_recorded == before &&
-	    !hooks_is_nested(FRAME))
+	    !nesting_is_inside(FRAME))
 		memory_allocated(CALLER, MT_DEVICE_ALLOC, result, (uintptr_t)*pointer, bytes);
 	return result;
 }
@@ -446,7 +446,7 @@ int ncclMemFree(void *pointer)
 	struct mt_record freed = { 0 };
 	int result;
 
-	if (!hooks_is_nested(FRAME) && recording_already())
+	if (!nesting_is_inside(FRAME) && recording_already())
 		freed = memory_before_free(CALLER, (uintptr_t)pointer);
 	result = call ? call(pointer) : NCCL_SYSTEM_ERROR;
 	if (freed.kind)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "memory/cuda.h"
-#include "hooks/hooks.h"
+#include "hooks/real.h"
 #include "memory/modules.h"
 #include "python/pystack.h"
 #include "symbols/resolve.h"
@@ -35,7 +35,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 	e = errno;
 	now = resolve_unloaded();
 	if (atomic_exchange(&unloaded, now) != now) {
-		hooks_forget_unloaded();
+		real_forget_unloaded();
 		modules_forget_unloaded();
 		cuda_forget();
 		pystack_forget();

@@ -76,9 +76,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 
 	if (!call)
 		return result;
-	hooks_enter(FRAME);
+	nesting_enter(FRAME);
 	result = call(handle, bytes, prop, flags);
-	if (!hooks_leave() || !recording_may_be() || !prop ||
+	if (!nesting_leave() || !recording_may_be() || !prop ||
 	    (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY))
 		return result;
 	/* NCCL asks for host memory before there is any context; an id is a device's only where the
@@ -105,9 +105,9 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 
 	if (!call)
 		return result;
-	hooks_enter(FRAME);
+	nesting_enter(FRAME);
 	result = call(handle, shared, type);
-	if (hooks_leave() && result == CUDA_SUCCESS && handle && recording_on())
+	if (nesting_leave() && result == CUDA_SUCCESS && handle && recording_on())
 		record_created(CALLER, MT_ALIAS_OPEN, memory_current_device(), *handle, 0);
 	return result;
 }
@@ -119,9 +119,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 	if (!call)
 		return result;
-	hooks_enter(FRAME);
+	nesting_enter(FRAME);
 	result = call(handle, address);
-	if (hooks_leave() && result == CUDA_SUCCESS && handle && recording_already() &&
+	if (nesting_leave() && result == CUDA_SUCCESS && handle && recording_already() &&
 	    take_lock()) {
 		physical_retain(&vmm.physical, *handle);
 		lock_release(&vmm.lock);
@@ -169,10 +169,10 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	if (!call)
 		return NOT_LOADED;
-	if (hooks_enter(FRAME) && recording_already())
+	if (nesting_enter(FRAME) && recording_already())
 		released = release_handle(CALLER, handle, &gone);
 	result = call(handle);
-	if (hooks_leave() && released && result != CUDA_SUCCESS)
+	if (nesting_leave() && released && result != CUDA_SUCCESS)
 		restore_handle(CALLER, handle, &gone);
 	return result;
 }
@@ -201,9 +201,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 
 	if (!call)
 		return result;
-	hooks_enter(FRAME);
+	nesting_enter(FRAME);
 	result = call(address, bytes, offset, handle, flags);
-	if (!hooks_leave() || result != CUDA_SUCCESS || !recording_already())
+	if (!nesting_leave() || result != CUDA_SUCCESS || !recording_already())
 		return result;
 	by = module_of(CALLER);
 	map.stack = memory_stack(&by, bytes);
@@ -278,12 +278,12 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 	if (!call)
 		return NOT_LOADED;
 	u.count = u.beyond = 0;
-	if (hooks_enter(FRAME) && recording_already()) {
+	if (nesting_enter(FRAME) && recording_already()) {
 		by = module_of(CALLER);
 		record_unmapped(address, bytes, &by, &u);
 	}
 	result = call(address, bytes);
-	if (hooks_leave() && result != CUDA_SUCCESS && u.count)
+	if (nesting_leave() && result != CUDA_SUCCESS && u.count)
 		restore_mappings(CALLER, &u);
 	return result;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "process/secret_looks.h"
-#include "process/secret_walk.h"
+#include "process/secret_value.h"
 
 static void put(struct masked *out, const char *s, size_t n)
 {

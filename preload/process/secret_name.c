@@ -1,4 +1,6 @@
 #define _GNU_SOURCE
+#include "process/secret_name.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>

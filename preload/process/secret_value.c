@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include <ctype.h>
+#include "process/secret_value.h"
 
-#include "process/secret_walk.h"
+#include <ctype.h>
 
 #define FLOW_MOST 8192 /* longer than any secret without quotes */
 

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "memory/cuda.h"
-#include "hooks/hooks.h"
+#include "hooks/real.h"
 #include "base/lock.h"
 #include "symbols/scope.h"
 
@@ -116,7 +116,7 @@ static void test_forked(void **state)
 		atomic_store(&stall_at, 0);
 		held = time_of_choice();
 		scope_forget();
-		hooks_forget();
+		real_forget();
 		_exit(held < LOCK_MS(100) ? 1 : time_of_choice() > LOCK_MS(50) ? 2 : 0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);

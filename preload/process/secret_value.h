@@ -1,11 +1,11 @@
 /* Reads a text that may contain secrets, and finds where the values in it end. */
-#ifndef PRELOAD_SECRET_WALK_H
-#define PRELOAD_SECRET_WALK_H
+#ifndef PRELOAD_SECRET_VALUE_H
+#define PRELOAD_SECRET_VALUE_H
 
 #include <string.h>
 
 #include "process/secret.h"
-#include "process/secret_looks.h"
+#include "process/secret_name.h"
 
 #define NAME_MOST 128 /* characters before a separator that are looked at */
 

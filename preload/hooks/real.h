@@ -1,0 +1,21 @@
+/* The real functions behind the wrappers. */
+#ifndef PRELOAD_REAL_H
+#define PRELOAD_REAL_H
+
+/* One slot for each wrapped function, by its exported name (entries.h); NULL: not found yet. */
+extern struct real_functions real_functions __attribute__((visibility("hidden")));
+
+/* The function of SLOT, one of real_functions', that CALLER means, found among the loaded objects
+ * and kept; NULL: nowhere. */
+void *real_find(void *slot, const char *symbol, const void *caller);
+
+/* The one that is found first, whoever asks. */
+void *real_default(void *slot, const char *symbol);
+
+/* In a forked child: the thread that held the lock does not exist. */
+void real_forget(void);
+
+/* A library was unloaded: forgets what was found in it. */
+void real_forget_unloaded(void);
+
+#endif
