@@ -62,7 +62,7 @@ static long write_without_waiting(const char *line, size_t n)
 {
 	struct pollfd room = { STDERR_FILENO, POLLOUT, 0 };
 	struct timespec now = { 0 };
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2",
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/fd/2",
 			      O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	long written = -1;
 	int e;
@@ -89,7 +89,7 @@ struct sending {
 	size_t n;
 };
 
-static int send_line(void *argument)
+static void send_line(void *argument)
 {
 	const struct sending *s = argument;
 	const char *line = s->line;
@@ -100,15 +100,14 @@ static int send_line(void *argument)
 	int is_direct = S_ISREG(first.st_mode) || S_ISSOCK(first.st_mode);
 
 	if (!is_first(STDERR_FILENO))
-		return 0;
+		return;
 	syscall(SYS_rt_sigpending, &pending, sizeof(pending));
 	if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &old, sizeof(pipe)) != 0)
-		return 0;
+		return;
 	if ((is_direct ? write_directly(line, n) : write_without_waiting(line, n)) < 0 &&
 	    errno == EPIPE && !(pending & pipe))
 		(void)syscall(SYS_rt_sigtimedwait, &pipe, NULL, &now, sizeof(pipe));
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	return 0;
 }
 
 /* In a copy of the descriptor table, number 2 is the same file when it is looked at and when it is
@@ -119,6 +118,6 @@ void stderr_line(const char *line, size_t n)
 	int e = errno;
 
 	if (!descriptors_call_apart(send_line, &s))
-		(void)send_line(&s);
+		send_line(&s);
 	errno = e;
 }

@@ -2,84 +2,107 @@
 #include "record/descriptors.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "record/spawn.h"
 
 #define STACK_BYTES (32u << 10)
-#define END_MS 10000 /* the longest that the child's end is waited for if wait4() cannot */
 #define MOST_DESCRIPTORS (1u << 20)
 
+#ifndef SYS_close_range
+#define SYS_close_range 436 /* of every architecture */
+#endif
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE 2u
 #endif
 
-static struct {
-	struct lock lock;
-	int alive; /* the kernel makes it 0 when the child ends */
-	char stack[STACK_BYTES] __attribute__((aligned(64)));
-} apart;
-
-/* Waits until the child no longer runs on its stack. */
-static int wait_for_end(long pid)
-{
-	int status;
-	uint64_t start = now_ns();
-
-	while (syscall(SYS_wait4, pid, &status, __WALL, NULL) < 0 && errno == EINTR)
-		;
-	while (__atomic_load_n(&apart.alive, __ATOMIC_ACQUIRE)) {
-		if (now_ns() - start > LOCK_MS(END_MS))
-			return 0;
-		lock_pause();
-	}
-	return 1;
-}
-
-int descriptors_call_apart(int (*run)(void *), void *argument)
-{
-	uint64_t all = ~0ull, old;
-	int e = errno;
-	long pid;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	return 0; /* a sanitizer cannot follow the child */
-#endif
-	if (!lock_acquire(&apart.lock, LOCK_WAIT))
-		return 0;
-	/* The child runs no signal handler of the job. */
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
-	apart.alive = 1;
-	pid = spawn_clone(run, apart.stack + STACK_BYTES, CLONE_VM | CLONE_CHILD_CLEARTID, argument,
-			  &apart.alive);
-	if (pid < 0 || wait_for_end(pid)) /* else its stack is in use for ever */
-		lock_release(&apart.lock);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	errno = e;
-	return pid >= 0;
-}
-
-int descriptors_leave(void)
+/*
+ * Leaves the shared table, with the numbers below `first` in the new one. close_range() copies
+ * nothing else: files that are closed in a copy would be flushed, which a file system can delay.
+ */
+static int leave_from(unsigned first)
 {
 	struct rlimit limit;
 	unsigned most = MOST_DESCRIPTORS;
 
-#ifdef SYS_close_range
-	if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0)
+	if (syscall(SYS_close_range, first, ~0u, CLOSE_RANGE_UNSHARE) == 0)
 		return 1;
-#endif
 	if (syscall(SYS_unshare, CLONE_FILES) != 0)
 		return 0;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < most)
 		most = (unsigned)limit.rlim_cur;
-	for (unsigned i = 0; i < most; i++)
+	for (unsigned i = first; i < most; i++)
 		syscall(SYS_close, i);
 	return 1;
+}
+
+int descriptors_leave(void)
+{
+	return leave_from(0);
+}
+
+static struct {
+	struct lock lock;
+	int alive; /* the kernel makes it 0, and wakes who waits for it, when the thread ends */
+	int could_leave;
+	void (*run)(void *);
+	void *argument;
+	char stack[STACK_BYTES] __attribute__((aligned(64)));
+} apart;
+
+static int run_apart(void *unused)
+{
+	(void)unused;
+	apart.could_leave = leave_from(STDERR_FILENO + 1);
+	if (apart.could_leave)
+		apart.run(apart.argument);
+	syscall(SYS_exit,
+		0); /* of this thread alone; after a return, spawn_clone() ends the process */
+	return 0;
+}
+
+#define THREAD_FLAGS                                                                        \
+	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | \
+	 CLONE_CHILD_CLEARTID)
+
+static int start_and_wait(void)
+{
+	long tid;
+	int alive;
+
+	apart.alive = 1;
+	tid = spawn_clone(run_apart, apart.stack + STACK_BYTES, THREAD_FLAGS, NULL, &apart.alive);
+	if (tid < 0)
+		return 0;
+	while ((alive = __atomic_load_n(&apart.alive, __ATOMIC_ACQUIRE)))
+		syscall(SYS_futex, &apart.alive, FUTEX_WAIT, alive, NULL, NULL, 0);
+	return apart.could_leave;
+}
+
+int descriptors_call_apart(void (*run)(void *), void *argument)
+{
+	uint64_t all = ~0ull, old;
+	int e = errno, called;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return 0; /* a sanitizer cannot follow the thread */
+#endif
+	if (!lock_acquire(&apart.lock, LOCK_WAIT))
+		return 0;
+	apart.run = run;
+	apart.argument = argument;
+	/* The thread runs no signal handler of the job. */
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
+	called = start_and_wait();
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	lock_release(&apart.lock);
+	errno = e;
+	return called;
 }

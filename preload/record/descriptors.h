@@ -6,11 +6,12 @@
 #define PRELOAD_RECORD_DESCRIPTORS_H
 
 /*
- * Calls RUN(ARGUMENT) in a child process that shares the memory of this one and has a copy of its
- * descriptor table, and waits for the child's end. RUN opens and closes what it likes; it must
- * leave no lock held. Returns 1, or 0 if no child can be made: RUN was not called then.
+ * Calls RUN(ARGUMENT) on a short-lived thread with a descriptor table of its own, in which only 0,
+ * 1 and 2 of the job's are open, and waits until it has returned. The thread uses the thread-local
+ * storage of the caller. RUN must leave no lock held. Returns 1, or 0 if there can be no such
+ * table: RUN was not called then.
  */
-int descriptors_call_apart(int (*run)(void *), void *argument);
+int descriptors_call_apart(void (*run)(void *), void *argument);
 
 /*
  * Gives the calling thread an empty descriptor table of its own. Returns 1, or 0 if the system does

@@ -134,7 +134,7 @@ struct reading {
 	long result;
 };
 
-static int read_whole(void *argument)
+static void read_whole(void *argument)
 {
 	struct reading *r = argument;
 	int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -142,14 +142,13 @@ static int read_whole(void *argument)
 	ssize_t got;
 
 	if (fd < 0)
-		return 0;
+		return;
 	if (type_of(fd, "") == S_IFREG) { /* a FIFO would keep the job waiting */
 		while (n < r->bytes && (got = read(fd, r->buffer + n, r->bytes - n)) > 0)
 			n += (size_t)got;
 		r->result = (long)n;
 	}
 	close(fd);
-	return 0;
 }
 
 long file_read(const char *path, void *buffer, size_t bytes)
@@ -157,7 +156,7 @@ long file_read(const char *path, void *buffer, size_t bytes)
 	struct reading r = { path, buffer, bytes, -1 };
 
 	if (!descriptors_call_apart(read_whole, &r))
-		(void)read_whole(&r);
+		read_whole(&r);
 	return r.result;
 }
 
@@ -166,7 +165,7 @@ struct making {
 	int result;
 };
 
-static int make_empty(void *argument)
+static void make_empty(void *argument)
 {
 	struct making *m = argument;
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, m->path,
@@ -175,7 +174,6 @@ static int make_empty(void *argument)
 	m->result = fd < 0 ? -errno : 0;
 	if (fd >= 0)
 		syscall(SYS_close, fd);
-	return 0;
 }
 
 int file_make_empty(const char *path)
@@ -183,6 +181,6 @@ int file_make_empty(const char *path)
 	struct making m = { path, -EIO };
 
 	if (!descriptors_call_apart(make_empty, &m))
-		(void)make_empty(&m);
+		make_empty(&m);
 	return m.result;
 }

@@ -92,6 +92,14 @@ static void write_one(enum mt_event kind, uint64_t address, int64_t bytes)
 	recorder_write(now_ns(), address, bytes, recorder_last(0, 0, kind, 0));
 }
 
+/* Until the writer has been through once. */
+static void wait_for_first_pass(void)
+{
+	writer_check(recorder_control());
+	while (!atomic_load(&recorder_control()->passes))
+		usleep(100);
+}
+
 static unsigned helper_work(void)
 {
 	segments_prepare_next();
@@ -338,6 +346,7 @@ static void test_file_limit(void **state)
 	small.rlim_cur = 3u << 20;
 	signal(SIGXFSZ, SIG_IGN); /* the helper thread blocks it */
 	start("limit.mtr", 64u << 20);
+	wait_for_first_pass();
 	setrlimit(RLIMIT_FSIZE, &small);
 	for (uint64_t i = 0; i < 100000; i++) {
 		write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
@@ -369,7 +378,7 @@ static void test_sigkill(void **state)
 		start("kill.mtr", 64u << 20);
 		for (uint64_t i = 0; i < 12345; i++)
 			write_one(MT_TENSOR_ALLOC, 0x1000 + i * 512, 512);
-		helper_work();
+		wait_for_first_pass();
 		(void)!write(ready[1], "x", 1);
 		pause();
 	}
