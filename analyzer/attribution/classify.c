@@ -4,7 +4,7 @@
 
 /* Live blocks of one stack that were allocated over so many calls of the model are a collection of
  * the job's, not the inputs of a step. */
-#define MOST_INPUTS 8
+#define MAX_INPUTS 8
 
 /* The category of a hint; `otherwise` if there is no hint. */
 static enum category category_of_hint(enum block_hint m, enum category otherwise)
@@ -75,8 +75,8 @@ static int is_workspace(const struct block_context *c, const struct block_info *
  * the model. */
 static enum category of_main(const struct block_info *f)
 {
-	return f->siblings.last_call - f->siblings.first_call >= MOST_INPUTS ? CATEGORY_OTHER
-									     : CATEGORY_INPUTS;
+	return f->siblings.last_call - f->siblings.first_call >= MAX_INPUTS ? CATEGORY_OTHER
+									    : CATEGORY_INPUTS;
 }
 
 /*

@@ -15,13 +15,13 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 
 	if (s->count)
 		last = s->list[s->count - 1];
-	if (s->count == SPANS_MOST)
+	if (s->count == MAX_SPANS)
 		return &s->list[s->count - 1];
 	/* The clocks of two threads may differ a little. */
 	if (time_ns < last.start_ns)
 		time_ns = last.start_ns;
 	s->list = grow(s->list, s->count, &s->room, sizeof(*s->list));
-	if (s->count == SPANS_MOST - 1)
+	if (s->count == MAX_SPANS - 1)
 		a = ACTIVITY_GAP;
 	s->has_backward |= a == ACTIVITY_BACKWARD;
 	s->list[s->count] = (struct span){

@@ -12,7 +12,7 @@
 #include "attribution/phase.h"
 #include "util/util.h"
 
-#define SPANS_MOST (1u << 20) /* events behind the last one have no phase */
+#define MAX_SPANS (1u << 20) /* events behind the last one have no phase */
 
 struct span {
 	uint64_t start_ns;
@@ -34,7 +34,7 @@ struct spans {
 
 void spans_release(struct spans *s);
 
-/* Begins a new span and returns it; the last one if there are SPANS_MOST. */
+/* Begins a new span and returns it; the last one if there are MAX_SPANS. */
 struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
 			 bytes level);
 

@@ -26,9 +26,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_GPUS 8
-#define MOST_RANKS 1000000
-#define MOST_MEMORY (INT64_C(1) << 43) /* the simulated device's own limit */
+#define MAX_GPUS 8
+#define MAX_RANKS 1000000
+#define MAX_MEMORY (INT64_C(1) << 43) /* the simulated device's own limit */
 
 static int check_gpu(const char *name, struct err *e)
 {
@@ -73,7 +73,7 @@ static int is_alone(const struct options *o)
 
 static int check(const struct options *o, struct err *e)
 {
-	if (o->memory != -1 && (o->memory <= 0 || o->memory > MOST_MEMORY))
+	if (o->memory != -1 && (o->memory <= 0 || o->memory > MAX_MEMORY))
 		err_set(e, "--memory is out of range: expected more than 0 and at most 8 TiB");
 	if (o->ranks && o->deduplicate)
 		err_set(e, "--deduplicate chooses the ranks itself: leave --ranks away");
@@ -101,7 +101,7 @@ static int check(const struct options *o, struct err *e)
 /* libmemtrace.so comes first, so that it gets the calls before the device. */
 static int set_environment(const struct options *o, struct err *e)
 {
-	int count = o->gpus ? o->gpus : is_alone(o) ? MOST_GPUS : 0;
+	int count = o->gpus ? o->gpus : is_alone(o) ? MAX_GPUS : 0;
 
 	if (launch_set_directory(o->directory, e) < 0 || launch_preload("libcudasim.so", e) < 0 ||
 	    launch_preload("libmemtrace.so", e) < 0 || launch_set_triton(e) < 0 ||
@@ -300,7 +300,7 @@ static int simulate(const struct options *o, char **command, struct err *e)
 	struct rank_classes classes = { 0 };
 	char **tried = NULL;
 	struct simulation s = { .command = command,
-				.gpus_a_node = o->gpus ? o->gpus : MOST_GPUS,
+				.gpus_a_node = o->gpus ? o->gpus : MAX_GPUS,
 				.jobs = o->jobs,
 				.timeout = o->timeout,
 				.steps = o->steps,
@@ -346,14 +346,14 @@ static const struct opt rows[] = {
 	{ "memory", 0, OPT_SIZE, &given.memory, "SIZE",
 	  "the GPU's total memory, context included (CUDASIM_MEMORY)", 0, 0 },
 	{ "gpus", 0, OPT_COUNT, &given.gpus, "N",
-	  "number of GPUs of a node, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MOST_GPUS },
+	  "number of GPUs of a node, 1 to 8 (CUDASIM_GPUS; 8 with --ranks)", 1, MAX_GPUS },
 	{ "ranks", 0, OPT_TEXT, &given.ranks, "LIST",
 	  "simulate these ranks, each alone: 0,8-15, or all", 0, 0 },
 	{ "together", 0, OPT_FLAG, &given.together, NULL,
 	  "run the ranks of --ranks at the same time and let them exchange data; emulate the rest",
 	  0, 0 },
 	{ "world-size", 0, OPT_COUNT, &given.world, "W",
-	  "number of ranks of the job (default: what its launcher says)", 1, MOST_RANKS },
+	  "number of ranks of the job (default: what its launcher says)", 1, MAX_RANKS },
 	{ "deduplicate", 0, OPT_FLAG, &given.deduplicate, NULL,
 	  "simulate one rank for all that need the same: first, middle and last pipeline stage", 0,
 	  0 },

@@ -40,7 +40,7 @@ static const struct {
 #undef CHOICE
 };
 
-#define MOST 1e18 /* the upper limit of a number without a range */
+#define MAX_NUMBER 1e18 /* the upper limit of a number without a range */
 
 static void *slot(struct config *c, int field)
 {
@@ -164,7 +164,7 @@ static char *clean_copy(const char *text)
 
 int config_notes_full(const struct config *c)
 {
-	return c->note_count >= NOTES_MOST;
+	return c->note_count >= MAX_NOTES;
 }
 
 void config_note(struct config *c, const char *format, ...)
@@ -175,8 +175,8 @@ void config_note(struct config *c, const char *format, ...)
 	if (config_notes_full(c))
 		return;
 	va_start(args, format);
-	text = c->note_count < NOTES_MOST - 1 ? xvasprintf(format, args)
-					      : xstrdup("and more, which are not listed");
+	text = c->note_count < MAX_NOTES - 1 ? xvasprintf(format, args)
+					     : xstrdup("and more, which are not listed");
 	va_end(args);
 	written = text;
 	text = clean_copy(written);
@@ -214,7 +214,7 @@ static int parse_int(const char *text, int64_t *value)
 	if (end != text && !*end)
 		return errno ? -1 : 0;
 	real = strtod(text, &end);
-	if (end == text || *end || !(fabs(real) <= MOST) || real != floor(real) ||
+	if (end == text || *end || !(fabs(real) <= MAX_NUMBER) || real != floor(real) ||
 	    strpbrk(text, "xXpP"))
 		return -1;
 	*value = (int64_t)real;
@@ -265,7 +265,7 @@ static char *word_list(const char *value)
 static const char *wanted(int field, char *to, size_t room)
 {
 	double least = limits[field].most > 0 ? limits[field].least : 0;
-	double most = limits[field].most > 0 ? limits[field].most : MOST;
+	double most = limits[field].most > 0 ? limits[field].most : MAX_NUMBER;
 
 	switch (fields[field].type) {
 	case INT:
@@ -292,7 +292,7 @@ static int in_range(int field, double value)
 {
 	if (limits[field].most > 0)
 		return value >= limits[field].least && value <= limits[field].most;
-	return value >= 0 && value <= MOST;
+	return value >= 0 && value <= MAX_NUMBER;
 }
 
 /* Text in the only form that the rest of the program reads. */

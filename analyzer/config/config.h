@@ -75,7 +75,7 @@ const char *config_near_name(const char *name);
 void config_value(const struct config *c, enum config_field f, struct buf *out);
 
 /* The last note that is kept says that there are more. */
-#define NOTES_MOST 200
+#define MAX_NOTES 200
 int config_notes_full(const struct config *c);
 /* Adds a note, unless the same note is there already. */
 __attribute__((format(printf, 2, 3))) void config_note(struct config *c, const char *format, ...);

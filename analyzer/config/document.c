@@ -9,7 +9,8 @@
 #include "util/buf.h"
 #include "util/util.h"
 
-#define FILE_MOST (16 << 20) /* bytes; the largest real configurations have some hundred KiB */
+#define MAX_FILE_BYTES (16 << 20) /* bytes; the largest real configurations have some hundred KiB \
+				   */
 
 const char *doc_kind_name(enum doc_kind kind)
 {
@@ -220,9 +221,9 @@ struct doc_node *doc_read_json(const char *text, size_t length, const char *name
 	struct walk w = { text, 1 };
 	struct doc_node *n;
 
-	if (json_depth(text, length) > DOC_DEPTH_MOST) {
+	if (json_depth(text, length) > MAX_DOC_DEPTH) {
 		err_set(e, "%s: nested more than %d deep: not a configuration", name,
-			DOC_DEPTH_MOST);
+			MAX_DOC_DEPTH);
 		return NULL;
 	}
 	value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
@@ -230,9 +231,9 @@ struct doc_node *doc_read_json(const char *text, size_t length, const char *name
 		err_set(e, "%s:%d: not JSON: %s", name, why.line < 0 ? 1 : why.line, why.text);
 		return NULL;
 	}
-	if (json_longest_key(value) > DOC_KEY_MOST) {
+	if (json_longest_key(value) > MAX_DOC_KEY) {
 		err_set(e, "%s: a key of more than %d bytes: not a configuration", name,
-			DOC_KEY_MOST);
+			MAX_DOC_KEY);
 		json_decref(value);
 		return NULL;
 	}
@@ -254,12 +255,12 @@ char *doc_file_text(const char *path, size_t *length, struct err *e)
 		err_set(e, "%s: %s", path, strerror(errno));
 		return NULL;
 	}
-	while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0 && b.length <= FILE_MOST)
+	while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0 && b.length <= MAX_FILE_BYTES)
 		buf_add(&b, chunk, n);
 	if (ferror(f))
 		err_set(e, "%s: %s", path, strerror(errno));
-	else if (b.length > FILE_MOST)
-		err_set(e, "%s: more than %d MiB: not a configuration", path, FILE_MOST >> 20);
+	else if (b.length > MAX_FILE_BYTES)
+		err_set(e, "%s: more than %d MiB: not a configuration", path, MAX_FILE_BYTES >> 20);
 	else if (b.length == 0)
 		err_set(e, "%s: empty", path);
 	fclose(f);

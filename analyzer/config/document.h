@@ -17,8 +17,8 @@ struct doc_node {
 	struct doc_node *next;
 };
 
-#define DOC_DEPTH_MOST 100 /* levels; no configuration is nested as deep */
-#define DOC_KEY_MOST 4096  /* bytes of a key */
+#define MAX_DOC_DEPTH 100 /* levels; no configuration is nested as deep */
+#define MAX_DOC_KEY 4096  /* bytes of a key */
 
 /* The text of a whole file, to be freed. NULL: the message says why. */
 char *doc_file_text(const char *path, size_t *length, struct err *e);

@@ -11,9 +11,9 @@
 #include "config/document.h"
 #include "util/util.h"
 
-#define NODES_MOST 200000 /* values, with those that aliases stand for */
-#define COPIES_MOST (64 << 20)
-#define TAGS_MOST 100 /* %TAG lines; libyaml compares each with all earlier ones */
+#define MAX_NODES 200000 /* values, with those that aliases stand for */
+#define MAX_COPIES (64 << 20)
+#define MAX_TAGS 100 /* %TAG lines; libyaml compares each with all earlier ones */
 
 struct anchor {
 	const struct doc_node *node;
@@ -69,10 +69,10 @@ static int next_event(struct yaml_walk *w, yaml_event_t *event)
 
 static int count_node(struct yaml_walk *w, unsigned line, unsigned depth)
 {
-	if (depth <= DOC_DEPTH_MOST && ++w->nodes <= NODES_MOST)
+	if (depth <= MAX_DOC_DEPTH && ++w->nodes <= MAX_NODES)
 		return 0;
 	return err_set(w->e, "%s:%u: %s: not a configuration", w->name, line,
-		       depth > DOC_DEPTH_MOST ? "nested too deep" : "too many values");
+		       depth > MAX_DOC_DEPTH ? "nested too deep" : "too many values");
 }
 
 /* ---- anchors ---- */
@@ -109,7 +109,7 @@ static struct doc_node *copy(struct yaml_walk *w, const struct doc_node *from, u
 	if (count_node(w, from->line, depth))
 		return NULL;
 	w->copied += (from->text ? strlen(from->text) : 0) + (from->key ? strlen(from->key) : 0);
-	if (w->copied > COPIES_MOST) {
+	if (w->copied > MAX_COPIES) {
 		err_set(w->e, "%s:%u: too many values: not a configuration", w->name, from->line);
 		return NULL;
 	}
@@ -173,7 +173,7 @@ static const char *key_text(struct yaml_walk *w, const yaml_event_t *event)
 	}
 	if (!text)
 		err_set(w->e, "%s:%u: a key that is not text", w->name, line_of(event));
-	else if (strlen(text) > DOC_KEY_MOST)
+	else if (strlen(text) > MAX_DOC_KEY)
 		err_set(w->e, "%s:%u: a key of %zu bytes: not a configuration", w->name,
 			line_of(event), strlen(text));
 	else
@@ -282,7 +282,7 @@ static int has_too_many_tags(const char *text, size_t length)
 		line = memchr(line, '\n', (size_t)(end - line));
 		line = line ? line + 1 : NULL;
 	}
-	return tags > TAGS_MOST;
+	return tags > MAX_TAGS;
 }
 
 /* The first document of the text. */
@@ -318,7 +318,7 @@ struct doc_node *doc_read_yaml(const char *text, size_t length, const char *name
 	struct doc_node *n;
 
 	if (has_too_many_tags(text, length)) {
-		err_set(e, "%s: more than %d %%TAG lines: not a configuration", name, TAGS_MOST);
+		err_set(e, "%s: more than %d %%TAG lines: not a configuration", name, MAX_TAGS);
 		return NULL;
 	}
 	if (!yaml_parser_initialize(&w.parser))

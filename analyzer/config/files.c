@@ -11,7 +11,7 @@
 #include "config/native.h"
 #include "config/trainer.h"
 
-#define FILES_MOST 6 /* depth of files that name files */
+#define MAX_FILE_DEPTH 6 /* depth of files that name files */
 
 static int has_any(const struct doc_node *root, const char *const *keys)
 {
@@ -97,7 +97,7 @@ static int read_file(struct reader *r, const char *path, int lenient)
 	inner.node = NULL;
 	inner.state = NULL;
 	inner.depth++;
-	if (inner.depth > FILES_MOST)
+	if (inner.depth > MAX_FILE_DEPTH)
 		return err_set(r->e, "%s: files that name each other", path);
 	text = doc_file_text(path, &length, &why);
 	if (!text && (lenient || r->lenient)) {

@@ -8,7 +8,7 @@
 #include "util/buf.h"
 #include "util/util.h"
 
-#define LAYERS_MOST 100000
+#define MAX_PATTERN_LAYERS 100000
 #define DEPTH 32
 
 struct pattern {
@@ -47,7 +47,7 @@ static int digits(struct pattern *p, int64_t *number)
 		return -1;
 	*number = strtoll(p->at, &end, 10);
 	p->at = end;
-	return *number > LAYERS_MOST ? -1 : 0;
+	return *number > MAX_PATTERN_LAYERS ? -1 : 0;
 }
 
 static int list(struct pattern *p, struct value *v)
@@ -57,7 +57,7 @@ static int list(struct pattern *p, struct value *v)
 	for (space(p); *p->at && *p->at != ']'; space(p)) {
 		int64_t bit;
 
-		if (digits(p, &bit) || bit > 1 || v->list.length >= LAYERS_MOST)
+		if (digits(p, &bit) || bit > 1 || v->list.length >= MAX_PATTERN_LAYERS)
 			return -1;
 		buf_add(&v->list, bit ? "1" : "0", 1);
 		space(p);
@@ -92,7 +92,7 @@ static int multiply(struct value *v, struct value *by)
 	int64_t times = v->is_list ? by->number : v->number;
 	struct buf *once = v->is_list ? &v->list : &by->list, all = { 0 };
 
-	if (v->is_list == by->is_list || (int64_t)once->length * times > LAYERS_MOST)
+	if (v->is_list == by->is_list || (int64_t)once->length * times > MAX_PATTERN_LAYERS)
 		return -1;
 	for (int64_t i = 0; i < times; i++)
 		buf_add(&all, once->text ? once->text : "", once->length);
@@ -126,7 +126,7 @@ static int sum(struct pattern *p, struct value *v)
 		p->at++;
 		status = product(p, &more);
 		if (!status && (!v->is_list || !more.is_list ||
-				v->list.length + more.list.length > LAYERS_MOST))
+				v->list.length + more.list.length > MAX_PATTERN_LAYERS))
 			status = -1;
 		if (!status && more.list.length)
 			buf_add(&v->list, more.list.text, more.list.length);

@@ -7,7 +7,7 @@
 
 #include "util/util.h"
 
-#define LETTERS_MOST 100000
+#define MAX_LETTERS 100000
 
 struct layout_text {
 	const char *at;
@@ -22,7 +22,7 @@ static int letter(struct layout_text *t, char c)
 	struct stage_layers *stage = &s->at[s->count - 1];
 
 	/* The order is embedding, layers, layers of multi-token prediction, loss. */
-	if (++t->letters > LETTERS_MOST || t->losses || (c == 'E') != (t->letters == 1) ||
+	if (++t->letters > MAX_LETTERS || t->losses || (c == 'E') != (t->letters == 1) ||
 	    (c == 't' && t->mtp))
 		return -1;
 	switch (c) {
@@ -41,7 +41,7 @@ static int letter(struct layout_text *t, char c)
 		t->mtp++;
 		return 0;
 	case '|':
-		if (s->count == STAGES_MOST)
+		if (s->count == MAX_STAGES)
 			return -1;
 		s->at[s->count++] = (struct stage_layers){ .first = t->layers };
 		return 0;
@@ -62,7 +62,7 @@ static int64_t times(struct layout_text *t)
 		return -1;
 	n = strtoll(t->at + 1, &end, 10);
 	t->at = end;
-	return n > LETTERS_MOST ? -1 : n;
+	return n > MAX_LETTERS ? -1 : n;
 }
 
 static int letters(struct layout_text *t, const char *end)
@@ -71,7 +71,7 @@ static int letters(struct layout_text *t, const char *end)
 		char c = *t->at++;
 		int64_t n = times(t);
 
-		if (n < 0 || ++t->work > LETTERS_MOST)
+		if (n < 0 || ++t->work > MAX_LETTERS)
 			return -1;
 		for (; n > 0; n--)
 			if (letter(t, c))
@@ -91,7 +91,7 @@ static int group(struct layout_text *t)
 	n = *t->at == '*' ? times(t) : -1;
 	for (const char *after = t->at; n > 0; n--) {
 		t->at = start;
-		if (++t->work > LETTERS_MOST || letters(t, end))
+		if (++t->work > MAX_LETTERS || letters(t, end))
 			return -1;
 		t->at = after;
 	}

@@ -4,14 +4,14 @@
 
 #include "config/config.h"
 
-#define STAGES_MOST 1024 /* virtual stages included */
+#define MAX_STAGES 1024 /* virtual stages included */
 
 struct stages {
 	int64_t count; /* virtual stages, in the order of the layers: chunk by chunk, stage by stage
 			*/
 	struct stage_layers {
 		int64_t first, layers, mtp;
-	} at[STAGES_MOST];
+	} at[MAX_STAGES];
 };
 
 /* Reads pipeline_model_parallel_layout, which must be given. -1: it is malformed, or contradicts

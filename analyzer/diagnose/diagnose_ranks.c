@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-#define INTRUDER_MOST (INT64_C(64) << 20) /* a process that allocates more works on the device */
+#define MAX_INTRUDER_BYTES \
+	(INT64_C(64) << 20) /* a process that allocates more works on the device */
 
 static int is_same_host(const struct rank *a, const struct rank *b)
 {
@@ -15,7 +16,7 @@ static int is_same_host(const struct rank *a, const struct rank *b)
 /* Does the process of this entry work on another device? */
 static int is_visit(const struct report *r, const struct rank *v)
 {
-	if (v->peak_allocated > INTRUDER_MOST)
+	if (v->peak_allocated > MAX_INTRUDER_BYTES)
 		return 0;
 	for (size_t i = 0; i < r->count; i++) {
 		const struct rank *o = &r->ranks[i];
@@ -49,7 +50,8 @@ static void add_visits(const struct report *r)
 
 static int is_stage(const struct rank *r)
 {
-	return r->metrics && r->metrics->pipeline_size > 1 && r->peak_allocated > INTRUDER_MOST;
+	return r->metrics && r->metrics->pipeline_size > 1 &&
+	       r->peak_allocated > MAX_INTRUDER_BYTES;
 }
 
 static void compare_stage(const struct report *r, const struct rank *s)

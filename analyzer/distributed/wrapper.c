@@ -6,7 +6,7 @@
 
 #include "util/util.h"
 
-#define MOST_MICROBATCHES_RUN 4
+#define MAX_MICROBATCHES_RUN 4
 
 void wrapper_init(struct wrapper *w, const struct hparams *s)
 {
@@ -137,8 +137,8 @@ void wrapper_train(struct machine *m, struct wrapper *w,
 {
 	int64_t count = w->hparams->microbatches;
 
-	if (count > MOST_MICROBATCHES_RUN)
-		count = MOST_MICROBATCHES_RUN;
+	if (count > MAX_MICROBATCHES_RUN)
+		count = MAX_MICROBATCHES_RUN;
 	for (m->step = 0; m->step < m->steps; m->step++) {
 		for (int64_t i = 0; i < count; i++)
 			micro_batch(m, model);

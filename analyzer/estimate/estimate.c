@@ -117,7 +117,7 @@ void estimate_note(struct estimate *out, const char *format, ...)
 
 static struct result *next_result(struct estimate *out, const char *key)
 {
-	if (out->result_count == RESULTS_MOST)
+	if (out->result_count == MAX_RESULTS)
 		BUG("results");
 	out->results[out->result_count] = (struct result){ .key = key };
 	return &out->results[out->result_count++];
@@ -135,7 +135,7 @@ void estimate_add_word(struct estimate *out, const char *key, const char *text)
 
 void estimate_add_constant(struct estimate *out, const struct constant *c)
 {
-	if (out->constant_count == CONSTANTS_MOST)
+	if (out->constant_count == MAX_CONSTANTS)
 		BUG("constants");
 	out->constants[out->constant_count++] = *c;
 }

@@ -17,16 +17,16 @@
  * overflows. */
 typedef __int128 wide;
 
-#define SYMBOLS_MOST 32
-#define TERMS_MOST 12
-#define RESULTS_MOST 16
-#define STRATEGIES_MOST 16
-#define OPTION_ROWS_MOST 6
-#define CONSTANTS_MOST 6
+#define MAX_SYMBOLS 32
+#define MAX_TERMS 12
+#define MAX_RESULTS 16
+#define MAX_STRATEGIES 16
+#define MAX_OPTION_ROWS 6
+#define MAX_CONSTANTS 6
 
 /* The values of the letters in a system's formulas; each system has its own letters. */
 struct dims {
-	wide value[SYMBOLS_MOST];
+	wide value[MAX_SYMBOLS];
 };
 
 struct symbol {
@@ -86,7 +86,7 @@ struct stage {
 struct estimate {
 	const struct system *system;
 	struct dims dims;
-	wide bytes[TERMS_MOST]; /* of the system's terms */
+	wide bytes[MAX_TERMS]; /* of the system's terms */
 	/* The terms of this job with their bytes, if the system has no fixed table of terms; else
 	 * NULL. */
 	struct term *job_terms;
@@ -98,13 +98,13 @@ struct estimate {
 	const char *beyond;
 	/* The members below are filled as `detail` says. */
 	int detail;
-	struct result results[RESULTS_MOST];
+	struct result results[MAX_RESULTS];
 	size_t result_count;
-	struct named_bytes strategies[STRATEGIES_MOST];
+	struct named_bytes strategies[MAX_STRATEGIES];
 	size_t strategy_count;
-	struct constant constants[CONSTANTS_MOST];
+	struct constant constants[MAX_CONSTANTS];
 	size_t constant_count;
-	struct option_row rows[OPTION_ROWS_MOST];
+	struct option_row rows[MAX_OPTION_ROWS];
 	size_t row_count;
 	struct stage *stages; /* empty if the source knows no pipeline stages */
 	size_t stage_count;

@@ -7,7 +7,7 @@
 #define X(letter, meaning) AT_##letter,
 enum { SYMBOLS(X) SYMBOL_COUNT };
 #undef X
-_Static_assert(SYMBOL_COUNT <= SYMBOLS_MOST, "more letters than struct dims has room for");
+_Static_assert(SYMBOL_COUNT <= MAX_SYMBOLS, "more letters than struct dims has room for");
 
 #define SYMBOL(dims, letter) ((dims)->value[AT_##letter])
 
@@ -30,7 +30,7 @@ TERMS(TERM)
 	{ #id, component, title, printed, source, term_##id, NULL },
 static const struct term terms[] = { TERMS(TERM) };
 #undef TERM
-_Static_assert(ARRAY_SIZE(terms) <= TERMS_MOST, "more terms than struct estimate has room for");
+_Static_assert(ARRAY_SIZE(terms) <= MAX_TERMS, "more terms than struct estimate has room for");
 
 #define TERM(id, component, title, printed, source, expression) TERM_##id,
 enum { TERMS(TERM) TERM_COUNT };

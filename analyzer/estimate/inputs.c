@@ -174,8 +174,8 @@ wide input_microbatches(struct inputs *in, wide micro_batch, wide data_parallel)
 
 	if (GIVEN(in->c, num_microbatches) || !GIVEN(in->c, global_batch_size))
 		return input_or(in, CONFIG_num_microbatches,
-				input_or(in, CONFIG_gradient_accumulation_steps, 1, MOST_BATCH),
-				MOST_BATCH);
+				input_or(in, CONFIG_gradient_accumulation_steps, 1, MAX_BATCH),
+				MAX_BATCH);
 	all = input_or(in, CONFIG_global_batch_size, 1, INT64_C(1) << 50);
 	if (all % (micro_batch * data_parallel))
 		estimate_note(in->out,
@@ -183,7 +183,7 @@ wide input_microbatches(struct inputs *in, wide micro_batch, wide data_parallel)
 			      "data_parallel_size: rounded up to whole micro-batches",
 			      (long long)all);
 	all = (all + micro_batch * data_parallel - 1) / (micro_batch * data_parallel);
-	if (all > MOST_BATCH)
+	if (all > MAX_BATCH)
 		input_reject(in, CONFIG_global_batch_size,
 			     "at most 1000000 micro-batches a data-parallel rank");
 	return largest(all, 1);
@@ -195,12 +195,12 @@ wide input_vocabulary(struct inputs *in)
 	wide v, multiple;
 
 	if (GIVEN(c, padded_vocab_size))
-		return input_or(in, CONFIG_padded_vocab_size, 1, MOST_ROWS);
-	v = input_required(in, CONFIG_vocab_size, MOST_ROWS);
+		return input_or(in, CONFIG_padded_vocab_size, 1, MAX_ROWS);
+	v = input_required(in, CONFIG_vocab_size, MAX_ROWS);
 	if (!GIVEN(c, make_vocab_size_divisible_by))
 		return v;
-	multiple = input_or(in, CONFIG_make_vocab_size_divisible_by, 1, MOST_RANKS) *
-		   input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
+	multiple = input_or(in, CONFIG_make_vocab_size_divisible_by, 1, MAX_RANKS) *
+		   input_or(in, CONFIG_tensor_model_parallel_size, 1, MAX_RANKS);
 	return (v + multiple - 1) / multiple * multiple;
 }
 

@@ -9,15 +9,15 @@
 
 #include "estimate/estimate.h"
 
-#define MOST_TOKENS 100000000 /* tokens of a sequence */
-#define MOST_WIDTH 1000000    /* hidden size */
-#define MOST_FFN 10000000
-#define MOST_HEADS 8192
-#define MOST_LAYERS 10000
-#define MOST_ROWS 100000000 /* rows of the embedding */
-#define MOST_BATCH 1000000
-#define MOST_RANKS 1000000 /* ranks along one dimension */
-#define MOST_PARAMETERS INT64_C(1000000000000000)
+#define MAX_TOKENS 100000000 /* tokens of a sequence */
+#define MAX_WIDTH 1000000    /* hidden size */
+#define MAX_FFN 10000000
+#define MAX_HEADS 8192
+#define MAX_LAYERS 10000
+#define MAX_ROWS 100000000 /* rows of the embedding */
+#define MAX_BATCH 1000000
+#define MAX_RANKS 1000000 /* ranks along one dimension */
+#define MAX_PARAMETERS INT64_C(1000000000000000)
 
 #define GPUS_OF_A_NODE 8 /* if num_gpus_per_node is not given */
 

@@ -7,7 +7,7 @@
 #include "trace/trace.h"
 #include "trace/visit.h"
 
-#define MOST_PARAMETERS 200000 /* parameters of one rank at most; later ones are ignored */
+#define MAX_PARAMETERS 200000 /* parameters of one rank at most; later ones are ignored */
 
 struct profiling {
 	struct alloc_profile *c;
@@ -24,7 +24,7 @@ static void add_parameter(struct alloc_profile *c, enum parameter_source m, byte
 {
 	struct parameter_sizes *to = &c->parameters[m];
 
-	if (to->count >= MOST_PARAMETERS)
+	if (to->count >= MAX_PARAMETERS)
 		return;
 	to->sizes = grow(to->sizes, to->count, &to->room, sizeof(*to->sizes));
 	to->sizes[to->count++] = size;

@@ -12,8 +12,8 @@
 #include "systems/memtrace.h"
 #include "config/derive.h"
 
-#define MOST_BATCH 4096
-#define MOST_TOPK 16
+#define MAX_BATCH 4096
+#define MAX_TOPK 16
 /* While other values are open, a difference below 1/NOISE of the smallest gap says nothing. */
 #define NOISE 32
 
@@ -110,7 +110,7 @@ static int64_t longest(const struct candidate *t)
 
 	if (t->r.positions_most && t->r.positions_most < most)
 		most = t->r.positions_most;
-	for (int64_t batch = 1; batch <= MOST_BATCH && batch <= t->tokens; batch++)
+	for (int64_t batch = 1; batch <= MAX_BATCH && batch <= t->tokens; batch++)
 		if (t->tokens % batch == 0 && t->tokens / batch <= most)
 			return t->tokens / batch;
 	return 1;
@@ -122,7 +122,7 @@ static void try_lengths(struct splits *s, struct candidate t, const struct confi
 {
 	int64_t most = longest(&t);
 
-	for (int64_t batch = 1; batch <= MOST_BATCH && t.tokens / batch >= 8; batch++) {
+	for (int64_t batch = 1; batch <= MAX_BATCH && t.tokens / batch >= 8; batch++) {
 		bytes gap;
 
 		if (t.tokens % batch || t.tokens / batch > most)
@@ -169,7 +169,7 @@ static void try_widths(struct candidate *best, const struct candidate *t, int64_
 		       const struct config *known, const struct inference_input *j)
 {
 	const struct layer_hypothesis *r = &t->r;
-	int64_t ffn[MOST_WIDTHS], shared[MOST_WIDTHS];
+	int64_t ffn[MAX_WIDTHS], shared[MAX_WIDTHS];
 	size_t count = widths_find(j->profile, r, t->tokens * (topk ? topk : 1), r->ffn_least,
 				   r->ffn, ffn),
 	       shares = widths_find(j->profile, r, t->tokens, r->shared_least, r->shared, shared);
@@ -192,7 +192,7 @@ static void try_widths(struct candidate *best, const struct candidate *t, int64_
 static void choose_widths(struct candidate *t, const struct config *known,
 			  const struct inference_input *j)
 {
-	int64_t most = t->r.experts < MOST_TOPK ? t->r.experts : MOST_TOPK;
+	int64_t most = t->r.experts < MAX_TOPK ? t->r.experts : MAX_TOPK;
 	struct candidate best = { .gap = -1 };
 	bytes next = -1;
 
@@ -220,8 +220,8 @@ static void choose_widths(struct candidate *t, const struct config *known,
 static void choose_of(struct candidate *best, const struct layers *l, const struct config *known,
 		      const struct inference_input *j)
 {
-	struct layer_hypothesis hypotheses[MOST_HYPOTHESES];
-	struct token_count tokens[MOST_TOKEN_COUNTS];
+	struct layer_hypothesis hypotheses[MAX_HYPOTHESES];
+	struct token_count tokens[MAX_TOKEN_COUNTS];
 	const struct job_assumptions job = {
 		.shards = j->world,
 		.world = has_signature(j, "framework", "megatron-core") ? j->world : 1,

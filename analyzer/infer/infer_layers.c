@@ -9,8 +9,8 @@
 #include "torch/allocator.h"
 
 /* Rows of a matrix at least; anything smaller is a vector. */
-#define LEAST_ROWS 24
-#define MOST_TP 64
+#define MIN_ROWS 24
+#define MAX_TP 64
 
 static int alike(bytes a, bytes b)
 {
@@ -87,7 +87,7 @@ void layers_find(struct layers *l, const struct alloc_profile *c, enum parameter
 	bytes most = 0;
 
 	*l = (struct layers){ .source = source };
-	for (size_t period = 2; period <= MOST_SLOTS; period++)
+	for (size_t period = 2; period <= MAX_SLOTS; period++)
 		most = find_run(m, period, l, most);
 	if (l->count && is_plain(m, l))
 		l->count = 0;
@@ -102,8 +102,8 @@ struct hypothesis_search {
 	const struct alloc_profile *profile;
 	int64_t shards, world;
 	int experts;
-	bytes matrix[MOST_SLOTS];
-	size_t slot[MOST_SLOTS]; /* index in the layer of each matrix */
+	bytes matrix[MAX_SLOTS];
+	size_t slot[MAX_SLOTS]; /* index in the layer of each matrix */
 	size_t matrices;
 	struct layer_hypothesis *out;
 	size_t count;
@@ -168,7 +168,7 @@ static int has_vector(const struct hypothesis_search *y, const struct layer_hypo
 static void add_hypothesis(struct hypothesis_search *y, struct layer_hypothesis r)
 {
 	if (r.ffn <= 0 || r.kv <= 0 || r.kv > r.hidden || r.hidden % r.kv ||
-	    y->count >= MOST_HYPOTHESES)
+	    y->count >= MAX_HYPOTHESES)
 		return;
 	r.linear_bias = has_vector(y, &r, r.ffn);
 	r.qkv_bias = !r.linear_bias && (has_vector(y, &r, r.hidden + 2 * r.kv) ||
@@ -319,7 +319,7 @@ static void read_experts(struct hypothesis_search *y, struct layer_hypothesis r,
 static void read_rest(struct hypothesis_search *y, struct layer_hypothesis r, size_t first,
 		      size_t used)
 {
-	bytes rest[MOST_SLOTS];
+	bytes rest[MAX_SLOTS];
 	size_t n = y->matrices - used, next = (first + used) % y->matrices;
 
 	for (size_t i = 0; i < n; i++)
@@ -388,7 +388,7 @@ static void read_ends(struct hypothesis_search *y, struct layer_hypothesis *r)
 	for (size_t i = 0; i < m->count; i++)
 		if (!is_inside(y->l, i) && m->sizes[i] > vocabulary)
 			vocabulary = m->sizes[i];
-	if (bytes_of_rows(y, r, LEAST_ROWS) > vocabulary)
+	if (bytes_of_rows(y, r, MIN_ROWS) > vocabulary)
 		return;
 	for (size_t i = 0; i < m->count; i++) {
 		/* the positions are allocated beside the embedding, and not split among ranks */
@@ -400,7 +400,7 @@ static void read_ends(struct hypothesis_search *y, struct layer_hypothesis *r)
 			r->heads_seen++;
 			if (m->sizes[i] < vocabulary)
 				vocabulary = m->sizes[i];
-		} else if (m->sizes[i] >= LEAST_ROWS * row) {
+		} else if (m->sizes[i] >= MIN_ROWS * row) {
 			r->positions_most = rows_at_most(y, r, m->sizes[i]) / r->tp;
 			r->positions_least = least_rows(y, r, m->sizes[i]) / r->tp;
 		}
@@ -421,7 +421,7 @@ static void read_one(struct hypothesis_search *y, int64_t hidden, int width, int
 			return;
 	y->matrices = 0;
 	for (size_t i = 0; i < y->l->period; i++)
-		if (y->l->slot[i] >= bytes_of_rows(y, &r, LEAST_ROWS) / tp) {
+		if (y->l->slot[i] >= bytes_of_rows(y, &r, MIN_ROWS) / tp) {
 			y->slot[y->matrices] = i;
 			y->matrix[y->matrices++] = y->l->slot[i];
 		}
@@ -434,7 +434,7 @@ static void read_one(struct hypothesis_search *y, int64_t hidden, int width, int
 size_t layers_interpret(const struct layers *l, const struct alloc_profile *c,
 			const struct job_assumptions *job, struct layer_hypothesis *hypotheses)
 {
-	int64_t world = job->world < MOST_TP ? job->world : MOST_TP;
+	int64_t world = job->world < MAX_TP ? job->world : MAX_TP;
 	struct hypothesis_search y = { .l = l,
 				       .profile = c,
 				       .out = hypotheses,

@@ -6,14 +6,14 @@
 #include "estimate/estimate.h" /* wide */
 #include "util/util.h"
 
-#define MOST_SLOTS 320 /* parameters of one layer at most */
+#define MAX_SLOTS 320 /* parameters of one layer at most */
 
 /* A layer that repeats in a sequence of parameters. */
 struct layers {
 	enum parameter_source source;
 	size_t start, period,
-		count;          /* index of the first, blocks of a layer, layers; count 0: none */
-	bytes slot[MOST_SLOTS]; /* each parameter's smallest block: the one with the least tail */
+		count;         /* index of the first, blocks of a layer, layers; count 0: none */
+	bytes slot[MAX_SLOTS]; /* each parameter's smallest block: the one with the least tail */
 };
 /* Finds the repetition that covers most bytes of the source's sequence. */
 void layers_find(struct layers *l, const struct alloc_profile *c, enum parameter_source source);
@@ -36,7 +36,7 @@ struct layer_hypothesis {
 	int no_router; /* no router was found: any number of ranks may share the experts */
 	int64_t shared, shared_least; /* width of the shared experts together; 0: none */
 };
-#define MOST_HYPOTHESES 32
+#define MAX_HYPOTHESES 32
 
 /* Limits of the hypotheses, from the job. */
 struct job_assumptions {
@@ -44,7 +44,7 @@ struct job_assumptions {
 	int64_t world;  /* tensor-parallel ranks at most */
 	int experts;    /* code of mixtures of experts ran */
 };
-/* Writes up to MOST_HYPOTHESES interpretations of `l`; returns how many. */
+/* Writes up to MAX_HYPOTHESES interpretations of `l`; returns how many. */
 size_t layers_interpret(const struct layers *l, const struct alloc_profile *c,
 			const struct job_assumptions *job, struct layer_hypothesis *hypotheses);
 

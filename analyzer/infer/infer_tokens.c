@@ -9,7 +9,7 @@
  */
 #define RARE 64
 /* Sizes that are tried at most, the most frequent first. */
-#define MOST_SIZES 256
+#define MAX_SIZES 256
 
 static int between(wide size, wide least, wide most)
 {
@@ -66,7 +66,7 @@ size_t tokens_find(const struct alloc_profile *c, const struct layer_hypothesis 
 		   struct token_count *best)
 {
 	struct size_count *often = xcalloc(c->forward.count + 1, sizeof(*often));
-	size_t sizes = c->forward.count < MOST_SIZES ? c->forward.count : MOST_SIZES;
+	size_t sizes = c->forward.count < MAX_SIZES ? c->forward.count : MAX_SIZES;
 	struct token_count *all = xcalloc(2 * sizes + 1, sizeof(*all));
 	size_t count = 0, kept = 0;
 
@@ -90,8 +90,8 @@ size_t tokens_find(const struct alloc_profile *c, const struct layer_hypothesis 
 		}
 	if (count)
 		qsort(all, count, sizeof(*all), by_score);
-	for (size_t i = 0;
-	     i < count && all[i].score >= all[0].score / 4 && kept < MOST_TOKEN_COUNTS; i++) {
+	for (size_t i = 0; i < count && all[i].score >= all[0].score / 4 && kept < MAX_TOKEN_COUNTS;
+	     i++) {
 		int known = 0;
 
 		for (size_t k = 0; k < kept; k++)
@@ -142,7 +142,7 @@ static size_t add_width(int64_t *found, size_t count, int64_t rows)
 	for (size_t i = 0; i < count; i++)
 		if (found[i] == rows)
 			return count;
-	if (count < MOST_WIDTHS)
+	if (count < MAX_WIDTHS)
 		found[count++] = rows;
 	return count;
 }
@@ -170,7 +170,7 @@ static int64_t frequent_width(const struct alloc_profile *c, int64_t tp, int64_t
 }
 
 size_t widths_find(const struct alloc_profile *c, const struct layer_hypothesis *r, int64_t tokens,
-		   int64_t least, int64_t most, int64_t found[MOST_WIDTHS])
+		   int64_t least, int64_t most, int64_t found[MAX_WIDTHS])
 {
 	size_t count = add_width(found, 0, most);
 	int64_t seen = frequent_width(c, r->tp, tokens, least, most);

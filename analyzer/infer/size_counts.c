@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define MOST_SIZES 65536 /* that are told apart */
+#define MAX_SIZES 65536 /* that are told apart */
 
 struct size_entry {
 	struct size_count of;
@@ -20,7 +20,7 @@ void size_counts_add(struct size_counts *s, bytes size)
 		entry->of.count++;
 		return;
 	}
-	if (HASH_COUNT(s->entries) >= MOST_SIZES)
+	if (HASH_COUNT(s->entries) >= MAX_SIZES)
 		return;
 	entry = xcalloc(1, sizeof(*entry));
 	entry->of = (struct size_count){ size, 1 };

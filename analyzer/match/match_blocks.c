@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define MOST_EXCHANGES 1000
+#define MAX_EXCHANGES 1000
 
 static int by_size(bytes a, bytes b)
 {
@@ -116,7 +116,7 @@ static int exchange(struct predicted *left, struct predicted *p, struct observed
 /* Equal sizes are paired first, which may take the only possible block of another prediction. */
 static void exchange_all(struct predicted *p, size_t np, struct observed *o, size_t no)
 {
-	size_t tries = MOST_EXCHANGES;
+	size_t tries = MAX_EXCHANGES;
 
 	for (size_t i = 0; i < np; i++) {
 		if (p[i].found || p[i].least <= MAX_UNSPLIT_TAIL)

@@ -19,8 +19,8 @@
 #include "util/util.h"
 
 #define GRAPH_STREAM 4
-#define MOST_RESULTS 4
-#define MOST_GRAPHS 1000000
+#define MAX_GRAPH_RESULTS 4
+#define MAX_GRAPHS 1000000
 
 /* The pass of one layer for one micro-batch. */
 struct capture {
@@ -74,7 +74,7 @@ static void give_input(struct capturing *c, tensor in)
 static void joined_backward(struct machine *m, struct grad_node *n)
 {
 	(void)m;
-	for (int i = 0; i < MOST_RESULTS; i++)
+	for (int i = 0; i < MAX_GRAPH_RESULTS; i++)
 		n->out[i] = n->edge[i] ? tensor_ref(n->in[0]) : (tensor){ .storage = NULL };
 }
 
@@ -98,7 +98,7 @@ static tensor joined(struct machine *m, tensor *parts, int count)
 
 static tensor captured_router(struct machine *m, struct megatron_layer *l, tensor x)
 {
-	tensor parts[MOST_RESULTS];
+	tensor parts[MAX_GRAPH_RESULTS];
 
 	m->current_term = TERM_MLP_NORM;
 	parts[0] = hidden_norm(m, l->chunk->rank, &l->before_mlp, x);
@@ -186,7 +186,7 @@ static void warm_up(struct machine *m, struct capturing *c)
 
 void check_graphs(const struct hparams *s, struct inputs *in)
 {
-	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MOST_GRAPHS)
+	if (s->graphs.on && (wide)(s->layers + s->mtp) * batches_run(s) > MAX_GRAPHS)
 		input_reject(in, CONFIG_cuda_graph_impl, "none, or fewer layers and micro-batches");
 }
 

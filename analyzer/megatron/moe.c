@@ -12,7 +12,7 @@
 /* transformer_engine/pytorch/module/base.py: the streams of a grouped product; each has a workspace
  */
 #define GROUPED_STREAMS 4
-#define MOST_AT_ONCE 64
+#define MAX_AT_ONCE 64
 
 static int64_t local_experts(const struct hparams *s)
 {
@@ -148,11 +148,11 @@ static tensor activated(struct machine *m, struct megatron_rank *r, tensor h)
 static void experts_backward(struct machine *m, struct grad_node *n)
 {
 	enum dtype type = n->in[0].type;
-	tensor gradients[MOST_AT_ONCE], quantized = none, transposed = none, again = none;
+	tensor gradients[MAX_AT_ONCE], quantized = none, transposed = none, again = none;
 	int64_t at_once = n->sizes[3] ? n->sizes[2] : 1;
 
-	if (at_once > MOST_AT_ONCE)
-		at_once = MOST_AT_ONCE;
+	if (at_once > MAX_AT_ONCE)
+		at_once = MAX_AT_ONCE;
 	if (n->sizes[5])
 		again = tensor_new_as(m, TERM_MOE_HIDDEN, n->sizes[0], type);
 	if (n->sizes[4])

@@ -160,7 +160,7 @@ static tensor stacked(struct machine *m, const tensor *in, int64_t count)
 static tensor predictions(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
 {
 	struct microbatch further = *b;
-	tensor list[MOST_MTP + 1], in[2], out;
+	tensor list[MAX_MTP + 1], in[2], out;
 
 	split(m, x, list, &x.n, 1);
 	further.tokens = tensor_ref(b->tokens);
@@ -227,8 +227,8 @@ static tensor masked_losses(struct machine *m, tensor losses, tensor mask)
 tensor mtp_forward(struct machine *m, struct model_chunk *c, struct microbatch *b, tensor x)
 {
 	struct megatron_rank *r = c->rank;
-	tensor all = predictions(m, c, b, x), part[MOST_MTP + 1], labels, mask, losses, out;
-	int64_t sizes[MOST_MTP + 1];
+	tensor all = predictions(m, c, b, x), part[MAX_MTP + 1], labels, mask, losses, out;
+	int64_t sizes[MAX_MTP + 1];
 
 	for (int64_t i = 0; i <= c->mtp_count; i++)
 		sizes[i] = x.n;

@@ -5,7 +5,7 @@
 
 #include "megatron/model.h"
 
-#define MOST_MTP (NODE_EDGES - 1)
+#define MAX_MTP (NODE_EDGES - 1)
 
 /* Declares their parameters, after those of the final normalization. */
 void mtp_declare(struct model_chunk *c);

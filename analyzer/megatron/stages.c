@@ -75,8 +75,8 @@ void check_stages(const struct hparams *s, struct inputs *in)
 {
 	char expected[32];
 
-	snprintf(expected, sizeof(expected), "%d at most", MOST_MTP);
-	if (s->mtp > MOST_MTP)
+	snprintf(expected, sizeof(expected), "%d at most", MAX_MTP);
+	if (s->mtp > MAX_MTP)
 		input_reject(in, CONFIG_mtp_num_layers, expected);
 	if (s->vpp > 1 && s->pp == 1)
 		input_reject(in, CONFIG_virtual_pipeline_model_parallel_size,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SIZES 4096
+#define MAX_SIZES 4096
 
 struct moment_pass {
 	const struct metrics_pass *p;
@@ -372,7 +372,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	for (size_t i = 0; i <= live->mask; i++) {
 		const struct mt_record *r = &live->slots[i];
 
-		if (!is_block(&s, r) || s.size_count >= MOST_SIZES ||
+		if (!is_block(&s, r) || s.size_count >= MAX_SIZES ||
 		    !is_parameter(&s, r, tags_at(p, r->stack)))
 			continue;
 		s.sizes = grow(s.sizes, s.size_count, &s.size_room, sizeof(*s.sizes));

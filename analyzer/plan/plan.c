@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_DIVISORS 2048 /* a number up to 10^9 has at most 1344 */
+#define MAX_DIVISORS 2048 /* a number up to 10^9 has at most 1344 */
 
 /* ---- the values of a dimension ---- */
 
@@ -15,7 +15,7 @@ static size_t divisors(int64_t n, int64_t *list)
 {
 	size_t count = 0, half;
 
-	for (int64_t i = 1; i * i <= n && count < MOST_DIVISORS / 2; i++)
+	for (int64_t i = 1; i * i <= n && count < MAX_DIVISORS / 2; i++)
 		if (n % i == 0)
 			list[count++] = i;
 	half = count;
@@ -253,7 +253,7 @@ static void count_inexpressible(struct plan_search *s, enum dimension dim)
 
 static void descend(struct plan_search *s, enum dimension dim)
 {
-	int64_t list[MOST_DIVISORS];
+	int64_t list[MAX_DIVISORS];
 	size_t count;
 
 	if (dim == DIMENSIONS) {

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#define MOST_LISTED 200000 /* discarded layouts in the list; further ones are only counted */
+#define MAX_LISTED 200000 /* discarded layouts in the list; further ones are only counted */
 
 struct plan_layout *plan_layouts_append(struct plan_layouts *list, const struct plan_layout *l)
 {
@@ -21,7 +21,7 @@ int plan_discard(struct plan_search *s, enum discard why, const char *format, ..
 	if (s->counting)
 		return 0;
 	plan->discarded_counts[why]++;
-	if (plan->discarded.count >= MOST_LISTED)
+	if (plan->discarded.count >= MAX_LISTED)
 		return 0;
 	kept = plan_layouts_append(&plan->discarded, &s->now);
 	kept->why = why;

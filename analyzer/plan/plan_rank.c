@@ -160,7 +160,7 @@ static int64_t fixed_value(enum dimension dim, const char *text)
 		if (!strcmp(text, recompute_names[i]))
 			return i;
 	if (dim == DIM_RECOMPUTE || end == text || *end || value < !is_stage ||
-	    value > (is_stage ? 3 : MOST_RANKS))
+	    value > (is_stage ? 3 : MAX_RANKS))
 		return UNSET;
 	return value;
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Limit for the text of stacks in a report: a hostile file could repeat a large stack. */
-#define MOST_STACK_TEXT (256u << 20)
+#define MAX_STACK_TEXT (256u << 20)
 #define OOM_STACKS 10
 
 struct builder {
@@ -84,7 +84,7 @@ static const char *stack_of(struct builder *b, uint32_t stack, uint16_t thread)
 	if (!tables_stack(t, stack)->frame_count)
 		return thread_stack_of(b, thread);
 	if (!b->stack_texts[stack]) {
-		if (b->stack_text < MOST_STACK_TEXT)
+		if (b->stack_text < MAX_STACK_TEXT)
 			stack_add_text(t, stack, &text);
 		b->stack_text += text.length;
 		b->stack_texts[stack] = keep_stack(b->rank, buf_take(&text));

@@ -19,13 +19,13 @@ static char *label_of_stack(const struct tables *t, uint32_t stack)
 
 /* A damaged trace may hold any number; within these bounds, the products of rules do not overflow.
  */
-#define MOST_BYTES (INT64_C(1) << 42)
-#define MOST_COUNT (INT64_C(1) << 16)
+#define MAX_BYTES (INT64_C(1) << 42)
+#define MAX_COUNT (INT64_C(1) << 16)
 
 static void clamp(struct metrics *m)
 {
 	for (size_t i = 0; i < metric_count; i++) {
-		int64_t most = metric_rows[i].unit == UNIT_BYTES ? MOST_BYTES : MOST_COUNT;
+		int64_t most = metric_rows[i].unit == UNIT_BYTES ? MAX_BYTES : MAX_COUNT;
 		int64_t value = metric_value(m, &metric_rows[i]);
 
 		value = value > most ? most : value < -most ? -most : value;

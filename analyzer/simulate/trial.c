@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_LEAST = 12 };
+enum { MIN_NAME = 12 };
 
 static void record_result(struct trial *t, const struct report *r, const struct outcome *outcomes,
 			  size_t count)
@@ -54,7 +54,7 @@ int trial_run(const struct simulation *like, const struct placeholder *placehold
 void trial_table(const char *heading, const struct trial *trials, size_t count, struct buf *out)
 {
 	static const char *const words[] = { "fits", "out of memory", "failed" };
-	int width = NAME_LEAST;
+	int width = MIN_NAME;
 
 	for (size_t i = 0; i < count; i++)
 		if ((int)strlen(trials[i].name) > width)

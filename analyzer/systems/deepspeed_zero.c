@@ -86,29 +86,29 @@ static wide count(struct inputs *in, enum config_field f)
 	int64_t total, module, n;
 
 	if (in->failed || config_count_parameters(in->c, &total, &module, &why) < 0)
-		return input_required(in, f, MOST_PARAMETERS);
+		return input_required(in, f, MAX_PARAMETERS);
 	n = f == CONFIG_total_params ? total : module;
 	estimate_note(in->out, "%s is not given: %lld, counted from the architecture",
 		      config_name(f), (long long)n);
-	return n < MOST_PARAMETERS ? n : MOST_PARAMETERS;
+	return n < MAX_PARAMETERS ? n : MAX_PARAMETERS;
 }
 
 static void read_sizes(struct inputs *in, struct dims *x, int stage)
 {
 	if (GIVEN(in->c, total_params) || !GIVEN(in->c, num_parameters))
 		SYMBOL(x, P) = GIVEN(in->c, total_params)
-				       ? input_or(in, CONFIG_total_params, 1, MOST_PARAMETERS)
+				       ? input_or(in, CONFIG_total_params, 1, MAX_PARAMETERS)
 				       : count(in, CONFIG_total_params);
 	else
-		SYMBOL(x, P) = input_or(in, CONFIG_num_parameters, 1, MOST_PARAMETERS);
+		SYMBOL(x, P) = input_or(in, CONFIG_num_parameters, 1, MAX_PARAMETERS);
 	if (stage == 3)
 		SYMBOL(x, X) =
 			GIVEN(in->c, largest_layer_params)
-				? input_or(in, CONFIG_largest_layer_params, 1, MOST_PARAMETERS)
+				? input_or(in, CONFIG_largest_layer_params, 1, MAX_PARAMETERS)
 				: count(in, CONFIG_largest_layer_params);
 	SYMBOL(x, n) = input_or(in, CONFIG_num_gpus_per_node,
-				input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS), MOST_RANKS);
-	SYMBOL(x, m) = input_or(in, CONFIG_num_nodes, 1, MOST_RANKS);
+				input_or(in, CONFIG_data_parallel_size, 1, MAX_RANKS), MAX_RANKS);
+	SYMBOL(x, m) = input_or(in, CONFIG_num_nodes, 1, MAX_RANKS);
 	SYMBOL(x, N) = SYMBOL(x, n) * SYMBOL(x, m);
 	input_ratio(in, CONFIG_additional_buffer_factor, 1.5, 0, 1000000, &SYMBOL(x, F),
 		    &SYMBOL(x, F_d));
@@ -151,7 +151,7 @@ static struct document_row read_row(struct inputs *in, int stage)
 
 static void note_size(struct inputs *in, enum config_field f)
 {
-	wide size = input_or(in, f, 1, MOST_RANKS);
+	wide size = input_or(in, f, 1, MAX_RANKS);
 
 	if (size > 1)
 		estimate_note(in->out,
@@ -187,7 +187,7 @@ static void add_pinned(const struct config *c, struct estimate *out, const struc
 	struct inputs in = { .c = c, .out = out };
 	wide P = SYMBOL(&out->dims, P);
 	wide steps = input_or(&in, CONFIG_gradient_accumulation_steps,
-			      VALUE_OR(c, num_microbatches, 1), MOST_BATCH);
+			      VALUE_OR(c, num_microbatches, 1), MAX_BATCH);
 
 	if (row->stage == 3 && row->param == CPU)
 		estimate_add_result(out, "pinned_cpu_bytes", 6 * P + (steps > 1 ? 2 * P : 0));
@@ -204,10 +204,10 @@ static void add_activations(const struct config *c, struct estimate *out)
 	    !GIVEN(c, num_attention_heads))
 		return;
 	in.e = &(struct err){ 0 };
-	s = input_or(&in, CONFIG_seq_length, 1, MOST_TOKENS);
-	b = input_or(&in, CONFIG_micro_batch_size, 1, MOST_BATCH);
-	h = input_or(&in, CONFIG_hidden_size, 1, MOST_WIDTH);
-	a = input_or(&in, CONFIG_num_attention_heads, 1, MOST_HEADS);
+	s = input_or(&in, CONFIG_seq_length, 1, MAX_TOKENS);
+	b = input_or(&in, CONFIG_micro_batch_size, 1, MAX_BATCH);
+	h = input_or(&in, CONFIG_hidden_size, 1, MAX_WIDTH);
+	a = input_or(&in, CONFIG_num_attention_heads, 1, MAX_HEADS);
 	if (!in.failed)
 		estimate_add_result(out, "activation_elements_per_layer",
 				    (2 * s * a + 16 * h) * s * b);

@@ -69,18 +69,18 @@ static void set_stage(struct dims *x, wide stage, int tables, wide most_in_fligh
 
 static void read_sizes(struct inputs *in, struct dims *x)
 {
-	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MOST_LAYERS);
-	SYMBOL(x, h) = input_required(in, CONFIG_hidden_size, MOST_WIDTH);
-	SYMBOL(x, f) = input_required(in, CONFIG_ffn_hidden_size, MOST_FFN);
-	SYMBOL(x, a) = input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
-	SYMBOL(x, k) = input_or(in, CONFIG_num_query_groups, SYMBOL(x, a), MOST_HEADS);
-	SYMBOL(x, s) = input_required(in, CONFIG_seq_length, MOST_TOKENS);
-	SYMBOL(x, b) = input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
+	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MAX_LAYERS);
+	SYMBOL(x, h) = input_required(in, CONFIG_hidden_size, MAX_WIDTH);
+	SYMBOL(x, f) = input_required(in, CONFIG_ffn_hidden_size, MAX_FFN);
+	SYMBOL(x, a) = input_required(in, CONFIG_num_attention_heads, MAX_HEADS);
+	SYMBOL(x, k) = input_or(in, CONFIG_num_query_groups, SYMBOL(x, a), MAX_HEADS);
+	SYMBOL(x, s) = input_required(in, CONFIG_seq_length, MAX_TOKENS);
+	SYMBOL(x, b) = input_required(in, CONFIG_micro_batch_size, MAX_BATCH);
 	SYMBOL(x, v) = input_vocabulary(in);
-	SYMBOL(x, t) = input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, p) = input_or(in, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
-	SYMBOL(x, c) = input_or(in, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, d) = input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, t) = input_or(in, CONFIG_tensor_model_parallel_size, 1, MAX_RANKS);
+	SYMBOL(x, p) = input_or(in, CONFIG_pipeline_model_parallel_size, 1, MAX_LAYERS);
+	SYMBOL(x, c) = input_or(in, CONFIG_context_parallel_size, 1, MAX_RANKS);
+	SYMBOL(x, d) = input_or(in, CONFIG_data_parallel_size, 1, MAX_RANKS);
 }
 
 static wide read_gradient_bytes(struct inputs *in)

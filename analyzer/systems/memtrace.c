@@ -10,7 +10,7 @@
 
 #include "util/util.h"
 
-#define MOST_RANKS_RUN 8
+#define MAX_RANKS_RUN 8
 
 static const struct symbol symbols[] = {
 	{ "L", "layers" },
@@ -134,7 +134,7 @@ static int64_t different_ranks(const struct hparams *s)
 {
 	if (s->wrapper != FSDP1 && s->wrapper != ZERO)
 		return 1;
-	return s->dp < MOST_RANKS_RUN ? s->dp : MOST_RANKS_RUN;
+	return s->dp < MAX_RANKS_RUN ? s->dp : MAX_RANKS_RUN;
 }
 
 int memtrace_run(const struct config *c, struct rank_coordinates at, FILE *events,

@@ -61,19 +61,19 @@ static wide count(struct inputs *in, const struct dims *x)
 	/* A count derived from the architecture is not the document's count. */
 	if (config_is_derived(in->c, CONFIG_num_parameters))
 		return n;
-	return input_or(in, CONFIG_num_parameters, n, MOST_PARAMETERS);
+	return input_or(in, CONFIG_num_parameters, n, MAX_PARAMETERS);
 }
 
 static void read_sizes(struct inputs *in, struct dims *x)
 {
 	wide T, B, D;
 
-	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MOST_LAYERS);
-	SYMBOL(x, D) = D = input_required(in, CONFIG_hidden_size, MOST_WIDTH);
-	SYMBOL(x, H) = input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
+	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MAX_LAYERS);
+	SYMBOL(x, D) = D = input_required(in, CONFIG_hidden_size, MAX_WIDTH);
+	SYMBOL(x, H) = input_required(in, CONFIG_num_attention_heads, MAX_HEADS);
 	SYMBOL(x, V) = input_vocabulary(in);
-	SYMBOL(x, T) = T = input_required(in, CONFIG_seq_length, MOST_TOKENS);
-	SYMBOL(x, B) = B = input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
+	SYMBOL(x, T) = T = input_required(in, CONFIG_seq_length, MAX_TOKENS);
+	SYMBOL(x, B) = B = input_required(in, CONFIG_micro_batch_size, MAX_BATCH);
 	SYMBOL(x, N) = count(in, x);
 	if (input_flag(in, CONFIG_attention_mask_buffers, 1))
 		SYMBOL(x, N_buf) = T * T * SYMBOL(x, L);
@@ -84,7 +84,7 @@ static void read_sizes(struct inputs *in, struct dims *x)
 
 static void note_size(struct inputs *in, enum config_field f)
 {
-	wide n = input_or(in, f, 1, MOST_RANKS);
+	wide n = input_or(in, f, 1, MAX_RANKS);
 
 	if (n > 1)
 		estimate_note(in->out,
@@ -140,7 +140,7 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 
 	read_sizes(&in, x);
 	ddp = input_flag(&in, CONFIG_ddp,
-			 input_or(&in, CONFIG_data_parallel_size, 1, MOST_RANKS) > 1);
+			 input_or(&in, CONFIG_data_parallel_size, 1, MAX_RANKS) > 1);
 	SYMBOL(x, r) = ddp && !input_flag(&in, CONFIG_gradient_as_bucket_view, 1) ? 2 : 1;
 	SYMBOL(x, w) = input_or_zero(&in, CONFIG_cublas_workspaces, 2, 1000);
 	SYMBOL(x, x) = input_flag(&in, CONFIG_data, 1);

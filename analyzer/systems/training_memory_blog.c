@@ -180,12 +180,12 @@ static wide read_parameters(struct inputs *in)
 	struct err why = { 0 };
 
 	if (GIVEN(in->c, num_parameters))
-		return input_or(in, CONFIG_num_parameters, 1, MOST_PARAMETERS);
+		return input_or(in, CONFIG_num_parameters, 1, MAX_PARAMETERS);
 	if (GIVEN(in->c, total_params))
-		return input_or(in, CONFIG_total_params, 1, MOST_PARAMETERS);
+		return input_or(in, CONFIG_total_params, 1, MAX_PARAMETERS);
 	if (in->failed || config_count_parameters(in->c, &counted, &module, &why) < 0 ||
-	    counted > MOST_PARAMETERS)
-		return input_required(in, CONFIG_num_parameters, MOST_PARAMETERS);
+	    counted > MAX_PARAMETERS)
+		return input_required(in, CONFIG_num_parameters, MAX_PARAMETERS);
 	estimate_note(in->out, "num_parameters is not given: %lld, counted from the architecture",
 		      (long long)counted);
 	return counted;
@@ -223,7 +223,7 @@ static void read_activations(struct inputs *in, struct dims *x)
 {
 	wide h = SYMBOL(x, h), a = SYMBOL(x, a), k = SYMBOL(x, k), KVH;
 
-	KVH = SYMBOL(x, KVH) = input_or(in, CONFIG_num_query_groups, a, MOST_HEADS);
+	KVH = SYMBOL(x, KVH) = input_or(in, CONFIG_num_query_groups, a, MAX_HEADS);
 	SYMBOL(x, A) = a;
 	switch (input_word(in, CONFIG_gqa_variant, 0, "none|printed|consistent")) {
 	case 1:
@@ -262,19 +262,19 @@ static void read_sizes(struct inputs *in, struct dims *x)
 {
 	wide b, d;
 
-	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MOST_LAYERS);
-	SYMBOL(x, h) = input_required(in, CONFIG_hidden_size, MOST_WIDTH);
-	SYMBOL(x, a) = input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
-	SYMBOL(x, s) = input_required(in, CONFIG_seq_length, MOST_TOKENS);
-	b = input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
-	SYMBOL(x, TP) = input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, PP) = input_or(in, CONFIG_pipeline_model_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, CP) = input_or(in, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	SYMBOL(x, DP) = d = input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	SYMBOL(x, L) = input_required(in, CONFIG_num_layers, MAX_LAYERS);
+	SYMBOL(x, h) = input_required(in, CONFIG_hidden_size, MAX_WIDTH);
+	SYMBOL(x, a) = input_required(in, CONFIG_num_attention_heads, MAX_HEADS);
+	SYMBOL(x, s) = input_required(in, CONFIG_seq_length, MAX_TOKENS);
+	b = input_required(in, CONFIG_micro_batch_size, MAX_BATCH);
+	SYMBOL(x, TP) = input_or(in, CONFIG_tensor_model_parallel_size, 1, MAX_RANKS);
+	SYMBOL(x, PP) = input_or(in, CONFIG_pipeline_model_parallel_size, 1, MAX_RANKS);
+	SYMBOL(x, CP) = input_or(in, CONFIG_context_parallel_size, 1, MAX_RANKS);
+	SYMBOL(x, DP) = d = input_or(in, CONFIG_data_parallel_size, 1, MAX_RANKS);
 	SYMBOL(x, SP) = input_flag(in, CONFIG_sequence_parallel, 0) ? SYMBOL(x, TP) : 1;
 	SYMBOL(x, MB) = input_microbatches(in, b, d);
 	SYMBOL(x, b) = b * SYMBOL(x, MB);
-	if (!in->failed && SYMBOL(x, b) > MOST_BATCH)
+	if (!in->failed && SYMBOL(x, b) > MAX_BATCH)
 		input_reject(in, CONFIG_micro_batch_size,
 			     "at most 1000000 sequences of a data-parallel rank and step");
 	SYMBOL(x, theta) = read_parameters(in);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define MOST_EXPERTS_RUN 100000
+#define MAX_EXPERTS_RUN 100000
 
 static const struct framework_row frameworks[] = {
 #define FRAMEWORK(kind, ...) [kind] = { __VA_ARGS__ },
@@ -24,7 +24,7 @@ static void read_wrapper(struct hparams *s, struct inputs *in)
 {
 	enum wrapper_kind fsdp = input_or(in, CONFIG_fsdp_version, 2, 2) == 1 ? FSDP1 : FSDP2;
 
-	s->dp = (int64_t)input_or(in, CONFIG_data_parallel_size, 1, MOST_RANKS);
+	s->dp = (int64_t)input_or(in, CONFIG_data_parallel_size, 1, MAX_RANKS);
 	s->zero = input_zero_stage(in, 0);
 	s->wrapper = s->framework == MEGATRON    ? MEGATRON_OWN
 		     : s->framework == DEEPSPEED ? (s->zero == 3 ? ZERO3 : ZERO)
@@ -54,22 +54,21 @@ static void read_architecture(struct hparams *s, struct inputs *in)
 
 	s->family = family_of(s, c, positions);
 	is_mlp = s->family == MLP;
-	s->layers = (int64_t)input_required(in, CONFIG_num_layers, MOST_LAYERS);
-	s->hidden = (int64_t)input_required(in, CONFIG_hidden_size, MOST_WIDTH);
-	s->heads = is_mlp ? 1 : (int64_t)input_required(in, CONFIG_num_attention_heads, MOST_HEADS);
-	s->groups = (int64_t)input_or(in, CONFIG_num_query_groups, s->heads, MOST_HEADS);
+	s->layers = (int64_t)input_required(in, CONFIG_num_layers, MAX_LAYERS);
+	s->hidden = (int64_t)input_required(in, CONFIG_hidden_size, MAX_WIDTH);
+	s->heads = is_mlp ? 1 : (int64_t)input_required(in, CONFIG_num_attention_heads, MAX_HEADS);
+	s->groups = (int64_t)input_or(in, CONFIG_num_query_groups, s->heads, MAX_HEADS);
 	if (s->heads % s->groups && !is_mlp)
 		input_reject(in, CONFIG_num_query_groups, "a divisor of num_attention_heads");
-	s->head = (int64_t)input_or(in, CONFIG_kv_channels, s->hidden / s->heads, MOST_WIDTH);
+	s->head = (int64_t)input_or(in, CONFIG_kv_channels, s->hidden / s->heads, MAX_WIDTH);
 	s->gated = input_flag(in, CONFIG_swiglu, !gpt);
 	s->ffn = (int64_t)input_or(in, CONFIG_ffn_hidden_size,
 				   s->gated ? 4 * s->hidden * 2 / 3 / 64 * 64 : 4 * s->hidden,
-				   MOST_FFN);
+				   MAX_FFN);
 	s->vocab = is_mlp ? 1 : (int64_t)input_vocabulary(in);
-	s->tokens = (int64_t)input_required(in, CONFIG_seq_length, MOST_TOKENS);
-	s->positions =
-		(int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MOST_TOKENS);
-	s->batch = (int64_t)input_required(in, CONFIG_micro_batch_size, MOST_BATCH);
+	s->tokens = (int64_t)input_required(in, CONFIG_seq_length, MAX_TOKENS);
+	s->positions = (int64_t)input_or(in, CONFIG_max_position_embeddings, s->tokens, MAX_TOKENS);
+	s->batch = (int64_t)input_required(in, CONFIG_micro_batch_size, MAX_BATCH);
 	s->learned_positions = !strcmp(positions, "learned_absolute");
 	s->rope = !strcmp(positions, "rope") || !strcmp(positions, "yarn");
 	s->rms_norm = !strcmp(VALUE_OR(c, normalization, gpt ? "LayerNorm" : "RMSNorm"), "RMSNorm");
@@ -111,11 +110,11 @@ static void read_latent(struct hparams *s, struct inputs *in)
 	s->value_head = s->head;
 	if (s->framework != MEGATRON || !input_flag(in, CONFIG_multi_latent_attention, 0))
 		return;
-	s->latent.q_rank = (int64_t)input_or_zero(in, CONFIG_q_lora_rank, 0, MOST_WIDTH);
-	s->latent.kv_rank = (int64_t)input_or(in, CONFIG_kv_lora_rank, 512, MOST_WIDTH);
-	s->latent.nope = (int64_t)input_or(in, CONFIG_qk_head_dim, 128, MOST_WIDTH);
-	s->latent.rope = (int64_t)input_or(in, CONFIG_qk_pos_emb_head_dim, 64, MOST_WIDTH);
-	s->latent.value = (int64_t)input_or(in, CONFIG_v_head_dim, 128, MOST_WIDTH);
+	s->latent.q_rank = (int64_t)input_or_zero(in, CONFIG_q_lora_rank, 0, MAX_WIDTH);
+	s->latent.kv_rank = (int64_t)input_or(in, CONFIG_kv_lora_rank, 512, MAX_WIDTH);
+	s->latent.nope = (int64_t)input_or(in, CONFIG_qk_head_dim, 128, MAX_WIDTH);
+	s->latent.rope = (int64_t)input_or(in, CONFIG_qk_pos_emb_head_dim, 64, MAX_WIDTH);
+	s->latent.value = (int64_t)input_or(in, CONFIG_v_head_dim, 128, MAX_WIDTH);
 	s->head = s->latent.nope + s->latent.rope;
 	s->value_head = s->latent.value;
 	s->groups = s->heads;
@@ -190,9 +189,9 @@ static void read_fp8(struct hparams *s, struct inputs *in)
 		input_reject(in, CONFIG_fp8_param_gather,
 			     "false with experts, and with mxfp8 and blockwise: not modelled yet");
 	s->bf16_first =
-		(int64_t)input_or_zero(in, CONFIG_num_layers_at_start_in_bf16, ends, MOST_LAYERS);
+		(int64_t)input_or_zero(in, CONFIG_num_layers_at_start_in_bf16, ends, MAX_LAYERS);
 	s->bf16_last =
-		(int64_t)input_or_zero(in, CONFIG_num_layers_at_end_in_bf16, ends, MOST_LAYERS);
+		(int64_t)input_or_zero(in, CONFIG_num_layers_at_end_in_bf16, ends, MAX_LAYERS);
 }
 
 static void read_optimizer(struct hparams *s, struct inputs *in)
@@ -234,7 +233,7 @@ static int list_has(const char *list, const char *word)
 static void read_recompute(struct hparams *s, struct inputs *in)
 {
 	s->recompute = input_word(in, CONFIG_recompute_granularity, -1, "selective|full") + 1;
-	s->recompute_layers = (int64_t)input_or(in, CONFIG_recompute_num_layers, 1, MOST_LAYERS);
+	s->recompute_layers = (int64_t)input_or(in, CONFIG_recompute_num_layers, 1, MAX_LAYERS);
 	if (s->recompute == RECOMPUTE_SELECTIVE) {
 		const char *modules = VALUE_OR(in->c, recompute_modules, "core_attn");
 
@@ -262,7 +261,7 @@ static void read_graphs(struct hparams *s, struct inputs *in)
 	s->graphs.mlp = list_has(modules, "mlp");
 	s->graphs.router = list_has(modules, "moe_router");
 	s->graphs.warmup =
-		(int64_t)input_or_zero(in, CONFIG_cuda_graph_warmup_steps, 3, MOST_TOKENS);
+		(int64_t)input_or_zero(in, CONFIG_cuda_graph_warmup_steps, 3, MAX_TOKENS);
 	if (!s->training_loop || !s->transformer_engine || s->recompute == RECOMPUTE_FULL ||
 	    s->recompute_mlp || s->recompute_moe)
 		input_reject(
@@ -286,11 +285,11 @@ static void read_stages(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
-	s->first_layers = (int64_t)input_or_zero(in, CONFIG_decoder_first_pipeline_num_layers, 0,
-						 MOST_LAYERS);
+	s->first_layers =
+		(int64_t)input_or_zero(in, CONFIG_decoder_first_pipeline_num_layers, 0, MAX_LAYERS);
 	s->last_layers =
-		(int64_t)input_or_zero(in, CONFIG_decoder_last_pipeline_num_layers, 0, MOST_LAYERS);
-	s->mtp = (int64_t)input_or_zero(in, CONFIG_mtp_num_layers, 0, MOST_LAYERS);
+		(int64_t)input_or_zero(in, CONFIG_decoder_last_pipeline_num_layers, 0, MAX_LAYERS);
+	s->mtp = (int64_t)input_or_zero(in, CONFIG_mtp_num_layers, 0, MAX_LAYERS);
 	if (s->framework == MEGATRON && GIVEN(c, pipeline_model_parallel_layout) &&
 	    *c->pipeline_model_parallel_layout && config_stages(c, &s->stages, in->e) < 0)
 		in->failed = 1;
@@ -300,19 +299,19 @@ static void read_layout(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
-	s->tp = (int64_t)input_or(in, CONFIG_tensor_model_parallel_size, 1, MOST_RANKS);
-	s->pp = (int64_t)input_or(in, CONFIG_pipeline_model_parallel_size, 1, MOST_LAYERS);
-	s->cp = (int64_t)input_or(in, CONFIG_context_parallel_size, 1, MOST_RANKS);
-	s->ep = (int64_t)input_or(in, CONFIG_expert_model_parallel_size, 1, MOST_RANKS);
-	s->etp = (int64_t)input_or(in, CONFIG_expert_tensor_parallel_size, s->tp, MOST_RANKS);
-	s->vpp = (int64_t)input_or(in, CONFIG_virtual_pipeline_model_parallel_size, 1, MOST_LAYERS);
+	s->tp = (int64_t)input_or(in, CONFIG_tensor_model_parallel_size, 1, MAX_RANKS);
+	s->pp = (int64_t)input_or(in, CONFIG_pipeline_model_parallel_size, 1, MAX_LAYERS);
+	s->cp = (int64_t)input_or(in, CONFIG_context_parallel_size, 1, MAX_RANKS);
+	s->ep = (int64_t)input_or(in, CONFIG_expert_model_parallel_size, 1, MAX_RANKS);
+	s->etp = (int64_t)input_or(in, CONFIG_expert_tensor_parallel_size, s->tp, MAX_RANKS);
+	s->vpp = (int64_t)input_or(in, CONFIG_virtual_pipeline_model_parallel_size, 1, MAX_LAYERS);
 	s->group = (int64_t)input_or(in, CONFIG_microbatch_group_size_per_virtual_pipeline_stage,
-				     s->pp, MOST_RANKS);
+				     s->pp, MAX_RANKS);
 	s->overlap_warmup = input_flag(in, CONFIG_overlap_p2p_communication_warmup_flush, 0);
 	s->overlap_grad_reduce = input_flag(in, CONFIG_overlap_grad_reduce, 0);
 	s->bucket_size = (int64_t)input_or_zero(in, CONFIG_ddp_bucket_size, 0, INT64_MAX);
 	s->instances =
-		(int64_t)input_or(in, CONFIG_num_distributed_optimizer_instances, 1, MOST_RANKS);
+		(int64_t)input_or(in, CONFIG_num_distributed_optimizer_instances, 1, MAX_RANKS);
 	if (s->dp * s->cp % s->instances)
 		input_reject(in, CONFIG_num_distributed_optimizer_instances,
 			     "a divisor of the data-parallel size");
@@ -320,8 +319,7 @@ static void read_layout(struct hparams *s, struct inputs *in)
 		s->training_loop && input_flag(in, CONFIG_gradient_accumulation_fusion, 1);
 	s->defers = input_flag(in, CONFIG_defer_embedding_wgrad_compute, 0);
 	if (s->defers)
-		s->deferred =
-			(int64_t)input_or_zero(in, CONFIG_wgrad_deferral_limit, 0, MOST_RANKS);
+		s->deferred = (int64_t)input_or_zero(in, CONFIG_wgrad_deferral_limit, 0, MAX_RANKS);
 	s->sequence_parallel = s->tp > 1 && VALUE_OR(c, sequence_parallel, 0);
 	s->tp_overlap = s->sequence_parallel && s->transformer_engine &&
 			input_flag(in, CONFIG_tp_comm_overlap, 0);
@@ -335,15 +333,15 @@ static void read_layout(struct hparams *s, struct inputs *in)
 	s->offload_param = is_offloaded(in, CONFIG_offload_param, c->offload_param);
 	s->zero_init = input_flag(in, CONFIG_zero_init, 0) && s->zero == 3;
 	s->prefetch_bucket = (int64_t)input_or_zero(in, CONFIG_stage3_prefetch_bucket_size,
-						    50000000, MOST_PARAMETERS);
+						    50000000, MAX_PARAMETERS);
 	s->max_live = (int64_t)input_or_zero(in, CONFIG_stage3_max_live_parameters, 1000000000,
-					     MOST_PARAMETERS);
+					     MAX_PARAMETERS);
 	s->max_reuse = (int64_t)input_or_zero(in, CONFIG_stage3_max_reuse_distance, 1000000000,
-					      MOST_PARAMETERS);
+					      MAX_PARAMETERS);
 	s->persistence = (int64_t)input_or_zero(in, CONFIG_stage3_param_persistence_threshold,
-						100000, MOST_PARAMETERS);
+						100000, MAX_PARAMETERS);
 	s->sub_group =
-		(int64_t)input_or_zero(in, CONFIG_sub_group_size, 1000000000, MOST_PARAMETERS);
+		(int64_t)input_or_zero(in, CONFIG_sub_group_size, 1000000000, MAX_PARAMETERS);
 	s->one_unit = !strcmp(VALUE_OR(c, fsdp_units, "blocks"), "model");
 	s->bucket_views = input_flag(in, CONFIG_gradient_as_bucket_view, 0);
 	s->microbatches = (int64_t)input_microbatches(in, s->batch, s->dp);
@@ -353,7 +351,7 @@ static void read_experts(struct hparams *s, struct inputs *in)
 {
 	const struct config *c = in->c;
 
-	s->experts = (int64_t)input_or_zero(in, CONFIG_num_experts, 0, MOST_HEADS);
+	s->experts = (int64_t)input_or_zero(in, CONFIG_num_experts, 0, MAX_HEADS);
 	s->capacity = VALUE_OR(c, moe_expert_capacity_factor, 0);
 	s->pads_experts =
 		s->capacity > 0 && input_flag(in, CONFIG_moe_pad_expert_input_to_capacity, 0);
@@ -362,12 +360,12 @@ static void read_experts(struct hparams *s, struct inputs *in)
 	s->experts_as = (enum experts_kind)input_word(in, CONFIG_experts_implementation, 0,
 						      "grouped_mm|batched_mm|eager");
 	s->router_logits = input_flag(in, CONFIG_output_router_logits, 0);
-	s->topk = (int64_t)input_or(in, CONFIG_moe_router_topk, 2, MOST_HEADS);
+	s->topk = (int64_t)input_or(in, CONFIG_moe_router_topk, 2, MAX_HEADS);
 	if (s->experts && s->topk > s->experts && GIVEN(c, moe_router_topk))
 		input_reject(in, CONFIG_moe_router_topk, "at most num_experts");
-	s->expert_ffn = (int64_t)input_or(in, CONFIG_moe_ffn_hidden_size, s->ffn, MOST_FFN);
+	s->expert_ffn = (int64_t)input_or(in, CONFIG_moe_ffn_hidden_size, s->ffn, MAX_FFN);
 	s->shared_ffn =
-		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MOST_FFN);
+		(int64_t)input_or_zero(in, CONFIG_moe_shared_expert_intermediate_size, 0, MAX_FFN);
 }
 
 /* Megatron-LM's Muon does not use the distributed optimizer: each parameter is whole on one rank.
@@ -393,7 +391,7 @@ static void check_experts(const struct hparams *s, struct inputs *in, wide rows)
 		input_reject(in, CONFIG_num_experts,
 			     "experts whose tensors have at most 2^48 elements");
 	if (s->framework == TRANSFORMERS && s->experts_as == EXPERTS_EAGER &&
-	    s->experts * s->layers > MOST_EXPERTS_RUN)
+	    s->experts * s->layers > MAX_EXPERTS_RUN)
 		input_reject(in, CONFIG_num_experts,
 			     "at most 100000 experts in all layers together");
 }

@@ -11,7 +11,7 @@
 
 /* bitsandbytes: parameters smaller than this keep fp32 states; elements of a block, which has one
  * scale */
-#define LEAST_8BIT 4096
+#define MIN_8BIT 4096
 #define BLOCK_8BIT 256
 /* torch.optim.Muon's ns_steps */
 #define NEWTON_SCHULZ_STEPS 5
@@ -46,7 +46,7 @@ int muon_steps(const struct optimizer *o, size_t i)
 static void make_8bit(struct machine *m, struct optimizer *o, struct optimizer_state *t, int64_t n)
 {
 	int64_t blocks = divide_up(n, BLOCK_8BIT);
-	enum dtype type = n < LEAST_8BIT ? F32 : U8;
+	enum dtype type = n < MIN_8BIT ? F32 : U8;
 
 	for (int i = 0; i < 2 && type == U8; i++)
 		if (!o->maps[i].storage)

@@ -7,7 +7,7 @@
  * Ids count up from 1. Any other id is damage. Unknown entries fill a hole, as long as all holes
  * together are not larger than this.
  */
-#define MOST_HOLES 4096
+#define MAX_HOLES 4096
 
 /* Longer texts and deeper stacks are cut, so that a small hostile file makes no huge report. */
 #define LONGEST_STRING 4096
@@ -34,7 +34,7 @@ static void add_unknown(struct tables *t)
 /* The holes of a damaged table cost memory, so their total is limited. */
 static int id_is_wrong(struct tables *t, size_t count, uint32_t id)
 {
-	if (!id || id < count || id - count > MOST_HOLES - t->holes)
+	if (!id || id < count || id - count > MAX_HOLES - t->holes)
 		return 1;
 	t->holes += id - count;
 	return 0;

@@ -1,6 +1,6 @@
 #include "util/cublas.h"
 
-#define MOST_DIGITS 7
+#define MAX_DIGITS 7
 
 /* ":NUMBER", from *at on. Returns -1 if there is none. */
 static int64_t read_number(struct str text, size_t *at)
@@ -12,7 +12,7 @@ static int64_t read_number(struct str text, size_t *at)
 		return -1;
 	for (; *at < text.length && text.at[*at] >= '0' && text.at[*at] <= '9'; ++*at) {
 		n = n * 10 + (text.at[*at] - '0');
-		if (++digits > MOST_DIGITS)
+		if (++digits > MAX_DIGITS)
 			return -1;
 	}
 	return digits ? n : -1;

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST_SCRIPTS 5 /* a script's interpreter may be a script */
+#define MAX_SCRIPTS 5 /* a script's interpreter may be a script */
 #define HEAD_BYTES 4096
 
 #ifdef __x86_64__
@@ -130,7 +130,7 @@ static int find_program(const char *command, struct program *p, struct err *e)
 
 	if (find(command, p->path) < 0)
 		return -1;
-	for (int i = 0; i < MOST_SCRIPTS; i++) {
+	for (int i = 0; i < MAX_SCRIPTS; i++) {
 		size_t n = read_head(p->path, head);
 		if (n >= sizeof(Elf64_Ehdr) && !memcmp(head, ELFMAG, SELFMAG))
 			return read_elf(head, n, p, e);

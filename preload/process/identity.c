@@ -233,14 +233,14 @@ void identity_read(struct identity *w)
 	name_run(w);
 }
 
-#define KEPT_MOST (128u << 10) /* bytes of command line, configuration or one variable */
-#define NAME_MOST 128          /* bytes of a variable's name */
+#define MAX_KEPT (128u << 10) /* bytes of command line, configuration or one variable */
+#define MAX_NAME 128          /* bytes of a variable's name */
 
 /* Stores what was masked, and where there was more of WHAT, says so. */
 static void store(const char *key, const char *name, struct masked *m, int cut, const char *what)
 {
 	static const char said[] = " is longer than 128 KiB: the trace has its beginning";
-	char note[NAME_MOST + sizeof(said)];
+	char note[MAX_NAME + sizeof(said)];
 	size_t n = strlen(what);
 
 	tables_meta(key, name, m->s, m->n);
@@ -252,7 +252,7 @@ static void store(const char *key, const char *name, struct masked *m, int cut, 
 }
 
 /* One thread begins a trace, and describes the process in these. */
-static char whole[KEPT_MOST], kept[KEPT_MOST];
+static char whole[MAX_KEPT], kept[MAX_KEPT];
 
 static void describe_arguments(void)
 {
@@ -290,7 +290,7 @@ static void describe_environment(void)
 	for (char **e = environ; e && *e; e++) {
 		const char *equals = strchr(*e, '=');
 		struct masked m = { kept, 0, sizeof(kept), 0 };
-		char name[NAME_MOST];
+		char name[MAX_NAME];
 		size_t n = equals ? (size_t)(equals - *e) : 0;
 		if (!n || n >= sizeof(name) || !is_kept(*e, n))
 			continue;

@@ -31,7 +31,7 @@ static void hide(struct walk *w, struct part part)
 static struct part name_before(const struct walk *w, size_t p)
 {
 	struct part name = { p, p };
-	size_t least = p > w->at + NAME_MOST ? p - NAME_MOST : w->at;
+	size_t least = p > w->at + MAX_NAME ? p - MAX_NAME : w->at;
 	char quote = 0;
 
 	while (name.end > least && is_blank(w->text[name.end - 1]))
@@ -111,7 +111,7 @@ static int is_key(const struct walk *w, size_t v)
 		end = plain_end(w, v, 1);
 		return end < w->n && w->text[end] == ':';
 	}
-	for (end = v + open; end < w->n && end - v < NAME_MOST; end++)
+	for (end = v + open; end < w->n && end - v < MAX_NAME; end++)
 		if (w->text[end] == w->text[v + open - 1])
 			break;
 	end = skip_blanks(w, end < w->n ? end + 1 : w->n);

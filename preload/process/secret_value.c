@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 
-#define FLOW_MOST 8192 /* longer than any secret without quotes */
+#define MAX_FLOW 8192 /* longer than any secret without quotes */
 
 static size_t line_end(const struct walk *w, size_t p)
 {
@@ -24,7 +24,7 @@ int is_plain_start(const struct walk *w, size_t p)
 		size_t q;
 		while (p > 0 && is_blank(w->text[p - 1]))
 			p--;
-		for (q = p; q > 0 && p - q < NAME_MOST && !isspace((unsigned char)w->text[q - 1]);)
+		for (q = p; q > 0 && p - q < MAX_NAME && !isspace((unsigned char)w->text[q - 1]);)
 			q--;
 		if (q == p || !is_one_of(w->text[q], "&!"))
 			break;
@@ -40,7 +40,7 @@ size_t plain_end(const struct walk *w, size_t p, int as_key)
 	size_t from = p;
 
 	for (; p < w->n && (w->flow || w->text[p] != '\n'); p++) {
-		if (w->flow && (is_one_of(w->text[p], ",]}") || p - from > FLOW_MOST))
+		if (w->flow && (is_one_of(w->text[p], ",]}") || p - from > MAX_FLOW))
 			break;
 		if (w->text[p] == '#' && p > from && is_blank(w->text[p - 1]))
 			break;

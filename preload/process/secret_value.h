@@ -7,7 +7,7 @@
 #include "process/secret.h"
 #include "process/secret_name.h"
 
-#define NAME_MOST 128 /* characters before a separator that are looked at */
+#define MAX_NAME 128 /* characters before a separator that are looked at */
 
 /* A walk over a text: what is before `at` is copied. */
 struct walk {

@@ -14,7 +14,7 @@
 #include "record/spawn.h"
 
 #define STACK_BYTES (32u << 10)
-#define MOST_DESCRIPTORS (1u << 20)
+#define MAX_DESCRIPTORS (1u << 20)
 
 #ifndef SYS_close_range
 #define SYS_close_range 436 /* of every architecture */
@@ -30,7 +30,7 @@
 static int leave_from(unsigned first)
 {
 	struct rlimit limit;
-	unsigned most = MOST_DESCRIPTORS;
+	unsigned most = MAX_DESCRIPTORS;
 
 	if (syscall(SYS_close_range, first, ~0u, CLOSE_RANGE_UNSHARE) == 0)
 		return 1;

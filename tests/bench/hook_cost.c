@@ -14,7 +14,7 @@
 
 #define OTHER (64u << 20) /* bytes of other data, of which a part is touched at a time */
 #define LINE 64
-#define MOST_EVENTS 10000
+#define MAX_EVENTS 10000
 
 struct device {
 	int8_t type, index;
@@ -93,12 +93,12 @@ static int by_size(const void *a, const void *b)
 /* The first quartile and the median of the ns of one event, each after so much else was touched. */
 void cold_cost(report *f, long events, int64_t bytes, long kib, double quartiles[2])
 {
-	static uint64_t taken[MOST_EVENTS];
+	static uint64_t taken[MAX_EVENTS];
 	struct device cuda0 = { 1, 0 };
 	uint64_t first = ticks();
 	double began = now(CLOCK_MONOTONIC), rate;
 
-	events = events < MOST_EVENTS ? events : MOST_EVENTS;
+	events = events < MAX_EVENTS ? events : MAX_EVENTS;
 	for (long i = 0; i < events; i++) {
 		uint64_t before;
 

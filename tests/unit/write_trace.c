@@ -112,7 +112,7 @@ void write_segment(struct writer *w, uint64_t gap)
 {
 	const struct written_segment *last = &w->segments[w->segment_count - 1];
 
-	if (w->segment_count == WRITE_MOST_SEGMENTS)
+	if (w->segment_count == WRITE_MAX_SEGMENTS)
 		abort();
 	w->segments[w->segment_count++].first_sequence =
 		last->first_sequence + last->event_count + gap;

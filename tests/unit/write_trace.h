@@ -5,7 +5,7 @@
 #include <memtrace/trace.h>
 #include <stddef.h>
 
-#define WRITE_MOST_SEGMENTS 64
+#define WRITE_MAX_SEGMENTS 64
 
 struct written_segment {
 	struct mt_record *events, *keyframe;
@@ -19,7 +19,7 @@ struct writer {
 	unsigned char *table;
 	size_t table_used, table_room;
 	uint32_t ids[8]; /* the last id of each kind of entry */
-	struct written_segment segments[WRITE_MOST_SEGMENTS];
+	struct written_segment segments[WRITE_MAX_SEGMENTS];
 	size_t segment_count;
 	uint64_t time; /* of the next event; each event takes 1 ms */
 };

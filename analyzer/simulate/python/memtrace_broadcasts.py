@@ -14,12 +14,12 @@ import os
 import pickle
 import time
 
-MOST_BYTES, MOST_OBJECT_BYTES = 1024, 1 << 20
+MAX_BYTES, MAX_OBJECT_BYTES = 1024, 1 << 20
 INTEGERS = "torch.int16", "torch.int32", "torch.int64", "torch.bool"
 
 
 def decides(tensor):
-    return str(tensor.dtype) in INTEGERS and tensor.is_contiguous() and 0 < size(tensor) <= MOST_BYTES
+    return str(tensor.dtype) in INTEGERS and tensor.is_contiguous() and 0 < size(tensor) <= MAX_BYTES
 
 
 def size(tensor):
@@ -33,7 +33,7 @@ def contents(tensor):
 
 class Bounded(io.BytesIO):
     def write(self, data):
-        if self.tell() + len(data) > MOST_OBJECT_BYTES:
+        if self.tell() + len(data) > MAX_OBJECT_BYTES:
             raise OverflowError
         return super().write(data)
 

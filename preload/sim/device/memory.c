@@ -21,9 +21,9 @@
 
 enum { UNIT = 512, UNITS = (2 << 20) / UNIT };
 #define SMALL MIB(1) /* allocations below share granules */
-#define SPAN_MOST \
+#define MAX_SPAN \
 	(1ull << 45) /* 32 TiB: expandable segments reserve a whole card per stream and pool */
-#define SPAN_LEAST (1ull << 40)
+#define MIN_SPAN (1ull << 40)
 #define WHERE \
 	0x700000000000ull /* a hint: the same addresses in every run, where the kernel agrees */
 
@@ -69,7 +69,7 @@ static bool space_ready(void)
 	if (granules)
 		return true;
 	void *range = NULL;
-	for (span = SPAN_MOST; span >= SPAN_LEAST && !range; span /= 2)
+	for (span = MAX_SPAN; span >= MIN_SPAN && !range; span /= 2)
 		range = reserve(WHERE, span + GRANULE);
 	span *= 2;
 	if (range)
@@ -244,7 +244,7 @@ int memory_alloc(uint64_t size, int device, enum memory_kind kind, struct pool *
 	struct block *block = calloc(1, sizeof *block);
 	int error = SIM_OUT_OF_MEMORY;
 	*address = 0;
-	if (!block || size > SPAN_MOST) {
+	if (!block || size > MAX_SPAN) {
 		free(block);
 		return SIM_OUT_OF_MEMORY;
 	}

@@ -8,9 +8,9 @@
 /* ---- PyTorch's reduce_kernel<..., ReduceOp<input, operation, index, output, ...>>(ReduceOp): what
  * is known of ReduceOp's layout, which begins at its ReduceConfig */
 
-enum { CONFIG_WORDS = 16, CONFIG_MOST = 64, ELEMENT_MOST = 64 };
+enum { CONFIG_WORDS = 16, MAX_CONFIG = 64, MAX_ELEMENT = 64 };
 
-enum result { NOTHING, SUM, MOST, LEAST, ANY, ALL, PLACE_OF_MOST, PLACE_OF_LEAST, OTHER, RESULTS };
+enum result { NOTHING, SUM, MAXIMUM, MINIMUM, ANY, ALL, ARGMAX, ARGMIN, OTHER, RESULTS };
 
 struct reduction {
 	enum number_type in, out;
@@ -25,7 +25,7 @@ struct reduction {
 
 static bool is_place(enum result what)
 {
-	return what == PLACE_OF_MOST || what == PLACE_OF_LEAST;
+	return what == ARGMAX || what == ARGMIN;
 }
 
 /* Places are 64-bit integers, whatever they are places of. */
@@ -51,7 +51,7 @@ static bool config_at(struct reduction *r, const char *op, size_t at)
 	const int *c = r->config = (const int *)(op + at);
 	/* the block's width, height and number of threads tell it from any other numbers; the size
 	 * of an element, from itself four bytes on: one number is reduced by one thread */
-	if (c[0] < 1 || c[0] > ELEMENT_MOST || c[1] < 1 || c[2] < 1 || c[11] < 1 || c[12] < 1 ||
+	if (c[0] < 1 || c[0] > MAX_ELEMENT || c[1] < 1 || c[2] < 1 || c[11] < 1 || c[12] < 1 ||
 	    c[13] > 1024 || c[11] > c[13] || c[12] > c[13] || c[11] * c[12] != c[13])
 		return false;
 	r->inputs = (uint64_t)c[1];
@@ -75,7 +75,7 @@ static bool read_reduction(struct reduction *r, const struct launch *l)
 {
 	const char *op = l->arguments[0], *types = launch_after(l, "ReduceOp<");
 	r->in = launch_type(types);
-	for (size_t at = 4; r->in && at <= CONFIG_MOST; at += 4)
+	for (size_t at = 4; r->in && at <= MAX_CONFIG; at += 4)
 		if (config_at(r, op, at))
 			return true;
 	return false;
@@ -87,16 +87,11 @@ static void know_results(struct reduction *r, const struct launch *l)
 		const char *functor;
 		enum result gives[2];
 	} known[] = {
-		{ "sum_functor<", { SUM } },
-		{ "MaxNanFunctor<", { MOST } },
-		{ "MinNanFunctor<", { LEAST } },
-		{ "::MinMaxOps<", { LEAST, MOST } },
-		{ "or_kernel_cuda", { ANY } },
-		{ "and_kernel_cuda", { ALL } },
-		{ "::ArgMaxOps<", { PLACE_OF_MOST } },
-		{ "::ArgMinOps<", { PLACE_OF_LEAST } },
-		{ "::MaxOps<", { MOST, PLACE_OF_MOST } },
-		{ "::MinOps<", { LEAST, PLACE_OF_LEAST } },
+		{ "sum_functor<", { SUM } },          { "MaxNanFunctor<", { MAXIMUM } },
+		{ "MinNanFunctor<", { MINIMUM } },    { "::MinMaxOps<", { MINIMUM, MAXIMUM } },
+		{ "or_kernel_cuda", { ANY } },        { "and_kernel_cuda", { ALL } },
+		{ "::ArgMaxOps<", { ARGMAX } },       { "::ArgMinOps<", { ARGMIN } },
+		{ "::MaxOps<", { MAXIMUM, ARGMAX } }, { "::MinOps<", { MINIMUM, ARGMIN } },
 	};
 	r->gives[0] = OTHER;
 	for (size_t i = 0; i < LENGTH(known) && r->gives[0] == OTHER; i++)
@@ -134,10 +129,10 @@ static void reduce_one(const struct reduction *r, uint64_t output)
 			strided_offsets(&r->input, i, at);
 		number x = number_load(r->from + base[1] + at[0], r->in);
 		sum += number_bits(x);
-		if (!i || x > values[MOST])
-			values[MOST] = x, values[PLACE_OF_MOST] = i;
-		if (!i || x < values[LEAST])
-			values[LEAST] = x, values[PLACE_OF_LEAST] = i;
+		if (!i || x > values[MAXIMUM])
+			values[MAXIMUM] = x, values[ARGMAX] = i;
+		if (!i || x < values[MINIMUM])
+			values[MINIMUM] = x, values[ARGMIN] = i;
 		if (x != 0)
 			values[ANY] = 1;
 		else
@@ -155,7 +150,7 @@ static void reduce_unread(const struct reduction *r)
 	number values[RESULTS] = { [ALL] = 1 };
 	for (uint64_t i = 0; i < r->outputs; i++) {
 		strided_offsets(&r->output, i, base);
-		values[PLACE_OF_MOST] = values[PLACE_OF_LEAST] = i % r->inputs;
+		values[ARGMAX] = values[ARGMIN] = i % r->inputs;
 		give(r, base[0], values);
 	}
 }

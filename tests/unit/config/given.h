@@ -21,7 +21,7 @@
 #include "config/files.h"
 #include "config/command_line.h"
 
-#define MOST 64
+#define MAX_GIVEN 64
 
 static struct config config;
 static struct err why;
@@ -71,7 +71,7 @@ static int split(char *text, char **to)
 {
 	int n = 0;
 
-	while (*text && n < MOST - 1) {
+	while (*text && n < MAX_GIVEN - 1) {
 		char end = *text == '\'' ? '\'' : ' ';
 
 		text += *text == '\'';
@@ -126,7 +126,7 @@ struct given {
 
 static int read_given(const struct given *g)
 {
-	char argv_text[4096], env_text[2048], *argv[MOST], *env[MOST];
+	char argv_text[4096], env_text[2048], *argv[MAX_GIVEN], *env[MAX_GIVEN];
 	int argc, count;
 
 	for (size_t i = 0; i + 1 < 6 && g->files[i]; i += 2)

@@ -15,9 +15,9 @@
 #include "util/err.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#define MILLISECONDS_MOST 20000
+#define MAX_MILLISECONDS 20000
 #else
-#define MILLISECONDS_MOST 2000
+#define MAX_MILLISECONDS 2000
 #endif
 
 static double processor_seconds(void)
@@ -121,8 +121,7 @@ static void test_200000_keys_and_100000_brackets(void **state)
 		struct buf b = { 0 };
 		struct err e = { "" };
 		repeat(&b, "", cases[i].part, cases[i].n, "");
-		assert_in_range((uint64_t)(seconds_to_read(&b, 1, &e) * 1000), 0,
-				MILLISECONDS_MOST);
+		assert_in_range((uint64_t)(seconds_to_read(&b, 1, &e) * 1000), 0, MAX_MILLISECONDS);
 		if (!strstr(e.text, cases[i].answer) || !*cases[i].answer != !*e.text)
 			fail_msg("%u of %s: %s", cases[i].n, cases[i].part, e.text);
 		buf_release(&b);

@@ -27,9 +27,9 @@ static void give_shape(struct config *c, int64_t layers, int64_t width, int64_t 
 	GIVE(c, seq_length, tokens);
 	GIVE(c, micro_batch_size, batch);
 	GIVE(c, vocab_size, rows);
-	GIVE(c, num_parameters, MOST_PARAMETERS);
-	GIVE(c, total_params, MOST_PARAMETERS);
-	GIVE(c, largest_layer_params, MOST_PARAMETERS);
+	GIVE(c, num_parameters, MAX_PARAMETERS);
+	GIVE(c, total_params, MAX_PARAMETERS);
+	GIVE(c, largest_layer_params, MAX_PARAMETERS);
 	GIVE(c, zero_stage, 1);
 }
 
@@ -68,9 +68,9 @@ static void nothing_overflows(void **state)
 {
 	static const int64_t layouts[][4] = {
 		{ 1, 1, 1, 1 },
-		{ MOST_RANKS, MOST_LAYERS, MOST_RANKS, MOST_RANKS },
+		{ MAX_RANKS, MAX_LAYERS, MAX_RANKS, MAX_RANKS },
 		{ 7, 9999, 11, 13 },
-		{ 1, MOST_LAYERS, 1, 1 },
+		{ 1, MAX_LAYERS, 1, 1 },
 	};
 	static const char *const variants[] = { "none", "printed", "consistent" };
 
@@ -79,8 +79,8 @@ static void nothing_overflows(void **state)
 		const int64_t *layout = layouts[i % ARRAY_SIZE(layouts)];
 		struct config c;
 
-		give_shape(&c, MOST_LAYERS, MOST_WIDTH, MOST_FFN, MOST_HEADS, MOST_TOKENS,
-			   MOST_BATCH, MOST_ROWS);
+		give_shape(&c, MAX_LAYERS, MAX_WIDTH, MAX_FFN, MAX_HEADS, MAX_TOKENS, MAX_BATCH,
+			   MAX_ROWS);
 		give_layout(&c, layout[0], layout[1], layout[2], layout[3]);
 		GIVE(&c, bytes_low, 8);
 		GIVE(&c, bytes_high, 8);

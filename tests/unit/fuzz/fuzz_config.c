@@ -26,8 +26,8 @@
 #include "config/derive.h"
 #include "config/command_line.h"
 
-#define LINES_MOST 64
-#define META_MOST 16
+#define MAX_LINES 64
+#define MAX_META 16
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -69,12 +69,12 @@ static unsigned split(char *text, char **lines, unsigned most)
 /* Arguments, one a line, after those that make the line this framework's. */
 static int read_command(struct config *c, char *text, const char *const *first, struct err *e)
 {
-	char *argv[LINES_MOST + 4];
+	char *argv[MAX_LINES + 4];
 	unsigned n = 0;
 
 	for (; first[n]; n++)
 		argv[n] = (char *)(uintptr_t)first[n];
-	n += split(text, argv + n, LINES_MOST);
+	n += split(text, argv + n, MAX_LINES);
 	return config_read_arguments(c, (int)n, argv, NULL, 0, 1, e);
 }
 
@@ -104,22 +104,22 @@ COMMAND_READER(launcher, NULL)
 
 static int read_environment(struct config *c, char *text, size_t length, struct err *e)
 {
-	char *lines[LINES_MOST];
+	char *lines[MAX_LINES];
 
 	(void)length;
-	return config_read_arguments(c, 0, NULL, lines, split(text, lines, LINES_MOST), 1, e);
+	return config_read_arguments(c, 0, NULL, lines, split(text, lines, MAX_LINES), 1, e);
 }
 
 /* KEY=VALUE, one a line; a space in the command line stands for the zero between arguments. */
 static int read_header(struct config *c, char *text, size_t length, struct err *e)
 {
 	static struct trace t;
-	struct meta meta[META_MOST];
-	char *lines[META_MOST];
+	struct meta meta[MAX_META];
+	char *lines[MAX_META];
 
 	(void)length;
 	t.tables.meta = meta;
-	t.tables.meta_count = split(text, lines, META_MOST);
+	t.tables.meta_count = split(text, lines, MAX_META);
 	for (size_t i = 0; i < t.tables.meta_count; i++) {
 		char *equals = strchr(lines[i], '='), *end = lines[i] + strlen(lines[i]);
 

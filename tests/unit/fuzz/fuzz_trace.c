@@ -31,8 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* What match infers from, and the hypotheses of the layers that it finds. */
 static void take(const struct trace *t)
 {
-	struct layer_hypothesis hypotheses[MOST_HYPOTHESES];
-	struct token_count tokens[MOST_TOKEN_COUNTS];
+	struct layer_hypothesis hypotheses[MAX_HYPOTHESES];
+	struct token_count tokens[MAX_TOKEN_COUNTS];
 	const int64_t world = t->header.world_size > 0 ? t->header.world_size : 1;
 	const struct job_assumptions job = { .shards = world, .world = world, .experts = 1 };
 	struct alloc_profile c;

@@ -32,7 +32,7 @@ static void make(struct alloc_profile *c, enum parameter_source m, bytes size)
 /* What the blocks of a source can mean. */
 struct read {
 	struct layers l;
-	struct layer_hypothesis r[MOST_HYPOTHESES];
+	struct layer_hypothesis r[MAX_HYPOTHESES];
 	size_t n;
 };
 
@@ -296,7 +296,7 @@ static void tokens_of_many_sizes(void **state)
 	struct layer_hypothesis r = {
 		.hidden = 64, .kv = 64, .ffn = 256, .ffn_least = 256, .tp = 1, .width = 2
 	};
-	struct token_count best[MOST_TOKEN_COUNTS];
+	struct token_count best[MAX_TOKEN_COUNTS];
 	struct alloc_profile c = { .forward = { .list = calloc(SIZES, sizeof(*c.forward.list)),
 						.count = SIZES } };
 
