@@ -1,4 +1,5 @@
 #include "attribution/classify.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -190,13 +191,6 @@ struct sizes {
 	size_t count;
 };
 
-static int by_size(const void *a, const void *b)
-{
-	bytes x = *(const bytes *)a, y = *(const bytes *)b;
-
-	return (x > y) - (x < y);
-}
-
 static struct sizes sizes_of(const struct lifetimes *l, unsigned categories)
 {
 	struct sizes s = { .list = xcalloc(l->count, sizeof(*s.list)) };
@@ -205,7 +199,7 @@ static struct sizes sizes_of(const struct lifetimes *l, unsigned categories)
 		if (categories & 1u << l->list[i].category)
 			s.list[s.count++] = l->list[i].alloc.bytes;
 	if (s.count)
-		qsort(s.list, s.count, sizeof(*s.list), by_size);
+		qsort(s.list, s.count, sizeof(*s.list), by_bytes_rising);
 	return s;
 }
 

@@ -1,4 +1,5 @@
 #include "attribution/lifetime.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@ static int by_address(const void *a, const void *b)
 	uint64_t x = ((const struct lifetime *)a)->alloc.address,
 		 y = ((const struct lifetime *)b)->alloc.address;
 
-	return (x > y) - (x < y);
+	return ORDER(x, y);
 }
 
 void lifetimes_add(struct lifetimes *l, const struct mt_record *alloc)

@@ -1,6 +1,7 @@
 #include "attribution/steps.h"
 
 #include "attribution/attribution.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -43,7 +44,7 @@ static int by_caller(const void *a, const void *b)
 {
 	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
 
-	return (x > y) - (x < y);
+	return ORDER(x, y);
 }
 
 /* The blocks that the job's own code frees after a call; 0 if a backward pass follows. */

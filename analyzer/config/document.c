@@ -9,8 +9,8 @@
 #include "util/buf.h"
 #include "util/util.h"
 
-#define MAX_FILE_BYTES (16 << 20) /* bytes; the largest real configurations have some hundred KiB \
-				   */
+/* The largest real configurations have some hundred KiB. */
+#define MAX_FILE_BYTES (16 << 20)
 
 const char *doc_kind_name(enum doc_kind kind)
 {

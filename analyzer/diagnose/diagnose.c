@@ -3,6 +3,7 @@
 #include "diagnose/diagnose_ranks.h"
 #include "report/report.h"
 #include "util/size.h"
+#include "util/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,13 +246,13 @@ static int by_importance(const void *a, const void *b)
 	const struct finding *x = a, *y = b;
 
 	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
+		return ORDER(x->rank, y->rank);
 	if (x->severity != y->severity)
-		return x->severity < y->severity ? -1 : 1;
+		return ORDER(x->severity, y->severity);
 	if (x->tier != y->tier)
-		return x->tier < y->tier ? -1 : 1;
+		return ORDER(x->tier, y->tier);
 	if (x->weight != y->weight)
-		return x->weight > y->weight ? -1 : 1;
+		return ORDER(y->weight, x->weight);
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 

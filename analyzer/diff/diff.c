@@ -55,13 +55,13 @@ static int by_name(const void *a, const void *b)
 	int order;
 
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
+		return ORDER(x->kind, y->kind);
 	order = strcmp(x->name, y->name);
 	if (order)
 		return order;
 	if (x->side != y->side)
 		return x->side - y->side;
-	return (x->run > y->run) - (x->run < y->run);
+	return ORDER(x->run, y->run);
 }
 
 /* A run without the item counts as 0. */
@@ -101,13 +101,13 @@ static int by_change(const void *a, const void *b)
 	bytes p = diff_item_change(x), q = diff_item_change(y);
 
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
+		return ORDER(x->kind, y->kind);
 	p = p < 0 ? -p : p;
 	q = q < 0 ? -q : q;
 	if (x->order != y->order)
-		return x->order < y->order ? -1 : 1;
+		return ORDER(x->order, y->order);
 	if (p != q)
-		return p < q ? 1 : -1;
+		return ORDER(q, p);
 	return strcmp(x->name, y->name);
 }
 

@@ -1,4 +1,5 @@
 #include "diff/diff_moved.h"
+#include "util/order.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static int by_key(const void *a, const void *b)
 	const struct alone *x = a, *y = b;
 	int order = strcmp(x->key, y->key);
 
-	return order ? order : (x->item > y->item) - (x->item < y->item);
+	return order ? order : ORDER(x->item, y->item);
 }
 
 static int has_only(const struct diff_item *i, int side)

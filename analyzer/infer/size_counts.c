@@ -1,6 +1,7 @@
 #include "infer/size_counts.h"
 
 #include "util/hash.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -27,13 +28,6 @@ void size_counts_add(struct size_counts *s, bytes size)
 	HASH_ADD(hh, s->entries, of.size, sizeof(size), entry);
 }
 
-static int by_size(const void *a, const void *b)
-{
-	const struct size_count *x = a, *y = b;
-
-	return (x->size > y->size) - (x->size < y->size);
-}
-
 static void drop_entries(struct size_counts *s)
 {
 	struct size_entry *entry, *next;
@@ -53,14 +47,14 @@ void size_counts_sort(struct size_counts *s)
 	HASH_ITER(hh, s->entries, entry, next)
 	s->list[s->count++] = entry->of;
 	drop_entries(s);
-	qsort(s->list, s->count, sizeof(*s->list), by_size);
+	qsort(s->list, s->count, sizeof(*s->list), by_bytes_rising);
 }
 
 uint64_t size_counts_find(const struct size_counts *s, bytes size)
 {
 	const struct size_count key = { .size = size };
 	const struct size_count *found =
-		s->count ? bsearch(&key, s->list, s->count, sizeof(key), by_size) : NULL;
+		s->count ? bsearch(&key, s->list, s->count, sizeof(key), by_bytes_rising) : NULL;
 
 	return found ? found->count : 0;
 }

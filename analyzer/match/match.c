@@ -3,6 +3,7 @@
 #include "match/match_blocks.h"
 #include "systems/memtrace.h"
 #include "report/rank_groups.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static int missing_order(const void *a, const void *b)
 	const struct match_missing *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
+		return ORDER(y->bytes, x->bytes);
 	return strcmp(x->id, y->id);
 }
 
@@ -127,8 +128,8 @@ static int largest_first(const void *a, const void *b)
 				*y = ((const struct observed *)b)->row;
 
 	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return (x > y) - (x < y);
+		return ORDER(y->bytes, x->bytes);
+	return ORDER(x, y);
 }
 
 /* Assigns blocks of a term's component to the term, the largest first, up to its bytes. */
@@ -190,7 +191,7 @@ static int stack_order(const void *a, const void *b)
 	const struct match_stack *x = a, *y = b;
 	int same = strcmp(x->stack, y->stack);
 
-	return same ? same : (x->category > y->category) - (x->category < y->category);
+	return same ? same : ORDER(x->category, y->category);
 }
 
 static int stack_bytes(const void *a, const void *b)
@@ -425,7 +426,7 @@ static int worst_first(const void *a, const void *b)
 		return y->fails - x->fails;
 	if (left < right || left > right)
 		return left < right ? 1 : -1;
-	return (x->rank->rank > y->rank->rank) - (x->rank->rank < y->rank->rank);
+	return ORDER(x->rank->rank, y->rank->rank);
 }
 
 void matches_sort(struct matches *m)

@@ -1,21 +1,17 @@
 #include "match/match_blocks.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
 #define MAX_EXCHANGES 1000
 
-static int by_size(bytes a, bytes b)
-{
-	return (a > b) - (a < b);
-}
-
 static int order(bytes size, int category, int term, bytes size2, int category2, int term2)
 {
 	if (size != size2)
-		return by_size(size, size2);
+		return ORDER(size, size2);
 	if (category != category2)
-		return category < category2 ? -1 : 1;
-	return (term > term2) - (term < term2);
+		return ORDER(category, category2);
+	return ORDER(term, term2);
 }
 
 static int predicted_order(const void *a, const void *b)
@@ -31,7 +27,7 @@ static int observed_order(const void *a, const void *b)
 				*y = ((const struct observed *)b)->row;
 	int same = order(x->bytes, (int)x->category, 0, y->bytes, (int)y->category, 0);
 
-	return same ? same : (x > y) - (x < y);
+	return same ? same : ORDER(x, y);
 }
 
 static void pair(struct predicted *p, struct observed *o, size_t partner)
@@ -47,7 +43,7 @@ static void pair_equal(struct predicted *p, size_t np, struct observed *o, size_
 	size_t i = 0, k = 0;
 
 	while (i < np && k < no) {
-		int less = by_size(p[i].least, o[k].row->bytes);
+		int less = ORDER(p[i].least, o[k].row->bytes);
 
 		if (p[i].found)
 			less = -1;

@@ -4,6 +4,7 @@
 #include "systems/memtrace.h"
 
 #include "match/alternatives.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,9 +102,9 @@ static int gap_order(const void *a, const void *b)
 	const struct match_cause *x = a, *y = b;
 
 	if (x->gap != y->gap)
-		return x->gap < y->gap ? -1 : 1;
+		return ORDER(x->gap, y->gap);
 	if (x->error_bytes != y->error_bytes)
-		return x->error_bytes < y->error_bytes ? -1 : 1;
+		return ORDER(x->error_bytes, y->error_bytes);
 	/* of two that explain the gap equally well, the declared one comes first: it can be wrong
 	 */
 	if (!x->declared != !y->declared)

@@ -1,4 +1,5 @@
 #include "metrics/metrics_leaks.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -9,12 +10,12 @@ static int by_stack(const void *a, const void *b)
 	const struct surviving_block *x = a, *y = b;
 
 	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
+		return ORDER(x->stack, y->stack);
 	if (!x->stack && x->thread != y->thread)
 		return x->thread < y->thread ? -1 : 1;
 	if (x->age != y->age)
-		return x->age < y->age ? -1 : 1;
-	return (x->size > y->size) - (x->size < y->size);
+		return ORDER(x->age, y->age);
+	return ORDER(x->size, y->size);
 }
 
 static int is_same_stack(const struct surviving_block *a, const struct surviving_block *b)

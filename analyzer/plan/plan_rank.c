@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "estimate/inputs.h"
+#include "util/order.h"
 
 const struct dimension_row dimensions[DIMENSIONS] = {
 #define X(id, name, key, label, what) { #name, label, what, CONFIG_##key },
@@ -40,11 +41,6 @@ void plan_release(struct plan *plan)
 
 /* ---- which is better ---- */
 
-static int order(wide a, wide b)
-{
-	return (a > b) - (a < b);
-}
-
 static int64_t model_ranks(const struct plan_layout *l)
 {
 	return l->size[DIM_TP] * l->size[DIM_PP] * l->size[DIM_CP];
@@ -67,15 +63,15 @@ static int better_first(const void *a, const void *b)
 	const struct plan_layout *x = a, *y = b;
 	int by;
 
-	if ((by = order((wide)x->fit, (wide)y->fit)) ||
-	    (by = order(model_ranks(x), model_ranks(y))) ||
-	    (by = order(y->size[DIM_MBS], x->size[DIM_MBS])) ||
-	    (by = (x->bubble > y->bubble) - (x->bubble < y->bubble)) ||
-	    (by = order(x->size[DIM_RECOMPUTE], y->size[DIM_RECOMPUTE])) ||
-	    (by = order(zero_rank(x), zero_rank(y))) || (by = order(x->total, y->total)))
+	if ((by = ORDER((wide)x->fit, (wide)y->fit)) ||
+	    (by = ORDER(model_ranks(x), model_ranks(y))) ||
+	    (by = ORDER(y->size[DIM_MBS], x->size[DIM_MBS])) ||
+	    (by = ORDER(x->bubble, y->bubble)) ||
+	    (by = ORDER(x->size[DIM_RECOMPUTE], y->size[DIM_RECOMPUTE])) ||
+	    (by = ORDER(zero_rank(x), zero_rank(y))) || (by = ORDER(x->total, y->total)))
 		return by;
 	for (size_t i = 0; i < DIMENSIONS; i++)
-		if ((by = order(x->size[i], y->size[i])))
+		if ((by = ORDER(x->size[i], y->size[i])))
 			return by;
 	return 0;
 }
@@ -89,12 +85,12 @@ static int better_first(const void *a, const void *b)
 /* Compares two layouts in the estimate, the bubble and all dimensions that are not QUIET. */
 static int same_run(const struct plan_layout *x, const struct plan_layout *y)
 {
-	int by = order(x->total, y->total);
+	int by = ORDER(x->total, y->total);
 
 	for (size_t i = 0; i < DIMENSIONS && !by; i++)
 		if (!(QUIET & BIT(i)))
-			by = order(x->size[i], y->size[i]);
-	return by ? by : (x->bubble > y->bubble) - (x->bubble < y->bubble);
+			by = ORDER(x->size[i], y->size[i]);
+	return by ? by : ORDER(x->bubble, y->bubble);
 }
 
 /* Sorts equal layouts next to each other, in the order of their rank. */
@@ -104,7 +100,7 @@ static int alike_together(const void *a, const void *b)
 	const struct plan_layout *y = *(const struct plan_layout *const *)b;
 	int by = same_run(x, y);
 
-	return by ? by : order(x - y, 0);
+	return by ? by : ORDER(x - y, 0);
 }
 
 static int differ_once(const struct plan_layout *x, const struct plan_layout *y)

@@ -1,4 +1,5 @@
 #include "render/categories_text.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 
@@ -14,8 +15,8 @@ static int by_bytes(const void *a, const void *b)
 	const struct category_line *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return (x->category > y->category) - (x->category < y->category);
+		return ORDER(y->bytes, x->bytes);
+	return ORDER(x->category, y->category);
 }
 
 static void put_line(struct page *p, const struct category_line *line, bytes total)

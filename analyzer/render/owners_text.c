@@ -1,4 +1,5 @@
 #include "render/owners_text.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static int by_bytes(const void *a, const void *b)
 	const struct owner_line *x = a, *y = b;
 
 	if (x->at_peak != y->at_peak)
-		return x->at_peak < y->at_peak ? 1 : -1;
+		return ORDER(y->at_peak, x->at_peak);
 	return strcmp(x->title, y->title);
 }
 
@@ -149,8 +150,8 @@ static int by_size(const void *a, const void *b)
 			      *y = *(const struct comm_row *const *)b;
 
 	if (x->size != y->size)
-		return x->size < y->size ? 1 : -1;
-	return (x->created_s > y->created_s) - (x->created_s < y->created_s);
+		return ORDER(y->size, x->size);
+	return ORDER(x->created_s, y->created_s);
 }
 
 static void put_lifetime(struct page *p, double from, double to, int ended)

@@ -10,6 +10,7 @@
 #include "replay/accounting.h"
 #include "trace/event.h"
 #include "trace/visit.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -302,7 +303,7 @@ static int by_position(const void *a, const void *b)
 	const struct position *y = &((const struct probe *)b)->at;
 
 	if (x->segment != y->segment)
-		return x->segment < y->segment ? -1 : 1;
+		return ORDER(x->segment, y->segment);
 	return x->record < y->record ? -1 : x->record > y->record;
 }
 

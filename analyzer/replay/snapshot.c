@@ -2,6 +2,7 @@
 
 #include "attribution/attribution.h"
 #include "util/hash.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,12 +62,12 @@ static int by_bytes(const void *a, const void *b)
 	const struct block_group *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
+		return ORDER(y->bytes, x->bytes);
 	if (x->stack != y->stack)
-		return x->stack < y->stack ? -1 : 1;
+		return ORDER(x->stack, y->stack);
 	if (x->category != y->category)
-		return x->category < y->category ? -1 : 1;
-	return (x->thread > y->thread) - (x->thread < y->thread);
+		return ORDER(x->category, y->category);
+	return ORDER(x->thread, y->thread);
 }
 
 /* Moves the groups out of the hash table, which is freed. */

@@ -310,8 +310,8 @@ static int by_difference(const void *a, const void *b)
 	bytes p = distance(x->value, x->median), q = distance(y->value, y->median);
 
 	if (p != q)
-		return p < q ? 1 : -1;
-	return (x->rank > y->rank) - (x->rank < y->rank);
+		return ORDER(q, p);
+	return ORDER(x->rank, y->rank);
 }
 
 static int by_stage(const void *a, const void *b)
@@ -319,10 +319,10 @@ static int by_stage(const void *a, const void *b)
 	const struct rank_group *x = a, *y = b;
 
 	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
+		return ORDER(x->stage, y->stage);
 	if (x->count != y->count)
-		return x->count < y->count ? 1 : -1;
-	return (x->ranks[0] > y->ranks[0]) - (x->ranks[0] < y->ranks[0]);
+		return ORDER(y->count, x->count);
+	return ORDER(x->ranks[0], y->ranks[0]);
 }
 
 static void find_missing(struct ranks *ranks, const struct report *r)

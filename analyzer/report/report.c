@@ -1,4 +1,5 @@
 #include "report/report.h"
+#include "util/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,12 @@ static int by_rank(const void *a, const void *b)
 	const struct rank *x = a, *y = b;
 
 	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
+		return ORDER(x->rank, y->rank);
 	if (x->start_realtime_ns != y->start_realtime_ns)
-		return x->start_realtime_ns < y->start_realtime_ns ? -1 : 1;
+		return ORDER(x->start_realtime_ns, y->start_realtime_ns);
 	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	return (x->device > y->device) - (x->device < y->device);
+		return ORDER(x->pid, y->pid);
+	return ORDER(x->device, y->device);
 }
 
 void report_sort(struct report *r)

@@ -1,6 +1,7 @@
 #include "report/report_owners.h"
 
 #include "trace/event.h"
+#include "util/order.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static int by_id(const void *key, const void *row)
 {
 	int64_t x = *(const int64_t *)key, y = ((const struct comm_row *)row)->id;
 
-	return (x > y) - (x < y);
+	return ORDER(x, y);
 }
 
 /* The communicator of a meta entry whose key is PREFIX and a sequence number, or NULL. */

@@ -2,6 +2,7 @@
 
 #include "trace/trace.h"
 #include "util/hash.h"
+#include "util/order.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -230,7 +231,7 @@ static int by_start(const void *a, const void *b)
 	const struct found_trace *x = a, *y = b;
 
 	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
+		return ORDER(x->start, y->start);
 	return strcmp(x->path, y->path);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "util/util.h"
+#include "util/order.h"
 
 /* ---- sets of free blocks ---- */
 
@@ -11,11 +12,11 @@ static int compare(const struct allocation *a, int stream, int64_t size, uint64_
 		   uint64_t address)
 {
 	if (a->stream != stream)
-		return a->stream < stream ? -1 : 1;
+		return ORDER(a->stream, stream);
 	if (a->size != size)
-		return a->size < size ? -1 : 1;
+		return ORDER(a->size, size);
 	if (a->segment->age != age)
-		return a->segment->age < age ? -1 : 1;
+		return ORDER(a->segment->age, age);
 	return a->address < address ? -1 : a->address > address;
 }
 
