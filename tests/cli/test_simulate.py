@@ -98,7 +98,7 @@ class Launchers(Simulate):
         self.check([self.script("torchrun"), "--nproc-per-node", "auto", WORKER], 512, [], rank=511, options=("--world-size", "512"))
 
     def test_unknown_option(self):
-        self.refused("torchrun: option --frobnicate is not known", "--ranks", "0", "--", self.script("torchrun"), "--frobnicate", "x.py")
+        self.refused("torchrun: unknown option --frobnicate", "--ranks", "0", "--", self.script("torchrun"), "--frobnicate", "x.py")
 
     def test_nothing_to_run(self):
         self.refused("torchrun has no command to run", "--ranks", "0", "--", self.script("torchrun"), "--nproc-per-node", "2")
