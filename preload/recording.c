@@ -52,7 +52,7 @@ static struct {
 	pid_t recorder;  /* the process that recorded: its children without exec do not, since CUDA
 			    cannot be used there */
 	int writer_failed, refused; /* refused: no trace could be made */
-	int oom_said, loss_said;
+	int has_reported_oom, has_reported_loss;
 } me = { .exit_status = -1 };
 
 /* ---- helper thread ---- */
@@ -71,15 +71,15 @@ static void print_due_lines(int last)
 	int ended;
 
 	if ((last || atomic_load(&recorder_control()->state) != WRITER_WAITING) &&
-	    event_take_out_of_memory(&requested, &free_bytes) && !me.oom_said) {
-		me.oom_said = 1;
+	    event_take_out_of_memory(&requested, &free_bytes) && !me.has_reported_oom) {
+		me.has_reported_oom = 1;
 		notice_out_of_memory(requested, free_bytes);
 	}
 	ended = me.writer_failed ||
 		(h->state == MT_STATE_STOPPED && h->lost_reason != MT_LOST_NOT_CHOSEN);
-	if ((!h->lost_events && !ended) || me.loss_said)
+	if ((!h->lost_events && !ended) || me.has_reported_loss)
 		return;
-	me.loss_said = 1;
+	me.has_reported_loss = 1;
 	notice_lost(ended ? "recording ended" : "events are missing", why[h->lost_reason],
 		    h->lost_errno);
 }
@@ -95,7 +95,7 @@ static void check_writer(void)
 	me.writer_failed = 1;
 	me.refused = atomic_load(&c->state) == WRITER_REFUSED;
 	if (me.refused) {
-		me.loss_said = 1;
+		me.has_reported_loss = 1;
 		atomic_store(&recording_state, RECORDING_OFF);
 		recorder_discard();
 		notice_lost("not recording", "no trace can be made", error);
@@ -214,7 +214,7 @@ static void in_forked_child(void)
 	keyframe_reset();
 	me.exit_status = -1;
 	event_forget();
-	me.oom_said = me.loss_said = 0;
+	me.has_reported_oom = me.has_reported_loss = 0;
 	atomic_store(&recording_state, me.recorder ? RECORDING_OFF : RECORDING_IDLE);
 }
 
@@ -403,7 +403,7 @@ __attribute__((destructor)) static void end(void)
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (h->device[d].device_peak > most->device_peak)
 			most = &h->device[d];
-	if (!me.oom_said && !me.refused)
+	if (!me.has_reported_oom && !me.refused)
 		notice_end(most->allocated_peak, most->reserved_peak, most->device_peak,
 			   h->lost_events);
 }

@@ -60,7 +60,7 @@ int findings_verdict(struct page *p, const struct report *r)
 }
 
 /* Was the rule listed before? Each is listed once, for the first rank that has it. */
-static int is_told(const struct diagnosis *d, size_t upto)
+static int is_listed(const struct diagnosis *d, size_t upto)
 {
 	for (size_t i = 0; i < upto; i++)
 		if (!strcmp(d->findings[i].rule, d->findings[upto].rule))
@@ -102,7 +102,7 @@ static void put_others(struct page *p, const struct report *r, size_t shown)
 		struct buf b = { 0 };
 		size_t others;
 
-		if (f->is_informational || is_told(d, i))
+		if (f->is_informational || is_listed(d, i))
 			continue;
 		buf_puts(&b, f->rule);
 		others = f->rank != shown || is_told_above ? add_others(&b, r, f->rule, shown) : 0;

@@ -29,7 +29,7 @@ static struct {
 	_Atomic uint64_t nccl_all;
 	_Atomic uint64_t
 		unreported_ns; /* when a renamed allocator first took memory; 0: none has */
-	int unreported_said;
+	int has_reported_unreported;
 } a;
 
 void counters_forget(void)
@@ -267,13 +267,13 @@ void counters_note_unreported(void)
 		"(a static or monolithic build): what it asked CUDA for stands for tensors";
 	uint64_t since = atomic_load(&a.unreported_ns);
 
-	if (!since || a.unreported_said ||
+	if (!since || a.has_reported_unreported ||
 	    (recording_already() && now_ns() - since < UNREPORTED_AFTER_NS))
 		return;
 	for (unsigned d = 0; d < MT_MAX_DEVICES; d++)
 		if (a.reports[d])
 			return;
-	a.unreported_said = 1;
+	a.has_reported_unreported = 1;
 	tables_meta(MT_META_NOTE, "reports", why, sizeof(why) - 1);
 }
 

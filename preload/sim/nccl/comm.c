@@ -337,7 +337,7 @@ const void *comm_slot(struct comm *comm, int rank)
 	return slot(comm, comm_position(comm, comm_deputy(comm, rank)), comm->step - 1);
 }
 
-struct announcement comm_said(struct comm *comm, int position)
+struct announcement comm_announcement(struct comm *comm, int position)
 {
 	return comm->shared->rank[position].said[(comm->step - 1) % 2];
 }
@@ -346,7 +346,7 @@ struct announcement comm_said(struct comm *comm, int position)
 static int compare(struct comm *comm, const char *call, const struct announcement *mine)
 {
 	for (int i = 0; i < comm->members; i++) {
-		struct announcement other = comm_said(comm, i);
+		struct announcement other = comm_announcement(comm, i);
 		if (other.call == mine->call && other.bytes == mine->bytes)
 			continue;
 		sim_say("%s: ranks disagree in communicator %s: rank %d makes call %llu with %llu bytes, rank %d call %llu with "

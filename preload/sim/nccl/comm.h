@@ -92,7 +92,7 @@ void comm_leave(struct comm *comm);
 int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
 		  size_t bytes);
 const void *comm_slot(struct comm *comm, int rank);
-struct announcement comm_said(struct comm *comm, int position);
+struct announcement comm_announcement(struct comm *comm, int position);
 
 /* One message of a group of sends and receives. */
 struct message {

@@ -210,21 +210,21 @@ int nccl_leave(struct comm *comm, int result)
 	return result;
 }
 
-/* ---- splitting: everybody's colour and key, then a communicator for each colour */
+/* ---- splitting: the colour and key of each rank, then a communicator for each colour */
 
-/* What a split makes for this rank. */
+/* The communicator that a split makes for this rank. */
 struct split {
 	int ranks, rank;
 	uint64_t number; /* of the split */
 	struct members members;
 };
 
-/* Everybody has said its colour and key. */
-static struct split split_told(struct comm *comm, int colour, int key)
+/* Of a communicator whose ranks all run: each has announced its colour and key. */
+static struct split split_complete(struct comm *comm, int colour, int key)
 {
 	struct split part = { 0 };
 	for (int i = 0; i < comm->members; i++) {
-		struct announcement said = comm_said(comm, i);
+		struct announcement said = comm_announcement(comm, i);
 		int64_t other = (int64_t)said.second;
 		if ((int64_t)said.first != colour)
 			continue;
@@ -236,17 +236,18 @@ static struct split split_told(struct comm *comm, int colour, int key)
 	return part;
 }
 
-/* Can the keys of those who run be their places? Then they differ, and there are so many places. */
+/* Can the keys of the ranks that run be their ranks in the new communicator? Then they differ, and
+ * each is below the number of ranks. */
 static bool keys_are_places(struct comm *comm, int colour)
 {
 	for (int i = 0; i < comm->members; i++) {
-		struct announcement said = comm_said(comm, i);
+		struct announcement said = comm_announcement(comm, i);
 		if ((int64_t)said.first != colour)
 			continue;
 		if (said.second >= (uint64_t)comm->ranks)
 			return false;
 		for (int j = 0; j < i; j++) {
-			struct announcement other = comm_said(comm, j);
+			struct announcement other = comm_announcement(comm, j);
 			if (other.first == said.first && other.second == said.second)
 				return false;
 		}
@@ -254,8 +255,9 @@ static bool keys_are_places(struct comm *comm, int colour)
 	return true;
 }
 
-/* The colour tells how many belong to it, and the keys of those who run their places in it. Other
- * keys only order, and equal ones by the parent's rank: it is taken to be all of the parent. */
+/* Of a communicator with emulated ranks: the colour determines how many ranks belong to it, and the
+ * keys of the ranks that run are their ranks in it. Other keys only give an order, equal ones by
+ * the rank in the parent: all ranks of the parent are then taken to belong to it. */
 static struct split split_emulated(struct comm *comm, int colour, int key)
 {
 	bool placed = !comm->shared || keys_are_places(comm, colour);
@@ -272,7 +274,7 @@ static struct split split_emulated(struct comm *comm, int colour, int key)
 		part.members = (struct members){ 1, { part.rank } };
 	for (int position = 0; comm->shared && position < part.ranks; position++)
 		for (int i = 0; i < comm->members; i++) {
-			struct announcement said = comm_said(comm, i);
+			struct announcement said = comm_announcement(comm, i);
 			int64_t its = placed ? (int64_t)said.second : comm->member[i];
 			if ((int64_t)said.first == colour && its == position)
 				part.members.rank[part.members.count++] = position;
@@ -280,7 +282,7 @@ static struct split split_emulated(struct comm *comm, int colour, int key)
 	return part;
 }
 
-static int split(struct comm *comm, int colour, int key, struct split *part)
+static int split_comm(struct comm *comm, int colour, int key, struct split *part)
 {
 	int result;
 	if (nccl_enter(comm, "ncclCommSplit", 1, &result))
@@ -292,7 +294,7 @@ static int split(struct comm *comm, int colour, int key, struct split *part)
 				       NULL, 0);
 	if (!result)
 		*part = comm_has_emulated(comm) ? split_emulated(comm, colour, key)
-			: comm->shared          ? split_told(comm, colour, key)
+			: comm->shared          ? split_complete(comm, colour, key)
 						: (struct split){ 1, 0, 0, { 1, { 0 } } };
 	part->number = comm->splits++;
 	return nccl_leave(comm, result);
@@ -310,7 +312,7 @@ NCCL(int, ncclCommSplit, struct comm *comm, int colour, int key, struct comm **o
 	struct split part = { 0 };
 	(void)config;
 	*out = NULL;
-	int result = split(comm, colour, key, &part);
+	int result = split_comm(comm, colour, key, &part);
 	if (result)
 		return result;
 	seed.parent = comm->id;
