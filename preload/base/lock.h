@@ -1,6 +1,6 @@
 /*
- * A lock that cannot hang the host: waiting has a limit, and whoever does not get it records less
- * instead. Holders do not call into the host, CUDA or Python.
+ * A lock that cannot block the host for ever: the wait has a limit, and a thread that does not get
+ * the lock records less. A holder does not call the host, CUDA or Python.
  */
 #ifndef PRELOAD_LOCK_H
 #define PRELOAD_LOCK_H
@@ -18,7 +18,7 @@ struct lock {
 };
 
 #define LOCK_MS(n) ((uint64_t)(n)*1000000u)
-#define LOCK_WAIT LOCK_MS(100) /* a holder that has lost its processor is back by then */
+#define LOCK_WAIT LOCK_MS(100) /* enough time for a holder that lost its processor to run again */
 
 static inline uint64_t now_ns(void)
 {
@@ -28,7 +28,7 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Gives the processor to the holder, which sched_yield() need not. No cancellation point. */
+/* Lets the holder run; sched_yield() may fail to do so. This is no cancellation point. */
 __attribute__((noinline, cold, unused)) static void lock_pause(void)
 {
 	struct timespec t = { .tv_nsec = 50000 };
@@ -38,7 +38,7 @@ __attribute__((noinline, cold, unused)) static void lock_pause(void)
 	errno = e;
 }
 
-/* Returns 1 when held, 0 when `limit_ns` passed. */
+/* Returns 1 when the lock is taken, 0 when `limit_ns` has passed. */
 static inline int lock_acquire(struct lock *l, uint64_t limit_ns)
 {
 	uint64_t start = 0;

@@ -1,4 +1,4 @@
-/* Text without printf: the preload formats a line or a path in a fixed buffer; what does not fit is
+/* Text without printf: the preload formats a line or a path in a fixed buffer; a longer text is
  * cut. */
 #ifndef PRELOAD_TEXT_H
 #define PRELOAD_TEXT_H
@@ -7,20 +7,20 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A path, or a line that holds one. Too large for the stack of a thread of the job: static, or a
- * member. */
+/* A path, or a line with a path. It is too large for the stack of a thread of the job: use it as a
+ * static variable or a member. */
 struct text {
 	size_t n;
 	char s[4096]; /* always zero-terminated */
 };
 
-/* Anything without a path in it. */
+/* Any text without a path. */
 struct short_text {
 	size_t n;
 	char s[400];
 };
 
-/* Appends to either. */
+/* Appends to a `struct text` or a `struct short_text`. */
 #define text_bytes(t, from, length) text_append((t)->s, sizeof((t)->s), &(t)->n, from, length)
 #define text_str(t, from) text_append_str((t)->s, sizeof((t)->s), &(t)->n, from)
 #define text_number(t, value) text_append_number((t)->s, sizeof((t)->s), &(t)->n, value)

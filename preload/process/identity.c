@@ -15,7 +15,8 @@
 
 extern char **environ;
 
-/* First set wins. Slurm's come last: under `srun torchrun` they count nodes' tasks, not ranks. */
+/* The first variable that is set wins. Slurm's are last: under `srun torchrun` they count the tasks
+ * of nodes, not ranks. */
 static const char *const rank_names[] = { "RANK",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
 					  "PMI_RANK", "SLURM_PROCID",         NULL };
 static const char *const local_rank_names[] = { "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -27,7 +28,8 @@ static const char *const local_world_names[] = { "LOCAL_WORLD_SIZE", "OMPI_COMM_
 static const char *const job_names[] = { "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID",
 					 "LSB_JOBID", NULL };
 
-/* Variables kept in the trace: those that change what memory a job uses, or say where it ran. */
+/* Variables kept in the trace: they change the memory use of a job, or tell on which machine it
+ * ran. */
 static const char *const kept_prefixes[] = { "PYTORCH_",
 					     "TORCH_",
 					     "TORCHELASTIC_",
@@ -83,8 +85,8 @@ static int number(const char *const *names, int otherwise)
 	return end == v || n < 0 || n > INT32_MAX ? otherwise : (int)n;
 }
 
-/* What follows runs once in a process, when recording begins, perhaps on a thread with a small
- * stack: what is large is static. */
+/* The rest of this file runs once in a process, when recording begins, perhaps on a thread with a
+ * small stack: large variables are static. */
 static long read_proc(unsigned pid, const char *what, char *buffer, size_t bytes)
 {
 	struct short_text path = { 0 };
@@ -110,7 +112,7 @@ static int has_variable(unsigned pid, const char *name)
 	return 0;
 }
 
-/* Field 4 of /proc/PID/stat, two behind the name, which may hold anything. */
+/* Field 4 of /proc/PID/stat, two fields after the name, which may contain any character. */
 static unsigned parent_of(unsigned pid)
 {
 	static char stat[512]; /* two numbers and the name, of 64 bytes at most, come first */
@@ -136,9 +138,9 @@ static int is_multiprocessing(unsigned pid, unsigned ppid)
 }
 
 /*
- * The process that started the run: the nearest ancestor that was not given a rank (torchrun's
- * agent, also behind a shell script a worker); for multiprocessing's children their parent; else
- * the process itself.
+ * The process that started the run: the nearest ancestor without a rank variable (the agent of
+ * torchrun, even if a shell script starts each worker); the parent of a child of multiprocessing;
+ * else the process itself.
  */
 static unsigned launcher_of(struct identity *w)
 {
@@ -156,7 +158,7 @@ static unsigned launcher_of(struct identity *w)
 	return pid > 1 ? pid : w->ppid;
 }
 
-/* Field 22 of /proc/PID/stat: start in clock ticks since boot. */
+/* Field 22 of /proc/PID/stat: start time in clock ticks since boot. */
 static uint64_t start_of(unsigned pid)
 {
 	static char stat[512]; /* 22 numbers and the name */
@@ -181,9 +183,9 @@ static void copy_clean(char *to, size_t bytes, const char *from)
 }
 
 /*
- * The same for every process of a run, different for two runs: the scheduler's job and step; on one
- * node also the launcher, which is the parent (torchrun's agent, a Python that spawned us) or,
- * without one, this process.
+ * The run id is equal in all processes of a run and different in two runs. It contains the
+ * scheduler's job and step; on one node also the launcher: the parent (torchrun's agent, a Python
+ * that spawned this process) or, without one, this process.
  */
 static void name_run(struct identity *w)
 {
@@ -236,7 +238,7 @@ void identity_read(struct identity *w)
 #define MAX_KEPT (128u << 10) /* bytes of command line, configuration or one variable */
 #define MAX_NAME 128          /* bytes of a variable's name */
 
-/* Stores what was masked, and where there was more of WHAT, says so. */
+/* Stores the masked text M. If the text was cut, also stores a note that WHAT is longer. */
 static void store(const char *key, const char *name, struct masked *m, int cut, const char *what)
 {
 	static const char said[] = " is longer than 128 KiB: the trace has its beginning";
@@ -251,7 +253,7 @@ static void store(const char *key, const char *name, struct masked *m, int cut, 
 	tables_meta(MT_META_NOTE, what, note, n + sizeof(said) - 1);
 }
 
-/* One thread begins a trace, and describes the process in these. */
+/* Buffers of the one thread that begins a trace and describes the process. */
 static char whole[MAX_KEPT], kept[MAX_KEPT];
 
 static void describe_arguments(void)

@@ -12,12 +12,12 @@
 #include "record/file.h"
 
 static const struct identity *me;
-static const char *traces;    /* as given */
-static struct text directory; /* the same, wherever the job has gone since */
+static const char *traces;    /* the directory as given */
+static struct text directory; /* the same as an absolute path, valid after a chdir() of the job */
 static struct text start_cwd;
 static int on_simulator;
 
-/* A job's thread may have a small stack: what lines are made of is here, one thread's at a time. */
+/* Buffers for lines, for one thread at a time: a thread of the job may have a small stack. */
 static struct {
 	struct lock busy;
 	struct text line, path, cwd;
@@ -27,7 +27,7 @@ static void read_cwd(struct text *t)
 {
 	long n = syscall(SYS_getcwd, t->s, sizeof(t->s));
 
-	t->n = n > 0 && t->s[0] == '/' ? (size_t)n - 1 : 0; /* n counts the zero */
+	t->n = n > 0 && t->s[0] == '/' ? (size_t)n - 1 : 0; /* n includes the final zero */
 	t->s[t->n] = 0;
 }
 
@@ -43,10 +43,11 @@ void notice_begin(const struct identity *who, const char *given, int simulated)
 		text_str(&directory, "/");
 	}
 	text_str(&directory, given);
-	lock_release(&own.busy); /* the parent's thread that had it is not in a forked child */
+	lock_release(
+		&own.busy); /* in a forked child, the parent's thread that held it does not exist */
 }
 
-/* The line to fill; NULL: another thread's is being written. */
+/* Returns the line to fill. NULL: another thread writes a line. */
 static struct text *start(void)
 {
 	if (settings.QUIET || !lock_acquire(&own.busy, LOCK_WAIT))
@@ -63,18 +64,18 @@ static void give_up(void)
 
 static void say(struct text *t)
 {
-	for (size_t i = 0; i < t->n; i++) /* a path may hold anything */
+	for (size_t i = 0; i < t->n; i++) /* a path may contain any character */
 		if ((unsigned char)t->s[i] < ' ' || t->s[i] == 0x7f)
 			t->s[i] = '?';
 	if (t->n == sizeof(t->s) - 1)
-		t->n--; /* it was cut */
+		t->n--; /* the line was cut */
 	text_str(t, "\n");
 	stderr_line(t->s, t->n);
 	lock_release(&own.busy);
 }
 
-/* The command to type next: from another directory than at the start, with the whole path; quoted
- * where a shell needs it. */
+/* Appends the command to type next. It has the whole path if the current directory is not that of
+ * the start, and quotes if a shell needs them. */
 static void next_command(struct text *t)
 {
 	const char *path;
@@ -116,8 +117,8 @@ void notice_setting(const char *name, const char *expected)
 	say(t);
 }
 
-/* strerror() may allocate and translate; these are the errors that files, mappings and threads
- * have. */
+/* The errors of files, mappings and threads. strerror() is not used: it may allocate and translate.
+ */
 #define ERRORS(X)                                                          \
 	X(ENOSPC, "no space left on device")                               \
 	X(EDQUOT, "disk quota exceeded")                                   \
@@ -173,7 +174,7 @@ static void add_error(struct text *t, int e)
 
 void notice_lost(const char *how, const char *why, int e)
 {
-	/* each node's disk is its own: one line a node */
+	/* each node has its own disk: one line a node */
 	int is_other = me->local_rank > 0 || (me->local_rank < 0 && me->rank > 0);
 	struct text *t = is_other ? NULL : start();
 
@@ -190,8 +191,8 @@ void notice_lost(const char *how, const char *why, int e)
 	say(t);
 }
 
-/* One process of the run gets 1: the one that makes the marker file. Where none can be made, the
- * first rank. */
+/* Returns 1 in one process of the run: the one that makes the marker file, or the first rank if no
+ * such file can be made. */
 static int first_to_say(const char *what)
 {
 	struct text *path = &own.path;

@@ -17,7 +17,7 @@ static void put(struct masked *out, const char *s, size_t n)
 	out->n += n;
 }
 
-/* Leaves the part out and goes on behind it. */
+/* Replaces the part by asterisks and continues after it. */
 static void hide(struct walk *w, struct part part)
 {
 	int quoted = is_plain_start(w, part.begin);
@@ -27,7 +27,7 @@ static void hide(struct walk *w, struct part part)
 	w->at = quoted ? plain_end(w, part.end, 1) : part.end;
 }
 
-/* The name that ends at P, without its quotes. */
+/* Returns the name that ends at P, without its quotes. */
 static struct part name_before(const struct walk *w, size_t p)
 {
 	struct part name = { p, p };
@@ -55,14 +55,14 @@ static void keep(struct walk *w, size_t end)
 	w->at = end;
 }
 
-/* Hides the value that begins at V, if its name says so, and returns 1. */
+/* Hides the value that begins at V and returns 1, if the name is that of a secret. */
 static int hide_value(struct walk *w, struct part name, struct name kind, size_t p, size_t v)
 {
 	struct part value;
 	size_t open;
 
 	for (int i = 0; i < 2 && w->is_file && v < w->n && is_one_of(w->text[v], "&!"); i++)
-		v = skip_blanks(w, word_end(w, v + 1)); /* behind a YAML anchor, a tag */
+		v = skip_blanks(w, word_end(w, v + 1)); /* after a YAML anchor or tag */
 	open = opening(w, v);
 	value = value_at(w, name, kind, p, v);
 	if (value.end == value.begin)
@@ -75,7 +75,7 @@ static int hide_value(struct walk *w, struct part name, struct name kind, size_t
 		return 0;
 	if (!name_hides(kind, w->text + value.begin, value.end - value.begin))
 		return 0;
-	if (w->text[value.begin] == '\n') { /* a YAML block of its own lines */
+	if (w->text[value.begin] == '\n') { /* a YAML block on lines of its own */
 		keep(w, value.begin);
 		put(w->out, " \"***\"", 6);
 		w->at = value.end;
@@ -100,7 +100,7 @@ static int hide_pair(struct walk *w, size_t p)
 	return hide_value(w, name, kind, p, v);
 }
 
-/* Does a key begin at V, and no value? */
+/* Returns 1 if a key, not a value, begins at V. */
 static int is_key(const struct walk *w, size_t v)
 {
 	size_t open = opening(w, v), end;
@@ -118,8 +118,8 @@ static int is_key(const struct walk *w, size_t v)
 	return end < w->n && w->text[end] == ':';
 }
 
-/* Where the value begins that follows the option which ends at P: behind blanks, or as the next
- * item of a list. P: there is none. */
+/* Returns the start of the value after the option that ends at P: after blanks, or the next item of
+ * a list. P: there is no value. */
 static size_t next_value(const struct walk *w, size_t p)
 {
 	size_t v = p + is_one_of(w->text[p], "\"'"), lines = 0;
@@ -142,7 +142,7 @@ static size_t next_value(const struct walk *w, size_t p)
 	return v;
 }
 
-/* --NAME VALUE inside of a text, and as two items of a list: "--token", "X". */
+/* --NAME VALUE in a text, and as two items of a list: "--token", "X". */
 static int hide_next(struct walk *w, size_t p)
 {
 	struct part name = name_before(w, p), value;
@@ -172,7 +172,7 @@ static int hide_next(struct walk *w, size_t p)
 	return 0;
 }
 
-/* Keeps up with quotes, brackets and comments at P. */
+/* Updates the state of quotes, brackets and comments at P. */
 static void follow(struct walk *w, size_t p)
 {
 	char c = w->text[p], before = p ? w->text[p - 1] : '\n';
@@ -239,13 +239,14 @@ void secret_mask_value(struct masked *out, const char *name, const char *value, 
 		mask(out, value, n, 0);
 }
 
-/* An argument that is a value of the option before it, and not the next option. */
+/* Returns 1 if the argument is a value of the option before it, not the next option. */
 static int is_value(const char *a)
 {
 	return a[0] != '-' || (a[1] != '-' && !(isalpha((unsigned char)a[1]) && !a[2]));
 }
 
-/* The second and third value of `--token A B`; what has a path's or a setting's look is none. */
+/* Returns 1 for a second or third value of `--token A B`. A word that looks like a path or a
+ * setting is no such value. */
 static int is_another(const char *a)
 {
 	return is_value(a) && !a[strcspn(a, "./=:")];
@@ -254,7 +255,7 @@ static int is_another(const char *a)
 void secret_mask_arguments(struct masked *out, const char *line, size_t n)
 {
 	const char *option = "";
-	int hidden = 0; /* the option's values so far */
+	int hidden = 0; /* number of values of the option so far */
 
 	for (const char *a = line; a < line + n; a += strlen(a) + 1) {
 		size_t length = strlen(a);

@@ -57,7 +57,7 @@ static size_t token_end(const char *text, size_t n, size_t p)
 	return p;
 }
 
-/* May a token begin here? After %3D of a URL and \n of a JSON text too, and in -pTOKEN. */
+/* May a token begin at P? Also after %3D in a URL and \n in a JSON text, and in -pTOKEN. */
 static int is_token_start(const char *text, size_t p)
 {
 	if (p == 0 || !(isalnum((unsigned char)text[p - 1]) || strchr("_-.", text[p - 1])))
@@ -87,10 +87,11 @@ static size_t shape_end(const char *text, size_t n, size_t p)
 	return p;
 }
 
-/* -----BEGIN PRIVATE KEY----- to its end; without one, to that of the quoted text or of all. */
+/* Returns the end of a key from -----BEGIN PRIVATE KEY-----; without an END line, the end of the
+ * quoted text or of the whole text. */
 static size_t private_key_end(const char *text, size_t n, size_t p)
 {
-	size_t head = n - p < 80 ? n - p : 80; /* YAML may break lines between its words */
+	size_t head = n - p < 80 ? n - p : 80; /* YAML may break the line between its words */
 	const char *end;
 
 	if (!begins(text, n, p, "-----BEGIN") || !memmem(text + p, head, "PRIVATE", 7))
@@ -102,14 +103,14 @@ static size_t private_key_end(const char *text, size_t n, size_t p)
 	return end ? (size_t)(end - text) : n;
 }
 
-/* Is the one before "://" at P a web address's, where a name alone is a token? */
+/* Is the scheme before "://" at P http or https? In such an address, a name alone is a token. */
 static int is_web(const char *text, size_t p)
 {
 	return (p >= 4 && !strncasecmp(text + p - 4, "http", 4)) ||
 	       (p >= 5 && !strncasecmp(text + p - 5, "https", 5));
 }
 
-/* P is at "://". In USER:PASSWORD@HOST the password, in TOKEN@HOST the token. */
+/* P is at "://". Finds the password in USER:PASSWORD@HOST, or the token in TOKEN@HOST. */
 static size_t userinfo_end(const char *text, size_t n, size_t p, size_t *begin)
 {
 	size_t from = p + 3, q, at = 0, colon = 0, user;
@@ -134,7 +135,7 @@ static size_t userinfo_end(const char *text, size_t n, size_t p, size_t *begin)
 	return at > *begin && !looks_referring(text + *begin, at - *begin) ? at : p;
 }
 
-/* "Bearer TOKEN", "Basic BASE64": P is at the first letter. */
+/* Finds the secret in "Bearer TOKEN" and "Basic BASE64"; P is at the first letter. */
 static size_t scheme_end(const char *text, size_t n, size_t p, size_t *begin)
 {
 	size_t word = begins(text, n, p, "Bearer ") || begins(text, n, p, "bearer ") ? 7

@@ -52,8 +52,8 @@ static int ends_in(struct word w, const char *text)
 	return w.n >= n && strncasecmp(w.s + w.n - n, text, n) == 0;
 }
 
-/* The word that ends at END: letters and digits, and a capital after a small letter begins a new
- * one (hfToken). */
+/* The word that ends at END: letters and digits. A capital after a small letter begins a new word
+ * (hfToken). */
 static struct word word_before(const char *start, const char *end)
 {
 	const char *p;
@@ -66,7 +66,7 @@ static struct word word_before(const char *start, const char *end)
 	return (struct word){ p, (size_t)(end - p) };
 }
 
-/* The same without the number of HF_TOKEN2 and HF_TOKEN_2; s3 stays. */
+/* The same without a number at the end: HF_TOKEN2, HF_TOKEN_2. The word s3 keeps its number. */
 static struct word last_word(const char *start, const char *end)
 {
 	struct word w = word_before(start, end);
@@ -84,7 +84,7 @@ static int is_owner(struct word w)
 	return 0;
 }
 
-/* Is the word one of the table's, and not an ordinary one by what comes before it? */
+/* Is LAST a word of the table, and is the pair with the word BEFORE it not an ordinary one? */
 static int find_word(struct word last, struct word before, struct name *found)
 {
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -103,7 +103,7 @@ static int find_word(struct word last, struct word before, struct name *found)
 	return 0;
 }
 
-/* api_key, API_KEYS, apikey, aws_access_key_id */
+/* Accepts api_key, API_KEYS, apikey, aws_access_key_id. */
 static int is_owned_key(struct word last, struct word before)
 {
 	size_t key = ends_in(last, "keys") ? 4 : ends_in(last, "key") ? 3 : 0;
@@ -192,7 +192,8 @@ static int is_path(const char *v, size_t n)
 	return begins && !looks_random(v, n, 16);
 }
 
-/* At least 32 characters of a token, of which no text or path has so many kinds. */
+/* Returns 1 for at least 32 characters of a token with more distinct characters than a text or path
+ * has. */
 static int is_long_token(const char *v, size_t n)
 {
 	unsigned char seen[256] = { 0 };

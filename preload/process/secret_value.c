@@ -12,8 +12,8 @@ static size_t line_end(const struct walk *w, size_t p)
 	return end ? (size_t)(end - w->text) : w->n;
 }
 
-/* Does an unquoted value of YAML begin at P, behind its anchor and tag? Three asterisks there would
- * be read as an alias. */
+/* Does an unquoted YAML value begin at P, after its anchor and tag? YAML would read three asterisks
+ * there as an alias. */
 int is_plain_start(const struct walk *w, size_t p)
 {
 	size_t begin = p;
@@ -60,7 +60,7 @@ size_t opening(const struct walk *w, size_t p)
 	return p + 1 < w->n && w->text[p] == '\\' && w->text[p + 1] == '"' ? 2 : 0;
 }
 
-/* The value inside of the quotes that open at P. */
+/* The value inside the quotes that open at P. */
 static struct part quoted(const struct walk *w, size_t p, size_t length)
 {
 	char quote = w->text[p + length - 1];
@@ -100,8 +100,8 @@ static struct part bracketed(const struct walk *w, size_t p)
 	return all;
 }
 
-/* The end of the lines that belong to the YAML key at column COLUMN, whose own line ends at P:
- * those further in, and a list's that are as far. */
+/* The end of the lines that belong to the YAML key at column COLUMN. The line of the key ends at P.
+ * Its lines are indented more, or are items of a list with the same indent. */
 static size_t block_end(const struct walk *w, size_t p, size_t column, int lists)
 {
 	size_t end = p;
@@ -114,7 +114,7 @@ static size_t block_end(const struct walk *w, size_t p, size_t column, int lists
 		if (first >= w->n)
 			break;
 		if (w->text[first] == '\n' || w->text[first] == '\r')
-			continue; /* an empty line, inside or behind */
+			continue; /* an empty line, inside the block or after it */
 		if (first - line <= column &&
 		    !(lists && first - line == column && w->text[first] == '-'))
 			break;
@@ -132,8 +132,8 @@ size_t word_end(const struct walk *w, size_t p)
 	return p;
 }
 
-/* Does the name begin the text (or in a file its line, a list's item), and is its value thus all of
- * the rest? *column is where in the line it is. */
+/* Is the name at the start of the text (in a file: of its line or of a list item)? Then its value
+ * is all of the rest. *column is the name's position in the line. */
 static int is_whole(const struct walk *w, struct part name, size_t *column)
 {
 	size_t p = name.begin, first;
@@ -159,7 +159,7 @@ static struct part block_value(const struct walk *w, size_t column, size_t v)
 	return (struct part){ v, is_block || v == stop ? stop : plain_end(w, v, 0) };
 }
 
-/* The value of NAME: in a quoted text, up to that one's end. */
+/* The value of "NAME:" in a quoted text ends with that text. */
 static size_t header_end(const struct walk *w, size_t v)
 {
 	while (v < w->n && w->text[v] != w->quote && !is_one_of(w->text[v], "\\\n"))
@@ -167,7 +167,7 @@ static size_t header_end(const struct walk *w, size_t v)
 	return v;
 }
 
-/* What stands before a secret in a header: the secret is the word behind it. */
+/* Skips the scheme before a secret in a header; the secret is the next word. */
 static size_t skip_scheme(const struct walk *w, size_t v)
 {
 	static const char *const schemes[] = { "Bearer ", "Basic ", "Token ", "bearer " };
@@ -179,7 +179,7 @@ static size_t skip_scheme(const struct walk *w, size_t v)
 	return v;
 }
 
-/* An unquoted value that begins at V, behind the separator at P. */
+/* An unquoted value that begins at V, after the separator at P. */
 static struct part plain_value(const struct walk *w, struct part name, struct name kind, size_t p,
 			       size_t v)
 {

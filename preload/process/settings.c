@@ -26,8 +26,8 @@ static int parse_FLAG(const char *text, int *value)
 	return text[1] ? -1 : 0;
 }
 
-/* One step along "0,8-15": the next range, or NULL at the end or (with *bad) where the text is no
- * list. */
+/* One step along "0,8-15": the next range, or NULL at the end or, with *bad set, if the text is not
+ * a list. */
 static const char *next_range(const char *p, long *low, long *high, int *bad)
 {
 	char *end;

@@ -15,8 +15,8 @@
 
 #include "record/descriptors.h"
 
-/* The C library's write(), open(), close() and poll() are points where a cancelled thread ends:
- * these are the system calls themselves. */
+/* This file makes system calls directly: the C library's write(), open(), close() and poll() are
+ * cancellation points, at which a cancelled thread would end. */
 
 static struct stat first; /* st_nlink 0: descriptor 2 was closed */
 
@@ -42,8 +42,8 @@ __attribute__((constructor)) void stderr_remember(void)
 	errno = e;
 }
 
-/* A regular file takes what it is given where the job's last line ended, and a socket can be asked
- * not to wait. */
+/* A regular file never waits, and its position is after the job's last line. A socket has
+ * MSG_DONTWAIT. */
 static long write_directly(const char *line, size_t n)
 {
 	if (S_ISSOCK(first.st_mode))
@@ -53,10 +53,9 @@ static long write_directly(const char *line, size_t n)
 }
 
 /*
- * A pipe or terminal is opened once more, for O_NONBLOCK belongs to what open() made: set on
- * descriptor 2 it would be set for the job and its parents too. Where that cannot be opened (no
- * /proc, another user's), the pipe is asked whether it has room; it may still be filled by another
- * writer before our line is there.
+ * Opens the pipe or terminal once more. O_NONBLOCK belongs to the open file: on descriptor 2 it
+ * would also hold for the job and its parents. If it cannot be opened (no /proc, another user's),
+ * poll() tells if the pipe has room; another writer may still fill it before this line is written.
  */
 static long write_without_waiting(const char *line, size_t n)
 {
@@ -67,7 +66,7 @@ static long write_without_waiting(const char *line, size_t n)
 	long written = -1;
 	int e;
 
-	if (n > PIPE_BUF) /* more would not go in one piece */
+	if (n > PIPE_BUF) /* a longer write would not be atomic */
 		n = PIPE_BUF;
 	if (fd >= 0) {
 		if (is_first(fd))
@@ -77,7 +76,7 @@ static long write_without_waiting(const char *line, size_t n)
 		errno = e;
 		return written;
 	}
-	if (errno == ENXIO) /* a pipe that nobody reads any more */
+	if (errno == ENXIO) /* a pipe without a reader */
 		return -1;
 	if (syscall(SYS_ppoll, &room, 1, &now, NULL, 0) != 1 || !(room.revents & POLLOUT))
 		return -1;
@@ -94,7 +93,8 @@ static void send_line(void *argument)
 	const struct sending *s = argument;
 	const char *line = s->line;
 	size_t n = s->n;
-	const uint64_t pipe = 1ull << (SIGPIPE - 1); /* as the kernel has them: 64 signals */
+	const uint64_t pipe = 1ull
+			      << (SIGPIPE - 1); /* a set of signals as in the kernel: 64 bits */
 	uint64_t old = 0, pending = 0;
 	struct timespec now = { 0 };
 	int is_direct = S_ISREG(first.st_mode) || S_ISSOCK(first.st_mode);
@@ -110,8 +110,8 @@ static void send_line(void *argument)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
-/* In a copy of the descriptor table, number 2 is the same file when it is looked at and when it is
- * written to. */
+/* Writes in a copy of the descriptor table, so that number 2 is the same file for the check and for
+ * the write. */
 void stderr_line(const char *line, size_t n)
 {
 	struct sending s = { line, n };

@@ -12,13 +12,14 @@
 
 #define COOKIE "xdebugpy" /* the first 8 bytes of _PyRuntime */
 
-/* The fields of a PyObject and a str before 3.13, and what has stayed since. */
+/* The fields of a PyObject and a str before 3.13; some are the same in later versions. */
 #define TYPE 8
 #define STR_LENGTH 16
 #define STR_STATE 32
 #define STR_KIND 2
-#define STR_KIND_FREE_THREADED 8 /* from 3.14 on: `interned` is a byte of its own */
-#define VERSION_BEHIND_LINE 24   /* co_version, behind co_firstlineno: five int between them */
+#define STR_KIND_FREE_THREADED 8 /* from 3.14 on: `interned` has its own byte */
+#define VERSION_BEHIND_LINE \
+	24 /* co_version comes after co_firstlineno, with five int between them */
 
 static const struct {
 	int minor;
@@ -52,7 +53,7 @@ static const struct {
 #undef PYTHON
 };
 
-/* Positions in the interpreter's own table. */
+/* Positions in the table of the interpreter. */
 struct positions {
 	int minor, thread_frame, frame_code, frame_instr, frame_previous, frame_owner, frame_copy;
 	int code_line, code_file, code_name, code_bytecode, code_copies, type, str_state,
@@ -65,8 +66,7 @@ static const struct positions since_13[] = {
 #undef OFFSETS
 };
 
-/* The offset at position AT; 0 where it is larger than any object is, which the check then refuses.
- */
+/* The offset at position AT. 0 if it is larger than any object; the check then refuses it. */
 static int word(const uint64_t *table, int at)
 {
 	return table[at] < 4096 ? (int)table[at] : 0;
@@ -124,9 +124,9 @@ int pylayout_find(struct layout *l, int minor, const void *runtime)
 }
 
 /*
- * Can the 8 bytes at ADDRESS be read? The kernel copies the set of signals before it looks at the
- * first argument, which asks for nothing: EFAULT says no, EINVAL yes. No filter of system calls
- * forbids this one, and no descriptor is needed.
+ * Can the 8 bytes at ADDRESS be read? The kernel copies the set of signals before it checks the
+ * first argument, which is invalid: EFAULT means no, EINVAL yes. No filter of system calls forbids
+ * this call, and it needs no descriptor.
  */
 static int is_readable(uintptr_t address)
 {
@@ -134,7 +134,7 @@ static int is_readable(uintptr_t address)
 	       errno != EFAULT;
 }
 
-/* Does the kernel answer so? An emulator may look at the first argument first. */
+/* Does the kernel check in that order? An emulator may check the first argument first. */
 static int can_ask(void)
 {
 	static atomic_int answers; /* 0: not tried; 1: yes; 2: no */
@@ -173,7 +173,7 @@ static int is_text(const struct layout *l, const void *object, const void *type)
 	       (state >> l->str_kind & 7) <= 4 && (state >> l->str_kind & 7) != 3;
 }
 
-/* Where the bytes of CODE are that FRAME runs. */
+/* Finds the bytecode of CODE that FRAME runs. Returns 0 if it cannot be read. */
 static int bytes_of(const struct layout *l, const void *frame, const void *code, uintptr_t *bytes)
 {
 	const void *copies;
@@ -188,7 +188,7 @@ static int bytes_of(const struct layout *l, const void *frame, const void *code,
 	return !copy || peek(copies, 8 + 8 * copy, bytes, sizeof(*bytes)) == 0;
 }
 
-/* Is this a frame as the layout says? 1 yes, 0 no, -1 one without Python code, which says nothing.
+/* Does FRAME fit the layout? 1: yes; 0: no; -1: a frame without Python code, which decides nothing.
  */
 static int check_frame(const struct layout *l, const void *frame, const void *code_type,
 		       const void *unicode_type)

@@ -13,8 +13,7 @@
 
 #define MAX_FRAMES PYLAYOUT_MAX_FRAMES
 #define MAX_STRING 4095u /* bytes of a name or path */
-#define LOOK_AGAIN \
-	1024 /* events without a Python, until libraries that were loaded since are looked at */
+#define LOOK_AGAIN 1024  /* events without a Python until new libraries are searched for one */
 
 enum { UNTRIED, ABSENT, UNVERIFIED, ON, OFF };
 
@@ -24,10 +23,10 @@ static struct {
 	int (*initialized)(void);            /* Py_IsInitialized */
 	void *(*this_thread)(void);          /* PyGILState_GetThisThreadState */
 	int (*line)(void *code, int offset); /* PyCode_Addr2Line: reads only */
-	int64_t (*hash)(void *object);       /* PyObject_Hash: of a str or bytes, keeps it there */
+	int64_t (*hash)(void *object);       /* PyObject_Hash: a str or bytes keeps its hash */
 	const void *code_type, *unicode_type, *bytes_type;
 	atomic_uint missed;        /* events without a Python */
-	unsigned long long loaded; /* libraries, when one was last looked for */
+	unsigned long long loaded; /* number of libraries at the last search */
 } py;
 
 #define FIELD(type, object, offset) \
@@ -50,8 +49,8 @@ static int off(const char *why)
 #define FIRST_KEY 0x9e3779b97f4a7c15u
 #define NEXT_KEY 0xd1342543de82ef95u
 
-/* Two for each frame. They are powers, not multiples: with multiples, stacks that differ in where
- * the same frames stand collide. */
+/* Two keys for each frame. They are powers, not multiples: with multiples, stacks with the same
+ * frames in another order collide. */
 static uint64_t keys[MAX_FRAMES + 1][2];
 
 static void make_keys(void)
@@ -64,8 +63,9 @@ static void make_keys(void)
 	}
 }
 
-/* Finds the interpreter, which may be the program itself and so before us, and the layout of its
- * version. A process without Python has no stacks and needs no note; one may be loaded later. */
+/* Finds the interpreter and the layout of its version. It may be the program itself, which comes
+ * before this library. A process without Python has no stacks and needs no note; Python may be
+ * loaded later. */
 static void find_python(void)
 {
 	const char *(*version)(void);
@@ -124,10 +124,10 @@ static int is_time_to_look(void)
 }
 
 /*
- * The calling thread's state where its stack can be read, else NULL; NULL from the moment the
- * interpreter finalizes: threads' states go then, while C++ threads may still free blocks. That is
- * asked last: the state was there when the answer was given. Before the first stack, when the slot
- * of the state may not exist yet, it is asked first.
+ * Returns the calling thread's state if its stack can be read, else NULL. It is NULL once the
+ * interpreter finalizes: thread states are then freed, while C++ threads may still free blocks.
+ * Py_IsInitialized() is called last: the state existed when it answered. Before the first stack it
+ * is called first, because the slot of the state may not exist yet.
  */
 static const void *readable_thread(void)
 {
@@ -164,10 +164,10 @@ static const void *first_frame(const void *thread)
 
 /* ---- one frame ---- */
 
-/* Stands for the code of a frame that has none: between C and Python there is one, since 3.12. */
+/* The code of a frame without code. Since 3.12 there is such a frame between C and Python. */
 static const uint64_t no_code[512];
 
-/* CODE and OWNER: offsets in the frame, OWNER -1: there are only frames with code. */
+/* CODE and OWNER are offsets in the frame. OWNER -1: all frames have code. */
 static inline const void *code_at(const void *frame, int code, int owner)
 {
 	const void *c = (const void *)(FIELD(uintptr_t, frame, code) & ~(uintptr_t)7);
@@ -188,16 +188,16 @@ static uint64_t instruction(const void *frame)
 			     : FIELD(uint64_t, frame, l->frame_instr);
 }
 
-/* What an str or bytes says of its content: the hash it keeps, -1 before anyone asked for that. */
+/* The hash of the content that a str or bytes keeps; -1 before the first call for it. */
 static inline uint64_t content(const void *object)
 {
 	return FIELD(uint64_t, object, 24);
 }
 
 /*
- * What tells CODE from another one that was or will be at the same address. Since 3.12 each has a
- * number of its own. Before, it is what a frame is made of, by content: strings and line tables are
- * made anew at the same addresses too.
+ * The identity of CODE, different from that of another code object at the same address before or
+ * later. Since 3.12 each code object has its own number. Before, the identity is the content of its
+ * line, name, file and line table: these objects also get the same addresses again.
  */
 static inline uint64_t number(const void *code, int version)
 {
@@ -220,7 +220,7 @@ static uint64_t identity(const void *code)
 		       : contents(code, l->code_line, l->code_name, l->code_file, l->code_lines);
 }
 
-/* Where the bytes of CODE are that FRAME runs: a free-threaded build has a copy a thread. */
+/* The bytecode of CODE that FRAME runs: a free-threaded build has a copy for each thread. */
 static uintptr_t bytes_of(const void *frame, const void *code)
 {
 	const struct layout *l = &py.layout;
@@ -230,8 +230,8 @@ static uintptr_t bytes_of(const void *frame, const void *code)
 		    : (uintptr_t)code + (unsigned)l->code_bytecode;
 }
 
-/* A name or path that is not ASCII, as UTF-8; what does not fit is cut. On the stack of a thread of
- * the job. */
+/* A name or path that is not ASCII, as UTF-8; a longer text is cut. It is small because it is on
+ * the stack of a thread of the job. */
 struct utf8 {
 	size_t n;
 	char s[800];
@@ -259,7 +259,7 @@ static void text_character(struct utf8 *t, uint32_t c)
 	text_bytes(t, b, k);
 }
 
-/* The id of a str's characters as UTF-8. */
+/* The id of the string with the characters of a str as UTF-8. */
 static uint32_t string_id(const void *u)
 {
 	const struct layout *l = &py.layout;
@@ -271,7 +271,7 @@ static uint32_t string_id(const void *u)
 
 	t.n = 0;
 	if (!(state >> 3 & 1))
-		n = 0; /* not compact: none that the compiler makes */
+		n = 0; /* not compact: the compiler makes no such str */
 	if (state >> 4 & 1)
 		return tables_string((const char *)u + l->str_ascii,
 				     n < MAX_STRING ? n : MAX_STRING);
@@ -312,9 +312,9 @@ static inline uint64_t finish_hash(uint64_t hash)
 }
 
 /*
- * The hash of a stack is a sum of products (identity + key) * (instruction + key), each frame with
- * keys of its own: no product waits for another, so that following the chain of frames is what it
- * costs. There is a loop for each of the two ways to tell codes apart.
+ * The hash of a stack is a sum of products (identity + key) * (instruction + key), each frame has
+ * its own keys. No product waits for another, so the cost is that of reading the chain of frames.
+ * Each of the two identities of code has its own loop.
  */
 static uint64_t hash_numbered(const void *frame, uint64_t hash)
 {
@@ -328,7 +328,7 @@ static uint64_t hash_numbered(const void *frame, uint64_t hash)
 			(FIELD(uint64_t, frame, instr) + keys[n][1]);
 		frame = FIELD(const void *, frame, previous);
 	}
-	return frame ? hash + keys[n][0] : hash; /* there are deeper ones */
+	return frame ? hash + keys[n][0] : hash; /* there are deeper frames */
 }
 
 static uint64_t hash_contents(const void *frame, uint64_t hash)
@@ -357,14 +357,15 @@ static uint64_t hash_stack(const void *frame, uint32_t module)
 						       : hash_contents(frame, hash));
 }
 
-/* Makes OBJECT keep the hash of its content. Returns 1 where it did not. */
+/* Makes OBJECT keep the hash of its content. Returns 1 if it did not keep one before. */
 static int settle(const void *object, const void *type)
 {
 	return FIELD(const void *, object, py.layout.type) == type &&
 	       content(object) == UINT64_MAX && py.hash((void *)(uintptr_t)object) != -1;
 }
 
-/* Makes everything that identity() reads of the stack hold. Returns 1 where it did not. */
+/* Makes every object of the stack that identity() reads keep its hash. Returns 1 if one did not
+ * before. */
 static int settle_stack(const void *frame)
 {
 	const struct layout *l = &py.layout;
@@ -382,7 +383,7 @@ static int settle_stack(const void *frame)
 	return changed;
 }
 
-/* The id of FRAME, 0 when there is no room. *NONE: it has no Python code. */
+/* The id of FRAME; 0: there is no room. *NONE: the frame has no Python code. */
 static uint32_t frame_id(const void *frame, int *none)
 {
 	const void *code = code_of(frame);

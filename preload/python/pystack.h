@@ -15,7 +15,7 @@ uint32_t pystack_current(uint32_t module);
 /* The stack of MODULE alone. */
 uint32_t pystack_module_stack(uint32_t module);
 
-/* In a forked child: the interpreter is looked for again. */
+/* For a forked child: searches for the interpreter again. */
 void pystack_forget(void);
 
 #endif

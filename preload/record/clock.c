@@ -16,7 +16,7 @@ void clock_begin(void)
 		strcmp(source, CLOCK_SOURCE) == 0;
 }
 
-/* The best of a few tries: one that was interrupted between the two clocks takes longer. */
+/* Reads the clocks a few times and returns the fastest try: an interrupted try takes longer. */
 struct clock_reading clock_read(int uses_counter)
 {
 	struct clock_reading best = { 0 };
@@ -49,7 +49,7 @@ struct clock_line clock_line_of(struct clock_reading a, struct clock_reading b)
 
 	if (l.length && l.length < UINT32_MAX && b.ns - a.ns < UINT32_MAX)
 		l.rate = ((b.ns - a.ns) << 32) / l.length;
-	if (l.rate >= 1ull << 32) /* a counter of less than a GHz: the product must fit, too */
+	if (l.rate >= 1ull << 32) /* a counter below 1 GHz: the product must fit, too */
 		l.length = l.length < UINT64_MAX / l.rate ? l.length : 0;
 	return l;
 }
@@ -95,7 +95,7 @@ void clock_remember(struct clock_history *h, struct clock_reading r)
 	h->recent[h->recent_count++] = r;
 }
 
-/* The line of READING (two or more of them) that COUNTER is on. */
+/* ns at COUNTER, on the line through the two neighbours among COUNT readings (at least 2). */
 static uint64_t on_line(const struct clock_reading *reading, unsigned count, uint64_t counter)
 {
 	unsigned low = 0, high = count - 1;

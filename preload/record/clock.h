@@ -1,8 +1,8 @@
 /*
- * The time of events, as cheap as it can be read: the processor's counter where the kernel's own
- * clock is that counter, else CLOCK_MONOTONIC in ns. The writer turns a counter into ns between two
- * readings of both clocks, so times are CLOCK_MONOTONIC's own, whatever it is slewed by, and never
- * go back.
+ * The time of events, read at the lowest cost: the processor's counter if the kernel's clock uses
+ * that counter, else CLOCK_MONOTONIC in ns. The writer converts a counter to ns between two
+ * readings of both clocks: times are those of CLOCK_MONOTONIC, even if it is slewed, and never go
+ * back.
  */
 #ifndef PRELOAD_CLOCK_H
 #define PRELOAD_CLOCK_H
@@ -50,8 +50,8 @@ struct clock_reading clock_read(int uses_counter);
 /* ns at COUNTER, on the line through A and B (A before B). */
 uint64_t clock_between(struct clock_reading a, struct clock_reading b, uint64_t counter);
 
-/* The same line ready to be used for many counters from A to B: ns = from.ns + (counter -
- * from.counter) * rate / 2^32. A rate of 0: it is too long for that. */
+/* The same line, prepared for many counters from A to B: ns = from.ns + (counter - from.counter) *
+ * rate / 2^32. Rate 0: the line is too long for this formula. */
 struct clock_line {
 	struct clock_reading from;
 	uint64_t length, rate;
@@ -72,15 +72,15 @@ static inline uint64_t clock_at(const struct clock_line *l, uint64_t counter)
 #define CLOCK_RECENT 256
 #define CLOCK_OLD 4096
 
-/* Readings in order of time: all of the latest, and of those before them some at even distances,
- * which double when there is no room. */
+/* Readings in order of time: all recent ones, and older ones at even distances. The distance
+ * doubles when the array is full. */
 struct clock_history {
 	unsigned recent_count, old_count;
 	uint64_t distance_ns;
 	struct clock_reading recent[CLOCK_RECENT], old[CLOCK_OLD];
 };
 
-/* The latest; one was remembered. */
+/* The latest reading; the history must not be empty. */
 struct clock_reading clock_latest(const struct clock_history *h);
 
 void clock_remember(struct clock_history *h, struct clock_reading r);
@@ -88,8 +88,8 @@ void clock_remember(struct clock_history *h, struct clock_reading r);
 /* The line between the latest two readings. */
 struct clock_line clock_latest_line(const struct clock_history *h);
 
-/* ns at COUNTER. What is outside the history is on the line of its first or last two readings.
- * Exact between the latest readings. */
+/* ns at COUNTER. A counter outside the history is on the line of the first or last two readings.
+ * The result is exact between the latest readings. */
 uint64_t clock_ns(const struct clock_history *h, uint64_t counter);
 
 #endif

@@ -29,23 +29,22 @@ struct writer_control {
 	_Atomic uint32_t owner;     /* enum writer_owner, taken once */
 	uint32_t pid;               /* the job's process */
 	uint64_t image_bytes;       /* largest size of the image */
-	int uses_counter;           /* records hold the processor's counter, not ns */
+	int uses_counter;           /* records contain the processor's counter, not ns */
 	struct clock_reading begin; /* time 0 of the trace */
 	char directory[4096];       /* absolute */
 	char name[256];
 
-	/* The helper thread's id and FUTEX_WAITERS; the kernel marks it when that thread dies,
-	 * however it does (set_robust_list(2)), and wakes the writer. 0: there is no helper thread.
-	 */
+	/* The helper thread's id and FUTEX_WAITERS. When that thread dies for any reason, the
+	 * kernel marks this word (set_robust_list(2)) and wakes the writer. 0: no helper thread. */
 	_Atomic uint32_t helper_thread;
 	_Atomic uint32_t helper_wakeups; /* futex of the helper thread */
-	_Atomic uint32_t writer;         /* the same for the writing process, 0: none yet */
+	_Atomic uint32_t writer;         /* the same for the writer process, 0: none yet */
 	_Atomic uint32_t ended;          /* 1: the job has closed the recording */
 	_Atomic uint32_t state;          /* enum writer_state; futex */
 	_Atomic int32_t error;           /* errno */
-	_Atomic uint32_t passes;         /* times that everything new was written */
-	/* Of each segment: the sequence number before which its records are in the file, and the
-	 * first sequence number plus 1 of the run whose keyframe is. */
+	_Atomic uint32_t passes;         /* number of times that all new data was written */
+	/* For each segment: the records before sequence number `written` are in the file, and so is
+	 * the keyframe of the run that begins at `keyframe_written` - 1. */
 	_Atomic uint64_t written[MT_MAX_SEGMENTS];
 	_Atomic uint64_t keyframe_written[MT_MAX_SEGMENTS];
 };

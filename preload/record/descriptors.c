@@ -17,15 +17,15 @@
 #define MAX_DESCRIPTORS (1u << 20)
 
 #ifndef SYS_close_range
-#define SYS_close_range 436 /* of every architecture */
+#define SYS_close_range 436 /* the same number on every architecture */
 #endif
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE 2u
 #endif
 
 /*
- * Leaves the shared table, with the numbers below `first` in the new one. close_range() copies
- * nothing else: files that are closed in a copy would be flushed, which a file system can delay.
+ * Gives the thread a new table with only the numbers below `first`. close_range() copies no other
+ * number. To close a file in a full copy would flush that file, and a file system can delay that.
  */
 static int leave_from(unsigned first)
 {
@@ -50,7 +50,7 @@ int descriptors_leave(void)
 
 static struct {
 	struct lock lock;
-	int alive; /* the kernel makes it 0, and wakes who waits for it, when the thread ends */
+	int alive; /* when the thread ends, the kernel stores 0 here and wakes all waiters */
 	int could_leave;
 	void (*run)(void *);
 	void *argument;
@@ -64,7 +64,7 @@ static int run_apart(void *unused)
 	if (apart.could_leave)
 		apart.run(apart.argument);
 	syscall(SYS_exit,
-		0); /* of this thread alone; after a return, spawn_clone() ends the process */
+		0); /* ends this thread only; after a return, spawn_clone() ends the process */
 	return 0;
 }
 

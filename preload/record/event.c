@@ -14,7 +14,8 @@
 static uint32_t generation; /* number of the recording */
 
 static __thread struct {
-	uint32_t generation; /* recording that `index` belongs to; a forked child starts another */
+	uint32_t generation; /* number of the recording that `index` belongs to; a forked child
+				starts another */
 	uint16_t index;
 } thread __attribute__((tls_model("initial-exec")));
 

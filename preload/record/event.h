@@ -16,9 +16,9 @@ uint16_t event_thread(void);
 uint64_t event_write(enum mt_event kind, unsigned device, uint64_t address, int64_t bytes,
 		     uint32_t stack);
 
-/* An allocation of REQUESTED bytes failed for good; SEQUENCE is its record, FREE_BYTES what the
- * device had (MT_UNKNOWN: not known). Protects the record and wakes the helper thread, which prints
- * one line. */
+/* An allocation of REQUESTED bytes failed for good; SEQUENCE is its record, FREE_BYTES the free
+ * memory of the device (MT_UNKNOWN: not known). Protects the record and wakes the helper thread,
+ * which prints one line. */
 void event_out_of_memory(uint64_t sequence, uint64_t requested, uint64_t free_bytes);
 
 /* Returns 1 and the latest failure if one was reported since the last call. */

@@ -10,8 +10,8 @@
 
 #include "record/descriptors.h"
 
-/* The type bits of NAME below DIRECTORY, or of DIRECTORY itself with ""; 0 where that is not known.
- * fstatat() is new in glibc 2.33. */
+/* The type bits of NAME in DIRECTORY, or of DIRECTORY itself if NAME is ""; 0: unknown. fstatat()
+ * is new in glibc 2.33. */
 static unsigned type_of(int directory, const char *name)
 {
 	struct stat st;
@@ -22,7 +22,7 @@ static unsigned type_of(int directory, const char *name)
 		       : 0;
 }
 
-/* Makes each directory of PATH that is missing. PATH is changed and restored on the way. */
+/* Makes each missing directory of PATH. The function changes PATH and restores it. */
 static int make_directories(char *path)
 {
 	if (!*path)
@@ -36,8 +36,8 @@ static int make_directories(char *path)
 		*p = 0;
 		made = mkdir(path, 0700) == 0 ? 0 : errno;
 		*p = c;
-		/* one that exists may refuse otherwise than with EEXIST (a read-only file system):
-		 * opening it tells */
+		/* an existing directory may give another error than EEXIST (read-only file system):
+		 * open() decides later */
 		if (!c)
 			return made && made != EEXIST && access(path, F_OK) != 0 ? -made : 0;
 		if (made && made != EEXIST && made != EROFS && made != EACCES && made != EPERM)
@@ -63,7 +63,7 @@ static int open_directory(const char *directory)
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	e = errno; /* ENOTDIR of a link, too */
+	e = errno; /* also ENOTDIR, if the path is a link */
 	return e == ENOTDIR && type_of(AT_FDCWD, path) == S_IFLNK ? -ELOOP : -e;
 }
 

@@ -1,5 +1,5 @@
-/* The trace file on disk, for its one writer; and small files that are read. A thread that
- * allocates GPU memory calls only file_read(), when recording begins. */
+/* Functions on the trace file, for its one writer, and a function that reads small files. A thread
+ * that allocates GPU memory calls only file_read(), when recording begins. */
 #ifndef PRELOAD_FILE_H
 #define PRELOAD_FILE_H
 
@@ -8,27 +8,28 @@
 
 /*
  * Creates DIRECTORY (with parents, mode 0700; no symbolic link as its last part) and NAME in it,
- * exclusively and mode 0600, and takes the lock by which a reader sees that the writer is running.
- * Returns the descriptor or -errno with no file left behind.
+ * exclusively and mode 0600, and takes the lock that tells a reader that the writer is running.
+ * Returns the descriptor; or -errno, and then no file remains.
  */
 int file_create(const char *directory, const char *name);
 
-/* Opens and locks a file that file_create() made. A descriptor or -errno. */
+/* Opens and locks a file that file_create() made. Returns a descriptor or -errno. */
 int file_open(const char *directory, const char *name);
 
 /* Removes the file. */
 void file_discard(const char *directory, const char *name);
 
-/* Writes all BYTES at OFFSET. 0 or -errno. */
+/* Writes all BYTES at OFFSET. Returns 0 or -errno. */
 int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset);
 
 /*
- * Reads up to BYTES of the regular file at PATH into BUFFER. Returns how many, or -1. No descriptor
- * of the job's table is used where a child process can be made.
+ * Reads up to BYTES of the regular file at PATH into BUFFER. Returns the number of bytes, or -1. No
+ * descriptor of the job's table is used if a child process can be made.
  */
 long file_read(const char *path, void *buffer, size_t bytes);
 
-/* Makes an empty file at PATH, which must not exist. 0 or -errno. Descriptors as in file_read(). */
+/* Makes an empty file at PATH, which must not exist. Returns 0 or -errno. Descriptors as in
+ * file_read(). */
 int file_make_empty(const char *path);
 
 #endif

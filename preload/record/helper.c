@@ -25,8 +25,8 @@ static void futex(int op, uint32_t value, const struct timespec *timeout)
 	syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* The thread is made by a thread of the job's: it must not have its real-time priority, nor stay on
- * its core. */
+/* A thread of the job makes this thread, which must not keep the maker's real-time priority or
+ * core. */
 static void schedule_as_the_process(void)
 {
 	struct sched_param normal = { 0 };

@@ -1,5 +1,5 @@
-/* The helper thread: prepares memory for the recording, writes keyframes, prints lines, and asks
- * CUDA what takes long. */
+/* The helper thread: prepares memory for the recording, writes keyframes, prints lines, and makes
+ * the slow queries to CUDA. */
 #ifndef PRELOAD_HELPER_H
 #define PRELOAD_HELPER_H
 
@@ -7,11 +7,10 @@
 #include <stdint.h>
 
 struct helper {
-	_Atomic uint32_t *wakeups; /* futex; another process may wake the thread with it */
+	_Atomic uint32_t *wakeups; /* futex; another process may also wake the thread */
 	void (*once)(void);        /* run on the thread first */
-	unsigned (*work)(void);    /* run at every wake-up; returns after how many ms it wants to be
-				      run again */
-	void (*end)(void);         /* run on the thread last */
+	unsigned (*work)(void); /* run at every wake-up; returns the time in ms to the next run */
+	void (*end)(void);      /* run on the thread last */
 };
 
 /* Starts the thread with all signals blocked. Returns 0, or -1 if no thread can be started. */
@@ -22,11 +21,11 @@ void helper_wake(void);
 
 int helper_is_running(void);
 
-/* Asks the thread to end, which it does after one more run of its work, and waits up to LIMIT_MS.
- * Returns 1 if the thread has ended. */
+/* Asks the thread to end and waits up to LIMIT_MS. The thread runs its work once more before its
+ * end. Returns 1 if the thread has ended. */
 int helper_stop(unsigned limit_ms);
 
-/* In a forked child, where the thread does not exist. */
+/* For a forked child, in which the thread does not exist. */
 void helper_forget(void);
 
 #endif

@@ -8,10 +8,9 @@
 
 #include "record/file.h"
 
-#define PATIENCE                                                                                 \
-	20 /* passes that a reserved record is waited for: its writer has lost its processor, or \
-	      died */
-#define BLOCK 512u /* the header is written in blocks that have changed */
+#define PATIENCE \
+	20 /* passes to wait for a reserved record: its thread has no processor now, or died */
+#define BLOCK 512u /* the header is written in blocks, only the changed ones */
 
 void image_begin(struct image *m, struct writer_control *c)
 {
@@ -72,8 +71,8 @@ void image_resume(struct image *m, struct writer_control *c)
 	}
 }
 
-/* Copies what threads of the job may be writing just now, word by word. ThreadSanitizer sees only
- * where this is a thread of the job, too; a word of 8 bytes is never seen half written. */
+/* Copies memory word by word while threads of the job may write it. No word of 8 bytes is ever seen
+ * half written. ThreadSanitizer would report the copy if this is a thread of the job, too. */
 __attribute__((no_sanitize("thread"))) static void copy_words(void *to, const void *from,
 							      size_t bytes)
 {
@@ -84,7 +83,7 @@ __attribute__((no_sanitize("thread"))) static void copy_words(void *to, const vo
 		out[i] = in[i];
 }
 
-/* Records, with the time in ns since the start in place of what the recorder stored. */
+/* Writes records; in the file, their time is in ns since the start of the trace. */
 static int write_records(struct image *m, uint64_t offset, uint64_t count)
 {
 	static struct mt_record chunk[2048];
@@ -131,11 +130,11 @@ static void copy_header(struct image *m)
 	m->next.segments = least(segments, MT_MAX_SEGMENTS);
 	m->next.tables = least(tables, MT_MAX_TABLES);
 	clock_remember(&m->clock,
-		       clock_read(m->control->uses_counter)); /* after whatever the header counts */
+		       clock_read(m->control->uses_counter)); /* after the header is read */
 }
 
-/* Runs that the file still claims and whose room is used again: the file must not claim them while
- * it is overwritten. */
+/* Removes from the header of the file each run whose memory is used again: the header must not list
+ * a run while its records are overwritten. */
 static int withdraw_reused(struct image *m)
 {
 	for (unsigned i = 0; i < m->next.segments; i++) {
@@ -176,8 +175,8 @@ static int write_tables(struct image *m)
 }
 
 /*
- * How many of the first USED records are complete, without a hole, and not newer than LATEST, up to
- * which time is known. A record that stays reserved is given up after a time.
+ * The number of the first USED records that are complete, without a gap, and not newer than LATEST,
+ * the last reading of the clocks. A record that stays reserved is given up after PATIENCE passes.
  */
 static uint64_t count_complete(struct image_segment *s, const struct mt_record *records,
 			       uint64_t used, uint64_t latest)
@@ -233,7 +232,7 @@ static int write_segment(struct image *m, unsigned i)
 	return 0;
 }
 
-/* Writes the blocks of m->next that the file has otherwise. */
+/* Writes the blocks of m->next that differ from the file. */
 static int write_header(struct image *m)
 {
 	const char *next = (const char *)&m->next;
@@ -255,7 +254,7 @@ static int write_header(struct image *m)
 	return 0;
 }
 
-/* Says what the file holds: the recorder uses such segments' memory again. */
+/* Tells the recorder which records are in the file: it may reuse the memory of such segments. */
 static void publish_written(struct image *m)
 {
 	for (unsigned i = 0; i < m->next.segments; i++) {
@@ -296,7 +295,7 @@ void image_header_when_full(struct image *m, int error)
 
 		if (t->first_sequence == MT_UNKNOWN)
 			continue;
-		if (t->first_sequence != s->first) { /* begun since */
+		if (t->first_sequence != s->first) { /* the run began after the last pass */
 			t->first_sequence = MT_UNKNOWN;
 			m->lost += used;
 			continue;

@@ -8,19 +8,18 @@
 #include "record/losses.h"
 #include "record/segments.h"
 
-#define LEVELS 64           /* one of each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) a device */
+#define LEVELS 64 /* one for each kind of EFFECT_LEVEL and EFFECT_SAMPLE (four) and device */
 #define PREPARE_EVERY 32768 /* records */
 #define LOST_AFTER_NS \
-	200000000u /* a record that is reserved and not written for so long has lost its writer */
+	200000000u /* a record that stays reserved and unwritten for so long is lost */
 
 static struct {
 	struct live_set live;
 	struct mt_record level[LEVELS];
 	unsigned levels;
-	int broken;  /* no memory: no more keyframes, so nothing is reused */
-	uint64_t at; /* how far the segment in work was replayed */
-	uint64_t
-		stuck_ns; /* since when its record `at` is reserved and not written; 0: it is not */
+	int broken;        /* no memory: no more keyframes, so nothing is reused */
+	uint64_t at;       /* number of replayed records in the present segment */
+	uint64_t stuck_ns; /* when record `at` was first seen unwritten; 0: it is written */
 } keyframe;
 
 void keyframe_reset(void)
@@ -71,7 +70,7 @@ static void apply(const struct mt_record *r)
 /* Copies a record. Returns 0 if it is reserved and not written yet. */
 static int copy_record(const struct mt_record *from, struct mt_record *to)
 {
-	/* the word that recorder_write() stores last */
+	/* recorder_write() stores this word last */
 	uint64_t last =
 		__atomic_load_n((const uint64_t *)(const void *)&from->stack, __ATOMIC_ACQUIRE);
 
@@ -104,8 +103,8 @@ static int write_keyframe(const struct filled_segment *filled)
 	return 0;
 }
 
-/* Is the record that was met unwritten lost by now? Until then the replay stops before it: its
- * writer has lost its processor. */
+/* Returns 1 if the unwritten record counts as lost. Before that the replay stops in front of it:
+ * the thread that reserved it may only wait for a processor. */
 static int is_lost(void)
 {
 	uint64_t now = now_ns();
@@ -122,7 +121,7 @@ static int replay(const struct filled_segment *filled)
 
 	for (; keyframe.at < filled->count; keyframe.at++) {
 		if (keyframe.at % PREPARE_EVERY == 0)
-			segments_prepare_next(); /* it must not wait for the replay's end */
+			segments_prepare_next(); /* must not wait for the end of the replay */
 		if (copy_record(&filled->records[keyframe.at], &r))
 			apply(&r);
 		else if (is_lost())

@@ -6,9 +6,9 @@
 /* Forgets the live set; a new recording begins. */
 void keyframe_reset(void);
 
-/* Replays the segments that became full since the last call and writes their followers' keyframes.
- * One thread at a time calls it: the helper, or without a helper the thread that needs a segment.
- * Returns 1 if it waits for a record that is reserved and not written yet. */
+/* Replays the segments that became full since the last call and writes the keyframe of the segment
+ * after each. One thread at a time calls it: the helper, or, without a helper, the thread that
+ * needs a segment. Returns 1 if a reserved record is not written yet. */
 int keyframe_work(void);
 
 #endif

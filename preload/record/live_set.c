@@ -40,8 +40,8 @@ static int grow(struct live_set *set)
 	size_t slots = set->slot ? (set->mask + 1) * 2 : FIRST_SLOTS;
 	struct live_set bigger = { .mask = slots - 1 };
 
-	/* Where there was no memory, there is hardly any at the next event: asked again after 1, 2,
-	 * 4, 8, ... more. */
+	/* After a refusal, the next event will hardly find memory: the next tries are after 1, 2,
+	 * 4, 8, ... more events. */
 	if (set->refused & (set->refused - 1)) {
 		set->refused++;
 		return -1;
@@ -67,7 +67,8 @@ int live_set_add(struct live_set *set, const struct mt_record *r)
 	struct mt_record *known;
 	size_t i;
 
-	/* Half full is fast; without memory for more, seven of eight slots are still used. */
+	/* The table is fast up to half full; without memory to grow, up to seven of eight slots are
+	 * used. */
 	if ((!set->slot || set->count * 2 > set->mask) && grow(set) != 0 &&
 	    (!set->slot || set->count >= set->mask / 8 * 7))
 		return -1;

@@ -4,14 +4,14 @@
 
 #include <memtrace/trace.h>
 
-/* A recording with this header begins. IS_COUNTING 0: events are not wanted, so none is lost. */
+/* Begins a recording with this header. IS_COUNTING 0: events are not recorded, so none is lost. */
 void losses_begin(struct mt_header *header, int is_counting);
 
-/* An event is lost; the header keeps the first REASON. The first loss wakes the helper thread,
+/* Counts one lost event; the header keeps the first REASON. The first loss wakes the helper thread,
  * which prints one line. */
 void losses_count(enum mt_lost reason);
 
-/* The recording has ended: nothing is lost any more. */
+/* Ends the counting: the recording has ended, so no more events are lost. */
 void losses_end(void);
 
 #endif

@@ -21,14 +21,14 @@
 #define WAIT_FOR_ROOM LOCK_MS(20) /* the same for a segment that can be used again */
 #define BEYOND_BUDGET (64u << 20)
 #define LARGEST_BUDGET \
-	(1ull << 40) /* of memory asked for: more is never filled, and its double must not wrap */
+	(1ull << 40) /* bytes: no job fills more, and twice the value must not overflow */
 
 static struct {
 	struct writer_control *control;
 	struct mt_header *header;
 	struct lock switch_lock;
 	int has_process;
-	atomic_int lagging; /* no segment could be had in time: do not wait for the next */
+	atomic_int lagging; /* no segment was ready in time: do not wait for the next */
 } recorder;
 
 struct mt_header *recorder_header(void)
@@ -64,15 +64,15 @@ void recorder_stop(enum mt_lost reason, int e)
 	helper_wake();
 }
 
-/* The time that this thread may wait: one thread waits, later ones do not while the disk or the
- * helper is behind. */
+/* The time that this thread may wait. One thread waits; later threads do not wait while the disk or
+ * the helper is late. */
 static uint64_t patience(void)
 {
 	return atomic_load(&recorder.lagging) ? 0 : WAIT;
 }
 
-/* Waits until the helper has replayed a segment that can be given up and the file contains it. The
- * prepare lock is held. */
+/* Waits until a segment can be given up: the helper has replayed it and the file contains it. The
+ * caller holds the prepare lock. */
 static struct segment *wait_for_room(uint64_t start)
 {
 	struct segment *next = NULL;
@@ -87,8 +87,8 @@ static struct segment *wait_for_room(uint64_t start)
 }
 
 /* Does the helper's work on this thread, because the helper is too slow or does not exist. NULL:
- * there is no segment now, or none any more; then recording has stopped. The switch lock is held.
- */
+ * there is no segment now; or there will be none, and recording has stopped. The caller holds the
+ * switch lock. */
 static struct segment *prepare_inline(void)
 {
 	struct mt_header *h = recorder.header;
@@ -113,8 +113,8 @@ static struct segment *prepare_inline(void)
 	return next;
 }
 
-/* FULL has no record left: switches to the next segment. NULL: the event is lost, but a later one
- * may be recorded. */
+/* Switches from FULL, which has no free record, to the next segment. NULL: this event is lost, but
+ * a later one may be recorded. */
 static struct segment *next_segment(struct segment *full, enum mt_lost *reason)
 {
 	struct segment *next;
@@ -159,8 +159,8 @@ uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t
 			out->time_ns = time;
 			out->address = address;
 			out->bytes = bytes;
-			/* The last 8 bytes hold `kind`: stored at once and last, they make the
-			 * record valid. */
+			/* The last 8 bytes contain `kind`. They are stored last, in one store, and
+			 * make the record valid. */
 			__atomic_store_n((uint64_t *)(void *)&out->stack, last, __ATOMIC_RELEASE);
 			if (__builtin_expect(i == s->wake_at, 0))
 				helper_wake();
@@ -183,7 +183,8 @@ uint64_t recorder_next_sequence(void)
 	return s->entry->first_sequence + (used < s->capacity ? used : s->capacity);
 }
 
-/* Makes the recording's memory, and starts the process that writes it if wanted and possible. */
+/* Makes the memory of the recording. If wanted and possible, starts the process that writes the
+ * file. */
 static int make_memory(const struct recorder_setup *setup, size_t least)
 {
 	const uint64_t budget = setup->budget < LARGEST_BUDGET ? setup->budget : LARGEST_BUDGET;
@@ -255,7 +256,7 @@ void recorder_begin(void)
 	writer_begin(recorder.control, recorder.has_process);
 }
 
-/* No record can be reserved in the segment any more: `used` stays above its capacity. */
+/* Stops the reservation of records in the segment: `used` stays above its capacity. */
 static void seal(struct segment *s)
 {
 	uint64_t used = __atomic_fetch_add(&s->entry->used, s->capacity, __ATOMIC_ACQ_REL);

@@ -15,7 +15,7 @@
 struct recorder_setup {
 	const char *directory; /* absolute */
 	const char *name;
-	uint64_t budget;   /* bytes of file */
+	uint64_t budget;   /* largest size of the file in bytes */
 	int counters_only; /* no events: header, tables and counters */
 	int with_process;  /* a separate process writes the file, if one can be started */
 };
@@ -24,7 +24,7 @@ struct recorder_setup {
  * recorder_begin(). Returns 0 or -errno. */
 int recorder_open(const struct recorder_setup *setup);
 
-/* Recording and writing begin. */
+/* Begins to record and to write. */
 void recorder_begin(void);
 
 /* Returns 1 if a process was started to write the file. */
@@ -44,27 +44,28 @@ static inline uint64_t recorder_last(uint32_t stack, uint16_t thread, enum mt_ev
 }
 
 /*
- * Appends a record. LAST is its recorder_last(); storing it makes the record visible. Returns the
- * sequence number, or MT_UNKNOWN if the record was lost or events are not recorded. The call waits
- * only if the helper thread was too slow to prepare the next segment; the header counts that.
+ * Appends a record. LAST is its recorder_last(); the store of LAST makes the record visible.
+ * Returns the sequence number, or MT_UNKNOWN if the record was lost or events are not recorded. The
+ * call waits only if the helper thread was too slow to prepare the next segment; the header counts
+ * that.
  */
 uint64_t recorder_write(uint64_t time, uint64_t address, int64_t bytes, uint64_t last);
 
 /* The sequence number that the next record gets; MT_UNKNOWN when events are not recorded. */
 uint64_t recorder_next_sequence(void);
 
-/* Ends the recording of events early: the counters go on. */
+/* Ends the recording of events early; the counters continue. */
 void recorder_stop(enum mt_lost reason, int e);
 
 /* Ends recording for good: seals the current segment and marks the end. writer_finish() waits until
- * it is written. */
+ * all is written. */
 void recorder_close(int exit_status);
 
 /* In a forked child: forgets the parent's recording without touching it. */
 void recorder_forget(void);
 
-/* The file could not be created: gives the memory back. Threads may still write into it; nothing
- * reads that. */
+/* Gives the memory back after the file could not be created. Threads may still write into the
+ * memory; nothing reads it. */
 void recorder_discard(void);
 
 /* A sequence number that must stay in the file (an OOM); the first and the latest are kept. */

@@ -10,17 +10,17 @@
 
 #include "record/control.h"
 
-/* Gives out the image behind CONTROL, of which the first BYTES are taken. */
+/* Begins to give out the image after CONTROL; its first BYTES are already in use. */
 void regions_begin(struct writer_control *control, uint64_t bytes);
 
-/* Returns a new region of BYTES, zeroed, and its offset in the file. NULL: there is none (errno
- * EBUSY: now; EFBIG, ENOMEM: any more). Any thread may call it. */
+/* Returns a new region of BYTES, zeroed, and its offset in the file. NULL: there is none now (errno
+ * EBUSY), or there will be none (EFBIG, ENOMEM). Any thread may call it. */
 void *regions_add(size_t bytes, uint64_t *offset);
 
-/* Bytes of the image that are given out: how long the file becomes. */
+/* Bytes of the image that are given out, which is the length of the file. */
 uint64_t regions_bytes(void);
 
-/* In a forked child: the memory is the parent's. */
+/* For a forked child: the memory belongs to the parent. */
 void regions_forget(void);
 
 #endif

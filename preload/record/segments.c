@@ -10,14 +10,12 @@
 #define FIRST_SEGMENT_BYTES (1u << 20)
 #define SEGMENT_BYTES (16u << 20)
 #define MIN_SEGMENT_BYTES (64u << 10)
-#define MIN_SEGMENTS 4 /* first, peak, current, next: kept whatever the budget */
-#define FIRST_KEPT                                                                     \
-	4 /* failures for lack of memory that stay in the trace; as many of the latest \
-	   */
+#define MIN_SEGMENTS 4 /* first, peak, current, next: kept with any budget */
+#define FIRST_KEPT 4   /* the first failures for lack of memory to keep; and as many latest ones */
 
 struct segments segments;
 
-/* Room for a keyframe of a run that was given up. */
+/* Memory of a keyframe of a run that was given up. */
 struct spare {
 	struct mt_record *records; /* NULL: empty */
 	uint64_t offset, capacity;
@@ -37,8 +35,8 @@ void segments_protect(uint64_t sequence)
 	kept_count++;
 }
 
-/* Segments of a sixteenth of the budget, so that giving one up loses little; the first is small,
- * for small jobs. */
+/* Chooses a sixteenth of the budget, so that a segment that is given up loses little. The first
+ * segment is small, for small jobs. */
 static size_t choose_bytes(uint64_t budget)
 {
 	uint64_t each = budget / 16 & ~(uint64_t)(MIN_SEGMENT_BYTES - 1);
@@ -55,7 +53,7 @@ size_t segments_first_bytes(uint64_t budget)
 	return bytes < FIRST_SEGMENT_BYTES ? bytes : FIRST_SEGMENT_BYTES;
 }
 
-/* Segments are added by whoever prepares one, and looked through by the helper. */
+/* Any thread that prepares a segment adds it, and the helper reads the list. */
 static uint64_t count(void)
 {
 	return __atomic_load_n(&segments.header->segments, __ATOMIC_ACQUIRE);
@@ -100,7 +98,7 @@ void segments_open(struct writer_control *control, uint64_t budget, void *record
 		return;
 	s = add_segment(records, offset, bytes);
 	s->entry->first_sequence = 0;
-	s->entry->has_keyframe = 1; /* nothing was live */
+	s->entry->has_keyframe = 1; /* an empty keyframe: nothing was live */
 	atomic_store(&segments.current, s);
 }
 
@@ -119,8 +117,8 @@ static int holds(const struct segment *s, uint64_t sequence)
 	return sequence >= first && sequence - first < s->capacity;
 }
 
-/* Does S hold what must stay: a peak, or a failure for lack of memory? When there is no room for
- * all failures, ONLY_ENDS of them stay: the first and the latest. */
+/* Does S contain a record that must stay: a peak, or a failure for lack of memory? ONLY_ENDS, when
+ * there is no room for all failures: only the first and the latest failure stay. */
 static int is_protected(const struct segment *s, int only_ends)
 {
 	const unsigned latest = kept_count > 2 * FIRST_KEPT
@@ -163,8 +161,8 @@ static int is_expendable(const struct segment *s, int only_ends)
 }
 
 /*
- * What follows a segment can be replayed from a keyframe only: a segment is given up together with
- * those after it that have none. May the segments from S to the next keyframe go?
+ * Can the segments from S to the next keyframe be given up? After a gap, a replay can start only at
+ * a keyframe, so a segment goes together with the following segments that have no keyframe.
  */
 static int is_expendable_run(const struct segment *s, int only_ends)
 {
@@ -176,7 +174,7 @@ static int is_expendable_run(const struct segment *s, int only_ends)
 	return s != NULL;
 }
 
-/* The prepare lock is held. */
+/* Keeps the keyframe memory of S for another segment. The caller holds the prepare lock. */
 static void keep_spare(struct segment *s)
 {
 	for (unsigned i = 0; i < MT_MAX_SEGMENTS && s->keyframe; i++) {
@@ -189,7 +187,7 @@ static void keep_spare(struct segment *s)
 	}
 }
 
-/* The smallest that has room. The prepare lock is held. */
+/* Gives S the smallest spare that has room. The caller holds the prepare lock. */
 static int take_spare(struct segment *s, uint64_t records)
 {
 	struct spare *best = NULL;
@@ -207,8 +205,8 @@ static int take_spare(struct segment *s, uint64_t records)
 	return 1;
 }
 
-/* Does the budget have room for a keyframe of RECORDS, or is it used up, so that one is needed
- * before a segment can be given up? */
+/* Returns 1 if the budget has room for a keyframe of RECORDS, or if the budget is used up: then a
+ * keyframe is needed before a segment can be given up. */
 static int is_keyframe_due(uint64_t records)
 {
 	const uint64_t size = regions_bytes() + segments.bytes, budget = segments.header->budget;
@@ -217,7 +215,7 @@ static int is_keyframe_due(uint64_t records)
 	       size + segments.keyframe_bytes > budget;
 }
 
-/* Room for a keyframe of RECORDS before S: of one that was given up, or new. NULL: none. */
+/* Returns memory for a keyframe of RECORDS before S, a spare or a new region. NULL: none. */
 static struct mt_record *keyframe_room(struct segment *s, uint64_t records)
 {
 	uint64_t room = records + records / 16 + 1, offset;
@@ -262,7 +260,7 @@ static void give_up_run(struct segment *s)
 	} while (!s->entry->has_keyframe);
 }
 
-/* A segment that was given up. NULL: none. */
+/* Returns a segment that was given up. NULL: none. */
 static struct segment *take_free(void)
 {
 	for (unsigned i = 0; i < count(); i++)
@@ -273,7 +271,7 @@ static struct segment *take_free(void)
 	return NULL;
 }
 
-/* Where the oldest run begins that may go. NULL: none. */
+/* Returns the first segment of the oldest run that can be given up. NULL: none. */
 static struct segment *find_oldest(int only_ends)
 {
 	struct segment *oldest = NULL;
@@ -288,7 +286,8 @@ static struct segment *find_oldest(int only_ends)
 	return oldest;
 }
 
-/* Gives the oldest run up that may go, never the first segment, and takes one of it. NULL: none. */
+/* Gives up the oldest run that can go (never the first segment) and takes one segment of it. NULL:
+ * none. */
 static struct segment *reuse(void)
 {
 	struct segment *oldest = find_oldest(0);
@@ -340,7 +339,7 @@ struct segment *segments_prepare(void)
 		errno = ENOBUFS;
 		if (old || is_behind() || count() >= MT_MAX_SEGMENTS)
 			return old;
-		/* all that is left must be kept: a few segments more than the budget has */
+		/* all segments must be kept: use a few more than the budget has */
 	}
 	p = regions_add(segments.bytes, &offset);
 	if (!p)
@@ -368,7 +367,7 @@ static void touch(struct segment *s)
 	}
 }
 
-/* A segment whose memory can be given back, marked as such. NULL: none. */
+/* Marks and returns a segment whose memory can be given back. NULL: none. */
 static struct segment *begin_to_empty(void)
 {
 	struct segment *found = NULL;
@@ -390,7 +389,7 @@ static struct segment *begin_to_empty(void)
 	return found;
 }
 
-/* The lock is not held meanwhile: a thread that records may need it. */
+/* Gives back memory without the lock, which a thread that records may need. */
 static void release(void)
 {
 	struct segment *s;
@@ -401,7 +400,7 @@ static void release(void)
 		if (s->keyframe)
 			madvise(s->keyframe, s->entry->keyframe_capacity * sizeof(struct mt_record),
 				MADV_REMOVE);
-		s->is_empty = emptied ? 1 : -1; /* -1: it cannot be, and is not tried again */
+		s->is_empty = emptied ? 1 : -1; /* -1: not possible, and not tried again */
 		s->keyframe_is_empty = 1;
 		__atomic_store_n(&s->is_being_emptied, 0, __ATOMIC_RELEASE);
 	}

@@ -22,14 +22,14 @@
 
 enum { MAKING = 1, MAPPED, NOT_MADE, NOT_EXECUTED };
 
-/* What the children need. They share this memory, and this thread's errno: they call nothing of the
- * C library. */
+/* The data of the children. The children share this memory and this thread's errno, so they call no
+ * function of the C library. */
 static struct {
 	size_t bytes;
 	void *memory;
 	_Atomic int stage;
 	int error;
-	int alive; /* the kernel makes it 0 when the second child ends or executes the program */
+	int alive; /* the kernel stores 0 when the second child ends or executes the program */
 	const char *program;
 	unsigned most_descriptors;
 	char path[4096];
@@ -38,7 +38,7 @@ static struct {
 
 void writer_start(void);
 
-/* A system call that leaves errno alone. Result or -errno. */
+/* A system call that does not change errno. Returns the result or -errno. */
 static long call(long number, long a, long b, long c, long d, long e, long f)
 {
 #if defined(__x86_64__)
@@ -66,8 +66,8 @@ static long call(long number, long a, long b, long c, long d, long e, long f)
 #endif
 }
 
-/* Every descriptor of this child's table but the memory's: what the job has open must not stay open
- * because of us. */
+/* Closes every descriptor of this child's table but the memfd: no file of the job may stay open
+ * because of this child. */
 static void close_the_rest(void)
 {
 	call(SYS_close, 0, 0, 0, 0, 0, 0);
@@ -87,8 +87,8 @@ static void set_stage(int stage, long error)
 	atomic_store(&spawn.stage, stage);
 }
 
-/* The memfd's descriptor in this child's table. Where the job has no number left, one of the
- * standard streams' is free to take: the table is a copy. */
+/* Makes the memfd in this child's table. If the job has no number left, the child closes standard
+ * input, which it can because the table is a copy. */
 static long make_descriptor(void)
 {
 	long fd = call(SYS_memfd_create, (long)"memtrace", 0, 0, 0, 0, 0);
@@ -100,7 +100,7 @@ static long make_descriptor(void)
 	return fd;
 }
 
-/* The second child. Everything that can wait for a file system comes after the memory is there. */
+/* The second child. It makes the memory first: each later call may wait for a file system. */
 static int in_child(void *unused)
 {
 	static char *const arguments[] = { (char *)(uintptr_t) "memtrace-writer", NULL },
@@ -132,7 +132,7 @@ static int in_child(void *unused)
 	return 1;
 }
 
-/* The first child ends at once, so that the second is nobody's the job knows of. */
+/* The first child ends at once, so that the second is not a child of the job. */
 static int in_first_child(void *unused)
 {
 	long pid = spawn_clone(in_child, spawn.stack[1] + STACK_BYTES,
@@ -148,13 +148,13 @@ static void *finish(size_t *got)
 	if (!spawn.memory)
 		return NULL;
 	madvise(spawn.memory, spawn.bytes,
-		MADV_DONTFORK); /* no forked child can write here, even by mistake */
+		MADV_DONTFORK); /* no forked child can write to this memory */
 	madvise(spawn.memory, spawn.bytes, MADV_DONTDUMP);
 	*got = spawn.bytes;
 	return spawn.memory;
 }
 
-/* A memfd is a file to RLIMIT_FSIZE. */
+/* RLIMIT_FSIZE also limits a memfd. */
 static size_t allowed(size_t bytes)
 {
 	struct rlimit limit;
@@ -170,7 +170,7 @@ static void start_children(void)
 	long pid;
 	int status;
 
-	/* No handler of the job's may run in a child. */
+	/* No signal handler of the job may run in a child. */
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(all));
 	spawn.alive = 1;
 	pid = spawn_clone(in_first_child, spawn.stack[0] + STACK_BYTES, CLONE_VM | CLONE_FILES,
@@ -183,8 +183,8 @@ static void start_children(void)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
-/* Would the writer, whose parent ends, become a child of this process? A wait() of the job's would
- * then find it. A sanitizer cannot follow the children either. */
+/* Would the writer become a child of this process when its parent ends? A wait() of the job would
+ * then find the writer. Also 1 under a sanitizer, which cannot follow the children. */
 static int would_be_ours_to_wait_for(void)
 {
 	int subreaper = 0;
@@ -221,7 +221,7 @@ void *spawn_writer(size_t bytes, size_t *got)
 	while (atomic_load(&spawn.stage) == MAKING && now_ns() - start < LOCK_MS(2000)) {
 		if (!__atomic_load_n(&spawn.alive, __ATOMIC_ACQUIRE) &&
 		    atomic_load(&spawn.stage) == MAKING) {
-			set_stage(NOT_MADE, EPERM); /* killed: a filter of system calls */
+			set_stage(NOT_MADE, EPERM); /* killed by a filter of system calls */
 			break;
 		}
 		lock_pause();
@@ -250,7 +250,7 @@ void *spawn_memory_only(size_t bytes, size_t *got)
 	}
 }
 
-/* What loads this library if it is executed as a program. */
+/* The loader of this library when it is executed as a program. */
 #if defined(__x86_64__)
 #define LOADER "/lib64/ld-linux-x86-64.so.2"
 #elif defined(__aarch64__)

@@ -1,13 +1,13 @@
 /*
- * spawn_clone(): clone() for a child that shares this process's memory and runs on a stack of its own. The C library's clone() is not used: a
- * sanitizer that the host carries may define it. writer_start(): where libmemtrace.so begins when it is executed as a program.
+ * spawn_clone(): clone() for a child that shares this process's memory and runs on its own stack. The C library's clone() is not used: a
+ * sanitizer in the host may define it. writer_start(): the entry point of libmemtrace.so when it is executed as a program.
  */
 	.text
 
 #if defined(__x86_64__)
 
 /* long spawn_clone(int (*run)(void *), void *stack_top, unsigned long flags, void *argument, int *cleared)
- * Returns the child's pid, or -errno. The child calls run(argument) and ends with what it returns. */
+ * Returns the child's pid, or -errno. The child calls run(argument) and ends with its result as status. */
 	.globl	spawn_clone
 	.hidden	spawn_clone
 	.type	spawn_clone, @function

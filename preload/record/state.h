@@ -10,8 +10,8 @@
 
 enum recording { RECORDING_IDLE, RECORDING_STARTING, RECORDING_ON, RECORDING_OFF };
 
-/* The state has a page of its own, which the kernel clears (to RECORDING_IDLE) in every child that
- * has a copy of this process's memory, whichever call made the child. */
+/* The state has its own page. The kernel clears the page (to RECORDING_IDLE) in every child that
+ * has a copy of this process's memory, for any call that makes a child. */
 extern struct recording_page {
 	_Atomic int state; /* enum recording */
 	char rest[4096 - sizeof(int)];
@@ -20,16 +20,16 @@ extern struct recording_page {
 
 /*
  * The two questions that the start of a recording answers. state.c has weak definitions for a
- * program without such a start: nothing is ever recorded. preload/recording.c has the definitions
- * that the linker takes instead. A pointer that recording.c sets would come too late: constructors
- * of other libraries allocate GPU memory before ours runs.
+ * program without such a start: nothing is ever recorded. The linker prefers the definitions in
+ * preload/recording.c. A function pointer set by recording.c would be too late: constructors of
+ * other libraries allocate GPU memory before the one of memtrace runs.
  */
 
 /* Starts recording at the first call. Returns 1 if this process records. */
 int recording_start(void);
 
-/* Returns 0 if MEMTRACE_DISABLE is set or recording could not start: CUDA is then asked nothing and
- * no argument is read. */
+/* Returns 0 if MEMTRACE_DISABLE is set or recording could not start. Then hooks read no argument
+ * and make no call of CUDA of their own. */
 int recording_is_allowed(void);
 
 /* Returns 1 if this process records; starts recording if it is idle. */

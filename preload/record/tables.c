@@ -11,11 +11,12 @@
 #include "record/regions.h"
 
 #define REGION_BYTES (256u << 10)
-#define FOR_OTHERS \
-	(8u << 10) /* of the last region: modules, threads and meta, when stacks have filled it */
-#define HASHES (1u << 18) /* of stacks; a power of 2 */
-#define RECENT 128        /* of stacks, in one page */
-#define FRAMES (1u << 12) /* remembered by what the interpreter has of them */
+#define FOR_OTHERS                                                                              \
+	(8u << 10) /* bytes of the last region for modules, threads and meta, after stacks have \
+		      filled the rest */
+#define HASHES (1u << 18) /* slots of the cache of stacks; a power of 2 */
+#define RECENT 128        /* slots for recent stacks; one page */
+#define FRAMES (1u << 12) /* slots for frames, by the identity that the interpreter gives */
 
 /* hash -> id, open addressing; entries are only ever added. `hash` is written last. */
 struct index {
@@ -29,22 +30,23 @@ struct index {
 
 static struct {
 	struct lock lock;
-	atomic_int lagging;    /* the lock could not be had in time: do not wait for it again */
+	atomic_int lagging;    /* the lock was not free in time: do not wait for it again */
 	atomic_int full;       /* no room for one more string, frame or stack */
-	atomic_int closed;     /* and none in `hashes` */
-	atomic_int wants_room; /* the helper is to make a region */
+	atomic_int closed;     /* also no room for a stack in `hashes` */
+	atomic_int wants_room; /* the helper must make a region */
 	struct mt_header *header;
 	uint8_t *region; /* the table region being filled */
 	struct mt_table *entry;
 	_Atomic(uint8_t *) spare; /* the next one, made by the helper; NULL: none */
 	uint64_t spare_offset;
-	struct index strings, frames, stacks; /* stacks by module and frame ids */
-	struct hash_cache_slot *hashes;       /* of stacks -> stack, open addressing */
+	struct index strings, frames, stacks; /* `stacks`: by module and frame ids */
+	struct hash_cache_slot *hashes;       /* hash of a stack -> stack, open addressing */
 	uint32_t hash_count;
 	uint32_t modules, threads;
 } t;
 
-/* The same as `hashes` and as the interpreter's frames -> frame ids: the latest of each slot. */
+/* Two caches that keep the latest value of each slot: the same as `hashes`, and frames of the
+ * interpreter -> frame ids. */
 static struct hash_cache_slot recent[RECENT] __attribute__((aligned(4096)));
 static struct hash_cache_slot known_frames[FRAMES];
 
@@ -91,7 +93,7 @@ static int index_is_full(const struct index *x)
 	return x->count >= x->mask - x->mask / 4;
 }
 
-/* The id for a new thing. */
+/* Adds HASH and returns its new id. */
 static uint32_t index_add(struct index *x, uint64_t hash)
 {
 	size_t i = hash & x->mask;
@@ -160,7 +162,8 @@ int tables_open(struct mt_header *header, void *first, uint64_t offset, size_t b
 	return 0;
 }
 
-/* A quarter of the budget at most: what makes endless new stacks must not eat the disk. */
+/* The tables take a quarter of the budget at most: a job with endless new stacks must not fill the
+ * disk. */
 static int may_grow(void)
 {
 	const struct mt_header *h = t.header;
@@ -169,8 +172,8 @@ static int may_grow(void)
 	return tables < MT_MAX_TABLES && tables * REGION_BYTES <= h->budget / 4;
 }
 
-/* Room for an entry with BYTES of payload, in a new region if need be. The lock is held. Returns 0,
- * ENOSPC when there will be none any more, EBUSY when there is none now. */
+/* Makes room for an entry with BYTES of payload, in a new region if needed. The caller holds the
+ * lock. Returns 0, ENOSPC if there will be no room any more, EBUSY if there is none now. */
 static int make_room(size_t bytes, int for_stacks)
 {
 	size_t need = sizeof(struct mt_entry) + ((bytes + 7) & ~(size_t)7);
@@ -200,7 +203,7 @@ struct piece {
 	(const struct piece[]){ __VA_ARGS__ }, \
 		sizeof((const struct piece[]){ __VA_ARGS__ }) / sizeof(struct piece)
 
-/* Appends an entry, its payload given in parts. The lock is held. As make_room(). */
+/* Appends an entry with its payload in parts. The caller holds the lock. Returns as make_room(). */
 static int append(uint32_t kind, uint32_t id, const struct piece *part, size_t parts)
 {
 	size_t bytes = 0;
@@ -234,7 +237,7 @@ static void lose_stack(int busy)
 		__atomic_fetch_add(&t.header->busy_stacks, 1, __ATOMIC_RELAXED);
 }
 
-/* Waits for the lock once, not again and again while its holder is held up. */
+/* Waits for the lock once; does not wait again while the holder is delayed. */
 static int enter(void)
 {
 	int got = lock_acquire(&t.lock, atomic_load(&t.lagging) ? 0 : LOCK_WAIT);
@@ -262,7 +265,7 @@ static void leave(void)
 		helper_wake();
 }
 
-/* The tables are full, which the header says where nothing worse was. */
+/* Marks the tables as full, in the header only if it has no other reason yet. */
 static void fill_up(void)
 {
 	uint32_t nothing = MT_LOST_NOTHING;
@@ -272,7 +275,7 @@ static void fill_up(void)
 				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Looks HASH up again under the lock, and gives it the next id and an entry when it is new. */
+/* Looks HASH up again under the lock. A new HASH gets the next id and an entry. */
 static uint32_t add(struct index *x, uint64_t hash, uint32_t kind, const struct piece *part,
 		    size_t parts)
 {
@@ -343,9 +346,9 @@ int tables_known_stack(uint64_t hash, uint32_t *stack)
 }
 
 /*
- * HASH stands for PLACE from now on. The lock is held. Code objects that come and go make new
- * hashes for stacks that are known; when there is no room for one more, all are forgotten and
- * looked up again. Where nothing can be added to the tables, they stay.
+ * From now on HASH stands for STACK. The caller holds the lock. New code objects make new hashes
+ * for known stacks; when the cache is full, all its hashes are dropped and looked up again. If the
+ * tables are full too, the hashes stay.
  */
 static void learn(uint64_t hash, uint32_t stack)
 {
@@ -428,7 +431,7 @@ uint16_t tables_thread(uint32_t tid, const char *name)
 	return id;
 }
 
-/* KEY is a MT_META_ key, NAME what follows it ("" for none). */
+/* KEY is a MT_META_ key, NAME its suffix ("" for none). */
 void tables_meta(const char *key, const char *name, const char *value, size_t n)
 {
 	char whole[256];
@@ -454,7 +457,7 @@ void tables_prepare(void)
 	region = regions_add(REGION_BYTES, &offset);
 	if (!region)
 		return;
-	/* Each page is touched now, so that recording never waits for a first fault. */
+	/* Each page is written now, so that recording never waits for a first page fault. */
 	for (size_t k = 0; k < REGION_BYTES; k += 4096)
 		((volatile uint8_t *)region)[k] = 0;
 	t.spare_offset = offset;

@@ -1,8 +1,8 @@
 /*
  * The tables of the trace: strings, frames, stacks, modules, threads, meta. Each entry is written
  * once and has an id. A known stack is looked up without a lock. If the tables are busy, one caller
- * waits for them; later callers do not wait until the lock was free once more. If the tables are
- * full or busy, the answer is "unknown" (0).
+ * waits for the lock; later callers do not wait until it has been free once. If the tables are full
+ * or busy, the answer is "unknown" (0).
  */
 #ifndef PRELOAD_TABLES_H
 #define PRELOAD_TABLES_H

@@ -9,9 +9,9 @@
 #define STACK_BYTES (256u << 10)
 
 /*
- * Looked up and not linked with: before glibc 2.34 they are libpthread's, in another version. As
- * the loader would bind us: a sanitizer's pthread_create() in front of the C library's is the one
- * to call.
+ * These functions are looked up, not linked: before glibc 2.34 libpthread has them, in another
+ * version. The lookup is that of the loader: if a sanitizer defines pthread_create() before the C
+ * library, that definition must be called.
  */
 #define FUNCTIONS(X)                   \
 	X(pthread_attr_init)           \
@@ -43,7 +43,7 @@ int thread_start(void *(*run)(void *))
 	real.pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	real.pthread_attr_setstacksize(&attributes, STACK_BYTES);
 	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old); /* the thread begins with its maker's */
+	sigprocmask(SIG_SETMASK, &all, &old); /* the new thread inherits the blocked signals */
 	e = real.pthread_create(&thread, &attributes, run, NULL);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	real.pthread_attr_destroy(&attributes);

@@ -1,9 +1,10 @@
-/* The helper's thread. */
+/* Starts the helper thread. */
 #ifndef PRELOAD_THREAD_H
 #define PRELOAD_THREAD_H
 
-/* Starts a detached thread of its own small stack, all signals blocked. 0, or -1 where none can be
- * had: the process may have no libpthread, where that is not part of the C library. */
+/* Starts a detached thread with a small stack and all signals blocked. Returns 0, or -1 if that is
+ * not possible: for example, the process has no libpthread and the C library does not contain it.
+ */
 int thread_start(void *(*run)(void *));
 
 #endif

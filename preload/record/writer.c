@@ -21,7 +21,7 @@
 #include "record/spawn.h"
 #include "record/thread.h"
 
-#define CLAIM_MS 2000 /* a process that has not begun by then has failed */
+#define CLAIM_MS 2000 /* a process that has not begun after this time has failed */
 #define GO_MS 10000
 
 static struct image image;
@@ -44,7 +44,7 @@ static void set_state(struct writer_control *c, enum writer_state state, int err
 	futex(&c->helper_wakeups, FUTEX_WAKE, 1, 0);
 }
 
-/* ---- what the process and the thread both do ---- */
+/* ---- common to the process and the thread ---- */
 
 static void open_file(struct writer_control *c)
 {
@@ -102,8 +102,8 @@ static int claim(struct writer_control *c, enum writer_owner who)
 	return atomic_compare_exchange_strong(&c->owner, &nobody, who);
 }
 
-/* Everything new, every WRITER_EVERY_MS and when writer_wake() says so, until the recording is
- * closed or IS_GONE() says that the job is. */
+/* Writes all new data every WRITER_EVERY_MS and after each writer_wake(), until the recording is
+ * closed or IS_GONE() returns 1 because the job has ended. */
 static void write_until_the_end(struct writer_control *c, int (*is_gone)(struct writer_control *))
 {
 	while (!atomic_load(&c->ended) && !is_gone(c)) {
@@ -123,8 +123,8 @@ static void write_until_the_end(struct writer_control *c, int (*is_gone)(struct 
 
 static struct {
 	struct writer_control *control;
-	uint64_t begun_ns; /* when the process was started; 0: none was */
-	int resumes;       /* the thread goes on with the file of a process that was killed */
+	uint64_t begun_ns; /* time at which the process was started; 0: none was */
+	int resumes;       /* the thread continues the file of a process that was killed */
 	atomic_int has_thread;
 } job;
 
@@ -142,11 +142,11 @@ void writer_begin(struct writer_control *c, int has_process)
 static int is_here(struct writer_control *c)
 {
 	(void)c;
-	return 0; /* the thread ends with its process */
+	return 0; /* the thread cannot outlive its process */
 }
 
-/* The trace file is open in the descriptor table of this thread alone: a number of the job's table
- * could be closed by the job and opened for a file of the job between two writes. */
+/* The trace file is open in the descriptor table of this thread alone: the job could close a number
+ * of its own table and open another file with it between two writes. */
 static void *write_as_a_thread(void *unused)
 {
 	struct writer_control *c = job.control;
@@ -223,7 +223,7 @@ static struct {
 	struct robust_list entry;
 } watched;
 
-/* WORD becomes this thread's id; the kernel marks it with FUTEX_OWNER_DIED when the thread ends. */
+/* Stores this thread's id in WORD; the kernel adds FUTEX_OWNER_DIED when the thread ends. */
 static void watch_this_thread(_Atomic uint32_t *word)
 {
 	watched.entry.next = &watched.head.list;
@@ -277,8 +277,8 @@ static struct writer_control *take_memory(void)
 	return atomic_load(&c->go) && c->build == WRITER_BUILD ? c : NULL;
 }
 
-/* Signals that the job's whole group gets must not end this process before everything is written.
- * Processors are the job's first. */
+/* A signal to the process group of the job must not end this process before all is written. The job
+ * has priority for processors. */
 static void detach(void)
 {
 	uint64_t all = ~0ull;
@@ -305,7 +305,7 @@ int writer_process(void)
 	pidfd = -1;
 #endif
 	open_file(c);
-	(void)!chdir("/"); /* the job's working directory is not kept busy */
+	(void)!chdir("/"); /* do not keep the job's working directory busy */
 	write_until_the_end(c, job_is_gone);
 	return atomic_load(&c->state) == WRITER_REFUSED;
 }

@@ -13,14 +13,15 @@
 
 /* ---- in the job ---- */
 
-/* Writing begins: `directory`, `name`, `image_bytes` and the header of the image are filled in.
- * HAS_PROCESS: a process was started for it. */
+/* Begins to write. `directory`, `name`, `image_bytes` and the header of the image must be filled
+ * in. HAS_PROCESS: a process was started to write. */
 void writer_begin(struct writer_control *c, int has_process);
 
-/* For the helper thread: starts a thread that writes if no process does, or if it was killed. */
+/* For the helper thread: starts a thread that writes if no process writes or the process was
+ * killed. */
 void writer_check(struct writer_control *c);
 
-/* The recording is closed: waits up to LIMIT_MS until everything is written. Returns 1 if the file
+/* After the recording is closed: waits up to LIMIT_MS until all is written. Returns 1 if the file
  * is complete. */
 int writer_finish(struct writer_control *c, unsigned limit_ms);
 
@@ -28,10 +29,11 @@ int writer_finish(struct writer_control *c, unsigned limit_ms);
  * Returns 1 if a thread writes. */
 int writer_take_over(struct writer_control *c);
 
-/* Wakes the writer early, for much to write. Never waits. */
+/* Wakes the writer early if there is much to write. The call never waits. */
 void writer_wake(struct writer_control *c);
 
-/* The calling thread is the helper thread: its end tells the writer of the job's. */
+/* Marks the calling thread as the helper thread: its end tells the writer that the job has ended.
+ */
 void writer_watch_this_thread(struct writer_control *c);
 void writer_unwatch_this_thread(struct writer_control *c);
 

@@ -8,7 +8,7 @@ int symbols_same(const char *a, const char *b)
 	while (*a && *a == *b) {
 		a++;
 		b++;
-		__asm__ volatile(""); /* not to be made a strcmp() again */
+		__asm__ volatile(""); /* prevents the compiler from making it a call of strcmp() */
 	}
 	return *a == *b;
 }

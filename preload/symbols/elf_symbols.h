@@ -1,7 +1,6 @@
 /*
- * One loaded object's symbols, read from its tables. Own loops in place of the C library's
- * functions: a sanitizer that the host carries may define those, and be just now looking for the
- * real ones.
+ * The symbols of one loaded object, read from its tables. Loops replace functions of the C library:
+ * a sanitizer in the host may define those, and may be searching for the real ones at this moment.
  */
 #ifndef PRELOAD_SYMBOLS_H
 #define PRELOAD_SYMBOLS_H
@@ -16,24 +15,25 @@ struct symbols {
 	const char *soname;           /* or NULL */
 	const uint32_t *hash;         /* DT_GNU_HASH, or NULL */
 	const uint32_t *old_hash;     /* DT_HASH, or NULL */
-	const ElfW(Versym) * version; /* of each symbol, or NULL */
+	const ElfW(Versym) * version; /* version of each symbol, or NULL */
 };
 
 uint32_t symbols_hash(const char *name);
 
-/* Of the object at BASE whose dynamic section is D. 0, or -1 where it has none. */
+/* Reads the tables of the object at BASE with the dynamic section D. Returns 0, or -1 without
+ * symbols. */
 int symbols_read(ElfW(Addr) base, const ElfW(Dyn) * d, struct symbols *s);
 
-/* The definition of NAME, whose symbols_hash() is HASH; NULL: none. */
+/* The definition of NAME; HASH is symbols_hash(NAME). NULL: none. */
 const ElfW(Sym) * symbols_find(const struct symbols *s, const char *name, uint32_t hash);
 
-/* Does it belong to a version (cudaMalloc@@libcudart.so.13)? Then the loader binds only those that
- * want it. */
+/* Does the symbol have a version (cudaMalloc@@libcudart.so.13)? Then the loader binds it only to
+ * callers that require this version. */
 int symbols_is_versioned(const struct symbols *s, const ElfW(Sym) * y);
 
 int symbols_same(const char *a, const char *b);
 
-/* What follows the last slash. */
+/* The part of PATH after the last slash. */
 const char *symbols_file(const char *path);
 
 #endif

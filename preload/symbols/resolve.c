@@ -16,7 +16,7 @@ struct query {
 	void *found;
 };
 
-/* Where this object begins and ends, from the linker. */
+/* The start and the end of this object, from the linker. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
 
@@ -127,9 +127,9 @@ static int is_libc(const char *path)
 }
 
 /*
- * By the loader's own list and not by dl_iterate_phdr(), which the host may define too: this is how
- * dlsym() itself is found, and may run before anything else is ready. The C library is near the
- * list's front and never leaves, nor do preloads.
+ * Reads the loader's own list, not dl_iterate_phdr(), which the host may also define. dlsym()
+ * itself is found in this way, perhaps before anything else is ready. The C library and the
+ * preloads are near the front of the list and are never unloaded.
  */
 static void *find_early(const char *symbol, int in_libc)
 {
@@ -168,7 +168,7 @@ struct whose {
 	const void *address;
 	char *path;
 	size_t bytes;
-	int file; /* is what follows the path's last slash enough? */
+	int file; /* 1: only the part of the path after the last slash is needed */
 	const void *start;
 };
 

@@ -1,8 +1,8 @@
 /*
  * Finding symbols and modules among the loaded objects, by reading their tables. dlsym() and
- * dladdr() take the loader's lock, which a thread may hold while it waits for a lock of PyTorch's
- * that our caller holds: never use them in a hook. This way also sees libraries that Python loaded
- * RTLD_LOCAL, which RTLD_NEXT does not.
+ * dladdr() take the loader's lock, which a thread may hold while it waits for a lock of PyTorch
+ * that the caller of a hook holds: never use them in a hook. These functions also see libraries
+ * that Python loaded with RTLD_LOCAL; RTLD_NEXT does not.
  */
 #ifndef PRELOAD_RESOLVE_H
 #define PRELOAD_RESOLVE_H
@@ -10,7 +10,7 @@
 #include <link.h>
 
 /* Address of SYMBOL in the first object loaded after this one that defines it; an object before
- * this one is a tracer or a shim that calls us. NULL: none defines it. */
+ * this one is a tracer or a shim that calls this library. NULL: none defines it. */
 void *resolve(const char *symbol);
 
 /* The same, but first in the object that holds BESIDE: another function of the same copy of a
@@ -26,18 +26,18 @@ void *resolve_anywhere(const char *symbol);
 /* Address of SYMBOL in the C library itself, whoever else defines it. */
 void *resolve_in_libc(const char *symbol);
 
-/* The same in another preload after this one, NULL where there is none. Like resolve_in_libc(), for
- * what is called before anything else is ready. */
+/* The same in another preload after this one; NULL: none. Like resolve_in_libc(), it is for
+ * functions that are called before anything else is ready. */
 void *resolve_in_preload(const char *symbol);
 
 /* Returns 1 if ADDRESS is in this object. */
 int resolve_is_ours(const void *address);
 
 /* Path of the object that holds ADDRESS, copied to PATH (BYTES long; "" for none), and its start,
- * to tell objects apart. */
+ * to distinguish objects. */
 const void *resolve_module(const void *address, char *path, unsigned long bytes);
 
-/* The same with the last part of the path alone. */
+/* The same with only the last part of the path. */
 const void *resolve_module_file(const void *address, char *file, unsigned long bytes);
 
 /* Returns 1 if ADDRESS is in the loaded object O. */

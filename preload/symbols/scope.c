@@ -17,8 +17,7 @@ struct question {
 	struct scope_choice answer;
 };
 
-/* The loaded objects in the loader's order, and a walk through them. The lock is the loader's, see
- * list(). */
+/* The loaded objects in the loader's order, and a walk through them, both protected by `lock`. */
 static struct lock lock;
 static struct {
 	struct {
@@ -44,8 +43,8 @@ static void *definition(unsigned i, const struct question *q, int *versioned)
 	return (void *)(n.object[i].map->l_addr + y->st_value);
 }
 
-/* The object that "libcudart.so.13" in another's DT_NEEDED means: the first of that name, as for
- * the loader. */
+/* Finds the object for a name like "libcudart.so.13" in DT_NEEDED: the first with that name, as the
+ * loader does. */
 static unsigned find_needed(const char *name)
 {
 	for (unsigned i = 0; i < n.objects; i++) {
@@ -57,8 +56,8 @@ static unsigned find_needed(const char *name)
 	return n.objects;
 }
 
-/* Walks object FROM and all that it needs, breadth first; fills the queue and returns how many they
- * are. */
+/* Walks object FROM and all that it needs, breadth first; fills the queue and returns the number of
+ * objects. */
 static unsigned walk(unsigned from)
 {
 	unsigned tail = 1;
@@ -85,8 +84,8 @@ static unsigned walk(unsigned from)
 	return tail;
 }
 
-/* Was object I there when the program began? Then it is in the scope that comes first for everyone.
- */
+/* Was object I loaded when the program began? Then it is in the global scope, which comes first for
+ * all callers. */
 static int is_of_start(unsigned i)
 {
 	unsigned last = 0, walked = walk(0);
@@ -120,10 +119,10 @@ static void list(void)
 }
 
 /*
- * The loader's order is: what was there at the start, then what was loaded into everyone's scope
- * later, then the caller's own libraries. What was there at the start and is of no version (a
- * simulated device, a shim, NCCL) goes to everyone; of others the caller's own is right in all but
- * one case: a library loaded into everyone's scope later, which no public list tells.
+ * The loader's order is: objects loaded at the start, then objects loaded later into the global
+ * scope, then the caller's own libraries. A definition that was loaded at the start and has no
+ * version (a simulated device, a shim, NCCL) goes to all callers. Else the caller's own is right
+ * except in one case: a library loaded later into the global scope, which no public list shows.
  */
 static void choose(struct question *q)
 {
@@ -146,8 +145,8 @@ static void choose(struct question *q)
 		q->answer.chosen = definition(n.queue[k], q, NULL);
 }
 
-/* The loader changes its list under the lock that dl_iterate_phdr() holds: everything is done in
- * its first call. */
+/* The loader changes its list under the lock that dl_iterate_phdr() holds: all work is done in the
+ * first call of this function. */
 static int visit(struct dl_phdr_info *o, size_t size, void *data)
 {
 	(void)o;
@@ -168,7 +167,7 @@ struct scope_choice scope_choose(const char *symbol, const void *caller)
 	char path[2];
 
 	q.caller = resolve_module(caller, path, sizeof(path));
-	if (q.caller == (void *)1) /* where the program itself is not moved */
+	if (q.caller == (void *)1) /* the start of a program that is not relocated */
 		q.caller = NULL;
 	if (!lock_acquire(&lock, LOCK_MS(100)))
 		return (struct scope_choice){ .first = resolve(symbol) };

@@ -1,19 +1,19 @@
 /*
- * If more than one loaded object defines a hooked function (two NCCLs, PyTorch's CUDA runtime
- * beside the system's): which of them the loader would have bound a caller to.
+ * If more than one loaded object defines a hooked function (two NCCLs, the CUDA runtimes of PyTorch
+ * and of the system), finds the one to which the loader would have bound a caller.
  */
 #ifndef PRELOAD_SCOPE_H
 #define PRELOAD_SCOPE_H
 
 struct scope_choice {
-	unsigned definitions; /* behind us */
-	void *first;          /* of them */
-	void *chosen;         /* the caller's; NULL: it has none of its own */
+	unsigned definitions; /* number of definitions after this library */
+	void *first;          /* the first definition */
+	void *chosen;         /* the caller's definition; NULL: it has none of its own */
 };
 
 struct scope_choice scope_choose(const char *symbol, const void *caller);
 
-/* In a forked child: the thread that held the lock does not exist. */
+/* For a forked child: releases the lock, whose holder does not exist there. */
 void scope_forget(void);
 
 #endif
