@@ -43,8 +43,7 @@ void notice_begin(const struct identity *who, const char *given, int simulated)
 		text_str(&directory, "/");
 	}
 	text_str(&directory, given);
-	lock_release(
-		&own.busy); /* in a forked child, the parent's thread that held it does not exist */
+	lock_release(&own.busy); /* its holder is not in a forked child */
 }
 
 /* Returns the line to fill. NULL: another thread writes a line. */

@@ -255,7 +255,7 @@ static int is_another(const char *a)
 void secret_mask_arguments(struct masked *out, const char *line, size_t n)
 {
 	const char *option = "";
-	int hidden = 0; /* number of values of the option so far */
+	int hidden = 0; /* 1: a value of the option was hidden */
 
 	for (const char *a = line; a < line + n; a += strlen(a) + 1) {
 		size_t length = strlen(a);

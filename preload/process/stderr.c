@@ -93,8 +93,7 @@ static void send_line(void *argument)
 	const struct sending *s = argument;
 	const char *line = s->line;
 	size_t n = s->n;
-	const uint64_t pipe = 1ull
-			      << (SIGPIPE - 1); /* a set of signals as in the kernel: 64 bits */
+	const uint64_t pipe = 1ull << (SIGPIPE - 1); /* the kernel's set: 64 bits */
 	uint64_t old = 0, pending = 0;
 	struct timespec now = { 0 };
 	int is_direct = S_ISREG(first.st_mode) || S_ISSOCK(first.st_mode);

@@ -50,7 +50,7 @@ static int off(const char *why)
 #define NEXT_KEY 0xd1342543de82ef95u
 
 /* Two keys for each frame. They are powers, not multiples: with multiples, stacks with the same
- * frames in another order collide. */
+ * frames at other positions collide. */
 static uint64_t keys[MAX_FRAMES + 1][2];
 
 static void make_keys(void)

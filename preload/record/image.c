@@ -119,7 +119,7 @@ static int write_records(struct image *m, uint64_t offset, uint64_t count)
 	return 0;
 }
 
-/* The header as it is now; counts before the entries that they count. */
+/* Copies the present header; each count is read before the entries that it counts. */
 static void copy_header(struct image *m)
 {
 	const struct mt_header *h = writer_image(m->control);
