@@ -57,8 +57,8 @@ static struct {
 
 /* ---- helper thread ---- */
 
-/* Whether this process is the one to say that memory ran out is decided by a file in the directory,
- * which the writer makes: LAST is said without. */
+/* A file in the directory, which the writer makes, decides whether this process is the one to
+ * say that memory ran out: LAST is said without the file. */
 static void print_due_lines(int last)
 {
 	static const char *const why[] = {
@@ -111,7 +111,7 @@ static unsigned work(void)
 	segments_prepare_next();
 	tables_prepare();
 	waits_for_a_record = keyframe_work();
-	segments_prepare_next(); /* what was replayed may be used again */
+	segments_prepare_next(); /* replayed records may be overwritten */
 	graphs_read_owed();      /* a level that changed just after it was read, and that no event
 				    followed */
 	counters_note_unreported();
@@ -258,7 +258,7 @@ static int read_environment(void)
 	identity_read(&me.identity);
 	name_file(&me.file_name);
 	notice_begin(&me.identity, me.directory.s, cuda_is_simulated());
-	settings_read(notice_setting); /* again: only now is it known who may speak */
+	settings_read(notice_setting); /* again: only now is it known which process may print */
 	if (settings.BUDGET < MIN_BUDGET) {
 		notice_setting("MEMTRACE_BUDGET", "512KiB or more (it is 512KiB now)");
 		settings.BUDGET = MIN_BUDGET;
@@ -302,8 +302,8 @@ static int begin(void)
 		on_exit(at_exit, NULL);
 	}
 	recorder_begin();
-	/* Without the helper the recording threads do its work themselves; but the file is not
-	 * theirs to write. */
+	/* Without the helper, the recording threads do its work; but they must not write the
+	 * file. */
 	helper.wakeups = &recorder_control()->helper_wakeups;
 	if (helper_start(&helper) != 0 && !recorder_has_process()) {
 		notice_lost("not recording",
@@ -353,8 +353,8 @@ int recording_start(void)
 	}
 	while (atomic_load(&recording_state) == RECORDING_STARTING) {
 		if (now_ns() - waited > LOCK_MS(1000)) {
-			/* begin() hangs in some other thread (a dead file server): without us,
-			 * until it is through */
+			/* begin() hangs in another thread (a dead file server): this thread goes
+			 * on without it */
 			atomic_compare_exchange_strong(&recording_state, &starting, RECORDING_OFF);
 			break;
 		}
@@ -371,7 +371,7 @@ static void end_recording(void)
 		(void)helper_stop(EXIT_MS); /* its last run may have something to describe */
 	recorder_close(me.exit_status);
 	atomic_store(&c->ended, 1);
-	helper_wake(); /* it may be the one that writes */
+	helper_wake(); /* the helper may be the thread that writes */
 	if (!writer_finish(c, EXIT_MS) && helper_is_running() && writer_take_over(c)) {
 		helper_wake();
 		(void)writer_finish(c, EXIT_MS);

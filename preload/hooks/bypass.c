@@ -1,7 +1,6 @@
 /*
- * A library that was opened with RTLD_DEEPBIND is bound to its own dependencies before us, so that
- * what it allocates by linked calls is not seen. What the loader has bound it to stands in its
- * tables.
+ * A library that was opened with RTLD_DEEPBIND uses the functions of its own dependencies, not
+ * ours, so its linked calls are not seen. Its relocation tables show the functions that it uses.
  */
 #define _GNU_SOURCE
 #include "hooks/bypass.h"
@@ -66,7 +65,7 @@ static void look_at_bindings(struct search *found, const struct dl_phdr_info *o,
 		if (!name)
 			continue;
 		bound = *(void **)(o->dlpi_addr + list[i].r_offset);
-		/* One that was not called yet stands at the object's own stub. */
+		/* A function that was not called yet is bound to the object's own stub. */
 		if (bound && !resolve_holds(o, bound) && !resolve_is_ours(bound))
 			found->suspect[found->count++] = (struct suspect){
 				name, (void *)(o->dlpi_addr + o->dlpi_phdr[0].p_vaddr), bound
@@ -74,7 +73,7 @@ static void look_at_bindings(struct search *found, const struct dl_phdr_info *o,
 	}
 }
 
-/* Only its own dependencies can come before us: most objects are passed over by this. */
+/* Only an object's own dependencies can come before us: this excludes most objects. */
 static int needs_cuda(const ElfW(Dyn) * d, const struct symbols *s)
 {
 	for (; d && d->d_tag != DT_NULL; d++)
@@ -103,7 +102,7 @@ static int look_at_object(struct dl_phdr_info *o, size_t size, void *found)
 		plt_bytes = d->d_tag == DT_PLTRELSZ ? d->d_un.d_val : plt_bytes;
 		all = d->d_tag == DT_RELA ? d->d_un.d_ptr : all;
 		all_bytes = d->d_tag == DT_RELASZ ? d->d_un.d_val : all_bytes;
-		/* Most of them come first and name no symbol. */
+		/* Most relocations name no symbol, and these come first. */
 		relative = d->d_tag == DT_RELACOUNT ? d->d_un.d_val * sizeof(ElfW(Rela)) : relative;
 	}
 	relative = relative < all_bytes ? relative : all_bytes;
@@ -116,7 +115,7 @@ static int look_at_object(struct dl_phdr_info *o, size_t size, void *found)
 	return 0;
 }
 
-/* Bound to what we would call ourselves: not to another tracer, which calls us. */
+/* The name is bound to the function that we would call: not to another tracer, which calls us. */
 static int is_past_us(const struct suspect *x)
 {
 	return x->bound == resolve(x->symbol);

@@ -2,11 +2,11 @@
 #ifndef PRELOAD_BYPASS_H
 #define PRELOAD_BYPASS_H
 
-/* Writes a note with their names into the tables, once, if there are any. Slow; for the helper
- * thread. */
+/* Writes a note with the names of such libraries into the tables, once, if any exist. Slow; for
+ * the helper thread. */
 void bypass_describe(void);
 
-/* In a forked child. */
+/* Call this in a forked child. */
 void bypass_forget(void);
 
 #endif

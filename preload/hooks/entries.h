@@ -1,6 +1,7 @@
 /*
- * The entry points of hooks.def for the files that define or call them: their prototypes, and a
- * slot for the real function of each. Must be the first to include the vendor's headers.
+ * The prototypes of the entry points of hooks.def, and a slot for each real function, for the
+ * files that define or call them. This header must be the first that includes the vendor's
+ * headers.
  */
 #ifndef PRELOAD_ENTRIES_H
 #define PRELOAD_ENTRIES_H
@@ -11,8 +12,8 @@
 #error "entries.h includes cuda.h in its own way, and must come first"
 #endif
 
-/* The vendor's headers with every version and twin declared under its exported name, none renamed
- * by a macro. */
+/* The vendor's headers with every version and twin declared under its exported name; no macro
+ * renames one. */
 #define __CUDA_API_VERSION_INTERNAL
 #define CUDA_ENABLE_DEPRECATED
 #include <cuda.h>
@@ -35,7 +36,7 @@ cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char *, void **, unsigne
 cudaError_t cudaThreadExit(void);
 #endif
 
-/* What "no such function is loaded" is in CUDA's own words: the number is the same in both APIs. */
+/* CUDA's error for "no such function is loaded": the number is the same in both APIs. */
 #define NOT_LOADED CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
 
 #define CALLER __builtin_return_address(0)
@@ -65,7 +66,7 @@ struct real_functions {
 #undef SKIP
 };
 
-/* In a wrapper: the real function for whoever called it. */
+/* In a wrapper: the real function for its caller. */
 #define REAL(symbol) ((__typeof__(symbol) *)real_find(&real_functions.symbol, #symbol, CALLER))
 #define DEFAULT(symbol) ((__typeof__(symbol) *)real_default(&real_functions.symbol, #symbol))
 

@@ -1,6 +1,6 @@
 /*
- * The wrappers: each calls the real function, returns its result unchanged, and records what it did
- * to memory. A call made inside another wrapped call counts once, with the outermost.
+ * The wrappers. A wrapper calls the real function, returns its result unchanged, and records its
+ * effect on memory. A call made inside another wrapped call counts once, with the outermost.
  */
 #define _GNU_SOURCE
 #include "hooks/entries.h"
@@ -58,7 +58,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 	return (struct cudaExtent){ .width = width, .height = height, .depth = depth };
 }
 
-/* A default stream means the thread's own in the twin of a function. */
+/* In the twin of a function, the default stream is the thread's own. */
 #define STREAM(symbol, stream)                                     \
 	((stream)                   ? (void *)(stream)             \
 	 : strstr(#symbol, "_ptsz") ? (void *)CU_STREAM_PER_THREAD \
@@ -70,7 +70,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 	if (!call)                                      \
 		return result;
 
-/* The body of a row that looks at the result afterwards. */
+/* The body of a row that reads the result after the call. */
 #define WRAPPER(symbol, api, params, args, afterwards)       \
 	RESULT_##api symbol params                           \
 	{                                                    \
@@ -85,7 +85,7 @@ static struct cudaExtent make_extent(size_t width, size_t height, size_t depth)
 		return result;                               \
 	}
 
-/* The arguments are followed only if the call succeeded or found no memory. */
+/* The pointers in the arguments are read only if the call succeeded or found no memory. */
 #define ALLOC(symbol, api, params, args, kind, address, bytes)                                  \
 	WRAPPER(symbol, api, params, args,                                                      \
 		memory_allocated(CALLER, MT_##kind, (int)result, ok ? (uintptr_t)(address) : 0, \

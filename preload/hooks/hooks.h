@@ -1,4 +1,4 @@
-/* The table that look-ups are answered from: the rows of hooks.def that have a wrapper. */
+/* The table that answers look-ups: the rows of hooks.def that have a wrapper. */
 #ifndef PRELOAD_HOOKS_H
 #define PRELOAD_HOOKS_H
 

@@ -19,13 +19,13 @@
 #define VERSION_NOT_SAID 0
 
 static struct {
-	atomic_uint asked;   /* cuGetProcAddress and its like succeeded */
+	atomic_uint asked;   /* cuGetProcAddress or a similar call succeeded */
 	atomic_uint unknown; /* a hooked name in a version that is not known: passed on as it was
 				found */
 	atomic_uint others;  /* a hooked name was found in another tracer or shim */
 } count;
 
-/* ---- which row */
+/* ---- the row of a name */
 
 static int is_twin(const char *symbol)
 {
@@ -85,16 +85,15 @@ const struct hook *lookup_choose(const char *name, int version, uint64_t flags)
 	return best || known ? best : named(name);
 }
 
-/* ---- what to answer */
+/* ---- the answer */
 
 /* The wrapper of H in place of FOUND, which it will call. */
 static void *answer(const struct hook *h, void *found)
 {
 	void *known = NULL;
 
-	/* Another function of that name than the one that the wrapper calls: a second runtime or
-	 * NCCL, whose calls reach the driver all the same, or a shim, which would call us and we
-	 * it. */
+	/* The wrapper calls another function of that name. FOUND is of a second runtime or NCCL,
+	 * whose calls reach the driver all the same, or of a shim: it would call us and we it. */
 	if (!__atomic_compare_exchange_n(h->real, &known, found, 0, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED) &&
 	    known != found)
@@ -117,8 +116,8 @@ static void *ask(const char *name, int version, uint64_t flags)
 	return result == CUDA_SUCCESS ? f : NULL;
 }
 
-/* The caller asked for a version later than we know, or for none: which interface FOUND has, the
- * driver tells by giving it again. */
+/* The caller asked for a version later than we know, or for none: the driver shows the interface
+ * of FOUND by giving FOUND again. */
 static const struct hook *identify(const char *name, uint64_t flags, const void *found)
 {
 	const struct hook *best = NULL;
@@ -151,7 +150,8 @@ static void found(const char *name, void **function, int version, uint64_t flags
 		atomic_fetch_add(&count.unknown, 1);
 }
 
-/* Only what was not understood needs a word: those functions' memory is not seen. */
+/* Only look-ups that were not understood are reported: the memory of those functions is not
+ * seen. */
 void lookup_describe(void)
 {
 	struct short_text t = { 0 };
@@ -196,8 +196,8 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
 	return result;
 }
 
-/* The runtime's: a twin's default is the thread's own stream. In CUDA 11 there was no `status`, and
- * what is then in its place is only passed on. */
+/* The runtime's look-ups: a twin's default is the thread's own stream. CUDA 11 had no `status`:
+ * the value in its place is only passed on. */
 #define ENTRY_POINT(symbol, default_flags)                                                        \
 	cudaError_t symbol(const char *name, void **function, unsigned long long flags,           \
 			   enum cudaDriverEntryPointQueryResult *status)                          \
@@ -237,7 +237,7 @@ HIDDEN extern real_dlsym *lookup_real_dlsym;
 HIDDEN extern real_dlvsym *lookup_real_dlvsym;
 real_dlsym *lookup_real_dlsym;
 real_dlvsym *lookup_real_dlvsym;
-/* Are they another preload's? */
+/* Do these functions belong to another preload? */
 HIDDEN extern char lookup_dlsym_is_chained, lookup_dlvsym_is_chained;
 char lookup_dlsym_is_chained, lookup_dlvsym_is_chained;
 
@@ -246,8 +246,8 @@ HIDDEN const char *lookup_in_scope(const char *name, const void *caller);
 HIDDEN void *lookup_dlsym(void *handle, const char *name);
 HIDDEN void *lookup_dlvsym(void *handle, const char *name, const char *version);
 
-/* Another preload's behind us, or the C library's: once. Never one before us, which calls us; nor
- * the host's own. */
+/* The function of another preload behind us, or of the C library: looked up once. Never that of
+ * a preload before us, which calls us; nor the host's own. */
 static void *next(const char *name)
 {
 	void *f = resolve_in_preload(name);
@@ -263,7 +263,7 @@ void lookup_begin(void)
 	__atomic_store_n(&lookup_real_dlsym, next("dlsym"), __ATOMIC_RELEASE);
 }
 
-/* Is there one of that name for everyone, behind us? Only the loader knows. */
+/* Does an object behind us export that name to all? Only the loader knows. */
 static int is_in_everyones_scope(const char *name)
 {
 	static real_dlsym *libc_dlsym;
@@ -273,15 +273,15 @@ static int is_in_everyones_scope(const char *name)
 	return libc_dlsym && libc_dlsym(RTLD_NEXT, name) != NULL;
 }
 
-/* The name by which the real dlsym() finds nothing; dlerror() then takes the first byte away. */
+/* A name that the real dlsym() does not find; dlerror() then takes the first byte away. */
 static const char *hidden(const struct hook *h)
 {
 	return h->symbol - 1;
 }
 
 /*
- * Our definition of a hooked function comes first in every scope, also where there is no CUDA, or
- * only one that was loaded RTLD_LOCAL for others: then it is not to be found.
+ * Our definition of a hooked function comes first in every scope, even without CUDA, or with a
+ * CUDA that was loaded RTLD_LOCAL for others: then the look-up must fail.
  */
 const char *lookup_in_scope(const char *name, const void *caller)
 {
@@ -291,7 +291,7 @@ const char *lookup_in_scope(const char *name, const void *caller)
 										       : name;
 }
 
-/* The real dlerror() names what was looked up. */
+/* The real dlerror() names the symbol that was looked up. */
 EXPORT char *dlerror(void);
 char *dlerror(void)
 {
@@ -309,8 +309,8 @@ char *dlerror(void)
 	return text;
 }
 
-/* Is FUNCTION in libcuda, libcudart or libnccl? Whoever else defines such names is a tracer or a
- * shim, which calls the real ones. */
+/* Is FUNCTION in libcuda, libcudart or libnccl? Any other library that defines such names is a
+ * tracer or a shim, which calls the real functions. */
 static int is_nvidias(const void *function)
 {
 	char file[64];
@@ -321,7 +321,7 @@ static int is_nvidias(const void *function)
 	       strncmp(file, "libnccl", strlen("libnccl")) == 0;
 }
 
-/* NAME was looked up in a library and F found. Returns 0 where there is nothing to find. */
+/* NAME was looked up in a library and F found. Returns 0 if the look-up must fail. */
 static int found_in_library(const char *name, void **f)
 {
 	const struct hook *h = *f ? named(name) : NULL;

@@ -1,7 +1,7 @@
 /*
- * Look-ups: who asks dlsym() or CUDA for a hooked function gets its wrapper, which then calls what
- * the look-up had found. The real look-up always comes first, and what it found is only ever
- * replaced by a wrapper of the very same interface.
+ * Look-ups: a caller that asks dlsym() or CUDA for a hooked function gets its wrapper, which
+ * then calls the function that the look-up found. The real look-up always comes first, and its
+ * result is only ever replaced by a wrapper of the same interface.
  */
 #ifndef PRELOAD_LOOKUP_H
 #define PRELOAD_LOOKUP_H
@@ -17,7 +17,7 @@
  */
 const struct hook *lookup_choose(const char *name, int version, uint64_t flags);
 
-/* Writes how many look-ups there were, and of what kind, to the trace. */
+/* Writes the number of look-ups of each kind to the trace. */
 void lookup_describe(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * NCCL: communicators as they come and go, and what each took. The memory itself is recorded as
- * NCCL asks the driver for it, with NCCL as its owner: these wrappers do not count as calls that
- * others are inside of.
+ * NCCL: the creation and end of communicators, and the memory that each took. The memory itself
+ * is recorded when NCCL asks the driver for it, with NCCL as its owner: a call inside one of
+ * these wrappers does not count as nested.
  */
 #define _GNU_SOURCE
 #include "hooks/entries.h"
@@ -22,19 +22,18 @@
 #include "base/text.h"
 
 #define COMMS 256
-#define STAT_TOTAL 3 /* ncclStatGpuMemTotal: what NCCL holds on the device for a communicator */
+#define STAT_TOTAL 3 /* ncclStatGpuMemTotal: a communicator's memory on the device */
 
-/* The communicators there are: a COMM_INIT of each. What goes beyond so many is counted as lost:
- * its end and its children's parent are not known. */
+/* The known communicators: a COMM_INIT of each. A communicator beyond the limit is counted as
+ * lost: its end, and the parent of its children, are not known. */
 struct communicator {
 	void *comm; /* NULL: a free slot */
 	uint64_t sequence, bytes;
 	int64_t used;
 	unsigned device;
-	const void
-		*maker;  /* the function that made it: others of the same copy of NCCL are asked */
-	uint64_t parent; /* of one that is still to be described: its parent's record */
-	const void *thread; /* that describes it, at the end of its group; NULL: it is described */
+	const void *maker;  /* the function that made it: others come from the same copy of NCCL */
+	uint64_t parent;    /* of a communicator to be described: its parent's record */
+	const void *thread; /* the thread that describes it after its group; NULL: described */
 };
 
 static struct {
@@ -43,7 +42,8 @@ static struct {
 	atomic_uint undescribed;
 } nccl;
 
-/* ncclGroupStart() less ncclGroupEnd(): inside, what is created exists only afterwards. */
+/* ncclGroupStart() less ncclGroupEnd(): a communicator created inside a group exists only after
+ * it. */
 static __thread unsigned groups __attribute__((tls_model("initial-exec")));
 
 void nccl_forget(void)
@@ -141,8 +141,8 @@ void nccl_add_used(void *comm, int64_t bytes)
 	describe_used(sequence, used);
 }
 
-/* SYMBOL of the copy of NCCL that has MAKER; another copy could not make anything of its
- * communicators. NULL: it has no such function. */
+/* SYMBOL of the copy of NCCL that has MAKER; another copy could not use its communicators. NULL:
+ * that copy has no such function. */
 static void *find_beside(const void *maker, const char *symbol)
 {
 	void *found = resolve_beside(maker, symbol);
@@ -152,7 +152,7 @@ static void *find_beside(const void *maker, const char *symbol)
 											     : NULL;
 }
 
-/* What the copy of NCCL that has MAKER holds for COMM, where it can tell (2.29.7 and later). */
+/* The memory that the copy of NCCL with MAKER holds for COMM, if it can tell (2.29.7 and later). */
 static int ask_total(const void *maker, void *comm, uint64_t *bytes)
 {
 	int (*call)(void *, int, uint64_t *);
@@ -174,7 +174,7 @@ int nccl_ask_used(void *comm)
 	return 1;
 }
 
-/* Recorded before it happens: another communicator may get the same address. */
+/* The end is recorded before it happens: another communicator may get the same address. */
 static void record_destroyed(const void *caller, void *comm)
 {
 	struct communicator gone = { 0 }, *c;
@@ -197,7 +197,7 @@ static void record_destroyed(const void *caller, void *comm)
 		     memory_stack(&by, UINT64_MAX));
 }
 
-/* A communicator came to be between BEFORE and now, by MAKER. SIZE 0: it is to be asked, see
+/* MAKER created a communicator between BEFORE and now. SIZE 0: it is to be asked, see
  * describe_later(). */
 static void record_created(const void *caller, const void *maker, int result, void **comm, int size,
 			   int rank, unsigned device, const struct counters_level *before,
@@ -212,7 +212,7 @@ static void record_created(const void *caller, const void *maker, int result, vo
 	    !recording_on())
 		return;
 	made.comm = *comm;
-	record_destroyed(caller, *comm); /* one that had its address must have gone unseen */
+	record_destroyed(caller, *comm); /* the end of one at this address was not seen */
 	after = counters_level(device);
 	if (result != NCCL_SUCCESS || groups || !ask_total(maker, *comm, &made.bytes))
 		made.bytes = counters_nccl_took(before, &after);
@@ -250,8 +250,8 @@ static int ask(const void *maker, const char *question, void *comm)
 	return call && call(comm, &answer) == NCCL_SUCCESS ? answer : 0;
 }
 
-/* COMM, which was just recorded, is for its thread to describe when its group is done: one in the
- * making has no size yet. */
+/* The thread of COMM, which was just recorded, describes it after its group: a communicator in
+ * the making has no size yet. */
 static void describe_later(void *comm, const void *parent)
 {
 	struct communicator *c;
@@ -306,8 +306,8 @@ CREATE(ncclCommInitRankScalable,
        (void **comm, int size, int rank, int ids, struct nccl_id *id, void *config),
        (comm, size, rank, ids, id, config), size, rank)
 
-/* All ranks in one process. What is not on the current device shows only by NCCL's own allocations.
- */
+/* All ranks are in one process. Memory on other devices than the current one shows only by
+ * NCCL's own allocations. */
 int ncclCommInitAll(void **comms, int devices, const int *list)
 {
 	__typeof__(ncclCommInitAll) *call = REAL(ncclCommInitAll);
@@ -327,7 +327,7 @@ int ncclCommInitAll(void **comms, int devices, const int *list)
 	return result;
 }
 
-/* A communicator made of another: how large it is, NCCL knows. */
+/* A communicator made from another one: NCCL knows its size. */
 static void record_made_of(const void *caller, const void *maker, int result, void **out,
 			   unsigned device, const struct counters_level *before, const void *parent)
 {
@@ -425,8 +425,7 @@ int ncclCommFinalize(void *comm)
 	return result;
 }
 
-/* ---- buffers: seen as NCCL's own calls where it makes them through the driver, else recorded here
- */
+/* ---- buffers: seen as NCCL's own calls if it makes them through the driver, else recorded here */
 
 int ncclMemAlloc(void **pointer, size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* NCCL's functions that are wrapped, as nccl.h declares them: it is not needed to build. */
+/* The wrapped functions of NCCL, as nccl.h declares them: that header is not needed to build. */
 #ifndef PRELOAD_NCCL_H
 #define PRELOAD_NCCL_H
 
@@ -12,22 +12,22 @@ struct nccl_id {
 /* ncclResult_t */
 enum { NCCL_SUCCESS = 0, NCCL_SYSTEM_ERROR = 2, NCCL_IN_PROGRESS = 7 };
 
-/* In a forked child. */
+/* Call this in a forked child. */
 void nccl_forget(void);
 
 /* The use of COMM made NCCL take BYTES more (signed). */
 void nccl_add_used(void *comm, int64_t bytes);
 
-/* The same as NCCL itself tells, which needs 2.29.7 or later. Returns 0 where it does not. Not for
- * a communicator that a group is still about to use. */
+/* The same, as NCCL itself tells it, which needs 2.29.7 or later. Returns 0 if NCCL does not.
+ * Not for a communicator that a group is still about to use. */
 int nccl_ask_used(void *comm);
 
 /* The thread's outermost group begins, and has ended: nccl_use.c. */
 void nccl_use_begin(void);
 void nccl_use_end(void);
-/* So much came in it that is no use: a communicator was made. */
+/* BYTES came from the creation of a communicator in the group, not from a use. */
 void nccl_use_except(uint64_t bytes);
-/* Is the thread inside a group? Then its calls are only begun. */
+/* Is the thread inside a group? Its calls then only begin. */
 int nccl_is_in_group(void);
 
 int ncclCommInitRank(void **comm, int size, struct nccl_id id, int rank);

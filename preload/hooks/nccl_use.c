@@ -1,7 +1,7 @@
 /*
- * Which communicator NCCL takes memory for. Since 2.22 it connects one, and takes its buffers, at
- * first use: on threads of its own, before the user's outermost call returns. Two threads that use
- * NCCL at once cannot be told apart.
+ * The communicator for which NCCL takes memory. Since 2.22 NCCL connects a communicator, and
+ * takes its buffers, at first use: on threads of its own, before the user's outermost call
+ * returns. Two threads that use NCCL at once cannot be told apart.
  */
 #define _GNU_SOURCE
 #include "hooks/entries.h"
@@ -11,12 +11,12 @@
 #include "memory/counters.h"
 #include "symbols/resolve.h"
 
-#define GROUP_COMMS 8 /* of more communicators in one group, the rest is not asked */
+#define GROUP_COMMS 8 /* if a group uses more communicators, the rest is not asked */
 
 /* The thread's outermost group, or the last one. */
 static __thread struct {
-	uint64_t before; /* what NCCL had when it began, and of what came since what is told */
-	void *comm[GROUP_COMMS]; /* that its calls are about */
+	uint64_t before;         /* bytes that NCCL held when it began, plus those already told */
+	void *comm[GROUP_COMMS]; /* the communicator that its calls use */
 	unsigned comms;
 	int several;     /* more than one communicator */
 	int changed;     /* NCCL took or gave memory */
@@ -40,8 +40,8 @@ static void add_to_group(void *comm)
 		group.comm[group.comms++] = comm;
 }
 
-/* What NCCL took since BEFORE is COMM's; less than nothing only where the call GIVES memory back,
- * as other threads may too. NCCL knows better, where it can be asked: not inside a group. */
+/* The memory that NCCL took since BEFORE is COMM's. It is negative only if the call GIVES memory
+ * back, as other threads may too. NCCL knows better, if it can be asked: not inside a group. */
 static void count_used(void *comm, uint64_t before, int gives)
 {
 	int64_t change = (int64_t)(counters_nccl() - before);
@@ -78,7 +78,7 @@ static void end_call(void *comm, uint64_t before, int gives)
 	count_used(comm, before, gives);
 }
 
-/* GIVES: it may give memory back too. */
+/* GIVES: the call may give memory back too. */
 #define CALL(symbol, params, args, gives)                      \
 	int symbol params                                      \
 	{                                                      \
@@ -131,7 +131,7 @@ USE(ncclSignal, (int peer, int signal, int context, unsigned flags, void *comm, 
 USE(ncclWaitSignal, (int count, void *signals, void *comm, void *stream),
     (count, signals, comm, stream))
 
-/* ---- what a communicator gives back and takes again, and what is registered with it */
+/* ---- memory that a communicator gives back and takes again, and buffers registered with it */
 
 CHANGE(ncclCommSuspend, (void *comm, int flags), (comm, flags))
 CHANGE(ncclCommResume, (void *comm), (comm))

@@ -20,7 +20,7 @@ void *real_default(void *slot, const char *symbol)
 
 	if (__builtin_expect(!f, 0)) {
 		f = resolve(symbol);
-		/* never over what a look-up found meanwhile */
+		/* does not replace a function that a look-up found meanwhile */
 		if (f && !__atomic_compare_exchange_n((void **)slot, &none, f, 0, __ATOMIC_RELAXED,
 						      __ATOMIC_RELAXED))
 			f = none;
@@ -31,16 +31,16 @@ void *real_default(void *slot, const char *symbol)
 }
 
 /*
- * Which real function a call goes to depends on who calls, once a process has two copies of a
- * library; and a second copy may come at any time, with callers of its own. So the choice is made
- * at each call's first return from a place in the code, and kept with that place.
+ * If a process has two copies of a library, the real function depends on the caller; and a
+ * second copy may come at any time, with callers of its own. So the choice is made at the first
+ * call with each return address, and kept with that address.
  */
 #define SITES 1024u
 #define PROBES 4u
 
 static struct {
-	struct lock lock;            /* of those who write */
-	_Atomic uint64_t generation; /* counts what real_forget_unloaded() made untrue */
+	struct lock lock;            /* of the threads that write */
+	_Atomic uint64_t generation; /* counts changes by real_forget_unloaded() */
 	struct {
 		_Atomic uint64_t key; /* return address, slot and generation; 0: free */
 		_Atomic(void *) f;
@@ -96,7 +96,7 @@ void real_forget(void)
 	lock_release(&choice.lock);
 }
 
-/* A function that is in no object now, and that another object has, was unloaded. */
+/* A function that is in no loaded object now, while another object has it, was unloaded. */
 void real_forget_unloaded(void)
 {
 	char path[2];

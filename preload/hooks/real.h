@@ -5,17 +5,17 @@
 /* One slot for each wrapped function, by its exported name (entries.h); NULL: not found yet. */
 extern struct real_functions real_functions __attribute__((visibility("hidden")));
 
-/* The function of SLOT, one of real_functions', that CALLER means, found among the loaded objects
- * and kept; NULL: nowhere. */
+/* The function of SLOT, one of real_functions', that CALLER means: found among the loaded
+ * objects and kept. NULL: not found. */
 void *real_find(void *slot, const char *symbol, const void *caller);
 
-/* The one that is found first, whoever asks. */
+/* The function that is found first, for any caller. */
 void *real_default(void *slot, const char *symbol);
 
-/* In a forked child: the thread that held the lock does not exist. */
+/* Call this in a forked child: the thread that held the lock does not exist there. */
 void real_forget(void);
 
-/* A library was unloaded: forgets what was found in it. */
+/* A library was unloaded: forgets the functions that were found in it. */
 void real_forget_unloaded(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * dlclose(): when it has unloaded an object, what was found in objects is forgotten. To pin what we
- * use (RTLD_NODELETE) would change the host: a library that it closes to start afresh would keep
- * its state; to ask the loader at each hooked call whether anything was unloaded would cost its
- * lock. The loader counts what it unloads.
+ * dlclose(): when it has unloaded an object, the functions found in objects are forgotten.
+ * Pinning the libraries (RTLD_NODELETE) would change the host: a library that it closes to start
+ * afresh would keep its state. Asking the loader at each hooked call whether anything was
+ * unloaded would cost its lock. The loader counts the objects that it unloads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

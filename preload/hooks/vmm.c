@@ -95,8 +95,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	return result;
 }
 
-/* Memory of another process, or of this one by way of an export: the driver does not say how much.
- */
+/* Memory of another process, or of this one by way of an export: the driver does not tell its
+ * size. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared,
 					CUmemAllocationHandleType type)
 {
@@ -129,7 +129,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	return result;
 }
 
-/* The release failed: takes back what release_handle() did. */
+/* The release failed: undoes release_handle(). */
 static void restore_handle(const void *caller, uint64_t handle, const struct mt_record *gone)
 {
 	if (gone->kind) {
@@ -141,8 +141,8 @@ static void restore_handle(const void *caller, uint64_t handle, const struct mt_
 	}
 }
 
-/* Returns 0 where the lock is busy. GONE's kind is 0 unless it was the last thing that kept the
- * memory. */
+/* Returns 0 if the lock is busy. GONE's kind is 0 unless this was the last reference or mapping
+ * that kept the memory. */
 static int release_handle(const void *caller, uint64_t handle, struct mt_record *gone)
 {
 	struct module by;
@@ -158,8 +158,8 @@ static int release_handle(const void *caller, uint64_t handle, struct mt_record 
 	return 1;
 }
 
-/* As every free, recorded before it happens: afterwards another thread may be given the same
- * handle. */
+/* Like every free, this is recorded before it happens: afterwards another thread may be given
+ * the same handle. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	__typeof__(cuMemRelease) *call = REAL(cuMemRelease);
@@ -212,9 +212,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 }
 
 struct unmapped {
-	unsigned count, beyond; /* that are kept here, that are not */
+	unsigned count, beyond; /* mappings that are kept here, and further ones */
 	struct {
-		struct mt_record map, gone; /* gone.kind 0: its handle is still there */
+		struct mt_record map, gone; /* gone.kind 0: the handle is still there */
 		uint64_t handle;
 	} each[UNMAPPED_KEPT];
 };
@@ -232,7 +232,7 @@ static void record_unmapped(uint64_t address, uint64_t bytes, const struct modul
 			return;
 		found = physical_unmap(&vmm.physical, address, &u->each[i].map, &u->each[i].handle,
 				       &u->each[i].gone);
-		if (!found) /* not seen when it was mapped: on to the next that was */
+		if (!found) /* a mapping that was not seen when it was made: on to the next */
 			next = physical_next_mapping(&vmm.physical, address, end);
 		lock_release(&vmm.lock);
 		if (!found)
@@ -261,7 +261,7 @@ static void restore_mappings(const void *caller, struct unmapped *u)
 			record_created(caller, gone->kind, gone->device, gone->address,
 				       (uint64_t)gone->bytes);
 		record_mapped(u->each[i].handle, &u->each[i].map, &by);
-		if (gone->kind && take_lock()) { /* its references were gone before */
+		if (gone->kind && take_lock()) { /* the references to the handle were gone before */
 			(void)physical_release(&vmm.physical, gone->address, &unreferenced);
 			lock_release(&vmm.lock);
 		}

@@ -1,5 +1,5 @@
-/* The wrappers of the virtual memory API: memory comes with a handle and goes with its last mapping
- * and reference. */
+/* The wrappers of the virtual memory API: a handle allocates memory, which is freed with its
+ * last mapping and reference. */
 #ifndef PRELOAD_VMM_H
 #define PRELOAD_VMM_H
 

@@ -19,7 +19,7 @@ uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned e
 		bytes += at_least_1(width) * at_least_1(height) * at_least_1(depth) * element / 8;
 		width /= 2;
 		height /= 2;
-		if (!(flags & CUDA_ARRAY3D_LAYERED)) /* layers are as many at each level */
+		if (!(flags & CUDA_ARRAY3D_LAYERED)) /* each level has as many layers */
 			depth /= 2;
 	}
 	return bytes;
@@ -39,7 +39,7 @@ unsigned array_bits(int format)
 	case CU_AD_FORMAT_SIGNED_INT32:
 	case CU_AD_FORMAT_FLOAT:
 		return 32;
-	default: /* normalised, packed and block-compressed ones of graphics: near enough */
+	default: /* normalised, packed and block-compressed formats of graphics: approximate */
 		return 8;
 	}
 }

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Bytes of an array of ELEMENT bits each, in LEVELS mipmap levels; 0 where FLAGS (the driver's,
- * which are the runtime's) say that the array gets its memory later, by mapping. A height or depth
+/* Bytes of an array of ELEMENT bits each, in LEVELS mipmap levels; 0 if FLAGS (the same numbers
+ * in driver and runtime) say that the array gets its memory later, by mapping. A height or depth
  * of 0 counts as 1. */
 uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned element,
 		     unsigned levels, unsigned flags);

@@ -19,13 +19,12 @@
 static struct {
 	struct lock lock;                   /* counters_device(): CUDA calls come from any thread */
 	uint8_t reports[MT_MAX_DEVICES];    /* PyTorch's allocator reports blocks here */
-	atomic_uchar owed[MT_MAX_DEVICES];  /* a sample was due too soon after another: still to be
-					       taken */
+	atomic_uchar owed[MT_MAX_DEVICES];  /* a sample came too soon: still to be taken */
 	atomic_uchar quiet[MT_MAX_DEVICES]; /* it reports, and no sample is owed: a report is just
 					       counted */
 	_Atomic uint64_t sampled_ns[MT_MAX_DEVICES];
 	uint64_t graphs[MT_MAX_DEVICES];
-	uint64_t nccl[MT_MAX_DEVICES]; /* of `other`, what NCCL took */
+	uint64_t nccl[MT_MAX_DEVICES]; /* the part of `other` that NCCL took */
 	_Atomic uint64_t nccl_all;
 	_Atomic uint64_t
 		unreported_ns; /* when a renamed allocator first took memory; 0: none has */
@@ -59,7 +58,7 @@ static void raise_device_peak(struct mt_device *d)
 
 __attribute__((noinline, cold)) static void count_first_report(unsigned device, struct mt_device *d)
 {
-	/* Until now the allocator's CUDA calls, its segments, stood for its blocks. */
+	/* Until now the allocator's segments, its CUDA calls, stood for its blocks. */
 	a.reports[device] = 1;
 	SET(d->allocated, 0);
 	SET(d->allocated_peak, 0);
@@ -108,8 +107,8 @@ int counters_block(unsigned device, int64_t bytes, uint64_t allocated, uint64_t 
 
 int counters_reports(unsigned device)
 {
-	/* The first segment is there before the first report: from the second call on it is told.
-	 */
+	/* The first segment comes before the first report: until the second call, the answer is
+	 * 1. */
 	return a.reports[device] || recorder_header()->device[device].allocs < 2;
 }
 
@@ -119,8 +118,8 @@ void counters_peak_at(unsigned device, uint64_t sequence)
 		recorder_header()->device[device].peak_sequence = sequence;
 }
 
-/* The lock is held. BYTES (signed) more of the device are held by PyTorch's allocator, or by anyone
- * else. */
+/* The lock is held. PyTorch's allocator, or another owner, holds BYTES (signed) more of the
+ * device. */
 static void change_held(struct mt_device *d, int64_t bytes, int by_allocator)
 {
 	uint64_t *which = by_allocator ? &d->reserved : &d->other;

@@ -1,5 +1,5 @@
-/* The counters of each device in the trace's header, and samples of the device's free memory, which
- * show what no call does. */
+/* The counters of each device in the trace's header, and samples of the device's free memory,
+ * which show the changes that no call shows. */
 #ifndef PRELOAD_COUNTERS_H
 #define PRELOAD_COUNTERS_H
 

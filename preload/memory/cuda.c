@@ -11,8 +11,8 @@
 #include "base/text.h"
 
 /*
- * What is asked, typed by the vendor's headers: the driver, which every user of CUDA has loaded,
- * whatever runtime it carries. A function that is not loaded is NULL.
+ * The functions that are asked, typed by the vendor's headers: those of the driver, which every
+ * user of CUDA has loaded, with any runtime. A function that is not loaded is NULL.
  */
 #define QUESTIONS(X)                    \
 	X(cuCtxGetDevice)               \
@@ -27,13 +27,13 @@
 	X(cuDeviceGetDefaultMemPool)    \
 	X(cuThreadExchangeStreamCaptureMode)
 
-/* A function of the copy of each library that calls go to; NULL: none was called yet. */
+/* For each library, a function of the copy that calls go to; NULL: none was called yet. */
 enum library { RUNTIME, DRIVER, NCCL, LIBRARIES };
 static const void *chosen[LIBRARIES];
 
 static struct {
 	int asked;
-	unsigned long long loaded; /* resolve_loaded() when they were looked for last */
+	unsigned long long loaded; /* resolve_loaded() at the last search for the functions */
 #define X(name) __typeof__(name) *name;
 	QUESTIONS(X)
 #undef X
@@ -45,8 +45,8 @@ static void find(void)
 
 	if (__atomic_load_n(&real.asked, __ATOMIC_ACQUIRE))
 		return;
-	/* Where there is no driver (ROCm, a runtime without one) each look is in vain until a
-	 * library is loaded. */
+	/* Without a driver (ROCm, a runtime alone) each search is in vain until a library is
+	 * loaded. */
 	loaded = resolve_loaded();
 	if (loaded == __atomic_load_n(&real.loaded, __ATOMIC_RELAXED))
 		return;
@@ -132,7 +132,7 @@ int cuda_memory(uint64_t *free_bytes, uint64_t *total_bytes)
 	find();
 	if (!real.cuMemGetInfo_v2)
 		return -1;
-	/* In relaxed mode a question cannot spoil a capture that is under way. */
+	/* In relaxed mode a question cannot invalidate a capture that is under way. */
 	if (real.cuThreadExchangeStreamCaptureMode)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 	e = real.cuMemGetInfo_v2(&f, &t);
@@ -229,7 +229,7 @@ int cuda_is_simulated_unseen(void)
 	return active;
 }
 
-/* A UUID as nvidia-smi writes it. */
+/* A UUID as nvidia-smi prints it. */
 static void text_uuid(struct short_text *t, const char *prefix, const CUuuid *uuid)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -244,7 +244,8 @@ static void text_uuid(struct short_text *t, const char *prefix, const CUuuid *uu
 	}
 }
 
-/* The older function names the whole GPU, the newer one the instance (MIG) of it that is used. */
+/* The older function names the whole GPU, the newer one the instance (MIG) of the GPU that is
+ * used. */
 __attribute__((noinline)) static void describe_identity(const char *ordinal, CUdevice d)
 {
 	CUresult (*of_gpu)(CUuuid *, CUdevice), (*of_instance)(CUuuid *, CUdevice);
@@ -311,7 +312,7 @@ static void describe_version(const char *name, int version, int major, int minor
 	tables_meta(MT_META_VERSION, name, t.s, t.n);
 }
 
-/* torch/version.py beside torch/lib/libc10.so says which PyTorch this is. On the helper thread
+/* torch/version.py beside torch/lib/libc10.so holds PyTorch's version. On the helper thread
  * alone. */
 static void describe_torch(void)
 {

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Calls of SYMBOL go to FUNCTION: of two copies of a library, questions go to the same one. The
- * first function of each library counts. */
+/* Calls of SYMBOL go to FUNCTION: of two copies of a library, questions go to the copy that
+ * calls go to. The first function of each library counts. */
 void cuda_uses(const char *symbol, const void *function);
 
 /* A library was unloaded: cuda_uses() will name the functions that are left. */
@@ -57,7 +57,7 @@ void cuda_describe(void);
 /* The device of POOL, or OTHERWISE if CUDA does not tell. */
 unsigned cuda_device_of_pool(void *pool, unsigned otherwise);
 
-/* In a forked child, or when a library was unloaded. */
+/* Call this in a forked child, or when a library was unloaded. */
 void cuda_forget(void);
 
 #endif

@@ -14,8 +14,8 @@
 
 static struct {
 	atomic_int allocate;
-	_Atomic uint64_t read_ns; /* when a launch last read a level */
-	atomic_uint owed;         /* a bit a device: launched since, and not read */
+	_Atomic uint64_t read_ns; /* the time when a launch last read a level */
+	atomic_uint owed;         /* one bit for each device: launched since then, and not read */
 } graphs;
 
 void graphs_forget(void)

@@ -22,15 +22,16 @@
 #define OF_DEVICE 8   /* the bits from here on */
 
 /*
- * The allocations that are live, as the records that made them. Two fields mean something else
- * here: `thread` is the context that the memory came from (0: a primary one), with that one's
- * device, also for memory of the host; `time_ns` the pool, or how many more times an alias is open.
+ * The live allocations, as the records that made them. Two fields have another meaning here.
+ * `thread` is the context of the memory (0: a primary one), with the device of that context,
+ * also for memory of the host. `time_ns` is the pool, or the number of further times that an
+ * alias is open.
  */
 static struct {
 	struct lock lock;
 	struct live_set set;
 	_Atomic(void *) context[CONTEXTS]; /* made by cuCtxCreate; slot 0 stays empty */
-	atomic_uint contexts; /* slots that were ever in use; 0: nobody makes contexts */
+	atomic_uint contexts; /* slots that were ever in use; 0: the program makes no contexts */
 } live;
 
 __thread unsigned memory_recorded;
@@ -62,8 +63,8 @@ uint64_t memory_event(enum mt_event kind, unsigned device, uint64_t address, int
 		memory_recorded++;
 		if (counters_device(device, bytes, layers[kind] == MT_LAYER_POOL ? 0 : bytes, by))
 			counters_peak_at(device, sequence);
-		/* PyTorch's own segments are sampled when it reports the block they are for; a
-		 * free is recorded before it happens. */
+		/* The segments of PyTorch's allocator are sampled when it reports the block that
+		 * needed them; a free is recorded before it happens. */
 		if (bytes > 0 && device < MT_MAX_DEVICES &&
 		    (!by->is_allocator || !counters_reports(device)))
 			counters_sample(device);
@@ -132,9 +133,9 @@ void memory_context_made(void *context)
 /* ---- allocations */
 
 /*
- * R becomes live: 1. 0: an alias that was open already; one more close is needed, and nothing is
- * new. -1: R cannot be kept, so that its free will not be known. GONE is what was at that address
- * until now, and must have gone unseen.
+ * Makes R live: 1. 0: R is an alias that was open already; one more close is needed, and nothing
+ * is new. -1: R cannot be kept, so its free will not be known. GONE is the earlier allocation at
+ * that address, whose free was not seen.
  */
 static int keep_live(const struct mt_record *r, struct mt_record *gone)
 {
@@ -168,7 +169,7 @@ static void record_free(const struct mt_record *freed, const struct module *by)
 		pools_count_free((void *)(uintptr_t)freed->time_ns, (uint64_t)freed->bytes);
 }
 
-/* R was given; its stack is that of the call. */
+/* R was allocated; its stack is that of the call. */
 static void record_alloc(const struct mt_record *r, const struct module *by)
 {
 	struct mt_record gone = { 0 };
@@ -343,8 +344,8 @@ int memory_ending(const void *context, int device)
 	return ending;
 }
 
-/* Takes one of those marked out, from slot *AT on, so that the lock is never held for long; or only
- * takes the marks off. Returns 0 at the end. */
+/* Takes one of the marked allocations out, from slot *AT on, so that the lock is never held for
+ * long; or only removes the marks. Returns 0 at the end. */
 static int take_marked(int ending, int gone, size_t *at, struct mt_record *freed)
 {
 	freed->kind = 0;
@@ -359,7 +360,7 @@ static int take_marked(int ending, int gone, size_t *at, struct mt_record *freed
 		r->thread &= (uint16_t)~ENDING;
 		if (gone) {
 			*freed = *r;
-			live_set_remove(&live.set, r); /* may move another one here */
+			live_set_remove(&live.set, r); /* may move another allocation here */
 			(*at)--;
 		}
 	}

@@ -1,8 +1,7 @@
 /*
- * Allocations and frees, as the wrappers report them. Each is kept in a live set (so that a free is
- * recognised by its address, whichever call frees it), recorded, and counted. CALLER is the return
- * address of the outermost wrapped call: its module owns the memory. RESULT is CUDA's, 0 on
- * success.
+ * Allocations and frees, as the wrappers report them. Each is kept in a live set (so that a free
+ * by any call is recognised by its address), recorded, and counted. CALLER is the return address
+ * of the outermost wrapped call: its module owns the memory. RESULT is CUDA's, 0 on success.
  */
 #ifndef PRELOAD_MEMORY_H
 #define PRELOAD_MEMORY_H

@@ -8,7 +8,7 @@
 #include "symbols/resolve.h"
 #include "record/tables.h"
 
-#define SLOTS 1024 /* return addresses; call sites that allocate are few */
+#define SLOTS 1024 /* return addresses; few call sites allocate */
 #define MODULES 256
 #define MAIN_PROGRAM "main program"
 
@@ -41,8 +41,9 @@ void modules_forget_unloaded(void)
 		lock_release(&modules.lock);
 }
 
-/* Is PyTorch's caching allocator in the object of ADDRESS? c10::cuda::GetDeviceCount(int *) is of
- * the same library; a variable of it could be a copy in a program that was linked with it. */
+/* Is PyTorch's caching allocator in the object of ADDRESS? c10::cuda::GetDeviceCount(int *) is a
+ * function of the same library; a variable of the library could be a copy in a program that was
+ * linked with it. */
 static int has_allocator(const void *address, const void *start)
 {
 	const void *found = resolve_beside(address, "_ZN3c104cuda14GetDeviceCountEPi");
@@ -72,7 +73,7 @@ static struct module look_up(const void *address)
 		tables_meta(MT_META_ALLOCATOR, "", *path ? path : MAIN_PROGRAM,
 			    strlen(*path ? path : MAIN_PROGRAM));
 	}
-	/* The simulated device asks for memory as NCCL only. */
+	/* The simulated device asks for memory only on behalf of NCCL. */
 	found.is_nccl = strncmp(file, "libnccl", strlen("libnccl")) == 0 ||
 			strncmp(file, "libcudasim", strlen("libcudasim")) == 0;
 	found.id = tables_module(*path ? path : MAIN_PROGRAM);

@@ -1,5 +1,4 @@
-/* The library (module) that a return address belongs to: looked up once, then found without a lock.
- */
+/* The library (module) of a return address: looked up once, then found without a lock. */
 #ifndef PRELOAD_MODULES_H
 #define PRELOAD_MODULES_H
 
@@ -15,7 +14,7 @@ struct module {
 
 struct module module_of(const void *address);
 
-/* In a forked child. */
+/* Call this in a forked child. */
 void modules_forget(void);
 
 /* A library was unloaded: another may be loaded at its address. */

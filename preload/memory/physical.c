@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 /*
- * In these sets a record's time means something else: of a handle, its references and mappings; of
- * a mapping, its handle. A handle is filed under one kind, whatever the record that made it was;
- * that one is in `thread`.
+ * In these sets a record's time has another meaning: for a handle, its references and mappings;
+ * for a mapping, its handle. All handles are kept under one kind; the kind of the record that
+ * made a handle is in `thread`.
  */
 #define HANDLE MT_PHYSICAL_ALLOC
 #define REFERENCE 1ull
@@ -22,7 +22,7 @@ static struct mt_record *find_handle(const struct physical *p, uint64_t handle)
 	return live_set_find(&p->handles, HANDLE, handle);
 }
 
-/* Takes FOUND out and returns 1 where neither a reference nor a mapping keeps it. */
+/* Takes FOUND out and returns 1 if neither a reference nor a mapping keeps it. */
 static int remove_if_unused(struct physical *p, struct mt_record *found, struct mt_record *gone)
 {
 	if (found->time_ns)

@@ -12,13 +12,13 @@
 #include "record/losses.h"
 
 #define POOLS 128
-#define UNIT 512u /* what CUDA aligns allocations to */
+#define UNIT 512u /* the alignment of CUDA's allocations */
 
 struct pool {
 	void *handle;  /* NULL: a free slot */
-	uint64_t used; /* by our count, to see what the next allocation adds */
+	uint64_t used; /* by our count, to measure the next allocation */
 	uint64_t reserved;
-	uint64_t ticket;      /* drawn before `reserved` was asked */
+	uint64_t ticket;      /* drawn before the pool was asked for `reserved` */
 	uint8_t device;       /* of POOL_OF_DEVICE */
 	uint8_t kind;         /* enum pool_kind */
 	uint8_t by_allocator; /* PyTorch's allocator takes from it */
@@ -46,8 +46,8 @@ static struct pool *find_pool(void *handle)
 	return NULL;
 }
 
-/* The lock is held. Adds one that is not known. NULL where there is no room, or no such device:
- * what it holds is in no level then, and counted as lost. */
+/* The lock is held. Adds a pool that is not known. NULL if there is no room, or no such device:
+ * the bytes of the pool are in no level then, and counted as lost. */
 static struct pool *add_pool(void *handle, enum pool_kind kind, unsigned device)
 {
 	if (!handle)
@@ -63,7 +63,7 @@ static struct pool *add_pool(void *handle, enum pool_kind kind, unsigned device)
 	return NULL;
 }
 
-/* The lock is not got: a change of a pool's level goes unrecorded. */
+/* The lock is busy: a change of a pool's level is not recorded. */
 static int take_lock(void)
 {
 	int held = lock_acquire(&pools.lock, LOCK_WAIT);
@@ -75,8 +75,8 @@ static int take_lock(void)
 
 /*
  * The lock is held, so that levels are recorded in their order. POOL held RESERVED bytes when it
- * was asked after TICKET was drawn: what was asked earlier comes too late. Each change is followed
- * by a question, so the last one knows.
+ * was asked after TICKET was drawn: the answer to an earlier question comes too late. A question
+ * follows each change, so the last answer is right.
  */
 static void set_reserved(struct pool *pool, uint64_t reserved, uint64_t ticket)
 {
@@ -98,8 +98,8 @@ static uint64_t draw_ticket(void)
 	return atomic_fetch_add(&pools.tickets, 1) + 1;
 }
 
-/* The lock is held. Another pool of that handle is no more: whatever is left of it was not seen to
- * go. */
+/* The lock is held. Another pool with that handle has ended: the frees of its remaining memory
+ * were not seen. */
 static void forget(struct pool *pool)
 {
 	if (pool->kind == POOL_OF_DEVICE) {
@@ -132,7 +132,7 @@ void pools_named(void *handle, enum pool_kind kind, int device)
 	lock_release(&pools.lock);
 }
 
-/* Where *HANDLE is: a pool that is not known may be another device's than the current one. */
+/* The device of *HANDLE: an unknown pool may belong to another device than the current one. */
 static unsigned device_of(void *handle, unsigned current)
 {
 	const struct pool *pool = NULL;
@@ -161,7 +161,7 @@ enum pool_kind pools_kind_of(void *handle)
 	return kind;
 }
 
-/* The lock is held. POOL is destroyed: it holds what is used of it. */
+/* The lock is held. POOL is destroyed: it holds only the memory that is still used. */
 static void settle_destroyed(struct pool *pool)
 {
 	pool->destroyed = 1;
@@ -196,8 +196,8 @@ void pools_sample(void *handle)
 }
 
 /*
- * The pool rounds what it gives, in its own way: where its used counter grew by the request and
- * less than a unit more, that is the size. Where it did not, other threads were at it too.
+ * The pool rounds sizes in its own way: if its used counter grew by the request and less than a
+ * unit more, that growth is the size. If not, other threads used the pool too.
  */
 static uint64_t size_in_pool(const struct pool *pool, uint64_t bytes, uint64_t used)
 {
@@ -238,7 +238,7 @@ static void change_used(void *handle, int64_t bytes)
 		return;
 	pool = find_pool(handle);
 	if (pool) {
-		/* what an earlier pool of this handle gave is not this one's */
+		/* memory of an earlier pool with this handle is not this pool's */
 		pool->used = bytes < 0 && pool->used < (uint64_t)-bytes
 				     ? 0
 				     : pool->used + (uint64_t)bytes;

@@ -35,8 +35,8 @@ void pools_sample(void *pool);
  */
 uint64_t pools_count_alloc(void **pool, unsigned *device, uint64_t bytes, int by_allocator);
 
-/* BYTES were freed into the pool; pools_count_failed_free(): the free failed, they are used again.
- */
+/* BYTES were freed into the pool. pools_count_failed_free(): the free failed, they are used
+ * again. */
 void pools_count_free(void *pool, uint64_t bytes);
 void pools_count_failed_free(void *pool, uint64_t bytes);
 

@@ -1,6 +1,7 @@
 /*
- * Asks memtrace's cuGetProcAddress for every NAME VERSION FLAGS on stdin, and prints in visit.c's
- * manner what it said. Linked with libcuda.so.1, as a program that knows the driver at build time.
+ * Asks memtrace's cuGetProcAddress for every NAME VERSION FLAGS on stdin, and prints the answers
+ * in visit.c's format. Linked with libcuda.so.1, as a program that knows the driver at build
+ * time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

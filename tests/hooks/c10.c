@@ -1,5 +1,5 @@
-/* PyTorch's report functions, as an own library that is linked: what the preload finds and forwards
- * to. */
+/* PyTorch's report functions, as a library of their own that is linked: the preload finds them
+ * and forwards to them. */
 #include <stddef.h>
 #include <stdint.h>
 

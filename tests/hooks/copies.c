@@ -1,6 +1,6 @@
 /*
- * Copies of the CUDA runtime and of NCCL in one process. Three things in one file, by what is
- * defined: COPY=n, a library that is both, and gives addresses and communicators that only it
+ * Copies of the CUDA runtime and of NCCL in one process. The file is one of three things, by
+ * macro: COPY=n, a library that is both, and gives addresses and communicators that only it
  * knows; PLUGIN, a library that is linked with one; otherwise a program that loads the plugins
  * RTLD_LOCAL, and runs the scenario that it is told.
  */
@@ -28,10 +28,10 @@ struct plugin {
 	int (*take)(void **p, size_t bytes);
 	int (*give)(void *p);
 	int (*reset)(void);
-	int (*asked)(void); /* how often the runtime was asked for its device */
+	int (*asked)(void); /* number of times that the runtime was asked for its device */
 	int (*talk)(void);
 	void *(*look)(const char *name);
-	void (**leave)(void); /* what cudaMalloc() calls */
+	void (**leave)(void); /* the function that cudaMalloc() calls */
 };
 
 int cudaMalloc(void **p, size_t n);
@@ -251,7 +251,7 @@ static void two(struct plugin *p1, struct plugin *p2)
 	given(p2, taken(p2, MiB), MiB);
 }
 
-/* The program's end must be no other than without us: in a child made without fork()'s handlers. */
+/* The program must end as without the preload: in a child made without fork()'s handlers. */
 static void forked(struct plugin *p)
 {
 	void *a = taken(p, 3 * MiB);
@@ -271,7 +271,7 @@ static void forked(struct plugin *p)
 	given(p, a, 3 * MiB);
 }
 
-/* Closes the plugin and loads it again where nothing of it was. */
+/* Closes the plugin and loads it again at another address. */
 static void reload(const char *path, void *handle, struct plugin *p, struct plugin *other)
 {
 	long page = sysconf(_SC_PAGESIZE);
@@ -294,7 +294,7 @@ static void reload(const char *path, void *handle, struct plugin *p, struct plug
 		exit(2);
 	expect("loaded elsewhere", ((uintptr_t)p & -(uintptr_t)page) == here[0], 0);
 	given(other, taken(other, 2 * MiB), 2 * MiB);
-	/* The new runtime begins anew: what was there is gone. */
+	/* The new runtime begins anew: the memory of the old one is gone. */
 	printf("event DEVICE_FREE %lu %ld 0\n", (unsigned long)first, -3 * MiB);
 	expect("the same address", taken(p, 11 * MiB) == first, 1);
 }
@@ -326,7 +326,7 @@ static void *tried(struct plugin *p, long bytes)
 	return setjmp(back) || p->take(&a, (size_t)bytes) ? NULL : a;
 }
 
-/* A call that is left by a jump is over: when it is tried again it is counted. */
+/* A call that is left by a jump is over: a second try is counted. */
 static void jumped(struct plugin *p)
 {
 	void *a = taken(p, 3 * MiB);
@@ -339,7 +339,7 @@ static void jumped(struct plugin *p)
 	given(p, a, 5 * MiB);
 }
 
-/* What we do not record we do not ask about. */
+/* Memory that is not recorded is not asked about. */
 static void disabled(struct plugin *p)
 {
 	void *a;

@@ -1,5 +1,5 @@
-/* Opens the library it is given (owner.c) with RTLD_DEEPBIND: what that allocates by linked calls
- * goes past whoever stands before it. */
+/* Opens the given library (owner.c) with RTLD_DEEPBIND: its linked calls go past the libraries
+ * before it. */
 #define _GNU_SOURCE
 #include "expect.h"
 

@@ -1,6 +1,6 @@
 /*
- * As refused.c: what ends together with something else, and what must not be asked or begun.
- * ends FAMILY
+ * As refused.c: memory that ends together with something else, and calls that must not be asked
+ * or begun. ends FAMILY
  */
 #define _GNU_SOURCE
 #include "expect.h"
@@ -14,7 +14,7 @@ extern void (*fake_meanwhile)(void);
 extern unsigned fake_ranges;
 CUresult fake_map(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle);
 
-/* Pinned memory and other processes' end with the context they were made in. */
+/* Pinned memory and other processes' memory end with the context they were made in. */
 static void contexts(void)
 {
 	CUctxCreateParams how = { 0 };
@@ -81,8 +81,8 @@ static void another_thread(void)
 	pthread_join(thread, NULL);
 }
 
-/* Another thread allocates between the reset and its return: at the address that has just become
- * free. That is what was given before, and gone; the new one stays. */
+/* Another thread allocates between the reset and its return, at the address that has just become
+ * free. The earlier allocation there is gone; the new one stays. */
 static void reset_meanwhile(void)
 {
 	CUdeviceptr a, b;
@@ -136,7 +136,7 @@ static void pool_again(void)
 	level("POOL_RESERVED", 64 * MiB, 0); /* fake_device.c gives the old one out again: 50 MiB */
 }
 
-/* One call unmaps what was not seen and, behind it, what was. */
+/* One call unmaps an unseen mapping and, behind it, a seen one. */
 static void unmap_unseen(void)
 {
 	CUmemAllocationProp where = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,

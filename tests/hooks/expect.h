@@ -1,5 +1,5 @@
-/* What the programs of this folder share: calls that must say what they should, and the events that
- * must follow. */
+/* The common part of the programs of this folder: calls with expected results, and the events
+ * that must follow. */
 #ifndef HOOKS_EXPECT_H
 #define HOOKS_EXPECT_H
 

@@ -89,7 +89,7 @@ __attribute__((destructor)) static void end(void)
 		fprintf(stderr, "%s was called %d times\n", name, (int)calls);
 }
 
-/* A function that says -1 and errno, or (WITH) returns the error. */
+/* A function that returns -1 and sets errno, or (WITH) returns the error. */
 #define FAILS(function, failure, ...)                          \
 	static __typeof__(&function) real;                     \
 	if (!real)                                             \

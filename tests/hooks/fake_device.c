@@ -166,7 +166,7 @@ EXPORT cudaError_t cudaIpcCloseMemHandle(void *address)
 	return (cudaError_t)cuIpcCloseMemHandle((CUdeviceptr)address);
 }
 
-EXPORT unsigned fake_ranges; /* how often the next was asked */
+EXPORT unsigned fake_ranges; /* number of calls of the next function */
 
 EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
@@ -319,9 +319,9 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 	return CUDA_SUCCESS;
 }
 
-/* ---- the driver's reset does what the runtime's does */
+/* ---- the driver's reset does the same as the runtime's */
 
-EXPORT void (*fake_meanwhile)(void); /* what others do while a device is reset */
+EXPORT void (*fake_meanwhile)(void); /* the actions of other threads while a device is reset */
 
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
@@ -438,7 +438,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	return simulated(handle, bytes, properties, flags);
 }
 
-/* As libc10.so has it: what PyTorch's allocator reports to. */
+/* As in libc10.so: PyTorch's allocator reports to this function. */
 EXPORT void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *p, int64_t bytes,
 								  size_t allocated, size_t reserved,
 								  uint16_t device);

@@ -39,7 +39,7 @@ EXPORT int cuGetProcAddress(const char *name, void **function, int version, uint
 EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
 			       int *status);
 
-/* What the libraries read. */
+/* The answers that the libraries read. */
 EXPORT int cuInit(unsigned flags)
 {
 	(void)flags;
@@ -144,8 +144,8 @@ static const struct interface {
 #undef INTERFACE
 };
 
-/* Of NAME's interfaces the latest that the caller knows; the twin where he asks for it and there is
- * one. */
+/* Of NAME's interfaces the latest that the caller knows; the twin if the caller asks for it and
+ * there is one. */
 static const void *choose(const char *name, int version, uint64_t flags, int *known)
 {
 	const struct interface *best = NULL;

@@ -1,7 +1,7 @@
 /*
  * One family of CUDA's entry points a run, on the simulated device: families FAMILY WAY
  *
- * WAY is how the functions are reached: link; dlsym (of libcuda.so.1 and of the runtime's names);
+ * WAY is the way to the functions: link; dlsym (of libcuda.so.1 and of the runtime's names);
  * gpa and gpa_11 (the two cuGetProcAddress, by name, version and flags); entry and entry_by_version
  * (the runtime's look-ups). Prints what the trace must hold, worked out by hand, one line an event
  * in order:
@@ -374,7 +374,7 @@ static void vmm_references(void)
 	DRV(cuMemMap, va, 2 * MiB, 0, h, 0);
 	event("MAP", va, 2 * MiB, 0);
 	DRV(cuMemRelease, h);
-	DRV(cuMemUnmap, va, 2 * MiB); /* the last thing that held it */
+	DRV(cuMemUnmap, va, 2 * MiB); /* the last reference to it */
 	event("UNMAP", va, -2 * MiB, 0);
 	event("PHYSICAL_FREE", h, -2 * MiB, 0);
 }
@@ -396,7 +396,7 @@ static void vmm_host(void)
 	event("HOST_FREE", h, -6 * MiB, -1);
 }
 
-/* What is captured happens when the graph runs: no allocation now, and no free. */
+/* Captured calls take effect when the graph runs: no allocation now, and no free. */
 static void capture(void)
 {
 	cudaStream_t s;

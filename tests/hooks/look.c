@@ -1,6 +1,6 @@
 /*
- * Looks up names in every way, and prints where each was found (object and offset) or what
- * dlerror() says: the same with libmemtrace.so preloaded and without. look LIBRARY: names.c
+ * Looks up names in every way, and prints the place of each (object and offset) or dlerror()'s
+ * text: the same with libmemtrace.so preloaded and without. look LIBRARY: names.c
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -90,7 +90,7 @@ static void *look(void *library)
 	return NULL;
 }
 
-/* How a process ends that looks up no name at all. */
+/* The end of a process that looks up no name at all. */
 static void null_name(void)
 {
 	const char *volatile none = NULL;

@@ -1,4 +1,4 @@
-/* What the recorder cannot keep: losses WHAT, each in numbers that the test knows. */
+/* Events that the recorder cannot keep: losses WHAT, each in numbers that the test knows. */
 #define _GNU_SOURCE
 #include "expect.h"
 
@@ -55,7 +55,7 @@ static void handles(void)
 	}
 }
 
-/* What the driver takes inside of a call is that call's. */
+/* Memory that the driver takes inside a call is that call's. */
 static void nested(void)
 {
 	CUmemAllocationProp where = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -17,7 +17,8 @@
 	}
 NAMES(NAME)
 
-/* What this library's own RTLD_NEXT is: where the look-up was made from must not be lost. */
+/* The function that this library's own RTLD_NEXT finds: the place of the look-up must not be
+ * lost. */
 EXPORT void *next_from_here(const char *name);
 
 EXPORT void *next_from_here(const char *name)

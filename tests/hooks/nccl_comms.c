@@ -268,7 +268,7 @@ int main(int argc, char **argv)
 		  ncclPutSignal(NULL, 1, 0, 0, NULL, 0, 0, 0, 0, shrunk, NULL); /* 130 */
 	failed |= ncclGroupStart() | taking(4) | ncclWaitSignal(1, NULL, joined, NULL);
 	failed |= taking(5) | ncclWaitSignal(1, NULL, a, NULL) | ncclGroupEnd(); /* joined 4, a 7 */
-	beside = 7; /* of nobody: what NCCL takes then is told apart only where it can be asked */
+	beside = 7; /* for no communicator: told apart only if NCCL can be asked */
 	failed |= taking(9) | ncclSignal(0, 0, 0, 0, joined, NULL); /* joined 13, or 20 */
 	printf("7 130 12 13\n");
 	return failed;

@@ -1,6 +1,7 @@
 /*
- * Refuses libmemtrace.so what its live sets ask for, private memory of 128 KiB or more, from the
- * NO_MEMORY-th time on (1: always). Prints how often it did at the end. Preloaded before it.
+ * Refuses libmemtrace.so the memory for its live sets, private memory of 128 KiB or more, from
+ * the NO_MEMORY-th request on (1: always). Prints the number of refusals at the end. Preloaded
+ * before it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* A library that allocates by itself: what it takes is its own, not the program's. Its object is
+/* A library that allocates by itself: its memory is its own, not the program's. Its object is
  * named like a vendor's. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -1,5 +1,6 @@
 /*
- * As families.c, for what the simulated device refuses and fake_device.c does: refused FAMILY
+ * As families.c, for calls that the simulated device refuses and fake_device.c does: refused
+ * FAMILY
  */
 #define _GNU_SOURCE
 #include "expect.h"
@@ -10,8 +11,7 @@
 
 #define DO(function, ...) check(#function, (int)function(__VA_ARGS__), 0)
 
-/* The driver tells what an array needs only where mapping was deferred: it is the shape that is
- * counted. */
+/* The driver tells an array's needs only if mapping was deferred: the shape is counted. */
 static void arrays(void)
 {
 	struct cudaChannelFormatDesc rgba = { 32, 32, 32, 32, cudaChannelFormatKindFloat };
@@ -81,8 +81,8 @@ static void external(void)
 	event("ALIAS_CLOSE", ADDR(memory), -12 * MiB, 0);
 }
 
-/* A handle from another process is no memory of ours, whatever is mapped from it; nor is a
- * multicast object. */
+/* Memory by a handle of another process is not ours, with any mapping; nor is a multicast
+ * object. */
 static void import(void)
 {
 	CUmulticastObjectProp group = { .numDevices = 1, .size = 64 * MiB };
@@ -219,7 +219,7 @@ static void graph_trailing(void)
 	pause_ms(300);
 }
 
-/* Pools of managed memory give managed memory, whoever made them. */
+/* Pools of managed memory give managed memory, for any maker of the pool. */
 static void managed_pools(void)
 {
 #if CUDA_VERSION >= 13000
@@ -256,7 +256,7 @@ static void driver_reset(void)
 	event("DEVICE_ALLOC", a, 2 * MiB, 0);
 }
 
-/* The driver refuses null pointers; whoever stands in between must not follow them first. */
+/* The driver refuses null pointers; a library before it must not dereference them. */
 static void null_arguments(void)
 {
 	CUipcMemHandle handle = { { 4 } };

@@ -1,5 +1,5 @@
 /*
- * Preloaded before libmemtrace.so: writes down what the program's libraries receive from it. Each
+ * Preloaded before libmemtrace.so: logs the answers that the program's libraries get. Each
  * answer to dlsym for a name of the driver, and each answer of the cuGetProcAddress that it gives
  * out, is a line in SPY_LOG:
  *

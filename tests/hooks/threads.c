@@ -39,7 +39,7 @@ static struct slot take(unsigned i)
 	return s;
 }
 
-/* Returns what was there before. */
+/* Returns the earlier content. */
 static struct slot put(unsigned i, struct slot s)
 {
 	struct slot was;

@@ -1,4 +1,4 @@
-/* The counters of a device under several threads: what one raised, another does not lower. */
+/* The counters of a device under several threads: no thread lowers a value that another raised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void test_peak_of_two_threads(void **state)
 		uint64_t others = __atomic_load_n(&device->other, __ATOMIC_RELAXED);
 		counters_block(0, 512, i * 512, i * MiB, &new_peak);
 		for (volatile int pause = 0; pause < 20; pause++)
-			; /* the other may be about to store what it read before */
+			; /* the other thread may be about to store an older value */
 		low += __atomic_load_n(&device->device_peak, __ATOMIC_RELAXED) < i * MiB + others;
 	}
 	atomic_store(&ended, 1);

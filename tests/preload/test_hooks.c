@@ -1,5 +1,5 @@
-/* What the hooks decide by themselves: which wrapper a look-up gets, when physical memory is gone,
- * how large an array is. */
+/* The hooks' own decisions: the wrapper that a look-up gets, the end of physical memory, the
+ * size of an array. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,7 +98,7 @@ static int unmap(struct physical *p, uint64_t address, struct mt_record *gone)
 	return physical_unmap(p, address, &m, &of, gone);
 }
 
-/* Released while mapped, mapped twice: the memory goes with the last of all. */
+/* Released while mapped, mapped twice: the memory is freed with the last of all. */
 static void test_physical(void **state)
 {
 	struct mt_record made = handle(MT_PHYSICAL_ALLOC), gone = { 0 };
@@ -142,7 +142,7 @@ static void test_physical_references(void **state)
 	assert_int_equal(gone.kind, MT_ALIAS_OPEN);
 }
 
-/* A handle that is given again was released unseen: its memory goes first. */
+/* A handle that is given again was released unseen: its memory is freed first. */
 static void test_physical_again(void **state)
 {
 	struct mt_record made = handle(MT_PHYSICAL_ALLOC), again = made, gone = { 0 };

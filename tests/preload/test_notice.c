@@ -1,5 +1,5 @@
-/* Lines on stderr: what they say of an error, and what a stderr that is full or somebody's file
- * costs the job. */
+/* Lines on stderr: the text for an error, and the cost to the job of a stderr that is full or
+ * another file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void fill(int fd)
 	fcntl(fd, F_SETFL, flags);
 }
 
-/* A terminal that nobody reads from its other side; -1: none can be had here. */
+/* A terminal whose other side nobody reads; -1: none can be had here. */
 static int terminal(int *other)
 {
 	*other = posix_openpt(O_RDWR | O_NOCTTY);
@@ -139,7 +139,7 @@ static void test_read(void **state)
 		close(pipes[i]), close(sockets[i]);
 }
 
-/* A directory's name may hold what changes a terminal. */
+/* A directory's name may hold characters that change a terminal. */
 static void test_control_characters(void **state)
 {
 	int pipes[2];

@@ -100,7 +100,7 @@ static void test_settings(void **state)
 	assert_true(settings_rank_chosen("", 5));
 }
 
-/* Times between readings lie on the line through them, whatever CLOCK_MONOTONIC is slewed by; they
+/* Times between readings lie on the line through them, at any slew of CLOCK_MONOTONIC; they
  * never go back. */
 static void test_clock(void **state)
 {

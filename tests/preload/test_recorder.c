@@ -290,8 +290,8 @@ static void nothing(void)
 {
 }
 
-/* Eight threads and the real helper: each record once, each thread's in its order. What the helper
- * was too slow for is lost and counted. */
+/* Eight threads and the real helper: each record once, each thread's in its order. Records for
+ * which the helper was too slow are lost and counted. */
 static void test_threads(void **state)
 {
 	static _Atomic uint32_t wakeups;

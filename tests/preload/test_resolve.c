@@ -1,5 +1,5 @@
-/* How often the loader is asked, and a forked child that asks it. The preload's dl_iterate_phdr()
- * is this program's. */
+/* The number of questions to the loader, and a forked child that asks it. The preload's
+ * dl_iterate_phdr() is this program's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -62,7 +62,7 @@ static void test_no_driver(void **state)
 	cuda_forget();
 	all = asked_by_samples(1);
 	assert_in_range(all, 2, 20);
-	assert_int_equal(asked_by_samples(100), 100); /* was anything loaded? */
+	assert_int_equal(asked_by_samples(100), 100); /* was a library loaded? */
 	other = dlopen("libyaml-0.so.2", RTLD_NOW);
 	assert_non_null(other);
 	assert_int_equal(asked_by_samples(1), all);
@@ -106,7 +106,7 @@ static void test_forked(void **state)
 	pid_t child;
 
 	(void)state;
-	atomic_store(&stall_at, 2); /* whose the caller is, is asked without the lock */
+	atomic_store(&stall_at, 2); /* the caller's library is asked for without the lock */
 	assert_int_equal(pthread_create(&thread, NULL, choose, NULL), 0);
 	while (!atomic_load(&stalled))
 		usleep(1000);

@@ -1,5 +1,5 @@
-/* What must not enter a trace, and what must stay in it. The tokens are made up, in their services'
- * forms. */
+/* Texts that must not enter a trace, and texts that must stay in it. The tokens are made up, in
+ * their services' forms. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -186,7 +186,7 @@ static void test_tokens_in_the_environment(void **state)
 
 static void test_tokens_in_a_configuration(void **state)
 {
-	/* what is written, and what is left of it */
+	/* the written text, and the part of it that is left */
 	static const struct {
 		const char *text, *masked;
 	} forms[] = {
@@ -226,7 +226,7 @@ static void test_tokens_in_a_configuration(void **state)
 
 static void test_addresses_and_headers(void **state)
 {
-	/* an argument, and what is stored of it */
+	/* an argument, and its stored form */
 	static const struct {
 		const char *line, *masked;
 	} cases[] = {
@@ -382,7 +382,7 @@ static double seconds_for(const char *part, size_t bytes)
 	return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
 }
 
-/* The time is linear in the text, whatever is in it: the job's first allocation waits for it. */
+/* The time is linear in the text, for any content: the job's first allocation waits for it. */
 static void test_time(void **state)
 {
 	static const char *const parts[] = {

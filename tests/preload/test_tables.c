@@ -27,7 +27,7 @@ static void start(const char *name, uint64_t budget)
 	assert_int_equal(recorder_open(&setup), 0);
 }
 
-/* A stack of one frame, of its own function and file: what the preload does for one that is new. */
+/* A stack of one frame, of its own function and file: as the preload adds a new one. */
 static uint32_t add_stack(uint32_t i)
 {
 	uint32_t name, file, frame = 0, stack = 0;
@@ -123,7 +123,7 @@ static void test_many_hashes(void **state)
 	recorder_close(0);
 }
 
-/* A holder of the lock that is held up is waited for once, whatever is wanted meanwhile. */
+/* A holder of the lock that is held up is waited for once, for any later request. */
 static void test_busy(void **state)
 {
 	const struct mt_header *h;
@@ -143,7 +143,7 @@ static void test_busy(void **state)
 	assert_int_equal(h->busy_stacks, 40);
 	assert_int_equal(h->lost_reason, MT_LOST_NOTHING);
 	assert_int_equal(add_stack(1), 1);
-	/* It is to be had again, and so waited for once more. */
+	/* The lock can be had again, and so is waited for once more. */
 	begun = now_ns();
 	atomic_store(&t.lock.held, 1);
 	assert_int_equal(add_stack(2), MT_NO_STACK);

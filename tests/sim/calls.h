@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* nccl.h is not needed to build: the few declarations that are used. */
+/* The few declarations of nccl.h that are used: the header is not needed to build. */
 typedef struct {
 	char bytes[128];
 } ncclUniqueId;

@@ -20,7 +20,7 @@
 
 #include "calls.h"
 
-/* A rank's role: 0 for success, else the source line of what was wrong. */
+/* A rank's role: 0 for success, else the source line of the failed check. */
 #define WANT(condition)                  \
 	do {                             \
 		if (!(condition))        \
@@ -315,7 +315,7 @@ static bool is_met(const ncclUniqueId *id)
 	return found || !access(path, F_OK);
 }
 
-/* Nobody is left to tidy up when all that wait are killed. */
+/* No process is left to clean up when all that wait are killed. */
 static void killed_ranks_leave_nothing(void **state)
 {
 	(void)state;
@@ -340,7 +340,7 @@ static void killed_ranks_leave_nothing(void **state)
 	setenv("CUDASIM_TIMEOUT", "1", 1);
 }
 
-/* However they come, all get the same memory. */
+/* In any order of arrival, all ranks get the same memory. */
 static int play_sum(ncclComm_t comm, int rank, int ranks)
 {
 	int sum = rank;

@@ -289,9 +289,9 @@ static void captures_spread_through_events(void **state)
 	cudaGetLastError();
 }
 
-/* ---- threads: whatever they interleave, nothing is lost and nothing is given out twice */
+/* ---- threads: in any interleaving, nothing is lost and nothing is given out twice */
 
-static void *churn(void *seed) /* NULL, or what went wrong */
+static void *churn(void *seed) /* NULL, or the failure */
 {
 	unsigned random = (unsigned)(uintptr_t)seed;
 	char *p[16] = { 0 };

@@ -78,7 +78,7 @@ static void a_fill_fills(void **state)
 	assert_int_equal(cudaFree(d), 0);
 }
 
-/* What is not known is cleared as far as it is the kernel's own: 8 floats, or 8 truths. */
+/* An unknown result is cleared as far as it is the kernel's own: 8 floats, or 8 truths. */
 static void what_is_not_known_leaves_its_neighbour(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* NCCL's own device memory: taken at the first use of each kind, as eight H100s were seen to
+/* NCCL's own device memory: taken at the first use of each kind, as measured on eight H100s
  * (NVIDIA/nccl, issue 1685), and given back with the communicator. */
 #include <setjmp.h>
 #include <stdarg.h>

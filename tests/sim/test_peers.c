@@ -79,7 +79,7 @@ static void a_list_is_gathered(void **state)
 	assert_int_equal(ncclCommDestroy(comm), 0);
 }
 
-/* What comes back of an all-to-all adds up to what was sent. */
+/* The data that comes back from an all-to-all adds up to the data that was sent. */
 static void counts_stay_balanced(void **state)
 {
 	(void)state;

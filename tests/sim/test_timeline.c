@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
 
-/* What a test made, for its end. */
+/* The objects of a test, to be destroyed at its end. */
 static cudaStream_t streams[8];
 static cudaEvent_t events[8];
 static int stream_count, event_count;
@@ -84,7 +84,8 @@ static void an_event_is_complete_when_somebody_waits(void **state)
 	assert_int_equal(cudaEventQuery(first), cudaSuccess);
 }
 
-/* a waits for b, which waits for c: who waits for a has all three, but not what came after in c. */
+/* a waits for b, which waits for c: a wait for a completes all three, but not the later work in
+ * c. */
 static void what_was_waited_for_completes_too(void **state)
 {
 	(void)state;

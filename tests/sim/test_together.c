@@ -1,6 +1,5 @@
-/* Ranks 1 and 4 of 8 run, the others are played: real data between the two, and both see the same
- * of the absent ones, for which the two stand in turns: 0, 3 and 6 hold what 1 does; 2, 5 and 7
- * what 4 does. */
+/* Ranks 1 and 4 of 8 run, the others are emulated: real data between the two, and both see the
+ * same of the absent ones, for which the two take turns: 1 for 0, 3 and 6; 4 for 2, 5 and 7. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +39,7 @@ static int write_group(const ncclUniqueId *id, int first, int second)
 	return 0;
 }
 
-/* What `memtrace simulate` does: a board, and a row of it for each rank. */
+/* As in `memtrace simulate`: a board, and a row of it for each rank. */
 static int start(int row, int world, int rank, ncclUniqueId id, role play)
 {
 	char place[64];
@@ -84,7 +83,8 @@ static int play_collectives(ncclComm_t comm, int rank)
 		to[i] = 100 * rank + i;
 	WANT(!ncclReduceScatter(to, &own, 1, INT32, SUM, comm, NULL) &&
 	     own == 4 * 100 + 4 * 400 + 8 * rank);
-	/* Of one that runs what it sent here, of an absent one what was sent there. */
+	/* Of a rank that runs, the data that it sent here; of an absent one, the data that was
+	 * sent there. */
 	WANT(!ncclAlltoAll(to, from, 1, INT32, comm, NULL));
 	for (int i = 0; i < WORLD; i++)
 		WANT(from[i] == (i == FIRST || i == SECOND ? 100 * i + rank : 100 * rank + i));

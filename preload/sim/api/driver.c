@@ -135,7 +135,7 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	return known_device(device) ? CUDA_ERROR_INVALID_DEVICE : known_device(peer);
 }
 
-/* ---- contexts: each device's primary one is all there is, and its handle is the device */
+/* ---- contexts: each device has only its primary one, and the device is its handle */
 
 static int primaries[MAX_DEVICES];
 static CUcontext context_of(int device)
@@ -225,7 +225,7 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
 	return ready();
 }
 
-/* ---- what a pointer is */
+/* ---- attributes of a pointer */
 
 EXPORT CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr address)
 {

@@ -23,7 +23,7 @@ static const struct entry {
 
 };
 
-/* How well a symbol answers for a name: 0 not at all, 1 the plain name, n for name_vn. */
+/* The match of a symbol and a name: 0 none, 1 the plain name, n for name_vn. */
 static int rank_of(const char *symbol, const char *name, size_t length)
 {
 	if (strncmp(symbol, name, length))
@@ -36,8 +36,8 @@ static int rank_of(const char *symbol, const char *name, size_t length)
 		       : 0;
 }
 
-/* `name` is a base name ("cuMemAlloc") or a full one; of several, the newest that the version asked
- * for knows. */
+/* `name` is a base name ("cuMemAlloc") or a full one; of several symbols, the newest that the
+ * requested version knows. */
 void *entry_find(const char *name, int version)
 {
 	const struct entry *best = NULL;

@@ -1,5 +1,5 @@
-/* The look-ups of driver entry points, over entry.c's table: status 0 found, 1 no such symbol.
- * Apart from the table, to which these too are only addresses. */
+/* The look-ups of driver entry points in entry.c's table: status 0 found, 1 no such symbol. They
+ * are apart from the table, which holds them too, as addresses. */
 #include "api/entry.h"
 #include "device/common.h"
 #include "device/device.h"
@@ -31,7 +31,7 @@ EXPORT int cuGetProcAddress_v2(const char *name, void **function, int version, u
 	return find(name, function, version, status);
 }
 
-/* The runtime's versions succeed whatever they find; CUDA 11's had no status argument. */
+/* The runtime's versions succeed with any result; CUDA 11's had no status argument. */
 EXPORT int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
 				   int *status);
 EXPORT int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What nvcc-compiled host code calls. */
+/* The functions that nvcc-compiled host code calls. */
 EXPORT void **__cudaRegisterFatBinary(void *image);
 EXPORT void __cudaRegisterFatBinaryEnd(void **handle);
 EXPORT void __cudaUnregisterFatBinary(void **handle);
@@ -35,8 +35,7 @@ EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block
 
 EXPORT void **__cudaRegisterFatBinary(void *image)
 {
-	static void
-		*handle[4]; /* PyTorch registers hundreds while it loads: nothing is kept of them */
+	static void *handle[4]; /* PyTorch registers hundreds while it loads: none is kept */
 	(void)image;
 	return handle;
 }
@@ -62,7 +61,7 @@ EXPORT void __cudaRegisterFunction(void **handle, const char *host, char *device
 	kernel_register(host, name);
 }
 
-/* ---- device variables: an address each, when first asked for */
+/* ---- device variables: each gets an address when a program first asks for it */
 
 struct variable {
 	const void *host;
@@ -205,7 +204,7 @@ EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const v
 }
 PTSZ(cudaLaunchKernelExC);
 
-/* ---- what a kernel would need: plausible, the same for all */
+/* ---- resources that a kernel would need: plausible, the same for all */
 
 enum { REGISTERS = 32, BLOCKS_PER_MULTIPROCESSOR = 2, CLUSTER = 8 };
 

@@ -1,4 +1,4 @@
-/* The runtime's device calls: which, how many, what they are, errors, versions. */
+/* The runtime's device calls: the current one, their number and properties, errors, versions. */
 #include "api/runtime.h"
 #include "device/common.h"
 #include "device/device.h"
@@ -82,7 +82,7 @@ EXPORT cudaError_t cudaRuntimeGetVersion(int *version)
 	return cudaSuccess;
 }
 
-/* ---- which device */
+/* ---- the current device */
 
 EXPORT cudaError_t cudaGetDeviceCount(int *count)
 {
@@ -97,8 +97,8 @@ EXPORT cudaError_t cudaGetDevice(int *device)
 	*device = device_current();
 	return rt(sim_ready());
 }
-/* Since CUDA 12 this makes the context; PyTorch avoids the call on devices it has not used, for
- * that reason. */
+/* Since CUDA 12 this call makes the context; PyTorch therefore avoids it on devices that it has
+ * not used. */
 EXPORT cudaError_t cudaSetDevice(int device)
 {
 	int error = device_select(device);
@@ -132,7 +132,7 @@ EXPORT cudaError_t cudaDeviceSynchronize(void)
 	return rt(device_synchronize());
 }
 
-/* ---- what it is */
+/* ---- its properties */
 
 static int known_device(int device)
 {

@@ -1,5 +1,5 @@
-/* The runtime's memory calls: linear, managed and pinned memory, copies, fills, what a pointer is.
- */
+/* The runtime's memory calls: linear, managed and pinned memory, copies, fills, attributes of
+ * pointers. */
 #include "api/runtime.h"
 #include "api/vmm.h"
 #include "device/common.h"
@@ -29,7 +29,7 @@ EXPORT cudaError_t cudaMalloc(void **pointer, size_t bytes)
 
 EXPORT cudaError_t cudaFree(void *pointer)
 {
-	int error = device_use_current(); /* cudaFree(NULL) is how programs ask for a context */
+	int error = device_use_current(); /* programs call cudaFree(NULL) to make a context */
 	if (!error && pointer)
 		timeline_finish_all();
 	return rt(error || !pointer ? error : memory_free((uint64_t)pointer));
@@ -109,7 +109,7 @@ EXPORT cudaError_t cudaHostGetFlags(unsigned *flags, void *host)
 	return rt(host_find(host) ? SIM_OK : SIM_INVALID_VALUE);
 }
 
-/* ---- what a pointer is */
+/* ---- attributes of a pointer */
 
 EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *pointer)
 {
@@ -117,7 +117,7 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, c
 	int error = sim_ready();
 	if (error)
 		return rt(error);
-	memset(out, 0, cuda_major() >= 13 ? sizeof *out : 24); /* CUDA 13 made it longer */
+	memset(out, 0, cuda_major() >= 13 ? sizeof *out : 24); /* CUDA 13 extended the structure */
 	out->device = -1;
 	out->hostPointer = (void *)pointer;
 	if (memory_find((uint64_t)pointer, &block)) {
@@ -125,7 +125,7 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, c
 		int device = block.kind == MEMORY_RESERVED ? vmm_device((uint64_t)pointer)
 							   : block.device;
 		if (block.kind == MEMORY_RESERVED && device < 0)
-			return cudaSuccess; /* addresses with nothing behind them */
+			return cudaSuccess; /* addresses without memory */
 		out->type = managed ? cudaMemoryTypeManaged : cudaMemoryTypeDevice;
 		out->device = device;
 		out->devicePointer = (void *)pointer;
@@ -138,7 +138,7 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, c
 	return cudaSuccess;
 }
 
-/* ---- copies and fills: stream_work() is where time would pass */
+/* ---- copies and fills: a simulation of time would be in stream_work() */
 
 static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t stream,
 			bool blocking)
@@ -234,8 +234,8 @@ EXPORT cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t w
 	return error;
 }
 
-/* ---- graph-owned memory: captured allocations are made at once from the pool, so there is none of
- * its own */
+/* ---- memory of graphs: captured allocations come from the pool at once, so graphs have none of
+ * their own */
 
 EXPORT cudaError_t cudaDeviceGetGraphMemAttribute(int device,
 						  enum cudaGraphMemAttributeType attribute,

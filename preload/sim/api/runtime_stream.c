@@ -1,4 +1,4 @@
-/* The runtime's stream, event and graph calls: stream.c under their names. */
+/* The runtime's stream, event and graph calls: stream.c's functions under the runtime's names. */
 #include "api/runtime.h"
 #include "device/common.h"
 #include "device/device.h"
@@ -172,8 +172,8 @@ static cudaError_t capture_info(cudaStream_t s, enum cudaStreamCaptureStatus *st
 	return rt(sim_ready());
 }
 
-/* Order inside a capture is not kept, so nothing ever depends on anything: an empty list, not a
- * NULL one. */
+/* Order inside a capture is not kept, so no node depends on another: an empty list, not a NULL
+ * one. */
 static void no_dependencies(const cudaGraphNode_t **list, const cudaGraphEdgeData **edges,
 			    size_t *count)
 {
@@ -186,8 +186,8 @@ static void no_dependencies(const cudaGraphNode_t **list, const cudaGraphEdgeDat
 		*count = 0;
 }
 
-/* The plain name takes three arguments until CUDA 12 and seven since 13: an older caller's other
- * four are not there. */
+/* The plain name takes three arguments until CUDA 12 and seven since 13: an older caller does
+ * not pass the other four. */
 EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, enum cudaStreamCaptureStatus *status,
 					    unsigned long long *id, cudaGraph_t *graph,
 					    const cudaGraphNode_t **list,
@@ -217,7 +217,7 @@ EXPORT cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t s, enum cudaStreamCa
 }
 PTSZ(cudaStreamGetCaptureInfo_v3);
 
-/* ---- graphs: launching one is a piece of work */
+/* ---- graphs: a launch is a piece of work */
 
 EXPORT cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned flags)
 {
@@ -242,7 +242,7 @@ EXPORT cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNode
 	*type = cudaGraphNodeTypeKernel;
 	return rt(sim_ready());
 }
-/* CUDA 13 put the edges between the nodes and their number. */
+/* CUDA 13 inserted the edges between the nodes and their number. */
 EXPORT cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *list,
 						cudaGraphEdgeData *edges, size_t *count)
 {

@@ -1,6 +1,6 @@
 /* Virtual memory management, as expandable segments use it: addresses, physical handles and the
- * mappings between. A handle's bytes are charged once, and go back when its last reference and its
- * last mapping are gone. */
+ * mappings between them. A handle's bytes are charged once, and given back when its last
+ * reference and its last mapping are gone. */
 #include "api/vmm.h"
 
 #include "device/common.h"
@@ -14,8 +14,7 @@
 enum { HOST = -1 };
 
 struct physical {
-	uint64_t size, number; /* the handle the caller holds: never reused, so a stale one is
-				  recognised */
+	uint64_t size, number; /* the caller's handle: never reused, so an old one is recognised */
 	int device;
 	unsigned references, mappings;
 	CUmemAllocationProp properties;
@@ -198,7 +197,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 	return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Whole mappings only, and every byte of the range mapped: as the driver asks. */
+/* As in the driver: whole mappings only, and every byte of the range must be mapped. */
 static bool range_whole(uint64_t address, uint64_t size)
 {
 	uint64_t at = address;

@@ -1,4 +1,4 @@
-/* What every part of the simulated device uses: error numbers, sizes, and the marks of exported
+/* The common parts of the simulated device: error numbers, sizes, and the marks of exported
  * functions. The error numbers are those that the runtime and the driver have in common, so that
  * the accounting needs no CUDA headers. */
 #ifndef CUDASIM_COMMON_H
@@ -37,15 +37,15 @@ enum {
 };
 
 enum { MAX_DEVICES = 8 };
-#define GRANULE MIB(2) /* what the driver hands out physical memory in */
+#define GRANULE MIB(2) /* the driver's unit of physical memory */
 
 static inline uint64_t round_up(uint64_t n, uint64_t unit)
 {
 	return (n + unit - 1) / unit * unit;
 }
 
-/* `array`, which holds `count` elements of `size` bytes, with room for one more: moved if need be.
- * NULL: no memory, and it is as it was. */
+/* `array`, which holds `count` elements of `size` bytes, with room for one more: moved if need
+ * be. NULL: no memory, and the array is unchanged. */
 static inline void *room_for_one(void *array, size_t count, size_t *capacity, size_t size)
 {
 	if (count < *capacity)
@@ -57,7 +57,7 @@ static inline void *room_for_one(void *array, size_t count, size_t *capacity, si
 	return grown;
 }
 
-/* More than there is of anything, where it overflows. */
+/* On overflow, a number larger than any memory. */
 static inline uint64_t product(uint64_t a, uint64_t b)
 {
 	uint64_t both;

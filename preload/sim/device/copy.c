@@ -1,4 +1,4 @@
-/* Which copies really move bytes. A simulation must not pay host memory for tensors that only
+/* The copies that really move bytes. A simulation must not pay host memory for tensors that only
  * kernels would touch, yet what the host reads back (a loss, a found-inf flag, token counts) should
  * be what it wrote:
  * - host to host: always;

@@ -1,5 +1,5 @@
-/* The process's devices: which is current, how many bytes each has given, when its context was
- * made. Other processes are not seen: a rank has its device to itself. */
+/* The process's devices: the current one, the bytes that each has given, and the contexts. Other
+ * processes are not seen: a rank has its device to itself. */
 #define _GNU_SOURCE
 #include "device/device.h"
 
@@ -158,8 +158,8 @@ int cuda_version(void)
 	return version;
 }
 
-/* The wheel's own library, when it is loaded: our definitions come before its, so a look-up must
- * name it. */
+/* The wheel's own library, if it is loaded: our definitions come before it, so a look-up must
+ * name the library. */
 void *real_symbol(const char *const *libraries, const char *symbol)
 {
 	for (; *libraries; libraries++) {

@@ -1,4 +1,4 @@
-/* One process's devices: which is current, and how many bytes each has given. */
+/* One process's devices: the current one, and the bytes that each has given. */
 #ifndef CUDASIM_DEVICE_H
 #define CUDASIM_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* Loading and leaving. */
+/* The start and the end of the library in a process. */
 #define _GNU_SOURCE
 #include "device/common.h"
 
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NVML is a library of its own name, which programs dlopen. It is loaded from beside this one, so
- * that one preload is enough; programs that never use it pay for a dlopen. Its absence is no error.
- */
+/* NVML is a library of its own name, which programs dlopen. It is loaded from the folder of this
+ * one, so that one preload is enough; programs that never use it pay for a dlopen. Its absence
+ * is no error. */
 __attribute__((constructor)) static void load_nvml(void)
 {
 	static const char sibling[] = "libcudasim-nvml.so";
@@ -38,11 +38,11 @@ static bool interpreter_finalizing(void)
 }
 
 /* CPython before 3.14 ends a thread that asks for the GIL while the interpreter finalises with
- * pthread_exit(), which unwinds its stack. PyTorch's autograd threads still drop Python objects
- * then, from destructors that are noexcept: the unwinding meets them and the process dies with
- * "terminate called without an active exception". It is a race that a real device, slower to reach
- * the end, seldom loses. Such a thread is parked for ever instead, as CPython 3.14 itself does;
- * exit() does not wait for it. */
+ * pthread_exit(), which unwinds its stack. PyTorch's autograd threads may then still drop Python
+ * objects, in destructors that are noexcept: the unwinding reaches one and the process dies with
+ * "terminate called without an active exception". A real device, slower to reach the end, seldom
+ * loses this race. Such a thread waits for ever instead, as in CPython 3.14; exit() does not
+ * wait for it. */
 EXPORT void pthread_exit(void *value)
 {
 	static void (*real)(void *) __attribute__((noreturn));

@@ -1,4 +1,4 @@
-/* The GPU table and what a device says about itself. */
+/* The GPU table and the attributes of a device. */
 #include "device/gpu.h"
 
 #include "device/common.h"
@@ -73,7 +73,7 @@ int gpu_attribute(const struct gpu *gpu, int attribute, int device)
 #include "device/attributes.def"
 #undef ATTRIBUTE
 	}
-	return 0; /* what is not in the table is a feature the device does not have */
+	return 0; /* an attribute that is not in the table is a feature that the device lacks */
 }
 
 /* The driver's defaults; the runtime's numbers are the same. */

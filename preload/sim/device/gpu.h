@@ -1,4 +1,4 @@
-/* The GPUs that can be simulated (gpus.def), and what each says about itself. */
+/* The GPUs that can be simulated (gpus.def), and their attributes. */
 #ifndef CUDASIM_GPU_H
 #define CUDASIM_GPU_H
 

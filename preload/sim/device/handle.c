@@ -1,5 +1,4 @@
-/* Handles that nobody looks behind: never NULL, never the same twice, never a pointer to anything.
- */
+/* Opaque handles: never NULL, never the same twice, never a pointer to anything. */
 #include "device/handle.h"
 
 #include <stdint.h>

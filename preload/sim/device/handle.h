@@ -1,4 +1,4 @@
-/* Values for handles that nobody looks behind. */
+/* Values for opaque handles. */
 #ifndef CUDASIM_HANDLE_H
 #define CUDASIM_HANDLE_H
 

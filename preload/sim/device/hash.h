@@ -1,6 +1,6 @@
 /*
- * Hash tables of the simulated device: uthash. Include this header rather than <uthash.h>, whose
- * own answer to a failed allocation is exit(-1). Here the element is not added, the table stays as
+ * Hash tables of the simulated device: uthash. Include this header rather than <uthash.h>, which
+ * answers a failed allocation with exit(-1). Here the element is not added, the table stays as
  * it was, and hash_was_full becomes true.
  */
 #ifndef CUDASIM_HASH_H

@@ -1,5 +1,5 @@
-/* Page-locked host memory: plain pages (locking them would make a simulation dear), and a list,
- * because PyTorch asks whether a pointer is pinned. */
+/* Page-locked host memory: plain pages (locking them would make a simulation expensive), and a
+ * list, because PyTorch asks whether a pointer is pinned. */
 #include "device/host.h"
 
 #include "device/common.h"

@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 
 enum { UNIT = 512, UNITS = (2 << 20) / UNIT };
-#define SMALL MIB(1) /* allocations below share granules */
+#define SMALL MIB(1) /* smaller allocations share granules */
 #define MAX_SPAN \
 	(1ull << 45) /* 32 TiB: expandable segments reserve a whole card per stream and pool */
 #define MIN_SPAN (1ull << 40)
@@ -34,7 +34,7 @@ struct slab {
 	struct block *at[UNITS]; /* the block that begins at this unit */
 };
 
-/* What a granule of the address space belongs to. */
+/* The contents of a granule of the address space. */
 struct granule {
 	struct block *block;
 	struct slab *slab;
@@ -79,7 +79,8 @@ static bool space_ready(void)
 			(unsigned long long)span);
 		return false;
 	}
-	/* one byte written must not become a 2 MiB page, nor a core dump a copy of the card */
+	/* one written byte must not cost a 2 MiB page, and a core dump must not hold the card's
+	 * memory */
 	madvise(range, span + GRANULE, MADV_NOHUGEPAGE);
 	madvise(range, span + GRANULE, MADV_DONTDUMP);
 	base = round_up((uint64_t)range, GRANULE);
@@ -93,13 +94,13 @@ bool memory_is_device(const void *pointer)
 	return granules && (uint64_t)pointer - base < span;
 }
 
-/* Of an address that the device gave out. */
+/* For an address that the device gave out. */
 static struct granule *granule_at(uint64_t address)
 {
 	return &granules[(address - base) / GRANULE];
 }
 
-/* Of any address; NULL: it is not the device's. */
+/* For any address; NULL: it is not the device's. */
 static struct granule *granule_of(uint64_t address)
 {
 	return memory_is_device((void *)address) ? granule_at(address) : NULL;
@@ -221,7 +222,7 @@ static int block_place(struct block *block)
 {
 	bool small = block->size < SMALL && block->kind != MEMORY_RESERVED;
 	struct heap *heap = block->pool ? pool_heap(block->pool) : &heaps[block->device];
-	if (small && block->kind == MEMORY_LINEAR) /* its granule is what counts */
+	if (small && block->kind == MEMORY_LINEAR) /* its granule is counted instead */
 		return slab_take(heap, block) ? SIM_OK : SIM_OUT_OF_MEMORY;
 	int error = charge(block);
 	if (error)
@@ -331,7 +332,7 @@ bool memory_find(uint64_t address, struct block *found)
 	return block;
 }
 
-/* Walks used granules from the bottom: first-fit keeps them there. */
+/* Walks the used granules from the lowest: first-fit keeps them low. */
 void memory_reset(int device)
 {
 	memory_lock();
@@ -345,7 +346,7 @@ void memory_reset(int device)
 		for (unsigned unit = 0; granule->slab && unit < UNITS; unit++) {
 			struct block *small = granule->slab->at[unit];
 			if (small && small->device == device && small->kind != MEMORY_POOL)
-				block_release(small); /* the slab goes with its last block */
+				block_release(small); /* the slab is freed with its last block */
 		}
 		if (block && block->device == device &&
 		    (block->kind == MEMORY_LINEAR || block->kind == MEMORY_MANAGED))

@@ -1,8 +1,8 @@
-/* Stream-ordered pools: what cudaMallocAsync takes comes out of bytes that the pool has reserved
- * from the device. A pool grows in steps of 32 MiB (what drivers since CUDA 11.4 report as its
- * first reservation) and, because the driver remaps physical pages inside it, is modelled without
- * fragmentation: reserved is the high water of used, rounded up, until a trim or a synchronisation
- * gives back what exceeds the release threshold. */
+/* Stream-ordered pools: cudaMallocAsync takes bytes that the pool has reserved from the device.
+ * A pool grows in steps of 32 MiB (the first reservation that drivers since CUDA 11.4 report).
+ * The driver remaps physical pages inside a pool, so it is modelled without fragmentation:
+ * reserved is the peak of used, rounded up, until a trim or a synchronisation gives back the
+ * bytes above the release threshold. */
 #include "device/pool.h"
 
 #include "device/common.h"
@@ -48,7 +48,8 @@ static struct pool *current_pool(int device)
 	return chosen[device] ? chosen[device] : default_pool(device);
 }
 
-/* A handle is the pool's address: checked against those that exist before it is followed. */
+/* A handle is the pool's address: it is compared with the existing pools before it is
+ * dereferenced. */
 static bool pool_known(const struct pool *pool)
 {
 	for (int i = 0; i < MAX_DEVICES; i++)
@@ -219,8 +220,8 @@ int pool_create(int device, uint64_t most, void *handle)
 	return SIM_OK;
 }
 
-/* Live allocations keep their address and, as in the driver, the pool goes when the last is freed:
- * here its record is simply kept, and everything unused returned. */
+/* Live allocations keep their address. In the driver, the pool ends when the last one is freed;
+ * here its record is kept, and everything unused is returned. */
 int pool_destroy(struct pool *pool)
 {
 	int error = SIM_INVALID_VALUE;

@@ -132,9 +132,9 @@ static bool setting(const struct setting *s, void *field,
 
 #define UUID_TEXT 40 /* "GPU-" and 36 digits and dashes; the last two digits are the device */
 
-/* As CUDA reads it: the devices of the list up to the first that does not exist; none for an empty
- * one. Launchers set it, and programs set it empty to stay off the GPU. The devices are all alike,
- * but for what names them. */
+/* As CUDA reads the variable: the devices of the list up to the first that does not exist; none
+ * for an empty list. Launchers set it, and programs set it empty to stay off the GPU. The
+ * devices differ only in the values that name them. */
 static uint64_t visible_devices(uint64_t gpus)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -150,7 +150,7 @@ static uint64_t visible_devices(uint64_t gpus)
 		unsigned long index = uuid ? strtoul(list + (length < 2 ? 0 : length - 2), &end, 16)
 					   : strtoul(list, &end, 10);
 		if (uuid && (length != UUID_TEXT || index >= gpus))
-			index = visible; /* an abbreviation: of devices that are alike, the next */
+			index = visible; /* an abbreviation: the next of the equal devices */
 		if (!uuid && (*list < '0' || *list > '9' || index >= gpus))
 			break;
 		settings.physical[visible++] = (unsigned char)index;
@@ -185,7 +185,7 @@ bool settings_load(void)
 	return good;
 }
 
-/* Stable, different per device, and plainly not a real card's. */
+/* A UUID that is stable, different per device, and plainly not a real card's. */
 void settings_uuid(int device, unsigned char uuid[16])
 {
 	memset(uuid, 0, 16);

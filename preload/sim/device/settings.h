@@ -18,7 +18,7 @@ struct settings {
 	const struct gpu *card;
 	uint64_t total;   /* bytes a device reports: CUDASIM_MEMORY, or the card's own */
 	uint64_t visible; /* devices that CUDA_VISIBLE_DEVICES leaves of `gpus`; NVML shows all */
-	unsigned char physical[MAX_DEVICES]; /* which of `gpus` each of them is */
+	unsigned char physical[MAX_DEVICES]; /* the index in `gpus` of each of these devices */
 };
 extern struct settings settings;
 

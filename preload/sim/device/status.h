@@ -1,4 +1,4 @@
-/* What a call answers: done, not initialised, or not simulated; in the numbers of each library
+/* The answers of a call: done, not initialised, or not simulated; in the numbers of each library
  * (libraries.def). Also the error that cudaGetLastError() returns. */
 #ifndef CUDASIM_STATUS_H
 #define CUDASIM_STATUS_H
@@ -13,7 +13,7 @@ enum library {
 int sim_done(enum library library);
 /* Says on stderr that CALL is not simulated, and returns the library's "not supported". */
 int sim_refuse(enum library library, const char *call);
-/* The same without a line. */
+/* The same without a message. */
 int sim_refused(enum library library);
 
 /* Returns ERROR, and keeps it for cudaGetLastError() of this thread unless it is 0. */

@@ -40,15 +40,15 @@ struct capture {
 	struct graph *graph;
 	struct capture *next;
 };
-/* Destroyed streams and events are kept for reuse, never freed: a late use finds GONE, not someone
- * else's memory. */
+/* Destroyed streams and events are kept for reuse, never freed: a late use finds GONE, not other
+ * memory. */
 struct stream {
 	unsigned magic, flags;
 	int device, priority;
 	unsigned long long
 		capture; /* the capture it last joined: current while that is in `captures` */
 	struct stream *next;
-	struct timeline timeline; /* goes on when the stream is reused */
+	struct timeline timeline; /* continues when the stream is reused */
 	struct poll poll;
 };
 struct event {
@@ -88,7 +88,7 @@ static struct capture *capture_find(unsigned long long id)
 	return capture;
 }
 
-/* Streams that wait for the legacy stream, and it for them, share its timeline. */
+/* Streams that wait for the legacy stream, and for which it waits, share its timeline. */
 static struct timeline *timeline_of(struct stream *stream)
 {
 	return &(stream->flags & 1 /* non-blocking */ ? stream : &legacy)->timeline;
@@ -121,7 +121,7 @@ int stream_create(void *handle, unsigned flags, int priority)
 		spare_streams = stream->next;
 	else
 		stream = calloc(1, sizeof *stream);
-	if (stream) { /* all but its timeline, which others may be looking at */
+	if (stream) { /* everything but its timeline, which other threads may be reading */
 		stream->magic = STREAM;
 		stream->flags = flags;
 		stream->device = device_current();
@@ -306,8 +306,8 @@ int event_synchronize(void *handle)
 	return SIM_OK;
 }
 
-/* Host time between the records; at least the resolution that CUDA documents, because callers
- * divide by it. */
+/* Host time between the records; at least CUDA's documented resolution, because callers divide
+ * by it. */
 int event_elapsed(void *start, void *end, float *ms)
 {
 	struct event *a = event_of(start), *b = event_of(end);
@@ -404,7 +404,7 @@ int capture_of(void *handle, unsigned long long *id, void **graph)
 	return capturing;
 }
 
-/* ---- graphs and what they keep alive */
+/* ---- graphs and the objects that they keep alive */
 
 static struct graph *graph_of(void *handle)
 {

@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { BATCH = 64 }; /* a full queue moves on by this much */
+enum { BATCH = 64 }; /* pieces of work that a full queue completes */
 
-/* What is queued from number `at` on waits for `until` of another timeline. */
+/* The work from number `at` on waits for `until` of another timeline. */
 struct dependency {
 	uint64_t at, until;
 	struct timeline *on;

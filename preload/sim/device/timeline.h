@@ -1,4 +1,4 @@
-/* When work is complete. A timeline is the work queued on one stream, numbered from 1 on; work
+/* Completion of work. A timeline is the work queued on one stream, numbered from 1 on; work
  * completes in order, and not before what it waits for in other timelines.
  *
  * Kernels take no time here, so completion is a matter of what a program may observe. Two models
@@ -40,8 +40,8 @@ struct timeline {
 	atomic_bool known; /* in the list of all */
 };
 
-/* How often something was asked for: by threads that queue no work, and by those that do, with who
- * was the last of them, and what it had queued by then. */
+/* The number of queries: by threads that queue no work, and by the others, with the last of
+ * these threads and the work that it had queued by then. */
 struct poll {
 	unsigned watched, turns;
 	unsigned long thread;

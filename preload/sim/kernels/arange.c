@@ -1,4 +1,4 @@
-/* torch.arange(): lengths and places are made of it. */
+/* torch.arange(): programs make lengths and positions of it. */
 #include "device/common.h"
 #include "kernels/computed.h"
 

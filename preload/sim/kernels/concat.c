@@ -1,5 +1,5 @@
-/* torch.cat() and torch.stack() of small tensors: object collectives put sizes and bytes together
- * with it. */
+/* torch.cat() and torch.stack() of small tensors: object collectives join sizes and bytes with
+ * it. */
 #include "device/settings.h"
 #include "kernels/computed.h"
 
@@ -15,7 +15,7 @@ struct shape { /* PyTorch's TensorSizeStride<unsigned, 4> */
 struct concat {
 	size_t element;
 	unsigned capacity; /* inputs that the metadata has room for */
-	unsigned shapes;   /* of them, those that have a shape of their own */
+	unsigned shapes;   /* inputs with a shape of their own */
 	unsigned dimensions, along, step;
 	char *output;
 	const char *metadata;
@@ -94,7 +94,7 @@ bool compute_concat(const struct launch *l)
 	const char *types = strchr(launch_after(l, "CatArrayBatchedCopy"), '<');
 	memcpy(&c.to, l->arguments[2], sizeof c.to);
 	if (!types || !read_types(&c, types + 1))
-		return true; /* larger tensors than these: nothing that decides sizes */
+		return true; /* larger tensors decide no sizes */
 	for (unsigned i = 0; i < l->rows && i < c.capacity; i++)
 		if (!copy_input(&c, i))
 			return false;

@@ -14,7 +14,7 @@
 /* ---- operations */
 
 struct operation {
-	char functor[1024];         /* its type, as the name has it */
+	char functor[1024];         /* its type in the kernel's name */
 	const unsigned char *state; /* its bytes */
 	unsigned inputs;
 	enum number_type in[3], out;
@@ -243,7 +243,7 @@ static bool parse(struct operation *o)
 	return parse_binary(o) || parse_lambda(o);
 }
 
-/* What is not computed in floating point is 0. */
+/* A result in floating point that is not computed is 0. */
 static void settle(struct operation *o)
 {
 	if (number_floating(o->out) && !o->copies)
@@ -262,7 +262,7 @@ static number result(const struct operation *o, number in[3])
 	return o->apply(o, in);
 }
 
-/* ---- where the elements are */
+/* ---- the positions of the elements */
 
 struct elements {
 	uint64_t count;
@@ -307,7 +307,8 @@ static void types_of(struct elements *e, const struct operation *o)
 		e->type[a + 1] = o->in[a];
 }
 
-/* True also where nothing is to be done: only an argument that makes no sense is a failure. */
+/* Returns true also if there is nothing to do: only an argument that makes no sense is a
+ * failure. */
 static bool compute(struct elements *e, struct operation *o)
 {
 	settle(o);
@@ -320,13 +321,13 @@ static bool compute(struct elements *e, struct operation *o)
 	return true;
 }
 
-/* The bytes of an element of PyTorch's functor's result. Of others' nothing is known: 0. */
+/* The bytes of an element of the result of PyTorch's functor. Other functors are unknown: 0. */
 static size_t result_size(const struct operation *o, enum number_type first)
 {
 	static const struct {
 		const char *functor;
 		size_t bytes;
-	} unlike[] = { /* those whose result is not of their first type */
+	} unlike[] = { /* functors with a result that is not of their first type */
 		       { "::logical_", 1 },       { "::signbit_kernel", 1 },
 		       { "::isposinf_", 1 },      { "::isneginf_", 1 },
 		       { "::float8_copy_", 1 },   { "::float16_copy_", 2 },
@@ -340,8 +341,8 @@ static size_t result_size(const struct operation *o, enum number_type first)
 	return number_size(first);
 }
 
-/* A functor nobody knows, {lambda(float)#1} or AbsFunctor<float>: its result is 0 if that can be
- * done without knowing more. `stored`: the type in memory, where it is converted. */
+/* An unknown functor, {lambda(float)#1} or AbsFunctor<float>: its result is 0 if that is
+ * possible without more knowledge. `stored`: the type in memory, if it is converted. */
 static bool unknown(const struct operation *o, uint64_t count, char *data,
 		    const signed char *stored)
 {
@@ -419,7 +420,7 @@ bool elementwise_unrolled(const struct launch *l)
 	}
 	for (unsigned a = 0; a <= o.inputs; a++)
 		if (!e.type[a])
-			return true; /* complex, 8-bit floats: nothing that the host decides by */
+			return true; /* complex, 8-bit floats: the host decides nothing by them */
 	return compute(&e, &o);
 }
 

@@ -34,9 +34,10 @@ enum number_type number_of_scalar(int scalar_type);
 size_t number_size(enum number_type type);
 int number_floating(enum number_type type);
 number number_exact(const void *at, enum number_type type);
-/* Its 64 bits as an integer, which wraps as on the device; what has none is the least. */
+/* Its 64 bits as an integer, which wraps as on the device; a value without an integer becomes
+ * the least one. */
 uint64_t number_bits(number value);
-/* Infinities and NaNs, which only data that no kernel wrote has here, read as 0. */
+/* Infinities and NaNs, which here are only in memory that no kernel wrote, read as 0. */
 number number_load(const void *at, enum number_type type);
 void number_store(void *at, enum number_type type, number value);
 

@@ -1,5 +1,5 @@
-/* Reductions, counts and prefix sums, where they decide what the host does: of integers and
- * booleans. One of floating point is 0, so that what the host reads is finite. */
+/* Reductions, counts and prefix sums of integers and booleans, if the host's actions depend on
+ * them. A result in floating point is 0, so that the host reads a finite value. */
 #include "device/common.h"
 #include "kernels/computed.h"
 
@@ -28,13 +28,13 @@ static bool is_place(enum result what)
 	return what == ARGMAX || what == ARGMIN;
 }
 
-/* Places are 64-bit integers, whatever they are places of. */
+/* Positions are 64-bit integers, for elements of any type. */
 static enum number_type type_of(const struct reduction *r, int output)
 {
 	return is_place(r->gives[output]) ? NUMBER_INT64 : r->out;
 }
 
-/* Is all that it reads and writes the device's? */
+/* Is all memory that it reads and writes the device's? */
 static bool in_memory(const struct reduction *r)
 {
 	uint64_t in = r->contiguous ? r->inputs * number_size(r->in) : strided_reach(&r->input, 0);
@@ -70,7 +70,7 @@ static bool config_at(struct reduction *r, const char *op, size_t at)
 	return in_memory(r);
 }
 
-/* Its operation and its neutral element come first; their sizes differ. */
+/* The operation and its neutral element come first; their sizes differ. */
 static bool read_reduction(struct reduction *r, const struct launch *l)
 {
 	const char *op = l->arguments[0], *types = launch_after(l, "ReduceOp<");
@@ -142,8 +142,8 @@ static void reduce_one(const struct reduction *r, uint64_t output)
 	give(r, base[0], values);
 }
 
-/* What is left uncomputed is what a healthy job has: sums of 0, nothing that is not finite; and the
- * places of extremes are spread evenly, as the routing is. */
+/* A result that is not computed is that of a healthy job: sums of 0, only finite values; and the
+ * positions of extremes are spread evenly, as the routing is. */
 static void reduce_unread(const struct reduction *r)
 {
 	uint64_t base[ARGUMENTS];
@@ -160,7 +160,7 @@ bool compute_reduction(const struct launch *l)
 	struct reduction r = { 0 };
 	know_results(&r, l);
 	r.out = output_type(&r, l);
-	if (!r.out || !read_reduction(&r, l)) /* sums and means are the host's least worry */
+	if (!r.out || !read_reduction(&r, l)) /* the host depends least on sums and means */
 		return r.gives[0] == OTHER || r.gives[0] == SUM;
 	bool whole =
 		r.gives[0] != OTHER && !number_floating(r.in) &&
@@ -175,7 +175,7 @@ bool compute_reduction(const struct launch *l)
 	return true;
 }
 
-/* ---- CUB, as nonzero() and its relatives use it */
+/* ---- CUB, as nonzero() and similar functions use it */
 
 /* The data behind an iterator that makes NonZeroOp<type> of it: CUB's has the functor first. */
 static const char *iterator_data(const struct launch *l, const void *iterator)
@@ -229,8 +229,7 @@ bool compute_sum_of_parts(const struct launch *l)
 }
 
 /* (counting_iterator, iterator of flags, long *selected, int *number, tiles, select, equality,
- * items,
- * ...): the flat places of what is not zero. */
+ * items, ...): the flat positions of the elements that are not zero. */
 bool compute_nonzero(const struct launch *l)
 {
 	const char *data;

@@ -49,7 +49,7 @@ static uint64_t info_offset(const struct tensor_info *t, uint64_t index)
 	return offset;
 }
 
-/* ---- the choice */
+/* ---- the choice of experts */
 
 static uint64_t skewed(uint64_t turn, uint64_t experts)
 {
@@ -90,7 +90,7 @@ bool compute_topk(const struct launch *l)
 	memcpy(&rows, l->arguments[4], word);
 	memcpy(&step, l->arguments[9], word);
 	if (length > EXPERTS)
-		return true; /* not experts: samplers and the like decide no size */
+		return true; /* not experts: samplers and similar code decide no size */
 	int64_t chosen[EXPERTS];
 	if (!read_info(&out, l->arguments[8], wide) || count > length ||
 	    rows * count > COMPUTED_INTEGERS)
@@ -107,7 +107,7 @@ bool compute_topk(const struct launch *l)
 	return true;
 }
 
-/* ---- what follows from it */
+/* ---- kernels that follow from the choice */
 
 static size_t opaque_size(const struct launch *l)
 {
@@ -171,8 +171,7 @@ bool compute_index(const struct launch *l)
 	} captured;
 	uint64_t count = *(unsigned *)l->arguments[0], at[ARGUMENTS];
 	size_t element = opaque_size(l), size = strided_read(&s, state, 3);
-	/* rows of activations are none of our business: masks and counts are integers of 1 or 8
-	 * bytes */
+	/* rows of activations are left out: masks and counts are integers of 1 or 8 bytes */
 	if ((element != 1 && element != 8) || count > COMPUTED_INTEGERS)
 		return true;
 	if (!size)

@@ -1,5 +1,5 @@
-/* Sorts, as PyTorch and CUB launch them: what unique() and its relatives count is sorted before,
- * and a permutation that the host reads must be one. */
+/* Sorts, as PyTorch and CUB launch them: unique() and similar functions count sorted items, and
+ * a permutation that the host reads must be one. */
 #include "kernels/computed.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct item {
 	uint32_t from;
 };
 
-/* Bits that order as the numbers do, as radix sorts make them. */
+/* Bits in the same order as the numbers, as radix sorts make them. */
 static uint64_t ordered(const char *at, enum number_type type, bool descending)
 {
 	size_t bits = number_size(type) * 8;
@@ -26,7 +26,7 @@ static uint64_t ordered(const char *at, enum number_type type, bool descending)
 	return descending ? key ^ all : key;
 }
 
-/* By one digit, stably; false where all have the same. */
+/* Sorts by one digit, stably; false if all have the same. */
 static bool sort_digit(const struct item *in, struct item *out, uint64_t items, unsigned shift)
 {
 	uint64_t place[DIGITS + 1] = { 0 };
@@ -190,7 +190,7 @@ bool compute_sort_blocks(const struct launch *l)
 	};
 	if (!key.size || !sort(&s))
 		return false;
-	/* whichever buffer the merges would read from */
+	/* the buffer that the merges would read from */
 	char *keys = *(char **)l->arguments[6], *values = *(char **)l->arguments[7];
 	if (launch_device(keys, s.items * key.size))
 		memcpy(keys, s.keys_out, s.items * key.size);
@@ -242,7 +242,7 @@ bool compute_sort_rows(const struct launch *l)
 	    !rows_read(&keys, l->arguments[0]) || !rows_read(&values, l->arguments[4]))
 		return false;
 	if ((uint64_t)rows * items > COMPUTED_INTEGERS)
-		return true; /* stays as it is: nothing is counted of it */
+		return true; /* stays as it is: nothing counts it */
 	for (unsigned row = 0; row < rows; row++) {
 		char *key = keys.data + row_at(&keys, row) * size;
 		char *value = values.data + row_at(&values, row) * value_size;
@@ -264,7 +264,7 @@ bool compute_sort_rows(const struct launch *l)
 	return true;
 }
 
-/* (long *out, count, items a row): where each item of a row was */
+/* (long *out, count, items a row): the earlier position of each item of a row */
 bool compute_places_in_row(const struct launch *l)
 {
 	int64_t *out = *(int64_t **)l->arguments[0];

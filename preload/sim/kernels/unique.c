@@ -1,14 +1,14 @@
-/* How many different items there are, as unique(), coalesce() and their relatives ask: neighbours
- * that are equal are one. Where items cannot be compared here, or are too many, all count as
- * different: the host reads the number and allocates by it. */
+/* The number of different items, as unique(), coalesce() and similar functions ask for it: equal
+ * neighbours are one. If items cannot be compared here, or are too many, all count as different:
+ * the host reads the number and allocates by it. */
 #include "kernels/computed.h"
 
 #include <string.h>
 
 struct items {
 	const char *in, *values_in;
-	char *out, *values_out; /* the first of each run, and its value, where there are values */
-	int64_t *lengths;       /* of the runs, where they are asked for */
+	char *out, *values_out; /* the first item of each run, and its value, if there are values */
+	int64_t *lengths;       /* of the runs, if they are asked for */
 	uint64_t count;
 	struct element item, value;
 };

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* <type, ...>(type *out, ...): a result that nobody computes, and which must be finite. */
+/* <type, ...>(type *out, ...): a result that is not computed and must be finite. */
 bool compute_zero(const struct launch *l)
 {
 	void *to = *(void **)l->arguments[0];

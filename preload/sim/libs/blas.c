@@ -16,7 +16,7 @@
 	}
 NEW(cublasCreate_v2, cublas)
 NEW(cublasLtCreate, cublasLt)
-/* The Lt descriptors take their parameters by value after the handle; nothing of them is needed. */
+/* The Lt descriptors take their parameters by value after the handle; none is needed. */
 NEW(cublasLtMatmulDescCreate, cublasLt)
 NEW(cublasLtMatmulPreferenceCreate, cublasLt)
 NEW(cublasLtMatrixLayoutCreate, cublasLt)
@@ -68,7 +68,7 @@ REDUCE(cublasDasum_v2, 8)
 REDUCE(cublasScasum_v2, 4)
 REDUCE(cublasDzasum_v2, 8)
 
-/* The bytes of a cudaDataType, of those that a product can have. */
+/* The bytes of a cudaDataType, if a product can have it. */
 static size_t data_size(int type)
 {
 	switch (type) {
@@ -96,7 +96,7 @@ EXPORT int cublasDotEx(void *h, int n, const void *x, int xt, int dx, const void
 	return sim_done(LIB_cublas);
 }
 
-/* ---- versions: the wheel's own library knows */
+/* ---- versions: asked from the wheel's own library */
 
 static const char *const blas[] = { "libcublas.so.13", "libcublas.so.12", "libcublas.so.11", NULL };
 static const char *const blas_lt[] = { "libcublasLt.so.13", "libcublasLt.so.12",
@@ -148,8 +148,8 @@ struct heuristic_result { /* cublasLtMatmulHeuristicResult_t */
 	int reserved[4];
 };
 
-/* One algorithm, which needs no workspace: PyTorch allocates the workspace it offers whatever is
- * chosen. */
+/* One algorithm, which needs no workspace: PyTorch allocates the workspace that it offers for
+ * any choice. */
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void *handle, void *operation, void *a, void *b, void *c,
 					  void *d, void *preference, int asked,
 					  struct heuristic_result *results, int *returned);

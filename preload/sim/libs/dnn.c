@@ -126,7 +126,7 @@ EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int type, int64_
 		(long long)asked);
 	if (count)
 		*count = !empty;
-	/* descriptors were made by the caller, for the answer to be written behind them */
+	/* the caller made these descriptors for the answer */
 	if (elements && asked > 0 && !empty && type != TYPE_DESCRIPTOR)
 		memset(elements, 0, element_size(type));
 	return sim_done(LIB_cudnn);

@@ -1,5 +1,5 @@
-/* cuFFT, cuSPARSE, cuSOLVER and CUPTI: handles, and cuFFT's plans. Their other calls answer the
- * host and are refused in calls.def. */
+/* cuFFT, cuSPARSE, cuSOLVER and CUPTI: handles, and cuFFT's plans. Their other calls have
+ * results for the host and are refused in calls.def. */
 #include "device/common.h"
 #include "device/device.h"
 #include "device/handle.h"

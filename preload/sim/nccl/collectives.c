@@ -1,7 +1,7 @@
 /* NCCL's collectives between the ranks of one job on this machine. Payloads up to 64 KiB really
- * travel, and small reductions are computed; larger ones return at once, because only kernels would
- * read them. The data is there when the call returns; when the program may see it is the streams'
- * affair (stream.c). */
+ * travel, and small reductions are computed; larger ones return at once, because only kernels
+ * would read them. The data is there when the call returns; stream.c decides when the program
+ * may see it. */
 #include "nccl/collectives.h"
 
 #include "device/common.h"
@@ -18,7 +18,7 @@
 
 enum { OPERATION_AVG = 4, OPERATION_OWN = 5 };
 
-/* ---- reductions with a factor of the caller's */
+/* ---- reductions with a factor from the caller */
 
 static double factors[256];
 static _Atomic unsigned last_factor;
@@ -26,7 +26,7 @@ static _Atomic unsigned last_factor;
 NCCL(int, ncclRedOpCreatePreMulSum, int *operation, void *scalar, int type, int residence,
      struct comm *comm)
 {
-	(void)residence, (void)comm; /* a device scalar is readable here */
+	(void)residence, (void)comm; /* a scalar of the device can be read here */
 	unsigned slot = last_factor++ % LENGTH(factors);
 	factors[slot] = reduce_number(scalar, type);
 	*operation = OPERATION_OWN + (int)slot;
@@ -44,7 +44,7 @@ static void finish(void *data, size_t count, int type, int operation, const stru
 
 /* ---- collectives */
 
-/* More of the same in a gather would only cost host memory; pickled objects (bytes) are read. */
+/* More data of a gather would only cost host memory; pickled objects (bytes) are read. */
 #define MIRROR_MAX MIB(1)
 
 static const char *slot_of(struct comm *comm, int rank, const void *own)
@@ -64,7 +64,8 @@ static size_t piece(size_t bytes, size_t at)
 	return bytes - at < PAYLOAD ? bytes - at : PAYLOAD;
 }
 
-/* `apart`: from one rank's data to the next in `to`; `whole`: everybody's data matters. */
+/* `apart`: the distance from one rank's data to the next in `to`; `whole`: the data of all ranks
+ * matters. */
 static int gather_all(const char *from, char *to, size_t bytes, size_t apart, bool whole,
 		      struct comm *comm)
 {
@@ -90,8 +91,7 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
 	return result;
 }
 
-/* Reduces everybody's `count` elements, which begin at `offset` in what was published, into `to`.
- */
+/* Reduces the `count` elements of all ranks, at `offset` in the published data, into `to`. */
 static void reduce(struct comm *comm, const void *own, size_t offset, void *to, size_t count,
 		   int type, int operation)
 {
@@ -163,9 +163,9 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		reduce(comm, from, part * (size_t)comm->rank, to, count, type, operation);
 	return nccl_leave(comm, result);
 }
-/* Broadcasts of one group whose root is emulated and that leave the buffer as it is: PyTorch
- * gathers into a list so, with a broadcast a rank. They get what the root's deputy broadcasts in
- * that group. */
+/* Broadcasts of one group with an emulated root that leave the buffer as it is: PyTorch gathers
+ * into a list by one broadcast for each rank. They get the data that the root's deputy
+ * broadcasts in that group. */
 struct grouped {
 	struct comm *comm;
 	char *data;

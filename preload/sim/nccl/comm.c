@@ -46,7 +46,7 @@ static size_t mailbox_size(void)
 	return round_up(sizeof(struct mailbox), PAGE);
 }
 
-/* From here on ranks are places: among the members that run. */
+/* From here on a rank is a position among the members that run. */
 static char *slot(const struct comm *comm, int position, uint64_t step)
 {
 	return (char *)comm->shared + head_size() + ((size_t)position * 2 + step % 2) * PAYLOAD;
@@ -135,7 +135,8 @@ static int rank_of_job(void)
 	return rank && *rank ? atoi(rank) : -1;
 }
 
-/* The call, why, the communicator, and who waits for whom in it and in the job. */
+/* Says the call, the reason, the communicator, and which ranks wait for which, in it and in the
+ * job. */
 static void describe(const struct wait *wait, const char *why, char *out, size_t size)
 {
 	const struct comm *comm = wait->comm;
@@ -165,7 +166,7 @@ static void tell_where(const struct wait *wait)
 	together_where(text);
 }
 
-/* Called over and over while a condition does not hold: 0 to go on, or why not. */
+/* Called repeatedly while a condition does not hold: 0 to go on, else the reason to stop. */
 static int wait_turn(struct wait *wait)
 {
 	struct comm *comm = wait->comm;
@@ -235,7 +236,8 @@ static int map_segment(struct comm *comm)
 	return 0;
 }
 
-/* Which ranks run: this one alone, all, or as the store knows. A split knows it before. */
+/* The ranks that run: this one alone, all, or those that the store names. A split knows them
+ * before. */
 static int find_members(struct comm *comm)
 {
 	if (comm->members)
@@ -342,7 +344,7 @@ struct announcement comm_announcement(struct comm *comm, int position)
 	return comm->shared->rank[position].said[(comm->step - 1) % 2];
 }
 
-/* Ranks that call different things would hang a real job; here the two calls are named. */
+/* Ranks that make different calls would hang a real job; here the two calls are named. */
 static int compare(struct comm *comm, const char *call, const struct announcement *mine)
 {
 	for (int i = 0; i < comm->members; i++) {
@@ -388,7 +390,7 @@ static bool is_peer(const struct comm *comm, int position, uint64_t goal)
 	return (uint64_t)position == goal;
 }
 
-/* Pages of a mailbox exist from its first use: n * n of them are many. */
+/* The pages of a mailbox exist from its first use: n * n mailboxes would take many. */
 static int mailbox_ready(struct comm *comm, int from, int to)
 {
 	bool *ready = from == comm->position ? &comm->sends[to] : &comm->receives[from];
@@ -451,7 +453,7 @@ static bool behind_another(const struct message *waiting, size_t count, const st
 	return false;
 }
 
-/* Moves what can be moved now, and puts the rest first, in its order: *count of them. */
+/* Moves the messages that can be moved now, and puts the rest first, in order: *count of them. */
 static int move_messages(struct message *messages, size_t *count)
 {
 	size_t kept = 0;

@@ -20,20 +20,20 @@ enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are emulated */
 /* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
 enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
 #define PAYLOAD \
-	KIB(64) /* what really travels; larger messages are only tensors, which nobody reads */
+	KIB(64) /* bytes that really travel; larger messages are tensors, which nobody reads */
 
 struct unique_id {
 	char bytes[UNIQUE_ID];
 };
 
-/* What a rank says it is doing; the others compare. */
+/* The call that a rank says it makes; the others compare it. */
 struct announcement {
 	uint64_t call, bytes, first, second;
 };
 
 struct shared_rank {
 	_Atomic int pid;
-	_Atomic int of_job;    /* its rank in the job, and 1; 0: not known */
+	_Atomic int of_job;    /* its rank in the job plus 1; 0: not known */
 	atomic_bool left;      /* destroyed its communicator */
 	_Atomic uint64_t step; /* exchanges it has published */
 	struct announcement said[2];
@@ -46,7 +46,7 @@ struct shared {
 struct comm {
 	struct unique_id id;
 	int ranks, rank, device;
-	int members, position;  /* ranks of it that run, and which of them this one is */
+	int members, position;  /* ranks of it that run, and the position of this one */
 	int member[COMM_RANKS]; /* their numbers in it, ascending */
 	char name[40];
 	int file, listener; /* see segment.c */
@@ -57,7 +57,7 @@ struct comm {
 	bool late;                                    /* connects at first use */
 	atomic_bool ring, nvls;                       /* connected */
 	_Atomic unsigned char *connected;             /* by peer: which ways */
-	struct shared *shared;                        /* NULL: nobody else runs */
+	struct shared *shared;                        /* NULL: no other rank runs */
 	bool sends[COMM_RANKS], receives[COMM_RANKS]; /* by position: the mailbox has its pages */
 	uint64_t step, splits;
 	pthread_mutex_t lock; /* one exchange at a time */
@@ -65,7 +65,7 @@ struct comm {
 	atomic_bool aborted, warned;
 };
 
-/* Which of the members that run `rank` is; -1: it is emulated, see peers.c. */
+/* The position of `rank` among the members that run; -1: it is emulated, see peers.c. */
 static inline int comm_position(const struct comm *comm, int rank)
 {
 	for (int i = 0; i < comm->members; i++)
@@ -84,11 +84,11 @@ static inline bool comm_has_emulated(const struct comm *comm)
 }
 
 int comm_join(struct comm *comm);
-/* Of an absent rank, the member whose data stands for its own; of one that runs, itself. */
+/* For an absent rank, the member whose data is used for it; for one that runs, itself. */
 int comm_deputy(const struct comm *comm, int rank);
 void comm_leave(struct comm *comm);
-/* Publishes `bytes` at `data` and waits until every member has: then comm_slot() is what a rank, or
- * its deputy, published. */
+/* Publishes `bytes` at `data` and waits until every member has: then comm_slot() is the data
+ * that a rank, or its deputy, published. */
 int comm_exchange(struct comm *comm, const char *call, struct announcement what, const void *data,
 		  size_t bytes);
 const void *comm_slot(struct comm *comm, int rank);

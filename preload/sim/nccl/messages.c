@@ -14,7 +14,7 @@
 static _Thread_local struct message *queue;
 static _Thread_local size_t queued, capacity;
 
-/* Once a communicator: a schedule repeats them. */
+/* Said once for each communicator: a schedule repeats them. */
 static void warn_unchanged(struct message *m)
 {
 	if (!atomic_exchange(&m->comm->warned, true))
@@ -22,7 +22,7 @@ static void warn_unchanged(struct message *m)
 			m->bytes, m->peer, m->comm->ranks, m->comm->rank);
 }
 
-/* What this rank sends in the same group in as many bytes: to that peer, else to any. */
+/* The data of the same size that this rank sends in the same group: to that peer, else to any. */
 static const struct message *mirrored(const struct message *messages, size_t count,
 				      const struct message *m)
 {

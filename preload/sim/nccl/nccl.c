@@ -1,6 +1,5 @@
 /* NCCL: versions, communicators and their splits, buffers. The calls that move data are in
- * collectives.c and messages.c; the rendezvous is comm.c, and peers.c emulates those who are not
- * there. */
+ * collectives.c and messages.c; the rendezvous is comm.c, and peers.c emulates the absent ranks. */
 #define _GNU_SOURCE
 #include "nccl/nccl.h"
 
@@ -29,7 +28,7 @@ NCCL(int, ncclGetUniqueId, struct unique_id *id)
 	return got == (ssize_t)sizeof *id ? NCCL_OK : NCCL_SYSTEM_ERROR;
 }
 
-/* Which ranks of a communicator run, where that is known before. */
+/* The ranks of a communicator that run, if known before. */
 struct members {
 	int count, rank[COMM_RANKS];
 };
@@ -116,7 +115,7 @@ NCCL(int, ncclCommCount, struct comm *comm, int *out)
 {
 	return *out = comm->ranks, NCCL_OK;
 }
-/* What a communicator holds on its device, none of which can be suspended here. */
+/* The memory of a communicator on its device, none of which can be suspended here. */
 NCCL(int, ncclCommMemStats, struct comm *comm, int stat, uint64_t *out)
 {
 	enum { PERSISTENT = 2, TOTAL };

@@ -1,6 +1,6 @@
-/* What NCCL's communicators take of their device, when they take it: the table is nccl.def. It is
- * asked of the driver by the exported entry points, as NCCL does, so that whoever watches those
- * sees it. */
+/* The memory that NCCL's communicators take of their device, and the moment: the table is
+ * nccl.def. The driver is asked by its exported entry points, as NCCL does, so that a tracer
+ * sees the calls. */
 #include "nccl/nccl_memory.h"
 
 #include "device/common.h"
@@ -35,8 +35,8 @@ static bool connects_late(void)
 	return ncclGetVersion(&version) || version >= LAZY_SINCE;
 }
 
-/* Which of the job's ranks belong to it is not known: where they fit into a node, they are in one.
- */
+/* The job's ranks that belong to it are not known: if they fit into one node, they are taken to
+ * be in one. */
 static bool in_a_node(const struct comm *comm)
 {
 	return (uint64_t)comm->ranks <= settings.gpus;

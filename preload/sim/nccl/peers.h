@@ -1,4 +1,4 @@
-/* What ranks that do not run would have answered. */
+/* The answers that absent ranks would have given. */
 #ifndef CUDASIM_PEERS_H
 #define CUDASIM_PEERS_H
 

@@ -1,4 +1,4 @@
-/* The arithmetic of small reductions, right for every NCCL type but the 8-bit floats. */
+/* The arithmetic of small reductions, correct for every NCCL type but the 8-bit floats. */
 #include "nccl/reduce.h"
 
 #include "device/half.h"

@@ -1,6 +1,6 @@
-/* The memory in which the ranks of a communicator meet. It has no name in a file system, so nothing
- * of it stays behind, however they end: who comes first makes it, and hands it to the others over a
- * socket in the abstract namespace, which ends with its process. */
+/* The memory in which the ranks of a communicator meet. It has no name in a file system, so
+ * nothing of it stays behind after any kind of end: the first rank makes it, and hands it to the
+ * others over a socket in the abstract namespace, which ends with its process. */
 #define _GNU_SOURCE
 #include "nccl/segment.h"
 
@@ -42,7 +42,7 @@ static int make(const char *name, size_t size, size_t fixed, int *file)
 	return posix_fallocate(*file, 0, (off_t)fixed);
 }
 
-/* Waits for the file; -1: who had it is gone. */
+/* Waits for the file; -1: the rank that had it is gone. */
 static int take(int from)
 {
 	char byte;

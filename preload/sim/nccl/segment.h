@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all who name
- * it: *file, and for who made it *listener, over which it is handed out until that is closed. Else
- * errno. */
+/* Memory of `size` bytes, the first `fixed` of them with space, that is the same for all ranks
+ * that name it: *file, and for the rank that made it *listener, over which it is handed out
+ * until that is closed. Else errno. */
 int segment_open(const char *name, size_t size, size_t fixed, int *file, int *listener);
-/* Gives it to all who have asked; never waits. */
+/* Gives it to all ranks that have asked; never waits. */
 void segment_hand_out(int file, int listener);
 
 #endif

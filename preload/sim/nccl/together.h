@@ -1,4 +1,4 @@
-/* Ranks that run at once: which they are, and their waits, which the store is informed of. */
+/* Ranks that run at once: their numbers, and their waits, which the store is informed of. */
 #ifndef CUDASIM_NCCL_TOGETHER_H
 #define CUDASIM_NCCL_TOGETHER_H
 
@@ -9,7 +9,7 @@ int together_members(struct comm *comm);
 /* Tells the store that a thread waits for another rank, and each time that it has looked again. */
 void together_waits(bool begins);
 void together_looked(void);
-/* What is said of that wait if it takes too long. */
+/* The text about that wait if it takes too long. */
 void together_where(const char *text);
 
 #endif

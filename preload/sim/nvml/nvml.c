@@ -81,7 +81,7 @@ EXPORT const char *nvmlErrorString(int error)
 	return error >= 0 && error < (int)LENGTH(texts) ? texts[error] : "Unknown Error";
 }
 
-/* ---- which devices */
+/* ---- the devices */
 
 NVML(nvmlDeviceGetCount, unsigned *count)
 {
@@ -168,7 +168,7 @@ NVML(nvmlDeviceGetPciInfo, void *handle, char *info)
 }
 TWIN(nvmlDeviceGetPciInfo, _v3);
 
-/* ---- memory: what libcudasim counts, when it is in this process */
+/* ---- memory: the counts of libcudasim, if it is in this process */
 
 static void memory(int index, uint64_t *used, uint64_t *total)
 {
