@@ -134,10 +134,11 @@ def set_up(folder, build, traces):
     cases = list(of_configurations())
     cases += [("report of seed " + name, ["report", "--json", "seeds/" + name]) for name in sorted(os.listdir(os.path.join(ROOT, seeds)))]
     make = os.path.join(os.path.abspath(build), "tests", "unit", "make_traces")
-    if os.path.exists(make):
-        os.mkdir(os.path.join(folder, "made"))
-        subprocess.run([make, os.path.join(folder, "made")], check=True)
-        cases += of_traces(os.path.join(folder, "made"), "made")
+    if not os.path.exists(make):
+        raise SystemExit("%s is missing: make units" % make)
+    os.mkdir(os.path.join(folder, "made"))
+    subprocess.run([make, os.path.join(folder, "made")], check=True)
+    cases += of_traces(os.path.join(folder, "made"), "made")
     if traces:
         os.symlink(os.path.abspath(traces), os.path.join(folder, "traces"))
         cases += of_traces(traces, "traces")
