@@ -223,9 +223,11 @@ static void test_late_record_is_in_the_keyframe(void **state)
 	}
 	assert_int_equal(h->segment[1].has_keyframe, 0);
 	assert_int_equal(keyframe_work(), 1); /* it waits */
-	*late = (struct mt_record){
-		.time_ns = now_ns(), .address = 0x7777, .bytes = 512, .kind = MT_TENSOR_ALLOC
-	};
+	late->time_ns = now_ns();
+	late->address = 0x7777;
+	late->bytes = 512;
+	__atomic_store_n((uint64_t *)(void *)&late->stack, recorder_last(0, 0, MT_TENSOR_ALLOC, 0),
+			 __ATOMIC_RELEASE);
 	helper_work();
 	assert_int_equal(h->segment[1].has_keyframe, 1);
 	for (uint64_t i = 0; i < h->segment[1].keyframe_records; i++)
