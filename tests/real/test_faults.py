@@ -190,7 +190,7 @@ class Faults(Case):
             done = self.simulate(command)
             self.assertEqual(done.stderr, "")
             self.assertFalse(os.path.exists(self.traces), command)
-        threads = self.code("import torch, os; a = len(os.listdir('/proc/self/task')); x = torch.empty(1, device='cuda'); "
+        threads = self.code("import torch, os, time; a = len(os.listdir('/proc/self/task')); x = torch.empty(1, device='cuda'); time.sleep(0.5); "
                             "print(a, len(os.listdir('/proc/self/task')))").stdout.split()
         self.assertEqual(int(threads[1]) - int(threads[0]), 1)
 
