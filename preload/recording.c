@@ -366,17 +366,14 @@ int recording_start(void)
 static void end_recording(void)
 {
 	struct writer_control *c = recorder_control();
+	int had_helper = helper_is_running();
 
-	if (atomic_load(&c->owner) != WRITER_NOBODY)
-		(void)helper_stop(EXIT_MS); /* its last run may have something to describe */
+	(void)helper_stop(EXIT_MS); /* its last run may have something to describe */
 	recorder_close(me.exit_status);
-	atomic_store(&c->ended, 1);
-	helper_wake(); /* the helper may be the thread that writes */
-	if (!writer_finish(c, EXIT_MS) && helper_is_running() && writer_take_over(c)) {
-		helper_wake();
+	if (!writer_finish(c, EXIT_MS) && had_helper && writer_take_over(c)) {
+		writer_check(c);
 		(void)writer_finish(c, EXIT_MS);
 	}
-	(void)helper_stop(EXIT_MS);
 	check_writer();
 	print_due_lines(1);
 }
