@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import mtr
@@ -85,6 +86,15 @@ class Case(unittest.TestCase):
 
     def report(self, *options, status=0):
         return json.loads(self.run_([MEMTRACE, "report", "--json", *options, self.traces], status=status).stdout)
+
+    def ended_report(self):
+        """The report once the writer, a process that outlives a job which exits without handlers, is through."""
+        for _ in range(100):
+            report = self.report() if self.paths() else None
+            if report and report["ranks"][0]["end"] != "running":
+                break
+            time.sleep(0.1)
+        return report
 
     def text(self, *options):
         return self.run_([MEMTRACE, "report", *options, self.traces], COLUMNS=100).stdout

@@ -24,7 +24,8 @@ int file_write(int fd, const void *from, uint64_t bytes, uint64_t offset);
 
 /*
  * Reads up to BYTES of the regular file at PATH into BUFFER. Returns the number of bytes, or -1. No
- * descriptor of the job's table is used if a child process can be made.
+ * descriptor of the job's table is used if there can be a thread with a table of its own
+ * (descriptors.h).
  */
 long file_read(const char *path, void *buffer, size_t bytes);
 

@@ -164,11 +164,7 @@ class Faults(Case):
                 self.traces = os.path.join(self.dir, "end-" + how[:8])
                 self.run_(["sh", "-c", 'exec 2>/dev/null; "$@"; exit $?', "sh", MEMTRACE, "simulate", "-o", self.traces, "--", python(), "-c",
                            TOTALS + "import os; " + how], status=status)
-                for _ in range(100):    # the writer's process outlives the job
-                    if self.paths() and self.report()["ranks"][0]["end"] == "killed":
-                        break
-                    time.sleep(0.1)
-                self.assertEqual(self.report()["ranks"][0]["end"], "killed")
+                self.assertEqual(self.ended_report()["ranks"][0]["end"], "killed")
                 self.assertEqual(self.trace().peak(), 4 << 20)
 
     def test_running(self):

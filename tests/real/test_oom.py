@@ -2,7 +2,6 @@
 import json
 import os
 import re
-import time
 
 from harness import JOBS, MiB, Case, python, torchrun
 
@@ -12,12 +11,7 @@ class OutOfMemory(Case):
         done = self.simulate([python(), os.path.join(JOBS, "oom.py"), how], "--memory", "12GiB", status=status, **settings)
         self.said = json.loads(done.stdout)
         self.stderr = done.stderr
-        for _ in range(100):    # the writer's process outlives a job that exits without handlers
-            report = self.report()
-            self.entry = report["ranks"][0]
-            if self.entry["end"] != "running":
-                break
-            time.sleep(0.1)
+        self.entry = self.ended_report()["ranks"][0]
         return self.entry["oom"]
 
     def check(self, oom):
