@@ -2,31 +2,103 @@
  * kernels would touch, yet what the host reads back (a loss, a found-inf flag, token counts) should
  * be what it wrote:
  * - host to host: always;
- * - between host and device: up to CUDASIM_COPY_MAX;
- * - on the device, and fills with a value: up to 64 KiB;
- * - fills with zero: always. Large ones give the pages back, which then read as zero. */
+ * - from the host to the device: up to CUDASIM_COPY_MAX;
+ * - on the device, and from it: what holds data, of larger ones by pages (a page that nobody wrote
+ *   has none); on the device up to ON_DEVICE_MAX;
+ * - fills with a value: up to ON_DEVICE_MAX; with zero: always. Large ones give the pages back,
+ *   which then read as zero.
+ * What is left out is doubtful (doubt.h). */
+#define _GNU_SOURCE
 #include "device/copy.h"
 
 #include "device/common.h"
+#include "device/doubt.h"
 #include "device/memory.h"
 #include "device/settings.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
-#define ON_DEVICE_MAX KIB(64)
+#define WHOLE_MAX KIB(64)
+#define ON_DEVICE_MAX MIB(64)
+#define TOO_LARGE_HOST "A copy from the host is larger than CUDASIM_COPY_MAX"
+#define TOO_LARGE "A copy on the device is larger than 64 MiB"
 
+enum { PAGE = 4096, PAGES = 512 };
+
+/* Which of the pages hold data? By /proc/self/pagemap: present, or swapped out. */
+static bool pages_used(int map, uint64_t first, unsigned pages, uint64_t entries[PAGES])
+{
+	ssize_t bytes = (ssize_t)(pages * sizeof *entries);
+	return pread(map, entries, (size_t)bytes, (off_t)(first / PAGE * sizeof *entries)) == bytes;
+}
+
+static void copy_part(char *to, const char *from, size_t bytes, bool used)
+{
+	if (used)
+		memmove(to, from, bytes);
+	else if (memory_is_device(to))
+		memory_forget((uint64_t)to, bytes);
+}
+
+/* Of pages alike at a time; nothing overlaps. */
+static void copy_used(char *to, const char *from, size_t bytes)
+{
+	uint64_t entries[PAGES];
+	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	while (bytes) {
+		uint64_t first = (uint64_t)from / PAGE * PAGE, end = (uint64_t)from + bytes;
+		uint64_t pages = (round_up(end, PAGE) - first) / PAGE;
+		unsigned n = pages < PAGES ? (unsigned)pages : PAGES;
+		bool known = map >= 0 && pages_used(map, first, n, entries);
+		for (unsigned i = 0, next; i < n; i = next) {
+			bool used = !known || entries[i] >> 62;
+			for (next = i + 1; next < n && used == (!known || entries[next] >> 62);)
+				next++;
+			size_t part = first + (uint64_t)next * PAGE - (uint64_t)from;
+			part = part < bytes ? part : bytes;
+			copy_part(to, from, part, used);
+			to += part, from += part, bytes -= part;
+		}
+	}
+	if (map >= 0)
+		close(map);
+}
+
+static void copy_kept(void *to, const void *from, size_t bytes)
+{
+	const char *end = (const char *)from + bytes;
+	bool apart = (char *)to >= end || (const char *)from >= (char *)to + bytes;
+	uint64_t whole = memory_is_device(to) ? WHOLE_MAX : settings.copy_max;
+	if (bytes <= whole || !memory_is_device(from) || !apart)
+		memmove(to, from, bytes);
+	else
+		copy_used(to, from, bytes);
+}
+
+/* Moves the doubts; false: the bytes are not kept. */
 static bool kept(const void *to, const void *from, uint64_t bytes)
 {
 	bool to_device = memory_is_device(to), from_device = memory_is_device(from);
-	if (!to_device && !from_device)
+	if (from_device && !to_device)
+		doubt_read(from, bytes);
+	if (!to_device)
 		return true;
-	return bytes <= (to_device && from_device ? ON_DEVICE_MAX : settings.copy_max);
+	bool keep = bytes <= (from_device ? ON_DEVICE_MAX : settings.copy_max);
+	if (!keep)
+		doubt_begin(to, bytes, from_device ? TOO_LARGE : TOO_LARGE_HOST);
+	else if (from_device)
+		doubt_copy(to, from, bytes);
+	else
+		doubt_end(to, bytes);
+	return keep;
 }
 
 void copy_bytes(void *to, const void *from, size_t bytes)
 {
 	if (bytes && to != from && kept(to, from, bytes))
-		memmove(to, from, bytes);
+		copy_kept(to, from, bytes);
 }
 
 void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
@@ -35,13 +107,18 @@ void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, s
 	if (!kept(to, from, product(width, rows)))
 		return;
 	for (size_t row = 0; row < rows; row++)
-		memmove((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+		copy_kept((char *)to + row * to_pitch, (const char *)from + row * from_pitch,
+			  width);
 }
 
 void fill_bytes(void *to, int value, size_t bytes)
 {
-	if (bytes <= ON_DEVICE_MAX || !memory_is_device(to))
+	if (memory_is_device(to))
+		doubt_end(to, bytes);
+	if (bytes <= WHOLE_MAX || !memory_is_device(to) || (value && bytes <= ON_DEVICE_MAX))
 		memset(to, value, bytes);
 	else if (!value)
 		memory_forget((uint64_t)to, bytes);
+	else
+		doubt_begin(to, bytes, "A fill is larger than 64 MiB");
 }

@@ -26,10 +26,15 @@ bool compute_arange(const struct launch *l)
 	uint64_t count = *(unsigned *)l->arguments[0];
 	char *data = *(char **)l->arguments[2];
 	size_t size = number_size(type);
-	if (!type || count > (number_floating(type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
+	if (!type || (number_floating(type) && count > COMPUTED_FLOATS))
 		return true;
+	if (count > COMPUTED_PLACES) {
+		launch_leaves(l, data, count * size);
+		return true;
+	}
 	if (!launch_device(data, count * size))
 		return false;
+	launch_writes(data, count * size);
 	wide = !number_floating(type)  ? NUMBER_INT64
 	       : type == NUMBER_DOUBLE ? NUMBER_DOUBLE
 				       : NUMBER_FLOAT;

@@ -6,7 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONCAT_BYTES = 1 << 16, CONCAT_DIMENSIONS = 4, CONCAT_INPUTS = 1024 };
+/* The most bytes of an input: of objects and their sizes; of indices, which are 64-bit integers. */
+enum {
+	CONCAT_BYTES = 1 << 16,
+	CONCAT_INDEX_BYTES = COMPUTED_PLACES * 8,
+	CONCAT_DIMENSIONS = 4,
+	CONCAT_INPUTS = 1024
+};
 
 struct shape { /* PyTorch's TensorSizeStride<unsigned, 4> */
 	unsigned sizes[CONCAT_DIMENSIONS], strides[CONCAT_DIMENSIONS];
@@ -68,10 +74,14 @@ static bool copy_input(const struct concat *c, unsigned i)
 	bool contiguous = flags[i];
 	struct shape own;
 	memcpy(&own, flags + n + (c->shapes > 1 ? i : 0) * sizeof own, sizeof own);
-	if (elements * c->element > (c->element == 1 ? settings.copy_max : CONCAT_BYTES))
+	uint64_t most = c->element == 1   ? settings.copy_max
+			: c->element == 8 ? CONCAT_INDEX_BYTES
+					  : CONCAT_BYTES;
+	if (elements * c->element > most)
 		return true; /* larger than objects and their sizes */
 	if (elements && !launch_device(from, elements * c->element))
 		return false;
+	launch_reads(from, elements * c->element);
 	for (uint64_t e = 0; e < elements; e++) {
 		uint64_t to = (uint64_t)offset * c->step +
 			      offset_in(&c->to, c->dimensions, c->along, length, e);

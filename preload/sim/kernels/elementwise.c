@@ -2,265 +2,15 @@
  * comparisons, fills, copies, conversions, sums and bits of integers and booleans. A result in
  * floating point is copied or filled; any other is 0, so that what the host reads is finite.
  *
- * Kernels differ in how they find their elements (contiguous, by strides, with a conversion), which
- * is the first half; and in the operation, a functor whose C++ type says what it does, the second.
+ * Kernels differ in how they find their elements (contiguous, by strides, with a conversion), and
+ * in the operation (operation.c).
  */
 #include "device/common.h"
 #include "kernels/computed.h"
 #include "kernels/kernels.h"
+#include "kernels/operation.h"
 
 #include <string.h>
-
-/* ---- operations */
-
-struct operation {
-	char functor[1024];         /* its type in the kernel's name */
-	const unsigned char *state; /* its bytes */
-	unsigned inputs;
-	enum number_type in[3], out;
-	number (*apply)(const struct operation *, const number *);
-	number scalar;
-	int choice;
-	bool copies, swapped; /* swapped: the scalar is the left operand */
-};
-
-static number take(const struct operation *o, const number *in)
-{
-	(void)o;
-	return in[0];
-}
-static number fill(const struct operation *o, const number *in)
-{
-	(void)in;
-	return o->scalar;
-}
-static number nothing(const struct operation *o, const number *in)
-{
-	(void)o, (void)in;
-	return 0;
-}
-static number negate(const struct operation *o, const number *in)
-{
-	return o->in[0] == NUMBER_BOOL ? !in[0] : (number)(int64_t)~number_bits(in[0]);
-}
-static number logical_not(const struct operation *o, const number *in)
-{
-	(void)o;
-	return !in[0];
-}
-static number choose(const struct operation *o, const number *in)
-{
-	(void)o;
-	return in[0] != 0 ? in[1] : in[2];
-}
-static number add(const struct operation *o, const number *in)
-{
-	return (int64_t)(number_bits(in[0]) + number_bits(o->scalar) * number_bits(in[1]));
-}
-static number multiply(const struct operation *o, const number *in)
-{
-	(void)o;
-	return (int64_t)(number_bits(in[0]) * number_bits(in[1]));
-}
-static number bit_and(const struct operation *o, const number *in)
-{
-	(void)o;
-	return (int64_t)(number_bits(in[0]) & number_bits(in[1]));
-}
-static number bit_or(const struct operation *o, const number *in)
-{
-	(void)o;
-	return (int64_t)(number_bits(in[0]) | number_bits(in[1]));
-}
-static number bit_xor(const struct operation *o, const number *in)
-{
-	(void)o;
-	return (int64_t)(number_bits(in[0]) ^ number_bits(in[1]));
-}
-static number equal(const struct operation *o, const number *in)
-{
-	return (in[0] == in[1]) != (o->choice == 1); /* EqOpType: EQ, NE */
-}
-static number compare(const struct operation *o, const number *in)
-{
-	switch (o->choice) { /* OpType: GE, GT, LE, LT */
-	case 0:
-		return in[0] >= in[1];
-	case 1:
-		return in[0] > in[1];
-	case 2:
-		return in[0] <= in[1];
-	default:
-		return in[0] < in[1];
-	}
-}
-
-/* Operations of two operands, by their functor: alone, or within BinaryFunctor, AUnaryFunctor (the
- * left operand is a scalar) and BUnaryFunctor (the right one is). `choice`: bytes of a selector
- * that comes first. */
-static const struct {
-	const char *functor;
-	number (*apply)(const struct operation *, const number *);
-	unsigned choice;
-} binary[] = {
-	{ "CompareEqFunctor<", equal, 4 },    { "CompareFunctor<", compare, 4 },
-	{ "BitwiseAndFunctor<", bit_and, 1 }, { "BitwiseOrFunctor<", bit_or, 1 },
-	{ "BitwiseXorFunctor<", bit_xor, 1 }, { "MulFunctor<", multiply, 1 },
-};
-
-static bool compares(const struct operation *o)
-{
-	return o->apply == equal || o->apply == compare;
-}
-
-static void read_choice(struct operation *o)
-{
-	if (compares(o))
-		memcpy(&o->choice, o->state, sizeof o->choice);
-}
-
-/* <left, right, result, operation> */
-static bool parse_wrapped(struct operation *o, const char *types, unsigned choice)
-{
-	enum number_type left, right;
-	const char *next = strchr(types, ',');
-	if (!next || !(left = launch_type(types)) || !(right = launch_type(next + 2)))
-		return false;
-	const char *result = strchr(next + 2, ',');
-	if (!result || !(o->out = launch_type(result + 2)))
-		return false;
-	bool left_scalar = strstr(o->functor, "AUnaryFunctor<");
-	o->swapped = left_scalar;
-	if (strstr(o->functor, "BinaryFunctor<")) {
-		o->inputs = 2;
-		o->in[0] = left;
-		o->in[1] = right;
-		return true;
-	}
-	enum number_type scalar = left_scalar ? left : right;
-	o->inputs = 1;
-	o->in[0] = left_scalar ? right : left;
-	o->scalar = number_exact(o->state + round_up(choice, number_size(scalar)), scalar);
-	return true;
-}
-
-static bool parse_binary(struct operation *o)
-{
-	for (size_t i = 0; i < LENGTH(binary); i++) {
-		const char *inner = strstr(o->functor, binary[i].functor);
-		const char *types = strstr(o->functor, "aryFunctor<");
-		if (!inner)
-			continue;
-		o->apply = binary[i].apply;
-		read_choice(o);
-		if (types)
-			return parse_wrapped(o, types + strlen("aryFunctor<"), binary[i].choice);
-		o->in[0] = o->in[1] = launch_type(inner + strlen(binary[i].functor));
-		o->out = compares(o) ? NUMBER_BOOL : o->in[0];
-		o->inputs = 2;
-		return o->in[0];
-	}
-	return false;
-}
-
-/* The types of a lambda's parameters: "...{lambda(long, long)#1}". */
-static unsigned lambda_types(const char *functor, enum number_type types[3])
-{
-	const char *at = NULL;
-	unsigned count = 0;
-	for (const char *next = functor; (next = strstr(next, "{lambda(")); next++)
-		at = next + strlen("{lambda(");
-	while (at && *at != ')' && count < 3) {
-		types[count++] = launch_type(at);
-		at += strcspn(at, ",)");
-		at += *at == ',' ? 2 : 0;
-	}
-	return count;
-}
-
-static bool parse_lambda(struct operation *o)
-{
-	static const struct {
-		const char *functor;
-		number (*apply)(const struct operation *, const number *);
-		unsigned inputs;
-	} lambdas[] = {
-		{ "direct_copy_kernel_cuda(", take, 1 },
-		{ "converting_copy_kernel_cuda<", take, 1 },
-		{ "compare_scalar_kernel<", compare, 1 },
-		{ "bitwise_not_kernel_cuda(", negate, 1 },
-		{ "logical_not_kernel_cuda(", logical_not, 1 },
-		{ "where_kernel_impl(", choose, 3 },
-	};
-	o->inputs = lambda_types(o->functor, o->in);
-	for (size_t i = 0; i < LENGTH(lambdas); i++) {
-		if (!strstr(o->functor, lambdas[i].functor) || o->inputs != lambdas[i].inputs)
-			continue;
-		o->apply = lambdas[i].apply;
-		o->out = o->in[o->inputs - 1];
-		o->copies = o->apply == take || o->apply == choose;
-		if (o->apply == logical_not)
-			o->out = NUMBER_BOOL;
-		if (o->apply == compare) {
-			memcpy(&o->choice, o->state, sizeof o->choice);
-			o->scalar = number_exact(o->state + round_up(4, number_size(o->in[0])),
-						 o->in[0]);
-			o->out = NUMBER_BOOL;
-		}
-		const char *to = strstr(o->functor, "converting_copy_kernel_cuda<");
-		if (to && (to = strchr(to, ',')))
-			o->out = launch_type(to + 2);
-		return o->out;
-	}
-	return false;
-}
-
-/* False: not an operation that is computed. */
-static bool parse(struct operation *o)
-{
-	const char *type;
-	if ((type = strstr(o->functor, "FillFunctor<"))) {
-		o->out = launch_type(type + strlen("FillFunctor<"));
-		o->apply = fill;
-		o->copies = true;
-		o->scalar = number_exact(o->state, o->out);
-		return o->out;
-	}
-	bool self = (type = strstr(o->functor, "CUDAFunctorOnSelf_add<"));
-	if (self || (type = strstr(o->functor, "CUDAFunctor_add<"))) {
-		o->out = o->in[0] = o->in[1] = launch_type(strchr(type, '<') + 1);
-		o->inputs = self ? 1 : 2;
-		o->apply = add;
-		if (o->out) /* (other, alpha), or alpha alone */
-			o->scalar = number_exact(o->state, o->out);
-		if (self && o->out)
-			o->scalar = multiply(
-				o, (const number[]){
-					   o->scalar,
-					   number_exact(o->state + number_size(o->out), o->out) });
-		return o->out;
-	}
-	return parse_binary(o) || parse_lambda(o);
-}
-
-/* A result in floating point that is not computed is 0. */
-static void settle(struct operation *o)
-{
-	if (number_floating(o->out) && !o->copies)
-		o->apply = nothing;
-	if (!o->apply)
-		o->apply = nothing;
-}
-
-static number result(const struct operation *o, number in[3])
-{
-	if (o->inputs == 1 && o->apply != take) {
-		number other = o->apply == add ? 1 : o->scalar;
-		in[1] = o->swapped ? in[0] : other;
-		in[0] = o->swapped ? other : in[0];
-	}
-	return o->apply(o, in);
-}
 
 /* ---- the positions of the elements */
 
@@ -272,32 +22,82 @@ struct elements {
 	struct strided layout;
 };
 
+static uint64_t reach(const struct elements *e, unsigned argument)
+{
+	uint64_t size = number_size(e->type[argument]);
+	return e->strided ? strided_reach(&e->layout, argument) + size : e->count * size;
+}
+
 static bool valid(const struct elements *e, unsigned arguments)
 {
-	for (unsigned a = 0; a < arguments; a++) {
-		uint64_t reach = e->strided ? strided_reach(&e->layout, a)
-					    : e->count * number_size(e->type[a]);
-		if (!launch_device(e->data[a], reach))
+	for (unsigned a = 0; a < arguments; a++)
+		if (!launch_device(e->data[a], reach(e, a)))
 			return false;
-	}
 	return true;
 }
 
-static void run(const struct elements *e, const struct operation *o)
+/* One element after the other, of any types. */
+static void run_slowly(const struct elements *e, const struct operation *o)
 {
 	uint64_t at[ARGUMENTS];
 	number in[3];
 	for (uint64_t i = 0; i < e->count; i++) {
-		if (e->strided)
-			strided_offsets(&e->layout, i, at);
+		strided_offsets(&e->layout, i, at);
 		for (unsigned a = 0; a < o->inputs; a++)
-			in[a] = number_load(
-				e->data[a + 1] +
-					(e->strided ? at[a + 1] : i * number_size(e->type[a + 1])),
-				e->type[a + 1]);
-		number_store(e->data[0] + (e->strided ? at[0] : i * number_size(e->type[0])),
-			     e->type[0], result(o, in));
+			in[a] = number_load(e->data[a + 1] + at[a + 1], e->type[a + 1]);
+		number_store(e->data[0] + at[0], e->type[0], operation_result(o, in));
 	}
+}
+
+/* Many at a time: integers, and comparisons of reals. */
+static bool run_chunk(const struct elements *e, const struct operation *o, bool reals,
+		      uint64_t at[][CHUNK], unsigned n)
+{
+	int64_t integers[3][CHUNK], out[CHUNK];
+	double numbers[3][CHUNK];
+	for (unsigned a = 0; a < o->inputs; a++)
+		if (reals)
+			numbers_gather_reals(numbers[a], e->data[a + 1], at[a + 1], e->type[a + 1],
+					     n);
+		else
+			numbers_gather(integers[a], e->data[a + 1], at[a + 1], e->type[a + 1], n);
+	if (!(reals ? operation_compares(o, out, numbers, n)
+		    : operation_results(o, out, integers, n)))
+		return false;
+	numbers_scatter(e->data[0], at[0], e->type[0], out, n);
+	return true;
+}
+
+static bool run_chunks(const struct elements *e, const struct operation *o)
+{
+	struct walk walk = { .layout = &e->layout };
+	uint64_t at[ARGUMENTS][CHUNK];
+	bool reals = false;
+	for (unsigned a = 0; a < o->inputs; a++) {
+		reals |= number_floating(e->type[a + 1]);
+		if (e->type[a + 1] == NUMBER_UINT64)
+			return false;
+	}
+	if (!number_integral(e->type[0]))
+		return false;
+	for (uint64_t done = 0; done < e->count; done += CHUNK) {
+		unsigned n = e->count - done < CHUNK ? (unsigned)(e->count - done) : CHUNK;
+		walk_next(&walk, at, n);
+		if (!run_chunk(e, o, reals, at, n))
+			return false; /* at the first one: nothing is written yet */
+	}
+	return true;
+}
+
+static void run(struct elements *e, const struct operation *o)
+{
+	size_t bytes[ARGUMENTS] = { 0 };
+	for (unsigned a = 0; a <= o->inputs; a++)
+		bytes[a] = number_size(e->type[a]);
+	if (!e->strided)
+		e->layout = strided_row(e->count, o->inputs + 1, bytes);
+	if (!run_chunks(e, o))
+		run_slowly(e, o);
 }
 
 static void types_of(struct elements *e, const struct operation *o)
@@ -307,16 +107,33 @@ static void types_of(struct elements *e, const struct operation *o)
 		e->type[a + 1] = o->in[a];
 }
 
+/* The most elements: of integers that become floats, more than of other floats. */
+static uint64_t most(const struct elements *e, const struct operation *o)
+{
+	if (number_floating(e->type[0]) && operation_copies_input(o) &&
+	    !number_floating(e->type[1]))
+		return COMPUTED_CONVERTED;
+	return computed_most(e->type[0]);
+}
+
 /* Returns true also if there is nothing to do: only an argument that makes no sense is a
  * failure. */
-static bool compute(struct elements *e, struct operation *o)
+static bool compute(const struct launch *l, struct elements *e, struct operation *o)
 {
-	settle(o);
-	uint64_t most = number_floating(e->type[0]) ? COMPUTED_FLOATS : COMPUTED_INTEGERS;
-	if (e->count > most || !e->count)
+	bool whole;
+	operation_settle(o);
+	whole = e->count <= most(e, o);
+	if (!e->count || (!whole && !number_integral(e->type[0])))
 		return true;
-	if (!valid(e, o->inputs + 1))
+	if (whole && !valid(e, o->inputs + 1))
 		return false;
+	for (unsigned a = 1; a <= o->inputs && number_integral(e->type[0]); a++)
+		launch_reads(e->data[a], reach(e, a));
+	if (!whole) {
+		launch_leaves(l, e->data[0], reach(e, 0));
+		return true;
+	}
+	launch_writes(e->data[0], reach(e, 0));
 	run(e, o);
 	return true;
 }
@@ -348,7 +165,7 @@ static bool unknown(const struct operation *o, uint64_t count, char *data,
 {
 	enum number_type types[3] = { NUMBER_NONE };
 	const char *template = strchr(o->functor, '<');
-	unsigned operands = lambda_types(o->functor, types);
+	unsigned operands = operation_lambda(o->functor, types);
 	if (!operands && template && !strstr(o->functor, "aryFunctor<"))
 		types[0] = launch_type(template + 1);
 	for (unsigned i = 1; i < operands; i++)
@@ -390,11 +207,11 @@ bool elementwise_contiguous(const struct launch *l)
 	const char *comma = strchr(launch_after(l, "elementwise_kernel<"), ',');
 	if (!comma || !name_functor(&o, comma + 2))
 		return true;
-	if (!parse(&o))
+	if (!operation_parse(&o))
 		return unknown(&o, e.count, data[0], NULL);
 	memcpy(e.data, data, (o.inputs + 1) * sizeof *data);
 	types_of(&e, &o);
-	return compute(&e, &o);
+	return compute(l, &e, &o);
 }
 
 /* (int count, functor, std::array<char *, n>, input layout, output layout, loader, storer): the
@@ -408,7 +225,7 @@ bool elementwise_unrolled(const struct launch *l)
 	if (!strstr(l->name, "TrivialOffsetCalculator<") ||
 	    !name_functor(&o, launch_after(l, "elementwise_kernel<")))
 		return true;
-	if (!parse(&o))
+	if (!operation_parse(&o))
 		return unknown(&o, e.count, data[0], converts ? l->arguments[6] : NULL);
 	memcpy(e.data, data, (o.inputs + 1) * sizeof *data);
 	types_of(&e, &o);
@@ -421,7 +238,7 @@ bool elementwise_unrolled(const struct launch *l)
 	for (unsigned a = 0; a <= o.inputs; a++)
 		if (!e.type[a])
 			return true; /* complex, 8-bit floats: the host decides nothing by them */
-	return compute(&e, &o);
+	return compute(l, &e, &o);
 }
 
 /* Captured by the lambda of a strided kernel: layout, pointers, functor. The number of arguments
@@ -432,7 +249,7 @@ static bool strided_arguments(const struct launch *l, struct operation *o, struc
 	const char *state = l->arguments[1];
 	*e = (struct elements){ .count = *(unsigned *)l->arguments[0], .strided = true };
 	o->state = (const unsigned char *)state; /* not its own yet: only types are read */
-	if (!parse(o))
+	if (!operation_parse(o))
 		return false;
 	size_t size = strided_read(&e->layout, state, o->inputs + 1);
 	if (!size)
@@ -441,7 +258,7 @@ static bool strided_arguments(const struct launch *l, struct operation *o, struc
 	memcpy(e->data, state, (o->inputs + 1) * sizeof *e->data);
 	*rest = state + (o->inputs + 1) * sizeof *e->data;
 	o->state = (const unsigned char *)*rest;
-	return parse(o);
+	return operation_parse(o);
 }
 
 static bool strided_plain(const struct launch *l, const char *mark)
@@ -452,7 +269,7 @@ static bool strided_plain(const struct launch *l, const char *mark)
 	if (!name_functor(&o, launch_after(l, mark)) || !strided_arguments(l, &o, &e, &rest))
 		return true;
 	types_of(&e, &o);
-	return compute(&e, &o);
+	return compute(l, &e, &o);
 }
 
 bool elementwise_strided(const struct launch *l)
@@ -474,10 +291,10 @@ bool elementwise_cast(const struct launch *l)
 	if (!apart && strstr(l->name, " const&)::{lambda(int)#1}>(int, "))
 		return strided_plain(l, "gpu_kernel_impl<");
 	if (!name_functor(&o, launch_after(l, "gpu_kernel_impl<")) ||
-	    !strided_arguments(l, &o, &e, &rest) || o.apply != take)
+	    !strided_arguments(l, &o, &e, &rest) || !operation_copies_input(&o))
 		return true;
 	for (unsigned a = 0; a <= o.inputs; a++)
 		if (!(e.type[a] = number_of_scalar(rest[1 + a])))
 			return true;
-	return compute(&e, &o);
+	return compute(l, &e, &o);
 }

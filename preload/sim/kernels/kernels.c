@@ -147,6 +147,7 @@ void kernel_run(const void *host, void **arguments, unsigned columns, unsigned r
 	if (!find(host, &kernel) || !kernel.compute)
 		return;
 	struct launch l = { kernel.name, arguments, columns, rows };
+	launch_begins();
 	if (!kernel.compute(&l))
 		warn(&kernel);
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "kernels/launch.h"
 
+#include "device/doubt.h"
 #include "device/memory.h"
 #include "kernels/number.h"
 
@@ -111,4 +112,79 @@ void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[A
 		for (unsigned a = 0; a < s->arguments; a++)
 			offsets[a] += at * s->strides[i][a];
 	}
+}
+
+static void advance(struct walk *w, unsigned step)
+{
+	const struct strided *s = w->layout;
+	w->at[0] += step;
+	for (unsigned a = 0; a < s->arguments; a++)
+		w->offsets[a] += (uint64_t)step * s->strides[0][a];
+	for (unsigned d = 0; d + 1 < s->dimensions && w->at[d] == s->sizes[d]; d++) {
+		for (unsigned a = 0; a < s->arguments; a++)
+			w->offsets[a] +=
+				s->strides[d + 1][a] - (uint64_t)s->sizes[d] * s->strides[d][a];
+		w->at[d] = 0;
+		w->at[d + 1]++;
+	}
+}
+
+void walk_next(struct walk *w, uint64_t offsets[][CHUNK], unsigned n)
+{
+	const struct strided *s = w->layout;
+	for (unsigned done = 0, run; done < n; done += run) {
+		unsigned row = s->dimensions ? s->sizes[0] - w->at[0] : 1;
+		run = row && row < n - done ? row : n - done;
+		for (unsigned a = 0; a < s->arguments; a++) {
+			uint64_t first = w->offsets[a], step = s->strides[0][a];
+			for (unsigned i = 0; i < run; i++)
+				offsets[a][done + i] = first + i * step;
+		}
+		advance(w, run);
+	}
+}
+
+struct strided strided_row(uint64_t items, unsigned arguments, const size_t *bytes)
+{
+	struct strided s = { .dimensions = 1, .arguments = arguments };
+	s.sizes[0] = (unsigned)items;
+	for (unsigned a = 0; a < arguments; a++)
+		s.strides[0][a] = (unsigned)bytes[a];
+	return s;
+}
+
+uint64_t computed_most(enum number_type type)
+{
+	return number_floating(type) ? COMPUTED_FLOATS
+	       : type == NUMBER_BOOL ? COMPUTED_FLAGS
+				     : COMPUTED_INTEGERS;
+}
+
+/* ---- doubtful data */
+
+static _Thread_local const char *because; /* what the launch has read; NULL: nothing doubtful */
+
+void launch_begins(void)
+{
+	because = NULL;
+}
+
+void launch_reads(const void *from, uint64_t bytes)
+{
+	if (!because)
+		because = doubt_about(from, bytes);
+}
+
+void launch_writes(const void *to, uint64_t bytes)
+{
+	if (because)
+		doubt_begin(to, bytes, because);
+	else
+		doubt_end(to, bytes);
+}
+
+void launch_leaves(const struct launch *l, const void *to, uint64_t bytes)
+{
+	if (launch_device(to, bytes))
+		doubt_begin(to, bytes, because ? because : l->name);
 }

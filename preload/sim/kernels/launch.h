@@ -12,11 +12,20 @@ struct launch {
 	unsigned columns, rows; /* of its grid of blocks */
 };
 
-/* The most elements that are computed: of integers and booleans, which decide sizes; of elements
- * that are only counted, summed or picked out (one-hot masks of many experts); and of floats,
- * which only have to be finite when the host reads them. Attention masks of long sequences are
- * larger: nothing depends on them. */
-enum { COMPUTED_INTEGERS = 1 << 20, COMPUTED_COUNTS = 1 << 23, COMPUTED_FLOATS = 1 << 10 };
+/* The most elements that are computed: of booleans and of integers, which decide sizes (a one-hot
+ * mask of 256 experts, 8 a token, 65,536 tokens has 2^27); of those that are sorted, or found by
+ * an index (experts by token: 2^19); of integers that become floats; and of other floats, which
+ * only have to be finite when the host reads them. What is larger is left alone, and doubtful
+ * (device/doubt.h). */
+enum {
+	COMPUTED_FLAGS = 1 << 27,
+	COMPUTED_INTEGERS = 1 << 28,
+	COMPUTED_PLACES = 1 << 24,
+	COMPUTED_CONVERTED = 1 << 20,
+	COMPUTED_FLOATS = 1 << 10,
+};
+/* By the type of the elements. */
+uint64_t computed_most(enum number_type type);
 
 /* The text after `mark` in the name; NULL if it is not there. */
 const char *launch_after(const struct launch *l, const char *mark);
@@ -43,5 +52,23 @@ size_t strided_read(struct strided *s, const void *from, unsigned arguments);
 /* The offset of an argument's last element, up to BEYOND. */
 uint64_t strided_reach(const struct strided *s, unsigned argument);
 void strided_offsets(const struct strided *s, uint64_t index, uint64_t offsets[ARGUMENTS]);
+
+/* All offsets in turn, up to CHUNK at a time. */
+enum { CHUNK = 256 };
+struct walk {
+	const struct strided *layout;
+	unsigned at[DIMENSIONS];
+	uint64_t offsets[ARGUMENTS];
+};
+void walk_next(struct walk *w, uint64_t offsets[][CHUNK], unsigned n);
+/* A row of `items` elements of these bytes, for all `arguments`. */
+struct strided strided_row(uint64_t items, unsigned arguments, const size_t *bytes);
+
+/* The memory that a launch reads, and then what it writes, so that results of doubtful data are
+ * doubtful themselves; and what it should have written. */
+void launch_begins(void);
+void launch_reads(const void *from, uint64_t bytes);
+void launch_writes(const void *to, uint64_t bytes);
+void launch_leaves(const struct launch *l, const void *to, uint64_t bytes);
 
 #endif

@@ -135,3 +135,66 @@ void number_store(void *at, enum number_type type, number value)
 		break;
 	}
 }
+
+/* ---- many of them: a loop for each type */
+
+int number_integral(enum number_type type)
+{
+	return type && type != NUMBER_UINT64 && !number_floating(type);
+}
+
+#define GATHER(id, ctype)                                                \
+	case id:                                                         \
+		for (unsigned i = 0; i < n; i++) {                       \
+			ctype value;                                     \
+			memcpy(&value, from + offsets[i], sizeof value); \
+			to[i] = value;                                   \
+		}                                                        \
+		break;
+
+void numbers_gather(int64_t *to, const char *from, const uint64_t *offsets, enum number_type type,
+		    unsigned n)
+{
+	switch (type) {
+		GATHER(NUMBER_UINT8, uint8_t)
+		GATHER(NUMBER_INT8, int8_t)
+		GATHER(NUMBER_INT16, int16_t)
+		GATHER(NUMBER_INT32, int32_t)
+		GATHER(NUMBER_UINT32, uint32_t)
+		GATHER(NUMBER_INT64, int64_t)
+	default: /* booleans */
+		for (unsigned i = 0; i < n; i++)
+			to[i] = from[offsets[i]] != 0;
+	}
+}
+
+void numbers_gather_reals(double *to, const char *from, const uint64_t *offsets,
+			  enum number_type type, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		to[i] = (double)number_load(from + offsets[i], type);
+}
+
+#define SCATTER(id, ctype)                                             \
+	case id:                                                       \
+		for (unsigned i = 0; i < n; i++) {                     \
+			ctype value = (ctype)values[i];                \
+			memcpy(to + offsets[i], &value, sizeof value); \
+		}                                                      \
+		break;
+
+void numbers_scatter(char *to, const uint64_t *offsets, enum number_type type,
+		     const int64_t *values, unsigned n)
+{
+	switch (type) {
+		SCATTER(NUMBER_UINT8, uint8_t)
+		SCATTER(NUMBER_INT8, int8_t)
+		SCATTER(NUMBER_INT16, int16_t)
+		SCATTER(NUMBER_INT32, int32_t)
+		SCATTER(NUMBER_UINT32, uint32_t)
+		SCATTER(NUMBER_INT64, int64_t)
+	default: /* booleans */
+		for (unsigned i = 0; i < n; i++)
+			to[offsets[i]] = values[i] != 0;
+	}
+}

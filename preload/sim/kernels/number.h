@@ -41,4 +41,14 @@ uint64_t number_bits(number value);
 number number_load(const void *at, enum number_type type);
 void number_store(void *at, enum number_type type, number value);
 
+/* `n` elements, each at an offset of its own, as integers or as reals; and back. Integers are all
+ * types but floating point and UINT64. */
+int number_integral(enum number_type type);
+void numbers_gather(int64_t *to, const char *from, const uint64_t *offsets, enum number_type type,
+		    unsigned n);
+void numbers_gather_reals(double *to, const char *from, const uint64_t *offsets,
+			  enum number_type type, unsigned n);
+void numbers_scatter(char *to, const uint64_t *offsets, enum number_type type,
+		     const int64_t *values, unsigned n);
+
 #endif

@@ -118,28 +118,110 @@ static void give(const struct reduction *r, uint64_t base, const number values[R
 	}
 }
 
-static void reduce_one(const struct reduction *r, uint64_t output)
+/* What is known of up to CHUNK outputs, after some of their inputs. */
+struct partial {
+	uint64_t sum[CHUNK];
+	int64_t most[CHUNK], least[CHUNK];
+	uint64_t most_at[CHUNK], least_at[CHUNK];
+	unsigned char any[CHUNK], all[CHUNK];
+};
+
+/* The i-th input of each of `n` outputs. */
+static void add_inputs(struct partial *p, const struct reduction *r, uint64_t i, const int64_t *x,
+		       unsigned n)
 {
-	uint64_t base[ARGUMENTS], at[ARGUMENTS], sum = 0;
-	number values[RESULTS] = { [ALL] = 1 };
-	strided_offsets(&r->output, output, base);
-	for (uint64_t i = 0; i < r->inputs; i++) {
-		at[0] = i * number_size(r->in);
-		if (!r->contiguous)
-			strided_offsets(&r->input, i, at);
-		number x = number_load(r->from + base[1] + at[0], r->in);
-		sum += number_bits(x);
-		if (!i || x > values[MAXIMUM])
-			values[MAXIMUM] = x, values[ARGMAX] = i;
-		if (!i || x < values[MINIMUM])
-			values[MINIMUM] = x, values[ARGMIN] = i;
-		if (x != 0)
-			values[ANY] = 1;
-		else
-			values[ALL] = 0;
+	for (unsigned o = 0; o < n; o++)
+		p->sum[o] += (uint64_t)x[o];
+	if (r->gives[0] == SUM)
+		return;
+	for (unsigned o = 0; o < n; o++) {
+		if (!i || x[o] > p->most[o])
+			p->most[o] = x[o], p->most_at[o] = i;
+		if (!i || x[o] < p->least[o])
+			p->least[o] = x[o], p->least_at[o] = i;
+		p->any[o] |= x[o] != 0;
+		p->all[o] &= x[o] != 0;
 	}
-	values[SUM] = (int64_t)sum;
-	give(r, base[0], values);
+}
+
+static void give_all(const struct reduction *r, const struct partial *p, const uint64_t *to,
+		     unsigned n)
+{
+	for (unsigned o = 0; o < n; o++)
+		give(r, to[o],
+		     (const number[RESULTS]){ [SUM] = (int64_t)p->sum[o],
+					      [MAXIMUM] = p->most[o],
+					      [MINIMUM] = p->least[o],
+					      [ANY] = p->any[o],
+					      [ALL] = p->all[o],
+					      [ARGMAX] = p->most_at[o],
+					      [ARGMIN] = p->least_at[o] });
+}
+
+/* `n` outputs side by side: their inputs are read in the order of memory, if it is theirs. */
+static void reduce_across(const struct reduction *r, const uint64_t at[][CHUNK], unsigned n)
+{
+	struct partial p = { 0 };
+	struct walk walk = { .layout = &r->input };
+	uint64_t input[1][CHUNK];
+	int64_t x[CHUNK];
+	memset(p.all, 1, sizeof p.all);
+	for (uint64_t i = 0; i < r->inputs; i++) {
+		walk_next(&walk, input, 1);
+		numbers_gather(x, r->from + input[0][0], at[1], r->in, n);
+		add_inputs(&p, r, i, x, n);
+	}
+	give_all(r, &p, at[0], n);
+}
+
+/* One output, from CHUNK inputs at a time. */
+static void reduce_along(const struct reduction *r, uint64_t to, uint64_t base)
+{
+	struct partial p = { .all = { 1 } };
+	struct walk walk = { .layout = &r->input };
+	uint64_t input[1][CHUNK], sum = 0;
+	int64_t x[CHUNK];
+	for (uint64_t done = 0; done < r->inputs; done += CHUNK) {
+		unsigned n = r->inputs - done < CHUNK ? (unsigned)(r->inputs - done) : CHUNK;
+		walk_next(&walk, input, n);
+		numbers_gather(x, r->from + base, input[0], r->in, n);
+		for (unsigned i = 0; i < n && r->gives[0] == SUM; i++)
+			sum += (uint64_t)x[i];
+		for (unsigned i = 0; i < n && r->gives[0] != SUM; i++)
+			add_inputs(&p, r, done + i, &x[i], 1);
+	}
+	if (r->gives[0] == SUM)
+		p.sum[0] = sum;
+	give_all(r, &p, &to, 1);
+}
+
+static void reduce_all(struct reduction *r)
+{
+	struct walk walk = { .layout = &r->output };
+	uint64_t at[2][CHUNK];
+	if (r->contiguous)
+		r->input = strided_row(r->inputs, 1, (const size_t[]){ number_size(r->in) });
+	bool across = r->outputs > 1 && r->input.dimensions && r->output.dimensions &&
+		      r->output.strides[0][1] < r->input.strides[0][0];
+	for (uint64_t done = 0; done < r->outputs; done += CHUNK) {
+		unsigned n = r->outputs - done < CHUNK ? (unsigned)(r->outputs - done) : CHUNK;
+		walk_next(&walk, at, n);
+		if (across)
+			reduce_across(r, at, n);
+		for (unsigned o = 0; o < n && !across; o++)
+			reduce_along(r, at[0][o], at[1][o]);
+	}
+}
+
+/* The launch reads and writes all of it. */
+static void touches(const struct reduction *r)
+{
+	uint64_t in = r->contiguous ? r->inputs * number_size(r->in) : strided_reach(&r->input, 0);
+	uint64_t bases = strided_reach(&r->output, 1), out = strided_reach(&r->output, 0);
+	launch_reads(r->from, bases + in + number_size(r->in));
+	for (int k = 0; k < 2 && r->gives[k]; k++)
+		launch_writes(r->to[k],
+			      (out / number_size(r->out) + 1) * number_size(type_of(r, k)));
 }
 
 /* A result that is not computed is that of a healthy job: sums of 0, only finite values; and the
@@ -162,16 +244,18 @@ bool compute_reduction(const struct launch *l)
 	r.out = output_type(&r, l);
 	if (!r.out || !read_reduction(&r, l)) /* the host depends least on sums and means */
 		return r.gives[0] == OTHER || r.gives[0] == SUM;
-	bool whole =
-		r.gives[0] != OTHER && !number_floating(r.in) &&
-		r.inputs * r.outputs <= (r.in == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS);
-	if (!whole) {
-		if (r.outputs <= (number_floating(r.out) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
-			reduce_unread(&r);
+	bool known = r.gives[0] != OTHER && number_integral(r.in);
+	if (known && r.inputs * r.outputs <= computed_most(r.in)) {
+		touches(&r);
+		reduce_all(&r);
 		return true;
 	}
-	for (uint64_t i = 0; i < r.outputs; i++)
-		reduce_one(&r, i);
+	for (int k = 0; k < 2 && r.gives[k] && known; k++)
+		launch_leaves(l, r.to[k],
+			      (strided_reach(&r.output, 0) / number_size(r.out) + 1) *
+				      number_size(type_of(&r, k)));
+	if (r.outputs <= computed_most(r.out))
+		reduce_unread(&r);
 	return true;
 }
 
@@ -191,8 +275,34 @@ static bool flags_of(const struct launch *l, const void *iterator, uint64_t item
 {
 	*type = launch_type(launch_after(l, "NonZeroOp<"));
 	*data = iterator_data(l, iterator);
-	return *type && items <= (*type == NUMBER_BOOL ? COMPUTED_INTEGERS : COMPUTED_COUNTS) &&
-	       launch_device(*data, items * number_size(*type));
+	bool good = *type && items <= computed_most(NUMBER_INT64) &&
+		    launch_device(*data, items * number_size(*type));
+	if (good)
+		launch_reads(*data, items * number_size(*type));
+	return good;
+}
+
+/* Up to CHUNK elements from the given one on: which are not zero? */
+static unsigned flags_next(const char *data, enum number_type type, uint64_t from, uint64_t items,
+			   int64_t x[CHUNK])
+{
+	static const uint64_t none[CHUNK];
+	uint64_t at[CHUNK];
+	unsigned n = items - from < CHUNK ? (unsigned)(items - from) : CHUNK;
+	size_t size = number_size(type);
+	if (number_floating(type) || type == NUMBER_UINT64) {
+		for (unsigned i = 0; i < n; i++)
+			x[i] = number_load(data + (from + i) * size, type) != 0;
+		return n;
+	}
+	if (n == CHUNK && size == 1 && !memcmp(data + from, none, CHUNK)) {
+		memset(x, 0, CHUNK * sizeof *x);
+		return n;
+	}
+	for (unsigned i = 0; i < n; i++)
+		at[i] = i * size;
+	numbers_gather(x, data + from * size, at, type, n);
+	return n;
 }
 
 /* (iterator, int *out, items, ...): one number, or one a block, which the next kernel adds up. */
@@ -201,6 +311,7 @@ bool compute_count(const struct launch *l)
 	const char *data;
 	enum number_type type;
 	int *out = *(int **)l->arguments[1], total = 0;
+	int64_t x[CHUNK];
 	uint64_t items = *(unsigned *)l->arguments[2];
 	unsigned parts = strstr(l->name, "SingleTile") ? 1 : l->columns;
 	if (!launch_device(out, parts * sizeof *out))
@@ -208,8 +319,12 @@ bool compute_count(const struct launch *l)
 	memset(out, 0, parts * sizeof *out);
 	if (!flags_of(l, l->arguments[0], items, &data, &type))
 		return false;
-	for (uint64_t i = 0; i < items; i++)
-		total += number_load(data + i * number_size(type), type) != 0;
+	launch_writes(out, parts * sizeof *out);
+	for (uint64_t i = 0, n; i < items; i += n) {
+		n = flags_next(data, type, i, items, x);
+		for (unsigned k = 0; k < n; k++)
+			total += x[k] != 0;
+	}
 	*out = total;
 	return true;
 }
@@ -219,9 +334,11 @@ bool compute_sum_of_parts(const struct launch *l)
 {
 	const int *parts = *(int **)l->arguments[0];
 	int *out = *(int **)l->arguments[1], total = 0, count = *(int *)l->arguments[2];
-	if (count < 0 || count > 1 << 20 || !launch_device(parts, (uint64_t)count * 4) ||
+	if (count < 0 || count > COMPUTED_PLACES || !launch_device(parts, (uint64_t)count * 4) ||
 	    !launch_device(out, 4))
 		return false;
+	launch_reads(parts, (uint64_t)count * 4);
+	launch_writes(out, 4);
 	for (int i = 0; i < count; i++)
 		total += parts[i];
 	*out = total;
@@ -236,16 +353,22 @@ bool compute_nonzero(const struct launch *l)
 	enum number_type type;
 	int64_t *selected = *(int64_t **)l->arguments[2], first = *(int64_t *)l->arguments[0];
 	int *number_out = *(int **)l->arguments[3], found = 0;
+	int64_t x[CHUNK];
 	uint64_t items = *(unsigned *)l->arguments[7];
 	if (!flags_of(l, l->arguments[1], items, &data, &type))
 		return false;
-	for (uint64_t i = 0; i < items; i++) {
-		if (number_load(data + i * number_size(type), type) == 0)
-			continue;
-		if (!launch_device(&selected[found], 8))
-			return false;
-		selected[found++] = first + (int64_t)i;
+	for (uint64_t i = 0, n; i < items; i += n) {
+		n = flags_next(data, type, i, items, x);
+		for (unsigned k = 0; k < n; k++) {
+			if (!x[k])
+				continue;
+			if (!launch_device(&selected[found], 8))
+				return false;
+			selected[found++] = first + (int64_t)(i + k);
+		}
 	}
+	launch_writes(selected, (uint64_t)found * 8);
+	launch_writes(number_out, 4);
 	if (launch_device(number_out, 4))
 		*number_out = found;
 	return true;
@@ -287,14 +410,20 @@ bool compute_scan(const struct launch *l)
 	uint64_t items = *(unsigned *)l->arguments[6];
 	uint64_t sum = 0;
 	if (!from.type || !to.type || (!strstr(l->name, "plus<") && !strstr(l->name, "Sum")) ||
-	    items > (number_floating(to.type) ? COMPUTED_FLOATS : COMPUTED_INTEGERS))
+	    (number_floating(to.type) && items > COMPUTED_FLOATS))
 		return true;
+	if (items > COMPUTED_INTEGERS) {
+		launch_leaves(l, out, items * to.size);
+		return true;
+	}
 	if (!launch_device(in, items * from.size) || !launch_device(out, items * to.size))
 		return false;
 	if (number_floating(to.type)) {
 		memset(out, 0, items * to.size);
 		return true;
 	}
+	launch_reads(in, items * from.size);
+	launch_writes(out, items * to.size);
 	for (uint64_t i = 0; i < items; i++) {
 		sum += number_bits(number_load(in + i * from.size, from.type));
 		number_store(out + i * to.size, to.type, (int64_t)sum);

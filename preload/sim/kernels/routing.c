@@ -93,7 +93,7 @@ bool compute_topk(const struct launch *l)
 		return true; /* not experts: samplers and similar code decide no size */
 	int64_t chosen[EXPERTS];
 	if (!read_info(&out, l->arguments[8], wide) || count > length ||
-	    rows * count > COMPUTED_INTEGERS)
+	    rows * count > COMPUTED_PLACES)
 		return false;
 	for (uint64_t row = 0; row < rows; row++) {
 		choose(chosen, row, count, length);
@@ -101,6 +101,7 @@ bool compute_topk(const struct launch *l)
 			int64_t *to = (int64_t *)out.data + info_offset(&out, row) + j * step;
 			if (!launch_device(to, 8))
 				return false;
+			launch_writes(to, 8);
 			*to = chosen[j];
 		}
 	}
@@ -135,11 +136,16 @@ bool compute_scatter_fill(const struct launch *l)
 	} captured;
 	uint64_t count = *(unsigned *)l->arguments[0], at[ARGUMENTS];
 	size_t element = opaque_size(l), size = strided_read(&s, state, 2);
-	if (!element || !size || count > COMPUTED_INTEGERS)
+	if (!element || !size)
 		return !element;
 	memcpy(&captured, state + round_up(size, 8), sizeof captured);
 	if (!strstr(l->name, "TensorAssign"))
 		return true;
+	launch_reads(captured.indices, strided_reach(&s, 1) + 8);
+	if (count > COMPUTED_PLACES) {
+		launch_leaves(l, captured.output, strided_reach(&s, 0) + element);
+		return true;
+	}
 	for (uint64_t i = 0; i < count; i++) {
 		strided_offsets(&s, i, at);
 		const char *index = captured.indices + at[1];
@@ -172,11 +178,15 @@ bool compute_index(const struct launch *l)
 	uint64_t count = *(unsigned *)l->arguments[0], at[ARGUMENTS];
 	size_t element = opaque_size(l), size = strided_read(&s, state, 3);
 	/* rows of activations are left out: masks and counts are integers of 1 or 8 bytes */
-	if ((element != 1 && element != 8) || count > COMPUTED_INTEGERS)
+	if (element != 1 && element != 8)
 		return true;
 	if (!size)
 		return false;
 	memcpy(&captured, state + round_up(size, 8), sizeof captured);
+	if (count > COMPUTED_PLACES) {
+		launch_leaves(l, captured.output, strided_reach(&s, 0) + element);
+		return true;
+	}
 	if (captured.indices < 1 || captured.indices > DIMENSIONS)
 		return false;
 	for (uint64_t i = 0; i < count; i++) {
@@ -192,8 +202,10 @@ bool compute_index(const struct launch *l)
 		if (!launch_device(from, element) ||
 		    !launch_device(captured.output + at[0], element))
 			return false;
+		launch_reads(from, element);
 		memcpy(captured.output + at[0], from, element);
 	}
+	launch_writes(captured.output, strided_reach(&s, 0) + element);
 	return true;
 }
 
@@ -213,10 +225,12 @@ bool compute_histogram(const struct launch *l)
 	number least = number_load(l->arguments[4], bound),
 	       most = number_load(l->arguments[5], bound);
 	memcpy(&count, l->arguments[6], wide ? 8 : 4);
-	if (count > COMPUTED_INTEGERS || bins < 1 || most <= least ||
+	if (count > COMPUTED_PLACES || bins < 1 || most <= least ||
 	    !launch_device(from.data, count * number_size(in)) ||
 	    !launch_device(to.data, (uint64_t)bins * number_size(out)))
 		return false;
+	launch_reads(from.data, count * number_size(in));
+	launch_writes(to.data, (uint64_t)bins * number_size(out));
 	for (uint64_t i = 0; i < count; i++) {
 		number x = number_load(from.data + i * number_size(in), in);
 		if (x < least || x > most)

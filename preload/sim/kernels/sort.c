@@ -99,7 +99,7 @@ static bool sort(const struct sorting *s)
 {
 	if (!s->items)
 		return true;
-	if (s->items > COMPUTED_INTEGERS || !fits(s->keys_in, s->step, s->items) ||
+	if (s->items > COMPUTED_PLACES || !fits(s->keys_in, s->step, s->items) ||
 	    !fits(s->keys_out, s->step, s->items) || !fits(s->values_in, s->value_step, s->items) ||
 	    !fits(s->values_out, s->value_step, s->items))
 		return false;
@@ -108,6 +108,11 @@ static bool sort(const struct sorting *s)
 	struct item *other = malloc(s->items * sizeof *other);
 	char *space = malloc(s->items * size);
 	bool done = order && other && space;
+	if (s->type && !number_floating(s->type))
+		launch_reads(s->keys_in, s->step * s->items);
+	launch_reads(s->values_in, s->value_step * s->items);
+	launch_writes(s->keys_out, s->step * s->items);
+	launch_writes(s->values_out, s->value_step * s->items);
 	if (done && (sort_items(s, &order, &other) || s->keys_in != s->keys_out)) {
 		move(order, s->keys_in, s->keys_out, s->size, s->step, s->items, space);
 		if (s->value_size)
@@ -241,8 +246,10 @@ bool compute_sort_rows(const struct launch *l)
 	if (!type || !strstr(l->name, "TensorInfo<long, unsigned int>") ||
 	    !rows_read(&keys, l->arguments[0]) || !rows_read(&values, l->arguments[4]))
 		return false;
-	if ((uint64_t)rows * items > COMPUTED_INTEGERS)
-		return true; /* stays as it is: nothing counts it */
+	if ((uint64_t)rows * items > COMPUTED_PLACES) {
+		launch_leaves(l, values.data, (uint64_t)rows * items * value_size);
+		return true;
+	}
 	for (unsigned row = 0; row < rows; row++) {
 		char *key = keys.data + row_at(&keys, row) * size;
 		char *value = values.data + row_at(&values, row) * value_size;
@@ -269,10 +276,13 @@ bool compute_places_in_row(const struct launch *l)
 {
 	int64_t *out = *(int64_t **)l->arguments[0];
 	unsigned count = *(unsigned *)l->arguments[1], row = *(unsigned *)l->arguments[2];
-	if (count > COMPUTED_INTEGERS)
+	if (count > COMPUTED_INTEGERS) {
+		launch_leaves(l, out, count * sizeof *out);
 		return true;
+	}
 	if (!row || !launch_device(out, count * sizeof *out))
 		return false;
+	launch_writes(out, count * sizeof *out);
 	for (unsigned i = 0; i < count; i++)
 		out[i] = i % row;
 	return true;

@@ -16,7 +16,7 @@ struct items {
 static bool readable(const struct items *s)
 {
 	uint64_t bytes = s->count * s->item.size;
-	return s->item.size && s->count <= COMPUTED_INTEGERS && launch_device(s->in, bytes) &&
+	return s->item.size && s->count <= COMPUTED_PLACES && launch_device(s->in, bytes) &&
 	       launch_device(s->out, bytes) &&
 	       (!s->lengths || launch_device(s->lengths, s->count * sizeof *s->lengths)) &&
 	       (!s->value.size || (launch_device(s->values_in, s->count * s->value.size) &&
@@ -53,7 +53,14 @@ static bool unify(const struct launch *l, const struct items *s, unsigned runs)
 	struct element type = element_of(l, runs);
 	bool compared =
 		readable(s) && (strstr(l->name, equalities[0]) || strstr(l->name, equalities[1]));
+	if (compared)
+		launch_reads(s->in, s->count * s->item.size);
 	uint64_t kept = compared ? keep_firsts(s) : s->count;
+	launch_writes(to, type.size);
+	if (compared)
+		launch_writes(s->out, kept * s->item.size);
+	if (compared && s->lengths)
+		launch_writes(s->lengths, kept * sizeof *s->lengths);
 	if (!type.type || !launch_device(to, type.size))
 		return false;
 	number_store(to, type.type, kept);
@@ -123,10 +130,14 @@ bool compute_differences(const struct launch *l)
 	const char *in = *(char **)l->arguments[1];
 	int *out = *(int **)l->arguments[2];
 	size_t size = element_of(l, 1).size;
-	if (items > COMPUTED_INTEGERS)
+	if (items > COMPUTED_PLACES) {
+		launch_leaves(l, out, items * sizeof *out);
 		return true;
+	}
 	if (!size || !launch_device(in, items * size) || !launch_device(out, items * sizeof *out))
 		return false;
+	launch_reads(in, items * size);
+	launch_writes(out, items * sizeof *out);
 	for (uint64_t i = 0; i < items; i++)
 		out[i] = i && memcmp(in + i * size, in + (i - 1) * size, size);
 	return true;
@@ -138,12 +149,17 @@ bool compute_scatter(const struct launch *l)
 	uint64_t items = *(uint64_t *)l->arguments[0];
 	const int64_t *in = *(int64_t **)l->arguments[1], *places = *(int64_t **)l->arguments[2];
 	int64_t *out = *(int64_t **)l->arguments[3];
-	if (items > COMPUTED_INTEGERS)
+	if (items > COMPUTED_PLACES) {
+		launch_leaves(l, out, items * sizeof *out);
 		return true;
+	}
 	if (!launch_device(in, items * sizeof *in) ||
 	    !launch_device(places, items * sizeof *places) ||
 	    !launch_device(out, items * sizeof *out))
 		return false;
+	launch_reads(in, items * sizeof *in);
+	launch_reads(places, items * sizeof *places);
+	launch_writes(out, items * sizeof *out);
 	for (uint64_t i = 0; i < items; i++)
 		if (places[i] >= 0 && (uint64_t)places[i] < items)
 			out[places[i]] = in[i];
