@@ -56,6 +56,19 @@ class Routing(Case):
             self.assertLessEqual(rows[0], 256)
 
 
+class Experts(Case):
+    """16,384 tokens, 8 of 128 experts: each expert gets 16,384 * 8 / 128 = 1,024."""
+
+    def test_every_count(self):
+        for version in ("2.0", "2.5", "2.7", "2.15") if os.environ.get("ALL_JOBS") else ("2.15",):
+            done = self.run_([python(version), os.path.join(JOBS, "experts.py")], LD_PRELOAD=SIM)
+            lines = printed(done.stdout, "way")
+            self.assertEqual(len(lines), 13)
+            for line in lines:
+                with self.subTest(version=version, way=line["way"]):
+                    self.assertEqual(line["rows"], [128, 1024, 1024, 131072])
+
+
 class Time(Case):
     """A block used on another stream is reused only after the host waits (late), or at once (early); at the end two live blocks have 128 MiB in both."""
 

@@ -34,6 +34,24 @@ static bool pages_used(int map, uint64_t first, unsigned pages, uint64_t entries
 	return pread(map, entries, (size_t)bytes, (off_t)(first / PAGE * sizeof *entries)) == bytes;
 }
 
+bool copy_used(const void *from, uint64_t bytes)
+{
+	uint64_t entries[PAGES], at = (uint64_t)from / PAGE * PAGE, end = (uint64_t)from + bytes;
+	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	bool used = map < 0;
+	while (at < end && !used) {
+		uint64_t pages = (end - at + PAGE - 1) / PAGE;
+		unsigned n = pages < PAGES ? (unsigned)pages : PAGES;
+		used = !pages_used(map, at, n, entries);
+		for (unsigned i = 0; i < n && !used; i++)
+			used = entries[i] >> 62;
+		at += n * (uint64_t)PAGE;
+	}
+	if (map >= 0)
+		close(map);
+	return used;
+}
+
 static void copy_part(char *to, const char *from, size_t bytes, bool used)
 {
 	if (used)
@@ -43,7 +61,7 @@ static void copy_part(char *to, const char *from, size_t bytes, bool used)
 }
 
 /* Of pages alike at a time; nothing overlaps. */
-static void copy_used(char *to, const char *from, size_t bytes)
+static void copy_parts(char *to, const char *from, size_t bytes)
 {
 	uint64_t entries[PAGES];
 	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -74,7 +92,7 @@ static void copy_kept(void *to, const void *from, size_t bytes)
 	if (bytes <= whole || !memory_is_device(from) || !apart)
 		memmove(to, from, bytes);
 	else
-		copy_used(to, from, bytes);
+		copy_parts(to, from, bytes);
 }
 
 /* Moves the doubts; false: the bytes are not kept. */

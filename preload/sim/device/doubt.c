@@ -10,17 +10,17 @@
  * is forgotten. */
 enum { RANGES = 1024, CAUSES = 64 };
 
-struct range {
+struct doubt {
 	uint64_t start, end;
 	const char *cause;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct range ranges[RANGES];
+static struct doubt ranges[RANGES];
 static unsigned count, next; /* `count` is read without the lock */
 static const char *said[CAUSES];
 
-static void put(struct range r)
+static void put(struct doubt r)
 {
 	if (r.start >= r.end)
 		return;
@@ -34,15 +34,15 @@ static void put(struct range r)
 static void take(uint64_t start, uint64_t end)
 {
 	for (unsigned i = 0; i < count;) {
-		struct range r = ranges[i];
+		struct doubt r = ranges[i];
 		if (r.end <= start || end <= r.start) {
 			i++;
 			continue;
 		}
 		ranges[i] = ranges[count - 1];
 		__atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
-		put((struct range){ r.start, start, r.cause });
-		put((struct range){ end, r.end, r.cause });
+		put((struct doubt){ r.start, start, r.cause });
+		put((struct doubt){ end, r.end, r.cause });
 	}
 }
 
@@ -51,7 +51,7 @@ void doubt_begin(const void *at, uint64_t bytes, const char *cause)
 	uint64_t start = (uint64_t)at;
 	pthread_mutex_lock(&lock);
 	take(start, start + bytes);
-	put((struct range){ start, start + bytes, cause });
+	put((struct doubt){ start, start + bytes, cause });
 	pthread_mutex_unlock(&lock);
 }
 
