@@ -126,7 +126,7 @@ $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUIL
 units: all $(UNITS) bench-programs
 bench-programs: $(BENCH)
 
-.PHONY: test soak faults accuracy test-all test-matrix test-gpu bench demo setup fuzz check coverage lint format install clean help cuda-headers
+.PHONY: test soak faults accuracy test-all test-matrix test-gpu gpu-kit bench demo setup fuzz check coverage lint format install clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -142,8 +142,23 @@ test-all:       ## the same with every real job
 test-matrix: all ## the same checks under every supported PyTorch and Python; downloads them
 	@python3 tests/long/matrix.py
 
-test-gpu: all   ## traces against a real GPU's own figures; without a GPU it prints that it was skipped
-	@python3 tests/long/gpu.py
+test-gpu:       ## everything against this machine's GPU, at most LIMIT=840 seconds; writes docs/gpu (GPU_OUT=DIR); builds what it can
+	@python3 tests/gpu/run.py $(GPU_ARGS)
+
+# For a machine without network, compiler or libraries: memtrace is linked with jansson and yaml inside.
+KIT := $(BUILD)/gpu-kit
+gpu-kit: all $(BUILD)/bench/hook_cost.so ## build/gpu-kit.tar.gz, which runs test-gpu on another machine: python3 gpu-kit/tests/gpu/run.py
+	@rm -rf $(KIT)
+	@mkdir -p $(KIT)/build/bench $(KIT)/tests/bench $(KIT)/examples $(KIT)/preload/sim/device
+	@cp -rP tests/gpu tests/jobs tests/mtr.py $(KIT)/tests/
+	@cp tests/bench/hook_cost.py $(KIT)/tests/bench/
+	@cp examples/train_gpt2.py $(KIT)/examples/
+	@cp preload/sim/device/gpus.def preload/sim/device/settings.def $(KIT)/preload/sim/device/
+	@cp -rP $(BUILD)/libmemtrace.so $(BUILD)/libcudasim.so $(BUILD)/libcudasim-nvml.so $(BUILD)/cudasim $(KIT)/build/
+	@cp $(BUILD)/bench/hook_cost.so $(KIT)/build/bench/
+	@$(CC) $(LINK) $(OLD_MAIN) $(LIBRARY) $(BUILD)/analyzer/main.o $(OLD_LIBS) -o $(KIT)/build/memtrace -l:libjansson.a -l:libyaml.a -lm -lpthread
+	@tar -C $(BUILD) --exclude __pycache__ -czf $(KIT).tar.gz gpu-kit
+	@echo $(KIT).tar.gz
 
 bench:          ## the cost of recording, beside that of other tools
 	@tests/bench/run.sh

@@ -31,7 +31,7 @@ class Targets(unittest.TestCase):
         for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.py"), recursive=True):
             with open(path) as f:
                 compile(f.read(), path, "exec")
-        for path in ("accuracy/accuracy.py", "match/match_runs.py", "match/categories.py", "long/coverage.py", "long/faults.py", "long/gpu.py", "long/matrix.py", "long/soak.py"):
+        for path in ("accuracy/accuracy.py", "match/match_runs.py", "match/categories.py", "long/coverage.py", "long/faults.py", "gpu/run.py", "long/matrix.py", "long/soak.py"):
             code = "import runpy, sys; sys.path.insert(0, %r); runpy.run_path(%r, run_name='imported')"
             script = os.path.join(ROOT, "tests", path)
             done = subprocess.run([sys.executable, "-c", code % (os.path.dirname(script), script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
