@@ -69,6 +69,23 @@ class Experts(Case):
                     self.assertEqual(line["rows"], [128, 1024, 1024, 131072])
 
 
+class Recurrent(Case):
+    def test_every_version(self):
+        """cuDNN reported a reserve space of 736,000,000 bytes for the LSTM and of 864,000,000 for the GRU (PyTorch issue 2895). Beside it: the output, 250 * 100 * 320 * 4
+        bytes, and each state, first and last, 4 * 100 * 320 * 4. The buffer of weights is the parameters."""
+        for version in ("2.5", "2.7", "2.15") if os.environ.get("ALL_JOBS") else ("2.15",):
+            done = self.run_([python(version), os.path.join(JOBS, "recurrent.py")], LD_PRELOAD=SIM)
+            kept = printed(done.stdout, "kept")[0]["kept"]
+            self.assertEqual(kept, {"LSTM": 736_000_000 + 32_000_000 + 4 * 512_000, "GRU": 864_000_000 + 32_000_000 + 2 * 512_000})
+            lines = printed(done.stdout, "variant")
+            self.assertEqual(len(lines), 39)
+            for line in lines:
+                with self.subTest(version=version, variant=line["variant"]):
+                    self.assertTrue(line["alike"])
+                    if line["bias"]:
+                        self.assertEqual(line["buffer"], line["parameters"])
+
+
 class Time(Case):
     """A block used on another stream is reused only after the host waits (late), or at once (early); at the end two live blocks have 128 MiB in both."""
 

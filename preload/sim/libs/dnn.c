@@ -59,13 +59,9 @@ EXPORT void cudnnGetLastErrorString(char *text, size_t size)
 		return sim_done(LIB_cudnn); \
 	}
 NEW(cudnnCreate)
-NEW(cudnnCreateTensorDescriptor)
 NEW(cudnnCreateFilterDescriptor)
 NEW(cudnnCreateConvolutionDescriptor)
 NEW(cudnnCreatePoolingDescriptor)
-NEW(cudnnCreateDropoutDescriptor)
-NEW(cudnnCreateRNNDescriptor)
-NEW(cudnnCreateRNNDataDescriptor)
 NEW(cudnnCreateActivationDescriptor)
 NEW(cudnnCreateCTCLossDescriptor)
 NEW(cudnnCreateSpatialTransformerDescriptor)
