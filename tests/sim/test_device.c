@@ -1,6 +1,8 @@
 /* The simulated device's accounting. Every expected number is worked out by hand from the sizes
  * written here: an H100 whose context takes 545,259,520 bytes and which has exactly 64 MiB (32
  * granules of 2 MiB) beside it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -252,6 +254,42 @@ static void properties_agree(void **state)
 	assert_int_equal(value, 232448);
 }
 
+/* The driver's status 3 is CUDA_ERROR_NOT_INITIALIZED. */
+static void the_driver_answers_after_its_start(void **state)
+{
+	(void)state;
+	int devices = -1;
+	CUdevice device;
+	assert_int_equal(cuDeviceGetCount(&devices), 3);
+	assert_int_equal(cuDeviceGet(&device, 0), 3);
+	assert_int_equal(cuInit(0), 0);
+	assert_int_equal(cuDeviceGetCount(&devices), 0);
+	assert_int_equal(devices, 1);
+}
+
+/* What PyTorch calls empty: a capture of nothing, not one of a library's work alone. */
+static void an_empty_capture_has_no_nodes(void **state)
+{
+	(void)state;
+	cudaStream_t s;
+	cudaGraph_t graph;
+	size_t nodes = 9;
+	int (*library)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cublasSgemm_v2");
+	assert_non_null(library);
+	assert_int_equal(cudaStreamCreate(&s), cudaSuccess);
+	for (int work = 0; work < 2; work++) {
+		assert_int_equal(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal),
+				 cudaSuccess);
+		if (work)
+			assert_int_equal(library(), 0);
+		assert_int_equal(cudaStreamEndCapture(s, &graph), cudaSuccess);
+		assert_int_equal(cudaGraphGetNodes(graph, NULL, &nodes), cudaSuccess);
+		assert_int_equal(nodes, work);
+		assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
+	}
+	assert_int_equal(cudaStreamDestroy(s), cudaSuccess);
+}
+
 static void captures_spread_through_events(void **state)
 {
 	(void)state;
@@ -374,6 +412,8 @@ int main(void)
 	setenv("CUDASIM_MEMORY", TOTAL, 1);
 	setenv("CUDASIM_GPUS", "2", 1);
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			the_driver_answers_after_its_start), /* first: no call came before */
 		cmocka_unit_test(a_product_is_as_long_as_its_type),
 		cmocka_unit_test(context_is_charged_once_per_device),
 		cmocka_unit_test(large_allocations_round_to_granules),
@@ -388,6 +428,7 @@ int main(void)
 		cmocka_unit_test(entry_points_are_the_librarys_own),
 		cmocka_unit_test(properties_agree),
 		cmocka_unit_test(captures_spread_through_events),
+		cmocka_unit_test(an_empty_capture_has_no_nodes),
 		cmocka_unit_test(threads_share_the_device),
 		cmocka_unit_test(reset_frees_all_but_pools),
 	};

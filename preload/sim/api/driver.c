@@ -20,7 +20,7 @@ static CUresult ready(void)
 
 static CUresult known_device(CUdevice device)
 {
-	return sim_ready()                                     ? CUDA_ERROR_NOT_INITIALIZED
+	return sim_ready() || !driver_started()                ? CUDA_ERROR_NOT_INITIALIZED
 	       : device < 0 || device >= (int)settings.visible ? CUDA_ERROR_INVALID_DEVICE
 							       : CUDA_SUCCESS;
 }
@@ -28,6 +28,7 @@ static CUresult known_device(CUdevice device)
 EXPORT CUresult cuInit(unsigned flags)
 {
 	(void)flags;
+	driver_start();
 	return ready()            ? CUDA_ERROR_NOT_INITIALIZED
 	       : settings.visible ? CUDA_SUCCESS
 				  : CUDA_ERROR_NO_DEVICE;
@@ -85,8 +86,9 @@ EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 }
 EXPORT CUresult cuDeviceGetCount(int *count)
 {
-	*count = sim_ready() ? 0 : (int)settings.visible;
-	return ready();
+	bool answers = !sim_ready() && driver_started();
+	*count = answers ? (int)settings.visible : 0;
+	return answers ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 {

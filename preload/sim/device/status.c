@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 #include "device/settings.h"
+#include "device/stream.h"
 
 static const struct {
 	const char *name;
@@ -13,9 +14,21 @@ static const struct {
 };
 
 static _Thread_local int last_error;
+static bool started;
+
+void driver_start(void)
+{
+	__atomic_store_n(&started, true, __ATOMIC_RELAXED);
+}
+
+bool driver_started(void)
+{
+	return __atomic_load_n(&started, __ATOMIC_RELAXED);
+}
 
 int runtime_error(int error)
 {
+	driver_start();
 	if (error)
 		last_error = error;
 	return error;
@@ -38,6 +51,8 @@ static int with_last_error(enum library library, int error)
 
 int sim_done(enum library library)
 {
+	if (library != LIB_cudart && library != LIB_cuda)
+		stream_library_work();
 	return sim_ready() ? with_last_error(library, libraries[library].uninitialized) : 0;
 }
 

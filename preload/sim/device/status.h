@@ -3,6 +3,8 @@
 #ifndef CUDASIM_STATUS_H
 #define CUDASIM_STATUS_H
 
+#include <stdbool.h>
+
 enum library {
 #define LIBRARY(id, name, unsupported, uninitialized) LIB_##id,
 #include "device/libraries.def"
@@ -21,5 +23,9 @@ int runtime_error(int error);
 /* The error kept last, 0 for none. */
 int runtime_last_error(void);
 void runtime_clear_error(void);
+
+/* The driver answers after cuInit(), which every call of the runtime makes. */
+void driver_start(void);
+bool driver_started(void);
 
 #endif

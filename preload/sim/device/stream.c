@@ -110,6 +110,16 @@ void stream_work(void *handle)
 	pthread_mutex_unlock(&lock);
 }
 
+void stream_library_work(void)
+{
+	if (!__atomic_load_n(&captures, __ATOMIC_RELAXED))
+		return;
+	pthread_mutex_lock(&lock);
+	for (struct capture *capture = captures; capture; capture = capture->next)
+		capture->graph->nodes++;
+	pthread_mutex_unlock(&lock);
+}
+
 int stream_create(void *handle, unsigned flags, int priority)
 {
 	int error = device_use_current();
@@ -371,10 +381,6 @@ int capture_end(void *handle, void *graph)
 		struct capture *capture = *at;
 		if (capture->id != stream->capture || capture->origin != stream)
 			continue;
-		/* kernels of cuBLAS and cuDNN are not seen one by one: only a graph with none at
-		 * all would be odd */
-		if (!capture->graph->nodes)
-			capture->graph->nodes = 1;
 		*(struct graph **)graph = capture->graph;
 		*at = capture->next;
 		free(capture);

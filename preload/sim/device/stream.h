@@ -8,6 +8,8 @@
 
 /* A kernel, copy or fill was queued. */
 void stream_work(void *stream);
+/* Work of a library on a stream that is not known: of a capture, if there is one. */
+void stream_library_work(void);
 /* A copy to `to` was queued; `blocking`: its caller waits for it. */
 void stream_copied(void *stream, const void *to, bool blocking);
 int device_synchronize(void);
