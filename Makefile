@@ -216,6 +216,7 @@ cppcheck:
 	@cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr --suppressions-list=tests/lint/cppcheck.txt --error-exitcode=1 \
 		--cppcheck-build-dir=$(BUILD)/cppcheck -Iinclude -Ianalyzer -Ipreload -Ipreload/sim -D__x86_64__ -DMEMTRACE_VERSION='"$(VERSION)"' \
 		-D'ElfW(type)=Elf64_##type' -D'json_object_foreach(object, key, value)=while ((key = next(object, &value)))' \
+		-D'HASH_ITER(hh, head, element, next)=while ((element = (head)))' \
 		-D'EXPORT=' -D'__attribute__(x)=' -D'bug(file, line, what)=abort()' preload analyzer
 
 lint: all       ## rules of CONTRIBUTING.md: forbidden calls of the preload, use between folders, names, sizes, format

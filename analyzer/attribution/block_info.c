@@ -139,6 +139,9 @@ struct block_info block_info_of(const struct block_context *c, const struct life
 		if (f.hint == HINT_BUFFERS)
 			f.hint = HINT_PARAMETERS;
 	}
+	f.is_between = c->has_autograd && !(f.alloc_flags & STACK_FRAMES) && f.alloc_span &&
+		       f.alloc_span->phase == PHASE_BACKWARD &&
+		       t->thread_flags[l->alloc.thread] & THREAD_MAIN;
 	if (f.alloc_span) {
 		f.backward_end = c->after[span_index(c, f.alloc_span)];
 		f.siblings = c->siblings[stack_of(c, l)];
@@ -176,6 +179,9 @@ void block_context_init(struct block_context *c, const struct lifetimes *l,
 	c->span_count = s ? span_index(c, s) + 1 : 0;
 	index_spans(c);
 	find_siblings(c, l);
+	for (size_t i = 0; i < l->count && !c->has_autograd; i++)
+		c->has_autograd =
+			(in->tables->thread_flags[l->list[i].alloc.thread] & THREAD_AUTOGRAD) != 0;
 	c->workspaces = workspace_sizes_of(in->tables);
 	count_workspaces(c, l);
 	find_lines(c, l);

@@ -36,6 +36,7 @@ struct block_context {
 	uint32_t *calls;           /* of each span: calls of a model before it */
 	uint32_t *after;           /* of each span: the first one behind the next backward pass */
 	struct workspace_sizes workspaces;
+	int has_autograd;          /* a thread of autograd's has allocated */
 	int many_workspaces;       /* backward passes keep several blocks of a workspace's size */
 	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
 	struct {
@@ -51,6 +52,9 @@ struct block_info {
 	size_t backward_end; /* the first span behind the next backward pass; span_count: none */
 	struct siblings siblings; /* live blocks with the same stack, this one included */
 	int is_transient;         /* see struct lifetime */
+	/* Without a stack, and by the thread that waits for the backward pass: the block is of
+	 * what comes behind it, whose own blocks are too small for a span. */
+	int is_between;
 	bytes bytes;
 };
 

@@ -7,6 +7,9 @@
  * the job's, not the inputs of a step. */
 #define MAX_INPUTS 8
 
+/* After so many calls of the model without a backward pass, the job generates tokens. */
+#define MIN_GENERATED 8
+
 /* The category of a hint; `otherwise` if there is no hint. */
 static enum category category_of_hint(enum block_hint m, enum category otherwise)
 {
@@ -21,6 +24,8 @@ static enum category category_of_hint(enum block_hint m, enum category otherwise
 		return CATEGORY_INPUTS;
 	case HINT_WORKSPACES:
 		return CATEGORY_WORKSPACES;
+	case HINT_KV_CACHE:
+		return CATEGORY_KV_CACHE;
 	case HINT_COMMUNICATION:
 	case HINT_BUCKETS:
 	case HINT_REDUCED:
@@ -93,12 +98,29 @@ static enum category of_lasting(const struct block_info *f, int is_input)
 								    : CATEGORY_BUFFERS;
 }
 
+/*
+ * Keys and values that the code of a cache allocated. A training job that does not switch the cache
+ * off fills one too, and attention saves its tensors for the backward pass: activations. Without
+ * torch.no_grad() on the stack, a job generates if it calls the model again and again and no
+ * backward pass follows.
+ */
+static enum category of_cache(const struct block_context *c, const struct block_info *f)
+{
+	if (f->alloc_flags & (STACK_NO_GRAD | STACK_EVALUATION))
+		return CATEGORY_KV_CACHE;
+	return c->after[0] < c->span_count || c->calls[c->span_count - 1] < MIN_GENERATED
+		       ? CATEGORY_ACTIVATIONS
+		       : CATEGORY_KV_CACHE;
+}
+
 static enum category of_forward(const struct block_context *c, const struct block_info *f)
 {
 	int is_input = f->alloc_span->activity == ACTIVITY_MAIN &&
 		       f->alloc_span->next != ACTIVITY_BACKWARD &&
 		       f->alloc_span->next != ACTIVITY_RECOMPUTE;
 
+	if (f->hint == HINT_KV_CACHE)
+		return of_cache(c, f);
 	if (f->hint == HINT_RECEIVED)
 		return f->alloc_span->next == ACTIVITY_MODEL ? CATEGORY_ACTIVATIONS
 							     : CATEGORY_COMMUNICATION;
@@ -126,6 +148,17 @@ static enum category of_evaluation(const struct block_info *f)
 	return f->alloc_span->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
 }
 
+/* What lies between a backward pass and the next forward pass is the optimizer's step, and the next
+ * step's inputs. */
+static enum category of_between(const struct block_context *c, const struct block_info *f)
+{
+	uint32_t step = c->in.spans->list[c->span_count - 1].step;
+
+	int is_state = f->free_span ? lasts(c, f) : step > f->alloc_span->step;
+
+	return is_state ? CATEGORY_OPTIMIZER_STATES : CATEGORY_TEMPORARIES;
+}
+
 static enum category of_backward(const struct block_context *c, const struct block_info *f)
 {
 	if (f->hint == HINT_REDUCED)
@@ -134,6 +167,8 @@ static enum category of_backward(const struct block_context *c, const struct blo
 		return category_of_hint(f->hint, CATEGORY_OTHER);
 	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
+	if (f->is_between)
+		return of_between(c, f);
 	if (f->alloc_span->activity == ACTIVITY_RECOMPUTE &&
 	    !(f->free_span && f->free_span == f->alloc_span))
 		return CATEGORY_ACTIVATIONS;

@@ -121,8 +121,8 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 		else
 			info.caller_hash = (info.caller_hash ^ p->frames[i]) * 0x9e3779b1u;
 		/* A constructor hides the hints of the frames around it: its object's blocks are
-		 * its own. */
-		if (!s.hint && !(s.flags & STACK_INIT))
+		 * its own. So does a forward pass, which allocates activations. */
+		if (!s.hint && !(s.flags & STACK_INIT) && !(s.kinds & FRAME_FORWARD))
 			continue;
 		hint = s.hint;
 		info.line = t->frames[p->frames[i]].line;

@@ -35,6 +35,7 @@ enum block_hint {
 	HINT_STATES,
 	HINT_INPUTS,
 	HINT_WORKSPACES,
+	HINT_KV_CACHE, /* in training, activations */
 	HINT_COMMUNICATION,
 	HINT_BUCKETS,  /* DDP's buckets: communication, or the gradients themselves */
 	HINT_REDUCED,  /* communication, or a gradient if it outlives the backward pass */

@@ -177,7 +177,7 @@ static const struct opt rows[] = {
 
 static int run(char **sides, size_t count)
 {
-	struct limit limit;
+	struct limit limit = { 0 };
 	struct err e = { 0 };
 
 	if (count != 2)

@@ -389,7 +389,7 @@ static int check_stages(const struct config *c, struct err *e)
 			(long long)c->num_layers, c->origin[CONFIG_num_layers], (long long)p,
 			c->origin[CONFIG_pipeline_model_parallel_size], (long long)layers,
 			(long long)stages);
-	if (HAS(c, virtual_pipeline_model_parallel_size) && stages == p &&
+	if (HAS(c, virtual_pipeline_model_parallel_size) && stages && stages == p &&
 	    layers / stages % c->virtual_pipeline_model_parallel_size)
 		return err_set(
 			e,
@@ -414,7 +414,8 @@ static int check_experts(const struct config *c, struct err *e)
 		return err_set(e, "moe_router_topk %lld (%s) is more than num_experts %lld (%s)",
 			       (long long)c->moe_router_topk, c->origin[CONFIG_moe_router_topk],
 			       (long long)c->num_experts, c->origin[CONFIG_num_experts]);
-	if (HAS(c, world_size) && HAS(c, expert_model_parallel_size) && c->world_size % ranks)
+	if (HAS(c, world_size) && HAS(c, expert_model_parallel_size) && ranks &&
+	    c->world_size % ranks)
 		return err_set(
 			e,
 			"world_size %lld (%s) is not a multiple of pipeline x expert x expert tensor = %lld",

@@ -276,7 +276,7 @@ static int put_rest(struct reader *r, const struct doc_node *map, const char *ty
 			config_note(
 				c,
 				"%s: transformers 5 ties T5's embeddings whatever the file says; version 4 has %lld parameters more",
-				r->origin, (long long)(c->vocab_size * c->hidden_size));
+				r->origin, (long long)c->vocab_size * c->hidden_size);
 			r->key = "tie_word_embeddings";
 			if (reader_put(r, CONFIG_untie_embeddings_and_output_weights, "false"))
 				return -1;

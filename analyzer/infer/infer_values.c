@@ -309,7 +309,7 @@ static void add_batch(struct inference *i, struct config *c, const struct infere
 		text, sizeof(text),
 		"%lld tokens a micro-batch (blocks of %lld elements a layer); of its divisors it leaves "
 		"the smallest gap",
-		(long long)t->tokens, (long long)(t->tokens * t->r.hidden));
+		(long long)t->tokens, (long long)t->tokens * t->r.hidden);
 	add_number(i, c, CONFIG_seq_length, sure_of(t, t->seq_next), t->seq, text);
 	add_number(i, c, CONFIG_micro_batch_size, sure_of(t, t->seq_next), t->tokens / t->seq,
 		   text);

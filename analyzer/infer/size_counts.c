@@ -30,11 +30,11 @@ void size_counts_add(struct size_counts *s, bytes size)
 
 static void drop_entries(struct size_counts *s)
 {
-	struct size_entry *entry, *next;
+	struct size_entry *entry = s->entries, *next;
 
-	HASH_ITER(hh, s->entries, entry, next)
-	{
-		HASH_DEL(s->entries, entry);
+	HASH_CLEAR(hh, s->entries); /* the links between the entries stay */
+	for (; entry; entry = next) {
+		next = entry->hh.next;
 		free(entry);
 	}
 }

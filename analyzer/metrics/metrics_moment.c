@@ -340,6 +340,34 @@ static void record_buckets(const struct moment_pass *s)
 	}
 }
 
+/*
+ * The growth of the KV cache with each call of the model, which is one token for each sequence of
+ * the batch. A layer's block is replaced by a larger one in each call: a stack has allocated as
+ * many blocks for each layer as there were calls.
+ */
+static void record_cache(const struct moment_pass *s)
+{
+	const struct snapshot *live = live_at(s->d);
+	struct metrics *m = s->d->m;
+
+	m->kv_cache = live->by_category[CATEGORY_KV_CACHE];
+	for (size_t i = 0; i < live->count; i++) {
+		const struct block_group *g = &live->groups[i];
+		const struct stack_levels *l;
+
+		if (g->category != CATEGORY_KV_CACHE || !g->stack || !g->blocks ||
+		    g->stack >= s->p->tables->stack_count)
+			continue;
+		l = &s->d->stacks[g->stack];
+		if (l->blocks / g->blocks > 1 && g->largest > l->first)
+			add(&m->kv_token, (g->largest - l->first) /
+						  (bytes)(l->blocks / g->blocks - 1) *
+						  (bytes)g->blocks);
+	}
+	if (m->kv_token && !m->failed && m->device_total)
+		m->kv_tokens_left = (m->device_total - m->outside - m->allocated) / m->kv_token;
+}
+
 static void finish(struct moment_pass *s)
 {
 	struct device_pass *d = s->d;
@@ -392,6 +420,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	add_request(&s);
 	record_categories(&s);
 	record_buckets(&s);
+	record_cache(&s);
 	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
 	finish(&s);

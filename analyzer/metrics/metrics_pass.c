@@ -150,6 +150,8 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 		l->now = l->held = 0;
 		l->last_step = d->step + 1;
 	}
+	l->first = l->blocks ? l->first : r->bytes;
+	l->blocks += !d->is_past;
 	l->now = r->bytes > l->now ? r->bytes : l->now;
 	l->live = bytes_add(l->live, r->bytes);
 	l->held = l->live > l->held ? l->live : l->held;

@@ -53,6 +53,8 @@ struct stack_levels {
 	uint32_t run;                  /* the last run that no backward pass follows */
 	uint32_t growths;              /* blocks of that run, each larger than the one before */
 	bytes top;                     /* the last of them; INT64_MAX: a block was not larger */
+	bytes first;                   /* the first block */
+	uint32_t blocks;               /* blocks until the moment */
 };
 
 struct callers {

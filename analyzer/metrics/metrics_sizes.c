@@ -12,7 +12,7 @@ int metrics_is_logits(const struct device_pass *d, uint64_t tags, bytes size)
 
 int metrics_is_score(const struct device_pass *d, uint64_t tags, int autograd, bytes size)
 {
-	if (!d->scores)
+	if (!d->scores || tags & TAGGED(KV_CACHE))
 		return 0;
 	if (tags & TAGGED(ATTENTION))
 		return !(tags & TAGGED(LINEAR)) &&
@@ -60,7 +60,7 @@ void metrics_find_sizes(struct device_pass *d, struct metrics_pass *p, const str
 			continue;
 		if (p->tags[stack] & TAGGED(LOSS) && size > d->logits)
 			d->logits = size;
-		if (!(p->tags[stack] & TAGGED(ATTENTION)))
+		if (!(p->tags[stack] & TAGGED(ATTENTION)) || p->tags[stack] & TAGGED(KV_CACHE))
 			continue;
 		if (p->tags[stack] & TAGGED(LINEAR))
 			d->linear = size > d->linear ? size : d->linear;

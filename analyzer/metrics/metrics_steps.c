@@ -56,7 +56,8 @@ static void record_growth(const struct device_pass *d)
 	d->m->peak_spread = peak > lowest ? peak - lowest : 0;
 	d->m->size_spread = least >= 100 && least < INT64_MAX ? most / (least / 100) : 0;
 	d->m->outside_growth = last->outside - first->outside;
-	d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - WARM_UP);
+	if (d->count > WARM_UP)
+		d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - WARM_UP);
 }
 
 static void record_calls(const struct device_pass *d)

@@ -242,15 +242,18 @@ void put_comms(struct page *p, const struct rank *r)
 	free(rows);
 }
 
+/* Less pinned host memory than this says nothing: PyTorch itself pins some. */
+#define MIN_HOST (INT64_C(16) << 20)
+
 void put_host(struct page *p, const struct rank *r)
 {
 	struct buf b = { 0 };
 
-	if (r->host_pinned_peak > 0) {
+	if (r->host_pinned_peak >= MIN_HOST) {
 		buf_puts(&b, "pinned host memory: up to ");
 		page_size(p, &b, r->host_pinned_peak);
 	}
-	if (r->host_registered_peak > 0) {
+	if (r->host_registered_peak >= MIN_HOST) {
 		buf_puts(&b, b.length ? "; registered beside it: up to "
 				      : "host memory registered as pinned: up to ");
 		page_size(p, &b, r->host_registered_peak);

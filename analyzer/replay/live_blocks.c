@@ -167,6 +167,8 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 	struct device *d = &b->replay->device[s->device];
 	struct snapshot *to = s->failure < 0 ? &d->at_peak : &d->failures[s->failure].live;
 
+	if (s->failure >= 0 && !d->failures)
+		BUG("a probe of a failure that is not in the list");
 	classify(&s->lifetimes, &(struct block_setting){ .spans = &d->spans,
 							 .tables = b->tables,
 							 .end_ns = end_of_job(d, end_ns),

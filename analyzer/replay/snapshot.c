@@ -73,13 +73,13 @@ static int by_bytes(const void *a, const void *b)
 /* Moves the groups out of the hash table, which is freed. */
 static void take_groups(struct snapshot *s, struct entry *all)
 {
-	struct entry *e, *next;
+	struct entry *e = all, *next;
 
 	s->groups = xcalloc(HASH_COUNT(all), sizeof(*s->groups));
-	HASH_ITER(hh, all, e, next)
-	{
+	HASH_CLEAR(hh, all); /* the links between the entries stay */
+	for (; e; e = next) {
+		next = e->hh.next;
 		s->groups[s->count++] = e->group;
-		HASH_DEL(all, e);
 		free(e);
 	}
 	if (s->count)

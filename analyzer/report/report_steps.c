@@ -10,10 +10,10 @@ static double seconds(uint64_t ns)
 static void add_span(struct rank *r, const struct span *s)
 {
 	const char *phase = phase_name((enum phase)s->phase);
-	const struct span_row *last = r->span_count ? &r->spans[r->span_count - 1] : NULL;
+	const struct span_row *last = r->spans + (r->span_count ? r->span_count - 1 : 0);
 
 	if (r->span_count < REPORT_SPANS &&
-	    (!last || last->phase != phase || last->step != s->step))
+	    (!r->span_count || last->phase != phase || last->step != s->step))
 		r->spans[r->span_count++] =
 			(struct span_row){ seconds(s->start_ns), phase, s->step };
 }
@@ -21,11 +21,11 @@ static void add_span(struct rank *r, const struct span *s)
 /* The setup phase is not a step. */
 static void add_to_step(struct rank *r, const struct span *s, uint64_t end_ns, int is_new_phase)
 {
-	struct step_row *row = r->step_count ? &r->steps[r->step_count - 1] : NULL;
+	struct step_row *row = r->steps + (r->step_count ? r->step_count - 1 : 0);
 
 	if (s->phase == PHASE_SETUP || !s->step)
 		return;
-	if (!row || row->step != s->step) {
+	if (!r->step_count || row->step != s->step) {
 		if (r->step_count == REPORT_STEPS)
 			return;
 		row = &r->steps[r->step_count++];

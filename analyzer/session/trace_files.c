@@ -267,10 +267,11 @@ int trace_files_runs(const char *directory, char ***runs, size_t *count, struct 
 	*count = 0;
 	*runs = xcalloc(HASH_COUNT(all), sizeof(**runs));
 	/* uthash iterates in the order of insertion. */
-	HASH_ITER(hh, all, run, next)
-	{
+	run = all;
+	HASH_CLEAR(hh, all); /* the links between the runs stay */
+	for (; run; run = next) {
+		next = run->hh.next;
 		(*runs)[(*count)++] = run->name;
-		HASH_DEL(all, run);
 		free(run);
 	}
 	free(c.all);

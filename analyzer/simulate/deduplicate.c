@@ -59,7 +59,7 @@ int deduplicate_ranks(char *const *command, int world, int uneven, struct rank_c
 		      struct err *e)
 {
 	struct rank_class rows[CLASS_PARTS][CLASS_PARTS] = { 0 };
-	struct rank_layout l;
+	struct rank_layout l = { 0 };
 
 	*s = (struct rank_classes){ 0 };
 	if (read_layout(command, world, &l, e) < 0)

@@ -95,13 +95,15 @@ static const struct option *find_option(enum id id, const char *given)
 
 static int parse_count(const char *text, const char *option, int *into, struct err *e)
 {
-	const char *colon = strchr(text, ':');
-	/* --nnodes 1:4: at most four */ /* NOLINT(clang-analyzer-core.NonNullParamChecker):
-					    who counts takes a value */
+	/* --nnodes 1:4: at most four */
+	const char *colon = text ? strchr(text, ':') : NULL, *number = colon ? colon + 1 : text;
 	char *end;
-	long n = strtol(colon ? colon + 1 : text, &end, 10);
+	long n;
 
-	if (end == text || *end || n < 1 || n > 1000000)
+	if (!number)
+		return err_set(e, "%s needs a value", option);
+	n = strtol(number, &end, 10);
+	if (end == number || *end || n < 1 || n > 1000000)
 		return err_set(
 			e,
 			"%s is \"%s\", expected a number (for \"gpu\" or \"auto\" give --world-size)",

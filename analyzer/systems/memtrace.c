@@ -226,7 +226,7 @@ static void add_stage(struct estimate *out, const struct job_model *of, int64_t 
 static int read_config(const struct config *c, struct estimate *out, struct err *e)
 {
 	struct inputs in = { .c = c, .out = out, .e = e };
-	struct stage *worst = NULL;
+	const struct stage *worst;
 	struct job_model j;
 
 	if (read_model(&j, &in) < 0)
@@ -234,9 +234,10 @@ static int read_config(const struct config *c, struct estimate *out, struct err 
 	set_symbols(out, &j.hparams);
 	constants_list(&j.constants, &j.hparams, out);
 	out->stages = xcalloc((size_t)j.hparams.pp, sizeof(*out->stages));
+	worst = out->stages;
 	for (int64_t stage = 0; stage < j.hparams.pp; stage++) {
 		add_stage(out, &j, stage);
-		if (!worst || out->stages[stage].total > worst->total)
+		if (out->stages[stage].total > worst->total)
 			worst = &out->stages[stage];
 	}
 	make_terms(out, worst);

@@ -150,15 +150,17 @@ static int parse_one(struct opt_set *set, int found, char **argv, struct err *e)
 	const struct opt *o = row_of(set, found == ':' || found == '?' ? optopt : found);
 	char letter[] = { '-', (char)optopt, '\0' };
 
+	if (found == 'h') {
+		set->wants_help = 1;
+		return 0;
+	}
+	if (!o)
+		return unknown(set, optopt && optopt < ROW ? letter : argv[optind - 1], e);
 	if (found == ':')
 		return err_set(e, "--%s needs a value: %s", o->name, o->argument);
-	if (found == '?' && o)
-		return err_set(e, "--%s takes no value", o->name);
 	if (found == '?')
-		return unknown(set, optopt && optopt < ROW ? letter : argv[optind - 1], e);
-	if (found == 'h')
-		set->wants_help = 1;
-	return found == 'h' ? 0 : set_value(o, optarg, e);
+		return err_set(e, "--%s takes no value", o->name);
+	return set_value(o, optarg, e);
 }
 
 /* Parses argv[0] to argv[end - 1]; the arguments among them come last then. Returns the index of

@@ -56,9 +56,9 @@ struct clock_line clock_line_of(struct clock_reading a, struct clock_reading b)
 
 struct clock_line clock_latest_line(const struct clock_history *h)
 {
-	return h->recent_count < 2 ? (struct clock_line){ 0 }
-				   : clock_line_of(h->recent[h->recent_count - 2],
-						   h->recent[h->recent_count - 1]);
+	if (h->recent_count < 2)
+		return (struct clock_line){ 0 };
+	return clock_line_of(h->recent[h->recent_count - 2], h->recent[h->recent_count - 1]);
 }
 
 struct clock_reading clock_latest(const struct clock_history *h)

@@ -185,7 +185,7 @@ static uint64_t count_complete(struct image_segment *s, const struct mt_record *
 
 	for (; i < used; i++) {
 		const uint64_t *last = (const uint64_t *)(const void *)&records[i].stack;
-		struct mt_record r;
+		struct mt_record r = { 0 };
 		uint64_t word = __atomic_load_n(last, __ATOMIC_ACQUIRE);
 
 		memcpy(&r.stack, &word, sizeof(word));

@@ -110,10 +110,10 @@ static uint64_t hash_bytes(const void *p, size_t n)
 	const uint8_t *b = p;
 	uint64_t h = 0xcbf29ce484222325u ^ n;
 
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ b[i]) *
-		    0x100000001b3u; /* NOLINT(clang-analyzer-core.UndefinedBinaryOperatorResult):
-				       all bytes are set */
+	for (size_t i = 0; i < n; i++) {
+		/* All bytes are set. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+		h = (h ^ b[i]) * 0x100000001b3u;
+	}
 	h ^= h >> 29;
 	return h ? h : 1;
 }

@@ -25,6 +25,8 @@ def arguments():
     p.add_argument("--experts", type=int, default=4)
     p.add_argument("--tied", action="store_true", help="one weight for the embedding and the output")
     p.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank on q_proj and v_proj only")
+    p.add_argument("--dora", action="store_true", help="with --lora: weights decomposed into magnitude and direction")
+    p.add_argument("--four-bit", action="store_true", help="with --lora: the frozen layers in NF4 (bitsandbytes), QLoRA")
     p.add_argument("--compile", action="store_true")
     return p.parse_args()
 
@@ -42,19 +44,34 @@ def config_of(o):
     return {"llama": transformers.LlamaConfig, "qwen2": transformers.Qwen2Config}[o.model](**sizes)
 
 
+def quantize(model):
+    """Linear layers in NF4, as transformers' BitsAndBytesConfig makes them of a checkpoint; to("cuda") packs them."""
+    import bitsandbytes
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if type(layer) is torch.nn.Linear and name != "lm_head":
+                packed = bitsandbytes.nn.Linear4bit(layer.in_features, layer.out_features, layer.bias is not None, torch.bfloat16,
+                                                    quant_type="nf4")
+                packed.weight = bitsandbytes.nn.Params4bit(layer.weight.data, requires_grad=False, quant_type="nf4")
+                setattr(parent, name, packed)
+    return model.to("cuda")
+
+
 def build(o):
     config = config_of(o)
     config.use_cache = False
     dtype = torch.bfloat16 if o.dtype == "bf16_pure" else torch.float32
-    with torch.device("cuda"):
+    with torch.device("cpu" if o.four_bit else "cuda"):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=o.attention, dtype=dtype)
+    if o.four_bit:
+        model = quantize(model)
     if o.recompute != "none":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if o.lora:
         import peft
         if o.recompute != "none":
             model.enable_input_require_grads()
-        model = peft.get_peft_model(model, peft.LoraConfig(r=o.lora, target_modules=["q_proj", "v_proj"]))
+        model = peft.get_peft_model(model, peft.LoraConfig(r=o.lora, target_modules=["q_proj", "v_proj"], use_dora=o.dora))
     model.train()
     return model
 

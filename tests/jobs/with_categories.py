@@ -37,8 +37,14 @@ def modules():
 
 
 def partition(p):
-    """The part of a parameter that ZeRO-3 keeps on this rank"""
-    return [p.ds_tensor] if hasattr(p, "ds_tensor") else [p]
+    """The part of a parameter that ZeRO-3 keeps on this rank; a quantised parameter (bitsandbytes) and its scales"""
+    if hasattr(p, "ds_tensor"):
+        return [p.ds_tensor]
+    scales, found = getattr(p, "quant_state", None), [p]
+    while scales is not None:
+        found += [scales.absmax, scales.code] + ([scales.offset] if getattr(scales, "offset", None) is not None else [])
+        scales = getattr(scales, "state2", None)
+    return found
 
 
 def gradients_of_deepspeed():

@@ -81,6 +81,68 @@ class Categories(Checks):
         self.assertGreater(entry["peak"]["by_category"]["gradients"], 1 << 20)
 
 
+class Adapters(Checks):
+    """A frozen model with adapters of PEFT: every forward pass goes through code of PEFT's."""
+
+    def test_lora(self):
+        self.check("hf.py", "--lora", 64)
+
+
+@unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+class EveryAdapter(Checks):
+    """Of rank 8: all blocks of the adapters are too small for stacks."""
+
+    def check_small(self, *options):
+        self.check("hf.py", "--lora", 8, *options, nothing_of=("optimizer_states",))
+
+    def test_lora(self):
+        self.check_small()
+
+    def test_lora_under_trainer(self):
+        self.check_small("--loop", "trainer")
+
+    def test_lora_recomputed(self):
+        self.check_small("--recompute", "full")
+
+    def test_dora(self):
+        self.check_small("--dora")
+
+    def test_qlora(self):
+        self.check_small("--four-bit")
+
+
+class Generation(Case):
+    """Keys and values of 4 layers, 4 heads of 128, in bf16: 8192 bytes a token of a sequence. The sizes are multiples of 512 bytes."""
+    TOKEN = 2 * 4 * 4 * 128 * 2
+
+    def peak_of(self, *options):
+        self.simulate([python("2.15"), os.path.join(JOBS, "generate.py"), *options])
+        return self.report()["ranks"][0]["peak"]
+
+    def test_written_by_hand(self):
+        peak = self.peak_of("--loop", "hand")
+        self.assertEqual(peak["by_category"]["kv_cache"], 8 * 256 * self.TOKEN)
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_dynamic(self):
+        peak = self.peak_of()
+        self.assertEqual(peak["by_category"]["kv_cache"], 8 * 256 * self.TOKEN)
+
+    @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
+    def test_static(self):
+        """8 blocks, each with at most 1 MiB of its segment's rest"""
+        said = self.peak_of("--cache", "static")["by_category"]["kv_cache"]
+        self.assertGreaterEqual(said, 8 * 320 * self.TOKEN)
+        self.assertLess(said, 8 * 320 * self.TOKEN + (8 << 20))
+
+    def test_out_of_memory(self):
+        job = [python("2.15"), os.path.join(JOBS, "generate.py"), "--batch", "256", "--prompt", "16", "--tokens", "2000"]
+        self.simulate(job, "--memory", "1100MiB", status=1)
+        cause = self.report()["findings"][0]
+        self.assertEqual((cause["rule"], cause["cause"]), ("KV_CACHE", True))
+        self.assertEqual(cause["evidence"]["kv_token"], 256 * self.TOKEN)
+
+
 @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")
 class EveryJob(Checks):
     def test_gpt2_medium(self):

@@ -16,4 +16,9 @@ static _Thread_local bool hash_was_full __attribute__((unused));
 
 #include <uthash.h>
 
+#if defined __GNUC__ && !defined __clang__
+/* gcc -fanalyzer does not follow an element through the links of the table, and calls it a leak. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 #endif

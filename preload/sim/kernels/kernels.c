@@ -133,8 +133,9 @@ static void warn(const struct kernel *which)
 {
 	pthread_rwlock_wrlock(&lock);
 	struct kernel *kernel = kernel_at(which->host);
-	bool warned = kernel->warned;
-	kernel->warned = true;
+	bool warned = !kernel || kernel->warned;
+	if (kernel)
+		kernel->warned = true;
 	pthread_rwlock_unlock(&lock);
 	if (!warned)
 		sim_say("kernel %.400s is not simulated: sizes that depend on what it writes will differ",

@@ -206,14 +206,12 @@ static int broadcast(const char *from, char *to, size_t at, size_t bytes, int ro
 	if (nccl_enter(comm, "ncclBroadcast", bytes, &result))
 		return result;
 	from = from ? from + at : to + at;
-	to += at;
+	to = to ? to + at : NULL;
 	deputy = comm_deputy(comm, root);
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
 			  comm->rank == deputy ? bytes : 0);
-	if (!result && (comm->shared || from != to))
-		memmove(to, slot_of(comm, root, from),
-			bytes); /* NOLINT(clang-analyzer-core.NonNullParamChecker):
-				   the buffer is the program's */
+	if (!result && to && (comm->shared || from != to))
+		memmove(to, slot_of(comm, root, from), bytes);
 	if (comm_has_emulated(comm) && nccl_in_group() && (!comm_absent(comm, root) || from == to))
 		remember((struct grouped){ comm, to, at, bytes, root });
 	return nccl_leave(comm, result);
