@@ -253,7 +253,7 @@ void put_host(struct page *p, const struct rank *r)
 		buf_puts(&b, "pinned host memory: up to ");
 		page_size(p, &b, r->host_pinned_peak);
 	}
-	if (r->host_registered_peak >= MIN_HOST) {
+	if (r->host_registered_peak >= (b.length ? 1 : MIN_HOST)) {
 		buf_puts(&b, b.length ? "; registered beside it: up to "
 				      : "host memory registered as pinned: up to ");
 		page_size(p, &b, r->host_registered_peak);
