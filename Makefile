@@ -126,7 +126,7 @@ $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUIL
 units: all $(UNITS) bench-programs
 bench-programs: $(BENCH)
 
-.PHONY: test soak faults accuracy test-all test-matrix test-gpu gpu-kit bench demo setup fuzz check coverage lint format install clean help cuda-headers
+.PHONY: test soak faults accuracy test-all test-matrix test-gpu gpu-kit conformance bench demo setup fuzz check coverage lint format install clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -159,6 +159,9 @@ gpu-kit: all $(BUILD)/bench/hook_cost.so ## build/gpu-kit.tar.gz, which runs tes
 	@$(CC) $(LINK) $(OLD_MAIN) $(LIBRARY) $(BUILD)/analyzer/main.o $(OLD_LIBS) -o $(KIT)/build/memtrace -l:libjansson.a -l:libyaml.a -lm -lpthread
 	@tar -C $(BUILD) --exclude __pycache__ -czf $(KIT).tar.gz gpu-kit
 	@echo $(KIT).tar.gz
+
+conformance: all ## PyTorch's and other projects' own tests of memory on the simulated device; downloads them, takes an hour; writes docs/conformance.md
+	@python3 tests/long/conformance.py $(PARTS)
 
 bench:          ## the cost of recording, beside that of other tools
 	@tests/bench/run.sh

@@ -1,0 +1,59 @@
+"""docs/conformance.md, from the results of conformance.py."""
+import collections
+
+from conformance_table import FILES, MENDED, PROJECTS, REASONS, reason
+
+HEAD = """# Conformance
+
+The tests of memory of PyTorch and of the projects around it, unmodified, on the simulated device (`memtrace simulate --gpu A100-40GB`): `make conformance`
+writes this page. The tests' files are fetched or given, not kept: PyTorch's are those of Debian's source package of the same version, or of `PYTORCH_SOURCE`;
+those of the other projects are those of PyPI's source archives, or of the folder in the variable of the table below. A rule of `tests/long/conformance_table.py`
+names the reason of each failure from the failing statement, the assignments that its names come from, and the error. A failed comparison of memory is run once
+more in a process of its own.
+"""
+
+
+def outcome_of(row):
+    return "failed" if row["outcome"] == "failed" and reason(row).name != "order" else row["outcome"]
+
+
+def cell(n):
+    return str(n) if n else ""
+
+
+def table(results):
+    used = [r for r in REASONS if any(row["outcome"] == "failed" and reason(row) is r for result in results for row in result["tests"])]
+    lines = ["| project | file | GPUs | passed | %s | skipped |" % " | ".join(r.name for r in used), "|---|---|---|---|%s---|" % ("---|" * len(used))]
+    gpus = {(f.project, f.path): f for f in FILES}
+    for result in results:
+        counts = collections.Counter(reason(row).name if row["outcome"] == "failed" else row["outcome"] for row in result["tests"])
+        file = gpus[result["project"], result["path"]]
+        path = "`%s`%s" % (result["path"], " `-k \"%s\"`" % file.select if file.select else "")
+        lines.append("| %s | %s | %d | %s | %s | %s |" % (result["project"], path, file.gpus, cell(counts["passed"] + counts["xfailed"]),
+                                                        " | ".join(cell(counts[r.name]) for r in used), cell(counts["skipped"])))
+    return lines + ["", "`passed` includes tests that PyTorch expects to fail.", "", "| reason | a test has it if |", "|---|---|",
+                    *("| %s | %s |" % (r.name, r.what) for r in used)]
+
+
+def short(text, limit=150):
+    text = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+    return text if len(text) <= limit else text[:limit - 3] + "..."
+
+
+def failures(results):
+    lines = ["| reason | test | failing statement |", "|---|---|---|"]
+    for r in REASONS:
+        for result in results:
+            for row in result["tests"]:
+                if row["outcome"] == "failed" and reason(row) is r:
+                    lines.append("| %s | %s | `%s` |" % (r.name, row["test"].split("/")[-1], short(row["statement"] or row["message"])))
+    return lines
+
+
+def write_page(path, results):
+    lines = [HEAD, "| project | version | PyTorch | folder of its sources |", "|---|---|---|---|"]
+    lines += ["| %s | %s | %s | `%s` |" % (p.name, p.version, p.torch, p.given) for p in PROJECTS.values()]
+    lines += ["", "## Results", "", *table(results), "", "## Every failure", "", *failures(results)]
+    lines += ["", "## Mended", "", "| test | what it needed |", "|---|---|", *("| %s | %s |" % row for row in MENDED)]
+    with open(path, "w") as f:
+        f.write("\n".join(lines) + "\n")

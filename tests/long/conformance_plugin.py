@@ -1,0 +1,75 @@
+"""A plugin of pytest: one JSON line a test into the file of CONFORMANCE_OUT, with what a failing statement speaks about.
+
+pytest -p conformance_plugin. A failed test keeps its frames, and with them its tensors, in sys.last_traceback: the plugin drops them,
+so that a failure does not change what the tests after it measure.
+"""
+import json
+import os
+import re
+import sys
+import traceback
+
+import pytest
+
+from conformance_statement import speaks_about
+
+
+def holds_gpu_tensor(value, depth=2):
+    import torch
+    if isinstance(value, torch.Tensor):
+        return value.is_cuda
+    if depth == 0:
+        return False
+    if isinstance(value, torch.nn.Module):
+        return any(p.is_cuda for p in value.parameters())
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else getattr(value, "__dict__", {}).values()
+    return any(holds_gpu_tensor(v, depth - 1) for v in list(inside)[:64])
+
+
+def chain(error):
+    """The error and what caused it, innermost last."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def of_failure(error, path):
+    """What the last failing statement of the test's own file says, and whether it reads a tensor of the device."""
+    text = "".join(traceback.format_exception(error))
+    errors = list(chain(error))
+    frames = [(f, line) for e in errors for f, line in traceback.walk_tb(e.__traceback__) if f.f_code.co_filename == path]
+    wanted = re.findall(r'File "([^"\n]*%s)", line (\d+)' % re.escape(os.path.basename(path)), text)
+    line = frames[-1][1] if frames else int(wanted[-1][1]) if wanted else 0
+    if wanted and "Process " in str(error)[:200]:  # the error of a rank, as text
+        frames, line = [], int(wanted[-1][1])
+    statement, origin, names = speaks_about(path, line)
+    local = dict(frames[-1][0].f_locals) if frames else {}
+    return {"error": type(errors[-1]).__name__, "message": "\n".join(str(e) for e in errors)[-6000:], "line": line, "statement": statement,
+            "origin": origin, "reads_gpu": any(holds_gpu_tensor(local[n]) for n in names if n in local)}
+
+
+def drop_frames():
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.when != "call" and report.outcome == "passed":
+        return
+    row = {"test": item.nodeid, "when": report.when, "outcome": report.outcome, "seconds": round(call.duration, 2)}
+    if hasattr(report, "wasxfail"):
+        row["outcome"] = "xfailed"
+    elif report.outcome == "skipped":
+        row["message"] = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
+    elif call.excinfo is not None:
+        row.update(of_failure(call.excinfo.value, str(item.path)))
+    with open(os.environ["CONFORMANCE_OUT"], "a") as f:
+        f.write(json.dumps(row) + "\n")
+
+
+def pytest_runtest_logfinish(nodeid, location):
+    drop_frames()

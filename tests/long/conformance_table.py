@@ -1,0 +1,94 @@
+"""What conformance.py runs and how it names the reason of a failure: each project, each file of tests and each reason once."""
+import re
+from collections import namedtuple
+
+# `torch`: the version of tests/python-env.sh. The tests come from the folder that the variable `given` names, or by `archive`: a source
+# package of Debian's, or a source archive of PyPI's; None: only from the folder.
+Project = namedtuple("Project", "name torch version given archive needs")
+PROJECTS = {p.name: p for p in (
+    Project("PyTorch", "2.6", "2.6.0", "PYTORCH_SOURCE", "debian:trixie:pytorch",
+            "pytest==7.3.2 pytest-timeout==2.4.0 expecttest==0.3.0 hypothesis==6.170.15 psutil==7.2.2 PuLP==2.9.0"),
+    Project("Accelerate", "2.15", "1.15.0", "ACCELERATE_SOURCE", "pypi:accelerate",
+            "pytest==8.4.2 pytest-timeout==2.4.0 parameterized==0.9.0 psutil==7.2.2"),
+    Project("PEFT", "2.15", "0.21.2", "PEFT_SOURCE", "pypi:peft", "pytest==8.4.2 pytest-timeout==2.4.0 parameterized==0.9.0 psutil==7.2.2"),
+    Project("torchtitan", "2.15", "0.3.0", "TORCHTITAN_SOURCE", "pypi:torchtitan",
+            "pytest==8.4.2 pytest-timeout==2.4.0 expecttest==0.3.0 psutil==7.2.2"),
+    Project("DeepSpeed", "2.15", "0.19.8", "DEEPSPEED_SOURCE", None, "pytest==8.4.2 pytest-timeout==2.4.0 psutil==7.2.2"),
+)}
+
+# `select`: pytest's -k, "" for all of the file's tests
+File = namedtuple("File", "project path gpus select")
+FILES = (
+    File("PyTorch", "test/test_cuda.py", 1, ""),
+    File("PyTorch", "test/test_cuda_expandable_segments.py", 1, ""),
+    File("PyTorch", "test/test_cuda_multigpu.py", 2, "memory or mem_get_info or allocat or caching or stream"),
+    File("PyTorch", "test/test_optim.py", 1, "memory and cuda"),
+    File("PyTorch", "test/test_autograd.py", 1, "memory or checkpoint"),
+    File("PyTorch", "test/test_utils.py", 1, "checkpoint or memory"),
+    File("PyTorch", "test/profiler/test_memory_profiler.py", 1, ""),
+    File("PyTorch", "test/functorch/test_ac.py", 1, ""),
+    File("PyTorch", "test/inductor/test_memory.py", 1, ""),
+    File("PyTorch", "test/distributed/_composable/fsdp/test_fully_shard_memory.py", 2, ""),
+    File("PyTorch", "test/distributed/_composable/test_checkpoint.py", 1, ""),
+    File("PyTorch", "test/distributed/fsdp/test_fsdp_memory.py", 2, ""),
+    File("PyTorch", "test/distributed/fsdp/test_checkpoint_wrapper.py", 1, ""),
+    File("PyTorch", "test/distributed/_tools/test_mem_tracker.py", 1, ""),
+    File("PyTorch", "test/distributed/_tools/test_memory_tracker.py", 1, ""),
+    File("PyTorch", "test/distributed/_tools/test_fsdp2_mem_tracker.py", 4, ""),
+    File("PyTorch", "test/distributed/_tools/test_sac_estimator.py", 1, ""),
+    File("PyTorch", "test/distributed/_tools/test_sac_ilp.py", 1, ""),
+    File("PyTorch", "test/distributed/test_c10d_nccl.py", 2, "memory or mem_pool or segment or tensor_register or test_ddp_comm_hook"),
+    File("Accelerate", "tests/test_memory_utils.py", 1, ""),
+    File("Accelerate", "tests/test_activation_checkpointing_offload.py", 1, ""),
+    File("Accelerate", "tests/test_big_modeling.py", 1, "dispatch_model"),
+    File("PEFT", "tests/test_common_gpu.py", 1, "memory"),
+    File("torchtitan", "torchtitan/experiments/graph_trainer/tests/test_sac_peak_memory.py", 1, ""),
+    File("torchtitan", "torchtitan/experiments/graph_trainer/tests/test_trace_module.py", 1, "memory"),
+    File("DeepSpeed", "tests/unit/runtime/zero/test_offload_states.py", 2, ""),
+)
+
+# A value that is a count or a list of the allocator's, by the words that PyTorch's interface has for them.
+MEMORY = re.compile(r"memory_(allocated|reserved|stats|cached|snapshot|summary|usage)|_snapshot\(|mem_get_info|empty_cache|live_blocks|get_cudagraph_segments|"
+                    r"segments|_bytes|checkpointed_memory|peak_mem|max_mem|memory_fraction|OutOfMemory|out of memory", re.I)
+NETWORK = re.compile(r"URLError|Name or service not known|name resolution|LocalEntryNotFound|OfflineMode|ConnectionError|couldn't connect|Max retries|"
+                     r"Cannot send a request|Network is unreachable")
+
+
+def text(row):
+    return "%s: %s" % (row["error"], row["message"])
+
+
+def about(row):
+    return "%s\n%s" % (row["statement"], row["origin"])
+
+
+def reads_values(row):
+    """The statement's names hold tensors of the device, or the error is about tensors, or (a rank's error is text) its words read them."""
+    return row["reads_gpu"] or "Tensor-likes are not" in text(row) or re.search(r"\.(item|tolist)\(\)", row["statement"])
+
+
+# The first reason that holds is the failure's. `alone`: the test passed in a process of its own.
+Reason = namedtuple("Reason", "name what ours holds")
+REASONS = (
+    Reason("timeout", "it took longer than the limit", False, lambda row: "Timeout (>" in text(row)),
+    Reason("network", "it downloads something", False, lambda row: NETWORK.search(text(row))),
+    Reason("module", "it needs a module or a program that is not installed", False,
+           lambda row: re.search(r"ModuleNotFoundError|No module named|ImportError|FileNotFoundError|command not found|Ninja is required", text(row))),
+    Reason("unsupported", "it calls a function of a library that is not simulated", True,
+           lambda row: re.search(r"is not simulated|see the message of cudasim", text(row))),
+    Reason("order", "it passes in a process of its own: memory that earlier tests left cached changes the result", False,
+           lambda row: row.get("alone") == "passed"),
+    Reason("assertion in a kernel", "it expects a kernel to stop the device", False,
+           lambda row: re.search(r"assert_async|device-side assert|AcceleratorError", text(row) + about(row))),
+    Reason("memory", "it compares sizes or blocks, and they differ", True,
+           lambda row: MEMORY.search(row["statement"]) or MEMORY.search(about(row)) and not reads_values(row)),
+    Reason("values", "it compares results of kernels that the device does not compute", False, reads_values),
+    Reason("unexplained", "no rule says why", True, lambda row: True),
+)
+
+
+def reason(row):
+    return next(r for r in REASONS if r.holds(row))
+
+# Tests that failed when they were first run here, and what the device lacked.
+MENDED = ()
