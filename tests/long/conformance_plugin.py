@@ -1,8 +1,9 @@
 """A plugin of pytest: one JSON line a test into the file of CONFORMANCE_OUT, with what a failing statement speaks about.
 
-pytest -p conformance_plugin. A failed test keeps its frames, and with them its tensors, in sys.last_traceback: the plugin drops them,
-so that a failure does not change what the tests after it measure.
+pytest -p conformance_plugin. A failed test keeps its frames, and with them its tensors, in sys.last_traceback and in cycles: the
+plugin drops them, so that a failure does not change what the tests after it measure.
 """
+import gc
 import json
 import os
 import re
@@ -12,6 +13,8 @@ import traceback
 import pytest
 
 from conformance_statement import speaks_about
+
+FAILED = pytest.StashKey()
 
 
 def holds_gpu_tensor(value, depth=2):
@@ -48,10 +51,13 @@ def of_failure(error, path):
             "origin": origin, "reads_gpu": any(holds_gpu_tensor(local[n]) for n in names if n in local)}
 
 
-def drop_frames():
+def drop_frames(error=None):
+    for e in chain(error):
+        traceback.clear_frames(e.__traceback__)
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         if hasattr(sys, name):
             delattr(sys, name)
+    gc.collect()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -67,9 +73,14 @@ def pytest_runtest_makereport(item, call):
         row["message"] = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
     elif call.excinfo is not None:
         row.update(of_failure(call.excinfo.value, str(item.path)))
+        item.config.stash[FAILED] = call.excinfo.value
     with open(os.environ["CONFORMANCE_OUT"], "a") as f:
         f.write(json.dumps(row) + "\n")
 
 
-def pytest_runtest_logfinish(nodeid, location):
-    drop_frames()
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item):
+    if FAILED in item.config.stash:
+        error = item.config.stash[FAILED]
+        del item.config.stash[FAILED]
+        drop_frames(error)

@@ -20,7 +20,7 @@ PROJECTS = {p.name: p for p in (
 File = namedtuple("File", "project path gpus select")
 FILES = (
     File("PyTorch", "test/test_cuda.py", 1, ""),
-    File("PyTorch", "test/test_cuda_expandable_segments.py", 1, ""),
+    File("PyTorch", "test/test_cuda_expandable_segments.py", 1, "memory or Absorption or MemPool or MallocAsync or segment"),
     File("PyTorch", "test/test_cuda_multigpu.py", 2, "memory or mem_get_info or allocat or caching or stream"),
     File("PyTorch", "test/test_optim.py", 1, "memory and cuda"),
     File("PyTorch", "test/test_autograd.py", 1, "memory or checkpoint"),
