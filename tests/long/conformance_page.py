@@ -1,7 +1,7 @@
 """docs/conformance.md, from the results of conformance.py."""
 import collections
 
-from conformance_table import FILES, MENDED, PROJECTS, REASONS, reason
+from conformance_table import FILES, FIRST_SIGHT, NOTES, PROJECTS, REASONS, reason
 
 HEAD = """# Conformance
 
@@ -54,6 +54,7 @@ def write_page(path, results):
     lines = [HEAD, "| project | version | PyTorch | folder of its sources |", "|---|---|---|---|"]
     lines += ["| %s | %s | %s | `%s` |" % (p.name, p.version, p.torch, p.given) for p in PROJECTS.values()]
     lines += ["", "## Results", "", *table(results), "", "## Every failure", "", *failures(results)]
-    lines += ["", "## Mended", "", "| test | what it needed |", "|---|---|", *("| %s | %s |" % row for row in MENDED)]
+    lines += ["", "## At first sight", "", "| file | passed | failed |", "|---|---|---|", *("| `%s` | %d | %d |" % row for row in FIRST_SIGHT)]
+    lines += ["", "## Notes", "", *("- `%s`: %s" % row for row in NOTES)]
     with open(path, "w") as f:
         f.write("\n".join(lines) + "\n")
