@@ -13,6 +13,7 @@
 #include "device/hash.h"
 #include "device/settings.h"
 #include "kernels/computed.h"
+#include "kernels/random.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -145,7 +146,10 @@ static void warn(const struct kernel *which)
 void kernel_run(const void *host, void **arguments, unsigned columns, unsigned rows)
 {
 	struct kernel kernel;
-	if (!find(host, &kernel) || !kernel.compute)
+	bool known = find(host, &kernel);
+	if (!known || kernel.compute != compute_topk)
+		random_forget();
+	if (!known || !kernel.compute)
 		return;
 	struct launch l = { kernel.name, arguments, columns, rows };
 	launch_begins();

@@ -1,6 +1,7 @@
 /* Routing of tokens to experts, and the kernels that follow from it.
  *
- * topk() of a row has representative indices, since nobody computed what it looks at: with E
+ * topk() of a row has the indices of its largest numbers if the launch before drew them at random
+ * (random.c). Else it has representative indices, since nobody computed what it looks at: with E
  * entries a row and k chosen of them, balanced (CUDASIM_ROUTING, the default)  token t takes t*k,
  * t*k + 1 ... modulo E skewed   expert e is taken 1/(e + 1) as often as the first (Zipf's law, as
  * popular experts have it); a token's choices differ, the next free expert replaces one taken twice
@@ -11,6 +12,7 @@
 #include "device/memory.h"
 #include "device/settings.h"
 #include "kernels/computed.h"
+#include "kernels/random.h"
 
 #include <string.h>
 
@@ -78,11 +80,25 @@ static void choose(int64_t *chosen, uint64_t token, uint64_t count, uint64_t exp
 	}
 }
 
+/* The choice of a row that was drawn at random. */
+static void choose_drawn(int64_t *chosen, float *row, uint64_t count, uint64_t experts,
+			 bool largest)
+{
+	for (uint64_t j = 0; j < count; j++) {
+		uint64_t best = 0;
+		for (uint64_t e = 1; e < experts; e++)
+			if (largest ? row[e] > row[best] : row[e] < row[best])
+				best = e;
+		chosen[j] = (int64_t)best;
+		row[best] = largest ? -__builtin_inff() : __builtin_inff();
+	}
+}
+
 /* (input, row length, k, largest, rows, step in a row, values, step, indices, step, ...) */
 bool compute_topk(const struct launch *l)
 {
-	struct tensor_info out;
-	bool wide = !strstr(l->name, "unsigned int, ");
+	struct tensor_info in, out;
+	bool wide = !strstr(l->name, "unsigned int, "), largest = *(bool *)l->arguments[3];
 	uint64_t length = 0, count = 0, rows = 0, step = 0;
 	size_t word = wide ? 8 : 4;
 	memcpy(&length, l->arguments[1], word);
@@ -92,11 +108,16 @@ bool compute_topk(const struct launch *l)
 	if (length > EXPERTS)
 		return true; /* not experts: samplers and similar code decide no size */
 	int64_t chosen[EXPERTS];
-	if (!read_info(&out, l->arguments[8], wide) || count > length ||
-	    rows * count > COMPUTED_PLACES)
+	float drawn[EXPERTS];
+	if (!read_info(&in, l->arguments[0], wide) || !read_info(&out, l->arguments[8], wide) ||
+	    count > length || rows * count > COMPUTED_PLACES)
 		return false;
 	for (uint64_t row = 0; row < rows; row++) {
-		choose(chosen, row, count, length);
+		const float *from = (const float *)in.data + info_offset(&in, row);
+		if (random_normals(drawn, from, length))
+			choose_drawn(chosen, drawn, count, length, largest);
+		else
+			choose(chosen, row, count, length);
 		for (uint64_t j = 0; j < count; j++) {
 			int64_t *to = (int64_t *)out.data + info_offset(&out, row) + j * step;
 			if (!launch_device(to, 8))
