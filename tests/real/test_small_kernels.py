@@ -56,6 +56,15 @@ class Routing(Case):
             self.assertLessEqual(rows[0], 256)
 
 
+class Drawn(Case):
+    def test_order(self):
+        """FlashInfer's documentation prints randn() of seed 42 on a GPU: 0.1940, 2.1614, -0.1721, 0.8491, -1.9244, 0.6530, -0.6494, -0.8175, 0.5280, -1.2753."""
+        line, = printed(self.simulate([python(), os.path.join(JOBS, "drawn.py")]).stdout, "order")
+        self.assertEqual(line["order"], [1, 3, 5, 8, 0, 2, 6, 7, 9, 4])
+        self.assertEqual(line["least"], [4, 9])
+        self.assertEqual(line["changed"], [0, 1, 2])
+
+
 class Experts(Case):
     """16,384 tokens, 8 of 128 experts: each expert gets 16,384 * 8 / 128 = 1,024."""
 

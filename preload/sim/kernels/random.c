@@ -29,8 +29,9 @@ void random_forget(void)
 	last.count = 0;
 }
 
-/* (elements, generator's state, distribution, lambda): the lambda has the output, the step between
- * its elements, mean and deviation. In a captured graph the state has pointers. */
+/* (elements (an int up to PyTorch 2.5), generator's state, distribution, lambda): the lambda has
+ * the output, the step between its elements, mean and deviation. In a captured graph the state has
+ * pointers. */
 bool compute_normal(const struct launch *l)
 {
 	struct {
@@ -43,8 +44,8 @@ bool compute_normal(const struct launch *l)
 		int step;
 		float mean, deviation;
 	} output;
-	uint64_t count;
-	memcpy(&count, l->arguments[0], sizeof count);
+	uint64_t count = 0;
+	memcpy(&count, l->arguments[0], strstr(l->name, "(long, at::Philox") ? 8 : 4);
 	memcpy(&state, l->arguments[1], sizeof state);
 	memcpy(&output, l->arguments[3], sizeof output);
 	if (!state.captured && output.step == sizeof(float) &&
