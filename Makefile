@@ -7,7 +7,9 @@ comma   := ,
 BUILD   := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(filter clang%,$(CC)),-clang)
 
 # The CUDA headers: the toolkit's, otherwise those that tests/setup.sh downloaded from PyPI.
-CUDA    ?= $(firstword $(wildcard $(CUDA_HOME)/include /usr/local/cuda/include $(HOME)/.cache/memtrace/cuda-headers/include))
+CUDA_DIRS := $(CUDA_HOME)/include /usr/local/cuda/include /usr/local/cuda-*/include /opt/cuda/include $(CONDA_PREFIX)/include \
+             $(CONDA_PREFIX)/targets/x86_64-linux/include /usr/include $(HOME)/.cache/memtrace/cuda-headers/include
+CUDA    ?= $(patsubst %/cuda.h,%,$(firstword $(wildcard $(CUDA_DIRS:=/cuda.h))))
 
 WARN    := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wformat=2 \
            $(if $(CI),-Werror)
@@ -131,7 +133,7 @@ setup:          ## install the packages for building and testing (Debian package
 	@tests/setup.sh build
 
 cuda-headers:
-	@test -n "$(CUDA)" || { echo "no CUDA headers: install the CUDA toolkit, or run 'make setup' (fetches them from PyPI)" >&2; exit 1; }
+	@test -n "$(CUDA)" || { echo "no CUDA headers: install the CUDA toolkit, run 'make setup' (fetches them from PyPI), or name the folder of cuda.h: make CUDA=DIR" >&2; exit 1; }
 
 test:           ## every unit test and a fixed sample of real jobs; installs missing packages
 	@tests/run.sh

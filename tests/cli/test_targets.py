@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from harness import BUILD, ROOT
@@ -36,6 +37,15 @@ class Targets(unittest.TestCase):
             script = os.path.join(ROOT, "tests", path)
             done = subprocess.run([sys.executable, "-c", code % (os.path.dirname(script), script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_cuda_headers(self):
+        """The folder that has cuda.h is taken; a toolkit's folder without headers is passed over."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "include"))
+            shown = ["--eval", "shown: ; @echo found:$(CUDA)", "shown", "CUDA_HOME=" + folder]
+            self.assertNotIn(folder, make(*shown).stdout)
+            open(os.path.join(folder, "include", "cuda.h"), "w").close()
+            self.assertIn("found:%s/include\n" % folder, make(*shown).stdout)
 
     def test_shell(self):
         for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.sh"), recursive=True) + [os.path.join(ROOT, "examples", "demo.sh")]:

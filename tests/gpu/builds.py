@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 
+import runner
+
 PARTS = {"recorder": "libmemtrace.so", "simulator": "libcudasim.so", "memtrace": "memtrace", "hook_cost": os.path.join("bench", "hook_cost.so")}
 HEADERS = {"jansson.h": "libjansson-dev", "yaml.h": "libyaml-dev", "uthash.h": "uthash-dev"}
 COMPILES = "#include <cuda.h>\n#include <cuda_runtime_api.h>\n"
@@ -12,7 +14,7 @@ COMPILES = "#include <cuda.h>\n#include <cuda_runtime_api.h>\n"
 def says(command, text=None, limit=60):
     """Did the command succeed?"""
     try:
-        return subprocess.run(command, input=text, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit, text=True).returncode == 0
+        return subprocess.run(command, input=text, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit, universal_newlines=True).returncode == 0
     except (OSError, subprocess.SubprocessError):
         return False
 
@@ -23,6 +25,7 @@ def header_folders(python):
     found += ["/usr/local/cuda/include", "/opt/cuda/include", *sorted(glob.glob("/usr/local/cuda-*/include"), reverse=True)]
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "memtrace")
     found.append(os.path.join(cache, "cuda-headers", "include"))
+    found += ["/usr/include", "/usr/lib/cuda/include"]
     prefix = os.path.dirname(os.path.dirname(os.path.abspath(python))) if python else "/usr"
     found += [os.path.join(prefix, "include"), os.path.join(prefix, "targets", "x86_64-linux", "include")]
     for packages in glob.glob(os.path.join(prefix, "lib*", "python3*", "*-packages")):
@@ -79,18 +82,13 @@ def parts(folder):
     return found
 
 
-def make(root, folder, compiler, cuda, limit):
+def make(root, folder, compiler, cuda, scratch, limit):
     """make as far as it goes; (succeeded, last lines)"""
-    command = ["make", "-s", "-k", "-j%d" % (os.cpu_count() or 2), "BUILD=" + folder, "CC=" + compiler, *(["CUDA=" + cuda] if cuda else []), "all",
-               os.path.join(folder, "bench", "hook_cost.so")]
-    try:
-        done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit,
-                              env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")})
-        return done.returncode == 0, done.stdout.decode(errors="replace")[-3000:]
-    except subprocess.TimeoutExpired:
-        return False, "took longer than %d s" % limit
-    except OSError as error:
-        return False, str(error)
+    command = ["make", "-C", root, "-s", "-k", "-j%d" % (os.cpu_count() or 2), "BUILD=" + folder, "CC=" + compiler,
+               *(["CUDA=" + cuda] if cuda else []), "all", os.path.join(folder, "bench", "hook_cost.so")]
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    done = runner.execute(command, environment, scratch, limit)
+    return done["status"] == "ok", (done["stderr"][-3000:] + "\n" + (done.get("why") or "")).strip()
 
 
 def get(root, python, scratch, ready=None, limit=240):
@@ -108,7 +106,7 @@ def get(root, python, scratch, ready=None, limit=240):
     folder = "build" if writable else os.path.join(scratch, "build")
     good, log = False, "not tried"
     if compiler and cuda and shutil.which("make"):
-        good, log = make(root, folder, compiler, cuda if not os.environ.get("CUDA") else os.environ["CUDA"], limit)
+        good, log = make(root, folder, compiler, os.environ.get("CUDA") or cuda, scratch, limit)
     made, came = parts(os.path.join(root, folder)), parts(own)
     how = "made here" if good else "made here as far as it goes" if log != "not tried" else "as it came"
     return {**came, **made, "how": how, "missing": lacks if not good else [], "log": "" if good else log}

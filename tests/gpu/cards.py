@@ -12,6 +12,15 @@ def cards(root):
                 for name, _, memory, major, minor, count, device in ROW.findall(f.read())]
 
 
+def driver(settings, version):
+    """The value for CUDASIM_DRIVER: the driver's branch, or the newest older one that is known; None if there is no such setting or branch."""
+    row = re.search(r'"CUDASIM_DRIVER", *"([^"]*)"', settings)
+    branch = re.match(r"\d+", version or "")
+    known = [int(c) for c in row.group(1).split("|") if c.isdigit()] if row else []
+    older = [c for c in known if branch and c <= int(branch.group())]
+    return str(max(older)) if older else None
+
+
 def plain(name):
     """A device's name without its MIG profile, in small letters."""
     return re.sub(r"\s+MIG\s.*$", "", name).strip().lower()

@@ -2,6 +2,7 @@
 import ctypes
 import glob
 import os
+import re
 import time
 
 import cards
@@ -72,11 +73,34 @@ class Machine:
     def simulated(self, answer):
         """(settings of the simulated device, whether it is the same, a sentence)"""
         name, same, note = cards.choose(self.root, answer["name"], answer["capability"], answer["total"], answer["multiprocessors"])
-        return {"CUDASIM_GPU": name, "CUDASIM_MEMORY": str(answer["total"])}, same, note
+        settings = {"CUDASIM_GPU": name, "CUDASIM_MEMORY": str(answer["total"])}
+        with open(os.path.join(self.root, "preload", "sim", "device", "settings.def")) as f:
+            branch = cards.driver(f.read(), self.driver())
+        if branch:
+            settings["CUDASIM_DRIVER"] = branch
+        return settings, same, note
+
+    def driver(self):
+        """The driver's version by NVML, nvidia-smi or the kernel module, or None."""
+        found = self.nvml.versions()["driver"] or next((d["driver"] for d in self.by_smi if d.get("driver")), None)
+        if not found:
+            try:
+                with open("/proc/driver/nvidia/version") as f:
+                    found = next(iter(re.findall(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", f.read())), None)
+            except OSError:
+                return None
+        return found
+
+    def others(self):
+        """The bytes of each process on the GPU before the first job, or None."""
+        found = self.nvml.processes(self.nvml.handle(self.index)) if self.index is not None else None
+        return found and [used for _, used in found]
 
     def facts(self):
         """For the JSON: everything that NVML and nvidia-smi say."""
-        text, why = smi.ask("-q", environment=self.environment)
-        return {"nvml": self.by_nvml, "nvml_why": self.nvml.why, "nvml_versions": self.nvml.versions(), "smi": self.by_smi, "smi_why": self.smi_why,
-                "smi_text": text or why, "index": self.index, "mig": self.sliced,
-                "processes": self.nvml.processes(self.nvml.handle(self.index)) if self.index is not None else None}
+        text, why = smi.everything(self.environment)
+        shown = [{k: v for k, v in d.items() if k != "uuid"} for d in self.by_nvml]
+        others = [{k: v for k, v in d.items() if k != "uuid"} for d in self.by_smi]
+        return {"nvml": shown, "nvml_why": self.nvml.why, "nvml_versions": self.nvml.versions(), "smi": others, "smi_why": self.smi_why,
+                "smi_text": text or why, "driver": self.driver(), "index": self.index, "mig": self.sliced,
+                "processes": self.others()}

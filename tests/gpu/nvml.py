@@ -100,7 +100,7 @@ class Nvml:
                 "memory": self.memory(handle), "persistence": self.number("nvmlDeviceGetPersistenceMode", handle),
                 "ecc": self.number("nvmlDeviceGetEccMode", handle, second=True), "mig": self.number("nvmlDeviceGetMigMode", handle, second=True),
                 "compute_mode": self.number("nvmlDeviceGetComputeMode", handle), "display": self.number("nvmlDeviceGetDisplayActive", handle),
-                "processes": self.processes(handle)}
+                "processes": len(self.processes(handle) or [])}
 
     def versions(self):
         number = ctypes.c_int()

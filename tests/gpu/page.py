@@ -233,10 +233,10 @@ def versions(results):
     device = next((d for d in machine["nvml"] + machine["smi"] if d["index"] == machine["index"]), {})
     rows = [("GPU", answer_["name"]), ("memory that CUDA sees", "%s, %d bytes" % (size(answer_["total"]), answer_["total"])),
             ("compute capability", "%d.%d" % tuple(answer_["capability"])), ("multiprocessors", answer_["multiprocessors"]),
-            ("driver", said["driver"] or device.get("driver") or "unknown"), ("CUDA of the driver", said["driver_cuda"] or "unknown"),
+            ("driver", machine.get("driver") or "unknown"), ("CUDA of the driver", said["driver_cuda"] or "unknown"),
             ("PyTorch", "%s, CUDA %s" % (answer_["torch"], answer_["cuda"])), ("cuDNN", answer_.get("cudnn")), ("NCCL", answer_.get("nccl")),
             ("Python", answer_["python"]), ("C library", answer_.get("libc")), ("kernel", answer_.get("kernel")),
-            ("simulated device", results["simulated_as"]), ("memtrace", "%s; %s" % (results["build"].get("version") or "?", results["build"]["how"])),
+            ("simulated device", results["simulated_as"]), ("its settings", " ".join("%s=%s" % s for s in (results.get("simulated_settings") or {}).items())), ("memtrace", "%s; %s" % (results["build"].get("version") or "?", results["build"]["how"])),
             ("in use before the first job", size(results["machine"].get("used_before"))),
             ("MIG", device.get("mig")), ("ECC", device.get("ecc")), ("persistence mode", device.get("persistence")),
             ("GPUs of the machine", len(machine["nvml"] or machine["smi"]) or answer_.get("devices"))]

@@ -7,29 +7,38 @@ import subprocess
 
 # Printed by each Python that is tried. The last import that worked, and what CUDA said, tell why it is not the one.
 ASK = r"""
-import json, os, platform, sys
-out = {"python": platform.python_version(), "executable": sys.executable}
+import ctypes, importlib.util, json, platform, sys
+out = {"python": platform.python_version(), "executable": sys.executable, "libc": " ".join(platform.libc_ver()), "kernel": platform.release()}
+
+def bus_id():
+    text = ctypes.create_string_buffer(64)
+    return text.value.decode() if ctypes.CDLL("libcuda.so.1").cuDeviceGetPCIBusId(text, 64, 0) == 0 else None
+
+def details(torch):
+    p = torch.cuda.get_device_properties(0)
+    yield "devices", torch.cuda.device_count
+    yield "uuid", lambda: str(p.uuid)
+    yield "cudnn", torch.backends.cudnn.version
+    yield "nccl", lambda: ".".join(map(str, torch.cuda.nccl.version()))
+    yield "archs", torch.cuda.get_arch_list
+    yield "bus_id", bus_id
+    yield "modules", lambda: [m for m in ("transformers", "peft", "accelerate", "triton", "numpy") if importlib.util.find_spec(m)]
+
 try:
     import torch
-    out.update(torch=torch.__version__, cuda=torch.version.cuda, available=torch.cuda.is_available())
-    if out["available"]:
-        free, total = torch.cuda.mem_get_info()
+    out.update(torch=torch.__version__, cuda=torch.version.cuda)
+    if torch.version.cuda:
+        torch.cuda.init()
         p = torch.cuda.get_device_properties(0)
-        out.update(name=p.name, total=total, free=free, capability=[p.major, p.minor], multiprocessors=p.multi_processor_count,
-                   devices=torch.cuda.device_count(), uuid=str(getattr(p, "uuid", "") or "") or None, cudnn=torch.backends.cudnn.version(),
-                   archs=torch.cuda.get_arch_list(), libc=" ".join(platform.libc_ver()), kernel=platform.release(),
-                   nccl=".".join(map(str, torch.cuda.nccl.version())) if torch.distributed.is_available() else None)
-        import ctypes
-        text = ctypes.create_string_buffer(64)
-        if ctypes.CDLL("libcuda.so.1").cuDeviceGetPCIBusId(text, 64, 0) == 0:
-            out["bus_id"] = text.value.decode()
-        import importlib.util
-        out["modules"] = [m for m in ("transformers", "peft", "accelerate", "triton", "numpy") if importlib.util.find_spec(m)]
-    elif torch.version.cuda:
-        try:
-            torch.cuda.init()
-        except Exception as error:
-            out["error"] = str(error)[:500]
+        free, total = torch.cuda.mem_get_info(0)
+        out.update(name=p.name, total=total, free=free, capability=[p.major, p.minor], multiprocessors=p.multi_processor_count)
+        float(torch.ones(1, device="cuda").cpu().numel())
+        out["available"] = True
+        for name, ask in details(torch):
+            try:
+                out[name] = ask()
+            except Exception as error:
+                out.setdefault("lacks", []).append("%s: %s" % (name, error))
 except Exception as error:
     out["error"] = "%s: %s" % (type(error).__name__, str(error)[:500])
 print("@" + json.dumps(out))

@@ -27,6 +27,7 @@ from tracefile import Stacks  # noqa: E402
 
 LEAST = 5       # seconds left below which no run is started
 AT_THE_END = 8  # seconds kept for the last comparison
+FINE = "ok", runner.OUT_OF_MEMORY
 
 
 def options(arguments):
@@ -66,7 +67,7 @@ class Session:
         self.o, self.began = o, time.monotonic()
         self.scratch = o.keep or tempfile.mkdtemp(prefix="memtrace-gpu-")
         os.makedirs(self.scratch, exist_ok=True)
-        self.stacks, self.lock, self.folder = Stacks(), threading.Lock(), None
+        self.stacks, self.lock, self.folder, self.ended = Stacks(), threading.Lock(), None, False
         self.results = {"format": 1, "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "limit_s": o.limit, "complete": False, "cost": {},
                         "steps": {}, "not_run": [], "product": [], "stacks": self.stacks.texts}
 
@@ -96,7 +97,7 @@ class Session:
                 say("  %s" % self.machine.smi_why)
             return False
         self.machine.found(answer)
-        self.results["python"], self.results["python_path"], self.results["pythons_tried"] = answer, python, tried
+        self.results.update(python={k: v for k, v in answer.items() if k != "uuid"}, pythons_tried=tried)
         say("test-gpu: %s, PyTorch %s, %s" % (answer["name"], answer["torch"], python))
         self.get_programs(python)
         settings, same, note = self.machine.simulated(answer)
@@ -175,6 +176,8 @@ class Session:
 
     def finished(self, name, way, run):
         with self.lock:
+            if self.ended:
+                return
             step = self.results["steps"][name]
             step[way] = run
             if all(step.get(w) for w in (runner.RECORDED, runner.SIMULATED)):
@@ -233,7 +236,7 @@ class Session:
         if not self.folder:
             return
         self.results["seconds"] = round(time.monotonic() - self.began, 1)
-        texts = {".json": json.dumps(self.results, indent=None, separators=(",", ":"), default=str) + "\n"}
+        texts = {".json": json.dumps(self.results, separators=(",", ":"), default=str) + "\n"}
         try:
             texts[".md"] = page.write(self.results)
         except Exception as error:
@@ -241,8 +244,15 @@ class Session:
         for ending, text in texts.items():
             path = os.path.join(self.folder, self.name + ending)
             with open(path + ".part", "w") as f:
-                f.write(text)
+                f.write(self.public(text))
             os.replace(path + ".part", path)
+
+    def public(self, text):
+        """Without the folders of this machine: the files are meant to be shown."""
+        for folder, name in ((self.scratch, "SCRATCH"), (steps.ROOT, "."), (os.path.expanduser("~"), "~")):
+            if len(folder) > 1:
+                text = text.replace(folder, name)
+        return text
 
     def close(self):
         if not self.o.keep:
@@ -261,7 +271,7 @@ def small(step):
 
 def outcome(step):
     """One line for the terminal."""
-    failed = ["%s: %s" % (w, step[w].get("why")) for w in (runner.RECORDED, runner.SIMULATED) if step[w]["status"] != "ok"]
+    failed = ["%s: %s" % (w, (step[w].get("why") or step[w]["status"])[:150]) for w in (runner.RECORDED, runner.SIMULATED) if step[w]["status"] != "ok"]
     totals = step.get("compare", {}).get("totals", {})
     text = "  ".join("%s %s" % (q, page.difference(pair)) for q, pair in totals.items())
     bad = [c[0] for c in step[runner.RECORDED].get("checks") or [] if not c[3]]
@@ -273,7 +283,7 @@ def count(results):
     good = bad = 0
     for s in results["steps"].values():
         run = s[runner.RECORDED]
-        for passed in [c[3] for c in run.get("checks") or []] + ([run["status"] == "ok"] if run and run["status"] != "not started" else []):
+        for passed in [c[3] for c in run.get("checks") or []] + ([run["status"] in FINE] if run and run["status"] != "not started" else []):
             good, bad = good + bool(passed), bad + (not passed)
     for done in results["product"]:
         good, bad = good + (done["status"] == "ok"), bad + (done["status"] != "ok")
@@ -293,6 +303,8 @@ def main(arguments=None):
         session.run()
     except (KeyboardInterrupt, Interrupted) as error:
         say("test-gpu: interrupted (%s): what is known is written" % error)
+        session.ended = True
+        runner.kill_all()
         session.results["not_run"].append(["the rest", "interrupted"])
     finally:
         session.save()

@@ -14,7 +14,9 @@ FOREIGN = ("MEMTRACE_", "CUDASIM_", "PYTORCH_", "TEST_GPU_", "NCCL_", "CUBLAS_",
 FOREIGN_NAMES = {"CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
                  "MASTER_ADDR", "MASTER_PORT", "PYTHONSTARTUP"}
 PLAIN, RECORDED, SIMULATED = "plain", "recorded", "simulated"
+OUT_OF_MEMORY = "out of memory"
 TAIL = 4000
+LIVE = set()  # processes that run now
 GRACE = 10  # seconds that an ended process may take to go
 
 
@@ -76,6 +78,7 @@ def execute(command, environment, directory, limit):
     try:
         with open(out, "wb") as o, open(err, "wb") as e:
             process = subprocess.Popen(command, env=environment, cwd=directory, stdin=subprocess.DEVNULL, stdout=o, stderr=e, start_new_session=True)
+            LIVE.add(process)
             try:
                 found["rc"] = process.wait(max(limit, 0.1))
             except BaseException as error:
@@ -83,6 +86,8 @@ def execute(command, environment, directory, limit):
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
                 found.update(status="timeout", why="took longer than %d s" % limit)
+            finally:
+                LIVE.discard(process)
     except OSError as error:
         found.update(status="failed", why=str(error))
     for name, path in (("stdout", out), ("stderr", err)):
@@ -106,6 +111,12 @@ def kill(process):
         process.wait(GRACE)
     except subprocess.TimeoutExpired:
         pass  # it waits in the driver: the other steps go on
+
+
+def kill_all():
+    """After an interruption: what other threads started ends too."""
+    for process in list(LIVE):
+        kill(process)
 
 
 def read_json(path):
@@ -153,8 +164,10 @@ def run(ways, way, step, directory, limit, stacks):
     done = execute([ways.python, os.path.join(OWN, "probe.py"), out, *step.command], environment, directory, limit)
     done["truth"] = read_json(out)
     done["marks"] = (done["truth"] or {}).pop("marks", None) or read_lines(os.path.join(directory, "marks"))
-    if done["truth"] and done["truth"].get("error"):
-        done.update(status="failed", why=done["truth"]["error"])
+    failure = (done["truth"] or {}).get("error")
+    if failure:
+        # A GPU that is too small for the job: what was counted until then is compared all the same.
+        done.update(status=OUT_OF_MEMORY if failure.startswith("OutOfMemoryError") else "failed", why=failure)
     if way != PLAIN and ways.build.get("recorder"):
         traced(done, directory, stacks)
     if done["truth"]:

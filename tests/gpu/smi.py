@@ -1,4 +1,5 @@
 """nvidia-smi: what it says about the devices, for machines without a usable NVML, and its whole text for the record."""
+import re
 import subprocess
 
 FIELDS = ["index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used", "memory.reserved", "persistence_mode",
@@ -18,6 +19,15 @@ def ask(*arguments, environment=None, limit=30):
         return None, "nvidia-smi: %s" % error
     text = done.stdout.decode(errors="replace")
     return (text, None) if done.returncode == 0 else (None, text.strip()[:500] or "nvidia-smi ended with status %d" % done.returncode)
+
+
+PRIVATE = re.compile(r"^.*(Serial Number|UUID|Process ID|Process Type|Name  |Host).*\n?", re.M)
+
+
+def everything(environment=None):
+    """(text of nvidia-smi -q without what names this very machine, why)"""
+    text, why = ask("-q", environment=environment)
+    return (PRIVATE.sub("", text), None) if text else (None, why)
 
 
 def value(text):
