@@ -9,6 +9,11 @@ packages="gcc make libc6-dev libjansson-dev libyaml-dev uthash-dev libcmocka-dev
 [ "${1:-}" != check ] || packages="$packages clang clang-tidy cppcheck"
 
 missing=
+if ! command -v apt-get >/dev/null; then
+	echo "memtrace: there is no apt-get here; install gcc, make, and the development files of jansson, libyaml and uthash" \
+		"(Fedora: jansson-devel libyaml-devel uthash-devel)" >&2
+	packages=
+fi
 for p in $packages; do
 	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
 done

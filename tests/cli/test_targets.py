@@ -47,6 +47,16 @@ class Targets(unittest.TestCase):
             open(os.path.join(folder, "include", "cuda.h"), "w").close()
             self.assertIn("found:%s/include\n" % folder, make(*shown).stdout)
 
+    def test_setup_without_apt(self):
+        """On another distribution than Debian's it says what to install, and goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "include"))
+            open(os.path.join(folder, "include", "cuda.h"), "w").close()
+            done = subprocess.run(["/bin/sh", os.path.join(ROOT, "tests", "setup.sh"), "build"], env={"PATH": folder, "HOME": folder, "CUDA_HOME": folder},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn("jansson, libyaml and uthash", done.stdout)
+
     def test_shell(self):
         for path in glob.glob(os.path.join(ROOT, "tests", "**", "*.sh"), recursive=True) + [os.path.join(ROOT, "examples", "demo.sh")]:
             subprocess.run(["sh", "-n", path], check=True)

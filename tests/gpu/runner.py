@@ -139,7 +139,17 @@ def read_lines(path):
     return found
 
 
-def traced(run, directory, stacks):
+def reported(memtrace, path, truth):
+    """More checks of the same form: what `memtrace report` makes of the trace; the device's level at the end within 1 % of cudaMemGetInfo."""
+    done = subprocess.run([memtrace, "report", "--json", path], env=clean(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    entry = json.loads(done.stdout.decode())["ranks"][0]
+    peak, used = entry["peak"], truth["device"]["cuda"]
+    found = [("report: " + name, peak[name + "_bytes"], truth[name], peak[name + "_bytes"] == truth[name]) for name in ("allocated", "reserved")]
+    last = entry["timeline"][-1][3]
+    return found + [("report: device, 1 %", last, used, abs(last - used) <= used / 100)]
+
+
+def traced(run, directory, stacks, memtrace):
     """Adds the trace's summary and the recorder's checks to a run."""
     path = tracefile.largest(os.path.join(directory, "traces"))
     if path is None:
@@ -150,6 +160,8 @@ def traced(run, directory, stacks):
         run["trace"] = tracefile.summary(path, stacks)
         if run["truth"] and "allocated" in run["truth"]:
             run["checks"] = tracefile.checks(path, run["truth"])
+            if memtrace:
+                run["checks"] += reported(memtrace, path, run["truth"])
     except Exception as error:  # a trace that the strict reader refuses is a finding, not the end
         run["trace_error"] = "%s: %s" % (type(error).__name__, error)
 
@@ -169,7 +181,7 @@ def run(ways, way, step, directory, limit, stacks):
         # A GPU that is too small for the job: what was counted until then is compared all the same.
         done.update(status=OUT_OF_MEMORY if failure.startswith("OutOfMemoryError") else "failed", why=failure)
     if way != PLAIN and ways.build.get("recorder"):
-        traced(done, directory, stacks)
+        traced(done, directory, stacks, ways.build.get("memtrace"))
     if done["truth"]:
         done["truth"]["blocks"] = len(done["truth"].get("blocks", []))
     return done

@@ -221,7 +221,8 @@ class WholeRun(Case):
             self.check_page(f.read())
 
     def check_job(self, step):
-        self.assertEqual([c[0] for c in step["recorded"]["checks"]], ["allocated", "reserved", "allocs", "frees", "live blocks", "lost events"])
+        self.assertEqual([c[0] for c in step["recorded"]["checks"]], ["allocated", "reserved", "allocs", "frees", "live blocks", "lost events",
+                                                                                "report: allocated", "report: reserved", "report: device, 1 %"])
         self.assertTrue(all(c[3] for c in step["recorded"]["checks"]))
         # The context: gpus.def, 545259520 bytes of an H100 and 440401920 of an A100, and nothing that a call shows.
         context = step["compare"]["owners"][-1]
@@ -242,7 +243,7 @@ class WholeRun(Case):
 
     def check_page(self, text):
         self.assertIn("# memtrace on NVIDIA A100-SXM4-80GB", text)
-        self.assertIn("The recorder agrees with PyTorch's own counters in 12 of 12 comparisons", text)
+        self.assertIn("The recorder agrees with PyTorch's own counters in 18 of 18 comparisons", text)
         self.assertIn("| context, kernels and libraries (no call shows it) |", text)
         self.assertRegex(text, r"\| driver \| 535\.183\.01 \|")
 
