@@ -75,8 +75,9 @@ def python_of(project):
     base, folder = python(project.torch), os.path.join(CACHE, "python-" + project.name)
     mark = os.path.join(folder, "complete")
     if not os.path.exists(mark) or open(mark).read() != project.needs:
-        shutil.rmtree(folder, True)
-        run(base, "-m", "venv", folder)
+        if not os.path.exists(mark):
+            shutil.rmtree(folder, True)
+            run(base, "-m", "venv", folder)
         site = subprocess.run([base, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, stdout=subprocess.PIPE, text=True).stdout
         own = glob.glob(os.path.join(folder, "lib", "python3*", "site-packages"))[0]
         with open(os.path.join(own, "torch.pth"), "w") as f:

@@ -60,6 +60,18 @@ def drop_frames(error=None):
     gc.collect()
 
 
+def write(row):
+    with open(os.environ["CONFORMANCE_OUT"], "a") as f:
+        f.write(json.dumps(row) + "\n")
+
+
+def pytest_collectreport(report):
+    """A file that cannot be imported counts as one failed test."""
+    if report.failed:
+        write({"test": report.nodeid, "when": "collect", "outcome": "failed", "seconds": 0, "error": "import", "message": str(report.longrepr)[-6000:],
+               "line": 0, "statement": "", "origin": "", "reads_gpu": False})
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
@@ -74,8 +86,7 @@ def pytest_runtest_makereport(item, call):
     elif call.excinfo is not None:
         row.update(of_failure(call.excinfo.value, str(item.path)))
         item.config.stash[FAILED] = call.excinfo.value
-    with open(os.environ["CONFORMANCE_OUT"], "a") as f:
-        f.write(json.dumps(row) + "\n")
+    write(row)
 
 
 @pytest.hookimpl(trylast=True)

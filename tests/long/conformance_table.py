@@ -7,7 +7,7 @@ from collections import namedtuple
 Project = namedtuple("Project", "name torch version given archive needs")
 PROJECTS = {p.name: p for p in (
     Project("PyTorch", "2.6", "2.6.0", "PYTORCH_SOURCE", "debian:trixie:pytorch",
-            "pytest==7.3.2 pytest-timeout==2.4.0 expecttest==0.3.0 hypothesis==6.170.15 psutil==7.2.2 PuLP==2.9.0"),
+            "pytest==7.3.2 pytest-timeout==2.4.0 expecttest==0.3.0 hypothesis==6.170.15 psutil==7.2.2 PuLP==2.9.0 pwlf==2.7.0"),
     Project("Accelerate", "2.15", "1.15.0", "ACCELERATE_SOURCE", "pypi:accelerate",
             "pytest==8.4.2 pytest-timeout==2.4.0 parameterized==0.9.0 psutil==7.2.2"),
     Project("PEFT", "2.15", "0.21.2", "PEFT_SOURCE", "pypi:peft", "pytest==8.4.2 pytest-timeout==2.4.0 parameterized==0.9.0 psutil==7.2.2"),
@@ -20,7 +20,7 @@ PROJECTS = {p.name: p for p in (
 File = namedtuple("File", "project path gpus select")
 FILES = (
     File("PyTorch", "test/test_cuda.py", 1, ""),
-    File("PyTorch", "test/test_cuda_expandable_segments.py", 1, "memory or Absorption or MemPool or MallocAsync or segment"),
+    File("PyTorch", "test/test_cuda_expandable_segments.py", 1, "memory or Absorption or MemPool or MallocAsync"),
     File("PyTorch", "test/test_cuda_multigpu.py", 2, "memory or mem_get_info or allocat or caching or stream"),
     File("PyTorch", "test/test_optim.py", 1, "memory and cuda"),
     File("PyTorch", "test/test_autograd.py", 1, "memory or checkpoint"),
@@ -62,9 +62,13 @@ def about(row):
     return "%s\n%s" % (row["statement"], row["origin"])
 
 
+# Its words put something on the device, or take a value from it.
+ON_DEVICE = re.compile(r"\.(item|tolist|cuda)\(\)|(device=|device\(|\.to\()\"cuda")
+
+
 def reads_values(row):
-    """The statement's names hold tensors of the device, or the error is about tensors, or (a rank's error is text) its words read them."""
-    return row["reads_gpu"] or "Tensor-likes are not" in text(row) or re.search(r"\.(item|tolist)\(\)", row["statement"])
+    """The names of the statement hold tensors of the device; or the error is about tensors; or, if it is a rank's text, by the words."""
+    return row["reads_gpu"] or "Tensor-likes are not" in text(row) or ON_DEVICE.search(about(row))
 
 
 # The first reason that holds is the failure's. `alone`: the test passed in a process of its own.
@@ -81,7 +85,7 @@ REASONS = (
     Reason("assertion in a kernel", "it expects a kernel to stop the device", False,
            lambda row: re.search(r"assert_async|device-side assert|AcceleratorError", text(row) + about(row))),
     Reason("memory", "it compares sizes or blocks, and they differ", True,
-           lambda row: MEMORY.search(row["statement"]) or MEMORY.search(about(row)) and not reads_values(row)),
+           lambda row: MEMORY.search(row["statement"]) or MEMORY.search(about(row)) and not row["reads_gpu"]),
     Reason("values", "it compares results of kernels that the device does not compute", False, reads_values),
     Reason("unexplained", "no rule says why", True, lambda row: True),
 )
