@@ -69,6 +69,7 @@ class Reasons(unittest.TestCase):
         self.is_("module", error="ModuleNotFoundError", message="No module named 'pulp'")
         self.is_("unsupported", error="RuntimeError", message="cuDNN error: cuDNN: see the message of cudasim.")
         self.is_("timeout", error="Failed", message="Timeout (>600.0s) from pytest-timeout.")
+        self.is_("generated code", error="RuntimeError", message='Expected to find "buf0 = "\nSearched string:\n', reads_gpu=True)
         self.is_("unexplained", statement="self.assertEqual(len(names), 3)")
 
 

@@ -84,6 +84,8 @@ REASONS = (
            lambda row: row.get("alone") == "passed"),
     Reason("assertion in a kernel", "it expects a kernel to stop the device", False,
            lambda row: re.search(r"assert_async|device-side assert|AcceleratorError", text(row) + about(row))),
+    Reason("generated code", "it reads Inductor's code, in which matrices are padded or not by durations that Inductor measures", False,
+           lambda row: "Searched string:" in text(row)),
     Reason("memory", "it compares sizes or blocks, and they differ", True,
            lambda row: MEMORY.search(row["statement"]) or MEMORY.search(about(row)) and not row["reads_gpu"]),
     Reason("values", "it compares results of kernels that the device does not compute", False, reads_values),
