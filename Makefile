@@ -84,7 +84,7 @@ $(BUILD)/libmemtrace.so: $(call obj,$(PRELOAD_SRC)) $(BUILD)/preload/hooks/dlsym
 $(BUILD)/libcudasim.so: $(call obj,$(SIM_SRC)) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libcuda.so.1 $(LINK) $^ -o $@ -ldl -lpthread -lrt
 
-$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml/nvml.c $(filter preload/sim/device/gpu.c preload/sim/device/settings.c,$(SIM_SRC))) $(OLD_LIBS)
+$(BUILD)/libcudasim-nvml.so: $(call obj,preload/sim/nvml/nvml.c $(filter $(addprefix preload/sim/device/,gpu.c context.c settings.c),$(SIM_SRC))) $(OLD_LIBS)
 	$(CC) $(LINKSO) -Wl,-soname,libnvidia-ml.so.1 $(LINK) $^ -o $@ -ldl -lpthread
 
 # Under its SONAME, for programs that look for the driver as a file (Triton) or link with it.

@@ -6,11 +6,6 @@
 #define TABLE "../../preload/sim/nccl/nccl.def"
 
 enum nccl_use { COLLECTIVES = 1, MESSAGES = 2 };
-enum { HOPPER = 90 };
-/* PyTorch's wheels since 2.7 have NCCL 2.26, which connects ranks at their first use; PyTorch 2.6
- * has NCCL 2.21. */
-enum { CONNECTS_LATE_SINCE = 207 };
-
 enum nccl_buffers {
 #define NCCL_BUFFERS(use, channels, size) use,
 #include TABLE
@@ -25,6 +20,8 @@ static const wide buffers[BUFFERS] = {
 const struct nccl_group_row nccl_group_rows[NCCL_GROUPS] = {
 #define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) { id, source },
 #include "distributed/nccl_groups.def"
+	[NCCL_KERNELS] = { "nccl.kernels",
+			   "the code of NCCL's kernels and their stacks, once in a process" },
 };
 
 struct nccl_communicator {
@@ -43,27 +40,42 @@ static int megatron_before(const struct hparams *s, int minor)
 	       major == 0 && given < minor;
 }
 
-/* Before NCCL 2.22 all connections are made with the communicator. */
-static wide created(const struct nccl_communicator *c)
+/* The NCCL of PyPI's wheel. */
+static int version_of(int torch)
 {
+	int v = 0;
+
+#define NCCL_OF_TORCH(since, version) v = torch >= (since) ? (version) : v;
+#include TABLE
+	return v;
+}
+
+/* Of one communicator, when it is made. A rank in the middle stands for all. */
+static wide created(const struct nccl_communicator *c, const struct constants *k, int64_t node)
+{
+	int v = version_of(k->torch), sm = k->sm, near = c->span <= node;
+	int64_t n = c->size, rank = n > 2 ? 1 : 0;
 	wide taken = 0;
 
-#define NCCL_CREATION(from, amount) taken = c->size >= (from) ? (amount) : taken;
+#define NCCL_CREATED(id, when, amount) taken += (when) ? (amount) : 0;
 #include TABLE
-	return taken * c->count;
+	return taken;
 }
 
 /* Since NCCL 2.22: the connections that are used, both ways to each peer, in any of the
  * communicators. */
 static wide connected(const struct nccl_communicator *c, const struct constants *k, int64_t node)
 {
-	int near = c->span <= node;
+	int near = c->span <= node, sm = k->sm;
+	int64_t n = c->size;
 	wide taken = 0;
 
+	if (version_of(k->torch) < NCCL_LAZY)
+		return 0;
 	if (c->use & COLLECTIVES) {
 		taken += buffers[RING_RECEIVE] + buffers[RING_SEND];
-		if (near && c->size > 2 && k->sm >= HOPPER)
-			taken += buffers[NVLS_RANK] * c->size;
+		if (NCCL_HAS_NVLS)
+			taken += buffers[NVLS_RANK] * n;
 	}
 	if (c->use & MESSAGES && near)
 		taken += (buffers[PEER_RECEIVE] + buffers[PEER_SEND]) * c->peers;
@@ -72,22 +84,40 @@ static wide connected(const struct nccl_communicator *c, const struct constants 
 	return taken;
 }
 
+/* NCCL's kernels, once in a process, and their stacks. */
+static wide kernels(const struct constants *k)
+{
+	int v = version_of(k->torch), best = 0;
+	wide image = 0, beside = 0, stack = 0;
+
+#define NCCL_IMAGE(since, from, code, needs)                           \
+	if (v >= (since) && k->sm >= (from) && (from) >= best) {       \
+		best = (from), image = (code);                         \
+		stack = (needs) > NCCL_STACK ? (needs)-NCCL_STACK : 0; \
+	}
+#define NCCL_LOADED(from, size) beside = k->sm >= (from) ? (size) : beside;
+#include TABLE
+	return image + beside + stack * k->threads;
+}
+
 void nccl_memory(const struct hparams *s, const struct constants *k, int64_t stage,
 		 wide taken[NCCL_GROUPS])
 {
 	int64_t node = VALUE_OR(s->config, num_gpus_per_node, GPUS_OF_A_NODE);
 #define NCCL_GROUP(name, id, when, count, size, span, use, peers, source) \
 	{ (when) ? (count) : 0, size, span, use, peers },
-	const struct nccl_communicator groups[NCCL_GROUPS] = {
+	const struct nccl_communicator groups[NCCL_KERNELS] = {
 #include "distributed/nccl_groups.def"
 	};
 
-	for (int i = 0; i < NCCL_GROUPS; i++) {
+	taken[NCCL_KERNELS] = 0;
+	for (int i = 0; i < NCCL_KERNELS; i++) {
 		const struct nccl_communicator *c = &groups[i];
 
 		taken[i] = 0;
-		if (c->count && c->size > 1)
-			taken[i] =
-				k->torch < CONNECTS_LATE_SINCE ? created(c) : connected(c, k, node);
+		if (!c->count || c->size < 2)
+			continue;
+		taken[i] = c->count * created(c, k, node) + connected(c, k, node);
+		taken[NCCL_KERNELS] = kernels(k);
 	}
 }

@@ -11,13 +11,15 @@
 enum nccl_group {
 #define NCCL_GROUP(name, ...) NCCL_##name,
 #include "distributed/nccl_groups.def"
+	NCCL_KERNELS, /* not a group: once in a process */
 	NCCL_GROUPS
 };
 extern const struct nccl_group_row {
 	const char *id, *source;
 } nccl_group_rows[NCCL_GROUPS];
 
-/* Bytes of the communicators of each group, on a rank of pipeline stage `stage`. */
+/* Bytes of the communicators of each group, and of NCCL's kernels, on a rank of pipeline stage
+ * `stage`. */
 void nccl_memory(const struct hparams *s, const struct constants *k, int64_t stage,
 		 wide bytes[NCCL_GROUPS]);
 

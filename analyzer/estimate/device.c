@@ -30,6 +30,16 @@ const struct gpu *gpu_find(const char *name)
 	return NULL;
 }
 
+int64_t gpu_threads(const struct gpu *gpu)
+{
+	int threads = 0;
+
+#define ARCH(major, minor, of_processor, blocks, shared) \
+	threads = gpu->capability >= 10 * (major) + (minor) ? (of_processor) : threads;
+#include "../../preload/sim/device/archs.def"
+	return (int64_t)threads * gpu->processors;
+}
+
 void gpu_names(struct buf *list, const char *between)
 {
 	for (const struct gpu_row *g = gpus; g->gpu.name; g++)

@@ -16,6 +16,8 @@ struct gpu {
 /* The GPU of that name, device name ("NVIDIA H200") or alias; case does not matter. NULL: the name
  * is not known. */
 const struct gpu *gpu_find(const char *name);
+/* The threads that it holds at a time. */
+int64_t gpu_threads(const struct gpu *gpu);
 /* Appends the names of all GPUs, without aliases. */
 void gpu_names(struct buf *list, const char *between);
 

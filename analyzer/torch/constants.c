@@ -102,6 +102,7 @@ int constants_read(struct constants *k, struct allocator_settings *a, struct inp
 	}
 	k->sm = gpu->capability;
 	k->multiprocessors = gpu->processors;
+	k->threads = gpu_threads(gpu);
 	/* the containers of Megatron-LM's golden values */
 	if (!GIVEN(in->c, torch_version) && in->c->from_framework && GIVEN(in->c, container)) {
 		k->torch = TORCH_OF_CONTAINERS;

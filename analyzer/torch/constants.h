@@ -18,7 +18,7 @@ struct constants {
 	int sm;                   /* compute capability: 90 is 9.0 */
 	/* Transformer Engine may choose nondeterministic kernels */
 	int nondeterministic;
-	int64_t multiprocessors;
+	int64_t multiprocessors, threads; /* that the GPU holds at a time */
 	int64_t te_workspace; /* bytes of the workspace of Transformer Engine's products */
 	int64_t flush_buffer; /* bytes of the buffer of torch.compile's measurements */
 	int gpu_given, torch_given, workspace_given;

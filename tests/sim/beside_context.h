@@ -1,4 +1,4 @@
-/* A simulated H100 whose context takes 545,259,520 bytes and which has exactly 64 MiB (32 granules
+/* A simulated H100 whose context takes 648,019,968 bytes and which has exactly 64 MiB (32 granules
  * of 2 MiB) beside it. */
 #ifndef MEMTRACE_TEST_BESIDE_CONTEXT_H
 #define MEMTRACE_TEST_BESIDE_CONTEXT_H
@@ -8,9 +8,9 @@
 
 #define MIB ((size_t)1 << 20)
 #define GRANULE (2 * MIB)
-#define CONTEXT 545259520u
+#define CONTEXT 648019968u
 #define BESIDE (64 * MIB)
-#define TOTAL "612368384" /* CONTEXT + BESIDE */
+#define TOTAL "715128832" /* CONTEXT + BESIDE */
 
 static inline size_t free_bytes(void)
 {

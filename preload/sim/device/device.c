@@ -4,6 +4,7 @@
 #include "device/device.h"
 
 #include "device/common.h"
+#include "device/context.h"
 #include "device/settings.h"
 
 #include <dlfcn.h>
@@ -86,11 +87,12 @@ int device_use(int device)
 	pthread_mutex_lock(&lock);
 	int error = SIM_OK;
 	if (!device_active(device)) {
-		error = device_charge(device, settings.card->context);
+		uint64_t context =
+			context_bytes(settings.card, context_cuda(settings.driver, cuda_version()));
+		error = device_charge(device, context);
 		if (!error)
 			atomic_store(&devices[device].active, true);
-		sim_log("context on device %d: %llu bytes", device,
-			(unsigned long long)settings.card->context);
+		sim_log("context on device %d: %llu bytes", device, (unsigned long long)context);
 	}
 	pthread_mutex_unlock(&lock);
 	return error;

@@ -43,13 +43,11 @@ size_t gpu_names(char *out, size_t size)
 	return at;
 }
 
-/* Per compute capability, from the CUDA programming guide's table "technical specifications". */
 static const struct arch {
 	int major, minor, threads, blocks, shared;
 } archs[] = {
-	{ 7, 0, 2048, 32, 98304 },   { 7, 5, 1024, 16, 65536 },  { 8, 0, 2048, 32, 167936 },
-	{ 8, 6, 1536, 16, 102400 },  { 8, 9, 1536, 24, 102400 }, { 9, 0, 2048, 32, 233472 },
-	{ 10, 0, 2048, 32, 233472 },
+#define ARCH(...) { __VA_ARGS__ },
+#include "device/archs.def"
 };
 
 static const struct arch *arch_of(const struct gpu *gpu)
@@ -59,6 +57,11 @@ static const struct arch *arch_of(const struct gpu *gpu)
 	       (archs[i].major != gpu->major || archs[i].minor != gpu->minor))
 		i++;
 	return &archs[i];
+}
+
+uint64_t gpu_threads(const struct gpu *gpu)
+{
+	return (uint64_t)gpu->multiprocessors * (uint64_t)arch_of(gpu)->threads;
 }
 
 int gpu_attribute(const struct gpu *gpu, int attribute, int device)

@@ -4,6 +4,7 @@
 #include "device/settings.h"
 
 #include "device/common.h"
+#include "device/context.h"
 #include "device/gpu.h"
 
 #include <memtrace/size.h>
@@ -176,10 +177,11 @@ bool settings_load(void)
 	}
 	settings.visible = visible_devices(settings.gpus);
 	settings.total = settings.memory ? settings.memory : settings.card->memory;
-	if (good && settings.total <= settings.card->context) {
+	uint64_t context = context_bytes(settings.card, context_cuda(settings.driver, 0));
+	if (good && settings.total <= context) {
 		sim_say("CUDASIM_MEMORY=%llu: expected more than the %llu bytes that the CUDA context of a %s takes",
-			(unsigned long long)settings.total,
-			(unsigned long long)settings.card->context, settings.card->name);
+			(unsigned long long)settings.total, (unsigned long long)context,
+			settings.card->name);
 		return false;
 	}
 	return good;

@@ -83,7 +83,8 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
      void *stream)
 {
 	size_t bytes = nccl_bytes(count, type, 1);
-	int result = nccl_memory_collective(comm, "ncclAllGather", true);
+	int result = nccl_memory_collective(comm, "ncclAllGather",
+					    comm ? bytes * (size_t)comm->ranks : 0);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
@@ -117,7 +118,7 @@ NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int
      struct comm *comm, void *stream)
 {
 	size_t bytes = nccl_bytes(count, type, 1);
-	int result = nccl_memory_collective(comm, "ncclAllReduce", true);
+	int result = nccl_memory_collective(comm, "ncclAllReduce", bytes);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclAllReduce", bytes, &result))
 		return result;
@@ -134,7 +135,7 @@ NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int op
 	size_t bytes = nccl_bytes(count, type, 1);
 	if (!nccl_has_rank(comm, root))
 		return NCCL_INVALID_ARGUMENT;
-	int result = nccl_memory_collective(comm, "ncclReduce", false);
+	int result = nccl_memory_collective(comm, "ncclReduce", 0);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclReduce", bytes, &result))
 		return result;
@@ -152,7 +153,7 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 	if (!comm)
 		return NCCL_INVALID_ARGUMENT;
 	size_t bytes = nccl_bytes(count, type, comm->ranks);
-	int result = nccl_memory_collective(comm, "ncclReduceScatter", true);
+	int result = nccl_memory_collective(comm, "ncclReduceScatter", bytes);
 	stream_work(stream);
 	if (result || nccl_enter(comm, "ncclReduceScatter", bytes, &result))
 		return result;
@@ -223,7 +224,7 @@ NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int
 	size_t bytes = nccl_bytes(count, type, 1);
 	if (!nccl_has_rank(comm, root))
 		return NCCL_INVALID_ARGUMENT;
-	int result = nccl_memory_collective(comm, "ncclBroadcast", false);
+	int result = nccl_memory_collective(comm, "ncclBroadcast", 0);
 	stream_work(stream);
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = broadcast(from, to, at, piece(bytes, at), root, comm);

@@ -17,8 +17,8 @@ enum {
 	NCCL_REMOTE_ERROR = 6
 };
 enum { COMM_RANKS = TOGETHER_RANKS }; /* that run: more are emulated */
-/* Of a ring, of NVLS, of each peer in the node or of all beyond it: two ways each. */
-enum { COMM_BUFFERS = 2 * (2 + MAX_DEVICES) };
+/* Of its creation, a ring, NVLS, each peer in the node or all beyond it: two ways each. */
+enum { COMM_BUFFERS = 2 * (3 + MAX_DEVICES) };
 #define PAYLOAD \
 	KIB(64) /* bytes that really travel; larger messages are tensors, which nobody reads */
 

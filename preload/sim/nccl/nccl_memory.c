@@ -5,6 +5,7 @@
 
 #include "device/common.h"
 #include "device/device.h"
+#include "device/gpu.h"
 #include "device/settings.h"
 #include "nccl/comm.h"
 #include "nccl/version.h"
@@ -14,7 +15,7 @@
 EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes);
 EXPORT int cuMemFree_v2(uint64_t address);
 
-enum { LAZY_SINCE = 22200, SENDS = 1, RECEIVES = 2 };
+enum { SENDS = 1, RECEIVES = 2 };
 enum {
 #define NCCL_BUFFERS(use, channels, bytes) use,
 #include "nccl/nccl.def"
@@ -29,10 +30,10 @@ static uint64_t buffers(int use)
 	return table[use];
 }
 
-static bool connects_late(void)
+static int nccl_version(void)
 {
 	int version = 0;
-	return ncclGetVersion(&version) || version >= LAZY_SINCE;
+	return ncclGetVersion(&version) ? NCCL_LAZY : version;
 }
 
 /* The job's ranks that belong to it are not known: if they fit into one node, they are taken to
@@ -72,28 +73,63 @@ void nccl_memory_left(struct comm *comm)
 			cuMemFree_v2(comm->buffer[i]);
 }
 
-int nccl_memory_created(struct comm *comm)
+static int capability(void)
 {
-	uint64_t bytes = 0;
-#define NCCL_CREATION(from, size) bytes = comm->ranks >= (from) ? (size) : bytes;
-#include "nccl/nccl.def"
-	comm->late = comm->ranks > 1 && connects_late();
-	if (!comm->late)
-		return bytes ? take(comm, "ncclCommInitRank", bytes) : NCCL_OK;
-	comm->connected = calloc((size_t)comm->ranks, 1);
-	return comm->connected ? NCCL_OK : NCCL_SYSTEM_ERROR;
+	return 10 * settings.card->major + settings.card->minor;
 }
 
-int nccl_memory_collective(struct comm *comm, const char *call, bool nvls)
+/* What the driver takes for NCCL's kernels, once in a process and device: nothing gives it back.
+ * LAUNCHES: the stack of the kernels too. */
+static uint64_t of_kernels(int device, int v, bool launches)
+{
+	static atomic_bool loaded[MAX_DEVICES], launched[MAX_DEVICES];
+	int sm = capability(), best = 0;
+	uint64_t image = 0, beside = 0, stack = 0, bytes = 0;
+#define NCCL_IMAGE(since, from, code, needs)                           \
+	if (v >= (since) && sm >= (from) && (from) >= best) {          \
+		best = (from), image = (code);                         \
+		stack = (needs) > NCCL_STACK ? (needs)-NCCL_STACK : 0; \
+	}
+#define NCCL_LOADED(from, size) beside = sm >= (from) ? (size) : beside;
+#include "nccl/nccl.def"
+	if (!atomic_exchange(&loaded[device], true))
+		bytes += image + beside;
+	if (launches && !atomic_exchange(&launched[device], true))
+		bytes += stack * gpu_threads(settings.card);
+	return bytes;
+}
+
+int nccl_memory_created(struct comm *comm)
+{
+	const char *call = "ncclCommInitRank";
+	int v = nccl_version(), n = comm->ranks, rank = comm->rank, sm = capability();
+	bool near = in_a_node(comm);
+	uint64_t bytes = 0, kernels = of_kernels(comm->device, v, n > 1);
+#define NCCL_CREATED(id, when, size) bytes += (when) ? (uint64_t)(size) : 0;
+#include "nccl/nccl.def"
+	if (device_use(comm->device) || device_charge(comm->device, kernels)) {
+		sim_say("%s: no %llu bytes left on device %d for NCCL's kernels", call,
+			(unsigned long long)kernels, comm->device);
+		return NCCL_CUDA_ERROR;
+	}
+	sim_log("%s: %llu bytes for NCCL's kernels", call, (unsigned long long)kernels);
+	comm->late = n > 1 && v >= NCCL_LAZY;
+	if (comm->late && !(comm->connected = calloc((size_t)n, 1)))
+		return NCCL_SYSTEM_ERROR;
+	return bytes ? take(comm, call, bytes) : NCCL_OK;
+}
+
+int nccl_memory_collective(struct comm *comm, const char *call, uint64_t nvls)
 {
 	uint64_t bytes = 0;
 	if (!comm || !comm->late)
 		return NCCL_OK;
+	int n = comm->ranks, sm = capability();
+	bool near = in_a_node(comm);
 	if (!atomic_exchange(&comm->ring, true))
 		bytes += buffers(RING_RECEIVE) + buffers(RING_SEND);
-	if (nvls && settings.card->major >= 9 && comm->ranks > 2 && in_a_node(comm) &&
-	    !atomic_exchange(&comm->nvls, true))
-		bytes += buffers(NVLS_RANK) * (uint64_t)comm->ranks;
+	if (nvls >= NCCL_NVLS_FROM && NCCL_HAS_NVLS && !atomic_exchange(&comm->nvls, true))
+		bytes += buffers(NVLS_RANK) * (uint64_t)n;
 	return bytes ? take(comm, call, bytes) : NCCL_OK;
 }
 

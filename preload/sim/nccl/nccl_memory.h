@@ -6,7 +6,8 @@
 
 /* Takes the device memory that a use of the communicator takes the first time. */
 int nccl_memory_created(struct comm *comm);
-int nccl_memory_collective(struct comm *comm, const char *call, bool nvls);
+/* NVLS: the bytes that NVLS could carry. */
+int nccl_memory_collective(struct comm *comm, const char *call, uint64_t nvls);
 int nccl_memory_message(struct comm *comm, const char *call, int peer, bool receive);
 int nccl_memory_all_to_all(struct comm *comm, const char *call, bool send, bool receive);
 void nccl_memory_left(struct comm *comm);

@@ -3,6 +3,7 @@
  * documented there. */
 #define _GNU_SOURCE
 #include "device/common.h"
+#include "device/context.h"
 #include "device/settings.h"
 
 #include <dlfcn.h>
@@ -247,7 +248,7 @@ NVML(nvmlDeviceGetUtilizationRates, void *handle, unsigned rates[2])
 
 NVML(nvmlSystemGetDriverVersion, char *out, unsigned size)
 {
-	return text(out, size, "595.00");
+	return text(out, size, context_driver(settings.driver));
 }
 NVML(nvmlSystemGetNVMLVersion, char *out, unsigned size)
 {
