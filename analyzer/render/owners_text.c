@@ -1,4 +1,5 @@
 #include "render/owners_text.h"
+#include "render/modelled.h"
 #include "util/order.h"
 
 #include <stdlib.h>
@@ -65,8 +66,7 @@ static size_t lines_of(const struct rank *r, struct owner_line *lines)
 		if (!o->at_peak && !matters(r, o) && strcmp(o->key, "unexplained"))
 			continue;
 		lines[n++] = (struct owner_line){ o->title, o->at_peak, matters(r, o) ? o : NULL,
-						  r->simulated && (!strcmp(o->key, "nccl") ||
-								   !strcmp(o->key, "context")) };
+						  is_modelled(r, o->key) };
 		if (strcmp(o->key, "pytorch"))
 			continue;
 		lines[n - 1].title = "PyTorch's allocator";
@@ -129,6 +129,30 @@ static void put_device(struct page *p, const struct rank *r)
 	buf_release(&b);
 }
 
+/* The bounds of the lines that are modelled. */
+static void put_bounds(struct page *p, const struct rank *r)
+{
+	struct buf b = { 0 };
+
+	for (size_t i = 0; i < r->owner_count; i++) {
+		const struct owner_row *o = &r->owners[i];
+		bytes low, high;
+
+		if (!o->at_peak || !is_modelled(r, o->key))
+			continue;
+		modelled_bounds(r, o->key, o->at_peak, &low, &high);
+		buf_addf(&b, "%s%s ", b.length ? "; " : "", o->title);
+		page_size(p, &b, o->at_peak);
+		buf_puts(&b, ", -");
+		page_size(p, &b, o->at_peak - low);
+		buf_puts(&b, " +");
+		page_size(p, &b, high - o->at_peak);
+	}
+	if (b.length)
+		page_field(p, "modelled", b.text, 0);
+	buf_release(&b);
+}
+
 void put_owners(struct page *p, const struct rank *r)
 {
 	struct owner_line *lines = xcalloc(r->owner_count + 1, sizeof(*lines));
@@ -138,6 +162,8 @@ void put_owners(struct page *p, const struct rank *r)
 		put_device(p, r);
 		for (size_t i = 0; i < count && recorded_device(r) > 0; i++)
 			put_line(p, r, &lines[i]);
+		if (recorded_device(r) > 0)
+			put_bounds(p, r);
 	}
 	put_apart(p, "imported from other processes", r->imported_peak);
 	put_apart(p, "managed memory, virtual until touched", r->managed_peak);

@@ -2,6 +2,7 @@
 
 #include "render/findings.h"
 #include "render/json_util.h"
+#include "render/modelled.h"
 #include "render/ranks_json.h"
 
 #include <stdlib.h>
@@ -41,6 +42,16 @@ static json_t *by_owner_json(const struct rank *r)
 	return o;
 }
 
+/* The bounds of a peak that is modelled. */
+static void set_bounds(json_t *row, const struct rank *r, const struct owner_row *o)
+{
+	bytes low, high;
+
+	modelled_bounds(r, o->key, o->peak, &low, &high);
+	set(row, "low_bytes", json_integer(low));
+	set(row, "high_bytes", json_integer(high));
+}
+
 static json_t *owners_json(const struct rank *r)
 {
 	json_t *list = json_array();
@@ -52,6 +63,8 @@ static json_t *owners_json(const struct rank *r)
 		set(row, "peak_bytes", json_integer(r->owners[i].peak));
 		set(row, "at_peak_bytes",
 		    r->device_peak.unrecorded ? json_null() : json_integer(r->owners[i].at_peak));
+		if (is_modelled(r, r->owners[i].key))
+			set_bounds(row, r, &r->owners[i]);
 		json_array_append_new(list, row);
 	}
 	return list;
