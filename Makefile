@@ -128,7 +128,7 @@ $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUIL
 units: all $(UNITS) bench-programs
 bench-programs: $(BENCH)
 
-.PHONY: test soak faults accuracy test-all test-matrix test-gpu gpu-kit conformance bench demo setup fuzz check coverage lint format install clean help cuda-headers
+.PHONY: test soak faults accuracy published test-all test-matrix test-gpu gpu-kit conformance bench demo setup fuzz check coverage lint format install clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -180,6 +180,9 @@ faults: all     ## every call of the recorder made to fail; writes the table of 
 
 accuracy: all   ## our estimates and the documents' against PyTorch's counters; writes docs/accuracy.md
 	@python3 tests/accuracy/accuracy.py --write
+
+published: all  ## jobs whose memory others published, on the simulated device; writes docs/published.md; SOURCE=NAME: only this one
+	@python3 tests/published/run.py $(SOURCE)
 
 demo:           ## record a real PyTorch job, and one that runs out of memory
 	@examples/demo.sh
