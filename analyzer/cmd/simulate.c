@@ -16,6 +16,8 @@
 #include "simulate/until_oom.h"
 #include "simulate/summary.h"
 
+#include <memtrace/not_simulated.h>
+
 #include <memtrace/together.h>
 
 #include <errno.h>
@@ -98,13 +100,28 @@ static int check(const struct options *o, struct err *e)
 	return e->text[0] ? -1 : 0;
 }
 
+/* What the device of an earlier job did not compute says nothing about this one. */
+static void forget_last_job(const char *directory)
+{
+	char *path = xasprintf("%s/" NOT_SIMULATED_FILE, directory);
+
+	unlink(path);
+	free(path);
+}
+
 /* libmemtrace.so comes first, so that it gets the calls before the device. */
 static int set_environment(const struct options *o, struct err *e)
 {
 	int count = o->gpus ? o->gpus : is_alone(o) ? MAX_GPUS : 0;
 
-	if (launch_set_directory(o->directory, e) < 0 || launch_preload("libcudasim.so", e) < 0 ||
-	    launch_preload("libmemtrace.so", e) < 0 || launch_set_triton(e) < 0 ||
+	if (getenv("MEMTRACE_QUIET") && !strcmp(getenv("MEMTRACE_QUIET"), "1"))
+		setenv("CUDASIM_QUIET", "1", 0);
+	if (launch_set_directory(o->directory || getenv("MEMTRACE_DIR") ? o->directory : "memtrace",
+				 e) < 0)
+		return -1;
+	forget_last_job(getenv("MEMTRACE_DIR"));
+	if (launch_preload("libcudasim.so", e) < 0 || launch_preload("libmemtrace.so", e) < 0 ||
+	    launch_set_triton(e) < 0 ||
 	    set_device(o->gpu, o->memory > 0 ? o->memory : 0, count, e) < 0)
 		return -1;
 	return o->steps || is_alone(o) ? rank_env_inject(o->steps, e) : 0;

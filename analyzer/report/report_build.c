@@ -431,6 +431,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 	r.final_blocks = d->final.blocks;
 	add_meta(b);
 	report_add_warnings(&r, b->trace, b->replay);
+	report_warn_of_simulation(&r, b->trace);
 	add_peaks(b, d, running, incomplete);
 	report_add_owners(
 		&r, d,

@@ -1,8 +1,11 @@
 #include "report/report_warnings.h"
 
+#include <memtrace/not_simulated.h>
+
 #include "util/buf.h"
 #include "util/size.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +95,23 @@ void report_add_warnings(struct rank *r, const struct trace *t, const struct rep
 	if (trace_changed(t))
 		report_warn(r,
 			    "the job took old records back while they were read: run this again");
+}
+
+void report_warn_of_simulation(struct rank *r, const struct trace *t)
+{
+	char line[1200];
+	const char *slash = strrchr(t->path, '/');
+	char *path = xasprintf("%.*s" NOT_SIMULATED_FILE, slash ? (int)(slash + 1 - t->path) : 0,
+			       t->path);
+	FILE *f = t->header.flags & MT_FLAG_SIMULATED ? fopen(path, "re") : NULL;
+
+	while (f && r->warning_count < 64 && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		report_warn(r, "simulated device: %s", line);
+	}
+	if (f)
+		fclose(f);
+	free(path);
 }
 
 void report_warn_of_moments(struct rank *r, const struct device *d, const struct mt_device *running)

@@ -78,6 +78,31 @@ class Experts(Case):
                     self.assertEqual(line["rows"], [128, 1024, 1024, 131072])
 
 
+class NotComputed(Case):
+    JOB = os.path.join(JOBS, "not_computed.py")
+
+    def lines(self, done):
+        return [line for line in done.stderr.splitlines() if line.startswith("cudasim:")]
+
+    def test_one_line_and_a_warning(self):
+        done = self.simulate(torchrun(2, self.JOB), "--gpus", "2")
+        said = self.lines(done)
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertIn("the host reads what is not simulated", said[0])
+        self.assertIn("FillFunctor<int>", said[0])
+        warnings = [w for w in self.report()["ranks"][0]["warnings"] if w.startswith("simulated device: ")]
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("FillFunctor<int>", warnings[0])
+
+    def test_quiet(self):
+        self.assertEqual(self.lines(self.simulate([python(), self.JOB], MEMTRACE_QUIET="1")), [])
+
+    def test_nothing_to_say(self):
+        done = self.simulate([python(), self.JOB, "small"])
+        self.assertEqual(self.lines(done), [])
+        self.assertIn("sum 1048576", done.stdout)
+
+
 class Recurrent(Case):
     def test_every_version(self):
         """cuDNN reported a reserve space of 736,000,000 bytes for the LSTM and of 864,000,000 for the GRU (PyTorch issue 2895). Beside it: the output, 250 * 100 * 320 * 4

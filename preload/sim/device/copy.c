@@ -2,7 +2,8 @@
  * kernels would touch, yet what the host reads back (a loss, a found-inf flag, token counts) should
  * be what it wrote:
  * - host to host: always;
- * - from the host to the device: up to CUDASIM_COPY_MAX;
+ * - from the host to the device: up to CUDASIM_COPY_MAX, and of integers (token ids, lengths) up
+ *   to ON_DEVICE_MAX;
  * - on the device, and from it: what holds data, of larger ones by pages (a page that nobody wrote
  *   has none); on the device up to ON_DEVICE_MAX;
  * - fills with a value: up to ON_DEVICE_MAX; with zero: always. Large ones give the pages back,
@@ -22,10 +23,9 @@
 
 #define WHOLE_MAX KIB(64)
 #define ON_DEVICE_MAX MIB(64)
-#define TOO_LARGE_HOST "A copy from the host is larger than CUDASIM_COPY_MAX"
-#define TOO_LARGE "A copy on the device is larger than 64 MiB"
+#define TOO_LARGE "a copy is larger than 64 MiB"
 
-enum { PAGE = 4096, PAGES = 512 };
+enum { PAGE = 4096, PAGES = 512, SAMPLES = 512 };
 
 /* Which of the pages hold data? By /proc/self/pagemap: present, or swapped out. */
 static bool pages_used(int map, uint64_t first, unsigned pages, uint64_t entries[PAGES])
@@ -95,6 +95,21 @@ static void copy_kept(void *to, const void *from, size_t bytes)
 		copy_parts(to, from, bytes);
 }
 
+/* By a sample: small integers of 32 or 64 bits, or booleans, not all 0. Numbers in floating point
+ * have an exponent in their highest byte. */
+static bool are_integers(const char *from, uint64_t bytes)
+{
+	bool any = false;
+	for (unsigned i = 0; i < SAMPLES; i++) {
+		uint32_t word;
+		memcpy(&word, from + bytes / SAMPLES * i / 8 * 8 % (bytes - 8) + i % 2 * 4, 4);
+		if (word >> 24 && word >> 24 != 0xff && (word & 0xfefefefe))
+			return false;
+		any |= word != 0;
+	}
+	return any;
+}
+
 /* Moves the doubts; false: the bytes are not kept. */
 static bool kept(const void *to, const void *from, uint64_t bytes)
 {
@@ -103,14 +118,18 @@ static bool kept(const void *to, const void *from, uint64_t bytes)
 		doubt_read(from, bytes);
 	if (!to_device)
 		return true;
-	bool keep = bytes <= (from_device ? ON_DEVICE_MAX : settings.copy_max);
-	if (!keep)
-		doubt_begin(to, bytes, from_device ? TOO_LARGE : TOO_LARGE_HOST);
-	else if (from_device)
+	bool integers = from_device || bytes <= settings.copy_max || are_integers(from, bytes);
+	if (!integers)
+		return false;
+	if (bytes > ON_DEVICE_MAX && (from_device || bytes > settings.copy_max)) {
+		doubt_begin(to, bytes, 1, TOO_LARGE);
+		return false;
+	}
+	if (from_device)
 		doubt_copy(to, from, bytes);
 	else
 		doubt_end(to, bytes);
-	return keep;
+	return true;
 }
 
 void copy_bytes(void *to, const void *from, size_t bytes)
@@ -138,5 +157,5 @@ void fill_bytes(void *to, int value, size_t bytes)
 	else if (!value)
 		memory_forget((uint64_t)to, bytes);
 	else
-		doubt_begin(to, bytes, "A fill is larger than 64 MiB");
+		doubt_begin(to, bytes, 1, "a fill is larger than 64 MiB");
 }

@@ -1,7 +1,8 @@
 #define _GNU_SOURCE
 #include "device/doubt.h"
 
-#include "device/settings.h"
+#include "device/common.h"
+#include "device/not_simulated.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -12,6 +13,7 @@ enum { RANGES = 1024, CAUSES = 64 };
 
 struct doubt {
 	uint64_t start, end;
+	unsigned unit;
 	const char *cause;
 };
 
@@ -41,17 +43,17 @@ static void take(uint64_t start, uint64_t end)
 		}
 		ranges[i] = ranges[count - 1];
 		__atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
-		put((struct doubt){ r.start, start, r.cause });
-		put((struct doubt){ end, r.end, r.cause });
+		put((struct doubt){ r.start, start, r.unit, r.cause });
+		put((struct doubt){ end, r.end, r.unit, r.cause });
 	}
 }
 
-void doubt_begin(const void *at, uint64_t bytes, const char *cause)
+void doubt_begin(const void *at, uint64_t bytes, unsigned unit, const char *cause)
 {
 	uint64_t start = (uint64_t)at;
 	pthread_mutex_lock(&lock);
 	take(start, start + bytes);
-	put((struct doubt){ start, start + bytes, cause });
+	put((struct doubt){ start, start + bytes, unit, cause });
 	pthread_mutex_unlock(&lock);
 }
 
@@ -64,18 +66,23 @@ void doubt_end(const void *at, uint64_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-const char *doubt_about(const void *at, uint64_t bytes)
+static struct doubt find(const void *at, uint64_t bytes)
 {
-	const char *cause = NULL;
+	struct doubt found = { .unit = 1 };
 	uint64_t start = (uint64_t)at;
 	if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
-		return NULL;
+		return found;
 	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < count && !cause; i++)
+	for (unsigned i = 0; i < count && !found.cause; i++)
 		if (ranges[i].start < start + bytes && start < ranges[i].end)
-			cause = ranges[i].cause;
+			found = ranges[i];
 	pthread_mutex_unlock(&lock);
-	return cause;
+	return found;
+}
+
+const char *doubt_about(const void *at, uint64_t bytes)
+{
+	return find(at, bytes).cause;
 }
 
 /* Once for each cause. */
@@ -96,18 +103,18 @@ static bool first_time(const char *cause)
 
 void doubt_read(const void *at, uint64_t bytes)
 {
-	const char *cause = doubt_about(at, bytes);
-	if (cause && first_time(cause))
-		sim_say("the host reads what depends on a result that is not simulated: sizes that "
-			"follow may be wrong. %.400s",
-			cause);
+	struct doubt d = find(at, bytes);
+	if (d.cause && bytes % d.unit == 0 && first_time(d.cause))
+		sim_say_once("the host reads what is not simulated, sizes that follow may be "
+			     "wrong: %.400s",
+			     d.cause);
 }
 
 void doubt_copy(const void *to, const void *from, uint64_t bytes)
 {
-	const char *cause = doubt_about(from, bytes);
-	if (cause)
-		doubt_begin(to, bytes, cause);
+	struct doubt d = find(from, bytes);
+	if (d.cause)
+		doubt_begin(to, bytes, d.unit, d.cause);
 	else
 		doubt_end(to, bytes);
 }

@@ -6,8 +6,9 @@
 
 #include <stdint.h>
 
-/* `cause` is a kernel's name or a sentence's subject, and stays readable. */
-void doubt_begin(const void *at, uint64_t bytes, const char *cause);
+/* `cause` is a kernel's name or a sentence, and stays readable. `unit`: the bytes of an element; a
+ * read of other than whole elements is of something that took its place. */
+void doubt_begin(const void *at, uint64_t bytes, unsigned unit, const char *cause);
 void doubt_end(const void *at, uint64_t bytes);
 /* The cause of any doubt in this memory; NULL: there is none. */
 const char *doubt_about(const void *at, uint64_t bytes);

@@ -11,6 +11,7 @@
 
 #include "device/common.h"
 #include "device/hash.h"
+#include "device/not_simulated.h"
 #include "device/settings.h"
 #include "kernels/computed.h"
 #include "kernels/random.h"
@@ -27,6 +28,7 @@ struct kernel {
 	const char *name; /* mangled; demangled once it has been launched */
 	bool (*compute)(const struct launch *l);
 	bool seen, warned;
+	unsigned outputs; /* of an unknown kernel: its arguments that point to integers */
 	UT_hash_handle hh;
 };
 
@@ -61,6 +63,7 @@ void kernel_register(const void *host, const char *name)
 		kernel->name = name;
 		kernel->compute = NULL;
 		kernel->seen = kernel->warned = false;
+		kernel->outputs = 0;
 	} else {
 		add(host, name);
 	}
@@ -107,6 +110,9 @@ static void recognise(struct kernel *kernel)
 		if (strstr(kernel->name, computed[i].part) &&
 		    strstr(kernel->name, computed[i].second))
 			kernel->compute = computed[i].compute;
+	if (!kernel->compute && strstr(kernel->name, "at::native::") &&
+	    !strstr(kernel->name, "cub::"))
+		kernel->outputs = launch_outputs(kernel->name);
 	sim_log("kernel %s%s", kernel->compute ? "(computed) " : "", kernel->name);
 	kernel->seen = true;
 }
@@ -139,7 +145,8 @@ static void warn(const struct kernel *which)
 		kernel->warned = true;
 	pthread_rwlock_unlock(&lock);
 	if (!warned)
-		sim_say("kernel %.400s is not simulated: sizes that depend on what it writes will differ",
+		sim_say_once(
+			"kernel %.400s is not simulated: sizes that depend on what it writes will differ",
 			which->name);
 }
 
@@ -149,9 +156,13 @@ void kernel_run(const void *host, void **arguments, unsigned columns, unsigned r
 	bool known = find(host, &kernel);
 	if (!known || kernel.compute != compute_topk)
 		random_forget();
-	if (!known || !kernel.compute)
+	if (!known)
 		return;
 	struct launch l = { kernel.name, arguments, columns, rows };
+	if (kernel.outputs)
+		launch_doubts(&l, kernel.outputs);
+	if (!kernel.compute)
+		return;
 	launch_begins();
 	if (!kernel.compute(&l))
 		warn(&kernel);

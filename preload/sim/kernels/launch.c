@@ -164,6 +164,33 @@ uint64_t computed_most(enum number_type type)
 
 static _Thread_local const char *because; /* what the launch has read; NULL: nothing doubtful */
 
+unsigned launch_outputs(const char *name)
+{
+	struct launch l = { .name = name };
+	unsigned outputs = 0;
+	for (unsigned n = 0; n < 32; n++) {
+		const char *type = parameter(&l, n);
+		size_t length = type ? strcspn(type, "<,)*&") : 0;
+		if (!length)
+			break;
+		if (type[length] == '*' && !strstr(type, "std::") &&
+		    number_integral(launch_type(type)) &&
+		    strncmp(type + length - 5, "const", 5) != 0)
+			outputs |= 1u << n;
+	}
+	return outputs;
+}
+
+void launch_doubts(const struct launch *l, unsigned outputs)
+{
+	for (unsigned n = 0; outputs >> n; n++) {
+		const char *to = outputs >> n & 1 ? *(char **)l->arguments[n] : NULL;
+		size_t size = to ? element_of(l, n).size : 0;
+		if (size && launch_device(to, size))
+			doubt_begin(to, size, (unsigned)size, l->name);
+	}
+}
+
 void launch_begins(void)
 {
 	because = NULL;
@@ -178,7 +205,7 @@ void launch_reads(const void *from, uint64_t bytes)
 void launch_writes(const void *to, uint64_t bytes)
 {
 	if (because)
-		doubt_begin(to, bytes, because);
+		doubt_begin(to, bytes, 1, because);
 	else
 		doubt_end(to, bytes);
 }
@@ -186,5 +213,5 @@ void launch_writes(const void *to, uint64_t bytes)
 void launch_leaves(const struct launch *l, const void *to, uint64_t bytes)
 {
 	if (launch_device(to, bytes))
-		doubt_begin(to, bytes, because ? because : l->name);
+		doubt_begin(to, bytes, 1, because ? because : l->name);
 }

@@ -66,6 +66,10 @@ struct strided strided_row(uint64_t items, unsigned arguments, const size_t *byt
 
 /* The memory that a launch reads, and then what it writes, so that results of doubtful data are
  * doubtful themselves; and what it should have written. */
+/* The arguments of a kernel that point to integers that it may write, one bit each; and doubt
+ * about their first elements, since their number is not known. */
+unsigned launch_outputs(const char *name);
+void launch_doubts(const struct launch *l, unsigned outputs);
 void launch_begins(void);
 void launch_reads(const void *from, uint64_t bytes);
 void launch_writes(const void *to, uint64_t bytes);

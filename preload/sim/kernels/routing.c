@@ -122,9 +122,10 @@ bool compute_topk(const struct launch *l)
 			int64_t *to = (int64_t *)out.data + info_offset(&out, row) + j * step;
 			if (!launch_device(to, 8))
 				return false;
-			launch_writes(to, 8);
 			*to = chosen[j];
 		}
+		launch_writes((int64_t *)out.data + info_offset(&out, row),
+			      ((count ? count - 1 : 0) * step + 1) * 8);
 	}
 	return true;
 }
@@ -223,9 +224,10 @@ bool compute_index(const struct launch *l)
 		if (!launch_device(from, element) ||
 		    !launch_device(captured.output + at[0], element))
 			return false;
-		launch_reads(from, element);
 		memcpy(captured.output + at[0], from, element);
 	}
+	launch_reads(captured.input, element);
+	launch_reads(captured.index[0], strided_reach(&s, 2) + 8);
 	launch_writes(captured.output, strided_reach(&s, 0) + element);
 	return true;
 }
