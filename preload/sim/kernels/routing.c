@@ -109,12 +109,14 @@ bool compute_topk(const struct launch *l)
 		return true; /* not experts: samplers and similar code decide no size */
 	int64_t chosen[EXPERTS];
 	float drawn[EXPERTS];
-	if (!read_info(&in, l->arguments[0], wide) || !read_info(&out, l->arguments[8], wide) ||
-	    count > length || rows * count > COMPUTED_PLACES)
+	bool readable = read_info(&in, l->arguments[0], wide);
+	if (!read_info(&out, l->arguments[8], wide) || count > length ||
+	    rows * count > COMPUTED_PLACES)
 		return false;
 	for (uint64_t row = 0; row < rows; row++) {
-		const float *from = (const float *)in.data + info_offset(&in, row);
-		if (random_normals(drawn, from, length))
+		const float *from =
+			readable ? (const float *)in.data + info_offset(&in, row) : NULL;
+		if (from && random_normals(drawn, from, length))
 			choose_drawn(chosen, drawn, count, length, largest);
 		else
 			choose(chosen, row, count, length);
