@@ -1,0 +1,163 @@
+"""Remakes the memory rows of Liger-Kernel's benchmark table on the simulated device.
+
+    liger.py CHECKOUT [--rows FILE] [--kernel NAME] [--again] [--memtrace COMMAND]
+
+CHECKOUT is a clone of linkedin/Liger-Kernel, or its git directory, with the refs/pull/*/head of GitHub where a row was measured with
+a state of a pull request. FILE has rows like those of results/liger.json (the default), which is written. One process runs one
+script, as the publisher did; what has run is kept in ~/.cache/memtrace/published-liger and not run again without --again."""
+import argparse
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RESULTS = os.path.join(HERE, "results", "liger.json")
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "memtrace", "published-liger")
+LIBRARIES = "transformers==4.46.3 numpy<2.3 pytest"
+SCRIPTS = {"fused_linear_orpo_loss": "orpo_loss", "tiled_geglu": "tiled_mlp", "tiled_swiglu": "tiled_mlp"}
+GPUS = {"A100-SXM4-80GB": "A100-80GB", "A100-SXM4-40GB": "A100-40GB", "A100 80GB PCIe": "A100-80GB", "H100 PCIe": "H100-80GB",
+        "H100 80GB HBM3": "H100-80GB", "GeForce RTX 3090": "RTX-3090", "GeForce RTX 4090": "RTX-4090", "B200": "B200"}
+MEASURED = os.path.join(HERE, "liger_measured.json")  # the code, the PyTorch and the order that the publisher had, if not the row's
+
+
+def tree(checkout, state, later):
+    """The files of a commit, some of them as a later one has them."""
+    at = os.path.join(CACHE, "src", "+".join([state, *later[:1]]))
+    if not os.path.exists(os.path.join(at, "complete")):
+        extract(checkout, state, at, subprocess.check_output(["git", "-C", checkout, "ls-tree", "-r", "--name-only", state], text=True).split("\n"))
+        if later:
+            extract(checkout, later[0], at, later[1:])
+            without_missing(os.path.join(at, "src"), [os.path.join(at, n) for n in later[1:]])
+        open(os.path.join(at, "complete"), "w").close()
+    return at
+
+
+def without_missing(source, files):
+    """Drops the lines of `files` that name what they import from modules that this state does not have yet."""
+    for name in files:
+        with open(name) as f:
+            lines = f.read().split("\n")
+        gone = [m.group(2) for m in (re.match(r"from (liger_kernel[.\w]*) import (\w+)", line) for line in lines)
+                if m and not os.path.exists(os.path.join(source, m.group(1).replace(".", "/") + ".py"))
+                and not os.path.exists(os.path.join(source, m.group(1).replace(".", "/")))]
+        with open(name, "w") as f:
+            f.write("\n".join(line for line in lines if not any(g in line for g in gone)))
+
+
+def extract(checkout, commit, at, names):
+    names = [n for n in names if re.match(r"(src|benchmark/scripts|test)/.*\.py$", n)]
+    data = subprocess.check_output(["git", "-C", checkout, "archive", commit, *names])
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        tar.extractall(at, filter="data")
+
+
+def libraries(python):
+    at = os.path.join(CACHE, "libraries")
+    if not os.path.exists(os.path.join(at, "complete")):
+        subprocess.check_call([python, "-m", "pip", "install", "-q", "--target", at, *LIBRARIES.split(" ")])
+        open(os.path.join(at, "complete"), "w").close()
+    return at
+
+
+def about(row):
+    return "%s %s %s" % (row["timestamp"], row["provider"], row["config"])
+
+
+def job(row, measured):
+    """What makes a row: state, version of PyTorch, script, GPU, arguments."""
+    name = row["gpu"].replace("NVIDIA ", "")
+    args = ["--sweep-dim", "num_experts"] if row["kernel"] == "fused_moe" and row["x"] == "E" else []
+    script = "benchmark_%s.py" % SCRIPTS.get(row["kernel"], row["kernel"])
+    plan = {"state": row["commit"], "torch": row["torch"][:3], "arguments": [], "with": []}
+    for m in measured:
+        if m["kernel"] == row["kernel"] and re.search(m["rows"], about(row)):
+            plan.update({k: v for k, v in m.items() if k in plan})
+    return plan["state"], plan["torch"], script, GPUS[name], tuple(plan["arguments"] + args), tuple(plan["with"])
+
+
+def run(checkout, memtrace, what, again):
+    """The rows that one script printed."""
+    state, torch, script, gpu, args, later = what
+    out = os.path.join(CACHE, "runs", re.sub(r"[^\w.+-]+", "_", " ".join([state, *later[:1], torch, script, gpu, *args])) + ".json")
+    if again or not os.path.exists(out):
+        os.makedirs(os.path.dirname(out), exist_ok=True)
+        python = subprocess.check_output([os.path.join(HERE, "..", "python-env.sh"), torch], text=True).strip()
+        command = [memtrace, "simulate", "--gpu", gpu, "-o", out + ".trace", "--", python, os.path.join(HERE, "liger_job.py"), tree(checkout, state, later),
+                   script, out + ".part", *args]
+        print(" ".join(command), flush=True)
+        if os.path.exists(out + ".part"):
+            os.remove(out + ".part")
+        with open(out + ".log", "w") as log:
+            done = subprocess.run(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": libraries(python)}, check=False)
+        if done.returncode or not os.path.exists(out + ".part"):
+            print("failed (%d): see %s.log" % (done.returncode, out), file=sys.stderr)
+            return []
+        os.rename(out + ".part", out)
+    with open(out) as f:
+        return [json.loads(line) for line in f]
+
+
+def key(row):
+    return row["kernel"], row["provider"], row["mode"], row["x"], str(row["x_value"]), json.dumps(json.loads(row["config"]), sort_keys=True)
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("checkout")
+    args.add_argument("--rows", default=RESULTS)
+    args.add_argument("--kernel", action="append")
+    args.add_argument("--again", action="store_true")
+    args.add_argument("--memtrace", default=os.path.join(HERE, "..", "..", "build", "memtrace"))
+    args = args.parse_args()
+    with open(args.rows) as f:
+        table = json.load(f)
+    with open(MEASURED) as f:
+        measured = json.load(f)
+    jobs = {}
+    for row in table["rows"]:
+        if (not args.kernel or row["kernel"] in args.kernel):
+            jobs.setdefault(job(row, measured), []).append(row)
+    for what, rows in jobs.items():
+        got = {key(r): r.get("mib") for r in run(args.checkout, args.memtrace, what, args.again) if r["metric"] == "memory"}
+        for row in rows:
+            row["simulated"] = got.get(key(row), row.get("simulated"))
+    write(table, measured)
+
+
+def exact(row):
+    """As far as the script's 32-bit floats go."""
+    return row["simulated"] is not None and abs(row["simulated"] - row["published"]) <= 2 ** -23 * row["published"]
+
+
+def write(table, measured):
+    """results/liger.json, with a cause for each row that differs."""
+    for row in table["rows"]:
+        row.setdefault("published", row.pop("published_mib", None))
+        row.setdefault("simulated", row.pop("simulated_mib", None))
+        state, torch, script, _, arguments, _ = job(row, measured)
+        m = [m for m in measured if m["kernel"] == row["kernel"] and re.search(m["rows"], about(row))]
+        same = exact(row)
+        row.update(family=row["kernel"], metric="max_memory_allocated", unit="MiB", estimate=None, measured_with="Liger-Kernel %s" % row["liger_version"],
+                   simulated_with="PyTorch %s, Liger-Kernel %s" % (torch, state),
+                   job=" ".join([script, *arguments, row["provider"], row["mode"] or "", "%s=%s" % (row["x"], row["x_value"])]),
+                   cause="" if same else m[0]["cause"] if m else row.get("cause", ""), ours=bool(not same and m and m[0]["ours"]))
+    table.update(source="Liger-Kernel", url="https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/data/all_benchmark_data.csv",
+                 command="tests/published/liger.py CHECKOUT")
+    table.pop("about", None)
+    os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
+    with open(RESULTS, "w") as f:
+        json.dump(table, f, indent=0)
+        f.write("\n")
+    families = {}
+    for row in table["rows"]:
+        families.setdefault(row["kernel"], []).append(row)
+    for family, rows in families.items():
+        print("%-28s %3d rows, %3d exact" % (family, len(rows), sum(map(exact, rows))))
+
+
+if __name__ == "__main__":
+    main()
