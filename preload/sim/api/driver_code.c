@@ -2,6 +2,7 @@
 #include "device/common.h"
 #include "device/device.h"
 #include "device/handle.h"
+#include "device/speed.h"
 #include "device/stream.h"
 
 #include <cuda.h>
@@ -105,41 +106,42 @@ EXPORT CUresult cuOccupancyMaxActiveClusters(int *count, CUfunction function,
 	return (CUresult)sim_ready();
 }
 
-static CUresult launched(CUstream stream)
+static CUresult launched(CUstream stream, const unsigned grid[3], const unsigned block[3])
 {
 	int error = device_use_current();
+	uint64_t threads = (uint64_t)grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2];
 	if (!error)
-		stream_work(stream);
+		stream_work(stream, speed_threads(threads));
 	return (CUresult)error;
 }
 EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 			       unsigned by, unsigned bz, unsigned shared, CUstream stream,
 			       void **arguments, void **extra)
 {
-	(void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared,
-		(void)arguments, (void)extra;
-	return launched(stream);
+	(void)f, (void)shared, (void)arguments, (void)extra;
+	return launched(stream, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz });
 }
 PTSZ(cuLaunchKernel);
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **arguments,
 				 void **extra)
 {
 	(void)f, (void)arguments, (void)extra;
-	return launched(config->hStream);
+	return launched(config->hStream,
+			(unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
+			(unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ });
 }
 PTSZ(cuLaunchKernelEx);
 EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
 					  unsigned bx, unsigned by, unsigned bz, unsigned shared,
 					  CUstream stream, void **arguments)
 {
-	(void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared,
-		(void)arguments;
-	return launched(stream);
+	(void)f, (void)shared, (void)arguments;
+	return launched(stream, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz });
 }
 PTSZ(cuLaunchCooperativeKernel);
 EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
 {
-	stream_work(stream);
+	stream_work(stream, 0);
 	if (!capture_of(stream, NULL, NULL))
 		function(data);
 	return (CUresult)sim_ready();

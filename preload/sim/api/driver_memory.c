@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "device/host.h"
 #include "device/memory.h"
+#include "device/speed.h"
 #include "device/stream.h"
 
 #include <cuda.h>
@@ -102,7 +103,7 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream s, bool 
 {
 	int error = device_use_current();
 	if (!error) {
-		stream_work(s);
+		stream_work(s, speed_copy((void *)to, (const void *)from, bytes));
 		copy_bytes((void *)to, (const void *)from, bytes);
 		stream_copied(s, (void *)to, blocking);
 	}
@@ -151,7 +152,7 @@ static CUresult fill(CUdeviceptr to, unsigned value, size_t width, size_t count,
 	int error = device_use_current();
 	if (error)
 		return (CUresult)error;
-	stream_work(s);
+	stream_work(s, speed_memory(product(count, width)));
 	if (width == 1 || !value)
 		fill_bytes((void *)to, (int)(value & 0xff), count * width);
 	else if (count * width <= KIB(64))

@@ -12,19 +12,19 @@
 
 EXPORT cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t s)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	return rt(pool_alloc(NULL, device_current(), n, p));
 }
 PTSZ(cudaMallocAsync);
 EXPORT cudaError_t cudaMallocFromPoolAsync(void **p, size_t n, cudaMemPool_t pool, cudaStream_t s)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	return rt(pool ? pool_alloc((struct pool *)pool, 0, n, p) : SIM_INVALID_VALUE);
 }
 PTSZ(cudaMallocFromPoolAsync);
 EXPORT cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	return rt(p ? memory_free((uint64_t)p) : SIM_INVALID_VALUE);
 }
 PTSZ(cudaFreeAsync);
@@ -71,20 +71,20 @@ EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t *p, const struct cudaMemPoolP
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *p, size_t n, CUstream s)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	return n ? (CUresult)pool_alloc(NULL, device_current(), n, p) : CUDA_ERROR_INVALID_VALUE;
 }
 PTSZ(cuMemAllocAsync);
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	return n && pool ? (CUresult)pool_alloc((struct pool *)pool, 0, n, p)
 			 : CUDA_ERROR_INVALID_VALUE;
 }
 PTSZ(cuMemAllocFromPoolAsync);
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	return (CUresult)memory_free(p);
 }
 PTSZ(cuMemFreeAsync);

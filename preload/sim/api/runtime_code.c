@@ -5,6 +5,7 @@
 #include "device/handle.h"
 #include "device/hash.h"
 #include "device/memory.h"
+#include "device/speed.h"
 #include "device/settings.h"
 #include "device/stream.h"
 #include "kernels/kernels.h"
@@ -141,12 +142,18 @@ EXPORT cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t byt
 
 /* ---- launches */
 
-static cudaError_t launch(const void *function, dim3 grid, void **arguments, cudaStream_t stream)
+static uint64_t threads(dim3 d)
+{
+	return (uint64_t)d.x * d.y * d.z;
+}
+
+static cudaError_t launch(const void *function, dim3 grid, dim3 block, void **arguments,
+			  cudaStream_t stream)
 {
 	int error = device_use_current();
 	if (error)
 		return rt(error);
-	stream_work(stream);
+	stream_work(stream, speed_threads(threads(grid) * threads(block)));
 	kernel_run(function, arguments, grid.x, grid.y);
 	return cudaSuccess;
 }
@@ -179,28 +186,28 @@ EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
 EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments,
 				      size_t shared, cudaStream_t stream)
 {
-	(void)block, (void)shared;
-	return launch((const void *)kernel, grid, arguments, stream);
+	(void)shared;
+	return launch((const void *)kernel, grid, block, arguments, stream);
 }
 TWIN(__cudaLaunchKernel, _ptsz);
 EXPORT cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
 				    size_t shared, cudaStream_t stream)
 {
-	(void)block, (void)shared;
-	return launch(function, grid, arguments, stream);
+	(void)shared;
+	return launch(function, grid, block, arguments, stream);
 }
 PTSZ(cudaLaunchKernel);
 EXPORT cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block,
 					       void **arguments, size_t shared, cudaStream_t stream)
 {
-	(void)block, (void)shared;
-	return launch(function, grid, arguments, stream);
+	(void)shared;
+	return launch(function, grid, block, arguments, stream);
 }
 PTSZ(cudaLaunchCooperativeKernel);
 EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
 				       void **arguments)
 {
-	return launch(function, config->gridDim, arguments, config->stream);
+	return launch(function, config->gridDim, config->blockDim, arguments, config->stream);
 }
 PTSZ(cudaLaunchKernelExC);
 

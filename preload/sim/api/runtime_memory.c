@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/host.h"
 #include "device/memory.h"
+#include "device/speed.h"
 #include "device/stream.h"
 #include "device/timeline.h"
 
@@ -138,7 +139,7 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, c
 	return cudaSuccess;
 }
 
-/* ---- copies and fills: a simulation of time would be in stream_work() */
+/* ---- copies and fills */
 
 static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t stream,
 			bool blocking)
@@ -146,7 +147,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, cudaStream_t s
 	int error = device_use_current();
 	if (error)
 		return rt(error);
-	stream_work(stream);
+	stream_work(stream, speed_copy(to, from, bytes));
 	copy_bytes(to, from, bytes);
 	stream_copied(stream, to, blocking);
 	return cudaSuccess;
@@ -184,7 +185,7 @@ static cudaError_t copy_2d(void *to, size_t to_pitch, const void *from, size_t f
 	cudaError_t error = runtime_on_device();
 	if (error)
 		return error;
-	stream_work(s);
+	stream_work(s, speed_copy(to, from, product(width, height)));
 	copy_rows(to, to_pitch, from, from_pitch, width, height);
 	stream_copied(s, to, blocking);
 	return cudaSuccess;
@@ -210,7 +211,7 @@ static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t s)
 	int error = device_use_current();
 	if (error)
 		return rt(error);
-	stream_work(s);
+	stream_work(s, speed_memory(bytes));
 	fill_bytes(to, value, bytes);
 	return cudaSuccess;
 }
@@ -228,7 +229,7 @@ EXPORT cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t w
 				     cudaStream_t s)
 {
 	cudaError_t error = runtime_on_device();
-	stream_work(s);
+	stream_work(s, speed_memory(product(width, height)));
 	for (size_t row = 0; !error && row < height; row++)
 		fill_bytes((char *)to + row * pitch, value, width);
 	return error;

@@ -2,7 +2,6 @@
 #include "api/runtime.h"
 #include "device/common.h"
 #include "device/device.h"
-#include "device/handle.h"
 #include "device/stream.h"
 
 #include <string.h>
@@ -80,7 +79,7 @@ PTSZ(cudaStreamWaitEvent);
 /* Host functions run at once, in the caller: all work before them is complete. */
 EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void *data)
 {
-	stream_work(s);
+	stream_work(s, 0);
 	if (!capture_of(s, NULL, NULL))
 		function(data);
 	return rt(sim_ready());
@@ -217,7 +216,19 @@ EXPORT cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t s, enum cudaStreamCa
 }
 PTSZ(cudaStreamGetCaptureInfo_v3);
 
-/* ---- graphs: a launch is a piece of work */
+/* ---- graphs: a launch is a piece of work, as long as what was captured */
+
+enum { EXECUTABLE = 0x45584543 };
+struct executable {
+	unsigned magic;
+	uint64_t ns;
+};
+
+static struct executable *executable_of(cudaGraphExec_t handle)
+{
+	struct executable *e = (struct executable *)handle;
+	return e && e->magic == EXECUTABLE ? e : NULL;
+}
 
 EXPORT cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned flags)
 {
@@ -253,8 +264,12 @@ EXPORT cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphN
 EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
 					unsigned long long flags)
 {
-	(void)graph, (void)flags;
-	*exec = handle_new();
+	(void)flags;
+	struct executable *made = malloc(sizeof *made);
+	if (!made)
+		return rt(SIM_OUT_OF_MEMORY);
+	*made = (struct executable){ EXECUTABLE, graph_time(graph) };
+	*exec = (cudaGraphExec_t)made;
 	return rt(sim_ready());
 }
 EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
@@ -262,10 +277,21 @@ EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGrap
 {
 	return cudaGraphInstantiate(exec, graph, flags);
 }
+EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+	struct executable *e = executable_of(exec);
+	if (!e)
+		return rt(SIM_INVALID_VALUE);
+	e->magic = 0;
+	free(e);
+	return rt(sim_ready());
+}
 EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
-	(void)exec;
-	stream_work(s);
+	struct executable *e = executable_of(exec);
+	if (!e)
+		return rt(SIM_INVALID_VALUE);
+	stream_work(s, e->ns);
 	return rt(sim_ready());
 }
 PTSZ(cudaGraphLaunch);

@@ -22,7 +22,7 @@ struct settings {
 };
 extern struct settings settings;
 
-enum { STREAMS_LATE, STREAMS_EARLY }; /* in the order of settings.def */
+enum { STREAMS_LATE, STREAMS_EARLY, STREAMS_TIMED }; /* in the order of settings.def */
 enum { ROUTING_BALANCED, ROUTING_SKEWED };
 
 /* Reads the environment. Returns false if a value is wrong; stderr then names it. */

@@ -5,6 +5,7 @@
  * event recorded in it, until it ends. */
 #include "device/stream.h"
 
+#include "device/clock.h"
 #include "device/common.h"
 #include "device/device.h"
 #include "device/host.h"
@@ -32,6 +33,7 @@ struct held {
 struct graph {
 	unsigned magic;
 	size_t nodes;
+	uint64_t ns;
 	struct held *held;
 };
 struct capture {
@@ -96,17 +98,20 @@ static struct timeline *timeline_of(struct stream *stream)
 
 /* `captures` is read unlocked first: nearly always there is none, and this is on the path of every
  * launch. */
-void stream_work(void *handle)
+void stream_work(void *handle, uint64_t ns)
 {
 	struct stream *stream = stream_of(handle);
 	if (stream && !capture_of(handle, NULL, NULL))
-		timeline_queue(timeline_of(stream));
+		timeline_queue(timeline_of(stream), ns);
+	clock_let_watch();
 	if (!__atomic_load_n(&captures, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&lock);
 	struct capture *capture = stream ? capture_find(stream->capture) : NULL;
-	if (capture)
+	if (capture) {
 		capture->graph->nodes++;
+		capture->graph->ns += ns;
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -149,7 +154,8 @@ int stream_destroy(void *handle)
 	pthread_mutex_lock(&lock);
 	struct stream *stream = (uintptr_t)handle > 2 ? stream_of(handle) : NULL;
 	if (stream) {
-		timeline_finish(&stream->timeline, atomic_load(&stream->timeline.queued));
+		if (settings.streams != STREAMS_TIMED)
+			timeline_finish(&stream->timeline, timeline_last(&stream->timeline));
 		stream->magic = GONE;
 		stream->next = spare_streams;
 		spare_streams = stream;
@@ -187,7 +193,7 @@ int stream_synchronize(void *handle)
 	int error = device_use_current(), device;
 	if (!error && !stream_device(handle, &device)) {
 		struct timeline *t = timeline_of(stream);
-		timeline_finish(t, atomic_load(&t->queued));
+		timeline_finish(t, timeline_last(t));
 		pool_synchronized(device);
 	}
 	return error;
@@ -203,7 +209,7 @@ int stream_query(void *handle)
 	if (error)
 		return error;
 	pthread_mutex_lock(&lock);
-	bool complete = timeline_asked(t, atomic_load(&t->queued), &stream->poll);
+	bool complete = timeline_asked(t, timeline_last(t), &stream->poll);
 	pthread_mutex_unlock(&lock);
 	return complete ? SIM_OK : SIM_NOT_READY;
 }
@@ -217,7 +223,7 @@ void stream_copied(void *handle, const void *to, bool blocking)
 	    (!blocking && host_find(to)))
 		return;
 	struct timeline *t = timeline_of(stream);
-	timeline_finish(t, atomic_load(&t->queued));
+	timeline_finish(t, timeline_last(t));
 }
 
 int device_synchronize(void)
@@ -283,7 +289,7 @@ int event_record(void *handle, void *on)
 		event->capture = capture_find(stream->capture) ? stream->capture : 0;
 		clock_gettime(CLOCK_MONOTONIC, &event->time);
 		event->timeline = event->capture ? NULL : timeline_of(stream);
-		event->until = event->timeline ? timeline_queue(event->timeline) : 0;
+		event->until = event->timeline ? timeline_mark(event->timeline) : 0;
 		event->poll = (struct poll){ 0 };
 	}
 	pthread_mutex_unlock(&lock);
@@ -442,6 +448,12 @@ int graph_destroy(void *handle)
 	graph->magic = GONE;
 	free(graph);
 	return SIM_OK;
+}
+
+uint64_t graph_time(void *handle)
+{
+	struct graph *graph = graph_of(handle);
+	return graph ? graph->ns : 0;
 }
 
 int graph_nodes(void *handle, void **nodes, size_t *count)

@@ -5,9 +5,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* A kernel, copy or fill was queued. */
-void stream_work(void *stream);
+/* A kernel, copy or fill was queued, which takes `ns` with the timed model. */
+void stream_work(void *stream, uint64_t ns);
 /* Work of a library on a stream that is not known: of a capture, if there is one. */
 void stream_library_work(void);
 /* A copy to `to` was queued; `blocking`: its caller waits for it. */
@@ -33,6 +34,7 @@ int capture_end(void *stream, void *graph);
 int capture_of(void *stream, unsigned long long *id, void **graph); /* 1 while capturing, else 0 */
 int graph_create(void *graph);
 int graph_destroy(void *graph);
+uint64_t graph_time(void *graph); /* ns of the work that was captured */
 int graph_nodes(void *graph, void **nodes, size_t *count);
 int graph_retain(void *graph, void *object, unsigned count, unsigned flags);
 int user_object_create(void *object, void *data, void (*destroy)(void *), unsigned count);

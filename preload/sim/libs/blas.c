@@ -19,7 +19,6 @@ NEW(cublasLtCreate, cublasLt)
 /* The Lt descriptors take their parameters by value after the handle; none is needed. */
 NEW(cublasLtMatmulDescCreate, cublasLt)
 NEW(cublasLtMatmulPreferenceCreate, cublasLt)
-NEW(cublasLtMatrixLayoutCreate, cublasLt)
 NEW(cublasLtMatrixTransformDescCreate, cublasLt)
 
 #define GET(symbol, library, value)                \

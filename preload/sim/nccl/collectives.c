@@ -5,6 +5,7 @@
 #include "nccl/collectives.h"
 
 #include "device/common.h"
+#include "device/speed.h"
 #include "device/status.h"
 #include "device/stream.h"
 #include "nccl/comm.h"
@@ -17,6 +18,19 @@
 #include <string.h>
 
 enum { OPERATION_AVG = 4, OPERATION_OWN = 5 };
+
+/* ---- time: `bytes` pass from rank to rank round the ring, `rounds` times */
+
+static size_t ranks_of(const struct comm *comm)
+{
+	return comm && comm->ranks > 0 ? (size_t)comm->ranks : 1;
+}
+
+static uint64_t ring_time(const struct comm *comm, size_t bytes, int rounds)
+{
+	int steps = rounds * (int)(ranks_of(comm) - 1);
+	return speed_peers(product(bytes, (uint64_t)steps), comm ? comm->ranks : 1, steps);
+}
 
 /* ---- reductions with a factor from the caller */
 
@@ -85,7 +99,7 @@ NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, str
 	size_t bytes = nccl_bytes(count, type, 1);
 	int result = nccl_memory_collective(comm, "ncclAllGather",
 					    comm ? bytes * (size_t)comm->ranks : 0);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, bytes, 1));
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
 				    bytes, !comm_has_emulated(comm) || type <= 1, comm);
@@ -119,7 +133,7 @@ NCCL(int, ncclAllReduce, const void *from, void *to, size_t count, int type, int
 {
 	size_t bytes = nccl_bytes(count, type, 1);
 	int result = nccl_memory_collective(comm, "ncclAllReduce", bytes);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, bytes / ranks_of(comm), 2));
 	if (result || nccl_enter(comm, "ncclAllReduce", bytes, &result))
 		return result;
 	if (!reducible(type, operation, "ncclAllReduce of this type"))
@@ -136,7 +150,7 @@ NCCL(int, ncclReduce, const void *from, void *to, size_t count, int type, int op
 	if (!nccl_has_rank(comm, root))
 		return NCCL_INVALID_ARGUMENT;
 	int result = nccl_memory_collective(comm, "ncclReduce", 0);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, bytes / ranks_of(comm), 2));
 	if (result || nccl_enter(comm, "ncclReduce", bytes, &result))
 		return result;
 	if (!reducible(type, operation, "ncclReduce of this type"))
@@ -154,7 +168,7 @@ NCCL(int, ncclReduceScatter, const void *from, void *to, size_t count, int type,
 		return NCCL_INVALID_ARGUMENT;
 	size_t bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_collective(comm, "ncclReduceScatter", bytes);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, part, 1));
 	if (result || nccl_enter(comm, "ncclReduceScatter", bytes, &result))
 		return result;
 	if (!reducible(type, operation, "ncclReduceScatter of this type"))
@@ -225,7 +239,7 @@ NCCL(int, ncclBroadcast, const void *from, void *to, size_t count, int type, int
 	if (!nccl_has_rank(comm, root))
 		return NCCL_INVALID_ARGUMENT;
 	int result = nccl_memory_collective(comm, "ncclBroadcast", 0);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, bytes / ranks_of(comm), 2));
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = broadcast(from, to, at, piece(bytes, at), root, comm);
 	return result;
@@ -242,7 +256,7 @@ NCCL(int, ncclAlltoAll, const void *from, void *to, size_t count, int type, stru
 		return NCCL_INVALID_ARGUMENT;
 	size_t bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_all_to_all(comm, "ncclAlltoAll", true, true);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, part, 1));
 	if (result || nccl_enter(comm, "ncclAlltoAll", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclAlltoAll", ALL_TO_ALL, bytes, 0, from, bytes);
@@ -262,7 +276,7 @@ NCCL(int, ncclGather, const void *from, void *to, size_t count, int type, int ro
 	if (!nccl_has_rank(comm, root))
 		return NCCL_INVALID_ARGUMENT;
 	int result = nccl_memory_all_to_all(comm, "ncclGather", true, comm->rank == root);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, bytes, 1));
 	if (result || nccl_enter(comm, "ncclGather", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclGather", GATHER, bytes, root, from, bytes);
@@ -277,7 +291,7 @@ NCCL(int, ncclScatter, const void *from, void *to, size_t count, int type, int r
 		return NCCL_INVALID_ARGUMENT;
 	size_t part = nccl_bytes(count, type, 1), bytes = nccl_bytes(count, type, comm->ranks);
 	int result = nccl_memory_all_to_all(comm, "ncclScatter", comm->rank == root, true);
-	stream_work(stream);
+	stream_work(stream, ring_time(comm, part, 1));
 	if (result || nccl_enter(comm, "ncclScatter", bytes, &result))
 		return result;
 	result = exchange(comm, "ncclScatter", SCATTER, bytes, root, from,

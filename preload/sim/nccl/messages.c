@@ -1,6 +1,7 @@
 /* NCCL's sends and receives: those of a group move together when it ends. */
 #include "device/common.h"
 #include "device/settings.h"
+#include "device/speed.h"
 #include "device/stream.h"
 #include "nccl/collectives.h"
 #include "nccl/comm.h"
@@ -127,12 +128,12 @@ static int post(struct comm *comm, void *data, size_t count, int type, int peer,
 NCCL(int, ncclSend, const void *data, size_t count, int type, int peer, struct comm *comm,
      void *stream)
 {
-	stream_work(stream);
+	stream_work(stream, speed_peers(nccl_bytes(count, type, 1), comm ? comm->ranks : 1, 1));
 	return post(comm, (void *)data, count, type, peer, false);
 }
 NCCL(int, ncclRecv, void *data, size_t count, int type, int peer, struct comm *comm, void *stream)
 {
-	stream_work(stream);
+	stream_work(stream, speed_peers(nccl_bytes(count, type, 1), comm ? comm->ranks : 1, 1));
 	return post(comm, data, count, type, peer, true);
 }
 NCCL(int, ncclGroupStart, void)

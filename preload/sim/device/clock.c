@@ -1,0 +1,248 @@
+#define _GNU_SOURCE
+#include "device/clock.h"
+
+#include "device/common.h"
+#include "device/settings.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MILLISECOND 1000000ll
+#define SECOND (1000 * MILLISECOND)
+#define PAUSE (10 * MILLISECOND) /* longer than a turn of another thread on this processor */
+#define SLICE (5 * MILLISECOND)  /* a sleeping watcher looks at the clock */
+#define PATIENCE                                                                        \
+	(20 * MILLISECOND) /* a watcher may need a lock of the thread that lets it poll \
+			    */
+/* The C++ library computes the end of a sleep anew, from another clock, when it goes on. */
+#define SAME_END MILLISECOND
+
+struct watcher {
+	pthread_cond_t *condition;
+	uint64_t until;
+	struct watcher *next;
+};
+
+static _Atomic uint64_t host;
+static _Atomic int64_t last_call; /* real time; 0: none yet */
+static _Atomic uint64_t next_poll = UINT64_MAX;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct watcher *watchers; /* asleep */
+
+static _Thread_local bool watches;
+static _Thread_local uint64_t seen; /* the time of this watcher's poll */
+static _Thread_local int64_t slept_until, ahead;
+static _Thread_local unsigned readings; /* bits: the clocks whose next reading is `ahead` */
+
+static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+static int (*real_time)(clockid_t, struct timespec *);
+
+__attribute__((constructor)) static void find_real(void)
+{
+	*(void **)&real_time = dlvsym(RTLD_NEXT, "clock_gettime", "GLIBC_2.17");
+	*(void **)&real_wait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+}
+
+static int64_t of_timespec(const struct timespec *t)
+{
+	return (int64_t)t->tv_sec * SECOND + t->tv_nsec;
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+	return (struct timespec){ ns / SECOND, ns % SECOND };
+}
+
+static int64_t real_now(clockid_t which)
+{
+	struct timespec t = { 0 };
+	if (!real_time)
+		find_real();
+	real_time(which, &t);
+	return of_timespec(&t);
+}
+
+/* How long this thread has waited for a processor in all: the second number. */
+static int64_t waited_for_processor(void)
+{
+	long long ran = 0, waited = 0;
+	FILE *f = fopen("/proc/thread-self/schedstat", "re");
+	if (f && fscanf(f, "%lld %lld", &ran, &waited) != 2)
+		waited = 0;
+	if (f)
+		fclose(f);
+	return waited;
+}
+
+void clock_spend(uint64_t ns)
+{
+	atomic_fetch_add(&host, ns);
+}
+
+void clock_reach(uint64_t time)
+{
+	uint64_t now = atomic_load(&host);
+	while (now < time && !atomic_compare_exchange_weak(&host, &now, time))
+		;
+}
+
+uint64_t clock_host(void)
+{
+	return atomic_load(&host);
+}
+
+void clock_call(void)
+{
+	static _Thread_local int64_t waited_before;
+	int64_t now = real_now(CLOCK_MONOTONIC), before = atomic_exchange(&last_call, now);
+	if (!before || now - before <= PAUSE)
+		return;
+	int64_t waited = waited_for_processor(), pause = now - before - (waited - waited_before);
+	waited_before = waited;
+	if (pause > PAUSE)
+		clock_spend((uint64_t)pause);
+}
+
+static uint64_t watched_now(void)
+{
+	int64_t idle = real_now(CLOCK_MONOTONIC) - atomic_load(&last_call);
+	return atomic_load(&host) + (idle > PAUSE ? (uint64_t)idle : 0);
+}
+
+uint64_t clock_watch(void)
+{
+	watches = true;
+	return seen ? seen : watched_now();
+}
+
+/* ---- sleeps of threads that watch */
+
+static void publish_next(void)
+{
+	uint64_t next = UINT64_MAX;
+	for (struct watcher *w = watchers; w; w = w->next)
+		next = w->until < next ? w->until : next;
+	atomic_store(&next_poll, next);
+}
+
+static void leave(struct watcher *watcher)
+{
+	pthread_mutex_lock(&lock);
+	for (struct watcher **at = &watchers; *at; at = &(*at)->next)
+		if (*at == watcher) {
+			*at = watcher->next;
+			break;
+		}
+	publish_next();
+	pthread_mutex_unlock(&lock);
+}
+
+/* The number of sleeps begun and of those that ended by this clock: all are asleep again when the
+ * watchers that ended one have begun another. */
+static _Atomic unsigned polling;
+static _Thread_local bool is_polling;
+
+static void poll_ends(void)
+{
+	if (is_polling)
+		atomic_fetch_sub(&polling, 1);
+	is_polling = false;
+}
+
+void clock_let_watch(void)
+{
+	if (atomic_load_explicit(&next_poll, memory_order_relaxed) > clock_host())
+		return;
+	int64_t began = real_now(CLOCK_MONOTONIC);
+	pthread_mutex_lock(&lock);
+	for (struct watcher *w = watchers; w; w = w->next)
+		if (w->until <= clock_host())
+			pthread_cond_broadcast(w->condition);
+	pthread_mutex_unlock(&lock);
+	while ((atomic_load(&next_poll) <= clock_host() || atomic_load(&polling)) &&
+	       real_now(CLOCK_MONOTONIC) - began < PATIENCE)
+		usleep(50);
+	/* the wait was not the job's */
+	atomic_fetch_add(&last_call, real_now(CLOCK_MONOTONIC) - began);
+}
+
+static bool goes_on(int64_t end)
+{
+	return end - slept_until < SAME_END && slept_until - end < SAME_END;
+}
+
+/* A sleep until `end` of the real clock, as long by the host's clock: polls are as far apart there
+ * as the watcher wants them, however late it wakes. */
+static int watch_sleep(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t end)
+{
+	int64_t now = real_now(CLOCK_REALTIME);
+	static _Thread_local uint64_t until;
+	if (!goes_on(end)) {
+		uint64_t from = seen ? seen : watched_now();
+		until = from + (uint64_t)(end - now);
+		slept_until = end;
+	}
+	uint64_t length = (uint64_t)(end > now ? end - now : 1);
+	struct watcher self = { condition, until, NULL };
+	pthread_mutex_lock(&lock);
+	self.next = watchers;
+	watchers = &self;
+	publish_next();
+	pthread_mutex_unlock(&lock);
+	poll_ends();
+	int result = ETIMEDOUT;
+	while (result == ETIMEDOUT && watched_now() < until) {
+		struct timespec slice = timespec_of(real_now(CLOCK_REALTIME) + SLICE);
+		result = real_wait(condition, mutex, &slice);
+	}
+	uint64_t passed = watched_now();
+	bool over = passed >= until;
+	if (over) {
+		atomic_fetch_add(&polling, 1);
+		is_polling = true;
+		seen = until + (passed - until) / length * length;
+		ahead = end - real_now(CLOCK_REALTIME);
+		readings = ahead > 0 ? 1u << CLOCK_REALTIME | 1u << CLOCK_MONOTONIC : 0;
+		slept_until = 0;
+	}
+	leave(&self);
+	return over ? ETIMEDOUT : result;
+}
+
+EXPORT int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+				  const struct timespec *end)
+{
+	if (!real_wait)
+		find_real();
+	readings = 0;
+	if (!watches || settings.streams != STREAMS_TIMED)
+		return real_wait(condition, mutex, end);
+	int64_t length = of_timespec(end) - real_now(CLOCK_REALTIME);
+	if ((length <= 0 || length > SECOND) && !goes_on(of_timespec(end))) {
+		poll_ends();
+		seen = 0;
+		return real_wait(condition, mutex, end);
+	}
+	return watch_sleep(condition, mutex, of_timespec(end));
+}
+
+/* The caller of a sleep that ended early by the real clock compares the clock with the end that it
+ * asked for, the C++ library by two clocks: one reading of each is as late as it expects. */
+EXPORT int clock_gettime(clockid_t which, struct timespec *time)
+{
+	if (!real_time)
+		find_real();
+	int error = real_time(which, time);
+	if (readings && !error && which >= 0 && which < 32 && readings >> which & 1) {
+		readings &= ~(1u << which);
+		*time = timespec_of(of_timespec(time) + ahead);
+	}
+	return error;
+}
