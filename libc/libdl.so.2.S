@@ -4,3 +4,4 @@
 	FUNCTION dlerror
 	FUNCTION dlopen
 	FUNCTION dlsym
+	FUNCTION dlvsym

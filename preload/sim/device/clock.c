@@ -44,10 +44,18 @@ static _Thread_local unsigned readings; /* bits: the clocks whose next reading i
 static int (*real_wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 static int (*real_time)(clockid_t, struct timespec *);
 
+/* By version: a look-up without one finds the oldest pthread_cond_timedwait(), of another type of
+ * condition variable. The second version is that of newer processors' C library. */
+static void *c_library(const char *name, const char *version)
+{
+	void *found = dlvsym(RTLD_NEXT, name, version);
+	return found ? found : dlvsym(RTLD_NEXT, name, "GLIBC_2.17");
+}
+
 __attribute__((constructor)) static void find_real(void)
 {
-	*(void **)&real_time = dlvsym(RTLD_NEXT, "clock_gettime", "GLIBC_2.17");
-	*(void **)&real_wait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+	*(void **)&real_time = c_library("clock_gettime", "GLIBC_2.2.5");
+	*(void **)&real_wait = c_library("pthread_cond_timedwait", "GLIBC_2.3.2");
 }
 
 static int64_t of_timespec(const struct timespec *t)
