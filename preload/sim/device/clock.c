@@ -15,13 +15,15 @@
 
 #define MILLISECOND 1000000ll
 #define SECOND (1000 * MILLISECOND)
-#define PAUSE (10 * MILLISECOND) /* longer than a turn of another thread on this processor */
-#define SLICE (5 * MILLISECOND)  /* a sleeping watcher looks at the clock */
+#define PAUSE (100 * MILLISECOND) /* of the job, from which on it counts, in whole ones */
+#define SLICE (5 * MILLISECOND)   /* a sleeping watcher looks at the clock */
 #define PATIENCE                                                                        \
 	(20 * MILLISECOND) /* a watcher may need a lock of the thread that lets it poll \
 			    */
 /* The C++ library computes the end of a sleep anew, from another clock, when it goes on. */
 #define SAME_END MILLISECOND
+/* Sleeps are whole numbers of these, and polls at whole numbers of sleeps. */
+#define WHOLE (10 * MILLISECOND)
 
 struct watcher {
 	pthread_cond_t *condition;
@@ -114,8 +116,13 @@ void clock_call(void)
 		return;
 	int64_t waited = waited_for_processor(), pause = now - before - (waited - waited_before);
 	waited_before = waited;
-	if (pause > PAUSE)
-		clock_spend((uint64_t)pause);
+	if (pause > 0)
+		clock_spend((uint64_t)((pause + PAUSE / 2) / PAUSE * PAUSE));
+}
+
+void clock_skip(void)
+{
+	atomic_store(&last_call, real_now(CLOCK_MONOTONIC));
 }
 
 static uint64_t watched_now(void)
@@ -187,17 +194,19 @@ static bool goes_on(int64_t end)
 }
 
 /* A sleep until `end` of the real clock, as long by the host's clock: polls are as far apart there
- * as the watcher wants them, however late it wakes. */
+ * as the watcher wants them, however late it wakes. Both the pauses that the clock counts and the
+ * times of polls are round, so that polls fall between the same calls in each run. */
 static int watch_sleep(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t end)
 {
-	int64_t now = real_now(CLOCK_REALTIME);
-	static _Thread_local uint64_t until;
+	static _Thread_local uint64_t until, length;
 	if (!goes_on(end)) {
-		uint64_t from = seen ? seen : watched_now();
-		until = from + (uint64_t)(end - now);
+		uint64_t real = (uint64_t)(end - real_now(CLOCK_REALTIME));
+		length = (real + WHOLE / 2) / WHOLE * WHOLE;
+		if (!length)
+			length = WHOLE;
+		until = (seen ? seen : watched_now()) / length * length + length;
 		slept_until = end;
 	}
-	uint64_t length = (uint64_t)(end > now ? end - now : 1);
 	struct watcher self = { condition, until, NULL };
 	pthread_mutex_lock(&lock);
 	self.next = watchers;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "nccl/nccl.h"
 
+#include "device/clock.h"
 #include "device/device.h"
 #include "device/handle.h"
 #include "device/memory.h"
@@ -206,6 +207,7 @@ int nccl_leave(struct comm *comm, int result)
 {
 	pthread_mutex_unlock(&comm->lock);
 	atomic_fetch_sub(&comm->busy, 1);
+	clock_skip();
 	return result;
 }
 
