@@ -3,6 +3,7 @@
 #include "device/common.h"
 #include "device/device.h"
 #include "device/stream.h"
+#include "device/user_object.h"
 
 #include <string.h>
 

@@ -13,18 +13,14 @@
 #include "device/pool.h"
 #include "device/settings.h"
 #include "device/timeline.h"
+#include "device/user_object.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { STREAM = 0x5354524d, EVENT = 0x45564e54, GRAPH = 0x47525048, OBJECT = 0x4f424a54, GONE = 0 };
+enum { STREAM = 0x5354524d, EVENT = 0x45564e54, GRAPH = 0x47525048, GONE = 0 };
 
-struct user_object {
-	unsigned magic, count;
-	void *data;
-	void (*destroy)(void *);
-};
 struct held {
 	struct user_object *object;
 	unsigned count;
@@ -467,29 +463,6 @@ int graph_nodes(void *handle, void **nodes, size_t *count)
 	return SIM_OK;
 }
 
-int user_object_create(void *handle, void *data, void (*destroy)(void *), unsigned count)
-{
-	struct user_object *object = malloc(sizeof *object);
-	*(struct user_object **)handle = object;
-	if (!object)
-		return SIM_OUT_OF_MEMORY;
-	*object = (struct user_object){ OBJECT, count, data, destroy };
-	return sim_ready();
-}
-
-int user_object_release(void *handle, unsigned count)
-{
-	struct user_object *object = handle;
-	if (!object || object->magic != OBJECT)
-		return SIM_INVALID_VALUE;
-	if (__atomic_sub_fetch(&object->count, count, __ATOMIC_ACQ_REL))
-		return SIM_OK;
-	object->destroy(object->data);
-	object->magic = GONE;
-	free(object);
-	return SIM_OK;
-}
-
 int graph_retain(void *handle, void *object, unsigned count, unsigned flags)
 {
 	struct graph *graph = graph_of(handle);
@@ -499,7 +472,7 @@ int graph_retain(void *handle, void *object, unsigned count, unsigned flags)
 	if (!held)
 		return SIM_INVALID_VALUE;
 	if (!moved)
-		__atomic_add_fetch(&((struct user_object *)object)->count, count, __ATOMIC_ACQ_REL);
+		user_object_retain(object, count);
 	*held = (struct held){ object, count, graph->held };
 	graph->held = held;
 	return SIM_OK;

@@ -37,7 +37,5 @@ int graph_destroy(void *graph);
 uint64_t graph_time(void *graph); /* ns of the work that was captured */
 int graph_nodes(void *graph, void **nodes, size_t *count);
 int graph_retain(void *graph, void *object, unsigned count, unsigned flags);
-int user_object_create(void *object, void *data, void (*destroy)(void *), unsigned count);
-int user_object_release(void *object, unsigned count);
 
 #endif

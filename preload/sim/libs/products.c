@@ -99,7 +99,7 @@ EXPORT int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int m, int n
 
 /* ---- cublasLt: the shapes are in descriptors */
 
-struct matrix { /* of a matrix */
+struct lt_matrix { /* of a matrix */
 	uint64_t rows, columns;
 	int type, batch;
 };
@@ -112,28 +112,28 @@ enum layout_attribute {
 	LAYOUT_BATCH
 };
 
-EXPORT int cublasLtMatrixLayoutCreate(struct matrix **layout, int type, uint64_t rows,
+EXPORT int cublasLtMatrixLayoutCreate(struct lt_matrix **layout, int type, uint64_t rows,
 				      uint64_t columns, int64_t leading);
-EXPORT int cublasLtMatrixLayoutCreate(struct matrix **layout, int type, uint64_t rows,
+EXPORT int cublasLtMatrixLayoutCreate(struct lt_matrix **layout, int type, uint64_t rows,
 				      uint64_t columns, int64_t leading)
 {
 	(void)leading;
 	*layout = malloc(sizeof **layout);
 	if (!*layout)
 		return 3; /* CUBLAS_STATUS_ALLOC_FAILED */
-	**layout = (struct matrix){ rows, columns, type, 1 };
+	**layout = (struct lt_matrix){ rows, columns, type, 1 };
 	return sim_done(LIB_cublasLt);
 }
-EXPORT int cublasLtMatrixLayoutDestroy(struct matrix *layout);
-EXPORT int cublasLtMatrixLayoutDestroy(struct matrix *layout)
+EXPORT int cublasLtMatrixLayoutDestroy(struct lt_matrix *layout);
+EXPORT int cublasLtMatrixLayoutDestroy(struct lt_matrix *layout)
 {
 	free(layout);
 	return sim_done(LIB_cublasLt);
 }
-EXPORT int cublasLtMatrixLayoutSetAttribute(struct matrix *layout, int attribute, const void *value,
-					    size_t size);
-EXPORT int cublasLtMatrixLayoutSetAttribute(struct matrix *layout, int attribute, const void *value,
-					    size_t size)
+EXPORT int cublasLtMatrixLayoutSetAttribute(struct lt_matrix *layout, int attribute,
+					    const void *value, size_t size);
+EXPORT int cublasLtMatrixLayoutSetAttribute(struct lt_matrix *layout, int attribute,
+					    const void *value, size_t size)
 {
 	void *field = attribute == LAYOUT_TYPE      ? (void *)&layout->type
 		      : attribute == LAYOUT_ROWS    ? (void *)&layout->rows
@@ -148,14 +148,14 @@ EXPORT int cublasLtMatrixLayoutSetAttribute(struct matrix *layout, int attribute
 
 /* The common dimension follows from the sizes of A and of the result, whichever way A lies. */
 EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alpha, const void *a,
-			  const struct matrix *al, const void *b, const struct matrix *bl,
-			  const void *beta, const void *c, const struct matrix *cl, void *d,
-			  const struct matrix *dl, const void *algorithm, void *workspace,
+			  const struct lt_matrix *al, const void *b, const struct lt_matrix *bl,
+			  const void *beta, const void *c, const struct lt_matrix *cl, void *d,
+			  const struct lt_matrix *dl, const void *algorithm, void *workspace,
 			  size_t size, void *on);
 EXPORT int cublasLtMatmul(void *handle, void *operation, const void *alpha, const void *a,
-			  const struct matrix *al, const void *b, const struct matrix *bl,
-			  const void *beta, const void *c, const struct matrix *cl, void *d,
-			  const struct matrix *dl, const void *algorithm, void *workspace,
+			  const struct lt_matrix *al, const void *b, const struct lt_matrix *bl,
+			  const void *beta, const void *c, const struct lt_matrix *cl, void *d,
+			  const struct lt_matrix *dl, const void *algorithm, void *workspace,
 			  size_t size, void *on)
 {
 	(void)handle, (void)operation, (void)alpha, (void)a, (void)b, (void)bl, (void)beta, (void)c,
