@@ -2,7 +2,7 @@
 #include "device/common.h"
 #include "device/device.h"
 #include "device/handle.h"
-#include "device/speed.h"
+#include "time/speed.h"
 #include "device/stream.h"
 
 #include <cuda.h>

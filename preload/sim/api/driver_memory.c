@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "device/host.h"
 #include "device/memory.h"
-#include "device/speed.h"
+#include "time/speed.h"
 #include "device/stream.h"
 
 #include <cuda.h>

@@ -5,7 +5,7 @@
 #include "device/handle.h"
 #include "device/hash.h"
 #include "device/memory.h"
-#include "device/speed.h"
+#include "time/speed.h"
 #include "device/settings.h"
 #include "device/stream.h"
 #include "kernels/kernels.h"

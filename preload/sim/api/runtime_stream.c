@@ -2,8 +2,8 @@
 #include "api/runtime.h"
 #include "device/common.h"
 #include "device/device.h"
+#include "device/handle.h"
 #include "device/stream.h"
-#include "device/user_object.h"
 
 #include <string.h>
 

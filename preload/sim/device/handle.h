@@ -1,7 +1,13 @@
-/* Values for opaque handles. */
+/* Values for opaque handles, and user objects. */
 #ifndef CUDASIM_HANDLE_H
 #define CUDASIM_HANDLE_H
 
 void *handle_new(void);
+
+/* An object that graphs keep alive: destroyed with its last reference. */
+struct user_object;
+int user_object_create(void *object, void *data, void (*destroy)(void *), unsigned count);
+int user_object_release(void *object, unsigned count);
+void user_object_retain(struct user_object *object, unsigned count);
 
 #endif

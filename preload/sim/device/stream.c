@@ -8,12 +8,12 @@
 #include "device/clock.h"
 #include "device/common.h"
 #include "device/device.h"
+#include "device/handle.h"
 #include "device/host.h"
 #include "device/memory.h"
 #include "device/pool.h"
 #include "device/settings.h"
 #include "device/timeline.h"
-#include "device/user_object.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Products of matrices, which compute nothing: how long they take. */
 #include "device/common.h"
 #include "device/handle.h"
-#include "device/speed.h"
+#include "time/speed.h"
 #include "device/status.h"
 #include "device/stream.h"
 

@@ -5,7 +5,7 @@
 #include "nccl/collectives.h"
 
 #include "device/common.h"
-#include "device/speed.h"
+#include "time/speed.h"
 #include "device/status.h"
 #include "device/stream.h"
 #include "nccl/comm.h"

@@ -1,7 +1,7 @@
 /* NCCL's sends and receives: those of a group move together when it ends. */
 #include "device/common.h"
 #include "device/settings.h"
-#include "device/speed.h"
+#include "time/speed.h"
 #include "device/stream.h"
 #include "nccl/collectives.h"
 #include "nccl/comm.h"

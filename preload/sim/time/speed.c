@@ -1,4 +1,4 @@
-#include "device/speed.h"
+#include "time/speed.h"
 
 #include "device/common.h"
 #include "device/gpu.h"
@@ -12,7 +12,7 @@ static const struct speed {
 	double memory, half, single, peers, host; /* GB/s, which are bytes per ns, and TFLOP/s */
 } speeds[] = {
 #define SPEED(...) { __VA_ARGS__ },
-#include "device/speeds.def"
+#include "time/speeds.def"
 #undef SPEED
 };
 
