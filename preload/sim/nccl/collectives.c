@@ -220,8 +220,8 @@ static int broadcast(const char *from, char *to, size_t at, size_t bytes, int ro
 	int result, deputy;
 	if (nccl_enter(comm, "ncclBroadcast", bytes, &result))
 		return result;
-	from = from ? from + at : to + at;
 	to = to ? to + at : NULL;
+	from = from ? from + at : to;
 	deputy = comm_deputy(comm, root);
 	result = exchange(comm, "ncclBroadcast", BROADCAST, bytes, root, from,
 			  comm->rank == deputy ? bytes : 0);
