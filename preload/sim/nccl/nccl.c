@@ -12,21 +12,16 @@
 #include "nccl/comm.h"
 #include "nccl/nccl_memory.h"
 #include "nccl/peers.h"
+#include "nccl/unique_id.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- life */
 
 NCCL(int, ncclGetUniqueId, struct unique_id *id)
 {
-	int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-	ssize_t got = file < 0 ? -1 : read(file, id, sizeof *id);
-	if (file >= 0)
-		close(file);
-	return got == (ssize_t)sizeof *id ? NCCL_OK : NCCL_SYSTEM_ERROR;
+	return unique_id_make(id);
 }
 
 /* The ranks of a communicator that run, if known before. */
@@ -49,6 +44,7 @@ static int join_members(struct comm **out, int ranks, struct unique_id id, int r
 	if (!comm)
 		return NCCL_SYSTEM_ERROR;
 	comm->id = id;
+	unique_id_renew(&comm->id);
 	comm->ranks = ranks;
 	comm->rank = rank;
 	comm->device = device_current();
