@@ -298,7 +298,7 @@ static const struct opt rows[] = {
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "SIZE|PERCENT",
 	  "allowed increase over --baseline (0)", 0, 0 },
 	{ "run", 0, OPT_TEXT, &given.run, "ID",
-	  "use this run of a directory with several: ID or ID:RESTART", 0, 0 },
+	  "use this run of a directory with several: ID, ID:RESTART, :RESTART, or oom", 0, 0 },
 	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON", 0, 0 },
 	BYTES_OPTION(&given.raw_bytes),
 	COLOR_OPTION(&given.color),

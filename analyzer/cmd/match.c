@@ -174,7 +174,7 @@ static struct options given = { .system = "memtrace", .tolerance = "0.05", .top 
 static const struct opt rows[] = {
 	JOB_OPTIONS(&given.job),
 	{ "run", 0, OPT_TEXT, &given.run, "ID",
-	  "use this run of a directory with several: ID or ID:RESTART", 0, 0 },
+	  "use this run of a directory with several: ID, ID:RESTART, :RESTART, or oom", 0, 0 },
 	{ "system", 0, OPT_TEXT, &given.system, "NAME", "the system that estimates (memtrace)", 0,
 	  0 },
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "X",

@@ -39,6 +39,8 @@ static int report(char **paths, size_t count, const struct options *o)
 			report_json(&session.report, &out);
 		else
 			report_text(&session.report, &style, &out);
+		if (!o->json && session.files.attempts.length)
+			buf_addf(&out, "attempts    %s\n", session.files.attempts.text);
 		status = command_print(out.text, out.length);
 	}
 	diagnosis_release(&diagnosis);
@@ -64,7 +66,7 @@ static int rules(const struct options *o)
 static struct options given = { .top = 10 };
 static const struct opt rows[] = {
 	{ "run", 0, OPT_TEXT, &given.run, "ID",
-	  "use this run of a directory with several: ID or ID:RESTART", 0, 0 },
+	  "use this run of a directory with several: ID, ID:RESTART, :RESTART, or oom", 0, 0 },
 	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes and seconds", 0,
 	  0 },
 	{ "live-set", 0, OPT_FLAG, &given.live_set, NULL,

@@ -17,8 +17,9 @@ struct found_trace {
 	char run_id[64];
 	int restart;
 	uint64_t start;
-	size_t argument; /* index of the argument that is the file or its directory */
-	int named;       /* the argument is the file */
+	uint64_t ooms, events; /* failed allocations; allocations */
+	size_t argument;       /* index of the argument that is the file or its directory */
+	int named;             /* the argument is the file */
 	int taken;
 };
 
@@ -64,6 +65,10 @@ static void add_file(struct found_traces *c, struct trace_files *g, const char *
 			.argument = argument,
 			.named = named,
 		};
+		for (size_t k = 0; k < MT_MAX_DEVICES; k++) {
+			x->ooms += t.header.device[k].ooms;
+			x->events += t.header.device[k].allocs;
+		}
 		buf_add_clean(&id, (struct str){ t.header.run_id, strlen(t.header.run_id) });
 		snprintf(x->run_id, sizeof(x->run_id), "%s", id.text ? id.text : "");
 		buf_release(&id);
@@ -104,17 +109,99 @@ static int add_directory(struct found_traces *c, struct trace_files *g, const ch
 
 static int is_of_run(const struct found_trace *x, const char *run)
 {
-	size_t n = strlen(x->run_id);
+	size_t n = *run == ':' ? 0 : strlen(x->run_id);
 	char restart[32];
 
+	if (!strcmp(run, "oom"))
+		return x->ooms != 0;
 	if (strncmp(run, x->run_id, n))
 		return 0;
 	snprintf(restart, sizeof(restart), ":%d", x->restart);
 	return !run[n] || !strcmp(run + n, restart);
 }
 
-/* A trace of the run to use: the named run, or the latest of an argument. NULL: there is none.
- */
+/* An attempt of a job that its launcher restarts. */
+struct attempt {
+	int restart;
+	size_t files;
+	uint64_t ooms, events;
+};
+
+static int by_restart(const void *a, const void *b)
+{
+	const struct attempt *x = a, *y = b;
+
+	return ORDER(x->restart, y->restart);
+}
+
+/* The attempts of a trace's job in the same argument, by restart. The caller frees the list. */
+static struct attempt *attempts_of(const struct found_traces *c, const struct found_trace *job,
+				   size_t *count)
+{
+	struct attempt *list = NULL;
+	size_t room = 0;
+
+	*count = 0;
+	for (size_t i = 0, k; i < c->count; i++) {
+		const struct found_trace *x = &c->all[i];
+
+		if (x->argument != job->argument || strcmp(x->run_id, job->run_id))
+			continue;
+		for (k = 0; k < *count && list[k].restart != x->restart; k++)
+			;
+		if (k == *count) {
+			list = grow(list, *count, &room, sizeof(*list));
+			list[(*count)++] = (struct attempt){ .restart = x->restart };
+		}
+		list[k].files++;
+		list[k].ooms += x->ooms;
+		list[k].events += x->events;
+	}
+	if (*count)
+		qsort(list, *count, sizeof(*list), by_restart);
+	return list;
+}
+
+/* A trace of the attempt that tells most: the last that ran out of memory, else the one that got
+ * furthest. */
+static const struct found_trace *best_attempt(const struct found_traces *c,
+					      const struct found_trace *job)
+{
+	size_t count, best = 0;
+	struct attempt *list = attempts_of(c, job, &count);
+	int restart = job->restart;
+
+	for (size_t i = 1; i < count; i++)
+		if (list[i].ooms ? 1 : !list[best].ooms && list[i].events >= list[best].events)
+			best = i;
+	if (count)
+		restart = list[best].restart;
+	free(list);
+	for (size_t i = 0; i < c->count; i++)
+		if (c->all[i].argument == job->argument && c->all[i].restart == restart &&
+		    !strcmp(c->all[i].run_id, job->run_id))
+			return &c->all[i];
+	return job;
+}
+
+/* Writes which attempts of the job there are, if there are several. */
+static void describe_attempts(const struct found_traces *c, const struct found_trace *shown,
+			      struct buf *out)
+{
+	size_t count;
+	struct attempt *list = attempts_of(c, shown, &count);
+
+	for (size_t i = 0; i < count && count > 1; i++)
+		buf_addf(out, "%s:%d %s%s", out->length ? ", " : "", list[i].restart,
+			 list[i].ooms ? "ran out of memory" : "did not run out of memory",
+			 list[i].restart == shown->restart ? " (shown)" : "");
+	if (count > 1)
+		buf_puts(out, "; --run :N shows another");
+	free(list);
+}
+
+/* A trace of the run to use: the named run; or of the latest of an argument, the attempt that tells
+ * most. NULL: there is none. */
 static const struct found_trace *choose(const struct found_traces *c, const char *run,
 					size_t argument)
 {
@@ -129,7 +216,7 @@ static const struct found_trace *choose(const struct found_traces *c, const char
 		    (x->start == best->start && x->restart > best->restart))
 			best = x;
 	}
-	return best;
+	return best && !run ? best_attempt(c, best) : best;
 }
 
 /* Adds one line that names the runs of a directory that are left out. */
@@ -181,6 +268,8 @@ static int add_taken(struct trace_files *g, struct found_traces *c, size_t argum
 	for (size_t k = 0; k < (run ? 1 : arguments); k++) {
 		const struct found_trace *best = choose(c, run, k);
 
+		if (best && !g->attempts.length)
+			describe_attempts(c, best, &g->attempts);
 		if (best)
 			take_run(c, best, run != NULL);
 		else if (run)
@@ -290,5 +379,6 @@ void trace_files_release(struct trace_files *g)
 	}
 	free(g->unreadable);
 	free(g->paths);
+	buf_release(&g->attempts);
 	*g = (struct trace_files){ 0 };
 }
