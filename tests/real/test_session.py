@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from harness import JOBS, MEMTRACE, Case, python
+from harness import JOBS, MEMTRACE, Case, python, torchrun
 
 JOB = ("--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --padded-vocab-size 128256 --seq-length 2048 --tensor-model-parallel-size 4 "
        "--pipeline-model-parallel-size 2 --attention sdpa --sequence-parallel --micro-batch-size").split()
@@ -48,6 +48,23 @@ class Session(Case):
         predicted = next(r["saving_bytes"] for f in before["findings"] for r in f["remedies"] if r["action"].startswith("--micro-batch-size 1 (now 2)"))
         saved = before["ranks"][0]["peak"]["allocated_bytes"] - after["ranks"][0]["peak"]["allocated_bytes"]
         self.assertLessEqual(abs(predicted - saved), saved * 0.1, (predicted, saved))
+
+
+class Restart(Case):
+    def test_a_second_attempt(self):
+        """torchrun keeps its store over a restart: the ranks meet all the same. The report shows the attempt that ran out of memory."""
+        command = torchrun(2, "--max-restarts", "1", os.path.join(JOBS, "restart.py"))
+        done = self.simulate(command, "--gpus", "2", timeout=300, CUDASIM_TIMEOUT=60)
+        self.assertIn("done 1 0", done.stdout)
+        self.assertIn("done 1 1", done.stdout)
+        self.assertEqual(len(self.paths()), 4)
+        text = self.run_([MEMTRACE, "report", self.traces], COLUMNS=120).stdout
+        self.assertTrue(text.startswith("OUT OF MEMORY"), text)
+        self.assertIn("attempts    :0 ran out of memory (shown), :1 did not run out of memory; --run :N shows another", text)
+        ends = lambda *run: {r["rank"]: r["end"] for r in self.report(*run)["ranks"]}
+        self.assertEqual(ends()[1], "oom")
+        self.assertEqual(ends("--run", "oom")[1], "oom")
+        self.assertEqual(ends("--run", ":1"), {0: "exit", 1: "exit"})
 
 
 if __name__ == "__main__":
