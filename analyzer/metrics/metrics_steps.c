@@ -53,6 +53,7 @@ static void record_growth(const struct device_pass *d)
 	}
 	d->m->reserved_growth = last->reserved - first->reserved;
 	d->m->peak_growth = peak - first->peak;
+	d->m->floor_growth = last->floor - first->floor;
 	d->m->peak_spread = peak > lowest ? peak - lowest : 0;
 	d->m->size_spread = least >= 100 && least < INT64_MAX ? most / (least / 100) : 0;
 	d->m->outside_growth = last->outside - first->outside;

@@ -165,10 +165,12 @@ static uint64_t end_of_job(const struct device *d, uint64_t end_ns)
 static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t end_ns)
 {
 	struct device *d = &b->replay->device[s->device];
-	struct snapshot *to = s->failure < 0 ? &d->at_peak : &d->failures[s->failure].live;
+	struct snapshot *to = &d->at_peak;
 
 	if (s->failure >= 0 && !d->failures)
 		BUG("a probe of a failure that is not in the list");
+	if (s->failure >= 0)
+		to = &d->failures[s->failure].live;
 	classify(&s->lifetimes, &(struct block_setting){ .spans = &d->spans,
 							 .tables = b->tables,
 							 .end_ns = end_of_job(d, end_ns),
