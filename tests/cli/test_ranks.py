@@ -99,7 +99,7 @@ class Pipeline(Ranks):
         layout = os.path.join(self.dir, "layout.json")
         with open(layout, "w") as f:
             json.dump({"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}, f)
-        truth = record(self.traces, 4, JOBS + "/odd.py", "3", "32", JOBS + "/megatron_gpt.py", *SMALL, "--tp", "2", "--pp", "2",
+        truth = record(self.traces, 4, JOBS + "/odd.py", "3", "4096", JOBS + "/megatron_gpt.py", *SMALL, "--tp", "2", "--pp", "2",
                        MEMTRACE_CONFIG=layout)
         job = self.job()
         self.assertEqual(job["layout"], {"tp": 2, "cp": 1, "ep": 1, "dp": 1, "pp": 2})

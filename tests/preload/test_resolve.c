@@ -73,12 +73,19 @@ static void test_no_driver(void **state)
 static void test_driver_comes(void **state)
 {
 	uint64_t free_bytes, total;
+	int (*start)(unsigned);
+	void *driver;
 
 	(void)state;
 	cuda_forget();
 	assert_int_equal(cuda_memory(&free_bytes, &total), -1);
-	assert_non_null(dlopen("build/libcudasim.so", RTLD_NOW));
+	driver = dlopen("build/libcudasim.so", RTLD_NOW);
+	assert_non_null(driver);
+	*(void **)&start = dlsym(driver, "cuInit");
+	assert_non_null(start);
+	assert_int_equal(start(0), 0);
 	assert_int_equal(cuda_primary_is_gone(0), 1); /* it answers: no context was made */
+	(void)asked_by_samples(1); /* the driver may load a library when it is first asked */
 	assert_int_equal(asked_by_samples(100), 0);
 }
 

@@ -140,7 +140,8 @@ class Generation(Case):
         self.simulate(job, "--memory", "1100MiB", status=1)
         cause = self.report()["findings"][0]
         self.assertEqual((cause["rule"], cause["cause"]), ("KV_CACHE", True))
-        self.assertEqual(cause["evidence"]["kv_token"], 256 * self.TOKEN)
+        # Of a block over 1 MiB, the rest of its segment may stay with it.
+        self.assertAlmostEqual(cause["evidence"]["kv_token"], 256 * self.TOKEN, delta=256 * self.TOKEN // 100)
 
 
 @unittest.skipUnless(os.environ.get("ALL_JOBS"), "make test-all")

@@ -52,6 +52,7 @@ static int join_members(struct comm **out, int ranks, struct unique_id id, int r
 	memcpy(comm->member, members->rank, sizeof comm->member);
 	int error = nccl_memory_created(comm);
 	if (error) {
+		free(comm->connected);
 		free(comm);
 		return error;
 	}
