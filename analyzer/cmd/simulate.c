@@ -113,8 +113,9 @@ static void forget_last_job(const char *directory)
 static int set_environment(const struct options *o, struct err *e)
 {
 	int count = o->gpus ? o->gpus : is_alone(o) ? MAX_GPUS : 0;
+	const char *quiet = getenv("MEMTRACE_QUIET");
 
-	if (getenv("MEMTRACE_QUIET") && !strcmp(getenv("MEMTRACE_QUIET"), "1"))
+	if (quiet && !strcmp(quiet, "1"))
 		setenv("CUDASIM_QUIET", "1", 0);
 	if (launch_set_directory(o->directory || getenv("MEMTRACE_DIR") ? o->directory : "memtrace",
 				 e) < 0)

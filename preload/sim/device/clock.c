@@ -205,7 +205,7 @@ static int watch_sleep(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_
 	if (over) {
 		atomic_fetch_add(&polling, 1);
 		is_polling = true;
-		seen = until + (passed - until) / length * length;
+		seen = until + (length ? (passed - until) / length * length : 0);
 		ahead = end - real_now(CLOCK_REALTIME);
 		readings = ahead > 0 ? 1u << CLOCK_REALTIME | 1u << CLOCK_MONOTONIC : 0;
 		slept_until = 0;

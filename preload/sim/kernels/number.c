@@ -157,8 +157,8 @@ void numbers_gather(int64_t *to, const char *from, const uint64_t *offsets, enum
 {
 	switch (type) {
 		GATHER(NUMBER_UINT8, uint8_t)
-		GATHER(NUMBER_INT8,
-		       int8_t) /* NOLINT(bugprone-signed-char-misuse): the sign stays */
+		/* The sign stays. NOLINTNEXTLINE(bugprone-signed-char-misuse) */
+		GATHER(NUMBER_INT8, int8_t)
 		GATHER(NUMBER_INT16, int16_t)
 		GATHER(NUMBER_INT32, int32_t)
 		GATHER(NUMBER_UINT32, uint32_t)

@@ -79,19 +79,25 @@ static void philox(uint32_t counter[4], uint64_t seed)
 static double logarithm(double x)
 {
 	int exponent = 0;
-	for (; x < 0.7; x *= 2)
+	while (x < 0.7) { /* NOLINT(clang-analyzer-security.FloatLoopCounter): doubling is exact */
+		x *= 2;
 		exponent--;
+	}
 	double z = (x - 1) / (x + 1), term = z, sum = 0;
-	for (int n = 1; n <= 17; n += 2, term *= z * z)
+	for (int n = 1; n <= 17; n += 2) {
 		sum += term / n;
+		term *= z * z;
+	}
 	return 2 * sum + exponent * LN2;
 }
 
 static double cosine(double turns)
 {
 	double x = 2 * PI * (turns < 0.5 ? turns - 0.25 : turns - 0.75), term = -x, sum = 0;
-	for (int n = 1; n <= 17; term *= -x * x / ((n + 1) * (n + 2)), n += 2)
+	for (int n = 1; n <= 17; n += 2) {
 		sum += term; /* cos(x + pi/2) = -sin(x), cos(x + 3pi/2) = sin(x) */
+		term *= -x * x / ((n + 1) * (n + 2));
+	}
 	return turns < 0.5 ? sum : -sum;
 }
 

@@ -80,7 +80,7 @@ static inline bool comm_absent(const struct comm *comm, int rank)
 /* Some of its ranks do not run. */
 static inline bool comm_has_emulated(const struct comm *comm)
 {
-	return comm->members < comm->ranks;
+	return comm && comm->members < comm->ranks;
 }
 
 int comm_join(struct comm *comm);
