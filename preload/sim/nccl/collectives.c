@@ -96,9 +96,10 @@ static int gather_all(const char *from, char *to, size_t bytes, size_t apart, bo
 NCCL(int, ncclAllGather, const void *from, void *to, size_t count, int type, struct comm *comm,
      void *stream)
 {
+	if (!comm)
+		return NCCL_INVALID_ARGUMENT;
 	size_t bytes = nccl_bytes(count, type, 1);
-	int result = nccl_memory_collective(comm, "ncclAllGather",
-					    comm ? bytes * (size_t)comm->ranks : 0);
+	int result = nccl_memory_collective(comm, "ncclAllGather", bytes * (size_t)comm->ranks);
 	stream_work(stream, ring_time(comm, bytes, 1));
 	for (size_t at = 0; !result && nccl_travels(bytes, type) && at < bytes; at += PAYLOAD)
 		result = gather_all((const char *)from + at, (char *)to + at, piece(bytes, at),
