@@ -150,12 +150,18 @@ int cuda_version(void)
 	static const char *const runtimes[] = { "libcudart.so.13", "libcudart.so.12",
 						"libcudart.so.11.0", NULL };
 	static atomic_int known;
+	/* The runtime asks the driver for its version while it starts: it cannot be asked then. */
+	static _Thread_local bool asking;
 	int version = atomic_load(&known);
 	if (version)
 		return version;
+	if (asking)
+		return cuda_major() * 1000;
+	asking = true;
 	int (*real)(int *) = (int (*)(int *))real_symbol(runtimes, "cudaRuntimeGetVersion");
 	if (!real || real(&version))
 		version = cuda_major() * 1000;
+	asking = false;
 	atomic_store(&known, version);
 	return version;
 }
