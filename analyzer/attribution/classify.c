@@ -153,7 +153,6 @@ static enum category of_evaluation(const struct block_info *f)
 static enum category of_between(const struct block_context *c, const struct block_info *f)
 {
 	uint32_t step = c->in.spans->list[c->span_count - 1].step;
-
 	int is_state = f->free_span ? lasts(c, f) : step > f->alloc_span->step;
 
 	return is_state ? CATEGORY_OPTIMIZER_STATES : CATEGORY_TEMPORARIES;

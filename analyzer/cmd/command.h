@@ -26,6 +26,13 @@ extern const struct command cmd_run, cmd_simulate, cmd_report, cmd_diff, cmd_che
 int command_main(const struct command *c, int argc, char **argv);
 
 /* Rows of `struct opt` that many commands have. */
+#define RUN_OPTION(where)                                                                         \
+	{                                                                                         \
+		"run", 0, OPT_TEXT, where, "ID",                                                  \
+			"use this run of a directory with several: ID, ID:RESTART, :RESTART, or " \
+			"oom",                                                                    \
+			0, 0                                                                      \
+	}
 #define BYTES_OPTION(where)                                                    \
 	{                                                                      \
 		"bytes", 0, OPT_FLAG, where, NULL, "show sizes in bytes", 0, 0 \

@@ -173,8 +173,7 @@ static int match(char **paths, size_t count, const struct options *o)
 static struct options given = { .system = "memtrace", .tolerance = "0.05", .top = 12 };
 static const struct opt rows[] = {
 	JOB_OPTIONS(&given.job),
-	{ "run", 0, OPT_TEXT, &given.run, "ID",
-	  "use this run of a directory with several: ID, ID:RESTART, :RESTART, or oom", 0, 0 },
+	RUN_OPTION(&given.run),
 	{ "system", 0, OPT_TEXT, &given.system, "NAME", "the system that estimates (memtrace)", 0,
 	  0 },
 	{ "tolerance", 0, OPT_TEXT, &given.tolerance, "X",

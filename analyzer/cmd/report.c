@@ -65,8 +65,7 @@ static int rules(const struct options *o)
 
 static struct options given = { .top = 10 };
 static const struct opt rows[] = {
-	{ "run", 0, OPT_TEXT, &given.run, "ID",
-	  "use this run of a directory with several: ID, ID:RESTART, :RESTART, or oom", 0, 0 },
+	RUN_OPTION(&given.run),
 	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes and seconds", 0,
 	  0 },
 	{ "live-set", 0, OPT_FLAG, &given.live_set, NULL,

@@ -123,7 +123,6 @@ static int is_of_run(const struct found_trace *x, const char *run)
 /* An attempt of a job that its launcher restarts. */
 struct attempt {
 	int restart;
-	size_t files;
 	uint64_t ooms, events;
 };
 
@@ -153,7 +152,6 @@ static struct attempt *attempts_of(const struct found_traces *c, const struct fo
 			list = grow(list, *count, &room, sizeof(*list));
 			list[(*count)++] = (struct attempt){ .restart = x->restart };
 		}
-		list[k].files++;
 		list[k].ooms += x->ooms;
 		list[k].events += x->events;
 	}

@@ -41,8 +41,9 @@ class Faults(Case):
                 # every event before the last printed line is there; the job may have continued for a moment
                 self.assertGreaterEqual(trace.device[0][8], allocs)
                 self.assertGreaterEqual(trace.device[0][9], frees)
-                # the replay ends at the values of the counters, or one event before; the largest is of cuBLASLt's workspace, 32 MiB
-                self.assertLessEqual(abs(entry["final"]["allocated_bytes"] - trace.device[0][1]), 32 << 20)
+                # the replay ends at the values of the counters, or one event before or after
+                sizes = {r[2] for r in trace.records() if r[5] in (1, 2)}
+                self.assertIn(abs(entry["final"]["allocated_bytes"] - trace.device[0][1]), sizes | {0})
                 if trace.reused_records == 0:
                     self.assertEqual(self.totals_after(trace, allocs, frees), (allocated, reserved))
 

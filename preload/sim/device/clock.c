@@ -15,9 +15,9 @@
 #define SECOND (1000 * MILLISECOND)
 #define PAUSE (100 * MILLISECOND) /* of the job, from which on it counts, in whole ones */
 #define SLICE (5 * MILLISECOND)   /* a sleeping watcher looks at the clock */
-#define PATIENCE                                                                        \
-	(20 * MILLISECOND) /* a watcher may need a lock of the thread that lets it poll \
-			    */
+/* The job waits this long at most for its watchers to poll: one of them may need a lock that the
+ * waiting thread holds. */
+#define LONGEST_WAIT (20 * MILLISECOND)
 /* The C++ library computes the end of a sleep anew, from another clock, when it goes on. */
 #define SAME_END MILLISECOND
 /* Sleeps are whole numbers of these, and polls at whole numbers of sleeps. */
@@ -163,9 +163,9 @@ void clock_let_watch(void)
 			pthread_cond_broadcast(w->condition);
 	pthread_mutex_unlock(&lock);
 	while ((atomic_load(&next_poll) <= clock_host() || atomic_load(&polling)) &&
-	       real_now(CLOCK_MONOTONIC) - began < PATIENCE)
+	       real_now(CLOCK_MONOTONIC) - began < LONGEST_WAIT)
 		usleep(50);
-	/* the wait was not the job's */
+	/* The time of this wait is not counted as time that the job took. */
 	atomic_fetch_add(&last_call, real_now(CLOCK_MONOTONIC) - began);
 }
 

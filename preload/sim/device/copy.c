@@ -8,12 +8,12 @@
  *   has none); on the device up to ON_DEVICE_MAX;
  * - fills with a value: up to ON_DEVICE_MAX; with zero: always. Large ones give the pages back,
  *   which then read as zero.
- * What is left out is doubtful (doubt.h). */
+ * What is left out is tainted (taint.h). */
 #define _GNU_SOURCE
 #include "device/copy.h"
 
 #include "device/common.h"
-#include "device/doubt.h"
+#include "device/taint.h"
 #include "device/memory.h"
 #include "device/settings.h"
 
@@ -110,25 +110,25 @@ static bool are_integers(const char *from, uint64_t bytes)
 	return any;
 }
 
-/* Moves the doubts; false: the bytes are not kept. */
+/* Moves the taint; false: the bytes are not kept. */
 static bool kept(const void *to, const void *from, uint64_t bytes)
 {
 	bool to_device = memory_is_device(to), from_device = memory_is_device(from);
 	if (from_device && !to_device)
-		doubt_read(from, bytes);
+		taint_read(from, bytes);
 	if (!to_device)
 		return true;
 	bool integers = from_device || bytes <= settings.copy_max || are_integers(from, bytes);
 	if (!integers)
 		return false;
 	if (bytes > ON_DEVICE_MAX && (from_device || bytes > settings.copy_max)) {
-		doubt_begin(to, bytes, 1, TOO_LARGE);
+		taint_set(to, bytes, 1, TOO_LARGE);
 		return false;
 	}
 	if (from_device)
-		doubt_copy(to, from, bytes);
+		taint_copy(to, from, bytes);
 	else
-		doubt_end(to, bytes);
+		taint_clear(to, bytes);
 	return true;
 }
 
@@ -151,11 +151,11 @@ void copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, s
 void fill_bytes(void *to, int value, size_t bytes)
 {
 	if (memory_is_device(to))
-		doubt_end(to, bytes);
+		taint_clear(to, bytes);
 	if (bytes <= WHOLE_MAX || !memory_is_device(to) || (value && bytes <= ON_DEVICE_MAX))
 		memset(to, value, bytes);
 	else if (!value)
 		memory_forget((uint64_t)to, bytes);
 	else
-		doubt_begin(to, bytes, 1, "a fill is larger than 64 MiB");
+		taint_set(to, bytes, 1, "a fill is larger than 64 MiB");
 }

@@ -10,7 +10,7 @@
 
 #include "device/common.h"
 #include "device/device.h"
-#include "device/doubt.h"
+#include "device/taint.h"
 #include "device/extent.h"
 #include "device/pool.h"
 #include "device/settings.h"
@@ -115,7 +115,7 @@ struct mapping **memory_mapping(uint64_t address)
 
 void memory_forget(uint64_t address, uint64_t size)
 {
-	doubt_end((void *)address, size);
+	taint_clear((void *)address, size);
 	uint64_t end = address + size, first = round_up(address, 4096), last = end / 4096 * 4096;
 	if (first >= last) {
 		memset((void *)address, 0, size);

@@ -160,7 +160,7 @@ void kernel_run(const void *host, void **arguments, unsigned columns, unsigned r
 		return;
 	struct launch l = { kernel.name, arguments, columns, rows };
 	if (kernel.outputs)
-		launch_doubts(&l, kernel.outputs);
+		launch_taint(&l, kernel.outputs);
 	if (!kernel.compute)
 		return;
 	launch_begins();

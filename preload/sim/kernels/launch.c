@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "kernels/launch.h"
 
-#include "device/doubt.h"
+#include "device/taint.h"
 #include "device/memory.h"
 #include "kernels/number.h"
 
@@ -160,9 +160,9 @@ uint64_t computed_most(enum number_type type)
 				     : COMPUTED_INTEGERS;
 }
 
-/* ---- doubtful data */
+/* ---- tainted data */
 
-static _Thread_local const char *because; /* what the launch has read; NULL: nothing doubtful */
+static _Thread_local const char *because; /* of the taint that the launch has read, or NULL */
 
 unsigned launch_outputs(const char *name)
 {
@@ -181,13 +181,13 @@ unsigned launch_outputs(const char *name)
 	return outputs;
 }
 
-void launch_doubts(const struct launch *l, unsigned outputs)
+void launch_taint(const struct launch *l, unsigned outputs)
 {
 	for (unsigned n = 0; outputs >> n; n++) {
 		const char *to = outputs >> n & 1 ? *(char **)l->arguments[n] : NULL;
 		size_t size = to ? element_of(l, n).size : 0;
 		if (size && launch_device(to, size))
-			doubt_begin(to, size, (unsigned)size, l->name);
+			taint_set(to, size, (unsigned)size, l->name);
 	}
 }
 
@@ -199,19 +199,19 @@ void launch_begins(void)
 void launch_reads(const void *from, uint64_t bytes)
 {
 	if (!because)
-		because = doubt_about(from, bytes);
+		because = taint_of(from, bytes);
 }
 
 void launch_writes(const void *to, uint64_t bytes)
 {
 	if (because)
-		doubt_begin(to, bytes, 1, because);
+		taint_set(to, bytes, 1, because);
 	else
-		doubt_end(to, bytes);
+		taint_clear(to, bytes);
 }
 
 void launch_leaves(const struct launch *l, const void *to, uint64_t bytes)
 {
 	if (launch_device(to, bytes))
-		doubt_begin(to, bytes, 1, because ? because : l->name);
+		taint_set(to, bytes, 1, because ? because : l->name);
 }

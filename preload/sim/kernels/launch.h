@@ -15,8 +15,8 @@ struct launch {
 /* The most elements that are computed: of booleans and of integers, which decide sizes (a one-hot
  * mask of 256 experts, 8 a token, 65,536 tokens has 2^27); of those that are sorted, or found by
  * an index (experts by token: 2^19); of integers that become floats; and of other floats, which
- * only have to be finite when the host reads them. What is larger is left alone, and doubtful
- * (device/doubt.h). */
+ * only have to be finite when the host reads them. What is larger is left alone, and tainted
+ * (device/taint.h). */
 enum {
 	COMPUTED_FLAGS = 1 << 27,
 	COMPUTED_INTEGERS = 1 << 28,
@@ -64,12 +64,12 @@ void walk_next(struct walk *w, uint64_t offsets[][CHUNK], unsigned n);
 /* A row of `items` elements of these bytes, for all `arguments`. */
 struct strided strided_row(uint64_t items, unsigned arguments, const size_t *bytes);
 
-/* The memory that a launch reads, and then what it writes, so that results of doubtful data are
- * doubtful themselves; and what it should have written. */
-/* The arguments of a kernel that point to integers that it may write, one bit each; and doubt
- * about their first elements, since their number is not known. */
+/* The arguments of a kernel that point to integers that it may write, one bit each. Their number is
+ * not known, so launch_taint() taints the first element of each. */
 unsigned launch_outputs(const char *name);
-void launch_doubts(const struct launch *l, unsigned outputs);
+void launch_taint(const struct launch *l, unsigned outputs);
+/* The memory that a launch reads, and then what it writes: what is computed of tainted data is
+ * tainted itself. launch_leaves(): what the launch should have written and did not. */
 void launch_begins(void);
 void launch_reads(const void *from, uint64_t bytes);
 void launch_writes(const void *to, uint64_t bytes);

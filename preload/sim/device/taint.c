@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "device/doubt.h"
+#include "device/taint.h"
 
 #include "device/common.h"
 #include "device/not_simulated.h"
@@ -11,18 +11,18 @@
  * is forgotten. */
 enum { RANGES = 1024, CAUSES = 64 };
 
-struct doubt {
+struct taint {
 	uint64_t start, end;
 	unsigned unit;
 	const char *cause;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct doubt ranges[RANGES];
+static struct taint ranges[RANGES];
 static unsigned count, next; /* `count` is read without the lock */
 static const char *said[CAUSES];
 
-static void put(struct doubt r)
+static void put(struct taint r)
 {
 	if (r.start >= r.end)
 		return;
@@ -36,28 +36,28 @@ static void put(struct doubt r)
 static void take(uint64_t start, uint64_t end)
 {
 	for (unsigned i = 0; i < count;) {
-		struct doubt r = ranges[i];
+		struct taint r = ranges[i];
 		if (r.end <= start || end <= r.start) {
 			i++;
 			continue;
 		}
 		ranges[i] = ranges[count - 1];
 		__atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
-		put((struct doubt){ r.start, start, r.unit, r.cause });
-		put((struct doubt){ end, r.end, r.unit, r.cause });
+		put((struct taint){ r.start, start, r.unit, r.cause });
+		put((struct taint){ end, r.end, r.unit, r.cause });
 	}
 }
 
-void doubt_begin(const void *at, uint64_t bytes, unsigned unit, const char *cause)
+void taint_set(const void *at, uint64_t bytes, unsigned unit, const char *cause)
 {
 	uint64_t start = (uint64_t)at;
 	pthread_mutex_lock(&lock);
 	take(start, start + bytes);
-	put((struct doubt){ start, start + bytes, unit, cause });
+	put((struct taint){ start, start + bytes, unit, cause });
 	pthread_mutex_unlock(&lock);
 }
 
-void doubt_end(const void *at, uint64_t bytes)
+void taint_clear(const void *at, uint64_t bytes)
 {
 	if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
 		return;
@@ -66,9 +66,9 @@ void doubt_end(const void *at, uint64_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-static struct doubt find(const void *at, uint64_t bytes)
+static struct taint find(const void *at, uint64_t bytes)
 {
-	struct doubt found = { .unit = 1 };
+	struct taint found = { .unit = 1 };
 	uint64_t start = (uint64_t)at;
 	if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
 		return found;
@@ -80,7 +80,7 @@ static struct doubt find(const void *at, uint64_t bytes)
 	return found;
 }
 
-const char *doubt_about(const void *at, uint64_t bytes)
+const char *taint_of(const void *at, uint64_t bytes)
 {
 	return find(at, bytes).cause;
 }
@@ -101,20 +101,20 @@ static bool first_time(const char *cause)
 	return first;
 }
 
-void doubt_read(const void *at, uint64_t bytes)
+void taint_read(const void *at, uint64_t bytes)
 {
-	struct doubt d = find(at, bytes);
-	if (d.cause && bytes % d.unit == 0 && first_time(d.cause))
+	struct taint t = find(at, bytes);
+	if (t.cause && bytes % t.unit == 0 && first_time(t.cause))
 		sim_say_once("the host reads what is not simulated, sizes that follow may be "
 			     "wrong: %.400s",
-			     d.cause);
+			     t.cause);
 }
 
-void doubt_copy(const void *to, const void *from, uint64_t bytes)
+void taint_copy(const void *to, const void *from, uint64_t bytes)
 {
-	struct doubt d = find(from, bytes);
-	if (d.cause)
-		doubt_begin(to, bytes, d.unit, d.cause);
+	struct taint t = find(from, bytes);
+	if (t.cause)
+		taint_set(to, bytes, t.unit, t.cause);
 	else
-		doubt_end(to, bytes);
+		taint_clear(to, bytes);
 }
