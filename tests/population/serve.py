@@ -1,0 +1,79 @@
+"""Runs drawn jobs, each in a forked child, so that PyTorch and the frameworks are imported once.
+
+Reads lines of JSON {"job", "fault", "seed", "fixed", "env", "out"} and answers each with one line: the child's result, from the file `out`.
+"""
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+LIMIT = 240  # seconds for a job
+
+
+def load(modules):
+    for name in modules:
+        importlib.import_module(name)
+
+
+def run(ask, result):
+    """Runs the job; what it needed, by PyTorch's own counters."""
+    import torch
+
+    from core import made
+    torch.manual_seed(ask["seed"])
+    target = made(ask["job"], ask["fault"], ask["seed"], ask["fixed"])
+    try:
+        target.run()
+    except torch.OutOfMemoryError as e:
+        result.update(died=True, message=str(e)[:300])
+        raise
+    except Exception:
+        result.update(error=traceback.format_exc()[-1500:])
+        raise
+    finally:
+        result.update(allocated=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved())
+    free, total = torch.cuda.mem_get_info()
+    result.update(outside=total - free - torch.cuda.memory_reserved())
+
+
+def child(ask):
+    """An exception ends the process, as it ends any job."""
+    os.environ.update(ask["env"])
+    for n, name in enumerate((os.devnull, ask["out"] + ".stderr"), 1):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), n)
+    result = {"died": False}
+    try:
+        run(ask, result)
+    finally:
+        with open(ask["out"], "w") as f:
+            json.dump(result, f)
+
+
+def serve(modules):
+    load(modules)
+    import torch
+    assert not torch.cuda.is_initialized()
+    for line in sys.stdin:
+        ask = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            return child(ask)
+        end = time.monotonic() + LIMIT
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > end:
+                os.kill(pid, 9)
+            time.sleep(0.02)
+        try:
+            with open(ask["out"]) as f:
+                answer = json.load(f)
+        except OSError:
+            answer = {"error": "the job ended without a result"}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])
