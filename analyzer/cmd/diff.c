@@ -42,16 +42,15 @@ static int add_run(struct loads *l, char *path, const char *run, const struct op
 static int add_every_run(struct loads *l, char *path, const struct options *o, struct buf *notes,
 			 struct err *e)
 {
-	char **runs;
+	struct recorded_run *runs;
 	size_t count;
-	int status = trace_files_runs(path, &runs, &count, e);
+	struct buf ignored = { 0 }; /* add_run() writes them too */
+	int status = trace_files_runs(path, &runs, &count, &ignored, e);
 
-	for (size_t i = 0; i < count; i++) {
-		if (!status)
-			status = add_run(l, path, runs[i], o, notes, e);
-		free(runs[i]);
-	}
-	free(runs);
+	for (size_t i = 0; i < count && !status; i++)
+		status = add_run(l, path, runs[i].name, o, notes, e);
+	recorded_runs_release(runs, count);
+	buf_release(&ignored);
 	return status;
 }
 

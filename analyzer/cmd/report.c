@@ -3,6 +3,8 @@
 #include "diagnose/diagnose.h"
 #include "session/session.h"
 #include "render/findings.h"
+#include "render/ranks_json.h"
+#include "render/ranks_text.h"
 #include "render/report_json.h"
 #include "render/report_text.h"
 
@@ -10,7 +12,7 @@
 
 struct options {
 	const char *run;
-	int json, live_set, raw_bytes, color, top, rules;
+	int json, live_set, raw_bytes, color, top, rules, runs;
 };
 
 static int report(char **paths, size_t count, const struct options *o)
@@ -63,9 +65,40 @@ static int rules(const struct options *o)
 	return status;
 }
 
+/* Lists the runs of a directory. */
+static int runs(const char *directory, const struct options *o)
+{
+	struct style style = term_style((enum color_when)o->color);
+	struct buf notes = { 0 }, out = { 0 };
+	struct err e = { 0 };
+	struct recorded_run *all;
+	size_t count;
+	int status = trace_files_runs(directory, &all, &count, &notes, &e);
+
+	style.raw_bytes = o->raw_bytes;
+	if (notes.length)
+		fputs(notes.text, stderr);
+	if (!status && !count)
+		status = err_set(&e, "none of the traces can be read");
+	if (status < 0)
+		status = command_fail(STATUS_USAGE, &e);
+	else if (o->json)
+		runs_json(all, count, &out);
+	else
+		runs_text(all, count, &style, &out);
+	if (!status)
+		status = command_print(out.text, out.length);
+	recorded_runs_release(all, count);
+	buf_release(&notes);
+	buf_release(&out);
+	return status;
+}
+
 static struct options given = { .top = 10 };
 static const struct opt rows[] = {
 	RUN_OPTION(&given.run),
+	{ "runs", 0, OPT_FLAG, &given.runs, NULL,
+	  "list the runs of a directory, with what --run accepts for each", 0, 0 },
 	{ "json", 0, OPT_FLAG, &given.json, NULL, "write JSON: everything, in bytes and seconds", 0,
 	  0 },
 	{ "live-set", 0, OPT_FLAG, &given.live_set, NULL,
@@ -85,9 +118,15 @@ static int run(char **paths, size_t count)
 		return rules(&given);
 	if (!count)
 		err_set(&e, "report needs a trace: a file, or a directory of traces");
+	if (given.runs && count != 1)
+		err_set(&e, "report --runs needs one directory of traces");
+	if (given.runs && (given.run || given.live_set))
+		err_set(&e, "--runs lists runs and reports none: leave --run and --live-set away");
 	if (given.live_set && !given.json)
 		err_set(&e, "--live-set needs --json");
-	return e.text[0] ? command_fail(STATUS_USAGE, &e) : report(paths, count, &given);
+	if (e.text[0])
+		return command_fail(STATUS_USAGE, &e);
+	return given.runs ? runs(paths[0], &given) : report(paths, count, &given);
 }
 
 const struct command cmd_report = {

@@ -113,3 +113,36 @@ json_t *ranks_json(const struct report *r)
 	set(o, "unreadable", unreadable);
 	return o;
 }
+
+void runs_json(const struct recorded_run *runs, size_t count, struct buf *out)
+{
+	json_t *root = json_object(), *list = json_array();
+	char *dumped;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct recorded_run *run = &runs[i];
+		json_t *j = json_object();
+
+		set(j, "run", text(run->name));
+		set(j, "choice", text(run->choice));
+		set(j, "restart_count", json_integer(run->restart));
+		set(j, "start_time_s", json_real((double)run->began_ns / 1e9));
+		set(j, "ranks", json_integer((json_int_t)run->ranks));
+		set(j, "world_size",
+		    run->world_size > 0 ? json_integer(run->world_size) : json_null());
+		set(j, "traces", json_integer((json_int_t)run->traces));
+		set(j, "end", text(run_end_key(run->end)));
+		set(j, "traces_out_of_memory", json_integer((json_int_t)run->ooms));
+		set(j, "peak_allocated_bytes", json_integer(run->peak_allocated));
+		set(j, "peak_device_bytes", json_integer(run->peak_device));
+		set(j, "shown", json_boolean(run->is_latest));
+		json_array_append_new(list, j);
+	}
+	set(root, "runs", list);
+	dumped = json_dumps(root, JSON_INDENT(1));
+	if (!dumped)
+		BUG("json");
+	buf_addf(out, "%s\n", dumped);
+	free(dumped);
+	json_decref(root);
+}

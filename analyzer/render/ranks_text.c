@@ -1,11 +1,11 @@
 #include "render/ranks_text.h"
 
-#include "session/trace_files.h"
 #include "report/rank_groups.h"
 #include "render/table.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ROWS_SHOWN 16 /* ranks; of a larger job only those that matter() selects */
 #define OUTLIERS_SHOWN 8
@@ -327,4 +327,58 @@ void ranks_text_warnings(struct page *p, const struct report *r, const struct ra
 			}
 			put_warning(p, r, shown, r->ranks[i].warnings[k]);
 		}
+}
+
+/* Adds a cell and empties its text. */
+static void add_taken(struct table *t, struct buf *b)
+{
+	table_cell(t, PAINT_NONE, b->text ? b->text : "");
+	buf_release(b);
+}
+
+static void put_run(struct page *p, struct table *t, const struct recorded_run *run)
+{
+	time_t began = (time_t)(run->began_ns / 1000000000);
+	struct buf b = { 0 };
+	struct tm when;
+	char date[64] = "";
+
+	buf_addf(&b, "--run %s", run->choice);
+	add_taken(t, &b);
+	buf_add_clean(&b, (struct str){ run->name, strlen(run->name) });
+	add_taken(t, &b);
+	if (localtime_r(&began, &when))
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &when);
+	table_cell(t, PAINT_NONE, date);
+	buf_addf(&b, "%zu", run->ranks);
+	if (run->world_size > (int)run->ranks)
+		buf_addf(&b, " of %d", run->world_size);
+	add_taken(t, &b);
+	buf_puts(&b, run_end_title(run->end));
+	if (run->end == RUN_OUT_OF_MEMORY && run->traces > 1)
+		buf_addf(&b, " (%zu of %zu)", run->ooms, run->traces);
+	table_cell(t, run->end == RUN_OUT_OF_MEMORY ? PAINT_ALARM : PAINT_NONE, b.text);
+	buf_release(&b);
+	page_size(p, &b, run->peak_allocated);
+	add_taken(t, &b);
+	page_size(p, &b, run->peak_device);
+	add_taken(t, &b);
+	table_cell(t, PAINT_NONE, run->is_latest ? "shown without --run" : "");
+}
+
+void runs_text(const struct recorded_run *runs, size_t count, const struct style *style,
+	       struct buf *out)
+{
+	static const struct column columns[] = {
+		{ "choose by", ALIGN_LEFT, 0, 0 }, { "run", ALIGN_LEFT, 3, 1 },
+		{ "began", ALIGN_LEFT, 2, 0 },     { "ranks", ALIGN_RIGHT, 0, 0 },
+		{ "ended", ALIGN_LEFT, 0, 0 },     { "tensors", ALIGN_RIGHT, 0, 0 },
+		{ "device", ALIGN_RIGHT, 1, 0 },   { "", ALIGN_LEFT, 0, 0 },
+	};
+	struct page p = { .out = out, .style = style };
+	struct table t = { .columns = columns, .column_count = ARRAY_SIZE(columns) };
+
+	for (size_t i = 0; i < count; i++)
+		put_run(&p, &t, &runs[i]);
+	table_put(&p, &t);
 }

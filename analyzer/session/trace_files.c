@@ -1,7 +1,6 @@
 #include "session/trace_files.h"
 
 #include "trace/trace.h"
-#include "util/hash.h"
 #include "util/order.h"
 
 #include <dirent.h>
@@ -15,11 +14,13 @@
 struct found_trace {
 	char *path;
 	char run_id[64];
-	int restart;
+	int restart, rank, world_size;
 	uint64_t start;
 	uint64_t ooms, events; /* failed allocations; allocations */
-	size_t argument;       /* index of the argument that is the file or its directory */
-	int named;             /* the argument is the file */
+	enum run_end end;
+	bytes peak_allocated, peak_device;
+	size_t argument; /* index of the argument that is the file or its directory */
+	int named;       /* the argument is the file */
 	int taken;
 };
 
@@ -38,6 +39,33 @@ static void note(struct buf *notes, const char *text)
 	buf_puts(notes, "memtrace: ");
 	buf_add_clean(notes, (struct str){ text, strlen(text) });
 	buf_puts(notes, "\n");
+}
+
+/* A trace does not say here whether the job survived a failed allocation: an end with status 0 says
+ * it did. */
+static enum run_end end_of(const struct trace *t, uint64_t ooms)
+{
+	int has_ended = t->header.state == MT_STATE_ENDED;
+
+	if (!has_ended && t->lock == LOCK_HELD)
+		return RUN_RUNNING;
+	if (has_ended && !t->header.exit_status)
+		return RUN_EXITED;
+	if (ooms)
+		return RUN_OUT_OF_MEMORY;
+	if (has_ended)
+		return t->header.exit_status > 0 ? RUN_FAILED : RUN_EXITED;
+	return t->lock == LOCK_UNKNOWN ? RUN_UNKNOWN : RUN_KILLED;
+}
+
+static void add_counters(struct found_trace *x, const struct mt_device *d)
+{
+	x->ooms += d->ooms + d->refused;
+	x->events += d->allocs;
+	if ((bytes)d->allocated_peak > x->peak_allocated)
+		x->peak_allocated = (bytes)d->allocated_peak;
+	if ((bytes)d->device_peak > x->peak_device)
+		x->peak_device = (bytes)d->device_peak;
 }
 
 static void add_file(struct found_traces *c, struct trace_files *g, const char *path,
@@ -61,14 +89,15 @@ static void add_file(struct found_traces *c, struct trace_files *g, const char *
 		*x = (struct found_trace){
 			.path = xstrdup(path),
 			.restart = t.header.restart_count < 0 ? 0 : t.header.restart_count,
+			.rank = t.header.rank,
+			.world_size = t.header.world_size,
 			.start = t.header.start_realtime_ns,
 			.argument = argument,
 			.named = named,
 		};
-		for (size_t k = 0; k < MT_MAX_DEVICES; k++) {
-			x->ooms += t.header.device[k].ooms;
-			x->events += t.header.device[k].allocs;
-		}
+		for (size_t k = 0; k < MT_MAX_DEVICES; k++)
+			add_counters(x, &t.header.device[k]);
+		x->end = end_of(&t, x->ooms);
 		buf_add_clean(&id, (struct str){ t.header.run_id, strlen(t.header.run_id) });
 		snprintf(x->run_id, sizeof(x->run_id), "%s", id.text ? id.text : "");
 		buf_release(&id);
@@ -313,58 +342,137 @@ int trace_files_find(struct trace_files *g, char *const *arguments, size_t count
 	return status;
 }
 
-static int by_start(const void *a, const void *b)
+const char *run_end_key(enum run_end end)
 {
-	const struct found_trace *x = a, *y = b;
+	static const char *const keys[] = {
+#define X(name, key, title) key,
+		RUN_ENDS(X)
+#undef X
+	};
 
-	if (x->start != y->start)
-		return ORDER(x->start, y->start);
-	return strcmp(x->path, y->path);
+	return keys[end];
 }
 
-/* A run of a directory. */
-struct recorded_run {
-	char *name; /* "ID:RESTART", the key */
-	UT_hash_handle hh;
-};
+const char *run_end_title(enum run_end end)
+{
+	static const char *const titles[] = {
+#define X(name, key, title) title,
+		RUN_ENDS(X)
+#undef X
+	};
 
-int trace_files_runs(const char *directory, char ***runs, size_t *count, struct err *e)
+	return titles[end];
+}
+
+static int by_run(const void *a, const void *b)
+{
+	const struct found_trace *x = a, *y = b;
+	int order = strcmp(x->run_id, y->run_id);
+
+	if (order)
+		return order;
+	return x->restart != y->restart ? ORDER(x->restart, y->restart) : ORDER(x->rank, y->rank);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct recorded_run *x = a, *y = b;
+
+	if (x->began_ns != y->began_ns)
+		return ORDER(x->began_ns, y->began_ns);
+	return strcmp(x->name, y->name);
+}
+
+static void add_to_run(struct recorded_run *run, const struct found_trace *x, int is_other_rank)
+{
+	run->ranks += (size_t)is_other_rank;
+	run->traces++;
+	run->ooms += x->ooms != 0;
+	if (x->start < run->began_ns)
+		run->began_ns = x->start;
+	if (x->world_size > run->world_size)
+		run->world_size = x->world_size;
+	if (x->end > run->end)
+		run->end = x->end;
+	if (x->peak_allocated > run->peak_allocated)
+		run->peak_allocated = x->peak_allocated;
+	if (x->peak_device > run->peak_device)
+		run->peak_device = x->peak_device;
+}
+
+static int is_chosen_by(const struct found_traces *c, const char *choice,
+			const struct found_trace *x)
+{
+	const struct found_trace *chosen = choose(c, choice, 0);
+
+	return chosen && is_same_run(chosen, x);
+}
+
+static void name_choice(const struct found_traces *c, struct recorded_run *run,
+			const struct found_trace *x)
+{
+	char restart[32];
+
+	snprintf(restart, sizeof(restart), ":%d", x->restart);
+	run->is_latest = is_chosen_by(c, NULL, x);
+	if (is_chosen_by(c, restart, x))
+		run->choice = xstrdup(restart);
+	else
+		run->choice = xstrdup(is_chosen_by(c, x->run_id, x) ? x->run_id : run->name);
+}
+
+/* `c` is sorted by run. */
+static struct recorded_run *list_runs(const struct found_traces *c, size_t *count)
+{
+	struct recorded_run *runs = NULL;
+	size_t room = 0;
+
+	*count = 0;
+	for (size_t i = 0; i < c->count; i++) {
+		const struct found_trace *x = &c->all[i];
+		int is_new = !i || !is_same_run(x, x - 1);
+
+		if (is_new) {
+			runs = grow(runs, *count, &room, sizeof(*runs));
+			runs[(*count)++] = (struct recorded_run){
+				.name = xasprintf("%s:%d", x->run_id, x->restart),
+				.restart = x->restart,
+				.began_ns = x->start,
+				.end = x->end,
+			};
+			name_choice(c, &runs[*count - 1], x);
+		}
+		add_to_run(&runs[*count - 1], x, is_new || x->rank < 0 || x->rank != x[-1].rank);
+	}
+	if (*count)
+		qsort(runs, *count, sizeof(*runs), by_begin);
+	return runs;
+}
+
+int trace_files_runs(const char *directory, struct recorded_run **runs, size_t *count,
+		     struct buf *notes, struct err *e)
 {
 	struct found_traces c = { 0 };
 	struct trace_files files = { 0 };
-	struct buf notes = { 0 };
-	struct recorded_run *all = NULL, *run, *next;
-	int status = add_directory(&c, &files, directory, 0, &notes, e);
+	int status = add_directory(&c, &files, directory, 0, notes, e);
 
 	if (c.count)
-		qsort(c.all, c.count, sizeof(*c.all), by_start);
-	for (size_t i = 0; i < c.count; i++) {
-		char *name = xasprintf("%s:%d", c.all[i].run_id, c.all[i].restart);
-
-		HASH_FIND_STR(all, name, run);
-		if (run) {
-			free(name);
-		} else {
-			run = xcalloc(1, sizeof(*run));
-			run->name = name;
-			HASH_ADD_KEYPTR(hh, all, run->name, strlen(run->name), run);
-		}
+		qsort(c.all, c.count, sizeof(*c.all), by_run);
+	*runs = list_runs(&c, count);
+	for (size_t i = 0; i < c.count; i++)
 		free(c.all[i].path);
-	}
-	*count = 0;
-	*runs = xcalloc(HASH_COUNT(all), sizeof(**runs));
-	/* uthash iterates in the order of insertion. */
-	run = all;
-	HASH_CLEAR(hh, all); /* the links between the runs stay */
-	for (; run; run = next) {
-		next = run->hh.next;
-		(*runs)[(*count)++] = run->name;
-		free(run);
-	}
 	free(c.all);
-	buf_release(&notes);
 	trace_files_release(&files);
 	return status;
+}
+
+void recorded_runs_release(struct recorded_run *runs, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(runs[i].name);
+		free(runs[i].choice);
+	}
+	free(runs);
 }
 
 void trace_files_release(struct trace_files *g)

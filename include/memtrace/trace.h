@@ -180,7 +180,8 @@ struct mt_device {
 	uint64_t peak_sequence; /* record index of allocated_peak */
 	uint64_t last_time_ns;
 	uint64_t device_peak_sequence; /* 1 + index of the record at device_peak; 0: not known */
-	uint64_t unused[2];
+	uint64_t refused; /* failed requests of libraries; 0 in traces of before it was counted */
+	uint64_t unused[1];
 };
 static_assert(sizeof(struct mt_device) == 128, "two cache lines a device");
 

@@ -199,6 +199,11 @@ void counters_oom(unsigned device)
 	recorder_header()->device[device].ooms++;
 }
 
+void counters_refused(unsigned device)
+{
+	recorder_header()->device[device].refused++;
+}
+
 static void take_sample(unsigned device, uint64_t now)
 {
 	uint64_t free_bytes, total, known;

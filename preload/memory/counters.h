@@ -39,6 +39,8 @@ void counters_pool(unsigned device, int64_t change, uint64_t level, int by_alloc
 int counters_graphs(unsigned device, uint64_t level);
 
 void counters_oom(unsigned device);
+/* The device refused the request of a library. */
+void counters_refused(unsigned device);
 
 /* Records the free memory of DEVICE if it is the thread's current device and a sample is due. A
  * sample that comes too early is owed. */

@@ -88,6 +88,8 @@ void memory_refused(const void *caller, uint64_t bytes)
 	if (by.is_allocator && device != MT_NO_DEVICE && !counters_reports(device)) {
 		counters_oom(device);
 		event_out_of_memory(sequence, bytes, free_bytes);
+	} else if (!by.is_allocator && device != MT_NO_DEVICE) {
+		counters_refused(device);
 	}
 }
 

@@ -65,6 +65,9 @@ class Restart(Case):
         self.assertEqual(ends()[1], "oom")
         self.assertEqual(ends("--run", "oom")[1], "oom")
         self.assertEqual(ends("--run", ":1"), {0: "exit", 1: "exit"})
+        runs = json.loads(self.run_([MEMTRACE, "report", "--runs", "--json", self.traces]).stdout)["runs"]
+        self.assertEqual([(r["choice"], r["end"], r["ranks"], r["traces_out_of_memory"], r["shown"]) for r in runs],
+                         [(":0", "oom", 2, 1, True), (":1", "exit", 2, 0, False)])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""report --runs: the runs and attempts of a directory, and what --run accepts for each."""
+import json
+import sys
+import unittest
+
+from harness import MEMTRACE, Case, MiB
+
+# Asks the device for each of its arguments in bytes, as a library does, and exits with status 1 if one was refused.
+JOB = """
+import ctypes, sys
+cuda, pointer = ctypes.CDLL(None), ctypes.c_void_p()
+sys.exit(any([cuda.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(int(n))) for n in sys.argv[1:]]))
+"""
+
+
+class Runs(Case):
+    def record(self, *sizes, status=0, rank=0, world=1, restart=0, run="first"):
+        return self.simulate([sys.executable, "-c", JOB, *map(str, sizes)], "--memory", "4GiB", status=status, RANK=rank, WORLD_SIZE=world,
+                             LOCAL_RANK=0, TORCHELASTIC_RUN_ID=run, TORCHELASTIC_RESTART_COUNT=restart)
+
+    def runs(self):
+        return json.loads(self.run_([MEMTRACE, "report", "--runs", "--json", self.traces]).stdout)["runs"]
+
+    def test_attempts_of_two_jobs(self):
+        self.record(64 * MiB, run="older")
+        self.record(64 * MiB, world=2, rank=0)
+        self.record(256 * MiB, 8192 * MiB, world=2, rank=1, status=1)
+        self.record(96 * MiB, world=2, rank=0, restart=1)
+        older, first, second = self.runs()
+        self.assertEqual([r["end"] for r in (older, first, second)], ["exit", "oom", "exit"])
+        self.assertEqual([r["restart_count"] for r in (older, first, second)], [0, 0, 1])
+        self.assertEqual([(r["ranks"], r["world_size"], r["traces"]) for r in (older, first, second)], [(1, 1, 1), (2, 2, 2), (1, 2, 1)])
+        self.assertEqual(first["traces_out_of_memory"], 1)
+        self.assertEqual(first["peak_device_bytes"] - older["peak_device_bytes"], 192 * MiB)
+        self.assertEqual(second["peak_device_bytes"] - older["peak_device_bytes"], 32 * MiB)
+        self.assertLess(older["start_time_s"], first["start_time_s"])
+        self.assertEqual([r["shown"] for r in (older, first, second)], [False, True, False])
+        # What the list proposes for --run chooses that run, and what it calls shown is what a report without --run shows.
+        for run in (older, first, second):
+            for choice in (["--run", run["choice"]], ["--run", run["run"]]) + ((["--bytes"],) if run["shown"] else ()):
+                ranks = self.report(*choice)["ranks"]
+                self.assertEqual({"%s:%d" % (r["run_id"], r["restart_count"]) for r in ranks}, {run["run"]}, choice)
+        self.assertEqual((first["choice"], second["choice"]), (":0", ":1"))
+        self.assertTrue(older["run"].startswith(older["choice"]), older)
+        text = self.run_([MEMTRACE, "report", "--runs", self.traces], COLUMNS=120).stdout.splitlines()
+        self.assertEqual(len(text), 4)
+        self.assertRegex(text[2], r"^--run :0 .* 2 +out of memory \(1 of 2\) .* shown without --run$")
+        self.assertRegex(text[3], r"^--run :1 .* 1 of 2 +exited ")
+
+    def test_usage(self):
+        self.record(64 * MiB)
+        for arguments, said in (((), "needs a trace"), ((self.traces, self.traces), "one directory"), ((self.traces, "--run", ":0"), "leave --run"),
+                                ((self.dir,), "there are no traces")):
+            self.assertIn(said, self.run_([MEMTRACE, "report", "--runs", *arguments], status=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
