@@ -18,7 +18,8 @@ case $version in
 2.15) wanted="torch==2.15.0 numpy transformers==5.23.0"
 	# The frameworks that the tests' jobs use, where they are made for this Python.
 	if [ -z "$python" ]; then
-		wanted="$wanted megatron-core==0.16.1 deepspeed==0.19.8 accelerate==1.15.0 peft==0.21.2 torchtitan==0.3.0 bitsandbytes==0.50.2"
+		wanted="$wanted megatron-core==0.16.1 deepspeed==0.19.8 accelerate==1.15.0 peft==0.21.2 torchtitan==0.3.0 bitsandbytes==0.50.2
+			lightning==2.6.6 trl==1.16.0 diffusers==0.42.1"
 	fi ;;
 2.11) wanted="torch==2.11.0 numpy" ;;
 2.8) wanted="torch==2.8.0 numpy" ;;

@@ -2,8 +2,36 @@
 
 A job is a training, or generating, program in parts that a fault can replace. A fault makes a job need more memory than it has to; its fixed form
 is the job as an attentive person writes it. Both are registered by decorators, and everything else (draw.py, table.py) goes over the registers.
+
+| trait | what the job offers |
+|---|---|
+| loop | step(), loss(), zero_grad(), backward(), optimize(), batch() and micro_batches as Job has them; each may be wrapped or replaced |
+| steps | train() calls step(i) and after_step(i, loss); both may be wrapped (every job with "loop" has it) |
+| forward | loss(batch) is the forward pass of each step and may be wrapped (every job with "loop" has it) |
+| tokens | batches are token ids; length and size may be changed before build() |
+| images | batches are images; size may be changed before build() |
+| decoder | a causal language model; vocabulary may be changed before build() |
+| layers | layers, a number, may be changed before build() |
+| attention | attention is "sdpa" and may be changed to "eager" before build() |
+| eval | evaluate() runs predict(batch) under no_grad() and returns its outputs, of which after_step() keeps nothing |
+| checkpointing | checkpointing, True or False, may be changed before build() |
+| pretrained | freeze() is called by build() and freezes the base, of which a small part is trained |
+| reference | reference is a second, frozen model, which the loss calls through reference_outputs(batch) under no_grad() |
+| two optimizers | two models with an optimizer each |
+| trainer | transformers' Trainer: trainer_arguments (a dict) and callbacks (a list) may be changed before run() |
+| lightning | Lightning's Trainer: trainer_arguments and callbacks, as above |
+| peft | PEFT: lora (a dict of LoraConfig's arguments) may be changed before build() |
+| ddp, fsdp, deepspeed, megatron | the model is wrapped by it, as one rank |
+| generate | transformers' generate(): new_tokens, prompt and size may be changed before run(); there are no optimizers |
+| inference | no training: train() calls predict(batch(i)) under no_grad(), and take(i, outputs), which keeps nothing of the GPU |
+| dataset | dataset is a tuple of tensors on the host, from whose rows batch() cuts; it may be moved or replaced after build() |
+| states | the optimizer has states |
+
+no_grad is a function that returns a context manager; a fault may replace it (by contextlib.nullcontext).
 """
+import importlib
 import random
+import sys
 
 import torch
 
@@ -11,10 +39,21 @@ JOBS, FAULTS = {}, {}
 DEVICE = "cuda"
 
 
+def load(modules):
+    """Imports the modules of jobs and faults; one whose package is not installed is left out."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as e:
+            print("population: without %s.py: %s" % (name, e), file=sys.stderr)
+
+
 def job(name, family, *traits):
     """Registers a class of jobs. `family`: jobs that are left out together. `traits`: what faults ask for."""
     def register(cls):
         cls.name, cls.family, cls.traits = name, family, {*cls.traits, *traits}
+        if "loop" in cls.traits:
+            cls.traits |= {"steps", "forward"}
         JOBS[name] = cls
         return cls
     return register
@@ -42,6 +81,7 @@ class Job:
         self.rng = random.Random("%s %s" % (self.name, seed))
         self.model, self.optimizers = None, []
         self.micro_batches = 1
+        self.no_grad = torch.no_grad
         self.draw()
 
     def draw(self):

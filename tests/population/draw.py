@@ -3,7 +3,6 @@
 draw.py [--draws N] [--seed S] [--jobs NAME,...] [--faults NAME,...] [--families NAME,...] [--keep DIRECTORY] [--results FILE]
 """
 import argparse
-import importlib
 import json
 import os
 import queue
@@ -87,8 +86,7 @@ def judged(draw, found):
 def drawn(options):
     """The draws: all from the seed, so that a draw can be repeated alone."""
     import core
-    for module in MODULES:
-        importlib.import_module(module)
+    core.load(MODULES)
     rng = random.Random(options.seed)
     jobs = {n: j for n, j in core.JOBS.items() if (not options.jobs or n in options.jobs) and (not options.families or j.family in options.families)}
     faults = {n: f for n, f in core.FAULTS.items() if not options.faults or n in options.faults}

@@ -2,7 +2,6 @@
 
 Reads lines of JSON {"job", "fault", "seed", "fixed", "env", "out"} and answers each with one line: the child's result, from the file `out`.
 """
-import importlib
 import json
 import os
 import sys
@@ -12,11 +11,6 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 LIMIT = 240  # seconds for a job
-
-
-def load(modules):
-    for name in modules:
-        importlib.import_module(name)
 
 
 def run(ask, result):
@@ -54,8 +48,11 @@ def child(ask):
 
 
 def serve(modules):
-    load(modules)
     import torch
+    import torch._dynamo  # noqa: F401, which the first optimizer would import, in seconds
+
+    from core import load
+    load(modules)
     assert not torch.cuda.is_initialized()
     for line in sys.stdin:
         ask = json.loads(line)
