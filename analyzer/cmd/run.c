@@ -1,5 +1,6 @@
 /* memtrace run: runs a command with the recorder preloaded. */
 #include "cmd/command.h"
+#include "cmd/unrecorded.h"
 #include "util/launch.h"
 #include "util/loader.h"
 
@@ -45,6 +46,7 @@ static int run(char **command, size_t count)
 	if (launch_set_directory(directory, &e) < 0 || launch_preload("libmemtrace.so", &e) < 0 ||
 	    loader_check(command[0], &e) < 0)
 		return command_fail(LAUNCH_FAILED, &e);
+	unrecorded_tell_at_end(command);
 	return launch_exec(command);
 }
 

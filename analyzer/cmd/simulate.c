@@ -2,8 +2,10 @@
 #define _GNU_SOURCE /* environ */
 #include "cmd/command.h"
 #include "cmd/simulation_messages.h"
+#include "cmd/unrecorded.h"
 #include "estimate/device.h"
 #include "util/buf.h"
+#include "session/new_traces.h"
 #include "util/launch.h"
 #include "util/loader.h"
 #include "util/shell.h"
@@ -242,12 +244,13 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 	struct outcome *outcomes = xcalloc(s->rank_count, sizeof(*outcomes));
 	struct report r = { 0 };
 	struct buf text = { 0 }, json = { 0 };
+	int64_t since = new_traces_now();
 	int status = 0;
 
 	if (simulation_run(s, outcomes, e) < 0) {
 		status = command_fail(LAUNCH_FAILED, e);
 	} else {
-		summary_read(s->directory, &r);
+		summary_read(s->directory, since, &r);
 		summary_text(s, outcomes, s->rank_count, classes, &r, &text);
 		fputs(text.text, stderr);
 		if (o->json)
@@ -256,6 +259,8 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 			status = command_fail(LAUNCH_FAILED, e);
 		for (size_t i = 0; i < s->rank_count && !status; i++)
 			status = outcomes[i].was_ended ? 0 : outcomes[i].status;
+		if (!r.count)
+			unrecorded_tell(s->directory, since, s->command[0], status);
 	}
 	for (size_t i = 0; i < s->rank_count; i++)
 		free(outcomes[i].last_key);
@@ -270,10 +275,12 @@ static int run_ranks(const struct options *o, const struct simulation *s,
 static int run_whole(const struct simulation *s, struct err *e)
 {
 	struct outcome outcome = { 0 };
+	int64_t since = new_traces_now();
 
 	setenv("MEMTRACE_QUIET", "0", 0); /* no table tells its peaks */
 	if (simulation_run(s, &outcome, e) < 0)
 		return command_fail(LAUNCH_FAILED, e);
+	unrecorded_tell(s->directory, since, s->command[0], outcome.status);
 	return outcome.status;
 }
 
@@ -418,6 +425,7 @@ static int run(char **command, size_t count)
 		return command_fail(LAUNCH_FAILED, &e);
 	if (is_alone(&given) || given.until_oom || given.bisect || given.timeout)
 		return simulate(&given, command, &e);
+	unrecorded_tell_at_end(command);
 	return launch_exec(command);
 }
 

@@ -131,7 +131,7 @@ int bisect_find(const struct simulation *s, const char *list, struct buf *table,
 		fits = x.tries[own].verdict == FITS;
 	}
 	if (x.tried)
-		trial_table("put back", x.tries, x.tried, table);
+		trial_table(x.simulation, "put back", x.tries, x.tried, table);
 	if (!status)
 		conclude(&x, fits, conclusion);
 	for (size_t i = 0; i < x.tried; i++)

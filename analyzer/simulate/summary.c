@@ -8,7 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-int summary_read(const char *directory, struct report *r)
+/* Drops the ranks of an earlier simulation in the same directory. */
+static void drop_older(struct report *r, int64_t since)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < r->count; i++) {
+		struct rank x = r->ranks[i];
+
+		if (x.start_realtime_ns < since)
+			continue;
+		r->ranks[i] = r->ranks[kept];
+		r->ranks[kept++] = x;
+	}
+	while (r->count > kept) {
+		struct report older = { .ranks = xcalloc(1, sizeof(struct rank)), .count = 1 };
+
+		older.ranks[0] = r->ranks[--r->count];
+		report_release(&older);
+	}
+}
+
+int summary_read(const char *directory, int64_t since, struct report *r)
 {
 	const struct session_options o = { .rank = NO_RANK, .progress = term_progress };
 	char *path = (char *)directory;
@@ -22,6 +43,9 @@ int summary_read(const char *directory, struct report *r)
 	term_progress_end();
 	*r = s.report;
 	s.report = (struct report){ 0 };
+	drop_older(r, since);
+	if (!r->count)
+		status = -1;
 	session_release(&s);
 	buf_release(&notes);
 	return status;
@@ -134,6 +158,8 @@ void summary_text(const struct simulation *s, const struct outcome *outcomes, si
 		 "device", "end", "status", "took", classes ? "  stands for" : "");
 	for (size_t i = 0; i < count; i++)
 		put_row(out, &outcomes[i], find(r, outcomes[i].rank), classes);
+	if (!r->count)
+		return;
 	buf_puts(out, "See where it went: memtrace report ");
 	buf_add_clean(out, (struct str){ s->directory, strlen(s->directory) });
 	buf_puts(out, "\n");

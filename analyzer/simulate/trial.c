@@ -1,5 +1,6 @@
 #include "simulate/trial.h"
 
+#include "session/new_traces.h"
 #include "util/size.h"
 
 #include <stdlib.h>
@@ -26,6 +27,7 @@ int trial_run(const struct simulation *like, const struct placeholder *placehold
 	char **command = template_fill(s.command, placeholders, count),
 	     *directory = xasprintf("%s/%s", s.directory, folder);
 	struct report r = { 0 };
+	int64_t since = new_traces_now();
 	int status;
 
 	s.command = command;
@@ -33,7 +35,7 @@ int trial_run(const struct simulation *like, const struct placeholder *placehold
 	notice(s.messages, "%s", t->name);
 	status = simulation_run(&s, outcomes, e);
 	if (!status) {
-		summary_read(directory, &r);
+		summary_read(directory, since, &r);
 		t->verdict = summary_verdict(outcomes, ranks, &r);
 		record_result(t, &r, outcomes, ranks);
 		if (t->verdict == FAILED)
@@ -51,7 +53,20 @@ int trial_run(const struct simulation *like, const struct placeholder *placehold
 	return status;
 }
 
-void trial_table(const char *heading, const struct trial *trials, size_t count, struct buf *out)
+/* That all fit is no result if nothing was recorded. */
+static void put_missing(const struct simulation *s, const struct trial *trials, size_t count,
+			struct buf *out)
+{
+	for (size_t i = 0; i < count; i++)
+		if (trials[i].peak || trials[i].verdict != FITS)
+			return;
+	buf_puts(out, "memtrace: ");
+	new_traces_missing(s->directory, s->command[0], 0, out);
+	buf_puts(out, "\n");
+}
+
+void trial_table(const struct simulation *s, const char *heading, const struct trial *trials,
+		 size_t count, struct buf *out)
 {
 	static const char *const words[] = { "fits", "out of memory", "failed" };
 	int width = MIN_NAME;
@@ -71,4 +86,5 @@ void trial_table(const char *heading, const struct trial *trials, size_t count, 
 		buf_release(&size);
 		buf_release(&name);
 	}
+	put_missing(s, trials, count, out);
 }

@@ -18,7 +18,8 @@ struct trial {
  * failure for another reason than memory is an error. */
 int trial_run(const struct simulation *s, const struct placeholder *placeholders, size_t count,
 	      const char *folder, struct trial *t, struct err *e);
-/* Adds a table of trials, a line each. */
-void trial_table(const char *heading, const struct trial *trials, size_t count, struct buf *out);
+/* Adds a table of trials, a line each, and a message if none of them recorded anything. */
+void trial_table(const struct simulation *s, const char *heading, const struct trial *trials,
+		 size_t count, struct buf *out);
 
 #endif

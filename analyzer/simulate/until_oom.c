@@ -106,7 +106,7 @@ int until_oom_find(const struct simulation *s, const char *key, struct buf *tabl
 	if (parse_key(&x, s->command, key, e) == 0 && find(&x, &largest, e) < 0)
 		largest = -1;
 	if (x.count)
-		trial_table("", x.tries, x.count, table);
+		trial_table(x.simulation, "", x.tries, x.count, table);
 	if (largest > 0)
 		buf_addf(conclusion, "%s = %d is the largest that fits%s", x.name, largest,
 			 largest == x.high ? ", and the last value to try" : "");

@@ -1,5 +1,6 @@
 #include "simulate/verify_plan.h"
 
+#include "session/new_traces.h"
 #include "util/launch.h"
 #include "simulate/command_template.h"
 #include "simulate/rank_env.h"
@@ -57,6 +58,7 @@ static int verify_layout(const struct plan *p, const struct plan_layout *l,
 	struct report r = { 0 };
 	struct simulation s = *like;
 	int ranks[STAGES], status;
+	int64_t since = new_traces_now();
 	char **command;
 
 	fill_placeholders(l, numbers, placeholders);
@@ -66,7 +68,7 @@ static int verify_layout(const struct plan *p, const struct plan_layout *l,
 	s.rank_count = choose_ranks(p, l, ranks);
 	status = simulation_run(&s, outcomes, e);
 	if (!status) {
-		summary_read(s.directory, &r);
+		summary_read(s.directory, since, &r);
 		v->verdict = summary_verdict(outcomes, s.rank_count, &r);
 		for (size_t i = 0; i < r.count; i++)
 			if (r.ranks[i].peak_allocated > v->peak)

@@ -222,3 +222,11 @@ int loader_check(const char *command, struct err *e)
 	free(said);
 	return status;
 }
+
+int loader_is_static(const char *command)
+{
+	struct program p = { 0 };
+	struct err ignored = { 0 };
+
+	return find_program(command, &p, &ignored) == 0 && !*p.interpreter;
+}

@@ -9,5 +9,8 @@
 /* COMMAND as execvp() would find it, LD_PRELOAD as it is now. 0 also where nothing can be told:
  * COMMAND is not there, or has no loader. -1 with the loader's reason and what to do. */
 int loader_check(const char *command, struct err *e);
+/* Is COMMAND a program without a loader, which ignores LD_PRELOAD? 0 also if that cannot be told.
+ */
+int loader_is_static(const char *command);
 
 #endif
