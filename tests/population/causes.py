@@ -2,7 +2,7 @@
 CAUSES = {
     "graph kept": ("LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),
     "list of tensors": ("LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION"),
-    "evaluation with a graph": ("EVAL_GRAPH_KEPT",),
+    "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED"),
     "losses summed": ("GRAPH_KEPT",),
     "attention scores": ("ATTN_QUADRATIC",),

@@ -60,9 +60,13 @@ def job(name, family, *traits):
 
 
 def fault(name, cause, *needs, without=()):
-    """Registers a class of faults. `cause`: a key of CAUSES in causes.py. `needs`, `without`: traits that a job must, or must not, have."""
+    """Registers a class of faults. `cause`: a key of CAUSES in causes.py. `needs`, `without`: traits that a job must, or must not, have.
+
+    Faults of one file, faults_GROUP.py, are a group, and are left out together.
+    """
     def register(cls):
         cls.name, cls.cause, cls.needs, cls.without = name, cause, set(needs), set(without)
+        cls.group = cls.__module__.removeprefix("faults_")
         FAULTS[name] = cls
         return cls
     return register

@@ -100,7 +100,7 @@ def drawn(options):
             rng.shuffle(deck)
         name = deck.pop()
         base = rng.choice([j for j, f in pairs if f == name])
-        yield {"job": base, "family": jobs[base].family, "fault": name, "cause": faults[name].cause, "seed": rng.randrange(1 << 30),
+        yield {"job": base, "family": jobs[base].family, "fault": name, "fault_group": faults[name].group, "cause": faults[name].cause, "seed": rng.randrange(1 << 30),
                "share": round(rng.uniform(0.2, 0.9), 3)}
 
 
