@@ -24,7 +24,7 @@ is the job as an attentive person writes it. Both are registered by decorators, 
 | ddp, fsdp, deepspeed, megatron | the model is wrapped by it, as one rank |
 | generate | transformers' generate(): new_tokens, prompt and size may be changed before run(); there are no optimizers |
 | inference | no training: train() calls predict(batch(i)) under no_grad(), and take(i, outputs), which keeps nothing of the GPU |
-| dataset | dataset is a tuple of tensors on the host, from whose rows batch() cuts; it may be moved or replaced after build() |
+| dataset | dataset is a tuple of tensors on the host, from whose rows batch() cuts; it may be moved or replaced after build(), and rows changed before |
 | states | the optimizer has states |
 
 no_grad is a function that returns a context manager; a fault may replace it (by contextlib.nullcontext).
@@ -51,7 +51,8 @@ def load(modules):
 def job(name, family, *traits):
     """Registers a class of jobs. `family`: jobs that are left out together. `traits`: what faults ask for."""
     def register(cls):
-        cls.name, cls.family, cls.traits = name, family, {*cls.traits, *traits}
+        cls.name, cls.family = name, family
+        cls.traits = {*traits}.union(*(base.__dict__.get("traits", ()) for base in cls.__mro__))
         if "loop" in cls.traits:
             cls.traits |= {"steps", "forward"}
         JOBS[name] = cls
