@@ -12,7 +12,7 @@
 
 struct options {
 	const char *run;
-	int json, live_set, raw_bytes, color, top, rules, runs;
+	int json, live_set, raw_bytes, color, top, rules, runs, advise;
 };
 
 static int report(char **paths, size_t count, const struct options *o)
@@ -37,6 +37,7 @@ static int report(char **paths, size_t count, const struct options *o)
 		session.report.diagnosis = &diagnosis;
 		style.raw_bytes = o->raw_bytes;
 		style.top = o->top;
+		style.advise = o->advise;
 		if (o->json)
 			report_json(&session.report, &out);
 		else
@@ -105,6 +106,8 @@ static const struct opt rows[] = {
 	  "with --json: also list every block that was live at the end", 0, 0 },
 	BYTES_OPTION(&given.raw_bytes),
 	{ "top", 0, OPT_COUNT, &given.top, "N", "show the N largest stacks (10)", 0, 1000000 },
+	{ "advise", 0, OPT_FLAG, &given.advise, NULL,
+	  "say what would make room, also if the device was not nearly full", 0, 0 },
 	{ "rules", 0, OPT_FLAG, &given.rules, NULL,
 	  "list the causes that memtrace knows, and those that a trace cannot show", 0, 0 },
 	COLOR_OPTION(&given.color),

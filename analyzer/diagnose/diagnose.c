@@ -204,6 +204,8 @@ static uint32_t stack_of(const struct metrics *m, enum rule rule)
 		return m->leak_stack;
 	case RULE_EVAL_ACCUMULATION:
 		return m->repeat_stack;
+	case RULE_PINNED_GROWS:
+		return m->pinned_stack;
 	default:
 		return MT_NO_STACK;
 	}
@@ -232,6 +234,8 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 	f.message = buf_take(&text);
 	if (stack && stack == m->leak_stack && r->leak_label)
 		f.stack = xstrdup(r->leak_label);
+	else if (stack && stack == m->pinned_stack && r->pinned_label)
+		f.stack = xstrdup(r->pinned_label);
 	else if (stack && r->repeat_label)
 		f.stack = xstrdup(r->repeat_label);
 	for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)

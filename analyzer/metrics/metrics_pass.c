@@ -55,6 +55,7 @@ static void end_step(struct device_pass *d)
 {
 	d->now.reserved = d->reserved;
 	d->now.outside = d->outside;
+	d->now.pinned = *d->pinned;
 	if (d->count < METRICS_MAX_STEPS) {
 		d->list = grow(d->list, d->count, &d->room, sizeof(*d->list));
 		d->list[d->count++] = d->now;
@@ -268,18 +269,38 @@ static void record_other(struct metrics_pass *p, struct device_pass *d, const st
 	}
 }
 
+static void change_pinned(struct metrics_pass *p, const struct mt_record *r, bytes change)
+{
+	add(&p->pinned_live, change);
+	if (r->stack < p->tables->stack_count)
+		add(&p->pinned_by_stack[r->stack], change);
+}
+
+static uint32_t largest_pinned(const struct metrics_pass *p)
+{
+	uint32_t largest = MT_NO_STACK;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->pinned_by_stack[i] > p->pinned_by_stack[largest])
+			largest = i;
+	return p->pinned_by_stack[largest] > 0 ? largest : MT_NO_STACK;
+}
+
 static void record_host(struct metrics_pass *p, const struct mt_record *r)
 {
 	if (r->kind == MT_HOST_FREE) {
 		struct mt_record was;
 
-		if (live_set_take(&p->live, MT_HOST_ALLOC, r->address, &was) &&
-		    tables_stack_owner(p->tables, was.stack) == OWNER_NCCL)
+		if (!live_set_take(&p->live, MT_HOST_ALLOC, r->address, &was))
+			return;
+		change_pinned(p, &was, -was.bytes);
+		if (tables_stack_owner(p->tables, was.stack) == OWNER_NCCL)
 			p->nccl_pinned -= was.bytes;
 		return;
 	}
 	if (r->kind != MT_HOST_ALLOC || !live_set_add(&p->live, r))
 		return;
+	change_pinned(p, r, r->bytes);
 	p->pinned = bytes_add(p->pinned, r->bytes);
 	if (r->bytes >= 1 << 20 && !(r->bytes & (r->bytes - 1)))
 		p->pinned_powers = bytes_add(p->pinned_powers, r->bytes);
@@ -425,6 +446,7 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 		m[i] = (struct metrics){ 0 };
 		d->device = &r->device[i];
 		d->m = &m[i];
+		d->pinned = &p->pinned_live;
 		d->stacks = xcalloc(p->tables->stack_count + 1, sizeof(*d->stacks));
 		choose_moment(d);
 		metrics_find_sizes(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
@@ -443,6 +465,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 
 	/* A copy: metrics_find_sizes() adds tags. */
 	p.workspaces = workspace_sizes_of(&t->tables);
+	p.pinned_by_stack = xcalloc(t->tables.stack_count + 1, sizeof(*p.pinned_by_stack));
 	p.tags = xcalloc(t->tables.stack_count + 1, sizeof(*p.tags));
 	for (size_t i = 1; i < t->tables.stack_count; i++)
 		p.tags[i] = tables_stack_info(&t->tables, (uint32_t)i)->tags;
@@ -461,10 +484,12 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		m[i].pinned = r->host.pinned_peak;
 		m[i].pinned_powers = p.pinned ? p.pinned_powers * 100 / p.pinned : 0;
 		m[i].nccl_pinned = p.nccl_pinned_peak;
+		m[i].pinned_stack = largest_pinned(&p);
 		metrics_from_steps(d);
 		free(d->list);
 		free(d->stacks);
 	}
 	live_set_release(&p.live);
 	free(p.tags);
+	free(p.pinned_by_stack);
 }

@@ -43,6 +43,7 @@ struct step_levels {
 	bytes reserved, outside; /* at its end */
 	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
 	bytes emptied;           /* segments that empty_cache() freed */
+	bytes pinned;            /* host memory of the process, at its end */
 };
 
 /* The blocks of one stack. */
@@ -79,6 +80,7 @@ struct device_pass {
 	int run_is_new;         /* the model is called, and by none of `trained` */
 
 	bytes allocated, reserved, outside;
+	const bytes *pinned;          /* the process's pinned host memory */
 	bytes peak_before;            /* the highest peak of the steps before the moment */
 	bytes level[COUNTERFACTUALS]; /* live bytes of each kind */
 	bytes best[COUNTERFACTUALS];  /* counterfactual peaks */
@@ -105,6 +107,7 @@ struct metrics_pass {
 	struct device_pass devices[MT_MAX_DEVICES];
 	/* Pinned host memory of the process: all, blocks of a power of two, NCCL's and its peak. */
 	bytes pinned, pinned_powers, nccl_pinned, nccl_pinned_peak;
+	bytes pinned_live, *pinned_by_stack; /* pinned now: all, and by stack */
 };
 
 static inline struct block_tag tag_of(const struct mt_record *r)

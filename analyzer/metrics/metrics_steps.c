@@ -61,6 +61,28 @@ static void record_growth(const struct device_pass *d)
 		d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - WARM_UP);
 }
 
+/* Host memory that PyTorch pins stays pinned: buffers that are reused stop to grow it. */
+static void record_pinned(const struct device_pass *d)
+{
+	bytes first = d->list[WARM_UP].pinned, middle = d->list[(WARM_UP + d->count) / 2].pinned,
+	      most = first;
+	int64_t rises = 0;
+	size_t last = WARM_UP;
+
+	for (size_t i = WARM_UP + 1; i < d->count; i++) {
+		if (d->list[i].pinned > most) {
+			rises++;
+			last = i;
+		}
+		most = d->list[i].pinned > most ? d->list[i].pinned : most;
+	}
+	if (!rises || most - middle < (most - first) / 3)
+		return;
+	d->m->pinned_growth = most - first;
+	d->m->pinned_steps = rises;
+	d->m->pinned_per_step = d->m->pinned_growth / (bytes)(last - WARM_UP);
+}
+
 static void record_calls(const struct device_pass *d)
 {
 	uint64_t retry_steps = 0, emptied_steps = 0, calls = 0, counted = 0;
@@ -123,5 +145,6 @@ void metrics_from_steps(struct device_pass *d)
 	if (d->count > WARM_UP + 1) {
 		record_growth(d);
 		record_sawtooth(d);
+		record_pinned(d);
 	}
 }

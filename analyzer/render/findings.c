@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define FINDINGS_SHOWN 6
-#define RANKS_SHOWN 8 /* runs of ranks */
+#define RANKS_SHOWN 8    /* runs of ranks */
+#define CLOSE_PERCENT 95 /* of the device's memory: from here on a run is told what makes room */
 
 static void put_action(struct page *p, struct buf *b, size_t number, const struct remedy *r)
 {
@@ -18,13 +19,23 @@ static void put_action(struct page *p, struct buf *b, size_t number, const struc
 	page_size(p, b, r->saving);
 }
 
-static void put_cause(struct page *p, const struct finding *f)
+/* Some messages speak of a failed request. */
+static int is_about_request(const struct finding *f)
+{
+	for (size_t i = 0; i < f->evidence_count; i++)
+		if (!strcmp(f->evidence[i].name, "requested"))
+			return 1;
+	return 0;
+}
+
+static void put_finding(struct page *p, const char *label, const struct finding *f, int has_failed)
 {
 	struct buf b = { 0 };
 
 	buf_addf(&b, "%s  %s confidence: %s", f->rule, f->confidence, f->title);
-	page_field(p, f->severity == SEVERITY_ERROR ? "cause" : "waste", b.text, 0);
-	page_field(p, "", f->message, 0);
+	page_field(p, label, b.text, 0);
+	if (has_failed || !is_about_request(f))
+		page_field(p, "", f->message, 0);
 	if (f->stack)
 		page_field(p, "", f->stack, 0);
 	buf_release(&b);
@@ -44,18 +55,74 @@ static size_t shown_rank(const struct report *r)
 	return worst ? (size_t)(worst - r->ranks) : 0;
 }
 
+/* Is the device's memory nearly used up, or did the allocator have to make room? */
+static int is_close(const struct rank *r)
+{
+	return (r->total > 0 && r->peak_device >= r->total / 100 * CLOSE_PERCENT) || r->ooms_seen ||
+	       (r->metrics && r->metrics->retries > 0);
+}
+
+/* The first finding of a rank that did not fail, or survived it, that would make room. */
+static const struct finding *room_finding(const struct report *r, size_t rank)
+{
+	const struct diagnosis *d = r->diagnosis;
+
+	for (size_t i = 0; i < d->count && r->ranks[rank].end != END_OOM; i++) {
+		const struct finding *f = &d->findings[i];
+
+		if (f->rank == rank && !f->is_cause && !f->is_informational && f->weight > 0 &&
+		    f->remedy_count && f->severity == SEVERITY_NOTE)
+			return f;
+	}
+	return NULL;
+}
+
+/* What would make room, if that is of interest. */
+static int put_room(struct page *p, const struct report *r)
+{
+	size_t shown = shown_rank(r);
+	const struct rank *rank = &r->ranks[shown];
+	const struct finding *f = room_finding(r, shown);
+	struct buf b = { 0 };
+
+	if (rank->end == END_OOM || !(p->style->advise || is_close(rank)))
+		return 0;
+	buf_puts(&b, "up to ");
+	page_size(p, &b, rank->peak_device);
+	if (rank->total > 0) {
+		buf_puts(&b, " of ");
+		page_size(p, &b, rank->total);
+		buf_addf(&b, " were in use, %.1f %%",
+			 100.0 * (double)rank->peak_device / (double)rank->total);
+	} else {
+		buf_puts(&b, " were in use");
+	}
+	if (rank->ooms_seen)
+		buf_puts(&b, ", and a request failed");
+	else if (rank->metrics && rank->metrics->retries > 0)
+		buf_addf(&b, ", and the allocator freed its cache %lld times to go on",
+			 (long long)rank->metrics->retries);
+	buf_puts(&b, f ? "; what would make room:"
+		       : "; what would make room: no rule matches, see the largest stacks below");
+	page_field(p, "room", b.text, 0);
+	if (f)
+		put_finding(p, "", f, 0);
+	buf_release(&b);
+	return 1;
+}
+
 int findings_verdict(struct page *p, const struct report *r)
 {
 	size_t shown = shown_rank(r);
 	const struct finding *cause = diagnosis_cause(r->diagnosis, shown);
 
-	if (cause) {
-		put_cause(p, cause);
-		return 1;
-	}
-	if (!r->count || r->ranks[shown].end != END_OOM)
-		return 0;
-	page_field(p, "cause", "no rule matches; see the largest stacks below", 0);
+	if (cause)
+		put_finding(p, cause->severity == SEVERITY_ERROR ? "cause" : "waste", cause, 1);
+	else if (r->count && r->ranks[shown].end == END_OOM)
+		page_field(p, "cause", "no rule matches; see the largest stacks below", 0);
+	else
+		return r->count && put_room(p, r);
+	put_room(p, r);
 	return 1;
 }
 
@@ -91,14 +158,16 @@ static size_t add_others(struct buf *b, const struct report *r, const char *rule
 	return n;
 }
 
-static void put_others(struct page *p, const struct report *r, size_t shown)
+/* `told`: a finding that is no cause and was printed, or NULL. */
+static void put_others(struct page *p, const struct report *r, size_t shown,
+		       const struct finding *told)
 {
 	const struct diagnosis *d = r->diagnosis;
 	size_t lines = 0;
 
 	for (size_t i = 0; i < d->count && lines < FINDINGS_SHOWN; i++) {
 		const struct finding *f = &d->findings[i];
-		int is_told_above = f->is_cause && f->rank == shown;
+		int is_told_above = (f->is_cause && f->rank == shown) || f == told;
 		struct buf b = { 0 };
 		size_t others;
 
@@ -120,10 +189,12 @@ static void put_others(struct page *p, const struct report *r, size_t shown)
 void findings_rest(struct page *p, const struct report *r)
 {
 	const struct diagnosis *d = r->diagnosis;
+	size_t shown = shown_rank(r);
+	int is_told = p->style->advise || is_close(&r->ranks[shown]);
 
 	for (size_t i = 0; i < d->ruled_out_count; i++)
 		page_field(p, i ? "" : "ruled out", d->ruled_out[i], 0);
-	put_others(p, r, shown_rank(r));
+	put_others(p, r, shown, is_told ? room_finding(r, shown) : NULL);
 }
 
 static json_t *evidence_json(const struct finding *f)
@@ -170,6 +241,7 @@ json_t *findings_json(const struct report *r)
 		set(o, "device", json_integer(rank->device));
 		set(o, "severity", text(severity_name(f->severity)));
 		set(o, "cause", json_boolean(f->is_cause));
+		set(o, "room", json_boolean(is_close(rank) && f == room_finding(r, f->rank)));
 		set(o, "confidence", text(f->confidence));
 		set(o, "title", text(f->title));
 		set(o, "message", text(f->message));

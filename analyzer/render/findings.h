@@ -8,8 +8,8 @@
 
 #include <jansson.h>
 
-/* The cause and the remedies for the rank that is shown. Returns 0 if there was nothing to print.
- */
+/* The cause and the remedies for the rank that is shown, or what would make room if it did not
+ * fail. Returns 0 if there was nothing to print. */
 int findings_verdict(struct page *p, const struct report *r);
 /* The causes that were ruled out, and other findings. */
 void findings_rest(struct page *p, const struct report *r);

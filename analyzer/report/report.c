@@ -94,6 +94,7 @@ static void rank_release(struct rank *r)
 	free(r->metrics);
 	free(r->leak_label);
 	free(r->repeat_label);
+	free(r->pinned_label);
 	free(r->comms);
 	free(r->ooms);
 	live_release(r);

@@ -189,8 +189,9 @@ struct rank {
 	char **warnings;
 	size_t warning_count, warning_room;
 
-	struct metrics *metrics;         /* NULL: the device was not used */
-	char *leak_label, *repeat_label; /* labels of the stacks that the metrics name, or NULL */
+	struct metrics *metrics; /* NULL: the device was not used */
+	/* Labels of the stacks that the metrics name, or NULL. */
+	char *leak_label, *repeat_label, *pinned_label;
 
 	char **pool; /* the texts above that are not released one by one */
 	size_t pool_count, pool_room;

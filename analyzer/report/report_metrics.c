@@ -43,4 +43,5 @@ void report_keep_metrics(struct rank *r, const struct metrics *m, const struct t
 	r->metrics->died = m->died && r->end != END_EXIT;
 	r->leak_label = label_of_stack(t, m->leak_stack);
 	r->repeat_label = label_of_stack(t, m->repeat_stack);
+	r->pinned_label = label_of_stack(t, m->pinned_stack);
 }

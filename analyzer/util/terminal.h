@@ -9,7 +9,8 @@ struct style {
 	int color;
 	int unicode;
 	int raw_bytes;
-	int top; /* stacks to show */
+	int top;    /* stacks to show */
+	int advise; /* what would make room, also if there is enough of it */
 };
 
 /* The style for standard output, from its terminal and the environment. */

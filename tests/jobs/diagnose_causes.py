@@ -403,6 +403,18 @@ def pinned():
     del rounded
 
 
+def pinned_kept():
+    model, kept = build(layers=2), []
+
+    def loss(model, tokens):
+        host = torch.empty(32 * MiB, dtype=torch.uint8, pin_memory=True) if not (FIX and kept) else kept[0]
+        kept.append(host)
+        host.to("cuda", non_blocking=True)
+        return loss_of(model, tokens)
+
+    train(model, adam(model, fused=True), 20, 2, 64, loss=loss)
+
+
 # Experts
 
 class SparseMoeBlock(nn.Module):
