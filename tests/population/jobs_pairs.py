@@ -161,13 +161,13 @@ class EdgeConv(nn.Module):
         b, n, k = neighbours.shape
         near = torch.gather(x, 1, neighbours.view(b, n * k, 1).expand(-1, -1, x.shape[2])).view(b, n, k, -1)
         centre = x.unsqueeze(2).expand_as(near)
-        return self.mlp(torch.cat([centre, near - centre], dim=-1)).amax(dim=2)
+        return self.mlp(torch.cat([centre, near - centre], dim=-1)).max(dim=2).values
 
 
 def chamfer(a, b):
     """The distance of two sets of points, for some points at a time, whose distances are computed again in the backward pass."""
     def nearest(part, other):
-        return torch.cdist(part, other).amin(dim=2).sum()
+        return torch.cdist(part, other).min(dim=2).values.sum()
     return sum(checkpoint(nearest, part, other, use_reentrant=False) for one, other in ((a, b), (b, a)) for part in one.split(512, dim=1))
 
 
