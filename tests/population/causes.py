@@ -18,6 +18,9 @@ CAUSES = {
     "larger batch": ("BATCH_OUTLIER",),
     "activations": ("ACT_PEAK",),
     "KV cache": ("KV_CACHE", "KV_CACHE_STATIC"),
+    "copies of the model kept": ("LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
+    "weights not tied": ("WEIGHTS_NOT_TIED",),  # the embedding and the output have a parameter each: assign the one to the other
+    "growing cache": ("LEAK_GRAPH_RETAINED",),  # a cache takes another entry in each step: limit it
     "copies for a checkpoint": ("CKPT_SAVE_SPIKE",),
     "optimizer temporaries": ("OPT_FOREACH_TEMP",),
     "clipping": ("GRAD_NORM_TEMP",),

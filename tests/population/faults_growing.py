@@ -28,7 +28,7 @@ class Growing(Fault):
         raise NotImplementedError
 
 
-@fault("growing_bank", "growing tensor", "loop")
+@fault("growing_bank", "growing tensor", "steps")
 class GrowingBank(Growing):
     """torch.cat of a bank of features without a limit."""
 
@@ -50,7 +50,7 @@ class GrowingBank(Growing):
             target.bank = bank
 
 
-@fault("growing_replay", "growing tensor", "loop")
+@fault("growing_replay", "growing tensor", "steps")
 class GrowingReplay(Growing):
     """A replay buffer of transitions that is concatenated on the GPU and never cut."""
 
@@ -68,7 +68,7 @@ class GrowingReplay(Growing):
                 self.memory[key] = new
 
 
-@fault("growing_predictions", "growing tensor", "loop")
+@fault("growing_predictions", "growing tensor", "steps")
 class GrowingPredictions(Growing):
     """Predictions of an evaluation that are concatenated batch by batch on the GPU."""
     shares = 0.8, 1.6  # of the peak, over all batches
@@ -95,7 +95,7 @@ class GrowingPredictions(Growing):
                 predictions = torch.hstack([predictions.T, new.T]).T if self.form == "hstack" else torch.cat((predictions, new), 0)
 
 
-@fault("growing_history", "growing tensor", "loop")
+@fault("growing_history", "growing tensor", "steps")
 class GrowingHistory(Growing):
     """The whole history of a recurrent state, or of generated tokens' features, is concatenated along time."""
     shares = 0.03, 0.08

@@ -35,7 +35,7 @@ class Term(Fault):
         return torch.zeros(*shape, device="cuda", requires_grad=True)
 
 
-@fault("broadcast", "one huge temporary", "loop")
+@fault("broadcast", "one huge temporary", "forward")
 class Broadcast(Term):
     """(N, 1) - (N): N x N where N was meant."""
 
@@ -55,7 +55,7 @@ class Broadcast(Term):
         return (predicted * wanted).sum() / self.sizes
 
 
-@fault("pairwise_distances", "one huge temporary", "loop")
+@fault("pairwise_distances", "one huge temporary", "forward")
 class PairwiseDistances(Term):
     """x[:, None] - x[None]: N x N x D, where products of N x N are enough."""
 
@@ -78,7 +78,7 @@ class PairwiseDistances(Term):
         return F.pairwise_distance(a.reshape(-1, self.width), b.reshape(-1, self.width)).mean()
 
 
-@fault("kernel_matrix", "one huge temporary", "loop")
+@fault("kernel_matrix", "one huge temporary", "forward")
 class KernelMatrix(Term):
     """All N x N similarities or distances at once, where parts of the rows do."""
 
@@ -101,7 +101,7 @@ class KernelMatrix(Term):
         return sum(self.kernel(part, x) for part in parts) / len(parts)
 
 
-@fault("one_hot", "one huge temporary", "loop")
+@fault("one_hot", "one huge temporary", "forward")
 class OneHot(Term):
     """One-hot vectors over a large number of classes, where the index is enough."""
 
@@ -126,7 +126,7 @@ class OneHot(Term):
         return (vectors @ table).mean()
 
 
-@fault("outer_product", "one huge temporary", "loop")
+@fault("outer_product", "one huge temporary", "forward")
 class OuterProduct(Term):
     """The outer product of features for each sample, where a bilinear form is enough."""
 
@@ -150,7 +150,7 @@ class OuterProduct(Term):
         return (outer * kernel).sum((1, 2)).mean()
 
 
-@fault("repeat", "one huge temporary", "loop")
+@fault("repeat", "one huge temporary", "forward")
 class Repeat(Term):
     """A tensor is repeated, where expand() makes a view."""
 
@@ -175,7 +175,7 @@ class Repeat(Term):
         return many.amax() + scale.mean()
 
 
-@fault("full_masks", "one huge temporary", "loop")
+@fault("full_masks", "one huge temporary", "forward")
 class FullMasks(Term):
     """A mask for each sample and head in fp32, where one of the length, or booleans that broadcast, are enough."""
 
@@ -198,7 +198,7 @@ class FullMasks(Term):
         return mask[0, 0, 0, 0] * 0 + scale.mean()
 
 
-@fault("gather_without_index", "one huge temporary", "loop")
+@fault("gather_without_index", "one huge temporary", "forward")
 class GatherWithoutIndex(Term):
     """A table is expanded for each sample before one row of it is taken."""
 
