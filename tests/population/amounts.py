@@ -30,8 +30,8 @@ def after_build(target, do):
 
 
 def with_output(target, do):
-    """Calls do(tensor) with the output of each forward pass of the job's model."""
-    after_build(target, lambda: target.model.register_forward_hook(lambda module, inputs, output: do(first_tensor(output))))
+    """Calls do(output) after each forward pass of the job's model."""
+    after_build(target, lambda: target.model.register_forward_hook(lambda module, inputs, output: do(output)))
 
 
 def first_tensor(output):
@@ -53,3 +53,25 @@ def blocks(model):
     """The repeated blocks of a model: the children of its largest list of modules."""
     lists = [m for m in model.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.Sequential)) and len(m) > 2]
     return list(max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))) if lists else []
+
+
+def largest_tensor(output):
+    """The largest tensor of floating numbers in what a model returned."""
+    if torch.is_tensor(output):
+        return output if output.is_floating_point() else None
+    values = output.values() if hasattr(output, "values") else output if isinstance(output, (tuple, list)) else ()
+    return max((t for t in map(largest_tensor, values) if t is not None), key=lambda t: t.numel(), default=None)
+
+
+def mapped(batch, do):
+    """A batch of any form, with do(tensor) in place of each tensor."""
+    if torch.is_tensor(batch):
+        return do(batch)
+    if hasattr(batch, "items"):
+        return type(batch)({k: mapped(v, do) for k, v in batch.items()})
+    return type(batch)(mapped(v, do) for v in batch) if isinstance(batch, (tuple, list)) else batch
+
+
+def sized(target):
+    """Whether the batches' size may be changed."""
+    return isinstance(getattr(target, "size", None), int) and bool(target.traits & {"tokens", "images"})

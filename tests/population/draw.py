@@ -14,6 +14,7 @@ import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+import core  # noqa: E402
 from causes import CAUSES  # noqa: E402
 from harness import MEMTRACE, PRELOAD, SIM, environment, python  # noqa: E402
 
@@ -58,10 +59,15 @@ def tried(server, draw, directory):
     for name, one in ("fixed", twin), ("faulty", faulty):
         if one.get("error") or one["died"]:
             return {**draw, "outcome": "error", "error": "%s: %s" % (name, one.get("error") or "died")}
-    draw = {**draw, "fixed_peak": twin["allocated"], "faulty_peak": faulty["allocated"]}
-    if faulty["allocated"] < ENOUGH * twin["reserved"]:
+    fault = core.FAULTS[draw["fault"]]
+    reserved = twin["reserved"]
+    more = faulty["outside"] - twin["outside"] + faulty["reserved" if fault.pieces else "allocated"]  # beside what the fixed job has outside of PyTorch
+    draw = {**draw, "fixed_peak": twin["reserved" if fault.pieces else "allocated"], "faulty_peak": more}
+    if fault.own_limit:
+        more = 2 * reserved
+    if more < ENOUGH * reserved:
         return {**draw, "outcome": "too small"}
-    draw["card"] = int(twin["outside"] + twin["reserved"] + draw["share"] * (faulty["allocated"] - twin["reserved"])) >> 21 << 21
+    draw["card"] = int(twin["outside"] + reserved + draw["share"] * (more - reserved)) >> 21 << 21
     traces = os.path.join(directory, "traces")
     died = server.run(draw, False, path % "died", MEMTRACE_DIR=traces, CUDASIM_MEMORY=draw["card"])
     if died.get("error"):
@@ -85,7 +91,6 @@ def judged(draw, found):
 
 def drawn(options):
     """The draws: all from the seed, so that a draw can be repeated alone."""
-    import core
     core.load(MODULES)
     rng = random.Random(options.seed)
     jobs = {n: j for n, j in core.JOBS.items() if (not options.jobs or n in options.jobs) and (not options.families or j.family in options.families)}

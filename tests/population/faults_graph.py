@@ -310,3 +310,29 @@ class CreateGraph(Fault):
             for p, g in zip(parameters, torch.autograd.grad(loss, parameters, create_graph=not fixed, allow_unused=True)):
                 p.grad = g
         target.backward = backward
+
+
+@fault("generator_not_detached", "graph kept", "two optimizers", "loop")
+class GeneratorNotDetached(Fault):
+    """The discriminator's loss goes back into the generator, whose graph is retained for it, and the losses are kept."""
+
+    def fits(self, target):
+        return super().fits(target) and hasattr(target, "update_discriminator")
+
+    def inject(self, target, fixed):
+        form, losses = self.rng.choice(["list", "attribute", "running"]), []
+        target.steps, target.d_loss = self.rng.randint(4, 8), 0.0
+
+        def update(real, fake):
+            shown = fake.detach() if fixed else fake
+            with target.autocast():
+                error = target.criterion(target.netD(real), 1.0) + target.criterion(target.netD(shown), 0.0)
+            target.optimizers[1].zero_grad()
+            error.backward(retain_graph=not fixed)
+            target.optimizers[1].step()
+            value = error.item() if fixed else error
+            if form == "list":
+                losses.append(value)
+            else:
+                target.d_loss = value if form == "attribute" else target.d_loss + value
+        target.update_discriminator = update

@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from amounts import after_build, first_tensor, peak, rows
+from amounts import after_build, first_tensor, peak, rows, with_output
 from core import DEVICE, Fault, fault
 
 
@@ -54,7 +54,7 @@ class OutputsKept(Fault):
                 target.outputs += [output]
             else:
                 kept.append(output)
-        after_build(target, lambda: target.model.register_forward_hook(lambda module, inputs, output: collect(output)))
+        with_output(target, collect)
 
 
 @fault("predictions_kept", "results kept on the GPU", "forward", "steps")
@@ -64,8 +64,7 @@ class PredictionsKept(Fault):
     def inject(self, target, fixed):
         share, after_step, every = self.rng.uniform(0.8, 1.6), target.after_step, self.rng.randint(2, 3)
         form, outputs, target.steps = self.rng.choice(["list", "extend", "dict"]), [], every + self.rng.randint(1, 3)
-        after_build(target, lambda: target.model.register_forward_hook(lambda module, inputs, output: outputs.append(first_tensor(output))
-                                                                       if not torch.is_grad_enabled() else None))
+        with_output(target, lambda output: None if torch.is_grad_enabled() else outputs.append(first_tensor(output)))
 
         @torch.no_grad()
         def evaluate(i, loss):

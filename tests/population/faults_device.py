@@ -1,0 +1,71 @@
+"""Faults outside of tensors: memory of libraries, limits, pieces."""
+import torch
+
+from amounts import peak
+from core import DEVICE, Fault, fault
+
+LARGE = 1 << 40  # bytes: a card of this size is not a real one, but measures what the job needs
+
+
+@fault("library_leaks", "leak outside of PyTorch", "steps")
+class LibraryLeaks(Fault):
+    """An extension takes device memory with cudaMalloc in each step and does not give it back."""
+
+    def inject(self, target, fixed):
+        share, after_step, state = self.rng.uniform(0.08, 0.16), target.after_step, {}
+        target.steps, number = self.rng.randint(7, 14), self.rng.choice([1, 2, 4])
+
+        def run_extension(i, loss):
+            import ctypes
+            after_step(i, loss)
+            if not state:
+                state["runtime"] = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libcudart" in line))
+                state["bytes"] = int(share * peak() / number) + 1
+            runtime = state["runtime"]
+            for _ in range(number):
+                pointer = ctypes.c_void_p()
+                if runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(state["bytes"])):
+                    raise torch.OutOfMemoryError("the extension got no memory")
+                if fixed:
+                    runtime.cudaFree(pointer)
+        target.after_step = run_extension
+
+
+@fault("memory_cap", "cap", "loop")
+class MemoryCap(Fault):
+    """set_per_process_memory_fraction() leaves less than the job needs; the card has more."""
+    own_limit = True
+
+    def inject(self, target, fixed):
+        share, build = self.rng.uniform(0.3, 0.45), target.build
+
+        def build_with_cap():
+            total = torch.cuda.mem_get_info()[1]
+            if not fixed and total < LARGE:
+                torch.cuda.set_per_process_memory_fraction(share)
+            build()
+        target.build = build_with_cap
+
+
+@fault("pieces_between", "fragmentation", "forward")
+class PiecesBetween(Fault):
+    """Temporaries whose size grows from step to step, and small results that stay in the space of each: no space fits the next."""
+    pieces = True
+
+    def inject(self, target, fixed):
+        share, forward, state = self.rng.uniform(0.3, 0.6), target.loss, {"kept": []}
+        target.steps, growth, form = self.rng.randint(8, 14), self.rng.uniform(0.02, 0.05), self.rng.choice(["list", "dict"])
+
+        def scores(calls):
+            return torch.empty(int(state["bytes"] * (1 + growth * calls)) // 4, device=DEVICE)
+
+        def loss_with_statistics(batch):
+            loss = forward(batch)
+            state.setdefault("bytes", int(share * peak()))
+            calls = state["calls"] = state.get("calls", -1) + 1
+            table = scores(calls)
+            del table
+            result = torch.empty(max(1 << 19, state["bytes"] >> 8), device=DEVICE)
+            state["kept"].append(result.cpu() if fixed else result if form == "list" else {"call": calls, "result": result})
+            return loss
+        target.loss = loss_with_statistics
