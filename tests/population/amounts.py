@@ -44,9 +44,9 @@ def first_tensor(output):
 
 def light(target, rng):
     """Makes batches small, so that parameters weigh more than activations. Jobs without these sizes stay as they are."""
-    for name, least in ("size", 1), ("length", 64):
+    for name, largest in ("size", 2), ("length", 128):
         if isinstance(getattr(target, name, None), int):
-            setattr(target, name, max(least, getattr(target, name) // rng.choice([4, 8])))
+            setattr(target, name, min(getattr(target, name), rng.choice([largest // 2, largest])))
 
 
 def blocks(model):

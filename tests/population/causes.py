@@ -28,6 +28,11 @@ CAUSES = {
     "leak outside of PyTorch": ("LEAK_OUTSIDE_TORCH",),
     "larger batch": ("BATCH_OUTLIER",),
     "activations": ("ACT_PEAK",),
+    "own KV cache": ("KV_CACHE", "GROWING_TENSOR"),  # keys and values grow by concatenation, one tensor for each layer
+    "caches of finished requests": ("LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION", "KV_CACHE_STATIC", "KV_CACHE"),  # each request leaves its cache
+    "static KV cache": ("KV_CACHE_STATIC",),
+    "KV cache in training": ("KV_CACHE", "LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),  # use_cache in training, and every step's cache is kept
+    "inference with a graph": ("INFERENCE_GRAPH", "EVAL_GRAPH_KEPT"),  # inference without no_grad()
     "KV cache": ("KV_CACHE", "KV_CACHE_STATIC"),
     "copies of the model kept": ("LEAK_GRAPH_RETAINED", "SECOND_MODEL", "CKPT_SAVE_SPIKE"),  # snapshots of the weights belong on the host
     "weights not tied": ("WEIGHTS_NOT_TIED",),  # the embedding and the output have a parameter each: assign the one to the other

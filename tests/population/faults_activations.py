@@ -34,7 +34,9 @@ class Recomputation(Fault):
         if "checkpointing" in target.traits:
             target.checkpointing = False
         if "layers" in target.traits:
-            target.layers *= self.rng.choice([1, 2])
+            target.layers *= self.rng.choice([2, 3])
+        if "decoder" in target.traits:
+            target.vocabulary = min(target.vocabulary, 8000)
 
 
 @fault("nothing_recomputed", "activations", "loop")
@@ -87,6 +89,14 @@ class RecomputationOffInEvalMode(Recomputation):
             target.step = step_in_eval_mode
 
 
+def longer(target, rng):
+    """Sequences of a length at which scores matter, in batches with as many tokens as before."""
+    length, size = getattr(target, "length", None), getattr(target, "size", None)
+    if "tokens" in target.traits and isinstance(length, int) and isinstance(size, int):
+        target.length = max(length, rng.choice([1024, 1536, 2048]))
+        target.size = max(1, size * length // target.length)
+
+
 def softmax_attention(q, k, v, mask, scale, dropout):
     scores = q @ k.transpose(-2, -1) * scale
     if mask is not None:
@@ -114,11 +124,9 @@ class OwnAttention(Fault):
     """An attention of one's own, which makes all scores, in place of scaled_dot_product_attention."""
 
     def inject(self, target, fixed):
-        if isinstance(getattr(target, "length", None), int):
-            target.length *= self.rng.choice([1, 2])
+        longer(target, self.rng)
         attend = self.rng.choice([softmax_attention, exponent_attention, careful_attention])
-        if "attention" in target.traits:
-            target.attention = "sdpa"
+        target.attention = "sdpa"
 
         def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
             if query.shape[1] != key.shape[1]:
@@ -136,8 +144,7 @@ class EagerAttention(Fault):
     """attn_implementation="eager", or a flag of the model's own."""
 
     def inject(self, target, fixed):
-        if isinstance(getattr(target, "length", None), int):
-            target.length *= self.rng.choice([1, 2])
+        longer(target, self.rng)
         target.attention = "sdpa" if fixed else "eager"
 
 

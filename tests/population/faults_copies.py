@@ -79,11 +79,11 @@ class LoadedCheckpoint(Fault):
     def inject(self, target, fixed):
         light(target, self.rng)
         form, train = self.rng.choice(["local", "attribute", "closure"]), target.train
-        kept, both = {}, self.rng.random() < 0.7
+        kept, parts = {}, self.rng.choice([("model", "ema"), ("model", "ema", "exp_avg", "exp_avg_sq"), ("model", "exp_avg", "exp_avg_sq")])
 
         def write():
             file = os.path.join(tempfile.mkdtemp(), "last.pt")
-            torch.save({"model": target.model.state_dict(), "ema": target.model.state_dict() if both else None, "epoch": 3}, file)
+            torch.save({"epoch": 3, **{part: cloned(target.model.state_dict(), True) for part in parts}}, file)
             return file
 
         def resume(file):
@@ -183,7 +183,7 @@ class WeightsTiedByCopy(Fault):
     def inject(self, target, fixed):
         light(target, self.rng)
         target.vocabulary = self.rng.choice([32000, 65536])
-        form = self.rng.choice(["clone", "data"])
+        form = self.rng.choice(["clone", "deepcopy"])
 
         def tie():
             embeddings = [m for m in target.model.modules() if isinstance(m, torch.nn.Embedding)]
@@ -194,7 +194,7 @@ class WeightsTiedByCopy(Fault):
                 elif same and form == "clone":
                     head.weight = torch.nn.Parameter(same[0].weight.detach().clone())
                 elif same:
-                    head.weight.data.copy_(same[0].weight.data)
+                    head.weight = copy.deepcopy(same[0].weight)
             target.optimizers = [type(o)([p for p in target.model.parameters() if p.requires_grad], **{k: o.defaults[k] for k in ("lr",)})
                                  for o in target.optimizers]
         after_build(target, tie)

@@ -10,7 +10,7 @@ from core import DEVICE, Fault, fault
 
 class KeptEachStep(Fault):
     """Calls keep(i, count) after each step, where `count` rows of self.width take a share of the peak after the first step."""
-    shares = 0.07, 0.15
+    shares = 0.1, 0.2
 
     def inject(self, target, fixed):
         share, after_step, self.count = self.rng.uniform(*self.shares), target.after_step, 0
@@ -255,3 +255,16 @@ class SavedTensorsKept(Fault):
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
                 return forward(batch)
         target.loss = loss_with_statistics
+
+
+@fault("slices_kept", "list of tensors", "steps")
+class SlicesKept(KeptEachStep):
+    """A slice is kept of a large tensor: a view, which keeps all of it; the fixed form clones the slice."""
+
+    def prepare(self, target):
+        self.form, self.kept = self.rng.choice(["rows", "columns", "select"]), []
+
+    def keep(self, i):
+        table = torch.zeros(self.count, self.width, device=DEVICE)
+        piece = table[:4] if self.form == "rows" else table[:, :1] if self.form == "columns" else table.select(0, 0)
+        self.kept.append(piece.clone() if self.fixed else piece)

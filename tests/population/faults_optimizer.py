@@ -11,7 +11,15 @@ def again(optimizer, cls=None, **options):
     return (cls or type(optimizer))(parameters, lr=1e-4, **options)
 
 
-@fault("first_optimizer_kept", "first optimizer kept", "loop", "states")
+def one_by_one(target):
+    """Optimizers take one parameter at a time, so that their temporaries are small."""
+    for o in target.optimizers:
+        for group in o.param_groups:
+            if "foreach" in group and not group.get("fused"):
+                group["foreach"] = False
+
+
+@fault("first_optimizer_kept", "first optimizer kept", "loop", "states", without=("images",))
 class FirstOptimizerKept(Fault):
     """A new optimizer is made after a warm-up, and a scheduler or a list still has the first one."""
 
@@ -40,7 +48,7 @@ class FirstOptimizerKept(Fault):
         target.train = train_in_stages
 
 
-@fault("foreach", "optimizer temporaries", "loop", "states")
+@fault("foreach", "optimizer temporaries", "loop", "states", without=("images",))
 class Foreach(Fault):
     """foreach=True makes temporaries of the size of all parameters; foreach=False takes one parameter at a time."""
 
@@ -53,7 +61,7 @@ class Foreach(Fault):
         after_build(target, choose)
 
 
-@fault("norm_of_all_gradients", "clipping", "loop")
+@fault("norm_of_all_gradients", "clipping", "loop", without=("images",))
 class NormOfAllGradients(Fault):
     """All gradients are concatenated, or copied, for their norm."""
 
@@ -84,23 +92,20 @@ class NormOfAllGradients(Fault):
                 if p.grad is not None:
                     p.grad.mul_(scale)
             optimize()
-
-        def one_by_one():
-            for o in target.optimizers:
-                for group in o.param_groups:
-                    group["foreach"] = False
         target.optimize = clip_and_step
-        after_build(target, one_by_one)
+        after_build(target, lambda: one_by_one(target))
 
 
-@fault("gradients_kept", "gradients kept", "loop")
+@fault("gradients_kept", "gradients kept", "loop", without=("images",))
 class GradientsKept(Fault):
     """Gradients are filled with zeros, or freed after the next forward pass only, instead of before it."""
 
     def inject(self, target, fixed):
         form, forward = self.rng.choice(["set_to_none", "data", "after forward", "wrong place"]), target.loss
-        if hasattr(target, "size"):
+        target.micro_batches = 1
+        if isinstance(getattr(target, "size", None), int):
             target.size = max(1, target.size // 2)
+        after_build(target, lambda: one_by_one(target))
 
         def keep_zeros():
             for o in target.optimizers:
@@ -122,10 +127,10 @@ class GradientsKept(Fault):
         if form in ("set_to_none", "data"):
             target.zero_grad = keep_zeros
         else:
-            target.zero_grad, target.loss, target.micro_batches = (lambda: None), loss_then_zero, 1
+            target.zero_grad, target.loss = (lambda: None), loss_then_zero
 
 
-@fault("own_accumulation", "gradients kept", "loop")
+@fault("own_accumulation", "gradients kept", "loop", without=("images",))
 class OwnAccumulation(Fault):
     """A second set of gradients, beside .grad, adds up those of the micro-batches, or of the last steps."""
 
@@ -150,7 +155,7 @@ class OwnAccumulation(Fault):
         target.backward = backward_and_add
 
 
-@fault("states_of_adam", "optimizer states", "loop")
+@fault("states_of_adam", "optimizer states", "loop", without=("images",))
 class StatesOfAdam(Fault):
     """Adam with all its states, where an optimizer with less is used in the fixed form."""
 
