@@ -14,6 +14,7 @@ enum tier { TIER_WRONG, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
 enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
+#define ENOUGH_MEASURED 8 /* times that a rule was the first finding: all right is nine of ten */
 
 /* Each row becomes two functions. */
 #define RULE(id, severity, tier, confidence, title, when, weight, message, source) \
@@ -166,12 +167,37 @@ static enum severity severity_of(const struct metrics *m, enum rule rule, bytes 
 	return SEVERITY_NOTE;
 }
 
+/* How often the rule was right when it was the first finding; NULL if it never was. */
+static const struct measured *measured_of(enum rule rule)
+{
+	static const struct measured list[] = {
+#define MEASURED(rule, right, named) [RULE_##rule] = { right, named },
+#include "diagnose/confidence.def"
+#undef MEASURED
+		[RULES] = { 0 },
+	};
+
+	return list[rule].named ? &list[rule] : NULL;
+}
+
+/* The share of right answers that is expected of a rule, by Laplace's rule of succession: nine of
+ * ten is high, six of ten is medium. With few measurements, what rules.def says stands. */
+static enum rule_confidence measured_confidence(enum rule rule)
+{
+	const struct measured *n = measured_of(rule);
+	uint32_t tenths = n ? (n->right + 1) * 10 / (n->named + 2) : 0;
+
+	if (!n || n->named < ENOUGH_MEASURED)
+		return rules[rule].confidence;
+	return tenths >= 9 ? CONFIDENCE_HIGH : tenths >= 6 ? CONFIDENCE_MEDIUM : CONFIDENCE_LOW;
+}
+
 /* The confidence of the rule; lower if the cause hardly covers what the request lacked, or is
  * small. */
 static const char *confidence_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	static const char *const names[] = { "high", "medium", "low" };
-	int c = (int)rules[rule].confidence;
+	int c = (int)measured_confidence(rule);
 
 	if (m->failed && rules[rule].severity == RULE_OOM &&
 	    (weight < m->short_by * 2 || weight < m->allocated / 8))
@@ -191,9 +217,12 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
+	/* A request out of proportion is the cause; that it finds no piece follows. */
+	if (m->requested > m->allocated / 4 && m->huge == m->requested)
+		return TIER_DEFAULT;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))
-		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_WRONG;
+		return m->died && m->step <= 1 && !m->in_setup ? TIER_PEAK : TIER_PIECES;
 	return TIER_DEFAULT;
 }
 
@@ -224,6 +253,7 @@ static void add_finding(struct diagnosis *d, const struct rank *r, size_t rank, 
 		.rank = rank,
 		.severity = severity_of(m, rule, weight),
 		.confidence = confidence_of(m, rule, weight),
+		.measured = measured_of(rule),
 		.is_informational = rules[rule].severity == RULE_INFO,
 		.weight = weight,
 		.tier = (int)tier_of(m, rule, weight),

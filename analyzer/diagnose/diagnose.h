@@ -27,6 +27,12 @@ struct remedy {
 	bytes saving; /* of the peak; may be SAVING_UNKNOWN */
 };
 
+/* How often a rule was the first finding in jobs whose cause is known, and how often rightly
+ * (docs/population.md). */
+struct measured {
+	uint32_t right, named;
+};
+
 struct finding {
 	const char *rule, *title, *source;
 	size_t rank; /* index into the report's ranks */
@@ -34,6 +40,7 @@ struct finding {
 	int is_cause;         /* the cause of the rank's failure, or of its waste */
 	int is_informational; /* true of many jobs; nothing needs to change */
 	const char *confidence;
+	const struct measured *measured; /* NULL: it never was */
 	bytes weight;
 	char *message, *stack; /* stack: a label, or NULL */
 	struct evidence *evidence;

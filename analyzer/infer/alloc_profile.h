@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "infer/size_counts.h"
+#include "util/size_counts.h"
 #include "util/util.h"
 
 /* What allocates parameters. Each is a sequence of its own: a model is initialized, then converted

@@ -1,6 +1,7 @@
 #include "metrics/metrics_moment.h"
 
 #include "metrics/metrics_leaks.h"
+#include "metrics/metrics_live.h"
 #include "metrics/metrics_sizes.h"
 #include "util/order.h"
 
@@ -421,6 +422,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	record_categories(&s);
 	record_buckets(&s);
 	record_cache(&s);
+	metrics_what_is_live(p, s.d, live_at(s.d));
 	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
 	finish(&s);

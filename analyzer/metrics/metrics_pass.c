@@ -146,6 +146,8 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 		return;
 	l = &d->stacks[r->stack];
 	if (l->last_step != d->step + 1) {
+		l->steps += !d->is_past;
+		l->rises += !d->is_past && r->bytes > l->tallest && l->live;
 		l->before = l->now > l->before ? l->now : l->before;
 		l->held_before = l->held > l->held_before ? l->held : l->held_before;
 		l->now = l->held = 0;
@@ -153,6 +155,8 @@ static void record_stack(const struct metrics_pass *p, struct device_pass *d,
 	}
 	l->first = l->blocks ? l->first : r->bytes;
 	l->blocks += !d->is_past;
+	l->block_rises += !d->is_past && r->bytes > l->tallest && l->live;
+	l->tallest = !d->is_past && r->bytes > l->tallest ? r->bytes : l->tallest;
 	l->now = r->bytes > l->now ? r->bytes : l->now;
 	l->live = bytes_add(l->live, r->bytes);
 	l->held = l->live > l->held ? l->live : l->held;

@@ -56,6 +56,11 @@ struct stack_levels {
 	bytes top;                     /* the last of them; INT64_MAX: a block was not larger */
 	bytes first;                   /* the first block */
 	uint32_t blocks;               /* blocks until the moment */
+	bytes tallest;                 /* the largest of them */
+	/* Steps with a block; of them, those with a larger one than all steps before, while one of
+	 * them is live. */
+	uint32_t steps, rises;
+	uint32_t block_rises; /* blocks larger than all before, while one of them is live */
 };
 
 struct callers {

@@ -243,6 +243,10 @@ json_t *findings_json(const struct report *r)
 		set(o, "cause", json_boolean(f->is_cause));
 		set(o, "room", json_boolean(is_close(rank) && f == room_finding(r, f->rank)));
 		set(o, "confidence", text(f->confidence));
+		if (f->measured)
+			set(o, "measured",
+			    json_pack("{s:I,s:I}", "right", (json_int_t)f->measured->right, "named",
+				      (json_int_t)f->measured->named));
 		set(o, "title", text(f->title));
 		set(o, "message", text(f->message));
 		set(o, "bytes", json_integer(f->weight));

@@ -166,16 +166,23 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 {
 	struct device *d = &b->replay->device[s->device];
 	struct snapshot *to = &d->at_peak;
+	uint64_t at_ns = d->peak.time_ns;
 
 	if (s->failure >= 0 && !d->failures)
 		BUG("a probe of a failure that is not in the list");
-	if (s->failure >= 0)
+	if (s->failure >= 0) {
 		to = &d->failures[s->failure].live;
+		at_ns = d->failures[s->failure].when.time_ns;
+	}
 	classify(&s->lifetimes, &(struct block_setting){ .spans = &d->spans,
 							 .tables = b->tables,
 							 .end_ns = end_of_job(d, end_ns),
 							 .outlived = d->outlived });
 	*to = snapshot_of(&s->lifetimes, b->tables);
+	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, at_ns);
+	to->passes =
+		passes_live(&s->lifetimes, &d->spans, b->tables,
+			    s->failure < 0 ? MT_NO_STACK : d->failures[s->failure].stack, at_ns);
 	if (s->failure < 0 && b->options->keep_peak_blocks)
 		d->peak_blocks = s->lifetimes;
 	else

@@ -2,7 +2,9 @@
 #ifndef MEMTRACE_SNAPSHOT_H
 #define MEMTRACE_SNAPSHOT_H
 
+#include "attribution/duplicates.h"
 #include "attribution/lifetime.h"
+#include "attribution/passes.h"
 #include "trace/tables.h"
 
 /*
@@ -24,9 +26,12 @@ struct snapshot {
 	bytes bytes;
 	uint64_t blocks;
 	bytes by_category[CATEGORIES];
+	struct live_passes passes;
+	struct duplicates duplicates;
 };
 
-/* `l` is classified, `t` attributed. The caller frees the groups. */
+/* `l` is classified, `t` attributed. The caller frees the groups. `passes`
+ * and `duplicates` are left empty. */
 struct snapshot snapshot_of(const struct lifetimes *l, const struct tables *t);
 
 #endif

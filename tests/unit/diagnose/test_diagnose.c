@@ -103,15 +103,17 @@ static void assert_finds(struct job *j, const char *rule, enum severity severity
 	assert_int_equal(f->weight, weight);
 }
 
-/* A device of 16 GiB, `used` of it at the first look; PyTorch holds `held`, all of it in a tensor,
- * and asks for 1 GiB more. */
+/* A device of 16 GiB, `used` of it at the first look; PyTorch holds `held`, all of it in 16
+ * tensors, and asks for 1 GiB more. */
 static void write_death(struct job *j, int64_t used, int64_t held, int64_t free_bytes)
 {
 	j->w.header.exit_status = 1;
 	write_event(&j->w, MT_DEVICE_SAMPLE, (uint64_t)(16 * GIB - used), 16 * GIB, 0, j->python);
 	write_event(&j->w, MT_DEVICE_ALLOC, 64 * GIB, held, j->pytorch, j->python);
 	write_event(&j->w, MT_RESERVED, 0, held, 0, j->python);
-	write_event(&j->w, MT_TENSOR_ALLOC, 64 * GIB, held, j->model, j->python);
+	for (int64_t i = 0; i < 16; i++)
+		write_event(&j->w, MT_TENSOR_ALLOC, (uint64_t)(64 * GIB + i * (held / 16)),
+			    held / 16, j->model, j->python);
 	write_event(&j->w, MT_TENSOR_OOM, (uint64_t)free_bytes, GIB, j->model, j->python);
 }
 
@@ -230,7 +232,8 @@ static void the_table_is_complete(void **state)
 		"ATTN_QUADRATIC LOGITS_SPIKE PP_FIRST_STAGE_INFLIGHT PP_LAST_STAGE_LOGITS PP_UNEVEN_OR_EMBEDDING MOE_IMBALANCE_SPIKE "
 		"BATCH_OUTLIER EVAL_ACCUMULATION EVAL_GRAPH_KEPT COMPILE_SPIKE CKPT_SAVE_SPIKE LEAK_GRAPH_RETAINED LEAK_REF_CYCLE "
 		"LEAK_OUTSIDE_TORCH ESTIMATE_MISMATCH_CONFIG REGRESSION_BETWEEN_RUNS TRACE_TRUNCATED GRADS_HELD_IN_FORWARD "
-		"KV_CACHE KV_CACHE_STATIC PINNED_GROWS ";
+		"KV_CACHE KV_CACHE_STATIC GRAPH_KEPT LOSSES_SUMMED FORWARD_REPEATED GROWING_TENSOR SECOND_OPTIMIZER SECOND_MODEL "
+		"GRADIENTS_UNUSED DATA_ON_GPU HUGE_TENSORS PINNED_GROWS ";
 	const struct rule_row *row;
 	size_t count = 0, expected = 0;
 

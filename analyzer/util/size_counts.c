@@ -1,4 +1,4 @@
-#include "infer/size_counts.h"
+#include "util/size_counts.h"
 
 #include "util/hash.h"
 #include "util/order.h"
@@ -50,11 +50,16 @@ void size_counts_sort(struct size_counts *s)
 	qsort(s->list, s->count, sizeof(*s->list), by_bytes_rising);
 }
 
-uint64_t size_counts_find(const struct size_counts *s, bytes size)
+struct size_count *size_counts_at(const struct size_counts *s, bytes size)
 {
 	const struct size_count key = { .size = size };
-	const struct size_count *found =
-		s->count ? bsearch(&key, s->list, s->count, sizeof(key), by_bytes_rising) : NULL;
+
+	return s->count ? bsearch(&key, s->list, s->count, sizeof(key), by_bytes_rising) : NULL;
+}
+
+uint64_t size_counts_find(const struct size_counts *s, bytes size)
+{
+	const struct size_count *found = size_counts_at(s, size);
 
 	return found ? found->count : 0;
 }

@@ -20,6 +20,8 @@ struct size_counts {
 void size_counts_add(struct size_counts *s, bytes size);
 /* Fills the list: once, after the last size_counts_add(). */
 void size_counts_sort(struct size_counts *s);
+/* The entry of the list with exactly this size, or NULL. */
+struct size_count *size_counts_at(const struct size_counts *s, bytes size);
 /* How many blocks of exactly this size the list has. */
 uint64_t size_counts_find(const struct size_counts *s, bytes size);
 void size_counts_release(struct size_counts *s);

@@ -1,0 +1,242 @@
+#include "attribution/duplicates.h"
+
+#include "attribution/attribution.h"
+#include "util/order.h"
+#include "util/size_counts.h"
+
+#include <stdlib.h>
+
+#define MIN_SIZE (INT64_C(64) << 10) /* smaller blocks have no stack, and many have one size */
+/* Adam has two states for each parameter, and three with amsgrad. */
+#define ADAM_STATES 2
+#define MOST_STATES 3
+#define MIN_SIZES 3
+
+/* The counts by size of what training keeps. */
+struct trained {
+	struct size_counts parameters, states, gradients;
+	int by_gradients; /* the gradients are all there: they tell what is trained */
+	uint64_t states_each;
+};
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Trained parameters of a size; 0 if nothing shows it. */
+static uint64_t trained_of(const struct trained *n, bytes size)
+{
+	if (n->by_gradients)
+		return size_counts_find(&n->gradients, size);
+	return n->states_each ? size_counts_find(&n->states, size) / n->states_each : 0;
+}
+
+/*
+ * Without gradients, the common divisor of the states' numbers tells how many each parameter has.
+ * If all layers are alike it is a multiple of that: then as many as leave a parameter for each.
+ */
+static uint64_t states_each(const struct trained *n)
+{
+	uint64_t divisor = 0, least = 1;
+
+	for (size_t i = 0; i < n->states.count; i++) {
+		const struct size_count *s = &n->states.list[i];
+		uint64_t parameters = size_counts_find(&n->parameters, s->size);
+
+		divisor = gcd(s->count, divisor);
+		while (parameters && least < MOST_STATES && s->count / least > parameters)
+			least++;
+	}
+	return n->states.count >= MIN_SIZES && divisor <= MOST_STATES ? divisor : least;
+}
+
+static void count_trained(struct trained *n, const struct lifetimes *l, int is_backward)
+{
+	bytes gradients = 0, parameters = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+		bytes size = x->alloc.bytes;
+
+		if (size < MIN_SIZE)
+			continue;
+		if (x->category == CATEGORY_OPTIMIZER_STATES)
+			size_counts_add(&n->states, size);
+		if (x->category == CATEGORY_GRADIENTS) {
+			size_counts_add(&n->gradients, size);
+			gradients = bytes_add(gradients, size);
+		}
+		if (x->category == CATEGORY_PARAMETERS) {
+			size_counts_add(&n->parameters, size);
+			parameters = bytes_add(parameters, size);
+		}
+	}
+	size_counts_sort(&n->parameters);
+	size_counts_sort(&n->states);
+	size_counts_sort(&n->gradients);
+	n->by_gradients = !is_backward && gradients > parameters / 5 * 2;
+	n->states_each = n->states.count ? states_each(n) : 0;
+}
+
+/* The states of a second optimizer: each parameter has at least twice those of Adam. */
+static bytes second_states(const struct trained *n)
+{
+	bytes sum = 0, all = 0;
+
+	for (size_t i = 0; i < n->states.count; i++) {
+		const struct size_count *s = &n->states.list[i];
+		uint64_t parameters = size_counts_find(&n->parameters, s->size);
+
+		all = bytes_add(all, s->size * (bytes)s->count);
+		if (parameters && s->count >= 2 * ADAM_STATES * parameters)
+			sum = bytes_add(sum, s->size * (bytes)s->count);
+	}
+	return sum > all / 2 ? sum / 2 : 0;
+}
+
+/* A tensor that the job's own code holds, or a module, outside of any forward pass. */
+static int is_held(const struct lifetime *l, const struct tables *t)
+{
+	return l->alloc.bytes >= MIN_SIZE &&
+	       (l->category == CATEGORY_PARAMETERS || l->category == CATEGORY_BUFFERS ||
+		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
+		l->category == CATEGORY_TEMPORARIES) &&
+	       !(tables_stack_flags(t, l->alloc.stack) &
+		 (STACK_MODULE | STACK_LOSS | STACK_OPTIMIZER | STACK_BACKWARD)) &&
+	       !(t->thread_flags[l->alloc.thread] & THREAD_AUTOGRAD);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
+			       *y = &(*(const struct lifetime *const *)b)->alloc;
+
+	return ORDER(x->time_ns, y->time_ns);
+}
+
+/* Of the held blocks of a size, the first ones are the model's, as many as are trained. */
+static void find_copies(struct duplicates *d, const struct trained *n,
+			const struct lifetime *const *held, size_t count)
+{
+	struct size_counts met = { 0 };
+	bytes largest = 0;
+
+	for (size_t i = 0; i < count; i++)
+		size_counts_add(&met, held[i]->alloc.bytes);
+	size_counts_sort(&met);
+	for (size_t i = count; i-- > 0;) {
+		const struct mt_record *r = &held[i]->alloc;
+		struct size_count *left = size_counts_at(&met, r->bytes);
+		uint64_t trained = trained_of(n, r->bytes);
+
+		if (!trained || !left || left->count <= trained)
+			continue;
+		left->count--;
+		d->copies = bytes_add(d->copies, r->bytes);
+		d->copies_count++;
+		if (r->bytes > largest) {
+			largest = r->bytes;
+			d->copies_stack = r->stack;
+		}
+	}
+	size_counts_release(&met);
+}
+
+static void find_unstepped(struct duplicates *d, const struct trained *n)
+{
+	for (size_t i = 0; n->states_each && i < n->gradients.count; i++) {
+		const struct size_count *g = &n->gradients.list[i];
+
+		/* A state of another precision is of half or twice the size, or of four times. */
+		if (!size_counts_find(&n->states, g->size) &&
+		    !size_counts_find(&n->states, g->size / 2) &&
+		    !size_counts_find(&n->states, g->size * 2) &&
+		    !size_counts_find(&n->states, g->size * 4))
+			d->unstepped = bytes_add(d->unstepped, g->size * (bytes)g->count);
+	}
+}
+
+/* Does the job's own code make this block, and no module's or library's? */
+static int is_data(const struct trained *n, const struct lifetime *l, const struct tables *t)
+{
+	uint32_t flags = tables_stack_flags(t, l->alloc.stack);
+	enum block_hint hint = stack_hint(flags);
+
+	return flags & STACK_FRAMES && !(flags & (STACK_INIT | STACK_LOADING | STACK_SAVING)) &&
+	       (hint == HINT_NOTHING || hint == HINT_INPUTS) && l->category != CATEGORY_BUFFERS &&
+	       !trained_of(n, l->alloc.bytes);
+}
+
+static int by_stack(const void *a, const void *b)
+{
+	const struct mt_record *x = &(*(const struct lifetime *const *)a)->alloc,
+			       *y = &(*(const struct lifetime *const *)b)->alloc;
+
+	return x->stack != y->stack ? ORDER(x->stack, y->stack) : ORDER(x->time_ns, y->time_ns);
+}
+
+static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
+{
+	const struct span *s = spans_at(spans, l->alloc.time_ns);
+
+	return s ? s->step : 0;
+}
+
+/* Sorts the held blocks. Those of a line that makes some in every step add up, and are no set. */
+static void find_data(struct duplicates *d, const struct trained *n, const struct spans *spans,
+		      const struct tables *t, const struct lifetime **held, size_t count)
+{
+	if (count)
+		qsort(held, count, sizeof(struct lifetime *), by_stack);
+	for (size_t i = 0, k; i < count; i = k) {
+		uint32_t step = step_of(spans, held[i]), blocks = 0;
+		bytes sum = 0;
+
+		for (k = i; k < count && held[k]->alloc.stack == held[i]->alloc.stack &&
+			    step_of(spans, held[k]) == step;
+		     k++) {
+			if (!is_data(n, held[k], t))
+				continue;
+			sum = bytes_add(sum, held[k]->alloc.bytes);
+			blocks++;
+		}
+		if (sum <= d->data)
+			continue;
+		d->data = sum;
+		d->data_blocks = blocks;
+		d->data_stack = held[i]->alloc.stack;
+	}
+}
+
+struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
+				  const struct tables *t, uint64_t at_ns)
+{
+	const struct span *now = spans_at(spans, at_ns);
+	struct duplicates d = { 0 };
+	struct trained n = { 0 };
+	const struct lifetime **held = xcalloc(l->count + 1, sizeof(struct lifetime *));
+	size_t count = 0;
+
+	count_trained(&n, l, now && now->phase == PHASE_BACKWARD);
+	for (size_t i = 0; i < l->count; i++)
+		if (is_held(&l->list[i], t))
+			held[count++] = &l->list[i];
+	if (count)
+		qsort(held, count, sizeof(struct lifetime *), by_time);
+	find_copies(&d, &n, held, count);
+	find_unstepped(&d, &n);
+	find_data(&d, &n, spans, t, held, count);
+	d.states = second_states(&n);
+	free(held);
+	size_counts_release(&n.parameters);
+	size_counts_release(&n.states);
+	size_counts_release(&n.gradients);
+	return d;
+}

@@ -1,0 +1,26 @@
+/*
+ * What is there more often than training needs it, at one moment: by the sizes of live blocks. A
+ * parameter, its gradient and its optimizer states have the same size.
+ */
+#ifndef MEMTRACE_DUPLICATES_H
+#define MEMTRACE_DUPLICATES_H
+
+#include "attribution/lifetime.h"
+#include "attribution/spans.h"
+#include "trace/tables.h"
+
+struct duplicates {
+	bytes states; /* beyond those of an optimizer: of a second one */
+	bytes copies; /* blocks of parameters' sizes beyond one of each, not of the model */
+	uint32_t copies_count, copies_stack; /* the stack of the largest */
+	bytes unstepped; /* gradients of parameters that no optimizer has a state for */
+	bytes data; /* the largest set of tensors that one line of the job's own code made in a step
+		     */
+	uint32_t data_blocks, data_stack;
+};
+
+/* `l` is classified. `at_ns`: the moment. */
+struct duplicates duplicates_live(const struct lifetimes *l, const struct spans *spans,
+				  const struct tables *t, uint64_t at_ns);
+
+#endif

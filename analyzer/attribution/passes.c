@@ -1,0 +1,255 @@
+#include "attribution/passes.h"
+
+#include "attribution/attribution.h"
+#include "util/order.h"
+
+#include <stdlib.h>
+
+#define MAX_CALLERS 64
+
+/* A block of the job's own code, or of the model that it calls. */
+struct made {
+	uint64_t time_ns;
+	uint32_t stack;
+	bytes bytes; /* 0 if it is not part of a graph */
+	/* Hashes of the frames inside and outside of the model; 0: none are. */
+	uint64_t model;
+	uint32_t caller;
+};
+
+static int by_time(const void *a, const void *b)
+{
+	const struct made *x = a, *y = b;
+
+	return ORDER(x->time_ns, y->time_ns);
+}
+
+/* Everything but what stays from step to step. */
+static int is_of_pass(const struct lifetime *l, const struct tables *t)
+{
+	return tables_stack_flags(t, l->alloc.stack) & STACK_FRAMES &&
+	       (l->category == CATEGORY_ACTIVATIONS || l->category == CATEGORY_TEMPORARIES ||
+		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER);
+}
+
+static struct made made_of(const struct tables *t, uint64_t time_ns, uint32_t stack)
+{
+	const struct stack_info *p = tables_stack_info(t, stack);
+
+	return (struct made){
+		.time_ns = time_ns, .stack = stack, .model = p->model_hash, .caller = p->caller_hash
+	};
+}
+
+static struct made *collect(const struct lifetimes *l, const struct tables *t, uint32_t request,
+			    uint64_t at_ns, size_t *count)
+{
+	struct made *list = xcalloc(l->count + 1, sizeof(*list));
+
+	*count = 0;
+	for (size_t i = 0; i < l->count; i++) {
+		const struct lifetime *x = &l->list[i];
+		struct made block = made_of(t, x->alloc.time_ns, x->alloc.stack);
+
+		if (!is_of_pass(x, t))
+			continue;
+		/* A job's own code saves tensors for the backward pass too. */
+		if (block.model || x->category == CATEGORY_ACTIVATIONS)
+			block.bytes = x->alloc.bytes;
+		list[(*count)++] = block;
+	}
+	if (tables_stack_flags(t, request) & STACK_FRAMES)
+		list[(*count)++] = made_of(t, at_ns, request);
+	if (*count)
+		qsort(list, *count, sizeof(*list), by_time);
+	return list;
+}
+
+/* The frame at a distance from the outermost one. */
+static uint32_t frame_from_outside(const struct stack *p, uint32_t distance)
+{
+	return p->frames[p->frame_count - 1 - distance];
+}
+
+static int is_model_frame(const struct tables *t, uint32_t frame)
+{
+	return frame_is(t, frame, FRAME_MODULE_CALL) || frame_is(t, frame, FRAME_FORWARD);
+}
+
+/* Do the stacks differ outside of the model? */
+static int is_elsewhere(const struct tables *t, uint32_t before, uint32_t now)
+{
+	const struct stack *a = tables_stack(t, before), *b = tables_stack(t, now);
+
+	for (uint32_t i = 0; i < a->frame_count && i < b->frame_count; i++) {
+		uint32_t x = frame_from_outside(a, i), y = frame_from_outside(b, i);
+
+		if (x != y || is_model_frame(t, x))
+			return x != y;
+	}
+	return 0;
+}
+
+/* The backward passes that are over at a time. `at` goes over the spans, for rising times. */
+struct backwards {
+	const struct spans *spans;
+	size_t at;
+	uint32_t count; /* that have begun */
+};
+
+static int is_backward(const struct backwards *b, size_t span)
+{
+	return b->spans->list[span].phase == PHASE_BACKWARD;
+}
+
+/* What a backward pass recomputes is of the forward pass before it. */
+static uint32_t backwards_over(struct backwards *b, uint64_t time_ns)
+{
+	for (; b->at < b->spans->count && b->spans->list[b->at].start_ns <= time_ns; b->at++)
+		b->count += is_backward(b, b->at) && (!b->at || !is_backward(b, b->at - 1));
+	return b->count - (b->at && is_backward(b, b->at - 1));
+}
+
+/* A pass: the blocks of list[first], list[first + 1]... up to the next one's. */
+struct pass {
+	size_t first;
+	uint32_t backwards; /* before its first block */
+	uint32_t model;     /* the stack of the first block of the model; 0: none yet */
+	uint32_t rounds;    /* the most blocks of one stack and size */
+	bytes bytes;
+	struct made largest;
+	int is_repeated; /* a later pass has a block of the same stack */
+};
+
+/* The blocks of a stack in the pass that had one last. */
+struct rounds {
+	uint32_t pass, count; /* pass: from 1; count: of the last block's size, one after another */
+	bytes size;
+};
+
+/*
+ * Does a block begin another pass? The code outside of the model repeats itself; or the model does
+ * what it did first. That may also be the first layer of several: then no other code has run more
+ * often since.
+ */
+static int begins(const struct pass *p, uint32_t number, const struct rounds *seen,
+		  const struct made *before, const struct made *now, const struct tables *t)
+{
+	if (seen->pass != number)
+		return 0;
+	return is_elsewhere(t, before->stack, now->stack) ||
+	       (now->stack == p->model && p->rounds >= 2 * seen->count);
+}
+
+/* Divides the blocks into passes. */
+static struct pass *divide(const struct made *list, size_t count, const struct spans *spans,
+			   const struct tables *t, size_t *passes)
+{
+	struct pass *all = xcalloc(count + 1, sizeof(*all));
+	struct rounds *seen = xcalloc(t->stack_count, sizeof(*seen));
+	struct backwards backwards = { .spans = spans };
+
+	*passes = 0;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t over = backwards_over(&backwards, list[i].time_ns);
+		struct pass *p = *passes ? &all[*passes - 1] : NULL;
+		struct rounds *s = &seen[list[i].stack];
+
+		if (!p || p->backwards != over ||
+		    begins(p, (uint32_t)*passes, s, &list[i - 1], &list[i], t)) {
+			p = &all[(*passes)++];
+			*p = (struct pass){ .first = i, .backwards = over };
+		}
+		if (s->pass && s->pass < *passes)
+			all[s->pass - 1].is_repeated = 1;
+		s->count = s->pass == *passes && s->size == list[i].bytes ? s->count + 1 : 1;
+		s->pass = (uint32_t)*passes;
+		s->size = list[i].bytes;
+		p->rounds = s->count > p->rounds ? s->count : p->rounds;
+		p->model = p->model || !list[i].model ? p->model : list[i].stack;
+		p->bytes = bytes_add(p->bytes, list[i].bytes);
+		if (list[i].bytes > p->largest.bytes)
+			p->largest = list[i];
+	}
+	free(seen);
+	return all;
+}
+
+static int by_model(const void *a, const void *b)
+{
+	const struct made *x = a, *y = b;
+
+	return x->model != y->model ? ORDER(x->model, y->model) : by_time(a, b);
+}
+
+static int is_one_of(const uint32_t *callers, size_t count, uint32_t caller)
+{
+	for (size_t i = 0; i < count; i++)
+		if (callers[i] == caller)
+			return 1;
+	return 0;
+}
+
+/* Calls of the model from one line, after which the same code of the model was called from
+ * another. Sorts the blocks, which are those of one pass. */
+static void find_called_again(struct live_passes *live, struct made *list, size_t count)
+{
+	uint32_t callers[MAX_CALLERS];
+	size_t found = 0;
+	bytes largest = -1;
+
+	if (count)
+		qsort(list, count, sizeof(*list), by_model);
+	for (size_t i = 0; i + 1 < count; i++) {
+		const struct made *x = &list[i], *next = &list[i + 1];
+
+		if (!x->model || next->model != x->model || next->caller == x->caller)
+			continue;
+		if (found < MAX_CALLERS && !is_one_of(callers, found, x->caller))
+			callers[found++] = x->caller;
+		if (x->bytes > largest) {
+			largest = x->bytes;
+			live->again_stack = next->stack;
+		}
+	}
+	for (size_t i = 0; i < count; i++)
+		if (is_one_of(callers, found, list[i].caller))
+			live->again = bytes_add(live->again, list[i].bytes);
+}
+
+struct live_passes passes_live(const struct lifetimes *l, const struct spans *spans,
+			       const struct tables *t, uint32_t request, uint64_t at_ns)
+{
+	struct live_passes live = { 0 };
+	struct backwards backwards = { .spans = spans };
+	size_t count, passes;
+	struct made *list = collect(l, t, request, at_ns, &count);
+	struct pass *all = divide(list, count, spans, t, &passes);
+	uint32_t over = backwards_over(&backwards, at_ns);
+	struct made largest = { 0 };
+	uint32_t counted = UINT32_MAX; /* the backward passes before the last kept pass */
+
+	live.count = (uint32_t)passes;
+	live.newest = passes ? all[passes - 1].bytes : 0;
+	for (size_t i = 0; i + 1 < passes; i++) {
+		if (!all[i].is_repeated)
+			continue;
+		if (all[i].backwards >= over) {
+			live.waiting = bytes_add(live.waiting, all[i].bytes);
+			live.waiting_count++;
+			continue;
+		}
+		live.kept = bytes_add(live.kept, all[i].bytes);
+		live.kept_count += all[i].backwards != counted;
+		counted = all[i].backwards;
+		if (all[i].largest.bytes > largest.bytes)
+			largest = all[i].largest;
+	}
+	live.kept_stack = largest.stack;
+	if (passes)
+		find_called_again(&live, list + all[passes - 1].first,
+				  count - all[passes - 1].first);
+	free(all);
+	free(list);
+	return live;
+}

@@ -1,0 +1,33 @@
+/*
+ * The forward passes whose blocks are live at one moment. A job that calls backward() after each
+ * forward pass has the blocks of one; more of them are live if the job keeps a graph, or adds up
+ * losses before it calls backward().
+ *
+ * A trace has no mark for the begin of a pass. The live blocks in the order in which they were
+ * allocated show it: after code elsewhere outside of the model, a line of it runs once more.
+ */
+#ifndef MEMTRACE_PASSES_H
+#define MEMTRACE_PASSES_H
+
+#include "attribution/lifetime.h"
+#include "attribution/spans.h"
+#include "trace/tables.h"
+
+struct live_passes {
+	uint32_t count; /* with live blocks; the failed request counts as a block of its pass */
+	bytes newest;   /* of the last of them */
+	/* Of the others, if the same code made blocks of a later pass too: those that no backward
+	 * pass has followed, and those that one has. */
+	bytes waiting, kept;
+	uint32_t waiting_count, kept_count, kept_stack; /* the stack of the largest kept block */
+	/* Of the newest pass: what a call of the model made, if another line called it again. */
+	bytes again;
+	uint32_t again_stack; /* of a block that the other call made */
+};
+
+/* `l` is classified. `request`: the stack of the request that failed at this moment, MT_NO_STACK
+ * for none. `at_ns`: the moment. */
+struct live_passes passes_live(const struct lifetimes *l, const struct spans *spans,
+			       const struct tables *t, uint32_t request, uint64_t at_ns);
+
+#endif

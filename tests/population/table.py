@@ -1,0 +1,147 @@
+"""What memtrace said of drawn jobs, as the tables of docs/population.md and the confidence of each rule.
+
+table.py RESULTS... [--again DIRECTORY] [--write] [--development]
+
+RESULTS: files of draw.py --results. --again: asks memtrace anew, of the traces that draw.py --keep left. --write: writes docs/population.md and
+analyzer/diagnose/confidence.def. --development: only the draws that the rules may be developed with, each wrong one in a line.
+"""
+import argparse
+import collections
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+from draw import judged, report  # noqa: E402
+from held_out import FAMILIES, GROUPS  # noqa: E402
+
+COUNTED = "right", "wrong", "unnamed"
+LEVELS = "high", "medium", "low"
+
+
+def is_held_out(r):
+    return r["family"] in FAMILIES or r["fault_group"] in GROUPS
+
+
+def share(right, all_):
+    return "%d of %d" % (right, all_) + (" (%.0f %%)" % (100 * right / all_) if all_ else "")
+
+
+def by(results, key):
+    """Rows of a table: the key, how many were right, wrong with "high confidence", and not named."""
+    groups = collections.defaultdict(list)
+    for r in results:
+        groups[r[key]].append(r)
+    for name in sorted(groups):
+        g = groups[name]
+        yield (name, share(sum(r["outcome"] == "right" for r in g), len(g)),
+               sum(r["outcome"] == "wrong" and r["confidence"] == "high" for r in g), sum(r["outcome"] == "unnamed" for r in g))
+
+
+def counts_of_rules(results):
+    """For each rule: how often it was the first finding, and how often rightly."""
+    counts = collections.defaultdict(lambda: [0, 0])
+    for r in results:
+        if r.get("rule"):
+            counts[r["rule"]][0] += r["outcome"] == "right"
+            counts[r["rule"]][1] += 1
+    return counts
+
+
+def savings(results):
+    """Of right findings with a saving, how many are within 10 % of what the fixed job needs less."""
+    told = [r for r in results if r["outcome"] == "right" and r.get("saving")]
+    near = [r for r in told if abs(r["saving"] - (r["faulty_peak"] - r["fixed_peak"])) <= 0.1 * (r["faulty_peak"] - r["fixed_peak"])]
+    return near, told
+
+
+def markdown(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows] + [""]
+
+
+def summary(results):
+    rows = []
+    for name, part in (("families and faults that the rules were developed with", [r for r in results if not is_held_out(r)]),
+                       ("families and faults that were left out", [r for r in results if is_held_out(r)]), ("all", results)):
+        near, told = savings(part)
+        high = [r for r in part if r.get("confidence") == "high"]
+        rows.append((name, len(part), share(sum(r["outcome"] == "right" for r in part), len(part)),
+                     share(sum(r["outcome"] == "wrong" for r in high), len(part)), share(len(near), len(told))))
+    return markdown(("draws", "number", "first finding right", "wrong with high confidence", "saving within 10 %"), rows)
+
+
+def calibration(results):
+    rows = []
+    for level in LEVELS:
+        part = [r for r in results if r.get("confidence") == level]
+        rows.append((level, share(sum(r["outcome"] == "right" for r in part), len(part))))
+    return markdown(("confidence", "right"), rows)
+
+
+def page(results, dropped):
+    head = ("", "first finding right", "wrong with high confidence", "not named")
+    lines = ["# Jobs with injected faults", "",
+             "Made by `tests/population/draw.py` and `tests/population/table.py --write`: jobs of real PyTorch and its frameworks on the simulated device,",
+             "with a fault drawn at random, on a card between the peaks without and with the fault. The fixed form of each job is known, so the cause and",
+             "what its remedy saves are known too. %d draws count; of %d others %s." % (
+                 len(results), sum(dropped.values()), ", ".join("%d: %s" % (n, why) for why, n in dropped.most_common())), ""]
+    lines += summary(results)
+    lines += ["Left out while the rules were written: %s; faults: %s." % (", ".join(sorted(FAMILIES)), ", ".join(sorted(GROUPS))), ""]
+    lines += ["## Confidence", ""] + calibration(results)
+    lines += ["## Families of jobs", ""] + markdown(("family", *head[1:]), by(results, "family"))
+    lines += ["## Faults", ""] + markdown(("fault", *head[1:]), by(results, "fault"))
+    lines += ["## First findings", ""] + markdown(("rule", "right"), [(rule, share(*n)) for rule, n in sorted(counts_of_rules(results).items())])
+    return "\n".join(lines)
+
+
+def table_of_confidence(results):
+    lines = ["/*", " * How often each rule was right when it was the first finding, in the jobs of docs/population.md: MEASURED(rule, right, named). Written by",
+             " * tests/population/table.py --write.", " */"]
+    return "\n".join(lines + ["MEASURED(%s, %d, %d)" % (rule, *n) for rule, n in sorted(counts_of_rules(results).items())]) + "\n"
+
+
+def write(path, text):
+    with open(os.path.join(ROOT, path), "w") as f:
+        f.write(text)
+
+
+def load(files, directory):
+    results = []
+    for name in files:
+        with open(name) as f:
+            results += map(json.loads, f)
+    if directory:
+        for r in results:
+            if r["outcome"] in COUNTED:
+                for key in "rule", "confidence", "saving", "findings":
+                    r.pop(key, None)
+                r.update(judged(r, report(os.path.join(directory, "%04d" % r["draw"], "traces"))))
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("results", nargs="+")
+    parser.add_argument("--again")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--development", action="store_true")
+    options = parser.parse_args()
+    results = load(options.results, options.again)
+    dropped = collections.Counter(r["outcome"] for r in results if r["outcome"] not in COUNTED)
+    results = [r for r in results if r["outcome"] in COUNTED]
+    if options.development:
+        results = [r for r in results if not is_held_out(r)]
+        for r in results:
+            if r["outcome"] != "right":
+                print("%04d %-22s %-24s %-22s %s" % (r["draw"], r["job"], r["fault"], r["cause"], (r.get("findings") or ["-"])[:4]))
+    if options.write:
+        write("docs/population.md", page(results, dropped))
+        write("analyzer/diagnose/confidence.def", table_of_confidence(results))
+    print("\n".join(summary(results) + calibration(results)))
+
+
+if __name__ == "__main__":
+    main()
