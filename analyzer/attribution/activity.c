@@ -17,12 +17,14 @@ static enum activity of_python(uint32_t flags)
 		return ACTIVITY_RECOMPUTE;
 	if (flags & STACK_BACKWARD)
 		return ACTIVITY_BACKWARD;
-	/* An optimizer's closure (LBFGS) calls the model. */
+	if (flags & STACK_ZERO_GRAD && !(flags & model))
+		return ACTIVITY_ZERO_GRAD;
+	/* An optimizer's closure calls the model. */
 	if (flags & (STACK_OPTIMIZER | STACK_CLIPPING) && !(flags & model))
 		return ACTIVITY_OPTIMIZER;
-	if (flags & STACK_ZERO_GRAD)
-		return ACTIVITY_ZERO_GRAD;
-	if (flags & model && flags & (STACK_EVALUATION | STACK_NO_GRAD))
+	/* What stands around such a closure switches the gradients off (LBFGS), and on again. */
+	if (flags & model && !(flags & STACK_OPTIMIZER) &&
+	    flags & (STACK_EVALUATION | STACK_NO_GRAD))
 		return ACTIVITY_EVALUATION;
 	return flags & model ? ACTIVITY_MODEL : ACTIVITY_MAIN;
 }

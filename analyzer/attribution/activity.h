@@ -23,6 +23,16 @@ enum activity {
 	ACTIVITY_GAP, /* the trace has no events of this time */
 };
 
+static inline int activity_is_forward(uint8_t a)
+{
+	return a == ACTIVITY_MODEL;
+}
+
+static inline int activity_is_backward(uint8_t a)
+{
+	return a == ACTIVITY_BACKWARD || a == ACTIVITY_RECOMPUTE;
+}
+
 /* `thread`: enum thread_flag; `flags`: enum stack_flag. */
 enum activity activity_of(unsigned thread, uint32_t flags);
 

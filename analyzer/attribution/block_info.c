@@ -1,5 +1,7 @@
 #include "attribution/block_info.h"
 
+#include "attribution/evaluation.h"
+
 #include <stdlib.h>
 
 /*
@@ -170,6 +172,31 @@ static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 	c->many_workspaces = n > 1;
 }
 
+int block_outlives_backward(const struct block_context *c, const struct block_info *f)
+{
+	return f->backward_end < c->span_count &&
+	       (!f->free_span || span_index(c, f->free_span) >= f->backward_end);
+}
+
+int block_is_of_unused_graph(const struct block_context *c, const struct block_info *f)
+{
+	const struct span *s = f->alloc_span;
+	uint32_t left = s->allocs > s->frees ? s->allocs - s->frees : 0;
+
+	return left > CALL_LEAVES && c->kept[span_index(c, s)] > left / 2;
+}
+
+static void count_kept(struct block_context *c, const struct lifetimes *l)
+{
+	c->kept = xcalloc(c->span_count, sizeof(*c->kept));
+	for (size_t i = 0; i < l->count; i++) {
+		struct block_info f = block_info_of(c, &l->list[i]);
+
+		if (f.alloc_span && block_outlives_backward(c, &f))
+			c->kept[span_index(c, f.alloc_span)]++;
+	}
+}
+
 void block_context_init(struct block_context *c, const struct lifetimes *l,
 			const struct block_setting *in)
 {
@@ -186,10 +213,12 @@ void block_context_init(struct block_context *c, const struct lifetimes *l,
 	count_workspaces(c, l);
 	find_lines(c, l);
 	find_buckets(c, l);
+	count_kept(c, l);
 }
 
 void block_context_release(struct block_context *c)
 {
+	free(c->kept);
 	free(c->siblings);
 	free(c->calls);
 	free(c->after);

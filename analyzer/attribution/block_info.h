@@ -35,6 +35,7 @@ struct block_context {
 	struct siblings *siblings; /* of each stack */
 	uint32_t *calls;           /* of each span: calls of a model before it */
 	uint32_t *after;           /* of each span: the first one behind the next backward pass */
+	uint32_t *kept;            /* of each span: live blocks that outlive that backward pass */
 	struct workspace_sizes workspaces;
 	int has_autograd;          /* a thread of autograd's has allocated */
 	int many_workspaces;       /* backward passes keep several blocks of a workspace's size */
@@ -62,6 +63,11 @@ struct block_info {
 void block_context_init(struct block_context *c, const struct lifetimes *l,
 			const struct block_setting *in);
 void block_context_release(struct block_context *c);
+
+/* Was the block still live when the next backward pass was over? */
+int block_outlives_backward(const struct block_context *c, const struct block_info *f);
+/* Did the next backward pass leave most of what the forward pass with this block saved? */
+int block_is_of_unused_graph(const struct block_context *c, const struct block_info *f);
 
 struct block_info block_info_of(const struct block_context *c, const struct lifetime *l);
 /* The hint of a stack, after a comparison of the live blocks. Never one of those that lines decide.

@@ -38,13 +38,6 @@ static enum category category_of_hint(enum block_hint m, enum category otherwise
 	}
 }
 
-/* Was the block still live when the next backward pass was over? */
-static int outlives_backward(const struct block_context *c, const struct block_info *f)
-{
-	return f->backward_end < c->span_count &&
-	       (!f->free_span || span_index(c, f->free_span) >= f->backward_end);
-}
-
 /* Is the block live for more than a step? */
 static int lasts(const struct block_context *c, const struct block_info *f)
 {
@@ -132,7 +125,13 @@ static enum category of_forward(const struct block_context *c, const struct bloc
 		return of_lasting(f, is_input);
 	if (is_input)
 		return CATEGORY_INPUTS;
-	if (!f->free_span || f->free_span->phase == PHASE_BACKWARD)
+	if (f->free_span ? f->free_span->phase == PHASE_BACKWARD
+			 : f->alloc_flags & STACK_MODULE || !block_outlives_backward(c, f))
+		return CATEGORY_ACTIVATIONS;
+	/* The backward pass is over, and freed what it had needed: what is left is a result that
+	 * the job refers to, unless the backward pass was of another graph. */
+	if (f->alloc_flags & STACK_MODULE && block_outlives_backward(c, f) &&
+	    block_is_of_unused_graph(c, f))
 		return CATEGORY_ACTIVATIONS;
 	/* Of an autograd graph without a backward pass. */
 	if (f->free_span != f->alloc_span && f->backward_end > span_index(c, f->free_span) &&
@@ -145,6 +144,9 @@ static enum category of_evaluation(const struct block_info *f)
 {
 	if (f->hint)
 		return category_of_hint(f->hint, CATEGORY_OTHER);
+	/* A loss that compares with the result of the pass saves it. */
+	if (f->free_span && f->free_span->phase == PHASE_BACKWARD)
+		return CATEGORY_ACTIVATIONS;
 	return f->alloc_span->activity == ACTIVITY_MAIN ? of_main(f) : CATEGORY_TEMPORARIES;
 }
 
@@ -161,9 +163,11 @@ static enum category of_between(const struct block_context *c, const struct bloc
 static enum category of_backward(const struct block_context *c, const struct block_info *f)
 {
 	if (f->hint == HINT_REDUCED)
-		return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_COMMUNICATION;
+		return block_outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_COMMUNICATION;
 	if (f->hint)
 		return category_of_hint(f->hint, CATEGORY_OTHER);
+	if (f->free_flags & STACK_ZERO_GRAD)
+		return CATEGORY_GRADIENTS;
 	if (is_workspace(c, f))
 		return CATEGORY_WORKSPACES;
 	if (f->is_between)
@@ -177,7 +181,7 @@ static enum category of_backward(const struct block_context *c, const struct blo
 	    (f->free_flags & STACK_PIPELINE ||
 	     (f->free_span->phase == PHASE_FORWARD && f->free_span->step == f->alloc_span->step)))
 		return CATEGORY_TEMPORARIES;
-	return outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
+	return block_outlives_backward(c, f) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
 }
 
 static enum category of_optimizer(const struct block_context *c, const struct block_info *f)

@@ -107,7 +107,9 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 {
 	struct stack_info info = { .flags = p->frame_count ? STACK_FRAMES : 0 };
 	const uint32_t model = STACK_MODULE | STACK_LOSS;
+	const uint32_t optimizer = STACK_OPTIMIZER | STACK_CLIPPING | STACK_ZERO_GRAD;
 	enum block_hint hint = HINT_NOTHING;
+	uint32_t around = 0; /* the hash of the frames outside of the optimizer */
 
 	for (uint32_t i = p->frame_count; i-- > 0;) {
 		struct frame_info s = frames[p->frames[i]];
@@ -120,6 +122,8 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 			info.model_hash = (info.model_hash ^ p->frames[i]) * 0x9e3779b97f4a7c15u;
 		else
 			info.caller_hash = (info.caller_hash ^ p->frames[i]) * 0x9e3779b1u;
+		if (!(info.flags & optimizer))
+			around = info.caller_hash;
 		/* A constructor hides the hints of the frames around it: its object's blocks are
 		 * its own. So does a forward pass, which allocates activations. */
 		if (!s.hint && !(s.flags & STACK_INIT) && !(s.kinds & FRAME_FORWARD))
@@ -127,6 +131,8 @@ static struct stack_info read_stack(const struct tables *t, const struct stack *
 		hint = s.hint;
 		info.line = t->frames[p->frames[i]].line;
 	}
+	if (!(info.flags & model) && info.flags & optimizer)
+		info.caller_hash = around;
 	info.flags |= (uint32_t)hint << STACK_HINT_SHIFT;
 	return info;
 }

@@ -79,7 +79,8 @@ extern const size_t signature_count; /* at most 64: signatures are bits of table
 struct stack_info {
 	uint32_t flags;       /* enum stack_flag, and enum block_hint << STACK_HINT_SHIFT */
 	uint32_t line;        /* of the frame that gave the hint */
-	uint32_t caller_hash; /* of the frames outside of the model: its calls from one stack */
+	uint32_t caller_hash; /* of the frames outside of the model, or of the optimizer: their
+			       * calls from one stack are alike */
 	uint64_t tags;        /* bits of enum stack_tag */
 	uint64_t model_hash;  /* of the frames inside of the model; 0: none is */
 	uint8_t activity[4];  /* enum activity, for each combination of enum thread_flag */

@@ -8,13 +8,56 @@ void spans_release(struct spans *s)
 	*s = (struct spans){ 0 };
 }
 
+static int is_closed(const struct spans *s, const struct span *now)
+{
+	return now->activity == ACTIVITY_MAIN && now->allocs && !s->own_count;
+}
+
+/* Joins the last span with the one before if the job's own code freed what it allocated in each of
+ * them. Their number then does not grow with that of the job's temporaries. */
+static void join_closed(struct spans *s)
+{
+	struct span *now = &s->list[s->count - 1], *to = now - 1;
+
+	if (s->count < 2 || !to->is_closed)
+		return;
+	to->allocs += now->allocs;
+	to->frees += now->frees;
+	to->floor = now->floor < to->floor ? now->floor : to->floor;
+	to->peak = now->peak > to->peak ? now->peak : to->peak;
+	to->reserved = now->reserved;
+	to->device = now->device;
+	s->count--;
+}
+
+int spans_note_own(struct spans *s, uint64_t address, int is_alloc)
+{
+	struct span *now = &s->list[s->count - 1];
+
+	if (is_alloc && is_closed(s, now)) {
+		now->is_closed = 1;
+		join_closed(s);
+		return 1;
+	}
+	if (s->own_count == MAX_OWN)
+		return 0;
+	if (is_alloc)
+		s->own[s->own_count++] = address;
+	for (unsigned i = 0; !is_alloc && i < s->own_count; i++)
+		if (s->own[i] == address)
+			s->own[i] = s->own[--s->own_count];
+	return 0;
+}
+
 struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
 			 bytes level)
 {
 	struct span last = { 0 };
 
-	if (s->count)
+	if (s->count) {
+		s->list[s->count - 1].is_closed |= (uint8_t)is_closed(s, &s->list[s->count - 1]);
 		last = s->list[s->count - 1];
+	}
 	if (s->count == MAX_SPANS)
 		return &s->list[s->count - 1];
 	/* The clocks of two threads may differ a little. */
@@ -24,6 +67,7 @@ struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uin
 	if (s->count == MAX_SPANS - 1)
 		a = ACTIVITY_GAP;
 	s->has_backward |= a == ACTIVITY_BACKWARD;
+	s->own_count = 0;
 	s->list[s->count] = (struct span){
 		.start_ns = time_ns,
 		.caller = caller,

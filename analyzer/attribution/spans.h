@@ -13,10 +13,12 @@
 #include "util/util.h"
 
 #define MAX_SPANS (1u << 20) /* events behind the last one have no phase */
+#define MAX_OWN 16           /* the job's own code rarely has so many temporaries at once */
 
 struct span {
 	uint64_t start_ns;
-	uint32_t caller; /* caller_hash of the stack: calls of the model from one line are alike */
+	uint32_t caller; /* caller_hash of the stack: calls of the model from one line are alike,
+			  * and so are the optimizer's steps */
 	uint32_t stack;  /* of the first allocation that has one */
 	uint32_t allocs, frees;
 	bytes floor, peak;      /* lowest and highest level of `allocated` */
@@ -24,12 +26,18 @@ struct span {
 	uint32_t step;          /* from 1; 0: not known */
 	uint8_t activity, phase;
 	uint8_t next; /* the next activity other than MAIN and ZERO_GRAD */
+	/* The job's own code freed within the span all that it allocated there. */
+	uint8_t is_closed;
+	uint8_t leads; /* evaluation with which a step begins (evaluation.h) */
 };
 
 struct spans {
 	struct span *list;
 	size_t count, room;
 	int has_backward;
+	/* Blocks that the last span allocated and that are live, if it is of the job's own code. */
+	uint64_t own[MAX_OWN];
+	unsigned own_count; /* MAX_OWN: not known */
 };
 
 void spans_release(struct spans *s);
@@ -38,21 +46,38 @@ void spans_release(struct spans *s);
 struct span *spans_begin(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
 			 bytes level);
 
-/* Adds an event of the tensor layer, after which `level` bytes are allocated. */
-static inline void spans_add(struct spans *s, uint64_t time_ns, enum activity a, uint32_t caller,
-			     uint32_t stack, int is_alloc, bytes level)
+/* Notes the blocks of the job's own code. Returns whether a new span begins with this event: all
+ * that the last one allocated is freed. */
+int spans_note_own(struct spans *s, uint64_t address, int is_alloc);
+
+/* An event of the tensor layer, after which `level` bytes are allocated. */
+struct span_event {
+	uint64_t time_ns, address;
+	bytes level;
+	uint32_t caller, stack;
+	enum activity activity;
+	int is_alloc;
+};
+
+static inline void spans_add(struct spans *s, const struct span_event *e)
 {
 	struct span *now = s->count ? &s->list[s->count - 1] : NULL;
+	enum activity a = e->activity;
 
-	if (!now || (a != ACTIVITY_UNKNOWN && (a != now->activity || caller != now->caller ||
-					       (a == ACTIVITY_MAIN && is_alloc && !now->allocs))))
-		now = spans_begin(s, time_ns, a, caller, level);
-	if (is_alloc && !now->allocs && a != ACTIVITY_UNKNOWN)
-		now->stack = stack;
-	now->allocs += (uint32_t)is_alloc;
-	now->frees += !is_alloc;
-	now->floor = level < now->floor ? level : now->floor;
-	now->peak = level > now->peak ? level : now->peak;
+	if (!now ||
+	    (a != ACTIVITY_UNKNOWN && (a != now->activity || e->caller != now->caller ||
+				       (a == ACTIVITY_MAIN && e->is_alloc && !now->allocs))))
+		now = spans_begin(s, e->time_ns, a, e->caller, e->level);
+	if (a == ACTIVITY_MAIN && s->has_backward && spans_note_own(s, e->address, e->is_alloc)) {
+		now = spans_begin(s, e->time_ns, a, e->caller, e->level);
+		spans_note_own(s, e->address, e->is_alloc);
+	}
+	if (e->is_alloc && !now->allocs && a != ACTIVITY_UNKNOWN)
+		now->stack = e->stack;
+	now->allocs += (uint32_t)e->is_alloc;
+	now->frees += !e->is_alloc;
+	now->floor = e->level < now->floor ? e->level : now->floor;
+	now->peak = e->level > now->peak ? e->level : now->peak;
 }
 
 /* The span of a time, NULL before the first one. */

@@ -3,9 +3,9 @@
  * the backward pass runs on PyTorch's autograd threads, optimizers and modules show in the Python
  * stack, and the order of the spans decides the rest.
  *
- * A step is complete when the optimizer, or zero_grad(), was seen after a backward pass. If neither
- * shows, a step has as many backward passes as the first one had, or one. The next step begins with
- * the first allocation for a forward pass after that. A step therefore holds all of its
+ * A step is complete when the optimizer, or zero_grad(), was seen after the last backward pass of a
+ * round (rounds.h). The next step begins with the first allocation for a forward pass after that,
+ * or for an evaluation that belongs to it (evaluation.h). A step therefore holds all of its
  * micro-batches (gradient accumulation, pipelines). Steps count from 1. After a gap in the trace
  * the step is not known: 0.
  */

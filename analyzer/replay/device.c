@@ -6,7 +6,7 @@
 
 int failure_survived(const struct failure *f)
 {
-	return f->later_bytes >= f->requested && f->later_allocs > SURVIVED_ALLOCS;
+	return f->trained || (f->later_bytes >= f->requested && f->later_allocs > SURVIVED_ALLOCS);
 }
 
 void device_release(struct device *d)

@@ -35,6 +35,7 @@ struct failure {
 	uint64_t free;         /* bytes free on the device; MT_UNKNOWN */
 	bytes largest_free;    /* the largest free block of the cache; -1: not known */
 	uint64_t later_allocs; /* blocks allocated after it, up to the next failure */
+	int trained;           /* a forward and a backward pass came later */
 	bytes later_bytes;
 	bytes owners[OWNERS]; /* bytes of the device that each owner held, by recorded calls */
 	struct snapshot live; /* the live blocks */

@@ -111,11 +111,18 @@ static inline void note_activity(const struct levels_pass *c, struct device *d,
 	enum activity a = (enum activity)stack->activity[c->tables->thread_flags[r->thread] & 3];
 	uint32_t caller = 0;
 
-	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION)
+	if (a == ACTIVITY_MODEL || a == ACTIVITY_EVALUATION || a == ACTIVITY_OPTIMIZER ||
+	    a == ACTIVITY_ZERO_GRAD)
 		caller = stack->caller_hash;
 	else if (a == ACTIVITY_MAIN && !d->spans.has_backward)
 		caller = r->stack;
-	spans_add(&d->spans, r->time_ns, a, caller, r->stack, is_alloc, d->now.allocated);
+	spans_add(&d->spans, &(struct span_event){ .time_ns = r->time_ns,
+						   .address = r->address,
+						   .level = d->now.allocated,
+						   .caller = caller,
+						   .stack = r->stack,
+						   .activity = a,
+						   .is_alloc = is_alloc });
 }
 
 static void record_failure(const struct levels_pass *c, struct device *d, struct position at,

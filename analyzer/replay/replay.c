@@ -33,6 +33,20 @@ static void find_phase(const struct device *d, const struct tables *t, struct mo
 	m->part = steps_part(s, stack);
 }
 
+/* Did a backward pass begin after this time, not the one that was running? */
+static int trained_after(const struct spans *s, uint64_t time_ns)
+{
+	const struct span *at = spans_at(s, time_ns);
+	int forward = at && !activity_is_backward(at->activity);
+
+	for (size_t i = at ? (size_t)(at - s->list) + 1 : s->count; i < s->count; i++) {
+		if (forward && activity_is_backward(s->list[i].activity))
+			return 1;
+		forward |= activity_is_forward(s->list[i].activity);
+	}
+	return 0;
+}
+
 /* Divides the spans into steps and phases, and looks up those of each moment. */
 static void number_steps(struct replay *r, const struct tables *t)
 {
@@ -47,6 +61,9 @@ static void number_steps(struct replay *r, const struct tables *t)
 		find_phase(d, t, &d->device_peak);
 		for (size_t k = 0; k < d->failure_count; k++)
 			find_phase(d, t, &d->failures[k].when);
+		for (size_t k = 0; k < d->failure_count; k++)
+			d->failures[k].trained =
+				trained_after(&d->spans, d->failures[k].when.time_ns);
 	}
 }
 

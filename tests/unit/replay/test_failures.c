@@ -58,6 +58,18 @@ static void a_job_that_goes_on_survived(void **state)
 	assert_int_equal(f->replay.device[0].failures[0].later_allocs, 1001);
 }
 
+/* Half of the batch, in a small job. */
+static void a_job_that_trains_on_survived(void **state)
+{
+	struct fixture *f = *state;
+
+	write_event(&f->w, MT_TENSOR_OOM, 0, 64 * MIB, f->model, f->python);
+	forward(f, 0x1000, MIB);
+	backward(f, 0x2000, MIB);
+	run(f);
+	assert_true(failure_survived(&f->replay.device[0].failures[0]));
+}
+
 static void many_small_blocks_are_no_recovery(void **state)
 {
 	struct fixture *f = *state;
@@ -97,9 +109,10 @@ static void only_so_many_failures_are_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(an_oom_and_the_largest_gap),   TEST(without_mappings_the_gap_is_unknown),
-		TEST(a_job_that_goes_on_survived),  TEST(many_small_blocks_are_no_recovery),
-		TEST(other_modules_failures_count), TEST(only_so_many_failures_are_kept),
+		TEST(an_oom_and_the_largest_gap),        TEST(without_mappings_the_gap_is_unknown),
+		TEST(a_job_that_goes_on_survived),       TEST(a_job_that_trains_on_survived),
+		TEST(many_small_blocks_are_no_recovery), TEST(other_modules_failures_count),
+		TEST(only_so_many_failures_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,164 @@
+#include "attribution/evaluation.h"
+#include "util/order.h"
+
+#include <stdlib.h>
+
+/* A call of a model allocates more blocks than this. */
+#define CALL_ALLOCS 10
+
+/* The calls of a model from one line. */
+struct calls {
+	uint32_t caller;
+	uint64_t spans, allocs, left; /* left: blocks still live after the call */
+	uint64_t freed;               /* of them, freed next by the job's own code */
+	/* Calls in a row, without a backward pass between: their number, and how many come after
+	 * the line `previous` and before the line `next`, the first two that did. */
+	uint64_t rows, after, before;
+	const struct calls *previous, *next;
+	int is_known; /* the frames show that it is evaluation */
+};
+
+struct lines {
+	struct span *list;
+	size_t count;
+	struct calls *calls;
+	size_t call_count;
+};
+
+static int by_caller(const void *a, const void *b)
+{
+	uint32_t x = ((const struct calls *)a)->caller, y = ((const struct calls *)b)->caller;
+
+	return ORDER(x, y);
+}
+
+static int is_call(const struct span *s)
+{
+	return activity_is_forward(s->activity) || s->activity == ACTIVITY_EVALUATION;
+}
+
+static struct calls *calls_from(const struct lines *l, const struct span *s)
+{
+	struct calls key = { .caller = s->caller };
+
+	return bsearch(&key, l->calls, l->call_count, sizeof(*l->calls), by_caller);
+}
+
+/* The blocks that the job's own code frees after a call; 0 if a backward pass follows. */
+static uint64_t freed_after(const struct lines *l, size_t i)
+{
+	uint64_t freed = 0;
+
+	for (i++; i < l->count && !activity_is_forward(l->list[i].activity); i++) {
+		if (activity_is_backward(l->list[i].activity))
+			return 0;
+		if (l->list[i].activity == ACTIVITY_MAIN)
+			freed += l->list[i].frees;
+	}
+	return freed;
+}
+
+static void find_lines(struct lines *l)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (is_call(&l->list[i])) {
+			const struct span *s = &l->list[i];
+
+			l->calls[found++] = (struct calls){
+				.caller = s->caller,
+				.spans = 1,
+				.allocs = s->allocs,
+				.left = s->allocs > s->frees ? s->allocs - s->frees : 0,
+				.freed = freed_after(l, i),
+				.is_known = s->activity == ACTIVITY_EVALUATION,
+			};
+		}
+	if (found)
+		qsort(l->calls, found, sizeof(*l->calls), by_caller);
+	for (size_t i = 0; i < found; i++) {
+		struct calls *last = l->call_count ? &l->calls[l->call_count - 1] : NULL;
+
+		if (!last || last->caller != l->calls[i].caller) {
+			l->calls[l->call_count++] = l->calls[i];
+			continue;
+		}
+		last->spans++;
+		last->allocs += l->calls[i].allocs;
+		last->left += l->calls[i].left;
+		last->freed += l->calls[i].freed;
+	}
+}
+
+/* Notes that calls of `second` come after calls of `first`. */
+static void follow(struct calls *first, struct calls *second)
+{
+	if (!first->next)
+		first->next = second;
+	if (!second->previous)
+		second->previous = first;
+	first->before += first->next == second;
+	second->after += second->previous == first;
+}
+
+static void find_order(struct lines *l)
+{
+	struct calls *last = NULL; /* since the last backward pass */
+
+	for (size_t i = 0; i < l->count; i++) {
+		struct calls *now = is_call(&l->list[i]) ? calls_from(l, &l->list[i]) : NULL;
+
+		if (activity_is_backward(l->list[i].activity))
+			last = NULL;
+		if (!now || now == last)
+			continue;
+		now->rows++;
+		if (last)
+			follow(last, now);
+		last = now;
+	}
+}
+
+/* Does each row of calls come before calls from one other line, and before each of those? The last
+ * row may have been interrupted. */
+static int leads(const struct calls *c)
+{
+	const struct calls *next = c->next;
+
+	return next && c->before + 1 >= c->rows && next->previous == c && next->rows > 1 &&
+	       next->after == next->rows;
+}
+
+/* Do the calls leave no blocks for a backward pass? */
+static int is_evaluation(const struct calls *c)
+{
+	return c->allocs >= CALL_ALLOCS * c->spans &&
+	       (c->left <= CALL_LEAVES * c->spans || (c->freed > c->left / 2 && !leads(c)));
+}
+
+/* Such calls of the model leave no blocks for a backward pass, or blocks that none uses, while the
+ * calls from another line do. */
+void evaluation_find(struct span *list, size_t count)
+{
+	struct lines l = { list, count, xcalloc(count, sizeof(*l.calls)), 0 };
+	uint64_t most = 0;
+
+	find_lines(&l);
+	find_order(&l);
+	for (size_t i = 0; i < l.call_count; i++)
+		if (!l.calls[i].is_known && !is_evaluation(&l.calls[i]) &&
+		    l.calls[i].left / l.calls[i].spans > most)
+			most = l.calls[i].left / l.calls[i].spans;
+	for (size_t i = 0; i < count; i++) {
+		struct span *s = &list[i];
+		const struct calls *c = is_call(s) ? calls_from(&l, s) : NULL;
+
+		if (!c)
+			continue;
+		if (activity_is_forward(s->activity) && most > CALL_LEAVES && is_evaluation(c))
+			s->activity = ACTIVITY_EVALUATION;
+		s->leads = (uint8_t)(s->activity == ACTIVITY_EVALUATION && leads(c));
+	}
+	free(l.calls);
+}
