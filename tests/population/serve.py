@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import traceback
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -58,7 +59,8 @@ def serve(modules):
     import torch._dynamo  # noqa: F401, which the first optimizer would import, in seconds
 
     from core import load
-    load(modules)
+    with mock.patch("torch.cuda.get_device_capability", lambda *_: (9, 0)), mock.patch("torch._C._cuda_getDeviceCount", lambda: 1):
+        load(modules)  # some of which ask for the device; a real answer would start CUDA, which no child could use then
     assert not torch.cuda.is_initialized()
     gc.freeze()  # a child's collections touch nothing of this, so that no page is copied for them
     for line in sys.stdin:
