@@ -39,7 +39,8 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 # Each test is a separate program, in the folder of build/ that mirrors its source; so are the programs that tests start.
 tests = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 UNIT_TESTS    := $(call tests,tests/unit/*/test_*.c)
-UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench_estimate.c tests/unit/systems/memtrace_events.c)
+UNIT_TOOLS    := $(call tests,tests/unit/make_traces.c tests/unit/estimate/bench_estimate.c tests/unit/systems/memtrace_events.c \
+                 tests/unit/attribution/backward_names.c)
 PRELOAD_TESTS := $(call tests,tests/preload/test_*.c)
 SIM_TESTS     := $(call tests,tests/sim/test_*.c)
 UNITS         := $(UNIT_TESTS) $(UNIT_TOOLS) $(PRELOAD_TESTS) $(SIM_TESTS) $(BUILD)/tests/unit/torch/allocator_replay

@@ -66,6 +66,7 @@ enum frame_kind {
 	FRAME_FSDP = 1 << 2,        /* of torch.distributed.fsdp */
 	FRAME_FORWARD = 1 << 3,     /* a forward() method */
 	FRAME_ZERO_BUCKET = 1 << 4, /* allocates the buckets of DeepSpeed's ZeRO */
+	FRAME_DISPATCH = 1 << 5, /* PyTorch chooses a kernel in Python: says nothing of the job */
 };
 
 /* A configuration value that code implies: SIGNATURE rows. */

@@ -16,6 +16,7 @@ struct lifetime {
 	uint16_t freed_thread;
 	uint8_t category;
 	uint8_t is_transient; /* the last allocation before the moment, freed before the next one */
+	uint32_t origin;      /* of a block of a backward pass: backward_origin() */
 };
 
 struct lifetimes {

@@ -36,19 +36,20 @@ void stack_add_text(const struct tables *t, uint32_t stack, struct buf *b)
 	}
 }
 
-/* The innermost frame that is not PyTorch's own, else the innermost. */
-static uint32_t shown_frame(const struct tables *t, const struct stack *p)
+/* Of the frames from `from` outwards, the innermost that is not PyTorch's own, else `from`. */
+static uint32_t shown_frame(const struct tables *t, const struct stack *p, uint32_t from)
 {
-	for (uint32_t i = 0; i < p->frame_count; i++) {
+	for (uint32_t i = from; i < p->frame_count; i++) {
 		const struct mt_frame *f = tables_frame(t, p->frames[i]);
 		if (!frame_is(t, p->frames[i], FRAME_LIBRARY) && !is_no_frame(t, f))
 			return i;
 	}
-	return 0;
+	return from;
 }
 
-static void add_short_frame(const struct tables *t, const struct mt_frame *f, const char *between,
-			    struct buf *b)
+/* Without the line. */
+static void add_function(const struct tables *t, const struct mt_frame *f, const char *between,
+			 struct buf *b)
 {
 	struct str function = tables_string(t, f->function), file = tables_string(t, f->file);
 	const struct str unknown = { "?", 1 };
@@ -61,6 +62,12 @@ static void add_short_frame(const struct tables *t, const struct mt_frame *f, co
 	buf_add_clean(b, function.length ? function : unknown);
 	buf_puts(b, between);
 	buf_add_clean(b, file.length ? file : unknown);
+}
+
+static void add_short_frame(const struct tables *t, const struct mt_frame *f, const char *between,
+			    struct buf *b)
+{
+	add_function(t, f, between, b);
 	buf_addf(b, ":%u", f->line);
 }
 
@@ -69,14 +76,29 @@ void stack_add_label(const struct tables *t, uint32_t stack, struct buf *b)
 	const struct stack *p = tables_stack(t, stack);
 
 	if (p->frame_count)
-		add_short_frame(t, tables_frame(t, p->frames[shown_frame(t, p)]), "  ", b);
+		add_short_frame(t, tables_frame(t, p->frames[shown_frame(t, p, 0)]), "  ", b);
+}
+
+void stack_add_outer_label(const struct tables *t, uint32_t stack, uint32_t frames, struct buf *b)
+{
+	const struct stack *p = tables_stack(t, stack);
+
+	if (frames && frames <= p->frame_count)
+		add_short_frame(
+			t, tables_frame(t, p->frames[shown_frame(t, p, p->frame_count - frames)]),
+			"  ", b);
+}
+
+void stack_add_function(const struct tables *t, uint32_t frame, struct buf *b)
+{
+	add_function(t, tables_frame(t, frame), "  ", b);
 }
 
 void stack_add_inner(const struct tables *t, uint32_t stack, struct buf *b)
 {
 	const struct stack *p = tables_stack(t, stack);
 
-	if (p->frame_count && shown_frame(t, p))
+	if (p->frame_count && shown_frame(t, p, 0))
 		add_short_frame(t, tables_frame(t, p->frames[0]), " ", b);
 }
 

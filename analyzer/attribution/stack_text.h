@@ -13,6 +13,10 @@ void stack_add_text(const struct tables *t, uint32_t stack, struct buf *b);
 
 /* "function  file:line" of the innermost frame that is not PyTorch's own, else of the innermost. */
 void stack_add_label(const struct tables *t, uint32_t stack, struct buf *b);
+/* The same of the outermost `frames` frames alone. */
+void stack_add_outer_label(const struct tables *t, uint32_t stack, uint32_t frames, struct buf *b);
+/* "function  file" of one frame. */
+void stack_add_function(const struct tables *t, uint32_t frame, struct buf *b);
 /* "function file:line" of the innermost frame; nothing if that is the frame of the label. */
 void stack_add_inner(const struct tables *t, uint32_t stack, struct buf *b);
 /* The classes of the modules that were called, outermost first:

@@ -31,7 +31,7 @@ static void find_kin(struct device_pass *d, const struct snapshot *s)
 	for (size_t i = 0; i < s->count; i++) {
 		const struct block_group *g = &s->groups[i];
 
-		if (g->smallest != g->largest)
+		if (g->origin || g->smallest != g->largest)
 			continue;
 		half += same_size(g->largest, d->logits / 2) ? g->blocks : 0;
 		twice += same_size(g->largest, d->logits * 2) ? g->blocks : 0;

@@ -22,6 +22,7 @@ static json_t *stacks_json(const struct stacks *s)
 
 		set(row, "stack", text(s->rows[i].stack));
 		set(row, "frame", text(s->rows[i].label));
+		set(row, "backward_of", text(s->rows[i].backward_of));
 		set(row, "module", text(*s->rows[i].module ? s->rows[i].module : NULL));
 		set(row, "category", text(category_key(s->rows[i].category)));
 		set(row, "bytes", json_integer(s->rows[i].bytes));

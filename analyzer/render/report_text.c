@@ -28,6 +28,14 @@ static void add_who(struct buf *b, const struct rank *r)
 }
 
 /* "12 × 288.0 MiB", or "12 blocks" if sizes differ. */
+/* A block of the backward pass has no line of its own. */
+static void add_label(struct buf *b, const struct stack_row *row)
+{
+	if (row->backward_of)
+		buf_puts(b, "backward of ");
+	buf_puts(b, row->backward_of ? row->backward_of : row->label);
+}
+
 static void add_blocks(struct page *p, struct buf *b, const struct stack_row *row)
 {
 	if (row->smallest != row->largest) {
@@ -169,7 +177,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 		page_size(p, &top, row->bytes);
 		buf_puts(&top, "  ");
 		add_blocks(p, &top, row);
-		buf_addf(&top, "  %s", row->label);
+		buf_puts(&top, "  ");
+		add_label(&top, row);
 		page_field(p, "top", top.text, 0);
 	}
 	if (report)
@@ -301,15 +310,17 @@ static void put_inner(struct page *p, const char *inner, size_t room)
 
 static void put_row(struct page *p, const struct rank *r, const struct stack_row *row)
 {
-	struct buf b = { 0 }, blocks = { 0 };
+	struct buf b = { 0 }, blocks = { 0 }, name = { 0 };
 	double share =
 		r->stacks.bytes > 0 ? 100.0 * (double)row->bytes / (double)r->stacks.bytes : 0;
 	int size_width = p->style->raw_bytes ? 20 : 10;
 	const char *category = category_title(row->category);
-	size_t room = (size_t)p->style->width, pad, width, label = utf8_width(row->label);
+	size_t room = (size_t)p->style->width, pad, width, label;
 
 	page_size(p, &b, row->bytes);
 	add_blocks(p, &blocks, row);
+	add_label(&name, row);
+	label = utf8_width(name.text);
 	width = utf8_width(blocks.text);
 	pad = width < 14 ? 14 - width : 0;
 	buf_addf(p->out, "%*s%*s %3.0f %%  %s%*s  %s", PAGE_ROW, "", size_width, b.text, share,
@@ -317,16 +328,17 @@ static void put_row(struct page *p, const struct rank *r, const struct stack_row
 	/* The label takes the rest of the line, or one of its own. */
 	width += PAGE_ROW + (size_t)size_width + 8 + pad + 2 + CATEGORY_WIDTH + 2;
 	if (width + label > room) {
-		buf_addf(p->out, "\n%*s%s", PAGE_INDENT, "", row->label);
+		buf_addf(p->out, "\n%*s%s", PAGE_INDENT, "", name.text);
 		width = PAGE_INDENT;
 	} else {
-		buf_addf(p->out, "%*s  %s", CATEGORY_WIDTH - (int)strlen(category), "", row->label);
+		buf_addf(p->out, "%*s  %s", CATEGORY_WIDTH - (int)strlen(category), "", name.text);
 	}
 	if (width + label < room)
 		put_inner(p, row->inner, room - width - label);
 	buf_puts(p->out, "\n");
 	buf_release(&b);
 	buf_release(&blocks);
+	buf_release(&name);
 }
 
 static void put_stacks(struct page *p, const struct rank *r)

@@ -15,6 +15,7 @@ void device_release(struct device *d)
 		free(d->failures[k].live.groups);
 	free(d->failures);
 	spans_release(&d->spans);
+	backward_release(&d->backward);
 	free(d->timeline);
 	free(d->owner_timeline);
 	free(d->comms.list);

@@ -2,6 +2,7 @@
 #ifndef MEMTRACE_DEVICE_H
 #define MEMTRACE_DEVICE_H
 
+#include "attribution/backward.h"
 #include "attribution/lifetime.h"
 #include "attribution/spans.h"
 #include "replay/communicators.h"
@@ -68,6 +69,7 @@ struct device {
 	bytes reserved_peak;
 	bytes imported, imported_peak; /* other processes' memory: in no total */
 	bytes managed, managed_peak;   /* virtual until touched: in no total */
+	struct backward backward;      /* names of the backward pass's blocks */
 	struct snapshot at_peak;
 	struct lifetimes peak_blocks; /* live at the peak; only with keep_peak_blocks */
 

@@ -6,6 +6,7 @@
 #include "replay/live_blocks.h"
 
 #include "attribution/attribution.h"
+#include "attribution/backward.h"
 #include "attribution/classify.h"
 #include "replay/accounting.h"
 #include "trace/event.h"
@@ -35,6 +36,7 @@ struct live_blocks_pass {
 	struct probe *followed[2 * MT_MAX_DEVICES];
 	size_t followed_count;
 	uint64_t followed_until_ns; /* no later allocation is followed */
+	int has_autograd;           /* there are blocks of a backward pass */
 	int quiet;                  /* nothing was allocated since the last probe */
 };
 
@@ -178,6 +180,9 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 							 .tables = b->tables,
 							 .end_ns = end_of_job(d, end_ns),
 							 .outlived = d->outlived });
+	for (size_t i = 0; i < s->lifetimes.count; i++)
+		s->lifetimes.list[i].origin =
+			backward_origin(&d->backward, &s->lifetimes.list[i].alloc);
 	*to = snapshot_of(&s->lifetimes, b->tables);
 	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, at_ns);
 	to->passes =
@@ -227,6 +232,23 @@ static inline void freed(const struct live_blocks_pass *b, const struct mt_recor
 		end_lifetimes(b, was, by);
 }
 
+/* An event of the tensor layer, for the names of the backward pass's blocks. */
+static inline void note_backward(const struct live_blocks_pass *b, const struct mt_record *r,
+				 const struct mt_record *was)
+{
+	struct backward *backward;
+
+	if (!b->has_autograd || r->device >= MT_MAX_DEVICES)
+		return;
+	backward = &b->replay->device[r->device].backward;
+	if (r->kind == MT_TENSOR_ALLOC)
+		backward_alloc(backward, r);
+	else if (r->kind == MT_TENSOR_FREE)
+		backward_free(backward, was, r);
+	else if (r->kind == MT_TENSOR_OOM)
+		backward_failed(backward);
+}
+
 static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t count,
 		  size_t readable)
 {
@@ -238,15 +260,20 @@ static void apply(struct live_blocks_pass *b, const struct mt_record *r, size_t 
 		if (i + PREFETCH < readable)
 			live_set_prefetch(&b->live, event_alloc_kind(r[i + PREFETCH].kind),
 					  r[i + PREFETCH].address);
-		if (!alloc || !record_is_valid(&r[i]))
+		if (!record_is_valid(&r[i]))
 			continue;
-		if (alloc == r[i].kind) {
+		if (!alloc) {
+			if (r[i].kind == MT_TENSOR_OOM)
+				note_backward(b, &r[i], NULL);
+		} else if (alloc == r[i].kind) {
 			b->replay->allocs_twice += !live_set_add(&b->live, &r[i]);
 			b->quiet = 0;
+			note_backward(b, &r[i], NULL);
 		} else if (!live_set_take(&b->live, alloc, r[i].address, &was)) {
 			b->replay->frees_unknown++;
 		} else {
 			freed(b, &was, &r[i]);
+			note_backward(b, &r[i], &was);
 		}
 	}
 }
@@ -276,6 +303,8 @@ static void on_keyframe_begin(void *context)
 	struct live_blocks_pass *b = context;
 
 	live_set_clear(&b->live);
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		backward_gap(&b->replay->device[i].backward);
 }
 
 static void on_keyframe(void *context, const struct mt_record *records, size_t count)
@@ -363,11 +392,16 @@ void replay_live_blocks(struct replay *r, const struct trace *t, const struct re
 	};
 
 	live_set_init(&b.live);
+	for (int i = 0; i < MT_MAX_DEVICES; i++)
+		backward_init(&r->device[i].backward, &t->tables, (bytes)t->header.stack_min);
+	for (size_t i = 0; i < ARRAY_SIZE(t->tables.thread_flags); i++)
+		b.has_autograd |= t->tables.thread_flags[i] & THREAD_AUTOGRAD;
 	plan_probes(&b);
 	r->truncated |= trace_visit(t, &w) < 0;
 	for (int i = 0; i < MT_MAX_DEVICES; i++) {
 		struct device *d = &r->device[i];
 
+		backward_end(&d->backward);
 		if (!d->seen)
 			continue;
 		count_final(&b, i);

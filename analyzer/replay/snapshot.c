@@ -10,6 +10,7 @@
 /* What the blocks of a group have in common. It is hashed as bytes, so its padding must be zero. */
 struct group_key {
 	uint64_t stack; /* hash of the frames inside of the model, or the stack's id without any */
+	uint32_t origin;
 	uint16_t thread;
 	uint8_t category;
 };
@@ -32,6 +33,7 @@ static struct block_group *group_of(struct entry **all, const struct group_key *
 	found->group = (struct block_group){ .stack = stack,
 					     .thread = key->thread,
 					     .category = key->category,
+					     .origin = key->origin,
 					     .smallest = INT64_MAX };
 	HASH_ADD(hh, *all, key, sizeof(*key), found);
 	return &found->group;
@@ -50,6 +52,7 @@ static void add_block(struct entry **all, const struct lifetime *l, const struct
 		key.stack = stack;
 	key.thread = tables_stack(t, stack)->frame_count ? 0 : r->thread;
 	key.category = l->category;
+	key.origin = l->origin;
 	to = group_of(all, &key, stack);
 	to->bytes = bytes_add(to->bytes, r->bytes);
 	to->blocks++;
@@ -67,6 +70,8 @@ static int by_bytes(const void *a, const void *b)
 		return ORDER(x->stack, y->stack);
 	if (x->category != y->category)
 		return ORDER(x->category, y->category);
+	if (x->origin != y->origin)
+		return ORDER(x->origin, y->origin);
 	return ORDER(x->thread, y->thread);
 }
 

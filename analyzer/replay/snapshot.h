@@ -10,12 +10,14 @@
 /*
  * Live blocks with the same stack and category. Two stacks that differ only outside of the model
  * are one group: the schedule of a pipeline calls the model from several lines. Blocks without
- * Python frames are grouped by their thread too.
+ * Python frames are grouped by their thread too, and by the place in the forward pass to which they
+ * belong.
  */
 struct block_group {
 	uint32_t stack; /* of one of the blocks */
 	uint16_t thread;
 	uint8_t category;
+	uint32_t origin; /* backward_origin() */
 	uint64_t blocks;
 	bytes bytes, smallest, largest;
 };

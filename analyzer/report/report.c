@@ -36,6 +36,7 @@ static void stacks_cut(struct stacks *s, size_t keep)
 	for (; s->count > keep; s->count--) {
 		free(s->rows[s->count - 1].stack);
 		free(s->rows[s->count - 1].label);
+		free(s->rows[s->count - 1].backward_of);
 		free(s->rows[s->count - 1].inner);
 		free(s->rows[s->count - 1].module);
 	}

@@ -25,10 +25,12 @@ const char *end_name(enum end e);
 
 /* The live blocks of one stack and category. */
 struct stack_row {
-	char *stack;  /* "function file:line;…", the outermost frame first */
-	char *label;  /* one frame, for people */
-	char *inner;  /* the innermost frame; "" if it is the label */
-	char *module; /* the classes of the called modules, "A.B.C", or "" */
+	char *stack;       /* "function file:line;…", the outermost frame first */
+	char *label;       /* one frame, for people */
+	char *backward_of; /* the line of the forward pass to which a block of the backward pass
+			    * belongs; NULL: not known, or no such block */
+	char *inner;       /* the innermost frame; "" if it is the label */
+	char *module;      /* the classes of the called modules, "A.B.C", or "" */
 	bytes bytes, smallest, largest;
 	uint64_t blocks;
 	enum category category; /* a stack with blocks of several categories has several rows */

@@ -22,6 +22,7 @@
 struct builder {
 	const struct trace *trace;
 	const struct replay *replay;
+	const struct device *device;
 	struct rank *rank;
 	const char **stack_texts;   /* made so far, by stack */
 	const char **thread_stacks; /* the same for blocks without frames */
@@ -108,6 +109,16 @@ static char *label_of(struct builder *b, const struct block_group *g)
 	return buf_take(&text);
 }
 
+static char *backward_of(struct builder *b, const struct block_group *g)
+{
+	struct buf text = { 0 };
+
+	if (!g->origin || g->origin >= b->device->backward.origin_count)
+		return NULL;
+	origin_add_label(&b->device->backward.origins[g->origin], &b->trace->tables, &text);
+	return buf_take(&text);
+}
+
 static char *inner_of(struct builder *b, const struct block_group *g)
 {
 	struct buf text = { 0 };
@@ -137,6 +148,7 @@ static struct stacks stacks_of(struct builder *b, const struct snapshot *s, size
 		to.rows[i] = (struct stack_row){
 			.stack = xstrdup(stack_of(b, g->stack, g->thread)),
 			.label = label_of(b, g),
+			.backward_of = backward_of(b, g),
 			.inner = inner_of(b, g),
 			.module = module_of(b, g),
 			.bytes = g->bytes,
@@ -416,6 +428,7 @@ static void add_device(struct report *report, struct builder *b, int ordinal, in
 			 h->state == MT_STATE_STOPPED || h->lost_reason == MT_LOST_NOT_CHOSEN;
 
 	b->rank = &r;
+	b->device = d;
 	b->stack_texts = xcalloc(b->trace->tables.stack_count, sizeof(*b->stack_texts));
 	b->thread_stacks = xcalloc(MT_NO_THREAD + 1, sizeof(*b->thread_stacks));
 	b->stack_text = 0;

@@ -1,0 +1,500 @@
+#include "attribution/backward.h"
+
+#include "attribution/attribution.h"
+#include "util/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RING (1u << 17)      /* blocks of forward passes that are remembered: 5 MiB of memory */
+#define MOST_RUNS (1u << 17) /* that wait for their names */
+#define REACH 512            /* blocks of the forward pass among which one run is looked for */
+
+/*
+ * The caching allocator does not divide a large block if at most 1 MiB would remain (kSmallSize in
+ * its source): blocks of equal tensors differ by that much.
+ */
+#define UNDIVIDED (INT64_C(1) << 20)
+
+struct forward_block {
+	uint64_t time_ns, address;
+	bytes bytes;
+	uint32_t stack;
+	uint32_t unframed; /* blocks since the last one with a stack; 0: it has one */
+	uint32_t run;      /* blocks before it from the same stack, one after the other */
+};
+
+struct named {
+	uint64_t start_ns;
+	uint32_t origin;
+};
+
+struct origin_entry {
+	uint64_t key;
+	uint32_t origin;
+	UT_hash_handle hh;
+};
+
+void backward_init(struct backward *b, const struct tables *t, bytes smallest)
+{
+	*b = (struct backward){ .tables = t, .smallest = smallest };
+	b->origins = grow(b->origins, 0, &b->origin_room, sizeof(*b->origins));
+	b->origins[b->origin_count++] = (struct origin){ 0 };
+}
+
+static void forget_keys(struct backward *b)
+{
+	struct origin_entry *e = b->known, *next;
+
+	HASH_CLEAR(hh, b->known); /* the links between the entries stay */
+	for (; e; e = next) {
+		next = e->hh.next;
+		free(e);
+	}
+}
+
+void backward_release(struct backward *b)
+{
+	forget_keys(b);
+	free(b->ring);
+	free(b->runs);
+	free(b->named);
+	free(b->origins);
+	*b = (struct backward){ 0 };
+}
+
+static struct forward_block *at(const struct backward *b, uint64_t place)
+{
+	return &b->ring[place % RING];
+}
+
+static uint64_t oldest(const struct backward *b)
+{
+	uint64_t kept = b->count > RING ? b->count - RING : 0;
+
+	return kept > b->first ? kept : b->first;
+}
+
+static int is_alike(bytes a, bytes b)
+{
+	bytes less = a < b ? a : b, more = a < b ? b : a;
+
+	return more == less || (less > UNDIVIDED && more - less <= UNDIVIDED);
+}
+
+static int is_autograd(const struct backward *b, const struct mt_record *r)
+{
+	return b->tables->thread_flags[r->thread] & THREAD_AUTOGRAD;
+}
+
+/* Was it allocated by the backward pass itself, and not by a forward pass that it repeats? */
+static int is_of_backward(const struct backward *b, const struct mt_record *r)
+{
+	return is_autograd(b, r) && !(tables_stack_flags(b->tables, r->stack) & STACK_RECOMPUTE);
+}
+
+/* The search for places: see backward.h. */
+
+/* The block with a stack at or before a place; NO_PLACE if there is none. */
+static uint64_t framed(const struct backward *b, uint64_t place)
+{
+	uint64_t back = at(b, place)->unframed;
+
+	return place >= oldest(b) + back ? place - back : NO_PLACE;
+}
+
+/* Where the blocks begin that the line of a place allocated one after the other. */
+static uint64_t beginning(const struct backward *b, uint64_t place)
+{
+	uint64_t found = framed(b, place), first = oldest(b);
+
+	if (found == NO_PLACE)
+		return first;
+	return found >= first + at(b, found)->run ? found - at(b, found)->run : first;
+}
+
+/* A run with one block like its gradient and no saved tensor may be of a view, which has no output
+ * of its own; one of several gradients too. */
+static int need_no_output(const struct node_run *r)
+{
+	return r->is_part || r->is_sum || !r->gradients ||
+	       (r->saved == NO_PLACE && r->allocs == 1 &&
+		(r->gradients > 1 || is_alike(r->gradient, r->last)));
+}
+
+/* No run lies before a saved block that it or a later run frees. */
+static void bound_by_saved(struct backward *b)
+{
+	uint64_t least = NO_PLACE;
+
+	for (size_t i = b->run_count; i-- > 0;) {
+		struct node_run *r = &b->runs[i];
+
+		if (r->saved != NO_PLACE) {
+			uint64_t from = beginning(b, r->saved);
+
+			least = least == NO_PLACE || from > least ? from : least;
+		}
+		r->least = least;
+		r->is_free = (uint8_t)need_no_output(r);
+	}
+}
+
+/* The latest possible output of each run, from the first run on. */
+static void bound_from_above(struct backward *b)
+{
+	uint64_t end = b->count;
+
+	for (size_t i = 0; i < b->run_count; i++) {
+		struct node_run *r = &b->runs[i];
+
+		r->most = end;
+		r->highest = NO_PLACE;
+		if (r->is_free || r->least == NO_PLACE || r->least >= end || end - r->least > REACH)
+			continue;
+		for (uint64_t place = end; place-- > r->least;)
+			if (is_alike(at(b, place)->bytes, r->gradient)) {
+				r->highest = end = place;
+				break;
+			}
+	}
+}
+
+/* The earliest possible output of each run, from the last run back. */
+static void bound_from_below(struct backward *b)
+{
+	uint64_t begin = oldest(b); /* the first place that is possible */
+
+	for (size_t i = b->run_count; i-- > 0;) {
+		struct node_run *r = &b->runs[i];
+
+		if (r->least != NO_PLACE && r->least > begin)
+			begin = r->least;
+		r->lowest = NO_PLACE;
+		if (r->highest != NO_PLACE) {
+			for (uint64_t place = begin; place <= r->highest; place++)
+				if (is_alike(at(b, place)->bytes, r->gradient)) {
+					r->lowest = place;
+					break;
+				}
+			if (r->lowest == NO_PLACE)
+				r->highest = NO_PLACE;
+		}
+		if (r->least != NO_PLACE)
+			r->least = begin;
+		if (r->lowest != NO_PLACE)
+			begin = r->lowest + 1;
+	}
+}
+
+/* Adds the stack that follows a block without one. Returns 0 if the places between the two are not
+ * known: nothing follows, or a loop began anew. */
+static int add_next(const struct backward *b, struct origin *o, uint64_t place, uint64_t before)
+{
+	struct origin between = { 0 };
+	uint32_t line, next = MT_NO_STACK;
+
+	for (uint64_t i = place + 1; i < b->count && i < place + REACH && !next; i++)
+		if (!at(b, i)->unframed)
+			next = at(b, i)->stack;
+	if (!next)
+		return 0;
+	origin_add(&between, b->tables, at(b, before)->stack);
+	origin_add(&between, b->tables, next);
+	line = origin_next_line(&between, b->tables, next);
+	if (line && line < origin_next_line(&between, b->tables, at(b, before)->stack))
+		return 0;
+	origin_add(o, b->tables, next);
+	return 1;
+}
+
+/* Adds a place as a possible one. Returns 0 if it says nothing. */
+static int add_place(const struct backward *b, struct origin *o, uint64_t place)
+{
+	uint64_t with_stack = framed(b, place);
+	uint32_t stack;
+
+	if (with_stack == NO_PLACE)
+		return 0;
+	stack = at(b, with_stack)->stack;
+	origin_add(o, b->tables, stack);
+	/* The small blocks behind a loss are its results. */
+	return with_stack == place || tables_stack_flags(b->tables, stack) & STACK_LOSS ||
+	       add_next(b, o, place, with_stack);
+}
+
+/* What all possible places of a run have in common. */
+static struct origin place_of(const struct backward *b, const struct node_run *r)
+{
+	const struct origin none = { 0 };
+	struct origin o = { 0 };
+	uint64_t first = r->least, last = r->most;
+
+	if (r->is_sum || first >= last || (r->highest == NO_PLACE && !r->is_free))
+		return none;
+	if (r->highest != NO_PLACE) {
+		first = r->lowest;
+		last = r->highest + 1;
+	} else if (r->gradients || r->is_part) {
+		/* A view lies beside the operations around it. */
+		first -= first > oldest(b);
+		last += last < b->count;
+	}
+	if (last - first > REACH)
+		return none;
+	for (uint64_t place = first; place < last; place++) {
+		if (r->highest != NO_PLACE && !is_alike(at(b, place)->bytes, r->gradient))
+			continue;
+		if (!add_place(b, &o, place))
+			return none;
+	}
+	return origin_is_useful(&o, b->tables) ? o : none;
+}
+
+static uint32_t number_of(struct backward *b, const struct origin *o)
+{
+	uint64_t key;
+	struct origin_entry *found;
+
+	if (!o->stack)
+		return 0;
+	key = origin_hash(o, b->tables);
+	HASH_FIND(hh, b->known, &key, sizeof(key), found);
+	if (found)
+		return found->origin;
+	b->origins = grow(b->origins, b->origin_count, &b->origin_room, sizeof(*b->origins));
+	b->origins[b->origin_count] = *o;
+	found = xcalloc(1, sizeof(*found));
+	found->key = key;
+	found->origin = (uint32_t)b->origin_count++;
+	HASH_ADD(hh, b->known, key, sizeof(key), found);
+	return found->origin;
+}
+
+static void name_from(struct backward *b, uint64_t start_ns, uint32_t origin)
+{
+	if (origin == (b->named_count ? b->named[b->named_count - 1].origin : 0))
+		return;
+	b->named = grow(b->named, b->named_count, &b->named_room, sizeof(*b->named));
+	b->named[b->named_count++] = (struct named){ start_ns, origin };
+}
+
+/* Names the runs so far. */
+static void name_runs(struct backward *b)
+{
+	bound_by_saved(b);
+	bound_from_above(b);
+	bound_from_below(b);
+	for (size_t i = 0; i < b->run_count; i++) {
+		struct origin o = place_of(b, &b->runs[i]);
+
+		if (b->runs[i].allocs)
+			name_from(b, b->runs[i].start_ns, number_of(b, &o));
+	}
+	b->run_count = 0;
+}
+
+/* The events. */
+
+static void add_run(struct backward *b)
+{
+	if (b->run_count == MOST_RUNS)
+		name_runs(b);
+	b->runs = grow(b->runs, b->run_count, &b->run_room, sizeof(*b->runs));
+	b->runs[b->run_count++] = b->now;
+	b->now = (struct node_run){ .saved = NO_PLACE };
+	b->is_doubtful = 0;
+}
+
+static int has_ended(const struct node_run *r)
+{
+	return r->gradients || r->saved != NO_PLACE;
+}
+
+static void end_run(struct backward *b)
+{
+	struct node_run *r = &b->now;
+
+	r->is_sum = r->saved == NO_PLACE && r->gradients == 2 && r->allocs == 1 &&
+		    is_alike(r->gradient, r->last) && is_alike(r->other_gradient, r->last);
+	if (r->allocs || has_ended(r))
+		add_run(b);
+}
+
+static void end_pass(struct backward *b)
+{
+	if (!b->pass_ns)
+		return;
+	end_run(b);
+	name_runs(b);
+	b->pass_ns = 0;
+}
+
+static void add_to_run(struct backward *b, const struct mt_record *r)
+{
+	int is_part = b->is_doubtful;
+
+	if (!b->pass_ns) {
+		b->now = (struct node_run){ .saved = NO_PLACE };
+		b->pass_ns = r->time_ns;
+		is_part = 0;
+	}
+	if (has_ended(&b->now)) {
+		end_run(b);
+		is_part = 0;
+	} else if (is_part) {
+		b->now.is_part = 1;
+		add_run(b);
+	}
+	if (!b->now.allocs++) {
+		b->now.start_ns = r->time_ns;
+		b->own_ns = is_part ? b->own_ns : r->time_ns;
+	}
+	b->now.last = r->bytes;
+	b->last_address = r->address;
+	b->is_doubtful = b->has_failed = 0;
+}
+
+static void add_forward(struct backward *b, const struct mt_record *r)
+{
+	const struct forward_block *last;
+	struct forward_block *to;
+
+	if (!b->ring)
+		b->ring = xcalloc(RING, sizeof(*b->ring));
+	last = b->count ? at(b, b->count - 1) : NULL;
+	to = at(b, b->count++);
+	*to = (struct forward_block){
+		.time_ns = r->time_ns, .address = r->address, .bytes = r->bytes, .stack = r->stack
+	};
+	/* The clocks of two threads may differ a little. */
+	if (last && last->time_ns > to->time_ns)
+		to->time_ns = last->time_ns;
+	if (!(tables_stack_flags(b->tables, r->stack) & STACK_FRAMES))
+		to->unframed = last ? last->unframed + 1 : 1;
+	else if (last && last->stack == r->stack)
+		to->run = last->run + 1;
+}
+
+void backward_alloc(struct backward *b, const struct mt_record *r)
+{
+	uint32_t flags = tables_stack_flags(b->tables, r->stack);
+
+	if (is_of_backward(b, r)) {
+		add_to_run(b, r);
+		return;
+	}
+	if (is_autograd(b, r)) {
+		/* A forward pass is repeated: its nodes come next. */
+		if (b->run_count || b->now.allocs) {
+			end_run(b);
+			name_runs(b);
+		}
+	} else if (flags & STACK_BACKWARD || (b->pass_ns && !(flags & STACK_FRAMES))) {
+		/* The thread that waits for the backward pass allocates a little, too. */
+		return;
+	} else {
+		end_pass(b);
+	}
+	add_forward(b, r);
+}
+
+static uint64_t find(const struct backward *b, const struct mt_record *was)
+{
+	uint64_t low = oldest(b), high = b->count;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (at(b, middle)->time_ns < was->time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < b->count && low < high + 8; low++)
+		if (at(b, low)->address == was->address && at(b, low)->bytes == was->bytes)
+			return low;
+	return NO_PLACE;
+}
+
+void backward_free(struct backward *b, const struct mt_record *was, const struct mt_record *by)
+{
+	uint64_t place;
+
+	if (!b->pass_ns || !is_autograd(b, by))
+		return;
+	if (!is_of_backward(b, was)) {
+		place = find(b, was);
+		if (place != NO_PLACE && (b->now.saved == NO_PLACE || place > b->now.saved))
+			b->now.saved = place;
+	} else if (was->time_ns < b->pass_ns || b->has_failed) {
+		return;
+	} else if (was->time_ns < b->own_ns) {
+		b->now.other_gradient = b->now.gradient;
+		b->now.gradient = was->bytes;
+		b->now.gradients++;
+	} else if (was->address != b->last_address) {
+		b->is_doubtful = 1;
+	}
+}
+
+void backward_failed(struct backward *b)
+{
+	b->has_failed = 1;
+}
+
+void backward_gap(struct backward *b)
+{
+	end_pass(b);
+	b->first = b->count;
+}
+
+void backward_end(struct backward *b)
+{
+	end_pass(b);
+	forget_keys(b);
+	free(b->ring);
+	free(b->runs);
+	b->ring = NULL;
+	b->runs = NULL;
+	b->run_room = b->count = b->first = 0;
+}
+
+
+int backward_has_no_place(const struct tables *t, uint32_t stack)
+{
+	const struct stack *s = tables_stack(t, stack);
+
+	for (uint32_t i = 0; i < s->frame_count; i++)
+		if (!frame_is(t, s->frames[i], FRAME_DISPATCH))
+			return 0;
+	return 1;
+}
+
+uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc)
+{
+	size_t low = 0, high = b->named_count;
+	uint64_t open = b->run_count    ? b->runs[0].start_ns
+			: b->now.allocs ? b->now.start_ns
+					: UINT64_MAX;
+
+	if (!b->tables || alloc->bytes < b->smallest || alloc->time_ns >= open ||
+	    !is_of_backward(b, alloc) || !backward_has_no_place(b->tables, alloc->stack))
+		return 0;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (b->named[middle].start_ns <= alloc->time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? b->named[low - 1].origin : 0;
+}
+
+uint32_t backward_forward_stack(const struct backward *b, const struct mt_record *alloc)
+{
+	uint32_t origin = backward_origin(b, alloc);
+
+	return origin < b->origin_count ? b->origins[origin].stack : MT_NO_STACK;
+}

@@ -1,0 +1,98 @@
+/*
+ * Names for the blocks of a backward pass, which runs on PyTorch's autograd threads without a
+ * Python stack: the place in the forward pass whose autograd node allocated them.
+ *
+ * What is known of PyTorch's engine: of the nodes that are ready it runs the one that the forward
+ * pass made last, so nodes run in the reverse order of the forward pass. A node allocates what it
+ * needs; then the gradient that came in is freed, if no other node needs it; then the tensors that
+ * the node saved. Hence
+ *  - a gradient that is freed ends the run of a node. It was the gradient of that node's output, so
+ * a block of its size in the forward pass was made by the node's operation;
+ *  - a block of the forward pass that is freed was saved by the node that has just run: by the
+ *    operation that made it, or by a later one.
+ * Both bound the place of each run from two sides, since places only go back. A place is named if
+ * the bounds leave one; otherwise what the possible places have in common (origin.h).
+ *
+ * With retain_graph=True nothing is freed, and no block gets a name. Recomputed blocks have stacks
+ * of their own, and count as the forward pass of the nodes that use them.
+ */
+#ifndef MEMTRACE_BACKWARD_H
+#define MEMTRACE_BACKWARD_H
+
+#include "attribution/origin.h"
+#include "util/util.h"
+
+#define NO_PLACE UINT64_MAX /* places count the blocks of forward passes */
+
+/* A run of a node: what it allocated and what was freed at its end. */
+struct node_run {
+	uint64_t start_ns;
+	uint64_t saved;       /* the latest freed block of the forward pass; NO_PLACE: none */
+	bytes gradient;       /* that was freed last */
+	bytes other_gradient; /* that was freed before it */
+	bytes last;           /* the last block that it allocated */
+	uint32_t allocs;      /* blocks */
+	uint32_t gradients;   /* that were freed */
+	uint8_t is_part;      /* its end is not certain: the next run may be of the same node */
+	uint8_t is_sum;       /* no node ran: two gradients of a tensor were added */
+	uint8_t is_free; /* set by the search: it need not have an output in the forward pass */
+	uint64_t least, most;     /* places between which it lies, as the search goes on */
+	uint64_t lowest, highest; /* places of its output; NO_PLACE: none was found */
+};
+
+struct forward_block;
+struct origin_entry;
+
+/* The blocks of a device, as a replay meets them. */
+struct backward {
+	const struct tables *tables;
+	bytes smallest; /* no smaller block has a name: none of the forward pass has a stack */
+
+	struct forward_block *ring; /* the latest blocks of forward passes */
+	uint64_t count, first;      /* those that were ever added; the first one that can be used */
+
+	struct node_run *runs; /* of the backward pass, whose places are not known yet */
+	size_t run_count, run_room;
+	struct node_run now;
+	uint64_t pass_ns;      /* when the pass began; 0: there is none now */
+	uint64_t own_ns;       /* when the last run began whose beginning is certain */
+	uint64_t last_address; /* of the last block that the pass allocated */
+	uint8_t is_doubtful;   /* an earlier block of the run was freed: maybe its gradient */
+	uint8_t has_failed;    /* out of memory: what is freed then says nothing of gradients */
+
+	struct named *named; /* names by time */
+	size_t named_count, named_room;
+	struct origin *origins; /* the first one: not known */
+	size_t origin_count, origin_room;
+	struct origin_entry *known;
+};
+
+void backward_init(struct backward *b, const struct tables *t, bytes smallest);
+void backward_release(struct backward *b);
+
+/* Events of the tensor layer, in order. `was`: the record that allocated what `by` frees. */
+void backward_alloc(struct backward *b, const struct mt_record *r);
+void backward_free(struct backward *b, const struct mt_record *was, const struct mt_record *by);
+/* The device ran out of memory. */
+void backward_failed(struct backward *b);
+/* Events are missing here. */
+void backward_gap(struct backward *b);
+/* No event follows. */
+void backward_end(struct backward *b);
+
+/* Does a stack of the backward pass say nothing of the place? */
+int backward_has_no_place(const struct tables *t, uint32_t stack);
+
+/*
+ * The number of a block's origin, 0 if it has none: it has a stack of its own, is small, or its
+ * place is not known. After backward_end().
+ */
+uint32_t backward_origin(const struct backward *b, const struct mt_record *alloc);
+
+/*
+ * The forward stack to which a block of the backward pass belongs, MT_NO_STACK if not known. Of a
+ * place that is known in part, it is the stack of one of the possible places.
+ */
+uint32_t backward_forward_stack(const struct backward *b, const struct mt_record *alloc);
+
+#endif
