@@ -460,7 +460,6 @@ void backward_end(struct backward *b)
 	b->run_room = b->count = b->first = 0;
 }
 
-
 int backward_has_no_place(const struct tables *t, uint32_t stack)
 {
 	const struct stack *s = tables_stack(t, stack);

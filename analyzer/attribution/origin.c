@@ -3,10 +3,19 @@
 #include "attribution/attribution.h"
 #include "attribution/stack_text.h"
 
+#include <string.h>
+
 /* The id of a frame, counted from the outermost one. */
 static uint32_t frame_at(const struct stack *s, uint32_t i)
 {
 	return s->frames[s->frame_count - 1 - i];
+}
+
+static int is_same(const struct tables *t, uint32_t a, uint32_t b)
+{
+	struct str x = tables_string(t, a), y = tables_string(t, b);
+
+	return a == b || (x.length == y.length && (!x.length || !memcmp(x.at, y.at, x.length)));
 }
 
 /* Adds the line of the stack's next frame to those of the origin, if it is the same function's. */
@@ -19,7 +28,7 @@ static void add_line(struct origin *o, const struct tables *t, const struct stac
 		goto unknown;
 	a = tables_frame(t, frame_at(now, o->frames));
 	b = tables_frame(t, frame_at(more, o->frames));
-	if (a->function != b->function || a->file != b->file ||
+	if (!is_same(t, a->function, b->function) || !is_same(t, a->file, b->file) ||
 	    frame_is(t, frame_at(now, o->frames), FRAME_LIBRARY))
 		goto unknown;
 	if (!o->first_line)

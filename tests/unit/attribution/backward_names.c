@@ -1,6 +1,6 @@
-/* Prints the names of the backward passes' blocks, for comparison with the nodes that the job noted:
- * backward_names TRACE. One line for each block without a stack on the first device: its number
- * among all allocations, its bytes and its name. */
+/* Prints the names of the backward passes' blocks, for comparison with the nodes that the job
+ * noted: backward_names TRACE. One line for each block without a stack on the first device: its
+ * number among all allocations, its bytes and its name. */
 #include "attribution/attribution.h"
 #include "attribution/backward.h"
 #include "replay/replay.h"

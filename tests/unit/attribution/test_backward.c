@@ -1,0 +1,243 @@
+/* The names of the backward pass's blocks, for jobs whose nodes are known. */
+#include "steps_job.h"
+
+#include "attribution/backward.h"
+
+/* The stacks of Net.forward by line, in the forward pass and in its recomputation. */
+static uint32_t lines[10], again[10];
+
+static int start_with_lines(void **state)
+{
+	struct fixture *f;
+	uint32_t call, main, recompute;
+
+	if (start(state) < 0)
+		return -1;
+	f = *state;
+	call = write_frame(&f->w, "Module._call_impl", TORCH "nn/modules/module.py", 1);
+	main = write_frame(&f->w, "main", "/job/train.py", 10);
+	recompute = write_frame(&f->w, "recompute_fn", TORCH "utils/checkpoint.py", 7);
+	for (uint32_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		uint32_t frame = write_frame(&f->w, "Net.forward", "/job/net.py", i);
+
+		lines[i] = stack(f, frame, call, main);
+		again[i] = stack(f, frame, recompute, 0);
+	}
+	return 0;
+}
+
+/* A block of the backward pass, as the trace records it. */
+static struct mt_record made(struct fixture *f, bytes n)
+{
+	uint64_t address = make_in_backward(f, f->small, n);
+
+	return (struct mt_record){ .time_ns = f->w.time,
+				   .address = address,
+				   .bytes = n,
+				   .stack = f->small,
+				   .thread = f->autograd,
+				   .kind = MT_TENSOR_ALLOC };
+}
+
+static void gone(struct fixture *f, const struct mt_record *r)
+{
+	drop_in_backward(f, r->address, r->bytes);
+}
+
+static void assert_name(struct fixture *f, const struct device *d, const struct mt_record *r,
+			const char *expected)
+{
+	const struct backward *b = &d->backward;
+	struct buf name = { 0 };
+
+	origin_add_label(&b->origins[backward_origin(b, r)], &f->trace.tables, &name);
+	assert_string_equal(name.text ? name.text : "", expected);
+	buf_release(&name);
+}
+
+/* Three layers on lines 3 to 5 with outputs of their own sizes; each saves its input. */
+struct layers {
+	uint64_t x, a, b, c;         /* saved: the input and the outputs */
+	struct mt_record loss, g[3]; /* gradients: of the output, and of what is saved */
+	struct mt_record temporary;
+};
+
+static void forward(struct fixture *f, struct layers *l)
+{
+	l->x = make(f, lines[2], 10 * MIB);
+	l->a = make(f, lines[3], 20 * MIB);
+	l->b = make(f, lines[4], 30 * MIB);
+	l->c = make(f, lines[5], 40 * MIB);
+	make(f, lines[6], 50 * MIB);
+}
+
+static void backward(struct fixture *f, struct layers *l, int keeps)
+{
+	l->loss = made(f, 40 * MIB);
+	if (!keeps)
+		drop_in_backward(f, l->c, 40 * MIB);
+	l->g[2] = made(f, 30 * MIB);
+	gone(f, &l->loss);
+	if (!keeps)
+		drop_in_backward(f, l->b, 30 * MIB);
+	l->temporary = made(f, 5 * MIB);
+	gone(f, &l->temporary);
+	l->g[1] = made(f, 20 * MIB);
+	gone(f, &l->g[2]);
+	if (!keeps)
+		drop_in_backward(f, l->a, 20 * MIB);
+	l->g[0] = made(f, 10 * MIB);
+	gone(f, &l->g[1]);
+	if (!keeps)
+		drop_in_backward(f, l->x, 10 * MIB);
+}
+
+static void each_node_names_its_blocks(void **state)
+{
+	struct fixture *f = *state;
+	struct layers l;
+	const struct device *d;
+
+	forward(f, &l);
+	backward(f, &l, 0);
+	d = run(f);
+	assert_name(f, d, &l.g[2], "Net.forward  net.py:5");
+	assert_name(f, d, &l.g[1], "Net.forward  net.py:4");
+	assert_name(f, d, &l.temporary, "Net.forward  net.py:4");
+	assert_name(f, d, &l.g[0], "Net.forward  net.py:3");
+	assert_int_not_equal(backward_forward_stack(&d->backward, &l.g[0]), MT_NO_STACK);
+}
+
+/* With retain_graph=True nothing that was saved is freed. */
+static void a_kept_graph_gives_no_names(void **state)
+{
+	struct fixture *f = *state;
+	struct layers l;
+	const struct device *d;
+
+	forward(f, &l);
+	backward(f, &l, 1);
+	d = run(f);
+	for (unsigned i = 0; i < 3; i++)
+		assert_name(f, d, &l.g[i], "");
+	assert_int_equal(backward_forward_stack(&d->backward, &l.g[0]), MT_NO_STACK);
+}
+
+/* Of two outputs of one size, either may have had the gradient. */
+static void places_that_remain_are_a_range(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t x = make(f, lines[2], 10 * MIB), y;
+	struct mt_record loss, g;
+
+	make(f, lines[3], 20 * MIB);
+	y = make(f, lines[4], 20 * MIB);
+	make(f, lines[6], 50 * MIB);
+	loss = made(f, 20 * MIB);
+	drop_in_backward(f, y, 20 * MIB);
+	g = made(f, 10 * MIB);
+	gone(f, &loss);
+	drop_in_backward(f, x, 10 * MIB);
+	assert_name(f, run(f), &g, "Net.forward  net.py:3-4");
+}
+
+/* The allocator leaves up to 1 MiB at the end of a large block. */
+static void a_block_may_be_larger_than_its_tensor(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t x = make(f, lines[2], 10 * MIB), y;
+	struct mt_record loss, g;
+
+	make(f, lines[3], 20 * MIB);
+	y = make(f, lines[4], 20 * MIB + MIB / 2);
+	loss = made(f, 20 * MIB);
+	drop_in_backward(f, y, 20 * MIB + MIB / 2);
+	g = made(f, 10 * MIB);
+	gone(f, &loss);
+	drop_in_backward(f, x, 10 * MIB);
+	assert_name(f, run(f), &g, "Net.forward  net.py:3-4");
+}
+
+/* Recomputation makes the nodes anew, after those of the layers that follow. */
+static void recomputed_blocks_are_the_forward_pass_of_their_nodes(void **state)
+{
+	struct fixture *f = *state;
+	struct writer *w = &f->w;
+	uint64_t x = make(f, lines[2], 10 * MIB), a, y;
+	struct mt_record loss, g, h;
+
+	y = make(f, lines[9], 40 * MIB);
+	loss = made(f, 40 * MIB);
+	drop_in_backward(f, y, 40 * MIB);
+	f->address += 0x1000000;
+	a = f->address;
+	write_event(w, MT_TENSOR_ALLOC, a, 20 * MIB, again[3], f->autograd);
+	f->address += 0x1000000;
+	write_event(w, MT_TENSOR_ALLOC, f->address, 40 * MIB, again[4], f->autograd);
+	g = made(f, 20 * MIB);
+	gone(f, &loss);
+	drop_in_backward(f, a, 20 * MIB);
+	h = made(f, 10 * MIB);
+	gone(f, &g);
+	drop_in_backward(f, x, 10 * MIB);
+	run(f);
+	assert_name(f, &f->replay.device[0], &g, "Net.forward  net.py:4");
+	assert_name(f, &f->replay.device[0], &h, "Net.forward  net.py:3");
+}
+
+/* What is freed while an error ends the pass is no node's gradient. */
+static void out_of_memory_ends_the_pass(void **state)
+{
+	struct fixture *f = *state;
+	struct layers l;
+	const struct device *d;
+
+	forward(f, &l);
+	l.loss = made(f, 40 * MIB);
+	drop_in_backward(f, l.c, 40 * MIB);
+	l.g[2] = made(f, 30 * MIB);
+	gone(f, &l.loss);
+	drop_in_backward(f, l.b, 30 * MIB);
+	l.temporary = made(f, 5 * MIB);
+	write_event(&f->w, MT_TENSOR_OOM, 0, GIB, f->small, f->autograd);
+	gone(f, &l.g[2]);
+	gone(f, &l.temporary);
+	drop_in_backward(f, l.a, 20 * MIB);
+	drop_in_backward(f, l.x, 10 * MIB);
+	d = run(f);
+	assert_name(f, d, &l.g[2], "Net.forward  net.py:5");
+	assert_name(f, d, &l.temporary, "Net.forward  net.py:3-4");
+}
+
+/* Blocks of forward passes in any order, and frees of blocks that nobody knows. */
+static void many_passes_take_linear_time(void **state)
+{
+	struct fixture *f = *state;
+	struct layers l;
+	const struct device *d;
+
+	for (unsigned i = 0; i < 5000; i++) {
+		forward(f, &l);
+		backward(f, &l, i % 3 == 0);
+	}
+	d = run(f);
+	assert_name(f, d, &l.g[1], "Net.forward  net.py:4");
+	assert_in_range(d->backward.origin_count, 4, 16);
+}
+
+#define LINES(name) cmocka_unit_test_setup_teardown(name, start_with_lines, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LINES(each_node_names_its_blocks),
+		LINES(a_kept_graph_gives_no_names),
+		LINES(places_that_remain_are_a_range),
+		LINES(a_block_may_be_larger_than_its_tensor),
+		LINES(recomputed_blocks_are_the_forward_pass_of_their_nodes),
+		LINES(out_of_memory_ends_the_pass),
+		LINES(many_passes_take_linear_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
