@@ -1,14 +1,14 @@
 """DeepSpeed's ZeRO, with one rank."""
 import os
 
-import deepspeed
 import torch.nn.functional as F
 
 from core import job
 from jobs_parallel import Parallel
 from parts import OPTIMIZERS
 
-os.environ.setdefault("DS_ACCELERATOR", "cuda")
+os.environ.update(DS_ACCELERATOR="cuda", DEEPSPEED_LOG_LEVEL="error")  # read by its import, which asks no device then
+import deepspeed  # noqa: E402
 
 
 class ZeRO(Parallel):
@@ -23,6 +23,10 @@ class ZeRO(Parallel):
         self.traits = self.traits - {"loop"}
         self.stage = self.rng.choice(self.stages)
         self.bucket = self.rng.choice([5_000_000, 50_000_000])
+
+    def build(self):
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+        super().build()
 
     def wrapped(self, net):
         zero = {"stage": self.stage, "reduce_bucket_size": self.bucket, "allgather_bucket_size": self.bucket}
