@@ -1,5 +1,6 @@
 /* memtrace report: the memory at the peak, and the cause of an out-of-memory error. */
 #include "cmd/command.h"
+#include "cmd/simulation_messages.h"
 #include "diagnose/diagnose.h"
 #include "session/session.h"
 #include "render/findings.h"
@@ -7,13 +8,48 @@
 #include "render/ranks_text.h"
 #include "render/report_json.h"
 #include "render/report_text.h"
+#include "simulate/whole_need.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct options {
 	const char *run;
-	int json, live_set, raw_bytes, color, top, rules, runs, advise;
+	int json, live_set, raw_bytes, color, top, rules, runs, advise, whole_need;
 };
+
+/* Runs the job of the rank that is shown again, on a device that is large enough. */
+static int measure(const struct session *session, struct measured_need *need, struct err *e)
+{
+	static char directory[] = "/tmp/memtrace-need-XXXXXX";
+	const struct rank *r = report_worst(&session->report);
+	char **command = xcalloc(session->argv_count + 1, sizeof(*command));
+	struct failed_job job = { .command = command,
+				  .working = session->working,
+				  .rank = r->rank,
+				  .world = r->world_size,
+				  .gpu = r->gpu,
+				  .total = r->total };
+	int status;
+
+	for (size_t i = 0; i < session->argv_count; i++)
+		command[i] = session->argv[i];
+	/* Without ranks, a script that sees several GPUs may use them all. */
+	job.gpus = r->rank != NO_RANK && r->world_size > 1 ? 8 : r->device + 1;
+	/* One more than the step that failed, since the first step makes the optimizer's states. */
+	job.steps = r->oom_count ? (int)rank_oom(r)->when.step + 1 : 2;
+	job.steps = job.steps < 2 ? 2 : job.steps;
+	if (!session->argv_count)
+		status = err_set(e, "the trace has no command line");
+	else if (!mkdtemp(directory))
+		status = err_set(e, "cannot make a directory in /tmp: %s", strerror(errno));
+	else
+		status = whole_need_measure(&job, directory, simulation_messages(), need, e);
+	free(command);
+	return status;
+}
 
 static int report(char **paths, size_t count, const struct options *o)
 {
@@ -24,12 +60,17 @@ static int report(char **paths, size_t count, const struct options *o)
 	struct buf notes = { 0 }, out = { 0 };
 	struct err e = { 0 };
 	struct diagnosis diagnosis = { 0 };
+	struct measured_need need;
 	struct session session;
 	int status = session_load(&session, paths, count, &load, &notes, &e);
 
 	term_progress_end();
 	if (notes.length)
 		fputs(notes.text, stderr);
+	if (!status && o->whole_need) {
+		status = measure(&session, &need, &e);
+		session.report.need = status ? NULL : &need;
+	}
 	if (status < 0) {
 		status = command_fail(STATUS_USAGE, &e);
 	} else {
@@ -108,6 +149,8 @@ static const struct opt rows[] = {
 	{ "top", 0, OPT_COUNT, &given.top, "N", "show the N largest stacks (10)", 0, 1000000 },
 	{ "advise", 0, OPT_FLAG, &given.advise, NULL,
 	  "say what would make room, also if the device was not nearly full", 0, 0 },
+	{ "whole-need", 0, OPT_FLAG, &given.whole_need, NULL,
+	  "run the job again on a simulated device with more memory, and say what it needs", 0, 0 },
 	{ "rules", 0, OPT_FLAG, &given.rules, NULL,
 	  "list the causes that memtrace knows, and those that a trace cannot show", 0, 0 },
 	COLOR_OPTION(&given.color),

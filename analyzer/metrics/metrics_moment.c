@@ -2,6 +2,7 @@
 
 #include "metrics/metrics_leaks.h"
 #include "metrics/metrics_live.h"
+#include "metrics/metrics_need.h"
 #include "metrics/metrics_sizes.h"
 #include "util/order.h"
 
@@ -80,6 +81,7 @@ static void add_request(const struct moment_pass *s)
 	if (metrics_is_logits(s->d, tags, n)) {
 		add(&m->logits, n);
 		m->logits_blocks++;
+		m->request_is_logits = 1;
 	}
 	if (metrics_is_score(s->d, tags, m->in_backward && !f->stack, n)) {
 		add(&m->attention, n);
@@ -277,14 +279,15 @@ static const struct snapshot *live_at(const struct device_pass *d)
 	return d->failure ? &d->failure->live : &d->device->at_peak;
 }
 
-static bytes loaded_parameters(const struct moment_pass *s)
+/* Parameters of the stacks that have a tag. */
+static bytes tagged_parameters(const struct moment_pass *s, uint64_t tag)
 {
 	const struct snapshot *live = live_at(s->d);
 	bytes sum = 0;
 
 	for (size_t i = 0; i < live->count; i++)
 		if (live->groups[i].category == CATEGORY_PARAMETERS &&
-		    tags_at(s->p, live->groups[i].stack) & TAGGED(LOAD))
+		    tags_at(s->p, live->groups[i].stack) & tag)
 			add(&sum, live->groups[i].bytes);
 	return sum;
 }
@@ -309,7 +312,8 @@ static void record_categories(const struct moment_pass *s)
 	if (m->in_optimizer || m->activations < 0)
 		m->activations = 0;
 	m->optimizer_states = by[CATEGORY_OPTIMIZER_STATES];
-	parameters = by[CATEGORY_PARAMETERS] - loaded_parameters(s);
+	parameters = by[CATEGORY_PARAMETERS] - tagged_parameters(s, TAGGED(LOAD));
+	m->adapters = tagged_parameters(s, TAGGED(ADAPTER));
 	if (!m->loaded || parameters > m->parameters)
 		m->parameters = parameters;
 }
@@ -426,6 +430,7 @@ void metrics_at_moment(const struct metrics_pass *p, unsigned device)
 	metrics_find_leaks(s.d, s.surviving, s.surviving_count);
 	record_size_ratio(&s);
 	finish(&s);
+	metrics_find_need(p, s.d);
 	free(s.sizes);
 	free(s.surviving);
 }

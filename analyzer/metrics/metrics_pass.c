@@ -46,6 +46,8 @@ static inline void note_top(struct device_pass *d)
 
 	d->rising = 0;
 	d->now.peak = top > d->now.peak ? top : d->now.peak;
+	if (d->phase != PHASE_OPTIMIZER && top > d->now.pass_peak)
+		d->now.pass_peak = top;
 	/* Levels are never negative: a top below all counterfactual peaks changes none. */
 	if (top > d->least_best)
 		note_best(d, top);

@@ -40,6 +40,7 @@ static_assert(sizeof(struct block_tag) == sizeof(uint64_t), "the tag replaces th
 
 struct step_levels {
 	bytes floor, peak;       /* least and most allocated */
+	bytes pass_peak;         /* most allocated outside of the optimizer's step */
 	bytes reserved, outside; /* at its end */
 	uint32_t retries, calls; /* of the allocator: retries; segments allocated or freed */
 	bytes emptied;           /* segments that empty_cache() freed */

@@ -126,6 +126,70 @@ int findings_verdict(struct page *p, const struct report *r)
 	return 1;
 }
 
+/* Is there something to say beyond what the failure itself shows? */
+static int has_need(const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+
+	return m && m->whole_need && r->end == END_OOM &&
+	       (m->whole_need > m->moment_need || !m->whole_measured);
+}
+
+static void put_measured(struct page *p, const struct measured_need *need)
+{
+	struct buf b = { 0 };
+
+	buf_puts(&b, need->is_least ? "more than " : "");
+	page_size(p, &b, need->allocated);
+	buf_puts(&b, " in tensors, ");
+	page_size(p, &b, need->device);
+	buf_addf(&b, " of the device, measured in %d steps on a simulated one: memtrace report %s",
+		 need->steps, need->directory);
+	page_field(p, "need", b.text, 0);
+	buf_release(&b);
+}
+
+void findings_need(struct page *p, const struct report *report, const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+	struct buf b = { 0 };
+
+	if (report->need) {
+		put_measured(p, report->need);
+		return;
+	}
+
+	if (!has_need(r))
+		return;
+	buf_puts(&b, m->whole_is_least ? "at least " : "about ");
+	page_size(p, &b, m->whole_need);
+	buf_puts(&b, " in tensors for a whole step");
+	if (m->whole_measured) {
+		buf_puts(&b, ", by the steps before: this one had reached ");
+		page_size(p, &b, m->moment_need);
+	} else {
+		buf_puts(&b, ", which this job did not reach: ");
+		page_size(p, &b, m->moment_need);
+		buf_puts(&b, " at this moment");
+	}
+	if (m->loss_to_come) {
+		buf_puts(&b, ", ");
+		page_size(p, &b, m->loss_to_come);
+		buf_puts(&b, " more for the loss and its backward pass");
+	}
+	if (m->states_to_come) {
+		buf_puts(&b, ", ");
+		page_size(p, &b, m->states_to_come);
+		buf_puts(&b, " of optimizer states (Adam's; SGD has none)");
+	}
+	if (m->whole_is_least && !m->whole_measured)
+		buf_puts(&b, "; what else the rest of the step needs is unknown");
+	if (!m->whole_measured)
+		buf_puts(&b, ". report --whole-need measures it");
+	page_field(p, "need", b.text, 0);
+	buf_release(&b);
+}
+
 /* Was the rule listed before? Each is listed once, for the first rank that has it. */
 static int is_listed(const struct diagnosis *d, size_t upto)
 {
@@ -195,6 +259,34 @@ void findings_rest(struct page *p, const struct report *r)
 	for (size_t i = 0; i < d->ruled_out_count; i++)
 		page_field(p, i ? "" : "ruled out", d->ruled_out[i], 0);
 	put_others(p, r, shown, is_told ? room_finding(r, shown) : NULL);
+}
+
+json_t *need_json(const struct report *report, const struct rank *r)
+{
+	const struct metrics *m = r->metrics;
+	json_t *o;
+
+	if (report->need && r == report_worst(report)) {
+		o = json_object();
+		set(o, "moment_bytes",
+		    r->metrics ? json_integer(r->metrics->moment_need) : json_null());
+		set(o, "whole_step_bytes", json_integer(report->need->allocated));
+		set(o, "whole_step_device_bytes", json_integer(report->need->device));
+		set(o, "is_least", json_boolean(report->need->is_least));
+		set(o, "source", text("simulated"));
+		set(o, "trace", text(report->need->directory));
+		return o;
+	}
+	if (!has_need(r))
+		return json_null();
+	o = json_object();
+	set(o, "moment_bytes", json_integer(m->moment_need));
+	set(o, "whole_step_bytes", json_integer(m->whole_need));
+	set(o, "is_least", json_boolean(m->whole_is_least));
+	set(o, "source", text(m->whole_measured ? "earlier steps" : "predicted"));
+	set(o, "loss_to_come_bytes", json_integer(m->loss_to_come));
+	set(o, "optimizer_states_to_come_bytes", json_integer(m->states_to_come));
+	return o;
 }
 
 static json_t *evidence_json(const struct finding *f)

@@ -11,8 +11,12 @@
 /* The cause and the remedies for the rank that is shown, or what would make room if it did not
  * fail. Returns 0 if there was nothing to print. */
 int findings_verdict(struct page *p, const struct report *r);
+/* What a whole step needs, if the job failed before it was through with one. */
+void findings_need(struct page *p, const struct report *report, const struct rank *r);
 /* The causes that were ruled out, and other findings. */
 void findings_rest(struct page *p, const struct report *r);
+/* The same as JSON; null if there is nothing to say. */
+json_t *need_json(const struct report *report, const struct rank *r);
 /* An array of all findings. */
 json_t *findings_json(const struct report *r);
 /* The table of all diagnosis rules. */

@@ -351,6 +351,7 @@ static json_t *rank_json(const struct report *report, const struct rank *r)
 	set(j, "host_pinned_peak_bytes", json_integer(r->host_pinned_peak));
 	set(j, "host_registered_peak_bytes", json_integer(r->host_registered_peak));
 	set(j, "oom", oom_json(r));
+	set(j, "need", need_json(report, r));
 	set(j, "oom_count", json_integer((json_int_t)r->ooms_seen));
 	set(final, "allocated_bytes", json_integer(r->final_bytes));
 	set(final, "reserved_bytes", json_integer(r->final_reserved));

@@ -170,6 +170,8 @@ static void put_oom(struct page *p, const struct rank *r, const struct oom *o,
 		  left.text, right.text);
 	if (report)
 		findings_verdict(p, report);
+	if (report)
+		findings_need(p, report, r);
 	put_breakdown(p, r, o);
 	if (o->stacks.count) {
 		const struct stack_row *row = &o->stacks.rows[0];

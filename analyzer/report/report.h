@@ -201,6 +201,14 @@ struct rank {
 	size_t live_pool_count, live_pool_room;
 };
 
+/* What the rank that is shown in detail needed on a device that is large enough. */
+struct measured_need {
+	bytes allocated, device;
+	int steps;
+	int is_least;          /* that device was too small too */
+	const char *directory; /* of its traces */
+};
+
 struct ranks;
 
 struct report {
@@ -208,6 +216,7 @@ struct report {
 	size_t count, room;
 	struct ranks *as_job; /* the ranks as one job (rank_groups.h); NULL: not of one job */
 	const struct diagnosis *diagnosis; /* owned by the caller; NULL: not diagnosed */
+	const struct measured_need *need;  /* owned by the caller; NULL: not measured */
 	const char *declared; /* a TRACE argument for match that declares its model, or NULL */
 };
 

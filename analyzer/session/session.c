@@ -191,6 +191,14 @@ static void keep_argv(struct session *s, const struct tables *t)
 	}
 }
 
+static void keep_working(struct session *s, const struct tables *t)
+{
+	const struct meta *m = tables_meta(t, MT_META_CWD);
+
+	if (m && m->value.length)
+		s->working = xasprintf("%.*s", (int)m->value.length, m->value.at);
+}
+
 /* All processes of a job declare the same: one of them is read. */
 static void read_config(struct session *s)
 {
@@ -200,6 +208,7 @@ static void read_config(struct session *s)
 
 	if (trace_open_header(&t, worst->trace, &e) == 0 && trace_load(&t, &e) == 0) {
 		keep_argv(s, &t.tables);
+		keep_working(s, &t.tables);
 		s->has_config = trace_config_read(&s->config, &t, &e) == 0 &&
 				config_derive(&s->config, &e) == 0;
 	}
@@ -236,4 +245,5 @@ void session_release(struct session *s)
 	for (size_t i = 0; i < s->argv_count; i++)
 		free(s->argv[i]);
 	free(s->argv);
+	free(s->working);
 }

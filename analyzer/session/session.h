@@ -42,6 +42,7 @@ struct session {
 	int has_config;
 	char **argv; /* the command line of that rank; control characters are '?' */
 	size_t argv_count;
+	char *working; /* its working directory; NULL: unknown */
 };
 
 /* Finds the trace files of `arguments`; session_read() follows. `notes` receives a line for each

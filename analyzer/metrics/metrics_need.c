@@ -1,0 +1,127 @@
+#include "metrics/metrics_need.h"
+
+#include "metrics/metrics_sizes.h"
+
+/* Adam's exp_avg and exp_avg_sq (torch/optim/adam.py, _init_group), each like its parameter. */
+#define STATES 2
+/*
+ * What the backward pass of a cross-entropy has at the same time, in the size of the logits: the
+ * output of log_softmax, which was kept; the gradient that nll_loss passes on; and the one that
+ * log_softmax computes from both (torch/csrc/autograd, derivatives.yaml: nll_loss_forward,
+ * _log_softmax).
+ */
+#define LOSS_BLOCKS 3
+
+/*
+ * Does the job train? Only for a backward pass, a forward pass keeps what its layers made until the
+ * loss. Without gradients, what is left there is the output of the last layer: 0.3 % of what a
+ * model of two layers made, and less with more layers. With gradients it was 9 % and more, and a
+ * layer's input of 20 tensors, if all layers are checkpointed, is 5 %.
+ */
+static int trains(const struct device_pass *d)
+{
+	const struct metrics *m = d->m;
+
+	if (m->run_evaluates || m->kv_cache)
+		return 0;
+	if (d->backward_seen || m->in_backward || m->in_optimizer)
+		return 1;
+	return d->run_is_open && (m->logits_blocks > 0 || m->tags & TAGGED(TRAINER)) &&
+	       m->run_live - m->logits >= (m->run_born - m->logits) / 50;
+}
+
+/* The parameters that get gradients: with adapters, these alone. */
+static bytes trained(const struct metrics *m)
+{
+	return m->tags & TAGGED(ADAPTER) ? m->adapters : m->parameters;
+}
+
+/* The first step made the states: every later one has them, beside what the first had. */
+static void from_earlier_steps(struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	for (size_t i = 0; i < d->count; i++)
+		m->whole_need = larger_of(m->whole_need, d->list[i].peak);
+	if (d->count == 1)
+		m->whole_need =
+			larger_of(d->list[0].pass_peak + m->optimizer_states - m->loaded_states,
+				  d->list[0].peak);
+	m->whole_measured = 1;
+}
+
+/*
+ * Does log_softmax read logits of half the size of what it makes? Autocast calls it so: it converts
+ * while it computes, and its backward pass makes a gradient of 16 bits (aten/src/ATen/native/cuda/
+ * SoftMax.cu, half_to_float). Otherwise, a block of the whole size was made before it.
+ */
+static int converts_within(const struct metrics_pass *p, const struct device_pass *d)
+{
+	const struct metrics *m = d->m;
+
+	/* A request of the backward pass has no Python frames. */
+	if (same_size(m->requested, m->logits_block) &&
+	    tables_stack_flags(p->tables, m->request_stack) & STACK_FRAMES &&
+	    !(p->tags[m->request_stack] & TAGGED(SOFTMAX)))
+		return 0;
+	for (size_t i = 1; i < p->tables->stack_count; i++)
+		if (d->stacks[i].last_step == d->step + 1 && !(p->tags[i] & TAGGED(SOFTMAX)) &&
+		    same_size(d->stacks[i].now, m->logits_block))
+			return 0;
+	return 1;
+}
+
+/* The level of the loss's backward pass; 0: it is unknown, or there is no such loss. */
+static bytes loss_level(const struct metrics_pass *p, const struct device_pass *d)
+{
+	const struct metrics *m = d->m;
+	int asked = m->request_is_logits;
+
+	if (!m->logits_blocks)
+		return 0;
+	return m->allocated - (m->logits - (asked ? m->requested : 0)) +
+	       LOSS_BLOCKS * m->logits_block - (converts_within(p, d) ? m->logits_block / 2 : 0);
+}
+
+/* It failed in the first optimizer's step: the passes of the next step have the states too. */
+static void predict_in_optimizer(struct device_pass *d)
+{
+	struct metrics *m = d->m;
+	bytes made = m->optimizer_states + (m->request_is_state ? m->requested : 0);
+
+	m->states_to_come = larger_of(STATES * trained(m) - made, 0);
+	m->whole_need = larger_of(m->moment_need, d->now.pass_peak + made) + m->states_to_come;
+}
+
+static void predict(const struct metrics_pass *p, struct device_pass *d)
+{
+	struct metrics *m = d->m;
+	bytes backward = loss_level(p, d), step = m->parameters + trained(m) + m->optimizer_states;
+
+	/* States that exist, or master weights with them, are not made again. */
+	m->states_to_come = m->optimizer_states >= trained(m) ? 0 : STATES * trained(m);
+	m->loss_to_come = larger_of(backward - m->moment_need, 0);
+	m->whole_need = larger_of(m->moment_need + m->loss_to_come, step) + m->states_to_come;
+	/* The rest of the forward pass, and the temporaries of the backward pass, are unknown; with
+	 * the logits they are small beside what the loss needs. */
+	m->whole_is_least = !backward;
+}
+
+void metrics_find_need(const struct metrics_pass *p, struct device_pass *d)
+{
+	struct metrics *m = d->m;
+
+	if (!m->failed || !trains(d))
+		return;
+	m->moment_need = m->allocated + (m->by_library ? 0 : m->requested);
+	if (d->count)
+		from_earlier_steps(d);
+	else if (m->in_optimizer)
+		predict_in_optimizer(d);
+	else
+		predict(p, d);
+	if (m->whole_need <= m->moment_need) {
+		m->whole_need = m->moment_need;
+		m->whole_is_least = 1;
+	}
+}
