@@ -282,16 +282,6 @@ static void change_pinned(struct metrics_pass *p, const struct mt_record *r, byt
 		add(&p->pinned_by_stack[r->stack], change);
 }
 
-static uint32_t largest_pinned(const struct metrics_pass *p)
-{
-	uint32_t largest = MT_NO_STACK;
-
-	for (uint32_t i = 1; i < p->tables->stack_count; i++)
-		if (p->pinned_by_stack[i] > p->pinned_by_stack[largest])
-			largest = i;
-	return p->pinned_by_stack[largest] > 0 ? largest : MT_NO_STACK;
-}
-
 static void record_host(struct metrics_pass *p, const struct mt_record *r)
 {
 	if (r->kind == MT_HOST_FREE) {
@@ -490,7 +480,7 @@ void metrics_compute(struct metrics m[MT_MAX_DEVICES], const struct trace *t,
 		m[i].pinned = r->host.pinned_peak;
 		m[i].pinned_powers = p.pinned ? p.pinned_powers * 100 / p.pinned : 0;
 		m[i].nccl_pinned = p.nccl_pinned_peak;
-		m[i].pinned_stack = largest_pinned(&p);
+		m[i].pinned_stack = metrics_pinned_stack(&p);
 		metrics_from_steps(d);
 		free(d->list);
 		free(d->stacks);

@@ -148,3 +148,13 @@ void metrics_from_steps(struct device_pass *d)
 		record_pinned(d);
 	}
 }
+
+uint32_t metrics_pinned_stack(const struct metrics_pass *p)
+{
+	uint32_t largest = MT_NO_STACK;
+
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		if (p->pinned_by_stack[i] > p->pinned_by_stack[largest])
+			largest = i;
+	return p->pinned_by_stack[largest] > 0 ? largest : MT_NO_STACK;
+}

@@ -7,4 +7,7 @@
 /* Called by the pass at the end of the trace. */
 void metrics_from_steps(struct device_pass *d);
 
+/* The stack that has the most host memory pinned; MT_NO_STACK: unknown. */
+uint32_t metrics_pinned_stack(const struct metrics_pass *p);
+
 #endif
