@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RING (1u << 17)      /* blocks of forward passes that are remembered: 5 MiB of memory */
+#define RING (1u << 16)      /* blocks of forward passes that are remembered: 2 MiB of memory */
 #define MOST_RUNS (1u << 17) /* that wait for their names */
 #define REACH 512            /* blocks of the forward pass among which one run is looked for */
 
@@ -17,8 +17,9 @@
 #define UNDIVIDED (INT64_C(1) << 20)
 
 struct forward_block {
-	uint64_t time_ns, address;
+	uint64_t time_ns;
 	bytes bytes;
+	uint32_t address; /* its lower half, which tells blocks of one time apart */
 	uint32_t stack;
 	uint32_t unframed; /* blocks since the last one with a stack; 0: it has one */
 	uint32_t run;      /* blocks before it from the same stack, one after the other */
@@ -399,10 +400,20 @@ void backward_alloc(struct backward *b, const struct mt_record *r)
 	add_forward(b, r);
 }
 
+/* Saved blocks are freed in the reverse order of the forward pass, so each is near the one before.
+ */
 static uint64_t find(const struct backward *b, const struct mt_record *was)
 {
-	uint64_t low = oldest(b), high = b->count;
+	uint64_t first = oldest(b), high = b->count, low = first, step = 1;
 
+	if (b->near >= first && b->near < high && at(b, b->near)->time_ns >= was->time_ns)
+		high = b->near;
+	while (high - first > step && low == first) {
+		if (at(b, high - step)->time_ns < was->time_ns)
+			low = high - step;
+		else
+			step *= 2;
+	}
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
@@ -412,19 +423,21 @@ static uint64_t find(const struct backward *b, const struct mt_record *was)
 			high = middle;
 	}
 	for (; low < b->count && low < high + 8; low++)
-		if (at(b, low)->address == was->address && at(b, low)->bytes == was->bytes)
+		if (at(b, low)->address == (uint32_t)was->address &&
+		    at(b, low)->bytes == was->bytes)
 			return low;
 	return NO_PLACE;
 }
 
-void backward_free(struct backward *b, const struct mt_record *was, const struct mt_record *by)
+void backward_free(struct backward *b, const struct mt_record *was)
 {
 	uint64_t place;
 
-	if (!b->pass_ns || !is_autograd(b, by))
+	if (!b->pass_ns)
 		return;
 	if (!is_of_backward(b, was)) {
 		place = find(b, was);
+		b->near = place;
 		if (place != NO_PLACE && (b->now.saved == NO_PLACE || place > b->now.saved))
 			b->now.saved = place;
 	} else if (was->time_ns < b->pass_ns || b->has_failed) {

@@ -51,6 +51,8 @@ struct backward {
 	struct forward_block *ring; /* the latest blocks of forward passes */
 	uint64_t count, first;      /* those that were ever added; the first one that can be used */
 
+	uint64_t near; /* the one that was found last */
+
 	struct node_run *runs; /* of the backward pass, whose places are not known yet */
 	size_t run_count, run_room;
 	struct node_run now;
@@ -70,9 +72,10 @@ struct backward {
 void backward_init(struct backward *b, const struct tables *t, bytes smallest);
 void backward_release(struct backward *b);
 
-/* Events of the tensor layer, in order. `was`: the record that allocated what `by` frees. */
+/* Events of the tensor layer, in order. `was`: the record that allocated what an autograd thread
+ * frees. */
 void backward_alloc(struct backward *b, const struct mt_record *r);
-void backward_free(struct backward *b, const struct mt_record *was, const struct mt_record *by);
+void backward_free(struct backward *b, const struct mt_record *was);
 /* The device ran out of memory. */
 void backward_failed(struct backward *b);
 /* Events are missing here. */

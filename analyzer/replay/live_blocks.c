@@ -243,8 +243,8 @@ static inline void note_backward(const struct live_blocks_pass *b, const struct 
 	backward = &b->replay->device[r->device].backward;
 	if (r->kind == MT_TENSOR_ALLOC)
 		backward_alloc(backward, r);
-	else if (r->kind == MT_TENSOR_FREE)
-		backward_free(backward, was, r);
+	else if (r->kind == MT_TENSOR_FREE && b->tables->thread_flags[r->thread] & THREAD_AUTOGRAD)
+		backward_free(backward, was);
 	else if (r->kind == MT_TENSOR_OOM)
 		backward_failed(backward);
 }
