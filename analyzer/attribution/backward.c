@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RING (1u << 16)      /* blocks of forward passes that are remembered: 2 MiB of memory */
 #define MOST_RUNS (1u << 17) /* that wait for their names */
 #define REACH 512            /* blocks of the forward pass among which one run is looked for */
 
@@ -15,15 +14,6 @@
  * its source): blocks of equal tensors differ by that much.
  */
 #define UNDIVIDED (INT64_C(1) << 20)
-
-struct forward_block {
-	uint64_t time_ns;
-	bytes bytes;
-	uint32_t address; /* its lower half, which tells blocks of one time apart */
-	uint32_t stack;
-	uint32_t unframed; /* blocks since the last one with a stack; 0: it has one */
-	uint32_t run;      /* blocks before it from the same stack, one after the other */
-};
 
 struct named {
 	uint64_t start_ns;
@@ -57,23 +47,11 @@ static void forget_keys(struct backward *b)
 void backward_release(struct backward *b)
 {
 	forget_keys(b);
-	free(b->ring);
+	forward_blocks_release(&b->forward);
 	free(b->runs);
 	free(b->named);
 	free(b->origins);
 	*b = (struct backward){ 0 };
-}
-
-static struct forward_block *at(const struct backward *b, uint64_t place)
-{
-	return &b->ring[place % RING];
-}
-
-static uint64_t oldest(const struct backward *b)
-{
-	uint64_t kept = b->count > RING ? b->count - RING : 0;
-
-	return kept > b->first ? kept : b->first;
 }
 
 static int is_alike(bytes a, bytes b)
@@ -96,24 +74,6 @@ static int is_of_backward(const struct backward *b, const struct mt_record *r)
 
 /* The search for places: see backward.h. */
 
-/* The block with a stack at or before a place; NO_PLACE if there is none. */
-static uint64_t framed(const struct backward *b, uint64_t place)
-{
-	uint64_t back = at(b, place)->unframed;
-
-	return place >= oldest(b) + back ? place - back : NO_PLACE;
-}
-
-/* Where the blocks begin that the line of a place allocated one after the other. */
-static uint64_t beginning(const struct backward *b, uint64_t place)
-{
-	uint64_t found = framed(b, place), first = oldest(b);
-
-	if (found == NO_PLACE)
-		return first;
-	return found >= first + at(b, found)->run ? found - at(b, found)->run : first;
-}
-
 /* A run with one block like its gradient and no saved tensor may be of a view, which has no output
  * of its own; one of several gradients too. */
 static int need_no_output(const struct node_run *r)
@@ -132,7 +92,7 @@ static void bound_by_saved(struct backward *b)
 		struct node_run *r = &b->runs[i];
 
 		if (r->saved != NO_PLACE) {
-			uint64_t from = beginning(b, r->saved);
+			uint64_t from = forward_blocks_beginning(&b->forward, r->saved);
 
 			least = least == NO_PLACE || from > least ? from : least;
 		}
@@ -144,7 +104,7 @@ static void bound_by_saved(struct backward *b)
 /* The latest possible output of each run, from the first run on. */
 static void bound_from_above(struct backward *b)
 {
-	uint64_t end = b->count;
+	uint64_t end = b->forward.count;
 
 	for (size_t i = 0; i < b->run_count; i++) {
 		struct node_run *r = &b->runs[i];
@@ -154,7 +114,7 @@ static void bound_from_above(struct backward *b)
 		if (r->is_free || r->least == NO_PLACE || r->least >= end || end - r->least > REACH)
 			continue;
 		for (uint64_t place = end; place-- > r->least;)
-			if (is_alike(at(b, place)->bytes, r->gradient)) {
+			if (is_alike(forward_block_at(&b->forward, place)->bytes, r->gradient)) {
 				r->highest = end = place;
 				break;
 			}
@@ -164,7 +124,7 @@ static void bound_from_above(struct backward *b)
 /* The earliest possible output of each run, from the last run back. */
 static void bound_from_below(struct backward *b)
 {
-	uint64_t begin = oldest(b); /* the first place that is possible */
+	uint64_t begin = forward_blocks_oldest(&b->forward); /* the first place that is possible */
 
 	for (size_t i = b->run_count; i-- > 0;) {
 		struct node_run *r = &b->runs[i];
@@ -174,7 +134,8 @@ static void bound_from_below(struct backward *b)
 		r->lowest = NO_PLACE;
 		if (r->highest != NO_PLACE) {
 			for (uint64_t place = begin; place <= r->highest; place++)
-				if (is_alike(at(b, place)->bytes, r->gradient)) {
+				if (is_alike(forward_block_at(&b->forward, place)->bytes,
+					     r->gradient)) {
 					r->lowest = place;
 					break;
 				}
@@ -195,15 +156,16 @@ static int add_next(const struct backward *b, struct origin *o, uint64_t place, 
 	struct origin between = { 0 };
 	uint32_t line, next = MT_NO_STACK;
 
-	for (uint64_t i = place + 1; i < b->count && i < place + REACH && !next; i++)
-		if (!at(b, i)->unframed)
-			next = at(b, i)->stack;
+	for (uint64_t i = place + 1; i < b->forward.count && i < place + REACH && !next; i++)
+		if (!forward_block_at(&b->forward, i)->unframed)
+			next = forward_block_at(&b->forward, i)->stack;
 	if (!next)
 		return 0;
-	origin_add(&between, b->tables, at(b, before)->stack);
+	origin_add(&between, b->tables, forward_block_at(&b->forward, before)->stack);
 	origin_add(&between, b->tables, next);
 	line = origin_next_line(&between, b->tables, next);
-	if (line && line < origin_next_line(&between, b->tables, at(b, before)->stack))
+	if (line && line < origin_next_line(&between, b->tables,
+					    forward_block_at(&b->forward, before)->stack))
 		return 0;
 	origin_add(o, b->tables, next);
 	return 1;
@@ -212,12 +174,12 @@ static int add_next(const struct backward *b, struct origin *o, uint64_t place, 
 /* Adds a place as a possible one. Returns 0 if it says nothing. */
 static int add_place(const struct backward *b, struct origin *o, uint64_t place)
 {
-	uint64_t with_stack = framed(b, place);
+	uint64_t with_stack = forward_blocks_framed(&b->forward, place);
 	uint32_t stack;
 
 	if (with_stack == NO_PLACE)
 		return 0;
-	stack = at(b, with_stack)->stack;
+	stack = forward_block_at(&b->forward, with_stack)->stack;
 	origin_add(o, b->tables, stack);
 	/* The small blocks behind a loss are its results. */
 	return with_stack == place || tables_stack_flags(b->tables, stack) & STACK_LOSS ||
@@ -238,13 +200,14 @@ static struct origin place_of(const struct backward *b, const struct node_run *r
 		last = r->highest + 1;
 	} else if (r->gradients || r->is_part) {
 		/* A view lies beside the operations around it. */
-		first -= first > oldest(b);
-		last += last < b->count;
+		first -= first > forward_blocks_oldest(&b->forward);
+		last += last < b->forward.count;
 	}
 	if (last - first > REACH)
 		return none;
 	for (uint64_t place = first; place < last; place++) {
-		if (r->highest != NO_PLACE && !is_alike(at(b, place)->bytes, r->gradient))
+		if (r->highest != NO_PLACE &&
+		    !is_alike(forward_block_at(&b->forward, place)->bytes, r->gradient))
 			continue;
 		if (!add_place(b, &o, place))
 			return none;
@@ -356,27 +319,6 @@ static void add_to_run(struct backward *b, const struct mt_record *r)
 	b->is_doubtful = b->has_failed = 0;
 }
 
-static void add_forward(struct backward *b, const struct mt_record *r)
-{
-	const struct forward_block *last;
-	struct forward_block *to;
-
-	if (!b->ring)
-		b->ring = xcalloc(RING, sizeof(*b->ring));
-	last = b->count ? at(b, b->count - 1) : NULL;
-	to = at(b, b->count++);
-	*to = (struct forward_block){
-		.time_ns = r->time_ns, .address = r->address, .bytes = r->bytes, .stack = r->stack
-	};
-	/* The clocks of two threads may differ a little. */
-	if (last && last->time_ns > to->time_ns)
-		to->time_ns = last->time_ns;
-	if (!(tables_stack_flags(b->tables, r->stack) & STACK_FRAMES))
-		to->unframed = last ? last->unframed + 1 : 1;
-	else if (last && last->stack == r->stack)
-		to->run = last->run + 1;
-}
-
 void backward_alloc(struct backward *b, const struct mt_record *r)
 {
 	uint32_t flags = tables_stack_flags(b->tables, r->stack);
@@ -397,36 +339,7 @@ void backward_alloc(struct backward *b, const struct mt_record *r)
 	} else {
 		end_pass(b);
 	}
-	add_forward(b, r);
-}
-
-/* Saved blocks are freed in the reverse order of the forward pass, so each is near the one before.
- */
-static uint64_t find(const struct backward *b, const struct mt_record *was)
-{
-	uint64_t first = oldest(b), high = b->count, low = first, step = 1;
-
-	if (b->near >= first && b->near < high && at(b, b->near)->time_ns >= was->time_ns)
-		high = b->near;
-	while (high - first > step && low == first) {
-		if (at(b, high - step)->time_ns < was->time_ns)
-			low = high - step;
-		else
-			step *= 2;
-	}
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (at(b, middle)->time_ns < was->time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < b->count && low < high + 8; low++)
-		if (at(b, low)->address == (uint32_t)was->address &&
-		    at(b, low)->bytes == was->bytes)
-			return low;
-	return NO_PLACE;
+	forward_blocks_add(&b->forward, b->tables, r);
 }
 
 void backward_free(struct backward *b, const struct mt_record *was)
@@ -436,8 +349,7 @@ void backward_free(struct backward *b, const struct mt_record *was)
 	if (!b->pass_ns)
 		return;
 	if (!is_of_backward(b, was)) {
-		place = find(b, was);
-		b->near = place;
+		place = forward_blocks_find(&b->forward, was);
 		if (place != NO_PLACE && (b->now.saved == NO_PLACE || place > b->now.saved))
 			b->now.saved = place;
 	} else if (was->time_ns < b->pass_ns || b->has_failed) {
@@ -459,18 +371,17 @@ void backward_failed(struct backward *b)
 void backward_gap(struct backward *b)
 {
 	end_pass(b);
-	b->first = b->count;
+	b->forward.first = b->forward.count;
 }
 
 void backward_end(struct backward *b)
 {
 	end_pass(b);
 	forget_keys(b);
-	free(b->ring);
+	forward_blocks_release(&b->forward);
 	free(b->runs);
-	b->ring = NULL;
 	b->runs = NULL;
-	b->run_room = b->count = b->first = 0;
+	b->run_room = 0;
 }
 
 int backward_has_no_place(const struct tables *t, uint32_t stack)

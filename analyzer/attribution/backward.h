@@ -19,10 +19,9 @@
 #ifndef MEMTRACE_BACKWARD_H
 #define MEMTRACE_BACKWARD_H
 
+#include "attribution/forward_blocks.h"
 #include "attribution/origin.h"
 #include "util/util.h"
-
-#define NO_PLACE UINT64_MAX /* places count the blocks of forward passes */
 
 /* A run of a node: what it allocated and what was freed at its end. */
 struct node_run {
@@ -40,7 +39,6 @@ struct node_run {
 	uint64_t lowest, highest; /* places of its output; NO_PLACE: none was found */
 };
 
-struct forward_block;
 struct origin_entry;
 
 /* The blocks of a device, as a replay meets them. */
@@ -48,10 +46,7 @@ struct backward {
 	const struct tables *tables;
 	bytes smallest; /* no smaller block has a name: none of the forward pass has a stack */
 
-	struct forward_block *ring; /* the latest blocks of forward passes */
-	uint64_t count, first;      /* those that were ever added; the first one that can be used */
-
-	uint64_t near; /* the one that was found last */
+	struct forward_blocks forward;
 
 	struct node_run *runs; /* of the backward pass, whose places are not known yet */
 	size_t run_count, run_room;
