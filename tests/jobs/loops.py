@@ -9,6 +9,7 @@ import sys
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+import loops_others  # noqa: F401
 import loops_several  # noqa: F401
 import loops_single  # noqa: F401
 import with_categories

@@ -118,7 +118,7 @@ class EveryLoopOf25(EveryLoop):
 
 def loops():
     found = []
-    for script in ("loops_single.py", "loops_several.py"):
+    for script in ("loops_single.py", "loops_several.py", "loops_others.py"):
         with open(os.path.join(JOBS, script)) as f:
             lines = f.read().split("\n")
         found += [after[4:after.index("(")] for line, after in zip(lines, lines[1:]) if line == "@loop"]
