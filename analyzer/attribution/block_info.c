@@ -161,15 +161,19 @@ struct block_info block_info_of(const struct block_context *c, const struct life
  * something else. */
 static void count_workspaces(struct block_context *c, const struct lifetimes *l)
 {
-	unsigned n = 0;
+	unsigned n = 0, all = 0;
 
 	for (size_t i = 0; i < l->count; i++) {
 		const struct span *s = span_at(c, l->list[i].alloc.time_ns);
 
-		n += s && s->phase == PHASE_BACKWARD && l->list[i].freed_ns > c->in.end_ns &&
-		     workspace_sizes_have(&c->workspaces, l->list[i].alloc.bytes);
+		if (!s || l->list[i].freed_ns <= c->in.end_ns ||
+		    !workspace_sizes_have(&c->workspaces, l->list[i].alloc.bytes))
+			continue;
+		n += s->phase == PHASE_BACKWARD;
+		all++;
 	}
 	c->many_workspaces = n > 1;
+	c->one_workspace = all == 1;
 }
 
 int block_outlives_backward(const struct block_context *c, const struct block_info *f)

@@ -39,6 +39,7 @@ struct block_context {
 	struct workspace_sizes workspaces;
 	int has_autograd;          /* a thread of autograd's has allocated */
 	int many_workspaces;       /* backward passes keep several blocks of a workspace's size */
+	int one_workspace;         /* a single block of such a size stays */
 	int buckets_are_gradients; /* DDP's gradient_as_bucket_view */
 	struct {
 		uint32_t least, most; /* lines that allocated live blocks */

@@ -7,7 +7,7 @@
  * the job's, not the inputs of a step. */
 #define MAX_INPUTS 8
 
-/* After so many calls of the model without a backward pass, the job generates tokens. */
+/* After so many calls of the model without a backward pass, the job does not train. */
 #define MIN_GENERATED 8
 
 /* The category of a hint; `otherwise` if there is no hint. */
@@ -56,6 +56,12 @@ static enum category of_setup(const struct block_info *f)
 	return CATEGORY_OTHER;
 }
 
+/* Does the job call the model again and again, and no backward pass follows? */
+static int is_inference(const struct block_context *c)
+{
+	return c->after[0] >= c->span_count && c->calls[c->span_count - 1] >= MIN_GENERATED;
+}
+
 /*
  * PyTorch allocates the workspaces of cuBLAS from the caching allocator: one for each thread and
  * stream, which stays, or one for each product, which is freed at once.
@@ -66,7 +72,8 @@ static int is_workspace(const struct block_context *c, const struct block_info *
 		return 0;
 	if (f->is_transient)
 		return 1;
-	return !f->free_span && f->alloc_span->step == 1 && f->backward_end < c->span_count &&
+	return !f->free_span && f->alloc_span->step == 1 &&
+	       (f->backward_end < c->span_count || (c->one_workspace && is_inference(c))) &&
 	       !(f->alloc_span->phase == PHASE_BACKWARD && c->many_workspaces);
 }
 
@@ -101,9 +108,7 @@ static enum category of_cache(const struct block_context *c, const struct block_
 {
 	if (f->alloc_flags & (STACK_NO_GRAD | STACK_EVALUATION))
 		return CATEGORY_KV_CACHE;
-	return c->after[0] < c->span_count || c->calls[c->span_count - 1] < MIN_GENERATED
-		       ? CATEGORY_ACTIVATIONS
-		       : CATEGORY_KV_CACHE;
+	return is_inference(c) ? CATEGORY_KV_CACHE : CATEGORY_ACTIVATIONS;
 }
 
 static enum category of_forward(const struct block_context *c, const struct block_info *f)

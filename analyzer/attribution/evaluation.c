@@ -16,6 +16,7 @@ struct calls {
 	uint64_t rows, after, before;
 	const struct calls *previous, *next;
 	int is_known; /* the frames show that it is evaluation */
+	int trains;   /* a backward pass follows directly on some call */
 };
 
 struct lines {
@@ -109,8 +110,11 @@ static void find_order(struct lines *l)
 	for (size_t i = 0; i < l->count; i++) {
 		struct calls *now = is_call(&l->list[i]) ? calls_from(l, &l->list[i]) : NULL;
 
-		if (activity_is_backward(l->list[i].activity))
+		if (activity_is_backward(l->list[i].activity)) {
+			if (last)
+				last->trains = 1;
 			last = NULL;
+		}
 		if (!now || now == last)
 			continue;
 		now->rows++;
@@ -134,7 +138,8 @@ static int leads(const struct calls *c)
 static int is_evaluation(const struct calls *c)
 {
 	return c->allocs >= CALL_ALLOCS * c->spans &&
-	       (c->left <= CALL_LEAVES * c->spans || (c->freed > c->left / 2 && !leads(c)));
+	       (c->left <= CALL_LEAVES * c->spans ||
+		(c->freed > c->left / 2 && !leads(c) && !c->trains));
 }
 
 /* Such calls of the model leave no blocks for a backward pass, or blocks that none uses, while the

@@ -121,7 +121,8 @@ static enum phase phase_of_main(const struct span *s, int backward_seen, int com
 	case ACTIVITY_MODEL:
 		return PHASE_FORWARD;
 	case ACTIVITY_EVALUATION:
-		return PHASE_EVALUATION;
+		/* Between a forward pass and its backward pass, the job works on the results. */
+		return before == PHASE_FORWARD ? PHASE_FORWARD : PHASE_EVALUATION;
 	case ACTIVITY_BACKWARD:
 	case ACTIVITY_RECOMPUTE:
 		return PHASE_FORWARD;

@@ -34,6 +34,7 @@ def child(out, name):
             LOOPS[name]()
         except torch.cuda.OutOfMemoryError:
             died = True
+            with_categories.mark("optimizer end")
     with open("%s.%s" % (out, name), "w") as f:
         json.dump({"pid": os.getpid(), "loop": m.list, "inputs": m.inputs, "died": died, "marks": with_categories.marks,
                    "saved": with_categories.saved, "used": used}, f)

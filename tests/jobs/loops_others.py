@@ -24,8 +24,11 @@ def wgan_of_five():
     for _ in range(3):
         for _ in range(5):
             m.forward()
+            noise = batch()
+            m.evaluation()
             with torch.no_grad():
-                fake = g(batch())
+                fake = g(noise)
+            m.forward()
             learn(d(fake).mean() - d(batch()).mean(), od)
             for p in d.parameters():
                 p.data.clamp_(-0.01, 0.01)

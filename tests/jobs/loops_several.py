@@ -270,7 +270,7 @@ def inference():
     """Without training, all is one step's forward pass."""
     model = net()
     with_categories.mark("optimizer begin")
-    for _ in range(6):
+    for _ in range(12):
         m.forward()
         with torch.no_grad():
             model(batch())

@@ -16,11 +16,14 @@ import categories  # noqa: E402
 
 SCRIPT = os.path.join(JOBS, "loops.py")
 STACK_MIN = 64 << 10  # smaller blocks have no stack
-SAMPLE = ("zero_in_place_dies", "gan_twice", "gan_of_the_tutorial", "actor_critic", "losses_summed_dies", "reference_before", "lbfgs", "retried")
+SAMPLE = ("zero_in_place_dies", "gan_twice", "gan_of_the_tutorial", "actor_critic", "losses_summed_dies", "reference_before", "lbfgs", "retried",
+          "momentum_encoder")
 
-# Loops whose categories at the peak differ: copies of weights that autocast keeps are of no category; the graph of a backward pass is no
-# forward pass's; the result of a forward pass that failed was not saved yet.
-OTHER_CATEGORIES = ("autocast", "gradient_penalty", "retried")
+# Loops whose categories at the peak differ. No category has the copies of weights that autocast keeps. A backward pass may make a graph (a gradient
+# penalty). What a failed forward pass had not saved yet, and what is saved and kept by the job too (WGAN's images), is told by no event.
+# Parameters that no module has look like inputs. An optimizer's own function other than step() looks like the job's code.
+OTHER_CATEGORIES = ("autocast", "gradient_penalty", "retried", "wgan_of_five", "functions_only", "sharpness_aware")
+OTHER_PHASES = ("sharpness_aware",)
 
 
 def run(directory, names, version="2.15"):
@@ -100,7 +103,9 @@ class Loops(unittest.TestCase):
             for name in self.names or loops():
                 with self.subTest(loop=name):
                     seen = Loop(directory, name)
-                    self.assertEqual((seen.wrong_phase, seen.wrong_step, seen.first), (0, 0, None))
+                    self.assertEqual(seen.wrong_step, 0, seen.first)
+                    if name not in OTHER_PHASES:
+                        self.assertEqual(seen.wrong_phase, 0, seen.first)
                     self.assertEqual(seen.steps_said, seen.steps)
                     if name not in OTHER_CATEGORIES:
                         self.assertEqual(seen.categories, [])

@@ -168,6 +168,47 @@ static void a_reference_model_begins_the_step(void **state)
 			      "3forward 3evaluation 3forward 3backward 3optimizer");
 }
 
+/* The result of the forward pass is normalized, then another model is asked. */
+static void between_forward_and_backward_no_evaluation_begins(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t forward = write_frame(&f->w, "Net.forward", "/job/net.py", 2),
+		 reference = stack(f, forward,
+				   write_frame(&f->w, "no_grad.<locals>.decorate_context",
+					       TORCH "utils/_contextlib.py", 1),
+				   0);
+	uint64_t a = make(f, f->model, 10 * MIB);
+
+	make(f, f->input, MIB);
+	drop(f, reference, make(f, reference, 10 * MIB), 10 * MIB);
+	drop_in_backward(f, a, 10 * MIB);
+	assert_phases(run(f), "1forward 1evaluation 1backward");
+}
+
+/* One line calls a model whose result it detaches, then the model that it trains. */
+static void a_line_before_a_backward_pass_trains(void **state)
+{
+	struct fixture *f = *state;
+	struct part other = part(f, 10);
+	const struct device *d;
+
+	for (unsigned step = 0; step < 2; step++) {
+		uint64_t kept[20], a;
+
+		drop_in_backward(f, make(f, other.model, 10 * MIB), 10 * MIB);
+		for (unsigned i = 0; i < 20; i++)
+			kept[i] = make(f, f->model, MIB);
+		for (unsigned i = 0; i < 20; i++)
+			drop(f, f->input, kept[i], MIB);
+		a = make(f, f->model, MIB);
+		drop_in_backward(f, a, MIB);
+		make(f, f->optimizer, MIB);
+	}
+	d = run(f);
+	for (size_t i = 0; i < d->spans.count; i++)
+		assert_int_not_equal(d->spans.list[i].phase, PHASE_EVALUATION);
+}
+
 static void a_function_may_have_any_name(void **state)
 {
 	struct fixture *f = *state;
@@ -193,6 +234,8 @@ int main(void)
 		CASE(inputs_come_before_zero_grad),
 		CASE(temporaries_after_the_step_are_of_it),
 		CASE(a_reference_model_begins_the_step),
+		CASE(between_forward_and_backward_no_evaluation_begins),
+		CASE(a_line_before_a_backward_pass_trains),
 		CASE(a_function_may_have_any_name),
 	};
 
