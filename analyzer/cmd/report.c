@@ -25,8 +25,7 @@ static int measure(const struct session *session, struct measured_need *need, st
 {
 	static char directory[] = "/tmp/memtrace-need-XXXXXX";
 	const struct rank *r = report_worst(&session->report);
-	char **command = xcalloc(session->argv_count + 1, sizeof(*command));
-	struct failed_job job = { .command = command,
+	struct failed_job job = { .command = session->command,
 				  .working = session->working,
 				  .rank = r->rank,
 				  .world = r->world_size,
@@ -34,20 +33,21 @@ static int measure(const struct session *session, struct measured_need *need, st
 				  .total = r->total };
 	int status;
 
-	for (size_t i = 0; i < session->argv_count; i++)
-		command[i] = session->argv[i];
 	/* Without ranks, a script that sees several GPUs may use them all. */
 	job.gpus = r->rank != NO_RANK && r->world_size > 1 ? 8 : r->device + 1;
 	/* One more than the step that failed, since the first step makes the optimizer's states. */
 	job.steps = r->oom_count ? (int)rank_oom(r)->when.step + 1 : 2;
 	job.steps = job.steps < 2 ? 2 : job.steps;
-	if (!session->argv_count)
+	if (r->end != END_OOM)
+		status = err_set(
+			e,
+			"--whole-need: the job did not run out of memory, so its peak is what it needs");
+	else if (!session->argv_count)
 		status = err_set(e, "the trace has no command line");
 	else if (!mkdtemp(directory))
 		status = err_set(e, "cannot make a directory in /tmp: %s", strerror(errno));
 	else
 		status = whole_need_measure(&job, directory, simulation_messages(), need, e);
-	free(command);
 	return status;
 }
 

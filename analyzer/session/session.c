@@ -181,12 +181,14 @@ static void keep_argv(struct session *s, const struct tables *t)
 	const struct meta *m = tables_meta(t, MT_META_ARGV);
 	size_t room = 0, n;
 
+	s->command = xcalloc(m ? m->value.length + 1 : 1, sizeof(*s->command));
 	for (size_t at = 0; m && at < m->value.length; at += n + 1) {
 		struct buf word = { 0 };
 
 		n = strnlen(m->value.at + at, m->value.length - at);
 		buf_add_clean(&word, (struct str){ m->value.at + at, n });
 		s->argv = grow(s->argv, s->argv_count, &room, sizeof(*s->argv));
+		s->command[s->argv_count] = xasprintf("%.*s", (int)n, m->value.at + at);
 		s->argv[s->argv_count++] = buf_take(&word);
 	}
 }
@@ -242,8 +244,11 @@ void session_release(struct session *s)
 	report_release(&s->report);
 	trace_files_release(&s->files);
 	config_release(&s->config);
-	for (size_t i = 0; i < s->argv_count; i++)
+	for (size_t i = 0; i < s->argv_count; i++) {
 		free(s->argv[i]);
+		free(s->command[i]);
+	}
 	free(s->argv);
+	free(s->command);
 	free(s->working);
 }

@@ -1,6 +1,5 @@
 """What a whole step needs, in a job that failed in the loss of its first step, against PyTorch's own peak on a larger card."""
 import json
-import os
 import re
 import unittest
 
@@ -32,11 +31,7 @@ class Need(Case):
         return rank
 
     def test_a_job_that_fails_in_its_first_loss(self):
-        path = os.path.join(self.dir, "job.py")
-        with open(path, "w") as f:
-            f.write(JOB)
-        self.simulate([python(), path, "train"], "--memory", "1400MiB", status=1, MEMTRACE_QUIET=1)
-        rank, = self.report()["ranks"]
+        rank = self.failed("train")
         need, oom = rank["need"], rank["oom"][-1]
         self.assertEqual((oom["step"], need["source"], need["is_least"]), (1, "predicted", False))
         self.assertEqual(need["moment_bytes"], oom["allocated_bytes"] + oom["requested_bytes"])
@@ -55,6 +50,10 @@ class Need(Case):
     def test_evaluation_has_no_backward_pass(self):
         self.assertIsNone(self.failed("evaluate")["need"])
         self.assertNotIn("whole step", self.text())
+
+    def test_a_job_that_did_not_fail(self):
+        self.simulate([python(), "-c", "import torch; torch.zeros(1000, device='cuda')"], MEMTRACE_QUIET=1)
+        self.assertIn("did not run out of memory", self.run_([MEMTRACE, "report", "--whole-need", self.traces], status=2).stderr)
 
 
 if __name__ == "__main__":
