@@ -1,9 +1,19 @@
-"""What a whole step needs, in a job that failed in the loss of its first step, against PyTorch's own peak on a larger card."""
+"""What a whole step needs, in a job that failed in the loss of its first step, against PyTorch's own peak on a larger card.
+
+test_need.py --table [JOB...] prints the table of docs/validation.md: each job of whole_need.py on a card that is large enough, and on cards with
+parts of that memory."""
 import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
 import unittest
 
-from harness import MEMTRACE, Case, MiB, python
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import JOBS, MEMTRACE, Case, MiB, environment, python  # noqa: E402
+
+PARTS = 45, 62, 78, 92  # percent of the memory that the job needs
 
 JOB = """
 import sys, torch, torch.nn as nn, torch.nn.functional as F
@@ -56,5 +66,32 @@ class Need(Case):
         self.assertIn("did not run out of memory", self.run_([MEMTRACE, "report", "--whole-need", self.traces], status=2).stderr)
 
 
+def run(name, directory, memory=None):
+    done = subprocess.run([MEMTRACE, "simulate", "-o", directory, *(["--memory", "%dMiB" % memory] if memory else []), "--", python(),
+                           os.path.join(JOBS, "whole_need.py"), name], env=environment(MEMTRACE_QUIET=1, OMP_NUM_THREADS=1), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    report = subprocess.run([MEMTRACE, "report", "--json", directory], check=True, stdout=subprocess.PIPE, text=True)
+    return done, json.loads(report.stdout)["ranks"][0]
+
+
+def table(names):
+    print("| job | PyTorch's peak, MiB | part of the card | failed in | said, MiB | error |\n|---|---|---|---|---|---|")
+    for name in names:
+        with tempfile.TemporaryDirectory() as directory:
+            done, rank = run(name, os.path.join(directory, "whole"))
+            peak = int(re.search(r"peak (\d+)", done.stdout)[1])
+            outside = rank["peak"]["device_bytes"] - rank["peak"]["reserved_bytes"]
+            for part in PARTS:
+                _, failed = run(name, os.path.join(directory, str(part)), (outside + peak * part // 100) // MiB)
+                need, oom = failed["need"], failed["oom"][-1]
+                print("| %s | %.1f | %d %% | step %s, %s | %s | %s |" % (
+                    name, peak / MiB, part, oom["step"], oom["part"] or oom["phase"],
+                    "%s%.1f" % ("at least " if need["is_least"] else "", need["whole_step_bytes"] / MiB) if need else "nothing",
+                    "%+.1f %%" % (100 * need["whole_step_bytes"] / peak - 100) if need else ""), flush=True)
+
+
 if __name__ == "__main__":
-    unittest.main()
+    if "--table" in sys.argv:
+        table(sys.argv[sys.argv.index("--table") + 1:] or ["bf16", "trainer", "autocast", "lora", "layers", "classes", "evaluation"])
+    else:
+        unittest.main()
