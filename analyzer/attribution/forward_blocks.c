@@ -44,9 +44,10 @@ void forward_blocks_add(struct forward_blocks *f, const struct tables *t, const 
 		f->ring = xcalloc(FORWARD_BLOCKS, sizeof(*f->ring));
 	last = f->count ? forward_block_at(f, f->count - 1) : NULL;
 	to = &f->ring[f->count++ % FORWARD_BLOCKS];
-	*to = (struct forward_block){
-		.time_ns = r->time_ns, .address = r->address, .bytes = r->bytes, .stack = r->stack
-	};
+	*to = (struct forward_block){ .time_ns = r->time_ns,
+				      .address = (uint32_t)r->address,
+				      .bytes = r->bytes,
+				      .stack = r->stack };
 	/* The clocks of two threads may differ a little. */
 	if (last && last->time_ns > to->time_ns)
 		to->time_ns = last->time_ns;
