@@ -74,13 +74,12 @@ static int is_of_backward(const struct backward *b, const struct mt_record *r)
 
 /* The search for places: see backward.h. */
 
-/* A run with one block like its gradient and no saved tensor may be of a view, which has no output
- * of its own; one of several gradients too. */
+/* A run that leaves one block and frees no saved tensor may be of a view, which has no output of
+ * its own. */
 static int need_no_output(const struct node_run *r)
 {
 	return r->is_part || r->is_sum || !r->gradients ||
-	       (r->saved == NO_PLACE && r->allocs == 1 &&
-		(r->gradients > 1 || is_alike(r->gradient, r->last)));
+	       (r->saved == NO_PLACE && r->allocs <= r->frees + 1);
 }
 
 /* No run lies before a saved block that it or a later run frees. */
@@ -358,8 +357,9 @@ void backward_free(struct backward *b, const struct mt_record *was)
 		b->now.other_gradient = b->now.gradient;
 		b->now.gradient = was->bytes;
 		b->now.gradients++;
-	} else if (was->address != b->last_address) {
-		b->is_doubtful = 1;
+	} else {
+		b->now.frees++;
+		b->is_doubtful |= was->address != b->last_address;
 	}
 }
 

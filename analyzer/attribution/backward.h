@@ -31,6 +31,7 @@ struct node_run {
 	bytes other_gradient; /* that was freed before it */
 	bytes last;           /* the last block that it allocated */
 	uint32_t allocs;      /* blocks */
+	uint32_t frees;       /* of its own blocks */
 	uint32_t gradients;   /* that were freed */
 	uint8_t is_part;      /* its end is not certain: the next run may be of the same node */
 	uint8_t is_sum;       /* no node ran: two gradients of a tensor were added */

@@ -11,7 +11,7 @@ SMALL = "--layers", 2, "--hidden", 256, "--heads", 4, "--vocab", 4096, "--seq", 
 
 
 class BackwardChecks(Case):
-    def check(self, script, *arguments, version="2.15", named=0.9, exact=0.3):
+    def check(self, script, *arguments, version="2.15", named=0.9, exact=0.15):
         out = os.path.join(self.dir, "nodes")
         self.simulate([python(version), TRUTH, out, os.path.join(JOBS, script), *map(str, arguments)])
         report = self.report()
@@ -27,7 +27,7 @@ class BackwardChecks(Case):
 
 class Backward(BackwardChecks):
     def test_gpt_by_hand(self):
-        self.check("gpt.py", *SMALL, version="2.5", exact=0.7)
+        self.check("gpt.py", *SMALL, version="2.5", exact=0.4)
 
     def test_llama_of_transformers(self):
         entry = self.check("hf.py", *SMALL, "--kv-heads", 2, "--ffn", 704, "--attention", "eager")
@@ -44,4 +44,4 @@ class EveryJob(BackwardChecks):
         self.check("recurrent.py")
 
     def test_experts(self):
-        self.check("hf.py", *SMALL, "--kv-heads", 2, "--ffn", 704, "--model", "mixtral", exact=0.2)
+        self.check("hf.py", *SMALL, "--kv-heads", 2, "--ffn", 704, "--model", "mixtral")

@@ -141,6 +141,28 @@ static void places_that_remain_are_a_range(void **state)
 	assert_name(f, run(f), &g, "Net.forward  net.py:3-4");
 }
 
+/* A view or a copy has a node of its own: here it fills a gradient with zeros around a part. */
+static void a_view_takes_no_place(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t x = make(f, lines[2], 10 * MIB), y;
+	struct mt_record loss, part, g;
+
+	make(f, lines[3], 40 * MIB);
+	make(f, lines[4], 20 * MIB);
+	y = make(f, lines[6], 30 * MIB);
+	loss = made(f, 30 * MIB);
+	drop_in_backward(f, y, 30 * MIB);
+	part = made(f, 20 * MIB);
+	gone(f, &loss);
+	g = made(f, 40 * MIB);
+	gone(f, &part);
+	y = made(f, 10 * MIB).address;
+	gone(f, &g);
+	drop_in_backward(f, x, 10 * MIB);
+	assert_name(f, run(f), &g, "Net.forward  net.py:3-6");
+}
+
 /* The allocator leaves up to 1 MiB at the end of a large block. */
 static void a_block_may_be_larger_than_its_tensor(void **state)
 {
@@ -233,6 +255,7 @@ int main(void)
 		LINES(each_node_names_its_blocks),
 		LINES(a_kept_graph_gives_no_names),
 		LINES(places_that_remain_are_a_range),
+		LINES(a_view_takes_no_place),
 		LINES(a_block_may_be_larger_than_its_tensor),
 		LINES(recomputed_blocks_are_the_forward_pass_of_their_nodes),
 		LINES(out_of_memory_ends_the_pass),
