@@ -180,9 +180,13 @@ static void probe_finish(struct live_blocks_pass *b, struct probe *s, uint64_t e
 							 .tables = b->tables,
 							 .end_ns = end_of_job(d, end_ns),
 							 .outlived = d->outlived });
-	for (size_t i = 0; i < s->lifetimes.count; i++)
-		s->lifetimes.list[i].origin =
-			backward_origin(&d->backward, &s->lifetimes.list[i].alloc);
+	for (size_t i = 0; i < s->lifetimes.count; i++) {
+		struct lifetime *l = &s->lifetimes.list[i];
+
+		/* A workspace belongs to the thread, not to the node that needed it first. */
+		if (l->category != CATEGORY_WORKSPACES)
+			l->origin = backward_origin(&d->backward, &l->alloc);
+	}
 	*to = snapshot_of(&s->lifetimes, b->tables);
 	to->duplicates = duplicates_live(&s->lifetimes, &d->spans, b->tables, at_ns);
 	to->passes =
