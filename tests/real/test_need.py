@@ -5,6 +5,7 @@ parts of that memory."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,7 @@ class Need(Case):
         again = self.run_([MEMTRACE, "report", "--json", "--whole-need", self.traces])
         said = [int(n) for n in re.findall(r"(?m)^peak (\d+)$", again.stderr)]
         measured = json.loads(again.stdout)["ranks"][0]["need"]
+        self.addCleanup(shutil.rmtree, measured["trace"], True)
         self.assertEqual(measured["source"], "simulated")
         self.assertEqual(measured["whole_step_bytes"], max(said))
         self.assertAlmostEqual(need["whole_step_bytes"], max(said), delta=0.01 * max(said))
