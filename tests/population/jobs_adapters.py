@@ -43,7 +43,7 @@ class Adapted(TextLoop):
             base.enable_input_require_grads()
         self.model = get_peft_model(base, LoraConfig(**self.lora))
         for parameter in self.model.parameters():
-            parameter.requires_grad = True
+            parameter.requires_grad = parameter.is_floating_point()
         self.freeze()
         self.finish(self.model)
 
