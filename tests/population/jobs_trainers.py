@@ -1,4 +1,5 @@
 """Trainers: transformers', Accelerate's loop, Lightning's."""
+import os
 import tempfile
 
 import torch
@@ -10,6 +11,8 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 from core import DEVICE, Job, job
 from jobs_text import Backbone, LanguageModel, SwiGLU
 from parts import TextLoop
+
+OUTPUT = os.path.join(tempfile.gettempdir(), "memtrace-population")  # where nothing is saved
 
 
 class Rows(torch.utils.data.Dataset):
@@ -55,7 +58,7 @@ class TrainerJob(Job):
         with torch.device(DEVICE):
             self.model = AutoModelForCausalLM.from_config(self.config(), attn_implementation=self.attention)
         arguments = TrainingArguments(**{
-            "output_dir": tempfile.mkdtemp(prefix="trainer-"), "per_device_eval_batch_size": self.size,
+            "output_dir": OUTPUT, "per_device_eval_batch_size": self.size,
             "max_steps": self.steps, "save_strategy": "no", "report_to": [], "disable_tqdm": True, "logging_steps": 2,
             "gradient_checkpointing": self.checkpointing, **self.trainer_arguments})
         self.trainer = self.trainer_class(self.model, arguments, train_dataset=Rows(self.rows * self.size, self.length),

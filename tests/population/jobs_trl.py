@@ -1,6 +1,5 @@
 """TRL's trainers, on data that is already tokens."""
 import os
-import tempfile
 
 import datasets
 import torch
@@ -9,7 +8,7 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
 from core import DEVICE, job
-from jobs_trainers import TrainerJob
+from jobs_trainers import OUTPUT, TrainerJob
 
 
 @job("trl_sft", "trainers", "trainer", "tokens", "decoder", "layers", "attention", "checkpointing", "states")
@@ -24,7 +23,7 @@ class SFT(TrainerJob):
         with torch.device(DEVICE):
             self.model = AutoModelForCausalLM.from_config(self.config(), attn_implementation=self.attention)
         arguments = SFTConfig(**{
-            "output_dir": tempfile.mkdtemp(prefix="trainer-"), "max_steps": self.steps, "save_strategy": "no", "report_to": [], "disable_tqdm": True,
+            "output_dir": OUTPUT, "max_steps": self.steps, "save_strategy": "no", "report_to": [], "disable_tqdm": True,
             "logging_steps": 2, "gradient_checkpointing": self.checkpointing, "dataset_kwargs": {"skip_prepare_dataset": True},
             "max_length": None, "eos_token": None, "loss_type": "nll", **self.trainer_arguments})
         rows = datasets.Dataset.from_dict({"input_ids": [[1] * self.length] * self.rows})
@@ -33,10 +32,12 @@ class SFT(TrainerJob):
 
 def triton_finds_the_device():
     """TRL's loss is a kernel of Triton, which links with a file of the driver's name."""
-    directory = tempfile.mkdtemp(prefix="libcuda-")
     device = next(path for path in os.environ["LD_PRELOAD"].replace(":", " ").split() if path.endswith("libcudasim.so"))
+    directory = os.path.join(os.path.dirname(device), "libcuda")
+    os.makedirs(directory, exist_ok=True)
     for name in "libcuda.so", "libcuda.so.1":
-        os.symlink(device, os.path.join(directory, name))
+        if not os.path.lexists(os.path.join(directory, name)):
+            os.symlink(device, os.path.join(directory, name))
     os.environ["TRITON_LIBCUDA_PATH"] = directory
 
 
