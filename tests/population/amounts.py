@@ -49,6 +49,18 @@ def light(target, rng):
             setattr(target, name, min(getattr(target, name), rng.choice([largest // 2, largest])))
 
 
+def deep(target, rng):
+    """Makes parameters many and each of them small: more layers, a small vocabulary, a batch of one short row."""
+    light(target, rng)
+    for name, largest in ("size", 1), ("length", 64):
+        if isinstance(getattr(target, name, None), int):
+            setattr(target, name, min(getattr(target, name), largest))
+    if "layers" in target.traits:
+        target.layers *= rng.choice([2, 3])
+    if isinstance(getattr(target, "vocabulary", None), int):
+        target.vocabulary = min(target.vocabulary, 4000)
+
+
 def blocks(model):
     """The repeated blocks of a model: the children of its largest list of modules."""
     lists = [m for m in model.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.Sequential)) and len(m) > 2]

@@ -23,7 +23,6 @@ CAUSES = {
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
     "double precision": ("DOUBLE_PRECISION",),  # float64 where float32 was meant
     "upcast activations": ("ACT_PEAK", "ACT_UPCAST"),  # fp32 copies of bf16 activations are saved for backward
-    "autocast's cache kept": ("AUTOCAST_CACHE",),  # autocast is around more than the forward pass: its copies of the weights stay
     "second copy of the weights": ("SECOND_MODEL", "FP32_WEIGHTS_KEPT"),  # weights that nothing reads stay beside those that are trained
     "leak outside of PyTorch": ("LEAK_OUTSIDE_TORCH",),
     "larger batch": ("BATCH_OUTLIER",),

@@ -27,7 +27,7 @@ def checkpoint_blocks(target, only_in_training=False):
 
 class Recomputation(Fault):
     def fits(self, target):
-        return super().fits(target) and bool(target.traits & {"layers", "images", "checkpointing"})
+        return super().fits(target) and bool(target.traits & {"layers", "checkpointing"}) and target.family != "recurrent"
 
     def deep(self, target):
         """A deep model, in whose own code nothing is recomputed."""
@@ -39,29 +39,32 @@ class Recomputation(Fault):
             target.vocabulary = min(target.vocabulary, 8000)
 
 
-@fault("nothing_recomputed", "activations", "loop")
+@fault("nothing_recomputed", "activations", "loop", without=("pretrained", "peft"))
 class NothingRecomputed(Recomputation):
     """A deep model without activation checkpointing; the fixed form recomputes each block."""
 
     def inject(self, target, fixed):
         self.deep(target)
-        if fixed and "checkpointing" in target.traits and self.rng.random() < 0.5:
-            target.checkpointing = True
+        if "checkpointing" in target.traits:
+            target.checkpointing = fixed
         elif fixed:
             after_build(target, lambda: checkpoint_blocks(target))
 
 
-@fault("whole_model_recomputed", "whole model recomputed", "loop")
+@fault("whole_model_recomputed", "whole model recomputed", "loop", without=("pretrained", "peft"))
 class WholeModelRecomputed(Recomputation):
     """The whole model is one checkpoint, so that all activations are there again in backward; the fixed form has one for each block."""
 
     def inject(self, target, fixed):
         self.deep(target)
         form = self.rng.choice(["module", "forward"])
+        if "checkpointing" in target.traits:
+            target.checkpointing = fixed
 
         def wrap():
             if fixed:
-                checkpoint_blocks(target)
+                if "checkpointing" not in target.traits:
+                    checkpoint_blocks(target)
             elif form == "module":
                 checkpointed(target.model)
             else:
@@ -70,7 +73,7 @@ class WholeModelRecomputed(Recomputation):
         after_build(target, wrap)
 
 
-@fault("recomputation_off_in_eval_mode", "recomputation off", "loop")
+@fault("recomputation_off_in_eval_mode", "recomputation off", "loop", without=("pretrained", "peft"))
 class RecomputationOffInEvalMode(Recomputation):
     """Training in eval mode, for the sake of dropout or batch norms: recomputation is for training mode only."""
 
@@ -95,6 +98,9 @@ def longer(target, rng):
     if "tokens" in target.traits and isinstance(length, int) and isinstance(size, int):
         target.length = max(length, rng.choice([1024, 1536, 2048]))
         target.size = max(1, size * length // target.length)
+    if "decoder" in target.traits:
+        target.vocabulary = min(target.vocabulary, 8000)
+    target.checkpointing = False
 
 
 def softmax_attention(q, k, v, mask, scale, dropout):
@@ -158,7 +164,7 @@ class HeadOverVocabulary(Fault):
     """A head over a large vocabulary, in fp32 and for all positions at once; the fixed form takes parts of the rows."""
 
     def inject(self, target, fixed):
-        share, forward, state = self.rng.uniform(0.25, 0.5), target.loss, {}
+        share, forward, state = self.rng.uniform(0.8, 1.5), target.loss, {}
         vocabulary, form = self.rng.choice([151936, 200064, 262144]), self.rng.choice(["cross_entropy", "log_softmax", "bf16"])
         width = 16
 
@@ -187,6 +193,7 @@ class EntropyOfLogits(Fault):
 
     def inject(self, target, fixed):
         outputs, forward, form = [], target.loss, self.rng.choice(["entropy", "both", "temperature"])
+        target.vocabulary = max(target.vocabulary, self.rng.choice([32000, 50304, 65536]))
 
         def term(logits):
             logits = logits.float()

@@ -30,7 +30,7 @@ class BestModels(Fault):
         def keep_model(i, loss):
             after_step(i, loss)
             if self.least is None:  # how many copies after each step make the share
-                self.least = max(1, min(6, round(share * peak() / parameter_bytes(target) / (target.steps - 1))))
+                self.least = max(1, min(20, round(share * peak() / parameter_bytes(target) / (target.steps - 1))))
             for k in range(self.least):
                 if form == "deepcopy":
                     copies.append(cloned(target.model.state_dict(), True) if fixed else copy.deepcopy(target.model))

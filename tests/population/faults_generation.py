@@ -10,7 +10,7 @@ from core import DEVICE, Fault, fault
 
 class OwnGeneration(Fault):
     """Samples are generated between the steps of a training, with a cache of keys and values; its whole length takes a share of the peak."""
-    shares = 0.6, 1.2
+    shares = 0.9, 1.8
 
     def inject(self, target, fixed):
         self.share, after_step, self.when = self.rng.uniform(*self.shares), target.after_step, self.rng.randint(0, 2)
@@ -83,7 +83,6 @@ class FinishedCachesKept(OwnGeneration):
 @fault("static_cache_too_long", "static KV cache", "steps")
 class StaticCacheTooLong(OwnGeneration):
     """A cache for the largest length and batch, of which the generation uses a part."""
-    shares = 0.8, 1.5
 
     def prepare(self, target):
         self.form = self.rng.choice(["layers", "one"])
@@ -111,7 +110,7 @@ class CacheInTraining(TransformersOnly):
 
     def inject(self, target, fixed):
         form, kept = self.rng.choice(["list", "dict", "outputs"]), {}
-        target.steps, target.checkpointing = self.rng.randint(4, 8), False
+        target.steps, target.checkpointing, target.vocabulary = self.rng.randint(14, 22), False, min(target.vocabulary, 4000)
 
         def enable():
             target.model.config.use_cache = not fixed

@@ -1,7 +1,7 @@
 """Faults in what optimizers keep and make."""
 import torch
 
-from amounts import after_build, light
+from amounts import after_build, deep, light
 from core import Fault, fault
 
 
@@ -19,12 +19,12 @@ def one_by_one(target):
                 group["foreach"] = False
 
 
-@fault("first_optimizer_kept", "first optimizer kept", "loop", "states", without=("images",))
+@fault("first_optimizer_kept", "first optimizer kept", "loop", "layers", "tokens", "states")
 class FirstOptimizerKept(Fault):
     """A new optimizer is made after a warm-up, and a scheduler or a list still has the first one."""
 
     def inject(self, target, fixed):
-        light(target, self.rng)
+        deep(target, self.rng)
         train, form, times = target.train, self.rng.choice(["scheduler", "list", "attribute"]), self.rng.choice([1, 1, 2])
 
         def make_again():
@@ -48,25 +48,25 @@ class FirstOptimizerKept(Fault):
         target.train = train_in_stages
 
 
-@fault("foreach", "optimizer temporaries", "loop", "states", without=("images",))
+@fault("foreach", "optimizer temporaries", "loop", "layers", "tokens", "states")
 class Foreach(Fault):
     """foreach=True makes temporaries of the size of all parameters; foreach=False takes one parameter at a time."""
 
     def inject(self, target, fixed):
-        light(target, self.rng)
-        form = self.rng.choice(["AdamW", "Adam", "RAdam", "NAdam"])
+        deep(target, self.rng)
+        form = self.rng.choice(["AdamW", "Adam"])
 
         def choose():
             target.optimizers = [again(o, getattr(torch.optim, form), foreach=not fixed) for o in target.optimizers]
         after_build(target, choose)
 
 
-@fault("norm_of_all_gradients", "clipping", "loop", without=("images",))
+@fault("norm_of_all_gradients", "clipping", "loop", "layers", "tokens")
 class NormOfAllGradients(Fault):
     """All gradients are concatenated, or copied, for their norm."""
 
     def inject(self, target, fixed):
-        light(target, self.rng)
+        deep(target, self.rng)
         optimize, form = target.optimize, self.rng.choice(["cat", "vector", "squares", "float"])
 
         def norm():
@@ -96,16 +96,15 @@ class NormOfAllGradients(Fault):
         after_build(target, lambda: one_by_one(target))
 
 
-@fault("gradients_kept", "gradients kept", "loop", without=("images",))
+@fault("gradients_kept", "gradients kept", "loop", "layers", "tokens")
 class GradientsKept(Fault):
     """Gradients are filled with zeros, or freed after the next forward pass only, instead of before it."""
 
     def inject(self, target, fixed):
         form, forward = self.rng.choice(["set_to_none", "data", "after forward", "wrong place"]), target.loss
         target.micro_batches = 1
-        if isinstance(getattr(target, "size", None), int):
-            target.size = max(1, target.size // 2)
-        after_build(target, lambda: one_by_one(target))
+        deep(target, self.rng)
+        after_build(target, lambda: setattr(target, "optimizers", [again(o, torch.optim.SGD, foreach=False) for o in target.optimizers]))
 
         def keep_zeros():
             for o in target.optimizers:
@@ -130,12 +129,12 @@ class GradientsKept(Fault):
             target.zero_grad, target.loss = (lambda: None), loss_then_zero
 
 
-@fault("own_accumulation", "gradients kept", "loop", without=("images",))
+@fault("own_accumulation", "gradients kept", "loop", "layers", "tokens")
 class OwnAccumulation(Fault):
     """A second set of gradients, beside .grad, adds up those of the micro-batches, or of the last steps."""
 
     def inject(self, target, fixed):
-        light(target, self.rng)
+        deep(target, self.rng)
         backward, sums, form = target.backward, {}, self.rng.choice(["float", "clone", "momentum"])
         sets = self.rng.choice([2, 3])
 

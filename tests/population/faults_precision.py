@@ -53,34 +53,6 @@ class DoubleWeightsOfSamples(Fault):
         target.loss = weighted_loss
 
 
-@fault("autocast_around_the_loop", "autocast's cache kept", "loop")
-class AutocastAroundTheLoop(Fault):
-    """autocast around the whole loop keeps every weight's bf16 copy; the fixed form is around the forward pass."""
-
-    def fits(self, target):
-        return super().fits(target) and getattr(target, "precision", None) == "autocast"
-
-    def inject(self, target, fixed):
-        light(target, self.rng)
-        train, form, forward = target.train, self.rng.choice(["with", "enter"]), target.loss
-
-        def train_in_autocast():
-            context = torch.autocast(DEVICE, torch.bfloat16, enabled=not fixed)
-            if form == "with":
-                with context:
-                    return train()
-            context.__enter__()
-            try:
-                return train()
-            finally:
-                context.__exit__(None, None, None)
-
-        def loss_in_autocast(batch):
-            with torch.autocast(DEVICE, torch.bfloat16):
-                return forward(batch)
-        target.loss, target.train = loss_in_autocast, train_in_autocast
-
-
 @fault("weights_kept_in_fp32", "second copy of the weights", "loop", "states")
 class WeightsKeptInFp32(Fault):
     """A model in bf16, and its weights in fp32, which nothing reads any more: those it was made from, or of a conversion."""
