@@ -142,7 +142,6 @@ class Job:
 class Fault:
     """Changes a job before it is built. `rng` draws how much."""
     own_limit = False  # whether the fault limits the process on a card of the usual size, instead of needing more memory
-    pieces = False  # whether the fault is in what PyTorch reserves, not in what tensors take
 
     def __init__(self, seed):
         self.rng = random.Random("%s %s" % (self.name, seed))

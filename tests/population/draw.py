@@ -59,11 +59,10 @@ def tried(server, draw, directory):
     for name, one in ("fixed", twin), ("faulty", faulty):
         if one.get("error") or one["died"]:
             return {**draw, "outcome": "error", "error": "%s: %s" % (name, one.get("error") or "died")}
-    fault = core.FAULTS[draw["fault"]]
     reserved = twin["reserved"]
-    more = faulty["outside"] - twin["outside"] + faulty["reserved" if fault.pieces else "allocated"]  # beside what the fixed job has outside of PyTorch
-    draw = {**draw, "fixed_peak": twin["reserved" if fault.pieces else "allocated"], "faulty_peak": more}
-    if fault.own_limit:
+    more = faulty["outside"] - twin["outside"] + faulty["allocated"]  # beside what the fixed job has outside of PyTorch
+    draw = {**draw, "fixed_peak": twin["allocated"], "faulty_peak": more}
+    if core.FAULTS[draw["fault"]].own_limit:
         more = 2 * reserved
     if more < ENOUGH * reserved:
         return {**draw, "outcome": "too small"}

@@ -1,8 +1,8 @@
-"""Faults outside of tensors: memory of libraries, limits, pieces."""
+"""Faults outside of tensors: memory of libraries, and limits."""
 import torch
 
 from amounts import peak
-from core import DEVICE, Fault, fault
+from core import Fault, fault
 
 LARGE = 1 << 40  # bytes: a card of this size is not a real one, but measures what the job needs
 
@@ -45,27 +45,3 @@ class MemoryCap(Fault):
                 torch.cuda.set_per_process_memory_fraction(share)
             build()
         target.build = build_with_cap
-
-
-@fault("pieces_between", "fragmentation", "forward")
-class PiecesBetween(Fault):
-    """Temporaries whose size grows from step to step, and small results that stay in the space of each: no space fits the next."""
-    pieces = True
-
-    def inject(self, target, fixed):
-        share, forward, state = self.rng.uniform(0.3, 0.6), target.loss, {"kept": []}
-        target.steps, growth, form = self.rng.randint(8, 14), self.rng.uniform(0.02, 0.05), self.rng.choice(["list", "dict"])
-
-        def scores(calls):
-            return torch.empty(int(state["bytes"] * (1 + growth * calls)) // 4, device=DEVICE)
-
-        def loss_with_statistics(batch):
-            loss = forward(batch)
-            state.setdefault("bytes", int(share * peak()))
-            calls = state["calls"] = state.get("calls", -1) + 1
-            table = scores(calls)
-            del table
-            result = torch.empty(max(1 << 19, state["bytes"] >> 8), device=DEVICE)
-            state["kept"].append(result.cpu() if fixed else result if form == "list" else {"call": calls, "result": result})
-            return loss
-        target.loss = loss_with_statistics

@@ -110,7 +110,7 @@ class CacheInTraining(TransformersOnly):
 
     def inject(self, target, fixed):
         form, kept = self.rng.choice(["list", "dict", "outputs"]), {}
-        target.steps, target.checkpointing, target.vocabulary = self.rng.randint(14, 22), False, min(target.vocabulary, 4000)
+        target.steps, target.checkpointing, target.vocabulary = self.rng.randint(30, 45), False, min(target.vocabulary, 4000)
 
         def enable():
             target.model.config.use_cache = not fixed
@@ -134,7 +134,7 @@ class GenerationTooLong(Fault):
     """Many sequences, or many tokens, are generated at once; the fixed form generates for a part of the sequences at a time."""
 
     def inject(self, target, fixed):
-        parts = self.rng.choice([4, 8])
+        parts, target.new_tokens = self.rng.choice([2, 3]), min(target.new_tokens, 12)
         if not fixed:
             target.size *= parts
         else:

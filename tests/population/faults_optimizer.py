@@ -54,14 +54,14 @@ class Foreach(Fault):
 
     def inject(self, target, fixed):
         deep(target, self.rng)
-        form = self.rng.choice(["AdamW", "Adam"])
+        form = self.rng.choice(["AdamW", "Adadelta"])
 
         def choose():
             target.optimizers = [again(o, getattr(torch.optim, form), foreach=not fixed) for o in target.optimizers]
         after_build(target, choose)
 
 
-@fault("norm_of_all_gradients", "clipping", "loop", "layers", "tokens")
+@fault("norm_of_all_gradients", "clipping", "loop", "layers", "tokens", without=("pretrained", "peft"))
 class NormOfAllGradients(Fault):
     """All gradients are concatenated, or copied, for their norm."""
 
@@ -96,14 +96,22 @@ class NormOfAllGradients(Fault):
         after_build(target, lambda: one_by_one(target))
 
 
-@fault("gradients_kept", "gradients kept", "loop", "layers", "tokens")
+def middle(target):
+    """Sizes at which activations and parameters weigh about the same."""
+    target.layers *= 2
+    for name, largest in ("size", 4), ("length", 128), ("vocabulary", 4000):
+        if isinstance(getattr(target, name, None), int):
+            setattr(target, name, min(getattr(target, name), largest))
+
+
+@fault("gradients_kept", "gradients kept", "loop", "layers", "tokens", without=("pretrained", "peft"))
 class GradientsKept(Fault):
     """Gradients are filled with zeros, or freed after the next forward pass only, instead of before it."""
 
     def inject(self, target, fixed):
         form, forward = self.rng.choice(["set_to_none", "data", "after forward", "wrong place"]), target.loss
         target.micro_batches = 1
-        deep(target, self.rng)
+        middle(target)
         after_build(target, lambda: setattr(target, "optimizers", [again(o, torch.optim.SGD, foreach=False) for o in target.optimizers]))
 
         def keep_zeros():
@@ -129,7 +137,7 @@ class GradientsKept(Fault):
             target.zero_grad, target.loss = (lambda: None), loss_then_zero
 
 
-@fault("own_accumulation", "gradients kept", "loop", "layers", "tokens")
+@fault("own_accumulation", "gradients kept", "loop", "layers", "tokens", without=("pretrained", "peft"))
 class OwnAccumulation(Fault):
     """A second set of gradients, beside .grad, adds up those of the micro-batches, or of the last steps."""
 
