@@ -34,14 +34,6 @@ def with_output(target, do):
     after_build(target, lambda: target.model.register_forward_hook(lambda module, inputs, output: do(output)))
 
 
-def first_tensor(output):
-    """The first tensor of floating numbers in what a model returned."""
-    if torch.is_tensor(output):
-        return output if output.is_floating_point() else None
-    values = output.values() if hasattr(output, "values") else output if isinstance(output, (tuple, list)) else ()
-    return next((t for t in map(first_tensor, values) if t is not None), None)
-
-
 def light(target, rng):
     """Makes batches small, so that parameters weigh more than activations. Jobs without these sizes stay as they are."""
     for name, largest in ("size", 2), ("length", 128):

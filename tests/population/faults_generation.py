@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from amounts import after_build, first_tensor, mapped, peak, rows, with_output
+from amounts import after_build, largest_tensor, mapped, peak, rows, with_output
 from core import DEVICE, Fault, fault
 
 
@@ -161,7 +161,7 @@ class InferenceResultsKept(Fault):
         def keep(i, outputs):
             if fixed:
                 return take(i, outputs)
-            kept = first_tensor(outputs)
+            kept = largest_tensor(outputs)
             if kept is None or kept.nbytes < share * peak() / 4:
                 kept = torch.zeros(rows(share, 768), 768, device=DEVICE)
             results[i if form == "dict" else form].append(kept)

@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from amounts import after_build, first_tensor, peak, rows, with_output
+from amounts import after_build, largest_tensor, peak, rows, with_output
 from core import DEVICE, Fault, fault
 
 
@@ -40,7 +40,7 @@ class OutputsKept(Fault):
         target.steps, target.outputs = self.rng.randint(8, 14), []
 
         def collect(output):
-            output = first_tensor(output)
+            output = largest_tensor(output)
             if output is None or not torch.is_grad_enabled():
                 return
             output = output.detach()
@@ -64,7 +64,7 @@ class PredictionsKept(Fault):
     def inject(self, target, fixed):
         share, after_step, every = self.rng.uniform(0.8, 1.6), target.after_step, self.rng.randint(2, 3)
         form, outputs, target.steps = self.rng.choice(["list", "extend", "dict"]), [], every + self.rng.randint(1, 3)
-        with_output(target, lambda output: None if torch.is_grad_enabled() else outputs.append(first_tensor(output)))
+        with_output(target, lambda output: None if torch.is_grad_enabled() else outputs.append(largest_tensor(output)))
 
         @torch.no_grad()
         def evaluate(i, loss):
@@ -97,7 +97,7 @@ class FeaturesOfTheSet(Fault):
     """Features of a whole set are collected in a list and concatenated at the end."""
 
     def inject(self, target, fixed):
-        share, after_step, batches = self.rng.uniform(0.5, 1.0), target.after_step, self.rng.randint(8, 20)
+        share, after_step, batches = self.rng.uniform(0.7, 1.3), target.after_step, self.rng.randint(8, 20)
         form, width, target.steps = self.rng.choice(["cat", "stack", "both"]), self.rng.choice([512, 768, 2048]), self.rng.randint(2, 4)
         features = torch.nn.Linear(width, width)
 
@@ -223,7 +223,7 @@ class HiddenStatesKept(Fault):
         form, target.steps, states = self.rng.choice(["all", "per layer", "stack"]), self.rng.randint(5, 9), collections.defaultdict(list)
 
         def collect(name, output):
-            output = first_tensor(output)
+            output = largest_tensor(output)
             if output is not None and torch.is_grad_enabled():
                 output = output.detach()
                 output = output.float().std().item() if fixed else output.clone() if form == "stack" else output
