@@ -53,6 +53,10 @@ class Scoring(Inference):
 class Embeddings(Inference):
     """A vector for each text of a corpus."""
 
+    def draw(self):
+        super().draw()
+        self.size *= 4
+
     def build(self):
         self.load(AutoModel, transformers.BertConfig(hidden_size=self.width, intermediate_size=4 * self.width, num_hidden_layers=self.layers,
                                                      num_attention_heads=8, vocab_size=self.vocabulary, max_position_embeddings=self.length))

@@ -179,7 +179,7 @@ class PointCloud(Loop):
 
     def draw(self):
         r = self.rng
-        self.points, self.k, self.size, self.width = r.choice([1024, 2048]), r.choice([10, 20]), r.choice([4, 8, 16]), r.choice([64, 128])
+        self.points, self.k, self.size, self.width = r.choice([1024, 2048]), r.choice([10, 20]), r.choice([8, 16]), r.choice([64, 128])
         self.choose()
 
     def build(self):
