@@ -1,6 +1,7 @@
 """The causes that faults have, and the rules that name each of them: the first finding must be one of these."""
 CAUSES = {
     "graph kept": ("LEAK_GRAPH_RETAINED", "GRAPH_KEPT"),
+    "failed pass kept": ("FORWARD_REPEATED", "GRAPH_KEPT"),  # a second try inside `except`, which keeps the frames of the first
     "list of tensors": ("LEAK_GRAPH_RETAINED", "EVAL_ACCUMULATION"),
     "evaluation with a graph": ("EVAL_GRAPH_KEPT", "GRAPH_KEPT"),
     "results kept on the GPU": ("EVAL_ACCUMULATION", "LEAK_GRAPH_RETAINED"),
@@ -18,7 +19,7 @@ CAUSES = {
     "data kept on the GPU": ("DATA_ON_GPU", "LEAK_GRAPH_RETAINED"),  # each step leaves its batch on the GPU
     "batch too large": ("ACT_PEAK", "LOGITS_SPIKE"),  # smaller batches, accumulated: whichever of the two is larger, it scales with the batch
     "evaluation batch": ("EVAL_BATCH_LARGE", "BATCH_OUTLIER"),  # the evaluation's batch makes the peak: a smaller one, the training fits
-    "reference with a graph": ("REFERENCE_GRAPH", "EVAL_GRAPH_KEPT", "FROZEN_NEEDED"),  # no_grad() around a model that is not trained
+    "reference with a graph": ("REFERENCE_GRAPH", "EVAL_GRAPH_KEPT", "GRADIENTS_UNUSED"),  # no_grad() around a model that is not trained
     "whole model recomputed": ("RECOMPUTE_COARSE", "RECOMPUTE_INEFFECTIVE"),  # one checkpoint for all: one for each block
     "recomputation off": ("RECOMPUTE_INEFFECTIVE", "ACT_PEAK"),  # asked for, and not at work: the activations are all there
     "double precision": ("DOUBLE_PRECISION",),  # float64 where float32 was meant

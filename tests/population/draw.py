@@ -61,7 +61,7 @@ def tried(server, draw, directory):
             return {**draw, "outcome": "error", "error": "%s: %s" % (name, one.get("error") or "died")}
     reserved = twin["reserved"]
     more = faulty["outside"] - twin["outside"] + faulty["allocated"]  # beside what the fixed job has outside of PyTorch
-    draw = {**draw, "fixed_peak": twin["allocated"], "faulty_peak": more}
+    draw = {**draw, "fixed_peak": twin["allocated"], "faulty_peak": more, "faulty_by_step": faulty["by_step"]}
     if core.FAULTS[draw["fault"]].own_limit:
         more = 2 * reserved
     if more < ENOUGH * reserved:
@@ -85,7 +85,12 @@ def judged(draw, found):
         return {"outcome": "unnamed"}
     saving = next((r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes")), None)
     return {"outcome": "right" if first["rule"] in CAUSES[draw["cause"]] else "wrong", "rule": first["rule"], "confidence": first["confidence"],
-            "saving": saving, "findings": [f["rule"] for f in found["findings"]]}
+            "saving": saving, "step": step_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
+
+
+def step_of_death(found):
+    """From 1; None for a job without steps."""
+    return next((oom["step"] for rank in found["ranks"] for oom in rank["oom"]), None)
 
 
 def drawn(options):

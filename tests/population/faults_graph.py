@@ -208,7 +208,7 @@ class SeveralTasks(Fault):
         target.step = step
 
 
-@fault("retry_in_except", "graph kept", "loop")
+@fault("retry_in_except", "failed pass kept", "loop")
 class RetryInExcept(Fault):
     """A retry inside `except`: the exception keeps the frames of the failed step, and their tensors; or the exception is kept in a list."""
 
