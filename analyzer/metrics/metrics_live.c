@@ -31,14 +31,15 @@ static void copy_duplicates(struct metrics *m, const struct duplicates *p)
 }
 
 /* Do the blocks grow, step by step, or one by one outside of steps, and replace each other? A model
- * whose input varies allocates growing blocks by chance. */
-static int is_growing(const struct stack_levels *l, int is_model)
+ * whose input varies allocates growing blocks by chance. `more`: the request is one more of them.
+ */
+static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
 {
 	uint32_t least = is_model ? 2 * RISES : RISES;
 
 	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4)
 		return l->live <= l->blocks / l->steps * 2 * l->tallest;
-	return l->block_rises >= 2 * least && l->block_rises >= (l->blocks - 1) / 5 * 4 &&
+	return l->block_rises + more >= 2 * least && l->block_rises >= (l->blocks - 1) / 5 * 4 &&
 	       l->live <= 2 * l->tallest;
 }
 
@@ -53,8 +54,8 @@ static void find_growing(const struct metrics_pass *p, const struct device_pass 
 		bytes request = d->failure && d->failure->stack == i ? d->failure->requested : 0;
 		bytes last = request > l->tallest ? request : l->tallest;
 
-		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0) || last < 2 * l->first ||
-		    bytes_add(l->live, request) <= m->growing ||
+		if (!is_growing(l, (p->tags[i] & TAGGED(MODEL)) != 0, request > l->tallest) ||
+		    last < 2 * l->first || bytes_add(l->live, request) <= m->growing ||
 		    p->tags[i] & (TAGGED(OPTIMIZER) | TAGGED(KV_CACHE)))
 			continue;
 		m->growing = bytes_add(l->live, request);

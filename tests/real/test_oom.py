@@ -34,10 +34,16 @@ class OutOfMemory(Case):
         self.assertEqual(self.entry["end"], "exit")
 
     def test_fatal(self):
-        ooms = self.oom("fatal", 1)
-        self.check(ooms[-1])
-        self.assertEqual(self.entry["end"], "oom")
-        lines = [l for l in self.stderr.splitlines() if l.startswith("memtrace:")]
+        # nothing waits longer than 100 ms for the line, which an overloaded machine may therefore lose
+        for i in range(3):
+            self.traces = os.path.join(self.dir, "traces-%d" % i)
+            ooms = self.oom("fatal", 1)
+            self.check(ooms[-1])
+            self.assertEqual(self.entry["end"], "oom")
+            lines = [l for l in self.stderr.splitlines() if l.startswith("memtrace:")]
+            self.assertLessEqual(len(lines), 1, lines)
+            if lines:
+                break
         self.assertEqual(len(lines), 1, lines)
         self.assertIn("out of memory", lines[0])
         self.assertIn("memtrace report", lines[0])
