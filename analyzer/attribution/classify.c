@@ -331,6 +331,26 @@ static void find_gradients(const struct block_context *c, struct lifetimes *l)
 	free(parameters.list);
 }
 
+/*
+ * What the job's own code allocates behind the backward pass and keeps may be a state of an
+ * optimizer that it wrote itself. Such a block has the size of a parameter; one of another size is
+ * data.
+ */
+static void find_kept_data(const struct block_context *c, struct lifetimes *l)
+{
+	struct sizes trained = sizes_of(l, 1u << CATEGORY_PARAMETERS | 1u << CATEGORY_GRADIENTS);
+
+	for (size_t i = 0; i < l->count; i++) {
+		uint32_t flags = tables_stack_flags(c->in.tables, l->list[i].alloc.stack);
+
+		if (l->list[i].category == CATEGORY_OPTIMIZER_STATES && flags & STACK_FRAMES &&
+		    !(flags & STACK_OPTIMIZER) && !stack_hint(flags) &&
+		    !count_alike(&trained, l->list[i].alloc.bytes))
+			l->list[i].category = CATEGORY_OTHER;
+	}
+	free(trained.list);
+}
+
 void classify(struct lifetimes *l, const struct block_setting *in)
 {
 	struct block_context c;
@@ -343,5 +363,6 @@ void classify(struct lifetimes *l, const struct block_setting *in)
 	}
 	find_untrained(&c, l);
 	find_gradients(&c, l);
+	find_kept_data(&c, l);
 	block_context_release(&c);
 }

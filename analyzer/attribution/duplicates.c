@@ -9,6 +9,10 @@
 #define MIN_SIZE (INT64_C(64) << 10) /* smaller blocks have no stack, and many have one size */
 /* Adam has two states for each parameter, and three with amsgrad. */
 #define ADAM_STATES 2
+#define MIN_COPIED 48 /* percent of the parameters and their copies */
+#define MAX_REPEATED 4096
+#define MIN_SET 4      /* fewer tensors that a line made in this step may be its batch */
+#define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
 #define MOST_STATES 3
 #define MIN_SIZES 3
 
@@ -126,10 +130,13 @@ static void find_copies(struct duplicates *d, const struct trained *n,
 			const struct lifetime *const *held, size_t count)
 {
 	struct size_counts met = { 0 };
-	bytes largest = 0;
+	bytes largest = 0, parameters = 0;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
+		if (held[i]->category == CATEGORY_PARAMETERS || trained_of(n, held[i]->alloc.bytes))
+			parameters = bytes_add(parameters, held[i]->alloc.bytes);
+	}
 	size_counts_sort(&met);
 	for (size_t i = count; i-- > 0;) {
 		const struct mt_record *r = &held[i]->alloc;
@@ -147,6 +154,55 @@ static void find_copies(struct duplicates *d, const struct trained *n,
 		}
 	}
 	size_counts_release(&met);
+	/* A frozen part of the model has layers of the same sizes, and no copy of the rest. */
+	if (d->copies < parameters / 100 * MIN_COPIED) {
+		d->copies = 0;
+		d->copies_count = 0;
+	}
+}
+
+/* Is some size once in the list, among those of its first `count` that are repeated? Without one,
+ * the list repeats itself because the layers of a model are alike. */
+static int has_unique(const struct lifetime *const *list, size_t length, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t same = 0;
+
+		for (size_t k = 0; k < length && same < 2; k++)
+			same += list[k]->alloc.bytes == list[i]->alloc.bytes;
+		if (same == 1)
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Before anything is trained: the sizes of parameters, in the order in which they were made, are
+ * those of a first model and then the same once more, or a part of it.
+ */
+static void find_second_model(struct duplicates *d, const struct lifetime *const *held,
+			      size_t count)
+{
+	const struct lifetime **list = xcalloc(count + 1, sizeof(struct lifetime *));
+	size_t n = 0, first;
+
+	for (size_t i = 0; i < count && n < MAX_REPEATED; i++)
+		if (held[i]->category != CATEGORY_INPUTS)
+			list[n++] = held[i];
+	for (first = n / 2; first + MIN_REPEATED <= n && first <= n - n / 3; first++) {
+		size_t k = 0;
+
+		while (first + k < n && list[first + k]->alloc.bytes == list[k]->alloc.bytes)
+			k++;
+		if (first + k < n || !has_unique(list, first, k))
+			continue;
+		for (k = first; k < n; k++)
+			d->copies = bytes_add(d->copies, list[k]->alloc.bytes);
+		d->copies_count = (uint32_t)(n - first);
+		d->copies_stack = list[first]->alloc.stack;
+		break;
+	}
+	free(list);
 }
 
 static void find_unstepped(struct duplicates *d, const struct trained *n)
@@ -171,7 +227,8 @@ static int is_data(const struct trained *n, const struct lifetime *l, const stru
 
 	return flags & STACK_FRAMES && !(flags & (STACK_INIT | STACK_LOADING | STACK_SAVING)) &&
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS) && l->category != CATEGORY_BUFFERS &&
-	       !trained_of(n, l->alloc.bytes);
+	       !trained_of(n, l->alloc.bytes) && !trained_of(n, l->alloc.bytes / 2) &&
+	       !trained_of(n, l->alloc.bytes * 2);
 }
 
 static int by_stack(const void *a, const void *b)
@@ -189,9 +246,18 @@ static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
 	return s ? s->step : 0;
 }
 
-/* Sorts the held blocks. Those of a line that makes some in every step add up, and are no set. */
+static int is_of_forward(const struct spans *spans, const struct lifetime *l)
+{
+	const struct span *s = spans_at(spans, l->alloc.time_ns);
+
+	return s && (s->phase == PHASE_FORWARD || s->phase == PHASE_EVALUATION);
+}
+
+/* Sorts the held blocks. The inputs of the step that runs, of number `now`, are needed. Those of a
+ * line that makes some in every step add up, and are no set. */
 static void find_data(struct duplicates *d, const struct trained *n, const struct spans *spans,
-		      const struct tables *t, const struct lifetime **held, size_t count)
+		      const struct tables *t, const struct lifetime **held, size_t count,
+		      uint32_t now)
 {
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), by_stack);
@@ -207,7 +273,8 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 			sum = bytes_add(sum, held[k]->alloc.bytes);
 			blocks++;
 		}
-		if (sum <= d->data)
+		if (sum <= d->data ||
+		    (blocks < MIN_SET && step == now && is_of_forward(spans, held[i])))
 			continue;
 		d->data = sum;
 		d->data_blocks = blocks;
@@ -231,8 +298,10 @@ struct duplicates duplicates_live(const struct lifetimes *l, const struct spans 
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), by_time);
 	find_copies(&d, &n, held, count);
+	if (!n.states.count && !n.gradients.count)
+		find_second_model(&d, held, count);
 	find_unstepped(&d, &n);
-	find_data(&d, &n, spans, t, held, count);
+	find_data(&d, &n, spans, t, held, count, now ? now->step : 0);
 	d.states = second_states(&n);
 	free(held);
 	size_counts_release(&n.parameters);

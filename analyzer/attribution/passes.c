@@ -119,6 +119,7 @@ struct pass {
 	bytes bytes;
 	struct made largest;
 	int is_repeated; /* a later pass has a block of the same stack */
+	int is_sure;     /* code outside of the model began it */
 };
 
 /* The blocks of a stack in the pass that had one last. */
@@ -158,7 +159,10 @@ static struct pass *divide(const struct made *list, size_t count, const struct s
 		if (!p || p->backwards != over ||
 		    begins(p, (uint32_t)*passes, s, &list[i - 1], &list[i], t)) {
 			p = &all[(*passes)++];
-			*p = (struct pass){ .first = i, .backwards = over };
+			*p = (struct pass){ .first = i,
+					    .backwards = over,
+					    .is_sure = i && is_elsewhere(t, list[i - 1].stack,
+									 list[i].stack) };
 		}
 		if (s->pass && s->pass < *passes)
 			all[s->pass - 1].is_repeated = 1;
@@ -234,11 +238,12 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 	for (size_t i = 0; i + 1 < passes; i++) {
 		if (!all[i].is_repeated)
 			continue;
-		if (all[i].backwards >= over) {
+		if (all[i].backwards >= over && all[i + 1].is_sure) {
 			live.waiting = bytes_add(live.waiting, all[i].bytes);
 			live.waiting_count++;
-			continue;
 		}
+		if (all[i].backwards >= over)
+			continue;
 		live.kept = bytes_add(live.kept, all[i].bytes);
 		live.kept_count += all[i].backwards != counted;
 		counted = all[i].backwards;

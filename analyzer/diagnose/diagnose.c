@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum rule_severity { RULE_OOM, RULE_SLOW, RULE_WARNING, RULE_INFO };
-enum tier { TIER_WRONG, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
+enum tier { TIER_WRONG, TIER_NEEDLESS, TIER_PIECES, TIER_PEAK, TIER_STATE, TIER_DEFAULT };
 enum rule_confidence { CONFIDENCE_HIGH, CONFIDENCE_MEDIUM, CONFIDENCE_LOW };
 
 #define NO_NUMBER SAVING_UNKNOWN
@@ -218,7 +218,8 @@ static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
 	/* A request out of proportion is the cause; that it finds no piece follows. */
-	if (m->requested > m->allocated / 4 && m->huge == m->requested)
+	if ((rule == RULE_FRAG_EXTERNAL || rule == RULE_FRAG_VARLEN_RATCHET) &&
+	    m->requested > m->allocated / 4 && m->cached < m->allocated / 2)
 		return TIER_DEFAULT;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))
@@ -344,6 +345,10 @@ void diagnose(struct diagnosis *d, const struct report *r)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct metrics *m = r->ranks[i].metrics;
 
+			for (size_t q = 0; q < metric_count; q++)
+				if (metric_value(m, &metric_rows[q]))
+					fprintf(stderr, "%s=%lld ", metric_rows[q].name,
+						(long long)metric_value(m,
 		for (enum rule k = 0; m && k < RULES; k++)
 			if (rules[k].when(m))
 				add_finding(d, &r->ranks[i], i, k);

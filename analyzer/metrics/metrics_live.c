@@ -65,33 +65,36 @@ static void find_growing(const struct metrics_pass *p, const struct device_pass 
 	}
 }
 
-/* Is it a block whose size one line of code decides? Without frames, a block of the backward
- * pass is. */
-static int may_be_huge(const struct metrics_pass *p, const struct device_pass *d, uint32_t stack,
-		       bytes size, unsigned category)
+int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size)
 {
-	uint64_t tags = p->tags[stack];
-	enum block_hint hint = stack_hint(tables_stack_flags(p->tables, stack));
-
-	return hint != HINT_COMMUNICATION && hint != HINT_BUCKETS &&
-	       (tables_stack_flags(p->tables, stack) & STACK_FRAMES ||
-		category == CATEGORY_TEMPORARIES) &&
-	       (category == CATEGORY_ACTIVATIONS || category == CATEGORY_TEMPORARIES ||
-		category == CATEGORY_OTHER || category == CATEGORY_INPUTS) &&
-	       !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
+	return !metrics_is_logits(d, tags, size) && !metrics_is_score(d, tags, 0, size) &&
 	       !(tags & (TAGGED(OPTIMIZER) | TAGGED(LOAD) | TAGGED(SAVE) | TAGGED(CLIP) |
 			 TAGGED(BUCKET) | TAGGED(FSDP_GATHER) | TAGGED(FSDP_GRADIENT) |
 			 TAGGED(ZERO) | TAGGED(MEGATRON_FSDP) | TAGGED(COMPILE)));
 }
 
-static void find_huge(const struct metrics_pass *p, const struct device_pass *d,
-		      const struct snapshot *live)
+/* Is it a block whose size one line of code decides? Without frames, a block of the backward pass
+ * is. */
+static int is_candidate(const struct metrics_pass *p, const struct device_pass *d, uint32_t stack,
+			bytes size, unsigned category)
+{
+	uint32_t flags = tables_stack_flags(p->tables, stack);
+	enum block_hint hint = stack_hint(flags);
+
+	return hint != HINT_COMMUNICATION && hint != HINT_BUCKETS &&
+	       (flags & STACK_FRAMES || category == CATEGORY_TEMPORARIES) &&
+	       (category == CATEGORY_ACTIVATIONS || category == CATEGORY_TEMPORARIES ||
+		category == CATEGORY_OTHER || category == CATEGORY_INPUTS) &&
+	       metrics_may_be_huge(d, p->tags[stack], size);
+}
+
+void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
+		       const struct snapshot *live)
 {
 	struct metrics *m = d->m;
-	const struct failure *f = d->failure && !m->by_library ? d->failure : NULL;
+	const struct failure *f = d->failure && !d->failure->from_runtime ? d->failure : NULL;
 	uint32_t stack = f && f->stack < p->tables->stack_count ? f->stack : MT_NO_STACK;
-	unsigned category = m->in_backward ? CATEGORY_TEMPORARIES : CATEGORY_OTHER;
-	bytes request = f && !m->in_optimizer && may_be_huge(p, d, stack, f->requested, category)
+	bytes request = f && is_candidate(p, d, stack, f->requested, CATEGORY_TEMPORARIES)
 				? f->requested
 				: 0;
 
@@ -99,7 +102,7 @@ static void find_huge(const struct metrics_pass *p, const struct device_pass *d,
 	for (size_t i = 0; i < live->count; i++) {
 		const struct block_group *g = &live->groups[i];
 
-		if (may_be_huge(p, d, g->stack, g->largest, g->category) && g->largest > m->huge)
+		if (is_candidate(p, d, g->stack, g->largest, g->category) && g->largest > m->huge)
 			m->huge = g->largest;
 	}
 	if (request && request >= m->huge / 4) {
@@ -110,11 +113,12 @@ static void find_huge(const struct metrics_pass *p, const struct device_pass *d,
 		const struct block_group *g = &live->groups[i];
 
 		if (g->largest < m->huge / 4 ||
-		    !may_be_huge(p, d, g->stack, g->largest, g->category))
+		    !is_candidate(p, d, g->stack, g->largest, g->category))
 			continue;
 		add(&m->huge_sum, g->bytes);
 		m->huge_blocks += (int64_t)g->blocks;
 	}
+	d->huge = m->huge;
 }
 
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
@@ -123,5 +127,4 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 	copy_passes(d, &live->passes, p->tables->stack_count);
 	copy_duplicates(d->m, &live->duplicates);
 	find_growing(p, d);
-	find_huge(p, d, live);
 }

@@ -5,6 +5,13 @@
 
 #include "metrics/metrics_pass.h"
 
+/* Before the pass: finds d->huge among the live blocks of the moment and the failed request. */
+void metrics_find_huge(struct device_pass *d, const struct metrics_pass *p,
+		       const struct snapshot *live);
+/* May the block be out of proportion? `tags` of its stack; logits and score matrices have rules of
+ * their own. */
+int metrics_may_be_huge(const struct device_pass *d, uint64_t tags, bytes size);
+
 /* `live`: the live blocks of the moment. Fills in d->m, after the sizes of metrics_sizes.h. */
 void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 			  const struct snapshot *live);

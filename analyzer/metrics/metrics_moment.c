@@ -76,6 +76,7 @@ static void add_request(const struct moment_pass *s)
 	uint64_t tags = f ? tags_at(s->p, f->stack) : 0;
 	bytes n = f ? f->requested : 0;
 
+	m->copying = !f;
 	if (!f)
 		return;
 	if (metrics_is_logits(s->d, tags, n)) {
@@ -95,7 +96,8 @@ static void add_request(const struct moment_pass *s)
 	m->request_is_state = (tags & TAGGED(STATE)) != 0;
 	add(&m->clipping, tags & TAGGED(CLIP) ? n : 0);
 	add(&m->saving, tags & TAGGED(SAVE) ? n : 0);
-	add(&m->copies, !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n) ? n : 0);
+	m->copying = !m->in_backward && s->d->run > 1 && is_copy(s, f->stack, n);
+	add(&m->copies, m->copying ? n : 0);
 	add(&m->loaded, tags & TAGGED(LOAD) ? n : 0);
 	m->run_evaluates |= (tags & TAGGED(EVALUATE)) != 0;
 	if (s->d->run_is_open) {
@@ -246,6 +248,7 @@ static void describe_moment(const struct moment_pass *s)
 	m->step = d->moment.step;
 	m->in_setup = d->phase == PHASE_SETUP;
 	m->in_backward = d->phase == PHASE_BACKWARD;
+	m->in_evaluation = d->phase == PHASE_EVALUATION;
 	m->in_optimizer = d->phase == PHASE_OPTIMIZER;
 	m->in_forward = !m->in_backward && !m->in_optimizer;
 	m->request_stack = MT_NO_STACK;

@@ -1,4 +1,5 @@
 #include "metrics/metrics_config.h"
+#include "metrics/metrics_live.h"
 #include "metrics/metrics_moment.h"
 #include "metrics/metrics_pass.h"
 #include "metrics/metrics_sizes.h"
@@ -22,6 +23,8 @@ static unsigned removed_by(const struct device_pass *d, uint64_t tags, int autog
 	TAKE(LOADED, tags & TAGGED(LOAD));
 	TAKE(SAVING, tags & TAGGED(SAVE));
 	TAKE(NEW_RUN, new);
+	TAKE(HUGE, d->huge && size >= d->huge / 4 && d->phase != PHASE_SETUP &&
+			   d->phase != PHASE_OPTIMIZER && metrics_may_be_huge(d, tags, size));
 #undef TAKE
 	return taken;
 }
@@ -446,6 +449,7 @@ static void start(struct metrics_pass *p, struct metrics *m, const struct replay
 		d->stacks = xcalloc(p->tables->stack_count + 1, sizeof(*d->stacks));
 		choose_moment(d);
 		metrics_find_sizes(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
+		metrics_find_huge(d, p, d->failure ? &d->failure->live : &d->device->at_peak);
 	}
 }
 

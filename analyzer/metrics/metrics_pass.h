@@ -26,6 +26,7 @@ enum counterfactual {
 	WITHOUT_SAVING,
 	WITHOUT_NEW_RUN,
 	WITHOUT_OLD_GRADIENTS,
+	WITHOUT_HUGE,
 	COUNTERFACTUALS
 };
 
@@ -101,6 +102,7 @@ struct device_pass {
 
 	/* Sizes of blocks at the moment, see metrics_sizes.h; 0: none. */
 	bytes logits, scores, linear;
+	bytes huge; /* blocks of at least a quarter of this size are out of proportion; 0: none */
 	int logits_half, logits_twice; /* blocks of half or twice that size are logits too */
 };
 

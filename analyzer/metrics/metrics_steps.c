@@ -117,6 +117,13 @@ static void record_counterfactuals(const struct device_pass *d)
 								    : m->allocated + request;
 	if (m->peak_needed > d->peak_before && d->peak_before > 0)
 		m->size_growth = m->peak_needed - d->peak_before;
+	/* The step that failed would have grown in all its parts as in those that it got to. */
+	for (size_t i = 0; i + 1 < d->count && m->failed && m->size_ratio > 100; i++) {
+		bytes rise = (d->list[i].peak - d->list[i].floor) / 100 * (m->size_ratio - 100);
+
+		m->batch_growth = rise > m->batch_growth ? rise : m->batch_growth;
+	}
+	m->batch_growth = m->size_growth > m->batch_growth ? m->size_growth : m->batch_growth;
 #define SET(field, id)                                                        \
 	m->without_##field = m->peak_needed > d->best[WITHOUT_##id]           \
 				     ? m->peak_needed - d->best[WITHOUT_##id] \
@@ -124,6 +131,7 @@ static void record_counterfactuals(const struct device_pass *d)
 	SET(logits, LOGITS);
 	SET(attention, ATTENTION);
 	SET(optimizer_temporaries, TEMPORARIES);
+	SET(huge, HUGE);
 	SET(clipping, CLIPPING);
 	SET(loaded, LOADED);
 	SET(saving, SAVING);

@@ -9,6 +9,7 @@ CAUSES = {
     "attention scores": ("ATTN_QUADRATIC",),
     "logits": ("LOGITS_SPIKE",),
     "one huge temporary": ("HUGE_TENSORS",),
+    "results concatenated": ("GROWING_TENSOR", "EVAL_ACCUMULATION"),  # they belong on the host
     "growing tensor": ("GROWING_TENSOR",),
     "second model": ("SECOND_MODEL",),
     "loaded checkpoint": ("RESUME_DUPLICATE_STATE",),

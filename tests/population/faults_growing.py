@@ -68,7 +68,7 @@ class GrowingReplay(Growing):
                 self.memory[key] = new
 
 
-@fault("growing_predictions", "growing tensor", "steps")
+@fault("growing_predictions", "results concatenated", "steps")
 class GrowingPredictions(Growing):
     """Predictions of an evaluation that are concatenated batch by batch on the GPU."""
     shares = 0.8, 1.6  # of the peak, over all batches
