@@ -345,10 +345,6 @@ void diagnose(struct diagnosis *d, const struct report *r)
 	for (size_t i = 0; i < r->count; i++) {
 		const struct metrics *m = r->ranks[i].metrics;
 
-			for (size_t q = 0; q < metric_count; q++)
-				if (metric_value(m, &metric_rows[q]))
-					fprintf(stderr, "%s=%lld ", metric_rows[q].name,
-						(long long)metric_value(m,
 		for (enum rule k = 0; m && k < RULES; k++)
 			if (rules[k].when(m))
 				add_finding(d, &r->ranks[i], i, k);
