@@ -10,6 +10,7 @@
 /* Adam has two states for each parameter, and three with amsgrad. */
 #define ADAM_STATES 2
 #define MIN_COPIED 48 /* percent of the parameters and their copies */
+#define MIN_STEPPED 2 /* gradients with states: fewer may be of a size by chance */
 #define MAX_REPEATED 4096
 #define MIN_SET 4      /* fewer tensors that a line made in this step may be its batch */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
@@ -142,10 +143,14 @@ static void find_copies(struct duplicates *d, const struct trained *n,
 		const struct mt_record *r = &held[i]->alloc;
 		struct size_count *left = size_counts_at(&met, r->bytes);
 		uint64_t trained = trained_of(n, r->bytes);
+		/* A copy in fp32 of what is trained in 16 bits. */
+		int is_wider = !trained && held[i]->category != CATEGORY_PARAMETERS &&
+			       trained_of(n, r->bytes / 2);
 
-		if (!trained || !left || left->count <= trained)
+		if (!is_wider && (!trained || !left || left->count <= trained))
 			continue;
-		left->count--;
+		if (left)
+			left->count--;
 		d->copies = bytes_add(d->copies, r->bytes);
 		d->copies_count++;
 		if (r->bytes > largest) {
@@ -205,18 +210,31 @@ static void find_second_model(struct duplicates *d, const struct lifetime *const
 	free(list);
 }
 
+/* Gradients of sizes of which there is no state, while others of the same moment have some. */
 static void find_unstepped(struct duplicates *d, const struct trained *n)
 {
+	bytes unstepped = 0;
+	uint64_t stepped = 0;
+
 	for (size_t i = 0; n->states_each && i < n->gradients.count; i++) {
 		const struct size_count *g = &n->gradients.list[i];
 
 		/* A state of another precision is of half or twice the size, or of four times. */
-		if (!size_counts_find(&n->states, g->size) &&
-		    !size_counts_find(&n->states, g->size / 2) &&
-		    !size_counts_find(&n->states, g->size * 2) &&
-		    !size_counts_find(&n->states, g->size * 4))
-			d->unstepped = bytes_add(d->unstepped, g->size * (bytes)g->count);
+		if (size_counts_find(&n->states, g->size) ||
+		    size_counts_find(&n->states, g->size / 2) ||
+		    size_counts_find(&n->states, g->size * 2) ||
+		    size_counts_find(&n->states, g->size * 4))
+			stepped += g->count;
+		else
+			unstepped = bytes_add(unstepped, g->size * (bytes)g->count);
 	}
+	d->unstepped = stepped >= MIN_STEPPED ? unstepped : 0;
+}
+
+/* Does a parameter have this size? */
+static int is_of_model(const struct trained *n, bytes size)
+{
+	return size_counts_find(&n->parameters, size) || trained_of(n, size);
 }
 
 /* Does the job's own code make this block, and no module's or library's? */
@@ -227,8 +245,8 @@ static int is_data(const struct trained *n, const struct lifetime *l, const stru
 
 	return flags & STACK_FRAMES && !(flags & (STACK_INIT | STACK_LOADING | STACK_SAVING)) &&
 	       (hint == HINT_NOTHING || hint == HINT_INPUTS) && l->category != CATEGORY_BUFFERS &&
-	       !trained_of(n, l->alloc.bytes) && !trained_of(n, l->alloc.bytes / 2) &&
-	       !trained_of(n, l->alloc.bytes * 2);
+	       !is_of_model(n, l->alloc.bytes) && !is_of_model(n, l->alloc.bytes / 2) &&
+	       !is_of_model(n, l->alloc.bytes * 2);
 }
 
 static int by_stack(const void *a, const void *b)

@@ -221,6 +221,7 @@ static void a_gradient_without_states_is_not_stepped(void **state)
 
 	(void)state;
 	training(&s);
+	block(&s, 21, MT_NO_STACK, MIB, CATEGORY_GRADIENTS);
 	block(&s, 21, MT_NO_STACK, 2 * MIB, CATEGORY_GRADIENTS);
 	block(&s, 22, MT_NO_STACK, 64 * MIB, CATEGORY_GRADIENTS);
 	d = duplicates_live(&s.live, &s.all, &s.tables, 30);
