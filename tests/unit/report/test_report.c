@@ -18,7 +18,7 @@ static void a_death_is_told_on_the_first_screen(void **state)
 		f,
 		"OUT OF MEMORY  rank 1 of 2  step 2, forward      asked 288.0 MiB, free 512.0 MiB, "
 		"largest cached free block 1.0 GiB\n"
-		"breakdown   15.5 GiB = gradients 3.0 + activations 11.0 + cached and free 1.0 + CUDA context 0.5\n"
+		"breakdown   15.5 GiB = gradients 3.0 + activations 7.0 + temporaries 4.0 + cached and free 1.0 + CUDA context 0.5\n"
 		"top         7.0 GiB  7 \xc3\x97 1.0 GiB  CausalSelfAttention.forward  model.py:52\n");
 	assert_says(f, "rank 1 of 2  host ");
 	assert_says(f, "gpu         0: NVIDIA H100 80GB HBM3, 16.0 GiB\n");
@@ -33,7 +33,7 @@ static void a_death_is_told_on_the_first_screen(void **state)
 		"tensors 14.0 GiB  \xe2\x96\x93 cached and fragmented 1.0  \xe2\x96\x91 outside PyTorch 0.5  \xc2\xb7 free 0.5\n");
 	assert_says(
 		f,
-		"       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB     activations       l?oss\xef\xbf\xbd  train.py:12\n");
+		"       4.0 GiB  29 %  1 \xc3\x97 4.0 GiB     temporaries       l?oss\xef\xbf\xbd  train.py:12\n");
 	assert_says(
 		f,
 		"       3.0 GiB  21 %  2 blocks        gradients         (no Python stack, thread pt_autograd_0)\n");
@@ -74,7 +74,7 @@ static void bytes_and_colour_are_options(void **state)
 	assert_says(f, "asked 301989888 bytes, free 536870912 bytes");
 	assert_says(
 		f,
-		"16642998272 bytes = gradients 3221225472 + activations 11811160064 + cached and free 1073741824 + CUDA context 536870912\n");
+		"16642998272 bytes = gradients 3221225472 + activations 7516192768 + temporaries 4294967296 + cached and free 1073741824 + CUDA context 536870912\n");
 }
 
 static void many_ranks_are_a_table_and_the_worst(void **state)
