@@ -114,7 +114,7 @@ static int is_held(const struct lifetime *l, const struct tables *t)
 		l->category == CATEGORY_INPUTS || l->category == CATEGORY_OTHER ||
 		l->category == CATEGORY_TEMPORARIES) &&
 	       !(tables_stack_flags(t, l->alloc.stack) &
-		 (STACK_MODULE | STACK_LOSS | STACK_OPTIMIZER | STACK_BACKWARD)) &&
+		 (STACK_MODULE | STACK_LOSS | STACK_OPTIMIZER | STACK_BACKWARD | STACK_CLIPPING)) &&
 	       !(t->thread_flags[l->alloc.thread] & THREAD_AUTOGRAD);
 }
 
@@ -264,15 +264,61 @@ static uint32_t step_of(const struct spans *spans, const struct lifetime *l)
 	return s ? s->step : 0;
 }
 
-static int is_of_forward(const struct spans *spans, const struct lifetime *l)
+/* May a set of `blocks` tensors be data, the first of which was made in the span `s`? What the
+ * forward pass of the step that runs has made, of number `now`, is needed; so is a tensor or two
+ * that any code of that step has made. */
+static int may_be_data(const struct span *s, uint32_t blocks, uint32_t now)
 {
-	const struct span *s = spans_at(spans, l->alloc.time_ns);
-
-	return s && (s->phase == PHASE_FORWARD || s->phase == PHASE_EVALUATION);
+	if (!s || s->phase == PHASE_SETUP || s->step != now)
+		return 1;
+	return blocks >= MIN_SET && s->phase != PHASE_FORWARD;
 }
 
-/* Sorts the held blocks. The inputs of the step that runs, of number `now`, are needed. Those of a
- * line that makes some in every step add up, and are no set. */
+/* Is the model called between two times? Its results are no data. */
+static int is_model_between(const struct spans *spans, uint64_t from_ns, uint64_t to_ns)
+{
+	const struct span *first = spans_at(spans, from_ns), *last = spans_at(spans, to_ns);
+
+	for (const struct span *s = first; s && s <= last; s++)
+		if (s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION)
+			return 1;
+	return 0;
+}
+
+/* The tensors that one line made in one step. */
+struct set {
+	bytes bytes;
+	uint32_t blocks;
+};
+
+/* The largest set of one line, whose held blocks are list[0], list[1]... of `count`. */
+static struct set largest_set(const struct trained *n, const struct spans *spans,
+			      const struct tables *t, const struct lifetime *const *list,
+			      size_t count, uint32_t now)
+{
+	struct set largest = { 0 }, all = { 0 };
+
+	for (size_t i = 0, k; i < count; i = k) {
+		uint32_t step = step_of(spans, list[i]);
+		struct set s = { 0 };
+
+		for (k = i; k < count && step_of(spans, list[k]) == step; k++) {
+			if (!is_data(n, list[k], t))
+				continue;
+			s.bytes = bytes_add(s.bytes, list[k]->alloc.bytes);
+			s.blocks++;
+		}
+		all.bytes = bytes_add(all.bytes, s.bytes);
+		if (s.bytes > largest.bytes &&
+		    may_be_data(spans_at(spans, list[i]->alloc.time_ns), s.blocks, now) &&
+		    !is_model_between(spans, list[i]->alloc.time_ns, list[k - 1]->alloc.time_ns))
+			largest = s;
+	}
+	/* What a line makes in every step adds up, and is no set. */
+	return largest.bytes >= all.bytes / 5 * 4 ? largest : (struct set){ 0 };
+}
+
+/* Sorts the held blocks. */
 static void find_data(struct duplicates *d, const struct trained *n, const struct spans *spans,
 		      const struct tables *t, const struct lifetime **held, size_t count,
 		      uint32_t now)
@@ -280,22 +326,15 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 	if (count)
 		qsort(held, count, sizeof(struct lifetime *), by_stack);
 	for (size_t i = 0, k; i < count; i = k) {
-		uint32_t step = step_of(spans, held[i]), blocks = 0;
-		bytes sum = 0;
+		struct set s;
 
-		for (k = i; k < count && held[k]->alloc.stack == held[i]->alloc.stack &&
-			    step_of(spans, held[k]) == step;
-		     k++) {
-			if (!is_data(n, held[k], t))
-				continue;
-			sum = bytes_add(sum, held[k]->alloc.bytes);
-			blocks++;
-		}
-		if (sum <= d->data ||
-		    (blocks < MIN_SET && step == now && is_of_forward(spans, held[i])))
+		for (k = i; k < count && held[k]->alloc.stack == held[i]->alloc.stack; k++)
+			;
+		s = largest_set(n, spans, t, held + i, k - i, now);
+		if (s.bytes <= d->data)
 			continue;
-		d->data = sum;
-		d->data_blocks = blocks;
+		d->data = s.bytes;
+		d->data_blocks = s.blocks;
 		d->data_stack = held[i]->alloc.stack;
 	}
 }

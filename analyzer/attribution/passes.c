@@ -116,6 +116,7 @@ struct pass {
 	uint32_t backwards; /* before its first block */
 	uint32_t model;     /* the stack of the first block of the model; 0: none yet */
 	uint32_t rounds;    /* the most blocks of one stack and size */
+	uint32_t stacks;    /* different stacks of the graph's blocks */
 	bytes bytes;
 	struct made largest;
 	int is_repeated; /* a later pass has a block of the same stack */
@@ -166,6 +167,7 @@ static struct pass *divide(const struct made *list, size_t count, const struct s
 		}
 		if (s->pass && s->pass < *passes)
 			all[s->pass - 1].is_repeated = 1;
+		p->stacks += s->pass != *passes && list[i].bytes > 0;
 		s->count = s->pass == *passes && s->size == list[i].bytes ? s->count + 1 : 1;
 		s->pass = (uint32_t)*passes;
 		s->size = list[i].bytes;
@@ -245,6 +247,8 @@ struct live_passes passes_live(const struct lifetimes *l, const struct spans *sp
 		if (all[i].backwards >= over)
 			continue;
 		live.kept = bytes_add(live.kept, all[i].bytes);
+		live.kept_stacks =
+			all[i].stacks > live.kept_stacks ? all[i].stacks : live.kept_stacks;
 		live.kept_count += all[i].backwards != counted;
 		counted = all[i].backwards;
 		if (all[i].largest.bytes > largest.bytes)

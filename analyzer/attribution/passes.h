@@ -20,6 +20,8 @@ struct live_passes {
 	 * pass has followed, and those that one has. */
 	bytes waiting, kept;
 	uint32_t waiting_count, kept_count, kept_stack; /* the stack of the largest kept block */
+	uint32_t
+		kept_stacks; /* different stacks of blocks of the kept pass that has most of them */
 	/* Of the newest pass: what a call of the model made, if another line called it again. */
 	bytes again;
 	uint32_t again_stack; /* of a block that the other call made */

@@ -180,16 +180,23 @@ static const struct measured *measured_of(enum rule rule)
 	return list[rule].named ? &list[rule] : NULL;
 }
 
-/* The share of right answers that is expected of a rule, by Laplace's rule of succession: nine of
- * ten is high, six of ten is medium. With few measurements, what rules.def says stands. */
+/*
+ * The share of right answers that is expected of a rule, by Laplace's rule of succession: nine of
+ * ten is high, six of ten is medium. With few measurements, what rules.def says stands, unless one
+ * of them was wrong.
+ */
 static enum rule_confidence measured_confidence(enum rule rule)
 {
 	const struct measured *n = measured_of(rule);
 	uint32_t tenths = n ? (n->right + 1) * 10 / (n->named + 2) : 0;
+	enum rule_confidence c = tenths >= 9   ? CONFIDENCE_HIGH
+				 : tenths >= 6 ? CONFIDENCE_MEDIUM
+					       : CONFIDENCE_LOW;
 
-	if (!n || n->named < ENOUGH_MEASURED)
+	if (!n ||
+	    (n->named < ENOUGH_MEASURED && (n->right == n->named || rules[rule].confidence > c)))
 		return rules[rule].confidence;
-	return tenths >= 9 ? CONFIDENCE_HIGH : tenths >= 6 ? CONFIDENCE_MEDIUM : CONFIDENCE_LOW;
+	return c;
 }
 
 /* The confidence of the rule; lower if the cause hardly covers what the request lacked, or is
@@ -211,15 +218,16 @@ static const char *confidence_of(const struct metrics *m, enum rule rule, bytes 
 	return names[c > CONFIDENCE_LOW ? CONFIDENCE_LOW : c];
 }
 
-/* Fragmentation that is small beside the other memory is not the cause. In the first step, the
- * further need of the job is unknown: a larger consumer comes first then. */
+/*
+ * Fragmentation that is small beside the other memory is not the cause: of a cache that is a third
+ * of what PyTorch holds it is, or of sizes that vary. In the first step, the further need of the
+ * job is unknown: a larger consumer comes first then.
+ */
 static enum tier tier_of(const struct metrics *m, enum rule rule, bytes weight)
 {
 	if (rules[rule].tier != TIER_PIECES)
 		return rules[rule].tier;
-	/* A request out of proportion is the cause; that it finds no piece follows. */
-	if ((rule == RULE_FRAG_EXTERNAL || rule == RULE_FRAG_VARLEN_RATCHET) &&
-	    m->requested > m->allocated / 4 && m->cached < m->allocated / 2)
+	if (m->died && rule == RULE_FRAG_EXTERNAL && m->cached < m->reserved / 3)
 		return TIER_DEFAULT;
 	if (!m->died || weight >= m->allocated / 5 ||
 	    (weight >= m->allocated / 10 && weight >= m->requested))

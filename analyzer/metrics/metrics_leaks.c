@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#define GROWTHS 6 /* fewer rising sizes in a row may be chance */
+#define MIN_LEAK_STEPS 2 /* of one step alone, the blocks may be there for good */
+#define GROWTHS 6        /* fewer rising sizes in a row may be chance */
 
 static int by_stack(const void *a, const void *b)
 {
@@ -40,7 +41,7 @@ static void record_leak(struct device_pass *d, const struct surviving_block *l, 
 		sum = bytes_add(sum, l[i].size);
 		blocks++;
 	}
-	if (steps < 4 || steps * 10 < oldest * 6 ||
+	if (steps < MIN_LEAK_STEPS || steps * 10 < oldest * 6 ||
 	    oldest * 10 < (d->step > 2 ? d->step - 2 : 0) * 6)
 		return;
 	add(&m->leak_bytes, sum);

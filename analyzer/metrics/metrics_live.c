@@ -15,6 +15,7 @@ static void copy_passes(const struct device_pass *d, const struct live_passes *p
 	m->waiting = p->waiting;
 	m->passes_kept = p->kept_count;
 	m->kept = p->kept;
+	m->kept_stacks = p->kept_stacks;
 	m->again = p->again;
 	m->again_is_new =
 		p->again && p->again_stack < stack_count && !d->stacks[p->again_stack].before;
@@ -126,5 +127,8 @@ void metrics_what_is_live(const struct metrics_pass *p, struct device_pass *d,
 {
 	copy_passes(d, &live->passes, p->tables->stack_count);
 	copy_duplicates(d->m, &live->duplicates);
+	for (uint32_t i = 1; i < p->tables->stack_count; i++)
+		d->m->model_stacks += p->tags[i] & TAGGED(MODEL) && d->stacks[i].last_step &&
+				      d->stacks[i].last_step + 1 >= d->step + 1;
 	find_growing(p, d);
 }

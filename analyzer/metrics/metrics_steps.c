@@ -140,6 +140,17 @@ static void record_counterfactuals(const struct device_pass *d)
 #undef SET
 }
 
+/* A library was refused in one of the first steps: what libraries hold has grown in each of them.
+ */
+static void record_early_growth(const struct device_pass *d)
+{
+	for (size_t i = 1; i < d->count; i++)
+		if (d->list[i].outside <= d->list[i - 1].outside)
+			return;
+	d->m->outside_growth = d->list[d->count - 1].outside - d->list[0].outside;
+	d->m->outside_per_step = d->m->outside_growth / (bytes)(d->count - 1);
+}
+
 void metrics_from_steps(struct device_pass *d)
 {
 	struct metrics *m = d->m;
@@ -154,6 +165,8 @@ void metrics_from_steps(struct device_pass *d)
 		record_growth(d);
 		record_sawtooth(d);
 		record_pinned(d);
+	} else if (d->count > 2 && d->failure && d->failure->from_runtime) {
+		record_early_growth(d);
 	}
 }
 

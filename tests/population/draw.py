@@ -1,6 +1,7 @@
 """Draws jobs with faults, runs each with the fault, without it, and with it on a card between both peaks, and asks memtrace for the cause.
 
 draw.py [--draws N] [--seed S] [--jobs NAME,...] [--faults NAME,...] [--families NAME,...] [--keep DIRECTORY] [--results FILE]
+draw.py --sample FILE [--modules NAME,...]     the draws of a file, a line of JSON each
 """
 import argparse
 import json
@@ -26,8 +27,8 @@ ENOUGH = 1.08  # what the fault must need, against all that the fixed job reserv
 class Server:
     """A process that has imported everything and forks a child for each job."""
 
-    def __init__(self):
-        self.process = subprocess.Popen([python(), os.path.join(HERE, "serve.py"), *MODULES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    def __init__(self, modules):
+        self.process = subprocess.Popen([python(), os.path.join(HERE, "serve.py"), *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=environment(LD_PRELOAD=PRELOAD + " " + SIM, OMP_NUM_THREADS="1", MEMTRACE_QUIET="1", CUDASIM_QUIET="1"))
 
     def run(self, draw, fixed, out, **env):
@@ -95,7 +96,6 @@ def step_of_death(found):
 
 def drawn(options):
     """The draws: all from the seed, so that a draw can be repeated alone."""
-    core.load(MODULES)
     rng = random.Random(options.seed)
     jobs = {n: j for n, j in core.JOBS.items() if (not options.jobs or n in options.jobs) and (not options.families or j.family in options.families)}
     faults = {n: f for n, f in core.FAULTS.items() if not options.faults or n in options.faults}
@@ -113,14 +113,19 @@ def drawn(options):
                "share": round(rng.uniform(0.2, 0.9), 3)}
 
 
-def run_all(draws, directory, workers, done):
+def listed(name):
+    with open(name) as f:
+        return [json.loads(line) for line in f]
+
+
+def run_all(draws, directory, modules, workers, done):
     """Calls done(result) for each draw; `workers` servers at once."""
     todo, lock = queue.Queue(), threading.Lock()
     for n, draw in enumerate(draws):
         todo.put((n, draw))
 
     def work():
-        server = Server()
+        server = Server(modules)
         try:
             while True:
                 n, draw = todo.get_nowait()
@@ -147,8 +152,9 @@ def main():
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    for option in "jobs", "faults", "families":
+    for option in "jobs", "faults", "families", "modules":
         parser.add_argument("--" + option, type=names)
+    parser.add_argument("--sample", help="file of draws to run as they are")
     parser.add_argument("--keep", help="directory for the traces")
     parser.add_argument("--results", help="file to add the results to, a line of JSON each")
     options = parser.parse_args()
@@ -161,8 +167,11 @@ def main():
         if options.results:
             with open(options.results, "a") as f:
                 f.write(json.dumps(result) + "\n")
+    modules = sorted(options.modules or MODULES)
+    core.load(modules)
+    draws = listed(options.sample) if options.sample else list(drawn(options))
     with tempfile.TemporaryDirectory() as directory:
-        run_all(list(drawn(options)), options.keep or directory, options.workers, done)
+        run_all(draws, options.keep or directory, modules, options.workers, done)
     counted = [r for r in results if r["outcome"] in ("right", "wrong", "unnamed")]
     print("%d of %d right" % (sum(r["outcome"] == "right" for r in counted), len(counted)))
 
