@@ -129,7 +129,7 @@ $(BUILD)/bench/hook_cost.so $(BUILD)/bench/calls $(BUILD)/bench/make_job: $(BUIL
 units: all $(UNITS) bench-programs
 bench-programs: $(BENCH)
 
-.PHONY: test soak faults accuracy published test-all test-matrix test-gpu gpu-kit conformance bench demo setup fuzz check coverage lint format install clean help cuda-headers
+.PHONY: test soak faults accuracy population published test-all test-matrix test-gpu gpu-kit conformance bench demo setup fuzz check coverage lint format install clean help cuda-headers
 setup:          ## install the packages for building and testing (Debian packages, CUDA headers)
 	@tests/setup.sh build
 
@@ -181,6 +181,11 @@ faults: all     ## every call of the recorder made to fail; writes the table of 
 
 accuracy: all   ## our estimates and the documents' against PyTorch's counters; writes docs/accuracy.md
 	@python3 tests/accuracy/accuracy.py --write
+
+population: all  ## jobs with faults drawn at random (DRAWS=520, SEED=7), and what memtrace says of them; an hour; writes docs/population.md and the rules' confidence
+	@rm -rf $(BUILD)/population && mkdir -p $(BUILD)/population
+	@python=$$(tests/python-env.sh 2.15) && $$python tests/population/draw.py --draws $(or $(DRAWS),520) --seed $(or $(SEED),7) --keep $(BUILD)/population/traces \
+		--results $(BUILD)/population/results && $$python tests/population/table.py $(BUILD)/population/results --write
 
 published: all  ## jobs whose memory others published, on the simulated device; writes docs/published.md; SOURCE=NAME: only this one
 	@python3 tests/published/run.py $(SOURCE)

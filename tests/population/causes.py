@@ -47,3 +47,10 @@ CAUSES = {
     "optimizer states": ("OPT_FIRST_STEP_JUMP",),
     "model too large": ("STATIC_OVER_BUDGET",),
 }
+
+# Causes that take more in each step: what their remedy saves depends on the step in which the job died.
+GROWS = {"graph kept", "list of tensors", "results kept on the GPU", "growing tensor", "growing cache", "data kept on the GPU", "leak outside of PyTorch",
+         "copies of the model kept", "caches of finished requests", "results concatenated", "KV cache in training"}
+
+# The remedy that the fixed job has, by a word of it, where the first remedy of a right rule may be another one.
+REMEDIES = {"batch too large": "half", "activations": "checkpoint", "recomputation off": "checkpoint", "upcast activations": None}

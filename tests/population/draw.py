@@ -16,7 +16,7 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
 import core  # noqa: E402
-from causes import CAUSES  # noqa: E402
+from causes import CAUSES, REMEDIES  # noqa: E402
 from harness import MEMTRACE, PRELOAD, SIM, environment, python  # noqa: E402
 
 MODULES = sorted(name[:-3] for name in os.listdir(HERE) if name.startswith(("jobs_", "faults_")))
@@ -84,7 +84,8 @@ def judged(draw, found):
         return {"outcome": "error", "error": found["error"]}
     if not first:
         return {"outcome": "unnamed"}
-    saving = next((r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes")), None)
+    word = REMEDIES.get(draw["cause"], "")
+    saving = next((r["saving_bytes"] for r in first["remedies"] if r.get("saving_bytes") and word is not None and word in r["action"]), None)
     return {"outcome": "right" if first["rule"] in CAUSES[draw["cause"]] else "wrong", "rule": first["rule"], "confidence": first["confidence"],
             "saving": saving, "step": step_of_death(found), "findings": [f["rule"] for f in found["findings"]]}
 

@@ -14,6 +14,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+from causes import GROWS  # noqa: E402
 from draw import judged, report  # noqa: E402
 from held_out import FAMILIES, GROUPS  # noqa: E402
 
@@ -51,10 +52,10 @@ def counts_of_rules(results):
 
 
 def needed_less(r):
-    """What the fixed job needs less than the faulty one, up to the end of the step in which that died: many faults take more in each step."""
+    """What the fixed job needs less than the faulty one; where the fault takes more in each step, up to the end of the step in which that died."""
     by_step = r.get("faulty_by_step") or []
-    faulty = by_step[r["step"] - 1] if r.get("step") and r["step"] <= len(by_step) else r["faulty_peak"]
-    return faulty - r["fixed_peak"]
+    grows = r["cause"] in GROWS and r.get("step") and r["step"] <= len(by_step)
+    return (by_step[r["step"] - 1] if grows else r["faulty_peak"]) - r["fixed_peak"]
 
 
 def savings(results):
