@@ -7,15 +7,15 @@
 #include <stdlib.h>
 
 #define MIN_SIZE (INT64_C(64) << 10) /* smaller blocks have no stack, and many have one size */
-/* Adam has two states for each parameter, and three with amsgrad. */
-#define ADAM_STATES 2
-#define MIN_COPIED 48 /* percent of the parameters and their copies */
-#define MIN_STEPPED 2 /* gradients with states: fewer may be of a size by chance */
-#define MAX_REPEATED 4096
-#define MIN_SET 4      /* fewer tensors that a line made in this step may be its batch */
+#define ADAM_STATES 2                /* of each parameter */
+#define MOST_STATES 3                /* Adam with amsgrad */
+#define MIN_SIZES 3    /* different sizes of states, of which a common divisor says something */
+#define MIN_STEPPED 2  /* gradients with states: fewer may be of a size by chance */
+#define MIN_COPIED 48  /* percent: what a copy of all parameters is of both, about a half */
 #define MIN_REPEATED 8 /* parameters, in the order of a model before: fewer may be chance */
-#define MOST_STATES 3
-#define MIN_SIZES 3
+#define MAX_REPEATED 4096
+#define MIN_SET 4 /* fewer tensors that a line made in a step may be for that step */
+#define MAX_SPANS_OF_SET 4096
 
 /* The counts by size of what training keeps. */
 struct trained {
@@ -279,7 +279,9 @@ static int is_model_between(const struct spans *spans, uint64_t from_ns, uint64_
 {
 	const struct span *first = spans_at(spans, from_ns), *last = spans_at(spans, to_ns);
 
-	for (const struct span *s = first; s && s <= last; s++)
+	if (!first || last - first > MAX_SPANS_OF_SET)
+		return 1;
+	for (const struct span *s = first; s <= last; s++)
 		if (s->activity == ACTIVITY_MODEL || s->activity == ACTIVITY_EVALUATION)
 			return 1;
 	return 0;
