@@ -33,9 +33,12 @@ void unrecorded_tell(const char *directory, int64_t since, const char *command, 
 
 static void check(void *context)
 {
+	const char *directory = job.directory ? job.directory : job.working;
+
 	(void)context;
-	if (!new_traces_exist(job.directory, job.working, job.since))
-		print(job.directory ? job.directory : job.working, job.command, 0);
+	if (!new_traces_exist(job.directory, job.working, job.since) &&
+	    new_traces_possible(directory))
+		print(directory, job.command, 0);
 }
 
 void unrecorded_tell_at_end(char *const *command)

@@ -1,14 +1,20 @@
 #include "session/new_traces.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "util/loader.h"
 #include "util/util.h"
 
 #define DEFAULT "memtrace"
+#define SMALLEST_TRACE                                                             \
+	(1 << 20) /* bytes: on a disk with less the recorder gives up, and says so \
+		   */
 
 int64_t new_traces_now(void)
 {
@@ -62,6 +68,21 @@ int new_traces_exist(const char *directory, const char *working, int64_t since)
 	if (d)
 		closedir(d);
 	return found;
+}
+
+/* Of the folder, or of the nearest one above it that exists. Nothing is made. */
+int new_traces_possible(const char *directory)
+{
+	char *path = xstrdup(directory);
+	struct statvfs disk;
+	int status;
+
+	while ((status = statvfs(path, &disk)) && errno == ENOENT && strrchr(path, '/') > path)
+		*strrchr(path, '/') = '\0';
+	status = !status && !access(path, W_OK | X_OK) &&
+		 disk.f_bavail * disk.f_frsize >= SMALLEST_TRACE;
+	free(path);
+	return status;
 }
 
 void new_traces_missing(const char *directory, const char *command, int status, struct buf *out)

@@ -151,8 +151,8 @@ class Errors(Simulate):
         """A launcher's workers have sessions of their own: none remains, and each says where it is."""
         sleeps = "import os, subprocess, sys, time; n = int(sys.argv[1]); n and subprocess.Popen([sys.executable, '-c', sys.argv[2], str(n - 1), sys.argv[2]]" \
                  ", start_new_session=True); print(os.getpid(), flush=True); time.sleep(100)"
-        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "3", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
-        self.assertIn("the command has run for 3 s (--timeout); where its threads are:", done.stderr)
+        done = self.run_([MEMTRACE, "simulate", "-o", self.traces, "--timeout", "6", "--", PYTHON, "-c", sleeps, "2", sleeps], status=134)
+        self.assertIn("the command has run for 6 s (--timeout); where its threads are:", done.stderr)
         self.assertEqual(done.stderr.count('File "<string>", line 1 in <module>'), 3)
         pids = done.stdout.split()
         self.assertEqual(len(pids), 3)
