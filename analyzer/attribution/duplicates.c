@@ -131,7 +131,7 @@ static void find_copies(struct duplicates *d, const struct trained *n,
 			const struct lifetime *const *held, size_t count)
 {
 	struct size_counts met = { 0 };
-	bytes largest = 0, parameters = 0;
+	bytes parameters = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		size_counts_add(&met, held[i]->alloc.bytes);
@@ -153,10 +153,6 @@ static void find_copies(struct duplicates *d, const struct trained *n,
 			left->count--;
 		d->copies = bytes_add(d->copies, r->bytes);
 		d->copies_count++;
-		if (r->bytes > largest) {
-			largest = r->bytes;
-			d->copies_stack = r->stack;
-		}
 	}
 	size_counts_release(&met);
 	/* A frozen part of the model has layers of the same sizes, and no copy of the rest. */
@@ -204,7 +200,6 @@ static void find_second_model(struct duplicates *d, const struct lifetime *const
 		for (k = first; k < n; k++)
 			d->copies = bytes_add(d->copies, list[k]->alloc.bytes);
 		d->copies_count = (uint32_t)(n - first);
-		d->copies_stack = list[first]->alloc.stack;
 		break;
 	}
 	free(list);
@@ -337,7 +332,6 @@ static void find_data(struct duplicates *d, const struct trained *n, const struc
 			continue;
 		d->data = s.bytes;
 		d->data_blocks = s.blocks;
-		d->data_stack = held[i]->alloc.stack;
 	}
 }
 

@@ -12,11 +12,11 @@
 struct duplicates {
 	bytes states; /* beyond those of an optimizer: of a second one */
 	bytes copies; /* blocks of parameters' sizes beyond one of each, not of the model */
-	uint32_t copies_count, copies_stack; /* the stack of the largest */
+	uint32_t copies_count;
 	bytes unstepped; /* gradients of parameters that no optimizer has a state for */
 	bytes data; /* the largest set of tensors that one line of the job's own code made in a step
 		     */
-	uint32_t data_blocks, data_stack;
+	uint32_t data_blocks;
 };
 
 /* `l` is classified. `at_ns`: the moment. */

@@ -38,8 +38,11 @@ static int is_growing(const struct stack_levels *l, int is_model, uint32_t more)
 {
 	uint32_t least = is_model ? 2 * RISES : RISES;
 
-	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4)
-		return l->live <= l->blocks / l->steps * 2 * l->tallest;
+	if (l->rises >= least && l->rises >= (l->steps - 1) / 5 * 4) {
+		bytes twice = (bytes)(l->blocks / l->steps) * 2; /* the blocks of two steps */
+
+		return (l->live + twice - 1) / twice <= l->tallest;
+	}
 	return l->block_rises + more >= 2 * least && l->block_rises >= (l->blocks - 1) / 5 * 4 &&
 	       l->live <= 2 * l->tallest;
 }

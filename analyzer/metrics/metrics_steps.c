@@ -119,8 +119,10 @@ static void record_counterfactuals(const struct device_pass *d)
 		m->size_growth = m->peak_needed - d->peak_before;
 	/* The step that failed would have grown in all its parts as in those that it got to. */
 	for (size_t i = 0; i + 1 < d->count && m->failed && m->size_ratio > 100; i++) {
-		bytes rise = (d->list[i].peak - d->list[i].floor) / 100 * (m->size_ratio - 100);
+		bytes rise = (d->list[i].peak - d->list[i].floor) / 100;
 
+		rise = rise > BYTES_LIMIT / m->size_ratio ? BYTES_LIMIT
+							  : rise * (m->size_ratio - 100);
 		m->batch_growth = rise > m->batch_growth ? rise : m->batch_growth;
 	}
 	m->batch_growth = m->size_growth > m->batch_growth ? m->size_growth : m->batch_growth;
